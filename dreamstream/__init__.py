@@ -23,7 +23,7 @@ from .config import show_config
 from .engine import Engine, compile, load, verify
 from .errors import *  # noqa: F403
 from .errors import __all__ as _error_names
-from .online import Op, StreamModule, audit, patch_module, register, unpatch_module
+from .online import Op, StreamModule, audit, patch_module, register, static, unpatch_module
 from .stream import OutputCollector, StreamMetadata
 from .stream.context import Context
 from .stream.foreign import set_bridge as _set_bridge
@@ -48,6 +48,7 @@ __all__ = [
     "patch_module",
     "register",
     "show_config",
+    "static",
     "stream_tensor",
     "train",
     "unpatch_module",

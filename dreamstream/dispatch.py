@@ -20,6 +20,7 @@ from . import _core
 from .array import hook
 from .array.axes import in_c_order
 from .array.dtypes import name_of, nominal
+from .array.forward import held, is_static
 from .array.lanes import by_lane
 from .array.plain import ARRAYS, INTEGERS, of_integers
 from .array.stream_tensor import StreamTensor
@@ -326,6 +327,8 @@ def _found(
         tensors = [_stored(name, x, dims) for x in inputs]
     elif any(x.dims != inputs[0].dims for x in inputs):
         tensors = [x.in_order() for x in inputs]
+    if dims is None and any(map(is_static, tensors)):
+        tensors = _held(tensors)
     tensors = list(_brought_together(name, tensors, dims is None))
     model = tensors[0]
     if dims is None:
@@ -451,6 +454,16 @@ def _stored(name: str, x: StreamTensor, dims: Dims) -> StreamTensor:
 def _streams(dim: str) -> str:
     """Return B for B that is joined with features: every lane is as a stream."""
     return "B" if holds(dim, "B") and not holds(dim, "L") else dim
+
+
+def _held(tensors: Sequence[StreamTensor]) -> list[StreamTensor]:
+    """Give what is given once to the frames that it meets: operands broadcast from the right."""
+    moving = [x for x in tensors if not is_static(x) and "L" in x.dims]
+    if not moving:
+        return list(tensors)
+    model = max(moving, key=lambda x: len(x.dims))
+    at = model.dims.index("L") - len(model.dims)
+    return [held(x, model.edge, max(len(x.dims) + at, -1)) if is_static(x) else x for x in tensors]
 
 
 def _brought_together(name: str, tensors: Sequence[Any], elementwise: bool) -> Sequence[Any]:

@@ -159,6 +159,14 @@ static void finish(const call *s)
             ds_session_clear(s->model->engine->session, s->step->slots[i]);
 }
 
+static ds_status name_inputs(const call *s)
+{
+    DS_PUSH(&s->step->arena, s->step->input_names, s->n_inputs);
+    for (size_t j = 0; j < s->n_inputs; j++)
+        s->step->input_names[j] = s->model->interface->inputs[j].name;
+    return DS_OK;
+}
+
 /* A step of streams that are entered. */
 static ds_status step_entered(ds_model *model, ds_stream *const *streams, ds_output *outputs,
                               const ds_input *inputs, const uint32_t *flags, size_t n)
@@ -171,6 +179,8 @@ static ds_status step_entered(ds_model *model, ds_stream *const *streams, ds_out
     const size_t n_outputs = n * g->n_outputs;
     ds_status status =
         ds_arena_push_array(&s.step->arena, (void **)&s.more, n_outputs, sizeof *s.more);
+    if (status == DS_OK)
+        status = name_inputs(&s);
     if (status == DS_OK) {
         memset(s.more, 0, n_outputs * sizeof *s.more);
         status = prepare(&s);

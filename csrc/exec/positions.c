@@ -93,6 +93,9 @@ ds_status ds_positions_plan(ds_plan *plan, ds_arena *scratch)
 {
     const int64_t *tick = plan->clock.tick;
     for (size_t i = 0; i < plan->graph->n_inputs; i++) {
+        plan->start[i] = 1; /* and no period, of what is given once */
+        if (tick[i] == 0)
+            continue;
         plan->period[i] = (int64_t)((ds_wide)plan->analysis.period * tick[0] / tick[i]);
         plan->start[i] =
             (int64_t)(((ds_wide)plan->analysis.transient * tick[0] + tick[i] - 1) / tick[i]);
@@ -168,6 +171,8 @@ static int64_t periods_beyond(const ds_plan *p, const int64_t *frames)
     int64_t least = p->most_periods + 1;
     for (size_t i = 0; i < p->graph->n_inputs; i++) {
         const int64_t beyond = frames[i] - p->start[i];
+        if (p->period[i] == 0)
+            continue;
         const int64_t periods = beyond <= 0         ? 0
                                 : p->period[i] == 1 ? beyond
                                                     : beyond / p->period[i];

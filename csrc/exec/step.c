@@ -2,6 +2,7 @@
  * exec/run.c. */
 #include "exec/step.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "cpu/float_env.h"
@@ -33,6 +34,7 @@ ds_status ds_step_rows(ds_step *step, size_t n_rows)
 {
     ds_arena_reset(&step->arena);
     step->n_rows = n_rows;
+    step->input_names = NULL;
     DS_PUSH(&step->arena, step->slots, n_rows);
     DS_PUSH_ZEROED(&step->arena, step->n_frames, n_rows * step->plan->graph->n_inputs);
     DS_PUSH_ZEROED(&step->arena, step->ended, n_rows);
@@ -169,6 +171,22 @@ static bool follows_neighbour(const ds_step *s, const ds_group *g, size_t r)
     return true;
 }
 
+/* An input that is given once comes with the frames that start the stream. */
+static ds_status check_given(const ds_step *s, size_t i, int64_t have, int64_t more)
+{
+    if (s->plan->clock.tick[i] != 0 || have + more == 1)
+        return DS_OK;
+    char number[24];
+    (void)snprintf(number, sizeof number, "%zu", i);
+    const char *name = s->input_names ? s->input_names[i] : number;
+    DS_CHECK(more > 0, DS_MISMATCH,
+             "input %s is given once, with the start of a stream: these start without it", name);
+    DS_CHECK(have > 0, DS_MISMATCH, "input %s is given once: expected 1 for a stream, got %lld",
+             name, (long long)more);
+    return ds_fail(DS_MISMATCH, "input %s is given once, with the start of a stream: these have it",
+                   name);
+}
+
 /* Where one row stands before and after the step. */
 static ds_status count_row(ds_step *s, ds_group *g, size_t r)
 {
@@ -189,6 +207,7 @@ static ds_status count_row(ds_step *s, ds_group *g, size_t r)
                  "%lld new frames after %lld: a stream holds 2^60 at most", (long long)more,
                  (long long)have[i]);
         frames[i] = have[i] + more;
+        DS_TRY(check_given(s, i, have[i], more));
     }
     DS_CHECK(ds_clock_together(&p->clock, frames), DS_MISMATCH,
              "the inputs are further apart than the skew allows (%lld and %lld frames)",

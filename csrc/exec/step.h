@@ -23,9 +23,10 @@ typedef struct ds_step {
     const ds_plan *plan;
     ds_arena arena; /* the caller may push what it needs for this step */
     size_t n_rows;
-    ds_slot **slots;   /* [n_rows] */
-    int64_t *n_frames; /* [n_inputs][n_rows] new frames; 0 at first */
-    bool *ended, *bad; /* [n_rows]; false at first. bad: the rows that an error concerns */
+    ds_slot **slots;          /* [n_rows] */
+    int64_t *n_frames;        /* [n_inputs][n_rows] new frames; 0 at first */
+    bool *ended, *bad;        /* [n_rows]; false at first. bad: the rows that an error concerns */
+    const char **input_names; /* [n_inputs] for messages; NULL at first: they have numbers */
     /* what follows is private (exec/rows.h) */
     ds_pool *pool;
     ds_positions positions;
@@ -44,7 +45,7 @@ void ds_step_destroy(ds_step *step);
 ds_status ds_step_rows(ds_step *step, size_t n_rows);
 
 /* Errors: DS_SHAPE (a check failed at the end; a position beyond a table), DS_MISMATCH (inputs further apart
- * than the skew), DS_ARGUMENT (negative or absurd counts), DS_NO_MEMORY. */
+ * than the skew; one that is given once missing at the start, or given later), DS_ARGUMENT (negative or absurd counts), DS_NO_MEMORY. */
 ds_status ds_step_begin(ds_step *step);
 /* Where the new frames of an input of one row go, contiguous. */
 void *ds_step_room(const ds_step *step, size_t input, size_t row);

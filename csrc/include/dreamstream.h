@@ -278,11 +278,13 @@ typedef struct ds_port_info {
     size_t struct_size; /* set by the caller */
     const char *name;   /* UTF-8: forward's argument, or the place in what forward returns */
     ds_dtype dtype;
-    uint32_t rank;              /* axes of one frame; 0: a frame is a number */
-    const int64_t *shape;       /* [rank]: the sizes of one frame's axes */
-    size_t frame_bytes;         /* of one frame */
-    int64_t rate_num, rate_den; /* frames per unit of time, exactly; 0: one frame, at the end */
-    int64_t delay;              /* outputs: as in ds_model_info; inputs: 0 */
+    uint32_t rank;        /* axes of one frame; 0: a frame is a number */
+    const int64_t *shape; /* [rank]: the sizes of one frame's axes */
+    size_t frame_bytes;   /* of one frame */
+    /* Frames per unit of time, exactly. 0: of an output one frame, at the end; of an input one with the start of
+     * a stream, which holds until its end. */
+    int64_t rate_num, rate_den;
+    int64_t delay; /* outputs: as in ds_model_info; inputs: 0 */
 } ds_port_info;
 
 /* Fills `*info` with input `index`. Errors: DS_ARGUMENT (also: no such index), DS_CLOSED. Thread: any. */
@@ -383,11 +385,12 @@ typedef struct ds_output {
  * not depend on which others are in the batch. `inputs[i * n_inputs + j]` is input j of stream i,
  * `outputs[i * n_outputs + k]` output k (fills), `flags[i]` what else is said of it (NULL: nothing of any).
  * The inputs of a stream advance together: their times may differ by less than one frame of the slowest
- * (more, if the model was compiled with a skew).
+ * (more, if the model was compiled with a skew). An input of rate 0 is given once: one frame with the step that
+ * starts a stream, no frames in all others.
  * All or nothing: on failure no stream has advanced, and ds_stream_query tells those to blame.
  * Errors: DS_ARGUMENT (NULL, a stream given twice or of another model, unknown flags, a number of frames
  * that can't be), DS_CLOSED, DS_BUSY, DS_STREAM_ID (DS_START in mid-stream, a chunk after the end),
- * DS_DTYPE, DS_MISMATCH (inputs too far apart), DS_SHAPE (lengths that the model can't take, known at the
+ * DS_DTYPE, DS_MISMATCH (inputs too far apart; one that is given once missing, or given again), DS_SHAPE (lengths that the model can't take, known at the
  * end), DS_INDEX (values that index a table), DS_LIMIT (a buffer's), DS_NO_MEMORY. Thread: one per stream.
  */
 DS_API ds_status ds_model_step(ds_model *model, ds_stream *const *streams, ds_output *outputs,

@@ -424,22 +424,29 @@ static bool holds_back(const ds_op *op, int input)
 /* What stands before each edge. */
 static void propagate(ds_analysis *a, const ds_graph *g)
 {
+    for (size_t i = 0; i < g->n_inputs; i++)
+        a->edges[g->inputs[i]].given = g->edges[g->inputs[i]].signature.rate.num == 0;
     for (size_t j = 0; j < g->n_nodes; j++) {
         const ds_node *node = &g->nodes[j];
+        bool given = true;
         bool waits = node->op->whole, remembers = node->op->whole || node->op->n_carried > 0;
         for (int i = 0; i < node->op->n_inputs; i++) {
             const ds_edge_facts *before = &a->edges[node->inputs[i]];
+            given &= before->given;
             waits |= before->waits && holds_back(node->op, i);
             remembers |= before->remembers && i < ds_op_n_values(node->op);
         }
         for (int o = 0; o < node->op->n_outputs; o++) {
             ds_edge_facts *facts = &a->edges[node->first_output + o];
-            facts->waits = waits || node->op->out[o].rate.num == 0;
+            facts->given = given;
+            facts->waits = waits || (node->op->out[o].rate.num == 0 && !given);
             facts->remembers = remembers;
         }
     }
     for (size_t o = 0; o < g->n_outputs; o++) {
         const ds_edge_facts *facts = &a->edges[g->outputs[o]];
+        if (facts->given)
+            a->delay[o] = 0;
         if (facts->waits)
             a->delay[o] = DS_NEVER;
         if (facts->waits || facts->remembers)

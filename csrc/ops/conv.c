@@ -196,8 +196,9 @@ static void conv_forward(const ds_op *op, const ds_run *run)
     ds_window_flush(&product);
 }
 
-const ds_op_def ds_op_conv1d = {
-    DS_PLANES_OPERATOR(conv1d, DS_PLANES_VECTORS, "convolution along the stream", conv)};
+const ds_op_def ds_op_conv1d = {DS_PLANES_OPERATOR(
+    conv1d, DS_PLANES_VECTORS, "convolution along the stream", conv, ds_narrows_taps)};
 
 const ds_op_def ds_op_conv2d = {DS_PLANES_OPERATOR(
-    conv2d, DS_PLANES_OF_ROWS, "convolution along the stream and within each frame", conv)};
+    conv2d, DS_PLANES_OF_ROWS, "convolution along the stream and within each frame", conv,
+    ds_narrows_taps)};

@@ -326,10 +326,11 @@ static void conv_transpose_forward(const ds_op *op, const ds_run *run)
     }
 }
 
-const ds_op_def ds_op_conv_transpose1d = {
-    DS_PLANES_OPERATOR(conv_transpose1d, DS_PLANES_VECTORS,
-                       "transposed convolution along the stream", conv_transpose)};
+const ds_op_def ds_op_conv_transpose1d = {DS_PLANES_OPERATOR(
+    conv_transpose1d, DS_PLANES_VECTORS, "transposed convolution along the stream", conv_transpose,
+    ds_narrows_halves)};
 
-const ds_op_def ds_op_conv_transpose2d = {DS_PLANES_OPERATOR(
-    conv_transpose2d, DS_PLANES_OF_ROWS,
-    "transposed convolution along the stream and within each frame", conv_transpose)};
+const ds_op_def ds_op_conv_transpose2d = {
+    DS_PLANES_OPERATOR(conv_transpose2d, DS_PLANES_OF_ROWS,
+                       "transposed convolution along the stream and within each frame",
+                       conv_transpose, ds_narrows_halves)};

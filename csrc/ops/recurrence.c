@@ -15,7 +15,8 @@
  * D: 1, or 2 where bidirectional. Weights per layer, and within it per direction (forward, then reverse):
  * weight_ih [gates * H][I, or D * P above the first layer], weight_hh [gates * H][P], where bias is 1 bias_ih and
  * bias_hh [gates * H], and where there is a projection weight_hr [P][H]; at the very end h0? [layers * D][P] and, of
- * an lstm, c0? [layers * D][H], the state before the first frame of every lane (zero without them). Outputs: y
+ * an lstm, c0? [layers * D][H], the state before the first frame of every lane (zero without them). In place of these
+ * weights it may be given as inputs behind x, of which frame 0 is read, h0 [lanes][layers * D * P] and c0. Outputs: y
  * [lanes][D * P], frame in, frame out; h_n [lanes][layers * D][P] and c_n [lanes][layers * D][H], one frame at the
  * end. Carried: h [lanes][layers][P] and c [lanes][layers][H]. Without lanes all of these lack that axis.
  * Bidirectional needs the whole stream and carries nothing.
@@ -28,7 +29,7 @@
  * for the others; weight_ih, weight_hh, bias_ih?, bias_hh?; out h [..., H], then c [..., H]; frame in, frame out.
  * Every vector is a stream of one frame.
  *
- * Source: torch.nn.LSTM, DS_GRU, DS_RNN, LSTMCell, GRUCell, RNNCell. */
+ * Source: torch.nn.LSTM, GRU, RNN, LSTMCell, GRUCell, RNNCell. */
 #include <stdio.h>
 
 #include "ops/framewise.h"
@@ -112,8 +113,9 @@ static ds_status recurrence_check_cell(const ds_op *op, const ds_recurrence *s, 
 
 static ds_status recurrence_check_weights(const ds_op *op, const ds_recurrence *s)
 {
-    const size_t n = s->cells * (size_t)ds_recurrence_per_cell(s), most = n + (size_t)s->n_states;
+    const size_t n = s->cells * (size_t)ds_recurrence_per_cell(s);
     const size_t n_given = (size_t)op->n_weights;
+    const size_t most = n + (op->n_inputs > 1 ? 0 : (size_t)s->n_states);
     const ds_signature *const in = &op->in[DS_RECURRENCE_X], *const ih = &op->weight[DS_WEIGHT_IH];
     char text[160];
     DS_CHECK(!ds_op_has_weight(op, DS_WEIGHT_IH) || ih->rank != 2 ||
@@ -164,20 +166,19 @@ static ds_status recurrence_set_sizes(ds_op *op, const ds_recurrence *s)
     return ds_size_mul(&op->scratch.per_row, s->lanes, per_lane);
 }
 
-/* The outputs of single cells, which are as the states that they may be given. */
-static ds_status recurrence_infer_single(ds_op *op, const ds_recurrence *s)
+/* States given as inputs: of single cells as x is, else all cells' of a lane side by side. */
+static ds_status recurrence_check_states(const ds_op *op, const ds_recurrence *s)
 {
     char text[160], want[160];
     ds_signature state = op->in[DS_RECURRENCE_X];
-    state.shape[state.rank - 1] = (int64_t)s->hidden;
     for (int i = DS_RECURRENCE_H; i < op->n_inputs; i++) {
+        const size_t bytes = ds_recurrence_state_bytes(s, i - DS_RECURRENCE_H);
+        state.shape[state.rank - 1] = (int64_t)(s->cells * bytes / s->element);
         DS_CHECK(ds_signature_same_shape(&op->in[i], &state), DS_SHAPE,
                  "%s: expected a state of shape %s, got %s", op->def->name,
                  ds_signature_text(&state, want, sizeof want),
                  ds_signature_text(&op->in[i], text, sizeof text));
     }
-    for (int i = 0; i < op->n_outputs; i++)
-        op->out[i] = state;
     return DS_OK;
 }
 
@@ -192,7 +193,7 @@ static ds_status recurrence_infer(ds_op *op)
     DS_CHECK(single || (op->attr[LAYERS].i >= 1 && op->attr[LAYERS].i <= DS_MAX_WEIGHTS),
              DS_ARGUMENT, "%s: layers must be 1 to %d, got %lld", name, DS_MAX_WEIGHTS,
              (long long)op->attr[LAYERS].i);
-    DS_CHECK(!single || op->n_inputs == 1 || op->n_inputs == 1 + n_states, DS_ARGUMENT,
+    DS_CHECK(op->n_inputs == 1 || op->n_inputs == 1 + n_states, DS_ARGUMENT,
              "%s: expected 1 input or %d, got %d", name, 1 + n_states, op->n_inputs);
     DS_CHECK(rank >= least && (single || rank <= least + 1), DS_SHAPE,
              "%s: expected an input of shape %s, got %s", name,
@@ -209,8 +210,11 @@ static ds_status recurrence_infer(ds_op *op)
     const ds_recurrence s = ds_recurrence_of(op);
     DS_TRY(recurrence_check_weights(op, &s));
     DS_TRY(recurrence_set_sizes(op, &s));
+    DS_TRY(recurrence_check_states(op, &s));
+    for (int i = 0; i < op->n_outputs && single; i++)
+        op->out[i].shape[rank - 1] = (int64_t)s.hidden;
     if (single)
-        return recurrence_infer_single(op, &s);
+        return DS_OK;
     op->whole = s.directions == 2 && !s.within;
     op->out[DS_RECURRENCE_Y].shape[rank - 1] = (int64_t)(s.directions * s.out);
     for (int i = 0; i < n_states; i++) {
@@ -270,6 +274,13 @@ static void recurrence_prepare(const ds_op *op, void *prepared, const void *cons
     }
 }
 
+static size_t recurrence_narrows(const ds_op *op, int i)
+{
+    const ds_recurrence s = ds_recurrence_of(op);
+    const bool of_cell = i < (int)s.cells * ds_recurrence_per_cell(&s);
+    return of_cell && op->weight[i].rank == 2 ? (size_t)op->weight[i].shape[1] : 0;
+}
+
 /* ---------------------------------------------------------------- operators */
 
 #define STACKED                                                         \
@@ -293,9 +304,10 @@ static const ds_attr_def rnn_cell_attrs[] = {NONLINEARITY, {0}};
 #define RECURRENT(op, which, outputs, text, more)                              \
     DS_OPERATOR_OF(op, text, 1, outputs, -1), .member = which,                 \
         .flags = DS_OP_PACKS | DS_OP_REAL | (more), .infer = recurrence_infer, \
-        DS_PREPARED(recurrence), .forward = ds_recurrence_forward
-#define STREAM(op, which, outputs, text) \
-    RECURRENT(op, which, outputs, text " along the stream", 0), .counts = recurrence_counts
+        DS_PREPARED(recurrence), .narrows = recurrence_narrows, .forward = ds_recurrence_forward
+#define STREAM(op, which, outputs, text)                                                      \
+    RECURRENT(op, which, outputs, text " along the stream", DS_OP_LOCKSTEP | DS_OP_VARIADIC), \
+        .counts = recurrence_counts
 #define WITHIN(op, which, outputs, text) \
     RECURRENT(op, 2 * DS_SINGLE + which, outputs, text " within each frame", 0)
 #define CELL(op, which, outputs, text)                                                \

@@ -138,13 +138,16 @@ static void recurrence_set_initial(const work *w, size_t row, size_t l, size_t c
     const ds_recurrence *s = &w->s;
     const size_t n_bytes = ds_recurrence_state_bytes(s, state);
     const char *all = NULL;
-    if (!s->single)
-        all = ds_run_weight(w->op, w->run, (int)s->cells * ds_recurrence_per_cell(s) + state);
-    else if (DS_RECURRENCE_H + state < w->op->n_inputs)
+    size_t place = s->single ? l : cell;
+    if (DS_RECURRENCE_H + state < w->op->n_inputs) {
         all = ds_at(&w->run->in[(size_t)(DS_RECURRENCE_H + state) * w->run->n_rows + row],
-                    w->run->out[row].m0, s->vectors * n_bytes);
+                    s->single ? w->run->out[row].m0 : 0, s->lanes * s->cells * n_bytes);
+        place = l * s->cells + cell;
+    } else if (!s->single) {
+        all = ds_run_weight(w->op, w->run, (int)s->cells * ds_recurrence_per_cell(s) + state);
+    }
     if (all != NULL)
-        memcpy(to, all + (s->single ? l : cell) * n_bytes, n_bytes);
+        memcpy(to, all + place * n_bytes, n_bytes);
     else
         memset(to, 0, n_bytes);
 }

@@ -4,10 +4,13 @@
  *             known  minimum of all known       total  minimum of all totals
  *             need   m of the first input; of the others only counts are read
  *     limit   y = x        known, total, need: the input's
+ *     hold    y[m] = x[0], for every frame of the second input, of which only counts are read
+ *             known  the second's, 0 while frame 0 of the first is not    total  the second's    need  0, for ever
  *
  * sync holds a stream back until others have come as far. Streams that are combined must end at the same length;
  * at the end that is checked. limit refuses a stream that becomes longer than allowed; it stands before what
- * must wait for a stream's end (buffer_limit), so that memory stays bounded. */
+ * must wait for a stream's end (buffer_limit), so that memory stays bounded. hold lets what is given once, with a
+ * stream's start, meet the stream's frames. */
 #include "ops/limit.h"
 #include "ops/move.h"
 #include "ops/registry.h"
@@ -109,3 +112,36 @@ const ds_op_def ds_op_limit = {
     .check_status = DS_LIMIT,
     DS_CHECKED(limit),
     .forward = sync_forward};
+
+/* ---------------------------------------------------------------- hold */
+
+static ds_status hold_infer(ds_op *op)
+{
+    op->out[0].rate = op->in[1].rate;
+    return DS_OK;
+}
+
+static void hold_counts(const ds_op *op, ds_program *p)
+{
+    (void)op;
+    ds_root(p, ds_select(p, ds_known(p, 0), ds_known(p, 1), ds_const(p, 0)));
+    ds_root(p, ds_total(p, 1));
+}
+
+static void hold_need(const ds_op *op, ds_program *p)
+{
+    (void)op;
+    ds_root(p, ds_const(p, 0));
+}
+
+static void hold_pieces(const ds_op *op, const ds_move *move)
+{
+    (void)op;
+    ds_move_frames(move, 0, DS_NEVER, 0, 0);
+}
+DS_MOVE_FORWARD(hold, hold_pieces, 0)
+
+const ds_op_def ds_op_hold = {
+    DS_OPERATOR_OF(hold, "Gives what comes once, with a stream's start, to each of its frames.", 2,
+                   1, 1),
+    .infer = hold_infer, DS_COUNTED(hold), .forward = hold_forward};

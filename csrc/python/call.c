@@ -23,6 +23,10 @@ int ds_call_open(ds_call *c, ds_module *m, ds_engine_object *e, PyObject *names,
     c->sos = ds_call_room(c, (size_t)n, sizeof *c->sos);
     c->in = ds_call_room(c, c->n_inputs, sizeof *c->in);
     c->out = ds_call_room(c, c->n_outputs, sizeof *c->out);
+    if (names && c->n_inputs > 1)
+        c->step->input_names = ds_call_room(c, c->n_inputs, sizeof *c->step->input_names);
+    for (size_t k = 0; c->step->input_names && k < c->n_inputs; k++)
+        c->step->input_names[k] = PyUnicode_AsUTF8(PyTuple_GET_ITEM(names, (Py_ssize_t)k));
     return PyErr_Occurred() ? -1 : 0;
 }
 

@@ -99,17 +99,20 @@ static bool check_structure(PyObject *structure, size_t n)
 
 /* ---------------------------------------------------------------- the type */
 /* Reads what each axis of an array is: -1 rows, 0 frames, 1 and on those of the features; each once. An output
- * without frames has an axis of 0 or 1 of them first where an array is one row's. */
-static bool read_axes(ds_axes *all, ds_axes *one, PyObject *roles, const ds_signature *s)
+ * without frames has an axis of 0 or 1 of them first where an array is one row's; an input has none. */
+static bool read_axes(ds_axes *all, ds_axes *one, PyObject *roles, const ds_signature *s,
+                      bool is_output)
 {
     int64_t role[DS_MAX_RANK + 2];
     const Py_ssize_t rank = ds_parse_ints(roles, role, DS_MAX_RANK + 2);
     const bool has_frames = s->rate.num != 0;
-    int at = !has_frames, n_features = 0;
+    const bool counted = has_frames || is_output;
+    int at = !has_frames && is_output, n_features = 0;
     *all = (ds_axes){.rank = (int)rank, .batch = -1};
-    *one = (ds_axes){.rank = s->rank + 1, .batch = -1};
+    *one = (ds_axes){.rank = s->rank + counted, .batch = -1};
     for (int d = 0; d <= s->rank; d++)
         all->axis[d] = -1;
+    one->axis[0] = counted ? 0 : -1;
     if (rank < 0 || rank > s->rank + 2)
         return false;
     for (int k = 0; k < rank; k++) {
@@ -127,7 +130,7 @@ static bool read_axes(ds_axes *all, ds_axes *one, PyObject *roles, const ds_sign
 }
 
 static int parse_axes(ds_axes **axes, PyObject *given, const ds_graph *g, const int *edges,
-                      size_t n)
+                      size_t n, bool is_output)
 {
     PyObject *items = PySequence_Tuple(given);
     PyMem_Free(*axes);
@@ -135,7 +138,7 @@ static int parse_axes(ds_axes **axes, PyObject *given, const ds_graph *g, const 
     bool right = items && *axes && (size_t)PyTuple_GET_SIZE(items) == n;
     for (size_t i = 0; right && i < n; i++)
         right = read_axes(&(*axes)[i], &(*axes)[n + i], PyTuple_GET_ITEM(items, (Py_ssize_t)i),
-                          &g->edges[edges[i]].signature);
+                          &g->edges[edges[i]].signature, is_output);
     Py_XDECREF(items);
     if (!right && !PyErr_Occurred())
         PyErr_SetString(PyExc_ValueError, "inputs and outputs: these are no axes of the arrays");
@@ -174,8 +177,8 @@ static int stepper_init(PyObject *self, PyObject *args, PyObject *kwargs)
         right = PyUnicode_CheckExact(PyTuple_GET_ITEM(names, i));
     DS_EXPECT(right && check_structure(structure, g->n_outputs), PyExc_ValueError,
               "names or structure don't fit the engine");
-    if (parse_axes(&s->inputs, inputs, g, g->inputs, g->n_inputs) < 0 ||
-        parse_axes(&s->outputs, outputs, g, g->outputs, g->n_outputs) < 0)
+    if (parse_axes(&s->inputs, inputs, g, g->inputs, g->n_inputs, false) < 0 ||
+        parse_axes(&s->outputs, outputs, g, g->outputs, g->n_outputs, true) < 0)
         return -1;
     s->names = Py_NewRef(names);
     s->structure = Py_NewRef(structure);

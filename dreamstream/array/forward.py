@@ -17,14 +17,16 @@ from ..stream.edge import Request
 from ..stream.rules import Fallback, Length, is_whole, parse_index, plan_reshape, stream_slice
 from ..stream.where import user_line
 from . import hook
+from .axes import numbered
+from .elementwise import where
 from .features import product, reduce_features, why_not_matmul
-from .scores import scores_of
+from .scores import Scores, scores_of
 from .stream_tensor import StreamTensor
 from .symbolic import Symbolic
 from .weights import product as summed_product
 from .whole import reduce_stream, require_waiting, spread
 
-__all__: list[str] = []
+__all__ = ["held", "is_static"]
 
 
 def _op(x: StreamTensor, name: str, attributes: dict[str, Any], dims: Any = None) -> StreamTensor:
@@ -37,6 +39,47 @@ def _op(x: StreamTensor, name: str, attributes: dict[str, Any], dims: Any = None
 
 def _refuse(x: StreamTensor, what: str, remedy: str) -> NoReturn:
     raise NotStreamableError(f"{what} on a stream {x.roles} inside a forward, at {user_line()}; {remedy}")
+
+
+def held(x: StreamTensor, edge: Any, at: int) -> StreamTensor:
+    """Return what is given once for each frame of another edge: L comes in the place of dimension `at`, of size 1.
+
+    Where `at` is -1, it comes first.
+    """
+    x = x.in_order()
+    if at >= 0:
+        if isinstance(x.dims[at], str) or x.features[x.dims[at]] != 1:
+            raise ShapeError(
+                f"a value given once, of shape {x.roles}, meets frames at {user_line()}: where they have L it "
+                "must have a dimension of size 1, as x.unsqueeze(dim) makes it"
+            )
+        kept = [d for i, d in enumerate(x.dims) if i != at]
+        sizes = [x.features[d] for d in kept if isinstance(d, int)]
+        x = reshape_features(x, sizes, numbered(kept))
+    edges: list[Any] = [x.edge, edge]
+    ((value, out),) = hook.run(Request("hold", {}, edges, [x.value], cid=edge.cid))
+    place = max(at, 0)
+    return StreamTensor.inside(value, (*x.dims[:place], "L", *x.dims[place:]), out)
+
+
+def is_static(x: Any) -> bool:
+    """Whether a tensor inside a forward follows from inputs alone that are given once."""
+    return x.edge is not None and x.edge.line.static
+
+
+def _spread(x: StreamTensor, sizes: Sequence[Any]) -> tuple[StreamTensor, list[Any]]:
+    """Hold what is given once over the length among sizes; return it, and the sizes that are left to do."""
+    sizes = list(sizes)
+    at = next(i for i, size in enumerate(sizes) if isinstance(size, Length))
+    edge: Any = sizes[at].of
+    if (sizes[at] == edge.entry.sizes.length(edge)) is not True:
+        _refuse(x, f"expand to the length {sizes[at]!r}", "expand it over the length of a stream as it is")
+    new = len(sizes) - len(x.dims)
+    if new > 1 or (new and at):
+        _refuse(x, f"expand to {len(sizes)} dimensions", "unsqueeze first")
+    x = held(x, edge, at - new)
+    sizes[at] = -1
+    return x, sizes
 
 
 def reshape_features(x: StreamTensor, shape: Sequence[int], dims: Any) -> StreamTensor:
@@ -53,6 +96,19 @@ def gather(x: StreamTensor, axis: int, index: StreamTensor) -> StreamTensor:
     (out,) = hook.apply("gather", {}, given, (), (..., 0))
     result: StreamTensor = out if last else out.transpose(axis, -1)
     return result
+
+
+def scatter(x: StreamTensor, axis: int, index: StreamTensor, src: Any) -> StreamTensor:
+    """Return features with `src`, a stream or a number, written at a stream of places, in their order."""
+    parts = [x, index, src] if isinstance(src, StreamTensor) else [x, index]
+    out: Any
+    out, index, *given = [t.transpose(axis, -1) for t in parts]
+    places = x._plain(np.arange(out.shape[-1], dtype=np.float32))
+    for j in range(int(index.shape[-1])):
+        part = slice(j, j + 1)
+        here = index[..., part].to(np.float32) == places
+        out = where(here, given[0][..., part] if given else float(src), out)
+    return cast(StreamTensor, out.transpose(axis, -1))
 
 
 def slice_stream(x: StreamTensor, index: Any) -> StreamTensor:
@@ -155,7 +211,9 @@ def unfold(x: StreamTensor, axis: int, size: int, step: int) -> StreamTensor:
     return framed.with_dims((*dims, 0), (*x.names, None))
 
 
-def repeat_interleave(x: StreamTensor, axis: int, times: int) -> StreamTensor:
+def repeat_interleave(x: StreamTensor, axis: int, times: Any) -> StreamTensor:
+    if isinstance(times, Length):
+        return expand(x, [times if i == axis else -1 for i in range(x.ndim)])
     x = x.in_order()
     at = x.dims[axis]
     if at == "L":
@@ -171,6 +229,8 @@ def repeat_interleave(x: StreamTensor, axis: int, times: int) -> StreamTensor:
 
 
 def expand(x: StreamTensor, sizes: Sequence[Any]) -> StreamTensor:
+    if is_static(x) and any(isinstance(s, Length) for s in sizes):
+        x, sizes = _spread(x, sizes)
     if len(sizes) != len(x.dims):
         _refuse(x, f"expand to {len(sizes)} dimensions", "unsqueeze first")
     for axis, size in enumerate(sizes):
@@ -215,6 +275,8 @@ def cat(tensors: Sequence[StreamTensor], axis: int) -> StreamTensor:
 
 
 def matmul(x: StreamTensor, other: Any, reverse: bool) -> Any:
+    if isinstance(other, Scores):
+        return other.__rmatmul__(x)
     scores = None if reverse else scores_of(x, other)
     if scores is not None:
         return scores

@@ -7,20 +7,25 @@ can keep. So the product is only noted, with what is done to it, and the product
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+import string
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
-from ..errors import NotStreamableError
-from ..operations.refusals import MASKED
+from ..errors import NotStreamableError, ShapeError
+from ..operations.refusals import MASKED, SEES_ALL
 from ..stream.context import seen_by
 from ..stream.pairs import Recognised, Unrecognised
+from ..stream.rules import Length
 from ..stream.where import user_line
 from . import hook
+from .axes_of_scores import KEYS, QUERIES, STREAMS, Axes, Heads
+from .heads import atoms_of, laid, shown, streams_of
+from .reductions import Extreme
 
-__all__ = ["Scores", "attend", "scores_of"]
+__all__ = ["Scores", "Step", "attend", "paired", "scores_of"]
 
 SERVES = (
     "scores of attention are scaled, masked, given terms by position, brought through softmax and multiplied with "
@@ -61,12 +66,109 @@ def scores_of(x: Any, other: Any) -> Scores | None:
     """Return x @ other where these are queries and transposed keys of one attention; None where they are not."""
     if not getattr(other, "is_stream", False) or not hasattr(other, "dims"):
         return None
-    n = len(x.dims)
-    if n not in (3, 4) or len(other.dims) != n or x.dims[0] != "B" or other.dims[0] != "B":
+    n = max(x.ndim, other.ndim) - 2
+    lead = string.ascii_uppercase[:n]
+    return paired(x, f"{lead[n + 2 - x.ndim :]}id", other, f"{lead[n + 2 - other.ndim :]}dj", f"{lead}ij")
+
+
+def paired(x: Any, s: str, other: Any, t: str, out: str) -> Scores | None:
+    """Return the product of two streams over what they share but for heads; None of all else.
+
+    Parameters
+    ----------
+    x, other : StreamTensor
+    s, t, out : str
+        A letter for each dimension of either, and of the product.
+    """
+    x, other = streams_of(x), streams_of(other)
+    if x is None or other is None:
         return None
-    if x.dims[-2] != "L" or other.dims[-1] != "L":
+    summed = [c for c in s if c in t and c not in out]
+    own, others = atoms_of(x, s, QUERIES), atoms_of(other, t, KEYS)
+    if own is None or others is None or not summed or any(c not in s + t for c in out):
         return None
-    return Scores(x, other.transpose(-2, -1))
+    if any(len(d[c]) > 1 or isinstance([*d[c], None][0], str) for c in summed for d in (own, others)):
+        return None
+    known: dict[str, tuple[Any, ...]] = {}
+    lacking = []
+    for c in out:
+        mine, theirs = own.get(c, ()), others.get(c, ())
+        if mine and theirs and [getattr(a, "size", a) for a in mine] != [getattr(a, "size", a) for a in theirs]:
+            return None
+        if theirs and not mine and KEYS not in theirs:
+            return None  # heads of keys alone
+        if mine:
+            others = {**others, c: mine if theirs else ()}
+            lacking += [] if theirs or QUERIES in mine or STREAMS in mine else [*mine]
+        known[c] = mine or theirs
+    axes = Axes([known[c] for c in out], ())
+    every = [a for dim in axes.dims for a in dim]
+    if every.count(QUERIES) != 1 or every.count(KEYS) != 1 or every.count(STREAMS) != 1:
+        return None
+    heads = [a for a in every if not isinstance(a, str) and a not in lacking] + lacking
+    q, k = (
+        laid(y, [(c,) if c in summed else atoms[c] for c in letters], heads, (at, *summed))
+        for y, letters, atoms, at in ((x, s, own, QUERIES), (other, t, others, KEYS))
+    )
+    return Scores(q, k, Axes(axes.dims, heads))
+
+
+class Step(NamedTuple):
+    """Something that is done to scores.
+
+    Attributes
+    ----------
+    name : str
+        "add", "mul", "fill", "keep", or "sum": what other steps give.
+    by : Any
+        Pairs, a number, or steps.
+    value : float or None
+        What pairs are multiplied by, or the number that stands where they say so.
+    axes : Axes
+        What the dimensions are at that time.
+    """
+
+    name: str
+    by: Any
+    value: Any
+    axes: Axes
+
+    def programs(self) -> Iterator[Any]:
+        """Give all pairs in it."""
+        if self.name == "sum":
+            for step in self.by:
+                yield from step.programs()
+        elif hasattr(self.by, "says"):
+            yield self.by
+
+    def turned(self) -> Step:
+        """Return it where queries are keys, and keys queries."""
+        by = tuple(s.turned() for s in self.by) if self.name == "sum" else self.by
+        return self._replace(by=by, axes=_turned(self.axes))
+
+
+_OTHER = {QUERIES: KEYS, KEYS: QUERIES}
+
+
+def _turned(axes: Axes) -> Axes:
+    return axes.like([tuple(_OTHER.get(a, a) for a in dim) for dim in axes.dims])
+
+
+class Greatest:
+    """The greatest score of each query: softmax is what it is without it."""
+
+    is_stream = True
+    dims = features = ("scores",)
+
+    def __init__(self, of: Scores) -> None:
+        self.of = of
+
+    def detach(self) -> Greatest:
+        return self
+
+    def as_output(self) -> NoReturn:
+        """Refuse to be what a forward returns."""
+        self.of._misuse("asked for their greatest")
 
 
 class Scores:
@@ -75,33 +177,51 @@ class Scores:
     Parameters
     ----------
     q, k : StreamTensor
-        ``(B, heads, L, features)`` or ``(B, L, features)``.
+        ``(B, heads, L, features)``; a head of keys may serve several of queries.
+    axes : Axes
+        What each dimension is.
     """
 
     is_stream = True
     dropping: Callable[[float], Any]  # within what it gives weights are dropped
 
-    def __init__(self, q: Any, k: Any) -> None:
-        self.q, self.k = q, k
+    def __init__(self, q: Any, k: Any, axes: Axes) -> None:
+        self.q, self.k, self.axes = q, k, axes
         self.scale = 1.0
-        self.steps: list[tuple[str, Any, Any]] = []  # done to zeros, they give what is added
+        self.steps: list[Step] = []  # done to zeros, they give what is added
         self.soft = False
+        self.logarithm = False  # of what softmax gives
         self.p = 0.0  # of dropout
+
+    @classmethod
+    def of(cls, q: Any, k: Any) -> Scores:
+        """Return the scores of queries and keys ``(B, heads, L, features)`` or ``(B, L, features)``."""
+        if q.ndim == 4 and k.shape[1] != q.shape[1]:
+            heads = Heads(q.shape[1])
+            return cls(q, k, Axes([(STREAMS,), (heads,), (QUERIES,), (KEYS,)], [heads]))
+        out = scores_of(q, k.transpose(-2, -1))
+        if out is None:
+            raise ShapeError(f"attention at {user_line()}: queries {q.roles} and keys {k.roles} don't fit")
+        return out
 
     # ------------------------------------------------------------------ what it looks like
     @property
     def shape(self) -> tuple[Any, ...]:
-        return (*self.q.shape[:-1], self.k.shape[-2])
+        return self.axes.sizes(self.q.shape[0], self.q.shape[2], self.k.shape[2])
 
     def size(self, dim: int | None = None) -> Any:
         return self.shape if dim is None else self.shape[dim]
 
     @property
     def ndim(self) -> int:
-        return int(self.q.ndim)
+        return len(self.axes.dims)
 
     def dim(self) -> int:
         return self.ndim
+
+    @property
+    def names(self) -> tuple[None, ...]:
+        return (None,) * self.ndim
 
     @property
     def value(self) -> Any:
@@ -109,52 +229,149 @@ class Scores:
 
     @property
     def dims(self) -> Any:
-        return self.q.dims
+        return self.axes.dims
+
+    features = ()
+
+    # ------------------------------------------------------------------ its dimensions
+    def _copy(self, **changes: Any) -> Scores:
+        out = object.__new__(type(self))
+        out.__dict__.update(self.__dict__, **changes)
+        return out
+
+    def permute(self, *order: Any) -> Scores:
+        axes = order[0] if len(order) == 1 and not isinstance(order[0], int) else order
+        return self._copy(axes=self.axes.like([self.axes.dims[a] for a in axes]))
+
+    def transpose(self, dim0: int, dim1: int) -> Scores:
+        order = list(range(self.ndim))
+        order[dim0], order[dim1] = order[dim1], order[dim0]
+        return self.permute(order)
+
+    swapaxes = swapdims = transpose
+
+    def t(self) -> Scores:
+        return self.transpose(0, 1)
 
     @property
-    def features(self) -> Any:
-        return self.q.features
+    def mT(self) -> Scores:
+        return self.transpose(-2, -1)
+
+    def unsqueeze(self, dim: int) -> Scores:
+        dims = list(self.axes.dims)
+        dims.insert(dim % (self.ndim + 1), ())
+        return self._copy(axes=self.axes.like(dims))
+
+    def squeeze(self, dim: int | None = None) -> Scores:
+        one = None if dim is None else dim % self.ndim
+        dims = [d for i, d in enumerate(self.axes.dims) if d or one not in (None, i)]
+        return self._copy(axes=self.axes.like(dims))
+
+    def reshape(self, *shape: Any) -> Scores:
+        sizes = shape[0] if len(shape) == 1 and isinstance(shape[0], (tuple, list)) else shape
+        axes = self.axes.reshaped(sizes)
+        return self._copy(axes=axes) if axes is not None else self._misuse(f"reshaped to {tuple(sizes)}")
+
+    view = reshape
+
+    def view_as(self, other: Any) -> Scores:
+        return self.reshape(*other.shape)
+
+    def unflatten(self, dim: int, sizes: Sequence[Any]) -> Scores:
+        at = dim % self.ndim
+        return self.reshape(*self.shape[:at], *sizes, *self.shape[at + 1 :])
+
+    def flatten(self, start_dim: int = 0, end_dim: int = -1) -> Scores:
+        first, last = start_dim % self.ndim, end_dim % self.ndim
+        dims = self.axes.dims
+        joined = tuple(a for d in dims[first : last + 1] for a in d)
+        if {QUERIES, KEYS} & {*joined} and len(joined) > 1:
+            self._misuse("flattened")
+        return self._copy(axes=self.axes.like([*dims[:first], joined, *dims[last + 1 :]]))
+
+    def __getitem__(self, index: Any) -> Scores:
+        parts = list(index) if isinstance(index, tuple) else [index]
+        n = sum(p is not None and p is not Ellipsis for p in parts)
+        at = parts.index(Ellipsis) if Ellipsis in parts else len(parts)
+        parts[at : at + 1] = [slice(None)] * (self.ndim - n)
+        own = iter(zip(self.axes.dims, self.shape))
+        dims: list[Any] = []
+        for part in parts:
+            dim, size = ((), 1) if part is None else next(own)
+            whole = part is None or (
+                isinstance(part, slice) and part.start in (None, 0) and part.step in (None, 1)
+            )
+            if whole and part is not None and part.stop is not None:
+                whole = isinstance(part.stop, Length) and isinstance(size, Length) and part.stop == size
+            if not whole:
+                self._misuse("cut")
+            dims.append(dim)
+        return self._copy(axes=self.axes.like(dims))
 
     # ------------------------------------------------------------------ what is done to it
-    def _with(self, *step: Any, scale: float = 1.0) -> Scores:
+    def _with(self, name: str, by: Any, value: Any = None, **changes: Any) -> Scores:
         if self.soft:
-            self._misuse(f"{step[0] if step else 'scaled'} behind softmax")
-        out = self._copy()
-        out.scale *= scale
-        out.steps = [*self.steps, step] if step else self.steps
-        return out
-
-    def _copy(self) -> Scores:
-        out = object.__new__(type(self))
-        out.__dict__.update(self.__dict__)
-        return out
+            self._misuse(f"{'multiplied' if name == 'mul' else 'changed'} behind softmax")
+        return self._copy(steps=[*self.steps, Step(name, by, value, self.axes)], **changes)
 
     def mul(self, other: Any) -> Scores:
+        if getattr(other, "learned", False) or (_number(other) is None and hasattr(other, "numpy")):
+            return self._tempered(other)
         factor = _number(other)
         if factor is None:
-            self._misuse("multiplied by what is no number")
-        return self._with("mul", factor, None, scale=factor)
+            self._misuse(f"multiplied{' behind softmax' * self.soft} by what is no number")
+        return self._with("mul", factor, scale=self.scale * factor)
 
     __mul__ = __rmul__ = mul
 
     def div(self, other: Any) -> Scores:
         divisor = _number(other)
-        if divisor is None:
-            self._misuse("divided by what is no number")
+        if divisor is None or getattr(other, "learned", False):
+            return self.mul(1 / other) if hasattr(other, "numpy") else self._misuse("divided by what is no number")
         return self.mul(1 / divisor)
 
     __truediv__ = div
 
+    def _tempered(self, factor: Any) -> Scores:
+        """Return the scores, each head's multiplied by a number of its own, or all by one that is learned."""
+        if self.soft or any(s.name in ("add", "sum") for s in self.steps):
+            self._misuse("multiplied by a tensor behind softmax, or behind terms")
+        by = self.axes.read(factor, 1) if math.prod(factor.shape) > 1 else factor.reshape(1, 1, 1)
+        if by is None:
+            self._misuse(f"multiplied by a tensor {tuple(factor.shape)}")
+        return self._copy(q=self.q * by)
+
     def add(self, other: Any, alpha: float = 1) -> Scores:
-        number = _number(other)
-        return self if number is not None else self._with("add", self._pairs(other), alpha)
+        if isinstance(other, Greatest):
+            return self if alpha == -1 else self._misuse("given their greatest")
+        if isinstance(other, Scores):
+            return self._beside(other, alpha)
+        if self.soft:
+            self._misuse("given terms behind softmax")
+        if _number(other) is not None and not getattr(other, "is_stream", False):
+            return self
+        return self._with("add", self._pairs(other), alpha)
 
     __add__ = __radd__ = add
 
-    def sub(self, other: Any) -> Scores:
-        return self.add(other, -1)
+    def sub(self, other: Any, alpha: float = 1) -> Scores:
+        return self.add(other, -alpha)
 
     __sub__ = sub
+
+    def __neg__(self) -> Scores:
+        return self.mul(-1)
+
+    def _beside(self, other: Scores, alpha: float) -> Scores:
+        """Return the sum of two scores of the same queries and keys: the score of what stands side by side."""
+        if self.soft or other.soft or self.axes.key() != other.axes.key():
+            self._misuse("added to others behind softmax, or of other dimensions")
+        q = hook.apply("cat", {"axis": 1}, (self.q, other.q * (alpha * other.scale / self.scale)), (), self.q.dims)
+        groups = max(self.k.shape[1], other.k.shape[1])
+        keys = [k.repeat_interleave(groups // k.shape[1], 1) for k in (self.k, other.k)]
+        k = hook.apply("cat", {"axis": 1}, keys, (), keys[0].dims)
+        more = [Step("sum", tuple(other.steps), alpha, self.axes)] if other.steps else []
+        return self._copy(q=q[0], k=k[0], steps=[*self.steps, *more])
 
     def masked_fill(self, mask: Any, value: Any) -> Scores:
         if _number(mask) == 0:  # it is known to hold nowhere
@@ -167,21 +384,50 @@ class Scores:
         """Return the scores where a mask holds, a number elsewhere."""
         if _number(mask) == 1:
             return self
+        if self.soft:
+            return self._hidden(~mask, value)
         return self._with("keep", self._pairs(mask), _number(value))
 
     def softmax(self, dim: int = -1, *_: Any, **__: Any) -> Scores:
-        if dim not in (-1, self.ndim - 1) or self.soft:
+        along = self.axes.dims[dim] if dim is not None and -self.ndim <= dim < self.ndim else ()
+        if along == (KEYS,) and not self.soft:
+            return self._copy(soft=True)
+        if along != (QUERIES,) or self.soft:
             self._misuse(f"brought through softmax along dimension {dim}, which is not that of the keys")
-        out = self._copy()
-        out.soft = True
-        return out
+        times = self.axes.n_heads // self.k.shape[1]
+        return self._copy(
+            q=self.k if times == 1 else self.k.repeat_interleave(times, 1),
+            k=self.q,
+            axes=_turned(self.axes),
+            steps=[s.turned() for s in self.steps],
+            soft=True,
+        )
+
+    def log_softmax(self, dim: int = -1, *_: Any, **__: Any) -> Scores:
+        return self.softmax(dim)._copy(logarithm=True)
+
+    def exp(self) -> Scores:
+        return self._copy(logarithm=False) if self.logarithm else self._misuse("asked for exp")
+
+    def amax(self, dim: int = -1, keepdim: bool = False) -> Greatest:
+        if self.soft or not keepdim or self.axes.dims[dim] != (KEYS,):
+            self._misuse("asked for their greatest")
+        return Greatest(self)
+
+    def max(self, dim: int = -1, keepdim: bool = False) -> Extreme:
+        greatest: Any = self.amax(dim, keepdim)
+        return Extreme(greatest, greatest)
 
     def dropout(self, p: float = 0.5, training: bool = True, inplace: bool = False) -> Scores:
+        if not training or p == 0:
+            return self
         if not self.soft:
             self._misuse("dropped before softmax")
-        out = self._copy()
-        out.p = p if training else 0.0
-        return out
+        return self._copy(p=p)
+
+    def nan_to_num(self, nan: float | None = 0.0, posinf: Any = None, neginf: Any = None) -> Scores:
+        """Return it: where a query sees no key there are zeros."""
+        return self if self.soft and not nan else self._misuse("asked for nan_to_num")
 
     def _same(self, *_: Any, **__: Any) -> Scores:
         return self
@@ -190,7 +436,7 @@ class Scores:
 
     def _hidden(self, mask: Any, value: Any) -> Scores:
         """Zero what softmax has made zero already, as is done where a row sees no key."""
-        masked = Scores(self.q, self.k)._with("fill", self._pairs(mask), -math.inf)
+        masked = Scores(self.q, self.k, self.axes)._with("fill", self._pairs(mask), -math.inf)
         if _number(value) != 0 or masked._said().context != self._said().context:
             self._misuse("masked behind softmax otherwise than before")
         return self
@@ -203,20 +449,73 @@ class Scores:
     # ------------------------------------------------------------------ what becomes of it
     def matmul(self, v: Any) -> Any:
         """Return the attended values."""
-        if not self.soft or not getattr(v, "is_stream", False):
+        lead = string.ascii_uppercase[: self.ndim - 2]
+        letters = f"{lead[self.ndim - getattr(v, 'ndim', self.ndim) :]}je"
+        return self.valued(v, letters, f"{lead}ij", f"{lead}ie")
+
+    __matmul__ = bmm = matmul
+
+    def __rmatmul__(self, v: Any) -> Any:
+        lead = string.ascii_uppercase[: self.ndim - 2]
+        letters = f"{lead[self.ndim - getattr(v, 'ndim', self.ndim) :]}ej"
+        return self.valued(v, letters, f"{lead}ji", f"{lead}ei")
+
+    def valued(self, v: Any, t: str, s: str, out: str) -> Any:
+        """Return the attended values.
+
+        Parameters
+        ----------
+        v : StreamTensor
+            Values.
+        t, s, out : str
+            A letter for each dimension of the values, the scores and what is returned.
+        """
+        if not self.soft or self.logarithm or not getattr(v, "is_stream", False) or isinstance(v, Scores):
             self._misuse("multiplied before softmax")
-        found, programs, q = self._said(), self._programs(), self.q
-        bias = None if found.bias is None else programs[0].constant(found, self.steps, self.k)
+        own = dict(zip(s, self.axes.dims))
+        features = [c for c in t if c not in own]
+        v = streams_of(v)
+        theirs = None if v is None or len(t) != v.ndim or len(s) != self.ndim else atoms_of(v, t, KEYS)
+        keys = next((c for c, dim in own.items() if dim == (KEYS,)), "")
+        queries = next((c for c, dim in own.items() if dim == (QUERIES,)), "")
+        fits = theirs is not None and theirs.get(keys) == (KEYS,) and keys not in out and queries in out
+        if not fits or len(features) != 1 or {*out} != {*s, *t} - {keys}:
+            self._misuse(f"combined with what are no values, {s}, {t} -> {out}")
+        assert theirs is not None
+        for c in t:
+            size = [math.prod(getattr(a, "size", 1) for a in d) for d in (own.get(c, ()), theirs[c])]
+            if c in own and c != keys and size[1] not in (1, size[0]):
+                raise ShapeError(
+                    f"attention at {user_line()}: {size[0]} heads of scores and {size[1]} of values don't fit"
+                )
+        mine = [a for c in t if c in own and theirs[c] for a in own[c] if isinstance(a, Heads)]
+        if {*mine} != {*self.axes.heads[: len(mine)]}:
+            self._misuse("combined with values that lack some of their heads")
+        labels = [(features[0],) if c in features else own[c] if theirs[c] else () for c in t]
+        v = laid(v, labels, self.axes.heads, (KEYS, features[0]))
+        y = self._attended(v)
+        return shown(y, [own.get(c, (c,)) for c in out], self.axes.heads, (QUERIES, features[0]))
+
+    def _attended(self, v: Any) -> Any:
+        """Return the attended values of values, both ``(B, heads, L, features)``."""
+        found, programs, q, k = self._said(), self._programs(), self.q, self.k
+        if found.context.waits and not q.edge.entry.buffers:
+            reason, remedy = SEES_ALL.words
+            raise NotStreamableError(
+                f'attention at {user_line()}: {reason}; {remedy}, or unstreamable="buffer" to wait for the end of '
+                "each stream"
+            )
+        groups = max(k.shape[1], v.shape[1])
+        k, v = (x if x.shape[1] == groups else x.repeat_interleave(groups // x.shape[1], 1) for x in (k, v))
+        bias = None if found.bias is None else programs[0].constant(found, self.steps, k)
         ends = min((x.ends for x in programs if x.ends is not None), default=None)
         if ends is not None:
             (q,) = hook.apply("limit", {"frames": ends, "of": "table"}, (q,), (), q.dims)
         with self.dropping(self.p) if self.p else nullcontext():
-            return attend(q, self.k, v, found, self.scale, bias)
-
-    __matmul__ = bmm = matmul
+            return attend(q, k, v, found, self.scale, bias)
 
     def _programs(self) -> list[Any]:
-        return [x for _, x, _ in self.steps if hasattr(x, "says")]
+        return [x for step in self.steps for x in step.programs()]
 
     def _said(self) -> Recognised:
         """Return what the steps say of attention."""

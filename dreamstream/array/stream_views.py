@@ -158,13 +158,13 @@ def repeat(self: Any, *repeats: Any) -> Any:
 
 
 def repeat_interleave(self: Any, repeats: Any, dim: Any = None, *, output_size: int | None = None) -> Any:
-    if dim is None or not isinstance(repeats, int) or output_size is not None:
+    if dim is None or not isinstance(repeats, (int, Length)) or output_size is not None:
         if self.edge is not None:
             raise _refuse(self, "repeat_interleave without dim, or by several counts")
         plain = chunks.fall_back(self, "this repeat_interleave")
         return plain.repeat_interleave(repeats, dim, output_size=output_size)
     axis = self._axis("repeat_interleave", dim)
-    if repeats < 1:
+    if isinstance(repeats, int) and repeats < 1:
         raise ShapeError(f"repeat_interleave: a stream is repeated at least once, got {repeats}")
     return _methods(self).repeat_interleave(self, axis, repeats)
 

@@ -238,6 +238,7 @@ class Symbolic:
         left = self.ndim - sum(p is not None and p is not Ellipsis for p in parts)
         roles: list[Any] = []
         own = iter(self.roles)
+        length = self.length
         for part in (*parts, *([] if Ellipsis in parts else [Ellipsis])):
             if part is Ellipsis:
                 roles += [next(own) for _ in range(left)]
@@ -245,9 +246,22 @@ class Symbolic:
                 roles.append(1)
             elif part == slice(None) or part is SAME_ORDER:
                 roles.append(next(own))
+            elif isinstance(part, slice) and next(own) == "L" and not self.position:
+                length = self._cut(length, part)
+                roles.append("L")
             else:
                 self._refuse(f"the index {part!r}")
-        return self._like(self.value, roles)
+        return Symbolic(self.value, roles, length, self.position)
+
+    def _cut(self, length: Any, part: slice) -> Any:
+        """Return how many frames a slice takes of so many."""
+        start, stop, step = part.start or 0, part.stop, part.step or 1
+        if isinstance(stop, Length):
+            self._require_as_long(stop, "L" if start == 0 and step == 1 else "")
+            return stop if start == 0 and step == 1 else self._refuse(f"the index {part!r}")
+        if not all(isinstance(n, int) for n in (start, step)) or start < 0 or step < 1 or (stop or -1) >= 0:
+            self._refuse(f"the index {part!r}")
+        return ((length + ((stop or 0) - start + step - 1)) // step).counting()
 
     def expand(self, *size: Any) -> Symbolic:
         """Return it with dimensions of size 1 repeated."""

@@ -89,7 +89,6 @@ def _chunks(engine: ds.Engine, frames: Sequence[int], n: int) -> list[Array]:
 
 def _engine(engine: ds.Engine, chunks: Sequence[Array], n: int) -> Step:
     ids = [f"stream-{i}" for i in range(n)]
-    engine.step({}, sos=ids)
     axes = [info.dimensions.index("B") for info in engine.inputs]
     rows = {i: [np.ascontiguousarray(np.take(c, r, a)) for c, a in zip(chunks, axes)] for r, i in enumerate(ids)}
     if len(chunks) == 1:
@@ -97,6 +96,9 @@ def _engine(engine: ds.Engine, chunks: Sequence[Array], n: int) -> Step:
     else:
         names = [info.name for info in engine.inputs]
         given = {i: dict(zip(names, arrays)) for i, arrays in rows.items()}
+    once = [info.name for info in engine.inputs if info.once]
+    starting = {i: {name: given[i].pop(name) for name in once} for i in ids if once}
+    engine.step(starting, sos=ids)
     return lambda: engine.step(given)
 
 

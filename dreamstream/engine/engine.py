@@ -17,10 +17,13 @@ from ..array.creation import as_tensor
 from ..array.stream_tensor import StreamTensor
 from ..array.tensor import Tensor
 from ..errors import DTypeError, ModeError, ShapeError, StreamIdError
+from ..online.given import Given, Static
+from ..stream.metadata import StreamMetadata
 from ..stream.rules import require_same_streams
 from ..stream.tree import map_leaves
 from .files import Write, check_format, write_file
 from .interface import Interface
+from .spec import InputSpec
 
 __all__ = ["Engine", "Stream"]
 
@@ -88,8 +91,9 @@ class Engine(_core.Stepper):
 
     def _arrays_of(self, stream_id: str, given: Any) -> list[Any]:
         """Return a stream's array per input, of whatever it was given that is no array."""
-        if len(self.inputs) == 1 and not isinstance(given, Mapping):
-            return [_as_array((stream_id,), given, self.inputs[0].dtype)]
+        moving = [s.name for s in self.inputs if not s.once]
+        if len(moving) == 1 and not isinstance(given, Mapping):
+            given = {moving[0]: given}
         if not isinstance(given, Mapping):
             raise ShapeError(
                 f"expected a dict with the inputs {', '.join(s.name for s in self.inputs)}", (stream_id,)
@@ -119,13 +123,18 @@ class Engine(_core.Stepper):
         find(self._structure, given)
         return tuple(found)
 
-    def __call__(self, *tensors: StreamTensor, **named: StreamTensor) -> Any:
+    def __call__(self, *tensors: Any, **named: Any) -> Any:
         """Advance the streams of StreamTensors and return StreamTensors, as the patched module would."""
         given = dict(zip((s.name for s in self.inputs), tensors)) | named
-        if set(given) != {s.name for s in self.inputs} or len(tensors) + len(named) != len(self.inputs):
+        needed = {s.name for s in self.inputs if not s.once}
+        known = {s.name for s in self.inputs}
+        if not needed <= set(given) <= known or len(given) < len(tensors) + len(named):
             raise ShapeError(f"expected the inputs {', '.join(s.name for s in self.inputs)}")
-        xs = [given[s.name] for s in self.inputs]
-        for s, x in zip(self.inputs, xs):
+        xs = []
+        for s in self.inputs:
+            if s.once:
+                continue
+            x = given[s.name]
             if not isinstance(x, StreamTensor):
                 raise ModeError(
                     f"input {s.name}: an engine takes StreamTensors of NumPy arrays, or arrays by step(); "
@@ -135,14 +144,16 @@ class Engine(_core.Stepper):
                 d if isinstance(d, str) else "F" for d in s.dims
             ):
                 raise ShapeError(f"input {s.name}: expected dimensions {s.dimensions}, got {x.roles}")
+            xs.append(x)
         meta = require_same_streams([x.meta for x in xs], "this call")
-        values = [x.in_order() for x in xs]
+        moving = iter([(x.in_order().value, x.lengths) for x in xs])
+        pairs = [self._given_once(s, given.get(s.name), meta) if s.once else next(moving) for s in self.inputs]
         outputs, counts = self._core.step(
             meta.ids,
             meta.sos,
             meta.eos,
-            [x.value for x in values],
-            [x.lengths for x in values],
+            [value for value, _ in pairs],
+            [lengths for _, lengths in pairs],
             any(x.restart for x in xs),
         )
         numbers = map(np.ndarray.tolist, counts)
@@ -151,6 +162,14 @@ class Engine(_core.Stepper):
             for k, (value, (lengths, starts), o) in enumerate(zip(outputs, numbers, self.outputs))
         ]
         return map_leaves(self._structure, lambda k: made[k])
+
+    def _given_once(self, spec: InputSpec, given: Any, meta: StreamMetadata) -> tuple[Any, Any]:
+        """Return the values of an input that is given once, ``[rows that start][features]``, and who has one."""
+        if given is not None and not isinstance(given, Static):
+            raise ModeError(f"input {spec.name} is given once: expected ds.static({{id: value}}) or None")
+        once = Given(spec.name, given, (spec.dtype, spec.features))
+        once.check(meta.ids, meta.sos.tolist())
+        return once.stacked(meta.ids), once.lengths(meta.ids)
 
     # ---------------------------------------------------------------- streams
     def stream(self, stream_id: str) -> Stream:
@@ -373,7 +392,8 @@ def _node_line(node: Mapping[str, Any]) -> str:
     rate = "at the end" if num == 0 else f"rate {Fraction(num, den)}"
     kept = node["kept_bytes"] + node["carried_bytes"]
     grows = " (grows)" if node["grows"] else ""
-    return f"  {node['id']:4} {node['name']:18} {shape!s:16} {rate:12} {kept} bytes kept{grows}"
+    narrow = "" if node["stored"] == "fp32" else f", weights in {node['stored']}"
+    return f"  {node['id']:4} {node['name']:18} {shape!s:16} {rate:12} {kept} bytes kept{grows}{narrow}"
 
 
 def _as_ids(ids: Any) -> list[str]:

@@ -30,6 +30,7 @@ class InputSpec:
         ``"B"``, ``"L"`` or a size, one per dimension.
     dtype : str
     rate : Fraction
+        0 without a stream axis: the input is given once, with a stream's start.
     """
 
     name: str
@@ -54,10 +55,15 @@ class InputSpec:
         return tuple(sizes)
 
     @property
+    def once(self) -> bool:
+        """Whether it is given once, with a stream's start."""
+        return self.rate == 0
+
+    @property
     def axes(self) -> list[int]:
-        """The caller's axis (without B) of each canonical one: L, then features."""
+        """The caller's axis (without B) of each canonical one: L where there is one, then features."""
         kept = [d for d in self.dims if d != "B"]
-        return [kept.index("L"), *(kept.index(i) for i in range(len(self.features)))]
+        return [kept.index(d) for d in ("L", *range(len(self.features))) if d in kept]
 
 
 @dataclass(frozen=True)
@@ -91,12 +97,14 @@ def _read_dimensions(name: str, spec: Any) -> tuple[str | int, ...]:
         if not (
             d in ("B", "L") if isinstance(d, str) else isinstance(d, (int, np.integer)) and not isinstance(d, bool)
         ):
-            raise ShapeError(f'input {name}: each dimension is "B", "L" or a size, got {d!r}')
+            named = "; an input that is given once is of one size for all streams" if isinstance(d, str) else ""
+            raise ShapeError(f'input {name}: each dimension is "B", "L" or a size, got {d!r}{named}')
         if not isinstance(d, str) and d < 1:
             raise ShapeError(f"input {name}: sizes must be positive, got {d}")
-    for needed in ("B", "L"):
-        if list(spec).count(needed) != 1:
-            raise ShapeError(f"input {name}: a spec names {needed!r} exactly once, got {tuple(spec)}")
+    if list(spec).count("B") != 1 or list(spec).count("L") > 1:
+        raise ShapeError(
+            f'input {name}: a spec names "B" once, and "L" once unless the input is given once, got {tuple(spec)}'
+        )
     return tuple(d if isinstance(d, str) else int(d) for d in spec)
 
 
@@ -140,17 +148,24 @@ def read_specs(model: Any, spec: Any, rate: Any, dtype: Any) -> list[InputSpec]:
     names = list(specs)
     rates = _per_input("rate", rate, names, 1)
     types = _per_input("dtype", dtype, names, "float32")
-    out = []
+    out: list[InputSpec] = []
     for name in names:
+        dimensions = _read_dimensions(name, specs[name])
+        once = "L" not in dimensions
+        if once and not out:
+            raise ShapeError(
+                f'input {name}: the first input of a spec has an "L", got {dimensions}; those that are given once '
+                "follow it"
+            )
         kind = dtypes.as_dtype(types[name]).name
         if kind == "float64":
             raise DTypeError(f"input {name}: the engine computes in float32; float64 runs in eager mode only")
         out.append(
             InputSpec(
                 name,
-                _read_dimensions(name, specs[name]),
+                dimensions,
                 kind,
-                read_rate(rates[name], f"input {name}: a rate"),
+                Fraction(0) if once else read_rate(rates[name], f"input {name}: a rate"),
             )
         )
     return out

@@ -190,7 +190,11 @@ def _stream(engine: Engine, streams: dict[str, Any], rng: np.random.Generator) -
             stop = min(total, at + int(rng.integers(0, max(2, total // 3))))
             if stop == total:
                 eos.append(i)
-            chunks[i] = {s.name: _cut(engine, s, streams[i][s.name], at, stop, total) for s in engine.inputs}
+            chunks[i] = {
+                s.name: _cut(engine, s, streams[i][s.name], at, stop, total)
+                for s in engine.inputs
+                if i in sos or not s.once
+            }
             done[i] = stop
         for i, out in engine.step(chunks, sos, eos).items():
             for parts, array in zip(collected[i], leaves(out)):
@@ -204,7 +208,9 @@ def _stream(engine: Engine, streams: dict[str, Any], rng: np.random.Generator) -
 
 
 def _cut(engine: Engine, spec: InputSpec, array: Any, at: int, stop: int, total: int) -> Any:
-    """Return an input's frames for frames at..stop of the first input."""
+    """Return an input's frames for frames at..stop of the first input, all of one that is given once."""
+    if spec.once:
+        return array
     ratio, axis = spec.rate / engine.rate, spec.axes[0]
     high = array.shape[axis] if stop == total else int(stop * ratio)
     return array[(slice(None),) * axis + (slice(int(at * ratio), high),)]

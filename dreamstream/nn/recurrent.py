@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from ..array import BatchTensor, Tensor, stack
+from ..array.forward import held, is_static
 from ..dispatch import apply
 from ..errors import DTypeError, ModeError, NotStreamableError, ShapeError
 from ..operations.refusals import BACKWARDS
@@ -167,6 +168,8 @@ class Recurrence(Module):
             dims = self._of_stream(x, dims)
         if hx is None:
             return self._run(x, dims, ())
+        if x.is_stream and any(getattr(h, "is_stream", False) and is_static(h) for h in hx):
+            return self._run(x, dims, (), self._given(x, hx))
         constants = [self._initial(state, h, x) for state, h in zip(self._states, hx)]
         if x.is_stream or x.ndim == 2:
             return self._run(x, dims, constants)
@@ -185,11 +188,16 @@ class Recurrence(Module):
             )
         return dims
 
-    def _run(self, x: Tensor, dims: tuple[Any, ...], state: Sequence[Tensor]) -> tuple[Tensor, list[Tensor]]:
-        """Run all rows from one state ``(D * num_layers, features)`` each of h and c, or from zeros."""
+    def _run(
+        self, x: Tensor, dims: tuple[Any, ...], state: Sequence[Tensor], given: Sequence[Tensor] = ()
+    ) -> tuple[Tensor, list[Tensor]]:
+        """Run all rows from one state ``(D * num_layers, features)`` each of h and c, or from zeros.
+
+        `given` are those of streams that have their own.
+        """
         weights = [w for cell in self.all_weights for w in cell]
         name = self._operator if "L" in dims else f"{self._operator}_within"
-        y, *ends = apply(name, self._attributes(), (x,), (*weights, *state), dims)
+        y, *ends = apply(name, self._attributes(), (x, *given), (*weights, *state), dims)
         behind = "B" in dims or dims[-2:] == (0, 1)  # the rows' dimension stands before the cells'
         return y, [end.transpose(0, 1) for end in ends] if behind else ends
 
@@ -204,6 +212,20 @@ class Recurrence(Module):
         results = [self._run(x.select(batch, b), ("L", 0), row) for b, row in enumerate(rows)]
         ends = [stack([e[i] for _, e in results], 1) for i in range(len(state))]
         return stack([y for y, _ in results], batch), ends
+
+    def _given(self, x: Any, hx: Sequence[Any]) -> list[Tensor]:
+        """Return initial states of which one follows from inputs given once, for each frame: the first is read."""
+        own = next(h for h in hx if getattr(h, "is_stream", False))
+        given: list[Tensor] = []
+        for name, h in zip(self._states, hx):
+            if not getattr(h, "is_stream", False):
+                h = own * 0 + self._initial(name, h, x).unsqueeze(1)
+            lead, features = self.num_layers * self._directions, self.hidden_size if name == "c_0" else self._out
+            if not is_static(h) or h.roles != (str(lead), "B", str(features)):
+                raise ShapeError(f"{type(self).__name__}: expected {name} ({lead}, B, {features}), got {h.roles}")
+            frames = held(h.transpose(0, 1).flatten(1), x.edge, -1)
+            given.append(frames.permute(*[frames.dims.index(d) for d in x.in_order().dims]))
+        return given
 
     def _initial(self, name: str, h: Any, x: Tensor) -> Tensor:
         """Return an initial state, checked; for a stream without its batch dimension."""

@@ -24,6 +24,7 @@ from . import states
 from .eager import EagerCall
 from .front import Front, foreign_front
 from .joining import may_join
+from .mask_functions import bring
 from .register import forward_of, registered_for
 from .session import Session
 
@@ -174,6 +175,7 @@ class Patch:
             require_same_streams([x.meta for x in tensors], "this call")
         session = self.session
         with session.hold(meta.ids):
+            args, kwargs, given = session.take_given(module, args, kwargs)
             call = session.admit(
                 meta,
                 tuple([x._rate for x in tensors]),
@@ -181,12 +183,16 @@ class Patch:
                 True in [x.restart for x in tensors],
                 partial(_names_of, module),
                 EagerCall,
+                given,
             )
-            index = iter(range(len(tensors)))
+            index = iter(range(len(call.rates)))
             entered = {}
             for x in tensors:
                 edge = call.input_edge(next(index), name_of(x.value.dtype), x.value.shape[1:])
                 entered[id(x)] = StreamTensor.inside(x.value, x.dims, edge, x._names)
+            for each in given:
+                edge = call.input_edge(next(index), *each.known())
+                entered[id(each)] = StreamTensor.inside(each.stacked(meta.ids), each.dims, edge)
 
             def enter(x: Any) -> Any:
                 return as_symbolic(x, entered) if isinstance(x, LengthsOf) else entered.get(id(x), x)
@@ -336,6 +342,7 @@ def patch_module(
         raise ValueError(f"train_variant is one of {', '.join(VARIANTS)}, got {train_variant!r}")
     if front is _NATIVE and train_variant != VARIANTS[0]:
         raise no_tape(f"train_variant={train_variant!r} of a module of dreamstream.nn")
+    bring()
     check_policy(unstreamable, buffer_limit, skew)
     if unstreamable == "raise":
         refuse_unstreamable(module)

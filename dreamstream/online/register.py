@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from functools import lru_cache, partial
 from typing import Any, TypeVar
 
 from .front import is_module_class
+from .mask_functions import note_calls
 
 __all__ = ["forward_of", "register", "registered_for"]
 
@@ -15,12 +17,16 @@ F = TypeVar("F", bound=Callable[..., Any])
 _STREAMING: dict[type, Callable[..., Any]] = {}
 
 
-def register(cls: type) -> Callable[[F], F]:
+def register(cls: Any) -> Any:
     """Say how modules of a class stream: decorate a function ``(module, *inputs)``.
 
     It is called instead of the module's forward in online calls and captures, and must give what the
     forward gives for whole sequences. Subclasses are included, unless they are registered themselves or have a
     forward of their own. Of the layers below such a module only those that the function calls have to stream.
+
+    Given a function that makes a mask of lengths, say by a loop over frames, it lets that be called with integers
+    wherever a forward gives it the length of a stream, or a stream whose shape it looks at; the mask is looked at
+    as one that is written out. Registering it anew changes nothing, nor does it change any other call.
 
     Examples
     --------
@@ -29,9 +35,16 @@ def register(cls: type) -> Callable[[F], F]:
         @ds.register(LastFramesPadded)
         def stream(module, x):
             return F.conv1d(F.pad(x, (module.left, 0)), module.weight)
+
+        ds.register(chunk_mask)  # (size, chunk) -> (size, size)
     """
+    if inspect.isfunction(cls):
+        note_calls(cls)
+        return cls
     if not is_module_class(cls):
-        raise TypeError(f"register takes a class of modules, got {cls!r}")
+        raise TypeError(
+            f"register takes a class of modules, or a function of Python that makes masks, got {cls!r}"
+        )
 
     def keep(function: F) -> F:
         _STREAMING[cls] = function

@@ -29,6 +29,7 @@ from ..stream.edge import Edge, Line, Request, lines_of
 from ..stream.metadata import StreamMetadata
 from ..stream.rules import Sizes, entry, require_equal_rates
 from ..stream.where import user_line
+from .given import Given, Static, take_given
 
 __all__ = ["Call", "Session", "Slot", "StreamState", "flatten"]
 
@@ -36,6 +37,9 @@ C = TypeVar("C", bound="Call")
 
 MOST_PREPARED = 1 << 28
 """Bytes of prepared weights that a session keeps; operations beyond it prepare theirs in every call."""
+
+NONE = Fraction(0)
+"""The rate of what has no frames of its own."""
 
 Key = tuple[Any, ...]
 """What an operation was: its name, attributes, weights and the lineage of its inputs."""
@@ -101,6 +105,7 @@ class Session:
         self.script: list[Key] = []
         self.courses: dict[int, Course] = {}
         self.rates: tuple[Fraction, ...] = ()
+        self.given: dict[str, Any] = {}  # inputs that live streams were given once, with the kind of their values
         self._entries: list[Line] = []
         self._slots: dict[str, Slot] = {}
         self._dirty = False  # a commit was cut off before the ended streams were taken out
@@ -195,6 +200,15 @@ class Session:
             self._entries[index : index + 1] = [line]
         return line
 
+    def take_given(
+        self, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any], kind: type[Given] = Given
+    ) -> tuple[tuple[Any, ...], dict[str, Any], list[Given]]:
+        """Return a call's arguments, and what among them is given once; see `given.take_given`."""
+        known = self.given if self.given and self.is_live else {}
+        if not known and Static not in map(type, (*args, *kwargs.values())):
+            return args, kwargs, []
+        return take_given(module, args, kwargs, known, kind)
+
     # ---------------------------------------------------------------- weights
     def prepared(self, ordinal: int, op: Any) -> _core.Prepared | None:
         """Return what keeps the prepared weights of an operation, None where nothing is kept."""
@@ -217,11 +231,13 @@ class Session:
         restart: bool,
         names: Callable[[], Mapping[int, str]],
         kind: type[C],
+        given: Sequence[Given] = (),
     ) -> C:
         """Check ids and progress, and begin a call of this kind; the session must have been entered.
 
-        `names` gives the names of parameters by the identity of what holds their values; it is asked where an
-        operation is not the one that was there before.
+        `given` are the inputs that come once, behind all others; they have rate 0. `names` gives the names of
+        parameters by the identity of what holds their values; it is asked where an operation is not the one that
+        was there before.
         """
         self._tidy()
         ids = meta.ids
@@ -233,8 +249,12 @@ class Session:
         live = any(starts) and [i for i, sos in zip(ids, starts) if sos and self.state_of(i) is not None]
         if live and not restart:
             raise StreamIdError("sos, but these streams are live already (restart=True starts them anew)", live)
+        for each in given:
+            each.check(ids, starts)
+        moving = len(rates)
+        rates, lengths = (*rates, *[NONE] * len(given)), [*lengths, *[each.lengths(ids) for each in given]]
         fresh = not (any(states) or self.is_live)
-        if not fresh and rates != self.rates:
+        if not fresh and (rates != self.rates or list(self.given) != [each.name for each in given]):
             raise StreamMismatchError(
                 f"the inputs' number or rates changed while streams are live: {self.rates} before, {rates} now"
             )
@@ -242,16 +262,20 @@ class Session:
         before = np.array([s.frames if s else (0,) * n_inputs for s in states], np.int64)
         before = before.reshape(len(ids), n_inputs)
         now = before + np.array(lengths, np.int64).reshape(n_inputs, len(ids)).T
-        if n_inputs > 1 and len(ids):
+        if moving > 1 and len(ids):
             fits = _core.together(
-                tuple((r.numerator, r.denominator) for r in rates), np.ascontiguousarray(now), self.skew
+                tuple((r.numerator, r.denominator) for r in rates[:moving]),
+                np.ascontiguousarray(now[:, :moving]),
+                self.skew,
             )
             if not fits.all():
                 raise StreamMismatchError(
                     "the inputs are further apart than the skew allows",
                     [i for i, f in zip(ids, fits) if not f],
                 )
-        return kind(self, meta, rates, before, now, states, [] if fresh else self.script, fresh, names)
+        call = kind(self, meta, rates, before, now, states, [] if fresh else self.script, fresh, names)
+        call.given = {each.name: each.kind for each in given}
+        return call
 
     def commit(self, call: Call) -> None:
         """Publish a call's states: the last assignment but the tidying up does it."""
@@ -267,7 +291,7 @@ class Session:
             zip(call.ids, call.frames_now.tolist(), call.meta.eos.tolist())
         ):
             new[stream_id] = None if ended else StreamState(tuple(frames), states[row])
-        self.script, self.rates = call.script, call.rates  # they count only while streams are live
+        self.script, self.rates, self.given = call.script, call.rates, call.given  # while streams are live
         self.publish(new, (*call.also, (call.done, True)))
 
     # ---------------------------------------------------------------- bytes and copies
@@ -282,7 +306,7 @@ class Session:
     def __deepcopy__(self, memo: dict[int, Any]) -> Session:
         out = Session(self.skew, self.buffers, self.buffer_limit)
         with self.hold():
-            out.script, out.rates = list(self.script), self.rates
+            out.script, out.rates, out.given = list(self.script), self.rates, dict(self.given)
             out.publish({i: self.state_of(i) for i in self.live_ids})  # states are never written to
         return out
 
@@ -345,6 +369,7 @@ class Call:
         self.new: list[Sequence[Any]] = []
         self.n_done = 0
         self.over = False  # the forward has returned
+        self.given: dict[str, Any] = {}  # see Session.given
         self.done = Slot(False)
         self.also: Sequence[tuple[Slot, Any]] = ()  # what else its commit publishes
         self.fail_at: int | None = None

@@ -45,6 +45,7 @@ def _dump_one(session: Session, stream_id: str) -> bytes:
     header = {
         "script": session.script,
         "rates": [[r.numerator, r.denominator] for r in session.rates],
+        **({"given": session.given} if session.given else {}),
         "frames": list(state.frames),
         "sizes": [None if p is None else len(p) for p in parts],
     }
@@ -53,7 +54,7 @@ def _dump_one(session: Session, stream_id: str) -> bytes:
     return body + struct.pack("<I", zlib.crc32(body))
 
 
-def _read(data: bytes) -> tuple[list[Any], tuple[Fraction, ...], StreamState]:
+def _read(data: bytes) -> tuple[list[Any], tuple[Fraction, ...], dict[str, Any], StreamState]:
     if len(data) < 20 or data[:8] != MAGIC:
         raise FormatError("these bytes are not a stream's state")
     if struct.unpack("<I", data[-4:])[0] != zlib.crc32(data[:-4]):
@@ -64,6 +65,7 @@ def _read(data: bytes) -> tuple[list[Any], tuple[Fraction, ...], StreamState]:
         script = as_cid(header["script"])
         rates = tuple(Fraction(a, b) for a, b in header["rates"])
         frames = tuple(int(f) for f in header["frames"])
+        given = {str(k): (str(dtype), tuple(map(int, s))) for k, (dtype, s) in header.get("given", {}).items()}
         sizes = header["sizes"]
         at, parts = 16 + n, []
         for size in sizes:
@@ -73,11 +75,13 @@ def _read(data: bytes) -> tuple[list[Any], tuple[Fraction, ...], StreamState]:
         raise FormatError(f"the state's header is damaged: {error}") from None
     if at != len(data) - 4 or len(sizes) != len(script) or len(frames) != len(rates):
         raise FormatError("the state's sizes do not add up")
+    if sum(r == 0 for r in rates) != len(given) or not all(f == 1 for f, r in zip(frames, rates) if r == 0):
+        raise FormatError("the state's inputs that are given once do not add up")
     if any(size is not None and size < 0 for size in sizes) or not all(map(_is_key, script)):
         raise FormatError("the state's header is damaged: no operations of a forward")
     if not all(0 <= f <= MOST_FRAMES for f in frames):
         raise FormatError(f"the state's position {frames} is impossible")
-    return list(script), rates, StreamState(frames, parts)
+    return list(script), rates, given, StreamState(frames, parts)
 
 
 def _is_key(key: Any) -> bool:
@@ -102,10 +106,10 @@ def load(session: Session, given: Mapping[str, bytes]) -> None:
             raise StreamIdError("the streams are live already", live)
         fresh = not session.live_ids
         own = as_cid(_script_to_json(session.script))
-        for i, (script, rates, _) in read.items():
+        for i, (script, rates, known, _) in read.items():
             if fresh:
-                session.script, session.rates = list(script), rates
+                session.script, session.rates, session.given = list(script), rates, known
                 own, fresh = tuple(script), False
-            elif tuple(script) != tuple(own) or rates != session.rates:
+            elif tuple(script) != tuple(own) or rates != session.rates or known != session.given:
                 raise ModeError("the state was taken from another model, or another forward", (i,))
-        session.publish({i: StreamState(s.frames, session.from_parts(s.states)) for i, (_, _, s) in read.items()})
+        session.publish({i: StreamState(s.frames, session.from_parts(s.states)) for i, (*_, s) in read.items()})

@@ -65,12 +65,18 @@ _ROWS = (
         written="`x - x.mean(L, keepdim=True)`, and other frames that meet what is known at the end",
         alone="a value once for every frame of another stream",
     ),
-    Operator("flip", kind="window", written="`x.flip(L)`"),
+    Operator("flip", kind="window", written="`x.flip(L)`", alone="moves frames, all of them at the stream's end"),
     Operator(
         "sync",
         kind="window",
         written="nothing: the door sets one wherever streams meet that progress differently",
         alone="lets branches wait for each other; computes nothing, and rewrites take it out where none waits",
+    ),
+    Operator(
+        "hold",
+        kind="window",
+        written="nothing: the door sets one wherever an input that is given once meets a stream's frames",
+        alone="gives a value to every frame; its values stay",
     ),
     Operator(
         "limit",

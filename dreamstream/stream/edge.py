@@ -37,11 +37,13 @@ class Line:
         dtype, features and rate as the engine wants them.
     source : (_core.Op, tuple of Line, int) or None
         The operation that it is an output of, those of its inputs, and which output; None for a forward's input.
+    static : bool
+        Whether it follows from inputs alone that are given once, with the start of a stream.
     facts : dict
         What was found out about its length.
     """
 
-    __slots__ = ("cid", "dtype", "facts", "features", "rate", "signature", "source")
+    __slots__ = ("cid", "dtype", "facts", "features", "rate", "signature", "source", "static")
 
     def __init__(
         self,
@@ -57,6 +59,7 @@ class Line:
         self.features = features
         self.signature = (dtype, features, rate.numerator, rate.denominator)
         self.source = source
+        self.static: bool = all(line.static for line in source[1]) if source else rate == 0
         self.facts: dict[Any, Any] = {}
 
 

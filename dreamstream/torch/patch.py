@@ -18,6 +18,7 @@ from ..array.stream_tensor import StreamTensor as Native
 from ..array.symbolic import LengthsOf, Symbolic, as_symbolic, measured
 from ..errors import LocatedError, ModeError, StreamMismatchError
 from ..online.front import CONVOLUTIONS
+from ..online.given import Given
 from ..online.patch import Patch, PatchesItself
 from ..stream.rules import Length, require_same_streams
 from . import private
@@ -29,7 +30,7 @@ from .forward.source import TorchSource
 from .outside.attention import DeclaredContext
 from .private import pytree
 from .run import declared as _declared  # noqa: F401  (operators declared in Python take torch tensors)
-from .run.calls import TorchCall, TorchSession
+from .run.calls import TorchCall, TorchGiven, TorchSession
 from .tensor import StreamTensor
 from .tensor.padding import unpad
 from .train.outputs import Outputs
@@ -102,6 +103,7 @@ class TorchPatch(Patch):
         session = self.session
         values = [unpad(x._plain(), x._info) for x in tensors]
         with session.hold(meta.ids):
+            args, kwargs, given = session.take_given(module, args, kwargs, TorchGiven)
             names = self._tensor_names(module, values)  # which looks at the types in every call
             device = self._device(module, tensors, values)
             call = session.admit(
@@ -111,13 +113,14 @@ class TorchPatch(Patch):
                 True in [i.restart for i in infos],
                 lambda: names,
                 TorchCall,
+                given,
             )
             taped = module.training and torch.is_grad_enabled()
             call.begin(device, taped, self.train_variant == "chunk-wise-aligned")
             outputs = Outputs(call, self.train_variant, module.training, taped)
             forward = Forward(call, device)
+            inner = {id(each): call.give(n, each, device) for n, each in enumerate(given, len(tensors))}
             forward.buffers = Buffers(module, module.training)
-            inner = {}
             for n, (x, value, info) in enumerate(zip(tensors, values, infos)):
                 edge = call.input_edge(n, name_of(nominal(value.dtype)), tuple(value.shape[1:]))
                 inner[id(x)] = Native.inside(value, info.dims, edge, info.names)
@@ -125,7 +128,7 @@ class TorchPatch(Patch):
             def enter(x: Any) -> Any:
                 if isinstance(x, LengthsOf):
                     return as_symbolic(x, inner)
-                return StreamTensor.shell(inner[id(x)]) if isinstance(x, StreamTensor) else x
+                return StreamTensor.shell(inner[id(x)]) if isinstance(x, (StreamTensor, Given)) else x
 
             try:
                 if _leaves(args, kwargs) is args:

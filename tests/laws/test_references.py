@@ -299,7 +299,6 @@ TORCH = {
     )(x, 0)[None],
     "var_frames": lambda a, w, x: torch.var(x, 0, correction=a["correction"], keepdim=True),
     "softmax_sum": lambda a, w, scores, x: (scores.softmax(0) * x).sum(0, keepdim=True),
-    "flip": lambda a, w, x: x.flip(0),
     **{name: elementwise(name) for name in ELEMENTWISE},
     **{name: (lambda a, w, x, f=f: f(x, **a)) for name, f in UNARY.items()},
     "attention": attention,

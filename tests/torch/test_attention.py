@@ -281,3 +281,53 @@ def test_a_context_stays_with_the_model():
         ds.patch_module(model, unstreamable="buffer")
         for other in (model, copy.deepcopy(model), pickle.loads(pickle.dumps(model))):
             assert torch.equal(other(x), want)
+
+
+# ---------------------------------------------------------------- functions that make masks
+def chunk_mask(size, chunk, left=-1):
+    """A mask made by a loop, as WeNet makes it."""
+    mask = torch.zeros(size, size, dtype=torch.bool)
+    for i in range(size):
+        first = 0 if left < 0 else max((i // chunk - left) * chunk, 0)
+        mask[i, first : min((i // chunk + 1) * chunk, size)] = True
+    return mask
+
+
+def optional_mask(x, seen, chunk):
+    """A mask of a stream's shape, and of another mask."""
+    return seen & chunk_mask(x.size(1), chunk, 2)[None]
+
+
+def values_mask(x):
+    return x[0] @ x[0].T > 0
+
+
+def test_functions_that_make_masks():
+    for function in (chunk_mask, optional_mask, values_mask):
+        assert ds.register(function) is function
+        assert ds.register(function) is function
+    assert chunk_mask(5, chunk=2).sum() == 2 * 2 + 2 * 4 + 5
+
+    def by_length(m, q, k, v):
+        return F.scaled_dot_product_attention(q, k, v, attn_mask=chunk_mask(q.size(2), chunk=4, left=2))
+
+    def by_shape(m, q, k, v):
+        seen = torch.ones(q.size(0), 1, q.size(2), dtype=torch.bool)
+        mask = optional_mask(q[:, 0], seen, 4)
+        return F.scaled_dot_product_attention(q, k, v, attn_mask=mask[:, None])
+
+    x = torch.randn(1, 30, 8)
+    for attend in (by_length, by_shape):
+        model = Attention(attend).eval()
+        with torch.no_grad():
+            want = model(x)[0]
+            engine = ds.compile(model, ("B", "L", 8))
+            assert (engine.delay, engine.state_bytes_per_frame) == (3, 0)
+            for sizes in ([30], [1] * 30, [7, 0, 23]):
+                ds.patch_module(model).online()
+                assert torch.allclose(chunks(model, x, sizes), want, atol=1e-5)
+    model = Attention(lambda m, q, k, v: F.scaled_dot_product_attention(q, k, v, attn_mask=values_mask(q[:, 0])))
+    with pytest.raises((NotStreamableError, ds.CaptureError), match="mask of values does not stream"):
+        ds.compile(model.eval(), ("B", "L", 8))
+    with pytest.raises(TypeError, match="a function of Python that makes masks"):
+        ds.register(len)

@@ -26,7 +26,7 @@ def refused(name: str, refusal: Refusal) -> NotStreamableError:
 
 def identity(mask: Any) -> bool:
     """Whether a mask is one element that masks nothing, as those of lengths are."""
-    if hasattr(mask, "says") or math.prod(mask.shape) != 1:
+    if isinstance(mask, Scores) or not hasattr(mask, "numpy") or math.prod(mask.shape) != 1:
         return False
     value = mask.numpy().reshape(())
     return bool(value) if value.dtype == bool else value == 0
@@ -54,7 +54,7 @@ def scaled_dot_product_attention(
     key, value : Tensor
         ``(B, G, L, E)`` and ``(B, G, L, Ev)``, or without the heads.
     attn_mask : optional
-        What a forward of torch builds of positions; else a mask is said by `context`.
+        What a forward builds of positions, or a score of its own; else a mask is said by `context`.
     dropout_p : float
         0.
     is_causal : bool
@@ -87,7 +87,7 @@ def scaled_dot_product_attention(
     q, k, v = checked(name, query), checked(name, key), checked(name, value)
     if attn_mask is not None and identity(attn_mask):
         attn_mask = None
-    noted = hasattr(attn_mask, "says")
+    noted = isinstance(attn_mask, Scores) or hasattr(attn_mask, "says")
     if attn_mask is not None and not noted:
         raise refused(name, MASKED)
     if dropout_p:
@@ -114,8 +114,8 @@ def scaled_dot_product_attention(
         return within
     if attn_mask is not None:
         seen_by(name, is_causal or context is not None)
-        scores = Scores(q, k) * factor
-        masked = "bool" in str(attn_mask.dtype)
+        scores = Scores.of(q, k) * factor
+        masked = "bool" in str(getattr(attn_mask, "dtype", ""))
         scores = scores.filled_where(attn_mask, -math.inf) if masked else scores + attn_mask
         attended: Tensor = scores.softmax(-1).matmul(v)
         return attended

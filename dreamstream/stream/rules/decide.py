@@ -68,6 +68,10 @@ class Formula:
         """Return the quotient, rounded down."""
         return self._with(_FLOORDIV, k)
 
+    def itself(self) -> Formula:
+        """Return it where it has frames."""
+        return Formula(self.root, self.count, (*self.lengths, self.count))
+
     def exceeds(self, k: int) -> bool:
         """Whether it is above k for some stream."""
         return self.count.apply(_SUB, k).first_positive(self.lengths) is not None

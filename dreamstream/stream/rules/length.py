@@ -66,6 +66,8 @@ class Length(Token):
     __slots__ = ("plus", "terms")
     terms: tuple[tuple[int, Atom], ...]
     plus: int
+    #: What a user's function of lengths gives, where the library of the streams notes it.
+    note_call: ClassVar[Callable[..., Any]]
     _joined: ClassVar[type[BatchLength]]  # its product with the number of streams
 
     _what = "the length of a stream"
@@ -198,13 +200,18 @@ class Length(Token):
         differs = self.compare(0, "ne")
         return bool(differs if isinstance(differs, bool) else differs.truth(sys._getframe(1), self))
 
+    def counting(self) -> Length:
+        """Return it as the length of something: as with edges, streams in which that has no frames don't count."""
+        out: Length = self._of([(1, _Floor(self, 1))], 0)
+        return out
+
     def formula(self) -> Formula | None:
         """Return what it is as a function of a forward's input; None where that is not known."""
         parts: list[Formula | int | None] = [self.plus]
         for coefficient, atom in self.terms:
             if isinstance(atom, _Floor):
                 inner = atom.length.formula()
-                part = None if inner is None else inner.over(atom.by)
+                part = None if inner is None else inner.itself() if atom.by == 1 else inner.over(atom.by)
             else:
                 line = getattr(atom, "line", None)
                 part = None if line is None else Formula.of(line)

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 
 from ...engine import Engine, compile
+from ...errors import NotStreamableError
 from .graph import read_graph
 from .module import FunctionalModule
 
@@ -41,6 +42,12 @@ def functionalize(
     if isinstance(model, FunctionalModule):
         return model
     engine = model if isinstance(model, Engine) else compile(model, spec, rate, dtype, skew=skew, verify=False)
+    for s in engine.inputs:
+        if s.once:
+            raise NotStreamableError(
+                f"input {s.name} is given once, with the start of a stream, for which an exported module has no "
+                "place; make it an input with L, of one frame for each of the others'"
+            )
     own: dict[str, torch.Tensor] = {}
     if isinstance(model, torch.nn.Module):
         own = {

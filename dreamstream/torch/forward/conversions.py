@@ -14,6 +14,7 @@ import torch.nn.functional as F
 
 from ...array import BatchTensor
 from ...array import where as native_where
+from ...array.forward import scatter as native_scatter
 from ...array.scores import Scores
 from ...array.stream_tensor import StreamTensor as Native
 from ...array.symbolic import Symbolic, positions
@@ -144,6 +145,18 @@ def where(forward: Forward, *args: Any, **kwargs: Any) -> Any:
     return native_where(*args, **kwargs)
 
 
+@function("scatter")
+def scatter(forward: Forward, x: Any, dim: int, index: Any, src: Any = None, *, value: Any = None) -> Any:
+    axis = x._axis("scatter", dim)
+    written = value if src is None else src
+    streams = [x, index] if isinstance(written, (int, float)) else [x, index, written]
+    if not all(isinstance(t, Native) for t in streams) or isinstance(x.dims[axis], str):
+        raise NotStreamableError(
+            f"scatter at {user_line()}: expected streams, or a number to write, along a dimension of features"
+        )
+    return native_scatter(x, axis, index, written)
+
+
 def _with_mean(name: str) -> None:
     @function(f"{name}_mean")
     def both(forward: Forward, input: Any, dim: Any = None, *args: Any, **kwargs: Any) -> Any:
@@ -262,6 +275,20 @@ def attention(
         )
 
 
+@function("bmm")
+def bmm(forward: Forward, input: Any, mat2: Any) -> Any:
+    return input @ mat2
+
+
+@function("addmm", "baddbmm")
+def added_to_a_product(
+    forward: Forward, input: Any, mat1: Any, mat2: Any, *, beta: float = 1, alpha: float = 1
+) -> Any:
+    product = mat1 @ mat2
+    product = product if alpha == 1 else product * alpha
+    return product if beta == 0 else product + (input if beta == 1 else input * beta)
+
+
 @function("multi_head_attention_forward")
 def multihead(
     forward: Forward,
@@ -288,8 +315,8 @@ def multihead(
     v_proj_weight: Any = None,
     is_causal: bool = False,
     **_: Any,
-) -> tuple[Any, None]:
-    """Project, attend, and project again; masks are floats by now, and there are no weights to give."""
+) -> tuple[Any, Any]:
+    """Project, attend, and project again; masks are floats by now, and weights are noted: their use is refused."""
     if bias_k is not None or bias_v is not None or add_zero_attn:
         raise NotStreamableError(
             f"MultiheadAttention at {user_line()}: add_bias_kv and add_zero_attn do not stream"
@@ -306,8 +333,9 @@ def multihead(
         parts = [linear(x, w, b) for x, w, b in zip((query, key, value), weights, biases)]
     q, k, v = (x.transpose(0, 1).unflatten(-1, (num_heads, -1)).transpose(1, 2) for x in parts)
     causal = is_causal and attn_mask is None
+    noted = Scores.of(q, k).softmax(-1) if need_weights else None
     out = attention(forward, q, k, v, attn_mask, dropout_p if training else 0.0, causal)
-    return linear(out.transpose(1, 2).flatten(-2).transpose(0, 1), out_proj_weight, out_proj_bias), None
+    return linear(out.transpose(1, 2).flatten(-2).transpose(0, 1), out_proj_weight, out_proj_bias), noted
 
 
 # ---------------------------------------------------------------------- statistics of a batch

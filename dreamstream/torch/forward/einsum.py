@@ -6,7 +6,7 @@ import string
 from collections.abc import Sequence
 from typing import Any
 
-from ...array.scores import Scores, scores_of
+from ...array.scores import Scores, paired
 from ...errors import NotStreamableError, ShapeError
 from ...stream.where import user_line
 from .mode import Forward
@@ -48,20 +48,11 @@ def einsum(forward: Forward, equation: Any, *operands: Any) -> Any:
 def _attention(a: Any, b: Any, s: str, t: str, out: str) -> Any:
     """Return the scores of queries and keys, or what scores make of values; None of all else."""
     if isinstance(a, Scores):
-        rows, i, j = s[:-2], s[-2], s[-1]
-        last = "".join(c for c in t if c not in s)
-        if len(last) != 1 or set(t) != {*rows, j, last} or set(out) != {*rows, i, last}:
-            return a._misuse(f"combined by einsum as {s},{t}->{out}")
-        y = a.matmul(b.permute([t.index(c) for c in (*rows, j, last)]))
-        return y.permute([f"{rows}{i}{last}".index(c) for c in out])
-    along = "".join(c for x, letters in ((a, s), (b, t)) for d, c in zip(x.dims, letters) if d == "L")
-    summed = "".join(c for c in s if c in t and c not in out)
-    rows = out[:-2]
-    wanted = [f"{rows}{c}{summed}" for c in along]
-    if len(set(along)) != 2 or len(summed) != 1 or out[-2:] != along or [*map(set, wanted)] != [set(s), set(t)]:
-        return None
-    q, k = (x.permute([letters.index(c) for c in w]) for x, letters, w in zip((a, b), (s, t), wanted))
-    return scores_of(q, k.transpose(-2, -1))
+        return a.valued(b, t, s, out)
+    if isinstance(b, Scores):
+        return b.valued(a, s, t, out)
+    along = [c for x, letters in ((a, s), (b, t)) for d, c in zip(x.dims, letters) if d == "L"]
+    return paired(a, s, b, t, out) if len({*along}) == 2 and {*along} <= {*out} else None
 
 
 def _letters(equation: str, operands: Sequence[Any]) -> tuple[list[str], str]:

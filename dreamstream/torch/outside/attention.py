@@ -52,7 +52,23 @@ def _heads(
     return F.multi_head_attention_forward(query, key, *args, **more)
 
 
-_STANDS_IN = {F.scaled_dot_product_attention: _attention, F.multi_head_attention_forward: _heads}
+def _softmax(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None) -> Tensor:
+    """Return softmax of what is a score for each query and key over the keys that are seen."""
+    context = seen_by("attention", False)
+    axis = -1 if dim is None else dim if dim < 0 else dim - input.ndim
+    queries = {-1: -2, -2: -1}.get(axis)
+    if input.ndim < 3 or queries is None or input.shape[-1] != input.shape[-2]:
+        return torch.softmax(input, axis, dtype=dtype)
+    seen = _seen(context, input, input, queries)
+    return torch.softmax(input.masked_fill(~(seen if axis == -1 else seen.T), -torch.inf), axis, dtype=dtype)
+
+
+_STANDS_IN = {
+    F.scaled_dot_product_attention: _attention,
+    F.multi_head_attention_forward: _heads,
+    F.softmax: _softmax,
+    **dict.fromkeys((torch.softmax, torch.Tensor.softmax), lambda x, dim, dtype=None: _softmax(x, dim, 3, dtype)),
+}
 
 
 class DeclaredContext(TorchFunctionMode):

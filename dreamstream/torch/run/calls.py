@@ -14,10 +14,13 @@ from typing import Any
 import numpy as np
 import torch
 
+from ...array.dtypes import name_of
+from ...array.stream_tensor import StreamTensor as Native
+from ...online.given import Given
 from ...online.session import Call, Session, Slot, StreamState
 from ...stream.course import Leg
 from ...stream.edge import Counts, Edge, Line
-from ..forward.constants import Constant, dtype_of
+from ..forward.constants import Constant, dtype_of, nominal
 from ..forward.sizes import SIZES
 from ..private import without_functions
 from ..tensor.padding import flat, same, to_device
@@ -27,7 +30,7 @@ from .state_bytes import from_bytes, to_bytes
 from .tables import Gathered, Place, Record, Table, place_of, row_of, rows_index
 from .windows import EagerWindow
 
-__all__ = ["TorchCall", "TorchSession"]
+__all__ = ["TorchCall", "TorchGiven", "TorchSession"]
 
 Tensor = torch.Tensor
 
@@ -89,7 +92,7 @@ class TorchSession(Session):
     def __deepcopy__(self, memo: dict[int, Any]) -> TorchSession:
         out = TorchSession(self.skew, self.buffers, self.buffer_limit)
         with self.hold():
-            out.script, out.rates = list(self.script), self.rates
+            out.script, out.rates, out.given = list(self.script), self.rates, dict(self.given)
             live = {i: self.state_of(i) for i in self.live_ids}
             copied = {i: StreamState(s.frames, place_of(row_of(s.states))) for i, s in live.items() if s}
             out.publish(copied)
@@ -97,6 +100,21 @@ class TorchSession(Session):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return (TorchSession, (self.skew, self.buffers, self.buffer_limit))
+
+
+class TorchGiven(Given):
+    """An input that is given once, of torch's tensors."""
+
+    def _read(self, stream_id: str, value: Any) -> Any:
+        return value if isinstance(value, Tensor) else torch.as_tensor(np.asarray(value))
+
+    def _kind_of(self, value: Any) -> tuple[str, tuple[int, ...]]:
+        return name_of(nominal(value.dtype)), tuple(value.shape)
+
+    def stacked(self, ids: Sequence[str]) -> Any:
+        rows = [self.rows[i] for i in ids if i in self.rows]
+        dtype, shape = self.known()
+        return torch.stack(rows) if rows else torch.zeros((0, *shape), dtype=dtype_of(dtype))
 
 
 class TorchCall(Call):
@@ -138,6 +156,24 @@ class TorchCall(Call):
         """Return where each row's state is after the call."""
         return self.places
 
+    def give(self, index: int, given: Given, device: torch.device) -> Native:
+        """Return an input that is given once as the forward sees it.
+
+        In training every call gives it anew, so that what is computed from it has a gradient in every chunk.
+        """
+        edge = self.input_edge(index, *given.known())
+        self._follow(("given", (), (), (edge.cid,)))
+        key = (self.n_done - 1, 0)
+        fresh = edge.counts[:, 0] == 0  # type: ignore[index]
+        value = given.stacked(self.ids).to(device)
+        old = self.gathered.rows(key)
+        rows = value if old is None else old.index_copy(0, to_device(np.flatnonzero(fresh), device), value)
+        self.store.write(key, rows, self.index)
+        if self.keeps_tape:
+            value = rows
+            edge.counts[:, :2] = 0  # type: ignore[index]
+        return Native.inside(value, given.dims, edge)
+
     def compute(
         self, leg: Leg, edges: Sequence[Edge], values: Sequence[Any], weights: Sequence[Any]
     ) -> list[tuple[Any, Edge]]:
@@ -146,7 +182,8 @@ class TorchCall(Call):
         if plan is None:
             plan = leg.plan = _Plan(leg, weights)
         inputs = list(map(_COUNTS, edges))
-        outputs = leg.op.counts(inputs, self.ended, self.ids)
+        # In training what is given once seems to come with this call, not so the frames for which it is held.
+        outputs = [inputs[1]] if plan.holds else leg.op.counts(inputs, self.ended, self.ids)
         if plan.passes and (inputs[0][:, ::2] == outputs[0][:, ::2]).all():
             return [(values[0], Edge(self, leg.lines[0], outputs[0]))]
         with without_functions():  # kernels see plain tensors only
@@ -259,6 +296,7 @@ class _Plan:
         op = leg.op
         self.kernel: Kernel = op.kernel if getattr(op, "in_python", False) else KERNELS[op.name]
         self.passes = op.name == "sync"  # its new frames are the input's, where that is no further
+        self.holds = op.name == "hold"
         self.arrays = any(isinstance(w, np.ndarray) for w in weights)
         ranks = tuple(len(features) for _, features, _, _ in leg.signatures[: leg.n_values])
         #: Filled anew in every call.

@@ -38,6 +38,18 @@ class Mutant:
 
 
 MUTANTS = {
+    "what is given once is not kept": Mutant(
+        "ops/sync.c",
+        ".infer = hold_infer, DS_COUNTED(hold),",
+        ".infer = hold_infer, .counts = hold_counts,",
+        ("hold",),
+    ),
+    "what is given once moves on": Mutant(
+        "ops/sync.c",
+        "ds_move_frames(move, 0, DS_NEVER, 0, 0);",
+        "ds_move_frames(move, 0, DS_NEVER, 0, 1);",
+        ("hold",),
+    ),
     "a choice gets another one's expert": Mutant(
         "ops/experts.c",
         "const int64_t e = index[i];",

@@ -52,6 +52,14 @@ def sync(step: Step, windows: Sequence[Window], weights: Sequence[Any], state: A
     return (windows[0].run(step.first[0], step.n[0]),), state
 
 
+@windowed("hold")
+def hold(step: Step, windows: Sequence[Window], weights: Sequence[Any], state: Any) -> Any:
+    """Return what is given once for each new frame."""
+    n_rows = step.first[0].shape[0]
+    value = windows[0].run(torch.zeros(n_rows, dtype=torch.int64), 1)
+    return (value.expand(n_rows, step.n[0], *value.shape[2:]),), state
+
+
 @windowed("frame", numbers=True)
 def frame(step: Step, windows: Sequence[Window], weights: Sequence[Any], state: Any) -> Any:
     """Return windows of successive frames."""

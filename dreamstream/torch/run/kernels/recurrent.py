@@ -79,7 +79,9 @@ def _carried(step: Step, weights: Sequence[Tensor | None], like: Tensor) -> Stat
 @windowed("lstm", "gru", "rnn", carries=_carried)
 def recurrent(step: Step, windows: Sequence[Window], weights: Sequence[Any], state: Any) -> Any:
     """Return every frame's h, and the last h and c where streams end."""
-    (x,) = windows
+    x, *given = windows
+    at_start = step.first[0] == 0
+    begin = tuple(w.run(torch.zeros_like(step.first[0]), 1)[:, 0] for w in given)
     whole = step.attributes["bidirectional"]
     if whole:
         assert step.ended is not None
@@ -90,6 +92,7 @@ def recurrent(step: Step, windows: Sequence[Window], weights: Sequence[Any], sta
     frames, lengths, state = as_rows(step, frames, lengths, state)
     if whole:
         state = tuple(s.expand(frames.shape[0], -1, -1) for s in _before(step, weights, frames))
+    state = _begun(state, begin, at_start)
     y, after = of_rows(step, *_along(step, frames, lengths, state, weights, x.even))
     return (y, *(s[:, None][:, :n] for s, n in zip(after, step.n[1:]))), () if whole else after
 
@@ -106,6 +109,14 @@ def within(step: Step, x: Tensor, *weights: Any) -> tuple[Tensor, ...]:
     else:
         y, *ends = _layers(step, (rows,), starts, _split(step, weights)[0], (True,))
     return y.reshape(*lead, *y.shape[1:]), *(s.transpose(0, 1).reshape(*lead, *s.shape[::2]) for s in ends)
+
+
+def _begun(state: State, begin: State, at_start: Tensor) -> State:
+    """Return the state, of rows at their first frame that which is given as inputs."""
+    if not begin:
+        return state
+    rows = there(at_start, begin[0])[:, None, None]
+    return tuple(torch.where(rows, b.reshape(s.shape), s) for b, s in zip(begin, state))
 
 
 def _along(

@@ -206,6 +206,25 @@ def sync(rng: Rng, dtype: str) -> Case:
     )
 
 
+def hold(rng: Rng, dtype: str) -> Case:
+    rank = int(rng.integers(0, 3))
+    inputs = [Input(shape(rng, rank, rank), any_type(rng, dtype)) for _ in range(2)]
+
+    def forward(case: Case, weights: Any, x: Any, y: Any) -> Any:
+        if x.is_stream or x.shape == y.shape:
+            return door(case, weights, x, y)
+        axis = case.layout.index("L")  # the door's plain tensors are of one shape
+        first = x.narrow(axis, 0, min(1, x.shape[axis]))
+        return ds.tensor(np.repeat(first.numpy(), y.shape[axis], axis))
+
+    layout = random_layout(rng, rank)
+    skew = int(rng.integers(0, 5))
+    reach = skew + 2
+    return make(
+        rng, "hold", inputs, {}, layout=layout, forward=forward, exact=True, skew=skew, reach=reach, grows=True
+    )
+
+
 def limit(rng: Rng, dtype: str) -> Case:
     a = {"frames": int(rng.integers(1, 20)), "of": str(pick(rng, "buffer", "table"))}
     return make(
@@ -337,6 +356,7 @@ GENERATORS: dict[str, Callable[[Rng, str], Case]] = {
     "cut": cut,
     "delay": delay,
     "sync": sync,
+    "hold": hold,
     "limit": limit,
     "frame": frame,
     "unstack": unstack,

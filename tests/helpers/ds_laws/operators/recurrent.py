@@ -38,8 +38,12 @@ def recurrence(name: str, within: bool = False) -> Callable[[Rng, str], Case]:
             weights += [normal(rng, (gates,), dtype) for _ in range(2 * a["bias"])]
             weights += [normal(rng, (out, hidden), dtype)] if a.get("projection") else []
         weights = [w if w is None else (w * scale).astype(dtype) for w in weights]
-        if rng.random() < 0.5:
-            cells = a["layers"] * directions
+        cells, states = a["layers"] * directions, []
+        own = lanes(rng)
+        if not within and not own and rng.random() < 0.3:
+            sizes = [out, hidden] if name == "lstm" else [out]
+            states = [Input((cells * size,), dtype) for size in sizes]
+        elif rng.random() < 0.5:
             weights += [normal(rng, (cells, out), dtype)]
             weights += [normal(rng, (cells, hidden), dtype)] if name == "lstm" else []
         whole = bool(a["bidirectional"]) and not within
@@ -47,7 +51,7 @@ def recurrence(name: str, within: bool = False) -> Callable[[Rng, str], Case]:
         return make(
             rng,
             f"{name}_within" if within else name,
-            [Input((*lanes(rng), *steps, n_in), dtype)],
+            [Input((*own, *steps, n_in), dtype), *states],
             a,
             weights=weights,
             whole=whole,

@@ -67,6 +67,10 @@ def sync(a: dict[str, Any], w: Arrays, *xs: Array) -> list[Array]:
     return [xs[0]]
 
 
+def hold(a: dict[str, Any], w: Arrays, x: Array, y: Array) -> list[Array]:
+    return [np.repeat(x[:1], len(y), 0)]
+
+
 def limit(a: dict[str, Any], w: Arrays, x: Array) -> list[Array]:
     if len(x) > a["frames"]:
         raise Refused
@@ -133,6 +137,7 @@ REFERENCES: dict[str, Callable[..., list[Array]]] = {
     "cut": cut,
     "delay": delay,
     "sync": sync,
+    "hold": hold,
     "limit": limit,
     "frame": frame,
     "unstack": unstack,

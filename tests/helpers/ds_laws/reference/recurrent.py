@@ -60,7 +60,7 @@ def _direction(x: Array, weights: Arrays, bias: bool, state: States, step: Step)
 
 
 def recurrence(name: str, n_states: int) -> Callable[..., list[Array]]:
-    def run(a: dict[str, Any], w: Arrays, x: Array) -> list[Array]:
+    def run(a: dict[str, Any], w: Arrays, x: Array, *before: Array) -> list[Array]:
         projection = a.get("projection", 0)
         per_cell, directions = 2 + 2 * a["bias"] + (projection > 0), 1 + a["bidirectional"]
         cells = a["layers"] * directions
@@ -68,7 +68,8 @@ def recurrence(name: str, n_states: int) -> Callable[..., list[Array]]:
         sizes = [projection or hidden, hidden][:n_states]
         if not len(x):
             return [no_frames(directions * sizes[0]), *(no_frames(cells, n) for n in sizes)]
-        given = [*w[cells * per_cell :], *[None] * n_states]
+        own = [b[0].reshape(cells, -1) for b in before if len(b)]
+        given = [*w[cells * per_cell :], *own, *[None] * n_states]
         first = [np.zeros((cells, n)) if s is None else s for n, s in zip(sizes, given)]
         ends = [np.zeros((cells, n)) for n in sizes]
         for layer in range(a["layers"]):

@@ -1,0 +1,426 @@
+"""What a forward builds over stream axes: positions, masks and terms by position.
+
+``arange(x.size(1))`` is not known while streams are open. What is computed of it is noted, and computed for a
+length that shows all of it once attention asks what it says (`dreamstream.stream.pairs`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from functools import partialmethod
+from typing import Any, NoReturn
+from weakref import ref
+
+import numpy as np
+
+from ..errors import NotStreamableError
+from ..stream.pairs import LONGEST, MASKED, Recognised, Unrecognised, long_enough, recognised
+from ..stream.rules import BatchSize, Length
+from ..stream.tree import map_leaves
+from ..stream.where import user_line
+from .symbolic import Symbolic
+from .tensor import Tensor
+
+__all__ = ["SERVES", "Pairs", "flat"]
+
+#: Elements of a tensor whose numbers may be positions.
+_FEW = 16
+
+SERVES = "what is computed of positions serves as a mask or a term of attention, and to index tables"
+
+Count = Callable[[Length], int]
+
+
+class Pairs:
+    """A tensor whose size along some axes is a stream's length.
+
+    Parameters
+    ----------
+    func : callable
+        The function that gives it.
+    args, kwargs
+        Its arguments; lengths and other pairs stand for what they are at a number of frames.
+    """
+
+    is_stream = True
+    dims = features = ("pairs",)  # what is written in place stays such
+    #: Whose functions compute it, and its tensors.
+    tensor: Any = Tensor
+
+    def __init__(self, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        self.func, self.args, self.kwargs = func, args, kwargs
+        self.constants: tuple[int, ...] = ()  # that stand in the function
+
+    @classmethod
+    def of_call(
+        cls, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], constants: tuple[int, ...] = ()
+    ) -> Pairs:
+        """Return what a function of lengths gives that is called with integers, and with shapes of streams."""
+        given, named = (map_leaves(x, _shape_alone) for x in (args, kwargs))
+        out = cls(func, given, named)
+        out.constants = (*constants, *(c for c in func.__code__.co_consts if type(c) is int))
+        return out
+
+    # ------------------------------------------------------------------ of the library
+    @staticmethod
+    def quietly() -> AbstractContextManager[Any]:
+        """Within it nothing is recorded."""
+        return nullcontext()
+
+    @staticmethod
+    def made(array: Any) -> Any:
+        """Return an array as a tensor."""
+        return Tensor._plain(array)
+
+    @staticmethod
+    def indexes(func: Callable[..., Any]) -> bool:
+        """Whether a function takes elements by an index."""
+        return func is Tensor.__getitem__
+
+    @staticmethod
+    def numbers(x: Any) -> Any:
+        """Return a tensor as numbers that may be added."""
+        return x.double()
+
+    def constant(self, found: Recognised, steps: Sequence[Any], keys: Any) -> Any:
+        """Return what is added to scores by distance, as operators take it."""
+        return Tensor._plain(np.asarray(found.bias, keys.dtype))
+
+    # ------------------------------------------------------------------ at a number of frames
+    def at(self, count: Count) -> Any:
+        """Return the tensor where lengths are what `count` says."""
+        return self.func(*(self._at(a, count) for a in self.args), **self._at(self.kwargs, count))
+
+    def _at(self, x: Any, count: Count) -> Any:
+        if isinstance(x, Pairs):
+            return x.at(count)
+        if isinstance(x, Symbolic):
+            return self._of_symbolic(x, count)
+        if isinstance(x, Length):
+            return count(x)
+        if isinstance(x, BatchSize):
+            return getattr(x, "times", 1)
+        if isinstance(x, slice):
+            return slice(*(self._at(i, count) for i in (x.start, x.stop, x.step)))
+        if isinstance(x, dict):
+            return {k: self._at(v, count) for k, v in x.items()}
+        if type(x) in (list, tuple):
+            return type(x)(self._at(i, count) for i in x)
+        return x.at(count) if isinstance(x, ShapeOf) else x
+
+    def _of_symbolic(self, x: Symbolic, count: Count) -> Any:
+        """Return lengths and positions at a number of frames, which are those of all streams."""
+        n = count(x.length)
+        value = count(x.value) if isinstance(x.value, Length) else x.value
+        out = np.full([1 if r == "B" else n if r == "L" else r for r in x.roles], value)
+        if x.position:
+            at = x.roles.index("L")
+            out = out + np.arange(n).reshape([-1 if i == at else 1 for i in range(len(x.roles))])
+        return self.made(out.astype(np.float32) if out.dtype.kind == "f" else out)
+
+    def says(self, steps: Sequence[Any], keys: Any) -> Recognised:
+        """Return what steps say of the attention to keys."""
+        tensors: list[Any] = []
+        key = tuple(self._key(x, keys, tensors) for x in steps)
+        found, held = _SAID.get(key, (None, ()))
+        if found is None or any(made() is not t for made, t in zip(held, tensors)):
+            programs = [x for step in steps for x in step.programs()]
+            span = max(1, _frames_for(keys, LONGEST)[0] // LONGEST)
+            most = min((x.ends for x in programs if x.ends is not None), default=LONGEST) // span
+            n = max(64, max(x.frames for x in programs) // span)
+            with self.quietly():
+                found = recognised(lambda n: self._added_always(steps, n, keys), min(n, most), most)
+            while len(_SAID) >= _REMEMBERED:
+                del _SAID[next(iter(_SAID))]
+            _SAID[key] = found, tuple(map(ref, tensors))
+        return found
+
+    def _added_always(self, steps: Sequence[Any], n: int, keys: Any) -> Any:
+        """Return what is added to scores, as an array, where all streams of so many keys have the same."""
+        least, most, own = _frames_for(keys, n)
+        out = [self.added(steps, own, keys, frames).cpu().numpy() for frames in {least, most}]
+        if not np.array_equal(out[0], out[-1], equal_nan=True):
+            raise Unrecognised("it depends on frames that attention does not see")
+        return np.asarray(out[0])[:, :n, :n]
+
+    def added(self, steps: Sequence[Any], n: int, keys: Any, frames: int | None = None) -> Any:
+        """Return what steps add to scores of n keys, ``(1 or heads, n, n)``.
+
+        Parameters
+        ----------
+        frames : int, optional
+            Of the forward's input.
+        """
+        given = _frames_for(keys, n)[0] if frames is None else frames
+        out = self.made(np.zeros((1, n, n), np.float32))
+        for step in steps:
+            if step.name == "mul":
+                out = out * step.by
+                continue
+            if step.name == "sum":
+                out = out + step.value * self.added(step.by, n, keys, frames)
+                continue
+            whole = step.by.at(lambda length: _frames(length, n, keys, given))
+            at = step.axes.read(whole, n)
+            if at is None:
+                raise Unrecognised(f"it has the shape {tuple(whole.shape)} at {n} frames")
+            if step.name == "add":
+                out = self.numbers(out) + step.value * self.numbers(at)
+            else:
+                out = out.masked_fill(at.bool() if step.name == "fill" else ~at.bool(), step.value)
+        return out
+
+    # ------------------------------------------------------------------ what is in it
+    @property
+    def frames(self) -> int:
+        """How many frames show all that its numbers say."""
+        return long_enough({math.ceil(abs(c)) for c in self._numbers() if abs(c) > 1})
+
+    @property
+    def ends(self) -> int | None:
+        """The frames at which the first table ends that is cut to the stream's length."""
+        return min(self._tables(), default=None)
+
+    def _numbers(self) -> Iterator[float]:
+        """Numbers that may be positions, or parts of one: all but what scores are filled or scaled with."""
+        name = self.func.__name__.strip("_")
+        filling = name in ("full", "masked_fill", "full_like", "new_full", "where")
+        scaling = filling or name in ("mul", "rmul", "imul", "multiply")
+        yield from self.constants
+        for x in flat((*self.args, *self.kwargs.values())):
+            found: list[float] = []
+            if isinstance(x, Pairs):
+                yield from x._numbers()
+            elif isinstance(x, Symbolic) and isinstance(x.value, int):
+                found = [x.value]
+            elif isinstance(x, self.tensor) and math.prod(x.shape) <= _FEW:
+                found = [c for c in x.flatten().tolist() if abs(c) > 1]
+            elif isinstance(x, (int, float)) and not isinstance(x, bool):
+                found = [x]
+            for c in found:
+                real = isinstance(c, float)
+                if not math.isfinite(c) or (real and (filling or c <= MASKED or (scaling and c >= -MASKED))):
+                    continue
+                yield 1 / c if 0 < abs(c) < 1 else c
+
+    def _tables(self) -> Iterator[int]:
+        for x in flat((self.args, self.kwargs)):
+            if isinstance(x, Pairs):
+                yield from x._tables()
+        if self.indexes(self.func) and isinstance(self.args[0], self.tensor):
+            index = self.args[1] if isinstance(self.args[1], tuple) else (self.args[1],)
+            for axis, part in enumerate(index):
+                if isinstance(part, slice) and isinstance(part.stop, Length):
+                    yield self.args[0].shape[axis - len(index) if Ellipsis in index else axis]
+
+    def _lengths(self) -> Iterator[Length]:
+        for x in flat((self.args, self.kwargs)):
+            if isinstance(x, Length):
+                yield x
+            elif isinstance(x, Symbolic):
+                yield x.length
+            elif isinstance(x, Pairs):
+                yield from x._lengths()
+            elif isinstance(x, ShapeOf):
+                yield from (s for s in x.shape if isinstance(s, Length))
+
+    def _key(self, x: Any, keys: Any, tensors: list[Any]) -> Any:
+        """Return what is equal of equal programs; tensors go to a list, to be told apart by identity."""
+        if isinstance(x, Pairs):
+            return (x.func, self._key(x.args, keys, tensors), self._key(tuple(x.kwargs.items()), keys, tensors))
+        if isinstance(x, Symbolic):
+            own = (self._key(i, keys, tensors) for i in (x.length, x.value))
+            return (x.roles, x.position, *own)
+        if isinstance(x, Length):
+            return tuple(_frames(x, n, keys, _frames_for(keys, n)[0]) for n in (LONGEST, LONGEST + 1))
+        if isinstance(x, self.tensor):
+            tensors.append(x)
+            return id(x), getattr(x, "_version", None)
+        if isinstance(x, slice):
+            return self._key((x.start, x.stop, x.step), keys, tensors)
+        if isinstance(x, (list, tuple)):
+            return tuple(self._key(i, keys, tensors) for i in x)
+        if isinstance(x, ShapeOf):
+            return self._key(x.shape, keys, tensors)
+        return type(x), x.key() if hasattr(x, "key") else str(x)
+
+    def as_output(self) -> NoReturn:
+        """Refuse to be what a forward returns."""
+        raise NotStreamableError(f"{self!r} are returned, at {user_line()}; {SERVES}")
+
+    # ------------------------------------------------------------------ what it looks like
+    def _probe(self, n: int) -> Any:
+        """Return the tensor for so many frames of the forward's input."""
+        with self.quietly():
+            return self.at(lambda length: _count(length, n))
+
+    @property
+    def shape(self) -> tuple[Any, ...]:
+        lengths = list(self._lengths())
+        sizes = zip(*(self._probe(n).shape for n in _PROBED))
+        return tuple(few[0] if len({*few}) == 1 else self._length_of(few, lengths) for few in sizes)
+
+    def _length_of(self, sizes: Sequence[int], lengths: Sequence[Length]) -> Any:
+        """Return the length that has these sizes, or is one of these, shifted and divided."""
+        for by in (1, 2, 3, 4, 5, 6, 7, 8):
+            for length in lengths:
+                plus = by * sizes[0] - _count(length, _PROBED[0])
+                for more in range(plus, plus + by):
+                    if all((_count(length, n) + more) // by == s for n, s in zip(_PROBED, sizes)):
+                        return length if (by, more) == (1, 0) else ((length + more) // by).counting()
+        raise NotStreamableError(f"the size of {self!r} at {user_line()} is none of a stream's; {SERVES}")
+
+    def size(self, dim: int | None = None) -> Any:
+        return self.shape if dim is None else self.shape[dim]
+
+    def dim(self) -> int:
+        return len(self._probe(_PROBED[0]).shape)
+
+    ndim = property(dim)
+
+    @property
+    def names(self) -> tuple[None, ...]:
+        return (None,) * self.dim()
+
+    @property
+    def dtype(self) -> Any:
+        return self._probe(_PROBED[0]).dtype
+
+    requires_grad = False
+
+    def is_complex(self) -> bool:
+        return False
+
+    def __bool__(self) -> bool:
+        found = {bool(self._probe(n)) for n in (40, 41, 63, 64, 65)}
+        if len(found) > 1:
+            raise NotStreamableError(
+                f"a comparison of positions at {user_line()} depends on the length of the stream; {SERVES}"
+            )
+        return found.pop()
+
+    def __repr__(self) -> str:
+        return f"<{self.func.__name__} of positions>"
+
+
+#: Frames of the input for which shapes are looked at.
+_PROBED = (96, 128, 149)
+#: The most that any stream has.
+_MOST = 2**40
+
+
+class ShapeOf:
+    """A stream of which a function of lengths may know the shape, and nothing else.
+
+    Parameters
+    ----------
+    shape : sequence of int, Length or BatchSize
+    device, dtype
+        Its own.
+    """
+
+    def __init__(self, shape: Sequence[Any], device: Any, dtype: Any) -> None:
+        self.shape, self.device, self.dtype = tuple(shape), device, dtype
+
+    def at(self, count: Count) -> ShapeOf:
+        """Return it where lengths are what `count` says."""
+        sizes = (count(s) if isinstance(s, Length) else 1 if isinstance(s, BatchSize) else s for s in self.shape)
+        return ShapeOf(sizes, self.device, self.dtype)  # type: ignore[arg-type]
+
+    def size(self, dim: int | None = None) -> Any:
+        return self.shape if dim is None else self.shape[dim]
+
+    def dim(self) -> int:
+        return len(self.shape)
+
+    ndim = property(dim)
+
+    def __len__(self) -> int:
+        return int(self.shape[0])
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return self._refuse(name)
+
+    def _refuse(self, name: str, *_: Any) -> NoReturn:
+        raise NotStreamableError(
+            f"{name} of a stream in a function that makes a mask, at {user_line()}: of streams such a function "
+            "may know the shape; a mask of values does not stream"
+        )
+
+
+for _name in (
+    "getitem", "iter", "array", "add", "sub", "mul", "truediv", "matmul", "lt", "le", "gt", "ge", "eq", "ne",
+    "neg", "abs", "invert", "and", "or",
+):  # fmt: skip
+    setattr(ShapeOf, f"__{_name}__", partialmethod(ShapeOf._refuse, _name))
+ShapeOf.__hash__ = object.__hash__  # type: ignore[method-assign]
+
+
+def _shape_alone(x: Any) -> Any:
+    inner = getattr(x, "_inner", x)
+    edge = getattr(inner, "edge", None)
+    if edge is None or isinstance(inner, Length):
+        return x
+    return ShapeOf(inner.shape, getattr(x, "device", "cpu"), getattr(x, "dtype", None))
+
+
+_SAID: dict[Any, tuple[Recognised, tuple[Any, ...]]] = {}
+_REMEMBERED = 256
+
+
+def flat(tree: Any) -> Iterator[Any]:
+    """Give all arguments in a tree of them, ends of slices included."""
+    for x in tree.values() if isinstance(tree, dict) else tree:
+        if isinstance(x, (list, tuple, dict)):
+            yield from flat(x)
+        elif isinstance(x, slice):
+            yield from (x.start, x.stop, x.step)
+        else:
+            yield x
+
+
+def _count(length: Length, frames: int) -> int:
+    """Return what a length is for so many frames of the forward's input."""
+    formula = length.formula()
+    return length.apply(frames) if formula is None else int(formula.count.at(frames))
+
+
+def _frames_for(keys: Any, n: int) -> tuple[int, int, int]:
+    """Return the fewest and most frames of the forward's input that give n keys, or the next number; and that."""
+    formula = keys.shape[2].formula()
+    if formula is None:
+        return n, n, n
+    least = _first_of(formula.count, n)
+    own = formula.count.at(least)
+    return least, _first_of(formula.count, own + 1) - 1, own
+
+
+def _first_of(count: Any, n: int) -> int:
+    """Return the first number at which a count is n or more."""
+    high = 1
+    while count.at(high) < n:
+        high *= 2
+        if high > _MOST:
+            raise Unrecognised(f"it looks at {n} frames, which no stream has")
+    low = high // 2
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if count.at(middle) < n else (low, middle)
+    return high
+
+
+def _frames(length: Length, n: int, keys: Any, given: int) -> int:
+    """Return what a length is where the keys' stream has n frames, and the forward's input `given`."""
+    if len(length.terms) == 1 and length.of.cid == keys.edge.cid:
+        return length.apply(n)
+    own, of = length.formula(), keys.shape[2].formula()
+    if own is not None and of is not None and own.root == of.root:
+        return int(own.count.at(given))
+    more = length - keys.shape[2]
+    if not isinstance(more, int):
+        raise Unrecognised("it is as long as another stream")
+    return n + more

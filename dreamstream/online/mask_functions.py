@@ -1,0 +1,84 @@
+"""Functions that make masks of lengths by loops: called with numbers, once attention asks what they say.
+
+Such a function may be held by whoever imported it, so its code is exchanged, not the function: from then on a
+call that is given a length of a stream, or a stream, is noted like any other step that makes a mask. All other
+calls run what they ran before.
+"""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections.abc import Callable
+from types import FunctionType
+from typing import Any
+
+from ..array.symbolic import Symbolic
+from ..stream.rules import Length
+from ..stream.tree import leaves
+
+__all__ = ["BROUGHT", "bring", "called", "note_calls"]
+
+#: What runs in place of a function that is given lengths: ``fn(length, original, args, kwargs)``.
+Instead = Callable[[Any, Any, Any, Any], Any]
+
+_ORIGINALS: list[tuple[Callable[..., Any], Instead]] = []
+_PLACES: dict[Any, int] = {}
+
+
+def _noted(length: Any, original: Any, args: Any, kwargs: Any) -> Any:
+    return type(length).note_call(original, args, kwargs)
+
+
+#: Functions of packages that are not loaded for them, by their modules.
+BROUGHT: dict[str, dict[str, Instead]] = {
+    "wenet.utils.mask": {"subsequent_chunk_mask": _noted, "add_optional_chunk_mask": _noted}
+}
+
+
+def note_calls(function: Any, instead: Instead = _noted) -> None:
+    """Let a function of Python be called with integers where it is given lengths, or let something run instead."""
+    code = function.__code__
+    if code in _PLACES:
+        return
+    original = FunctionType(
+        code, function.__globals__, function.__name__, function.__defaults__, function.__closure__
+    )
+    original.__kwdefaults__ = function.__kwdefaults__
+    function.__signature__ = inspect.signature(function)
+    constants = tuple(len(_ORIGINALS) if c == "place" else c for c in _asks.__code__.co_consts)
+    asks = _asks.__code__.replace(co_consts=constants, co_name=code.co_name, co_freevars=code.co_freevars)
+    function.__code__, function.__defaults__, function.__kwdefaults__ = asks, None, None
+    _PLACES[asks] = len(_ORIGINALS)
+    _ORIGINALS.append((original, instead))
+
+
+def _asks(*args: Any, **kwargs: Any) -> Any:
+    from dreamstream.online.mask_functions import called
+
+    return called("place", args, kwargs)
+
+
+def called(place: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Run a function, or note that it is called with lengths."""
+    function, instead = _ORIGINALS[place]
+    for x in leaves((args, kwargs)):
+        inner = getattr(x, "_inner", x)
+        if isinstance(inner, Symbolic):
+            length: Any = inner.length
+        elif getattr(inner, "is_stream", False) and (getattr(inner, "edge", None) or hasattr(inner, "says")):
+            length = next((s for s in inner.shape if isinstance(s, Length)), None)
+        else:
+            length = inner
+        if isinstance(length, Length):
+            return instead(length, function, args, kwargs)
+    return function(*args, **kwargs)
+
+
+def bring() -> None:
+    """Note calls of functions that are known to make masks, of the packages that are loaded."""
+    for module, names in BROUGHT.items():
+        for name, instead in names.items():
+            function = getattr(sys.modules.get(module), name, None)
+            if inspect.isfunction(function):
+                note_calls(function, instead)

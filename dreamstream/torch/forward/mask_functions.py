@@ -1,0 +1,70 @@
+"""Attention and masks of transformers, which ask for lengths as numbers: what runs in their place on streams."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any
+
+import torch.nn.functional as F
+
+from ...online.mask_functions import BROUGHT
+from ...stream.context import is_declared
+
+__all__: list[str] = []
+
+#: Numbers of a model's configuration that say what a mask shows.
+_NUMBERS = ("sliding_window", "attention_chunk_size")
+
+
+def _attention(
+    module: Any,
+    query: Any,
+    key: Any,
+    value: Any,
+    attention_mask: Any = None,
+    dropout: float = 0.0,
+    scaling: float | None = None,
+    is_causal: bool | None = None,
+    position_bias: Any = None,
+    **_: Any,
+) -> tuple[Any, None]:
+    mask = attention_mask if position_bias is None else position_bias
+    if attention_mask is not None and position_bias is not None:
+        mask = position_bias + attention_mask
+    causal = getattr(module, "is_causal", True) if is_causal is None else is_causal
+    causal = causal and attention_mask is None and not is_declared()
+    grouped = key.shape[1] != query.shape[1]
+    out = F.scaled_dot_product_attention(
+        query, key, value, mask, dropout, causal, scale=scaling, enable_gqa=grouped
+    )
+    return out.transpose(1, 2).contiguous(), None
+
+
+@lru_cache(maxsize=64)
+def _written_out(original: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function that gives the mask itself, where the original may leave it to the attention."""
+
+    def mask(config: Any, *args: Any, **kwargs: Any) -> Any:
+        config = copy.copy(config)
+        config._attn_implementation = "eager"
+        return original(config, *args, **kwargs)
+
+    return mask
+
+
+def _mask(length: Any, original: Any, args: Any, kwargs: Any) -> Any:
+    if is_declared():
+        return None
+    config = kwargs.get("config", args[0] if args else None)
+    constants = tuple(n for n in (getattr(config, name, None) for name in _NUMBERS) if isinstance(n, int))
+    return type(length).note_call(_written_out(original), args, kwargs, constants)
+
+
+BROUGHT["transformers.integrations.sdpa_attention"] = {
+    "sdpa_attention_forward": lambda length, original, args, kwargs: _attention(*args, **kwargs)
+}
+BROUGHT["transformers.masking_utils"] = dict.fromkeys(
+    ("create_causal_mask", "create_sliding_window_causal_mask", "create_chunked_causal_mask"), _mask
+)

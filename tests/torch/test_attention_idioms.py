@@ -1,0 +1,563 @@
+"""Attention as it is written in the models of others: each way of writing it is exact, or refused by its line."""
+
+from __future__ import annotations
+
+import math
+import re
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+from torch import nn
+
+import dreamstream as ds
+from dreamstream import Context, NotStreamableError
+
+F = nn.functional
+T, WIDTH, HEADS, GROUPS = 45, 12, 4, 2
+HEAD = WIDTH // HEADS
+CHUNKINGS = ([T], [1] * T, [7, 0, 16, 2, T - 25])
+
+
+class Model(nn.Module):
+    """What the idioms use of a module."""
+
+    def __init__(self, forward):
+        super().__init__()
+        self.run = forward
+        self.q, self.k, self.v, self.out = (nn.Linear(WIDTH, WIDTH) for _ in range(4))
+        self.k2, self.v2 = (nn.Linear(WIDTH, GROUPS * HEAD) for _ in range(2))
+        self.pos, self.drop = nn.Linear(WIDTH, WIDTH, bias=False), nn.Dropout(0.1)
+        self.u, self.w = (nn.Parameter(torch.randn(HEADS, HEAD)) for _ in range(2))
+        self.near = nn.Embedding(9, HEADS)
+        self.heads = nn.MultiheadAttention(WIDTH, HEADS)
+        self.down = nn.Conv1d(WIDTH, WIDTH, 3, 2)
+        self.register_buffer("slopes", 0.5 ** torch.arange(1.0, 5.0))
+        self.register_buffer("table", torch.tril(torch.ones(90, 90)).view(1, 1, 90, 90))
+        self.register_buffer("sines", torch.randn(1, 90, WIDTH) / 4)
+        self.cached = None
+
+    def forward(self, x):
+        return self.run(self, x)
+
+
+CASES, REFUSED = {}, {}
+
+
+def idiom(context, delay=None):
+    """Enter a forward ``(m, x)`` whose attention sees a context; its delay is the context's, or else is given."""
+
+    def keep(forward):
+        CASES[forward.__name__] = forward, context, context.chunk - 1 + context.right if delay is None else delay
+        return forward
+
+    return keep
+
+
+def refused(message):
+    """Enter a forward that is refused."""
+
+    def keep(forward):
+        REFUSED[forward.__name__] = forward, message
+        return forward
+
+    return keep
+
+
+def joined(forward):
+    """Enter a forward that joins B with heads."""
+    return idiom(Context())(forward) if hasattr(ds.stream.rules.BatchSize, "times") else forward
+
+
+def split(m, x):
+    """Return queries, keys and values ``(B, H, T, D)``."""
+    B, L, _ = x.shape
+    return [y.view(B, L, HEADS, HEAD).transpose(1, 2) for y in (m.q(x), m.k(x), m.v(x))]
+
+
+def merge(m, y):
+    B, H, L, D = y.shape
+    return m.out(y.transpose(1, 2).contiguous().view(B, L, H * D))
+
+
+def future(x, along=1):
+    n = x.size(along)
+    return torch.triu(torch.ones(n, n, dtype=torch.bool, device=x.device), 1)
+
+
+# ---------------------------------------------------------------- masks
+@idiom(Context())
+def sdpa_is_causal(m, x):
+    return merge(m, F.scaled_dot_product_attention(*split(m, x), is_causal=True))
+
+
+@idiom(Context(chunk=4))
+def blocks_of_positions(m, x):
+    i = torch.arange(x.size(1)) // 4
+    return merge(m, F.scaled_dot_product_attention(*split(m, x), attn_mask=i[:, None] >= i[None]))
+
+
+@idiom(Context(chunk=4, left=8))
+def left_chunks(m, x):
+    i = torch.div(torch.arange(x.size(1)), 4, rounding_mode="floor")
+    d = i.unsqueeze(1) - i.unsqueeze(0)
+    return merge(m, F.scaled_dot_product_attention(*split(m, x), attn_mask=torch.logical_and(d >= 0, d <= 2)))
+
+
+@idiom(Context(left=5, right=2))
+def triangles(m, x):
+    ones = torch.ones(x.shape[1], x.shape[1])
+    band = ones.triu(diagonal=-5) * ones.tril(diagonal=2)
+    return merge(m, F.scaled_dot_product_attention(*split(m, x), attn_mask=band.bool()))
+
+
+@idiom(Context())
+def generated(m, x):
+    mask = nn.Transformer.generate_square_subsequent_mask(x.size(1))
+    q, k, v = split(m, x)
+    return merge(m, ((q / math.sqrt(HEAD)) @ k.mT + mask).softmax(-1) @ v)
+
+
+@idiom(Context())
+def cut_buffer(m, x):
+    q, k, v = split(m, x)
+    n = q.shape[-2]
+    att = (q @ k.transpose(-2, -1)) * (1.0 / math.sqrt(k.size(-1)))
+    att = att.masked_fill(m.table[:, :, :n, :n] == 0, float("-inf"))
+    return merge(m, m.drop(F.softmax(att, dim=-1)) @ v)
+
+
+@idiom(Context())
+def buffer_by_where(m, x):
+    """As GPT-2 does it: two lengths, and a number in a tensor."""
+    q, k, v = split(m, x)
+    att = torch.matmul(q, k.transpose(-1, -2))
+    att = att / torch.full([], v.size(-1) ** 0.5, dtype=att.dtype, device=att.device)
+    n, keys = q.size(-2), k.size(-2)
+    seen = m.table.bool()[:, :, keys - n : keys, :keys]
+    att = torch.where(seen, att, torch.full([], torch.finfo(att.dtype).min, dtype=att.dtype))
+    return merge(m, torch.matmul(m.drop(nn.functional.softmax(att, dim=-1).type(v.dtype)), v))
+
+
+@idiom(Context())
+def added_numbers(m, x):
+    mask = (1.0 - torch.tril(torch.ones(x.size(1), x.size(1)))) * -10000.0
+    q, k, v = split(m, x)
+    return merge(m, (q @ k.mT / HEAD**0.5 + mask[None, None]).softmax(-1) @ v)
+
+
+@idiom(Context())
+def least_number(m, x):
+    q, k, v = split(m, x)
+    att = q @ k.mT * HEAD**-0.5
+    att.masked_fill_(future(x), -torch.finfo(att.dtype).max)
+    return merge(m, att.softmax(dim=-1) @ v)
+
+
+@idiom(Context())
+def many_dimensions(m, x):
+    seen = (~future(x)).unsqueeze(0).unsqueeze(1).expand(x.size(0), HEADS, -1, -1)
+    q, k, v = split(m, x)
+    att = (q @ k.mT).masked_fill(seen.eq(False), -1e9)
+    return merge(m, att.softmax(-1).masked_fill(seen.eq(False), 0.0) @ v)
+
+
+@idiom(Context(chunk=3), delay=5)
+def strided_mask(m, x):
+    """A mask at the rate of the input, strided to that of the attention."""
+    n = x.size(1)
+    i = torch.arange(n)
+    seen = (i[:, None] // 6 >= i // 6)[None]
+    y = m.down(F.pad(x, (0, 0, 1, 1)).transpose(1, 2)).transpose(1, 2)
+    return merge(m, F.scaled_dot_product_attention(*split(m, y), attn_mask=seen[:, ::2, ::2][:, None]))
+
+
+@idiom(Context(), delay=2)
+def strided_mask_of_ends(m, x):
+    """As convolutions without padding shorten it."""
+    y = m.down(x.transpose(1, 2)).transpose(1, 2)
+    seen = ~future(x)[None]
+    return merge(m, F.scaled_dot_product_attention(*split(m, y), attn_mask=seen[:, :-2:2, :-2:2]))
+
+
+@idiom(Context(), delay=2)
+def strided_mask_of_starts(m, x):
+    y = m.down(x.transpose(1, 2)).transpose(1, 2)
+    seen = ~future(x)[None]
+    return merge(m, F.scaled_dot_product_attention(*split(m, y), attn_mask=seen[:, 2::2, 2::2]))
+
+
+@idiom(Context(chunk=4), delay=8)
+def derived_length(m, x):
+    y = m.down(x.transpose(1, 2)).transpose(1, 2)
+    n = (x.size(1) - 3) // 2 + 1
+    i = torch.arange(n)
+    return merge(m, F.scaled_dot_product_attention(*split(m, y), attn_mask=i[:, None] // 4 >= i // 4))
+
+
+@idiom(Context(chunk=4), delay=8)
+def cut_to_derived_length(m, x):
+    i = torch.arange(x.size(1))
+    seen = i[:, None] // 4 >= i // 4
+    y = m.down(x.transpose(1, 2)).transpose(1, 2)
+    seen = seen[: y.size(1), : y.size(1)]
+    return merge(m, F.scaled_dot_product_attention(*split(m, y), attn_mask=seen))
+
+
+@idiom(Context())
+def padding_mask_too(m, x):
+    """A mask of lengths, which holds everywhere, and one of positions."""
+    seen = (torch.arange(x.size(1))[None] < x.size(1))[:, None, None] & ~future(x)
+    q, k, v = split(m, x)
+    return merge(m, (q @ k.mT).masked_fill(~seen, -1e30).softmax(-1) @ v)
+
+
+# ---------------------------------------------------------------- heads
+@joined
+def joined_heads(m, x):
+    """As fairseq had it: time first, batch and heads joined, the product by bmm."""
+    y = x.transpose(0, 1)
+    n, B, C = y.size()
+    q, k, v = (
+        z.contiguous().view(n, B * HEADS, HEAD).transpose(0, 1) for z in (m.q(y) * HEAD**-0.5, m.k(y), m.v(y))
+    )
+    att = torch.bmm(q, k.transpose(1, 2))
+    assert list(att.size()) == [B * HEADS, n, n]
+    att = att + torch.full((n, n), -math.inf).triu(1).unsqueeze(0)
+    att = F.softmax(att, dim=-1, dtype=torch.float32).type_as(att)
+    att = F.dropout(att, 0.1, m.training)
+    out = torch.bmm(att, v)
+    assert list(out.size()) == [B * HEADS, n, HEAD]
+    out = out.transpose(0, 1).contiguous().view(n, B, C)
+    return m.out(out).transpose(0, 1)
+
+
+@joined
+def joined_heads_reshaped(m, x):
+    B, L, C = x.shape
+    q, k, v = (y.reshape(B * HEADS, L, HEAD) for y in split(m, x))
+    att = torch.baddbmm(torch.zeros(1, 1, 1), q, k.transpose(-1, -2), beta=0, alpha=HEAD**-0.5)
+    att = att.view(B, HEADS, L, L).masked_fill(future(x), -math.inf).softmax(-1)
+    y = torch.bmm(att.view(B * HEADS, L, L), v).view(B, HEADS, L, HEAD)
+    return merge(m, y)
+
+
+@joined
+def joined_with_a_mask(m, x):
+    """baddbmm with a mask for every batch and head."""
+    B, L, C = x.shape
+    q, k, v = (y.flatten(0, 1) for y in split(m, x))
+    mask = torch.zeros(L, L).masked_fill(future(x), -1e9).expand(B * HEADS, L, L)
+    att = torch.baddbmm(mask, q, k.mT, alpha=0.4).softmax(-1)
+    return merge(m, torch.bmm(att, v).unflatten(0, (B, HEADS)))
+
+
+@joined
+def bloom(m, x):
+    """A term for each key and head, repeated for all of the batch."""
+    B, L, C = x.shape
+    q, k, v = (y.reshape(B * HEADS, L, HEAD) for y in split(m, x))
+    alibi = (m.slopes[:, None, None] * torch.arange(L)[None, None]).repeat(B, 1, 1)
+    att = alibi.baddbmm(batch1=q, batch2=k.transpose(-1, -2), beta=1.0, alpha=HEAD**-0.5)
+    att = att.view(B, HEADS, L, -1) + torch.full((L, L), -math.inf).triu(1)
+    att = F.softmax(att, dim=-1, dtype=torch.float32).to(q.dtype)
+    y = torch.bmm(att.view(B * HEADS, L, -1), v)
+    return merge(m, y.view(B, HEADS, L, HEAD))
+
+
+@idiom(Context())
+def by_einsum(m, x):
+    q, k, v = (y.unflatten(-1, (HEADS, HEAD)) for y in (m.q(x), m.k(x), m.v(x)))
+    att = torch.einsum("bqhd,bkhd->bhqk", q * HEAD**-0.5, k)
+    att = att.masked_fill(future(x), -math.inf).softmax(dim=3)
+    return m.out(torch.einsum("bhqk,bkhd->bqhd", att, v).flatten(2))
+
+
+@idiom(Context())
+def time_first_einsum(m, x):
+    y = x.transpose(0, 1)
+    q, k, v = (z.view(z.size(0), z.size(1), HEADS, HEAD) for z in (m.q(y), m.k(y), m.v(y)))
+    att = torch.einsum("ibnd,jbnd->bnij", q, k) * HEAD**-0.5
+    att = att.masked_fill(future(y, 0)[None, None], -1e30)
+    out = torch.einsum("bnij,jbnd->ibnd", F.softmax(att, dim=-1), v)
+    return m.out(out.reshape(out.size(0), out.size(1), WIDTH)).transpose(0, 1)
+
+
+@idiom(Context())
+def keys_last_einsum(m, x):
+    """As Transformer-XL had it: queries, keys, batch, heads; softmax over dimension 1."""
+    y = x.transpose(0, 1)
+    q, k, v = (z.view(z.size(0), z.size(1), HEADS, HEAD) for z in (m.q(y), m.k(y), m.v(y)))
+    att = torch.einsum("ibnd,jbnd->ijbn", (q, k))
+    att.mul_(HEAD**-0.5)
+    att = att.float().masked_fill(future(y, 0)[:, :, None, None], -float("inf")).type_as(att)
+    att = m.drop(F.softmax(att, dim=1))
+    out = torch.einsum("ijbn,jbnd->ibnd", (att, v))
+    out = out.contiguous().view(out.size(0), out.size(1), HEADS * HEAD)
+    return m.out(out).transpose(0, 1)
+
+
+@idiom(Context())
+def keys_first(m, x):
+    q, k, v = split(m, x)
+    att = (k @ q.transpose(-2, -1)) * HEAD**-0.5
+    att = att.masked_fill(future(x).T, -math.inf).softmax(-2)
+    return merge(m, att.transpose(-2, -1) @ v)
+
+
+@idiom(Context())
+def values_first(m, x):
+    """Channels first, keys before queries: v @ softmax(k.T @ q)."""
+    z = x.transpose(1, 2)
+    q, k, v = (F.conv1d(z, layer.weight[..., None], layer.bias) for layer in (m.q, m.k, m.v))
+    att = torch.bmm(k.transpose(1, 2), q) / math.sqrt(WIDTH)
+    att = att.masked_fill(future(x).t(), -math.inf)
+    return torch.bmm(v, F.softmax(att, dim=1)).transpose(1, 2)
+
+
+@idiom(Context())
+def channels_first(m, x):
+    z = x.transpose(1, 2)
+    B, C, L = z.shape
+    q, k, v = (
+        F.conv1d(z, layer.weight[..., None], layer.bias).view(B, HEADS, HEAD, L) for layer in (m.q, m.k, m.v)
+    )
+    att = torch.matmul(q.transpose(2, 3), k) / math.sqrt(HEAD)
+    att = att.masked_fill(future(x), -1e4).softmax(-1)
+    return torch.matmul(att, v.transpose(2, 3)).transpose(2, 3).reshape(B, C, L).transpose(1, 2)
+
+
+@idiom(Context())
+def multihead_time_first(m, x):
+    y = x.transpose(0, 1)
+    return m.heads(y, y, y, attn_mask=future(y, 0), need_weights=False)[0].transpose(0, 1)
+
+
+@idiom(Context())
+def multihead_called_by_default(m, x):
+    y = x.transpose(0, 1)
+    return m.heads(y, y, y, attn_mask=nn.Transformer.generate_square_subsequent_mask(y.size(0)))[0].transpose(0, 1)
+
+
+@idiom(Context())
+def grouped_by_sdpa(m, x):
+    q = split(m, x)[0]
+    k, v = (y.unflatten(-1, (GROUPS, HEAD)).transpose(1, 2) for y in (m.k2(x), m.v2(x)))
+    return merge(m, F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True))
+
+
+@idiom(Context())
+def grouped_by_repeat_kv(m, x):
+    B, L, _ = x.shape
+
+    def repeat_kv(y, n):
+        b, g, length, d = y.shape
+        return y[:, :, None, :, :].expand(b, g, n, length, d).reshape(b, g * n, length, d)
+
+    q = split(m, x)[0]
+    k, v = (y.view(B, L, GROUPS, HEAD).transpose(1, 2) for y in (m.k2(x), m.v2(x)))
+    k, v = repeat_kv(k, HEADS // GROUPS), repeat_kv(v, HEADS // GROUPS)
+    att = torch.matmul(q, k.transpose(2, 3)) * HEAD**-0.5 + torch.full((L, L), -1e9).triu(1)
+    att = F.softmax(att, dim=-1, dtype=torch.float32).to(q.dtype)
+    return merge(m, torch.matmul(att, v))
+
+
+@idiom(Context())
+def grouped_by_repeat_interleave(m, x):
+    B, L, _ = x.shape
+    q = split(m, x)[0]
+    k, v = (y.view(B, L, GROUPS, HEAD).transpose(1, 2) for y in (m.k2(x), m.v2(x)))
+    k, v = (y.repeat_interleave(HEADS // GROUPS, dim=1) for y in (k, v))
+    return merge(m, F.scaled_dot_product_attention(q, k, v, is_causal=True))
+
+
+# ---------------------------------------------------------------- softmax
+@idiom(Context())
+def softmax_in_float(m, x):
+    q, k, v = split(m, x)
+    att = (q @ k.mT / math.sqrt(HEAD)).masked_fill(future(x), -math.inf)
+    att = torch.softmax(att, dim=-1, dtype=torch.float32).to(q.dtype)
+    return merge(m, att @ v)
+
+
+@idiom(Context())
+def softmax_module(m, x):
+    q, k, v = split(m, x)
+    att = nn.Softmax(dim=-1)((q @ k.mT / math.sqrt(HEAD)).float().masked_fill(future(x), -math.inf))
+    return merge(m, att.to(dtype=v.dtype) @ v)
+
+
+@idiom(Context())
+def logarithm_of_softmax(m, x):
+    q, k, v = split(m, x)
+    att = (q @ k.mT / math.sqrt(HEAD)).masked_fill(future(x), -math.inf)
+    return merge(m, F.log_softmax(att, -1).exp() @ v)
+
+
+@idiom(Context())
+def softmax_less_its_maximum(m, x):
+    q, k, v = split(m, x)
+    att = (q @ k.mT / math.sqrt(HEAD)).masked_fill(future(x), -math.inf)
+    att = att - att.max(dim=-1, keepdim=True)[0]
+    return merge(m, att.softmax(-1) @ v)
+
+
+# ---------------------------------------------------------------- terms
+@idiom(Context())
+def alibi(m, x):
+    i = torch.arange(x.size(1))
+    bias = -m.slopes[:, None, None] * (i[:, None] - i).abs()
+    q, k, v = split(m, x)
+    att = q @ k.mT / math.sqrt(HEAD) + bias[None]
+    return merge(m, att.masked_fill(future(x), -math.inf).softmax(-1) @ v)
+
+
+@idiom(Context())
+def buckets(m, x):
+    """T5's: exact near, logarithmic far, and the mask beside it."""
+    i = torch.arange(x.size(1), dtype=torch.long)
+    d = -torch.min(i[None, :] - i[:, None], torch.zeros(x.size(1), x.size(1), dtype=torch.long))
+    far = 3 + (torch.log(d.float() / 3) / math.log(24 / 3) * 6).to(torch.long)
+    far = torch.min(far, torch.full_like(far, 8))
+    bucket = torch.where(d < 3, d, far)
+    bias = m.near(bucket).permute([2, 0, 1]).unsqueeze(0)
+    q, k, v = split(m, x)
+    att = torch.matmul(q, k.transpose(3, 2))
+    att += bias.masked_fill(future(x), torch.finfo(torch.float32).min)
+    return merge(m, F.softmax(att.float(), dim=-1).type_as(att) @ v)
+
+
+@idiom(Context(chunk=4))
+def score_of_positions(m, x):
+    """As WeNet and ESPnet have it: a second score, of absolute positions, not shifted."""
+    B, L, _ = x.shape
+    q, k, v = split(m, x)
+    p = m.pos(m.sines[:, :L]).view(1, -1, HEADS, HEAD).transpose(1, 2)
+    q = q.transpose(1, 2)
+    ac = torch.matmul((q + m.u).transpose(1, 2), k.transpose(-2, -1))
+    bd = torch.matmul((q + m.w).transpose(1, 2), p.transpose(-2, -1))
+    i = torch.arange(L) // 4
+    att = ((ac + bd) / math.sqrt(HEAD)).masked_fill(i[:, None] < i, -math.inf)
+    return merge(m, torch.softmax(att, dim=-1) @ v)
+
+
+@idiom(Context(chunk=4))
+def mask_that_is_a_score(m, x):
+    """As NeMo has it: the score of positions is the mask of the function."""
+    B, L, _ = x.shape
+    q, k, v = split(m, x)
+    p = m.pos(m.sines[:, :L]).view(1, -1, HEADS, HEAD).transpose(1, 2)
+    bd = (q + m.w[:, None]) @ p.transpose(-2, -1) * HEAD**-0.5
+    i = torch.arange(L) // 4
+    bd = bd.masked_fill((i[:, None] < i).unsqueeze(0), -math.inf)
+    return merge(m, F.scaled_dot_product_attention(q + m.u[:, None], k, v, attn_mask=bd))
+
+
+# ---------------------------------------------------------------- refused
+WHOLE = r"the whole stream.*(is_causal|context)"
+
+
+@refused(WHOLE)
+def full_attention(m, x):
+    return merge(m, F.scaled_dot_product_attention(*split(m, x)))
+
+
+@refused(WHOLE)
+def full_attention_by_hand(m, x):
+    q, k, v = split(m, x)
+    return merge(m, (q @ k.mT).softmax(-1) @ v)
+
+
+@refused("attention")
+def mask_of_values(m, x):
+    q, k, v = split(m, x)
+    seen = x.abs().sum(-1) > 3
+    return merge(m, (q @ k.mT).masked_fill(~seen[:, None, None], -math.inf).softmax(-1) @ v)
+
+
+@refused("length|__index__|total")
+def mask_of_the_total(m, x):
+    i = torch.arange(x.size(1))
+    return merge(m, F.scaled_dot_product_attention(*split(m, x), attn_mask=i[:, None] >= i - x.size(1) // 2))
+
+
+@refused("NumPy|array|length|size")
+def mask_of_numpy(m, x):
+    seen = torch.from_numpy(np.tril(np.ones((x.size(1), x.size(1)), dtype=bool)))
+    return merge(m, F.scaled_dot_product_attention(*split(m, x), attn_mask=seen))
+
+
+@refused("mask")
+def mask_kept_at_one_length(m, x):
+    if m.cached is None:
+        m.cached = torch.tril(torch.ones(T, T)).bool()
+    return merge(m, F.scaled_dot_product_attention(*split(m, x), attn_mask=m.cached))
+
+
+@refused("behind softmax|multiplied")
+def softmax_times_a_mask(m, x):
+    q, k, v = split(m, x)
+    return merge(m, ((q @ k.mT).softmax(-1) * ~future(x)) @ v)
+
+
+@refused("split|divide|divisible|shape|size|heads|reshape|view")
+def heads_that_do_not_divide(m, x):
+    B, L, C = x.shape
+    q, k, v = (y.view(B, L, 5, C // 5).transpose(1, 2) for y in (m.q(x), m.k(x), m.v(x)))
+    return F.scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2).flatten(2)
+
+
+@refused("weights|returned")
+def weights_returned(m, x):
+    y = x.transpose(0, 1)
+    out, weights = m.heads(y, y, y, attn_mask=future(y, 0))
+    return out.transpose(0, 1) + weights.sum()
+
+
+def streamed(model, x, sizes):
+    """Return what a patched model says of one stream."""
+    out, at = [], 0
+    for k, n in enumerate(sizes):
+        chunk = ds.stream_tensor(
+            [x[0, at : at + n]], ids=["s"], sos=k == 0, eos=k == len(sizes) - 1, names=("B", "L", None)
+        )
+        out.append(model(chunk)["s"])
+        at += n
+    return torch.cat(out)
+
+
+@pytest.mark.parametrize("name", CASES)
+@torch.no_grad()
+def test_idiom(name):
+    """Patched and compiled it is what it is offline, and it sees what it says."""
+    forward, context, delay = CASES[name]
+    torch.manual_seed(7)
+    model, x = Model(forward).eval(), torch.randn(1, T, WIDTH)
+    want = model(x)[0]
+    ds.patch_module(model).online()
+    for sizes in CHUNKINGS:
+        assert torch.allclose(streamed(model, x, sizes), want, atol=1e-5), sizes
+    model.offline()
+    engine = ds.compile(model, ("B", "L", WIDTH))
+    at, out = 0, []
+    for n in CHUNKINGS[2]:
+        chunk = {"s": x[0, at : at + n].numpy()}
+        out.append(engine.step(chunk, sos="s" if at == 0 else [], eos="s" if at + n == T else [])["s"])
+        at += n
+    assert np.abs(np.concatenate(out) - want.numpy()).max() <= 1e-5
+    assert engine.delay == delay
+    assert (engine.state_bytes_per_frame == 0) == (context.left is not None)
+
+
+@pytest.mark.parametrize("name", REFUSED)
+@torch.no_grad()
+def test_refused(name):
+    forward, message = REFUSED[name]
+    model, x = Model(forward).eval(), torch.randn(1, T, WIDTH)
+    with pytest.raises((NotStreamableError, ds.ShapeError, ds.CaptureError), match=re.compile(message, re.DOTALL)):
+        ds.compile(model, ("B", "L", WIDTH))
+    ds.patch_module(model).online()
+    with pytest.raises((NotStreamableError, ds.ShapeError), match=message) as error:
+        streamed(model, x, CHUNKINGS[2])
+    assert "test_attention_idioms.py" in str(error.value)

@@ -1,0 +1,235 @@
+"""Inputs given once in torch's models, as they are written: patched, compiled, trained."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+import dreamstream as ds
+
+
+class Modulated(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.before, self.after = nn.Conv1d(8, 16, 3, padding=1), nn.Conv1d(16, 10, 3, padding=2, dilation=2)
+        self.both = nn.Sequential(nn.LayerNorm(6), nn.Linear(6, 12), nn.ReLU(), nn.Linear(12, 32))
+
+    def forward(self, x: Any, speaker: Any) -> Any:
+        gamma, beta = self.both(speaker).chunk(2, dim=-1)
+        return self.after((1 + gamma[..., None]) * F.relu(self.before(x)) + beta[..., None]).transpose(1, 2)
+
+
+class Filtered(nn.Module):
+    """After VoiceFilter: the speaker's vector beside every frame."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = nn.Conv1d(8, 8, 5, padding=2)
+        self.rnn, self.out = nn.LSTM(14, 10, batch_first=True), nn.Linear(10, 8)
+
+    def forward(self, x: Any, speaker: Any) -> Any:
+        y = self.conv(x).transpose(1, 2).contiguous()
+        wide = speaker.unsqueeze(1).repeat(1, y.size(1), 1)
+        y, _ = self.rnn(torch.cat((y, wide), dim=2))
+        return torch.sigmoid(self.out(F.relu(y)))
+
+
+class Begun(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.rnn, self.h, self.c = nn.LSTM(8, 10, 2, batch_first=True), nn.Linear(6, 20), nn.Linear(6, 20)
+
+    def forward(self, x: Any, speaker: Any) -> Any:
+        h = self.h(speaker).view(speaker.size(0), 2, 10).transpose(0, 1).contiguous()
+        c = torch.tanh(self.c(speaker)).view(-1, 2, 10).permute(1, 0, 2).contiguous()
+        return self.rnn(x.transpose(1, 2), (h, c))[0]
+
+
+class BegunAtZero(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.rnn, self.h = nn.LSTM(8, 10, batch_first=True), nn.Linear(6, 10)
+
+    def forward(self, x: Any, speaker: Any) -> Any:
+        h = self.h(speaker)[None]
+        return self.rnn(x.transpose(1, 2), (h, torch.zeros_like(h)))[0]
+
+
+class TimeFirst(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.rnn, self.h = nn.GRU(8 + 6, 10), nn.Linear(6, 10)
+
+    def forward(self, x: Any, speaker: Any) -> Any:
+        x = x.permute(2, 0, 1)
+        x = torch.cat([x, speaker.unsqueeze(0).expand(x.shape[0], -1, -1)], -1)
+        return self.rnn(x, torch.tanh(self.h(speaker)).unsqueeze(0))[0].permute(1, 0, 2)
+
+
+class Conditioned(nn.Module):
+    """After VITS and WaveNet: a convolution of one tap over the speaker."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv, self.condition = nn.Conv1d(8, 20, 3, padding=1), nn.Conv1d(6, 20, 1)
+
+    def forward(self, x: Any, g: Any) -> Any:
+        y = self.conv(x) + self.condition(g.unsqueeze(-1))
+        return (torch.tanh(y[:, :10]) * torch.sigmoid(y[:, 10:])).transpose(1, 2)
+
+
+class Slower(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv, self.embed, self.norm = nn.Conv1d(8, 10, 4, 2, 1), nn.Linear(6, 10), nn.BatchNorm1d(10)
+
+    def forward(self, x: Any, speaker: Any) -> Any:
+        y, e = self.conv(x), torch.tanh(self.norm(self.embed(F.normalize(speaker))))
+        return torch.cat([y, e[:, :, None].expand(-1, -1, y.size(-1))], 1).transpose(1, 2)
+
+
+class Similar(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = nn.Conv1d(8, 6, 3, padding=1)
+
+    def forward(self, x: Any, speaker: Any) -> Any:
+        y = self.conv(x).transpose(1, 2)
+        return y * F.cosine_similarity(y, speaker.unsqueeze(1), dim=-1).unsqueeze(-1)
+
+
+MODELS = (Modulated, Filtered, Begun, BegunAtZero, TimeFirst, Conditioned, Slower, Similar)
+
+
+def streams(rng: Any, n: int, least: int = 2) -> dict[str, tuple[Any, Any]]:
+    return {
+        f"s{k}": (
+            rng.standard_normal((8, rng.integers(least, 25)), np.float32),
+            rng.standard_normal(6, np.float32),
+        )
+        for k in range(n)
+    }
+
+
+def driven(call: Any, rng: Any, given: dict[str, tuple[Any, Any]]) -> dict[str, Any]:
+    """Streams that start and end at random, in random chunks: their frames laid end to end."""
+    at: dict[str, int] = {}
+    got: dict[str, list[Any]] = {i: [] for i in given}
+    left = list(given)
+    while left:
+        rows = []
+        for i in [i for i in left if rng.random() < 0.5]:
+            x, e = given[i]
+            begin = at.get(i, 0)
+            end = min(x.shape[1], begin + int(rng.integers(0, 6)))
+            rows.append((i, x[:, begin:end], e, i not in at, end == x.shape[1] and bool(rng.random() < 0.5)))
+            at[i] = end
+        for i, frames in (call(rows) if rows else {}).items():
+            got[i].append(np.asarray(frames))
+        left = [i for i in left if i not in {r[0] for r in rows if r[4]}]
+    return {i: np.concatenate(parts) for i, parts in got.items()}
+
+
+def patched(model: Any) -> Any:
+    model = ds.patch_module(copy.deepcopy(model)).online()
+
+    def call(rows: Any) -> dict[str, Any]:
+        ids, chunks, _, sos, eos = (list(part) for part in zip(*rows))
+        x = ds.stream_tensor([torch.from_numpy(c.copy()) for c in chunks], ids=ids, sos=sos, eos=eos)
+        once = {i: torch.from_numpy(e) for i, _, e, starts, _ in rows if starts}
+        with torch.no_grad():
+            y = model(x, ds.static(once) if once else None)
+        return {i: y[i].numpy() for i in ids}
+
+    return call
+
+
+def compiled(model: Any) -> Any:
+    name = list(inspect.signature(model.forward).parameters)[1]
+    engine = ds.compile(model, {"x": ("B", 8, "L"), name: ("B", 6)})
+
+    def call(rows: Any) -> dict[str, Any]:
+        chunks = {i: {"x": x, name: e} if sos else {"x": x} for i, x, e, sos, _ in rows}
+        return engine.step(chunks, sos=[r[0] for r in rows if r[3]], eos=[r[0] for r in rows if r[4]])
+
+    return call
+
+
+@pytest.mark.parametrize("form", [patched, compiled])
+@pytest.mark.parametrize("kind", MODELS)
+def test_streams_that_come_and_go(kind: Any, form: Any) -> None:
+    torch.manual_seed(0)
+    rng = np.random.default_rng(MODELS.index(kind))
+    model, given = kind().eval(), streams(rng, 8)
+    got = driven(form(model), rng, given)
+    for i, (x, e) in given.items():
+        with torch.no_grad():
+            expected = model(torch.from_numpy(x)[None], torch.from_numpy(e)[None])[0].numpy()
+        np.testing.assert_allclose(got[i], expected, atol=2e-6)
+
+
+@pytest.mark.parametrize("variant", ["full-file-aligned", "full-file-unaligned"])
+@pytest.mark.parametrize("kind", MODELS)
+def test_gradients_are_those_of_the_whole(kind: Any, variant: str) -> None:
+    torch.manual_seed(0)
+    rng = np.random.default_rng(1)
+    model = kind().train()
+    for part in model.modules():
+        part.train(not isinstance(part, nn.BatchNorm1d))
+    online = ds.patch_module(copy.deepcopy(model), train_variant=variant).online()
+    given = {i: (torch.from_numpy(x), torch.from_numpy(e)) for i, (x, e) in streams(rng, 3, 9).items()}
+    speakers = {i: e.clone().requires_grad_() for i, (_, e) in given.items()}
+    loss: Any = 0
+    for k in range(3):
+        parts = [x[:, k * 4 : (k + 1) * 4 if k < 2 else None] for x, _ in given.values()]
+        x = ds.stream_tensor(parts, ids=list(given), sos=k == 0, eos=k == 2)
+        y = online(x, ds.static(speakers) if k == 0 else None)
+        loss = loss + sum(y[i].square().sum() for i in y.ids)
+    loss.backward()
+    for i, (x, e) in given.items():
+        e.requires_grad_()
+        model(x[None], e[None]).square().sum().backward()
+        torch.testing.assert_close(speakers[i].grad, e.grad, rtol=1e-4, atol=1e-5)
+    for a, b in zip(online.parameters(), model.parameters()):
+        torch.testing.assert_close(a.grad, b.grad, rtol=1e-4, atol=1e-5)
+
+
+def test_every_chunk_has_its_gradient() -> None:
+    torch.manual_seed(0)
+    model = ds.patch_module(Modulated().train()).online()
+    once = {i: torch.randn(6) for i in "ab"}
+    for k in range(3):
+        x = ds.stream_tensor([torch.randn(8, 6), torch.randn(8, 5)], ids=list("ab"), sos=k == 0, eos=k == 2)
+        y = model(x, ds.static(once) if k == 0 else None)
+        model.zero_grad()
+        y.tensor().square().sum().backward()
+        assert all(p.grad is not None and p.grad.abs().sum() > 0 for p in model.both.parameters())
+
+
+def test_what_was_given_in_evaluation_is_there_in_training() -> None:
+    torch.manual_seed(0)
+    model = ds.patch_module(Modulated().eval()).online()
+    e, chunks = torch.randn(6), [torch.randn(8, 5) for _ in range(2)]
+    first = model(ds.stream_tensor([chunks[0]], ids=["a"], sos=True), ds.static({"a": e}))["a"]
+    state = model.get_state(["a"])
+    model.reset()
+    model.set_state(state)
+    model.train()
+    rest = model(ds.stream_tensor([chunks[1]], ids=["a"], eos=True), None)["a"]
+    rest.sum().backward()
+    assert model.both[1].weight.grad.abs().sum() > 0
+    model.offline()
+    whole = model(torch.cat(chunks, 1)[None], e[None])[0]
+    torch.testing.assert_close(torch.cat([first, rest]), whole)
+
+
+def test_exports_refuse_it() -> None:
+    with pytest.raises(ds.NotStreamableError, match="input speaker is given once"):
+        ds.torch.functionalize(Modulated().eval(), {"x": ("B", 8, "L"), "speaker": ("B", 6)})
