@@ -25,9 +25,9 @@ def no_frames(*features: int) -> Array:
 def by_lane(run: Callable[..., list[Array]]) -> Callable[..., list[Array]]:
     """Let every lane of frames ``[lanes][...]`` go its own way; others as they are."""
 
-    def each(a: dict[str, Any], w: Arrays, x: Array) -> list[Array]:
+    def each(a: dict[str, Any], w: Arrays, x: Array, *states: Array) -> list[Array]:
         if x.ndim < 3:
-            return run(a, w, x)
+            return run(a, w, x, *states)
         return [np.stack(ys, 1) for ys in zip(*(run(a, w, x[:, i]) for i in range(x.shape[1])))]
 
     return each
