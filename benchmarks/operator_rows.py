@@ -316,6 +316,8 @@ def rows() -> list[Row]:
         Row("cumulative", "sum, 128", Channels(nn.CumulativeSum()), {FRAMES: lambda x: x.cumsum(1),
                                                                     CHANNELS: lambda x: x.cumsum(2)}),
         same("reduce_frames", "mean, 128", lambda x: x.mean(1)),
+        same("var_frames", "128", lambda x: x.var(1, unbiased=False)),
+        same("softmax_sum", "scores of each, 128", lambda x: (x.softmax(1) * x).sum(1)),
         # element by element
         *[method(name, kind) for kind, names in UNARY.items() for name in names],
         *[method(name, n_inputs=2) for name in BINARY],

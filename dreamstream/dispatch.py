@@ -21,6 +21,7 @@ from .array import hook
 from .array.axes import in_c_order
 from .array.dtypes import name_of, nominal
 from .array.forward import for_batch, held, is_static
+from .array.lanes import by_lane
 from .array.plain import ARRAYS, INTEGERS, of_integers
 from .array.stream_tensor import StreamTensor
 from .array.tensor import Tensor
@@ -29,7 +30,7 @@ from .array.whole import spread_to
 from .errors import DTypeError, LocatedError, ModeError, NotStreamableError, ShapeError, StreamMismatchError
 from .stream.course import Recording, is_number, repeat, same_entry, seen
 from .stream.edge import Edge, Request
-from .stream.rules import Length, joined, require_equal_rates, require_same, same_lineage
+from .stream.rules import Length, holds, joined, require_equal_rates, require_same, same_lineage
 from .stream.where import user_line
 
 __all__ = ["apply", "operator"]
@@ -337,8 +338,12 @@ def _found(
         for x in tensors:
             _require_aligned(name, x, model)
     _require_one_float(name, [x.dtype for x in tensors] + [w.dtype for w in weights if w is not None])
-    weights = _constants(name, weights, dims, tensors)
+    given, weights = weights, _constants(name, weights, dims, tensors)
     lead = model.dims[: len(model.dims) - len(dims) + 1] if dims and Ellipsis in dims else ()
+    if dims is not None and model.lanes:
+        laned = by_lane(name, attributes, tensors, given)
+        if laned is not None:
+            return tuple(_led(lead, model.made(y.value, y.edge)) for y in laned)
     if model.edge is None:
         return tuple(_led(lead, y) for y in _outside(name, dict(attributes), tensors, weights, model))
     if any(x.edge is None or x.edge.entry is not model.edge.entry for x in tensors):
@@ -435,11 +440,11 @@ def _sync(request: Request) -> None:
 
 def _stored(name: str, x: StreamTensor, dims: Dims) -> StreamTensor:
     """Return the tensor stored as `dims` wants it; what its dimensions are must fit."""
-    if "B" in dims and "B" not in x.dims and len(dims) == len(x.dims):
+    if "B" in dims and len(dims) == len(x.dims) and not any(isinstance(d, str) and holds(d, "B") for d in x.dims):
         x = for_batch(x, dims.index("B"))
-    own = tuple(["F" if isinstance(d, int) else d for d in x.dims])
+    own = tuple(["F" if isinstance(d, int) else _streams(d) for d in x.dims])
     if Ellipsis not in dims:
-        wanted = tuple("F" if isinstance(d, int) else d for d in dims)
+        wanted = tuple("F" if isinstance(d, int) else _streams(d) for d in dims)
         if own != wanted:
             advice = "transpose it, or name the input's dimensions so, by names="
             raise ShapeError(
@@ -457,6 +462,11 @@ def _stored(name: str, x: StreamTensor, dims: Dims) -> StreamTensor:
         )
     lead = sum(d == "F" for d in own) - n
     return x.in_order([*range(lead), *(lead + d for d in dims if isinstance(d, int))])
+
+
+def _streams(dim: str) -> str:
+    """Return B for B that is joined with features: every lane is as a stream."""
+    return "B" if holds(dim, "B") and not holds(dim, "L") else dim
 
 
 def _held(tensors: Sequence[StreamTensor]) -> list[StreamTensor]:
@@ -498,7 +508,7 @@ def _require_aligned(name: str, x: StreamTensor, model: StreamTensor) -> None:
     """Operands broadcast from the right; B and L must meet their like (a table may lack a leading B)."""
     lead = len(model.dims) - len(x.dims)
     met = all(a == b for a, b in zip(x.dims, model.dims[lead:]) if isinstance(a, str) or isinstance(b, str))
-    if not met or any(isinstance(d, str) and d != "B" for d in model.dims[:lead]):
+    if not met or any(isinstance(d, str) and holds(d, "L") for d in model.dims[:lead]):
         raise ShapeError(
             f"{name} at {user_line()}: dimensions {x.roles} don't line up with {model.roles}; B and L "
             "must stand in the same places"

@@ -232,6 +232,7 @@ static ds_status make(ds_plan *p, int64_t skew, ds_arena *scratch)
     DS_TRY(study_nodes(p));
     DS_TRY(ds_positions_plan(p, scratch));
     ds_graph_fingerprint(p->model, p->fingerprint);
+    ds_graph_origin(p->model, p->origin);
     return ds_weights_prepare(p, scratch);
 }
 

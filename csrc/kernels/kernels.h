@@ -82,16 +82,20 @@ typedef enum ds_format {
     DS_FORMAT_TAPS    /* [depth][n_cols], for depthwise */
 } ds_format;
 
+/* In what the elements of a weight are stored; whatever it is, each stands for one float, exactly (kernels/narrow.h). */
+typedef enum ds_stored { DS_STORED_WIDE, DS_STORED_FP16, DS_STORED_BF16, DS_STORED_INT8 } ds_stored;
+
 /* A weight that passed once through `ds_pack`: it begins its block of memory, the elements follow, 64-byte
  * aligned. The weights of one operator lie one behind the other. */
 typedef struct ds_packed {
     ds_format format;
-    ds_dtype element;              /* of what is stored, whatever is computed in */
+    ds_dtype element; /* what is computed in */
+    ds_stored stored;
     size_t n_cols, depth, n_bytes; /* n_bytes: of the whole block */
     const void *data;
-    const void *scales; /* a factor for each column; NULL: none, as floats have */
-    const void *bias;   /* [n_cols], raw, in the type computed in; NULL: none */
-    const void *raw;    /* where the weight came from: to be read in DS_FORMAT_RAW only */
+    const float *scales; /* a factor for each column of the panels; NULL: none, as floats have */
+    const void *bias;    /* [n_cols], raw, in the type computed in; NULL: none */
+    const void *raw;     /* where the weight came from: to be read in DS_FORMAT_RAW only */
     ds_weight_layout layout;
 } ds_packed;
 
@@ -208,6 +212,7 @@ typedef struct ds_real_kernels {
     const struct ds_real_kernels *own;
     /* Of the weights of `product`. In DS_FORMAT_ROWS sums are a library's: no epilogues, no parts. */
     ds_format format;
+    ds_stored stored; /* what ds_pack stores panels of floats in */
     /* Columns [begin, end) of y, begin a multiple of DS_PANEL_COLUMNS; of a gated product so is half of
      * n_cols, or all is asked for. Called by ds_product_run. */
     void (*product)(const ds_product *p, size_t begin, size_t end);

@@ -18,6 +18,7 @@ from ..stream.rules import BatchSize, Fallback, Length, is_whole, parse_index, p
 from ..stream.where import user_line
 from . import hook
 from .axes import numbered
+from .elementwise import where
 from .features import product, reduce_features, why_not_matmul
 from .scores import Scores, scores_of
 from .stream_tensor import StreamTensor
@@ -97,6 +98,19 @@ def gather(x: StreamTensor, axis: int, index: StreamTensor) -> StreamTensor:
     return result
 
 
+def scatter(x: StreamTensor, axis: int, index: StreamTensor, src: Any) -> StreamTensor:
+    """Return features with `src`, a stream or a number, written at a stream of places, in their order."""
+    parts = [x, index, src] if isinstance(src, StreamTensor) else [x, index]
+    out: Any
+    out, index, *given = [t.transpose(axis, -1) for t in parts]
+    places = x._plain(np.arange(out.shape[-1], dtype=np.float32))
+    for j in range(int(index.shape[-1])):
+        part = slice(j, j + 1)
+        here = index[..., part].to(np.float32) == places
+        out = where(here, given[0][..., part] if given else float(src), out)
+    return cast(StreamTensor, out.transpose(axis, -1))
+
+
 def slice_stream(x: StreamTensor, index: Any) -> StreamTensor:
     """Return x[..., index] on the stream axis."""
     if isinstance(index, slice):
@@ -126,7 +140,7 @@ def getitem(x: StreamTensor, index: Any) -> StreamTensor:
     if not only_slices:
         x = x.in_order()
     if not is_whole(parts.length):
-        if "B_L" in x.dims:
+        if "L" not in x.dims:
             _refuse(x, "an index on B and L joined", "index before the reshape")
         x = slice_stream(x, parts.length)
     if only_slices:  # each on its axis, wherever that is stored
@@ -159,11 +173,12 @@ def reshape(x: StreamTensor, shape: Sequence[Any]) -> StreamTensor:
     plan = plan_reshape(x.dims, [x._token(d) for d in x.dims], shape)
     names = [None if o is None else x.names[o] for o in plan.origin]
     named = [d if isinstance(d, str) else n for d, n in zip(plan.dims, names)]
+    x = x.opened() if plan.steps and x.lanes else x
     for step in plan.steps:
         if step[0] == "permute":
             x = x.stored_anew(step[1])
         elif step[0] == "features":
-            x = reshape_features(x, step[1], ("B", "L", *range(len(step[1]))))
+            x = reshape_features(x, step[1], x.dims).opened()
         elif step[0] == "stack":
             n = len(x.features) + 1
             x = _op(x, "frame", {"size": step[1], "step": step[1], "exact": 1}, ("B", "L", *range(n)))
@@ -206,7 +221,7 @@ def repeat_interleave(x: StreamTensor, axis: int, times: Any) -> StreamTensor:
     if isinstance(at, str):
         _refuse(x, f"repeat_interleave along {at}", "repeat frames or features")
     before, after = x.features[: at + 1], x.features[at + 1 :]
-    straight = ("B", "L", *range(len(x.features) + 1))
+    straight = _straight(x, (*before, 1, *after))
     spread = reshape_features(x, (*before, 1, *after), straight)
     spread = _op(spread, "expand", {"shape": [*before, times, *after]}, straight)
     shape = (*before[:-1], before[-1] * times, *after)
@@ -247,7 +262,7 @@ def expand(x: StreamTensor, sizes: Sequence[Any]) -> StreamTensor:
 
 def reduce(x: StreamTensor, kind: str, axes: Sequence[int], keepdim: bool, options: dict[str, Any]) -> Any:
     roles = [x.dims[a] for a in axes]
-    if "B" in roles or "B_L" in roles:
+    if any(isinstance(r, str) and r != "L" for r in roles):
         _refuse(x, f"{kind} over the batch", "combine streams outside the forward")
     if "L" in roles:
         return reduce_stream(x, kind, axes, keepdim, options)
@@ -278,6 +293,9 @@ def matmul(x: StreamTensor, other: Any, reverse: bool) -> Any:
     scores = None if reverse else scores_of(x, other)
     if scores is not None:
         return scores
+    if isinstance(other, StreamTensor) and all(isinstance(d, int) for d in (*x.dims[-2:], *other.dims[-2:])):
+        first, second = (other, x) if reverse else (x, other)
+        return (first.unsqueeze(-1) * second.unsqueeze(-3)).sum(-2)  # of each frame's own matrices
     if getattr(other, "is_stream", False) and not reverse and _sums_over_stream(x, other):
         return summed_product(x, other)
     reason = why_not_matmul(x, other, reverse)

@@ -81,14 +81,9 @@ def flatten(self: Any, start_dim: Any = 0, end_dim: Any = -1) -> Any:
     if first == last:
         return self
     roles = self.dims[first : last + 1]
-    if roles == ("B", "L"):
-        joined = shape[first] * shape[last]
-    elif any(isinstance(d, str) for d in roles):
-        if self.edge is not None:
-            raise _refuse(self, f"flatten of {roles}")
+    if self.edge is None and roles != ("B", "L") and any(isinstance(d, str) for d in roles):
         return chunks.fall_back(self, "this flatten").flatten(start_dim, end_dim)
-    else:
-        joined = math.prod(shape[first : last + 1])
+    joined = math.prod(shape[first : last + 1])
     out = self.reshape(*shape[:first], joined, *shape[last + 1 :])
     return out.with_dims(out.dims, join(self.names, first, last)) if out.is_stream else out
 

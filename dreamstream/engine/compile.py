@@ -18,8 +18,10 @@ from ..stream.tree import leaves, map_leaves
 from .capture import captured
 from .engine import Engine
 from .interface import Interface, names_of
+from .load import stored_as
 from .spec import OutputInfo, lengths_in, number_of, read_specs
 from .verify import verify as verify_engine
+from .weights import Weights
 
 __all__ = ["compile"]
 
@@ -29,7 +31,7 @@ def compile(
     spec: Any,
     rate: Any = 1,
     dtype: Any = "float32",
-    weights: str = "fp32",
+    weights: Weights = "fp32",
     threads: int | None = None,
     blas: bool | None = None,
     unstreamable: str = "raise",
@@ -55,8 +57,11 @@ def compile(
         Frames per unit of time of the inputs.
     dtype : str or dict
         Element types of the inputs.
-    weights : str
-        How weights are stored: "fp32".
+    weights : str or dict
+        How the matrices of layers are stored: "fp32", "fp16", "bf16", or "int8" with a scale for each output
+        channel; or a dict from patterns of modules' paths (``"encoder.*"``; the last that fits counts). Sums are
+        of float32 inputs and the stored numbers, in float32: the engine gives the bits of a model whose weights
+        were rounded so. Biases, norms, tables and routers stay as they are, and in "int8" transposed convolutions.
     threads : int, optional
         Threads per step; ``DREAMSTREAM_THREADS`` or 1 by default.
     blas : bool, optional
@@ -91,8 +96,6 @@ def compile(
     NotStreamableError
         For what can't stream, with its path, the reason and what would work.
     """
-    if weights != "fp32":
-        raise ValueError(f'weights: "fp32" is available, got {weights!r}')
     front_of(model, "compile")
     check_policy(unstreamable, buffer_limit, skew, context_limit)
     if context is not None:
@@ -150,6 +153,9 @@ def compile(
     engine.lengths = lengths_in(spec)
     if verify:
         _verify_or_raise(model, engine)
+    if weights != "fp32":
+        engine = stored_as(engine, weights, backend)
+        engine.lengths = lengths_in(spec)
     return engine
 
 

@@ -97,7 +97,8 @@ def _read_dimensions(name: str, spec: Any) -> tuple[str | int, ...]:
         if not (
             d in ("B", "L") if isinstance(d, str) else isinstance(d, (int, np.integer)) and not isinstance(d, bool)
         ):
-            raise ShapeError(f'input {name}: each dimension is "B", "L" or a size, got {d!r}')
+            named = "; an input that is given once is of one size for all streams" if isinstance(d, str) else ""
+            raise ShapeError(f'input {name}: each dimension is "B", "L" or a size, got {d!r}{named}')
         if not isinstance(d, str) and d < 1:
             raise ShapeError(f"input {name}: sizes must be positive, got {d}")
     if list(spec).count("B") != 1 or list(spec).count("L") > 1:

@@ -16,12 +16,14 @@ from ..array.stream_tensor import StreamTensor
 from ..array.symbolic import LengthsOf, as_symbolic, measured
 from ..errors import LocatedError, ModeError, NotStreamableError, StreamIdError, StreamMismatchError, no_tape
 from ..nn.module import Module
+from ..operations.refusals import BACKWARDS
 from ..stream.context import Context, contexts_of, declared
 from ..stream.rules import require_same_streams
 from ..stream.tree import leaves, map_leaves
 from . import states
 from .eager import EagerCall
 from .front import Front, foreign_front
+from .joining import may_join
 from .mask_functions import bring
 from .register import forward_of, registered_for
 from .session import Session
@@ -281,15 +283,16 @@ def check_policy(unstreamable: str, buffer_limit: int | None, skew: int, context
 def refuse_unstreamable(module: Any) -> None:
     """Raise NotStreamableError for the first layer that needs the future without bound."""
     front = front_of(module, "streaming")
+    parts = dict(front.parts(module))
     registered: list[str] = []  # what stands below them says itself, where it is called, that it doesn't stream
-    for path, part in front.parts(module):
+    for path, part in parts.items():
         kind: Any = type(part)
         if registered_for(kind) is not None:
             registered.append(path)
         elif any(not above or path.startswith(f"{above}.") for above in registered):
             continue
         found = front.unstreamable(part)
-        if found is not None:
+        if found is not None and not (found == BACKWARDS.words and may_join(parts.values())):
             reason, remedy = found
             raise NotStreamableError(
                 f"{path or 'the model'} ({type(part).__name__}) can't stream: {reason}; {remedy}, or "

@@ -23,6 +23,12 @@ _ROWS = (
     *_all("carried", "lstm", "gru", "rnn"),
     Operator("attention", kind="window", written="`F.scaled_dot_product_attention`, `nn.MultiheadAttention`"),
     Operator("rotary", kind="window", written="`F.rotary_embedding`, `nn.RotaryEmbedding`", alone="not torch's"),
+    *(
+        Operator(
+            f"{name}_within", kind="frame", written=f"`nn.{name.upper()}` on `x.reshape(B * L, steps, features)`"
+        )
+        for name in ("lstm", "gru", "rnn")
+    ),
     *_all("frame", "layer_norm", "rms_norm", "batch_norm"),
     *_all("window", "group_norm"),
     # along the stream
@@ -66,7 +72,7 @@ _ROWS = (
         written="`x - x.mean(L, keepdim=True)`, and other frames that meet what is known at the end",
         alone="a value once for every frame of another stream",
     ),
-    Operator("flip", kind="window", written="`x.flip(L)`"),
+    Operator("flip", kind="window", written="`x.flip(L)`", alone="moves frames, all of them at the stream's end"),
     Operator(
         "sync",
         kind="window",

@@ -372,6 +372,39 @@ def test_any_calls(program, two_rates, rng, tmp_path, threads):
             assert frames(engine, k, array).tobytes() == got[name, k][0], (name, k)
 
 
+def test_inputs_given_once(program, rng, tmp_path):
+    """One frame of them where a stream starts, none in later steps; else the step changes nothing."""
+
+    class Voice(ds.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.conv, self.scale = ds.nn.Conv1d(4, 4, 3), ds.nn.Linear(3, 4)
+
+        def forward(self, x, speaker):
+            return (self.conv(x) * self.scale(speaker).unsqueeze(-1)).transpose(1, 2)
+
+    engine = ds.compile(Voice().eval(), {"x": ("B", 4, "L"), "speaker": ("B", 3)})
+    engine.save(tmp_path / "voice.dsm")
+    for folder in ("in", "out"):
+        (tmp_path / folder).mkdir()
+    x, speaker = rng.standard_normal((4, 20), np.float32), rng.standard_normal(3, np.float32)
+    np.ascontiguousarray(x.T).tofile(tmp_path / "in" / "a.0")
+    np.stack([speaker, speaker]).tofile(tmp_path / "in" / "a.1")
+    lines = [
+        "open a",
+        "fails DS_MISMATCH step a 1 7,0",
+        "fails DS_MISMATCH step a 1 7,2",
+        "step a 1 7,1",
+        "fails DS_MISMATCH step a 0 5,1",
+        "step a 0 5,0",
+        "step a 2 8,0",
+    ]
+    folders = tmp_path / "in", tmp_path / "out"
+    run(program("dsm_run.c"), tmp_path / "voice.dsm", *folders, 1, given="\n".join(lines) + "\n")
+    whole = engine.step({"a": {"x": x, "speaker": speaker}}, sos="a", eos="a")["a"]
+    assert (tmp_path / "out" / "a.0").read_bytes() == whole.tobytes()
+
+
 def both(script, engine, lines, got, name, m, n, flags=0):
     """One stream's step in both."""
     script.at[name][0] += m

@@ -12,7 +12,7 @@ import torch
 from ...array import METHODS, Tensor
 from ...array.axes import sizes_of
 from ...array.dtypes import nominal
-from ...stream.rules import BatchSize, Length, Token
+from ...stream.rules import Length, Rows, Token
 
 __all__ = ["Arrays", "ComplexConstant", "Constant", "as_array", "device_of", "dtype_of", "nominal"]
 
@@ -102,13 +102,13 @@ class Constant(Tensor):
 
     def expand(self, *size: Any) -> Any:
         sizes = sizes_of(size)
-        if any(isinstance(s, BatchSize) for s in sizes):
+        if any(isinstance(s, Rows) for s in sizes):
             return super().expand(*sizes)
         return self._like(self.torch.expand(*sizes))
 
     def repeat(self, *repeats: Any) -> Any:
         times = sizes_of(repeats)
-        if any(isinstance(n, BatchSize) for n in times):
+        if any(isinstance(n, Rows) for n in times):
             return super().repeat(*times)
         return self._like(self.torch.repeat(*times))
 

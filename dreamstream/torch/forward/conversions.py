@@ -14,6 +14,7 @@ import torch.nn.functional as F
 
 from ...array import BatchTensor
 from ...array import where as native_where
+from ...array.forward import scatter as native_scatter
 from ...array.scores import Scores
 from ...array.stream_tensor import StreamTensor as Native
 from ...array.symbolic import Symbolic, positions
@@ -22,7 +23,7 @@ from ...errors import ModeError, NotStreamableError
 from ...nn import functional as native_functional
 from ...nn.functional.attention import identity, refused
 from ...operations.refusals import MASKED
-from ...stream.rules import BatchSize, Length, Token
+from ...stream.rules import Length, Rows, Token
 from ...stream.where import user_line
 from ..run.dropping import dropping
 from ..tensor import StreamTensor
@@ -144,6 +145,18 @@ def where(forward: Forward, *args: Any, **kwargs: Any) -> Any:
     return native_where(*args, **kwargs)
 
 
+@function("scatter")
+def scatter(forward: Forward, x: Any, dim: int, index: Any, src: Any = None, *, value: Any = None) -> Any:
+    axis = x._axis("scatter", dim)
+    written = value if src is None else src
+    streams = [x, index] if isinstance(written, (int, float)) else [x, index, written]
+    if not all(isinstance(t, Native) for t in streams) or isinstance(x.dims[axis], str):
+        raise NotStreamableError(
+            f"scatter at {user_line()}: expected streams, or a number to write, along a dimension of features"
+        )
+    return native_scatter(x, axis, index, written)
+
+
 def _with_mean(name: str) -> None:
     @function(f"{name}_mean")
     def both(forward: Forward, input: Any, dim: Any = None, *args: Any, **kwargs: Any) -> Any:
@@ -165,7 +178,7 @@ def _of_batch(make: Callable[..., torch.Tensor]) -> Callable[..., Any]:
         if any(isinstance(s, Length) for s in size):
             one = make((1,), *rest, **{k: v for k, v in kwargs.items() if k != "device"})
             return Symbolic.filled(size, one.item())
-        batch = [i for i, s in enumerate(size) if isinstance(s, BatchSize)]
+        batch = [i for i, s in enumerate(size) if isinstance(s, Rows)]
         shape = [1 if i in batch else s for i, s in enumerate(size)]
         strange = next((s for s in shape if not isinstance(s, int)), None)
         if strange is not None:
@@ -207,7 +220,7 @@ def _new(name: str, make: Callable[..., torch.Tensor]) -> None:
         kwargs.setdefault("device", forward.device)
         size = size or (kwargs.pop("size"),)
         flat = size[0] if isinstance(size[0], (list, tuple)) else size
-        if any(isinstance(s, (BatchSize, Length)) for s in flat):
+        if any(isinstance(s, (Rows, Length)) for s in flat):
             return _of_batch(make)(forward, *size, **kwargs)
         return Constant(make(*size, **kwargs), forward.arrays)
 

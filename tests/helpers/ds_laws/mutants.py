@@ -147,6 +147,18 @@ MUTANTS = {
         "*place = (ds_place){edges, periods - (periods > 1), ended};\n            return",
         ("conv1d",),
     ),
+    "one state for all lanes": Mutant(
+        "ops/recurrence_run.c",
+        "(l * w->s.cells + cell) * n_bytes;",
+        "cell * n_bytes;",
+        ("lstm", "gru"),
+    ),
+    "one state for all frames of a call": Mutant(
+        "ops/recurrence_run.c",
+        "return w->state + place * (h_bytes",
+        "return w->state + 0 * place * (h_bytes",
+        ("gru_within", "rnn_within"),
+    ),
     "prepared weights that are never made anew": Mutant(
         "python/prepared.c",
         "if (n && memcmp(at, weights[i], n) != 0)",

@@ -5,7 +5,7 @@ from typing import Any
 
 from ds_laws import MODELS
 
-from . import attention, forwards, layers, lengths, masks, statistics  # noqa: F401  (each enters its cases)
+from . import attention, forwards, joined, layers, lengths, masks, statistics  # noqa: F401  (each enters its cases)
 from .case import Case, Given, expected, leaves, require_close, theirs, twin
 from .exports import EXPORTS
 from .front_ends import FRONT_ENDS, FrontEnd, baseline
