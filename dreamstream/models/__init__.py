@@ -8,3 +8,6 @@ from .transformer import StreamingTransformer
 from .u2 import GlobalCMVN, U2Encoder
 
 __all__ = ["GlobalCMVN", "SileroVAD", "StreamingTransformer", "U2Encoder"]
+
+COMPLETE = ("SileroVAD",)
+"""Those that are one network: made without arguments, with a `spec` and a `sample_rate`."""
