@@ -6,7 +6,9 @@ columns of the others, `pip install .[bench]`. What is not installed is left out
 - conv: 8 causal convolutions (256 channels, kernel 5) with ReLU and residuals on 80 features at 100 Hz, in
   chunks of 16 frames; 2.4 M weights;
 - lstm: nn.LSTM(640, 640, num_layers=5), one frame of 40 ms per step; 16.4 M weights;
-- silero: models.SileroVAD, 16 kHz, a window of 512 samples per step; 0.3 M.
+- silero: models.SileroVAD, 16 kHz, a window of 512 samples per step; 0.3 M;
+- u2: models.U2Encoder, a causal Conformer of 12 layers of 256 on 80 features at 100 Hz, under a chunk mask of 16
+  frames of 40 ms with four chunks on the left, a chunk per step; 33 M.
 
 One step of n streams, in mid-stream, float32, with as many threads for each. Ours is ``engine.step({id: chunk,
 ...})``, and ``engine.step_batch`` where there is one: it keeps the streams' states, and gives their outputs one by
@@ -43,9 +45,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+import u2_step
 from machine import kernels, machine
 from networks import NETWORKS
 from peers import ConvStep, LSTMStep, SileroStep, Step, peers
+from u2_step import U2Step
 
 import dreamstream as ds
 
@@ -56,12 +60,14 @@ class Setting(NamedTuple):
     twin: Callable[[], Any]
     frames: int  # in a chunk
     streams: tuple[int, ...]
+    before: int = 0  # input frames, zeros, that streams begin with, so that a chunk's outputs leave with it
 
 
 SETTINGS = {
     "conv": Setting(ConvStep, 16, (1, 32)),
     "lstm": Setting(LSTMStep, 1, (1, 32)),
     "silero": Setting(SileroStep, 1, (1, 100)),
+    "u2": Setting(U2Step, u2_step.CHUNK, (1, 8, 32), u2_step.BEFORE),
 }
 
 
@@ -74,7 +80,9 @@ def ours(name: str, model: Any, n: int, threads: int) -> Iterator[tuple[str, Ste
     network = NETWORKS[name]
     engine = ds.compile(model, network.spec, rate=network.rate, threads=threads)
     ids = [f"stream-{i}" for i in range(n)]
-    engine.step({}, sos=ids)
+    shape = (SETTINGS[name].before if d == "L" else d for d in network.spec[1:])
+    zeros = dict.fromkeys(ids, np.zeros([*shape], np.float32))
+    engine.step(zeros, sos=ids)
 
     def step(x: np.ndarray) -> list[np.ndarray]:
         return list(engine.step(dict(zip(ids, x))).values())
@@ -82,7 +90,7 @@ def ours(name: str, model: Any, n: int, threads: int) -> Iterator[tuple[str, Ste
     yield "step", step
     if hasattr(engine, "step_batch"):
         other = copy.copy(engine)
-        other.step({}, sos=ids)
+        other.step(zeros, sos=ids)
         yield "step_batch", lambda x: other.step_batch(ids, x)[0]
 
 

@@ -174,6 +174,13 @@ def silero() -> Any:
     return model
 
 
+def u2() -> Any:
+    """models.U2Encoder: 12 causal Conformer layers of 256, chunks of 16 frames of 40 ms, four on the left."""
+    from dreamstream.models import U2Encoder
+
+    return U2Encoder(80, 256, 4, 2048, 12, causal=True, decoding_chunk_size=16, num_decoding_left_chunks=4)
+
+
 class Network(NamedTuple):
     make: Callable[[], Any]
     spec: tuple[Any, ...]
@@ -195,6 +202,7 @@ NETWORKS = {
     "audio": Network(audio, ("B", "L"), 16000, 160),
     "tagger": Network(Tagger, ("B", 80, "L"), 100),
     "silero": Network(silero, ("B", "L"), 16000, 512),
+    "u2": Network(u2, ("B", "L", 80), 100, 4),
     "stack-64": Network(lambda: Stack(12, 64), ("B", "L", 64), 100),
     "stack-256": Network(lambda: Stack(12, 256), ("B", "L", 256), 100),
     "stack-96-raw": Network(lambda: Stack(96, 16, raw=True), SAMPLES, 16000, 160),

@@ -50,6 +50,7 @@ class Op:
     attributes: dict[str, Any]  # defaults included
     outputs: list[Signature]
     n_values: int  # inputs whose values are read; the rest are only counted
+    framewise: bool  # an output frame is made of the inputs' in its place, and of nothing else
     same_counts: bool  # counts of output 0, and of each of its rate, are the input's, always
     lockstep: bool  # value inputs must progress equally (sync)
     n_leading: int  # inputs without whose frames there are no outputs
@@ -115,6 +116,8 @@ class Graph:
         weight_names: tuple[str | None, ...] | None = None,
     ) -> list[int]: ...
     def output(self, edge: int) -> None: ...
+    def nodes(self) -> list[tuple[str, str, bool, int]]:
+        """(operator, path of its module, whether weights may be stored narrow, how they are) of each node."""
 
 @final
 class Engine:
@@ -248,11 +251,12 @@ def check_container(content: Buffer, /) -> None:
     """Raise FormatError where the bytes are no safetensors file."""
 
 def read_model(
-    source: Buffer | str, is_path: bool, changed: bool = False
+    source: Buffer | str, is_path: bool, changed: bool = False, stored: bytes = b"", graph: Graph = ...
 ) -> tuple[Graph, str, list[Signature], list[Signature]]:
     """A model file's graph, its interface as JSON, signatures of inputs and outputs; a path is mapped.
 
-    `changed`: the file was, on purpose; its fingerprint is not looked at.
+    `changed`: the file was, on purpose; its fingerprint is not looked at. stored: for each
+    node, how its weights are stored from now on; those of `graph`, which was read before, are otherwise.
     """
 
 def write_model(engine: Engine, interface: str, write: Callable[[bytes], Any]) -> None:

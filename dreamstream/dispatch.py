@@ -20,7 +20,8 @@ from . import _core
 from .array import hook
 from .array.axes import in_c_order
 from .array.dtypes import name_of, nominal
-from .array.forward import held, is_static
+from .array.forward import for_batch, held, is_static
+from .array.lanes import by_lane
 from .array.plain import ARRAYS, INTEGERS, of_integers
 from .array.stream_tensor import StreamTensor
 from .array.tensor import Tensor
@@ -29,7 +30,7 @@ from .array.whole import spread_to
 from .errors import DTypeError, LocatedError, ModeError, NotStreamableError, ShapeError, StreamMismatchError
 from .stream.course import Recording, is_number, repeat, same_entry, seen
 from .stream.edge import Edge, Request
-from .stream.rules import Length, joined, require_equal_rates, require_same, same_lineage
+from .stream.rules import Length, holds, joined, require_equal_rates, require_same, same_lineage
 from .stream.where import user_line
 
 __all__ = ["apply", "operator"]
@@ -304,7 +305,7 @@ def _constants(name: str, weights: Sequence[Any], dims: Dims | None, inputs: Seq
     """Return constants as the operator takes them."""
     if dims is not None:
         return [_weight(w) for w in weights]
-    model = max(inputs, key=lambda x: len(x.dims))
+    model = max(inputs, key=_extent)
     return [_constant(name, w, model) for w in weights]
 
 
@@ -331,12 +332,18 @@ def _found(
     tensors = list(_brought_together(name, tensors, dims is None))
     model = tensors[0]
     if dims is None:
-        model = max(tensors, key=lambda x: len(x.dims))
+        model = max(tensors, key=_extent)
+        if any("B" not in x.dims for x in tensors):
+            tensors = [_with_batch(x, model) for x in tensors]
         for x in tensors:
             _require_aligned(name, x, model)
     _require_one_float(name, [x.dtype for x in tensors] + [w.dtype for w in weights if w is not None])
-    weights = _constants(name, weights, dims, tensors)
+    given, weights = weights, _constants(name, weights, dims, tensors)
     lead = model.dims[: len(model.dims) - len(dims) + 1] if dims and Ellipsis in dims else ()
+    if dims is not None and model.lanes:
+        laned = by_lane(name, attributes, tensors, given)
+        if laned is not None:
+            return tuple(_led(lead, model.made(y.value, y.edge)) for y in laned)
     if model.edge is None:
         return tuple(_led(lead, y) for y in _outside(name, dict(attributes), tensors, weights, model))
     if any(x.edge is None or x.edge.entry is not model.edge.entry for x in tensors):
@@ -375,20 +382,29 @@ def run(request: Request) -> list[tuple[Any, Edge]]:
                 f"{name} at {user_line()} needs the whole stream before it can give a frame; "
                 'patch or compile with unstreamable="buffer" to wait for the end'
             )
-        if entry.buffer_limit is not None:
-            limited: list[tuple[Any, Edge]] = []
-            for edge, value in zip(edges, request.values):
-                if edge.rate == 0:
-                    limited.append((value, edge))
-                    continue
-                limit = Request("limit", {"frames": entry.buffer_limit}, [edge], [value])
-                limit.op = operator(limit.name, limit.attributes, [edge.signature], ())
-                limited += entry.run(limit)
-            edges = [*(edge for _, edge in limited), *edges[len(limited) :]]
-            request.edges, request.values = edges, [value for value, _ in limited]
-    if op.lockstep and len(edges) > 1:
+        _limit(request, entry.buffer_limit, "buffer")
+    elif name == "attention" and request.attributes.get("left", -1) < 0:
+        _limit(request, entry.context_limit, "context")
+    if op.lockstep and len(request.edges) > 1:
         _sync(request)
     return entry.run(request)
+
+
+def _limit(request: Request, frames: int | None, of: str) -> None:
+    """Refuse streams that are longer than so many frames before an operation that keeps all."""
+    if frames is None:
+        return
+    edges = request.edges
+    limited: list[tuple[Any, Edge]] = []
+    for edge, value in zip(edges, request.values):
+        if edge.rate == 0:
+            limited.append((value, edge))
+            continue
+        limit = Request("limit", {"frames": frames, "of": of}, [edge], [value])
+        limit.op = operator(limit.name, limit.attributes, [edge.signature], ())
+        limited += edge.entry.run(limit)
+    request.edges = [*(edge for _, edge in limited), *edges[len(limited) :]]
+    request.values = [value for value, _ in limited]
 
 
 def _advise(error: ShapeError, edge: Edge, weights: Sequence[Any]) -> None:
@@ -424,9 +440,11 @@ def _sync(request: Request) -> None:
 
 def _stored(name: str, x: StreamTensor, dims: Dims) -> StreamTensor:
     """Return the tensor stored as `dims` wants it; what its dimensions are must fit."""
-    own = tuple(["F" if isinstance(d, int) else d for d in x.dims])
+    if "B" in dims and len(dims) == len(x.dims) and not any(isinstance(d, str) and holds(d, "B") for d in x.dims):
+        x = for_batch(x, dims.index("B"))
+    own = tuple(["F" if isinstance(d, int) else _streams(d) for d in x.dims])
     if Ellipsis not in dims:
-        wanted = tuple("F" if isinstance(d, int) else d for d in dims)
+        wanted = tuple("F" if isinstance(d, int) else _streams(d) for d in dims)
         if own != wanted:
             advice = "transpose it, or name the input's dimensions so, by names="
             raise ShapeError(
@@ -444,6 +462,11 @@ def _stored(name: str, x: StreamTensor, dims: Dims) -> StreamTensor:
         )
     lead = sum(d == "F" for d in own) - n
     return x.in_order([*range(lead), *(lead + d for d in dims if isinstance(d, int))])
+
+
+def _streams(dim: str) -> str:
+    """Return B for B that is joined with features: every lane is as a stream."""
+    return "B" if holds(dim, "B") and not holds(dim, "L") else dim
 
 
 def _held(tensors: Sequence[StreamTensor]) -> list[StreamTensor]:
@@ -470,11 +493,22 @@ def _brought_together(name: str, tensors: Sequence[Any], elementwise: bool) -> S
     return [spread_to(name, x, model) if x.rate == 0 else x for x in tensors]
 
 
+def _extent(x: StreamTensor) -> tuple[int, bool]:
+    """By which an operand has the dimensions of the result: what all streams of a batch have alike lacks B."""
+    return len(x.dims), "B" in x.dims
+
+
+def _with_batch(x: StreamTensor, model: StreamTensor) -> StreamTensor:
+    """Return an operand with B for its axis of one element that stands in B's place."""
+    at = model.dims.index("B") - (len(model.dims) - len(x.dims)) if "B" in model.dims else -1
+    return for_batch(x, at) if at >= 0 and x.edge is not None else x
+
+
 def _require_aligned(name: str, x: StreamTensor, model: StreamTensor) -> None:
     """Operands broadcast from the right; B and L must meet their like (a table may lack a leading B)."""
     lead = len(model.dims) - len(x.dims)
     met = all(a == b for a, b in zip(x.dims, model.dims[lead:]) if isinstance(a, str) or isinstance(b, str))
-    if not met or any(isinstance(d, str) and d != "B" for d in model.dims[:lead]):
+    if not met or any(isinstance(d, str) and holds(d, "L") for d in model.dims[:lead]):
         raise ShapeError(
             f"{name} at {user_line()}: dimensions {x.roles} don't line up with {model.roles}; B and L "
             "must stand in the same places"
@@ -514,7 +548,7 @@ def _outside(
         raise StreamMismatchError(f"{name}: a tensor from outside meets streams at {user_line()}")
     require_same([x.meta for x in tensors], [x.starts for x in tensors], name)
     op = operator(name, attributes, [_signature(x.value) for x in tensors], weights)
-    if not op.same_counts or op.carries:
+    if not op.framewise:
         raise ModeError(
             f"{name} on a StreamTensor needs what came before: it works inside an online module "
             "(ds.patch_module(model).online())"
@@ -527,26 +561,28 @@ def _outside(
 def table(tensor: Tensor, index: Any) -> StreamTensor:
     """Index a plain tensor with a Length: ``pe[:, :x.size(1)]`` is the rows at these frames' positions."""
     parts = index if isinstance(index, tuple) else (index,)
-    if Ellipsis in [p for p in parts if not isinstance(p, slice)]:
+    n_axes = sum(p is not None and p is not Ellipsis for p in parts)
+    if Ellipsis in [p for p in parts if p is not None and not isinstance(p, slice)]:
         at = next(i for i, p in enumerate(parts) if p is Ellipsis)
-        parts = parts[:at] + (slice(None),) * (tensor.ndim - len(parts) + 1) + parts[at + 1 :]
-    parts = parts + (slice(None),) * (tensor.ndim - len(parts))
+        parts = parts[:at] + (slice(None),) * (tensor.ndim - n_axes) + parts[at + 1 :]
+    else:
+        parts = parts + (slice(None),) * (tensor.ndim - n_axes)
     axes = [i for i, p in enumerate(parts) if isinstance(p, slice) and isinstance(p.stop, Length)]
-    if len(axes) != 1 or len(parts) != tensor.ndim or not all(isinstance(p, slice) for p in parts):
+    if len(axes) != 1 or not all(p is None or isinstance(p, (slice, int)) for p in parts):
         raise NotStreamableError(f"a table is indexed as pe[:x.size(L)] on one axis, at {user_line()}")
-    axis = axes[0]
-    part = parts[axis]
-    length: Length = part.stop
-    if part.start not in (None, 0) or part.step not in (None, 1):
-        raise NotStreamableError(f"a table is read from its first row on, at {user_line()}")
-    whole = (*parts[:axis], slice(None), *parts[axis + 1 :])
+    part = parts[axes[0]]
+    start = 0 if part.start is None else part.start
+    if not isinstance(start, int) or start < 0 or part.step not in (None, 1):
+        raise NotStreamableError(f"a table is read row by row, from a number on, at {user_line()}")
+    length: Length = part.stop - start if start else part.stop
+    whole = (*parts[: axes[0]], slice(start, None), *parts[axes[0] + 1 :])
+    axis = sum(not isinstance(p, int) for p in parts[: axes[0]])
     array = tensor[whole]
-    # In a table made for broadcasting, an axis of extent 1 stands for B: the first, or the one behind L.
-    first = 0 if axis else 1
-    batch = first if array.ndim > 2 and array.shape[first] == 1 else None
+    # In a table made for broadcasting, a first axis of extent 1 stands for B; any other does where it meets one.
+    batch = 0 if axis and array.ndim > 2 and array.shape[0] == 1 else None
     rows = array.movedim(axis, 0)
     if batch is not None:
-        rows = rows.squeeze(batch + 1 if batch < axis else batch)
+        rows = rows.squeeze(1)
     edge = length.of
     assert isinstance(edge, Edge)
     ((value, out),) = run(Request("table", {"length": length.steps()}, [edge], [], [_weight(rows)]))

@@ -114,7 +114,7 @@ static ds_status fill_model(ds_model *m, ds_mapped *file, const ds_model_options
     ds_graph *graph = NULL;
     ds_engine_options engine = {.max_streams = options->max_streams};
     DS_TRY(count_threads(&engine.n_threads, options->threads));
-    DS_TRY(ds_model_read(&graph, &m->interface, &m->allocator, file, false));
+    DS_TRY(ds_model_read(&graph, &m->interface, &m->allocator, file, false, NULL));
     const ds_status status =
         ds_backend_choose(&engine.kernels, options->backend, m->interface->blas);
     if (status != DS_OK) {

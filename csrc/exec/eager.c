@@ -194,7 +194,7 @@ static ds_status forward(work *w)
     if (n_prepared) {
         void *made;
         DS_TRY(ds_arena_push(w->arena, &made, n_prepared));
-        c->op->def->prepare(c->op, made, c->weights, run.k);
+        ds_op_prepare(c->op, made, c->weights, run.k);
         run.prepared = made;
     }
     if (ds_op_framewise(c->op) && w->n_kept == 0)

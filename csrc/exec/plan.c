@@ -96,13 +96,16 @@ static ds_status add_part(size_t *n_bytes, size_t count, size_t item)
 }
 
 /* Slack for 9 frames in 32, where that is a frame or more: a step of one frame then copies less than four
- * of those that stay. */
-static void make_room(ds_edge_plan *edge)
+ * of those that stay. None where it holds less than two of the blocks in which frames come: each would move what is
+ * kept. */
+static void make_room(ds_edge_plan *edge, int64_t block)
 {
     const size_t kept = (size_t)edge->capacity * edge->frame_bytes;
     const size_t roomy = (kept + kept / 32 * 9) / DS_ALIGNMENT * DS_ALIGNMENT;
     const size_t room = roomy > ds_aligned(kept) ? roomy : ds_aligned(kept);
     edge->room = edge->frame_bytes ? (int64_t)(room / edge->frame_bytes) : edge->capacity;
+    if (block > 1 && edge->room - edge->capacity < 2 * block)
+        edge->room = edge->capacity;
 }
 
 static ds_status lay_out_block(ds_plan *p)
@@ -118,7 +121,7 @@ static ds_status lay_out_block(ds_plan *p)
         edge->capacity = facts->unbounded ? 0 : facts->capacity;
         size_t n_bytes = 0;
         DS_TRY(add_part(&n_bytes, (size_t)edge->capacity, edge->frame_bytes));
-        make_room(edge);
+        make_room(edge, facts->block);
         const bool slack = edge->capacity > 0 && edge->room > edge->capacity;
         edge->mark = slack ? (int)p->n_marked++ : -1;
         if (slack || edge->tail >= 0)
@@ -229,6 +232,7 @@ static ds_status make(ds_plan *p, int64_t skew, ds_arena *scratch)
     DS_TRY(study_nodes(p));
     DS_TRY(ds_positions_plan(p, scratch));
     ds_graph_fingerprint(p->model, p->fingerprint);
+    ds_graph_origin(p->model, p->origin);
     return ds_weights_prepare(p, scratch);
 }
 

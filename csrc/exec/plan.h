@@ -98,6 +98,8 @@ typedef struct ds_plan {
     size_t raw_bytes;    /* of all raw weights as captured, each once */
     size_t weight_bytes; /* held: raw weights that are left, each once, and prepared ones */
     uint64_t fingerprint[2];
+    uint64_t origin
+        [2]; /* whose snapshots are this plan's: the fingerprint, unless weights are stored otherwise */
 } ds_plan;
 
 static inline int64_t *ds_block_marks(const ds_plan *plan, ds_block *block)

@@ -61,7 +61,7 @@ static ds_status make_slot(const ds_plan *plan, ds_slot **slot)
 static void clear_block(const ds_plan *plan, ds_slot *slot)
 {
     memset(slot->block, 0, plan->block_bytes);
-    memcpy(slot->block->fingerprint, plan->fingerprint, sizeof plan->fingerprint);
+    memcpy(slot->block->fingerprint, plan->origin, sizeof plan->origin);
     slot->block->version = 1;
     slot->block->n_inputs = (uint32_t)plan->graph->n_inputs;
 }

@@ -148,7 +148,7 @@ static void write_state(const state *s, const ds_plan *p, const ds_slot *slot, u
 {
     static const unsigned char zeros[WORD];
     const uint64_t n_entries = s->n_entries;
-    const uint64_t head[] = {s->n_bytes, p->fingerprint[0], p->fingerprint[1], p->graph->n_inputs};
+    const uint64_t head[] = {s->n_bytes, p->origin[0], p->origin[1], p->graph->n_inputs};
     unsigned char *to = put(data, magic, sizeof magic);
     to = put(to, head, sizeof head);
     to = put(to, slot->block->frames, p->graph->n_inputs * WORD);
@@ -228,10 +228,10 @@ static ds_status check_model(const ds_plan *p, reader *r)
     DS_TRY(get_words(r, f, 2));
     DS_TRY(get_words(r, &n_inputs, 1));
     DS_CHECK(
-        f[0] == p->fingerprint[0] && f[1] == p->fingerprint[1], DS_FORMAT,
+        f[0] == p->origin[0] && f[1] == p->origin[1], DS_FORMAT,
         "the snapshot was taken from another model: expected the fingerprint %016llx%016llx, got "
         "%016llx%016llx",
-        (unsigned long long)p->fingerprint[0], (unsigned long long)p->fingerprint[1],
+        (unsigned long long)p->origin[0], (unsigned long long)p->origin[1],
         (unsigned long long)f[0], (unsigned long long)f[1]);
     DS_CHECK(n_inputs == p->graph->n_inputs, DS_FORMAT,
              "the snapshot's model has %llu inputs, expected %zu", (unsigned long long)n_inputs,

@@ -44,7 +44,7 @@ static ds_status pack_weights(ds_plan *p)
         if (!n_bytes)
             continue;
         plan->prepared = (char *)p->prepared + offset;
-        op->def->prepare(op, plan->prepared, plan->weights, k);
+        ds_op_prepare(op, plan->prepared, plan->weights, k);
         offset += ds_aligned(n_bytes);
     }
     if (p->model->file && k->format != DS_FORMAT_RAW)

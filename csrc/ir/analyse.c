@@ -176,6 +176,17 @@ static ds_status count(walk *w, const ds_node *node)
     return DS_OK;
 }
 
+/* By how much a function grows where it does, in the long run. */
+static int64_t rise_of(const ds_stairs *f)
+{
+    const ds_flight *last = ds_stairs_last(f);
+    const ds_stair *steps = &f->steps[last->first];
+    int64_t rises = last->n > 0 && steps[0].value + last->gain > steps[last->n - 1].value;
+    for (size_t i = 1; i < last->n; i++)
+        rises += steps[i].value > steps[i - 1].value;
+    return rises > 0 ? last->gain / rises : 0;
+}
+
 /* Edge e keeps what is known from `need` on. */
 static ds_status measure_kept(walk *w, int e, const ds_stairs *need)
 {
@@ -187,6 +198,7 @@ static ds_status measure_kept(walk *w, int e, const ds_stairs *need)
         return DS_OK;
     DS_TRY(summarise(w, w->known[e], need, &sum, &last));
     facts->capacity = sum.most > facts->capacity ? sum.most : facts->capacity;
+    facts->block = rise_of(w->known[e]);
     if (last.gain <= 0)
         return DS_OK;
     facts->unbounded = true;

@@ -115,6 +115,14 @@ void ds_graph_fingerprint(const ds_graph *graph, uint64_t fingerprint[2])
         mix(fingerprint, (uint64_t)graph->outputs[i]);
 }
 
+void ds_graph_origin(const ds_graph *graph, uint64_t origin[2])
+{
+    if (graph->origin[0] != 0 || graph->origin[1] != 0)
+        memcpy(origin, graph->origin, sizeof graph->origin);
+    else
+        ds_graph_fingerprint(graph, origin);
+}
+
 void ds_graph_remember_fingerprint(ds_graph *graph)
 {
     ds_graph_fingerprint(graph, graph->fingerprint);

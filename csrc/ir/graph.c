@@ -4,6 +4,7 @@
 
 #include <string.h>
 
+#include "kernels/narrow.h"
 #include "ops/fused.h"
 
 ds_status ds_graph_create(ds_graph **graph, const ds_allocator *allocator)
@@ -128,22 +129,59 @@ static void add_names(ds_graph *graph, const ds_node *node)
     }
 }
 
-static ds_status add_weight(ds_graph *graph, ds_weight *weight, const ds_signature *signature,
+/* Copies a weight, each element as the float next to it that can be stored so. */
+static ds_status round_weight(float *to, const float *from, size_t n, ds_stored stored,
+                              size_t channel, const char *name)
+{
+    for (size_t first = 0; first < n; first += channel) {
+        channel = channel < n - first ? channel : n - first;
+        const float scale = stored == DS_STORED_INT8 ? ds_narrow_channel(from + first, channel) : 1;
+        for (size_t i = first; i < first + channel; i++) {
+            uint16_t element = 0;
+            ds_narrowed(stored, &element, from[i], scale);
+            to[i] = ds_widened(stored, &element, scale);
+            DS_CHECK(stored == DS_STORED_INT8 || isfinite(to[i]) || !isfinite(from[i]), DS_DTYPE,
+                     "weight '%s': element %zu is %g, beyond the range of %s; keep it wider",
+                     name ? name : "?", i, (double)from[i], ds_stored_name(stored));
+        }
+    }
+    return DS_OK;
+}
+
+static ds_status own_weight(ds_graph *graph, ds_weight *weight, const ds_op *op, int i,
                             const void *data, const char *name)
 {
-    size_t n_bytes = ds_signature_bytes(signature);
+    size_t channel = 0;
+    const ds_stored stored = ds_op_stored(op, i, &channel);
+    DS_TRY(ds_allocate(&graph->allocator, &weight->data, weight->n_bytes));
+    if (stored != DS_STORED_WIDE)
+        return round_weight(weight->data, data, weight->n_bytes / sizeof(float), stored, channel,
+                            name);
+    memcpy(weight->data, data, weight->n_bytes);
+    return DS_OK;
+}
+
+static ds_status add_weight(ds_graph *graph, ds_weight *weight, const ds_op *op, int i,
+                            const void *data, const char *name)
+{
+    const ds_signature *signature = &op->weight[i];
+    size_t channel = 0;
+    const bool narrow = ds_op_stored(op, i, &channel) != DS_STORED_WIDE;
+    weight->n_bytes = ds_signature_bytes(signature);
     if (name)
         DS_PUSH_COPY(&graph->arena, weight->name, name, strlen(name) + 1);
-    void *found = in_file(graph, data, n_bytes) ? (void *)(uintptr_t)data
-                                                : find_weight(graph, signature, name, data);
-    weight->borrowed = found != NULL;
-    weight->data = found;
-    if (!found) {
-        DS_TRY(ds_allocate(&graph->allocator, &weight->data, n_bytes));
-        memcpy(weight->data, data, n_bytes);
+    if (narrow) { /* what it is is known when it is rounded */
+        DS_TRY(own_weight(graph, weight, op, i, data, name));
+        data = weight->data;
     }
-    weight->n_bytes = n_bytes;
-    return DS_OK;
+    void *found = in_file(graph, data, weight->n_bytes) ? (void *)(uintptr_t)data
+                                                        : find_weight(graph, signature, name, data);
+    weight->borrowed = found != NULL;
+    if (found && narrow)
+        ds_release(&graph->allocator, weight->data, weight->n_bytes);
+    if (found)
+        weight->data = found;
+    return found || narrow ? DS_OK : own_weight(graph, weight, op, i, data, name);
 }
 
 /* What a node has besides its operator, and room for it and its edges, which are added. */
@@ -155,7 +193,7 @@ static ds_status fill_node(ds_node *node, ds_graph *graph, const void *const *da
     DS_PUSH_ZEROED(&graph->arena, node->weights, (size_t)op->n_weights);
     for (int i = 0; i < op->n_weights; i++)
         if (data[i])
-            DS_TRY(add_weight(graph, &node->weights[i], &op->weight[i], data[i],
+            DS_TRY(add_weight(graph, &node->weights[i], op, i, data[i],
                               names && names->weights ? names->weights[i] : NULL));
     DS_PUSH_COPY(&graph->arena, node->path, path, strlen(path) + 1);
     if (names && names->weights && !graph->named)
@@ -187,6 +225,7 @@ ds_status ds_graph_node(ds_graph *graph, int *outputs, const ds_op_def *def, con
     ds_op *op;
     DS_TRY(ds_op_create(&op, &graph->allocator, def, attrs, n_attrs, signatures, n_inputs, weights,
                         n_weights));
+    ds_op_store(op, names ? names->stored : DS_STORED_WIDE);
     ds_node node = {.op = op, .first_output = (int)graph->n_edges, .id = (int)graph->n_nodes};
     memcpy(node.inputs, inputs, n_inputs * sizeof *inputs);
     ds_status status = fill_node(&node, graph, data, names);
@@ -231,6 +270,7 @@ ds_status ds_graph_share(ds_graph **copy, const ds_graph *graph)
     ds_graph *g;
     DS_TRY(ds_graph_create(&g, &graph->allocator));
     g->shared = true;
+    memcpy(g->origin, graph->origin, sizeof g->origin);
     const ds_status status = share_arrays(g, graph);
     if (status != DS_OK) {
         g->n_nodes = 0; /* which may not be there */

@@ -18,10 +18,11 @@ typedef struct ds_weight {
     const struct ds_weight *next; /* of those with names, in its chain */
 } ds_weight;
 
-/* What a node and its weights are called. */
+/* What a node and its weights are called, and how these are stored. */
 typedef struct ds_node_names {
     const char *path;           /* of its module, "encoder.conv"; "" for the outermost */
     const char *const *weights; /* one per weight, NULL where it has none; or NULL */
+    ds_stored stored;           /* as far as the operator takes it (ds_op_stored) */
 } ds_node_names;
 
 typedef struct ds_node {
@@ -59,6 +60,8 @@ typedef struct ds_graph {
     ds_mapped *file;         /* that weights are borrowed from, or NULL */
     uint64_t fingerprint[2];
     bool has_fingerprint; /* remembered, of the graph as it is */
+    uint64_t
+        origin[2]; /* of the graph whose weights were stored otherwise to make this one; or 0, 0 */
 } ds_graph;
 
 ds_status ds_graph_create(ds_graph **graph, const ds_allocator *allocator);
@@ -70,7 +73,7 @@ ds_status ds_graph_input(ds_graph *graph, int *edge, const ds_signature *signatu
 void ds_graph_borrow(ds_graph *graph, ds_mapped *file);
 /* Adds a node: makes the operator, infers its outputs, copies its weights (data[i] NULL where
  * absent) and names (NULL: none). A weight that has the name, type, shape and bytes of an earlier one is
- * that one. Fills op->n_outputs edges. On failure the graph is unchanged. */
+ * that one. What is stored narrow is rounded to what that can say (DS_DTYPE where one is beyond). Fills op->n_outputs edges. On failure the graph is unchanged. */
 ds_status ds_graph_node(ds_graph *graph, int *outputs, const ds_op_def *def, const ds_attr *attrs,
                         size_t n_attrs, const int *inputs, size_t n_inputs,
                         const ds_signature *weights, const void *const *data, size_t n_weights,
@@ -87,6 +90,8 @@ void ds_graph_counts(const ds_graph *graph, bool ended, ds_pair *pairs);
 void ds_graph_needs(const ds_graph *graph, const ds_pair *pairs, int64_t *first);
 /* 128 bits over structure, attributes and weights, not names; independent of the machine. */
 void ds_graph_fingerprint(const ds_graph *graph, uint64_t fingerprint[2]);
+/* That of the graph as it was before its weights were stored otherwise: its snapshots go with this one. */
+void ds_graph_origin(const ds_graph *graph, uint64_t origin[2]);
 /* Computes it once, for as long as nothing is added: it reads all weights. */
 void ds_graph_remember_fingerprint(ds_graph *graph);
 /* Mixes more bytes into a fingerprint. */

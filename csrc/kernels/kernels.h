@@ -82,16 +82,20 @@ typedef enum ds_format {
     DS_FORMAT_TAPS    /* [depth][n_cols], for depthwise */
 } ds_format;
 
+/* In what the elements of a weight are stored; whatever it is, each stands for one float, exactly (kernels/narrow.h). */
+typedef enum ds_stored { DS_STORED_WIDE, DS_STORED_FP16, DS_STORED_BF16, DS_STORED_INT8 } ds_stored;
+
 /* A weight that passed once through `ds_pack`: it begins its block of memory, the elements follow, 64-byte
  * aligned. The weights of one operator lie one behind the other. */
 typedef struct ds_packed {
     ds_format format;
-    ds_dtype element;              /* of what is stored, whatever is computed in */
+    ds_dtype element; /* what is computed in */
+    ds_stored stored;
     size_t n_cols, depth, n_bytes; /* n_bytes: of the whole block */
     const void *data;
-    const void *scales; /* a factor for each column; NULL: none, as floats have */
-    const void *bias;   /* [n_cols], raw, in the type computed in; NULL: none */
-    const void *raw;    /* where the weight came from: to be read in DS_FORMAT_RAW only */
+    const float *scales; /* a factor for each column of the panels; NULL: none, as floats have */
+    const void *bias;    /* [n_cols], raw, in the type computed in; NULL: none */
+    const void *raw;     /* where the weight came from: to be read in DS_FORMAT_RAW only */
     ds_weight_layout layout;
 } ds_packed;
 
@@ -171,8 +175,17 @@ typedef struct ds_distances {
         linear; /* beyond the ends it goes on as its last two entries do; else it keeps the value there */
 } ds_distances;
 
+/* Vectors by the distance between a query and a key: row t is that of distance first - t, as keys follow each other;
+ * beyond the ends stand the last and the first. */
+typedef struct ds_distance_rows {
+    const void *table; /* [n][d]; NULL: none */
+    int64_t first;
+    size_t n, d; /* 1 at least */
+} ds_distance_rows;
+
 /* Attention of queries to the keys of one head, which lie along a stream. Query i, at a position of its own, sees keys
- * [from[i], to[i]): y = sum over j of softmax(scale (q . k_j) + bias(position - j)) v_j, zeros where it sees none.
+ * [from[i], to[i]): y = sum over j of softmax(scale (q . k_j + u . row(position - j)) + bias(position - j)) v_j, zeros
+ * where it sees none.
  *
  * Keys come in tiles of DS_ATTEND_TILE, which begin at multiples of it. A tile's exponentials, of what its scores
  * differ by from the greatest so far, are added in sixteen lanes, its values by one chain of fma per element; what
@@ -188,6 +201,8 @@ typedef struct ds_attend {
     size_t d_key, d_value;
     double scale;
     ds_distances bias;
+    const void *const *u; /* [n_queries][rows.d]; NULL where there are no rows */
+    ds_distance_rows rows;
 } ds_attend;
 
 /* The kernels of one real type (element = sizeof of it). All arrays are of that type unless typed. */
@@ -197,6 +212,7 @@ typedef struct ds_real_kernels {
     const struct ds_real_kernels *own;
     /* Of the weights of `product`. In DS_FORMAT_ROWS sums are a library's: no epilogues, no parts. */
     ds_format format;
+    ds_stored stored; /* what ds_pack stores panels of floats in */
     /* Columns [begin, end) of y, begin a multiple of DS_PANEL_COLUMNS; of a gated product so is half of
      * n_cols, or all is asked for. Called by ds_product_run. */
     void (*product)(const ds_product *p, size_t begin, size_t end);

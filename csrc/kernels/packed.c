@@ -6,9 +6,14 @@
 #include <string.h>
 
 #include "base/alloc.h"
-#include "kernels/kernels.h"
+#include "kernels/narrow.h"
 
 enum { PACKED_GATHERED = 16 }; /* elements of a column at a time: what is written stays in cache */
+
+static ds_stored packed_stored(const ds_real_kernels *k, ds_format format)
+{
+    return format == DS_FORMAT_PANELS && k->element == sizeof(float) ? k->stored : DS_STORED_WIDE;
+}
 
 size_t ds_packed_bytes(const ds_real_kernels *k, ds_format format, size_t n_cols, size_t depth)
 {
@@ -16,7 +21,10 @@ size_t ds_packed_bytes(const ds_real_kernels *k, ds_format format, size_t n_cols
                            : format == DS_FORMAT_PANELS ? (n_cols + DS_PANEL_COLUMNS - 1) /
                                                               DS_PANEL_COLUMNS * DS_PANEL_COLUMNS
                                                         : n_cols;
-    return ds_aligned(sizeof(ds_packed)) + ds_aligned(columns * depth * k->element);
+    const ds_stored stored = packed_stored(k, format);
+    const size_t element = stored == DS_STORED_WIDE ? k->element : ds_stored_bytes(stored);
+    return ds_aligned(sizeof(ds_packed)) + ds_aligned(columns * depth * element) +
+           (stored == DS_STORED_INT8 ? ds_aligned(columns * sizeof(float)) : 0);
 }
 
 /* Elements from the raw weight's first to that of column 0 at depth k. */
@@ -35,11 +43,29 @@ static size_t packed_place(const ds_packed *p, size_t n, size_t k)
     return p->format == DS_FORMAT_TAPS ? k * p->n_cols + n : n * p->depth + k;
 }
 
+/* Copies an element of the raw weight to its place, or back. */
+static inline void packed_copy(char *place, char *raw, bool back, size_t element, ds_stored stored,
+                               float scale)
+{
+    float x;
+    if (stored == DS_STORED_WIDE) {
+        memcpy(back ? raw : place, back ? place : raw, element);
+    } else if (back) {
+        x = ds_widened(stored, place, scale);
+        memcpy(raw, &x, sizeof x);
+    } else {
+        memcpy(&x, raw, sizeof x);
+        ds_narrowed(stored, place, x, scale);
+    }
+}
+
 /* Copies between the raw weight and the packed one, by short runs of some columns beside each other. */
-static inline void packed_move(const ds_packed *p, char *data, char *raw, bool back, size_t element)
+static inline void packed_move(const ds_packed *p, char *data, char *raw, bool back, size_t element,
+                               ds_stored stored)
 {
     const ds_weight_layout l = p->layout;
-    const size_t step = (packed_place(p, 0, 1) - packed_place(p, 0, 0)) * element;
+    const size_t width = stored == DS_STORED_WIDE ? element : ds_stored_bytes(stored);
+    const size_t step = (packed_place(p, 0, 1) - packed_place(p, 0, 0)) * width;
     const ptrdiff_t channel = l.channel * (ptrdiff_t)element;
     for (size_t col = 0; col < p->n_cols; col += DS_PANEL_COLUMNS)
         for (size_t k = 0, n; k < p->depth; k += n) {
@@ -48,44 +74,75 @@ static inline void packed_move(const ds_packed *p, char *data, char *raw, bool b
             n = left < PACKED_GATHERED ? left : PACKED_GATHERED;
             for (size_t j = col; j < p->n_cols && j < col + DS_PANEL_COLUMNS; j++) {
                 char *from = raw + (first + ds_weight_column(&l, j)) * (ptrdiff_t)element;
-                char *to = data + packed_place(p, j, k) * element;
+                char *to = data + packed_place(p, j, k) * width;
+                const float scale = stored == DS_STORED_INT8 ? p->scales[j] : 1;
                 for (size_t i = 0; i < n; i++, from += channel, to += step)
-                    memcpy(back ? from : to, back ? to : from, element);
+                    packed_copy(to, from, back, element, stored, scale);
             }
         }
+}
+
+/* The same, a loop for each kind of element. */
+static void packed_move_all(const ds_packed *p, char *data, char *raw, bool back)
+{
+    if (p->stored == DS_STORED_INT8)
+        packed_move(p, data, raw, back, sizeof(float), DS_STORED_INT8);
+    else if (p->stored == DS_STORED_BF16)
+        packed_move(p, data, raw, back, sizeof(float), DS_STORED_BF16);
+    else if (p->stored == DS_STORED_FP16)
+        packed_move(p, data, raw, back, sizeof(float), DS_STORED_FP16);
+    else if (p->element == DS_F32)
+        packed_move(p, data, raw, back, sizeof(float), DS_STORED_WIDE);
+    else
+        packed_move(p, data, raw, back, sizeof(double), DS_STORED_WIDE);
+}
+
+/* Each column's scale; those of columns that are none are 0. */
+static void packed_scale(const ds_packed *p, float *scales, const float *raw)
+{
+    memset(scales, 0, p->n_bytes - (size_t)((char *)scales - (const char *)p));
+    for (size_t j = 0; j < p->n_cols; j++) {
+        const float *const column = raw + ds_weight_column(&p->layout, j);
+        float greatest = 0;
+        for (size_t k = 0; k < p->depth; k++)
+            greatest = ds_narrow_greatest(greatest, column[packed_source(&p->layout, k)]);
+        scales[j] = ds_narrow_scale(greatest);
+    }
 }
 
 void ds_pack(const ds_real_kernels *k, ds_format format, ds_packed *packed, const void *weight,
              size_t n_cols, const ds_weight_layout *layout, const void *bias)
 {
-    const size_t element = k->element;
     const size_t depth = layout->n_taps * layout->n_inner * layout->n_channels;
+    const size_t panels = (n_cols + DS_PANEL_COLUMNS - 1) / DS_PANEL_COLUMNS * DS_PANEL_COLUMNS;
+    const ds_stored stored = packed_stored(k, format);
+    const size_t element = stored == DS_STORED_WIDE ? k->element : ds_stored_bytes(stored);
     char *const data = (char *)packed + ds_aligned(sizeof(ds_packed));
+    float *const scales =
+        stored == DS_STORED_INT8 ? (float *)(void *)(data + ds_aligned(panels * depth)) : NULL;
     *packed = (ds_packed){.format = format,
-                          .element = element == sizeof(float) ? DS_F32 : DS_F64,
+                          .element = k->element == sizeof(float) ? DS_F32 : DS_F64,
+                          .stored = stored,
                           .n_cols = n_cols,
                           .depth = depth,
                           .n_bytes = ds_packed_bytes(k, format, n_cols, depth),
                           .data = data,
+                          .scales = scales,
                           .bias = bias,
                           .raw = weight,
                           .layout = *layout};
     if (format == DS_FORMAT_RAW)
         return;
-    if (format == DS_FORMAT_PANELS &&
-        n_cols % DS_PANEL_COLUMNS != 0) /* the columns that are none */
+    if (scales)
+        packed_scale(packed, scales, weight);
+    if (format == DS_FORMAT_PANELS && n_cols < panels) /* the columns that are none */
         memset(data + n_cols / DS_PANEL_COLUMNS * DS_PANEL_COLUMNS * depth * element, 0,
                DS_PANEL_COLUMNS * depth * element);
-    if (element == sizeof(float))
-        packed_move(packed, data, (char *)(uintptr_t)weight, false, sizeof(float));
-    else
-        packed_move(packed, data, (char *)(uintptr_t)weight, false, sizeof(double));
+    packed_move_all(packed, data, (char *)(uintptr_t)weight, false);
 }
 
 void ds_unpack(const ds_packed *packed, void *raw)
 {
-    char *const data = (char *)(uintptr_t)packed->data;
     if (packed->format != DS_FORMAT_RAW)
-        packed_move(packed, data, raw, true,
-                    packed->element == DS_F32 ? sizeof(float) : sizeof(double));
+        packed_move_all(packed, (char *)(uintptr_t)packed->data, raw, true);
 }

@@ -27,6 +27,26 @@ ds_tensor_type ds_tensor_of_dtype(ds_dtype dtype)
     return types[dtype];
 }
 
+static const ds_tensor_type narrow[] = {[DS_STORED_FP16] = DS_TENSOR_F16,
+                                        [DS_STORED_BF16] = DS_TENSOR_BF16,
+                                        [DS_STORED_INT8] = DS_TENSOR_I8};
+
+ds_tensor_type ds_tensor_of_stored(ds_dtype dtype, ds_stored stored)
+{
+    return stored == DS_STORED_WIDE ? ds_tensor_of_dtype(dtype) : narrow[stored];
+}
+
+bool ds_stored_of_tensor(ds_stored *stored, ds_tensor_type type)
+{
+    for (int i = DS_STORED_FP16; i <= DS_STORED_INT8; i++) {
+        if (narrow[i] == type) {
+            *stored = (ds_stored)i;
+            return true;
+        }
+    }
+    return false;
+}
+
 static ds_status read_dtype(ds_dtype *dtype, ds_json_value object)
 {
     ds_json_value value;

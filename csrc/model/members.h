@@ -13,6 +13,10 @@ void ds_signature_put(ds_json_writer *writer, const ds_signature *signature);
 /* The element types of the engine and of the container; false where the engine has none. */
 bool ds_dtype_of_tensor(ds_dtype *dtype, ds_tensor_type type);
 ds_tensor_type ds_tensor_of_dtype(ds_dtype dtype);
+/* Of a weight that is stored so; in int8 beside "<name>" + DS_MODEL_SCALES, a float for each output channel. */
+ds_tensor_type ds_tensor_of_stored(ds_dtype dtype, ds_stored stored);
+bool ds_stored_of_tensor(ds_stored *stored, ds_tensor_type type);
+#define DS_MODEL_SCALES ".scales"
 
 /* The fingerprint of a model as files spell it: 32 hexadecimal digits. */
 typedef struct ds_model_mark {

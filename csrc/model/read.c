@@ -5,10 +5,12 @@
  * what, and each operator its own attributes and weights. Then, that the file holds nothing else;
  * at last, that all of it is what the writer wrote. */
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "codec/utf8.h"
 #include "cpu/float_env.h"
+#include "kernels/narrow.h"
 #include "model/members.h"
 
 /* What is being read. */
@@ -18,7 +20,8 @@ typedef struct reader {
     ds_mapped *file;
     ds_safetensors *container;
     ds_json *json;
-    bool *used; /* [tensors of the container] by a node */
+    bool *used;                    /* [tensors of the container] by a node */
+    const ds_model_stored *stored; /* instead of what the file says; or NULL */
     ds_graph *graph;
     ds_interface *interface;
 } reader;
@@ -113,8 +116,52 @@ static ds_status check_tensor(const ds_tensor_view *t, ds_json_value value)
     return DS_OK;
 }
 
+/* A tensor of the file, used once more. */
+static ds_status use_tensor(reader *r, const ds_tensor_view *t, ds_json_value value)
+{
+    if (!r->used[t->index]) {
+        DS_TRY(check_tensor(t, value));
+        r->used[t->index] = true;
+    }
+    return DS_OK;
+}
+
+/* The scales of an int8 tensor's channels. */
+static ds_status find_scales(reader *r, const ds_tensor_view **scales, const ds_tensor_view *t,
+                             ds_json_value value)
+{
+    char *name;
+    DS_PUSH(&r->memory, name, strlen(t->name) + sizeof DS_MODEL_SCALES);
+    (void)sprintf(name, "%s" DS_MODEL_SCALES, t->name);
+    const ds_tensor_view *found = ds_safetensors_find(r->container, name);
+    if (found == NULL || found->type != DS_TENSOR_F32 || found->rank != 1 || found->shape[0] <= 0 ||
+        t->n_items % (size_t)found->shape[0] != 0)
+        return ds_json_refuse(
+            value, "expected the scales of an I8 tensor, a tensor \"%s\" of F32 of rank 1",
+            DS_SHOWN(name));
+    *scales = found;
+    return use_tensor(r, found, value);
+}
+
+/* A narrow tensor's elements as floats. */
+static ds_status widen(reader *r, const void **data, const ds_tensor_view *t, ds_stored stored,
+                       ds_json_value value)
+{
+    const ds_tensor_view *scales = NULL;
+    float *to;
+    if (stored == DS_STORED_INT8)
+        DS_TRY(find_scales(r, &scales, t, value));
+    const size_t channel = scales != NULL ? t->n_items / (size_t)scales->shape[0] : 1;
+    DS_PUSH(&r->memory, to, t->n_items);
+    for (size_t i = 0; i < t->n_items; i++)
+        to[i] = ds_widened(stored, (const char *)t->data + i * ds_stored_bytes(stored),
+                           scales != NULL ? ((const float *)scales->data)[i / channel] : 1);
+    *data = to;
+    return DS_OK;
+}
+
 static ds_status read_weight(reader *r, ds_signature *signature, const void **data,
-                             const char **name, ds_json_value value)
+                             const char **name, ds_stored *stored, ds_json_value value)
 {
     *signature = (ds_signature){.rate = {0, 1}};
     *data = NULL;
@@ -125,20 +172,24 @@ static ds_status read_weight(reader *r, ds_signature *signature, const void **da
     const ds_tensor_view *t = ds_safetensors_find(r->container, *name);
     if (t == NULL || ds_tensor_is_filler(t))
         return ds_json_refuse_text(value, "the name of a tensor in the file");
-    if (!ds_dtype_of_tensor(&signature->dtype, t->type) || t->rank > DS_MAX_RANK) {
-        return ds_json_refuse(value,
-                              "expected a tensor of F32, F64, I64, I16 or BOOL of rank %d at most, "
-                              "got %s of rank %zu",
-                              DS_MAX_RANK, ds_tensor_type_name(t->type), t->rank);
+    ds_stored own = DS_STORED_WIDE;
+    const bool narrow = ds_stored_of_tensor(&own, t->type);
+    signature->dtype = DS_F32;
+    if ((!narrow && !ds_dtype_of_tensor(&signature->dtype, t->type)) || t->rank > DS_MAX_RANK) {
+        return ds_json_refuse(
+            value,
+            "expected a tensor of F32, F64, F16, BF16, I64, I16, I8 or BOOL of rank %d "
+            "at most, got %s of rank %zu",
+            DS_MAX_RANK, ds_tensor_type_name(t->type), t->rank);
     }
-    if (!r->used[t->index]) {
-        DS_TRY(check_tensor(t, value));
-        r->used[t->index] = true;
-    }
+    DS_TRY(use_tensor(r, t, value));
     signature->rank = (int)t->rank;
     memcpy(signature->shape, t->shape, t->rank * sizeof t->shape[0]);
     *data = t->data;
-    return DS_OK;
+    if (!narrow)
+        return DS_OK;
+    *stored = own;
+    return widen(r, data, t, own, value);
 }
 
 /* ---------------------------------------------------------------- nodes */
@@ -152,6 +203,7 @@ typedef struct node_text {
     const char *names[DS_MAX_WEIGHTS];
     const char *path;
     size_t n_attrs, n_inputs, n_weights;
+    ds_stored stored;
 } node_text;
 
 static ds_status read_def(const ds_op_def **def, ds_json_value node)
@@ -170,8 +222,9 @@ static ds_status read_weights(reader *r, node_text *n, ds_json_value node)
     ds_json_cursor at;
     DS_TRY(ds_json_get_list(&at, node, "weights", 0, DS_MAX_WEIGHTS, "weights"));
     size_t i = 0;
+    n->stored = DS_STORED_WIDE;
     for (; ds_json_next(&at, &value); i++)
-        DS_TRY(read_weight(r, &n->weights[i], &n->data[i], &n->names[i], value));
+        DS_TRY(read_weight(r, &n->weights[i], &n->data[i], &n->names[i], &n->stored, value));
     n->n_weights = i;
     return DS_OK;
 }
@@ -189,10 +242,12 @@ static ds_status parse_node(reader *r, node_text *n, ds_json_value node)
     return ds_json_get_integer(&n_outputs, node, "outputs", n->def->n_outputs, n->def->n_outputs);
 }
 
-/* What the graph or the operator refuses is the file's fault. */
-static ds_status blame_file(ds_status status, ds_json_value node, size_t number, const node_text *n)
+/* What the graph or the operator refuses is the file's fault; not that its weights can't be stored otherwise. */
+static ds_status blame_file(const reader *r, ds_status status, ds_json_value node, size_t number,
+                            const node_text *n)
 {
-    if (status == DS_OK || status == DS_NO_MEMORY || status == DS_INTERNAL)
+    if (status == DS_OK || status == DS_NO_MEMORY || status == DS_INTERNAL ||
+        (status == DS_DTYPE && r->stored != NULL && number < r->stored->n))
         return status;
     return ds_json_refuse(node, "node %zu (%s, %s): %s", number, n->def->name, DS_SHOWN(n->path),
                           ds_last_error());
@@ -203,11 +258,13 @@ static ds_status read_node(reader *r, node_text *n, ds_json_value value)
     int outputs[DS_MAX_OUTPUTS];
     DS_TRY(parse_node(r, n, value));
     const size_t number = r->graph->n_nodes;
-    const ds_node_names names = {n->path, n->names};
+    const ds_node_names names = {
+        n->path, n->names,
+        r->stored != NULL && number < r->stored->n ? r->stored->nodes[number] : n->stored};
     const ds_status status =
         ds_graph_node(r->graph, outputs, n->def, n->attrs, n->n_attrs, n->inputs, n->n_inputs,
                       n->weights, n->data, n->n_weights, &names);
-    return blame_file(status, value, number, n);
+    return blame_file(r, status, value, number, n);
 }
 
 /* ---------------------------------------------------------------- the graph */
@@ -321,6 +378,29 @@ static ds_status check_fingerprint(reader *r)
     return DS_OK;
 }
 
+/* Whose snapshots go with the graph, where that is another. */
+static ds_status read_origin(reader *r)
+{
+    size_t n_bytes = 0;
+    const char *text = ds_safetensors_text(r->container, DS_MODEL_ORIGIN_KEY, &n_bytes);
+    uint64_t *const origin = r->graph->origin;
+    if (text != NULL) {
+        bool digits = n_bytes == 32;
+        for (size_t i = 0; digits && i < n_bytes; i++) {
+            static const char known[] = "0123456789abcdef";
+            const char *const at = strchr(known, text[i]);
+            digits = at != NULL && text[i] != 0;
+            if (digits)
+                origin[i / 16] = origin[i / 16] << 4 | (uint64_t)(at - known);
+        }
+        DS_CHECK(digits, DS_FORMAT,
+                 "model, text \"" DS_MODEL_ORIGIN_KEY "\": expected 32 hexadecimal digits");
+    }
+    if (r->stored != NULL)
+        memcpy(origin, r->stored->origin, sizeof r->stored->origin);
+    return DS_OK;
+}
+
 static ds_status fill(reader *r)
 {
     const ds_allocator *a = &r->allocator;
@@ -331,6 +411,7 @@ static ds_status fill(reader *r)
     DS_TRY(ds_graph_create(&r->graph, a));
     ds_graph_borrow(r->graph, r->file);
     DS_TRY(parse_text(r));
+    DS_TRY(read_origin(r));
     for (size_t i = 0; i < n; i++) {
         if (!r->used[i])
             DS_TRY(check_unused(ds_safetensors_at(r->container, i)));
@@ -339,10 +420,11 @@ static ds_status fill(reader *r)
 }
 
 ds_status ds_model_read(ds_graph **graph, ds_interface **interface, const ds_allocator *allocator,
-                        ds_mapped *file, bool changed)
+                        ds_mapped *file, bool changed, const ds_model_stored *stored)
 {
     reader r = {.allocator = allocator != NULL ? *allocator : *ds_default_allocator(),
-                .file = file};
+                .file = file,
+                .stored = stored};
     ds_arena_init(&r.memory, &r.allocator);
     ds_float_env callers;
     ds_float_env_enter(&callers); /* numbers are rounded */

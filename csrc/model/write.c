@@ -2,12 +2,14 @@
  *
  * Weights become tensors in the order of their first use. Two weights are one tensor where their
  * bytes lie at one place; a name that another tensor has, or that is reserved, is replaced. */
+#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "codec/safetensors.h"
 #include "cpu/float_env.h"
+#include "kernels/narrow.h"
 #include "model/members.h"
 
 typedef struct writer {
@@ -15,6 +17,7 @@ typedef struct writer {
     const ds_graph *graph;
     ds_arena memory;
     ds_tensor_source *tensors; /* [n_tensors of n_weights] */
+    const void **raw;   /* [n_tensors] the arrays that they are of, as they are computed with */
     const char **names; /* [n_weights] of each weight of each node in turn; NULL where absent */
     size_t n_tensors;
     uint32_t *slots; /* [n_slots] hashed by bytes and by name; 0: none, n + 1: tensor n */
@@ -23,18 +26,21 @@ typedef struct writer {
 } writer;
 
 /* ---------------------------------------------------------------- finding tensors */
-static bool same_array(const ds_tensor_source *t, const ds_signature *s, const void *data)
+static bool same_array(const writer *w, const ds_tensor_source *t, const ds_node *node, int k)
 {
-    return t->data == data && t->type == ds_tensor_of_dtype(s->dtype) &&
+    const ds_signature *s = &node->op->weight[k];
+    size_t channel;
+    return w->raw[t - w->tensors] == node->weights[k].data &&
+           t->type == ds_tensor_of_stored(s->dtype, ds_op_stored(node->op, k, &channel)) &&
            t->rank == (size_t)s->rank &&
            memcmp(t->shape, s->shape, t->rank * sizeof t->shape[0]) == 0;
 }
 
-/* A slot of the tensor with that name, or, where it is NULL, with these bytes; else where it would
+/* A slot of the tensor with that name, or, where it is NULL, of weight k of a node; else where it would
  * stand. */
-static uint32_t *find_slot(const writer *w, const char *name, const ds_signature *s,
-                           const void *data)
+static uint32_t *find_slot(const writer *w, const char *name, const ds_node *node, int k)
 {
+    const void *data = name != NULL ? NULL : node->weights[k].data;
     size_t at =
         name != NULL ? ds_hash_bytes(name, strlen(name)) : ds_hash_bytes(&data, sizeof data);
     for (;; at++) {
@@ -42,14 +48,14 @@ static uint32_t *find_slot(const writer *w, const char *name, const ds_signature
         if (*slot == 0)
             return slot;
         const ds_tensor_source *t = &w->tensors[*slot - 1];
-        if (name != NULL ? strcmp(t->name, name) == 0 : same_array(t, s, data))
+        if (name != NULL ? strcmp(t->name, name) == 0 : same_array(w, t, node, k))
             return slot;
     }
 }
 
 static uint32_t *slot_of_name(const writer *w, const char *name)
 {
-    return find_slot(w, name, NULL, NULL);
+    return find_slot(w, name, NULL, 0);
 }
 
 /* ---------------------------------------------------------------- naming tensors */
@@ -69,16 +75,78 @@ static ds_status make_up(const char **made, writer *w, const ds_node *node, int 
     return DS_OK;
 }
 
+/* The elements of a weight as they are stored; in int8 the scales of its channels too. */
+static ds_status store(writer *w, void **stored, float **scales, const ds_node *node, int k)
+{
+    size_t channel = 0;
+    const ds_stored how = ds_op_stored(node->op, k, &channel);
+    const size_t n = node->weights[k].n_bytes / sizeof(float), width = ds_stored_bytes(how);
+    const float *const from = node->weights[k].data;
+    char *to;
+    DS_PUSH(&w->memory, to, n * width);
+    *stored = to;
+    channel = channel < n ? channel : n;
+    if (how == DS_STORED_INT8)
+        DS_PUSH(&w->memory, *scales, n / channel);
+    for (size_t first = 0; first < n; first += channel) {
+        float scale = 1;
+        if (how == DS_STORED_INT8) {
+            scale = ds_narrow_channel(from + first, channel);
+            (*scales)[first / channel] = scale;
+        }
+        for (size_t i = first; i < first + channel; i++)
+            ds_narrowed(how, to + i * width, from[i], scale);
+    }
+    return DS_OK;
+}
+
+/* "<name>.scales"; NULL where there is such a tensor already. */
+static ds_status name_scales(writer *w, char **called, const char *name)
+{
+    DS_PUSH(&w->memory, *called, strlen(name) + sizeof DS_MODEL_SCALES);
+    (void)sprintf(*called, "%s" DS_MODEL_SCALES, name);
+    if (*slot_of_name(w, *called) != 0)
+        *called = NULL;
+    return DS_OK;
+}
+
+static void put_tensor(writer *w, const char *name, ds_tensor_type type, size_t rank,
+                       const int64_t *shape, const void *data, const void *raw)
+{
+    w->raw[w->n_tensors] = raw;
+    w->tensors[w->n_tensors++] = (ds_tensor_source){name, type, rank, shape, data};
+    *slot_of_name(w, name) = (uint32_t)w->n_tensors;
+}
+
 static ds_status add_tensor(writer *w, const ds_node *node, int k, uint32_t *slot)
 {
     const ds_signature *s = &node->op->weight[k];
-    const char *name = node->weights[k].name;
-    if (name == NULL || ds_tensor_name_is_reserved(name) || *slot_of_name(w, name) != 0)
+    const ds_weight *weight = &node->weights[k];
+    const char *name = weight->name;
+    size_t channel;
+    const ds_stored stored = ds_op_stored(node->op, k, &channel);
+    void *data = weight->data;
+    float *scales = NULL;
+    char *of_scales = NULL;
+    if (name != NULL && stored == DS_STORED_INT8)
+        DS_TRY(name_scales(w, &of_scales, name));
+    if (name == NULL || ds_tensor_name_is_reserved(name) || *slot_of_name(w, name) != 0 ||
+        (stored == DS_STORED_INT8 && of_scales == NULL)) {
         DS_TRY(make_up(&name, w, node, k));
-    uint32_t *named = slot_of_name(w, name);
-    w->tensors[w->n_tensors++] = (ds_tensor_source){
-        name, ds_tensor_of_dtype(s->dtype), (size_t)s->rank, s->shape, node->weights[k].data};
-    *named = *slot = (uint32_t)w->n_tensors;
+        if (stored == DS_STORED_INT8)
+            DS_TRY(name_scales(w, &of_scales, name));
+    }
+    if (stored != DS_STORED_WIDE)
+        DS_TRY(store(w, &data, &scales, node, k));
+    put_tensor(w, name, ds_tensor_of_stored(s->dtype, stored), (size_t)s->rank, s->shape, data,
+               weight->data);
+    *slot = (uint32_t)w->n_tensors;
+    if (scales != NULL && of_scales != NULL) {
+        int64_t *n;
+        DS_PUSH(&w->memory, n, 1);
+        *n = (int64_t)(weight->n_bytes / sizeof(float) / channel);
+        put_tensor(w, of_scales, DS_TENSOR_F32, 1, n, scales, NULL);
+    }
     return DS_OK;
 }
 
@@ -92,7 +160,7 @@ static ds_status list_tensors(writer *w)
             w->names[at] = NULL;
             if (data == NULL)
                 continue;
-            uint32_t *slot = find_slot(w, NULL, &node->op->weight[k], data);
+            uint32_t *slot = find_slot(w, NULL, node, k);
             if (*slot == 0)
                 DS_TRY(add_tensor(w, node, k, slot));
             w->names[at] = w->tensors[*slot - 1].name;
@@ -106,10 +174,11 @@ static ds_status make_room(writer *w)
     size_t n_weights = 0;
     for (size_t j = 0; j < w->graph->n_nodes; j++)
         n_weights += (size_t)w->graph->nodes[j].op->n_weights;
-    for (w->n_slots = 16; w->n_slots < 4 * n_weights;)
+    for (w->n_slots = 16; w->n_slots < 8 * n_weights;)
         w->n_slots *= 2;
     ds_arena *a = &w->memory;
-    DS_PUSH(a, w->tensors, n_weights);
+    DS_PUSH(a, w->tensors, 2 * n_weights); /* their scales, too */
+    DS_PUSH(a, w->raw, 2 * n_weights);
     DS_PUSH(a, w->names, n_weights);
     DS_PUSH_ZEROED(a, w->slots, w->n_slots);
     return DS_OK;
@@ -259,11 +328,16 @@ static ds_status write_all(writer *w, const ds_sink *sink, const ds_interface *i
     DS_TRY(list_tensors(w));
     DS_TRY(make_text(w));
     const ds_model_mark mark = ds_model_fingerprint(w->graph, &w->interface);
+    const uint64_t *const origin = w->graph->origin;
+    char of[33];
+    (void)snprintf(of, sizeof of, "%016" PRIx64 "%016" PRIx64, origin[0], origin[1]);
     const ds_metadata_source texts[] = {
         {DS_MODEL_KEY, (const char *)w->text.bytes, w->text.n_bytes},
         {DS_MODEL_FINGERPRINT_KEY, mark.text, strlen(mark.text)},
+        {DS_MODEL_ORIGIN_KEY, of, strlen(of)},
     };
-    return ds_safetensors_write(sink, w->allocator, w->tensors, w->n_tensors, texts, 2);
+    const size_t n_texts = origin[0] != 0 || origin[1] != 0 ? 3 : 2;
+    return ds_safetensors_write(sink, w->allocator, w->tensors, w->n_tensors, texts, n_texts);
 }
 
 ds_status ds_model_write(const ds_sink *sink, const ds_graph *graph, const ds_interface *interface)

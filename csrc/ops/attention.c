@@ -1,13 +1,13 @@
 /* ops/attention.c: scaled dot-product attention along the stream, by blocks at absolute positions.
  *
- *     y[i][h] = sum over j of softmax_j(scale (q[i][h] . k[j][g]) + bias[h](i - j)) v[j][g]
+ *     y[i][h] = sum over j of softmax_j(scale (q[i][h] . k[j][g] + u[i][h] . rows[h](i - j)) + bias[h](i - j)) v[j][g]
  *
  * over the keys that block b = floor(i / chunk) sees: b chunk - left <= j < (b + 1) chunk + right. Head h of queries
  * has keys and values of head g = h / (H / G).
  *
- *     in     queries [H][D], keys [G][D], values [G][E]; G divides H     out  [H][E]
+ *     in     queries [H][D], keys [G][D], values [G][E], and with rows u [H][F]; G divides H     out  [H][E]
  *     known  chunk floor((known - right) / chunk)                        total  total
- *     need   queries m; keys and values floor(m / chunk) chunk - left, 0 where left is unbounded
+ *     need   queries and u m; keys and values floor(m / chunk) chunk - left, 0 where left is unbounded
  *
  * chunk 1 is a sliding window, causal where right is 0. What is carried from call to call are the keys and values that
  * their edges keep. Without a bound of chunk or right everything waits for the end. A query that sees no key, or whose
@@ -16,15 +16,18 @@
  * bias [H or 1][n] is a table over distances i - j from `first` on; beyond its ends it keeps its last value there
  * (constant: clipped, T5's buckets) or goes on by its last step (linear: ALiBi). -inf masks.
  *
+ * rows [H or 1][n][F] are vectors by distance, as keys follow each other: row t is that of distance rows_first - t;
+ * beyond the ends it is the one there (Shaw's clipping; Transformer-XL's projected positions, whose second bias is in u).
+ *
  * Source: torch.nn.functional.scaled_dot_product_attention; the kernel's order of sums: kernels/kernels.h. */
 #include <math.h>
 
 #include "ops/framewise.h"
 #include "ops/registry.h"
 
-enum { CHUNK, LEFT, RIGHT, SCALE, FIRST, BEYOND };
-enum { Q, K, V };
-enum { BIAS };
+enum { CHUNK, LEFT, RIGHT, SCALE, FIRST, BEYOND, ROWS_FIRST };
+enum { Q, K, V, U };
+enum { BIAS, ROWS };
 enum { CONSTANT, LINEAR };
 enum { UNBOUNDED = -1 };
 enum {
@@ -41,6 +44,7 @@ static const ds_attr_def attention_attrs[] = {
     {"first", DS_ATTR_INT, .doc = "query position - key position of the bias's first entry"},
     {"beyond", DS_ATTR_CHOICE, .choices = "constant|linear",
      .doc = "how the bias goes on beyond its ends"},
+    {"rows_first", DS_ATTR_INT, .doc = "query position - key position of the first of the rows"},
     {0}};
 
 typedef struct sizes {
@@ -72,6 +76,29 @@ static ds_status attention_check_bias(const ds_op *op)
     return DS_OK;
 }
 
+static ds_status attention_check_rows(const ds_op *op)
+{
+    const ds_signature *rows = &op->weight[ROWS], *in = op->in;
+    const bool given = ds_op_has_weight(op, ROWS);
+    char text[160];
+    DS_CHECK(op->n_inputs == (given ? 4 : 3), DS_ARGUMENT,
+             "attention: rows by distance take a fourth input, and nothing else does; got %d "
+             "inputs %s rows",
+             op->n_inputs, given ? "with" : "without");
+    if (!given)
+        return DS_OK;
+    DS_CHECK(in[U].rank == 2 && in[U].shape[0] == in[Q].shape[0] && in[U].shape[1] >= 1, DS_SHAPE,
+             "attention: frames of its input 3 must have shape (%lld, features), got %s",
+             (long long)in[Q].shape[0], ds_signature_text(&in[U], text, sizeof text));
+    DS_CHECK(rows->rank == 3 && (rows->shape[0] == 1 || rows->shape[0] == in[Q].shape[0]) &&
+                 rows->shape[1] >= 1 && rows->shape[2] == in[U].shape[1],
+             DS_SHAPE,
+             "attention: its weight 'rows' must have shape (%lld or 1, distances, %lld), got %s",
+             (long long)in[Q].shape[0], (long long)in[U].shape[1],
+             ds_signature_text(rows, text, sizeof text));
+    return DS_OK;
+}
+
 static ds_status attention_infer(ds_op *op)
 {
     const ds_signature *in = op->in;
@@ -91,6 +118,7 @@ static ds_status attention_infer(ds_op *op)
              "attention: left and right must be at least 0, or -1 for all keys");
     if (ds_op_has_weight(op, BIAS))
         DS_TRY(attention_check_bias(op));
+    DS_TRY(attention_check_rows(op));
     op->whole = op->attr[CHUNK].i == 0 || op->attr[RIGHT].i == UNBOUNDED;
     op->out[0].shape[1] = in[V].shape[1];
     return DS_OK;
@@ -112,6 +140,8 @@ static void attention_need(const ds_op *op, ds_program *p)
         const ds_expr block = ds_mul_k(p, ds_floordiv_k(p, ds_m(p), chunk), chunk);
         ds_root(p, left == UNBOUNDED ? ds_const(p, 0) : ds_add_k(p, block, -left));
     }
+    if (op->n_inputs > U)
+        ds_root(p, ds_m(p));
 }
 
 /* ---------------------------------------------------------------- values */
@@ -146,13 +176,16 @@ static void attention_task(void *context, size_t index)
         return;
     const int64_t n_keys = run->count[K * run->n_rows + row].now.known;
     const size_t q_bytes = s->d_key * s->element, v_bytes = s->d_value * s->element;
-    const ds_signature *bias = &t->op->weight[BIAS];
+    const ds_signature *bias = &t->op->weight[BIAS], *rows = &t->op->weight[ROWS];
+    const bool by_distance = ds_op_has_weight(t->op, ROWS);
+    const size_t u_bytes = by_distance ? (size_t)rows->shape[2] * s->element : 0;
     void *y[BESIDE];
-    const void *q[BESIDE];
+    const void *q[BESIDE], *u[BESIDE];
     int64_t position[BESIDE], from[BESIDE], to[BESIDE];
     const double scale = t->op->attr[SCALE].x;
     ds_attend a = {.y = y,
                    .q = q,
+                   .u = u,
                    .position = position,
                    .from = from,
                    .to = to,
@@ -173,10 +206,22 @@ static void attention_task(void *context, size_t index)
                                .n = n,
                                .linear = t->op->attr[BEYOND].i == LINEAR};
         }
+        if (by_distance) {
+            const size_t own = rows->shape[0] == 1 ? 0 : h;
+            a.rows = (ds_distance_rows){.table = (const char *)run->weights[ROWS] +
+                                                 own * (size_t)rows->shape[1] * u_bytes,
+                                        .first = t->op->attr[ROWS_FIRST].i,
+                                        .n = (size_t)rows->shape[1],
+                                        .d = (size_t)rows->shape[2]};
+        }
         a.n_queries = 0;
         for (int64_t i = out->m0; i < out->m1; i++) {
             y[a.n_queries] = (char *)ds_to(out, i, s->heads * v_bytes) + h * v_bytes;
             q[a.n_queries] = (const char *)ds_at(queries, i, s->heads * q_bytes) + h * q_bytes;
+            if (by_distance)
+                u[a.n_queries] =
+                    (const char *)ds_at(&run->in[U * run->n_rows + row], i, s->heads * u_bytes) +
+                    h * u_bytes;
             position[a.n_queries] = i;
             attention_sees(s, i, n_keys, &from[a.n_queries], &to[a.n_queries]);
             if (++a.n_queries == BESIDE || i + 1 == out->m1) {
@@ -200,16 +245,17 @@ static void attention_forward(const ds_op *op, const ds_run *run)
             work += (double)(out->m1 - out->m0) * (double)(to - from);
         }
     }
-    work *= (double)t.s.heads * (double)(t.s.d_key + t.s.d_value);
+    const int64_t d_rows = ds_op_has_weight(op, ROWS) ? op->weight[ROWS].shape[2] : 0;
+    work *= (double)t.s.heads * ((double)(t.s.d_key + t.s.d_value) + (double)d_rows);
     ds_pool_run(work < 2 * WORTH_SPLITTING ? NULL : run->pool, attention_task, &t,
                 run->n_rows * t.s.groups);
 }
 
 const ds_op_def ds_op_attention = {
-    DS_OPERATOR_OF(attention, "Scaled dot-product attention by blocks of the stream.", 3, 1, 3),
-    .flags = DS_OP_LOCKSTEP | DS_OP_REAL,
+    DS_OPERATOR_OF(attention, "Scaled dot-product attention by blocks of the stream.", 3, 1, -1),
+    .flags = DS_OP_LOCKSTEP | DS_OP_REAL | DS_OP_VARIADIC,
     .attrs = attention_attrs,
-    .weights = "bias?",
+    .weights = "bias? rows?",
     .infer = attention_infer,
     DS_COUNTED(attention),
     .forward = attention_forward};

@@ -7,7 +7,7 @@
  * The primed numbers are those within a frame; weight[n][c][i][t] stands there where `axis` is 1.
  *
  * conv1d: in [C], weight [N][C / groups][kernel], bias? [N], out [N]; rate / stride. Frames of one
- * position: j = i = 0.
+ * position: j = i = 0. in [lanes][C], out [lanes][N]: every lane by itself, j, and i = 0.
  *
  * conv2d: in [F][C], weight [N][C / groups][kernel 0][kernel 1], bias? [N], out [F'][N]; rate /
  * stride. With a kernel of 1 along the stream (or a weight [N][C / groups][kernel]), stride 1 and no
@@ -127,7 +127,7 @@ static ds_status conv_infer(ds_op *op)
     const ds_signature *in = &op->in[0];
     ds_signature *out = &op->out[0];
     const int rank = in->rank;
-    DS_TRY(ds_planes_check(op, op->def == &ds_op_conv1d, 4));
+    DS_TRY(ds_planes_check(op, 4));
     DS_TRY(conv_check_weight(op));
     const ds_padding along = conv_windows(op, 0), inner = conv_windows(op, 1);
     DS_TRY(ds_padding_check(op, &along));
@@ -196,7 +196,9 @@ static void conv_forward(const ds_op *op, const ds_run *run)
     ds_window_flush(&product);
 }
 
-const ds_op_def ds_op_conv1d = {DS_PLANES_OPERATOR(conv1d, "convolution along the stream", conv)};
+const ds_op_def ds_op_conv1d = {DS_PLANES_OPERATOR(
+    conv1d, DS_PLANES_VECTORS, "convolution along the stream", conv, ds_narrows_taps)};
 
-const ds_op_def ds_op_conv2d = {
-    DS_PLANES_OPERATOR(conv2d, "convolution along the stream and within each frame", conv)};
+const ds_op_def ds_op_conv2d = {DS_PLANES_OPERATOR(
+    conv2d, DS_PLANES_OF_ROWS, "convolution along the stream and within each frame", conv,
+    ds_narrows_taps)};

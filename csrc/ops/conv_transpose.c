@@ -15,7 +15,8 @@
  * output frames. Where only a part of these frames is wanted, at the ends of a call, they are
  * computed aside.
  *
- * conv_transpose1d: in [C], weight [C][N / groups][kernel], bias? [N], out [N]; rate * stride.
+ * conv_transpose1d: in [C], weight [C][N / groups][kernel], bias? [N], out [N]; rate * stride. in [lanes][C], out
+ * [lanes][N]: every lane by itself.
  *
  * conv_transpose2d: in [F][C], weight [C][N / groups][kernel 0][kernel 1], bias? [N], out [F'][N];
  * rate * stride. in [H][F][C], out [H'][F'][N]: images, each frame by itself (ops/planes.h).
@@ -77,7 +78,7 @@ static void conv_transpose_geometry(const ds_op *op, ds_phases *g)
 /* How many phases from f on along the first axis are one product. */
 static int64_t conv_transpose_shared(const ds_op *op, const ds_phases *g, int64_t f)
 {
-    if (!ds_planes_vectors(op) || g->dilation != 1 || ds_planes_attr(op, GROUPS)->i != 1)
+    if (op->in[0].rank > 1 || g->dilation != 1 || ds_planes_attr(op, GROUPS)->i != 1)
         return 1;
     return (f < g->n_full ? g->n_full : g->n_phases) - f;
 }
@@ -150,7 +151,7 @@ static ds_status conv_transpose_infer(ds_op *op)
     const ds_signature *in = &op->in[0];
     ds_signature *out = &op->out[0];
     const int rank = in->rank;
-    DS_TRY(ds_planes_check(op, op->def == &ds_op_conv_transpose1d, 2));
+    DS_TRY(ds_planes_check(op, 2));
     DS_TRY(conv_transpose_check_weight(op, &out->shape[rank - 1]));
     for (int i = 0; i < 2; i++) {
         const ds_padding numbers = conv_transpose_numbers(op, i);
@@ -166,7 +167,7 @@ static ds_status conv_transpose_infer(ds_op *op)
     op->finishes = conv_transpose_finishes(op, g);
     const ds_windows s = conv_transpose_shape(op, g, 0, 0); /* no phase has more taps */
     DS_TRY(ds_windows_set_sizes(op, &s, (size_t)(g[0].n_phases * g[1].n_phases), true));
-    if (ds_planes_vectors(op))
+    if (rank == 1)
         op->scratch.per_row =
             ds_aligned(2 * (sizeof(piece) + (size_t)g[0].n_phases * ds_signature_bytes(out)));
     return DS_OK;
@@ -326,8 +327,10 @@ static void conv_transpose_forward(const ds_op *op, const ds_run *run)
 }
 
 const ds_op_def ds_op_conv_transpose1d = {DS_PLANES_OPERATOR(
-    conv_transpose1d, "transposed convolution along the stream", conv_transpose)};
+    conv_transpose1d, DS_PLANES_VECTORS, "transposed convolution along the stream", conv_transpose,
+    ds_narrows_halves)};
 
-const ds_op_def ds_op_conv_transpose2d = {DS_PLANES_OPERATOR(
-    conv_transpose2d, "transposed convolution along the stream and within each frame",
-    conv_transpose)};
+const ds_op_def ds_op_conv_transpose2d = {
+    DS_PLANES_OPERATOR(conv_transpose2d, DS_PLANES_OF_ROWS,
+                       "transposed convolution along the stream and within each frame",
+                       conv_transpose, ds_narrows_halves)};

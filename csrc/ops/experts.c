@@ -217,6 +217,7 @@ const ds_op_def ds_op_expert_linear = {
     .weights = "weight bias?",
     .infer = expert_linear_infer,
     DS_PREPARED(expert_linear),
+    .narrows = ds_narrows_rows,
     .forward = expert_linear_forward};
 
 /* ---------------------------------------------------------------- combine */

@@ -95,13 +95,13 @@ static void fused_prepare(const ds_op *op, void *prepared, const void *const *we
                           const ds_real_kernels *k)
 {
     const ds_fused *f = (const ds_fused *)(const void *)op;
-    f->main->def->prepare(f->main, prepared, weights, k);
+    ds_op_prepare(f->main, prepared, weights, k);
     char *to = (char *)prepared + ds_op_prepared_bytes(f->main, k);
     for (int i = 0; i < f->n_steps; i++) {
         const ds_op *step = f->steps[i].op;
         const size_t n_bytes = ds_op_prepared_bytes(step, k);
         if (n_bytes > 0)
-            step->def->prepare(step, to, weights + f->steps[i].weight, k);
+            ds_op_prepare(step, to, weights + f->steps[i].weight, k);
         to += ds_aligned(n_bytes);
     }
 }

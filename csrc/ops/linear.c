@@ -192,11 +192,14 @@ static void router_forward(const ds_op *op, const ds_run *run)
         .infer = linear_infer, DS_PREPARED(functions), .forward = functions##_forward
 
 const ds_op_def ds_op_linear = {
-    PRODUCT(linear, linear, "y = x W^T + b over the last feature axis", "weight bias?")};
+    PRODUCT(linear, linear, "y = x W^T + b over the last feature axis", "weight bias?"),
+    .narrows = ds_narrows_rows};
 
 const ds_op_def ds_op_router = {PRODUCT(
     router, router, "y = x W^T + b over the last feature axis, by no library", "weight bias?")};
 
-const ds_op_def ds_op_matmul = {PRODUCT(
-    matmul, linear,
-    "products with constant matrices, one for each place along leading feature axes", "weight")};
+const ds_op_def ds_op_matmul = {
+    PRODUCT(matmul, linear,
+            "products with constant matrices, one for each place along leading feature axes",
+            "weight"),
+    .narrows = ds_narrows_rows};

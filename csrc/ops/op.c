@@ -357,9 +357,39 @@ size_t ds_op_scratch_bytes(const ds_op *op, size_t n_rows, int64_t frames_in, in
     return ds_saturated_sum(n, ds_saturated_product(op->scratch.per_out, (size_t)frames_out));
 }
 
+void ds_op_store(ds_op *op, ds_stored stored)
+{
+    bool can = op->def->narrows != NULL;
+    for (int i = 0; can && i < op->n_weights; i++)
+        can = stored != DS_STORED_INT8 || op->def->narrows(op, i) != DS_NARROWS_HALVES;
+    op->stored = can ? stored : DS_STORED_WIDE;
+}
+
+ds_stored ds_op_stored(const ds_op *op, int i, size_t *channel)
+{
+    *channel =
+        op->stored != DS_STORED_WIDE && op->weight[i].dtype == DS_F32 ? op->def->narrows(op, i) : 0;
+    return *channel ? op->stored : DS_STORED_WIDE;
+}
+
+static ds_real_kernels op_kernels(const ds_op *op, const ds_real_kernels *k)
+{
+    ds_real_kernels stored = *k;
+    stored.stored = op->stored;
+    return stored;
+}
+
 size_t ds_op_prepared_bytes(const ds_op *op, const ds_real_kernels *k)
 {
-    return op->def->prepared_bytes ? op->def->prepared_bytes(op, k) : 0;
+    const ds_real_kernels stored = op_kernels(op, k);
+    return op->def->prepared_bytes ? op->def->prepared_bytes(op, &stored) : 0;
+}
+
+void ds_op_prepare(const ds_op *op, void *prepared, const void *const *weights,
+                   const ds_real_kernels *k)
+{
+    const ds_real_kernels stored = op_kernels(op, k);
+    op->def->prepare(op, prepared, weights, &stored);
 }
 
 int ds_op_n_leading(const ds_op *op)

@@ -132,8 +132,13 @@ typedef struct ds_op_def {
     /* Writes them. Where k->borrows they may point at the raw ones, which must outlive them. */
     void (*prepare)(const ds_op *op, void *prepared, const void *const *weights,
                     const ds_real_kernels *k);
+    /* Whether float weight i may be stored narrow: the elements of it that belong to one output channel, beside each
+     * other; DS_NARROWS_HALVES where its products have no such columns; 0: not. NULL: no weight may. */
+    size_t (*narrows)(const ds_op *op, int i);
     void (*forward)(const ds_op *op, const ds_run *run);
 } ds_op_def;
+
+#define DS_NARROWS_HALVES SIZE_MAX /* in 16 bits only */
 
 struct ds_op {
     const ds_op_def *def;
@@ -158,6 +163,7 @@ struct ds_op {
     /* DS_FINISHES_...: what may be fused to this instance's products, all of which go through
      * ds_run_product; preset to none. */
     unsigned finishes;
+    ds_stored stored; /* how prepare stores its weights; by ds_op_store */
     /* By ds_op_create: the pair of output 0, and of each of its rate, is input 0's, always: counts say so. */
     bool same_counts;
     ds_program counts, need, check;
@@ -185,10 +191,17 @@ ds_status ds_op_declare(ds_op **op, const ds_allocator *allocator, const ds_sign
                         const ds_program *counts, const ds_program *need);
 void ds_op_destroy(ds_op *op);
 size_t ds_op_scratch_bytes(const ds_op *op, size_t n_rows, int64_t frames_in, int64_t frames_out);
-/* Bytes that prepare writes for these kernels; 0: it needs not be called. */
+/* Lets a new operator's weights be stored so, as far as they may be. */
+void ds_op_store(ds_op *op, ds_stored stored);
+/* How weight number i is stored, and the elements of an output channel; its values are those that this can say. */
+ds_stored ds_op_stored(const ds_op *op, int i, size_t *channel);
+/* Bytes that ds_op_prepare writes for these kernels; 0: it needs not be called. */
 size_t ds_op_prepared_bytes(const ds_op *op, const ds_real_kernels *k);
 /* Number of inputs, the first, of which each must have frames, that there be any of the outputs. */
 int ds_op_n_leading(const ds_op *op);
+/* Calls op->def->prepare. */
+void ds_op_prepare(const ds_op *op, void *prepared, const void *const *weights,
+                   const ds_real_kernels *k);
 /* Number of inputs whose values are read. */
 int ds_op_n_values(const ds_op *op);
 /* Whether output frames depend on the input frames of their position, and on nothing else. */

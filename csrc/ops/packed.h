@@ -23,6 +23,25 @@ static inline void *ds_packed_rows(const ds_real_kernels *k, void *packed, const
     return ds_packed_next(packed);
 }
 
+/* A `narrows` of operators whose first weight is their matrix: of its rows, or (taps) of all behind the first axis. */
+static inline size_t ds_narrows_rows(const ds_op *op, int i)
+{
+    return i == 0 ? (size_t)op->weight[0].shape[op->weight[0].rank - 1] : 0;
+}
+
+static inline size_t ds_narrows_taps(const ds_op *op, int i)
+{
+    return i == 0
+               ? ds_signature_bytes(&op->weight[0]) / sizeof(float) / (size_t)op->weight[0].shape[0]
+               : 0;
+}
+
+static inline size_t ds_narrows_halves(const ds_op *op, int i)
+{
+    (void)op;
+    return i == 0 ? DS_NARROWS_HALVES : 0;
+}
+
 /* Sizes in infer: *product = a * b; DS_LIMIT beyond SIZE_MAX / 4. */
 ds_status ds_size_mul(size_t *product, size_t a, size_t b);
 /* Adds to *most the most bytes that any variant packs a weight into; DS_LIMIT beyond SIZE_MAX / 4. */

@@ -34,18 +34,20 @@ int64_t ds_planes_tap(const ds_op *op, int i)
     return weight->rank == 4 && op->attr[DS_PLANES_AXIS].i == i ? weight->shape[3] : 1;
 }
 
-ds_status ds_planes_check(const ds_op *op, bool vectors, int n_padding)
+ds_status ds_planes_check(const ds_op *op, int n_padding)
 {
     const ds_signature *in = &op->in[0], *weight = &op->weight[DS_PLANES_WEIGHT];
     const char *name = op->def->name;
     char text[160];
-    bool sized = vectors ? in->rank == 1 : in->rank == 2 || in->rank == 3;
+    const int least = ds_planes_vectors(op) ? 1 : 2;
+    bool sized = in->rank == least || in->rank == least + 1;
     for (int d = 0; sized && d < in->rank; d++)
-        sized = in->shape[d] >= 1 && (vectors || in->shape[d] <= DS_PADDING_LIMIT);
+        sized = in->shape[d] >= 1 && (in->rank == 1 || in->shape[d] <= DS_PADDING_LIMIT);
     DS_CHECK(sized, DS_SHAPE, "%s: expected an input of shape %s, got %s", name,
-             vectors ? "(channels,)" : "(positions, channels) or (rows, positions, channels)",
+             least == 1 ? "(channels,) or (lanes, channels)"
+                        : "(positions, channels) or (rows, positions, channels)",
              ds_signature_text(in, text, sizeof text));
-    if (vectors)
+    if (least == 1)
         return DS_OK;
     DS_CHECK(weight->rank == 3 || weight->rank == 4, DS_SHAPE,
              "%s: its weight 'weight' must have four dimensions, of which the last two are the "

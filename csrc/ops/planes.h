@@ -2,7 +2,7 @@
  * convolutions share.
  *
  * in [C] (conv1d, conv_transpose1d): every frame is one position with C channels; the plane is
- * (stream, 1).
+ * (stream, 1). in [lanes][C]: each lane is such a plane of its own.
  *
  * in [F][C] (conv2d, conv_transpose2d): every frame is a row of F positions. A window spans frames
  * along the stream and positions within them, so that the plane is (stream, F).
@@ -38,20 +38,22 @@
 #ifndef DS_OPS_PLANES_H
 #define DS_OPS_PLANES_H
 #include "ops/framewise.h"
+#include "ops/packed.h"
 #include "ops/padding.h"
 
 enum { DS_PLANES_AXIS = 0, DS_PLANES_WEIGHT = 0, DS_PLANES_BIAS = 1 };
+enum { DS_PLANES_OF_ROWS, DS_PLANES_VECTORS }; /* members of the family */
 
 /* The definition of an operator over planes, whose functions begin with `prefix`. */
-#define DS_PLANES_OPERATOR(op, text, prefix)                                                    \
-    DS_OPERATOR_OF(op, text, 1, 1, -1), .flags = DS_OP_PACKS | DS_OP_REAL, .attrs = op##_attrs, \
-        .weights = "weight bias?", .infer = prefix##_infer, DS_COUNTED(prefix),                 \
-        DS_PREPARED(prefix), .forward = prefix##_forward
+#define DS_PLANES_OPERATOR(op, kind, text, prefix, narrow)                                 \
+    DS_OPERATOR_OF(op, text, 1, 1, -1), .member = kind, .flags = DS_OP_PACKS | DS_OP_REAL, \
+        .attrs = op##_attrs, .weights = "weight bias?", .infer = prefix##_infer,           \
+        DS_COUNTED(prefix), DS_PREPARED(prefix), .narrows = (narrow), .forward = prefix##_forward
 
-/* Whether frames are single positions. */
+/* Whether windows are of single positions: those of the operators without `axis`. */
 static inline bool ds_planes_vectors(const ds_op *op)
 {
-    return op->in[0].rank == 1;
+    return op->def->member == DS_PLANES_VECTORS;
 }
 
 /* Whether frames are images: the plane lies within a frame. */
@@ -78,9 +80,8 @@ int64_t ds_planes_number(const ds_op *op, int attr, int i, int64_t usual);
 int64_t ds_planes_kernel(const ds_op *op, int i);
 int64_t ds_planes_tap(const ds_op *op, int i);
 
-/* What infer asks of all: ranks, sizes, as many numbers as there should be (of padding n_padding).
- * vectors: frames must be single positions. */
-ds_status ds_planes_check(const ds_op *op, bool vectors, int n_padding);
+/* What infer asks of all: ranks, sizes, as many numbers as there should be (of padding n_padding). */
+ds_status ds_planes_check(const ds_op *op, int n_padding);
 
 /* Shape of windows and their product; all numbers >= 1. */
 typedef struct ds_windows {

@@ -71,13 +71,13 @@ const ds_op_def ds_op_sync = {
 
 enum { LIMIT_FRAMES, LIMIT_OF };
 
-enum { BUFFER, TABLE };
+enum { BUFFER, TABLE, CONTEXT };
 
-static const ds_attr_def limit_attrs[] = {
-    {"frames", DS_ATTR_INT, .required = true, .doc = "the longest stream allowed",
-     .range = DS_FROM_0},
-    {"of", DS_ATTR_CHOICE, .choices = "buffer|table", .doc = "what ends there, for the message"},
-    {0}};
+static const ds_attr_def limit_attrs[] = {{"frames", DS_ATTR_INT, .required = true,
+                                           .doc = "the longest stream allowed", .range = DS_FROM_0},
+                                          {"of", DS_ATTR_CHOICE, .choices = "buffer|table|context",
+                                           .doc = "what ends there, for the message"},
+                                          {0}};
 
 static void limit_check(const ds_op *op, ds_program *p)
 {
@@ -100,7 +100,10 @@ static const char *limit_check_message(const ds_op *op, const ds_pair *in, char 
     if (op->attr[LIMIT_OF].i == BUFFER)
         return ds_limit_message(in[0].total, frames, text, n_bytes);
     snprintf(text, n_bytes,
-             "the stream has %lld frames, and the table that a mask is cut from ends at %lld",
+             op->attr[LIMIT_OF].i == TABLE
+                 ? "the stream has %lld frames, and the table that a mask is cut from ends at %lld"
+                 : "attention keeps all %lld frames of the stream, more than context_limit allows "
+                   "(%lld)",
              (long long)in[0].total, (long long)frames);
     return text;
 }

@@ -195,6 +195,8 @@ static PyObject *op_get(PyObject *self, void *which)
         return ds_build_outputs(op);
     case 's':
         return PyBool_FromLong(op->same_counts);
+    case 'f':
+        return PyBool_FromLong(ds_op_framewise(op));
     case 'l':
         return PyBool_FromLong(op->def->flags & DS_OP_LOCKSTEP);
     case 'e':
@@ -217,6 +219,7 @@ static PyGetSetDef op_getset[] = {
     {"attributes", op_get, NULL, "All attributes, defaults included.", "a"},
     {"outputs", op_get, NULL, "Signatures of the outputs.", "o"},
     {"same_counts", op_get, NULL, "Whether outputs have the input's counts.", "s"},
+    {"framewise", op_get, NULL, "Whether a frame is made of those in its place alone.", "f"},
     {"lockstep", op_get, NULL, "Whether value inputs must progress equally.", "l"},
     {"n_leading", op_get, NULL, "Inputs without whose frames there are no outputs.", "e"},
     {"whole", op_get, NULL, "Whether it needs the whole stream.", "w"},

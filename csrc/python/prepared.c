@@ -121,7 +121,7 @@ const void *ds_prepared_refresh(PyObject *object, const ds_kernels *kernels,
     }
     ds_float_env callers;
     ds_float_env_enter(&callers);
-    op->def->prepare(op, self->data, copies, k);
+    ds_op_prepare(op, self->data, copies, k);
     ds_float_env_leave(&callers);
     self->kernels = kernels;
     return self->data;

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import DTypeError, ModeError, ShapeError
-from ..stream.rules.length import BatchSize, Length
+from ..stream.rules.length import Length, Rows
 from . import dtypes, elementwise
 from .axes import axis_of, sizes_of
 from .base import is_number
@@ -207,7 +207,7 @@ def _new_empty(self: Tensor, *size: Any, **options: Any) -> Any:
 def _filled(size: Any, fill_value: Any, dtype: Any = None) -> tuple[NDArray[Any], list[int]]:
     """Return an array of equal elements, and its axes of size 1 that stand for the number of streams."""
     sizes = sizes_of(size if isinstance(size, (tuple, list)) else (size,))
-    batch = [i for i, s in enumerate(sizes) if isinstance(s, BatchSize)]
+    batch = [i for i, s in enumerate(sizes) if isinstance(s, Rows)]
     shape = tuple(1 if i in batch else operator.index(s) for i, s in enumerate(sizes))
     if any(n < 0 for n in shape):
         raise ShapeError(f"sizes must not be negative, got {shape}")
@@ -250,7 +250,8 @@ def arange(start: Any, end: Any = None, step: Any = 1, *, dtype: Any = None, dev
     dtypes.check_device(device)
     first, last = (0, start) if end is None else (start, end)
     if isinstance(last, Length):
-        return positions(first, last, step)  # type: ignore[return-value]
+        out: Tensor = positions(first, last, step, dtype)
+        return out
     bounds = [b if is_number(b) else operator.index(b) for b in (first, last, step)]
     if bounds[2] == 0 or (bounds[1] - bounds[0]) * bounds[2] < 0:
         raise ShapeError(f"arange: no numbers from {first} to {last} in steps of {step}")

@@ -15,11 +15,12 @@ from numpy.typing import NDArray
 
 from ..errors import NotStreamableError, ShapeError
 from ..stream.edge import Request
-from ..stream.rules import Fallback, Length, is_whole, parse_index, plan_reshape, stream_slice
+from ..stream.rules import BatchSize, Fallback, Length, is_whole, parse_index, plan_reshape, stream_slice
 from ..stream.where import user_line
 from . import hook
 from .axes import numbered
 from .batch_constant import BatchTensor
+from .elementwise import where
 from .features import product, reduce_features, why_not_matmul
 from .scores import Scores, scores_of
 from .stream_tensor import StreamTensor
@@ -100,6 +101,19 @@ def gather(x: StreamTensor, axis: int, index: StreamTensor) -> StreamTensor:
     return result
 
 
+def scatter(x: StreamTensor, axis: int, index: StreamTensor, src: Any) -> StreamTensor:
+    """Return features with `src`, a stream or a number, written at a stream of places, in their order."""
+    parts = [x, index, src] if isinstance(src, StreamTensor) else [x, index]
+    out: Any
+    out, index, *given = [t.transpose(axis, -1) for t in parts]
+    places = x._plain(np.arange(out.shape[-1], dtype=np.float32))
+    for j in range(int(index.shape[-1])):
+        part = slice(j, j + 1)
+        here = index[..., part].to(np.float32) == places
+        out = where(here, given[0][..., part] if given else float(src), out)
+    return cast(StreamTensor, out.transpose(axis, -1))
+
+
 def slice_stream(x: StreamTensor, index: Any) -> StreamTensor:
     """Return x[..., index] on the stream axis."""
     if isinstance(index, slice):
@@ -129,7 +143,7 @@ def getitem(x: StreamTensor, index: Any) -> StreamTensor:
     if not only_slices:
         x = x.in_order()
     if not is_whole(parts.length):
-        if "B_L" in x.dims:
+        if "L" not in x.dims:
             _refuse(x, "an index on B and L joined", "index before the reshape")
         x = slice_stream(x, parts.length)
     if only_slices:  # each on its axis, wherever that is stored
@@ -162,11 +176,12 @@ def reshape(x: StreamTensor, shape: Sequence[Any]) -> StreamTensor:
     plan = plan_reshape(x.dims, [x._token(d) for d in x.dims], shape)
     names = [None if o is None else x.names[o] for o in plan.origin]
     named = [d if isinstance(d, str) else n for d, n in zip(plan.dims, names)]
+    x = x.opened() if plan.steps and x.lanes else x
     for step in plan.steps:
         if step[0] == "permute":
             x = x.stored_anew(step[1])
         elif step[0] == "features":
-            x = reshape_features(x, step[1], ("B", "L", *range(len(step[1]))))
+            x = reshape_features(x, step[1], x.dims).opened()
         elif step[0] == "stack":
             n = len(x.features) + 1
             x = _op(x, "frame", {"size": step[1], "step": step[1], "exact": 1}, ("B", "L", *range(n)))
@@ -235,19 +250,32 @@ def repeat_interleave(x: StreamTensor, axis: int, times: Any) -> StreamTensor:
     if isinstance(at, str):
         _refuse(x, f"repeat_interleave along {at}", "repeat frames or features")
     before, after = x.features[: at + 1], x.features[at + 1 :]
-    straight = ("B", "L", *range(len(x.features) + 1))
+    straight = _straight(x, (*before, 1, *after))
     spread = reshape_features(x, (*before, 1, *after), straight)
     spread = _op(spread, "expand", {"shape": [*before, times, *after]}, straight)
     shape = (*before[:-1], before[-1] * times, *after)
     return reshape_features(spread, shape, x.dims).with_dims(x.dims, x.names)
 
 
+def for_batch(x: StreamTensor, axis: int) -> StreamTensor:
+    """Return a stream that all streams of a batch have alike with B in place of a feature axis of one element."""
+    if "B" in x.dims or isinstance(x.dims[axis], str) or x.features[x.dims[axis]] != 1:
+        return x
+    x = x.in_order()
+    at = x.dims[axis]
+    dims = numbered((*x.dims[:axis], "B", *x.dims[axis + 1 :]))
+    return reshape_features(x, (*x.features[:at], *x.features[at + 1 :]), dims)
+
+
 def expand(x: StreamTensor, sizes: Sequence[Any]) -> StreamTensor:
     if is_static(x) and any(isinstance(s, Length) for s in sizes):
         x, sizes = _spread(x, sizes)
+    while len(sizes) > len(x.dims) and "B" not in x.dims:
+        x = x.unsqueeze(0)
     if len(sizes) != len(x.dims):
         _refuse(x, f"expand to {len(sizes)} dimensions", "unsqueeze first")
     for axis, size in enumerate(sizes):
+        x = for_batch(x, axis) if isinstance(size, BatchSize) else x
         if isinstance(size, Length) and x.rate == 0:
             x = spread("expand", x, axis, size)
     x = x.in_order()
@@ -263,7 +291,7 @@ def expand(x: StreamTensor, sizes: Sequence[Any]) -> StreamTensor:
 
 def reduce(x: StreamTensor, kind: str, axes: Sequence[int], keepdim: bool, options: dict[str, Any]) -> Any:
     roles = [x.dims[a] for a in axes]
-    if "B" in roles or "B_L" in roles:
+    if any(isinstance(r, str) and r != "L" for r in roles):
         _refuse(x, f"{kind} over the batch", "combine streams outside the forward")
     if "L" in roles:
         return reduce_stream(x, kind, axes, keepdim, options)
@@ -326,6 +354,9 @@ def matmul(x: StreamTensor, other: Any, reverse: bool) -> Any:
     scores = None if reverse else scores_of(x, other)
     if scores is not None:
         return scores
+    if isinstance(other, StreamTensor) and all(isinstance(d, int) for d in (*x.dims[-2:], *other.dims[-2:])):
+        first, second = (other, x) if reverse else (x, other)
+        return (first.unsqueeze(-1) * second.unsqueeze(-3)).sum(-2)  # of each frame's own matrices
     if getattr(other, "is_stream", False) and not reverse and _sums_over_stream(x, other):
         return summed_product(x, other)
     reason = why_not_matmul(x, other, reverse)

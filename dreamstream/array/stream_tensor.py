@@ -20,7 +20,7 @@ import numpy.typing as npt
 from ..errors import NotStreamableError, ShapeError
 from ..stream.edge import Edge
 from ..stream.metadata import StreamMetadata
-from ..stream.rules import Comparison, Shape, holds
+from ..stream.rules import Comparison, Shape, holds, lanes_of
 from ..stream.where import user_line
 from . import hook
 from .axes import numbered
@@ -45,7 +45,8 @@ class StreamTensor(Tensor):
     value : ndarray
         ``(frames of all rows, *features)``.
     dims : tuple
-        For each visible dimension ``"B"``, ``"L"``, ``"B_L"`` or the stored feature axis.
+        For each visible dimension ``"B"``, ``"L"``, ``"B_L"`` or the stored feature axis. Inside a forward B may
+        also be joined with features, `lanes` of them in all (`stream.rules.regroup`).
     edge : Edge or None
         Inside a forward: where the value stands in it.
     """
@@ -108,7 +109,7 @@ class StreamTensor(Tensor):
 
     def made(self, value: Any, edge: Edge) -> StreamTensor:
         """Return an operator's output, its dimensions in this tensor's order (inside a forward)."""
-        dims = self._dims_for(edge.features, edge.rate == 0)
+        dims = self._dims_for(edge.features[1:] if self.lanes else edge.features, edge.rate == 0)
         return self.inside(value, dims, edge, self._names if dims == self.dims else None)
 
     def _dims_for(self, features: tuple[int, ...], pooled: bool) -> Dims:
@@ -143,8 +144,21 @@ class StreamTensor(Tensor):
 
     @property
     def features(self) -> tuple[int, ...]:
-        """Shape of one frame, as stored."""
-        return self.edge.line.features if self.edge is not None else self.value.shape[1:]
+        """Shape of one frame, as stored, or of one of its lanes."""
+        if self.edge is None:
+            return self.value.shape[1:]
+        own = self.edge.line.features
+        return own[1:] if self.lanes else own
+
+    @property
+    def lanes(self) -> int:
+        """How many features are joined with B; 0 where none are."""
+        return lanes_of(self.dims)
+
+    def opened(self) -> StreamTensor:
+        """Return the tensor with its lanes as a feature, all features in stored order behind B and L."""
+        seen = [d for d in ("B", "L") if any(holds(own, d) for own in self.dims if isinstance(own, str))]
+        return self.with_dims((*seen, *range((self.lanes > 0) + len(self.features))))
 
     @property
     def names(self) -> tuple[str | None, ...]:
@@ -231,10 +245,20 @@ class StreamTensor(Tensor):
         if not isinstance(dim, str):
             return self.features[dim]
         sizes = self.edge.entry.sizes
-        if dim == "B":
-            return sizes.batch(self.edge)
+        times = lanes_of((dim,)) or 1
+        if not holds(dim, "L"):
+            return sizes.batch(self.edge, times)
         length = sizes.length(self.edge)
-        return length if dim == "L" else sizes.joined(length)
+        return sizes.joined(length, times) if holds(dim, "B") else length
+
+    def as_output(self) -> None:
+        """Refuse to leave a forward with dimensions that nobody outside could tell apart."""
+        strange = [d for d in self.dims if isinstance(d, str) and d not in ("B", "L", "B_L")]
+        if strange:
+            raise NotStreamableError(
+                f"the forward returns a stream {self.roles}, in which {strange[0]} is one dimension; take it "
+                "apart, as in y.view(batch, features, ...)"
+            )
 
     def require_length(self, length: Any) -> None:
         """Refuse, at the end, streams that are not so long; those of another length at once, where all are."""

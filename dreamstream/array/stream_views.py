@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import ModeError, NotStreamableError, ShapeError
-from ..stream.rules import Length, join, require_same
+from ..stream.rules import BatchSize, Length, join, require_same
 from ..stream.where import INSTEAD, user_line
 from . import chunks, forward, reductions, views, writing  # noqa: F401  (plain methods that are taken up)
 from .axes import axes_of, axis_of, numbered, sizes_of
@@ -81,14 +81,9 @@ def flatten(self: Any, start_dim: Any = 0, end_dim: Any = -1) -> Any:
     if first == last:
         return self
     roles = self.dims[first : last + 1]
-    if roles == ("B", "L"):
-        joined = shape[first] * shape[last]
-    elif any(isinstance(d, str) for d in roles):
-        if self.edge is not None:
-            raise _refuse(self, f"flatten of {roles}")
+    if self.edge is None and roles != ("B", "L") and any(isinstance(d, str) for d in roles):
         return chunks.fall_back(self, "this flatten").flatten(start_dim, end_dim)
-    else:
-        joined = math.prod(shape[first : last + 1])
+    joined = math.prod(shape[first : last + 1])
     out = self.reshape(*shape[:first], joined, *shape[last + 1 :])
     return out.with_dims(out.dims, join(self.names, first, last)) if out.is_stream else out
 
@@ -149,6 +144,8 @@ def gather(self: Any, dim: int, index: Any) -> Any:
 def repeat(self: Any, *repeats: Any) -> Any:
     times = sizes_of(repeats)
     x = self
+    if any(isinstance(n, BatchSize) for n in times) and all(isinstance(n, BatchSize) or n == 1 for n in times):
+        return self.expand(*(n if isinstance(n, BatchSize) else -1 for n in times))
     if self.edge is not None and self.rate == 0 and any(isinstance(n, Length) for n in times):
         return self.expand(*[n if isinstance(n, Length) else -1 for n in times]).repeat(
             *[1 if isinstance(n, Length) else n for n in times]

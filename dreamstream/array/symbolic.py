@@ -17,9 +17,11 @@ from typing import Any, NoReturn
 import numpy as np
 
 from ..errors import NotStreamableError, ShapeError, StreamMismatchError
+from ..stream.edge import Request
 from ..stream.rules import BatchSize, Length, Token
 from ..stream.where import user_line
-from .axes import axis_of, sizes_of
+from . import hook
+from .axes import axis_of, numbered, sizes_of
 from .stream_tensor import StreamTensor
 from .tensor import Tensor
 
@@ -167,10 +169,19 @@ class Symbolic:
     def _noted(self, name: str, args: Sequence[Any], kwargs: Mapping[str, Any], error: NotStreamableError) -> Any:
         """Return what a method means of positions in pairs, where the library of the streams notes that."""
         note = getattr(type(self.length), "note", None)
+        if note is None and self.position:
+            return getattr(self.constant(), name)(*args, **kwargs)
         out = NotImplemented if note is None else note(name, (self, *args), kwargs)
         if out is NotImplemented:
             raise error
         return out
+
+    def _otherwise(self, name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        """Return what a method means of positions that no formula says."""
+        try:
+            self._refuse(name)
+        except NotStreamableError as error:
+            return self._noted(name, args, kwargs, error)
 
     def _like(self, value: Any, roles: Sequence[Any] | None = None) -> Symbolic:
         return Symbolic(value, self.roles if roles is None else roles, self.length, self.position)
@@ -209,15 +220,32 @@ class Symbolic:
     requires_grad = False
 
     def constant(self) -> Tensor:
-        """Return it as a tensor that broadcasts against streams: B and L have one element."""
+        """Return it as a tensor that broadcasts against streams: B and L have one element; positions are one."""
         if getattr(self.value, "is_stream", False):
             behind = self.ndim - self.roles.index("B") - 1
             value: Tensor = self.value.reshape(self.value.shape[0], *(1,) * behind)
             return value
-        if self.position or isinstance(self.value, Token):
+        if self.position:
+            return self.stream("float32" if isinstance(self.value, builtins.float) else "int64")
+        if isinstance(self.value, Token):
             self._refuse("elements")
         array = np.full([1 if isinstance(r, str) else r for r in self.roles], self.value)
         return Tensor._plain(array.astype(np.float32) if array.dtype.kind == "f" else array)
+
+    def stream(self, dtype: str, steps: Sequence[builtins.int] = ()) -> StreamTensor:
+        """Return positions, and what integers (the operator's steps) make of them, as the stream that they are."""
+        of = self.length.of
+        if not isinstance(self.value, (builtins.int, builtins.float)) or of.rate == 0:
+            self._refuse("elements")
+        own = [0, builtins.int(self.value)] if self.value else []
+        said = {"length": self.length.steps(), "steps": [*own, *steps], "to": dtype}
+        ((value, edge),) = hook.run(Request("positions", said, [of], []))
+        out = StreamTensor.inside(value, ("L",), edge)
+        sizes = [r for r in self.roles if not isinstance(r, str)]
+        for name, shape in (("reshape", [1 for _ in sizes]), ("expand", sizes)):
+            if tuple(shape) != out.features:
+                (out,) = hook.apply(name, {"shape": shape}, [out], (), out.dims)
+        return out.with_dims(numbered(self.roles))
 
     def item(self) -> Any:
         """Return the value of a tensor without dimensions."""
@@ -305,15 +333,18 @@ class Symbolic:
     def __setitem__(self, index: Any, value: Any) -> NoReturn:
         self._refuse("assignment to parts (zeros_like(x) makes a stream that can be written into)")
 
-    def to(self, *args: Any, **kwargs: Any) -> Symbolic:
+    def to(self, *args: Any, **kwargs: Any) -> Any:
         """Return it with another element type; on another device it is what it is."""
         names = [str(a).rpartition(".")[2] for a in (*args, kwargs.get("dtype"))]
         kind = next((k for k in ("float", "int", "bool") if any(n.startswith(k) for n in names)), None)
         if kind is None or isinstance(self.value, Token):
             return self
+        if self.position and kind != "int" and not {"float", "float32"} & {*names}:  # another width, or truths
+            out: Symbolic = self._otherwise("to", args, kwargs)
+            return out
         return self._like({"float": float, "int": builtins.int, "bool": builtins.bool}[kind](self.value))
 
-    def type_as(self, other: Any) -> Symbolic:
+    def type_as(self, other: Any) -> Any:
         """Return it with the other's element type."""
         return self.to(other.dtype)
 
@@ -322,11 +353,11 @@ class Symbolic:
 
     contiguous = detach = clone = cpu = cuda = long = int = as_tensor = _same
 
-    def float(self) -> Symbolic:
+    def float(self) -> Any:
         """Return it as real numbers."""
         return self.to("float32")
 
-    def bool(self) -> Symbolic:
+    def bool(self) -> Any:
         """Return it as truths."""
         return self.to("bool")
 
@@ -352,6 +383,8 @@ class Symbolic:
         if getattr(value, "is_stream", False):
             return NotImplemented
         if isinstance(value, np.ndarray) or (hasattr(value, "item") and not isinstance(value, Token)):
+            if math.prod(value.shape) != 1:
+                self._refuse("arithmetic")
             value = value.item()
         positions = self.position + getattr(other, "position", False)
         if positions and not (keeps and positions == 1):
@@ -466,10 +499,7 @@ class Symbolic:
             raise AttributeError(name)
 
         def method(*args: Any, **kwargs: Any) -> Any:
-            try:
-                self._refuse(name)
-            except NotStreamableError as error:
-                return self._noted(name, args, kwargs, error)
+            return self._otherwise(name, args, kwargs)
 
         return method
 
@@ -497,13 +527,14 @@ class Symbolic:
         return out
 
 
-def positions(start: Any, end: Length, step: Any = 1) -> Symbolic:
+def positions(start: Any, end: Length, step: Any = 1, dtype: Any = None) -> Any:
     """Return the positions of a stream's frames, from `start` on."""
-    if step != 1 or not isinstance(start, int):
+    if step != 1 or start != math.floor(start):
         raise NotStreamableError(
             f"arange up to {end!r} at {user_line()}: positions go from a number on in steps of 1"
         )
-    return Symbolic(start, ("L",), end - start, True)
+    out = Symbolic(start, ("L",), end - int(start), True)
+    return out if dtype is None else out.to(dtype)
 
 
 def _arithmetic(name: str, keeps: builtins.bool) -> None:

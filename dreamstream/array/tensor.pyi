@@ -420,7 +420,7 @@ class Tensor(Base):
         """Return the tensor itself where its elements lie in order in memory, else a copy."""
     def clone(self) -> Self:
         """Return a copy."""
-    def narrow(self, dim: int, start: int, length: int) -> Self:
+    def narrow(self, dim: int, start: int, length: Any) -> Any:
         """Return `length` elements from `start` on along `dim`."""
     def select(self, dim: int, index: int) -> Self:
         """Return the part at `index` along `dim`, without that dimension."""

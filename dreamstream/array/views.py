@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import DTypeError, ShapeError, StreamIndexError
-from ..stream.rules.length import BatchSize, Length
+from ..stream.rules.length import Length, Rows
 from . import dtypes
 from .axes import axes_of, axis_of, sizes_of, solve_sizes
 from .batch_constant import BatchTensor
@@ -99,7 +99,7 @@ def expand(self: Tensor, *size: Any) -> Any:
     With a stream's ``x.size(B)`` as one size it gives a `BatchTensor`.
     """
     sizes = sizes_of(size)
-    batch = [i for i, s in enumerate(sizes) if isinstance(s, BatchSize)]
+    batch = [i for i, s in enumerate(sizes) if isinstance(s, Rows)]
     if batch:
         return BatchTensor(self.expand(*[1 if i in batch else s for i, s in enumerate(sizes)]), batch)
     new = len(sizes) - self.ndim
@@ -125,7 +125,7 @@ def repeat(self: Tensor, *repeats: Any) -> Any:
     times = sizes_of(repeats)
     if len(times) < self.ndim:
         raise ShapeError(f"repeat: {len(times)} numbers for a tensor of {self.ndim} dimensions")
-    batch = [i for i, n in enumerate(times) if isinstance(n, BatchSize)]
+    batch = [i for i, n in enumerate(times) if isinstance(n, Rows)]
     if batch:
         return BatchTensor(self.repeat(*[1 if i in batch else n for i, n in enumerate(times)]), batch)
     counts = tuple(map(operator.index, times))
@@ -232,8 +232,11 @@ def clone(self: Tensor) -> Tensor:
 # ------------------------------------------------------------------ parts
 
 
-def narrow(self: Tensor, dim: int, start: int, length: int) -> Tensor:
+def narrow(self: Tensor, dim: int, start: int, length: Any) -> Any:
     """Return `length` elements from `start` on along `dim`."""
+    if isinstance(length, Length):
+        part = slice(start, length + start if start else length)
+        return table(self, (*(slice(None),) * self._axis("narrow", dim), part))
     axis, size = self._axis("narrow", dim), self.size(dim)
     first, n = operator.index(start), operator.index(length)
     begin = first + size if first < 0 else first

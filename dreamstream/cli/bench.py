@@ -45,11 +45,11 @@ def _load(args: argparse.Namespace, stack: ExitStack) -> tuple[ds.Engine, Any, A
     if FUNCTION.fullmatch(args.model):
         model, spec, rate = stack.enter_context(described(args.model))
     else:
-        found = {name.lower(): name for name in models.__all__}.get(args.model.lower())
+        found = {name.lower(): name for name in models.COMPLETE}.get(args.model.lower())
         if found is None:
             raise FormatError(
                 f"there is no model {args.model!r}; give a model file, FILE.py:FUNCTION or one of "
-                f"{', '.join(models.__all__)}"
+                f"{', '.join(models.COMPLETE)}"
             )
         model = getattr(models, found)().eval()
         spec, rate = model.spec, model.sample_rate
@@ -267,7 +267,7 @@ def add(commands: Commands) -> None:
         "model",
         metavar="MODEL",
         help="a model file, FILE.py:FUNCTION as for convert (the file is executed), or one of "
-        f"{', '.join(models.__all__)}, with random weights",
+        f"{', '.join(models.COMPLETE)}, with random weights",
     )
     parser.add_argument(
         "--streams", type=at_least(1, int), nargs="+", default=[1, 8, 32], metavar="N", help="(1 8 32)"

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import argparse
 import os
+from collections.abc import Sequence
 
 import dreamstream as ds
 
-from ..engine.load import load_changed
+from ..engine.load import load_changed, stored_as
+from ..engine.weights import FORMATS
 from ..errors import FormatError
 from .arguments import Commands
 from .described import FUNCTION, described, load_weights, require_function
@@ -23,24 +25,32 @@ def convert(args: argparse.Namespace) -> int:
         raise FormatError(f"the name of what is written ends in {', '.join(SUFFIXES)}, got {args.output}")
     require_function(args.source)
     source = args.source if FUNCTION.fullmatch(args.source) else None
-    if source is None and args.weights is not None:
-        raise FormatError(f"--weights goes with FILE.py:FUNCTION; {args.source} has its weights")
+    stored = next((w for w in reversed(args.weights) if w in FORMATS), None)
+    files = [w for w in args.weights if w not in FORMATS]
+    if source is None and files:
+        raise FormatError(
+            f"--weights {files[0]} goes with FILE.py:FUNCTION; {args.source} has its weights, which can be "
+            f"stored in {', '.join(FORMATS)}"
+        )
     if source is not None and args.reseal:
         raise FormatError(f"--reseal goes with a model file that was edited, not with {args.source}")
     if source is not None:
-        engine = _compiled(source, args.weights)
+        engine = _compiled(source, files, stored or "fp32")
+    elif args.reseal:
+        engine = load_changed(args.source)
+        engine = engine if stored is None else stored_as(engine, stored)
     else:
-        engine = load_changed(args.source) if args.reseal else ds.load(args.source)
+        engine = ds.load(args.source, weights=stored)
     with engine:
         engine.save(args.output)
     return 0
 
 
-def _compiled(source: str, weights: str | None) -> ds.Engine:
+def _compiled(source: str, files: Sequence[str], stored: str) -> ds.Engine:
     with described(source) as (model, spec, rate):
-        if weights is not None:
-            load_weights(model, weights)
-        return ds.compile(model, spec, rate=rate)
+        for file in files:
+            load_weights(model, file)
+        return ds.compile(model, spec, rate=rate, weights=stored)
 
 
 def add(commands: Commands) -> None:
@@ -60,8 +70,11 @@ def add(commands: Commands) -> None:
     parser.add_argument("output", metavar="OUT", help="a .dsm, .json or .xml file")
     parser.add_argument(
         "--weights",
-        metavar="FILE",
-        help="for FILE.py:FUNCTION, a .safetensors file; for a torch model also a state dict of torch.save",
+        metavar="FORMAT",
+        action="append",
+        default=[],
+        help=f"how weights are stored: {', '.join(FORMATS)}; for FILE.py:FUNCTION also a .safetensors file, "
+        "and for a torch model a state dict of torch.save",
     )
     parser.add_argument(
         "--reseal",

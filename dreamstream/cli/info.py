@@ -89,6 +89,7 @@ def _milliseconds(engine: ds.Engine) -> float | None:
 def _layer(planned: Any, node: Any, weights: dict[str, Tensor]) -> dict[str, Any]:
     dtype, shape, num, den = planned["outputs"][0]
     names = [name for name in node["weights"] if name is not None]
+    names += [scales for name in names if (scales := f"{name}.scales") in weights]  # of int8
     return {
         "path": planned["path"],
         "operator": planned["name"],
@@ -99,6 +100,7 @@ def _layer(planned: Any, node: Any, weights: dict[str, Tensor]) -> dict[str, Any
         "state_bytes": planned["kept_bytes"] + planned["carried_bytes"],
         "grows": planned["grows"],
         "weights": names,
+        "stored": sorted({weights[name].dtype for name in names}),
     }
 
 
@@ -156,14 +158,14 @@ def _lines(about: dict[str, Any]) -> Iterator[str]:
     for t in w["not_finite"]:
         yield f"  not finite      {t['name']}: {t['nan']} NaN, {t['infinite']} infinite"
     wide = max([6, *(len(layer["path"]) for layer in about["layers"])])
-    yield f"  {'layer':{wide}}  {'operator':18} {'frame':14} {'rate':>8} {'weights':>12} {'state':>10}"
+    yield f"  {'layer':{wide}}  {'operator':18} {'frame':14} {'rate':>8} {'weights':>12} {'state':>10}  stored"
     for layer in about["layers"]:
         shape = ", ".join(map(str, layer["shape"])) + ("," if len(layer["shape"]) == 1 else "")
         rate = f"{layer['rate']:g}" if layer["rate"] else "end"
         state = f"{layer['state_bytes']:,}{'+' if layer['grows'] else ''}"
         yield (
             f"  {layer['path'] or '-':{wide}}  {layer['operator']:18} {f'({shape})':14} {rate:>8} "
-            f"{layer['weight_bytes']:>12,} {state:>10}"
+            f"{layer['weight_bytes']:>12,} {state:>10}  {', '.join(layer['stored'])}".rstrip()
         )
 
 

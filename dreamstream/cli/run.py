@@ -53,9 +53,9 @@ def _load(args: argparse.Namespace) -> Any:
         if weights is not None:
             raise FormatError(f"--weights goes with a model's name; {name} has its weights")
         return _checked(name, ds.load(name, threads=args.threads))
-    found = {n.lower(): n for n in models.__all__}.get(name.lower())
+    found = {n.lower(): n for n in models.COMPLETE}.get(name.lower())
     if found is None:
-        raise FormatError(f"there is no model {name!r}; give a .dsm file or one of {', '.join(models.__all__)}")
+        raise FormatError(f"there is no model {name!r}; give a .dsm file or one of {', '.join(models.COMPLETE)}")
     model = getattr(models, found)().eval()
     if weights is None:
         raise FormatError(f"{found} comes without weights, and random ones say nothing; give --weights FILE")
@@ -284,7 +284,7 @@ def add(commands: Commands) -> None:
         description=f"{about[0].upper()}{about[1:]}, all of them at the same time. Files of another sample "
         "rate are resampled, in the stream; of several channels the mean is taken.",
     )
-    parser.add_argument("model", metavar="MODEL", help=f"a .dsm file, or one of {', '.join(models.__all__)}")
+    parser.add_argument("model", metavar="MODEL", help=f"a .dsm file, or one of {', '.join(models.COMPLETE)}")
     parser.add_argument("audio", metavar="AUDIO", nargs="+", help="WAV files; others with soundfile installed")
     parser.add_argument("--weights", metavar="FILE", help="a .safetensors file")
     parser.add_argument("--chunk-ms", type=at_least(1, int), default=100, metavar="N", help="audio per step (100)")

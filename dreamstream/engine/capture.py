@@ -33,6 +33,8 @@ class Capture:
         The model's parameters and buffers.
     specs, buffers, buffer_limit
         The inputs, and whether layers may wait for a stream's end, for how many frames at most.
+    context_limit
+        The most frames that attention may keep where it keeps all.
 
     Attributes
     ----------
@@ -51,6 +53,7 @@ class Capture:
         specs: Sequence[InputSpec],
         buffers: bool,
         buffer_limit: int | None,
+        context_limit: int | None = None,
     ) -> None:
         self.graph = _core.Graph()
         #: Keys of the state dict, by where in memory their values lie: an array there with their shape is one.
@@ -61,6 +64,7 @@ class Capture:
                 self.names.setdefault(_place(array), key)
         self.buffers = buffers
         self.buffer_limit = buffer_limit
+        self.context_limit = context_limit
         self.nodes: list[tuple[str, Request, Edge]] = []
         self.paths: list[str] = []
         self.inputs: list[StreamTensor] = []
@@ -118,10 +122,11 @@ def captured(
     buffers: bool,
     buffer_limit: int | None,
     lengths: Mapping[str, LengthsOf] | None = None,
+    context_limit: int | None = None,
 ) -> tuple[Capture, Any]:
     """Run the model's forward on symbolic streams; return the capture and what the forward returned."""
     source = source_of(model)
-    capture = Capture(source.arrays(), specs, buffers, buffer_limit)
+    capture = Capture(source.arrays(), specs, buffers, buffer_limit, context_limit)
     capture.sizes = source.sizes
     named: dict[str, Any] = {s.name: x for s, x in zip(specs, capture.inputs)}
     named |= {name: as_symbolic(given, named) for name, given in (lengths or {}).items()}

@@ -18,8 +18,10 @@ from ..stream.tree import leaves, map_leaves
 from .capture import captured
 from .engine import Engine
 from .interface import Interface, names_of
+from .load import stored_as
 from .spec import OutputInfo, lengths_in, number_of, read_specs
 from .verify import verify as verify_engine
+from .weights import Weights
 
 __all__ = ["compile"]
 
@@ -29,7 +31,7 @@ def compile(
     spec: Any,
     rate: Any = 1,
     dtype: Any = "float32",
-    weights: str = "fp32",
+    weights: Weights = "fp32",
     threads: int | None = None,
     blas: bool | None = None,
     unstreamable: str = "raise",
@@ -39,6 +41,7 @@ def compile(
     verify: bool = True,
     backend: str | None = None,
     context: Mapping[str, Context] | None = None,
+    context_limit: int | None = None,
 ) -> Engine:
     """Compile a model into an engine: no Python per layer, batching over streams.
 
@@ -54,8 +57,11 @@ def compile(
         Frames per unit of time of the inputs.
     dtype : str or dict
         Element types of the inputs.
-    weights : str
-        How weights are stored: "fp32".
+    weights : str or dict
+        How the matrices of layers are stored: "fp32", "fp16", "bf16", or "int8" with a scale for each output
+        channel; or a dict from patterns of modules' paths (``"encoder.*"``; the last that fits counts). Sums are
+        of float32 inputs and the stored numbers, in float32: the engine gives the bits of a model whose weights
+        were rounded so. Biases, norms, tables and routers stay as they are, and in "int8" transposed convolutions.
     threads : int, optional
         Threads per step; ``DREAMSTREAM_THREADS`` or 1 by default.
     blas : bool, optional
@@ -76,6 +82,8 @@ def compile(
         ``"ref"`` or ``"x86_v3"``; then ``blas`` is not asked.
     context : dict of str to Context, optional
         As for `patch_module`, which it calls: what attention sees is part of the model from then on.
+    context_limit : int, optional
+        The most frames of a stream, at its rate, for attention that keeps all that came before.
 
     Returns
     -------
@@ -88,10 +96,8 @@ def compile(
     NotStreamableError
         For what can't stream, with its path, the reason and what would work.
     """
-    if weights != "fp32":
-        raise ValueError(f'weights: "fp32" is available, got {weights!r}')
     front_of(model, "compile")
-    check_policy(unstreamable, buffer_limit, skew)
+    check_policy(unstreamable, buffer_limit, skew, context_limit)
     if context is not None:
         patch_module(model, unstreamable=unstreamable, context=context)
     n_threads = number_of("threads", threads, default_threads(), 1024)
@@ -101,7 +107,13 @@ def compile(
     bring()
     specs = read_specs(model, spec, rate, dtype)
     capture, result = captured(
-        model, specs, isinstance(spec, Mapping), unstreamable == "buffer", buffer_limit, lengths_in(spec)
+        model,
+        specs,
+        isinstance(spec, Mapping),
+        unstreamable == "buffer",
+        buffer_limit,
+        lengths_in(spec),
+        context_limit,
     )
     tensors = leaves(result)
     for x in tensors:
@@ -141,13 +153,16 @@ def compile(
     engine.lengths = lengths_in(spec)
     if verify:
         _verify_or_raise(model, engine)
+    if weights != "fp32":
+        engine = stored_as(engine, weights, backend)
+        engine.lengths = lengths_in(spec)
     return engine
 
 
 def _verify_or_raise(model: Any, engine: Engine) -> None:
     try:
         report = verify_engine(model, engine)
-    except StreamLimitError:  # a buffer_limit for which every stream is too long
+    except StreamLimitError:  # a limit for which every stream is too long
         return
     if not report.ok:
         raise CaptureError(

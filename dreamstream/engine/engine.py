@@ -392,7 +392,8 @@ def _node_line(node: Mapping[str, Any]) -> str:
     rate = "at the end" if num == 0 else f"rate {Fraction(num, den)}"
     kept = node["kept_bytes"] + node["carried_bytes"]
     grows = " (grows)" if node["grows"] else ""
-    return f"  {node['id']:4} {node['name']:18} {shape!s:16} {rate:12} {kept} bytes kept{grows}"
+    narrow = "" if node["stored"] == "fp32" else f", weights in {node['stored']}"
+    return f"  {node['id']:4} {node['name']:18} {shape!s:16} {rate:12} {kept} bytes kept{grows}{narrow}"
 
 
 def _as_ids(ids: Any) -> list[str]:

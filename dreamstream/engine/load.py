@@ -18,8 +18,9 @@ from .files import is_path, read_all
 from .interface import Interface
 from .spec import number_of
 from .text import from_text, is_text
+from .weights import Weights, stored
 
-__all__ = ["container_of", "load", "load_changed"]
+__all__ = ["container_of", "load", "load_changed", "stored_as"]
 
 HEAD = 4096  # bytes of a file that say what it is
 
@@ -32,6 +33,7 @@ def load(
     max_streams: int | None = None,
     blas: bool | None = None,
     backend: str | None = None,
+    weights: Weights | None = None,
 ) -> Engine:
     """Make an engine of a model file: what `Engine.save` wrote, in any of its forms.
 
@@ -53,11 +55,13 @@ def load(
         Whether products go to OpenBLAS; None: as the model was compiled, where OpenBLAS is there.
     backend : str, optional
         The kernels to use whatever the environment says, as in :func:`compile`.
+    weights : str or dict, optional
+        How weights are stored from now on, as in :func:`compile`; None: as the file has them.
 
     Returns
     -------
     Engine
-        Which gives the same bits as the one that was saved.
+        Which gives the same bits as the one that was saved, where `weights` is not given.
 
     Raises
     ------
@@ -77,11 +81,20 @@ def load(
     """
     n_threads = number_of("threads", threads, default_threads(), 1024)
     most_streams = number_of("max_streams", max_streams, 0, 2**31)
-    graph, interface, origin = _read(source)
+    graph, interface, origin = _read(source, weights=weights)
     if blas is not None:
         interface = dataclasses.replace(interface, blas=bool(blas))
     use = interface.blas and (blas is True or _has_blas())  # asked for where there is none: an error
     return _engine(graph, interface, n_threads, most_streams, use, origin, backend)
+
+
+def stored_as(engine: Engine, weights: Weights, backend: str | None = None) -> Engine:
+    """Return an engine of the same model whose weights are stored in another way."""
+    pieces: list[bytes] = []
+    engine._write(pieces.append)
+    graph, interface = _model(b"".join(pieces), weights=weights)
+    blas = engine._core.blas
+    return _engine(graph, interface, engine.threads, engine._max_streams, blas, None, backend)
 
 
 def load_changed(source: Any) -> Engine:
@@ -119,10 +132,12 @@ def _engine(
 
 
 # ---------------------------------------------------------------- what is there to read
-def _read(source: Any, changed: bool = False) -> tuple[_core.Graph, Interface, Any]:
+def _read(
+    source: Any, changed: bool = False, weights: Weights | None = None
+) -> tuple[_core.Graph, Interface, Any]:
     """Return graph and interface, and of a path where and what it was."""
     if not is_path(source):
-        return *_model(_content(source), changed=changed), None
+        return *_model(_content(source), changed=changed, weights=weights), None
     path = os.path.abspath(os.fsdecode(source))
     with open(path, "rb") as file:
         seen = os.fstat(file.fileno())
@@ -130,10 +145,10 @@ def _read(source: Any, changed: bool = False) -> tuple[_core.Graph, Interface, A
         mapped = stat.S_ISREG(seen.st_mode) and not _reads_as_text(head, seen.st_size)
         content = b"" if mapped else head + file.read()
     try:
-        model = _model(path if mapped else content, mapped, changed)
+        model = _model(path if mapped else content, mapped, changed, weights)
     except FormatError as error:
         raise FormatError(str(error) if path in str(error) else f"{path}: {error}") from None
-    return *model, (path, state_of(seen))
+    return *model, (path, state_of(seen)) if weights is None else None
 
 
 def _content(source: Any) -> bytes:
@@ -150,10 +165,12 @@ def _reads_as_text(head: bytes, size: int) -> bool:
     return not container and is_text(head)
 
 
-def _model(source: Any, mapped: bool = False, changed: bool = False) -> Model:
+def _model(source: Any, mapped: bool = False, changed: bool = False, weights: Weights | None = None) -> Model:
     if not mapped and _reads_as_text(source[:HEAD], len(source)):
         source = from_text(source)
     graph, text, inputs, outputs = _core.read_model(source, mapped, changed)
+    if weights is not None:  # now that the file is known to be what was written
+        graph = _core.read_model(source, mapped, True, stored(weights, graph.nodes()), graph)[0]
     return graph, Interface.read(text, inputs, outputs)
 
 

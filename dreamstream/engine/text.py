@@ -23,8 +23,8 @@ __all__ = ["KEY", "ModelParts", "from_text", "is_text", "parts_of", "to_json", "
 KEY = "dreamstream"
 """Of the model's description, in the container's metadata and in the text forms."""
 
-FINGERPRINT = "fingerprint"
-"""Of what tells whether the file is as it was written, in the text forms; ``KEY.FINGERPRINT`` in the container."""
+MARKS = ("fingerprint", "origin")
+"""What a file says of itself in the text forms, each where there is one; ``KEY.MARK`` in the container."""
 
 MOST_LEVELS = 80  # of XML elements within each other: JSON's 64, and what stands around them
 
@@ -33,7 +33,7 @@ class ModelParts(NamedTuple):
     """What a model file is made of."""
 
     model: Any  # its description
-    fingerprint: str | None  # as it is written, right or not
+    marks: dict[str, str]  # as they are written, right or not
     tensors: list[container.Tensor]
 
 
@@ -42,7 +42,8 @@ def parts_of(content: Any) -> ModelParts:
     tensors, texts = container.read(content)
     if KEY not in texts:
         raise FormatError(f'a safetensors file without "{KEY}" in its metadata is no model')
-    return ModelParts(_json(texts[KEY]), texts.get(f"{KEY}.{FINGERPRINT}"), tensors)
+    marks = {mark: texts[f"{KEY}.{mark}"] for mark in MARKS if f"{KEY}.{mark}" in texts}
+    return ModelParts(_json(texts[KEY]), marks, tensors)
 
 
 def is_text(head: bytes) -> bool:
@@ -63,8 +64,7 @@ def from_text(content: bytes) -> bytes:
         read = _read_xml if content.lstrip()[:1] == b"<" else _read_json
         parts = read(content)
         texts = {KEY: json.dumps(parts.model, ensure_ascii=False, separators=(",", ":"), allow_nan=False)}
-        if parts.fingerprint is not None:
-            texts[f"{KEY}.{FINGERPRINT}"] = parts.fingerprint
+        texts |= {f"{KEY}.{mark}": said for mark, said in parts.marks.items()}
         return container.write(parts.tensors, texts)
     except FormatError:
         raise
@@ -93,8 +93,8 @@ def to_json(content: Any) -> Iterator[bytes]:
     """Yield the JSON text of a container, in pieces."""
     parts = parts_of(content)
     yield f'{{"{KEY}":\n{_dumped(parts.model, indent=1)},\n'.encode()
-    if parts.fingerprint is not None:
-        yield f'"{FINGERPRINT}": {_dumped(parts.fingerprint)},\n'.encode()
+    for mark, said in parts.marks.items():
+        yield f'"{mark}": {_dumped(said)},\n'.encode()
     yield b'"tensors": {'
     for i, t in enumerate(parts.tensors):
         head = f'{_dumped(t.name)}: {{"dtype": "{t.dtype}", "shape": {_dumped(t.shape)}, "data": "'
@@ -130,11 +130,11 @@ def _json(text: str) -> Any:
 
 def _read_json(content: bytes) -> ModelParts:
     given = _json(content.decode())
-    has_fingerprint = isinstance(given, dict) and FINGERPRINT in given
-    fingerprint = given.pop(FINGERPRINT) if has_fingerprint else None
+    marks = {mark: given.pop(mark) for mark in MARKS if mark in given} if isinstance(given, dict) else {}
     _require_keys("the outermost object", given, {KEY, "tensors"})
-    if has_fingerprint and not isinstance(fingerprint, str):
-        _refuse(FINGERPRINT, "a string", fingerprint)
+    for mark, said in marks.items():
+        if not isinstance(said, str):
+            _refuse(mark, "a string", said)
     tensors = []
     if not isinstance(given["tensors"], dict):
         _refuse("tensors", "an object", given["tensors"])
@@ -147,7 +147,7 @@ def _read_json(content: bytes) -> ModelParts:
         if not isinstance(t["dtype"], str):
             _refuse(f"{where}, dtype", "a string", t["dtype"])
         tensors.append(container.Tensor(name, t["dtype"], tuple(shape), _base64(where, t["data"])))
-    return ModelParts(given[KEY], fingerprint, tensors)
+    return ModelParts(given[KEY], marks, tensors)
 
 
 def _require_keys(where: str, value: Any, keys: set[str]) -> None:
@@ -165,8 +165,8 @@ def to_xml(content: Any) -> Iterator[bytes]:
     yield f'<?xml version="1.0" encoding="UTF-8"?>\n<{KEY}>\n<model>\n'.encode()
     yield "".join(_elements(parts.model, 1)).encode()
     yield b"</model>\n"
-    if parts.fingerprint is not None:
-        yield f"<{FINGERPRINT}>{_quoted(parts.fingerprint)}</{FINGERPRINT}>\n".encode()
+    for mark, said in parts.marks.items():
+        yield f"<{mark}>{_quoted(said)}</{mark}>\n".encode()
     yield b"<tensors>\n"
     for t in parts.tensors:
         shape = " ".join(map(str, t.shape))
@@ -243,7 +243,7 @@ class _Element:
 def _read_xml(content: bytes) -> ModelParts:
     """Parse without DTD: nothing is expanded, nothing is fetched."""
     models: list[Any] = []
-    fingerprints: list[str] = []
+    marks: dict[str, str] = {}
     sections: list[str] = []
     tensors: list[container.Tensor] = []
     document = _Element("", {})
@@ -270,9 +270,9 @@ def _read_xml(content: bytes) -> ModelParts:
         if name == "tensor":
             tensors.append(_tensor(done.attributes, text))
             return
-        if name == FINGERPRINT:
+        if name in MARKS:
             sections.append(name)
-            fingerprints.append(_unquoted(text))
+            marks[name] = _unquoted(text)
             return
         if name not in _SCALARS and text.strip():
             _refuse(f"<{name}>", "elements", text.strip())
@@ -302,16 +302,16 @@ def _read_xml(content: bytes) -> ModelParts:
         parser.Parse(content, True)
     except expat.ExpatError as error:
         raise FormatError(f"the text of a model: {error}") from None
-    wanted = ["model", *[FINGERPRINT] * min(1, len(fingerprints)), "tensors"]
+    wanted = ["model", *(mark for mark in MARKS if mark in marks), "tensors"]
     if sections != wanted or len(models) != 1:
-        _refuse(f"<{KEY}>", f"<model> with one value, <{FINGERPRINT}> or none, then <tensors>", sections)
-    return ModelParts(models[0], fingerprints[0] if fingerprints else None, tensors)
+        _refuse(f"<{KEY}>", "<model> with one value, <fingerprint> or none, then <tensors>", sections)
+    return ModelParts(models[0], marks, tensors)
 
 
 _VALUES = ("object", "array", *_SCALARS)
 _PLACES: dict[str, tuple[str, ...]] = {
     "": (KEY,),
-    KEY: ("model", FINGERPRINT, "tensors"),
+    KEY: ("model", *MARKS, "tensors"),
     "model": _VALUES,
     "tensors": ("tensor",),
     "object": _VALUES,

@@ -4,5 +4,10 @@ Each has its original's argument names and `state_dict` layout; weights are not 
 """
 
 from .silero import SileroVAD
+from .transformer import StreamingTransformer
+from .u2 import GlobalCMVN, U2Encoder
 
-__all__ = ["SileroVAD"]
+__all__ = ["GlobalCMVN", "SileroVAD", "StreamingTransformer", "U2Encoder"]
+
+COMPLETE = ("SileroVAD",)
+"""Those that are one network: made without arguments, with a `spec` and a `sample_rate`."""

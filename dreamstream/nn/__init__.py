@@ -22,9 +22,11 @@ from .normalization import *  # noqa: F403
 from .padding import *  # noqa: F403
 from .parameter import *  # noqa: F403
 from .pooling import *  # noqa: F403
+from .positions import *  # noqa: F403
 from .rectifiers import *  # noqa: F403
 from .recurrent import *  # noqa: F403
 from .recurrent_cell import *  # noqa: F403
+from .relative import *  # noqa: F403
 from .resampling import *  # noqa: F403
 from .shape import *  # noqa: F403
 from .transformer import *  # noqa: F403

@@ -13,6 +13,8 @@ from ..array.forward import held, is_static
 from ..dispatch import apply
 from ..errors import DTypeError, ModeError, NotStreamableError, ShapeError
 from ..operations.refusals import BACKWARDS
+from ..stream.rules import holds
+from ..stream.where import user_line
 from . import init
 from .functional.arguments import checked
 from .functional.texts import described
@@ -162,6 +164,8 @@ class Recurrence(Module):
         dims: tuple[Any, ...] = ("L", 0)
         if x.ndim == 3:
             dims = ("B", "L", 0) if self.batch_first else ("L", "B", 0)
+        if x.is_stream:
+            dims = self._of_stream(x, dims)
         if hx is None:
             return self._run(x, dims, ())
         if x.is_stream and any(getattr(h, "is_stream", False) and is_static(h) for h in hx):
@@ -171,6 +175,19 @@ class Recurrence(Module):
             return self._run(x, dims, constants)
         return self._run_rows(x, dims, constants)
 
+    def _of_stream(self, x: Any, dims: tuple[Any, ...]) -> tuple[Any, ...]:
+        """Return what the dimensions are: where B and L are joined, each frame is a sequence by itself."""
+        rows = x.dims[dims.index("B")] if "B" in dims else None
+        if isinstance(rows, str) and holds(rows, "L"):
+            return (rows, 0, 1) if self.batch_first else (0, rows, 1)
+        if self.bidirectional and x.edge is not None and not x.edge.entry.buffers:
+            reason, remedy = BACKWARDS.words
+            raise NotStreamableError(
+                f"{type(self).__name__} at {user_line()} can't stream: {reason}; {remedy}, or "
+                'unstreamable="buffer" to wait for the end of each stream'
+            )
+        return dims
+
     def _run(
         self, x: Tensor, dims: tuple[Any, ...], state: Sequence[Tensor], given: Sequence[Tensor] = ()
     ) -> tuple[Tensor, list[Tensor]]:
@@ -179,8 +196,10 @@ class Recurrence(Module):
         `given` are those of streams that have their own.
         """
         weights = [w for cell in self.all_weights for w in cell]
-        y, *ends = apply(self._operator, self._attributes(), (x, *given), (*weights, *state), dims)
-        return y, [end.transpose(0, 1) for end in ends] if "B" in dims else ends
+        name = self._operator if "L" in dims else f"{self._operator}_within"
+        y, *ends = apply(name, self._attributes(), (x, *given), (*weights, *state), dims)
+        behind = "B" in dims or dims[-2:] == (0, 1)  # the rows' dimension stands before the cells'
+        return y, [end.transpose(0, 1) for end in ends] if behind else ends
 
     def _run_rows(self, x: Tensor, dims: tuple[Any, ...], state: list[Tensor]) -> tuple[Tensor, list[Tensor]]:
         """Run plain rows from a state ``(D * num_layers, B, features)``: by themselves if it differs."""

@@ -16,12 +16,14 @@ from ..array.stream_tensor import StreamTensor
 from ..array.symbolic import LengthsOf, as_symbolic, measured
 from ..errors import LocatedError, ModeError, NotStreamableError, StreamIdError, StreamMismatchError, no_tape
 from ..nn.module import Module
+from ..operations.refusals import BACKWARDS
 from ..stream.context import Context, contexts_of, declared
 from ..stream.rules import require_same_streams
 from ..stream.tree import leaves, map_leaves
 from . import states
 from .eager import EagerCall
 from .front import Front, foreign_front
+from .joining import may_join
 from .mask_functions import bring
 from .register import forward_of, registered_for
 from .session import Session
@@ -51,6 +53,7 @@ class Patch:
         unstreamable: str,
         buffer_limit: int | None,
         skew: int,
+        context_limit: int | None = None,
         path: str = "",
         context: Context | None = None,
         around: bool = False,
@@ -61,6 +64,7 @@ class Patch:
         self.train_variant = train_variant
         self.unstreamable = unstreamable
         self.buffer_limit = buffer_limit
+        self.context_limit = context_limit
         self.skew = skew
         self.online_mode = False
         self._session: Session | None = None
@@ -69,15 +73,15 @@ class Patch:
     def session(self) -> Session:
         """The session, made when it is first needed."""
         if self._session is None:
-            made = self._kind(self.skew, self.unstreamable == "buffer", self.buffer_limit)
+            made = self._kind(self.skew, self.unstreamable == "buffer", self.buffer_limit, self.context_limit)
             with _MAKING:  # two threads may come here at once
                 self._session = self._session or made
         return self._session
 
     @property
-    def options(self) -> tuple[str, str, int | None, int]:
+    def options(self) -> tuple[str, str, int | None, int, int | None]:
         """What it was patched with."""
-        return self.train_variant, self.unstreamable, self.buffer_limit, self.skew
+        return self.train_variant, self.unstreamable, self.buffer_limit, self.skew, self.context_limit
 
     # ---------------------------------------------------------------- what a patched module offers
     def online(self, module: M, mode: bool = True) -> M:
@@ -265,12 +269,13 @@ def _leave(x: Any, call: EagerCall) -> Any:
 
 
 # ---------------------------------------------------------------------- patching
-def check_policy(unstreamable: str, buffer_limit: int | None, skew: int) -> None:
+def check_policy(unstreamable: str, buffer_limit: int | None, skew: int, context_limit: int | None = None) -> None:
     """Raise ValueError for options that are none."""
     if unstreamable not in POLICIES:
         raise ValueError(f"unstreamable is one of {', '.join(POLICIES)}, got {unstreamable!r}")
-    if buffer_limit is not None and (not isinstance(buffer_limit, int) or buffer_limit < 0):
-        raise ValueError(f"buffer_limit is a number of frames, got {buffer_limit!r}")
+    for name, limit in (("buffer_limit", buffer_limit), ("context_limit", context_limit)):
+        if limit is not None and (not isinstance(limit, int) or limit < 0):
+            raise ValueError(f"{name} is a number of frames, got {limit!r}")
     if not isinstance(skew, int) or skew < 0:
         raise ValueError(f"skew is a number of frames, got {skew!r}")
 
@@ -278,15 +283,16 @@ def check_policy(unstreamable: str, buffer_limit: int | None, skew: int) -> None
 def refuse_unstreamable(module: Any) -> None:
     """Raise NotStreamableError for the first layer that needs the future without bound."""
     front = front_of(module, "streaming")
+    parts = dict(front.parts(module))
     registered: list[str] = []  # what stands below them says itself, where it is called, that it doesn't stream
-    for path, part in front.parts(module):
+    for path, part in parts.items():
         kind: Any = type(part)
         if registered_for(kind) is not None:
             registered.append(path)
         elif any(not above or path.startswith(f"{above}.") for above in registered):
             continue
         found = front.unstreamable(part)
-        if found is not None:
+        if found is not None and not (found == BACKWARDS.words and may_join(parts.values())):
             reason, remedy = found
             raise NotStreamableError(
                 f"{path or 'the model'} ({type(part).__name__}) can't stream: {reason}; {remedy}, or "
@@ -301,6 +307,7 @@ def patch_module(
     buffer_limit: int | None = None,
     skew: int = 0,
     context: Mapping[str, Context] | None = None,
+    context_limit: int | None = None,
 ) -> M:
     """Make a module and all below it able to stream, in place; twice is a no-op.
 
@@ -320,6 +327,8 @@ def patch_module(
     context : dict of str to Context, optional
         By the paths of modules, in which ``*`` stands for any name between dots: what attention inside them sees
         of a stream, from now on, offline too. Paths that are not there keep what they have.
+    context_limit : int, optional
+        The most frames of a stream, at its rate, for attention that keeps all that came before.
 
     Returns
     -------
@@ -340,10 +349,10 @@ def patch_module(
     if front is _NATIVE and train_variant != VARIANTS[0]:
         raise no_tape(f"train_variant={train_variant!r} of a module of dreamstream.nn")
     bring()
-    check_policy(unstreamable, buffer_limit, skew)
+    check_policy(unstreamable, buffer_limit, skew, context_limit)
     if unstreamable == "raise":
         refuse_unstreamable(module)
-    options = (train_variant, unstreamable, buffer_limit, skew)
+    options = (train_variant, unstreamable, buffer_limit, skew, context_limit)
     parts = front.parts(module)
     contexts = contexts_of(context or {}, [path for path, _ in parts])
     for _, part in parts:

@@ -96,12 +96,21 @@ class Session:
         Frames of the slowest input by which the inputs of one stream may be apart.
     buffers, buffer_limit
         Whether layers may wait for a stream's end, and for how many frames at most.
+    context_limit
+        The most frames that attention may keep where it keeps all.
     """
 
-    def __init__(self, skew: int = 0, buffers: bool = False, buffer_limit: int | None = None) -> None:
+    def __init__(
+        self,
+        skew: int = 0,
+        buffers: bool = False,
+        buffer_limit: int | None = None,
+        context_limit: int | None = None,
+    ) -> None:
         self.skew = skew
         self.buffers = buffers
         self.buffer_limit = buffer_limit
+        self.context_limit = context_limit
         self.script: list[Key] = []
         self.courses: dict[int, Course] = {}
         self.rates: tuple[Fraction, ...] = ()
@@ -304,14 +313,14 @@ class Session:
         return tuple({"": np.frombuffer(p, np.uint8)} if p else None for p in parts)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Session:
-        out = Session(self.skew, self.buffers, self.buffer_limit)
+        out = Session(self.skew, self.buffers, self.buffer_limit, self.context_limit)
         with self.hold():
             out.script, out.rates, out.given = list(self.script), self.rates, dict(self.given)
             out.publish({i: self.state_of(i) for i in self.live_ids})  # states are never written to
         return out
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return (Session, (self.skew, self.buffers, self.buffer_limit))
+        return (Session, (self.skew, self.buffers, self.buffer_limit, self.context_limit))
 
 
 def flatten(state: Any) -> bytes | None:
@@ -354,6 +363,7 @@ class Call:
         self.session = session
         self.buffers = session.buffers
         self.buffer_limit = session.buffer_limit
+        self.context_limit = session.context_limit
         self.meta = meta
         self.ids = meta.ids
         self.ended = np.ascontiguousarray(meta.eos)

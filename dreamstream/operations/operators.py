@@ -22,6 +22,13 @@ _ROWS = (
     *_all("window", "conv1d", "conv_transpose1d", "conv2d", "conv_transpose2d"),
     *_all("carried", "lstm", "gru", "rnn"),
     Operator("attention", kind="window", written="`F.scaled_dot_product_attention`, `nn.MultiheadAttention`"),
+    Operator("rotary", kind="window", written="`F.rotary_embedding`, `nn.RotaryEmbedding`", alone="not torch's"),
+    *(
+        Operator(
+            f"{name}_within", kind="frame", written=f"`nn.{name.upper()}` on `x.reshape(B * L, steps, features)`"
+        )
+        for name in ("lstm", "gru", "rnn")
+    ),
     *_all("frame", "layer_norm", "rms_norm", "batch_norm"),
     *_all("window", "group_norm"),
     # along the stream
@@ -55,6 +62,12 @@ _ROWS = (
         kind="window",
         written="`table[: x.size(L)]`, with a `table` that is no stream",
         alone="a constant by position; ends with its table, so that no step of it can be repeated",
+    ),
+    Operator(
+        "positions",
+        kind="window",
+        written="`arange(x.size(L))`, where it meets frames",
+        alone="numbers by position; an arange, which is no operator of torch's on streams",
     ),
     Operator("reduce_frames", kind="carried", written="`x.sum(L)`, `x.mean(L)`, `x.amax(L)`, `x.amin(L)`"),
     Operator("var_frames", kind="carried", written="`x.var(L)`, `x.std(L)`"),

@@ -89,6 +89,10 @@ class Recording:
             self._values.append(value)
             self._edges.append(edge)
 
+    def forget(self) -> None:
+        """Let what ran not be repeated: its weights were made of those that were given."""
+        self._whole = False
+
     def course(
         self, asked: list[Any], held: Sequence[Any], outputs: Sequence[Any], known_as: list[Any] | None = None
     ) -> Course | None:

@@ -203,6 +203,8 @@ class Entry(Protocol):
     buffers: bool
     #: The most frames that they may wait for, or None.
     buffer_limit: int | None
+    #: The most frames that attention may keep where it keeps all, or None.
+    context_limit: int | None
     #: What sizes of B and L are.
     sizes: Sizes
 

@@ -213,7 +213,7 @@ static inline graph_case case_of_op(const char *text, const char **op_name)
             names[i] = name_by_shape(name_texts[i], &t.weights[i], i);
         }
     }
-    const ds_node_names called = {"net.layer", names};
+    const ds_node_names called = {.path = "net.layer", .weights = names};
     c.status = ds_graph_node(c.graph, outputs, t.def, t.attrs, t.n_attrs, inputs, t.n_in, t.weights,
                              (const void *const *)data, t.n_weights, &called);
     if (c.status != DS_OK) {

@@ -10,6 +10,10 @@ typedef struct problem {
     int64_t at;
     void *q[QUERIES];
     int64_t position[QUERIES], from[QUERIES], to[QUERIES];
+    void *u[QUERIES];
+    size_t n_rows, d_rows; /* 0: none */
+    int64_t rows_first;
+    double memory_u[QUERIES * WIDEST], rows[9 * WIDEST];
     double memory_q[QUERIES * WIDEST], keys[KEYS * WIDEST], values[KEYS * WIDEST], table[8];
     double scale;
     size_t n_bias; /* 0: none */
@@ -37,6 +41,11 @@ static void run(const problem *p, const ds_real_kernels *k, void *y, size_t begi
                          .d_key = p->d_key,
                          .d_value = p->d_value,
                          .scale = p->scale,
+                         .u = (const void *const *)p->u + begin,
+                         .rows = {.table = p->n_rows > 0 ? p->rows : NULL,
+                                  .first = p->rows_first,
+                                  .n = p->n_rows,
+                                  .d = p->d_rows},
                          .bias = {.table = p->n_bias > 0 ? p->table : NULL,
                                   .first = p->first,
                                   .n = p->n_bias,
@@ -58,6 +67,16 @@ static real bias_of(const problem *p, int64_t distance)
                    ((real)get(p->table, p->e, low + 1) - (real)get(p->table, p->e, low));
 }
 
+static real row_of(const problem *p, size_t i, int64_t distance)
+{
+    const int64_t at = p->rows_first - distance, last = (int64_t)p->n_rows - 1;
+    const int64_t near = at < 0 ? 0 : at > last ? last : at;
+    real sum = 0;
+    for (size_t c = 0; p->n_rows > 0 && c < p->d_rows; c++)
+        sum += (real)get(p->u[i], p->e, c) * (real)get(p->rows, p->e, (size_t)near * p->d_rows + c);
+    return sum;
+}
+
 /* Query i by the definition. */
 static void check_query(const problem *p, const void *y, size_t i)
 {
@@ -69,6 +88,7 @@ static void check_query(const problem *p, const void *y, size_t i)
         for (size_t c = 0; c < p->d_key; c++)
             score[j] +=
                 (real)get(p->q[i], p->e, c) * (real)get(p->keys, p->e, (first + j) * p->step + c);
+        score[j] += row_of(p, i, p->position[i] - p->from[i] - (int64_t)j);
         score[j] = score[j] * p->scale + bias_of(p, p->position[i] - p->from[i] - (int64_t)j);
         top = score[j] > top ? score[j] : top;
         largest = isfinite(score[j]) && fabsl(score[j]) > largest ? fabsl(score[j]) : largest;
@@ -84,7 +104,8 @@ static void check_query(const problem *p, const void *y, size_t i)
             size += expl(score[j] - top) / sum * fabsl(v);
         }
         const real got = (real)get(y, p->e, i * p->d_value + c);
-        CHECK(fabsl(got - ideal) <= unit * size * (40 + (real)p->d_key * (1 + largest)));
+        CHECK(fabsl(got - ideal) <=
+              unit * size * (40 + (real)(p->d_key + p->n_rows * p->d_rows) * (1 + largest)));
     }
 }
 
@@ -104,12 +125,18 @@ static void draw(problem *p, size_t e, int kind)
     fill(p->keys, e, KEYS * WIDEST, -3, 3);
     fill(p->values, e, KEYS * WIDEST, -3, 3);
     fill(p->table, e, 8, -2, 2);
+    p->n_rows = kind == 2 ? random_size(0, 9) : 0;
+    p->d_rows = random_size(1, 70);
+    p->rows_first = (int64_t)random_size(0, 12) - 3;
+    fill(p->memory_u, e, QUERIES * WIDEST, -2, 2);
+    fill(p->rows, e, 9 * WIDEST, -2, 2);
     for (size_t i = 0; kind == 2 && i < p->n_bias; i += 2)
         put(p->table, e, i, -(double)INFINITY);
     const size_t window = random_size(1, KEYS);
     for (size_t i = 0; i < p->n; i++) {
         const size_t from = random_size(0, 2) ? i : random_size(0, KEYS);
         p->q[i] = (char *)p->memory_q + i * WIDEST * e;
+        p->u[i] = (char *)p->memory_u + i * WIDEST * e;
         p->from[i] = p->at + (int64_t)from;
         p->to[i] = p->at + (int64_t)(from + window < KEYS ? from + window : KEYS);
         p->position[i] = p->at + (int64_t)random_size(0, KEYS);

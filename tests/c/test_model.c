@@ -69,7 +69,7 @@ static int add_named(graph_case *c, int x, const char *path, const char *name, f
     }
     const ds_signature s = {.dtype = DS_F32, .rank = 2, .shape = {4, 4}, .rate = {0, 1}};
     const void *weight = data;
-    const ds_node_names names = {path, &name};
+    const ds_node_names names = {.path = path, .weights = &name};
     int y = -1;
     CHECK(ds_graph_node(c->graph, &y, &ds_op_linear, NULL, 0, &x, 1, &s, &weight, 1, &names) ==
           DS_OK);
@@ -258,7 +258,7 @@ static void test_failing_allocations(void)
         ds_graph *graph = NULL;
         ds_interface *made = NULL;
         ds_fault_arm(&fault, n, false);
-        status = ds_model_read(&graph, &made, &hooks, mapped, false);
+        status = ds_model_read(&graph, &made, &hooks, mapped, false, NULL);
         ds_fault_disarm(&fault);
         CHECK(status == DS_OK || (status == DS_NO_MEMORY && graph == NULL && made == NULL));
         ds_interface_free(made);
@@ -316,7 +316,7 @@ static void test_two_share_a_mapping(void)
     ds_graph *graphs[2] = {NULL};
     for (int i = 0; i < 2; i++) {
         ds_interface *interface = NULL;
-        CHECK(ds_model_read(&graphs[i], &interface, &hooks, mapped, false) == DS_OK);
+        CHECK(ds_model_read(&graphs[i], &interface, &hooks, mapped, false, NULL) == DS_OK);
         ds_interface_free(interface);
     }
     ds_mapped_release(mapped);

@@ -61,6 +61,21 @@ static const char *const larger[] = {
     "{'op':'gru','attrs':{'bidirectional':1,'bias':0},'weights':[[9,4],[9,3],[9,4],[9,3]]}",
     "{'op':'rnn','attrs':{'layers':3,'nonlinearity':'relu','bias':0},"
     "'weights':[[9,4],[9,9],[9,9],[9,9],[9,9],[9,9],[3,9]]}",
+    "{'op':'conv1d','in':[['float32',[5,16]]],'attrs':{'stride':2,'left':3,'right':2,'mode':'"
+    "reflect'},"
+    "'weights':[[33,16,5],[33]]}",
+    "{'op':'conv1d','in':[['float32',[3,40]]],'attrs':{'groups':40,'dilation':2},'weights':[[40,1,"
+    "3],null]}",
+    "{'op':'conv_transpose1d','in':[['float32',[5,16]]],'attrs':{'stride':3,'padding':2},"
+    "'weights':[[16,33,5],[33]]}",
+    "{'op':'lstm','in':[['float32',[5,20]]],'attrs':{'layers':2},"
+    "'weights':[[160,20],[160,40],[160],[160],[160,40],[160,40],[160],[160],[2,40],[2,40]]}",
+    "{'op':'gru','in':[['float32',[3,4]]],'attrs':{'bidirectional':1,'bias':0},"
+    "'weights':[[9,4],[9,3],[9,4],[9,3]]}",
+    "{'op':'lstm_within','in':[['float32',[2,5,4]]],'attrs':{'layers':2,'bias':0,'projection':3},"
+    "'weights':[[36,4],[36,3],[3,9],[36,3],[36,3],[3,9],[2,3],null]}",
+    "{'op':'gru_within','in':[['float32',[7,20]]],'attrs':{'layers':2,'bidirectional':1,'bias':0},"
+    "'weights':[[120,20],[120,40],[120,20],[120,40],[120,80],[120,40],[120,80],[120,40],[4,40]]}",
     "{'op':'lstm_cell','in':[['float32',[2,3,33]]],'weights':[[160,33],[160,40],null,[160]]}",
     "{'op':'gru_cell','in':[['float32',[3,33]],['float32',[3,40]]],"
     "'weights':[[120,33],[120,40],[120],null]}",

@@ -150,6 +150,11 @@ static const struct {
      "rnn: layers must be 1 to"},
     {"{'op':'rnn'," OF8 ",'attrs':{'bias':2},'weights':[[16,8],[16,16],[16],[16]]}", DS_ARGUMENT,
      "rnn: bias must be 0 or 1, got 2"},
+    {"{'op':'rnn','in':[['float32',[2,3,8]]],'weights':[[16,8],[16,16],[16],[16]]}", DS_SHAPE,
+     "rnn: expected an input of shape (features,) or (lanes, features), got (2, 3, 8)"},
+    {"{'op':'rnn_within'," OF8 ",'weights':[[16,8],[16,16],[16],[16]]}", DS_SHAPE,
+     "rnn_within: expected an input of shape (steps, features) or (lanes, steps, features), got "
+     "(8,)"},
     {"{'op':'gru_cell'," OF8 ",'weights':[[48,8],[47,16]]}", DS_SHAPE,
      "gru_cell: its weight 'weight_hh' must have shape (48, 16), got (47, 16)"},
     {"{'op':'rnn_cell','in':[['float32',[]]],'weights':[[16,8],[16,16]]}", DS_SHAPE,

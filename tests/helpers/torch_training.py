@@ -79,7 +79,54 @@ class Start(nn.Module):
         return y.transpose(1, 2)
 
 
-MODELS = {"conv": Conv, "lstm": Lstm, "gru": Gru, "residual": Residual, "start": Start}
+class Transformer(nn.Module):
+    """torch's own layers, causal, with a window of six frames: keys and values are on the tape."""
+
+    def __init__(self):
+        super().__init__()
+        self.inward = nn.Linear(CHANNELS, 4)
+        layer = nn.TransformerEncoderLayer(4, 2, 6, dropout=0.0, batch_first=True, norm_first=True)
+        self.layers = nn.TransformerEncoder(layer, 2, enable_nested_tensor=False)
+
+    def forward(self, x):
+        y = self.inward(x.transpose(1, 2))
+        i = torch.arange(x.size(2))
+        return self.layers(y, mask=(i > i[:, None]) | (i[:, None] - i > 5)).transpose(1, 2)
+
+
+class Conformer(nn.Module):
+    """Half a feed-forward block, attention to chunks, a convolution that looks ahead, the other half."""
+
+    def __init__(self):
+        super().__init__()
+        self.inward = nn.Linear(CHANNELS, 4)
+        self.norms = nn.ModuleList([nn.LayerNorm(4) for _ in range(5)])
+        self.halves = nn.ModuleList([nn.Sequential(nn.Linear(4, 6), nn.SiLU(), nn.Linear(6, 4)) for _ in range(2)])
+        self.qkv, self.out = nn.Linear(4, 12), nn.Linear(4, 4)
+        self.gate, self.depthwise = nn.Conv1d(4, 8, 1), nn.Conv1d(4, 4, 3, padding=1, groups=4)
+
+    def forward(self, x):
+        x = self.inward(x.transpose(1, 2))
+        x = x + 0.5 * self.halves[0](self.norms[0](x))
+        q, k, v = (y.unflatten(2, (2, 2)).transpose(1, 2) for y in self.qkv(self.norms[1](x)).chunk(3, -1))
+        block = torch.arange(x.size(1)) // 3
+        behind = block[:, None] - block
+        scores = (q @ k.transpose(2, 3)).masked_fill((behind < 0) | (behind > 2), -torch.inf)
+        x = x + self.out((scores.softmax(-1) @ v).transpose(1, 2).flatten(2))
+        y = F.glu(self.gate(self.norms[2](x).transpose(1, 2)), 1)
+        x = x + F.silu(self.norms[3](self.depthwise(y).transpose(1, 2)))
+        return (x + 0.5 * self.halves[1](self.norms[4](x))).transpose(1, 2)
+
+
+MODELS = {
+    "conv": Conv,
+    "lstm": Lstm,
+    "gru": Gru,
+    "residual": Residual,
+    "start": Start,
+    "transformer": Transformer,
+    "conformer": Conformer,
+}
 
 
 def made(name, seed=0):

@@ -50,6 +50,8 @@ class PlainWindow:
 class Plain:
     """One operator on many streams: values by its kernel, counts by C, states in a dict."""
 
+    device = None
+
     def __init__(self, case, op, weights):
         self.op, self.weights = op, weights
         self.ranks = tuple(len(i.features) for i in case.inputs)
@@ -60,7 +62,7 @@ class Plain:
         """Advance streams by ``values[input][row]``; return the new frames of all rows, output by output."""
         outputs = self.op.counts(counts, ended)
         step = Step(self.op.name, self.op.attributes, self.ranks, tuple(o[1] for o in self.op.outputs))
-        step.training = torch.is_grad_enabled()
+        step.training, step.device = torch.is_grad_enabled(), self.device
         if self.kernel.framewise:
             y = self.kernel.run(step, *[torch.cat(v) for v in values], *self.weights)
             return y if isinstance(y, tuple) else (y,)

@@ -25,7 +25,7 @@ ABSTRACT = {"Entry", "Call"}
 ELSEWHERE = {"TorchCall": "tests/torch/test_kernels.py, which enumerates the registry too"}
 
 #: Plain tensors do without these: they are indexed and joined by NumPy. `test_whole_sequences` runs them.
-NUMPY_DOES = {"cut", "table", "cat", "pad_to"}
+NUMPY_DOES = {"cut", "table", "positions", "cat", "pad_to"}
 
 
 @pytest.mark.fast

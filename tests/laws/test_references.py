@@ -33,6 +33,30 @@ def parts(z):
     return z.real, z.imag
 
 
+def by_lane(f):
+    """Every lane of frames by itself."""
+
+    def run(a, w, x):
+        if x.ndim < 3:
+            return f(a, w, x)
+        parts = [f(a, w, lane) for lane in x.unbind(1)]
+        many = isinstance(parts[0], tuple)
+        return tuple(torch.stack(ys, 1) for ys in zip(*parts)) if many else torch.stack(parts, 1)
+
+    return run
+
+
+def within(kind):
+    """Every frame, and every lane of one, is a sequence."""
+
+    def run(a, w, x):
+        rows = [recurrence(kind)(a, w, row) for row in x.reshape(-1, *x.shape[-2:])]
+        y, *ends = (torch.stack(ys) for ys in zip(*rows))
+        return y.reshape(*x.shape[:-2], *y.shape[1:]), *(e.reshape(*x.shape[:-2], *e.shape[2:]) for e in ends)
+
+    return run
+
+
 def conv1d(a, w, x):
     x = rows(x)
     if a["left"] or a["right"]:
@@ -250,15 +274,14 @@ TORCH = {
     "combine": lambda a, w, x, v: torch.einsum("...kn,...k->...n", x.unflatten(-1, (v.shape[-1], -1)), v),
     "embedding": lambda a, w, x: F.embedding(x, w[0]),
     "linear": lambda a, w, x: F.linear(x, w[0], w[1]),
-    "conv1d": conv1d,
-    "conv_transpose1d": conv_transpose1d,
+    "conv1d": by_lane(conv1d),
+    "conv_transpose1d": by_lane(conv_transpose1d),
     "conv2d": planes(conv2d),
     "conv_transpose2d": planes(conv_transpose2d),
     "pad_features": pad_features,
     "layer_norm": lambda a, w, x: F.layer_norm(x, x.shape[-a["axes"] :], w[0], w[1], a["eps"]),
-    "lstm": recurrence("LSTM"),
-    "gru": recurrence("GRU"),
-    "rnn": recurrence("RNN"),
+    **{name: by_lane(recurrence(name.upper())) for name in ("lstm", "gru", "rnn")},
+    **{f"{name}_within": within(name.upper()) for name in ("lstm", "gru", "rnn")},
     "lstm_cell": recurrent_cell("LSTMCell"),
     "gru_cell": recurrent_cell("GRUCell"),
     "rnn_cell": recurrent_cell("RNNCell"),

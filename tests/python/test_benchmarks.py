@@ -93,6 +93,12 @@ def test_threads():
     assert all(r["one"][1] > 0 and r["more"][1] > 0 for r in rows)
 
 
+def test_weights():
+    rows = run("weights.py", "--networks", "small", "--streams", "2", "--frames", "1", "--seconds", "0")
+    assert [r["weights"] for r in rows] == ["fp32", "fp16", "bf16", "int8"]
+    assert rows[0]["weights_size"] > rows[1]["weights_size"] == rows[2]["weights_size"] > rows[3]["weights_size"]
+
+
 def test_planning():
     rows = run("planning.py", "--sizes", "2", "3")
     assert [(r["model"], r["size"]) for r in rows] == [(m, n) for m in ("stack-raw", "relu") for n in (2, 3)]

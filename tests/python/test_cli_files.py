@@ -151,8 +151,8 @@ def test_info(call, folder):
     assert "input x: (B, 3, L) float32, rate 100, 48 bytes kept" in [" ".join(line) for line in lines]
     assert "delay 2 frames, 20 ms" in [" ".join(line) for line in lines]
     assert "receptive field without bound" in [" ".join(line) for line in lines]
-    assert ["conv", "conv1d", "(4,)", "100", "256", "0"] in lines
-    assert any(line[:2] == ["rnn", "lstm"] and int(line[-1]) >= 16 for line in lines)
+    assert ["conv", "conv1d", "(4,)", "100", "256", "0", "F32"] in lines
+    assert any(line[:2] == ["rnn", "lstm"] and int(line[-2]) >= 16 for line in lines)
     call("convert", "a.dsm", "a.xml")
     assert call("info", "a.xml")[1].replace("a.xml", "a.dsm") == out
 

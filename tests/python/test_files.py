@@ -408,7 +408,8 @@ def test_every_flipped_bit_is_found():
 @pytest.mark.parametrize("form", ["dsm", "json", "xml"])
 def test_weights_edited_on_purpose(tmp_path, form):
     engine, path, out = small(), tmp_path / f"m.{form}", tmp_path / "out.dsm"
-    model, mark, tensors = parts_of(content(engine))
+    model, marks, tensors = parts_of(content(engine))
+    mark = marks["fingerprint"]
     old = next(t for t in tensors if t.name.endswith("bias"))
     values = np.frombuffer(old.data, "<f4") + 1
     changed = [t._replace(data=values.tobytes()) if t is old else t for t in tensors]
@@ -420,8 +421,8 @@ def test_weights_edited_on_purpose(tmp_path, form):
 
     write()  # as files were that had none
     right = content(ds.load(path))
-    assert parts_of(right).fingerprint != mark
-    write(parts_of(right).fingerprint)
+    assert parts_of(right).marks["fingerprint"] != mark
+    write(parts_of(right).marks["fingerprint"])
     assert content(ds.load(path)) == right
     write(mark)
     with pytest.raises(FormatError, match=r"the file is damaged or was changed: .* it says \"" + mark):

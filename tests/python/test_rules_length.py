@@ -143,8 +143,9 @@ def test_refused_arithmetic():
     assert (n + (2**63 - 1) - (2**63 - 1)).fn == ()
     b = BatchSize(Edge())
     for wrong in (
-        lambda: b * 2, lambda: 2 * b, lambda: b * b, lambda: b + 1, lambda: b // 2, lambda: b * (b * n),
-        lambda: (b * n) * 2, lambda: 2 * (b * n), lambda: (b * n) // 2, lambda: (b * n) * n, lambda: n * (b * n),
+        lambda: b * 0, lambda: -2 * b, lambda: b * b, lambda: b + 1, lambda: b // 2, lambda: b * (b * n),
+        lambda: (b * n) * 0, lambda: 2.0 * (b * n), lambda: (b * n) // 2, lambda: (b * n) * n,
+        lambda: n * (b * n), lambda: (b * 6) // 4, lambda: (b * 6) % 4, lambda: (b * 6 * n) // 4,
         lambda: b == 2, lambda: (b * n) == 2, lambda: bool((b * n) == (b * length(cid=1))), lambda: b == n,
         lambda: b - 1,
     ):  # fmt: skip
@@ -170,6 +171,14 @@ def test_batch_size():
     assert (b * (n // 2)).length == n // 2
     assert b == BatchSize(Edge(cid=("op", 3))) and operator.ne(b, b) is False
     assert b * n == n * b and operator.ne(b * n, n * b) is False
+
+
+def test_multiples_of_the_number_of_streams():
+    b, n = BatchSize(Edge()), length()
+    assert b * 6 == 2 * b * 3 and b * 6 != b * 3 and (b * 6) // 3 == b * 2 and (b * 6) // b == 6
+    assert (b * 6) // (b * 2) == 3 and b * 6 % 3 == 0 and repr(b * 6) == "<number of streams * 6>"
+    assert b * 6 * n == n * b * 6 == 6 * n * b and b * 6 * n != b * n
+    assert (b * n * 6) // 3 == b * n * 2 and (b * n * 6) // (b * 2) == n * 3
 
 
 def test_repr():

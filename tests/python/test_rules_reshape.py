@@ -28,38 +28,60 @@ N_ROWS, N_FRAMES = 3, 24
 def number(size):
     """The concrete value of a size."""
     if isinstance(size, BatchSize):
-        return N_ROWS
+        return N_ROWS * size.times
     if isinstance(size, BatchLength):
-        return N_ROWS * size.length.apply(N_FRAMES)
+        return N_ROWS * size.length.apply(N_FRAMES) * size.times
     return size.apply(N_FRAMES) if isinstance(size, Length) else size
 
 
 def sizes_of(dims, features):
-    return [{"B": B, "L": L, "B_L": B * L}[d] if isinstance(d, str) else features[d] for d in dims]
+    def size(dim):
+        own = sorted(parts([dim]), key=lambda p: p == "L")  # the length by itself, times the rest
+        return prod(p[0] if isinstance(p, list) else {"B": B, "L": L}[p] for p in own)
+
+    return [size(d) if isinstance(d, str) else features[d] for d in dims]
 
 
 def parts(dims):
-    return [p for d in dims for p in (d.split("_") if isinstance(d, str) else [d])]
+    """B, L, lanes by their size in a list, and feature axes."""
+    out = []
+    for d in dims:
+        out += [p if p in "BL" else [int(p)] for p in d.split("_")] if isinstance(d, str) else [d]
+    return out
+
+
+def stored(atoms):
+    """The places of B, L, lanes and features among atoms."""
+    lanes = [i for i, a in enumerate(atoms) if isinstance(a, list)]
+    own = sorted((a, i) for i, a in enumerate(atoms) if isinstance(a, int))
+    return [atoms.index(a) for a in "BL" if a in atoms], lanes, [i for _, i in own]
 
 
 def to_rows(array, dims, features):
-    """Padded array -> [rows][frames][stored features]."""
+    """Padded array -> [rows][frames][lanes, if there are any][stored features]."""
     atoms = parts(dims)
-    array = array.reshape([N_ROWS if a == "B" else N_FRAMES if a == "L" else features[a] for a in atoms])
-    order = [atoms.index(a) for a in ("B", "L", *range(len(features))) if a in atoms]
-    return array.transpose(order)
+    sizes = {"B": N_ROWS, "L": N_FRAMES}
+    array = array.reshape(
+        [a[0] if isinstance(a, list) else features[a] if a not in sizes else sizes[a] for a in atoms]
+    )
+    frames, lanes, own = stored(atoms)
+    array = array.transpose([*frames, *lanes, *own])
+    n = len(frames)
+    return array.reshape(*array.shape[:n], *[-1] * bool(lanes), *array.shape[n + len(lanes) :])
 
 
 def to_array(rows, dims):
-    """[rows][frames][stored features] -> padded array."""
+    """[rows][frames][lanes, if there are any][stored features] -> padded array."""
     atoms = parts(dims)
-    stored = [a for a in ("B", "L") if a in atoms] + list(range(rows.ndim - sum(a in atoms for a in "BL")))
-    array = rows.transpose([stored.index(a) for a in atoms])
+    frames, lanes, own = stored(atoms)
+    n = len(frames)
+    sizes = [atoms[i][0] for i in lanes]
+    rows = rows.reshape(*rows.shape[:n], *sizes, *rows.shape[n + bool(lanes) :])
+    array = rows.transpose(np.argsort([*frames, *lanes, *own]))
     shape, k = [], 0
     for d in dims:
-        n = 2 if d == "B_L" else 1
-        shape.append(prod(array.shape[k : k + n]))
-        k += n
+        shape.append(prod(array.shape[k : k + len(parts([d]))]))
+        k += len(parts([d]))
     return array.reshape(shape)
 
 
@@ -79,7 +101,8 @@ def carry_out(plan, rows):
                 x = x.reshape(n // arguments[0], arguments[0], *features)
             else:
                 assert step in ("split", "join") and not arguments
-        assert x.shape[1:] == plan.features
+        lanes = [p[0] for p in parts(plan.dims) if isinstance(p, list)]
+        assert x.shape[1:] == (*[prod(lanes)] * bool(lanes), *plan.features)
         assert len(x) == plan.ratio * rows.shape[1]
         out.append(x)
     return np.stack(out)
@@ -95,7 +118,9 @@ def check(dims, features, shape, **kwargs):
     names = [s[0] for s in plan.steps]
     order = ["split", "permute", "features", "unstack", "stack", "features", "join"]
     at = -1
-    for name in names:
+    for name in (
+        names if not any("_" in d and d != "B_L" for d in (*dims, *plan.dims) if isinstance(d, str)) else ()
+    ):
         at = order.index(name, at + 1)
     for v, o in enumerate(plan.origin):
         assert o is None or isinstance(dims[o], str) == isinstance(plan.dims[v], str)
@@ -205,6 +230,43 @@ def test_arbitrary_shapes_are_right_or_refused():
     assert min(counts.values()) > 200, counts
 
 
+def grouped(numbers, atoms):
+    """Random neighbours joined: those with B, and features; L alone."""
+    shape, k = [], 0
+    while k < len(atoms):
+        n = numbers.randint(1, 3)
+        group = atoms[k : k + n]
+        if any(a is L for a in group) and not any(a is B for a in group):
+            n, group = 1, atoms[k : k + 1]
+        shape.append(prod(group))
+        k += n
+    return shape
+
+
+def test_random_groups():
+    """B, and B and L, are joined with features anywhere and regrouped, and taken apart again."""
+    numbers, seen = random.Random(13), set()
+    for _ in range(1500):
+        sizes = [numbers.choice([1, 2, 3, 4]) for _ in range(numbers.randint(1, 4))]
+        atoms: list = [B, L, *range(len(sizes))]
+        numbers.shuffle(atoms)
+        dims = tuple("B" if a is B else "L" if a is L else a for a in atoms)
+        seen_sizes = [sizes[a] if isinstance(a, int) else a for a in atoms]
+        plan = check(dims, sizes, grouped(numbers, seen_sizes))
+        again = check(plan.dims, plan.features, grouped(numbers, seen_sizes)) if plan.ratio == 1 else plan
+        if again.ratio != 1:  # features behind L have become frames
+            continue
+        k = numbers.randrange(len(atoms))
+        back = check(again.dims, again.features, seen_sizes)
+        inferred = plan_reshape(
+            again.dims, sizes_of(again.dims, again.features), [*seen_sizes[:k], -1, *seen_sizes[k + 1 :]]
+        )
+        assert (inferred.steps, inferred.dims, inferred.features) == (back.steps, back.dims, back.features)
+        assert back.dims == tuple(d if isinstance(d, str) else i for d, i in zip(dims, back.dims))
+        seen |= {d for d in plan.dims if isinstance(d, str)}
+    assert {"B", "L", "B_L", "L_B", "B_2", "3_B", "B_4_L", "2_B_3"} <= seen
+
+
 @pytest.mark.parametrize(
     ("dims", "features", "shape", "steps", "new_dims"),
     [
@@ -217,6 +279,18 @@ def test_arbitrary_shapes_are_right_or_refused():
         (("B", "L", 0), [6], (B * L, 6), (("join",),), ("B_L", 0)),
         (("B", "L", 0), [6], (-1, 6), (("join",),), ("B_L", 0)),
         (("B_L", 0), [6], (B, L, 6), (("split",),), ("B", "L", 0)),
+        (("L", "B", 0), [6], (-1, 6), (), ("L_B", 0)),
+        (("L", "B", 0), [6], (B * L, 6), (), ("L_B", 0)),
+        (("B", 0, "L"), [6], (B * 6, L), (), ("B_6", "L")),
+        (("B", 0, "L"), [6], (-1, L), (), ("B_6", "L")),
+        (("B", 0, "L"), [6], (B * 2, 3, L), (("features", (2, 3)),), ("B_2", 0, "L")),
+        (("B", 0, "L", 1), [4, 6], (B * 4 * L, 6), (), ("B_4_L", 0)),
+        (("B", 1, "L", 0), [6, 4], (B * 4, L, 6), (("permute", (1, 0)),), ("B_4", "L", 0)),
+        ((0, "B", "L", 1), [4, 6], (B * 4, L, 6), (), ("4_B", "L", 0)),
+        (("B_4", "L", 0), [6], (B, 4, L, 6), (), ("B", 0, "L", 1)),
+        (("B_4", "L", 0), [6], (B, -1, L, 6), (), ("B", 0, "L", 1)),
+        (("B_4", "L", 0), [6], (B * 2, 2, L, 6), (("features", (2, 2, 6)),), ("B_2", 0, "L", 1)),
+        (("B_4", "L", 0), [6], (B * 4, L, 2, 3), (("features", (4, 2, 3)),), ("B_4", "L", 0, 1)),
         (("B_L", 0), [6], (-1, L, 6), (("split",),), ("B", "L", 0)),
         (("B_L", 0), [6], (B, -1, 6), (("split",),), ("B", "L", 0)),
         (("B_L", 0), [6], (B * L, 2, -1), (("features", (2, 3)),), ("B_L", 0, 1)),
@@ -271,12 +345,9 @@ def test_without_length():
         (("B", 0, "L"), [6], (B, 6 * L), "mixed"),
         (("B", 0, "L"), [6], (B, L, 6), "mixed"),
         (("B", 0, "L"), [6], (B, 2, -1), "mixed"),
-        (("B", 0, "L"), [6], (-1, 6), "mixed"),
         (("B", 0, "L"), [6], (B * L, 6), "mixed"),
         (("B", "L", 0), [6], (2, B, L, 3), "mixed"),
         (("B", "L", 0), [6], (L, B, 6), "exchanges B and L"),
-        (("L", "B", 0), [6], (-1, 6), "merged with B behind it"),
-        (("L", "B", 0), [6], (B * L, 6), "exchanges B and L"),
         (("B", "L", 0), [6], (6,), "drops B and L"),
         (("B", "L", 0), [6], (B, 6), "drops L"),
         (("B", "L", 0), [6], (24, 6), "drops B and L"),

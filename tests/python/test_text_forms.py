@@ -48,7 +48,7 @@ def as_xml(engine):
 def test_json_holds_the_model(engine, as_json):
     given = json.loads(as_json)
     assert list(given) == ["dreamstream", "fingerprint", "tensors"] and given["dreamstream"]["version"] == 1
-    assert given["fingerprint"] == text.parts_of(content(engine)).fingerprint
+    assert given["fingerprint"] == text.parts_of(content(engine)).marks["fingerprint"]
     weight = given["tensors"]["conv.weight"]
     assert (weight["dtype"], weight["shape"]) == ("F32", [4, 3, 5])
     values = np.frombuffer(base64.b64decode(weight["data"]), "<f4").reshape(4, 3, 5)

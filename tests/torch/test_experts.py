@@ -18,6 +18,11 @@ NAMES = ("B", "L", "F")
 D, E, H = 8, 6, 16
 
 
+@pytest.fixture(autouse=True)
+def seeded():
+    torch.manual_seed(0)
+
+
 def drawn(*shape: int, seed: int = 0) -> torch.Tensor:
     return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
 
@@ -277,7 +282,8 @@ class TestBatches:
 
     def test_capacity_in_the_order_of_tokens(self):
         gate = T.SwitchGate(D, E, capacity=(1.2, 0.5)).eval()
-        gate.gate.weight.data.zero_()  # all choose expert 0
+        for p in gate.parameters():
+            p.data.zero_()  # all choose expert 0
         model = T.FMoETransformerMLP(E, D, H, gate=gate).eval()
         out = model(drawn(24, D))
         limit = math.ceil(0.5 * 24 / E)
@@ -506,3 +512,61 @@ class TestStatistics:
         told = model.statistics()
         assert told["tokens"] == 24 and told["dropped"] == 23 / 24 and told["dead"] == E - 1
         assert told["entropy"] == 0 and told["near_ties"] == 1
+
+
+class AsWritten(torch.nn.Module):
+    """What strangers write, token by token."""
+
+    def __init__(self, how):
+        super().__init__()
+        torch.manual_seed(0)
+        self.how, self.gate = how, torch.nn.Linear(D, E)
+        self.weight = torch.nn.Parameter(torch.randn(E, D, D))
+
+    def forward(self, x):
+        p = self.gate(x).softmax(-1)
+        return getattr(self, self.how)(x, p, *torch.topk(p, 2, dim=-1))
+
+    def all_of_them(self, x, w):
+        return (torch.stack([x @ m.T for m in self.weight], -1) * w.unsqueeze(-2)).sum(-1)
+
+    def one_hot(self, x, p, score, index):
+        return self.all_of_them(x, (torch.nn.functional.one_hot(index, E) * score.unsqueeze(-1)).sum(-2))
+
+    def scattered(self, x, p, score, index):
+        return self.all_of_them(x, torch.zeros_like(p).scatter(-1, index, score))
+
+    def marked(self, x, p, score, index):
+        mask = torch.zeros_like(p)
+        mask.scatter_(-1, index, 1)
+        return self.all_of_them(x, p * mask)
+
+    def masked(self, x, p, score, index):
+        return self.all_of_them(x, torch.where(p >= score[..., -1:], p, 0.0))
+
+    def gathered(self, x, p, score, index):
+        return torch.gather(self.gate(x), -1, index) * score / score.sum(dim=-1, keepdim=True)
+
+    def named(self, x, p, score, index):
+        found = p.topk(3, largest=False)
+        return found.values + found.indices
+
+
+@pytest.mark.parametrize("how", ["one_hot", "scattered", "marked", "masked", "gathered", "named"])
+def test_as_written(how):
+    model, x = AsWritten(how).eval(), drawn(1, 29, D)
+    with torch.no_grad():
+        wanted = model(x).numpy()
+        engine = ds.compile(model, ("B", "L", D))
+        online = ds.patch_module(copy.deepcopy(model)).online()
+        for chunk in (1, 6, 29):
+            eager, compiled = [], []
+            for at in range(0, 29, chunk):
+                piece, start, end = x[0, at : at + chunk], at == 0, at + chunk >= 29
+                given = ds.stream_tensor([piece], ids=["a"], sos=[start], eos=[end], names=NAMES)
+                eager.append(np.asarray(online(given).numpy()))
+                compiled.append(
+                    engine.step({"a": piece.numpy()}, sos="a" if start else (), eos="a" if end else ())["a"]
+                )
+            np.testing.assert_allclose(np.concatenate(eager, 1), wanted, rtol=1e-5, atol=1e-5)
+            np.testing.assert_allclose(np.concatenate(compiled), wanted[0], rtol=1e-5, atol=1e-5)

@@ -7,10 +7,10 @@
 #include <immintrin.h>
 
 #if defined(__clang__)
-#pragma clang attribute push(__attribute__((target("avx2,fma,bmi2"))), apply_to = function)
+#pragma clang attribute push(__attribute__((target("avx2,fma,bmi2,f16c"))), apply_to = function)
 #else
 #pragma GCC push_options
-#pragma GCC target("avx2,fma,bmi2")
+#pragma GCC target("avx2,fma,bmi2,f16c")
 #endif
 
 #define DSK_ISA x86_v3

@@ -24,6 +24,7 @@ from .loss import *  # noqa: F403
 from .normalization import *  # noqa: F403
 from .padding import *  # noqa: F403
 from .pooling import *  # noqa: F403
+from .positions import *  # noqa: F403
 from .products import *  # noqa: F403
 from .rectifiers import *  # noqa: F403
 from .resampling import *  # noqa: F403

@@ -49,7 +49,8 @@ def scaled_dot_product_attention(
     Parameters
     ----------
     query : Tensor
-        ``(B, H, L, E)`` or ``(B, L, E)``.
+        ``(B, H, L, E)`` or ``(B, L, E)``. Of a stream also with features in the place of L, and B and L joined in
+        that of B: each frame attends to itself.
     key, value : Tensor
         ``(B, G, L, E)`` and ``(B, G, L, Ev)``, or without the heads.
     attn_mask : optional
@@ -102,6 +103,15 @@ def scaled_dot_product_attention(
     if groups != heads and not enable_gqa:
         raise ShapeError(f"{name}: {heads} heads of queries and {groups} of keys need enable_gqa=True")
     factor = 1 / math.sqrt(q.shape[-1]) if scale is None else float(scale)
+    if q.is_stream and isinstance(q.dims[-2], int):  # type: ignore[attr-defined]
+        if attn_mask is not None or is_causal:
+            raise NotStreamableError(
+                f"{name} at {user_line()} is within each frame, where masks are not supported; add one to the "
+                "scores q @ k.transpose(-2, -1)"
+            )
+        k, v = (x if groups == heads else x.repeat_interleave(heads // groups, 1) for x in (k, v))
+        within: Tensor = ((q * factor) @ k.transpose(-2, -1)).softmax(-1) @ v
+        return within
     if attn_mask is not None:
         seen_by(name, is_causal or context is not None)
         scores = Scores.of(q, k) * factor

@@ -67,7 +67,7 @@ def row_of(name: str, padding_idx: int, n: int) -> int:
 @described(
     "``(*, num_classes) int64``.",
     {
-        "StreamIndexError": "For an index out of range.",
+        "StreamIndexError": "For an index out of range; one that a forward has computed gives zeros then.",
         "NotStreamableError": "For a stream without `num_classes`: its largest index is not known.",
     },
     tensor="``(*) int64``, from 0 to num_classes - 1.",
@@ -84,4 +84,7 @@ def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
         num_classes = int(x.numpy().max()) + 1
     if num_classes < 1:
         raise ShapeError(f"one_hot: num_classes must be positive, got {num_classes}")
+    if x.is_stream and x.edge is not None and x.edge.line.source is not None:  # type: ignore[attr-defined]
+        places = Tensor(np.arange(num_classes, dtype=np.float32))
+        return (x.to(places.dtype).unsqueeze(-1) == places).to(int64)
     return embedding(x, Tensor(np.eye(num_classes, dtype=np.float32))).to(int64)

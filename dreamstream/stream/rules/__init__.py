@@ -10,7 +10,7 @@ from .combine import require_same, require_same_streams
 from .compare import Comparison
 from .frames import cat_length, index_length, kept_lengths, read_length_index, split_length
 from .index import Fallback, IndexParts, IndexPlan, is_whole, parse_index, plan_index
-from .length import BatchLength, BatchSize, Length, Quotient, Sizes
+from .length import BatchLength, BatchSize, Length, Quotient, Rows, Sizes
 from .lineage import (
     ONE,
     Cid,
@@ -39,6 +39,7 @@ from .names import (
     split,
     transpose,
 )
+from .regroup import lanes_of
 from .reshape import ReshapePlan, plan_reshape
 from .rows import cat_batch, drop_empty, index_batch, rows_of, split_batch, unbind_batch
 from .shape import Shape
@@ -61,6 +62,7 @@ __all__ = [
     "Names",
     "Quotient",
     "ReshapePlan",
+    "Rows",
     "Shape",
     "Sizes",
     "StreamSlice",
@@ -81,6 +83,7 @@ __all__ = [
     "join",
     "joined",
     "kept_lengths",
+    "lanes_of",
     "lineages",
     "order_of",
     "parse_index",

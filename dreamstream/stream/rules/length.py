@@ -4,7 +4,7 @@ While a stream is open its length is not known, so ``x.size(L)`` is a `Length`, 
 sum of multiples of edges' lengths and of their quotients. It serves where the answer can wait (reshape, expand,
 slices, padding, indexing a table), says what the counts say for every stream (a difference that is always the
 same is that number, a comparison that always holds is True), and refuses everything that would need the number
-now. ``x.size(B)`` is a `BatchSize`, whose only use is its product with a `Length`, a `BatchLength`.
+now. ``x.size(B)`` is a `BatchSize`, which serves in shapes, as do its products with integers and a `Length`.
 
 Each refusal raises what the edge's `misuse` returns, with the line of the user's source.
 """
@@ -23,7 +23,7 @@ from .compare import compared
 from .decide import Formula, constant, holds, total
 from .tokens import Edge, Token
 
-__all__ = ["BatchLength", "BatchSize", "Length", "Quotient", "Sizes", "Step"]
+__all__ = ["BatchLength", "BatchSize", "Length", "Quotient", "Rows", "Sizes", "Step"]
 
 #: One step of a Length's function: ("+", c), ("*", c) or ("//", c).
 Step = tuple[str, int]
@@ -135,11 +135,11 @@ class Length(Token):
         return (-self)._sum(other, 1, "-")
 
     def _times(self, c: int) -> Any:
-        return self._of([(k * c, a) for k, a in self.terms], self.plus * c)
+        return self if c == 1 else self._of([(k * c, a) for k, a in self.terms], self.plus * c)
 
     def __mul__(self, other: object) -> Any:
         if isinstance(other, BatchSize):
-            return self._joined(self)
+            return self._joined(self, other.times)
         if isinstance(other, Token):
             self._misuse("combined by * with another size")
         return self._times(self._integer("*", other))
@@ -387,27 +387,61 @@ for _name in ("eq", "ne", "lt", "le", "gt", "ge"):
 Length.__hash__ = Quotient.__hash__ = Token.__hash__  # type: ignore[method-assign]
 
 
-class BatchSize(Token):
-    """The number of streams inside a forward; its one use is its product with a `Length`."""
+class Rows(Token):
+    """A number of rows of a batch: it serves in shapes, and no value depends on it."""
 
     __slots__ = ()
 
+
+class BatchSize(Rows):
+    """The number of streams inside a forward, or a multiple of it.
+
+    Parameters
+    ----------
+    edge : Edge
+        The tensor whose streams are counted.
+    times : int
+        How often.
+    """
+
+    __slots__ = ("times",)
+    times: int
+
     _what = "the number of streams"
-    _serves = "It serves in reshape, expand and zeros; its product with a length serves in reshape."
+    _serves = "It serves in reshape, expand and zeros; so do its products with integers and a length."
+
+    def __init__(self, edge: Edge, times: int = 1) -> None:
+        super().__init__(edge)
+        self.times = times
 
     def __mul__(self, other: object) -> BatchLength | BatchSize:
-        if type(other) is int and other == 1:
-            return self
-        if not isinstance(other, Length):
+        if isinstance(other, Length):
+            return other._joined(other, self.times)
+        if type(other) is not int or other < 1:
             self._misuse(f"multiplied by {type(other).__name__}")
-        return other._joined(other)
+        return self if other == 1 else type(self)(self.edge, self.times * other)
 
     __rmul__ = __mul__
+
+    def _part(self, by: object) -> int:
+        """Return how often these are a number, or as many of the streams."""
+        times = by.times if isinstance(by, BatchSize) else by
+        if type(times) is not int or times < 1 or self.times % times:
+            self._misuse(f"divided by {type(by).__name__}")
+        return self.times // times
+
+    def __floordiv__(self, other: object) -> BatchSize | int:
+        part = self._part(other)
+        return part if isinstance(other, BatchSize) else type(self)(self.edge, part)
+
+    def __mod__(self, other: object) -> int:
+        self._part(other)
+        return 0
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, BatchSize):
             self._misuse(f"compared with {type(other).__name__}")
-        return True  # one forward has one batch
+        return self.times == other.times  # one forward has one batch
 
     def __ne__(self, other: object) -> bool:
         return not self.__eq__(other)
@@ -415,47 +449,61 @@ class BatchSize(Token):
     __hash__ = Token.__hash__
 
     def __repr__(self) -> str:
-        return "<number of streams>"
+        return "<number of streams>" if self.times == 1 else f"<number of streams * {self.times}>"
 
 
-class BatchLength(Token):
-    """The number of frames of all streams, ``x.size(B) * x.size(L)``: serves in reshape only.
+class BatchLength(Rows):
+    """The number of frames of all streams, ``x.size(B) * x.size(L)``, or a multiple of it: serves in reshape only.
 
     Parameters
     ----------
     length : Length
         The factor that is not the batch size.
+    times : int
+        The rest.
     """
 
-    __slots__ = ("length",)
+    __slots__ = ("length", "times")
     length: Length
+    times: int
 
     _what = "the number of frames of all streams"
     _serves = "It serves in reshape; divided by the number of streams it is a length."
 
-    def __init__(self, length: Length) -> None:
+    def __init__(self, length: Length, times: int = 1) -> None:
         super().__init__(length.edge)
         self.length = length
+        self.times = times
 
-    def __floordiv__(self, other: object) -> Length:
-        if not isinstance(other, BatchSize):
-            self._misuse(f"divided by {type(other).__name__}")
-        return self.length
+    def __mul__(self, other: object) -> BatchLength:
+        if type(other) is not int or other < 1:
+            self._misuse(f"multiplied by {type(other).__name__}")
+        return type(self)(self.length, self.times * other)
+
+    __rmul__ = __mul__
+
+    def __floordiv__(self, other: object) -> Any:
+        batch = self.edge.entry.sizes.batch if isinstance(other, Length) else BatchSize
+        rows = batch(self.edge, self.times)
+        if isinstance(other, Length) and other == self.length:
+            return rows
+        part = rows._part(other)
+        return self.length * part if isinstance(other, BatchSize) else type(self)(self.length, part)
 
     def __eq__(self, other: object) -> Any:
         if not isinstance(other, BatchLength):
             self._misuse(f"compared with {type(other).__name__}")
-        return self.length == other.length
+        return self.length * self.times == other.length * other.times
 
     def __ne__(self, other: object) -> Any:
         if not isinstance(other, BatchLength):
             self._misuse(f"compared with {type(other).__name__}")
-        return self.length != other.length
+        return self.length * self.times != other.length * other.times
 
     __hash__ = Token.__hash__
 
     def __repr__(self) -> str:
-        return f"<number of streams * {self.length!r}>"
+        return f"<number of streams * {self.length * self.times!r}>"
 
 
 Length._joined = BatchLength

@@ -25,6 +25,9 @@ number of a stored feature axis. ``steps`` are tuples, to be carried out in orde
 ``("join",)``
     B and L are shown as the one dimension ``"B_L"``. Frames don't change.
 
+A reshape that this can't say, and one that begins or ends with features joined with B, is planned by
+`regroup`: with "permute" and "features" alone, on frames whose lanes are features too.
+
 Each occurs once at most, in the order split, permute, features, unstack, stack, features, join
 (features twice). A plan without "permute" moves no data; one without "unstack" and "stack" keeps the
 frame counts, hence the lineage.
@@ -43,6 +46,7 @@ from ...errors import NotStreamableError, ShapeError
 from ..where import user_line
 from ._ints import as_int, is_integer
 from .length import BatchLength, BatchSize, Length
+from .regroup import lanes_of, plan_regroup, with_features
 
 __all__ = ["ReshapePlan", "plan_reshape"]
 
@@ -162,9 +166,11 @@ class _Reshape:
         claims: list[Length] = []
         for item in self.shape:
             if isinstance(item, BatchSize):
+                if item.times != 1:
+                    raise self.impossible("the tensor has no features behind B to join with it")
                 entries.append("B")
             elif isinstance(item, (Length, BatchLength)):
-                token = item.length if isinstance(item, BatchLength) else item
+                token = item if isinstance(item, Length) else item.length * item.times
                 entries.append("L" if isinstance(item, Length) else JOINED)
                 if length is None:
                     raise self.impossible(f"the tensor has no L, so {item!r} can't be a size of it")
@@ -248,6 +254,54 @@ class _Reshape:
                 raise self._mixed(key)
         return Fraction(1) if ratio is None else ratio
 
+    def regrouped(self) -> ReshapePlan | None:
+        """Plan a reshape that joins B, or B and L, with features, or takes them apart; None if there is none."""
+        features = [s for d, s in sorted((d, s) for d, s in zip(self.dims, self.sizes) if isinstance(d, int))]
+        tokens = [s for d, s in zip(self.dims, self.sizes) if isinstance(d, str)]
+        lengths = [
+            t if isinstance(t, Length) else t.length for t in tokens if isinstance(t, (Length, BatchLength))
+        ]
+        length = lengths[0] if lengths else None
+        letters = [p for d in self.dims if isinstance(d, str) for p in d.split("_") if p in ("B", "L")]
+        left = prod(features) * (lanes_of(self.dims) or 1)
+        entries: list[tuple[tuple[str, ...], int]] = []
+        claims: list[Length] = []
+        for item in self.shape:
+            own: tuple[str, ...] = ()
+            number = item.times if isinstance(item, (BatchSize, BatchLength)) else 1
+            if isinstance(item, (Length, BatchLength)):
+                token = item if isinstance(item, Length) else item.length
+                if length is None or not token.rate or not length.rate:
+                    return None
+                ratio, claim = self.ratio_of(token, length)
+                if ratio.denominator > 1 or (claim and ratio != 1):
+                    return None
+                claims += [token] if claim else []
+                number *= ratio.numerator
+                own = ("L",) if isinstance(item, Length) else ("B", "L")
+            elif isinstance(item, BatchSize):
+                own = ("B",)
+            else:
+                number = as_int(item, "a size")
+            for letter in own:
+                if letter not in letters:
+                    return None
+                letters.remove(letter)
+            if number != _INFER:
+                if not number or left % number:
+                    return None
+                left //= number
+            entries.append((own, number))
+        inferred = [i for i, (_, number) in enumerate(entries) if number == _INFER]
+        if len(inferred) > 1 or (not inferred and (letters or left != 1)):
+            return None
+        for i in inferred:
+            entries[i] = (tuple(letters), left)
+        found = plan_regroup(self.dims, features, entries)
+        if found is None:
+            return None
+        return ReshapePlan(found.steps, found.dims, found.features, Fraction(1), found.origin, tuple(claims))
+
     def _mixed(self, key: str) -> NotStreamableError:
         place = f"behind {key}" if key else "before B and L"
         return self.unstreamable(
@@ -256,44 +310,8 @@ class _Reshape:
         )
 
 
-def plan_reshape(
-    dims: Sequence[int | str],
-    sizes: Sequence[Any],
-    shape: Sequence[Any],
-) -> ReshapePlan:
-    """Say how a tensor inside a forward is reshaped.
-
-    Parameters
-    ----------
-    dims : sequence of str or int
-        The visible dimensions: ``"B"``, ``"L"``, ``"B_L"``, or the number of a stored feature axis.
-    sizes : sequence
-        The size of each: an int for features, else the `BatchSize`, `Length` or `BatchLength`.
-    shape : sequence
-        The new sizes: ints of which one may be -1, and tokens. -1 stands for a feature size, or for
-        whichever of B and L (or both as ``"B_L"``) is missing.
-
-    Returns
-    -------
-    ReshapePlan
-        Steps on each row's frames, and the new dimensions.
-
-    Raises
-    ------
-    ShapeError
-        No tensor of the old shape has the new one.
-    NotStreamableError
-        The reshape drops B or L, changes their order, or mixes L with features in a way that is not
-        right for every length.
-
-    Examples
-    --------
-    With ``B, L`` the sizes of a tensor of dimensions ``("B", "L", 0)`` and 80 features::
-
-        plan_reshape(("B", "L", 0), (B, L, 80), (B, L // 2, 160)).steps
-        # (('stack', 2), ('features', (160,)))
-    """
-    call = _Reshape(dims, sizes, shape)
+def _plan_runs(call: _Reshape) -> ReshapePlan:
+    """Plan a reshape that leaves the runs behind B and L what they are, but for what L takes or gives."""
     order, old, length = call.read_old()
     entries, ratio, claims = call.read_new(order, length)
     new_order, new = call.runs_of(entries)
@@ -343,6 +361,56 @@ def plan_reshape(
                 origin[v_new] = v_old
     new_dims = tuple(e if isinstance(e, str) else axes[v] for v, e in enumerate(entries))
     return ReshapePlan(tuple(steps), new_dims, tuple(features), ratio, tuple(origin), tuple(claims))
+
+
+def plan_reshape(
+    dims: Sequence[int | str],
+    sizes: Sequence[Any],
+    shape: Sequence[Any],
+) -> ReshapePlan:
+    """Say how a tensor inside a forward is reshaped.
+
+    Parameters
+    ----------
+    dims : sequence of str or int
+        The visible dimensions: ``"B"``, ``"L"``, ``"B_L"``, or the number of a stored feature axis.
+    sizes : sequence
+        The size of each: an int for features, else the `BatchSize`, `Length` or `BatchLength`.
+    shape : sequence
+        The new sizes: ints of which one may be -1, and tokens. -1 stands for a feature size, or for
+        whichever of B and L (or both as ``"B_L"``) is missing.
+
+    Returns
+    -------
+    ReshapePlan
+        Steps on each row's frames, and the new dimensions.
+
+    Raises
+    ------
+    ShapeError
+        No tensor of the old shape has the new one.
+    NotStreamableError
+        The reshape drops B or L, changes their order, or mixes L with features in a way that is not
+        right for every length.
+
+    Examples
+    --------
+    With ``B, L`` the sizes of a tensor of dimensions ``("B", "L", 0)`` and 80 features::
+
+        plan_reshape(("B", "L", 0), (B, L, 80), (B, L // 2, 160)).steps
+        # (('stack', 2), ('features', (160,)))
+    """
+    call = _Reshape(dims, sizes, shape)
+    reason: Exception = call.unstreamable("B or L would be mixed with features", "transpose first")
+    if not with_features(call.dims):
+        try:
+            return _plan_runs(call)
+        except (NotStreamableError, ShapeError) as error:
+            reason = error
+    found = call.regrouped()
+    if found is None:
+        raise reason
+    return found
 
 
 def _axes(dims: tuple[int | str, ...], runs: dict[str, _Run], order: Sequence[str]) -> list[int]:

@@ -23,6 +23,10 @@ class Edge(Protocol):
     def rate(self) -> Fraction:
         """The edge's frames per frame of the reference input."""
 
+    @property
+    def entry(self) -> Any:
+        """What runs the forward; its `sizes` are the classes of tokens."""
+
     def misuse(self, message: str) -> Exception:
         """Return the exception to raise for a wrong use."""
 

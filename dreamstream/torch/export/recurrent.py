@@ -16,6 +16,7 @@ import torch
 
 from ..private import recurrent_function
 from ..run.kernels import Step, Window
+from ..run.kernels.recurrent import as_rows, of_rows
 from .window import rows_of
 
 __all__ = ["recurrent"]
@@ -35,7 +36,7 @@ ORDERS = {"lstm": (0, 3, 1, 2), "gru": (1, 0, 2), "rnn": (0,)}
 def recurrent(step: Step, windows: Sequence[Window], weights: Sequence[Any], state: Any) -> Any:
     """Return every frame's h, and the last h and c, as the kernel of the same operators does."""
     a = step.attributes
-    frames, lengths = windows[0].new()
+    frames, lengths, state = as_rows(step, *windows[0].new(), tuple(state))
     per_cell = 2 + 2 * a["bias"] + (1 if a.get("projection") else 0)
     after: list[list[Tensor]] = [[] for _ in state]
     for layer in range(a["layers"]):
@@ -46,7 +47,7 @@ def recurrent(step: Step, windows: Sequence[Window], weights: Sequence[Any], sta
         there = (lengths > 0)[:, None]
         for kept, new, old in zip(after, now, before):
             kept.append(torch.where(there, new, old))
-    carried = tuple(torch.stack(layers, 1) for layers in after)
+    frames, carried = of_rows(step, frames, tuple(torch.stack(layers, 1) for layers in after))
     return (frames, *(s[:, None] for s in carried)), carried
 
 

@@ -40,6 +40,8 @@ def _complex(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
 
 def _on_both(name: str) -> None:
     def run(forward: Forward, z: Any, *args: Any, **kwargs: Any) -> Any:
+        if isinstance(z, ComplexConstant):
+            return getattr(z, name)(*args, **kwargs)
         return z.each(lambda part: getattr(part, name)(*args, **kwargs))
 
     COMPLEX[name] = run

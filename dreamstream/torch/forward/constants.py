@@ -12,7 +12,7 @@ import torch
 from ...array import METHODS, Tensor
 from ...array.axes import sizes_of
 from ...array.dtypes import nominal
-from ...stream.rules import BatchSize, Length, Token
+from ...stream.rules import Length, Rows, Token
 
 __all__ = ["Arrays", "ComplexConstant", "Constant", "as_array", "device_of", "dtype_of", "nominal"]
 
@@ -55,7 +55,7 @@ _pairs: Callable[[torch.Tensor, Any], Any]
 
 
 def set_pairs(fn: Callable[[torch.Tensor, Any], Any]) -> None:
-    """Set what a table is that is cut to a stream's length along two dimensions."""
+    """Set what a table is that is cut to a stream's length along two dimensions, or has complex numbers."""
     global _pairs
     _pairs = fn
 
@@ -102,13 +102,13 @@ class Constant(Tensor):
 
     def expand(self, *size: Any) -> Any:
         sizes = sizes_of(size)
-        if any(isinstance(s, BatchSize) for s in sizes):
+        if any(isinstance(s, Rows) for s in sizes):
             return super().expand(*sizes)
         return self._like(self.torch.expand(*sizes))
 
     def repeat(self, *repeats: Any) -> Any:
         times = sizes_of(repeats)
-        if any(isinstance(n, BatchSize) for n in times):
+        if any(isinstance(n, Rows) for n in times):
             return super().repeat(*times)
         return self._like(self.torch.repeat(*times))
 
@@ -118,7 +118,7 @@ class Constant(Tensor):
     def __getitem__(self, index: Any) -> Any:
         parts = index if isinstance(index, tuple) else (index,)
         cuts = sum(isinstance(p, slice) and isinstance(p.stop, Length) for p in parts)
-        if cuts > 1:
+        if cuts > 1 or (cuts and self.torch.is_complex()):
             return _pairs(self.torch, index)
         if cuts:
             return super().__getitem__(index)  # a table
@@ -151,6 +151,8 @@ def _forward(name: str) -> Callable[..., Any]:
         if theirs is None or any(getattr(a, "is_stream", False) for a in args):
             return native(self, *args, **kwargs)
         sizes = [a for a in args if isinstance(a, Token)]
+        if sizes and name == "narrow":
+            return native(self, *args, **kwargs)
         if sizes:
             return (
                 _of_size(self, name, args)

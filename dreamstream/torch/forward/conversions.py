@@ -16,6 +16,7 @@ from ... import dispatch
 from ...array import BatchTensor
 from ...array import where as native_where
 from ...array.axes import sizes_of
+from ...array.forward import scatter as native_scatter
 from ...array.scores import Scores
 from ...array.stream_tensor import StreamTensor as Native
 from ...array.symbolic import Symbolic, positions
@@ -26,7 +27,7 @@ from ...nn import functional as native_functional
 from ...nn.functional.attention import identity, refused
 from ...nn.recurrent_cell import Cell, GRUCell, LSTMCell, RNNCell
 from ...operations.refusals import MASKED
-from ...stream.rules import BatchSize, Length, Token
+from ...stream.rules import Length, Rows, Token
 from ...stream.where import user_line
 from ..run.dropping import dropping
 from ..tensor import StreamTensor
@@ -91,7 +92,7 @@ def detach(forward: Forward, x: Any) -> Any:
     return unsure(x, with_value(x, torch.Tensor.detach))
 
 
-@function("requires_grad_", "retain_grad")
+@function("requires_grad", "retain_grad")
 def unchanged(forward: Forward, x: Any, *_: Any, **__: Any) -> Any:
     return x
 
@@ -148,6 +149,18 @@ def where(forward: Forward, *args: Any, **kwargs: Any) -> Any:
     return native_where(*args, **kwargs)
 
 
+@function("scatter")
+def scatter(forward: Forward, x: Any, dim: int, index: Any, src: Any = None, *, value: Any = None) -> Any:
+    axis = x._axis("scatter", dim)
+    written = value if src is None else src
+    streams = [x, index] if isinstance(written, (int, float)) else [x, index, written]
+    if not all(isinstance(t, Native) for t in streams) or isinstance(x.dims[axis], str):
+        raise NotStreamableError(
+            f"scatter at {user_line()}: expected streams, or a number to write, along a dimension of features"
+        )
+    return native_scatter(x, axis, index, written)
+
+
 def _with_mean(name: str) -> None:
     @function(f"{name}_mean")
     def both(forward: Forward, input: Any, dim: Any = None, *args: Any, **kwargs: Any) -> Any:
@@ -168,7 +181,7 @@ def _of_batch(make: Callable[..., torch.Tensor]) -> Callable[..., Any]:
         size, rest = (first, args[1:]) if isinstance(first, (list, tuple)) else (args, ())
         if any(isinstance(s, Length) for s in size):
             return Symbolic.filled(size, Constant(make((1,), *rest, **kwargs), forward.arrays))
-        batch = [i for i, s in enumerate(size) if isinstance(s, BatchSize)]
+        batch = [i for i, s in enumerate(size) if isinstance(s, Rows)]
         shape = [1 if i in batch else s for i, s in enumerate(size)]
         strange = next((s for s in shape if not isinstance(s, int)), None)
         if strange is not None:
@@ -187,7 +200,9 @@ for _make in (torch.zeros, torch.ones, torch.full, torch.empty):
 @function("arange")
 def arange(forward: Forward, *bounds: Any, dtype: Any = None, device: Any = None, **_: Any) -> Any:
     first, last = (0, bounds[0]) if len(bounds) == 1 else bounds[:2]
-    return positions(first, last, *bounds[2:])
+    step = bounds[2] if len(bounds) > 2 else 1
+    out = positions(first, last, step, dtype)
+    return out._inner if isinstance(out, StreamTensor) else out
 
 
 @function("tensor", "as_tensor")
@@ -208,7 +223,7 @@ def _new(name: str, make: Callable[..., torch.Tensor]) -> None:
         kwargs.setdefault("device", forward.device)
         size = size or (kwargs.pop("size"),)
         flat = size[0] if isinstance(size[0], (list, tuple)) else size
-        if any(isinstance(s, (BatchSize, Length)) for s in flat):
+        if any(isinstance(s, (Rows, Length)) for s in flat):
             return _of_batch(make)(forward, *size, **kwargs)
         return Constant(make(*size, **kwargs), forward.arrays)
 

@@ -176,7 +176,8 @@ class Forward(TorchFunctionMode):
         if meaning.name in OF_LENGTHS:
             return OF_LENGTHS[meaning.name](self, *args, **kwargs)
         target = args[0] if args else kwargs.get("input")
-        shells: list[Any] = [x for x in (*args, *kwargs.values()) if type(x) is SHELL]
+        listed = args[0] if args and isinstance(args[0], (list, tuple)) else ()
+        shells: list[Any] = [x for x in (*listed, *args, *kwargs.values()) if type(x) is SHELL]
         if not _NOTED.isdisjoint([type(x._inner) for x in shells]):
             return self._noted(func, meaning, target, args, kwargs)
         given = [a if type(a) in _ATOMS else self.unwrap(a) for a in args]
@@ -198,12 +199,8 @@ class Forward(TorchFunctionMode):
         self, func: Any, meaning: Meaning, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
         """Run a function on what is noted until attention asks for it."""
-        given = tuple(a if isinstance(a, Symbolic) else self.unwrap(a) for a in args)
-        named = {
-            k: v if isinstance(v, Symbolic) else self.unwrap(v)
-            for k, v in kwargs.items()
-            if v is not None and k not in IGNORED
-        }
+        given = tuple(map(self._unless_symbolic, args))
+        named = {k: self._unless_symbolic(v) for k, v in kwargs.items() if v is not None and k not in IGNORED}
         result = note(func, meaning.name, given, named)
         if result is NotImplemented:
             given, named = (tuple(map(self.unwrap, given)), {k: self.unwrap(v) for k, v in named.items()})
@@ -215,6 +212,12 @@ class Forward(TorchFunctionMode):
             target._alias = target._alias or [0]
             out._alias, out._written = target._alias, target._written
         return out
+
+    def _unless_symbolic(self, x: Any) -> Any:
+        """Return an argument unwrapped; what lengths say stays as it is."""
+        if isinstance(x, Symbolic):
+            return x
+        return type(x)(map(self._unless_symbolic, x)) if type(x) in (list, tuple) else self.unwrap(x)
 
     def _run(self, func: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         complex_too = among((*args, *kwargs.values()))
@@ -419,6 +422,8 @@ def _only_symbolic(tree: Any) -> bool:
 def _of_lengths(func: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Run a function of torch on lengths."""
     owner, *rest = args or (kwargs.pop("input"),)
+    if isinstance(owner, (str, list, tuple)) or (isinstance(owner, torch.Tensor) and owner.numel() != 1):
+        return current()._noted(func, meaning_of(func), None, args, kwargs)
     if isinstance(owner, Quotient):
         owner = Symbolic(owner, (), owner.over)
     if not isinstance(owner, Symbolic):

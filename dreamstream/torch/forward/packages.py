@@ -7,7 +7,6 @@ of its own is not one of them.
 from __future__ import annotations
 
 from collections.abc import Callable
-from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -15,9 +14,8 @@ import torch.nn.functional as F
 
 from ...errors import NotStreamableError
 from ...nn.functional.resampling import Resampling
-from ...nn.routing_models import within_groups
 from ...stream.where import user_line
-from ..functional import combine, expert_linear, pad_to_multiple, router
+from ..functional import combine, expert_linear, pad_to_multiple
 from .constants import Constant, dtype_of
 from .mode import current
 
@@ -107,39 +105,7 @@ def _experts(module: Any, hidden: Any, index: Any, weights: Any) -> Any:
     return combine(expert_linear(inner, index, module.down_proj), weights.to(hidden.dtype))
 
 
-def _grouped_sigmoid(module: Any, hidden: Any) -> Any:
-    """It marks groups by writing at places that are computed."""
-    logits, scores = _scores(module, hidden, torch.sigmoid)
-    choice = scores + module.e_score_correction_bias
-    choice = within_groups(_TORCH, choice, module.num_group, module.topk_group, "top2")
-    index = torch.topk(choice, module.top_k, dim=-1)[1]
-    weights = scores.gather(-1, index)
-    if module.norm_topk_prob:
-        weights = weights / (weights.sum(-1, keepdim=True) + 1e-20)
-    return logits, weights * module.routed_scaling_factor, index
-
-
-def _grouped_softmax(module: Any, hidden: Any) -> Any:
-    """The same, by the greatest of each group."""
-    logits, scores = _scores(module, hidden, lambda x: x.softmax(-1))
-    if module.topk_method == "group_limited_greedy":
-        scores = within_groups(_TORCH, scores, module.num_group, module.topk_group, "max")
-    weights, index = torch.topk(scores, module.top_k, dim=-1)
-    return logits, weights * module.routed_scaling_factor, index
-
-
-def _scores(module: Any, hidden: Any, function: Callable[..., Any]) -> tuple[Any, Any]:
-    logits = router(hidden.view(-1, module.hidden_dim).float(), module.weight.float())
-    return logits, function(logits)
-
-
-def _one_hot(index: Any, n: int) -> Any:
-    return (index.float().unsqueeze(-1) == torch.arange(n, dtype=torch.float32, device=index.device)).float()
-
-
-_TORCH = SimpleNamespace(topk=torch.topk, where=torch.where, one_hot=_one_hot)
-
-#: Models of transformers and how their classes begin: experts, and routers of both kinds.
+#: Models of transformers and how their classes of experts begin.
 _EXPERTS = """afmoe.Afmoe cohere2_moe.Cohere2Moe deepseek_v2.DeepseekV2 deepseek_v3.DeepseekV3
 deepseek_v32.DeepseekV32 dots1.Dots1 ernie4_5_moe.Ernie4_5_Moe exaone_moe.ExaoneMoe flex_olmo.FlexOlmo
 glm4_moe.Glm4Moe glm4_moe_lite.Glm4MoeLite glm4v_moe.Glm4vMoeText granitemoe.GraniteMoe
@@ -147,15 +113,6 @@ granitemoehybrid.GraniteMoeHybrid granitemoeshared.GraniteMoeShared
 hunyuan_v1_moe.HunYuanMoEV1 jamba.Jamba lfm2_moe.Lfm2Moe minimax.MiniMax
 minimax_m2.MiniMaxM2 mixtral.Mixtral olmoe.Olmoe phimoe.Phimoe qwen2_moe.Qwen2Moe qwen3_5_moe.Qwen3_5Moe
 qwen3_moe.Qwen3Moe qwen3_next.Qwen3Next qwen3_vl_moe.Qwen3VLMoeText solar_open.SolarOpen"""
-_SIGMOID = """deepseek_v3.DeepseekV3 deepseek_v32.DeepseekV32 dots1.Dots1 exaone_moe.ExaoneMoe glm4_moe.Glm4Moe
-glm4_moe_lite.Glm4MoeLite glm4v_moe.Glm4vMoeText solar_open.SolarOpen"""
-_SOFTMAX = "deepseek_v2.DeepseekV2"
-
-
-def _transformers(names: str, kind: str, run: Callable[..., Any]) -> dict[str, Callable[..., Any]]:
-    """Rows of classes of transformers."""
-    pairs = (name.split(".") for name in names.split())
-    return {f"transformers.models.{model}.modeling_{model}.{start}{kind}": run for model, start in pairs}
 
 
 OF_OTHERS: dict[str, Callable[..., Any]] = {
@@ -169,7 +126,8 @@ OF_OTHERS: dict[str, Callable[..., Any]] = {
     "dac.nn.layers.Snake1d": _snake,
     "snac.layers.Snake1d": _snake,
     "denoiser.demucs.Demucs": _demucs,
-    **_transformers(_EXPERTS, "Experts", _experts),
-    **_transformers(_SIGMOID, "TopkRouter", _grouped_sigmoid),
-    **_transformers(_SOFTMAX, "TopkRouter", _grouped_softmax),
+    **{
+        f"transformers.models.{model}.modeling_{model}.{start}Experts": _experts
+        for model, start in (name.split(".") for name in _EXPERTS.split())
+    },
 }

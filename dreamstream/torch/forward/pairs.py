@@ -22,6 +22,7 @@ from ..run.dropping import dropping
 from . import constants, names
 from .constants import Constant
 from .mode import current
+from .places import cut_complex, looked_up, met, plain
 from .sizes import TorchLength
 
 __all__ = ["Pairs"]
@@ -82,25 +83,13 @@ def _noted(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, An
     if func.__name__ in ("to", "type_as"):
         args = tuple(_type_of(a) for a in args)
         func = torch.Tensor.to
-    if func is torch.nn.functional.embedding:
-        found = _looked_up(args[0], args[1])
-        if found is not None:
-            return found
-    given = tuple(a.torch if isinstance(a, Constant) else a for a in args)
-    named = {k: a.torch if isinstance(a, Constant) else a for k, a in kwargs.items()}
-    for x in flat((*given, named)):
-        if getattr(x, "is_stream", False) and not isinstance(x, Pairs):
-            raise NotStreamableError(f"{func.__name__} of positions and a stream, at {user_line()}; {SERVES}")
+    found = looked_up(func, args, kwargs)
+    if found is not None:
+        return found
+    given, named = plain(args), plain(kwargs)
+    if any(getattr(x, "is_stream", False) and not isinstance(x, Pairs) for x in flat((given, named))):
+        return met(func, args, kwargs)
     return Pairs(func, given, named)
-
-
-def _looked_up(at: Any, weight: Any) -> Any:
-    """Return the rows of a table for all positions in turn: the table, cut to the stream's length."""
-    plain = isinstance(at, Symbolic) and at.position and at.value == 0 and {*at.roles} <= {"L", "B", 1}
-    if not plain or not isinstance(weight, (torch.Tensor, Constant)):
-        return None
-    table = weight if isinstance(weight, Constant) else Constant(weight, current().arrays)
-    return table[: at.length] if len(at.roles) == 1 else table.unsqueeze(0)[:, : at.length]
 
 
 def _type_of(x: Any) -> Any:
@@ -111,9 +100,10 @@ def _type_of(x: Any) -> Any:
 # ---------------------------------------------------------------------- where they come from
 def note(func: Callable[..., Any], name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Run a function on pairs or scores, and on lengths where it makes a tensor of them; else NotImplemented."""
-    if name in _OURS:
-        return NotImplemented
     kinds = set(map(type, flat((*args, kwargs))))
+    alone = name == "einsum" and kinds & {Pairs, Symbolic} and Scores not in kinds
+    if name in _OURS and not alone:
+        return NotImplemented
     if (
         args
         and isinstance(args[0], Pairs)
@@ -153,6 +143,11 @@ def _on_scores(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     raise NotStreamableError(f"{name} of scores of attention, at {user_line()}")
 
 
+def _cut(table: torch.Tensor, index: Any) -> Any:
+    """Return a table cut to a stream's length along two dimensions, or one of complex numbers."""
+    return cut_complex(table, index) or Pairs(torch.Tensor.__getitem__, (table, index), {})
+
+
 _COMPARISONS = frozenset(f"__{name}__" for name in ("eq", "ne", "lt", "le", "gt", "ge"))
 
 
@@ -165,8 +160,14 @@ def _of_symbolic_method(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]
         return NotImplemented
     given = tuple(a if isinstance(a, Symbolic) else forward.unwrap(a) for a in args)
     out = _noted(func, given, kwargs)
-    if isinstance(out, Pairs) and name in _COMPARISONS and sum(isinstance(s, Length) for s in out.shape) < 2:
-        return NotImplemented  # a mask of frames, which is refused
+    lengths = any(isinstance(a, Symbolic) and not a.position for a in args)
+    if (
+        isinstance(out, Pairs)
+        and name in _COMPARISONS
+        and sum(isinstance(s, Length) for s in out.shape) < 2
+        and lengths
+    ):
+        return NotImplemented  # a mask of frames by their number, which is refused
     return forward._wrapped(out)
 
 
@@ -186,5 +187,5 @@ names.NOTED.update((Pairs, Scores, Greatest))
 TorchLength.note = staticmethod(_of_symbolic_method)
 TorchLength.note_call = staticmethod(_of_call)
 names.set_note(note)
-constants.set_pairs(lambda tensor, index: Pairs(torch.Tensor.__getitem__, (tensor, index), {}))
+constants.set_pairs(_cut)
 Scores.dropping = staticmethod(dropping)

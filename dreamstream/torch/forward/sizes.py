@@ -35,7 +35,7 @@ class TorchLength(Length, torch.SymInt):
     long = int = item = to
 
 
-class TorchBatchLength(BatchLength, torch.SymInt):
+class TorchBatchLength(BatchLength, torch.SymInt):  # type: ignore[misc]
     """``x.size(B) * x.size(L)``."""
 
 

@@ -40,7 +40,7 @@ class TorchSource:
 
     def arrays(self) -> dict[str, Any]:
         state = {**dict(self.model.named_parameters()), **dict(self.model.named_buffers())}
-        return {name: self._arrays.of(tensor) for name, tensor in state.items()}
+        return {name: self._arrays.of(tensor) for name, tensor in state.items() if not tensor.is_complex()}
 
     def streamed(self, capture: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         device = device_of(self.model) or torch.device("cpu")

@@ -38,8 +38,14 @@ Tensor = torch.Tensor
 class TorchSession(Session):
     """A session whose streams' states are places in tables or records of torch tensors."""
 
-    def __init__(self, skew: int = 0, buffers: bool = False, buffer_limit: int | None = None) -> None:
-        super().__init__(skew, buffers, buffer_limit)
+    def __init__(
+        self,
+        skew: int = 0,
+        buffers: bool = False,
+        buffer_limit: int | None = None,
+        context_limit: int | None = None,
+    ) -> None:
+        super().__init__(skew, buffers, buffer_limit, context_limit)
         self.table = Table()
         self.constants: dict[int, tuple[Any, Tensor]] = {}
         self.parameters: dict[int, Constant] = {}  # as operators know them
@@ -90,7 +96,7 @@ class TorchSession(Session):
         return place_of(from_bytes(parts))
 
     def __deepcopy__(self, memo: dict[int, Any]) -> TorchSession:
-        out = TorchSession(self.skew, self.buffers, self.buffer_limit)
+        out = TorchSession(self.skew, self.buffers, self.buffer_limit, self.context_limit)
         with self.hold():
             out.script, out.rates, out.given = list(self.script), self.rates, dict(self.given)
             live = {i: self.state_of(i) for i in self.live_ids}
@@ -99,7 +105,7 @@ class TorchSession(Session):
         return out
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return (TorchSession, (self.skew, self.buffers, self.buffer_limit))
+        return (TorchSession, (self.skew, self.buffers, self.buffer_limit, self.context_limit))
 
 
 class TorchGiven(Given):
@@ -221,7 +227,7 @@ class TorchCall(Call):
             old = self.gathered.rows((ordinal, i)) if held else None
             windows.append(EagerWindow(old, value, first, inputs[i], alike))
         step = plan.step
-        step.training = self.keeps_tape
+        step.training, step.device = self.keeps_tape, like.device
         step.n = [int(c[0, 2] - c[0, 0] if alike else (c[:, 2] - c[:, 0]).max(initial=0)) for c in outputs]
         results: Sequence[Tensor | None] = [None] * len(outputs)
         if kernel.carries is not None or any(step.n):

@@ -154,7 +154,7 @@ class Case:
     @property
     def names(self) -> list[str]:
         """The forward's arguments."""
-        return ["x", "y", "z"][: len(self.inputs)]
+        return ["x", "y", "z", "u"][: len(self.inputs)]
 
     # ------------------------------------------------------------ data
     def random_lengths(self, rng: Rng) -> list[int]:
@@ -296,8 +296,8 @@ class CaseModel(nn.Module):
         """The tensors as they are now."""
         return [None if n is None else getattr(self, n) for n in self.held]
 
-    def forward(self, x: Any, y: Any = None, z: Any = None) -> Any:
-        tensors = [t for t in (x, y, z) if t is not None]
+    def forward(self, x: Any, y: Any = None, z: Any = None, u: Any = None) -> Any:
+        tensors = [t for t in (x, y, z, u) if t is not None]
         out = (self.case.forward or door)(self.case, self.weights(), *tensors)
         if self.after is not None:
             self.after()

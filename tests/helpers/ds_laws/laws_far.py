@@ -15,7 +15,7 @@ from .drive import Row, driver, same, schedule
 from .laws import law
 
 #: What a stream gives there depends on the position by its definition.
-BY_POSITION = {"cumulative", "reduce_frames", "var_frames", "length", "require"}
+BY_POSITION = {"cumulative", "reduce_frames", "var_frames", "length", "require", "positions", "rotary"}
 SMALL = math.lcm(*range(1, 17), 64) * 3 * 5 * 5 * 7  # a whole number of the periods of cases, and of tiles of keys
 
 

@@ -438,9 +438,9 @@ def edited_weights(case: Case, rng: Rng) -> None:
 
 
 def _edit(model: Any, rng: Rng) -> None:
-    """Change all weights: in their memory, or by new arrays."""
+    """Change all weights, by so little that recurrences stay bounded: in their memory, or by new arrays."""
     for p in model.parameters():
         if rng.random() < 0.5:
-            p.numpy()[...] += 1
+            p.numpy()[...] += 0.25
         else:
-            p.data = ds.tensor(np.asarray(p.numpy() + 1, p.numpy().dtype))
+            p.data = ds.tensor(np.asarray(p.numpy() + 0.25, p.numpy().dtype))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import dreamstream as ds
+from dreamstream.models import StreamingTransformer, U2Encoder
 
 from .models import BLC, _layer
 
@@ -27,5 +28,25 @@ for _name, (_context, _reach) in CONTEXTS.items():
         BLC,
         6,
         reach=_reach,
+        torch=False,
+    )
+
+
+def _u2(nn: Any, F: Any) -> Any:
+    """A convolution that looks ahead under a chunk mask, positions beside the keys."""
+    chunks = {"decoding_chunk_size": 2, "num_decoding_left_chunks": 1}
+    return U2Encoder(5, 4, 2, 6, 1, input_layer="linear", cnn_module_kernel=3, **chunks)
+
+
+_layer("u2-conformer", _u2, BLC, 5, reach=9, torch=False)
+for _positions in ("rotary", "alibi"):
+    _layer(
+        f"streaming-transformer-{_positions}",
+        lambda nn, F, p=_positions: StreamingTransformer(
+            8, 4, 1, num_kv_heads=2, positions=p, context=ds.Context(left=3, right=1)
+        ),
+        BLC,
+        8,
+        reach=9,
         torch=False,
     )

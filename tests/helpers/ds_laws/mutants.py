@@ -147,6 +147,18 @@ MUTANTS = {
         "*place = (ds_place){edges, periods - (periods > 1), ended};\n            return",
         ("conv1d",),
     ),
+    "one state for all lanes": Mutant(
+        "ops/recurrence_run.c",
+        "(l * w->s.cells + cell) * n_bytes;",
+        "cell * n_bytes;",
+        ("lstm", "gru"),
+    ),
+    "one state for all frames of a call": Mutant(
+        "ops/recurrence_run.c",
+        "return w->state + place * (h_bytes",
+        "return w->state + 0 * place * (h_bytes",
+        ("gru_within", "rnn_within"),
+    ),
     "prepared weights that are never made anew": Mutant(
         "python/prepared.c",
         "if (n && memcmp(at, weights[i], n) != 0)",
@@ -293,6 +305,24 @@ MUTANTS = {
         "ds_root(p, left == UNBOUNDED ? ds_const(p, 0) : ds_add_k(p, block, -left));",
         "ds_root(p, left == UNBOUNDED ? ds_const(p, 0) : ds_add_k(p, block, left > 1 ? 1 - left : -left));",
         ("attention",),
+    ),
+    "rows of attention by distances from the call's start": Mutant(
+        "ops/attention.c",
+        ".first = t->op->attr[ROWS_FIRST].i,",
+        ".first = t->op->attr[ROWS_FIRST].i + out->m0,",
+        ("attention",),
+    ),
+    "rotary positions counted from the call's start": Mutant(
+        "ops/positions.c",
+        "rotary_turn((double)m * op->attr[SCALE].x * angles[i],",
+        "rotary_turn((double)(m - out->m0) * op->attr[SCALE].x * angles[i],",
+        ("rotary",),
+    ),
+    "positions counted from the call's start": Mutant(
+        "ops/positions.c",
+        "const int64_t position = positions_at(&op->attr[STEPS], m);",
+        "const int64_t position = positions_at(&op->attr[STEPS], m - out->m0);",
+        ("positions",),
     ),
     "distances of attention counted from the call's start": Mutant(
         "ops/attention.c",

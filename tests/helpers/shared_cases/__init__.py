@@ -8,6 +8,7 @@ from ds_laws import MODELS
 from . import (  # noqa: F401  (each enters its cases)
     attention,
     forwards,
+    joined,
     layers,
     lengths,
     masks,

@@ -6,6 +6,7 @@ from . import (  # noqa: F401  (each file enters its kernels)
     experts,
     moving,
     normalization,
+    places,
     pointwise,
     pooling,
     recurrent,

@@ -18,7 +18,7 @@ Tensor = torch.Tensor
 def attention(step: Step, windows: Sequence[Window], weights: Sequence[Any], state: Any) -> Any:
     """Return the values of the keys that each query sees, by softmax of their scores."""
     a = step.attributes
-    queries, keys, values = windows
+    queries, keys, values = windows[:3]
     first, n = step.first[0], step.n[0]
     device = first.device
     position = first[:, None] + torch.arange(n, device=device)
@@ -39,9 +39,17 @@ def attention(step: Step, windows: Sequence[Window], weights: Sequence[Any], sta
     seen = (at >= low[..., None]) & (at < high[..., None])
     rows, _, heads, d = q.shape
     q = q.reshape(rows, n, k.shape[2], -1, d)
-    score = torch.einsum("bigrd,bjgd->bgrij", q, k) * (a["scale"] or d**-0.5)
-    if weights and weights[0] is not None:
-        bias = _bias(a, weights[0], there(position - start[:, None], q)[..., None] - at)
+    score = torch.einsum("bigrd,bjgd->bgrij", q, k)
+    bias, table = (*weights, None, None)[:2]
+    distance = there(position - start[:, None], q)[..., None] - at
+    if table is not None:
+        by_row = torch.einsum("bihf,htf->bhit", windows[3].run(first, n), table.expand(heads, -1, -1))
+        row = (a["rows_first"] - distance).clamp(0, table.shape[1] - 1)
+        found = by_row.gather(3, row[:, None].expand(-1, heads, -1, -1))
+        score = score + found.unflatten(1, (-1, score.shape[2]))
+    score = score * (a["scale"] or d**-0.5)
+    if bias is not None:
+        bias = _bias(a, bias, distance)
         score = score + bias.unflatten(1, (-1, score.shape[2]) if bias.shape[1] > 1 else (1, 1))
     score = score.masked_fill(~seen[:, None, None], -torch.inf)
     top = score.amax(-1, keepdim=True).detach()

@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 
 from ...tensor.padding import runs, to_device
-from .positions import extent, inside, padded_run, run_from
+from .positions import extent, inside, padded_run, rows_apart, run_from
 from .registry import Step, Window, windowed
 from .shape import pad_axis
 
@@ -50,7 +50,9 @@ def _run_lengths(step: Step, stride: int, span: int) -> Tensor | None:
 
 
 def _products(step: Step, frames: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-    """Return the products with all windows in frames ``(B, n, channels)``."""
+    """Return the products with all windows in frames ``(B, n, channels)``, or ``(B, n, lanes, channels)``."""
+    if frames.dim() == 4:
+        return _of_lanes(_products(step, _lanes_as_rows(frames), weight, bias), step.features[0][0])
     a, span = step.attributes, step.attributes["dilation"] * (extent(weight, 2) - 1) + 1
     stride, dilation, groups = a["stride"], a["dilation"], a["groups"]
     if as_product(step, frames, weight, (frames.shape[1] - span) // stride + 1):
@@ -64,6 +66,16 @@ def _products(step: Step, frames: Tensor, weight: Tensor, bias: Tensor | None) -
     else:
         y = F.conv1d(columns, weight, bias, stride, 0, dilation, groups)
     return y.transpose(1, 2)
+
+
+def _lanes_as_rows(frames: Tensor) -> Tensor:
+    """Return frames ``(B, n, lanes, channels)`` as ``(B * lanes, n, channels)``."""
+    return frames.transpose(1, 2).flatten(0, 1)
+
+
+def _of_lanes(y: Tensor, lanes: int) -> Tensor:
+    """Return rows as the lanes that they were, the other way round."""
+    return rows_apart(y, lanes).transpose(1, 2)
 
 
 def as_product(step: Step, frames: Tensor, weight: Tensor, n: int) -> bool:
@@ -126,6 +138,8 @@ def conv_transpose1d(step: Step, windows: Sequence[Window], weights: Sequence[An
     a, (x,), (weight, bias) = step.attributes, windows, weights
     reach = a["dilation"] * (extent(weight, 2) - 1)
     frames, offset, more = _reaching(step, x, a["stride"], a["padding"], reach, a["output_padding"])
+    lanes = step.features[0][0] if frames.dim() == 4 else 0
+    frames = _lanes_as_rows(frames) if lanes else frames
     columns, stride, dilation, groups = frames.transpose(1, 2), a["stride"], a["dilation"], a["groups"]
     if as_images(step, frames, weight):
         images, kernel, added = columns.unsqueeze(2), weight.unsqueeze(2), (0, more)
@@ -133,7 +147,8 @@ def conv_transpose1d(step: Step, windows: Sequence[Window], weights: Sequence[An
         y = y.squeeze(2)
     else:
         y = F.conv_transpose1d(columns, weight, bias, stride, 0, more, groups, dilation)
-    return (_from(y.transpose(1, 2), offset, step.n[0]),), state
+    y = y.transpose(1, 2)
+    return (_from(_of_lanes(y, lanes) if lanes else y, offset, step.n[0]),), state
 
 
 @windowed("conv_transpose2d", numbers=True)

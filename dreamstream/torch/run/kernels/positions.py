@@ -76,3 +76,9 @@ def run_from(frames: Tensor, offset: Tensor, n: int) -> Tensor:
     at = there(offset[:, None] + torch.arange(n, device=offset.device), frames)
     rows = torch.arange(frames.shape[0], device=frames.device)
     return frames[rows[:, None], at]
+
+
+def rows_apart(x: Tensor, lanes: int) -> Tensor:
+    """Return rows ``(B * lanes, ...)`` as ``(B, lanes, ...)``."""
+    n_rows = -1 if traced() else x.shape[0] // lanes  # a trace holds sizes that it is told
+    return x.reshape(n_rows, lanes, *x.shape[1:])

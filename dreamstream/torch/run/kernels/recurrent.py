@@ -1,4 +1,4 @@
-"""Recurrent layers along the stream, and cells on frames that know nothing of each other."""
+"""Recurrent layers along the stream and within frames, and cells on frames that know nothing of each other."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from ...private import recurrent_function
-from .positions import there, traced
+from .positions import rows_apart, there, traced
 from .registry import State, Step, Window, framewise, windowed
 
 Tensor = torch.Tensor
@@ -17,20 +17,28 @@ Tensor = torch.Tensor
 GATES = {"lstm": 4, "gru": 3, "rnn": 1}
 
 
+def _cell(step: Step) -> str:
+    return step.name.removesuffix("_within")
+
+
+def _per_cell(step: Step) -> int:
+    """Return how many weights one layer in one direction has."""
+    return 2 + 2 * int(step.attributes["bias"]) + (1 if step.attributes.get("projection") else 0)
+
+
 def _split(step: Step, weights: Sequence[Any]) -> tuple[list[Tensor], list[Any]]:
     """Return the layers' weights as torch wants them, and h0 and c0 where they are given."""
     a = step.attributes
-    per_cell = 2 + 2 * a["bias"] + (1 if a.get("projection") else 0)
-    n = a["layers"] * (1 + a["bidirectional"]) * per_cell
+    n = a["layers"] * (1 + a["bidirectional"]) * _per_cell(step)
     return list(weights[:n]), list(weights[n:])
 
 
 def _before(step: Step, weights: Sequence[Tensor | None], like: Tensor) -> State:
     """Return h, and of an LSTM c, before the first frame of one row: ``(1, layers * directions, size)``."""
-    a = step.attributes
+    a, name = step.attributes, _cell(step)
     layers, given = _split(step, weights)
-    hidden = layers[1].shape[0] // GATES[step.name]
-    sizes = [a.get("projection") or hidden, hidden][: 2 if step.name == "lstm" else 1]
+    hidden = layers[1].shape[0] // GATES[name]
+    sizes = [a.get("projection") or hidden, hidden][: 2 if name == "lstm" else 1]
     given += [None] * (len(sizes) - len(given))
     n_cells = a["layers"] * (1 + a["bidirectional"])
     return tuple(
@@ -38,8 +46,34 @@ def _before(step: Step, weights: Sequence[Tensor | None], like: Tensor) -> State
     )
 
 
+def lanes_of(step: Step) -> int:
+    """Return how many lanes a frame has, each of which goes its own way; 0 where it has no such axis."""
+    return step.features[0][0] if step.ranks[0] == 2 else 0
+
+
+def as_rows(step: Step, frames: Tensor, lengths: Tensor, state: State) -> tuple[Tensor, Tensor, State]:
+    """Return frames ``(B, n, lanes, features)``, how many they are, and states, with a row for each lane."""
+    lanes = lanes_of(step)
+    if not lanes:
+        return frames, lengths, state
+    lengths = lengths.unsqueeze(1).expand(-1, lanes).flatten()
+    return frames.transpose(1, 2).flatten(0, 1), lengths, tuple(s.flatten(0, 1) for s in state)
+
+
+def of_rows(step: Step, y: Tensor, state: Sequence[Tensor]) -> tuple[Tensor, State]:
+    """Return rows ``(B * lanes, n, features)`` and their states as the lanes that they were."""
+    lanes = lanes_of(step)
+    if not lanes:
+        return y, tuple(state)
+    y, *state = (rows_apart(x, lanes) for x in (y, *state))
+    return y.transpose(1, 2), tuple(state)
+
+
 def _carried(step: Step, weights: Sequence[Tensor | None], like: Tensor) -> State:
-    return () if step.attributes["bidirectional"] else _before(step, weights, like)
+    if step.attributes["bidirectional"]:
+        return ()
+    before = _before(step, weights, like)
+    return tuple(s.unsqueeze(1).expand(-1, lanes_of(step), -1, -1) for s in before) if lanes_of(step) else before
 
 
 @windowed("lstm", "gru", "rnn", carries=_carried)
@@ -48,19 +82,33 @@ def recurrent(step: Step, windows: Sequence[Window], weights: Sequence[Any], sta
     x, *given = windows
     at_start = step.first[0] == 0
     begin = tuple(w.run(torch.zeros_like(step.first[0]), 1)[:, 0] for w in given)
-    if step.attributes["bidirectional"]:
+    whole = step.attributes["bidirectional"]
+    if whole:
         assert step.ended is not None
         frames = x.run(step.first[0], step.n[0])
         lengths = torch.where(step.ended, x.known, 0)
-        before = tuple(s.expand(frames.shape[0], -1, -1) for s in _before(step, weights, frames))
-        before = _begun(before, begin, at_start)
-        y, after = _along(step, frames, lengths, before, weights, x.even)
-        state = ()
     else:
         frames, lengths = x.new()
-        y, after = _along(step, frames, lengths, _begun(state, begin, at_start), weights, x.even)
-        state = after
-    return (y, *(s[:, None][:, :n] for s, n in zip(after, step.n[1:]))), state
+    frames, lengths, state = as_rows(step, frames, lengths, state)
+    if whole:
+        state = tuple(s.expand(frames.shape[0], -1, -1) for s in _before(step, weights, frames))
+    state = _begun(state, begin, at_start)
+    y, after = of_rows(step, *_along(step, frames, lengths, state, weights, x.even))
+    return (y, *(s[:, None][:, :n] for s, n in zip(after, step.n[1:]))), () if whole else after
+
+
+@framewise("lstm_within", "gru_within", "rnn_within")
+def within(step: Step, x: Tensor, *weights: Any) -> tuple[Tensor, ...]:
+    """Return h of every step of every frame, and each frame's last h and c."""
+    lead = x.shape[:-2]
+    rows = x.reshape(-1, *x.shape[-2:])
+    before = [s.transpose(0, 1) for s in _before(step, weights, rows)]
+    starts = tuple(rows.new_zeros(s.shape[0], rows.shape[0], s.shape[2]) + s for s in before)
+    if not traced() and not rows.shape[0]:
+        y, ends = rows.new_zeros(0, rows.shape[1], step.features[0][-1]), starts
+    else:
+        y, *ends = _layers(step, (rows,), starts, _split(step, weights)[0], (True,))
+    return y.reshape(*lead, *y.shape[1:]), *(s.transpose(0, 1).reshape(*lead, *s.shape[::2]) for s in ends)
 
 
 def _begun(state: State, begin: State, at_start: Tensor) -> State:
@@ -77,9 +125,9 @@ def _along(
     """Run all layers over frames ``(B, n, features)``; a row of none keeps its state."""
     n = frames.shape[1]
     if n == 0:
-        return frames.new_zeros(frames.shape[0], 0, *step.features[0]), state
+        return frames.new_zeros(frames.shape[0], 0, step.features[0][-1]), state
     if even if traced() else bool((lengths == n).all()):
-        starts = tuple(s.transpose(0, 1).contiguous() for s in state)
+        starts = tuple(s.transpose(0, 1) for s in state)
         y, *after = _layers(step, (frames,), starts, _split(step, weights)[0], (True,))
         return y, tuple(s.transpose(0, 1) for s in after)
     if _stands_still(step, frames, lengths):
@@ -146,9 +194,9 @@ def _layers(
 ) -> Any:
     """Call torch's layers; `behind` is what follows for padded frames: that rows come first."""
     a = step.attributes
-    name = f"rnn_{a['nonlinearity']}" if step.name == "rnn" else step.name
-    given = starts if step.name == "lstm" else starts[0]
-    n_layers = starts[0].shape[0] // (1 + a["bidirectional"])
+    name = f"rnn_{a['nonlinearity']}" if _cell(step) == "rnn" else _cell(step)
+    given = tuple(s.contiguous() for s in starts) if _cell(step) == "lstm" else starts[0].contiguous()
+    n_layers = len(layers) // (_per_cell(step) * (1 + a["bidirectional"]))
     options = (bool(a["bias"]), n_layers, 0.0, step.training, bool(a["bidirectional"]))
     return recurrent_function(name)(*data, given, layers, *options, *behind)
 

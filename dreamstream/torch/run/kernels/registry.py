@@ -86,6 +86,8 @@ class Step:
         ``(B,)`` bool: whether the stream ends with this call.
     training : bool
         Whether a gradient may be wanted.
+    device : torch.device or None
+        Where values are; None where positions are there too.
     live : bool
         Whether this is a call at whose numbers a kernel may look, not a graph for any.
     """
@@ -100,6 +102,7 @@ class Step:
     inputs: list[Tensor] = field(default_factory=list)
     ended: Tensor | None = None
     training: bool = False
+    device: Any = None
     live: bool = False
 
 

@@ -25,7 +25,7 @@ def _bias(a: dict[str, Any], table: Array, distance: Array) -> Array:
     return found
 
 
-def by_definition(a: dict[str, Any], w: Sequence[Array], q: Array, k: Array, v: Array) -> list[Array]:
+def by_definition(a: dict[str, Any], w: Sequence[Array], q: Array, k: Array, v: Array, *u: Array) -> list[Array]:
     n, heads, d = q.shape
     times = heads // k.shape[1]
     k, v = np.repeat(k, times, axis=1), np.repeat(v, times, axis=1)
@@ -35,7 +35,11 @@ def by_definition(a: dict[str, Any], w: Sequence[Array], q: Array, k: Array, v: 
         begin = i // a["chunk"] * a["chunk"] if a["chunk"] else 0
         low = 0 if a["left"] < 0 else max(begin - a["left"], 0)
         high = n if not a["chunk"] or a["right"] < 0 else min(begin + a["chunk"] + a["right"], n)
-        score = scale * np.einsum("hd,jhd->hj", q[i], k[low:high])
+        score = np.einsum("hd,jhd->hj", q[i], k[low:high])
+        if u:
+            row = np.clip(a["rows_first"] - (i - np.arange(low, high)), 0, w[1].shape[1] - 1)
+            score = score + np.einsum("hf,hjf->hj", u[0][i], np.repeat(w[1], heads // len(w[1]), 0)[:, row])
+        score = scale * score
         if w and w[0] is not None:
             score = score + _bias(a, w[0], i - np.arange(low, high))
         top = score.max(axis=1, keepdims=True)
@@ -55,7 +59,7 @@ def attention(rng: Rng, dtype: str) -> Case:
         "right": int(pick(rng, -1, 0, 0, rng.integers(0, 5))),
         "scale": float(pick(rng, 0.0, 0.3)),
     }
-    weights = []
+    weights: list[Array | None] = []
     if rng.random() < 0.5:
         n = int(rng.integers(1, 6))
         a["first"] = int(rng.integers(-3, 4))
@@ -64,8 +68,13 @@ def attention(rng: Rng, dtype: str) -> Case:
         if a["beyond"] == "constant":
             table = np.where(rng.random(table.shape) < 0.2, -np.inf, table).astype(dtype)
         weights.append(table)
-    whole = a["chunk"] == 0 or a["right"] < 0
     features = ((groups * per, d), (groups, d), (groups, e))
+    if rng.random() < 0.4:
+        f, a["rows_first"] = int(pick(rng, d, rng.integers(1, 6), 35)), int(rng.integers(-2, 6))
+        heads = int(pick(rng, 1, groups * per))
+        weights = [*(weights or [None]), normal(rng, (heads, int(rng.integers(1, 9)), f), dtype)]
+        features = (*features, (groups * per, f))
+    whole = a["chunk"] == 0 or a["right"] < 0
     reach = a["chunk"] + max(a["left"], 0) + max(a["right"], 0) + 2
     return make(
         rng, "attention", [Input(f, dtype) for f in features], a,

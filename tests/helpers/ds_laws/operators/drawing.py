@@ -6,7 +6,7 @@ from typing import Any
 
 from ..case import Array, Case, Input, Rng, pick, random_layout, without_defaults
 
-__all__ = ["WAITS", "any_type", "make", "maybe", "shape"]
+__all__ = ["WAITS", "any_type", "lanes", "make", "maybe", "shape"]
 
 WAITS = "it waits for the stream's end"
 
@@ -21,6 +21,11 @@ def make(rng: Rng, name: str, inputs: list[Input], attributes: dict[str, Any], *
 def shape(rng: Rng, least: int = 0, most: int = 3) -> tuple[int, ...]:
     """Random features of a random rank."""
     return tuple(int(n) for n in rng.integers(1, 5, int(rng.integers(least, most + 1))))
+
+
+def lanes(rng: Rng) -> tuple[int, ...]:
+    """An axis of lanes in front of the others, or none."""
+    return (int(rng.integers(1, 5)),) if rng.random() < 0.3 else ()
 
 
 def any_type(rng: Rng, dtype: str) -> str:

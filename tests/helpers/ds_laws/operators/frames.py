@@ -248,7 +248,7 @@ def hold(rng: Rng, dtype: str) -> Case:
 
 
 def limit(rng: Rng, dtype: str) -> Case:
-    a = {"frames": int(rng.integers(1, 20)), "of": str(pick(rng, "buffer", "table"))}
+    a = {"frames": int(rng.integers(1, 20)), "of": str(pick(rng, "buffer", "table", "context"))}
     return make(
         rng,
         "limit",

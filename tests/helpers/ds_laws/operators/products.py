@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ..case import Case, Input, Rng, normal, pick, random_layout
-from .drawing import WAITS, make, maybe, shape
+from .drawing import WAITS, lanes, make, maybe, shape
 
 __all__ = ["GENERATORS"]
 
@@ -58,7 +58,7 @@ def conv1d(rng: Rng, dtype: str) -> Case:
     return make(
         rng,
         "conv1d",
-        [Input((n_in,), dtype)],
+        [Input((*lanes(rng), n_in), dtype)],
         a,
         weights=[
             normal(rng, (n_out, n_in // groups, kernel), dtype),
@@ -94,7 +94,7 @@ def conv_transpose1d(rng: Rng, dtype: str) -> Case:
     return make(
         rng,
         "conv_transpose1d",
-        [Input((n_in,), dtype)],
+        [Input((*lanes(rng), n_in), dtype)],
         a,
         weights=weights,
         late="structural zeros between dilated taps" if gaps else "",

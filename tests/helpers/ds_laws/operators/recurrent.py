@@ -1,4 +1,4 @@
-"""Random cases of recurrent layers, and of their cells on frames by themselves."""
+"""Random cases of recurrent layers along streams and within frames, and of their cells on frames by themselves."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ from collections.abc import Callable
 from typing import Any
 
 from ..case import Array, Case, Input, Rng, normal, pick, random_layout
-from .drawing import WAITS, make, maybe, shape
+from .drawing import WAITS, lanes, make, maybe, shape
 
 __all__ = ["GENERATORS"]
 
 GATES = {"lstm": 4, "gru": 3, "rnn": 1}
 
 
-def recurrence(name: str) -> Callable[[Rng, str], Case]:
+def recurrence(name: str, within: bool = False) -> Callable[[Rng, str], Case]:
     def draw(rng: Rng, dtype: str) -> Case:
         a: dict[str, Any] = {
             "layers": int(pick(rng, 1, 1, 2, 3)),
             "bias": int(rng.integers(2)),
-            "bidirectional": int(rng.random() < 0.2),
+            "bidirectional": int(rng.random() < (0.6 if within else 0.2)),
         }
         if name == "rnn":
             a["nonlinearity"] = str(pick(rng, "tanh", "relu"))
@@ -39,17 +39,19 @@ def recurrence(name: str) -> Callable[[Rng, str], Case]:
             weights += [normal(rng, (out, hidden), dtype)] if a.get("projection") else []
         weights = [w if w is None else (w * scale).astype(dtype) for w in weights]
         cells, states = a["layers"] * directions, []
-        if rng.random() < 0.3:
+        own = lanes(rng)
+        if not within and not own and rng.random() < 0.3:
             sizes = [out, hidden] if name == "lstm" else [out]
             states = [Input((cells * size,), dtype) for size in sizes]
         elif rng.random() < 0.5:
             weights += [normal(rng, (cells, out), dtype)]
             weights += [normal(rng, (cells, hidden), dtype)] if name == "lstm" else []
-        whole = bool(a["bidirectional"])
+        whole = bool(a["bidirectional"]) and not within
+        steps = (int(rng.integers(1, 6)),) if within else ()
         return make(
             rng,
-            name,
-            [Input((n_in,), dtype), *states],
+            f"{name}_within" if within else name,
+            [Input((*own, *steps, n_in), dtype), *states],
             a,
             weights=weights,
             whole=whole,
@@ -89,6 +91,7 @@ def cell(name: str, states: int) -> Callable[[Rng, str], Case]:
 
 GENERATORS: dict[str, Callable[[Rng, str], Case]] = {
     **{name: recurrence(name) for name in GATES},
+    **{f"{name}_within": recurrence(name, True) for name in GATES},
     "lstm_cell": cell("lstm_cell", 2),
     "gru_cell": cell("gru_cell", 1),
     "rnn_cell": cell("rnn_cell", 1),

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["Array", "Arrays", "Refused", "length_of", "no_frames", "operands", "sigmoid"]
+__all__ = ["Array", "Arrays", "Refused", "by_lane", "length_of", "no_frames", "operands", "sigmoid"]
 
 Array = npt.NDArray[Any]
 Arrays = Sequence[Array]
@@ -20,6 +20,17 @@ class Refused(Exception):
 
 def no_frames(*features: int) -> Array:
     return np.zeros((0, *features))
+
+
+def by_lane(run: Callable[..., list[Array]]) -> Callable[..., list[Array]]:
+    """Let every lane of frames ``[lanes][...]`` go its own way; others as they are."""
+
+    def each(a: dict[str, Any], w: Arrays, x: Array, *states: Array) -> list[Array]:
+        if x.ndim < 3:
+            return run(a, w, x, *states)
+        return [np.stack(ys, 1) for ys in zip(*(run(a, w, x[:, i]) for i in range(x.shape[1])))]
+
+    return each
 
 
 def length_of(steps: Sequence[int], n: int) -> int:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from .base import Array, Arrays, no_frames, sigmoid
+from .base import Array, Arrays, by_lane, no_frames, sigmoid
 
 __all__ = ["REFERENCES"]
 
@@ -92,6 +92,21 @@ def recurrence(name: str, n_states: int) -> Callable[..., list[Array]]:
     return run
 
 
+def within(name: str, n_states: int) -> Callable[..., list[Array]]:
+    """Each frame ``[steps][...]``, and each lane of one, is a sequence of its own."""
+    sequence = recurrence(name, n_states)
+
+    def run(a: dict[str, Any], w: Arrays, x: Array) -> list[Array]:
+        if not len(x):
+            return [no_frames(*y.shape[1:]) for y in run(a, w, np.zeros((1, *x.shape[1:])))]
+        rows = x.reshape(-1, *x.shape[-2:])
+        y, *ends = (np.stack(parts) for parts in zip(*(sequence(a, w, row) for row in rows)))
+        lead = x.shape[:-2]
+        return [y.reshape(*lead, *y.shape[1:]), *(e.reshape(*lead, *e.shape[2:]) for e in ends)]
+
+    return run
+
+
 def cell(name: str, n_states: int) -> Callable[..., list[Array]]:
     def run(a: dict[str, Any], w: Arrays, x: Array, *state: Array) -> list[Array]:
         w_ih, w_hh, b_ih, b_hh = w
@@ -102,9 +117,12 @@ def cell(name: str, n_states: int) -> Callable[..., list[Array]]:
 
 
 REFERENCES: dict[str, Callable[..., list[Array]]] = {
-    "lstm": recurrence("lstm", 2),
-    "gru": recurrence("gru", 1),
-    "rnn": recurrence("rnn", 1),
+    "lstm": by_lane(recurrence("lstm", 2)),
+    "gru": by_lane(recurrence("gru", 1)),
+    "rnn": by_lane(recurrence("rnn", 1)),
+    "lstm_within": within("lstm", 2),
+    "gru_within": within("gru", 1),
+    "rnn_within": within("rnn", 1),
     "lstm_cell": cell("lstm", 2),
     "gru_cell": cell("gru", 1),
     "rnn_cell": cell("rnn", 1),

@@ -1,0 +1,122 @@
+/* kernels/narrow.h: floats that are stored in 16 or 8 bits.
+ *
+ *   fp16, bf16   the nearest of those numbers, ties to even
+ *   int8         q * scale, q in [-127, 127]: a scale for each output channel, the greatest magnitude / 127, rounded
+ *                up to 16 significant bits. So every product q * scale is a float, and the greatest is 127 * scale
+ *
+ * Rounding once more changes nothing: the floats alone say what is stored. Channels whose greatest magnitude is below
+ * 2^-100 are zero in int8; those with what is not finite are NaN. */
+#ifndef DS_NARROW_H
+#define DS_NARROW_H
+#include <math.h>
+#include <string.h>
+
+#include "kernels/kernels.h"
+
+/* Bytes of an element; of DS_STORED_WIDE those of a float. */
+static inline size_t ds_stored_bytes(ds_stored stored)
+{
+    return stored == DS_STORED_WIDE ? sizeof(float) : stored == DS_STORED_INT8 ? 1 : 2;
+}
+
+static inline const char *ds_stored_name(ds_stored stored)
+{
+    static const char *const names[] = {"fp32", "fp16", "bf16", "int8"};
+    return names[stored];
+}
+
+static inline uint32_t ds_float_bits(float x)
+{
+    uint32_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    return bits;
+}
+
+static inline float ds_float_of_bits(uint32_t bits)
+{
+    float x;
+    memcpy(&x, &bits, sizeof x);
+    return x;
+}
+
+static inline uint16_t ds_bf16_of_float(float x)
+{
+    const uint32_t bits = ds_float_bits(x);
+    if (isnan(x))
+        return (uint16_t)(bits >> 16 | 0x40);
+    return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+}
+
+static inline uint16_t ds_fp16_of_float(float x)
+{
+    const uint32_t sign = ds_float_bits(x) >> 16 & 0x8000;
+    uint32_t bits = ds_float_bits(x) & 0x7fffffff;
+    if (isnan(x))
+        return (uint16_t)(sign | 0x7e00);
+    if (bits >= 0x477ff000) /* 65520 and above */
+        return (uint16_t)(sign | 0x7c00);
+    if (bits < 0x38800000) /* 2^-14: what is left are multiples of 2^-24, which the sum rounds to */
+        return (uint16_t)(sign | (ds_float_bits(ds_float_of_bits(bits) + 0.5f) - 0x3f000000));
+    bits += 0xfff + (bits >> 13 & 1);
+    return (uint16_t)(sign | (bits - 0x38000000) >> 13);
+}
+
+static inline float ds_float_of_fp16(uint16_t half)
+{
+    const uint32_t sign = (uint32_t)(half & 0x8000) << 16, exponent = half >> 10 & 31,
+                   fraction = half & 0x3ff;
+    if (exponent == 0) {
+        const float magnitude = (float)fraction * 0x1p-24f;
+        return sign ? -magnitude : magnitude;
+    }
+    return ds_float_of_bits(sign | (exponent == 31 ? 255 : exponent + 112) << 23 | fraction << 13);
+}
+
+/* The element of a stored weight. scale: of its channel, in int8. */
+static inline float ds_widened(ds_stored stored, const void *from, float scale)
+{
+    uint16_t half;
+    if (stored == DS_STORED_INT8)
+        return (float)*(const int8_t *)from * scale;
+    memcpy(&half, from, sizeof half);
+    return stored == DS_STORED_BF16 ? ds_float_of_bits((uint32_t)half << 16)
+                                    : ds_float_of_fp16(half);
+}
+
+static inline void ds_narrowed(ds_stored stored, void *to, float x, float scale)
+{
+    if (stored == DS_STORED_INT8) {
+        *(int8_t *)to = (int8_t)(scale > 0 ? rintf(x / scale) : isnan(scale) ? 1.0f : 0.0f);
+        return;
+    }
+    const uint16_t half = stored == DS_STORED_BF16 ? ds_bf16_of_float(x) : ds_fp16_of_float(x);
+    memcpy(to, &half, sizeof half);
+}
+
+/* The scale of a channel by its greatest magnitude, which may be no number. */
+static inline float ds_narrow_scale(float greatest)
+{
+    if (!isfinite(greatest))
+        return NAN;
+    if (greatest < 0x1p-100f)
+        return 0;
+    const uint32_t bits = ds_float_bits(greatest / 127);
+    return ds_float_of_bits((bits + 0xff) & ~(uint32_t)0xff);
+}
+
+/* Of x and the greatest so far, NaN where one is. */
+static inline float ds_narrow_greatest(float greatest, float x)
+{
+    return isnan(x) || fabsf(x) > greatest ? fabsf(x) : greatest;
+}
+
+/* The scale of a channel of n elements. */
+static inline float ds_narrow_channel(const float *x, size_t n)
+{
+    float greatest = 0;
+    for (size_t i = 0; i < n; i++)
+        greatest = ds_narrow_greatest(greatest, x[i]);
+    return ds_narrow_scale(greatest);
+}
+
+#endif

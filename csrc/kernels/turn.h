@@ -1,0 +1,32 @@
+/* kernels/turn.h: sine and cosine in double of an eighth of a turn at most, by their series; what tables of
+ * Fourier transforms and rotations by position are made of, with the same bits everywhere. */
+#ifndef DS_KERNELS_TURN_H
+#define DS_KERNELS_TURN_H
+
+/* |r| <= pi / 4. */
+static inline void dsk_turn(double r, double *sine, double *cosine)
+{
+    const double z = r * r;
+    double s = -1.0 / 121645100408832000, c = 1.0 / 2432902008176640000;
+    s = s * z + 1.0 / 355687428096000;
+    s = s * z - 1.0 / 1307674368000;
+    s = s * z + 1.0 / 6227020800;
+    s = s * z - 1.0 / 39916800;
+    s = s * z + 1.0 / 362880;
+    s = s * z - 1.0 / 5040;
+    s = s * z + 1.0 / 120;
+    s = s * z - 1.0 / 6;
+    *sine = r + r * z * s;
+    c = c * z - 1.0 / 6402373705728000;
+    c = c * z + 1.0 / 20922789888000;
+    c = c * z - 1.0 / 87178291200;
+    c = c * z + 1.0 / 479001600;
+    c = c * z - 1.0 / 3628800;
+    c = c * z + 1.0 / 40320;
+    c = c * z - 1.0 / 720;
+    c = c * z + 1.0 / 24;
+    c = c * z - 1.0 / 2;
+    *cosine = 1 + z * c;
+}
+
+#endif

@@ -1,0 +1,244 @@
+/* ops/positions.c: what follows from the absolute positions of frames.
+ *
+ *     positions  y[m] = g(m), m < f(total)               torch.arange(x.size(L)) // 4 + 1
+ *                g is made of integers: + c, * c, // c, mod c, in turn, rounding down
+ *                known = total = f(total)     need  never: of x only the length is read
+ *     rotary     y[m][..., D] = x[m], pairs of features turned by the angle m' w_i, m' = scale m, for i < n / 2:
+ *                    halves   features i and n / 2 + i of the first n
+ *                    pairs    features 2 i and 2 i + 1
+ *                (a, b) -> (a cos - b sin, b cos + a sin); other features stay. Counts are the input's.
+ *                w_i = base^(-2 i / n), or the weight's [n / 2].
+ *
+ * Angles are in double, taken modulo a quarter of a turn with what pi / 2 lacks in double, so that no position is too
+ * far; sine and cosine are rounded to the type of the frames once.
+ *
+ * Source: Su et al., "RoFormer: Enhanced Transformer with Rotary Position Embedding" (2021). */
+#include <math.h>
+#include <string.h>
+
+#include "kernels/turn.h"
+#include "ops/length.h"
+#include "ops/registry.h"
+
+/* ---------------------------------------------------------------- positions */
+
+enum { LENGTH, STEPS, TO };
+enum { PLUS, TIMES, DIVIDED, MODULO };
+
+static const ds_attr_def positions_attrs[] = {
+    DS_LENGTH_ATTR("length"),
+    {"steps", DS_ATTR_INTS,
+     .doc = "what is made of positions, in pairs: 0 c adds, 1 c multiplies, 2 c divides, 3 c is "
+            "the rest"},
+    {"to", DS_ATTR_CHOICE, .choices = "int64|float32|float64", .doc = "the type of the numbers"},
+    {0}};
+
+static ds_status positions_infer(ds_op *op)
+{
+    const ds_attr_value *steps = &op->attr[STEPS];
+    DS_CHECK(
+        steps->n_ints % 2 == 0, DS_ARGUMENT,
+        "positions: attribute 'steps' must hold pairs of a code and a constant, got %d integers",
+        steps->n_ints);
+    for (int i = 0; i < steps->n_ints; i += 2)
+        DS_CHECK(steps->ints[i] >= PLUS && steps->ints[i] <= MODULO &&
+                     (steps->ints[i] < DIVIDED || steps->ints[i + 1] >= 1),
+                 DS_ARGUMENT,
+                 "positions: step %d is (%lld, %lld), expected 0 (+), 1 (*), 2 (//) or 3 (mod), "
+                 "the last "
+                 "two by at least 1",
+                 i / 2, (long long)steps->ints[i], (long long)steps->ints[i + 1]);
+    static const ds_dtype types[] = {DS_I64, DS_F32, DS_F64};
+    op->out[0].dtype = types[op->attr[TO].i];
+    op->out[0].rank = 0;
+    return ds_length_rate(op, LENGTH, &op->out[0].rate);
+}
+
+static void positions_counts(const ds_op *op, ds_program *p)
+{
+    ds_root(p, ds_length_of(op, LENGTH, p, 0));
+    ds_root(p, ds_length_of(op, LENGTH, p, 0));
+}
+
+static void positions_need(const ds_op *op, ds_program *p)
+{
+    (void)op;
+    (void)p; /* no input's values are read */
+}
+
+static int64_t positions_at(const ds_attr_value *steps, int64_t m)
+{
+    for (int i = 0; i < steps->n_ints; i += 2) {
+        const int64_t c = steps->ints[i + 1];
+        const int64_t code = steps->ints[i];
+        if (code == PLUS)
+            m = ds_expr_apply(DS_EXPR_ADD, m, c, 0);
+        else if (code == TIMES)
+            m = ds_expr_apply(DS_EXPR_MUL, m, c, 0);
+        else if (code == DIVIDED)
+            m = ds_expr_apply(DS_EXPR_FLOORDIV, m, c, 0);
+        else
+            m -= ds_expr_apply(DS_EXPR_FLOORDIV, m, c, 0) * c;
+    }
+    return m;
+}
+
+static void positions_forward(const ds_op *op, const ds_run *run)
+{
+    for (size_t r = 0; r < run->n_rows; r++) {
+        const ds_target *out = &run->out[r];
+        for (int64_t m = out->m0; m < out->m1; m++) {
+            const int64_t position = positions_at(&op->attr[STEPS], m);
+            if (op->out[0].dtype == DS_I64)
+                ((int64_t *)out->data)[m - out->m0] = position;
+            else if (op->out[0].dtype == DS_F64)
+                ((double *)out->data)[m - out->m0] = (double)position;
+            else
+                ((float *)out->data)[m - out->m0] = (float)position;
+        }
+    }
+}
+
+const ds_op_def ds_op_positions = {
+    DS_OPERATOR_OF(positions, "Absolute positions in the stream.", 1, 1, 0),
+    .attrs = positions_attrs, .infer = positions_infer, DS_COUNTED(positions),
+    .forward = positions_forward};
+
+/* ---------------------------------------------------------------- rotary */
+
+enum { FEATURES, BASE, SCALE, FORM };
+enum { HALVES, PAIRS };
+enum { FREQUENCIES };
+
+static const ds_attr_def rotary_attrs[] = {
+    {"features", DS_ATTR_INT, .doc = "features that are turned, from the first on; 0: all",
+     .range = DS_FROM_0},
+    {"base", DS_ATTR_REAL, .x = 10000, .doc = "angles of a step are its powers from 0 to -1"},
+    {"scale", DS_ATTR_REAL, .x = 1, .doc = "what positions are multiplied with"},
+    {"form", DS_ATTR_CHOICE, .choices = "halves|pairs", .doc = "which features belong together"},
+    {0}};
+
+/* Pairs of features that are turned. */
+static size_t rotary_pairs(const ds_op *op)
+{
+    const ds_signature *in = &op->in[0];
+    const int64_t given = op->attr[FEATURES].i;
+    return (size_t)(given > 0 ? given : in->shape[in->rank - 1]) / 2;
+}
+
+static ds_status rotary_infer(ds_op *op)
+{
+    DS_TRY(ds_require_features(op));
+    const int64_t last = op->in[0].shape[op->in[0].rank - 1], given = op->attr[FEATURES].i;
+    DS_CHECK(given <= last && (given > 0 ? given : last) % 2 == 0, DS_SHAPE,
+             "rotary: features are turned in pairs, got %lld of %lld",
+             (long long)(given > 0 ? given : last), (long long)last);
+    DS_CHECK(op->attr[BASE].x > 0, DS_ARGUMENT, "rotary: base must be above 0, got %g",
+             op->attr[BASE].x);
+    const int64_t n = (int64_t)rotary_pairs(op);
+    op->scratch.per_call = 2 * (size_t)n * sizeof(double); /* sine and cosine of each pair */
+    return ds_require_optional(op, FREQUENCIES, "frequencies", 1, &n);
+}
+
+static void rotary_counts(const ds_op *op, ds_program *p)
+{
+    (void)op;
+    ds_root(p, ds_known(p, 0));
+    ds_root(p, ds_total(p, 0));
+}
+
+/* Said, so that frames are never brought together whatever their positions are. */
+static void rotary_need(const ds_op *op, ds_program *p)
+{
+    (void)op;
+    ds_root(p, ds_m(p));
+}
+
+/* Angles of a step, [pairs]. */
+static size_t rotary_prepared_bytes(const ds_op *op, const ds_real_kernels *k)
+{
+    (void)k;
+    return rotary_pairs(op) * sizeof(double);
+}
+
+static void rotary_prepare(const ds_op *op, void *prepared, const void *const *weights,
+                           const ds_real_kernels *k)
+{
+    const size_t n = rotary_pairs(op);
+    const void *given = ds_op_has_weight(op, FREQUENCIES) ? weights[FREQUENCIES] : NULL;
+    double *const angles = prepared;
+    for (size_t i = 0; i < n; i++) {
+        if (given == NULL)
+            angles[i] = pow(op->attr[BASE].x, -(double)i / (double)n);
+        else
+            angles[i] = k->element == sizeof(float) ? (double)((const float *)given)[i]
+                                                    : ((const double *)given)[i];
+    }
+}
+
+static void rotary_turn(double angle, double *sine, double *cosine)
+{
+    const double quarters = rint(angle * 0x1.45f306dc9c883p-1 /* 2 / pi */);
+    double r = fma(quarters, -0x1.921fb54442d18p0, angle), s, c;
+    r = fma(quarters, -0x1.1a62633145c07p-54, r);
+    dsk_turn(r, &s, &c);
+    const int quarter = (int)(quarters - 4 * floor(quarters / 4));
+    *sine = quarter % 2 != 0 ? c : s;
+    *cosine = quarter % 2 != 0 ? s : c;
+    if (quarter >= 2)
+        *sine = -*sine;
+    if (quarter == 1 || quarter == 2)
+        *cosine = -*cosine;
+}
+
+/* Turns one vector of n pairs `apart` features from each other, `step` from one pair to the next. */
+#define ROTARY_VECTOR(real)                                                                        \
+    static void rotary_##real(real *y, const real *x, const double *turns, size_t n, size_t apart, \
+                              size_t step)                                                         \
+    {                                                                                              \
+        for (size_t i = 0; i < n; i++) {                                                           \
+            const real s = (real)turns[2 * i], c = (real)turns[2 * i + 1];                         \
+            const real a = x[i * step], b = x[i * step + apart];                                   \
+            y[i * step] = a * c - b * s;                                                           \
+            y[i * step + apart] = b * c + a * s;                                                   \
+        }                                                                                          \
+    }
+ROTARY_VECTOR(float)
+ROTARY_VECTOR(double)
+
+static void rotary_forward(const ds_op *op, const ds_run *run)
+{
+    const ds_signature *in = &op->in[0];
+    const size_t n = rotary_pairs(op), width = (size_t)in->shape[in->rank - 1];
+    const size_t n_vectors = (size_t)ds_signature_elements(in) / width, element = ds_op_element(op);
+    const size_t n_bytes = ds_signature_bytes(in), step = op->attr[FORM].i == PAIRS ? 2 : 1;
+    const size_t apart = op->attr[FORM].i == PAIRS ? 1 : n;
+    const double *const angles = run->prepared;
+    double *const turns = run->scratch;
+    for (size_t r = 0; r < run->n_rows; r++) {
+        const ds_target *out = &run->out[r];
+        for (int64_t m = out->m0; m < out->m1; m++) {
+            const char *x = ds_at(&run->in[r], m, n_bytes);
+            char *y = ds_to(out, m, n_bytes);
+            for (size_t i = 0; i < n; i++)
+                rotary_turn((double)m * op->attr[SCALE].x * angles[i], &turns[2 * i],
+                            &turns[2 * i + 1]);
+            if (y != x)
+                memcpy(y, x, n_bytes);
+            for (size_t v = 0; v < n_vectors; v++, x += width * element, y += width * element) {
+                if (element == sizeof(float))
+                    rotary_float((float *)y, (const float *)x, turns, n, apart, step);
+                else
+                    rotary_double((double *)y, (const double *)x, turns, n, apart, step);
+            }
+        }
+    }
+}
+
+const ds_op_def ds_op_rotary = {
+    DS_OPERATOR(rotary, "Pairs of features turned by angles that grow with the position."),
+    .flags = DS_OP_INPLACE | DS_OP_REAL,
+    .attrs = rotary_attrs,
+    .weights = "frequencies?",
+    DS_COUNTED(rotary),
+    DS_PREPARED(rotary)};

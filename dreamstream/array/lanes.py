@@ -1,0 +1,147 @@
+"""Operators on streams whose B is joined with features: every lane of a frame goes through them by itself.
+
+Lanes are stored as one axis in front of the other features (`stream.rules.regroup`). Most operators look at the
+last features alone, or at none, and take lanes as they come. What the others do is done by an operator on frames
+that have one axis more, which is said here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from ..errors import NotStreamableError
+from ..stream.where import user_line
+from . import hook
+from .forward import reshape_features
+from .stream_tensor import StreamTensor
+
+__all__ = ["by_lane"]
+
+#: What looks at the last features, or at single elements.
+_LAST = (
+    "linear", "embedding", "batch_norm", "layer_norm", "rms_norm", "softmax", "log_softmax", "glu", "rfft",
+    "irfft", "fft", "ifft", "cast", "logical_not", "lstm_cell", "gru_cell", "rnn_cell", "lstm_within",
+    "gru_within", "rnn_within",
+)  # fmt: skip
+#: What moves frames, or goes on from frame to frame.
+_FRAMES = (
+    "conv1d", "conv_transpose1d", "lstm", "gru", "rnn", "pad", "pad_to_multiple", "slice", "delay", "limit",
+    "repeat_frames", "reduce_frames", "cumulative",
+)  # fmt: skip
+#: Attributes that are axes, or shapes.
+_AXES = {"narrow": "axis", "cat": "axis", "nearest": "axis", "pad_features": "axis", "reduce_features": "axes"}
+_SHAPES = {"reshape": "shape", "expand": "shape"}
+#: What works on the first axis of a frame, or makes one: lanes step behind it.
+_FIRST = ("max_pool", "avg_pool", "adaptive_pool", "unstack", "overlap_add")
+
+Attributes = Mapping[str, Any]
+Outputs = Sequence[StreamTensor]
+
+
+def by_lane(
+    name: str, attributes: Attributes, inputs: Sequence[StreamTensor], weights: Sequence[Any]
+) -> Outputs | None:
+    """Run an operator on tensors with lanes, stored as it wants their other features.
+
+    Returns
+    -------
+    sequence of StreamTensor or None
+        The outputs, opened; None where the operator takes lanes as they come.
+
+    Raises
+    ------
+    NotStreamableError
+        Where no operator does so on frames with lanes.
+    """
+    if name in _LAST or name in _FRAMES:
+        return None
+    lanes = inputs[0].lanes
+    opened = [x.opened() for x in inputs]
+    if name in _AXES:
+        key = _AXES[name]
+        at = attributes[key]
+        return _run(name, {**attributes, key: [a + 1 for a in at] if key == "axes" else at + 1}, opened)
+    if name in _SHAPES:
+        return _run(name, {**attributes, "shape": [lanes, *attributes["shape"]]}, opened)
+    if name == "permute":
+        return _run(name, {"order": [0, *(a + 1 for a in attributes["order"])]}, opened)
+    if name == "frame":
+        return [_lanes_second(y) for y in _run(name, attributes, opened)]
+    if name in _FIRST:
+        if _whole(name, attributes):
+            return None
+        made = _run(name, attributes, [_lanes_second(x) for x in opened], weights)
+        return made if name in ("unstack", "overlap_add") else [_lanes_second(y) for y in made]
+    if name in ("conv2d", "conv_transpose2d") and len(weights[0].shape) == 3:  # within frames: lanes are rows
+        return None
+    own = _OWN.get(name)
+    found = None if own is None else own(attributes, opened, weights)
+    if found is not None:
+        return found
+    raise NotStreamableError(
+        f"{name} at {user_line()} does not stream where B is joined with features, {inputs[0].roles}; keep them "
+        "apart, or call it on each of them"
+    )
+
+
+def _whole(name: str, attributes: Attributes) -> bool:
+    """Whether a pooling operator leaves the features of a frame alone."""
+    usual = {"inner_kernel": 1, "inner_stride": 1, "inner": 0}
+    return name.endswith("pool") and all(attributes.get(k, n) == n for k, n in usual.items())
+
+
+def _run(name: str, attributes: Attributes, inputs: Outputs, weights: Sequence[Any] = ()) -> Outputs:
+    return hook.apply(name, attributes, inputs, weights, inputs[0].dims)
+
+
+def _lanes_second(x: StreamTensor) -> StreamTensor:
+    """Return frames whose first two axes are exchanged."""
+    return x.stored_anew([1, 0, *range(2, len(x.features))])
+
+
+def _with_others(name: str, attributes: Attributes, inputs: Outputs, weights: Sequence[Any]) -> Outputs:
+    """Run an operator with weights that are made of those that were given."""
+    assert inputs[0].edge is not None
+    recording = getattr(inputs[0].edge.entry, "recording", None)
+    if recording is not None:
+        recording.forget()
+    return _run(name, attributes, inputs, weights)
+
+
+def _matmul(attributes: Attributes, inputs: Outputs, weights: Sequence[Any]) -> Outputs:
+    return _with_others("matmul", attributes, inputs, [weights[0].unsqueeze(0)])
+
+
+def _attention(attributes: Attributes, inputs: Outputs, weights: Sequence[Any]) -> Outputs | None:
+    """Lanes are heads, as long as no head has weights of its own."""
+    if any(w is not None and w.shape[0] != 1 for w in weights):
+        return None
+    lanes, heads = inputs[0].features[:2]
+    merged = [reshape_features(x, (lanes * x.features[1], *x.features[2:]), x.dims).opened() for x in inputs]
+    return [
+        reshape_features(y, (lanes, heads, *y.features[1:]), y.dims).opened()
+        for y in _run("attention", attributes, merged, weights)
+    ]
+
+
+def _planes(name: str, attributes: Attributes, inputs: Outputs, weights: Sequence[Any]) -> Outputs | None:
+    """Lanes are groups of channels, with equal weights."""
+    (x,), lanes = inputs, inputs[0].features[0]
+    if len(x.features) > 3:  # images of their own
+        return None
+    x = _lanes_second(x)
+    channels = reshape_features(x, (x.features[0], lanes * x.features[2]), x.dims).opened()
+    many = [None if w is None else w.repeat(lanes, *(1,) * (len(w.shape) - 1)) for w in weights]
+    groups = {**attributes, "groups": attributes.get("groups", 1) * lanes}
+    (y,) = _with_others(name, groups, [channels], many)
+    return [_lanes_second(reshape_features(y, (y.features[0], lanes, y.features[1] // lanes), y.dims).opened())]
+
+
+_OWN: dict[str, Callable[[Attributes, Outputs, Sequence[Any]], Outputs | None]] = {
+    "attention": _attention,
+    "matmul": _matmul,
+    "conv2d": partial(_planes, "conv2d"),
+    "conv_transpose2d": partial(_planes, "conv_transpose2d"),
+}

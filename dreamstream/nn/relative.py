@@ -1,0 +1,209 @@
+"""Attention whose scores depend on where a key stands relative to its query."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ..array import Tensor, arange, cat, ones_like
+from ..array import tensor as new_tensor
+from ..dispatch import apply
+from ..errors import ShapeError
+from ..operations.refusals import SEES_ALL
+from ..stream.context import Context, seen_by
+from . import functional as F
+from . import init
+from .embedding import Embedding
+from .functional.attention import refused
+from .functional.texts import described
+from .linear import Linear, new_parameter
+from .module import Module
+
+__all__ = ["RelPositionMultiheadAttention"]
+
+SCHEMES = ("transformer-xl", "wenet", "shaw", "t5")
+
+
+@described(
+    "",
+    {
+        "ValueError": "Where heads don't divide the features, or no scheme has that name.",
+        "ShapeError": "Where an input has another number of features; with ids, where a stream "
+        "has more than `max_len` frames and sees them all.",
+        "NotStreamableError": "Where nothing says what a query sees.",
+    },
+    embed_dim="Features of queries, keys, values and outputs.",
+    num_heads="Heads, each of d = ``embed_dim / num_heads`` features.",
+    scheme="{'transformer-xl', 'wenet', 'shaw', 't5'}: How positions enter.",
+    bias="Whether projections have a bias.",
+    max_len="Transformer-XL's distances where left or right of the context have no bound.",
+    max_distance="Beyond it distances count as it: of Shaw's, and of T5's buckets.",
+    num_buckets="Of T5's distances.",
+    context="What a query sees.",
+)
+class RelPositionMultiheadAttention(Module):
+    r"""Attention of several heads with terms by relative position.
+
+    ==================  ==========================================================================================
+    scheme              score of query i and key j, where r are sinusoids
+    ==================  ==========================================================================================
+    ``transformer-xl``  ((q_i + u) · k_j + (q_i + v) · W r(i - j)) / √d: Conformers of ESPnet and NeMo
+    ``wenet``           ((q_i + u) · k_j + (q_i + v) · W r(j)) / √d: no shift, positions of keys are absolute
+    ``shaw``            q_i · (k_j + e(clip(j - i))) / √d
+    ``t5``              q_i · k_j + b(bucket(j - i))
+    ==================  ==========================================================================================
+
+    Attributes
+    ----------
+    linear_q, linear_k, linear_v, linear_out : Linear
+        ``(embed_dim, embed_dim)``.
+    linear_pos : Linear
+        W, without bias, and
+    pos_bias_u, pos_bias_v : Parameter
+        ``(num_heads, d)``, of the first two schemes.
+    distance_embedding : Embedding
+        ``(2 * max_distance + 1, d)``, of Shaw's; its first row is that of the key farthest behind.
+    relative_attention_bias : Embedding
+        ``(num_buckets, num_heads)``, of T5's.
+
+    Notes
+    -----
+    Inputs and outputs ``(B, L, embed_dim)``. **Streaming.** Delay and state are the context's; Transformer-XL's
+    has a table of as many distances as the context, or `max_len`. Source: Dai et al., "Transformer-XL" (2019);
+    Shaw et al., "Self-Attention with Relative Position Representations" (2018); Raffel et al., "T5" (2020);
+    WeNet's RelPositionMultiHeadedAttention.
+    """
+
+    def __init__(
+        self,
+        embed_dim: int,
+        num_heads: int,
+        scheme: str = "transformer-xl",
+        bias: bool = True,
+        max_len: int = 5000,
+        max_distance: int = 128,
+        num_buckets: int = 32,
+        device: Any = None,
+        dtype: Any = None,
+        context: Context | None = None,
+    ) -> None:
+        super().__init__()
+        name = type(self).__name__
+        if num_heads < 1 or embed_dim % num_heads:
+            raise ValueError(f"{name}: {num_heads} heads don't divide {embed_dim} features")
+        if scheme not in SCHEMES:
+            raise ValueError(f"{name}: scheme is one of {', '.join(SCHEMES)}, got {scheme!r}")
+        self.embed_dim, self.num_heads, self.scheme, self.context = embed_dim, num_heads, scheme, context
+        self.max_len, self.max_distance, self.num_buckets = max_len, max_distance, num_buckets
+        like = {"device": device, "dtype": dtype}
+        width = embed_dim // num_heads
+        for part in ("q", "k", "v", "out"):
+            setattr(self, f"linear_{part}", Linear(embed_dim, embed_dim, bias=bias, **like))
+        if scheme in ("transformer-xl", "wenet"):
+            self.linear_pos = Linear(embed_dim, embed_dim, bias=False, **like)
+            for part in ("u", "v"):
+                self.register_parameter(f"pos_bias_{part}", new_parameter(num_heads, width, **like))
+                init.xavier_uniform_(getattr(self, f"pos_bias_{part}"))
+        elif scheme == "shaw":
+            self.distance_embedding = Embedding(2 * max_distance + 1, width, **like)
+        else:
+            self.relative_attention_bias = Embedding(num_buckets, num_heads, **like)
+
+    def forward(self, query: Tensor, key: Tensor | None = None, value: Tensor | None = None) -> Tensor:
+        """Return the attended values; keys are the queries without `key`, values the keys without `value`."""
+        name = type(self).__name__
+        given = [query, query if key is None else key]
+        given.append(given[1] if value is None else value)
+        for x in given:
+            if x.ndim != 3 or x.shape[-1] != self.embed_dim:
+                raise ShapeError(f"{name}: expected (B, L, {self.embed_dim}), got {tuple(x.shape)}")
+        seen = seen_by(name, False, self.context)
+        if seen.waits and query.is_stream and not query.edge.entry.buffers:  # type: ignore[attr-defined]
+            raise refused(name, SEES_ALL)
+        parts = (self.linear_q, self.linear_k, self.linear_v)
+        q, k, v = (self._heads(linear(x)) for linear, x in zip(parts, given))
+        out = getattr(self, f"_by_{self.scheme.replace('-', '_')}")(q, k, v, seen)
+        made: Tensor = self.linear_out(out.transpose(1, 2).flatten(-2))
+        return made
+
+    def _heads(self, x: Tensor) -> Tensor:
+        out: Tensor = x.unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
+        return out
+
+    def _by_transformer_xl(self, q: Tensor, k: Tensor, v: Tensor, seen: Context) -> Tensor:
+        most = self.max_len if q.is_stream or seen.left is not None else q.shape[2]
+        back = most - 1 if seen.left is None or seen.chunk is None else seen.left + seen.chunk - 1
+        ahead = most - 1 if seen.waits else (seen.chunk or 1) - 1 + (seen.right or 0)
+        if q.is_stream and (back == most - 1 or ahead == most - 1) and (seen.left is None or seen.waits):
+            (q,) = apply("limit", {"frames": most, "of": "table"}, (q,), (), ("B", 0, "L", 1))
+        places = new_tensor(np.arange(back, -ahead - 1, -1, dtype=np.float32)).to(q.dtype)
+        rows = F.linear(sinusoids(places, self.embed_dim), self.linear_pos.weight)
+        rows = rows.unflatten(-1, (self.num_heads, -1)).transpose(0, 1)
+        u, v_bias = (b.unsqueeze(1) for b in (self.pos_bias_u, self.pos_bias_v))
+        return _attended(q + u, k, v, seen, rows=(q + v_bias, rows, back))
+
+    def _by_wenet(self, q: Tensor, k: Tensor, v: Tensor, seen: Context) -> Tensor:
+        """Keep of keys and positions their sum, and one number that says what the biases make of both."""
+        places = sinusoids(arange(k.shape[2]).to(k.dtype), self.embed_dim)
+        p = self.linear_pos(places).unflatten(-1, (self.num_heads, -1)).transpose(0, 1)
+        p = p.unsqueeze(0)
+        u, v_bias = (b.unsqueeze(1) for b in (self.pos_bias_u, self.pos_bias_v))
+        number = (k * u + p * v_bias).sum(-1, keepdim=True)
+        q, k = cat([q, ones_like(q[..., :1])], -1), cat([k + p, number], -1)
+        return _attended(q, k, v, seen, scale=(self.embed_dim // self.num_heads) ** -0.5)
+
+    def _by_shaw(self, q: Tensor, k: Tensor, v: Tensor, seen: Context) -> Tensor:
+        rows = self.distance_embedding.weight.unsqueeze(0)
+        return _attended(q, k, v, seen, rows=(q, rows, self.max_distance))
+
+    def _by_t5(self, q: Tensor, k: Tensor, v: Tensor, seen: Context) -> Tensor:
+        far = self.max_distance
+        buckets = _buckets(
+            np.arange(far, -far - 1, -1), self.num_buckets, far, seen.right == 0 and seen.chunk == 1
+        )
+        bias = F.embedding(new_tensor(buckets), self.relative_attention_bias.weight).transpose(0, 1)
+        return _attended(q, k, v, seen, bias=(bias, -far), scale=1.0)
+
+    def extra_repr(self) -> str:
+        """Return the arguments that a text of the layer shows."""
+        shown = f"{self.embed_dim}, {self.num_heads}, scheme={self.scheme!r}"
+        return shown if self.context is None else f"{shown}, context={self.context}"
+
+
+def sinusoids(places: Tensor, features: int) -> Tensor:
+    """Return ``(L, features)`` for positions ``(L,)``: sines and cosines in turn, of falling frequencies."""
+    powers = np.arange(0, features, 2, dtype=np.float32) * np.float32(-math.log(10000.0) / features)
+    angles = places.unsqueeze(1) * new_tensor(np.exp(powers)).to(places.dtype)
+    out: Tensor = cat([angles.sin().unsqueeze(-1), angles.cos().unsqueeze(-1)], -1).flatten(-2)
+    return out if features % 2 == 0 else out[..., :features]
+
+
+def _attended(
+    q: Tensor, k: Tensor, v: Tensor, seen: Context, *, rows: Any = None, bias: Any = None, scale: float = 0.0
+) -> Tensor:
+    """Run the operator with (queries, rows, first distance) by distance, and a (bias, first distance)."""
+    attributes: dict[str, Any] = {**seen.attributes, "scale": scale}
+    inputs, weights = (q, k, v), [] if bias is None else [bias[0]]
+    if bias is not None:
+        attributes["first"] = bias[1]
+    if rows is not None:
+        inputs, weights = (q, k, v, rows[0]), [None, rows[1]]  # type: ignore[assignment]
+        attributes["rows_first"] = rows[2]
+    out: Tensor = apply("attention", attributes, inputs, weights, ("B", 0, "L", 1))[0]
+    return out
+
+
+def _buckets(ahead: npt.NDArray[Any], n: int, far: int, causal: bool) -> npt.NDArray[np.int64]:
+    """Return T5's bucket of each number of frames by which a key is ahead of its query."""
+    out = np.zeros(len(ahead), np.int64)
+    if not causal:
+        n //= 2
+        out += (ahead > 0) * n
+    size = np.maximum(-ahead, 0) if causal else np.abs(ahead)
+    exact = n // 2
+    ratio = np.log(np.maximum(size, 1).astype(np.float32) / exact) / math.log(far / exact) * (n - exact)
+    out += np.where(size < exact, size, np.minimum(exact + ratio.astype(np.int64), n - 1))
+    return out

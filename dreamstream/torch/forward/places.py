@@ -1,0 +1,255 @@
+"""Functions of the position alone: streams where they meet frames, and tables cut to a stream's length.
+
+What is computed of ``arange(x.size(1))`` is noted (`pairs`). Where it meets frames, each meets what is computed of
+its own position: torch's functions run once more, now on the stream of the positions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from ...array.symbolic import Symbolic
+from ...errors import NotStreamableError
+from ...stream.rules import Length
+from ...stream.tree import leaves
+from ...stream.where import user_line
+from . import names
+from .complex_pair import Complex
+from .constants import Constant
+from .mode import current
+
+__all__ = ["cut_complex", "looked_up", "met", "plain"]
+
+SERVES = "what is computed of positions serves as a mask or a term of attention, to index tables, and with frames"
+
+
+def noted(x: Any) -> bool:
+    """Whether something is computed of positions."""
+    return isinstance(x, Symbolic) or hasattr(type(x), "says")
+
+
+def plain(x: Any) -> Any:
+    """Return arguments with torch's tensors in place of constants."""
+    return _each(x, lambda a: a.torch if isinstance(a, Constant) else a)
+
+
+def _each(x: Any, fn: Callable[[Any], Any]) -> Any:
+    """Return a function of every argument, in lists too."""
+    if type(x) is dict:
+        return {k: _each(v, fn) for k, v in x.items()}
+    return type(x)(_each(v, fn) for v in x) if type(x) in (list, tuple) else fn(x)
+
+
+# ---------------------------------------------------------------------- functions of the position alone
+def met(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Run a function of positions and a stream: each frame meets what is computed of its position."""
+    forward = current()
+    types = [x.dtype for x in leaves((args, kwargs)) if getattr(x, "is_stream", False) and not noted(x)]
+    real = next((_REAL[str(t)] for t in types if str(t) in _REAL), None)
+
+    def own(x: Any) -> Any:
+        return forward.unwrap(_streamed(x, real)) if noted(x) else x
+
+    return forward._run(func, names.meaning_of(func).name, _each(args, own), _each(kwargs, own))
+
+
+_REAL = {"float32": torch.float32, "float64": torch.float64}
+#: Types that integers of positions have.
+_INTEGERS = (torch.int64, torch.int32, torch.int16)
+
+
+def _streamed(x: Any, wanted: torch.dtype | None = None) -> Any:
+    """Return what is computed of positions as the stream that it is: torch's functions of that of the positions.
+
+    Integers become numbers of the type `wanted`, float32 without it; other numbers do if it is wider.
+    """
+    forward = current()
+    if x.dtype in _INTEGERS or isinstance(x, Symbolic):
+        leaf, steps = _counted(x)
+        if not isinstance(x, Symbolic) and not all(_as_counted(x, leaf, steps, n) for n in (64, 65)):
+            raise _unknown(x)
+        places = Symbolic(leaf.value, ["L" if isinstance(s, Length) else 1 for s in x.shape], leaf.length, True)
+        name = str(wanted or torch.float32).rpartition(".")[2]
+        return forward._wrapped(
+            places.stream(name, steps).expand(*(s if isinstance(s, int) else -1 for s in x.shape))
+        )
+    if sum(isinstance(s, Length) for s in x.shape) != 1:
+        raise NotStreamableError(f"{x.func.__name__} of positions and a stream, at {user_line()}; {SERVES}")
+    func, name = x.func, x.func.__name__.strip("_")
+    if name in ("embedding", "index_select", "gather"):
+        raise NotStreamableError(f"{name} at {user_line()}: rows of a table are read in turn, one for each frame")
+    given = leaves((x.args, x.kwargs))
+    types = [a.dtype for a in given if noted(a) or isinstance(a, torch.Tensor)]
+    if x.dtype == torch.bool and (
+        sum(noted(a) and a.dtype in _INTEGERS for a in given) > 1
+        or any(isinstance(a, int) and abs(a) > _EXACT for a in given)
+    ):
+        raise _unknown(x)
+    real = x.dtype if x.dtype.is_floating_point else next((t for t in types if t.is_floating_point), torch.float32)
+
+    def own(a: Any) -> Any:
+        if noted(a):
+            return _streamed(a, real)
+        if isinstance(a, torch.Tensor) and a.dtype in _INTEGERS:
+            return a.to(real)
+        return a
+
+    args = _each(x.args, own)
+    kwargs = {k: _each(v, own) for k, v in x.kwargs.items() if k not in ("device", "dtype")}
+    if name in _TYPES:
+        out = args[0].to(x.dtype)
+    else:
+        func, args = _without_sums(func, name, args)
+        out = forward.call(func, args, kwargs)
+    return out.to(wanted) if (x.dtype, wanted) == (torch.float32, torch.float64) else out
+
+
+def _counted(x: Any) -> tuple[Symbolic, list[int]]:
+    """Return the positions, and the steps that make integers of them, in the operator's codes."""
+    if isinstance(x, Symbolic) and x.position and isinstance(x.value, (int, float)):
+        return x, []
+    if noted(x):
+        name, first = x.func.__name__.strip("_"), x.args[0]
+        by = x.args[1] if len(x.args) > 1 else x.kwargs.get("other")
+        if isinstance(by, torch.Tensor) and by.numel() == 1 and by.dtype in _INTEGERS:
+            by = int(by)
+        if name in _SHAPES:
+            return _counted(first)
+        if isinstance(by, int) and noted(first):
+            leaf, steps = _counted(first)
+            floored = name == "div" and x.kwargs.get("rounding_mode") == "floor"
+            code = 2 if floored else _CODES.get(name)
+            if code is not None and (code < 2 or by >= 1) and "alpha" not in x.kwargs:
+                return leaf, [*steps, code, -by if name == "sub" else by]
+        if name in ("add", "radd", "mul", "rmul") and isinstance(first, int):
+            leaf, steps = _counted(by)
+            return leaf, [*steps, _CODES[name], first]
+    raise _unknown(x)
+
+
+def _as_counted(x: Any, leaf: Symbolic, steps: list[int], n: int) -> bool:
+    """Whether positions with these steps are what torch says of n frames."""
+    wanted = x._probe(n)
+    at = torch.arange(wanted.shape[next(i for i, s in enumerate(x.shape) if isinstance(s, Length))])
+    at = at + int(leaf.value)
+    for code, c in zip(steps[::2], steps[1::2]):
+        at = (at + c, at * c, at // max(c, 1), at % max(c, 1))[code]
+    shape = [-1 if isinstance(s, Length) else 1 for s in x.shape]
+    return torch.equal(at.reshape(shape).expand(wanted.shape).to(wanted.dtype), wanted)
+
+
+def _unknown(x: Any) -> NotStreamableError:
+    return NotStreamableError(
+        f"{x!r} meet a stream, at {user_line()}: integers that are no sum, product, quotient or rest of one "
+        f"position; {SERVES}"
+    )
+
+
+#: Integers up to which float32 has all.
+_EXACT = 1 << 24
+_CODES = {
+    "add": 0,
+    "radd": 0,
+    "sub": 0,
+    "mul": 1,
+    "rmul": 1,
+    "floordiv": 2,
+    "floor_divide": 2,
+    "mod": 3,
+    "remainder": 3,
+}
+_SHAPES = (
+    "to", "long", "int", "type", "type_as", "unsqueeze", "squeeze", "view", "reshape", "expand", "expand_as",
+    "repeat", "getitem", "contiguous", "clone", "detach",
+)  # fmt: skip
+
+
+_TYPES = ("to", "type", "float", "double", "half", "bfloat16", "long", "int", "bool", "type_as")
+
+
+def _without_sums(func: Callable[..., Any], name: str, args: tuple[Any, ...]) -> tuple[Callable[..., Any], Any]:
+    """Return products of matrices that add nothing up as products of elements."""
+    if name in ("outer", "ger"):
+        return torch.mul, (args[0].unsqueeze(1), args[1].unsqueeze(0))
+    if name in ("matmul", "bmm", "mm", "rmatmul"):
+        a, b = args[::-1] if name == "rmatmul" else args
+        if 1 in [s for s in (a.shape[-1], b.shape[-2]) if isinstance(s, int)]:
+            return torch.mul, (a, b)
+    if name == "einsum" and len(args) == 3:
+        inputs, _, made = args[0].replace(" ", "").partition("->")
+        if inputs.count("...") == 1:
+            own = next(i for i, part in enumerate(inputs.split(",")) if "..." in part)
+            more = "ABCDEFGH"[: args[1 + own].ndim - len(inputs.split(",")[own]) + 3]
+            inputs, made = inputs.replace("...", more), made.replace("...", more)
+        letters = inputs.split(",")
+        if {*made} == {*letters[0], *letters[1]}:
+            return torch.mul, tuple(_spread(x, own, made) for x, own in zip(args[1:], letters))
+    return func, args
+
+
+def _spread(x: Any, own: str, made: str) -> Any:
+    """Return a tensor with the dimensions `own` so that it broadcasts to `made`."""
+    x = x.permute(*(own.index(c) for c in made if c in own))
+    for i, c in enumerate(made):
+        x = x if c in own else x.unsqueeze(i)
+    return x
+
+
+# ---------------------------------------------------------------------- tables
+def looked_up(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Return the rows of a table for positions in turn, the table cut to the stream's length; None otherwise."""
+    if func is torch.nn.functional.embedding:
+        at, weight = args[0], args[1] if len(args) > 1 else kwargs["weight"]
+    elif func in (torch.index_select, torch.Tensor.index_select) and args[1:2] == (0,):
+        weight, at = args[0], args[2] if len(args) > 2 else kwargs["index"]
+    elif func is torch.Tensor.__getitem__ and noted(args[1]):
+        weight, at = args
+    else:
+        return None
+    cut = not noted(weight) and getattr(weight, "dims", ("",))[0] == "L"  # all of its rows, then
+    if not noted(at) or not (cut or isinstance(weight, (torch.Tensor, Constant))):
+        return None
+    found = _first_row(at)
+    if found is None:
+        return None
+    start, length, axes, axis = found
+    if cut and start == 0:
+        weight.require_length(length)
+        for i in range(axes):
+            weight = weight if i == axis else weight.unsqueeze(i)
+        return weight
+    table = weight if isinstance(weight, Constant) else Constant(weight, current().arrays)
+    table = table[start:]
+    for i in range(axes):
+        table = table if i == axis else table.unsqueeze(i)
+    return table[(slice(None),) * axis + (slice(None, length),)]
+
+
+def _first_row(at: Any) -> tuple[int, Length, int, int] | None:
+    """Return the first of positions in turn, their length, how many axes there are and which theirs is."""
+    shape = at.shape
+    places = [i for i, s in enumerate(shape) if isinstance(s, Length)]
+    if len(places) != 1 or any(isinstance(s, int) and s != 1 for s in shape) or at.dtype not in _INTEGERS:
+        return None
+    start, length = at.value if isinstance(at, Symbolic) else 0, shape[places[0]]
+    if not isinstance(at, Symbolic):
+        for n in (64, at.frames + 1):
+            rows = at._probe(n).flatten()
+            start = int(rows[0])
+            if not torch.equal(rows, torch.arange(start, start + len(rows))):
+                return None
+    elif not at.position:
+        return None
+    return (start, length, len(shape), places[0]) if isinstance(start, int) and start >= 0 else None
+
+
+def cut_complex(table: torch.Tensor, index: Any) -> Any:
+    """Return a table of complex numbers that is cut to a stream's length along one dimension, else None."""
+    parts = index if isinstance(index, tuple) else (index,)
+    if sum(isinstance(p, slice) and isinstance(p.stop, Length) for p in parts) > 1:
+        return None
+    arrays = current().arrays
+    return Complex(*(Constant(part.contiguous(), arrays)[index] for part in (table.real, table.imag)))

@@ -1,0 +1,201 @@
+"""Weights in 16 and 8 bits: the bits of a model whose weights were rounded so, in memory and in files."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+import numpy as np
+import pytest
+
+import dreamstream as ds
+from dreamstream import _core, nn
+from dreamstream.container import read
+from dreamstream.engine.weights import FORMATS
+
+NARROW = FORMATS[1:]
+DTYPES = {"fp16": "F16", "bf16": "BF16", "int8": "I8"}
+BACKENDS = [b["name"] for b in _core.config()["backends"] if b["usable"] and b["bitwise"]]
+
+
+class Net(nn.Module):
+    """Every kind of layer with matrices."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        ds.manual_seed(0)
+        self.conv = nn.Conv1d(6, 70, 3, padding=1)
+        self.grouped = nn.Conv1d(70, 40, 3, groups=2, padding=1)
+        self.depthwise = nn.Conv1d(40, 40, 3, groups=40)
+        self.linear = nn.Linear(40, 33)
+        self.lstm = nn.LSTM(33, 20, 2, batch_first=True, proj_size=9)
+        self.gru = nn.GRU(9, 20, batch_first=True)
+        self.up = nn.ConvTranspose1d(20, 5, 4, stride=2)
+
+    def forward(self, x: Any) -> Any:
+        y = self.depthwise(self.grouped(self.conv(x).relu())).transpose(1, 2)
+        return self.up(self.gru(self.lstm(self.linear(y).tanh())[0])[0].transpose(1, 2))
+
+
+SPEC = ("B", 6, "L")
+
+
+def rounded(x: Any, how: str, channels: int) -> Any:
+    """What numbers of that format are next to these, ties to even."""
+    x = np.asarray(x, np.float32)
+    if how == "fp16":
+        return x.astype(np.float16).astype(np.float32)
+    if how == "bf16":
+        bits = x.view(np.uint32).astype(np.uint64)
+        return ((bits + 0x7FFF + (bits >> 16 & 1)) & 0xFFFF0000).astype(np.uint32).view(np.float32)
+    rows = x.reshape(channels, -1)
+    scale = (np.abs(rows).max(1, keepdims=True) / np.float32(127)).astype(np.float32)
+    scale = ((scale.view(np.uint32) + 0xFF) & 0xFFFFFF00).view(np.float32)
+    return (np.rint(rows / scale) * scale + np.float32(0)).reshape(x.shape)  # one zero only
+
+
+def wide_twin(how: str) -> Net:
+    """The same network with weights that were rounded by hand."""
+    model = Net()
+    for path, layer in model.named_modules():
+        for name, weight in list(layer.named_parameters(recurse=False)):
+            if name.startswith("weight") and (how != "int8" or path != "up"):
+                weight.copy_(ds.tensor(rounded(weight.numpy(), how, weight.shape[0])))
+    return model
+
+
+@pytest.fixture(scope="module")
+def x() -> Any:
+    return np.random.default_rng(0).standard_normal((6, 50)).astype(np.float32)
+
+
+def answer(engine: ds.Engine, x: Any, sizes: tuple[int, ...] = (50,)) -> Any:
+    outs, at = [], 0
+    for size in sizes:
+        ends = at + size == x.shape[1]
+        outs.append(
+            engine.step({"a": x[:, at : at + size]}, sos=[] if at else ["a"], eos=["a"] if ends else [])["a"]
+        )
+        at += size
+    return np.concatenate(outs, 1)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("how", NARROW)
+def test_bits_are_those_of_a_model_that_was_rounded(how, backend, x):
+    wanted = answer(ds.compile(wide_twin(how), SPEC, backend="ref"), x)
+    engine = ds.compile(Net(), SPEC, weights=how, backend=backend)
+    for sizes in ((50,), (1,) * 50, (7, 30, 13)):
+        assert answer(engine, x, sizes).tobytes() == wanted.tobytes()
+    rows = {f"s{i}": np.roll(x, i, 1) for i in range(9)}
+    batch = ds.load(saved(engine), threads=2, backend=backend).step(rows, sos=list(rows), eos=list(rows))
+    assert batch["s0"].tobytes() == wanted.tobytes()
+    assert engine.fingerprint == ds.compile(wide_twin(how), SPEC).fingerprint
+
+
+def saved(engine: ds.Engine, form: str = "dsm") -> bytes:
+    file = io.BytesIO()
+    engine.save(file, form)
+    return file.getvalue()
+
+
+@pytest.mark.parametrize("how", NARROW)
+def test_files_hold_what_is_stored(how, x):
+    engine = ds.compile(Net(), SPEC, weights=how)
+    content = saved(engine)
+    tensors = {t.name: t.dtype for t in read(content)[0] if not t.name.startswith(".pad.")}
+    kept = "F32" if how == "int8" else DTYPES[how]
+    assert tensors["conv.weight"] == tensors["lstm.weight_hh_l1"] == tensors["linear.weight"] == DTYPES[how]
+    assert tensors["up.weight"] == kept and tensors["conv.bias"] == "F32"
+    assert ("conv.weight.scales" in tensors) is (how == "int8")
+    again = ds.load(content)
+    assert saved(again) == content and answer(again, x).tobytes() == answer(engine, x).tobytes()
+    assert saved(ds.load(saved(ds.compile(Net(), SPEC)), weights=how)) == content
+    for form in ("json", "xml"):
+        assert saved(ds.load(saved(engine, form))) == content
+    wide = ds.load(content, weights="fp32")
+    assert answer(wide, x).tobytes() == answer(engine, x).tobytes() and wide.fingerprint == engine.fingerprint
+
+
+def test_snapshots_go_across_formats(x):
+    """What streams have kept is theirs whatever the weights are stored in; a state of another model is not."""
+    engines = [ds.compile(Net(), SPEC), *(ds.load(saved(ds.compile(Net(), SPEC, weights=w))) for w in NARROW)]
+    engines.append(ds.load(saved(engines[1]), weights="int8"))
+    for engine in engines:
+        engine.step({"a": x[:, :20]}, sos=["a"])
+    wanted = [e.fork("a", "b") or e.step({"b": x[:, 20:]}, eos=["b"])["b"] for e in engines]
+    for i, one in enumerate(engines):
+        for other in engines:
+            other.restore(one.snapshot("a"), "c")
+            y = other.step({"c": x[:, 20:]}, eos=["c"])["c"]
+            assert y.shape == wanted[i].shape and (other is not one or y.tobytes() == wanted[i].tobytes())
+    with pytest.raises(ds.FormatError, match="another model"):
+        ds.compile(wide_twin("bf16"), SPEC).restore(engines[0].snapshot("a"), "c")
+
+
+def test_memory():
+    model = nn.Linear(512, 512)
+    wide, *narrow = (ds.compile(model, ("B", "L", 512), weights=w, verify=False).weights_size for w in FORMATS)
+    assert [round(wide / n) for n in narrow] == [2, 2, 4]
+
+
+def test_layers_by_patterns():
+    engine = ds.compile(Net(), SPEC, weights={"*": "int8", "lstm": "bf16", "linear": "fp32"})
+    stored = {t.name: t.dtype for t in read(saved(engine))[0]}
+    assert (stored["conv.weight"], stored["lstm.weight_ih_l0"], stored["linear.weight"]) == ("I8", "BF16", "F32")
+    assert "weights in bf16" in engine.summary()
+
+
+@pytest.mark.parametrize(
+    ("weights", "text"),
+    [
+        ("fp8", "expected one of fp32, fp16, bf16, int8, got 'fp8'"),
+        ({"nothing.*": "bf16"}, r"'nothing\.\*' fits no layer with matrices; there are conv"),
+    ],
+)
+def test_words_that_mean_nothing(weights, text):
+    with pytest.raises(ValueError, match=text):
+        ds.compile(Net(), SPEC, weights=weights)
+
+
+def test_beyond_the_range():
+    model = nn.Linear(4, 3)
+    model.weight.copy_(ds.tensor(np.full((3, 4), 7e4, np.float32)))
+    with pytest.raises(ds.DTypeError, match=r"weight 'weight': element 0 is 70000, beyond the range of fp16"):
+        ds.compile(model, ("B", "L", 4), weights="fp16")
+    ds.compile(model, ("B", "L", 4), weights="bf16")
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_what_is_not_finite_stays_in_its_channel(bad):
+    model = nn.Linear(4, 3)
+    values = np.ones((3, 4), np.float32)
+    values[1, 2] = bad
+    model.weight.copy_(ds.tensor(values))
+    for how in NARROW:
+        engine = ds.compile(model, ("B", "L", 4), weights=how, verify=False)
+        y = engine.step({"a": np.ones((1, 4), np.float32)}, sos=["a"], eos=["a"])["a"][0]
+        assert np.isfinite(y[[0, 2]]).all() and not np.isfinite(y[1])
+        again = ds.load(saved(engine)).step({"a": np.ones((1, 4), np.float32)}, sos=["a"], eos=["a"])["a"][0]
+        np.testing.assert_array_equal(again, y)
+
+
+def test_scales_that_are_missing():
+    content = saved(ds.compile(Net(), SPEC, weights="int8"))
+    broken = content.replace(b"conv.weight.scales", b"conv.weight.skales")
+    with pytest.raises(
+        ds.FormatError, match=r'expected the scales of an I8 tensor, a tensor "conv.weight.scales"'
+    ):
+        ds.load(broken)
+
+
+def test_command_line(tmp_path, capsys):
+    from dreamstream.cli import main
+
+    wide, narrow = tmp_path / "wide.dsm", tmp_path / "narrow.dsm"
+    engine = ds.compile(Net(), SPEC)
+    engine.save(wide)
+    assert main(["convert", str(wide), str(narrow), "--weights", "bf16"]) == 0
+    assert narrow.read_bytes() == saved(ds.compile(Net(), SPEC, weights="bf16"))
+    assert main(["info", str(narrow)]) == 0
+    assert "BF16" in capsys.readouterr().out

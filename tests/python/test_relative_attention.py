@@ -1,0 +1,202 @@
+"""Relative attention against plain formulas, the limit of a context without a bound, and rotary positions afar."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from snapshot_bytes import shift
+
+import dreamstream as ds
+import dreamstream.nn.functional as F
+from dreamstream import nn
+
+CONTEXTS = [
+    ds.Context(),
+    ds.Context(left=5),
+    ds.Context(left=7, right=3),
+    ds.Context(chunk=4),
+    ds.Context(chunk=4, left=6, right=2),
+    ds.Context(chunk=None),
+]
+FRAMES, FEATURES = 37, 16
+
+
+def sees(context, i, n):
+    if context.chunk is None:
+        return range(n)
+    begin = i // context.chunk * context.chunk
+    low = 0 if context.left is None else max(0, begin - context.left)
+    return range(low, n if context.right is None else min(n, begin + context.chunk + context.right))
+
+
+def sinusoid(position, features):
+    out = np.zeros(features)
+    for k in range(0, features, 2):
+        angle = position / 10000 ** (k / features)
+        out[k], out[k + 1] = math.sin(angle), math.cos(angle)
+    return out
+
+
+def bucket(ahead, n, far, both):
+    """T5's, in words of its paper: half of them exact, half logarithmic, by direction where both are seen."""
+    if both:
+        n //= 2
+    start, size = (n, abs(ahead)) if both and ahead > 0 else (0, abs(ahead) if both else max(-ahead, 0))
+    exact = n // 2
+    if size < exact:
+        return start + size
+    return start + min(n - 1, exact + int(math.log(size / exact) / math.log(far / exact) * (n - exact) + 1e-7))
+
+
+def by_definition(layer, x):
+    """One query and one key at a time, in float64."""
+    w = {k: np.asarray(v.numpy(), np.float64) for k, v in layer.state_dict().items()}
+    heads, d, n = layer.num_heads, FEATURES // layer.num_heads, len(x)
+    q, k, v = ((x @ w[f"linear_{p}.weight"].T + w[f"linear_{p}.bias"]).reshape(n, heads, d) for p in "qkv")
+    out = np.zeros((n, heads, d))
+    for i in range(n):
+        for h in range(heads):
+            keys, scores = list(sees(layer.context, i, n)), []
+            for j in keys:
+                if layer.scheme == "t5":
+                    both = not (layer.context.chunk == 1 and layer.context.right == 0)
+                    found = bucket(j - i, layer.num_buckets, layer.max_distance, both)
+                    scores.append(q[i, h] @ k[j, h] + w["relative_attention_bias.weight"][found, h])
+                elif layer.scheme == "shaw":
+                    near = int(np.clip(j - i, -layer.max_distance, layer.max_distance))
+                    row = w["distance_embedding.weight"][near + layer.max_distance]
+                    scores.append(q[i, h] @ (k[j, h] + row) / math.sqrt(d))
+                else:
+                    place = i - j if layer.scheme == "transformer-xl" else j
+                    p = (w["linear_pos.weight"] @ sinusoid(place, FEATURES)).reshape(heads, d)[h]
+                    u, b = w["pos_bias_u"][h], w["pos_bias_v"][h]
+                    scores.append(((q[i, h] + u) @ k[j, h] + (q[i, h] + b) @ p) / math.sqrt(d))
+            weights = np.exp(np.array(scores) - max(scores))
+            out[i, h] = weights / weights.sum() @ v[keys, h]
+    return out.reshape(n, -1) @ w["linear_out.weight"].T + w["linear_out.bias"]
+
+
+def chunked(step, sizes):
+    parts, at = [], 0
+    for k, n in enumerate(sizes):
+        parts.append(np.asarray(step(at, at + n, k == 0, k == len(sizes) - 1)))
+        at += n
+    return np.concatenate(parts)
+
+
+@pytest.mark.parametrize("context", CONTEXTS, ids=str)
+@pytest.mark.parametrize("scheme", ["transformer-xl", "wenet", "shaw", "t5"])
+def test_relative_attention(scheme, context):
+    options = {"max_len": 60, "max_distance": 6, "num_buckets": 8, "context": context}
+    layer = nn.RelPositionMultiheadAttention(FEATURES, 4, scheme, **options).eval()
+    x = np.random.default_rng(0).standard_normal((FRAMES, FEATURES), np.float32)
+    wanted = by_definition(layer, x.astype(np.float64))
+    engine = ds.compile(layer, ("B", "L", FEATURES), unstreamable="buffer")
+    offline = layer(ds.tensor(x[None])).numpy()[0]
+    online = ds.patch_module(layer, unstreamable="buffer").online()
+
+    def call(a, b, sos, eos):
+        chunk = ds.stream_tensor([x[a:b]], names=("B", "L", None), ids=["a"], sos=sos, eos=eos)
+        return online(chunk)["a"].numpy()
+
+    def step(a, b, sos, eos):
+        return engine.step({"a": x[a:b]}, sos="a" if sos else (), eos="a" if eos else ())["a"]
+
+    found = [offline, *(chunked(f, s) for f in (call, step) for s in ([1] * FRAMES, [10, 0, 20, 7], [FRAMES]))]
+    for got in found:
+        assert np.abs(got - wanted).max() <= 1e-5 * np.abs(wanted).max()
+    assert engine.delay == (math.inf if context.chunk is None else context.chunk - 1 + context.right)
+
+
+def test_names_of_the_field():
+    """Conformers' weights load as they are."""
+    keys = set(nn.RelPositionMultiheadAttention(8, 2).state_dict())
+    parts = {f"linear_{p}.{w}" for p in ("q", "k", "v", "out") for w in ("weight", "bias")}
+    assert keys == {*parts, "linear_pos.weight", "pos_bias_u", "pos_bias_v"}
+    assert nn.RelPositionMultiheadAttention(8, 2).pos_bias_u.shape == (2, 4)
+
+
+@pytest.mark.parametrize("options", [{"num_heads": 3}, {"num_heads": 2, "scheme": "rotary"}])
+def test_bad_arguments(options):
+    with pytest.raises(ValueError, match="RelPositionMultiheadAttention"):
+        nn.RelPositionMultiheadAttention(8, **options)
+
+
+def test_distances_end():
+    """A stream that sees all that came before ends with its table, with its id; nothing is lost."""
+    layer = nn.RelPositionMultiheadAttention(8, 2, max_len=10, context=ds.Context()).eval()
+    engine = ds.compile(layer, ("B", "L", 8), verify=False)
+    x = np.ones((12, 8), np.float32)
+    engine.step({"a": x[:9], "b": x[:1]}, sos=["a", "b"])
+    with pytest.raises(ds.StreamLimitError, match="ends at 10") as caught:
+        engine.step({"a": x[:2], "b": x[:2]})
+    assert caught.value.ids == ("a",)
+    assert engine.step({"a": x[:1]}, eos="a")["a"].shape == (1, 8)
+
+
+class Attention(nn.Module):
+    def __init__(self, context):
+        super().__init__()
+        self.attention = nn.MultiheadAttention(8, 2, batch_first=True, context=context)
+
+    def forward(self, x):
+        return self.attention(x, x, x)[0]
+
+
+X = np.random.default_rng(0).standard_normal((12, 8)).astype(np.float32)
+
+
+def patched(model):
+    """A step of one stream, of a patched model."""
+    ds.patch_module(model, context_limit=10).online()
+    return lambda a, b, **flags: model(
+        ds.stream_tensor([X[a:b]], names=("B", "L", None), ids=["a"], **flags),
+    )["a"]
+
+
+def compiled(model):
+    engine = ds.compile(model, ("B", "L", 8), context_limit=10)
+    return lambda a, b, **flags: engine.step({"a": X[a:b]}, **dict.fromkeys(flags, "a"))["a"]
+
+
+@pytest.mark.parametrize("how", [patched, compiled])
+def test_context_limit(how):
+    """It ends what keeps all, with its id and nothing lost, and nothing that has a bound."""
+    step = how(Attention(ds.Context()).eval())
+    step(0, 9, sos=True)
+    with pytest.raises(ds.StreamLimitError, match="context_limit allows") as caught:
+        step(9, 12)
+    assert caught.value.ids == ("a",)
+    assert step(9, 10, eos=True).shape[0] == 1
+    bounded = how(Attention(ds.Context(left=3)).eval())
+    bounded(0, 9, sos=True)
+    assert bounded(9, 12, eos=True).shape[0] == 3
+
+
+@pytest.mark.parametrize("interleaved", [False, True])
+def test_rotary_products_depend_on_the_distance(interleaved):
+    rng = np.random.default_rng(1)
+    q, k = (np.repeat(rng.standard_normal((1, 1, 8)).astype(np.float32), 200, 1) for _ in range(2))
+    q, k = (F.rotary_embedding(ds.tensor(x), interleaved=interleaved).numpy()[0] for x in (q, k))
+    assert np.ptp([q[i] @ k[i - 3] for i in range(3, 200)]) < 1e-5
+
+
+def test_rotary_positions_beyond_32_bits():
+    """A stream that has run for 2^33 frames is turned as float64 says."""
+
+    class Turned(nn.Module):
+        def forward(self, x):
+            return F.rotary_embedding(x)
+
+    engine = ds.compile(Turned(), ("B", "L", 8))
+    x = np.random.default_rng(2).standard_normal((4, 8)).astype(np.float32)
+    engine.step({"a": x[:1]}, sos="a")
+    at = 2**33 + 1
+    engine.restore(shift(engine.snapshot("a"), engine, at - 1), id="far")
+    got = engine.step({"far": x})["far"]
+    angles = (at + np.arange(4))[:, None] * 10000.0 ** (-np.arange(4) / 4)
+    p, q = x[:, :4].astype(np.float64), x[:, 4:].astype(np.float64)
+    wanted = np.concatenate([p * np.cos(angles) - q * np.sin(angles), q * np.cos(angles) + p * np.sin(angles)], 1)
+    assert np.abs(got - wanted).max() < 2e-6

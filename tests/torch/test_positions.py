@@ -1,0 +1,231 @@
+"""What torch forwards compute of positions, as people write it: tables, sinusoids, rotary positions."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+from torch import nn
+
+import dreamstream as ds
+from dreamstream import NotStreamableError, ShapeError
+
+F = nn.functional
+D, T = 16, 23
+
+
+class Net(nn.Module):
+    """A forward of its own, with tables and frequencies at hand."""
+
+    def __init__(self, forward):
+        super().__init__()
+        self.own = forward
+        div = torch.exp(torch.arange(0, D, 2).float() * (-math.log(10000.0) / D))
+        angles = torch.arange(40).float()[:, None] * div
+        self.register_buffer("div", div)
+        self.register_buffer("pe", torch.cat([angles.sin(), angles.cos()], -1))
+        self.register_buffer("pe1", self.pe[None].clone())
+        self.register_buffer("cis", torch.polar(torch.ones_like(angles[:, :4]), angles[:, :4]))
+        self.emb, self.lin = nn.Embedding(40, D), nn.Linear(D, D)
+
+    def forward(self, x):
+        return self.lin(self.own(self, x))
+
+
+def waves(a):
+    return torch.cat([a.sin(), a.cos()], -1)
+
+
+def index(x, dim=1, **options):
+    return torch.arange(x.size(dim), **options)
+
+
+def seq_first(fn):
+    return lambda m, x: fn(m, x.transpose(0, 1)).transpose(0, 1)
+
+
+TABLES = {
+    "cut": lambda m, x: x + m.pe[: x.size(1)],
+    "cut, with a batch": lambda m, x: x * 4 + m.pe1[:, : x.size(1)].detach().requires_grad_(False),
+    "cut from a row on": lambda m, x: x + m.pe[2 : x.size(1) + 2],
+    "expanded": lambda m, x: x + m.pe[: x.size(1)].unsqueeze(0).expand(x.size(0), x.size(1), D),
+    "repeated": lambda m, x: x + m.pe1[:, : x.size(1)].repeat(x.size(0), 1, 1),
+    "joined": lambda m, x: F.glu(torch.cat([x, m.pe[: x.size(1)].expand(x.size(0), -1, -1)], -1)),
+    "narrow": lambda m, x: x + m.pe1.narrow(1, 0, x.size(1)),
+    "across": lambda m, x: (x.transpose(1, 2) + m.pe.t()[None, :, : x.size(1)]).transpose(1, 2),
+    "embedding": lambda m, x: x + m.emb(index(x)),
+    "embedding of rows": lambda m, x: x + m.emb(index(x).repeat(x.size(0), 1)),
+    "embedding from a row on": lambda m, x: x + m.emb(index(x) + 2),
+    "embedding by a sum": lambda m, x: x + m.emb(torch.ones(x.size(1), dtype=torch.long).cumsum(0) - 1),
+    "index": lambda m, x: x + m.pe[index(x)],
+    "index of a row": lambda m, x: x + m.pe[index(x)[None]],
+    "index_select": lambda m, x: x + m.pe.index_select(0, index(x)),
+    "time first": seq_first(lambda m, x: x + m.emb(index(x, 0))[:, None]),
+}
+COMPUTED = {
+    "sinusoids": lambda m, x: x + waves(index(x, dtype=torch.float32).unsqueeze(1) * m.div),
+    "of integers": lambda m, x: x + waves(index(x)[:, None] * m.div[None])[None],
+    "outer": lambda m, x: x + waves(torch.outer(index(x).float(), m.div)),
+    "einsum": lambda m, x: x + waves(torch.einsum("i,j->ij", index(x).type_as(m.div), m.div)),
+    "einsum with dots": lambda m, x: x + waves(torch.einsum("..., f -> ... f", index(x).float(), m.div)),
+    "a product": lambda m, x: x + waves(index(x).float().unsqueeze(1) @ m.div[None]),
+    "for each of a batch": lambda m, x: x + waves(index(x)[None].expand(x.size(0), -1).float()[..., None] * m.div),
+    "time first": seq_first(lambda m, x: x + waves(index(x, 0).float()[:, None, None] * m.div)),
+    "decay": lambda m, x: x * torch.exp(-0.1 * index(x).float()).unsqueeze(-1),
+    "as they are": lambda m, x: x + 0.5 * index(x)[None, :, None],
+    "from one on": lambda m, x: x / torch.arange(1, x.size(1) + 1)[:, None],
+    "rests": lambda m, x: x * (index(x) % 3).float()[:, None],
+    "quotients": lambda m, x: x * (index(x) // 3)[:, None],
+    "every other": lambda m, x: torch.where((index(x) % 2 == 0)[:, None], x, -x),
+    "the first hidden": lambda m, x: x.masked_fill((index(x) < 3)[:, None], 0.0) * (index(x) >= 4)[:, None],
+}
+
+
+def rotate_half(x):
+    return torch.cat((-x[..., x.shape[-1] // 2 :], x[..., : x.shape[-1] // 2]), -1)
+
+
+def attended(turn):
+    """Attention whose queries and keys ``(B, L, H, 8)`` are turned."""
+
+    def forward(m, x):
+        q = x.view(*x.shape[:2], 2, 8)
+        q, k = turn(m, x, q), turn(m, x, q * 0.5)
+        y = F.scaled_dot_product_attention(*(z.transpose(1, 2) for z in (q, k, k)), is_causal=True)
+        return y.transpose(1, 2).flatten(2)
+
+    return forward
+
+
+def halves(cos, sin):
+    return lambda q: q * cos + rotate_half(q) * sin
+
+
+def turned_by_complex(q, turns):
+    z = torch.view_as_complex(q.float().reshape(*q.shape[:-1], -1, 2))
+    return torch.view_as_real(z * turns).flatten(3).type_as(q)
+
+
+def llama(m, x, q, start=0):
+    cis = m.cis[start : start + x.shape[1]]
+    assert cis.shape == (q.shape[1], q.shape[-1] // 2)
+    return turned_by_complex(q, cis.view(*[d if i in (1, 3) else 1 for i, d in enumerate((*q.shape[:3], 4))]))
+
+
+def hugging_face(m, x, q):
+    ids = index(x)[None]
+    with torch.autocast(device_type="cpu", enabled=False):
+        freqs = (m.div[None, :4, None].float().expand(ids.shape[0], -1, 1) @ ids[:, None, :].float()).transpose(
+            1, 2
+        )
+    emb = torch.cat((freqs, freqs), dim=-1)
+    return halves(emb.cos().to(dtype=x.dtype).unsqueeze(2), emb.sin().to(dtype=x.dtype).unsqueeze(2))(q)
+
+
+def polar(m, x, q):
+    angles = torch.outer(index(x).float(), m.div[:4])
+    return turned_by_complex(q, torch.polar(torch.ones_like(angles), angles)[None, :, None])
+
+
+def by_pairs(m, x, q):
+    angles = (index(x)[:, None] * m.div[:4])[:, None]
+    a, b = q[..., ::2], q[..., 1::2]
+    return torch.stack([a * angles.cos() - b * angles.sin(), a * angles.sin() + b * angles.cos()], -1).flatten(-2)
+
+
+def buffered(m, x, q):
+    cos, sin = m.pe[: x.size(1), None, 8:], m.pe[: x.size(1), None, :8]
+    return halves(cos, sin)(q)
+
+
+def partly(m, x, q):
+    emb = torch.cat([torch.outer(index(x).float(), m.div[:2])] * 2, -1)[:, None]
+    return torch.cat((halves(emb.cos(), emb.sin())(q[..., :4]), q[..., 4:]), -1)
+
+
+ROTARY = {f.__name__: attended(f) for f in (llama, hugging_face, polar, by_pairs, buffered, partly)}
+
+
+def chunkings():
+    rng = np.random.default_rng(0)
+    yield [1] * T
+    yield [5, 5, 0, 5, 5, 3]
+    cuts = np.sort(rng.integers(0, T + 1, 6))
+    yield np.diff([0, *cuts, T]).tolist()
+
+
+def streamed(step):
+    """What calls with chunks give, end to end."""
+    for sizes in chunkings():
+        starts = np.cumsum([0, *sizes])
+        yield torch.cat([
+            torch.as_tensor(step(a, b, k == 0, k == len(sizes) - 1))
+            for k, (a, b) in enumerate(zip(starts[:-1], starts[1:]))
+        ])  # fmt: skip
+
+
+@pytest.mark.parametrize("name", [f"{t}: {n}" for t in ("TABLES", "COMPUTED", "ROTARY") for n in globals()[t]])
+def test_as_written(name):
+    """Patched and compiled, chunk by chunk, what the model says offline."""
+    table, _, key = name.partition(": ")
+    torch.manual_seed(0)
+    model = Net(globals()[table][key]).eval()
+    x = torch.randn(2, T, D)
+    with torch.no_grad():
+        whole = model(x)[0]
+        engine = ds.compile(model, ("B", "L", D))
+        online = ds.patch_module(model).online()
+
+        def call(a, b, sos, eos):
+            chunk = ds.stream_tensor(x[:, a:b], names=("B", "L", None), ids=["a", "b"], sos=sos, eos=eos)
+            return online(chunk)["a"]
+
+        def step(a, b, sos, eos):
+            return engine.step({"a": x[0, a:b].numpy()}, sos="a" if sos else (), eos="a" if eos else ())["a"]
+
+        for one in (call, step):
+            for got in streamed(one):
+                assert got.shape == whole.shape
+                assert (got - whole).abs().max() <= 2e-6 * whole.abs().max()
+
+
+def test_a_gradient_comes_through():
+    """Frequencies that are learned have torch's gradient."""
+    torch.manual_seed(0)
+    model = Net(lambda m, x: x + waves(torch.outer(index(x).float(), m.free)))
+    model.free = nn.Parameter(model.div.clone())
+    x = torch.randn(1, T, D)
+    model(x).square().sum().backward()
+    wanted = model.free.grad.clone()
+    model.zero_grad()
+    online = ds.patch_module(model).train().online()
+    online(ds.stream_tensor(x, names=("B", "L", None), ids=["a"], sos=True, eos=True)).square().sum().backward()
+    assert (model.free.grad - wanted).abs().max() <= 1e-5 * wanted.abs().max()
+
+
+def test_a_stream_that_outgrows_its_table():
+    """The call raises, with ids, and is as if it had not happened; so does the engine's."""
+    model = Net(TABLES["embedding"]).eval()
+    engine = ds.compile(model, ("B", "L", D))
+    frames = {i: np.zeros((n, D), np.float32) for i, n in (("a", 39), ("b", 3))}
+    engine.step(frames, sos=["a", "b"])
+    with pytest.raises(ShapeError, match="position 41 is beyond the table's 40 rows") as caught:
+        engine.step({i: np.zeros((2, D), np.float32) for i in frames})
+    assert caught.value.ids == ("a",)
+    assert len(engine.step({"a": np.zeros((1, D), np.float32)}, eos="a")["a"]) == 1
+
+
+@pytest.mark.parametrize(
+    ("forward", "message"),
+    [
+        (lambda m, x: x + m.emb(index(x) % 5), "rows of a table are read in turn"),
+        (lambda m, x: x + torch.linspace(0, 1, x.size(1))[:, None], "linspace"),
+        (lambda m, x: x * (index(x)[:, None] * index(x)).sum(1)[:, None], "integers that are no sum"),
+    ],
+)
+def test_what_is_refused(forward, message):
+    with pytest.raises((NotStreamableError, ds.CaptureError), match=message):
+        ds.compile(Net(forward).eval(), ("B", "L", D))
