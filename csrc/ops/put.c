@@ -91,6 +91,19 @@ static void put_frames(const ds_op *op, const ds_move *move, int input, int64_t 
         ds_move_piece(move, &piece);
 }
 
+/* Pieces for the frames of one row that lie in [start, end). */
+static void put_steps(const ds_op *op, const ds_move *move, int64_t start, int64_t end)
+{
+    const ds_target *const out = &move->run->out[move->row];
+    const int64_t step = op->attr[PUT_STEP].i;
+    const int64_t m1 = out->m1 < end ? out->m1 : end;
+    for (int64_t m = out->m0 > start ? out->m0 : start, next; m < m1; m = next) {
+        const int64_t past = (m - start) % step;
+        next = past == 0 ? m + 1 : m - past + step;
+        put_frames(op, move, past == 0, m, next < m1 ? next : m1, past == 0 ? -start : 0);
+    }
+}
+
 static void put_pieces(const ds_op *op, const ds_move *move)
 {
     const int64_t start = op->attr[PUT_START].i, step = op->attr[PUT_STEP].i, total = move->total;
@@ -105,18 +118,11 @@ static void put_pieces(const ds_op *op, const ds_move *move)
         put_frames(op, move, 1, start, end, -start);
         return;
     }
-    int64_t m0 = end, m1 = start; /* frames of the region that are wanted */
-    for (size_t r = move->row; r < move->row + move->n_rows; r++) {
-        const ds_target *const out = &move->run->out[r];
-        m0 = out->m0 < m0 ? out->m0 : m0;
-        m1 = out->m1 > m1 ? out->m1 : m1;
-    }
-    m0 = m0 > start ? m0 : start;
-    m1 = m1 < end ? m1 : end;
-    for (int64_t m = m0, next; m < m1; m = next) {
-        const int64_t past = (m - start) % step;
-        next = past == 0 ? m + 1 : m - past + step;
-        put_frames(op, move, past == 0, m, next < m1 ? next : m1, past == 0 ? -start : 0);
+    for (size_t r = move->row; r < move->row + move->n_rows; r++) { /* rows may be far apart */
+        ds_move one = *move;
+        one.row = r;
+        one.n_rows = 1;
+        put_steps(op, &one, start, end);
     }
 }
 DS_MOVE_FORWARD(put, put_pieces, DS_MOVE_ENDS)
