@@ -19,6 +19,10 @@
  * rows [H or 1][n][F] are vectors by distance, as keys follow each other: row t is that of distance rows_first - t;
  * beyond the ends it is the one there (Shaw's clipping; Transformer-XL's projected positions, whose second bias is in u).
  *
+ * cross_attention is the same of keys and values that are given once, with the stream's start: every query sees all.
+ *
+ *     known  known of the queries    total  total    need  queries m; keys and values 0, for ever
+ *
  * Source: torch.nn.functional.scaled_dot_product_attention; the kernel's order of sums: kernels/kernels.h. */
 #include <math.h>
 
@@ -47,16 +51,24 @@ static const ds_attr_def attention_attrs[] = {
     {"rows_first", DS_ATTR_INT, .doc = "query position - key position of the first of the rows"},
     {0}};
 
+static const ds_attr_def cross_attention_attrs[] = {
+    {"scale", DS_ATTR_REAL, .doc = "factor of products; 0: 1 / sqrt(D)"}, {0}};
+
+enum { ALONG, ACROSS }; /* members: the stream's own keys; those of a memory */
+
 typedef struct sizes {
     int64_t chunk, left, right;
+    double scale;
     size_t heads, groups, d_key, d_value, element;
 } sizes;
 
 static sizes attention_sizes(const ds_op *op)
 {
-    return (sizes){.chunk = op->attr[CHUNK].i,
-                   .left = op->attr[LEFT].i,
-                   .right = op->attr[RIGHT].i,
+    const bool across = op->def->member == ACROSS;
+    return (sizes){.chunk = across ? 0 : op->attr[CHUNK].i,
+                   .left = across ? UNBOUNDED : op->attr[LEFT].i,
+                   .right = across ? UNBOUNDED : op->attr[RIGHT].i,
+                   .scale = op->attr[across ? 0 : SCALE].x,
                    .heads = (size_t)op->in[Q].shape[0],
                    .groups = (size_t)op->in[K].shape[0],
                    .d_key = (size_t)op->in[K].shape[1],
@@ -99,28 +111,35 @@ static ds_status attention_check_rows(const ds_op *op)
     return DS_OK;
 }
 
-static ds_status attention_infer(ds_op *op)
+static ds_status check_heads(ds_op *op)
 {
     const ds_signature *in = op->in;
     char text[160];
     for (int i = Q; i <= V; i++)
         DS_CHECK(in[i].rank == 2 && in[i].shape[0] >= 1, DS_SHAPE,
-                 "attention: frames of its input %d must have shape (heads, features), got %s", i,
-                 ds_signature_text(&in[i], text, sizeof text));
+                 "%s: frames of its input %d must have shape (heads, features), got %s",
+                 op->def->name, i, ds_signature_text(&in[i], text, sizeof text));
     DS_CHECK(in[K].shape[0] == in[V].shape[0] && in[Q].shape[0] % in[K].shape[0] == 0, DS_SHAPE,
-             "attention: keys and values must have one number of heads, which divides that of the "
+             "%s: keys and values must have one number of heads, which divides that of the "
              "queries; got %lld, %lld and %lld",
-             (long long)in[K].shape[0], (long long)in[V].shape[0], (long long)in[Q].shape[0]);
+             op->def->name, (long long)in[K].shape[0], (long long)in[V].shape[0],
+             (long long)in[Q].shape[0]);
     DS_CHECK(in[Q].shape[1] == in[K].shape[1], DS_SHAPE,
-             "attention: queries and keys must have one number of features, got %lld and %lld",
-             (long long)in[Q].shape[1], (long long)in[K].shape[1]);
+             "%s: queries and keys must have one number of features, got %lld and %lld",
+             op->def->name, (long long)in[Q].shape[1], (long long)in[K].shape[1]);
+    op->out[0].shape[1] = in[V].shape[1];
+    return DS_OK;
+}
+
+static ds_status attention_infer(ds_op *op)
+{
+    DS_TRY(check_heads(op));
     DS_CHECK(op->attr[LEFT].i >= UNBOUNDED && op->attr[RIGHT].i >= UNBOUNDED, DS_ARGUMENT,
              "attention: left and right must be at least 0, or -1 for all keys");
     if (ds_op_has_weight(op, BIAS))
         DS_TRY(attention_check_bias(op));
     DS_TRY(attention_check_rows(op));
     op->whole = op->attr[CHUNK].i == 0 || op->attr[RIGHT].i == UNBOUNDED;
-    op->out[0].shape[1] = in[V].shape[1];
     return DS_OK;
 }
 
@@ -142,6 +161,14 @@ static void attention_need(const ds_op *op, ds_program *p)
     }
     if (op->n_inputs > U)
         ds_root(p, ds_m(p));
+}
+
+static void cross_attention_need(const ds_op *op, ds_program *p)
+{
+    (void)op;
+    ds_root(p, ds_m(p));
+    ds_root(p, ds_const(p, 0));
+    ds_root(p, ds_const(p, 0));
 }
 
 /* ---------------------------------------------------------------- values */
@@ -182,7 +209,6 @@ static void attention_task(void *context, size_t index)
     void *y[BESIDE];
     const void *q[BESIDE], *u[BESIDE];
     int64_t position[BESIDE], from[BESIDE], to[BESIDE];
-    const double scale = t->op->attr[SCALE].x;
     ds_attend a = {.y = y,
                    .q = q,
                    .u = u,
@@ -194,7 +220,7 @@ static void attention_task(void *context, size_t index)
                    .value_step = s->groups * s->d_value,
                    .d_key = s->d_key,
                    .d_value = s->d_value,
-                   .scale = scale != 0 ? scale : 1 / sqrt((double)s->d_key)};
+                   .scale = s->scale != 0 ? s->scale : 1 / sqrt((double)s->d_key)};
     a.keys = (const char *)ds_at(keys, a.at, s->groups * q_bytes) + group * q_bytes;
     a.values = (const char *)ds_at(values, a.at, s->groups * v_bytes) + group * v_bytes;
     for (size_t h = group * per; h < (group + 1) * per; h++) {
@@ -258,4 +284,13 @@ const ds_op_def ds_op_attention = {
     .weights = "bias? rows?",
     .infer = attention_infer,
     DS_COUNTED(attention),
+    .forward = attention_forward};
+
+const ds_op_def ds_op_cross_attention = {
+    DS_OPERATOR_OF(cross_attention, "Scaled dot-product attention to keys given once.", 3, 1, 3),
+    .flags = DS_OP_REAL | DS_OP_MEMORY,
+    .member = ACROSS,
+    .attrs = cross_attention_attrs,
+    .infer = check_heads,
+    .need = cross_attention_need,
     .forward = attention_forward};

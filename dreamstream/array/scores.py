@@ -16,7 +16,7 @@ import numpy as np
 
 from ..errors import NotStreamableError, ShapeError
 from ..operations.refusals import MASKED, SEES_ALL
-from ..stream.context import seen_by
+from ..stream.context import EVERYTHING, seen_by
 from ..stream.pairs import Recognised, Unrecognised
 from ..stream.rules import Length
 from ..stream.where import user_line
@@ -55,11 +55,21 @@ def attend(
     """
     alone = q.ndim == 3
     q, k, v = (x.unsqueeze(1) for x in (q, k, v)) if alone else (q, k, v)
+    if across(q, k):
+        (out,) = hook.apply("cross_attention", {"scale": scale}, (q, k, v), (), ("B", 0, "L", 1))
+        return out.squeeze(1) if alone else out
     attributes: dict[str, Any] = {**found.context.attributes, "scale": scale}
     if bias is not None:
         attributes |= {"first": found.first, "beyond": "linear" if found.linear else "constant"}
     (out,) = hook.apply("attention", attributes, (q, k, v), () if bias is None else (bias,), ("B", 0, "L", 1))
     return out.squeeze(1) if alone else out
+
+
+def across(q: Any, k: Any) -> bool:
+    """Whether keys are of another length than queries: a memory, which is given once, or plain ones of that."""
+    if q.is_stream:
+        return k.edge.line.static and not q.edge.line.static  # type: ignore[no-any-return]
+    return q.shape[-2] != k.shape[-2]  # type: ignore[no-any-return]
 
 
 def scores_of(x: Any, other: Any) -> Scores | None:
@@ -499,7 +509,7 @@ class Scores:
     def _attended(self, v: Any) -> Any:
         """Return the attended values of values, both ``(B, heads, L, features)``."""
         found, programs, q, k = self._said(), self._programs(), self.q, self.k
-        if found.context.waits and not q.edge.entry.buffers:
+        if found.context.waits and not k.edge.may_wait:
             reason, remedy = SEES_ALL.words
             raise NotStreamableError(
                 f'attention at {user_line()}: {reason}; {remedy}, or unstreamable="buffer" to wait for the end of '
@@ -520,6 +530,13 @@ class Scores:
     def _said(self) -> Recognised:
         """Return what the steps say of attention."""
         programs = self._programs()
+        if across(self.q, self.k):
+            if programs:
+                raise NotStreamableError(
+                    f"attention at {user_line()}: a mask of keys that are given once is not supported; every query "
+                    "sees all of them, as many as its stream was given"
+                )
+            return Recognised(EVERYTHING)
         said = seen_by("attention", bool(programs))
         if not programs:
             return Recognised(said)

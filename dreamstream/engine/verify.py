@@ -83,7 +83,10 @@ def verify(
     wanted = _lengths(engine, n_frames, n_streams, rng) if lengths is None else list(lengths)
     for i, n in enumerate(wanted):
         for tried in _accepted(n) if lengths is None else (n,):
-            whole = {s.name: _random(rng, s, int(tried * s.rate / engine.rate)) for s in engine.inputs}
+            whole = {
+                s.name: _random(rng, s, int(rng.integers(1, 12)) if s.once else int(tried * s.rate / engine.rate))
+                for s in engine.inputs
+            }
             try:
                 expected[f"\0verify {i}"] = _offline(model, engine, whole)
             except ShapeError as error:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from ..stream.course import Leg
 from ..stream.edge import Edge
 from .session import Call
@@ -21,12 +23,16 @@ class EagerCall(Call):
         """Run one operator for all rows in one C call."""
         op = leg.op
         inputs = [e.counts for e in edges]
-        outputs = op.counts(inputs, self.ended, self.ids)
+        static = leg.lines[0].static
+        outputs, ended = self.counts_of(op, inputs, static)
+        seen, made = inputs, outputs
+        if static:  # rows that go on have had all of it, and keep nothing of it
+            seen, made = ([np.where(c[:, :1] > 0, 0, c) for c in counts] for counts in (inputs, outputs))
         results, states = op.run(
             values,
-            inputs,
-            outputs,
-            self.ended,
+            seen,
+            made,
+            ended,
             self.before(),
             weights,
             False,

@@ -25,7 +25,7 @@ from ..errors import (
     StreamMismatchError,
 )
 from ..stream.course import Course, Leg, Recording
-from ..stream.edge import Edge, Line, Request, lines_of
+from ..stream.edge import Counts, Edge, Line, Request, lines_of
 from ..stream.metadata import StreamMetadata
 from ..stream.rules import Sizes, entry, require_equal_rates
 from ..stream.where import user_line
@@ -37,9 +37,6 @@ C = TypeVar("C", bound="Call")
 
 MOST_PREPARED = 1 << 28
 """Bytes of prepared weights that a session keeps; operations beyond it prepare theirs in every call."""
-
-NONE = Fraction(0)
-"""The rate of what has no frames of its own."""
 
 Key = tuple[Any, ...]
 """What an operation was: its name, attributes, weights and the lineage of its inputs."""
@@ -201,11 +198,13 @@ class Session:
         if self._dirty:
             self._settle(list(self._slots))
 
-    def line_of_input(self, index: int, rate: Fraction, dtype: str, features: tuple[int, ...]) -> Line:
+    def line_of_input(
+        self, index: int, rate: Fraction, dtype: str, features: tuple[int, ...], static: bool
+    ) -> Line:
         """Return what holds of an input, the same object while it does not change."""
         line = self._entries[index] if index < len(self._entries) else None
-        if line is None or (line.rate, line.dtype, line.features) != (rate, dtype, features):
-            line = Line(entry(index), rate, dtype, features)
+        if line is None or (line.rate, line.dtype, line.features, line.static) != (rate, dtype, features, static):
+            line = Line(entry(index), rate, dtype, features, static=static)
             self._entries[index : index + 1] = [line]
         return line
 
@@ -261,7 +260,8 @@ class Session:
         for each in given:
             each.check(ids, starts)
         moving = len(rates)
-        rates, lengths = (*rates, *[NONE] * len(given)), [*lengths, *[each.lengths(ids) for each in given]]
+        rates = (*rates, *[each.rate for each in given])
+        lengths = [*lengths, *[each.lengths(ids) for each in given]]
         fresh = not (any(states) or self.is_live)
         if not fresh and (rates != self.rates or list(self.given) != [each.name for each in given]):
             raise StreamMismatchError(
@@ -283,6 +283,7 @@ class Session:
                     [i for i, f in zip(ids, fits) if not f],
                 )
         call = kind(self, meta, rates, before, now, states, [] if fresh else self.script, fresh, names)
+        call.moving = moving
         call.given = {each.name: each.kind for each in given}
         return call
 
@@ -380,6 +381,7 @@ class Call:
         self.n_done = 0
         self.over = False  # the forward has returned
         self.given: dict[str, Any] = {}  # see Session.given
+        self.moving = len(rates)  # inputs before those that are given once
         self.done = Slot(False)
         self.also: Sequence[tuple[Slot, Any]] = ()  # what else its commit publishes
         self.fail_at: int | None = None
@@ -389,7 +391,8 @@ class Call:
         counts = np.empty((len(self.ids), 4), np.int64)
         counts[:, :2] = self.frames_before[:, index : index + 1]
         counts[:, 2:] = self.frames_now[:, index : index + 1]
-        return Edge(self, self.session.line_of_input(index, self.rates[index], dtype, features), counts)
+        static = index >= self.moving
+        return Edge(self, self.session.line_of_input(index, self.rates[index], dtype, features, static), counts)
 
     @property
     def committed(self) -> bool:
@@ -468,6 +471,23 @@ class Call:
         self.n_done += 1
         if ordinal == self.fail_at:
             raise KeyboardInterrupt
+
+    def counts_of(self, op: Any, inputs: Sequence[Counts], static: bool) -> tuple[list[Counts], Any]:
+        """Return the counts of an operation's outputs, and which rows end for it.
+
+        What follows from what is given once has ended with the call in which it is given.
+        """
+        if not static:
+            return op.counts(inputs, self.ended, self.ids), self.ended
+        ended = np.ones(len(self.ids), bool)
+        whole = [c.copy() for c in inputs]
+        for c in whole:
+            c[:, :2] = 0
+        outputs = op.counts(whole, ended, self.ids)
+        there = np.any([c[:, 0] > 0 for c in inputs], 0)
+        for c in outputs:
+            c[there, :2] = c[there, 2:]
+        return outputs, ended
 
     def before(self) -> list[Any]:
         """Return the rows' states before the operation that is being computed."""

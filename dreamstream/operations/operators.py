@@ -22,6 +22,12 @@ _ROWS = (
     *_all("window", "conv1d", "conv_transpose1d", "conv2d", "conv_transpose2d"),
     *_all("carried", "lstm", "gru", "rnn"),
     Operator("attention", kind="window", written="`F.scaled_dot_product_attention`, `nn.MultiheadAttention`"),
+    Operator(
+        "cross_attention",
+        kind="window",
+        written="`F.scaled_dot_product_attention` with keys and values of an input that is given once",
+        alone="attention to keys of another length",
+    ),
     Operator("rotary", kind="window", written="`F.rotary_embedding`, `nn.RotaryEmbedding`", alone="not torch's"),
     *(
         Operator(

@@ -14,10 +14,14 @@ from .registry import Step, Window, windowed
 Tensor = torch.Tensor
 
 
-@windowed("attention")
+#: What a query sees of keys that are given once.
+_ALL = {"chunk": 0, "left": -1, "right": -1}
+
+
+@windowed("attention", "cross_attention")
 def attention(step: Step, windows: Sequence[Window], weights: Sequence[Any], state: Any) -> Any:
     """Return the values of the keys that each query sees, by softmax of their scores."""
-    a = step.attributes
+    a = {**_ALL, **step.attributes}
     queries, keys, values = windows[:3]
     first, n = step.first[0], step.n[0]
     device = first.device
