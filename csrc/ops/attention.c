@@ -288,7 +288,7 @@ const ds_op_def ds_op_attention = {
 
 const ds_op_def ds_op_cross_attention = {
     DS_OPERATOR_OF(cross_attention, "Scaled dot-product attention to keys given once.", 3, 1, 3),
-    .flags = DS_OP_REAL | DS_OP_MEMORY,
+    .flags = DS_OP_REAL | DS_OP_MEMORY | DS_OP_LED,
     .member = ACROSS,
     .attrs = cross_attention_attrs,
     .infer = check_heads,

@@ -68,8 +68,8 @@ def attend(
 def across(q: Any, k: Any) -> bool:
     """Whether keys are of another length than queries: a memory, which is given once, or plain ones of that."""
     if q.is_stream:
-        return k.edge.line.static and not q.edge.line.static  # type: ignore[no-any-return]
-    return q.shape[-2] != k.shape[-2]  # type: ignore[no-any-return]
+        return bool(k.edge.line.static and not q.edge.line.static)
+    return bool(q.shape[-2] != k.shape[-2])
 
 
 def scores_of(x: Any, other: Any) -> Scores | None:
@@ -533,8 +533,8 @@ class Scores:
         if across(self.q, self.k):
             if programs:
                 raise NotStreamableError(
-                    f"attention at {user_line()}: a mask of keys that are given once is not supported; every query "
-                    "sees all of them, as many as its stream was given"
+                    f"attention at {user_line()}: a mask of keys that are given once is not supported; every "
+                    "query sees all of them, as many as its stream was given"
                 )
             return Recognised(EVERYTHING)
         said = seen_by("attention", bool(programs))

@@ -95,11 +95,13 @@ def _read_dimensions(name: str, spec: Any) -> tuple[str | int, ...]:
         raise ShapeError(f'input {name}: a spec is a tuple such as ("B", 80, "L"), got {spec!r}')
     for d in spec:
         if not (
-            d in ("B", "L", "M") if isinstance(d, str) else isinstance(d, (int, np.integer)) and not isinstance(d, bool)
+            d in ("B", "L", "M")
+            if isinstance(d, str)
+            else isinstance(d, (int, np.integer)) and not isinstance(d, bool)
         ):
             raise ShapeError(
-                f'input {name}: each dimension is "B", "L" or a size, or "M" where an input that is given once has '
-                f"another length for each stream; got {d!r}"
+                f'input {name}: each dimension is "B", "L" or a size, or "M" where an input that is given once '
+                f"has another length for each stream; got {d!r}"
             )
         if not isinstance(d, str) and d < 1:
             raise ShapeError(f"input {name}: sizes must be positive, got {d}")

@@ -22,12 +22,13 @@ class EagerCall(Call):
     ) -> list[tuple[Any, Edge]]:
         """Run one operator for all rows in one C call."""
         op = leg.op
-        inputs = [e.counts for e in edges]
+        inputs: list[Any] = [e.counts for e in edges]
         static = leg.lines[0].static
         outputs, ended = self.counts_of(op, inputs, static)
-        seen, made = inputs, outputs
+        seen: Any = inputs
+        made: Any = outputs
         if static:  # rows that go on have had all of it, and keep nothing of it
-            seen, made = ([np.where(c[:, :1] > 0, 0, c) for c in counts] for counts in (inputs, outputs))
+            seen, made = ([np.where(c[:, :1] > 0, 0, c) for c in both] for both in (inputs, outputs))
         results, states = op.run(
             values,
             seen,

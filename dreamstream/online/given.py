@@ -3,8 +3,8 @@
 A module is called with ``ds.static({id: value})`` for the streams that start, and with None where none does.
 Inside the forward such an input is a tensor without L, an edge of rate 0 whose one frame per stream is known from
 its start on; where it meets the stream's frames, the operator ``hold`` gives it to each of them. One of several
-frames, a memory, is a stream of its own that ends with the call in which it starts: what works on it alone runs once,
-and attention keeps the keys and values that follow from it.
+frames, a memory, is a stream of its own that ends with the call in which it starts: what works on it alone runs
+once, and attention keeps the keys and values that follow from it.
 """
 
 from __future__ import annotations
@@ -38,16 +38,16 @@ def static(rows: Mapping[str, Any], dims: Sequence[Any] | None = None) -> Static
 
     A patched module, or an engine, takes it as an argument beside its streams. It holds until the streams end;
     calls in which none starts get None in its place. Inside the forward it is a tensor ``(B, ...)`` without L,
-    which broadcasts against streams, expands over ``x.size(L)`` and serves as the initial state of an RNN. A text, or
-    another memory, is ``(B, M, ...)`` with an M of its own for each stream: queries of the stream attend to it.
+    which broadcasts against streams, expands over ``x.size(L)`` and serves as the initial state of an RNN. A text,
+    or another memory, is ``(B, M, ...)`` with an M of its own for each stream: queries of the stream attend to it.
 
     Parameters
     ----------
     rows : dict of str to array
         One array, without B, for each stream that starts; all of one shape, but for M.
     dims : tuple, optional
-        What their dimensions are, as in a spec: ``("B", 256)``, ``("B", "M", 512)``, ``("B", 80, "M")``. Without it,
-        arrays of two dimensions are ``(M, features)``, and others have no M. An engine knows from its spec.
+        What their dimensions are, as in a spec: ``("B", 256)``, ``("B", "M", 512)``, ``("B", 80, "M")``. Without
+        it, arrays of two dimensions are ``(M, features)``, and others have no M. An engine knows from its spec.
 
     Raises
     ------

@@ -410,8 +410,9 @@ class Call:
         for e in edges:
             if e.entry is not self:
                 raise StreamMismatchError(f"{name} at {user_line()}: a tensor of another forward")
-        if op.n_values > 1 and any(e.rate != edges[0].rate for e in edges[: op.n_values]):
-            require_equal_rates([e.rate for e in edges[: op.n_values]], f"{name} at {user_line()}")
+        read = [e.rate for e in edges[: op.n_values] if e.line.static == edges[0].line.static]
+        if any(rate != read[0] for rate in read):
+            require_equal_rates(read, f"{name} at {user_line()}")
         key = self._key(request)
         self._follow(key)
         lines = lines_of(op, edges, self.n_done - 1, request.cid)
