@@ -149,19 +149,16 @@ def _offline(
     constants = [_weight(w) for w in weights]
     arrays = [x.numpy() for x in inputs]
     roles, shape = _roles(name, dims, arrays[0]), arrays[0].shape
-    own = "L" if name == "cross_attention" else None  # the memory has a length of its own
-    frame_axes = [i for i, r in enumerate(roles) if not isinstance(r, int) and r != own]
-    if any(a.ndim != len(roles) or any(a.shape[i] != shape[i] for i in frame_axes) for a in arrays):
+    alike = [i for i, r in enumerate(roles) if not isinstance(r, int) and (r, name) != ("L", "cross_attention")]
+    if any(a.ndim != len(roles) or any(a.shape[i] != shape[i] for i in alike) for a in arrays):
         raise ShapeError(f"{name}: the inputs differ in shape: {[a.shape for a in arrays]}")
     n_features = sum(isinstance(r, int) for r in roles)
     order = [i for i, r in enumerate(roles) if r is Ellipsis]
     order += [roles.index(r) for r in ("B", "L") if r in roles]
     order += [roles.index(i) for i in range(n_features)]
     n_rows = shape[roles.index("B")] if "B" in roles else 1
-    n_frames = [
-        a.shape[roles.index("L")] if "L" in roles else prod(s for s, r in zip(shape, roles) if r is Ellipsis)
-        for a in arrays
-    ]
+    along = [i for i, r in enumerate(roles) if r == "L" or r is Ellipsis]
+    n_frames = [prod(a.shape[i] for i in along) for a in arrays]
     frames = [
         in_c_order(a.transpose(order)).reshape(n_rows * n, *(a.shape[roles.index(i)] for i in range(n_features)))
         for a, n in zip(arrays, n_frames)
@@ -425,8 +422,8 @@ def _sync(request: Request) -> None:
     edges = request.edges
     if len({e.line.static for e in edges}) > 1:
         raise NotStreamableError(
-            f"{request.name} at {user_line()}: the frames of an input that is given once meet those of a stream, "
-            "whose length is another; attention to it, or what is summed up of it, as x.mean(dim), meets frames"
+            f"{request.name} at {user_line()}: frames of an input that is given once meet those of a stream, whose "
+            "length is another; attend to it, or take what is one for all, as x.mean(dim)"
         )
     if any(e.rate != edges[0].rate for e in edges):
         require_equal_rates([e.rate for e in edges], f"{request.name} at {user_line()}")
@@ -483,10 +480,8 @@ def _held(tensors: Sequence[StreamTensor]) -> list[StreamTensor]:
         return list(tensors)
     model = max(framed, key=lambda x: len(x.dims))
     at = model.dims.index("L") - len(model.dims)
-    return [
-        held(x, model.edge, max(len(x.dims) + at, -1)) if is_static(x) and "L" not in x.dims else x
-        for x in tensors
-    ]
+    once = [is_static(x) and "L" not in x.dims for x in tensors]
+    return [held(x, model.edge, max(len(x.dims) + at, -1)) if o else x for x, o in zip(tensors, once)]
 
 
 def _brought_together(name: str, tensors: Sequence[Any], elementwise: bool) -> Sequence[Any]:
