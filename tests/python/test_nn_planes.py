@@ -1,4 +1,4 @@
-"""Layers and functions over two axes against torch, on plain tensors: values, keys, text, initial values.
+"""Layers and functions over two axes against torch, on plain tensors: values, keys, text.
 
 Also what they cost streams, and what they refuse.
 """
@@ -143,16 +143,6 @@ def test_too_short_is_empty(shape):
     up = tuple(n and n + 1 for n in shape[2:])
     assert nn.ConvTranspose2d(4, 3, 2)(x).shape == (2, 3, *up)
     assert nn.ZeroPad2d(1)(x).shape == (2, 4, *(n and n + 2 for n in shape[2:]))
-
-
-@pytest.mark.parametrize("name", ["Conv2d", "ConvTranspose2d"])
-def test_initial_values(name):
-    """Evenly over ± 1 / sqrt(weights of one output), as in torch."""
-    ours, theirs = getattr(nn, name)(16, 32, (3, 5)), getattr(torch.nn, name)(16, 32, (3, 5))
-    for key, value in ours.state_dict().items():
-        a, b = value.numpy(), theirs.state_dict()[key].numpy()
-        assert abs(np.abs(a).max() - np.abs(b).max()) <= 0.1 * np.abs(b).max()
-        assert abs(a.std() - b.std()) <= 0.2 * b.std()
 
 
 @pytest.mark.parametrize(
