@@ -27,6 +27,8 @@ CELLS = [
     ("LSTMCell", {}),
     ("GRUCell", {}),
     ("GRUCell", {"bias": False}),
+    ("LSTMCell", {"bias": False}),
+    ("RNNCell", {"bias": False}),
     ("RNNCell", {"nonlinearity": "relu"}),
 ]
 
