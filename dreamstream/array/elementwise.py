@@ -81,7 +81,7 @@ def binary_or_not(name: str, a: Any, b: Any) -> Any:
     if name in REAL and not dtypes.is_float(dtype):
         dtype = dtypes.float32
     if name in COMPARISONS and not dtypes.is_float(dtype) and _any_stream(operands):
-        dtype = dtypes.float64  # the kernels compare real numbers
+        dtype = dtypes.float32 if dtype == dtypes.bool else dtypes.float64  # the kernels compare real numbers
     if name.startswith("logical_"):
         operands, dtype = [as_flags(o) for o in operands], dtypes.bool
     return _combine(name, operands, [dtype, dtype])
