@@ -165,6 +165,8 @@ def along(name: str, x: Tensor, dim: int | None, attributes: Mapping[str, Any] |
     if x.is_stream and isinstance(x.dims[axis], str):  # type: ignore[attr-defined]
         across: Tensor = x._across(name, axis)  # type: ignore[attr-defined]
         return across if across.is_stream else along(name, across, axis, attributes)
+    if isinstance(x.shape[axis], int) and not x.shape[axis]:
+        return x
     last = axis == x.ndim - 1
     out: Tensor = hook.apply(name, attributes or {}, (x if last else x.transpose(axis, -1),), (), (..., 0))[0]
     return out if last else out.transpose(axis, -1)
