@@ -161,15 +161,15 @@ def test_no_stream_is_beyond_its_table():
 
 def test_the_last_position(rng):
     """2^60 frames are the most: a call beyond is refused, and changes nothing."""
-    engine, period, first = make("pooled")
+    engine, period, first = make("resampled")
     step(engine, ["a"], chunks(engine, rng, first), sos=True)
-    by = ((1 << 60) - first - 40) // period * period
+    by = ((1 << 60) - first - 400) // period * period
     engine.restore(shift(engine.snapshot("a"), engine, by), "far")
     before = engine.snapshot("far")
     with pytest.raises(ds.DreamStreamError, match=r"2\^60") as refused:
-        engine.step({"far": np.zeros((2, 60), np.float32)})
+        engine.step({"far": np.zeros(900, np.float32)})
     assert refused.value.ids == ("far",) and engine.snapshot("far") == before
     near, far = step(engine, ["a", "far"], chunks(engine, rng, 30), eos=True)[0].starts
-    assert far - near == by // 10
+    assert far - near == by // 441 * 160
     with pytest.raises(FormatError, match=r"is impossible: expected 0 to 2\^60"):
         engine.restore(shift(before, engine, 10 * period), "further")
