@@ -105,16 +105,16 @@ def test_gradients_see_no_padding(name):
 
     def gradients(batches):
         scale = gain.clone().requires_grad_()
-        leaves = [b.detach().clone().requires_grad_() for b in batches]
+        inputs = [b.detach().clone().requires_grad_() for b in batches]
         total = 0
-        for leaf in leaves:
+        for leaf in inputs:
             for y in leaves(fn(leaf * scale)):
                 if y.is_floating_point() and y.requires_grad:
                     total = total + y.square().sum()
         if not isinstance(total, torch.Tensor) or not total.requires_grad:
             return None
         total.backward()
-        return scale.grad, [torch.zeros_like(t) if t.grad is None else t.grad for t in leaves]
+        return scale.grad, [torch.zeros_like(t) if t.grad is None else t.grad for t in inputs]
 
     got, want = silent(gradients, [x]), gradients(rows(x))
     if want is None:
