@@ -117,7 +117,7 @@ class Graph:
     ) -> list[int]: ...
     def output(self, edge: int) -> None: ...
     def nodes(self) -> list[tuple[str, str, bool, int]]:
-        """(operator, path of its module, whether weights may be stored narrow, how they are) of each node."""
+        """(operator, path of its module, whether weights may be narrow, how they are, 4 more where rows are) of each."""
 
 @final
 class Engine:

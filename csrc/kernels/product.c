@@ -34,6 +34,7 @@ size_t ds_product_workspace(size_t n_cols, bool glu, size_t element)
 void ds_product_run(const ds_real_kernels *k, const ds_product *p, ds_pool *pool)
 {
     const bool glu = p->epilogue != NULL && p->epilogue->glu;
+    k = p->weight->format == DS_FORMAT_CELLS ? k->own : k; /* no library knows them */
     product_split s = {.k = k,
                        .p = p,
                        .n_cols = glu ? p->weight->n_cols / 2 : p->weight->n_cols,
