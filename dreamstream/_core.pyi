@@ -256,7 +256,7 @@ def read_model(
     """A model file's graph, its interface as JSON, signatures of inputs and outputs; a path is mapped.
 
     `changed`: the file was, on purpose; its fingerprint is not looked at. stored: for each
-    node, how its weights are stored from now on; those of `graph`, which was read before, are otherwise.
+    node, how its weights are stored from now on, 4 more where rows are, too; those of `graph`, which was read before, are otherwise.
     """
 
 def write_model(engine: Engine, interface: str, write: Callable[[bytes], Any]) -> None:

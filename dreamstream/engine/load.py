@@ -18,7 +18,7 @@ from .files import is_path, read_all
 from .interface import Interface
 from .spec import number_of
 from .text import from_text, is_text
-from .weights import Narrowing, Weights, stored
+from .weights import AS_IT_IS, Narrowing, Weights, stored
 
 __all__ = ["container_of", "load", "load_changed", "stored_as"]
 
@@ -136,7 +136,7 @@ def _engine(
 
 
 # ---------------------------------------------------------------- what is there to read
-def _read(source: Any, changed: bool = False, how: Narrowing = Narrowing()) -> tuple[_core.Graph, Interface, Any]:
+def _read(source: Any, changed: bool = False, how: Narrowing = AS_IT_IS) -> tuple[_core.Graph, Interface, Any]:
     """Return graph and interface, and of a path where and what it was."""
     if not is_path(source):
         return *_model(_content(source), changed=changed, how=how), None
@@ -167,7 +167,7 @@ def _reads_as_text(head: bytes, size: int) -> bool:
     return not container and is_text(head)
 
 
-def _model(source: Any, mapped: bool = False, changed: bool = False, how: Narrowing = Narrowing()) -> Model:
+def _model(source: Any, mapped: bool = False, changed: bool = False, how: Narrowing = AS_IT_IS) -> Model:
     if not mapped and _reads_as_text(source[:HEAD], len(source)):
         source = from_text(source)
     graph, text, inputs, outputs = _core.read_model(source, mapped, changed)

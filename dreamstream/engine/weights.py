@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import NamedTuple
 
-__all__ = ["FORMATS", "PRODUCTS", "Narrowing", "Weights", "stored"]
+__all__ = ["AS_IT_IS", "FORMATS", "PRODUCTS", "Narrowing", "Weights", "stored"]
 
 #: What weights can be stored in, by the engine's numbers.
 FORMATS = ("fp32", "fp16", "bf16", "int8")
@@ -32,14 +32,17 @@ class Narrowing(NamedTuple):
         return self.weights is None and self.products is None
 
 
+AS_IT_IS = Narrowing()
+
+
 def stored(how: Narrowing, nodes: Nodes) -> bytes:
     """Return how each node's weights are stored, as a byte of its number, 4 more where products are narrow.
 
     Parameters
     ----------
     how : Narrowing
-        Where several patterns fit, the last one counts; where none does, a layer keeps what it has. Narrow products
-        take weights with them.
+        Where several patterns fit, the last one counts; where none does, a layer keeps what it has. Weights are
+        what products are.
     nodes : sequence of (operator, path, whether it can, what it has)
 
     Raises
