@@ -7,7 +7,7 @@ import sys
 
 import numpy as np
 import pytest
-from ds_laws import GENERATORS, LAWS
+from ds_laws import GENERATORS, LAWS, MODELS
 from ds_laws.case import DEFINITIONS
 from ds_laws.drive import Eager, alone, plain
 from ds_laws.reference import REFERENCES, Refused
@@ -33,6 +33,7 @@ def test_every_operator_has_a_generator_and_a_reference():
     registry = [o["name"] for o in _core.operators()]
     assert set(GENERATORS) == set(registry)
     assert set(REFERENCES) == set(registry)
+    assert not set(MODELS) & set(GENERATORS), "laws name one thing by one name"
 
 
 @pytest.mark.fast

@@ -56,7 +56,7 @@ ALONG = (
     "resample",
 )
 #: And what has many kinds.
-MANY = {"conv1d": 18, "group_norm": 9, "reduce_features": 26}
+MANY = {"attention": 9, "conv1d": 18, "group_norm": 9, "reduce_features": 26, "positions": 9}
 USUAL = {**dict.fromkeys(ALONG, 9), **MANY, **dict.fromkeys(models.MODELS, 1)}
 
 

@@ -71,7 +71,7 @@ def _stack(layout: Any, *features: Any, **more: Any) -> Callable[[Callable[[Any,
 
 
 # ---------------------------------------------------------------- layers
-_layer("linear", lambda nn, F: nn.Linear(3, 5), BLC, 3)
+_layer("linear-layer", lambda nn, F: nn.Linear(3, 5), BLC, 3)
 _layer("linear-without-bias", lambda nn, F: nn.Linear(3, 5, bias=False), BLC, 3)
 for _mode in ("zeros", "replicate", "reflect", "circular"):
     _layer(
@@ -112,17 +112,17 @@ _layer(
     reach=6,
 )
 _layer("layer-norm", lambda nn, F: nn.LayerNorm(7), BLC, 7)
-_layer("glu", lambda nn, F: nn.GLU(dim=1), BCL, 6)
-_layer("softmax", lambda nn, F: nn.Softmax(dim=1), BCL, 6)
+_layer("glu-layer", lambda nn, F: nn.GLU(dim=1), BCL, 6)
+_layer("softmax-layer", lambda nn, F: nn.Softmax(dim=1), BCL, 6)
 _layer("log-softmax", lambda nn, F: nn.LogSoftmax(dim=-1), BLC, 6)
-_layer("gelu", lambda nn, F: nn.GELU(), BCL, 3)
+_layer("gelu-layer", lambda nn, F: nn.GELU(), BCL, 3)
 _layer("constant-pad", lambda nn, F: nn.ConstantPad1d((2, 3), -1.5), BCL, 2, reach=6)
 _layer("negative-pad", lambda nn, F: nn.ConstantPad1d((-2, -3), 0.0), BCL, 2, reach=7)
 _layer("reflection-pad", lambda nn, F: nn.ReflectionPad1d((3, 2)), BCL, 2, reach=7)
 _layer("replication-pad", lambda nn, F: nn.ReplicationPad1d((2, 4)), BCL, 2, reach=7)
 _layer("resample-up", lambda nn, F: nn.Resample(2, 3, 2), BCL, 2, reach=8, torch=False)
 _layer("resample-down", lambda nn, F: nn.Resample(5, 2, 1, 0.9), BCL, 2, reach=10, torch=False)
-_layer("delay", lambda nn, F: nn.Delay(3), BCL, 2, reach=5, torch=False)
+_layer("delay-layer", lambda nn, F: nn.Delay(3), BCL, 2, reach=5, torch=False)
 _layer("look-ahead", lambda nn, F: nn.LookAhead(3), BCL, 2, reach=5, torch=False)
 _layer("look-ahead-weighed", lambda nn, F: nn.LookAhead(2, 3, dim=1), BLC, 3, reach=5, torch=False)
 
@@ -190,7 +190,7 @@ def _hourglass(nn: Any, F: Any) -> Any:
 
 
 @_stack(BLC, 3, reach=6)
-def _positions(nn: Any, F: Any) -> Any:
+def _every_second_position(nn: Any, F: Any) -> Any:
     """A table by absolute position, and every second frame of the sum."""
 
     class Positions(nn.Module):  # type: ignore[misc]

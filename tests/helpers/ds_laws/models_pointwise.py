@@ -10,7 +10,7 @@ from .models import _stack as stack
 
 __all__: list[str] = []
 
-layer("prelu", lambda nn, F: nn.PReLU(3), BCL, 3)
+layer("prelu-layer", lambda nn, F: nn.PReLU(3), BCL, 3)
 layer("prelu-of-one", lambda nn, F: nn.PReLU(), BLC, 3)
 layer("rectifiers", lambda nn, F: nn.Sequential(*_layers(nn)), BCL, 3)
 

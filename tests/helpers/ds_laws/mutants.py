@@ -324,6 +324,31 @@ MUTANTS = {
         "const int64_t position = positions_at(&op->attr[STEPS], m - out->m0);",
         ("positions",),
     ),
+    "keys of a call's own frames alone": Mutant(
+        "ops/attention.c",
+        "attention_sees(s, i, n_keys, &from[a.n_queries], &to[a.n_queries]);",
+        "attention_sees(s, i, n_keys, &from[a.n_queries], &to[a.n_queries]);"
+        "if (from[a.n_queries] < out->m0) from[a.n_queries] = out->m0;",
+        ("attention",),
+    ),
+    "rows of the first head for all": Mutant(
+        "ops/attention.c",
+        "const size_t own = rows->shape[0] == 1 ? 0 : h;",
+        "const size_t own = 0 * h;",
+        ("attention",),
+    ),
+    "angles beyond half a turn with another one's sign": Mutant(
+        "ops/positions.c",
+        "if (quarter == 1 || quarter == 2)",
+        "if (quarter == 1)",
+        ("rotary",),
+    ),
+    "quotients of positions rounded to zero": Mutant(
+        "ops/positions.c",
+        "m = ds_expr_apply(DS_EXPR_FLOORDIV, m, c, 0);",
+        "m = m / c;",
+        ("positions",),
+    ),
     "distances of attention counted from the call's start": Mutant(
         "ops/attention.c",
         "position[a.n_queries] = i;",

@@ -54,9 +54,9 @@ def attention(rng: Rng, dtype: str) -> Case:
     d = int(pick(rng, rng.integers(1, 6), 16, 19, 33))
     e = int(pick(rng, d, rng.integers(1, 6), 70))
     a: dict[str, Any] = {
-        "chunk": int(pick(rng, 0, 1, 1, 2, 3, 5)),
-        "left": int(pick(rng, -1, 0, 1, rng.integers(0, 9), 70)),
-        "right": int(pick(rng, -1, 0, 0, rng.integers(0, 5))),
+        "chunk": int(pick(rng, 0, 1, 1, 1, 2, 2, 3, 5)),
+        "left": int(pick(rng, -1, 0, 1, rng.integers(2, 9), rng.integers(2, 9), 70)),
+        "right": int(pick(rng, -1, 0, 0, 0, rng.integers(0, 5), rng.integers(0, 5))),
         "scale": float(pick(rng, 0.0, 0.3)),
     }
     weights: list[Array | None] = []
@@ -69,7 +69,7 @@ def attention(rng: Rng, dtype: str) -> Case:
             table = np.where(rng.random(table.shape) < 0.2, -np.inf, table).astype(dtype)
         weights.append(table)
     features = ((groups * per, d), (groups, d), (groups, e))
-    if rng.random() < 0.4:
+    if rng.random() < 0.5:
         f, a["rows_first"] = int(pick(rng, d, rng.integers(1, 6), 35)), int(rng.integers(-2, 6))
         heads = int(pick(rng, 1, groups * per))
         weights = [*(weights or [None]), normal(rng, (heads, int(rng.integers(1, 9)), f), dtype)]

@@ -30,7 +30,7 @@ def numbers(a: dict[str, Any], w: Sequence[Array], x: Array) -> list[Array]:
 
 def positions(rng: Rng, dtype: str) -> Case:
     length, _, reach = steps(rng, int(rng.integers(0, 3)))
-    codes: list[int] = []
+    codes: list[int] = pick(rng, [], [], [1, -1, 2, 3])
     for _ in range(int(rng.integers(0, 4))):
         code = int(rng.integers(4))
         codes += [code, int(rng.integers(-3, 4)) if code < 2 else int(rng.integers(1, 6))]
