@@ -6,19 +6,16 @@ from typing import Any
 
 import numpy as np
 import torch
+from stream_methods import leaves
 
 from dreamstream import nn
 
-__all__ = ["FUNCTIONS", "LAYERS", "ODD", "close", "draw", "leaves", "share", "twins"]
+__all__ = ["FUNCTIONS", "LAYERS", "ODD", "close", "draw", "share", "twins"]
 
 Row = tuple[str, tuple[Any, ...], dict[str, Any], list[tuple[int, ...]]]
 
 
 # ---------------------------------------------------------------- one of each library
-def leaves(result: Any) -> list[Any]:
-    return [x for part in result for x in leaves(part)] if isinstance(result, tuple) else [result]
-
-
 def close(ours: Any, theirs: Any, tolerance: float = 1e-5) -> None:
     """Compare with torch: shapes, element types, what is not finite, and |a - b| <= tolerance * max(1, |b|)."""
     for got, want in zip(leaves(ours), leaves(theirs), strict=True):
@@ -127,6 +124,8 @@ OTHERS: list[Row] = [
     ("LogSoftmax", (), {"dim": 0}, [(2, 3)]),
     ("GLU", (), {}, [(2, 6)]),
     ("GLU", (), {"dim": 1}, [(2, 4, 3)]),
+    ("GLU", (0,), {}, [(4, 6, 8)]),
+    *((name, (dim,), {}, [(3, 5, 4)]) for name in ("Softmax", "LogSoftmax") for dim in (0, 1, -1)),
     ("Dropout", (0.3,), {}, [(2, 3)]),
     ("Flatten", (), {}, [(2, 3, 4)]),
     ("Flatten", (0, 1), {}, [(2, 3, 4)]),
@@ -152,12 +151,23 @@ CONVOLUTIONS = [
     {"kernel_size": 4, "padding": "same", "dilation": 2, "padding_mode": "replicate"},
     {"kernel_size": 3, "padding": (1,), "padding_mode": "circular"},
 ]
+WINDOWS = [  # kernel, padding, stride, dilation, groups, bias
+    (3, 1, 1, 1, 1, True),
+    (5, 4, 2, 2, 2, True),
+    (4, 3, 3, 1, 1, False),
+    (3, "same", 1, 3, 1, True),
+    (4, "same", 1, 1, 2, True),
+    (3, "valid", 2, 1, 1, True),
+]
 TRANSPOSED = [
     {"kernel_size": 3},
     {"kernel_size": 4, "stride": 2, "padding": 1},
     {"kernel_size": 3, "stride": 2, "padding": 1, "output_padding": 1},
     {"kernel_size": 2, "stride": 3, "bias": False},
     {"kernel_size": 3, "stride": 2, "dilation": 3, "groups": 2},
+    {"kernel_size": 4, "stride": 3, "padding": 2, "output_padding": 1, "groups": 2, "bias": False},
+    {"kernel_size": 3, "stride": 2, "padding": 3, "output_padding": 2, "dilation": 3},
+    {"kernel_size": 2, "stride": 5, "output_padding": 4, "groups": 2},
 ]
 PLANES = [
     {"kernel_size": 3},
@@ -233,6 +243,11 @@ LAYERS: dict[str, list[Row]] = {
     "others": OTHERS,
     "convolutions": [
         *(("Conv1d", (4, 8), k, [(2, 4, 13), (4, 13)]) for k in CONVOLUTIONS),
+        *(
+            ("Conv1d", (4, 6, k, stride, padding, dilation, groups, bias, mode), {}, [(2, 4, 30)])
+            for mode in ("zeros", "reflect", "replicate", "circular")
+            for k, padding, stride, dilation, groups, bias in WINDOWS
+        ),
         *(("ConvTranspose1d", (4, 6), k, [(2, 4, 13), (4, 13)]) for k in TRANSPOSED),
         *(("Conv2d", (4, 8), k, [(2, 4, 9, 7), (4, 6, 8), (0, 4, 9, 7)]) for k in PLANES),
         *(("ConvTranspose2d", (4, 6), k, [(2, 4, 5, 4), (4, 1, 3)]) for k in PLANES_TRANSPOSED),
