@@ -157,6 +157,8 @@ class Engine:
         """The planned graph: "nodes" (name, path, attributes, inputs, first_output, weights as (name, array),
         silent), "edges" (signature, most frames kept; None: it grows), "inputs" and "outputs" (edges),
         "period" and "transient" (frames of input 0)."""
+    def watch(self, edges: bytes | None, seen: list[Any] = ..., full: Callable[[], None] = ...) -> None:
+        """Append (ids, counts [edges, ids], an array per edge) of each step to a list; full() is to empty it."""
     def copy(self, max_streams: int) -> Engine:
         """Another engine of the same plan, without streams."""
     def close(self) -> None: ...
