@@ -133,6 +133,7 @@ typedef struct ds_product {
     size_t n_rows;
     const ds_epilogue *epilogue; /* NULL: none */
     void *workspace;             /* ds_product_workspace bytes, 64-byte aligned */
+    bool backwards;              /* the last columns first: the same bits */
 } ds_product;
 
 /* Fourier transforms of rows of n numbers; complex rows are two, of real and of imaginary parts. */

@@ -293,6 +293,7 @@ static void test_parts(const ds_real_kernels *k, ds_pool *pool)
         product.y = to;
         product.epilogue = &epilogue;
         product.workspace = workspace.data;
+        product.backwards = round % 5 < 2;
         ds_product_run(k, &product, round % 4 == 0 ? NULL : pool);
 
         for (size_t m = 0; m < n_rows; m++) { /* in place, row by row */
