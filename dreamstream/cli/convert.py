@@ -16,7 +16,7 @@ from ..data import read_audio
 from ..engine.compare import compare
 from ..engine.load import load_changed, stored_as
 from ..engine.verify import random_inputs
-from ..engine.weights import BOUND, FORMATS
+from ..engine.weights import BOUND, FORMATS, PRODUCTS, Narrowing
 from ..errors import FormatError
 from .arguments import Commands
 from .described import FUNCTION, described, load_weights, require_function
@@ -47,7 +47,8 @@ def convert(args: argparse.Namespace) -> int:
         wide = _compiled(source, files)
     else:
         wide = load_changed(args.source) if args.reseal else ds.load(args.source)
-    engine = wide if stored is None else stored_as(wide, stored, bound=args.bound)
+    how = Narrowing(stored, args.products, args.bound)
+    engine = wide if how.nothing else stored_as(wide, how)
     with wide, engine:
         if args.report:
             _report(wide, engine, args.input)
@@ -107,6 +108,12 @@ def add(commands: Commands) -> None:
         default=[],
         help=f"how weights are stored: {', '.join(WORDS)}; for FILE.py:FUNCTION also a .safetensors file, "
         "and for a torch model a state dict of torch.save",
+    )
+    parser.add_argument(
+        "--products",
+        metavar="FORMAT",
+        choices=PRODUCTS,
+        help=f"what rows are that weights are multiplied with, and the weights: {', '.join(PRODUCTS)}",
     )
     parser.add_argument(
         "--bound",

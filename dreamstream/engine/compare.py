@@ -167,7 +167,7 @@ def compare(model: Any, engine: Engine, chunks: Any) -> Comparison:
                     output.add(a, b)
         operator, path, *_ = own[j]
         worst = max(output.error for output in one)
-        layers.append(LayerError(path, operator, FORMATS[stored[j]], sums.error, sums.largest, worst))
+        layers.append(LayerError(path, operator, FORMATS[stored[j] & 3], sums.error, sums.largest, worst))
     layers.sort(key=lambda layer: layer.kept_wide)
     outputs = [OutputError(o.name, s.error, s.largest) for o, s in zip(engine.outputs, errors)]
     return Comparison(outputs, layers, frames)
