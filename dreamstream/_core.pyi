@@ -117,7 +117,7 @@ class Graph:
     ) -> list[int]: ...
     def output(self, edge: int) -> None: ...
     def nodes(self) -> list[tuple[str, str, bool, int]]:
-        """(operator, path of its module, whether weights may be stored narrow, how they are) of each node."""
+        """(operator, path, whether weights may be stored narrow, how they are, 4 more where rows are) of each."""
 
 @final
 class Engine:
@@ -258,7 +258,8 @@ def read_model(
     """A model file's graph, its interface as JSON, signatures of inputs and outputs; a path is mapped.
 
     `changed`: the file was, on purpose; its fingerprint is not looked at. stored: for each
-    node, how its weights are stored from now on; those of `graph`, which was read before, are otherwise.
+    node, how its weights are stored from now on, 4 more where rows are, too; those of `graph`, which was
+    read before, are otherwise.
     """
 
 def write_model(engine: Engine, interface: str, write: Callable[[bytes], Any]) -> None:

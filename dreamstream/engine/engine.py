@@ -432,7 +432,8 @@ def _node_line(node: Mapping[str, Any]) -> str:
     rate = "at the end" if num == 0 else f"rate {Fraction(num, den)}"
     kept = node["kept_bytes"] + node["carried_bytes"]
     grows = " (grows)" if node["grows"] else ""
-    narrow = "" if node["stored"] == "fp32" else f", weights in {node['stored']}"
+    what = "products" if node["products"] else "weights"
+    narrow = "" if node["stored"] == "fp32" else f", {what} in {node['stored']}"
     return f"  {node['id']:4} {node['name']:18} {shape!s:16} {rate:12} {kept} bytes kept{grows}{narrow}"
 
 

@@ -11,11 +11,11 @@ import warnings
 import numpy as np
 import pytest
 import stream_methods
+from random_graphs.idioms import of
 from stream_methods import OVER_L, leaves
 
 import dreamstream as ds
 import dreamstream.nn.functional as F
-from dreamstream import nn
 from dreamstream.errors import NotStreamableError, ShapeError, StreamFallbackWarning, StreamMismatchError
 from dreamstream.operations import UNARY
 
@@ -178,15 +178,6 @@ NAMED = {  # of a tensor (B, F, D, L)
 }
 
 
-class Viewed(nn.Module):
-    def __init__(self, view):
-        super().__init__()
-        self.view = view
-
-    def forward(self, x):
-        return self.view(x)
-
-
 @pytest.mark.parametrize("how", NAMED)
 def test_names_survive(how):
     """Outside, inside a forward and in an engine: the same names where there are names, the same values."""
@@ -194,11 +185,11 @@ def test_names_survive(how):
     data = np.random.default_rng(3).standard_normal((2, 3, 4, 5)).astype(np.float32)
     x = ds.stream_tensor(data, names=("B", "F", "D", "L"), ids=["a", "b"], sos=True, eos=True)
     want = view(ds.tensor(data)).numpy()
-    inside = ds.patch_module(Viewed(view)).online()(x)
+    inside = ds.patch_module(of(view)).online()(x)
     for y in (view(x), inside):
         assert y.names == names
         np.testing.assert_array_equal(y.tensor().numpy(), want)
-    step = ds.compile(Viewed(view), ("B", 3, 4, "L"), verify=False).step
+    step = ds.compile(of(view), ("B", 3, 4, "L"), verify=False).step
     np.testing.assert_array_equal(step({"b": data[1]}, sos="b", eos="b")["b"], inside["b"])
 
 
@@ -214,7 +205,7 @@ def test_names_survive(how):
 def test_indices_that_pick_nothing_inside(view, error):
     x = ds.stream_tensor(np.zeros((1, 3, 4, 5)), names=("B", "F", "D", "L"), ids="a", sos=True)
     with pytest.raises(error, match=r"test_stream_methods\.py"):
-        ds.patch_module(Viewed(view)).online()(x)
+        ds.patch_module(of(view)).online()(x)
 
 
 @pytest.mark.parametrize(
