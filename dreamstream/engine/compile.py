@@ -64,9 +64,10 @@ def compile(
         of float32 inputs and the stored numbers, in float32: the engine gives the bits of a model whose weights
         were rounded so. Biases, norms, tables and routers stay as they are, and in "int8" transposed convolutions.
     products : str or dict
-        What the rows are that these matrices are multiplied with: "fp32" as they come, or "int8" with a scale for
-        each row, summed in integers; then the weights are stored so, whatever `weights` says. Bits are the same
-        however streams are cut and batched. A row with NaN or infinite values gives NaN. By patterns as `weights`.
+        What the rows are that these matrices are multiplied with: "fp32" as they come, "bf16", or "int8" with a
+        scale for each row, summed in integers; then the weights are stored so, whatever `weights` says. Bits are
+        the same however streams are cut and batched. A row with NaN or infinite values gives NaN in "int8". By
+        patterns as `weights`.
     threads : int, optional
         Threads per step; ``DREAMSTREAM_THREADS`` or 1 by default.
     blas : bool, optional

@@ -12,7 +12,7 @@ __all__ = ["AS_IT_IS", "FORMATS", "PRODUCTS", "Narrowing", "Weights", "stored"]
 FORMATS = ("fp32", "fp16", "bf16", "int8")
 
 #: What the rows that weights are multiplied with can be.
-PRODUCTS = ("fp32", "int8")
+PRODUCTS = ("fp32", "bf16", "int8")
 
 #: A format for all layers, or for those within the modules whose paths fit a pattern.
 Weights = str | Mapping[str, str]
