@@ -158,7 +158,7 @@ def full(size: Any, fill_value: Any, dtype: Any = None, *, device: Any = None, r
         return Symbolic.filled(size, Tensor(np.full(1, fill_value, kind)))
     array, batch = _filled(size, fill_value, dtype)
     out = Tensor(array, requires_grad)
-    return BatchTensor(out, batch) if batch else out
+    return BatchTensor(out, batch, size[batch[0]]) if batch else out
 
 
 def zeros(*size: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Any:

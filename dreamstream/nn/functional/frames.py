@@ -116,4 +116,8 @@ def unfold(input: Tensor, kernel_size: Any, dilation: Any = 1, padding: Any = 0,
             "H and W, or let a block be as high as the plane"
         )
     rows, columns = x.shape[2], x.shape[3]
-    return x.squeeze(2) if x.is_stream and rows == 1 else x.reshape(*x.shape[:2], rows * columns)
+    return (
+        x.squeeze(2)
+        if x.is_stream and isinstance(rows, int) and rows == 1
+        else x.reshape(*x.shape[:2], rows * columns)
+    )

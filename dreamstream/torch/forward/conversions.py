@@ -112,7 +112,14 @@ def get_device(forward: Forward, x: Any) -> int:
     return -1 if forward.device.type == "cpu" else forward.device.index or 0
 
 
-@function("to", "type", "type_as", "cpu", "cuda")
+@function("type")
+def type_(forward: Forward, x: Any, dtype: Any = None, *_: Any, **__: Any) -> Any:
+    if dtype is None:
+        return torch.empty(0, dtype=_dtype(x), device=forward.device).type()
+    return to(forward, x, torch.empty(0).type(dtype).dtype)
+
+
+@function("to", "type_as", "cpu", "cuda")
 def to(forward: Forward, x: Any, *args: Any, dtype: Any = None, device: Any = None, **_: Any) -> Any:
     for a in args:
         if isinstance(a, torch.dtype):
@@ -188,7 +195,7 @@ def _of_batch(make: Callable[..., torch.Tensor]) -> Callable[..., Any]:
             strange._misuse("the size of a new tensor")
         kwargs.setdefault("device", forward.device)
         value = Constant(make(shape, *rest, **kwargs), forward.arrays)
-        return BatchTensor(value, batch)
+        return BatchTensor(value, batch, size[batch[0]])
 
     return made
 

@@ -451,7 +451,7 @@ class StreamTensor(torch.Tensor):
 
     def __iter__(self) -> Any:
         if self._inner is not None:
-            return iter(self._inner)
+            return type(self).__torch_function__(torch.Tensor.__iter__, (type(self),), (self,), {})
         return iter(self.unbind(0))
 
     def __copy__(self) -> StreamTensor:
