@@ -342,6 +342,8 @@ def _tensors(name: str, tensors: Sequence[Any]) -> list[Tensor]:
     given = list(tensors)
     if not given:
         raise ShapeError(f"{name}: expected at least one tensor")
+    if any(getattr(t, "is_stream", False) for t in given):
+        given = [t.as_stream() if isinstance(t, Symbolic) and t.is_filled else t for t in given]
     for t in given:
         if not isinstance(t, (Tensor, BatchTensor)):
             raise DTypeError(f"{name}: expected tensors, got {type(t).__name__}")

@@ -11,8 +11,9 @@ from .stream_tensor import StreamTensor
 __all__ = ["last_frame", "last_frames"]
 
 
-def _op(x: StreamTensor, name: str, attributes: dict[str, Any]) -> StreamTensor:
-    (out,) = hook.apply(name, attributes, [x], (), x.dims)
+def _op(x: Any, name: str, attributes: dict[str, Any]) -> Any:
+    straight = x._straight()
+    (out,) = hook.apply(name, attributes, [x.with_dims(straight)], (), straight)
     return out.with_dims(x.dims, x.names)
 
 
@@ -23,11 +24,13 @@ def last_frame(x: StreamTensor, behind: int = 1) -> StreamTensor:
     """
     if behind > 1:
         x = _op(x, "slice", {"start": 0, "crop": behind - 1, "step": 1})
-    zeros = where(x.eq(x), 0.0, 0.0)
+    zeros: Any = where(x.eq(x), 0.0, 0.0)
     later = _op(
         _op(zeros, "slice", {"start": 1, "crop": 0, "step": 1}), "pad", {"left": 0, "right": 1, "value": 1.0}
     )
-    return where(later.gt(0.5), x, zeros.to(x.dtype)).sum(x.dims.index("L"))
+    ends: Any = where(later.gt(0.5), x, zeros.to(x.dtype))
+    found: StreamTensor = ends.sum(x.dims.index("L"))
+    return found
 
 
 class _Later:

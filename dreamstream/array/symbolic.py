@@ -404,6 +404,10 @@ class Symbolic:
             return out.eq(0) if self.value else out.ne(0)
         return out + self.value if self.value else out
 
+    def is_alone(self) -> builtins.bool:
+        """Whether no other tensor shares its memory."""
+        return self._source is None and not any(at() is not None for at in self._taken)
+
     def become(self) -> None:
         """Be the stream that this stands for, as becomes all that shares its memory: it will be written into."""
         root = self
@@ -424,6 +428,12 @@ class Symbolic:
     def __setitem__(self, index: Any, value: Any) -> None:
         self.become()
         self[index] = value
+
+    def _in_place(self, name: str, other: Any) -> Any:
+        if not self.is_filled and self.is_alone():
+            return NotImplemented  # the name is bound anew
+        self.become()
+        return getattr(self, name)(other)
 
     # ------------------------------------------------------------------ types
 
@@ -600,6 +610,9 @@ class Symbolic:
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
+        if name.endswith("_") and self.is_filled:
+            self.become()
+            return getattr(self, name)
 
         def method(*args: Any, **kwargs: Any) -> Any:
             return self._otherwise(name, args, kwargs)
@@ -657,6 +670,7 @@ def _arithmetic(name: str, keeps: builtins.bool) -> None:
         except NotStreamableError as error:
             return self._noted(f"__r{name}__", (other,), {}, error)
 
+    setattr(Symbolic, f"__i{name}__", lambda self, other: self._in_place(f"__i{name}__", other))
     short = {"truediv": "true_divide", "floordiv": "floor_divide", "mod": "remainder"}.get(name, name)
     setattr(Symbolic, f"__{name}__", method)
     setattr(Symbolic, f"__r{name}__", reflected)

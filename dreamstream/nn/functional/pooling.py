@@ -162,9 +162,10 @@ def _sizes(value: Any, n: int, what: str) -> list[int]:
 
 
 def _covered(n: int, x: Any, kernel: Any, padding: Any) -> list[int | None] | None:
-    """Return, where a window is as long as a stream, the dimensions of which there is one: 1, and None for others."""
+    """Return, where a window is as long as a stream, 1 for dimensions with one window and None for others."""
     given = list(kernel) if isinstance(kernel, (tuple, list)) else [kernel] * n
-    if padding != 0 or not any(isinstance(k, Length) for k in given) or not getattr(x, "is_stream", False):
+    measured = any(isinstance(k, Length) for k in given)
+    if padding != 0 or not measured or not getattr(x, "is_stream", False):
         return None
     sizes = x.shape[-n:]
     whole = [isinstance(k, Length) == isinstance(s, Length) and (k == s) is True for k, s in zip(given, sizes)]

@@ -153,9 +153,13 @@ class Forward(TorchFunctionMode):
         if self._has_loose:
             if meaning.name == "cat" and (joined := self._extended(*args, **kwargs)) is not None:
                 return joined
+            target = args[0] if args else None
             args, kwargs = self._bare(meaning, args, kwargs)
-            if args and isinstance(args[0], Symbolic) and meaning.name in _AS_ANOTHER:
-                return self._wrapped(getattr(args[0], meaning.name)(args[1]))
+            if args and isinstance(args[0], Symbolic):
+                if meaning.name in _AS_ANOTHER:
+                    return self._wrapped(getattr(args[0], meaning.name)(args[1]))
+                if meaning.in_place:
+                    return self._written(target, _of_lengths(func, meaning.name, args, kwargs), name)
         if (not args or type(args[0]) is not SHELL) and _only_symbolic((args, kwargs)):
             return self._wrapped(_of_lengths(func, meaning.name, args, kwargs))
         repeats = meaning.repeats and kwargs.get("inplace") is not True
@@ -192,7 +196,8 @@ class Forward(TorchFunctionMode):
         own = getattr(args[0], "_inner", None) if args else None
         if isinstance(own, Symbolic):
             known = hasattr(type(own), meaning.name) or meaning.name in _OF_MASKS
-            if meaning.in_place or meaning.name in WRITERS or (own.is_filled and not known):
+            writes_into = meaning.in_place or meaning.name in WRITERS
+            if (writes_into and not own.is_alone()) or (own.is_filled and (writes_into or not known)):
                 own.become()
         if meaning.name in ("cat", "stack") and any(_is_stream(x) for x in args[0]):
             args = ([as_stream(x) for x in args[0]], *args[1:])
@@ -201,18 +206,17 @@ class Forward(TorchFunctionMode):
     def _extended(self, tensors: Any, dim: int = 0, **_: Any) -> Any:
         """Return a stream that is joined along L with frames of one number, as many as lengths say; else None."""
         at = [i for i, x in enumerate(tensors) if _is_stream(x)]
-        inner = [getattr(x, "_inner", None) for x in tensors]
+        inner: list[Any] = [getattr(x, "_inner", None) for x in tensors]
         if len(at) != 1 or not isinstance(dim, int) or inner[at[0]].dims[dim] != "L":
             return None
-        if not all(isinstance(x, Symbolic) and x.is_filled for i, x in enumerate(inner) if i != at[0]):
+        stream, others = inner[at[0]], [x for i, x in enumerate(inner) if i != at[0]]
+        if not all(isinstance(x, Symbolic) and x.is_filled for x in others):
             return None
-        axis, out = dim % inner[at[0]].ndim, tensors[at[0]]
+        axis, out = dim % stream.ndim, tensors[at[0]]
         for i in (*range(at[0] - 1, -1, -1), *range(at[0] + 1, len(inner))):
             x = inner[i]
-            if [r for k, r in enumerate(x.shape) if k != axis] != [
-                n for k, n in enumerate(inner[at[0]].shape) if k != axis
-            ]:
-                raise ShapeError(f"cat at {user_line()}: {x.roles} doesn't line up with {inner[at[0]].roles}")
+            if x.ndim != stream.ndim or any(x.shape[k] != stream.shape[k] for k in range(x.ndim) if k != axis):
+                raise ShapeError(f"cat at {user_line()}: {x.roles} doesn't line up with {stream.roles}")
             pads = (x.length, 0) if i < at[0] else (0, x.length)
             behind = [0, 0] * (x.ndim - 1 - axis)
             out = self.call(torch.nn.functional.pad, (out, [*behind, *pads]), {"value": x.value})
@@ -386,7 +390,7 @@ class Forward(TorchFunctionMode):
             return type(result)(*items) if hasattr(result, "_fields") else type(result)(items)
         return map(self._wrapped, result) if isinstance(result, Iterator) else result
 
-    def _written(self, target: StreamTensor, result: Any, name: str) -> StreamTensor:
+    def _written(self, target: Any, result: Any, name: str) -> Any:
         """Let a stream be the result of an operation in place."""
         before = target._inner
         if isinstance(before, NativeStream):

@@ -196,5 +196,6 @@ for _layer, _options in [
         lambda nn, F, ds, n=_layer, o=_options: getattr(nn, n)(**o),
         delay=0,
     )
+case("dropout-that-rests", BCL(3), lambda nn, F, ds: nn.Dropout(), delay=0)
 case("gelu-by-tanh", BCL(3), lambda nn, F, ds: nn.GELU(approximate="tanh"), delay=0)
 case("softmin", BCL(4), lambda nn, F, ds: nn.Softmin(dim=1), delay=0)
