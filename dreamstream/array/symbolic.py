@@ -645,6 +645,10 @@ class Symbolic:
 
 def positions(start: Any, end: Length, step: Any = 1, dtype: Any = None) -> Any:
     """Return the positions of a stream's frames, from `start` on."""
+    if isinstance(step, int) and step > 1 and start == math.floor(start):
+        out: Any = Symbolic(0, ("L",), (end - int(start) + (step - 1)) // step, True)
+        out = out * step + int(start)
+        return out if dtype is None else out.to(dtype)
     if step != 1 or start != math.floor(start):
         raise NotStreamableError(
             f"arange up to {end!r} at {user_line()}: positions go from a number on in steps of 1"

@@ -205,9 +205,12 @@ for _make in (torch.zeros, torch.ones, torch.full, torch.empty):
 
 
 @function("arange")
-def arange(forward: Forward, *bounds: Any, dtype: Any = None, device: Any = None, **_: Any) -> Any:
-    first, last = (0, bounds[0]) if len(bounds) == 1 else bounds[:2]
-    step = bounds[2] if len(bounds) > 2 else 1
+def arange(forward: Forward, *bounds: Any, dtype: Any = None, device: Any = None, **named: Any) -> Any:
+    given = [0, *bounds] if len(bounds) == 1 and "end" not in named else list(bounds)
+    first, last, step = (
+        *given,
+        *(named.get(n, d) for n, d in (("start", 0), ("end", 0), ("step", 1))[len(given) :]),
+    )
     out = positions(first, last, step, dtype)
     return out._inner if isinstance(out, StreamTensor) else out
 

@@ -247,6 +247,12 @@ def _blocks_of_planes(ds: Any, F: Any, x: Any) -> Any:
     return F.unfold(x.unsqueeze(1), (4, 3), padding=(0, 1))
 
 
+@_order
+def _blocks_laid_over_each_other(ds: Any, F: Any, x: Any) -> Any:
+    blocks = F.unfold(x.unsqueeze(3), (6, 1), padding=(6, 0), stride=(3, 1))
+    return F.fold(blocks, (x.size(2), 1), (6, 1), padding=(6, 0), stride=(3, 1)).squeeze(3)
+
+
 def _enter(kind: str, forwards: dict[str, Callable[[Any, Any, Any], Any]]) -> None:
     for name, forward in forwards.items():
 
