@@ -6,19 +6,16 @@ from typing import Any
 
 import numpy as np
 import torch
+from stream_methods import leaves
 
 from dreamstream import nn
 
-__all__ = ["FUNCTIONS", "LAYERS", "ODD", "close", "draw", "leaves", "share", "twins"]
+__all__ = ["FUNCTIONS", "LAYERS", "ODD", "close", "draw", "share", "twins"]
 
 Row = tuple[str, tuple[Any, ...], dict[str, Any], list[tuple[int, ...]]]
 
 
 # ---------------------------------------------------------------- one of each library
-def leaves(result: Any) -> list[Any]:
-    return [x for part in result for x in leaves(part)] if isinstance(result, tuple) else [result]
-
-
 def close(ours: Any, theirs: Any, tolerance: float = 1e-5) -> None:
     """Compare with torch: shapes, element types, what is not finite, and |a - b| <= tolerance * max(1, |b|)."""
     for got, want in zip(leaves(ours), leaves(theirs), strict=True):

@@ -6,6 +6,7 @@ import itertools
 
 import numpy as np
 import pytest
+from random_graphs.idioms import of
 
 import dreamstream as ds
 import dreamstream.nn.functional as F
@@ -42,15 +43,6 @@ def test_sizes_by_the_nearest_elements(rng):
 
 
 # ---------------------------------------------------------------------- what is refused
-class Function(nn.Module):
-    def __init__(self, function):
-        super().__init__()
-        self.function = function
-
-    def forward(self, x):
-        return self.function(x)
-
-
 @pytest.mark.parametrize(
     ("function", "error", "says"),
     [
@@ -74,7 +66,7 @@ class Function(nn.Module):
     ],
 )
 def test_refused_streams(function, error, says):
-    model = ds.patch_module(Function(function)).online()
+    model = ds.patch_module(of(function)).online()
     with pytest.raises(error, match=f"(?s){says}"):
         model(ds.stream_tensor([np.zeros((3, 5), np.float32)], ids=["a"], sos=True))
     assert model.live_ids == []

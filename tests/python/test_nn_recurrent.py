@@ -12,7 +12,8 @@ from dreamstream import nn
 from dreamstream.errors import DTypeError, FormatError, ModeError, NotStreamableError, ShapeError
 
 torch = pytest.importorskip("torch")
-from torch_layers import close, leaves, twins
+from stream_methods import leaves
+from torch_layers import close, twins
 
 pytestmark = pytest.mark.filterwarnings("ignore:LSTM with projections:UserWarning")  # torch's own
 

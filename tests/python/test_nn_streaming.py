@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from random_graphs.idioms import of
 
 import dreamstream as ds
 import dreamstream.nn.functional as F
@@ -11,17 +12,6 @@ from dreamstream import nn
 from dreamstream.errors import DTypeError, NotStreamableError, ShapeError
 
 CHANNELS = 4
-
-
-class Function(nn.Module):
-    """A function as a module."""
-
-    def __init__(self, function):
-        super().__init__()
-        self.function = function
-
-    def forward(self, x):
-        return self.function(x)
 
 
 @pytest.mark.parametrize(
@@ -65,7 +55,7 @@ def test_delays_are_as_documented(layer, delay):
     ],
 )
 def test_refusals(function, error):
-    model = ds.patch_module(Function(function)).online()
+    model = ds.patch_module(of(function)).online()
     with pytest.raises(error):
         model(ds.stream_tensor([np.zeros((CHANNELS, 3), np.float32)], ids=["a"], sos=True))
     assert model.live_ids == []
@@ -74,6 +64,6 @@ def test_refusals(function, error):
 def test_integers_of_a_stream_are_compared():
     """In eager mode; what runs compiled too is compared there, by the shared cases."""
     x = np.array([[0.2, 1.5, -1.7, 2.0]], np.float32)
-    model = ds.patch_module(Function(lambda x: ds.where(x.long() == 1, x, 2.0))).online()
+    model = ds.patch_module(of(lambda x: ds.where(x.long() == 1, x, 2.0))).online()
     y = model(ds.stream_tensor([x], ids=["a"], sos=True))
     np.testing.assert_array_equal(np.asarray(y["a"]), np.float32([[2, 1.5, 2, 2]]))

@@ -127,6 +127,7 @@ case("zero-pad2d", ROWS, lambda nn, F, ds: nn.ZeroPad2d((1, 0, 2, 3)), reach=7)
 for _name, _inner in [
     ("conv-strided", lambda F, x, w: F.conv1d(x, w, stride=2, padding=1)),
     ("conv-dilated", lambda F, x, w: F.conv1d(x, w, dilation=3)),
+    ("conv-same-of-two", lambda F, x, w: F.conv1d(x, w[:, :, :2], padding="same")),
     ("conv-twice", lambda F, x, w: F.conv1d(F.conv1d(x, w), w[:, :1].reshape(1, 4, 3), padding=2)),
     ("up", lambda F, x, w: F.conv_transpose1d(x, w.reshape(1, 4, 3), stride=2, padding=1, output_padding=1)),
     ("reflected", lambda F, x, w: F.pad(x, (3, 2), "reflect")),
