@@ -12,9 +12,7 @@ import builtins
 import math
 import operator
 from collections.abc import Callable, Mapping, Sequence
-from functools import wraps
 from typing import Any, NoReturn
-from weakref import ref
 
 import numpy as np
 
@@ -24,6 +22,8 @@ from ..stream.rules import BatchSize, Length, Rows, Token
 from ..stream.where import user_line
 from . import hook
 from .axes import axis_of, numbered, sizes_of
+from .filled import Filled, sharing
+from .lengths import SAME_ORDER, LengthsOf, lengths_of
 from .stream_tensor import StreamTensor
 from .tensor import Tensor
 
@@ -35,68 +35,6 @@ TYPES: dict[Any, Any] = {bool: np.dtype(bool), float: np.dtype(np.float32), int:
 _KINDS = ("bool", "float32", "float64", "int64")
 _OLD_NAMES = {"FloatTensor": "float32", "DoubleTensor": "float64", "LongTensor": "int64", "BoolTensor": "bool"}
 TYPES.update((name, np.dtype(name)) for name in _KINDS)
-
-
-class _Order:
-    """The order of streams by their lengths where it changes nothing: each is what it is wherever it stands."""
-
-    device = "cpu"
-
-    def to(self, *_: Any, **__: Any) -> _Order:
-        """Return it: it is the same everywhere."""
-        return self
-
-    cpu = scatter_ = argsort = to
-
-    def sort(self, *_: Any, **__: Any) -> tuple[_Order, _Order]:
-        """Return it and its inverse, which is the same."""
-        return self, self
-
-    def numel(self) -> int:
-        """Return the number of its elements, of which it has none."""
-        return 0
-
-    @classmethod
-    def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> _Order:
-        return SAME_ORDER
-
-
-SAME_ORDER = _Order()
-
-
-class LengthsOf:
-    """What stands for the lengths of a stream in a call or a spec; see `lengths_of`."""
-
-    def __init__(self, of: Any, relative: bool = False) -> None:
-        self.of = of
-        self.relative = relative
-
-    def __repr__(self) -> str:
-        return f"lengths_of({self.of!r})"
-
-
-def lengths_of(x: Any, relative: bool = False) -> LengthsOf:
-    """Return what stands for the lengths of streams, which models take beside them.
-
-    Many models are called as ``forward(xs, xs_lens)``. A stream's length is known at its end; ``lengths_of(xs)``
-    stands for it until then. Masks made of it are the identity where the counts show that it covers all frames;
-    lengths that the forward derives and returns are one number per stream, at its end.
-
-    Parameters
-    ----------
-    x : StreamTensor or str
-        The argument of the same call; in the spec of `compile` its name.
-    relative : bool
-        Whether lengths are parts of the longest, from 0 to 1: each stream by itself is all of it.
-
-    Examples
-    --------
-    ::
-
-        y, y_lens = encoder(x, ds.lengths_of(x))
-        engine = ds.compile(encoder, {"xs": ("B", "L", 80), "xs_lens": ds.lengths_of("xs")})
-    """
-    return LengthsOf(x, relative)
 
 
 def as_symbolic(given: LengthsOf, entered: Mapping[Any, Any]) -> Symbolic:
@@ -134,7 +72,7 @@ def _role(size: Any) -> Any:
     return "B" if isinstance(size, BatchSize) else "L" if isinstance(size, Length) else int(size)
 
 
-class Symbolic:
+class Symbolic(Filled):
     """A tensor of one value for all streams and frames, to which the position along L may be added.
 
     Parameters
@@ -387,54 +325,6 @@ class Symbolic:
 
     reshape = view
 
-    # ------------------------------------------------------------------ written into
-    @property
-    def is_filled(self) -> builtins.bool:
-        """Whether it holds one number for all frames of streams."""
-        number = isinstance(self.value, (builtins.bool, builtins.int, builtins.float))
-        return number and not self.position and "L" in self.roles and "B" in self.roles
-
-    def as_stream(self) -> StreamTensor:
-        """Return a stream of the number."""
-        if not self.is_filled:
-            self._refuse("a stream of the values")
-        kind = self.kind or TYPES[builtins.type(self.value)].name
-        out = Symbolic(0, self.roles, self.length, True).stream("int64" if kind == "bool" else kind, [1, 0])
-        if kind == "bool":
-            return out.eq(0) if self.value else out.ne(0)
-        return out + self.value if self.value else out
-
-    def is_alone(self) -> builtins.bool:
-        """Whether no other tensor shares its memory."""
-        return self._source is None and not any(at() is not None for at in self._taken)
-
-    def become(self) -> None:
-        """Be the stream that this stands for, as becomes all that shares its memory: it will be written into."""
-        root = self
-        while root._source is not None:
-            root = root._source[0]
-        root._turn(root.as_stream())
-
-    def _turn(self, stream: StreamTensor) -> None:
-        taken = [x for x in (at() for at in self._taken) if x is not None]
-        own: Any = self
-        own.__class__, own.__dict__ = StreamTensor, stream.__dict__
-        for x in taken:
-            _, name, args, kwargs = x._source
-            view = getattr(own, name)(*args, **kwargs)
-            own._views = [(ref(x) if at() is view else at, certain) for at, certain in own._views]
-            x._turn(view)
-
-    def __setitem__(self, index: Any, value: Any) -> None:
-        self.become()
-        self[index] = value
-
-    def _in_place(self, name: str, other: Any) -> Any:
-        if not self.is_filled and self.is_alone():
-            return NotImplemented  # the name is bound anew
-        self.become()
-        return getattr(self, name)(other)
-
     # ------------------------------------------------------------------ types
 
     def to(self, *args: Any, **kwargs: Any) -> Any:
@@ -561,7 +451,7 @@ class Symbolic:
         roles = [1 if i == at else r for i, r in enumerate(self.roles) if keepdim or i != at]
         return self._like(self.length if self.value else 0, roles)
 
-    def sort(self, *_: Any, **__: Any) -> tuple[Symbolic, _Order]:
+    def sort(self, *_: Any, **__: Any) -> tuple[Symbolic, Any]:
         """Return lengths in the order in which they are, and that order."""
         return (self, SAME_ORDER) if self.roles == ("B",) else self._refuse("the order")
 
@@ -692,24 +582,10 @@ def _comparison(name: str) -> None:
     setattr(Symbolic, name, method)
 
 
-def _sharing(name: str) -> None:
-    method = getattr(Symbolic, name)
-
-    @wraps(method)
-    def taken(self: Symbolic, *args: Any, **kwargs: Any) -> Any:
-        out = method(self, *args, **kwargs)
-        if isinstance(out, Symbolic) and out is not self:
-            out._source = (self, name, args, kwargs)
-            self._taken.append(ref(out))
-        return out
-
-    setattr(Symbolic, name, taken)
-
-
 for _name in ("add", "sub", "mul", "truediv", "floordiv", "mod"):
     _arithmetic(_name, _name in ("add", "sub"))
 for _name in ("eq", "ne", "lt", "le", "gt", "ge"):
     _comparison(_name)
 for _name in ("unsqueeze", "squeeze", "transpose", "__getitem__", "expand", "expand_as", "view", "reshape"):
-    _sharing(_name)
+    setattr(Symbolic, _name, sharing(_name, getattr(Symbolic, _name)))
 Symbolic.__hash__ = object.__hash__  # type: ignore[method-assign]
