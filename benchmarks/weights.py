@@ -1,4 +1,4 @@
-"""One step with weights in fp32, fp16, bf16 and int8, and such products: wall time and memory of every network.
+"""One step with weights and products in fewer bits: wall time and memory of every network.
 
 Usage: python benchmarks/weights.py [--networks ...] [--streams 1 8 32] [--frames 4] [--threads 1] [--seconds S]
 [--json].
