@@ -65,11 +65,6 @@ def refused(message):
     return keep
 
 
-def joined(forward):
-    """Enter a forward that joins B with heads."""
-    return idiom(Context())(forward) if hasattr(ds.stream.rules.BatchSize, "times") else forward
-
-
 def split(m, x):
     """Return queries, keys and values ``(B, H, T, D)``."""
     B, L, _ = x.shape
@@ -214,7 +209,7 @@ def padding_mask_too(m, x):
 
 
 # ---------------------------------------------------------------- heads
-@joined
+@idiom(Context())
 def joined_heads(m, x):
     """As fairseq had it: time first, batch and heads joined, the product by bmm."""
     y = x.transpose(0, 1)
@@ -233,7 +228,7 @@ def joined_heads(m, x):
     return m.out(out).transpose(0, 1)
 
 
-@joined
+@idiom(Context())
 def joined_heads_reshaped(m, x):
     B, L, C = x.shape
     q, k, v = (y.reshape(B * HEADS, L, HEAD) for y in split(m, x))
@@ -243,7 +238,7 @@ def joined_heads_reshaped(m, x):
     return merge(m, y)
 
 
-@joined
+@idiom(Context())
 def joined_with_a_mask(m, x):
     """baddbmm with a mask for every batch and head."""
     B, L, C = x.shape
@@ -253,7 +248,7 @@ def joined_with_a_mask(m, x):
     return merge(m, torch.bmm(att, v).unflatten(0, (B, HEADS)))
 
 
-@joined
+@idiom(Context())
 def bloom(m, x):
     """A term for each key and head, repeated for all of the batch."""
     B, L, C = x.shape
