@@ -31,6 +31,7 @@ from dreamstream.errors import (
         (lambda x: x * 2 if x.size(2) > 10 else x, "compared"),
         (lambda x: x * 2 if x.shape[2] == 12 else x, "compared"),
         (lambda x: [x * i for i in range(x.size(2))][0], "as an integer"),
+        (lambda x: ds.stack([x[..., i - i % 7 : i + 1].sum(-1) for i in range(x.size(2))], -1), "as an integer"),
         (lambda x: x * int(x.size(2)), "to a number"),
         (lambda x: x / x.size(2), "divid|multiplied|expected"),
         (lambda x: x / x.size(2) ** 0.5, "power"),
@@ -88,8 +89,10 @@ def test_sizes_can_be_printed_and_compared_with_themselves(capsys):
         (lambda x: x[..., 5], "one frame"),
         (lambda x: x[..., -1], "one frame"),
         (lambda x: x[..., [0, 3]], "list, mask or array"),
+        (lambda x: x[..., [2, 0, 1]], "list, mask or array"),
         (lambda x: x.select(2, 0), "one frame"),
         (lambda x: x.flip(2), "at the stream's end"),
+        (lambda x: x.flip(-1).cumsum(-1).flip(-1), "at the stream.s end"),
         (lambda x: x.roll(1, 2), "roll"),
         (lambda x: x.cumsum(1), "cumsum"),
         (lambda x: x.softmax(-1), "softmax over L"),
@@ -97,6 +100,7 @@ def test_sizes_can_be_printed_and_compared_with_themselves(capsys):
         (lambda x: F.log_softmax(x, dim=2), "value of the whole stream"),
         (lambda x: x.logsumexp((1, 2)), "value of the whole stream"),
         (lambda x: x - x.mean(2, keepdim=True), "value of the whole stream"),
+        (lambda x: x / x.amax(-1, keepdim=True), "value of the whole stream"),
         (lambda x: x * F.adaptive_avg_pool1d(x, 1).sigmoid(), "value of the whole stream"),
         (lambda x: x.mean(2, keepdim=True).expand(-1, -1, x.size(2)), "at the stream's end"),
         (lambda x: x.mean(2).unsqueeze(2).repeat(1, 1, x.size(2)), "at the stream's end"),
@@ -124,6 +128,11 @@ def test_what_needs_the_whole_stream_is_refused(use, what):
     # The functions' lines are in this file: that is what the message must name.
     line = None if what in ("own end",) else "test_idioms"
     refused(net(lambda self, x: use(x)), X, what, line=line)
+
+
+def test_constant_output_is_refused():
+    with pytest.raises(CaptureError, match="no stream"):
+        ds.compile(net(lambda self, x: ds.ones(1, 2, 9)), X.spec)
 
 
 def test_means_over_the_stream_are_outputs():

@@ -332,6 +332,8 @@ def test_dropout_in_training():
         ("Linear", (200, 150)),
         ("Conv1d", (40, 60, 7)),
         ("ConvTranspose1d", (40, 60, 7)),
+        ("Conv2d", (20, 30, (5, 7))),
+        ("ConvTranspose2d", (20, 30, (5, 7))),
         ("LayerNorm", (100,)),
     ],
 )

@@ -1,4 +1,7 @@
-"""Layers and functions over two axes against torch, on plain tensors: values, keys, text, initial values."""
+"""Layers and functions over two axes against torch, on plain tensors: values, keys, text.
+
+Also what they cost streams, and what they refuse.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ import pytest
 import dreamstream as ds
 import dreamstream.nn.functional as F
 from dreamstream import nn
-from dreamstream.errors import DTypeError, ShapeError
+from dreamstream.errors import DTypeError, NotStreamableError, ShapeError
 
 torch = pytest.importorskip("torch")
 TF = torch.nn.functional
@@ -142,16 +145,6 @@ def test_too_short_is_empty(shape):
     assert nn.ZeroPad2d(1)(x).shape == (2, 4, *(n and n + 2 for n in shape[2:]))
 
 
-@pytest.mark.parametrize("name", ["Conv2d", "ConvTranspose2d"])
-def test_initial_values(name):
-    """Evenly over ± 1 / sqrt(weights of one output), as in torch."""
-    ours, theirs = getattr(nn, name)(16, 32, (3, 5)), getattr(torch.nn, name)(16, 32, (3, 5))
-    for key, value in ours.state_dict().items():
-        a, b = value.numpy(), theirs.state_dict()[key].numpy()
-        assert abs(np.abs(a).max() - np.abs(b).max()) <= 0.1 * np.abs(b).max()
-        assert abs(a.std() - b.std()) <= 0.2 * b.std()
-
-
 @pytest.mark.parametrize(
     "wrong",
     [
@@ -186,3 +179,64 @@ def test_types():
     with pytest.raises(DTypeError):
         nn.Conv2d(2, 2, 1)(x.double())
     assert nn.Conv2d(2, 2, 1, dtype="float64")(x.double()).dtype == ds.float64
+
+
+# ---------------------------------------------------------------- of streams
+def test_what_it_costs():
+    """Delay, field and state along the stream are those of the kernel's part along it."""
+    model = nn.Sequential(
+        nn.Conv2d(1, 4, (3, 5), stride=(2, 3), padding=1),
+        nn.ReLU(),
+        nn.Conv2d(4, 2, (3, 1), padding=(1, 0)),
+    )
+    rows = ds.audit(model, ("B", 1, "L", 10))
+    assert (rows.delay, rows.receptive_field) == (3, 7)
+    columns = ds.audit(model, ("B", 1, 10, "L"))
+    assert (columns.delay, columns.receptive_field) == (3, 5)
+    causal = nn.Conv2d(2, 3, 3, padding=("causal", "same"))
+    assert ds.audit(causal, ("B", 2, "L", 7)).delay == 0
+    assert ds.audit(causal, ("B", 2, 7, "L")).delay == 1
+    kept = [row.state_bytes for row in ds.audit(causal, ("B", 2, "L", 7)).rows]
+    assert sum(kept) == 2 * 2 * 7 * 4  # two frames, of 2 channels at 7 positions
+
+
+def test_within_a_frame_nothing_is_kept():
+    """Within a frame a convolution keeps nothing."""
+    model = nn.Sequential(nn.Conv2d(2, 2, (1, 3), padding=(0, 1)))
+    assert ds.audit(model, ("B", 2, "L", 7)).state_size == ds.audit(nn.ReLU(), ("B", 2, "L", 7)).state_size
+
+
+def test_refusals():
+    def online(module, names, shape, eos=False):
+        model = ds.patch_module(module).online()
+        return model(ds.stream_tensor([np.zeros(shape, np.float32)], names=names, ids=["a"], sos=True, eos=eos))
+
+    class Pad(nn.Module):
+        def __init__(self, *args):
+            super().__init__()
+            self.args = args
+
+        def forward(self, x):
+            return F.pad(x, *self.args)
+
+    planes, shape = ("B", "C", "L", "F"), (2, 5, 4)
+    for wrong, match in (
+        (nn.Conv2d(2, 3, (1, 6)), "window of 6 positions doesn't fit the 4 within a frame"),
+        (nn.Conv2d(2, 3, 3, padding=(0, 4), padding_mode="reflect"), "padded by 3 at most"),
+        (nn.ConvTranspose2d(2, 3, 1, padding=(0, 2)), "padding 2 drops all of the 4 positions"),
+        (nn.Conv2d(3, 3, 1), "input of 3 channels"),
+        (Pad((4, 0), "reflect"), "size 4 can be padded by 3"),
+        (Pad((-3, -1)), "nothing is left of 4 features"),
+    ):
+        with pytest.raises(ShapeError, match=match):
+            online(wrong, planes, shape)
+    with pytest.raises(ShapeError, match=r"expected dimensions \(B, C, L, F\)"):
+        online(nn.Conv2d(5, 3, 1), ("B", "L", "C", "F"), (5, 2, 4))
+    for wrong, match in (
+        (nn.Conv2d(2, 3, 3, padding=1, padding_mode="circular"), "circular"),
+        (nn.Conv2d(2, 3, 3, padding=(1, 0), padding_mode="circular"), "whole stream"),
+        (nn.CircularPad2d((0, 0, 1, 1)), "its own end"),
+        (Pad((0, 0, 0, 0, 0, 0, 1, 0)), "B of a stream"),
+    ):
+        with pytest.raises(NotStreamableError, match=match):
+            online(wrong, planes, shape)

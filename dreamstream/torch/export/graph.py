@@ -15,6 +15,7 @@ from ... import _core
 from ...dispatch import operator
 from ...engine import Engine
 from ...errors import NotStreamableError
+from ...online.outlook import WHOLE
 from .integers import Counter, Pair
 
 __all__ = ["FunctionalEdge", "FunctionalNode", "Graph", "read_graph"]
@@ -105,13 +106,21 @@ def read_graph(engine: Engine) -> Graph:
         if any(edges[e].kept < 0 for e in node.inputs[: node.op.n_values]):
             raise NotStreamableError(
                 f"{node.path or 'the forward'}: {node.name} keeps what it has seen until the stream ends; an "
-                "exported model's state has a fixed size: bound the context of attention (ds.Context), and let "
-                'other layers stream without unstreamable="buffer"'
+                f"exported model's state has a fixed size: {_remedy(node.name)}"
             )
     graph = Graph(nodes, edges, list(data["inputs"]), list(data["outputs"]), int(data["period"]))
     last = data["transient"] + 2 * data["period"]
     _bound(graph, _moments(engine, int(last)))
     return graph
+
+
+def _remedy(name: str) -> str:
+    """Return what would have a state of a fixed size in an operator's place."""
+    if name == "hold":
+        return "give what is given once with every frame, as an input with L"
+    if name == "attention":
+        return "bound its context, ds.Context(left=64)"
+    return WHOLE[name][0].words[1] if name in WHOLE else 'let it stream without unstreamable="buffer"'
 
 
 def _read_node(node: dict[str, Any], signatures: Sequence[_core.Signature]) -> FunctionalNode:

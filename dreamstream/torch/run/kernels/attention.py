@@ -59,7 +59,7 @@ def attention(step: Step, windows: Sequence[Window], weights: Sequence[Any], sta
     weight = dropped(weight)
     # Nothing times 0 may be NaN: what is not finite is counted along the keys, and spoils those who see it.
     bad = ~torch.isfinite(v)
-    count = torch.nn.functional.pad(bad.cumsum(1), (0, 0, 0, 0, 1, 0))
+    count = torch.nn.functional.pad(bad.long().cumsum(1), (0, 0, 0, 0, 1, 0))
     row = torch.arange(rows, device=q.device)[:, None]
     spoilt = count[row, high.maximum(low)] > count[row, low]
     out = torch.einsum("bgrij,bjge->bigre", weight, v.masked_fill(bad, 0))
