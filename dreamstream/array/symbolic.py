@@ -146,7 +146,7 @@ class Symbolic:
         self.position = position
 
     @classmethod
-    def filled(cls, size: Sequence[Any], one: Tensor) -> Symbolic:
+    def filled(cls, size: Sequence[Any], one: Tensor) -> Any:
         """Return a tensor of one value, some of whose sizes are those of B and L.
 
         Parameters
@@ -155,8 +155,13 @@ class Symbolic:
         one : Tensor
             Of one element.
         """
-        length = next(s for s in size if isinstance(s, Length))
+        length, *others = (s for s in size if isinstance(s, Length))
         value = one.item()
+        if any(s.key() != length.key() for s in others):
+            note = type(length).note
+            if note is None:
+                raise NotStreamableError(f"a tensor of the sizes {tuple(size)}, at {user_line()}")
+            return note("full", (tuple(size), value), {})
         roles = ["B" if isinstance(s, BatchSize) else "L" if isinstance(s, Length) else int(s) for s in size]
         return cls(value, roles, length)
 
@@ -168,7 +173,7 @@ class Symbolic:
 
     def _noted(self, name: str, args: Sequence[Any], kwargs: Mapping[str, Any], error: NotStreamableError) -> Any:
         """Return what a method means of positions in pairs, where the library of the streams notes that."""
-        note = getattr(type(self.length), "note", None)
+        note = type(self.length).note
         if note is None and self.position:
             return getattr(self.constant(), name)(*args, **kwargs)
         out = NotImplemented if note is None else note(name, (self, *args), kwargs)
@@ -527,12 +532,17 @@ class Symbolic:
         return out
 
 
-def positions(start: Any, end: Length, step: Any = 1, dtype: Any = None) -> Any:
-    """Return the positions of a stream's frames, from `start` on."""
-    if step != 1 or start != math.floor(start):
-        raise NotStreamableError(
-            f"arange up to {end!r} at {user_line()}: positions go from a number on in steps of 1"
-        )
+def positions(start: Any, end: Any, step: Any = 1, dtype: Any = None) -> Any:
+    """Return the positions of a stream's frames, from `start` on, or what `arange` gives of lengths otherwise."""
+    if isinstance(start, Length) or step != 1 or start != math.floor(start):
+        length = end if isinstance(end, Length) else start
+        given = {} if dtype is None else {"dtype": dtype}
+        noted = None if length.note is None else type(length).note("arange", (start, end, step), given)
+        if noted is None:
+            raise NotStreamableError(
+                f"arange from {start!r} to {end!r} at {user_line()}: positions go from a number on in steps of 1"
+            )
+        return noted
     out = Symbolic(start, ("L",), end - int(start), True)
     return out if dtype is None else out.to(dtype)
 

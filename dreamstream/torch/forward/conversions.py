@@ -201,8 +201,7 @@ for _make in (torch.zeros, torch.ones, torch.full, torch.empty):
 def arange(forward: Forward, *bounds: Any, dtype: Any = None, device: Any = None, **_: Any) -> Any:
     first, last = (0, bounds[0]) if len(bounds) == 1 else bounds[:2]
     step = bounds[2] if len(bounds) > 2 else 1
-    out = positions(first, last, step, dtype)
-    return out._inner if isinstance(out, StreamTensor) else out
+    return positions(first, last, step, dtype)
 
 
 @function("tensor", "as_tensor")

@@ -176,7 +176,7 @@ class Forward(TorchFunctionMode):
         if meaning.name in OF_LENGTHS:
             return OF_LENGTHS[meaning.name](self, *args, **kwargs)
         target = args[0] if args else kwargs.get("input")
-        listed = args[0] if args and isinstance(args[0], (list, tuple)) else ()
+        listed = next((a for a in args[:2] if isinstance(a, (list, tuple))), ())
         shells: list[Any] = [x for x in (*listed, *args, *kwargs.values()) if type(x) is SHELL]
         if not _NOTED.isdisjoint([type(x._inner) for x in shells]):
             return self._noted(func, meaning, target, args, kwargs)
@@ -315,7 +315,7 @@ class Forward(TorchFunctionMode):
         if isinstance(result, NativeTensor) and not result.is_stream:
             return torch.from_numpy(result.numpy())
         if getattr(result, "is_stream", False):
-            return StreamTensor.shell(result)
+            return result if type(result) is SHELL else StreamTensor.shell(result)
         if isinstance(result, (list, tuple)) and not isinstance(result, torch.Size):
             items = [self._wrapped(r) for r in result]
             return type(result)(*items) if hasattr(result, "_fields") else type(result)(items)
