@@ -357,12 +357,22 @@ size_t ds_op_scratch_bytes(const ds_op *op, size_t n_rows, int64_t frames_in, in
     return ds_saturated_sum(n, ds_saturated_product(op->scratch.per_out, (size_t)frames_out));
 }
 
-void ds_op_store(ds_op *op, ds_stored stored)
+ds_status ds_op_store(ds_op *op, ds_narrowing how)
 {
-    bool can = op->def->narrows != NULL;
-    for (int i = 0; can && i < op->n_weights; i++)
-        can = stored != DS_STORED_INT8 || op->def->narrows(op, i) != DS_NARROWS_HALVES;
-    op->stored = can ? stored : DS_STORED_WIDE;
+    const bool int8 = how.stored == DS_STORED_INT8;
+    bool can = op->def->narrows != NULL && how.stored != DS_STORED_WIDE;
+    size_t deepest = 0;
+    for (int i = 0; can && i < op->n_weights; i++) {
+        const size_t depth = op->def->narrows(op, i);
+        can = !int8 || depth != DS_NARROWS_HALVES;
+        deepest = depth > deepest ? depth : deepest;
+    }
+    op->stored = can ? how.stored : DS_STORED_WIDE;
+    op->products = can && how.products && how.stored != DS_STORED_FP16;
+    DS_CHECK(!op->products || !int8 || deepest <= DS_INT8_DEPTH, DS_LIMIT,
+             "%s: products of int8 take %d elements at most, got %zu; keep them wider",
+             op->def->name, DS_INT8_DEPTH, deepest);
+    return DS_OK;
 }
 
 ds_stored ds_op_stored(const ds_op *op, int i, size_t *channel)
@@ -376,6 +386,8 @@ static ds_real_kernels op_kernels(const ds_op *op, const ds_real_kernels *k)
 {
     ds_real_kernels stored = *k;
     stored.stored = op->stored;
+    if (op->products && k->element == sizeof(float))
+        stored.format = DS_FORMAT_CELLS;
     return stored;
 }
 

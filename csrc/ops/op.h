@@ -163,7 +163,8 @@ struct ds_op {
     /* DS_FINISHES_...: what may be fused to this instance's products, all of which go through
      * ds_run_product; preset to none. */
     unsigned finishes;
-    ds_stored stored; /* how prepare stores its weights; by ds_op_store */
+    ds_stored stored; /* how prepare stores its weights; by ds_op_store, as is: */
+    bool products;    /* its rows are stored so, too, where it multiplies them with these */
     /* By ds_op_create: the pair of output 0, and of each of its rate, is input 0's, always: counts say so. */
     bool same_counts;
     ds_program counts, need, check;
@@ -191,8 +192,9 @@ ds_status ds_op_declare(ds_op **op, const ds_allocator *allocator, const ds_sign
                         const ds_program *counts, const ds_program *need);
 void ds_op_destroy(ds_op *op);
 size_t ds_op_scratch_bytes(const ds_op *op, size_t n_rows, int64_t frames_in, int64_t frames_out);
-/* Lets a new operator's weights be stored so, as far as they may be. */
-void ds_op_store(ds_op *op, ds_stored stored);
+/* Lets a new operator's weights be stored so, as far as they may be, and rows. Errors: DS_LIMIT where products are
+ * too deep for int8. */
+ds_status ds_op_store(ds_op *op, ds_narrowing how);
 /* How weight number i is stored, and the elements of an output channel; its values are those that this can say. */
 ds_stored ds_op_stored(const ds_op *op, int i, size_t *channel);
 /* Bytes that ds_op_prepare writes for these kernels; 0: it needs not be called. */

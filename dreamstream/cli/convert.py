@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import dreamstream as ds
 
 from ..engine.load import load_changed, stored_as
-from ..engine.weights import FORMATS
+from ..engine.weights import FORMATS, PRODUCTS, Narrowing
 from ..errors import FormatError
 from .arguments import Commands
 from .described import FUNCTION, described, load_weights, require_function
@@ -35,22 +35,23 @@ def convert(args: argparse.Namespace) -> int:
     if source is not None and args.reseal:
         raise FormatError(f"--reseal goes with a model file that was edited, not with {args.source}")
     if source is not None:
-        engine = _compiled(source, files, stored or "fp32")
+        engine = _compiled(source, files, stored or "fp32", args.products or "fp32")
     elif args.reseal:
         engine = load_changed(args.source)
-        engine = engine if stored is None else stored_as(engine, stored)
+        how = Narrowing(stored, args.products)
+        engine = engine if how.nothing else stored_as(engine, how)
     else:
-        engine = ds.load(args.source, weights=stored)
+        engine = ds.load(args.source, weights=stored, products=args.products)
     with engine:
         engine.save(args.output)
     return 0
 
 
-def _compiled(source: str, files: Sequence[str], stored: str) -> ds.Engine:
+def _compiled(source: str, files: Sequence[str], stored: str, products: str) -> ds.Engine:
     with described(source) as (model, spec, rate):
         for file in files:
             load_weights(model, file)
-        return ds.compile(model, spec, rate=rate, weights=stored)
+        return ds.compile(model, spec, rate=rate, weights=stored, products=products)
 
 
 def add(commands: Commands) -> None:
@@ -75,6 +76,12 @@ def add(commands: Commands) -> None:
         default=[],
         help=f"how weights are stored: {', '.join(FORMATS)}; for FILE.py:FUNCTION also a .safetensors file, "
         "and for a torch model a state dict of torch.save",
+    )
+    parser.add_argument(
+        "--products",
+        metavar="FORMAT",
+        choices=PRODUCTS,
+        help=f"what rows are that weights are multiplied with, and the weights: {', '.join(PRODUCTS)}",
     )
     parser.add_argument(
         "--reseal",

@@ -103,6 +103,8 @@ def _open(args: argparse.Namespace, model: Any, stack: ExitStack) -> list[AudioF
             engine, _, front = engines[rate] = _engine_at(rate, model, args)
             for each in (engine, front) if front else (engine,):
                 each.warmup(len(args.audio), max(1, int(each.rate) * args.chunk_ms // 1000))
+            if args.plot:
+                engine.keep_statistics(history=True)
         files.append(AudioFile(path, reader, *engines[rate]))
     return files
 
@@ -300,7 +302,8 @@ def add(commands: Commands) -> None:
     parser.add_argument(
         "--plot",
         metavar="PNG",
-        help="draw waveform, outputs with their delay, and the latency of steps (needs matplotlib)",
+        help="draw waveform, outputs with their delay, the latency of steps, and for mixtures of experts which "
+        "of them were chosen when, and how often (needs matplotlib)",
     )
     parser.add_argument(
         "-o",

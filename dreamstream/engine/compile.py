@@ -21,7 +21,7 @@ from .interface import Interface, names_of
 from .load import stored_as
 from .spec import OutputInfo, lengths_in, number_of, read_specs
 from .verify import verify as verify_engine
-from .weights import Weights
+from .weights import Narrowing, Weights
 
 __all__ = ["compile"]
 
@@ -32,6 +32,7 @@ def compile(
     rate: Any = 1,
     dtype: Any = "float32",
     weights: Weights = "fp32",
+    products: Weights = "fp32",
     threads: int | None = None,
     blas: bool | None = None,
     unstreamable: str = "raise",
@@ -62,6 +63,10 @@ def compile(
         channel; or a dict from patterns of modules' paths (``"encoder.*"``; the last that fits counts). Sums are
         of float32 inputs and the stored numbers, in float32: the engine gives the bits of a model whose weights
         were rounded so. Biases, norms, tables and routers stay as they are, and in "int8" transposed convolutions.
+    products : str or dict
+        What the rows are that these matrices are multiplied with: "fp32" as they come, or "int8" with a scale for
+        each row, summed in integers; then the weights are stored so, whatever `weights` says. Bits are the same
+        however streams are cut and batched. A row with NaN or infinite values gives NaN. By patterns as `weights`.
     threads : int, optional
         Threads per step; ``DREAMSTREAM_THREADS`` or 1 by default.
     blas : bool, optional
@@ -153,8 +158,8 @@ def compile(
     engine.lengths = lengths_in(spec)
     if verify:
         _verify_or_raise(model, engine)
-    if weights != "fp32":
-        engine = stored_as(engine, weights, backend)
+    if weights != "fp32" or products != "fp32":
+        engine = stored_as(engine, Narrowing(weights, products), backend)
         engine.lengths = lengths_in(spec)
     return engine
 

@@ -18,7 +18,7 @@ from .files import is_path, read_all
 from .interface import Interface
 from .spec import number_of
 from .text import from_text, is_text
-from .weights import Weights, stored
+from .weights import AS_IT_IS, Narrowing, Weights, stored
 
 __all__ = ["container_of", "load", "load_changed", "stored_as"]
 
@@ -34,6 +34,7 @@ def load(
     blas: bool | None = None,
     backend: str | None = None,
     weights: Weights | None = None,
+    products: Weights | None = None,
 ) -> Engine:
     """Make an engine of a model file: what `Engine.save` wrote, in any of its forms.
 
@@ -57,11 +58,14 @@ def load(
         The kernels to use whatever the environment says, as in :func:`compile`.
     weights : str or dict, optional
         How weights are stored from now on, as in :func:`compile`; None: as the file has them.
+    products : str or dict, optional
+        In what products are from now on, as in :func:`compile`; None: as the file has it, but for weights that are
+        stored otherwise from now on.
 
     Returns
     -------
     Engine
-        Which gives the same bits as the one that was saved, where `weights` is not given.
+        Which gives the same bits as the one that was saved, where neither `weights` nor `products` is given.
 
     Raises
     ------
@@ -81,18 +85,18 @@ def load(
     """
     n_threads = number_of("threads", threads, default_threads(), 1024)
     most_streams = number_of("max_streams", max_streams, 0, 2**31)
-    graph, interface, origin = _read(source, weights=weights)
+    graph, interface, origin = _read(source, how=Narrowing(weights, products))
     if blas is not None:
         interface = dataclasses.replace(interface, blas=bool(blas))
     use = interface.blas and (blas is True or _has_blas())  # asked for where there is none: an error
     return _engine(graph, interface, n_threads, most_streams, use, origin, backend)
 
 
-def stored_as(engine: Engine, weights: Weights, backend: str | None = None) -> Engine:
+def stored_as(engine: Engine, how: Narrowing, backend: str | None = None) -> Engine:
     """Return an engine of the same model whose weights are stored in another way."""
     pieces: list[bytes] = []
     engine._write(pieces.append)
-    graph, interface = _model(b"".join(pieces), weights=weights)
+    graph, interface = _model(b"".join(pieces), how=how)
     blas = engine._core.blas
     return _engine(graph, interface, engine.threads, engine._max_streams, blas, None, backend)
 
@@ -132,12 +136,10 @@ def _engine(
 
 
 # ---------------------------------------------------------------- what is there to read
-def _read(
-    source: Any, changed: bool = False, weights: Weights | None = None
-) -> tuple[_core.Graph, Interface, Any]:
+def _read(source: Any, changed: bool = False, how: Narrowing = AS_IT_IS) -> tuple[_core.Graph, Interface, Any]:
     """Return graph and interface, and of a path where and what it was."""
     if not is_path(source):
-        return *_model(_content(source), changed=changed, weights=weights), None
+        return *_model(_content(source), changed=changed, how=how), None
     path = os.path.abspath(os.fsdecode(source))
     with open(path, "rb") as file:
         seen = os.fstat(file.fileno())
@@ -145,10 +147,10 @@ def _read(
         mapped = stat.S_ISREG(seen.st_mode) and not _reads_as_text(head, seen.st_size)
         content = b"" if mapped else head + file.read()
     try:
-        model = _model(path if mapped else content, mapped, changed, weights)
+        model = _model(path if mapped else content, mapped, changed, how)
     except FormatError as error:
         raise FormatError(str(error) if path in str(error) else f"{path}: {error}") from None
-    return *model, (path, state_of(seen)) if weights is None else None
+    return *model, (path, state_of(seen)) if how.nothing else None
 
 
 def _content(source: Any) -> bytes:
@@ -165,12 +167,12 @@ def _reads_as_text(head: bytes, size: int) -> bool:
     return not container and is_text(head)
 
 
-def _model(source: Any, mapped: bool = False, changed: bool = False, weights: Weights | None = None) -> Model:
+def _model(source: Any, mapped: bool = False, changed: bool = False, how: Narrowing = AS_IT_IS) -> Model:
     if not mapped and _reads_as_text(source[:HEAD], len(source)):
         source = from_text(source)
     graph, text, inputs, outputs = _core.read_model(source, mapped, changed)
-    if weights is not None:  # now that the file is known to be what was written
-        graph = _core.read_model(source, mapped, True, stored(weights, graph.nodes()), graph)[0]
+    if not how.nothing:  # now that the file is known to be what was written
+        graph = _core.read_model(source, mapped, True, stored(how, graph.nodes()), graph)[0]
     return graph, Interface.read(text, inputs, outputs)
 
 

@@ -142,7 +142,8 @@ def _random(rng: np.random.Generator, spec: InputSpec, n: int) -> Any:
 
 def _offline(model: Any, engine: Engine, inputs: dict[str, Any]) -> list[Any]:
     """Return the outputs for whole sequences, without B; ShapeError where the model refuses their length."""
-    whole = {s.name: np.expand_dims(inputs[s.name], s.dimensions.index("B")) for s in engine.inputs}
+    # Copies: a forward may write into its inputs.
+    whole = {s.name: np.expand_dims(inputs[s.name], s.dimensions.index("B")).copy() for s in engine.inputs}
     for name, given in engine.lengths.items():
         spec = next(s for s in engine.inputs if s.name == given.of)
         n = inputs[spec.name].shape[spec.axes[0]]

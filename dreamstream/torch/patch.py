@@ -106,21 +106,16 @@ class TorchPatch(Patch):
             args, kwargs, given = session.take_given(module, args, kwargs, TorchGiven)
             names = self._tensor_names(module, values)  # which looks at the types in every call
             device = self._device(module, tensors, values)
-            call = session.admit(
-                meta,
-                tuple([i.rate for i in infos]),
-                [i.meta.lengths for i in infos],
-                True in [i.restart for i in infos],
-                lambda: names,
-                TorchCall,
-                given,
-            )
+            rates, lengths, restarts = zip(*[(i.rate, i.meta.lengths, i.restart) for i in infos])
+            call = session.admit(meta, rates, lengths, True in restarts, lambda: names, TorchCall, given)
             taped = module.training and torch.is_grad_enabled()
             call.begin(device, taped, self.train_variant == "chunk-wise-aligned")
             outputs = Outputs(call, self.train_variant, module.training, taped)
             forward = Forward(call, device)
-            inner = {id(each): call.give(n, each, device) for n, each in enumerate(given, len(tensors))}
             forward.buffers = Buffers(module, module.training)
+            inner = {}
+            for n, each in enumerate(given, len(tensors)):
+                inner[id(each)] = call.give(n, each, device)
             for n, (x, value, info) in enumerate(zip(tensors, values, infos)):
                 edge = call.input_edge(n, name_of(nominal(value.dtype)), tuple(value.shape[1:]))
                 inner[id(x)] = Native.inside(value, info.dims, edge, info.names)

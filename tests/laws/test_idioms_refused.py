@@ -94,7 +94,6 @@ def test_sizes_can_be_printed_and_compared_with_themselves(capsys):
         (lambda x: x.flip(2), "at the stream's end"),
         (lambda x: x.flip(-1).cumsum(-1).flip(-1), "at the stream.s end"),
         (lambda x: x.roll(1, 2), "roll"),
-        (lambda x: x.cumsum(1), "cumsum"),
         (lambda x: x.softmax(-1), "softmax over L"),
         (lambda x: x * x.softmax(-1) + 1, "softmax over L"),
         (lambda x: F.log_softmax(x, dim=2), "value of the whole stream"),
@@ -115,7 +114,6 @@ def test_sizes_can_be_printed_and_compared_with_themselves(capsys):
         (lambda x: x.mean(0), "over the batch"),
         (lambda x: ds.cat([x, x], dim=2), "cat along L"),
         (lambda x: ds.cat([x, x], dim=0), "cat along B"),
-        (lambda x: x.transpose(1, 2).unsqueeze(3) @ x.transpose(1, 2).unsqueeze(2), "matrix product"),
         (lambda x: x.repeat(1, 1, 2), "repeat"),
         (lambda x: x.split(2, dim=2)[0], "split along L"),
         (lambda x: x.chunk(2, dim=-1)[0], "chunk along L"),
@@ -168,19 +166,6 @@ def test_values_inside_a_forward_are_refused():
     online(ds.stream_tensor([chunk], ids=["a"], sos=True))
     with pytest.raises(StreamMismatchError):
         online(ds.stream_tensor([chunk], ids=["a"]))
-
-
-def test_writing_into_a_stream_is_refused():
-    def assign(self, x):
-        x[..., 0] = 0
-        return x
-
-    refused(net(assign), X, "assigned")
-
-
-def test_methods_in_place_are_refused():
-    refused(net(lambda self, x: x.add_(1)), X, "written into", ModeError, line=None)
-    refused(net(lambda self, x: x.mul_(x)), X, "written into", ModeError, line=None)
 
 
 def test_inputs_are_left_alone_by_in_place_operators():

@@ -6,6 +6,7 @@ import itertools
 
 import numpy as np
 import pytest
+from random_graphs.idioms import of
 
 import dreamstream as ds
 import dreamstream.nn.functional as F
@@ -30,44 +31,6 @@ def test_special_values():
         np.testing.assert_array_equal(ours(ds.tensor(x), 2).numpy(), theirs(torch.tensor(x), 2).numpy())
 
 
-LAYERS = [
-    ("MaxPool1d", (3,), {}),
-    ("MaxPool1d", (3, 2, 1), {"dilation": 2, "ceil_mode": True}),
-    ("MaxPool2d", ((3, 2),), {"stride": (2, 1), "padding": 1}),
-    ("AvgPool1d", (3,), {}),
-    ("AvgPool1d", (4, 3, 2), {"ceil_mode": True, "count_include_pad": False}),
-    ("AvgPool2d", ((3, 2),), {"divisor_override": 4}),
-    ("LPPool1d", (2, 3), {}),
-    ("LPPool1d", (1.5, 3, 2), {"ceil_mode": True}),
-    ("LPPool1d", (float("inf"), 2), {}),
-    ("AdaptiveAvgPool1d", (4,), {}),
-    ("AdaptiveMaxPool1d", (5,), {}),
-    ("AdaptiveAvgPool2d", ((None, 3),), {}),
-    ("AdaptiveMaxPool2d", (3,), {}),
-    ("Upsample", (), {"scale_factor": 2}),
-    ("Upsample", (), {"scale_factor": (1.7, 0.5)}),
-    ("Upsample", (), {"size": (5, 30)}),
-    ("Upsample", (7,), {}),
-    ("Upsample", (), {"scale_factor": 0.7, "recompute_scale_factor": True}),
-]
-
-
-@pytest.mark.parametrize(("name", "args", "kwargs"), LAYERS, ids=lambda v: str(v)[:24])
-def test_layer(rng, name, args, kwargs):
-    ours, theirs = getattr(nn, name)(*args, **kwargs), getattr(torch.nn, name)(*args, **kwargs)
-    assert repr(ours) == repr(theirs)
-    assert list(ours.state_dict()) == []
-    two = "2d" in name or any(isinstance(v, tuple) for v in (kwargs.get("size"), kwargs.get("scale_factor")))
-    shapes = [(2, 3, 11, 13), (0, 3, 11, 13)] if two else [(2, 3, 13), (0, 3, 13)]
-    shapes += [] if name == "Upsample" else [shapes[0][1:]]
-    for shape in shapes:
-        for dtype, tolerance in ((np.float32, 1e-5), (np.float64, 1e-12)):
-            x = np.abs(rng.standard_normal(shape)).astype(dtype)
-            got, wanted = ours(ds.tensor(x)).numpy(), theirs(torch.tensor(x)).numpy()
-            assert got.shape == wanted.shape and got.dtype == wanted.dtype
-            np.testing.assert_allclose(got, wanted, rtol=tolerance, atol=tolerance)
-
-
 def test_sizes_by_the_nearest_elements(rng):
     for n, size in itertools.product(range(1, 20), range(1, 40, 3)):
         x = rng.standard_normal((2, 1, n)).astype(np.float32)
@@ -80,15 +43,6 @@ def test_sizes_by_the_nearest_elements(rng):
 
 
 # ---------------------------------------------------------------------- what is refused
-class Function(nn.Module):
-    def __init__(self, function):
-        super().__init__()
-        self.function = function
-
-    def forward(self, x):
-        return self.function(x)
-
-
 @pytest.mark.parametrize(
     ("function", "error", "says"),
     [
@@ -112,7 +66,7 @@ class Function(nn.Module):
     ],
 )
 def test_refused_streams(function, error, says):
-    model = ds.patch_module(Function(function)).online()
+    model = ds.patch_module(of(function)).online()
     with pytest.raises(error, match=f"(?s){says}"):
         model(ds.stream_tensor([np.zeros((3, 5), np.float32)], ids=["a"], sos=True))
     assert model.live_ids == []

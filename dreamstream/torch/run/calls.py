@@ -189,7 +189,8 @@ class TorchCall(Call):
             plan = leg.plan = _Plan(leg, weights)
         inputs = list(map(_COUNTS, edges))
         # In training what is given once seems to come with this call, not so the frames for which it is held.
-        outputs = [inputs[1]] if plan.holds else leg.op.counts(inputs, self.ended, self.ids)
+        held = plan.holds and self.keeps_tape
+        outputs = [inputs[1]] if held else leg.op.counts(inputs, self.ended, self.ids)
         if plan.passes and (inputs[0][:, ::2] == outputs[0][:, ::2]).all():
             return [(values[0], Edge(self, leg.lines[0], outputs[0]))]
         with without_functions():  # kernels see plain tensors only

@@ -127,6 +127,7 @@ case("zero-pad2d", ROWS, lambda nn, F, ds: nn.ZeroPad2d((1, 0, 2, 3)), reach=7)
 for _name, _inner in [
     ("conv-strided", lambda F, x, w: F.conv1d(x, w, stride=2, padding=1)),
     ("conv-dilated", lambda F, x, w: F.conv1d(x, w, dilation=3)),
+    ("conv-same-of-two", lambda F, x, w: F.conv1d(x, w[:, :, :2], padding="same")),
     ("conv-twice", lambda F, x, w: F.conv1d(F.conv1d(x, w), w[:, :1].reshape(1, 4, 3), padding=2)),
     ("up", lambda F, x, w: F.conv_transpose1d(x, w.reshape(1, 4, 3), stride=2, padding=1, output_padding=1)),
     ("reflected", lambda F, x, w: F.pad(x, (3, 2), "reflect")),
@@ -196,5 +197,6 @@ for _layer, _options in [
         lambda nn, F, ds, n=_layer, o=_options: getattr(nn, n)(**o),
         delay=0,
     )
+case("dropout-that-rests", BCL(3), lambda nn, F, ds: nn.Dropout(), delay=0)
 case("gelu-by-tanh", BCL(3), lambda nn, F, ds: nn.GELU(approximate="tanh"), delay=0)
 case("softmin", BCL(4), lambda nn, F, ds: nn.Softmin(dim=1), delay=0)
