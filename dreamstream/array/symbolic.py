@@ -535,13 +535,12 @@ class Symbolic:
 def positions(start: Any, end: Any, step: Any = 1, dtype: Any = None) -> Any:
     """Return the positions of a stream's frames, from `start` on, or what `arange` gives of lengths otherwise."""
     if isinstance(start, Length) or step != 1 or start != math.floor(start):
-        length = end if isinstance(end, Length) else start
-        given = {} if dtype is None else {"dtype": dtype}
-        noted = None if length.note is None else type(length).note("arange", (start, end, step), given)
-        if noted is None:
+        note = type(end if isinstance(end, Length) else start).note
+        if note is None:
             raise NotStreamableError(
                 f"arange from {start!r} to {end!r} at {user_line()}: positions go from a number on in steps of 1"
             )
+        noted: Any = note("arange", (start, end, step), {} if dtype is None else {"dtype": dtype})
         return noted
     out = Symbolic(start, ("L",), end - int(start), True)
     return out if dtype is None else out.to(dtype)

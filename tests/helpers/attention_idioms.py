@@ -78,7 +78,7 @@ class Idioms:
         self.file, self.cases, self.refusals = file, {}, {}
 
     def idiom(self, context, delay=None):
-        """Enter a forward ``(m, x)`` whose attention sees a context; its delay is the context's, or else is given."""
+        """Enter a forward ``(m, x)`` whose attention sees a context; its delay is that one's, or is given."""
 
         def keep(forward):
             own = context.chunk - 1 + context.right if delay is None else delay
