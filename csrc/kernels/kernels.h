@@ -194,6 +194,13 @@ typedef struct ds_distance_rows {
     size_t n, d; /* 1 at least */
 } ds_distance_rows;
 
+/* Sines and cosines in turn of the distance between a query and a key, without an end. */
+typedef struct ds_distance_turns {
+    const double *angles; /* [d / 2], of a step; NULL: none */
+    const void *table;    /* [DS_ATTEND_TILE][d]: sine and cosine of 0, 1, ... steps */
+    size_t d;             /* even */
+} ds_distance_turns;
+
 /* Attention of queries to the keys of one head, which lie along a stream. Query i, at a position of its own, sees keys
  * [from[i], to[i]): y = sum over j of softmax(scale (q . k_j + u . row(position - j)) + bias(position - j)) v_j, zeros
  * where it sees none.
@@ -212,8 +219,9 @@ typedef struct ds_attend {
     size_t d_key, d_value;
     double scale;
     ds_distances bias;
-    const void *const *u; /* [n_queries][rows.d]; NULL where there are no rows */
+    const void *const *u; /* [n_queries][rows.d or turns.d]; NULL where there are neither */
     ds_distance_rows rows;
+    ds_distance_turns turns; /* in place of rows */
 } ds_attend;
 
 /* The kernels of one real type (element = sizeof of it). All arrays are of that type unless typed. */

@@ -24,6 +24,7 @@ from ..operations import BINARY
 from ..stream.rules import Length
 from . import dtypes, hook
 from .base import Number, is_number
+from .batch_constant import BatchTensor
 from .plain import INTEGERS
 from .symbolic import Symbolic
 from .tensor import Tensor
@@ -185,6 +186,8 @@ def _operands(values: Sequence[Any]) -> list[Tensor | Number] | None:
             out.append(value.item() if isinstance(value, np.generic) else value)
         elif isinstance(value, Symbolic):
             out.append(value.constant())
+        elif isinstance(value, BatchTensor):
+            out.append(value.value)
         elif isinstance(value, np.ndarray):
             out.append(Tensor._plain(dtypes.adopt(value)))
         elif isinstance(value, Length):

@@ -52,7 +52,7 @@ def _load(args: argparse.Namespace) -> Any:
     if os.path.splitext(name)[1].lower() in (".dsm", ".json", ".xml"):
         if weights is not None:
             raise FormatError(f"--weights goes with a model's name; {name} has its weights")
-        return _checked(name, ds.load(name, threads=args.threads))
+        return samples_only(name, ds.load(name, threads=args.threads))
     found = {n.lower(): n for n in models.COMPLETE}.get(name.lower())
     if found is None:
         raise FormatError(f"there is no model {name!r}; give a .dsm file or one of {', '.join(models.COMPLETE)}")
@@ -63,7 +63,7 @@ def _load(args: argparse.Namespace) -> Any:
     return model
 
 
-def _checked(name: str, engine: ds.Engine) -> ds.Engine:
+def samples_only(name: str, engine: ds.Engine) -> ds.Engine:
     """Return an engine that takes samples at a rate that recordings can have."""
     first = engine.inputs[0]
     if len(engine.inputs) > 1 or first.features or first.dtype != "float32":

@@ -18,9 +18,9 @@ from .files import is_path, read_all
 from .interface import Interface
 from .spec import number_of
 from .text import from_text, is_text
-from .weights import AS_IT_IS, Narrowing, Weights, stored
+from .weights import AS_IT_IS, BOUND, FORMATS, LADDER, Narrowing, Weights, narrowest, stored
 
-__all__ = ["container_of", "load", "load_changed", "stored_as"]
+__all__ = ["bytes_of", "container_of", "load", "load_changed", "planned", "stored_as"]
 
 HEAD = 4096  # bytes of a file that say what it is
 
@@ -35,6 +35,7 @@ def load(
     backend: str | None = None,
     weights: Weights | None = None,
     products: Weights | None = None,
+    weights_bound: float = BOUND,
 ) -> Engine:
     """Make an engine of a model file: what `Engine.save` wrote, in any of its forms.
 
@@ -61,6 +62,8 @@ def load(
     products : str or dict, optional
         In what products are from now on, as in :func:`compile`; None: as the file has it, but for weights that are
         stored otherwise from now on.
+    weights_bound : float
+        The error that "auto" allows, as in :func:`compile`.
 
     Returns
     -------
@@ -85,33 +88,38 @@ def load(
     """
     n_threads = number_of("threads", threads, default_threads(), 1024)
     most_streams = number_of("max_streams", max_streams, 0, 2**31)
-    graph, interface, origin = _read(source, how=Narrowing(weights, products))
+    graph, interface, origin = _read(source, how=Narrowing(weights, products, weights_bound))
     if blas is not None:
         interface = dataclasses.replace(interface, blas=bool(blas))
     use = interface.blas and (blas is True or _has_blas())  # asked for where there is none: an error
-    return _engine(graph, interface, n_threads, most_streams, use, origin, backend)
+    return planned(graph, interface, n_threads, most_streams, use, origin, backend)
 
 
 def stored_as(engine: Engine, how: Narrowing, backend: str | None = None) -> Engine:
     """Return an engine of the same model whose weights are stored in another way."""
+    graph, interface = _model(bytes_of(engine), how=how)
+    blas = engine._core.blas
+    return planned(graph, interface, engine.threads, engine._max_streams, blas, None, backend)
+
+
+def bytes_of(engine: Engine) -> bytes:
+    """Return the model file of an engine."""
     pieces: list[bytes] = []
     engine._write(pieces.append)
-    graph, interface = _model(b"".join(pieces), how=how)
-    blas = engine._core.blas
-    return _engine(graph, interface, engine.threads, engine._max_streams, blas, None, backend)
+    return b"".join(pieces)
 
 
 def load_changed(source: Any) -> Engine:
     """Load a model file that was edited on purpose: its fingerprint is not looked at."""
     graph, interface, origin = _read(source, changed=True)
-    return _engine(graph, interface, 1, 0, interface.blas and _has_blas(), origin)
+    return planned(graph, interface, 1, 0, interface.blas and _has_blas(), origin)
 
 
 def _has_blas() -> bool:
     return bool(_core.config()["blas"])
 
 
-def _engine(
+def planned(
     graph: _core.Graph,
     interface: Interface,
     threads: int,
@@ -172,8 +180,25 @@ def _model(source: Any, mapped: bool = False, changed: bool = False, how: Narrow
         source = from_text(source)
     graph, text, inputs, outputs = _core.read_model(source, mapped, changed)
     if not how.nothing:  # now that the file is known to be what was written
-        graph = _core.read_model(source, mapped, True, stored(how, graph.nodes()), graph)[0]
+        nodes = graph.nodes()
+        auto = _auto(source, mapped, len(nodes), how.bound) if how.chooses else ()
+        graph = _core.read_model(source, mapped, True, stored(how, nodes, auto), graph)[0]
     return graph, Interface.read(text, inputs, outputs)
+
+
+def _auto(source: Any, mapped: bool, n_nodes: int, bound: float) -> list[int]:
+    """Return what "auto" stands for: the formats are tried on all nodes, and the weights compared."""
+    if not bound >= 0:
+        raise ValueError(f"weights_bound: expected 0 or more, got {bound}")
+
+    def weights_of(how: bytes) -> list[Any]:
+        graph = _core.read_model(source, mapped, True)[0]
+        if how:
+            graph = _core.read_model(source, mapped, True, how, graph)[0]
+        return [node["weights"] for node in _core.Engine(graph).graph()["nodes"]]
+
+    rounded = {how: weights_of(bytes([FORMATS.index(how)]) * n_nodes) for how in LADDER}
+    return narrowest(weights_of(b""), rounded, bound)
 
 
 def container_of(source: Any) -> Any:
@@ -204,9 +229,7 @@ def _reduced(engine: Engine) -> tuple[Any, ...]:
         with contextlib.suppress(OSError):
             source = path if state_of(os.stat(path)) == state else None
     if source is None:
-        pieces: list[bytes] = []
-        engine._write(pieces.append)
-        source = b"".join(pieces)
+        source = bytes_of(engine)
     return unpickled, (
         source, engine.fingerprint, engine.threads, engine._max_streams, engine._interface.blas
     )  # fmt: skip
@@ -219,7 +242,7 @@ def unpickled(source: Any, fingerprint: str, threads: int, max_streams: int, bla
     """Make the engine that was pickled: of the same file, or of its bytes."""
     graph, interface, origin = _read(source)
     interface = dataclasses.replace(interface, blas=blas)
-    engine = _engine(graph, interface, threads, max_streams, blas and _has_blas(), origin)
+    engine = planned(graph, interface, threads, max_streams, blas and _has_blas(), origin)
     if engine.fingerprint != fingerprint:
         name = source if is_path(source) else "the pickle's file"
         raise FormatError(

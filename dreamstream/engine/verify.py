@@ -15,7 +15,7 @@ from .engine import Engine
 from .source import source_of
 from .spec import InputSpec
 
-__all__ = ["TOLERANCE", "Report", "difference", "verify"]
+__all__ = ["TOLERANCE", "Report", "difference", "random_inputs", "verify"]
 
 TOLERANCE = 1e-4
 """Two orders of summation, the engine's and OpenBLAS's, through many layers."""
@@ -83,7 +83,7 @@ def verify(
     wanted = _lengths(engine, n_frames, n_streams, rng) if lengths is None else list(lengths)
     for i, n in enumerate(wanted):
         for tried in _accepted(n) if lengths is None else (n,):
-            whole = {s.name: _random(rng, s, int(tried * s.rate / engine.rate)) for s in engine.inputs}
+            whole = random_inputs(rng, engine, tried)
             try:
                 expected[f"\0verify {i}"] = _offline(model, engine, whole)
             except ShapeError as error:
@@ -131,6 +131,11 @@ def _lengths(engine: Engine, n_frames: int | None, n_streams: int, rng: np.rando
     bound = max(256, MOST_ELEMENTS // math.prod(engine.inputs[0].features))
     most = n_frames if n_frames is not None else min(max([24, *(3 * n for n in known)]), bound)
     return [most, *(int(rng.integers(0, most + 1)) for _ in range(n_streams - 1))]
+
+
+def random_inputs(rng: np.random.Generator, engine: Engine, n: int) -> dict[str, Any]:
+    """Return a stream of random numbers by input, `n` frames of the first."""
+    return {s.name: _random(rng, s, int(n * s.rate / engine.rate)) for s in engine.inputs}
 
 
 def _random(rng: np.random.Generator, spec: InputSpec, n: int) -> Any:

@@ -15,7 +15,7 @@ from torch.nn.utils import parametrize
 
 from ..array.dtypes import name_of
 from ..array.stream_tensor import StreamTensor as Native
-from ..array.symbolic import LengthsOf, Symbolic, as_symbolic, measured
+from ..array.symbolic import LengthsOf, as_symbolic, measured
 from ..errors import LocatedError, ModeError, StreamMismatchError
 from ..online.front import CONVOLUTIONS
 from ..online.given import Given
@@ -122,7 +122,7 @@ class TorchPatch(Patch):
 
             def enter(x: Any) -> Any:
                 if isinstance(x, LengthsOf):
-                    return as_symbolic(x, inner)
+                    return forward.loose(as_symbolic(x, inner))
                 return StreamTensor.shell(inner[id(x)]) if isinstance(x, (StreamTensor, Given)) else x
 
             try:
@@ -193,9 +193,9 @@ class TorchPatch(Patch):
 def _measured(x: Any) -> Any:
     """Return lengths that a forward gives back as streams; everything else as it is."""
     if isinstance(x, StreamTensor):
-        measured(x._inner)  # which refuses what is no stream
-        return x
-    return StreamTensor.shell(measured(x)) if isinstance(x, (Symbolic, Length)) else x
+        inner = measured(x._inner)  # which refuses what is no stream
+        return x if inner is x._inner else StreamTensor.shell(inner)
+    return StreamTensor.shell(measured(x)) if isinstance(x, Length) else x
 
 
 def _run(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

@@ -23,7 +23,9 @@ class TorchBatch(BatchSize, torch.SymInt):  # type: ignore[misc]
 class TorchLength(Length, torch.SymInt):
     """``x.size(L)``."""
 
-    types: ClassVar = {bool: torch.bool, float: torch.float32, int: torch.int64}
+    types: ClassVar = {bool: torch.bool, float: torch.float32, int: torch.int64} | {
+        name: getattr(torch, name) for name in ("bool", "float32", "float64", "int64")
+    }
 
     def to(self, *_: object, **__: object) -> TorchLength:
         """Return it as an integer of any type: what torch's functions made of lengths is a number to them."""

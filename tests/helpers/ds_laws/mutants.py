@@ -314,8 +314,8 @@ MUTANTS = {
     ),
     "rotary positions counted from the call's start": Mutant(
         "ops/positions.c",
-        "rotary_turn((double)m * op->attr[SCALE].x * angles[i],",
-        "rotary_turn((double)(m - out->m0) * op->attr[SCALE].x * angles[i],",
+        "dsk_turn_far((double)m * op->attr[SCALE].x * angles[i],",
+        "dsk_turn_far((double)(m - out->m0) * op->attr[SCALE].x * angles[i],",
         ("rotary",),
     ),
     "positions counted from the call's start": Mutant(
@@ -337,11 +337,11 @@ MUTANTS = {
         "const size_t own = 0 * h;",
         ("attention",),
     ),
-    "angles beyond half a turn with another one's sign": Mutant(
-        "ops/positions.c",
-        "if (quarter == 1 || quarter == 2)",
-        "if (quarter == 1)",
-        ("rotary",),
+    "sines of distances that leave one out": Mutant(
+        "ops/attention.c",
+        "(double)(i / n) * angles[i % n],",
+        "(double)(i / n + (i / n > 2)) * angles[i % n],",
+        ("attention",),
     ),
     "quotients of positions rounded to zero": Mutant(
         "ops/positions.c",
