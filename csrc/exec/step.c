@@ -377,8 +377,10 @@ ds_status ds_step_check(ds_step *step)
         const ds_node *node = &graph->nodes[j];
         if (!node->op->def->check_values)
             continue;
-        const ds_edge *edge = &graph->edges[node->inputs[0]];
-        DS_ASSERT(edge->node < 0);
+        const ds_edge *edge = &graph->edges[node->inputs[node->op->def->checked_input]];
+        DS_ASSERT(edge->node < 0 || node->op->def->may_be_computed);
+        if (edge->node >= 0)
+            continue;
         const size_t input = (size_t)edge->output;
         for (size_t row = 0; row < step->n_rows; row++) {
             const int64_t n = step->n_frames[input * step->n_rows + row];

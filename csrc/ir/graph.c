@@ -218,7 +218,9 @@ ds_status ds_graph_node(ds_graph *graph, int *outputs, const ds_op_def *def, con
         signatures[i] = graph->edges[inputs[i]].signature;
     }
     DS_CHECK(
-        !def->check_values || n_inputs == 0 || graph->edges[inputs[0]].node < 0, DS_CAPTURE,
+        !def->check_values || def->may_be_computed || n_inputs == 0 ||
+            graph->edges[inputs[0]].node < 0,
+        DS_CAPTURE,
         "%s: its input must be one of the graph's own: the values of what is computed can't be "
         "checked before streams advance",
         def->name);

@@ -13,6 +13,8 @@
  *   column_sums          in double, one chain per column, from the first row on.
  *   cells                of a row stored as the weight is (DS_FORMAT_CELLS, kernels/narrow.h), integers by integers:
  *                        exact, in 32 bits; as a float times the product of row's and column's scale; the bias.
+ *                        In bf16: per cell of 32 k a chain of the even and one of the odd by fma, from zero, and
+ *                        sum += even + odd; numbers below 2^-126 are zero, before and after every operation; the bias.
  *   attend               q . k in sixteen lanes by fma, folded as above; sums over keys by tiles (ds_attend).
  *   reduce               in double, four lanes: lane j adds elements j, j + 4, ...; (0 + 1) + (2 + 3).
  *   fft                  by the factors of its size, 4 before 2, 3, 5 and other primes in turn, without fma.
@@ -292,6 +294,7 @@ enum {
     DS_CELL = 64, /* bytes of a column */
     DS_INT8_DEPTH =
         66000, /* the most of products of int8: their sums fit 32 bits, whatever is added to make signs */
+    DS_BF16_DEPTH = 33000, /* and of bf16: a row of them is held on the stack */
     DS_PRODUCT_SLAB =
         64 /* rows of a gated product at a time, of others with an epilogue at least */
 };

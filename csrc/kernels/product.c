@@ -26,8 +26,10 @@ static size_t product_part(const product_split *s, size_t i)
 /* Columns [begin, end), in which order the caller says. */
 static void product_columns(const product_split *s, size_t begin, size_t end)
 {
-    while (s->p->backwards && end - begin > PRODUCT_TURN) {
-        const size_t from = begin + (end - begin - 1) / PRODUCT_TURN * PRODUCT_TURN;
+    const bool narrow = s->p->weight->format == DS_FORMAT_CELLS; /* rows are narrowed each time */
+    const size_t turn = narrow ? 4 * PRODUCT_TURN : PRODUCT_TURN;
+    while (s->p->backwards && end - begin > turn) {
+        const size_t from = begin + (end - begin - 1) / turn * turn;
         s->k->product(s->p, from, end);
         end = from;
     }

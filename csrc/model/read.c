@@ -237,11 +237,11 @@ static ds_status read_products(node_text *n, ds_json_value node)
     if (!ds_json_find(&value, node, "products"))
         return DS_OK;
     DS_TRY(ds_json_string(&text, NULL, value));
-    n->how.products =
-        n->how.stored == DS_STORED_INT8 && strcmp(text, ds_stored_name(n->how.stored)) == 0;
-    return n->how.products
-               ? DS_OK
-               : ds_json_refuse_text(value, "\"int8\", as the node's weights are stored");
+    n->how.products = (n->how.stored == DS_STORED_INT8 || n->how.stored == DS_STORED_BF16) &&
+                      strcmp(text, ds_stored_name(n->how.stored)) == 0;
+    return n->how.products ? DS_OK
+                           : ds_json_refuse_text(
+                                 value, "\"bf16\" or \"int8\", as the node's weights are stored");
 }
 
 static ds_status parse_node(reader *r, node_text *n, ds_json_value node)

@@ -5,6 +5,7 @@
  * that no operator states (op.h). An instance that needs the whole stream has its programs replaced
  * here: known 0 before the end, need 0. */
 #include "ops/op.h"
+#include "kernels/narrow.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -363,15 +364,19 @@ ds_status ds_op_store(ds_op *op, ds_narrowing how)
     bool can = op->def->narrows != NULL && how.stored != DS_STORED_WIDE;
     size_t deepest = 0;
     for (int i = 0; can && i < op->n_weights; i++) {
-        const size_t depth = op->def->narrows(op, i);
+        size_t depth = op->def->narrows(op, i);
         can = !int8 || depth != DS_NARROWS_HALVES;
+        if (depth == DS_NARROWS_HALVES) /* no more than all of an output channel */
+            depth =
+                ds_signature_bytes(&op->weight[i]) / sizeof(float) / (size_t)op->weight[i].shape[1];
         deepest = depth > deepest ? depth : deepest;
     }
     op->stored = can ? how.stored : DS_STORED_WIDE;
     op->products = can && how.products && how.stored != DS_STORED_FP16;
-    DS_CHECK(!op->products || !int8 || deepest <= DS_INT8_DEPTH, DS_LIMIT,
-             "%s: products of int8 take %d elements at most, got %zu; keep them wider",
-             op->def->name, DS_INT8_DEPTH, deepest);
+    const size_t most = int8 ? DS_INT8_DEPTH : DS_BF16_DEPTH;
+    DS_CHECK(!op->products || deepest <= most, DS_LIMIT,
+             "%s: products of %s take %zu elements at most, got %zu; keep them wider",
+             op->def->name, ds_stored_name(how.stored), most, deepest);
     return DS_OK;
 }
 

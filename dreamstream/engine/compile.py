@@ -66,9 +66,10 @@ def compile(
         were rounded so. "auto" takes for each layer the first of "int8", "bf16" and "fp32" that is within
         `weights_bound`. Biases, norms, tables and routers stay as they are, and in "int8" transposed convolutions.
     products : str or dict
-        What the rows are that these matrices are multiplied with: "fp32" as they come, or "int8" with a scale for
-        each row, summed in integers; then the weights are stored so, whatever `weights` says. Bits are the same
-        however streams are cut and batched. A row with NaN or infinite values gives NaN. By patterns as `weights`.
+        What the rows are that these matrices are multiplied with: "fp32" as they come, "bf16", or "int8" with a
+        scale for each row, summed in integers; then the weights are stored so, whatever `weights` says. Bits are
+        the same however streams are cut and batched. A row with NaN or infinite values gives NaN in "int8". By
+        patterns as `weights`.
     weights_bound : float
         The error that "auto" allows: |w − rounded w| ÷ |w| of the worst output channel. Evenly spread weights
         are at 0.003 to 0.008 in int8, at 0.002 in bf16; those with a few large ones beyond.

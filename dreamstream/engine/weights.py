@@ -14,7 +14,7 @@ __all__ = ["AS_IT_IS", "BOUND", "FORMATS", "LADDER", "PRODUCTS", "Narrowing", "W
 FORMATS = ("fp32", "fp16", "bf16", "int8")
 
 #: What the rows that weights are multiplied with can be.
-PRODUCTS = ("fp32", "int8")
+PRODUCTS = ("fp32", "bf16", "int8")
 
 #: What "auto" tries, the first that is near enough; fp32 where none is.
 LADDER = ("int8", "bf16")

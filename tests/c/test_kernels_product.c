@@ -439,6 +439,7 @@ int main(void)
         test_depthwise(variants, n_variants, real);
     }
     test_cells(variants, n_variants, DS_STORED_INT8, pool);
+    test_cells(variants, n_variants, DS_STORED_BF16, pool);
     ds_pool_destroy(pool);
     return check_report();
 }

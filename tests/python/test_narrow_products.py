@@ -79,9 +79,39 @@ def int8_rows(x: Any) -> tuple[Any, Any]:
 
 
 def product(how: str, x: Any, w: Any, bias: Any) -> Any:
-    assert how == "int8"
+    if how == "bf16":
+        return bf16_product(x, w, bias)
     (q, sx), (p, sw) = int8_rows(x), int8_weight(w)
     return (q @ p.T).astype(F32) * (sx * sw) + bias
+
+
+def bf16(x: Any) -> Any:
+    bits = x.view(np.uint32).astype(np.uint64)
+    y = ((bits + 0x7FFF + (bits >> 16 & 1)) & 0xFFFF0000).astype(np.uint32).view(F32)
+    return np.where(np.abs(y) < 2.0**-126, F32(0), y)
+
+
+def fma(a: Any, b: Any, c: Any) -> Any:
+    """a b + c, rounded once: of numbers so near each other that their sum is a double but for its last bits."""
+    exact = a.astype(np.longdouble) * b.astype(np.longdouble) + c.astype(np.longdouble)
+    return flushed(exact.astype(F32))
+
+
+def flushed(x: Any) -> Any:
+    return np.where(np.abs(x) < 2.0**-126, F32(0), x)
+
+
+def bf16_product(x: Any, w: Any, bias: Any) -> Any:
+    fill = -x.shape[1] % 32
+    p, q = (np.pad(bf16(a), ((0, 0), (0, fill))) for a in (flushed(x), w))
+    total = np.zeros((len(p), len(q)), F32)
+    for cell in range(0, p.shape[1], 32):
+        even, odd = np.zeros_like(total), np.zeros_like(total)
+        for k in range(cell, cell + 32, 2):
+            even = fma(p[:, k, None], q[None, :, k], even)
+            odd = fma(p[:, k + 1, None], q[None, :, k + 1], odd)
+        total = flushed(total + flushed(even + odd))
+    return total + bias
 
 
 def linear(w: Any, bias: Any) -> nn.Linear:
@@ -113,9 +143,10 @@ def test_linear_is_the_definition(how, backend):
 
 @pytest.mark.parametrize("how", NARROW)
 def test_the_greatest_depth(how):
-    x, w, bias = problem(66000, 5, 3)
+    depth = {"int8": 66000, "bf16": 33000}[how]
+    x, w, bias = problem(depth, 5, 3)
     x[0], w[0], w[1] = 1, 1, -1
-    assert of_layer(linear(w, bias), x, ("B", "L", 66000), how).tobytes() == product(how, x, w, bias).tobytes()
+    assert of_layer(linear(w, bias), x, ("B", "L", depth), how).tobytes() == product(how, x, w, bias).tobytes()
 
 
 @pytest.mark.parametrize("how", NARROW)
@@ -125,14 +156,17 @@ def test_convolutions_are_products_of_windows(how):
     for groups in (1, 5):
         layer = nn.Conv1d(10, 40, 3, groups=groups, dilation=2, stride=2)
         windows = np.stack([x[:, i : i + 5 : 2] for i in range(0, 56, 2)])
-        w, bias = layer.weight.numpy().reshape(groups, 40 // groups, -1), layer.bias.numpy().reshape(groups, -1)
-        rows = windows.reshape(len(windows), groups, -1)
-        wanted = np.concatenate([product(how, rows[:, g], w[g], bias[g]) for g in range(groups)], 1)
+        w, bias = (np.split(p.numpy(), groups) for p in (layer.weight, layer.bias))
+        w = [part.transpose(0, 2, 1).reshape(len(part), -1) for part in w]  # tap by tap
+        rows = [part.transpose(0, 2, 1).reshape(len(part), -1) for part in np.split(windows, groups, 1)]
+        wanted = np.concatenate([product(how, rows[g], w[g], bias[g]) for g in range(groups)], 1)
         assert of_layer(layer, x, ("B", 10, "L"), how).tobytes() == np.ascontiguousarray(wanted.T).tobytes()
 
 
 @pytest.mark.parametrize("how", NARROW)
-@pytest.mark.parametrize(("depth", "bound"), [(512, {"int8": 1.2e-2}), (2048, {"int8": 1.4e-2})])
+@pytest.mark.parametrize(
+    ("depth", "bound"), [(512, {"int8": 1.2e-2, "bf16": 2.6e-3}), (2048, {"int8": 1.4e-2, "bf16": 2.6e-3})]
+)
 def test_accuracy(how, depth, bound):
     x, w, bias = problem(depth, 256, 64)
     exact = x.astype(np.float64) @ w.T.astype(np.float64)
@@ -148,7 +182,8 @@ def test_what_is_not_finite_stays_in_its_row(how, backend):
     x[2, 3], x[5, 69], x[7, 0] = np.nan, np.inf, -np.inf
     y = of_layer(linear(w, bias), x, ("B", "L", 70), how, backend=backend)
     own = [0, 1, 3, 4, 6, 8]
-    assert np.isnan(y[[2, 5, 7]]).all() and y[own].tobytes() == wanted[own].tobytes()
+    assert not np.isfinite(y[[2, 5, 7]]).any() and y[own].tobytes() == wanted[own].tobytes()
+    assert np.isnan(y[[2, 5, 7] if how == "int8" else [2]]).all()
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
@@ -157,11 +192,29 @@ def test_small_rows(how, backend):
     x, w, bias = problem(70, 40, 9)
     scales = [0, 2.0**-149, 2.0**-130, 2.0**-126, 2.0**-102, 2.0**-100, 2.0**-99, 2.0**-60, 2.0**100]
     x *= np.array(scales, F32)[:, None]
-    x[0, 5] = -0.0
-    for scale in (1, 2.0**-60, 2.0**-126):
+    x[0, 5], bias = -0.0, np.zeros_like(bias)
+    for scale in (1, 2.0**-24, 2.0**-60, 2.0**-126):
         y = of_layer(linear(w * F32(scale), bias), x, ("B", "L", 70), how, backend=backend)
-        wanted = product(how, x, w * F32(scale), bias) if scale > 2.0**-100 else 0 * y + bias
-        assert y.tobytes() == wanted.tobytes()
+        wanted = product(how, x, w * F32(scale), bias) if how == "bf16" or scale > 2.0**-100 else 0 * y
+        assert y.tobytes() == (wanted + F32(0)).tobytes()
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_sums_beside_the_least_normal_number(backend):
+    """What rounds to 2^-126 in 24 bits is that; what only does so where numbers below are kept is zero."""
+    least = 2.0**-126
+    x = np.array([[2.0**-100, 2.0**-63, 0, 0], [-(2.0**-100), -(2.0**-63), 0, 0], [0, 0, 2.0**-63, 1]], F32)
+    w = np.array(
+        [[2.0**-26, 0, 0, 0], [2.0**-27, 0, 0, 0], [0, 0, 2.0**-63, -least], [0, 0, 2.0**-64, least]], F32
+    )
+    y = of_layer(linear(w, np.zeros(4, F32)), x, ("B", "L", 4), "bf16", backend=backend)
+    np.testing.assert_array_equal(y, [[least, 0, 0, 0], [-least, 0, 0, 0], [0, 0, 0, least]])
+    near = np.array([[1 + 2.0**-7] * 2 + [0.0, 0.0]], F32) * F32(2.0**-63)
+    for factor in np.linspace(0.98, 1, 60):
+        column = (np.array([[factor, 0, factor / 2, 0]], F32) * F32(2.0**-63)).astype(F32)
+        wanted = bf16_product(near, column, np.zeros(1, F32))
+        y = of_layer(linear(column, np.zeros(1, F32)), near, ("B", "L", 4), "bf16", backend=backend)
+        assert y.tobytes() == (wanted + F32(0)).tobytes()
 
 
 # ---------------------------------------------------------------- networks
