@@ -1,11 +1,11 @@
-"""One step with weights in fp32, fp16, bf16 and int8, and such products: wall time and memory of every network.
+"""One step with weights and products in fewer bits: wall time and memory of every network.
 
 Usage: python benchmarks/weights.py [--networks ...] [--streams 1 8 32] [--frames 4] [--threads 1] [--seconds S]
 [--json].
 
-Engines of the same network (networks.py) that differ in how weights are stored, and rows in products, get the same
-chunks of all streams in mid-stream, in turns. A figure is the median of the steps on the wall's clock, with the 10th
-and 90th percentile; "fp32 ÷" is how many times faster a step is than with fp32.
+Engines of the same network (networks.py) that differ in how weights are stored, and rows in products, get the
+same chunks of all streams in mid-stream, in turns. A figure is the median of the steps on the wall's clock, with
+the 10th and 90th percentile; "fp32 ÷" is how many times faster a step is than with fp32.
 """
 
 from __future__ import annotations

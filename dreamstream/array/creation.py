@@ -249,7 +249,7 @@ def arange(start: Any, end: Any = None, step: Any = 1, *, dtype: Any = None, dev
     """
     dtypes.check_device(device)
     first, last = (0, start) if end is None else (start, end)
-    if isinstance(last, Length):
+    if isinstance(first, Length) or isinstance(last, Length):
         out: Tensor = positions(first, last, step, dtype)
         return out
     bounds = [b if is_number(b) else operator.index(b) for b in (first, last, step)]

@@ -113,7 +113,7 @@ class Symbolic(Filled):
         self._taken: list[Callable[[], Any]] = []
 
     @classmethod
-    def filled(cls, size: Sequence[Any], one: Tensor) -> Symbolic:
+    def filled(cls, size: Sequence[Any], one: Tensor) -> Any:
         """Return a tensor of one value, some of whose sizes are those of B and L.
 
         Parameters
@@ -122,8 +122,12 @@ class Symbolic(Filled):
         one : Tensor
             Of one element.
         """
-        length = next(s for s in size if isinstance(s, Length))
+        length, *others = (s for s in size if isinstance(s, Length))
         value = one.item()
+        if any(s.key() != length.key() for s in others):
+            if (note := builtins.type(length).note) is None:
+                raise NotStreamableError(f"a tensor of the sizes {tuple(size)}, at {user_line()}")
+            return note("full", (tuple(size), value), {})
         return cls(
             value, [_role(s) for s in size], length, kind=kind if (kind := str(one.dtype)) in _KINDS else None
         )
@@ -136,7 +140,7 @@ class Symbolic(Filled):
 
     def _noted(self, name: str, args: Sequence[Any], kwargs: Mapping[str, Any], error: NotStreamableError) -> Any:
         """Return what a method means of positions in pairs, where the library of the streams notes that."""
-        note = getattr(builtins.type(self.length), "note", None)
+        note = builtins.type(self.length).note
         if note is None and self.position:
             return getattr(self.constant(), name)(*args, **kwargs)
         out = NotImplemented if note is None else note(name, (self, *args), kwargs)
@@ -533,16 +537,20 @@ class Symbolic(Filled):
         return out
 
 
-def positions(start: Any, end: Length, step: Any = 1, dtype: Any = None) -> Any:
-    """Return the positions of a stream's frames, from `start` on."""
-    if isinstance(step, int) and step > 1 and start == math.floor(start):
+def positions(start: Any, end: Any, step: Any = 1, dtype: Any = None) -> Any:
+    """Return the positions of a stream's frames, from `start` on, or what `arange` gives of lengths otherwise."""
+    fixed = not isinstance(start, Length) and start == math.floor(start)
+    if fixed and isinstance(step, int) and step > 1:
         out: Any = Symbolic(0, ("L",), (end - int(start) + (step - 1)) // step, True)
         out = out * step + int(start)
         return out if dtype is None else out.to(dtype)
-    if step != 1 or start != math.floor(start):
-        raise NotStreamableError(
-            f"arange up to {end!r} at {user_line()}: positions go from a number on in steps of 1"
-        )
+    if not fixed or step != 1:
+        note = type(end if isinstance(end, Length) else start).note
+        if note is None:
+            raise NotStreamableError(
+                f"arange from {start!r} to {end!r} at {user_line()}: positions go from a number on in steps of 1"
+            )
+        return note("arange", (start, end, step), {} if dtype is None else {"dtype": dtype})
     out = Symbolic(start, ("L",), end - int(start), True)
     return out if dtype is None else out.to(dtype)
 

@@ -314,3 +314,11 @@ def test_command_line(tmp_path, capsys):
     assert narrow.read_bytes() == saved(ds.compile(Net(), SPEC, products="int8"))
     assert main(["info", str(narrow)]) == 0
     assert "products int8" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("how", NARROW)
+def test_exports_refuse_them(how):
+    torch = pytest.importorskip("torch")
+    engine = ds.compile(torch.nn.Linear(4, 3), ("B", "L", 4), products=how)
+    with pytest.raises(ds.NotStreamableError, match=f"the forward: its products are in {how}, which an exported"):
+        ds.torch.functionalize(engine)

@@ -66,7 +66,9 @@ class Length(Token):
     __slots__ = ("plus", "terms")
     terms: tuple[tuple[int, Atom], ...]
     plus: int
-    #: What a user's function of lengths gives, where the library of the streams notes it.
+    #: What functions give of lengths that no formula says, and what a user's function of them gives, where the
+    #: library of the streams notes it.
+    note: ClassVar[Callable[..., Any] | None] = None
     note_call: ClassVar[Callable[..., Any]]
     _joined: ClassVar[type[BatchLength]]  # its product with the number of streams
 

@@ -93,7 +93,7 @@ def read_graph(engine: Engine) -> Graph:
     Raises
     ------
     NotStreamableError
-        Where a layer keeps more the longer a stream lasts.
+        Where a layer keeps more the longer a stream lasts, or its products are narrow.
     """
     data = engine._core.graph()
     edges = [
@@ -102,6 +102,12 @@ def read_graph(engine: Engine) -> Graph:
     ]
     signatures = [signature for signature, _ in data["edges"]]
     nodes = [_read_node(node, signatures) for node in data["nodes"]]
+    narrow = next((node for node in engine._core.nodes if node["products"]), None)
+    if narrow is not None:
+        raise NotStreamableError(
+            f"{narrow['path'] or 'the forward'}: its products are in {narrow['stored']}, which an exported model "
+            'has no operator for: load or compile it with products="fp32"'
+        )
     for node in nodes:
         if any(edges[e].kept < 0 for e in node.inputs[: node.op.n_values]):
             raise NotStreamableError(

@@ -211,8 +211,7 @@ def arange(forward: Forward, *bounds: Any, dtype: Any = None, device: Any = None
         *given,
         *(named.get(n, d) for n, d in (("start", 0), ("end", 0), ("step", 1))[len(given) :]),
     )
-    out = positions(first, last, step, dtype)
-    return out._inner if isinstance(out, StreamTensor) else out
+    return positions(first, last, step, dtype)
 
 
 @function("tensor", "as_tensor")
@@ -335,9 +334,10 @@ def bmm(forward: Forward, input: Any, mat2: Any) -> Any:
 
 @function("addmm", "baddbmm")
 def added_to_a_product(
-    forward: Forward, input: Any, mat1: Any, mat2: Any, *, beta: float = 1, alpha: float = 1
+    forward: Forward, input: Any, *factors: Any, beta: float = 1, alpha: float = 1, **named: Any
 ) -> Any:
-    product = mat1 @ mat2
+    left, right = (*factors, *named.values())  # mat1 and mat2, or batch1 and batch2
+    product = left @ right
     product = product if alpha == 1 else product * alpha
     return product if beta == 0 else product + (input if beta == 1 else input * beta)
 

@@ -228,7 +228,7 @@ class Forward(TorchFunctionMode):
         if meaning.name in OF_LENGTHS:
             return self._wrapped(OF_LENGTHS[meaning.name](self, *args, **kwargs))
         target = args[0] if args else kwargs.get("input")
-        listed = args[0] if args and isinstance(args[0], (list, tuple)) else ()
+        listed = next((a for a in args[:2] if isinstance(a, (list, tuple))), ())
         shells: list[Any] = [x for x in (*listed, *args, *kwargs.values()) if type(x) is SHELL]
         if not _NOTED.isdisjoint([type(x._inner) for x in shells]):
             return self._noted(func, meaning, target, args, kwargs)
@@ -384,7 +384,7 @@ class Forward(TorchFunctionMode):
         if isinstance(result, NativeTensor) and not result.is_stream:
             return torch.from_numpy(result.numpy())
         if getattr(result, "is_stream", False):
-            return StreamTensor.shell(result)
+            return result if type(result) is SHELL else StreamTensor.shell(result)
         if isinstance(result, (list, tuple)) and not isinstance(result, torch.Size):
             items = [self._wrapped(r) for r in result]
             return type(result)(*items) if hasattr(result, "_fields") else type(result)(items)
@@ -488,7 +488,8 @@ def _concerned(tree: Any) -> bool:
 
 
 def _is_stream(x: Any) -> bool:
-    return type(x) is SHELL and not isinstance(getattr(x, "_inner", None), (Symbolic, BatchTensor))
+    inner = getattr(x, "_inner", None)
+    return type(x) is SHELL and not isinstance(inner, (Symbolic, BatchTensor)) and type(inner) not in _NOTED
 
 
 def as_stream(x: Any) -> Any:
