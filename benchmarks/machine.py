@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from importlib import metadata
 
 import numpy as np
@@ -53,3 +53,20 @@ def figure(times: Sequence[float]) -> str:
     low, middle, high = times
     digits = 2 if middle >= 10 else 3 if middle >= 0.1 else 4
     return f"{middle:.{digits}f} ({low:.{digits}f}–{high:.{digits}f})"
+
+
+def in_turns(
+    runs: dict[str, Callable[[], object]], seconds: float, clock: Callable[[], float]
+) -> dict[str, list[float]]:
+    """Run each in turn, again and again, seven times at least; return what the clock says of each."""
+    times: dict[str, list[float]] = {name: [] for name in runs}
+    for run in runs.values():
+        run()
+    spent = 0.0
+    while spent < seconds or len(next(iter(times.values()))) < 7:
+        for name, run in runs.items():
+            start = clock()
+            run()
+            times[name].append(clock() - start)
+            spent += times[name][-1]
+    return times

@@ -1,6 +1,6 @@
 """Mixtures of experts: one layer of 3M-ASR's size beside PyTorch's, and beside what the machine could do at best.
 
-Usage: python benchmarks/moe.py [--layers N] [--seconds S] [--threads 2].
+Usage: python benchmarks/moe.py [--layers N] [--seconds S] [--threads 2] [--model | --only-model].
 
 The network is a stack of layers x + MoE(x) of 32 experts, 512 features, 1024 within, swish, the best expert of
 a token chosen by an embedding and the token (EmbeddingGate); 2.1 million weights of an expert are read where it
@@ -13,6 +13,9 @@ by nonzero, and with tokens sorted by expert and split. The bound is what readin
 computing, would take, whichever is longer, of every product: by the bandwidth and the arithmetic that are
 measured just before, on one thread. A figure is the median of CPU time, in turns, with the 10th and 90th
 percentile; threads are compared by wall time.
+
+--model adds 3M-ASR's Conformer of 18 layers and 32 experts (moe_model.py), 711 million parameters: two minutes,
+15 GB of memory. --only-model --seconds 2 prints its tables alone.
 """
 
 from __future__ import annotations
@@ -30,7 +33,8 @@ from collections.abc import Callable
 import numpy as np
 import torch
 import torch.nn.functional as F
-from machine import figure, kernels, machine, spread
+from machine import figure, in_turns, kernels, machine, spread
+from moe_model import whole_model
 
 import dreamstream as ds
 from dreamstream.torch import nn as T
@@ -148,22 +152,6 @@ def bound(n_tokens: int, hit: list[int], read: float, compute: float) -> float:
 
 
 # ---------------------------------------------------------------------- timing
-def in_turns(
-    runs: dict[str, Callable[[], object]], seconds: float, clock: Callable[[], float]
-) -> dict[str, list[float]]:
-    times: dict[str, list[float]] = {name: [] for name in runs}
-    for run in runs.values():
-        run()
-    spent = 0.0
-    while spent < seconds or len(next(iter(times.values()))) < 7:
-        for name, run in runs.items():
-            start = clock()
-            run()
-            times[name].append(clock() - start)
-            spent += times[name][-1]
-    return times
-
-
 class Engine:
     """A compiled stack in the middle of its streams."""
 
@@ -182,6 +170,8 @@ def main() -> None:
     parser.add_argument("--layers", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=4.0, help="of each row")
     parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--model", action="store_true", help="the model of 18 layers, too")
+    parser.add_argument("--only-model", action="store_true", help="that alone")
     args = parser.parse_args()
     torch.set_num_threads(1)
     for line in machine(shlex.join(["python", *sys.argv]), ("numpy", "torch")):
@@ -189,6 +179,13 @@ def main() -> None:
     print(kernels())
     read, compute = bandwidth(), arithmetic()
     print(f"machine   reads {read / 1e9:.1f} GB/s, computes {compute / 1e9:.0f} GFLOP/s, on one thread\n")
+    if not args.only_model:
+        layers(args, read, compute)
+    if args.model or args.only_model:
+        whole_model(args.seconds, args.threads, read, compute)
+
+
+def layers(args: argparse.Namespace, read: float, compute: float) -> None:
     n, ms = args.layers, 1000 / args.layers
     print("| routing | streams | frames | experts hit | dreamstream, ms | torch's loop, ms | torch sorted, ms "
           "| better torch ÷ dreamstream | of the bound | frames/s | weights per frame, MB |")  # fmt: skip

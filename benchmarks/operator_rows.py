@@ -203,6 +203,32 @@ def embedding() -> Row:
     return Row("embedding", "1000 × 256", layer, {FRAMES: other}, ((),), kind="index")
 
 
+def experts() -> list[Row]:
+    """Parts of a mixture of 8 experts, of which a frame's first features choose two."""
+    router, stack = (torch.randn(*shape).numpy() * 0.1 for shape in ((32, 256), (8, 256, 256)))
+    w, many = ds.tensor(router), ds.tensor(stack)
+    theirs, each = torch.from_numpy(router), torch.from_numpy(stack)
+
+    def by_loop(x: Any) -> Any:
+        index = x[..., :8].topk(2, -1).indices
+        out = torch.empty(*index.shape, 256)
+        for e in range(8):
+            hit = index == e
+            out[hit] = x[hit.nonzero(as_tuple=True)[:2]] @ each[e].T
+        return out.flatten(-2)
+
+    return [
+        Row("router", "256 → 32", lambda x: F.router(x, w), {FRAMES: lambda x: x @ theirs.T}, ((256,),)),
+        Row("topk", "2 of 32", lambda x: F.topk(x, 2).values, {FRAMES: lambda x: x.topk(2, -1).values}, ((32,),)),
+        Row("gather", "2 of 128", lambda x: x.gather(-1, F.topk(x[..., :8], 2).indices),
+            {FRAMES: lambda x: x.gather(-1, x[..., :8].topk(2, -1).indices)}),
+        Row("expert_linear", "2 of 8, 256 → 256",
+            lambda x: F.expert_linear(x, F.topk(x[..., :8], 2).indices, many), {FRAMES: by_loop}, ((256,),)),
+        Row("combine", "2 of 256", F.combine,
+            {FRAMES: lambda x, y: (x.unflatten(-1, (2, 256)) * y[..., None]).sum(-2)}, ((512,), (2,))),
+    ]  # fmt: skip
+
+
 def matmul() -> Row:
     w = np.random.default_rng(0).standard_normal((8, 32, 32), dtype=np.float32)
     a, b = ds.tensor(w), torch.from_numpy(w)
@@ -298,6 +324,7 @@ def rows() -> list[Row]:
         cell("rnn_cell", nn.RNNCell, torch.nn.RNNCell),
         attention(),
         embedding(),
+        *experts(),
         matmul(),
         resample(),
         # frames
@@ -374,4 +401,7 @@ REASONS = {
 }
 
 #: Operators that have no row, and why; torch has nothing to compare some others with.
-NO_ROW = {"adaptive_pool": "its windows follow from the length: what it gives, it gives at the end"}
+NO_ROW = {
+    "adaptive_pool": "its windows follow from the length: what it gives, it gives at the end",
+    **dict.fromkeys(("gru_within", "lstm_within", "rnn_within"), "those of gru, lstm and rnn, within each frame"),
+}

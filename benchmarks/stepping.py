@@ -23,9 +23,9 @@ LONG = 100.0  # milliseconds: a turn is one step then
 class Streams:
     """`n_streams` streams of a network that get the same chunks in every step."""
 
-    def __init__(self, name: str, n_streams: int, n_frames: int, threads: int, weights: str = "fp32") -> None:
+    def __init__(self, name: str, n_streams: int, n_frames: int, threads: int, **narrow: str) -> None:
         network = NETWORKS[name]
-        options = {"rate": network.rate, "threads": threads, "weights": weights, "verify": False}
+        options = {"rate": network.rate, "threads": threads, "verify": False, **narrow}
         self.engine = ds.compile(network.model(), network.spec, **options)
         self.chunks = chunks(name, n_streams, n_frames)
         self.first = [self.engine.step(self.chunks, sos=list(self.chunks)), self.engine.step(self.chunks)]

@@ -1,11 +1,11 @@
-"""One step with weights in fp32, fp16, bf16 and int8: wall time and memory of every network.
+"""One step with weights and products in fewer bits: wall time and memory of every network.
 
 Usage: python benchmarks/weights.py [--networks ...] [--streams 1 8 32] [--frames 4] [--threads 1] [--seconds S]
 [--json].
 
-Engines of the same network (networks.py) that differ in how weights are stored get the same chunks of all streams
-in mid-stream, in turns. A figure is the median of the steps on the wall's clock, with the 10th and 90th
-percentile; "fp32 ÷" is how many times faster a step is than with fp32. Inputs and sums are float32 in all of them.
+Engines of the same network (networks.py) that differ in how weights are stored, and rows in products, get the
+same chunks of all streams in mid-stream, in turns. A figure is the median of the steps on the wall's clock, with
+the 10th and 90th percentile; "fp32 ÷" is how many times faster a step is than with fp32.
 """
 
 from __future__ import annotations
@@ -25,19 +25,20 @@ from networks import NETWORKS
 from stepping import Streams
 
 import dreamstream as ds
-from dreamstream.engine.weights import FORMATS
+from dreamstream.engine.weights import FORMATS, PRODUCTS
 
 TURN = 0.03  # seconds of one before the next has its turn
 ROUNDS = 4  # at least
 DEFAULT = ["lstm", "conv", "silero", "tagger"]
+WAYS = {w: {"weights": w} for w in FORMATS} | {f"{p}, products": {"products": p} for p in PRODUCTS[1:]}
 
 
 def measure(name: str, n: int, args: argparse.Namespace) -> list[dict[str, Any]]:
-    """One row for each format."""
-    streams = {w: Streams(name, n, args.frames, args.threads, w) for w in FORMATS}
-    times: dict[str, list[float]] = {w: [] for w in FORMATS}
+    """One row for each way."""
+    streams = {w: Streams(name, n, args.frames, args.threads, **narrow) for w, narrow in WAYS.items()}
+    times: dict[str, list[float]] = {w: [] for w in WAYS}
     spent, rounds = 0.0, 0
-    while spent < 1000 * len(FORMATS) * args.seconds or rounds < ROUNDS:
+    while spent < 1000 * len(WAYS) * args.seconds or rounds < ROUNDS:
         rounds += 1
         for w, s in streams.items():
             steps, _ = s.turn(min(TURN, args.seconds), 2)
@@ -54,7 +55,7 @@ def measure(name: str, n: int, args: argparse.Namespace) -> list[dict[str, Any]]
             "by_the_least": min(times["fp32"]) / min(times[w]),
             "weights_size": streams[w].engine.weights_size,
         }
-        for w in FORMATS
+        for w in WAYS
     ]
 
 
@@ -73,9 +74,7 @@ def text(r: dict[str, Any]) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument(
-        "--networks", nargs="+", choices=list(NETWORKS), default=["lstm", "conv", "silero", "tagger"]
-    )
+    parser.add_argument("--networks", nargs="+", choices=list(NETWORKS), default=DEFAULT)
     parser.add_argument("--streams", type=int, nargs="+", default=[1, 8, 32])
     parser.add_argument("--frames", type=int, default=4)
     parser.add_argument("--threads", type=int, default=1)

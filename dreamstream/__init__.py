@@ -20,7 +20,7 @@ from .array.chunks import on_fallback
 from .array.stream_creation import as_stream_tensor, stream_tensor
 from .array.stream_tensor import StreamTensor
 from .config import show_config
-from .engine import Engine, compile, load, verify
+from .engine import Engine, compare, compile, load, verify
 from .errors import *  # noqa: F403
 from .errors import __all__ as _error_names
 from .online import Op, StreamModule, audit, patch_module, register, static, unpatch_module
@@ -40,6 +40,7 @@ __all__ = [
     "StreamTensor",
     "as_stream_tensor",
     "audit",
+    "compare",
     "compile",
     "data",
     "load",

@@ -118,7 +118,7 @@ class Graph:
     ) -> list[int]: ...
     def output(self, edge: int) -> None: ...
     def nodes(self) -> list[tuple[str, str, bool, int]]:
-        """(operator, path of its module, whether weights may be stored narrow, how they are) of each node."""
+        """(operator, path, whether weights may be stored narrow, how they are, 4 more where rows are) of each."""
 
 @final
 class Engine:
@@ -158,6 +158,8 @@ class Engine:
         """The planned graph: "nodes" (name, path, attributes, inputs, first_output, weights as (name, array),
         silent), "edges" (signature, most frames kept; None: it grows), "inputs" and "outputs" (edges),
         "period" and "transient" (frames of input 0)."""
+    def watch(self, edges: bytes | None, seen: list[Any] = ..., full: Callable[[], None] = ...) -> None:
+        """Append (ids, counts [edges, ids], an array per edge) of each step to a list; full() is to empty it."""
     def copy(self, max_streams: int) -> Engine:
         """Another engine of the same plan, without streams."""
     def close(self) -> None: ...
@@ -257,7 +259,8 @@ def read_model(
     """A model file's graph, its interface as JSON, signatures of inputs and outputs; a path is mapped.
 
     `changed`: the file was, on purpose; its fingerprint is not looked at. stored: for each
-    node, how its weights are stored from now on; those of `graph`, which was read before, are otherwise.
+    node, how its weights are stored from now on, 4 more where rows are, too; those of `graph`, which was
+    read before, are otherwise.
     """
 
 def write_model(engine: Engine, interface: str, write: Callable[[bytes], Any]) -> None:

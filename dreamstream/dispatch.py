@@ -422,8 +422,8 @@ def _sync(request: Request) -> None:
     edges = request.edges
     if len({e.line.static for e in edges}) > 1:
         raise NotStreamableError(
-            f"{request.name} at {user_line()}: frames of an input that is given once meet those of a stream, whose "
-            "length is another; attend to it, or take what is one for all, as x.mean(dim)"
+            f"{request.name} at {user_line()}: frames of an input that is given once meet those of a stream, "
+            "whose length is another; attend to it, or take what is one for all, as x.mean(dim)"
         )
     if any(e.rate != edges[0].rate for e in edges):
         require_equal_rates([e.rate for e in edges], f"{request.name} at {user_line()}")

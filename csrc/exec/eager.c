@@ -39,13 +39,14 @@ static ds_status check_values(const ds_eager *call)
 {
     if (!call->op->def->check_values)
         return DS_OK;
-    const char *values = call->values[0];
+    const int checked = call->op->def->checked_input;
+    const char *values = call->values[checked];
     ds_first_fault first = {DS_OK, ""};
     for (size_t r = 0; r < call->n_rows; r++) {
-        const int64_t n = fresh_frames(&call->in[0][r]);
+        const int64_t n = fresh_frames(&call->in[checked][r]);
         call->bad[r] = false;
         ds_first_fault_note(&first, ds_op_check_values(call->op, values, n), &call->bad[r]);
-        values = n ? values + (size_t)n * ds_signature_bytes(&call->op->in[0]) : values;
+        values = n ? values + (size_t)n * ds_signature_bytes(&call->op->in[checked]) : values;
     }
     return ds_first_fault_end(&first);
 }

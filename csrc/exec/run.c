@@ -176,6 +176,22 @@ static void list_outputs(const ds_step *step, ds_group *g)
     }
 }
 
+/* Copies the new frames of those outputs of node j that somebody watches. */
+static void show_watched(const ds_step *step, ds_group *g, size_t j)
+{
+    const ds_plan *p = step->plan;
+    for (size_t w = 0; w < step->n_watched; w++) {
+        const int e = step->watched[w];
+        if (p->graph->edges[e].node != (int)j)
+            continue;
+        fill_output(p, g, (size_t)e, g->out);
+        for (size_t r = 0; r < g->n_rows; r++)
+            if (g->out[r].data && g->out[r].m1 > g->out[r].m0)
+                memcpy(step->seen[w * step->n_rows + g->first + r], g->out[r].data,
+                       (size_t)(g->out[r].m1 - g->out[r].m0) * p->edges[e].frame_bytes);
+    }
+}
+
 /* What is no longer needed is dropped: the first kept frame moves on in rooms and tails. */
 static void drop(const ds_plan *p, ds_group *g, size_t e)
 {
@@ -206,6 +222,7 @@ void ds_group_run(const ds_step *step, ds_group *g, ds_pool *pool)
         }
         if (has_work(p, g, j))
             forward(p, g, j, pool);
+        show_watched(step, g, j);
         store_kept(p, g, j);
     }
     store_kept(p, g, graph->n_nodes);

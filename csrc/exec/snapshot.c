@@ -298,9 +298,10 @@ static ds_status check_values(const reader *r, const entry *e, ds_arena *arena)
     const ds_graph *g = r->plan->model;
     for (size_t j = 0; j < g->n_nodes; j++) {
         const ds_op *op = g->nodes[j].op;
-        if (!op->def->check_values || g->nodes[j].inputs[0] != e->input)
+        if (!op->def->check_values || g->nodes[j].inputs[op->def->checked_input] != e->input)
             continue;
-        const int64_t n_frames = (int64_t)(e->n_bytes / ds_signature_bytes(&op->in[0]));
+        const int64_t n_frames =
+            (int64_t)(e->n_bytes / ds_signature_bytes(&op->in[op->def->checked_input]));
         void *values; /* aligned as the operator expects it */
         DS_TRY(ds_arena_push(arena, &values, e->n_bytes));
         memcpy(values, r->data + r->at, e->n_bytes);

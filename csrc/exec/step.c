@@ -35,6 +35,7 @@ ds_status ds_step_rows(ds_step *step, size_t n_rows)
     ds_arena_reset(&step->arena);
     step->n_rows = n_rows;
     step->input_names = NULL;
+    step->n_watched = 0;
     DS_PUSH(&step->arena, step->slots, n_rows);
     DS_PUSH_ZEROED(&step->arena, step->n_frames, n_rows * step->plan->graph->n_inputs);
     DS_PUSH_ZEROED(&step->arena, step->ended, n_rows);
@@ -381,8 +382,10 @@ ds_status ds_step_check(ds_step *step)
         const ds_node *node = &graph->nodes[j];
         if (!node->op->def->check_values)
             continue;
-        const ds_edge *edge = &graph->edges[node->inputs[0]];
-        DS_ASSERT(edge->node < 0);
+        const ds_edge *edge = &graph->edges[node->inputs[node->op->def->checked_input]];
+        DS_ASSERT(edge->node < 0 || node->op->def->may_be_computed);
+        if (edge->node >= 0)
+            continue;
         const size_t input = (size_t)edge->output;
         for (size_t row = 0; row < step->n_rows; row++) {
             const int64_t n = step->n_frames[input * step->n_rows + row];
@@ -395,7 +398,11 @@ ds_status ds_step_check(ds_step *step)
 
 int64_t ds_step_frames(const ds_step *step, size_t output, size_t row, int64_t *start)
 {
-    const size_t e = (size_t)step->plan->graph->outputs[output];
+    return ds_step_edge_frames(step, (size_t)step->plan->graph->outputs[output], row, start);
+}
+
+int64_t ds_step_edge_frames(const ds_step *step, size_t e, size_t row, int64_t *start)
+{
     const ds_row *r = &step->rows[row];
     *start = ds_known_at(step->plan, &r->before, e);
     return ds_known_at(step->plan, &r->now, e) - *start;

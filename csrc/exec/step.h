@@ -27,6 +27,9 @@ typedef struct ds_step {
     int64_t *n_frames;        /* [n_inputs][n_rows] new frames; 0 at first */
     bool *ended, *bad;        /* [n_rows]; false at first. bad: the rows that an error concerns */
     const char **input_names; /* [n_inputs] for messages; NULL at first: they have numbers */
+    const int *watched; /* [n_watched] edges of nodes, whose new frames are copied as they arise */
+    size_t n_watched;   /* 0 at first */
+    void **seen;        /* [n_watched][n_rows]: where to */
     /* what follows is private (exec/rows.h) */
     ds_pool *pool;
     ds_positions positions;
@@ -57,6 +60,8 @@ ds_status ds_step_check(ds_step *step);
 void ds_step_run(ds_step *step);
 /* New frames of an output, and the absolute position of the first. */
 int64_t ds_step_frames(const ds_step *step, size_t output, size_t row, int64_t *start);
+/* Likewise of any edge. */
+int64_t ds_step_edge_frames(const ds_step *step, size_t e, size_t row, int64_t *start);
 /* Returns view, until the next call. */
 const void *ds_step_values(const ds_step *step, size_t output, size_t row);
 /* Copies the n frames that there are of them. */

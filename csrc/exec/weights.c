@@ -26,6 +26,9 @@ static ds_status list_weights(ds_plan *p)
     return DS_OK;
 }
 
+/* Of a file that is read once, memory holds so much at a time. */
+#define MOST_MAPPED ((size_t)1 << 26)
+
 /* The prepared weights lie one after the other in one block: large, it lies in large pages. */
 static ds_status pack_weights(ds_plan *p)
 {
@@ -36,18 +39,24 @@ static ds_status pack_weights(ds_plan *p)
                                          &p->prepared_bytes),
                  DS_NO_MEMORY, "the weights do not fit into memory");
     DS_TRY(ds_allocate(&p->allocator, &p->prepared, p->prepared_bytes));
-    size_t offset = 0;
+    const bool forgets = p->model->file && k->format != DS_FORMAT_RAW;
+    size_t offset = 0, mapped = MOST_MAPPED; /* it was checked, and so read */
     for (size_t j = 0; j < p->graph->n_nodes; j++) {
         const ds_op *op = p->graph->nodes[j].op;
         ds_node_plan *plan = &p->nodes[j];
         const size_t n_bytes = ds_op_prepared_bytes(op, k);
         if (!n_bytes)
             continue;
+        if (forgets && mapped >= MOST_MAPPED) {
+            ds_mapped_forget(p->model->file);
+            mapped = 0;
+        }
+        mapped += n_bytes;
         plan->prepared = (char *)p->prepared + offset;
         ds_op_prepare(op, plan->prepared, plan->weights, k);
         offset += ds_aligned(n_bytes);
     }
-    if (p->model->file && k->format != DS_FORMAT_RAW)
+    if (forgets)
         ds_mapped_forget(p->model->file); /* what is left to be read there is little */
     return DS_OK;
 }

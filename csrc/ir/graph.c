@@ -233,17 +233,20 @@ ds_status ds_graph_node(ds_graph *graph, int *outputs, const ds_op_def *def, con
         signatures[i] = graph->edges[inputs[i]].signature;
     }
     DS_CHECK(
-        !def->check_values || n_inputs == 0 || graph->edges[inputs[0]].node < 0, DS_CAPTURE,
+        !def->check_values || def->may_be_computed || n_inputs == 0 ||
+            graph->edges[inputs[0]].node < 0,
+        DS_CAPTURE,
         "%s: its input must be one of the graph's own: the values of what is computed can't be "
         "checked before streams advance",
         def->name);
     ds_op *op;
     DS_TRY(ds_op_create(&op, &graph->allocator, def, attrs, n_attrs, signatures, n_inputs, weights,
                         n_weights));
-    ds_op_store(op, names ? names->stored : DS_STORED_WIDE);
     ds_node node = {.op = op, .first_output = (int)graph->n_edges, .id = (int)graph->n_nodes};
     memcpy(node.inputs, inputs, n_inputs * sizeof *inputs);
-    ds_status status = fill_node(&node, graph, data, names);
+    ds_status status = names ? ds_op_store(op, names->how) : DS_OK;
+    if (status == DS_OK)
+        status = fill_node(&node, graph, data, names);
     if (status != DS_OK) {
         graph->n_edges = (size_t)node.first_output;
         release_weights(&graph->allocator, node.weights, node.weights ? n_weights : 0);

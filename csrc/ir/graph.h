@@ -22,7 +22,7 @@ typedef struct ds_weight {
 typedef struct ds_node_names {
     const char *path;           /* of its module, "encoder.conv"; "" for the outermost */
     const char *const *weights; /* one per weight, NULL where it has none; or NULL */
-    ds_stored stored;           /* as far as the operator takes it (ds_op_stored) */
+    ds_narrowing how;           /* as far as the operator takes it (ds_op_store) */
 } ds_node_names;
 
 typedef struct ds_node {

@@ -51,7 +51,7 @@ static bool is_removable_sync(const ds_node *node, const ds_analysis *analysis)
 /* What may refuse a stream must stay. */
 static bool checks(const ds_op *op)
 {
-    return op->check.n_roots > 0 || op->def->check_values;
+    return op->check.n_roots > 0 || (op->def->check_values && !op->def->may_be_computed);
 }
 
 /* Whether some of its outputs is read by a node that stays, or leaves. */

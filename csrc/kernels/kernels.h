@@ -11,6 +11,10 @@
  *   layer_norm, softmax  sixteen lanes: lane j adds elements j, j+16, ... in ascending order; the
  *                        lanes are then folded 8+8, 4+4, 2+2, 1+1; rms_norm likewise.
  *   column_sums          in double, one chain per column, from the first row on.
+ *   cells                of a row stored as the weight is (DS_FORMAT_CELLS, kernels/narrow.h), integers by integers:
+ *                        exact, in 32 bits; as a float times the product of row's and column's scale; the bias.
+ *                        In bf16: per cell of 32 k a chain of the even and one of the odd by fma, from zero, and
+ *                        sum += even + odd; numbers below 2^-126 are zero, before and after every operation; the bias.
  *   attend               q . k in sixteen lanes by fma, folded as above; sums over keys by tiles (ds_attend).
  *   reduce               in double, four lanes: lane j adds elements j, j + 4, ...; (0 + 1) + (2 + 3).
  *   fft                  by the factors of its size, 4 before 2, 3, 5 and other primes in turn, without fma.
@@ -79,11 +83,19 @@ typedef enum ds_format {
     DS_FORMAT_RAW,    /* where their owner has them, who keeps them there, unchanged */
     DS_FORMAT_ROWS,   /* [n_cols][depth] */
     DS_FORMAT_PANELS, /* [n_cols / 32][depth][32], the last panel filled up with zero columns */
-    DS_FORMAT_TAPS    /* [depth][n_cols], for depthwise */
+    DS_FORMAT_CELLS, /* [n_cols / 32][depth / g][32][g], g of them in four bytes; zeros as in panels, and up to
+                         DS_CELL bytes of a column: for products whose rows are stored as the weight is */
+    DS_FORMAT_TAPS /* [depth][n_cols], for depthwise */
 } ds_format;
 
 /* In what the elements of a weight are stored; whatever it is, each stands for one float, exactly (kernels/narrow.h). */
 typedef enum ds_stored { DS_STORED_WIDE, DS_STORED_FP16, DS_STORED_BF16, DS_STORED_INT8 } ds_stored;
+
+/* How an operator's matrices are stored, and whether rows that they are multiplied with are so, too. */
+typedef struct ds_narrowing {
+    ds_stored stored;
+    bool products;
+} ds_narrowing;
 
 /* A weight that passed once through `ds_pack`: it begins its block of memory, the elements follow, 64-byte
  * aligned. The weights of one operator lie one behind the other. */
@@ -133,6 +145,7 @@ typedef struct ds_product {
     size_t n_rows;
     const ds_epilogue *epilogue; /* NULL: none */
     void *workspace;             /* ds_product_workspace bytes, 64-byte aligned */
+    bool backwards;              /* the last columns first: the same bits */
 } ds_product;
 
 /* Fourier transforms of rows of n numbers; complex rows are two, of real and of imaginary parts. */
@@ -183,6 +196,13 @@ typedef struct ds_distance_rows {
     size_t n, d; /* 1 at least */
 } ds_distance_rows;
 
+/* Sines and cosines in turn of the distance between a query and a key, without an end. */
+typedef struct ds_distance_turns {
+    const double *angles; /* [d / 2], of a step; NULL: none */
+    const void *table;    /* [DS_ATTEND_TILE][d]: sine and cosine of 0, 1, ... steps */
+    size_t d;             /* even */
+} ds_distance_turns;
+
 /* Attention of queries to the keys of one head, which lie along a stream. Query i, at a position of its own, sees keys
  * [from[i], to[i]): y = sum over j of softmax(scale (q . k_j + u . row(position - j)) + bias(position - j)) v_j, zeros
  * where it sees none.
@@ -201,8 +221,9 @@ typedef struct ds_attend {
     size_t d_key, d_value;
     double scale;
     ds_distances bias;
-    const void *const *u; /* [n_queries][rows.d]; NULL where there are no rows */
+    const void *const *u; /* [n_queries][rows.d or turns.d]; NULL where there are neither */
     ds_distance_rows rows;
+    ds_distance_turns turns; /* in place of rows */
 } ds_attend;
 
 /* The kernels of one real type (element = sizeof of it). All arrays are of that type unless typed. */
@@ -212,7 +233,7 @@ typedef struct ds_real_kernels {
     const struct ds_real_kernels *own;
     /* Of the weights of `product`. In DS_FORMAT_ROWS sums are a library's: no epilogues, no parts. */
     ds_format format;
-    ds_stored stored; /* what ds_pack stores panels of floats in */
+    ds_stored stored; /* what ds_pack stores panels and cells of floats in */
     /* Columns [begin, end) of y, begin a multiple of DS_PANEL_COLUMNS; of a gated product so is half of
      * n_cols, or all is asked for. Called by ds_product_run. */
     void (*product)(const ds_product *p, size_t begin, size_t end);
@@ -270,6 +291,10 @@ typedef struct ds_kernels {
 enum {
     DS_PANEL_COLUMNS = 32,
     DS_ATTEND_TILE = 64,
+    DS_CELL = 64, /* bytes of a column */
+    DS_INT8_DEPTH =
+        66000, /* the most of products of int8: their sums fit 32 bits, whatever is added to make signs */
+    DS_BF16_DEPTH = 33000, /* and of bf16: a row of them is held on the stack */
     DS_PRODUCT_SLAB =
         64 /* rows of a gated product at a time, of others with an epilogue at least */
 };

@@ -19,6 +19,12 @@ static inline size_t ds_stored_bytes(ds_stored stored)
     return stored == DS_STORED_WIDE ? sizeof(float) : stored == DS_STORED_INT8 ? 1 : 2;
 }
 
+/* Cells of a column of such elements. */
+static inline size_t ds_cells(ds_stored stored, size_t depth)
+{
+    return (depth * ds_stored_bytes(stored) + DS_CELL - 1) / DS_CELL;
+}
+
 static inline const char *ds_stored_name(ds_stored stored)
 {
     static const char *const names[] = {"fp32", "fp16", "bf16", "int8"};

@@ -12,18 +12,32 @@ enum { PACKED_GATHERED = 16 }; /* elements of a column at a time: what is writte
 
 static ds_stored packed_stored(const ds_real_kernels *k, ds_format format)
 {
-    return format == DS_FORMAT_PANELS && k->element == sizeof(float) ? k->stored : DS_STORED_WIDE;
+    const bool can = format == DS_FORMAT_PANELS || format == DS_FORMAT_CELLS;
+    return can && k->element == sizeof(float) ? k->stored : DS_STORED_WIDE;
+}
+
+/* Columns and elements of a column, those that are none counted. */
+static size_t packed_columns(ds_format format, size_t n_cols)
+{
+    const size_t panels = (n_cols + DS_PANEL_COLUMNS - 1) / DS_PANEL_COLUMNS * DS_PANEL_COLUMNS;
+    return format == DS_FORMAT_RAW                                   ? 0
+           : format == DS_FORMAT_PANELS || format == DS_FORMAT_CELLS ? panels
+                                                                     : n_cols;
+}
+
+static size_t packed_depth(ds_format format, ds_stored stored, size_t depth)
+{
+    return format == DS_FORMAT_CELLS ? ds_cells(stored, depth) * DS_CELL / ds_stored_bytes(stored)
+                                     : depth;
 }
 
 size_t ds_packed_bytes(const ds_real_kernels *k, ds_format format, size_t n_cols, size_t depth)
 {
-    const size_t columns = format == DS_FORMAT_RAW      ? 0
-                           : format == DS_FORMAT_PANELS ? (n_cols + DS_PANEL_COLUMNS - 1) /
-                                                              DS_PANEL_COLUMNS * DS_PANEL_COLUMNS
-                                                        : n_cols;
+    const size_t columns = packed_columns(format, n_cols);
     const ds_stored stored = packed_stored(k, format);
     const size_t element = stored == DS_STORED_WIDE ? k->element : ds_stored_bytes(stored);
-    return ds_aligned(sizeof(ds_packed)) + ds_aligned(columns * depth * element) +
+    return ds_aligned(sizeof(ds_packed)) +
+           ds_aligned(columns * packed_depth(format, stored, depth) * element) +
            (stored == DS_STORED_INT8 ? ds_aligned(columns * sizeof(float)) : 0);
 }
 
@@ -40,6 +54,13 @@ static size_t packed_place(const ds_packed *p, size_t n, size_t k)
 {
     if (p->format == DS_FORMAT_PANELS)
         return (n / DS_PANEL_COLUMNS * p->depth + k) * DS_PANEL_COLUMNS + n % DS_PANEL_COLUMNS;
+    if (p->format == DS_FORMAT_CELLS) {
+        const size_t g = 4 / ds_stored_bytes(p->stored);
+        const size_t groups = ds_cells(p->stored, p->depth) * (DS_CELL / 4);
+        return ((n / DS_PANEL_COLUMNS * groups + k / g) * DS_PANEL_COLUMNS + n % DS_PANEL_COLUMNS) *
+                   g +
+               k % g;
+    }
     return p->format == DS_FORMAT_TAPS ? k * p->n_cols + n : n * p->depth + k;
 }
 
@@ -65,7 +86,10 @@ static inline void packed_move(const ds_packed *p, char *data, char *raw, bool b
 {
     const ds_weight_layout l = p->layout;
     const size_t width = stored == DS_STORED_WIDE ? element : ds_stored_bytes(stored);
-    const size_t step = (packed_place(p, 0, 1) - packed_place(p, 0, 0)) * width;
+    const unsigned shift =
+        p->format == DS_FORMAT_CELLS ? 3 - (unsigned)width : 0; /* so many beside each other */
+    const size_t beside = ((size_t)1 << shift) - 1;
+    const size_t step = (packed_place(p, 0, beside + 1) - packed_place(p, 0, 0)) * width;
     const ptrdiff_t channel = l.channel * (ptrdiff_t)element;
     for (size_t col = 0; col < p->n_cols; col += DS_PANEL_COLUMNS)
         for (size_t k = 0, n; k < p->depth; k += n) {
@@ -74,10 +98,11 @@ static inline void packed_move(const ds_packed *p, char *data, char *raw, bool b
             n = left < PACKED_GATHERED ? left : PACKED_GATHERED;
             for (size_t j = col; j < p->n_cols && j < col + DS_PANEL_COLUMNS; j++) {
                 char *from = raw + (first + ds_weight_column(&l, j)) * (ptrdiff_t)element;
-                char *to = data + packed_place(p, j, k) * width;
+                char *const to = data + packed_place(p, j, k & ~beside) * width;
                 const float scale = stored == DS_STORED_INT8 ? p->scales[j] : 1;
-                for (size_t i = 0; i < n; i++, from += channel, to += step)
-                    packed_copy(to, from, back, element, stored, scale);
+                for (size_t i = k & beside; i < n + (k & beside); i++, from += channel)
+                    packed_copy(to + (i >> shift) * step + (i & beside) * width, from, back,
+                                element, stored, scale);
             }
         }
 }
@@ -114,12 +139,14 @@ void ds_pack(const ds_real_kernels *k, ds_format format, ds_packed *packed, cons
              size_t n_cols, const ds_weight_layout *layout, const void *bias)
 {
     const size_t depth = layout->n_taps * layout->n_inner * layout->n_channels;
-    const size_t panels = (n_cols + DS_PANEL_COLUMNS - 1) / DS_PANEL_COLUMNS * DS_PANEL_COLUMNS;
     const ds_stored stored = packed_stored(k, format);
     const size_t element = stored == DS_STORED_WIDE ? k->element : ds_stored_bytes(stored);
+    const size_t column = packed_depth(format, stored, depth) * element;
     char *const data = (char *)packed + ds_aligned(sizeof(ds_packed));
     float *const scales =
-        stored == DS_STORED_INT8 ? (float *)(void *)(data + ds_aligned(panels * depth)) : NULL;
+        stored == DS_STORED_INT8
+            ? (float *)(void *)(data + ds_aligned(packed_columns(format, n_cols) * column))
+            : NULL;
     *packed = (ds_packed){.format = format,
                           .element = k->element == sizeof(float) ? DS_F32 : DS_F64,
                           .stored = stored,
@@ -135,9 +162,11 @@ void ds_pack(const ds_real_kernels *k, ds_format format, ds_packed *packed, cons
         return;
     if (scales)
         packed_scale(packed, scales, weight);
-    if (format == DS_FORMAT_PANELS && n_cols < panels) /* the columns that are none */
-        memset(data + n_cols / DS_PANEL_COLUMNS * DS_PANEL_COLUMNS * depth * element, 0,
-               DS_PANEL_COLUMNS * depth * element);
+    /* The columns that are none, and what is none of a column. */
+    const size_t whole =
+        format == DS_FORMAT_CELLS ? 0 : n_cols / DS_PANEL_COLUMNS * DS_PANEL_COLUMNS;
+    if (format == DS_FORMAT_PANELS || format == DS_FORMAT_CELLS)
+        memset(data + whole * column, 0, (packed_columns(format, n_cols) - whole) * column);
     packed_move_all(packed, data, (char *)(uintptr_t)weight, false);
 }
 

@@ -6,6 +6,9 @@
 /* Multiplications below which waking others costs more than they save: some microseconds. */
 enum { PRODUCT_WORTH_SPLITTING = 1 << 18, PRODUCT_PARTS = 64 };
 
+/* Columns that are read forwards where the last come first: a few panels, so that caches hold many such runs. */
+enum { PRODUCT_TURN = 128 };
+
 typedef struct product_split {
     const ds_real_kernels *k;
     const ds_product *p;
@@ -20,10 +23,23 @@ static size_t product_part(const product_split *s, size_t i)
     return col < s->n_cols ? col : s->n_cols;
 }
 
+/* Columns [begin, end), in which order the caller says. */
+static void product_columns(const product_split *s, size_t begin, size_t end)
+{
+    const bool narrow = s->p->weight->format == DS_FORMAT_CELLS; /* rows are narrowed each time */
+    const size_t turn = narrow ? 4 * PRODUCT_TURN : PRODUCT_TURN;
+    while (s->p->backwards && end - begin > turn) {
+        const size_t from = begin + (end - begin - 1) / turn * turn;
+        s->k->product(s->p, from, end);
+        end = from;
+    }
+    s->k->product(s->p, begin, end);
+}
+
 static void product_run_part(void *context, size_t index)
 {
     const product_split *s = context;
-    s->k->product(s->p, product_part(s, index), product_part(s, index + 1));
+    product_columns(s, product_part(s, index), product_part(s, index + 1));
 }
 
 size_t ds_product_workspace(size_t n_cols, bool glu, size_t element)
@@ -34,6 +50,7 @@ size_t ds_product_workspace(size_t n_cols, bool glu, size_t element)
 void ds_product_run(const ds_real_kernels *k, const ds_product *p, ds_pool *pool)
 {
     const bool glu = p->epilogue != NULL && p->epilogue->glu;
+    k = p->weight->format == DS_FORMAT_CELLS ? k->own : k; /* no library knows them */
     product_split s = {.k = k,
                        .p = p,
                        .n_cols = glu ? p->weight->n_cols / 2 : p->weight->n_cols,
@@ -42,9 +59,11 @@ void ds_product_run(const ds_real_kernels *k, const ds_product *p, ds_pool *pool
     const bool whole = k->format == DS_FORMAT_ROWS || (glu && s.n_cols % DS_PANEL_COLUMNS != 0);
     s.n_parts = s.n_parts < n_panels ? s.n_parts : n_panels;
     s.n_parts = s.n_parts < PRODUCT_PARTS ? s.n_parts : PRODUCT_PARTS;
-    if (whole || s.n_parts < 2 ||
-        p->n_rows * p->weight->depth < PRODUCT_WORTH_SPLITTING / p->weight->n_cols)
+    if (whole)
         k->product(p, 0, s.n_cols);
+    else if (s.n_parts < 2 ||
+             p->n_rows * p->weight->depth < PRODUCT_WORTH_SPLITTING / p->weight->n_cols)
+        product_columns(&s, 0, s.n_cols);
     else
         ds_pool_run(pool, product_run_part, &s, s.n_parts);
 }

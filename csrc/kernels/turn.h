@@ -1,7 +1,9 @@
-/* kernels/turn.h: sine and cosine in double of an eighth of a turn at most, by their series; what tables of
- * Fourier transforms and rotations by position are made of, with the same bits everywhere. */
+/* kernels/turn.h: sine and cosine in double, by their series; what tables of Fourier transforms, rotations by position
+ * and distances of attention are made of, with the same bits everywhere. */
 #ifndef DS_KERNELS_TURN_H
 #define DS_KERNELS_TURN_H
+
+#include <math.h>
 
 /* |r| <= pi / 4. */
 static inline void dsk_turn(double r, double *sine, double *cosine)
@@ -27,6 +29,22 @@ static inline void dsk_turn(double r, double *sine, double *cosine)
     c = c * z + 1.0 / 24;
     c = c * z - 1.0 / 2;
     *cosine = 1 + z * c;
+}
+
+/* Of any angle: it is taken modulo a quarter of a turn with what pi / 2 lacks in double, so that none is too far. */
+static inline void dsk_turn_far(double angle, double *sine, double *cosine)
+{
+    const double quarters = rint(angle * 0x1.45f306dc9c883p-1 /* 2 / pi */);
+    double r = fma(quarters, -0x1.921fb54442d18p0, angle), s, c;
+    r = fma(quarters, -0x1.1a62633145c07p-54, r);
+    dsk_turn(r, &s, &c);
+    const int quarter = (int)(quarters - 4 * floor(quarters / 4));
+    *sine = quarter % 2 != 0 ? c : s;
+    *cosine = quarter % 2 != 0 ? s : c;
+    if (quarter >= 2)
+        *sine = -*sine;
+    if (quarter == 1 || quarter == 2)
+        *cosine = -*cosine;
 }
 
 #endif

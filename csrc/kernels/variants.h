@@ -27,6 +27,10 @@ const ds_kernels *dsk_table__ref(bool blas);
 const ds_kernels *dsk_table__x86_v3(bool blas);
 const ds_kernels *dsk_table__x86_v4(bool blas);
 
+/* Products of int8 for processors that have no instruction for them. */
+void dsk_product_int8__x86_v3(const ds_packed *weight, void *const *y, const void *const *x,
+                              size_t n_rows, size_t begin, size_t end);
+
 #if DSK_OPENBLAS
 /* Products by OpenBLAS, of float or double as the weight is. Always of all columns. */
 void dsk_product__openblas(const ds_product *p, size_t begin, size_t end);

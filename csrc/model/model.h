@@ -71,7 +71,7 @@ void ds_interface_free(ds_interface *interface);
 
 /* How the weights of the first n nodes are stored, and the origin of the graph that comes of it. */
 typedef struct ds_model_stored {
-    const ds_stored *nodes;
+    const ds_narrowing *nodes;
     size_t n;
     uint64_t origin[2];
 } ds_model_stored;

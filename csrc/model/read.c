@@ -203,7 +203,7 @@ typedef struct node_text {
     const char *names[DS_MAX_WEIGHTS];
     const char *path;
     size_t n_attrs, n_inputs, n_weights;
-    ds_stored stored;
+    ds_narrowing how;
 } node_text;
 
 static ds_status read_def(const ds_op_def **def, ds_json_value node)
@@ -222,23 +222,39 @@ static ds_status read_weights(reader *r, node_text *n, ds_json_value node)
     ds_json_cursor at;
     DS_TRY(ds_json_get_list(&at, node, "weights", 0, DS_MAX_WEIGHTS, "weights"));
     size_t i = 0;
-    n->stored = DS_STORED_WIDE;
+    n->how = (ds_narrowing){DS_STORED_WIDE, false};
     for (; ds_json_next(&at, &value); i++)
-        DS_TRY(read_weight(r, &n->weights[i], &n->data[i], &n->names[i], &n->stored, value));
+        DS_TRY(read_weight(r, &n->weights[i], &n->data[i], &n->names[i], &n->how.stored, value));
     n->n_weights = i;
     return DS_OK;
+}
+
+/* Of what rows are stored as that weights are, if they are. */
+static ds_status read_products(node_text *n, ds_json_value node)
+{
+    ds_json_value value;
+    const char *text = NULL;
+    if (!ds_json_find(&value, node, "products"))
+        return DS_OK;
+    DS_TRY(ds_json_string(&text, NULL, value));
+    n->how.products = (n->how.stored == DS_STORED_INT8 || n->how.stored == DS_STORED_BF16) &&
+                      strcmp(text, ds_stored_name(n->how.stored)) == 0;
+    return n->how.products ? DS_OK
+                           : ds_json_refuse_text(
+                                 value, "\"bf16\" or \"int8\", as the node's weights are stored");
 }
 
 static ds_status parse_node(reader *r, node_text *n, ds_json_value node)
 {
     int64_t n_outputs = 0;
-    DS_TRY(ds_json_only(node,
-                        DS_JSON_KEYS("op", "path", "attributes", "inputs", "weights", "outputs")));
+    DS_TRY(ds_json_only(node, DS_JSON_KEYS("op", "path", "attributes", "inputs", "weights",
+                                           "outputs", "products")));
     DS_TRY(read_def(&n->def, node));
     DS_TRY(ds_json_get_string(&n->path, node, "path"));
     DS_TRY(read_attrs(n->attrs, &n->n_attrs, n->def, node));
     DS_TRY(read_inputs(n->inputs, &n->n_inputs, node, r->graph));
     DS_TRY(read_weights(r, n, node));
+    DS_TRY(read_products(n, node));
     return ds_json_get_integer(&n_outputs, node, "outputs", n->def->n_outputs, n->def->n_outputs);
 }
 
@@ -247,7 +263,7 @@ static ds_status blame_file(const reader *r, ds_status status, ds_json_value nod
                             const node_text *n)
 {
     if (status == DS_OK || status == DS_NO_MEMORY || status == DS_INTERNAL ||
-        (status == DS_DTYPE && r->stored != NULL && number < r->stored->n))
+        ((status == DS_DTYPE || status == DS_LIMIT) && r->stored != NULL && number < r->stored->n))
         return status;
     return ds_json_refuse(node, "node %zu (%s, %s): %s", number, n->def->name, DS_SHOWN(n->path),
                           ds_last_error());
@@ -260,7 +276,7 @@ static ds_status read_node(reader *r, node_text *n, ds_json_value value)
     const size_t number = r->graph->n_nodes;
     const ds_node_names names = {
         n->path, n->names,
-        r->stored != NULL && number < r->stored->n ? r->stored->nodes[number] : n->stored};
+        r->stored != NULL && number < r->stored->n ? r->stored->nodes[number] : n->how};
     const ds_status status =
         ds_graph_node(r->graph, outputs, n->def, n->attrs, n->n_attrs, n->inputs, n->n_inputs,
                       n->weights, n->data, n->n_weights, &names);

@@ -244,6 +244,8 @@ static void put_node(ds_json_writer *j, const ds_node *node, const writer *w, si
     }
     ds_json_put_close(j);
     ds_json_put_integer(j, "outputs", op->n_outputs);
+    if (op->products)
+        ds_json_put_string(j, "products", ds_stored_name(op->stored));
     ds_json_put_close(j);
 }
 

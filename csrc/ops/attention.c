@@ -18,6 +18,8 @@
  *
  * rows [H or 1][n][F] are vectors by distance, as keys follow each other: row t is that of distance rows_first - t;
  * beyond the ends it is the one there (Shaw's clipping; Transformer-XL's projected positions, whose second bias is in u).
+ * With sinusoids in their place row(x) is sin(w_0 x), cos(w_0 x), sin(w_1 x), ..., w_k = sinusoids^(-2 k / F), of any
+ * distance: nothing is stored that grows with a stream (Transformer-XL without a bound; its projection is in u).
  *
  * cross_attention is the same of keys and values that are given once, with the stream's start: every query sees all.
  *
@@ -26,10 +28,11 @@
  * Source: torch.nn.functional.scaled_dot_product_attention; the kernel's order of sums: kernels/kernels.h. */
 #include <math.h>
 
+#include "kernels/turn.h"
 #include "ops/framewise.h"
 #include "ops/registry.h"
 
-enum { CHUNK, LEFT, RIGHT, SCALE, FIRST, BEYOND, ROWS_FIRST };
+enum { CHUNK, LEFT, RIGHT, SCALE, FIRST, BEYOND, ROWS_FIRST, SINUSOIDS };
 enum { Q, K, V, U };
 enum { BIAS, ROWS };
 enum { CONSTANT, LINEAR };
@@ -49,6 +52,9 @@ static const ds_attr_def attention_attrs[] = {
     {"beyond", DS_ATTR_CHOICE, .choices = "constant|linear",
      .doc = "how the bias goes on beyond its ends"},
     {"rows_first", DS_ATTR_INT, .doc = "query position - key position of the first of the rows"},
+    {"sinusoids", DS_ATTR_REAL,
+     .doc = "rows are sines and cosines of the distance, whose angles are its powers from 0 to -1; "
+            "0: none"},
     {0}};
 
 static const ds_attr_def cross_attention_attrs[] = {
@@ -91,17 +97,26 @@ static ds_status attention_check_bias(const ds_op *op)
 static ds_status attention_check_rows(const ds_op *op)
 {
     const ds_signature *rows = &op->weight[ROWS], *in = op->in;
-    const bool given = ds_op_has_weight(op, ROWS);
+    const bool given = ds_op_has_weight(op, ROWS), turned = op->attr[SINUSOIDS].x != 0;
     char text[160];
-    DS_CHECK(op->n_inputs == (given ? 4 : 3), DS_ARGUMENT,
+    DS_CHECK(op->attr[SINUSOIDS].x >= 0 && !(given && turned), DS_ARGUMENT,
+             "attention: sinusoids must be above 0, and stand in the place of rows; got %g %s rows",
+             op->attr[SINUSOIDS].x, given ? "with" : "without");
+    DS_CHECK(op->n_inputs == (given || turned ? 4 : 3), DS_ARGUMENT,
              "attention: rows by distance take a fourth input, and nothing else does; got %d "
              "inputs %s rows",
-             op->n_inputs, given ? "with" : "without");
-    if (!given)
+             op->n_inputs, given || turned ? "with" : "without");
+    if (!given && !turned)
         return DS_OK;
     DS_CHECK(in[U].rank == 2 && in[U].shape[0] == in[Q].shape[0] && in[U].shape[1] >= 1, DS_SHAPE,
              "attention: frames of its input 3 must have shape (%lld, features), got %s",
              (long long)in[Q].shape[0], ds_signature_text(&in[U], text, sizeof text));
+    DS_CHECK(
+        !turned || in[U].shape[1] % 2 == 0, DS_SHAPE,
+        "attention: sines and cosines take an even number of features of its input 3, got %lld",
+        (long long)in[U].shape[1]);
+    if (turned)
+        return DS_OK;
     DS_CHECK(rows->rank == 3 && (rows->shape[0] == 1 || rows->shape[0] == in[Q].shape[0]) &&
                  rows->shape[1] >= 1 && rows->shape[2] == in[U].shape[1],
              DS_SHAPE,
@@ -171,6 +186,37 @@ static void cross_attention_need(const ds_op *op, ds_program *p)
     ds_root(p, ds_const(p, 0));
 }
 
+/* ---------------------------------------------------------------- sines and cosines of distances */
+
+/* Angles [F / 2] in double, and the table of a tile. */
+static size_t attention_prepared_bytes(const ds_op *op, const ds_real_kernels *k)
+{
+    if (op->attr[SINUSOIDS].x == 0)
+        return 0;
+    const size_t d = (size_t)op->in[U].shape[1];
+    return d / 2 * sizeof(double) + DS_ATTEND_TILE * d * k->element;
+}
+
+static void attention_prepare(const ds_op *op, void *prepared, const void *const *weights,
+                              const ds_real_kernels *k)
+{
+    (void)weights;
+    const size_t n = (size_t)op->in[U].shape[1] / 2;
+    double *const angles = prepared;
+    for (size_t i = 0; i < n; i++)
+        angles[i] = pow(op->attr[SINUSOIDS].x, -(double)i / (double)n);
+    for (size_t i = 0; i < DS_ATTEND_TILE * n; i++) {
+        double turn[2];
+        dsk_turn_far((double)(i / n) * angles[i % n], &turn[0], &turn[1]);
+        for (size_t j = 0; j < 2; j++) {
+            if (k->element == sizeof(float))
+                ((float *)(angles + n))[2 * i + j] = (float)turn[j];
+            else
+                angles[n + 2 * i + j] = turn[j];
+        }
+    }
+}
+
 /* ---------------------------------------------------------------- values */
 
 /* The queries of one row, by the heads of one group of them, are a task. */
@@ -205,7 +251,8 @@ static void attention_task(void *context, size_t index)
     const size_t q_bytes = s->d_key * s->element, v_bytes = s->d_value * s->element;
     const ds_signature *bias = &t->op->weight[BIAS], *rows = &t->op->weight[ROWS];
     const bool by_distance = ds_op_has_weight(t->op, ROWS);
-    const size_t u_bytes = by_distance ? (size_t)rows->shape[2] * s->element : 0;
+    const size_t d_u = t->op->n_inputs > U ? (size_t)t->op->in[U].shape[1] : 0;
+    const size_t u_bytes = d_u * s->element;
     void *y[BESIDE];
     const void *q[BESIDE], *u[BESIDE];
     int64_t position[BESIDE], from[BESIDE], to[BESIDE];
@@ -221,6 +268,10 @@ static void attention_task(void *context, size_t index)
                    .d_key = s->d_key,
                    .d_value = s->d_value,
                    .scale = s->scale != 0 ? s->scale : 1 / sqrt((double)s->d_key)};
+    if (t->op->def->member == ALONG && t->op->attr[SINUSOIDS].x != 0) {
+        const double *angles = run->prepared;
+        a.turns = (ds_distance_turns){.angles = angles, .table = angles + d_u / 2, .d = d_u};
+    }
     a.keys = (const char *)ds_at(keys, a.at, s->groups * q_bytes) + group * q_bytes;
     a.values = (const char *)ds_at(values, a.at, s->groups * v_bytes) + group * v_bytes;
     for (size_t h = group * per; h < (group + 1) * per; h++) {
@@ -238,13 +289,13 @@ static void attention_task(void *context, size_t index)
                                                  own * (size_t)rows->shape[1] * u_bytes,
                                         .first = t->op->attr[ROWS_FIRST].i,
                                         .n = (size_t)rows->shape[1],
-                                        .d = (size_t)rows->shape[2]};
+                                        .d = d_u};
         }
         a.n_queries = 0;
         for (int64_t i = out->m0; i < out->m1; i++) {
             y[a.n_queries] = (char *)ds_to(out, i, s->heads * v_bytes) + h * v_bytes;
             q[a.n_queries] = (const char *)ds_at(queries, i, s->heads * q_bytes) + h * q_bytes;
-            if (by_distance)
+            if (d_u > 0)
                 u[a.n_queries] =
                     (const char *)ds_at(&run->in[U * run->n_rows + row], i, s->heads * u_bytes) +
                     h * u_bytes;
@@ -271,7 +322,7 @@ static void attention_forward(const ds_op *op, const ds_run *run)
             work += (double)(out->m1 - out->m0) * (double)(to - from);
         }
     }
-    const int64_t d_rows = ds_op_has_weight(op, ROWS) ? op->weight[ROWS].shape[2] : 0;
+    const int64_t d_rows = op->n_inputs > U ? op->in[U].shape[1] : 0;
     work *= (double)t.s.heads * ((double)(t.s.d_key + t.s.d_value) + (double)d_rows);
     ds_pool_run(work < 2 * WORTH_SPLITTING ? NULL : run->pool, attention_task, &t,
                 run->n_rows * t.s.groups);
@@ -284,6 +335,7 @@ const ds_op_def ds_op_attention = {
     .weights = "bias? rows?",
     .infer = attention_infer,
     DS_COUNTED(attention),
+    DS_PREPARED(attention),
     .forward = attention_forward};
 
 const ds_op_def ds_op_cross_attention = {

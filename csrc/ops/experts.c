@@ -5,13 +5,14 @@
  *
  * expert_linear: in x [..., D], one vector for all k choices, or [..., k D], one for each; index int64 [..., k];
  * weight [E][N][D], bias? [E][N]; out [..., k N]. The index -1 drops a choice: zeros; any other that is no expert's
- * gives NaN. combine: in x [..., k D], weights [..., k]; out [..., D]. Frame in, frame out.
+ * gives NaN where it is computed, in an engine, and is refused elsewhere. combine: in x [..., k D], weights [..., k]; out [..., D]. Frame in, frame out.
  *
  * The choices of all frames of all streams are sorted by expert, in the order of frames: a histogram, its sums, and
  * pointers scattered by them. Then there is one product for each expert that has some, so that its weights are read
  * once per step; no row is copied, and the products write where results lie. A choice's sum is the product kernel's,
  * in the order that belongs to the weight's shape: whatever else an expert is given leaves no trace in it. */
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "ops/framewise.h"
@@ -119,6 +120,21 @@ static void expert_linear_prepare(const ds_op *op, void *prepared, const void *c
 }
 
 /* ---------------------------------------------------------------- values */
+static const char *expert_linear_check_values(const ds_op *op, const void *values, int64_t n_frames,
+                                              char *text, size_t n_bytes)
+{
+    const int64_t n = n_frames * ds_signature_elements(&op->in[INDEX]);
+    const int64_t n_experts = op->weight[WEIGHT].shape[0];
+    const int64_t *index = values;
+    for (int64_t i = 0; i < n; i++)
+        if (index[i] < DROPPED || index[i] >= n_experts) {
+            snprintf(text, n_bytes,
+                     "expert %lld is out of range, expected 0 to %lld, or -1 for none",
+                     (long long)index[i], (long long)(n_experts - 1));
+            return text;
+        }
+    return NULL;
+}
 
 /* The choices of all rows: those of expert e are [first[e], first[e + 1]), in the order of frames. */
 typedef struct chosen {
@@ -218,6 +234,9 @@ const ds_op_def ds_op_expert_linear = {
     .infer = expert_linear_infer,
     DS_PREPARED(expert_linear),
     .narrows = ds_narrows_rows,
+    .check_values = expert_linear_check_values,
+    .checked_input = INDEX,
+    .may_be_computed = true,
     .forward = expert_linear_forward};
 
 /* ---------------------------------------------------------------- combine */

@@ -124,11 +124,13 @@ typedef struct ds_op_def {
     void (*check)(const ds_op *op, ds_program *p);
     ds_status check_status; /* of a check that fails; DS_OK stands for DS_SHAPE */
     const char *(*check_message)(const ds_op *op, const ds_pair *in, char *text, size_t n_bytes);
-    /* Looks at n_frames new frames of input 0 of one row: NULL, or what is wrong with their values
+    /* Looks at n_frames new frames of an input of one row: NULL, or what is wrong with their values
      * (DS_INDEX). Such an input must be a graph's own, since the values are looked at before any state
-     * changes. NULL: any will do. */
+     * changes; those of others are looked at in eager calls only, where may_be_computed. NULL: any will do. */
     const char *(*check_values)(const ds_op *op, const void *values, int64_t n_frames, char *text,
                                 size_t n_bytes);
+    int checked_input; /* of check_values */
+    bool may_be_computed;
     /* Bytes of the weights as these kernels want them, exact; NULL: none, the raw ones are read. */
     size_t (*prepared_bytes)(const ds_op *op, const ds_real_kernels *k);
     /* Writes them. Where k->borrows they may point at the raw ones, which must outlive them. */
@@ -165,7 +167,8 @@ struct ds_op {
     /* DS_FINISHES_...: what may be fused to this instance's products, all of which go through
      * ds_run_product; preset to none. */
     unsigned finishes;
-    ds_stored stored; /* how prepare stores its weights; by ds_op_store */
+    ds_stored stored; /* how prepare stores its weights; by ds_op_store, as is: */
+    bool products;    /* its rows are stored so, too, where it multiplies them with these */
     /* By ds_op_create: the pair of output 0, and of each of its rate, is input 0's, always: counts say so. */
     bool same_counts;
     ds_program counts, need, check;
@@ -193,8 +196,9 @@ ds_status ds_op_declare(ds_op **op, const ds_allocator *allocator, const ds_sign
                         const ds_program *counts, const ds_program *need);
 void ds_op_destroy(ds_op *op);
 size_t ds_op_scratch_bytes(const ds_op *op, size_t n_rows, int64_t frames_in, int64_t frames_out);
-/* Lets a new operator's weights be stored so, as far as they may be. */
-void ds_op_store(ds_op *op, ds_stored stored);
+/* Lets a new operator's weights be stored so, as far as they may be, and rows. Errors: DS_LIMIT where products are
+ * too deep for int8. */
+ds_status ds_op_store(ds_op *op, ds_narrowing how);
 /* How weight number i is stored, and the elements of an output channel; its values are those that this can say. */
 ds_stored ds_op_stored(const ds_op *op, int i, size_t *channel);
 /* Bytes that ds_op_prepare writes for these kernels; 0: it needs not be called. */

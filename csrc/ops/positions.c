@@ -9,8 +9,8 @@
  *                (a, b) -> (a cos - b sin, b cos + a sin); other features stay. Counts are the input's.
  *                w_i = base^(-2 i / n), or the weight's [n / 2].
  *
- * Angles are in double, taken modulo a quarter of a turn with what pi / 2 lacks in double, so that no position is too
- * far; sine and cosine are rounded to the type of the frames once.
+ * Angles are in double (kernels/turn.h), no position is too far; sine and cosine are rounded to the type of the frames
+ * once.
  *
  * Source: Su et al., "RoFormer: Enhanced Transformer with Rotary Position Embedding" (2021). */
 #include <math.h>
@@ -176,21 +176,6 @@ static void rotary_prepare(const ds_op *op, void *prepared, const void *const *w
     }
 }
 
-static void rotary_turn(double angle, double *sine, double *cosine)
-{
-    const double quarters = rint(angle * 0x1.45f306dc9c883p-1 /* 2 / pi */);
-    double r = fma(quarters, -0x1.921fb54442d18p0, angle), s, c;
-    r = fma(quarters, -0x1.1a62633145c07p-54, r);
-    dsk_turn(r, &s, &c);
-    const int quarter = (int)(quarters - 4 * floor(quarters / 4));
-    *sine = quarter % 2 != 0 ? c : s;
-    *cosine = quarter % 2 != 0 ? s : c;
-    if (quarter >= 2)
-        *sine = -*sine;
-    if (quarter == 1 || quarter == 2)
-        *cosine = -*cosine;
-}
-
 /* Turns one vector of n pairs `apart` features from each other, `step` from one pair to the next. */
 #define ROTARY_VECTOR(real)                                                                        \
     static void rotary_##real(real *y, const real *x, const double *turns, size_t n, size_t apart, \
@@ -221,8 +206,8 @@ static void rotary_forward(const ds_op *op, const ds_run *run)
             const char *x = ds_at(&run->in[r], m, n_bytes);
             char *y = ds_to(out, m, n_bytes);
             for (size_t i = 0; i < n; i++)
-                rotary_turn((double)m * op->attr[SCALE].x * angles[i], &turns[2 * i],
-                            &turns[2 * i + 1]);
+                dsk_turn_far((double)m * op->attr[SCALE].x * angles[i], &turns[2 * i],
+                             &turns[2 * i + 1]);
             if (y != x)
                 memcpy(y, x, n_bytes);
             for (size_t v = 0; v < n_vectors; v++, x += width * element, y += width * element) {

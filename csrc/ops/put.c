@@ -44,7 +44,7 @@ static void put_counts(const ds_op *op, ds_program *p)
     const ds_expr known = ds_known(p, 0);
     ds_expr first = put_whole(op, p, ds_known(p, 1));
     if (crop > 0)
-        first = ds_min(p, first, put_whole(op, p, ds_add_k(p, known, -crop - start)));
+        first = ds_min(p, first, put_whole(op, p, ds_add_k(p, ds_total(p, 0), -crop - start)));
     ds_root(p, ds_min(p, known, ds_add_k(p, first, start)));
     ds_root(p, ds_total(p, 0));
 }

@@ -87,9 +87,9 @@ static const void *recurrence_take_cell(work *w, const void *packed)
 }
 
 static void recurrence_product(const work *w, const ds_packed *weight, void *const *y,
-                               const void *const *x, size_t n)
+                               const void *const *x, size_t n, bool backwards)
 {
-    const ds_product p = {.weight = weight, .y = y, .x = x, .n_rows = n};
+    const ds_product p = {.weight = weight, .y = y, .x = x, .n_rows = n, .backwards = backwards};
     ds_product_run(w->run->k, &p, w->run->pool);
 }
 
@@ -112,7 +112,7 @@ static void recurrence_input_product(work *w, size_t cell)
             w->x_in[n] = from;
         }
     }
-    recurrence_product(w, w->ih, w->y_in, w->x_in, n);
+    recurrence_product(w, w->ih, w->y_in, w->x_in, n, false);
 }
 
 /* Where h (0) or c (1) of a cell lies for a lane of a row, number `place` of the call. Those of single cells are the
@@ -208,7 +208,8 @@ static void recurrence_recur(work *w, size_t cell, size_t n_lanes)
             w->y_step[i] = w->from_h + i * gates_bytes;
             w->x_step[i] = w->lanes[i].h;
         }
-        recurrence_product(w, w->hh, w->y_step, w->x_step, n_lanes);
+        /* Forth and back from step to step: what the caches still hold of the weight is read first. */
+        recurrence_product(w, w->hh, w->y_step, w->x_step, n_lanes, t % 2 == 1);
         for (size_t i = 0; i < n_lanes; i++) {
             const ds_lane *l = &w->lanes[i];
             const size_t vector = l->first + (direction ? l->n - 1 - t : t) * apart;
@@ -218,7 +219,7 @@ static void recurrence_recur(work *w, size_t cell, size_t n_lanes)
             w->x_step[i] = h;
         }
         if (s->projection)
-            recurrence_product(w, w->hr, w->y_step, w->x_step, n_lanes);
+            recurrence_product(w, w->hr, w->y_step, w->x_step, n_lanes, t % 2 == 1);
         size_t n_left = 0;
         for (size_t i = 0; i < n_lanes; i++) {
             const ds_lane l = w->lanes[i];

@@ -116,6 +116,8 @@ int ds_call_begin(ds_call *c, PyObject *known)
 int ds_call_ready(ds_call *c)
 {
     const ds_status status = ds_step_check(c->step);
+    if (status == DS_OK && c->e->watch && ds_call_watch(c) < 0)
+        return -1;
     return status == DS_OK ? PyErr_CheckSignals() : ds_call_refuse(c, status);
 }
 
@@ -169,6 +171,8 @@ void ds_call_run(ds_call *c)
         if (!ended)
             ds_slot_leave(slot);
     }
+    if (c->seen && PyList_Append(PyTuple_GET_ITEM(c->watch, WATCH_SEEN), c->seen) < 0)
+        PyErr_Clear(); /* what is only watched stops nobody */
 }
 
 void ds_call_close(ds_call *c)
@@ -181,5 +185,7 @@ void ds_call_close(ds_call *c)
         for (Py_ssize_t r = 0; r < c->n; r++)
             Py_XDECREF(c->fresh[r]);
     c->e->n_running--;
+    Py_XDECREF(c->watch);
+    Py_XDECREF(c->seen);
     ds_step_give(c->e->engine, c->step);
 }

@@ -28,6 +28,9 @@ typedef struct ds_rows {
     const int *axis;   /* of frames, then of features; -1: none */
 } ds_rows;
 
+/* Items of an engine's `watch`: bytes of int32, a list, a callable. */
+enum { WATCH_EDGES, WATCH_SEEN, WATCH_FULL };
+
 typedef struct ds_call {
     ds_module *m;
     ds_engine_object *e;
@@ -41,6 +44,8 @@ typedef struct ds_call {
     bool *sos;         /* [n] */
     ds_rows *in, *out; /* [n_inputs], [n_outputs] */
     bool restart;      /* sos may start a live stream anew */
+    PyObject *watch,
+        *seen; /* the engine's, and what this call adds to it; NULL: nothing is watched */
     bool any_sos, ran;
     Py_ssize_t n_entered;
     size_t
@@ -58,6 +63,9 @@ void ds_call_run(ds_call *c);
 void ds_call_close(ds_call *c);
 /* Raises what an exec function reported, about the rows that are bad. Always -1. */
 int ds_call_refuse(const ds_call *c, ds_status status);
+
+/* Makes room for what the call will see of watched edges (watch.c). May run Python code. */
+int ds_call_watch(ds_call *c);
 
 /* The rows' frames in arrays that lie like this. */
 static inline ds_rows ds_rows_in(PyObject **arrays, size_t next, const ds_axes *axes)

@@ -22,6 +22,7 @@ static void engine_dealloc(PyObject *self)
     ds_engine_destroy(e->engine);
     Py_XDECREF(e->original);
     Py_XDECREF(e->table);
+    Py_XDECREF(e->watch);
     ds_free_object(self);
 }
 

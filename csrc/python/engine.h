@@ -23,6 +23,7 @@ typedef struct ds_engine_object {
     PyObject *last_live;  /* tuple: what stood behind them */
     Py_ssize_t n_running; /* calls under way (Python code may run in them): the engine stays open */
     long long n_restored; /* streams that were given a name */
+    PyObject *watch;      /* what watch() was given (python/watch.c); NULL: nothing is watched */
     bool blas;
 } ds_engine_object;
 
@@ -51,6 +52,7 @@ PyObject *ds_engine_step(PyObject *self, PyObject *args); /* step_batch.c */
 PyObject *ds_engine_object_copy(PyObject *self, PyObject *max_streams);
 PyObject *ds_engine_object_close(PyObject *self, PyObject *unused);
 PyObject *ds_engine_graph(PyObject *self, PyObject *unused);
+PyObject *ds_engine_watch(PyObject *self, PyObject *given); /* watch.c */
 extern PyGetSetDef ds_engine_getset[];
 
 #endif

@@ -36,12 +36,14 @@ static PyObject *build_plan_node(const void *plan, size_t j)
         kept += kept_bytes(&p->edges[node->first_output + o]);
         grows |= p->edges[node->first_output + o].tail >= 0;
     }
-    return Py_BuildValue("{s:i,s:s,s:s,s:N,s:n,s:n,s:N,s:N,s:s}", "id", node->id, "name",
-                         op->def->name, "path", node->path ? node->path : "", "outputs",
-                         ds_build_outputs(op), "kept_bytes", (Py_ssize_t)kept, "carried_bytes",
+    return Py_BuildValue("{s:i,s:s,s:s,s:N,s:i,s:N,s:n,s:n,s:N,s:N,s:s,s:N}", "id", node->id,
+                         "name", op->def->name, "path", node->path ? node->path : "", "inputs",
+                         ds_build_list((size_t)op->n_inputs, ds_int_item, node->inputs),
+                         "first_output", node->first_output, "outputs", ds_build_outputs(op),
+                         "kept_bytes", (Py_ssize_t)kept, "carried_bytes",
                          (Py_ssize_t)(node->silent ? 0 : op->carried_bytes), "grows",
                          PyBool_FromLong(grows), "whole", PyBool_FromLong(op->whole), "stored",
-                         ds_stored_name(op->stored));
+                         ds_stored_name(op->stored), "products", PyBool_FromLong(op->products));
 }
 
 /* ---------------------------------------------------------------- attributes */

@@ -93,7 +93,8 @@ static PyObject *graph_node(PyObject *self, PyObject *args)
     ds_graph *graph = kept ? graph_of(self) : NULL; /* only now: the arguments may have run code */
     if (graph && (!called || parse_names(called, weight_names, n_weights) == 0)) {
         const ds_node_names names = {path ? PyUnicode_AsUTF8(path) : "",
-                                     called ? weight_names : NULL, DS_STORED_WIDE};
+                                     called ? weight_names : NULL,
+                                     {DS_STORED_WIDE, false}};
         const ds_status status = ds_graph_node(graph, outputs, def, attrs, n_attrs, inputs,
                                                (size_t)n_inputs, weights, data, n_weights, &names);
         list = status == DS_OK
@@ -114,12 +115,13 @@ static PyObject *graph_output(PyObject *self, PyObject *edge)
                  : NULL;
 }
 
-/* (operator, path of its module, whether weights may be stored narrow, how they are). */
+/* (operator, path of its module, whether weights may be stored narrow, how they are, 4 more where rows are, too). */
 static PyObject *build_node(const void *nodes, size_t j)
 {
     const ds_node *node = (const ds_node *)nodes + j;
     return Py_BuildValue("ssNi", node->op->def->name, node->path,
-                         PyBool_FromLong(node->op->def->narrows != NULL), (int)node->op->stored);
+                         PyBool_FromLong(node->op->def->narrows != NULL),
+                         (int)node->op->stored + (node->op->products ? 4 : 0));
 }
 
 static PyObject *graph_nodes(PyObject *self, PyObject *Py_UNUSED(unused))

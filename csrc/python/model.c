@@ -61,8 +61,8 @@ static PyObject *build_model(ds_module *m, model *read)
 }
 
 /* read_model(source, is_path, changed=False, stored=b"", graph=None): the file of a path is mapped, bytes are copied; `changed`: on
- * purpose, so that its fingerprint is not looked at; stored: for each node how its weights are stored, by number, if they
- * are to be stored otherwise than those of `graph`, which was read from the same. */
+ * purpose, so that its fingerprint is not looked at; stored: for each node how its weights are stored, by number, 4 more where products
+ * are of rows stored so, if they are to be stored otherwise than those of `graph`, which was read from the same. */
 PyObject *ds_read_model(PyObject *module, PyObject *args)
 {
     ds_module *m = PyModule_GetState(module);
@@ -78,9 +78,9 @@ PyObject *ds_read_model(PyObject *module, PyObject *args)
                  : PyObject_GetBuffer(source, &view, PyBUF_SIMPLE) < 0))
         return NULL;
     const ds_allocator a = ds_allocator_current();
-    ds_stored *nodes = PyMem_New(ds_stored, (size_t)n_stored);
+    ds_narrowing *nodes = PyMem_New(ds_narrowing, (size_t)n_stored);
     for (Py_ssize_t i = 0; nodes && i < n_stored; i++)
-        nodes[i] = (ds_stored)(numbers[i] & 3);
+        nodes[i] = (ds_narrowing){(ds_stored)(numbers[i] & 3), (numbers[i] & 4) != 0};
     ds_model_stored stored = {.nodes = nodes, .n = nodes ? (size_t)n_stored : 0};
     if (before && before->graph)
         ds_graph_origin(before->graph, stored.origin);

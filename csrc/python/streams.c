@@ -265,6 +265,8 @@ PyMethodDef ds_stream_methods[] = {
     {"fork", engine_fork, METH_VARARGS, "fork(id, new_id)"},
     {"ages", engine_ages, METH_NOARGS, "ages() -> (id, seconds since it was stepped) of each"},
     {"graph", ds_engine_graph, METH_NOARGS, "graph() -> the planned graph, weights included"},
+    {"watch", ds_engine_watch, METH_VARARGS,
+     "watch(edges, seen, full) -> None: appends what edges hold"},
     {"copy", ds_engine_object_copy, METH_O,
      "copy(max_streams): an engine of the same plan, without streams"},
     {"close", ds_engine_object_close, METH_NOARGS, "close(): release all streams"},

@@ -31,6 +31,8 @@ class BatchTensor:
         The value, with size 1 along the batch dimension.
     batch_axis : int or sequence of one int
         The batch dimension.
+    rows : BatchSize, optional
+        The number of streams, where it is known of what it was made.
 
     Raises
     ------
@@ -40,11 +42,12 @@ class BatchTensor:
 
     is_stream = False
 
-    def __init__(self, value: Tensor, batch_axis: int | Sequence[int]) -> None:
+    def __init__(self, value: Tensor, batch_axis: int | Sequence[int], rows: Any = None) -> None:
         axes = (batch_axis,) if isinstance(batch_axis, int) else tuple(batch_axis)
         if len(axes) != 1:
             raise ShapeError(f"the number of streams can be one size, not {len(axes)}")
         self.value = value
+        self.rows = rows
         self.batch_axis = axis_of("the number of streams", axes[0], value.ndim)
         if value.shape[self.batch_axis] != 1:
             raise ShapeError(
@@ -81,11 +84,11 @@ class BatchTensor:
     def permute(self, *dims: Any) -> BatchTensor:
         """Return the constant with its dimensions in the order `dims`."""
         order = [axis_of("permute", d, self.ndim) for d in sizes_of(dims)]
-        return BatchTensor(self.value.permute(*order), order.index(self.batch_axis))
+        return BatchTensor(self.value.permute(*order), order.index(self.batch_axis), self.rows)
 
     def to(self, *args: Any, **kwargs: Any) -> BatchTensor:
         """Return the constant with another element type, as `Tensor.to`."""
-        return BatchTensor(self.value.to(*args, **kwargs), self.batch_axis)
+        return BatchTensor(self.value.to(*args, **kwargs), self.batch_axis, self.rows)
 
     def contiguous(self) -> BatchTensor:
         """Return the constant itself."""
@@ -93,7 +96,7 @@ class BatchTensor:
 
     def detach(self) -> BatchTensor:
         """Return the constant without its gradient."""
-        return BatchTensor(self.value.detach(), self.batch_axis)
+        return BatchTensor(self.value.detach(), self.batch_axis, self.rows)
 
     def requires_grad_(self, requires_grad: bool = True) -> BatchTensor:
         """Say that no gradient is wanted, and return the constant itself; see `Tensor.requires_grad_`."""

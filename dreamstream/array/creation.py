@@ -158,7 +158,7 @@ def full(size: Any, fill_value: Any, dtype: Any = None, *, device: Any = None, r
         return Symbolic.filled(size, Tensor(np.full(1, fill_value, kind)))
     array, batch = _filled(size, fill_value, dtype)
     out = Tensor(array, requires_grad)
-    return BatchTensor(out, batch) if batch else out
+    return BatchTensor(out, batch, size[batch[0]]) if batch else out
 
 
 def zeros(*size: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Any:
@@ -249,7 +249,7 @@ def arange(start: Any, end: Any = None, step: Any = 1, *, dtype: Any = None, dev
     """
     dtypes.check_device(device)
     first, last = (0, start) if end is None else (start, end)
-    if isinstance(last, Length):
+    if isinstance(first, Length) or isinstance(last, Length):
         out: Tensor = positions(first, last, step, dtype)
         return out
     bounds = [b if is_number(b) else operator.index(b) for b in (first, last, step)]
@@ -342,6 +342,8 @@ def _tensors(name: str, tensors: Sequence[Any]) -> list[Tensor]:
     given = list(tensors)
     if not given:
         raise ShapeError(f"{name}: expected at least one tensor")
+    if any(getattr(t, "is_stream", False) for t in given):
+        given = [t.as_stream() if isinstance(t, Symbolic) and t.is_filled else t for t in given]
     for t in given:
         if not isinstance(t, (Tensor, BatchTensor)):
             raise DTypeError(f"{name}: expected tensors, got {type(t).__name__}")

@@ -24,6 +24,7 @@ from ..operations import BINARY
 from ..stream.rules import Length
 from . import dtypes, hook
 from .base import Number, is_number
+from .batch_constant import BatchTensor
 from .plain import INTEGERS
 from .symbolic import Symbolic
 from .tensor import Tensor
@@ -81,7 +82,7 @@ def binary_or_not(name: str, a: Any, b: Any) -> Any:
     if name in REAL and not dtypes.is_float(dtype):
         dtype = dtypes.float32
     if name in COMPARISONS and not dtypes.is_float(dtype) and _any_stream(operands):
-        dtype = dtypes.float64  # the kernels compare real numbers
+        dtype = dtypes.float32 if dtype == dtypes.bool else dtypes.float64  # the kernels compare real numbers
     if name.startswith("logical_"):
         operands, dtype = [as_flags(o) for o in operands], dtypes.bool
     return _combine(name, operands, [dtype, dtype])
@@ -165,6 +166,8 @@ def along(name: str, x: Tensor, dim: int | None, attributes: Mapping[str, Any] |
     if x.is_stream and isinstance(x.dims[axis], str):  # type: ignore[attr-defined]
         across: Tensor = x._across(name, axis)  # type: ignore[attr-defined]
         return across if across.is_stream else along(name, across, axis, attributes)
+    if isinstance(x.shape[axis], int) and not x.shape[axis]:
+        return x
     last = axis == x.ndim - 1
     out: Tensor = hook.apply(name, attributes or {}, (x if last else x.transpose(axis, -1),), (), (..., 0))[0]
     return out if last else out.transpose(axis, -1)
@@ -183,6 +186,8 @@ def _operands(values: Sequence[Any]) -> list[Tensor | Number] | None:
             out.append(value.item() if isinstance(value, np.generic) else value)
         elif isinstance(value, Symbolic):
             out.append(value.constant())
+        elif isinstance(value, BatchTensor):
+            out.append(value.value)
         elif isinstance(value, np.ndarray):
             out.append(Tensor._plain(dtypes.adopt(value)))
         elif isinstance(value, Length):

@@ -21,6 +21,7 @@ from . import hook
 from .axes import numbered
 from .batch_constant import BatchTensor
 from .elementwise import where
+from .ends import last_frame, last_frames
 from .features import product, reduce_features, why_not_matmul
 from .scores import Scores, scores_of
 from .stream_tensor import StreamTensor
@@ -116,13 +117,33 @@ def scatter(x: StreamTensor, axis: int, index: StreamTensor, src: Any) -> Stream
 
 def slice_stream(x: StreamTensor, index: Any) -> StreamTensor:
     """Return x[..., index] on the stream axis."""
+    edge: Any = x.edge
+
+    def behind(at: Any) -> Any:
+        """Return a position that is a length, counted from the end where that is always so many frames."""
+        at = at.item() if isinstance(at, Symbolic) else at
+        more = at - edge.entry.sizes.length(edge) if isinstance(at, Length) else None
+        return more if isinstance(more, int) and more < 0 else at
+
     if isinstance(index, slice):
-        start, stop = (p.item() if isinstance(p, Symbolic) else p for p in (index.start, index.stop))
+        start, stop = behind(index.start), behind(index.stop)
+        if isinstance(stop, Length) and stop.fact("behind", lambda f: not f.exceeds(-1)):
+            stop = edge.entry.sizes.length(edge) + stop
+        if isinstance(stop, Length):
+            stop = stop.of_one(edge.rate)
+        if isinstance(stop, Length) and isinstance(stop - edge.entry.sizes.length(edge), int):
+            stop = None  # at the end, or behind it
         if isinstance(start, Length):  # counted from the end, so that what is left has another's length
-            edge: Any = x.edge
             from_end = edge.entry.sizes.length(edge) + start
             start = start if isinstance(from_end, Length) or from_end < 0 else from_end
+        if isinstance(start, int) and start < 0 and index.step in (None, 1):
+            before = stop if isinstance(stop, int) and stop < 0 else None
+            if before is not None or stop is None:
+                x = x if before is None else slice_stream(x, slice(None, before))
+                return last_frames(x, (before or 0) - start)
         index = slice(start, stop, index.step)
+    elif isinstance(behind(index), int) and behind(index) < 0:
+        return last_frame(x, -behind(index))
     s = stream_slice(index)
     if s.stop_length is not None:
         edges: list[Any] = [x.edge, s.stop_length.of]

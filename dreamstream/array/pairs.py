@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from functools import partialmethod
+from functools import lru_cache, partialmethod
 from typing import Any, NoReturn
 from weakref import ref
 
@@ -20,10 +20,11 @@ from ..stream.pairs import LONGEST, MASKED, Recognised, Unrecognised, long_enoug
 from ..stream.rules import BatchSize, Length
 from ..stream.tree import map_leaves
 from ..stream.where import user_line
+from .relative import Places, Rows, rows_of
 from .symbolic import Symbolic
 from .tensor import Tensor
 
-__all__ = ["SERVES", "Pairs", "flat"]
+__all__ = ["SERVES", "Pairs", "ShapeOf", "flat"]
 
 #: Elements of a tensor whose numbers may be positions.
 _FEW = 16
@@ -88,6 +89,10 @@ class Pairs:
         """Return what is added to scores by distance, as operators take it."""
         return Tensor._plain(np.asarray(found.bias, keys.dtype))
 
+    def learned(self, make: Callable[[], Any], found: Any, keys: Any) -> Any:
+        """Return a table that has been found, as operators take it; one that is learned is made anew."""
+        return found.to(keys.dtype)
+
     # ------------------------------------------------------------------ at a number of frames
     def at(self, count: Count) -> Any:
         """Return the tensor where lengths are what `count` says."""
@@ -124,18 +129,56 @@ class Pairs:
         """Return what steps say of the attention to keys."""
         tensors: list[Any] = []
         key = tuple(self._key(x, keys, tensors) for x in steps)
-        found, held = _SAID.get(key, (None, ()))
-        if found is None or any(made() is not t for made, t in zip(held, tensors)):
+
+        def made() -> Recognised:
             programs = [x for step in steps for x in step.programs()]
             span = max(1, _frames_for(keys, LONGEST)[0] // LONGEST)
             most = min((x.ends for x in programs if x.ends is not None), default=LONGEST) // span
             n = max(64, max(x.frames for x in programs) // span)
+            return recognised(lambda n: self._added_always(steps, n, keys), min(n, most), most)
+
+        out: Recognised = self._once(key, tensors, made)
+        return out
+
+    def _once(self, key: Any, tensors: Sequence[Any], make: Callable[[], Any]) -> Any:
+        """Return what is made of tensors, known by a key; the same as long as they are."""
+        found, held = _SAID.get(key, (None, ()))
+        if found is None or any(one() is not t for one, t in zip(held, tensors)):
             with self.quietly():
-                found = recognised(lambda n: self._added_always(steps, n, keys), min(n, most), most)
+                found = make()
             while len(_SAID) >= _REMEMBERED:
                 del _SAID[next(iter(_SAID))]
             _SAID[key] = found, tuple(map(ref, tensors))
         return found
+
+    def rows(
+        self, places: Places, steps: Sequence[Any], keys: Any, found: Recognised, scale: float
+    ) -> tuple[Rows, Any]:
+        """Return the term that a product of queries and positions is among steps, and its table."""
+
+        @lru_cache(maxsize=4)
+        def table(n: int) -> Any:
+            return self._table(places, n, keys)
+
+        def made() -> tuple[Rows, Any]:
+            said = rows_of(places, found, scale, lambda n: self._added_always(steps, n, keys), table)
+            return said, table(said.keys)[:, said.picked]
+
+        tensors: list[Any] = []
+        key = (
+            "rows",
+            scale,
+            self._key((places.table,), keys, tensors),
+            *(self._key(x, keys, tensors) for x in steps),
+        )
+        said, rows = self._once(key, tensors, made)
+        return said, self.learned(lambda: self._table(places, said.keys, keys)[:, said.picked], rows, keys)
+
+    def _table(self, places: Places, n: int, keys: Any) -> Any:
+        """Return the table of a product at n keys, ``(heads or 1, rows, features)``."""
+        given = _frames_for(keys, n)[0]
+        whole = places.table.at(lambda length: _frames(length, n, keys, given)).permute(*places.order)
+        return whole.reshape(-1, *whole.shape[-2:])
 
     def _added_always(self, steps: Sequence[Any], n: int, keys: Any) -> Any:
         """Return what is added to scores, as an array, where all streams of so many keys have the same."""
@@ -206,14 +249,23 @@ class Pairs:
                 yield 1 / c if 0 < abs(c) < 1 else c
 
     def _tables(self) -> Iterator[int]:
-        for x in flat((self.args, self.kwargs)):
+        """Give the sizes of tables that are cut to a stream's length."""
+        return (size for size, part in self._cuts() if not isinstance(part.start, Length))
+
+    def _cuts(self) -> Iterator[tuple[int, slice]]:
+        """Give the cuts of tables, each with the size of what is cut."""
+        for x in self.arguments():
             if isinstance(x, Pairs):
-                yield from x._tables()
+                yield from x._cuts()
         if self.indexes(self.func) and isinstance(self.args[0], self.tensor):
             index = self.args[1] if isinstance(self.args[1], tuple) else (self.args[1],)
             for axis, part in enumerate(index):
-                if isinstance(part, slice) and isinstance(part.stop, Length):
-                    yield self.args[0].shape[axis - len(index) if Ellipsis in index else axis]
+                if isinstance(part, slice) and Length in map(_kind, (part.start, part.stop)):
+                    yield self.args[0].shape[axis - len(index) if Ellipsis in index else axis], part
+
+    def arguments(self) -> Iterator[Any]:
+        """Give all arguments."""
+        return flat((self.args, self.kwargs))
 
     def _lengths(self) -> Iterator[Length]:
         for x in flat((self.args, self.kwargs)):
@@ -258,17 +310,30 @@ class Pairs:
 
     @property
     def shape(self) -> tuple[Any, ...]:
-        lengths = list(self._lengths())
-        sizes = zip(*(self._probe(n).shape for n in _PROBED))
-        return tuple(few[0] if len({*few}) == 1 else self._length_of(few, lengths) for few in sizes)
+        lengths, probed = list(self._lengths()), self._probed()
+        sizes = zip(*(self._probe(n).shape for n in probed))
+        return tuple(few[0] if len({*few}) == 1 else self._length_of(few, probed, lengths) for few in sizes)
 
-    def _length_of(self, sizes: Sequence[int], lengths: Sequence[Length]) -> Any:
-        """Return the length that has these sizes, or is one of these, shifted and divided."""
+    def _probed(self) -> tuple[int, int, int]:
+        """Return frames of the input that tables which are cut have room for."""
+        for probed in _PROBED:
+            if all(_fits(size, part, probed[-1]) for size, part in self._cuts()):
+                break
+        return probed
+
+    def _length_of(self, sizes: Sequence[int], probed: Sequence[int], lengths: Sequence[Length]) -> Any:
+        """Return the length that has these sizes, or is one of these, multiplied, shifted and divided."""
+        for length in lengths:
+            counts = [_count(length, n) for n in probed]
+            times = (sizes[1] - sizes[0]) // ((counts[1] - counts[0]) or 1)
+            rest = {s - times * c for s, c in zip(sizes, counts)}
+            if times not in (0, 1) and len(rest) == 1:
+                return length * times + rest.pop()
         for by in (1, 2, 3, 4, 5, 6, 7, 8):
             for length in lengths:
-                plus = by * sizes[0] - _count(length, _PROBED[0])
+                plus = by * sizes[0] - _count(length, probed[0])
                 for more in range(plus, plus + by):
-                    if all((_count(length, n) + more) // by == s for n, s in zip(_PROBED, sizes)):
+                    if all((_count(length, n) + more) // by == s for n, s in zip(probed, sizes)):
                         return length if (by, more) == (1, 0) else ((length + more) // by).counting()
         raise NotStreamableError(f"the size of {self!r} at {user_line()} is none of a stream's; {SERVES}")
 
@@ -276,7 +341,7 @@ class Pairs:
         return self.shape if dim is None else self.shape[dim]
 
     def dim(self) -> int:
-        return len(self._probe(_PROBED[0]).shape)
+        return len(self._probe(_PROBED[-1][0]).shape)
 
     ndim = property(dim)
 
@@ -286,7 +351,7 @@ class Pairs:
 
     @property
     def dtype(self) -> Any:
-        return self._probe(_PROBED[0]).dtype
+        return self._probe(_PROBED[-1][0]).dtype
 
     requires_grad = False
 
@@ -306,7 +371,7 @@ class Pairs:
 
 
 #: Frames of the input for which shapes are looked at.
-_PROBED = (96, 128, 149)
+_PROBED = ((96, 128, 149), (48, 64, 75), (24, 32, 37), (12, 16, 19), (6, 8, 11))
 #: The most that any stream has.
 _MOST = 2**40
 
@@ -326,7 +391,9 @@ class ShapeOf:
 
     def at(self, count: Count) -> ShapeOf:
         """Return it where lengths are what `count` says."""
-        sizes = (count(s) if isinstance(s, Length) else 1 if isinstance(s, BatchSize) else s for s in self.shape)
+        sizes = (
+            count(s) if isinstance(s, Length) else s.times if isinstance(s, BatchSize) else s for s in self.shape
+        )
         return ShapeOf(sizes, self.device, self.dtype)  # type: ignore[arg-type]
 
     def size(self, dim: int | None = None) -> Any:
@@ -383,6 +450,16 @@ def flat(tree: Any) -> Iterator[Any]:
             yield x
 
 
+def _kind(end: Any) -> type:
+    return Length if isinstance(end, Length) else type(end)
+
+
+def _fits(size: int, part: slice, frames: int) -> bool:
+    """Whether a cut takes what is there, for so many frames of the forward's input."""
+    start, stop = (_count(e, frames) if isinstance(e, Length) else e or 0 for e in (part.start, part.stop))
+    return (start >= 0 or not isinstance(part.start, Length)) and stop <= size
+
+
 def _count(length: Length, frames: int) -> int:
     """Return what a length is for so many frames of the forward's input."""
     formula = length.formula()
@@ -415,8 +492,8 @@ def _first_of(count: Any, n: int) -> int:
 
 def _frames(length: Length, n: int, keys: Any, given: int) -> int:
     """Return what a length is where the keys' stream has n frames, and the forward's input `given`."""
-    if len(length.terms) == 1 and length.of.cid == keys.edge.cid:
-        return length.apply(n)
+    if all(getattr(atom, "cid", None) == keys.edge.cid for _, atom in length.terms):
+        return length.plus + n * sum(times for times, _ in length.terms)
     own, of = length.formula(), keys.shape[2].formula()
     if own is not None and of is not None and own.root == of.root:
         return int(own.count.at(given))

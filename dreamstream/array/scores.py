@@ -24,8 +24,9 @@ from . import hook
 from .axes_of_scores import KEYS, QUERIES, STREAMS, Axes, Heads
 from .heads import atoms_of, laid, shown, streams_of
 from .reductions import Extreme
+from .relative import places_of
 
-__all__ = ["Scores", "Step", "attend", "paired", "scores_of"]
+__all__ = ["Scores", "Step", "attend", "matrices", "paired", "scores_of"]
 
 SERVES = (
     "scores of attention are scaled, masked, given terms by position, brought through softmax and multiplied with "
@@ -40,6 +41,7 @@ def attend(
     found: Recognised,
     scale: float,
     bias: Any = None,
+    rows: Any = None,
 ) -> Any:
     """Return the attended values ``(B, H, L, E)`` or ``(B, L, E)``.
 
@@ -52,6 +54,8 @@ def attend(
     scale : float
     bias : tensor, optional
         What is added to scores.
+    rows : tuple, optional
+        Queries, a table by distance, and the distance of its first row.
     """
     alone = q.ndim == 3
     q, k, v = (x.unsqueeze(1) for x in (q, k, v)) if alone else (q, k, v)
@@ -61,7 +65,11 @@ def attend(
     attributes: dict[str, Any] = {**found.context.attributes, "scale": scale}
     if bias is not None:
         attributes |= {"first": found.first, "beyond": "linear" if found.linear else "constant"}
-    (out,) = hook.apply("attention", attributes, (q, k, v), () if bias is None else (bias,), ("B", 0, "L", 1))
+    inputs, weights = [q, k, v], [] if bias is None else [bias]
+    if rows is not None:
+        inputs, weights = [*inputs, rows[0]], [bias, rows[1]]
+        attributes["rows_first"] = rows[2]
+    (out,) = hook.apply("attention", attributes, inputs, weights, ("B", 0, "L", 1))
     return out.squeeze(1) if alone else out
 
 
@@ -76,9 +84,15 @@ def scores_of(x: Any, other: Any) -> Scores | None:
     """Return x @ other where these are queries and transposed keys of one attention; None where they are not."""
     if not getattr(other, "is_stream", False) or not hasattr(other, "dims"):
         return None
-    n = max(x.ndim, other.ndim) - 2
+    s, t, out = matrices(x.ndim, other.ndim)
+    return paired(x, s, other, t, out)
+
+
+def matrices(x: int, other: int) -> tuple[str, str, str]:
+    """Return a letter for each dimension of two matrices of so many dimensions, and of their product."""
+    n = max(x, other) - 2
     lead = string.ascii_uppercase[:n]
-    return paired(x, f"{lead[n + 2 - x.ndim :]}id", other, f"{lead[n + 2 - other.ndim :]}dj", f"{lead}ij")
+    return f"{lead[n + 2 - x :]}id", f"{lead[n + 2 - other :]}dj", f"{lead}ij"
 
 
 def paired(x: Any, s: str, other: Any, t: str, out: str) -> Scores | None:
@@ -503,10 +517,10 @@ class Scores:
             self._misuse("combined with values that lack some of their heads")
         labels = [(features[0],) if c in features else own[c] if theirs[c] else () for c in t]
         v = laid(v, labels, self.axes.heads, (KEYS, features[0]))
-        y = self._attended(v)
+        y = self.attended(v)
         return shown(y, [own.get(c, (c,)) for c in out], self.axes.heads, (QUERIES, features[0]))
 
-    def _attended(self, v: Any) -> Any:
+    def attended(self, v: Any) -> Any:
         """Return the attended values of values, both ``(B, heads, L, features)``."""
         found, programs, q, k = self._said(), self._programs(), self.q, self.k
         if found.context.waits and not k.edge.may_wait:
@@ -518,11 +532,31 @@ class Scores:
         groups = max(k.shape[1], v.shape[1])
         k, v = (x if x.shape[1] == groups else x.repeat_interleave(groups // x.shape[1], 1) for x in (k, v))
         bias = None if found.bias is None else programs[0].constant(found, self.steps, k)
-        ends = min((x.ends for x in programs if x.ends is not None), default=None)
+        rows, limits = self._rows(programs, found), [x.ends for x in programs]
+        if rows is not None:
+            said, queries, table = rows
+            limits.append(said.ends)
+            rows = queries, table, said.first
+        ends = min((n for n in limits if n is not None), default=None)
         if ends is not None:
             (q,) = hook.apply("limit", {"frames": ends, "of": "table"}, (q,), (), q.dims)
         with self.dropping(self.p) if self.p else nullcontext():
-            return attend(q, k, v, found, self.scale, bias)
+            return attend(q, k, v, found, self.scale, bias, rows)
+
+    def _rows(self, programs: Sequence[Any], found: Recognised) -> Any:
+        """Return the term by position that is a product of its own: what is known of it, queries and table."""
+        products = [p for p in map(places_of, programs) if p is not None]
+        if len(products) > 1:
+            self._misuse("given several scores by position")
+        if not products:
+            return None
+        (places,) = products
+        try:
+            said, table = programs[0].rows(places, self.steps, self.k, found, self.scale)
+        except Unrecognised as error:
+            raise self._unread(error) from None
+        queries = places.queries
+        return said, queries if said.factor == 1 else queries * said.factor, table
 
     def _programs(self) -> list[Any]:
         return [x for step in self.steps for x in step.programs()]
@@ -544,10 +578,11 @@ class Scores:
             found: Recognised = programs[0].says(self.steps, self.k)
             return found
         except Unrecognised as error:
-            remedy = MASKED.words[1]
-            raise NotStreamableError(
-                f"the mask of attention at {user_line()} does not stream: {error}; {remedy}"
-            ) from None
+            raise self._unread(error) from None
+
+    def _unread(self, error: Unrecognised) -> NotStreamableError:
+        remedy = MASKED.words[1]
+        return NotStreamableError(f"the mask of attention at {user_line()} does not stream: {error}; {remedy}")
 
     def as_output(self) -> NoReturn:
         """Refuse to be what a forward returns."""

@@ -253,12 +253,12 @@ class StreamTensor(Tensor):
 
     def as_output(self) -> None:
         """Refuse to leave a forward with dimensions that nobody outside could tell apart."""
-        strange = [d for d in self.dims if isinstance(d, str) and d not in ("B", "L", "B_L")]
-        if strange:
-            raise NotStreamableError(
-                f"the forward returns a stream {self.roles}, in which {strange[0]} is one dimension; take it "
-                "apart, as in y.view(batch, features, ...)"
-            )
+        for d in self.dims:
+            if isinstance(d, str) and d not in ("B", "L", "B_L"):
+                raise NotStreamableError(
+                    f"the forward returns a stream {self.roles}, in which {d} is one dimension; take it "
+                    "apart, as in y.view(batch, features, ...)"
+                )
 
     def require_length(self, length: Any) -> None:
         """Refuse, at the end, streams that are not so long; those of another length at once, where all are."""

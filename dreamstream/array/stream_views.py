@@ -189,7 +189,7 @@ def _part(self: Any, axis: int, item: Any) -> Any:
 
 def narrow(self: Any, dim: Any, start: Any, length: Any) -> Any:
     axis = self._axis("narrow", dim)
-    stop = length if not isinstance(start, int) or start == 0 else start + length
+    stop = length if isinstance(start, int) and start == 0 else start + length
     return _part(self, axis, slice(start, stop))
 
 

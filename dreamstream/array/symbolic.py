@@ -18,10 +18,12 @@ import numpy as np
 
 from ..errors import NotStreamableError, ShapeError, StreamMismatchError
 from ..stream.edge import Request
-from ..stream.rules import BatchSize, Length, Token
+from ..stream.rules import BatchSize, Length, Rows, Token
 from ..stream.where import user_line
 from . import hook
 from .axes import axis_of, numbered, sizes_of
+from .filled import Filled, sharing
+from .lengths import SAME_ORDER, LengthsOf, lengths_of
 from .stream_tensor import StreamTensor
 from .tensor import Tensor
 
@@ -29,69 +31,10 @@ __all__ = ["SAME_ORDER", "LengthsOf", "Symbolic", "as_symbolic", "lengths_of", "
 
 
 #: Element types of NumPy.
-TYPES = {bool: np.dtype(bool), float: np.dtype(np.float32), int: np.dtype(np.int64)}
-
-
-class _Order:
-    """The order of streams by their lengths where it changes nothing: each is what it is wherever it stands."""
-
-    device = "cpu"
-
-    def to(self, *_: Any, **__: Any) -> _Order:
-        """Return it: it is the same everywhere."""
-        return self
-
-    cpu = scatter_ = argsort = to
-
-    def sort(self, *_: Any, **__: Any) -> tuple[_Order, _Order]:
-        """Return it and its inverse, which is the same."""
-        return self, self
-
-    def numel(self) -> int:
-        """Return the number of its elements, of which it has none."""
-        return 0
-
-    @classmethod
-    def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> _Order:
-        return SAME_ORDER
-
-
-SAME_ORDER = _Order()
-
-
-class LengthsOf:
-    """What stands for the lengths of a stream in a call or a spec; see `lengths_of`."""
-
-    def __init__(self, of: Any, relative: bool = False) -> None:
-        self.of = of
-        self.relative = relative
-
-    def __repr__(self) -> str:
-        return f"lengths_of({self.of!r})"
-
-
-def lengths_of(x: Any, relative: bool = False) -> LengthsOf:
-    """Return what stands for the lengths of streams, which models take beside them.
-
-    Many models are called as ``forward(xs, xs_lens)``. A stream's length is known at its end; ``lengths_of(xs)``
-    stands for it until then. Masks made of it are the identity where the counts show that it covers all frames;
-    lengths that the forward derives and returns are one number per stream, at its end.
-
-    Parameters
-    ----------
-    x : StreamTensor or str
-        The argument of the same call; in the spec of `compile` its name.
-    relative : bool
-        Whether lengths are parts of the longest, from 0 to 1: each stream by itself is all of it.
-
-    Examples
-    --------
-    ::
-
-        y, y_lens = encoder(x, ds.lengths_of(x))
-        engine = ds.compile(encoder, {"xs": ("B", "L", 80), "xs_lens": ds.lengths_of("xs")})
-    """
-    return LengthsOf(x, relative)
+TYPES: dict[Any, Any] = {bool: np.dtype(bool), float: np.dtype(np.float32), int: np.dtype(np.int64)}
+_KINDS = ("bool", "float32", "float64", "int64")
+_OLD_NAMES = {"FloatTensor": "float32", "DoubleTensor": "float64", "LongTensor": "int64", "BoolTensor": "bool"}
+TYPES.update((name, np.dtype(name)) for name in _KINDS)
 
 
 def as_symbolic(given: LengthsOf, entered: Mapping[Any, Any]) -> Symbolic:
@@ -118,11 +61,18 @@ def measured(x: Any) -> Any:
         x = Symbolic(x, ("B",), x)
     if not isinstance(x, Symbolic):
         return x
+    if x.is_filled:
+        return x.as_stream()
     value, edge = x.measured()
     return StreamTensor.inside(value, ("B",), edge)
 
 
-class Symbolic:
+def _role(size: Any) -> Any:
+    """Return what a dimension of a size is."""
+    return "B" if isinstance(size, BatchSize) else "L" if isinstance(size, Length) else int(size)
+
+
+class Symbolic(Filled):
     """A tensor of one value for all streams and frames, to which the position along L may be added.
 
     Parameters
@@ -134,19 +84,36 @@ class Symbolic:
         Of what it was made; what "L" is long.
     position : builtins.bool
         Whether element l has l more than `value`.
+    kind : str, optional
+        Element type, where that is not the one that `value` has.
+
+    Notes
+    -----
+    What is taken of a tensor of zeros shares its memory. Where one of them is written into, all become the streams
+    that they stand for, each taken of the other as it was (`become`).
     """
 
     is_stream = False
     __array_ufunc__ = None
 
-    def __init__(self, value: Any, roles: Sequence[Any], length: Any, position: builtins.bool = False) -> None:
+    def __init__(
+        self,
+        value: Any,
+        roles: Sequence[Any],
+        length: Any,
+        position: builtins.bool = False,
+        kind: str | None = None,
+    ) -> None:
         self.value = value
         self.roles = tuple(roles)
         self.length = length
         self.position = position
+        self.kind = kind
+        self._source: tuple[Any, ...] | None = None
+        self._taken: list[Callable[[], Any]] = []
 
     @classmethod
-    def filled(cls, size: Sequence[Any], one: Tensor) -> Symbolic:
+    def filled(cls, size: Sequence[Any], one: Tensor) -> Any:
         """Return a tensor of one value, some of whose sizes are those of B and L.
 
         Parameters
@@ -155,10 +122,15 @@ class Symbolic:
         one : Tensor
             Of one element.
         """
-        length = next(s for s in size if isinstance(s, Length))
+        length, *others = (s for s in size if isinstance(s, Length))
         value = one.item()
-        roles = ["B" if isinstance(s, BatchSize) else "L" if isinstance(s, Length) else int(s) for s in size]
-        return cls(value, roles, length)
+        if any(s.key() != length.key() for s in others):
+            if (note := builtins.type(length).note) is None:
+                raise NotStreamableError(f"a tensor of the sizes {tuple(size)}, at {user_line()}")
+            return note("full", (tuple(size), value), {})
+        return cls(
+            value, [_role(s) for s in size], length, kind=kind if (kind := str(one.dtype)) in _KINDS else None
+        )
 
     def _refuse(self, what: str) -> NoReturn:
         raise NotStreamableError(
@@ -168,7 +140,7 @@ class Symbolic:
 
     def _noted(self, name: str, args: Sequence[Any], kwargs: Mapping[str, Any], error: NotStreamableError) -> Any:
         """Return what a method means of positions in pairs, where the library of the streams notes that."""
-        note = getattr(type(self.length), "note", None)
+        note = builtins.type(self.length).note
         if note is None and self.position:
             return getattr(self.constant(), name)(*args, **kwargs)
         out = NotImplemented if note is None else note(name, (self, *args), kwargs)
@@ -184,7 +156,8 @@ class Symbolic:
             return self._noted(name, args, kwargs, error)
 
     def _like(self, value: Any, roles: Sequence[Any] | None = None) -> Symbolic:
-        return Symbolic(value, self.roles if roles is None else roles, self.length, self.position)
+        kind = self.kind if builtins.type(value) is builtins.type(self.value) else None
+        return Symbolic(value, self.roles if roles is None else roles, self.length, self.position, kind)
 
     # ------------------------------------------------------------------ what it is
     @property
@@ -214,8 +187,10 @@ class Symbolic:
     @property
     def dtype(self) -> Any:
         """Element type, of the library that the streams belong to."""
-        kind = type(self.value) if isinstance(self.value, (builtins.bool, builtins.float)) else builtins.int
-        return getattr(type(self.length), "types", TYPES)[kind]
+        kind = (
+            builtins.type(self.value) if isinstance(self.value, (builtins.bool, builtins.float)) else builtins.int
+        )
+        return getattr(builtins.type(self.length), "types", TYPES)[self.kind or kind]
 
     requires_grad = False
 
@@ -273,24 +248,29 @@ class Symbolic:
         parts = index if isinstance(index, tuple) else (index,)
         left = self.ndim - sum(p is not None and p is not Ellipsis for p in parts)
         roles: list[Any] = []
-        own = iter(self.roles)
+        own = list(self.roles)
         length = self.length
-        for part in (*parts, *([] if Ellipsis in parts else [Ellipsis])):
+        for part in (*parts, *([] if any(p is Ellipsis for p in parts) else [Ellipsis])):
             if part is Ellipsis:
-                roles += [next(own) for _ in range(left)]
-            elif part is None:
-                roles.append(1)
-            elif part == slice(None) or part is SAME_ORDER:
-                roles.append(next(own))
-            elif isinstance(part, slice) and next(own) == "L" and not self.position:
-                length = self._cut(length, part)
-                roles.append("L")
-            else:
+                roles += own[:left]
+                del own[:left]
+                continue
+            role = 1 if part is None else own.pop(0)
+            whole = part is None or part is SAME_ORDER or (isinstance(part, slice) and part == slice(None))
+            if not whole and (self.position or role == "B" or not isinstance(part, (builtins.int, slice))):
                 self._refuse(f"the index {part!r}")
-        return Symbolic(self.value, roles, length, self.position)
+            if whole or role == "L":
+                length = length if whole else self._cut(length, part)
+                roles.append(role)
+            else:
+                kept = np.empty(role, np.bool_)[part].shape
+                roles += kept
+        return Symbolic(self.value, roles, length, self.position, self.kind)
 
-    def _cut(self, length: Any, part: slice) -> Any:
+    def _cut(self, length: Any, part: Any) -> Any:
         """Return how many frames a slice takes of so many."""
+        if not isinstance(part, slice):
+            self._refuse(f"the index {part!r}")
         start, stop, step = part.start or 0, part.stop, part.step or 1
         if isinstance(stop, Length):
             self._require_as_long(stop, "L" if start == 0 and step == 1 else "")
@@ -308,9 +288,8 @@ class Symbolic:
             if isinstance(wanted, Length):
                 self._require_as_long(wanted, role)
                 length = wanted
-            named = "B" if isinstance(wanted, BatchSize) else "L" if isinstance(wanted, Length) else wanted
-            out.append(role if isinstance(wanted, int) and wanted in (-1, role) else named)
-        return Symbolic(self.value, out, length, self.position)
+            out.append(role if isinstance(wanted, int) and wanted in (-1, role) else _role(wanted))
+        return Symbolic(self.value, out, length, self.position, self.kind)
 
     def _require_as_long(self, length: Any, role: Any) -> None:
         if role == "L":
@@ -321,28 +300,52 @@ class Symbolic:
         """Return it with the other's sizes."""
         return self.expand(*other.shape)
 
+    def view_as(self, other: Any) -> Symbolic:
+        """Return it in the other's shape."""
+        return self.view(*other.shape)
+
+    reshape_as = view_as
+
     def view(self, *shape: Any) -> Symbolic:
-        """Return it with dimensions of size 1 put in or left out."""
+        """Return it with its features in another shape."""
+        sizes = sizes_of(shape)
         kept = [r for r in self.roles if r != 1]
-        roles = [1 if isinstance(s, int) and s == 1 else kept.pop(0) for s in sizes_of(shape)]
-        return self._like(self.value, roles) if not kept else self._refuse(f"the shape {shape}")
+        if len(kept) == sum(not isinstance(s, int) or s != 1 for s in sizes):
+            return self._like(self.value, [1 if isinstance(s, int) and s == 1 else kept.pop(0) for s in sizes])
+        if self.position or any(isinstance(s, Rows) and not isinstance(s, BatchSize) for s in sizes):
+            self._refuse(f"the shape {shape}")
+        roles: list[Any] = [_role(s) for s in sizes]
+        features = math.prod(r for r in self.roles if isinstance(r, int))
+        given = math.prod(r for r in roles if isinstance(r, int) and r != -1)
+        if -1 in roles:
+            missing = [r for r in ("B", "L") if r in self.roles and r not in roles]
+            roles[roles.index(-1)] = missing[0] if missing else features // given
+        own, new = ([r for r in x if isinstance(r, str)] for x in (self.roles, roles))
+        if own != new or features != math.prod(r for r in roles if isinstance(r, int)):
+            self._refuse(f"the shape {shape}")
+        for size in sizes:
+            self._require_as_long(size, "L" if isinstance(size, Length) else "")
+        return self._like(self.value, roles)
 
     reshape = view
 
     # ------------------------------------------------------------------ types
-    def __setitem__(self, index: Any, value: Any) -> NoReturn:
-        self._refuse("assignment to parts (zeros_like(x) makes a stream that can be written into)")
 
     def to(self, *args: Any, **kwargs: Any) -> Any:
         """Return it with another element type; on another device it is what it is."""
         names = [str(a).rpartition(".")[2] for a in (*args, kwargs.get("dtype"))]
+        names = [_OLD_NAMES.get(n, n) for n in names]
         kind = next((k for k in ("float", "int", "bool") if any(n.startswith(k) for n in names)), None)
         if kind is None or isinstance(self.value, Token):
             return self
         if self.position and kind != "int" and not {"float", "float32"} & {*names}:  # another width, or truths
             out: Symbolic = self._otherwise("to", args, kwargs)
             return out
-        return self._like({"float": float, "int": builtins.int, "bool": builtins.bool}[kind](self.value))
+        out = self._like({"float": float, "int": builtins.int, "bool": builtins.bool}[kind](self.value))
+        out.kind = next((n for n in names if n in _KINDS), None)
+        return self if (out.dtype, builtins.type(out.value)) == (self.dtype, builtins.type(self.value)) else out
+
+    type = to
 
     def type_as(self, other: Any) -> Any:
         """Return it with the other's element type."""
@@ -351,7 +354,11 @@ class Symbolic:
     def _same(self, *_: Any, **__: Any) -> Symbolic:
         return self
 
-    contiguous = detach = clone = cpu = cuda = long = int = as_tensor = _same
+    contiguous = detach = cpu = cuda = long = int = as_tensor = _same
+
+    def clone(self, *_: Any, **__: Any) -> Symbolic:
+        """Return a copy."""
+        return self._like(self.value)
 
     def float(self) -> Any:
         """Return it as real numbers."""
@@ -448,7 +455,7 @@ class Symbolic:
         roles = [1 if i == at else r for i, r in enumerate(self.roles) if keepdim or i != at]
         return self._like(self.length if self.value else 0, roles)
 
-    def sort(self, *_: Any, **__: Any) -> tuple[Symbolic, _Order]:
+    def sort(self, *_: Any, **__: Any) -> tuple[Symbolic, Any]:
         """Return lengths in the order in which they are, and that order."""
         return (self, SAME_ORDER) if self.roles == ("B",) else self._refuse("the order")
 
@@ -497,6 +504,9 @@ class Symbolic:
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
+        if name.endswith("_") and self.is_filled:
+            self.become()
+            return getattr(self, name)
 
         def method(*args: Any, **kwargs: Any) -> Any:
             return self._otherwise(name, args, kwargs)
@@ -527,12 +537,20 @@ class Symbolic:
         return out
 
 
-def positions(start: Any, end: Length, step: Any = 1, dtype: Any = None) -> Any:
-    """Return the positions of a stream's frames, from `start` on."""
-    if step != 1 or start != math.floor(start):
-        raise NotStreamableError(
-            f"arange up to {end!r} at {user_line()}: positions go from a number on in steps of 1"
-        )
+def positions(start: Any, end: Any, step: Any = 1, dtype: Any = None) -> Any:
+    """Return the positions of a stream's frames, from `start` on, or what `arange` gives of lengths otherwise."""
+    fixed = not isinstance(start, Length) and start == math.floor(start)
+    if fixed and isinstance(step, int) and step > 1:
+        out: Any = Symbolic(0, ("L",), (end - int(start) + (step - 1)) // step, True)
+        out = out * step + int(start)
+        return out if dtype is None else out.to(dtype)
+    if not fixed or step != 1:
+        note = type(end if isinstance(end, Length) else start).note
+        if note is None:
+            raise NotStreamableError(
+                f"arange from {start!r} to {end!r} at {user_line()}: positions go from a number on in steps of 1"
+            )
+        return note("arange", (start, end, step), {} if dtype is None else {"dtype": dtype})
     out = Symbolic(start, ("L",), end - int(start), True)
     return out if dtype is None else out.to(dtype)
 
@@ -554,6 +572,7 @@ def _arithmetic(name: str, keeps: builtins.bool) -> None:
         except NotStreamableError as error:
             return self._noted(f"__r{name}__", (other,), {}, error)
 
+    setattr(Symbolic, f"__i{name}__", lambda self, other: self._in_place(f"__i{name}__", other))
     short = {"truediv": "true_divide", "floordiv": "floor_divide", "mod": "remainder"}.get(name, name)
     setattr(Symbolic, f"__{name}__", method)
     setattr(Symbolic, f"__r{name}__", reflected)
@@ -575,4 +594,6 @@ for _name in ("add", "sub", "mul", "truediv", "floordiv", "mod"):
     _arithmetic(_name, _name in ("add", "sub"))
 for _name in ("eq", "ne", "lt", "le", "gt", "ge"):
     _comparison(_name)
+for _name in ("unsqueeze", "squeeze", "transpose", "__getitem__", "expand", "expand_as", "view", "reshape"):
+    setattr(Symbolic, _name, sharing(_name, getattr(Symbolic, _name)))
 Symbolic.__hash__ = object.__hash__  # type: ignore[method-assign]

@@ -101,7 +101,9 @@ def expand(self: Tensor, *size: Any) -> Any:
     sizes = sizes_of(size)
     batch = [i for i, s in enumerate(sizes) if isinstance(s, Rows)]
     if batch:
-        return BatchTensor(self.expand(*[1 if i in batch else s for i, s in enumerate(sizes)]), batch)
+        return BatchTensor(
+            self.expand(*[1 if i in batch else s for i, s in enumerate(sizes)]), batch, sizes[batch[0]]
+        )
     new = len(sizes) - self.ndim
     wanted = tuple(
         self.shape[i - new] if s == -1 and i >= new else s for i, s in enumerate(map(operator.index, sizes))
@@ -127,7 +129,9 @@ def repeat(self: Tensor, *repeats: Any) -> Any:
         raise ShapeError(f"repeat: {len(times)} numbers for a tensor of {self.ndim} dimensions")
     batch = [i for i, n in enumerate(times) if isinstance(n, Rows)]
     if batch:
-        return BatchTensor(self.repeat(*[1 if i in batch else n for i, n in enumerate(times)]), batch)
+        return BatchTensor(
+            self.repeat(*[1 if i in batch else n for i, n in enumerate(times)]), batch, times[batch[0]]
+        )
     counts = tuple(map(operator.index, times))
     if any(n < 0 for n in counts):
         raise ShapeError(f"repeat: numbers must not be negative, got {times}")

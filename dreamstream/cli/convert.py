@@ -5,17 +5,26 @@ from __future__ import annotations
 import argparse
 import os
 from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
 
 import dreamstream as ds
+from dreamstream import nn
 
+from ..data import read_audio
+from ..engine.compare import compare
 from ..engine.load import load_changed, stored_as
-from ..engine.weights import FORMATS
+from ..engine.verify import random_inputs
+from ..engine.weights import BOUND, FORMATS, PRODUCTS, Narrowing
 from ..errors import FormatError
 from .arguments import Commands
 from .described import FUNCTION, described, load_weights, require_function
+from .run import samples_only
 
 __all__ = ["add", "convert"]
 
+WORDS = (*FORMATS, "auto")
 SUFFIXES = (".dsm", ".json", ".xml")
 
 
@@ -25,32 +34,56 @@ def convert(args: argparse.Namespace) -> int:
         raise FormatError(f"the name of what is written ends in {', '.join(SUFFIXES)}, got {args.output}")
     require_function(args.source)
     source = args.source if FUNCTION.fullmatch(args.source) else None
-    stored = next((w for w in reversed(args.weights) if w in FORMATS), None)
-    files = [w for w in args.weights if w not in FORMATS]
+    stored = next((w for w in reversed(args.weights) if w in WORDS), None)
+    files = [w for w in args.weights if w not in WORDS]
     if source is None and files:
         raise FormatError(
             f"--weights {files[0]} goes with FILE.py:FUNCTION; {args.source} has its weights, which can be "
-            f"stored in {', '.join(FORMATS)}"
+            f"stored in {', '.join(WORDS)}"
         )
     if source is not None and args.reseal:
         raise FormatError(f"--reseal goes with a model file that was edited, not with {args.source}")
     if source is not None:
-        engine = _compiled(source, files, stored or "fp32")
-    elif args.reseal:
-        engine = load_changed(args.source)
-        engine = engine if stored is None else stored_as(engine, stored)
+        wide = _compiled(source, files)
     else:
-        engine = ds.load(args.source, weights=stored)
-    with engine:
+        wide = load_changed(args.source) if args.reseal else ds.load(args.source)
+    how = Narrowing(stored, args.products, args.bound)
+    engine = wide if how.nothing else stored_as(wide, how)
+    with wide, engine:
+        if args.report:
+            _report(wide, engine, args.input)
         engine.save(args.output)
     return 0
 
 
-def _compiled(source: str, files: Sequence[str], stored: str) -> ds.Engine:
+def _report(wide: ds.Engine, engine: ds.Engine, recordings: Sequence[str]) -> None:
+    """Print what weights in fewer bits cost, on recordings or else on random numbers."""
+    rng = np.random.default_rng(0)
+    streams = {path: _recording(wide, path) for path in recordings} or {
+        f"random {i}": random_inputs(rng, wide, max(100, int(3 * wide.rate))) for i in range(2)
+    }
+    found = compare(wide, engine, streams)
+    print(f"{', '.join(streams)}: {found.frames} frames")
+    print(
+        f"weights: {wide.weights_size:,} bytes, were they in float32; {engine.weights_size:,} as they are stored"
+    )
+    print(found)
+
+
+def _recording(engine: ds.Engine, path: str) -> Any:
+    """Return a recording at the rate of an engine that takes samples."""
+    samples, rate = read_audio(path)
+    wanted = int(samples_only("the model", engine).rate)
+    if rate == wanted:
+        return samples
+    return nn.Resample(rate, wanted).eval()(ds.tensor(samples[None])).numpy()[0]
+
+
+def _compiled(source: str, files: Sequence[str]) -> ds.Engine:
     with described(source) as (model, spec, rate):
         for file in files:
             load_weights(model, file)
-        return ds.compile(model, spec, rate=rate, weights=stored)
+        return ds.compile(model, spec, rate=rate)
 
 
 def add(commands: Commands) -> None:
@@ -73,8 +106,32 @@ def add(commands: Commands) -> None:
         metavar="FORMAT",
         action="append",
         default=[],
-        help=f"how weights are stored: {', '.join(FORMATS)}; for FILE.py:FUNCTION also a .safetensors file, "
+        help=f"how weights are stored: {', '.join(WORDS)}; for FILE.py:FUNCTION also a .safetensors file, "
         "and for a torch model a state dict of torch.save",
+    )
+    parser.add_argument(
+        "--products",
+        metavar="FORMAT",
+        choices=PRODUCTS,
+        help=f"what rows are that weights are multiplied with, and the weights: {', '.join(PRODUCTS)}",
+    )
+    parser.add_argument(
+        "--bound",
+        type=float,
+        default=BOUND,
+        help=f"the error of a weight's channel up to which --weights auto takes fewer bits (default {BOUND})",
+    )
+    parser.add_argument(
+        "--report",
+        action="store_true",
+        help="print the error of each output and of each layer against float32, and what keeping it wide gives",
+    )
+    parser.add_argument(
+        "--input",
+        metavar="WAV",
+        action="append",
+        default=[],
+        help="a recording for --report, for models of samples; random numbers otherwise",
     )
     parser.add_argument(
         "--reseal",

@@ -101,6 +101,7 @@ def _layer(planned: Any, node: Any, weights: dict[str, Tensor]) -> dict[str, Any
         "grows": planned["grows"],
         "weights": names,
         "stored": sorted({weights[name].dtype for name in names}),
+        "products": planned["stored"] if planned["products"] else "fp32",
     }
 
 
@@ -163,9 +164,10 @@ def _lines(about: dict[str, Any]) -> Iterator[str]:
         shape = ", ".join(map(str, layer["shape"])) + ("," if len(layer["shape"]) == 1 else "")
         rate = f"{layer['rate']:g}" if layer["rate"] else "end"
         state = f"{layer['state_bytes']:,}{'+' if layer['grows'] else ''}"
+        products = "" if layer["products"] == "fp32" else f"; products {layer['products']}"
         yield (
             f"  {layer['path'] or '-':{wide}}  {layer['operator']:18} {f'({shape})':14} {rate:>8} "
-            f"{layer['weight_bytes']:>12,} {state:>10}  {', '.join(layer['stored'])}".rstrip()
+            f"{layer['weight_bytes']:>12,} {state:>10}  {', '.join(layer['stored'])}{products}".rstrip()
         )
 
 

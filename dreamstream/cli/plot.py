@@ -1,4 +1,4 @@
-"""A picture of a run: waveform, outputs over time, latency of steps."""
+"""A picture of a run: waveform, outputs over time, latency of steps; experts over time, and how often each ran."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ __all__ = ["new_figure", "plot", "require_matplotlib"]
 Array = npt.NDArray[Any]
 
 MOST_FILES = 4
+MOST_LAYERS = 4  # with experts, of a file
 MOST_LINES = 12  # more values per frame become an image
 
 
@@ -48,13 +49,16 @@ def new_figure(width: float, height: float) -> Any:
 def plot(path: str, files: Sequence[AudioFile], latencies: Sequence[float], chunk_ms: int) -> None:
     """Draw the first files and the seconds that each step took, all over the same time."""
     shown = files[:MOST_FILES]
-    figure = new_figure(10, 2 + 3.2 * len(shown))
-    axes = figure.subplots(
-        2 * len(shown) + 1, 1, sharex=True, height_ratios=[*[1, 1.4] * len(shown), 0.8], squeeze=False
-    )[:, 0]
-    for i, file in enumerate(shown):
-        _draw_waveform(axes[2 * i], file)
-        _draw_outputs(axes[2 * i + 1], file, chunk_ms)
+    routed = [_routed(file) for file in shown]
+    heights = [h for layers in routed for h in (1, 1.4, *(_height(layer) for _, layer in layers))]
+    figure = new_figure(10, 2 + 1.33 * sum(heights))
+    axes = figure.subplots(len(heights) + 1, 1, sharex=True, height_ratios=[*heights, 0.8], squeeze=False)[:, 0]
+    free = iter(axes)
+    for file, layers in zip(shown, routed):
+        _draw_waveform(next(free), file)
+        _draw_outputs(next(free), file, chunk_ms)
+        for name, layer in layers:
+            _draw_experts(next(free), name, layer, file.path)
     axes[-1].plot(
         (1 + np.arange(len(latencies))) * chunk_ms / 1000, 1000 * np.asarray(latencies), linewidth=0.8, color="0.3"
     )
@@ -96,6 +100,39 @@ def _draw_outputs(axes: Any, file: AudioFile, chunk_ms: int) -> None:
     samples, at = file.delay, file.reader.sample_rate
     delay = f"{samples} samples, {1000 * samples / at:.0f} ms" if np.isfinite(samples) else "until the end"
     axes.set(ylabel=name, title=f"delay {delay}; chunks of {chunk_ms} ms")
+
+
+def _routed(file: AudioFile) -> list[tuple[str, Any]]:
+    """Return the name and the statistics of the layers that are drawn, first and last among them."""
+    found = list(file.engine.statistics()["layers"].items())
+    found = [(name, layer) for name, layer in found if file.path in layer["streams"]]
+    places = np.unique(np.linspace(0, len(found) - 1, min(len(found), MOST_LAYERS)).round().astype(int))
+    return [found[i] for i in places]
+
+
+def _height(layer: Any) -> float:
+    """Return room for the numbers of experts, one above the other."""
+    return float(np.clip(0.1 * len(layer["counts"]), 1, 4))
+
+
+def _draw_experts(axes: Any, name: str, layer: Any, path: str) -> None:
+    """Draw which experts each frame was given to, and beside it the share that each expert had."""
+    told, n = layer["streams"][path], len(layer["counts"])
+    chosen, rate = told["experts"], float(layer["rate"])
+    times = (np.arange(len(chosen)) + 0.5) / rate
+    for rank, experts in reversed(list(enumerate(chosen.T))):
+        axes.scatter(times[experts >= 0], experts[experts >= 0], s=5 if rank == 0 else 2, color=f"C{rank % 10}")
+    step = -(-n // 40)
+    axes.set(ylabel="expert", ylim=(n - 0.5, -0.5), yticks=range(0, n, step))
+    axes.tick_params("y", labelsize=6 if n > 12 else 8)
+    axes.grid(axis="y", linewidth=0.3)
+    title = f"{name or 'experts'}: {told['tokens']} frames, {told['dead']} of {n} experts unused"
+    axes.set_title(title, fontsize="medium")
+    load = axes.inset_axes((1.01, 0, 0.1, 1), sharey=axes)
+    load.barh(range(n), 100 * told["load"], color="0.5")
+    load.set_xlabel("load, %", fontsize=7)
+    load.tick_params("y", labelleft=False)
+    load.tick_params("x", labelsize=6)
 
 
 def _leaving(file: AudioFile) -> Array:

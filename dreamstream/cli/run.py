@@ -52,7 +52,7 @@ def _load(args: argparse.Namespace) -> Any:
     if os.path.splitext(name)[1].lower() in (".dsm", ".json", ".xml"):
         if weights is not None:
             raise FormatError(f"--weights goes with a model's name; {name} has its weights")
-        return _checked(name, ds.load(name, threads=args.threads))
+        return samples_only(name, ds.load(name, threads=args.threads))
     found = {n.lower(): n for n in models.COMPLETE}.get(name.lower())
     if found is None:
         raise FormatError(f"there is no model {name!r}; give a .dsm file or one of {', '.join(models.COMPLETE)}")
@@ -63,7 +63,7 @@ def _load(args: argparse.Namespace) -> Any:
     return model
 
 
-def _checked(name: str, engine: ds.Engine) -> ds.Engine:
+def samples_only(name: str, engine: ds.Engine) -> ds.Engine:
     """Return an engine that takes samples at a rate that recordings can have."""
     first = engine.inputs[0]
     if len(engine.inputs) > 1 or first.features or first.dtype != "float32":
@@ -103,6 +103,8 @@ def _open(args: argparse.Namespace, model: Any, stack: ExitStack) -> list[AudioF
             engine, _, front = engines[rate] = _engine_at(rate, model, args)
             for each in (engine, front) if front else (engine,):
                 each.warmup(len(args.audio), max(1, int(each.rate) * args.chunk_ms // 1000))
+            if args.plot:
+                engine.keep_statistics(history=True)
         files.append(AudioFile(path, reader, *engines[rate]))
     return files
 
@@ -300,7 +302,8 @@ def add(commands: Commands) -> None:
     parser.add_argument(
         "--plot",
         metavar="PNG",
-        help="draw waveform, outputs with their delay, and the latency of steps (needs matplotlib)",
+        help="draw waveform, outputs with their delay, the latency of steps, and for mixtures of experts which "
+        "of them were chosen when, and how often (needs matplotlib)",
     )
     parser.add_argument(
         "-o",

@@ -1,9 +1,21 @@
 """The engine: capture, compile, step."""
 
+from .compare import Comparison, compare
 from .compile import compile
 from .engine import Engine, Stream
 from .load import load
 from .spec import InputSpec, OutputInfo
 from .verify import Report, verify
 
-__all__ = ["Engine", "InputSpec", "OutputInfo", "Report", "Stream", "compile", "load", "verify"]
+__all__ = [
+    "Comparison",
+    "Engine",
+    "InputSpec",
+    "OutputInfo",
+    "Report",
+    "Stream",
+    "compare",
+    "compile",
+    "load",
+    "verify",
+]

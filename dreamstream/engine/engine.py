@@ -23,6 +23,7 @@ from ..stream.rules import require_same_streams
 from ..stream.tree import map_leaves
 from .files import Write, check_format, write_file
 from .interface import Interface
+from .routing import Routes
 from .spec import InputSpec
 
 __all__ = ["Engine", "Stream"]
@@ -274,6 +275,45 @@ class Engine(_core.Stepper):
     def __enter__(self) -> Engine:
         return self
 
+    # ---------------------------------------------------------------- experts
+    _routes: Routes | None = None
+
+    def keep_statistics(self, keep: bool = True, history: bool = False) -> None:
+        """Gather from now on how steps route tokens among experts; or stop, and forget it.
+
+        Parameters
+        ----------
+        keep : bool
+        history : bool
+            Whether `statistics` also has every choice of each stream, ``"experts"``, which grows with the stream.
+        """
+        self._core.watch(None)
+        self._routes = Routes(self._core, history) if keep else None
+
+    def reset_statistics(self) -> None:
+        """Begin anew."""
+        if self._routes is not None:
+            self.keep_statistics(history=self._routes.history)
+
+    def statistics(self) -> dict[str, Any]:
+        """Return what was gathered since `keep_statistics`, and under "layers" that of each mixture by its path.
+
+        Of all tokens, and under "streams" of each stream by id: ``tokens``; ``counts``, ``load`` (its shares) and
+        ``probability`` (its mean) by expert; ``dead`` experts, ``cv`` (unbiased deviation of the counts by their
+        mean) and ``balance`` (1 at best); ``entropy`` of the load and mean ``token_entropy`` of a token's
+        probabilities, in nats; mean ``margin``, ``least_margin``, and the shares of ``near_ties`` (below 1e-4), of
+        ``dropped`` choices, and of ``switches`` of the first expert from a stream's frame to its next; of a layer
+        its ``rate``, and with ``history`` the ``experts`` ``(frames, k)`` of each stream.
+
+        Raises
+        ------
+        ModeError
+            Before `keep_statistics`.
+        """
+        if self._routes is None:
+            raise ModeError("no statistics are kept; call engine.keep_statistics() first")
+        return self._routes.told()
+
     # ---------------------------------------------------------------- files
     def save(self, file: Any, format: str | None = None) -> None:
         """Write the model to a file, without streams; the same model gives the same bytes.
@@ -395,7 +435,8 @@ def _node_line(node: Mapping[str, Any]) -> str:
     rate = "at the end" if num == 0 else f"rate {Fraction(num, den)}"
     kept = node["kept_bytes"] + node["carried_bytes"]
     grows = " (grows)" if node["grows"] else ""
-    narrow = "" if node["stored"] == "fp32" else f", weights in {node['stored']}"
+    what = "products" if node["products"] else "weights"
+    narrow = "" if node["stored"] == "fp32" else f", {what} in {node['stored']}"
     return f"  {node['id']:4} {node['name']:18} {shape!s:16} {rate:12} {kept} bytes kept{grows}{narrow}"
 
 

@@ -18,9 +18,9 @@ from .files import is_path, read_all
 from .interface import Interface
 from .spec import number_of
 from .text import from_text, is_text
-from .weights import Weights, stored
+from .weights import AS_IT_IS, BOUND, FORMATS, LADDER, Narrowing, Weights, narrowest, stored
 
-__all__ = ["container_of", "load", "load_changed", "stored_as"]
+__all__ = ["bytes_of", "container_of", "load", "load_changed", "planned", "stored_as"]
 
 HEAD = 4096  # bytes of a file that say what it is
 
@@ -34,6 +34,8 @@ def load(
     blas: bool | None = None,
     backend: str | None = None,
     weights: Weights | None = None,
+    products: Weights | None = None,
+    weights_bound: float = BOUND,
 ) -> Engine:
     """Make an engine of a model file: what `Engine.save` wrote, in any of its forms.
 
@@ -57,11 +59,16 @@ def load(
         The kernels to use whatever the environment says, as in :func:`compile`.
     weights : str or dict, optional
         How weights are stored from now on, as in :func:`compile`; None: as the file has them.
+    products : str or dict, optional
+        In what products are from now on, as in :func:`compile`; None: as the file has it, but for weights that are
+        stored otherwise from now on.
+    weights_bound : float
+        The error that "auto" allows, as in :func:`compile`.
 
     Returns
     -------
     Engine
-        Which gives the same bits as the one that was saved, where `weights` is not given.
+        Which gives the same bits as the one that was saved, where neither `weights` nor `products` is given.
 
     Raises
     ------
@@ -81,33 +88,38 @@ def load(
     """
     n_threads = number_of("threads", threads, default_threads(), 1024)
     most_streams = number_of("max_streams", max_streams, 0, 2**31)
-    graph, interface, origin = _read(source, weights=weights)
+    graph, interface, origin = _read(source, how=Narrowing(weights, products, weights_bound))
     if blas is not None:
         interface = dataclasses.replace(interface, blas=bool(blas))
     use = interface.blas and (blas is True or _has_blas())  # asked for where there is none: an error
-    return _engine(graph, interface, n_threads, most_streams, use, origin, backend)
+    return planned(graph, interface, n_threads, most_streams, use, origin, backend)
 
 
-def stored_as(engine: Engine, weights: Weights, backend: str | None = None) -> Engine:
+def stored_as(engine: Engine, how: Narrowing, backend: str | None = None) -> Engine:
     """Return an engine of the same model whose weights are stored in another way."""
+    graph, interface = _model(bytes_of(engine), how=how)
+    blas = engine._core.blas
+    return planned(graph, interface, engine.threads, engine._max_streams, blas, None, backend)
+
+
+def bytes_of(engine: Engine) -> bytes:
+    """Return the model file of an engine."""
     pieces: list[bytes] = []
     engine._write(pieces.append)
-    graph, interface = _model(b"".join(pieces), weights=weights)
-    blas = engine._core.blas
-    return _engine(graph, interface, engine.threads, engine._max_streams, blas, None, backend)
+    return b"".join(pieces)
 
 
 def load_changed(source: Any) -> Engine:
     """Load a model file that was edited on purpose: its fingerprint is not looked at."""
     graph, interface, origin = _read(source, changed=True)
-    return _engine(graph, interface, 1, 0, interface.blas and _has_blas(), origin)
+    return planned(graph, interface, 1, 0, interface.blas and _has_blas(), origin)
 
 
 def _has_blas() -> bool:
     return bool(_core.config()["blas"])
 
 
-def _engine(
+def planned(
     graph: _core.Graph,
     interface: Interface,
     threads: int,
@@ -132,12 +144,10 @@ def _engine(
 
 
 # ---------------------------------------------------------------- what is there to read
-def _read(
-    source: Any, changed: bool = False, weights: Weights | None = None
-) -> tuple[_core.Graph, Interface, Any]:
+def _read(source: Any, changed: bool = False, how: Narrowing = AS_IT_IS) -> tuple[_core.Graph, Interface, Any]:
     """Return graph and interface, and of a path where and what it was."""
     if not is_path(source):
-        return *_model(_content(source), changed=changed, weights=weights), None
+        return *_model(_content(source), changed=changed, how=how), None
     path = os.path.abspath(os.fsdecode(source))
     with open(path, "rb") as file:
         seen = os.fstat(file.fileno())
@@ -145,10 +155,10 @@ def _read(
         mapped = stat.S_ISREG(seen.st_mode) and not _reads_as_text(head, seen.st_size)
         content = b"" if mapped else head + file.read()
     try:
-        model = _model(path if mapped else content, mapped, changed, weights)
+        model = _model(path if mapped else content, mapped, changed, how)
     except FormatError as error:
         raise FormatError(str(error) if path in str(error) else f"{path}: {error}") from None
-    return *model, (path, state_of(seen)) if weights is None else None
+    return *model, (path, state_of(seen)) if how.nothing else None
 
 
 def _content(source: Any) -> bytes:
@@ -165,13 +175,30 @@ def _reads_as_text(head: bytes, size: int) -> bool:
     return not container and is_text(head)
 
 
-def _model(source: Any, mapped: bool = False, changed: bool = False, weights: Weights | None = None) -> Model:
+def _model(source: Any, mapped: bool = False, changed: bool = False, how: Narrowing = AS_IT_IS) -> Model:
     if not mapped and _reads_as_text(source[:HEAD], len(source)):
         source = from_text(source)
     graph, text, inputs, outputs = _core.read_model(source, mapped, changed)
-    if weights is not None:  # now that the file is known to be what was written
-        graph = _core.read_model(source, mapped, True, stored(weights, graph.nodes()), graph)[0]
+    if not how.nothing:  # now that the file is known to be what was written
+        nodes = graph.nodes()
+        auto = _auto(source, mapped, len(nodes), how.bound) if how.chooses else ()
+        graph = _core.read_model(source, mapped, True, stored(how, nodes, auto), graph)[0]
     return graph, Interface.read(text, inputs, outputs)
+
+
+def _auto(source: Any, mapped: bool, n_nodes: int, bound: float) -> list[int]:
+    """Return what "auto" stands for: the formats are tried on all nodes, and the weights compared."""
+    if not bound >= 0:
+        raise ValueError(f"weights_bound: expected 0 or more, got {bound}")
+
+    def weights_of(how: bytes) -> list[Any]:
+        graph = _core.read_model(source, mapped, True)[0]
+        if how:
+            graph = _core.read_model(source, mapped, True, how, graph)[0]
+        return [node["weights"] for node in _core.Engine(graph).graph()["nodes"]]
+
+    rounded = {how: weights_of(bytes([FORMATS.index(how)]) * n_nodes) for how in LADDER}
+    return narrowest(weights_of(b""), rounded, bound)
 
 
 def container_of(source: Any) -> Any:
@@ -202,9 +229,7 @@ def _reduced(engine: Engine) -> tuple[Any, ...]:
         with contextlib.suppress(OSError):
             source = path if state_of(os.stat(path)) == state else None
     if source is None:
-        pieces: list[bytes] = []
-        engine._write(pieces.append)
-        source = b"".join(pieces)
+        source = bytes_of(engine)
     return unpickled, (
         source, engine.fingerprint, engine.threads, engine._max_streams, engine._interface.blas
     )  # fmt: skip
@@ -217,7 +242,7 @@ def unpickled(source: Any, fingerprint: str, threads: int, max_streams: int, bla
     """Make the engine that was pickled: of the same file, or of its bytes."""
     graph, interface, origin = _read(source)
     interface = dataclasses.replace(interface, blas=blas)
-    engine = _engine(graph, interface, threads, max_streams, blas and _has_blas(), origin)
+    engine = planned(graph, interface, threads, max_streams, blas and _has_blas(), origin)
     if engine.fingerprint != fingerprint:
         name = source if is_path(source) else "the pickle's file"
         raise FormatError(

@@ -15,7 +15,7 @@ from .engine import Engine
 from .source import source_of
 from .spec import InputSpec
 
-__all__ = ["TOLERANCE", "Report", "difference", "verify"]
+__all__ = ["TOLERANCE", "Report", "difference", "random_inputs", "verify"]
 
 TOLERANCE = 1e-4
 """Two orders of summation, the engine's and OpenBLAS's, through many layers."""
@@ -83,10 +83,7 @@ def verify(
     wanted = _lengths(engine, n_frames, n_streams, rng) if lengths is None else list(lengths)
     for i, n in enumerate(wanted):
         for tried in _accepted(n) if lengths is None else (n,):
-            whole = {
-                s.name: _random(rng, s, int(rng.integers(1, 12)) if s.once else int(tried * s.rate / engine.rate))
-                for s in engine.inputs
-            }
+            whole = random_inputs(rng, engine, tried)
             try:
                 expected[f"\0verify {i}"] = _offline(model, engine, whole)
             except ShapeError as error:
@@ -136,6 +133,14 @@ def _lengths(engine: Engine, n_frames: int | None, n_streams: int, rng: np.rando
     return [most, *(int(rng.integers(0, most + 1)) for _ in range(n_streams - 1))]
 
 
+def random_inputs(rng: np.random.Generator, engine: Engine, n: int) -> dict[str, Any]:
+    """Return a stream of random numbers by input, `n` frames of the first."""
+    return {
+        s.name: _random(rng, s, int(rng.integers(1, 12)) if s.once else int(n * s.rate / engine.rate))
+        for s in engine.inputs
+    }
+
+
 def _random(rng: np.random.Generator, spec: InputSpec, n: int) -> Any:
     shape = spec.shape_of(n)
     if spec.dtype == "float32":
@@ -145,7 +150,8 @@ def _random(rng: np.random.Generator, spec: InputSpec, n: int) -> Any:
 
 def _offline(model: Any, engine: Engine, inputs: dict[str, Any]) -> list[Any]:
     """Return the outputs for whole sequences, without B; ShapeError where the model refuses their length."""
-    whole = {s.name: np.expand_dims(inputs[s.name], s.dimensions.index("B")) for s in engine.inputs}
+    # Copies: a forward may write into its inputs.
+    whole = {s.name: np.expand_dims(inputs[s.name], s.dimensions.index("B")).copy() for s in engine.inputs}
     for name, given in engine.lengths.items():
         spec = next(s for s in engine.inputs if s.name == given.of)
         n = inputs[spec.name].shape[spec.axes[0]]

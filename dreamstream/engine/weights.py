@@ -1,46 +1,134 @@
-"""Weights that are stored in fewer bits: which layers' are."""
+"""Weights that are stored in fewer bits, and products of rows that are, too: which layers'."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
+from typing import Any, NamedTuple
 
-__all__ = ["FORMATS", "Weights", "stored"]
+import numpy as np
+
+__all__ = ["AS_IT_IS", "BOUND", "FORMATS", "LADDER", "PRODUCTS", "Narrowing", "Weights", "narrowest", "stored"]
 
 #: What weights can be stored in, by the engine's numbers.
 FORMATS = ("fp32", "fp16", "bf16", "int8")
 
+#: What the rows that weights are multiplied with can be.
+PRODUCTS = ("fp32", "bf16", "int8")
+
+#: What "auto" tries, the first that is near enough; fp32 where none is.
+LADDER = ("int8", "bf16")
+
+#: The error of a weight's channel up to which "auto" takes a format: about what int8 makes of even weights.
+BOUND = 0.01
+
 #: A format for all layers, or for those within the modules whose paths fit a pattern.
 Weights = str | Mapping[str, str]
 
+Nodes = Sequence[tuple[str, str, bool, int]]
 
-def stored(weights: Weights, nodes: Sequence[tuple[str, str, bool, int]]) -> bytes:
-    """Return how each node's weights are stored, as a byte of its number.
+
+class Narrowing(NamedTuple):
+    """What a user asks for; None: as it is."""
+
+    weights: Weights | None = None
+    products: Weights | None = None
+    bound: float = BOUND  # what "auto" allows
+
+    @property
+    def nothing(self) -> bool:
+        """Whether all stays."""
+        return self.weights is None and self.products is None
+
+    @property
+    def chooses(self) -> bool:
+        """Whether a layer's format is to be chosen by the error that it makes."""
+        return self.weights == "auto" or (isinstance(self.weights, Mapping) and "auto" in self.weights.values())
+
+
+AS_IT_IS = Narrowing()
+
+
+def stored(how: Narrowing, nodes: Nodes, auto: Sequence[int] = ()) -> bytes:
+    """Return how each node's weights are stored, as a byte of its number, 4 more where products are narrow.
 
     Parameters
     ----------
-    weights : str or mapping
-        Where several patterns fit, the last one counts; where none does, a layer keeps what it has.
+    how : Narrowing
+        Where several patterns fit, the last one counts; where none does, a layer keeps what it has. Weights are
+        what products are.
     nodes : sequence of (operator, path, whether it can, what it has)
+    auto : sequence of int
+        What "auto" stands for, node by node.
 
     Raises
     ------
     ValueError
         For a format that there is not, or a pattern that fits no layer whose weights can be stored so.
     """
-    rules = {"": weights} if isinstance(weights, str) else weights
+    numbers = []
+    for j, ((*_, has), weights, products) in enumerate(
+        zip(
+            nodes,
+            _chosen("weights", how.weights, (*FORMATS, "auto"), nodes),
+            _chosen("products", how.products, PRODUCTS, nodes),
+        )
+    ):
+        own, narrow = has & 3, has >= 4
+        now = own if weights is None else auto[j] if weights == "auto" else FORMATS.index(weights)
+        if products is not None:
+            narrow = products != "fp32"
+            now = FORMATS.index(products) if narrow else now
+        numbers.append(now + 4 * (narrow and (now == own or products is not None)))
+    return bytes(numbers)
+
+
+def _chosen(argument: str, asked: Weights | None, formats: Sequence[str], nodes: Nodes) -> Iterator[str | None]:
+    """Yield what is asked for of each node."""
+    rules = {} if asked is None else {"": asked} if isinstance(asked, str) else asked
     for name in rules.values():
-        if name not in FORMATS:
-            raise ValueError(f"weights: expected one of {', '.join(FORMATS)}, got {name!r}")
+        if name not in formats:
+            raise ValueError(f"{argument}: expected one of {', '.join(formats)}, got {name!r}")
     able = [path for _, path, can, _ in nodes if can]
     for pattern in rules:
         if not any(_fits(pattern, path) for path in able) and pattern:
             some = ", ".join(dict.fromkeys(able[:8]))
-            raise ValueError(f"weights: {pattern!r} fits no layer with matrices; there are {some or 'none'}")
-    return bytes(
-        next((FORMATS.index(rules[p]) for p in reversed(list(rules)) if _fits(p, path)), has)
-        for _, path, _, has in nodes
-    )
+            raise ValueError(f"{argument}: {pattern!r} fits no layer with matrices; there are {some or 'none'}")
+    for _, path, _, _ in nodes:
+        yield next((rules[p] for p in reversed(list(rules)) if _fits(p, path)), None)
+
+
+def narrowest(whole: Sequence[Any], rounded: Mapping[str, Sequence[Any]], bound: float) -> list[int]:
+    """Return for each node the first format of `LADDER` whose error is within the bound, by its number.
+
+    Parameters
+    ----------
+    whole : sequence
+        Each node's weights as they are: ``(name, array)`` or None.
+    rounded : mapping
+        The same as each format of the ladder has them.
+    """
+    return [
+        next((FORMATS.index(how) for how in LADDER if _error(weights, rounded[how][j]) <= bound), 0)
+        for j, weights in enumerate(whole)
+    ]
+
+
+def _error(whole: Any, rounded: Any) -> float:
+    """Return |w − rounded w| ÷ |w| of the worst channel; infinite where that says nothing, or nothing changed."""
+    worst, changed = 0.0, False
+    for a, b in zip(whole, rounded):
+        if a is None or a[1].ndim == 0 or not np.issubdtype(a[1].dtype, np.floating):
+            continue
+        wide = a[1].reshape(len(a[1]), -1).astype(np.float64)
+        with np.errstate(invalid="ignore"):
+            gap = np.linalg.norm(wide - b[1].reshape(wide.shape), axis=1)
+            size = np.linalg.norm(wide, axis=1)
+        changed = changed or bool((gap != 0).any())
+        worst = max(worst, *np.where(gap == 0, 0.0, gap / np.where(size == 0, 1, size)).tolist(), 0.0)
+        if not np.isfinite(gap).all():
+            return np.inf
+    return worst if changed else np.inf
 
 
 def _fits(pattern: str, path: str) -> bool:

@@ -127,6 +127,17 @@ def _copysign(g: Any, a: Any, b: Any) -> Any:
     return g.op("Where", g.op("Less", b, _number(g, 0.0, b)), g.op("Neg", size), size)
 
 
+@_form("sort")
+def _sort(g: Any, x: Any, stable: Any, dim: Any, descending: Any) -> tuple[Any, Any]:
+    """Sort, the first of equals first, as ONNX orders all elements by TopK."""
+    axis = helper._get_const(dim, "i", "dim")
+    at = g.op("Constant", value_t=torch.tensor([axis]))
+    n = g.op("Gather", g.op("Shape", x), at)
+    down = helper._get_const(descending, "b", "descending")
+    values, places = g.op("TopK", x, n, axis_i=axis, largest_i=down, outputs=2)
+    return values, places
+
+
 @_form("rms_norm")
 def _rms_norm(g: Any, x: Any, shape: Any, weight: Any, eps: Any) -> Any:
     n = len(helper._get_const(shape, "is", "normalized_shape"))

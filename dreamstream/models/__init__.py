@@ -3,11 +3,12 @@
 Each has its original's argument names and `state_dict` layout; weights are not part of the package.
 """
 
+from .conformer_moe import ConformerMoE
 from .silero import SileroVAD
 from .transformer import StreamingTransformer
 from .u2 import GlobalCMVN, U2Encoder
 
-__all__ = ["GlobalCMVN", "SileroVAD", "StreamingTransformer", "U2Encoder"]
+__all__ = ["ConformerMoE", "GlobalCMVN", "SileroVAD", "StreamingTransformer", "U2Encoder"]
 
 COMPLETE = ("SileroVAD",)
 """Those that are one network: made without arguments, with a `spec` and a `sample_rate`."""

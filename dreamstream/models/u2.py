@@ -3,41 +3,31 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from .. import nn
-from ..array import Tensor, cat
-from ..errors import ShapeError
+from ..array import Tensor
 from ..nn import functional as F
 from ..stream.context import Context
+from .conformer import (
+    ACTIVATIONS,
+    INPUT_LAYERS,
+    Attention,
+    FeedForward,
+    Layer,
+    Subsampling,
+    chunks,
+    conformer_blocks,
+    one_of,
+    sinusoids,
+)
 
 __all__ = ["GlobalCMVN", "U2Encoder"]
 
-ACTIVATIONS: dict[str, Callable[[Any], Any]] = {
-    "gelu": F.gelu,
-    "hardtanh": F.hardtanh,
-    "relu": F.relu,
-    "selu": F.selu,
-    "swish": F.silu,
-    "tanh": F.tanh,
-}
-#: Kernels and strides of the convolutions in front, by name of the input layer, and what the projection is called.
-INPUT_LAYERS: dict[str, tuple[tuple[tuple[int, int], ...], str]] = {
-    "linear": ((), "out"),
-    "conv2d": (((3, 2), (3, 2)), "out"),
-    "conv2d6": (((3, 2), (5, 3)), "linear"),
-    "conv2d8": (((3, 2), (3, 2), (3, 2)), "linear"),
-}
 POSITIONS = ("abs_pos", "rel_pos", "no_pos")
-
-
-def _one_of(name: str, given: str, known: Any) -> Any:
-    if given not in known:
-        raise ShapeError(f"U2Encoder: {name} is one of {', '.join(known)}, got {given!r}")
-    return given
 
 
 class GlobalCMVN(nn.Module):
@@ -65,129 +55,6 @@ class GlobalCMVN(nn.Module):
         """Return the normed features."""
         x = x - self.mean
         return x * self.istd if self.norm_var else x
-
-
-class _Subsampling(nn.Module):
-    """Convolutions over frames and features, and a projection."""
-
-    def __init__(self, input_layer: str, input_size: int, output_size: int, dropout: float) -> None:
-        super().__init__()
-        kernels, name = INPUT_LAYERS[input_layer]
-        convolutions: list[Any] = []
-        features, channels = input_size, 1
-        for kernel, stride in kernels:
-            convolutions += [nn.Conv2d(channels, output_size, kernel, stride), nn.ReLU()]
-            features, channels = (features - kernel) // stride + 1, output_size
-        self.conv = nn.Sequential(*convolutions) if kernels else None
-        project: Any = nn.Linear(channels * features, output_size)
-        if name == "out":
-            rest = [] if kernels else [nn.LayerNorm(output_size, eps=1e-5), nn.Dropout(dropout)]
-            project = nn.Sequential(project, *rest)
-        self.project = name
-        self.register_module(name, project)
-
-    def forward(self, x: Tensor) -> Any:
-        if self.conv is not None:
-            x = self.conv(x.unsqueeze(1)).transpose(1, 2).flatten(2)
-        project: Any = self._modules[self.project]
-        return project(x)
-
-
-class _Attention(nn.Module):
-    """Attention of several heads under a chunk mask; with positions, relative to none but by themselves."""
-
-    def __init__(self, heads: int, width: int, positions: bool, context: Context | None) -> None:
-        super().__init__()
-        if width % heads:
-            raise ShapeError(f"U2Encoder: {heads} heads don't divide {width} features")
-        self.heads, self.context = heads, context
-        for name in ("linear_q", "linear_k", "linear_v", "linear_out"):
-            self.register_module(name, nn.Linear(width, width))
-        if positions:
-            self.linear_pos = nn.Linear(width, width, bias=False)
-            for name in ("pos_bias_u", "pos_bias_v"):
-                self.register_parameter(name, nn.Parameter(np.zeros((heads, width // heads), np.float32)))
-                nn.init.xavier_uniform_(getattr(self, name))
-
-    def forward(self, x: Tensor, positions: Any) -> Any:
-        q, k, v = (self._split(layer(x)) for layer in (self.linear_q, self.linear_k, self.linear_v))
-        scale = 1 / math.sqrt(q.shape[-1])
-        if "linear_pos" in self._modules:
-            # (q + u) k + (q + v) p = q (k + p) + (u k + v p): a key is k + p, and a number beside it
-            p = self._split(self.linear_pos(positions * x[..., :1] ** 0))  # in step with the frames
-            u, w = (b.unsqueeze(1) for b in (self.pos_bias_u, self.pos_bias_v))
-            beside = (k * u + p * w).sum(-1, keepdim=True)
-            q, k = F.pad(q, (0, 1), value=1.0), cat([k + p, beside], -1)
-        y = F.scaled_dot_product_attention(q, k, v, scale=scale, context=self.context)
-        return self.linear_out(y.transpose(1, 2).flatten(2))
-
-    def _split(self, x: Tensor) -> Any:
-        return x.unflatten(-1, (self.heads, -1)).transpose(1, 2)
-
-
-class _FeedForward(nn.Module):
-    """Two products, a function in between."""
-
-    def __init__(self, width: int, hidden: int, activation: Callable[[Any], Any], dropout: float) -> None:
-        super().__init__()
-        self.w_1, self.w_2 = nn.Linear(width, hidden), nn.Linear(hidden, width)
-        self.activation, self.dropout = activation, nn.Dropout(dropout)
-
-    def forward(self, x: Tensor) -> Any:
-        return self.w_2(self.dropout(self.activation(self.w_1(x))))
-
-
-class _Convolution(nn.Module):
-    """A gated product, a convolution of each channel, a norm, and a product."""
-
-    def __init__(
-        self, width: int, kernel: int, activation: Callable[[Any], Any], norm: str, causal: bool, bias: bool
-    ) -> None:
-        super().__init__()
-        if not causal and kernel % 2 == 0:
-            raise ShapeError(f"U2Encoder: a convolution that is not causal has an odd kernel, got {kernel}")
-        _one_of("cnn_module_norm", norm, ("batch_norm", "layer_norm"))
-        self.before = kernel - 1 if causal else 0
-        padding = 0 if causal else kernel // 2
-        self.pointwise_conv1 = nn.Conv1d(width, 2 * width, 1, bias=bias)
-        self.depthwise_conv = nn.Conv1d(width, width, kernel, padding=padding, groups=width, bias=bias)
-        self.norm: Any = nn.BatchNorm1d(width) if norm == "batch_norm" else nn.LayerNorm(width)
-        self.pointwise_conv2 = nn.Conv1d(width, width, 1, bias=bias)
-        self.activation = activation
-
-    def forward(self, x: Tensor) -> Any:
-        x = F.pad(x.transpose(1, 2), (self.before, 0))  # the gate sees the zeros, and its bias passes
-        x = self.depthwise_conv(F.glu(self.pointwise_conv1(x), 1))
-        turned = isinstance(self.norm, nn.LayerNorm)
-        x = self.norm(x.transpose(1, 2)).transpose(1, 2) if turned else self.norm(x)
-        return self.pointwise_conv2(self.activation(x)).transpose(1, 2)
-
-
-class _Layer(nn.Module):
-    """Blocks, each with a norm before or behind it, added to what came in."""
-
-    def __init__(
-        self, width: int, blocks: Mapping[str, tuple[str, nn.Module, float]], options: Mapping[str, Any]
-    ) -> None:
-        super().__init__()
-        self.normalize_before = options["normalize_before"]
-        self.dropout = nn.Dropout(options["dropout_rate"])
-        self.blocks = [(name, norm, factor) for name, (norm, _, factor) in blocks.items()]
-        for name, (norm, block, _) in blocks.items():
-            self.register_module(name, block)
-            self.register_module(norm, nn.LayerNorm(width, eps=options["norm_eps"]))
-        final = nn.LayerNorm(width, eps=options["norm_eps"]) if "conv_module" in blocks else None
-        self.register_module("norm_final", final)
-
-    def forward(self, x: Tensor, positions: Any) -> Any:
-        parts: dict[str, Any] = self._modules
-        for name, norm, factor in self.blocks:
-            y = parts[norm](x) if self.normalize_before else x
-            y = self.dropout(parts[name](*((y, positions) if name == "self_attn" else (y,))))
-            x = x + (y if factor == 1 else y * factor)
-            x = x if self.normalize_before else parts[norm](x)
-        final = parts["norm_final"]
-        return x if final is None else final(x)
 
 
 class U2Encoder(nn.Module):
@@ -299,42 +166,31 @@ class U2Encoder(nn.Module):
     ) -> None:
         options = dict(locals())
         super().__init__()
-        conformer = _one_of("architecture", architecture, ("conformer", "transformer")) == "conformer"
+        conformer = one_of("architecture", architecture, ("conformer", "transformer")) == "conformer"
         usual = ("rel_pos", "rel_selfattn", "swish") if conformer else ("abs_pos", "selfattn", "relu")
         given = (pos_enc_layer_type, selfattention_layer_type, activation_type)
         positions, attention, function = (a or b for a, b in zip(given, usual))
-        self.positions = _one_of("pos_enc_layer_type", positions, POSITIONS)
-        _one_of("input_layer", input_layer, INPUT_LAYERS)
-        _one_of("selfattention_layer_type", attention, ("rel_selfattn", "selfattn"))
-        activation = ACTIVATIONS[_one_of("activation_type", function, ACTIVATIONS)]
-        seen = context or _chunks(decoding_chunk_size or static_chunk_size, num_decoding_left_chunks)
+        self.positions = one_of("pos_enc_layer_type", positions, POSITIONS)
+        one_of("input_layer", input_layer, INPUT_LAYERS)
+        one_of("selfattention_layer_type", attention, ("rel_selfattn", "selfattn"))
+        activation = ACTIVATIONS[one_of("activation_type", function, ACTIVATIONS)]
+        seen = context or chunks(decoding_chunk_size or static_chunk_size, num_decoding_left_chunks)
         self.spec = ("B", "L", input_size)
         self.subsampling_rate = math.prod(stride for _, stride in INPUT_LAYERS[input_layer][0])
         self.register_module("global_cmvn", global_cmvn)
-        self.embed = _Subsampling(input_layer, input_size, output_size, dropout_rate)
+        self.embed = Subsampling(input_layer, input_size, output_size, dropout_rate)
         self.scale = math.sqrt(output_size)
 
         def blocks() -> Mapping[str, tuple[str, nn.Module, float]]:
             def products() -> nn.Module:
-                return _FeedForward(output_size, linear_units, activation, dropout_rate)
+                return FeedForward(output_size, linear_units, activation, dropout_rate)
 
-            attend = _Attention(attention_heads, output_size, attention == "rel_selfattn", seen)
+            attend = Attention(attention_heads, output_size, attention == "rel_selfattn", seen)
             if not conformer:
                 return {"self_attn": ("norm1", attend, 1), "feed_forward": ("norm2", products(), 1)}
-            half = 0.5 if macaron_style else 1.0
-            made: dict[str, tuple[str, nn.Module, float]] = {}
-            if macaron_style:
-                made["feed_forward_macaron"] = ("norm_ff_macaron", products(), half)
-            made["self_attn"] = ("norm_mha", attend, 1)
-            if use_cnn_module:
-                convolution = _Convolution(
-                    output_size, cnn_module_kernel, activation, cnn_module_norm, causal, conv_bias
-                )
-                made["conv_module"] = ("norm_conv", convolution, 1)
-            made["feed_forward"] = ("norm_ff", products(), half)
-            return made
+            return conformer_blocks(output_size, attend, products, {**options, "activation": activation})
 
-        self.encoders = nn.ModuleList([_Layer(output_size, blocks(), options) for _ in range(num_blocks)])
+        self.encoders = nn.ModuleList([Layer(output_size, blocks(), options) for _ in range(num_blocks)])
         self.normalize_before = normalize_before
         self.after_norm = nn.LayerNorm(output_size, eps=norm_eps)
         self.ctc = None if vocab_size is None else _Head(output_size, vocab_size)
@@ -343,11 +199,11 @@ class U2Encoder(nn.Module):
         """Return ``(B, L', output_size)``: what the last layer says of features ``(B, L, input_size)``."""
         cmvn = self._modules["global_cmvn"]
         x = self.embed(xs if cmvn is None else cmvn(xs))
-        positions = None if self.positions == "no_pos" else _sinusoids(x)
+        positions = None if self.positions == "no_pos" else sinusoids(x)
         x = x if self.positions == "no_pos" else x * self.scale
         x = x + positions if self.positions == "abs_pos" else x
         for layer in self.encoders:
-            x = layer(x, positions)
+            x = layer(x, self_attn=(positions,))
         return self.after_norm(x) if self.normalize_before else x
 
     def forward(self, xs: Tensor) -> Any:
@@ -375,17 +231,3 @@ class _Head(nn.Module):
     def __init__(self, width: int, vocab_size: int) -> None:
         super().__init__()
         self.ctc_lo = nn.Linear(width, vocab_size)
-
-
-def _chunks(size: int, left: int) -> Context | None:
-    """Return what chunks see; None where nothing is said."""
-    if not size:
-        return None
-    return Context(size, None if left < 0 else size * left) if size > 0 else Context(chunk=None)
-
-
-def _sinusoids(x: Any) -> Any:
-    """Return ``(B, L, width)`` sines and cosines of the frames' positions."""
-    turned, sign = (np.tile(pair, (x.shape[-1] + 1) // 2)[: x.shape[-1]] for pair in ((0, 1), (-1, 1)))
-    like = [Tensor(a.astype(x.dtype.name)) for a in (turned, sign)]
-    return F.rotary_embedding(x[..., :1] ** 0 * like[0], interleaved=True) * like[1]

@@ -45,7 +45,7 @@ _described = described(
     **PARAMETERS,
 )
 
-__all__ = ["Gated", "MLPs", "Mixture", "MixtureOfMLPs", "Stacked", "stacked"]
+__all__ = ["Counted", "Gated", "MLPs", "Mixture", "MixtureOfMLPs", "Stacked", "stacked"]
 
 
 @_described
@@ -208,8 +208,54 @@ class Gated:
         )
 
 
+class Counted:
+    """What counts how its tokens are routed, if it is asked to."""
+
+    ops: ClassVar[Any]
+    num_expert: int
+    top_k: int
+
+    #: What gathers statistics, while it is asked for.
+    routed: RoutingStatistics | None = None
+
+    def keep_statistics(self, keep: bool = True) -> None:
+        """Gather from now on how tokens are routed, in calls that compute; or stop, and forget it."""
+        self.routed = RoutingStatistics(self.num_expert) if keep else None
+
+    def reset_statistics(self) -> None:
+        """Begin anew."""
+        self.keep_statistics(self.routed is not None)
+
+    def statistics(self) -> dict[str, Any]:
+        """Return what was gathered since `keep_statistics`: of all tokens, and under "streams" of each stream's.
+
+        ``tokens``; ``counts``, ``load`` (its shares) and ``probability`` (its mean) by expert; ``dead`` experts,
+        ``cv`` (unbiased deviation of the counts by their mean) and ``balance`` (1 at best); ``entropy`` of the
+        load and mean ``token_entropy`` of a token's probabilities, in nats; mean ``margin``, ``least_margin``, and
+        the shares of ``near_ties`` (below 1e-4), of ``dropped`` choices, and of ``switches`` of the first expert
+        from a stream's frame to its next.
+
+        Raises
+        ------
+        ModeError
+            Before `keep_statistics`.
+        """
+        if self.routed is None:
+            raise ModeError(f"{type(self).__name__}: no statistics are kept; call keep_statistics() first")
+        return self.routed.told()
+
+    def count(self, x: Any, found: Route) -> None:
+        """Add how tokens ``(*, d_model)`` are routed, where somebody wants to know and there are values."""
+        if self.routed is None or self.ops.is_symbolic(x):
+            return
+        index = self.ops.array(found.index).reshape(-1, self.top_k)
+        logits = None if found.logits is None else self.ops.array(found.logits).reshape(len(index), -1)
+        margin = None if found.margin is None else self.ops.array(found.margin).reshape(-1)
+        self.routed.add(index, logits, margin, self.ops.rows(x))
+
+
 @_described
-class Mixture:
+class Mixture(Counted):
     """A mixture of experts: what `gate` chooses for a token, weighted and added.
 
     Notes
@@ -217,8 +263,6 @@ class Mixture:
     Input and output ``(*, d_model)``. **Streaming.** Delay 0, no state.
     Source: fmoe.layers.FMoE.
     """
-
-    ops: ClassVar[Any]
 
     def __init__(
         self,
@@ -322,13 +366,7 @@ class Mixture:
         found = self.route(moe_inp, embed, index=index)
         if self.gate_hook is not None:
             self.gate_hook(found.index, found.score, None)
-        if self.routed is not None and not self.ops.is_symbolic(moe_inp):
-            arrays = [None if x is None else self.ops.array(x) for x in (found.index, found.logits, found.margin)]
-            index, logits, margin = (
-                None if a is None else a.reshape(-1, n) if n else a.reshape(-1)
-                for a, n in zip(arrays, (self.top_k, self.num_expert, 0))
-            )
-            self.routed.add(index, logits, margin, self.ops.rows(moe_inp))
+        self.count(moe_inp, found)
         out = self.ops.combine(self.expert_fn(moe_inp, found.index), found.score)
         if self.mask is not None and self.mask_dict is not None:
             out = self._masked(out)
@@ -344,36 +382,6 @@ class Mixture:
         for value, instead in self.mask_dict.items():  # type: ignore[union-attr]
             out = self.ops.where(mask == value, instead, out)
         return out
-
-    # ------------------------------------------------------------------ statistics
-    #: What gathers statistics, while it is asked for.
-    routed: RoutingStatistics | None = None
-
-    def keep_statistics(self, keep: bool = True) -> None:
-        """Gather from now on how tokens are routed, in calls that compute; or stop, and forget it."""
-        self.routed = RoutingStatistics(self.num_expert) if keep else None
-
-    def reset_statistics(self) -> None:
-        """Begin anew."""
-        self.keep_statistics(self.routed is not None)
-
-    def statistics(self) -> dict[str, Any]:
-        """Return what was gathered since `keep_statistics`: of all tokens, and under "streams" of each stream's.
-
-        ``tokens``; ``counts``, ``load`` (its shares) and ``probability`` (its mean) by expert; ``dead`` experts,
-        ``cv`` (unbiased deviation of the counts by their mean) and ``balance`` (1 at best); ``entropy`` of the
-        load and mean ``token_entropy`` of a token's probabilities, in nats; mean ``margin``, ``least_margin``, and
-        the shares of ``near_ties`` (below 1e-4), of ``dropped`` choices, and of ``switches`` of the first expert
-        from a stream's frame to its next.
-
-        Raises
-        ------
-        ModeError
-            Before `keep_statistics`.
-        """
-        if self.routed is None:
-            raise ModeError(f"{type(self).__name__}: no statistics are kept; call keep_statistics() first")
-        return self.routed.told()
 
 
 def _called(expert: Any, inp: Any) -> Any:

@@ -31,15 +31,13 @@ SCHEMES = ("transformer-xl", "wenet", "shaw", "t5")
     "",
     {
         "ValueError": "Where heads don't divide the features, or no scheme has that name.",
-        "ShapeError": "Where an input has another number of features; with ids, where a stream "
-        "has more than `max_len` frames and sees them all.",
+        "ShapeError": "Where an input has another number of features.",
         "NotStreamableError": "Where nothing says what a query sees.",
     },
     embed_dim="Features of queries, keys, values and outputs.",
     num_heads="Heads, each of d = ``embed_dim / num_heads`` features.",
     scheme="{'transformer-xl', 'wenet', 'shaw', 't5'}: How positions enter.",
     bias="Whether projections have a bias.",
-    max_len="Transformer-XL's distances where left or right of the context have no bound.",
     max_distance="Beyond it distances count as it: of Shaw's, and of T5's buckets.",
     num_buckets="Of T5's distances.",
     context="What a query sees.",
@@ -71,10 +69,10 @@ class RelPositionMultiheadAttention(Module):
 
     Notes
     -----
-    Inputs and outputs ``(B, L, embed_dim)``. **Streaming.** Delay and state are the context's; Transformer-XL's
-    has a table of as many distances as the context, or `max_len`. Source: Dai et al., "Transformer-XL" (2019);
-    Shaw et al., "Self-Attention with Relative Position Representations" (2018); Raffel et al., "T5" (2020);
-    WeNet's RelPositionMultiHeadedAttention.
+    Inputs and outputs ``(B, L, embed_dim)``. **Streaming.** Delay and state are the context's, distances
+    have no end: Transformer-XL's are a table as long as the context; without a bound they are computed anew, in
+    double. Source: Dai et al., "Transformer-XL" (2019); Shaw et al., "Self-Attention with Relative Position
+    Representations" (2018); Raffel et al., "T5" (2020); WeNet's RelPositionMultiHeadedAttention.
     """
 
     def __init__(
@@ -83,7 +81,6 @@ class RelPositionMultiheadAttention(Module):
         num_heads: int,
         scheme: str = "transformer-xl",
         bias: bool = True,
-        max_len: int = 5000,
         max_distance: int = 128,
         num_buckets: int = 32,
         device: Any = None,
@@ -97,7 +94,7 @@ class RelPositionMultiheadAttention(Module):
         if scheme not in SCHEMES:
             raise ValueError(f"{name}: scheme is one of {', '.join(SCHEMES)}, got {scheme!r}")
         self.embed_dim, self.num_heads, self.scheme, self.context = embed_dim, num_heads, scheme, context
-        self.max_len, self.max_distance, self.num_buckets = max_len, max_distance, num_buckets
+        self.max_distance, self.num_buckets = max_distance, num_buckets
         like = {"device": device, "dtype": dtype}
         width = embed_dim // num_heads
         for part in ("q", "k", "v", "out"):
@@ -134,15 +131,18 @@ class RelPositionMultiheadAttention(Module):
         return out
 
     def _by_transformer_xl(self, q: Tensor, k: Tensor, v: Tensor, seen: Context) -> Tensor:
-        most = self.max_len if q.is_stream or seen.left is not None else q.shape[2]
-        back = most - 1 if seen.left is None or seen.chunk is None else seen.left + seen.chunk - 1
-        ahead = most - 1 if seen.waits else (seen.chunk or 1) - 1 + (seen.right or 0)
-        if q.is_stream and (back == most - 1 or ahead == most - 1) and (seen.left is None or seen.waits):
-            (q,) = apply("limit", {"frames": most, "of": "table"}, (q,), (), ("B", 0, "L", 1))
+        """Look distances up that have bounds; any other is computed from what is projected in place of it."""
+        u, v_bias = (b.unsqueeze(1) for b in (self.pos_bias_u, self.pos_bias_v))
+        if seen.left is None or seen.waits:
+            odd = self.embed_dim % 2
+            weight = F.pad(self.linear_pos.weight, (0, odd)).unflatten(0, (self.num_heads, -1))
+            base = 10000.0 ** ((self.embed_dim + odd) / self.embed_dim)
+            return _attended(q + u, k, v, seen, projected=((q + v_bias) @ weight, base))
+        assert seen.chunk is not None and seen.right is not None
+        back, ahead = seen.left + seen.chunk - 1, seen.chunk - 1 + seen.right
         places = new_tensor(np.arange(back, -ahead - 1, -1, dtype=np.float32)).to(q.dtype)
         rows = F.linear(sinusoids(places, self.embed_dim), self.linear_pos.weight)
         rows = rows.unflatten(-1, (self.num_heads, -1)).transpose(0, 1)
-        u, v_bias = (b.unsqueeze(1) for b in (self.pos_bias_u, self.pos_bias_v))
         return _attended(q + u, k, v, seen, rows=(q + v_bias, rows, back))
 
     def _by_wenet(self, q: Tensor, k: Tensor, v: Tensor, seen: Context) -> Tensor:
@@ -182,9 +182,17 @@ def sinusoids(places: Tensor, features: int) -> Tensor:
 
 
 def _attended(
-    q: Tensor, k: Tensor, v: Tensor, seen: Context, *, rows: Any = None, bias: Any = None, scale: float = 0.0
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    seen: Context,
+    *,
+    rows: Any = None,
+    projected: Any = None,
+    bias: Any = None,
+    scale: float = 0.0,
 ) -> Tensor:
-    """Run the operator with (queries, rows, first distance) by distance, and a (bias, first distance)."""
+    """Run the operator with (queries, rows, first), (queries, base) of sinusoids, or a (bias, first) distance."""
     attributes: dict[str, Any] = {**seen.attributes, "scale": scale}
     inputs, weights = (q, k, v), [] if bias is None else [bias[0]]
     if bias is not None:
@@ -192,6 +200,8 @@ def _attended(
     if rows is not None:
         inputs, weights = (q, k, v, rows[0]), [None, rows[1]]  # type: ignore[assignment]
         attributes["rows_first"] = rows[2]
+    if projected is not None:
+        inputs, attributes["sinusoids"] = (q, k, v, projected[0]), projected[1]  # type: ignore[assignment]
     out: Tensor = apply("attention", attributes, inputs, weights, ("B", 0, "L", 1))[0]
     return out
 

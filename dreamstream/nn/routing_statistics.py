@@ -19,7 +19,8 @@ Array = NDArray[Any]
 class _Sums:
     """What is added up of some tokens."""
 
-    def __init__(self, n: int) -> None:
+    def __init__(self, n: int, history: bool = False) -> None:
+        self.history: list[Array] | None = [] if history else None
         self.tokens = self.choices = self.dropped = self.near = self.margins = 0
         self.counts = np.zeros(n, np.int64)
         self.margin, self.least, self.entropy, self.switches, self.pairs = 0.0, np.inf, 0.0, 0, 0
@@ -49,11 +50,20 @@ class _Sums:
         self.pairs += max(len(first) - 1, 0)
         self.last = first[-1:]
 
+    def include(self, other: _Sums) -> None:
+        """Add what another has; experts of equal numbers together."""
+        for name in ("tokens", "choices", "dropped", "near", "margins", "margin", "entropy", "switches", "pairs"):
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+        self.least = min(self.least, other.least)
+        self.counts[: len(other.counts)] += other.counts
+        self.probability[: len(other.counts)] += other.probability
+
     def told(self) -> dict[str, Any]:
         n = max(self.tokens, 1)
         kept = max(int(self.counts.sum()), 1)
         load = self.counts / kept
         mean = self.counts.mean()
+        experts = {} if self.history is None else {"experts": np.concatenate([*self.history])}
         return {
             "tokens": self.tokens,
             "counts": self.counts.copy(),
@@ -69,6 +79,7 @@ class _Sums:
             "near_ties": self.near / max(self.margins, 1),
             "dropped": self.dropped / max(self.choices, 1),
             "switches": self.switches / max(self.pairs, 1),
+            **experts,
         }
 
 
@@ -79,11 +90,23 @@ class RoutingStatistics:
     ----------
     n : int
         Experts.
+    history : bool
+        Whether every choice of each stream is kept.
     """
 
-    def __init__(self, n: int) -> None:
-        self.n = n
+    def __init__(self, n: int, history: bool = False) -> None:
+        self.n, self.history = n, history
         self.total, self.streams = _Sums(n), dict[str, _Sums]()
+
+    @classmethod
+    def of(cls, parts: Sequence[RoutingStatistics]) -> RoutingStatistics:
+        """Return the sums of several layers."""
+        out = cls(max((part.n for part in parts), default=1))
+        for part in parts:
+            out.total.include(part.total)
+            for stream, sums in part.streams.items():
+                out.streams.setdefault(stream, _Sums(out.n)).include(sums)
+        return out
 
     def add(
         self, index: Array, logits: Array | None, margin: Array | None, rows: Sequence[tuple[str, int]] | None
@@ -96,10 +119,14 @@ class RoutingStatistics:
         at = 0
         for stream, n in rows or ():
             part = slice(at, at + n)
-            sums = self.streams.setdefault(stream, _Sums(self.n))
+            if not n:
+                continue
+            sums = self.streams.setdefault(stream, _Sums(self.n, self.history))
             sums.add(index[part], *(None if a is None else a[part] for a in (logits, margin)))
             before = sums.switches, sums.pairs
             sums.follow(index[part, 0])
+            if sums.history is not None:
+                sums.history.append(index[part].astype(np.int32))
             self.total.switches += sums.switches - before[0]
             self.total.pairs += sums.pairs - before[1]
             at += n

@@ -6,6 +6,7 @@ model's code can join dimensions, it is known before.
 
 from __future__ import annotations
 
+import builtins
 from collections.abc import Iterable
 from inspect import getclosurevars
 from types import CodeType, FunctionType, ModuleType
@@ -14,7 +15,7 @@ from typing import Any
 __all__ = ["may_join"]
 
 _JOINING = frozenset(("reshape", "view", "flatten", "unflatten", "rearrange", "Flatten", "Unflatten", "Rearrange"))
-_KNOWN = ("builtins", "dreamstream", "torch", "numpy", "math", "typing", "collections")
+_KNOWN = ("dreamstream", "torch", "numpy", "math", "typing", "collections")
 
 
 def may_join(modules: Iterable[Any]) -> bool:
@@ -65,4 +66,6 @@ def _codes(code: CodeType) -> Iterable[CodeType]:
 def _known(what: Any) -> bool:
     """Whether something belongs to a package whose functions join nothing by other names."""
     home = what.__name__ if isinstance(what, ModuleType) else getattr(what, "__module__", None)
+    if home == "builtins":  # so are functions and classes that a text was executed for
+        return not isinstance(what, FunctionType) and getattr(builtins, what.__name__, None) is what
     return isinstance(home, str) and home.partition(".")[0] in _KNOWN

@@ -257,13 +257,13 @@ class Session:
         live = any(starts) and [i for i, sos in zip(ids, starts) if sos and self.state_of(i) is not None]
         if live and not restart:
             raise StreamIdError("sos, but these streams are live already (restart=True starts them anew)", live)
+        moving, kinds = len(rates), {}
         for each in given:
             each.check(ids, starts)
-        moving = len(rates)
-        rates = (*rates, *[each.rate for each in given])
-        lengths = [*lengths, *[each.lengths(ids) for each in given]]
+            rates, lengths = (*rates, each.rate), [*lengths, each.lengths(ids)]
+            kinds[each.name] = each.kind
         fresh = not (any(states) or self.is_live)
-        if not fresh and (rates != self.rates or list(self.given) != [each.name for each in given]):
+        if not fresh and (rates != self.rates or list(self.given) != list(kinds)):
             raise StreamMismatchError(
                 f"the inputs' number or rates changed while streams are live: {self.rates} before, {rates} now"
             )
@@ -284,7 +284,7 @@ class Session:
                 )
         call = kind(self, meta, rates, before, now, states, [] if fresh else self.script, fresh, names)
         call.moving = moving
-        call.given = {each.name: each.kind for each in given}
+        call.given = kinds
         return call
 
     def commit(self, call: Call) -> None:

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from .context import Context
 
-__all__ = ["LONGEST", "Recognised", "Unrecognised", "long_enough", "recognised"]
+__all__ = ["LONGEST", "Recognised", "Unrecognised", "expected", "long_enough", "recognised"]
 
 Array = npt.NDArray[Any]
 
@@ -91,7 +91,7 @@ def recognised(values: Callable[[int], Array], n: int, most: int = LONGEST) -> R
     seen = _seen(at)
     context = _context(seen, n)
     for other in (*range(n - max(context.chunk or 1, 2), n), max(n, min(most, LONGEST // 4))):
-        if not np.array_equal(_seen(values(other)), _expected(context, other)):
+        if not np.array_equal(_seen(values(other)), expected(context, other)):
             raise Unrecognised(f"at {other} frames it says something else than at {n}")
     if at.dtype == bool:
         return Recognised(context)
@@ -127,7 +127,7 @@ def _context(seen: Array, n: int) -> Context:
     if chunk > n // 3 or (right or 0) < 0 or (left or 0) < 0:
         raise Unrecognised(_strange(seen))
     context = Context(chunk, left, right)
-    if not np.array_equal(seen, _expected(context, n)):
+    if not np.array_equal(seen, expected(context, n)):
         raise Unrecognised(_strange(seen))
     return context
 
@@ -142,7 +142,7 @@ def _strange(seen: Array) -> str:
     return f"its rows begin as {rows}: no blocks of one size that see as many keys before and behind them"
 
 
-def _expected(context: Context, n: int) -> Array:
+def expected(context: Context, n: int) -> Array:
     """Return what a context says of n frames."""
     i, j = np.arange(n)[:, None], np.arange(n)
     if context.chunk is None:

@@ -119,13 +119,22 @@ def _one_hot(index: Any, n: int) -> Any:
 
 
 def _check_experts(name: str, index: Any, n: int) -> None:
-    if is_stream(index) or not index.numel():
+    rows = None
+    if is_stream(index):
+        if _OPS.is_symbolic(index):
+            return  # the engine looks
+        rows, index = _OPS.rows(index), _array(index)
+    wrong = (index < -1) | (index >= n)
+    if not wrong.any():
         return
-    wrong = index[(index < -1) | (index >= n)]
-    if wrong.numel():
-        raise StreamIndexError(
-            f"{name}: expert {int(wrong[0])} is out of range, expected 0 to {n - 1}, or -1 for none"
-        )
+    ids: list[str] = []
+    at = 0
+    for stream, length in rows or ():
+        ids += [stream] if wrong[at : at + length].any() else []
+        at += length
+    raise StreamIndexError(
+        f"{name}: expert {int(index[wrong][0])} is out of range, expected 0 to {n - 1}, or -1 for none", ids
+    )
 
 
 def _repeated(counts: Any, n: int, total: int) -> Tensor:

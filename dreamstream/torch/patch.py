@@ -15,7 +15,7 @@ from torch.nn.utils import parametrize
 
 from ..array.dtypes import name_of
 from ..array.stream_tensor import StreamTensor as Native
-from ..array.symbolic import LengthsOf, Symbolic, as_symbolic, measured
+from ..array.symbolic import LengthsOf, as_symbolic, measured
 from ..errors import LocatedError, ModeError, StreamMismatchError
 from ..online.front import CONVOLUTIONS
 from ..online.given import Given
@@ -106,28 +106,23 @@ class TorchPatch(Patch):
             args, kwargs, given = session.take_given(module, args, kwargs, TorchGiven)
             names = self._tensor_names(module, values)  # which looks at the types in every call
             device = self._device(module, tensors, values)
-            call = session.admit(
-                meta,
-                tuple([i.rate for i in infos]),
-                [i.meta.lengths for i in infos],
-                True in [i.restart for i in infos],
-                lambda: names,
-                TorchCall,
-                given,
-            )
+            rates, lengths, restarts = zip(*[(i.rate, i.meta.lengths, i.restart) for i in infos])
+            call = session.admit(meta, rates, lengths, True in restarts, lambda: names, TorchCall, given)
             taped = module.training and torch.is_grad_enabled()
             call.begin(device, taped, self.train_variant == "chunk-wise-aligned")
             outputs = Outputs(call, self.train_variant, module.training, taped)
             forward = Forward(call, device)
-            inner = {id(each): call.give(n, each, device) for n, each in enumerate(given, len(tensors))}
             forward.buffers = Buffers(module, module.training)
+            inner = {}
+            for n, each in enumerate(given, len(tensors)):
+                inner[id(each)] = call.give(n, each, device)
             for n, (x, value, info) in enumerate(zip(tensors, values, infos)):
                 edge = call.input_edge(n, name_of(nominal(value.dtype)), tuple(value.shape[1:]))
                 inner[id(x)] = Native.inside(value, info.dims, edge, info.names)
 
             def enter(x: Any) -> Any:
                 if isinstance(x, LengthsOf):
-                    return as_symbolic(x, inner)
+                    return forward.loose(as_symbolic(x, inner))
                 return StreamTensor.shell(inner[id(x)]) if isinstance(x, (StreamTensor, Given)) else x
 
             try:
@@ -198,9 +193,9 @@ class TorchPatch(Patch):
 def _measured(x: Any) -> Any:
     """Return lengths that a forward gives back as streams; everything else as it is."""
     if isinstance(x, StreamTensor):
-        measured(x._inner)  # which refuses what is no stream
-        return x
-    return StreamTensor.shell(measured(x)) if isinstance(x, (Symbolic, Length)) else x
+        inner = measured(x._inner)  # which refuses what is no stream
+        return x if inner is x._inner else StreamTensor.shell(inner)
+    return StreamTensor.shell(measured(x)) if isinstance(x, Length) else x
 
 
 def _run(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

@@ -13,6 +13,8 @@ typedef struct problem {
     void *u[QUERIES];
     size_t n_rows, d_rows; /* 0: none */
     int64_t rows_first;
+    bool turned; /* of the distance sines and cosines, in place of rows */
+    double angles[WIDEST / 2], turns[DS_ATTEND_TILE * WIDEST];
     double memory_u[QUERIES * WIDEST], rows[9 * WIDEST];
     double memory_q[QUERIES * WIDEST], keys[KEYS * WIDEST], values[KEYS * WIDEST], table[8];
     double scale;
@@ -27,29 +29,31 @@ static void run(const problem *p, const ds_real_kernels *k, void *y, size_t begi
     void *out[QUERIES];
     for (size_t i = 0; i < p->n; i++)
         out[i] = (char *)y + i * p->d_value * p->e;
-    const ds_attend a = {.y = out + begin,
-                         .q = (const void *const *)p->q + begin,
-                         .position = p->position + begin,
-                         .from = p->from + begin,
-                         .to = p->to + begin,
-                         .n_queries = end - begin,
-                         .keys = p->keys,
-                         .values = p->values,
-                         .at = p->at,
-                         .key_step = p->step,
-                         .value_step = p->step,
-                         .d_key = p->d_key,
-                         .d_value = p->d_value,
-                         .scale = p->scale,
-                         .u = (const void *const *)p->u + begin,
-                         .rows = {.table = p->n_rows > 0 ? p->rows : NULL,
-                                  .first = p->rows_first,
-                                  .n = p->n_rows,
-                                  .d = p->d_rows},
-                         .bias = {.table = p->n_bias > 0 ? p->table : NULL,
-                                  .first = p->first,
-                                  .n = p->n_bias,
-                                  .linear = p->linear}};
+    const ds_attend a = {
+        .y = out + begin,
+        .q = (const void *const *)p->q + begin,
+        .position = p->position + begin,
+        .from = p->from + begin,
+        .to = p->to + begin,
+        .n_queries = end - begin,
+        .keys = p->keys,
+        .values = p->values,
+        .at = p->at,
+        .key_step = p->step,
+        .value_step = p->step,
+        .d_key = p->d_key,
+        .d_value = p->d_value,
+        .scale = p->scale,
+        .u = (const void *const *)p->u + begin,
+        .turns = {.angles = p->turned ? p->angles : NULL, .table = p->turns, .d = p->d_rows},
+        .rows = {.table = p->n_rows > 0 && !p->turned ? p->rows : NULL,
+                 .first = p->rows_first,
+                 .n = p->n_rows,
+                 .d = p->d_rows},
+        .bias = {.table = p->n_bias > 0 ? p->table : NULL,
+                 .first = p->first,
+                 .n = p->n_bias,
+                 .linear = p->linear}};
     k->attend(&a);
 }
 
@@ -72,7 +76,11 @@ static real row_of(const problem *p, size_t i, int64_t distance)
     const int64_t at = p->rows_first - distance, last = (int64_t)p->n_rows - 1;
     const int64_t near = at < 0 ? 0 : at > last ? last : at;
     real sum = 0;
-    for (size_t c = 0; p->n_rows > 0 && c < p->d_rows; c++)
+    for (size_t c = 0; p->turned && c < p->d_rows; c++) {
+        const real angle = (real)((double)distance * p->angles[c / 2]);
+        sum += (real)get(p->u[i], p->e, c) * (c % 2 == 0 ? sinl(angle) : cosl(angle));
+    }
+    for (size_t c = 0; p->n_rows > 0 && !p->turned && c < p->d_rows; c++)
         sum += (real)get(p->u[i], p->e, c) * (real)get(p->rows, p->e, (size_t)near * p->d_rows + c);
     return sum;
 }
@@ -128,6 +136,16 @@ static void draw(problem *p, size_t e, int kind)
     p->n_rows = kind == 2 ? random_size(0, 9) : 0;
     p->d_rows = random_size(1, 70);
     p->rows_first = (int64_t)random_size(0, 12) - 3;
+    p->turned = kind == 3;
+    if (p->turned) {
+        p->n_rows = 1;
+        p->d_rows = 2 * random_size(1, WIDEST / 2);
+        fill(p->angles, sizeof(double), WIDEST / 2, 0, 1);
+        for (size_t i = 0; i < DS_ATTEND_TILE * p->d_rows; i++) {
+            const double angle = (double)(i / p->d_rows) * p->angles[i % p->d_rows / 2];
+            put(p->turns, e, i, i % 2 == 0 ? sin(angle) : cos(angle));
+        }
+    }
     fill(p->memory_u, e, QUERIES * WIDEST, -2, 2);
     fill(p->rows, e, 9 * WIDEST, -2, 2);
     for (size_t i = 0; kind == 2 && i < p->n_bias; i += 2)
@@ -171,7 +189,7 @@ int main(void)
     const size_t n_variants = runnable(variants);
     for (int round = 0; round < 300; round++) {
         const size_t real_at = (size_t)round % 2, e = variants[0]->real[real_at].element;
-        draw(&p, e, round % 3);
+        draw(&p, e, round / 2 % 4);
         const size_t n_bytes = p.n * p.d_value * e;
         guarded expected = guarded_new(n_bytes);
         run(&p, &variants[0]->real[real_at], expected.data, 0, p.n);

@@ -136,13 +136,21 @@ def _gated() -> nn.Module:
 
 FEATURES, SAMPLES = ("B", 3, "L"), ("B", "L")
 
+
 #: Makes a model; its input's dimensions and type.
+def _experts() -> nn.Module:
+    from dreamstream.torch.nn import FMoETransformerMLP
+
+    return FMoETransformerMLP(4, 5, 6, top_k=2)
+
+
 MODELS: dict[str, tuple[Callable[[], nn.Module], tuple[Any, ...], str]] = {
     "convolutions": (_convolutions, FEATURES, "float32"),
     "transposed": (_transposed, FEATURES, "float32"),
     "residual": (_residual, FEATURES, "float32"),
     "cropped": (_cropped, FEATURES, "float32"),
     "lstm": (_lstm, FEATURES, "float32"),
+    "experts": (_experts, ("B", "L", 5), "float32"),
     "gru": (_gru, FEATURES, "float32"),
     "rnn": (_rnn, FEATURES, "float32"),
     "pooled": (_pooled, FEATURES, "float32"),

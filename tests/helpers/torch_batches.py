@@ -45,7 +45,3 @@ def silent(fn, *args):
     """Run with every fallback an error."""
     with ds.torch.on_fallback("raise"):
         return fn(*args)
-
-
-def tensors(tree):
-    return [t for part in tree for t in tensors(part)] if isinstance(tree, (tuple, list)) else [tree]

@@ -237,7 +237,19 @@ def test_table_that_is_outgrown():
 
 def test_plain_tensor_along_the_stream_is_refused():
     refused(net(lambda self, x: x + self.p, p=nn.Parameter(ds.randn(4, 12))), X, "extent 12")
-    refused(net(lambda self, x: x * ds.arange(x.size(2))), X, "not known before the stream's end")
+
+
+def test_positions_and_writing_in_place():
+    def first_to_zero(self, x):
+        x[..., 0] = 0
+        return x
+
+    held(net(lambda self, x: x * ds.arange(x.size(2))), X)
+    held(net(first_to_zero), X)
+    for write in (lambda x: x.add_(1), lambda x: x.mul_(x)):
+        model = net(lambda self, x, write=write: write(x))
+        held(model, X)
+        assert ds.verify(model, ds.compile(model, X.spec)).max_difference == 0
 
 
 def test_constants_that_all_frames_share():

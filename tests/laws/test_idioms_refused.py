@@ -31,6 +31,7 @@ from dreamstream.errors import (
         (lambda x: x * 2 if x.size(2) > 10 else x, "compared"),
         (lambda x: x * 2 if x.shape[2] == 12 else x, "compared"),
         (lambda x: [x * i for i in range(x.size(2))][0], "as an integer"),
+        (lambda x: ds.stack([x[..., i - i % 7 : i + 1].sum(-1) for i in range(x.size(2))], -1), "as an integer"),
         (lambda x: x * int(x.size(2)), "to a number"),
         (lambda x: x / x.size(2), "divid|multiplied|expected"),
         (lambda x: x / x.size(2) ** 0.5, "power"),
@@ -81,22 +82,23 @@ def test_sizes_can_be_printed_and_compared_with_themselves(capsys):
 @pytest.mark.parametrize(
     "use, what",
     [
-        (lambda x: x[..., -3:], "counted from the end"),
-        (lambda x: x[..., x.size(2) - 3 :], "end is known"),
+        (lambda x: x[..., -9:-1:2], "counted from the end"),
+        (lambda x: x + x[..., -1:], "value of the whole stream"),
         (lambda x: x[..., :9], "constant position 9"),
         (lambda x: x[..., 2:9], "constant position 9"),
         (lambda x: x[..., 5], "one frame"),
-        (lambda x: x[..., -1], "one frame"),
         (lambda x: x[..., [0, 3]], "list, mask or array"),
+        (lambda x: x[..., [2, 0, 1]], "list, mask or array"),
         (lambda x: x.select(2, 0), "one frame"),
         (lambda x: x.flip(2), "at the stream's end"),
+        (lambda x: x.flip(-1).cumsum(-1).flip(-1), "at the stream.s end"),
         (lambda x: x.roll(1, 2), "roll"),
-        (lambda x: x.cumsum(1), "cumsum"),
         (lambda x: x.softmax(-1), "softmax over L"),
         (lambda x: x * x.softmax(-1) + 1, "softmax over L"),
         (lambda x: F.log_softmax(x, dim=2), "value of the whole stream"),
         (lambda x: x.logsumexp((1, 2)), "value of the whole stream"),
         (lambda x: x - x.mean(2, keepdim=True), "value of the whole stream"),
+        (lambda x: x / x.amax(-1, keepdim=True), "value of the whole stream"),
         (lambda x: x * F.adaptive_avg_pool1d(x, 1).sigmoid(), "value of the whole stream"),
         (lambda x: x.mean(2, keepdim=True).expand(-1, -1, x.size(2)), "at the stream's end"),
         (lambda x: x.mean(2).unsqueeze(2).repeat(1, 1, x.size(2)), "at the stream's end"),
@@ -111,7 +113,6 @@ def test_sizes_can_be_printed_and_compared_with_themselves(capsys):
         (lambda x: x.mean(0), "over the batch"),
         (lambda x: ds.cat([x, x], dim=2), "cat along L"),
         (lambda x: ds.cat([x, x], dim=0), "cat along B"),
-        (lambda x: x.transpose(1, 2).unsqueeze(3) @ x.transpose(1, 2).unsqueeze(2), "matrix product"),
         (lambda x: x.repeat(1, 1, 2), "repeat"),
         (lambda x: x.split(2, dim=2)[0], "split along L"),
         (lambda x: x.chunk(2, dim=-1)[0], "chunk along L"),
@@ -124,6 +125,11 @@ def test_what_needs_the_whole_stream_is_refused(use, what):
     # The functions' lines are in this file: that is what the message must name.
     line = None if what in ("own end",) else "test_idioms"
     refused(net(lambda self, x: use(x)), X, what, line=line)
+
+
+def test_constant_output_is_refused():
+    with pytest.raises(CaptureError, match="no stream"):
+        ds.compile(net(lambda self, x: ds.ones(1, 2, 9)), X.spec)
 
 
 def test_means_over_the_stream_are_outputs():
@@ -159,19 +165,6 @@ def test_values_inside_a_forward_are_refused():
     online(ds.stream_tensor([chunk], ids=["a"], sos=True))
     with pytest.raises(StreamMismatchError):
         online(ds.stream_tensor([chunk], ids=["a"]))
-
-
-def test_writing_into_a_stream_is_refused():
-    def assign(self, x):
-        x[..., 0] = 0
-        return x
-
-    refused(net(assign), X, "assigned")
-
-
-def test_methods_in_place_are_refused():
-    refused(net(lambda self, x: x.add_(1)), X, "written into", ModeError, line=None)
-    refused(net(lambda self, x: x.mul_(x)), X, "written into", ModeError, line=None)
 
 
 def test_inputs_are_left_alone_by_in_place_operators():

@@ -40,6 +40,7 @@ ELSEWHERE: dict[str, str] = {
     "pad_to": "a length from another stream: tests/helpers/shared_cases/lengths.py",
     "require": "what lengths must be at the end: tests/helpers/shared_cases/lengths.py",
     "cross_attention": "its keys are given once: tests/torch/test_memory.py",
+    "hold": "an input that is given once: tests/python/test_given_once.py",
     "embedding": "its indices are an input of whole numbers: tests/python/test_nn_embedding.py",
 }
 
@@ -122,7 +123,7 @@ def delay_of(seed: int, stats: Counter[str]) -> None:
         # What the end would read back widens the plan; structural zeros, and windows of which one element is
         # used, narrow what is measured.
         if not re.search(
-            r"replicate|reflect|Replication|Reflection|ranspose[12]d|OverlapAdd", subject.draft.source
+            r"replicate|reflect|Replication|Reflection|ranspose[12]d|OverlapAdd|\d\] \+?= ", subject.draft.source
         ):
             assert field == planned, f"output {k}: receptive field {field}, not {planned}"
     assert engine.delay == max(d for d, _ in measured)

@@ -36,9 +36,9 @@ def parts(z):
 def by_lane(f):
     """Every lane of frames by itself."""
 
-    def run(a, w, x):
+    def run(a, w, x, *before):
         if x.ndim < 3:
-            return f(a, w, x)
+            return f(a, w, x, *before)
         parts = [f(a, w, lane) for lane in x.unbind(1)]
         many = isinstance(parts[0], tuple)
         return tuple(torch.stack(ys, 1) for ys in zip(*parts)) if many else torch.stack(parts, 1)
@@ -71,7 +71,7 @@ def conv_transpose1d(a, w, x):
 
 
 def recurrence(kind):
-    def run(a, w, x):
+    def run(a, w, x, *before):
         cells = a["layers"] * (1 + a["bidirectional"])
         more = {"nonlinearity": a["nonlinearity"]} if kind == "RNN" else {}
         if kind == "LSTM":
@@ -87,7 +87,8 @@ def recurrence(kind):
         )
         for parameter, value in zip([p for group in rnn.all_weights for p in group], w):
             parameter.data.copy_(value)
-        state = tuple(w[cells * len(rnn.all_weights[0]) :]) or (None,)
+        given = [b[0].reshape(cells, -1) for b in before]
+        state = tuple(given or w[cells * len(rnn.all_weights[0]) :]) or (None,)
         with torch.no_grad():
             y, ends = rnn(x, (state if state[0] is not None else None) if kind == "LSTM" else state[0])
         return y, *(h[None] for h in (ends if kind == "LSTM" else (ends,)))
@@ -214,8 +215,8 @@ def resample(a, w, x):
     return y[:, : -(-len(x) * new // orig)].T.reshape(-1, *x.shape[1:])
 
 
-def attention(a, w, q, k, v):
-    """By a mask of what is seen, with the bias of distances in it."""
+def attention(a, w, q, k, v, *u):
+    """By a mask of what is seen, with the terms of distances in it."""
     n, heads, d = q.shape
     at, begin = torch.arange(n), torch.arange(n) // (a["chunk"] or n) * a["chunk"]
     seen = torch.ones(n, n, dtype=torch.bool)
@@ -227,9 +228,14 @@ def attention(a, w, q, k, v):
     if w and w[0] is not None:
         distance = (at[:, None] - at).flatten().numpy()
         mask = torch.from_numpy(distance_bias(a, w[0].numpy(), distance)).reshape(-1, n, n).expand(heads, n, n)
+    scale = a["scale"] or d**-0.5
+    if u:
+        row = (a["rows_first"] - at[:, None] + at).clamp(0, w[1].shape[1] - 1)
+        table = w[1].repeat_interleave(heads // len(w[1]), 0)[:, row]
+        mask = mask + scale * torch.einsum("ihf,hijf->hij", u[0], table)
     k, v = (x.repeat_interleave(heads // k.shape[1], 1) for x in (k, v))
     q, k, v = (x.transpose(0, 1) for x in (q, k, v))
-    y = F.scaled_dot_product_attention(q, k, v, mask.masked_fill(~seen, -torch.inf), scale=a["scale"] or d**-0.5)
+    y = F.scaled_dot_product_attention(q, k, v, mask.masked_fill(~seen, -torch.inf), scale=scale)
     return y.transpose(0, 1)
 
 
@@ -253,7 +259,7 @@ def there(index, n, y):
 def topk(a, w, x):
     values, indices = x.sort(dim=-1, descending=not a["smallest"], stable=True)
     assert torch.equal(values[..., : a["k"]], x.topk(a["k"], -1, not a["smallest"])[0])
-    return [values[..., : a["k"]], indices[..., : a["k"]]]
+    return values[..., : a["k"]], indices[..., : a["k"]]
 
 
 def expert_linear(a, w, x, index):

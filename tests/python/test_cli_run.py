@@ -219,6 +219,29 @@ def test_what_a_plot_shows(run, tmp_path, monkeypatch):
     assert len(about) == 39 and behind.min() >= 0.032 and behind.max() <= 0.032 + 0.1
 
 
+def test_experts_in_a_plot(folder, capsys, tmp_path, monkeypatch):
+    """A panel for each layer: which experts frames were given to and when, their numbers, their load."""
+    figure = pytest.importorskip("matplotlib.figure")
+    drawn = []
+    monkeypatch.setattr(figure.Figure, "savefig", lambda self, *_, **__: drawn.append(self))
+    model = ds.nn.Sequential(
+        ds.nn.Unflatten(1, (-1, 1)), *(ds.nn.FMoETransformerMLP(n, 1, 4, top_k=k) for n, k in ((6, 2), (50, 1)))
+    )
+    ds.compile(model.eval(), ("B", "L"), rate=16000).save(tmp_path / "experts.dsm")
+    args = ["run", tmp_path / "experts.dsm", folder / "a.wav", "--plot", tmp_path / "plot.png"]
+    assert cli.main(list(map(str, args))) == 0
+    panels = [a for a in drawn[0].axes if a.get_ylabel() == "expert"]
+    assert [a.get_title().split(":")[0] for a in panels] == ["1", "2"]
+    assert [int(t) for t in panels[0].get_yticks()] == list(range(6))
+    assert [int(t) for t in panels[1].get_yticks()] == list(range(0, 50, 2))
+    for a, k in zip(panels, (2, 1)):
+        points = np.concatenate([c.get_offsets() for c in a.collections])
+        assert len(points) == 20000 * k and points[:, 0].max() <= 1.25
+        loads = [bar.get_width() for bar in a.child_axes[0].patches]
+        counts = np.bincount(points[:, 1].astype(int), minlength=len(loads))
+        np.testing.assert_allclose(loads, 100 * counts / counts.sum(), atol=1e-6)
+
+
 def test_plot_without_matplotlib(run, tmp_path, monkeypatch):
     import sys
 

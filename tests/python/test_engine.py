@@ -357,6 +357,9 @@ def test_facts(engine):
         ([nn.ConvTranspose1d(3, 3, 4, stride=4)], 0, 1),
         ([nn.Conv1d(3, 3, 2, stride=2), nn.Conv1d(3, 3, 2, stride=2)], 3, 4),
         ([nn.Delay(5)], 0, 6),
+        ([nn.Conv1d(3, 3, 9) for _ in range(10)], 80, 81),
+        ([nn.Conv1d(3, 3, 3, stride=s, padding=1) for s in (1, 2, 3, 1)], 10, 21),
+        ([nn.Conv1d(3, 3, 3, padding=1), nn.MaxPool1d(2), nn.Conv1d(3, 3, 3, stride=2, padding=1)], 4, 8),
     ],
 )
 def test_delay_and_field(layers, delay, field):
@@ -373,7 +376,7 @@ def test_delay_and_field(layers, delay, field):
     assert (engine.delay, engine.receptive_field) == (delay, field)
     seen = 0  # the delay is that of the frame that waits longest
     out, ratio = [], engine.rate / engine.outputs[0].rate
-    for n in range(40):
+    for n in range(100):
         y = engine.step({"a": frames(1, n)}, sos="a" if n == 0 else ())["a"]
         for _ in range(y.shape[engine.stream_axis(0)]):
             out.append(n - math.floor(seen * ratio))

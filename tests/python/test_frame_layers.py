@@ -4,20 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from random_graphs.idioms import of
 
 import dreamstream as ds
 import dreamstream.nn.functional as F
 from dreamstream import nn
 from dreamstream.errors import ShapeError
-
-
-class Function(nn.Module):
-    def __init__(self, function):
-        super().__init__()
-        self.function = function
-
-    def forward(self, x):
-        return self.function(x)
 
 
 def streamed(model, x, cuts, names=None):
@@ -105,10 +97,10 @@ def test_nothing_drifts():
 
 def test_repeats(rng):
     x = rng.standard_normal((4, 5)).astype(np.float32)
-    counts, parts = streamed(Function(lambda x: x.repeat_interleave(3, 2)), x, (2, 0, 3))
+    counts, parts = streamed(of(lambda x: x.repeat_interleave(3, 2)), x, (2, 0, 3))
     assert counts == [6, 0, 9]
     np.testing.assert_array_equal(np.concatenate(parts, -1), x.repeat(3, -1))
-    counts, parts = streamed(Function(lambda x: x.repeat_interleave(2, 1)), x, (2, 3))
+    counts, parts = streamed(of(lambda x: x.repeat_interleave(2, 1)), x, (2, 3))
     np.testing.assert_array_equal(np.concatenate(parts, -1), x.repeat(2, 0))
     for wrong in (
         lambda x: x.repeat_interleave(-1),
@@ -128,6 +120,6 @@ def test_pools_within_frames_of_joined_rows(rng):
     x = rng.standard_normal((7, 12)).astype(np.float32)
     wide = np.pad(x.reshape(7, 2, 6), ((0, 0), (0, 0), (1, 0)), constant_values=-np.inf)
     wanted = np.stack([wide[..., m * 2 : m * 2 + 3].max(-1) for m in range(3)], -1).reshape(7, 6)
-    _, parts = streamed(Function(inner), x, (3, 4), ("B", "L", "F"))
+    _, parts = streamed(of(inner), x, (3, 4), ("B", "L", "F"))
     np.testing.assert_array_equal(np.concatenate(parts), wanted)
     np.testing.assert_array_equal(inner(ds.tensor(x[None])).numpy()[0], wanted)

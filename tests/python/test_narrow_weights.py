@@ -149,7 +149,7 @@ def test_layers_by_patterns():
 @pytest.mark.parametrize(
     ("weights", "text"),
     [
-        ("fp8", "expected one of fp32, fp16, bf16, int8, got 'fp8'"),
+        ("fp8", "expected one of fp32, fp16, bf16, int8, auto, got 'fp8'"),
         ({"nothing.*": "bf16"}, r"'nothing\.\*' fits no layer with matrices; there are conv"),
     ],
 )

@@ -1,4 +1,7 @@
-"""Layers and functions over two axes against torch, on plain tensors: values, keys, text, initial values."""
+"""Layers and functions over two axes against torch, on plain tensors: values, keys, text.
+
+Also what they cost streams, and what they refuse.
+"""
 
 from __future__ import annotations
 
@@ -8,60 +11,12 @@ import pytest
 import dreamstream as ds
 import dreamstream.nn.functional as F
 from dreamstream import nn
-from dreamstream.errors import DTypeError, ShapeError
+from dreamstream.errors import DTypeError, NotStreamableError, ShapeError
 
 torch = pytest.importorskip("torch")
+from torch_layers import close, twins
+
 TF = torch.nn.functional
-
-CONVOLUTIONS = [
-    {"kernel_size": 3},
-    {"kernel_size": (3, 2), "padding": (2, 1)},
-    {"kernel_size": (4, 3), "padding": "same", "dilation": (1, 2)},
-    {"kernel_size": 3, "padding": "valid", "stride": 2},
-    {"kernel_size": 1, "stride": (2, 3)},
-    {"kernel_size": 2, "stride": 5, "dilation": (2, 1)},
-    {"kernel_size": 3, "groups": 2, "bias": False},
-    {"kernel_size": 3, "groups": 4, "padding": 1},
-    {"kernel_size": 3, "padding": (2, 1), "padding_mode": "reflect"},
-    {"kernel_size": 4, "padding": "same", "padding_mode": "replicate"},
-    {"kernel_size": 3, "padding": 1, "padding_mode": "circular"},
-]
-
-TRANSPOSED = [
-    {"kernel_size": 3},
-    {"kernel_size": (4, 3), "stride": 2, "padding": 1},
-    {"kernel_size": 3, "stride": (2, 3), "padding": (0, 1), "output_padding": (1, 2)},
-    {"kernel_size": 2, "stride": 3, "bias": False},
-    {"kernel_size": (3, 2), "stride": 2, "dilation": (3, 1), "groups": 2},
-]
-
-PADS = [
-    ("ConstantPad2d", (2, 1.5)),
-    ("ConstantPad2d", ((-1, 3, 2, -2), 0.5)),
-    ("ZeroPad2d", ((0, 3, 1, 0),)),
-    ("ReplicationPad2d", ((1, 3, 0, 2),)),
-    ("ReflectionPad2d", ((3, 2, 1, 4),)),
-    ("CircularPad2d", ((3, 2, 1, 4),)),
-]
-
-
-def close(ours, theirs):
-    """Compare with torch: shape, element type, and max|a - b| <= 1e-5 * max(1, max|b|)."""
-    expected = theirs.detach().numpy()
-    assert ours.shape == expected.shape
-    assert ours.numpy().dtype == expected.dtype
-    bound = 1e-5 * max(1.0, float(np.abs(expected).max(initial=0)))
-    np.testing.assert_allclose(ours.numpy(), expected, rtol=0, atol=bound)
-
-
-def twins(name, *args, **kwargs):
-    """Return a layer of ours and torch's with its parameters; keys, shapes and text must be equal."""
-    ours, theirs = getattr(nn, name)(*args, **kwargs), getattr(torch.nn, name)(*args, **kwargs)
-    state = {k: torch.tensor(v.numpy()) for k, v in ours.state_dict().items()}
-    assert [(k, v.shape) for k, v in state.items()] == [(k, v.shape) for k, v in theirs.state_dict().items()]
-    assert repr(ours) == repr(theirs)
-    theirs.load_state_dict(state)
-    return ours, theirs
 
 
 def both(rng, *shape):
@@ -69,45 +24,12 @@ def both(rng, *shape):
     return ds.tensor(array), torch.tensor(array)
 
 
-@pytest.mark.filterwarnings("ignore:Using padding='same' with even kernel")
-@pytest.mark.parametrize("kwargs", CONVOLUTIONS, ids=str)
-def test_conv2d(rng, kwargs):
-    ours, theirs = twins("Conv2d", 4, 8, **kwargs)
-    for shape in ((2, 4, 9, 7), (4, 6, 8), (0, 4, 9, 7)):
-        x, t = both(rng, *shape)
-        close(ours(x), theirs(t))
-    if "padding_mode" not in kwargs:
-        x, t = both(rng, 2, 4, 9, 7)
-        options = {k: v for k, v in kwargs.items() if k in ("stride", "padding", "dilation", "groups")}
-        close(
-            F.conv2d(x, ours.weight, ours.bias, **options),
-            TF.conv2d(t, theirs.weight, theirs.bias, **options),
-        )
-
-
-@pytest.mark.parametrize("kwargs", TRANSPOSED, ids=str)
-def test_conv_transpose2d(rng, kwargs):
-    ours, theirs = twins("ConvTranspose2d", 4, 6, **kwargs)
-    for shape in ((2, 4, 5, 4), (4, 1, 3)):
-        x, t = both(rng, *shape)
-        close(ours(x), theirs(t))
-
-
-@pytest.mark.parametrize(("name", "args"), PADS, ids=str)
-def test_pads(rng, name, args):
-    ours, theirs = twins(name, *args)
-    for shape in ((2, 3, 6, 5), (3, 6, 5)):
-        x, t = both(rng, *shape)
-        close(ours(x), theirs(t))
+@pytest.mark.parametrize(
+    "name", ["ConstantPad2d", "ZeroPad2d", "ReplicationPad2d", "ReflectionPad2d", "CircularPad2d"]
+)
+def test_pads_ask_for_planes(name):
     with pytest.raises(ShapeError, match=r"dimensions|pairs"):
-        ours(ds.zeros(3))
-
-
-def test_circular_pad_of_one_dimension(rng):
-    ours, theirs = twins("CircularPad1d", (3, 2))
-    for shape in ((2, 3, 5), (3, 5)):
-        x, t = both(rng, *shape)
-        close(ours(x), theirs(t))
+        getattr(nn, name)(*((1, 0.5) if name == "ConstantPad2d" else (1,)))(ds.zeros(3))
 
 
 def test_pads_of_each_end(rng):
@@ -140,16 +62,6 @@ def test_too_short_is_empty(shape):
     up = tuple(n and n + 1 for n in shape[2:])
     assert nn.ConvTranspose2d(4, 3, 2)(x).shape == (2, 3, *up)
     assert nn.ZeroPad2d(1)(x).shape == (2, 4, *(n and n + 2 for n in shape[2:]))
-
-
-@pytest.mark.parametrize("name", ["Conv2d", "ConvTranspose2d"])
-def test_initial_values(name):
-    """Evenly over ± 1 / sqrt(weights of one output), as in torch."""
-    ours, theirs = getattr(nn, name)(16, 32, (3, 5)), getattr(torch.nn, name)(16, 32, (3, 5))
-    for key, value in ours.state_dict().items():
-        a, b = value.numpy(), theirs.state_dict()[key].numpy()
-        assert abs(np.abs(a).max() - np.abs(b).max()) <= 0.1 * np.abs(b).max()
-        assert abs(a.std() - b.std()) <= 0.2 * b.std()
 
 
 @pytest.mark.parametrize(
@@ -186,3 +98,64 @@ def test_types():
     with pytest.raises(DTypeError):
         nn.Conv2d(2, 2, 1)(x.double())
     assert nn.Conv2d(2, 2, 1, dtype="float64")(x.double()).dtype == ds.float64
+
+
+# ---------------------------------------------------------------- of streams
+def test_what_it_costs():
+    """Delay, field and state along the stream are those of the kernel's part along it."""
+    model = nn.Sequential(
+        nn.Conv2d(1, 4, (3, 5), stride=(2, 3), padding=1),
+        nn.ReLU(),
+        nn.Conv2d(4, 2, (3, 1), padding=(1, 0)),
+    )
+    rows = ds.audit(model, ("B", 1, "L", 10))
+    assert (rows.delay, rows.receptive_field) == (3, 7)
+    columns = ds.audit(model, ("B", 1, 10, "L"))
+    assert (columns.delay, columns.receptive_field) == (3, 5)
+    causal = nn.Conv2d(2, 3, 3, padding=("causal", "same"))
+    assert ds.audit(causal, ("B", 2, "L", 7)).delay == 0
+    assert ds.audit(causal, ("B", 2, 7, "L")).delay == 1
+    kept = [row.state_bytes for row in ds.audit(causal, ("B", 2, "L", 7)).rows]
+    assert sum(kept) == 2 * 2 * 7 * 4  # two frames, of 2 channels at 7 positions
+
+
+def test_within_a_frame_nothing_is_kept():
+    """Within a frame a convolution keeps nothing."""
+    model = nn.Sequential(nn.Conv2d(2, 2, (1, 3), padding=(0, 1)))
+    assert ds.audit(model, ("B", 2, "L", 7)).state_size == ds.audit(nn.ReLU(), ("B", 2, "L", 7)).state_size
+
+
+def test_refusals():
+    def online(module, names, shape, eos=False):
+        model = ds.patch_module(module).online()
+        return model(ds.stream_tensor([np.zeros(shape, np.float32)], names=names, ids=["a"], sos=True, eos=eos))
+
+    class Pad(nn.Module):
+        def __init__(self, *args):
+            super().__init__()
+            self.args = args
+
+        def forward(self, x):
+            return F.pad(x, *self.args)
+
+    planes, shape = ("B", "C", "L", "F"), (2, 5, 4)
+    for wrong, match in (
+        (nn.Conv2d(2, 3, (1, 6)), "window of 6 positions doesn't fit the 4 within a frame"),
+        (nn.Conv2d(2, 3, 3, padding=(0, 4), padding_mode="reflect"), "padded by 3 at most"),
+        (nn.ConvTranspose2d(2, 3, 1, padding=(0, 2)), "padding 2 drops all of the 4 positions"),
+        (nn.Conv2d(3, 3, 1), "input of 3 channels"),
+        (Pad((4, 0), "reflect"), "size 4 can be padded by 3"),
+        (Pad((-3, -1)), "nothing is left of 4 features"),
+    ):
+        with pytest.raises(ShapeError, match=match):
+            online(wrong, planes, shape)
+    with pytest.raises(ShapeError, match=r"expected dimensions \(B, C, L, F\)"):
+        online(nn.Conv2d(5, 3, 1), ("B", "L", "C", "F"), (5, 2, 4))
+    for wrong, match in (
+        (nn.Conv2d(2, 3, 3, padding=1, padding_mode="circular"), "circular"),
+        (nn.Conv2d(2, 3, 3, padding=(1, 0), padding_mode="circular"), "whole stream"),
+        (nn.CircularPad2d((0, 0, 1, 1)), "its own end"),
+        (Pad((0, 0, 0, 0, 0, 0, 1, 0)), "B of a stream"),
+    ):
+        with pytest.raises(NotStreamableError, match=match):
+            online(wrong, planes, shape)

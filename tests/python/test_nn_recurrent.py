@@ -12,6 +12,8 @@ from dreamstream import nn
 from dreamstream.errors import DTypeError, FormatError, ModeError, NotStreamableError, ShapeError
 
 torch = pytest.importorskip("torch")
+from stream_methods import leaves
+from torch_layers import close, twins
 
 pytestmark = pytest.mark.filterwarnings("ignore:LSTM with projections:UserWarning")  # torch's own
 
@@ -26,32 +28,10 @@ CELLS = [
     ("LSTMCell", {}),
     ("GRUCell", {}),
     ("GRUCell", {"bias": False}),
+    ("LSTMCell", {"bias": False}),
+    ("RNNCell", {"bias": False}),
     ("RNNCell", {"nonlinearity": "relu"}),
 ]
-
-
-def leaves(result):
-    return [x for part in result for x in leaves(part)] if isinstance(result, tuple) else [result]
-
-
-def close(ours, theirs, tolerance):
-    """Compare with torch: shapes, element types, and max|a - b| <= tolerance * max(1, max|b|)."""
-    for got, want in zip(leaves(ours), leaves(theirs), strict=True):
-        got, want = got.numpy(), want.detach().numpy()
-        assert got.shape == want.shape and got.dtype == want.dtype
-        bound = tolerance * max(1.0, float(np.abs(want).max(initial=0)))
-        np.testing.assert_allclose(got, want, rtol=0, atol=bound)
-
-
-def twins(name, *args, **options):
-    """Return a module of ours and torch's with the same weights; texts, keys and shapes must be equal."""
-    ours, theirs = (getattr(n, name)(*args, **options) for n in (nn, torch.nn))
-    assert repr(ours) == repr(theirs)
-    state = {k: torch.tensor(v.numpy()) for k, v in ours.state_dict().items()}
-    assert list(state) == list(theirs.state_dict())
-    assert [v.shape for v in state.values()] == [v.shape for v in theirs.state_dict().values()]
-    theirs.load_state_dict(state)
-    return ours.eval(), theirs.eval()
 
 
 def given(state):

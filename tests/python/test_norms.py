@@ -12,106 +12,14 @@ from dreamstream import nn
 from dreamstream.errors import DTypeError, ModeError, NotStreamableError, ShapeError
 
 torch = pytest.importorskip("torch")
-TF = torch.nn.functional
-
-# Constructor, arguments, keyword arguments, inputs (shapes).
-LAYERS = [
-    ("RMSNorm", (4,), {}, [(2, 4), (3, 2, 4), (4,)]),
-    ("RMSNorm", ([3, 4],), {"eps": 1e-3}, [(2, 3, 4)]),
-    ("RMSNorm", (4,), {"elementwise_affine": False}, [(2, 4)]),
-    ("BatchNorm1d", (4,), {}, [(3, 4), (2, 4, 5), (1, 4, 1)]),
-    ("BatchNorm1d", (4,), {"affine": False, "eps": 0.1, "momentum": None}, [(2, 4, 5)]),
-    ("BatchNorm1d", (4,), {"bias": False}, [(2, 4, 5)]),
-    ("BatchNorm1d", (4,), {"track_running_stats": False}, [(3, 4), (2, 4, 5)]),
-    ("BatchNorm2d", (4,), {}, [(2, 4, 5, 3)]),
-    ("BatchNorm2d", (4,), {"track_running_stats": False, "affine": False}, [(2, 4, 5, 3)]),
-    ("GroupNorm", (2, 4), {}, [(3, 4), (2, 4, 5), (2, 4, 5, 3), (2, 4, 5, 3, 2)]),
-    ("GroupNorm", (1, 4), {"affine": False, "eps": 0.1}, [(2, 4, 5)]),
-    ("GroupNorm", (4, 4), {"bias": False}, [(2, 4, 5)]),
-    ("InstanceNorm1d", (4,), {}, [(2, 4, 5), (4, 5)]),
-    ("InstanceNorm1d", (4,), {"affine": True, "eps": 0.1}, [(2, 4, 5)]),
-    ("InstanceNorm1d", (4,), {"affine": True, "track_running_stats": True}, [(2, 4, 5), (4, 5)]),
-    ("InstanceNorm2d", (4,), {"affine": True, "bias": False}, [(2, 4, 5, 3), (4, 5, 3)]),
-    ("InstanceNorm2d", (4,), {"track_running_stats": True}, [(2, 4, 5, 3)]),
-]
-
-
-def draw(ours):
-    """Random parameters and statistics."""
-    rng = np.random.default_rng(1)
-    for p in ours.parameters():
-        p.numpy()[...] = rng.standard_normal(p.shape)
-    for b in ours.buffers():
-        if b.is_floating_point():
-            b.numpy()[...] = rng.random(b.shape) + 0.1
-
-
-def twin(ours, theirs):
-    """Give a module of torch's the state of ours; keys, shapes and types must be equal, in order."""
-    state = {k: torch.tensor(v.numpy()) for k, v in ours.state_dict().items()}
-    other = theirs.state_dict()
-    assert [(k, v.shape, v.dtype) for k, v in state.items()] == [(k, v.shape, v.dtype) for k, v in other.items()]
-    theirs.load_state_dict(state)
-    return theirs.eval()
-
-
-def close(ours, theirs, tolerance):
-    want = theirs.detach().numpy()
-    assert ours.shape == want.shape and ours.numpy().dtype == want.dtype
-    bound = tolerance * max(1.0, float(np.abs(want).max(initial=0)))
-    np.testing.assert_allclose(ours.numpy(), want, rtol=0, atol=bound)
-
-
-@pytest.mark.parametrize(("name", "args", "kwargs", "shapes"), LAYERS, ids=lambda v: str(v)[:40])
-def test_layer_is_torch(rng, name, args, kwargs, shapes):
-    ours = getattr(nn, name)(*args, **kwargs)
-    fresh = getattr(torch.nn, name)(*args, **kwargs)
-    for key, value in fresh.state_dict().items():
-        np.testing.assert_array_equal(ours.state_dict()[key].numpy(), value.numpy())
-    draw(ours.eval())
-    theirs = twin(ours, fresh)
-    assert repr(ours) == repr(theirs)
-    for shape in shapes:
-        x = rng.standard_normal(shape).astype(np.float32)
-        close(ours(ds.tensor(x)), theirs(torch.tensor(x)), 1e-5)
-    x = rng.standard_normal(shapes[0])
-    close(ours.double()(ds.tensor(x)), theirs.double()(torch.tensor(x)), 1e-12)
-
-
-@pytest.mark.parametrize(
-    "call",
-    [
-        lambda f, x: f.rms_norm(x, x.shape[-1:]),
-        lambda f, x: f.rms_norm(x, tuple(x.shape[1:]), x[0], 0.1),
-        lambda f, x: f.batch_norm(x, x[0, :, 0], x[0, :, 1].exp(), x[0, :, 2], x[0, :, 3], eps=0.1),
-        lambda f, x: f.batch_norm(x, None, None, x[0, :, 2], x[0, :, 3], training=True),
-        lambda f, x: f.group_norm(x, 2),
-        lambda f, x: f.group_norm(x, 4, x[0, :, 2], x[0, :, 3], 0.1),
-        lambda f, x: f.instance_norm(x),
-        lambda f, x: f.instance_norm(x, x[0, :, 0], x[0, :, 1].exp(), use_input_stats=False),
-        lambda f, x: f.normalize(x),
-        lambda f, x: f.normalize(x, 1, -1),
-        lambda f, x: f.normalize(x, float("inf"), 0, 2.0),
-        lambda f, x: f.cosine_similarity(x, x.exp()),
-        lambda f, x: f.cosine_similarity(x, x[0], -1, 0.5),
-        lambda f, x: f.cosine_similarity(x, x[0], 2),
-        lambda f, x: f.bilinear(x, x.exp()[..., :3], x[:, :, :3].expand(3, 4, 3)[:, [0, 1, 2, 3, 3]]),
-        lambda f, x: f.bilinear(x, x, x[:, [0, 1, 2, 3, 3]], x[0, :3, 0]),
-    ],
-)
-def test_function_is_torch(rng, call):
-    for dtype, tolerance in ((np.float32, 1e-5), (np.float64, 1e-12)):
-        x = rng.standard_normal((3, 4, 5)).astype(dtype)
-        close(call(F, ds.tensor(x)), call(TF, torch.tensor(x)), tolerance)
+from torch_layers import close, draw, twins
 
 
 @pytest.mark.parametrize("bias", [True, False])
 def test_bilinear(rng, bias):
-    ours = nn.Bilinear(4, 3, 6, bias)
-    theirs = twin(ours, torch.nn.Bilinear(4, 3, 6, bias))
-    assert repr(ours) == repr(theirs)
+    ours, theirs = twins("Bilinear", 4, 3, 6, bias)
     a, b = (rng.standard_normal((2, 5, n)).astype(np.float32) for n in (4, 3))
-    close(ours(ds.tensor(a), ds.tensor(b)), theirs(torch.tensor(a), torch.tensor(b)), 1e-5)
+    close(ours(ds.tensor(a), ds.tensor(b)), theirs(torch.tensor(a), torch.tensor(b)))
 
 
 # ---------------------------------------------------------------------- hard data

@@ -89,7 +89,7 @@ def chunked(step, sizes):
 @pytest.mark.parametrize("context", CONTEXTS, ids=str)
 @pytest.mark.parametrize("scheme", ["transformer-xl", "wenet", "shaw", "t5"])
 def test_relative_attention(scheme, context):
-    options = {"max_len": 60, "max_distance": 6, "num_buckets": 8, "context": context}
+    options = {"max_distance": 6, "num_buckets": 8, "context": context}
     layer = nn.RelPositionMultiheadAttention(FEATURES, 4, scheme, **options).eval()
     x = np.random.default_rng(0).standard_normal((FRAMES, FEATURES), np.float32)
     wanted = by_definition(layer, x.astype(np.float64))
@@ -124,16 +124,30 @@ def test_bad_arguments(options):
         nn.RelPositionMultiheadAttention(8, **options)
 
 
-def test_distances_end():
-    """A stream that sees all that came before ends with its table, with its id; nothing is lost."""
-    layer = nn.RelPositionMultiheadAttention(8, 2, max_len=10, context=ds.Context()).eval()
-    engine = ds.compile(layer, ("B", "L", 8), verify=False)
-    x = np.ones((12, 8), np.float32)
-    engine.step({"a": x[:9], "b": x[:1]}, sos=["a", "b"])
-    with pytest.raises(ds.StreamLimitError, match="ends at 10") as caught:
-        engine.step({"a": x[:2], "b": x[:2]})
-    assert caught.value.ids == ("a",)
-    assert engine.step({"a": x[:1]}, eos="a")["a"].shape == (1, 8)
+@pytest.mark.parametrize("features", [8, 9])
+def test_distances_have_no_end(features):
+    """A query of a long stream sees its first frame as far away as it is; keys and values are all that is kept."""
+    n, heads = 5200, features // 4 if features % 2 == 0 else 3
+    layer = nn.RelPositionMultiheadAttention(features, heads, context=ds.Context()).eval()
+    engine = ds.compile(layer, ("B", "L", features), verify=False)
+    x = np.random.default_rng(3).standard_normal((n, features)).astype(np.float32)
+    got = chunked(lambda a, b, s, e: engine.step({"a": x[a:b]}, ["a"] * s, ["a"] * e)["a"], [1000] * 5 + [200])
+    assert np.array_equal(got, engine.step({"b": x}, sos="b", eos="b")["b"])
+    w = {k: np.asarray(v.numpy(), np.float64) for k, v in layer.state_dict().items()}
+    q, k, v = (
+        (x @ w[f"linear_{p}.weight"].T + w[f"linear_{p}.bias"]).reshape(n, heads, -1).swapaxes(0, 1) for p in "qkv"
+    )
+    angles = (n - 1 - np.arange(n))[:, None] * 10000.0 ** (-np.arange(0, features, 2) / features)
+    r = np.stack([np.sin(angles), np.cos(angles)], 2).reshape(n, -1)[:, :features] @ w["linear_pos.weight"].T
+    u, b = (w[f"pos_bias_{p}"][:, None] for p in "uv")
+    r = r.reshape(n, heads, -1).swapaxes(0, 1)
+    score = ((q[:, -1:] + u) @ k.swapaxes(1, 2) + (q[:, -1:] + b) @ r.swapaxes(1, 2)) / math.sqrt(
+        features // heads
+    )
+    weight = np.exp(score - score.max())
+    wanted = (weight / weight.sum(-1, keepdims=True) @ v)[:, 0].ravel() @ w["linear_out.weight"].T
+    assert np.abs(got[-1] - wanted - w["linear_out.bias"]).max() <= 1e-5
+    assert engine.state_bytes_per_frame == 2 * features * 4
 
 
 class Attention(nn.Module):

@@ -175,3 +175,17 @@ def test_real_speech_however_it_is_cut(kind, data_folder):
     crowd = {f"other {i}": samples[i * 1000 : i * 1000 + 7 * i * i] for i in range(50)}
     among = stream(kind(trained(data_folder)), {"speech": samples, **crowd}, 8000, 2)
     assert among["speech"].tobytes() == alone.tobytes()
+
+
+@pytest.mark.parametrize("how", ["fp16", "bf16", "int8", "auto"])
+def test_weights_in_fewer_bits_decide_alike(data_folder, how):
+    model = SileroVAD().eval()
+    model.load_state_dict(data_folder / "silero_vad_16k.safetensors")
+    wide, narrow = (ds.compile(model, ("B", "L"), rate=16000, verify=False, weights=w) for w in ("fp32", how))
+    alike = frames = 0
+    for path in sorted(data_folder.glob("*.wav")):
+        samples, rate = read_audio(path)
+        if rate == 16000:
+            p, q = (e.step({"a": samples}, sos="a", eos="a")["a"] for e in (wide, narrow))
+            alike, frames = alike + int(((p > 0.5) == (q > 0.5)).sum()), frames + len(p)
+    assert frames > 1000 and alike >= 0.995 * frames

@@ -3,87 +3,18 @@
 from __future__ import annotations
 
 import math
-import re
 
 import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch")
+from attention_idioms import GROUPS, HEAD, HEADS, WIDTH, F, Idioms, T, future, merge, split
 from torch import nn
 
-import dreamstream as ds
-from dreamstream import Context, NotStreamableError
+from dreamstream import Context
 
-F = nn.functional
-T, WIDTH, HEADS, GROUPS = 45, 12, 4, 2
-HEAD = WIDTH // HEADS
-CHUNKINGS = ([T], [1] * T, [7, 0, 16, 2, T - 25])
-
-
-class Model(nn.Module):
-    """What the idioms use of a module."""
-
-    def __init__(self, forward):
-        super().__init__()
-        self.run = forward
-        self.q, self.k, self.v, self.out = (nn.Linear(WIDTH, WIDTH) for _ in range(4))
-        self.k2, self.v2 = (nn.Linear(WIDTH, GROUPS * HEAD) for _ in range(2))
-        self.pos, self.drop = nn.Linear(WIDTH, WIDTH, bias=False), nn.Dropout(0.1)
-        self.u, self.w = (nn.Parameter(torch.randn(HEADS, HEAD)) for _ in range(2))
-        self.near = nn.Embedding(9, HEADS)
-        self.heads = nn.MultiheadAttention(WIDTH, HEADS)
-        self.down = nn.Conv1d(WIDTH, WIDTH, 3, 2)
-        self.register_buffer("slopes", 0.5 ** torch.arange(1.0, 5.0))
-        self.register_buffer("table", torch.tril(torch.ones(90, 90)).view(1, 1, 90, 90))
-        self.register_buffer("sines", torch.randn(1, 90, WIDTH) / 4)
-        self.cached = None
-
-    def forward(self, x):
-        return self.run(self, x)
-
-
-CASES, REFUSED = {}, {}
-
-
-def idiom(context, delay=None):
-    """Enter a forward ``(m, x)`` whose attention sees a context; its delay is the context's, or else is given."""
-
-    def keep(forward):
-        CASES[forward.__name__] = forward, context, context.chunk - 1 + context.right if delay is None else delay
-        return forward
-
-    return keep
-
-
-def refused(message):
-    """Enter a forward that is refused."""
-
-    def keep(forward):
-        REFUSED[forward.__name__] = forward, message
-        return forward
-
-    return keep
-
-
-def joined(forward):
-    """Enter a forward that joins B with heads."""
-    return idiom(Context())(forward) if hasattr(ds.stream.rules.BatchSize, "times") else forward
-
-
-def split(m, x):
-    """Return queries, keys and values ``(B, H, T, D)``."""
-    B, L, _ = x.shape
-    return [y.view(B, L, HEADS, HEAD).transpose(1, 2) for y in (m.q(x), m.k(x), m.v(x))]
-
-
-def merge(m, y):
-    B, H, L, D = y.shape
-    return m.out(y.transpose(1, 2).contiguous().view(B, L, H * D))
-
-
-def future(x, along=1):
-    n = x.size(along)
-    return torch.triu(torch.ones(n, n, dtype=torch.bool, device=x.device), 1)
+IDIOMS = Idioms(__file__.rpartition("/")[2])
+idiom, refused = IDIOMS.idiom, IDIOMS.refused
 
 
 # ---------------------------------------------------------------- masks
@@ -214,7 +145,7 @@ def padding_mask_too(m, x):
 
 
 # ---------------------------------------------------------------- heads
-@joined
+@idiom(Context())
 def joined_heads(m, x):
     """As fairseq had it: time first, batch and heads joined, the product by bmm."""
     y = x.transpose(0, 1)
@@ -233,7 +164,7 @@ def joined_heads(m, x):
     return m.out(out).transpose(0, 1)
 
 
-@joined
+@idiom(Context())
 def joined_heads_reshaped(m, x):
     B, L, C = x.shape
     q, k, v = (y.reshape(B * HEADS, L, HEAD) for y in split(m, x))
@@ -243,7 +174,7 @@ def joined_heads_reshaped(m, x):
     return merge(m, y)
 
 
-@joined
+@idiom(Context())
 def joined_with_a_mask(m, x):
     """baddbmm with a mask for every batch and head."""
     B, L, C = x.shape
@@ -253,7 +184,7 @@ def joined_with_a_mask(m, x):
     return merge(m, torch.bmm(att, v).unflatten(0, (B, HEADS)))
 
 
-@joined
+@idiom(Context())
 def bloom(m, x):
     """A term for each key and head, repeated for all of the batch."""
     B, L, C = x.shape
@@ -515,49 +446,11 @@ def weights_returned(m, x):
     return out.transpose(0, 1) + weights.sum()
 
 
-def streamed(model, x, sizes):
-    """Return what a patched model says of one stream."""
-    out, at = [], 0
-    for k, n in enumerate(sizes):
-        chunk = ds.stream_tensor(
-            [x[0, at : at + n]], ids=["s"], sos=k == 0, eos=k == len(sizes) - 1, names=("B", "L", None)
-        )
-        out.append(model(chunk)["s"])
-        at += n
-    return torch.cat(out)
-
-
-@pytest.mark.parametrize("name", CASES)
-@torch.no_grad()
+@pytest.mark.parametrize("name", IDIOMS.cases)
 def test_idiom(name):
-    """Patched and compiled it is what it is offline, and it sees what it says."""
-    forward, context, delay = CASES[name]
-    torch.manual_seed(7)
-    model, x = Model(forward).eval(), torch.randn(1, T, WIDTH)
-    want = model(x)[0]
-    ds.patch_module(model).online()
-    for sizes in CHUNKINGS:
-        assert torch.allclose(streamed(model, x, sizes), want, atol=1e-5), sizes
-    model.offline()
-    engine = ds.compile(model, ("B", "L", WIDTH))
-    at, out = 0, []
-    for n in CHUNKINGS[2]:
-        chunk = {"s": x[0, at : at + n].numpy()}
-        out.append(engine.step(chunk, sos="s" if at == 0 else [], eos="s" if at + n == T else [])["s"])
-        at += n
-    assert np.abs(np.concatenate(out) - want.numpy()).max() <= 1e-5
-    assert engine.delay == delay
-    assert (engine.state_bytes_per_frame == 0) == (context.left is not None)
+    IDIOMS.hold(name)
 
 
-@pytest.mark.parametrize("name", REFUSED)
-@torch.no_grad()
+@pytest.mark.parametrize("name", IDIOMS.refusals)
 def test_refused(name):
-    forward, message = REFUSED[name]
-    model, x = Model(forward).eval(), torch.randn(1, T, WIDTH)
-    with pytest.raises((NotStreamableError, ds.ShapeError, ds.CaptureError), match=re.compile(message, re.DOTALL)):
-        ds.compile(model, ("B", "L", WIDTH))
-    ds.patch_module(model).online()
-    with pytest.raises((NotStreamableError, ds.ShapeError), match=message) as error:
-        streamed(model, x, CHUNKINGS[2])
-    assert "test_attention_idioms.py" in str(error.value)
+    IDIOMS.hold_refused(name)

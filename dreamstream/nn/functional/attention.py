@@ -100,7 +100,7 @@ def scaled_dot_product_attention(
     if len({x.dtype for x in (q, k, v)}) > 1 or q.dtype.kind != "f":
         raise DTypeError(f"{name}: expected one type of floats, got {q.dtype}, {k.dtype} and {v.dtype}")
     heads, groups = (1, 1) if q.ndim == 3 else (q.shape[1], k.shape[1])
-    if groups != heads and not enable_gqa:
+    if groups not in (1, heads) and not enable_gqa:
         raise ShapeError(f"{name}: {heads} heads of queries and {groups} of keys need enable_gqa=True")
     factor = 1 / math.sqrt(q.shape[-1]) if scale is None else float(scale)
     if q.is_stream and isinstance(q.dims[-2], int):  # type: ignore[attr-defined]
@@ -117,7 +117,8 @@ def scaled_dot_product_attention(
         scores = Scores.of(q, k) * factor
         masked = "bool" in str(getattr(attn_mask, "dtype", ""))
         scores = scores.filled_where(attn_mask, -math.inf) if masked else scores + attn_mask
-        attended: Tensor = scores.softmax(-1).matmul(v)
+        weights = scores.softmax(-1)
+        attended: Tensor = weights.matmul(v) if groups == heads else weights.attended(v)
         return attended
     if across(q, k) and q.is_stream:
         if is_causal:

@@ -50,7 +50,7 @@ def topk(input: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: boo
     "``(*, k * out_features)``: what each chosen expert gives, one after the other.",
     {
         "ShapeError": "For shapes that don't fit.",
-        "StreamIndexError": "For an index of a plain tensor that is no expert's.",
+        "StreamIndexError": "For an index that is no expert's; what an engine computes gives NaN there.",
     },
     input="``(*, in_features)``, one vector for all choices, or ``(*, k * in_features)``, one for each.",
     index="``(*, k) int64``: the experts; -1 drops a choice, which gives zeros.",
@@ -61,7 +61,7 @@ def expert_linear(input: Tensor, index: Tensor, weight: Tensor, bias: Tensor | N
     """Return the products of every vector with the matrices of the experts that are chosen for it.
 
     All vectors that an expert gets, of all frames and streams of a call, are one product, so that its weight is
-    read once. An index of a stream that is no expert's gives NaN there.
+    read once.
     """
     x, at = checked("expert_linear", input), checked("expert_linear", index)
     same_types("expert_linear", x, weight, bias)

@@ -13,7 +13,7 @@ from .arguments import checked, frame_dims
 from .padding import pad
 from .texts import described
 
-__all__ = ["cumulative_mean", "cumulative_sum", "overlap_add", "running_mean", "unfold"]
+__all__ = ["cumulative_mean", "cumulative_sum", "fold", "overlap_add", "running_mean", "unfold"]
 
 
 @described(
@@ -101,10 +101,7 @@ def unfold(input: Tensor, kernel_size: Any, dilation: Any = 1, padding: Any = 0,
     x = checked("unfold", input)
     if x.ndim != 4:
         raise ShapeError(f"unfold: expected (B, C, H, W), got {x.ndim} dimensions")
-    sizes, steps, pads, strides = (
-        tuple(map(operator.index, v)) if isinstance(v, (tuple, list)) else (operator.index(v),) * 2
-        for v in (kernel_size, dilation, padding, stride)
-    )
+    sizes, steps, pads, strides = map(_pair, (kernel_size, dilation, padding, stride))
     x = pad(x, (pads[1], pads[1], pads[0], pads[0]))
     for axis in (2, 3):
         span = steps[axis - 2] * (sizes[axis - 2] - 1) + 1
@@ -116,4 +113,67 @@ def unfold(input: Tensor, kernel_size: Any, dilation: Any = 1, padding: Any = 0,
             "H and W, or let a block be as high as the plane"
         )
     rows, columns = x.shape[2], x.shape[3]
-    return x.squeeze(2) if x.is_stream and rows == 1 else x.reshape(*x.shape[:2], rows * columns)
+    return (
+        x.squeeze(2)
+        if x.is_stream and isinstance(rows, int) and rows == 1
+        else x.reshape(*x.shape[:2], rows * columns)
+    )
+
+
+def fold(
+    input: Tensor, output_size: Any, kernel_size: Any, dilation: Any = 1, padding: Any = 0, stride: Any = 1
+) -> Tensor:
+    """Return planes of one row or one column, of blocks that are laid over each other and added.
+
+    Parameters
+    ----------
+    input : Tensor
+        ``(B, C * size, L)``, as `unfold` gives it.
+    output_size : (int, int)
+        H and W, one of them 1; a stream's length may be one.
+    kernel_size, dilation, padding, stride : int or (int, int)
+        Of the blocks; no dilation.
+
+    Returns
+    -------
+    Tensor
+        ``(B, C, H, W)``; zeros where there is no block.
+
+    Raises
+    ------
+    NotStreamableError
+        Where the blocks are neither rows nor columns.
+    ShapeError
+        Where so many blocks don't give this size.
+
+    Notes
+    -----
+    **Streaming.** As `overlap_add`. Source: torch.nn.functional.fold.
+    """
+    x = checked("fold", input)
+    sizes, steps, pads, strides = map(_pair, (kernel_size, dilation, padding, stride))
+    out = tuple(output_size) if isinstance(output_size, (tuple, list)) else (output_size,) * 2
+    ones = [isinstance(n, int) and (n, size, side) == (1, 1, 0) for n, size, side in zip(out, sizes, pads)]
+    if x.ndim != 3 or True not in ones or any(d != 1 and n != 1 for d, n in zip(steps, sizes)):
+        raise NotStreamableError(
+            f"fold at {user_line()}: expected (B, C * size, L), for planes of one row or one column, not dilated"
+        )
+    axis = 1 if ones[0] else 0
+    y = overlap_add(x.unflatten(1, (-1, sizes[axis])).transpose(2, 3), strides[axis])
+    side, step = pads[axis], strides[axis]
+    behind = out[axis] + 2 * side - y.shape[2]  # elements that no block reaches
+    if not (behind >= 0 and behind < step):
+        raise ShapeError(
+            f"fold at {user_line()}: the blocks reach over {y.shape[2]}, or up to {step - 1} more, not "
+            f"{out[axis]} and {2 * side} around them"
+        )
+    if not isinstance(behind, int) or behind:
+        y = pad(y, (0, behind))
+    y = y[:, :, side:-side] if side else y
+    return y.unsqueeze(2 + (1 - axis))
+
+
+def _pair(value: Any) -> tuple[int, int]:
+    """Return two integers, or one for both."""
+    first, second = value if isinstance(value, (tuple, list)) else (value, value)
+    return operator.index(first), operator.index(second)

@@ -11,6 +11,7 @@ from ...array import Tensor
 from ...dispatch import apply
 from ...errors import NotStreamableError, ShapeError
 from ...operations.refusals import ADAPTIVE
+from ...stream.rules import Length
 from ...stream.where import user_line
 from .arguments import Ints, checked
 from .texts import described
@@ -68,6 +69,9 @@ def max_pool1d(
     return_indices: bool = False,
 ) -> Tensor:
     """Return the largest element of each window over the last dimension."""
+    parts = _covered(1, input, kernel_size, padding)
+    if parts is not None:
+        return _adaptive("max_pool1d", "max", input, parts, 1)
     windows = _windows("max_pool1d", 1, kernel_size, stride, padding, dilation, return_indices)
     return _pool("max_pool1d", "max_pool", input, windows, {"ceil": int(ceil_mode)})
 
@@ -83,6 +87,9 @@ def max_pool2d(
     return_indices: bool = False,
 ) -> Tensor:
     """Return the largest element of each window over the last two dimensions."""
+    parts = _covered(2, input, kernel_size, padding)
+    if parts is not None:
+        return _adaptive("max_pool2d", "max", input, parts, 2)
     windows = _windows("max_pool2d", 2, kernel_size, stride, padding, dilation, return_indices)
     return _pool("max_pool2d", "max_pool", input, windows, {"ceil": int(ceil_mode)})
 
@@ -97,6 +104,9 @@ def avg_pool1d(
     count_include_pad: bool = True,
 ) -> Tensor:
     """Return the mean of each window over the last dimension."""
+    parts = _covered(1, input, kernel_size, padding)
+    if parts is not None:
+        return _adaptive("avg_pool1d", "avg", input, parts, 1)
     windows = _windows("avg_pool1d", 1, kernel_size, stride, padding)
     counted = {"ceil": int(ceil_mode), "count_include_pad": int(count_include_pad)}
     return _pool("avg_pool1d", "avg_pool", input, windows, counted)
@@ -117,6 +127,9 @@ def avg_pool2d(
         raise ShapeError(
             f"avg_pool2d: divisor_override must be an integer that is not 0, got {divisor_override!r}"
         )
+    parts = _covered(2, input, kernel_size, padding)
+    if parts is not None:
+        return _adaptive("avg_pool2d", "avg", input, parts, 2)
     windows = _windows("avg_pool2d", 2, kernel_size, stride, padding)
     counted = {"ceil": int(ceil_mode), "count_include_pad": int(count_include_pad)}
     return _pool("avg_pool2d", "avg_pool", input, windows, {**counted, "divisor": divisor_override or 0})
@@ -146,6 +159,17 @@ def _sizes(value: Any, n: int, what: str) -> list[int]:
     if len(given) not in (1, n):
         raise ShapeError(f"{what} must be {'one integer' if n == 1 else f'1 or {n} integers'}, got {value}")
     return [operator.index(v) for v in given] * (n // len(given))
+
+
+def _covered(n: int, x: Any, kernel: Any, padding: Any) -> list[int | None] | None:
+    """Return, where a window is as long as a stream, 1 for dimensions with one window and None for others."""
+    given = list(kernel) if isinstance(kernel, (tuple, list)) else [kernel] * n
+    measured = any(isinstance(k, Length) for k in given)
+    if padding != 0 or not measured or not getattr(x, "is_stream", False):
+        return None
+    sizes = x.shape[-n:]
+    whole = [isinstance(k, Length) == isinstance(s, Length) and (k == s) is True for k, s in zip(given, sizes)]
+    return [1 if w else None for w in whole] if all(w or k == 1 for w, k in zip(whole, given)) else None
 
 
 def _windows(

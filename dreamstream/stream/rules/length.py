@@ -66,7 +66,9 @@ class Length(Token):
     __slots__ = ("plus", "terms")
     terms: tuple[tuple[int, Atom], ...]
     plus: int
-    #: What a user's function of lengths gives, where the library of the streams notes it.
+    #: What functions give of lengths that no formula says, and what a user's function of them gives, where the
+    #: library of the streams notes it.
+    note: ClassVar[Callable[..., Any] | None] = None
     note_call: ClassVar[Callable[..., Any]]
     _joined: ClassVar[type[BatchLength]]  # its product with the number of streams
 
@@ -239,6 +241,24 @@ class Length(Token):
         out: bool | None = self.fact((relation, frames.key()), found)
         return out
 
+    def of_one(self, rate: Fraction) -> Length:
+        """Return it as a function of one edge's length, where counts show that it is one of those it is made of.
+
+        Parameters
+        ----------
+        rate : Fraction
+            Of the edge that will have this length.
+        """
+        if len(self.terms) > 1:
+            for edge in {id(e): e for _, a in self.terms for e in _edges(a)}.values():
+                times = rate / edge.rate if edge.rate else Fraction(1)
+                one = edge.entry.sizes.length(edge) * max(times.numerator // times.denominator, 1)
+                more = self - one
+                if isinstance(more, int):
+                    found: Length = one + more
+                    return found
+        return self
+
     def most(self) -> int | None:
         """Return a number that it never exceeds; None where none below 2**20 was found."""
 
@@ -295,6 +315,10 @@ class Length(Token):
 
 def _key(atom: Atom) -> tuple[Any, ...]:
     return ("//", atom.by, atom.length.key()) if isinstance(atom, _Floor) else ("L", atom.cid)
+
+
+def _edges(atom: Atom) -> list[Edge]:
+    return [e for _, a in atom.length.terms for e in _edges(a)] if isinstance(atom, _Floor) else [atom]
 
 
 def _cids(atom: Atom) -> list[Any]:

@@ -15,9 +15,9 @@ from ...errors import NotStreamableError
 from ..run.kernels import KERNELS, Kernel, Step, Window
 from .graph import FunctionalNode
 from .recurrent import recurrent
-from .window import rows_of
+from .window import PaddedWindow, fit, rows_of
 
-__all__ = ["frame", "kernel_of", "overlap_add"]
+__all__ = ["frame", "kernel_of", "overlap_add", "softmax_sum"]
 
 Tensor = torch.Tensor
 
@@ -50,6 +50,14 @@ def overlap_add(step: Step, windows: Sequence[Window], weights: Sequence[Any], s
     return (y.to(flat.dtype),), state
 
 
+def softmax_sum(step: Step, windows: Sequence[Window], weights: Sequence[Any], state: Any) -> Any:
+    """Return sums weighted by scores, which may come in rows of another width than what they weigh."""
+    scores, values = windows
+    fitted = fit(scores.new()[0], values.new()[0].shape[1])
+    aligned = PaddedWindow(None, fitted, scores.before, scores.known, scores.total)
+    return KERNELS["softmax_sum"].run(step, (aligned, values), weights, state)
+
+
 def _positions(step: Step) -> Tensor:
     """Return where the new frames of output 0 stand, ``(B, n)``."""
     first = step.first[0]
@@ -63,6 +71,7 @@ FORMS = {
     "rnn": recurrent,
     "frame": frame,
     "overlap_add": overlap_add,
+    "softmax_sum": softmax_sum,
 }
 
 

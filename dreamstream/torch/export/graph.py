@@ -15,6 +15,7 @@ from ... import _core
 from ...dispatch import operator
 from ...engine import Engine
 from ...errors import NotStreamableError
+from ...online.outlook import WHOLE
 from .integers import Counter, Pair
 
 __all__ = ["FunctionalEdge", "FunctionalNode", "Graph", "read_graph"]
@@ -92,7 +93,7 @@ def read_graph(engine: Engine) -> Graph:
     Raises
     ------
     NotStreamableError
-        Where a layer keeps more the longer a stream lasts.
+        Where a layer keeps more the longer a stream lasts, or its products are narrow.
     """
     data = engine._core.graph()
     edges = [
@@ -101,17 +102,31 @@ def read_graph(engine: Engine) -> Graph:
     ]
     signatures = [signature for signature, _ in data["edges"]]
     nodes = [_read_node(node, signatures) for node in data["nodes"]]
+    narrow = next((node for node in engine._core.nodes if node["products"]), None)
+    if narrow is not None:
+        raise NotStreamableError(
+            f"{narrow['path'] or 'the forward'}: its products are in {narrow['stored']}, which an exported model "
+            'has no operator for: load or compile it with products="fp32"'
+        )
     for node in nodes:
         if any(edges[e].kept < 0 for e in node.inputs[: node.op.n_values]):
             raise NotStreamableError(
                 f"{node.path or 'the forward'}: {node.name} keeps what it has seen until the stream ends; an "
-                "exported model's state has a fixed size: bound the context of attention (ds.Context), and let "
-                'other layers stream without unstreamable="buffer"'
+                f"exported model's state has a fixed size: {_remedy(node.name)}"
             )
     graph = Graph(nodes, edges, list(data["inputs"]), list(data["outputs"]), int(data["period"]))
     last = data["transient"] + 2 * data["period"]
     _bound(graph, _moments(engine, int(last)))
     return graph
+
+
+def _remedy(name: str) -> str:
+    """Return what would have a state of a fixed size in an operator's place."""
+    if name == "hold":
+        return "give what is given once with every frame, as an input with L"
+    if name == "attention":
+        return "bound its context, ds.Context(left=64)"
+    return WHOLE[name][0].words[1] if name in WHOLE else 'let it stream without unstreamable="buffer"'
 
 
 def _read_node(node: dict[str, Any], signatures: Sequence[_core.Signature]) -> FunctionalNode:

@@ -16,7 +16,7 @@ import torch
 
 from ..private import recurrent_function
 from ..run.kernels import Step, Window
-from ..run.kernels.recurrent import as_rows, of_rows
+from ..run.kernels.recurrent import as_rows, begun, of_rows
 from .window import rows_of
 
 __all__ = ["recurrent"]
@@ -37,6 +37,7 @@ def recurrent(step: Step, windows: Sequence[Window], weights: Sequence[Any], sta
     """Return every frame's h, and the last h and c, as the kernel of the same operators does."""
     a = step.attributes
     frames, lengths, state = as_rows(step, *windows[0].new(), tuple(state))
+    state = begun(step, windows, state)
     per_cell = 2 + 2 * a["bias"] + (1 if a.get("projection") else 0)
     after: list[list[Tensor]] = [[] for _ in state]
     for layer in range(a["layers"]):

@@ -118,7 +118,8 @@ class Constant(Tensor):
     def __getitem__(self, index: Any) -> Any:
         parts = index if isinstance(index, tuple) else (index,)
         cuts = sum(isinstance(p, slice) and isinstance(p.stop, Length) for p in parts)
-        if cuts > 1 or (cuts and self.torch.is_complex()):
+        moves = any(isinstance(p, slice) and isinstance(p.start, Length) for p in parts)
+        if cuts > 1 or moves or (cuts and self.torch.is_complex()):
             return _pairs(self.torch, index)
         if cuts:
             return super().__getitem__(index)  # a table

@@ -112,7 +112,14 @@ def get_device(forward: Forward, x: Any) -> int:
     return -1 if forward.device.type == "cpu" else forward.device.index or 0
 
 
-@function("to", "type", "type_as", "cpu", "cuda")
+@function("type")
+def type_(forward: Forward, x: Any, dtype: Any = None, *_: Any, **__: Any) -> Any:
+    if dtype is None:
+        return torch.empty(0, dtype=_dtype(x), device=forward.device).type()
+    return to(forward, x, torch.empty(0).type(dtype).dtype)
+
+
+@function("to", "type_as", "cpu", "cuda")
 def to(forward: Forward, x: Any, *args: Any, dtype: Any = None, device: Any = None, **_: Any) -> Any:
     for a in args:
         if isinstance(a, torch.dtype):
@@ -188,7 +195,7 @@ def _of_batch(make: Callable[..., torch.Tensor]) -> Callable[..., Any]:
             strange._misuse("the size of a new tensor")
         kwargs.setdefault("device", forward.device)
         value = Constant(make(shape, *rest, **kwargs), forward.arrays)
-        return BatchTensor(value, batch)
+        return BatchTensor(value, batch, size[batch[0]])
 
     return made
 
@@ -198,11 +205,13 @@ for _make in (torch.zeros, torch.ones, torch.full, torch.empty):
 
 
 @function("arange")
-def arange(forward: Forward, *bounds: Any, dtype: Any = None, device: Any = None, **_: Any) -> Any:
-    first, last = (0, bounds[0]) if len(bounds) == 1 else bounds[:2]
-    step = bounds[2] if len(bounds) > 2 else 1
-    out = positions(first, last, step, dtype)
-    return out._inner if isinstance(out, StreamTensor) else out
+def arange(forward: Forward, *bounds: Any, dtype: Any = None, device: Any = None, **named: Any) -> Any:
+    given = [0, *bounds] if len(bounds) == 1 and "end" not in named else list(bounds)
+    first, last, step = (
+        *given,
+        *(named.get(n, d) for n, d in (("start", 0), ("end", 0), ("step", 1))[len(given) :]),
+    )
+    return positions(first, last, step, dtype)
 
 
 @function("tensor", "as_tensor")
@@ -325,9 +334,10 @@ def bmm(forward: Forward, input: Any, mat2: Any) -> Any:
 
 @function("addmm", "baddbmm")
 def added_to_a_product(
-    forward: Forward, input: Any, mat1: Any, mat2: Any, *, beta: float = 1, alpha: float = 1
+    forward: Forward, input: Any, *factors: Any, beta: float = 1, alpha: float = 1, **named: Any
 ) -> Any:
-    product = mat1 @ mat2
+    left, right = (*factors, *named.values())  # mat1 and mat2, or batch1 and batch2
+    product = left @ right
     product = product if alpha == 1 else product * alpha
     return product if beta == 0 else product + (input if beta == 1 else input * beta)
 

@@ -12,7 +12,7 @@ from ...stream.where import user_line
 from .mode import Forward
 from .names import function
 
-__all__: list[str] = []
+__all__ = ["letters_of"]
 
 
 @function("einsum")
@@ -22,7 +22,7 @@ def einsum(forward: Forward, equation: Any, *operands: Any) -> Any:
         operands = tuple(operands[0])
     if not isinstance(equation, str) or len(operands) not in (1, 2):
         raise NotStreamableError(f"einsum at {user_line()}: one or two operands and an equation stream")
-    terms, out = _letters(equation, operands)
+    terms, out = letters_of(equation, operands)
     if len(operands) == 2 and operands[0].is_stream and operands[1].is_stream:
         attended = _attention(operands[0], operands[1], terms[0], terms[1], out)
         if attended is not None:
@@ -55,7 +55,7 @@ def _attention(a: Any, b: Any, s: str, t: str, out: str) -> Any:
     return paired(a, s, b, t, out) if len({*along}) == 2 and {*along} <= {*out} else None
 
 
-def _letters(equation: str, operands: Sequence[Any]) -> tuple[list[str], str]:
+def letters_of(equation: str, operands: Sequence[Any]) -> tuple[list[str], str]:
     """Return the letters of each operand and of the result, those that an ellipsis stands for included."""
     left, arrow, out = equation.replace(" ", "").partition("->")
     terms = left.split(",")

@@ -10,11 +10,10 @@ import torch
 from torch.nn.utils.rnn import PackedSequence
 
 from ... import nn as native
-from ...array import BatchTensor
 from ...online.register import registered_for
 from ..private import recurrent_weights
 from .constants import Constant
-from .mode import Forward, current
+from .mode import Forward, as_stream, current
 from .packages import OF_OTHERS
 
 __all__ = ["streaming_forward", "unstreamable"]
@@ -98,7 +97,7 @@ def _twin(module: Any, kind: type[native.Module], forward: Forward, layer: int |
 
 
 def _run(layer: Any, forward: Forward, input: Any, hx: Any) -> Any:
-    return forward._wrapped(layer.forward(forward.unwrap(input), forward.unwrap(hx)))
+    return forward._wrapped(layer.forward(forward.unwrap(as_stream(input)), forward.unwrap(hx)))
 
 
 def _layer_by_layer(module: Any, kind: Any, forward: Forward, input: Any, hx: Any) -> Any:
@@ -122,8 +121,6 @@ def _part(forward: Forward, hx: Any, rows: slice) -> Any:
         return None
     if isinstance(hx, (tuple, list)):
         return tuple(_part(forward, h, rows) for h in hx)
-    if isinstance(hx, BatchTensor):
-        return BatchTensor(hx.value[rows], hx.batch_axis)
     return hx[rows]
 
 

@@ -8,7 +8,7 @@ gradients. What the native front end does not know does not stream, and says so 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from typing import Any
 
@@ -21,7 +21,7 @@ from ...array.stream_tensor import StreamTensor as NativeStream
 from ...array.symbolic import Symbolic
 from ...array.tensor import Tensor as NativeTensor
 from ...array.writing import copied, write
-from ...errors import ModeError, NotStreamableError, StreamMismatchError
+from ...errors import ModeError, NotStreamableError, ShapeError, StreamMismatchError
 from ...nn import functional as native_functional
 from ...stream.course import Course, Recording, repeat, same_entry, seen
 from ...stream.rules import Quotient, Token
@@ -29,6 +29,7 @@ from ...stream.tree import leaves
 from ...stream.where import INSTEAD, user_line
 from ..private import active_modes, leave_innermost_mode
 from ..tensor.stream_tensor import SHELL, TAKERS, StreamTensor
+from .batch_constants import lifted, lifts
 from .buffers import Buffers
 from .complex_pair import Complex, among
 from .constants import Arrays, ComplexConstant, Constant, nominal
@@ -40,6 +41,7 @@ from .names import (
     OF_LENGTHS,
     SIZES,
     SPELLINGS,
+    WRITERS,
     Meaning,
     meaning_of,
     note,
@@ -47,7 +49,7 @@ from .names import (
 )
 from .names import NOTED as _NOTED
 
-__all__ = ["Forward", "current"]
+__all__ = ["Forward", "as_stream", "current"]
 
 COMPILED = (
     "a stream can't pass through compiled code, such as a function of torch.jit.script; call a plain function, or "
@@ -106,6 +108,7 @@ class Forward(TorchFunctionMode):
         self.buffers: Buffers | None = None
         self._stand_in = torch.empty(0, device=device)
         self._beneath: NotStreamableError | None = None
+        self._has_loose = False
 
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
@@ -147,8 +150,18 @@ class Forward(TorchFunctionMode):
         if name in ("__get__", "__set__"):
             return self._attribute(func, name, args)
         meaning, courses = meaning_of(func), self.entry.courses
+        if self._has_loose:
+            if meaning.name == "cat" and (joined := self._extended(*args, **kwargs)) is not None:
+                return joined
+            target = args[0] if args else None
+            args, kwargs = self._bare(meaning, args, kwargs)
+            if args and isinstance(args[0], Symbolic):
+                if meaning.name in _AS_ANOTHER:
+                    return self._wrapped(getattr(args[0], meaning.name)(args[1]))
+                if meaning.in_place:
+                    return self._written(target, _of_lengths(func, meaning.name, args, kwargs), name)
         if (not args or type(args[0]) is not SHELL) and _only_symbolic((args, kwargs)):
-            return _of_lengths(func, meaning.name, args, kwargs)
+            return self._wrapped(_of_lengths(func, meaning.name, args, kwargs))
         repeats = meaning.repeats and kwargs.get("inplace") is not True
         if courses is None or not repeats or self.entry.recording is not None:
             return self._called(func, meaning, args, kwargs)
@@ -170,13 +183,52 @@ class Forward(TorchFunctionMode):
             courses[at] = _BY_OPERATOR if course is None or course.weights is None else course
         return out
 
+    def loose(self, x: Symbolic | BatchTensor) -> StreamTensor:
+        """Return a tensor that is one value for all streams or frames as torch's functions take it."""
+        self._has_loose = True
+        return StreamTensor.shell(x)
+
+    def _bare(self, meaning: Meaning, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Return arguments with values of all streams or frames themselves.
+
+        What is written into becomes a stream before, as does what is taken apart: its parts may be written into.
+        """
+        own = getattr(args[0], "_inner", None) if args else None
+        if isinstance(own, Symbolic):
+            known = hasattr(type(own), meaning.name) or meaning.name in _OF_MASKS
+            writes_into = meaning.in_place or meaning.name in WRITERS
+            if (writes_into and not own.is_alone()) or (own.is_filled and (writes_into or not known)):
+                own.become()
+        if meaning.name in ("cat", "stack") and any(_is_stream(x) for x in args[0]):
+            args = ([as_stream(x) for x in args[0]], *args[1:])
+        return _bared(args), _bared(kwargs)
+
+    def _extended(self, tensors: Any, dim: int = 0, **_: Any) -> Any:
+        """Return a stream that is joined along L with frames of one number, as many as lengths say; else None."""
+        at = [i for i, x in enumerate(tensors) if _is_stream(x)]
+        inner: list[Any] = [getattr(x, "_inner", None) for x in tensors]
+        if len(at) != 1 or not isinstance(dim, int) or inner[at[0]].dims[dim] != "L":
+            return None
+        stream, others = inner[at[0]], [x for i, x in enumerate(inner) if i != at[0]]
+        if not all(isinstance(x, Symbolic) and x.is_filled for x in others):
+            return None
+        axis, out = dim % stream.ndim, tensors[at[0]]
+        for i in (*range(at[0] - 1, -1, -1), *range(at[0] + 1, len(inner))):
+            x = inner[i]
+            if x.ndim != stream.ndim or any(x.shape[k] != stream.shape[k] for k in range(x.ndim) if k != axis):
+                raise ShapeError(f"cat at {user_line()}: {x.roles} doesn't line up with {stream.roles}")
+            pads = (x.length, 0) if i < at[0] else (0, x.length)
+            behind = [0, 0] * (x.ndim - 1 - axis)
+            out = self.call(torch.nn.functional.pad, (out, [*behind, *pads]), {"value": x.value})
+        return out
+
     def _called(self, func: Any, meaning: Meaning, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if kwargs.get("out") is not None:
             raise NotStreamableError(f"{func.__name__}: out= of a stream inside a forward, at {user_line()}")
         if meaning.name in OF_LENGTHS:
-            return OF_LENGTHS[meaning.name](self, *args, **kwargs)
+            return self._wrapped(OF_LENGTHS[meaning.name](self, *args, **kwargs))
         target = args[0] if args else kwargs.get("input")
-        listed = args[0] if args and isinstance(args[0], (list, tuple)) else ()
+        listed = next((a for a in args[:2] if isinstance(a, (list, tuple))), ())
         shells: list[Any] = [x for x in (*listed, *args, *kwargs.values()) if type(x) is SHELL]
         if not _NOTED.isdisjoint([type(x._inner) for x in shells]):
             return self._noted(func, meaning, target, args, kwargs)
@@ -203,7 +255,8 @@ class Forward(TorchFunctionMode):
         named = {k: self._unless_symbolic(v) for k, v in kwargs.items() if v is not None and k not in IGNORED}
         result = note(func, meaning.name, given, named)
         if result is NotImplemented:
-            given, named = (tuple(map(self.unwrap, given)), {k: self.unwrap(v) for k, v in named.items()})
+            given = tuple(map(self.unwrap, given))
+            named = {SPELLINGS.get(k, k): self.unwrap(v) for k, v in named.items()}
             result = self._run(func, meaning.name, given, named)
         if meaning.in_place and isinstance(target, StreamTensor):
             return self._written(target, result, func.__name__)
@@ -220,6 +273,13 @@ class Forward(TorchFunctionMode):
         return type(x)(map(self._unless_symbolic, x)) if type(x) in (list, tuple) else self.unwrap(x)
 
     def _run(self, func: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if self._has_loose and lifts((args, kwargs)):
+            if writes(func.__name__, kwargs):
+                raise NotStreamableError(
+                    f"{func.__name__} at {user_line()} writes into a constant that all streams have alike; "
+                    "compute a new tensor instead (torch.cat, torch.stack, torch.where)"
+                )
+            return lifted(func, args, kwargs, self.arrays)
         complex_too = among((*args, *kwargs.values()))
         handler = (COMPLEX if complex_too else HANDLERS).get(name)
         if handler is not None:
@@ -234,8 +294,8 @@ class Forward(TorchFunctionMode):
         args = tuple(nominal(a) if isinstance(a, torch.dtype) else a for a in args)
         kwargs = {k: nominal(v) if isinstance(v, torch.dtype) else v for k, v in kwargs.items()}
         head = args[0] if args else None
-        if not isinstance(head, NativeTensor) and hasattr(head, "is_stream") and hasattr(head, name):
-            return getattr(head, name)(*args[1:], **kwargs)  # a constant of the batch
+        if isinstance(head, BatchTensor) and hasattr(type(head), name):
+            return getattr(head, name)(*args[1:], **kwargs)
         first = getattr(native_functional, name, None)
         of_functional = getattr(func, "__module__", None) == "torch.nn.functional"
         if first is not None and (of_functional or not hasattr(NativeTensor, name)):
@@ -259,6 +319,11 @@ class Forward(TorchFunctionMode):
             if what == "requires_grad":
                 return None
             raise NotStreamableError(f"{what} of a stream can't be set inside a forward, at {user_line()}")
+        inner: Any = getattr(args[0], "_inner", None)
+        if isinstance(inner, BatchTensor) and what not in ATTRIBUTES:
+            return self._wrapped(lifted(func, (inner,), {}, self.arrays))
+        if isinstance(inner, Symbolic) and hasattr(type(inner), what):
+            return self._wrapped(getattr(inner, what))
         inner = self.unwrap(args[0])
         own = type(inner) is Complex and hasattr(inner, what)
         handler = None if own else ATTRIBUTES.get(what)
@@ -312,16 +377,20 @@ class Forward(TorchFunctionMode):
     def _wrapped(self, result: Any) -> Any:
         if isinstance(result, Constant):
             return result.torch
+        if type(result) is SHELL:
+            return result
+        if isinstance(result, (Symbolic, BatchTensor)):
+            return self.loose(result)
         if isinstance(result, NativeTensor) and not result.is_stream:
             return torch.from_numpy(result.numpy())
         if getattr(result, "is_stream", False):
-            return StreamTensor.shell(result)
+            return result if type(result) is SHELL else StreamTensor.shell(result)
         if isinstance(result, (list, tuple)) and not isinstance(result, torch.Size):
             items = [self._wrapped(r) for r in result]
             return type(result)(*items) if hasattr(result, "_fields") else type(result)(items)
-        return result
+        return map(self._wrapped, result) if isinstance(result, Iterator) else result
 
-    def _written(self, target: StreamTensor, result: Any, name: str) -> StreamTensor:
+    def _written(self, target: Any, result: Any, name: str) -> Any:
         """Let a stream be the result of an operation in place."""
         before = target._inner
         if isinstance(before, NativeStream):
@@ -390,6 +459,11 @@ class _Asked:
 _INTS = frozenset((int,))
 
 
+#: What gives a tensor as another one is.
+_AS_ANOTHER = ("type_as", "expand_as", "view_as", "reshape_as")
+#: What masks are made with, of tensors of ones.
+_OF_MASKS = ("cumsum", "tril", "triu", "masked_fill", "where_function", "__get__")
+
 #: Arguments that mean to streams what they mean to torch.
 _ATOMS = frozenset((int, float, bool, str, type(None)))
 
@@ -413,6 +487,28 @@ def _concerned(tree: Any) -> bool:
     return False
 
 
+def _is_stream(x: Any) -> bool:
+    inner = getattr(x, "_inner", None)
+    return type(x) is SHELL and not isinstance(inner, (Symbolic, BatchTensor)) and type(inner) not in _NOTED
+
+
+def as_stream(x: Any) -> Any:
+    """Return a tensor that is one number for all frames as the stream that it is; any other as it is."""
+    inner = getattr(x, "_inner", None)
+    return StreamTensor.shell(inner.as_stream()) if isinstance(inner, Symbolic) and inner.is_filled else x
+
+
+def _bared(x: Any) -> Any:
+    if type(x) is SHELL:
+        inner = getattr(x, "_inner", None)
+        return inner if isinstance(inner, (Symbolic, BatchTensor)) else x
+    if type(x) in (list, tuple):
+        return type(x)(map(_bared, x))
+    if type(x) is dict:
+        return {k: _bared(v) for k, v in x.items()}
+    return slice(_bared(x.start), _bared(x.stop), _bared(x.step)) if type(x) is slice else x
+
+
 def _only_symbolic(tree: Any) -> bool:
     """Whether lengths as tensors are among arguments, and no stream is."""
     found = [x for x in leaves(tree) if isinstance(x, (Symbolic, Quotient, StreamTensor))]
@@ -430,7 +526,10 @@ def _of_lengths(func: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, A
         owner = Symbolic(
             owner.item() if isinstance(owner, torch.Tensor) else owner, (), _length_among((args, kwargs))
         )
-    out = getattr(owner, name)(*rest, **{k: v for k, v in kwargs.items() if k not in IGNORED and v is not None})
+    method = getattr(owner, name, None)
+    if method is None:
+        return current()._noted(func, meaning_of(func), None, args, kwargs)
+    out = method(*rest, **{k: v for k, v in kwargs.items() if k not in IGNORED and v is not None})
     return out.item() if isinstance(args[0], Quotient) else out
 
 

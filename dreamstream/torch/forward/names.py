@@ -22,6 +22,7 @@ __all__ = [
     "OF_LENGTHS",
     "SIZES",
     "SPELLINGS",
+    "WRITERS",
     "Meaning",
     "attribute",
     "function",
@@ -97,6 +98,8 @@ SPELLINGS = {
     "split_size_or_sections": "split_size",
     "axis0": "dim0",
     "axis1": "dim1",
+    "batch1": "mat1",
+    "batch2": "mat2",
 }
 #: What a function's sizes are called, which the native one takes one by one.
 SIZES = {
@@ -108,7 +111,7 @@ SIZES = {
 }
 
 #: What writes by itself in the native front end.
-_WRITERS = ("copy_", "fill_", "zero_")
+WRITERS = ("copy_", "fill_", "zero_", "__setitem__")
 
 
 class Meaning(NamedTuple):
@@ -144,7 +147,7 @@ def meaning_of(func: Any) -> Meaning:
     in_place = name != called
     name = "where_function" if func is torch.where else ALIASES.get(name, name)
     native = None
-    if called in _WRITERS:
+    if called in WRITERS[:3]:
         return Meaning(called, getattr(NativeStream, called), False, True, False)
     if name not in HANDLERS:
         native = getattr(NativeStream, name, None)

@@ -8,9 +8,10 @@ from typing import Any
 
 import torch
 
-from ...array.pairs import SERVES, flat
+from ...array.pairs import SERVES, ShapeOf, flat
 from ...array.pairs import Pairs as NativePairs
-from ...array.scores import Greatest, Scores
+from ...array.relative import product
+from ...array.scores import Greatest, Scores, matrices
 from ...array.symbolic import Symbolic
 from ...errors import NotStreamableError
 from ...stream.pairs import Recognised
@@ -21,6 +22,7 @@ from ..private import without_functions
 from ..run.dropping import dropping
 from . import constants, names
 from .constants import Constant
+from .einsum import letters_of
 from .mode import current
 from .places import cut_complex, looked_up, met, plain
 from .sizes import TorchLength
@@ -62,6 +64,14 @@ class Pairs(NativePairs):
             at = self.added(steps, int(max(rows.max(), columns.max())) + 1, keys)
         return Constant((at[:, rows, columns] - at[:, rows, rows]).to(keys.value), forward.arrays)
 
+    def learned(self, make: Callable[[], Any], found: Any, keys: Any) -> Constant:
+        forward = current()
+        like = torch.get_default_dtype() if keys.value is None else keys.value.dtype
+        if torch.is_grad_enabled():
+            with without_functions():
+                found = make()
+        return Constant(found.to(forward.device, like), forward.arrays)
+
     @property
     def T(self) -> Pairs:
         return Pairs(torch.Tensor.t, (self,), {})
@@ -88,8 +98,36 @@ def _noted(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, An
         return found
     given, named = plain(args), plain(kwargs)
     if any(getattr(x, "is_stream", False) and not isinstance(x, Pairs) for x in flat((given, named))):
-        return met(func, args, kwargs)
+        out = _product(func, given, named)
+        return met(func, args, kwargs) if out is NotImplemented else out
     return Pairs(func, given, named)
+
+
+def _product(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Return the product of queries with a table by positions; NotImplemented where it is none."""
+    name = func.__name__
+    if name == "einsum":
+        operands = args[1] if isinstance(args[1], (list, tuple)) else args[1:]
+        (s, *others), out = letters_of(args[0], operands)
+    elif name in ("matmul", "__matmul__", "bmm") and len(args) == 2:
+        operands = args
+        s, *others, out = matrices(args[0].ndim, args[1].ndim)
+    else:
+        return NotImplemented
+    if len(others) != 1 or isinstance(operands[0], Pairs) or not isinstance(operands[1], Pairs):
+        return NotImplemented
+    found = product(operands[0], s, operands[1], others[0], out)
+    if found is None:
+        return NotImplemented
+    places, shape = found
+    queries, rows = (shape[places.dims.index(c)] for c in "im")
+    apart = rows - queries
+    if isinstance(apart, int) and apart == 0:  # positions in turn
+        try:
+            return met(func, args, kwargs)
+        except NotStreamableError:
+            pass
+    return Pairs(places, (ShapeOf(shape, None, None),), {})
 
 
 def _type_of(x: Any) -> Any:
@@ -122,7 +160,7 @@ def note(func: Callable[..., Any], name: str, args: tuple[Any, ...], kwargs: dic
 
 
 #: What has a handler that takes pairs and scores.
-_OURS = ("scaled_dot_product_attention", "multi_head_attention_forward", "einsum", "bmm", "baddbmm")
+_OURS = ("scaled_dot_product_attention", "multi_head_attention_forward", "einsum", "baddbmm")
 _NUMBERS = ("__index__", "__int__", "__float__", "__len__", "__iter__", "item", "tolist", "numpy", "__array__")
 _MAKERS = ("arange", "eye")
 
@@ -136,7 +174,7 @@ def _on_scores(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         return args[2].masked_fill(args[0], args[1])
     if name in ("add", "__add__", "mul", "__mul__"):
         return getattr(args[1], name)(args[0], **kwargs)
-    if name in ("matmul", "__matmul__"):
+    if name in ("matmul", "__matmul__", "bmm"):
         return args[1].__rmatmul__(args[0])
     if name in ("view_as", "reshape_as", "expand_as"):
         return args[0].reshape(*args[1].shape)
@@ -145,7 +183,8 @@ def _on_scores(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 
 def _cut(table: torch.Tensor, index: Any) -> Any:
     """Return a table cut to a stream's length along two dimensions, or one of complex numbers."""
-    return cut_complex(table, index) or Pairs(torch.Tensor.__getitem__, (table, index), {})
+    cut = cut_complex(table, index) if table.is_complex() else None
+    return cut or Pairs(torch.Tensor.__getitem__, (table, index), {})
 
 
 _COMPARISONS = frozenset(f"__{name}__" for name in ("eq", "ne", "lt", "le", "gt", "ge"))

@@ -82,6 +82,8 @@ def _streamed(x: Any, wanted: torch.dtype | None = None) -> Any:
     if name in ("embedding", "index_select", "gather"):
         raise NotStreamableError(f"{name} at {user_line()}: rows of a table are read in turn, one for each frame")
     given = leaves((x.args, x.kwargs))
+    if not any(map(noted, given)):
+        raise _unknown(x)
     types = [a.dtype for a in given if noted(a) or isinstance(a, torch.Tensor)]
     if x.dtype == torch.bool and (
         sum(noted(a) and a.dtype in _INTEGERS for a in given) > 1

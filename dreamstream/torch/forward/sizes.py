@@ -6,7 +6,7 @@ torch parses arguments before a mode sees the call: a size has to be a `torch.Sy
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar
 
 import torch
@@ -23,10 +23,9 @@ class TorchBatch(BatchSize, torch.SymInt):  # type: ignore[misc]
 class TorchLength(Length, torch.SymInt):
     """``x.size(L)``."""
 
-    #: What is noted of a function that says something of pairs of frames (`pairs`).
-    note: ClassVar[Callable[..., Any]]
-
-    types: ClassVar = {bool: torch.bool, float: torch.float32, int: torch.int64}
+    types: ClassVar = {bool: torch.bool, float: torch.float32, int: torch.int64} | {
+        name: getattr(torch, name) for name in ("bool", "float32", "float64", "int64")
+    }
 
     def to(self, *_: object, **__: object) -> TorchLength:
         """Return it as an integer of any type: what torch's functions made of lengths is a number to them."""

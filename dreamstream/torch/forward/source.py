@@ -47,7 +47,7 @@ class TorchSource:
         paths = {id(m): n for n, m in self.model.named_modules()}
         forward = Forward(capture, device, self._arrays, paths)
         args, kwargs = map_leaves(
-            (args, kwargs), lambda x: x if isinstance(x, Symbolic) else StreamTensor.shell(x)
+            (args, kwargs), lambda x: forward.loose(x) if isinstance(x, Symbolic) else StreamTensor.shell(x)
         )
         with self._evaluating(), self._patched(), torch.no_grad(), forward:
             try:
@@ -117,12 +117,12 @@ def _tree(result: Any) -> Any:
     if isinstance(result, (list, tuple)):
         items = [_tree(v) for v in result]
         return type(result)(*items) if hasattr(result, "_fields") else type(result)(items)
-    if isinstance(result, (Symbolic, Length)):
+    if isinstance(result, Length):
         return measured(result)
     if isinstance(result, StreamTensor) and result._inner is not None:
         if isinstance(result._inner, Complex):
             raise CaptureError(
                 "the forward returned a complex stream; return its .real and .imag, or torch.view_as_real of it"
             )
-        return result._inner
+        return measured(result._inner)
     return result

@@ -450,8 +450,8 @@ class StreamTensor(torch.Tensor):
         return type(self).__torch_function__(torch.Tensor.__getitem__, (type(self),), (self, index), {})
 
     def __iter__(self) -> Any:
-        if self._inner is not None:
-            return iter(self._inner)
+        if self._inner is not None and isinstance(self._inner.dims[0], str):
+            return iter(self._inner)  # which refuses it
         return iter(self.unbind(0))
 
     def __copy__(self) -> StreamTensor:

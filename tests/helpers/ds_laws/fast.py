@@ -19,7 +19,7 @@ FURTHER = {
     "allocation": {"add"},
     "batching": {"relu"},
     "edited-weights": {"linear"},
-    "failed-call": {"attention", "embedding"},
+    "failed-call": {"attention", "embedding", "expert_linear"},
     "reset": {"delay"},
 }
 

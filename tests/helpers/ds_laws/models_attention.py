@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import dreamstream as ds
-from dreamstream.models import StreamingTransformer, U2Encoder
+from dreamstream.models import ConformerMoE, StreamingTransformer, U2Encoder
 
 from .models import BLC, _layer
 
@@ -39,6 +39,16 @@ def _u2(nn: Any, F: Any) -> Any:
 
 
 _layer("u2-conformer", _u2, BLC, 5, reach=9, torch=False)
+
+
+def _conformer_moe(nn: Any, F: Any) -> Any:
+    """Experts by an embedding network: both under one chunk mask, convolutions that look back."""
+    more = {"causal": True, "decoding_chunk_size": 2, "num_decoding_left_chunks": 1, "input_layer": "linear"}
+    parts = {"embed_conf": {"num_blocks": 1}, "moe_conf": {"num_experts": 3, "hidden_units": 4}}
+    return ConformerMoE(5, 3, 0, 2, 4, 1, cnn_module_kernel=3, **parts, **more)
+
+
+_layer("conformer-moe", _conformer_moe, BLC, 5, reach=20, torch=False)
 for _positions in ("rotary", "alibi"):
     _layer(
         f"streaming-transformer-{_positions}",

@@ -35,9 +35,33 @@ class Mutant:
     planted: str
     names: tuple[str, ...]
     laws: tuple[str, ...] = ()  # empty: all
+    tests: str = ""  # a file below tests/ that notices it, where no law does
 
+
+NARROW = "python/test_narrow_weights.py"
 
 MUTANTS = {
+    "all channels have the first one's scale": Mutant(
+        "model/read.c",
+        "((const float *)scales->data)[i / channel]",
+        "((const float *)scales->data)[0 * channel]",
+        ("linear",),
+        tests=NARROW,
+    ),
+    "narrow weights are rounded towards zero": Mutant(
+        "ir/graph.c",
+        "ds_narrowed(stored, &element, from[i], scale);",
+        "ds_narrowed(stored, &element, ds_float_of_bits(ds_float_bits(from[i]) & 0xffff0000), scale);",
+        ("linear",),
+        tests=NARROW,
+    ),
+    "recurrent layers stay wide unsaid": Mutant(
+        "ops/op.c",
+        "op->stored = can ? how.stored : DS_STORED_WIDE;",
+        "op->stored = can && op->n_weights <= 2 ? how.stored : DS_STORED_WIDE;",
+        ("lstm",),
+        tests=NARROW,
+    ),
     "what is given once is not kept": Mutant(
         "ops/sync.c",
         ".infer = hold_infer, DS_COUNTED(hold),",
@@ -314,8 +338,8 @@ MUTANTS = {
     ),
     "rotary positions counted from the call's start": Mutant(
         "ops/positions.c",
-        "rotary_turn((double)m * op->attr[SCALE].x * angles[i],",
-        "rotary_turn((double)(m - out->m0) * op->attr[SCALE].x * angles[i],",
+        "dsk_turn_far((double)m * op->attr[SCALE].x * angles[i],",
+        "dsk_turn_far((double)(m - out->m0) * op->attr[SCALE].x * angles[i],",
         ("rotary",),
     ),
     "positions counted from the call's start": Mutant(
@@ -337,11 +361,11 @@ MUTANTS = {
         "const size_t own = 0 * h;",
         ("attention",),
     ),
-    "angles beyond half a turn with another one's sign": Mutant(
-        "ops/positions.c",
-        "if (quarter == 1 || quarter == 2)",
-        "if (quarter == 1)",
-        ("rotary",),
+    "sines of distances that leave one out": Mutant(
+        "ops/attention.c",
+        "(double)(i / n) * angles[i % n],",
+        "(double)(i / n + (i / n > 2)) * angles[i % n],",
+        ("attention",),
     ),
     "quotients of positions rounded to zero": Mutant(
         "ops/positions.c",
@@ -416,11 +440,21 @@ def build(mutant: Mutant, place: Path) -> Path:
     return place
 
 
+PYTEST = """
+import sys, pytest, dreamstream
+print("with", dreamstream.__path__[0])
+sys.exit(pytest.main(sys.argv[1:]))
+"""
+
+
 def run(mutant: Mutant, place: Path) -> subprocess.CompletedProcess[str]:
-    """Hold the laws of the fast tier against a built copy; the exit status is 1 where one is broken."""
+    """Hold the laws of the fast tier, or a file of tests, against a copy; exit status 1 where one breaks."""
     helpers = Path(__file__).resolve().parents[1]
     words = [sys.executable, "-m", "ds_laws", "--fast", *mutant.names]
     words += [w for law in mutant.laws for w in ("--law", law)]
+    if mutant.tests:
+        path = str(ROOT / "tests" / mutant.tests)
+        words = [sys.executable, "-c", PYTEST, "-x", "-q", "-p", "no:cacheprovider", path]
     usual = {k: v for k, v in os.environ.items() if k != "DREAMSTREAM_LAW_CASES"}
     environment = {**usual, "PYTHONPATH": os.pathsep.join([str(place), str(helpers)])}
     return subprocess.run(words, env=environment, cwd=place, capture_output=True, text=True, timeout=300)

@@ -22,6 +22,8 @@ from dreamstream import nn
 from dreamstream.errors import DreamStreamError
 
 from . import recurrent
+from .mixed import KINDS as MIXED
+from .mixed import Mixed
 from .norms import KINDS as NORMS
 from .norms import Norms
 from .planes import KINDS as PLANES
@@ -48,7 +50,7 @@ from .totals import Input, Totals
 __all__ = ["Draft", "build", "draft", "grid"]
 
 
-class _Drafter(Pools, Norms, PlaneNodes):
+class _Drafter(Pools, Norms, PlaneNodes, Mixed):
     """A draft in the making: the nodes so far, and their counts."""
 
     def __init__(self, seed: int, without: Collection[str] = ()) -> None:
@@ -117,7 +119,7 @@ class _Drafter(Pools, Norms, PlaneNodes):
         if a.rate == 0:
             kinds: list[Any] = ["unary", "scalar", "linear", "join", "flags"]
         else:
-            kinds = list(KINDS) + POOLS + NORMS + PLANES + (["waits"] * 3 if self.draft.buffered else [])
+            kinds = list(KINDS) + POOLS + NORMS + PLANES + MIXED + (["waits"] * 6 if self.draft.buffered else [])
             kinds = [k for k in kinds if k not in self.without]
         kind = self.random.choice(kinds)
         if kind == "join":

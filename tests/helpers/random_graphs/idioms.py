@@ -22,7 +22,7 @@ from .drafts import Draft
 from .totals import Input
 from .trial import Subject, Trial
 
-__all__ = ["T", "X", "held", "net", "net_of", "refused", "refused_of"]
+__all__ = ["T", "X", "held", "net", "net_of", "of", "refused", "refused_of"]
 
 X = Input("x", Fraction(1), 4, "BFL")  # (B, 4, L), as convolutions take it
 T = Input("x", Fraction(1), 4, "BLF")  # (B, L, 4), as LSTM and Linear take it
@@ -45,6 +45,12 @@ def net_of(nn: Any) -> Callable[..., Any]:
 
 
 net = net_of(nn)
+
+
+def of(function: Callable[[Any], Any]) -> nn.Module:
+    """Return a module that is a function of its input."""
+    model: nn.Module = net(lambda self, x: function(x))
+    return model
 
 
 def held(

@@ -17,6 +17,7 @@ from torch.nn import functional as F
 from dreamstream import Context
 from dreamstream.nn import Resample
 from dreamstream.torch import StreamTensor, functional
+from dreamstream.torch.nn import FMoETransformerMLP
 
 from . import torch_pools
 
@@ -92,6 +93,28 @@ class _MultiheadAttention(nn.MultiheadAttention):
         return super().forward(q, k, v, attn_mask=(i < begin - c.left) | (i >= begin + c.chunk + c.right))
 
 
+class _RotaryEmbedding(nn.Module):
+    """Pairs of features as complex numbers that are turned."""
+
+    def __init__(self, dim: int, interleaved: bool) -> None:
+        super().__init__()
+        self.dim, self.interleaved = dim, interleaved
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        n = self.dim // 2
+        speeds = 10000.0 ** (-torch.arange(n, dtype=torch.float64) / n)
+        angles = torch.outer(torch.arange(x.size(1), dtype=torch.float64), speeds)
+        cos, sin = angles.cos().to(x.dtype), angles.sin().to(x.dtype)
+        p, q = (
+            (x[..., : self.dim : 2], x[..., 1 : self.dim : 2])
+            if self.interleaved
+            else (x[..., :n], x[..., n : 2 * n])
+        )
+        turned = p * cos - q * sin, q * cos + p * sin
+        y = torch.stack(turned, -1).flatten(-2) if self.interleaved else torch.cat(turned, -1)
+        return torch.cat([y, x[..., self.dim :]], -1)
+
+
 class _Torch:
     """torch, and what its random models name beside it."""
 
@@ -162,6 +185,8 @@ def _kept_empty(cls: type[nn.Module]) -> type[nn.Module]:
 _layers = {name: getattr(nn, name) for name in dir(nn)}
 _layers |= torch_pools.LAYERS | {"Conv1d": _Conv1d, "Delay": _Delay, "Resample": _Resample}
 _layers["MultiheadAttention"] = _MultiheadAttention
+_layers["RotaryEmbedding"] = _RotaryEmbedding
+_layers["FMoETransformerMLP"] = FMoETransformerMLP
 _kept = {name: _kept_empty(_layers[name]) for name in ("Conv1d", "ConvTranspose1d", "ConstantPad1d")}
 PLAIN: dict[str, Any] = {"ds": _Torch(), "nn": SimpleNamespace(**_layers), "F": _Plain()}
 PLAIN["nn"].Conv1d = _conv1d

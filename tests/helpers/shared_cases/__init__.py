@@ -12,6 +12,7 @@ from . import (  # noqa: F401  (each enters its cases)
     layers,
     lengths,
     masks,
+    stacks,
     statistics,
     writing,
 )

@@ -271,6 +271,33 @@ def _weights_normalised(nn: Any, F: Any, ds: Any) -> Any:
     return nn.Sequential(norm(nn.Conv1d(4, 4, 3, padding=1)), nn.ELU(), norm(nn.Conv1d(4, 2, 3, padding=1)))
 
 
+RAMP = [[0.5], [-1.0], [2.0], [0.25]]
+for _name, _of in {
+    "numbers": lambda ds, F, x, ramp: (x * 2 + 1).relu().clamp(0, 3) - ramp + 1 / (x.abs() + 1),
+    "powers": lambda ds, F, x, ramp: 2**x + x**2 + x.pow(3) + x.square(),
+    "where": lambda ds, F, x, ramp: ds.where(x > 0, x, -x).masked_fill(x < -1, 5.0),
+    "flags": lambda ds, F, x, ramp: ds.where((x > 0) & (x < 1) | ~(x > -1), x, ds.zeros_like(x)),
+    "exclusive-flags": lambda ds, F, x, ramp: ds.where((x > 0) ^ (x < 1), x, 2.0),
+    "truth": lambda ds, F, x, ramp: ds.where((x > 0).logical_or(x.isnan()), x, ds.ones_like(x)),
+    "rounding": lambda ds, F, x, ramp: x % 2 + x // 3 + x.div(2, rounding_mode="trunc"),
+    "extremes": lambda ds, F, x, ramp: x.maximum(x.square()).minimum(ramp),
+    "layer-norm": lambda ds, F, x, ramp: F.layer_norm(x.transpose(1, 2), (4,)),
+    "pad-of-another-axis": lambda ds, F, x, ramp: F.pad(x.transpose(1, 2), (0, 0, 2, 1)),
+    "matrix": lambda ds, F, x, ramp: x.mT @ ramp.expand(4, 5),
+    "parts": lambda ds, F, x, ramp: x.chunk(2, 1)[1] + x.split(2, 1)[0],
+    "joined": lambda ds, F, x, ramp: ds.cat([x, x * 2], 1),
+    "stacked": lambda ds, F, x, ramp: ds.stack([x, x * 2], 1).flatten(1, 2),
+    "centred": lambda ds, F, x, ramp: x - x.mean(1, keepdim=True),
+    "filled": lambda ds, F, x, ramp: ds.full_like(x, 2) * x,
+}.items():
+
+    def _function(nn: Any, F: Any, ds: Any, of: Any = _of) -> Any:
+        ramp = nn.Parameter(ds.tensor(RAMP), requires_grad=False)
+        return net(nn, lambda self, x: of(ds, F, x, self.ramp), ramp=ramp)
+
+    case(f"function-of-{_name}", BCL(4), _function)
+
+
 # ---------------------------------------------------------------- containers, inputs, results
 @module(BCL(4), reach=10, delay=3)
 def _containers(nn: Any, F: Any, ds: Any) -> Any:

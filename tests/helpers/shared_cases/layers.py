@@ -69,6 +69,28 @@ case(
     COLUMNS,
     lambda nn, F, ds: nn.Conv2d(2, 2, 3, padding=1, padding_mode="replicate"),
 )
+for _layer, _reach, _arguments, _options in [
+    ("Conv2d", 4, (2, 1, (3, 2)), {}),
+    ("Conv2d", 8, (2, 2, 3), {"groups": 2, "dilation": (1, 2), "stride": (1, 2), "padding": 1}),
+    ("Conv2d", 8, (4, 6, (2, 3)), {"groups": 2, "stride": (3, 1), "padding": (0, 2)}),
+    ("Conv2d", 9, (2, 3, 2), {"stride": 5}),
+    ("Conv2d", 6, (2, 3, (2, 3)), {"padding": (1, 2), "padding_mode": "reflect", "stride": 2}),
+    ("Conv2d", 3, (3, 4, 1), {}),
+    ("Conv2d", 8, (2, 3, 3), {"padding": 1, "padding_mode": "circular"}),
+    ("ConvTranspose2d", 6, (2, 3, (3, 2)), {"stride": 2, "padding": 1, "output_padding": (1, 0)}),
+    ("ConvTranspose2d", 5, (4, 6, 2), {"stride": (3, 2), "groups": 2}),
+    ("ConvTranspose2d", 6, (3, 3, 3), {"dilation": (2, 1), "groups": 3, "stride": 2}),
+]:
+    _wraps = _options.get("padding_mode") == "circular"
+    for _where, _dims in (("rows", ("B", _arguments[0], "L", 8)), ("columns", ("B", _arguments[0], 8, "L"))):
+        case(
+            f"{_layer.lower()}-{_where}-{'-'.join(map(str, _arguments))}-{'-'.join(_options) or 'plain'}",
+            (Given(_dims),),
+            lambda nn, F, ds, n=_layer, a=_arguments, o=_options: getattr(nn, n)(*a, **o),
+            reach=_reach,
+            whole=_wraps,
+            exports=not _wraps,
+        )
 
 # ---------------------------------------------------------------- pooling and repeating
 case("max-pool-of-two", BCL(3), lambda nn, F, ds: nn.MaxPool1d(2))
@@ -84,6 +106,13 @@ case(
 case("avg-pool-without-padding", BCL(3), lambda nn, F, ds: nn.AvgPool1d(3, 2, 1, count_include_pad=False))
 case("max-pool2d", COLUMNS, lambda nn, F, ds: nn.MaxPool2d((2, 3), (2, 2), (1, 1)), reach=8)
 case("avg-pool2d", ROWS, lambda nn, F, ds: nn.AvgPool2d((3, 2), stride=(2, 1), padding=(1, 0)), reach=8)
+case("max-pool-of-ten-at-nine", BCL(2), lambda nn, F, ds: nn.MaxPool1d(10, 9, 5), reach=24)
+case("avg-pool-of-nine-at-ten", BCL(2), lambda nn, F, ds: nn.AvgPool1d(9, 10, 4), reach=24)
+case("max-pool-dilated-ceil", BCL(2), lambda nn, F, ds: nn.MaxPool1d(5, 4, 2, 3, ceil_mode=True), reach=20)
+case("lp-pool-of-the-largest", BCL(2), lambda nn, F, ds: nn.LPPool1d(float("inf"), 2), onnx=False)
+case("adaptive-max-pool-of-features", ROWS, lambda nn, F, ds: nn.AdaptiveMaxPool2d((None, 3)))
+for _name, _factor in (("5", 5), ("a-third", 1 / 3), ("a-seventh", 1 / 7)):
+    case(f"upsample-by-{_name}", BCL(2), lambda nn, F, ds, s=_factor: nn.Upsample(scale_factor=s), reach=8)
 case("upsample-nearest", BCL(3), lambda nn, F, ds: nn.Upsample(scale_factor=2, mode="nearest"), delay=0)
 
 # ---------------------------------------------------------------- padding
@@ -92,6 +121,31 @@ case("constant-pad-of-one-side", BCL(2), lambda nn, F, ds: nn.ConstantPad1d((0, 
 case("reflection-pad-of-one-side", BCL(2), lambda nn, F, ds: nn.ReflectionPad1d((4, 0)), reach=8)
 case("replication-pad-negative", BCL(2), lambda nn, F, ds: nn.ReplicationPad1d((3, -2)), reach=8)
 case("zero-pad2d", ROWS, lambda nn, F, ds: nn.ZeroPad2d((1, 0, 2, 3)), reach=7)
+
+
+# ---------------------------------------------------------------- windows of samples, each by itself
+for _name, _inner in [
+    ("conv-strided", lambda F, x, w: F.conv1d(x, w, stride=2, padding=1)),
+    ("conv-dilated", lambda F, x, w: F.conv1d(x, w, dilation=3)),
+    ("conv-same-of-two", lambda F, x, w: F.conv1d(x, w[:, :, :2], padding="same")),
+    ("conv-twice", lambda F, x, w: F.conv1d(F.conv1d(x, w), w[:, :1].reshape(1, 4, 3), padding=2)),
+    ("up", lambda F, x, w: F.conv_transpose1d(x, w.reshape(1, 4, 3), stride=2, padding=1, output_padding=1)),
+    ("reflected", lambda F, x, w: F.pad(x, (3, 2), "reflect")),
+    ("constant", lambda F, x, w: F.pad(F.conv1d(x, w), (3, -2, 1, 1), "constant", 0.5)),
+    ("circular", lambda F, x, w: F.pad(x, (8, 5), "circular")),
+    ("replicated", lambda F, x, w: F.pad(x, (2, 5), "replicate")),
+]:
+
+    def _within(nn: Any, F: Any, ds: Any, inner: Any = _inner) -> Any:
+        def forward(self: Any, x: Any) -> Any:
+            windows = x.unfold(-1, 8, 5)
+            n, length = x.size(0), windows.size(1)
+            y = inner(F, windows.reshape(n * length, 1, 8), self.weight)
+            return y.reshape(n, length, y.size(1) * y.size(2))
+
+        return net(nn, forward, weight=nn.Parameter(ds.randn(4, 1, 3)))
+
+    case(f"within-windows-{_name}", (Given(("B", "L")),), _within, reach=14)
 
 
 # ---------------------------------------------------------------- recurrent layers
@@ -143,5 +197,6 @@ for _layer, _options in [
         lambda nn, F, ds, n=_layer, o=_options: getattr(nn, n)(**o),
         delay=0,
     )
+case("dropout-that-rests", BCL(3), lambda nn, F, ds: nn.Dropout(), delay=0)
 case("gelu-by-tanh", BCL(3), lambda nn, F, ds: nn.GELU(approximate="tanh"), delay=0)
 case("softmin", BCL(4), lambda nn, F, ds: nn.Softmin(dim=1), delay=0)

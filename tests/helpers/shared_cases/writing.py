@@ -138,6 +138,55 @@ def _methods_that_write(ds: Any, F: Any, x: Any) -> Any:
     return y.mul_(3).add_(x)
 
 
+# ---------------------------------------------------------------- what is made of sizes
+@_write
+def _zeros_that_are_filled(ds: Any, F: Any, x: Any) -> Any:
+    B, C, L = x.shape
+    y = ds.zeros(B, 2 * C, L)
+    y[:, ::2] = x
+    y[:, 1::2] = -x
+    y[:, 0] += 1
+    return y
+
+
+@_write
+def _zeros_around_the_frames(ds: Any, F: Any, x: Any) -> Any:
+    y = x.new_zeros(x.size(0), 4, x.size(2) + 2)
+    y[:, :, 1:-1] = x
+    return F.max_pool1d(y, 3, 1)
+
+
+@_write
+def _zeros_between_the_frames(ds: Any, F: Any, x: Any) -> Any:
+    y = ds.zeros(x.size(0), 4, 2 * x.size(2), dtype=x.dtype)
+    y[..., ::2] = x
+    return y
+
+
+@_write
+def _ones_by_their_views(ds: Any, F: Any, x: Any) -> Any:
+    y = ds.ones(x.size(0), x.size(2), 4)
+    first, turned, copy = y[..., :2], y.transpose(1, 2), y.clone()
+    first *= x.transpose(1, 2)[..., 1:3]
+    turned[:, 3] = x[:, 0]
+    return y + copy
+
+
+@_write
+def _zeros_that_add_up(ds: Any, F: Any, x: Any) -> Any:
+    y = x.new_zeros(x.shape)
+    for i in range(4):
+        y[:, i] += x[:, : i + 1].sum(1)
+    return ds.cat([y, ds.ones(x.size(0), 1, x.size(2))], 1)
+
+
+@_write
+def _shifted_into_zeros(ds: Any, F: Any, x: Any) -> Any:
+    y = ds.full(tuple(x.shape), 0.5)
+    y[:, :, 2:] = x[:, :, :-2]
+    return y
+
+
 # ---------------------------------------------------------------- another order
 @_order
 def _turned(ds: Any, F: Any, x: Any) -> Any:
@@ -169,6 +218,11 @@ def _constants_before_and_behind(ds: Any, F: Any, x: Any) -> Any:
 
 
 @_order
+def _the_last_frame(ds: Any, F: Any, x: Any) -> Any:
+    return x[:, :, -1], x[:, 1:, -3:-1], F.avg_pool1d(x, x.size(2))
+
+
+@_order
 def _many_joined(ds: Any, F: Any, x: Any) -> Any:
     return ds.cat([x[:, :1] * i for i in range(20)], 1)
 
@@ -191,6 +245,12 @@ def _windows_of_features(ds: Any, F: Any, x: Any) -> Any:
 @_order
 def _blocks_of_planes(ds: Any, F: Any, x: Any) -> Any:
     return F.unfold(x.unsqueeze(1), (4, 3), padding=(0, 1))
+
+
+@_order
+def _blocks_laid_over_each_other(ds: Any, F: Any, x: Any) -> Any:
+    blocks = F.unfold(x.unsqueeze(3), (6, 1), padding=(6, 0), stride=(3, 1))
+    return F.fold(blocks, (x.size(2), 1), (6, 1), padding=(6, 0), stride=(3, 1)).squeeze(3)
 
 
 def _enter(kind: str, forwards: dict[str, Callable[[Any, Any, Any], Any]]) -> None:

@@ -15,7 +15,7 @@ def test_a_llama_model_loads():
     options = {"num_attention_heads": 4, "num_key_value_heads": 2, "num_hidden_layers": 3}
     torch.manual_seed(0)
     theirs = transformers.LlamaModel(
-        transformers.LlamaConfig(7, hidden_size=16, intermediate_size=24, rms_norm_eps=1e-5, **options)
+        transformers.LlamaConfig(vocab_size=7, hidden_size=16, intermediate_size=24, rms_norm_eps=1e-5, **options)
     ).eval()
     ours = StreamingTransformer(16, 4, 3, 24, 2).eval()
     ours.load_state_dict({k: v.numpy() for k, v in theirs.state_dict().items() if k != "embed_tokens.weight"})

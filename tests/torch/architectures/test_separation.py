@@ -6,34 +6,17 @@ torch = pytest.importorskip("torch")
 asteroid = pytest.importorskip("asteroid")
 
 from architectures import check
-from asteroid.masknn import TDConvNet, norms
-from asteroid.models.base_models import BaseEncoderMaskerDecoder
+from asteroid.masknn import TDConvNet, norms, recurrent
 
 import dreamstream as ds
 from dreamstream.errors import NotStreamableError
-from dreamstream.torch.functional import cumulative_mean
 
 F = torch.nn.functional
-
-
-@ds.register(norms.CumLN)
-def cumulative_norm(module, x):
-    mean = cumulative_mean(x.mean(1, keepdim=True))
-    variance = cumulative_mean(x.pow(2).mean(1, keepdim=True)) - mean.pow(2)
-    return module.apply_gain_and_bias((x - mean) / (variance + 1e-8).sqrt())
 
 
 @ds.register(norms.GlobLN)
 def global_norm(module, x):
     return F.group_norm(x, 1, module.gamma, module.beta, 1e-8)
-
-
-@ds.register(BaseEncoderMaskerDecoder)
-def separate(model, wav):
-    frames = model.forward_encoder(wav)
-    masked = model.apply_masks(frames, model.forward_masker(frames))
-    y = torch.cat([model.decoder(masked[:, i]) for i in range(masked.shape[1])], 1)
-    return F.pad(y, (0, model.decoder.filterbank.kernel_size))[..., : wav.size(-1)]
 
 
 SIZES = {"n_blocks": 3, "n_repeats": 2, "bn_chan": 8, "hid_chan": 12, "skip_chan": 7}
@@ -68,10 +51,19 @@ def test_a_statistic_over_the_stream_is_refused():
         ds.compile(AsWritten(4), ("B", 4, "L"))
 
 
-def test_conv_tasnet():
+@pytest.mark.parametrize("norm", ["cLN", "cgLN"])
+def test_conv_tasnet(norm):
     torch.manual_seed(0)
-    model = asteroid.ConvTasNet(2, norm_type="cLN", causal=True, mask_act="relu", **SIZES, **SMALL)
+    model = asteroid.ConvTasNet(2, norm_type=norm, causal=True, mask_act="relu", **SIZES, **SMALL)
     assert check(model, ("B", 1, "L"), (200, 64, 33, 9), 40) == [7]
+
+
+def test_dprnn_tasnet():
+    """Chunks that lie half over each other, by unfold and fold."""
+    torch.manual_seed(0)
+    sizes = {"n_repeats": 2, "bn_chan": 6, "hid_size": 5, "chunk_size": 10}
+    model = asteroid.DPRNNTasNet(2, bidirectional=False, norm_type="cLN", mask_act="relu", **sizes, **SMALL)
+    assert check(model, ("B", 1, "L"), (200, 64, 33), 40) == [43]
 
 
 def test_lstm_tasnet():
@@ -84,6 +76,6 @@ def test_lstm_tasnet():
 
 def test_a_bidirectional_layer_is_refused():
     """Rightly: it reads from the end."""
-    model = asteroid.LSTMTasNet(2, rnn_type="LSTM", hid_size=8, n_layers=1, bidirectional=True, dropout=0, **SMALL)
-    with pytest.raises(NotStreamableError, match=r"masker\.0\.rnn \(LSTM\).*bidirectional|backward"):
-        ds.patch_module(model)
+    model = recurrent.SingleRNN("LSTM", 16, 8, bidirectional=True)
+    with pytest.raises(NotStreamableError, match=r"rnn \(LSTM\).*(bidirectional|backward)"):
+        ds.compile(model, ("B", "L", 16))

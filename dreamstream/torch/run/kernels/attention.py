@@ -46,9 +46,12 @@ def attention(step: Step, windows: Sequence[Window], weights: Sequence[Any], sta
     score = torch.einsum("bigrd,bjgd->bgrij", q, k)
     bias, table = (*weights, None, None)[:2]
     distance = there(position - start[:, None], q)[..., None] - at
-    if table is not None:
-        by_row = torch.einsum("bihf,htf->bhit", windows[3].run(first, n), table.expand(heads, -1, -1))
-        row = (a["rows_first"] - distance).clamp(0, table.shape[1] - 1)
+    if len(windows) > 3:
+        u, rows_first = windows[3].run(first, n), a["rows_first"]
+        if a["sinusoids"]:
+            table, rows_first = _sinusoids(a["sinusoids"], span, u), span - 1
+        by_row = torch.einsum("bihf,htf->bhit", u, table.expand(heads, -1, -1))
+        row = (rows_first - distance).clamp(0, table.shape[1] - 1)
         found = by_row.gather(3, row[:, None].expand(-1, heads, -1, -1))
         score = score + found.unflatten(1, (-1, score.shape[2]))
     score = score * (a["scale"] or d**-0.5)
@@ -63,12 +66,21 @@ def attention(step: Step, windows: Sequence[Window], weights: Sequence[Any], sta
     weight = dropped(weight)
     # Nothing times 0 may be NaN: what is not finite is counted along the keys, and spoils those who see it.
     bad = ~torch.isfinite(v)
-    count = torch.nn.functional.pad(bad.cumsum(1), (0, 0, 0, 0, 1, 0))
+    count = torch.nn.functional.pad(bad.long().cumsum(1), (0, 0, 0, 0, 1, 0))
     row = torch.arange(rows, device=q.device)[:, None]
     spoilt = count[row, high.maximum(low)] > count[row, low]
     out = torch.einsum("bgrij,bjge->bigre", weight, v.masked_fill(bad, 0))
     out = out.masked_fill(spoilt[:, :, :, None], torch.nan)
     return (out.reshape(rows, n, heads, -1),), state
+
+
+def _sinusoids(base: float, span: int, like: Tensor) -> Tensor:
+    """Return ``(1, 2 * span - 1, F)``: sines and cosines in turn, by distance, farthest first."""
+    f = like.shape[-1]
+    powers = torch.arange(0, f, 2, dtype=torch.float64, device=like.device) / f
+    distances = span - 1 - torch.arange(2 * span - 1, device=like.device)
+    angles = distances[:, None] * base**-powers
+    return torch.stack([angles.sin(), angles.cos()], 2).reshape(1, -1, f).to(like.dtype)
 
 
 def _bias(a: dict[str, Any], table: Tensor, distance: Tensor) -> Tensor:

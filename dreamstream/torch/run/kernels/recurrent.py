@@ -79,9 +79,7 @@ def _carried(step: Step, weights: Sequence[Tensor | None], like: Tensor) -> Stat
 @windowed("lstm", "gru", "rnn", carries=_carried)
 def recurrent(step: Step, windows: Sequence[Window], weights: Sequence[Any], state: Any) -> Any:
     """Return every frame's h, and the last h and c where streams end."""
-    x, *given = windows
-    at_start = step.first[0] == 0
-    begin = tuple(w.run(torch.zeros_like(step.first[0]), 1)[:, 0] for w in given)
+    x = windows[0]
     whole = step.attributes["bidirectional"]
     if whole:
         assert step.ended is not None
@@ -92,7 +90,7 @@ def recurrent(step: Step, windows: Sequence[Window], weights: Sequence[Any], sta
     frames, lengths, state = as_rows(step, frames, lengths, state)
     if whole:
         state = tuple(s.expand(frames.shape[0], -1, -1) for s in _before(step, weights, frames))
-    state = _begun(state, begin, at_start)
+    state = begun(step, windows, state)
     y, after = of_rows(step, *_along(step, frames, lengths, state, weights, x.even))
     return (y, *(s[:, None][:, :n] for s, n in zip(after, step.n[1:]))), () if whole else after
 
@@ -111,11 +109,12 @@ def within(step: Step, x: Tensor, *weights: Any) -> tuple[Tensor, ...]:
     return y.reshape(*lead, *y.shape[1:]), *(s.transpose(0, 1).reshape(*lead, *s.shape[::2]) for s in ends)
 
 
-def _begun(state: State, begin: State, at_start: Tensor) -> State:
+def begun(step: Step, windows: Sequence[Window], state: State) -> State:
     """Return the state, of rows at their first frame that which is given as inputs."""
+    begin = [w.run(torch.zeros_like(step.first[0]), 1)[:, 0] for w in windows[1:]]
     if not begin:
         return state
-    rows = there(at_start, begin[0])[:, None, None]
+    rows = there(step.first[0] == 0, begin[0])[:, None, None]
     return tuple(torch.where(rows, b.reshape(s.shape), s) for b, s in zip(begin, state))
 
 

@@ -36,7 +36,12 @@ def by_definition(a: dict[str, Any], w: Sequence[Array], q: Array, k: Array, v: 
         low = 0 if a["left"] < 0 else max(begin - a["left"], 0)
         high = n if not a["chunk"] or a["right"] < 0 else min(begin + a["chunk"] + a["right"], n)
         score = np.einsum("hd,jhd->hj", q[i], k[low:high])
-        if u:
+        if u and a.get("sinusoids"):
+            f = u[0].shape[2]
+            angles = (i - np.arange(low, high))[:, None] * a["sinusoids"] ** (-np.arange(0, f, 2) / f)
+            row = np.stack([np.sin(angles), np.cos(angles)], 2).reshape(-1, f)
+            score = score + np.einsum("hf,jf->hj", u[0][i], row)
+        elif u:
             row = np.clip(a["rows_first"] - (i - np.arange(low, high)), 0, w[1].shape[1] - 1)
             score = score + np.einsum("hf,hjf->hj", u[0][i], np.repeat(w[1], heads // len(w[1]), 0)[:, row])
         score = scale * score
@@ -70,9 +75,14 @@ def attention(rng: Rng, dtype: str) -> Case:
         weights.append(table)
     features = ((groups * per, d), (groups, d), (groups, e))
     if rng.random() < 0.5:
-        f, a["rows_first"] = int(pick(rng, d, rng.integers(1, 6), 35)), int(rng.integers(-2, 6))
+        f = int(pick(rng, d, rng.integers(1, 6), 35))
+        if rng.random() < 0.4:
+            f, a["sinusoids"] = f + f % 2, float(pick(rng, 10000.0, 30.0))
+        else:
+            a["rows_first"] = int(rng.integers(-2, 6))
         heads = int(pick(rng, 1, groups * per))
-        weights = [*(weights or [None]), normal(rng, (heads, int(rng.integers(1, 9)), f), dtype)]
+        if "sinusoids" not in a:
+            weights = [*(weights or [None]), normal(rng, (heads, int(rng.integers(1, 9)), f), dtype)]
         features = (*features, (groups * per, f))
     whole = a["chunk"] == 0 or a["right"] < 0
     reach = a["chunk"] + max(a["left"], 0) + max(a["right"], 0) + 2

@@ -61,12 +61,11 @@ def gather_by_definition(a: dict[str, Any], w: Sequence[Array], x: Array, index:
 
 
 def places(n: int, dropped: bool = False) -> Any:
-    """Random places below n, few of them out of range; -1 too, where that has a meaning."""
+    """Random places below n, few of them out of range; or -1 instead, where that has a meaning."""
 
     def draw(rng: Rng, shape: Sequence[int], dtype: str) -> Array:
         out = rng.integers(0, n, shape)
-        out = np.where(rng.random(shape) < 0.1, pick(rng, n, n + 7, -2), out)
-        return np.where(rng.random(shape) < 0.1, -1, out) if dropped else out
+        return np.where(rng.random(shape) < 0.1, -1 if dropped else pick(rng, n, n + 7, -2), out)
 
     return draw
 
@@ -108,8 +107,14 @@ def expert_linear(rng: Rng, dtype: str) -> Case:
     def depends(x: Array, index: Array) -> list[Array]:
         return [np.repeat(x.sum(-1, keepdims=True) + index, n_out, -1)]
 
+    def wrong(rng: Rng) -> list[Array]:
+        index = np.zeros((3, *lead, k), np.int64)
+        index[int(rng.integers(0, 3))] = pick(rng, n, n + 7, -2)
+        return [np.zeros((3, *lead, wide), dtype), index]
+
     layout = ("B", "L", *range(len(lead) + 1))
-    return make(rng, "expert_linear", inputs, {}, weights=weights, layout=layout, dims=(..., 0), depends=depends)
+    more = {"weights": weights, "layout": layout, "dims": (..., 0), "depends": depends, "wrong": wrong}
+    return make(rng, "expert_linear", inputs, {}, **more)
 
 
 def combine_by_definition(a: dict[str, Any], w: Sequence[Array], x: Array, weights: Array) -> list[Array]:

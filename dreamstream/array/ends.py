@@ -1,0 +1,59 @@
+"""The last frames of streams, which are known at their ends."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from . import hook
+from .elementwise import where
+from .stream_tensor import StreamTensor
+
+__all__ = ["last_frame", "last_frames"]
+
+
+def _op(x: Any, name: str, attributes: dict[str, Any]) -> Any:
+    straight = x._straight()
+    (out,) = hook.apply(name, attributes, [x.with_dims(straight)], (), straight)
+    return out.with_dims(x.dims, x.names)
+
+
+def last_frame(x: StreamTensor, behind: int = 1) -> StreamTensor:
+    """Return the frame that so many frames from the end are behind, itself included, once a stream has ended.
+
+    All others are zeros in a sum.
+    """
+    if behind > 1:
+        x = _op(x, "slice", {"start": 0, "crop": behind - 1, "step": 1})
+    zeros: Any = where(x.eq(x), 0.0, 0.0)
+    later = _op(
+        _op(zeros, "slice", {"start": 1, "crop": 0, "step": 1}), "pad", {"left": 0, "right": 1, "value": 1.0}
+    )
+    ends: Any = where(later.gt(0.5), x, zeros.to(x.dtype))
+    found: StreamTensor = ends.sum(x.dims.index("L"))
+    return found
+
+
+class _Later:
+    """In a view's place: what is computed where it is used, for a model's cache seldom is."""
+
+    def __init__(self, x: StreamTensor, count: int) -> None:
+        self._x, self._count = x, count
+
+    def again(self, out: StreamTensor) -> None:
+        """Give the tensor its value."""
+        out._view = None
+        windows = self._x.unfold(self._x.dims.index("L"), self._count, 1)
+        made = last_frame(windows)
+        axis = self._x.dims.index("L")
+        order = list(range(made.ndim - 1))
+        order.insert(axis, made.ndim - 1)
+        made = made.permute(*order)
+        out.value, out.edge, out.dims, out._names = made.value, made.edge, made.dims, made._names
+
+
+def last_frames(x: StreamTensor, count: int) -> StreamTensor:
+    """Return the last frames, ``count`` of them in L's place, once a stream of as many has ended."""
+    out = x.with_dims(x.dims, x.names)
+    out.forget()
+    out._view = _Later(x, count)
+    return out

@@ -1,0 +1,324 @@
+"""Products of rows that are stored as weights are: their definition, and its bits however they are made."""
+
+from __future__ import annotations
+
+import io
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+
+import dreamstream as ds
+from dreamstream import _core, nn
+from dreamstream.engine.weights import PRODUCTS
+
+NARROW = PRODUCTS[1:]
+BACKENDS = [b["name"] for b in _core.config()["backends"] if b["usable"]]
+OWN = [b["name"] for b in _core.config()["backends"] if b["usable"] and b["bitwise"]]
+F32 = np.float32
+
+
+class Net(nn.Module):
+    """Every kind of layer with matrices, gated and fused ones among them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        ds.manual_seed(0)
+        self.conv = nn.Conv1d(6, 70, 3, padding=1)
+        self.gated = nn.Conv1d(70, 128, 1)
+        self.grouped = nn.Conv1d(64, 40, 3, groups=2, padding=1)
+        self.depthwise = nn.Conv1d(40, 40, 3, groups=40)
+        self.linear = nn.Linear(40, 33)
+        self.norm = nn.LayerNorm(33)
+        self.lstm = nn.LSTM(33, 20, 2, batch_first=True, proj_size=9)
+        self.gru = nn.GRU(9, 20, batch_first=True)
+        self.up = nn.ConvTranspose1d(20, 5, 4, stride=2)
+
+    def forward(self, x: Any) -> Any:
+        y = nn.functional.glu(self.gated(self.conv(x).relu()), 1)
+        y = self.depthwise(self.grouped(y)).transpose(1, 2)
+        return self.up(self.gru(self.lstm(self.norm(self.linear(y).tanh()))[0])[0].transpose(1, 2))
+
+
+SPEC = ("B", 6, "L")
+
+
+@pytest.fixture(scope="module")
+def x() -> Any:
+    return np.random.default_rng(0).standard_normal((6, 50)).astype(F32)
+
+
+def answer(engine: ds.Engine, x: Any, sizes: tuple[int, ...] = (50,)) -> Any:
+    outs, at = [], 0
+    for size in sizes:
+        sos, eos = [] if at else ["a"], ["a"] if at + size == x.shape[1] else []
+        outs.append(engine.step({"a": x[:, at : at + size]}, sos=sos, eos=eos)["a"])
+        at += size
+    return np.concatenate(outs, 1)
+
+
+def saved(engine: ds.Engine, form: str = "dsm") -> bytes:
+    file = io.BytesIO()
+    engine.save(file, form)
+    return file.getvalue()
+
+
+# ---------------------------------------------------------------- the definition, once more
+def int8_weight(w: Any) -> tuple[Any, Any]:
+    scale = (np.abs(w).max(1, keepdims=True) / F32(127)).astype(F32)
+    scale = ((scale.view(np.uint32) + 0xFF) & np.uint32(0xFFFFFF00)).view(F32)
+    return np.rint(w / scale).astype(np.int64), scale[:, 0]
+
+
+def int8_rows(x: Any) -> tuple[Any, Any]:
+    greatest = np.abs(x).max(1, keepdims=True)
+    nothing = greatest < 2.0**-100
+    factor = np.where(nothing, F32(0), F32(127) / np.where(nothing, F32(1), greatest))
+    return np.rint(x * factor).astype(np.int64), np.where(nothing, F32(0), greatest / F32(127))
+
+
+def product(how: str, x: Any, w: Any, bias: Any) -> Any:
+    if how == "bf16":
+        return bf16_product(x, w, bias)
+    (q, sx), (p, sw) = int8_rows(x), int8_weight(w)
+    return (q @ p.T).astype(F32) * (sx * sw) + bias
+
+
+def bf16(x: Any) -> Any:
+    bits = x.view(np.uint32).astype(np.uint64)
+    y = ((bits + 0x7FFF + (bits >> 16 & 1)) & 0xFFFF0000).astype(np.uint32).view(F32)
+    return np.where(np.abs(y) < 2.0**-126, F32(0), y)
+
+
+def fma(a: Any, b: Any, c: Any) -> Any:
+    """a b + c, rounded once: of numbers so near each other that their sum is a double but for its last bits."""
+    exact = a.astype(np.longdouble) * b.astype(np.longdouble) + c.astype(np.longdouble)
+    return flushed(exact.astype(F32))
+
+
+def flushed(x: Any) -> Any:
+    return np.where(np.abs(x) < 2.0**-126, F32(0), x)
+
+
+def bf16_product(x: Any, w: Any, bias: Any) -> Any:
+    fill = -x.shape[1] % 32
+    p, q = (np.pad(bf16(a), ((0, 0), (0, fill))) for a in (flushed(x), w))
+    total = np.zeros((len(p), len(q)), F32)
+    for cell in range(0, p.shape[1], 32):
+        even, odd = np.zeros_like(total), np.zeros_like(total)
+        for k in range(cell, cell + 32, 2):
+            even = fma(p[:, k, None], q[None, :, k], even)
+            odd = fma(p[:, k + 1, None], q[None, :, k + 1], odd)
+        total = flushed(total + flushed(even + odd))
+    return total + bias
+
+
+def linear(w: Any, bias: Any) -> nn.Linear:
+    layer = nn.Linear(w.shape[1], w.shape[0])
+    layer.weight.copy_(ds.tensor(w))
+    layer.bias.copy_(ds.tensor(bias))
+    return layer
+
+
+def problem(depth: int, columns: int, rows: int) -> tuple[Any, Any, Any]:
+    draw = np.random.default_rng([depth, columns, rows])
+    return tuple(draw.standard_normal(s).astype(F32) for s in ((rows, depth), (columns, depth), (columns,)))
+
+
+def of_layer(layer: Any, x: Any, spec: Any, how: str, **options: Any) -> Any:
+    engine = ds.compile(layer, spec, products=how, verify=False, **options)
+    return engine.step({"a": x}, sos=["a"], eos=["a"])["a"]
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("how", NARROW)
+def test_linear_is_the_definition(how, backend):
+    for depth, columns in [(1, 1), (4, 3), (33, 70), (64, 32), (65, 31), (500, 97)]:
+        for rows in (1, 2, 3, 5, 6, 7, 13, 40, 130):
+            x, w, bias = problem(depth, columns, rows)
+            y = of_layer(linear(w, bias), x, ("B", "L", depth), how, backend=backend)
+            assert y.tobytes() == product(how, x, w, bias).tobytes(), (depth, columns, rows)
+
+
+@pytest.mark.parametrize("how", NARROW)
+def test_the_greatest_depth(how):
+    depth = {"int8": 66000, "bf16": 33000}[how]
+    x, w, bias = problem(depth, 5, 3)
+    x[0], w[0], w[1] = 1, 1, -1
+    assert of_layer(linear(w, bias), x, ("B", "L", depth), how).tobytes() == product(how, x, w, bias).tobytes()
+
+
+@pytest.mark.parametrize("how", NARROW)
+def test_convolutions_are_products_of_windows(how):
+    draw = np.random.default_rng(0)
+    x = draw.standard_normal((10, 60)).astype(F32)
+    for groups in (1, 5):
+        layer = nn.Conv1d(10, 40, 3, groups=groups, dilation=2, stride=2)
+        windows = np.stack([x[:, i : i + 5 : 2] for i in range(0, 56, 2)])
+        w, bias = (np.split(p.numpy(), groups) for p in (layer.weight, layer.bias))
+        w = [part.transpose(0, 2, 1).reshape(len(part), -1) for part in w]  # tap by tap
+        rows = [part.transpose(0, 2, 1).reshape(len(part), -1) for part in np.split(windows, groups, 1)]
+        wanted = np.concatenate([product(how, rows[g], w[g], bias[g]) for g in range(groups)], 1)
+        assert of_layer(layer, x, ("B", 10, "L"), how).tobytes() == np.ascontiguousarray(wanted.T).tobytes()
+
+
+@pytest.mark.parametrize("how", NARROW)
+@pytest.mark.parametrize(
+    ("depth", "bound"), [(512, {"int8": 1.2e-2, "bf16": 2.6e-3}), (2048, {"int8": 1.4e-2, "bf16": 2.6e-3})]
+)
+def test_accuracy(how, depth, bound):
+    x, w, bias = problem(depth, 256, 64)
+    exact = x.astype(np.float64) @ w.T.astype(np.float64)
+    error = of_layer(linear(w, 0 * bias), x, ("B", "L", depth), how) - exact
+    assert np.sqrt(np.mean(error**2) / np.mean(exact**2)) < bound[how]
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("how", NARROW)
+def test_what_is_not_finite_stays_in_its_row(how, backend):
+    x, w, bias = problem(70, 40, 9)
+    wanted = product(how, x, w, bias)
+    x[2, 3], x[5, 69], x[7, 0] = np.nan, np.inf, -np.inf
+    y = of_layer(linear(w, bias), x, ("B", "L", 70), how, backend=backend)
+    own = [0, 1, 3, 4, 6, 8]
+    assert not np.isfinite(y[[2, 5, 7]]).any() and y[own].tobytes() == wanted[own].tobytes()
+    assert np.isnan(y[[2, 5, 7] if how == "int8" else [2]]).all()
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("how", NARROW)
+def test_small_rows(how, backend):
+    x, w, bias = problem(70, 40, 9)
+    scales = [0, 2.0**-149, 2.0**-130, 2.0**-126, 2.0**-102, 2.0**-100, 2.0**-99, 2.0**-60, 2.0**100]
+    x *= np.array(scales, F32)[:, None]
+    x[0, 5], bias = -0.0, np.zeros_like(bias)
+    for scale in (1, 2.0**-24, 2.0**-60, 2.0**-126):
+        y = of_layer(linear(w * F32(scale), bias), x, ("B", "L", 70), how, backend=backend)
+        wanted = product(how, x, w * F32(scale), bias) if how == "bf16" or scale > 2.0**-100 else 0 * y
+        assert y.tobytes() == (wanted + F32(0)).tobytes()
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_sums_beside_the_least_normal_number(backend):
+    """What rounds to 2^-126 in 24 bits is that; what only does so where numbers below are kept is zero."""
+    least = 2.0**-126
+    x = np.array([[2.0**-100, 2.0**-63, 0, 0], [-(2.0**-100), -(2.0**-63), 0, 0], [0, 0, 2.0**-63, 1]], F32)
+    w = np.array(
+        [[2.0**-26, 0, 0, 0], [2.0**-27, 0, 0, 0], [0, 0, 2.0**-63, -least], [0, 0, 2.0**-64, least]], F32
+    )
+    y = of_layer(linear(w, np.zeros(4, F32)), x, ("B", "L", 4), "bf16", backend=backend)
+    np.testing.assert_array_equal(y, [[least, 0, 0, 0], [-least, 0, 0, 0], [0, 0, 0, least]])
+    near = np.array([[1 + 2.0**-7] * 2 + [0.0, 0.0]], F32) * F32(2.0**-63)
+    for factor in np.linspace(0.98, 1, 60):
+        column = (np.array([[factor, 0, factor / 2, 0]], F32) * F32(2.0**-63)).astype(F32)
+        wanted = bf16_product(near, column, np.zeros(1, F32))
+        y = of_layer(linear(column, np.zeros(1, F32)), near, ("B", "L", 4), "bf16", backend=backend)
+        assert y.tobytes() == (wanted + F32(0)).tobytes()
+
+
+# ---------------------------------------------------------------- networks
+@pytest.mark.parametrize("backend", OWN)
+@pytest.mark.parametrize("how", NARROW)
+def test_bits_of_chunks_batches_and_threads(how, backend, x):
+    wanted = answer(ds.compile(Net(), SPEC, products=how, backend="ref"), x)
+    plain = answer(ds.compile(Net(), SPEC), x)
+    assert wanted.tobytes() != plain.tobytes() and np.abs(wanted - plain).max() < 0.05 * np.abs(plain).max()
+    engine = ds.compile(Net(), SPEC, products=how, backend=backend)
+    for sizes in ((50,), (1,) * 50, (7, 30, 13)):
+        assert answer(engine, x, sizes).tobytes() == wanted.tobytes()
+    rows = {f"s{i}": np.roll(x, i, 1) for i in range(9)}
+    batch = ds.load(saved(engine), threads=2, backend=backend).step(rows, sos=list(rows), eos=list(rows))
+    assert batch["s0"].tobytes() == wanted.tobytes()
+
+
+@pytest.mark.parametrize("how", NARROW)
+def test_files(how, x):
+    engine, wide = ds.compile(Net(), SPEC, products=how), ds.compile(Net(), SPEC)
+    content, only = saved(engine), saved(ds.compile(Net(), SPEC, weights=how))
+    again = ds.load(content)
+    assert saved(again) == content and answer(again, x).tobytes() == answer(engine, x).tobytes()
+    assert saved(ds.load(saved(wide), products=how)) == content == saved(ds.load(only, products=how))
+    assert saved(ds.load(content, products="fp32")) == saved(ds.load(content, weights=how, products="fp32"))
+    assert saved(ds.load(content, products="fp32")) == saved(ds.load(only)) or how != "int8"
+    assert engine.fingerprint != ds.load(content, products="fp32").fingerprint
+    assert answer(ds.load(content, weights="fp32"), x).tobytes() == answer(ds.load(only), x).tobytes()
+    for form in ("json", "xml"):
+        assert saved(ds.load(saved(engine, form))) == content
+
+
+@pytest.mark.parametrize("how", NARROW)
+def test_files_that_say_what_is_not_so(how):
+    layer = nn.Linear(4, 3)
+    for options, said in [
+        ({"products": how}, "fp8"),
+        ({"products": how}, 1),
+        ({}, how),
+        ({"weights": "fp16"}, how),
+    ]:
+        text = json.loads(saved(ds.compile(layer, ("B", "L", 4), **options), "json"))
+        text["dreamstream"]["graph"]["nodes"][0]["products"] = said
+        with pytest.raises(ds.FormatError, match="products"):
+            ds.load(json.dumps(text).encode())
+
+
+@pytest.mark.parametrize("how", NARROW)
+def test_snapshots_go_across_formats(how, x):
+    engines = [ds.compile(Net(), SPEC), ds.compile(Net(), SPEC, products=how)]
+    engines.append(ds.load(saved(engines[1]), products="fp32"))
+    for engine in engines:
+        engine.step({"a": x[:, :20]}, sos=["a"])
+    wanted = [e.fork("a", "b") or e.step({"b": x[:, 20:]}, eos=["b"])["b"] for e in engines]
+    for i, one in enumerate(engines):
+        for other in engines:
+            other.restore(one.snapshot("a"), "c")
+            y = other.step({"c": x[:, 20:]}, eos=["c"])["c"]
+            assert y.shape == wanted[i].shape and (other is not one or y.tobytes() == wanted[i].tobytes())
+
+
+@pytest.mark.parametrize("how", NARROW)
+def test_layers_by_patterns(how):
+    engine = ds.compile(Net(), SPEC, weights={"conv": "fp16"}, products={"l*": how, "linear": "fp32"})
+    lines = {line.split()[1]: line for line in engine.summary().splitlines() if "kept" in line}
+    assert f"products in {how}" in lines["lstm"] and "weights in fp16" in engine.summary()
+    assert engine.summary().count(f" in {how}") == 1
+
+
+@pytest.mark.parametrize(
+    ("products", "text"),
+    [
+        ("fp16", "products: expected one of fp32, .*int8, got 'fp16'"),
+        ({"nothing": "int8"}, "products: 'nothing' fits no layer with matrices; there are conv"),
+    ],
+)
+def test_words_that_mean_nothing(products, text):
+    with pytest.raises(ValueError, match=text):
+        ds.compile(Net(), SPEC, products=products)
+
+
+def test_too_deep_for_int8():
+    layer = nn.Linear(66001, 2)
+    with pytest.raises(
+        ds.StreamLimitError, match=r"linear: products of int8 take 66000 elements at most, got 66001"
+    ):
+        ds.compile(layer, ("B", "L", 66001), products="int8", verify=False)
+    ds.compile(layer, ("B", "L", 66001), weights="int8", verify=False)
+
+
+def test_command_line(tmp_path, capsys):
+    from dreamstream.cli import main
+
+    wide, narrow = tmp_path / "wide.dsm", tmp_path / "narrow.dsm"
+    ds.compile(Net(), SPEC).save(wide)
+    assert main(["convert", str(wide), str(narrow), "--products", "int8"]) == 0
+    assert narrow.read_bytes() == saved(ds.compile(Net(), SPEC, products="int8"))
+    assert main(["info", str(narrow)]) == 0
+    assert "products int8" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("how", NARROW)
+def test_exports_refuse_them(how):
+    torch = pytest.importorskip("torch")
+    engine = ds.compile(torch.nn.Linear(4, 3), ("B", "L", 4), products=how)
+    with pytest.raises(ds.NotStreamableError, match=f"the forward: its products are in {how}, which an exported"):
+        ds.torch.functionalize(engine)

@@ -1,0 +1,104 @@
+"""Pooling and upsampling against torch, on plain tensors, and what of them no stream can have."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+from random_graphs.idioms import of
+
+import dreamstream as ds
+import dreamstream.nn.functional as F
+from dreamstream import nn
+from dreamstream.errors import DTypeError, NotStreamableError, ShapeError
+
+torch = pytest.importorskip("torch")
+TF = torch.nn.functional
+
+
+def test_powers_of_negative_sums(rng):
+    x = rng.standard_normal((2, 9)).astype(np.float32)
+    got, wanted = F.lp_pool1d(ds.tensor(x), 3, 2).numpy(), TF.lp_pool1d(torch.tensor(x), 3, 2).numpy()
+    assert np.isnan(wanted).any()
+    np.testing.assert_allclose(got, wanted, rtol=1e-5)
+
+
+def test_special_values():
+    x = np.array([[0, np.nan, 1, 2, -np.inf, -np.inf, np.inf, 3]], np.float32)
+    for name in ("max_pool1d", "avg_pool1d"):
+        ours, theirs = getattr(F, name), getattr(TF, name)
+        np.testing.assert_array_equal(ours(ds.tensor(x), 2).numpy(), theirs(torch.tensor(x), 2).numpy())
+
+
+def test_sizes_by_the_nearest_elements(rng):
+    for n, size in itertools.product(range(1, 20), range(1, 40, 3)):
+        x = rng.standard_normal((2, 1, n)).astype(np.float32)
+        got = F.interpolate(ds.tensor(x), size=size).numpy()
+        np.testing.assert_array_equal(got, TF.interpolate(torch.tensor(x), size=size).numpy())
+    for factor in (0.3, 0.5, 0.75, 1.0, 1.3, 2, 2.5, 3, 8):
+        x = rng.standard_normal((2, 1, 40, 9)).astype(np.float32)
+        got = F.interpolate(ds.tensor(x), scale_factor=factor).numpy()
+        np.testing.assert_array_equal(got, TF.interpolate(torch.tensor(x), scale_factor=factor).numpy())
+
+
+# ---------------------------------------------------------------------- what is refused
+@pytest.mark.parametrize(
+    ("function", "error", "says"),
+    [
+        (lambda x: F.max_pool1d(x, 2, return_indices=True), NotStreamableError, "return_indices"),
+        (lambda x: F.max_pool1d(x.transpose(0, 2), 2), NotStreamableError, "mix B"),
+        (
+            lambda x: F.adaptive_avg_pool1d(x, 2),
+            NotStreamableError,
+            "depends on the stream's length.*buffer",
+        ),
+        (lambda x: F.adaptive_max_pool1d(x, 2), NotStreamableError, "adaptive_max_pool1d"),
+        (
+            lambda x: F.adaptive_avg_pool2d(x.unsqueeze(1), (None, 2)),
+            NotStreamableError,
+            "fixed kernel_size",
+        ),
+        (lambda x: F.interpolate(x, size=8), NotStreamableError, "size=8"),
+        (lambda x: F.interpolate(x, scale_factor=1.5), NotStreamableError, "scale_factor=1.5"),
+        (lambda x: x.repeat_interleave(0, 2), ShapeError, "at least once"),
+        (lambda x: F.overlap_add(x, 2), ShapeError, "windows"),
+    ],
+)
+def test_refused_streams(function, error, says):
+    model = ds.patch_module(of(function)).online()
+    with pytest.raises(error, match=f"(?s){says}"):
+        model(ds.stream_tensor([np.zeros((3, 5), np.float32)], ids=["a"], sos=True))
+    assert model.live_ids == []
+
+
+@pytest.mark.parametrize(
+    ("function", "error", "says"),
+    [
+        (lambda x: F.max_pool1d(x, 3, padding=2), ShapeError, "half of kernel_size 3, got 2"),
+        (lambda x: F.max_pool1d(x, 0), ShapeError, "at least 1, got 0"),
+        (lambda x: F.max_pool1d(x, (2, 2)), ShapeError, "one integer"),
+        (lambda x: F.max_pool2d(x, 2, stride=(1, 2, 3)), ShapeError, "1 or 2 integers"),
+        (lambda x: F.avg_pool1d(x[0, 0], 2), ShapeError, "got 1 dimensions"),
+        (lambda x: F.avg_pool2d(x, 2, divisor_override=0), ShapeError, "divisor_override"),
+        (lambda x: F.avg_pool1d(x.long(), 2), DTypeError, "int64"),
+        (lambda x: F.max_pool2d(x.unsqueeze(0), 20), ShapeError, "shorter than a window"),
+        (lambda x: F.adaptive_avg_pool1d(x, 0), ShapeError, "at least 1"),
+        (lambda x: F.adaptive_avg_pool2d(x, (1, 2, 3)), ShapeError, "2 numbers"),
+        (lambda x: F.interpolate(x), ShapeError, "either size or scale_factor"),
+        (lambda x: F.interpolate(x, scale_factor=-1), ShapeError, "above 0"),
+        (lambda x: F.interpolate(x, scale_factor=2, align_corners=True), ShapeError, "align_corners"),
+        (lambda x: F.interpolate(x, size=(2, 3)), ShapeError, "1 sizes or factors"),
+        (lambda x: nn.Upsample(scale_factor=2, mode="bicubic"), ShapeError, "bicubic"),
+        (lambda x: nn.OverlapAdd(0), ShapeError, "at least 1"),
+        (lambda x: nn.RunningMean(0), ShapeError, "at least 1"),
+    ],
+)
+def test_bad_arguments(function, error, says):
+    with pytest.raises(error, match=says):
+        function(ds.zeros(2, 3, 5))
+
+
+def test_parts_of_a_stream_need_its_end():
+    with pytest.raises(NotStreamableError, match="adaptive_avg_pool1d"):
+        ds.compile(nn.AdaptiveAvgPool1d(4), ("B", 3, "L"))
