@@ -186,7 +186,7 @@ def _operands(values: Sequence[Any]) -> list[Tensor | Number] | None:
             out.append(value.item() if isinstance(value, np.generic) else value)
         elif isinstance(value, Symbolic):
             out.append(value.constant())
-        elif isinstance(value, BatchTensor):
+        elif isinstance(value, BatchTensor) and any(_has_streams_at(v, value) for v in values):
             out.append(value.value)
         elif isinstance(value, np.ndarray):
             out.append(Tensor._plain(dtypes.adopt(value)))
@@ -199,6 +199,14 @@ def _operands(values: Sequence[Any]) -> list[Tensor | Number] | None:
         else:
             return None
     return out if any(isinstance(o, Tensor) for o in out) else None
+
+
+def _has_streams_at(x: Any, constant: BatchTensor) -> bool:
+    """Whether x is a stream whose dimension of streams meets that of a constant of the batch."""
+    if not (isinstance(x, Tensor) and x.is_stream and "B" in x.dims):  # type: ignore[attr-defined]
+        return False
+    dims = x.dims  # type: ignore[attr-defined]
+    return bool(len(dims) - dims.index("B") == constant.value.ndim - constant.batch_axis)
 
 
 def _any_stream(operands: Sequence[Tensor | Number]) -> bool:

@@ -229,7 +229,12 @@ def attention(a, w, q, k, v, *u):
         distance = (at[:, None] - at).flatten().numpy()
         mask = torch.from_numpy(distance_bias(a, w[0].numpy(), distance)).reshape(-1, n, n).expand(heads, n, n)
     scale = a["scale"] or d**-0.5
-    if u:
+    if u and "sinusoids" in a:
+        f = u[0].shape[2]
+        angles = (at[:, None] - at)[..., None] * a["sinusoids"] ** -(2 * torch.arange(f // 2, dtype=q.dtype) / f)
+        table = torch.stack([angles.sin(), angles.cos()], -1).flatten(2).expand(heads, n, n, f)
+        mask = mask + scale * torch.einsum("ihf,hijf->hij", u[0], table)
+    elif u:
         row = (a["rows_first"] - at[:, None] + at).clamp(0, w[1].shape[1] - 1)
         table = w[1].repeat_interleave(heads // len(w[1]), 0)[:, row]
         mask = mask + scale * torch.einsum("ihf,hijf->hij", u[0], table)

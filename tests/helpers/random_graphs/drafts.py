@@ -228,10 +228,16 @@ class _Drafter(Pools, Norms, PlaneNodes, Mixed):
         return Node({}, [f"{name} = {a.name}{self.index(a.layout, text)}"], a.layout)
 
     def cut(self, a: Value, name: str) -> Node | None:
-        """A slice up to a function of another's length."""
+        """A slice up to a function of another's length, of one that has frames where this has some."""
         r = self.random
         ratios = {b.name: a.rate / b.rate for b in self.values if b.rate}
-        near = [b for b in self.values if b.rate and max(ratios[b.name].as_integer_ratio()) <= 4]
+        near = [
+            b
+            for b in self.values
+            if b.rate
+            and max(ratios[b.name].as_integer_ratio()) <= 4
+            and (b.name == a.name or not ((a.totals > 0) & (b.totals == 0)).any())
+        ]
         b = r.choice(near)
         up, down = ratios[b.name].as_integer_ratio()
         stop = self.length(b) + (f" * {up}" if up > 1 else "") + (f" // {down}" if down > 1 else "")
@@ -535,7 +541,10 @@ class _Drafter(Pools, Norms, PlaneNodes, Mixed):
         self.add("join", name, Node({}, [line], layout, twin))
 
     def repaired(self, a: Value, b: Value) -> list[Value] | None:
-        """Return both cut to equal lengths: by a slice where they differ by a constant, or each to the other."""
+        """Return both cut to equal lengths: by a slice where they differ by a constant, or each to the other.
+
+        Counts decide for lengths at which both have frames; what is too short to be reflected has none.
+        """
         r = self.random
         both = (a.totals > 0) & (b.totals > 0)
         differences = set((a.totals - b.totals)[both].tolist())
@@ -549,6 +558,8 @@ class _Drafter(Pools, Norms, PlaneNodes, Mixed):
             text = f"{start or ''}:{-crop if crop else ''}"
             part = self._cut(long, text)
             return None if part is None else [part, short] if d > 0 else [short, part]
+        if not both[(a.totals > 0) | (b.totals > 0)].all():
+            return None
         one, other = self._cut(a, f": {self.length(b)}"), self._cut(b, f": {self.length(a)}")
         return None if one is None or other is None else [one, other]
 

@@ -102,9 +102,9 @@ class _RotaryEmbedding(nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         n = self.dim // 2
-        speeds = 10000.0 ** (-torch.arange(n, dtype=torch.float64) / n)
-        angles = torch.outer(torch.arange(x.size(1), dtype=torch.float64), speeds)
-        cos, sin = angles.cos().to(x.dtype), angles.sin().to(x.dtype)
+        speeds = 10000.0 ** (-torch.arange(n, dtype=x.dtype) / n)
+        angles = torch.outer(torch.arange(x.size(1), dtype=x.dtype), speeds)
+        cos, sin = angles.cos(), angles.sin()
         p, q = (
             (x[..., : self.dim : 2], x[..., 1 : self.dim : 2])
             if self.interleaved
@@ -112,7 +112,7 @@ class _RotaryEmbedding(nn.Module):
         )
         turned = p * cos - q * sin, q * cos + p * sin
         y = torch.stack(turned, -1).flatten(-2) if self.interleaved else torch.cat(turned, -1)
-        return torch.cat([y, x[..., self.dim :]], -1)
+        return torch.cat([y, x[..., self.dim :]], -1) if x.size(-1) > self.dim else y
 
 
 class _Torch:
