@@ -21,63 +21,18 @@ from ..stream.pairs import Recognised, Unrecognised
 from ..stream.rules import Length
 from ..stream.where import user_line
 from . import hook
+from .attend import across, attend
 from .axes_of_scores import KEYS, QUERIES, STREAMS, Axes, Heads
 from .heads import atoms_of, laid, shown, streams_of
 from .reductions import Extreme
 from .relative import places_of
 
-__all__ = ["Scores", "Step", "attend", "matrices", "paired", "scores_of"]
+__all__ = ["Scores", "Step", "matrices", "paired", "scores_of"]
 
 SERVES = (
     "scores of attention are scaled, masked, given terms by position, brought through softmax and multiplied with "
     "values"
 )
-
-
-def attend(
-    q: Any,
-    k: Any,
-    v: Any,
-    found: Recognised,
-    scale: float,
-    bias: Any = None,
-    rows: Any = None,
-) -> Any:
-    """Return the attended values ``(B, H, L, E)`` or ``(B, L, E)``.
-
-    Parameters
-    ----------
-    q, k, v : tensors
-        ``(B, heads, L, features)`` or ``(B, L, features)``.
-    found : Recognised
-        What queries see, and what is added to scores.
-    scale : float
-    bias : tensor, optional
-        What is added to scores.
-    rows : tuple, optional
-        Queries, a table by distance, and the distance of its first row.
-    """
-    alone = q.ndim == 3
-    q, k, v = (x.unsqueeze(1) for x in (q, k, v)) if alone else (q, k, v)
-    if across(q, k):
-        (out,) = hook.apply("cross_attention", {"scale": scale}, (q, k, v), (), ("B", 0, "L", 1))
-        return out.squeeze(1) if alone else out
-    attributes: dict[str, Any] = {**found.context.attributes, "scale": scale}
-    if bias is not None:
-        attributes |= {"first": found.first, "beyond": "linear" if found.linear else "constant"}
-    inputs, weights = [q, k, v], [] if bias is None else [bias]
-    if rows is not None:
-        inputs, weights = [*inputs, rows[0]], [bias, rows[1]]
-        attributes["rows_first"] = rows[2]
-    (out,) = hook.apply("attention", attributes, inputs, weights, ("B", 0, "L", 1))
-    return out.squeeze(1) if alone else out
-
-
-def across(q: Any, k: Any) -> bool:
-    """Whether keys are of another length than queries: a memory, which is given once, or plain ones of that."""
-    if q.is_stream:
-        return bool(k.edge.line.static and not q.edge.line.static)
-    return bool(q.shape[-2] != k.shape[-2])
 
 
 def scores_of(x: Any, other: Any) -> Scores | None:

@@ -23,12 +23,12 @@ class EagerCall(Call):
         """Run one operator for all rows in one C call."""
         op = leg.op
         inputs: list[Any] = [e.counts for e in edges]
-        static = leg.lines[0].static
-        outputs, ended = self.counts_of(op, inputs, static)
-        seen: Any = inputs
-        made: Any = outputs
-        if static:  # rows that go on have had all of it, and keep nothing of it
+        seen, ended = inputs, self.ended
+        if leg.lines[0].static:  # rows that go on have had all of it, and keep nothing of it
+            outputs, ended = self.counts_once(op, inputs)
             seen, made = ([np.where(c[:, :1] > 0, 0, c) for c in both] for both in (inputs, outputs))
+        else:
+            made = outputs = op.counts(inputs, ended, self.ids)
         results, states = op.run(
             values,
             seen,

@@ -473,13 +473,11 @@ class Call:
         if ordinal == self.fail_at:
             raise KeyboardInterrupt
 
-    def counts_of(self, op: Any, inputs: Sequence[Counts], static: bool) -> tuple[list[Counts], Any]:
-        """Return the counts of an operation's outputs, and which rows end for it.
+    def counts_once(self, op: Any, inputs: Sequence[Counts]) -> tuple[list[Counts], Any]:
+        """Return the counts of the outputs of an operation on what is given once, and which rows end for it: all.
 
         What follows from what is given once has ended with the call in which it is given.
         """
-        if not static:
-            return op.counts(inputs, self.ended, self.ids), self.ended
         ended = np.ones(len(self.ids), bool)
         whole = [c.copy() for c in inputs]
         for c in whole:

@@ -25,8 +25,7 @@ _ROWS = (
     Operator(
         "cross_attention",
         kind="window",
-        written="`F.scaled_dot_product_attention` with keys and values of an input that is given once",
-        alone="attention to keys of another length",
+        written="`F.scaled_dot_product_attention` with keys and values that are given once, or plain",
     ),
     Operator("rotary", kind="window", written="`F.rotary_embedding`, `nn.RotaryEmbedding`", alone="not torch's"),
     *(

@@ -6,7 +6,8 @@ import math
 from typing import Any
 
 from ...array import Tensor
-from ...array.scores import Scores, across, attend
+from ...array.attend import across, attend
+from ...array.scores import Scores
 from ...errors import DTypeError, NotStreamableError, ShapeError, no_tape
 from ...operations.refusals import MASKED, SEES_ALL, Refusal
 from ...stream.context import EVERYTHING, Context, seen_by

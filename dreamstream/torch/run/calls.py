@@ -193,9 +193,13 @@ class TorchCall(Call):
             plan = leg.plan = _Plan(leg, weights)
         inputs = list(map(_COUNTS, edges))
         # In training what is given once seems to come with this call, not so the frames for which it is held.
-        static = leg.lines[0].static
-        counted, ended = (None, self.ended) if plan.holds else self.counts_of(leg.op, inputs, static)
-        outputs = counted or [inputs[1]]
+        ended = self.ended
+        if plan.holds:
+            outputs = [inputs[1]]
+        elif leg.lines[0].static:
+            outputs, ended = self.counts_once(leg.op, inputs)
+        else:
+            outputs = leg.op.counts(inputs, ended, self.ids)
         if plan.passes and (inputs[0][:, ::2] == outputs[0][:, ::2]).all():
             return [(values[0], Edge(self, leg.lines[0], outputs[0]))]
         with without_functions():  # kernels see plain tensors only
