@@ -162,14 +162,7 @@ class _Drafter(Pools, Norms, PlaneNodes, Mixed):
         options["groups"] = r.choice([g for g in range(1, 5) if a.size % g == n_out % g == 0])
         options["padding_mode"] = r.choice(["zeros", "zeros", "replicate", "reflect"])
         options["bias"] = r.random() < 0.7
-        usual = {
-            "stride": 1,
-            "padding": 0,
-            "dilation": 1,
-            "groups": 1,
-            "padding_mode": "zeros",
-            "bias": True,
-        }
+        usual = {"stride": 1, "padding": 0, "dilation": 1, "groups": 1, "padding_mode": "zeros", "bias": True}
         text = "".join(f", {k}={v!r}" for k, v in options.items() if v != usual[k])
         x = self.at(a, "BFL")
         if r.random() < 0.2 and isinstance(padding, int):  # by hand, with weights made on the fly
@@ -349,11 +342,8 @@ class _Drafter(Pools, Norms, PlaneNodes, Mixed):
             return Node(layers, [f"{name} = self.norm{name}({self.at(a, 'BFL')})"], "BFL")
         kernel = self.random.choice([2, 3])
         text = f"{a.size}, {self.some_size()}, {kernel}, padding={kernel - 1}, padding_mode='circular'"
-        return Node(
-            {f"conv{name}": f"nn.Conv1d({text})"},
-            [f"{name} = self.conv{name}({self.at(a, 'BFL')})"],
-            "BFL",
-        )
+        layers = {f"conv{name}": f"nn.Conv1d({text})"}
+        return Node(layers, [f"{name} = self.conv{name}({self.at(a, 'BFL')})"], "BFL")
 
     # ---------------------------------------------------------------- within a frame
     def unary(self, a: Value, name: str) -> Node:
@@ -396,11 +386,8 @@ class _Drafter(Pools, Norms, PlaneNodes, Mixed):
             line = f"{name} = ({a.name}.unflatten(2, (2, 1, {half})) @ self.w{name}).flatten(2)"
             return Node(layers, [line], a.layout)
         if r.random() < 0.2:
-            return Node(
-                {f"w{name}": f"nn.Parameter(ds.randn({a.size}, {n_out}))"},
-                [f"{name} = {a.name} @ self.w{name}"],
-                a.layout,
-            )
+            layers = {f"w{name}": f"nn.Parameter(ds.randn({a.size}, {n_out}))"}
+            return Node(layers, [f"{name} = {a.name} @ self.w{name}"], a.layout)
         return Node(layers, [f"{name} = self.lin{name}({a.name})"], a.layout)
 
     def flat(self, a: Value, name: str) -> Node:
