@@ -162,14 +162,7 @@ class _Drafter(Pools, Norms, PlaneNodes, Mixed):
         options["groups"] = r.choice([g for g in range(1, 5) if a.size % g == n_out % g == 0])
         options["padding_mode"] = r.choice(["zeros", "zeros", "replicate", "reflect"])
         options["bias"] = r.random() < 0.7
-        usual = {
-            "stride": 1,
-            "padding": 0,
-            "dilation": 1,
-            "groups": 1,
-            "padding_mode": "zeros",
-            "bias": True,
-        }
+        usual = {"stride": 1, "padding": 0, "dilation": 1, "groups": 1, "padding_mode": "zeros", "bias": True}
         text = "".join(f", {k}={v!r}" for k, v in options.items() if v != usual[k])
         x = self.at(a, "BFL")
         if r.random() < 0.2 and isinstance(padding, int):  # by hand, with weights made on the fly
@@ -349,11 +342,8 @@ class _Drafter(Pools, Norms, PlaneNodes, Mixed):
             return Node(layers, [f"{name} = self.norm{name}({self.at(a, 'BFL')})"], "BFL")
         kernel = self.random.choice([2, 3])
         text = f"{a.size}, {self.some_size()}, {kernel}, padding={kernel - 1}, padding_mode='circular'"
-        return Node(
-            {f"conv{name}": f"nn.Conv1d({text})"},
-            [f"{name} = self.conv{name}({self.at(a, 'BFL')})"],
-            "BFL",
-        )
+        layers = {f"conv{name}": f"nn.Conv1d({text})"}
+        return Node(layers, [f"{name} = self.conv{name}({self.at(a, 'BFL')})"], "BFL")
 
     # ---------------------------------------------------------------- within a frame
     def unary(self, a: Value, name: str) -> Node:
@@ -396,11 +386,8 @@ class _Drafter(Pools, Norms, PlaneNodes, Mixed):
             line = f"{name} = ({a.name}.unflatten(2, (2, 1, {half})) @ self.w{name}).flatten(2)"
             return Node(layers, [line], a.layout)
         if r.random() < 0.2:
-            return Node(
-                {f"w{name}": f"nn.Parameter(ds.randn({a.size}, {n_out}))"},
-                [f"{name} = {a.name} @ self.w{name}"],
-                a.layout,
-            )
+            layers = {f"w{name}": f"nn.Parameter(ds.randn({a.size}, {n_out}))"}
+            return Node(layers, [f"{name} = {a.name} @ self.w{name}"], a.layout)
         return Node(layers, [f"{name} = self.lin{name}({a.name})"], a.layout)
 
     def flat(self, a: Value, name: str) -> Node:
@@ -417,32 +404,6 @@ class _Drafter(Pools, Norms, PlaneNodes, Mixed):
             f"{name} = self.lin{name}({x}.{joined}).tanh().reshape({back})",
         ]
         return Node(layers, lines, "BLF")
-
-    def norm(self, a: Value, name: str) -> Node:
-        r = self.random
-        x = self.at(a, "BLF")
-        if r.random() < 0.3 and a.size % 2 == 0:
-            layers = {f"norm{name}": f"nn.LayerNorm((2, {a.size // 2}), eps=0.1)"}
-            x = f"{x}.unflatten(2, (2, {a.size // 2}))"
-            return Node(layers, [f"{name} = self.norm{name}({x}).flatten(2)"], "BLF")
-        kind = r.choice(["LayerNorm", "LayerNorm", "RMSNorm", "BatchNorm1d", "GroupNorm"])
-        if kind == "BatchNorm1d":
-            layers = {f"norm{name}": f"nn.BatchNorm1d({a.size}, eps=0.1).eval()"}
-            return Node(layers, [f"{name} = self.norm{name}({self.at(a, 'BFL')})"], "BFL")
-        if kind == "GroupNorm" and a.size > 1:  # of every frame
-            s, layers = self.fresh("s"), {f"norm{name}": f"nn.GroupNorm(1, {a.size}, eps=0.1)"}
-            back = f"reshape({s}.size(0), -1, {a.size})"
-            lines = [f"{s} = {x}", f"{name} = self.norm{name}({s}.flatten(0, 1)).{back}"]
-            return Node(layers, lines, "BLF")
-        kind = "LayerNorm" if kind == "GroupNorm" else kind
-        affine = r.choice(["", ", elementwise_affine=False"])
-        layers = {f"norm{name}": f"nn.{kind}({a.size}, eps=0.1{affine})"}
-        return Node(layers, [f"{name} = self.norm{name}({x})"], "BLF")
-
-    def softmax(self, a: Value, name: str) -> Node:
-        dim = FEATURES[a.layout]
-        way = self.random.choice(["{x}.softmax({d})", "F.log_softmax({x}, dim={d})", "F.softmax({x}, {d})"])
-        return Node({}, [f"{name} = {way.format(x=a.name, d=dim)}"], a.layout)
 
     def attention(self, a: Value, name: str) -> Node:
         r = self.random

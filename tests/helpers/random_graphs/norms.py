@@ -24,6 +24,32 @@ class Norms:
         """Return a value as an expression with its dimensions in this order."""
         raise NotImplementedError
 
+    def norm(self, a: Value, name: str) -> Node:
+        r = self.random
+        x = self.at(a, "BLF")
+        if r.random() < 0.3 and a.size % 2 == 0:
+            layers = {f"norm{name}": f"nn.LayerNorm((2, {a.size // 2}), eps=0.1)"}
+            x = f"{x}.unflatten(2, (2, {a.size // 2}))"
+            return Node(layers, [f"{name} = self.norm{name}({x}).flatten(2)"], "BLF")
+        kind = r.choice(["LayerNorm", "LayerNorm", "RMSNorm", "BatchNorm1d", "GroupNorm"])
+        if kind == "BatchNorm1d":
+            layers = {f"norm{name}": f"nn.BatchNorm1d({a.size}, eps=0.1).eval()"}
+            return Node(layers, [f"{name} = self.norm{name}({self.at(a, 'BFL')})"], "BFL")
+        if kind == "GroupNorm" and a.size > 1:  # of every frame
+            s, layers = self.fresh("s"), {f"norm{name}": f"nn.GroupNorm(1, {a.size}, eps=0.1)"}
+            back = f"reshape({s}.size(0), -1, {a.size})"
+            lines = [f"{s} = {x}", f"{name} = self.norm{name}({s}.flatten(0, 1)).{back}"]
+            return Node(layers, lines, "BLF")
+        kind = "LayerNorm" if kind == "GroupNorm" else kind
+        affine = r.choice(["", ", elementwise_affine=False"])
+        layers = {f"norm{name}": f"nn.{kind}({a.size}, eps=0.1{affine})"}
+        return Node(layers, [f"{name} = self.norm{name}({x})"], "BLF")
+
+    def softmax(self, a: Value, name: str) -> Node:
+        dim = FEATURES[a.layout]
+        way = self.random.choice(["{x}.softmax({d})", "F.log_softmax({x}, dim={d})", "F.softmax({x}, {d})"])
+        return Node({}, [f"{name} = {way.format(x=a.name, d=dim)}"], a.layout)
+
     def normed(self, a: Value, name: str) -> Node:
         """A norm of frames, or of groups of their features with B and L joined."""
         r = self.random
