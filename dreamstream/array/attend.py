@@ -39,8 +39,10 @@ def attend(
     q, k, v = (x.unsqueeze(1) for x in (q, k, v)) if alone else (q, k, v)
     if across(q, k):
         fixed = q.is_stream and not k.is_stream
-        inputs, weights = ((q,), (_of_all(k), _of_all(v))) if fixed else ((q, k, v), ())
-        (out,) = hook.apply("cross_attention", {"scale": scale}, inputs, weights, ("B", 0, "L", 1))
+        both = [_of_all(k), _of_all(v)] if fixed else []
+        (out,) = hook.apply(
+            "cross_attention", {"scale": scale}, [q] if fixed else [q, k, v], both, ("B", 0, "L", 1)
+        )
         return out.squeeze(1) if alone else out
     attributes: dict[str, Any] = {**found.context.attributes, "scale": scale}
     if bias is not None:
