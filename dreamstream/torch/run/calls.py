@@ -194,7 +194,7 @@ class TorchCall(Call):
         inputs = list(map(_COUNTS, edges))
         # In training what is given once seems to come with this call, not so the frames for which it is held.
         ended = self.ended
-        if plan.holds:
+        if plan.holds and self.keeps_tape:
             outputs = [inputs[1]]
         elif leg.lines[0].static:
             outputs, ended = self.counts_once(leg.op, inputs)
