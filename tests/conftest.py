@@ -54,7 +54,9 @@ def pytest_ignore_collect(collection_path, config):
 def pytest_collection_modifyitems(items):
     for item in items:
         folder = folder_of(item.path)
-        if folder in FAST and item.path.name not in NOT_FAST and item.get_closest_marker("slow") is None:
+        compiles = "c_build" in item.fixturenames and folder != "source"  # which looks at what is there
+        slow = compiles or item.path.name in NOT_FAST or item.get_closest_marker("slow") is not None
+        if folder in FAST and not slow:
             item.add_marker("fast")
     items.sort(key=lambda item: folder_of(item.path) in LAST)
 

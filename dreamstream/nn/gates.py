@@ -30,51 +30,31 @@ __all__ = [
 ]
 
 
-class ZeroGate(routing.Zero, Module):
-    __doc__ = routing.Zero.__doc__
-    ops = OPS
+class ZeroGate(routing.Zero, Module, ops=OPS): ...
 
 
-class NaiveGate(routing.Naive, Module):
-    __doc__ = routing.Naive.__doc__
-    ops = OPS
+class NaiveGate(routing.Naive, Module, ops=OPS): ...
 
 
-class FasterGate(routing.Faster, Module):
-    __doc__ = routing.Faster.__doc__
-    ops = OPS
+class FasterGate(routing.Faster, Module, ops=OPS): ...
 
 
-class SwipeGate(routing.Swipe, Module):
-    __doc__ = routing.Swipe.__doc__
-    ops = OPS
+class SwipeGate(routing.Swipe, Module, ops=OPS): ...
 
 
-class NoisyGate(routing.Noisy, Module):
-    __doc__ = routing.Noisy.__doc__
-    ops = OPS
+class NoisyGate(routing.Noisy, Module, ops=OPS): ...
 
 
-class SwitchGate(routing.Switch, Module):
-    __doc__ = routing.Switch.__doc__
-    ops = OPS
+class SwitchGate(routing.Switch, Module, ops=OPS): ...
 
 
-class GShardGate(routing.GShard, Module):
-    __doc__ = routing.GShard.__doc__
-    ops = OPS
+class GShardGate(routing.GShard, Module, ops=OPS): ...
 
 
-class DCGate(routing.DC, Module):
-    __doc__ = routing.DC.__doc__
-    ops = OPS
+class DCGate(routing.DC, Module, ops=OPS): ...
 
 
-class EmbeddingGate(routing_models.Embedding, Module):
-    __doc__ = routing_models.Embedding.__doc__
-    ops = OPS
+class EmbeddingGate(routing_models.Embedding, Module, ops=OPS): ...
 
 
-class TopKGate(routing_models.TopK, Module):
-    __doc__ = routing_models.TopK.__doc__
-    ops = OPS
+class TopKGate(routing_models.TopK, Module, ops=OPS): ...

@@ -6,13 +6,13 @@ import inspect
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 from ..errors import FormatError, ModeError, NotStreamableError, ShapeError
 from ..stream.where import user_line
 from . import routing
 from .functional.texts import described
-from .routing import Gate, Route
+from .routing import Gate, Route, Shared
 from .routing_statistics import RoutingStatistics
 
 PARAMETERS = {
@@ -49,7 +49,7 @@ __all__ = ["Counted", "Gated", "MLPs", "Mixture", "MixtureOfMLPs", "Stacked", "s
 
 
 @_described
-class Stacked:
+class Stacked(Shared):
     """A linear layer of every expert, one behind the other in memory.
 
     Attributes
@@ -65,7 +65,6 @@ class Stacked:
     Source: fmoe.linear.FMoELinear.
     """
 
-    ops: ClassVar[Any]
     bias: Any
 
     def __init__(self, num_expert: int, in_feat: int, out_feat: int, bias: bool = True, rank: int = 0) -> None:
@@ -125,7 +124,7 @@ def stacked(state: Mapping[str, Any], prefix: str, n: int, cat: Callable[[list[A
 
 
 @_described
-class MLPs:
+class MLPs(Shared):
     """Experts of two linear layers: ``h4toh(activation(htoh4(x)))``.
 
     Notes
@@ -134,8 +133,6 @@ class MLPs:
     Loads the weights of single experts, too. **Streaming.** Delay 0, no state.
     Source: fmoe.transformer.
     """
-
-    ops: ClassVar[Any]
 
     def __init__(
         self,
@@ -158,7 +155,7 @@ class MLPs:
 
 
 @_described
-class Gated:
+class Gated(Shared):
     """Experts with a gate: ``down(activation(gate x) * up x)``, gate and up one weight behind the other.
 
     Attributes
@@ -174,7 +171,6 @@ class Gated:
     Source: the experts of Mixtral, Qwen-MoE and DeepSeek.
     """
 
-    ops: ClassVar[Any]
     gate_up_proj: Any
     gate_up_proj_bias: Any
     down_proj: Any
@@ -208,10 +204,9 @@ class Gated:
         )
 
 
-class Counted:
+class Counted(Shared):
     """What counts how its tokens are routed, if it is asked to."""
 
-    ops: ClassVar[Any]
     num_expert: int
     top_k: int
 

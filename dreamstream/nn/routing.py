@@ -86,7 +86,24 @@ class Route(NamedTuple):
     margin: Any
 
 
-class Gate:
+class Shared:
+    """What is mixed into modules of both front ends: ``class X(Of, Module, ops=…)`` has its docstring.
+
+    Attributes
+    ----------
+    ops : namespace
+        The functions of the front end's tensors.
+    """
+
+    ops: ClassVar[Any]
+
+    def __init_subclass__(cls, ops: Any = None, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if ops is not None:
+            cls.ops, cls.__doc__ = ops, cls.__bases__[0].__doc__
+
+
+class Gate(Shared):
     """What all gates share: arguments, choices by logits, what is compared, losses.
 
     Attributes
@@ -94,7 +111,6 @@ class Gate:
     num_expert, world_size, tot_expert, top_k : int
     """
 
-    ops: ClassVar[Any]
     training: bool
     loss: Any = None
 

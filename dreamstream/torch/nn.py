@@ -187,69 +187,51 @@ _OPS = SimpleNamespace(
     noisy=lambda gate, x: gate.training and not _symbolic(x),
     check_experts=_check_experts,
     repeated=_repeated,
+    gelu=torch.nn.GELU,
+    silu=torch.nn.SiLU,
+    naive=lambda: NaiveGate,
+    module_list=torch.nn.ModuleList,
+    is_module=lambda m: isinstance(m, torch.nn.Module),
+    is_list=lambda m: isinstance(m, torch.nn.ModuleList),
 )
 
 
 # ---------------------------------------------------------------------- gates
-class ZeroGate(routing.Zero, torch.nn.Module):
-    __doc__ = routing.Zero.__doc__
-    ops = _OPS
+class ZeroGate(routing.Zero, torch.nn.Module, ops=_OPS): ...
 
 
-class NaiveGate(routing.Naive, torch.nn.Module):
-    __doc__ = routing.Naive.__doc__
-    ops = _OPS
+class NaiveGate(routing.Naive, torch.nn.Module, ops=_OPS): ...
 
 
-class FasterGate(routing.Faster, torch.nn.Module):
-    __doc__ = routing.Faster.__doc__
-    ops = _OPS
+class FasterGate(routing.Faster, torch.nn.Module, ops=_OPS): ...
 
 
-class SwipeGate(routing.Swipe, torch.nn.Module):
-    __doc__ = routing.Swipe.__doc__
-    ops = _OPS
+class SwipeGate(routing.Swipe, torch.nn.Module, ops=_OPS): ...
 
 
-class NoisyGate(routing.Noisy, torch.nn.Module):
-    __doc__ = routing.Noisy.__doc__
-    ops = _OPS
+class NoisyGate(routing.Noisy, torch.nn.Module, ops=_OPS): ...
 
 
-class SwitchGate(routing.Switch, torch.nn.Module):
-    __doc__ = routing.Switch.__doc__
-    ops = _OPS
+class SwitchGate(routing.Switch, torch.nn.Module, ops=_OPS): ...
 
 
-class GShardGate(routing.GShard, torch.nn.Module):
-    __doc__ = routing.GShard.__doc__
-    ops = _OPS
+class GShardGate(routing.GShard, torch.nn.Module, ops=_OPS): ...
 
 
-class DCGate(routing.DC, torch.nn.Module):
-    __doc__ = routing.DC.__doc__
-    ops = _OPS
+class DCGate(routing.DC, torch.nn.Module, ops=_OPS): ...
 
 
-class EmbeddingGate(routing_models.Embedding, torch.nn.Module):
-    __doc__ = routing_models.Embedding.__doc__
-    ops = _OPS
+class EmbeddingGate(routing_models.Embedding, torch.nn.Module, ops=_OPS): ...
 
 
-class TopKGate(routing_models.TopK, torch.nn.Module):
-    __doc__ = routing_models.TopK.__doc__
-    ops = _OPS
+class TopKGate(routing_models.TopK, torch.nn.Module, ops=_OPS): ...
 
 
 # ---------------------------------------------------------------------- experts
-class FMoELinear(mixing.Stacked, torch.nn.Module):
-    __doc__ = mixing.Stacked.__doc__
-    ops = _OPS
+class FMoELinear(mixing.Stacked, torch.nn.Module, ops=_OPS): ...
 
 
-class Experts(mixing.MLPs, torch.nn.Module):
-    __doc__ = mixing.MLPs.__doc__
-
+class Experts(mixing.MLPs, torch.nn.Module, ops=_OPS):
     def _load_from_state_dict(self, state_dict: Any, prefix: str, *args: Any) -> None:
         """Take the weights of single experts, too."""
         found = mixing.stacked(state_dict, prefix, self.num_expert, torch.cat)
@@ -260,28 +242,13 @@ class Experts(mixing.MLPs, torch.nn.Module):
         super()._load_from_state_dict(state_dict, prefix, *args)
 
 
-class GatedExperts(mixing.Gated, torch.nn.Module):
-    __doc__ = mixing.Gated.__doc__
+class GatedExperts(mixing.Gated, torch.nn.Module, ops=_OPS): ...
 
 
-class FMoE(mixing.Mixture, torch.nn.Module):
-    __doc__ = mixing.Mixture.__doc__
+class FMoE(mixing.Mixture, torch.nn.Module, ops=_OPS): ...
 
 
-class FMoETransformerMLP(mixing.MixtureOfMLPs, torch.nn.Module):
-    __doc__ = mixing.MixtureOfMLPs.__doc__
+class FMoETransformerMLP(mixing.MixtureOfMLPs, torch.nn.Module, ops=_OPS): ...
 
 
-_EXPERTS = SimpleNamespace(
-    **vars(_OPS),
-    stacked=FMoELinear,
-    experts=Experts,
-    gelu=torch.nn.GELU,
-    silu=torch.nn.SiLU,
-    naive=lambda: NaiveGate,
-    module_list=torch.nn.ModuleList,
-    is_module=lambda m: isinstance(m, torch.nn.Module),
-    is_list=lambda m: isinstance(m, torch.nn.ModuleList),
-)
-for _kind in (Experts, GatedExperts, FMoE, FMoETransformerMLP):
-    _kind.ops = _EXPERTS
+_OPS.stacked, _OPS.experts = FMoELinear, Experts
