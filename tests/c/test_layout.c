@@ -69,10 +69,13 @@ static size_t elements_of(const layout *x)
     return (size_t)x->n * (size_t)ds_signature_elements(&x->signature);
 }
 
+/* From somewhere within random bytes that are drawn once. */
 static void fill_random(void)
 {
-    for (size_t i = 0; i < ROOM; i++)
-        caller[i] = (unsigned char)random_below(256);
+    static unsigned char drawn[ROOM + 4096];
+    for (size_t i = 0; i < sizeof drawn && drawn[sizeof drawn - 1] == 0; i++)
+        drawn[i] = (unsigned char)(i + 1 < sizeof drawn ? random_below(256) : 1);
+    memcpy(caller, drawn + random_below(4096), ROOM);
 }
 
 /* Whether element i was read as it is to be: the place holds `element`, `got` is of the signature's type. */

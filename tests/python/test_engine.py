@@ -7,12 +7,13 @@ import math
 import os
 import subprocess
 import sys
-import threading
 import time
 from fractions import Fraction
+from functools import partial
 
 import numpy as np
 import pytest
+from together import in_threads
 
 import dreamstream as ds
 from dreamstream import nn
@@ -538,25 +539,17 @@ def test_several_threads_in_one_engine():
     """Different streams at the same time, starting and ending: each gets what it gets alone."""
     engine, alone = ds.compile(Tagger(), SPEC, threads=2), ds.compile(Tagger(), SPEC)
     want = [alone.step({"s": frames(30, n)}, sos="s", restart=True)["s"] for n in range(36)]
-    errors: list = []
 
     def work(k):
-        try:
-            for n in range(9 * k, 9 * k + 9):
-                for _ in range(5):
-                    i, x = f"{k}-{n}", frames(30, n)
-                    parts = [engine.step({i: x[:, :11]}, sos=i)[i], engine.step({i: x[:, 11:]})[i]]
-                    np.testing.assert_array_equal(np.concatenate(parts), want[n])
-                    engine.step({}, eos=i)
-        except BaseException as error:
-            errors.append(error)
+        for n in range(9 * k, 9 * k + 9):
+            for _ in range(5):
+                i, x = f"{k}-{n}", frames(30, n)
+                parts = [engine.step({i: x[:, :11]}, sos=i)[i], engine.step({i: x[:, 11:]})[i]]
+                np.testing.assert_array_equal(np.concatenate(parts), want[n])
+                engine.step({}, eos=i)
 
-    threads = [threading.Thread(target=work, args=(k,)) for k in range(4)]
-    for t in threads:
-        t.start()
-    for t in threads:
-        t.join()
-    assert not errors and engine.ids == []
+    in_threads(*(partial(work, k) for k in range(4)))
+    assert engine.ids == []
 
 
 def test_leaves_of_named_tuples():

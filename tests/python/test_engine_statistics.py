@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import io
-import threading
+from functools import partial
 
 import numpy as np
 import pytest
+from together import in_threads
 
 import dreamstream as ds
 from dreamstream import nn
@@ -106,11 +107,7 @@ def test_streams_of_several_threads():
         for k in range(150):
             engine.step({str(i): speech(3, i)}, sos=str(i) if k == 0 else ())
 
-    threads = [threading.Thread(target=run, args=(i,)) for i in range(4)]
-    for t in threads:
-        t.start()
-    for t in threads:
-        t.join()
+    in_threads(*(partial(run, i) for i in range(4)))
     assert engine.statistics()["tokens"] == 2 * 4 * 150 * 3
 
 

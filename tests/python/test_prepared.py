@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import threading
+from functools import partial
 
 import numpy as np
 import pytest
+from together import in_threads
 
 import dreamstream as ds
 from dreamstream import _core, dispatch, nn
@@ -98,17 +99,10 @@ def test_threads_that_share_it(rng):
     counts, ended = [np.array([[0, 0, 4, 4]])], np.ones(1, bool)
     kept = _core.Prepared(op)
     wanted = [op.run([x], counts, counts, ended, None, [w, None], False)[0][0] for w in weights]
-    wrong: list[int] = []
 
     def work(k):
         for _ in range(50):
             y = op.run([x], counts, counts, ended, None, [weights[k], None], False, (), kept)[0][0]
-            if not np.array_equal(y, wanted[k]):
-                wrong.append(k)
+            assert np.array_equal(y, wanted[k])
 
-    threads = [threading.Thread(target=work, args=(k,)) for k in range(4)]
-    for t in threads:
-        t.start()
-    for t in threads:
-        t.join()
-    assert not wrong
+    in_threads(*(partial(work, k) for k in range(4)))
