@@ -19,7 +19,7 @@ from .module import Module
 __all__ = ["Derived", "layer"]
 
 Prepare = Callable[[Any], None]
-Shown = str | Callable[[Any], str] | None
+Shown = str | Callable[[Any], str]
 
 
 class Derived(Module):
@@ -51,9 +51,9 @@ def layer(
     function : callable
         What it calls: with the input, then its own attributes.
     shown : str or callable, optional
-        The constructor's arguments as text with attributes' names in braces, or what makes it; None for none.
+        The constructor's arguments as text with attributes' names in braces, or what makes it.
     usual : dict, optional
-        Attributes that are shown where they are not these.
+        Attributes that are shown where they are not these; by default `inplace` where there is one.
     order : sequence of str
         The constructor's parameters where they don't come in the function's order.
     types : dict, optional
@@ -95,18 +95,15 @@ def layer(
     members = {
         "__init__": __init__,
         "forward": forward,
-        "_shown": shown,
-        "_usual": usual or {},
         "__doc__": "\n\n".join(filter(None, texts)),
         "__module__": module,
         "__qualname__": name,
     }
     if callable(shown):
-        members |= {"_shown": "", "extra_repr": shown}
-    elif shown is None:
-        members["_shown"] = ""
-    elif "inplace" in parameters and "{inplace}" not in shown:
-        members["_usual"] = {"inplace": False}
+        members["extra_repr"] = shown
+    else:
+        more = {"inplace": False} if "inplace" in parameters and "{inplace}" not in shown else {}
+        members |= {"_shown": shown, "_usual": more if usual is None else usual}
     for method in (__init__, forward):
         method.__qualname__ = f"{name}.{method.__name__}"
     return type(name, (base,), members)
