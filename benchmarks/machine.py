@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+import time
 from collections.abc import Callable, Iterator, Sequence
 from importlib import metadata
 
@@ -53,6 +54,53 @@ def figure(times: Sequence[float]) -> str:
     low, middle, high = times
     digits = 2 if middle >= 10 else 3 if middle >= 0.1 else 4
     return f"{middle:.{digits}f} ({low:.{digits}f}–{high:.{digits}f})"
+
+
+def least(run: Callable[[], object], times: int = 7) -> float:
+    """Seconds of CPU time, the least of some runs."""
+    out = []
+    for _ in range(times):
+        start = time.thread_time()
+        run()
+        out.append(time.thread_time() - start)
+    return min(out)
+
+
+def _linear(n: int, rows: int, fmt: str) -> Callable[[], object]:
+    """A step of our own engine with nothing but a square product."""
+    import dreamstream as ds
+    from dreamstream import nn
+
+    narrow = {} if fmt == "fp32" else {"products": fmt}
+    layer = nn.Linear(n, n, bias=False).eval()
+    engine = ds.compile(layer, ("B", "L", n), threads=1, verify=False, **narrow)
+    x = {"": np.ones((rows, n), np.float32)}
+    engine.step(x, sos="")
+    return lambda: engine.step(x)
+
+
+def bandwidth(n_bytes: int = 1 << 28) -> float:
+    """Bytes per second that one thread reads, again and again, from wherever so many bytes stay: the best of a dot
+    product, a sum, and our own product of one row."""
+    import torch
+
+    side = max(64, round((n_bytes / 4) ** 0.5))
+    a = np.ones(side * side, np.float32)
+    again = max(1, (1 << 24) // a.nbytes)
+    ways = [lambda: np.dot(a, a), torch.from_numpy(a).sum, _linear(side, 1, "fp32")]
+    return max(again * a.nbytes / least(lambda way=way: [way() for _ in range(again)]) for way in ways)
+
+
+def arithmetic(fmt: str = "fp32") -> float:
+    """Operations per second of one thread in large products of a format: the best of torch's and our own."""
+    import torch
+
+    def theirs(n: int) -> Callable[[], object]:
+        a = torch.ones(n, n, dtype={"fp32": torch.float32, "bf16": torch.bfloat16, "int8": torch.int8}[fmt])
+        return lambda: torch._int_mm(a, a) if fmt == "int8" else a @ a
+
+    runs = [(n, run) for n in (256, 512, 1024) for run in (theirs(n), _linear(n, n, fmt))]
+    return max(2 * n**3 / least(run, 15) for n, run in runs)
 
 
 def in_turns(

@@ -33,7 +33,7 @@ from collections.abc import Callable
 import numpy as np
 import torch
 import torch.nn.functional as F
-from machine import figure, in_turns, kernels, machine, spread
+from machine import arithmetic, bandwidth, figure, in_turns, kernels, machine, spread
 from moe_model import whole_model
 
 import dreamstream as ds
@@ -110,27 +110,6 @@ def in_torch(
 
 
 # ---------------------------------------------------------------------- the machine
-def least(run: Callable[[], object], times: int = 7) -> float:
-    out = []
-    for _ in range(times):
-        start = time.thread_time()
-        run()
-        out.append(time.thread_time() - start)
-    return min(out)
-
-
-def bandwidth() -> float:
-    """Bytes per second that one thread reads."""
-    a = np.ones(1 << 26, np.float32)
-    return a.nbytes / least(lambda: np.dot(a, a))
-
-
-def arithmetic() -> float:
-    """Operations per second of large products, the best of many."""
-    sides = [torch.ones(n, n) for n in (256, 512, 1024)]
-    return max(2 * len(a) ** 3 / least(lambda a=a: a @ a, 15) for a in sides)
-
-
 def hits(model: Stack, x: np.ndarray, embed: np.ndarray) -> list[int]:
     """How many experts each layer's tokens hit."""
     out, y, e = [], torch.from_numpy(x.reshape(-1, D)), torch.from_numpy(embed.reshape(-1, D))

@@ -1,24 +1,26 @@
 """3M-ASR's Conformer of 18 layers and 32 experts, for moe.py: offline on 206 frames, then in chunks.
 
 Weights are random, so that routing is "uniform"; "natural" routing has routers with a bias that likes some
-experts better, and frames that resemble those before them. torch runs the same model, with a loop over experts.
-The bound is the weights that are hit by measured bandwidth, or the operations by measured arithmetic, for experts
-and for all the rest, one after the other.
+experts better, and frames that resemble those before them. torch runs the same model, with a loop over experts,
+each with the tokens that it finds by nonzero, and with tokens sorted by expert; in bf16 too, beside our
+``products=``, where routers see other numbers and may choose otherwise ("error": how far ours is from ours in
+fp32, the root of the mean square, relative). The bound is the weights that are hit by measured bandwidth, or the
+operations by measured arithmetic, for experts and for all the rest, one after the other.
 """
 
 from __future__ import annotations
 
-import resource
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 import torch.nn.functional as F
-from machine import figure, in_turns, spread
+from machine import arithmetic, figure, in_turns, spread
 
 import dreamstream as ds
 from dreamstream.models import ConformerMoE
@@ -70,9 +72,9 @@ def made(natural: bool) -> ConformerMoE:
 class InTorch:
     """The model's forward, by torch's functions on its weights."""
 
-    def __init__(self, model: ConformerMoE) -> None:
-        self.w = {k: torch.from_numpy(v.numpy()) for k, v in model.state_dict().items()}
-        self.heads = model.blocks[0].self_attn.heads
+    def __init__(self, model: ConformerMoE, dtype: torch.dtype = torch.float32) -> None:
+        self.w = {k: torch.from_numpy(v.numpy()).to(dtype) for k, v in model.state_dict().items()}
+        self.heads, self.dtype = model.blocks[0].self_attn.heads, dtype
 
     def linear(self, name: str, x: torch.Tensor) -> torch.Tensor:
         return F.linear(x, self.w[f"{name}.weight"], self.w.get(f"{name}.bias"))
@@ -109,11 +111,20 @@ class InTorch:
         router = self.w[f"{name}.router_weights"], self.w[f"{name}.router_bias"]
         score, index = (torch.cat([embed[0], tokens], -1) @ router[0] + router[1]).softmax(-1).max(-1)
         out = torch.empty_like(tokens)
+
+        def expert(e: int, x: torch.Tensor) -> torch.Tensor:
+            hidden = F.silu(F.linear(x, w["w_1.weight"][e], w["w_1.bias"][e]))
+            return F.linear(hidden, w["w_2.weight"][e], w["w_2.bias"][e])
+
+        if self.sorted:
+            order = torch.argsort(index, stable=True)
+            parts = tokens[order].split(torch.bincount(index, minlength=E).tolist())
+            made = torch.cat([expert(e, part) for e, part in enumerate(parts) if len(part)])
+            return (out.index_copy_(0, order, made) * score[:, None])[None]
         for e in range(E):
             hit = (index == e).nonzero()[:, 0]
             if len(hit):
-                hidden = F.silu(F.linear(tokens[hit], w["w_1.weight"][e], w["w_1.bias"][e]))
-                out[hit] = F.linear(hidden, w["w_2.weight"][e], w["w_2.bias"][e]) * score[hit, None]
+                out[hit] = expert(e, tokens[hit]) * score[hit, None]
         return out[None]
 
     def stack(self, prefix: str, n: int, x: torch.Tensor, embed: torch.Tensor | None) -> torch.Tensor:
@@ -123,7 +134,7 @@ class InTorch:
         x = self.linear(f"{prefix}subsampling.out.0", x.transpose(1, 2).flatten(2)) * D**0.5
         t = torch.arange(x.shape[1], dtype=torch.float64)[:, None]
         t = t * 10000.0 ** (-torch.arange(0, D, 2) / D)
-        positions = torch.stack([t.sin(), t.cos()], -1).flatten(1).float()[None]
+        positions = torch.stack([t.sin(), t.cos()], -1).flatten(1).to(x.dtype)[None]
         block = torch.arange(x.shape[1]) // 16
         behind = block[:, None] - block
         mask = (behind >= 0) & (behind <= 4)
@@ -137,17 +148,19 @@ class InTorch:
             x = self.norm(f"{b}.norm_final", x)
         return self.norm(f"{prefix}after_norm", x)
 
-    def __call__(self, x: torch.Tensor) -> torch.Tensor:
+    def __call__(self, x: torch.Tensor, in_order: bool = False) -> torch.Tensor:
+        self.sorted = in_order
         with torch.inference_mode():
-            return self.linear("out_linear", self.stack("", 18, x, self.stack("embed.", 6, x, None)))
+            x = x.to(self.dtype)
+            return self.linear("out_linear", self.stack("", 18, x, self.stack("embed.", 6, x, None))).float()
 
 
 # ---------------------------------------------------------------------- rows
-def bound(n_tokens: int, hit: float, read: float, compute: float) -> float:
-    """Seconds: experts, and all the rest, each by the longer of reading and computing."""
+def bound(n_tokens: int, hit: float, width: float, read: float, compute: float) -> float:
+    """Seconds: experts, and all the rest, each by the longer of reading and computing; `width` of fp32's bytes."""
     experts = 18 * 2 * 2 * D * H * n_tokens
     rest = FIXED * n_tokens + PER_PAIR * n_tokens**2 - experts
-    return max(18 * hit * EXPERT / read, experts / compute) + max(DENSE / read, rest / compute)
+    return max(18 * hit * EXPERT * width / read, experts / compute) + max(DENSE * width / read, rest / compute)
 
 
 def hits(engine: ds.Engine, step: Callable[[], object]) -> float:
@@ -159,41 +172,49 @@ def hits(engine: ds.Engine, step: Callable[[], object]) -> float:
     return float(np.mean(found))
 
 
+def offline(natural: bool, seconds: float, read: float, compute: float, folder: Path) -> None:
+    """Print rows of 206 frames, by format; leave a file of each."""
+    model, x = made(natural), speech(FRAMES, 1, natural)
+    tensor = torch.from_numpy(x)
+    right: np.ndarray | None = None
+    for fmt, width in (("fp32", 1.0), ("bf16", 0.5), ("int8", 0.25)):
+        narrow = {} if fmt == "fp32" else {"products": fmt}
+        ds.compile(model, model.spec, rate=100, verify=False, **narrow).save(folder / f"{fmt}.dsm")
+        engine = ds.load(folder / f"{fmt}.dsm", threads=1)
+        runs: dict[str, Callable[[], Any]] = {"own": partial(engine.step, {"s": x[0]}, sos="s", eos="s")}
+        if fmt != "int8":
+            theirs = InTorch(model, torch.bfloat16 if fmt == "bf16" else torch.float32)
+            runs |= {"loop": partial(theirs, tensor), "sorted": partial(theirs, tensor, in_order=True)}
+        own = runs["own"]()["s"]
+        right = own if right is None else right
+        error = float(np.sqrt(((own - right) ** 2).mean() / (right**2).mean()))
+        if fmt == "fp32":
+            assert all(np.abs(runs[k]()[0].numpy() - own).max() < 1e-3 for k in ("loop", "sorted"))
+        times = {k: spread([1000 * t for t in v]) for k, v in in_turns(runs, seconds, time.thread_time).items()}
+        hit, median = hits(engine, runs["own"]), times["own"][1]
+        best = 1000 * bound(len(own), hit, width, read, compute if fmt == "fp32" else arithmetic(fmt))
+        theirs = [times[k] for k in ("loop", "sorted") if k in times]
+        cells = ["natural" if natural else "uniform", fmt, f"{hit:.1f}", figure(times["own"])]
+        cells += [*map(figure, theirs), f"{min(t[1] for t in theirs) / median:.2f}"] if theirs else ["", "", ""]
+        print(f"| {' | '.join(cells)} | {error:.1e} | {100 * best / median:.0f} % |", flush=True)
+        del engine, runs
+
+
 def whole_model(seconds: float, threads: int, read: float, compute: float) -> None:
     """Print the model's tables."""
-    print(
-        "\n| routing | frames | experts hit | dreamstream, ms | torch, ms | torch ÷ dreamstream | of the bound |"
-    )
-    print("|---|--:|--:|--:|--:|--:|--:|")
+    print(f"\n{FRAMES} frames of one stream, offline:\n")
+    print("| routing | format | experts hit | dreamstream, ms | torch's loop, ms | torch sorted, ms "
+          "| better torch ÷ dreamstream | error | of the bound |")  # fmt: skip
+    print("|---|---|--:|--:|--:|--:|--:|--:|--:|")
     with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "model.dsm"
         for natural in (False, True):
-            model = made(natural)
-            x = speech(FRAMES, 1, natural)
-            ds.compile(model, model.spec, rate=100, verify=False).save(path)
-            theirs = InTorch(model)
-            engine = ds.load(path, threads=1)
-            tensor = torch.from_numpy(x)
-            whole = lambda e=engine, a=x[0]: e.step({"s": a}, sos="s", eos="s")["s"]  # noqa: E731
-            gap = np.abs(whole() - theirs(tensor)[0].numpy()).max()
-            runs = {"own": whole, "torch": lambda t=theirs, a=tensor: t(a)}
-            own, other = (
-                spread([1000 * t for t in v]) for v in in_turns(runs, seconds, time.thread_time).values()
-            )
-            n, hit = len(whole()), hits(engine, whole)
-            share = 100 * 1000 * bound(n, hit, read, compute) / own[1]
-            cells = ["natural" if natural else "uniform", FRAMES, f"{hit:.1f}", figure(own), figure(other)]
-            cells += [f"{other[1] / own[1]:.2f}", f"{share:.0f} %"]
-            print(f"| {' | '.join(map(str, cells))} |  largest difference {gap:.1e}", flush=True)
-            del model, theirs, runs
+            offline(natural, seconds, read, compute, Path(folder))
+        path = Path(folder) / "fp32.dsm"
         in_chunks(path, seconds, threads)
         start = time.process_time()
-        engine = ds.load(path)
-        print(
-            f"\nloaded    {path.stat().st_size / 1e9:.2f} GB in {time.process_time() - start:.2f} s of CPU time; ",
-            end="",
-        )
-        print(f"the process had {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6:.2f} GB at most")
+        ds.load(path)
+        took = time.process_time() - start
+        print(f"\nloaded    {path.stat().st_size / 1e9:.2f} GB in {took:.2f} s of CPU time")
 
 
 def in_chunks(path: Path, seconds: float, threads: int) -> None:

@@ -197,6 +197,22 @@ def attention(block: int = 20) -> Row:
     return Row("attention", f"8 heads of 64, blocks of {block}", ours, {FRAMES: other}, ((8, 64),) * 3)
 
 
+def cross_attention() -> Row:
+    """To tokens that all streams share."""
+    tokens = np.random.default_rng(0).standard_normal((1, 8, 50, 64), np.float32)
+
+    def ours(x: Any) -> Any:
+        return F.scaled_dot_product_attention(x.transpose(1, 2), ds.tensor(tokens), ds.tensor(tokens)).transpose(
+            1, 2
+        )
+
+    def other(x: Any) -> Any:
+        kv = torch.from_numpy(tokens)
+        return T.scaled_dot_product_attention(x.transpose(1, 2), kv, kv).transpose(1, 2)
+
+    return Row("cross_attention", "8 heads of 64, 50 tokens", ours, {FRAMES: other}, ((8, 64),))
+
+
 def embedding() -> Row:
     layer = nn.Embedding(1000, 256)
     other = twin(layer, torch.nn.Embedding, 1000, 256)
@@ -323,6 +339,7 @@ def rows() -> list[Row]:
         cell("gru_cell", nn.GRUCell, torch.nn.GRUCell),
         cell("rnn_cell", nn.RNNCell, torch.nn.RNNCell),
         attention(),
+        cross_attention(),
         embedding(),
         *experts(),
         matmul(),

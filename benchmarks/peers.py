@@ -1,13 +1,20 @@
 """Networks of networks.py as PyTorch, ONNX Runtime and OpenVINO step them, each as fast as it can; for models.py.
 
 A twin is a torch module (x, states) -> (y, new states). What runs it takes a batch of chunks, keeps the states.
+Formats: "fp32"; "bf16", of weights and of what they are multiplied with; "int8", likewise, as each engine's own
+tools quantise: torch and ONNX Runtime measure what is multiplied in every step ("dynamic"), ONNX Runtime and
+OpenVINO (by nncf) also beforehand, in some steps of the very chunks that are timed ("static").
 """
 
 from __future__ import annotations
 
+import contextlib
+import copy
+import io
+import logging
 import tempfile
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +22,6 @@ import numpy as np
 import torch
 
 LAYERS, CHANNELS, KERNEL, FEATURES = 8, 256, 5, 80  # of networks.Conv
-HIDDEN, DEPTH = 640, 5  # of networks.LSTM
 CONTEXT = 64  # samples of silero's past
 
 Step = Callable[[np.ndarray], Any]  # all streams' chunks -> all outputs: an array, or one per stream
@@ -70,16 +76,38 @@ class ConvLast(torch.nn.Module):
 class LSTMStep(torch.nn.Module):
     """networks.LSTM."""
 
-    def __init__(self) -> None:
+    def __init__(self, hidden: int = 640, depth: int = 5) -> None:
         super().__init__()
-        self.lstm = torch.nn.LSTM(HIDDEN, HIDDEN, num_layers=DEPTH, batch_first=True)
+        self.lstm = torch.nn.LSTM(hidden, hidden, num_layers=depth, batch_first=True)
+        self.sizes = depth, hidden
 
     def states(self, n: int) -> list[torch.Tensor]:
-        return [torch.zeros(DEPTH, n, HIDDEN) for _ in range(2)]
+        return [torch.zeros(self.sizes[0], n, self.sizes[1]) for _ in range(2)]
 
     def forward(self, x: torch.Tensor, h: torch.Tensor, c: torch.Tensor) -> tuple[torch.Tensor, ...]:
         y, (h, c) = self.lstm(x, (h, c))
         return y, h, c
+
+
+class SmallStep(torch.nn.Module):
+    """networks.Small."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.convs = torch.nn.ModuleList([torch.nn.Conv1d(64, 64, 5) for _ in range(4)])
+        self.gru = torch.nn.GRU(64, 64, batch_first=True)
+
+    def states(self, n: int) -> list[torch.Tensor]:
+        return [*(torch.zeros(n, 64, 4) for _ in self.convs), torch.zeros(1, n, 64)]
+
+    def forward(self, x: torch.Tensor, *states: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        kept = []
+        for conv, state in zip(self.convs, states):
+            joined = torch.cat([state, x], -1)
+            kept.append(joined[..., -4:])
+            x = torch.relu(conv(joined))
+        y, h = self.gru(x.transpose(1, 2), states[-1])
+        return y, *kept, h
 
 
 class SileroStep(torch.nn.Module):
@@ -124,14 +152,17 @@ class Kept:
         return self.made[id(x)][0]
 
 
-def by_torch(twin: Any, n: int, *, native: bool) -> Step:
-    states = twin.states(n)
-    inputs = Kept(torch.from_numpy)
+def by_torch(twin: Any, n: int, *, native: bool = False, dtype: torch.dtype = torch.float32) -> Step:
+    def narrow(t: torch.Tensor) -> torch.Tensor:
+        return t.to(dtype) if t.ndim > 1 else t  # what counts frames stays
+
+    states = [narrow(t) for t in twin.states(n)]
+    inputs = Kept(lambda x: torch.from_numpy(x).to(dtype))
 
     def step(x: np.ndarray) -> np.ndarray:
         nonlocal states
         y, *states = twin(inputs[x], *states)
-        return y.numpy()
+        return y.float().numpy()
 
     def without_onednn(x: np.ndarray) -> np.ndarray:
         with torch.backends.mkldnn.flags(enabled=False):
@@ -177,19 +208,34 @@ def by_onnxruntime(model: bytes, twin: Any, threads: int) -> Callable[[int], Ste
     return make
 
 
-def by_openvino(model: bytes, twin: Any, threads: int, *, stateful: bool = False) -> Callable[[int], Step]:
+def by_openvino(
+    model: bytes,
+    twin: Any,
+    threads: int,
+    *,
+    stateful: bool = False,
+    precision: str = "f32",
+    samples: Sequence[dict[str, np.ndarray]] = (),
+) -> Callable[[int], Step]:
     """One compiled model, two requests for each set of states; inputs, states and outputs in shared memory.
-    `stateful`: one request, states as variables of the model."""
+    `stateful`: one request, states as variables of the model; `precision`: of what isn't quantised; `samples`:
+    what int8's scales are measured with."""
     import openvino
 
     options = {
         "PERFORMANCE_HINT": "LATENCY",
         "INFERENCE_NUM_THREADS": threads,
         "NUM_STREAMS": 1,
-        "INFERENCE_PRECISION_HINT": "f32",
+        "INFERENCE_PRECISION_HINT": precision,
     }
     core = openvino.Core()
     network = core.read_model(model)
+    if samples:
+        import nncf
+
+        nncf.set_log_level(logging.ERROR)
+        with contextlib.redirect_stdout(io.StringIO()):  # its bars of progress
+            network = nncf.quantize(network, nncf.Dataset(samples), subset_size=len(samples))
     if stateful:
         from openvino._offline_transformations import apply_make_stateful_transformation
 
@@ -246,32 +292,99 @@ def exported(twin: Any, x: np.ndarray) -> bytes:
         return path.read_bytes()
 
 
-def makers(engine: str, twin: Any, x: np.ndarray, threads: int) -> dict[str, Callable[[int], Step]]:
-    """An engine's ways to step as many streams as x has, with states of their own."""
-    if engine == "torch":
-        ways = {"": lambda n: by_torch(twin, n, native=False)}
-        if any(isinstance(module, torch.nn.LSTM) for module in twin.modules()):
-            ways[", no oneDNN"] = lambda n: by_torch(twin, n, native=True)
-        if isinstance(twin, ConvStep):
-            last = ConvLast(twin)
-            ways[", channels last"] = lambda n: by_torch(last, n, native=False)
-        return ways
+def sampled(twin: Any, x: np.ndarray) -> list[dict[str, np.ndarray]]:
+    """What goes into the twin in some steps, by name."""
+    made, states = [], twin.states(len(x))
+    for _ in range(8):
+        names = ["x", *(f"state{i}" for i in range(len(states)))]
+        made.append(dict(zip(names, [x, *(t.numpy().copy() for t in states)])))
+        _, *states = twin(torch.from_numpy(x), *states)
+    return made
+
+
+def quantised(model: bytes, samples: list[dict[str, np.ndarray]], *, static: bool) -> bytes:
+    """By ONNX Runtime's own tools: weights in int8 with a scale per column, products in int8."""
+    from onnxruntime import quantization as q
+
+    class Reader(q.CalibrationDataReader):
+        rows = iter(samples)
+
+        def get_next(self) -> Any:
+            return next(self.rows, None)
+
+    with tempfile.TemporaryDirectory() as folder:
+        wide, prepared, narrow = (str(Path(folder) / f"{name}.onnx") for name in ("wide", "prepared", "narrow"))
+        Path(wide).write_bytes(model)
+        q.shape_inference.quant_pre_process(wide, prepared)
+        if static:
+            q.quantize_static(prepared, narrow, Reader(), per_channel=True, weight_type=q.QuantType.QInt8)
+        else:
+            q.quantize_dynamic(prepared, narrow, per_channel=True, weight_type=q.QuantType.QInt8)
+        return Path(narrow).read_bytes()
+
+
+FORMATS = {
+    "torch": ("fp32", "bf16", "int8"),
+    "torch.compile": ("fp32", "bf16"),
+    "onnxruntime": ("fp32", "int8"),
+    "openvino": ("fp32", "bf16", "int8"),
+}
+Makers = dict[str, Callable[[int], Step]]  # by way
+
+
+def torch_makers(engine: str, fmt: str, twin: Any) -> Makers:
+    dtype = torch.bfloat16 if fmt == "bf16" else torch.float32
+    if fmt == "int8":
+        layers = {torch.nn.Linear, torch.nn.LSTM, torch.nn.LSTMCell, torch.nn.GRU}
+        if not any(type(module) in layers for module in twin.modules()):
+            return {}
+        twin = torch.ao.quantization.quantize_dynamic(twin, layers, torch.qint8)
+    elif fmt == "bf16":
+        twin = copy.deepcopy(twin).bfloat16()
+    if engine == "torch.compile":
+        return {"": lambda n: by_torch(torch.compile(twin, dynamic=False), n, dtype=dtype)}
+    ways: Makers = {"": lambda n: by_torch(twin, n, dtype=dtype)}
+    if fmt != "int8" and any(isinstance(module, torch.nn.RNNBase) for module in twin.modules()):
+        ways[", no oneDNN"] = lambda n: by_torch(twin, n, native=True, dtype=dtype)
+    if isinstance(twin, ConvStep):
+        last = ConvLast(twin)
+        ways[", channels last"] = lambda n: by_torch(last, n, dtype=dtype)
+    return ways
+
+
+def makers(engine: str, fmt: str, twin: Any, x: np.ndarray, threads: int) -> Makers:
+    """An engine's ways to step as many streams as x has, with states of their own; none where it can't."""
+    if engine.startswith("torch"):
+        return torch_makers(engine, fmt, twin)
     model = exported(twin, x)
+    samples = sampled(twin, x) if fmt == "int8" else []
     if engine == "onnxruntime":
-        return {"": by_onnxruntime(model, twin, threads)}
+        if fmt == "fp32":
+            return {"": by_onnxruntime(model, twin, threads)}
+        kinds = {", dynamic": False, ", static": True}
+        return {
+            way: by_onnxruntime(quantised(model, samples, static=static), twin, threads)
+            for way, static in kinds.items()
+        }
+    if fmt == "int8":  # which OpenVINO can't do with variables
+        return {
+            way: by_openvino(model, twin, threads, precision=precision, samples=samples)
+            for way, precision in (("", "f32"), (", the rest in bf16", "bf16"))
+        }
+    precision = "bf16" if fmt == "bf16" else "f32"
     return {
-        "": by_openvino(model, twin, threads),
-        ", variables": by_openvino(model, twin, threads, stateful=True),
+        way: by_openvino(model, twin, threads, stateful=bool(way), precision=precision)
+        for way in ("", ", variables")
     }
 
 
-def peers(engine: str, twin: Any, x: np.ndarray, threads: int) -> Iterator[tuple[str, Step]]:
-    """Its ways to run the twin: in a batch, one by one."""
-    for way, make in makers(engine, twin, x, threads).items():
+def peers(engine: str, fmt: str, twin: Any, x: np.ndarray, threads: int) -> Iterator[tuple[str, Step]]:
+    """Its ways to run the twin: in a batch; in fp32, uncompiled, also one by one."""
+    for way, make in makers(engine, fmt, twin, x, threads).items():
         yield f"batch{way}", make(len(x))
-    if len(x) == 1:
+    if len(x) == 1 or fmt != "fp32" or engine == "torch.compile":
         return
-    for way, make in makers(engine, twin, x[:1], threads).items():
+    for way, make in makers(engine, fmt, twin, x[:1], threads).items():
         steps, rows = [make(1) for _ in x], Kept(lambda x: [x[i : i + 1] for i in range(len(x))])
 
         def each(x: np.ndarray, steps: Any = steps, rows: Any = rows) -> np.ndarray:

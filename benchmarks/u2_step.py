@@ -94,9 +94,7 @@ class U2Step(nn.Module):
         self.embed = nn.ModuleDict({"conv": convolutions, "out": out})
         self.encoders = nn.ModuleList([Layer() for _ in range(LAYERS)])
         self.after_norm = nn.LayerNorm(WIDTH)
-        self.register_buffer(
-            "angles", torch.exp(torch.arange(0, WIDTH, 2) * (-math.log(10000.0) / WIDTH)), persistent=False
-        )
+        self.angles = torch.exp(torch.arange(0, WIDTH, 2) * (-math.log(10000.0) / WIDTH))  # fp32 in any format
 
     def states(self, n: int) -> list[torch.Tensor]:
         """Input frames, frames so far, and of each layer keys, values, numbers beside keys, convolution."""
@@ -110,8 +108,8 @@ class U2Step(nn.Module):
         x = self.embed["conv"](x[:, None])
         x = self.embed["out"](x.transpose(1, 2).flatten(2)) * math.sqrt(WIDTH)
         angles = (at + torch.arange(CHUNK, dtype=torch.float32))[:, None] * self.angles
-        positions = torch.stack([angles.sin(), angles.cos()], -1).flatten(1)
-        hidden = torch.where(torch.arange(KEPT + CHUNK) >= KEPT - at, 0.0, -1e9)
+        positions = torch.stack([angles.sin(), angles.cos()], -1).flatten(1).to(x.dtype)
+        hidden = torch.where(torch.arange(KEPT + CHUNK) >= KEPT - at, 0.0, -1e9).to(x.dtype)
         kept: list[torch.Tensor] = []
         for i, layer in enumerate(self.encoders):
             x, *own = layer(x, positions, hidden, *states[4 * i : 4 * i + 4])

@@ -123,10 +123,10 @@ def _weight(tensor: Any) -> Any:
 
 # ---------------------------------------------------------------- plain tensors
 def _run_whole(
-    op: _core.Op, values: Sequence[Array], n_rows: int, n_frames: int, weights: Sequence[Array | None]
+    op: _core.Op, values: Sequence[Array], n_rows: int, n_frames: Sequence[int], weights: Sequence[Array | None]
 ) -> tuple[list[Array], list[int]]:
-    """Run an operator on whole sequences of one length; return its outputs and their lengths."""
-    row = [np.array([[0, 0, n_frames, n_frames]], np.int64)] * len(values)
+    """Run an operator on whole sequences, of one length for each input; return its outputs and their lengths."""
+    row = [np.array([[0, 0, n, n]], np.int64) for n in n_frames]
     out = op.counts(row, np.ones(1, bool))
     inputs, outputs = ([np.repeat(c, n_rows, 0) for c in counts] for counts in (row, out))
     results, _ = op.run(values, inputs, outputs, np.ones(n_rows, bool), None, weights, True)
@@ -149,20 +149,19 @@ def _offline(
     constants = [_weight(w) for w in weights]
     arrays = [x.numpy() for x in inputs]
     roles, shape = _roles(name, dims, arrays[0]), arrays[0].shape
-    frame_axes = [i for i, r in enumerate(roles) if not isinstance(r, int)]
-    if any(a.ndim != len(roles) or any(a.shape[i] != shape[i] for i in frame_axes) for a in arrays):
+    alike = [i for i, r in enumerate(roles) if not isinstance(r, int) and (r, name) != ("L", "cross_attention")]
+    if any(a.ndim != len(roles) or any(a.shape[i] != shape[i] for i in alike) for a in arrays):
         raise ShapeError(f"{name}: the inputs differ in shape: {[a.shape for a in arrays]}")
     n_features = sum(isinstance(r, int) for r in roles)
     order = [i for i, r in enumerate(roles) if r is Ellipsis]
     order += [roles.index(r) for r in ("B", "L") if r in roles]
     order += [roles.index(i) for i in range(n_features)]
     n_rows = shape[roles.index("B")] if "B" in roles else 1
-    n_frames = shape[roles.index("L")] if "L" in roles else prod(s for s, r in zip(shape, roles) if r is Ellipsis)
+    along = [i for i, r in enumerate(roles) if r == "L" or r is Ellipsis]
+    n_frames = [prod(a.shape[i] for i in along) for a in arrays]
     frames = [
-        in_c_order(a.transpose(order)).reshape(
-            n_rows * n_frames, *(a.shape[roles.index(i)] for i in range(n_features))
-        )
-        for a in arrays
+        in_c_order(a.transpose(order)).reshape(n_rows * n, *(a.shape[roles.index(i)] for i in range(n_features)))
+        for a, n in zip(arrays, n_frames)
     ]
     op = operator(name, attributes, [_signature(f) for f in frames], constants)
     outputs, lengths = _run_whole(op, frames, n_rows, n_frames, constants)
@@ -250,7 +249,7 @@ def _elementwise(
     if len(arrays) > 1:
         attributes = {**attributes, "order": order}
     op = operator(name, attributes, [_signature(v) for v in values], constants)
-    (out,), _ = _run_whole(op, values, 1, len(values[0]), constants)
+    (out,), _ = _run_whole(op, values, 1, [len(v) for v in values], constants)
     return Tensor._plain(out.reshape(shape))
 
 
@@ -377,7 +376,7 @@ def run(request: Request) -> list[tuple[Any, Edge]]:
         raise
     request.op = op
     if op.whole:
-        if not entry.buffers:
+        if not edges[0].may_wait:
             raise NotStreamableError(
                 f"{name} at {user_line()} needs the whole stream before it can give a frame; "
                 'patch or compile with unstreamable="buffer" to wait for the end'
@@ -397,7 +396,7 @@ def _limit(request: Request, frames: int | None, of: str) -> None:
     edges = request.edges
     limited: list[tuple[Any, Edge]] = []
     for edge, value in zip(edges, request.values):
-        if edge.rate == 0:
+        if edge.rate == 0 or edge.line.static:
             limited.append((value, edge))
             continue
         limit = Request("limit", {"frames": frames, "of": of}, [edge], [value])
@@ -421,6 +420,11 @@ def _advise(error: ShapeError, edge: Edge, weights: Sequence[Any]) -> None:
 def _sync(request: Request) -> None:
     """Bring inputs that progress differently together: one sync per value, decided by lineage alone."""
     edges = request.edges
+    if len({e.line.static for e in edges}) > 1:
+        raise NotStreamableError(
+            f"{request.name} at {user_line()}: frames of an input that is given once meet those of a stream, "
+            "whose length is another; attend to it, or take what is one for all, as x.mean(dim)"
+        )
     if any(e.rate != edges[0].rate for e in edges):
         require_equal_rates([e.rate for e in edges], f"{request.name} at {user_line()}")
     if same_lineage(e.cid for e in edges):
@@ -471,12 +475,13 @@ def _streams(dim: str) -> str:
 
 def _held(tensors: Sequence[StreamTensor]) -> list[StreamTensor]:
     """Give what is given once to the frames that it meets: operands broadcast from the right."""
-    moving = [x for x in tensors if not is_static(x) and "L" in x.dims]
-    if not moving:
+    framed = [x for x in tensors if "L" in x.dims]
+    if not framed:
         return list(tensors)
-    model = max(moving, key=lambda x: len(x.dims))
+    model = max(framed, key=lambda x: len(x.dims))
     at = model.dims.index("L") - len(model.dims)
-    return [held(x, model.edge, max(len(x.dims) + at, -1)) if is_static(x) else x for x in tensors]
+    once = [is_static(x) and "L" not in x.dims for x in tensors]
+    return [held(x, model.edge, max(len(x.dims) + at, -1)) if o else x for x, o in zip(tensors, once)]
 
 
 def _brought_together(name: str, tensors: Sequence[Any], elementwise: bool) -> Sequence[Any]:
@@ -553,7 +558,7 @@ def _outside(
             f"{name} on a StreamTensor needs what came before: it works inside an online module "
             "(ds.patch_module(model).online())"
         )
-    results, _ = _run_whole(op, [x.value for x in tensors], 1, len(model.value), weights)
+    results, _ = _run_whole(op, [x.value for x in tensors], 1, [len(model.value)] * len(tensors), weights)
     return tuple(model.like(out) for out in results)
 
 

@@ -92,8 +92,8 @@ static ds_status find_port(const ds_model *m, bool is_input, size_t index, ds_po
         .rank = (uint32_t)signature->rank,
         .shape = signature->shape,
         .frame_bytes = ds_signature_bytes(signature),
-        .rate_num = signature->rate.num,
-        .rate_den = signature->rate.den,
+        .rate_num = port->memory ? 0 : signature->rate.num,
+        .rate_den = port->memory ? 0 : signature->rate.den,
         .delay = is_input ? 0 : bound(ds_model_plan(m)->analysis.delay[index]),
     };
     return DS_OK;

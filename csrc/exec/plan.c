@@ -194,7 +194,7 @@ static ds_status study_nodes(ds_plan *p)
         p->spread = op->spread > p->spread ? op->spread : p->spread;
         p->recurrent |= op->n_carried > 0 && op->n_weights > 0;
         const ds_rate rate = op->out[0].rate;
-        if (!g->nodes[j].silent && rate.num > 0)
+        if (!g->nodes[j].silent && rate.num > 0 && !ds_graph_once(g, &g->nodes[j]))
             p->frame_work += work_of(op) * (double)rate.num / (double)rate.den /
                              ((double)base.num / (double)base.den);
     }
@@ -205,8 +205,10 @@ static ds_status study_nodes(ds_plan *p)
 static ds_status rewrite(ds_plan *p, int64_t skew)
 {
     ds_rate rates[DS_MAX_INPUTS];
-    for (size_t i = 0; i < p->model->n_inputs; i++)
-        rates[i] = p->model->edges[p->model->inputs[i]].signature.rate;
+    for (size_t i = 0; i < p->model->n_inputs; i++) {
+        const ds_edge *edge = &p->model->edges[p->model->inputs[i]];
+        rates[i] = edge->given ? (ds_rate){0, 1} : edge->signature.rate;
+    }
     DS_TRY(ds_clock_init(&p->clock, rates, p->model->n_inputs, skew));
     ds_find_silent(p->model);
     DS_TRY(ds_analyse(&p->analysis, p->model, &p->clock));

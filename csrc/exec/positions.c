@@ -39,6 +39,21 @@ ds_status ds_positions_count(const ds_graph *graph, const int64_t *frames, ds_ar
     return DS_OK;
 }
 
+/* What follows from what is given once, of whatever length: combined frame by frame, it must have the same frames. */
+static ds_status check_given(const ds_graph *g, const ds_edge_counts *edges)
+{
+    for (size_t j = 0; j < g->n_nodes; j++) {
+        const ds_node *node = &g->nodes[j];
+        const bool combines = node->op->def->flags & DS_OP_LOCKSTEP && ds_graph_once(g, node);
+        for (int i = 1; combines && i < ds_op_n_values(node->op); i++)
+            DS_CHECK(edges[node->inputs[i]].known == edges[node->inputs[0]].known, DS_MISMATCH,
+                     "%s: what is given once has %lld and %lld frames", node->op->def->name,
+                     (long long)edges[node->inputs[0]].known,
+                     (long long)edges[node->inputs[i]].known);
+    }
+    return DS_OK;
+}
+
 /* The same for a stream that there can be: refuses counts near their limit. */
 static ds_status evaluate(const ds_plan *p, const int64_t *frames, bool ended, ds_pair *pairs,
                           int64_t *first, ds_edge_counts *edges)
@@ -50,9 +65,13 @@ static ds_status evaluate(const ds_plan *p, const int64_t *frames, bool ended, d
                  "%lld frames of input 0 are more than this model can count: edge %zu would hold "
                  "more than 2^61",
                  (long long)frames[0], e);
+        DS_CHECK(!p->graph->edges[e].given || p->edges[e].tail >= 0 ||
+                     c->known - c->from <= p->edges[e].capacity,
+                 DS_MISMATCH, "what is given once has %lld frames where 1 is expected",
+                 (long long)c->known);
         DS_ASSERT(ended || p->edges[e].tail >= 0 || c->known - c->from <= p->edges[e].capacity);
     }
-    return DS_OK;
+    return check_given(p->graph, edges);
 }
 
 /* ---------------------------------------------------------------- planning */
@@ -155,12 +174,13 @@ ds_status ds_positions_check(const ds_plan *plan, const ds_place *at)
     for (size_t k = 0; k < plan->n_checked; k++) {
         const ds_checked *checked = &plan->checked[k];
         const ds_node *node = &plan->graph->nodes[checked->node];
-        if (!at->ended && !checked->always)
+        const bool ended = at->ended || ds_graph_once(plan->graph, node);
+        if (!ended && !checked->always)
             continue;
         ds_pair in[DS_MAX_INPUTS];
         for (int i = 0; i < node->op->n_inputs; i++)
             in[i] = ds_pair_at(plan, at, (size_t)node->inputs[i]);
-        DS_TRY(ds_op_check(node->op, in, at->ended));
+        DS_TRY(ds_op_check(node->op, in, ended));
     }
     return DS_OK;
 }

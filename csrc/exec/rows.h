@@ -40,6 +40,7 @@ typedef struct ds_group {
     size_t first, n_rows;
     ds_row *rows;
     const bool *ended;
+    const bool *whole; /* true for every row: of what is given once, all is there with the start */
     ds_stretch *stretches;
     size_t n_stretches;
     char **buffers;       /* [n_buffers] */

@@ -129,7 +129,7 @@ static void fill_rows(const ds_plan *p, ds_group *g, size_t j, ds_run *run)
     for (size_t r = 0; op->n_carried > 0 && r < n; r++)
         g->carried[r] = (char *)g->rows[r].slot->block + p->nodes[j].carried_offset;
     run->n_rows = n;
-    run->ended = g->ended;
+    run->ended = ds_graph_once(p->graph, node) ? g->whole : g->ended;
 }
 
 /* Whether node j has new frames to give, or, where it carries something, to take. */

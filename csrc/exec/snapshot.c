@@ -250,10 +250,13 @@ static ds_status read_frames(const ds_plan *p, reader *r, int64_t *frames)
     int64_t most = 0;
     for (size_t i = 0; i < p->graph->n_inputs; i++)
         most = frames[i] > most ? frames[i] : most;
-    for (size_t i = 0; i < p->graph->n_inputs; i++)
-        DS_CHECK(p->clock.tick[i] != 0 || frames[i] == (most > 0), DS_FORMAT,
+    for (size_t i = 0; i < p->graph->n_inputs; i++) {
+        const bool memory = p->graph->edges[p->graph->inputs[i]].signature.rate.num > 0;
+        const int64_t times = memory ? frames[i] > 0 : frames[i];
+        DS_CHECK(p->clock.tick[i] != 0 || times == (most > 0), DS_FORMAT,
                  "the snapshot has input %zu, which is given once, %lld times", i,
-                 (long long)frames[i]);
+                 (long long)times);
+    }
     DS_CHECK(
         ds_clock_together(&p->clock, frames), DS_FORMAT,
         "the snapshot's inputs are further apart (%lld and %lld frames) than the skew allows that "

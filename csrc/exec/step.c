@@ -116,6 +116,7 @@ static ds_status make_groups(ds_step *s)
     const size_t n = s->n_rows, n_edges = p->graph->n_edges, n_buffers = (size_t)p->n_buffers;
     const size_t n_in = (size_t)p->max_inputs, n_out = (size_t)p->max_outputs;
     ds_group whole;
+    bool *all_true;
     size_t *offsets, row = 0;
     int64_t all = 0, sum = 0;
     s->n_groups = count_groups(s);
@@ -124,12 +125,14 @@ static ds_status make_groups(ds_step *s)
     DS_PUSH(&s->arena, s->rows, n);
     DS_PUSH(&s->arena, whole.stretches, n);
     DS_PUSH(&s->arena, offsets, n * n_edges);
+    DS_PUSH(&s->arena, all_true, n);
     DS_PUSH(&s->arena, whole.in, n * n_in);
     DS_PUSH(&s->arena, whole.count, n * n_in);
     DS_PUSH(&s->arena, whole.out, n * n_out);
     DS_PUSH(&s->arena, whole.carried, n);
     for (size_t r = 0; r < n; r++) {
         s->rows[r].slot = s->slots[r];
+        all_true[r] = true;
         whole.stretches[r].offset = offsets + r * n_edges;
         all += s->n_frames[r] + 1;
     }
@@ -145,6 +148,7 @@ static ds_status make_groups(ds_step *s)
         if (g->n_rows == 0)
             continue;
         g->ended = s->ended + g->first;
+        g->whole = all_true;
         g->rows = s->rows + g->first;
         g->stretches = whole.stretches + g->first;
         g->in = whole.in + g->first * n_in;
@@ -172,10 +176,11 @@ static bool follows_neighbour(const ds_step *s, const ds_group *g, size_t r)
     return true;
 }
 
-/* An input that is given once comes with the frames that start the stream. */
+/* An input that is given once comes whole with the frames that start the stream. */
 static ds_status check_given(const ds_step *s, size_t i, int64_t have, int64_t more)
 {
-    if (s->plan->clock.tick[i] != 0 || have + more == 1)
+    const bool memory = s->plan->graph->edges[s->plan->graph->inputs[i]].signature.rate.num > 0;
+    if (s->plan->clock.tick[i] != 0 || (memory ? (have > 0) != (more > 0) : have + more == 1))
         return DS_OK;
     char number[24];
     (void)snprintf(number, sizeof number, "%zu", i);

@@ -282,7 +282,7 @@ typedef struct ds_port_info {
     const int64_t *shape; /* [rank]: the sizes of one frame's axes */
     size_t frame_bytes;   /* of one frame */
     /* Frames per unit of time, exactly. 0: of an output one frame, at the end; of an input one with the start of
-     * a stream, which holds until its end. */
+     * a stream, which holds until its end, or, where rate_den is 0, too, any number of them. */
     int64_t rate_num, rate_den;
     int64_t delay; /* outputs: as in ds_model_info; inputs: 0 */
 } ds_port_info;
@@ -385,8 +385,8 @@ typedef struct ds_output {
  * not depend on which others are in the batch. `inputs[i * n_inputs + j]` is input j of stream i,
  * `outputs[i * n_outputs + k]` output k (fills), `flags[i]` what else is said of it (NULL: nothing of any).
  * The inputs of a stream advance together: their times may differ by less than one frame of the slowest
- * (more, if the model was compiled with a skew). An input of rate 0 is given once: one frame with the step that
- * starts a stream, no frames in all others.
+ * (more, if the model was compiled with a skew). An input of rate 0 is given once: one frame (1 or more,
+ * where rate_den is 0) with the step that starts a stream, no frames in all others.
  * All or nothing: on failure no stream has advanced, and ds_stream_query tells those to blame.
  * Errors: DS_ARGUMENT (NULL, a stream given twice or of another model, unknown flags, a number of frames
  * that can't be), DS_CLOSED, DS_BUSY, DS_STREAM_ID (DS_START in mid-stream, a chunk after the end),

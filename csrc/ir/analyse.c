@@ -209,11 +209,24 @@ static ds_status measure_kept(walk *w, int e, const ds_stairs *need)
     return DS_OK;
 }
 
+/* A node whose inputs are all given, with the stream's start: its outputs are there then, whole. However many frames
+ * they are, they count as one here, and positions.c counts them. */
+static void visit_given(walk *w, const ds_node *node)
+{
+    for (int o = node->first_output; o < node->first_output + node->op->n_outputs; o++)
+        w->known[o] = w->total[o] = w->known[node->inputs[0]];
+}
+
 static ds_status visit(walk *w, size_t j)
 {
     const ds_node *node = &w->graph->nodes[j];
     const int out = node->first_output, in = node->inputs[0];
     const ds_stairs *first[DS_PROGRAM_ROOTS];
+    if (ds_graph_once(w->graph, node)) {
+        w->a->identity[j] &= node->op->same_counts;
+        visit_given(w, node);
+        return DS_OK;
+    }
     ds_arena_reset(&w->maker.arena);
     DS_TRY(ds_stairs_spend(&w->maker, 1));
     DS_TRY(check_lockstep(w, node));
@@ -233,6 +246,12 @@ static ds_status visit(walk *w, size_t j)
     for (int i = 0; i < node->op->need.n_roots; i++)
         if (first[i])
             DS_TRY(measure_kept(w, node->inputs[i], first[i]));
+    for (int i = 1; i < node->op->n_inputs && node->op->def->flags & DS_OP_MEMORY; i++) {
+        DS_CHECK(w->graph->edges[node->inputs[i]].given, DS_MISMATCH,
+                 "%s: its input %d is not given once, with a stream's start", node->op->def->name,
+                 i);
+        w->a->edges[node->inputs[i]].unbounded = true;
+    }
     return DS_OK;
 }
 
@@ -437,28 +456,25 @@ static bool holds_back(const ds_op *op, int input)
 /* What stands before each edge. */
 static void propagate(ds_analysis *a, const ds_graph *g)
 {
-    for (size_t i = 0; i < g->n_inputs; i++)
-        a->edges[g->inputs[i]].given = g->edges[g->inputs[i]].signature.rate.num == 0;
     for (size_t j = 0; j < g->n_nodes; j++) {
         const ds_node *node = &g->nodes[j];
-        bool given = true;
-        bool waits = node->op->whole, remembers = node->op->whole || node->op->n_carried > 0;
+        const bool given = ds_graph_once(g, node);
+        bool waits = node->op->whole && !given,
+             remembers = node->op->whole || node->op->n_carried > 0;
         for (int i = 0; i < node->op->n_inputs; i++) {
             const ds_edge_facts *before = &a->edges[node->inputs[i]];
-            given &= before->given;
             waits |= before->waits && holds_back(node->op, i);
             remembers |= before->remembers && i < ds_op_n_values(node->op);
         }
         for (int o = 0; o < node->op->n_outputs; o++) {
             ds_edge_facts *facts = &a->edges[node->first_output + o];
-            facts->given = given;
             facts->waits = waits || (node->op->out[o].rate.num == 0 && !given);
             facts->remembers = remembers;
         }
     }
     for (size_t o = 0; o < g->n_outputs; o++) {
         const ds_edge_facts *facts = &a->edges[g->outputs[o]];
-        if (facts->given)
+        if (g->edges[g->outputs[o]].given)
             a->delay[o] = 0;
         if (facts->waits)
             a->delay[o] = DS_NEVER;

@@ -15,7 +15,6 @@ typedef struct ds_edge_facts {
     int64_t block; /* of what keeps frames: new ones that become known at a time, in the long run */
     bool unbounded; /* what is kept grows with the stream */
     int64_t growth; /* frames kept more per period, where unbounded */
-    bool given;     /* follows from inputs alone that are given once, with the stream's start */
     bool waits;     /* nothing leaves before the stream's end */
     bool remembers; /* an operator with carried state, or the whole stream, stands before it */
 } ds_edge_facts;

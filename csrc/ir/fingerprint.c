@@ -72,9 +72,12 @@ static void mix_array(uint64_t h[2], const ds_signature *s)
         mix(h, (uint64_t)s->shape[i]);
 }
 
-static void mix_input(uint64_t h[2], const ds_signature *s)
+static void mix_input(uint64_t h[2], const ds_edge *edge)
 {
+    const ds_signature *s = &edge->signature;
     mix_array(h, s);
+    if (edge->given && s->rate.num > 0)
+        mix(h, 1); /* a memory */
     mix(h, (uint64_t)s->rate.num);
     mix(h, (uint64_t)s->rate.den);
 }
@@ -110,7 +113,7 @@ void ds_graph_fingerprint(const ds_graph *graph, uint64_t fingerprint[2])
     fingerprint[0] = 0x6473666770u;
     fingerprint[1] = 1;
     for (size_t i = 0; i < graph->n_inputs; i++)
-        mix_input(fingerprint, &graph->edges[graph->inputs[i]].signature);
+        mix_input(fingerprint, &graph->edges[graph->inputs[i]]);
     for (size_t j = 0; j < graph->n_nodes; j++)
         mix_node(fingerprint, &graph->nodes[j]);
     for (size_t i = 0; i < graph->n_outputs; i++)

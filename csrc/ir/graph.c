@@ -45,12 +45,13 @@ void ds_graph_borrow(ds_graph *graph, ds_mapped *file)
     graph->file = ds_mapped_share(file);
 }
 
-static ds_status add_edge(ds_graph *graph, const ds_signature *signature, int node, int output)
+static ds_status add_edge(ds_graph *graph, const ds_signature *signature, int node, int output,
+                          bool given)
 {
     graph->has_fingerprint = false;
     DS_GROW(&graph->arena, graph->edges, graph->n_edges, graph->edges_capacity);
     graph->edges[graph->n_edges++] =
-        (ds_edge){.signature = *signature, .node = node, .output = output};
+        (ds_edge){.signature = *signature, .node = node, .output = output, .given = given};
     return DS_OK;
 }
 
@@ -82,9 +83,20 @@ ds_status ds_graph_input(ds_graph *graph, int *edge, const ds_signature *signatu
     DS_CHECK(graph->n_inputs < DS_MAX_INPUTS, DS_ARGUMENT, "a graph has at most %d inputs",
              DS_MAX_INPUTS);
     DS_TRY(check_input(signature, graph->n_inputs));
-    DS_TRY(add_edge(graph, signature, -1, (int)graph->n_inputs));
+    DS_TRY(add_edge(graph, signature, -1, (int)graph->n_inputs, signature->rate.num == 0));
     *edge = (int)graph->n_edges - 1;
     graph->inputs[graph->n_inputs++] = *edge;
+    return DS_OK;
+}
+
+ds_status ds_graph_memory(ds_graph *graph, int edge)
+{
+    DS_CHECK(edge > 0 && (size_t)edge < graph->n_inputs && graph->n_nodes == 0 &&
+                 graph->edges[edge].signature.rate.num > 0,
+             DS_ARGUMENT, "edge %d can't be a memory: expected an input with frames, not the first",
+             edge);
+    graph->edges[edge].given = true;
+    graph->has_fingerprint = false;
     return DS_OK;
 }
 
@@ -190,6 +202,9 @@ static ds_status fill_node(ds_node *node, ds_graph *graph, const void *const *da
 {
     const ds_op *op = node->op;
     const char *path = names ? names->path : "";
+    bool given = true;
+    for (int i = 0; i < op->n_inputs; i++)
+        given &= graph->edges[node->inputs[i]].given;
     DS_PUSH_ZEROED(&graph->arena, node->weights, (size_t)op->n_weights);
     for (int i = 0; i < op->n_weights; i++)
         if (data[i])
@@ -200,7 +215,7 @@ static ds_status fill_node(ds_node *node, ds_graph *graph, const void *const *da
         DS_PUSH_ZEROED(&graph->arena, graph->named, DS_NAME_CHAINS);
     DS_GROW(&graph->arena, graph->nodes, graph->n_nodes, graph->nodes_capacity);
     for (int o = 0; o < op->n_outputs; o++)
-        DS_TRY(add_edge(graph, &op->out[o], (int)graph->n_nodes, o));
+        DS_TRY(add_edge(graph, &op->out[o], (int)graph->n_nodes, o, given));
     return DS_OK;
 }
 
@@ -284,14 +299,23 @@ ds_status ds_graph_share(ds_graph **copy, const ds_graph *graph)
     return DS_OK;
 }
 
+bool ds_graph_once(const ds_graph *graph, const ds_node *node)
+{
+    return graph->edges[node->first_output].given;
+}
+
 void ds_graph_counts(const ds_graph *graph, bool ended, ds_pair *pairs)
 {
+    bool begun = false; /* what is given once is there */
+    for (size_t i = 0; i < graph->n_inputs; i++)
+        begun |= graph->edges[graph->inputs[i]].given && pairs[graph->inputs[i]].known > 0;
     for (size_t j = 0; j < graph->n_nodes; j++) {
         const ds_node *node = &graph->nodes[j];
         ds_pair in[DS_MAX_INPUTS];
         for (int i = 0; i < node->op->n_inputs; i++)
             in[i] = pairs[node->inputs[i]];
-        ds_op_counts(node->op, in, ended, &pairs[node->first_output]);
+        ds_op_counts(node->op, in, ended || (begun && ds_graph_once(graph, node)),
+                     &pairs[node->first_output]);
     }
 }
 
@@ -302,7 +326,7 @@ void ds_graph_needs(const ds_graph *graph, const ds_pair *pairs, int64_t *first)
     for (size_t j = 0; j < graph->n_nodes; j++) {
         const ds_node *node = &graph->nodes[j];
         int64_t need[DS_MAX_INPUTS];
-        if (node->silent)
+        if (node->silent || ds_graph_once(graph, node))
             continue;
         ds_op_need(node->op, pairs[node->first_output].known, need);
         for (int i = 0; i < ds_op_n_values(node->op); i++)

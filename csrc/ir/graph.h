@@ -40,6 +40,7 @@ typedef struct ds_edge {
     ds_signature signature;
     int node;   /* producer; -1 for a graph input */
     int output; /* which output of it, or which graph input */
+    bool given; /* follows from inputs alone that are given once, with the stream's start */
 } ds_edge;
 
 enum { DS_NAME_CHAINS = 4096 };
@@ -68,6 +69,9 @@ ds_status ds_graph_create(ds_graph **graph, const ds_allocator *allocator);
 void ds_graph_destroy(ds_graph *graph);
 /* Adds an input; fills its edge. */
 ds_status ds_graph_input(ds_graph *graph, int *edge, const ds_signature *signature);
+/* Says that an input, not the first, is a memory: all its frames are given once, with the stream's start. Called
+ * before the first node. */
+ds_status ds_graph_memory(ds_graph *graph, int edge);
 /* Lets the graph share `file` until it is destroyed: weights whose data lie within its bytes are used
  * where they lie. Called before the first node, once. */
 void ds_graph_borrow(ds_graph *graph, ds_mapped *file);
@@ -82,11 +86,13 @@ ds_status ds_graph_output(ds_graph *graph, int edge);
 /* Makes a graph of the same nodes, to be rewritten: keeps the operators and weights of the original. */
 ds_status ds_graph_share(ds_graph **copy, const ds_graph *graph);
 
+/* Whether a node runs once, with the stream's start: all that it works on is given then. */
+bool ds_graph_once(const ds_graph *graph, const ds_node *node);
 /* Counts of every edge from those of the graph inputs. pairs: [n_edges], the inputs' filled by the
- * caller. */
+ * caller. What follows from what is given once has ended as soon as it is there. */
 void ds_graph_counts(const ds_graph *graph, bool ended, ds_pair *pairs);
 /* First frame of every edge that is still needed: the least need of its consumers at their known
- * counts, those left out that are silent; DS_NEVER where nothing is. */
+ * counts, those left out that are silent, or run once; DS_NEVER where nothing is. */
 void ds_graph_needs(const ds_graph *graph, const ds_pair *pairs, int64_t *first);
 /* 128 bits over structure, attributes and weights, not names; independent of the machine. */
 void ds_graph_fingerprint(const ds_graph *graph, uint64_t fingerprint[2]);

@@ -14,7 +14,7 @@
 static const struct {
     const char *name;
     int dim;
-} dim_names[] = {{"B", DS_DIM_B}, {"L", DS_DIM_L}, {"B_L", DS_DIM_B_L}};
+} dim_names[] = {{"B", DS_DIM_B}, {"L", DS_DIM_L}, {"B_L", DS_DIM_B_L}, {"M", DS_DIM_M}};
 enum { N_DIM_NAMES = sizeof dim_names / sizeof dim_names[0] };
 
 static ds_status read_name(char **copy, ds_arena *memory, ds_json_value object)
@@ -47,7 +47,7 @@ static ds_status read_dimension(int *dim, ds_json_value value, int rank)
     return DS_OK;
 }
 
-/* Every axis once, and "B" with "L" (where there are frames to count), or for an output "B_L"
+/* Every axis once, and "B" with "L" (where there are frames to count; "M", where they come with the start), or for an output "B_L"
  * alone. An output that is the same for every stream, of a table, may lack "B". */
 static ds_status read_dimensions(ds_port *port, ds_json_value object, bool is_output)
 {
@@ -57,26 +57,27 @@ static ds_status read_dimensions(ds_port *port, ds_json_value object, bool is_ou
     DS_TRY(ds_json_member(&list, object, "dimensions"));
     const int rank = port->signature.rank;
     const bool streams = port->signature.rate.num > 0;
-    unsigned seen = 0; /* by bit 3 + dim */
+    unsigned seen = 0; /* by bit 4 + dim */
     while (ds_json_next(&at, &value)) {
         int dim = 0;
         DS_TRY(read_dimension(&dim, value, rank));
-        const unsigned bit = 1u << (3 + dim);
+        const unsigned bit = 1u << (4 + dim);
         if ((seen & bit) != 0)
             return ds_json_refuse(value, "expected every dimension once, got this one twice");
         seen |= bit;
         port->dims[port->rank++] = dim;
     }
-    const unsigned axes = ((1u << rank) - 1) << 3, b = 1u << (3 + DS_DIM_B),
-                   l = 1u << (3 + DS_DIM_L);
-    const unsigned joined = axes | 1u << (3 + DS_DIM_B_L), wanted = axes | b | (streams ? l : 0);
+    const unsigned axes = ((1u << rank) - 1) << 4, b = 1u << (4 + DS_DIM_B),
+                   l = 1u << (4 + (port->memory ? DS_DIM_M : DS_DIM_L));
+    const unsigned joined = axes | 1u << (4 + DS_DIM_B_L), wanted = axes | b | (streams ? l : 0);
     const bool right =
         is_output ? (seen | b) == wanted || (streams && seen == joined) : seen == wanted;
     return right ? DS_OK
                  : ds_json_refuse(list, "expected each of the %d axes of a frame, and %s", rank,
-                                  !streams    ? "\"B\""
-                                  : is_output ? "\"B\" and \"L\", or \"B_L\""
-                                              : "\"B\" and \"L\"");
+                                  !streams       ? "\"B\""
+                                  : port->memory ? "\"B\" and \"M\""
+                                  : is_output    ? "\"B\" and \"L\", or \"B_L\""
+                                                 : "\"B\" and \"L\"");
 }
 
 /* ---------------------------------------------------------------- ports */
@@ -122,7 +123,9 @@ static ds_status read_ports(ds_port **ports, size_t n, ds_arena *memory, ds_json
     DS_PUSH(memory, *ports, n);
     for (size_t i = 0; ds_json_next(&at, &value); i++) {
         ds_port *port = &(*ports)[i];
-        *port = (ds_port){.signature = graph->edges[edges[i]].signature};
+        const ds_edge *edge = &graph->edges[edges[i]];
+        *port = (ds_port){.signature = edge->signature,
+                          .memory = !is_output && edge->given && edge->signature.rate.num > 0};
         DS_TRY(read_port(port, memory, value, is_output));
         for (size_t k = 0; k < i && !is_output; k++) { /* at most DS_MAX_INPUTS */
             if (strcmp(port->name, (*ports)[k].name) == 0)

@@ -31,7 +31,8 @@
 enum {
     DS_DIM_B = -1 /* streams */,
     DS_DIM_L = -2 /* frames */,
-    DS_DIM_B_L = -3 /* both, joined */
+    DS_DIM_B_L = -3 /* both, joined */,
+    DS_DIM_M = -4 /* frames that are given once, with a stream's start */
 };
 
 /* How callers see one input or output. */
@@ -41,6 +42,7 @@ typedef struct ds_port {
     /* the axes of a frame, "B" and, with a stream axis, "L", each once; or the axes and "B_L" */
     int dims[DS_MAX_RANK + 2];
     ds_signature signature; /* of the graph's edge */
+    bool memory;            /* its frames come with a stream's start; "M" stands for "L" */
 } ds_port;
 
 typedef struct ds_interface {

@@ -287,10 +287,16 @@ static ds_status read_node(reader *r, node_text *n, ds_json_value value)
 static ds_status read_graph_input(ds_graph *graph, ds_json_value value)
 {
     ds_signature signature;
+    ds_json_value said;
+    bool memory = false;
     int edge;
-    DS_TRY(ds_json_only(value, DS_JSON_KEYS("dtype", "shape", "rate")));
+    DS_TRY(ds_json_only(value, DS_JSON_KEYS("dtype", "shape", "rate", "memory")));
     DS_TRY(ds_signature_read(&signature, value));
-    const ds_status status = ds_graph_input(graph, &edge, &signature);
+    if (ds_json_find(&said, value, "memory"))
+        DS_TRY(ds_json_boolean(&memory, said));
+    ds_status status = ds_graph_input(graph, &edge, &signature);
+    if (status == DS_OK && memory)
+        status = ds_graph_memory(graph, edge);
     return status == DS_OK || status == DS_NO_MEMORY ? status
                                                      : ds_json_refuse(value, "%s", ds_last_error());
 }

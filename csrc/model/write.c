@@ -258,6 +258,8 @@ static void put_graph(ds_json_writer *j, const writer *w)
     for (size_t i = 0; i < g->n_inputs; i++) {
         ds_json_put_open(j, NULL, DS_JSON_OBJECT);
         ds_signature_put(j, &g->edges[i].signature);
+        if (g->edges[i].given && g->edges[i].signature.rate.num > 0)
+            ds_json_put_boolean(j, "memory", true);
         ds_json_put_close(j);
     }
     ds_json_put_close(j);

@@ -21,8 +21,14 @@
  * With sinusoids in their place row(x) is sin(w_0 x), cos(w_0 x), sin(w_1 x), ..., w_k = sinusoids^(-2 k / F), of any
  * distance: nothing is stored that grows with a stream (Transformer-XL without a bound; its projection is in u).
  *
+ * cross_attention is the same of keys and values that are given once, with the stream's start, or are weights, of
+ * all streams: every query sees all.
+ *
+ *     known  known of the queries    total  total    need  queries m; keys and values 0, for ever
+ *
  * Source: torch.nn.functional.scaled_dot_product_attention; the kernel's order of sums: kernels/kernels.h. */
 #include <math.h>
+#include <string.h>
 
 #include "kernels/turn.h"
 #include "ops/framewise.h"
@@ -53,20 +59,44 @@ static const ds_attr_def attention_attrs[] = {
             "0: none"},
     {0}};
 
+static const ds_attr_def cross_attention_attrs[] = {
+    {"scale", DS_ATTR_REAL, .doc = "factor of products; 0: 1 / sqrt(D)"}, {0}};
+
+enum { ALONG, ACROSS }; /* members: the stream's own keys; those of a memory */
+
+/* What a frame of keys or of values is; their number, where they are weights. */
+static ds_signature signature_of(const ds_op *op, int i, int64_t *n)
+{
+    if (op->n_inputs > i)
+        return op->in[i];
+    ds_signature one = op->weight[i - K];
+    *n = one.shape[0];
+    one.rank--;
+    memmove(one.shape, one.shape + 1, sizeof one.shape - sizeof one.shape[0]);
+    return one;
+}
+
 typedef struct sizes {
     int64_t chunk, left, right;
+    double scale;
     size_t heads, groups, d_key, d_value, element;
+    int64_t n_fixed; /* keys that are weights */
 } sizes;
 
 static sizes attention_sizes(const ds_op *op)
 {
-    return (sizes){.chunk = op->attr[CHUNK].i,
-                   .left = op->attr[LEFT].i,
-                   .right = op->attr[RIGHT].i,
+    const bool across = op->def->member == ACROSS;
+    int64_t n_fixed = 0;
+    const ds_signature keys = signature_of(op, K, &n_fixed), values = signature_of(op, V, &n_fixed);
+    return (sizes){.chunk = across ? 0 : op->attr[CHUNK].i,
+                   .left = across ? UNBOUNDED : op->attr[LEFT].i,
+                   .right = across ? UNBOUNDED : op->attr[RIGHT].i,
+                   .scale = op->attr[across ? 0 : SCALE].x,
                    .heads = (size_t)op->in[Q].shape[0],
-                   .groups = (size_t)op->in[K].shape[0],
-                   .d_key = (size_t)op->in[K].shape[1],
-                   .d_value = (size_t)op->in[V].shape[1],
+                   .groups = (size_t)keys.shape[0],
+                   .d_key = (size_t)keys.shape[1],
+                   .d_value = (size_t)values.shape[1],
+                   .n_fixed = n_fixed,
                    .element = ds_op_element(op)};
 }
 
@@ -114,28 +144,50 @@ static ds_status attention_check_rows(const ds_op *op)
     return DS_OK;
 }
 
-static ds_status attention_infer(ds_op *op)
+static ds_status check_heads(ds_op *op)
 {
-    const ds_signature *in = op->in;
+    int64_t n[3] = {0};
+    const ds_signature in[] = {op->in[Q], signature_of(op, K, &n[K]), signature_of(op, V, &n[V])};
     char text[160];
     for (int i = Q; i <= V; i++)
         DS_CHECK(in[i].rank == 2 && in[i].shape[0] >= 1, DS_SHAPE,
-                 "attention: frames of its input %d must have shape (heads, features), got %s", i,
-                 ds_signature_text(&in[i], text, sizeof text));
+                 "%s: frames of its input %d must have shape (heads, features), got %s",
+                 op->def->name, i, ds_signature_text(&in[i], text, sizeof text));
     DS_CHECK(in[K].shape[0] == in[V].shape[0] && in[Q].shape[0] % in[K].shape[0] == 0, DS_SHAPE,
-             "attention: keys and values must have one number of heads, which divides that of the "
+             "%s: keys and values must have one number of heads, which divides that of the "
              "queries; got %lld, %lld and %lld",
-             (long long)in[K].shape[0], (long long)in[V].shape[0], (long long)in[Q].shape[0]);
+             op->def->name, (long long)in[K].shape[0], (long long)in[V].shape[0],
+             (long long)in[Q].shape[0]);
     DS_CHECK(in[Q].shape[1] == in[K].shape[1], DS_SHAPE,
-             "attention: queries and keys must have one number of features, got %lld and %lld",
-             (long long)in[Q].shape[1], (long long)in[K].shape[1]);
+             "%s: queries and keys must have one number of features, got %lld and %lld",
+             op->def->name, (long long)in[Q].shape[1], (long long)in[K].shape[1]);
+    op->out[0].shape[1] = in[V].shape[1];
+    return DS_OK;
+}
+
+static ds_status cross_attention_infer(ds_op *op)
+{
+    const bool fixed = ds_op_has_weight(op, 0) && ds_op_has_weight(op, 1);
+    DS_CHECK(fixed ? op->n_inputs == 1 : op->n_inputs == 3 && op->n_weights == 0, DS_ARGUMENT,
+             "cross_attention: expected 3 inputs, or 1 and keys and values as weights; got %d and "
+             "%d weights",
+             op->n_inputs, op->n_weights);
+    const ds_signature *w = op->weight;
+    DS_CHECK(!fixed || (w[0].rank == 3 && w[1].rank == 3 && w[0].shape[0] == w[1].shape[0]),
+             DS_SHAPE,
+             "cross_attention: its weights must be (keys, heads, features), as many of both");
+    return check_heads(op);
+}
+
+static ds_status attention_infer(ds_op *op)
+{
+    DS_TRY(check_heads(op));
     DS_CHECK(op->attr[LEFT].i >= UNBOUNDED && op->attr[RIGHT].i >= UNBOUNDED, DS_ARGUMENT,
              "attention: left and right must be at least 0, or -1 for all keys");
     if (ds_op_has_weight(op, BIAS))
         DS_TRY(attention_check_bias(op));
     DS_TRY(attention_check_rows(op));
     op->whole = op->attr[CHUNK].i == 0 || op->attr[RIGHT].i == UNBOUNDED;
-    op->out[0].shape[1] = in[V].shape[1];
     return DS_OK;
 }
 
@@ -157,6 +209,13 @@ static void attention_need(const ds_op *op, ds_program *p)
     }
     if (op->n_inputs > U)
         ds_root(p, ds_m(p));
+}
+
+static void cross_attention_need(const ds_op *op, ds_program *p)
+{
+    ds_root(p, ds_m(p));
+    for (int i = K; i < op->n_inputs; i++)
+        ds_root(p, ds_const(p, 0));
 }
 
 /* ---------------------------------------------------------------- sines and cosines of distances */
@@ -199,6 +258,18 @@ typedef struct attention_tasks {
     sizes s;
 } attention_tasks;
 
+/* Keys or values of a row: frames, or what all rows have. */
+static ds_window seen_window(const ds_op *op, const ds_run *run, int i, size_t row)
+{
+    return op->n_inputs > i ? run->in[(size_t)i * run->n_rows + row]
+                            : (ds_window){.data = run->weights[i - K]};
+}
+
+static int64_t count_keys(const sizes *s, const ds_run *run, size_t row)
+{
+    return s->n_fixed > 0 ? s->n_fixed : run->count[K * run->n_rows + row].now.known;
+}
+
 /* Keys [*from, *to) that query i sees of n. */
 static void attention_sees(const sizes *s, int64_t i, int64_t n, int64_t *from, int64_t *to)
 {
@@ -215,41 +286,41 @@ static void attention_task(void *context, size_t index)
     const ds_run *run = t->run;
     const size_t row = index / s->groups, group = index % s->groups, per = s->heads / s->groups;
     const ds_window *queries = &run->in[Q * run->n_rows + row];
-    const ds_window *keys = &run->in[K * run->n_rows + row];
-    const ds_window *values = &run->in[V * run->n_rows + row];
+    const ds_window keys = seen_window(t->op, run, K, row),
+                    values = seen_window(t->op, run, V, row);
     const ds_target *out = &run->out[row];
     if (out->m0 >= out->m1)
         return;
-    const int64_t n_keys = run->count[K * run->n_rows + row].now.known;
+    const int64_t n_keys = count_keys(s, run, row);
     const size_t q_bytes = s->d_key * s->element, v_bytes = s->d_value * s->element;
     const ds_signature *bias = &t->op->weight[BIAS], *rows = &t->op->weight[ROWS];
-    const bool by_distance = ds_op_has_weight(t->op, ROWS);
+    const bool along = t->op->def->member == ALONG;
+    const bool by_distance = along && ds_op_has_weight(t->op, ROWS);
     const size_t d_u = t->op->n_inputs > U ? (size_t)t->op->in[U].shape[1] : 0;
     const size_t u_bytes = d_u * s->element;
     void *y[BESIDE];
     const void *q[BESIDE], *u[BESIDE];
     int64_t position[BESIDE], from[BESIDE], to[BESIDE];
-    const double scale = t->op->attr[SCALE].x;
     ds_attend a = {.y = y,
                    .q = q,
                    .u = u,
                    .position = position,
                    .from = from,
                    .to = to,
-                   .at = keys->at > values->at ? keys->at : values->at,
+                   .at = keys.at > values.at ? keys.at : values.at,
                    .key_step = s->groups * s->d_key,
                    .value_step = s->groups * s->d_value,
                    .d_key = s->d_key,
                    .d_value = s->d_value,
-                   .scale = scale != 0 ? scale : 1 / sqrt((double)s->d_key)};
-    if (t->op->attr[SINUSOIDS].x != 0) {
+                   .scale = s->scale != 0 ? s->scale : 1 / sqrt((double)s->d_key)};
+    if (along && t->op->attr[SINUSOIDS].x != 0) {
         const double *angles = run->prepared;
         a.turns = (ds_distance_turns){.angles = angles, .table = angles + d_u / 2, .d = d_u};
     }
-    a.keys = (const char *)ds_at(keys, a.at, s->groups * q_bytes) + group * q_bytes;
-    a.values = (const char *)ds_at(values, a.at, s->groups * v_bytes) + group * v_bytes;
+    a.keys = (const char *)ds_at(&keys, a.at, s->groups * q_bytes) + group * q_bytes;
+    a.values = (const char *)ds_at(&values, a.at, s->groups * v_bytes) + group * v_bytes;
     for (size_t h = group * per; h < (group + 1) * per; h++) {
-        if (ds_op_has_weight(t->op, BIAS)) {
+        if (along && ds_op_has_weight(t->op, BIAS)) {
             const size_t n = (size_t)bias->shape[1], own = bias->shape[0] == 1 ? 0 : h;
             a.bias =
                 (ds_distances){.table = (const char *)run->weights[BIAS] + own * n * s->element,
@@ -291,8 +362,7 @@ static void attention_forward(const ds_op *op, const ds_run *run)
         const ds_target *out = &run->out[r];
         int64_t from, to;
         if (out->m0 < out->m1) {
-            attention_sees(&t.s, out->m1 - 1, run->count[K * run->n_rows + r].now.known, &from,
-                           &to);
+            attention_sees(&t.s, out->m1 - 1, count_keys(&t.s, run, r), &from, &to);
             work += (double)(out->m1 - out->m0) * (double)(to - from);
         }
     }
@@ -310,4 +380,14 @@ const ds_op_def ds_op_attention = {
     .infer = attention_infer,
     DS_COUNTED(attention),
     DS_PREPARED(attention),
+    .forward = attention_forward};
+
+const ds_op_def ds_op_cross_attention = {
+    DS_OPERATOR_OF(cross_attention, "Scaled dot-product attention to keys given once.", 1, 1, -1),
+    .flags = DS_OP_REAL | DS_OP_MEMORY | DS_OP_LED | DS_OP_VARIADIC,
+    .member = ACROSS,
+    .attrs = cross_attention_attrs,
+    .weights = "keys? values?",
+    .infer = cross_attention_infer,
+    .need = cross_attention_need,
     .forward = attention_forward};

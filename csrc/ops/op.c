@@ -172,7 +172,8 @@ static ds_status check_signature(const ds_op *op, const char *what, size_t i,
 static ds_status check_rates(const ds_op *op)
 {
     const bool alike = (op->def->flags & (DS_OP_LOCKSTEP | DS_OP_VARIADIC)) != 0;
-    const int n = alike ? op->n_inputs : ds_op_n_values(op);
+    const bool memory = (op->def->flags & DS_OP_MEMORY) != 0;
+    const int n = memory ? 1 : alike ? op->n_inputs : ds_op_n_values(op);
     for (int i = 0; i < op->n_inputs; i++) {
         DS_CHECK(lowest_terms(op->in[i].rate), DS_ARGUMENT,
                  "%s: the rate %lld/%lld of input %d is no fraction in lowest terms", op->def->name,
@@ -266,7 +267,7 @@ static bool keeps_counts(const ds_op *op)
             return false;
         }
     }
-    return op->n_inputs == 1 || (op->def->flags & DS_OP_LOCKSTEP) != 0;
+    return op->n_inputs == 1 || (op->def->flags & (DS_OP_LOCKSTEP | DS_OP_MEMORY)) != 0;
 }
 
 void ds_op_counts_at_end(const ds_op *op, ds_program *p)

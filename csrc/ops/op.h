@@ -76,7 +76,9 @@ enum {
     /* prepare writes ds_packed objects alone; what they hold whole is not read raw. */
     DS_OP_PACKS = 8,
     DS_OP_REAL = 16, /* all that is read is float or double, of one type */
-    DS_OP_LED = 32   /* nothing comes of nothing in input 0; the others may have no frames */
+    DS_OP_LED = 32,  /* nothing comes of nothing in input 0; the others may have no frames */
+    DS_OP_MEMORY =
+        64 /* inputs after the first are given once, with the start, and have any length */
 };
 
 /* ELEMENTS: steps that are the same for all columns alone. */

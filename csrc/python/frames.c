@@ -99,17 +99,19 @@ static int64_t count_frames(const ds_call *c, size_t k, PyObject *array, PyObjec
     return frames_along(&c->in[k], a);
 }
 
-/* The rows of one array: as long as the caller said, or all as it; end to end they fill it. What has no frames
- * along an axis is given once, with the start. */
+/* The rows of one array: as long as the caller said, or all as it; end to end they fill it. What is given once
+ * comes with the start. */
 static int measure_rows(ds_call *c, size_t k)
 {
     const ds_rows *rows = &c->in[k];
     int64_t *n_frames = c->step->n_frames + k * (size_t)c->n, sum = 0;
     const int64_t most = count_frames(c, k, rows->arrays[0], NULL);
+    const ds_plan *plan = c->e->engine->plan;
+    const bool given = plan->graph->edges[plan->graph->inputs[k]].given;
     bool bad = false, whole = true;
     for (Py_ssize_t r = 0; r < c->n; r++) {
         if (n_frames[r] < 0)
-            n_frames[r] = rows->axis[0] >= 0 || c->sos[r] ? most : 0;
+            n_frames[r] = !given || c->sos[r] ? most : 0;
         c->step->bad[r] = n_frames[r] > most;
         bad |= c->step->bad[r];
         whole = whole && !__builtin_add_overflow(sum, n_frames[r], &sum);

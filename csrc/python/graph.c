@@ -43,6 +43,16 @@ static PyObject *graph_input(PyObject *self, PyObject *tuple)
     return ds_unless_failed(m, status, PyLong_FromLong(edge));
 }
 
+static PyObject *graph_memory(PyObject *self, PyObject *edge)
+{
+    const long e = PyLong_AsLong(edge);
+    ds_graph *graph = e == -1 && PyErr_Occurred() ? NULL : graph_of(self);
+    if (!graph)
+        return NULL;
+    return ds_unless_failed(ds_module_of(Py_TYPE(self)), ds_graph_memory(graph, (int)e),
+                            Py_NewRef(Py_None));
+}
+
 /* Names of weights, str or None; views into the tuple. */
 static int parse_names(PyObject *tuple, const char **names, size_t n)
 {
@@ -123,6 +133,7 @@ static PyObject *graph_nodes(PyObject *self, PyObject *Py_UNUSED(unused))
 static PyMethodDef graph_methods[] = {
     {"nodes", graph_nodes, METH_NOARGS, "nodes() -> [(operator, path, narrows, stored)]"},
     {"input", graph_input, METH_O, "input(signature) -> edge"},
+    {"memory", graph_memory, METH_O, "memory(edge): an input whose frames all come with the start"},
     {"node", graph_node, METH_VARARGS,
      "node(name, attributes, inputs, weights, path='', weight_names=None) -> edges of its outputs"},
     {"output", graph_output, METH_O, "output(edge)"},

@@ -16,58 +16,23 @@ import numpy as np
 
 from ..errors import NotStreamableError, ShapeError
 from ..operations.refusals import MASKED, SEES_ALL
-from ..stream.context import seen_by
+from ..stream.context import EVERYTHING, seen_by
 from ..stream.pairs import Recognised, Unrecognised
 from ..stream.rules import Length
 from ..stream.where import user_line
 from . import hook
+from .attend import across, attend
 from .axes_of_scores import KEYS, QUERIES, STREAMS, Axes, Heads
 from .heads import atoms_of, laid, shown, streams_of
 from .reductions import Extreme
 from .relative import places_of
 
-__all__ = ["Scores", "Step", "attend", "matrices", "paired", "scores_of"]
+__all__ = ["Scores", "Step", "matrices", "paired", "scores_of"]
 
 SERVES = (
     "scores of attention are scaled, masked, given terms by position, brought through softmax and multiplied with "
     "values"
 )
-
-
-def attend(
-    q: Any,
-    k: Any,
-    v: Any,
-    found: Recognised,
-    scale: float,
-    bias: Any = None,
-    rows: Any = None,
-) -> Any:
-    """Return the attended values ``(B, H, L, E)`` or ``(B, L, E)``.
-
-    Parameters
-    ----------
-    q, k, v : tensors
-        ``(B, heads, L, features)`` or ``(B, L, features)``.
-    found : Recognised
-        What queries see, and what is added to scores.
-    scale : float
-    bias : tensor, optional
-        What is added to scores.
-    rows : tuple, optional
-        Queries, a table by distance, and the distance of its first row.
-    """
-    alone = q.ndim == 3
-    q, k, v = (x.unsqueeze(1) for x in (q, k, v)) if alone else (q, k, v)
-    attributes: dict[str, Any] = {**found.context.attributes, "scale": scale}
-    if bias is not None:
-        attributes |= {"first": found.first, "beyond": "linear" if found.linear else "constant"}
-    inputs, weights = [q, k, v], [] if bias is None else [bias]
-    if rows is not None:
-        inputs, weights = [*inputs, rows[0]], [bias, rows[1]]
-        attributes["rows_first"] = rows[2]
-    (out,) = hook.apply("attention", attributes, inputs, weights, ("B", 0, "L", 1))
-    return out.squeeze(1) if alone else out
 
 
 def scores_of(x: Any, other: Any) -> Scores | None:
@@ -513,7 +478,7 @@ class Scores:
     def attended(self, v: Any) -> Any:
         """Return the attended values of values, both ``(B, heads, L, features)``."""
         found, programs, q, k = self._said(), self._programs(), self.q, self.k
-        if found.context.waits and not q.edge.entry.buffers:
+        if found.context.waits and not k.edge.may_wait:
             reason, remedy = SEES_ALL.words
             raise NotStreamableError(
                 f'attention at {user_line()}: {reason}; {remedy}, or unstreamable="buffer" to wait for the end of '
@@ -554,6 +519,13 @@ class Scores:
     def _said(self) -> Recognised:
         """Return what the steps say of attention."""
         programs = self._programs()
+        if across(self.q, self.k):
+            if programs:
+                raise NotStreamableError(
+                    f"attention at {user_line()}: a mask of keys that are given once is not supported; every "
+                    "query sees all of them, as many as its stream was given"
+                )
+            return Recognised(EVERYTHING)
         said = seen_by("attention", bool(programs))
         if not programs:
             return Recognised(said)

@@ -271,7 +271,7 @@ class StreamTensor(Tensor):
 
     def of_length(self, length: Any) -> StreamTensor | None:
         """Return a length as a value of whole streams that broadcasts with this one, if it may meet such."""
-        if self.edge is None or not (self.edge.rate == 0 or self.edge.entry.buffers):
+        if self.edge is None or not (self.edge.rate == 0 or self.edge.may_wait):
             return None
         ((value, edge),) = length.of.measure({"length": tuple(length.steps())})
         out: Any = self.inside(value, ("B",), edge).to(self.dtype)

@@ -28,7 +28,7 @@ __all__ = ["reduce_stream", "require_waiting", "spread", "spread_to"]
 
 def require_waiting(what: str, edge: Edge, where: str = "") -> None:
     """Refuse what has to wait for the stream's end where nothing may; `where` it stands, if not here."""
-    if not edge.entry.buffers:
+    if not edge.may_wait:
         reason, remedy = AT_THE_END.words
         raise NotStreamableError(
             f"{what} at {where or user_line()}: {reason}; {remedy}, or patch or compile with "

@@ -71,7 +71,10 @@ class Capture:
         for i, spec in enumerate(specs):
             signature = (spec.dtype, spec.features, spec.rate.numerator, spec.rate.denominator)
             handle = self.graph.input(signature)
-            edge = Edge(self, Line(entry(i), spec.rate, spec.dtype, spec.features), None, handle)
+            if spec.once and spec.rate:
+                self.graph.memory(handle)
+            line = Line(entry(i), spec.rate, spec.dtype, spec.features, static=spec.once)
+            edge = Edge(self, line, None, handle)
             self.inputs.append(StreamTensor.inside(None, spec.dims, edge))
 
     def run(self, request: Request) -> list[tuple[Any, Edge]]:

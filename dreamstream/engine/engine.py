@@ -168,7 +168,8 @@ class Engine(_core.Stepper):
         """Return the values of an input that is given once, ``[rows that start][features]``, and who has one."""
         if given is not None and not isinstance(given, Static):
             raise ModeError(f"input {spec.name} is given once: expected ds.static({{id: value}}) or None")
-        once = Given(spec.name, given, (spec.dtype, spec.features))
+        roles = tuple(d for d in spec.dimensions if d != "B")
+        once = Given(spec.name, given, (spec.dtype, roles))
         once.check(meta.ids, meta.sos.tolist())
         return once.stacked(meta.ids), once.lengths(meta.ids)
 
@@ -259,7 +260,9 @@ class Engine(_core.Stepper):
             raise ShapeError(f"warmup: numbers must be 0 or more, got {n_streams} and {n_frames}")
         ids = [f"\0warm-up {i}" for i in range(n_streams)]
         chunk = {
-            s.name: np.broadcast_to(np.zeros((), s.dtype), s.shape_of(int(n_frames * s.rate / self.rate)))
+            s.name: np.broadcast_to(
+                np.zeros((), s.dtype), s.shape_of(1 if s.once else int(n_frames * s.rate / self.rate))
+            )
             for s in self.inputs
         }
         given = chunk if len(self.inputs) > 1 else chunk[self.inputs[0].name]

@@ -57,7 +57,10 @@ class Interface:
         FormatError
             Where forward returns dicts with keys that are no str, or no valid one.
         """
-        inputs = [{"name": s.name, "dimensions": s.dims} for s in self.inputs]
+        inputs = [
+            {"name": s.name, "dimensions": [n if n == "M" else d for n, d in zip(s.dimensions, s.dims)]}
+            for s in self.inputs
+        ]
         outputs = []
         for info, dims in zip(self.outputs, self.dims):
             features = {axis: info.dimensions[at] for at, axis in enumerate(dims)}

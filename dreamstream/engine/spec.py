@@ -27,10 +27,10 @@ class InputSpec:
     name : str
         The forward's argument.
     dimensions : tuple
-        ``"B"``, ``"L"`` or a size, one per dimension.
+        ``"B"``, ``"L"``, ``"M"`` or a size, one per dimension.
     dtype : str
     rate : Fraction
-        0 without a stream axis: the input is given once, with a stream's start.
+        0 without a stream axis: the input is given once, with a stream's start. So is one with ``"M"``, all of it.
     """
 
     name: str
@@ -40,9 +40,9 @@ class InputSpec:
 
     @property
     def dims(self) -> tuple[Any, ...]:
-        """The dimensions with features numbered."""
+        """The dimensions with features numbered; M is the axis of frames."""
         features = iter(range(len(self.dimensions)))
-        return tuple(d if isinstance(d, str) else next(features) for d in self.dimensions)
+        return tuple("L" if d == "M" else d if isinstance(d, str) else next(features) for d in self.dimensions)
 
     @property
     def features(self) -> tuple[int, ...]:
@@ -51,13 +51,13 @@ class InputSpec:
 
     def shape_of(self, n_frames: int) -> tuple[int, ...]:
         """Shape of an array of so many frames, without B."""
-        sizes: list[Any] = [n_frames if d == "L" else d for d in self.dimensions if d != "B"]
+        sizes: list[Any] = [n_frames if d in ("L", "M") else d for d in self.dimensions if d != "B"]
         return tuple(sizes)
 
     @property
     def once(self) -> bool:
         """Whether it is given once, with a stream's start."""
-        return self.rate == 0
+        return self.rate == 0 or "M" in self.dimensions
 
     @property
     def axes(self) -> list[int]:
@@ -95,13 +95,17 @@ def _read_dimensions(name: str, spec: Any) -> tuple[str | int, ...]:
         raise ShapeError(f'input {name}: a spec is a tuple such as ("B", 80, "L"), got {spec!r}')
     for d in spec:
         if not (
-            d in ("B", "L") if isinstance(d, str) else isinstance(d, (int, np.integer)) and not isinstance(d, bool)
+            d in ("B", "L", "M")
+            if isinstance(d, str)
+            else isinstance(d, (int, np.integer)) and not isinstance(d, bool)
         ):
-            named = "; an input that is given once is of one size for all streams" if isinstance(d, str) else ""
-            raise ShapeError(f'input {name}: each dimension is "B", "L" or a size, got {d!r}{named}')
+            raise ShapeError(
+                f'input {name}: each dimension is "B", "L" or a size, or "M" where an input that is given once '
+                f"has another length for each stream; got {d!r}"
+            )
         if not isinstance(d, str) and d < 1:
             raise ShapeError(f"input {name}: sizes must be positive, got {d}")
-    if list(spec).count("B") != 1 or list(spec).count("L") > 1:
+    if list(spec).count("B") != 1 or list(spec).count("L") + list(spec).count("M") > 1:
         raise ShapeError(
             f'input {name}: a spec names "B" once, and "L" once unless the input is given once, got {tuple(spec)}'
         )
@@ -118,7 +122,7 @@ def _per_input(what: str, value: Any, names: Sequence[str], default: Any) -> dic
 
 
 def read_specs(model: Any, spec: Any, rate: Any, dtype: Any) -> list[InputSpec]:
-    """Return the inputs of a model, in the order given.
+    """Return the inputs of a model, in the order given: first those of streams, then those that are given once.
 
     Parameters
     ----------
@@ -152,11 +156,6 @@ def read_specs(model: Any, spec: Any, rate: Any, dtype: Any) -> list[InputSpec]:
     for name in names:
         dimensions = _read_dimensions(name, specs[name])
         once = "L" not in dimensions
-        if once and not out:
-            raise ShapeError(
-                f'input {name}: the first input of a spec has an "L", got {dimensions}; those that are given once '
-                "follow it"
-            )
         kind = dtypes.as_dtype(types[name]).name
         if kind == "float64":
             raise DTypeError(f"input {name}: the engine computes in float32; float64 runs in eager mode only")
@@ -165,9 +164,12 @@ def read_specs(model: Any, spec: Any, rate: Any, dtype: Any) -> list[InputSpec]:
                 name,
                 dimensions,
                 kind,
-                Fraction(0) if once else read_rate(rates[name], f"input {name}: a rate"),
+                Fraction("M" in dimensions) if once else read_rate(rates[name], f"input {name}: a rate"),
             )
         )
+    out.sort(key=lambda s: s.once)
+    if out[0].once:
+        raise ShapeError(f'input {names[0]}: one input of a spec has an "L", got {specs[names[0]]}')
     return out
 
 

@@ -135,7 +135,10 @@ def _lengths(engine: Engine, n_frames: int | None, n_streams: int, rng: np.rando
 
 def random_inputs(rng: np.random.Generator, engine: Engine, n: int) -> dict[str, Any]:
     """Return a stream of random numbers by input, `n` frames of the first."""
-    return {s.name: _random(rng, s, int(n * s.rate / engine.rate)) for s in engine.inputs}
+    return {
+        s.name: _random(rng, s, int(rng.integers(1, 12)) if s.once else int(n * s.rate / engine.rate))
+        for s in engine.inputs
+    }
 
 
 def _random(rng: np.random.Generator, spec: InputSpec, n: int) -> Any:

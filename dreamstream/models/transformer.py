@@ -9,7 +9,7 @@ import numpy as np
 
 from .. import nn
 from ..array import Tensor
-from ..array.scores import attend
+from ..array.attend import attend
 from ..errors import ShapeError
 from ..nn import functional as F
 from ..stream.context import CAUSAL, Context, seen_by

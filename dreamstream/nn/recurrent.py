@@ -190,7 +190,7 @@ class Recurrence(Module):
         rows = x.dims[dims.index("B")] if "B" in dims else None
         if isinstance(rows, str) and holds(rows, "L"):
             return (rows, 0, 1) if self.batch_first else (0, rows, 1)
-        if self.bidirectional and x.edge is not None and not x.edge.entry.buffers:
+        if self.bidirectional and x.edge is not None and not x.edge.may_wait:
             reason, remedy = BACKWARDS.words
             raise NotStreamableError(
                 f"{type(self).__name__} at {user_line()} can't stream: {reason}; {remedy}, or "

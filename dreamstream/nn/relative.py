@@ -121,7 +121,7 @@ class RelPositionMultiheadAttention(Module):
             if x.ndim != 3 or x.shape[-1] != self.embed_dim:
                 raise ShapeError(f"{name}: expected (B, L, {self.embed_dim}), got {tuple(x.shape)}")
         seen = seen_by(name, False, self.context)
-        if seen.waits and query.is_stream and not query.edge.entry.buffers:  # type: ignore[attr-defined]
+        if seen.waits and query.is_stream and not query.edge.may_wait:  # type: ignore[attr-defined]
             raise refused(name, SEES_ALL)
         parts = (self.linear_q, self.linear_k, self.linear_v)
         q, k, v = (self._heads(linear(x)) for linear, x in zip(parts, given))

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from ..stream.course import Leg
 from ..stream.edge import Edge
 from .session import Call
@@ -20,13 +22,18 @@ class EagerCall(Call):
     ) -> list[tuple[Any, Edge]]:
         """Run one operator for all rows in one C call."""
         op = leg.op
-        inputs = [e.counts for e in edges]
-        outputs = op.counts(inputs, self.ended, self.ids)
+        inputs: list[Any] = [e.counts for e in edges]
+        seen, ended = inputs, self.ended
+        if leg.lines[0].static:  # rows that go on have had all of it, and keep nothing of it
+            outputs, ended = self.counts_once(op, inputs)
+            seen, made = ([np.where(c[:, :1] > 0, 0, c) for c in both] for both in (inputs, outputs))
+        else:
+            made = outputs = op.counts(inputs, ended, self.ids)
         results, states = op.run(
             values,
-            inputs,
-            outputs,
-            self.ended,
+            seen,
+            made,
+            ended,
             self.before(),
             weights,
             False,

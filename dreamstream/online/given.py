@@ -2,13 +2,16 @@
 
 A module is called with ``ds.static({id: value})`` for the streams that start, and with None where none does.
 Inside the forward such an input is a tensor without L, an edge of rate 0 whose one frame per stream is known from
-its start on; where it meets the stream's frames, the operator ``hold`` gives it to each of them.
+its start on; where it meets the stream's frames, the operator ``hold`` gives it to each of them. One of several
+frames, a memory, is a stream of its own that ends with the call in which it starts: what works on it alone runs
+once, and attention keeps the keys and values that follow from it.
 """
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping, Sequence
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -22,29 +25,36 @@ __all__ = ["Given", "Static", "static", "take_given"]
 class Static:
     """What streams are given once, by id; see `static`."""
 
-    def __init__(self, rows: Mapping[str, Any]) -> None:
+    def __init__(self, rows: Mapping[str, Any], dims: Sequence[Any] | None = None) -> None:
         self.rows = dict(rows)
+        self.dims = None if dims is None else tuple(dims)
 
     def __repr__(self) -> str:
         return f"static({', '.join(self.rows)})"
 
 
-def static(rows: Mapping[str, Any]) -> Static:
-    """Return what streams are given once, with their start: a speaker, a language.
+def static(rows: Mapping[str, Any], dims: Sequence[Any] | None = None) -> Static:
+    """Return what streams are given once, with their start: a speaker, a language, a text.
 
     A patched module, or an engine, takes it as an argument beside its streams. It holds until the streams end;
     calls in which none starts get None in its place. Inside the forward it is a tensor ``(B, ...)`` without L,
-    which broadcasts against streams, expands over ``x.size(L)`` and serves as the initial state of an RNN.
+    which broadcasts against streams, expands over ``x.size(L)`` and serves as the initial state of an RNN. A text,
+    or another memory, is ``(B, M, ...)`` with an M of its own for each stream: queries of the stream attend to it.
 
     Parameters
     ----------
     rows : dict of str to array
-        One array, without B, for each stream that starts; all of one shape.
+        One array, without B, for each stream that starts; all of one shape, but for M.
+    dims : tuple, optional
+        What their dimensions are, as in a spec: ``("B", 256)``, ``("B", "M", 512)``, ``("B", 80, "M")``. Without
+        it, arrays of two dimensions are ``(M, features)``, and others have no M. An engine knows from its spec.
 
     Raises
     ------
     TypeError
         For what is no dict by id.
+    ShapeError
+        For dimensions that don't name B once, and M at most once.
 
     Examples
     --------
@@ -62,7 +72,15 @@ def static(rows: Mapping[str, Any]) -> Static:
     """
     if not isinstance(rows, Mapping) or not all(isinstance(i, str) for i in rows):
         raise TypeError(f"static takes a dict of values by id, as in static({{'anna': e}}), got {rows!r}"[:200])
-    return Static(rows)
+    if dims is not None:
+        names = [d for d in dims if isinstance(d, str)]
+        if sorted(names) not in (["B"], ["B", "M"]):
+            raise ShapeError(f'static: dims name "B" once, and "M" at most once, beside sizes; got {tuple(dims)}')
+    return Static(rows, dims)
+
+
+Kind = tuple[str, tuple[Any, ...]]
+"""Element type and dimensions of a row, without B: sizes, and "M" where it has frames."""
 
 
 class Given:
@@ -75,49 +93,87 @@ class Given:
     rows : dict
         By id what starts with it.
     kind : tuple or None
-        Element type and shape of a row; None while nobody knows.
+        Element type and dimensions of a row; None while nobody knows.
     """
 
-    def __init__(self, name: str, given: Static | None, known: tuple[str, tuple[int, ...]] | None) -> None:
+    def __init__(self, name: str, given: Static | None, known: Kind | None) -> None:
         self.name = name
         self.rows = {} if given is None else {i: self._read(i, value) for i, value in given.rows.items()}
-        kinds = {self._kind_of(value): i for i, value in self.rows.items()}
+        said = None if given is None else given.dims
+        roles = tuple(d for d in said if d != "B") if said else known[1] if known else None
+        kinds = {self._kind_of(value, roles): i for i, value in self.rows.items()}
         if known is not None and self.rows:
             kinds.setdefault(known, "")
         if len(kinds) > 1:
             different = {kind[0] for kind in kinds}
             raise (DTypeError if len(different) > 1 else ShapeError)(
-                f"input {name}: the streams' values differ: {', '.join(f'{d} {s}' for d, s in sorted(kinds))}",
+                f"input {name}: the streams' values differ: "
+                f"{', '.join(f'{d} {s}' for d, s in sorted(kinds, key=str))}",
                 [i for i in kinds.values() if i],
             )
-        self.kind = next(iter(kinds), known)
+        self.kind: Kind | None = next(iter(kinds), known)
+        empty = [i for i, value in self.rows.items() if self.at is not None and not value.shape[self.at]]
+        if empty:
+            raise ShapeError(f"input {name}: expected a frame at least, got none", empty)
 
     def _read(self, stream_id: str, value: Any) -> Any:
         """Return one stream's value as what the front end computes with."""
         return as_tensor(value, None).numpy()
 
-    def _kind_of(self, value: Any) -> tuple[str, tuple[int, ...]]:
-        return str(value.dtype), tuple(value.shape)
+    def _type_of(self, value: Any) -> str:
+        return str(value.dtype)
+
+    def _kind_of(self, value: Any, roles: tuple[Any, ...] | None) -> Kind:
+        """Return what a value is, where its dimensions are said to be `roles`."""
+        shape = tuple(value.shape)
+        if roles is None:
+            roles = ("M", shape[1]) if len(shape) == 2 else shape
+        fits = len(roles) == len(shape)
+        return self._type_of(value), tuple("M" if fits and r == "M" else n for r, n in zip(roles, shape)) + (
+            () if fits else shape[len(roles) :]
+        )
 
     def stacked(self, ids: Sequence[str]) -> Any:
-        """Return the values of the streams that start, in the order of the batch."""
-        dtype, shape = self.known()
+        """Return the frames of the streams that start, in the order of the batch."""
         rows = [self.rows[i] for i in ids if i in self.rows]
-        return np.stack(rows) if rows else np.zeros((0, *shape), dtype)
+        return self._joined(rows, self.at) if rows else self._nothing()
+
+    def _joined(self, rows: list[Any], at: int | None) -> Any:
+        return np.stack(rows) if at is None else np.concatenate([np.moveaxis(row, at, 0) for row in rows])
+
+    def _nothing(self) -> Any:
+        dtype, features = self.known()
+        return np.zeros((0, *features), dtype)
+
+    @property
+    def roles(self) -> tuple[Any, ...]:
+        """The dimensions of a row: somebody knows."""
+        return () if self.kind is None else self.kind[1]
+
+    @property
+    def at(self) -> int | None:
+        """The axis of a row along which it has frames, where it has."""
+        return self.roles.index("M") if "M" in self.roles else None
+
+    @property
+    def rate(self) -> Fraction:
+        """1 where it has frames, else 0."""
+        return Fraction("M" in self.roles)
 
     def known(self) -> tuple[str, tuple[int, ...]]:
-        """Return element type and shape of a row, which somebody knows."""
+        """Return element type and shape of a frame, which somebody knows."""
         assert self.kind is not None
-        return self.kind
+        return self.kind[0], tuple(d for d in self.roles if d != "M")
 
     @property
     def dims(self) -> tuple[Any, ...]:
         """The dimensions inside the forward."""
-        return ("B", *range(len(self.known()[1])))
+        features = iter(range(len(self.roles)))
+        return ("B", *("L" if d == "M" else next(features) for d in self.roles))
 
     def lengths(self, ids: Sequence[str]) -> list[int]:
-        """Return for each row whether its value comes now."""
-        return [int(i in self.rows) for i in ids]
+        """Return for each row how many frames of it come now: one, where it has no M."""
+        return [0 if i not in self.rows else 1 if self.at is None else self.rows[i].shape[self.at] for i in ids]
 
     def check(self, ids: Sequence[str], starts: Sequence[bool]) -> None:
         """Refuse values of streams that don't start, and starts without one."""

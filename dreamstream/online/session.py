@@ -25,7 +25,7 @@ from ..errors import (
     StreamMismatchError,
 )
 from ..stream.course import Course, Leg, Recording
-from ..stream.edge import Edge, Line, Request, lines_of
+from ..stream.edge import Counts, Edge, Line, Request, lines_of
 from ..stream.metadata import StreamMetadata
 from ..stream.rules import Sizes, entry, require_equal_rates
 from ..stream.where import user_line
@@ -37,9 +37,6 @@ C = TypeVar("C", bound="Call")
 
 MOST_PREPARED = 1 << 28
 """Bytes of prepared weights that a session keeps; operations beyond it prepare theirs in every call."""
-
-NONE = Fraction(0)
-"""The rate of what has no frames of its own."""
 
 Key = tuple[Any, ...]
 """What an operation was: its name, attributes, weights and the lineage of its inputs."""
@@ -201,11 +198,13 @@ class Session:
         if self._dirty:
             self._settle(list(self._slots))
 
-    def line_of_input(self, index: int, rate: Fraction, dtype: str, features: tuple[int, ...]) -> Line:
+    def line_of_input(
+        self, index: int, rate: Fraction, dtype: str, features: tuple[int, ...], static: bool
+    ) -> Line:
         """Return what holds of an input, the same object while it does not change."""
         line = self._entries[index] if index < len(self._entries) else None
-        if line is None or (line.rate, line.dtype, line.features) != (rate, dtype, features):
-            line = Line(entry(index), rate, dtype, features)
+        if line is None or (line.rate, line.dtype, line.features, line.static) != (rate, dtype, features, static):
+            line = Line(entry(index), rate, dtype, features, static=static)
             self._entries[index : index + 1] = [line]
         return line
 
@@ -261,7 +260,7 @@ class Session:
         moving, kinds = len(rates), {}
         for each in given:
             each.check(ids, starts)
-            rates, lengths = (*rates, NONE), [*lengths, each.lengths(ids)]
+            rates, lengths = (*rates, each.rate), [*lengths, each.lengths(ids)]
             kinds[each.name] = each.kind
         fresh = not (any(states) or self.is_live)
         if not fresh and (rates != self.rates or list(self.given) != list(kinds)):
@@ -284,6 +283,7 @@ class Session:
                     [i for i, f in zip(ids, fits) if not f],
                 )
         call = kind(self, meta, rates, before, now, states, [] if fresh else self.script, fresh, names)
+        call.moving = moving
         call.given = kinds
         return call
 
@@ -381,6 +381,7 @@ class Call:
         self.n_done = 0
         self.over = False  # the forward has returned
         self.given: dict[str, Any] = {}  # see Session.given
+        self.moving = len(rates)  # inputs before those that are given once
         self.done = Slot(False)
         self.also: Sequence[tuple[Slot, Any]] = ()  # what else its commit publishes
         self.fail_at: int | None = None
@@ -390,7 +391,8 @@ class Call:
         counts = np.empty((len(self.ids), 4), np.int64)
         counts[:, :2] = self.frames_before[:, index : index + 1]
         counts[:, 2:] = self.frames_now[:, index : index + 1]
-        return Edge(self, self.session.line_of_input(index, self.rates[index], dtype, features), counts)
+        static = index >= self.moving
+        return Edge(self, self.session.line_of_input(index, self.rates[index], dtype, features, static), counts)
 
     @property
     def committed(self) -> bool:
@@ -408,8 +410,9 @@ class Call:
         for e in edges:
             if e.entry is not self:
                 raise StreamMismatchError(f"{name} at {user_line()}: a tensor of another forward")
-        if op.n_values > 1 and any(e.rate != edges[0].rate for e in edges[: op.n_values]):
-            require_equal_rates([e.rate for e in edges[: op.n_values]], f"{name} at {user_line()}")
+        read = [e.rate for e in edges[: op.n_values] if e.line.static == edges[0].line.static]
+        if any(rate != read[0] for rate in read):
+            require_equal_rates(read, f"{name} at {user_line()}")
         key = self._key(request)
         self._follow(key)
         lines = lines_of(op, edges, self.n_done - 1, request.cid)
@@ -469,6 +472,21 @@ class Call:
         self.n_done += 1
         if ordinal == self.fail_at:
             raise KeyboardInterrupt
+
+    def counts_once(self, op: Any, inputs: Sequence[Counts]) -> tuple[list[Counts], Any]:
+        """Return the counts of the outputs of an operation on what is given once, and which rows end for it: all.
+
+        What follows from what is given once has ended with the call in which it is given.
+        """
+        ended = np.ones(len(self.ids), bool)
+        whole = [c.copy() for c in inputs]
+        for c in whole:
+            c[:, :2] = 0
+        outputs = op.counts(whole, ended, self.ids)
+        there = np.any([c[:, 0] > 0 for c in inputs], 0)
+        for c in outputs:
+            c[there, :2] = c[there, 2:]
+        return outputs, ended
 
     def before(self) -> list[Any]:
         """Return the rows' states before the operation that is being computed."""

@@ -65,7 +65,10 @@ def _read(data: bytes) -> tuple[list[Any], tuple[Fraction, ...], dict[str, Any],
         script = as_cid(header["script"])
         rates = tuple(Fraction(a, b) for a, b in header["rates"])
         frames = tuple(int(f) for f in header["frames"])
-        given = {str(k): (str(dtype), tuple(map(int, s))) for k, (dtype, s) in header.get("given", {}).items()}
+        given = {
+            str(k): (str(dtype), tuple(d if d == "M" else int(d) for d in dims))
+            for k, (dtype, dims) in header.get("given", {}).items()
+        }
         sizes = header["sizes"]
         at, parts = 16 + n, []
         for size in sizes:
@@ -75,7 +78,15 @@ def _read(data: bytes) -> tuple[list[Any], tuple[Fraction, ...], dict[str, Any],
         raise FormatError(f"the state's header is damaged: {error}") from None
     if at != len(data) - 4 or len(sizes) != len(script) or len(frames) != len(rates):
         raise FormatError("the state's sizes do not add up")
-    if sum(r == 0 for r in rates) != len(given) or not all(f == 1 for f, r in zip(frames, rates) if r == 0):
+    moving = len(rates) - len(given)
+    memories = ["M" in dims for _, dims in given.values()]
+    once = zip(frames[max(moving, 0) :], memories)
+    if (
+        moving < 1
+        or list(rates[moving:]) != memories
+        or 0 in rates[:moving]
+        or not all(f >= 1 if memory else f == 1 for f, memory in once)
+    ):
         raise FormatError("the state's inputs that are given once do not add up")
     if any(size is not None and size < 0 for size in sizes) or not all(map(_is_key, script)):
         raise FormatError("the state's header is damaged: no operations of a forward")

@@ -22,6 +22,11 @@ _ROWS = (
     *_all("window", "conv1d", "conv_transpose1d", "conv2d", "conv_transpose2d"),
     *_all("carried", "lstm", "gru", "rnn"),
     Operator("attention", kind="window", written="`F.scaled_dot_product_attention`, `nn.MultiheadAttention`"),
+    Operator(
+        "cross_attention",
+        kind="window",
+        written="`F.scaled_dot_product_attention` with keys and values that are given once, or plain",
+    ),
     Operator("rotary", kind="window", written="`F.rotary_embedding`, `nn.RotaryEmbedding`", alone="not torch's"),
     *(
         Operator(

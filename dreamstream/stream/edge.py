@@ -52,6 +52,8 @@ class Line:
         dtype: str,
         features: tuple[int, ...],
         source: tuple[Any, tuple[Line, ...], int] | None = None,
+        *,
+        static: bool = False,
     ) -> None:
         self.cid = cid
         self.rate = rate
@@ -59,7 +61,7 @@ class Line:
         self.features = features
         self.signature = (dtype, features, rate.numerator, rate.denominator)
         self.source = source
-        self.static: bool = all(line.static for line in source[1]) if source else rate == 0
+        self.static: bool = all(line.static for line in source[1]) if source else static
         self.facts: dict[Any, Any] = {}
 
 
@@ -132,6 +134,11 @@ class Edge:
     def signature(self) -> tuple[str, tuple[int, ...], int, int]:
         """dtype, features and rate as the engine wants them."""
         return self.line.signature
+
+    @property
+    def may_wait(self) -> bool:
+        """Whether layers that need the whole stream may wait for its end; what is given once is whole at once."""
+        return self.line.static or self.entry.buffers
 
     def misuse(self, message: str) -> Exception:
         """Return the exception for a wrong use of a size."""

@@ -211,7 +211,8 @@ static inline void feed_op_whole(const driven *d, op_stream *s)
     call_op(d, &s, 1, false);
 }
 
-/* How far a stream goes in the next call: its inputs by random numbers of frames, those that are combined by one. */
+/* How far a stream goes in the next call: its inputs by random numbers of frames, those that are combined by one;
+ * memories at once. */
 static inline void aim(const driven *d, op_stream *s)
 {
     const bool lockstep = (d->op->def->flags & DS_OP_LOCKSTEP) != 0;
@@ -219,7 +220,9 @@ static inline void aim(const driven *d, op_stream *s)
     const int64_t shared = random_in(0, most);
     s->ends = random_below(2) == 0;
     for (int i = 0; i < d->op->n_inputs; i++) {
-        const int64_t to = s->in[i].known + (lockstep ? shared : random_in(0, most));
+        const bool memory = i > 0 && (d->op->def->flags & DS_OP_MEMORY) != 0;
+        const int64_t more = memory ? s->length[i] : lockstep ? shared : random_in(0, most);
+        const int64_t to = s->in[i].known + more;
         s->to[i] = to < s->length[i] ? to : s->length[i];
         s->ends = s->ends && s->to[i] == s->length[i];
     }

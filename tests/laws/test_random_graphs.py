@@ -39,6 +39,7 @@ ELSEWHERE: dict[str, str] = {
     "length": "an output that is one number: tests/torch/test_lengths_of.py",
     "pad_to": "a length from another stream: tests/helpers/shared_cases/lengths.py",
     "require": "what lengths must be at the end: tests/helpers/shared_cases/lengths.py",
+    "cross_attention": "its keys are given once: tests/torch/test_memory.py",
     "hold": "an input that is given once: tests/python/test_given_once.py",
     "embedding": "its indices are an input of whole numbers: tests/python/test_nn_embedding.py",
 }

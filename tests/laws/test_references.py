@@ -244,6 +244,11 @@ def attention(a, w, q, k, v, *u):
     return y.transpose(0, 1)
 
 
+def cross_attention(a, w, q):
+    q, k, v = (x.transpose(0, 1) for x in (q, *w))
+    return F.scaled_dot_product_attention(q, k, v, scale=a["scale"] or None, enable_gqa=True).transpose(0, 1)
+
+
 def elementwise(name):
     f = getattr(torch, {"div": "true_divide"}.get(name, name))
     return lambda a, w, *xs: f(*tensors(operands(a, [v.numpy() for v in w], [x.numpy() for x in xs])))
@@ -313,6 +318,7 @@ TORCH = {
     **{name: elementwise(name) for name in ELEMENTWISE},
     **{name: (lambda a, w, x, f=f: f(x, **a)) for name, f in UNARY.items()},
     "attention": attention,
+    "cross_attention": cross_attention,
     "elu": lambda a, w, x: a["scale"] * F.relu(x) + F.elu(x.clamp(max=0) * a["input_scale"], a["alpha"]),
     "prelu": prelu,
     "cast": lambda a, w, x: x.to(getattr(torch, a["to"])),

@@ -293,8 +293,10 @@ def test_what_is_no_frame_meets_frames_where_it_lines_up() -> None:
 
 
 def test_specs_and_exports() -> None:
-    with pytest.raises(ds.ShapeError, match="the first input of a spec has an"):
-        ds.compile(Modulated().eval(), {"speaker": ("B", 3), "x": ("B", 4, "L")})
+    with pytest.raises(ds.ShapeError, match="one input of a spec has an"):
+        ds.compile(Modulated().eval(), {"speaker": ("B", 3)})
+    first = ds.compile(Modulated().eval(), {"speaker": ("B", 3), "x": ("B", 4, "L")})
+    assert [s.name for s in first.inputs] == ["x", "speaker"]
     engine = compiled(Modulated().eval())
     assert engine.inputs[1].rate == 0 and engine.inputs[1].dimensions == ("B", 3)
     assert engine.delay == 3 and engine.kept_bytes <= engine.state_size

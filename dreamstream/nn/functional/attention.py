@@ -6,10 +6,11 @@ import math
 from typing import Any
 
 from ...array import Tensor
-from ...array.scores import Scores, attend
+from ...array.attend import across, attend
+from ...array.scores import Scores
 from ...errors import DTypeError, NotStreamableError, ShapeError, no_tape
 from ...operations.refusals import MASKED, SEES_ALL, Refusal
-from ...stream.context import Context, seen_by
+from ...stream.context import EVERYTHING, Context, seen_by
 from ...stream.pairs import Recognised
 from ...stream.where import user_line
 from .arguments import checked
@@ -120,8 +121,15 @@ def scaled_dot_product_attention(
         weights = scores.softmax(-1)
         attended: Tensor = weights.matmul(v) if groups == heads else weights.attended(v)
         return attended
+    if across(q, k) and q.is_stream:
+        if is_causal:
+            raise NotStreamableError(
+                f"{name} at {user_line()}: is_causal, of keys that are given once; every query sees all of them"
+            )
+        crossed: Tensor = attend(q, k, v, Recognised(EVERYTHING), factor)
+        return crossed
     seen = seen_by(name, is_causal, context)
-    if seen.waits and q.is_stream and not q.edge.entry.buffers:  # type: ignore[attr-defined]
+    if seen.waits and q.is_stream and not q.edge.may_wait:  # type: ignore[attr-defined]
         raise refused(name, SEES_ALL)
     out: Tensor = attend(q, k, v, Recognised(seen), factor)
     return out

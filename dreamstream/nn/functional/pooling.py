@@ -332,7 +332,7 @@ def _adaptive(name: str, kind: str, input: Any, size: Any, n: int, indices: bool
 def _require_buffer(name: str, x: Tensor) -> None:
     """Refuse parts of a stream that goes on."""
     edge = x.edge if x.is_stream else None  # type: ignore[attr-defined]
-    if edge is not None and not edge.entry.buffers:
+    if edge is not None and not edge.may_wait:
         reason, remedy = ADAPTIVE.words
         raise NotStreamableError(
             f"{name} at {user_line()} can't stream: {reason}; {remedy}, or patch or compile with "

@@ -157,7 +157,7 @@ def _by_group(name: str, x: Any, groups: int, weight: Tensor | None, bias: Tenso
                 f"{name} at {user_line()}: the first dimension of {x.roles} must be B (or B and L joined), "
                 "each row of which has statistics of its own"
             )
-        if over == "stream" and x.edge is not None and not x.edge.entry.buffers:
+        if over == "stream" and x.edge is not None and not x.edge.may_wait:
             reason, remedy = OVER_STREAM.words
             raise NotStreamableError(
                 f'{name} at {user_line()} {reason}; {remedy}, or unstreamable="buffer" to wait for the end'

@@ -383,7 +383,8 @@ def multihead(
         weights = (q_proj_weight, k_proj_weight, v_proj_weight)
         weights = weights if use_separate_proj_weight else in_proj_weight.chunk(3)
         biases = (None,) * 3 if in_proj_bias is None else in_proj_bias.chunk(3)
-        parts = [linear(x, w, b) for x, w, b in zip((query, key, value), weights, biases)]
+        own = [map(forward.unwrap, part) for part in (weights, biases)]
+        parts = [linear(x, w, b) for x, w, b in zip((query, key, value), *own)]
     q, k, v = (x.transpose(0, 1).unflatten(-1, (num_heads, -1)).transpose(1, 2) for x in parts)
     causal = is_causal and attn_mask is None
     noted = Scores.of(q, k).softmax(-1) if need_weights else None

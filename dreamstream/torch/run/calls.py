@@ -114,13 +114,17 @@ class TorchGiven(Given):
     def _read(self, stream_id: str, value: Any) -> Any:
         return value if isinstance(value, Tensor) else torch.as_tensor(np.asarray(value))
 
-    def _kind_of(self, value: Any) -> tuple[str, tuple[int, ...]]:
-        return name_of(nominal(value.dtype)), tuple(value.shape)
+    def _type_of(self, value: Any) -> str:
+        return name_of(nominal(value.dtype))
 
-    def stacked(self, ids: Sequence[str]) -> Any:
-        rows = [self.rows[i] for i in ids if i in self.rows]
-        dtype, shape = self.known()
-        return torch.stack(rows) if rows else torch.zeros((0, *shape), dtype=dtype_of(dtype))
+    def _joined(self, rows: list[Any], at: int | None) -> Any:
+        if at is None:
+            return torch.stack(rows)
+        return torch.cat([row.movedim(at, 0) for row in rows])
+
+    def _nothing(self) -> Any:
+        dtype, features = self.known()
+        return torch.zeros((0, *features), dtype=dtype_of(dtype))
 
 
 class TorchCall(Call):
@@ -168,16 +172,16 @@ class TorchCall(Call):
         In training every call gives it anew, so that what is computed from it has a gradient in every chunk.
         """
         edge = self.input_edge(index, *given.known())
+        counts: Any = edge.counts
         self._follow(("given", (), (), (edge.cid,)))
         key = (self.n_done - 1, 0)
-        fresh = edge.counts[:, 0] == 0  # type: ignore[index]
         value = given.stacked(self.ids).to(device)
-        old = self.gathered.rows(key)
-        rows = value if old is None else old.index_copy(0, to_device(np.flatnonzero(fresh), device), value)
+        window = EagerWindow(self.gathered.rows(key), value, np.zeros(len(counts), np.int64), counts)
+        rows = window.run(torch.zeros(len(counts), dtype=torch.int64), int(counts[:, 2].max(initial=0)))
         self.store.write(key, rows, self.index)
         if self.keeps_tape:
-            value = rows
-            edge.counts[:, :2] = 0  # type: ignore[index]
+            value = flat(rows, counts[:, 2])
+            counts[:, :2] = 0
         return Native.inside(value, given.dims, edge)
 
     def compute(
@@ -189,8 +193,13 @@ class TorchCall(Call):
             plan = leg.plan = _Plan(leg, weights)
         inputs = list(map(_COUNTS, edges))
         # In training what is given once seems to come with this call, not so the frames for which it is held.
-        held = plan.holds and self.keeps_tape
-        outputs = [inputs[1]] if held else leg.op.counts(inputs, self.ended, self.ids)
+        ended = self.ended
+        if plan.holds and self.keeps_tape:
+            outputs = [inputs[1]]
+        elif leg.lines[0].static:
+            outputs, ended = self.counts_once(leg.op, inputs)
+        else:
+            outputs = leg.op.counts(inputs, ended, self.ids)
         if plan.passes and (inputs[0][:, ::2] == outputs[0][:, ::2]).all():
             return [(values[0], Edge(self, leg.lines[0], outputs[0]))]
         with without_functions():  # kernels see plain tensors only
@@ -198,7 +207,7 @@ class TorchCall(Call):
             if plan.arrays:
                 weights = [self.session.constant(w, like) if isinstance(w, np.ndarray) else w for w in weights]
             if not plan.kernel.framewise:
-                results = self._windowed(leg, plan, inputs, outputs, values, weights, like)
+                results = self._windowed(leg, plan, inputs, outputs, values, weights, like, ended)
             elif values and not like.shape[0]:
                 results = [_nothing(line, like, (*values, *weights)) for line in leg.lines]
             else:
@@ -218,9 +227,11 @@ class TorchCall(Call):
         values: Sequence[Tensor],
         weights: Sequence[Tensor | None],
         like: Tensor,
+        ended: Any,
     ) -> Sequence[Tensor]:
         ordinal, kernel, alike = self.n_done - 1, plan.kernel, self.alike
-        kept = leg.op.kept(inputs, outputs)
+        static = leg.lines[0].static  # it runs once, and keeps nothing
+        kept = [c[:, ::2] for c in inputs] if static else leg.op.kept(inputs, outputs)
         windows = []
         for i, value in enumerate(values):
             first, before = kept[i][:, 0], inputs[i][:, 0]
@@ -238,10 +249,12 @@ class TorchCall(Call):
                 step.first = [torch.from_numpy(c[:, 0]) for c in outputs]
                 step.last = [torch.from_numpy(c[:, 2]) for c in outputs]
                 step.inputs = [torch.from_numpy(c) for c in inputs]
-                step.ended = torch.from_numpy(self.ended.copy())
-            carried = None if kernel.carries is None else self._carried(ordinal, kernel, step, weights, like)
+                step.ended = torch.from_numpy(ended.copy())
+            carried = (
+                None if kernel.carries is None else self._carried(ordinal, kernel, step, weights, like, static)
+            )
             results, state = kernel.run(step, windows, weights, carried)
-            for k, part in enumerate(state or ()):
+            for k, part in enumerate(() if static else state or ()):
                 self.store.write((ordinal, "carried", k), part, self.index)
         for i, window in enumerate(windows):
             self._keep((ordinal, i), window, inputs[i][:, 2], kept[i][:, 1])
@@ -276,11 +289,14 @@ class TorchCall(Call):
         step: Step,
         constants: Sequence[Tensor | None],
         like: Tensor,
+        static: bool,
     ) -> tuple[Tensor, ...]:
         """Return the carried tensors of all rows: those of new streams are made, the others found."""
         assert kernel.carries is not None
         made = kernel.carries(step, constants, like)
         rows = len(self.ids)
+        if static:
+            return tuple(m.expand(rows, *m.shape[1:]) for m in made)
         found = [self.gathered.rows((ordinal, "carried", k), copy=True) for k in range(len(made))]
         if self.gathered.fresh.all():
             return tuple(m.expand(rows, *m.shape[1:]) for m in made)

@@ -39,6 +39,7 @@ class Mutant:
 
 
 NARROW = "python/test_narrow_weights.py"
+MEMORY = "torch/test_memory.py"
 
 MUTANTS = {
     "all channels have the first one's scale": Mutant(
@@ -73,6 +74,26 @@ MUTANTS = {
         "ds_move_frames(move, 0, DS_NEVER, 0, 0);",
         "ds_move_frames(move, 0, DS_NEVER, 0, 1);",
         ("hold",),
+    ),
+    "a memory is not kept": Mutant(
+        "ops/attention.c",
+        "for (int i = K; i < op->n_inputs; i++)\n        ds_root(p, ds_const(p, 0));",
+        "for (int i = K; i < op->n_inputs; i++)\n        ds_root(p, ds_m(p));",
+        ("cross_attention",),
+        tests=MEMORY,
+    ),
+    "all memories have the first one's length": Mutant(
+        "ops/attention.c",
+        "run->count[K * run->n_rows + row].now.known",
+        "run->count[K * run->n_rows + 0 * row].now.known",
+        ("cross_attention",),
+        tests=MEMORY,
+    ),
+    "keys that are weights lack the last": Mutant(
+        "ops/attention.c",
+        "return s->n_fixed > 0 ? s->n_fixed :",
+        "return s->n_fixed > 1 ? s->n_fixed - 1 :",
+        ("cross_attention",),
     ),
     "a choice gets another one's expert": Mutant(
         "ops/experts.c",

@@ -14,10 +14,26 @@ from .registry import Step, Window, windowed
 Tensor = torch.Tensor
 
 
+#: What a query sees of keys that are given once.
+_ALL = {"chunk": 0, "left": -1, "right": -1}
+
+
+@windowed("cross_attention")
+def cross_attention(step: Step, windows: Sequence[Window], weights: Sequence[Any], state: Any) -> Any:
+    """Return the values of keys that are given once, or are weights."""
+    if len(windows) > 1:
+        return attention(step, windows, (), state)
+    q, (k, v) = windows[0].run(step.first[0], step.n[0]), weights
+    grouped = q.unflatten(2, (k.shape[1], -1))
+    score = torch.einsum("bigrd,jgd->bgrij", grouped, k) * (step.attributes["scale"] or q.shape[-1] ** -0.5)
+    out = torch.einsum("bgrij,jge->bigre", dropped(score.softmax(-1)), v)
+    return (out.reshape(*q.shape[:3], -1),), state
+
+
 @windowed("attention")
 def attention(step: Step, windows: Sequence[Window], weights: Sequence[Any], state: Any) -> Any:
     """Return the values of the keys that each query sees, by softmax of their scores."""
-    a = step.attributes
+    a = {**_ALL, **step.attributes}
     queries, keys, values = windows[:3]
     first, n = step.first[0], step.n[0]
     device = first.device

@@ -92,5 +92,21 @@ def attention(rng: Rng, dtype: str) -> Case:
     )  # fmt: skip
 
 
-GENERATORS = {"attention": attention}
-REFERENCES = {"attention": by_definition}
+def of_fixed(a: dict[str, Any], w: Sequence[Array], q: Array) -> list[Array]:
+    k, v = (np.repeat(x, q.shape[1] // x.shape[1], axis=1) for x in w)
+    score = (a["scale"] or q.shape[2] ** -0.5) * np.einsum("ihd,jhd->ihj", q, k)
+    weight = np.exp(score - score.max(axis=2, keepdims=True))
+    return [np.einsum("ihj,jhe->ihe", weight / weight.sum(axis=2, keepdims=True), v)]
+
+
+def cross_attention(rng: Rng, dtype: str) -> Case:
+    """Keys and values that are weights; tests/torch/test_memory.py is about those of a stream."""
+    groups, per, n = int(rng.integers(1, 3)), int(rng.integers(1, 3)), int(pick(rng, 1, rng.integers(2, 9), 70))
+    d, e = int(pick(rng, rng.integers(1, 6), 16, 19)), int(pick(rng, rng.integers(1, 6), 33))
+    weights: list[Array | None] = [normal(rng, (n, groups, size), dtype) for size in (d, e)]
+    a = {"scale": float(pick(rng, 0.0, 0.3))}
+    return make(rng, "cross_attention", [Input((groups * per, d), dtype)], a, weights=weights)
+
+
+GENERATORS = {"attention": attention, "cross_attention": cross_attention}
+REFERENCES = {"attention": by_definition, "cross_attention": of_fixed}

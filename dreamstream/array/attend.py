@@ -1,0 +1,72 @@
+"""The call of the operators of attention, of keys that a stream has or that are given once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..errors import ShapeError
+from ..stream.pairs import Recognised
+from ..stream.where import user_line
+from . import hook
+
+__all__ = ["across", "attend"]
+
+
+def attend(
+    q: Any,
+    k: Any,
+    v: Any,
+    found: Recognised,
+    scale: float,
+    bias: Any = None,
+    rows: Any = None,
+) -> Any:
+    """Return the attended values ``(B, H, L, E)`` or ``(B, L, E)``.
+
+    Parameters
+    ----------
+    q, k, v : tensors
+        ``(B, heads, L, features)`` or ``(B, L, features)``.
+    found : Recognised
+        What queries see, and what is added to scores.
+    scale : float
+    bias : tensor, optional
+        What is added to scores.
+    rows : tuple, optional
+        Queries, a table by distance, and the distance of its first row.
+    """
+    alone = q.ndim == 3
+    q, k, v = (x.unsqueeze(1) for x in (q, k, v)) if alone else (q, k, v)
+    if across(q, k):
+        fixed = q.is_stream and not k.is_stream
+        both = [_of_all(k), _of_all(v)] if fixed else []
+        (out,) = hook.apply(
+            "cross_attention", {"scale": scale}, [q] if fixed else [q, k, v], both, ("B", 0, "L", 1)
+        )
+        return out.squeeze(1) if alone else out
+    attributes: dict[str, Any] = {**found.context.attributes, "scale": scale}
+    if bias is not None:
+        attributes |= {"first": found.first, "beyond": "linear" if found.linear else "constant"}
+    inputs, weights = [q, k, v], [] if bias is None else [bias]
+    if rows is not None:
+        inputs, weights = [*inputs, rows[0]], [bias, rows[1]]
+        attributes["rows_first"] = rows[2]
+    (out,) = hook.apply("attention", attributes, inputs, weights, ("B", 0, "L", 1))
+    return out.squeeze(1) if alone else out
+
+
+def across(q: Any, k: Any) -> bool:
+    """Whether keys are of another length than queries: a memory, which is given once, or a plain tensor."""
+    if q.is_stream and k.is_stream:
+        return bool(k.edge.line.static and not q.edge.line.static)
+    return bool(q.is_stream or q.shape[-2] != k.shape[-2])
+
+
+def _of_all(x: Any) -> Any:
+    """Return keys or values ``(1, heads, M, features)`` that are the same for all streams as a weight."""
+    if x.shape[0] != 1:
+        raise ShapeError(
+            f"attention at {user_line()}: keys and values that are plain tensors are those of all streams, in a "
+            f"batch of 1; got {tuple(x.shape)}"
+        )
+    return x.squeeze(0).transpose(0, 1)

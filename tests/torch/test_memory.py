@@ -1,0 +1,223 @@
+"""Memories: inputs given once with a length of their own, and attention to them, as torch's models write it."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+import dreamstream as ds
+
+SPEC = {"x": ("B", "L", 8), "m": ("B", "M", 6)}
+
+
+class Decoded(nn.Module):
+    """A decoder of torch's, with its own mask."""
+
+    def __init__(self, norm_first: bool = False, batch_first: bool = True) -> None:
+        super().__init__()
+        layer = nn.TransformerDecoderLayer(8, 2, 16, 0.0, batch_first=batch_first, norm_first=norm_first)
+        self.read, self.decoder = nn.Linear(6, 8), nn.TransformerDecoder(layer, 2, nn.LayerNorm(8))
+        self.batch_first = batch_first
+
+    def forward(self, x: Any, m: Any) -> Any:
+        m = self.read(m)
+        if not self.batch_first:
+            x, m = x.transpose(0, 1), m.transpose(0, 1)
+        mask = nn.Transformer.generate_square_subsequent_mask(x.size(1 if self.batch_first else 0))
+        y = self.decoder(x, m, tgt_mask=mask, tgt_is_causal=True)
+        return y if self.batch_first else y.transpose(0, 1)
+
+
+class Read(nn.Module):
+    """Everything over the memory first: convolution, attention, recurrence, positions, a mean."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv, self.norm = nn.Conv1d(6, 8, 3, padding=1), nn.LayerNorm(8)
+        self.encoder = nn.TransformerEncoderLayer(8, 2, 16, 0.0, batch_first=True)
+        self.rnn, self.attend = nn.GRU(8, 8, batch_first=True), nn.MultiheadAttention(8, 2, batch_first=True)
+        self.register_buffer("table", torch.randn(1, 50, 8))
+
+    def forward(self, x: Any, m: Any) -> Any:
+        m = self.norm(self.conv(m.transpose(1, 2)).transpose(1, 2))
+        m, h = self.rnn(self.encoder(m + self.table[:, : m.size(1)]))
+        return self.attend(x, m, m)[0] + m.mean(1, keepdim=True) * h[0].unsqueeze(1)
+
+
+class ByHand(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.q, self.kv = nn.Linear(8, 8), nn.Linear(6, 16)
+
+    def forward(self, x: Any, m: Any) -> Any:
+        b, t, _ = x.shape
+        q = self.q(x).view(b, t, 2, 4).transpose(1, 2)
+        k, v = (part.view(b, -1, 2, 4).transpose(1, 2) for part in self.kv(m).chunk(2, -1))
+        weights = torch.softmax(q @ k.transpose(-2, -1) / 2, dim=-1)
+        return (weights @ v).transpose(1, 2).reshape(b, t, 8)
+
+
+class ByEinsum(ByHand):
+    def forward(self, x: Any, m: Any) -> Any:
+        q = self.q(x).unflatten(-1, (2, 4))
+        k, v = self.kv(m).unflatten(-1, (2, 2, 4)).unbind(2)
+        weights = torch.einsum("bthd,bmhd->bhtm", q * 0.5, k).softmax(-1)
+        return torch.einsum("bhtm,bmhd->bthd", weights, v).flatten(2)
+
+
+class Grouped(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.q, self.k, self.v = nn.Linear(8, 8), nn.Linear(6, 2), nn.Linear(6, 3)
+
+    def forward(self, x: Any, m: Any) -> Any:
+        q = self.q(x).unflatten(-1, (4, 2)).transpose(1, 2)
+        k, v = self.k(m).unsqueeze(1), self.v(m).unsqueeze(1)
+        return F.scaled_dot_product_attention(q, k, v, enable_gqa=True).transpose(1, 2).flatten(2)
+
+
+class Twice(nn.Module):
+    """Frames before and behind attention that are late."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.before, self.after = nn.Conv1d(8, 8, 4, 2, 1), nn.Conv1d(8, 8, 3, padding=1)
+        self.attend = nn.MultiheadAttention(8, 2, kdim=6, vdim=6, batch_first=True)
+
+    def forward(self, x: Any, m: Any) -> Any:
+        x = self.before(x.transpose(1, 2)).transpose(1, 2)
+        x = x + self.attend(x, m, m, need_weights=False)[0]
+        return x + self.after(x.transpose(1, 2)).transpose(1, 2)
+
+
+KINDS = [Decoded, lambda: Decoded(True), lambda: Decoded(False, False), Read, ByHand, ByEinsum, Grouped, Twice]
+
+
+def streams(rng: Any, n: int, least: int = 2) -> dict[str, tuple[Any, Any]]:
+    def drawn(frames: int, features: int) -> Any:
+        return rng.standard_normal((frames, features), np.float32)
+
+    return {f"s{k}": (drawn(rng.integers(least, 25), 8), drawn(rng.integers(2, 11), 6)) for k in range(n)}
+
+
+def driven(call: Any, rng: Any, given: dict[str, tuple[Any, Any]]) -> dict[str, Any]:
+    """Streams that start and end at random, in random chunks: their frames laid end to end."""
+    at: dict[str, int] = {}
+    got: dict[str, list[Any]] = {i: [] for i in given}
+    left = list(given)
+    while left:
+        rows = []
+        for i in [i for i in left if rng.random() < 0.5]:
+            x, m = given[i]
+            begin = at.get(i, 0)
+            end = min(len(x), begin + int(rng.integers(0, 6)))
+            rows.append((i, x[begin:end], m, i not in at, end == len(x) and bool(rng.random() < 0.5)))
+            at[i] = end
+        for i, frames in (call(rows) if rows else {}).items():
+            got[i].append(np.asarray(frames))
+        left = [i for i in left if i not in {r[0] for r in rows if r[4]}]
+    return {i: np.concatenate(parts) for i, parts in got.items()}
+
+
+def patched(model: Any, path: Any) -> Any:
+    model = ds.patch_module(copy.deepcopy(model)).online()
+
+    def call(rows: Any) -> dict[str, Any]:
+        ids, chunks, _, sos, eos = (list(part) for part in zip(*rows))
+        parts = [torch.from_numpy(c.copy()) for c in chunks]
+        x = ds.stream_tensor(parts, ids=ids, sos=sos, eos=eos, names=("B", "L", None))
+        once = {i: torch.from_numpy(m) for i, _, m, starts, _ in rows if starts}
+        with torch.no_grad():
+            y = model(x, ds.static(once) if once else None)
+        if len(ids) > 1:  # states go and come
+            states = model.get_state(model.live_ids)
+            model.reset()
+            model.set_state(states)
+        return {i: y[i].numpy() for i in ids}
+
+    return call
+
+
+def compiled(model: Any, path: Any) -> Any:
+    ds.compile(model, SPEC).save(path / "model.dsm")
+    engine = ds.load(path / "model.dsm")
+    assert engine.inputs[1].dimensions == ("B", "M", 6) and engine.inputs[1].once
+
+    def call(rows: Any) -> dict[str, Any]:
+        chunks = {i: {"x": x, "m": m} if sos else {"x": x} for i, x, m, sos, _ in rows}
+        out: dict[str, Any] = engine.step(
+            chunks, sos=[r[0] for r in rows if r[3]], eos=[r[0] for r in rows if r[4]]
+        )
+        for i in engine.ids[:2]:
+            data = engine.snapshot(i)
+            engine.reset(i)
+            engine.restore(data, "copy")
+            engine.fork("copy", i)
+            engine.reset("copy")
+        return out
+
+    return call
+
+
+@pytest.mark.parametrize("form", [patched, compiled])
+@pytest.mark.parametrize("kind", range(len(KINDS)))
+def test_streams_that_come_and_go(kind: int, form: Any, tmp_path: Any) -> None:
+    torch.manual_seed(0)
+    rng = np.random.default_rng(kind)
+    model, given = KINDS[kind]().eval(), streams(rng, 8)
+    got = driven(form(model, tmp_path), rng, given)
+    for i, (x, m) in given.items():
+        with torch.no_grad():
+            expected = model(torch.from_numpy(x)[None], torch.from_numpy(m)[None])[0].numpy()
+        assert got[i].shape == expected.shape
+        np.testing.assert_allclose(got[i], expected, atol=3e-6)
+
+
+@pytest.mark.parametrize("kind", range(len(KINDS)))
+def test_gradients_are_those_of_the_whole(kind: int) -> None:
+    torch.manual_seed(0)
+    rng = np.random.default_rng(1)
+    model = KINDS[kind]().train()
+    online = ds.patch_module(copy.deepcopy(model), train_variant="full-file-aligned").online()
+    given = {i: (torch.from_numpy(x), torch.from_numpy(m)) for i, (x, m) in streams(rng, 3, 9).items()}
+    memories = {i: m.clone().requires_grad_() for i, (_, m) in given.items()}
+    loss: Any = 0
+    for k in range(3):
+        parts = [x[k * 4 : (k + 1) * 4 if k < 2 else None] for x, _ in given.values()]
+        x = ds.stream_tensor(parts, ids=list(given), sos=k == 0, eos=k == 2, names=("B", "L", None))
+        y = online(x, ds.static(memories) if k == 0 else None)
+        loss = loss + sum(y[i].square().sum() for i in y.ids)
+    loss.backward()
+    for i, (x, m) in given.items():
+        m.requires_grad_()
+        model(x[None], m[None]).square().sum().backward()
+        torch.testing.assert_close(memories[i].grad, m.grad, rtol=1e-4, atol=1e-5)
+    for a, b in zip(online.parameters(), model.parameters()):
+        torch.testing.assert_close(a.grad, b.grad, rtol=1e-4, atol=1e-5)
+
+
+def test_masks_of_a_memory_are_refused() -> None:
+    class Masked(ByHand):
+        def forward(self, x: Any, m: Any) -> Any:
+            scores = self.q(x) @ self.kv(m)[..., :8].transpose(1, 2)
+            seen = torch.arange(x.size(1))[:, None] >= torch.arange(m.size(1))
+            return scores.masked_fill(~seen, -torch.inf).softmax(-1) @ m
+
+    class Added(ByHand):
+        def forward(self, x: Any, m: Any) -> Any:
+            return self.q(x) + self.kv(m)[..., :8]
+
+    with pytest.raises(ds.NotStreamableError, match="a mask of keys that are given once is not supported"):
+        ds.compile(Masked().eval(), SPEC)
+    with pytest.raises(
+        ds.NotStreamableError, match="frames of an input that is given once meet those of a stream"
+    ):
+        ds.compile(Added().eval(), SPEC)
+    with pytest.raises(ds.NotStreamableError, match="input m is given once"):
+        ds.torch.functionalize(ByHand().eval(), SPEC)
