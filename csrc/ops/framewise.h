@@ -12,6 +12,7 @@
 
 /* Functions of one name that come together. */
 #define DS_COUNTED(name) .counts = name##_counts, .need = name##_need
+#define DS_AT_END .counts = ds_op_counts_at_end, .need = ds_op_need_never
 #define DS_CHECKED(name) .check = name##_check, .check_message = name##_check_message
 #define DS_PREPARED(name) .prepared_bytes = name##_prepared_bytes, .prepare = name##_prepare
 

@@ -47,6 +47,24 @@ ds_status ds_length_rate(const ds_op *op, int attr, ds_rate *rate)
     return DS_OK;
 }
 
+ds_status ds_length_of_rate(const ds_op *op, int attr, const char *what)
+{
+    const ds_rate own = op->in[0].rate;
+    ds_rate rate = op->in[1].rate;
+    DS_TRY(ds_length_rate(op, attr, &rate));
+    DS_CHECK(ds_rate_equal(rate, own), DS_MISMATCH,
+             "%s: input 0 has rate %lld/%lld, but the length that it is %s to has rate %lld/%lld",
+             op->def->name, (long long)own.num, (long long)own.den, what, (long long)rate.num,
+             (long long)rate.den);
+    return DS_OK;
+}
+
+void ds_length_counts(const ds_op *op, ds_program *p)
+{
+    ds_root(p, ds_length_of(op, 0, p, 0));
+    ds_root(p, ds_length_of(op, 0, p, 0));
+}
+
 ds_expr ds_length_of(const ds_op *op, int attr, ds_program *p, int input)
 {
     const ds_attr_value *codes = &op->attr[attr];
@@ -87,19 +105,6 @@ static ds_status length_infer(ds_op *op)
         DS_TRY(ds_length_rate(op, OTHER, &unused));
     op->out[0] = (ds_signature){.dtype = DS_I64, .rate = {0, 1}};
     return DS_OK;
-}
-
-static void length_counts(const ds_op *op, ds_program *p)
-{
-    (void)op;
-    ds_root(p, ds_const(p, 0));
-    ds_root(p, ds_const(p, 1));
-}
-
-static void length_need(const ds_op *op, ds_program *p)
-{
-    (void)op;
-    (void)p; /* no input's values are read */
 }
 
 static void length_forward(const ds_op *op, const ds_run *run)
@@ -148,7 +153,7 @@ static const char *require_check_message(const ds_op *op, const ds_pair *in, cha
     return text;
 }
 
-#define LENGTHS .infer = length_infer, DS_COUNTED(length), .forward = length_forward
+#define LENGTHS .infer = length_infer, DS_AT_END, .forward = length_forward
 
 const ds_op_def ds_op_length = {
     DS_OPERATOR_OF(length, "A function of a stream's length, at its end.", 1, 1, 0),

@@ -270,6 +270,20 @@ static bool keeps_counts(const ds_op *op)
     return op->n_inputs == 1 || (op->def->flags & (DS_OP_LOCKSTEP | DS_OP_MEMORY)) != 0;
 }
 
+void ds_op_counts_at_end(const ds_op *op, ds_program *p)
+{
+    for (int i = 0; i < op->n_outputs; i++) {
+        ds_root(p, ds_const(p, 0));
+        ds_root(p, ds_const(p, 1));
+    }
+}
+
+void ds_op_need_never(const ds_op *op, ds_program *p)
+{
+    for (int i = 0; i < ds_op_n_values(op); i++)
+        ds_root(p, ds_const(p, DS_NEVER));
+}
+
 static ds_status build_programs(ds_op *op)
 {
     const ds_op_def *def = op->def;

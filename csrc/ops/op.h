@@ -241,6 +241,12 @@ static inline bool ds_is_real(ds_dtype dtype)
  * float or double; float where none is. */
 ds_dtype ds_op_real(const ds_op *op);
 
+/* ---------------------------------------------------------------- counts and need of many */
+/* Of every output one frame, which leaves when the stream ends. */
+void ds_op_counts_at_end(const ds_op *op, ds_program *p);
+/* Never: each call reads its new frames only. */
+void ds_op_need_never(const ds_op *op, ds_program *p);
+
 /* ---------------------------------------------------------------- helpers for forward */
 /* Frame `position` of a window whose frames have n_bytes each. */
 static inline const void *ds_at(const ds_window *w, int64_t position, size_t n_bytes)

@@ -73,15 +73,8 @@ static int64_t pad_whole(const ds_op *op, int64_t total)
 
 static ds_status pad_infer(ds_op *op)
 {
-    if (pad_follows(op)) {
-        const ds_rate own = op->in[0].rate;
-        ds_rate rate = op->in[1].rate;
-        DS_TRY(ds_length_rate(op, LENGTH, &rate));
-        DS_CHECK(ds_rate_equal(rate, own), DS_MISMATCH,
-                 "pad_to: input 0 has rate %lld/%lld, but the length that it is padded to has rate "
-                 "%lld/%lld",
-                 (long long)own.num, (long long)own.den, (long long)rate.num, (long long)rate.den);
-    }
+    if (pad_follows(op))
+        DS_TRY(ds_length_of_rate(op, LENGTH, "padded"));
     return ds_move_require_value(op, VALUE);
 }
 

@@ -54,18 +54,6 @@ static ds_status positions_infer(ds_op *op)
     return ds_length_rate(op, LENGTH, &op->out[0].rate);
 }
 
-static void positions_counts(const ds_op *op, ds_program *p)
-{
-    ds_root(p, ds_length_of(op, LENGTH, p, 0));
-    ds_root(p, ds_length_of(op, LENGTH, p, 0));
-}
-
-static void positions_need(const ds_op *op, ds_program *p)
-{
-    (void)op;
-    (void)p; /* no input's values are read */
-}
-
 static int64_t positions_at(const ds_attr_value *steps, int64_t m)
 {
     for (int i = 0; i < steps->n_ints; i += 2) {
@@ -101,7 +89,7 @@ static void positions_forward(const ds_op *op, const ds_run *run)
 
 const ds_op_def ds_op_positions = {
     DS_OPERATOR_OF(positions, "Absolute positions in the stream.", 1, 1, 0),
-    .attrs = positions_attrs, .infer = positions_infer, DS_COUNTED(positions),
+    .attrs = positions_attrs, .infer = positions_infer, .counts = ds_length_counts,
     .forward = positions_forward};
 
 /* ---------------------------------------------------------------- rotary */

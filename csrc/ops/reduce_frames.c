@@ -42,19 +42,6 @@ static ds_status reduce_frames_infer(ds_op *op)
     return DS_OK;
 }
 
-static void reduce_frames_counts(const ds_op *op, ds_program *p)
-{
-    (void)op;
-    ds_root(p, ds_const(p, 0));
-    ds_root(p, ds_const(p, 1));
-}
-
-static void reduce_frames_need(const ds_op *op, ds_program *p)
-{
-    (void)op;
-    ds_root(p, ds_const(p, DS_NEVER));
-}
-
 /* sum[i] = the extreme of itself and of feature i of n_frames frames. */
 static void reduce_frames_extreme(const ds_real_kernels *k, bool greatest, double *sum,
                                   const char *x, size_t n, size_t n_frames)
@@ -96,7 +83,7 @@ static void reduce_frames_forward(const ds_op *op, const ds_run *run)
 const ds_op_def ds_op_reduce_frames = {
     DS_OPERATOR(reduce_frames,
                 "Sum, mean, maximum or minimum over all frames, at the end of the stream."),
-    .flags = DS_OP_REAL, .attrs = reduce_frames_attrs, DS_COUNTED(reduce_frames)};
+    .flags = DS_OP_REAL, .attrs = reduce_frames_attrs, DS_AT_END};
 
 /* ---------------------------------------------------------------- var_frames */
 
@@ -151,7 +138,7 @@ static void var_frames_forward(const ds_op *op, const ds_run *run)
 
 const ds_op_def ds_op_var_frames = {
     DS_OPERATOR(var_frames, "Variance over all frames, at the end of the stream."),
-    .flags = DS_OP_REAL, .attrs = var_frames_attrs, DS_COUNTED(reduce_frames)};
+    .flags = DS_OP_REAL, .attrs = var_frames_attrs, DS_AT_END};
 
 /* ---------------------------------------------------------------- cumulative */
 

@@ -49,15 +49,8 @@ static int64_t slice_step(const ds_op *op)
 
 static ds_status slice_infer(ds_op *op)
 {
-    if (op->def->member == CUT) {
-        const ds_rate own = op->in[0].rate;
-        ds_rate rate = op->in[1].rate;
-        DS_TRY(ds_length_rate(op, CUT_LENGTH, &rate));
-        DS_CHECK(ds_rate_equal(rate, own), DS_MISMATCH,
-                 "cut: input 0 has rate %lld/%lld, but the length that it is cut to has rate "
-                 "%lld/%lld",
-                 (long long)own.num, (long long)own.den, (long long)rate.num, (long long)rate.den);
-    }
+    if (op->def->member == CUT)
+        DS_TRY(ds_length_of_rate(op, CUT_LENGTH, "cut"));
     return ds_scale_rate(op, 1, slice_step(op));
 }
 
@@ -141,18 +134,6 @@ static ds_status table_infer(ds_op *op)
     return ds_length_rate(op, TABLE_LENGTH, &op->out[0].rate);
 }
 
-static void table_counts(const ds_op *op, ds_program *p)
-{
-    ds_root(p, ds_length_of(op, TABLE_LENGTH, p, 0));
-    ds_root(p, ds_length_of(op, TABLE_LENGTH, p, 0));
-}
-
-static void table_need(const ds_op *op, ds_program *p)
-{
-    (void)op;
-    (void)p; /* no input's values are read */
-}
-
 static void table_check(const ds_op *op, ds_program *p)
 {
     ds_root(p, ds_const(p, 0));
@@ -186,6 +167,6 @@ const ds_op_def ds_op_table = {
     .attrs = table_attrs,
     .weights = "weight",
     .infer = table_infer,
-    DS_COUNTED(table),
+    .counts = ds_length_counts,
     DS_CHECKED(table),
     .forward = table_forward};

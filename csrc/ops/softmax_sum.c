@@ -39,20 +39,6 @@ static ds_status softmax_sum_infer(ds_op *op)
     return DS_OK;
 }
 
-static void softmax_sum_counts(const ds_op *op, ds_program *p)
-{
-    (void)op;
-    ds_root(p, ds_const(p, 0));
-    ds_root(p, ds_const(p, 1));
-}
-
-static void softmax_sum_need(const ds_op *op, ds_program *p)
-{
-    (void)op;
-    ds_root(p, ds_const(p, DS_NEVER));
-    ds_root(p, ds_const(p, DS_NEVER));
-}
-
 /* Element i of reals. */
 static inline double softmax_sum_real(const void *x, size_t element, size_t i)
 {
@@ -141,5 +127,5 @@ const ds_op_def ds_op_softmax_sum = {
     DS_OPERATOR_OF(softmax_sum,
                    "The mean of all frames, weighted by a softmax over the stream, at its end.", 2,
                    1, 2),
-    .flags = DS_OP_REAL | DS_OP_LOCKSTEP, .infer = softmax_sum_infer, DS_COUNTED(softmax_sum),
+    .flags = DS_OP_REAL | DS_OP_LOCKSTEP, .infer = softmax_sum_infer, DS_AT_END,
     .forward = softmax_sum_forward};

@@ -71,8 +71,9 @@ def compile(
         the same however streams are cut and batched. A row with NaN or infinite values gives NaN in "int8". By
         patterns as `weights`.
     weights_bound : float
-        The error that "auto" allows: |w − rounded w| ÷ |w| of the worst output channel. Evenly spread weights
-        are at 0.003 to 0.008 in int8, at 0.002 in bf16; those with a few large ones beyond.
+        The error that "auto" allows: the norm of w − rounded w by that of w, in the worst output channel.
+        Evenly spread weights are at 0.003 to 0.008 in int8, at 0.002 in bf16; those with a few large ones
+        beyond.
     threads : int, optional
         Threads per step; ``DREAMSTREAM_THREADS`` or 1 by default.
     blas : bool, optional

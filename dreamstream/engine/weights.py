@@ -115,7 +115,8 @@ def narrowest(whole: Sequence[Any], rounded: Mapping[str, Sequence[Any]], bound:
 
 
 def _error(whole: Any, rounded: Any) -> float:
-    """Return |w − rounded w| ÷ |w| of the worst channel; infinite where that says nothing, or nothing changed."""
+    """Return the norm of w − rounded w by that of w in the worst channel; infinite where that says nothing, or
+    nothing changed."""
     worst, changed = 0.0, False
     for a, b in zip(whole, rounded):
         if a is None or a[1].ndim == 0 or not np.issubdtype(a[1].dtype, np.floating):

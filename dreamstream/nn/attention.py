@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 from ..array import BatchTensor, Tensor
 from ..errors import ShapeError
@@ -54,6 +54,9 @@ class MultiheadAttention(Module):
     Inputs ``(B, L, features)`` or ``(L, B, features)``, outputs as many features as `embed_dim`, and None for the
     weights. **Streaming.** Delay and state are the context's. Source: torch.nn.MultiheadAttention.
     """
+
+    _shown = "{embed_dim}, {num_heads}, batch_first={batch_first}"
+    _usual: ClassVar = {"context": None}
 
     def __init__(
         self,
@@ -141,8 +144,3 @@ class MultiheadAttention(Module):
         joined = self.in_proj_weight
         weight = getattr(self, f"{'qkv'[i]}_proj_weight") if joined is None else joined[part]
         return F.linear(x, weight, None if self.in_proj_bias is None else self.in_proj_bias[part])
-
-    def extra_repr(self) -> str:
-        """Return the arguments that a text of the layer shows."""
-        shown = f"{self.embed_dim}, {self.num_heads}, batch_first={self.batch_first}"
-        return shown if self.context is None else f"{shown}, context={self.context}"

@@ -24,6 +24,11 @@ STATISTICS = {**CHANNELS, **AFFINE, "num_features": "Channels."}
 class ChannelNorm(Affine):
     """What layers with a mean and a variance per channel have: parameters, buffers, text."""
 
+    _shown = (
+        "{num_features}, eps={eps}, momentum={momentum}, affine={affine}, bias={bias}, "
+        "track_running_stats={track_running_stats}"
+    )
+
     #: Numbers of dimensions that an input may have.
     ranks: tuple[int, ...] = ()
 
@@ -77,13 +82,6 @@ class ChannelNorm(Affine):
                 f"{type(self).__name__} at {user_line()}: expected {self.num_features} channels in dimension "
                 f"{channels}, got {size}"
             )
-
-    def extra_repr(self) -> str:
-        """Return the constructor's arguments."""
-        return (
-            f"{self.num_features}, eps={self.eps}, momentum={self.momentum}, affine={self.affine}, "
-            f"bias={self.bias is not None}, track_running_stats={self.track_running_stats}"
-        )
 
 
 class _BatchNorm(ChannelNorm):

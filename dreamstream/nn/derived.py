@@ -10,7 +10,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any
 
 from ..array import Tensor
 from .functional.texts import parameters_of, summary_of
@@ -19,25 +19,11 @@ from .module import Module
 __all__ = ["Derived", "layer"]
 
 Prepare = Callable[[Any], None]
-Shown = str | Callable[[Any], str] | None
+Shown = str | Callable[[Any], str]
 
 
 class Derived(Module):
     """A layer that calls a function with the arguments of its constructor."""
-
-    shown: ClassVar[Shown] = None
-    """The constructor's arguments as text with attributes' names in braces, or what makes it; None for none."""
-
-    def extra_repr(self) -> str:
-        """Return the constructor's arguments."""
-        if self.shown is None:
-            return ""
-        if not isinstance(self.shown, str):
-            return self.shown()
-        own = vars(self)
-        if "{inplace}" not in self.shown and own.get("inplace"):
-            return ", ".join(filter(None, (self.shown.format_map(own), "inplace=True")))
-        return self.shown.format_map(own)
 
 
 def layer(
@@ -47,6 +33,7 @@ def layer(
     function: Callable[..., Tensor],
     shown: Shown = "",
     *,
+    usual: Mapping[str, Any] | None = None,
     order: Sequence[str] = (),
     types: Mapping[str, str] | None = None,
     prepare: Prepare | None = None,
@@ -64,7 +51,9 @@ def layer(
     function : callable
         What it calls: with the input, then its own attributes.
     shown : str or callable, optional
-        See `Derived`.
+        The constructor's arguments as text with attributes' names in braces, or what makes it.
+    usual : dict, optional
+        Attributes that are shown where they are not these; by default `inplace` where there is one.
     order : sequence of str
         The constructor's parameters where they don't come in the function's order.
     types : dict, optional
@@ -106,11 +95,15 @@ def layer(
     members = {
         "__init__": __init__,
         "forward": forward,
-        "shown": shown,
         "__doc__": "\n\n".join(filter(None, texts)),
         "__module__": module,
         "__qualname__": name,
     }
+    if callable(shown):
+        members["extra_repr"] = shown
+    else:
+        more = {"inplace": False} if "inplace" in parameters and "{inplace}" not in shown else {}
+        members |= {"_shown": shown, "_usual": more if usual is None else usual}
     for method in (__init__, forward):
         method.__qualname__ = f"{name}.{method.__name__}"
     return type(name, (base,), members)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 from ..array import Tensor
 from ..errors import ModeError, ShapeError
@@ -31,6 +31,9 @@ class Embedding(Module):
     Input ``(*) int64``, output ``(*, embedding_dim)``. **Streaming.** Delay 0, no state.
     Source: torch.nn.Embedding.
     """
+
+    _shown = "{num_embeddings}, {embedding_dim}"
+    _usual: ClassVar = {"padding_idx": None, "norm_type": 2, "scale_grad_by_freq": False, "sparse": False}
 
     def __init__(
         self,
@@ -93,14 +96,3 @@ class Embedding(Module):
     def forward(self, input: Tensor) -> Tensor:
         """Return ``(*, embedding_dim)`` for an input ``(*)``."""
         return F.embedding(input, self.weight)
-
-    def extra_repr(self) -> str:
-        """Return the constructor's arguments."""
-        out = f"{self.num_embeddings}, {self.embedding_dim}"
-        if self.padding_idx is not None:
-            out += f", padding_idx={self.padding_idx}"
-        if self.norm_type != 2:
-            out += f", norm_type={self.norm_type}"
-        if self.scale_grad_by_freq:
-            out += f", scale_grad_by_freq={self.scale_grad_by_freq}"
-        return out + (", sparse=True" if self.sparse else "")

@@ -94,6 +94,8 @@ class LogMel(Module):
     Source: librosa.feature.melspectrogram; torchaudio.transforms.MelSpectrogram.
     """
 
+    _shown = "{sample_rate}, n_fft={n_fft}, hop={hop}, n_mels={n_mels}, center={center}"
+
     window: Tensor
     filters: Tensor
 
@@ -138,12 +140,6 @@ class LogMel(Module):
         if self.log == "natural":
             return power.log()
         return power.log10() * 10.0 if self.log == "db" else power.log10()
-
-    def extra_repr(self) -> str:
-        """Return what was chosen."""
-        return (
-            f"{self.sample_rate}, n_fft={self.n_fft}, hop={self.hop}, n_mels={self.n_mels}, center={self.center}"
-        )
 
 
 def _window(kind: str, n: int) -> Array:
@@ -214,6 +210,8 @@ class KaldiFbank(Module):
     Source: Kaldi's compute-fbank-feats; torchaudio.compliance.kaldi.fbank.
     """
 
+    _shown = "{num_mel_bins}, {size} samples, {shift} apart, snip_edges={snip_edges}"
+
     window: Tensor
     filters: Tensor
 
@@ -281,7 +279,3 @@ class KaldiFbank(Module):
         x = F.pad(x.repeat_interleave(2, -1), (0, 1), "replicate")
         both: Tensor = F.pad(x, (2 * left, 2 * right), "reflect")[..., 1::2]
         return both
-
-    def extra_repr(self) -> str:
-        """Return what was chosen."""
-        return f"{self.num_mel_bins}, {self.size} samples, {self.shift} apart, snip_edges={self.snip_edges}"

@@ -68,25 +68,20 @@ def _require_mode(self: Any) -> None:
         raise ShapeError(f"Upsample: mode is one of {', '.join(MODES)}, got {self.mode!r}")
 
 
-def _unusual_dim(self: Any) -> str:
-    return "" if self.dim == -1 else f"dim={self.dim}"
-
-
-def _size_and_dim(self: Any) -> str:
-    return ", ".join(filter(None, (str(self.size), _unusual_dim(self))))
-
-
 def _given_size(self: Any) -> str:
     given = "size" if self.scale_factor is None else "scale_factor"
     return f"{given}={getattr(self, given)}, mode={self.mode!r}"
 
 
-_cumulative = partial(layer, __name__, _CUMULATIVE, shown=_unusual_dim)
+_USUAL = {"dim": -1}
+_cumulative = partial(layer, __name__, _CUMULATIVE, usual=_USUAL)
 
 OverlapAdd = layer(__name__, _OVERLAP, "OverlapAdd", F.overlap_add, "{step}", prepare=_require_step)
 CumulativeSum = _cumulative("CumulativeSum", F.cumulative_sum)
 CumulativeMean = _cumulative("CumulativeMean", F.cumulative_mean)
-RunningMean = layer(__name__, _RUNNING, "RunningMean", F.running_mean, _size_and_dim, prepare=_require_frames)
+RunningMean = layer(
+    __name__, _RUNNING, "RunningMean", F.running_mean, "{size}", usual=_USUAL, prepare=_require_frames
+)
 Upsample = layer(
     __name__,
     _UPSAMPLE,

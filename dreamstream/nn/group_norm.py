@@ -37,6 +37,8 @@ class GroupNorm(Affine):
     all frames are kept until the end. Source: torch.nn.GroupNorm.
     """
 
+    _shown = "{num_groups}, {num_channels}, eps={eps}, affine={affine}, bias={bias}"
+
     def __init__(
         self,
         num_groups: int,
@@ -63,13 +65,6 @@ class GroupNorm(Affine):
         if size is None or (isinstance(size, int) and size != self.num_channels):
             raise ShapeError(f"GroupNorm: expected (B, {self.num_channels}, *), got shape {input.shape}")
         return F.group_norm(input, self.num_groups, self.weight, self.bias, self.eps)
-
-    def extra_repr(self) -> str:
-        """Return the constructor's arguments."""
-        return (
-            f"{self.num_groups}, {self.num_channels}, eps={self.eps}, affine={self.affine}, "
-            f"bias={self.bias is not None}"
-        )
 
 
 class _InstanceNorm(ChannelNorm):

@@ -108,6 +108,8 @@ class Linear(Module):
     Source: torch.nn.Linear.
     """
 
+    _shown = "in_features={in_features}, out_features={out_features}, bias={bias}"
+
     def __init__(
         self,
         in_features: int,
@@ -134,10 +136,6 @@ class Linear(Module):
         """Return ``(*, out_features)`` for an input ``(*, in_features)``."""
         return F.linear(input, self.weight, self.bias)
 
-    def extra_repr(self) -> str:
-        """Return the constructor's arguments."""
-        return f"in_features={self.in_features}, out_features={self.out_features}, bias={self.bias is not None}"
-
 
 @_described
 class Bilinear(Module):
@@ -155,6 +153,8 @@ class Bilinear(Module):
     Inputs ``(*, in1_features)`` and ``(*, in2_features)``, output ``(*, out_features)``. **Streaming.**
     Delay 0, no state. Source: torch.nn.Bilinear.
     """
+
+    _shown = "in1_features={in1_features}, in2_features={in2_features}, out_features={out_features}, bias={bias}"
 
     def __init__(
         self,
@@ -185,10 +185,3 @@ class Bilinear(Module):
     def forward(self, input1: Tensor, input2: Tensor) -> Tensor:
         """Return ``(*, out_features)`` for inputs ``(*, in1_features)`` and ``(*, in2_features)``."""
         return F.bilinear(input1, input2, self.weight, self.bias)
-
-    def extra_repr(self) -> str:
-        """Return the constructor's arguments."""
-        return (
-            f"in1_features={self.in1_features}, in2_features={self.in2_features}, "
-            f"out_features={self.out_features}, bias={self.bias is not None}"
-        )

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping
 from contextvars import ContextVar
 from functools import partial
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, ClassVar, NamedTuple, TypeVar
 
 from ..array import Tensor
 from ..array import dtypes as element_types
@@ -53,6 +53,11 @@ class Module:
     >>> Twice()
     Twice()
     """
+
+    #: What stands between the parentheses of the module's own line: attributes in braces, then those of which it
+    #: is said what they usually are, and aren't.
+    _shown: ClassVar[str] = ""
+    _usual: ClassVar[dict[str, Any]] = {}
 
     training: Flag
     #: Whether `train` was called last; a new module is in training mode without anybody's wish.
@@ -417,7 +422,9 @@ class Module:
 
     def extra_repr(self) -> str:
         """Return what stands between the parentheses of the module's own line."""
-        return ""
+        own = _Shown(self)
+        parts = [f"{name}={own[name]}" for name, usual in self._usual.items() if own[name] != usual]
+        return ", ".join(filter(None, (self._shown.format_map(own), *parts)))
 
     def __repr__(self) -> str:
         extra = self.extra_repr()
@@ -426,6 +433,17 @@ class Module:
         if not below and len(own) <= 1:
             return f"{self._get_name()}({extra})"
         return f"{self._get_name()}(\n  " + "\n  ".join(own + below) + "\n)"
+
+
+class _Shown(dict[str, Any]):
+    """A module's attributes as texts show them: of biases, whether there are any."""
+
+    def __init__(self, module: Module) -> None:
+        self.module = module
+
+    def __missing__(self, name: str) -> Any:
+        value = getattr(self.module, name)
+        return value if name != "bias" or isinstance(value, bool) else value is not None
 
 
 def _joined(prefix: str, name: str) -> str:

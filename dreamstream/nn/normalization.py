@@ -35,6 +35,8 @@ class LayerNorm(Affine):
     of a stream must be features. Source: torch.nn.LayerNorm.
     """
 
+    _shown = "{normalized_shape}, eps={eps}, elementwise_affine={elementwise_affine}, bias={bias}"
+
     def __init__(
         self,
         normalized_shape: int | Sequence[int],
@@ -56,13 +58,6 @@ class LayerNorm(Affine):
         """Return ``(*, *normalized_shape)`` for an input of that shape."""
         return F.layer_norm(input, self.normalized_shape, self.weight, self.bias, self.eps)
 
-    def extra_repr(self) -> str:
-        """Return the constructor's arguments."""
-        return (
-            f"{self.normalized_shape}, eps={self.eps}, elementwise_affine={self.elementwise_affine}, "
-            f"bias={self.bias is not None}"
-        )
-
 
 @_described
 class RMSNorm(Affine):
@@ -78,6 +73,8 @@ class RMSNorm(Affine):
     Input and output ``(*, *normalized_shape)``. **Streaming.** Delay 0, no state; the last dimensions
     of a stream must be features. Source: torch.nn.RMSNorm.
     """
+
+    _shown = "{normalized_shape}, eps={eps}, elementwise_affine={elementwise_affine}"
 
     def __init__(
         self,
@@ -97,7 +94,3 @@ class RMSNorm(Affine):
     def forward(self, input: Tensor) -> Tensor:
         """Return ``(*, *normalized_shape)`` for an input of that shape."""
         return F.rms_norm(input, self.normalized_shape, self.weight, self.eps)
-
-    def extra_repr(self) -> str:
-        """Return the constructor's arguments."""
-        return f"{self.normalized_shape}, eps={self.eps}, elementwise_affine={self.elementwise_affine}"

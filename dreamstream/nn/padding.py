@@ -43,6 +43,8 @@ class _Pad(Module):
         Before the first and behind the last element, of the last dimension first.
     """
 
+    _shown = "{padding}"
+
     mode: ClassVar[str] = "constant"
     n_axes: ClassVar[int]
 
@@ -71,12 +73,10 @@ class _Pad(Module):
             )
         return F.pad(input, self.padding, self.mode)
 
-    def extra_repr(self) -> str:
-        """Return the padding."""
-        return f"{self.padding}"
-
 
 class _ConstantPad(_Pad):
+    _shown = "padding={padding}, value={value}"
+
     def __init__(self, padding: Ints, value: float) -> None:
         super().__init__(padding)
         self.value = value
@@ -85,18 +85,12 @@ class _ConstantPad(_Pad):
         """Return the input with its last dimensions padded."""
         return F.pad(input, self.padding, "constant", self.value)
 
-    def extra_repr(self) -> str:
-        """Return the constructor's arguments."""
-        return f"padding={self.padding}, value={self.value}"
-
 
 class _ZeroPad(_ConstantPad):
+    _shown = "{padding}"
+
     def __init__(self, padding: Ints) -> None:
         super().__init__(padding, 0.0)
-
-    def extra_repr(self) -> str:
-        """Return the padding."""
-        return f"{self.padding}"
 
 
 # ---------------------------------------------------------------- one dimension

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from ..array import Tensor
 from . import functional as F
 from .functional.texts import described
@@ -34,6 +36,9 @@ class RotaryEmbedding(Module):
     ((1, 2, 5, 8), (1, 1, 5, 8))
     """
 
+    _shown = "{dim}, base={base}"
+    _usual: ClassVar = {"interleaved": False}
+
     def __init__(
         self, dim: int, base: float = 10000.0, interleaved: bool = False, scaling_factor: float = 1.0
     ) -> None:
@@ -50,7 +55,3 @@ class RotaryEmbedding(Module):
         given = (self.dim, self.base, self.interleaved, self.scaling_factor)
         turned = tuple(F.rotary_embedding(x, *given) for x in inputs)
         return turned[0] if len(turned) == 1 else turned
-
-    def extra_repr(self) -> str:
-        """Return the arguments that a text of the layer shows."""
-        return f"{self.dim}, base={self.base}" + (", interleaved=True" if self.interleaved else "")

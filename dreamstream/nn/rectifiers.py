@@ -33,6 +33,8 @@ class PReLU(Module):
         ``(num_parameters,)``.
     """
 
+    _shown = "num_parameters={num_parameters}"
+
     def __init__(self, num_parameters: int = 1, init: float = 0.25, device: Any = None, dtype: Any = None) -> None:
         super().__init__()
         self.num_parameters = num_parameters
@@ -48,15 +50,11 @@ class PReLU(Module):
         """Return x above zero, weight * x below."""
         return F.prelu(input, self.weight)
 
-    def extra_repr(self) -> str:
-        """Return the number of weights."""
-        return f"num_parameters={self.num_parameters}"
-
 
 class ReLU6(Hardtanh):
     """x moved into [0, 6]."""
 
-    shown = ""
+    _shown = ""
 
     def __init__(self, inplace: bool = False) -> None:
         super().__init__(0.0, 6.0, inplace)

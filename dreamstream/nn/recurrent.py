@@ -53,6 +53,16 @@ class Recurrence(Module):
     **Streaming.** Delay 0. Source: torch.nn.RNNBase.
     """
 
+    _shown = "{input_size}, {hidden_size}"
+    _usual: ClassVar = {
+        "proj_size": 0,
+        "num_layers": 1,
+        "bias": True,
+        "batch_first": False,
+        "dropout": 0.0,
+        "bidirectional": False,
+    }
+
     _operator: ClassVar[str]
     _gates: ClassVar[int]
     _states: ClassVar[tuple[str, ...]] = ("h_0",)
@@ -256,19 +266,6 @@ class Recurrence(Module):
     def unstreamable(self) -> tuple[str, str] | None:
         """Return why a bidirectional layer can't stream, and what would work."""
         return BACKWARDS.words if self.bidirectional else None
-
-    def extra_repr(self) -> str:
-        """Return the constructor's arguments that are not the usual ones."""
-        parts = [f"{self.input_size}, {self.hidden_size}"]
-        usual = {
-            "proj_size": 0,
-            "num_layers": 1,
-            "bias": True,
-            "batch_first": False,
-            "dropout": 0.0,
-            "bidirectional": False,
-        }
-        return ", ".join(parts + [f"{k}={getattr(self, k)}" for k, v in usual.items() if getattr(self, k) != v])
 
 
 @_described

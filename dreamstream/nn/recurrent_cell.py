@@ -43,6 +43,9 @@ class Cell(Module):
     **Streaming.** Delay 0, no state. Source: torch.nn.RNNCellBase.
     """
 
+    _shown = "{input_size}, {hidden_size}"
+    _usual: ClassVar = {"bias": True}
+
     _operator: ClassVar[str]
     _gates: ClassVar[int]
 
@@ -95,10 +98,6 @@ class Cell(Module):
             raise ShapeError(f"{name}: expected hx of shape {expected}, got {[h.shape for h in state]}")
         weights = (self.weight_ih, self.weight_hh, self.bias_ih, self.bias_hh)
         return apply(self._operator, self._attributes(), (x, *state), weights, (..., 0))
-
-    def extra_repr(self) -> str:
-        """Return the constructor's arguments that are not the usual ones."""
-        return f"{self.input_size}, {self.hidden_size}" + ("" if self.bias else ", bias=False")
 
 
 @_described
@@ -186,6 +185,8 @@ class RNNCell(Cell):
     Source: torch.nn.RNNCell.
     """
 
+    _usual: ClassVar = {**Cell._usual, "nonlinearity": "tanh"}
+
     _operator = "rnn_cell"
     _gates = 1
 
@@ -209,8 +210,3 @@ class RNNCell(Cell):
     def forward(self, input: Tensor, hx: Any = None) -> Tensor:
         """Return the next h."""
         return self._step(input, () if hx is None else (hx,))[0]
-
-    def extra_repr(self) -> str:
-        """Return the constructor's arguments that are not the usual ones."""
-        more = "" if self.nonlinearity == "tanh" else f", nonlinearity={self.nonlinearity}"
-        return super().extra_repr() + more

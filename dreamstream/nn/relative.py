@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -74,6 +74,9 @@ class RelPositionMultiheadAttention(Module):
     double. Source: Dai et al., "Transformer-XL" (2019); Shaw et al., "Self-Attention with Relative Position
     Representations" (2018); Raffel et al., "T5" (2020); WeNet's RelPositionMultiHeadedAttention.
     """
+
+    _shown = "{embed_dim}, {num_heads}, scheme={scheme!r}"
+    _usual: ClassVar = {"context": None}
 
     def __init__(
         self,
@@ -166,11 +169,6 @@ class RelPositionMultiheadAttention(Module):
         )
         bias = F.embedding(new_tensor(buckets), self.relative_attention_bias.weight).transpose(0, 1)
         return _attended(q, k, v, seen, bias=(bias, -far), scale=1.0)
-
-    def extra_repr(self) -> str:
-        """Return the arguments that a text of the layer shows."""
-        shown = f"{self.embed_dim}, {self.num_heads}, scheme={self.scheme!r}"
-        return shown if self.context is None else f"{shown}, context={self.context}"
 
 
 def sinusoids(places: Tensor, features: int) -> Tensor:

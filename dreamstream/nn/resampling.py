@@ -43,6 +43,8 @@ class Resample(Module):
     Source: torchaudio.transforms.Resample (there `resampling_method` is the third argument).
     """
 
+    _shown = "orig_freq={orig_freq}, new_freq={new_freq}"
+
     kernel: Tensor
 
     def __init__(
@@ -73,7 +75,3 @@ class Resample(Module):
         """Return the signal at the rate `new_freq`."""
         x = checked("Resample", waveform)
         return self._resampling.apply(x, None if self._resampling.same else self.kernel)
-
-    def extra_repr(self) -> str:
-        """Return the rates."""
-        return f"orig_freq={self.orig_freq}, new_freq={self.new_freq}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 from ..array import Tensor
 from ..dispatch import apply
@@ -35,6 +35,9 @@ class Delay(Module):
     input), state n frames. Source: a causal convolution with one tap; continual-inference's Delay.
     """
 
+    _shown = "{n}"
+    _usual: ClassVar = {"dim": -1}
+
     def __init__(self, n: int, dim: int = -1) -> None:
         super().__init__()
         self.n = operator.index(n)
@@ -46,10 +49,6 @@ class Delay(Module):
         """Return the input, `n` frames late."""
         _, dims = frame_dims("Delay", checked("Delay", input), self.dim)
         return apply("delay", {"frames": self.n}, (input,), (), dims)[0]
-
-    def extra_repr(self) -> str:
-        """Return the constructor's arguments."""
-        return f"{self.n}" if self.dim == -1 else f"{self.n}, dim={self.dim}"
 
 
 @described(
@@ -74,6 +73,9 @@ class LookAhead(Module):
     ``dim=1``. **Streaming.** Delay `right` frames; state as many. Source: the row convolution of Deep Speech 2;
     without features the inverse of `Delay`, up to the first frames.
     """
+
+    _shown = "{right}"
+    _usual: ClassVar = {"features": None, "dim": -1}
 
     def __init__(
         self,
@@ -110,11 +112,6 @@ class LookAhead(Module):
         (x,) = apply("pad", behind, (x,), (), dims)
         return apply("slice", {"start": self.right, "crop": 0}, (x,), (), dims)[0]
 
-    def extra_repr(self) -> str:
-        """Return the constructor's arguments."""
-        shown = f"{self.right}" if self.features is None else f"{self.right}, features={self.features}"
-        return shown if self.dim == -1 else f"{shown}, dim={self.dim}"
-
 
 @described(start_dim="The first of them.", end_dim="The last one.")
 class Flatten(Module):
@@ -126,6 +123,8 @@ class Flatten(Module):
     torch.nn.Flatten.
     """
 
+    _shown = "start_dim={start_dim}, end_dim={end_dim}"
+
     def __init__(self, start_dim: int = 1, end_dim: int = -1) -> None:
         super().__init__()
         self.start_dim = start_dim
@@ -134,10 +133,6 @@ class Flatten(Module):
     def forward(self, input: Tensor) -> Tensor:
         """Return the input with dimensions joined."""
         return checked("Flatten", input).flatten(self.start_dim, self.end_dim)
-
-    def extra_repr(self) -> str:
-        """Return the constructor's arguments."""
-        return f"start_dim={self.start_dim}, end_dim={self.end_dim}"
 
 
 @described(dim="The dimension.", unflattened_size="sequence of int: What it becomes; one of them may be -1.")
@@ -149,6 +144,8 @@ class Unflatten(Module):
     **Streaming.** Delay 0, no state; a dimension of features. Source: torch.nn.Unflatten.
     """
 
+    _shown = "dim={dim}, unflattened_size={unflattened_size}"
+
     def __init__(self, dim: int, unflattened_size: Sequence[Any]) -> None:
         super().__init__()
         self.dim = dim
@@ -157,7 +154,3 @@ class Unflatten(Module):
     def forward(self, input: Tensor) -> Tensor:
         """Return the input with the dimension split."""
         return checked("Unflatten", input).unflatten(self.dim, self.unflattened_size)
-
-    def extra_repr(self) -> str:
-        """Return the constructor's arguments."""
-        return f"dim={self.dim}, unflattened_size={self.unflattened_size}"

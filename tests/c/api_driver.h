@@ -57,9 +57,8 @@ static inline int add_port(graph_case *c, ds_dtype dtype, int rank, int64_t widt
 {
     int edge = -1;
     const ds_signature s = {.dtype = dtype, .rank = rank, .shape = {width}, .rate = {1, 1}};
-    if (c->status == DS_OK) {
+    if (c->status == DS_OK)
         c->status = ds_graph_input(c->graph, &edge, &s);
-    }
     return edge;
 }
 
@@ -220,9 +219,8 @@ static inline bool same_taken(ds_model *model, const taken *a, const taken *b)
 
 static inline void free_taken(taken *t)
 {
-    for (size_t o = 0; o < MAX_GRAPH_OUTPUTS; o++) {
+    for (size_t o = 0; o < MAX_GRAPH_OUTPUTS; o++)
         free(t->data[o]);
-    }
     *t = (taken){{NULL}, {0}};
 }
 

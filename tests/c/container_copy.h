@@ -34,14 +34,12 @@ static ds_status copy_container(const ds_sink *sink, const ds_safetensors *file)
         for (size_t i = 0; i < n_texts && status == DS_OK && ds_json_next_member(&at, &key, &value);
              i++) {
             status = ds_json_string(&texts[i].key, NULL, key);
-            if (status == DS_OK) {
+            if (status == DS_OK)
                 status = ds_json_string(&texts[i].text, &texts[i].n_bytes, value);
-            }
         }
     }
-    if (status == DS_OK) {
+    if (status == DS_OK)
         status = ds_safetensors_write(sink, NULL, sources, used, texts, n_texts);
-    }
     free(sources);
     free(texts);
     return status;

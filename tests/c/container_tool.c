@@ -34,9 +34,8 @@ static ds_status convert_safetensors(ds_buffer *out, const ds_mapped *in)
 
 int main(int argc, char **argv)
 {
-    if (argc != 4) {
+    if (argc != 4)
         return 2;
-    }
     ds_mapped *in = NULL;
     ds_buffer out;
     ds_buffer_init(&out, NULL);

@@ -46,42 +46,37 @@ static void stop(const char *what, const char *why)
 static void *room(size_t n_bytes)
 {
     void *p = malloc(n_bytes ? n_bytes : 1);
-    if (p == NULL) {
+    if (p == NULL)
         stop("malloc", "no memory");
-    }
     return p;
 }
 
 static FILE *open_file(const char *path, const char *mode)
 {
     FILE *file = fopen(path, mode);
-    if (file == NULL) {
+    if (file == NULL)
         stop(path, "can't be opened");
-    }
     return file;
 }
 
 static FILE *open_port(const char *folder, const char *name, const char *suffix, const char *mode)
 {
     char path[4096];
-    if (snprintf(path, sizeof path, "%s/%s.%s", folder, name, suffix) >= (int)sizeof path) {
+    if (snprintf(path, sizeof path, "%s/%s.%s", folder, name, suffix) >= (int)sizeof path)
         stop(name, "its path is too long");
-    }
     return open_file(path, mode);
 }
 
 static void *read_all(const char *path, size_t *n_bytes)
 {
     FILE *file = open_file(path, "rb");
-    if (fseek(file, 0, SEEK_END) != 0) {
+    if (fseek(file, 0, SEEK_END) != 0)
         stop(path, "can't be read");
-    }
     *n_bytes = (size_t)ftell(file);
     rewind(file);
     void *bytes = room(*n_bytes);
-    if (fread(bytes, 1, *n_bytes, file) != *n_bytes) {
+    if (fread(bytes, 1, *n_bytes, file) != *n_bytes)
         stop(path, "can't be read");
-    }
     (void)fclose(file);
     return bytes;
 }
@@ -93,11 +88,9 @@ static int write_piece(void *file, const void *bytes, size_t n_bytes)
 
 static named *find(const char *name)
 {
-    for (size_t i = 0; i < MAX_STREAMS; i++) {
-        if (run.streams[i].stream != NULL && strcmp(run.streams[i].name, name) == 0) {
+    for (size_t i = 0; i < MAX_STREAMS; i++)
+        if (run.streams[i].stream != NULL && strcmp(run.streams[i].name, name) == 0)
             return &run.streams[i];
-        }
-    }
     stop(name, "there is no such stream");
     return NULL;
 }
@@ -123,9 +116,8 @@ static ds_status learn_ports(void)
     DS_TRY(ds_model_query(run.model, &info));
     run.n_inputs = info.n_inputs;
     run.n_outputs = info.n_outputs;
-    if (info.n_inputs > MAX_PORTS || info.n_outputs > MAX_PORTS) {
+    if (info.n_inputs > MAX_PORTS || info.n_outputs > MAX_PORTS)
         stop("the model", "too many inputs or outputs");
-    }
     for (size_t j = 0; j < info.n_inputs; j++) {
         DS_TRY(ds_model_input(run.model, j, &port));
         run.in_bytes[j] = port.frame_bytes;
@@ -141,9 +133,8 @@ static ds_status save(const char *path)
 {
     FILE *file = open_file(path, "wb");
     const ds_status status = ds_model_save(run.model, write_piece, file);
-    if (fclose(file) != 0) {
+    if (fclose(file) != 0)
         stop(path, "can't be written");
-    }
     return status;
 }
 
@@ -195,12 +186,10 @@ static void write_outputs(const named *s, const ds_output *outputs)
         (void)snprintf(suffix, sizeof suffix, "%zu", k);
         FILE *file = open_port(run.out, s->name, suffix, "ab");
         const size_t n = outputs[k].n_frames;
-        if ((uintptr_t)outputs[k].data % 64 != 0) {
+        if ((uintptr_t)outputs[k].data % 64 != 0)
             stop(s->name, "an output is not aligned");
-        }
-        if (fwrite(outputs[k].data, run.out_bytes[k], n, file) != n || fclose(file) != 0) {
+        if (fwrite(outputs[k].data, run.out_bytes[k], n, file) != n || fclose(file) != 0)
             stop(s->name, "its output can't be written");
-        }
         (void)fprintf(counts, "%" PRId64 "+%zu ", outputs[k].start, n);
     }
     (void)fprintf(counts, "\n");
@@ -226,12 +215,10 @@ static ds_status step(char **words, size_t n_words)
         status = n == 1 ? ds_stream_step(streams[0], outputs, inputs, flags[0])
                         : ds_model_step(run.model, streams, outputs, inputs, flags, n);
     }
-    for (size_t i = 0; i < n * run.n_inputs; i++) {
+    for (size_t i = 0; i < n * run.n_inputs; i++)
         free((void *)(uintptr_t)inputs[i].data);
-    }
-    for (size_t i = 0; status == DS_OK && i < n; i++) {
+    for (size_t i = 0; status == DS_OK && i < n; i++)
         write_outputs(find(words[3 * i]), &outputs[i * run.n_outputs]);
-    }
     return status;
 }
 
@@ -253,9 +240,8 @@ static ds_status take_snapshot(const named *s, const char *path)
     const ds_status status = ds_stream_snapshot(s->stream, bytes, n_bytes);
     if (status == DS_OK) {
         FILE *file = open_file(path, "wb");
-        if (fwrite(bytes, 1, n_bytes, file) != n_bytes || fclose(file) != 0) {
+        if (fwrite(bytes, 1, n_bytes, file) != n_bytes || fclose(file) != 0)
             stop(path, "can't be written");
-        }
     }
     free(bytes);
     return status;
@@ -290,39 +276,29 @@ static ds_status open_or_fork(const char *name, const named *source)
 static ds_status execute(char **words, size_t n)
 {
     const char *what = words[0];
-    if (strcmp(what, "step") == 0) {
+    if (strcmp(what, "step") == 0)
         return step(words + 1, n - 1);
-    }
     if (n == 2) {
-        if (strcmp(what, "open") == 0) {
+        if (strcmp(what, "open") == 0)
             return open_or_fork(words[1], NULL);
-        }
-        if (strcmp(what, "save") == 0) {
+        if (strcmp(what, "save") == 0)
             return save(words[1]);
-        }
-        if (strcmp(what, "reload") == 0) {
+        if (strcmp(what, "reload") == 0)
             return reload(words[1]);
-        }
-        if (strcmp(what, "reset") == 0) {
+        if (strcmp(what, "reset") == 0)
             return ds_stream_reset(find(words[1])->stream);
-        }
-        if (strcmp(what, "close") == 0) {
+        if (strcmp(what, "close") == 0)
             return close_stream(find(words[1]));
-        }
-        if (strcmp(what, "finish") == 0) {
+        if (strcmp(what, "finish") == 0)
             return finish(find(words[1]));
-        }
     }
     if (n == 3) {
-        if (strcmp(what, "fork") == 0) {
+        if (strcmp(what, "fork") == 0)
             return open_or_fork(words[2], find(words[1]));
-        }
-        if (strcmp(what, "snapshot") == 0) {
+        if (strcmp(what, "snapshot") == 0)
             return take_snapshot(find(words[1]), words[2]);
-        }
-        if (strcmp(what, "restore") == 0) {
+        if (strcmp(what, "restore") == 0)
             return restore(find(words[1]), words[2]);
-        }
     }
     stop(what, "no such line");
     return DS_INTERNAL;
@@ -332,17 +308,14 @@ static void run_line(char *line)
 {
     char *words[MAX_WORDS];
     size_t n = 0;
-    for (char *w = strtok(line, " \n"); w != NULL && n < MAX_WORDS; w = strtok(NULL, " \n")) {
+    for (char *w = strtok(line, " \n"); w != NULL && n < MAX_WORDS; w = strtok(NULL, " \n"))
         words[n++] = w;
-    }
-    if (n == 0) {
+    if (n == 0)
         return;
-    }
     if (n > 2 && strcmp(words[0], "fails") == 0) {
         const ds_status status = execute(words + 2, n - 2);
-        if (strcmp(ds_status_name(status), words[1]) != 0 || *ds_last_error() == 0) {
+        if (strcmp(ds_status_name(status), words[1]) != 0 || *ds_last_error() == 0)
             stop(words[2], ds_status_name(status));
-        }
         printf("%s\n", ds_last_error());
     } else if (execute(words, n) != DS_OK) {
         stop(words[0], ds_last_error());
@@ -351,22 +324,18 @@ static void run_line(char *line)
 
 int main(int argc, char **argv)
 {
-    if (argc != 5) {
+    if (argc != 5)
         stop("usage", "dsm_run MODEL IN OUT THREADS < SCRIPT");
-    }
     run.in = argv[2];
     run.out = argv[3];
     run.options = (ds_model_options)DS_MODEL_OPTIONS_INIT;
     run.options.threads = (uint32_t)strtoul(argv[4], NULL, 10);
-    if (ds_model_load(&run.model, argv[1], &run.options) != DS_OK || learn_ports() != DS_OK) {
+    if (ds_model_load(&run.model, argv[1], &run.options) != DS_OK || learn_ports() != DS_OK)
         stop(argv[1], ds_last_error());
-    }
     static char line[65536];
-    while (fgets(line, sizeof line, stdin) != NULL) {
+    while (fgets(line, sizeof line, stdin) != NULL)
         run_line(line);
-    }
-    if (ds_model_close(run.model) != DS_OK) {
+    if (ds_model_close(run.model) != DS_OK)
         stop("close", ds_last_error());
-    }
     return 0;
 }

@@ -18,17 +18,15 @@ static void look(const ds_graph *g, const int64_t *frames, facts *f, int64_t *mo
 {
     ds_pair pairs[MAX_GRAPH_EDGES] = {{0, 0}};
     int64_t first[MAX_GRAPH_EDGES];
-    for (size_t i = 0; i < g->n_inputs; i++) {
+    for (size_t i = 0; i < g->n_inputs; i++)
         pairs[g->inputs[i]] = (ds_pair){frames[i], frames[i]};
-    }
     ds_graph_counts(g, false, pairs);
     ds_graph_needs(g, pairs, first);
     for (size_t e = 0; e < g->n_edges; e++) {
         const int64_t kept = first[e] < pairs[e].known ? pairs[e].known - first[e] : 0;
         f->kept[e] = kept > f->kept[e] ? kept : f->kept[e];
-        if (most != NULL) {
+        if (most != NULL)
             most[e] = kept > most[e] ? kept : most[e];
-        }
     }
 }
 
@@ -46,9 +44,8 @@ static void follow_outputs(const ds_graph *g, const ds_clock *clock, int64_t n, 
         const int e = g->outputs[o];
         ds_rate per = base; /* input frames per output frame */
         const ds_rate rate = g->edges[e].signature.rate;
-        if (rate.num == 0 || !ds_rate_scale(&per, rate.den, rate.num)) {
+        if (rate.num == 0 || !ds_rate_scale(&per, rate.den, rate.num))
             continue;
-        }
         for (int64_t m = 0; m < pairs[e].known && m < 2 * MOST_FRAMES; m++) {
             if (f->known_at[o][m] == 0) {
                 f->known_at[o][m] = n;
@@ -63,9 +60,8 @@ static void loop_inputs(const ds_graph *g, const ds_clock *clock, int64_t *frame
                         facts *f, int64_t *most)
 {
     if (input == g->n_inputs) {
-        if (ds_clock_together(clock, frames)) {
+        if (ds_clock_together(clock, frames))
             look(g, frames, f, most);
-        }
         return;
     }
     const int64_t near = frames[0] * clock->tick[0] / clock->tick[input];
@@ -81,9 +77,8 @@ static facts *loop(const ds_graph *g, const ds_clock *clock, const ds_analysis *
 {
     facts *f = calloc(1, sizeof *f);
     CHECK(f != NULL);
-    for (size_t o = 0; o < MAX_GRAPH_OUTPUTS; o++) {
+    for (size_t o = 0; o < MAX_GRAPH_OUTPUTS; o++)
         f->delay[o] = DS_NEVER;
-    }
     for (int64_t n = 0; n <= end; n++) {
         const int64_t steady = a->transient;
         int64_t frames[DS_MAX_INPUTS] = {n};
@@ -103,9 +98,8 @@ static void positions_at(const ds_graph *g, const int64_t *frames, int64_t at[][
 {
     ds_pair pairs[MAX_GRAPH_EDGES] = {{0, 0}};
     int64_t first[MAX_GRAPH_EDGES];
-    for (size_t i = 0; i < g->n_inputs; i++) {
+    for (size_t i = 0; i < g->n_inputs; i++)
         pairs[g->inputs[i]] = (ds_pair){frames[i], frames[i]};
-    }
     ds_graph_counts(g, false, pairs);
     ds_graph_needs(g, pairs, first);
     for (size_t e = 0; e < g->n_edges; e++) {
@@ -120,17 +114,15 @@ static bool gains(const ds_graph *g, const ds_clock *clock, const int64_t *frame
                   int64_t k, int64_t gain[][3], bool fill)
 {
     int64_t before[MAX_GRAPH_EDGES][3], after[MAX_GRAPH_EDGES][3], moved[DS_MAX_INPUTS];
-    for (size_t i = 0; i < g->n_inputs; i++) {
+    for (size_t i = 0; i < g->n_inputs; i++)
         moved[i] = frames[i] + k * (period * clock->tick[0] / clock->tick[i]);
-    }
     positions_at(g, frames, before);
     positions_at(g, moved, after);
     bool same = true;
     for (size_t e = 0; e < g->n_edges; e++) {
         for (int what = 0; what < 3; what++) {
-            if (fill) {
+            if (fill)
                 gain[e][what] = after[e][what] - before[e][what];
-            }
             same &= after[e][what] - before[e][what] == k * gain[e][what];
         }
     }
@@ -142,9 +134,8 @@ static bool repeat_inputs(const ds_graph *g, const ds_clock *clock, const ds_ana
                           int64_t *frames, size_t input, int64_t gain[][3], bool *fill)
 {
     if (input == g->n_inputs) {
-        if (!ds_clock_together(clock, frames)) {
+        if (!ds_clock_together(clock, frames))
             return true;
-        }
         const int64_t far = (random_below(1 << 20) << random_below(21)) / a->period;
         const bool same = gains(g, clock, frames, a->period, 1, gain, *fill);
         *fill = false;
@@ -154,9 +145,8 @@ static bool repeat_inputs(const ds_graph *g, const ds_clock *clock, const ds_ana
     const int64_t spread = clock->limit / clock->tick[input] + 2;
     for (int64_t n = near - spread < 0 ? 0 : near - spread; n <= near + spread; n++) {
         frames[input] = n;
-        if (!repeat_inputs(g, clock, a, frames, input + 1, gain, fill)) {
+        if (!repeat_inputs(g, clock, a, frames, input + 1, gain, fill))
             return false;
-        }
     }
     return true;
 }
@@ -167,9 +157,8 @@ static bool repeats(const ds_graph *g, const ds_clock *clock, const ds_analysis 
     bool fill = true;
     for (int64_t n = a->transient; n <= a->transient + 2 * a->period + 9; n++) {
         int64_t frames[DS_MAX_INPUTS] = {n};
-        if (!repeat_inputs(g, clock, a, frames, 1, gain, &fill)) {
+        if (!repeat_inputs(g, clock, a, frames, 1, gain, &fill))
             return false;
-        }
     }
     return true;
 }

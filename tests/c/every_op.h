@@ -39,11 +39,9 @@ typedef struct op_text {
 
 static inline ds_dtype dtype_named(const char *name)
 {
-    for (int d = DS_F32; d <= DS_I16; d++) {
-        if (strcmp(ds_dtype_name((ds_dtype)d), name) == 0) {
+    for (int d = DS_F32; d <= DS_I16; d++)
+        if (strcmp(ds_dtype_name((ds_dtype)d), name) == 0)
             return (ds_dtype)d;
-        }
-    }
     CHECK(!"a type of that name");
     return DS_F32;
 }
@@ -54,9 +52,8 @@ static inline int read_ints(int64_t *ints, int most, ds_json_value list)
     ds_json_value value;
     int n = 0;
     CHECK(ds_json_enter(&at, list, DS_JSON_ARRAY) == DS_OK);
-    while (ds_json_next(&at, &value)) {
+    while (ds_json_next(&at, &value))
         CHECK(n < most && ds_json_integer(&ints[n++], value, INT64_MIN, INT64_MAX) == DS_OK);
-    }
     return n;
 }
 
@@ -98,9 +95,8 @@ static inline void read_attr(ds_attr *attr, const ds_op_def *def, ds_json_value 
     const char *text;
     *attr = (ds_attr){.kind = DS_ATTR_INT};
     CHECK(ds_json_string(&attr->name, NULL, key) == DS_OK);
-    for (const ds_attr_def *d = def->attrs; d != NULL && d->name != NULL; d++) {
+    for (const ds_attr_def *d = def->attrs; d != NULL && d->name != NULL; d++)
         attr->kind = strcmp(d->name, attr->name) == 0 ? d->kind : attr->kind;
-    }
     switch (attr->kind) {
     case DS_ATTR_INT:
         CHECK(ds_json_integer(&attr->value.i, value, INT64_MIN, INT64_MAX) == DS_OK);
@@ -131,9 +127,8 @@ static inline op_text read_op(const char *text)
     CHECK(strlen(text) < sizeof line);
     for (size_t i = 0; i <= strlen(text); i++) {
         line[i] = text[i];
-        if (text[i] == '\'') {
+        if (text[i] == '\'')
             line[i] = '"';
-        }
     }
     CHECK(ds_json_parse(&t.json, NULL, line, strlen(line), 0) == DS_OK);
     root = ds_json_root(t.json);
@@ -161,9 +156,8 @@ static inline op_text read_op(const char *text)
         CHECK(ds_json_enter(&at, list, DS_JSON_ARRAY) == DS_OK);
         for (; ds_json_next(&at, &value); t.n_weights++) {
             CHECK(t.n_weights < EVERY_OP_WEIGHTS);
-            if (ds_json_kind_of(value) == DS_JSON_ARRAY) {
+            if (ds_json_kind_of(value) == DS_JSON_ARRAY)
                 read_weight(&t.weights[t.n_weights], value);
-            }
         }
     }
     return t;
@@ -184,9 +178,8 @@ static inline ds_status create_op(ds_op **op, const op_text *t)
 static inline const char *name_by_shape(char *name, const ds_signature *s, size_t i)
 {
     int n = sprintf(name, s->dtype == DS_I64 ? "I64" : "F32");
-    for (int d = 0; d < s->rank; d++) {
+    for (int d = 0; d < s->rank; d++)
         n += sprintf(name + n, "%c%d", d == 0 ? '_' : 'x', (int)s->shape[d]);
-    }
     (void)sprintf(name + n, "_w%d", (int)i);
     return name;
 }
@@ -202,9 +195,8 @@ static inline graph_case case_of_op(const char *text, const char **op_name)
     op_text t = read_op(text);
     CHECK(c.status == DS_OK);
     *op_name = t.def->name;
-    for (size_t i = 0; i < t.n_in; i++) {
+    for (size_t i = 0; i < t.n_in; i++)
         CHECK(ds_graph_input(c.graph, &inputs[i], &t.in[i]) == DS_OK);
-    }
     for (size_t i = 0; i < t.n_weights; i++) {
         if (t.weights[i].dtype != 0) {
             const size_t n = ds_signature_bytes(&t.weights[i]) / sizeof(float);
@@ -216,16 +208,13 @@ static inline graph_case case_of_op(const char *text, const char **op_name)
     const ds_node_names called = {.path = "net.layer", .weights = names};
     c.status = ds_graph_node(c.graph, outputs, t.def, t.attrs, t.n_attrs, inputs, t.n_in, t.weights,
                              (const void *const *)data, t.n_weights, &called);
-    if (c.status != DS_OK) {
+    if (c.status != DS_OK)
         fprintf(stderr, "%s: %s\n", text, ds_last_error());
-    }
     CHECK(c.status == DS_OK);
-    for (int o = 0; o < t.def->n_outputs; o++) {
+    for (int o = 0; o < t.def->n_outputs; o++)
         add_output(&c, outputs[o]);
-    }
-    for (size_t i = 0; i < t.n_weights; i++) {
+    for (size_t i = 0; i < t.n_weights; i++)
         free(data[i]);
-    }
     free_op_text(&t);
     return c;
 }

@@ -45,9 +45,8 @@ static inline runner make_runner(graph_case *c, const ds_kernels *kernels, int64
 {
     runner r = {.plan = plan_case(c, kernels, skew), .skew = skew};
     CHECK(ds_session_create(&r.session, r.plan, max_streams) == DS_OK);
-    if (n_threads > 1) {
+    if (n_threads > 1)
         CHECK(ds_pool_create(&r.pool, &hooks, n_threads) == DS_OK);
-    }
     CHECK(ds_step_create(&r.batch, r.plan, r.pool) == DS_OK);
     return r;
 }
@@ -93,15 +92,12 @@ static inline fed open_fed(const runner *r, int64_t length)
 
 static inline void free_fed(const runner *r, fed *s)
 {
-    if (s->slot != NULL) {
+    if (s->slot != NULL)
         ds_session_close(r->session, s->slot);
-    }
-    for (size_t i = 0; i < MAX_GRAPH_INPUTS; i++) {
+    for (size_t i = 0; i < MAX_GRAPH_INPUTS; i++)
         free(s->x[i]);
-    }
-    for (size_t o = 0; o < MAX_GRAPH_OUTPUTS; o++) {
+    for (size_t o = 0; o < MAX_GRAPH_OUTPUTS; o++)
         free(s->y[o]);
-    }
     free_whole(&s->want);
 }
 
@@ -115,9 +111,8 @@ static inline void write_inputs(const runner *r, fed *const *rows, const int64_t
         for (size_t k = 0; k < n_rows; k++) {
             const size_t n = (size_t)n_frames[i * n_rows + k];
             void *to = ds_step_room(r->batch, i, k);
-            if (n > 0) {
+            if (n > 0)
                 memcpy(to, (const char *)rows[k]->x[i] + (size_t)rows[k]->at[i] * bytes, n * bytes);
-            }
         }
     }
 }
@@ -149,17 +144,15 @@ static inline ds_status call(runner *r, fed *const *rows, const int64_t *n_frame
 {
     ds_slot *slots[MAX_FED];
     CHECK(n_rows <= MAX_FED);
-    for (size_t k = 0; k < n_rows; k++) {
+    for (size_t k = 0; k < n_rows; k++)
         slots[k] = rows[k]->slot;
-    }
     DS_TRY(begin_rows(r->batch, slots, n_frames, ended, bad, n_rows));
     write_inputs(r, rows, n_frames, n_rows);
     ds_step_run(r->batch);
     read_outputs(r, rows, n_rows);
     for (size_t k = 0; k < n_rows; k++) {
-        for (size_t i = 0; i < r->plan->graph->n_inputs; i++) {
+        for (size_t i = 0; i < r->plan->graph->n_inputs; i++)
             rows[k]->at[i] += n_frames[i * n_rows + k];
-        }
         rows[k]->ended = ended[k];
     }
     return DS_OK;
@@ -170,9 +163,8 @@ static inline bool choose_frames(const runner *r, const fed *s, int64_t *n_frame
 {
     const size_t n_inputs = r->plan->graph->n_inputs;
     int64_t least = s->length;
-    for (size_t i = 0; i < n_inputs; i++) {
+    for (size_t i = 0; i < n_inputs; i++)
         least = s->at[i] < least ? s->at[i] : least;
-    }
     int64_t to = least + (random_below(3) == 0 ? random_below(2) : random_below(12));
     to = to < s->length ? to : s->length;
     bool all = true;
@@ -228,33 +220,28 @@ static inline void feed_all(runner *r, fed *streams, size_t n_streams)
     const size_t n_inputs = r->plan->graph->n_inputs;
     for (;;) {
         size_t n_left = 0;
-        for (size_t k = 0; k < n_streams; k++) {
+        for (size_t k = 0; k < n_streams; k++)
             n_left += streams[k].ended || streams[k].refused ? 0 : 1;
-        }
-        if (n_left == 0) {
+        if (n_left == 0)
             break;
-        }
         fed *rows[MAX_FED];
         int64_t chosen[MAX_GRAPH_INPUTS * MAX_FED], n_frames[MAX_GRAPH_INPUTS * MAX_FED];
         bool ended[MAX_FED], bad[MAX_FED];
         size_t n_rows = 0, n_refused = 0;
         for (size_t k = 0; k < n_streams; k++) {
             fed *s = &streams[k];
-            if (s->ended || s->refused || random_below(4) == 0) {
+            if (s->ended || s->refused || random_below(4) == 0)
                 continue;
-            }
             const bool all = choose_frames(r, s, &chosen[n_rows], MAX_FED);
             ended[n_rows] = all && random_below(2) == 0;
             rows[n_rows++] = s;
         }
-        for (size_t i = 0; i < n_inputs; i++) {
+        for (size_t i = 0; i < n_inputs; i++)
             memcpy(&n_frames[i * n_rows], &chosen[i * MAX_FED], n_rows * sizeof *n_frames);
-        }
         char *state[MAX_FED];
         size_t n_state[MAX_FED];
-        for (size_t k = 0; k < n_rows; k++) {
+        for (size_t k = 0; k < n_rows; k++)
             n_state[k] = copy_state(r, rows[k]->slot, &state[k]);
-        }
         const ds_status status = call(r, rows, n_frames, ended, bad, n_rows);
         for (size_t k = 0; k < n_rows; k++) {
             if (status == DS_OK) {
@@ -269,11 +256,9 @@ static inline void feed_all(runner *r, fed *streams, size_t n_streams)
         }
         CHECK(status == DS_OK || n_refused > 0);
     }
-    for (size_t k = 0; k < n_streams; k++) {
-        if (!streams[k].refused) {
+    for (size_t k = 0; k < n_streams; k++)
+        if (!streams[k].refused)
             compare_fed(r, &streams[k]);
-        }
-    }
 }
 
 #endif

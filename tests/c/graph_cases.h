@@ -47,17 +47,15 @@ static inline int add_input(graph_case *c, int64_t width, int64_t num, int64_t d
 {
     int edge = -1;
     const ds_signature s = frames_of(width, num, den);
-    if (c->status == DS_OK) {
+    if (c->status == DS_OK)
         c->status = ds_graph_input(c->graph, &edge, &s);
-    }
     return edge;
 }
 
 static inline void add_output(graph_case *c, int edge)
 {
-    if (c->status == DS_OK) {
+    if (c->status == DS_OK)
         c->status = ds_graph_output(c->graph, edge);
-    }
 }
 
 static inline const ds_signature *signature_of(const graph_case *c, int edge)
@@ -75,9 +73,8 @@ static inline int add_node(graph_case *c, const ds_op_def *def, const ds_attr *a
                            size_t n_attrs, const int *inputs, size_t n_inputs,
                            const ds_signature *weights, size_t n_weights)
 {
-    if (c->status != DS_OK) {
+    if (c->status != DS_OK)
         return -1;
-    }
     float *data[8] = {NULL};
     int outputs[DS_MAX_OUTPUTS] = {-1};
     for (size_t i = 0; i < n_weights; i++) {
@@ -87,9 +84,8 @@ static inline int add_node(graph_case *c, const ds_op_def *def, const ds_attr *a
     }
     c->status = ds_graph_node(c->graph, outputs, def, attrs, n_attrs, inputs, n_inputs, weights,
                               (const void *const *)data, n_weights, NULL);
-    for (size_t i = 0; i < n_weights; i++) {
+    for (size_t i = 0; i < n_weights; i++)
         free(data[i]);
-    }
     return c->status == DS_OK ? outputs[0] : -1;
 }
 
@@ -193,23 +189,19 @@ static inline int add_reduction(graph_case *c, int x, const char *kind)
 
 static inline void print_graph(const ds_graph *g)
 {
-    for (size_t i = 0; i < g->n_inputs; i++) {
+    for (size_t i = 0; i < g->n_inputs; i++)
         fprintf(stderr, "  edge %d: input\n", g->inputs[i]);
-    }
     for (size_t j = 0; j < g->n_nodes; j++) {
         const ds_op *op = g->nodes[j].op;
         fprintf(stderr, "  edge %d: %s(", g->nodes[j].first_output, op->def->name);
-        for (int i = 0; i < op->n_inputs; i++) {
+        for (int i = 0; i < op->n_inputs; i++)
             fprintf(stderr, "%s%d", i > 0 ? ", " : "", g->nodes[j].inputs[i]);
-        }
-        for (int k = 0; op->def->attrs != NULL && op->def->attrs[k].name != NULL; k++) {
+        for (int k = 0; op->def->attrs != NULL && op->def->attrs[k].name != NULL; k++)
             fprintf(stderr, ", %s=%d", op->def->attrs[k].name, (int)op->attr[k].i);
-        }
         fprintf(stderr, ") of %d features\n", (int)ds_signature_elements(&op->out[0]));
     }
-    for (size_t o = 0; o < g->n_outputs; o++) {
+    for (size_t o = 0; o < g->n_outputs; o++)
         fprintf(stderr, "  output %zu: edge %d\n", o, g->outputs[o]);
-    }
 }
 
 /* ---------------------------------------------------------------- at random */
@@ -221,13 +213,11 @@ static inline bool same_totals(const graph_case *c, int x, int y)
 {
     ds_pair pairs[MAX_GRAPH_EDGES];
     for (int64_t n = 0; n < LENGTHS_SEEN; n++) {
-        for (size_t i = 0; i < c->graph->n_inputs; i++) {
+        for (size_t i = 0; i < c->graph->n_inputs; i++)
             pairs[c->graph->inputs[i]] = (ds_pair){n, n};
-        }
         ds_graph_counts(c->graph, true, pairs);
-        if (pairs[x].total != pairs[y].total) {
+        if (pairs[x].total != pairs[y].total)
             return false;
-        }
     }
     return true;
 }
@@ -239,9 +229,8 @@ static inline int random_edge(const graph_case *c)
         /* the newest ones more often */
         const int64_t n = (int64_t)c->graph->n_edges, a = random_below(n), b = random_below(n);
         const int edge = (int)(a > b ? a : b);
-        if (signature_of(c, edge)->rate.num > 0) {
+        if (signature_of(c, edge)->rate.num > 0)
             return edge;
-        }
     }
 }
 
@@ -321,9 +310,8 @@ static inline graph_case random_case(int64_t most, bool whole)
     graph_case c = new_case();
     CHECK(c.status == DS_OK);
     add_input(&c, random_in(1, 4), 1, 1);
-    if (random_below(4) == 0) {
+    if (random_below(4) == 0)
         add_input(&c, random_in(1, 3), 1, 1);
-    }
     const int64_t n = random_in(1, most);
     while ((int64_t)c.graph->n_nodes < n && c.graph->n_edges < MAX_GRAPH_EDGES - 6 &&
            c.status == DS_OK) {
@@ -332,12 +320,10 @@ static inline graph_case random_case(int64_t most, bool whole)
         c.status = c.status == DS_SHAPE || c.status == DS_ARGUMENT ? DS_OK : c.status;
     }
     add_output(&c, (int)c.graph->n_edges - 1);
-    for (int64_t o = random_in(0, 2); o > 0; o--) {
+    for (int64_t o = random_in(0, 2); o > 0; o--)
         add_output(&c, random_edge(&c));
-    }
-    if (random_below(5) == 0) {
+    if (random_below(5) == 0)
         add_output(&c, add_reduction(&c, random_edge(&c), "mean"));
-    }
     CHECK(c.status == DS_OK);
     return c;
 }
@@ -369,15 +355,13 @@ static inline void compute_node(const ds_node *node, whole_stream *w, const ds_k
         in[i] = w->value[node->inputs[i]];
         lengths[i] = w->counts[node->inputs[i]].total;
     }
-    for (int i = 0; i < op->n_weights; i++) {
+    for (int i = 0; i < op->n_weights; i++)
         weights[i] = node->weights[i].data;
-    }
     driven d = drive(op, &kernels->real[0], weights);
     op_stream s = open_op_stream(&d, in, lengths, false);
     feed_op_whole(&d, &s);
-    for (int o = 0; o < op->n_outputs; o++) {
+    for (int o = 0; o < op->n_outputs; o++)
         w->value[node->first_output + o] = s.y[o] != NULL ? s.y[o] : fresh_memory(0);
-    }
     free(s.carried);
     drive_no_more(&d);
 }
@@ -398,13 +382,11 @@ static inline whole_stream compute_whole(const ds_graph *g, const float *const *
     ds_graph_counts(g, true, w.counts);
     for (size_t j = 0; j < g->n_nodes && w.status == DS_OK; j++) {
         ds_pair in[DS_MAX_INPUTS];
-        for (int i = 0; i < g->nodes[j].op->n_inputs; i++) {
+        for (int i = 0; i < g->nodes[j].op->n_inputs; i++)
             in[i] = w.counts[g->nodes[j].inputs[i]];
-        }
         w.status = ds_op_check(g->nodes[j].op, in, true);
-        if (w.status == DS_OK) {
+        if (w.status == DS_OK)
             compute_node(&g->nodes[j], &w, kernels);
-        }
     }
     return w;
 }

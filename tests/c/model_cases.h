@@ -17,19 +17,16 @@ static inline void put_test_port(ds_json_writer *w, const char *name, size_t i,
     ds_json_put_string(w, "name", text);
     ds_json_put_open(w, "dimensions", DS_JSON_ARRAY);
     ds_json_put_string(w, NULL, "B");
-    for (int d = s->rank; d-- > 0;) { /* in an order of its own */
+    for (int d = s->rank; d-- > 0;) /* in an order of its own */
         ds_json_put_integer(w, NULL, d);
-    }
-    if (s->rate.num > 0) {
+    if (s->rate.num > 0)
         ds_json_put_string(w, NULL, "L");
-    }
     ds_json_put_close(w);
     if (is_output) {
         ds_json_put_string(w, "dtype", ds_dtype_name(s->dtype));
         ds_json_put_open(w, "shape", DS_JSON_ARRAY);
-        for (int d = 0; d < s->rank; d++) {
+        for (int d = 0; d < s->rank; d++)
             ds_json_put_integer(w, NULL, s->shape[d]);
-        }
         ds_json_put_close(w);
         ds_json_put_open(w, "rate", DS_JSON_ARRAY);
         ds_json_put_integer(w, NULL, s->rate.num);
@@ -52,20 +49,17 @@ static inline ds_buffer interface_text(const ds_graph *g)
     ds_json_put_integer(&w, "skew", 3);
     ds_json_put_boolean(&w, "blas", false);
     ds_json_put_open(&w, "inputs", DS_JSON_ARRAY);
-    for (size_t i = 0; i < g->n_inputs; i++) {
+    for (size_t i = 0; i < g->n_inputs; i++)
         put_test_port(&w, "x", i, &g->edges[g->inputs[i]].signature, false);
-    }
     ds_json_put_close(&w);
     ds_json_put_open(&w, "outputs", DS_JSON_ARRAY);
-    for (size_t o = 0; o < g->n_outputs; o++) {
+    for (size_t o = 0; o < g->n_outputs; o++)
         put_test_port(&w, "y", o, &g->edges[g->outputs[o]].signature, true);
-    }
     ds_json_put_close(&w);
     ds_json_put_open(&w, "structure", DS_JSON_OBJECT);
     ds_json_put_open(&w, "list", DS_JSON_ARRAY);
-    for (size_t o = g->n_outputs; o-- > 0;) {
+    for (size_t o = g->n_outputs; o-- > 0;)
         ds_json_put_integer(&w, NULL, (int64_t)o);
-    }
     ds_json_put_close(&w);
     ds_json_put_close(&w);
     ds_json_put_close(&w);
@@ -130,11 +124,10 @@ static inline void check_file(const ds_buffer *file, const ds_graph *original, d
     CHECK(memcmp(a, b, sizeof a) == 0);
     ds_buffer_free(&again);
     ds_interface_free(interface);
-    if (read != NULL) {
+    if (read != NULL)
         *read = graph;
-    } else {
+    else
         ds_graph_destroy(graph);
-    }
 }
 
 #endif

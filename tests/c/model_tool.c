@@ -30,9 +30,8 @@ static ds_status copy(const ds_graph *graph, const ds_interface *interface, cons
     ds_buffer_init(&out, NULL);
     const ds_sink sink = buffer_sink(&out);
     ds_status status = ds_model_write(&sink, graph, interface);
-    if (status == DS_OK) {
+    if (status == DS_OK)
         status = save(&out, path);
-    }
     ds_buffer_free(&out);
     return status;
 }
@@ -54,9 +53,8 @@ static ds_status step(ds_step *batch, ds_slot *slot, const ds_plan *plan, const 
         int64_t start;
         const int64_t m = ds_step_frames(batch, o, 0, &start);
         const size_t n_bytes = ds_signature_bytes(&g->edges[g->outputs[o]].signature);
-        if (m > 0) {
+        if (m > 0)
             DS_TRY(ds_buffer_append(&outputs[o], ds_step_values(batch, o, 0), (size_t)m * n_bytes));
-        }
     }
     return DS_OK;
 }
@@ -91,9 +89,8 @@ static ds_status run(ds_graph *graph, const ds_interface *interface, const char 
     ds_mapped *mapped = NULL;
     ds_buffer outputs[MOST_OUTPUTS];
     const size_t n_outputs = graph->n_outputs;
-    for (size_t o = 0; o < MOST_OUTPUTS; o++) {
+    for (size_t o = 0; o < MOST_OUTPUTS; o++)
         ds_buffer_init(&outputs[o], NULL);
-    }
     ds_status status = ds_plan_create(&plan, graph, ds_kernels_for(ds_cpu_best()), interface->skew);
     status = status == DS_OK ? ds_mapped_open(&mapped, NULL, frames) : status;
     if (status == DS_OK && (plan->graph->n_inputs != 1 || n_outputs > MOST_OUTPUTS)) {
@@ -101,13 +98,11 @@ static ds_status run(ds_graph *graph, const ds_interface *interface, const char 
                          MOST_OUTPUTS);
     }
     status = status == DS_OK ? stream(plan, mapped, outputs) : status;
-    for (size_t o = 1; o < n_outputs && status == DS_OK; o++) {
+    for (size_t o = 1; o < n_outputs && status == DS_OK; o++)
         status = ds_buffer_append(&outputs[0], outputs[o].bytes, outputs[o].n_bytes);
-    }
     status = status == DS_OK ? save(&outputs[0], path) : status;
-    for (size_t o = 0; o < MOST_OUTPUTS; o++) {
+    for (size_t o = 0; o < MOST_OUTPUTS; o++)
         ds_buffer_free(&outputs[o]);
-    }
     ds_mapped_release(mapped);
     ds_plan_destroy(plan);
     return status;
@@ -116,9 +111,8 @@ static ds_status run(ds_graph *graph, const ds_interface *interface, const char 
 int main(int argc, char **argv)
 {
     const bool runs = argc == 5 && strcmp(argv[1], "run") == 0;
-    if (!runs && !(argc == 4 && strcmp(argv[1], "copy") == 0)) {
+    if (!runs && !(argc == 4 && strcmp(argv[1], "copy") == 0))
         return 2;
-    }
     ds_mapped *in = NULL;
     ds_graph *graph = NULL;
     ds_interface *interface = NULL;
@@ -132,8 +126,7 @@ int main(int argc, char **argv)
     }
     ds_interface_free(interface);
     ds_mapped_release(in);
-    if (status != DS_OK) {
+    if (status != DS_OK)
         printf("%s: %s\n", ds_status_name(status), ds_last_error());
-    }
     return status == DS_OK ? 0 : 1;
 }

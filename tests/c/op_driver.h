@@ -47,9 +47,8 @@ static inline void *aligned_room(size_t n_bytes)
 {
     void *memory = NULL;
     CHECK(ds_allocate(NULL, &memory, n_bytes) == DS_OK);
-    if (n_bytes > 0) {
+    if (n_bytes > 0)
         memset(memory, 0xff, n_bytes);
-    }
     return memory;
 }
 
@@ -57,9 +56,8 @@ static inline driven drive(const ds_op *op, const ds_real_kernels *k, const void
 {
     driven d = {op, k, weights, NULL, ds_op_prepared_bytes(op, k)};
     d.prepared = aligned_room(d.prepared_bytes);
-    if (d.prepared_bytes > 0) {
+    if (d.prepared_bytes > 0)
         op->def->prepare(op, d.prepared, weights, k);
-    }
     return d;
 }
 
@@ -86,17 +84,15 @@ static inline op_stream open_op_stream(const driven *d, char *const *x, const in
         s.y[o] = exact_room((size_t)out[o].total * ds_signature_bytes(&d->op->out[o]));
     }
     s.carried = exact_room(d->op->carried_bytes);
-    if (s.carried != NULL) {
+    if (s.carried != NULL)
         memset(s.carried, 0, d->op->carried_bytes);
-    }
     return s;
 }
 
 static inline void close_op_stream(const driven *d, op_stream *s)
 {
-    for (int o = 0; o < d->op->n_outputs; o++) {
+    for (int o = 0; o < d->op->n_outputs; o++)
         free(s->y[o]);
-    }
     free(s->carried);
 }
 
@@ -111,9 +107,8 @@ static inline ds_window make_window(const driven *d, const op_stream *s, int i)
     int64_t at = first[i] < s->in[i].known ? first[i] : s->in[i].known;
     at = at > 0 ? at - random_below(2) : 0;
     void *frames = exact_room((size_t)(s->to[i] - at) * n_bytes);
-    if (frames != NULL) {
+    if (frames != NULL)
         memcpy(frames, s->x[i] + (size_t)at * n_bytes, (size_t)(s->to[i] - at) * n_bytes);
-    }
     return (ds_window){frames, at, s->to[i] - at};
 }
 
@@ -145,9 +140,8 @@ static inline void call_op(const driven *d, op_stream *const *rows, size_t n_row
                                         : ahead < s->length[i] ? ahead
                                                                : s->length[i]};
             count[(size_t)i * n_rows + r] = (ds_counts){s->in[i], pairs[i]};
-            if (i < ds_op_n_values(op)) {
+            if (i < ds_op_n_values(op))
                 in[(size_t)i * n_rows + r] = make_window(d, s, i);
-            }
         }
         ended[r] = s->ends;
         carried[r] = s->carried;

@@ -15,17 +15,15 @@ enum { SNAPSHOT_FRAMES_AT = 40 }; /* where the frames so far of input 0 stand */
 static inline uint64_t word_at(const char *data, size_t at)
 {
     uint64_t word = 0;
-    for (unsigned i = 0; i < 8; i++) {
+    for (unsigned i = 0; i < 8; i++)
         word |= (uint64_t)(unsigned char)data[at + i] << (8 * i);
-    }
     return word;
 }
 
 static inline void set_word(char *data, size_t at, uint64_t word)
 {
-    for (unsigned i = 0; i < 8; i++) {
+    for (unsigned i = 0; i < 8; i++)
         data[at + i] = (char)(word >> (8 * i));
-    }
 }
 
 /* The length and the checksum again; n_bytes: a multiple of 8, at least 16. */
@@ -46,9 +44,8 @@ static inline bool shift_snapshot(const ds_plan *p, char *data, size_t n_bytes, 
 {
     const ds_graph *g = p->model;
     size_t at = SNAPSHOT_FRAMES_AT;
-    for (size_t i = 0; i < g->n_inputs; i++, at += 8) {
+    for (size_t i = 0; i < g->n_inputs; i++, at += 8)
         set_word(data, at, word_at(data, at) + (uint64_t)by);
-    }
     const uint64_t n_entries = word_at(data, at);
     at += 8;
     for (uint64_t k = 0; k < n_entries && at + 32 < n_bytes; k++) {
@@ -57,9 +54,8 @@ static inline bool shift_snapshot(const ds_plan *p, char *data, size_t n_bytes, 
             const int e =
                 node < 0 ? g->inputs[-1 - node] : g->nodes[node].first_output + (int)array;
             const ds_rate rate = g->edges[e].signature.rate;
-            if (by % rate.den != 0) {
+            if (by % rate.den != 0)
                 return false;
-            }
             set_word(data, at + 16, word_at(data, at + 16) + (uint64_t)(by / rate.den * rate.num));
         }
         at += 32 + (size_t)(word_at(data, at + 24) + 7) / 8 * 8;

@@ -17,9 +17,8 @@ static inline ds_status begin_rows(ds_step *step, ds_slot *const *slots, const i
         memcpy(step->ended, ended, n_rows * sizeof *ended);
     }
     const ds_status status = ds_step_begin(step);
-    if (n_rows > 0) {
+    if (n_rows > 0)
         memcpy(bad, step->bad, n_rows * sizeof *bad);
-    }
     return status;
 }
 

@@ -17,9 +17,8 @@ static void test_sizes(const ds_allocator *allocator)
         ds_release(allocator, bytes, n);
         CHECK(ds_allocate_zeroed(allocator, (void **)&bytes, n) == DS_OK);
         CHECK((uintptr_t)bytes % DS_ALIGNMENT == 0);
-        for (size_t i = 0; i < n; i++) {
+        for (size_t i = 0; i < n; i++)
             CHECK(bytes[i] == 0);
-        }
         ds_release(allocator, bytes, n);
     }
 
@@ -43,9 +42,8 @@ static void test_sizes(const ds_allocator *allocator)
     CHECK(ds_array_bytes(&n_bytes, SIZE_MAX / 2, 3) == DS_NO_MEMORY);
     CHECK(ds_array_bytes(&n_bytes, 3, SIZE_MAX / 2) == DS_NO_MEMORY);
     volatile size_t huge = SIZE_MAX; /* volatile: compilers warn of sizes that they can see */
-    for (size_t less = 0; less < 200; less++) {
+    for (size_t less = 0; less < 200; less++)
         CHECK(ds_allocate(allocator, &pointer, huge - less) == DS_NO_MEMORY);
-    }
     CHECK(ds_allocate_zeroed(allocator, &pointer, huge / 2 + 1) == DS_NO_MEMORY);
     CHECK(pointer == (void *)&something);
     CHECK(strstr(ds_last_error(), "out of memory") != NULL);
@@ -135,9 +133,8 @@ static ds_status make_three(const ds_allocator *allocator, void *made[3])
     for (size_t i = 0; i < 3; i++) {
         const ds_status status = ds_allocate(allocator, &made[i], 10 + i);
         if (status != DS_OK) {
-            while (i-- > 0) {
+            while (i-- > 0)
                 ds_release(allocator, made[i], 10 + i);
-            }
             return status;
         }
     }
@@ -159,19 +156,16 @@ static void test_fault_injection(void)
             if (nth <= 3) { /* the failure has passed, or it stays */
                 void *again[3];
                 CHECK(make_three(&hooks, again) == (persistent ? DS_NO_MEMORY : DS_OK));
-                for (size_t i = 0; i < 3 && !persistent; i++) {
+                for (size_t i = 0; i < 3 && !persistent; i++)
                     ds_release(&hooks, again[i], 10 + i);
-                }
             } else {
-                for (size_t i = 0; i < 3; i++) {
+                for (size_t i = 0; i < 3; i++)
                     ds_release(&hooks, made[i], 10 + i);
-                }
             }
             ds_fault_disarm(&fault);
             CHECK(make_three(&hooks, made) == DS_OK);
-            for (size_t i = 0; i < 3; i++) {
+            for (size_t i = 0; i < 3; i++)
                 ds_release(&hooks, made[i], 10 + i);
-            }
         }
     }
     CHECK(ds_fault_failures(&fault) == 3 + 2 * 3);
@@ -190,11 +184,10 @@ static void *use_and_swap(void *argument)
     for (size_t i = 0; i < N_ROUNDS; i++) {
         const ds_allocator mine = ds_allocator_current();
         void *pointer = NULL;
-        if (ds_allocate(&mine, &pointer, 1 + i % 200) == DS_OK) {
+        if (ds_allocate(&mine, &pointer, 1 + i % 200) == DS_OK)
             memset(pointer, 1, 1 + i % 200);
-        } else {
+        else
             atomic_fetch_add(&n_refused, 1);
-        }
         if (i % 3 == me) {
             const ds_allocator hooks = ds_fault_hooks(&faults[i % 2]);
             CHECK(ds_set_allocator(i % 5 == 0 ? NULL : &hooks) == DS_OK);
@@ -212,12 +205,10 @@ static void test_threads(void)
     CHECK(ds_set_allocator(&hooks) == DS_OK);
     ds_fault_arm(&faults[0], 10, false);
     pthread_t threads[N_THREADS];
-    for (size_t i = 0; i < N_THREADS; i++) {
+    for (size_t i = 0; i < N_THREADS; i++)
         CHECK(pthread_create(&threads[i], NULL, use_and_swap, &faults[i % 2]) == 0);
-    }
-    for (size_t i = 0; i < N_THREADS; i++) {
+    for (size_t i = 0; i < N_THREADS; i++)
         CHECK(pthread_join(threads[i], NULL) == 0);
-    }
     CHECK(ds_set_allocator(NULL) == DS_OK);
     CHECK(atomic_load(&n_refused) <= 1);
     CHECK(ds_fault_failures(&faults[0]) == atomic_load(&n_refused));

@@ -10,9 +10,8 @@ static ds_clock clock_of(const ds_graph *g, int64_t skew)
 {
     ds_clock clock;
     ds_rate rates[DS_MAX_INPUTS];
-    for (size_t i = 0; i < g->n_inputs; i++) {
+    for (size_t i = 0; i < g->n_inputs; i++)
         rates[i] = g->edges[g->inputs[i]].signature.rate;
-    }
     CHECK(ds_clock_init(&clock, rates, g->n_inputs, skew) == DS_OK);
     return clock;
 }
@@ -96,9 +95,8 @@ static void test_rates(void)
         add_output(&c, add_combined(&c, "mul", u, v));
         add_output(&c, u);
         CHECK(c.status == DS_OK);
-        if (ds_signature_elements(signature_of(&c, u)) != 2) {
+        if (ds_signature_elements(signature_of(&c, u)) != 2)
             abort();
-        }
         check_case(&c, random_below(4));
         ds_graph_destroy(c.graph);
     }
@@ -166,9 +164,8 @@ static void test_field_of_each_output(void)
 {
     graph_case c = new_case();
     const int x = add_input(&c, 1, 1, 1);
-    for (int i = 0; i < 60; i++) {
+    for (int i = 0; i < 60; i++)
         add_output(&c, add_unary(&c, "tanh", x));
-    }
     add_output(&c, add_conv(&c, x, 1, 3, 500));
     ds_analysis a;
     const ds_clock clock = clock_of(c.graph, 0);
@@ -184,9 +181,8 @@ static void test_long_starts(void)
     graph_case c =
         new_case(); /* 40 convolutions over 31 frames each: none waits for another's start */
     int x = add_input(&c, 1, 1, 1);
-    for (int i = 0; i < 20; i++) {
+    for (int i = 0; i < 20; i++)
         x = add_padded_conv(&c, x, 1, 31, 1, 1, 30, 0, "zeros");
-    }
     add_output(&c, x);
     ds_analysis a;
     ds_clock clock = clock_of(c.graph, 0);
@@ -227,17 +223,15 @@ static void test_refusals(void)
 {
     graph_case c = new_case();
     int x = add_input(&c, 1, 1, 1);
-    for (int i = 0; i < 4; i++) {
+    for (int i = 0; i < 4; i++)
         x = add_shift(&c, "slice", x, "start", 0, "step", 127);
-    }
     add_output(&c, x);
     refuse(c, DS_LIMIT, "period", 0);
 
     c = new_case(); /* all positions of many inputs */
     x = add_input(&c, 1, 1, 1);
-    for (int i = 0; i < 5; i++) {
+    for (int i = 0; i < 5; i++)
         x = add_combined(&c, "add", x, add_input(&c, 1, 1, 1));
-    }
     add_output(&c, x);
     refuse(c, DS_LIMIT, "too many combinations", 60);
 
@@ -289,9 +283,8 @@ static void test_broken_laws(void)
 static size_t count_nodes(const ds_graph *g, const char *name)
 {
     size_t n = 0;
-    for (size_t j = 0; j < g->n_nodes; j++) {
+    for (size_t j = 0; j < g->n_nodes; j++)
         n += strcmp(g->nodes[j].op->def->name, name) == 0;
-    }
     return n;
 }
 
@@ -307,9 +300,8 @@ static void check_syncs(graph_case c, int64_t skew, size_t n_before, size_t n_af
 {
     ds_plan *plan = plan_of(&c, skew);
     CHECK(count_nodes(plan->model, "sync") == n_before);
-    if (count_nodes(plan->graph, "sync") != n_after) {
+    if (count_nodes(plan->graph, "sync") != n_after)
         print_graph(plan->graph);
-    }
     CHECK(count_nodes(plan->graph, "sync") == n_after);
     for (size_t j = 0; j < plan->graph->n_nodes;
          j++) { /* in order, and ids are the former places */
@@ -319,9 +311,8 @@ static void check_syncs(graph_case c, int64_t skew, size_t n_before, size_t n_af
         for (int i = 0; i < node->op->n_inputs; i++) {
             const int producer = plan->graph->edges[node->inputs[i]].node;
             bool is_input = false;
-            for (size_t k = 0; k < plan->graph->n_inputs; k++) {
+            for (size_t k = 0; k < plan->graph->n_inputs; k++)
                 is_input |= plan->graph->inputs[k] == node->inputs[i];
-            }
             CHECK(producer < (int)j && (producer >= 0 || is_input));
         }
     }
@@ -355,9 +346,8 @@ static void test_syncs(void)
 
     c = new_case(); /* a chain of residuals */
     x = add_input(&c, 2, 1, 1);
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < 3; i++)
         x = add_combined(&c, "add", x, add_padded_conv(&c, x, 2, 3, 1, 1, 2, 0, "zeros"));
-    }
     add_output(&c, x);
     check_syncs(c, 0, 6, 0);
 }
@@ -405,9 +395,8 @@ static void test_many_nodes(void)
 {
     graph_case c = new_case();
     int x = add_input(&c, 1, 1, 1);
-    for (int i = 0; i < 32768; i++) {
+    for (int i = 0; i < 32768; i++)
         x = add_unary(&c, "relu", x);
-    }
     add_output(&c, x);
     const double start = ds_now();
     ds_plan *plan = plan_of(&c, 0);
@@ -439,9 +428,8 @@ static void test_every_allocation(void)
         CHECK(ds_fault_live_blocks(&fault) == built);
         ds_graph_destroy(c.graph);
         CHECK(ds_fault_live_blocks(&fault) == live);
-        if (status == DS_OK) {
+        if (status == DS_OK)
             return;
-        }
     }
 }
 

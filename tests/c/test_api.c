@@ -46,9 +46,8 @@ static void test_names(void)
         "DS_MISMATCH", "DS_NOT_STREAMABLE", "DS_BUSY",    "DS_LIMIT",    "DS_MODE",
         "DS_CLOSED",   "DS_NO_MEMORY",      "DS_CAPTURE", "DS_INTERNAL", "DS_ARGUMENT",
         "DS_INDEX",    "DS_UNKNOWN"};
-    for (int i = 0; i < 17; i++) {
+    for (int i = 0; i < 17; i++)
         CHECK(strcmp(ds_status_name((ds_status)i), names[i]) == 0);
-    }
     CHECK(strcmp(ds_status_name((ds_status)-1), "DS_UNKNOWN") == 0);
     CHECK(ds_abi_version() == DS_ABI_VERSION && strcmp(ds_version(), DS_VERSION_STRING) == 0);
     char version[32];
@@ -109,16 +108,14 @@ static void check_growing(ds_model *model, query *ask, size_t first, size_t n_by
         memcpy(info, &sizes[i], sizeof sizes[i]);
         if (sizes[i] < first || sizes[i] > 4096) {
             CHECK(failed(ask(model, info), DS_ARGUMENT, "struct_size"));
-            for (size_t k = sizeof(size_t); k < ROOM; k++) {
+            for (size_t k = sizeof(size_t); k < ROOM; k++)
                 CHECK(info[k] == 0xab);
-            }
             continue;
         }
         CHECK(ask(model, info) == DS_OK);
         CHECK(memcmp(info, &sizes[i], sizeof sizes[i]) == 0);
-        for (size_t k = sizes[i] < n_bytes ? sizes[i] : n_bytes; k < ROOM; k++) {
+        for (size_t k = sizes[i] < n_bytes ? sizes[i] : n_bytes; k < ROOM; k++)
             CHECK(info[k] == 0xab);
-        }
     }
     free(info);
 }
@@ -144,9 +141,8 @@ static ds_status try_options(const ds_model_options *options)
     ds_model *model = never;
     const ds_status status = ds_model_load_memory(&model, file.bytes, file.n_bytes, options);
     CHECK((status == DS_OK) == (model != never));
-    if (status == DS_OK) {
+    if (status == DS_OK)
         CHECK(ds_model_close(model) == DS_OK);
-    }
     return status;
 }
 
@@ -460,12 +456,10 @@ static void test_many(void)
     enum { MANY = 3000 };
     static ds_stream *streams[MANY];
     ds_model *models[3];
-    for (int m = 0; m < 3; m++) {
+    for (int m = 0; m < 3; m++)
         models[m] = load_counted(&file);
-    }
-    for (int i = 0; i < MANY; i++) {
+    for (int i = 0; i < MANY; i++)
         streams[i] = open_stream(models[i % 3]);
-    }
     for (int n = MANY; n > MANY / 10; n--) {
         const int64_t i = random_below(n);
         CHECK(stream_info_of(streams[i]).begun == 0);
@@ -473,15 +467,12 @@ static void test_many(void)
         CHECK(failed(ds_stream_close(streams[i]), DS_CLOSED, "closed"));
         streams[i] = streams[n - 1];
     }
-    for (int i = 0; i < MANY / 10; i++) {
+    for (int i = 0; i < MANY / 10; i++)
         CHECK(ds_stream_reset(streams[i]) == DS_OK);
-    }
-    for (int m = 0; m < 3; m++) {
+    for (int m = 0; m < 3; m++)
         CHECK(ds_model_close(models[m]) == DS_OK);
-    }
-    for (int i = 0; i < MANY / 10; i++) {
+    for (int i = 0; i < MANY / 10; i++)
         CHECK(failed(ds_stream_reset(streams[i]), DS_CLOSED, "closed"));
-    }
 }
 
 int main(void)

@@ -27,9 +27,8 @@ static void test_memory(void)
     for (int round = 0; round < 4; round++) {
         ds_stream *s = open_stream(model);
         ds_output outputs[3];
-        for (size_t at = 0; at < 30; at += 10) {
+        for (size_t at = 0; at < 30; at += 10)
             CHECK(step_floats(s, outputs, x, 3, at, 10, at == 20 ? DS_END : 0) == DS_OK);
-        }
         const ds_memory_info before = memory_of(model);
         for (int again = 0; again < 3; again++) { /* no larger than before */
             CHECK(step_floats(s, outputs, x, 3, 0, 10, DS_START) == DS_OK);
@@ -94,9 +93,8 @@ static void test_set_allocator(void)
     CHECK(ds_fault_live_blocks(first) == 0 && ds_fault_bad_releases(first) == 0);
     memset(first, 0xff, sizeof *first);
     free(first); /* nothing that it gave lives any more */
-    for (int i = 0; i < 200; i++) {
+    for (int i = 0; i < 200; i++)
         (void)open_stream(two);
-    }
     CHECK(ds_stream_close(of_two) == DS_OK && ds_model_close(two) == DS_OK);
 }
 

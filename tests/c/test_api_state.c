@@ -37,9 +37,8 @@ static void copy_taken(ds_model *model, taken *to, const taken *from)
     for (size_t o = 0; o < info_of(model).n_outputs; o++) {
         const size_t n = from->n[o] * output_of(model, o).frame_bytes;
         to->data[o] = fresh_memory(n);
-        if (n > 0) {
+        if (n > 0)
             memcpy(to->data[o], from->data[o], n);
-        }
     }
 }
 
@@ -48,9 +47,8 @@ static void test_fork(const ds_buffer *of, size_t width)
     ds_model *model = load_counted(of);
     float y[LENGTH * 3];
     memcpy(y, x, sizeof y);
-    for (size_t i = MIDDLE * width; i < LENGTH * width; i++) {
+    for (size_t i = MIDDLE * width; i < LENGTH * width; i++)
         y[i] = -x[i];
-    }
     taken want_x = whole_of(model, x, width, LENGTH), want_y = whole_of(model, y, width, LENGTH);
     taken got_x = {{NULL}, {0}}, got_y;
     ds_stream *s = open_stream(model), *fork = NULL, *never = NULL;
@@ -124,9 +122,8 @@ static void test_snapshot_arguments(void)
     CHECK(failed(ds_stream_snapshot(s, more, n + 1), DS_ARGUMENT, words));
     CHECK(failed(ds_stream_snapshot(s, more, n - 1), DS_ARGUMENT, words));
     CHECK(failed(ds_stream_snapshot(s, more, 0), DS_ARGUMENT, words));
-    for (size_t i = 0; i <= n; i++) {
+    for (size_t i = 0; i <= n; i++)
         CHECK(more[i] == 0x55);
-    }
     CHECK(ds_stream_finish(s, out) == DS_OK);
     CHECK(failed(ds_stream_snapshot_size(s, &n), DS_STREAM_ID, "has ended"));
     CHECK(failed(ds_stream_snapshot(s, state, n), DS_STREAM_ID, "has ended"));
@@ -196,9 +193,8 @@ static void test_idle(void)
     ds_output out[6];
     size_t n = 99;
     CHECK(ds_model_idle(model, 0, found, 6, &n) == DS_OK && n == 0);
-    for (int i = 0; i < 4; i++) {
+    for (int i = 0; i < 4; i++)
         s[i] = open_stream(model);
-    }
     CHECK(failed(ds_model_idle(model, 0, found, 6, NULL), DS_ARGUMENT, "NULL"));
     CHECK(failed(ds_model_idle(model, 0, NULL, 1, &n), DS_ARGUMENT, "NULL"));
     CHECK(failed(ds_model_idle(model, -1, found, 6, &n), DS_ARGUMENT, "seconds is -1"));
@@ -380,9 +376,8 @@ static void check_nth(const ds_buffer *of, size_t width, ds_status (*call)(scene
             }
             free(was);
             free(s.state);
-            if (s.loaded != NULL) {
+            if (s.loaded != NULL)
                 CHECK(ds_model_close(s.loaded) == DS_OK);
-            }
             CHECK(ds_model_close(s.model) == DS_OK);
             CHECK(ds_fault_live_blocks(&fault) == 0 && ds_fault_bad_releases(&fault) == 0);
             if (!was_hit) {

@@ -15,9 +15,8 @@ static ds_status give(ds_model *model, const void *data, size_t n_bytes, size_t 
     const ds_input in = {odd + 1, n, dtype};
     const ds_status status = ds_stream_step(s, out, &in, DS_END);
     free(odd);
-    if (status == DS_OK) {
+    if (status == DS_OK)
         take(t, model, out);
-    }
     CHECK(ds_stream_close(s) == DS_OK);
     return status;
 }

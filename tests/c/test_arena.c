@@ -18,16 +18,13 @@ static void push_all(ds_arena *arena, const size_t sizes[N_PUSHES])
         CHECK(ds_arena_push(arena, (void **)&all[i].bytes, sizes[i]) == DS_OK);
         CHECK((all[i].bytes == NULL) == (sizes[i] == 0));
         CHECK((uintptr_t)all[i].bytes % DS_ALIGNMENT == 0);
-        if (sizes[i] > 0) {
+        if (sizes[i] > 0)
             memset(all[i].bytes, (int)i + 1, sizes[i]);
-        }
     }
     for (size_t i = 0; i < N_PUSHES; i++) {
-        for (size_t k = 0; k < all[i].n_bytes; k++) {
-            if (all[i].bytes[k] != i + 1) {
+        for (size_t k = 0; k < all[i].n_bytes; k++)
+            if (all[i].bytes[k] != i + 1)
                 CHECK(!"a later push wrote over an earlier one");
-            }
-        }
     }
 }
 
@@ -42,9 +39,8 @@ static void test_rounds(void)
     for (int round = 0; round < 50; round++) {
         size_t sizes[N_PUSHES];
         const size_t largest = (size_t)1 << random_below(16);
-        for (size_t i = 0; i < N_PUSHES; i++) {
+        for (size_t i = 0; i < N_PUSHES; i++)
             sizes[i] = random_below(8) == 0 ? 0 : (size_t)random_below((int64_t)largest) + 1;
-        }
         push_all(&arena, sizes); /* may add blocks */
         ds_arena_reset(&arena);
         push_all(&arena, sizes); /* may replace several by one */

@@ -24,16 +24,14 @@ static void test_random_numbers(void)
     uint64_t state = 88172645463325252u;
     for (int i = 0; i < 20000; i++) {
         uint64_t pattern = next_random(&state);
-        if (i % 8 == 0) { /* a power of 2: doubles are nearer to it below than above */
+        if (i % 8 == 0) /* a power of 2: doubles are nearer to it below than above */
             pattern &= UINT64_C(0xFFF) << 52;
-        } else if (i % 8 == 1) { /* subnormal */
+        else if (i % 8 == 1) /* subnormal */
             pattern &= ~(UINT64_C(0x7FF) << 52);
-        }
         double value = 0, again = 0;
         memcpy(&value, &pattern, sizeof value);
-        if (pattern << 1 >= UINT64_C(0x7FF) << 53) {
+        if (pattern << 1 >= UINT64_C(0x7FF) << 53)
             continue;
-        }
         char text[DS_DECIMAL_BYTES], longer[1200];
         const size_t n = ds_decimal_write(text, value);
         CHECK(n == strlen(text) && n < 26);
@@ -44,11 +42,10 @@ static void test_random_numbers(void)
         const int digits = (int)(next_random(&state) % (i % 50 == 0 ? 1000 : 25));
         const int length = snprintf(longer, sizeof longer, "%.*e", digits, value);
         const double nearest = strtod(longer, NULL);
-        if (ds_decimal_read(&again, longer, (size_t)length)) {
+        if (ds_decimal_read(&again, longer, (size_t)length))
             CHECK(memcmp(&again, &nearest, sizeof again) == 0);
-        } else {
+        else
             CHECK(nearest > 1.7e308 || nearest < -1.7e308);
-        }
     }
 }
 
@@ -173,9 +170,8 @@ static void test_buffer(void)
     CHECK(ds_buffer_reserve(&buffer, huge / 2 - 4999) == DS_NO_MEMORY);
     ds_fault_arm(&fault, 1, false);
     CHECK(ds_buffer_reserve(&buffer, 100000) == DS_NO_MEMORY && buffer.n_bytes == 5000);
-    for (unsigned i = 0; i < 5000; i++) {
+    for (unsigned i = 0; i < 5000; i++)
         CHECK(buffer.bytes[i] == (unsigned char)(i * 7));
-    }
     ds_buffer_free(&buffer);
     CHECK(ds_fault_live_blocks(&fault) == 0 && buffer.n_bytes == 0);
 }

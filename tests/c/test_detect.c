@@ -12,9 +12,8 @@ static ds_cpu_words v3_machine(void)
     ds_cpu_words words;
     memset(&words, 0, sizeof words);
     static const unsigned leaf1_ecx[] = {0, 9, 12, 13, 19, 20, 22, 23, 27, 28, 29};
-    for (size_t i = 0; i < sizeof leaf1_ecx / sizeof *leaf1_ecx; i++) {
+    for (size_t i = 0; i < sizeof leaf1_ecx / sizeof *leaf1_ecx; i++)
         words.leaf1_ecx |= BIT(leaf1_ecx[i]);
-    }
     words.leaf7_ebx = BIT(3) | BIT(5) | BIT(8);
     words.extended1_ecx = BIT(0) | BIT(5);
     words.xcr0 = 0x7;
@@ -155,15 +154,12 @@ static void test_this_machine(void)
     CHECK(!v3 || (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")));
     CHECK(!v4 || (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw")));
     CHECK(best == has || (has == DS_ISA_X86_AMX && best == DS_ISA_X86_V4));
-    if (best >= DS_ISA_X86_V3) {
+    if (best >= DS_ISA_X86_V3)
         run_v3();
-    }
-    if (best >= DS_ISA_X86_V4) {
+    if (best >= DS_ISA_X86_V4)
         run_v4();
-    }
-    if (best >= DS_ISA_X86_AMX) {
+    if (best >= DS_ISA_X86_AMX)
         run_amx();
-    }
 }
 
 #else

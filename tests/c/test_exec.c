@@ -8,24 +8,19 @@
 static size_t last_reader(const ds_graph *g, int edge)
 {
     size_t last = g->edges[edge].node < 0 ? 0 : (size_t)g->edges[edge].node;
-    for (size_t j = 0; j < g->n_nodes; j++) {
-        for (int i = 0; i < ds_op_n_values(g->nodes[j].op); i++) {
+    for (size_t j = 0; j < g->n_nodes; j++)
+        for (int i = 0; i < ds_op_n_values(g->nodes[j].op); i++)
             last = g->nodes[j].inputs[i] == edge && j > last ? j : last;
-        }
-    }
-    for (size_t o = 0; o < g->n_outputs; o++) {
+    for (size_t o = 0; o < g->n_outputs; o++)
         last = g->outputs[o] == edge ? g->n_nodes : last;
-    }
     return last;
 }
 
 static bool is_input(const ds_graph *g, int edge)
 {
-    for (size_t i = 0; i < g->n_inputs; i++) {
-        if (g->inputs[i] == edge) {
+    for (size_t i = 0; i < g->n_inputs; i++)
+        if (g->inputs[i] == edge)
             return true;
-        }
-    }
     return false;
 }
 
@@ -48,9 +43,8 @@ static void check_buffers(const ds_plan *p)
         CHECK(p->edges[a].buffer < p->n_buffers);
         CHECK((p->edges[a].buffer >= 0) == (produced && p->edges[a].tail < 0));
         for (int b = a + 1; b < (int)g->n_edges && p->edges[a].buffer >= 0; b++) {
-            if (p->edges[b].buffer != p->edges[a].buffer) {
+            if (p->edges[b].buffer != p->edges[a].buffer)
                 continue;
-            }
             /* edges are numbered as they are produced; inputs are there from the start */
             CHECK(!is_input(g, b));
             const size_t made = (size_t)g->edges[b].node, read = last_reader(g, a);
@@ -63,9 +57,8 @@ static void test_in_place(void)
 {
     graph_case c = new_case();
     int x = add_input(&c, 3, 1, 1);
-    for (int i = 0; i < 6; i++) {
+    for (int i = 0; i < 6; i++)
         x = add_unary(&c, i % 2 ? "tanh" : "neg", x);
-    }
     add_output(&c, x);
     ds_plan *p = plan_case(&c, best_kernels(), 0);
     CHECK(p->n_buffers == 1 && p->block_bytes == 64);
@@ -73,9 +66,8 @@ static void test_in_place(void)
 
     c = new_case(); /* a chain of layers takes two */
     x = add_input(&c, 3, 1, 1);
-    for (int i = 0; i < 6; i++) {
+    for (int i = 0; i < 6; i++)
         x = add_linear(&c, x, 3);
-    }
     add_output(&c, x);
     p = plan_case(&c, best_kernels(), 0);
     CHECK(p->n_buffers == 2);
@@ -103,9 +95,8 @@ static const ds_kernels *random_kernels(void)
     const size_t n = ds_kernels_list(all, 8);
     for (;;) {
         const ds_kernels *k = all[random_below((int64_t)(n < 8 ? n : 8))];
-        if (k->isa <= ds_cpu_best()) {
+        if (k->isa <= ds_cpu_best())
             return k;
-        }
     }
 }
 
@@ -120,9 +111,8 @@ static void test_random(int n_trials)
         n_tails += r.plan->n_tails > 0;
         n_kept += r.plan->block_bytes > 64;
         fed streams[MAX_FED];
-        for (size_t k = 0; k < MAX_FED; k++) {
+        for (size_t k = 0; k < MAX_FED; k++)
             streams[k] = open_fed(&r, random_below(3) == 0 ? random_below(5) : random_below(60));
-        }
         feed_all(&r, streams, MAX_FED);
         for (size_t k = 0; k < MAX_FED; k++) {
             n_refused += streams[k].refused;
@@ -155,9 +145,8 @@ static void test_slots_again(void)
         feed_all(&r, streams, 2);
         free_fed(&r, &streams[0]);
         free_fed(&r, &streams[1]);
-        if (round == 20) {
+        if (round == 20)
             live = ds_fault_live_blocks(&fault);
-        }
         CHECK(round < 20 || ds_fault_live_blocks(&fault) == live);
     }
     close_runner(&r);
@@ -224,9 +213,8 @@ static void test_max_streams(void)
     runner r = make_runner(&c, best_kernels(), 0, 1, 3);
     ds_slot *slots[4] = {NULL};
     for (int round = 0; round < 3; round++) {
-        for (size_t k = 0; k < 3; k++) {
+        for (size_t k = 0; k < 3; k++)
             CHECK(ds_session_open(r.session, &slots[k], 0) == DS_OK);
-        }
         CHECK(failed(ds_session_open(r.session, &slots[3], 0), DS_LIMIT, "3 streams are open"));
         CHECK(slots[3] == NULL && ds_session_n_open(r.session) == 3);
         /* one that takes another's place */
@@ -237,9 +225,8 @@ static void test_max_streams(void)
         slots[1] = slots[3];
         slots[3] = NULL;
         CHECK(failed(ds_session_open(r.session, &slots[3], 0), DS_LIMIT, "which is the limit"));
-        for (size_t k = 0; k < 3; k++) {
+        for (size_t k = 0; k < 3; k++)
             ds_session_close(r.session, slots[k]);
-        }
         CHECK(ds_session_n_open(r.session) == 0);
         /* one that never came to count */
         CHECK(ds_session_open(r.session, &slots[0], true) == DS_OK);
@@ -258,9 +245,8 @@ static void refuse_frames(runner *r, fed *const *rows, const int64_t *n_frames, 
     bool bad[2] = {true, true};
     char *state[2];
     size_t n_state[2];
-    for (size_t k = 0; k < 2; k++) {
+    for (size_t k = 0; k < 2; k++)
         n_state[k] = copy_state(r, rows[k]->slot, &state[k]);
-    }
     CHECK(failed(call(r, rows, n_frames, ended, bad, 2), want, words));
     CHECK(bad[0] == first_bad && bad[1] == second_bad);
     for (size_t k = 0; k < 2; k++) {
@@ -285,9 +271,8 @@ static void test_refusals(void)
                                  {2, 2, INT64_MIN, 2},
                                  {(int64_t)1 << 48, 2, 2, 2},
                                  {INT64_MAX, 2, INT64_MAX, 2}};
-    for (size_t i = 0; i < 4; i++) {
+    for (size_t i = 0; i < 4; i++)
         refuse_frames(&r, rows, absurd[i], DS_ARGUMENT, "new frames", true, false);
-    }
     const int64_t both[] = {INT64_MAX, INT64_MAX, INT64_MAX, INT64_MAX};
     refuse_frames(&r, rows, both, DS_ARGUMENT, "new frames", true, true);
     const int64_t apart[] = {3, 2, 0, 2}, second[] = {2, 2, 2, 6};
@@ -351,18 +336,15 @@ static void test_warm(void)
         size_t calls = 0;
         for (int step = 0; step < 60; step++) {
             const size_t n_rows = step < 3 ? MAX_FED : (size_t)random_in(0, MAX_FED);
-            for (size_t k = 0; k < n_rows; k++) {
+            for (size_t k = 0; k < n_rows; k++)
                 n_frames[k] = step < 3 ? 40 : random_below(3) == 0 ? 40 : random_in(0, 40);
-            }
             CHECK(call(&r, rows, n_frames, ended, bad, n_rows) == DS_OK);
-            if (step == 2) {
+            if (step == 2)
                 calls = ds_fault_calls(&fault);
-            }
         }
         CHECK(ds_fault_calls(&fault) == calls);
-        for (size_t k = 0; k < MAX_FED; k++) {
+        for (size_t k = 0; k < MAX_FED; k++)
             free_fed(&r, &streams[k]);
-        }
         for (int again = 0; again < 5; again++) { /* nor does opening, where one was closed */
             ds_slot *slot;
             CHECK(ds_session_open(r.session, &slot, 0) == DS_OK);

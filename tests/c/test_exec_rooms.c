@@ -34,9 +34,8 @@ static void test_mixed_calls(void)
     CHECK(n_marked >= 2 && n_marked == r.plan->n_marked);
     CHECK(r.plan->block_bytes * 10 <= r.plan->kept_bytes * 13);
     fed streams[MAX_FED], *rows[MAX_FED];
-    for (size_t k = 0; k < MAX_FED; k++) {
+    for (size_t k = 0; k < MAX_FED; k++)
         streams[k] = open_fed(&r, 400 + random_below(200));
-    }
     for (int step = 0; step < 120; step++) {
         int64_t n_frames[MAX_FED];
         bool ended[MAX_FED] = {false}, bad[MAX_FED];
@@ -46,9 +45,8 @@ static void test_mixed_calls(void)
             const int64_t left = streams[k].length - streams[k].at[0];
             int64_t n = random_below(2) == 0 ? common : sizes[random_below(9)];
             n = n < left ? n : left;
-            if (streams[k].ended || random_below(5) == 0) {
+            if (streams[k].ended || random_below(5) == 0)
                 continue;
-            }
             ended[n_rows] = n == left;
             n_frames[n_rows] = n;
             rows[n_rows++] = &streams[k];
@@ -57,13 +55,11 @@ static void test_mixed_calls(void)
             ds_slot *slots[MAX_FED];
             char *state;
             const size_t n_state = copy_state(&r, rows[0]->slot, &state);
-            for (size_t k = 0; k < n_rows; k++) {
+            for (size_t k = 0; k < n_rows; k++)
                 slots[k] = rows[k]->slot;
-            }
             CHECK(begin_rows(r.batch, slots, n_frames, ended, bad, n_rows) == DS_OK);
-            for (size_t k = 0; k < n_rows; k++) {
+            for (size_t k = 0; k < n_rows; k++)
                 memset(ds_step_room(r.batch, 0, k), 0xFF, (size_t)n_frames[k] * 12);
-            }
             check_state(&r, rows[0]->slot, state, n_state);
             free(state);
         }
@@ -89,9 +85,8 @@ static void test_mixed_calls(void)
         const int64_t left = row->length - row->at[0];
         const bool ended = true;
         bool bad;
-        if (!row->ended) {
+        if (!row->ended)
             CHECK(call(&r, &row, &left, &ended, &bad, 1) == DS_OK);
-        }
         compare_fed(&r, row);
         free_fed(&r, row);
     }
@@ -136,9 +131,8 @@ static void check_position(const runner *r, ds_positions *table, const int64_t *
     ds_pair *pairs = fresh_memory(g->n_edges * sizeof *pairs);
     int64_t *first = fresh_memory(g->n_edges * sizeof *first);
     memset(pairs, 0, g->n_edges * sizeof *pairs);
-    for (size_t i = 0; i < g->n_inputs; i++) {
+    for (size_t i = 0; i < g->n_inputs; i++)
         pairs[g->inputs[i]] = (ds_pair){frames[i], frames[i]};
-    }
     ds_graph_counts(g, ended, pairs);
     ds_graph_needs(g, pairs, first);
     ds_place at;
@@ -172,9 +166,8 @@ static void test_positions(int n_trials)
                     const int64_t *tick = r.plan->clock.tick;
                     frames[i] = i == 0 ? all : frames[0] * tick[0] / tick[i] + random_below(2);
                 }
-                if (ds_clock_together(&r.plan->clock, frames)) {
+                if (ds_clock_together(&r.plan->clock, frames))
                     check_position(&r, &table, frames, random_below(4) == 0);
-                }
             }
         }
         ds_positions_free(&table);

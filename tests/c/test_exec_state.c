@@ -11,9 +11,8 @@ static graph_case example(bool waits)
     const int z = add_combined(&c, "add", x, add_padded_conv(&c, y, 2, 5, 1, 1, 2, 2, "zeros"));
     add_output(&c, add_lstm(&c, add_conv(&c, z, 3, 3, 2), 2, false));
     add_output(&c, add_unary(&c, "tanh", z));
-    if (waits) {
+    if (waits)
         add_output(&c, add_padded_conv(&c, x, 2, 3, 1, 1, 1, 1, "circular"));
-    }
     return c;
 }
 
@@ -22,9 +21,8 @@ static ds_status advance(runner *r, fed *const *rows, size_t n_rows, int64_t n)
 {
     int64_t n_frames[2 * MAX_FED];
     bool ended[MAX_FED] = {false}, bad[MAX_FED];
-    for (size_t k = 0; k < 2 * MAX_FED; k++) {
+    for (size_t k = 0; k < 2 * MAX_FED; k++)
         n_frames[k] = n;
-    }
     return call(r, rows, n_frames, ended, bad, n_rows);
 }
 
@@ -45,33 +43,28 @@ static void test_call(size_t n_threads)
     for (size_t step = 0; step < sizeof sizes / sizeof sizes[0]; step++) {
         char *state[3];
         size_t n_state[3];
-        for (size_t k = 0; k < 3; k++) {
+        for (size_t k = 0; k < 3; k++)
             n_state[k] = copy_state(&r, rows[k]->slot, &state[k]);
-        }
         for (size_t n = 1;; n++) {
             ds_step_destroy(r.batch);
             CHECK(ds_step_create(&r.batch, r.plan, r.pool) == DS_OK);
             ds_fault_arm(&fault, n, n % 2 == 0);
             const ds_status status = advance(&r, rows, 3, sizes[step]);
             ds_fault_disarm(&fault);
-            if (status == DS_OK) {
+            if (status == DS_OK)
                 break;
-            }
             CHECK(failed(status, DS_NO_MEMORY, "out of memory"));
             n_failed++;
-            for (size_t k = 0; k < 3; k++) {
+            for (size_t k = 0; k < 3; k++)
                 check_state(&r, rows[k]->slot, state[k], n_state[k]);
-            }
         }
-        for (size_t k = 0; k < 3; k++) {
+        for (size_t k = 0; k < 3; k++)
             free(state[k]);
-        }
     }
     CHECK(n_failed > 20);
     feed_all(&r, streams, 3);
-    for (size_t k = 0; k < 3; k++) {
+    for (size_t k = 0; k < 3; k++)
         free_fed(&r, &streams[k]);
-    }
     close_runner(&r);
     CHECK(ds_fault_live_blocks(&fault) == 0);
 } /* ---------------------------------------------------------------- snapshots of other kinds */ /* What was taken must be harmless, whatever it holds. */
@@ -86,23 +79,20 @@ static void use(const runner *r, ds_slot *slot)
         memset(ds_step_room(r->batch, i, 0), 0,
                7 * ds_signature_bytes(&r->plan->graph->edges[r->plan->graph->inputs[i]].signature));
     }
-    if (status == DS_OK) {
+    if (status == DS_OK)
         ds_step_run(r->batch);
-    }
 }
 static ds_status try_restore(const runner *r, const char *data, size_t n_bytes)
 {
     ds_slot *slot;
     CHECK(ds_session_open(r->session, &slot, 0) == DS_OK);
     char *exact = fresh_memory(n_bytes); /* so that the sanitizers see a read beyond it */
-    if (n_bytes > 0) {
+    if (n_bytes > 0)
         memcpy(exact, data, n_bytes);
-    }
     const ds_status status = ds_slot_restore(r->plan, slot, exact, n_bytes);
     free(exact);
-    if (status == DS_OK) {
+    if (status == DS_OK)
         use(r, slot);
-    }
     ds_session_close(r->session, slot);
     return status;
 }
@@ -190,15 +180,13 @@ static void test_other_models(void)
     const size_t n = copy_state(&r, s.slot, &state);
     for (int which = 0; which < 3; which++) {
         graph_case d = example(which == 1);
-        if (which == 2) { /* one weight differs in one bit */
+        if (which == 2) /* one weight differs in one bit */
             *(char *)d.graph->nodes[0].weights[0].data ^= 1;
-        }
         runner other = make_runner(&d, ds_kernels_for(DS_ISA_REF), 0, 1, 0);
-        if (which == 0) { /* the same model, planned again, for other kernels */
+        if (which == 0) /* the same model, planned again, for other kernels */
             CHECK(try_restore(&other, state, n) == DS_OK);
-        } else {
+        else
             CHECK(failed(try_restore(&other, state, n), DS_FORMAT, "another model"));
-        }
         close_runner(&other);
     }
     size_t room = n - 1;

@@ -31,14 +31,12 @@ static ds_status step(runner *r, ds_slot **slots, int64_t x[][2], bool *bad, siz
     const int64_t n_frames[] = {2, 2, 2};
     const bool ended[] = {false, false, false};
     CHECK(begin_rows(r->batch, slots, n_frames, ended, bad, n_rows) == DS_OK);
-    for (size_t row = 0; row < n_rows; row++) {
+    for (size_t row = 0; row < n_rows; row++)
         memcpy(ds_step_room(r->batch, 0, row), x[row], sizeof x[row]);
-    }
     const ds_status status = ds_step_check(r->batch);
     memcpy(bad, r->batch->bad, n_rows * sizeof *bad);
-    if (status == DS_OK) {
+    if (status == DS_OK)
         ds_step_run(r->batch);
-    }
     return status;
 }
 
@@ -47,9 +45,8 @@ static void check_row(const runner *r, size_t row, const int64_t *indices, int64
     int64_t at;
     CHECK(ds_step_frames(r->batch, 0, row, &at) == n && at == start);
     const float *y = ds_step_values(r->batch, 0, row);
-    for (int64_t f = 0; f < n; f++) {
+    for (int64_t f = 0; f < n; f++)
         CHECK(memcmp(y + f * WIDTH, table + indices[f] * WIDTH, WIDTH * sizeof *y) == 0);
-    }
 }
 
 static void test_all_or_nothing(size_t n_threads)
@@ -58,9 +55,8 @@ static void test_all_or_nothing(size_t n_threads)
     runner r = make_runner(&c, best_kernels(), 0, n_threads, 0);
     ds_slot *slots[3];
     bool bad[3];
-    for (size_t k = 0; k < 3; k++) {
+    for (size_t k = 0; k < 3; k++)
         CHECK(ds_session_open(r.session, &slots[k], 0) == DS_OK);
-    }
     int64_t first[][2] = {{0, 1}, {2, 3}, {3, 0}};
     CHECK(step(&r, slots, first, bad, 3) == DS_OK);
     int64_t wrong[][2] = {{1, 2}, {0, ROWS}, {-1, 0}};

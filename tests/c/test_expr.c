@@ -9,12 +9,10 @@ static int64_t slow_floor(int64_t a, int64_t b)
 {
     int64_t q = 0;
     if (b > 0) {
-        while (q * b > a) {
+        while (q * b > a)
             q--;
-        }
-        while ((q + 1) * b <= a) {
+        while ((q + 1) * b <= a)
             q++;
-        }
         return q;
     }
     return slow_floor(-a, -b);
@@ -31,9 +29,8 @@ static void test_division(void)
 {
     for (int64_t a = -30; a <= 30; a++) {
         for (int64_t b = -7; b <= 7; b++) {
-            if (b == 0) {
+            if (b == 0)
                 continue;
-            }
             const ds_pair pairs[2] = {{a, 0}, {b, 0}};
             ds_program floor = {0}, ceil = {0};
             ds_root(&floor, ds_floordiv(&floor, ds_known(&floor, 0), ds_known(&floor, 1)));
@@ -90,9 +87,8 @@ static void test_random(void)
 {
     for (int round = 0; round < 3000; round++) {
         ds_pair pairs[3];
-        for (int i = 0; i < 3; i++) {
+        for (int i = 0; i < 3; i++)
             pairs[i] = (ds_pair){random_in(-40, 40), random_in(-40, 40)};
-        }
         const int64_t m = random_in(-40, 40);
         ds_program p = {0};
         ds_expr e[24];
@@ -162,14 +158,12 @@ static void test_random(void)
             }
         }
         CHECK(!p.full);
-        for (int i = 0; i < 24; i++) {
+        for (int i = 0; i < 24; i++)
             ds_root(&p, e[i]);
-        }
         int64_t results[DS_PROGRAM_ROOTS];
         ds_program_eval(&p, pairs, m, results);
-        for (int i = 0; i < 24; i++) {
+        for (int i = 0; i < 24; i++)
             CHECK(results[i] == v[i]);
-        }
     }
 }
 
@@ -206,16 +200,14 @@ static void test_length_function(void)
 static void test_full(void)
 {
     ds_program p = {0};
-    for (int i = 0; i < DS_PROGRAM_NODES; i++) {
+    for (int i = 0; i < DS_PROGRAM_NODES; i++)
         ds_known(&p, i);
-    }
     CHECK(!p.full && p.n_nodes == DS_PROGRAM_NODES);
     ds_const(&p, 77);
     CHECK(p.full);
     ds_program roots = {0};
-    for (int i = 0; i < DS_PROGRAM_ROOTS; i++) {
+    for (int i = 0; i < DS_PROGRAM_ROOTS; i++)
         ds_root(&roots, ds_m(&roots));
-    }
     CHECK(!roots.full);
     ds_root(&roots, ds_m(&roots));
     CHECK(roots.full);

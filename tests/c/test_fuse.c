@@ -8,9 +8,8 @@
 static size_t count_made(const ds_plan *plan)
 {
     size_t n = 0;
-    for (size_t j = 0; j < plan->graph->n_nodes; j++) {
+    for (size_t j = 0; j < plan->graph->n_nodes; j++)
         n += plan->graph->nodes[j].made ? 1 : 0;
-    }
     return n;
 }
 
@@ -20,14 +19,12 @@ enum { LINEAR, CONV, DEPTHWISE, GROUPED, MATMUL, KINDS };
 static int add_product(graph_case *c, int x, int64_t n_out, int kind)
 {
     const int64_t n_in = width_of(c, x);
-    if (kind == LINEAR) {
+    if (kind == LINEAR)
         return add_linear(c, x, n_out);
-    }
     const ds_signature matrix = {
         .dtype = DS_F32, .rank = 2, .shape = {n_out, n_in}, .rate = {0, 1}};
-    if (kind == MATMUL) {
+    if (kind == MATMUL)
         return add_node(c, &ds_op_matmul, NULL, 0, &x, 1, &matrix, 1);
-    }
     const int64_t groups = kind == DEPTHWISE ? n_in : kind == GROUPED ? n_in / 2 : 1;
     const ds_attr attrs[] = {int_attr("left", 2), int_attr("right", 0), int_attr("groups", groups),
                              int_attr("dilation", 1)};
@@ -61,12 +58,10 @@ static int add_batch_norm(graph_case *c, int e)
     const void *data[4];
     int y = -1;
     fill_random(values, 4 * n);
-    for (size_t i = 0; i < 4; i++) {
+    for (size_t i = 0; i < 4; i++)
         data[i] = values + i * n;
-    }
-    for (size_t i = 0; i < n; i++) {
+    for (size_t i = 0; i < n; i++)
         values[n + i] = fabsf(values[n + i]) + 0.25f;
-    }
     CHECK(ds_graph_node(c->graph, &y, ds_op_find("batch_norm"), NULL, 0, &e, 1, weights, data, 4,
                         NULL) == DS_OK);
     free(values);
@@ -103,13 +98,11 @@ static void run_case(graph_case *c, const ds_kernels *kernels, size_t n_threads,
     CHECK(count_made(r.plan) == n_made);
     fed streams[3];
     const size_t n = 1 + (size_t)random_below(3);
-    for (size_t k = 0; k < n; k++) {
+    for (size_t k = 0; k < n; k++)
         streams[k] = open_fed(&r, random_in(0, 40));
-    }
     feed_all(&r, streams, n);
-    for (size_t k = 0; k < n; k++) {
+    for (size_t k = 0; k < n; k++)
         free_fed(&r, &streams[k]);
-    }
     close_runner(&r);
 }
 
@@ -131,9 +124,8 @@ static void test_chains(const ds_kernels *kernels)
             const int stream = add_unary(&c, "relu", add_linear(&c, x, n_out));
             const int64_t n_steps = random_in(glu ? 0 : 1, 4);
             bool taken = false;
-            for (int64_t i = 0; i < n_steps; i++) {
+            for (int64_t i = 0; i < n_steps; i++)
                 e = add_step(&c, e, stream, &taken);
-            }
             add_output(&c, e);
             add_output(&c, stream);
             run_case(&c, kernels, n_threads, 2);
@@ -356,8 +348,7 @@ int main(void)
         test_pairs(all[i]);
         test_weights(all[i]);
     }
-    if (ds_kernels_blas(DS_ISA_REF) != NULL) {
+    if (ds_kernels_blas(DS_ISA_REF) != NULL)
         test_weights(ds_kernels_blas(DS_ISA_REF));
-    }
     return report_memory();
 }

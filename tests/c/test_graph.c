@@ -36,9 +36,8 @@ static void test_inputs(void)
     s.shape[0] = (int64_t)1 << 40;
     CHECK(failed(ds_graph_input(g, &edge, &s), DS_SHAPE, "2^40 elements"));
     CHECK(edge == 77 && g->n_edges == 0 && g->n_inputs == 0);
-    for (int i = 0; i < DS_MAX_INPUTS; i++) {
+    for (int i = 0; i < DS_MAX_INPUTS; i++)
         CHECK(ds_graph_input(g, &edge, &good) == DS_OK && edge == i);
-    }
     CHECK(failed(ds_graph_input(g, &edge, &good), DS_ARGUMENT, "at most 16 inputs"));
     ds_graph_destroy(g);
 }
@@ -148,9 +147,8 @@ static void test_every_allocation(void)
         CHECK(whole || failed(c.status, DS_NO_MEMORY, "out of memory"));
         ds_graph_destroy(c.graph); /* NULL where it was the first that failed */
         CHECK(ds_fault_live_blocks(&fault) == before);
-        if (whole) {
+        if (whole)
             break;
-        }
     }
     CHECK(n > 30);
 }
@@ -161,9 +159,8 @@ static void test_node_is_all_or_nothing(void)
     uint64_t mark[2], now[2];
     graph_case c = new_case();
     const int x = add_input(&c, 3, 1, 1);
-    for (int i = 0; i < 13; i++) { /* 16 edges: a node of three outputs makes the array grow */
+    for (int i = 0; i < 13; i++) /* 16 edges: a node of three outputs makes the array grow */
         add_unary(&c, "tanh", x);
-    }
     CHECK(c.status == DS_OK);
     ds_graph_fingerprint(c.graph, mark);
     const size_t n_nodes = c.graph->n_nodes, n_edges = c.graph->n_edges;
@@ -193,13 +190,12 @@ static void test_remembered_fingerprint(void)
     graph_case c[2] = {new_case(), new_case()};
     for (int step = 0; step < 4; step++) {
         for (int i = 0; i < 2; i++) {
-            if (step < 2) {
+            if (step < 2)
                 add_input(&c[i], 3, 1, 1);
-            } else if (step == 2) {
+            else if (step == 2)
                 add_unary(&c[i], "tanh", 0);
-            } else {
+            else
                 add_output(&c[i], 2);
-            }
             CHECK(c[i].status == DS_OK);
         }
         ds_graph_fingerprint(c[0].graph, plain);
@@ -254,15 +250,12 @@ static graph_case build_variant(int variant)
         {.name = "eps", .kind = DS_ATTR_REAL, .value.x = variant == 8 ? 1e-6 : 1e-5}};
     const int n = add_node(&c, &ds_op_layer_norm, attrs, 1, &t, 1, NULL, 0);
     add_output(&c, variant == 9 ? t : n);
-    if (variant == 10) {
+    if (variant == 10)
         add_output(&c, t);
-    }
-    if (variant == 11) {
+    if (variant == 11)
         *(char *)c.graph->nodes[0].weights[0].data ^= 1;
-    }
-    if (variant == 12) { /* a node that nothing needs is part of the model too */
+    if (variant == 12) /* a node that nothing needs is part of the model too */
         add_unary(&c, "neg", z);
-    }
     CHECK(c.status == DS_OK);
     return c;
 }
@@ -280,9 +273,8 @@ static void test_fingerprints(void)
             memcpy(prints[i], print, sizeof print);
             ds_graph_destroy(c.graph);
         }
-        for (int j = 0; j < i; j++) {
+        for (int j = 0; j < i; j++)
             CHECK(prints[i][0] != prints[j][0] && prints[i][1] != prints[j][1]);
-        }
     }
 }
 
@@ -294,9 +286,8 @@ __extension__ typedef __int128 wide;
 static bool together(const ds_rate *rates, const int64_t *frames, size_t n, int64_t skew)
 {
     wide least = 0, most = 0, slowest = 0, common = 1;
-    for (size_t i = 0; i < n; i++) {
+    for (size_t i = 0; i < n; i++)
         common *= rates[i].num;
-    }
     for (size_t i = 0; i < n; i++) {
         const wide tick = common / rates[i].num * rates[i].den, time = frames[i] * tick;
         least = i == 0 || time < least ? time : least;
@@ -358,9 +349,8 @@ static void test_clock_edges(void)
                                  {{1, 0}, {1, 1}},
                                  {{-1, 1}, {1, 1}},
                                  {{1, -1}, {1, 1}}};
-    for (size_t i = 0; i < sizeof absurd / sizeof absurd[0]; i++) {
+    for (size_t i = 0; i < sizeof absurd / sizeof absurd[0]; i++)
         CHECK(failed(ds_clock_init(&clock, absurd[i], 2, 0), DS_ARGUMENT, "input"));
-    }
 }
 
 int main(void)

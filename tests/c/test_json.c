@@ -97,9 +97,8 @@ static void check_round_trip(const char *text, const char *expected)
 
 static void test_accepted(void)
 {
-    for (size_t i = 0; i < sizeof accepted / sizeof accepted[0]; i++) {
+    for (size_t i = 0; i < sizeof accepted / sizeof accepted[0]; i++)
         check_round_trip(accepted[i][0], accepted[i][1]);
-    }
 }
 
 /* ---- refused -------------------------------------------------------------------------------- */
@@ -222,9 +221,8 @@ static void test_truncated_and_mutated(void)
     const size_t n = strlen(sample);
     check_round_trip(sample, NULL);
     ds_json *json = NULL;
-    for (size_t length = 0; length < n; length++) {
+    for (size_t length = 0; length < n; length++)
         CHECK(parse_exact(&json, NULL, sample, length) == DS_FORMAT);
-    }
     char text[sizeof sample];
     for (size_t at = 0; at < n; at++) {
         memcpy(text, sample, n);
@@ -232,9 +230,8 @@ static void test_truncated_and_mutated(void)
             text[at] = (char)byte;
             const ds_status status = parse_exact(&json, NULL, text, n);
             CHECK(status == DS_OK || status == DS_FORMAT);
-            if (status == DS_OK) {
+            if (status == DS_OK)
                 ds_json_free(json);
-            }
         }
     }
 }
@@ -321,13 +318,11 @@ static void test_hostile_paths(void)
 {
     char text[2000] = "";
     size_t n = 0;
-    for (int i = 0; i < 8; i++) {
+    for (int i = 0; i < 8; i++)
         n += (size_t)snprintf(text + n, sizeof text - n, "{\"\\n\\u2028\\u0000%0*d\":[0,", 90, i);
-    }
     n += (size_t)snprintf(text + n, sizeof text - n, "\"a\\u0000b\"");
-    for (int i = 0; i < 8; i++) {
+    for (int i = 0; i < 8; i++)
         n += (size_t)snprintf(text + n, sizeof text - n, "]}");
-    }
     ds_json *json = NULL;
     CHECK(parse_exact(&json, NULL, text, n) == DS_OK);
     ds_json_value value = ds_json_root(json), key;
@@ -460,9 +455,8 @@ static void test_writer(void)
     ds_json_put_double(&w, NULL, zero / zero);
     CHECK(ds_json_writer_finish(&w) == DS_ARGUMENT);
     begin(&w, &buffer);
-    for (int i = 0; i <= DS_JSON_MAX_DEPTH; i++) {
+    for (int i = 0; i <= DS_JSON_MAX_DEPTH; i++)
         ds_json_put_open(&w, NULL, DS_JSON_ARRAY);
-    }
     CHECK(ds_json_writer_finish(&w) == DS_ARGUMENT && buffer.n_bytes == DS_JSON_MAX_DEPTH);
     ds_buffer_free(&buffer);
 }
@@ -478,9 +472,8 @@ static void test_no_memory(void)
         ds_buffer buffer;
         ds_buffer_init(&buffer, &hooks);
         ds_status status = parse_exact(&json, &hooks, sample, strlen(sample));
-        if (status == DS_OK) {
+        if (status == DS_OK)
             status = json_to_text(&buffer, json);
-        }
         ds_json_free(json);
         ds_buffer_free(&buffer);
         CHECK(ds_fault_live_blocks(&fault) == 0 && ds_fault_bad_releases(&fault) == 0);

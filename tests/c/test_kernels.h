@@ -43,18 +43,16 @@ static inline double get(const void *array, size_t element, size_t i)
 
 static inline void put(void *array, size_t element, size_t i, double x)
 {
-    if (element == sizeof(float)) {
+    if (element == sizeof(float))
         ((float *)array)[i] = (float)x;
-    } else {
+    else
         ((double *)array)[i] = x;
-    }
 }
 
 static inline void fill(void *array, size_t element, size_t n, double low, double high)
 {
-    for (size_t i = 0; i < n; i++) {
+    for (size_t i = 0; i < n; i++)
         put(array, element, i, random_real(low, high));
-    }
 }
 
 /* An array between two zones that nobody may write to; filled with their byte. */
@@ -96,16 +94,13 @@ static inline ds_weight_layout rows_of(size_t depth)
 /* Equal bits, or both NaN, whose bits nobody promises. */
 static inline bool same(const void *a, const void *b, size_t element, size_t n)
 {
-    if (memcmp(a, b, n * element) == 0) {
+    if (memcmp(a, b, n * element) == 0)
         return true;
-    }
     for (size_t i = 0; i < n; i++) {
         const unsigned char *const u = (const unsigned char *)a + i * element;
         const unsigned char *const v = (const unsigned char *)b + i * element;
-        if (memcmp(u, v, element) != 0 &&
-            !(isnan(get(a, element, i)) && isnan(get(b, element, i)))) {
+        if (memcmp(u, v, element) != 0 && !(isnan(get(a, element, i)) && isnan(get(b, element, i))))
             return false;
-        }
     }
     return true;
 }
@@ -118,11 +113,9 @@ static inline size_t runnable(const ds_kernels **fills)
     const ds_isa best = ds_cpu_best();
     CHECK(n_all >= 1 && n_all <= MAX_VARIANTS);
     size_t n = 0;
-    for (size_t i = 0; i < n_all; i++) {
-        if (all[i]->isa <= best) {
+    for (size_t i = 0; i < n_all; i++)
+        if (all[i]->isa <= best)
             fills[n++] = all[i];
-        }
-    }
     CHECK(n >= 1 && fills[0]->isa == DS_ISA_REF);
     return n;
 }

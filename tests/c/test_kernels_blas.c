@@ -134,8 +134,7 @@ int main(void)
     test_blas_table(DS_ISA_X86_AMX);
     const ds_kernels *const blas = ds_kernels_blas(DS_ISA_REF);
     const ds_kernels *const ref = ds_kernels_for(DS_ISA_REF);
-    for (size_t real = 0; real < 2; real++) {
+    for (size_t real = 0; real < 2; real++)
         test_products(&blas->real[real], &ref->real[real]);
-    }
     return check_report();
 }

@@ -107,9 +107,8 @@ int main(void)
     const ds_kernels *variants[MAX_VARIANTS];
     const size_t n_variants = runnable(variants);
     for (size_t real_at = 0; real_at < 2; real_at++) {
-        for (kind which = LSTM; which < KINDS; which++) {
+        for (kind which = LSTM; which < KINDS; which++)
             test_cell(which, variants, n_variants, real_at);
-        }
         test_special(variants, n_variants, real_at);
     }
     return check_report();

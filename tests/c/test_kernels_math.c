@@ -19,17 +19,14 @@ static wide unit_at(wide x, size_t element)
 static bool close_to(wide got, wide ideal, wide x, size_t element, double ulps, bool of_x)
 {
     const wide rounded = element == sizeof(float) ? (wide)(float)ideal : (wide)(double)ideal;
-    if (isnan(ideal)) {
+    if (isnan(ideal))
         return isnan(got);
-    }
-    if (isnan(got)) {
+    if (isnan(got))
         return false;
-    }
     const wide greatest = element == sizeof(float) ? 0x1.fffffep127L : 0x1.fffffffffffffp1023L;
     const wide bound = (wide)ulps * unit_at(of_x ? x : ideal, element);
-    if (isinf(rounded) || isinf(got)) { /* either may have rounded to inf just before */
+    if (isinf(rounded) || isinf(got)) /* either may have rounded to inf just before */
         return got == rounded || (fabsl(ideal) >= greatest - bound && got * ideal > 0);
-    }
     return fabsl(got - ideal) <= bound && (got == 0 || ideal == 0 || (got > 0) == (ideal > 0));
 }
 
@@ -197,12 +194,10 @@ static void test_special(const ds_kernels *kernels)
         {DS_UNARY_ERFC, INFINITY, 0},
         {DS_UNARY_ERFC, 0, 1},
     };
-    for (size_t i = 0; i < sizeof values / sizeof *values; i++) {
+    for (size_t i = 0; i < sizeof values / sizeof *values; i++)
         CHECK(is(one(kernels, values[i].function, values[i].x, 0, 0), values[i].y));
-    }
-    for (ds_unary f = 0; f < DS_UNARY_COUNT; f++) {
+    for (ds_unary f = 0; f < DS_UNARY_COUNT; f++)
         CHECK(f == DS_UNARY_SIGN || isnan(one(kernels, f, nan, 1, 20)));
-    }
     const double open = (double)INFINITY;
     CHECK(is(one(kernels, DS_UNARY_CLAMP, -inf, -open, 3), -inf));
     CHECK(is(one(kernels, DS_UNARY_CLAMP, inf, 1, open), inf));
@@ -264,9 +259,8 @@ static void test_pow(const ds_kernels *const *variants, size_t n_variants)
         if (round > 0) {
             fill(a, sizeof *a, BLOCK, round % 3 == 0 ? -3 : 0, round % 2 == 0 ? 3 : 1e5);
             fill(b, sizeof *b, BLOCK, -12, 12);
-            for (size_t i = 0; round % 3 == 0 && i < BLOCK; i++) {
+            for (size_t i = 0; round % 3 == 0 && i < BLOCK; i++)
                 b[i] = rintf(b[i]);
-            }
         }
         for (size_t v = 0; v < n_variants; v++) {
             variants[v]->real[0].binary(DS_BINARY_POW, v == 0 ? expected : y, a, b, n, 1, 1);

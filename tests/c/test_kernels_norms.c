@@ -38,9 +38,8 @@ static void test_rms_norm(const ds_kernels *const *variants, size_t n_variants, 
             const ds_real_kernels *const k = &variants[v]->real[real_at];
             guarded y = guarded_new(ROWS * n * e);
             k->rms_norm(y.data, x, ROWS, n, weight, epsilon);
-            if (v == 0) {
+            if (v == 0)
                 memcpy(first.data, y.data, ROWS * n * e);
-            }
             CHECK(same(y.data, first.data, e, ROWS * n));
             for (size_t m = 0; m < ROWS; m++) { /* alone, in place */
                 memcpy(alone.data, (const char *)x + m * n * e, n * e);
@@ -49,9 +48,8 @@ static void test_rms_norm(const ds_kernels *const *variants, size_t n_variants, 
             }
             guarded_free(y);
         }
-        for (size_t m = 0; m < ROWS; m++) {
+        for (size_t m = 0; m < ROWS; m++)
             check_rms_norm(first.data, e, m, n, weight, epsilon);
-        }
         guarded_free(first);
         guarded_free(alone);
     }
@@ -76,9 +74,8 @@ static void test_column_sums(const ds_kernels *const *variants, size_t n_variant
                 k->column_sums(sums.data, x, ROWS, n, about ? centre : NULL);
                 CHECK(memcmp(sums.data, expected, n * sizeof(double)) == 0);
                 memset(sums.data, 0, n * sizeof(double));
-                for (size_t m = 0; m < ROWS; m++) {
+                for (size_t m = 0; m < ROWS; m++)
                     k->column_sums(sums.data, (char *)x + m * n * e, 1, n, about ? centre : NULL);
-                }
                 CHECK(memcmp(sums.data, expected, n * sizeof(double)) == 0);
                 guarded_free(sums);
             }
@@ -97,9 +94,8 @@ static void test_column_scale(const ds_kernels *const *variants, size_t n_varian
             memcpy(y.data, x, ROWS * n * e); /* in place */
             variants[v]->real[real_at].column_scale(y.data, y.data, ROWS, n, arrays[0], arrays[1],
                                                     arrays[2], arrays[3]);
-            if (v == 0) {
+            if (v == 0)
                 memcpy(first.data, y.data, ROWS * n * e);
-            }
             CHECK(same(y.data, first.data, e, ROWS * n));
             guarded_free(y);
         }
@@ -120,9 +116,8 @@ int main(void)
     const size_t n_variants = runnable(variants);
     for (size_t real_at = 0; real_at < 2; real_at++) {
         const size_t e = variants[0]->real[real_at].element;
-        for (int i = 0; i < 4; i++) {
+        for (int i = 0; i < 4; i++)
             fill(arrays[i], e, WIDEST, -2, 2);
-        }
         fill(centre, sizeof(double), WIDEST, 1000, 1001);
         test_rms_norm(variants, n_variants, real_at);
         test_column_sums(variants, n_variants, real_at);

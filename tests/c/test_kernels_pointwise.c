@@ -30,9 +30,8 @@ static void test_binary(const ds_kernels *const *variants, size_t n_variants, si
                 const ds_real_kernels *const k = &variants[v]->real[real];
                 guarded y = guarded_new(n * e);
                 k->binary(f, y.data, left, right, n, a_step, b_step);
-                if (v == 0) {
+                if (v == 0)
                     memcpy(expected, y.data, n * e);
-                }
                 CHECK(same(y.data, expected, e, n));
                 if (a_step == 1) { /* in place */
                     memcpy(y.data, left, n * e);
@@ -91,9 +90,8 @@ static void test_where(const ds_kernels *const *variants, size_t n_variants, siz
         const size_t a_step = steps & 1, b_step = steps >> 1 & 1, c_step = steps >> 2;
         fill_mixed(a, e, LONGEST);
         fill_mixed(b, e, LONGEST);
-        for (size_t i = 0; i < LONGEST; i++) { /* anything but 0 is true */
+        for (size_t i = 0; i < LONGEST; i++) /* anything but 0 is true */
             condition[i] = (uint8_t)(random_size(0, 1) * random_size(1, 255));
-        }
         for (size_t v = 0; v < n_variants; v++) {
             for (int in_place = 0; in_place < 3; in_place++) {
                 guarded y = guarded_new(length * e);

@@ -46,9 +46,8 @@ static problem problem_new(size_t element, size_t n_rows, size_t n_cols, size_t 
     CHECK(p.weight != NULL && p.x != NULL);
     fill(p.weight, element, n_cols * depth, -1, 1);
     fill(p.x, element, n_x, -1, 1);
-    if (p.bias != NULL) {
+    if (p.bias != NULL)
         fill(p.bias, element, n_cols, -1, 1);
-    }
     const size_t step = random_size(0, depth + 3);
     const bool scattered = random_size(0, 3) == 0;
     for (size_t m = 0; m < n_rows; m++) {
@@ -74,9 +73,8 @@ static guarded run(const problem *p, const ds_real_kernels *kernels)
     ds_pack(kernels, kernels->format, packed.data, p->weight, p->n_cols, &rows_packed, p->bias);
     guarded y = guarded_new(p->y_elements * p->element);
     void *rows[MAX_ROWS];
-    for (size_t m = 0; m < p->n_rows; m++) {
+    for (size_t m = 0; m < p->n_rows; m++)
         rows[m] = (char *)y.data + p->y_at[m] * p->element;
-    }
     const ds_product product = {
         .weight = packed.data, .y = rows, .x = p->rows, .n_rows = p->n_rows};
     ds_product_run(kernels, &product, NULL);
@@ -206,9 +204,8 @@ static void test_layouts(const ds_real_kernels *k)
             const size_t index[4] = {i / depth, i / (n[2] * n[3]) % n[1], i / n[3] % n[2],
                                      i % n[3]};
             ptrdiff_t to = (ptrdiff_t)first;
-            for (size_t axis = 0; axis < 4; axis++) {
+            for (size_t axis = 0; axis < 4; axis++)
                 to += (ptrdiff_t)index[axis] * step[axis];
-            }
             put(weight, k->element, (size_t)to, get(p.weight, k->element, i));
         }
         const ds_weight_layout layout = {.n_taps = n[1],
@@ -222,9 +219,8 @@ static void test_layouts(const ds_real_kernels *k)
         ds_pack(k, k->format, packed.data, at(weight, k->element, first), n[0], &layout, p.bias);
         guarded y = guarded_new(expected.n_bytes);
         void *rows[MAX_ROWS];
-        for (size_t m = 0; m < p.n_rows; m++) {
+        for (size_t m = 0; m < p.n_rows; m++)
             rows[m] = (char *)y.data + p.y_at[m] * p.element;
-        }
         const ds_product product = {
             .weight = packed.data, .y = rows, .x = p.rows, .n_rows = p.n_rows};
         ds_product_run(k, &product, NULL);
@@ -261,9 +257,8 @@ static void test_parts(const ds_real_kernels *k, ds_pool *pool)
         guarded workspace = guarded_new(ds_product_workspace(n_cols, glu, e));
         guarded sums = guarded_new(n_rows * n_cols * e), y = guarded_new(n_rows * n_out * e);
         guarded *const filled[] = {&weight, &bias, &x, &other, &constants};
-        for (size_t i = 0; i < sizeof filled / sizeof *filled; i++) {
+        for (size_t i = 0; i < sizeof filled / sizeof *filled; i++)
             fill(filled[i]->data, e, filled[i]->n_bytes / e, -1, 1);
-        }
         ds_pack(k, k->format, packed.data, weight.data, n_cols, &layout, bias.data);
         void *to[80], *plain[80];
         const void *from[80], *rows[80];
@@ -303,29 +298,24 @@ static void test_parts(const ds_real_kernels *k, ds_pool *pool)
                 k->unary(DS_UNARY_SIGMOID, gate, z + n_out * e, n_out, NULL);
                 k->binary(DS_BINARY_MUL, z, z, gate, n_out, 1, 1);
             }
-            if (epilogue.n_steps > 0) {
+            if (epilogue.n_steps > 0)
                 k->unary(DS_UNARY_SILU, z, z, n_out, NULL);
-            }
-            if (epilogue.n_steps > 1) {
+            if (epilogue.n_steps > 1)
                 k->binary(DS_BINARY_SUB, z, c, z, n_out, 1, 1);
-            }
             if (epilogue.n_steps > 2) {
                 k->column_scale(z, z, 1, n_out, c, c + n_out * e, c + 2 * n_out * e,
                                 c + 3 * n_out * e);
             }
-            if (epilogue.n_steps > 3) {
+            if (epilogue.n_steps > 3)
                 k->binary(DS_BINARY_MUL, z, z, rows[m], n_out, 1, 1);
-            }
-            if (epilogue.n_steps > 4) {
+            if (epilogue.n_steps > 4)
                 k->binary(DS_BINARY_ADD, z, z, c, n_out, 1, 0);
-            }
             CHECK(memcmp(z, to[m], n_out * e) == 0);
         }
         guarded *const all[] = {&weight, &bias,      &x,    &other, &constants,
                                 &packed, &workspace, &sums, &y};
-        for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        for (size_t i = 0; i < sizeof all / sizeof *all; i++)
             guarded_free(*all[i]);
-        }
     }
 }
 
@@ -333,16 +323,13 @@ static void test_parts(const ds_real_kernels *k, ds_pool *pool)
 static void test_nan_stays_in_its_row(const ds_kernels *kernels, size_t real)
 {
     problem p = problem_new(kernels->real[real].element, 9, 33, 20);
-    for (size_t m = 0; m < p.n_rows; m++) {
+    for (size_t m = 0; m < p.n_rows; m++)
         p.rows[m] = at(p.x, p.element, m * p.depth);
-    }
     put(p.x, p.element, 4 * p.depth + 7, (double)NAN);
     guarded y = run(&p, &kernels->real[real]);
-    for (size_t m = 0; m < p.n_rows; m++) {
-        for (size_t n = 0; n < p.n_cols; n++) {
+    for (size_t m = 0; m < p.n_rows; m++)
+        for (size_t n = 0; n < p.n_cols; n++)
             CHECK(isnan(get(y.data, p.element, p.y_at[m] + n)) == (m == 4));
-        }
-    }
     guarded_free(y);
     problem_free(&p);
 }
@@ -361,9 +348,8 @@ static void test_depthwise(const ds_kernels *const *variants, size_t n_variants,
         CHECK(x != NULL && weight != NULL);
         fill(x, element, (n_taps + n_rows) * tap_stride + n_channels, -1, 1);
         fill(weight, element, n_taps * n_channels, -1, 1);
-        if (bias != NULL) {
+        if (bias != NULL)
             fill(bias, element, n_channels, -1, 1);
-        }
         guarded expected = guarded_new(n_rows * (n_channels + 1) * element);
         for (size_t v = 0; v < n_variants; v++) {
             guarded y = guarded_new(expected.n_bytes);
@@ -380,9 +366,8 @@ static void test_depthwise(const ds_kernels *const *variants, size_t n_variants,
                                     .bias = bias};
             const ds_product product = {.weight = &taps, .y = out, .x = in, .n_rows = n_rows};
             variants[v]->real[real].depthwise(&product, tap_stride);
-            if (v == 0) {
+            if (v == 0)
                 memcpy(expected.data, y.data, y.n_bytes);
-            }
             CHECK(memcmp(expected.data, y.data, y.n_bytes) == 0);
             for (size_t m = 0; v == 0 && m < n_rows; m++) {
                 for (size_t c = 0; c < n_channels; c++) {

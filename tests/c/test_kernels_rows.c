@@ -30,9 +30,8 @@ static guarded run_rows(rows_kernel *kernel, const ds_kernels *const *variants, 
             CHECK(same(alone.data, (char *)expected.data + m * n * e, e, n));
         }
         guarded_free(alone);
-        if (v > 0) {
+        if (v > 0)
             guarded_free(y);
-        }
     }
     return expected;
 }
@@ -52,9 +51,8 @@ static void check_softmax(const void *y, const void *x, size_t element, size_t n
         bad = bad || isnan(v) || (isinf(v) && v > 0);
         top = v > top ? v : top;
     }
-    for (size_t i = 0; i < n; i++) {
+    for (size_t i = 0; i < n; i++)
         sum += expl((real)get(x, element, i) - top);
-    }
     for (size_t i = 0; i < n; i++) {
         const real v = (real)get(x, element, i), got = (real)get(y, element, i);
         if (bad) {
@@ -85,9 +83,8 @@ static void test_softmax(const ds_kernels *const *variants, size_t n_variants, s
             for (size_t m = 0; kind == 3 && n > 0 && m < n_rows; m++) {
                 const double odd[] = {(double)NAN, -(double)NAN, (double)INFINITY,
                                       -(double)INFINITY};
-                for (size_t i = 0; m % 3 == 0 && i < n; i++) { /* masked wholly, or but for one */
+                for (size_t i = 0; m % 3 == 0 && i < n; i++) /* masked wholly, or but for one */
                     put(x, e, m * n + i, -(double)INFINITY);
-                }
                 put(x, e, m * n + random_size(0, n - 1), odd[random_size(0, 3)]);
             }
             for (int logarithm = 0; logarithm < 2; logarithm++) {
@@ -120,9 +117,8 @@ static void check_layer_norm(const void *y, const void *x, size_t element, size_
 {
     const real origin = (real)get(x, element, 0); /* long double is not long enough for offsets */
     real mean = 0, variance = 0;
-    for (size_t i = 0; i < n; i++) {
+    for (size_t i = 0; i < n; i++)
         mean += ((real)get(x, element, i) - origin) / (real)n;
-    }
     for (size_t i = 0; i < n; i++) {
         const real d = (real)get(x, element, i) - origin - mean;
         variance += d * d / (real)n;
@@ -152,26 +148,22 @@ static void test_layer_norm(const ds_kernels *const *variants, size_t n_variants
             const double offset = offsets[random_size(0, 3)];
             fill(x, e, 3 * n, offset - 1, offset + 1);
             guarded y = run_rows(layer_norm, variants, n_variants, real_at, x, 3, n, &a);
-            for (size_t m = 0; n > 1 && m < 3; m++) {
+            for (size_t m = 0; n > 1 && m < 3; m++)
                 check_layer_norm((char *)y.data + m * n * e, (char *)x + m * n * e, e, n, &a);
-            }
             guarded_free(y);
         }
         /* A constant row, far off: what is left is the bias. */
         const affine a = {weight, bias, 1e-5};
-        for (size_t i = 0; i < n; i++) {
+        for (size_t i = 0; i < n; i++)
             put(x, e, i, 1234.567);
-        }
         guarded y = run_rows(layer_norm, variants, n_variants, real_at, x, 1, n, &a);
-        for (size_t i = 0; i < n; i++) {
+        for (size_t i = 0; i < n; i++)
             CHECK(fabs(get(y.data, e, i) - get(bias, e, i)) <= 1e-6);
-        }
         guarded_free(y);
         put(x, e, n / 2, (double)NAN);
         y = run_rows(layer_norm, variants, n_variants, real_at, x, 1, n, &a);
-        for (size_t i = 0; i < n; i++) {
+        for (size_t i = 0; i < n; i++)
             CHECK(isnan(get(y.data, e, i)));
-        }
         guarded_free(y);
     }
 }

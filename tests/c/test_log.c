@@ -72,12 +72,10 @@ static void test_cell(void)
 {
     pthread_t threads[N_WRITERS + N_READERS];
     atomic_store(&n_reading, N_READERS);
-    for (int i = 0; i < N_WRITERS + N_READERS; i++) {
+    for (int i = 0; i < N_WRITERS + N_READERS; i++)
         CHECK(pthread_create(&threads[i], NULL, i < N_WRITERS ? write_cell : read_cell, NULL) == 0);
-    }
-    for (int i = 0; i < N_WRITERS + N_READERS; i++) {
+    for (int i = 0; i < N_WRITERS + N_READERS; i++)
         CHECK(pthread_join(threads[i], NULL) == 0);
-    }
     const uintptr_t last[DS_CELL_WORDS] = {1, 2, 3};
     uintptr_t words[DS_CELL_WORDS];
     ds_cell_write(&shared, last);

@@ -21,9 +21,8 @@ static void write_file(size_t n_bytes)
 {
     FILE *file = fopen(path, "wb");
     CHECK(file != NULL);
-    for (size_t i = 0; i < n_bytes; i++) {
+    for (size_t i = 0; i < n_bytes; i++)
         CHECK(fputc((int)(i * 31 % 251), file) != EOF);
-    }
     CHECK(fclose(file) == 0);
 }
 
@@ -32,9 +31,8 @@ static void check_bytes(const ds_mapped *mapped, size_t n_bytes)
     CHECK(ds_mapped_size(mapped) == n_bytes);
     const unsigned char *bytes = ds_mapped_bytes(mapped);
     CHECK(bytes != NULL && (uintptr_t)bytes % DS_ALIGNMENT == 0);
-    for (size_t i = 0; i < n_bytes; i++) {
+    for (size_t i = 0; i < n_bytes; i++)
         CHECK(bytes[i] == i * 31 % 251);
-    }
 }
 
 static void test_files(void)
@@ -77,18 +75,16 @@ static void test_forget(void)
         for (size_t k = 0; k < 3; k++) {
             ds_mapped *file = NULL, *mapped = NULL;
             CHECK(openers[k % 2](&file, NULL, path) == DS_OK);
-            if (k == 2) {
+            if (k == 2)
                 CHECK(ds_mapped_copy(&mapped, NULL, ds_mapped_bytes(file), sizes[i]) == DS_OK);
-            } else {
+            else
                 mapped = ds_mapped_share(file);
-            }
             for (int round = 0; round < 3; round++) {
                 check_bytes(mapped, sizes[i]);
                 const size_t before = file_pages();
                 ds_mapped_forget(mapped);
-                if (k == 0 && sizes[i] > 1 << 20 && before > 0) {
+                if (k == 0 && sizes[i] > 1 << 20 && before > 0)
                     CHECK(file_pages() + 256 < before);
-                }
             }
             check_bytes(mapped, sizes[i]);
             ds_mapped_release(mapped);
@@ -150,9 +146,8 @@ static void test_descriptors(void)
 static void test_copy(void)
 {
     unsigned char bytes[300];
-    for (size_t i = 0; i < sizeof bytes; i++) {
+    for (size_t i = 0; i < sizeof bytes; i++)
         bytes[i] = (unsigned char)(i * 31 % 251);
-    }
     for (size_t n = 0; n <= sizeof bytes; n++) {
         ds_mapped *mapped = NULL;
         CHECK(ds_mapped_copy(&mapped, NULL, n > 0 ? bytes : NULL, n) == DS_OK);

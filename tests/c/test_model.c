@@ -35,14 +35,12 @@ static void test_every_operator(void)
         ds_graph_destroy(read);
         ds_buffer_free(&file);
         ds_graph_destroy(c.graph);
-        for (size_t k = 0; k < n_defs; k++) {
+        for (size_t k = 0; k < n_defs; k++)
             seen[k] = seen[k] || strcmp(defs[k]->name, name) == 0;
-        }
     }
     for (size_t k = 0; k < n_defs; k++) {
-        if (!seen[k]) {
+        if (!seen[k])
             fprintf(stderr, "every_op has no %s\n", defs[k]->name);
-        }
         CHECK(seen[k]);
     }
 }
@@ -64,9 +62,8 @@ static void test_random_graphs(void)
 static int add_named(graph_case *c, int x, const char *path, const char *name, float value)
 {
     float data[16];
-    for (int i = 0; i < 16; i++) {
+    for (int i = 0; i < 16; i++)
         data[i] = value;
-    }
     const ds_signature s = {.dtype = DS_F32, .rank = 2, .shape = {4, 4}, .rate = {0, 1}};
     const void *weight = data;
     const ds_node_names names = {.path = path, .weights = &name};
@@ -98,9 +95,8 @@ static void test_names(void)
     enum { N = sizeof cases / sizeof cases[0] };
     graph_case c = new_case();
     int x = add_input(&c, 4, 1, 1);
-    for (size_t i = 0; i < N; i++) {
+    for (size_t i = 0; i < N; i++)
         x = add_named(&c, x, cases[i].path, cases[i].name, cases[i].value);
-    }
     add_output(&c, x);
     CHECK(c.status == DS_OK);
     CHECK(c.graph->nodes[0].weights[0].data == c.graph->nodes[1].weights[0].data);
@@ -211,9 +207,8 @@ static void test_truncated(void)
     graph_case c = small_case();
     ds_buffer file = file_of_graph(c.graph);
     const size_t live = ds_fault_live_blocks(&fault);
-    for (size_t n = 0; n < file.n_bytes; n++) {
+    for (size_t n = 0; n < file.n_bytes; n++)
         CHECK(failed(read_and_forget(file.bytes, n), DS_FORMAT, "expected"));
-    }
     CHECK(read_and_forget(file.bytes, file.n_bytes) == DS_OK);
     CHECK(ds_buffer_append(&file, "", 1) == DS_OK);
     CHECK(failed(read_and_forget(file.bytes, file.n_bytes), DS_FORMAT, "the end of the file"));

@@ -7,9 +7,8 @@ static ds_status make(ds_op **op, const ds_op_def *def, const ds_attr *attrs, si
                       size_t n_inputs)
 {
     ds_signature in[DS_MAX_INPUTS + 1];
-    for (int i = 0; i <= DS_MAX_INPUTS; i++) {
+    for (int i = 0; i <= DS_MAX_INPUTS; i++)
         in[i] = frame4;
-    }
     return ds_op_create(op, NULL, def, attrs, n_attrs, in, n_inputs, NULL, 0);
 }
 
@@ -213,9 +212,8 @@ static ds_status plain_infer(ds_op *op)
 static void counts_full(const ds_op *op, ds_program *p)
 {
     (void)op;
-    for (int i = 0; i <= DS_PROGRAM_NODES; i++) {
+    for (int i = 0; i <= DS_PROGRAM_NODES; i++)
         ds_const(p, i);
-    }
     ds_root(p, ds_known(p, 0));
     ds_root(p, ds_total(p, 0));
 }
@@ -323,9 +321,8 @@ static void test_registry(void)
         CHECK(def->n_values <= def->n_inputs);
         CHECK((def->check == NULL) == (def->check_message == NULL));
         int n_attrs = 0;
-        for (const ds_attr_def *a = def->attrs; a != NULL && a->name != NULL; a++, n_attrs++) {
+        for (const ds_attr_def *a = def->attrs; a != NULL && a->name != NULL; a++, n_attrs++)
             CHECK(a->doc != NULL && (a->kind == DS_ATTR_CHOICE) == (a->choices != NULL));
-        }
         CHECK(n_attrs <= DS_MAX_ATTRS);
     }
     CHECK(ds_op_find("nothing") == NULL && ds_op_find("") == NULL);

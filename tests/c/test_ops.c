@@ -137,9 +137,8 @@ static bool random_lengths(const ds_op *op, int64_t *lengths)
             lengths[i] = i == 0 || alike ? n : random_in(0, most);
             pairs[i] = (ds_pair){lengths[i], lengths[i]};
         }
-        if (ds_op_check(op, pairs, true) == DS_OK) {
+        if (ds_op_check(op, pairs, true) == DS_OK)
             return true;
-        }
     }
     return false;
 }
@@ -152,9 +151,8 @@ static bool same_results(const ds_op *op, const op_stream *a, const op_stream *b
     for (int o = 0; o < op->n_outputs; o++) {
         const size_t n_bytes = (size_t)a->n[o] * ds_signature_bytes(&op->out[o]);
         const size_t size = ds_dtype_bytes(op->out[o].dtype);
-        if (a->n[o] != b->n[o]) {
+        if (a->n[o] != b->n[o])
             return false;
-        }
         for (size_t at = 0; at < n_bytes; at += size) {
             float f[2] = {0};
             double d[2] = {0};
@@ -163,9 +161,8 @@ static bool same_results(const ds_op *op, const op_stream *a, const op_stream *b
             memcpy(single ? (void *)&f[1] : (void *)&d[1], b->y[o] + at, size);
             const bool nan =
                 (single && isnan(f[0]) && isnan(f[1])) || (real && isnan(d[0]) && isnan(d[1]));
-            if (memcmp(a->y[o] + at, b->y[o] + at, size) != 0 && !(any_nan && nan)) {
+            if (memcmp(a->y[o] + at, b->y[o] + at, size) != 0 && !(any_nan && nan))
                 return false;
-            }
         }
     }
     return true;
@@ -190,25 +187,22 @@ static bool try_kernels(trial *t, const ds_kernels *kernels)
     for (size_t r = 0; r < MAX_ROWS; r++) {
         alone[r] = open_op_stream(&d, t->x[r], t->lengths[r], false);
         feed_op_whole(&d, &alone[r]);
-        if (kernels->isa == DS_ISA_REF) {
+        if (kernels->isa == DS_ISA_REF)
             t->reference[r] = alone[r];
-        }
         good = good && same_results(op, &alone[r], &t->reference[r], true);
     }
     for (int in_place = 0; in_place <= (overwrites ? 1 : 0); in_place++) {
         op_stream pieces[MAX_ROWS];
-        for (size_t r = 0; r < MAX_ROWS; r++) {
+        for (size_t r = 0; r < MAX_ROWS; r++)
             pieces[r] = open_op_stream(&d, t->x[r], t->lengths[r], true);
-        }
         feed_op(&d, pieces, MAX_ROWS, in_place == 1);
         for (size_t r = 0; r < MAX_ROWS; r++) {
             good = good && same_results(op, &pieces[r], &alone[r], false);
             close_op_stream(&d, &pieces[r]);
         }
     }
-    for (size_t r = 0; r < MAX_ROWS && kernels->isa != DS_ISA_REF; r++) {
+    for (size_t r = 0; r < MAX_ROWS && kernels->isa != DS_ISA_REF; r++)
         close_op_stream(&d, &alone[r]);
-    }
     drive_no_more(&d);
     return good;
 }
@@ -219,14 +213,12 @@ static void print_op(const op_text *text)
     for (size_t i = 0; i < text->n_attrs; i++) {
         const ds_attr *a = &text->attrs[i];
         fprintf(stderr, "%s=", a->name);
-        if (a->kind == DS_ATTR_CHOICE) {
+        if (a->kind == DS_ATTR_CHOICE)
             fprintf(stderr, "%s ", a->text);
-        } else if (a->kind == DS_ATTR_REAL) {
+        else if (a->kind == DS_ATTR_REAL)
             fprintf(stderr, "%g ", a->value.x);
-        }
-        for (int k = 0; k < a->value.n_ints || (k == 0 && a->kind == DS_ATTR_INT); k++) {
+        for (int k = 0; k < a->value.n_ints || (k == 0 && a->kind == DS_ATTR_INT); k++)
             fprintf(stderr, "%d ", (int)(a->kind == DS_ATTR_INT ? a->value.i : a->value.ints[k]));
-        }
     }
     for (size_t i = 0; i < text->n_in + text->n_weights; i++) {
         char shape[64];
@@ -244,9 +236,8 @@ static bool try_op(const op_text *text)
     const ds_kernels *all[8];
     const size_t n_all = ds_kernels_list(all, 8);
     trial t = {.op = NULL};
-    if (create_op(&op, text) != DS_OK) {
+    if (create_op(&op, text) != DS_OK)
         return false;
-    }
     t.op = op;
     int64_t n_indices = 0;
     for (int i = 0; i < op->n_weights; i++) {
@@ -258,9 +249,8 @@ static bool try_op(const op_text *text)
     bool fits = true;
     for (size_t r = 0; r < MAX_ROWS && fits; r++) {
         fits = random_lengths(op, t.lengths[r]);
-        for (int i = 0; i < op->n_inputs && fits; i++) {
+        for (int i = 0; i < op->n_inputs && fits; i++)
             t.x[r][i] = random_values(&op->in[i], t.lengths[r][i], n_indices);
-        }
     }
     for (size_t v = 0; v < n_all && fits; v++) {
         if (all[v]->isa <= ds_cpu_best() && !try_kernels(&t, all[v])) {
@@ -271,13 +261,11 @@ static bool try_op(const op_text *text)
     const driven d = {.op = op};
     for (size_t r = 0; r < MAX_ROWS; r++) {
         close_op_stream(&d, &t.reference[r]);
-        for (int i = 0; i < op->n_inputs; i++) {
+        for (int i = 0; i < op->n_inputs; i++)
             free(t.x[r][i]);
-        }
     }
-    for (int i = 0; i < op->n_weights; i++) {
+    for (int i = 0; i < op->n_weights; i++)
         free((void *)(uintptr_t)t.weights[i]);
-    }
     ds_op_destroy(op);
     return fits;
 }
@@ -299,9 +287,8 @@ static int64_t random_attr(ds_attr_range range)
 static void vary_attr(variation *v, const ds_attr_def *def)
 {
     size_t k = 0;
-    while (k < v->text.n_attrs && strcmp(v->text.attrs[k].name, def->name) != 0) {
+    while (k < v->text.n_attrs && strcmp(v->text.attrs[k].name, def->name) != 0)
         k++;
-    }
     ds_attr *attr = &v->text.attrs[k];
     if (k == v->text.n_attrs) {
         *attr = (ds_attr){.name = def->name, .kind = def->kind};
@@ -310,14 +297,12 @@ static void vary_attr(variation *v, const ds_attr_def *def)
     }
     attr->value.i = random_attr(def->range);
     attr->value.x = (double)random_in(-3, 6) / 2.0;
-    for (int i = 0; i < attr->value.n_ints; i++) {
+    for (int i = 0; i < attr->value.n_ints; i++)
         attr->value.ints[i] = random_below(2) == 0 ? attr->value.ints[i] : random_in(0, 4);
-    }
     if (def->kind == DS_ATTR_CHOICE) {
         const char *at = def->choices;
-        while (strchr(at, '|') != NULL && random_below(3) > 0) {
+        while (strchr(at, '|') != NULL && random_below(3) > 0)
             at = strchr(at, '|') + 1;
-        }
         CHECK(strcspn(at, "|") < sizeof v->choice[k]);
         (void)snprintf(v->choice[k], sizeof v->choice[k], "%.*s", (int)strcspn(at, "|"), at);
         attr->text = v->choice[k];
@@ -332,20 +317,16 @@ static void vary(variation *v)
     const ds_dtype type = types[random_below(7)];
     const bool resize = random_below(2) == 0;
     int64_t renamed[RENAMED];
-    for (int i = 0; i < RENAMED; i++) {
+    for (int i = 0; i < RENAMED; i++)
         renamed[i] = resize && i < 10 && random_below(2) == 0 ? random_in(1, 9) : i;
-    }
-    for (const ds_attr_def *a = v->text.def->attrs; a != NULL && a->name != NULL; a++) {
-        if (random_below(2) == 0) {
+    for (const ds_attr_def *a = v->text.def->attrs; a != NULL && a->name != NULL; a++)
+        if (random_below(2) == 0)
             vary_attr(v, a);
-        }
-    }
     for (size_t i = 0; i < v->text.n_in + v->text.n_weights; i++) {
         const bool is_input = i < v->text.n_in;
         ds_signature *s = is_input ? &v->text.in[i] : &v->text.weights[i - v->text.n_in];
-        for (int d = 0; d < s->rank; d++) {
+        for (int d = 0; d < s->rank; d++)
             s->shape[d] = renamed[s->shape[d]];
-        }
         s->dtype = s->dtype == DS_F32 ? type : s->dtype;
     }
     if (v->text.n_in > 1 && random_below(2) == 0) {
@@ -378,14 +359,12 @@ static bool depends(const driven *d, char **x, const int64_t *length, const op_s
     const size_t in_bytes = ds_signature_bytes(&d->op->in[0]);
     const size_t at = (size_t)m * ds_signature_bytes(&d->op->out[0]);
     char *bytes = x[0] + (size_t)frame * in_bytes;
-    for (size_t i = 2; i < in_bytes; i += sizeof(float)) {
+    for (size_t i = 2; i < in_bytes; i += sizeof(float))
         bytes[i] = (char)(bytes[i] ^ 0x55);
-    }
     op_stream changed = open_op_stream(d, x, length, false);
     feed_op_whole(d, &changed);
-    for (size_t i = 2; i < in_bytes; i += sizeof(float)) {
+    for (size_t i = 2; i < in_bytes; i += sizeof(float))
         bytes[i] = (char)(bytes[i] ^ 0x55);
-    }
     const size_t n_bytes = (size_t)(whole->n[0] - m) * ds_signature_bytes(&d->op->out[0]);
     const bool differs = memcmp(changed.y[0] + at, whole->y[0] + at, n_bytes) != 0;
     close_op_stream(d, &changed);
@@ -443,12 +422,10 @@ static void test_need_is_tight(void)
 int main(void)
 {
     count_memory();
-    for (size_t i = 0; i < N_EVERY_OP; i++) {
+    for (size_t i = 0; i < N_EVERY_OP; i++)
         try_variations(every_op[i], VARIATIONS);
-    }
-    for (size_t i = 0; i < sizeof larger / sizeof larger[0]; i++) {
+    for (size_t i = 0; i < sizeof larger / sizeof larger[0]; i++)
         try_variations(larger[i], OF_LARGER);
-    }
     test_need_is_tight();
     return check_report();
 }

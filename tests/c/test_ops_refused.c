@@ -230,9 +230,8 @@ static void test_lengths(void)
         const bool good = cases[i].words == NULL ? status == DS_OK
                                                  : failed(status, DS_SHAPE, cases[i].words) &&
                                                        strcmp(ds_last_error(), cases[i].words) == 0;
-        if (!good) {
+        if (!good)
             fprintf(stderr, "%s, case %zu: %s\n", cases[i].text, i, ds_last_error());
-        }
         CHECK(good);
         ds_op_destroy(op);
         free_op_text(&text);
@@ -256,9 +255,8 @@ static void gives(const char *words, const void *x, int64_t n, const void *y, si
     feed_op_whole(&d, &s);
     const bool good = (size_t)s.n[0] * ds_signature_bytes(&op->out[0]) == n_bytes &&
                       memcmp(s.y[0], y, n_bytes) == 0;
-    if (!good) {
+    if (!good)
         fprintf(stderr, "%s\n", words);
-    }
     CHECK(good);
     close_op_stream(&d, &s);
     drive_no_more(&d);

@@ -18,9 +18,8 @@ static unsigned char *make_file(size_t *n_bytes, const char *header, size_t n_da
     CHECK(bytes != NULL);
     memcpy(bytes, &length, 8);
     memcpy(bytes + 8, header, (size_t)length);
-    for (size_t i = 0; i < n_data; i++) {
+    for (size_t i = 0; i < n_data; i++)
         bytes[8 + length + i] = (unsigned char)i;
-    }
     return bytes;
 }
 
@@ -261,20 +260,17 @@ static void test_writing(void)
         CHECK(view->n_bytes == 0 || view->offset % DS_ALIGNMENT == 0);
         CHECK(view->n_bytes == 0 || first.bytes + view->offset == view->data);
         CHECK(!ds_tensor_is_filler(view));
-        if (sources[i].data != NULL) {
+        if (sources[i].data != NULL)
             CHECK(memcmp(view->data, sources[i].data, view->n_bytes) == 0);
-        }
-        for (size_t d = 0; d < view->rank; d++) {
+        for (size_t d = 0; d < view->rank; d++)
             CHECK(view->shape[d] == sources[i].shape[d]);
-        }
     }
     CHECK(memcmp(ds_safetensors_find(file, "eins.bias")->data, "hello", 5) == 0);
     size_t n_fillers = 0;
     for (size_t i = 0; i < ds_safetensors_count(file); i++) {
         const ds_tensor_view *view = ds_safetensors_at(file, i);
-        for (size_t k = 0; ds_tensor_is_filler(view) && k < view->n_bytes; k++) {
+        for (size_t k = 0; ds_tensor_is_filler(view) && k < view->n_bytes; k++)
             CHECK(((const unsigned char *)view->data)[k] == 0);
-        }
         n_fillers += ds_tensor_is_filler(view);
     }
     CHECK(n_fillers == 2);
@@ -299,9 +295,8 @@ static void check_not_written(ds_status status, const char *message,
     ds_buffer_init(&buffer, NULL);
     const ds_sink sink = buffer_sink(&buffer);
     CHECK(ds_safetensors_write(&sink, NULL, tensors, n_tensors, metadata, n_texts) == status);
-    if (strstr(ds_last_error(), message) == NULL) {
+    if (strstr(ds_last_error(), message) == NULL)
         fprintf(stderr, "gave %s\n  not %s\n", ds_last_error(), message);
-    }
     CHECK(strstr(ds_last_error(), message) != NULL);
     CHECK(buffer.n_bytes == 0 || status != DS_ARGUMENT);
     ds_buffer_free(&buffer);
@@ -378,9 +373,8 @@ static ds_status open_and_look(const void *bytes, size_t n_bytes)
     for (size_t i = 0; status == DS_OK && i < ds_safetensors_count(file); i++) {
         const ds_tensor_view *view = ds_safetensors_at(file, i);
         CHECK(ds_safetensors_find(file, view->name) == view);
-        for (size_t k = 0; k < view->n_bytes; k++) {
+        for (size_t k = 0; k < view->n_bytes; k++)
             sum += ((const unsigned char *)view->data)[k];
-        }
     }
     CHECK(sum < 1u << 30);
     ds_safetensors_close(file);
@@ -394,9 +388,8 @@ static void test_damage(void)
     ds_buffer_init(&whole, NULL);
     CHECK(write_sample(&whole, NULL) == DS_OK);
     CHECK(open_and_look(whole.bytes, whole.n_bytes) == DS_OK);
-    for (size_t n = 0; n < whole.n_bytes; n++) {
+    for (size_t n = 0; n < whole.n_bytes; n++)
         CHECK(open_and_look(whole.bytes, n) == DS_FORMAT);
-    }
     const size_t n = whole.n_bytes;
     CHECK(ds_buffer_append(&whole, "", 1) == DS_OK);
     CHECK(open_and_look(whole.bytes, n + 1) == DS_FORMAT);
@@ -421,9 +414,8 @@ static void test_no_memory(void)
         ds_buffer_init(&buffer, &hooks);
         ds_safetensors *file = NULL;
         ds_status status = write_sample(&buffer, &hooks);
-        if (status == DS_OK) {
+        if (status == DS_OK)
             status = ds_safetensors_open(&file, &hooks, buffer.bytes, buffer.n_bytes);
-        }
         ds_safetensors_close(file);
         ds_buffer_free(&buffer);
         CHECK(ds_fault_live_blocks(&fault) == 0 && ds_fault_bad_releases(&fault) == 0);

@@ -112,9 +112,8 @@ static void check_refused(const runner *r, const ds_slot *origin, const char *da
     char *before;
     for (int k = 0; k < 2; k++) {
         CHECK(ds_session_open(r->session, &slot, 0) == DS_OK);
-        if (k == 1) {
+        if (k == 1)
             CHECK(ds_slot_copy(r->plan, slot, origin) == DS_OK);
-        }
         const size_t n_before = copy_state(r, slot, &before);
         const ds_status status = ds_slot_restore(r->plan, slot, data, n_bytes);
         if (status != DS_FORMAT || strstr(ds_last_error(), words) == NULL) {
@@ -217,9 +216,8 @@ static void test_indices(void)
     bool bad;
     CHECK(ds_session_open(r.session, &slot, 0) == DS_OK);
     CHECK(begin_rows(r.batch, &slot, &n_frames, &ended, &bad, 1) == DS_OK);
-    for (int64_t k = 0; k < n_frames; k++) {
+    for (int64_t k = 0; k < n_frames; k++)
         ((int64_t *)ds_step_room(r.batch, 0, 0))[k] = k % 6;
-    }
     ds_step_run(r.batch);
     char *state;
     size_t at;
@@ -303,9 +301,8 @@ static void test_failing_restores(void)
         ds_fault_arm(&fault, nth, false);
         const ds_status status = ds_slot_restore(r.plan, near.slot, state, n);
         ds_fault_disarm(&fault);
-        if (status == DS_OK) {
+        if (status == DS_OK)
             break;
-        }
         CHECK(status == DS_NO_MEMORY);
         check_state(&r, near.slot, before, n_before);
     }

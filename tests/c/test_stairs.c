@@ -18,12 +18,10 @@ typedef struct made {
 static int64_t direct(const made *c, int i, int64_t n)
 {
     const int64_t *k = c->k[i];
-    if (c->code[i] == DS_EXPR_M) {
+    if (c->code[i] == DS_EXPR_M)
         return (int64_t)((__extension__(__int128) n * k[1]) / k[0]) + k[2];
-    }
-    if (c->code[i] == DS_EXPR_CONST) {
+    if (c->code[i] == DS_EXPR_CONST)
         return k[0];
-    }
     return ds_expr_apply(c->code[i], direct(c, (int)k[0], n), direct(c, (int)k[1], n),
                          c->code[i] == DS_EXPR_SELECT ? direct(c, (int)k[2], n) : 0);
 }
@@ -56,9 +54,8 @@ static void add_result(made *c)
                                          DS_EXPR_MAX,      DS_EXPR_SELECT};
     const ds_expr_code code = codes[random_below(8)];
     int64_t *k = c->k[c->n];
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < 3; i++)
         k[i] = random_below(c->n);
-    }
     c->code[c->n] = code;
     const ds_status status = ds_stairs_apply(&maker, &c->f[c->n], code, c->f[k[0]], c->f[k[1]],
                                              code == DS_EXPR_SELECT ? c->f[k[2]] : NULL);
@@ -96,9 +93,8 @@ static void check_function(const made *c, int i)
     for (int64_t part = 2; part <= last->period && last->period < NEAR; part++) {
         const int64_t shorter = last->period / part;
         bool holds = last->period % part == 0 && last->gain % part == 0;
-        for (int64_t n = last->start; n < last->start + last->period && holds; n++) {
+        for (int64_t n = last->start; n < last->start + last->period && holds; n++)
             holds = direct(c, i, n + shorter) == direct(c, i, n) + last->gain / part;
-        }
         CHECK(!holds);
     }
 }
@@ -107,15 +103,12 @@ static void test_random(void)
 {
     for (int trial = 0; trial < 3000; trial++) {
         made c = {.n = 0};
-        for (int i = 0; i < 4; i++) {
+        for (int i = 0; i < 4; i++)
             add_operand(&c);
-        }
-        for (int i = 0; i < 7; i++) {
+        for (int i = 0; i < 7; i++)
             add_result(&c);
-        }
-        for (int i = 0; i < c.n; i++) {
+        for (int i = 0; i < c.n; i++)
             check_function(&c, i);
-        }
         ds_arena_reset(&maker.arena);
     }
 }

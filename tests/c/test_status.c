@@ -36,9 +36,8 @@ static void test_names(void)
         "DS_STREAM_ID", "DS_MISMATCH", "DS_NOT_STREAMABLE", "DS_BUSY",
         "DS_LIMIT",     "DS_MODE",     "DS_CLOSED",         "DS_NO_MEMORY",
         "DS_CAPTURE",   "DS_INTERNAL", "DS_ARGUMENT",       "DS_INDEX"};
-    for (int i = 0; i < 16; i++) {
+    for (int i = 0; i < 16; i++)
         CHECK(strcmp(ds_status_name((ds_status)i), names[i]) == 0);
-    }
     CHECK(strcmp(ds_status_name((ds_status)16), "DS_UNKNOWN") == 0);
     CHECK(strcmp(ds_version(), DS_VERSION_STRING) == 0);
     char version[32];
@@ -67,9 +66,8 @@ static void test_long_messages(void)
     ds_fail(DS_SHAPE, "inner");
     CHECK(ds_fail(DS_SHAPE, "outer: %s", ds_last_error()) == DS_SHAPE);
     CHECK(strcmp(ds_last_error(), "outer: inner") == 0);
-    for (int i = 0; i < 300; i++) {
+    for (int i = 0; i < 300; i++)
         ds_fail(DS_SHAPE, "%d %s", i % 10, ds_last_error());
-    }
     CHECK(strlen(ds_last_error()) == DS_MESSAGE_BYTES - 1);
 
     /* cut at every place within characters of 1 to 4 bytes, and never in the middle of one */
@@ -78,9 +76,8 @@ static void test_long_messages(void)
         for (size_t shift = 0; shift < 8; shift++) {
             char text[700];
             size_t n = 0;
-            while (n < shift) {
+            while (n < shift)
                 text[n++] = 'x';
-            }
             while (n + width < sizeof text) {
                 memcpy(text + n, characters[width - 1], width);
                 n += width;

@@ -71,9 +71,8 @@ static void walk(visitor *v)
 
 static void *walk_along(void *context)
 {
-    for (int round = 0; round < 8; round++) {
+    for (int round = 0; round < 8; round++)
         walk(context);
-    }
     return NULL;
 }
 
@@ -84,9 +83,8 @@ static void test_side_by_side(void)
     taken want = whole_of(ref, x, 3, LENGTH);
     for (uint32_t threads = 1; threads <= 2; threads++) {
         ds_model *model = load_with(&file, NULL, threads);
-        for (int t = 0; t < N_THREADS; t++) {
+        for (int t = 0; t < N_THREADS; t++)
             visitors[t] = (visitor){(uint64_t)t + 1, model, &want};
-        }
         in_parallel(N_THREADS, walk_along, walk_along, visitors, sizeof *visitors);
         CHECK(info_of(model).n_streams == 0 && ds_model_close(model) == DS_OK);
     }
@@ -142,9 +140,8 @@ static void *fight_for_it(void *context)
                 CHECK(n <= sizeof state);
                 status = ds_stream_snapshot(f->second, state, n);
                 CHECK(status == DS_OK || status == DS_BUSY || status == DS_ARGUMENT);
-                if (status == DS_OK) {
+                if (status == DS_OK)
                     count(f, ds_stream_restore(f->stream, state, n));
-                }
             }
             break;
         }
@@ -181,9 +178,8 @@ static void *close_it(void *context)
 {
     fight *f = context;
     ds_status status;
-    while ((status = ds_stream_close(f->stream)) == DS_BUSY) {
+    while ((status = ds_stream_close(f->stream)) == DS_BUSY)
         atomic_fetch_add(&f->n_refused, 1);
-    }
     CHECK(status == DS_OK || status == DS_CLOSED);
     atomic_fetch_add(&f->n_done, status == DS_OK);
     return NULL;
@@ -197,9 +193,8 @@ static void *use_it(void *context)
         const ds_input in = {x, LENGTH, 0};
         const ds_status status = ds_stream_step(f->stream, out, &in, 0);
         CHECK(status == DS_OK || status == DS_BUSY || status == DS_CLOSED);
-        if (status == DS_CLOSED) {
+        if (status == DS_CLOSED)
             break;
-        }
     }
     return NULL;
 }
@@ -229,9 +224,8 @@ static void *use_model(void *context)
                         opened = ds_stream_open(&s, f->model);
         CHECK(asked == DS_OK || asked == DS_CLOSED);
         CHECK(opened == DS_OK || opened == DS_CLOSED);
-        if (opened != DS_OK) {
+        if (opened != DS_OK)
             return NULL;
-        }
         const ds_status stepped = ds_stream_step(s, out, &in, 0);
         CHECK(stepped == DS_OK || stepped == DS_CLOSED); /* its model may be gone by now */
     }

@@ -73,9 +73,8 @@ static void *work(void *context)
         }
         while (n_open > 0) {
             step(w, open, (size_t)next_below(&w->seed, (int64_t)n_open + 1));
-            if (next_below(&w->seed, 3) == 0) {
+            if (next_below(&w->seed, 3) == 0)
                 move(w, open[next_below(&w->seed, (int64_t)n_open)]);
-            }
             for (size_t k = 0; k < n_open;) {
                 if (open[k]->ended) {
                     compare_fed(&w->own, open[k]);
@@ -98,9 +97,8 @@ static void test_streams(size_t n_pool)
     graph_case c = example();
     runner shared = make_runner(&c, best_kernels(), 0, n_pool, 0);
     worker workers[N_THREADS];
-    for (size_t k = 0; k < N_STREAMS; k++) {
+    for (size_t k = 0; k < N_STREAMS; k++)
         given[k] = make_fed(&shared, LENGTH - (int64_t)k * 17);
-    }
     for (size_t t = 0; t < N_THREADS; t++) {
         workers[t] = (worker){.own = shared, .seed = t + 1};
         CHECK(ds_step_create(&workers[t].own.batch, shared.plan, shared.pool) == DS_OK);
@@ -110,9 +108,8 @@ static void test_streams(size_t n_pool)
         CHECK(workers[t].n_calls > 20);
         ds_step_destroy(workers[t].own.batch);
     }
-    for (size_t k = 0; k < N_STREAMS; k++) {
+    for (size_t k = 0; k < N_STREAMS; k++)
         free_fed(&shared, &given[k]);
-    }
     CHECK(ds_session_n_open(shared.session) == 0);
     close_runner(&shared);
     CHECK(ds_fault_live_blocks(&fault) == 0);

@@ -42,9 +42,8 @@ int main(void)
     CHECK(ds_mapped_copy(&t.file, &hooks, file.bytes, file.n_bytes) == DS_OK);
     ds_graph_destroy(c.graph);
     ds_buffer_free(&file);
-    for (int i = 1; i < N_THREADS; i++) {
+    for (int i = 1; i < N_THREADS; i++)
         (void)ds_mapped_share(t.file);
-    }
     in_parallel(N_THREADS, use, use, &t, 0);
     return report_memory();
 }

@@ -31,9 +31,8 @@ static void run_and_check(ds_pool *pool, size_t n_tasks)
     memset(&to, 0, sizeof to);
     to.base = 1 + (int)(n_tasks % 5);
     ds_pool_run(pool, count, &to, n_tasks);
-    for (size_t i = 0; i < N_MOST; i++) {
+    for (size_t i = 0; i < N_MOST; i++)
         CHECK(to.times[i] == (i < n_tasks ? to.base : 0));
-    }
 }
 
 static ds_pool *make_pool(size_t n_threads)
@@ -59,9 +58,8 @@ static void test_one_caller(void)
     for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++) {
         ds_pool *pool = make_pool(sizes[s]);
         ds_pool_run(pool, NULL, NULL, 0); /* no task, so none is called */
-        for (size_t n = 0; n < 40; n++) {
+        for (size_t n = 0; n < 40; n++)
             run_and_check(pool, n);
-        }
         run_and_check(pool, N_MOST);
         nap(2000000); /* the workers go to sleep */
         run_and_check(pool, N_MOST);
@@ -69,9 +67,8 @@ static void test_one_caller(void)
     }
     for (int i = 0; i < 20; i++) { /* destroyed at once, and while workers still spin */
         ds_pool *pool = make_pool(4);
-        if (i % 2 == 0) {
+        if (i % 2 == 0)
             run_and_check(pool, 8);
-        }
         ds_pool_destroy(pool);
     }
 }
@@ -86,9 +83,8 @@ static void meet(void *context, size_t index)
     (void)index;
     meeting *place = context;
     atomic_fetch_add(&place->n_here, 1);
-    while (atomic_load(&place->n_here) < place->n_expected) {
+    while (atomic_load(&place->n_here) < place->n_expected)
         nap(10000);
-    }
 }
 
 /* Tasks that wait for each other end only if as many threads work on them at the same time. */
@@ -100,9 +96,8 @@ static void test_all_threads_work(void)
         ds_pool_run(pool, meet, &place, 4);
         if (i % 5 == 0) { /* they go to sleep, and are woken ahead of the next run or by it */
             nap(5000000);
-            if (i % 2 == 0) {
+            if (i % 2 == 0)
                 ds_pool_wake(pool);
-            }
         }
     }
     ds_pool_destroy(pool);
@@ -115,9 +110,8 @@ static void *call_often(void *argument)
     ds_pool *pool = argument;
     for (size_t i = 0; i < N_RUNS; i++) {
         run_and_check(pool, (i * 7) % 50);
-        if (i % 40 == 0) {
+        if (i % 40 == 0)
             nap(200000);
-        }
     }
     return NULL;
 }
@@ -142,9 +136,8 @@ static void go_deeper(void *context, size_t index)
 {
     nest *mine = context;
     if (mine->depth == 0) {
-        if (index == 1) {
+        if (index == 1)
             nap(20000);
-        }
         atomic_fetch_add(&mine->n_leaves, 1);
         return;
     }
@@ -174,9 +167,8 @@ static void test_nested(void)
 static void wait_for_flag(void *context, size_t index)
 {
     (void)index;
-    while (!atomic_load((atomic_bool *)context)) {
+    while (!atomic_load((atomic_bool *)context))
         nap(50000);
-    }
 }
 
 typedef struct blocked {
@@ -197,9 +189,8 @@ static void test_independent_callers(void)
     pthread_t caller;
     CHECK(pthread_create(&caller, NULL, call_blocked, &mine) == 0);
     nap(1000000);
-    for (size_t i = 0; i < 50; i++) {
+    for (size_t i = 0; i < 50; i++)
         run_and_check(mine.pool, i); /* all workers hang in the other's tasks */
-    }
     atomic_store(&mine.flag, true);
     CHECK(pthread_join(caller, NULL) == 0);
     ds_pool_destroy(mine.pool);
@@ -293,9 +284,8 @@ static void create_too_many(ds_pool *pool)
 {
     unsigned long n_pages = 0; /* of address space, in use */
     FILE *file = fopen("/proc/self/statm", "r");
-    if (file == NULL || fscanf(file, "%lu", &n_pages) != 1) {
+    if (file == NULL || fscanf(file, "%lu", &n_pages) != 1)
         return; /* not on Linux */
-    }
     fclose(file);
     const rlim_t n_bytes = (rlim_t)n_pages * (rlim_t)sysconf(_SC_PAGESIZE) + ((rlim_t)300 << 20);
     const struct rlimit limit = {n_bytes, n_bytes};

@@ -16,11 +16,9 @@ typedef struct worker {
 /* Frame t is the same for all streams. */
 static void write_frames(float *to, int64_t from, int64_t n)
 {
-    for (int64_t t = from; t < from + n; t++) {
-        for (int64_t k = 0; k < 3; k++) {
+    for (int64_t t = from; t < from + n; t++)
+        for (int64_t k = 0; k < 3; k++)
             *to++ = (float)((t * 7 + k * 5) % 23) / 11.0f - 1.0f;
-        }
-    }
 }
 
 static void step(ds_step *batch, ds_slot *slot, int64_t n)
@@ -39,11 +37,10 @@ static void visit(const ds_slot *source, const char *state, size_t n)
     ds_slot *slot;
     CHECK(ds_session_open(shared.session, &slot, 0) == DS_OK);
     CHECK(ds_slot_enter(slot));
-    if (source != NULL) {
+    if (source != NULL)
         CHECK(ds_slot_copy(shared.plan, slot, source) == DS_OK);
-    } else {
+    else
         CHECK(ds_slot_restore(shared.plan, slot, state, n) == DS_OK);
-    }
     check_state(&shared, slot, state, n);
     ds_slot_leave(slot);
     ds_session_close(shared.session, slot);
@@ -98,18 +95,16 @@ static void test_shared_streams(size_t n_pool)
         &c, add_padded_conv(&c, x, 2, 3, 1, 1, 1, 1, "circular")); /* keeps all: its memory moves */
     shared = make_runner(&c, best_kernels(), 0, n_pool, 0);
     worker workers[N_THREADS];
-    for (size_t k = 0; k < N_SLOTS; k++) {
+    for (size_t k = 0; k < N_SLOTS; k++)
         CHECK(ds_session_open(shared.session, &slots[k], 0) == DS_OK);
-    }
     for (size_t t = 0; t < N_THREADS; t++) {
         workers[t] = (worker){.seed = t + 1};
         CHECK(ds_step_create(&workers[t].batch, shared.plan, shared.pool) == DS_OK);
     }
     in_parallel(N_THREADS, work, work, workers, sizeof *workers);
     for (size_t t = 0; t < N_THREADS; t++) {
-        for (size_t k = 0; k < 5; k++) {
+        for (size_t k = 0; k < 5; k++)
             CHECK(workers[t].n_done[k] > 0);
-        }
         ds_step_destroy(workers[t].batch);
     }
     for (size_t k = 0; k < N_SLOTS; k++) { /* as a stream that nobody moved */

@@ -52,9 +52,8 @@ static inline bool failed(ds_status got, ds_status want, const char *words)
 
 static inline bool succeeded(ds_status status)
 {
-    if (status != DS_OK) {
+    if (status != DS_OK)
         fprintf(stderr, "got %s: %s\n", ds_status_name(status), ds_last_error());
-    }
     return status == DS_OK;
 }
 
@@ -83,9 +82,8 @@ static inline int64_t random_in(int64_t least, int64_t most)
 
 static inline void fill_random(float *x, size_t n)
 {
-    for (size_t i = 0; i < n; i++) {
+    for (size_t i = 0; i < n; i++)
         x[i] = (float)random_below(1 << 20) / (float)(1 << 19) - 1.0f;
-    }
 }
 
 /* ---------------------------------------------------------------- threads */
@@ -100,9 +98,8 @@ static inline void in_parallel(size_t n, void *(*work)(void *), void *(*other)(v
         void *const context = contexts == NULL ? NULL : (char *)contexts + i * n_bytes;
         CHECK(pthread_create(&threads[i], NULL, i % 2 == 0 ? work : other, context) == 0);
     }
-    for (size_t i = 0; i < n; i++) {
+    for (size_t i = 0; i < n; i++)
         CHECK(pthread_join(threads[i], NULL) == 0);
-    }
 }
 
 #endif

@@ -56,9 +56,8 @@ int main(int argc, char **argv)
         FUZZ_CHECK(file != NULL);
         const size_t n_bytes = fread(data, 1, sizeof data, file);
         FUZZ_CHECK(n_bytes < sizeof data && fclose(file) == 0);
-        for (size_t n = n_bytes > 4096 ? n_bytes : 0; n <= n_bytes; n++) {
+        for (size_t n = n_bytes > 4096 ? n_bytes : 0; n <= n_bytes; n++)
             replay(data, n);
-        }
     }
     printf("%d files\n", argc - 1);
     return 0;

@@ -8,9 +8,8 @@
  */
 static void look(ds_json_value value, int *n_left)
 {
-    if ((*n_left)-- <= 0) {
+    if ((*n_left)-- <= 0)
         return;
-    }
     bool boolean = false;
     int64_t integer = 0;
     double number = 0;
@@ -28,16 +27,14 @@ static void look(ds_json_value value, int *n_left)
     size_t n_parts = 0;
     if (ds_json_enter(&at, value, DS_JSON_ARRAY) == DS_OK) {
         FUZZ_CHECK(kind == DS_JSON_ARRAY);
-        for (; ds_json_next(&at, &part); n_parts++) {
+        for (; ds_json_next(&at, &part); n_parts++)
             look(part, n_left);
-        }
     } else if (ds_json_enter(&at, value, DS_JSON_OBJECT) == DS_OK) {
         FUZZ_CHECK(kind == DS_JSON_OBJECT);
         for (; ds_json_next_member(&at, &key, &part); n_parts++) {
             look(part, n_left);
-            if (*n_left > 0 && ds_json_string(&text, NULL, key) == DS_OK) {
+            if (*n_left > 0 && ds_json_string(&text, NULL, key) == DS_OK)
                 FUZZ_CHECK(ds_json_find(&key, value, text) && key.node == part.node);
-            }
         }
     } else {
         fuzz_check_refusal(DS_FORMAT);

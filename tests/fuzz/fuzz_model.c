@@ -53,28 +53,23 @@ typedef struct made_up {
 static int make_up(made_up *t, const char *name, size_t n_bytes)
 {
     *t = (made_up){.name = {0}};
-    if (n_bytes >= sizeof t->name) {
+    if (n_bytes >= sizeof t->name)
         return 0;
-    }
     memcpy(t->name, name, n_bytes);
     char type[8] = {0}, *at = strchr(t->name, '_');
-    if (at == NULL || at - t->name > 6) {
+    if (at == NULL || at - t->name > 6)
         return 0;
-    }
     memcpy(type, t->name, (size_t)(at - t->name));
-    if (!ds_tensor_type_find(&t->source.type, type)) {
+    if (!ds_tensor_type_find(&t->source.type, type))
         return 0;
-    }
     size_t n = 1;
     while (t->source.rank < 8 && (*at == '_' || *at == 'x') && at[1] >= '0' && at[1] <= '9') {
         const long extent = strtol(at + 1, &at, 10);
-        if (extent < 0 || extent > MOST_ELEMENTS || (n *= (size_t)extent) > MOST_ELEMENTS) {
+        if (extent < 0 || extent > MOST_ELEMENTS || (n *= (size_t)extent) > MOST_ELEMENTS)
             return 0;
-        }
         t->shape[t->source.rank++] = extent;
-        if (*at != 'x') {
+        if (*at != 'x')
             break;
-        }
     }
     return *at == 0 || *at == '_';
 }
@@ -88,13 +83,11 @@ static int file_of_text(ds_buffer *file, const char *text, size_t n_bytes)
     size_t n = 0;
     for (size_t i = 0; i < n_bytes && n < MOST_TENSORS; i++) {
         const char *end = text[i] == '"' ? memchr(text + i + 1, '"', n_bytes - i - 1) : NULL;
-        if (end == NULL || !make_up(&tensors[n], text + i + 1, (size_t)(end - text) - i - 1)) {
+        if (end == NULL || !make_up(&tensors[n], text + i + 1, (size_t)(end - text) - i - 1))
             continue;
-        }
         int twice = 0;
-        for (size_t k = 0; k < n; k++) {
+        for (size_t k = 0; k < n; k++)
             twice |= strcmp(tensors[k].name, tensors[n].name) == 0;
-        }
         n += twice ? 0 : 1;
     }
     for (size_t k = 0; k < n; k++) {
@@ -127,9 +120,8 @@ static int is_small(const ds_graph *g)
     for (size_t j = 0; j < g->n_nodes; j++) {
         const ds_op *op = g->nodes[j].op;
         const ds_rate rate = g->edges[g->nodes[j].first_output].signature.rate;
-        if (rate.num > MOST_WORK || rate.den > MOST_WORK) {
+        if (rate.num > MOST_WORK || rate.den > MOST_WORK)
             return 0;
-        }
         features += ds_signature_elements(&op->out[0]);
     }
     return period <= MOST_WORK && features < 1 << 16;
@@ -149,20 +141,17 @@ static void step(const ds_plan *plan)
         int64_t n_frames[DS_MAX_INPUTS];
         bool bad = false;
         const bool ended = call == 2;
-        for (size_t i = 0; i < plan->graph->n_inputs; i++) {
+        for (size_t i = 0; i < plan->graph->n_inputs; i++)
             n_frames[i] = frames[call];
-        }
         fits = begin_rows(batch, &slot, n_frames, &ended, &bad, 1) == DS_OK;
         for (size_t i = 0; fits && i < plan->graph->n_inputs; i++) {
             const size_t n_bytes =
                 ds_signature_bytes(&plan->graph->edges[plan->graph->inputs[i]].signature);
-            if (n_frames[i] > 0) {
+            if (n_frames[i] > 0)
                 memset(ds_step_room(batch, i, 0), 0, n_bytes * (size_t)n_frames[i]);
-            }
         }
-        if (fits && (fits = ds_step_check(batch) == DS_OK)) {
+        if (fits && (fits = ds_step_check(batch) == DS_OK))
             ds_step_run(batch);
-        }
     }
     ds_step_destroy(batch);
     ds_session_destroy(session);
@@ -210,9 +199,8 @@ static void run(const void *bytes, size_t n_bytes)
             const ds_status planned =
                 ds_plan_create(&plan, graph, ds_kernels_for(ds_cpu_best()), interface->skew % 8);
             if (planned == DS_OK) {
-                if (plan->block_bytes < MOST_BYTES) {
+                if (plan->block_bytes < MOST_BYTES)
                     step(plan);
-                }
                 ds_plan_destroy(plan);
             } else if (planned == DS_INTERNAL) {
                 fprintf(stderr, "%s\n", ds_last_error());
@@ -231,9 +219,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n_bytes)
     if (n_bytes > 0 && data[0] == '{') {
         ds_buffer file;
         ds_buffer_init(&file, NULL);
-        if (file_of_text(&file, (const char *)data, n_bytes)) {
+        if (file_of_text(&file, (const char *)data, n_bytes))
             run(file.bytes, file.n_bytes);
-        }
         ds_buffer_free(&file);
     }
     return 0;

@@ -23,9 +23,8 @@ static size_t look(const ds_safetensors *file, const uint8_t *data, size_t n_byt
         }
         FUZZ_CHECK(n_items == view->n_items);
         FUZZ_CHECK(n_items * ds_tensor_type_bytes(view->type) == view->n_bytes);
-        for (size_t k = 0; k < view->n_bytes; k++) {
+        for (size_t k = 0; k < view->n_bytes; k++)
             sum += ((const uint8_t *)view->data)[k];
-        }
         total += view->n_bytes;
     }
     FUZZ_CHECK(sum <= 255 * total);
@@ -36,9 +35,8 @@ static void check_same(const ds_safetensors *file, const ds_safetensors *copy)
 {
     for (size_t i = 0; i < ds_safetensors_count(file); i++) {
         const ds_tensor_view *one = ds_safetensors_at(file, i);
-        if (ds_tensor_is_filler(one)) {
+        if (ds_tensor_is_filler(one))
             continue;
-        }
         const ds_tensor_view *other = ds_safetensors_find(copy, one->name);
         FUZZ_CHECK(other != NULL && other->type == one->type && other->rank == one->rank);
         FUZZ_CHECK(memcmp(other->shape, one->shape, one->rank * sizeof one->shape[0]) == 0);

@@ -38,9 +38,8 @@ static saved saves[N_SAVED];
 
 static uint8_t next(script *s)
 {
-    if (s->n == 0) {
+    if (s->n == 0)
         return 0;
-    }
     s->n--;
     return *s->data++;
 }
@@ -49,9 +48,8 @@ static uint8_t next(script *s)
  * for the end, a circular convolution. */
 static void make_models(void)
 {
-    if (models[0] != NULL) {
+    if (models[0] != NULL)
         return;
-    }
     ds_fault_init(&fault);
     hooks = ds_fault_hooks(&fault);
     random_state = 77;
@@ -132,9 +130,8 @@ static chunk make_chunk(script *s, size_t i)
     c.flags =
         c.flags > 7 ? c.flags & 1 ? DS_END : 0 : c.flags; /* rarely a start, or what is no flag */
     c.in.n_frames = n < MOST_FRAMES - have ? n : MOST_FRAMES - have;
-    for (size_t k = 0; k < c.in.n_frames; k++) {
+    for (size_t k = 0; k < c.in.n_frames; k++)
         c.x[k] = (float)((seed * 29 + (have + k) * 53) % 251) / 64.0f - 2.0f;
-    }
     const bool wrong_start = (c.flags & DS_START) != 0 && lives[i].begun && !lives[i].ended;
     const bool wrong_end = (c.flags & DS_START) == 0 && lives[i].ended;
     c.status = c.flags > 3 ? DS_ARGUMENT : wrong_start || wrong_end ? DS_STREAM_ID : DS_OK;
@@ -144,17 +141,15 @@ static chunk make_chunk(script *s, size_t i)
 static void advance(size_t i, const chunk *c, const ds_output *out)
 {
     life *l = &lives[i];
-    if ((c->flags & DS_START) != 0) {
+    if ((c->flags & DS_START) != 0)
         forget_life(l);
-    }
     memcpy(l->x + l->n, c->x, c->in.n_frames * sizeof *c->x);
     l->n += c->in.n_frames;
     l->begun = true;
     l->ended = (c->flags & DS_END) != 0;
     take_outputs(l, out);
-    if (l->ended) {
+    if (l->ended)
         check_life(l);
-    }
 }
 
 static void step_one(script *s, size_t i)
@@ -163,9 +158,8 @@ static void step_one(script *s, size_t i)
     c.in.data = c.x;
     ds_output out[N_OUTPUTS];
     FUZZ_CHECK(ds_stream_step(streams[i], out, &c.in, c.flags) == c.status);
-    if (c.status == DS_OK) {
+    if (c.status == DS_OK)
         advance(i, &c, out);
-    }
     check_query(i, c.status != DS_OK);
 }
 
@@ -183,12 +177,10 @@ static void step_batch(script *s)
     ds_status want = DS_OK;
     bool foreign = false;
     for (size_t i = 0; i < N_STREAMS; i++) {
-        if (streams[i] == NULL || (mask >> i & 1) == 0) {
+        if (streams[i] == NULL || (mask >> i & 1) == 0)
             continue;
-        }
-        if (i % 2 != m && (mask & 64) == 0) {
+        if (i % 2 != m && (mask & 64) == 0)
             continue;
-        }
         foreign = foreign || i % 2 != m;
         chunks[n] = make_chunk(s, i);
         chunks[n].in.data = chunks[n].x;
@@ -204,9 +196,8 @@ static void step_batch(script *s)
     }
     FUZZ_CHECK(ds_model_step(models[m], batch, out, in, flags, n) == want);
     for (size_t k = 0; k < n; k++) {
-        if (want == DS_OK) {
+        if (want == DS_OK)
             advance(row_of[k], &chunks[k], &out[k * N_OUTPUTS]);
-        }
         check_query(row_of[k], chunks[k].status != DS_OK);
     }
 }
@@ -217,9 +208,8 @@ static void finish(size_t i)
     const chunk nothing = {.flags = DS_END};
     const bool again = lives[i].ended;
     FUZZ_CHECK(ds_stream_finish(streams[i], out) == (again ? DS_STREAM_ID : DS_OK));
-    if (!again) {
+    if (!again)
         advance(i, &nothing, out);
-    }
     check_query(i, again);
 }
 
@@ -239,9 +229,8 @@ static void save(size_t i, saved *to)
 
 static void restore(size_t i, const saved *from)
 {
-    if (from->bytes == NULL) {
+    if (from->bytes == NULL)
         return;
-    }
     FUZZ_CHECK(ds_stream_restore(streams[i], from->bytes, from->n_bytes) == DS_OK);
     lives[i] = from->life;
     FUZZ_CHECK(same_state(streams[i], from->bytes, from->n_bytes));
@@ -253,17 +242,15 @@ static void restore_damaged(script *s, size_t i, const saved *from)
 {
     const size_t at = (size_t)next(s) << 8 | next(s);
     const uint8_t change = next(s);
-    if (from->bytes == NULL) {
+    if (from->bytes == NULL)
         return;
-    }
     size_t n_bytes = from->n_bytes;
     char *bytes = fresh_memory(n_bytes);
     memcpy(bytes, from->bytes, n_bytes);
-    if (change == 0) {
+    if (change == 0)
         n_bytes = at % n_bytes;
-    } else {
+    else
         bytes[at % n_bytes] = (char)(bytes[at % n_bytes] ^ change);
-    }
     FUZZ_CHECK(ds_stream_restore(streams[i], bytes, n_bytes) == DS_FORMAT);
     free(bytes);
 }
@@ -271,9 +258,8 @@ static void restore_damaged(script *s, size_t i, const saved *from)
 /* A new stream in place i, empty or a copy of stream `from`; there is room for as many as there are places. */
 static void open_at(size_t i, size_t from)
 {
-    if (streams[i] != NULL) {
+    if (streams[i] != NULL)
         return;
-    }
     if (from < N_STREAMS && streams[from] != NULL && from % 2 == i % 2) {
         FUZZ_CHECK(ds_stream_fork(&streams[i], streams[from]) == DS_OK);
         lives[i] = lives[from];
@@ -297,15 +283,13 @@ static void ask_idle(size_t m)
 {
     ds_stream *found[N_STREAMS];
     size_t n = 0, n_open = 0;
-    for (size_t i = m; i < N_STREAMS; i += 2) {
+    for (size_t i = m; i < N_STREAMS; i += 2)
         n_open += streams[i] != NULL;
-    }
     FUZZ_CHECK(ds_model_idle(models[m], 0, found, N_STREAMS, &n) == DS_OK && n == n_open);
     for (size_t k = 0; k < n; k++) {
         size_t i = m;
-        while (i < N_STREAMS && streams[i] != found[k]) {
+        while (i < N_STREAMS && streams[i] != found[k])
             i += 2;
-        }
         FUZZ_CHECK(i < N_STREAMS);
     }
     FUZZ_CHECK(info_of(models[m]).n_streams == n_open);
@@ -361,21 +345,17 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n_bytes)
     static size_t n_blocks;
     make_models();
     script s = {data, n_bytes};
-    for (int n = 0; s.n > 0 && n < MOST_CALLS; n++) {
+    for (int n = 0; s.n > 0 && n < MOST_CALLS; n++)
         call_once(&s);
-    }
-    for (size_t i = 0; i < N_STREAMS; i++) {
-        if (streams[i] != NULL) {
+    for (size_t i = 0; i < N_STREAMS; i++)
+        if (streams[i] != NULL)
             close_at(i);
-        }
-    }
     for (size_t k = 0; k < N_SAVED; k++) {
         free(saves[k].bytes);
         saves[k].bytes = NULL;
     }
-    for (size_t m = 0; m < 2; m++) {
+    for (size_t m = 0; m < 2; m++)
         FUZZ_CHECK(info_of(models[m]).n_streams == 0);
-    }
     /* What stays is room for further streams and calls: it has an end. */
     const size_t held = memory_of(models[0]).blocks + memory_of(models[1]).blocks;
     n_blocks = n_blocks == 0 ? held : n_blocks;

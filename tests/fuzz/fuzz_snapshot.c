@@ -70,9 +70,8 @@ static bool step(runner *r, ds_slot *slot, int64_t n, bool ended, uint64_t *hash
     const ds_graph *g = r->plan->graph;
     int64_t n_frames[DS_MAX_INPUTS];
     bool bad;
-    for (size_t i = 0; i < g->n_inputs; i++) {
+    for (size_t i = 0; i < g->n_inputs; i++)
         n_frames[i] = n * g->edges[g->inputs[i]].signature.rate.num;
-    }
     const ds_status status = begin_rows(r->batch, &slot, n_frames, &ended, &bad, 1);
     FUZZ_CHECK(status == DS_OK || status == DS_SHAPE || status == DS_ARGUMENT);
     if (status != DS_OK) {
@@ -83,13 +82,11 @@ static bool step(runner *r, ds_slot *slot, int64_t n, bool ended, uint64_t *hash
         const ds_signature *s = &g->edges[g->inputs[i]].signature;
         const int64_t n_elements = n_frames[i] * ds_signature_elements(s);
         void *to = ds_step_room(r->batch, i, 0);
-        for (int64_t k = 0; k < n_elements; k++) {
-            if (s->dtype == DS_I64) {
+        for (int64_t k = 0; k < n_elements; k++)
+            if (s->dtype == DS_I64)
                 ((int64_t *)to)[k] = k % 6;
-            } else {
+            else
                 ((float *)to)[k] = (float)(k % 13) - 6.0f;
-            }
-        }
     }
     FUZZ_CHECK(ds_step_check(r->batch) == DS_OK);
     ds_step_run(r->batch);
@@ -100,9 +97,8 @@ static bool step(runner *r, ds_slot *slot, int64_t n, bool ended, uint64_t *hash
             (size_t)n_out * ds_signature_bytes(&g->edges[g->outputs[o]].signature);
         const unsigned char *y = ds_step_values(r->batch, o, 0);
         FUZZ_CHECK(n_out >= 0 && start >= 0);
-        for (size_t k = 0; k < n_bytes; k++) {
+        for (size_t k = 0; k < n_bytes; k++)
             *hash = (*hash ^ y[k]) * UINT64_C(0x100000001B3);
-        }
         *hash = (*hash ^ (uint64_t)start) * UINT64_C(0x100000001B3);
     }
     return true;
@@ -172,9 +168,8 @@ static size_t take_snapshot(runner *r, int64_t n_frames, unsigned ahead, char **
     FUZZ_CHECK(step(r, slot, n_frames, false, &hash));
     const size_t n = copy_state(r, slot, state);
     ds_session_close(r->session, slot);
-    if (ahead > 0 && r == &runners[0]) { /* the other has a table's end */
+    if (ahead > 0 && r == &runners[0]) /* the other has a table's end */
         FUZZ_CHECK(shift_snapshot(r->plan, *state, n, r->plan->analysis.period << ahead % 58));
-    }
     return n;
 }
 
@@ -211,9 +206,8 @@ static void edit(char *state, size_t n, const uint8_t *edits, size_t n_edits)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n_bytes)
 {
-    if (n_bytes < 3) {
+    if (n_bytes < 3)
         return 0;
-    }
     runner *r = runner_of(data[0] % N_GRAPHS);
     const unsigned how = data[0] / 2 % 3;
     if (how == 0) {
