@@ -121,7 +121,7 @@ class Ends(nn.Module):
 class Translated(nn.Module):
     def __init__(self) -> None:
         super().__init__()
-        self.read, self.whole = nn.Linear(6, 8), nn.Transformer(8, 2, 1, 2, 16, batch_first=True)
+        self.read, self.whole = nn.Linear(6, 8), nn.Transformer(8, 2, 1, 2, 16, 0.0, batch_first=True)
 
     def forward(self, x: Any, m: Any) -> Any:
         seen = torch.triu(torch.ones(x.size(1), x.size(1), dtype=torch.bool), 1)
