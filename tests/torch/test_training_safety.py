@@ -260,7 +260,7 @@ def test_memory_is_flat_where_streams_last(mode):
             if mode != "eval":
                 y.tensor().sum().backward()
 
-    assert grown(run, 1500) < 200
+    assert grown(run, 2000) < 400  # a few hundred calls only warm Python up
     assert model.live_ids == ["a", "b"]
 
 
@@ -288,11 +288,11 @@ def test_memory_is_flat_where_streams_come_and_go(mode):
 
 
 def grown(run, n):
-    """Return by how many blocks Python's memory grows from two thirds of n calls to their end."""
-    run(0, 2 * n // 3)
+    """Return by how many blocks Python's memory grows from the middle of n calls to their end."""
+    run(0, n // 2)
     gc.collect()
     before = sys.getallocatedblocks()
-    run(2 * n // 3, n)
+    run(n // 2, n)
     gc.collect()
     return sys.getallocatedblocks() - before
 
