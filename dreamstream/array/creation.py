@@ -326,9 +326,9 @@ def cat(tensors: Sequence[Any], dim: int = 0) -> Tensor:
 
 
 def prepend(x: Any, tokens: Any, dim: int = 1) -> Any:
-    """Return sequences with the same tokens before the first frame of each: of a stream the first frames from now on.
+    """Return sequences with the same tokens before the first frame of each.
 
-    Attention sees them as it sees other frames, by its context: all queries do where nothing bounds it on the left.
+    Attention sees them as other frames, by its context: all queries do where nothing bounds it on the left.
     ``x[:, tokens:]`` drops them again.
 
     Parameters
