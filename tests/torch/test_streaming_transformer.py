@@ -11,6 +11,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 from many_streams import come_and_go
+from one_stream import held, patched, stepped
 
 import dreamstream as ds
 from dreamstream.models import StreamingTransformer
@@ -100,17 +101,7 @@ def test_it_is_the_definition(name):
     np.testing.assert_allclose(model(ds.tensor(x[None])).numpy()[0], want, rtol=0, atol=1e-5)
     engine = ds.compile(model, model.spec)
     online = ds.patch_module(pickle.loads(pickle.dumps(copy.deepcopy(model)))).online()
-    for sizes in ([60], [1] * 60, [11, 0, 30, 19]):
-        stepped, patched, at = [], [], 0
-        for k, n in enumerate(sizes):
-            first, last = k == 0, k == len(sizes) - 1
-            chunk = x[at : at + n]
-            stepped.append(engine.step({"s": chunk}, sos=["s"] * first, eos=["s"] * last)["s"])
-            y = online(ds.stream_tensor([chunk], ids=["s"], sos=first, eos=last, names=("B", "L", None)))
-            patched.append(y["s"].numpy())
-            at += n
-        for got in (stepped, patched):
-            np.testing.assert_allclose(np.concatenate(got), want, rtol=0, atol=1e-5)
+    held([patched(online), stepped(engine)], x, want)
 
 
 @pytest.mark.parametrize("name", ["rotary", "alibi"])
