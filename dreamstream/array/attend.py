@@ -8,8 +8,9 @@ from ..errors import ShapeError
 from ..stream.pairs import Recognised
 from ..stream.where import user_line
 from . import hook
+from .batch_constant import BatchTensor
 
-__all__ = ["across", "attend"]
+__all__ = ["across", "attend", "of_all"]
 
 
 def attend(
@@ -39,7 +40,7 @@ def attend(
     q, k, v = (x.unsqueeze(1) for x in (q, k, v)) if alone else (q, k, v)
     if across(q, k):
         fixed = q.is_stream and not k.is_stream
-        both = [_of_all(k), _of_all(v)] if fixed else []
+        both = [_as_weight(k), _as_weight(v)] if fixed else []
         (out,) = hook.apply(
             "cross_attention", {"scale": scale}, [q] if fixed else [q, k, v], both, ("B", 0, "L", 1)
         )
@@ -62,11 +63,16 @@ def across(q: Any, k: Any) -> bool:
     return bool(q.is_stream or q.shape[-2] != k.shape[-2])
 
 
-def _of_all(x: Any) -> Any:
+def of_all(x: Any) -> Any:
+    """Return what all streams of a batch have alike as a batch of 1."""
+    return x.value if isinstance(x, BatchTensor) and not x.batch_axis else x
+
+
+def _as_weight(x: Any) -> Any:
     """Return keys or values ``(1, heads, M, features)`` that are the same for all streams as a weight."""
     if x.shape[0] != 1:
         raise ShapeError(
             f"attention at {user_line()}: keys and values that are plain tensors are those of all streams, in a "
-            f"batch of 1; got {tuple(x.shape)}"
+            f"batch of 1; got {tuple(x.shape)}. What each stream has for itself is given once, by ds.static"
         )
     return x.squeeze(0).transpose(0, 1)

@@ -66,6 +66,11 @@ class BatchTensor:
         return self.value.dtype
 
     @property
+    def names(self) -> tuple[str | None, ...]:
+        """One name per dimension: that of the streams has one."""
+        return tuple("B" if i == self.batch_axis else None for i in range(self.ndim))
+
+    @property
     def ndim(self) -> int:
         """Number of dimensions, that of the streams included."""
         return self.value.ndim

@@ -25,9 +25,8 @@ def last_frame(x: StreamTensor, behind: int = 1) -> StreamTensor:
     if behind > 1:
         x = _op(x, "slice", {"start": 0, "crop": behind - 1, "step": 1})
     zeros: Any = where(x.eq(x), 0.0, 0.0)
-    later = _op(
-        _op(zeros, "slice", {"start": 1, "crop": 0, "step": 1}), "pad", {"left": 0, "right": 1, "value": 1.0}
-    )
+    behind_all = _op(zeros, "pad", {"left": 0, "right": 1, "value": 1.0})
+    later = _op(behind_all, "slice", {"start": 1, "crop": 0, "step": 1})
     ends: Any = where(later.gt(0.5), x, zeros.to(x.dtype))
     found: StreamTensor = ends.sum(x.dims.index("L"))
     return found

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from ..array import Tensor
+from ..array import BatchTensor, Tensor
 from ..errors import ShapeError
 from ..operations.refusals import MASKED
 from ..stream.context import Context
@@ -121,7 +121,8 @@ class MultiheadAttention(Module):
         """Return the attended values, and None."""
         if key_padding_mask is not None or attn_mask is not None:
             raise refused("MultiheadAttention", MASKED)
-        given = ((query, self.embed_dim), (key, self.kdim), (value, self.vdim))
+        keys, values = (x.value if isinstance(x, BatchTensor) else x for x in (key, value))
+        given = ((query, self.embed_dim), (keys, self.kdim), (values, self.vdim))
         for x, features in given:
             if x.ndim != 3 or x.shape[-1] != features:
                 raise ShapeError(

@@ -19,7 +19,7 @@ import numpy as np
 from ..array.creation import as_tensor
 from ..errors import DTypeError, ShapeError, StreamIdError, StreamMismatchError
 
-__all__ = ["Given", "Static", "static", "take_given"]
+__all__ = ["Given", "Static", "forgotten", "static", "take_given"]
 
 
 class Static:
@@ -217,3 +217,15 @@ def take_given(
     order = [name for name in bound.signature.parameters if name in bound.arguments]
     bound.arguments = {name: bound.arguments[name] for name in order}
     return bound.args, bound.kwargs, found
+
+
+def forgotten(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> StreamMismatchError | None:
+    """Return what is wrong with a call whose forward failed on None where its argument has no default."""
+    bound = inspect.signature(module.forward).bind_partial(*args, **kwargs)
+    for name, parameter in bound.signature.parameters.items():
+        if parameter.default is parameter.empty and bound.arguments.get(name, name) is None:
+            return StreamMismatchError(
+                f"input {name} is None: what is given once comes with the start of a stream, as in "
+                f"ds.static({{'anna': {name}}})"
+            )
+    return None

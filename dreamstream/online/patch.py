@@ -6,6 +6,7 @@ forward. The outermost online module that is called owns the session.
 
 from __future__ import annotations
 
+import inspect
 import threading
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
@@ -23,6 +24,7 @@ from ..stream.tree import leaves, map_leaves
 from . import states
 from .eager import EagerCall
 from .front import Front, foreign_front
+from .given import forgotten
 from .joining import may_join
 from .mask_functions import bring
 from .register import forward_of, registered_for
@@ -201,7 +203,10 @@ class Patch:
 
             inside_args = map_leaves(args, enter)
             inside_kwargs = map_leaves(kwargs, enter) if kwargs else kwargs
-            result = forward_of(module)(*inside_args, **inside_kwargs)
+            try:
+                result = forward_of(module)(*inside_args, **inside_kwargs)
+            except (AttributeError, TypeError) as error:
+                raise forgotten(module, args, kwargs) or error from None
             result = map_leaves(result, lambda x: _leave(measured(x), call))
             session.commit(call)
             return result
@@ -281,8 +286,13 @@ def check_policy(unstreamable: str, buffer_limit: int | None, skew: int, context
 
 
 def refuse_unstreamable(module: Any) -> None:
-    """Raise NotStreamableError for the first layer that needs the future without bound."""
+    """Raise NotStreamableError for the first layer that needs the future without bound.
+
+    Where a forward has several inputs, one may be given once, whole: layers then say it where they run.
+    """
     front = front_of(module, "streaming")
+    if _takes_several(module):
+        return
     parts = dict(front.parts(module))
     registered: list[str] = []  # what stands below them says itself, where it is called, that it doesn't stream
     for path, part in parts.items():
@@ -298,6 +308,15 @@ def refuse_unstreamable(module: Any) -> None:
                 f"{path or 'the model'} ({type(part).__name__}) can't stream: {reason}; {remedy}, or "
                 'unstreamable="buffer" to wait for the end of each stream'
             )
+
+
+def _takes_several(module: Any) -> bool:
+    """Whether a forward can't be called with one argument."""
+    parameters = inspect.signature(type(module).forward).parameters.values()
+    return (
+        sum(p.default is p.empty and p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD) for p in parameters)
+        > 2
+    )
 
 
 def patch_module(

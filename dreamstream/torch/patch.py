@@ -18,7 +18,7 @@ from ..array.stream_tensor import StreamTensor as Native
 from ..array.symbolic import LengthsOf, as_symbolic, measured
 from ..errors import LocatedError, ModeError, StreamMismatchError
 from ..online.front import CONVOLUTIONS
-from ..online.given import Given
+from ..online.given import Given, forgotten
 from ..online.patch import Patch, PatchesItself
 from ..stream.rules import Length, require_same_streams
 from . import private
@@ -141,10 +141,13 @@ class TorchPatch(Patch):
                         outputs.given([_measured(x) for x in found], forward), structure
                     )
                 session.commit(call)
-            except BaseException:
+            except BaseException as error:
                 forward.leave()
                 if not call.committed:
                     forward.buffers.restore()
+                told = forgotten(module, args, kwargs) if isinstance(error, (AttributeError, TypeError)) else None
+                if told is not None:
+                    raise told from error
                 raise
             return result
 

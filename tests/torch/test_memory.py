@@ -96,14 +96,47 @@ class Twice(nn.Module):
         return x + self.after(x.transpose(1, 2)).transpose(1, 2)
 
 
+class Ends(nn.Module):
+    """Both directions of a memory, its last frame, and tokens that all streams have alike."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.both, self.state = nn.LSTM(6, 4, bidirectional=True, batch_first=True), nn.GRU(6, 8, batch_first=True)
+        self.attend, self.tokens = (
+            nn.MultiheadAttention(8, 2, batch_first=True),
+            nn.Parameter(torch.randn(1, 3, 8)),
+        )
+        self.rnn = nn.GRU(8, 8, batch_first=True)
+
+    def forward(self, x: Any, m: Any) -> Any:
+        tokens = self.tokens.expand(x.size(0), -1, -1)
+        x = x + self.attend(x, tokens, tokens)[0]
+        q, k = x.unflatten(-1, (2, 4)).transpose(1, 2), tokens.unflatten(-1, (2, 4)).transpose(1, 2)
+        x = x + F.scaled_dot_product_attention(q, k, k).transpose(1, 2).flatten(2)
+        both = self.both(m)[0]
+        x = self.rnn(x, self.state(m)[1])[0]
+        return x + self.attend(x, both, both, need_weights=False)[0] + both[:, -1].unsqueeze(1)
+
+
+class Translated(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.read, self.whole = nn.Linear(6, 8), nn.Transformer(8, 2, 1, 2, 16, 0.0, batch_first=True)
+
+    def forward(self, x: Any, m: Any) -> Any:
+        seen = torch.triu(torch.ones(x.size(1), x.size(1), dtype=torch.bool), 1)
+        return self.whole(self.read(m), x, tgt_mask=seen)
+
+
 KINDS = [Decoded, lambda: Decoded(True), lambda: Decoded(False, False), Read, ByHand, ByEinsum, Grouped, Twice]
+KINDS += [Ends, Translated]
 
 
 def streams(rng: Any, n: int, least: int = 2) -> dict[str, tuple[Any, Any]]:
     def drawn(frames: int, features: int) -> Any:
         return rng.standard_normal((frames, features), np.float32)
 
-    return {f"s{k}": (drawn(rng.integers(least, 25), 8), drawn(rng.integers(2, 11), 6)) for k in range(n)}
+    return {f"s{k}": (drawn(rng.integers(least, 25), 8), drawn(rng.integers(1, 11), 6)) for k in range(n)}
 
 
 def driven(call: Any, rng: Any, given: dict[str, tuple[Any, Any]]) -> dict[str, Any]:
@@ -192,11 +225,11 @@ def test_gradients_are_those_of_the_whole(kind: int) -> None:
         parts = [x[k * 4 : (k + 1) * 4 if k < 2 else None] for x, _ in given.values()]
         x = ds.stream_tensor(parts, ids=list(given), sos=k == 0, eos=k == 2, names=("B", "L", None))
         y = online(x, ds.static(memories) if k == 0 else None)
-        loss = loss + sum(y[i].square().sum() for i in y.ids)
+        loss = loss + sum(y[i].sin().sum() for i in y.ids)
     loss.backward()
     for i, (x, m) in given.items():
         m.requires_grad_()
-        model(x[None], m[None]).square().sum().backward()
+        model(x[None], m[None]).sin().sum().backward()
         torch.testing.assert_close(memories[i].grad, m.grad, rtol=1e-4, atol=1e-5)
     for a, b in zip(online.parameters(), model.parameters()):
         torch.testing.assert_close(a.grad, b.grad, rtol=1e-4, atol=1e-5)
@@ -219,5 +252,22 @@ def test_masks_of_a_memory_are_refused() -> None:
         ds.NotStreamableError, match="frames of an input that is given once meet those of a stream"
     ):
         ds.compile(Added().eval(), SPEC)
-    with pytest.raises(ds.NotStreamableError, match="input m is given once"):
+    with pytest.raises(ds.NotStreamableError, match=r"input m is given once.* a constant of the model"):
         ds.torch.functionalize(ByHand().eval(), SPEC)
+
+
+def test_memories_that_are_none() -> None:
+    online = ds.patch_module(ByHand().eval()).online()
+    x = ds.stream_tensor([torch.zeros(3, 8)] * 2, ids=["a", "b"], sos=True, names=("B", "L", None))
+    with pytest.raises(ds.StreamMismatchError, match="input m is None: what is given once comes with the start"):
+        online(x, None)
+    with pytest.raises(ds.ShapeError, match=r"expected a frame at least, got none.*'b'"):
+        online(x, ds.static({"a": torch.zeros(2, 6), "b": torch.zeros(0, 6)}))
+    with pytest.raises(ds.StreamMismatchError, match=r"these start without it.*'b'"):
+        online(x, ds.static({"a": torch.zeros(2, 6)}))
+    with pytest.raises(ds.ShapeError, match="those of all streams, in a batch of 1"):
+        ds.patch_module(nn.MultiheadAttention(8, 2, batch_first=True)).online()(x, *[torch.zeros(2, 3, 8)] * 2)
+    online(x, ds.static({"a": torch.zeros(2, 6), "b": torch.zeros(7, 6)}))
+    with pytest.raises(ds.StreamMismatchError, match=r"these have it.*'a'"):
+        later = ds.stream_tensor([torch.zeros(3, 8)], ids=["a"], names=("B", "L", None))
+        online(later, ds.static({"a": torch.zeros(2, 6)}))

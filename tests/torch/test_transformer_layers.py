@@ -112,6 +112,44 @@ def test_an_encoder_streams(context, said):
             np.testing.assert_allclose(np.concatenate(got), want, rtol=0, atol=1e-5)
 
 
+@pytest.mark.parametrize("options", OPTIONS, ids=str)
+@torch.no_grad()
+def test_a_decoder_streams(options, tmp_path):
+    """Streams with memories of other lengths, patched and from a file, as torch offline with its mask."""
+    ours, theirs = pair("Decoder", options)
+
+    class Causal(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.decoder = ours
+
+        def forward(self, x, memory):
+            return laid(self.decoder(laid(x, options), laid(memory, options), tgt_is_causal=True), options)
+
+    model, names = Causal().eval(), ("B", "L", None)
+    ds.compile(model, {"x": ("B", "L", 8), "memory": ("B", "M", 8)}).save(tmp_path / "decoder.dsm")
+    engine = ds.load(tmp_path / "decoder.dsm")
+    ds.patch_module(model).online()
+    given = {"long": torch.randn(9, 8), "short": torch.randn(1, 8)}
+    frames = {"long": torch.randn(5, 8), "short": torch.randn(12, 8)}
+    got = {i: [] for i in given}
+    for k, low in enumerate((0, 2, 3, 3)):
+        high = (2, 3, 3, None)[k]
+        chunks = {i: x[low:high].numpy() for i, x in frames.items()}
+        once = {i: m.numpy() for i, m in given.items()} if k == 0 else {}
+        x = ds.stream_tensor(list(chunks.values()), ids=list(chunks), sos=k == 0, eos=k == 3, names=names)
+        patched = model(x, ds.static(once) if once else None)
+        step = {i: {"x": c} | ({"memory": once[i]} if once else {}) for i, c in chunks.items()}
+        stepped = engine.step(step, sos=list(once), eos=list(given) if k == 3 else [])
+        for i, parts in got.items():
+            np.testing.assert_allclose(patched[i].numpy(), stepped[i], rtol=0, atol=1e-6)
+            parts.append(stepped[i])
+    for i, x in frames.items():
+        mask = torch.nn.Transformer.generate_square_subsequent_mask(len(x))
+        want = laid(theirs(laid(x[None], options), laid(given[i][None], options), tgt_mask=mask), options)[0]
+        np.testing.assert_allclose(np.concatenate(got[i]), want.numpy(), rtol=0, atol=1e-5)
+
+
 def test_initial_values_and_arguments():
     """Spreads of new weights are torch's, and so are names, order and defaults of arguments."""
     ours, theirs = nn.TransformerDecoderLayer(64, 4), torch.nn.TransformerDecoderLayer(64, 4)

@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from ...array import Tensor
-from ...array.attend import across, attend
+from ...array.attend import across, attend, of_all
 from ...array.scores import Scores
 from ...errors import DTypeError, NotStreamableError, ShapeError, no_tape
 from ...operations.refusals import MASKED, SEES_ALL, Refusal
@@ -85,7 +85,7 @@ def scaled_dot_product_attention(
     torch.nn.functional.scaled_dot_product_attention.
     """
     name = "scaled_dot_product_attention"
-    q, k, v = checked(name, query), checked(name, key), checked(name, value)
+    q, k, v = (checked(name, of_all(x)) for x in (query, key, value))
     if attn_mask is not None and identity(attn_mask):
         attn_mask = None
     noted = isinstance(attn_mask, Scores) or hasattr(attn_mask, "says")

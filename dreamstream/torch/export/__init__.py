@@ -44,9 +44,14 @@ def functionalize(
     engine = model if isinstance(model, Engine) else compile(model, spec, rate, dtype, skew=skew, verify=False)
     for s in engine.inputs:
         if s.once:
+            instead = (
+                "make it a constant of the model"
+                if s.rate
+                else "make it an input with L, of one frame for each of the others'"
+            )
             raise NotStreamableError(
                 f"input {s.name} is given once, with the start of a stream, for which an exported module has no "
-                "place; make it an input with L, of one frame for each of the others'"
+                f"place; {instead}"
             )
     own: dict[str, torch.Tensor] = {}
     if isinstance(model, torch.nn.Module):

@@ -377,6 +377,7 @@ def multihead(
     if key_padding_mask is not None and not identity(key_padding_mask):
         raise refused("MultiheadAttention", MASKED)
     linear = native_functional.linear
+    key, value = (x.value if isinstance(x, BatchTensor) else x for x in (key, value))  # all streams have it alike
     if query is key is value and not use_separate_proj_weight:
         parts = list(linear(query, in_proj_weight, in_proj_bias).chunk(3, -1))
     else:
@@ -384,10 +385,15 @@ def multihead(
         weights = weights if use_separate_proj_weight else in_proj_weight.chunk(3)
         biases = (None,) * 3 if in_proj_bias is None else in_proj_bias.chunk(3)
         own = [map(forward.unwrap, part) for part in (weights, biases)]
-        parts = [linear(x, w, b) for x, w, b in zip((query, key, value), *own)]
+        parts = [
+            linear(x, w, b)
+            if x.is_stream
+            else Constant(F.linear(x.torch, w.torch, getattr(b, "torch", None)), forward.arrays)
+            for x, w, b in zip((query, key, value), *own)
+        ]
     q, k, v = (x.transpose(0, 1).unflatten(-1, (num_heads, -1)).transpose(1, 2) for x in parts)
     causal = is_causal and attn_mask is None
-    noted = Scores.of(q, k).softmax(-1) if need_weights else None
+    noted = Scores.of(q, k).softmax(-1) if need_weights and k.is_stream else None
     out = attention(forward, q, k, v, attn_mask, dropout_p if training else 0.0, causal)
     return linear(out.transpose(1, 2).flatten(-2).transpose(0, 1), out_proj_weight, out_proj_bias), noted
 
