@@ -1,4 +1,4 @@
-"""Streams that come and go, sixteen at a time, through models of attention: each gets what it gets alone, offline."""
+"""Streams that come and go, sixteen at a time, through models of attention: each gets what it gets alone."""
 
 from __future__ import annotations
 

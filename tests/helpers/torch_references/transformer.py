@@ -1,4 +1,4 @@
-"""Transformers in plain torch, by their definition: `models.StreamingTransformer`, and one of relative positions."""
+"""Transformers in plain torch, by their definition: StreamingTransformer, and one of relative positions."""
 
 from __future__ import annotations
 
