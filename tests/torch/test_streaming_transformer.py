@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch")
+from one_stream import held, patched, stepped
 from torch_references.transformer import definition
 
 import dreamstream as ds
@@ -45,17 +46,7 @@ def test_it_is_the_definition(name):
     np.testing.assert_allclose(model(ds.tensor(x[None])).numpy()[0], want, rtol=0, atol=1e-5)
     engine = ds.compile(model, model.spec)
     online = ds.patch_module(pickle.loads(pickle.dumps(copy.deepcopy(model)))).online()
-    for sizes in ([60], [1] * 60, [11, 0, 30, 19]):
-        stepped, patched, at = [], [], 0
-        for k, n in enumerate(sizes):
-            first, last = k == 0, k == len(sizes) - 1
-            chunk = x[at : at + n]
-            stepped.append(engine.step({"s": chunk}, sos=["s"] * first, eos=["s"] * last)["s"])
-            y = online(ds.stream_tensor([chunk], ids=["s"], sos=first, eos=last, names=("B", "L", None)))
-            patched.append(y["s"].numpy())
-            at += n
-        for got in (stepped, patched):
-            np.testing.assert_allclose(np.concatenate(got), want, rtol=0, atol=1e-5)
+    held([patched(online), stepped(engine)], x, want)
 
 
 def test_keys_and_values_of_groups_are_kept_once():
