@@ -28,9 +28,12 @@ def pads(rng: Rng, kind: str) -> dict[str, Any]:
 
 
 def pad(rng: Rng, dtype: str) -> Case:
-    kind = any_type(rng, dtype)
-    a = pads(rng, kind)
-    return make(rng, "pad", [Input(shape(rng), kind)], a, exact=True, reach=a["left"] + a["right"] + 2)
+    kind, weights = any_type(rng, dtype), []
+    a, features = pads(rng, kind), shape(rng)
+    if rng.random() < 0.3 and a["left"] + a["right"] and kind.startswith("float"):
+        a["mode"], weights = "constant", [normal(rng, (a["left"] + a["right"], *features), kind)]
+    reach = a["left"] + a["right"] + 2
+    return make(rng, "pad", [Input(features, kind)], a, weights=weights, exact=True, reach=reach)
 
 
 def pad_to_multiple(rng: Rng, dtype: str) -> Case:

@@ -16,6 +16,8 @@ from .products import padded
 
 
 def pad(a: dict[str, Any], w: Arrays, x: Array) -> list[Array]:
+    if w and len(x):
+        return [np.concatenate([w[0][: a["left"]], x, w[0][a["left"] :]])]
     y = padded(x, a["left"], a["right"], a["mode"], a["value"])
     return [x[:0] if y is None else y]
 
