@@ -11,6 +11,7 @@ static const struct {
 #if DSK_X86
     {DS_ISA_X86_V3, dsk_table__x86_v3},
     {DS_ISA_X86_V4, dsk_table__x86_v4},
+    {DS_ISA_X86_AMX, dsk_table__x86_amx},
 #endif
 };
 

@@ -103,6 +103,7 @@ typedef struct ds_packed {
     ds_format format;
     ds_dtype element; /* what is computed in */
     ds_stored stored;
+    bool tiles;                    /* as its kernels' */
     size_t n_cols, depth, n_bytes; /* n_bytes: of the whole block */
     const void *data;
     const float *scales; /* a factor for each column of the panels; NULL: none, as floats have */
@@ -234,6 +235,7 @@ typedef struct ds_real_kernels {
     /* Of the weights of `product`. In DS_FORMAT_ROWS sums are a library's: no epilogues, no parts. */
     ds_format format;
     ds_stored stored; /* what ds_pack stores panels and cells of floats in */
+    bool tiles;       /* whether products of cells go through tile units */
     /* Columns [begin, end) of y, begin a multiple of DS_PANEL_COLUMNS; of a gated product so is half of
      * n_cols, or all is asked for. Called by ds_product_run. */
     void (*product)(const ds_product *p, size_t begin, size_t end);
@@ -283,7 +285,8 @@ typedef struct ds_real_kernels {
 } ds_real_kernels;
 
 typedef struct ds_kernels {
-    const char *name; /* "ref", "x86_v3", "x86_v4", with "+openblas" where products go there */
+    const char
+        *name; /* "ref", "x86_v3", "x86_v4", "x86_amx", with "+openblas" where products go there */
     ds_isa isa;
     ds_real_kernels real[2]; /* float, double */
 } ds_kernels;

@@ -150,6 +150,7 @@ void ds_pack(const ds_real_kernels *k, ds_format format, ds_packed *packed, cons
     *packed = (ds_packed){.format = format,
                           .element = k->element == sizeof(float) ? DS_F32 : DS_F64,
                           .stored = stored,
+                          .tiles = k->tiles,
                           .n_cols = n_cols,
                           .depth = depth,
                           .n_bytes = ds_packed_bytes(k, format, n_cols, depth),

@@ -78,6 +78,23 @@ static ds_status pad_infer(ds_op *op)
     return ds_move_require_value(op, VALUE);
 }
 
+static ds_status pad_infer_frames(ds_op *op)
+{
+    int64_t shape[DS_MAX_RANK] = {op->attr[LEFT].i + op->attr[RIGHT].i};
+    const int rank = op->in[0].rank;
+    if (!ds_op_has_weight(op, 0))
+        return pad_infer(op);
+    DS_CHECK(op->attr[MODE].i == CONSTANT && rank < DS_MAX_RANK, DS_ARGUMENT,
+             "pad: frames that are given stand in mode constant, and have fewer than %d axes",
+             DS_MAX_RANK);
+    for (int d = 0; d < rank; d++)
+        shape[d + 1] = op->in[0].shape[d];
+    DS_CHECK(op->weight[0].dtype == op->in[0].dtype, DS_DTYPE,
+             "pad: frames that are given must be of its input's type, %s",
+             ds_dtype_name(op->in[0].dtype));
+    return ds_op_require_weight(op, 0, "frames", rank + 1, shape);
+}
+
 static void pad_counts(const ds_op *op, ds_program *p)
 {
     const int64_t left = op->attr[LEFT].i, right = op->attr[RIGHT].i, mode = op->attr[MODE].i;
@@ -117,7 +134,20 @@ static void pad_pieces(const ds_op *op, const ds_move *move)
     /* Until the end, nothing behind the last frame is asked for. */
     const int64_t behind = total < DS_NEVER ? left + total : DS_NEVER;
     ds_move_frames(move, left, behind, -left, 1);
-    if (mode == CONSTANT) {
+    if (ds_op_has_weight(op, 0)) {
+        ds_piece given = {.input = DS_MOVE_WEIGHT,
+                          .m1 = left,
+                          .step = move->n_in,
+                          .hold = 1,
+                          .rank = 1,
+                          .axis = {{move->n_in, 1, 1}}};
+        ds_move_piece(move, &given);
+        given.m0 = behind;
+        given.m1 = DS_NEVER;
+        given.from = -total * move->n_in;
+        if (total < DS_NEVER)
+            ds_move_piece(move, &given);
+    } else if (mode == CONSTANT) {
         ds_move_fill(move, 0, left, value);
         ds_move_fill(move, behind, DS_NEVER, value);
     } else if (mode == REPLICATE) {
@@ -143,8 +173,12 @@ static void pad_pieces(const ds_op *op, const ds_move *move)
 DS_MOVE_FORWARD(pad, pad_pieces, DS_MOVE_ENDS)
 
 const ds_op_def ds_op_pad = {
-    DS_OPERATOR(pad, "Adds frames at the start and at the end of the stream."), .attrs = pad_attrs,
-    DS_COUNTED(pad)};
+    DS_OPERATOR_OF(pad, "Adds frames at the start and at the end of the stream.", 1, 1, 1),
+    .attrs = pad_attrs,
+    .weights = "frames?",
+    .infer = pad_infer_frames,
+    DS_COUNTED(pad),
+    .forward = pad_forward};
 
 const ds_op_def ds_op_pad_to_multiple = {
     DS_OPERATOR_OF(pad_to_multiple,

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import operator
+import sys
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import DTypeError, ModeError, ShapeError
+from ..errors import DTypeError, ModeError, NotStreamableError, ShapeError
 from ..stream.rules.length import Length, Rows
+from ..stream.where import user_line
 from . import dtypes, elementwise
 from .axes import axis_of, sizes_of
 from .base import is_number
@@ -32,6 +34,7 @@ __all__ = [
     "manual_seed",
     "ones",
     "ones_like",
+    "prepend",
     "rand",
     "randn",
     "stack",
@@ -320,6 +323,49 @@ def cat(tensors: Sequence[Any], dim: int = 0) -> Tensor:
     """
     given = _tensors("cat", tensors)
     return _leader(given)._cat(given, dim)
+
+
+def prepend(x: Any, tokens: Any, dim: int = 1) -> Any:
+    """Return sequences with the same tokens before the first frame of each.
+
+    Attention sees them as other frames, by its context: all queries do where nothing bounds it on the left.
+    ``x[:, tokens:]`` drops them again.
+
+    Parameters
+    ----------
+    x : Tensor
+        Of this package or of torch, ``(B, L, ...)`` or with L elsewhere.
+    tokens : Tensor
+        Constants or parameters of x's shape, but for L, and with 1 in B's place or without B.
+    dim : int
+        Where L stands.
+
+    Raises
+    ------
+    ShapeError
+        Where sizes differ.
+
+    Notes
+    -----
+    **Streaming.** No delay; so many frames more. The same as ``torch.cat([tokens.expand(B, -1, -1), x], 1)``.
+
+    Examples
+    --------
+    >>> prepend(zeros(2, 5, 3), ones(1, 3)).shape
+    (2, 6, 3)
+    """
+    if getattr(tokens, "is_stream", False):
+        raise NotStreamableError(
+            f"prepend at {user_line()}: tokens that are given once, or of a stream, are not supported; they are "
+            "the same for all streams. Queries may attend to what each was given"
+        )
+    if tokens.ndim not in (x.ndim, x.ndim - 1):
+        raise ShapeError(f"prepend: tokens of {tokens.ndim} dimensions before a sequence of {x.ndim}")
+    tokens = tokens if tokens.ndim == x.ndim else tokens[None]
+    tokens = tokens.expand(x.shape[0], *(-1,) * (x.ndim - 1))
+    theirs = isinstance(x, getattr(sys.modules.get("torch"), "Tensor", ()))
+    out: Any = (sys.modules["torch"] if theirs else sys.modules[__name__]).cat([tokens, x], dim)
+    return out
 
 
 def stack(tensors: Sequence[Any], dim: int = 0) -> Tensor:

@@ -351,11 +351,14 @@ def cat(tensors: Sequence[StreamTensor], axis: int) -> StreamTensor:
 
 
 def extend(tensors: Sequence[Any], axis: int) -> StreamTensor:
-    """Return a stream between constants that are joined with it along L: padded with their value."""
+    """Return a stream between constants that are joined with it along L: padded with them."""
     at = [i for i, t in enumerate(tensors) if getattr(t, "is_stream", False)]
     x: StreamTensor = tensors[at[0]]
     if len(at) > 1:
         _refuse(x, "cat along L", "F.pad adds frames; cat works along features")
+    x = x.in_order()
+    order = [x.dims.index("L"), *(x.dims.index(d) for d in range(len(x.dims)) if d in x.dims)]
+    frames: list[list[Any]] = [[], []]
     for i, t in enumerate(tensors):
         if i == at[0]:
             continue
@@ -366,14 +369,20 @@ def extend(tensors: Sequence[Any], axis: int) -> StreamTensor:
             raise ShapeError(
                 f"cat at {user_line()}: {tuple(constant.shape)} doesn't line up with a stream {x.roles}"
             )
-        values = np.unique(constant.numpy())
-        if len(values) > 1:
-            _refuse(x, "cat along L with frames of several values", "F.pad adds frames of one")
-        frames, before = constant.shape[axis], i < at[0]
-        if frames:
-            pads = {"left": frames if before else 0, "right": 0 if before else frames, "value": float(values[0])}
-            x = _op(x, "pad", pads)
-    return x
+        if constant.shape[axis]:
+            frames[i > at[0]].append(constant.permute(x.dims.index("B"), *order)[0].to(x.dtype))
+    if not any(frames):
+        return x
+    pads: dict[str, Any] = {name: sum(map(len, parts)) for name, parts in zip(("left", "right"), frames)}
+    values = np.unique(np.concatenate([t.numpy().reshape(-1) for parts in frames for t in parts]))
+    straight, given = x._straight(), [t for parts in frames for t in parts]
+    if len(values) > 1:
+        weights = [given[0]._cat(given, 0) if len(given) > 1 else given[0]]
+    else:
+        pads, weights = {**pads, "value": float(values[0])}, []
+    (out,) = hook.apply("pad", pads, [x.with_dims(straight)], weights, straight)
+    joined: StreamTensor = out.with_dims(x.dims, x.names)
+    return joined
 
 
 def matmul(x: StreamTensor, other: Any, reverse: bool) -> Any:

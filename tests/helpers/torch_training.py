@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import copy
 from fractions import Fraction
 
 import numpy as np
 import torch
 
+import dreamstream as ds
 from dreamstream.stream import StreamMetadata
 from dreamstream.torch import StreamTensor
 
@@ -118,6 +120,7 @@ class Conformer(nn.Module):
         return (x + 0.5 * self.halves[1](self.norms[4](x))).transpose(1, 2)
 
 
+VARIANTS = ("chunk-wise-aligned", "full-file-aligned", "full-file-unaligned")
 MODELS = {
     "conv": Conv,
     "lstm": Lstm,
@@ -133,6 +136,17 @@ def made(name, seed=0):
     """Return a model in float64 whose weights follow from the seed."""
     torch.manual_seed(seed)
     return (MODELS[name] if isinstance(name, str) else name)().double()
+
+
+def online(name, variant=VARIANTS[0], seed=0, train=True):
+    """Return an untouched model, and one like it that trains online."""
+    plain = made(name, seed)
+    return plain, ds.patch_module(copy.deepcopy(plain), variant).online().train(train)
+
+
+def noise(*shape, seed=0):
+    """Return normally distributed float64."""
+    return torch.tensor(np.random.default_rng(seed).standard_normal(shape))
 
 
 def streams(chunks, sos=(), eos=(), restart=False):

@@ -195,6 +195,8 @@ def matmul(a, w, x):
 
 
 def pad(a, w, x):
+    if w:
+        return torch.cat([w[0][: a["left"]], x, w[0][a["left"] :]])
     flat = x.reshape(len(x), -1).double()
     y = F.pad(rows(flat), (a["left"], a["right"]), a["mode"], a["value"] if a["mode"] == "constant" else None)
     return y[0].T.reshape(-1, *x.shape[1:]).to(x.dtype)

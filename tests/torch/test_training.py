@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import copy
-
 import numpy as np
 import pytest
 
@@ -15,6 +13,7 @@ torch.set_num_threads(1)
 
 from torch_training import (
     MODELS,
+    VARIANTS,
     assert_close,
     assert_same_gradients,
     calls,
@@ -22,18 +21,12 @@ from torch_training import (
     gathered,
     made,
     offline,
+    online,
     sequences,
     streams,
 )
 
-VARIANTS = ("chunk-wise-aligned", "full-file-aligned", "full-file-unaligned")
 LENGTHS = {"a": 23, "b": 9, "c": 16}
-
-
-def online(name, variant, seed=0):
-    """Return an untouched model, and one like it that trains online."""
-    plain = made(name, seed)
-    return plain, ds.patch_module(copy.deepcopy(plain), variant).online().train()
 
 
 def states(model):

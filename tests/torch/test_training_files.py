@@ -17,35 +17,27 @@ F = torch.nn.functional
 
 from torch_training import (
     MODELS,
+    VARIANTS,
     assert_close,
     assert_same_gradients,
     calls,
     cuts,
-    made,
+    noise,
     offline,
+    online,
     sequences,
     streams,
 )
 
-VARIANTS = ("chunk-wise-aligned", "full-file-aligned", "full-file-unaligned")
 UNALIGNED = VARIANTS[2]
 LENGTHS = {"a": 23, "b": 9, "c": 16}
-
-
-def online(name, variant=UNALIGNED, seed=0):
-    plain = made(name, seed)
-    return plain.train(), ds.patch_module(copy.deepcopy(plain), variant).online().train()
-
-
-def noise(*shape, seed=0):
-    return torch.tensor(np.random.default_rng(seed).standard_normal(shape))
 
 
 # ---------------------------------------------------------------------- whole files at their end
 @pytest.mark.parametrize("name", MODELS)
 def test_a_group_is_given_out_once_when_it_has_ended_with_offline_gradients(name):
     rng = np.random.default_rng(1)
-    plain, model = online(name)
+    plain, model = online(name, UNALIGNED)
     xs = sequences(rng, LENGTHS, requires_grad=True)
     own = {i: x.detach().clone().requires_grad_() for i, x in xs.items()}
     *early, last = [model(x) for x in calls(own, {i: cuts(rng, n) for i, n in LENGTHS.items()}, late="b")]
@@ -71,7 +63,7 @@ def test_a_group_is_given_out_once_when_it_has_ended_with_offline_gradients(name
 def test_a_loss_of_whole_files_is_the_offline_one():
     """CTC over two files in ragged chunks."""
     rng = np.random.default_rng(2)
-    plain, model = online("lstm")
+    plain, model = online("lstm", UNALIGNED)
     xs = sequences(rng, {"a": 20, "b": 14})
 
     def loss(rows, lengths):
@@ -107,7 +99,7 @@ class Structured(torch.nn.Module):
 
 def test_whole_files_come_in_whatever_structure_the_forward_returns():
     rng = np.random.default_rng(3)
-    plain, model = online(Structured)
+    plain, model = online(Structured, UNALIGNED)
     xs = sequences(rng, {"a": 11, "b": 6})
     early, *_, last = [model(x) for x in calls(xs, {"a": [4, 4, 3], "b": [6]})]
     assert isinstance(last["pair"], Pair) and isinstance(last["list"], list) and last["constant"] == 7
@@ -124,7 +116,7 @@ def test_whole_files_come_in_whatever_structure_the_forward_returns():
 
 def test_two_groups_are_given_out_each_in_its_own_call():
     rng = np.random.default_rng(4)
-    plain, model = online("residual")
+    plain, model = online("residual", UNALIGNED)
     xs = sequences(rng, dict.fromkeys("abcd", 12))
 
     def call(ids, half, sos="", eos=""):
@@ -143,7 +135,7 @@ def test_two_groups_are_given_out_each_in_its_own_call():
 
 
 def test_an_id_whose_outputs_wait_cannot_start_again_until_they_are_given_out_or_up():
-    _, model = online("conv")
+    _, model = online("conv", UNALIGNED)
     x = noise(3, 8)
     model(streams({"a": x, "b": x}, "ab", ["a"]))
     with pytest.raises(StreamIdError, match=r"\bb\b") as caught:
@@ -156,7 +148,7 @@ def test_an_id_whose_outputs_wait_cannot_start_again_until_they_are_given_out_or
 
 
 def test_what_reset_leaves_of_a_group_comes_with_the_next_call():
-    plain, model = online("conv")
+    plain, model = online("conv", UNALIGNED)
     x, z = noise(3, 8), noise(3, 6, seed=1)
     model(streams({"a": x, "b": x}, "ab", ["a"]))
     model.reset("b")
@@ -176,7 +168,7 @@ def test_what_reset_leaves_of_a_group_comes_with_the_next_call():
 
 
 def test_a_failed_call_holds_nothing_back_and_gives_nothing_out():
-    plain, model = online("conv")
+    plain, model = online("conv", UNALIGNED)
     x = noise(3, 16)
     model(streams({"a": x[:, :8]}, ["a"]))
     handle = model.up.register_forward_hook(lambda *_: 1 / 0)
@@ -189,7 +181,7 @@ def test_a_failed_call_holds_nothing_back_and_gives_nothing_out():
 
 
 def test_streams_whose_outputs_are_held_back_end_in_the_mode_in_which_they_began():
-    plain, model = online("conv")
+    plain, model = online("conv", UNALIGNED)
     x = noise(3, 8)
     model(streams({"a": x}, ["a"]))
     with pytest.raises(ModeError) as caught:

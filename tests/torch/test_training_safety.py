@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import gc
 import sys
 import weakref
@@ -18,18 +17,19 @@ torch = pytest.importorskip("torch")
 torch.set_num_threads(1)
 F = torch.nn.functional
 
-from torch_training import MODELS, assert_close, calls, gathered, made, offline, sequences, streams
-
-VARIANTS = ("chunk-wise-aligned", "full-file-aligned", "full-file-unaligned")
-
-
-def online(name, variant=VARIANTS[0]):
-    plain = made(name)
-    return plain, ds.patch_module(copy.deepcopy(plain), variant).online().train()
-
-
-def noise(*shape, seed=0):
-    return torch.tensor(np.random.default_rng(seed).standard_normal(shape))
+from torch_training import (
+    MODELS,
+    VARIANTS,
+    assert_close,
+    calls,
+    gathered,
+    made,
+    noise,
+    offline,
+    online,
+    sequences,
+    streams,
+)
 
 
 # ---------------------------------------------------------------------- all or nothing
@@ -260,7 +260,7 @@ def test_memory_is_flat_where_streams_last(mode):
             if mode != "eval":
                 y.tensor().sum().backward()
 
-    assert grown(run, 1000) < 200
+    assert grown(run, 2000) < 400  # a few hundred calls only warm Python up
     assert model.live_ids == ["a", "b"]
 
 

@@ -2,41 +2,32 @@
 
 from __future__ import annotations
 
-import copy
 import subprocess
 import sys
 
 import numpy as np
 import pytest
 
-import dreamstream as ds
 from dreamstream.errors import FormatError, ModeError, StreamIdError
 
 torch = pytest.importorskip("torch")
 torch.set_num_threads(1)
 
-from torch_training import MODELS, assert_close, calls, gathered, made, offline, sequences, streams
-
-VARIANTS = ("chunk-wise-aligned", "full-file-aligned")
-
-
-def online(name, variant=VARIANTS[0], train=False):
-    plain = made(name)
-    return plain, ds.patch_module(copy.deepcopy(plain), variant).online().train(train)
+from torch_training import MODELS, VARIANTS, assert_close, calls, gathered, offline, online, sequences, streams
 
 
 @pytest.mark.parametrize("train", [False, True], ids=["eval", "train"])
-@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("variant", VARIANTS[:2])
 @pytest.mark.parametrize("name", MODELS)
 def test_states_go_on_in_another_module(name, variant, train):
-    plain, model = online(name, variant, train)
+    plain, model = online(name, variant, train=train)
     xs = sequences(np.random.default_rng(1), {"a": 24, "b": 20})
     ys = []
     for x in calls(xs, {"a": [5, 0, 9, 10], "b": [6, 7, 7, 0]}):
         ys.append(model(x))
         saved = model.get_state()
         assert set(saved) == set(model.live_ids) and all(isinstance(s, bytes) for s in saved.values())
-        _, model = online(name, variant, not train)  # a fresh one, in the other mode
+        _, model = online(name, variant, train=not train)  # a fresh one, in the other mode
         train = not train
         model.set_state(saved)
         assert model.get_state() == saved
@@ -45,7 +36,7 @@ def test_states_go_on_in_another_module(name, variant, train):
 
 
 def test_states_go_on_in_a_fresh_process(tmp_path):
-    plain, model = online("lstm")
+    plain, model = online("lstm", train=False)
     x = sequences(np.random.default_rng(2), {"a": 12})["a"]
     first = model(streams({"a": x[:, :7]}, ["a"]))
     (tmp_path / "state").write_bytes(model.get_state("a")["a"])
@@ -88,7 +79,7 @@ def test_a_state_taken_in_training_is_cut_off_from_its_group():
 
 
 def test_what_does_not_fit_is_refused_and_changes_nothing():
-    _, model = online("gru")
+    _, model = online("gru", train=False)
     x = torch.randn(3, 8, dtype=torch.float64)
     model(streams({"a": x, "b": x}, "ab"))
     saved = model.get_state()
@@ -96,12 +87,12 @@ def test_what_does_not_fit_is_refused_and_changes_nothing():
         model.get_state(["a", "nobody"])
     with pytest.raises(StreamIdError):
         model.set_state({"a": saved["a"]})
-    _, other = online("lstm")
+    _, other = online("lstm", train=False)
     other(streams({"z": x}, ["z"]))
     with pytest.raises(ModeError) as caught:
         other.set_state(saved)
     assert caught.value.ids and other.live_ids == ["z"]
-    _, fresh = online("gru")
+    _, fresh = online("gru", train=False)
     for at in range(0, len(saved["a"]), 7):
         damaged = bytearray(saved["a"])
         damaged[at] ^= 0x55
@@ -115,10 +106,10 @@ def test_what_does_not_fit_is_refused_and_changes_nothing():
 
 
 def test_a_fresh_module_refuses_another_models_state_in_its_first_call():
-    _, model = online("gru")
+    _, model = online("gru", train=False)
     x = torch.randn(3, 8, dtype=torch.float64)
     model(streams({"a": x}, ["a"]))
-    _, other = online("lstm")
+    _, other = online("lstm", train=False)
     other.set_state(model.get_state())
     with pytest.raises(ModeError):
         other(streams({"a": x}))

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch")
-from many_streams import come_and_go
+from one_stream import held, patched, stepped
 from torch_references.u2 import Encoder
 
 import dreamstream as ds
@@ -57,15 +57,6 @@ def said(theirs, x):
         return theirs(torch.from_numpy(x)[None])[0].numpy()
 
 
-def streamed(step, x, sizes):
-    out, at = [], 0
-    for k, n in enumerate(sizes):
-        out.append(step(x[at : at + n], k == 0, k == len(sizes) - 1))
-        at += n
-    assert at == len(x)
-    return np.concatenate(out)
-
-
 @pytest.mark.parametrize("name", OPTIONS)
 def test_it_is_the_definition(name):
     ours, theirs = pair(name)
@@ -73,32 +64,7 @@ def test_it_is_the_definition(name):
     want = said(theirs, x)
     np.testing.assert_allclose(ours(ds.tensor(x[None])).numpy()[0], want, rtol=0, atol=1e-5)
     engine = ds.compile(ours, ours.spec)
-    ds.patch_module(ours).online()
-
-    def patched(chunk, first, last):
-        y = ours(ds.stream_tensor([chunk], ids=["s"], sos=first, eos=last, names=("B", "L", None)))
-        return y["s"].numpy()
-
-    def stepped(chunk, first, last):
-        return engine.step({"s": chunk}, sos=["s"] * first, eos=["s"] * last)["s"]
-
-    for step, sizes in [
-        (patched, [50, 0, 7, 37, 16]),
-        (patched, [110]),
-        (stepped, [110]),
-        (stepped, [1] * 110),
-        (stepped, [50, 0, 7, 37, 16]),
-    ]:
-        np.testing.assert_allclose(streamed(step, x, sizes), want, rtol=0, atol=1e-5)
-
-
-@pytest.mark.parametrize("name", ["conformer", "causal", "transformer"])
-def test_streams_that_come_and_go(name):
-    """Sixteen at a time, each moving on with probability 1/2 by a random number of frames; others take places."""
-    ours, theirs = pair(name)
-    lengths = np.random.default_rng(5).integers(20, 200, 32)
-    arrays = [speech(int(n), seed) for seed, n in enumerate(lengths)]
-    come_and_go(ds.compile(ours, ours.spec), arrays, 16, 40, 5, lambda x: said(theirs, x))
+    held([patched(ds.patch_module(ours).online()), stepped(engine)], x, want)
 
 
 def test_look_ahead_of_a_convolution_under_a_chunk_mask():

@@ -115,6 +115,9 @@ class Constant(Tensor):
     def detach(self) -> Any:
         return self._like(self.torch.detach())
 
+    def _cat(self, tensors: Sequence[Any], dim: int) -> Any:
+        return self._like(torch.cat([t.torch for t in tensors], dim))
+
     def __getitem__(self, index: Any) -> Any:
         parts = index if isinstance(index, tuple) else (index,)
         cuts = sum(isinstance(p, slice) and isinstance(p.stop, Length) for p in parts)

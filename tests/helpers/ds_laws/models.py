@@ -13,6 +13,7 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
+from nets import net
 
 import dreamstream as ds
 from dreamstream import nn
@@ -22,7 +23,7 @@ from . import recurrent_models
 from .case import Array, Case, Input, Refused
 from .drive import Eager, alone, offline
 
-__all__ = ["MODELS", "Entry", "build", "case"]
+__all__ = ["MODELS", "Entry", "build", "case", "image"]
 
 BCL, BLC = ("B", 0, "L"), ("B", "L", 0)
 
@@ -52,19 +53,20 @@ class Entry:
 MODELS: dict[str, Entry] = {}
 
 
-def _one(features: int) -> tuple[tuple[tuple[int, ...], Fraction], ...]:
-    return (((features,), Fraction(1)),)
+def image(*features: int) -> tuple[tuple[int, ...], Fraction]:
+    """An input of several dimensions of features."""
+    return (features, Fraction(1))
 
 
-def _layer(name: str, make: Callable[[Any, Any], Any], layout: Any, features: int, **more: Any) -> None:
-    MODELS[name] = Entry(make, layout, _one(features), **more)
+def _layer(name: str, make: Callable[[Any, Any], Any], layout: Any, features: Any, **more: Any) -> None:
+    _stack(layout, features, name=name, **more)(make)
 
 
-def _stack(layout: Any, *features: Any, **more: Any) -> Callable[[Callable[[Any, Any], Any]], Any]:
-    inputs = tuple(f if isinstance(f, tuple) else ((f,), Fraction(1)) for f in features)
+def _stack(layout: Any, *features: Any, name: str = "", **more: Any) -> Callable[[Callable[[Any, Any], Any]], Any]:
+    inputs = tuple(f if isinstance(f, tuple) else image(f) for f in features)
 
     def add(make: Callable[[Any, Any], Any]) -> Any:
-        MODELS[make.__name__.strip("_").replace("_", "-")] = Entry(make, layout, inputs, **more)
+        MODELS[name or make.__name__.strip("_").replace("_", "-")] = Entry(make, layout, inputs, **more)
         return make
 
     return add
@@ -128,7 +130,7 @@ _layer("look-ahead-weighed", lambda nn, F: nn.LookAhead(2, 3, dim=1), BLC, 3, re
 
 
 for _name, (_make, _more) in recurrent_models.MAKERS.items():
-    MODELS[_name] = Entry(_make, BLC, _one(3), **_more)
+    _layer(_name, _make, BLC, 3, **_more)
 
 
 # ---------------------------------------------------------------- stacks
@@ -136,145 +138,114 @@ for _name, (_make, _more) in recurrent_models.MAKERS.items():
 def _tagger(nn: Any, F: Any) -> Any:
     """Strided convolutions that look ahead, a recurrence, a classifier."""
 
-    class Tagger(nn.Module):  # type: ignore[misc]
-        def __init__(self) -> None:
-            super().__init__()
-            self.first = nn.Conv1d(3, 6, 5, stride=2, padding=2)
-            self.second = nn.Conv1d(6, 8, 3, padding=1)
-            self.norm = nn.LayerNorm(8)
-            self.rnn = nn.LSTM(8, 5, batch_first=True)
-            self.head = nn.Linear(5, 4)
+    def forward(self: Any, x: Any) -> Any:
+        x = F.silu(self.second(F.gelu(self.first(x)))).transpose(1, 2)
+        x, _ = self.rnn(self.norm(x))
+        return F.log_softmax(self.head(x), dim=-1)
 
-        def forward(self, x: Any) -> Any:
-            x = F.silu(self.second(F.gelu(self.first(x)))).transpose(1, 2)
-            x, _ = self.rnn(self.norm(x))
-            return F.log_softmax(self.head(x), dim=-1)
-
-    return Tagger()
+    return net(
+        nn,
+        forward,
+        first=nn.Conv1d(3, 6, 5, stride=2, padding=2),
+        second=nn.Conv1d(6, 8, 3, padding=1),
+        norm=nn.LayerNorm(8),
+        rnn=nn.LSTM(8, 5, batch_first=True),
+        head=nn.Linear(5, 4),
+    )
 
 
 @_stack(BCL, 4, reach=14)
 def _residual(nn: Any, F: Any) -> Any:
     """Branches with different delays meet: aligned by position, the parts cut to their common length."""
 
-    class Residual(nn.Module):  # type: ignore[misc]
-        def __init__(self) -> None:
-            super().__init__()
-            self.wide = nn.Conv1d(4, 4, 7, padding=3)
-            self.narrow = nn.Conv1d(4, 4, 3, padding=1)
-            self.gate = nn.Conv1d(4, 8, 1)
+    def forward(self: Any, x: Any) -> Any:
+        y = x + self.wide(self.narrow(x)) * 0.5
+        y = F.glu(self.gate(y), dim=1)
+        return y + self.narrow(x), y[..., 2:] - x[..., :-2]
 
-        def forward(self, x: Any) -> Any:
-            y = x + self.wide(self.narrow(x)) * 0.5
-            y = F.glu(self.gate(y), dim=1)
-            return y + self.narrow(x), y[..., 2:] - x[..., :-2]
-
-    return Residual()
+    return net(
+        nn,
+        forward,
+        wide=nn.Conv1d(4, 4, 7, padding=3),
+        narrow=nn.Conv1d(4, 4, 3, padding=1),
+        gate=nn.Conv1d(4, 8, 1),
+    )
 
 
 @_stack(BCL, 2, reach=12, late="what follows a transposed convolution waits at its structural zeros")
 def _hourglass(nn: Any, F: Any) -> Any:
     """Down, up again, and cut to the length of what came in."""
 
-    class Hourglass(nn.Module):  # type: ignore[misc]
-        def __init__(self) -> None:
-            super().__init__()
-            self.down = nn.Conv1d(2, 4, 3, stride=2, padding=1)
-            self.up = nn.ConvTranspose1d(4, 2, 4, stride=2, padding=1)
+    def forward(self: Any, x: Any) -> Any:
+        y = self.up(F.tanh(self.down(x)))
+        return y[..., : x.size(2)] + x
 
-        def forward(self, x: Any) -> Any:
-            y = self.up(F.tanh(self.down(x)))
-            return y[..., : x.size(2)] + x
-
-    return Hourglass()
+    return net(
+        nn,
+        forward,
+        down=nn.Conv1d(2, 4, 3, stride=2, padding=1),
+        up=nn.ConvTranspose1d(4, 2, 4, stride=2, padding=1),
+    )
 
 
 @_stack(BLC, 3, reach=6)
 def _every_second_position(nn: Any, F: Any) -> Any:
     """A table by absolute position, and every second frame of the sum."""
 
-    class Positions(nn.Module):  # type: ignore[misc]
-        def __init__(self) -> None:
-            super().__init__()
-            self.table = nn.Linear(3, 60)
+    def forward(self: Any, x: Any) -> Any:
+        return (x + self.table.weight[: x.size(1)])[:, 1::2]
 
-        def forward(self, x: Any) -> Any:
-            return (x + self.table.weight[: x.size(1)])[:, 1::2]
-
-    return Positions()
+    return net(nn, forward, table=nn.Linear(3, 60))
 
 
 @_stack(BLC, 3, reach=6, multiple=2)
 def _stacking(nn: Any, F: Any) -> Any:
     """Two frames become one; a network per frame on B and L joined; and back."""
 
-    class Stacking(nn.Module):  # type: ignore[misc]
-        def __init__(self) -> None:
-            super().__init__()
-            self.inner = nn.Linear(6, 4)
-            self.outer = nn.Linear(4, 6)
+    def forward(self: Any, x: Any) -> Any:
+        half = x.reshape(x.size(0), x.size(1) // 2, 6)
+        n, length, features = half.shape
+        flat = F.sigmoid(self.inner(half.reshape(n * length, features)))
+        back = self.outer(flat).reshape(n, length, 6)
+        return half + back, back.reshape(n, length * 2, 3) * x
 
-        def forward(self, x: Any) -> Any:
-            half = x.reshape(x.size(0), x.size(1) // 2, 6)
-            n, length, features = half.shape
-            flat = F.sigmoid(self.inner(half.reshape(n * length, features)))
-            back = self.outer(flat).reshape(n, length, 6)
-            return half + back, back.reshape(n, length * 2, 3) * x
-
-    return Stacking()
+    return net(nn, forward, inner=nn.Linear(6, 4), outer=nn.Linear(4, 6))
 
 
 @_stack(BLC, 3, reach=6)
 def _twice(nn: Any, F: Any) -> Any:
     """One layer called twice has two states; a pooled vector at the end."""
 
-    class Twice(nn.Module):  # type: ignore[misc]
-        def __init__(self) -> None:
-            super().__init__()
-            self.rnn = nn.LSTM(3, 3, batch_first=True)
-            self.conv = nn.Conv1d(3, 3, 3, padding=1)
+    def forward(self: Any, x: Any) -> Any:
+        a, _ = self.rnn(x)
+        b, (h, _) = self.rnn(a)
+        c = self.conv(self.conv(b.transpose(1, 2))).transpose(1, 2)
+        return {"frames": c, "end": (h, c.mean(1))}
 
-        def forward(self, x: Any) -> Any:
-            a, _ = self.rnn(x)
-            b, (h, _) = self.rnn(a)
-            c = self.conv(self.conv(b.transpose(1, 2))).transpose(1, 2)
-            return {"frames": c, "end": (h, c.mean(1))}
-
-    return Twice()
+    return net(nn, forward, rnn=nn.LSTM(3, 3, batch_first=True), conv=nn.Conv1d(3, 3, 3, padding=1))
 
 
 @_stack(BCL, ((2,), Fraction(2)), ((3,), Fraction(1)), reach=8)
 def _two_rates(nn: Any, F: Any) -> Any:
     """Inputs of different rates are brought to one."""
 
-    class TwoRates(nn.Module):  # type: ignore[misc]
-        def __init__(self) -> None:
-            super().__init__()
-            self.down = nn.Conv1d(2, 3, 2, stride=2)
-            self.mix = nn.Conv1d(3, 3, 3, padding=1)
+    def forward(self: Any, x: Any, y: Any) -> Any:
+        return self.down(x) + self.mix(y), x[..., 1:]
 
-        def forward(self, x: Any, y: Any) -> Any:
-            return self.down(x) + self.mix(y), x[..., 1:]
-
-    return TwoRates()
+    return net(nn, forward, down=nn.Conv1d(2, 3, 2, stride=2), mix=nn.Conv1d(3, 3, 3, padding=1))
 
 
 @_stack(BCL, 2, reach=12)
 def _windows(nn: Any, F: Any) -> Any:
     """Overlapping windows become features; pads and crops around them."""
 
-    class Windows(nn.Module):  # type: ignore[misc]
-        def __init__(self) -> None:
-            super().__init__()
-            self.read = nn.Linear(8, 5)
+    def forward(self: Any, x: Any) -> Any:
+        x = F.pad(x, (3, 1), mode="replicate")
+        framed = x.unfold(2, 4, 3)  # (B, 2, L, 4)
+        y = self.read(framed.permute(0, 2, 1, 3).flatten(2))
+        return F.softmax(y, dim=-1)[:, :, 1:]
 
-        def forward(self, x: Any) -> Any:
-            x = F.pad(x, (3, 1), mode="replicate")
-            framed = x.unfold(2, 4, 3)  # (B, 2, L, 4)
-            y = self.read(framed.permute(0, 2, 1, 3).flatten(2))
-            return F.softmax(y, dim=-1)[:, :, 1:]
-
-    return Windows()
+    return net(nn, forward, read=nn.Linear(8, 5))
 
 
 # ---------------------------------------------------------------- as cases

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from nets import net
+
 from .models import BCL, BLC
 from .models import _layer as layer
 from .models import _stack as stack
@@ -42,17 +44,11 @@ def _layers(nn: Any) -> list[Any]:
 def _phases(nn: Any, F: Any) -> Any:
     """Angles and sizes of two branches with different delays, joined."""
 
-    class Phases(nn.Module):  # type: ignore[misc]
-        def __init__(self) -> None:
-            super().__init__()
-            self.real = nn.Conv1d(2, 3, 5, padding=2)
-            self.imaginary = nn.Conv1d(2, 3, 3, padding=1)
+    def forward(self: Any, x: Any) -> Any:
+        a, b = self.real(x), self.imaginary(x)
+        size = a.hypot(b)
+        angle = b.atan2(a.abs() + 0.1)
+        wrapped = (angle * 3).remainder(2) - (size * 2).fmod(1.5)
+        return wrapped.lerp(size.asinh(), 0.3), a.logaddexp(b), (size + 1).acosh().xlogy(size)
 
-        def forward(self, x: Any) -> Any:
-            a, b = self.real(x), self.imaginary(x)
-            size = a.hypot(b)
-            angle = b.atan2(a.abs() + 0.1)
-            wrapped = (angle * 3).remainder(2) - (size * 2).fmod(1.5)
-            return wrapped.lerp(size.asinh(), 0.3), a.logaddexp(b), (size + 1).acosh().xlogy(size)
-
-    return Phases()
+    return net(nn, forward, real=nn.Conv1d(2, 3, 5, padding=2), imaginary=nn.Conv1d(2, 3, 3, padding=1))

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from fractions import Fraction
 from typing import Any
 
-from .models import BCL, BLC, _layer, _stack
+from nets import net
+
+from .models import BCL, BLC, _layer, _stack, image
 
 IMAGE, TURNED = ("B", 0, "L", 1), ("B", 0, 1, "L")  # (channels, time, frequency) and its transpose
-
-
-def _image(channels: int, size: int) -> Any:
-    return ((channels, size), Fraction(1))
 
 
 # ---------------------------------------------------------------- layers
@@ -48,76 +45,62 @@ def _pooled_convolutions(nn: Any, F: Any) -> Any:
     )
 
 
-@_stack(IMAGE, _image(2, 7), reach=8)
+@_stack(IMAGE, image(2, 7), reach=8)
 def _pooled_images(nn: Any, F: Any) -> Any:
     """Windows over time and frequency; frequency in a given number of parts."""
 
-    class Images(nn.Module):  # type: ignore[misc]
-        def forward(self, x: Any) -> Any:
-            y = F.max_pool2d(x, (3, 2), (2, 1), (1, 1))
-            return F.avg_pool2d(y, (3, 2), 1, 1, ceil_mode=True), F.adaptive_avg_pool2d(x, (None, 3))
+    def forward(self: Any, x: Any) -> Any:
+        y = F.max_pool2d(x, (3, 2), (2, 1), (1, 1))
+        return F.avg_pool2d(y, (3, 2), 1, 1, ceil_mode=True), F.adaptive_avg_pool2d(x, (None, 3))
 
-    return Images()
+    return net(nn, forward)
 
 
-@_stack(TURNED, _image(2, 7), reach=9)
+@_stack(TURNED, image(2, 7), reach=9)
 def _pooled_turned_images(nn: Any, F: Any) -> Any:
     """The same with time last."""
 
-    class Turned(nn.Module):  # type: ignore[misc]
-        def forward(self, x: Any) -> Any:
-            y = F.avg_pool2d(x, (2, 3), (1, 2), (1, 1), count_include_pad=False, divisor_override=5)
-            z = F.interpolate(F.max_pool2d(x, (3, 1), ceil_mode=True), scale_factor=(1.7, 2))
-            return y, z
+    def forward(self: Any, x: Any) -> Any:
+        y = F.avg_pool2d(x, (2, 3), (1, 2), (1, 1), count_include_pad=False, divisor_override=5)
+        z = F.interpolate(F.max_pool2d(x, (3, 1), ceil_mode=True), scale_factor=(1.7, 2))
+        return y, z
 
-    return Turned()
+    return net(nn, forward)
 
 
 @_stack(BLC, 12, reach=6)
 def _pooled_frames(nn: Any, F: Any) -> Any:
     """A network per frame on B and L joined, which pools and repeats within frames."""
 
-    class Frames(nn.Module):  # type: ignore[misc]
-        def forward(self, x: Any) -> Any:
-            n, length, _ = x.shape
-            flat = x.reshape(n * length, 2, 6)
-            y = F.max_pool1d(flat, 3, 2, 1).repeat_interleave(2, 2) - flat
-            z = F.avg_pool2d(flat.unsqueeze(1), (1, 3), divisor_override=2).flatten(1)
-            out = y.reshape(n, length, 12), z.reshape(n, length, 4)
-            return (*out, F.max_pool1d(x, 4))
+    def forward(self: Any, x: Any) -> Any:
+        n, length, _ = x.shape
+        flat = x.reshape(n * length, 2, 6)
+        y = F.max_pool1d(flat, 3, 2, 1).repeat_interleave(2, 2) - flat
+        z = F.avg_pool2d(flat.unsqueeze(1), (1, 3), divisor_override=2).flatten(1)
+        out = y.reshape(n, length, 12), z.reshape(n, length, 4)
+        return (*out, F.max_pool1d(x, 4))
 
-    return Frames()
+    return net(nn, forward)
 
 
 @_stack(BCL, 3, reach=12)
 def _pyramid(nn: Any, F: Any) -> Any:
     """Down by pooling, up by repeating, and back onto what came in."""
 
-    class Pyramid(nn.Module):  # type: ignore[misc]
-        def __init__(self) -> None:
-            super().__init__()
-            self.up = nn.Upsample(scale_factor=2)
-            self.mix = nn.Conv1d(3, 3, 3, padding=1)
+    def forward(self: Any, x: Any) -> Any:
+        low = F.avg_pool1d(x, 2, ceil_mode=True)
+        high = self.up(self.mix(low))[..., : x.size(2)]
+        return high + x, low.repeat_interleave(3, 2)
 
-        def forward(self, x: Any) -> Any:
-            low = F.avg_pool1d(x, 2, ceil_mode=True)
-            high = self.up(self.mix(low))[..., : x.size(2)]
-            return high + x, low.repeat_interleave(3, 2)
-
-    return Pyramid()
+    return net(nn, forward, up=nn.Upsample(scale_factor=2), mix=nn.Conv1d(3, 3, 3, padding=1))
 
 
 @_stack(BCL, 1, reach=16, torch=False)
 def _windowed(nn: Any, F: Any) -> Any:
     """Samples in windows that add up to one, and back; what is slow taken off."""
 
-    class Windowed(nn.Module):  # type: ignore[misc]
-        def __init__(self) -> None:
-            super().__init__()
-            self.weight = nn.Linear(4, 1).weight  # a window
+    def forward(self: Any, x: Any) -> Any:
+        y = F.overlap_add(x.unfold(2, 4, 2) * self.weight, 2)  # (B, 1, L)
+        return y - F.cumulative_mean(y), x - F.running_mean(x, 5)
 
-        def forward(self, x: Any) -> Any:
-            y = F.overlap_add(x.unfold(2, 4, 2) * self.weight, 2)  # (B, 1, L)
-            return y - F.cumulative_mean(y), x - F.running_mean(x, 5)
-
-    return Windowed()
+    return net(nn, forward, weight=nn.Linear(4, 1).weight)

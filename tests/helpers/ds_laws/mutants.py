@@ -150,6 +150,12 @@ MUTANTS = {
         "ds_move_fill(move, 0, left, value); ds_move_fill(move, move->m0, move->m0 + left, value);",
         ("pad",),
     ),
+    "tokens behind a stream are those before it": Mutant(
+        "ops/pad.c",
+        "given.from = -total * move->n_in;",
+        "given.from = -behind * move->n_in;",
+        ("pad",),
+    ),
     "reflect state one frame short": Mutant(
         "ops/padding.c",
         "back = ds_padding_span(g) - 1 - 2 * g->right;",

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from nets import net
 
 __all__ = ["MAKERS"]
 
@@ -48,24 +49,23 @@ def _pattern(nn: Any, *shape: int) -> Any:
 def _cells(nn: Any, F: Any) -> Any:
     """Cells on frames: one after another, from zeros, and from states that come later than the frames."""
 
-    class Cells(nn.Module):  # type: ignore[misc]
-        def __init__(self) -> None:
-            super().__init__()
-            self.conv = nn.Conv1d(3, 4, 3, padding=1)
-            self.long = nn.LSTMCell(3, 4)
-            self.gated = nn.GRUCell(4, 4, bias=False)
-            self.plain = nn.RNNCell(4, 4, nonlinearity="relu")
+    def forward(self: Any, x: Any) -> Any:
+        state = self.conv(x.transpose(1, 2)).transpose(1, 2)
+        state = state.reshape(state.size(0) * state.size(1), 4)
+        frames = x.reshape(x.size(0) * x.size(1), 3)
+        first = self.long(frames)
+        h, c = self.long(frames, (state, first[1]))
+        y = self.plain(self.gated(c, h))
+        return y.reshape(x.size(0), -1, 4), first[0].reshape(x.size(0), x.size(1), 4)
 
-        def forward(self, x: Any) -> Any:
-            state = self.conv(x.transpose(1, 2)).transpose(1, 2)
-            state = state.reshape(state.size(0) * state.size(1), 4)
-            frames = x.reshape(x.size(0) * x.size(1), 3)
-            first = self.long(frames)
-            h, c = self.long(frames, (state, first[1]))
-            y = self.plain(self.gated(c, h))
-            return y.reshape(x.size(0), -1, 4), first[0].reshape(x.size(0), x.size(1), 4)
-
-    return Cells()
+    return net(
+        nn,
+        forward,
+        conv=nn.Conv1d(3, 4, 3, padding=1),
+        long=nn.LSTMCell(3, 4),
+        gated=nn.GRUCell(4, 4, bias=False),
+        plain=nn.RNNCell(4, 4, nonlinearity="relu"),
+    )
 
 
 #: By the name of the model: what makes it, and what else its entry says.

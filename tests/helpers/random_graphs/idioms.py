@@ -9,6 +9,7 @@ from fractions import Fraction
 from functools import partial
 from typing import Any
 
+import nets
 import numpy as np
 import pytest
 
@@ -22,29 +23,12 @@ from .drafts import Draft
 from .totals import Input
 from .trial import Subject, Trial
 
-__all__ = ["T", "X", "held", "net", "net_of", "of", "refused", "refused_of"]
+__all__ = ["T", "X", "held", "net", "of", "refused", "refused_of"]
 
 X = Input("x", Fraction(1), 4, "BFL")  # (B, 4, L), as convolutions take it
 T = Input("x", Fraction(1), 4, "BLF")  # (B, L, 4), as LSTM and Linear take it
 
-
-def net_of(nn: Any) -> Callable[..., Any]:
-    """Return what makes a module of a library from a forward, layers, parameters and other attributes."""
-
-    def net(forward: Callable[..., Any], **parts: Any) -> Any:
-        class Net(nn.Module):  # type: ignore[misc]
-            def __init__(self) -> None:
-                super().__init__()
-                for name, part in parts.items():
-                    setattr(self, name, part)
-
-        Net.forward = forward
-        return Net().eval()
-
-    return net
-
-
-net = net_of(nn)
+net = partial(nets.net, nn)
 
 
 def of(function: Callable[[Any], Any]) -> nn.Module:

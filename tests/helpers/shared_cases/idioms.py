@@ -10,8 +10,9 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import nets
 import torch
-from random_graphs.idioms import net_of, refused_of
+from random_graphs.idioms import refused_of
 from random_graphs.totals import Input
 
 import dreamstream as ds
@@ -69,7 +70,7 @@ class _Library:
 
 
 def _net(forward: Callable[..., Any], **parts: Any) -> torch.nn.Module:
-    model: torch.nn.Module = net_of(torch.nn)(forward, **parts)
+    model: torch.nn.Module = nets.net(torch.nn, forward, **parts)
     return model.requires_grad_(False)  # idioms look at weights as arrays
 
 

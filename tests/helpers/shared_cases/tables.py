@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from random_graphs.idioms import net_of
+from nets import net
 
 from .case import Case, Given, Make
 
@@ -39,8 +39,3 @@ def module(inputs: tuple[Given, ...], **more: Any) -> Callable[[Make], Make]:
         return make
 
     return enter
-
-
-def net(nn: Any, forward: Callable[..., Any], **parts: Any) -> Any:
-    """Return a module of either library with this forward and these layers, parameters and other attributes."""
-    return net_of(nn)(forward, **parts)

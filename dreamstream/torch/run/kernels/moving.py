@@ -18,7 +18,15 @@ Tensor = torch.Tensor
 def pad(step: Step, windows: Sequence[Window], weights: Sequence[Any], state: Any) -> Any:
     """Return the stream with frames before and behind it."""
     a, (x,) = step.attributes, windows
-    return (padded_run(x, step.first[0] - a["left"], step.n[0], a["mode"], a["value"]),), state
+    out = padded_run(x, step.first[0] - a["left"], step.n[0], a["mode"], a["value"])
+    if not weights or weights[0] is None:
+        return (out,), state
+    first = step.first[0] if isinstance(step.first[0], Tensor) else torch.full_like(x.total, step.first[0])
+    at = first[:, None] + torch.arange(step.n[0], device=first.device)
+    own = (at >= a["left"]) & (at < a["left"] + x.total[:, None])
+    rows = torch.where(at < a["left"], at, at - x.total[:, None]).clamp(0, len(weights[0]) - 1)
+    own, rows = there(own.reshape(*own.shape, *(1,) * (out.dim() - 2)), out), there(rows, out)
+    return (torch.where(own, out, weights[0][rows]),), state
 
 
 @windowed("pad_to_multiple")

@@ -12,7 +12,7 @@ import dreamstream as ds
 
 from ..case import Array, Case, Input, Rng, door, normal, pick, random_layout
 from ..reference import RELATIONS, length_of, padded_to, required
-from .drawing import WAITS, any_type, make, shape
+from .drawing import WAITS, any_type, make, named, shape
 
 __all__ = ["GENERATORS"]
 
@@ -28,9 +28,12 @@ def pads(rng: Rng, kind: str) -> dict[str, Any]:
 
 
 def pad(rng: Rng, dtype: str) -> Case:
-    kind = any_type(rng, dtype)
-    a = pads(rng, kind)
-    return make(rng, "pad", [Input(shape(rng), kind)], a, exact=True, reach=a["left"] + a["right"] + 2)
+    kind, weights = any_type(rng, dtype), []
+    a, features = pads(rng, kind), shape(rng)
+    if rng.random() < 0.3 and a["left"] + a["right"] and kind.startswith("float"):
+        a["mode"], weights = "constant", [normal(rng, (a["left"] + a["right"], *features), kind)]
+    reach = a["left"] + a["right"] + 2
+    return make(rng, "pad", [Input(features, kind)], a, weights=weights, exact=True, reach=reach)
 
 
 def pad_to_multiple(rng: Rng, dtype: str) -> Case:
@@ -370,21 +373,21 @@ def require(rng: Rng, dtype: str) -> Case:
     )
 
 
-GENERATORS: dict[str, Callable[[Rng, str], Case]] = {
-    "pad": pad,
-    "pad_to_multiple": pad_to_multiple,
-    "pad_to": pad_to,
-    "slice": slice_,
-    "cut": cut,
-    "put": put,
-    "delay": delay,
-    "sync": sync,
-    "hold": hold,
-    "limit": limit,
-    "frame": frame,
-    "unstack": unstack,
-    "table": table,
-    "reduce_frames": reduce_frames,
-    "length": length,
-    "require": require,
-}
+GENERATORS: dict[str, Callable[[Rng, str], Case]] = named(
+    pad,
+    pad_to_multiple,
+    pad_to,
+    slice_,
+    cut,
+    put,
+    delay,
+    sync,
+    hold,
+    limit,
+    frame,
+    unstack,
+    table,
+    reduce_frames,
+    length,
+    require,
+)

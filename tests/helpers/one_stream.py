@@ -1,0 +1,44 @@
+"""A stream ``(B, L, features)`` in pieces, by a patched model and by engines, against what is wanted of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+import dreamstream as ds
+
+__all__ = ["held", "patched", "stepped"]
+
+Step = Callable[[Any, bool, bool], Any]
+
+
+def patched(online: Any) -> Step:
+    """Return what calls a patched model with a chunk, its first and its last one."""
+
+    def step(chunk: Any, first: bool, last: bool) -> Any:
+        y = online(ds.stream_tensor([chunk], ids=["s"], sos=first, eos=last, names=("B", "L", None)))
+        return y["s"].numpy()
+
+    return step
+
+
+def stepped(engine: Any) -> Step:
+    """Return what steps an engine likewise."""
+    return lambda chunk, first, last: engine.step({"s": chunk}, sos=["s"] * first, eos=["s"] * last)["s"]
+
+
+def held(steps: Sequence[Step], x: Any, want: Any) -> set[bytes]:
+    """Hold each to the wanted array, within 1e-5: whole, frame by frame, in chunks; return what they gave."""
+    n, found = len(x), set()
+    for step in steps:
+        for sizes in ([n], [1] * n, [n // 2, 0, 7, n - n // 2 - 7 - n // 7, n // 7]):
+            out, at = [], 0
+            for k, size in enumerate(sizes):
+                out.append(step(x[at : at + size], k == 0, k == len(sizes) - 1))
+                at += size
+            got = np.concatenate(out)
+            np.testing.assert_allclose(got, want, rtol=0, atol=1e-5)
+            found.add(got.tobytes())
+    return found
