@@ -23,6 +23,7 @@ from .axes import axes_of, axis_of, sizes_of, solve_sizes
 from .batch_constant import BatchTensor
 from .elementwise import plain_array, refuse_in_place
 from .hook import made, table
+from .symbolic import Symbolic
 from .tensor import Tensor, take
 
 __all__: list[str] = []
@@ -96,9 +97,14 @@ def unsqueeze(self: Tensor, dim: int) -> Tensor:
 def expand(self: Tensor, *size: Any) -> Any:
     """Return the tensor with dimensions of size 1 repeated without a copy; -1 keeps a size.
 
-    With a stream's ``x.size(B)`` as one size it gives a `BatchTensor`.
+    With a stream's ``x.size(B)`` as one size it gives a `BatchTensor`, with ``x.size(L)`` a stream.
     """
     sizes = sizes_of(size)
+    if any(isinstance(s, Length) for s in sizes):
+        new = len(sizes) - self.ndim
+        known = [self.shape[i - new] if isinstance(s, int) and s == -1 else s for i, s in enumerate(sizes)]
+        zeros = Symbolic.filled(known, Tensor(np.zeros(1, self.dtype))).as_stream()
+        return zeros.logical_or(self) if self.dtype == dtypes.bool else zeros + self
     batch = [i for i, s in enumerate(sizes) if isinstance(s, Rows)]
     if batch:
         return BatchTensor(
@@ -127,6 +133,12 @@ def repeat(self: Tensor, *repeats: Any) -> Any:
     times = sizes_of(repeats)
     if len(times) < self.ndim:
         raise ShapeError(f"repeat: {len(times)} numbers for a tensor of {self.ndim} dimensions")
+    lengths = [i for i, n in enumerate(times) if isinstance(n, Length)]
+    if lengths:
+        if any(self.ndim + i >= len(times) and self.shape[self.ndim + i - len(times)] != 1 for i in lengths):
+            times[lengths[0]]._misuse("how often more than one element is repeated")
+        once = self.repeat(*[1 if isinstance(n, (Length, Rows)) else n for n in times])
+        return once.expand(*[n if isinstance(n, (Length, Rows)) else -1 for n in times])
     batch = [i for i, n in enumerate(times) if isinstance(n, Rows)]
     if batch:
         return BatchTensor(

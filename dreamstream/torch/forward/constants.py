@@ -102,13 +102,13 @@ class Constant(Tensor):
 
     def expand(self, *size: Any) -> Any:
         sizes = sizes_of(size)
-        if any(isinstance(s, Rows) for s in sizes):
+        if any(isinstance(s, (Length, Rows)) for s in sizes):
             return super().expand(*sizes)
         return self._like(self.torch.expand(*sizes))
 
     def repeat(self, *repeats: Any) -> Any:
         times = sizes_of(repeats)
-        if any(isinstance(n, Rows) for n in times):
+        if any(isinstance(n, (Length, Rows)) for n in times):
             return super().repeat(*times)
         return self._like(self.torch.repeat(*times))
 

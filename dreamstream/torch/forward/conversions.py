@@ -27,7 +27,7 @@ from ...nn import functional as native_functional
 from ...nn.functional.attention import identity, refused
 from ...nn.recurrent_cell import Cell, GRUCell, LSTMCell, RNNCell
 from ...operations.refusals import MASKED
-from ...stream.rules import Length, Rows, Token
+from ...stream.rules import BatchSize, Length, Rows, Token
 from ...stream.where import user_line
 from ..run.dropping import dropping
 from ..tensor import StreamTensor
@@ -186,6 +186,11 @@ def _of_batch(make: Callable[..., torch.Tensor]) -> Callable[..., Any]:
     def made(forward: Forward, *args: Any, **kwargs: Any) -> Any:
         first = args[0] if args else kwargs.pop("size")
         size, rest = (first, args[1:]) if isinstance(first, (list, tuple)) else (args, ())
+        fills = (*rest, *kwargs.values())
+        if (length := next((f for f in fills if isinstance(f, Length)), None)) is not None:
+            if len(size) != 1 or not isinstance(size[0], BatchSize):
+                length._misuse("the value of a new tensor, unless that has one for each stream")
+            return Symbolic(length, ("B",), length)
         if any(isinstance(s, Length) for s in size):
             return Symbolic.filled(size, Constant(make((1,), *rest, **kwargs), forward.arrays))
         batch = [i for i, s in enumerate(size) if isinstance(s, Rows)]

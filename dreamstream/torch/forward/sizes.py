@@ -11,7 +11,9 @@ from typing import Any, ClassVar
 
 import torch
 
+from ...errors import NotStreamableError
 from ...stream.rules import BatchLength, BatchSize, Length, Sizes
+from ...stream.where import user_line
 
 __all__ = ["SIZES", "TensorOfSizes"]
 
@@ -58,6 +60,14 @@ class TensorOfSizes:
     def __getitem__(self, index: Any) -> Any:
         found = self._sizes[index]
         return TensorOfSizes(found) if isinstance(index, slice) else found
+
+    def __getattr__(self, name: str) -> Any:
+        if not hasattr(torch.Tensor, name):
+            raise AttributeError(name)
+        raise NotStreamableError(
+            f"a tensor of sizes has no {name} inside a forward, at {user_line()}: lengths, one for each "
+            "stream, are torch.full((x.size(0),), x.size(L)), or an argument, for which ds.lengths_of(x) stands"
+        )
 
     def tolist(self) -> list[Any]:
         """Return the sizes."""

@@ -123,6 +123,23 @@ def _padded_to_the_input(nn: Any, F: Any, ds: Any) -> Any:
     return net(nn, forward, down=nn.Conv1d(4, 6, 3, stride=2), up=nn.ConvTranspose1d(6, 4, 3, stride=2))
 
 
+# ---------------------------------------------------------------- constants of that length
+@module(BCL(4), native=False, reach=9)
+def _expanded_to_the_stream(nn: Any, F: Any, ds: Any) -> Any:
+    """A cumulative norm's gain and bias, brought to all frames; features beside them; lengths of all frames."""
+
+    def forward(self: Any, x: Any) -> Any:
+        n = x.size(2)
+        lens = ds.full((x.size(0),), n)
+        mask = ds.arange(n).unsqueeze(0) < lens.unsqueeze(1)
+        y = x * self.gain.expand_as(x).type(x.type()) + self.bias.expand_as(x)
+        more = self.bias.repeat(x.size(0), 2, n)
+        return ds.cat([y * mask.unsqueeze(1), more, self.gain.expand(x.size(0), -1, n)], 1)
+
+    names = ("gain", "bias")
+    return net(nn, forward, **{n: nn.Parameter(0.1 * ds.arange(4.0).view(1, 4, 1) + 1) for n in names})
+
+
 # ---------------------------------------------------------------- an if that some streams enter
 @module(BCL(4), reach=9, delay=3)
 def _padded_where_it_is_no_multiple(nn: Any, F: Any, ds: Any) -> Any:
