@@ -20,7 +20,7 @@ from ..engine.weights import BOUND, FORMATS, PRODUCTS, Narrowing
 from ..errors import FormatError
 from .arguments import Commands
 from .described import FUNCTION, described, load_weights, require_function
-from .run import samples_only
+from .run import as_taken, samples_only
 
 __all__ = ["add", "convert"]
 
@@ -74,9 +74,9 @@ def _recording(engine: ds.Engine, path: str) -> Any:
     """Return a recording at the rate of an engine that takes samples."""
     samples, rate = read_audio(path)
     wanted = int(samples_only("the model", engine).rate)
-    if rate == wanted:
-        return samples
-    return nn.Resample(rate, wanted).eval()(ds.tensor(samples[None])).numpy()[0]
+    if rate != wanted:
+        samples = nn.Resample(rate, wanted).eval()(ds.tensor(samples[None])).numpy()[0]
+    return as_taken(engine, samples)
 
 
 def _compiled(source: str, files: Sequence[str]) -> ds.Engine:

@@ -54,6 +54,8 @@ def _load(args: argparse.Namespace) -> Any:
             raise FormatError(f"--weights goes with a model's name; {name} has its weights")
         return samples_only(name, ds.load(name, threads=args.threads))
     found = {n.lower(): n for n in models.COMPLETE}.get(name.lower())
+    if found is None and ".py" in name:
+        raise FormatError(f"{name} is Python; dreamstream convert FILE.py:FUNCTION OUT.dsm writes a file for run")
     if found is None:
         raise FormatError(f"there is no model {name!r}; give a .dsm file or one of {', '.join(models.COMPLETE)}")
     model = getattr(models, found)().eval()
@@ -66,14 +68,19 @@ def _load(args: argparse.Namespace) -> Any:
 def samples_only(name: str, engine: ds.Engine) -> ds.Engine:
     """Return an engine that takes samples at a rate that recordings can have."""
     first = engine.inputs[0]
-    if len(engine.inputs) > 1 or first.features or first.dtype != "float32":
+    if len(engine.inputs) > 1 or any(n != 1 for n in first.features) or first.dtype != "float32":
         said = ", ".join(f"{x.name}: {x.dimensions} {x.dtype}" for x in engine.inputs)
-        raise FormatError(f'{name} takes {said}; run feeds samples, ("B", "L") float32')
+        raise FormatError(f'{name} takes {said}; run feeds samples, ("B", "L") or ("B", 1, "L") float32')
     if first.rate == 1 or first.rate.denominator != 1:
         raise FormatError(
             f"{name} was compiled with the rate {first.rate}, which is no sample rate: ds.compile(…, rate=16000)"
         )
     return engine
+
+
+def as_taken(engine: ds.Engine, samples: Array) -> Array:
+    """Return samples in the input's dimensions, those of size 1 beside L."""
+    return samples.reshape([-1 if d == "L" else 1 for d in engine.inputs[0].dimensions if d != "B"])
 
 
 def _engine_at(rate: int, model: Any, args: argparse.Namespace) -> tuple[Any, Any, Any]:
@@ -136,7 +143,7 @@ def _step(engine: ds.Engine, fed: list[AudioFile], chunks: dict[str, Any], start
     """Advance the streams of some files."""
     paths = [f.path for f in fed]
     return engine.step(
-        {p: chunks[p] for p in paths},
+        {p: as_taken(engine, chunks[p]) for p in paths},
         sos=[p for p in starting if p in paths],
         eos=[f.path for f in fed if f.ended],
     )
@@ -176,7 +183,7 @@ def _whole(file: AudioFile) -> list[Array]:
     chunk = {"whole": samples}
     for engine in (file.front, file.engine):
         if engine is not None:
-            chunk = engine.step(chunk, sos="whole", eos="whole")
+            chunk = engine.step({"whole": as_taken(engine, chunk["whole"])}, sos="whole", eos="whole")
     return leaves(chunk["whole"])
 
 

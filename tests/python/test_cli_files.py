@@ -228,14 +228,22 @@ def test_run_at_another_rate(call, folder, recordings):
     assert lines[-1]["delay"] >= 256
 
 
+def test_run_feeds_one_channel(call, folder, recordings):
+    ds.compile(nn.Conv1d(1, 1, 3, padding=1), ("B", 1, "L"), rate=8000).save(folder / "channel.dsm")
+    status, out, _ = call("run", "channel.dsm", "a.wav", "-o", "out.wav", "--compare-offline")
+    assert status == 0 and "largest difference 0.0e+00" in out
+    assert len(ds.data.read_audio(folder / "out.wav")[0]) > 0
+
+
 def test_run_refuses(call, folder, recordings):
     call("convert", "net.py:model", "a.dsm")
     ds.compile(nn.Identity(), ("B", "L")).save(folder / "no_rate.dsm")
     for args, says in (
-        (("a.dsm", "a.wav"), 'run feeds samples, ("B", "L") float32'),
+        (("a.dsm", "a.wav"), 'run feeds samples, ("B", "L") or ("B", 1, "L") float32'),
         (("no_rate.dsm", "a.wav"), "the rate 1, which is no sample rate"),
         (("vad.dsm", "a.wav", "--weights", "w.safetensors"), "vad.dsm has its weights"),
         (("missing.dsm", "a.wav"), "missing.dsm"),
+        (("net.py:model", "a.wav"), "dreamstream convert FILE.py:FUNCTION OUT.dsm"),
         (("Whisper", "a.wav"), "give a .dsm file or one of SileroVAD"),
     ):
         status, out, err = call("run", *args)
