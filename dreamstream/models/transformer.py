@@ -2,31 +2,19 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
-
-import numpy as np
 
 from .. import nn
 from ..array import Tensor
-from ..array.attend import attend
 from ..errors import ShapeError
 from ..nn import functional as F
-from ..stream.context import CAUSAL, Context, seen_by
-from ..stream.pairs import Recognised
+from ..stream.context import CAUSAL, Context
 
 __all__ = ["StreamingTransformer"]
 
 ACTIVATIONS: dict[str, Any] = {"gelu": F.gelu, "relu": F.relu, "silu": F.silu}
 NORMS: dict[str, Any] = {"layer_norm": nn.LayerNorm, "rms_norm": nn.RMSNorm}
 POSITIONS = ("rotary", "alibi", "none")
-
-
-def slopes(heads: int) -> Any:
-    """Return how steeply scores of each head fall with the distance: powers of 2, or finer ones between them."""
-    whole = 2 ** int(math.log2(heads))
-    first = 2.0 ** (-8 / whole * np.arange(1, whole + 1))
-    return np.concatenate([first, 2.0 ** (-4 / whole * np.arange(1, 2 * (heads - whole), 2))])
 
 
 class _Attention(nn.Module):
@@ -45,20 +33,17 @@ class _Attention(nn.Module):
             ("o_proj", heads * size, width),
         ):
             self.register_module(name, nn.Linear(n_in, n_out, bias=owner.bias))
-        falling = -slopes(heads)[:, None] * np.abs(np.arange(-1, 2)) if self.positions == "alibi" else None
-        bias = None if falling is None else Tensor(falling.astype(np.float32))
-        self.register_buffer("falling", bias, persistent=False)
+        self.alibi = nn.ALiBi(heads, owner.context) if self.positions == "alibi" else None
 
     def forward(self, x: Tensor) -> Any:
         q = self.q_proj(x).unflatten(-1, (self.heads, -1)).transpose(1, 2)
         k, v = (f(x).unflatten(-1, (self.groups, -1)).transpose(1, 2) for f in (self.k_proj, self.v_proj))
         if self.positions == "rotary":
             q, k = (F.rotary_embedding(y, base=self.max_period) for y in (q, k))
-        if self.positions != "alibi":
+        if self.alibi is None:
             y = F.scaled_dot_product_attention(q, k, v, enable_gqa=True, context=self.context)
         else:
-            seen = seen_by("StreamingTransformer", False, self.context)
-            y = attend(q, k, v, Recognised(seen, first=-1, linear=True), 1 / math.sqrt(q.shape[-1]), self.falling)
+            y = self.alibi(q, k, v)
         return self.o_proj(y.transpose(1, 2).flatten(2))
 
 

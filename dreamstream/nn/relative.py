@@ -10,19 +10,20 @@ import numpy.typing as npt
 
 from ..array import Tensor, arange, cat, ones_like
 from ..array import tensor as new_tensor
+from ..array.attend import across, attend
 from ..dispatch import apply
 from ..errors import ShapeError
-from ..operations.refusals import SEES_ALL
-from ..stream.context import Context, seen_by
+from ..stream.context import Context
+from ..stream.pairs import Recognised
 from . import functional as F
 from . import init
 from .embedding import Embedding
-from .functional.attention import refused
+from .functional.attention import streamed
 from .functional.texts import described
 from .linear import Linear, new_parameter
 from .module import Module
 
-__all__ = ["RelPositionMultiheadAttention"]
+__all__ = ["ALiBi", "RelPositionMultiheadAttention"]
 
 SCHEMES = ("transformer-xl", "wenet", "shaw", "t5")
 
@@ -120,9 +121,7 @@ class RelPositionMultiheadAttention(Module):
         for x in given:
             if x.ndim != 3 or x.shape[-1] != self.embed_dim:
                 raise ShapeError(f"{name}: expected (B, L, {self.embed_dim}), got {tuple(x.shape)}")
-        seen = seen_by(name, False, self.context)
-        if seen.waits and query.is_stream and not query.edge.may_wait:  # type: ignore[attr-defined]
-            raise refused(name, SEES_ALL)
+        seen = streamed(name, query, False, self.context)
         parts = (self.linear_q, self.linear_k, self.linear_v)
         q, k, v = (self._heads(linear(x)) for linear, x in zip(parts, given))
         out = getattr(self, f"_by_{self.scheme.replace('-', '_')}")(q, k, v, seen)
@@ -169,6 +168,64 @@ class RelPositionMultiheadAttention(Module):
         )
         bias = F.embedding(new_tensor(buckets), self.relative_attention_bias.weight).transpose(0, 1)
         return _attended(q, k, v, seen, bias=(bias, -far), scale=1.0)
+
+
+@described(
+    num_heads="Heads of queries.",
+    context="What a query sees.",
+)
+class ALiBi(Module):
+    """Attention, without projections, whose scores fall with the distance, in each head less steeply.
+
+    Notes
+    -----
+    Called with queries ``(B, num_heads, L, E)``, keys ``(B, G, L, E)`` and values ``(B, G, L, Ev)``, G a divisor
+    of `num_heads`; returns ``(B, num_heads, L, Ev)``, and has no parameters. Scores are
+    ``q_i · k_j / √E - m |i - j|``; m of head h of n is ``2 ** (-8 h / n)``, h = 1, 2, …, in finer steps where n
+    is no power of two. **Streaming.** Delay and state are the context's; distances have no end. Source: Press et
+    al., "Train Short, Test Long" (2022).
+
+    Raises
+    ------
+    ShapeError
+        Where heads of queries are others than `num_heads`, or those of keys don't divide them; for keys of another
+        length, as a memory has, to which there are no distances.
+    NotStreamableError
+        Where nothing says what a query sees.
+
+    Examples
+    --------
+    >>> import dreamstream as ds
+    >>> attention = ALiBi(4, ds.Context(left=99))
+    >>> attention(ds.ones(1, 4, 7, 8), ds.ones(1, 2, 7, 8), ds.ones(1, 2, 7, 8)).shape
+    (1, 4, 7, 8)
+    """
+
+    _shown = "{num_heads}"
+    _usual: ClassVar = {"context": None}
+
+    def __init__(self, num_heads: int, context: Context | None = None) -> None:
+        super().__init__()
+        if num_heads < 1:
+            raise ValueError(f"ALiBi: expected at least one head, got {num_heads}")
+        self.num_heads, self.context = num_heads, context
+        whole = 2 ** int(math.log2(num_heads))
+        slopes = 2.0 ** (-8 / whole * np.arange(1, whole + 1))
+        slopes = np.concatenate([slopes, 2.0 ** (-4 / whole * np.arange(1, 2 * (num_heads - whole), 2))])
+        falling = -slopes[:, None] * np.abs(np.arange(-1, 2))
+        self.register_buffer("falling", Tensor(falling.astype(np.float32)), persistent=False)
+
+    def forward(self, query: Tensor, key: Tensor, value: Tensor, is_causal: bool = False) -> Tensor:
+        """Return the attended values."""
+        given = [tuple(x.shape) for x in (query, key, value)]
+        if {x.ndim for x in (query, key, value)} != {4} or query.shape[1] != self.num_heads:
+            raise ShapeError(f"ALiBi: expected (B, {self.num_heads}, L, E) and (B, G, L, E) twice, got {given}")
+        if across(query, key):
+            raise ShapeError("ALiBi: keys are of another length than queries, to which there are no distances")
+        seen = Recognised(streamed("ALiBi", query, is_causal, self.context), first=-1, linear=True)
+        scale = 1 / math.sqrt(query.shape[-1])
+        out: Tensor = attend(query, key, value, seen, scale, self.falling.to(query.dtype))
+        return out
 
 
 def sinusoids(places: Tensor, features: int) -> Tensor:

@@ -180,8 +180,24 @@ def _with_bias(context: Context, at: Array, seen: Array, n: int) -> Recognised:
     linear = table.shape[1] > 2 and bool(np.abs(steps - steps[:, :1]).max() <= exact)
     part = slice(-low, -low + 2) if linear and low < 0 else slice(0, 2) if linear else slice(None)
     if not linear and (context.left is None or context.right is None):
-        if moves[-1] > 3 * n // 4 or (context.right is None and moves[0] < n // 4):
-            raise Unrecognised("what is added to scores goes on to change with the distance")
-        part = slice(int(moves[0]), int(moves[-1]) + 2)
+        linear = _goes_on(moves, context, n)
+        part = _between_straight_ends(table, exact, context, n) if linear else slice(moves[0], moves[-1] + 2)
     cells = cells[0][part], cells[1][part]
     return Recognised(context, table[:, part], low + part.indices(table.shape[1])[0], linear, cells)
+
+
+def _goes_on(at: Array, context: Context, n: int) -> bool:
+    """Whether what happens at these places of a table may go on beyond an end that is none."""
+    return bool(at[-1] > 3 * n // 4 or (context.right is None and at[0] < n // 4))
+
+
+def _between_straight_ends(table: Array, exact: float, context: Context, n: int) -> slice:
+    """Return the part of a table on both sides of which it is a straight line, as ``abs(i - j)`` is."""
+    bends = np.flatnonzero(np.abs(np.diff(table, 2, axis=1)).max(0, initial=0) > exact)
+    if len(bends) and not _goes_on(bends, context, n):
+        part = slice(int(bends[0]), int(bends[-1]) + 3)
+        ends = table[:, part.stop - 2 :], table[:, part.start + 1 :: -1]
+        lines = (y[:, :1] + (y[:, 1:2] - y[:, :1]) * np.arange(y.shape[1]) for y in ends)
+        if all(np.abs(y - line).max() <= exact for y, line in zip(ends, lines)):
+            return part
+    raise Unrecognised("what is added to scores goes on to change with the distance")

@@ -19,7 +19,18 @@ import numpy as np
 
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent / "helpers"))
-from dsm_files import compact, container, fingerprint, header_of, node, pack, pattern, text_of
+from dsm_files import (
+    compact,
+    container,
+    fingerprint,
+    header_of,
+    model_of,
+    node,
+    output,
+    pack,
+    pattern,
+    text_of,
+)
 
 Attack = tuple[str, bytes, str]  # name, file, words of the error
 
@@ -27,35 +38,12 @@ Attack = tuple[str, bytes, str]  # name, file, words of the error
 def small() -> tuple[dict[str, Any], dict[str, np.ndarray[Any, Any]]]:
     """A convolution, a residual, a softmax: 4 nodes, 2 weights."""
     conv = {"stride": 1, "dilation": 1, "groups": 1, "left": 2, "right": 0, "mode": "zeros"}
-    model = {
-        "version": 1,
-        "graph": {
-            "inputs": [{"dtype": "float32", "shape": [3], "rate": [100, 1]}],
-            "nodes": [
-                node("conv1d", [0], "conv", ["conv.weight", "conv.bias"], **conv),
-                node("add", [0, 1], order=[]),
-                node("softmax", [2], "out"),
-            ],
-            "outputs": [3],
-        },
-        "interface": {
-            "name": "Small",
-            "by_name": False,
-            "skew": 0,
-            "blas": False,
-            "inputs": [{"name": "x", "dimensions": ["B", 0, "L"]}],
-            "outputs": [
-                {
-                    "name": "y",
-                    "dimensions": ["B", "L", 0],
-                    "dtype": "float32",
-                    "shape": [3],
-                    "rate": [100, 1],
-                }
-            ],
-            "structure": 0,
-        },
-    }
+    nodes = [
+        node("conv1d", [0], "conv", ["conv.weight", "conv.bias"], **conv),
+        node("add", [0, 1], order=[]),
+        node("softmax", [2], "out"),
+    ]
+    model = model_of("Small", 3, nodes, [3], [output("y", ["B", "L", 0], 3, [100, 1])])
     return model, {"conv.weight": pattern(3, 3, 3), "conv.bias": pattern(3)}
 
 

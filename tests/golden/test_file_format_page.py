@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 import numpy as np
-from dsm_files import container, fingerprint, node, text_of
+from dsm_files import container, fingerprint, model_of, node, output, text_of
 
 from dreamstream import _core
 
@@ -22,34 +22,8 @@ def file_on_page():
 
 
 def test_example_is_what_it_says():
-    model = {
-        "version": 1,
-        "graph": {
-            "inputs": [{"dtype": "float32", "shape": [2], "rate": [100, 1]}],
-            "nodes": [
-                node("linear", [0], "mix", ["mix.weight", "mix.bias"]),
-                node("clamp", [1], min="-inf", max=1.0),
-            ],
-            "outputs": [2],
-        },
-        "interface": {
-            "name": "Mix",
-            "by_name": False,
-            "skew": 0,
-            "blas": False,
-            "inputs": [{"name": "x", "dimensions": ["B", 0, "L"]}],
-            "outputs": [
-                {
-                    "name": "output",
-                    "dimensions": ["B", "L", 0],
-                    "dtype": "float32",
-                    "shape": [1],
-                    "rate": [100, 1],
-                }
-            ],
-            "structure": 0,
-        },
-    }
+    nodes = [node("linear", [0], "mix", ["mix.weight", "mix.bias"]), node("clamp", [1], min="-inf", max=1.0)]
+    model = model_of("Mix", 2, nodes, [2], [output("output", ["B", "L", 0], 1, [100, 1])])
     arrays = {"mix.weight": np.array([[0.5, -2]], "float32"), "mix.bias": np.array([0.25], "float32")}
     mark = fingerprint(model, arrays, _core.operators())
     assert file_on_page() == container(arrays, text_of(model, mark))

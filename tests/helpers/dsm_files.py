@@ -165,6 +165,34 @@ def node(
     }
 
 
+def output(name: str, dimensions: Sequence[Any], size: int, rate: Sequence[int]) -> dict[str, Any]:
+    """How an interface names an output of real numbers, of one feature dimension."""
+    return {"name": name, "dimensions": dimensions, "dtype": "float32", "shape": [size], "rate": rate}
+
+
+def model_of(
+    name: str, features: int, nodes: Sequence[Any], ends: Sequence[int], outputs: Sequence[Any], structure: Any = 0
+) -> dict[str, Any]:
+    """The description of a model with one input ``(B, features, L)``, 100 frames a second."""
+    return {
+        "version": 1,
+        "graph": {
+            "inputs": [{"dtype": "float32", "shape": [features], "rate": [100, 1]}],
+            "nodes": nodes,
+            "outputs": ends,
+        },
+        "interface": {
+            "name": name,
+            "by_name": False,
+            "skew": 0,
+            "blas": False,
+            "inputs": [{"name": "x", "dimensions": ["B", 0, "L"]}],
+            "outputs": outputs,
+            "structure": structure,
+        },
+    }
+
+
 def small_model() -> tuple[dict[str, Any], dict[str, np.ndarray[Any, Any]]]:
     """A model of two outputs: a convolution with padding, a residual, a recurrence, a classifier, a mean."""
     conv = {"stride": 2, "dilation": 1, "groups": 1, "left": 1, "right": 1, "mode": "replicate"}
@@ -185,38 +213,8 @@ def small_model() -> tuple[dict[str, Any], dict[str, np.ndarray[Any, Any]]]:
         node("log_softmax", [13], "head.out"),  # 14
         node("reduce_frames", [10], "pool", kind="mean"),  # 15
     ]
-    model = {
-        "version": 1,
-        "graph": {
-            "inputs": [{"dtype": "float32", "shape": [4], "rate": [100, 1]}],
-            "nodes": nodes,
-            "outputs": [14, 15],
-        },
-        "interface": {
-            "name": "Tagger",
-            "by_name": False,
-            "skew": 0,
-            "blas": False,
-            "inputs": [{"name": "x", "dimensions": ["B", 0, "L"]}],
-            "outputs": [
-                {
-                    "name": "tags",
-                    "dimensions": ["B", "L", 0],
-                    "dtype": "float32",
-                    "shape": [5],
-                    "rate": [50, 1],
-                },
-                {
-                    "name": "mean",
-                    "dimensions": ["B", 0],
-                    "dtype": "float32",
-                    "shape": [3],
-                    "rate": [0, 1],
-                },
-            ],
-            "structure": {"dict": {"tags": 0, "mean": 1}},
-        },
-    }
+    outputs = [output("tags", ["B", "L", 0], 5, [50, 1]), output("mean", ["B", 0], 3, [0, 1])]
+    model = model_of("Tagger", 4, nodes, [14, 15], outputs, {"dict": {"tags": 0, "mean": 1}})
     arrays = {
         "front.conv.weight": pattern(6, 4, 3),
         "front.conv.bias": pattern(6, step=29),

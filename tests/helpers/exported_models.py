@@ -9,6 +9,10 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+from dreamstream import Context, manual_seed
+from dreamstream import nn as native
+from dreamstream.models import StreamingTransformer, U2Encoder
+
 __all__ = ["MODELS", "made"]
 
 
@@ -134,17 +138,37 @@ def _gated() -> nn.Module:
     return nn.Sequential(nn.Conv1d(3, 6, 3, padding=1, groups=3), nn.GLU(1), nn.PReLU(3), nn.Softplus(2.0, 1.0))
 
 
-FEATURES, SAMPLES = ("B", 3, "L"), ("B", "L")
-
-
-#: Makes a model; its input's dimensions and type.
 def _experts() -> nn.Module:
     from dreamstream.torch.nn import FMoETransformerMLP
 
     return FMoETransformerMLP(4, 5, 6, top_k=2)
 
 
-MODELS: dict[str, tuple[Callable[[], nn.Module], tuple[Any, ...], str]] = {
+def _conformer() -> Any:
+    """Not causal, under a chunk mask."""
+    sizes = {"output_size": 8, "attention_heads": 2, "linear_units": 9, "num_blocks": 1, "cnn_module_kernel": 5}
+    return U2Encoder(8, **sizes, decoding_chunk_size=2, num_decoding_left_chunks=1)
+
+
+def _rotary() -> Any:
+    return StreamingTransformer(8, 4, 2, 9, 2, context=Context(left=5))
+
+
+def _alibi() -> Any:
+    return StreamingTransformer(8, 2, 1, 9, positions="alibi", context=Context(3, 4, 1))
+
+
+def _relative() -> Any:
+    return native.RelPositionMultiheadAttention(8, 2, context=Context(2, 5, 1))
+
+
+FEATURES, SAMPLES, FRAMES = ("B", 3, "L"), ("B", "L"), ("B", "L", 8)
+#: Makes a model, torch's or native; its input's dimensions and type.
+MODELS: dict[str, tuple[Callable[[], Any], tuple[Any, ...], str]] = {
+    "conformer": (_conformer, FRAMES, "float32"),
+    "rotary": (_rotary, FRAMES, "float32"),
+    "alibi": (_alibi, FRAMES, "float32"),
+    "relative": (_relative, FRAMES, "float32"),
     "convolutions": (_convolutions, FEATURES, "float32"),
     "transposed": (_transposed, FEATURES, "float32"),
     "residual": (_residual, FEATURES, "float32"),
@@ -165,8 +189,9 @@ MODELS: dict[str, tuple[Callable[[], nn.Module], tuple[Any, ...], str]] = {
 }
 
 
-def made(name: str, seed: int = 0) -> tuple[nn.Module, tuple[Any, ...], str]:
+def made(name: str, seed: int = 0) -> tuple[Any, tuple[Any, ...], str]:
     """Return a model in eval mode, its spec and its type."""
     make, spec, dtype = MODELS[name]
     torch.manual_seed(seed)
+    manual_seed(seed)
     return make().eval(), spec, dtype

@@ -7,7 +7,33 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["come_and_go"]
+import dreamstream as ds
+
+__all__ = ["Patched", "come_and_go"]
+
+
+class Patched:
+    """A patched module, native or torch's, stepped as an engine is; its input is ``(B, L, features)``."""
+
+    def __init__(self, model: Any) -> None:
+        self.model = ds.patch_module(model).online()
+        self.native = isinstance(model, ds.nn.Module)
+
+    @property
+    def ids(self) -> list[str]:
+        return self.model.live_ids
+
+    def step(self, chunks: dict[str, Any], sos: Any = (), eos: Any = ()) -> dict[str, Any]:
+        if not chunks:
+            return {}
+        ids, given = list(chunks), list(chunks.values())
+        if not self.native:
+            import torch
+
+            given = [torch.from_numpy(x) for x in given]
+        flags = {"sos": [i in sos for i in ids], "eos": [i in eos for i in ids]}
+        y = self.model(ds.stream_tensor(given, ids=ids, names=("B", "L", None), **flags))
+        return {i: y[i].numpy() if self.native else y[i].detach().numpy() for i in ids}
 
 
 def come_and_go(
@@ -17,7 +43,7 @@ def come_and_go(
 
     Parameters
     ----------
-    engine : Engine
+    engine : Engine or Patched
     arrays : list of ndarray
         ``(L, features)``, one for each stream.
     at_once : int

@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 import pytest
+from one_stream import held, patched, stepped
 from snapshot_bytes import shift
 
 import dreamstream as ds
@@ -110,6 +111,57 @@ def test_relative_attention(scheme, context):
     assert engine.delay == (math.inf if context.chunk is None else context.chunk - 1 + context.right)
 
 
+class Falling(nn.Module):
+    def __init__(self, heads, groups, context):
+        super().__init__()
+        self.heads, self.groups, self.attention = heads, groups, nn.ALiBi(heads, context)
+
+    def forward(self, x):
+        split = (self.heads * 3, self.groups * 3, self.groups * 2)
+        q, k, v = (y.unflatten(-1, (-1, d)).transpose(1, 2) for y, d in zip(x.split(split, -1), (3, 3, 2)))
+        return self.attention(q, k, v).transpose(1, 2).flatten(2)
+
+
+@pytest.mark.parametrize("context", CONTEXTS, ids=str)
+@pytest.mark.parametrize(
+    ("heads", "groups", "slopes"),
+    [(4, 2, [1 / 4, 1 / 16, 1 / 64, 1 / 256]), (3, 1, [1 / 16, 1 / 256, 1 / 4]), (1, 1, [1 / 256])],
+)
+def test_alibi(heads, groups, slopes, context):
+    model = Falling(heads, groups, context).eval()
+    x = np.random.default_rng(1).standard_normal((FRAMES, heads * 3 + groups * 5), np.float32)
+    q, k, v = (
+        y.reshape(FRAMES, -1, d) for y, d in zip(np.split(x.astype(float), [heads * 3, -groups * 2], 1), (3, 3, 2))
+    )
+    wanted = np.zeros((FRAMES, heads, 2))
+    for i in range(FRAMES):
+        for h in range(heads):
+            j, g = np.array(sees(context, i, FRAMES)), h * groups // heads
+            weights = np.exp(k[j, g] @ q[i, h] / math.sqrt(3) - slopes[h] * abs(i - j))
+            wanted[i, h] = weights / weights.sum() @ v[j, g]
+    engine = ds.compile(model, ("B", "L", x.shape[1]), unstreamable="buffer")
+    found = held(
+        [patched(ds.patch_module(model, unstreamable="buffer").online()), stepped(engine)],
+        x,
+        wanted.reshape(FRAMES, -1),
+    )
+    assert len(found) == 1
+
+
+def test_alibi_of_what_it_is_not_for():
+    q, other = ds.ones(1, 4, 5, 2), ds.ones(1, 4, 6, 2)
+    attention = nn.ALiBi(4, ds.Context())
+    for given, message in [((q[:, :2], q, q), r"expected \(B, 4, L, E\)"), ((q, other, other), "no distances")]:
+        with pytest.raises(ds.ShapeError, match=message):
+            attention(*given)
+    with pytest.raises(ValueError, match="at least one head"):
+        nn.ALiBi(0)
+    with pytest.raises(ds.NotStreamableError, match=r"ALiBi.*sees the whole stream"):
+        ds.compile(Falling(2, 1, None).eval(), ("B", "L", 11))
+    context = {"attention": ds.Context(chunk=2)}
+    assert ds.compile(Falling(2, 1, None).eval(), ("B", "L", 11), context=context).delay == 1
+
+
 def test_names_of_the_field():
     """Conformers' weights load as they are."""
     keys = set(nn.RelPositionMultiheadAttention(8, 2).state_dict())
@@ -162,7 +214,7 @@ class Attention(nn.Module):
 X = np.random.default_rng(0).standard_normal((12, 8)).astype(np.float32)
 
 
-def patched(model):
+def limited(model):
     """A step of one stream, of a patched model."""
     ds.patch_module(model, context_limit=10).online()
     return lambda a, b, **flags: model(
@@ -175,7 +227,7 @@ def compiled(model):
     return lambda a, b, **flags: engine.step({"a": X[a:b]}, **dict.fromkeys(flags, "a"))["a"]
 
 
-@pytest.mark.parametrize("how", [patched, compiled])
+@pytest.mark.parametrize("how", [limited, compiled])
 def test_context_limit(how):
     """It ends what keeps all, with its id and nothing lost, and nothing that has a bound."""
     step = how(Attention(ds.Context()).eval())

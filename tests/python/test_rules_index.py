@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from edges import Edge
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -295,14 +296,6 @@ def test_merged_dimensions_fall_back():
 def test_refusals(index, error):
     with pytest.raises(error):
         plan_index(index, ("B", "F", "L"), StreamMetadata(["a", "b"], True, True, [4, 2]))
-
-
-class Edge:
-    cid = ("in", 0)
-    rate = 1
-
-    def misuse(self, message):
-        return ModeError(message)
 
 
 def test_tokens_pass_through_slices_only():

@@ -3,29 +3,15 @@
 import math
 import operator
 import random
-from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
 import pytest
+from edges import Edge
 
 from dreamstream.errors import CaptureError, DTypeError, ModeError, NotStreamableError
 from dreamstream.stream import user_line
-from dreamstream.stream.edge import Line
 from dreamstream.stream.rules import BatchLength, BatchSize, Length, stream_slice
-
-
-@dataclass(frozen=True)
-class Edge:
-    cid: tuple = ("in", 0)
-    rate: Fraction = Fraction(1)
-
-    @property
-    def line(self):
-        return Line(self.cid, self.rate, "float32", ())
-
-    def misuse(self, message):
-        return ModeError(message)
 
 
 def length(*fn, **edge):

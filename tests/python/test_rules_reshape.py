@@ -6,20 +6,10 @@ from math import prod
 
 import numpy as np
 import pytest
+from edges import Edge
 
-from dreamstream.errors import DTypeError, ModeError, NotStreamableError, ShapeError
-from dreamstream.stream.edge import Line
+from dreamstream.errors import DTypeError, NotStreamableError, ShapeError
 from dreamstream.stream.rules import BatchLength, BatchSize, Length, plan_reshape
-
-
-class Edge:
-    def __init__(self, cid=("in", 0), rate=1):
-        self.cid, self.rate = cid, Fraction(rate)
-        self.line = Line(cid, self.rate, "float32", ())
-
-    def misuse(self, message):
-        return ModeError(message)
-
 
 B, L = BatchSize(Edge()), Length(Edge())
 N_ROWS, N_FRAMES = 3, 24

@@ -344,6 +344,25 @@ def alibi(m, x):
     return merge(m, att.masked_fill(future(x), -math.inf).softmax(-1) @ v)
 
 
+@idiom(Context(chunk=3))
+def alibi_of_chunks(m, x):
+    """Distances on both sides of the query, without an end on one."""
+    i = torch.arange(x.size(1))
+    bias = -m.slopes[:, None, None] * (i[:, None] - i).abs()
+    bias = bias.masked_fill(i // 3 > i[:, None] // 3, -math.inf)
+    return merge(m, F.scaled_dot_product_attention(*split(m, x), attn_mask=bias))
+
+
+@idiom(Context(chunk=2))
+def terms_that_bend(m, x):
+    """Flat for what is near, straight beyond it."""
+    i = torch.arange(x.size(1))
+    bias = -0.1 * (i[:, None] - i - 5).clamp(min=0) - m.slopes[:, None, None] * (i - i[:, None]).clamp(min=0)
+    q, k, v = split(m, x)
+    att = (q @ k.mT + bias).masked_fill(i // 2 > i[:, None] // 2, -math.inf)
+    return merge(m, att.softmax(-1) @ v)
+
+
 @idiom(Context())
 def buckets(m, x):
     """T5's: exact near, logarithmic far, and the mask beside it."""
@@ -405,6 +424,13 @@ def mask_of_values(m, x):
     q, k, v = split(m, x)
     seen = x.abs().sum(-1) > 3
     return merge(m, (q @ k.mT).masked_fill(~seen[:, None, None], -math.inf).softmax(-1) @ v)
+
+
+@refused("goes on to change with the distance")
+def terms_that_never_end(m, x):
+    i = torch.arange(x.size(1))
+    bias = -torch.log1p((i[:, None] - i).clamp(min=0).float()).masked_fill(future(x), math.inf)
+    return merge(m, F.scaled_dot_product_attention(*split(m, x), attn_mask=bias))
 
 
 @refused("length|__index__|total")

@@ -13,6 +13,7 @@ from random_graphs.trial import Subject
 
 import dreamstream as ds
 from dreamstream.errors import DreamStreamError, NotStreamableError
+from dreamstream.models import StreamingTransformer
 from dreamstream.torch.export.manifest import with_chunk
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # of torch, about its own code
@@ -162,6 +163,9 @@ def test_refusals():
     engine = ds.compile(Waits(), spec, unstreamable="buffer", verify=False)
     with pytest.raises(NotStreamableError, match="both: gru keeps what it has seen until the stream ends"):
         ds.torch.functionalize(engine)
+    unbounded = StreamingTransformer(8, 2, 1).eval()
+    with pytest.raises(NotStreamableError, match=r"layers.0.self_attn: attention keeps .* ds.Context\(left=64\)"):
+        ds.torch.functionalize(unbounded, unbounded.spec)
 
     class Joined(torch.nn.Module):
         def forward(self, x):

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch")
-from many_streams import come_and_go
 from one_stream import held, patched, stepped
 from torch_references.u2 import Encoder
 
@@ -66,15 +65,6 @@ def test_it_is_the_definition(name):
     np.testing.assert_allclose(ours(ds.tensor(x[None])).numpy()[0], want, rtol=0, atol=1e-5)
     engine = ds.compile(ours, ours.spec)
     held([patched(ds.patch_module(ours).online()), stepped(engine)], x, want)
-
-
-@pytest.mark.parametrize("name", ["conformer", "causal", "transformer"])
-def test_streams_that_come_and_go(name):
-    """Sixteen at a time, each moving on with probability 1/2 by a random number of frames; others take places."""
-    ours, theirs = pair(name)
-    lengths = np.random.default_rng(5).integers(20, 200, 32)
-    arrays = [speech(int(n), seed) for seed, n in enumerate(lengths)]
-    come_and_go(ds.compile(ours, ours.spec), arrays, 16, 40, 5, lambda x: said(theirs, x))
 
 
 def test_look_ahead_of_a_convolution_under_a_chunk_mask():

@@ -25,6 +25,14 @@ def refused(name: str, refusal: Refusal) -> NotStreamableError:
     return NotStreamableError(f"{name} at {user_line()}: {reason}; {remedy}{waits}")
 
 
+def streamed(name: str, x: Any, is_causal: bool, context: Context | None) -> Context:
+    """Return what queries of a call see; an error where that is the whole of a stream, and nothing may wait."""
+    seen = seen_by(name, is_causal, context)
+    if seen.waits and x.is_stream and not x.edge.may_wait:
+        raise refused(name, SEES_ALL)
+    return seen
+
+
 def identity(mask: Any) -> bool:
     """Whether a mask is one element that masks nothing, as those of lengths are."""
     if isinstance(mask, Scores) or not hasattr(mask, "numpy") or math.prod(mask.shape) != 1:
@@ -128,8 +136,5 @@ def scaled_dot_product_attention(
             )
         crossed: Tensor = attend(q, k, v, Recognised(EVERYTHING), factor)
         return crossed
-    seen = seen_by(name, is_causal, context)
-    if seen.waits and q.is_stream and not q.edge.may_wait:  # type: ignore[attr-defined]
-        raise refused(name, SEES_ALL)
-    out: Tensor = attend(q, k, v, Recognised(seen), factor)
+    out: Tensor = attend(q, k, v, Recognised(streamed(name, q, is_causal, context)), factor)
     return out

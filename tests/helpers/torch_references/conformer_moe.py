@@ -76,7 +76,7 @@ class Stack(nn.Module):
     def hidden(self, x: Any, *of_layers: Any) -> Any:
         x = self.subsampling(x)
         n, width = x.shape[1:]
-        positions = sinusoids(n, width).to(x.dtype)
+        positions = sinusoids(n, width, x.dtype)
         size = self.o["decoding_chunk_size"]
         mask = (
             chunk_mask(n, size, self.o["num_decoding_left_chunks"])

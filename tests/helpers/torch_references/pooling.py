@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
+from ds_laws.reference.base import named
 
 __all__ = ["TORCH"]
 
@@ -108,11 +109,6 @@ def nearest(a: dict[str, Any], w: Any, x: Tensor) -> Tensor:
 
 
 TORCH: dict[str, Callable[..., Tensor]] = {
-    "max_pool": max_pool,
-    "avg_pool": avg_pool,
-    "adaptive_pool": adaptive_pool,
     "repeat_frames": lambda a, w, x: x.repeat_interleave(a["times"], 0),
-    "overlap_add": overlap_add,
-    "cumulative": cumulative,
-    "nearest": nearest,
+    **named(max_pool, avg_pool, adaptive_pool, overlap_add, cumulative, nearest),
 }

@@ -19,9 +19,9 @@ def chunk_mask(n: int, chunk: int, left: int) -> torch.Tensor:
     return (behind >= 0) & ((behind <= left) if left >= 0 else torch.ones_like(behind, dtype=torch.bool))
 
 
-def sinusoids(n: int, width: int) -> torch.Tensor:
-    angles = torch.arange(n, dtype=torch.float64)[:, None]
-    angles = angles * torch.exp(torch.arange(0, width, 2, dtype=torch.float64) * (-math.log(10000.0) / width))
+def sinusoids(n: int, width: int, dtype: torch.dtype) -> torch.Tensor:
+    angles = torch.arange(n).to(dtype)[:, None]
+    angles = angles * torch.exp(torch.arange(0, width, 2).to(dtype) * (-math.log(10000.0) / width))
     return torch.stack([angles.sin(), angles.cos()], -1).flatten(1)
 
 
@@ -203,7 +203,7 @@ class Encoder(nn.Module):
             x = self.global_cmvn(x)
         x = self.embed(x)
         n, width = x.shape[1:]
-        positions = sinusoids(n, width).to(x.dtype)
+        positions = sinusoids(n, width, x.dtype)
         if o["pos_enc_layer_type"] == "no_pos":
             positions = torch.zeros_like(positions)
         else:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..case import Array, Case, Input, Rng, normal, pick
-from .drawing import WAITS, make
+from .drawing import WAITS, make, named
 
 __all__ = ["GENERATORS", "REFERENCES"]
 
@@ -108,5 +108,5 @@ def cross_attention(rng: Rng, dtype: str) -> Case:
     return make(rng, "cross_attention", [Input((groups * per, d), dtype)], a, weights=weights)
 
 
-GENERATORS = {"attention": attention, "cross_attention": cross_attention}
+GENERATORS = named(attention, cross_attention)
 REFERENCES = {"attention": by_definition, "cross_attention": of_fixed}

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from ..case import Array, Case, Input, Rng, pick, random_layout, without_defaults
+from ..reference.base import named
 
-__all__ = ["WAITS", "any_type", "lanes", "make", "maybe", "shape"]
+__all__ = ["WAITS", "any_type", "innermost", "lanes", "make", "maybe", "named", "shape"]
 
 WAITS = "it waits for the stream's end"
 
@@ -21,6 +22,13 @@ def make(rng: Rng, name: str, inputs: list[Input], attributes: dict[str, Any], *
 def shape(rng: Rng, least: int = 0, most: int = 3) -> tuple[int, ...]:
     """Random features of a random rank."""
     return tuple(int(n) for n in rng.integers(1, 5, int(rng.integers(least, most + 1))))
+
+
+def innermost(rng: Rng, features: tuple[int, ...], n: int = 1) -> dict[str, Any]:
+    """How a case is laid out whose operator works along the last n features: those are last, or anywhere."""
+    if rng.random() < 0.5:
+        return {"layout": ("B", "L", *range(len(features))), "dims": (..., *range(n))}
+    return {"layout": random_layout(rng, len(features)), "dims": "layout"}
 
 
 def lanes(rng: Rng) -> tuple[int, ...]:

@@ -9,7 +9,7 @@ import numpy as np
 
 from ..case import Array, Case, Input, Rng, normal, pick
 from ..reference.products import linear as by_linear
-from .drawing import make, maybe, shape
+from .drawing import make, maybe, named, shape
 from .features import ties
 from .products import linear
 
@@ -134,13 +134,7 @@ def router(rng: Rng, dtype: str) -> Case:
     return case
 
 
-GENERATORS = {
-    "topk": topk,
-    "gather": gather,
-    "expert_linear": expert_linear,
-    "combine": combine,
-    "router": router,
-}
+GENERATORS = named(topk, gather, expert_linear, combine, router)
 REFERENCES = {
     "topk": topk_by_definition,
     "gather": gather_by_definition,

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from ..case import Array, Case, Input, Rng, normal, pick
-from .drawing import make, shape
+from .drawing import make, named, shape
 
 __all__ = ["GENERATORS"]
 
@@ -73,7 +73,4 @@ def matmul(rng: Rng, dtype: str) -> Case:
     return make(rng, "matmul", [Input(features, dtype)], {}, weights=[weight])
 
 
-GENERATORS: dict[str, Callable[[Rng, str], Case]] = {
-    "reduce_features": reduce_features,
-    "matmul": matmul,
-}
+GENERATORS: dict[str, Callable[[Rng, str], Case]] = named(reduce_features, matmul)

@@ -12,7 +12,7 @@ import dreamstream as ds
 
 from ..case import Array, Case, Input, Rng, door, normal, pick, random_layout
 from ..reference import RELATIONS, length_of, padded_to, required
-from .drawing import WAITS, any_type, make, shape
+from .drawing import WAITS, any_type, make, named, shape
 
 __all__ = ["GENERATORS"]
 
@@ -373,21 +373,21 @@ def require(rng: Rng, dtype: str) -> Case:
     )
 
 
-GENERATORS: dict[str, Callable[[Rng, str], Case]] = {
-    "pad": pad,
-    "pad_to_multiple": pad_to_multiple,
-    "pad_to": pad_to,
-    "slice": slice_,
-    "cut": cut,
-    "put": put,
-    "delay": delay,
-    "sync": sync,
-    "hold": hold,
-    "limit": limit,
-    "frame": frame,
-    "unstack": unstack,
-    "table": table,
-    "reduce_frames": reduce_frames,
-    "length": length,
-    "require": require,
-}
+GENERATORS: dict[str, Callable[[Rng, str], Case]] = named(
+    pad,
+    pad_to_multiple,
+    pad_to,
+    slice_,
+    cut,
+    put,
+    delay,
+    sync,
+    hold,
+    limit,
+    frame,
+    unstack,
+    table,
+    reduce_frames,
+    length,
+    require,
+)

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from ..case import Array, Case, Input, Rng, normal, pick, random_layout
+from ..case import Array, Case, Input, Rng, normal, pick
 from ..reference.base import Arrays
-from .drawing import WAITS, make, maybe, shape
+from .drawing import WAITS, innermost, make, maybe, named, shape
 
 __all__ = ["GENERATORS", "REFERENCES"]
 
@@ -44,11 +44,7 @@ def group_norm(a: dict[str, Any], w: Arrays, x: Array) -> list[Array]:
     return _affine(y.reshape(x.shape), w[0], w[1])
 
 
-REFERENCES: dict[str, Callable[..., list[Array]]] = {
-    "rms_norm": rms_norm,
-    "batch_norm": batch_norm,
-    "group_norm": group_norm,
-}
+REFERENCES: dict[str, Callable[..., list[Array]]] = named(rms_norm, batch_norm, group_norm)
 
 
 # ---------------------------------------------------------------- random cases
@@ -60,16 +56,13 @@ def far(rng: Rng, shape: Sequence[int], dtype: str) -> Array:
 def _rms_norm(rng: Rng, dtype: str) -> Case:
     features = (*shape(rng, 0, 2), int(rng.integers(1, 40)))
     axes = int(rng.integers(1, len(features) + 1))
-    trailing = rng.random() < 0.5
-    layout = ("B", "L", *range(len(features))) if trailing else random_layout(rng, len(features))
     return make(
         rng,
         "rms_norm",
         [Input(features, dtype, draw=pick(rng, normal, normal, far))],
         {"axes": axes, "eps": float(pick(rng, 1e-6, 1e-3, 0.5))},
         weights=[maybe(rng, normal(rng, features[len(features) - axes :], dtype))],
-        layout=layout,
-        dims=(..., *range(axes)) if trailing else "layout",
+        **innermost(rng, features, axes),
     )
 
 
@@ -107,8 +100,4 @@ def _group_norm(rng: Rng, dtype: str) -> Case:
     )
 
 
-GENERATORS: dict[str, Callable[[Rng, str], Case]] = {
-    "rms_norm": _rms_norm,
-    "batch_norm": _batch_norm,
-    "group_norm": _group_norm,
-}
+GENERATORS: dict[str, Callable[[Rng, str], Case]] = named(_rms_norm, _batch_norm, _group_norm)

@@ -11,7 +11,7 @@ import dreamstream as ds
 
 from ..case import Array, Case, Input, Rng, normal, pick
 from ..reference import length_of
-from .drawing import any_type, make, shape
+from .drawing import any_type, make, named, shape
 from .frames import steps
 
 __all__ = ["GENERATORS", "REFERENCES"]
@@ -80,5 +80,5 @@ def rotary(rng: Rng, dtype: str) -> Case:
     return make(rng, "rotary", [Input(features, dtype)], a, weights=weights)
 
 
-GENERATORS = {"positions": positions, "rotary": rotary}
+GENERATORS = named(positions, rotary)
 REFERENCES = {"positions": numbers, "rotary": turned}

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..case import Case, Input, Rng, normal, pick
-from .drawing import WAITS, any_type, make, maybe, shape
+from .drawing import WAITS, any_type, make, maybe, named, shape
 from .products import channels
 
 __all__ = ["GENERATORS"]
@@ -150,8 +150,4 @@ def pad_features(rng: Rng, dtype: str) -> Case:
     return make(rng, "pad_features", [Input(features, kind)], a, exact=True)
 
 
-GENERATORS: dict[str, Callable[[Rng, str], Case]] = {
-    "conv2d": conv2d,
-    "conv_transpose2d": conv_transpose2d,
-    "pad_features": pad_features,
-}
+GENERATORS: dict[str, Callable[[Rng, str], Case]] = named(conv2d, conv_transpose2d, pad_features)

@@ -10,8 +10,9 @@ import numpy as np
 
 import dreamstream as ds
 
-from ..case import Array, Case, Input, Rng, door, normal, pick, random_layout, without_defaults
+from ..case import Array, Case, Input, Rng, door, normal, pick, random_layout
 from ..reference import operands
+from .drawing import any_type, innermost, make, named
 from .functions import halves, ties
 
 __all__ = ["GENERATORS", "door"]
@@ -31,9 +32,7 @@ EXACT = {
 
 
 def _make(rng: Rng, name: str, inputs: list[Input], attributes: dict[str, Any], **more: Any) -> Case:
-    more.setdefault("layout", random_layout(rng, max(len(i.features) for i in inputs)))
-    given = without_defaults(rng, name, attributes)
-    return Case(name, inputs, attributes, given=given, exact=name in EXACT, **more)
+    return make(rng, name, inputs, attributes, exact=name in EXACT, **more)
 
 
 def _shape(rng: Rng, least: int = 0, most: int = 3) -> tuple[int, ...]:
@@ -126,25 +125,12 @@ def _operands(name: str, types: Sequence[str], rng: Rng, dtype: str) -> Case:
 # ---------------------------------------------------------------- within a frame
 def _within(name: str, rng: Rng, dtype: str) -> Case:
     features = (*_shape(rng, 0, 2), int(rng.integers(1, 20)) * (2 if name == "glu" else 1))
-    trailing = rng.random() < 0.5
-    layout = ("B", "L", *range(len(features))) if trailing else random_layout(rng, len(features))
-    return _make(
-        rng,
-        name,
-        [Input(features, dtype, draw=wide)],
-        {},
-        layout=layout,
-        dims=(..., 0) if trailing else "layout",
-        depends=None,
-    )
-
-
-def _moved(rng: Rng, dtype: str) -> str:
-    return str(pick(rng, dtype, dtype, dtype, "int64", "bool"))
+    kind = Input(features, dtype, draw=wide)
+    return _make(rng, name, [kind], {}, **innermost(rng, features), depends=None)
 
 
 def _cat(rng: Rng, dtype: str) -> Case:
-    features, kind = _shape(rng, 1), _moved(rng, dtype)
+    features, kind = _shape(rng, 1), any_type(rng, dtype)
     axis = int(rng.integers(len(features)))
     n = int(rng.integers(2, 4))
     sizes = [tuple(int(rng.integers(1, 4)) if d == axis else s for d, s in enumerate(features)) for _ in range(n)]
@@ -163,7 +149,7 @@ def _permute(rng: Rng, dtype: str) -> Case:
     return _make(
         rng,
         "permute",
-        [Input(features, _moved(rng, dtype))],
+        [Input(features, any_type(rng, dtype))],
         {"order": [int(i) for i in rng.permutation(len(features))]},
     )
 
@@ -176,7 +162,7 @@ def _reshape(rng: Rng, dtype: str) -> Case:
     return _make(
         rng,
         "reshape",
-        [Input(features, _moved(rng, dtype))],
+        [Input(features, any_type(rng, dtype))],
         {"shape": list(pick(rng, (n,), (a, n // a), (1, n // a, a)))},
     )
 
@@ -187,7 +173,7 @@ def _narrow(rng: Rng, dtype: str) -> Case:
     start = int(rng.integers(features[axis]))
     length = int(rng.integers(1, features[axis] - start + 1))
     a = {"axis": axis, "start": start, "length": length, "step": int(pick(rng, 1, 1, 2, 3))}
-    return _make(rng, "narrow", [Input(features, _moved(rng, dtype))], a)
+    return _make(rng, "narrow", [Input(features, any_type(rng, dtype))], a)
 
 
 def _pick(rng: Rng, dtype: str) -> Case:
@@ -195,13 +181,13 @@ def _pick(rng: Rng, dtype: str) -> Case:
     axis, n = int(rng.integers(len(features))), int(rng.integers(1, 9))
     index = rng.integers(0, features[axis], n) if rng.random() < 0.5 else np.arange(n) * int(pick(rng, 1, -1, 2))
     index = index.clip(0, features[axis] - 1)
-    return _make(rng, "pick", [Input(features, _moved(rng, dtype))], {"axis": axis}, weights=[index])
+    return _make(rng, "pick", [Input(features, any_type(rng, dtype))], {"axis": axis}, weights=[index])
 
 
 def _expand(rng: Rng, dtype: str) -> Case:
     full = _shape(rng)
     own = tuple(1 if rng.random() < 0.5 else n for n in full)[int(rng.integers(len(full) + 1)) :]
-    return _make(rng, "expand", [Input(own, _moved(rng, dtype))], {"shape": list(full)})
+    return _make(rng, "expand", [Input(own, any_type(rng, dtype))], {"shape": list(full)})
 
 
 GENERATORS: dict[str, Callable[[Rng, str], Case]] = {
@@ -209,13 +195,6 @@ GENERATORS: dict[str, Callable[[Rng, str], Case]] = {
     "where": partial(_operands, "where", ("bool", "real", "real")),
     "logical_and": partial(_operands, "logical_and", ("bool", "bool")),
     "logical_or": partial(_operands, "logical_or", ("bool", "bool")),
-    "logical_not": _logical_not,
-    "cast": _cast,
     **{name: partial(_within, name) for name in ("softmax", "log_softmax", "glu")},
-    "cat": _cat,
-    "permute": _permute,
-    "reshape": _reshape,
-    "narrow": _narrow,
-    "pick": _pick,
-    "expand": _expand,
+    **named(_logical_not, _cast, _cat, _permute, _reshape, _narrow, _pick, _expand),
 }

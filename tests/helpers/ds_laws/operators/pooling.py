@@ -9,7 +9,7 @@ import numpy as np
 
 from ..case import Array, Case, Input, Rng, pick
 from ..reference.base import Arrays
-from .drawing import WAITS, make, shape
+from .drawing import WAITS, make, named, shape
 
 __all__ = ["GENERATORS", "REFERENCES"]
 
@@ -80,11 +80,7 @@ def adaptive_pool(a: dict[str, Any], w: Arrays, x: Array) -> list[Array]:
     return [x]
 
 
-REFERENCES: dict[str, Callable[..., list[Array]]] = {
-    "max_pool": max_pool,
-    "avg_pool": avg_pool,
-    "adaptive_pool": adaptive_pool,
-}
+REFERENCES: dict[str, Callable[..., list[Array]]] = named(max_pool, avg_pool, adaptive_pool)
 
 
 # ---------------------------------------------------------------- random cases
@@ -167,8 +163,4 @@ def _adaptive_pool(rng: Rng, dtype: str) -> Case:
     )
 
 
-GENERATORS: dict[str, Callable[[Rng, str], Case]] = {
-    "max_pool": _max_pool,
-    "avg_pool": _avg_pool,
-    "adaptive_pool": _adaptive_pool,
-}
+GENERATORS: dict[str, Callable[[Rng, str], Case]] = named(_max_pool, _avg_pool, _adaptive_pool)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ..case import Case, Input, Rng, normal, pick, random_layout
-from .drawing import WAITS, lanes, make, maybe, shape
+from ..case import Case, Input, Rng, normal, pick
+from .drawing import WAITS, innermost, lanes, make, maybe, named, shape
 
 __all__ = ["GENERATORS"]
 
@@ -14,16 +14,13 @@ def linear(rng: Rng, dtype: str) -> Case:
     features = shape(rng, 1)
     n_out = int(rng.integers(1, 40))
     weights = [normal(rng, (n_out, features[-1]), dtype), maybe(rng, normal(rng, (n_out,), dtype))]
-    trailing = rng.random() < 0.5
-    layout = ("B", "L", *range(len(features))) if trailing else random_layout(rng, len(features))
     return make(
         rng,
         "linear",
         [Input(features, dtype)],
         {},
         weights=weights,
-        layout=layout,
-        dims=(..., 0) if trailing else "layout",
+        **innermost(rng, features),
     )
 
 
@@ -108,22 +105,14 @@ def layer_norm(rng: Rng, dtype: str) -> Case:
     normed = features[len(features) - axes :]
     weights = [maybe(rng, normal(rng, normed, dtype)), maybe(rng, normal(rng, normed, dtype))]
     a = {"axes": axes, "eps": float(pick(rng, 1e-5, 1e-3, 0.5))}
-    trailing = rng.random() < 0.5
-    layout = ("B", "L", *range(len(features))) if trailing else random_layout(rng, len(features))
     return make(
         rng,
         "layer_norm",
         [Input(features, dtype)],
         a,
         weights=weights,
-        layout=layout,
-        dims=(..., *range(axes)) if trailing else "layout",
+        **innermost(rng, features, axes),
     )
 
 
-GENERATORS: dict[str, Callable[[Rng, str], Case]] = {
-    "linear": linear,
-    "conv1d": conv1d,
-    "conv_transpose1d": conv_transpose1d,
-    "layer_norm": layer_norm,
-}
+GENERATORS: dict[str, Callable[[Rng, str], Case]] = named(linear, conv1d, conv_transpose1d, layer_norm)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ..case import Array, Case, Input, Rng, normal, pick, random_layout
-from .drawing import WAITS, lanes, make, maybe, shape
+from ..case import Array, Case, Input, Rng, normal, pick
+from .drawing import WAITS, innermost, lanes, make, maybe, shape
 
 __all__ = ["GENERATORS"]
 
@@ -74,16 +74,13 @@ def cell(name: str, states: int) -> Callable[[Rng, str], Case]:
             maybe(rng, normal(rng, (gates,), dtype)),
         ]
         a = {"nonlinearity": str(pick(rng, "tanh", "relu"))} if name == "rnn_cell" else {}
-        trailing = rng.random() < 0.5
-        layout = ("B", "L", *range(len(features))) if trailing else random_layout(rng, len(features))
         return make(
             rng,
             name,
             [Input(features, dtype)] + ([state] * states if rng.random() < 0.7 else []),
             a,
             weights=weights,
-            layout=layout,
-            dims=(..., 0) if trailing else "layout",
+            **innermost(rng, features),
         )
 
     return draw

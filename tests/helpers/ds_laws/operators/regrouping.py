@@ -9,7 +9,7 @@ import numpy as np
 
 from ..case import Case, Input, Rng, pick
 from ..reference.base import Array, Arrays
-from .drawing import any_type, make, shape
+from .drawing import any_type, make, named, shape
 
 __all__ = ["GENERATORS", "REFERENCES"]
 
@@ -44,12 +44,7 @@ def nearest(a: dict[str, Any], w: Arrays, x: Array) -> list[Array]:
     return [np.take(x, places, a["axis"] + 1)]
 
 
-REFERENCES: dict[str, Callable[..., list[Array]]] = {
-    "repeat_frames": repeat_frames,
-    "overlap_add": overlap_add,
-    "cumulative": cumulative,
-    "nearest": nearest,
-}
+REFERENCES: dict[str, Callable[..., list[Array]]] = named(repeat_frames, overlap_add, cumulative, nearest)
 
 
 # ---------------------------------------------------------------- random cases
@@ -78,9 +73,4 @@ def _nearest(rng: Rng, dtype: str) -> Case:
     return make(rng, "nearest", [Input(features, any_type(rng, dtype))], a, exact=True)
 
 
-GENERATORS: dict[str, Callable[[Rng, str], Case]] = {
-    "repeat_frames": _repeat_frames,
-    "overlap_add": _overlap_add,
-    "cumulative": _cumulative,
-    "nearest": _nearest,
-}
+GENERATORS: dict[str, Callable[[Rng, str], Case]] = named(_repeat_frames, _overlap_add, _cumulative, _nearest)

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from ..case import Case, Input, Rng, pick, random_layout
+from ..case import Case, Input, Rng, pick
 from ..reference.base import Array, Arrays
-from .drawing import make, shape
+from .drawing import innermost, make, named, shape
 
 __all__ = ["GENERATORS", "REFERENCES"]
 
@@ -49,7 +49,7 @@ def ifft(a: dict[str, Any], w: Arrays, real: Array, imag: Array) -> list[Array]:
     return [(real @ cos - imag @ sin) / n, (imag @ cos + real @ sin) / n]
 
 
-REFERENCES: dict[str, Callable[..., list[Array]]] = {"rfft": rfft, "irfft": irfft, "fft": fft, "ifft": ifft}
+REFERENCES: dict[str, Callable[..., list[Array]]] = named(rfft, irfft, fft, ifft)
 
 
 # ---------------------------------------------------------------- random cases
@@ -57,15 +57,12 @@ def transform(name: str) -> Callable[[Rng, str], Case]:
     def draw(rng: Rng, dtype: str) -> Case:
         n = int(pick(rng, *range(1, 17), 21, 25, 44, 60, 67, 128))
         features = (*shape(rng, 0, 2), n // 2 + 1 if name == "irfft" else n)
-        trailing = rng.random() < 0.5
-        layout = ("B", "L", *range(len(features))) if trailing else random_layout(rng, len(features))
         return make(
             rng,
             name,
             [Input(features, dtype)] * (1 if name == "rfft" else 2),
             {"size": n} if name == "irfft" else {},
-            layout=layout,
-            dims=(..., 0) if trailing else "layout",
+            **innermost(rng, features),
         )
 
     return draw

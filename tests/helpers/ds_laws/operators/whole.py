@@ -11,7 +11,7 @@ import dreamstream as ds
 
 from ..case import Array, Case, Input, Rng, door, normal, pick, random_layout
 from ..reference import Refused, length_of
-from .drawing import WAITS, any_type, make, shape
+from .drawing import WAITS, any_type, make, named, shape
 from .norms import far
 
 __all__ = ["GENERATORS", "REFERENCES"]
@@ -40,12 +40,7 @@ def flip(a: dict[str, Any], w: Any, x: Array) -> list[Array]:
     return [x[::-1]]
 
 
-REFERENCES: dict[str, Callable[..., list[Array]]] = {
-    "var_frames": var_frames,
-    "softmax_sum": softmax_sum,
-    "spread": spread,
-    "flip": flip,
-}
+REFERENCES: dict[str, Callable[..., list[Array]]] = named(var_frames, softmax_sum, spread, flip)
 
 
 # ---------------------------------------------------------------- random cases
@@ -101,9 +96,4 @@ def _flip(rng: Rng, dtype: str) -> Case:
     return make(rng, "flip", [Input(shape(rng), any_type(rng, dtype))], {}, exact=True, whole=True, late=WAITS)
 
 
-GENERATORS: dict[str, Callable[[Rng, str], Case]] = {
-    "var_frames": _var_frames,
-    "softmax_sum": _softmax_sum,
-    "spread": _spread,
-    "flip": _flip,
-}
+GENERATORS: dict[str, Callable[[Rng, str], Case]] = named(_var_frames, _softmax_sum, _spread, _flip)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["Array", "Arrays", "Refused", "by_lane", "length_of", "no_frames", "operands", "sigmoid"]
+__all__ = ["Array", "Arrays", "Refused", "by_lane", "length_of", "named", "no_frames", "operands", "sigmoid"]
 
 Array = npt.NDArray[Any]
 Arrays = Sequence[Array]
@@ -16,6 +16,11 @@ Arrays = Sequence[Array]
 
 class Refused(Exception):
     """A stream of such a length is an error."""
+
+
+def named(*functions: Any) -> dict[str, Any]:
+    """Functions by their names, less what keeps those from others: ``slice_`` is "slice"."""
+    return {f.__name__.strip("_"): f for f in functions}
 
 
 def no_frames(*features: int) -> Array:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from .base import Array, Arrays
+from .base import Array, Arrays, named
 
 __all__ = ["REFERENCES"]
 
@@ -67,7 +67,4 @@ def matmul(a: dict[str, Any], w: Arrays, x: Array) -> list[Array]:
     return [y.reshape(len(x), *lead, *rest, weight.shape[-2])]
 
 
-REFERENCES: dict[str, Callable[..., list[Array]]] = {
-    "reduce_features": reduce_features,
-    "matmul": matmul,
-}
+REFERENCES: dict[str, Callable[..., list[Array]]] = named(reduce_features, matmul)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from .base import Array, Arrays, Refused, length_of
+from .base import Array, Arrays, Refused, length_of, named
 
 __all__ = ["REFERENCES", "RELATIONS", "padded_to", "required"]
 
@@ -140,21 +140,21 @@ def require(a: dict[str, Any], w: Arrays, x: Array, y: Array) -> list[Array]:
     return [length(a, w, x)[0][: len(y)]]
 
 
-REFERENCES: dict[str, Callable[..., list[Array]]] = {
-    "pad": pad,
-    "pad_to_multiple": pad_to_multiple,
-    "pad_to": pad_to,
-    "slice": slice_,
-    "cut": cut,
-    "put": put,
-    "delay": delay,
-    "sync": sync,
-    "hold": hold,
-    "limit": limit,
-    "frame": frame,
-    "unstack": unstack,
-    "table": table,
-    "reduce_frames": reduce_frames,
-    "length": length,
-    "require": require,
-}
+REFERENCES: dict[str, Callable[..., list[Array]]] = named(
+    pad,
+    pad_to_multiple,
+    pad_to,
+    slice_,
+    cut,
+    put,
+    delay,
+    sync,
+    hold,
+    limit,
+    frame,
+    unstack,
+    table,
+    reduce_frames,
+    length,
+    require,
+)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from .base import Array, Arrays, no_frames
+from .base import Array, Arrays, named, no_frames
 from .products import padded
 
 __all__ = ["REFERENCES"]
@@ -91,8 +91,4 @@ def pad_features(a: dict[str, Any], w: Arrays, x: Array) -> list[Array]:
     return [np.moveaxis(y, 0, axis)]
 
 
-REFERENCES: dict[str, Callable[..., list[Array]]] = {
-    "conv2d": conv2d,
-    "conv_transpose2d": conv_transpose2d,
-    "pad_features": pad_features,
-}
+REFERENCES: dict[str, Callable[..., list[Array]]] = named(conv2d, conv_transpose2d, pad_features)

@@ -10,7 +10,7 @@ import numpy as np
 
 from dreamstream.operations import BINARY, UNARY
 
-from .base import Array, Arrays, operands, sigmoid
+from .base import Array, Arrays, named, operands, sigmoid
 
 __all__ = ["REFERENCES"]
 
@@ -100,14 +100,7 @@ REFERENCES: dict[str, Callable[..., list[Array]]] = {
     "gelu": unary(_gelu),
     "clamp": unary(_clamp),
     "softplus": unary(_softplus),
-    "cast": cast,
     "softmax": unary(lambda x: np.exp(_log_softmax(x))),
     "log_softmax": unary(_log_softmax),
-    "glu": glu,
-    "cat": cat,
-    "permute": permute,
-    "reshape": reshape,
-    "narrow": narrow,
-    "pick": pick,
-    "expand": expand,
+    **named(cast, glu, cat, permute, reshape, narrow, pick, expand),
 }

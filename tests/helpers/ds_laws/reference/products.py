@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from .base import Array, Arrays, by_lane, no_frames
+from .base import Array, Arrays, by_lane, named, no_frames
 
 __all__ = ["REFERENCES"]
 
@@ -82,8 +82,7 @@ def layer_norm(a: dict[str, Any], w: Arrays, x: Array) -> list[Array]:
 
 
 REFERENCES: dict[str, Callable[..., list[Array]]] = {
-    "linear": linear,
     "conv1d": by_lane(conv1d),
     "conv_transpose1d": by_lane(conv_transpose1d),
-    "layer_norm": layer_norm,
+    **named(linear, layer_norm),
 }

@@ -1,0 +1,22 @@
+"""An edge as sizes and positions of streams want one, without a stream behind it."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Any
+
+from dreamstream.errors import ModeError
+from dreamstream.stream.edge import Line
+
+__all__ = ["Edge"]
+
+
+class Edge:
+    """An edge of a line and a rate; what misuses it is a ModeError."""
+
+    def __init__(self, cid: Any = ("in", 0), rate: Any = 1) -> None:
+        self.cid, self.rate = cid, Fraction(rate)
+        self.line = Line(cid, self.rate, "float32", ())
+
+    def misuse(self, message: str) -> ModeError:
+        return ModeError(message)
