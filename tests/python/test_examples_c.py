@@ -405,6 +405,48 @@ def test_inputs_given_once(program, rng, tmp_path):
     assert (tmp_path / "out" / "a.0").read_bytes() == whole.tobytes()
 
 
+def test_memories(program, rng, tmp_path):
+    """All their frames where a stream starts, as many as each has; forks and snapshots have them too."""
+
+    class Decoder(ds.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer = ds.nn.TransformerDecoderLayer(4, 2, 6, batch_first=True)
+
+        def forward(self, x, memory):
+            return self.layer(x, memory, tgt_is_causal=True)
+
+    engine = ds.compile(Decoder().eval(), {"x": ("B", "L", 4), "memory": ("B", "M", 4)})
+    engine.save(tmp_path / "decoder.dsm")
+    for folder in ("in", "out"):
+        (tmp_path / folder).mkdir()
+    x, memories = rng.standard_normal((20, 4), np.float32), {"a": 9, "b": 1}
+    for name, n in memories.items():
+        memories[name] = rng.standard_normal((n, 4), np.float32)
+        x.tofile(tmp_path / "in" / f"{name}.0")
+        np.concatenate([memories[name], x[:1]]).tofile(tmp_path / "in" / f"{name}.1")  # a step fails
+    lines = [
+        "open a",
+        "open b",
+        "fails DS_MISMATCH step a 1 7,0",
+        "fails DS_MISMATCH step a 1 7,9 b 1 7,0",
+        "step a 1 7,9 b 1 7,1",
+        "fails DS_MISMATCH step b 0 5,1",
+        f"snapshot a {tmp_path / 'a.snapshot'}",
+        "step a 0 5,0",
+        "step a 2 8,0 b 0 13,0",
+        "step b 2 0,0",
+        f"restore a {tmp_path / 'a.snapshot'}",
+    ]
+    folders = tmp_path / "in", tmp_path / "out"
+    run(program("dsm_run.c"), tmp_path / "decoder.dsm", *folders, 1, given="\n".join(lines) + "\n")
+    whole = engine.step({i: {"x": x, "memory": m} for i, m in memories.items()}, sos=["a", "b"], eos=["a", "b"])
+    for name, y in whole.items():
+        assert (tmp_path / "out" / f"{name}.0").read_bytes() == y.tobytes(), name
+    engine.restore((tmp_path / "a.snapshot").read_bytes(), "a")
+    assert np.array_equal(engine.step({"a": x[7:]}, eos="a")["a"], whole["a"][7:])
+
+
 def both(script, engine, lines, got, name, m, n, flags=0):
     """One stream's step in both."""
     script.at[name][0] += m
