@@ -458,12 +458,6 @@ def mask_of_a_chunk(m, x):
     return merge(m, F.scaled_dot_product_attention(*split(m, x), attn_mask=torch.ones(T, T).tril().bool()))
 
 
-@refused("reshape of")
-def heads_that_do_not_divide(m, x):
-    q = m.q(x).unflatten(2, (3, -1)).transpose(1, 2)
-    return merge(m, F.scaled_dot_product_attention(q, q, q, is_causal=True))
-
-
 @refused("length|__index__|total")
 def mask_of_the_total(m, x):
     i = torch.arange(x.size(1))
