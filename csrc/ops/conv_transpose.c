@@ -310,7 +310,7 @@ static void conv_transpose_forward(const ds_op *op, const ds_run *run)
     ds_phases g[2];
     conv_transpose_geometry(op, g);
     const ds_phases *a = &g[0], *b = &g[1];
-    const char *prepared = run->prepared;
+    const void *prepared = run->prepared;
     char *scratch = (char *)run->scratch + run->n_rows * op->scratch.per_row;
     if (a->n_phases < a->stride || b->n_phases < b->stride)
         conv_transpose_fill(op, run, ds_run_weight(op, run, BIAS));
@@ -321,7 +321,8 @@ static void conv_transpose_forward(const ds_op *op, const ds_run *run)
             ds_window_product product;
             ds_window_begin(&product, &s, op, run, prepared, scratch);
             conv_transpose_forward_phases(op, run, g, f, n, e, &product);
-            prepared += ds_windows_prepared_bytes(&s, run->k) + conv_transpose_bias_bytes(op, &s);
+            for (size_t i = 0; i < (s.depthwise ? 1 : s.groups); i++)
+                prepared = ds_packed_next(prepared);
         }
     }
 }

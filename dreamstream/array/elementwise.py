@@ -5,9 +5,9 @@ tensors have no kernels: NumPy is exact for them (see `plain`).
 
 Operands are tensors, NumPy arrays and Python numbers. A number adopts the tensors' element type;
 bools become integers and integers become floats where they meet. Streams of integers and bools are
-compared as float64, which is exact up to 2 ** 53. When one operand is a stream, plain
-tensors are constants ("weights" of the operator), and its attribute `order` says which operand is
-which.
+compared as float64, which is exact up to 2 ** 53, or as float32 with numbers for which that is exact.
+When one operand is a stream, plain tensors are constants ("weights" of the operator), and its attribute
+`order` says which operand is which.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def binary_or_not(name: str, a: Any, b: Any) -> Any:
     if name in REAL and not dtypes.is_float(dtype):
         dtype = dtypes.float32
     if name in COMPARISONS and not dtypes.is_float(dtype) and _any_stream(operands):
-        dtype = dtypes.float32 if dtype == dtypes.bool else dtypes.float64  # the kernels compare real numbers
+        dtype = dtypes.float32 if dtype == dtypes.bool or _small(operands) else dtypes.float64
     if name.startswith("logical_"):
         operands, dtype = [as_flags(o) for o in operands], dtypes.bool
     return _combine(name, operands, [dtype, dtype])
@@ -233,6 +233,11 @@ def _combine(name: str, operands: Sequence[Tensor | Number], dtype: Sequence[dty
         order.append(int(constant))
     out: Tensor = hook.apply(name, {"order": order} if weights else {}, inputs, weights)[0]
     return out
+
+
+def _small(operands: Sequence[Tensor | Number]) -> bool:
+    """Whether one is a number that any integer rounded to float32 compares with as it does itself."""
+    return any(not isinstance(o, Tensor) and abs(o) < 1 << 24 for o in operands)
 
 
 def _constant(number: Number, dtype: dtypes.DType) -> Tensor:

@@ -41,6 +41,10 @@ class _Later:
     def again(self, out: StreamTensor) -> None:
         """Give the tensor its value."""
         out._view = None
+        edge: Any = self._x.edge
+        length = edge.entry.sizes.length(edge)
+        if not isinstance(enough := length.compare(self._count, "ge"), bool):
+            enough.require()  # a shorter stream would have fewer
         windows = self._x.unfold(self._x.dims.index("L"), self._count, 1)
         made = last_frame(windows)
         axis = self._x.dims.index("L")

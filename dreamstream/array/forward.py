@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any, NoReturn, cast
 
@@ -163,6 +164,12 @@ def getitem(x: StreamTensor, index: Any) -> StreamTensor:
     only_slices = parts.take is None and all(isinstance(i, slice) for i in parts.features)
     if not only_slices:
         x = x.in_order()
+    guard = cast(Any, x.edge).entry.guard
+    if guard is not None and "L" in x.dims:
+        at = guard.stop(parts.length, x.size(x.dims.index("L")))
+        if at is not parts.length and not all(is_whole(i) for i in parts.features):
+            _refuse(x, "an index of features besides, in an if that some streams enter", "index them after it")
+        parts = replace(parts, length=at)
     if not is_whole(parts.length):
         if "L" not in x.dims:
             _refuse(x, "an index on B and L joined", "index before the reshape")
@@ -291,7 +298,7 @@ def for_batch(x: StreamTensor, axis: int) -> StreamTensor:
 def expand(x: StreamTensor, sizes: Sequence[Any]) -> StreamTensor:
     if is_static(x) and any(isinstance(s, Length) for s in sizes):
         x, sizes = _spread(x, sizes)
-    while len(sizes) > len(x.dims) and "B" not in x.dims:
+    while len(sizes) > len(x.dims):
         x = x.unsqueeze(0)
     if len(sizes) != len(x.dims):
         _refuse(x, f"expand to {len(sizes)} dimensions", "unsqueeze first")
@@ -384,9 +391,13 @@ def matmul(x: StreamTensor, other: Any, reverse: bool) -> Any:
     scores = None if reverse else scores_of(x, other)
     if scores is not None:
         return scores
-    if isinstance(other, StreamTensor) and all(isinstance(d, int) for d in (*x.dims[-2:], *other.dims[-2:])):
+    if isinstance(other, StreamTensor):
         first, second = (other, x) if reverse else (x, other)
-        return (first.unsqueeze(-1) * second.unsqueeze(-3)).sum(-2)  # of each frame's own matrices
+        axes = (*first.dims[-2:], *second.dims[-2:])
+        once = any(is_static(t) and "L" not in t.dims for t in (x, other))
+        summed = (*first.dims[-1:], *second.dims[-2:-1])
+        if "B" not in axes and ("L" not in axes or (once and "L" not in summed)):  # a frame's, or a stream's, own
+            return (first.unsqueeze(-1) * second.unsqueeze(-3)).sum(-2)
     if getattr(other, "is_stream", False) and not reverse and _sums_over_stream(x, other):
         return summed_product(x, other)
     reason = why_not_matmul(x, other, reverse)

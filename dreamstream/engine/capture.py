@@ -63,6 +63,7 @@ class Capture:
             if array.size:
                 self.names.setdefault(_place(array), key)
         self.buffers = buffers
+        self.guard: Any = None
         self.buffer_limit = buffer_limit
         self.context_limit = context_limit
         self.nodes: list[tuple[str, Request, Edge]] = []

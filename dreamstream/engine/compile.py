@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Mapping
 from typing import Any
@@ -30,7 +31,7 @@ def compile(
     model: Any,
     spec: Any,
     rate: Any = 1,
-    dtype: Any = "float32",
+    dtype: Any = None,
     weights: Weights = "fp32",
     products: Weights = "fp32",
     threads: int | None = None,
@@ -58,7 +59,8 @@ def compile(
     rate : number, Fraction or dict
         Frames per unit of time of the inputs.
     dtype : str or dict
-        Element types of the inputs.
+        Element types of the inputs, "float32" by default. Where it is given, a model of float64 is compiled as a
+        copy in float32.
     weights : str or dict
         How the matrices of layers are stored: "fp32", "fp16", "bf16", or "int8" with a scale for each output
         channel; or a dict from patterns of modules' paths (``"encoder.*"``; the last that fits counts). Sums are
@@ -117,7 +119,8 @@ def compile(
     if unstreamable == "raise":
         refuse_unstreamable(model)
     bring()
-    specs = read_specs(model, spec, rate, dtype)
+    model = model if dtype is None else _in_float32(model)
+    specs = read_specs(model, spec, rate, dtype or "float32")
     capture, result = captured(
         model,
         specs,
@@ -169,6 +172,12 @@ def compile(
         engine = stored_as(engine, Narrowing(weights, products, weights_bound), backend)
         engine.lengths = lengths_in(spec)
     return engine
+
+
+def _in_float32(model: Any) -> Any:
+    """Return the model, or of one of float64 a copy in float32."""
+    state = (*model.parameters(), *model.buffers())
+    return copy.deepcopy(model).float() if any("float64" in str(x.dtype) for x in state) else model
 
 
 def _verify_or_raise(model: Any, engine: Engine) -> None:

@@ -126,6 +126,7 @@ class Engine(_core.Stepper):
 
     def __call__(self, *tensors: Any, **named: Any) -> Any:
         """Advance the streams of StreamTensors and return StreamTensors, as the patched module would."""
+        tensors = tuple(sorted(tensors, key=lambda x: x is None or isinstance(x, Static)))  # as inputs are
         given = dict(zip((s.name for s in self.inputs), tensors)) | named
         needed = {s.name for s in self.inputs if not s.once}
         known = {s.name for s in self.inputs}

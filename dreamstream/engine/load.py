@@ -18,7 +18,7 @@ from .files import is_path, read_all
 from .interface import Interface
 from .spec import number_of
 from .text import from_text, is_text
-from .weights import AS_IT_IS, BOUND, FORMATS, LADDER, Narrowing, Weights, narrowest, stored
+from .weights import AS_IT_IS, BOUND, FORMATS, LADDER, Narrowing, Nodes, Weights, narrowest, stored
 
 __all__ = ["bytes_of", "container_of", "load", "load_changed", "planned", "stored_as"]
 
@@ -181,13 +181,16 @@ def _model(source: Any, mapped: bool = False, changed: bool = False, how: Narrow
     graph, text, inputs, outputs = _core.read_model(source, mapped, changed)
     if not how.nothing:  # now that the file is known to be what was written
         nodes = graph.nodes()
-        auto = _auto(source, mapped, len(nodes), how.bound) if how.chooses else ()
+        auto = _auto(source, mapped, nodes, how.bound) if how.chooses else ()
         graph = _core.read_model(source, mapped, True, stored(how, nodes, auto), graph)[0]
     return graph, Interface.read(text, inputs, outputs)
 
 
-def _auto(source: Any, mapped: bool, n_nodes: int, bound: float) -> list[int]:
-    """Return what "auto" stands for: the formats are tried on all nodes, and the weights compared."""
+def _auto(source: Any, mapped: bool, nodes: Nodes, bound: float) -> list[int]:
+    """Return what "auto" stands for: the formats are tried on all nodes, and the weights compared.
+
+    An engine leaves out nodes that nothing reads: so those of one module and operator are tried together.
+    """
     if not bound >= 0:
         raise ValueError(f"weights_bound: expected 0 or more, got {bound}")
 
@@ -195,9 +198,12 @@ def _auto(source: Any, mapped: bool, n_nodes: int, bound: float) -> list[int]:
         graph = _core.read_model(source, mapped, True)[0]
         if how:
             graph = _core.read_model(source, mapped, True, how, graph)[0]
-        return [node["weights"] for node in _core.Engine(graph).graph()["nodes"]]
+        layers: dict[tuple[str, str], list[Any]] = {}
+        for node in _core.Engine(graph).graph()["nodes"]:
+            layers.setdefault((node["name"], node["path"]), []).extend(node["weights"])
+        return [layers.get((name, path), []) for name, path, *_ in nodes]
 
-    rounded = {how: weights_of(bytes([FORMATS.index(how)]) * n_nodes) for how in LADDER}
+    rounded = {how: weights_of(bytes([FORMATS.index(how)]) * len(nodes)) for how in LADDER}
     return narrowest(weights_of(b""), rounded, bound)
 
 

@@ -42,6 +42,8 @@ class AuditRow:
         How far it looks ahead by itself, in frames of the first input.
     substitute : str
         What would look less far ahead in its place, or would stream; weights are to be trained so.
+    last : int or None
+        The last frame, at its own rate, that a table of positions reaches; a call that passes it raises.
     """
 
     path: str
@@ -57,6 +59,7 @@ class AuditRow:
     context: Context | None = None
     ahead: int = 0
     substitute: str = ""
+    last: int | None = None
 
 
 @dataclass(frozen=True)
@@ -108,11 +111,13 @@ class Audit:
             ("ms", lambda r: f"{r.latency:.4g}"),
             ("field", lambda r: _number(r.receptive_field)),
             ("stride", lambda r: "" if r is whole else str(r.stride)),
+            ("last", lambda r: "" if r.last is None else str(r.last)),
             ("state bytes", lambda r: str(r.state_bytes)),
             ("streams", lambda r: _verdict(r, late)),
         ]
         absent = {"ms"} if self.latency is None else set()
         absent |= set() if any(r.context for r in self.rows) else {"context"}
+        absent |= set() if any(r.last is not None for r in self.rows) else {"last"}
         columns = [(name, cell) for name, cell in columns if name not in absent]
         table = [[name for name, _ in columns], *([cell(r) for _, cell in columns] for r in (*self.rows, whole))]
         widths = [max(len(row[i]) for row in table) for i in range(len(columns) - 1)]
@@ -233,6 +238,7 @@ def audit(
                 next((look.context for look in seen if look.context is not None), None),
                 math.ceil(ahead),
                 "; ".join(dict.fromkeys(look.substitute for look in seen if look.substitute)),
+                min((look.last for look in seen if look.last is not None), default=None),
             )
         )
     delays = [math.inf if d is None else d for d in core.delays[:n_outputs]]

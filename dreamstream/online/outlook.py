@@ -46,11 +46,14 @@ class Outlook(NamedTuple):
         Frames of its input that an output frame looks ahead; 0 where it needs the whole stream.
     substitute : str
         What would look less far, or would stream; empty where nothing needs to.
+    last : int or None
+        Of a table of positions: the last frame of its input that it reaches.
     """
 
     context: Context | None = None
     ahead: int = 0
     substitute: str = ""
+    last: int | None = None
 
 
 #: Of operators that need the whole stream: the refusal, and what would stream in their place.
@@ -72,6 +75,9 @@ WHOLE: dict[str, tuple[Refusal, str]] = {
 def outlook(node: Node, whole: bool) -> Outlook:
     """Return what an operator sees; `whole`: it needs the whole stream."""
     name, a = node.operator, node.attributes
+    if name == "table" or (name == "limit" and a["of"] == "table"):
+        rows = (node.shapes[0] or (0,))[0] if name == "table" else a["frames"]
+        return Outlook(last=_longest(a.get("length", ()), rows) - 1)
     context = _context(a) if name == "attention" else None
     if whole:
         return Outlook(context, 0, WHOLE[name][1] if name in WHOLE else "")
@@ -85,6 +91,13 @@ def outlook(node: Node, whole: bool) -> Outlook:
     span, left, right = window
     ahead = span - 1 - left
     return Outlook(context, ahead, f"padding of {(span - 1, max(right - ahead, 0))} looks back alone")
+
+
+def _longest(steps: Sequence[int], rows: int) -> int:
+    """Return the most frames of which a function of the length, in steps, makes no more than these rows."""
+    for code, k in reversed(list(zip(steps[::2], steps[1::2]))):
+        rows = (rows - k, rows // k, rows * k + k - 1)[code]
+    return rows
 
 
 def _context(a: dict[str, Any]) -> Context:

@@ -294,7 +294,7 @@ class Session:
                 f"the forward ran {call.n_done} streaming operations, but {len(call.script)} while these "
                 "streams were live; its course must not depend on data"
             )
-        call.over = True
+        call.over, call.guard = True, None
         states = call.states()
         new: dict[str, StreamState | None] = {}
         for row, (stream_id, frames, ended) in enumerate(
@@ -363,6 +363,7 @@ class Call:
     ) -> None:
         self.session = session
         self.buffers = session.buffers
+        self.guard: Any = None
         self.buffer_limit = session.buffer_limit
         self.context_limit = session.context_limit
         self.meta = meta

@@ -15,6 +15,7 @@ __all__ = [
     "CIRCULAR",
     "CIRCULAR_BOTH",
     "MASKED",
+    "OF_VALUES",
     "OVER_STREAM",
     "RESIZED",
     "SEES_ALL",
@@ -97,6 +98,11 @@ SEES_ALL = Refusal(
 MASKED = Refusal(
     "`attn_mask=`, `key_padding_mask=` of attention",
     "a mask of a chunk's size says nothing of a stream",
+    SEES_ALL.remedy,
+)
+OF_VALUES = Refusal(
+    "masks of attention that are computed of the stream",
+    "its mask depends on the frames' values",
     SEES_ALL.remedy,
 )
 AT_THE_END = Refusal(

@@ -214,6 +214,8 @@ class Entry(Protocol):
     context_limit: int | None
     #: What sizes of B and L are.
     sizes: Sizes
+    #: The if of the forward whose body pads or crops some streams only, or None.
+    guard: Any
 
     def run(self, request: Request) -> list[tuple[Any, Edge]]:
         """Run one operator: its outputs' values, each with its edge."""

@@ -229,7 +229,8 @@ def _with_bias(context: Context, at: Array, seen: Array, n: int) -> Recognised:
     if not len(moves):
         return Recognised(context)
     linear = table.shape[1] > 2 and bool(np.abs(steps - steps[:, :1]).max() <= exact)
-    part = slice(-low, -low + 2) if linear and low < 0 else slice(0, 2) if linear else slice(None)
+    start = min(max(-low, 0), table.shape[1] - 2)
+    part = slice(start, start + 2) if linear else slice(None)
     if not linear and (context.left is None or context.right is None):
         linear = _goes_on(moves, context, n)
         part = _between_straight_ends(table, exact, context, n) if linear else slice(moves[0], moves[-1] + 2)

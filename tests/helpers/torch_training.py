@@ -96,6 +96,24 @@ class Transformer(nn.Module):
         return self.layers(y, mask=(i > i[:, None]) | (i[:, None] - i > 5)).transpose(1, 2)
 
 
+class Causal(nn.Module):
+    """All that came before: heads that share keys and values, with ALiBi by hand; then torch's layer."""
+
+    def __init__(self):
+        super().__init__()
+        self.q, self.kv = nn.Linear(CHANNELS, 4), nn.Linear(CHANNELS, 4)
+        self.slopes, self.attention = nn.Parameter(torch.rand(2)), nn.MultiheadAttention(4, 2, batch_first=True)
+
+    def forward(self, x):
+        x = x.transpose(1, 2)
+        q, (k, v) = self.q(x).unflatten(2, (2, 2)).transpose(1, 2), self.kv(x).unsqueeze(1).chunk(2, -1)
+        i = torch.arange(x.size(1))
+        scores = q @ k.mT - self.slopes[:, None, None] * (i[:, None] - i)
+        y = (scores.masked_fill(i > i[:, None], -torch.inf).softmax(-1) @ v).transpose(1, 2).flatten(2)
+        mask = nn.Transformer.generate_square_subsequent_mask(x.size(1))
+        return (y + self.attention(y, y, y, attn_mask=mask, is_causal=True, need_weights=False)[0]).transpose(1, 2)
+
+
 class Conformer(nn.Module):
     """Half a feed-forward block, attention to chunks, a convolution that looks ahead, the other half."""
 
@@ -128,6 +146,7 @@ MODELS = {
     "residual": Residual,
     "start": Start,
     "transformer": Transformer,
+    "causal": Causal,
     "conformer": Conformer,
 }
 

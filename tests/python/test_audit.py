@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import pytest
 
 import dreamstream as ds
@@ -135,3 +136,35 @@ def test_a_declared_context():
     assert [r.context for r in again.rows] == [r.context for r in audit.rows]
     with pytest.raises(ValueError, match="no module's path fits"):
         ds.audit(model, ("B", "L", 8), context={"layer.*": ds.Context(4, 8)})
+
+
+class Placed(nn.Module):
+    """Positions of a table behind a strided convolution: from row `first` on, or one for two frames."""
+
+    def __init__(self, rows, of):
+        super().__init__()
+        self.front, self.of = nn.Conv1d(2, 2, 3, stride=2, padding=1), of
+        self.register_buffer("table", ds.rand(rows, 2))
+
+    def forward(self, x):
+        y = self.front(x).transpose(1, 2)
+        return y + self.of(self.table, y.size(1))
+
+
+@pytest.mark.parametrize(
+    ("of", "last"),
+    [(lambda t, n: t[:n], 29), (lambda t, n: t[3 : n + 3], 26), (lambda t, n: t[: n + 4][4:], 25)],
+)
+def test_the_last_frame_of_a_table(of, last):
+    """Frames up to it come, at the rate of the layer; the call that passes it raises, with the stream's id."""
+    model = Placed(30, of).eval()
+    audit = ds.audit(model, ("B", 2, "L"))
+    assert [r.last for r in audit.rows if r.last is not None] == [last]
+    assert "last" in str(audit).splitlines()[0] and "last" not in str(ds.audit(model.front, ("B", 2, "L")))
+    engine = ds.compile(model, ("B", 2, "L"), verify=False)
+    x = np.zeros((2, 2 * last + 3), np.float32)
+    assert engine.step({"a": x[:, :-1]}, sos="a")["a"].shape[0] == last + 1
+    with pytest.raises(ds.ShapeError, match="beyond the table's") as caught:
+        engine.step({"a": x[:, -1:]}, eos="a")
+    assert caught.value.ids == ("a",)
+    assert len(engine.step({}, eos="a")["a"]) == 0

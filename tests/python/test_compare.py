@@ -152,6 +152,25 @@ def test_auto_is_within_its_bound_and_no_wider():
     assert stored(2e-4) == "fp32"
 
 
+def test_auto_where_an_engine_leaves_nodes_out():
+    """What nothing reads is captured, saved, and in no engine."""
+
+    class Twice(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layers = nn.ModuleList([nn.Linear(16, 16), nn.Linear(16, 16), nn.FMoETransformerMLP(4, 16, 24)])
+
+        def forward(self, x: Any) -> Any:
+            for layer in self.layers:
+                layer(x)
+                x = layer(x)
+            return x
+
+    engine = ds.compile(Twice().eval(), ("B", "L", 16), weights="auto", verify=False)
+    kept = {n["path"]: n["stored"] for n in engine._core.nodes if "linear" in n["name"]}
+    assert set(kept.values()) == {"int8"} and len(kept) == 4
+
+
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
 def test_auto_keeps_what_is_not_finite(bad):
     model = nn.Linear(4, 3)

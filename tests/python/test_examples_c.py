@@ -373,36 +373,47 @@ def test_any_calls(program, two_rates, rng, tmp_path, threads):
 
 
 def test_inputs_given_once(program, rng, tmp_path):
-    """One frame of them where a stream starts, none in later steps; else the step changes nothing."""
+    """One frame where a stream starts (of a memory all it has), none in later steps; else nothing changes."""
 
-    class Voice(ds.nn.Module):
+    class Decoder(ds.nn.Module):
         def __init__(self):
             super().__init__()
-            self.conv, self.scale = ds.nn.Conv1d(4, 4, 3), ds.nn.Linear(3, 4)
+            self.scale, self.layer = ds.nn.Linear(3, 4), ds.nn.TransformerDecoderLayer(4, 2, 6, batch_first=True)
 
-        def forward(self, x, speaker):
-            return (self.conv(x) * self.scale(speaker).unsqueeze(-1)).transpose(1, 2)
+        def forward(self, x, speaker, memory):
+            return self.layer(x * self.scale(speaker).unsqueeze(1), memory, tgt_is_causal=True)
 
-    engine = ds.compile(Voice().eval(), {"x": ("B", 4, "L"), "speaker": ("B", 3)})
-    engine.save(tmp_path / "voice.dsm")
+    engine = ds.compile(Decoder().eval(), {"x": ("B", "L", 4), "speaker": ("B", 3), "memory": ("B", "M", 4)})
+    engine.save(tmp_path / "decoder.dsm")
     for folder in ("in", "out"):
         (tmp_path / folder).mkdir()
-    x, speaker = rng.standard_normal((4, 20), np.float32), rng.standard_normal(3, np.float32)
-    np.ascontiguousarray(x.T).tofile(tmp_path / "in" / "a.0")
-    np.stack([speaker, speaker]).tofile(tmp_path / "in" / "a.1")
+    given = {}
+    for name, n in (("a", 9), ("b", 1)):
+        shapes = {"x": (20, 4), "speaker": (3,), "memory": (n, 4)}
+        given[name] = {k: rng.standard_normal(shape, np.float32) for k, shape in shapes.items()}
+        for k, array in enumerate(given[name].values()):  # twice, for steps that fail
+            np.concatenate([array, array]).tofile(tmp_path / "in" / f"{name}.{k}")
     lines = [
         "open a",
-        "fails DS_MISMATCH step a 1 7,0",
-        "fails DS_MISMATCH step a 1 7,2",
-        "step a 1 7,1",
-        "fails DS_MISMATCH step a 0 5,1",
-        "step a 0 5,0",
-        "step a 2 8,0",
+        "open b",
+        "fails DS_MISMATCH step a 1 7,0,9",
+        "fails DS_MISMATCH step a 1 7,2,9",
+        "fails DS_MISMATCH step a 1 7,1,9 b 1 7,1,0",
+        "step a 1 7,1,9 b 1 7,1,1",
+        "fails DS_MISMATCH step a 0 5,1,0",
+        "fails DS_MISMATCH step b 0 5,0,1",
+        f"snapshot a {tmp_path / 'a.snapshot'}",
+        "step a 0 5,0,0",
+        "step a 2 8,0,0 b 0 13,0,0",
+        "step b 2 0,0,0",
     ]
     folders = tmp_path / "in", tmp_path / "out"
-    run(program("dsm_run.c"), tmp_path / "voice.dsm", *folders, 1, given="\n".join(lines) + "\n")
-    whole = engine.step({"a": {"x": x, "speaker": speaker}}, sos="a", eos="a")["a"]
-    assert (tmp_path / "out" / "a.0").read_bytes() == whole.tobytes()
+    run(program("dsm_run.c"), tmp_path / "decoder.dsm", *folders, 1, given="\n".join(lines) + "\n")
+    whole = engine.step(given, sos=["a", "b"], eos=["a", "b"])
+    for name, y in whole.items():
+        assert (tmp_path / "out" / f"{name}.0").read_bytes() == y.tobytes(), name
+    engine.restore((tmp_path / "a.snapshot").read_bytes(), "a")
+    assert np.array_equal(engine.step({"a": given["a"]["x"][7:]}, eos="a")["a"], whole["a"][7:])
 
 
 def both(script, engine, lines, got, name, m, n, flags=0):

@@ -297,6 +297,8 @@ def test_specs_and_exports() -> None:
         ds.compile(Modulated().eval(), {"speaker": ("B", 3)})
     first = ds.compile(Modulated().eval(), {"speaker": ("B", 3), "x": ("B", 4, "L")})
     assert [s.name for s in first.inputs] == ["x", "speaker"]
+    x, given = ds.stream_tensor([X], ids=["a"], sos=True), ds.static({"a": E})
+    assert np.array_equal(first(given, x)["a"].numpy(), compiled(Modulated().eval())(x, given)["a"].numpy())
     engine = compiled(Modulated().eval())
     assert engine.inputs[1].rate == 0 and engine.inputs[1].dimensions == ("B", 3)
     assert engine.delay == 3 and engine.kept_bytes <= engine.state_size

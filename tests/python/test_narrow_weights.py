@@ -30,11 +30,13 @@ class Net(nn.Module):
         self.linear = nn.Linear(40, 33)
         self.lstm = nn.LSTM(33, 20, 2, batch_first=True, proj_size=9)
         self.gru = nn.GRU(9, 20, batch_first=True)
-        self.up = nn.ConvTranspose1d(20, 5, 4, stride=2)
+        self.up = nn.ConvTranspose1d(20, 6, 5, stride=2)
+        self.up_in_groups = nn.ConvTranspose1d(6, 4, 3, stride=2, groups=2)
 
     def forward(self, x: Any) -> Any:
         y = self.depthwise(self.grouped(self.conv(x).relu())).transpose(1, 2)
-        return self.up(self.gru(self.lstm(self.linear(y).tanh())[0])[0].transpose(1, 2))
+        y = self.gru(self.lstm(self.linear(y).tanh())[0])[0].transpose(1, 2)
+        return self.up_in_groups(self.up(y))
 
 
 SPEC = ("B", 6, "L")
@@ -59,7 +61,7 @@ def wide_twin(how: str) -> Net:
     model = Net()
     for path, layer in model.named_modules():
         for name, weight in list(layer.named_parameters(recurse=False)):
-            if name.startswith("weight") and (how != "int8" or path != "up"):
+            if name.startswith("weight") and (how != "int8" or not path.startswith("up")):
                 weight.copy_(ds.tensor(rounded(weight.numpy(), how, weight.shape[0])))
     return model
 

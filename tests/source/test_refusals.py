@@ -25,6 +25,7 @@ Forward = Callable[[Any], Any]
 SAMPLES: dict[str, nn.Module | Forward] = {
     "attention": lambda x: F.scaled_dot_product_attention(*3 * [x.transpose(1, 2)]),
     "`attn_mask=`": lambda x: F.scaled_dot_product_attention(*3 * [x.transpose(1, 2)], ds.ones(9, 9)),
+    "masks": lambda x: F.scaled_dot_product_attention(*3 * [x.transpose(1, 2)], (x > 0).sum(1).unsqueeze(1)),
     "bidirectional": nn.LSTM(4, 2, bidirectional=True),
     "GroupNorm": nn.GroupNorm(2, 4),
     "BatchNorm": nn.BatchNorm1d(4, track_running_stats=False),

@@ -156,6 +156,7 @@ def test_a_table_that_ends():
     model = Attention(attend, table=torch.tril(torch.ones(70, 70))[None, None]).eval()
     x = torch.randn(1, 71, 8)
     want = model(x[:, :70])
+    assert [r.last for r in ds.audit(model, ("B", "L", 8)).rows if r.last is not None] == [69]
     engine = ds.compile(model, ("B", "L", 8))
     out = [engine.step({"s": x[0, :69].numpy()}, sos="s")["s"], engine.step({"s": x[0, 69:70].numpy()})["s"]]
     assert np.abs(np.concatenate(out) - want[0].detach().numpy()).max() < 1e-5

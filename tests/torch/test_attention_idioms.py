@@ -380,6 +380,14 @@ def alibi(m, x):
     return merge(m, att.masked_fill(future(x), -math.inf).softmax(-1) @ v)
 
 
+@idiom(Context(left=0, right=3))
+def alibi_of_what_comes(m, x):
+    i = torch.arange(x.size(1))
+    bias = -m.slopes[:, None, None] * (i[:, None] - i).abs()
+    hidden = (i < i[:, None]) | (i > i[:, None] + 3)
+    return merge(m, F.scaled_dot_product_attention(*split(m, x), attn_mask=bias.masked_fill(hidden, -math.inf)))
+
+
 @idiom(Context(chunk=3))
 def alibi_of_chunks(m, x):
     """Distances on both sides of the query, without an end on one."""
@@ -467,6 +475,23 @@ def terms_that_never_end(m, x):
     i = torch.arange(x.size(1))
     bias = -torch.log1p((i[:, None] - i).clamp(min=0).float()).masked_fill(future(x), math.inf)
     return merge(m, F.scaled_dot_product_attention(*split(m, x), attn_mask=bias))
+
+
+@refused("depends on the frames' values")
+def mask_of_values_for_the_function(m, x):
+    seen = x.abs().sum(-1) > 3
+    return merge(m, F.scaled_dot_product_attention(*split(m, x), attn_mask=seen[:, None, None]))
+
+
+@refused("number of streams")
+def mask_of_the_batch(m, x):
+    first = torch.arange(x.size(0))[:, None, None, None] <= torch.arange(x.size(1))
+    return merge(m, F.scaled_dot_product_attention(*split(m, x), attn_mask=first))
+
+
+@refused("mask of a chunk's size")
+def mask_of_a_chunk(m, x):
+    return merge(m, F.scaled_dot_product_attention(*split(m, x), attn_mask=torch.ones(T, T).tril().bool()))
 
 
 @refused("length|__index__|total")

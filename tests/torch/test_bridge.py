@@ -115,7 +115,8 @@ def test_streams_of_the_other_kind_are_told_apart(net):
 def test_a_model_of_float64_is_not_compiled(net):
     with pytest.raises(ds.DTypeError, match=r"conv.weight is float64.*copy.deepcopy\(model\).float\(\)"):
         ds.compile(net.double(), ("B", 3, "L"))
-    assert ds.compile(copy.deepcopy(net).float(), ("B", 3, "L")).inputs[0].dtype == "float32"
+    assert ds.compile(net, ("B", 3, "L"), dtype="float32").inputs[0].dtype == "float32"
+    assert next(net.parameters()).dtype == torch.float64
 
 
 def test_offline_keeps_streams_to_validate_in_between(net, xs):

@@ -105,7 +105,21 @@ class Similar(nn.Module):
         return y * F.cosine_similarity(y, speaker.unsqueeze(1), dim=-1).unsqueeze(-1)
 
 
-MODELS = (Modulated, Filtered, Begun, BegunAtZero, TimeFirst, Conditioned, Slower, Similar)
+class Drawn(nn.Module):
+    """A matrix and a gate for each stream, and one state for all layers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.matrix, self.gate, self.h = nn.Linear(6, 80), nn.Linear(6, 10), nn.Linear(6, 10)
+        self.rnn = nn.GRU(10, 10, 2, batch_first=True)
+
+    def forward(self, x: Any, speaker: Any) -> Any:
+        y = torch.bmm(self.matrix(speaker).view(-1, 10, 8), x).transpose(1, 2)
+        y = y * torch.sigmoid(y @ self.gate(speaker).unsqueeze(-1))
+        return self.rnn(y, self.h(speaker).expand(2, -1, -1).contiguous())[0]
+
+
+MODELS = (Modulated, Filtered, Begun, BegunAtZero, TimeFirst, Conditioned, Slower, Similar, Drawn)
 
 
 def streams(rng: Any, n: int, least: int = 2) -> dict[str, tuple[Any, Any]]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -25,6 +27,8 @@ from torch_training import (
     sequences,
     streams,
 )
+
+from dreamstream.torch.run.kernels.registry import KERNELS
 
 LENGTHS = {"a": 23, "b": 9, "c": 16}
 
@@ -149,6 +153,40 @@ def test_a_chunks_gradient_is_that_of_its_own_frames_and_constant_states(ends):
     assert first.grad is None
 
 
+def test_a_chunks_gradient_is_that_of_constant_keys_and_values():
+    """Attention by hand: keys and values of earlier chunks are constants, those of its own are on the tape."""
+    rng = np.random.default_rng(6)
+
+    class Window(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.qkv, self.out = torch.nn.Linear(3, 12), torch.nn.Linear(4, 2)
+
+        def attended(self, q, k, v, first):
+            i, j = first + torch.arange(q.size(1)), torch.arange(k.size(1))
+            seen = (j <= i[:, None]) & (i[:, None] - j <= 5)
+            return self.out((q @ k.mT).masked_fill(~seen, -torch.inf).softmax(-1) @ v).mT
+
+        def forward(self, x):
+            return self.attended(*self.qkv(x.mT).chunk(3, -1), 0)
+
+    plain, model = online(Window, VARIANTS[0])
+    first, second = (torch.tensor(rng.standard_normal((3, n)), requires_grad=True) for n in (11, 8))
+    model(streams({"a": first}, ["a"]))
+    y = model(streams({"a": second}))["a"]
+    loss_of({"a": y}).backward()
+    own = second.detach().clone().requires_grad_()
+    parts = plain.qkv(torch.cat([first.detach(), own], 1)[None].mT)
+    kept = torch.cat([parts[:, :11].detach(), parts[:, 11:]], 1)
+    q, k, v = kept.chunk(3, -1)
+    want = plain.attended(q[:, 11:], k, v, 11)[0]
+    assert_close(y, want)
+    loss_of({"a": want}).backward()
+    assert_same_gradients(model, plain)
+    assert_close(second.grad, own.grad)
+    assert first.grad is None
+
+
 @pytest.mark.parametrize("name", MODELS)
 def test_a_chunks_loss_has_no_gradient_in_earlier_chunks(name):
     rng = np.random.default_rng(7)
@@ -176,6 +214,32 @@ def test_cycles_of_backward_and_step_need_no_retained_graph(name):
     assert model.live_ids == []
 
 
+@pytest.mark.parametrize("name", ["transformer", "causal", "conformer"])
+def test_attention_learns_chunk_by_chunk(name):
+    """A task that has to look back: the mean of six frames."""
+    rng = np.random.default_rng(17)
+    _, model = online(name, VARIANTS[0])
+    optimizer, losses = torch.optim.Adam(model.parameters(), 0.04), []
+    for _ in range(20):
+        xs = sequences(rng, {"a": 40, "b": 33})
+        means = {
+            i: torch.nn.functional.avg_pool1d(torch.nn.functional.pad(x, (5, 0)), 6, 1) for i, x in xs.items()
+        }
+        targets = {i: 3 * y[:1].T.numpy() for i, y in means.items()}
+        total, n = 0.0, 0
+        for chunk in calls(xs, {i: cuts(rng, x.shape[1], 14) for i, x in xs.items()}):
+            y = model(chunk)
+            aligned = ds.train.align(y, targets)
+            errors = [(y[i][0] - torch.as_tensor(aligned[i][:, 0])).square() for i in y.ids]
+            if sum(e.numel() for e in errors):
+                optimizer.zero_grad()
+                torch.cat(errors).mean().backward()
+                optimizer.step()
+                total, n = total + float(torch.cat(errors).detach().sum()), n + sum(e.numel() for e in errors)
+        losses.append(total / n)
+    assert np.mean(losses[-5:]) < 0.5 * losses[0], losses
+
+
 # ---------------------------------------------------------------------- B: whole files, chunk by chunk
 @pytest.mark.parametrize("name", MODELS)
 def test_gradients_of_whole_files_are_the_offline_ones(name):
@@ -199,6 +263,31 @@ def test_gradients_of_whole_files_are_the_offline_ones(name):
     assert_same_gradients(model, plain)
     for i in xs:
         assert_close(own[i].grad, xs[i].grad, i)
+
+
+@pytest.mark.parametrize("name", ["transformer", "causal", "conformer"])
+def test_keys_that_lose_their_tape_are_noticed(name, monkeypatch):
+    """A planted fault: keys and values that were kept are constants."""
+    kernel = KERNELS["attention"]
+
+    class Cut:
+        def __init__(self, window):
+            self.window = window
+
+        def __getattr__(self, name):
+            return getattr(self.window, name)
+
+        def run(self, first, n):
+            x = self.window.run(first, n)
+            old = first[:, None] + torch.arange(n) < self.window.before[:, None]
+            return torch.where(old[..., None, None], x.detach(), x)
+
+    def run(step, windows, *rest):
+        return kernel.run(step, [windows[0], *map(Cut, windows[1:])], *rest)
+
+    monkeypatch.setitem(KERNELS, "attention", replace(kernel, run=run))
+    with pytest.raises(AssertionError):
+        test_gradients_of_whole_files_are_the_offline_ones(name)
 
 
 def test_mean_losses_weighted_by_valid_frames_are_the_offline_mean():

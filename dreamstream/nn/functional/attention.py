@@ -9,7 +9,7 @@ from ...array import Tensor
 from ...array.attend import across, attend, of_all
 from ...array.scores import Scores
 from ...errors import DTypeError, NotStreamableError, ShapeError, no_tape
-from ...operations.refusals import MASKED, SEES_ALL, Refusal
+from ...operations.refusals import MASKED, OF_VALUES, SEES_ALL, Refusal
 from ...stream.context import EVERYTHING, Context, seen_by
 from ...stream.pairs import Recognised
 from ...stream.where import user_line
@@ -94,9 +94,11 @@ def scaled_dot_product_attention(
     """
     name = "scaled_dot_product_attention"
     q, k, v = (checked(name, of_all(x)) for x in (query, key, value))
+    noted = isinstance(attn_mask, Scores) or hasattr(attn_mask, "says")
+    if not noted and getattr(attn_mask, "is_stream", False):
+        raise refused(name, OF_VALUES)
     if attn_mask is not None and identity(attn_mask):
         attn_mask = None
-    noted = isinstance(attn_mask, Scores) or hasattr(attn_mask, "says")
     if attn_mask is not None and not noted:
         raise refused(name, MASKED)
     if dropout_p:

@@ -44,6 +44,8 @@ def pad(input: Tensor, pad: Sequence[int], mode: str = "constant", value: float 
         raise ShapeError(f"pad: mode is constant, replicate, reflect or circular, got {mode!r}")
     if mode != "constant" and value:
         raise ShapeError(f"pad: mode {mode!r} takes no value")
+    if x.is_stream:
+        pads = _guarded(x, pads)
     for i in range(0, len(pads), 2):
         axis, (left, right) = x.ndim - 1 - i // 2, pads[i : i + 2]
         if isinstance(right, Length):
@@ -111,6 +113,16 @@ def _pad_axis(x: Tensor, axis: int, left: int, right: int, mode: str, value: flo
         x = _crop(x, axis, role, *less)
         return _add(x, axis, role, *more, mode, value)
     return _crop(_add(x, axis, role, *more, mode, value), axis, role, *less)
+
+
+def _guarded(x: Any, pads: list[Any]) -> list[Any]:
+    """Return the pads of a stream; those in an if that some streams enter hold for all."""
+    guard = None if x.edge is None else x.edge.entry.guard
+    if guard is None or "L" not in x.dims:
+        return pads
+    axis = x.dims.index("L")
+    end = 2 * (x.ndim - 1 - axis) + 1
+    return guard.pads(pads, end, x.size(axis)) if end < len(pads) else pads
 
 
 def _pad_to(x: Any, axis: int, left: int, right: Length, mode: str, value: float) -> Tensor:

@@ -69,11 +69,8 @@ def max_pool1d(
     return_indices: bool = False,
 ) -> Tensor:
     """Return the largest element of each window over the last dimension."""
-    parts = _covered(1, input, kernel_size, padding)
-    if parts is not None:
-        return _adaptive("max_pool1d", "max", input, parts, 1)
-    windows = _windows("max_pool1d", 1, kernel_size, stride, padding, dilation, return_indices)
-    return _pool("max_pool1d", "max_pool", input, windows, {"ceil": int(ceil_mode)})
+    given = (kernel_size, stride, padding, dilation, return_indices)
+    return _windowed(1, "max_pool", input, given, {"ceil": int(ceil_mode)})
 
 
 @_windows2d
@@ -87,11 +84,8 @@ def max_pool2d(
     return_indices: bool = False,
 ) -> Tensor:
     """Return the largest element of each window over the last two dimensions."""
-    parts = _covered(2, input, kernel_size, padding)
-    if parts is not None:
-        return _adaptive("max_pool2d", "max", input, parts, 2)
-    windows = _windows("max_pool2d", 2, kernel_size, stride, padding, dilation, return_indices)
-    return _pool("max_pool2d", "max_pool", input, windows, {"ceil": int(ceil_mode)})
+    given = (kernel_size, stride, padding, dilation, return_indices)
+    return _windowed(2, "max_pool", input, given, {"ceil": int(ceil_mode)})
 
 
 @_windows1d
@@ -104,12 +98,8 @@ def avg_pool1d(
     count_include_pad: bool = True,
 ) -> Tensor:
     """Return the mean of each window over the last dimension."""
-    parts = _covered(1, input, kernel_size, padding)
-    if parts is not None:
-        return _adaptive("avg_pool1d", "avg", input, parts, 1)
-    windows = _windows("avg_pool1d", 1, kernel_size, stride, padding)
     counted = {"ceil": int(ceil_mode), "count_include_pad": int(count_include_pad)}
-    return _pool("avg_pool1d", "avg_pool", input, windows, counted)
+    return _windowed(1, "avg_pool", input, (kernel_size, stride, padding), counted)
 
 
 @_windows2d
@@ -127,12 +117,9 @@ def avg_pool2d(
         raise ShapeError(
             f"avg_pool2d: divisor_override must be an integer that is not 0, got {divisor_override!r}"
         )
-    parts = _covered(2, input, kernel_size, padding)
-    if parts is not None:
-        return _adaptive("avg_pool2d", "avg", input, parts, 2)
-    windows = _windows("avg_pool2d", 2, kernel_size, stride, padding)
     counted = {"ceil": int(ceil_mode), "count_include_pad": int(count_include_pad)}
-    return _pool("avg_pool2d", "avg_pool", input, windows, {**counted, "divisor": divisor_override or 0})
+    given = (kernel_size, stride, padding)
+    return _windowed(2, "avg_pool", input, given, {**counted, "divisor": divisor_override or 0})
 
 
 @_windows1d
@@ -159,6 +146,15 @@ def _sizes(value: Any, n: int, what: str) -> list[int]:
     if len(given) not in (1, n):
         raise ShapeError(f"{what} must be {'one integer' if n == 1 else f'1 or {n} integers'}, got {value}")
     return [operator.index(v) for v in given] * (n // len(given))
+
+
+def _windowed(n: int, op: str, input: Any, given: Sequence[Any], shared: Attributes) -> Tensor:
+    """Pool over the last n dimensions; `given` is the kernel, the stride, the padding, and what else there is."""
+    name = f"{op}{n}d"
+    parts = _covered(n, input, given[0], given[2])
+    if parts is not None:
+        return _adaptive(name, op.removesuffix("_pool"), input, parts, n)
+    return _pool(name, op, input, _windows(name, n, *given), shared)
 
 
 def _covered(n: int, x: Any, kernel: Any, padding: Any) -> list[int | None] | None:

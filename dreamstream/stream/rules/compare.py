@@ -13,6 +13,7 @@ from types import FrameType
 from typing import Any
 
 from .decide import holds
+from .guarded import entered
 from .raising import answer_that_raises
 from .tokens import Token
 
@@ -58,7 +59,8 @@ class Comparison(Token):
     _what = "the length of a stream"
     _serves = (
         "What every stream answers alike is that truth; in an assert, or an if whose body only raises, a "
-        "comparison is checked when each stream ends; anything else is for the outside of the forward."
+        "comparison is checked when each stream ends; an if may pad or crop by what is nothing where it doesn't "
+        "hold (if T % 4: x = F.pad(x, (0, 4 - T % 4))); anything else is for the outside of the forward."
     )
 
     def __init__(self, parts: Sequence[tuple[Any, str]], negated: bool = False) -> None:
@@ -70,9 +72,18 @@ class Comparison(Token):
         return self.truth(sys._getframe(1), self)
 
     def truth(self, frame: FrameType, asked: object) -> bool:
-        """Return the answer to the test that a frame makes of an object; it is checked at the end of streams."""
+        """Return the answer to the test that a frame makes of an object; it is checked at the end of streams.
+
+        Or it is the one with which the body of an if is entered that holds for all (`guarded`).
+        """
         raises = answer_that_raises(frame, asked)
         trusted = not raises
+        if raises is None and len(self.parts) == 1:
+            ((length, relation),) = self.parts
+            asked_for = _OPPOSITE[relation] if self.negated else relation
+            answer = entered(frame, length, asked_for, self.edge.entry)
+            if answer is not None:
+                return answer
         if raises is None or (trusted == self.negated and len(self.parts) > 1):
             self._misuse("compared where streams answer differently")
         self.require(trusted)

@@ -99,8 +99,10 @@ class Length(Token):
         out.edge, out.terms, out.plus = self.edge, left, plus
         if len(left) > 1 and any(c < 0 for c, _ in left):
             number = out.fact("constant", constant)
-            return out if number is None else number
-        return out
+            if number is not None:
+                return number
+        guard = self.edge.entry.guard
+        return out if guard is None else guard.length(out)
 
     # ------------------------------------------------------------------ arithmetic
     def _integer(self, op: str, value: object) -> int:

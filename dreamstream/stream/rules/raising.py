@@ -13,7 +13,7 @@ from functools import lru_cache
 from types import CodeType, FrameType
 from typing import Any
 
-__all__ = ["answer_that_raises"]
+__all__ = ["answer_that_raises", "asks_where_ways_part"]
 
 _MOST = 2000  # instructions looked at
 
@@ -37,6 +37,14 @@ def answer_that_raises(frame: FrameType, asked: object) -> bool | None:
         if _Walk(code).from_test(at, answer, dict.fromkeys(held, answer)):
             return answer
     return None
+
+
+def asks_where_ways_part(frame: FrameType) -> bool:
+    """Whether a frame asks for a truth in order to go one way or another, and not within a call."""
+    code = _read(frame.f_code)
+    at = code.places.get(frame.f_lasti)
+    name = "" if at is None else code.instructions[at].opname
+    return "JUMP" in name or name in ("UNARY_NOT", "TO_BOOL")
 
 
 class _Code:

@@ -62,7 +62,7 @@ class TorchSource:
             return error
         return DTypeError(
             f"{name} is float64, but an engine computes in float32; compile a copy of the model, as in "
-            "copy.deepcopy(model).float()"
+            'copy.deepcopy(model).float(), or with dtype="float32", which does so'
         )
 
     def offline(self, inputs: Mapping[str, Any], by_name: bool) -> list[Any]:

@@ -59,6 +59,7 @@ class Totals:
     meta = None
     courses = None
     sizes = Sizes()
+    guard = None
     buffers = True
 
     def __init__(

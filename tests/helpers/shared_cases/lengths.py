@@ -121,3 +121,52 @@ def _padded_to_the_input(nn: Any, F: Any, ds: Any) -> Any:
         return F.pad(y, (0, x.size(-1) - y.size(-1))) + x
 
     return net(nn, forward, down=nn.Conv1d(4, 6, 3, stride=2), up=nn.ConvTranspose1d(6, 4, 3, stride=2))
+
+
+# ---------------------------------------------------------------- an if that some streams enter
+@module(BCL(4), reach=9, delay=3)
+def _padded_where_it_is_no_multiple(nn: Any, F: Any, ds: Any) -> Any:
+    """The end is cropped again, by what was padded."""
+
+    def forward(self: Any, x: Any) -> Any:
+        n, pad = x.size(-1), 0
+        if n % 4 != 0:
+            pad = 4 - n % 4
+            x = F.pad(x, (0, pad))
+        y = self.up(self.down(x))
+        if pad > 0:
+            y = y[..., :-pad]
+        return y
+
+    return net(nn, forward, down=nn.Conv1d(4, 3, 4, stride=4), up=nn.ConvTranspose1d(3, 4, 4, stride=4))
+
+
+@module(BCL(4), reach=9, delay=3)
+def _padded_by_one_of_two(nn: Any, F: Any, ds: Any) -> Any:
+    """Odd lengths, by a number; then what is chosen by a condition, with and without an else."""
+
+    def forward(self: Any, x: Any) -> Any:
+        y = x
+        if x.size(2) % 2:
+            y = F.pad(y, (0, 1), mode="replicate")
+        more = 0 if x.size(2) % 3 == 0 else 3 - x.size(2) % 3
+        if x.size(2) % 4:
+            rest = x.size(2) % 4
+        else:
+            rest = 0
+        return self.down(y), F.pad(x, (0, more), value=2.0), x[..., : x.size(2) - rest]
+
+    return net(nn, forward, down=nn.Conv1d(4, 3, 2, stride=2))
+
+
+@module(BCL(4), reach=9, delay=3)
+def _cropped_where_it_is_longer(nn: Any, F: Any, ds: Any) -> Any:
+    def forward(self: Any, x: Any) -> Any:
+        y, whole = self.up(self.down(F.pad(x, (0, 3)))), x
+        if y.size(2) > x.size(2):
+            y = y[..., : x.size(2)]
+        if whole.size(2) % 4:
+            whole = whole[..., : -(whole.size(2) % 4)]
+        return y + x, whole.reshape(x.size(0), 4, whole.size(2) // 4, 4)
+
+    return net(nn, forward, down=nn.Conv1d(4, 3, 4, stride=4), up=nn.ConvTranspose1d(3, 4, 4, stride=4))

@@ -1,0 +1,351 @@
+"""Ifs that hold of some streams only, and pad or crop by what is nothing in the others.
+
+``if T % 4: x = F.pad(x, (0, 4 - T % 4))`` is one operation for all streams: a pad by an amount that is 0 where the
+condition doesn't hold. So the body is entered, and each amount in it is replaced by one that counts show to be the
+same wherever the condition holds, and nothing elsewhere. Only bodies that do nothing else are entered: assignments
+of what is computed of lengths, pads and crops of a variable, zeros joined behind it.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import sys
+import textwrap
+from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache
+from types import CodeType, FrameType
+from typing import Any, NamedTuple
+
+from ...errors import NotStreamableError, StreamLimitError
+from ..where import user_line
+from .decide import Formula
+from .raising import asks_where_ways_part
+
+__all__ = ["Guard", "entered"]
+
+#: Of a difference g, by relation with 0: the counts that are all above 0 where it holds, in each way it may hold.
+_HOLDS: dict[str, Callable[[Formula], list[list[Formula | None]]]] = {
+    "gt": lambda g: [[g]],
+    "ge": lambda g: [[g.plus(1)]],
+    "lt": lambda g: [[g.times(-1)]],
+    "le": lambda g: [[_less(1, g)]],
+    "ne": lambda g: [[g], [g.times(-1)]],
+    "eq": lambda g: [[g.plus(1), _less(1, g)]],
+}
+_OPPOSITE = {"eq": "ne", "ne": "eq", "lt": "ge", "ge": "lt", "le": "gt", "gt": "le"}
+
+
+def _less(k: int, g: Formula) -> Formula | None:
+    negative = g.times(-1)
+    return None if negative is None else negative.plus(k)
+
+
+class _Statement(NamedTuple):
+    kind: str  # "amount", "pad", "zeros" or "crop"
+    name: str  # what is assigned
+    value: ast.expr
+    used: tuple[ast.expr, ...]  # what must be a function of the library, or a length
+
+
+class _If(NamedTuple):
+    """An if: where its test stands, the answer that enters its body, that by line, and what is assigned else."""
+
+    test: range
+    enters: bool
+    body: dict[int, _Statement]
+    otherwise: ast.expr | None = None
+
+
+# ---------------------------------------------------------------- what is read
+@lru_cache(maxsize=512)
+def _ifs(code: CodeType) -> list[_If]:
+    """Return the ifs of a function, outside its loops, whose bodies do nothing but what is said above."""
+    try:
+        tree: ast.AST = ast.parse(textwrap.dedent("".join(inspect.getsourcelines(code)[0])))
+    except (OSError, SyntaxError, TypeError):
+        return []
+    ast.increment_lineno(tree, code.co_firstlineno - 1)
+    return [found for node in _outside_loops(tree) if (found := _read(node))]
+
+
+def _outside_loops(node: ast.AST) -> Iterator[ast.AST]:
+    yield node
+    for child in ast.iter_child_nodes(node):
+        if not isinstance(child, (ast.For, ast.While)):
+            yield from _outside_loops(child)
+
+
+def _read(node: ast.AST) -> _If | None:
+    if isinstance(node, ast.Assign) and isinstance(choice := node.value, ast.IfExp):
+        then, other = ([_copied(ast.Assign(node.targets, way), way)] for way in (choice.body, choice.orelse))
+        node = _copied(ast.If(choice.test, then, other), choice.test)
+    if not isinstance(node, ast.If):
+        return None
+    test, enters, body, otherwise = node.test, True, node.body, None
+    while isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+        test, enters = test.operand, not enters
+    if any(isinstance(n, (ast.BoolOp, ast.IfExp, ast.NamedExpr)) for n in ast.walk(test)):
+        return None
+    if isinstance(test, ast.Compare) and len(test.ops) > 1:
+        return None
+    if node.orelse:  # an amount on one side, a number on the other
+        if len(node.body) > 1 or len(node.orelse) > 1:
+            return None
+        if not isinstance(getattr(node.orelse[0], "value", None), (ast.Constant, ast.Name)):
+            enters, body = not enters, node.orelse
+        plain = (node.orelse if body is node.body else node.body)[0]
+        otherwise = _assigned(plain, _name(body[0]))
+        if not isinstance(otherwise, (ast.Constant, ast.Name)):
+            return None
+    made = [_statement(s) for s in body]
+    by_line = {s.lineno: m for s, m in zip(body, made) if m is not None}
+    if len(by_line) < len(body) or (otherwise is not None and next(iter(by_line.values())).kind != "amount"):
+        return None
+    changed = {s.name for s in by_line.values() if s.kind != "amount"}
+    amounts = [s.value for s in by_line.values() if s.kind == "amount"]
+    if any(isinstance(n, ast.Name) and n.id in changed for value in amounts for n in ast.walk(value)):
+        return None
+    return _If(range(test.lineno, (test.end_lineno or test.lineno) + 1), enters, by_line, otherwise)
+
+
+def _copied(node: Any, place: ast.AST) -> Any:
+    return ast.copy_location(node, place)
+
+
+def _name(node: ast.stmt) -> str:
+    """Return the variable that a statement assigns to; "" where it does not, or to several."""
+    target = node.targets[0] if isinstance(node, ast.Assign) and len(node.targets) == 1 else None
+    return target.id if isinstance(target, ast.Name) else ""
+
+
+def _assigned(node: ast.stmt, name: str) -> ast.expr | None:
+    return node.value if name and isinstance(node, ast.Assign) and _name(node) == name else None
+
+
+def _statement(node: ast.stmt) -> _Statement | None:
+    """Return what an assignment does to its variable; None for all else."""
+    name = _name(node)
+    value = _assigned(node, name)
+    if value is None:
+        return None
+
+    def is_it(given: ast.expr) -> bool:
+        return isinstance(given, ast.Name) and given.id == name
+
+    calls = [n.func for n in ast.walk(value) if isinstance(n, ast.Call)]
+    if isinstance(value, ast.BinOp) and all(getattr(c, "attr", "") == "size" for c in calls):
+        return _Statement("amount", name, value, ())
+    if isinstance(value, ast.Subscript) and is_it(value.value):
+        return _Statement("crop", name, value, ())
+    if not isinstance(value, ast.Call) or not value.args:
+        return None
+    called = getattr(value.func, "attr", getattr(value.func, "id", ""))
+    if called == "pad" and is_it(value.args[0]):
+        return _Statement("pad", name, value, (value.func,))
+    first = value.args[0]
+    if called in ("cat", "concat") and isinstance(first, (ast.List, ast.Tuple)) and is_it(first.elts[0]):
+        return _Statement("pad", name, value, (value.func, *first.elts[1:]))
+    return _Statement("zeros", name, value, (value,)) if _is_zeros(value) else None
+
+
+def _is_zeros(value: ast.expr) -> bool:
+    """Whether it is a call of zeros, perhaps brought to a type or device."""
+    while isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute):
+        if value.func.attr in ("zeros", "new_zeros"):
+            return True
+        if value.func.attr not in ("to", "type", "type_as", "cuda"):
+            return False
+        value = value.func.value
+    return False
+
+
+# ---------------------------------------------------------------- what is entered
+def entered(frame: FrameType, length: Any, relation: str, entry: Any) -> bool | None:
+    """Return the answer with which an if's body is entered, whose amounts the entry's guard settles from then on.
+
+    Parameters
+    ----------
+    frame : FrameType
+        That asks for a truth.
+    length : Length
+        What compares with 0, by `relation`, in some streams only.
+
+    Returns
+    -------
+    bool or None
+        None where there is no such if.
+    """
+    found = next((f for f in _ifs(frame.f_code) if frame.f_lineno in f.test), None)
+    formula = None if found is None else length.formula()
+    if found is None or formula is None or not asks_where_ways_part(frame):
+        return None
+    guard = Guard(frame, found, formula, length, relation if found.enters else _OPPOSITE[relation])
+    if not guard.can_be_entered():
+        return None
+    entry.guard = guard
+    return found.enters
+
+
+def _most(length: Any) -> int | None:
+    """Return the number that a length never exceeds, but reaches; None where there is none that is small."""
+
+    def bound(formula: Formula) -> int | None:
+        most: int | None = length.most()
+        while most and not formula.exceeds(most - 1):
+            below = most // 2
+            most = below if not formula.exceeds(below) else most - 1
+        return most
+
+    found: int | None = length.fact("reached", bound)
+    return found
+
+
+class Guard:
+    """The body of an if that is entered for all streams."""
+
+    def __init__(self, frame: FrameType, found: _If, formula: Formula, length: Any, relation: str) -> None:
+        self._frame = frame
+        self._body = found.body
+        self._otherwise = found.otherwise
+        self._length = length
+        self._of = formula
+        self._inside = _HOLDS[relation](formula)
+        self._outside = _HOLDS[_OPPOSITE[relation]](formula)
+        self._amounts: dict[int, tuple[Any, Any]] = {}  # by line: what is computed there, and what it is instead
+
+    def can_be_entered(self) -> bool:
+        """Whether the body does what it seems to, all amounts that it assigns can be settled, and are noted."""
+        seen = dict(self._frame.f_locals)
+        for line, (kind, name, value, used) in self._body.items():
+            if kind == "amount":
+                given, before = self._evaluated(value, seen), seen.get(name, 0)
+                if self._otherwise is not None:
+                    before = self._evaluated(self._otherwise, seen)
+                if not self._is_length(given) or not (type(before) is int or self._is_length(before)):
+                    return False
+                amount = self.settled(given - before)
+                if amount is None:
+                    return False
+                seen[name] = before + amount
+                self._amounts[line] = (given.key(), seen[name])
+                continue
+            if kind != "zeros" and "L" not in getattr(seen.get(name), "names", ()):
+                return False
+            for part in used:
+                if isinstance(part, ast.Name) and any(
+                    s.kind == "zeros" and s.name == part.id for s in self._body.values()
+                ):
+                    continue
+                if part is getattr(value, "func", None):
+                    module = getattr(self._evaluated(part, seen), "__module__", None) or "torch"
+                    if module.partition(".")[0] not in ("torch", "dreamstream"):
+                        return False
+                elif not _is_zeros(part) or not any(
+                    isinstance(n, ast.Name) and self._is_length(seen.get(n.id)) for n in ast.walk(part)
+                ):
+                    return False
+        return True
+
+    def _evaluated(self, value: ast.expr, seen: dict[str, Any]) -> Any:
+        expression = compile(ast.Expression(value), "<if>", "eval")
+        return eval(expression, self._frame.f_globals, seen)
+
+    def _is_length(self, x: object) -> bool:
+        return hasattr(x, "formula")
+
+    # ------------------------------------------------------------ what amounts are for all streams
+    def settled(self, amount: Any, used: Callable[[Any], Any] = lambda n: n) -> Any:
+        """Return what is the amount wherever the condition holds, and 0 elsewhere; None where that isn't found.
+
+        What is made of it in the end should be a function of one length.
+        """
+        tried: list[Any] = [amount] if self._is_length(amount) else []
+        if tried and (most := _most(amount)):
+            tried.append(amount % most)
+        for length in (self._length, self._length + 1) if type(amount) is int else ():
+            if self._is_length(length) and (most := _most(length)):
+                tried += [-length % (most + 1), (length + (most - 1)) // most * amount]
+        tried.sort(key=lambda t: len(getattr(used(t), "terms", ())) > 1)
+        try:
+            return next((t for t in tried if self._fits(t, amount)), None)
+        except StreamLimitError:
+            return None
+
+    def _fits(self, settled: Any, amount: Any) -> bool:
+        return self._vanishes(settled - amount, self._inside) and self._vanishes(settled, self._outside)
+
+    def _vanishes(self, length: Any, ways: Sequence[Sequence[Formula | None]]) -> bool:
+        """Whether a length is 0 wherever the counts of one of these ways are all above 0."""
+        if type(length) is int:
+            return not length
+        formula = length.formula()
+        if formula is None or formula.root != self._of.root:
+            return False
+        for way in ways:
+            where = [w.count for w in way if w is not None]
+            for sign in (1, -1):
+                differs = formula.times(sign)
+                lengths = (*formula.lengths, *(n for n in self._of.lengths if n not in formula.lengths))
+                if len(where) < len(way) or differs is None:
+                    return False
+                if differs.count.first_positive((*lengths, *where)) is not None:
+                    return False
+        return True
+
+    # ------------------------------------------------------------ in the midst of the body
+    def _statement(self) -> tuple[int, _Statement] | None:
+        """Return the statement of the body that runs."""
+        frame: FrameType | None = sys._getframe(2)
+        while frame is not None and frame is not self._frame:
+            frame = frame.f_back
+        if frame is None:
+            return None
+        line = max((n for n in self._body if n <= frame.f_lineno), default=None)
+        if line is None:
+            return None
+        statement = self._body[line]
+        return (line, statement) if frame.f_lineno <= (statement.value.end_lineno or line) else None
+
+    def length(self, computed: Any) -> Any:
+        """Return what was computed of lengths, or what it is instead."""
+        running = self._statement()
+        if running is None or running[0] not in self._amounts:
+            return computed
+        key, settled = self._amounts[running[0]]
+        return settled if computed.key() == key else computed
+
+    def pads(self, pads: list[Any], end: int, whole: Any) -> list[Any]:
+        """Return what a stream of this length is padded by, of which `end` is behind its last frame."""
+        running = self._statement()
+        if running is None or running[1].kind != "pad":
+            return pads
+        out = list(pads)
+        out[end] = self.settled(out[end], lambda n: whole + n)
+        if out[end] is None or any(type(p) is not int or p for i, p in enumerate(pads) if i != end):
+            raise self._refused("pads")
+        return out
+
+    def stop(self, index: Any, whole: Any) -> Any:
+        """Return the slice of a stream of this length that is the whole of it where the condition doesn't hold."""
+        running = self._statement()
+        if running is None or running[1].kind != "crop":
+            return index
+        if not isinstance(index, slice) or index.start or index.step or index.stop is None:
+            raise self._refused("crops")
+        taken = -index.stop if self._is_negative(index.stop) else whole - index.stop
+        settled = self.settled(taken, lambda n: whole - n)
+        if settled is None:
+            raise self._refused("crops")
+        return slice(None, whole - settled)
+
+    def _is_negative(self, stop: Any) -> bool:
+        if type(stop) is int:
+            return stop < 0
+        return bool(stop.fact("never above", lambda f: not f.exceeds(0)))
+
+    def _refused(self, does: str) -> NotStreamableError:
+        return NotStreamableError(
+            f"an if that some streams enter {does} by what is not nothing in others, at {user_line()}; "
+            "do so by lengths without an if, as in F.pad(x, (0, -x.size(L) % 4))"
+        )

@@ -1,0 +1,103 @@
+"""Ifs that some streams enter only: what is no pad or crop by nothing elsewhere is refused, with the line."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+import dreamstream as ds
+
+
+def scaled(x):
+    if x.size(2) % 4:
+        x = x * 2
+    return x
+
+
+def with_else(x):
+    if x.size(2) % 4:
+        x = F.pad(x, (0, -x.size(2) % 4))
+    else:
+        x = x * 2
+    return x
+
+
+def in_front(x):
+    if x.size(2) % 4:
+        x = F.pad(x, (4 - x.size(2) % 4, 0))
+    return x
+
+
+def features_too(x):
+    if x.size(2) % 4:
+        x = F.pad(x, (0, 4 - x.size(2) % 4, 1, 0))
+    return x
+
+
+def asked_by_a_call(x):
+    if max(x.size(2) % 4, 1) > 1:
+        x = F.pad(x, (0, 4 - x.size(2) % 4))
+    return x
+
+
+def number_of_another(x):
+    if x.size(2) > 16:
+        x = x[..., :16]
+    return x
+
+
+def of_another(x):
+    y = x * 2
+    if x.size(2) % 4:
+        x = F.pad(y, (0, 4 - x.size(2) % 4))
+    return x
+
+
+def frames_and_features(x):
+    if x.size(2) % 2:
+        x = x[:, 1:, :-1]
+    return x
+
+
+def own_pad(x):
+    def pad(x, pads):
+        return F.pad(x, pads) * 2
+
+    if x.size(2) % 2:
+        x = pad(x, (0, 1))
+    return x
+
+
+def number_of_no_length(x):
+    width = 2
+    if x.size(2) % 4:
+        width = width * 2
+    return F.pad(x, (0, width))
+
+
+@pytest.mark.parametrize(
+    "forward",
+    [
+        scaled,
+        with_else,
+        in_front,
+        features_too,
+        asked_by_a_call,
+        number_of_another,
+        of_another,
+        frames_and_features,
+        own_pad,
+        number_of_no_length,
+    ],
+)
+def test_what_else_an_if_does_is_refused(forward):
+    model = type("Model", (torch.nn.Module,), {"forward": lambda self, x: forward(x)})()
+    with pytest.raises((ds.NotStreamableError, ds.CaptureError), match=rf"in {forward.__name__}: `"):
+        ds.compile(model, ("B", 3, "L"))
+
+
+def test_integers_compare_with_small_numbers_as_they_do():
+    model = type("Model", (torch.nn.Module,), {"forward": lambda self, x: (x > (1 << 24) - 1, x == 0, x >= -3)})()
+    x = torch.tensor([0, 1, -3, -4, 2**24 - 1, 2**24, 2**24 + 1, 2**62 + 1, -(2**62) - 1])
+    engine = ds.compile(model, ("B", "L"), dtype="int64")
+    got = engine.step({"a": x.numpy()}, sos=["a"], eos=["a"])["a"]
+    assert [g.tolist() for g in got] == [y.tolist() for y in model(x)]
