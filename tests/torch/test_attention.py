@@ -234,6 +234,11 @@ def test_a_declared_context(context):
     assert torch.allclose(model(x)[0], want, atol=1e-5)
     engine = ds.compile(model, ("B", "L", 8))
     assert engine.delay == 2 * (context.chunk - 1 + context.right) or context.chunk > 1
+    audit = ds.audit(model, ("B", "L", 8), rate=50)
+    rows = {r.path: r for r in audit.rows if r.context}
+    assert {p: r.context for p, r in rows.items()} == {f"layers.{k}.self_attn": context for k in range(2)}
+    assert rows["layers.0.self_attn"].latency == 20 * (context.chunk - 1 + context.right)
+    assert audit.latency == 20 * engine.delay and audit.state_size == engine.state_size
     model.online()
     for sizes in ([40], [1] * 40, [7, 0, 13, 20]):
         assert torch.allclose(chunks(model, x, sizes), want, atol=1e-5)
