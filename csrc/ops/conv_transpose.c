@@ -321,7 +321,7 @@ static void conv_transpose_forward(const ds_op *op, const ds_run *run)
             ds_window_product product;
             ds_window_begin(&product, &s, op, run, prepared, scratch);
             conv_transpose_forward_phases(op, run, g, f, n, e, &product);
-            for (size_t i = 0; i < s.groups; i++)
+            for (size_t i = 0; i < (s.depthwise ? 1 : s.groups); i++)
                 prepared = ds_packed_next(prepared);
         }
     }

@@ -16,7 +16,16 @@ from weakref import ref
 import numpy as np
 
 from ..errors import NotStreamableError
-from ..stream.pairs import LONGEST, MASKED, Recognised, Unrecognised, long_enough, recognised
+from ..stream.pairs import (
+    FARTHEST_TRIED,
+    LONGEST,
+    MASKED,
+    Recognised,
+    Unrecognised,
+    extended,
+    long_enough,
+    recognised,
+)
 from ..stream.rules import BatchSize, Length
 from ..stream.tree import map_leaves
 from ..stream.where import user_line
@@ -26,6 +35,8 @@ from .tensor import Tensor
 
 __all__ = ["SERVES", "Pairs", "ShapeOf", "flat"]
 
+#: The most periods' frames between numbers that are tried in place of one that is too great.
+_MOST_STEPS = 256
 #: Elements of a tensor whose numbers may be positions.
 _FEW = 16
 
@@ -55,13 +66,11 @@ class Pairs:
         self.constants: tuple[int, ...] = ()  # that stand in the function
 
     @classmethod
-    def of_call(
-        cls, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], constants: tuple[int, ...] = ()
-    ) -> Pairs:
+    def of_call(cls, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Pairs:
         """Return what a function of lengths gives that is called with integers, and with shapes of streams."""
         given, named = (map_leaves(x, _shape_alone) for x in (args, kwargs))
         out = cls(func, given, named)
-        out.constants = (*constants, *(c for c in func.__code__.co_consts if type(c) is int))
+        out.constants = tuple(c for c in func.__code__.co_consts if type(c) is int)
         return out
 
     # ------------------------------------------------------------------ of the library
@@ -115,6 +124,22 @@ class Pairs:
             return type(x)(self._at(i, count) for i in x)
         return x.at(count) if isinstance(x, ShapeOf) else x
 
+    def replaced(self, number: int, by: int) -> Any:
+        """Return it with another number in place of one."""
+
+        def exchanged(x: Any) -> Any:
+            if isinstance(x, Pairs):
+                return x.replaced(number, by)
+            if isinstance(x, Symbolic):
+                return x._like(exchanged(x.value)) if type(x.value) in (int, float) else x
+            if type(x) in (int, float) and abs(x) == number:
+                return type(x)(math.copysign(by, x))
+            return slice(*map(exchanged, (x.start, x.stop, x.step))) if isinstance(x, slice) else x
+
+        out = type(self)(self.func, *(map_leaves(x, exchanged) for x in (self.args, self.kwargs)))
+        out.constants = self.constants
+        return out
+
     def _of_symbolic(self, x: Symbolic, count: Count) -> Any:
         """Return lengths and positions at a number of frames, which are those of all streams."""
         n = count(x.length)
@@ -130,12 +155,23 @@ class Pairs:
         tensors: list[Any] = []
         key = tuple(self._key(x, keys, tensors) for x in steps)
 
-        def made() -> Recognised:
+        def tried(steps: Sequence[Any]) -> Recognised:
             programs = [x for step in steps for x in step.programs()]
             span = max(1, _frames_for(keys, LONGEST)[0] // LONGEST)
             most = min((x.ends for x in programs if x.ends is not None), default=LONGEST) // span
             n = max(64, max(x.frames for x in programs) // span)
             return recognised(lambda n: self._added_always(steps, n, keys), min(n, most), most)
+
+        def made() -> Recognised:
+            numbers = {math.ceil(abs(c)) for step in steps for x in step.programs() for c in x._numbers()}
+            far = {c for c in numbers if c > FARTHEST_TRIED}
+            period = math.lcm(*(c for c in numbers - far if c))
+            if len(far) != 1 or period > _MOST_STEPS:
+                return tried(steps)
+            (c,) = far
+            near = c % period + period * (max(numbers - far | {_FEW}) // period + 1)
+            found = [tried([step.replaced(c, near + k * period) for step in steps]) for k in range(3)]
+            return extended(found, (c - near) // period)
 
         out: Recognised = self._once(key, tensors, made)
         return out

@@ -29,6 +29,8 @@ from .relative import places_of
 
 __all__ = ["Scores", "Step", "matrices", "paired", "scores_of"]
 
+#: What no score of 32 bits is below.
+_LEAST = float(np.finfo(np.float32).min)
 SERVES = (
     "scores of attention are scaled, masked, given terms by position, brought through softmax and multiplied with "
     "values"
@@ -119,6 +121,12 @@ class Step(NamedTuple):
                 yield from step.programs()
         elif hasattr(self.by, "says"):
             yield self.by
+
+    def replaced(self, number: int, by: int) -> Step:
+        """Return it with another number in place of one of its pairs'."""
+        if self.name == "sum":
+            return self._replace(by=tuple(s.replaced(number, by) for s in self.by))
+        return self._replace(by=self.by.replaced(number, by)) if hasattr(self.by, "says") else self
 
     def turned(self) -> Step:
         """Return it where queries are keys, and keys queries."""
@@ -393,9 +401,22 @@ class Scores:
             self._misuse("asked for their greatest")
         return Greatest(self)
 
-    def max(self, dim: int = -1, keepdim: bool = False) -> Extreme:
+    def max(self, dim: Any = -1, keepdim: bool = False) -> Any:
+        if (least := None if type(dim) is int else _number(dim)) is not None:
+            return self.clamp(least)
         greatest: Any = self.amax(dim, keepdim)
         return Extreme(greatest, greatest)
+
+    maximum = max
+
+    def clamp(self, min: Any = None, max: Any = None) -> Scores:
+        """Return it where the limits are those of numbers: -inf is what is masked either way."""
+        least, most = -math.inf if min is None else _number(min), math.inf if max is None else _number(max)
+        if self.soft or None in (least, most) or least > _LEAST or most < -_LEAST:
+            self._misuse("limited")
+        return self
+
+    clip = clamp
 
     def dropout(self, p: float = 0.5, training: bool = True, inplace: bool = False) -> Scores:
         if not training or p == 0:

@@ -12,6 +12,7 @@ import builtins
 import math
 import operator
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, NoReturn
 
 import numpy as np
@@ -492,15 +493,6 @@ class Symbolic(Filled):
 
     logical_not = __invert__
 
-    def __and__(self, other: Any) -> Any:
-        return self._apply(other, lambda a, b: bool(a) and bool(b))
-
-    def __or__(self, other: Any) -> Any:
-        return self._apply(other, lambda a, b: bool(a) or bool(b))
-
-    __rand__ = logical_and = __and__
-    __ror__ = logical_or = __or__
-
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
@@ -579,21 +571,25 @@ def _arithmetic(name: str, keeps: builtins.bool) -> None:
     setattr(Symbolic, short, method)
 
 
-def _comparison(name: str) -> None:
+def _answering(answer: Callable[[Symbolic, Any], Any], *names: str) -> None:
     def method(self: Symbolic, other: Any) -> Any:
         try:
-            return self._compare(other, name)
+            return answer(self, other)
         except NotStreamableError as error:
-            return self._noted(f"__{name}__", (other,), {}, error)
+            return self._noted(names[0], (other,), {}, error)
 
-    setattr(Symbolic, f"__{name}__", method)
-    setattr(Symbolic, name, method)
+    for name in names:
+        setattr(Symbolic, name, method)
 
 
 for _name in ("add", "sub", "mul", "truediv", "floordiv", "mod"):
     _arithmetic(_name, _name in ("add", "sub"))
 for _name in ("eq", "ne", "lt", "le", "gt", "ge"):
-    _comparison(_name)
+    _answering(partial(Symbolic._compare, relation=_name), f"__{_name}__", _name)
+_answering(
+    lambda x, other: x._apply(other, lambda a, b: bool(a) and bool(b)), "__and__", "__rand__", "logical_and"
+)
+_answering(lambda x, other: x._apply(other, lambda a, b: bool(a) or bool(b)), "__or__", "__ror__", "logical_or")
 for _name in ("unsqueeze", "squeeze", "transpose", "__getitem__", "expand", "expand_as", "view", "reshape"):
     setattr(Symbolic, _name, sharing(_name, getattr(Symbolic, _name)))
 Symbolic.__hash__ = object.__hash__  # type: ignore[method-assign]

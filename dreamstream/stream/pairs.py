@@ -7,8 +7,8 @@ recognised as what each query sees (a `Context`) and what is added to scores as 
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -16,12 +16,23 @@ import numpy.typing as npt
 
 from .context import Context
 
-__all__ = ["LONGEST", "Recognised", "Unrecognised", "expected", "long_enough", "recognised"]
+__all__ = [
+    "FARTHEST_TRIED",
+    "LONGEST",
+    "Recognised",
+    "Unrecognised",
+    "expected",
+    "extended",
+    "long_enough",
+    "recognised",
+]
 
 Array = npt.NDArray[Any]
 
 #: The most frames at which pairs are looked at.
 LONGEST = 4096
+#: The greatest number whose effect is seen at so many.
+FARTHEST_TRIED = LONGEST // 2 - 1
 #: What stands for -inf where it is added to scores.
 MASKED = -1e4
 
@@ -96,6 +107,46 @@ def recognised(values: Callable[[int], Array], n: int, most: int = LONGEST) -> R
     if at.dtype == bool:
         return Recognised(context)
     return _with_bias(context, at, seen, n)
+
+
+def extended(found: Sequence[Recognised], times: int) -> Recognised:
+    """Return what pairs say with a number too great to be tried, of what they say with smaller ones.
+
+    Parameters
+    ----------
+    found : sequence of Recognised
+        At three numbers that rise by equal steps.
+    times : int
+        The steps from the first of them to the one that is meant.
+
+    Raises
+    ------
+    Unrecognised
+        Where it isn't what rises by equal steps too.
+    """
+    near = found[0]
+    sizes: list[int | None] = []
+    for own in zip(*((x.context.chunk, x.context.left, x.context.right) for x in found)):
+        first, second, third = own
+        if None in own:
+            risen = own == (None, None, None)
+            sizes.append(None)
+        else:
+            risen = second - first == third - second
+            sizes.append(first + times * (second - first))
+        if not risen:
+            raise Unrecognised("it changes unevenly with a number that is too great to be tried")
+    if any((x.first, x.linear) != (near.first, near.linear) or not _goes_on_so(near.bias, x.bias) for x in found):
+        raise Unrecognised("what is added to scores changes with a number that is too great to be tried")
+    return replace(near, context=replace(near.context, chunk=sizes[0], left=sizes[1], right=sizes[2]))
+
+
+def _goes_on_so(near: Array | None, far: Array | None) -> bool:
+    """Whether a longer table is a shorter one, and its last value from there on."""
+    if near is None or far is None:
+        return near is far
+    n = near.shape[1]
+    return np.array_equal(near, far[:, :n]) and bool((far[:, n:] == near[:, -1:]).all())
 
 
 def _seen(at: Array) -> Array:

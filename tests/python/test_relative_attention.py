@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 
 import numpy as np
@@ -12,6 +13,7 @@ from snapshot_bytes import shift
 import dreamstream as ds
 import dreamstream.nn.functional as F
 from dreamstream import nn
+from dreamstream.stream.pairs import expected, recognised
 
 CONTEXTS = [
     ds.Context(),
@@ -160,6 +162,39 @@ def test_alibi_of_what_it_is_not_for():
         ds.compile(Falling(2, 1, None).eval(), ("B", "L", 11))
     context = {"attention": ds.Context(chunk=2)}
     assert ds.compile(Falling(2, 1, None).eval(), ("B", "L", 11), context=context).delay == 1
+
+
+TERMS = {
+    "on both sides": lambda d: -0.5 * abs(d),
+    "straight": lambda d: 0.25 * d,
+    "clipped": lambda d: np.clip(d, -3, 3) * 0.5,
+    "behind alone": lambda d: -0.5 * np.maximum(d, 0),
+    "ahead alone": lambda d: -0.5 * np.maximum(-d, 0),
+    "bent twice": lambda d: -0.5 * np.maximum(d - 2, 0) - 0.25 * np.maximum(abs(d) - 4, 0),
+}
+
+
+@pytest.mark.parametrize("term", TERMS)
+def test_terms_are_recognised(term):
+    """Whatever is seen: at all distances, far beyond those looked at, up to what is added to a whole row."""
+    for chunk, left, right in itertools.product((1, 2, 3), (None, 0, 4), (0, 1, 3)):
+        context = ds.Context(chunk, left, right)
+
+        def values(n, context=context):
+            i = np.arange(n)
+            return np.where(expected(context, n), TERMS[term](i[:, None] - i), -np.inf)[None]
+
+        found = recognised(values, 96)
+        assert found.context == context
+        low, high = 1 - chunk - right, 5000 if left is None else left + chunk - 1
+        at = np.arange(low, high + 1)
+        table = np.zeros((1, 1)) if found.bias is None else found.bias
+        near = np.clip(at - found.first, 0, table.shape[1] - 1)
+        got = table[0, near]
+        if found.linear:
+            slopes = np.where(at < found.first, table[0, 1] - table[0, 0], table[0, -1] - table[0, -2])
+            got = got + slopes * (at - found.first - near)
+        assert np.ptp(got - TERMS[term](at)) < 1e-6, context
 
 
 def test_names_of_the_field():

@@ -88,8 +88,8 @@ def test_what_a_mask_says(name):
 REFUSED = {
     "no blocks": (lambda m, i: i[:, None] % 3 == i % 3, "its rows begin as x..x"),
     "of the total": (lambda m, i: i[:, None] >= i - (len(i) > 3), "made numbers by __index__|__len__"),
-    "too far": (lambda m, i: i[:, None] - i < 100_000, "more than can be tried"),
-    "too far, a float": (lambda m, i: (i[:, None] - i).float() < 20_000.0, "more than can be tried"),
+    "too far": (lambda m, i: (i[:, None] - i) * 5000 < 100_000, "more than can be tried"),
+    "too far, a float": (lambda m, i: (i[:, None] - i).float() * 5000 < 20_000.5, "more than can be tried"),
     "too far, a part": (lambda m, i: (i[:, None] * 1e-4).long() >= (i * 1e-4).long(), "more than can be tried"),
     "of the total's last": (lambda m, i: i[:, None] >= i.flip(0), "it says something else|no blocks"),
     "growing with the distance": (
@@ -234,6 +234,11 @@ def test_a_declared_context(context):
     assert torch.allclose(model(x)[0], want, atol=1e-5)
     engine = ds.compile(model, ("B", "L", 8))
     assert engine.delay == 2 * (context.chunk - 1 + context.right) or context.chunk > 1
+    audit = ds.audit(model, ("B", "L", 8), rate=50)
+    rows = {r.path: r for r in audit.rows if r.context}
+    assert {p: r.context for p, r in rows.items()} == {f"layers.{k}.self_attn": context for k in range(2)}
+    assert rows["layers.0.self_attn"].latency == 20 * (context.chunk - 1 + context.right)
+    assert audit.latency == 20 * engine.delay and audit.state_size == engine.state_size
     model.online()
     for sizes in ([40], [1] * 40, [7, 0, 13, 20]):
         assert torch.allclose(chunks(model, x, sizes), want, atol=1e-5)

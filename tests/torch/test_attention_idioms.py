@@ -144,6 +144,42 @@ def padding_mask_too(m, x):
     return merge(m, (q @ k.mT).masked_fill(~seen, -1e30).softmax(-1) @ v)
 
 
+@idiom(Context())
+def mask_made_in_place(m, x):
+    mask = x.new_ones(x.size(1), x.size(1)).triu_(1).bool()
+    added = torch.zeros(x.size(1), x.size(1))
+    added.masked_fill_(mask, -math.inf)
+    q, k, v = split(m, x)
+    att = torch.max(q @ k.mT + added, torch.tensor(torch.finfo(x.dtype).min))  # as OPT has it
+    return merge(m, att.softmax(-1) @ v)
+
+
+@idiom(Context(left=4))
+def grid_of_positions(m, x):
+    i, j = torch.meshgrid(torch.arange(x.size(1)), torch.arange(x.size(1)), indexing="ij")
+    there = torch.ones(x.shape[:2], dtype=torch.bool)
+    seen = (there[:, None, :] & there[:, :, None])[:, None] & (j <= i) & (i - j < 5)
+    return merge(m, F.scaled_dot_product_attention(*split(m, x), attn_mask=seen))
+
+
+@idiom(Context(chunk=3, left=30000))
+def as_many_chunks_as_never_come(m, x):
+    """As NeMo says that there is no limit."""
+    i = torch.div(torch.arange(0, x.size(1), dtype=torch.int), 3, rounding_mode="trunc")
+    d = i.unsqueeze(1) - i.unsqueeze(0)
+    seen = torch.logical_and(torch.le(d, 10000), torch.ge(d, 0)).unsqueeze(0)
+    return merge(m, F.scaled_dot_product_attention(*split(m, x), attn_mask=seen.unsqueeze(1)))
+
+
+@idiom(Context(left=4096))
+def slopes_in_a_window_of_thousands(m, x):
+    i = torch.arange(x.size(1))
+    d = i[:, None] - i
+    q, k, v = split(m, x)
+    att = (q @ k.mT - m.slopes[:, None, None] * d).masked_fill((d < 0) | (d > 4096), -math.inf)
+    return merge(m, att.softmax(-1) @ v)
+
+
 # ---------------------------------------------------------------- heads
 @idiom(Context())
 def joined_heads(m, x):
@@ -481,6 +517,12 @@ def mask_kept_at_one_length(m, x):
 def softmax_times_a_mask(m, x):
     q, k, v = split(m, x)
     return merge(m, ((q @ k.mT).softmax(-1) * ~future(x)) @ v)
+
+
+@refused("limited")
+def scores_within_limits(m, x):
+    q, k, v = split(m, x)
+    return merge(m, (q @ k.mT).masked_fill(future(x), -math.inf).clamp(min=0).softmax(-1) @ v)
 
 
 @refused("split|divide|divisible|shape|size|heads|reshape|view")

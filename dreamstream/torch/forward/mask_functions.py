@@ -44,11 +44,16 @@ def _attention(
 
 @lru_cache(maxsize=64)
 def _written_out(original: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a function that gives the mask itself, where the original may leave it to the attention."""
+    """Return a function that gives the mask itself, where the original may leave it to the attention.
 
-    def mask(config: Any, *args: Any, **kwargs: Any) -> Any:
+    Its first argument is what the configuration says of the mask.
+    """
+
+    def mask(numbers: dict[str, Any], config: Any, *args: Any, **kwargs: Any) -> Any:
         config = copy.copy(config)
         config._attn_implementation = "eager"
+        for name, number in numbers.items():
+            setattr(config, name, number)
         return original(config, *args, **kwargs)
 
     return mask
@@ -58,8 +63,8 @@ def _mask(length: Any, original: Any, args: Any, kwargs: Any) -> Any:
     if is_declared():
         return None
     config = kwargs.get("config", args[0] if args else None)
-    constants = tuple(n for n in (getattr(config, name, None) for name in _NUMBERS) if isinstance(n, int))
-    return type(length).note_call(_written_out(original), args, kwargs, constants)
+    numbers = {name: n for name in _NUMBERS if isinstance(n := getattr(config, name, None), int)}
+    return type(length).note_call(_written_out(original), (numbers, *args), kwargs)
 
 
 BROUGHT["transformers.integrations.sdpa_attention"] = {

@@ -393,6 +393,7 @@ class Forward(TorchFunctionMode):
     def _written(self, target: Any, result: Any, name: str) -> Any:
         """Let a stream be the result of an operation in place."""
         before = target._inner
+        result = result._inner if isinstance(result, StreamTensor) else result
         if isinstance(before, NativeStream):
             write(before, result, name)
         elif isinstance(before, Complex) and isinstance(result, Complex):

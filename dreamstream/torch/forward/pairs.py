@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import lru_cache, wraps
 from typing import Any
 
 import torch
@@ -100,7 +101,28 @@ def _noted(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, An
     if any(getattr(x, "is_stream", False) and not isinstance(x, Pairs) for x in flat((given, named))):
         out = _product(func, given, named)
         return met(func, args, kwargs) if out is NotImplemented else out
+    if func.__name__ in _SEVERAL:
+        return tuple(Pairs(_part(func, i), given, named) for i in range(_SEVERAL[func.__name__](*given, **named)))
     return Pairs(func, given, named)
+
+
+def _counted(*tensors: Any, **_: Any) -> int:
+    return len(tensors[0]) if isinstance(tensors[0], (list, tuple)) else len(tensors)
+
+
+#: Functions that give several tensors, and how many.
+_SEVERAL: dict[str, Callable[..., int]] = {"meshgrid": _counted, "broadcast_tensors": _counted}
+
+
+@lru_cache(maxsize=64)
+def _part(func: Callable[..., Any], at: int) -> Callable[..., Any]:
+    """Return a function that gives one of several."""
+
+    @wraps(func)
+    def part(*args: Any, **kwargs: Any) -> Any:
+        return func(*args, **kwargs)[at]
+
+    return part
 
 
 def _product(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -210,16 +232,14 @@ def _of_symbolic_method(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]
     return forward._wrapped(out)
 
 
-def _of_call(
-    func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], constants: tuple[int, ...] = ()
-) -> Any:
+def _of_call(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Note a call of a user's function of lengths."""
     noted = (
         x._inner if isinstance(getattr(x, "_inner", None), (Pairs, Symbolic)) else x
         for x in leaves((args, kwargs))
     )
     given, named = map_leaves((args, kwargs), lambda _: next(noted))
-    return current()._wrapped(Pairs.of_call(func, given, named, constants))
+    return current()._wrapped(Pairs.of_call(func, given, named))
 
 
 names.NOTED.update((Pairs, Scores, Greatest))

@@ -1,0 +1,57 @@
+"""Decoders of Hugging Face transformers by embeddings, with the masks and positions that they make."""
+
+import pytest
+
+torch = pytest.importorskip("torch")
+transformers = pytest.importorskip("transformers")
+
+from architectures import check
+
+SMALL = {"hidden_size": 16, "intermediate_size": 24, "num_attention_heads": 4, "num_hidden_layers": 2}
+GROUPED = SMALL | {"num_key_value_heads": 2}
+BY_LETTERS = {"n_embd": 16, "n_layer": 2, "n_head": 4, "n_positions": 90}
+BOTH, EAGER = ("sdpa", "eager"), ("eager",)
+
+#: By the name of its classes: its sizes, and the attentions that it has.
+DECODERS = {
+    "Llama": (GROUPED, BOTH),
+    "Mistral": (GROUPED, BOTH),  # a window of 4096
+    "Qwen3": (GROUPED | {"head_dim": 4}, BOTH),
+    "Phi": (SMALL, BOTH),
+    "GPTNeoX": (SMALL, BOTH),
+    "GPT2": (BY_LETTERS, BOTH),
+    "GPTBigCode": (BY_LETTERS, BOTH),
+    "Olmo2": (GROUPED | {"pad_token_id": 0}, BOTH),
+    "Gemma": (GROUPED | {"head_dim": 4}, BOTH),
+    "SmolLM3": (GROUPED | {"pad_token_id": 0}, BOTH),
+    "Starcoder2": (GROUPED, BOTH),
+    "Cohere": (GROUPED, BOTH),
+    "Helium": (GROUPED | {"head_dim": 4}, BOTH),
+    "Falcon": (SMALL, BOTH),
+    "Bloom": ({"hidden_size": 16, "n_layer": 2, "n_head": 4}, EAGER),
+}
+
+
+class ByEmbeddings(torch.nn.Module):
+    def __init__(self, name, options):
+        super().__init__()
+        torch.manual_seed(0)
+        config = getattr(transformers, f"{name}Config")(vocab_size=7, **options)
+        self.model = getattr(transformers, f"{name}Model")(config)
+
+    def forward(self, x):
+        return self.model(inputs_embeds=x, use_cache=False).last_hidden_state
+
+
+@pytest.mark.parametrize("name, how", [(name, how) for name, (_, hows) in DECODERS.items() for how in hows])
+def test_decoder(name, how):
+    model = ByEmbeddings(name, DECODERS[name][0] | {"attn_implementation": how})
+    assert check(model, ("B", "L", 16), (60, 13, 1), 20) == [0]
+
+
+@pytest.mark.parametrize("how", BOTH)
+@pytest.mark.parametrize("name, options", [("Mistral", {}), ("Gemma3Text", {"head_dim": 4})])
+def test_window(name, options, how):
+    """Streams are longer than it."""
+    model = ByEmbeddings(name, GROUPED | options | {"sliding_window": 6, "attn_implementation": how})
+    assert check(model, ("B", "L", 16), (60, 13, 1), 20) == [0]
