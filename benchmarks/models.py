@@ -72,6 +72,7 @@ from u2_step import U2Step
 
 import dreamstream as ds
 
+SHARED = ("fp32", "bf16", "int8")  # formats that others have, too
 TURN = 0.02  # seconds of one variant before the next has its turn; three steps at least
 OWN = "dreamstream"
 OURS: dict[str, dict[str, Any]] = {"fp32": {}, **{p: {"products": p} for p in ("bf16", "int8")}}
@@ -151,7 +152,7 @@ class Case:
             self.weights[fmt] = size = engine.weights_size
             self.bounds[fmt] = 1000 * max(
                 size / bandwidth(size),
-                operations / peak(fmt if fmt in ("bf16", "int8") else "fp32"),
+                operations / peak(fmt if fmt in SHARED else "fp32"),
             )
             self.steps |= {Variant(OWN, fmt, way): step for way, step in ours(name, engine, n)}
             for other in args.engines:
@@ -251,13 +252,14 @@ def least(row: dict[str, Any], formats: list[str], own: bool) -> tuple[float, st
 
 
 def ratios(row: dict[str, Any], formats: list[str]) -> str:
-    """The best of the others by ours, of each format and of any."""
+    """Ours, and how many times longer the best of the others takes, in each format and in any; weights alone."""
     cells = [row["network"], row["streams"]]
-    for group in [*([fmt] for fmt in ("fp32", "bf16", "int8") if fmt in formats), formats]:
+    for group in [*([fmt] for fmt in SHARED if fmt in formats), formats]:
         (mine, which), (other, whose) = least(row, group, True), least(row, group, False)
-        cells.append(
-            f"{other / mine:.2f} ({which} to {whose})" if len(group) > 1 else f"{other / mine:.2f} ({whose})"
-        )
+        whose = f"{which} to {whose}" if len(group) > 1 else whose.split()[0]
+        cells.append(f"{mine:.3f} ms, {other / mine:.2f} ({whose})")
+    mine = row["engines"][OWN]
+    cells += [f"{mine['fp32']['ms'][1] / mine[fmt]['ms'][1]:.2f}" for fmt in formats if fmt not in SHARED]
     return f"| {' | '.join(map(str, cells))} |"
 
 
@@ -268,7 +270,7 @@ def picture(rows: list[dict[str, Any]], formats: list[str], path: Path) -> None:
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 
-    formats = [fmt for fmt in formats if fmt in ("fp32", "bf16", "int8")]
+    formats = [fmt for fmt in formats if fmt in SHARED]
     figure, axes = plt.subplots(len(formats), 1, figsize=(11, 2.6 * len(formats)), squeeze=False, sharex=True)
     engines = [engine for engine in rows[0]["engines"] if engine != OWN]
     for fmt, axis in zip(formats, axes[:, 0]):
@@ -300,6 +302,7 @@ def main() -> None:
     parser.add_argument("--plot", type=Path, metavar="FILE", help="draw the ratios; needs matplotlib")
     args = parser.parse_args()
     args.wall |= args.threads > 1
+    args.formats = list(dict.fromkeys(["fp32", *args.formats]))
     tell = (lambda *_: None) if args.json else print
     torch.set_num_threads(args.threads)
     warnings.filterwarnings("ignore")
@@ -327,9 +330,11 @@ def main() -> None:
                 rows.append(summary(case, case.measure(args)))
                 torch.compiler.reset()
                 print(json.dumps(rows[-1]) if args.json else "\n".join(text(rows[-1], args.formats)), flush=True)
-    groups = [fmt for fmt in ("fp32", "bf16", "int8") if fmt in args.formats]
-    tell(f"\nThe best of the others ÷ ours:\n\n| network | streams | {' | '.join([*groups, 'any'])} |")
-    tell("|---|--:" + "|---" * (len(groups) + 1) + "|")
+    alone = [f"{fmt}: fp32 ÷" for fmt in args.formats if fmt not in SHARED]
+    heads = [*(fmt for fmt in SHARED if fmt in args.formats), "any", *alone]
+    tell("\nOurs, and the best of the others ÷ ours; of weights alone how much faster than fp32 we are:\n")
+    tell(f"| network | streams | {' | '.join(heads)} |")
+    tell("|---|--:" + "|---" * len(heads) + "|")
     for row in rows:
         tell(ratios(row, args.formats))
     if args.plot:
