@@ -64,6 +64,7 @@ import numpy as np
 import torch
 import u2_step
 from machine import arithmetic, bandwidth, kernels, machine
+from networks import FORMATS as OURS
 from networks import NETWORKS
 from peers import FORMATS as THEIRS
 from peers import ConvStep, LSTMStep, SileroStep, SmallStep, Step, peers
@@ -75,8 +76,6 @@ import dreamstream as ds
 SHARED = ("fp32", "bf16", "int8")  # formats that others have, too
 TURN = 0.02  # seconds of one variant before the next has its turn; three steps at least
 OWN = "dreamstream"
-OURS: dict[str, dict[str, Any]] = {"fp32": {}, **{p: {"products": p} for p in ("bf16", "int8")}}
-OURS |= {f"{w} weights": {"weights": w} for w in ("fp16", "bf16", "int8")}
 
 
 class Setting(NamedTuple):

@@ -219,6 +219,14 @@ NETWORKS = {
 }  # memory-31: nearly all that moves is what a convolution keeps; bare: nearly all of a step is the call
 
 
+# How each format of ours is asked for: "bf16" and "int8" are products, the others weights alone.
+FORMATS: dict[str, dict[str, Any]] = {
+    "fp32": {},
+    **{p: {"products": p} for p in ("bf16", "int8")},
+    **{f"{w} weights": {"weights": w} for w in ("fp16", "bf16", "int8")},
+}
+
+
 def chunks(name: str, n_streams: int, n_frames: int) -> dict[str, np.ndarray]:
     """Random ones for every stream, the same in every process."""
     rng = np.random.default_rng(0)

@@ -92,8 +92,24 @@ def test_bytes_moved_are_counted():
 
 def test_threads():
     """Outputs have the same bits with more threads, else the script ends."""
-    rows = run("threads.py", "--networks", "small", "bare", "--streams", "3", "--frames", "1", "--seconds", "0")
-    assert [(r["network"], r["streams"]) for r in rows] == [("small", 3), ("bare", 3)]
+    rows = run(
+        "threads.py",
+        "--networks",
+        "small",
+        "bare",
+        "--formats",
+        "fp32",
+        "int8",
+        "--streams",
+        "3",
+        "--frames",
+        "1",
+        "--seconds",
+        "0",
+    )
+    assert [(r["network"], r["format"]) for r in rows] == [
+        (n, f) for n in ("small", "bare") for f in ("fp32", "int8")
+    ]
     assert all(r["one"][1] > 0 and r["more"][1] > 0 for r in rows)
 
 
