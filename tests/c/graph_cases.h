@@ -283,7 +283,7 @@ static inline void add_random_node(graph_case *c, bool whole)
         for (int tries = 0; tries < 20; tries++) {
             const int y = random_edge(c);
             if (ds_rate_equal(signature_of(c, x)->rate, signature_of(c, y)->rate) &&
-                (same_totals(c, x, y) || random_below(40) == 0)) {
+                (same_totals(c, x, y) || random_below(16) == 0)) {
                 const int64_t width = width_of(c, x);
                 const int other = width_of(c, y) == width ? y : add_linear(c, y, width);
                 add_combined(c, binary[random_below(4)], x, other);

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from types import SimpleNamespace
 from typing import Any
 
 from dreamstream.errors import ModeError
@@ -17,6 +18,7 @@ class Edge:
     def __init__(self, cid: Any = ("in", 0), rate: Any = 1) -> None:
         self.cid, self.rate = cid, Fraction(rate)
         self.line = Line(cid, self.rate, "float32", ())
+        self.entry = SimpleNamespace(guard=None)
 
     def misuse(self, message: str) -> ModeError:
         return ModeError(message)

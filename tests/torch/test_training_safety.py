@@ -233,7 +233,7 @@ def saved_bytes(model, x):
     return total[0]
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", [name for name in MODELS if name != "causal"])  # which keeps all keys
 def test_a_chunk_saves_as_many_bytes_after_a_thousand_chunks_as_after_ten(name):
     _, model = online(name)
     chunks = {i: noise(3, 4, seed=k) for k, i in enumerate("ab")}
