@@ -140,7 +140,7 @@ class Patch:
     def _call(self, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         tensors = [x for x in leaves((args, kwargs)) if isinstance(x, StreamTensor)]
         inside = [x.edge.entry for x in tensors if x.edge is not None]
-        if inside or any(isinstance(x, Scores) or noted(x) for x in leaves((args, kwargs))):
+        if inside or (not tensors and any(isinstance(x, Scores) or noted(x) for x in leaves((args, kwargs)))):
             if inside and inside.count(inside[0]) < len(inside):
                 raise StreamMismatchError("tensors of different forwards meet in one module")
             if len(inside) < len(tensors):

@@ -23,6 +23,8 @@ Ints = int | Sequence[int]
 
 
 def checked(name: str, input: Any) -> Tensor:
+    if isinstance(input, Tensor):
+        return input
     if noted(input):
         input = input.constant() if isinstance(input, Symbolic) else input.as_stream()
     if not isinstance(input, Tensor):
