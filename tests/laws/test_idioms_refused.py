@@ -35,7 +35,7 @@ from dreamstream.errors import (
         (lambda x: x * int(x.size(2)), "to a number"),
         (lambda x: x / x.size(2), "divid|multiplied|expected"),
         (lambda x: x / x.size(2) ** 0.5, "power"),
-        (lambda x: x[..., : max(x.size(2) - 2, 0)], "compared"),
+        (lambda x: x[..., : max(x.size(2) % 5, 2)], "compared"),
         (lambda x: x * len({x.size(2)}), "hashed"),
         (lambda x: x * float(f"{x.size(2):5d}"), "formatted"),
         (lambda x: x if x.size(2) - 12 else x * 2, "compared"),

@@ -67,6 +67,22 @@ def own_pad(x):
     return x
 
 
+def several_ask(x):
+    if x.size(2) % 4 and x.size(2) % 3:
+        x = F.pad(x, (0, 4 - x.size(2) % 4))
+    return x
+
+
+def kept_from_time_to_time(x):
+    more = 0
+    for k in (4, 3):
+        if x.size(2) % k:
+            more = k - x.size(2) % k
+            x = F.pad(x, (0, more))
+        x = x[..., : x.size(2) - more]
+    return x
+
+
 def number_of_no_length(x):
     width = 2
     if x.size(2) % 4:
@@ -86,6 +102,8 @@ def number_of_no_length(x):
         of_another,
         frames_and_features,
         own_pad,
+        several_ask,
+        kept_from_time_to_time,
         number_of_no_length,
     ],
 )

@@ -2,7 +2,8 @@
 
 A comparison that depends on the stream has no truth while it is open. Where one of its answers leads to an
 exception and to nothing else, as in an ``assert``, the other may be taken on trust: an operator that refuses
-streams of other lengths, at their ends, says what torch would have said.
+streams of other lengths, at their ends, says what torch would have said. So is what all streams answer that are
+not short, where ``max``, ``min``, or an if that only pads or crops asks: others are refused at their ends.
 """
 
 from __future__ import annotations
@@ -13,13 +14,14 @@ from types import FrameType
 from typing import Any
 
 from .decide import holds
-from .guarded import entered
+from .guarded import asked_by, entered
 from .raising import answer_that_raises
 from .tokens import Token
 
 __all__ = ["Comparison", "compared"]
 
 _OPPOSITE = {"eq": "ne", "ne": "eq", "lt": "ge", "ge": "lt", "le": "gt", "gt": "le"}
+_OR_EQUAL = {"lt": "le", "gt": "ge"}
 _MIRRORED = {"eq": "eq", "ne": "ne", "lt": "gt", "gt": "lt", "le": "ge", "ge": "le"}
 _NUMBERS = {
     "eq": lambda n: n == 0, "ne": lambda n: n != 0, "lt": lambda n: n < 0,
@@ -60,7 +62,8 @@ class Comparison(Token):
     _serves = (
         "What every stream answers alike is that truth; in an assert, or an if whose body only raises, a "
         "comparison is checked when each stream ends; an if may pad or crop by what is nothing where it doesn't "
-        "hold (if T % 4: x = F.pad(x, (0, 4 - T % 4))); anything else is for the outside of the forward."
+        "hold (if T % 4: x = F.pad(x, (0, 4 - T % 4))); max and min may differ for short streams; "
+        "anything else is for the outside of the forward."
     )
 
     def __init__(self, parts: Sequence[tuple[Any, str]], negated: bool = False) -> None:
@@ -77,16 +80,26 @@ class Comparison(Token):
         Or it is the one with which the body of an if is entered that holds for all (`guarded`).
         """
         raises = answer_that_raises(frame, asked)
-        trusted = not raises
-        if raises is None and len(self.parts) == 1:
+        trusted, asks = None if raises is None else not raises, None
+        if trusted is None and len(self.parts) == 1:
             ((length, relation),) = self.parts
             asked_for = _OPPOSITE[relation] if self.negated else relation
             answer = entered(frame, length, asked_for, self.edge.entry)
             if answer is not None:
                 return answer
-        if raises is None or (trusted == self.negated and len(self.parts) > 1):
+            asks = asked_by(frame)
+            if asks == "largest" and asked_for in _OR_EQUAL:
+                for relation, answer in ((_OR_EQUAL[asked_for], True), (_OPPOSITE[asked_for], False)):
+                    if length.fact(relation, lambda formula, r=relation: holds(formula, r)):
+                        return answer  # as right where both are equal
+            if asks is not None:
+                trusted = length.fact(("soon", asked_for), lambda formula: holds(formula.soon(), asked_for))
+        if trusted is None or (trusted == self.negated and len(self.parts) > 1):
             self._misuse("compared where streams answer differently")
-        self.require(trusted)
+        if asks == "largest" and trusted:  # which may be either where both are equal
+            _require(length, _OR_EQUAL.get(asked_for, asked_for))
+        else:
+            self.require(trusted)
         return trusted
 
     def require(self, answer: bool = True) -> None:

@@ -13,7 +13,10 @@ from typing import Any
 from ... import _core
 from ...errors import StreamLimitError
 
-__all__ = ["Formula", "constant", "holds"]
+__all__ = ["SOON", "Formula", "constant", "holds"]
+
+#: Frames of the input from which on what holds of all streams is how a forward is taken to be meant.
+SOON = 1 << 14
 
 _ADD, _SUB, _MUL, _FLOORDIV = 4, 5, 6, 7
 _ONE_ROOT = "sync"
@@ -71,6 +74,10 @@ class Formula:
     def itself(self) -> Formula:
         """Return it where it has frames."""
         return Formula(self.root, self.count, (*self.lengths, self.count))
+
+    def soon(self) -> Formula:
+        """Return it where so many frames of the input come that no exception for short streams is meant."""
+        return Formula(self.root, self.count, (*self.lengths, Count().apply(_SUB, SOON - 1)))
 
     def exceeds(self, k: int) -> bool:
         """Whether it is above k for some stream."""

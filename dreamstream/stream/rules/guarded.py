@@ -3,7 +3,8 @@
 ``if T % 4: x = F.pad(x, (0, 4 - T % 4))`` is one operation for all streams: a pad by an amount that is 0 where the
 condition doesn't hold. So the body is entered, and each amount in it is replaced by one that counts show to be the
 same wherever the condition holds, and nothing elsewhere. Only bodies that do nothing else are entered: assignments
-of what is computed of lengths, pads and crops of a variable, zeros joined behind it.
+of what is computed of lengths, pads and crops of a variable, zeros joined behind it. What a statement does is
+replaced once: in a loop, the next time round is another if.
 """
 
 from __future__ import annotations
@@ -12,7 +13,8 @@ import ast
 import inspect
 import sys
 import textwrap
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
 from types import CodeType, FrameType
 from typing import Any, NamedTuple
@@ -21,6 +23,7 @@ from ...errors import NotStreamableError, StreamLimitError
 from ..where import user_line
 from .decide import Formula
 from .raising import asks_where_ways_part
+from .tokens import Token
 
 __all__ = ["Guard", "entered"]
 
@@ -49,31 +52,46 @@ class _Statement(NamedTuple):
 
 
 class _If(NamedTuple):
-    """An if: where its test stands, the answer that enters its body, that by line, and what is assigned else."""
+    """An if: where its test stands, the answer that enters its body, that by line, and what is assigned else.
+
+    `all_of` are the operands of an ``and``, of which one may compare lengths; `own` are variables that are used in
+    its body only.
+    """
 
     test: range
     enters: bool
     body: dict[int, _Statement]
     otherwise: ast.expr | None = None
+    all_of: tuple[ast.expr, ...] = ()
+    own: frozenset[str] = frozenset()
 
 
 # ---------------------------------------------------------------- what is read
 @lru_cache(maxsize=512)
-def _ifs(code: CodeType) -> list[_If]:
-    """Return the ifs of a function, outside its loops, whose bodies do nothing but what is said above."""
+def _nodes(code: CodeType) -> list[ast.AST]:
+    """Return what a function is written of; nothing where there is no source."""
     try:
         tree: ast.AST = ast.parse(textwrap.dedent("".join(inspect.getsourcelines(code)[0])))
     except (OSError, SyntaxError, TypeError):
         return []
     ast.increment_lineno(tree, code.co_firstlineno - 1)
-    return [found for node in _outside_loops(tree) if (found := _read(node))]
+    return list(ast.walk(tree))
 
 
-def _outside_loops(node: ast.AST) -> Iterator[ast.AST]:
-    yield node
-    for child in ast.iter_child_nodes(node):
-        if not isinstance(child, (ast.For, ast.While)):
-            yield from _outside_loops(child)
+@lru_cache(maxsize=512)
+def _ifs(code: CodeType) -> list[_If]:
+    """Return the ifs of a function whose bodies do nothing but what is said above."""
+    used = Counter(_used(_nodes(code)))
+    out = []
+    for node in _nodes(code):
+        if found := _read(node):
+            inside = Counter(_used(n for s in found.body.values() for n in ast.walk(s.value)))
+            out.append(found._replace(own=frozenset(n for n in inside if inside[n] == used[n])))
+    return out
+
+
+def _used(nodes: Iterable[ast.AST]) -> Iterator[str]:
+    return (n.id for n in nodes if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load))
 
 
 def _read(node: ast.AST) -> _If | None:
@@ -85,9 +103,15 @@ def _read(node: ast.AST) -> _If | None:
     test, enters, body, otherwise = node.test, True, node.body, None
     while isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
         test, enters = test.operand, not enters
-    if any(isinstance(n, (ast.BoolOp, ast.IfExp, ast.NamedExpr)) for n in ast.walk(test)):
-        return None
-    if isinstance(test, ast.Compare) and len(test.ops) > 1:
+    all_of: tuple[ast.expr, ...] = ()
+    if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And) and enters and not node.orelse:
+        all_of = tuple(test.values)
+    for part in all_of or (test,):
+        if any(isinstance(n, (ast.BoolOp, ast.IfExp, ast.NamedExpr)) for n in ast.walk(part)):
+            return None
+        if any(isinstance(n, ast.Compare) and len(n.ops) > 1 for n in ast.walk(part)):
+            return None
+    if not all(_only_asks(part) for part in all_of):
         return None
     if node.orelse:  # an amount on one side, a number on the other
         if len(node.body) > 1 or len(node.orelse) > 1:
@@ -102,11 +126,18 @@ def _read(node: ast.AST) -> _If | None:
     by_line = {s.lineno: m for s, m in zip(body, made) if m is not None}
     if len(by_line) < len(body) or (otherwise is not None and next(iter(by_line.values())).kind != "amount"):
         return None
-    changed = {s.name for s in by_line.values() if s.kind != "amount"}
-    amounts = [s.value for s in by_line.values() if s.kind == "amount"]
-    if any(isinstance(n, ast.Name) and n.id in changed for value in amounts for n in ast.walk(value)):
-        return None
-    return _If(range(test.lineno, (test.end_lineno or test.lineno) + 1), enters, by_line, otherwise)
+    changed = set()
+    for statement in by_line.values():
+        if statement.kind != "amount":
+            changed.add(statement.name)
+        elif any(isinstance(n, ast.Name) and n.id in changed for n in ast.walk(statement.value)):
+            return None
+    return _If(range(test.lineno, (test.end_lineno or test.lineno) + 1), enters, by_line, otherwise, all_of)
+
+
+def _only_asks(value: ast.expr) -> bool:
+    """Whether an expression may be evaluated once more: it calls nothing but for sizes."""
+    return all(getattr(n.func, "attr", "") in ("size", "dim") for n in ast.walk(value) if isinstance(n, ast.Call))
 
 
 def _copied(node: Any, place: ast.AST) -> Any:
@@ -133,8 +164,7 @@ def _statement(node: ast.stmt) -> _Statement | None:
     def is_it(given: ast.expr) -> bool:
         return isinstance(given, ast.Name) and given.id == name
 
-    calls = [n.func for n in ast.walk(value) if isinstance(n, ast.Call)]
-    if isinstance(value, ast.BinOp) and all(getattr(c, "attr", "") == "size" for c in calls):
+    if isinstance(value, ast.BinOp) and _only_asks(value):
         return _Statement("amount", name, value, ())
     if isinstance(value, ast.Subscript) and is_it(value.value):
         return _Statement("crop", name, value, ())
@@ -161,6 +191,18 @@ def _is_zeros(value: ast.expr) -> bool:
 
 
 # ---------------------------------------------------------------- what is entered
+def asked_by(frame: FrameType) -> str | None:
+    """Return by what a frame asks: "if", one that only pads or crops; "largest", max or min; None, other ways."""
+    line = frame.f_lineno
+    if asks_where_ways_part(frame):
+        return "if" if any(line in found.test for found in _ifs(frame.f_code)) else None
+    calls = [
+        n for n in _nodes(frame.f_code) if isinstance(n, ast.Call) and n.lineno <= line <= (n.end_lineno or 0)
+    ]
+    names = {n.func.id for n in calls if isinstance(n.func, ast.Name)}
+    return "largest" if names & {"max", "min"} and "bool" not in names else None
+
+
 def entered(frame: FrameType, length: Any, relation: str, entry: Any) -> bool | None:
     """Return the answer with which an if's body is entered, whose amounts the entry's guard settles from then on.
 
@@ -181,7 +223,10 @@ def entered(frame: FrameType, length: Any, relation: str, entry: Any) -> bool | 
     if found is None or formula is None or not asks_where_ways_part(frame):
         return None
     guard = Guard(frame, found, formula, length, relation if found.enters else _OPPOSITE[relation])
-    if not guard.can_be_entered():
+    others = guard.beside(found.all_of)
+    if others is False:
+        return False  # as all of them together are
+    if others is None or not guard.can_be_entered():
         return None
     entry.guard = guard
     return found.enters
@@ -206,20 +251,29 @@ class Guard:
 
     def __init__(self, frame: FrameType, found: _If, formula: Formula, length: Any, relation: str) -> None:
         self._frame = frame
-        self._body = found.body
+        self._body = dict(found.body)
         self._otherwise = found.otherwise
+        self._own = found.own
         self._length = length
         self._of = formula
         self._inside = _HOLDS[relation](formula)
         self._outside = _HOLDS[_OPPOSITE[relation]](formula)
         self._amounts: dict[int, tuple[Any, Any]] = {}  # by line: what is computed there, and what it is instead
 
+    def beside(self, all_of: Sequence[ast.expr]) -> bool | None:
+        """Return the truth of an ``and`` but for the one operand that depends on the stream; None: of several."""
+        parts = [self._evaluated(part, self._frame.f_locals) for part in all_of]
+        others = [part for part in parts if not isinstance(part, Token)]
+        if len(others) < len(parts) - 1 or not all(isinstance(part, (int, type(None))) for part in others):
+            return None
+        return all(others)
+
     def can_be_entered(self) -> bool:
         """Whether the body does what it seems to, all amounts that it assigns can be settled, and are noted."""
         seen = dict(self._frame.f_locals)
         for line, (kind, name, value, used) in self._body.items():
             if kind == "amount":
-                given, before = self._evaluated(value, seen), seen.get(name, 0)
+                given, before = self._evaluated(value, seen), 0 if name in self._own else seen.get(name, 0)
                 if self._otherwise is not None:
                     before = self._evaluated(self._otherwise, seen)
                 if not self._is_length(given) or not (type(before) is int or self._is_length(before)):
@@ -231,6 +285,8 @@ class Guard:
                 self._amounts[line] = (given.key(), seen[name])
                 continue
             if kind != "zeros" and "L" not in getattr(seen.get(name), "names", ()):
+                return False
+            if kind != "zeros" and not self._may_be_nothing(kind, value, seen):
                 return False
             for part in used:
                 if isinstance(part, ast.Name) and any(
@@ -246,6 +302,17 @@ class Guard:
                 ):
                     return False
         return True
+
+    def _may_be_nothing(self, kind: str, value: Any, seen: dict[str, Any]) -> bool:
+        """Whether what a pad or crop says outright may be nothing where the condition doesn't hold."""
+        if kind == "crop":
+            slices = [s for s in ast.walk(value.slice) if isinstance(s, ast.Slice) and (s.lower or s.upper)]
+            return len(slices) != 1 or not (slices[0].lower or isinstance(slices[0].upper, ast.Constant))
+        given = value.args[1] if len(value.args) > 1 else None
+        if not isinstance(given, (ast.Tuple, ast.List)) or not _only_asks(given):
+            return True
+        pads = [self._evaluated(pad, seen) for pad in given.elts]
+        return all(type(p) is int or not self._is_length(p) or self.settled(p) is not None for p in pads)
 
     def _evaluated(self, value: ast.expr, seen: dict[str, Any]) -> Any:
         expression = compile(ast.Expression(value), "<if>", "eval")
@@ -313,7 +380,10 @@ class Guard:
         if running is None or running[0] not in self._amounts:
             return computed
         key, settled = self._amounts[running[0]]
-        return settled if computed.key() == key else computed
+        if computed.key() != key:
+            return computed
+        del self._body[running[0]]
+        return settled
 
     def pads(self, pads: list[Any], end: int, whole: Any) -> list[Any]:
         """Return what a stream of this length is padded by, of which `end` is behind its last frame."""
@@ -324,6 +394,7 @@ class Guard:
         out[end] = self.settled(out[end], lambda n: whole + n)
         if out[end] is None or any(type(p) is not int or p for i, p in enumerate(pads) if i != end):
             raise self._refused("pads")
+        del self._body[running[0]]
         return out
 
     def stop(self, index: Any, whole: Any) -> Any:
@@ -337,6 +408,7 @@ class Guard:
         settled = self.settled(taken, lambda n: whole - n)
         if settled is None:
             raise self._refused("crops")
+        del self._body[running[0]]
         return slice(None, whole - settled)
 
     def _is_negative(self, stop: Any) -> bool:

@@ -97,7 +97,7 @@ class Length(Token):
             return plus
         out = object.__new__(type(self))
         out.edge, out.terms, out.plus = self.edge, left, plus
-        if len(left) > 1 and any(c < 0 for c, _ in left):
+        if _may_cancel(left):
             number = out.fact("constant", constant)
             if number is not None:
                 return number
@@ -252,12 +252,19 @@ class Length(Token):
             Of the edge that will have this length.
         """
         if len(self.terms) > 1:
+            found: Length
+            for plus, minus in ((a, b) for a in self.terms for b in self.terms if a[0] > 0 > b[0]):
+                pair = self._of([(1, plus[1]), (-1, minus[1])], 0)
+                if isinstance(pair, int):  # two that always differ by this
+                    n = min(plus[0], -minus[0])
+                    rest: Any = self._of([*self.terms, (-n, plus[1]), (n, minus[1])], self.plus + pair * n)
+                    return rest.of_one(rate) if isinstance(rest, Length) else self
             for edge in {id(e): e for _, a in self.terms for e in _edges(a)}.values():
                 times = rate / edge.rate if edge.rate else Fraction(1)
                 one = edge.entry.sizes.length(edge) * max(times.numerator // times.denominator, 1)
                 more = self - one
                 if isinstance(more, int):
-                    found: Length = one + more
+                    found = one + more
                     return found
         return self
 
@@ -313,6 +320,14 @@ class Length(Token):
         cids = list(dict.fromkeys(cid for _, a in self.terms for cid in _cids(a)))
         names = {cid: "L" if len(cids) == 1 else f"L{i + 1}" for i, cid in enumerate(cids)}
         return f"<length {_text(self, names)} of {' and '.join(map(str, cids))}>"
+
+
+def _may_cancel(terms: Iterable[tuple[int, Atom]]) -> bool:
+    """Whether lengths are subtracted from each other, in a sum or in a quotient of it."""
+    terms = tuple(terms)
+    return (len(terms) > 1 and any(c < 0 for c, _ in terms)) or any(
+        isinstance(a, _Floor) and _may_cancel(a.length.terms) for _, a in terms
+    )
 
 
 def _key(atom: Atom) -> tuple[Any, ...]:

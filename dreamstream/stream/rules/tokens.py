@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Hashable, Mapping
 from fractions import Fraction
 from typing import Any, NoReturn, Protocol
@@ -41,6 +42,14 @@ class _Unhashable(CaptureError, TypeError):
     """What a capture says of a size that is hashed: a TypeError, as of everything that can't be hashed."""
 
 
+#: NumPy's functions that are operators, by name.
+_OPERATORS = {
+    "add": "add", "subtract": "sub", "multiply": "mul", "floor_divide": "floordiv", "remainder": "mod",
+    "divide": "truediv", "power": "pow", "equal": "eq", "not_equal": "ne", "less": "lt", "less_equal": "le",
+    "greater": "gt", "greater_equal": "ge",
+}  # fmt: skip
+
+
 def _refuse(use: str) -> Callable[..., Any]:
     """Make a method that refuses one kind of use."""
 
@@ -54,7 +63,6 @@ class Token:
     """A size that is no number: every use raises, but for those that a subclass allows."""
 
     __slots__ = ("edge",)
-    __array_ufunc__ = None  # NumPy numbers leave their operators to the token
     edge: Edge
 
     _what = "a size"
@@ -68,6 +76,13 @@ class Token:
             f"{self._what} is not a number while streams are open: it can't be {use}, at "
             f"{user_line()}. {self._serves}"
         )
+
+    def __array_ufunc__(self, ufunc: Any, _method: str, *inputs: Any, **_: Any) -> Any:
+        """Leave NumPy numbers' operators to the token; other functions of NumPy's have no number to work on."""
+        if ufunc.__name__ not in _OPERATORS:
+            self._misuse(f"given to np.{ufunc.__name__} (use Python's own, as in math.ceil(x.size(L) / 4))")
+        plain = (x.item() if hasattr(x, "item") and not isinstance(x, Token) else x for x in inputs)
+        return getattr(operator, _OPERATORS[ufunc.__name__])(*plain)
 
     def __hash__(self) -> int:
         """Raise the token's own error, which is a TypeError too."""

@@ -112,6 +112,25 @@ def _padded_to_whole_strides(nn: Any, F: Any, ds: Any) -> Any:
     return net(nn, forward, conv=nn.Conv1d(4, 3, 4, stride=2))
 
 
+@module(BCL(4), multiple=3, reach=9)
+def _padded_to_a_valid_length(nn: Any, F: Any, ds: Any) -> Any:
+    """As Demucs does, whose least length differs for streams of one or two frames, and to what its input lacks."""
+
+    def valid(n: Any) -> Any:
+        windows = max(math.ceil((n - 4) / 2) + 1, 1)
+        return (windows - 1) * 2 + 4
+
+    def forward(self: Any, x: Any) -> Any:
+        n = x.shape[-1]
+        y = self.up(self.down(F.pad(x, (0, valid(n) - n))))[..., :n]
+        if n < 3:
+            x = F.pad(x, (0, 3 - n))
+        return y, F.pad(self.conv(x), (0, math.ceil(n / 4) * 4 - n))
+
+    layers = {"down": nn.Conv1d(4, 6, 4, stride=2), "up": nn.ConvTranspose1d(6, 4, 4, stride=2)}
+    return net(nn, forward, conv=nn.Conv1d(4, 4, 3, padding=1), **layers)
+
+
 @module(BCL(4), reach=9)
 def _padded_to_the_input(nn: Any, F: Any, ds: Any) -> Any:
     """The end of the output, where a transposed convolution gives less than there was."""
@@ -156,6 +175,33 @@ def _padded_where_it_is_no_multiple(nn: Any, F: Any, ds: Any) -> Any:
         return y
 
     return net(nn, forward, down=nn.Conv1d(4, 3, 4, stride=4), up=nn.ConvTranspose1d(3, 4, 4, stride=4))
+
+
+@module(BCL(4), reach=16)
+def _skips_of_other_lengths(nn: Any, F: Any, ds: Any) -> Any:
+    """U-Nets: padded in a loop on some condition more, then by half the difference on each side, or cropped."""
+
+    def forward(self: Any, x: Any) -> Any:
+        skips = []
+        for k in (2, 3):
+            if x.size(2) % k != 0 and not self.training:
+                more = k - x.size(2) % k
+                x = F.pad(x, (0, more))
+            skips.append(x)
+            x = F.avg_pool1d(x, k)
+        y, z = F.avg_pool1d(skips[0], 3), skips.pop()
+        up = F.interpolate(y, scale_factor=3)
+        less = min(up.size(2), skips[0].size(2))
+        differs = skips[0].size(2) - up.size(2)
+        up = up[..., :less] + skips[0][..., :less], F.pad(up, [differs // 3, differs - differs // 3]) + skips[0]
+        for skip in (z, *skips):
+            x = F.interpolate(x, scale_factor=2 if skip is not z else 3)
+            if x.size(2) != skip.size(2):
+                x = x[..., : skip.size(2)]
+            x = x + skip
+        return x, *up
+
+    return net(nn, forward)
 
 
 @module(BCL(4), reach=9, delay=3)
