@@ -24,7 +24,7 @@ class Refused(Exception):
 def named(module: Any, returned: str) -> dict[str, Any]:
     """A file's functions that are named after operators and return this, less what keeps names from others.
 
-    ``slice_`` is "slice"; ``_max_pool``, which returns a case, stands beside ``max_pool``, which returns arrays.
+    ``slice_`` is "slice"; a function that draws cases may stand beside the reference, with an underscore in front.
     """
     own = [f for f in vars(module).values() if isfunction(f) and f.__module__ == module.__name__]
     functions = {f.__name__.strip("_"): f for f in own if f.__annotations__.get("return") == returned}
