@@ -237,7 +237,7 @@ def _cropped_where_it_is_longer(nn: Any, F: Any, ds: Any) -> Any:
 
 
 # ---------------------------------------------------------------- integers
-@module((Given(("B", "L"), below=12),), exports=False)
+@module((Given(("B", "L"), below=12),))
 def _integers_computed(nn: Any, F: Any, ds: Any) -> Any:
     """Indices that are shifted, wrapped, held within a table and masked."""
 
@@ -250,7 +250,7 @@ def _integers_computed(nn: Any, F: Any, ds: Any) -> Any:
     return net(nn, forward, table=nn.Embedding(5, 3))
 
 
-@module(BCL(4), exports=False)
+@module(BCL(4))
 def _codes_of_real_frames(nn: Any, F: Any, ds: Any) -> Any:
     """Signs as bits of a number, and the nearest of some, as indices."""
 
