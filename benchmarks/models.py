@@ -283,7 +283,13 @@ def picture(rows: list[dict[str, Any]], formats: list[str], path: Path) -> None:
         axis.set_yscale("log")
         axis.set_ylabel(f"{fmt}: time ÷ ours")
     axes[0, 0].legend(ncols=4, fontsize="small")
-    axes[-1, 0].set_xticks(range(len(rows)), [f"{r['network']}\n{r['streams']}" for r in rows], fontsize="small")
+    axes[-1, 0].set_xticks(range(len(rows)), [str(row["streams"]) for row in rows], fontsize="small")
+    below = axes[-1, 0].get_xaxis_transform()
+    for name in dict.fromkeys(row["network"] for row in rows):
+        of = [i for i, row in enumerate(rows) if row["network"] == name]
+        axes[-1, 0].text(
+            sum(of) / len(of), -0.2, f"{name}, streams", transform=below, ha="center", fontsize="small"
+        )
     figure.tight_layout()
     figure.savefig(path, dpi=110)
 

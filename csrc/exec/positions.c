@@ -6,6 +6,9 @@
 /* Room for entries: as many as these bytes hold, within bounds. */
 enum { TABLE_BYTES = 1 << 20, LEAST_ENTRIES = 16, MOST_ENTRIES = 4096 };
 
+/* Frames of what is given once, of any length, when growth is measured: something comes of them. */
+enum { LONG_MEMORY = 1 << 20 };
+
 /* What an entry is found by; the edges' integers follow. */
 typedef struct entry {
     uint64_t hash;
@@ -69,7 +72,12 @@ static ds_status evaluate(const ds_plan *p, const int64_t *frames, bool ended, d
                      c->known - c->from <= p->edges[e].capacity,
                  DS_MISMATCH, "what is given once has %lld frames where 1 is expected",
                  (long long)c->known);
-        DS_ASSERT(ended || p->edges[e].tail >= 0 || c->known - c->from <= p->edges[e].capacity);
+        if (!ended && p->edges[e].tail < 0 && c->known - c->from > p->edges[e].capacity) {
+            for (size_t i = 0; i < p->graph->n_edges; i++)
+                DS_CHECK(!p->graph->edges[i].given || edges[i].known > 0, DS_MISMATCH,
+                         "what is given once has too few frames: nothing comes of them");
+            DS_ASSERT(false);
+        }
     }
     return check_given(p->graph, edges);
 }
@@ -87,8 +95,12 @@ static ds_status measure_growth(ds_plan *p, ds_arena *arena)
     DS_PUSH(arena, first, n);
     for (size_t k = 0; k < 4; k++) {
         int64_t frames[DS_MAX_INPUTS];
-        for (size_t i = 0; i < p->graph->n_inputs; i++)
-            frames[i] = p->start[i] + (int64_t)(k % 2) * p->period[i];
+        for (size_t i = 0; i < p->graph->n_inputs; i++) {
+            const ds_edge *edge = &p->graph->edges[p->graph->inputs[i]];
+            frames[i] = edge->given && edge->signature.rate.num > 0
+                            ? LONG_MEMORY
+                            : p->start[i] + (int64_t)(k % 2) * p->period[i];
+        }
         DS_TRY(evaluate(p, frames, k >= 2, pairs, first, counts + k * n));
     }
     int64_t most = 1;

@@ -1,9 +1,13 @@
 """Tensors: NumPy arrays with torch's methods, whose maths runs on the C kernels."""
 
+from numpy import finfo
+
 from . import creation, functions, maths, ordering, reductions, stream_views, views  # noqa: F401
 from .batch_constant import BatchTensor
 from .creation import *  # noqa: F403
 from .dtypes import bool, float32, float64, int64
+from .einsum import einsum
+from .noted import Noted  # noqa: F401
 from .tensor import Tensor
 
 #: Names of torch's methods and properties that tensors have.
@@ -15,5 +19,5 @@ METHODS = tuple(
     not in ("constant", "device", "dtype", "grad_fn", "half", "is_stream", "ndim", "requires_grad", "shape")
 )
 
-__all__ = ["BatchTensor", "Tensor", "bool", "float32", "float64", "int64"]
+__all__ = ["BatchTensor", "Tensor", "bool", "einsum", "finfo", "float32", "float64", "int64"]
 __all__ += creation.__all__

@@ -89,6 +89,8 @@ def binary(name: str, a: Any, b: Any) -> Tensor:
 
 def binary_or_not(name: str, a: Any, b: Any) -> Any:
     """As `binary`, but NotImplemented for foreign operands: what Python's operators want."""
+    if (kind := _noting((a, b))) is not None:
+        return kind.of(getattr(Tensor, name), a, b)
     operands = _operands((a, b))
     if operands is None:
         return NotImplemented
@@ -110,6 +112,8 @@ def where(condition: Any, x: Any, y: Any) -> Tensor:
     DTypeError
         Where `condition` is no bool tensor, or x and y mix float types.
     """
+    if (kind := _noting((condition, x, y))) is not None:
+        return kind.of(where, condition, x, y)  # type: ignore[no-any-return]
     operands = _operands((condition, x, y))
     if operands is None or not isinstance(operands[0], Tensor) or operands[0].dtype != dtypes.bool:
         raise DTypeError("where: expected a bool tensor, then two tensors or numbers")
@@ -190,6 +194,13 @@ def along(name: str, x: Tensor, dim: int | None, attributes: Mapping[str, Any] |
 # ---------------------------------------------------------------------- operands
 
 
+def _noting(values: Sequence[Any]) -> Any:
+    """Return the class of what is computed of positions, where that is among values, and no stream."""
+    if any(isinstance(v, Tensor) and v.is_stream for v in values):
+        return None
+    return next((type(v) for v in values if hasattr(type(v), "says")), None)
+
+
 def _operands(values: Sequence[Any]) -> list[Tensor | Number] | None:
     """Return tensors and Python numbers; None where a value is neither nor an array."""
     out: list[Tensor | Number] = []
@@ -200,6 +211,8 @@ def _operands(values: Sequence[Any]) -> list[Tensor | Number] | None:
             out.append(value.item() if isinstance(value, np.generic) else value)
         elif isinstance(value, Symbolic):
             out.append(value.constant())
+        elif hasattr(type(value), "as_stream"):
+            out.append(value.as_stream())
         elif isinstance(value, BatchTensor) and any(_has_streams_at(v, value) for v in values):
             out.append(value.value)
         elif isinstance(value, np.ndarray):

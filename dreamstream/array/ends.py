@@ -8,7 +8,7 @@ from . import hook
 from .elementwise import where
 from .stream_tensor import StreamTensor
 
-__all__ = ["last_frame", "last_frames"]
+__all__ = ["first_frames", "last_frame", "last_frames"]
 
 
 def _op(x: Any, name: str, attributes: dict[str, Any]) -> Any:
@@ -32,6 +32,26 @@ def last_frame(x: StreamTensor, behind: int = 1) -> StreamTensor:
     return found
 
 
+def _last_window(x: StreamTensor, count: int) -> StreamTensor:
+    """Return the last frames in L's place; streams of fewer are refused."""
+    edge: Any = x.edge
+    length = edge.entry.sizes.length(edge)
+    if not isinstance(enough := length.compare(count, "ge"), bool):
+        enough.require()
+    axis = x.dims.index("L")
+    made = last_frame(x.unfold(axis, count, 1))
+    order = list(range(made.ndim - 1))
+    order.insert(axis, made.ndim - 1)
+    out: StreamTensor = made.permute(*order)
+    return out
+
+
+def first_frames(x: StreamTensor, count: int) -> StreamTensor:
+    """Return the first frames of what is given once, `count` of them in L's place: the last, from the last on."""
+    out: StreamTensor = _last_window(_op(x, "flip", {}), count).flip(x.dims.index("L"))
+    return out
+
+
 class _Later:
     """In a view's place: what is computed where it is used, for a model's cache seldom is."""
 
@@ -41,16 +61,7 @@ class _Later:
     def again(self, out: StreamTensor) -> None:
         """Give the tensor its value."""
         out._view = None
-        edge: Any = self._x.edge
-        length = edge.entry.sizes.length(edge)
-        if not isinstance(enough := length.compare(self._count, "ge"), bool):
-            enough.require()  # a shorter stream would have fewer
-        windows = self._x.unfold(self._x.dims.index("L"), self._count, 1)
-        made = last_frame(windows)
-        axis = self._x.dims.index("L")
-        order = list(range(made.ndim - 1))
-        order.insert(axis, made.ndim - 1)
-        made = made.permute(*order)
+        made = _last_window(self._x, self._count)
         out.value, out.edge, out.dims, out._names = made.value, made.edge, made.dims, made._names
 
 

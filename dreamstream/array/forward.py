@@ -22,7 +22,7 @@ from . import hook
 from .axes import numbered
 from .batch_constant import BatchTensor
 from .elementwise import where
-from .ends import last_frame, last_frames
+from .ends import first_frames, last_frame, last_frames
 from .features import product, reduce_features, why_not_matmul
 from .scores import Scores, scores_of
 from .stream_tensor import StreamTensor
@@ -116,6 +116,12 @@ def scatter(x: StreamTensor, axis: int, index: StreamTensor, src: Any) -> Stream
     return cast(StreamTensor, out.transpose(axis, -1))
 
 
+def _counts_from_the_first(index: Any) -> bool:
+    """Whether an index of frames says by a number which is the last."""
+    at = index.stop if isinstance(index, slice) else index
+    return isinstance(at, int) and at >= 0 and (not isinstance(index, slice) or (index.start or 0) >= 0)
+
+
 def slice_stream(x: StreamTensor, index: Any) -> StreamTensor:
     """Return x[..., index] on the stream axis."""
     edge: Any = x.edge
@@ -126,6 +132,14 @@ def slice_stream(x: StreamTensor, index: Any) -> StreamTensor:
         more = at - edge.entry.sizes.length(edge) if isinstance(at, Length) else None
         return more if isinstance(more, int) and more < 0 else at
 
+    if is_static(x) and _counts_from_the_first(index):
+        if not isinstance(index, slice):
+            one: StreamTensor = first_frames(x, index + 1).select(x.dims.index("L"), index)
+            return one
+        start = index.start or 0
+        found = first_frames(slice_stream(x, slice(start, None)), max(0, index.stop - start))
+        few: StreamTensor = found[(slice(None),) * x.dims.index("L") + (slice(None, None, index.step),)]
+        return few
     if isinstance(index, slice):
         start, stop = behind(index.start), behind(index.stop)
         if isinstance(stop, Length) and stop.fact("behind", lambda f: not f.exceeds(-1)):

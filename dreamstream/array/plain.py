@@ -101,6 +101,12 @@ def _cast(a: Array, to: dtypes.DType) -> Array:
         return a.astype(to)
 
 
+def _einsum(*arrays: Array, equation: str) -> Any:
+    to = np.result_type(*arrays)
+    given = [a.astype(np.float64) if to == np.float32 else a for a in arrays]
+    return np.asarray(np.einsum(equation, *given)).astype(to)
+
+
 def _windows(a: Array, axis: int, size: int, step: int) -> Array:
     if a.shape[axis] < size:
         return np.empty((*a.shape[:axis], 0, *a.shape[axis + 1 :], size), a.dtype)
@@ -132,6 +138,9 @@ ARRAYS: dict[str, Callable[..., Any]] = {
     "repeat_interleave": lambda a, repeats, axis: np.repeat(a, repeats, axis),
     "flip": lambda a, axes: np.flip(a, axes).copy(),
     "roll": lambda a, shifts, axes: np.roll(a, shifts, axes),
+    "tril": np.tril,
+    "triu": np.triu,
+    "einsum": _einsum,
     "clone": lambda a: a.copy(),
     "contiguous": np.ascontiguousarray,
     "cast": _cast,

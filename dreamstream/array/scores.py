@@ -215,6 +215,11 @@ class Scores:
         return None
 
     @property
+    def dtype(self) -> Any:
+        """Element type, of the queries."""
+        return self.q.dtype
+
+    @property
     def dims(self) -> Any:
         return self.axes.dims
 
@@ -375,7 +380,7 @@ class Scores:
             return self._hidden(~mask, value)
         return self._with("keep", self._pairs(mask), _number(value))
 
-    def softmax(self, dim: int = -1, *_: Any, **__: Any) -> Scores:
+    def softmax(self, dim: int | None = -1, *_: Any, **__: Any) -> Scores:
         along = self.axes.dims[dim] if dim is not None and -self.ndim <= dim < self.ndim else ()
         if along == (KEYS,) and not self.soft:
             return self._copy(soft=True)
@@ -575,7 +580,7 @@ class Scores:
 
 def _number(x: Any) -> Any:
     """Return a number, or a constant of one element as one; None of anything else."""
-    if isinstance(x, (int, float)):
+    if isinstance(x, (int, float, np.number)):
         return float(x)
     if getattr(x, "is_stream", None) is False and math.prod(x.shape) == 1:
         return float(np.asarray(x.numpy()).reshape(()))

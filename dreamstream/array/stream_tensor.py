@@ -251,14 +251,15 @@ class StreamTensor(Tensor):
         length = sizes.length(self.edge)
         return sizes.joined(length, times) if holds(dim, "B") else length
 
-    def as_output(self) -> None:
-        """Refuse to leave a forward with dimensions that nobody outside could tell apart."""
+    def as_output(self) -> StreamTensor:
+        """Return it, but not with dimensions that nobody outside a forward could tell apart."""
         for d in self.dims:
             if isinstance(d, str) and d not in ("B", "L", "B_L"):
                 raise NotStreamableError(
                     f"the forward returns a stream {self.roles}, in which {d} is one dimension; take it "
                     "apart, as in y.view(batch, features, ...)"
                 )
+        return self
 
     def require_length(self, length: Any) -> None:
         """Refuse, at the end, streams that are not so long; those of another length at once, where all are."""

@@ -57,7 +57,7 @@ def as_symbolic(given: LengthsOf, entered: Mapping[Any, Any]) -> Symbolic:
 def measured(x: Any) -> Any:
     """Return lengths that a forward gives back as a stream of one integer at the end; everything else as it is."""
     if hasattr(type(x), "as_output"):
-        x.as_output()
+        x = x.as_output()
     if isinstance(x, Length):
         x = Symbolic(x, ("B",), x)
     if not isinstance(x, Symbolic):
@@ -126,9 +126,7 @@ class Symbolic(Filled):
         length, *others = (s for s in size if isinstance(s, Length))
         value = one.item()
         if any(s.key() != length.key() for s in others):
-            if (note := builtins.type(length).note) is None:
-                raise NotStreamableError(f"a tensor of the sizes {tuple(size)}, at {user_line()}")
-            return note("full", (tuple(size), value), {})
+            return builtins.type(length).note("full", (tuple(size), value), {})
         return cls(
             value, [_role(s) for s in size], length, kind=kind if (kind := str(one.dtype)) in _KINDS else None
         )
@@ -141,10 +139,7 @@ class Symbolic(Filled):
 
     def _noted(self, name: str, args: Sequence[Any], kwargs: Mapping[str, Any], error: NotStreamableError) -> Any:
         """Return what a method means of positions in pairs, where the library of the streams notes that."""
-        note = builtins.type(self.length).note
-        if note is None and self.position:
-            return getattr(self.constant(), name)(*args, **kwargs)
-        out = NotImplemented if note is None else note(name, (self, *args), kwargs)
+        out = builtins.type(self.length).note(name, (self, *args), kwargs)
         if out is NotImplemented:
             raise error
         return out
@@ -537,12 +532,8 @@ def positions(start: Any, end: Any, step: Any = 1, dtype: Any = None) -> Any:
         out = out * step + int(start)
         return out if dtype is None else out.to(dtype)
     if not fixed or step != 1:
-        note = type(end if isinstance(end, Length) else start).note
-        if note is None:
-            raise NotStreamableError(
-                f"arange from {start!r} to {end!r} at {user_line()}: positions go from a number on in steps of 1"
-            )
-        return note("arange", (start, end, step), {} if dtype is None else {"dtype": dtype})
+        kind = type(end if isinstance(end, Length) else start)
+        return kind.note("arange", (start, end, step), {} if dtype is None else {"dtype": dtype})
     out = Symbolic(start, ("L",), end - int(start), True)
     return out if dtype is None else out.to(dtype)
 

@@ -410,6 +410,10 @@ class Tensor(Base):
         """Return the tensor with each element along `dim` repeated: as often for all, or by a 1-D tensor."""
     def flip(self, *dims: Any) -> Self:
         """Return the tensor reversed along `dims`."""
+    def tril(self, diagonal: int = 0) -> Self:
+        """Return matrices ``(*, n, m)`` with zeros above a diagonal, counted from the main one."""
+    def triu(self, diagonal: int = 0) -> Self:
+        """Return matrices ``(*, n, m)`` with zeros below a diagonal, counted from the main one."""
     def roll(
         self,
         shifts: int | Sequence[int],

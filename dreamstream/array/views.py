@@ -16,8 +16,9 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import DTypeError, ShapeError, StreamIndexError
+from ..errors import DTypeError, NotStreamableError, ShapeError, StreamIndexError
 from ..stream.rules.length import Length, Rows
+from ..stream.where import user_line
 from . import dtypes
 from .axes import axes_of, axis_of, sizes_of, solve_sizes
 from .batch_constant import BatchTensor
@@ -224,6 +225,29 @@ def flip(self: Tensor, *dims: Any) -> Tensor:
     return made("flip", self, axes=axes)
 
 
+def tril(self: Tensor, diagonal: int = 0) -> Tensor:
+    """Return matrices ``(*, n, m)`` with zeros above a diagonal, counted from the main one."""
+    return _triangle(self, "tril", diagonal)
+
+
+def triu(self: Tensor, diagonal: int = 0) -> Tensor:
+    """Return matrices ``(*, n, m)`` with zeros below a diagonal, counted from the main one."""
+    return _triangle(self, "triu", diagonal)
+
+
+def _triangle(x: Tensor, name: str, diagonal: int) -> Tensor:
+    if x.ndim < 2:
+        raise ShapeError(f"{name}: expected at least 2 dimensions, got {x.ndim}")
+    if not x.is_stream:
+        return made(name, x, k=diagonal)
+    n, m = x.shape[-2:]
+    if any(isinstance(d, str) for d in x.dims[-2:]):  # type: ignore[attr-defined]
+        raise NotStreamableError(f"{name} of a stream at {user_line()}: of matrices within each frame it streams")
+    ones = np.ones((n, m), np.bool_)
+    hidden = np.triu(ones, diagonal + 1) if name == "tril" else np.tril(ones, diagonal - 1)
+    return x.masked_fill(x._plain(hidden), 0)
+
+
 def roll(self: Tensor, shifts: int | Sequence[int], dims: int | Sequence[int] | None = None) -> Tensor:
     """Return the tensor with elements moved on by `shifts`, those beyond the end to the start."""
     if dims is None:
@@ -340,6 +364,9 @@ def masked_select(self: Tensor, mask: Tensor) -> Tensor:
 
 def __getitem__(self: Tensor, index: Any) -> Any:
     parts = index if isinstance(index, tuple) else (index,)
+    cuts = [p.stop for p in parts if isinstance(p, slice) and isinstance(p.stop, Length)]
+    if len(cuts) > 1:  # what stands at pairs of frames
+        return type(cuts[0]).note("__getitem__", (self, index), {})
     if any(_has_length(p) for p in parts):
         return table(self, parts)
     try:

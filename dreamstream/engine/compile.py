@@ -21,6 +21,7 @@ from .engine import Engine
 from .interface import Interface, names_of
 from .load import stored_as
 from .spec import OutputInfo, lengths_in, number_of, read_specs
+from .verify import TIED
 from .verify import verify as verify_engine
 from .weights import BOUND, Narrowing, Weights
 
@@ -185,11 +186,17 @@ def _verify_or_raise(model: Any, engine: Engine) -> None:
         report = verify_engine(model, engine)
     except StreamLimitError:  # a limit for which every stream is too long
         return
-    if not report.ok:
+    if report.ok:
+        return
+    differ = f"the engine and {type(model).__name__} differ by {report.max_difference:g} on random chunks"
+    if report.least_margin is not None and report.least_margin < TIED:
         raise CaptureError(
-            f"the engine and {type(model).__name__} differ by {report.max_difference:g} on random chunks: "
-            "the forward's course or its values depend on data in a way that a graph can't hold"
+            f"{differ}: experts are tied within {report.least_margin:.1g}, where the order of sums decides who is "
+            "chosen; verify=False leaves the comparison out"
         )
+    raise CaptureError(
+        f"{differ}: the forward's course or its values depend on data in a way that a graph can't hold"
+    )
 
 
 def _plan_for_audit(

@@ -112,15 +112,17 @@ class MultiheadAttention(Module):
         query: Tensor,
         key: Tensor,
         value: Tensor,
-        key_padding_mask: None = None,
+        key_padding_mask: Any = None,
         need_weights: bool = True,
-        attn_mask: None = None,
+        attn_mask: Any = None,
         average_attn_weights: bool = True,
         is_causal: bool = False,
     ) -> tuple[Tensor, None]:
         """Return the attended values, and None."""
-        if key_padding_mask is not None or attn_mask is not None:
+        if key_padding_mask is not None and not F.attention.identity(~key_padding_mask):
             raise refused("MultiheadAttention", MASKED)
+        if attn_mask is not None and "bool" in str(attn_mask.dtype):
+            attn_mask = ~attn_mask  # True hides
         keys, values = (x.value if isinstance(x, BatchTensor) else x for x in (key, value))
         given = ((query, self.embed_dim), (keys, self.kdim), (values, self.vdim))
         for x, features in given:
@@ -134,7 +136,9 @@ class MultiheadAttention(Module):
             parts = [self._projected(i, x) for i, (x, _) in enumerate(given)]
         parts = parts if self.batch_first else [x.transpose(0, 1) for x in parts]
         q, k, v = (x.unflatten(-1, (self.num_heads, -1)).transpose(1, 2) for x in parts)
-        out = F.scaled_dot_product_attention(q, k, v, is_causal=is_causal, context=self.context)
+        out = F.scaled_dot_product_attention(
+            q, k, v, attn_mask, is_causal=is_causal and attn_mask is None, context=self.context
+        )
         out = self.out_proj(out.transpose(1, 2).flatten(-2))
         return out if self.batch_first else out.transpose(0, 1), None
 

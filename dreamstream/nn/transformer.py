@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Callable
 from typing import Any
 
-from ..array import Tensor
+from ..array import Tensor, full
 from ..stream.context import Context
 from . import functional as F
+from . import init
 from .attention import MultiheadAttention
 from .containers import ModuleList
 from .dropout import Dropout
@@ -17,7 +19,13 @@ from .linear import Linear
 from .module import Module
 from .normalization import LayerNorm
 
-__all__ = ["TransformerDecoder", "TransformerDecoderLayer", "TransformerEncoder", "TransformerEncoderLayer"]
+__all__ = [
+    "Transformer",
+    "TransformerDecoder",
+    "TransformerDecoderLayer",
+    "TransformerEncoder",
+    "TransformerEncoderLayer",
+]
 
 _described = described(
     "",
@@ -35,6 +43,10 @@ _described = described(
     norm_first="Whether norms stand before attention and products, not behind their sums with what came in.",
     bias="Whether products and norms have a bias.",
     context="What a query of the attention to itself sees.",
+    num_encoder_layers="Layers of the encoder.",
+    num_decoder_layers="Layers of the decoder.",
+    custom_encoder="Module, optional: The encoder, in place of one that is made.",
+    custom_decoder="Module, optional: The decoder, in place of one that is made.",
 )
 _stack = described(
     encoder_layer="The layer, of which each of the stack is a copy.",
@@ -298,3 +310,92 @@ class TransformerDecoder(_Stack):
         for layer in self.layers:
             tgt = layer(tgt, memory, *masks, bool(tgt_is_causal), memory_is_causal)
         return self._normed(tgt)
+
+
+@_described
+class Transformer(Module):
+    """An encoder, and a decoder that attends to what it gives.
+
+    Attributes
+    ----------
+    encoder : TransformerEncoder
+    decoder : TransformerDecoder
+
+    Notes
+    -----
+    Inputs and output as of the layers. **Streaming.** What is encoded is given once, with the stream's start, or
+    is a stream where a mask says what a query sees; delay and state are those of the decoder.
+    Source: torch.nn.Transformer.
+    """
+
+    def __init__(
+        self,
+        d_model: int = 512,
+        nhead: int = 8,
+        num_encoder_layers: int = 6,
+        num_decoder_layers: int = 6,
+        dim_feedforward: int = 2048,
+        dropout: float = 0.1,
+        activation: str | Callable[[Any], Any] = "relu",
+        custom_encoder: Module | None = None,
+        custom_decoder: Module | None = None,
+        layer_norm_eps: float = 1e-5,
+        batch_first: bool = False,
+        norm_first: bool = False,
+        bias: bool = True,
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        like = {"device": device, "dtype": dtype}
+        layer = (
+            d_model,
+            nhead,
+            dim_feedforward,
+            dropout,
+            activation,
+            layer_norm_eps,
+            batch_first,
+            norm_first,
+            bias,
+        )
+
+        def norm() -> LayerNorm:
+            return LayerNorm(d_model, layer_norm_eps, bias=bias, **like)
+
+        super().__init__()
+        self.encoder = custom_encoder or TransformerEncoder(
+            TransformerEncoderLayer(*layer, **like), num_encoder_layers, norm()
+        )
+        self.decoder = custom_decoder or TransformerDecoder(
+            TransformerDecoderLayer(*layer, **like), num_decoder_layers, norm()
+        )
+        self.d_model, self.nhead, self.batch_first = d_model, nhead, batch_first
+        for p in self.parameters():
+            if p.ndim > 1:
+                init.xavier_uniform_(p)
+
+    def forward(
+        self,
+        src: Tensor,
+        tgt: Tensor,
+        src_mask: Any = None,
+        tgt_mask: Any = None,
+        memory_mask: Any = None,
+        src_key_padding_mask: None = None,
+        tgt_key_padding_mask: None = None,
+        memory_key_padding_mask: None = None,
+        src_is_causal: bool | None = None,
+        tgt_is_causal: bool | None = None,
+        memory_is_causal: bool = False,
+    ) -> Tensor:
+        """Return a stream of the second input's shape."""
+        memory = self.encoder(src, src_mask, src_key_padding_mask, src_is_causal)
+        masks = tgt_mask, memory_mask, tgt_key_padding_mask, memory_key_padding_mask
+        out: Tensor = self.decoder(tgt, memory, *masks, tgt_is_causal, memory_is_causal)
+        return out
+
+    @staticmethod
+    def generate_square_subsequent_mask(sz: int, device: Any = None, dtype: Any = None) -> Tensor:
+        """Return ``(sz, sz)``: -inf above the diagonal, so that a query sees no key behind it, else 0."""
+        out: Tensor = full((sz, sz), -math.inf, dtype, device=device).triu(1)
+        return out

@@ -12,7 +12,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeVar, cast
 
+from ..array.counted import noted
 from ..array.dtypes import name_of
+from ..array.scores import Scores
 from ..array.stream_tensor import StreamTensor
 from ..array.symbolic import LengthsOf, as_symbolic, measured
 from ..errors import LocatedError, ModeError, NotStreamableError, StreamIdError, StreamMismatchError, no_tape
@@ -138,8 +140,8 @@ class Patch:
     def _call(self, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         tensors = [x for x in leaves((args, kwargs)) if isinstance(x, StreamTensor)]
         inside = [x.edge.entry for x in tensors if x.edge is not None]
-        if inside:
-            if inside.count(inside[0]) < len(inside):
+        if inside or (not tensors and any(isinstance(x, Scores) or noted(x) for x in leaves((args, kwargs)))):
+            if inside and inside.count(inside[0]) < len(inside):
                 raise StreamMismatchError("tensors of different forwards meet in one module")
             if len(inside) < len(tensors):
                 raise StreamMismatchError("a StreamTensor from outside meets streams inside a forward")

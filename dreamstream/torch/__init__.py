@@ -6,7 +6,7 @@ It is loaded when a torch object is handed in; ``import dreamstream`` does not n
 from ..array.chunks import on_fallback
 from . import outside  # noqa: F401  (it enters what torch's functions do, as the next do)
 from .export import FunctionalModule, functionalize
-from .forward import complex_streams, conversions, einsum, mask_functions, packing, pairs  # noqa: F401
+from .forward import complex_streams, conversions, mask_functions, packing, pairs  # noqa: F401
 from .patch import FRONT, StreamModule
 from .tensor import StreamTensor
 from .tensor.creation import as_stream_tensor, stream_tensor

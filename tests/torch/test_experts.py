@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import importlib
 import math
 import pickle
 
@@ -570,3 +571,23 @@ def test_as_written(how):
                 )
             np.testing.assert_allclose(np.concatenate(eager, 1), wanted, rtol=1e-5, atol=1e-5)
             np.testing.assert_allclose(np.concatenate(compiled), wanted[0], rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("tied", [True, False])
+def test_streams_with_nearly_tied_experts_are_drawn_again(tied, monkeypatch):
+    """The first comparison finds a difference, as where the model has chosen another of two equal experts."""
+    verify = importlib.import_module("dreamstream.engine.verify")
+    model = native.FMoETransformerMLP(E, D, H, top_k=1).eval()
+    model.gate.gate.bias.zero_()
+    engine = ds.compile(model, ("B", "L", D))
+    offline, inputs, attempts = verify._offline, verify.random_inputs, []
+    verified = verify._verified
+    monkeypatch.setattr(verify, "_verified", lambda *args: attempts.append(args) or verified(*args))
+    monkeypatch.setattr(verify, "_offline", lambda *args: [y + (len(attempts) == 1) for y in offline(*args)])
+    monkeypatch.setattr(
+        verify, "random_inputs", lambda *args: {k: 0 * x if tied else x for k, x in inputs(*args).items()}
+    )
+    report = ds.verify(model, engine)
+    assert report.ok == tied and len(attempts) == 1 + tied
+    assert report.least_margin is None or report.least_margin > 1e-5
+    engine.keep_statistics(False)

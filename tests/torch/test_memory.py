@@ -97,7 +97,7 @@ class Twice(nn.Module):
 
 
 class Ends(nn.Module):
-    """Both directions of a memory, its last frame, and tokens that all streams have alike."""
+    """Both directions of a memory, its last and first frames, and tokens that all streams have alike."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -115,7 +115,7 @@ class Ends(nn.Module):
         x = x + F.scaled_dot_product_attention(q, k, k).transpose(1, 2).flatten(2)
         both = self.both(m)[0]
         x = self.rnn(x, self.state(m)[1])[0]
-        return x + self.attend(x, both, both, need_weights=False)[0] + both[:, -1].unsqueeze(1)
+        return x + self.attend(x, both, both, need_weights=False)[0] + (both[:, -1] - both[:, 0]).unsqueeze(1)
 
 
 class Translated(nn.Module):
@@ -254,6 +254,37 @@ def test_masks_of_a_memory_are_refused() -> None:
         ds.compile(Added().eval(), SPEC)
     with pytest.raises(ds.NotStreamableError, match=r"input m is given once.* a constant of the model"):
         ds.torch.functionalize(ByHand().eval(), SPEC)
+
+
+class Cut(nn.Module):
+    """Two frames of a memory, and what is left of windows."""
+
+    def forward(self, x: Any, m: Any) -> Any:
+        rest = F.avg_pool1d(m.transpose(1, 2), 3, 1).sum(2) - m[:, 2] * 3 + m[:, 1:4:2].sum(1)
+        return x + torch.cat([rest, rest[:, :2]], 1).unsqueeze(1)
+
+
+@pytest.mark.parametrize("form", [patched, compiled])
+def test_frames_of_a_memory(form: Any, tmp_path: Any) -> None:
+    given = {
+        i: (x, np.concatenate([m, m[:1], m, m, m])) for i, (x, m) in streams(np.random.default_rng(3), 5).items()
+    }
+    plain = Cut()
+    got = driven(form(plain, tmp_path), np.random.default_rng(4), given)
+    for i, (x, m) in given.items():
+        want = plain(torch.from_numpy(x)[None], torch.from_numpy(m)[None])[0]
+        np.testing.assert_allclose(got[i], want, atol=1e-5)
+
+
+def test_a_memory_of_too_few_frames_is_refused() -> None:
+    engine = ds.compile(Cut(), {"x": ("B", "L", 8), "m": ("B", "M", 6)}, verify=False)
+    given = {
+        name: {"x": np.ones((2, 8), np.float32), "m": np.ones((n, 6), np.float32)}
+        for name, n in (("a", 5), ("b", 2))
+    }
+    with pytest.raises(ds.ShapeError, match=r"a length of 2 must be at least 3 .*b"):
+        engine.step(given, sos=["a", "b"])
+    assert list(engine.step({"a": given["a"]}, sos="a")) == ["a"]
 
 
 def test_memories_that_are_none() -> None:

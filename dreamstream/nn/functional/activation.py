@@ -7,6 +7,7 @@ from typing import Any
 from ...array import Tensor
 from ...array.dtypes import require_float
 from ...array.elementwise import along, unary
+from ...array.scores import Scores
 from ...errors import ShapeError
 from .arguments import checked
 from .texts import described
@@ -85,6 +86,8 @@ def _real(name: str, input: Tensor, attributes: dict[str, Any] | None = None) ->
 @described(dim="The dimension, of features; torch's guess for None is not offered.")
 def softmax(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None) -> Tensor:
     """Return e ** x / sum(e ** x) along `dim`, which must be given."""
+    if isinstance(input, Scores):
+        return input.softmax(dim)
     x = checked("softmax", input)
     return along("softmax", x if dtype is None else x.to(dtype), dim)
 

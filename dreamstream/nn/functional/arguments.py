@@ -10,7 +10,9 @@ import numpy as np
 
 from ...array import Tensor
 from ...array.axes import numbered
+from ...array.counted import noted
 from ...array.dtypes import require_same
+from ...array.symbolic import Symbolic
 from ...errors import DTypeError, NotStreamableError, ShapeError
 from ...stream.where import user_line
 
@@ -21,6 +23,10 @@ Ints = int | Sequence[int]
 
 
 def checked(name: str, input: Any) -> Tensor:
+    if isinstance(input, Tensor):
+        return input
+    if noted(input):
+        input = input.constant() if isinstance(input, Symbolic) else input.as_stream()
     if not isinstance(input, Tensor):
         hint = "; wrap it in ds.tensor(...)" if isinstance(input, (np.ndarray, list)) else ""
         kind = type(input).__name__

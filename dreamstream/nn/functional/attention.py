@@ -8,6 +8,7 @@ from typing import Any
 from ...array import Tensor
 from ...array.attend import across, attend, of_all
 from ...array.scores import Scores
+from ...array.symbolic import Symbolic
 from ...errors import DTypeError, NotStreamableError, ShapeError, no_tape
 from ...operations.refusals import MASKED, OF_VALUES, SEES_ALL, Refusal
 from ...stream.context import EVERYTHING, Context, seen_by
@@ -35,6 +36,8 @@ def streamed(name: str, x: Any, is_causal: bool, context: Context | None) -> Con
 
 def identity(mask: Any) -> bool:
     """Whether a mask is one element that masks nothing, as those of lengths are."""
+    if isinstance(mask, Symbolic) and not mask.position and isinstance(mask.value, (bool, int, float)):
+        mask = mask.constant()
     if isinstance(mask, Scores) or not hasattr(mask, "numpy") or math.prod(mask.shape) != 1:
         return False
     value = mask.numpy().reshape(())
@@ -99,7 +102,7 @@ def scaled_dot_product_attention(
         raise refused(name, OF_VALUES)
     if attn_mask is not None and identity(attn_mask):
         attn_mask = None
-    if attn_mask is not None and not noted:
+    if attn_mask is not None and not noted and (q.is_stream or k.is_stream or v.is_stream):
         raise refused(name, MASKED)
     if dropout_p:
         raise no_tape(f"{name}: dropout_p={dropout_p}")
@@ -123,6 +126,8 @@ def scaled_dot_product_attention(
         k, v = (x if groups == heads else x.repeat_interleave(heads // groups, 1) for x in (k, v))
         within: Tensor = ((q * factor) @ k.transpose(-2, -1)).softmax(-1) @ v
         return within
+    if attn_mask is not None and not noted:
+        return _of_plain(q * factor, k, v, attn_mask)
     if attn_mask is not None:
         seen_by(name, is_causal or context is not None)
         scores = Scores.of(q, k) * factor
@@ -140,3 +145,13 @@ def scaled_dot_product_attention(
         return crossed
     out: Tensor = attend(q, k, v, Recognised(streamed(name, q, is_causal, context)), factor)
     return out
+
+
+def _of_plain(q: Tensor, k: Tensor, v: Tensor, mask: Any) -> Tensor:
+    """Return attention of sequences that are there whole, under a mask; zeros where a query sees no key."""
+    groups = q.shape[1] // k.shape[1] if q.ndim == 4 else 1
+    k, v = (x if groups == 1 else x.repeat_interleave(groups, 1) for x in (k, v))
+    scores = q @ k.transpose(-2, -1)
+    scores = scores.masked_fill(~mask, -math.inf) if mask.dtype.kind == "b" else scores + mask
+    unseen = (scores == -math.inf).all(-1, keepdim=True)
+    return scores.masked_fill(unseen, 0.0).softmax(-1).masked_fill(unseen, 0.0) @ v

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from ...array import Tensor
+from ...array.scores import Scores
 from ...errors import ModeError, ShapeError
 from .arguments import checked
 from .texts import described
@@ -24,7 +27,7 @@ _described = described(
 )
 
 
-def _kept(name: str, input: Tensor, p: float, training: bool) -> Tensor:
+def _kept(name: str, input: Any, p: float, training: bool) -> Tensor:
     """Return the input.
 
     Raises
@@ -32,12 +35,13 @@ def _kept(name: str, input: Tensor, p: float, training: bool) -> Tensor:
     ModeError
         Where something would be dropped: training with dropout is not supported.
     """
-    x = checked(name, input)
+    if not isinstance(input, Scores):
+        input = checked(name, input)
     if not 0 <= p <= 1:
         raise ShapeError(f"{name}: a probability lies in [0, 1], got {p}")
     if training and p > 0:
         raise ModeError(f"{name} can't train; call module.eval(), or give training=False or p=0")
-    return x
+    return input  # type: ignore[no-any-return]
 
 
 @_described

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from ...array import Tensor, int64
+from ...array.counted import first_row, noted
 from ...array.dtypes import require_float
 from ...dispatch import apply
 from ...errors import DTypeError, ModeError, NotStreamableError, ShapeError, StreamIndexError
+from ...stream.rules import Length
 from .arguments import checked
 from .texts import described
 
@@ -44,6 +48,8 @@ def embedding(
     sparse: bool = False,
 ) -> Tensor:
     """Return the rows of `weight` that `input` names."""
+    if noted(input) and (found := _of_positions(input, weight)) is not None:
+        return found  # type: ignore[no-any-return]
     x = checked("embedding", input)
     if x.dtype != int64:
         raise DTypeError(f"embedding: expected an int64 tensor, got {x.dtype}; convert it with .long()")
@@ -55,6 +61,19 @@ def embedding(
     if padding_idx is not None:
         row_of("embedding", padding_idx, weight.shape[0])
     return apply("embedding", {}, (x,), (weight,), (...,))[0]
+
+
+def _of_positions(at: Any, weight: Tensor) -> Any:
+    """Return the rows for positions in turn, or what pairs of positions look up; None of all else."""
+    found = first_row(at)
+    if found is None:
+        lengths = [s for s in at.shape if isinstance(s, Length)]
+        return type(at).of(embedding, at, weight) if len(lengths) > 1 else None
+    start, length, n_axes, axis = found
+    rows: Any = weight[start : length + start]
+    for i in range(n_axes):
+        rows = rows if i == axis else rows.unsqueeze(i)
+    return rows
 
 
 def row_of(name: str, padding_idx: int, n: int) -> int:

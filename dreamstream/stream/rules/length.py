@@ -68,7 +68,7 @@ class Length(Token):
     plus: int
     #: What functions give of lengths that no formula says, and what a user's function of them gives, where the
     #: library of the streams notes it.
-    note: ClassVar[Callable[..., Any] | None] = None
+    note: ClassVar[Callable[..., Any]]
     note_call: ClassVar[Callable[..., Any]]
     _joined: ClassVar[type[BatchLength]]  # its product with the number of streams
 

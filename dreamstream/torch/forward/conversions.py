@@ -16,6 +16,7 @@ from ... import dispatch
 from ...array import BatchTensor
 from ...array import where as native_where
 from ...array.axes import sizes_of
+from ...array.einsum import of_streams
 from ...array.forward import scatter as native_scatter
 from ...array.scores import Scores
 from ...array.stream_tensor import StreamTensor as Native
@@ -312,6 +313,11 @@ for _name in ("dropout", "dropout1d", "dropout2d", "dropout3d"):
     _random(_name, True)
 for _name in ("alpha_dropout", "feature_alpha_dropout"):
     _random(_name, False)
+
+
+@function("einsum")
+def einsum(forward: Forward, equation: Any, *operands: Any) -> Any:
+    return of_streams(equation, *operands)
 
 
 @function("scaled_dot_product_attention")

@@ -9,10 +9,10 @@ from typing import Any
 
 import torch
 
-from ...array.pairs import SERVES, ShapeOf, flat
+from ...array.einsum import noted_product
+from ...array.pairs import SERVES, flat
 from ...array.pairs import Pairs as NativePairs
-from ...array.relative import product
-from ...array.scores import Greatest, Scores, matrices
+from ...array.scores import Greatest, Scores
 from ...array.symbolic import Symbolic
 from ...errors import NotStreamableError
 from ...stream.pairs import Recognised
@@ -23,7 +23,6 @@ from ..private import without_functions
 from ..run.dropping import dropping
 from . import constants, names
 from .constants import Constant
-from .einsum import letters_of
 from .mode import current
 from .places import cut_complex, looked_up, met, plain
 from .sizes import TorchLength
@@ -127,29 +126,16 @@ def _part(func: Callable[..., Any], at: int) -> Callable[..., Any]:
 
 def _product(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Return the product of queries with a table by positions; NotImplemented where it is none."""
-    name = func.__name__
-    if name == "einsum":
-        operands = args[1] if isinstance(args[1], (list, tuple)) else args[1:]
-        (s, *others), out = letters_of(args[0], operands)
-    elif name in ("matmul", "__matmul__", "bmm") and len(args) == 2:
-        operands = args
-        s, *others, out = matrices(args[0].ndim, args[1].ndim)
-    else:
-        return NotImplemented
-    if len(others) != 1 or isinstance(operands[0], Pairs) or not isinstance(operands[1], Pairs):
-        return NotImplemented
-    found = product(operands[0], s, operands[1], others[0], out)
+    found = noted_product(Pairs, func.__name__, args)
     if found is None:
         return NotImplemented
-    places, shape = found
-    queries, rows = (shape[places.dims.index(c)] for c in "im")
-    apart = rows - queries
-    if isinstance(apart, int) and apart == 0:  # positions in turn
+    out, in_turn = found
+    if in_turn:
         try:
             return met(func, args, kwargs)
         except NotStreamableError:
             pass
-    return Pairs(places, (ShapeOf(shape, None, None),), {})
+    return out
 
 
 def _type_of(x: Any) -> Any:

@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 
+from ...array.counted import SERVES, first_row, noted, streamed, unknown
 from ...array.symbolic import Symbolic
 from ...errors import NotStreamableError
 from ...stream.rules import Length
@@ -22,13 +23,6 @@ from .constants import Constant
 from .mode import current
 
 __all__ = ["cut_complex", "looked_up", "met", "plain"]
-
-SERVES = "what is computed of positions serves as a mask or a term of attention, to index tables, and with frames"
-
-
-def noted(x: Any) -> bool:
-    """Whether something is computed of positions."""
-    return isinstance(x, Symbolic) or hasattr(type(x), "says")
 
 
 def plain(x: Any) -> Any:
@@ -68,14 +62,7 @@ def _streamed(x: Any, wanted: torch.dtype | None = None) -> Any:
     """
     forward = current()
     if x.dtype in _INTEGERS or isinstance(x, Symbolic):
-        leaf, steps = _counted(x)
-        if not isinstance(x, Symbolic) and not all(_as_counted(x, leaf, steps, n) for n in (64, 65)):
-            raise _unknown(x)
-        places = Symbolic(leaf.value, ["L" if isinstance(s, Length) else 1 for s in x.shape], leaf.length, True)
-        name = str(wanted or torch.float32).rpartition(".")[2]
-        return forward._wrapped(
-            places.stream(name, steps).expand(*(s if isinstance(s, int) else -1 for s in x.shape))
-        )
+        return forward._wrapped(streamed(x, str(wanted or torch.float32).rpartition(".")[2]))
     if sum(isinstance(s, Length) for s in x.shape) != 1:
         raise NotStreamableError(f"{x.func.__name__} of positions and a stream, at {user_line()}; {SERVES}")
     func, name = x.func, x.func.__name__.strip("_")
@@ -83,13 +70,13 @@ def _streamed(x: Any, wanted: torch.dtype | None = None) -> Any:
         raise NotStreamableError(f"{name} at {user_line()}: rows of a table are read in turn, one for each frame")
     given = leaves((x.args, x.kwargs))
     if not any(map(noted, given)):
-        raise _unknown(x)
+        raise unknown(x)
     types = [a.dtype for a in given if noted(a) or isinstance(a, torch.Tensor)]
     if x.dtype == torch.bool and (
         sum(noted(a) and a.dtype in _INTEGERS for a in given) > 1
         or any(isinstance(a, int) and abs(a) > _EXACT for a in given)
     ):
-        raise _unknown(x)
+        raise unknown(x)
     real = x.dtype if x.dtype.is_floating_point else next((t for t in types if t.is_floating_point), torch.float32)
 
     def own(a: Any) -> Any:
@@ -109,66 +96,8 @@ def _streamed(x: Any, wanted: torch.dtype | None = None) -> Any:
     return out.to(wanted) if (x.dtype, wanted) == (torch.float32, torch.float64) else out
 
 
-def _counted(x: Any) -> tuple[Symbolic, list[int]]:
-    """Return the positions, and the steps that make integers of them, in the operator's codes."""
-    if isinstance(x, Symbolic) and x.position and isinstance(x.value, (int, float)):
-        return x, []
-    if noted(x):
-        name, first = x.func.__name__.strip("_"), x.args[0]
-        by = x.args[1] if len(x.args) > 1 else x.kwargs.get("other")
-        if isinstance(by, torch.Tensor) and by.numel() == 1 and by.dtype in _INTEGERS:
-            by = int(by)
-        if name in _SHAPES:
-            return _counted(first)
-        if isinstance(by, int) and noted(first):
-            leaf, steps = _counted(first)
-            floored = name == "div" and x.kwargs.get("rounding_mode") == "floor"
-            code = 2 if floored else _CODES.get(name)
-            if code is not None and (code < 2 or by >= 1) and "alpha" not in x.kwargs:
-                return leaf, [*steps, code, -by if name == "sub" else by]
-        if name in ("add", "radd", "mul", "rmul") and isinstance(first, int):
-            leaf, steps = _counted(by)
-            return leaf, [*steps, _CODES[name], first]
-    raise _unknown(x)
-
-
-def _as_counted(x: Any, leaf: Symbolic, steps: list[int], n: int) -> bool:
-    """Whether positions with these steps are what torch says of n frames."""
-    wanted = x._probe(n)
-    at = torch.arange(wanted.shape[next(i for i, s in enumerate(x.shape) if isinstance(s, Length))])
-    at = at + int(leaf.value)
-    for code, c in zip(steps[::2], steps[1::2]):
-        at = (at + c, at * c, at // max(c, 1), at % max(c, 1))[code]
-    shape = [-1 if isinstance(s, Length) else 1 for s in x.shape]
-    return torch.equal(at.reshape(shape).expand(wanted.shape).to(wanted.dtype), wanted)
-
-
-def _unknown(x: Any) -> NotStreamableError:
-    return NotStreamableError(
-        f"{x!r} meet a stream, at {user_line()}: integers that are no sum, product, quotient or rest of one "
-        f"position; {SERVES}"
-    )
-
-
 #: Integers up to which float32 has all.
 _EXACT = 1 << 24
-_CODES = {
-    "add": 0,
-    "radd": 0,
-    "sub": 0,
-    "mul": 1,
-    "rmul": 1,
-    "floordiv": 2,
-    "floor_divide": 2,
-    "mod": 3,
-    "remainder": 3,
-}
-_SHAPES = (
-    "to", "long", "int", "type", "type_as", "unsqueeze", "squeeze", "view", "reshape", "expand", "expand_as",
-    "repeat", "getitem", "contiguous", "clone", "detach",
-)  # fmt: skip
-
-
 _TYPES = ("to", "type", "float", "double", "half", "bfloat16", "long", "int", "bool", "type_as")
 
 
@@ -214,7 +143,7 @@ def looked_up(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str,
     cut = not noted(weight) and getattr(weight, "dims", ("",))[0] == "L"  # all of its rows, then
     if not noted(at) or not (cut or isinstance(weight, (torch.Tensor, Constant))):
         return None
-    found = _first_row(at)
+    found = first_row(at)
     if found is None:
         return None
     start, length, axes, axis = found
@@ -228,24 +157,6 @@ def looked_up(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str,
     for i in range(axes):
         table = table if i == axis else table.unsqueeze(i)
     return table[(slice(None),) * axis + (slice(None, length),)]
-
-
-def _first_row(at: Any) -> tuple[int, Length, int, int] | None:
-    """Return the first of positions in turn, their length, how many axes there are and which theirs is."""
-    shape = at.shape
-    places = [i for i, s in enumerate(shape) if isinstance(s, Length)]
-    if len(places) != 1 or any(isinstance(s, int) and s != 1 for s in shape) or at.dtype not in _INTEGERS:
-        return None
-    start, length = at.value if isinstance(at, Symbolic) else 0, shape[places[0]]
-    if not isinstance(at, Symbolic):
-        for n in (64, at.frames + 1):
-            rows = at._probe(n).flatten()
-            start = int(rows[0])
-            if not torch.equal(rows, torch.arange(start, start + len(rows))):
-                return None
-    elif not at.position:
-        return None
-    return (start, length, len(shape), places[0]) if isinstance(start, int) and start >= 0 else None
 
 
 def cut_complex(table: torch.Tensor, index: Any) -> Any:

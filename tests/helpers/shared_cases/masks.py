@@ -40,7 +40,7 @@ def _entered(**more: Any) -> Callable[..., Any]:
             return model
 
         name = attend.__name__.strip("_").replace("_", "-")
-        case(name, BLC(8), make, **{"native": False, "exports": False, "reach": 20, "delay": 0} | more)
+        case(name, BLC(8), make, **{"exports": False, "reach": 20, "delay": 0} | more)
         return attend
 
     return enter
@@ -144,7 +144,7 @@ def _positions(nn: Any, F: Any, torch: Any) -> Any:
     return net(nn, forward, table=nn.Embedding(90, 8))
 
 
-_TORCH: dict[str, Any] = {"native": False, "exports": False, "reach": 20, "delay": 0}
+_TORCH: dict[str, Any] = {"exports": False, "reach": 20, "delay": 0}
 case("encoder-with-a-mask", BLC(8), lambda nn, F, torch: _layers(nn, F, torch, False), **_TORCH)
 case("encoder-with-a-mask-and-a-hint", BLC(8), lambda nn, F, torch: _layers(nn, F, torch, True), **_TORCH)
 case("multihead-with-a-mask", BLC(8), _multihead, **_TORCH)

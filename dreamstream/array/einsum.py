@@ -1,4 +1,4 @@
-"""`torch.einsum` of streams inside a forward, in terms of permutations, products and sums."""
+"""Einstein's sums of streams inside a forward, in terms of permutations, products and sums."""
 
 from __future__ import annotations
 
@@ -6,18 +6,51 @@ import string
 from collections.abc import Sequence
 from typing import Any
 
-from ...array.scores import Scores, paired
-from ...errors import NotStreamableError, ShapeError
-from ...stream.where import user_line
-from .mode import Forward
-from .names import function
+from ..errors import NotStreamableError, ShapeError
+from ..stream.where import user_line
+from .counted import as_noted
+from .hook import made
+from .pairs import ShapeOf
+from .relative import product
+from .scores import Scores, matrices, paired
 
-__all__ = ["letters_of"]
+__all__ = ["einsum", "noted_product", "of_streams"]
 
 
-@function("einsum")
-def einsum(forward: Forward, equation: Any, *operands: Any) -> Any:
-    """``torch.einsum`` of one or two operands: letters of B and L must be kept."""
+def einsum(equation: str, *operands: Any) -> Any:
+    """Return sums of products of elements, as an equation of letters names their dimensions.
+
+    Of streams one or two operands, whose letters of B and L are kept; two of queries and keys are scores of
+    attention.
+
+    Parameters
+    ----------
+    equation : str
+        ``"bhid,bhjd->bhij"``; ``...`` stands for dimensions without letters.
+    operands : Tensor
+
+    Raises
+    ------
+    ShapeError
+        Where letters don't fit the operands.
+    NotStreamableError
+        For streams where a sum runs over B, or over more than two operands.
+
+    Notes
+    -----
+    Source: torch.einsum.
+    """
+    given = [as_noted(x) for x in operands]
+    kind = next((type(x) for x in given if hasattr(type(x), "says")), None)
+    if kind is not None:
+        return kind.of(einsum, equation, *given)
+    if not any(x.is_stream for x in operands):
+        return made("einsum", *operands, equation=equation)
+    return of_streams(equation, *operands)
+
+
+def of_streams(equation: Any, *operands: Any) -> Any:
+    """Return `einsum` of streams inside a forward, and of constants."""
     if len(operands) == 1 and isinstance(operands[0], (list, tuple)):
         operands = tuple(operands[0])
     if not isinstance(equation, str) or len(operands) not in (1, 2):
@@ -53,6 +86,37 @@ def _attention(a: Any, b: Any, s: str, t: str, out: str) -> Any:
         return b.valued(a, s, t, out)
     along = [c for x, letters in ((a, s), (b, t)) for d, c in zip(x.dims, letters) if d == "L"]
     return paired(a, s, b, t, out) if len({*along}) == 2 and {*along} <= {*out} else None
+
+
+def noted_product(kind: Any, name: str, args: Sequence[Any]) -> tuple[Any, bool] | None:
+    """Return the product of queries with a table by positions, or None, and whether its rows are those in turn.
+
+    Parameters
+    ----------
+    kind : type
+        The class that notes it.
+    name : str
+        The function's.
+    args : sequence
+        Its arguments.
+    """
+    if name == "einsum":
+        operands = args[1] if isinstance(args[1], (list, tuple)) else args[1:]
+        (s, *others), out = letters_of(args[0], operands)
+    elif name in ("matmul", "__matmul__", "bmm") and len(args) == 2:
+        operands = args
+        s, *others, out = matrices(args[0].ndim, args[1].ndim)
+    else:
+        return None
+    if len(others) != 1 or isinstance(operands[0], kind) or not isinstance(operands[1], kind):
+        return None
+    found = product(operands[0], s, operands[1], others[0], out)
+    if found is None:
+        return None
+    places, shape = found
+    queries, rows = (shape[places.dims.index(c)] for c in "im")
+    apart = rows - queries
+    return kind(places, (ShapeOf(shape, None, None),), {}), isinstance(apart, int) and apart == 0
 
 
 def letters_of(equation: str, operands: Sequence[Any]) -> tuple[list[str], str]:

@@ -1,0 +1,133 @@
+"""Integers that are computed of a frame's position, as the operator of positions counts them.
+
+It knows sums, products, quotients and rests. What a forward does to ``arange(x.size(L))`` is read off the notes
+(`pairs`), and compared with what the functions themselves say of some lengths.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from ..errors import NotStreamableError
+from ..stream.rules import Length
+from ..stream.where import user_line
+from .stream_tensor import StreamTensor
+from .symbolic import Symbolic
+
+__all__ = ["SERVES", "as_noted", "first_row", "integers", "noted", "streamed", "unknown"]
+
+SERVES = "what is computed of positions serves as a mask or a term of attention, to index tables, and with frames"
+
+_CODES = {
+    "add": 0,
+    "radd": 0,
+    "sub": 0,
+    "mul": 1,
+    "rmul": 1,
+    "floordiv": 2,
+    "floor_divide": 2,
+    "mod": 3,
+    "remainder": 3,
+}
+_SHAPES = (
+    "to", "long", "int", "type", "type_as", "unsqueeze", "squeeze", "view", "reshape", "expand", "expand_as",
+    "repeat", "getitem", "contiguous", "clone", "detach",
+)  # fmt: skip
+
+
+def noted(x: Any) -> bool:
+    """Whether something is computed of positions."""
+    return isinstance(x, Symbolic) or hasattr(type(x), "says")
+
+
+def as_noted(x: Any) -> Any:
+    """Return positions as what notes what is done to them; all else as it is."""
+    if isinstance(x, Symbolic) and x.position:
+        return type(x.length).note("clone", (x,), {})
+    return x
+
+
+def integers(x: Any) -> bool:
+    """Whether a tensor of either library holds integers."""
+    return "int" in str(getattr(x, "dtype", ""))
+
+
+def streamed(x: Any, to: str) -> StreamTensor:
+    """Return integers of positions as the stream that they are, of an element type.
+
+    Raises
+    ------
+    NotStreamableError
+        Where they are nothing that the operator counts.
+    """
+    leaf, steps = _counted(x)
+    if not isinstance(x, Symbolic) and not all(_as_counted(x, leaf, steps, n) for n in (64, 65)):
+        raise unknown(x)
+    places = Symbolic(leaf.value, ["L" if isinstance(s, Length) else 1 for s in x.shape], leaf.length, True)
+    out: StreamTensor = places.stream(to, steps).expand(*(s if isinstance(s, int) else -1 for s in x.shape))
+    return out
+
+
+def _counted(x: Any) -> tuple[Symbolic, list[int]]:
+    """Return the positions, and the steps that make integers of them, in the operator's codes."""
+    if isinstance(x, Symbolic) and x.position and isinstance(x.value, (int, float)):
+        return x, []
+    if hasattr(type(x), "says"):
+        name, first = x.func.__name__.strip("_"), x.args[0]
+        by = x.args[1] if len(x.args) > 1 else x.kwargs.get("other")
+        if integers(by) and not (noted(by) or getattr(by, "is_stream", False)) and math.prod(by.shape) == 1:
+            by = int(by)
+        if name in _SHAPES:
+            return _counted(first)
+        if isinstance(by, int) and noted(first):
+            leaf, steps = _counted(first)
+            floored = name == "div" and x.kwargs.get("rounding_mode") == "floor"
+            code = 2 if floored else _CODES.get(name)
+            if code is not None and (code < 2 or by >= 1) and "alpha" not in x.kwargs:
+                return leaf, [*steps, code, -by if name == "sub" else by]
+        if name in ("add", "radd", "mul", "rmul") and isinstance(first, int):
+            leaf, steps = _counted(by)
+            return leaf, [*steps, _CODES[name], first]
+    raise unknown(x)
+
+
+def _as_counted(x: Any, leaf: Symbolic, steps: list[int], n: int) -> bool:
+    """Whether positions with these steps are what the functions say of n frames."""
+    with x.quietly():
+        wanted = x._probe(n).numpy()
+    at = np.arange(wanted.shape[next(i for i, s in enumerate(x.shape) if isinstance(s, Length))])
+    at = at + int(leaf.value)
+    for code, c in zip(steps[::2], steps[1::2]):
+        at = (at + c, at * c, at // max(c, 1), at % max(c, 1))[code]
+    shape = [-1 if isinstance(s, Length) else 1 for s in x.shape]
+    return np.array_equal(np.broadcast_to(at.reshape(shape), wanted.shape), wanted)
+
+
+def first_row(at: Any) -> tuple[int, Length, int, int] | None:
+    """Return the first of positions in turn, their length, how many axes there are and which theirs is."""
+    shape = at.shape
+    places = [i for i, s in enumerate(shape) if isinstance(s, Length)]
+    if len(places) != 1 or any(isinstance(s, int) and s != 1 for s in shape) or not integers(at):
+        return None
+    start, length = at.value if isinstance(at, Symbolic) else 0, shape[places[0]]
+    if not isinstance(at, Symbolic):
+        for n in (64, at.frames + 1):
+            with at.quietly():
+                rows = at._probe(n).numpy().ravel()
+            start = int(rows[0])
+            if not np.array_equal(rows, np.arange(start, start + len(rows))):
+                return None
+    elif not at.position:
+        return None
+    return (start, length, len(shape), places[0]) if isinstance(start, int) and start >= 0 else None
+
+
+def unknown(x: Any) -> NotStreamableError:
+    """Return the error for integers that are not counted."""
+    return NotStreamableError(
+        f"{x!r} meet a stream, at {user_line()}: integers that are no sum, product, quotient or rest of one "
+        f"position; {SERVES}"
+    )
