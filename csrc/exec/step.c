@@ -383,7 +383,6 @@ ds_status ds_step_check(ds_step *step)
         if (!node->op->def->check_values)
             continue;
         const ds_edge *edge = &graph->edges[node->inputs[node->op->def->checked_input]];
-        DS_ASSERT(edge->node < 0 || node->op->def->may_be_computed);
         if (edge->node >= 0)
             continue;
         const size_t input = (size_t)edge->output;

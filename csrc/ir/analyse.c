@@ -433,8 +433,7 @@ static ds_status analyse(walk *w)
 static void find_dead(bool *dead, const ds_graph *g)
 {
     for (size_t j = 0; j < g->n_nodes; j++)
-        dead[j] = g->nodes[j].op->check.n_roots == 0 &&
-                  (!g->nodes[j].op->def->check_values || g->nodes[j].op->def->may_be_computed);
+        dead[j] = !ds_node_checks(g, &g->nodes[j]);
     for (size_t o = 0; o < g->n_outputs; o++)
         if (g->edges[g->outputs[o]].node >= 0)
             dead[g->edges[g->outputs[o]].node] = false;

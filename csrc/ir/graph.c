@@ -232,13 +232,6 @@ ds_status ds_graph_node(ds_graph *graph, int *outputs, const ds_op_def *def, con
                  "%s: input %zu is not an edge of the graph", def->name, i);
         signatures[i] = graph->edges[inputs[i]].signature;
     }
-    DS_CHECK(
-        !def->check_values || def->may_be_computed || n_inputs == 0 ||
-            graph->edges[inputs[0]].node < 0,
-        DS_CAPTURE,
-        "%s: its input must be one of the graph's own: the values of what is computed can't be "
-        "checked before streams advance",
-        def->name);
     ds_op *op;
     DS_TRY(ds_op_create(&op, &graph->allocator, def, attrs, n_attrs, signatures, n_inputs, weights,
                         n_weights));
@@ -297,6 +290,13 @@ ds_status ds_graph_share(ds_graph **copy, const ds_graph *graph)
     }
     *copy = g;
     return DS_OK;
+}
+
+bool ds_node_checks(const ds_graph *graph, const ds_node *node)
+{
+    const ds_op_def *const def = node->op->def;
+    return node->op->check.n_roots > 0 ||
+           (def->check_values && graph->edges[node->inputs[def->checked_input]].node < 0);
 }
 
 bool ds_graph_once(const ds_graph *graph, const ds_node *node)

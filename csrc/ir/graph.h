@@ -88,6 +88,8 @@ ds_status ds_graph_share(ds_graph **copy, const ds_graph *graph);
 
 /* Whether a node runs once, with the stream's start: all that it works on is given then. */
 bool ds_graph_once(const ds_graph *graph, const ds_node *node);
+/* Whether it may refuse a stream, so that it stays where nothing reads it. */
+bool ds_node_checks(const ds_graph *graph, const ds_node *node);
 /* Counts of every edge from those of the graph inputs. pairs: [n_edges], the inputs' filled by the
  * caller. What follows from what is given once has ended as soon as it is there. */
 void ds_graph_counts(const ds_graph *graph, bool ended, ds_pair *pairs);

@@ -48,12 +48,6 @@ static bool is_removable_sync(const ds_node *node, const ds_analysis *analysis)
     return strcmp(node->op->def->name, "sync") == 0 && analysis->identity[node->id];
 }
 
-/* What may refuse a stream must stay. */
-static bool checks(const ds_op *op)
-{
-    return op->check.n_roots > 0 || (op->def->check_values && !op->def->may_be_computed);
-}
-
 /* Whether some of its outputs is read by a node that stays, or leaves. */
 static bool is_used(const ds_node *node, const int *readers)
 {
@@ -74,7 +68,7 @@ static void choose(const ds_graph *graph, const ds_analysis *analysis, int *read
     for (size_t j = graph->n_nodes; j-- > 0;) {
         const ds_node *node = &graph->nodes[j];
         const bool sync = is_removable_sync(node, analysis);
-        stays[j] = !sync && (is_used(node, readers) || checks(node->op));
+        stays[j] = !sync && (is_used(node, readers) || ds_node_checks(graph, node));
         for (int i = 0; i < node->op->n_inputs && !stays[j]; i++)
             readers[node->inputs[i]]--;
         if (sync)

@@ -3,7 +3,8 @@
  *     y[f][..., d] = weight[x[f][...]][d]
  *
  * in int64 [...], weight [N][D], out [..., D] of the weight's type; frame in, frame out. Every index must
- * be one of 0 .. N - 1: that is checked on the stream's values before anything is computed.
+ * be one of 0 .. N - 1: that is checked on the stream's values before anything is computed. Within a graph,
+ * an index that is computed and is none of them has NaN for a row.
  *
  * Source: torch.nn.functional.embedding. */
 #include "ops/framewise.h"
@@ -61,11 +62,11 @@ static void embedding_frames(const ds_op *op, const ds_run *run, void *y, const 
     const char *const table = run->weights[WEIGHT];
     const int64_t *const x = given;
     for (size_t i = 0; i < n; i++) {
-        /* Values were checked; whoever writes to them since reads a wrong row, not other memory. */
-        const int64_t row = x[i];
-        memcpy((char *)y + i * row_bytes,
-               table + (row >= 0 && row < weight->shape[0] ? (size_t)row : 0) * row_bytes,
-               row_bytes);
+        char *const to = (char *)y + i * row_bytes;
+        if (x[i] >= 0 && x[i] < weight->shape[0])
+            memcpy(to, table + (size_t)x[i] * row_bytes, row_bytes);
+        else
+            ds_fill_nan(to, (size_t)weight->shape[1], ds_dtype_bytes(weight->dtype));
     }
 }
 DS_FRAMEWISE_FORWARD(embedding)

@@ -146,15 +146,6 @@ typedef struct chosen {
     size_t n_hit, n_parts;
 } chosen;
 
-static void fill_nan(void *y, size_t n, size_t element)
-{
-    for (size_t i = 0; i < n; i++)
-        if (element == sizeof(float))
-            ((float *)y)[i] = NAN;
-        else
-            ((double *)y)[i] = (double)NAN;
-}
-
 /* Calls for every choice of every row: counts it (first[e + 1]), or puts it at first[e]++. */
 static void each_choice(const ds_op *op, chosen *c, bool counting)
 {
@@ -178,7 +169,7 @@ static void each_choice(const ds_op *op, chosen *c, bool counting)
             } else if (counting && e == DROPPED) {
                 memset(y + i * result, 0, result);
             } else if (counting) {
-                fill_nan(y + i * result, s->n_out, s->element);
+                ds_fill_nan(y + i * result, s->n_out, s->element);
             } else if (there) {
                 const size_t at = c->first[e]++;
                 c->y[at] = y + i * result;
@@ -236,7 +227,6 @@ const ds_op_def ds_op_expert_linear = {
     .narrows = ds_narrows_rows,
     .check_values = expert_linear_check_values,
     .checked_input = INDEX,
-    .may_be_computed = true,
     .forward = expert_linear_forward};
 
 /* ---------------------------------------------------------------- combine */

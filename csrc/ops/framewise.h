@@ -1,6 +1,8 @@
 /* ops/framewise.h: what operators share that see every frame by itself: a walk over rows, and checks for infer. */
 #ifndef DS_OPS_FRAMEWISE_H
 #define DS_OPS_FRAMEWISE_H
+#include <math.h>
+
 #include "ops/op.h"
 
 /* What every definition says, and most: one input, whose values are read, and one output; functions by the
@@ -51,6 +53,16 @@ static inline ds_status ds_scale_rate(ds_op *op, int64_t times, int64_t by)
     DS_CHECK(ds_rate_scale(&op->out[0].rate, times, by), DS_LIMIT, "%s: the rate overflows",
              op->def->name);
     return DS_OK;
+}
+
+/* n numbers of so many bytes: what follows of an index that is computed, and wrong. */
+static inline void ds_fill_nan(void *y, size_t n, size_t bytes)
+{
+    for (size_t i = 0; i < n; i++)
+        if (bytes == sizeof(float))
+            ((float *)y)[i] = NAN;
+        else
+            ((double *)y)[i] = (double)NAN;
 }
 
 /* Output 0 lacks the first of the dimensions that the signature has. */

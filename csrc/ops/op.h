@@ -125,12 +125,11 @@ typedef struct ds_op_def {
     ds_status check_status; /* of a check that fails; DS_OK stands for DS_SHAPE */
     const char *(*check_message)(const ds_op *op, const ds_pair *in, char *text, size_t n_bytes);
     /* Looks at n_frames new frames of an input of one row: NULL, or what is wrong with their values
-     * (DS_INDEX). Such an input must be a graph's own, since the values are looked at before any state
-     * changes; those of others are looked at in eager calls only, where may_be_computed. NULL: any will do. */
+     * (DS_INDEX), before any state changes: a graph's own. Those that are computed are looked at in eager
+     * calls only, and what follows of wrong ones is NaN. NULL: any will do. */
     const char *(*check_values)(const ds_op *op, const void *values, int64_t n_frames, char *text,
                                 size_t n_bytes);
     int checked_input; /* of check_values */
-    bool may_be_computed;
     /* Bytes of the weights as these kernels want them, exact; NULL: none, the raw ones are read. */
     size_t (*prepared_bytes)(const ds_op *op, const ds_real_kernels *k);
     /* Writes them. Where k->borrows they may point at the raw ones, which must outlive them. */

@@ -31,6 +31,11 @@ static const ds_signature *signature_of(const ds_op *op, int i)
     return locate(op, i, &index) ? &op->weight[index] : &op->in[index];
 }
 
+const ds_signature *ds_operands_first(const ds_op *op)
+{
+    return signature_of(op, 0);
+}
+
 /* ---------------------------------------------------------------- infer */
 
 static ds_status check_order(const ds_op *op, int n_operands)
@@ -82,17 +87,22 @@ static ds_status broadcast(const ds_op *op, ds_signature *shape, const ds_signat
 ds_status ds_operands_infer(ds_op *op, const char *types, char out)
 {
     const int n_operands = (int)strlen(types);
-    int real = -1; /* the first of them */
+    int real = -1; /* the first number */
     DS_TRY(check_order(op, n_operands));
     ds_signature shape = *signature_of(op, 0);
     for (int i = 1; i < n_operands; i++)
         DS_TRY(broadcast(op, &shape, signature_of(op, i)));
     for (int i = 0; i < n_operands; i++) {
         const ds_dtype own = signature_of(op, i)->dtype;
-        const bool fits = types[i] == 'b' ? own == DS_BOOL : ds_is_real(own);
+        const bool fits = types[i] == 'b'   ? own == DS_BOOL
+                          : types[i] == 'n' ? ds_is_real(own) || own == DS_I64
+                                            : ds_is_real(own);
         DS_CHECK(fits, DS_DTYPE, "%s: operand %d must be %s, got %s", op->def->name, i,
-                 types[i] == 'b' ? "bool" : "float32 or float64", ds_dtype_name(own));
-        real = real < 0 && types[i] == 'r' ? i : real;
+                 types[i] == 'b'   ? "bool"
+                 : types[i] == 'n' ? "float32, float64 or int64"
+                                   : "float32 or float64",
+                 ds_dtype_name(own));
+        real = real < 0 && types[i] != 'b' ? i : real;
         DS_CHECK(types[i] == 'b' || own == signature_of(op, real)->dtype, DS_DTYPE,
                  "%s: operand %d is %s but operand %d is %s", op->def->name, real,
                  ds_dtype_name(signature_of(op, real)->dtype), i, ds_dtype_name(own));

@@ -15,8 +15,11 @@ enum { DS_OPERANDS = 3 /* at most */ };
             "left out"}
 
 /* Checks `order`, and that the operands are of the given types, a letter each: 'b' for bool, 'r' for float or double,
- * the same of all; writes the broadcast shape to output 0, which is of type `out`. DS_ARGUMENT, DS_SHAPE, DS_DTYPE. */
+ * 'n' for these or int64, the same of all; writes the broadcast shape to output 0, which is of type `out`. DS_ARGUMENT, DS_SHAPE, DS_DTYPE. */
 ds_status ds_operands_infer(ds_op *op, const char *types, char out);
+
+/* What operand 0 is. */
+const ds_signature *ds_operands_first(const ds_op *op);
 
 /* n elements from y on (contiguous); operand i has them at x[i], step[i] elements apart, 0 or 1. */
 typedef void (*ds_operands_visit)(const ds_op *op, const ds_real_kernels *k, void *y,

@@ -80,24 +80,86 @@ static const ds_attr_def operands_attrs[] = {DS_OPERANDS_ORDER, {0}};
                                        .infer = kind##_infer,                                 \
                                        .forward = kind##_forward};
 
+static void integers(ds_binary function, int64_t *y, const int64_t *a, const int64_t *b, size_t n,
+                     const size_t *step)
+{
+    switch (function) {
+#define INTEGERS(ID, ...)                                         \
+    case DS_BINARY_##ID:                                          \
+        for (size_t i = 0; i < n; i++) {                          \
+            const int64_t u = a[i * step[0]], v = b[i * step[1]]; \
+            y[i] = (int64_t)(__VA_ARGS__);                        \
+        }                                                         \
+        break;
+#include "kernels/pointwise.def"
+    default:
+        break;
+    }
+}
+
 VISITOR(binary)
 {
-    k->binary((ds_binary)op->def->member, y, x[0], x[1], n, step[0], step[1]);
+    if (op->out[0].dtype == DS_I64)
+        integers((ds_binary)op->def->member, y, x[0], x[1], n, step);
+    else
+        k->binary((ds_binary)op->def->member, y, x[0], x[1], n, step[0], step[1]);
 }
-KIND(binary, "rr", 'r')
+static ds_status binary_infer(ds_op *op)
+{
+    bool whole = false;
+    switch ((ds_binary)op->def->member) {
+#define INTEGERS(ID, ...) case DS_BINARY_##ID:
+#include "kernels/pointwise.def"
+        whole = true;
+        break;
+    default:
+        break;
+    }
+    return ds_operands_infer(op, whole ? "nn" : "rr", 'n');
+}
+
+static void binary_forward(const ds_op *op, const ds_run *run)
+{
+    ds_operands_forward(op, run, 2, binary_visit);
+}
+
+static void compare_integers(ds_compare function, uint8_t *y, const int64_t *a, const int64_t *b,
+                             size_t n, const size_t *step)
+{
+    switch (function) {
+#define COMPARE(op_name, ID, text, ...)                           \
+    case DS_COMPARE_##ID:                                         \
+        for (size_t i = 0; i < n; i++) {                          \
+            const int64_t u = a[i * step[0]], v = b[i * step[1]]; \
+            y[i] = (uint8_t)(__VA_ARGS__);                        \
+        }                                                         \
+        break;
+#include "kernels/pointwise.def"
+    case DS_COMPARE_COUNT:
+        break;
+    }
+}
 
 VISITOR(compare)
 {
-    k->compare((ds_compare)op->def->member, y, x[0], x[1], n, step[0], step[1]);
+    if (ds_operands_first(op)->dtype == DS_I64)
+        compare_integers((ds_compare)op->def->member, y, x[0], x[1], n, step);
+    else
+        k->compare((ds_compare)op->def->member, y, x[0], x[1], n, step[0], step[1]);
 }
-KIND(compare, "rr", 'b')
+KIND(compare, "nn", 'b')
 
 VISITOR(where)
 {
-    (void)op;
-    k->where(y, x[0], x[1], x[2], n, step[0], step[1], step[2]);
+    if (op->out[0].dtype == DS_I64)
+        for (size_t i = 0; i < n; i++)
+            ((int64_t *)y)[i] = *((const uint8_t *)x[0] + i * step[0]) != 0
+                                    ? ((const int64_t *)x[1])[i * step[1]]
+                                    : ((const int64_t *)x[2])[i * step[2]];
+    else
+        k->where(y, x[0], x[1], x[2], n, step[0], step[1], step[2]);
 }
-KIND(where, "brr", 'r')
+KIND(where, "bnn", 'n')
 
 #define BINARY(op_name, ID, text, ...) \
     OPERANDS(op_name, text, binary, DS_BINARY_##ID, DS_OP_INPLACE)

@@ -1,18 +1,19 @@
 """How elementwise operations reach their kernels, for plain and for stream tensors alike.
 
 All goes through the door. Of real values the C kernel is the definition; integers and bools of plain
-tensors have no kernels: NumPy is exact for them (see `plain`).
+tensors have no kernels: NumPy is exact for them (see `plain`). Of integers of streams C adds, multiplies, divides
+and compares two; functions of one are made of these (`_OF_ONE`).
 
 Operands are tensors, NumPy arrays and Python numbers. A number adopts the tensors' element type;
 bools become integers and integers become floats where they meet. Streams of integers and bools are
-compared as float64, which is exact up to 2 ** 53, or as float32 with numbers for which that is exact.
+compared as float32 with numbers for which that is exact.
 When one operand is a stream, plain tensors are constants ("weights" of the operator), and its attribute
 `order` says which operand is which.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -22,6 +23,7 @@ from numpy.typing import NDArray
 from ..errors import DTypeError, ModeError, ShapeError
 from ..operations import BINARY
 from ..stream.rules import Length
+from ..stream.where import user_line
 from . import dtypes, hook
 from .base import Number, is_number
 from .batch_constant import BatchTensor
@@ -43,6 +45,16 @@ __all__ = [
     "where",
 ]
 
+#: Functions of one integer of a stream.
+_OF_ONE: dict[str, Callable[[Any], Any]] = {
+    "abs": lambda x: binary("maximum", x, binary("sub", 0, x)),
+    "neg": lambda x: binary("sub", 0, x),
+    "relu": lambda x: binary("maximum", x, 0),
+    "sign": lambda x: binary("minimum", binary("maximum", x, -1), 1),
+    "square": lambda x: binary("mul", x, x),
+    **dict.fromkeys(("ceil", "floor", "round", "trunc"), lambda x: x),
+}
+DIVIDE = frozenset(("fmod", "floor_divide", "trunc_divide", "remainder"))
 COMPARISONS = frozenset(("eq", "ne", "lt", "le", "gt", "ge"))
 REAL = frozenset(row.name for row in BINARY if row.real)  # of integers too
 
@@ -51,6 +63,8 @@ def unary(name: str, x: Tensor, attributes: Mapping[str, Any] | None = None) -> 
     """Apply an operator with one operand; integers become float32 unless it keeps them."""
     if not dtypes.is_float(x.dtype) and name not in INTEGERS:
         x = x.to(dtypes.float32)
+    if x.is_stream and x.dtype == dtypes.int64:
+        return _OF_ONE[name](x) if name in _OF_ONE else unary(name, x.to(dtypes.float32), attributes)
     out: Tensor = hook.apply(name, attributes or {}, (x,))[0]
     return out
 
@@ -84,7 +98,7 @@ def binary_or_not(name: str, a: Any, b: Any) -> Any:
     if name in REAL and not dtypes.is_float(dtype):
         dtype = dtypes.float32
     if name in COMPARISONS and not dtypes.is_float(dtype) and _any_stream(operands):
-        dtype = dtypes.float32 if dtype == dtypes.bool or _small(operands) else dtypes.float64
+        dtype = dtypes.float32 if dtype == dtypes.bool or _small(operands) else dtypes.int64
     if name.startswith("logical_"):
         operands, dtype = [as_flags(o) for o in operands], dtypes.bool
     return _combine(name, operands, [dtype, dtype])
@@ -120,8 +134,8 @@ def rounded(name: str, a: Any, b: Any) -> Any:
         return NotImplemented
     dtype = _common(name, operands)
     if not dtypes.is_float(dtype):
-        if _any_stream(operands):
-            raise DTypeError(f"{name}: expected streams of float32 or float64, got {dtype}")
+        if name == "trunc_divide" and _any_stream(operands):
+            return rounded("floor_divide", binary("sub", a, binary("fmod", a, b)), b)
         return _combine(name, operands, [dtypes.int64, dtypes.int64])
     return unary("trunc", binary("div", a, b)) if name == "trunc_divide" else binary(name, a, b)
 
@@ -234,6 +248,10 @@ def _common(name: str, operands: Sequence[Tensor | Number]) -> dtypes.DType:
 def _combine(name: str, operands: Sequence[Tensor | Number], dtype: Sequence[dtypes.DType]) -> Tensor:
     """Run an operator on operands, each converted to its element type."""
     stream = _any_stream(operands)
+    if stream and name in DIVIDE and dtype[-1] == dtypes.int64:
+        if isinstance(operands[1], Tensor) and operands[1].is_stream:
+            raise DTypeError(f"{name}: integers of a stream can't divide at {user_line()}: some may be 0")
+        _check_integers(name, (operands[1], operands[1]))
     if not stream and not dtypes.is_float(dtype[-1]):
         _check_integers(name, operands)
     inputs: list[Tensor] = []

@@ -2,7 +2,7 @@
 
 Lanes are stored as one axis in front of the other features (`stream.rules.regroup`). Most operators look at the
 last features alone, or at none, and take lanes as they come. What the others do is done by an operator on frames
-that have one axis more, which is said here.
+that have one axis more: which, is said by their rows (`dreamstream.operations`), and here.
 """
 
 from __future__ import annotations
@@ -12,29 +12,13 @@ from functools import partial
 from typing import Any
 
 from ..errors import NotStreamableError
+from ..operations import row_of
 from ..stream.where import user_line
 from . import hook
 from .forward import reshape_features
 from .stream_tensor import StreamTensor
 
 __all__ = ["by_lane"]
-
-#: What looks at the last features, or at single elements.
-_LAST = (
-    "linear", "embedding", "batch_norm", "layer_norm", "rms_norm", "softmax", "log_softmax", "glu", "rfft",
-    "irfft", "fft", "ifft", "cast", "logical_not", "lstm_cell", "gru_cell", "rnn_cell", "lstm_within",
-    "gru_within", "rnn_within",
-)  # fmt: skip
-#: What moves frames, or goes on from frame to frame.
-_FRAMES = (
-    "conv1d", "conv_transpose1d", "lstm", "gru", "rnn", "pad", "pad_to_multiple", "slice", "delay", "limit",
-    "repeat_frames", "reduce_frames", "cumulative",
-)  # fmt: skip
-#: Attributes that are axes, or shapes.
-_AXES = {"narrow": "axis", "cat": "axis", "nearest": "axis", "pad_features": "axis", "reduce_features": "axes"}
-_SHAPES = {"reshape": "shape", "expand": "shape"}
-#: What works on the first axis of a frame, or makes one: lanes step behind it.
-_FIRST = ("max_pool", "avg_pool", "adaptive_pool", "unstack", "overlap_add")
 
 Attributes = Mapping[str, Any]
 Outputs = Sequence[StreamTensor]
@@ -55,21 +39,22 @@ def by_lane(
     NotStreamableError
         Where no operator does so on frames with lanes.
     """
-    if name in _LAST or name in _FRAMES:
+    way = row_of(name).lanes
+    if way == "as they come":
         return None
     lanes = inputs[0].lanes
     opened = [x.opened() for x in inputs]
-    if name in _AXES:
-        key = _AXES[name]
-        at = attributes[key]
-        return _run(name, {**attributes, key: [a + 1 for a in at] if key == "axes" else at + 1}, opened)
-    if name in _SHAPES:
+    if way == "axis":
+        return _run(name, {**attributes, "axis": attributes["axis"] + 1}, opened)
+    if way == "axes":
+        return _run(name, {**attributes, "axes": [a + 1 for a in attributes["axes"]]}, opened)
+    if way == "shape":
         return _run(name, {**attributes, "shape": [lanes, *attributes["shape"]]}, opened)
     if name == "permute":
         return _run(name, {"order": [0, *(a + 1 for a in attributes["order"])]}, opened)
     if name == "frame":
         return [_lanes_second(y) for y in _run(name, attributes, opened)]
-    if name in _FIRST:
+    if way == "behind":
         if _whole(name, attributes):
             return None
         made = _run(name, attributes, [_lanes_second(x) for x in opened], weights)

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
+from ..operations import row_of
 from ..stream.context import Context
-from .outlook import WHOLE, outlook
+from .outlook import outlook
 from .patch import front_of, patch_module
 
 __all__ = ["Audit", "AuditRow", "audit", "set_capture"]
@@ -218,8 +219,8 @@ def audit(
         seen = [outlook(nodes[i], i in waiting) for i in indices]
         found = front.unstreamable(modules[path]) if path in modules else None
         if found is None and waiting:
-            operator = nodes[waiting[0]].operator
-            found = WHOLE[operator][0].words if operator in WHOLE else ("it needs the whole stream", "")
+            refusal = row_of(nodes[waiting[0]].operator).whole
+            found = ("it needs the whole stream", "") if refusal is None else refusal.words
             found = (found[0], ", or ".join(filter(None, (found[1], 'unstreamable="buffer" waits for its end'))))
         out_rate = nodes[last].rate
         ahead = sum(look.ahead * rate0 / nodes[i].rate_in for i, look in zip(indices, seen) if look.ahead)

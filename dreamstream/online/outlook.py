@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from ..operations.refusals import ADAPTIVE, AT_THE_END, BACKWARDS, CIRCULAR, OVER_STREAM, SEES_ALL, Refusal
+from ..operations import row_of
 from ..stream.context import Context
 
 __all__ = ["Node", "Outlook", "outlook"]
@@ -56,22 +56,6 @@ class Outlook(NamedTuple):
     last: int | None = None
 
 
-#: Of operators that need the whole stream: the refusal, and what would stream in their place.
-WHOLE: dict[str, tuple[Refusal, str]] = {
-    "adaptive_pool": (ADAPTIVE, "pooling with a fixed kernel_size, or nn.CumulativeMean"),
-    "attention": (SEES_ALL, "chunked attention, ds.Context(chunk=16, left=64), is 15 frames late"),
-    "conv1d": (CIRCULAR, 'padding_mode="zeros"'),
-    "conv2d": (CIRCULAR, 'padding_mode="zeros"'),
-    "flip": (AT_THE_END, ""),
-    "spread": (AT_THE_END, "a statistic of the frames so far, by nn.CumulativeMean"),
-    "group_norm": (OVER_STREAM, "a cumulative norm, of nn.CumulativeMean of x and of x * x"),
-    **dict.fromkeys(
-        ("gru", "lstm", "rnn"),
-        (BACKWARDS, "one direction behind nn.LookAhead(right, features), right frames late"),
-    ),
-}
-
-
 def outlook(node: Node, whole: bool) -> Outlook:
     """Return what an operator sees; `whole`: it needs the whole stream."""
     name, a = node.operator, node.attributes
@@ -80,7 +64,7 @@ def outlook(node: Node, whole: bool) -> Outlook:
         return Outlook(last=_longest(a.get("length", ()), rows) - 1)
     context = _context(a) if name == "attention" else None
     if whole:
-        return Outlook(context, 0, WHOLE[name][1] if name in WHOLE else "")
+        return Outlook(context, 0, row_of(name).instead)
     if context is not None and context.chunk is not None and context.right is not None:
         ahead = context.chunk - 1 + context.right
         left = None if context.left is None else context.left + context.chunk - 1

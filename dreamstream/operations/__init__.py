@@ -10,7 +10,7 @@
 
 from .elementwise import BINARY, ELEMENTWISE, UNARY, Elementwise
 from .names import ALIASES, OPERATIONS, Operation
-from .operators import OPERATORS, Operator
+from .operators import OPERATORS, Operator, row_of
 
 __all__ = [
     "ALIASES",
@@ -22,4 +22,5 @@ __all__ = [
     "Elementwise",
     "Operation",
     "Operator",
+    "row_of",
 ]

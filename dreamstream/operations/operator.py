@@ -5,9 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
-__all__ = ["Kind", "Operator"]
+from .refusals import Refusal
+
+__all__ = ["Kind", "Lanes", "Operator"]
 
 Kind = Literal["elementwise", "frame", "window", "carried"]
+Lanes = Literal["", "as they come", "behind", "axis", "axes", "shape"]
 
 
 @dataclass(frozen=True)
@@ -29,6 +32,15 @@ class Operator:
         How users write it, where no layer, function or method is named after it; L is the stream axis.
     alone : str
         Why torch has nothing to compare it with, for those where this is so.
+    lanes : {"", "as they come", "behind", "axis", "axes", "shape"}
+        How it runs where B is joined with features, one axis in front of the others (`array.lanes`): it looks
+        behind that axis or moves frames, and takes it as it comes; it works on the first axis, or makes one, and
+        lanes step behind that; it has an attribute of this name, which counts one axis more. Empty for what has a
+        function of its own there, or none.
+    whole : Refusal or None
+        Why it needs the whole stream, where some of its attributes let it do so.
+    instead : str
+        What would stream in place of that.
     """
 
     name: str
@@ -37,3 +49,6 @@ class Operator:
     takes: tuple[str, ...] = field(default=(), kw_only=True)
     written: str = field(default="", kw_only=True)
     alone: str = field(default="", kw_only=True)
+    lanes: Lanes = field(default="", kw_only=True)
+    whole: Refusal | None = field(default=None, kw_only=True)
+    instead: str = field(default="", kw_only=True)

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from .elementwise import ELEMENTWISE
-from .operator import Kind, Operator
+from .operator import Kind, Lanes, Operator
+from .refusals import ADAPTIVE, AT_THE_END, BACKWARDS, CIRCULAR, OVER_STREAM, SEES_ALL
 
-__all__ = ["OPERATORS", "Operator"]
+__all__ = ["OPERATORS", "Operator", "row_of"]
 
 
-def _all(kind: Kind, *names: str) -> tuple[Operator, ...]:
+def _all(kind: Kind, *names: str, lanes: Lanes = "as they come") -> tuple[Operator, ...]:
     """Return rows of operators of which there is no more to say."""
-    return tuple(Operator(name, kind=kind) for name in names)
+    return tuple(Operator(name, kind=kind, lanes=lanes) for name in names)
 
 
 _ROWS = (
@@ -18,10 +19,29 @@ _ROWS = (
     Operator("router", kind="frame", written="the gates of `nn.gates`"),
     Operator("expert_linear", kind="frame", written="`nn.FMoELinear`, `nn.FMoE`"),
     Operator("combine", kind="frame", written="`nn.FMoE`"),
-    *_all("frame", "linear", "matmul", "embedding", "lstm_cell", "gru_cell", "rnn_cell"),
-    *_all("window", "conv1d", "conv_transpose1d", "conv2d", "conv_transpose2d"),
-    *_all("carried", "lstm", "gru", "rnn"),
-    Operator("attention", kind="window", written="`F.scaled_dot_product_attention`, `nn.MultiheadAttention`"),
+    *_all("frame", "linear", "embedding", "lstm_cell", "gru_cell", "rnn_cell"),
+    *_all("frame", "matmul", lanes=""),
+    *_all("window", "conv_transpose1d"),
+    *_all("window", "conv_transpose2d", lanes=""),
+    Operator("conv1d", kind="window", lanes="as they come", whole=CIRCULAR, instead='padding_mode="zeros"'),
+    Operator("conv2d", kind="window", whole=CIRCULAR, instead='padding_mode="zeros"'),
+    *(
+        Operator(
+            name,
+            kind="carried",
+            lanes="as they come",
+            whole=BACKWARDS,
+            instead="one direction behind nn.LookAhead(right, features), right frames late",
+        )
+        for name in ("lstm", "gru", "rnn")
+    ),
+    Operator(
+        "attention",
+        kind="window",
+        written="`F.scaled_dot_product_attention`, `nn.MultiheadAttention`",
+        whole=SEES_ALL,
+        instead="chunked attention, ds.Context(chunk=16, left=64), is 15 frames late",
+    ),
     Operator(
         "cross_attention",
         kind="window",
@@ -30,18 +50,36 @@ _ROWS = (
     Operator("rotary", kind="window", written="`F.rotary_embedding`, `nn.RotaryEmbedding`", alone="not torch's"),
     *(
         Operator(
-            f"{name}_within", kind="frame", written=f"`nn.{name.upper()}` on `x.reshape(B * L, steps, features)`"
+            f"{name}_within",
+            kind="frame",
+            written=f"`nn.{name.upper()}` on `x.reshape(B * L, steps, features)`",
+            lanes="as they come",
         )
         for name in ("lstm", "gru", "rnn")
     ),
     *_all("frame", "layer_norm", "rms_norm", "batch_norm"),
-    *_all("window", "group_norm"),
+    Operator(
+        "group_norm",
+        kind="window",
+        whole=OVER_STREAM,
+        instead="a cumulative norm, of nn.CumulativeMean of x and of x * x",
+    ),
     # along the stream
-    *_all("window", "pad", "frame", "repeat_frames", "overlap_add", "resample"),
-    *_all("window", "max_pool", "avg_pool", "adaptive_pool"),
+    *_all("window", "pad", "repeat_frames"),
+    *_all("window", "frame", "resample", lanes=""),
+    *_all("window", "overlap_add", "max_pool", "avg_pool", lanes="behind"),
+    Operator(
+        "adaptive_pool",
+        kind="window",
+        lanes="behind",
+        whole=ADAPTIVE,
+        instead="pooling with a fixed kernel_size, or nn.CumulativeMean",
+    ),
     *_all("carried", "cumulative"),
-    Operator("slice", kind="window", written="`x[..., a:-b:k]` along L"),
-    Operator("pad_to_multiple", kind="window", alone="adds frames at the end of a stream only"),
+    Operator("slice", kind="window", written="`x[..., a:-b:k]` along L", lanes="as they come"),
+    Operator(
+        "pad_to_multiple", kind="window", alone="adds frames at the end of a stream only", lanes="as they come"
+    ),
     Operator(
         "pad_to",
         kind="window",
@@ -54,8 +92,10 @@ _ROWS = (
         written="`x[..., a:-b:k] = y` along L",
         alone="frames of two streams side by side; their values stay",
     ),
-    Operator("delay", kind="window", alone="lets frames come late; their values stay"),
-    Operator("unstack", kind="window", alone="a stack of frames, one after the other: the same bytes"),
+    Operator("delay", kind="window", alone="lets frames come late; their values stay", lanes="as they come"),
+    Operator(
+        "unstack", kind="window", alone="a stack of frames, one after the other: the same bytes", lanes="behind"
+    ),
     Operator(
         "cut",
         kind="window",
@@ -74,7 +114,12 @@ _ROWS = (
         written="`arange(x.size(L))`, where it meets frames",
         alone="numbers by position; an arange, which is no operator of torch's on streams",
     ),
-    Operator("reduce_frames", kind="carried", written="`x.sum(L)`, `x.mean(L)`, `x.amax(L)`, `x.amin(L)`"),
+    Operator(
+        "reduce_frames",
+        kind="carried",
+        written="`x.sum(L)`, `x.mean(L)`, `x.amax(L)`, `x.amin(L)`",
+        lanes="as they come",
+    ),
     Operator("var_frames", kind="carried", written="`x.var(L)`, `x.std(L)`"),
     Operator("softmax_sum", kind="carried", written="`(a.softmax(L) * x).sum(L)`, `a.softmax(L) @ x`"),
     Operator(
@@ -82,8 +127,16 @@ _ROWS = (
         kind="window",
         written="`x - x.mean(L, keepdim=True)`, and other frames that meet what is known at the end",
         alone="a value once for every frame of another stream",
+        whole=AT_THE_END,
+        instead="a statistic of the frames so far, by nn.CumulativeMean",
     ),
-    Operator("flip", kind="window", written="`x.flip(L)`", alone="moves frames, all of them at the stream's end"),
+    Operator(
+        "flip",
+        kind="window",
+        written="`x.flip(L)`",
+        alone="moves frames, all of them at the stream's end",
+        whole=AT_THE_END,
+    ),
     Operator(
         "sync",
         kind="window",
@@ -101,6 +154,7 @@ _ROWS = (
         kind="frame",
         written="`buffer_limit=` of `ds.patch_module` and `ds.compile`: it stands before what waits",
         alone="refuses streams that are too long; computes nothing",
+        lanes="as they come",
     ),
     Operator(
         "length",
@@ -116,27 +170,35 @@ _ROWS = (
     ),
     # within a frame
     *_all("frame", "rfft", "irfft", "fft", "ifft"),
-    *_all("frame", "softmax", "log_softmax", "glu", "permute", "reshape", "expand", "nearest", "pad_features"),
+    *_all("frame", "softmax", "log_softmax", "glu"),
+    *_all("frame", "reshape", "expand", lanes="shape"),
+    *_all("frame", "nearest", "pad_features", lanes="axis"),
+    *_all("frame", "permute", "topk", "gather", lanes=""),
     Operator(
         "reduce_features",
         kind="frame",
         written="`x.sum(d)`, `x.mean(d)` and all other reductions along features",
+        lanes="axes",
     ),
-    *_all("frame", "topk", "gather"),
-    Operator("narrow", kind="frame", written="`x[..., a:b:k]` along features"),
-    Operator("cat", kind="frame", written="`ds.cat([x, y], d)` along features"),
+    Operator("narrow", kind="frame", written="`x[..., a:b:k]` along features", lanes="axis"),
+    Operator("cat", kind="frame", written="`ds.cat([x, y], d)` along features", lanes="axis"),
     Operator("pick", kind="frame", written="`x.index_select(d, i)`, `x.flip(d)`, `x.roll(n, d)` along features"),
     # elements, with arguments or of other types
     Operator("gelu", torch="nn.functional.gelu", takes=("approximate",)),
     Operator("clamp", torch="clamp", takes=("min", "max")),
     Operator("softplus", torch="nn.functional.softplus", takes=("beta", "threshold")),
     Operator("elu"),
-    Operator("cast"),
+    Operator("cast", lanes="as they come"),
     Operator("where", written="`ds.where(condition, a, b)`"),
-    Operator("logical_not", torch="logical_not", written="`x.logical_not()`"),
+    Operator("logical_not", torch="logical_not", written="`x.logical_not()`", lanes="as they come"),
     Operator("logical_and"),
     Operator("logical_or"),
 )
 
 #: By name.
 OPERATORS: dict[str, Operator] = {row.name: row for row in (*_ROWS, *ELEMENTWISE.values())}
+
+
+def row_of(name: str) -> Operator:
+    """Return an operator's row; that of a declared operator says nothing."""
+    return OPERATORS.get(name) or Operator(name)

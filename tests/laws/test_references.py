@@ -9,6 +9,7 @@ import pytest
 from ds_laws import GENERATORS
 from ds_laws.operators.attention import _bias as distance_bias
 from ds_laws.reference import REFERENCES, Refused, operands
+from ds_laws.reference.base import named
 
 from dreamstream import operations
 
@@ -284,7 +285,7 @@ def expert_linear(a, w, x, index):
 
 
 TORCH = {
-    **pooling.TORCH,
+    **named(pooling, "Tensor"),
     "topk": topk,
     "gather": lambda a, w, x, i: there(i, x.shape[-1], x.gather(-1, i.clamp(0, x.shape[-1] - 1))),
     "router": lambda a, w, x: F.linear(x, w[0], w[1]),

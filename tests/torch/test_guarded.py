@@ -119,3 +119,20 @@ def test_integers_compare_with_small_numbers_as_they_do():
     engine = ds.compile(model, ("B", "L"), dtype="int64")
     got = engine.step({"a": x.numpy()}, sos=["a"], eos=["a"])["a"]
     assert [g.tolist() for g in got] == [y.tolist() for y in model(x)]
+
+
+def test_integers_are_computed_with_to_the_last_bit():
+    def forward(self, x):
+        rest, part = x % 7, torch.div(-x, 3, rounding_mode="trunc")
+        chosen = torch.where(x < rest, x - 2**62, x * 5)
+        return x + x, x // -3, part, torch.fmod(x, -4), chosen, x == part, x.clamp(-(2**60), 2**60), x.abs()
+
+    model = type("Model", (torch.nn.Module,), {"forward": forward})()
+    x = torch.tensor([0, 1, -3, 6, -7, 2**53 + 1, -(2**53) - 3, 2**62 + 1, -(2**62) - 1, 2**63 - 1, -(2**63) + 1])
+    engine = ds.compile(model, ("B", "L"), dtype="int64")
+    online = ds.patch_module(type(model)()).online()
+    given = ds.stream_tensor([x], names=("B", "L"), ids=["a"], sos=True, eos=True)
+    for y, eager, wanted in zip(
+        engine.step({"a": x.numpy()}, sos=["a"], eos=["a"])["a"], online(given), model(x[None]), strict=True
+    ):
+        assert y.tolist() == eager["a"].tolist() == wanted[0].tolist()

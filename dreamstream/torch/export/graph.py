@@ -15,7 +15,7 @@ from ... import _core
 from ...dispatch import operator
 from ...engine import Engine
 from ...errors import NotStreamableError
-from ...online.outlook import WHOLE
+from ...operations import row_of
 from .integers import Counter, Pair
 
 __all__ = ["FunctionalEdge", "FunctionalNode", "Graph", "read_graph"]
@@ -126,7 +126,8 @@ def _remedy(name: str) -> str:
         return "give what is given once with every frame, as an input with L"
     if name == "attention":
         return "bound its context, ds.Context(left=64)"
-    return WHOLE[name][0].words[1] if name in WHOLE else 'let it stream without unstreamable="buffer"'
+    refusal = row_of(name).whole
+    return 'let it stream without unstreamable="buffer"' if refusal is None else refusal.words[1]
 
 
 def _read_node(node: dict[str, Any], signatures: Sequence[_core.Signature]) -> FunctionalNode:

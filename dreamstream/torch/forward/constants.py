@@ -95,7 +95,7 @@ class Constant(Tensor):
 
     def to(self, *args: Any, **kwargs: Any) -> Any:
         dtype, _ = self._to_arguments(args, kwargs)
-        return self if dtype in (None, self.dtype) else self._like(self.torch.to(dtype_of(dtype.name)))
+        return self if dtype is None or dtype == self.dtype else self._like(self.torch.to(dtype_of(dtype.name)))
 
     def _like(self, tensor: torch.Tensor) -> Constant:
         return Constant(tensor, self.arrays)

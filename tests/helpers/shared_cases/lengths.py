@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from .case import Given
 from .tables import BCL, BLC, module, net
 
 
@@ -233,3 +234,28 @@ def _cropped_where_it_is_longer(nn: Any, F: Any, ds: Any) -> Any:
         return y + x, whole.reshape(x.size(0), 4, whole.size(2) // 4, 4)
 
     return net(nn, forward, down=nn.Conv1d(4, 3, 4, stride=4), up=nn.ConvTranspose1d(3, 4, 4, stride=4))
+
+
+# ---------------------------------------------------------------- integers
+@module((Given(("B", "L"), below=12),))
+def _integers_computed(nn: Any, F: Any, ds: Any) -> Any:
+    """Indices that are shifted, wrapped, held within a table and masked."""
+
+    def forward(self: Any, x: Any) -> Any:
+        rest, part = x % 5, (x - 20) // 3
+        masked = ds.where(x > 9, ds.zeros_like(x), x).masked_fill(x == 3, 1)
+        y = self.table(rest) + self.table((x * 2 - 7).clamp(0, 4)) * (masked != 0).unsqueeze(-1)
+        return y + self.table((x > rest).long()), part, -masked.abs() + (3 - x) % 4, x.clamp(max=4) - rest
+
+    return net(nn, forward, table=nn.Embedding(5, 3))
+
+
+@module(BCL(4))
+def _codes_of_real_frames(nn: Any, F: Any, ds: Any) -> Any:
+    """Signs as bits of a number, and the nearest of some, as indices."""
+
+    def forward(self: Any, x: Any) -> Any:
+        bits = (x[:, 0] > 0).long() + (x[:, 1] > 0).long() * 2
+        return self.table(bits), self.table(x.argmax(1)), ds.where(x > 0, 1, 0)
+
+    return net(nn, forward, table=nn.Embedding(4, 3))

@@ -1,4 +1,4 @@
-"""Pooling, repetition, overlap-add and running sums by torch."""
+"""Pooling, repetition, overlap-add and running sums by torch: functions that are named after operators."""
 
 from __future__ import annotations
 
@@ -7,9 +7,6 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from ds_laws.reference.base import named
-
-__all__ = ["TORCH"]
 
 Tensor = torch.Tensor
 
@@ -108,7 +105,5 @@ def nearest(a: dict[str, Any], w: Any, x: Tensor) -> Tensor:
     return y.reshape(*last.shape[:-1], a["size"]).movedim(-1, a["axis"] + 1).to(x.dtype)
 
 
-TORCH: dict[str, Callable[..., Tensor]] = {
-    "repeat_frames": lambda a, w, x: x.repeat_interleave(a["times"], 0),
-    **named(max_pool, avg_pool, adaptive_pool, overlap_add, cumulative, nearest),
-}
+def repeat_frames(a: dict[str, Any], w: Any, x: Tensor) -> Tensor:
+    return x.repeat_interleave(a["times"], 0)

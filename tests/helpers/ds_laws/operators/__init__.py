@@ -1,4 +1,8 @@
-"""Random cases of all operators of the registry: files have `GENERATORS`, some also `REFERENCES`."""
+"""Random cases of all operators of the registry, and references of those that have theirs beside them.
+
+A function of a file here that is named after an operator draws its cases, or is its reference: the type that it
+returns says which. `GENERATORS` and `REFERENCES` of a file have what is made otherwise.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +12,7 @@ from importlib import import_module
 
 from ..case import Case, Rng
 from ..reference import REFERENCES
+from ..reference.base import named
 
 __all__ = [
     "GENERATORS",
@@ -17,5 +22,5 @@ GENERATORS: dict[str, Callable[[Rng, str], Case]] = {}
 
 for _file in pkgutil.iter_modules(__path__):
     _module = import_module(f".{_file.name}", __name__)
-    GENERATORS.update(getattr(_module, "GENERATORS", {}))
-    REFERENCES.update(getattr(_module, "REFERENCES", {}))
+    GENERATORS.update(named(_module, "Case") | getattr(_module, "GENERATORS", {}))
+    REFERENCES.update(named(_module, "list[Array]") | getattr(_module, "REFERENCES", {}))

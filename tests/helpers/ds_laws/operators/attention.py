@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from ..case import Array, Case, Input, Rng, normal, pick
-from .drawing import WAITS, make, named
+from .drawing import WAITS, make
 
-__all__ = ["GENERATORS", "REFERENCES"]
+__all__ = ["REFERENCES"]
 
 
 def _bias(a: dict[str, Any], table: Array, distance: Array) -> Array:
@@ -108,5 +108,4 @@ def cross_attention(rng: Rng, dtype: str) -> Case:
     return make(rng, "cross_attention", [Input((groups * per, d), dtype)], a, weights=weights)
 
 
-GENERATORS = named(attention, cross_attention)
 REFERENCES = {"attention": by_definition, "cross_attention": of_fixed}

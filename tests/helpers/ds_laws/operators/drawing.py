@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from ..case import Array, Case, Input, Rng, pick, random_layout, without_defaults
-from ..reference.base import named
 
-__all__ = ["WAITS", "any_type", "innermost", "lanes", "make", "maybe", "named", "shape"]
+__all__ = ["WAITS", "any_type", "innermost", "lanes", "make", "maybe", "shape"]
 
 WAITS = "it waits for the stream's end"
 

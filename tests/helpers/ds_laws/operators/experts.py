@@ -9,11 +9,11 @@ import numpy as np
 
 from ..case import Array, Case, Input, Rng, normal, pick
 from ..reference.products import linear as by_linear
-from .drawing import make, maybe, named, shape
+from .drawing import make, maybe, shape
 from .features import ties
 from .products import linear
 
-__all__ = ["GENERATORS", "REFERENCES"]
+__all__ = ["REFERENCES"]
 
 
 def topk_by_definition(a: dict[str, Any], w: Sequence[Array], x: Array) -> list[Array]:
@@ -134,7 +134,6 @@ def router(rng: Rng, dtype: str) -> Case:
     return case
 
 
-GENERATORS = named(topk, gather, expert_linear, combine, router)
 REFERENCES = {
     "topk": topk_by_definition,
     "gather": gather_by_definition,

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
 from ..case import Array, Case, Input, Rng, normal, pick
-from .drawing import make, named, shape
-
-__all__ = ["GENERATORS"]
+from .drawing import make, shape
 
 KINDS = (
     "sum",
@@ -71,6 +69,3 @@ def matmul(rng: Rng, dtype: str) -> Case:
     matrices = [n if rng.random() < 0.7 else 1 for n in features[:leading]]
     weight = normal(rng, (*matrices, n_out, features[-1]), dtype)
     return make(rng, "matmul", [Input(features, dtype)], {}, weights=[weight])
-
-
-GENERATORS: dict[str, Callable[[Rng, str], Case]] = named(reduce_features, matmul)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
 
@@ -12,9 +11,7 @@ import dreamstream as ds
 
 from ..case import Array, Case, Input, Rng, door, normal, pick, random_layout
 from ..reference import RELATIONS, length_of, padded_to, required
-from .drawing import WAITS, any_type, make, named, shape
-
-__all__ = ["GENERATORS"]
+from .drawing import WAITS, any_type, make, shape
 
 
 def pads(rng: Rng, kind: str) -> dict[str, Any]:
@@ -371,23 +368,3 @@ def require(rng: Rng, dtype: str) -> Case:
         lengths=lambda rng, n: list(pick(rng, *right)),
         refused=(lambda rng: list(pick(rng, *wrong))) if wrong else None,
     )
-
-
-GENERATORS: dict[str, Callable[[Rng, str], Case]] = named(
-    pad,
-    pad_to_multiple,
-    pad_to,
-    slice_,
-    cut,
-    put,
-    delay,
-    sync,
-    hold,
-    limit,
-    frame,
-    unstack,
-    table,
-    reduce_frames,
-    length,
-    require,
-)

@@ -12,7 +12,7 @@ from dreamstream.operations import BINARY, UNARY, Elementwise
 
 from ..case import Array, Case, Input, Rng, normal, pick
 from ..reference import operands
-from .drawing import make, named, shape
+from .drawing import make, shape
 
 __all__ = ["GENERATORS"]
 
@@ -152,5 +152,4 @@ def _embedding(rng: Rng, dtype: str) -> Case:
 GENERATORS: dict[str, Callable[[Rng, str], Case]] = {
     **{row.name: partial(_unary, row) for row in UNARY},
     **{row.name: partial(_binary, row) for row in BINARY},
-    **named(_elu, _embedding),
 }

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from ..case import Array, Case, Input, Rng, normal, pick
 from ..reference.base import Arrays
-from .drawing import WAITS, innermost, make, maybe, named, shape
-
-__all__ = ["GENERATORS", "REFERENCES"]
+from .drawing import WAITS, innermost, make, maybe, shape
 
 
 # ---------------------------------------------------------------- what comes out
@@ -42,9 +40,6 @@ def group_norm(a: dict[str, Any], w: Arrays, x: Array) -> list[Array]:
     centred = split - split.mean(tuple(axes), keepdims=True)
     y = centred / np.sqrt((centred**2).mean(tuple(axes), keepdims=True) + a["eps"])
     return _affine(y.reshape(x.shape), w[0], w[1])
-
-
-REFERENCES: dict[str, Callable[..., list[Array]]] = named(rms_norm, batch_norm, group_norm)
 
 
 # ---------------------------------------------------------------- random cases
@@ -98,6 +93,3 @@ def _group_norm(rng: Rng, dtype: str) -> Case:
         whole=whole,
         late=WAITS if whole else "",
     )
-
-
-GENERATORS: dict[str, Callable[[Rng, str], Case]] = named(_rms_norm, _batch_norm, _group_norm)

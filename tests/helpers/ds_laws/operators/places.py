@@ -11,10 +11,10 @@ import dreamstream as ds
 
 from ..case import Array, Case, Input, Rng, normal, pick
 from ..reference import length_of
-from .drawing import any_type, make, named, shape
+from .drawing import any_type, make, shape
 from .frames import steps
 
-__all__ = ["GENERATORS", "REFERENCES"]
+__all__ = ["REFERENCES"]
 
 
 def _made(codes: Sequence[int], at: Any) -> Any:
@@ -80,5 +80,4 @@ def rotary(rng: Rng, dtype: str) -> Case:
     return make(rng, "rotary", [Input(features, dtype)], a, weights=weights)
 
 
-GENERATORS = named(positions, rotary)
 REFERENCES = {"positions": numbers, "rotary": turned}

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from ..case import Case, Input, Rng, normal, pick
-from .drawing import WAITS, any_type, make, maybe, named, shape
+from .drawing import WAITS, any_type, make, maybe, shape
 from .products import channels
-
-__all__ = ["GENERATORS"]
 
 GAPS = "there are outputs between the taps that no frame reaches, or no later one, which counts don't see"
 
@@ -148,6 +145,3 @@ def pad_features(rng: Rng, dtype: str) -> Case:
         "value": float(pick(rng, 0, 1, 0 if kind == "bool" else -3)),
     }
     return make(rng, "pad_features", [Input(features, kind)], a, exact=True)
-
-
-GENERATORS: dict[str, Callable[[Rng, str], Case]] = named(conv2d, conv_transpose2d, pad_features)

@@ -12,7 +12,7 @@ import dreamstream as ds
 
 from ..case import Array, Case, Input, Rng, door, normal, pick, random_layout
 from ..reference import operands
-from .drawing import any_type, innermost, make, named
+from .drawing import any_type, innermost, make
 from .functions import halves, ties
 
 __all__ = ["GENERATORS", "door"]
@@ -196,5 +196,4 @@ GENERATORS: dict[str, Callable[[Rng, str], Case]] = {
     "logical_and": partial(_operands, "logical_and", ("bool", "bool")),
     "logical_or": partial(_operands, "logical_or", ("bool", "bool")),
     **{name: partial(_within, name) for name in ("softmax", "log_softmax", "glu")},
-    **named(_logical_not, _cast, _cat, _permute, _reshape, _narrow, _pick, _expand),
 }

@@ -9,9 +9,7 @@ import numpy as np
 
 from ..case import Array, Case, Input, Rng, pick
 from ..reference.base import Arrays
-from .drawing import WAITS, make, named, shape
-
-__all__ = ["GENERATORS", "REFERENCES"]
+from .drawing import WAITS, make, shape
 
 
 # ---------------------------------------------------------------- what comes out
@@ -78,9 +76,6 @@ def adaptive_pool(a: dict[str, Any], w: Arrays, x: Array) -> list[Array]:
         elif n:
             x = np.zeros((0, *([n] if axis else []), *x.shape[1 + axis :]))
     return [x]
-
-
-REFERENCES: dict[str, Callable[..., list[Array]]] = named(max_pool, avg_pool, adaptive_pool)
 
 
 # ---------------------------------------------------------------- random cases
@@ -161,6 +156,3 @@ def _adaptive_pool(rng: Rng, dtype: str) -> Case:
         whole=frames > 0,
         late=WAITS if frames else "",
     )
-
-
-GENERATORS: dict[str, Callable[[Rng, str], Case]] = named(_max_pool, _avg_pool, _adaptive_pool)

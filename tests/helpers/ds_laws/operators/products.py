@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from ..case import Case, Input, Rng, normal, pick
-from .drawing import WAITS, innermost, lanes, make, maybe, named, shape
-
-__all__ = ["GENERATORS"]
+from .drawing import WAITS, innermost, lanes, make, maybe, shape
 
 
 def linear(rng: Rng, dtype: str) -> Case:
@@ -113,6 +109,3 @@ def layer_norm(rng: Rng, dtype: str) -> Case:
         weights=weights,
         **innermost(rng, features, axes),
     )
-
-
-GENERATORS: dict[str, Callable[[Rng, str], Case]] = named(linear, conv1d, conv_transpose1d, layer_norm)

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from ..case import Case, Input, Rng, pick
 from ..reference.base import Array, Arrays
-from .drawing import any_type, make, named, shape
-
-__all__ = ["GENERATORS", "REFERENCES"]
+from .drawing import any_type, make, shape
 
 
 # ---------------------------------------------------------------- what comes out
@@ -44,9 +41,6 @@ def nearest(a: dict[str, Any], w: Arrays, x: Array) -> list[Array]:
     return [np.take(x, places, a["axis"] + 1)]
 
 
-REFERENCES: dict[str, Callable[..., list[Array]]] = named(repeat_frames, overlap_add, cumulative, nearest)
-
-
 # ---------------------------------------------------------------- random cases
 def _repeat_frames(rng: Rng, dtype: str) -> Case:
     data = [Input(shape(rng), any_type(rng, dtype))]
@@ -71,6 +65,3 @@ def _nearest(rng: Rng, dtype: str) -> Case:
     size = int(features[axis] * scale) or int(rng.integers(1, 20))
     a = {"axis": axis, "size": size, "scale": scale}
     return make(rng, "nearest", [Input(features, any_type(rng, dtype))], a, exact=True)
-
-
-GENERATORS: dict[str, Callable[[Rng, str], Case]] = named(_repeat_frames, _overlap_add, _cumulative, _nearest)

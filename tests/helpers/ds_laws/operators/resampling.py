@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -10,8 +9,6 @@ import numpy as np
 from ..case import Case, Input, Rng, normal, pick
 from ..reference.base import Array, Arrays
 from .drawing import make, shape
-
-__all__ = ["GENERATORS", "REFERENCES"]
 
 
 # ---------------------------------------------------------------- what comes out
@@ -23,9 +20,6 @@ def resample(a: dict[str, Any], w: Arrays, x: Array) -> list[Array]:
             if abs(i * new - m * orig) <= a["half"]:
                 y[m] += x[i] * w[0][m % new, 0, i - m // new * orig + width]
     return [y]
-
-
-REFERENCES: dict[str, Callable[..., list[Array]]] = {"resample": resample}
 
 
 # ---------------------------------------------------------------- random cases
@@ -45,6 +39,3 @@ def _resample(rng: Rng, dtype: str) -> Case:
         weights=[normal(rng, (new, 1, 2 * width + a["orig"]), dtype)],
         reach=2 * width + a["orig"] + 2,
     )
-
-
-GENERATORS: dict[str, Callable[[Rng, str], Case]] = {"resample": _resample}

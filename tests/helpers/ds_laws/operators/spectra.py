@@ -9,9 +9,9 @@ import numpy as np
 
 from ..case import Case, Input, Rng, pick
 from ..reference.base import Array, Arrays
-from .drawing import innermost, make, named, shape
+from .drawing import innermost, make, shape
 
-__all__ = ["GENERATORS", "REFERENCES"]
+__all__ = ["GENERATORS"]
 
 
 # ---------------------------------------------------------------- what comes out
@@ -47,9 +47,6 @@ def ifft(a: dict[str, Any], w: Arrays, real: Array, imag: Array) -> list[Array]:
     n = real.shape[-1]
     cos, sin = _waves(n, n, n)
     return [(real @ cos - imag @ sin) / n, (imag @ cos + real @ sin) / n]
-
-
-REFERENCES: dict[str, Callable[..., list[Array]]] = named(rfft, irfft, fft, ifft)
 
 
 # ---------------------------------------------------------------- random cases

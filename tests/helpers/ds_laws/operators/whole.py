@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -11,10 +10,8 @@ import dreamstream as ds
 
 from ..case import Array, Case, Input, Rng, door, normal, pick, random_layout
 from ..reference import Refused, length_of
-from .drawing import WAITS, any_type, make, named, shape
+from .drawing import WAITS, any_type, make, shape
 from .norms import far
-
-__all__ = ["GENERATORS", "REFERENCES"]
 
 
 # ---------------------------------------------------------------- what they compute
@@ -38,9 +35,6 @@ def spread(a: dict[str, Any], w: Any, x: Array, of: Array) -> list[Array]:
 
 def flip(a: dict[str, Any], w: Any, x: Array) -> list[Array]:
     return [x[::-1]]
-
-
-REFERENCES: dict[str, Callable[..., list[Array]]] = named(var_frames, softmax_sum, spread, flip)
 
 
 # ---------------------------------------------------------------- random cases
@@ -94,6 +88,3 @@ def _spread(rng: Rng, dtype: str) -> Case:
 
 def _flip(rng: Rng, dtype: str) -> Case:
     return make(rng, "flip", [Input(shape(rng), any_type(rng, dtype))], {}, exact=True, whole=True, late=WAITS)
-
-
-GENERATORS: dict[str, Callable[[Rng, str], Case]] = named(_var_frames, _softmax_sum, _spread, _flip)

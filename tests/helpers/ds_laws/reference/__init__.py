@@ -23,7 +23,7 @@ from . import (
     products,
     recurrent,
 )
-from .base import Array, Refused, length_of, operands
+from .base import Array, Refused, length_of, named, operands
 from .frames import RELATIONS, padded_to, required
 
 __all__ = [
@@ -36,12 +36,7 @@ __all__ = [
     "required",
 ]
 
-REFERENCES: dict[str, Callable[..., list[Array]]] = {
-    **products.REFERENCES,
-    **frames.REFERENCES,
-    **pointwise.REFERENCES,
-    **functions.REFERENCES,
-    **recurrent.REFERENCES,
-    **planes.REFERENCES,
-    **features.REFERENCES,
-}
+REFERENCES: dict[str, Callable[..., list[Array]]] = {}
+
+for _file in (products, frames, pointwise, functions, recurrent, planes, features):
+    REFERENCES.update(named(_file, "list[Array]") | getattr(_file, "REFERENCES", {}))

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from inspect import isfunction
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+
+from dreamstream.operations import OPERATORS
 
 __all__ = ["Array", "Arrays", "Refused", "by_lane", "length_of", "named", "no_frames", "operands", "sigmoid"]
 
@@ -18,9 +21,14 @@ class Refused(Exception):
     """A stream of such a length is an error."""
 
 
-def named(*functions: Any) -> dict[str, Any]:
-    """Functions by their names, less what keeps those from others: ``slice_`` is "slice"."""
-    return {f.__name__.strip("_"): f for f in functions}
+def named(module: Any, returned: str) -> dict[str, Any]:
+    """A file's functions that are named after operators and return this, less what keeps names from others.
+
+    ``slice_`` is "slice"; a function that draws cases may stand beside the reference, with an underscore in front.
+    """
+    own = [f for f in vars(module).values() if isfunction(f) and f.__module__ == module.__name__]
+    functions = {f.__name__.strip("_"): f for f in own if f.__annotations__.get("return") == returned}
+    return {name: f for name, f in functions.items() if name in OPERATORS}
 
 
 def no_frames(*features: int) -> Array:

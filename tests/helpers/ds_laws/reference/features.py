@@ -7,9 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from .base import Array, Arrays, named
-
-__all__ = ["REFERENCES"]
+from .base import Array, Arrays
 
 
 def _variance(x: Array, correction: float) -> Array:
@@ -65,6 +63,3 @@ def matmul(a: dict[str, Any], w: Arrays, x: Array) -> list[Array]:
     flat = x.reshape(len(x), *lead, int(np.prod(rest)), x.shape[-1])
     y = flat @ weight.swapaxes(-1, -2)
     return [y.reshape(len(x), *lead, *rest, weight.shape[-2])]
-
-
-REFERENCES: dict[str, Callable[..., list[Array]]] = named(reduce_features, matmul)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from .base import Array, Arrays, Refused, length_of, named
+from .base import Array, Arrays, Refused, length_of
 
-__all__ = ["REFERENCES", "RELATIONS", "padded_to", "required"]
+__all__ = ["RELATIONS", "padded_to", "required"]
 
 
 from .products import padded
@@ -138,23 +137,3 @@ def require(a: dict[str, Any], w: Arrays, x: Array, y: Array) -> list[Array]:
     if not required(a, len(x), len(y)):
         raise Refused
     return [length(a, w, x)[0][: len(y)]]
-
-
-REFERENCES: dict[str, Callable[..., list[Array]]] = named(
-    pad,
-    pad_to_multiple,
-    pad_to,
-    slice_,
-    cut,
-    put,
-    delay,
-    sync,
-    hold,
-    limit,
-    frame,
-    unstack,
-    table,
-    reduce_frames,
-    length,
-    require,
-)

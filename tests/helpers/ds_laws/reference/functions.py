@@ -23,5 +23,4 @@ def embedding(a: dict[str, Any], w: Arrays, x: Array) -> list[Array]:
 
 REFERENCES: dict[str, Callable[..., list[Array]]] = {
     "elu": unary(_elu),
-    "embedding": embedding,
 }

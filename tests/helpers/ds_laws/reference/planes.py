@@ -7,10 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from .base import Array, Arrays, named, no_frames
+from .base import Array, Arrays, no_frames
 from .products import padded
-
-__all__ = ["REFERENCES"]
 
 
 def along_stream(weight: Array, axis: int) -> Array:
@@ -89,6 +87,3 @@ def pad_features(a: dict[str, Any], w: Arrays, x: Array) -> list[Array]:
     y = padded(np.moveaxis(x, axis, 0), a["left"], a["right"], a["mode"], a["value"])
     assert y is not None
     return [np.moveaxis(y, 0, axis)]
-
-
-REFERENCES: dict[str, Callable[..., list[Array]]] = named(conv2d, conv_transpose2d, pad_features)

@@ -10,7 +10,7 @@ import numpy as np
 
 from dreamstream.operations import BINARY, UNARY
 
-from .base import Array, Arrays, named, operands, sigmoid
+from .base import Array, Arrays, operands, sigmoid
 
 __all__ = ["REFERENCES"]
 
@@ -102,5 +102,4 @@ REFERENCES: dict[str, Callable[..., list[Array]]] = {
     "softplus": unary(_softplus),
     "softmax": unary(lambda x: np.exp(_log_softmax(x))),
     "log_softmax": unary(_log_softmax),
-    **named(cast, glu, cat, permute, reshape, narrow, pick, expand),
 }

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from .base import Array, Arrays, by_lane, named, no_frames
+from .base import Array, Arrays, by_lane, no_frames
 
 __all__ = ["REFERENCES"]
 
@@ -84,5 +84,4 @@ def layer_norm(a: dict[str, Any], w: Arrays, x: Array) -> list[Array]:
 REFERENCES: dict[str, Callable[..., list[Array]]] = {
     "conv1d": by_lane(conv1d),
     "conv_transpose1d": by_lane(conv_transpose1d),
-    **named(linear, layer_norm),
 }
