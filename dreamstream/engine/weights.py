@@ -85,9 +85,9 @@ def stored(how: Narrowing, nodes: Nodes, auto: Sequence[int] = ()) -> bytes:
 
 def _chosen(argument: str, asked: Weights | None, formats: Sequence[str], nodes: Nodes) -> Iterator[str | None]:
     """Yield what is asked for of each node."""
-    rules = {} if asked is None else {"": asked} if isinstance(asked, str) else asked
+    rules = {} if asked is None else asked if isinstance(asked, Mapping) else {"": asked}
     for name in rules.values():
-        if name not in formats:
+        if not isinstance(name, str) or name not in formats:
             raise ValueError(f"{argument}: expected one of {', '.join(formats)}, got {name!r}")
     able = [path for _, path, can, _ in nodes if can]
     for pattern in rules:

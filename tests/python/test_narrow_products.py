@@ -288,6 +288,7 @@ def test_layers_by_patterns(how):
     ("products", "text"),
     [
         ("fp16", "products: expected one of fp32, .*int8, got 'fp16'"),
+        (8, "products: expected one of fp32, .*int8, got 8"),
         ({"nothing": "int8"}, "products: 'nothing' fits no layer with matrices; there are conv"),
     ],
 )
