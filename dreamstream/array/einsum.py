@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import string
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..errors import NotStreamableError, ShapeError
@@ -88,8 +88,8 @@ def _attention(a: Any, b: Any, s: str, t: str, out: str) -> Any:
     return paired(a, s, b, t, out) if len({*along}) == 2 and {*along} <= {*out} else None
 
 
-def noted_product(kind: Any, name: str, args: Sequence[Any]) -> tuple[Any, bool] | None:
-    """Return the product of queries with a table by positions, or None, and whether its rows are those in turn.
+def noted_product(kind: Any, name: str, args: Sequence[Any], met: Callable[[], Any]) -> Any:
+    """Return the product of queries with a table by positions; None where it is none.
 
     Parameters
     ----------
@@ -99,6 +99,8 @@ def noted_product(kind: Any, name: str, args: Sequence[Any]) -> tuple[Any, bool]
         The function's.
     args : sequence
         Its arguments.
+    met : callable
+        Gives the product of each frame with what is computed of its own position, for rows of positions in turn.
     """
     if name == "einsum":
         operands = args[1] if isinstance(args[1], (list, tuple)) else args[1:]
@@ -116,7 +118,12 @@ def noted_product(kind: Any, name: str, args: Sequence[Any]) -> tuple[Any, bool]
     places, shape = found
     queries, rows = (shape[places.dims.index(c)] for c in "im")
     apart = rows - queries
-    return kind(places, (ShapeOf(shape, None, None),), {}), isinstance(apart, int) and apart == 0
+    if isinstance(apart, int) and apart == 0:  # positions in turn
+        try:
+            return met()
+        except NotStreamableError:
+            pass
+    return kind(places, (ShapeOf(shape, None, None),), {})
 
 
 def letters_of(equation: str, operands: Sequence[Any]) -> tuple[list[str], str]:

@@ -402,6 +402,8 @@ def extend(tensors: Sequence[Any], axis: int) -> StreamTensor:
 def matmul(x: StreamTensor, other: Any, reverse: bool) -> Any:
     if isinstance(other, Scores):
         return other.__rmatmul__(x)
+    if hasattr(type(other), "says"):  # computed of positions
+        return type(other).of(Tensor.__matmul__, *((other, x) if reverse else (x, other)))
     scores = None if reverse else scores_of(x, other)
     if scores is not None:
         return scores

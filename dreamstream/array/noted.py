@@ -41,8 +41,8 @@ class Noted(Pairs):
         """Return what a function, or a method of tensors, gives of positions and lengths."""
         given = list(flat((args, kwargs)))
         if any(isinstance(x, (StreamTensor, Scores, Greatest)) for x in given):
-            found = noted_product(cls, func.__name__, args)
-            return found[0] if found is not None and not found[1] else _run(func, args, kwargs)
+            found = noted_product(cls, func.__name__, args, lambda: _run(func, args, kwargs))
+            return _run(func, args, kwargs) if found is None else found
         return cls(func, args, dict(kwargs))
 
     def as_stream(self) -> StreamTensor:

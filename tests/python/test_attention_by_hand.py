@@ -18,7 +18,7 @@ class ByHand(nn.Module):
     def __init__(self, attend):
         super().__init__()
         self.attend, self.qkv, self.out = attend, nn.Linear(8, 24), nn.Linear(8, 8)
-        self.near = nn.Embedding(99, 8)
+        self.near, self.distances = nn.Embedding(99, 8), nn.Embedding(5000, 4)
         self.register_buffer("table", ds.ones(99, 99).tril().view(1, 1, 99, 99))
         self.register_buffer("slopes", ds.tensor([0.5, 0.125]))
 
@@ -67,6 +67,14 @@ def _positions(m, x, q, k, v, i):
     return F.scaled_dot_product_attention(q, k, v, attn_mask=i[:, None] // 4 >= i // 4)
 
 
+def _shifted(m, x, q, k, v, i):
+    """Transformer-XL's scores of distances: those of absolute ones, from far to near, moved by a pad and a view."""
+    far = q @ m.distances(ds.arange(x.shape[1]).flip(0)).mT
+    B, H, L, _ = far.shape
+    far = F.pad(far, (1, 0)).view(B, H, L + 1, L)[:, :, 1:].view_as(far)
+    return _softmax(q @ k.mT + far, i > i[:, None], v)
+
+
 IDIOMS = {
     "left chunks": lambda m, x, q, k, v, i: _softmax(
         q @ k.mT, ~((i // 4 <= i[:, None] // 4) & (i // 4 >= i[:, None] // 4 - 2)), v
@@ -99,26 +107,31 @@ IDIOMS = {
     "rotary": _rotary,
     "in place": _in_place,
     "positions": _positions,
+    "shifted": _shifted,
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("name", IDIOMS)
-def test_what_is_written_by_hand_streams(name, rng):
+def test_what_is_written_by_hand_streams(name, rng, tmp_path):
     ds.manual_seed(0)
     model = ByHand(IDIOMS[name]).eval()
     x = rng.standard_normal((1, 41, 8)).astype(np.float32)
     want = model(ds.tensor(x)).numpy()[0]
-    engine = ds.compile(model, ("B", "L", 8))
+    ds.compile(model, ("B", "L", 8)).save(tmp_path / "model.dsm")
+    engine = ds.load(tmp_path / "model.dsm")
     eager = ds.patch_module(model).online()
-    engine.step({"other": x[0, :13]}, sos="other")
+    other = [engine.step({"other": x[0, :13]}, sos="other")["other"]]
     found, at = [[], []], 0
     for n in (1, 5, 0, 9, 3, 23):
         ends = {"sos": at == 0, "eos": at + n == 41}
         chunk = ds.stream_tensor([x[0, at : at + n]], ids=["a"], names=("B", "L", None), **ends)
         found[0].append(eager(chunk).tensor().numpy()[0])
         flags = {flag: "a" for flag, given in ends.items() if given}
-        found[1].append(engine.step({"a": x[0, at : at + n], "other": x[0, at : at + 1]}, **flags)["a"])
+        out = engine.step({"a": x[0, at : at + n], "other": x[0, 13 + at : 13 + min(at + n, 28)]}, **flags)
+        found[1].append(out["a"])
+        other.append(out["other"])
         at += n
+    found.append([*other, engine.step({"other": x[0, 41:]}, eos="other")["other"]])
     for parts in found:
         np.testing.assert_allclose(np.concatenate(parts), want, atol=1e-5)
 

@@ -11,7 +11,6 @@ from ...array.counted import first_row, noted
 from ...array.dtypes import require_float
 from ...dispatch import apply
 from ...errors import DTypeError, ModeError, NotStreamableError, ShapeError, StreamIndexError
-from ...stream.rules import Length
 from .arguments import checked
 from .texts import described
 
@@ -64,11 +63,10 @@ def embedding(
 
 
 def _of_positions(at: Any, weight: Tensor) -> Any:
-    """Return the rows for positions in turn, or what pairs of positions look up; None of all else."""
+    """Return the rows for positions in turn, or note what other positions look up; None of all else."""
     found = first_row(at)
     if found is None:
-        lengths = [s for s in at.shape if isinstance(s, Length)]
-        return type(at).of(embedding, at, weight) if len(lengths) > 1 else None
+        return type(at).of(embedding, at, weight) if hasattr(type(at), "says") else None
     start, length, n_axes, axis = found
     rows: Any = weight[start : length + start]
     for i in range(n_axes):

@@ -37,6 +37,13 @@ __all__ = ["pad", "pad_to_multiple"]
 )
 def pad(input: Tensor, pad: Sequence[int], mode: str = "constant", value: float | None = None) -> Tensor:
     """Return the tensor with elements added at both ends of its last dimensions."""
+    if hasattr(type(input), "says"):  # computed of positions
+        noted: Any = type(input)
+        return noted.of(_padded, input, tuple(pad), mode, value)  # type: ignore[no-any-return]
+    return _padded(input, pad, mode, value)
+
+
+def _padded(input: Tensor, pad: Sequence[int], mode: str, value: float | None) -> Tensor:
     x, pads = checked("pad", input), [p if isinstance(p, Length) else operator.index(p) for p in pad]
     if len(pads) % 2 or len(pads) > 2 * x.ndim:
         raise ShapeError(f"pad: {len(pads)} numbers for a tensor of {x.ndim} dimensions; give pairs")

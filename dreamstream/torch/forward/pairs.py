@@ -98,8 +98,8 @@ def _noted(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, An
         return found
     given, named = plain(args), plain(kwargs)
     if any(getattr(x, "is_stream", False) and not isinstance(x, Pairs) for x in flat((given, named))):
-        out = _product(func, given, named)
-        return met(func, args, kwargs) if out is NotImplemented else out
+        out = noted_product(Pairs, func.__name__, given, lambda: met(func, given, named))
+        return met(func, args, kwargs) if out is None else out
     if func.__name__ in _SEVERAL:
         return tuple(Pairs(_part(func, i), given, named) for i in range(_SEVERAL[func.__name__](*given, **named)))
     return Pairs(func, given, named)
@@ -122,20 +122,6 @@ def _part(func: Callable[..., Any], at: int) -> Callable[..., Any]:
         return func(*args, **kwargs)[at]
 
     return part
-
-
-def _product(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Return the product of queries with a table by positions; NotImplemented where it is none."""
-    found = noted_product(Pairs, func.__name__, args)
-    if found is None:
-        return NotImplemented
-    out, in_turn = found
-    if in_turn:
-        try:
-            return met(func, args, kwargs)
-        except NotStreamableError:
-            pass
-    return out
 
 
 def _type_of(x: Any) -> Any:
