@@ -129,7 +129,7 @@ _ROWS = (
     Operation("count_nonzero", "reduction", arguments=("dim",)),
     Operation("aminmax", "reduction"),
     Operation("norm", "reduction", arguments=("p", "dim", "keepdim", "dtype")),
-    Operation("linalg_vector_norm", "reduction", native="norm", arguments=("ord", "dim", "keepdim")),
+    Operation("linalg_vector_norm", "reduction", arguments=("ord", "dim", "keepdim")),
     # the order and the sizes of dimensions
     *_each("permuted", "permute t T mT", shares=True),
     *_each("permuted", "H mH adjoint"),

@@ -181,6 +181,7 @@ def forward_of(fn, **parts):
         (lambda m, x: x.to("meta"), "moved to meta"),
         (lambda m, x: torch.add(x, x, out=torch.empty(0)), "out="),
         (lambda m, x: torch.linalg.norm(x @ x.transpose(1, 2)), "matrix product of two streams"),
+        (lambda m, x: torch.linalg.norm(x.unsqueeze(1), 2, (1, 2)), "norm of matrices of order 2 .*singular"),
     ],
 )
 def test_what_does_not_stream_is_refused_with_the_line(forward, words):

@@ -1,4 +1,4 @@
-"""Functions that torch has no name for, on torch streams."""
+"""Functions that torch has no name for, on torch streams; and names that torch gives to several functions."""
 
 import pytest
 
@@ -51,3 +51,36 @@ def test_gradients_flow():
 def test_outside_a_forward():
     with pytest.raises(ModeError, match=r"streams inside an online forward only, at test_functional\.py"):
         functional.pad_to_multiple(torch.zeros(1, 1, 5), 4)
+
+
+class Norms(nn.Module):
+    """Of each frame, of vectors and then of matrices; and those of the stream at its end."""
+
+    def forward(self, x):
+        norm, inf = torch.linalg.norm, float("inf")
+        of_frames = [
+            torch.linalg.vector_norm(x, ord=1, dim=(1, 2)),
+            torch.norm(x, 2, dim=(1, 2), dtype=torch.float32),
+            norm(x, None, 1),
+            norm(x, 3, dim=[2]),
+            *(norm(x, p, dim=(2, 1), keepdim=p == inf) for p in (1, -1, inf, -inf)),
+        ]
+        return of_frames, [torch.linalg.vector_norm(x=x, dim=3), norm(x, 1, (2, 3)), norm(x, inf, (3, 1))]
+
+
+def test_norms_are_of_vectors_or_of_matrices_as_torch_has_them():
+    x = torch.randn(1, 4, 3, 9, generator=torch.Generator().manual_seed(0))
+    model, engine = ds.patch_module(Norms()).online(), ds.compile(Norms(), ("B", 4, 3, "L"))
+    eager, stepped = [], []
+    for a, b in ((0, 2), (2, 3), (3, 9)):
+        sos, eos, names = a == 0, b == 9, ("B", "C", "D", "L")
+        out = model(ds.stream_tensor(x[..., a:b], ids=["a"], sos=sos, eos=eos, names=names))
+        eager.append([[y["a"] for y in part] for part in out])
+        out = engine.step({"a": x[0, ..., a:b].numpy()}, sos=["a"] * sos, eos=["a"] * eos)["a"]
+        stepped.append([[torch.from_numpy(y) for y in part] for part in out])
+    of_frames, at_the_end = Norms()(x)
+    for outs in (eager, stepped):
+        for i, want in enumerate(of_frames):
+            torch.testing.assert_close(torch.cat([out[0][i] for out in outs], -1), want[0])
+        for i, want in enumerate(at_the_end):
+            torch.testing.assert_close(outs[-1][1][i].reshape(want[0].shape), want[0])

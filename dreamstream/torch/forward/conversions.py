@@ -6,8 +6,9 @@ are what they are in evaluation.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 import torch.nn.functional as F
@@ -266,9 +267,47 @@ def diff(forward: Forward, input: Any, n: int = 1, dim: int = -1) -> Any:
     return input
 
 
+@function("norm")
+def norm(
+    forward: Forward, input: Any, p: Any = 2.0, dim: Any = None, keepdim: bool = False, dtype: Any = None
+) -> Any:
+    if isinstance(p, str) and p != "fro":
+        _refuse_norm(p)
+    return _typed(input, dtype).norm(2.0 if p is None else p, dim, keepdim)
+
+
+@function("linalg_vector_norm")
+def vector_norm(
+    forward: Forward, x: Any, ord: Any = 2.0, dim: Any = None, keepdim: bool = False, dtype: Any = None
+) -> Any:
+    return norm(forward, x, ord, dim, keepdim, dtype)
+
+
 @function("linalg_norm")
-def norm(forward: Forward, A: Any, ord: Any = 2.0, dim: Any = None, keepdim: bool = False) -> Any:
-    return A.norm(ord, dim, keepdim)
+def norm_of_vectors_or_matrices(
+    forward: Forward, A: Any, ord: Any = None, dim: Any = None, keepdim: bool = False, dtype: Any = None
+) -> Any:
+    """Run torch.linalg.norm; an order and two dimensions ask for one of matrices, by sums of columns or rows."""
+    if ord in (None, "fro") or isinstance(dim, int) or dim is None or len(dim) != 2:
+        return norm(forward, A, ord, dim, keepdim, dtype)
+    if ord not in (1, -1, math.inf, -math.inf):
+        _refuse_norm(ord)
+    axes = [A._axis("norm", d) for d in dim]
+    summed, chosen = axes if abs(ord) == 1 else reversed(axes)
+    sums = _typed(A, dtype).abs().sum(summed, keepdim=True)
+    out = sums.amax(chosen, keepdim=True) if ord > 0 else sums.amin(chosen, keepdim=True)
+    return out if keepdim else out.squeeze(max(axes)).squeeze(min(axes))
+
+
+def _typed(x: Any, dtype: torch.dtype | None) -> Any:
+    return x if dtype is None else x.to(nominal(dtype))
+
+
+def _refuse_norm(order: Any) -> NoReturn:
+    raise NotStreamableError(
+        f"the norm of matrices of order {order!r} at {user_line()}: it is of their singular values, which are not "
+        "among the operations that stream; orders 1, -1, inf, -inf and 'fro' are, and torch.linalg.vector_norm"
+    )
 
 
 def _cell(name: str, kind: type[Cell], attributes: dict[str, Any]) -> None:
