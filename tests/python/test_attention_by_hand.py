@@ -68,7 +68,7 @@ def _positions(m, x, q, k, v, i):
 
 
 def _shifted(m, x, q, k, v, i):
-    """Transformer-XL's scores of distances: those of absolute ones, from far to near, moved by a pad and a view."""
+    """Transformer-XL's scores of distances: those of a table, from far to near, moved by a pad and a view."""
     far = q @ m.distances(ds.arange(x.shape[1]).flip(0)).mT
     B, H, L, _ = far.shape
     far = F.pad(far, (1, 0)).view(B, H, L + 1, L)[:, :, 1:].view_as(far)

@@ -81,6 +81,8 @@ class Token:
         """Leave NumPy numbers' operators to the token; other functions of NumPy's have no number to work on."""
         if ufunc.__name__ not in _OPERATORS:
             self._misuse(f"given to np.{ufunc.__name__} (use Python's own, as in math.ceil(x.size(L) / 4))")
+        if any(getattr(x, "shape", ()) for x in inputs):
+            self._misuse("combined with an array of several numbers")
         plain = (x.item() if hasattr(x, "item") and not isinstance(x, Token) else x for x in inputs)
         return getattr(operator, _OPERATORS[ufunc.__name__])(*plain)
 
