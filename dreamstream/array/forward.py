@@ -443,6 +443,11 @@ def _narrow(x: StreamTensor, axis: int, item: slice) -> StreamTensor:
     length = max(0, stop - start)
     if (start, length, step) == (0, size, 1):
         return x
+    if not length:
+        raise ShapeError(
+            f"[{start}:{stop}] of {size} features at {user_line()} keeps none: a frame has one of each dimension "
+            "at least; leave out what is empty"
+        )
     return _op(x, "narrow", {"axis": axis, "start": start, "length": length, "step": step})
 
 

@@ -216,7 +216,7 @@ def reduce_stream(x: StreamTensor, kind: str, axes: Sequence[int], keepdim: bool
         )
     if options.get("dtype") is not None:
         x = x.to(options["dtype"])
-    if kind in ("mean", "var", "std", "norm"):
+    if kind not in ("any", "all"):
         require_float(kind, x.dtype)
     out = _KINDS[kind](x, [a for a in axes if x.dims[a] != "L"], options)
     for axis in sorted(axes) if keepdim else ():

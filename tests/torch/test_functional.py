@@ -54,7 +54,7 @@ def test_outside_a_forward():
 
 
 class Norms(nn.Module):
-    """Of each frame, of vectors and then of matrices; and those of the stream at its end."""
+    """Of each frame, of vectors and then of matrices, with extremes; and those of the stream at its end."""
 
     def forward(self, x):
         norm, inf = torch.linalg.norm, float("inf")
@@ -63,9 +63,12 @@ class Norms(nn.Module):
             torch.norm(x, 2, dim=(1, 2), dtype=torch.float32),
             norm(x, None, 1),
             norm(x, 3, dim=[2]),
+            *x.aminmax(dim=1),
             *(norm(x, p, dim=(2, 1), keepdim=p == inf) for p in (1, -1, inf, -inf)),
         ]
-        return of_frames, [torch.linalg.vector_norm(x=x, dim=3), norm(x, 1, (2, 3)), norm(x, inf, (3, 1))]
+        extremes = torch.aminmax(x, dim=3, keepdim=True)
+        at_the_end = [torch.linalg.vector_norm(x=x, dim=3), norm(x, 1, (2, 3)), norm(x, inf, (3, 1))]
+        return of_frames, [*at_the_end, extremes.max - extremes.min]
 
 
 def test_norms_are_of_vectors_or_of_matrices_as_torch_has_them():
@@ -84,3 +87,32 @@ def test_norms_are_of_vectors_or_of_matrices_as_torch_has_them():
             torch.testing.assert_close(torch.cat([out[0][i] for out in outs], -1), want[0])
         for i, want in enumerate(at_the_end):
             torch.testing.assert_close(outs[-1][1][i].reshape(want[0].shape), want[0])
+
+
+@pytest.mark.parametrize(
+    ("forward", "error", "words"),
+    [
+        (
+            lambda x: (x > 0).sum(2),
+            ds.DTypeError,
+            r"sum at test_functional\.py.*got bool; convert it with \.float",
+        ),
+        (
+            lambda x: x.long().max(2)[0],
+            ds.DTypeError,
+            r"max at test_functional\.py.*got int64; convert it with \.float",
+        ),
+        (lambda x: x[:, 3:], ds.ShapeError, r"\[3:3\] of 3 features at test_functional\.py.*keeps none"),
+        (
+            lambda x: x.split([3, 0], 1)[1],
+            ds.ShapeError,
+            r"\[3:3\] of 3 features at test_functional\.py.*keeps none",
+        ),
+    ],
+)
+def test_what_no_operator_takes_is_said_in_the_words_of_the_forward(forward, error, words):
+    model = type("Model", (nn.Module,), {"forward": lambda self, x: forward(x)})()
+    with pytest.raises(error, match=words):
+        ds.compile(model, ("B", 3, "L"))
+    with pytest.raises(error, match=words):
+        ds.patch_module(model).online()(ds.stream_tensor([torch.ones(3, 5)], ids=["a"], sos=True))

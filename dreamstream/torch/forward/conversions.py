@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 import torch
 import torch.nn.functional as F
@@ -39,7 +39,14 @@ from .mode import Forward
 from .names import attribute, function
 from .sizes import TensorOfSizes
 
-__all__ = ["visible", "with_value"]
+__all__ = ["AMinMax", "visible", "with_value"]
+
+
+class AMinMax(NamedTuple):
+    """The smallest and largest elements, as torch.aminmax has them."""
+
+    min: Any
+    max: Any
 
 
 def with_value(inner: Native, fn: Callable[[torch.Tensor], torch.Tensor]) -> Native:
@@ -301,6 +308,11 @@ def norm_of_vectors_or_matrices(
 
 def _typed(x: Any, dtype: torch.dtype | None) -> Any:
     return x if dtype is None else x.to(nominal(dtype))
+
+
+@function("aminmax")
+def aminmax(forward: Forward, input: Any, dim: int | None = None, keepdim: bool = False) -> Any:
+    return AMinMax(input.amin(dim, keepdim), input.amax(dim, keepdim))
 
 
 def _refuse_norm(order: Any) -> NoReturn:
