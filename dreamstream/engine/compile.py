@@ -13,7 +13,7 @@ from ..errors import CaptureError, StreamLimitError
 from ..online.audit import set_capture
 from ..online.mask_functions import bring
 from ..online.outlook import Node
-from ..online.patch import check_policy, front_of, patch_module, refuse_unstreamable
+from ..online.patch import as_it_was, check_policy, front_of, patch_module, refuse_unstreamable
 from ..stream.context import Context
 from ..stream.tree import leaves, map_leaves
 from .capture import captured
@@ -111,10 +111,13 @@ def compile(
     NotStreamableError
         For what can't stream, with its path, the reason and what would work.
     """
+    given = {k: v for k, v in locals().items() if k not in ("model", "context")}
     front_of(model, "compile")
     check_policy(unstreamable, buffer_limit, skew, context_limit)
     if context is not None:
-        patch_module(model, unstreamable=unstreamable, context=context)
+        with as_it_was(model):
+            patch_module(model, unstreamable=unstreamable, context=context)
+            return compile(model, **given)
     n_threads = number_of("threads", threads, default_threads(), 1024)
     most_streams = number_of("max_streams", max_streams, 0, 2**31)
     if unstreamable == "raise":

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import inspect
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import Any, TypeVar, cast
 
@@ -32,7 +33,15 @@ from .mask_functions import bring
 from .register import forward_of, registered_for
 from .session import Session
 
-__all__ = ["Patch", "PatchesItself", "StreamModule", "patch_module", "refuse_unstreamable", "unpatch_module"]
+__all__ = [
+    "Patch",
+    "PatchesItself",
+    "StreamModule",
+    "as_it_was",
+    "patch_module",
+    "refuse_unstreamable",
+    "unpatch_module",
+]
 
 M = TypeVar("M")
 
@@ -134,8 +143,15 @@ class Patch:
         """Run the module's forward as its mode says, in its context."""
         if self.context is None:
             return self._call(module, args, kwargs)
-        with declared(self.context):
-            return self._call(module, args, kwargs)
+        with declared(self.context) as asked:
+            out = self._call(module, args, kwargs)
+        inside = (getattr(getattr(x, "_inner", x), "edge", None) is not None for x in leaves((args, kwargs)))
+        if not asked and any(inside):
+            raise ValueError(
+                f"context: in {self.path!r} ({type(module).__name__}), for which {self.context} is declared, "
+                "nothing attends to a stream; ds.unpatch_module(model) forgets what is declared"
+            )
+        return out
 
     def _call(self, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         tensors = [x for x in leaves((args, kwargs)) if isinstance(x, StreamTensor)]
@@ -392,6 +408,22 @@ def patch_module(
             made.online_mode = patch is not None and patch.online_mode
             front.attach(part, made)
     return module
+
+
+@contextmanager
+def as_it_was(module: Any) -> Iterator[None]:
+    """Undo what is patched meanwhile where something fails."""
+    front = front_of(module, "compile")
+    before = [(part, part.__dict__.get("_patch")) for _, part in front.parts(module)]
+    try:
+        yield
+    except BaseException:
+        for part, patch in before:
+            if patch is None:
+                front.detach(part)
+            else:
+                front.attach(part, patch)
+        raise
 
 
 def unpatch_module(module: M) -> M:

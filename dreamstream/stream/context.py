@@ -76,15 +76,17 @@ CAUSAL = Context()
 #: The whole stream.
 EVERYTHING = Context(chunk=None)
 
-_DECLARED: ContextVar[Context | None] = ContextVar("dreamstream_context", default=None)
+#: What was declared, and whether attention has asked for it, a list of one or nothing.
+_DECLARED: ContextVar[tuple[Context, list[bool]] | None] = ContextVar("dreamstream_context", default=None)
 
 
 @contextmanager
-def declared(context: Context) -> Iterator[None]:
-    """Let attention that runs meanwhile see that context."""
-    token = _DECLARED.set(context)
+def declared(context: Context) -> Iterator[list[bool]]:
+    """Let attention that runs meanwhile see that context; the list isn't empty once some has asked."""
+    asked: list[bool] = []
+    token = _DECLARED.set((context, asked))
     try:
-        yield
+        yield asked
     finally:
         _DECLARED.reset(token)
 
@@ -102,7 +104,10 @@ def seen_by(name: str, is_causal: bool, context: Context | None = None) -> Conte
     ValueError
         Where it is said twice.
     """
-    said = [c for c in (_DECLARED.get(), context, CAUSAL if is_causal else None) if c is not None]
+    around = _DECLARED.get()
+    if around is not None:
+        around[1].append(True)
+    said = [c for c in (around and around[0], context, CAUSAL if is_causal else None) if c is not None]
     if len(said) > 1:
         raise ValueError(f"{name}: {said[0]} and {said[1]} both say what a query sees; give one of them")
     return said[0] if said else EVERYTHING

@@ -249,6 +249,22 @@ def test_a_declared_context(context):
     assert np.abs(np.concatenate(out) - want.numpy()).max() < 1e-5
 
 
+def test_contexts_for_what_does_not_attend():
+    """A failed compile leaves the model as it was; a first call tells, too, and leaves no stream."""
+    model, context = encoder().eval(), ds.Context(4, 8)
+    text = r"context: in 'layers\.0\.linear1' \(Linear\), for which Context.* nothing attends to a stream"
+    with pytest.raises(ValueError, match=text):
+        ds.compile(model, ("B", "L", 8), context={"layers.*.linear1": context, "layers.*.self_attn": context})
+    assert not any("_patch" in part.__dict__ for part in model.modules())
+    ds.compile(model, ("B", "L", 8), context={"layers.*.self_attn": context})
+    online = ds.patch_module(model, context={"layers.0.linear1": context}).online()
+    x = ds.stream_tensor([torch.zeros(3, 8)], ids=["a"], sos=True, names=("B", "L", None))
+    for _ in range(2):
+        with pytest.raises(ValueError, match=text):
+            online(x)
+    assert not online.live_ids
+
+
 def test_contexts_that_are_none():
     context = ds.Context(4, 8)
     with pytest.raises(ValueError, match=r"no module's path fits 'layer\.0'"):
