@@ -9,7 +9,7 @@ from typing import Any
 
 from .. import _core
 from ..config import default_threads
-from ..errors import CaptureError, StreamLimitError
+from ..errors import CaptureError, DTypeError, StreamLimitError
 from ..online.audit import set_capture
 from ..online.mask_functions import bring
 from ..online.outlook import Node
@@ -171,6 +171,13 @@ def compile(
     engine = Engine(core, interface.with_delays(core.delays), most_streams)
     engine.lengths = lengths_in(spec)
     if verify:
+        for name, x in model.named_parameters():
+            if _other(x):
+                raise DTypeError(
+                    f"{name} is {str(x.dtype).rpartition('.')[2]}, but an engine computes in float32, and nothing "
+                    'could be compared; compile with dtype="float32", which takes a copy of the model, or '
+                    "verify=False"
+                )
         _verify_or_raise(model, engine)
     if weights != "fp32" or products != "fp32":
         engine = stored_as(engine, Narrowing(weights, products, weights_bound), backend)
@@ -179,9 +186,14 @@ def compile(
 
 
 def _in_float32(model: Any) -> Any:
-    """Return the model, or of one of float64 a copy in float32."""
+    """Return the model, or of one of other floats a copy in float32."""
     state = (*model.parameters(), *model.buffers())
-    return copy.deepcopy(model).float() if any("float64" in str(x.dtype) for x in state) else model
+    return copy.deepcopy(model).float() if any(_other(x) for x in state) else model
+
+
+def _other(x: Any) -> bool:
+    """Whether a tensor is of floats that no engine computes in."""
+    return str(x.dtype).rpartition(".")[2] in ("float64", "float16", "bfloat16")
 
 
 def _verify_or_raise(model: Any, engine: Engine) -> None:

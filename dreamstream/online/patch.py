@@ -309,9 +309,9 @@ def refuse_unstreamable(module: Any) -> None:
     Where a forward has several inputs, one may be given once, whole: layers then say it where they run.
     """
     front = front_of(module, "streaming")
+    parts = dict(front.parts(module))
     if _takes_several(module):
         return
-    parts = dict(front.parts(module))
     registered: list[str] = []  # what stands below them says itself, where it is called, that it doesn't stream
     for path, part in parts.items():
         kind: Any = type(part)

@@ -314,7 +314,19 @@ class _Front:
     patch = TorchPatch
 
     def parts(self, module: Any) -> list[tuple[str, Any]]:
-        """Return a module and all below it, but for what computes parametrized weights."""
+        """Return a module and all below it, but for what computes parametrized weights.
+
+        Raises
+        ------
+        TypeError
+            For what is scripted.
+        """
+        scripted = [p for p, m in module.named_modules() if isinstance(m, torch.jit.ScriptModule)]
+        if scripted:
+            raise TypeError(
+                f"{scripted[0] or 'the model'} is scripted, and can't be looked into; take the module of which "
+                "torch.jit.script or torch.jit.trace made it"
+            )
         inner = {
             id(m) for p in module.modules() if isinstance(p, parametrize.ParametrizationList) for m in p.modules()
         }

@@ -70,3 +70,22 @@ def test_what_does_not_fit_is_named():
     with pytest.raises(FormatError, match=r"(?s)heads\.0\.bias.*rnn\.weight_ih_l0"):
         ours.load_state_dict(state)
     assert all(np.array_equal(before[k], v) for k, v in ours.state_dict().items())
+
+
+@pytest.mark.parametrize(
+    ("make", "error", "text"),
+    [
+        (lambda m: m.half(), ds.DTypeError, r'weight is float16.*dtype="float32"'),
+        (lambda m: m.bfloat16(), ds.DTypeError, r'weight is bfloat16.*dtype="float32"'),
+        (lambda m: m.to("meta"), ds.ModeError, r"weight is on the meta device.*to_empty"),
+        (torch.jit.script, TypeError, "the model is scripted"),
+        (lambda m: torch.nn.Sequential(torch.nn.ReLU(), torch.jit.script(m)), TypeError, "1 is scripted"),
+    ],
+    ids=["half", "bfloat16", "meta", "scripted", "scripted within"],
+)
+def test_weights_that_no_engine_takes(make, error, text):
+    model = make(torch.nn.Conv1d(3, 3, 2))
+    with pytest.raises(error, match=text):
+        ds.compile(model, ("B", 3, "L"))
+    if error is ds.DTypeError:
+        assert ds.compile(model, ("B", 3, "L"), dtype="float32").delay == 1

@@ -10,7 +10,7 @@ import torch
 
 from ...array.symbolic import Symbolic, measured
 from ...engine.source import REFUSALS
-from ...errors import CaptureError, DreamStreamError, DTypeError, ShapeError
+from ...errors import CaptureError, DreamStreamError, DTypeError, ModeError, ShapeError
 from ...stream.rules import Length
 from ...stream.tree import leaves, map_leaves
 from ..tensor import StreamTensor
@@ -40,6 +40,12 @@ class TorchSource:
 
     def arrays(self) -> dict[str, Any]:
         state = {**dict(self.model.named_parameters()), **dict(self.model.named_buffers())}
+        empty = next((name for name, tensor in state.items() if tensor.is_meta), None)
+        if empty is not None:
+            raise ModeError(
+                f"{empty} is on the meta device, without values: load the model's weights first, as by "
+                'model.to_empty(device="cpu") and model.load_state_dict(...)'
+            )
         return {name: self._arrays.of(tensor) for name, tensor in state.items() if not tensor.is_complex()}
 
     def streamed(self, capture: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
