@@ -1,5 +1,6 @@
 """EnCodec's SEANet of Hugging Face transformers: convolutions that pad to whole frames, and an LSTM."""
 
+import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch")
@@ -54,7 +55,9 @@ def test_normalisation_over_the_recording_is_refused():
     assert check(encoder, ("B", 1, "L"), (200, 61, 24), 50, policy="buffer") == [float("inf")]
 
 
-def test_without_a_word_from_its_user_the_length_is_asked_for():
+def test_as_it_is_written_streams_of_a_length_are_exact():
+    """It asks whether a stream is long enough to be mirrored, which is answered for long ones."""
+
     class Unregistered(encodec.EncodecConv1d):
         pass
 
@@ -63,6 +66,12 @@ def test_without_a_word_from_its_user_the_length_is_asked_for():
         return module.forward(x)
 
     torch.manual_seed(0)
-    layer = Unregistered(EncodecConfig(norm_type="weight_norm"), 1, 2, 7)
-    with pytest.raises(ds.CaptureError, match=r"the length of a stream .* in _pad1d"):
-        ds.compile(layer, ("B", 1, "L"))
+    layer = Unregistered(EncodecConfig(norm_type="weight_norm"), 1, 2, 7).eval()
+    engine, x = ds.compile(layer, ("B", 1, "L")), torch.randn(1, 1, 20)
+    y = [engine.step({"a": x[0, :, :3].numpy()}, sos="a"), engine.step({"a": x[0, :, 3:].numpy()}, eos="a")]
+    with torch.no_grad():
+        np.testing.assert_allclose(np.concatenate([part["a"] for part in y], 1), layer(x)[0], atol=1e-6)
+    with pytest.raises(ds.ShapeError, match="a length of 6 must exceed 6 at the end of the stream"):
+        engine.step({"b": x[0, :, :6].numpy()}, sos="b", eos="b")
+    with pytest.raises(NotStreamableError, match=r"mode 'reflect' by .* in _pad1d"):
+        ds.compile(Unregistered(EncodecConfig(norm_type="weight_norm"), 1, 2, 7, stride=2), ("B", 1, "L"))
