@@ -1,11 +1,9 @@
 """Tensors: NumPy arrays with torch's methods, whose maths runs on the C kernels."""
 
-from numpy import finfo
-
 from . import creation, functions, maths, ordering, reductions, stream_views, views  # noqa: F401
 from .batch_constant import BatchTensor
 from .creation import *  # noqa: F403
-from .dtypes import bool, float32, float64, int64
+from .dtypes import bool, finfo, float32, float64, int64
 from .einsum import einsum
 from .noted import Noted  # noqa: F401
 from .tensor import Tensor

@@ -22,6 +22,7 @@ __all__ = [
     "bool",
     "check_device",
     "common",
+    "finfo",
     "float32",
     "float64",
     "int64",
@@ -115,6 +116,11 @@ def nominal(dtype: Any) -> DType:
     if found is None:
         raise DTypeError(f"an operator takes float32, float64, int64, bool or narrower types, not {name}")
     return found
+
+
+def finfo(dtype: Any) -> Any:
+    """Return the limits of a type of floats: ``finfo(x.dtype).min``, ``max``, ``eps``. Source: torch.finfo."""
+    return np.finfo(as_dtype(dtype))
 
 
 def is_float(dtype: DType) -> Flag:
