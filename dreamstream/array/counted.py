@@ -7,6 +7,7 @@ It knows sums, products, quotients and rests. What a forward does to ``arange(x.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ from ..stream.where import user_line
 from .stream_tensor import StreamTensor
 from .symbolic import Symbolic
 
-__all__ = ["SERVES", "as_noted", "first_row", "integers", "noted", "streamed", "unknown"]
+__all__ = ["SERVES", "as_noted", "first_row", "integers", "noted", "noting", "streamed", "unknown"]
 
 SERVES = "what is computed of positions serves as a mask or a term of attention, to index tables, and with frames"
 
@@ -41,6 +42,11 @@ _SHAPES = (
 def noted(x: Any) -> bool:
     """Whether something is computed of positions."""
     return isinstance(x, Symbolic) or hasattr(type(x), "says")
+
+
+def noting(values: Iterable[Any]) -> Any:
+    """Return the class that notes what is done to positions, where something of it is among values; else None."""
+    return next((type(v) for v in values if hasattr(type(v), "says")), None)
 
 
 def as_noted(x: Any) -> Any:

@@ -17,7 +17,7 @@ from . import dtypes, elementwise
 from .axes import axis_of, sizes_of
 from .base import is_number
 from .batch_constant import BatchTensor
-from .counted import as_noted
+from .counted import as_noted, noting
 from .hook import made
 from .symbolic import Symbolic, lengths_of, positions
 from .tensor import Tensor, take
@@ -227,8 +227,8 @@ def full_like(input: Tensor, fill_value: Any, dtype: Any = None, *, device: Any 
     """Return a tensor of the same shape (and streams) with all elements equal. Source: torch.full_like."""
     dtypes.check_device(device)
     to = input.dtype if dtype is None else dtypes.as_dtype(dtype)
-    if (noted := _noted((input,))) is not None:
-        return noted.of(full_like, input, fill_value, to)  # type: ignore[no-any-return]
+    if (kind := noting((input,))) is not None:
+        return kind.of(full_like, input, fill_value, to)  # type: ignore[no-any-return]
     if not input.is_stream:
         return Tensor(np.full(input.shape, fill_value, to))
     value = Tensor(np.array(fill_value, dtypes.float32 if to == dtypes.bool else to))
@@ -328,8 +328,8 @@ def cat(tensors: Sequence[Any], dim: int = 0) -> Tensor:
     Source: torch.cat.
     """
     tensors = [as_noted(t) for t in tensors]
-    if (noted := _noted(tensors)) is not None:
-        return noted.of(cat, tensors, dim)  # type: ignore[no-any-return]
+    if (kind := noting(tensors)) is not None:
+        return kind.of(cat, tensors, dim)  # type: ignore[no-any-return]
     given = _tensors("cat", tensors)
     return _leader(given)._cat(given, dim)
 
@@ -385,8 +385,8 @@ def matmul(input: Any, other: Any) -> Any:
 def stack(tensors: Sequence[Any], dim: int = 0) -> Tensor:
     """Return tensors of equal shape along a new dimension `dim`. Source: torch.stack."""
     tensors = [as_noted(t) for t in tensors]
-    if (noted := _noted(tensors)) is not None:
-        return noted.of(stack, tensors, dim)  # type: ignore[no-any-return]
+    if (kind := noting(tensors)) is not None:
+        return kind.of(stack, tensors, dim)  # type: ignore[no-any-return]
     given = _tensors("stack", tensors)
     if not any(t.is_stream for t in given) and len({t.shape for t in given}) > 1:
         raise ShapeError(f"stack: the shapes differ: {', '.join(str(t.shape) for t in given)}")
@@ -413,11 +413,6 @@ def tril(input: Tensor, diagonal: int = 0) -> Tensor:
 def triu(input: Tensor, diagonal: int = 0) -> Tensor:
     """Return matrices ``(*, n, m)`` with zeros below a diagonal, counted from the main one. Source: torch.triu."""
     return input.triu(diagonal)
-
-
-def _noted(given: Sequence[Any]) -> Any:
-    """Return the class of what is computed of positions, where something among the arguments is."""
-    return next((type(x) for x in given if hasattr(type(x), "says")), None)
 
 
 def _tensors(name: str, tensors: Sequence[Any]) -> list[Tensor]:

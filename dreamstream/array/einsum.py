@@ -8,7 +8,7 @@ from typing import Any
 
 from ..errors import NotStreamableError, ShapeError
 from ..stream.where import user_line
-from .counted import as_noted
+from .counted import as_noted, noting
 from .hook import made
 from .pairs import ShapeOf
 from .relative import product
@@ -41,8 +41,7 @@ def einsum(equation: str, *operands: Any) -> Any:
     Source: torch.einsum.
     """
     given = [as_noted(x) for x in operands]
-    kind = next((type(x) for x in given if hasattr(type(x), "says")), None)
-    if kind is not None:
+    if (kind := noting(given)) is not None:
         return kind.of(einsum, equation, *given)
     if not any(x.is_stream for x in operands):
         return made("einsum", *operands, equation=equation)

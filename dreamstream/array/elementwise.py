@@ -27,6 +27,7 @@ from ..stream.where import user_line
 from . import dtypes, hook
 from .base import Number, is_number
 from .batch_constant import BatchTensor
+from .counted import noting
 from .plain import INTEGERS
 from .symbolic import Symbolic
 from .tensor import Tensor
@@ -195,10 +196,9 @@ def along(name: str, x: Tensor, dim: int | None, attributes: Mapping[str, Any] |
 
 
 def _noting(values: Sequence[Any]) -> Any:
-    """Return the class of what is computed of positions, where that is among values, and no stream."""
-    if any(isinstance(v, Tensor) and v.is_stream for v in values):
-        return None
-    return next((type(v) for v in values if hasattr(type(v), "says")), None)
+    """Return the class that notes what is done to positions, where they are among values, and no stream."""
+    kind = noting(values)
+    return None if kind is None or any(isinstance(v, Tensor) and v.is_stream for v in values) else kind
 
 
 def _operands(values: Sequence[Any]) -> list[Tensor | Number] | None:

@@ -395,7 +395,7 @@ class Scores:
             soft=True,
         )
 
-    def log_softmax(self, dim: int = -1, *_: Any, **__: Any) -> Scores:
+    def log_softmax(self, dim: int | None = -1, *_: Any, **__: Any) -> Scores:
         return self.softmax(dim)._copy(logarithm=True)
 
     def exp(self) -> Scores:

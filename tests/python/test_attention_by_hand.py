@@ -93,6 +93,9 @@ IDIOMS = {
     "heads of a mask": lambda m, x, q, k, v, i: F.scaled_dot_product_attention(
         q, k[:, :1], v[:, :1], attn_mask=ds.stack([i[:, None] >= i] * 2), enable_gqa=True
     ),
+    "by logarithms": lambda m, x, q, k, v, i: (
+        ds.matmul(F.log_softmax((q @ k.mT).masked_fill(i > i[:, None], -math.inf), dim=-1).exp(), v)
+    ),
     "slopes": lambda m, x, q, k, v, i: _softmax(
         q @ k.mT - m.slopes[:, None, None] * (i[:, None] - i), i > i[:, None], v
     ),
@@ -177,3 +180,10 @@ def test_a_transformer_attends_to_what_is_given_once(rng):
     first = engine.step({"a": {"x": x[0, :4], "text": text[0]}}, sos="a")["a"]
     last = engine.step({"a": {"x": x[0, 4:]}}, eos="a")["a"]
     np.testing.assert_allclose(np.concatenate([first, last]), want, atol=1e-5)
+
+
+def test_a_mask_beside_a_context_is_an_error_offline_too():
+    x, mask = ds.ones(1, 2, 4, 3), ds.ones(4, 4).tril() > 0
+    for said in ({"is_causal": True}, {"context": ds.Context(left=2)}):
+        with pytest.raises(ValueError, match="attn_mask and a context both say what a query sees"):
+            F.scaled_dot_product_attention(x, x, x, attn_mask=mask, **said)

@@ -95,6 +95,8 @@ def softmax(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: 
 @described(dim="The dimension, of features.")
 def log_softmax(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None) -> Tensor:
     """Return log(softmax(x)) along `dim`, which must be given."""
+    if isinstance(input, Scores):
+        return input.log_softmax(dim)
     x = checked("log_softmax", input)
     return along("log_softmax", x if dtype is None else x.to(dtype), dim)
 

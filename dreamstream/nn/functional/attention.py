@@ -11,7 +11,7 @@ from ...array.scores import Scores
 from ...array.symbolic import Symbolic
 from ...errors import DTypeError, NotStreamableError, ShapeError, no_tape
 from ...operations.refusals import MASKED, OF_VALUES, SEES_ALL, Refusal
-from ...stream.context import EVERYTHING, Context, seen_by
+from ...stream.context import EVERYTHING, Context, is_declared, seen_by
 from ...stream.pairs import Recognised
 from ...stream.where import user_line
 from .arguments import checked
@@ -126,10 +126,11 @@ def scaled_dot_product_attention(
         k, v = (x if groups == heads else x.repeat_interleave(heads // groups, 1) for x in (k, v))
         within: Tensor = ((q * factor) @ k.transpose(-2, -1)).softmax(-1) @ v
         return within
-    if attn_mask is not None and not noted:
-        return _of_plain(q * factor, k, v, attn_mask)
     if attn_mask is not None:
-        seen_by(name, is_causal or context is not None)
+        if is_causal or context is not None or (is_declared() and not noted):  # scores find what is declared
+            raise ValueError(f"{name}: attn_mask and a context both say what a query sees; give one of them")
+        if not noted:
+            return _of_plain(q * factor, k, v, attn_mask)
         scores = Scores.of(q, k) * factor
         masked = "bool" in str(getattr(attn_mask, "dtype", ""))
         scores = scores.filled_where(attn_mask, -math.inf) if masked else scores + attn_mask
