@@ -260,6 +260,7 @@ def elementwise(name):
 UNARY = {
     row.name: attrgetter(row.torch or row.name)(torch)
     for row in (*operations.UNARY, *(r for r in operations.OPERATORS.values() if r.torch))
+    if not row.alone
 }
 ELEMENTWISE = ["where", "logical_and", "logical_or", *(row.name for row in operations.BINARY)]
 
