@@ -16,12 +16,14 @@ from weakref import ref
 import numpy as np
 
 from ..errors import NotStreamableError
+from ..stream.context import Context
 from ..stream.pairs import (
     FARTHEST_TRIED,
     LONGEST,
     MASKED,
     Recognised,
     Unrecognised,
+    expected,
     extended,
     long_enough,
     recognised,
@@ -72,6 +74,11 @@ class Pairs:
         out = cls(func, given, named)
         out.constants = tuple(c for c in func.__code__.co_consts if type(c) is int)
         return out
+
+    @classmethod
+    def seen(cls, context: Context, length: Any) -> Pairs:
+        """Return whether queries see keys in a context."""
+        return cls(_seen, (cls.made, length, context.chunk, context.left, context.right), {})
 
     # ------------------------------------------------------------------ of the library
     @staticmethod
@@ -175,6 +182,12 @@ class Pairs:
 
         out: Recognised = self._once(key, tensors, made)
         return out
+
+    def hides(self, steps: Sequence[Any], keys: Any) -> bool:
+        """Whether steps hide a key from any query."""
+        with self.quietly():
+            n = max(64, max(x.frames for step in steps for x in step.programs()))
+            return bool((self._added_always(steps, min(n, LONGEST), keys) <= MASKED).any())
 
     def _once(self, key: Any, tensors: Sequence[Any], make: Callable[[], Any]) -> Any:
         """Return what is made of tensors, known by a key; the same as long as they are."""
@@ -346,16 +359,25 @@ class Pairs:
 
     @property
     def shape(self) -> tuple[Any, ...]:
+        if isinstance(self.func, Places):
+            return tuple(self.args[0].shape)
         lengths, probed = list(self._lengths()), self._probed()
         sizes = zip(*(self._probe(n).shape for n in probed))
         return tuple(few[0] if len({*few}) == 1 else self._length_of(few, probed, lengths) for few in sizes)
 
-    def _probed(self) -> tuple[int, int, int]:
-        """Return frames of the input that tables which are cut have room for."""
-        for probed in _PROBED:
+    def _probed(self) -> tuple[int, ...]:
+        """Return frames of the input for which tables that are cut have room."""
+        for few in _PROBED:
+            probed = self._input_for(few)
             if all(_fits(size, part, probed[-1]) for size, part in self._cuts()):
                 break
         return probed
+
+    def _input_for(self, few: Sequence[int]) -> tuple[int, ...]:
+        """Return frames of the input, so many at least, for which every length that grows is that or more."""
+        counts = [f.count for f in {x.formula() for x in self._lengths()} if f is not None]
+        growing = [count for count in counts if count.at(_MOST) >= few[-1]]
+        return tuple(max((n, *(_first_of(count, n) for count in growing))) for n in few)
 
     def _length_of(self, sizes: Sequence[int], probed: Sequence[int], lengths: Sequence[Length]) -> Any:
         """Return the length that has these sizes, or is one of these, multiplied, shifted and divided."""
@@ -377,7 +399,7 @@ class Pairs:
         return self.shape if dim is None else self.shape[dim]
 
     def dim(self) -> int:
-        return len(self._probe(_PROBED[-1][0]).shape)
+        return len(self._probe(self._probed()[0]).shape)
 
     ndim = property(dim)
 
@@ -387,26 +409,42 @@ class Pairs:
 
     @property
     def dtype(self) -> Any:
-        return self._probe(_PROBED[-1][0]).dtype
+        return self._probe(self._probed()[0]).dtype
 
     requires_grad = False
 
     def is_complex(self) -> bool:
         return False
 
+    def _alike(self, name: str) -> Any:
+        """Return what a method of a tensor of one number gives at every length, or None."""
+        with self.quietly():
+            found = {getattr(self._probe(n), name)() for n in self._input_for((40, 41, 63, 64, 65))}
+        return found.pop() if len(found) == 1 else None
+
+    def item(self, name: str = "item") -> Any:
+        """Return the number that it is at every length."""
+        number = None if self.dim() else self._alike(name)
+        if number is None:
+            raise NotStreamableError(f"positions are made numbers by {name} at {user_line()}; {SERVES}")
+        return number
+
+    __int__ = partialmethod(item, "__int__")
+    __float__ = partialmethod(item, "__float__")
+
     def __bool__(self) -> bool:
-        found = {bool(self._probe(n)) for n in (40, 41, 63, 64, 65)}
-        if len(found) > 1:
+        found = self._alike("__bool__")
+        if found is None:
             raise NotStreamableError(
                 f"a comparison of positions at {user_line()} depends on the length of the stream; {SERVES}"
             )
-        return found.pop()
+        return bool(found)
 
     def __repr__(self) -> str:
         return f"<{self.func.__name__} of positions>"
 
 
-#: Frames of the input for which shapes are looked at.
+#: Frames for which shapes are looked at, of the shortest stream that is asked for its length.
 _PROBED = ((96, 128, 149), (48, 64, 75), (24, 32, 37), (12, 16, 19), (6, 8, 11))
 #: The most that any stream has.
 _MOST = 2**40
@@ -484,6 +522,10 @@ def flat(tree: Any) -> Iterator[Any]:
             yield from (x.start, x.stop, x.step)
         else:
             yield x
+
+
+def _seen(made: Callable[..., Any], n: int, *sizes: int | None) -> Any:
+    return made(expected(Context(*sizes), n))
 
 
 def _kind(end: Any) -> type:

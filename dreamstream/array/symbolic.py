@@ -252,7 +252,7 @@ class Symbolic(Filled):
                 del own[:left]
                 continue
             role = 1 if part is None else own.pop(0)
-            whole = part is None or part is SAME_ORDER or (isinstance(part, slice) and part == slice(None))
+            whole = part is None or part is SAME_ORDER or (isinstance(part, slice) and _takes_all(part))
             if not whole and (self.position or role == "B" or not isinstance(part, (builtins.int, slice))):
                 self._refuse(f"the index {part!r}")
             if whole or role == "L":
@@ -267,13 +267,16 @@ class Symbolic(Filled):
         """Return how many frames a slice takes of so many."""
         if not isinstance(part, slice):
             self._refuse(f"the index {part!r}")
-        start, stop, step = part.start or 0, part.stop, part.step or 1
+        start, stop, step = 0 if part.start is None else part.start, part.stop, part.step or 1
         if isinstance(stop, Length):
-            self._require_as_long(stop, "L" if start == 0 and step == 1 else "")
-            return stop if start == 0 and step == 1 else self._refuse(f"the index {part!r}")
-        if not all(isinstance(n, int) for n in (start, step)) or start < 0 or step < 1 or (stop or -1) >= 0:
+            whole = isinstance(start, int) and start == 0 and step == 1
+            self._require_as_long(stop, "L" if whole else "")
+            return stop if whole else self._refuse(f"the index {part!r}")
+        if not isinstance(step, int) or step < 1 or (stop or -1) >= 0:
             self._refuse(f"the index {part!r}")
-        return ((length + ((stop or 0) - start + step - 1)) // step).counting()
+        if not isinstance(start, (int, Length)) or start < 0:
+            self._refuse(f"the index {part!r}")
+        return ((length + ((stop or 0) + step - 1) - start) // step).counting()
 
     def expand(self, *size: Any) -> Symbolic:
         """Return it with dimensions of size 1 repeated."""
@@ -584,3 +587,7 @@ _answering(lambda x, other: x._apply(other, lambda a, b: bool(a) or bool(b)), "_
 for _name in ("unsqueeze", "squeeze", "transpose", "__getitem__", "expand", "expand_as", "view", "reshape"):
     setattr(Symbolic, _name, sharing(_name, getattr(Symbolic, _name)))
 Symbolic.__hash__ = object.__hash__  # type: ignore[method-assign]
+
+
+def _takes_all(part: slice) -> bool:
+    return part.start is None and part.stop is None and part.step is None

@@ -36,6 +36,22 @@ def left_chunks(m, x):
     return merge(m, F.scaled_dot_product_attention(*split(m, x), attn_mask=torch.logical_and(d >= 0, d <= 2)))
 
 
+def looped(size, chunk, left):
+    mask = torch.zeros(size, size, dtype=torch.bool)
+    for i in range(size):
+        mask[i, max((i // chunk - left) * chunk, 0) : min((i // chunk + 1) * chunk, size)] = True
+    return mask
+
+
+@idiom(Context(chunk=5, left=10))
+def loops_that_nobody_registered(m, x):
+    seen = looped(x.size(1), 5, 2).unsqueeze(0)
+    assert seen.dtype == torch.bool
+    if (seen.sum(dim=-1) == 0).sum().item() != 0:
+        seen[seen.sum(dim=-1) == 0] = True
+    return merge(m, F.scaled_dot_product_attention(*split(m, x), attn_mask=seen[:, None]))
+
+
 @idiom(Context(left=5, right=2))
 def triangles(m, x):
     ones = torch.ones(x.shape[1], x.shape[1])

@@ -53,6 +53,14 @@ def shifted_by_zeros(m, x):
     return merge(m, torch.matmul(m.drop(att), v))
 
 
+@idiom(Context())
+def shifted_by_a_table_that_grows(m, x):
+    qu, qv, k, v, p = by_positions(m, x, m.encoding(x))
+    ac, bd = qu @ k.mT, qv @ p.mT
+    assert ac.shape[:3] == bd.shape[:3]
+    return merge(m, (ac + shifted(bd)[..., : k.size(-2)]).masked_fill(future(x), -math.inf).softmax(-1) @ v)
+
+
 @idiom(Context(chunk=3, left=6))
 def shifted_as_a_mask(m, x):
     """As NeMo has it for the function."""
