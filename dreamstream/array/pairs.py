@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import lru_cache, partialmethod
+from operator import methodcaller
 from typing import Any, NoReturn
 from weakref import ref
 
@@ -35,7 +36,7 @@ from .relative import Places, Rows, rows_of
 from .symbolic import Symbolic
 from .tensor import Tensor
 
-__all__ = ["SERVES", "Pairs", "ShapeOf", "flat"]
+__all__ = ["SERVES", "Pairs", "ShapeOf", "flat", "shape_alone"]
 
 #: The most periods' frames between numbers that are tried in place of one that is too great.
 _MOST_STEPS = 256
@@ -70,7 +71,7 @@ class Pairs:
     @classmethod
     def of_call(cls, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Pairs:
         """Return what a function of lengths gives that is called with integers, and with shapes of streams."""
-        given, named = (map_leaves(x, _shape_alone) for x in (args, kwargs))
+        given, named = (map_leaves(x, shape_alone) for x in (args, kwargs))
         out = cls(func, given, named)
         out.constants = tuple(c for c in func.__code__.co_consts if type(c) is int)
         return out
@@ -416,15 +417,21 @@ class Pairs:
     def is_complex(self) -> bool:
         return False
 
-    def _alike(self, name: str) -> Any:
-        """Return what a method of a tensor of one number gives at every length, or None."""
+    def _alike(self, read: Callable[[Any], Any]) -> Any:
+        """Return what is read of it where that is the same at every length, or None."""
+        most = min(LONGEST, self.ends or LONGEST)
+        few = sorted({min(n, most) for n in (40, 41, 63, 64, 65, self.frames, self.frames + 1)})
         with self.quietly():
-            found = {getattr(self._probe(n), name)() for n in self._input_for((40, 41, 63, 64, 65))}
+            found = {read(self._probe(n)) for n in self._input_for(few)}
         return found.pop() if len(found) == 1 else None
+
+    def nowhere(self) -> bool:
+        """Whether it is false of every frame at every length."""
+        return self._alike(lambda x: bool(x.bool().any())) is False
 
     def item(self, name: str = "item") -> Any:
         """Return the number that it is at every length."""
-        number = None if self.dim() else self._alike(name)
+        number = None if self.dim() else self._alike(methodcaller(name))
         if number is None:
             raise NotStreamableError(f"positions are made numbers by {name} at {user_line()}; {SERVES}")
         return number
@@ -433,7 +440,7 @@ class Pairs:
     __float__ = partialmethod(item, "__float__")
 
     def __bool__(self) -> bool:
-        found = self._alike("__bool__")
+        found = self._alike(bool)
         if found is None:
             raise NotStreamableError(
                 f"a comparison of positions at {user_line()} depends on the length of the stream; {SERVES}"
@@ -501,7 +508,8 @@ for _name in (
 ShapeOf.__hash__ = object.__hash__  # type: ignore[method-assign]
 
 
-def _shape_alone(x: Any) -> Any:
+def shape_alone(x: Any) -> Any:
+    """Return a stream's shape in its place; everything else as it is."""
     inner = getattr(x, "_inner", x)
     edge = getattr(inner, "edge", None)
     if edge is None or isinstance(inner, Length):

@@ -290,6 +290,15 @@ class Symbolic(Filled):
             out.append(role if isinstance(wanted, int) and wanted in (-1, role) else _role(wanted))
         return Symbolic(self.value, out, length, self.position, self.kind)
 
+    def repeat(self, *size: Any) -> Any:
+        """Return it with dimensions of size 1 repeated."""
+        sizes = sizes_of(size)
+        roles = [1] * (len(sizes) - self.ndim) + list(self.roles)
+        once = [isinstance(n, int) and n == 1 for n in sizes]
+        if any(role != 1 and not one for role, one in zip(roles, once)):
+            return self._refuse(f"repeat{sizes}")
+        return self.expand(*(-1 if one else n for n, one in zip(sizes, once)))
+
     def _require_as_long(self, length: Any, role: Any) -> None:
         if role == "L":
             same = length == self.length

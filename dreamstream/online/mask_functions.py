@@ -20,7 +20,7 @@ from ..array.symbolic import Symbolic
 from ..stream.rules import Length
 from ..stream.tree import leaves
 
-__all__ = ["BROUGHT", "bring", "called", "note_calls", "note_failed"]
+__all__ = ["BROUGHT", "GROWING", "bring", "called", "note_calls", "note_failed"]
 
 #: What runs in place of a function that is given lengths: ``fn(length, original, args, kwargs)``.
 Instead = Callable[[Any, Any, Any, Any], Any]
@@ -42,6 +42,9 @@ BROUGHT: dict[str, dict[str, Instead]] = {
     # which says whether a stream is too short for its layers: then they give no frame
     "espnet.nets.pytorch_backend.transformer.subsampling": {"check_short_utt": lambda *_: (False, -1)},
 }
+
+#: Methods by which layers make their tables of positions longer, and what runs in their place.
+GROWING: dict[str, Instead] = {}
 
 
 def note_calls(function: Any, instead: Instead = _noted) -> None:
@@ -115,16 +118,13 @@ def _makes_tensor(function: Any, given: dict[str, Any]) -> bool:
 
 
 def bring(model: Any) -> None:
-    """Note calls of functions that are known to make masks, of the packages that are loaded.
-
-    Methods by the name of `extend_pe` make a table of positions longer for what they are given; on streams, whose
-    lengths are not known, they leave it as it is, and the call that passes its end says so.
-    """
+    """Note calls of functions that are known to make masks, of the packages that are loaded, and of methods."""
     for module, names in BROUGHT.items():
         for name, instead in names.items():
             function = getattr(sys.modules.get(module), name, None)
             if inspect.isfunction(function):
                 note_calls(function, instead)
     for kind in {type(part) for part in model.modules()}:
-        if inspect.isfunction(getattr(kind, "extend_pe", None)):
-            note_calls(kind.extend_pe, lambda *_: None)
+        for name, instead in GROWING.items():
+            if inspect.isfunction(getattr(kind, name, None)):
+                note_calls(getattr(kind, name), instead)
