@@ -211,7 +211,8 @@ class Pairs:
             return self._table(places, n, keys)
 
         def made() -> tuple[Rows, Any]:
-            said = rows_of(places, found, scale, lambda n: self._added_always(steps, n, keys), table)
+            shown = max(x.frames for step in steps for x in step.programs())
+            said = rows_of(places, found, scale, lambda n: self._added_always(steps, n, keys), table, shown)
             return said, table(said.keys)[:, said.picked]
 
         tensors: list[Any] = []

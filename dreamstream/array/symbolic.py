@@ -19,7 +19,7 @@ import numpy as np
 
 from ..errors import NotStreamableError, ShapeError, StreamMismatchError
 from ..stream.edge import Request
-from ..stream.rules import BatchSize, Length, Rows, Token
+from ..stream.rules import BatchSize, Length, Rows, Token, taken, takes_all
 from ..stream.where import user_line
 from . import hook
 from .axes import axis_of, numbered, sizes_of
@@ -252,7 +252,7 @@ class Symbolic(Filled):
                 del own[:left]
                 continue
             role = 1 if part is None else own.pop(0)
-            whole = part is None or part is SAME_ORDER or (isinstance(part, slice) and _takes_all(part))
+            whole = part is None or part is SAME_ORDER or (isinstance(part, slice) and takes_all(part))
             if not whole and (self.position or role == "B" or not isinstance(part, (builtins.int, slice))):
                 self._refuse(f"the index {part!r}")
             if whole or role == "L":
@@ -265,18 +265,12 @@ class Symbolic(Filled):
 
     def _cut(self, length: Any, part: Any) -> Any:
         """Return how many frames a slice takes of so many."""
-        if not isinstance(part, slice):
+        out = taken(length, part) if isinstance(part, slice) else None
+        if out is None:
             self._refuse(f"the index {part!r}")
-        start, stop, step = 0 if part.start is None else part.start, part.stop, part.step or 1
-        if isinstance(stop, Length):
-            whole = isinstance(start, int) and start == 0 and step == 1
-            self._require_as_long(stop, "L" if whole else "")
-            return stop if whole else self._refuse(f"the index {part!r}")
-        if not isinstance(step, int) or step < 1 or (stop or -1) >= 0:
-            self._refuse(f"the index {part!r}")
-        if not isinstance(start, (int, Length)) or start < 0:
-            self._refuse(f"the index {part!r}")
-        return ((length + ((stop or 0) + step - 1) - start) // step).counting()
+        if out is part.stop:
+            self._require_as_long(out, "L")
+        return out
 
     def expand(self, *size: Any) -> Symbolic:
         """Return it with dimensions of size 1 repeated."""
@@ -596,7 +590,3 @@ _answering(lambda x, other: x._apply(other, lambda a, b: bool(a) or bool(b)), "_
 for _name in ("unsqueeze", "squeeze", "transpose", "__getitem__", "expand", "expand_as", "view", "reshape"):
     setattr(Symbolic, _name, sharing(_name, getattr(Symbolic, _name)))
 Symbolic.__hash__ = object.__hash__  # type: ignore[method-assign]
-
-
-def _takes_all(part: slice) -> bool:
-    return part.start is None and part.stop is None and part.step is None

@@ -49,7 +49,7 @@ class Model(nn.Module):
         self.k2, self.v2 = (nn.Linear(WIDTH, GROUPS * HEAD) for _ in range(2))
         self.pos, self.drop = nn.Linear(WIDTH, WIDTH, bias=False), nn.Dropout(0.1)
         self.u, self.w = (nn.Parameter(torch.randn(HEADS, HEAD)) for _ in range(2))
-        self.near = nn.Embedding(9, HEADS)
+        self.near, self.vectors = nn.Embedding(9, HEADS), nn.Embedding(9, HEAD)
         self.heads = nn.MultiheadAttention(WIDTH, HEADS)
         self.down = nn.Conv1d(WIDTH, WIDTH, 3, 2)
         self.register_buffer("slopes", 0.5 ** torch.arange(1.0, 5.0))
