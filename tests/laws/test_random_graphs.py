@@ -123,7 +123,7 @@ def delay_of(seed: int, stats: Counter[str]) -> None:
         # What the end would read back widens the plan; structural zeros, and windows of which one element is
         # used, narrow what is measured.
         if not re.search(
-            r"replicate|reflect|Replication|Reflection|ranspose[12]d|OverlapAdd|\d\] \+?= ", subject.draft.source
+            r"replicate|reflect|Replication|Reflection|ranspose[12]d|OverlapAdd|\] \+?= ", subject.draft.source
         ):
             assert field == planned, f"output {k}: receptive field {field}, not {planned}"
     assert engine.delay == max(d for d, _ in measured)

@@ -18,9 +18,20 @@ Tensor = torch.Tensor
 TYPES = {"float32": torch.float32, "float64": torch.float64, "int64": torch.int64, "bool": torch.bool}
 
 
+def _prelu(a: Tensor, b: Tensor) -> Tensor:
+    return torch.where(a > 0, a, b * a)
+
+
+#: Functions of elements that torch lacks, or that are written otherwise there.
+OWN: dict[str, Callable[..., Tensor]] = {
+    "prelu": _prelu,
+    "floor_divide": partial(torch.div, rounding_mode="floor"),
+}
+
+
 def _function(row: Operator) -> Callable[..., Tensor]:
     """Return torch's function of an operator of elements."""
-    found: Callable[..., Tensor] = attrgetter(row.torch or row.name)(torch)
+    found: Callable[..., Tensor] = OWN.get(row.name) or attrgetter(row.torch or row.name)(torch)
     return found
 
 
@@ -72,15 +83,9 @@ def along(step: Step, x: Tensor) -> Tensor:
     return ALONG[step.name](x, -1)
 
 
-def _prelu(a: Tensor, b: Tensor) -> Tensor:
-    return torch.where(a > 0, a, b * a)
-
-
 OF_SEVERAL: dict[str, Callable[..., Tensor]] = {
     **{name: getattr(torch, name) for name in ("where", "logical_and", "logical_or")},
     **{row.name: _function(row) for row in BINARY},
-    "prelu": _prelu,
-    "floor_divide": partial(torch.div, rounding_mode="floor"),
 }
 
 
