@@ -188,8 +188,6 @@ class Length(Token):
     # ------------------------------------------------------------------ comparisons
     def compare(self, other: object, relation: str) -> Any:
         """Return the truth of a comparison where it is the same for every stream, else a `Comparison`."""
-        if other is None and relation in ("eq", "ne"):
-            return relation == "ne"
         if isinstance(other, Quotient):
             return (self * other.by).compare(other.over, relation)
         kind = type(other).__name__
