@@ -52,5 +52,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except (ds.DreamStreamError, ImportError, OSError, MemoryError) as error:
-        print(f"dreamstream: {' '.join(str(error).split())}", file=sys.stderr)
+        said = f"{error.filename}: {error.strerror}" if getattr(error, "filename", None) else str(error)
+        print(f"dreamstream: {' '.join(said.split())}", file=sys.stderr)
         return 1
