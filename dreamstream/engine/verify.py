@@ -203,10 +203,10 @@ def _offline(model: Any, engine: Engine, inputs: dict[str, Any]) -> list[Any]:
     outputs = zip(result, engine.outputs)
     # An output without L keeps its B as the axis of one frame, in front.
     return [
-        np.moveaxis(t, o.dimensions.index("B"), 0)
+        np.moveaxis(np.atleast_1d(t), o.dimensions.index("B"), 0)
         if "L" not in o.dimensions
-        else t.squeeze(o.dimensions.index("B"))
-        if t.ndim
+        else t.squeeze(b)
+        if (b := o.dimensions.index("B")) < t.ndim and t.shape[b] == 1
         else t
         for t, o in outputs
     ]

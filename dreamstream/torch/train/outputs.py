@@ -120,7 +120,7 @@ def _parts(inner: Any) -> tuple[Any, ...]:
 def _checked(x: StreamTensor, forward: Forward) -> Any:
     """Return the native tensor of an output, which must be of this forward."""
     inner = forward.unwrap(x)
-    edge = _parts(inner)[0].edge
+    edge = _parts(inner)[0].as_output().edge
     if edge is None or edge.entry is not forward.entry:
         raise StreamMismatchError("the forward returned a tensor of another call")
     return inner
