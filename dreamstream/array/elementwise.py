@@ -89,7 +89,7 @@ def binary(name: str, a: Any, b: Any) -> Tensor:
 
 
 def foreign(name: str, x: Any) -> Exception:
-    """Return what to raise for an operand that is neither tensor nor number; sizes of streams say it themselves."""
+    """Return what to raise for an operand that is neither tensor nor number; sizes say it themselves."""
     if isinstance(x, Token):
         x._misuse(f"an operand of {name} beside a tensor")
     return DTypeError(f"{name}: expected a tensor or a number, got {type(x).__name__}")

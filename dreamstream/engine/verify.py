@@ -88,6 +88,8 @@ def verify(
     StreamLimitError
         Where ``max_streams`` or ``buffer_limit`` leaves room for no stream at all.
     """
+    if not isinstance(engine, Engine):
+        raise TypeError(f"verify takes a model and the engine made of it, got {type(engine).__name__}")
     report = _verified(model, engine, n_streams, n_frames, seed, lengths)
     for attempt in range(1, TRIES):
         if report.ok or report.least_margin is None or report.least_margin >= TIED:

@@ -344,6 +344,11 @@ def test_what_no_engine_returns(forward, says):
     assert caught.type.__name__ == "CaptureError"
 
 
+def test_what_verify_takes():
+    with pytest.raises(TypeError, match="verify takes a model and the engine made of it, got tuple"):
+        ds.verify(model_of(nn, conv), ("B", 16, "L"))
+
+
 def test_a_length_that_is_returned_is_verified():
     engine = ds.compile(of_torch(lambda torch, x: {"y": x, "n": x.size(2)}), ("B", 16, "L"))
     assert engine.step({"anna": noise(16, 9)}, sos="anna", eos="anna")["anna"]["n"] == 9
