@@ -203,7 +203,7 @@ def _arithmetic(nn: Any, F: Any, ds: Any) -> Any:
         y = 2 * x - x / 3 + (-x) ** 2 + abs(x) ** 0.5 - 1
         y += x
         y *= 0.5
-        return y.clamp(-1, 1) + F.relu(y) + x // 0.5 - x % 0.3 + 0.1**x
+        return y.clamp(-1, 1) + F.relu(y, inplace=True) + x // 0.5 - x % 0.3 + 0.1**x
 
     return net(nn, forward)
 
