@@ -114,13 +114,13 @@ def _require_one_mode(meta: StreamMetadata, groups: Groups, training: bool) -> N
 
 def _parts(inner: Any) -> tuple[Any, ...]:
     """Return the real streams that an output consists of."""
-    return (inner.real, inner.imag) if isinstance(inner, Complex) else (inner,)
+    return (inner.real.as_output(), inner.imag.as_output()) if isinstance(inner, Complex) else (inner,)
 
 
 def _checked(x: StreamTensor, forward: Forward) -> Any:
     """Return the native tensor of an output, which must be of this forward."""
     inner = forward.unwrap(x)
-    edge = _parts(inner)[0].as_output().edge
+    edge = _parts(inner)[0].edge
     if edge is None or edge.entry is not forward.entry:
         raise StreamMismatchError("the forward returned a tensor of another call")
     return inner
