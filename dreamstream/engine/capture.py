@@ -13,7 +13,8 @@ from typing import Any
 from .. import _core
 from ..array.stream_tensor import StreamTensor
 from ..array.symbolic import LengthsOf, as_symbolic, measured
-from ..errors import CaptureError, LocatedError
+from ..errors import CaptureError, LocatedError, NotStreamableError
+from ..online.mask_functions import note_failed
 from ..stream.edge import Edge, Line, Request, lines_of
 from ..stream.rules import Sizes, entry
 from ..stream.rules.tokens import Token
@@ -135,7 +136,12 @@ def captured(
     capture.sizes = source.sizes
     named: dict[str, Any] = {s.name: x for s, x in zip(specs, capture.inputs)}
     named |= {name: as_symbolic(given, named) for name, given in (lengths or {}).items()}
-    result = source.streamed(capture, () if by_name else (capture.inputs[0],), named if by_name else {})
+    try:
+        result = source.streamed(capture, () if by_name else (capture.inputs[0],), named if by_name else {})
+    except (CaptureError, NotStreamableError) as error:
+        if not note_failed(error):
+            raise
+        return captured(model, specs, by_name, buffers, buffer_limit, lengths, context_limit)
 
     def check(x: Any) -> Any:
         x = measured(x)

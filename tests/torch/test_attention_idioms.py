@@ -36,6 +36,33 @@ def left_chunks(m, x):
     return merge(m, F.scaled_dot_product_attention(*split(m, x), attn_mask=torch.logical_and(d >= 0, d <= 2)))
 
 
+def looped(size, chunk, left):
+    mask = torch.zeros(size, size, dtype=torch.bool)
+    for i in range(size):
+        mask[i, max((i // chunk - left) * chunk, 0) : min((i // chunk + 1) * chunk, size)] = True
+    return mask
+
+
+@idiom(Context(chunk=5, left=10))
+def loops_that_nobody_registered(m, x):
+    seen = looped(x.size(1), 5, 2).unsqueeze(0)
+    assert seen.dtype == torch.bool
+    if (seen.sum(dim=-1) == 0).sum().item() != 0:
+        seen[seen.sum(dim=-1) == 0] = True
+    return merge(m, F.scaled_dot_product_attention(*split(m, x), attn_mask=seen[:, None]))
+
+
+@idiom(Context(chunk=3))
+def rows_that_see_nothing_zeroed(m, x):
+    """As NeMo has it behind the function: there are none."""
+    i = torch.div(torch.arange(x.size(1)), 3, rounding_mode="trunc")
+    hidden = (i[:, None] < i)[None, None]
+    y = F.scaled_dot_product_attention(*split(m, x), attn_mask=~hidden)
+    rows = torch.all(hidden, dim=-1)
+    rows.unsqueeze_(-1)
+    return merge(m, y.masked_fill(rows.expand(-1, y.size(1), -1, y.size(-1)), 0.0))
+
+
 @idiom(Context(left=5, right=2))
 def triangles(m, x):
     ones = torch.ones(x.shape[1], x.shape[1])
