@@ -119,7 +119,7 @@ class MultiheadAttention(Module):
         is_causal: bool = False,
     ) -> tuple[Tensor, None]:
         """Return the attended values, and None."""
-        if key_padding_mask is not None and not F.attention.identity(~key_padding_mask):
+        if key_padding_mask is not None and not F.attention.hides_nothing(key_padding_mask):
             raise refused("MultiheadAttention", MASKED)
         if attn_mask is not None and "bool" in str(attn_mask.dtype):
             attn_mask = ~attn_mask  # True hides
