@@ -6,6 +6,8 @@ import string
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+
 from ..errors import NotStreamableError, ShapeError
 from ..stream.where import user_line
 from .counted import as_noted, noting
@@ -111,6 +113,9 @@ def noted_product(kind: Any, name: str, args: Sequence[Any], met: Callable[[], A
         return None
     if len(others) != 1 or isinstance(operands[0], kind) or not isinstance(operands[1], kind):
         return None
+    of_pairs = _of_pairs(kind, operands[0], s, operands[1], others[0], out)
+    if of_pairs is not None:
+        return of_pairs
     found = product(operands[0], s, operands[1], others[0], out)
     if found is None:
         return None
@@ -123,6 +128,56 @@ def noted_product(kind: Any, name: str, args: Sequence[Any], met: Callable[[], A
         except NotStreamableError:
             pass
     return kind(places, (ShapeOf(shape, None, None),), {})
+
+
+def _of_pairs(kind: Any, x: Any, s: str, vectors: Any, t: str, out: str) -> Any:
+    """Return the product of queries with a vector for each pair of query and key, or None where it is none.
+
+    Each vector is a row of a table: the product with all rows is noted, and what is taken of it.
+
+    Parameters
+    ----------
+    kind : type
+        The class that notes it.
+    x, s, vectors, t, out
+        As of `product`.
+    """
+    while isinstance(vectors, kind) and vectors.func.__name__ in _AS_IT_IS:
+        vectors = vectors.args[0]
+    queries = next((c for c, d in zip(s, x.dims) if d == "L"), "")
+    keys = [c for c in t if c not in s and c in out]
+    if not isinstance(vectors, kind) or len(t) != 3 or t[0] != queries or keys != [t[1]] or t[2] in out:
+        return None
+    if vectors.func.__name__ == "embedding":
+        index, table = vectors.args[:2]
+    elif vectors.indexes(vectors.func):
+        table, index = vectors.args[:2]
+    else:
+        return None
+    if not isinstance(index, kind) or isinstance(table, kind) or len(table.shape) != 2:
+        return None
+    found = product(x, s, kind(_itself, (table,), {}), t[1:], out)
+    if found is None:
+        return None
+    places, shape = found
+    whole = kind(places, (ShapeOf(shape, None, None),), {})
+    return kind(_taken, (whole, index, out.index(t[0]), out.index(t[1])), {})
+
+
+_AS_IT_IS = ("to", "type_as", "float", "contiguous", "clone", "detach")
+
+
+def _itself(table: Any) -> Any:
+    return table
+
+
+def _taken(whole: Any, index: Any, queries: int, rows: int) -> Any:
+    """Return of each query's product that with the row of an index for each key."""
+    order = [d for d in range(len(whole.shape)) if d not in (queries, rows)] + [queries, rows]
+    back = [order.index(d) for d in range(len(order))]
+    n = index.shape[0]
+    at = whole.permute(*order).expand(*(whole.shape[d] for d in order[:-2]), n, -1)
+    return at[..., np.arange(n)[:, None], np.asarray(index.numpy())].permute(*back)
 
 
 def letters_of(equation: str, operands: Sequence[Any]) -> tuple[list[str], str]:

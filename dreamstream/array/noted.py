@@ -110,12 +110,9 @@ class Noted(Pairs):
 
 
 _NUMBERS = (
-    "item",
     "tolist",
     "numpy",
     "int",
-    "__int__",
-    "__float__",
     "__index__",
     "__len__",
     "__iter__",
@@ -162,7 +159,7 @@ for _name in (
     "matmul",
 ):
     setattr(Noted, f"__{_name}__", _operator(f"__{_name}__"))
-for _name in ("int", "float", "index", "len", "iter", "array"):
+for _name in ("index", "len", "iter", "array"):
     setattr(Noted, f"__{_name}__", partialmethod(Noted._number, f"__{_name}__"))
 Noted.__hash__ = object.__hash__  # type: ignore[method-assign]
 

@@ -10,18 +10,21 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import lru_cache, partialmethod
+from operator import methodcaller
 from typing import Any, NoReturn
 from weakref import ref
 
 import numpy as np
 
 from ..errors import NotStreamableError
+from ..stream.context import Context
 from ..stream.pairs import (
     FARTHEST_TRIED,
     LONGEST,
     MASKED,
     Recognised,
     Unrecognised,
+    expected,
     extended,
     long_enough,
     recognised,
@@ -33,7 +36,7 @@ from .relative import Places, Rows, rows_of
 from .symbolic import Symbolic
 from .tensor import Tensor
 
-__all__ = ["SERVES", "Pairs", "ShapeOf", "flat"]
+__all__ = ["SERVES", "Pairs", "ShapeOf", "flat", "shape_alone"]
 
 #: The most periods' frames between numbers that are tried in place of one that is too great.
 _MOST_STEPS = 256
@@ -68,10 +71,15 @@ class Pairs:
     @classmethod
     def of_call(cls, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Pairs:
         """Return what a function of lengths gives that is called with integers, and with shapes of streams."""
-        given, named = (map_leaves(x, _shape_alone) for x in (args, kwargs))
+        given, named = (map_leaves(x, shape_alone) for x in (args, kwargs))
         out = cls(func, given, named)
         out.constants = tuple(c for c in func.__code__.co_consts if type(c) is int)
         return out
+
+    @classmethod
+    def seen(cls, context: Context, length: Any) -> Pairs:
+        """Return whether queries see keys in a context."""
+        return cls(_seen, (cls.made, length, context.chunk, context.left, context.right), {})
 
     # ------------------------------------------------------------------ of the library
     @staticmethod
@@ -176,6 +184,12 @@ class Pairs:
         out: Recognised = self._once(key, tensors, made)
         return out
 
+    def hides(self, steps: Sequence[Any], keys: Any) -> bool:
+        """Whether steps hide a key from any query."""
+        with self.quietly():
+            n = max(64, max(x.frames for step in steps for x in step.programs()))
+            return bool((self._added_always(steps, min(n, LONGEST), keys) <= MASKED).any())
+
     def _once(self, key: Any, tensors: Sequence[Any], make: Callable[[], Any]) -> Any:
         """Return what is made of tensors, known by a key; the same as long as they are."""
         found, held = _SAID.get(key, (None, ()))
@@ -197,7 +211,8 @@ class Pairs:
             return self._table(places, n, keys)
 
         def made() -> tuple[Rows, Any]:
-            said = rows_of(places, found, scale, lambda n: self._added_always(steps, n, keys), table)
+            shown = max(x.frames for step in steps for x in step.programs())
+            said = rows_of(places, found, scale, lambda n: self._added_always(steps, n, keys), table, shown)
             return said, table(said.keys)[:, said.picked]
 
         tensors: list[Any] = []
@@ -346,16 +361,25 @@ class Pairs:
 
     @property
     def shape(self) -> tuple[Any, ...]:
+        if isinstance(self.func, Places):
+            return tuple(self.args[0].shape)
         lengths, probed = list(self._lengths()), self._probed()
         sizes = zip(*(self._probe(n).shape for n in probed))
         return tuple(few[0] if len({*few}) == 1 else self._length_of(few, probed, lengths) for few in sizes)
 
-    def _probed(self) -> tuple[int, int, int]:
-        """Return frames of the input that tables which are cut have room for."""
-        for probed in _PROBED:
+    def _probed(self) -> tuple[int, ...]:
+        """Return frames of the input for which tables that are cut have room."""
+        for few in _PROBED:
+            probed = self._input_for(few)
             if all(_fits(size, part, probed[-1]) for size, part in self._cuts()):
                 break
         return probed
+
+    def _input_for(self, few: Sequence[int]) -> tuple[int, ...]:
+        """Return frames of the input, so many at least, for which every length that grows is that or more."""
+        counts = [f.count for f in {x.formula() for x in self._lengths()} if f is not None]
+        growing = [count for count in counts if count.at(_MOST) >= few[-1]]
+        return tuple(max((n, *(_first_of(count, n) for count in growing))) for n in few)
 
     def _length_of(self, sizes: Sequence[int], probed: Sequence[int], lengths: Sequence[Length]) -> Any:
         """Return the length that has these sizes, or is one of these, multiplied, shifted and divided."""
@@ -377,7 +401,7 @@ class Pairs:
         return self.shape if dim is None else self.shape[dim]
 
     def dim(self) -> int:
-        return len(self._probe(_PROBED[-1][0]).shape)
+        return len(self._probe(self._probed()[0]).shape)
 
     ndim = property(dim)
 
@@ -387,26 +411,48 @@ class Pairs:
 
     @property
     def dtype(self) -> Any:
-        return self._probe(_PROBED[-1][0]).dtype
+        return self._probe(self._probed()[0]).dtype
 
     requires_grad = False
 
     def is_complex(self) -> bool:
         return False
 
+    def _alike(self, read: Callable[[Any], Any]) -> Any:
+        """Return what is read of it where that is the same at every length, or None."""
+        most = min(LONGEST, self.ends or LONGEST)
+        few = sorted({min(n, most) for n in (40, 41, 63, 64, 65, self.frames, self.frames + 1)})
+        with self.quietly():
+            found = {read(self._probe(n)) for n in self._input_for(few)}
+        return found.pop() if len(found) == 1 else None
+
+    def nowhere(self) -> bool:
+        """Whether it is false of every frame at every length."""
+        return self._alike(lambda x: bool(x.bool().any())) is False
+
+    def item(self, name: str = "item") -> Any:
+        """Return the number that it is at every length."""
+        number = None if self.dim() else self._alike(methodcaller(name))
+        if number is None:
+            raise NotStreamableError(f"positions are made numbers by {name} at {user_line()}; {SERVES}")
+        return number
+
+    __int__ = partialmethod(item, "__int__")
+    __float__ = partialmethod(item, "__float__")
+
     def __bool__(self) -> bool:
-        found = {bool(self._probe(n)) for n in (40, 41, 63, 64, 65)}
-        if len(found) > 1:
+        found = self._alike(bool)
+        if found is None:
             raise NotStreamableError(
                 f"a comparison of positions at {user_line()} depends on the length of the stream; {SERVES}"
             )
-        return found.pop()
+        return bool(found)
 
     def __repr__(self) -> str:
         return f"<{self.func.__name__} of positions>"
 
 
-#: Frames of the input for which shapes are looked at.
+#: Frames for which shapes are looked at, of the shortest stream that is asked for its length.
 _PROBED = ((96, 128, 149), (48, 64, 75), (24, 32, 37), (12, 16, 19), (6, 8, 11))
 #: The most that any stream has.
 _MOST = 2**40
@@ -463,7 +509,8 @@ for _name in (
 ShapeOf.__hash__ = object.__hash__  # type: ignore[method-assign]
 
 
-def _shape_alone(x: Any) -> Any:
+def shape_alone(x: Any) -> Any:
+    """Return a stream's shape in its place; everything else as it is."""
     inner = getattr(x, "_inner", x)
     edge = getattr(inner, "edge", None)
     if edge is None or isinstance(inner, Length):
@@ -484,6 +531,10 @@ def flat(tree: Any) -> Iterator[Any]:
             yield from (x.start, x.stop, x.step)
         else:
             yield x
+
+
+def _seen(made: Callable[..., Any], n: int, *sizes: int | None) -> Any:
+    return made(expected(Context(*sizes), n))
 
 
 def _kind(end: Any) -> type:

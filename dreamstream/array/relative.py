@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from ..stream.context import Context
 from ..stream.pairs import Recognised, Unrecognised, expected
 from .axes_of_scores import QUERIES, STREAMS, Heads
 from .heads import atoms_of, laid
@@ -142,6 +143,7 @@ def rows_of(
     scale: float,
     at: Callable[[int], Array],
     table: Callable[[int], Any],
+    shown: int,
 ) -> Rows:
     """Return what a product is to the operator.
 
@@ -157,25 +159,27 @@ def rows_of(
         From a number of keys n to what is added to their scores, ``(heads or 1, n, n)``.
     table : callable
         From a number of keys to the table, ``(heads or 1, rows, features)``.
+    shown : int
+        Keys that show all that its numbers say.
     """
     context = found.context
     chunk = context.chunk or 1
     n = max(64, 4 * (chunk + (context.right or 0)))
-    factor, slope, first = _affine(places, found, at, n)
-    other = _affine(places, found, at, n + 1)
+    near, size = table(n), [table(k).shape[1] for k in (n, n + 1)]
+    if size[0] == size[1]:
+        return _rows_of_few(places, found, scale, at, max(n, shown))
+    factor, slope, first = _affine(*_by_distance(places, found, at, n))
+    other = _affine(*_by_distance(places, found, at, n + 1))
     if (factor, slope) != other[:2]:
         raise Unrecognised("its scores by position are of other places at other lengths")
     step = other[2] - first
-    near, size = table(n), [table(k).shape[1] for k in (n, n + 1)]
 
     def whole(k: int) -> bool:
         return bool(table(k).shape[1] == size[0] + (size[1] - size[0]) * (k - n))
 
     ends = None if whole(FARTHEST) else _last(whole, n, FARTHEST)
-    bounded = None not in (context.left, context.right, context.chunk)
     longest = FARTHEST if ends is None else ends
-    back = longest - 1 if context.left is None or context.chunk is None else min(context.left + chunk, longest) - 1
-    ahead = longest - 1 if context.waits else min(chunk + (context.right or 0), longest) - 1
+    back, ahead = _reach(context, longest)
     most = min(longest, max(back, ahead) + 1 + n)
     far = table(most)
     distances = np.arange(back, -ahead - 1, -1)
@@ -186,7 +190,38 @@ def rows_of(
     same = [_values(t[:, slope * shared + first + step * (k - n)]) for t, k in ((near, n), (far, most))]
     if np.abs(same[0] - same[1]).max() > _EXACT * max(1.0, np.abs(same[0]).max()):
         raise Unrecognised("its scores by position are no function of the distance")
-    return Rows(factor / scale, most, picked, int(back), ends if ends is not None or bounded else FARTHEST)
+    return Rows(factor / scale, most, picked, int(back), _last_frame(context) if ends is None else ends)
+
+
+def _rows_of_few(places: Places, found: Recognised, scale: float, at: Callable[[int], Array], n: int) -> Rows:
+    """Return what a product with a table of so many rows is, of which one is taken for each distance.
+
+    Beyond what is shown distances go on with the row of the last.
+    """
+    factor, distances, rows = _by_distance(places, found, at, n)
+    more = _by_distance(places, found, at, n + 1)
+    known = dict(zip(more[1], more[2]))
+    if factor != more[0] or any(known.get(d, row) != row for d, row in zip(distances, rows)):
+        raise Unrecognised("its scores by position are of other places at other lengths")
+    back, ahead = _reach(found.context, FARTHEST)
+    wanted = np.arange(back, -ahead - 1, -1)
+    shown = np.clip(wanted, distances.min(), distances.max())
+    if any(known[d] != known[d - np.sign(d)] for d in {*shown[shown != wanted]}):
+        raise Unrecognised("its scores by position go on to change with the distance")
+    picked = np.array([known[d] for d in shown])
+    return Rows(factor / scale, n, picked, int(back), _last_frame(found.context))
+
+
+def _reach(context: Context, longest: int) -> tuple[int, int]:
+    """Return how far back and ahead the first and last key are that a query sees."""
+    chunk = context.chunk or 1
+    back = longest - 1 if context.left is None or context.chunk is None else min(context.left + chunk, longest) - 1
+    return back, longest - 1 if context.waits else min(chunk + (context.right or 0), longest) - 1
+
+
+def _last_frame(context: Context) -> int | None:
+    """Return the most frames that a stream may have; None where its queries see few."""
+    return None if None not in (context.left, context.right, context.chunk) else FARTHEST
 
 
 def _values(x: Any) -> Array:
@@ -201,8 +236,10 @@ def _last(holds: Callable[[int], bool], low: int, high: int) -> int:
     return low
 
 
-def _affine(places: Places, found: Recognised, at: Callable[[int], Array], n: int) -> tuple[float, int, int]:
-    """Return by how much a term is scaled, and the row of its table as ``slope * distance + first``."""
+def _by_distance(
+    places: Places, found: Recognised, at: Callable[[int], Array], n: int
+) -> tuple[float, Array, Array]:
+    """Return by how much a term is scaled, the distances that are seen, and the row of the table at each."""
     said: dict[str, Array] = {}
     seen = expected(found.context, n)
     for what in ("", "one", "h", "i", "m"):
@@ -219,10 +256,17 @@ def _affine(places: Places, found: Recognised, at: Callable[[int], Array], n: in
     head, query, row = (np.rint((said[c] - said[""]) / factor) for c in ("h", "i", "m"))
     if not (query == i).all() or ("h" in places.dims and not (head == np.arange(len(head))[:, None]).all()):
         raise Unrecognised("its scores by position are those of other queries or heads")
-    low = int(np.argmin(i - j))
-    far = int(np.argmax(i - j))
-    slope = int(np.rint((row[0, far] - row[0, low]) / ((i - j)[far] - (i - j)[low])))
-    first = row[0, low] - slope * (i - j)[low]
-    if not (row == slope * (i - j) + first).all():
+    distances, first = np.unique(i - j, return_index=True)
+    rows = row[0, first].astype(int)
+    if not (row == rows[np.searchsorted(distances, i - j)]).all():
         raise Unrecognised("its scores by position are no function of the distance")
-    return factor, slope, int(first)
+    return factor, distances, rows
+
+
+def _affine(factor: float, distances: Array, rows: Array) -> tuple[float, int, int]:
+    """Return the factor, and the row as ``slope * distance + first``."""
+    slope = int(np.rint((rows[-1] - rows[0]) / (distances[-1] - distances[0] or 1)))
+    first = int(rows[0] - slope * distances[0])
+    if not (rows == slope * distances + first).all():
+        raise Unrecognised("its scores by position are no function of the distance")
+    return factor, slope, first

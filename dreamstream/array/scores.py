@@ -16,7 +16,7 @@ import numpy as np
 
 from ..errors import NotStreamableError, ShapeError
 from ..operations.refusals import MASKED, SEES_ALL
-from ..stream.context import EVERYTHING, seen_by
+from ..stream.context import EVERYTHING, is_declared, seen_by
 from ..stream.pairs import Recognised, Unrecognised
 from ..stream.rules import Length
 from ..stream.where import user_line
@@ -553,11 +553,17 @@ class Scores:
                     "queries differ; each sees all that its stream was given, or those that a mask (B, M) shows"
                 )
             return Recognised(EVERYTHING)
-        said = seen_by("attention", bool(programs))
+        context = seen_by("attention", False)
         if not programs:
-            return Recognised(said)
+            return Recognised(context)
+        steps = self.steps
+        if is_declared():
+            if programs[0].hides(steps, self.k):
+                raise ValueError(f"attention: {context} and a mask both say what a query sees; give one of them")
+            seen = programs[0].seen(context, self.k.shape[2])
+            steps = [*steps, Step("keep", seen, -math.inf, Axes([(QUERIES,), (KEYS,)], []))]
         try:
-            found: Recognised = programs[0].says(self.steps, self.k)
+            found: Recognised = programs[0].says(steps, self.k)
             return found
         except Unrecognised as error:
             raise self._unread(error) from None

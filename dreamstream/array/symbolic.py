@@ -19,7 +19,7 @@ import numpy as np
 
 from ..errors import NotStreamableError, ShapeError, StreamMismatchError
 from ..stream.edge import Request
-from ..stream.rules import BatchSize, Length, Rows, Token
+from ..stream.rules import BatchSize, Length, Rows, Token, taken, takes_all
 from ..stream.where import user_line
 from . import hook
 from .axes import axis_of, numbered, sizes_of
@@ -252,7 +252,7 @@ class Symbolic(Filled):
                 del own[:left]
                 continue
             role = 1 if part is None else own.pop(0)
-            whole = part is None or part is SAME_ORDER or (isinstance(part, slice) and part == slice(None))
+            whole = part is None or part is SAME_ORDER or (isinstance(part, slice) and takes_all(part))
             if not whole and (self.position or role == "B" or not isinstance(part, (builtins.int, slice))):
                 self._refuse(f"the index {part!r}")
             if whole or role == "L":
@@ -265,15 +265,12 @@ class Symbolic(Filled):
 
     def _cut(self, length: Any, part: Any) -> Any:
         """Return how many frames a slice takes of so many."""
-        if not isinstance(part, slice):
+        out = taken(length, part) if isinstance(part, slice) else None
+        if out is None:
             self._refuse(f"the index {part!r}")
-        start, stop, step = part.start or 0, part.stop, part.step or 1
-        if isinstance(stop, Length):
-            self._require_as_long(stop, "L" if start == 0 and step == 1 else "")
-            return stop if start == 0 and step == 1 else self._refuse(f"the index {part!r}")
-        if not all(isinstance(n, int) for n in (start, step)) or start < 0 or step < 1 or (stop or -1) >= 0:
-            self._refuse(f"the index {part!r}")
-        return ((length + ((stop or 0) - start + step - 1)) // step).counting()
+        if out is part.stop:
+            self._require_as_long(out, "L")
+        return out
 
     def expand(self, *size: Any) -> Symbolic:
         """Return it with dimensions of size 1 repeated."""
@@ -286,6 +283,15 @@ class Symbolic(Filled):
                 length = wanted
             out.append(role if isinstance(wanted, int) and wanted in (-1, role) else _role(wanted))
         return Symbolic(self.value, out, length, self.position, self.kind)
+
+    def repeat(self, *size: Any) -> Any:
+        """Return it with dimensions of size 1 repeated."""
+        sizes = sizes_of(size)
+        roles = [1] * (len(sizes) - self.ndim) + list(self.roles)
+        once = [isinstance(n, int) and n == 1 for n in sizes]
+        if any(role != 1 and not one for role, one in zip(roles, once)):
+            return self._refuse(f"repeat{sizes}")
+        return self.expand(*(-1 if one else n for n, one in zip(sizes, once)))
 
     def _require_as_long(self, length: Any, role: Any) -> None:
         if role == "L":

@@ -122,7 +122,7 @@ def compile(
     most_streams = number_of("max_streams", max_streams, 0, 2**31)
     if unstreamable == "raise":
         refuse_unstreamable(model)
-    bring()
+    bring(model)
     model = model if dtype is None else _in_float32(model)
     specs = read_specs(model, spec, rate, dtype or "float32")
     capture, result = captured(

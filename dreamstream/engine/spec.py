@@ -92,8 +92,14 @@ class OutputInfo:
 
 def _read_dimensions(name: str, spec: Any) -> tuple[str | int, ...]:
     if not isinstance(spec, (tuple, list)):
-        raise ShapeError(f'input {name}: a spec is a tuple such as ("B", 80, "L"), got {spec!r}')
+        got = f"an array of shape {tuple(spec.shape)}" if hasattr(spec, "shape") else repr(spec)
+        raise ShapeError(f'input {name}: a spec is a tuple such as ("B", 80, "L"), got {got}')
     for d in spec:
+        if isinstance(d, (tuple, list)):
+            raise ShapeError(
+                f'input {name}: several inputs are a dict by argument, as in {{"x": ("B", 80, "L"), …}}; got '
+                f"{tuple(spec)}"
+            )
         if not (
             d in ("B", "L", "M")
             if isinstance(d, str)

@@ -88,6 +88,8 @@ def verify(
     StreamLimitError
         Where ``max_streams`` or ``buffer_limit`` leaves room for no stream at all.
     """
+    if not isinstance(engine, Engine):
+        raise TypeError(f"verify takes a model and the engine made of it, got {type(engine).__name__}")
     report = _verified(model, engine, n_streams, n_frames, seed, lengths)
     for attempt in range(1, TRIES):
         if report.ok or report.least_margin is None or report.least_margin >= TIED:
@@ -204,10 +206,10 @@ def _offline(model: Any, engine: Engine, inputs: dict[str, Any]) -> list[Any]:
     outputs = zip(result, engine.outputs)
     # An output without L keeps its B as the axis of one frame, in front.
     return [
-        np.moveaxis(t, o.dimensions.index("B"), 0)
+        np.moveaxis(np.atleast_1d(t), o.dimensions.index("B"), 0)
         if "L" not in o.dimensions
-        else t.squeeze(o.dimensions.index("B"))
-        if t.ndim
+        else t.squeeze(b)
+        if (b := o.dimensions.index("B")) < t.ndim and t.shape[b] == 1
         else t
         for t, o in outputs
     ]

@@ -1,5 +1,7 @@
 """Functions that make masks of lengths by loops: called with numbers, once attention asks what they say.
 
+One is known since `ds.register` was told, since it is of a known package, or since a forward failed in it.
+
 Such a function may be held by whoever imported it, so its code is exchanged, not the function: from then on a
 call that is given a length of a stream, or a stream, is noted like any other step that makes a mask. All other
 calls run what they ran before.
@@ -10,6 +12,7 @@ from __future__ import annotations
 import inspect
 import sys
 from collections.abc import Callable
+from traceback import walk_tb
 from types import FunctionType
 from typing import Any
 
@@ -17,10 +20,13 @@ from ..array.symbolic import Symbolic
 from ..stream.rules import Length
 from ..stream.tree import leaves
 
-__all__ = ["BROUGHT", "bring", "called", "note_calls"]
+__all__ = ["BROUGHT", "GROWING", "bring", "called", "note_calls", "note_failed"]
 
 #: What runs in place of a function that is given lengths: ``fn(length, original, args, kwargs)``.
 Instead = Callable[[Any, Any, Any, Any], Any]
+
+#: Frames for which a function is asked whether it makes a tensor.
+_TRIED = 48
 
 _ORIGINALS: list[tuple[Callable[..., Any], Instead]] = []
 _PLACES: dict[Any, int] = {}
@@ -32,8 +38,13 @@ def _noted(length: Any, original: Any, args: Any, kwargs: Any) -> Any:
 
 #: Functions of packages that are not loaded for them, by their modules.
 BROUGHT: dict[str, dict[str, Instead]] = {
-    "wenet.utils.mask": {"subsequent_chunk_mask": _noted, "add_optional_chunk_mask": _noted}
+    "wenet.utils.mask": {"subsequent_chunk_mask": _noted, "add_optional_chunk_mask": _noted},
+    # which says whether a stream is too short for its layers: then they give no frame
+    "espnet.nets.pytorch_backend.transformer.subsampling": {"check_short_utt": lambda *_: (False, -1)},
 }
+
+#: Methods by which layers make their tables of positions longer, and what runs in their place.
+GROWING: dict[str, Instead] = {}
 
 
 def note_calls(function: Any, instead: Instead = _noted) -> None:
@@ -75,10 +86,45 @@ def called(place: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     return function(*args, **kwargs)
 
 
-def bring() -> None:
-    """Note calls of functions that are known to make masks, of the packages that are loaded."""
+def note_failed(error: BaseException) -> bool:
+    """Note calls of the function in which lengths were asked for as numbers, where it makes a tensor of them.
+
+    Returns
+    -------
+    bool
+        Whether there is one that was not noted before: then the forward may run again.
+    """
+    frames = [frame for frame, _ in walk_tb(error.__traceback__)]
+    for frame in reversed(frames):
+        code = frame.f_code
+        function = frame.f_globals.get(code.co_name)
+        if not inspect.isfunction(function) or function.__code__ is not code:
+            continue
+        given = {name: frame.f_locals.get(name) for name in inspect.signature(function).parameters}
+        if any(isinstance(x, Length) for x in given.values()) and _makes_tensor(function, given):
+            note_calls(function)
+            return True
+    return False
+
+
+def _makes_tensor(function: Any, given: dict[str, Any]) -> bool:
+    """Whether a function that is given a number in place of each length returns a tensor of so many."""
+    numbers = {name: _TRIED if isinstance(x, Length) else x for name, x in given.items()}
+    try:
+        out = function(**numbers)
+    except Exception:  # what it asks for is no number either
+        return False
+    return hasattr(out, "masked_fill") and any(type(n) is int and n == _TRIED for n in out.shape)
+
+
+def bring(model: Any) -> None:
+    """Note calls of functions that are known to make masks, of the packages that are loaded, and of methods."""
     for module, names in BROUGHT.items():
         for name, instead in names.items():
             function = getattr(sys.modules.get(module), name, None)
             if inspect.isfunction(function):
                 note_calls(function, instead)
+    for kind in {type(part) for part in model.modules()}:
+        for name, instead in GROWING.items():
+            if inspect.isfunction(getattr(kind, name, None)):
+                note_calls(getattr(kind, name), instead)

@@ -16,9 +16,10 @@ from torch.nn.utils import parametrize
 from ..array.dtypes import name_of
 from ..array.stream_tensor import StreamTensor as Native
 from ..array.symbolic import LengthsOf, as_symbolic, measured
-from ..errors import LocatedError, ModeError, StreamMismatchError
+from ..errors import LocatedError, ModeError, NotStreamableError, StreamMismatchError
 from ..online.front import CONVOLUTIONS
 from ..online.given import Given, forgotten
+from ..online.mask_functions import note_failed
 from ..online.patch import Patch, PatchesItself
 from ..stream.rules import Length, require_same_streams
 from . import private
@@ -68,7 +69,12 @@ class TorchPatch(Patch):
                 raise ModeError(f"{name} is offline and got a StreamTensor; call .online() first")
             return _plain_call(module, args, kwargs)
         if tensors:
-            return self._outermost(module, args, kwargs, tensors)
+            try:
+                return self._outermost(module, args, kwargs, tensors)
+            except NotStreamableError as error:
+                if not note_failed(error):
+                    raise
+                return self._call(module, args, kwargs)
         if _within(Forward):  # a layer of constants
             return _plain_call(module, args, kwargs)
         if any(isinstance(x, Native) for x in _leaves(args, kwargs)):

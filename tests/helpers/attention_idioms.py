@@ -20,6 +20,25 @@ HEAD = WIDTH // HEADS
 CHUNKINGS = ([T], [1] * T, [7, 0, 16, 2, T - 25])
 
 
+class Distances(nn.Module):
+    """Sinusoids of distances, a table that grows with what it is given, as ESPnet, NeMo and others have it."""
+
+    def __init__(self):
+        super().__init__()
+        self.pe = None
+        self.extend_pe(torch.zeros(1, 90))
+
+    def extend_pe(self, x):
+        if self.pe is not None and self.pe.size(1) >= 2 * x.size(1) - 1:
+            return
+        self.pe = by_distance(x.size(1))
+
+    def forward(self, x):
+        self.extend_pe(x)
+        middle = self.pe.size(1) // 2
+        return self.pe[:, middle - x.size(1) + 1 : middle + x.size(1)]
+
+
 class Model(nn.Module):
     """What the idioms use of a module."""
 
@@ -30,13 +49,14 @@ class Model(nn.Module):
         self.k2, self.v2 = (nn.Linear(WIDTH, GROUPS * HEAD) for _ in range(2))
         self.pos, self.drop = nn.Linear(WIDTH, WIDTH, bias=False), nn.Dropout(0.1)
         self.u, self.w = (nn.Parameter(torch.randn(HEADS, HEAD)) for _ in range(2))
-        self.near = nn.Embedding(9, HEADS)
+        self.near, self.vectors = nn.Embedding(9, HEADS), nn.Embedding(9, HEAD)
         self.heads = nn.MultiheadAttention(WIDTH, HEADS)
         self.down = nn.Conv1d(WIDTH, WIDTH, 3, 2)
         self.register_buffer("slopes", 0.5 ** torch.arange(1.0, 5.0))
         self.register_buffer("table", torch.tril(torch.ones(90, 90)).view(1, 1, 90, 90))
         self.register_buffer("sines", torch.randn(1, 90, WIDTH) / 4)
         self.register_buffer("distances", by_distance(90))
+        self.encoding = Distances()
         self.cached = None
 
     def forward(self, x):

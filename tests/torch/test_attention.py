@@ -290,6 +290,37 @@ def test_a_context_beside_a_mask():
         chunks(model.online(), x, [9])
 
 
+def padding(n):
+    """As ESPnet makes it: the row of a triangle that is a stream's length."""
+    return torch.ones(n + 1, n + 1).triu().bool()[1:, :-1][torch.full((1,), n) - 1]
+
+
+def of_function(m, q, k, v):
+    return F.scaled_dot_product_attention(q, k, v, attn_mask=~padding(q.size(2))[:, None, None])
+
+
+def by_hand(m, q, k, v):
+    i = torch.arange(q.size(2))
+    hidden = padding(q.size(2))[:, None, None]
+    scores = (q @ k.mT) * 0.5 - (i[:, None] - i).abs() * 0.1
+    return scores.masked_fill(hidden, -math.inf).softmax(-1).masked_fill(hidden, 0) @ v
+
+
+@pytest.mark.parametrize("attend", [of_function, by_hand])
+@torch.no_grad()
+def test_a_context_beside_what_hides_nothing(attend):
+    """Of a mask of paddings nothing is left to say, and terms by position stay."""
+    torch.manual_seed(1)
+    model, x, context = Attention(attend).eval(), torch.randn(1, 25, 8), ds.Context(4, 8)
+    full = model(x)
+    ds.patch_module(model, context={"": context})
+    want = model(x)[0]
+    assert (full - want).abs().max() > 1e-3
+    engine = ds.compile(model, ("B", "L", 8))
+    assert (engine.delay, engine.state_bytes_per_frame) == (3, 0)
+    assert torch.allclose(chunks(model.online(), x, [7, 0, 18]), want, atol=1e-5)
+
+
 def test_a_context_stays_with_the_model():
     """Patching anew, copies and pickles keep it."""
     import copy

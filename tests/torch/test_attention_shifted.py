@@ -53,6 +53,14 @@ def shifted_by_zeros(m, x):
     return merge(m, torch.matmul(m.drop(att), v))
 
 
+@idiom(Context())
+def shifted_by_a_table_that_grows(m, x):
+    qu, qv, k, v, p = by_positions(m, x, m.encoding(x))
+    ac, bd = qu @ k.mT, qv @ p.mT
+    assert ac.shape[:3] == bd.shape[:3]
+    return merge(m, (ac + shifted(bd)[..., : k.size(-2)]).masked_fill(future(x), -math.inf).softmax(-1) @ v)
+
+
 @idiom(Context(chunk=3, left=6))
 def shifted_as_a_mask(m, x):
     """As NeMo has it for the function."""
@@ -104,7 +112,36 @@ def learned_distances(m, x):
     return merge(m, att.masked_fill((i > i[:, None] + 2) | (i < i[:, None] - 5), -math.inf).softmax(-1) @ v)
 
 
+@idiom(Context(left=7, right=2))
+def vectors_of_pairs(m, x):
+    """Shaw's: a vector for each pair, of distances within limits."""
+    q, k, v = split(m, x)
+    i = torch.arange(x.size(1))
+    vectors = m.vectors((i - i[:, None]).clamp(-4, 4) + 4).to(q.dtype)
+    att = (q @ k.mT + torch.einsum("bhld,lrd->bhlr", q, vectors)) * HEAD**-0.5
+    return merge(m, att.masked_fill((i > i[:, None] + 2) | (i < i[:, None] - 7), -math.inf).softmax(-1) @ v)
+
+
+@idiom(Context())
+def vectors_of_pairs_by_index(m, x):
+    q, k, v = split(m, x)
+    i = torch.arange(x.size(1))
+    near = m.vectors.weight[torch.clip(i[None] - i[:, None], min=-3, max=3) + 3]
+    att = torch.einsum("bhid,bhjd->bhij", q, k) + torch.einsum("bhid,ijd->bhij", q * 0.5, near)
+    return merge(m, att.masked_fill(future(x), -math.inf).softmax(-1) @ v)
+
+
 # ---------------------------------------------------------------- refused
+@refused("go on to change with the distance|no function of the distance")
+def vectors_of_places(m, x):
+    """A vector for each key, whatever the distance."""
+    q, k, v = split(m, x)
+    i = torch.arange(x.size(1))
+    vectors = m.vectors((i.expand(x.size(1), -1) % 7).clamp(max=8))
+    att = q @ k.mT + torch.einsum("bhld,lrd->bhlr", q, vectors)
+    return merge(m, att.masked_fill(future(x), -math.inf).softmax(-1) @ v)
+
+
 @refused("no function of the distance")
 def positions_that_are_not_shifted(m, x):
     qu, qv, k, v, p = by_positions(m, x, cut_around(m, x))

@@ -40,6 +40,29 @@ class Subsampling(torch.nn.Module):
         return y.transpose(1, 2) * (~pad_mask(lens)).unsqueeze(2) * inside.unsqueeze(2), lens
 
 
+class Pairs(torch.nn.Module):
+    """Frames that are there, as a mask of pairs beside one of blocks."""
+
+    def forward(self, xs, lens):
+        n = xs.size(1)
+        there = torch.arange(0, n).expand(lens.size(0), -1) < lens.unsqueeze(-1)
+        pairs = there.unsqueeze(1).repeat([1, n, 1])
+        i = torch.arange(n) // 2
+        seen = torch.logical_and(torch.logical_and(pairs, pairs.transpose(1, 2)), (i[:, None] >= i).unsqueeze(0))
+        x = xs[:, None]
+        return torch.nn.functional.scaled_dot_product_attention(x, x, x, attn_mask=seen[:, None])[:, 0]
+
+
+class Odd(torch.nn.Module):
+    """A mask of every other frame, from the first or the second on, as the length is odd or even."""
+
+    def forward(self, xs, lens):
+        n = xs.size(1)
+        there = (torch.arange(n) < lens.unsqueeze(-1)).unsqueeze(1)[:, :, (n + 1) % 2 :: 2]
+        y = torch.nn.functional.avg_pool1d(xs.transpose(1, 2), 2, ceil_mode=True)
+        return (y * there).transpose(1, 2)
+
+
 class Relative(torch.nn.Module):
     def forward(self, xs, lens):
         lens = torch.round(lens * xs.shape[1])
@@ -109,7 +132,7 @@ def streamed(model: Any, x: Any, plain: bool, **options: Any) -> list[Any]:
 
 
 PACKED = [partial(Packed, first, sort) for first in (True, False) for sort in (True, False)]
-CASES = [(make, n) for make in (Subsampling, Relative, Sorted) for n in (1, 2, 5, 8)]
+CASES = [(make, n) for make in (Subsampling, Pairs, Odd, Relative, Sorted) for n in (1, 2, 5, 8)]
 CASES += [(make, n) for make in PACKED for n in (3, 5, 8)]  # torch packs no empty rows
 
 

@@ -43,7 +43,7 @@ from .regroup import lanes_of
 from .reshape import ReshapePlan, plan_reshape
 from .rows import cat_batch, drop_empty, index_batch, rows_of, split_batch, unbind_batch
 from .shape import Shape
-from .slices import StreamSlice, stream_slice
+from .slices import StreamSlice, stream_slice, taken, takes_all
 from .tokens import Edge, Token
 
 __all__ = [
@@ -103,6 +103,8 @@ __all__ = [
     "split_batch",
     "split_length",
     "stream_slice",
+    "taken",
+    "takes_all",
     "transpose",
     "unbind_batch",
 ]

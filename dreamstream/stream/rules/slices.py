@@ -14,7 +14,7 @@ from ..where import user_line
 from ._ints import as_int, is_integer
 from .length import BatchLength, BatchSize, Length
 
-__all__ = ["StreamSlice", "stream_slice"]
+__all__ = ["StreamSlice", "stream_slice", "taken", "takes_all"]
 
 
 class StreamSlice(NamedTuple):
@@ -112,3 +112,21 @@ def stream_slice(index: Any) -> StreamSlice:
             "use a stop counted from the end (x[..., :-b]) or another tensor's length (x[..., :y.size(L)])",
         )
     return StreamSlice(first, -last, every, None)
+
+
+def takes_all(part: slice) -> bool:
+    """Whether a slice has neither start, stop nor step."""
+    return part.start is None and part.stop is None and part.step is None
+
+
+def taken(length: Length, part: slice) -> Length | None:
+    """Return how many frames a slice takes of so many; None where that is not known."""
+    start, stop, step = 0 if part.start is None else part.start, part.stop, part.step or 1
+    if isinstance(stop, Length):
+        return stop if isinstance(start, int) and start == 0 and step == 1 else None
+    if not isinstance(step, int) or step < 1 or (stop or -1) >= 0:
+        return None
+    if not isinstance(start, (int, Length)) or start < 0:
+        return None
+    out: Length = ((length + ((stop or 0) + step - 1) - start) // step).counting()
+    return out

@@ -162,6 +162,11 @@ for _name in ("float", "double", "half", "bfloat16", "long", "int", "bool"):
 
 @function("where_function")
 def where(forward: Forward, *args: Any, **kwargs: Any) -> Any:
+    if len(args) + len(kwargs) == 1:
+        raise NotStreamableError(
+            f"torch.where of a condition alone at {user_line()}: how many places it finds depends on values; "
+            "torch.where(condition, x, y) streams"
+        )
     return native_where(*args, **kwargs)
 
 

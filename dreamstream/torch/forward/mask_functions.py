@@ -1,4 +1,4 @@
-"""Attention and masks of transformers, which ask for lengths as numbers: what runs in their place on streams."""
+"""Attention and masks of transformers, and tables that grow: what runs where they ask for lengths as numbers."""
 
 from __future__ import annotations
 
@@ -7,10 +7,15 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
+import torch
 import torch.nn.functional as F
 
-from ...online.mask_functions import BROUGHT
+from ...array.pairs import ShapeOf, shape_alone
+from ...online.mask_functions import BROUGHT, GROWING
 from ...stream.context import is_declared
+from ...stream.rules import Length
+from ...stream.tree import map_leaves
+from .pairs import Pairs
 
 __all__: list[str] = []
 
@@ -67,6 +72,25 @@ def _mask(length: Any, original: Any, args: Any, kwargs: Any) -> Any:
     return type(length).note_call(_written_out(original), (numbers, *args), kwargs)
 
 
+def _grown(length: Any, original: Any, args: Any, kwargs: Any) -> Any:
+    """Make a table as long as others are from the start; the call that passes its end says so."""
+
+    def long(x: Any) -> Any:
+        if isinstance(x, Length):
+            return _ROWS
+        alone = shape_alone(x)
+        if not isinstance(alone, ShapeOf):
+            return x
+        return torch.zeros((), dtype=alone.dtype).expand(alone.at(lambda _: _ROWS).shape)
+
+    with Pairs.quietly():
+        return original(*map_leaves(args, long), **map_leaves(kwargs, long))
+
+
+#: Frames for which tables of positions are made.
+_ROWS = 5000
+
+GROWING.update(dict.fromkeys(("extend_pe", "update_max_seq_length"), _grown))
 BROUGHT["transformers.integrations.sdpa_attention"] = {
     "sdpa_attention_forward": lambda length, original, args, kwargs: _attention(*args, **kwargs)
 }

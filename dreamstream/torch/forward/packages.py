@@ -6,6 +6,7 @@ of its own is not one of them.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from typing import Any
 
@@ -96,6 +97,22 @@ def _demucs(model: Any, mix: Any) -> Any:
     return x[..., : mix.size(-1)]
 
 
+# ---------------------------------------------------------------------- recognition
+def _subsampling(module: Any, x: Any, lengths: Any) -> Any:
+    """It asks how many numbers there are, to split what some devices can't hold."""
+    if not module.conv2d_subsampling:
+        return type(module).forward(module, x, lengths)
+    y, lengths = module.conv(x, lengths)
+    return module.out(y.transpose(1, 2).flatten(2)), lengths
+
+
+def _uncached(module: Any, x: Any) -> Any:
+    """It keeps what it has computed for the last length."""
+    twin = copy.copy(module)
+    twin.cached_sequence_length = -1
+    return type(module).forward(twin, x)
+
+
 # ---------------------------------------------------------------------- mixtures of experts
 def _experts(module: Any, hidden: Any, index: Any, weights: Any) -> Any:
     """They loop over the experts that are hit, gate and up being one weight."""
@@ -126,6 +143,15 @@ OF_OTHERS: dict[str, Callable[..., Any]] = {
     "dac.nn.layers.Snake1d": _snake,
     "snac.layers.Snake1d": _snake,
     "denoiser.demucs.Demucs": _demucs,
+    **{
+        f"transformers.models.{model}.modeling_{model}.{start}RotaryPositionalEmbedding": _uncached
+        for model, start in (
+            ("wav2vec2_conformer", "Wav2Vec2Conformer"),
+            ("wav2vec2_bert", "Wav2Vec2Bert"),
+            ("seamless_m4t", "SeamlessM4TConformer"),
+        )
+    },
+    "nemo.collections.asr.parts.submodules.subsampling.ConvSubsampling": _subsampling,
     **{
         f"transformers.models.{model}.modeling_{model}.{start}Experts": _experts
         for model, start in (name.split(".") for name in _EXPERTS.split())

@@ -143,7 +143,7 @@ def note(func: Callable[..., Any], name: str, args: tuple[Any, ...], kwargs: dic
     if (
         args
         and isinstance(args[0], Pairs)
-        and name in ("__bool__", "size", "dim", "is_floating_point", "is_complex")
+        and name in ("__bool__", "__int__", "__float__", "item", "size", "dim", "is_floating_point", "is_complex")
     ):
         return getattr(args[0], name)(*args[1:], **kwargs)
     if Scores in kinds:
@@ -159,7 +159,7 @@ def note(func: Callable[..., Any], name: str, args: tuple[Any, ...], kwargs: dic
 
 #: What has a handler that takes pairs and scores.
 _OURS = ("scaled_dot_product_attention", "multi_head_attention_forward", "einsum", "baddbmm")
-_NUMBERS = ("__index__", "__int__", "__float__", "__len__", "__iter__", "item", "tolist", "numpy", "__array__")
+_NUMBERS = ("__index__", "__len__", "__iter__", "tolist", "numpy", "__array__")
 _MAKERS = ("arange", "eye")
 
 

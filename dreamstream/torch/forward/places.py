@@ -40,14 +40,16 @@ def _each(x: Any, fn: Callable[[Any], Any]) -> Any:
 # ---------------------------------------------------------------------- functions of the position alone
 def met(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Run a function of positions and a stream: each frame meets what is computed of its position."""
-    forward = current()
+    forward, name = current(), names.meaning_of(func).name
+    if name == "masked_fill" and noted(args[1]) and not isinstance(args[1], Symbolic) and args[1].nowhere():
+        return args[0]
     types = [x.dtype for x in leaves((args, kwargs)) if getattr(x, "is_stream", False) and not noted(x)]
     real = next((_REAL[str(t)] for t in types if str(t) in _REAL), None)
 
     def own(x: Any) -> Any:
         return forward.unwrap(streamed_of(x, real)) if noted(x) else x
 
-    return forward._run(func, names.meaning_of(func).name, _each(args, own), _each(kwargs, own))
+    return forward._run(func, name, _each(args, own), _each(kwargs, own))
 
 
 _REAL = {"float32": torch.float32, "float64": torch.float64}

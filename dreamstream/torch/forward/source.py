@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
+import numpy as np
 import torch
 
 from ...array.symbolic import Symbolic, measured
@@ -81,7 +82,8 @@ class TorchSource:
                 raise
             except REFUSALS as error:  # torch, or the model itself, refuses sequences of some lengths
                 raise ShapeError(str(error)) from error
-        return [as_array(t) for t in leaves(_tree(result))]
+        found = leaves(_tree(result))
+        return [as_array(t) if isinstance(t, torch.Tensor) else np.asarray(t) for t in found]
 
     # ---------------------------------------------------------------- the model's modes, left as they were
     def _evaluating(self) -> AbstractContextManager[None]:

@@ -10,6 +10,7 @@ from torch.overrides import TorchFunctionMode
 
 from ...errors import ShapeError
 from ...stream.context import Context, is_declared, seen_by
+from ...stream.pairs import MASKED
 
 __all__ = ["DeclaredContext"]
 
@@ -29,6 +30,13 @@ def _seen(context: Context, query: Tensor, key: Tensor, axis: int) -> Tensor:
     return (i >= low[:, None]) & (i < high[:, None])
 
 
+def _hides(mask: Any) -> bool:
+    """Whether a mask says of any key that it is not seen."""
+    if mask is None:
+        return False
+    return bool((~mask if mask.dtype == torch.bool else mask <= MASKED).any())
+
+
 def _attention(
     query: Tensor,
     key: Tensor,
@@ -39,8 +47,10 @@ def _attention(
     scale: float | None = None,
     enable_gqa: bool = False,
 ) -> Tensor:
-    context = seen_by("scaled_dot_product_attention", is_causal or attn_mask is not None)
+    context = seen_by("scaled_dot_product_attention", is_causal or _hides(attn_mask))
     mask = _seen(context, query, key, -2)
+    if attn_mask is not None and attn_mask.dtype != torch.bool:
+        mask = attn_mask.masked_fill(~mask, -torch.inf)
     return F.scaled_dot_product_attention(query, key, value, mask, dropout_p, scale=scale, enable_gqa=enable_gqa)
 
 
