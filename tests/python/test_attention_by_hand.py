@@ -70,14 +70,12 @@ class Hiding(ByHand):
 
     def __init__(self, attend):
         super().__init__(attend)
-        self.layer, self.own = (
-            nn.MultiheadAttention(8, 2, batch_first=True),
-            nn.TransformerEncoderLayer(8, 2, 16, 0.0),
-        )
+        self.layer = nn.MultiheadAttention(8, 2, batch_first=True)
+        self.own = nn.TransformerEncoderLayer(8, 2, 16, 0.0)
         self.decoder = nn.TransformerDecoderLayer(8, 2, 16, 0.0, batch_first=True)
 
     def forward(self, x, text, shown):
-        q, k = self.heads(x)[0], self.heads(text)[1]
+        q, k = (self.qkv(y)[..., :8].unflatten(-1, (2, 4)).transpose(1, 2) for y in (x, text))
         y = self.attend(self, x, text, q, k, shown)
         return y.transpose(1, 2).flatten(2) if y.ndim == 4 else y
 
