@@ -179,11 +179,12 @@ def _lengths(engine: Engine, n_frames: int | None, n_streams: int, rng: np.rando
 
 
 def random_inputs(rng: np.random.Generator, engine: Engine, n: int) -> dict[str, Any]:
-    """Return a stream of random numbers by input, `n` frames of the first."""
-    return {
-        s.name: _random(rng, s, int(rng.integers(1, 12)) if s.once else int(n * s.rate / engine.rate))
-        for s in engine.inputs
-    }
+    """Return a stream of random numbers by input, `n` frames of the first; all memories are of one length."""
+    out, once = {}, 0
+    for s in engine.inputs:
+        once = once or (int(rng.integers(1, 12)) if s.once else 0)
+        out[s.name] = _random(rng, s, once if s.once else int(n * s.rate / engine.rate))
+    return out
 
 
 def _random(rng: np.random.Generator, spec: InputSpec, n: int) -> Any:

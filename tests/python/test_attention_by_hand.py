@@ -65,6 +65,58 @@ def test_a_transformer_attends_to_what_is_given_once(rng):
     np.testing.assert_allclose(np.concatenate([first, last]), want, atol=1e-5)
 
 
+class Hiding(ByHand):
+    """Frames of a text, given once, that are hidden from queries, and terms by them."""
+
+    def __init__(self, attend):
+        super().__init__(attend)
+        self.layer = nn.MultiheadAttention(8, 2, batch_first=True)
+        self.own = nn.TransformerEncoderLayer(8, 2, 16, 0.0)
+        self.decoder = nn.TransformerDecoderLayer(8, 2, 16, 0.0, batch_first=True)
+
+    def forward(self, x, text, shown):
+        q, k = (self.qkv(y)[..., :8].unflatten(-1, (2, 4)).transpose(1, 2) for y in (x, text))
+        y = self.attend(self, x, text, q, k, shown)
+        return y.transpose(1, 2).flatten(2) if y.ndim == 4 else y
+
+
+def _hidden_in_layers(m, x, text, q, k, shown):
+    hidden = shown < 0.5
+    text = m.own(text.transpose(0, 1), src_key_padding_mask=hidden).transpose(0, 1)
+    y = m.decoder(x, text, tgt_is_causal=True, memory_key_padding_mask=hidden)
+    mask = ds.zeros(x.shape[1], text.shape[1])
+    return m.layer(y, text, text, attn_mask=mask, key_padding_mask=shown.logical_not().float() * -1e9)[0]
+
+
+def _hidden_behind_too(m, x, text, q, k, shown):
+    hidden = (shown < 0.5)[:, None, None]
+    return (q @ k.mT).masked_fill(hidden, -1e9).softmax(-1).masked_fill(hidden, 0.0) @ k
+
+
+HIDING = {
+    "layers": _hidden_in_layers,
+    "behind softmax too": _hidden_behind_too,
+    "sdpa": lambda m, x, t, q, k, s: F.scaled_dot_product_attention(q, k, k, attn_mask=(s > 0.5)[:, None, None]),
+    "terms": lambda m, x, t, q, k, s: (
+        (q @ k.mT + t[..., :2].mT[:, :, None] - ds.arange(t.shape[1])).softmax(-1) @ k
+    ),
+    "where": lambda m, x, t, q, k, s: ds.where((s > 0.5)[:, None, None], q @ k.mT, -1e9).softmax(-1) @ k,
+}
+
+
+@pytest.mark.parametrize("attend", HIDING.values(), ids=HIDING)
+def test_frames_of_a_text_are_hidden(attend, rng):
+    model = Hiding(attend).eval()
+    x, text = (rng.standard_normal((1, n, 8)).astype(np.float32) for n in (11, 5))
+    shown = np.float32([[1, 0, 1, 1, 0]])
+    want = model(*map(ds.tensor, (x, text, shown))).numpy()[0]
+    engine = ds.compile(model, {"x": ("B", "L", 8), "text": ("B", "M", 8), "shown": ("B", "M")})
+    given = {"text": text[0], "shown": shown[0]}
+    first = engine.step({"a": {"x": x[0, :4], **given}}, sos="a")["a"]
+    last = engine.step({"a": {"x": x[0, 4:]}}, eos="a")["a"]
+    np.testing.assert_allclose(np.concatenate([first, last]), want, atol=1e-5)
+
+
 def test_a_mask_beside_a_context_is_an_error_offline_too():
     x, mask = ds.ones(1, 2, 4, 3), ds.ones(4, 4).tril() > 0
     for said in ({"is_causal": True}, {"context": ds.Context(left=2)}):
