@@ -16,6 +16,7 @@ from traceback import walk_tb
 from types import FunctionType
 from typing import Any
 
+from ..array.scores import Scores
 from ..array.symbolic import Symbolic
 from ..stream.rules import Length
 from ..stream.tree import leaves
@@ -91,7 +92,8 @@ def note_failed(error: BaseException) -> bool:
     for frame in reversed(frames):
         code = frame.f_code
         function = frame.f_globals.get(code.co_name)
-        if not inspect.isfunction(function) or function.__code__ is not code:
+        ours = frame.f_globals.get("__name__", "").partition(".")[0] in ("dreamstream", "torch")
+        if ours or not inspect.isfunction(function) or function.__code__ is not code:
             continue
         given = {name: frame.f_locals.get(name) for name in inspect.signature(function).parameters}
         length = _length_in(given)
@@ -101,10 +103,15 @@ def note_failed(error: BaseException) -> bool:
     return False
 
 
+def _inner(x: Any) -> Any:
+    """Return what a tensor of torch stands for; scores of attention refuse to be asked."""
+    return x if isinstance(x, Scores) else getattr(x, "_inner", x)
+
+
 def _length_in(args: Any) -> Any:
     """Return a length of a stream among arguments, or of one of them; None without any."""
     for x in leaves(args):
-        inner = getattr(x, "_inner", x)
+        inner = _inner(x)
         if isinstance(inner, Symbolic):
             return inner.length
         if getattr(inner, "is_stream", False) and (getattr(inner, "edge", None) or hasattr(inner, "says")):
@@ -116,7 +123,7 @@ def _length_in(args: Any) -> Any:
 
 def _makes_tensor(function: Any, given: dict[str, Any], noting: Any) -> bool:
     """Whether a function that is given numbers in place of lengths returns a tensor of so many."""
-    inner = {name: getattr(x, "_inner", x) for name, x in given.items()}
+    inner = {name: _inner(x) for name, x in given.items()}
     if any(getattr(x, "edge", None) is not None and not isinstance(x, (Length, Symbolic)) for x in inner.values()):
         return False  # of streams it may know more than their shapes
     try:
