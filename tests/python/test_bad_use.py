@@ -115,9 +115,11 @@ def test_every_damaged_byte_is_noticed(states):
     data = source.save()
     assert len(data) < 1500
     for n in range(len(data)):
-        for bad in (data[:n], data[:n] + bytes([data[n] ^ 0x41]) + data[n + 1 :]):
+        for flip in (1, 0x41, 0x80, 0xFF):
             with pytest.raises(FormatError):
-                target.load(bad)
+                target.load(data[:n] + bytes([data[n] ^ flip]) + data[n + 1 :])
+        with pytest.raises(FormatError):
+            target.load(data[:n])
     for bad in (b"", data + b"\0", data * 2, data[1:], b"\0" * 200):
         with pytest.raises(FormatError):
             target.load(bad)
