@@ -186,7 +186,7 @@ class Patch:
         except NotStreamableError as error:
             if not note_failed(error):
                 raise
-            return self._call(module, args, kwargs)
+        return self._call(module, args, kwargs)
 
     def _outermost(
         self,
