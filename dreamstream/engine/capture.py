@@ -141,6 +141,8 @@ def captured(
     except (CaptureError, NotStreamableError) as error:
         if not note_failed(error):
             raise
+        result = None
+    if result is None:
         return captured(model, specs, by_name, buffers, buffer_limit, lengths, context_limit)
 
     def check(x: Any) -> Any:

@@ -176,6 +176,13 @@ def read_specs(model: Any, spec: Any, rate: Any, dtype: Any) -> list[InputSpec]:
     out.sort(key=lambda s: s.once)
     if out[0].once:
         raise ShapeError(f'input {names[0]}: one input of a spec has an "L", got {specs[names[0]]}')
+    given = {*specs, *lengths_in(spec)}
+    missing = [p.name for p in parameters if p.default is p.empty and p.name not in given]
+    if missing:
+        raise ShapeError(
+            f"forward also takes {', '.join(missing)}; a spec of several inputs is a dict by argument, as in "
+            '{"x": ("B", 80, "L"), "lengths": ds.lengths_of("x")}'
+        )
     return out
 
 

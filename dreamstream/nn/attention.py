@@ -121,11 +121,11 @@ class MultiheadAttention(Module):
     ) -> tuple[Tensor, None]:
         """Return the attended values, and None."""
         hidden = key_padding_mask
+        if hidden is not None and F.attention.hides_nothing(hidden):
+            hidden = None
         if hidden is not None:
             hidden = ~hidden if "bool" in str(hidden.dtype) else hidden  # True shows
-            if F.attention.identity(hidden):
-                hidden = None
-            elif any(x.is_stream for x in (query, key)) and not F.attention.of_memory(hidden):
+            if any(x.is_stream for x in (query, key)) and not F.attention.of_memory(hidden):
                 raise refused("MultiheadAttention", MASKED)
         if attn_mask is not None and "bool" in str(attn_mask.dtype):
             attn_mask = ~attn_mask  # True hides

@@ -193,9 +193,39 @@ def test_data_that_are_no_streams(data, more, error, says):
         (("B", 16, "T"), """each dimension is "B", "L" or a size"""),
     ],
 )
-def test_specs(spec, says):
+def test_specs_that_are_none(spec, says):
     with pytest.raises(ds.ShapeError, match=re.escape(says)):
         ds.compile(model_of(nn, conv), spec)
+
+
+def fusion(self, audio, video):
+    return audio[..., ::2] + video
+
+
+@pytest.mark.parametrize(
+    ("spec", "rate", "says"),
+    [
+        (("B", 4, "L"), 1, r"^forward also takes video; a spec of several inputs is a dict by argument, as in \{"),
+        ({"audio": ("B", 4, "L")}, 1, "^forward also takes video; a spec of several inputs is a dict by argument"),
+        (
+            dict.fromkeys(("audio", "video"), ("B", 4, "L")),
+            1,
+            rf"^add at {HERE}.* give the inputs theirs, by rate=",
+        ),
+    ],
+)
+def test_specs_of_several_inputs(spec, rate, says):
+    model = type("Fusion", (nn.Module,), {"forward": fusion})().eval()
+    with pytest.raises(ds.DreamStreamError, match=says):
+        ds.compile(model, spec, rate=rate)
+
+
+def test_chunks_of_several_inputs():
+    model = type("Fusion", (nn.Module,), {"forward": fusion})().eval()
+    spec = dict.fromkeys(("audio", "video"), ("B", 4, "L"))
+    engine = ds.compile(model, spec, rate={"audio": 2, "video": 1})
+    with pytest.raises(ds.ShapeError, match="there is no input 'vid'; inputs are audio, video"):
+        engine.step({"anna": {"audio": noise(4, 4), "vid": noise(4, 2)}}, sos="anna")
 
 
 # ---------------------------------------------------------------------- engines
@@ -287,6 +317,24 @@ def test_what_does_not_stream(front):
         ds.NotStreamableError, match=r"apply it to the outputs of a stream that has ended, or say how"
     ):
         front(turned, noise(16, 9))
+
+
+@pytest.mark.parametrize("library", [Native, Torch])
+def test_advice_for_attention(library):
+    layer = library().library.TransformerEncoderLayer(8, 2, 16, batch_first=True).eval()
+    with pytest.raises(ds.NotStreamableError, match=r"say what it sees: .* or context= with a ds\.Context, or"):
+        ds.compile(layer, ("B", "L", 8))
+    assert ds.compile(layer, ("B", "L", 8), context=ds.Context(left=3)).receptive_field == 4
+    with pytest.raises(TypeError, match=r"context: expected a ds\.Context, or a dict of them by path, got int"):
+        ds.compile(layer, ("B", "L", 8), context=3)
+
+
+def test_whole_numbers_and_layers_without_shapes():
+    with pytest.raises(ds.DTypeError, match=rf'^embedding at {HERE}.*expected an int64 tensor.* dtype="int64"$'):
+        ds.compile(nn.Embedding(10, 4).eval(), ("B", "L"))
+    torch = pytest.importorskip("torch")
+    with pytest.raises(ds.ModeError, match=r"^weight has no shape yet: call the model once"):
+        ds.compile(torch.nn.LazyConv1d(8, 3).eval(), ("B", 4, "L"))
 
 
 def of_torch(forward):

@@ -45,6 +45,13 @@ def identity(mask: Any) -> bool:
     return bool(value) if value.dtype == bool else value == 0
 
 
+def hides_nothing(mask: Any) -> bool:
+    """Whether a mask of keys, true or -inf where one is hidden, hides none of them."""
+    if hasattr(type(mask), "nowhere"):
+        return bool(mask.nowhere())
+    return identity(~mask if "bool" in str(mask.dtype) else mask)
+
+
 def scaled_dot_product_attention(
     query: Tensor,
     key: Tensor,

@@ -70,6 +70,7 @@ class Length(Token):
     #: library of the streams notes it.
     note: ClassVar[Callable[..., Any]]
     note_call: ClassVar[Callable[..., Any]]
+    noting: ClassVar[Any]  # the class of what is noted
     _joined: ClassVar[type[BatchLength]]  # its product with the number of streams
 
     _what = "the length of a stream"

@@ -26,7 +26,7 @@ from ...array.weights import Weights
 from ...array.writing import unsure
 from ...errors import ModeError, NotStreamableError
 from ...nn import functional as native_functional
-from ...nn.functional.attention import identity, of_memory, refused, under_masks
+from ...nn.functional.attention import hides_nothing, of_memory, refused, under_masks
 from ...nn.recurrent_cell import Cell, GRUCell, LSTMCell, RNNCell
 from ...operations.refusals import MASKED
 from ...stream.rules import BatchSize, Length, Rows, Token
@@ -457,7 +457,7 @@ def multihead(
             f"MultiheadAttention at {user_line()}: add_bias_kv and add_zero_attn do not stream"
         )
     hidden = of_memory(key_padding_mask)
-    if key_padding_mask is not None and not hidden and not identity(key_padding_mask):
+    if key_padding_mask is not None and not hidden and not hides_nothing(key_padding_mask):
         raise refused("MultiheadAttention", MASKED)
     linear = native_functional.linear
     key, value = (x.value if isinstance(x, BatchTensor) else x for x in (key, value))  # all streams have it alike

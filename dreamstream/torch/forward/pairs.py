@@ -221,6 +221,7 @@ def _of_call(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, 
 names.NOTED.update((Pairs, Scores, Greatest))
 TorchLength.note = staticmethod(_of_symbolic_method)
 TorchLength.note_call = staticmethod(_of_call)
+TorchLength.noting = Pairs
 names.set_note(note)
 constants.set_pairs(_cut)
 Scores.dropping = staticmethod(dropping)

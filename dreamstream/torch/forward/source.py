@@ -41,6 +41,11 @@ class TorchSource:
 
     def arrays(self) -> dict[str, Any]:
         state = {**dict(self.model.named_parameters()), **dict(self.model.named_buffers())}
+        lazy = next((name for name, tensor in state.items() if torch.nn.parameter.is_lazy(tensor)), None)
+        if lazy is not None:
+            raise ModeError(
+                f"{lazy} has no shape yet: call the model once, on a batch of its input, before compile"
+            )
         empty = next((name for name, tensor in state.items() if tensor.is_meta), None)
         if empty is not None:
             raise ModeError(
