@@ -249,6 +249,7 @@ class Pairs:
         """
         given = _frames_for(keys, n)[0] if frames is None else frames
         out = self.made(np.zeros((1, n, n), np.float32))
+        gone: Any = False  # where scores are multiplied by 0
         for step in steps:
             if step.name == "mul":
                 out = out * step.by
@@ -260,10 +261,16 @@ class Pairs:
             at = step.axes.read(whole, n)
             if at is None:
                 raise Unrecognised(f"it has the shape {tuple(whole.shape)} at {n} frames")
-            if step.name == "add":
+            if step.name == "times":
+                if not ((at == 0) | (at == 1)).all():
+                    raise Unrecognised("scores are multiplied by positions, by other numbers than 0 and 1")
+                out, gone = out * at, gone | (at == 0)
+            elif step.name == "add":
                 out = self.numbers(out) + step.value * self.numbers(at)
             else:
                 out = out.masked_fill(at.bool() if step.name == "fill" else ~at.bool(), step.value)
+        if bool((gone & (out > MASKED)).any()):
+            raise Unrecognised("scores are multiplied by 0 where they are not hidden")
         return out
 
     # ------------------------------------------------------------------ what is in it
@@ -280,7 +287,7 @@ class Pairs:
     def _numbers(self) -> Iterator[float]:
         """Numbers that may be positions, or parts of one: all but what scores are filled or scaled with."""
         name = self.func.__name__.strip("_")
-        filling = name in ("full", "masked_fill", "full_like", "new_full", "where")
+        filling = name in ("full", "masked_fill", "full_like", "new_full", "where", "setitem", "fill")
         scaling = filling or name in ("mul", "rmul", "imul", "multiply")
         yield from self.constants
         for x in flat((*self.args, *self.kwargs.values())):

@@ -26,6 +26,7 @@ from .axes_of_scores import KEYS, QUERIES, STREAMS, Axes, Heads
 from .heads import atoms_of, laid, shown, streams_of
 from .reductions import Extreme
 from .relative import places_of
+from .symbolic import Symbolic
 
 __all__ = ["Scores", "Step", "matrices", "paired", "scores_of"]
 
@@ -100,7 +101,7 @@ class Step(NamedTuple):
     Attributes
     ----------
     name : str
-        "add", "mul", "fill", "keep", or "sum": what other steps give.
+        "add", "mul", "times", "fill", "keep", or "sum": what other steps give.
     by : Any
         Pairs, a number, or steps.
     value : float or None
@@ -303,13 +304,16 @@ class Scores:
     # ------------------------------------------------------------------ what is done to it
     def _with(self, name: str, by: Any, value: Any = None, **changes: Any) -> Scores:
         if self.soft:
-            self._misuse(f"{'multiplied' if name == 'mul' else 'changed'} behind softmax")
+            self._misuse(f"{'multiplied' if name in ('mul', 'times') else 'changed'} behind softmax")
         return self._copy(steps=[*self.steps, Step(name, by, value, self.axes)], **changes)
 
     def mul(self, other: Any) -> Scores:
-        if getattr(other, "learned", False) or (_number(other) is None and hasattr(other, "numpy")):
-            return self._tempered(other)
+        if hasattr(type(other), "says"):
+            return self._with("times", other)
         factor = _number(other)
+        is_tensor = not isinstance(other, Symbolic) and hasattr(other, "numpy")
+        if is_tensor and (factor is None or getattr(other, "learned", False)):
+            return self._tempered(other)
         if factor is None:
             self._misuse(f"multiplied{' behind softmax' * self.soft} by what is no number")
         return self._with("mul", factor, scale=self.scale * factor)
@@ -477,6 +481,8 @@ class Scores:
         """
         if not self.soft or self.logarithm or not getattr(v, "is_stream", False) or isinstance(v, Scores):
             self._misuse("multiplied before softmax")
+        if hasattr(type(v), "says"):
+            self._misuse("combined with values by position (Shaw's second table), which no operator has")
         own = dict(zip(s, self.axes.dims))
         features = [c for c in t if c not in own]
         v = streams_of(v)
@@ -585,7 +591,9 @@ class Scores:
 
 
 def _number(x: Any) -> Any:
-    """Return a number, or a constant of one element as one; None of anything else."""
+    """Return a number, or a constant that is one number everywhere as it; None of anything else."""
+    if isinstance(x, Symbolic) and not (x.position or isinstance(x.value, Length)):
+        x = x.value
     if isinstance(x, (int, float, np.number)):
         return float(x)
     if getattr(x, "is_stream", None) is False and math.prod(x.shape) == 1:

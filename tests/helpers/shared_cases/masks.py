@@ -119,6 +119,39 @@ def _masked_before_and_behind(self: Any, x: Any, q: Any, k: Any, v: Any, F: Any,
     return att @ v
 
 
+@_entered()
+def _times_a_mask(self: Any, x: Any, q: Any, k: Any, v: Any, F: Any, torch: Any) -> Any:
+    """As the first GPT has it: scores times a mask, less what its zeros hide."""
+    att = q @ k.transpose(-2, -1)
+    seen = torch.tril(torch.ones(90, 90)).view(1, 1, 90, 90)[:, :, : att.size(-2), : att.size(-1)]
+    return (att * seen - 1e10 * (1 - seen)).softmax(-1) @ v
+
+
+@_entered(reach=14, delay=3)
+def _grid_of_expanded_positions(self: Any, x: Any, q: Any, k: Any, v: Any, F: Any, torch: Any) -> Any:
+    """Positions repeated along the other axis, and a mask of the scores' own shape."""
+    i = torch.arange(x.size(1))
+    keys = i.expand(x.size(1), x.size(1))
+    far = keys - i.unsqueeze(1).expand_as(keys)
+    att = q @ k.transpose(-2, -1) * torch.ones(x.size(1), x.size(1))
+    hidden = torch.ones_like(att).triu(4) == 1
+    att = torch.where(far >= -5, att.masked_fill(hidden, -1e9), torch.full_like(att, -1e9))
+    return att.softmax(-1) @ v
+
+
+@_entered()
+def _vectors_by_matmul(self: Any, x: Any, q: Any, k: Any, v: Any, F: Any, torch: Any) -> Any:
+    """Shaw's vector of each pair, with queries in front of streams and heads; a term picked from a weight."""
+    B, H, L, D = q.shape
+    i = torch.arange(L)
+    index = (i[None, :] - i[:, None]).clamp(-4, 4) + 4
+    pairs = F.embedding(index, self.qkv.weight[:9, :4])
+    att = torch.matmul(q.permute(2, 0, 1, 3).contiguous().view(L, B * H, D), pairs.transpose(1, 2))
+    att = att.transpose(0, 1).contiguous().view(B, H, L, L) + q @ k.transpose(-2, -1)
+    att = att + self.near.weight[index].permute(2, 0, 1)
+    return att.masked_fill(i > i[:, None], -math.inf).softmax(-1) @ v
+
+
 # ---------------------------------------------------------------- torch's layers
 def _layers(nn: Any, F: Any, torch: Any, hint: bool) -> Any:
     def forward(self: Any, x: Any) -> Any:
