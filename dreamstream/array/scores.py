@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import math
 import string
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -23,15 +23,20 @@ from ..stream.where import user_line
 from . import hook
 from .attend import across, attend
 from .axes_of_scores import KEYS, QUERIES, STREAMS, Axes, Heads
+from .counted import as_noted
 from .heads import atoms_of, laid, shown, streams_of
+from .key_terms import KeyTerms, filled, read, with_terms
 from .reductions import Extreme
 from .relative import places_of
+from .score_steps import OTHER, Step, number_of, turned
 from .symbolic import Symbolic
 
 __all__ = ["Scores", "Step", "matrices", "paired", "scores_of"]
 
 #: What no score of 32 bits is below.
 _LEAST = float(np.finfo(np.float32).min)
+#: What stands for -inf in a score's place.
+_HIDES = -1e4
 SERVES = (
     "scores of attention are scaled, masked, given terms by position, brought through softmax and multiplied with "
     "values"
@@ -95,53 +100,6 @@ def paired(x: Any, s: str, other: Any, t: str, out: str) -> Scores | None:
     return Scores(q, k, Axes(axes.dims, heads))
 
 
-class Step(NamedTuple):
-    """Something that is done to scores.
-
-    Attributes
-    ----------
-    name : str
-        "add", "mul", "times", "fill", "keep", or "sum": what other steps give.
-    by : Any
-        Pairs, a number, or steps.
-    value : float or None
-        What pairs are multiplied by, or the number that stands where they say so.
-    axes : Axes
-        What the dimensions are at that time.
-    """
-
-    name: str
-    by: Any
-    value: Any
-    axes: Axes
-
-    def programs(self) -> Iterator[Any]:
-        """Give all pairs in it."""
-        if self.name == "sum":
-            for step in self.by:
-                yield from step.programs()
-        elif hasattr(self.by, "says"):
-            yield self.by
-
-    def replaced(self, number: int, by: int) -> Step:
-        """Return it with another number in place of one of its pairs'."""
-        if self.name == "sum":
-            return self._replace(by=tuple(s.replaced(number, by) for s in self.by))
-        return self._replace(by=self.by.replaced(number, by)) if hasattr(self.by, "says") else self
-
-    def turned(self) -> Step:
-        """Return it where queries are keys, and keys queries."""
-        by = tuple(s.turned() for s in self.by) if self.name == "sum" else self.by
-        return self._replace(by=by, axes=_turned(self.axes))
-
-
-_OTHER = {QUERIES: KEYS, KEYS: QUERIES}
-
-
-def _turned(axes: Axes) -> Axes:
-    return axes.like([tuple(_OTHER.get(a, a) for a in dim) for dim in axes.dims])
-
-
 class Greatest:
     """The greatest score of each query: softmax is what it is without it."""
 
@@ -177,6 +135,7 @@ class Scores:
         self.q, self.k, self.axes = q, k, axes
         self.scale = 1.0
         self.steps: list[Step] = []  # done to zeros, they give what is added
+        self.terms: KeyTerms | None = None  # of keys that are given once
         self.soft = False
         self.logarithm = False  # of what softmax gives
         self.p = 0.0  # of dropout
@@ -310,18 +269,19 @@ class Scores:
     def mul(self, other: Any) -> Scores:
         if hasattr(type(other), "says"):
             return self._with("times", other)
-        factor = _number(other)
+        factor = number_of(other)
         is_tensor = not isinstance(other, Symbolic) and hasattr(other, "numpy")
         if is_tensor and (factor is None or getattr(other, "learned", False)):
             return self._tempered(other)
         if factor is None:
             self._misuse(f"multiplied{' behind softmax' * self.soft} by what is no number")
-        return self._with("mul", factor, scale=self.scale * factor)
+        terms = self.terms and self.terms._replace(values=self.terms.values * factor)
+        return self._with("mul", factor, scale=self.scale * factor, terms=terms)
 
     __mul__ = __rmul__ = mul
 
     def div(self, other: Any) -> Scores:
-        divisor = _number(other)
+        divisor = number_of(other)
         if divisor is None or getattr(other, "learned", False):
             return self.mul(1 / other) if hasattr(other, "numpy") else self._misuse("divided by what is no number")
         return self.mul(1 / divisor)
@@ -330,7 +290,7 @@ class Scores:
 
     def _tempered(self, factor: Any) -> Scores:
         """Return the scores, each head's multiplied by a number of its own, or all by one that is learned."""
-        if self.soft or any(s.name in ("add", "sum") for s in self.steps):
+        if self.soft or self.terms or any(s.name in ("add", "sum") for s in self.steps):
             self._misuse("multiplied by a tensor behind softmax, or behind terms")
         by = self.axes.read(factor, 1) if math.prod(factor.shape) > 1 else factor.reshape(1, 1, 1)
         if by is None:
@@ -338,14 +298,17 @@ class Scores:
         return self._copy(q=self.q * by)
 
     def add(self, other: Any, alpha: float = 1) -> Scores:
+        other = as_noted(other)
         if isinstance(other, Greatest):
             return self if alpha == -1 else self._misuse("given their greatest")
         if isinstance(other, Scores):
             return self._beside(other, alpha)
         if self.soft:
             self._misuse("given terms behind softmax")
-        if _number(other) is not None and not getattr(other, "is_stream", False):
+        if number_of(other) is not None and not getattr(other, "is_stream", False):
             return self
+        if (own := self._of_keys(other)) is not None:
+            return self._copy(terms=self._sum(KeyTerms(own.values * alpha, own.along), self.terms))
         return self._with("add", self._pairs(other), alpha)
 
     __add__ = __radd__ = add
@@ -367,22 +330,54 @@ class Scores:
         keys = [k.repeat_interleave(groups // k.shape[1], 1) for k in (self.k, other.k)]
         k = hook.apply("cat", {"axis": 1}, keys, (), keys[0].dims)
         more = [Step("sum", tuple(other.steps), alpha, self.axes)] if other.steps else []
-        return self._copy(q=q[0], k=k[0], steps=[*self.steps, *more])
+        terms = other.terms and other.terms._replace(values=other.terms.values * alpha)
+        terms = self._sum(self.terms, terms) if self.terms else terms
+        return self._copy(q=q[0], k=k[0], steps=[*self.steps, *more], terms=terms)
+
+    def _of_keys(self, x: Any) -> KeyTerms | None:
+        """Return a tensor that follows from what is given once as terms of keys; None where it is none."""
+        if hasattr(type(x), "says"):
+            lengths = [s for s in x.shape if isinstance(s, Length)] if across(self.q, self.k) else []
+            if len(lengths) != 1:
+                return None
+            x = x.as_stream()
+        return read(x, self.axes)
+
+    def _sum(self, terms: KeyTerms, more: KeyTerms | None) -> KeyTerms:
+        return terms.plus(more) or self._misuse("given terms by queries and by keys")
+
+    def _filled(self, mask: KeyTerms, value: float | None) -> Scores:
+        """Return the scores, or what softmax made of them, with a number where a mask of keys holds."""
+        if self.soft:
+            if value != 0 or self.terms is None or mask.masks[0] not in self.terms.masks:
+                self._misuse("masked behind softmax otherwise than before")
+            value = -math.inf
+        if value is None or (self.steps and value > _HIDES):
+            self._misuse(f"filled with {value} behind terms")
+        side = "k" if mask.along == KEYS else "q"
+        if self.terms and self.terms.along != mask.along:
+            self._misuse("given terms by queries and by keys")
+        keys, terms = filled(getattr(self, side), self.terms, mask, value)
+        return self._copy(**{side: keys}, terms=terms)
 
     def masked_fill(self, mask: Any, value: Any) -> Scores:
-        if _number(mask) == 0:  # it is known to hold nowhere
+        if number_of(mask) == 0:  # it is known to hold nowhere
             return self
+        if (own := self._of_keys(mask)) is not None:
+            return self._filled(own, number_of(value))
         if self.soft:
             return self._hidden(mask, value)
-        return self._with("fill", self._pairs(mask), _number(value))
+        return self._with("fill", self._pairs(mask), number_of(value))
 
     def filled_where(self, mask: Any, value: Any) -> Scores:
         """Return the scores where a mask holds, a number elsewhere."""
-        if _number(mask) == 1:
+        if number_of(mask) == 1:
             return self
+        if (own := self._of_keys(mask)) is not None:
+            return self._filled(own._replace(values=~own.values, masks=((*own.masks, "kept"),)), number_of(value))
         if self.soft:
             return self._hidden(~mask, value)
-        return self._with("keep", self._pairs(mask), _number(value))
+        return self._with("keep", self._pairs(mask), number_of(value))
 
     def softmax(self, dim: int | None = -1, *_: Any, **__: Any) -> Scores:
         along = self.axes.dims[dim] if dim is not None and -self.ndim <= dim < self.ndim else ()
@@ -390,13 +385,15 @@ class Scores:
             return self._copy(soft=True)
         if along != (QUERIES,) or self.soft:
             self._misuse(f"brought through softmax along dimension {dim}, which is not that of the keys")
+        terms = self.terms and self.terms._replace(along=OTHER[self.terms.along])
         times = self.axes.n_heads // self.k.shape[1]
         return self._copy(
             q=self.k if times == 1 else self.k.repeat_interleave(times, 1),
             k=self.q,
-            axes=_turned(self.axes),
+            axes=turned(self.axes),
             steps=[s.turned() for s in self.steps],
             soft=True,
+            terms=terms,
         )
 
     def log_softmax(self, dim: int | None = -1, *_: Any, **__: Any) -> Scores:
@@ -411,7 +408,7 @@ class Scores:
         return Greatest(self)
 
     def max(self, dim: Any = -1, keepdim: bool = False) -> Any:
-        if (least := None if type(dim) is int else _number(dim)) is not None:
+        if (least := None if type(dim) is int else number_of(dim)) is not None:
             return self.clamp(least)
         greatest: Any = self.amax(dim, keepdim)
         return Extreme(greatest, greatest)
@@ -420,7 +417,7 @@ class Scores:
 
     def clamp(self, min: Any = None, max: Any = None) -> Scores:
         """Return it where the limits are those of numbers: -inf is what is masked either way."""
-        least, most = -math.inf if min is None else _number(min), math.inf if max is None else _number(max)
+        least, most = -math.inf if min is None else number_of(min), math.inf if max is None else number_of(max)
         if self.soft or None in (least, most) or least > _LEAST or most < -_LEAST:
             self._misuse("limited")
         return self
@@ -446,7 +443,7 @@ class Scores:
     def _hidden(self, mask: Any, value: Any) -> Scores:
         """Zero what softmax has made zero already, as is done where a row sees no key."""
         masked = Scores(self.q, self.k, self.axes)._with("fill", self._pairs(mask), -math.inf)
-        if _number(value) != 0 or masked._said().context != self._said().context:
+        if number_of(value) != 0 or masked._said().context != self._said().context:
             self._misuse("masked behind softmax otherwise than before")
         return self
 
@@ -509,7 +506,11 @@ class Scores:
 
     def attended(self, v: Any) -> Any:
         """Return the attended values of values, both ``(B, heads, L, features)``."""
-        found, programs, q, k = self._said(), self._programs(), self.q, self.k
+        found, programs, q, k, scale = self._said(), self._programs(), self.q, self.k, self.scale
+        if self.terms is not None:
+            if self.terms.along != KEYS:
+                self._misuse("given terms by queries that are given once")
+            (q, k), scale = with_terms(q * scale, k, self.terms), 1.0
         if found.context.waits and not k.edge.may_wait:
             reason, remedy = SEES_ALL.words
             raise NotStreamableError(
@@ -528,7 +529,7 @@ class Scores:
         if ends is not None:
             (q,) = hook.apply("limit", {"frames": ends, "of": "table"}, (q,), (), q.dims)
         with self.dropping(self.p) if self.p else nullcontext():
-            return attend(q, k, v, found, self.scale, bias, rows)
+            return attend(q, k, v, found, scale, bias, rows)
 
     def _rows(self, programs: Sequence[Any], found: Recognised) -> Any:
         """Return the term by position that is a product of its own: what is known of it, queries and table."""
@@ -552,10 +553,10 @@ class Scores:
         """Return what the steps say of attention."""
         programs = self._programs()
         if across(self.q, self.k):
-            if programs:
+            if not all(step.hides_nothing() for step in self.steps):
                 raise NotStreamableError(
-                    f"attention at {user_line()}: a mask of keys that are given once is not supported; every "
-                    "query sees all of them, as many as its stream was given"
+                    f"attention at {user_line()}: a mask of keys that are given once is not supported where "
+                    "queries differ; each sees all that its stream was given, or those that a mask (B, M) shows"
                 )
             return Recognised(EVERYTHING)
         context = seen_by("attention", False)
@@ -588,14 +589,3 @@ class Scores:
         if name.startswith("__") or name in ("dtype", "device"):
             raise AttributeError(name)
         return self._misuse(f"asked for {name}")
-
-
-def _number(x: Any) -> Any:
-    """Return a number, or a constant that is one number everywhere as it; None of anything else."""
-    if isinstance(x, Symbolic) and not (x.position or isinstance(x.value, Length)):
-        x = x.value
-    if isinstance(x, (int, float, np.number)):
-        return float(x)
-    if getattr(x, "is_stream", None) is False and math.prod(x.shape) == 1:
-        return float(np.asarray(x.numpy()).reshape(()))
-    return None
