@@ -18,7 +18,6 @@ from .base import is_number
 from .batch_constant import BatchTensor
 from .counted import as_noted, noting
 from .hook import made
-from .scores import Scores
 from .symbolic import Symbolic, lengths_of, positions
 from .tensor import Tensor, take
 
@@ -231,7 +230,7 @@ def full_like(input: Tensor, fill_value: Any, dtype: Any = None, *, device: Any 
         return kind.of(full_like, input, fill_value, to)  # type: ignore[no-any-return]
     if not input.is_stream:
         return Tensor(np.full(input.shape, fill_value, to))
-    if isinstance(input, Scores):
+    if not isinstance(input, Tensor):  # scores of attention
         return full(input.shape, fill_value, to)
     value = Tensor(np.array(fill_value, dtypes.float32 if to == dtypes.bool else to))
     same = input.eq(input)  # whatever it gives, its frames and streams are those of the input
