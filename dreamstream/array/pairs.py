@@ -318,7 +318,7 @@ class Pairs:
         if self.indexes(self.func) and isinstance(self.args[0], self.tensor):
             index = self.args[1] if isinstance(self.args[1], tuple) else (self.args[1],)
             for axis, part in enumerate(index):
-                if isinstance(part, slice) and Length in map(_kind, (part.start, part.stop)):
+                if isinstance(part, slice) and any(isinstance(e, Length) for e in (part.start, part.stop)):
                     yield self.args[0].shape[axis - len(index) if Ellipsis in index else axis], part
 
     def arguments(self) -> Iterator[Any]:
@@ -548,10 +548,6 @@ def _number_of(x: Any) -> Any:
 
 def _seen(made: Callable[..., Any], n: int, *sizes: int | None) -> Any:
     return made(expected(Context(*sizes), n))
-
-
-def _kind(end: Any) -> type:
-    return Length if isinstance(end, Length) else type(end)
 
 
 def _fits(size: int, part: slice, frames: int) -> bool:
