@@ -255,6 +255,7 @@ class Pairs:
         """
         given = _frames_for(keys, n)[0] if frames is None else frames
         out = self.made(np.zeros((1, n, n), np.float32))
+        gone: Any = False  # where scores are multiplied by 0
         for step in steps:
             if step.name == "mul":
                 out = out * step.by
@@ -266,10 +267,16 @@ class Pairs:
             at = step.axes.read(whole, n)
             if at is None:
                 raise Unrecognised(f"it has the shape {tuple(whole.shape)} at {n} frames")
-            if step.name == "add":
+            if step.name == "times":
+                if not ((at == 0) | (at == 1)).all():
+                    raise Unrecognised("scores are multiplied by positions, by other numbers than 0 and 1")
+                out, gone = out * at, gone | (at == 0)
+            elif step.name == "add":
                 out = self.numbers(out) + step.value * self.numbers(at)
             else:
                 out = out.masked_fill(at.bool() if step.name == "fill" else ~at.bool(), step.value)
+        if bool((gone & (out > MASKED)).any()):
+            raise Unrecognised("scores are multiplied by 0 where they are not hidden")
         return out
 
     # ------------------------------------------------------------------ what is in it
@@ -286,7 +293,7 @@ class Pairs:
     def _numbers(self) -> Iterator[float]:
         """Numbers that may be positions, or parts of one: all but what scores are filled or scaled with."""
         name = self.func.__name__.strip("_")
-        filling = name in ("full", "masked_fill", "full_like", "new_full", "where")
+        filling = name in ("full", "masked_fill", "full_like", "new_full", "where", "setitem", "fill")
         scaling = filling or name in ("mul", "rmul", "imul", "multiply")
         yield from self.constants
         for x in flat((*self.args, *self.kwargs.values())):
@@ -317,7 +324,7 @@ class Pairs:
         if self.indexes(self.func) and isinstance(self.args[0], self.tensor):
             index = self.args[1] if isinstance(self.args[1], tuple) else (self.args[1],)
             for axis, part in enumerate(index):
-                if isinstance(part, slice) and Length in map(_kind, (part.start, part.stop)):
+                if isinstance(part, slice) and any(isinstance(e, Length) for e in (part.start, part.stop)):
                     yield self.args[0].shape[axis - len(index) if Ellipsis in index else axis], part
 
     def arguments(self) -> Iterator[Any]:
@@ -491,10 +498,6 @@ def _number_of(x: Any) -> Any:
 
 def _seen(made: Callable[..., Any], n: int, *sizes: int | None) -> Any:
     return made(expected(Context(*sizes), n))
-
-
-def _kind(end: Any) -> type:
-    return Length if isinstance(end, Length) else type(end)
 
 
 def _fits(size: int, part: slice, frames: int) -> bool:
