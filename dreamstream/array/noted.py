@@ -18,7 +18,8 @@ from . import counted, creation
 from .einsum import noted_product
 from .functions import COMPARISONS, OPERATORS
 from .pairs import Pairs, flat
-from .scores import Greatest, Scores
+from .score_steps import Greatest
+from .scores import Scores
 from .stream_tensor import StreamTensor
 from .symbolic import Symbolic
 from .tensor import Tensor

@@ -44,6 +44,7 @@ _MOST_STEPS = 256
 #: Elements of a tensor whose numbers may be positions.
 _FEW = 16
 
+BEYOND = "beyond a table at lengths that streams may have"
 SERVES = "what is computed of positions serves as a mask or a term of attention, and to index tables"
 
 Count = Callable[[Length], int]
@@ -200,8 +201,11 @@ class Pairs:
         """Return what is made of tensors, known by a key; the same as long as they are."""
         found, held = _SAID.get(key, (None, ()))
         if found is None or any(one() is not t for one, t in zip(held, tensors)):
-            with self.quietly():
-                found = make()
+            try:
+                with self.quietly():
+                    found = make()
+            except IndexError as error:
+                raise Unrecognised(f"it looks {BEYOND}: {error}") from None
             while len(_SAID) >= _REMEMBERED:
                 del _SAID[next(iter(_SAID))]
             _SAID[key] = found, tuple(map(ref, tensors))
@@ -255,7 +259,7 @@ class Pairs:
         """
         given = _frames_for(keys, n)[0] if frames is None else frames
         out = self.made(np.zeros((1, n, n), np.float32))
-        gone: Any = False  # where scores are multiplied by 0
+        gone: Any = False  # where scores are multiplied by 0, or a number stands in their place
         for step in steps:
             if step.name == "mul":
                 out = out * step.by
@@ -274,9 +278,11 @@ class Pairs:
             elif step.name == "add":
                 out = self.numbers(out) + step.value * self.numbers(at)
             else:
-                out = out.masked_fill(at.bool() if step.name == "fill" else ~at.bool(), step.value)
+                where = at.bool() if step.name == "fill" else ~at.bool()
+                out = out.masked_fill(where, step.value)
+                gone = gone | where if step.value > MASKED else gone
         if bool((gone & (out > MASKED)).any()):
-            raise Unrecognised("scores are multiplied by 0 where they are not hidden")
+            raise Unrecognised("scores are filled with a number or multiplied by 0 where they are not hidden")
         return out
 
     # ------------------------------------------------------------------ what is in it
@@ -372,8 +378,11 @@ class Pairs:
     # ------------------------------------------------------------------ what it looks like
     def _probe(self, n: int) -> Any:
         """Return the tensor for so many frames of the forward's input."""
-        with self.quietly():
-            return self.at(lambda length: _count(length, n))
+        try:
+            with self.quietly():
+                return self.at(lambda length: _count(length, n))
+        except IndexError as error:
+            raise NotStreamableError(f"{self!r} at {user_line()} look {BEYOND}: {error}; {SERVES}") from None
 
     @property
     def shape(self) -> tuple[Any, ...]:

@@ -250,8 +250,9 @@ def _by_distance(
             places.shows = ""
     i, j = (part[seen] for part in np.indices((n, n)))
     factors = said["one"] - said[""]
-    factor = float(factors.flat[0])
-    if not factor or np.abs(factors - factor).max() > 1e-6 * abs(factor):
+    beside = np.abs(said[""])
+    factor = float(factors.flat[beside.argmin()])
+    if not factor or np.abs(factors - factor).max() > 1e-6 * max(abs(factor), beside.max()):
         raise Unrecognised("its scores by position are scaled differently, or lack some that are seen")
     head, query, row = (np.rint((said[c] - said[""]) / factor) for c in ("h", "i", "m"))
     if not (query == i).all() or ("h" in places.dims and not (head == np.arange(len(head))[:, None]).all()):

@@ -12,7 +12,7 @@ from ..stream.rules import Length
 from .axes_of_scores import KEYS, QUERIES, Axes
 from .symbolic import Symbolic
 
-__all__ = ["OTHER", "Step", "number_of", "turned"]
+__all__ = ["OTHER", "Greatest", "Step", "number_of", "turned"]
 
 
 class Step(NamedTuple):
@@ -67,6 +67,23 @@ OTHER = {QUERIES: KEYS, KEYS: QUERIES}
 
 def turned(axes: Axes) -> Axes:
     return axes.like([tuple(OTHER.get(a, a) for a in dim) for dim in axes.dims])
+
+
+class Greatest:
+    """The greatest score of each query: softmax is what it is without it."""
+
+    is_stream = True
+    dims = features = ("scores",)
+
+    def __init__(self, of: Any) -> None:
+        self.of = of
+
+    def detach(self) -> Greatest:
+        return self
+
+    def as_output(self) -> Any:
+        """Refuse to be what a forward returns."""
+        return self.of._misuse("asked for their greatest")
 
 
 def number_of(x: Any) -> Any:

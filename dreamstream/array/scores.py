@@ -28,7 +28,7 @@ from .heads import atoms_of, laid, shown, streams_of
 from .key_terms import KeyTerms, filled, read, with_terms
 from .reductions import Extreme
 from .relative import places_of
-from .score_steps import OTHER, Step, number_of, turned
+from .score_steps import OTHER, Greatest, Step, number_of, turned
 from .symbolic import Symbolic
 
 __all__ = ["Scores", "Step", "matrices", "paired", "scores_of"]
@@ -98,23 +98,6 @@ def paired(x: Any, s: str, other: Any, t: str, out: str) -> Scores | None:
         for y, letters, atoms, at in ((x, s, own, QUERIES), (other, t, others, KEYS))
     )
     return Scores(q, k, Axes(axes.dims, heads))
-
-
-class Greatest:
-    """The greatest score of each query: softmax is what it is without it."""
-
-    is_stream = True
-    dims = features = ("scores",)
-
-    def __init__(self, of: Scores) -> None:
-        self.of = of
-
-    def detach(self) -> Greatest:
-        return self
-
-    def as_output(self) -> NoReturn:
-        """Refuse to be what a forward returns."""
-        self.of._misuse("asked for their greatest")
 
 
 class Scores:
@@ -367,7 +350,7 @@ class Scores:
             return self._filled(own, number_of(value))
         if self.soft:
             return self._hidden(mask, value)
-        return self._with("fill", self._pairs(mask), number_of(value))
+        return self._with("fill", self._pairs(mask), self._filling(value))
 
     def filled_where(self, mask: Any, value: Any) -> Scores:
         """Return the scores where a mask holds, a number elsewhere."""
@@ -377,7 +360,23 @@ class Scores:
             return self._filled(own._replace(values=~own.values, masks=((*own.masks, "kept"),)), number_of(value))
         if self.soft:
             return self._hidden(~mask, value)
-        return self._with("keep", self._pairs(mask), number_of(value))
+        return self._with("keep", self._pairs(mask), self._filling(value))
+
+    def _filling(self, value: Any) -> float:
+        number = number_of(value)
+        return float(number) if number is not None else self._misuse("filled with what is no number")
+
+    def assigned(self, index: Any, value: Any) -> Scores:
+        """Return the scores with a number where a mask of their last dimensions holds."""
+        *front, mask = index if isinstance(index, tuple) else (index,)
+        rest = self.ndim - getattr(mask, "ndim", 0)
+        whole = front == [Ellipsis] or (len(front) == rest and all(p == slice(None) for p in front))
+        if not whole or not hasattr(type(mask), "says"):
+            self._misuse("written into")
+        return self.masked_fill(mask, value)
+
+    def __setitem__(self, index: Any, value: Any) -> NoReturn:
+        self._misuse("written into: take what masked_fill gives")
 
     def softmax(self, dim: int | None = -1, *_: Any, **__: Any) -> Scores:
         along = self.axes.dims[dim] if dim is not None and -self.ndim <= dim < self.ndim else ()

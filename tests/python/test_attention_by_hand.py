@@ -32,6 +32,9 @@ REFUSED = {
     ),
     "behind softmax": lambda x, q, k, v, i: ((q @ k.mT).softmax(-1) * ds.ones(x.size(1), x.size(1)).tril()) @ v,
     "writes into positions": lambda x, q, k, v, i: (q @ k.mT + (i[:, None] - i).add_(1)).softmax(-1) @ v,
+    "filled with a number or multiplied by 0 where they are not hidden": lambda x, q, k, v, i: (
+        (q @ k.mT).masked_fill(i[:, None] - i == 3, 0).masked_fill(i > i[:, None], -1e9).softmax(-1) @ v
+    ),
     "positions are made numbers by tolist": lambda x, q, k, v, i: q * len((i[:, None] - i).tolist()),
     "meet a stream": lambda x, q, k, v, i: q * (i[:, None] - i).float(),
 }  # fmt: skip

@@ -170,6 +170,18 @@ def mask_written_into(m, x):
     return merge(m, F.scaled_dot_product_attention(*split(m, x), attn_mask=term[None]))
 
 
+@idiom(Context(left=3))
+def scores_written_into(m, x):
+    q, k, v = split(m, x)
+    i = torch.arange(x.size(1))
+    added = torch.zeros(x.size(1), x.size(1))
+    added += future(x) * -1e9
+    added -= (i[:, None] - i) * 0.1
+    att = q @ k.mT + added
+    att[..., i[:, None] - i > 3] = -math.inf
+    return merge(m, att.softmax(-1) @ v)
+
+
 @idiom(Context(left=4))
 def grid_of_positions(m, x):
     i, j = torch.meshgrid(torch.arange(x.size(1)), torch.arange(x.size(1)), indexing="ij")
@@ -469,6 +481,20 @@ def mask_of_the_batch(m, x):
 @refused("mask of a chunk's size")
 def mask_of_a_chunk(m, x):
     return merge(m, F.scaled_dot_product_attention(*split(m, x), attn_mask=torch.ones(T, T).tril().bool()))
+
+
+@refused("writes into a part of a mask")
+def mask_written_by_its_diagonal(m, x):
+    seen = ~future(x)
+    seen.diagonal(-1).fill_(False)
+    return merge(m, F.scaled_dot_product_attention(*split(m, x), attn_mask=seen))
+
+
+@refused("no number")
+def scores_filled_with_positions(m, x):
+    q, k, v = split(m, x)
+    i = torch.arange(x.size(1))
+    return merge(m, torch.where(future(x), (i[:, None] - i) * 1.0 - 1e9, q @ k.mT).softmax(-1) @ v)
 
 
 @refused("length|__index__|total")

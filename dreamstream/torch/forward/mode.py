@@ -403,6 +403,11 @@ class Forward(TorchFunctionMode):
             write(before.real, result.real, name)
             write(before.imag, result.imag, name)
         else:
+            if target._alias is None and hasattr(type(before), "shares") and before.shares():
+                raise NotStreamableError(
+                    f"{name} at {user_line()} writes into a part of a mask or term of attention: compute a new "
+                    "tensor instead (torch.where, masked_fill)"
+                )
             target._inner = result
             if target._alias is not None:
                 target._alias[0] += 1
@@ -531,9 +536,10 @@ def _of_lengths(func: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, A
             owner.item() if isinstance(owner, torch.Tensor) else owner, (), _length_among((args, kwargs))
         )
     method = getattr(owner, name, None)
-    if method is None:
+    given = {k: v for k, v in kwargs.items() if k not in IGNORED and v is not None}
+    out = NotImplemented if method is None else method(*rest, **given)
+    if out is NotImplemented:
         return current()._noted(func, meaning_of(func), None, args, kwargs)
-    out = method(*rest, **{k: v for k, v in kwargs.items() if k not in IGNORED and v is not None})
     return out.item() if isinstance(args[0], Quotient) else out
 
 

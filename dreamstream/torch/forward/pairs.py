@@ -12,7 +12,8 @@ import torch
 from ...array.einsum import noted_product
 from ...array.pairs import SERVES, flat
 from ...array.pairs import Pairs as NativePairs
-from ...array.scores import Greatest, Scores
+from ...array.score_steps import Greatest
+from ...array.scores import Scores
 from ...array.symbolic import Symbolic
 from ...errors import NotStreamableError
 from ...stream.pairs import Recognised
@@ -90,6 +91,15 @@ class Pairs(NativePairs):
 
     def is_floating_point(self) -> bool:
         return bool(self.dtype.is_floating_point)
+
+    def shares(self) -> bool:
+        """Whether it shares the memory of what it is taken of."""
+        if names.writes(self.func.__name__, {}) or self.func.__name__ in names.WRITERS:
+            return isinstance(self.args[0], Pairs) and self.args[0].shares()
+        with self.quietly():
+            args, kwargs = (self._at(x, lambda length: length.apply(64)) for x in (self.args, self.kwargs))
+            own = self.func(*args, **kwargs).untyped_storage().data_ptr()
+        return any(isinstance(x, torch.Tensor) and x.untyped_storage().data_ptr() == own for x in flat(args))
 
 
 def _noted(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -191,7 +201,7 @@ def _to_a_copy(func: Callable[..., Any]) -> Callable[..., Any]:
 
 def _on_scores(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     if isinstance(args[0], Scores):
-        return getattr(args[0], name)(*args[1:], **kwargs)
+        return getattr(args[0], "assigned" if name == "__setitem__" else name)(*args[1:], **kwargs)
     if name == "where_function" and isinstance(args[1], Scores):
         return args[1].filled_where(args[0], args[2])
     if name == "where_function":
