@@ -19,6 +19,7 @@ from typing import Any
 from ..array.symbolic import Symbolic
 from ..stream.rules import Length
 from ..stream.tree import leaves
+from .whole_numbers import kept_by
 
 __all__ = ["BROUGHT", "GROWING", "bring", "called", "note_calls", "note_failed"]
 
@@ -89,11 +90,15 @@ def called(place: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 def note_failed(error: BaseException) -> bool:
     """Note calls of the function in which lengths were asked for as numbers, where it makes a tensor of them.
 
+    Or let the function's own ``int`` leave lengths as they are.
+
     Returns
     -------
     bool
         Whether there is one that was not noted before: then the forward may run again.
     """
+    if kept_by(error):
+        return True
     frames = [frame for frame, _ in walk_tb(error.__traceback__)]
     for frame in reversed(frames):
         code = frame.f_code

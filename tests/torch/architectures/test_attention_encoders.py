@@ -72,7 +72,12 @@ SELF = "encoders.*.self_attn"
 @pytest.mark.parametrize(
     ("file", "name", "path", "options"),
     [
-        ("conformer_encoder", "ConformerEncoder", SELF, ESPNET | {"rel_pos_type": "latest", "cnn_module_kernel": 7}),
+        (
+            "conformer_encoder",
+            "ConformerEncoder",
+            SELF,
+            ESPNET | {"rel_pos_type": "latest", "cnn_module_kernel": 7},
+        ),
         ("transformer_encoder", "TransformerEncoder", SELF, ESPNET),
         ("branchformer_encoder", "BranchformerEncoder", "encoders.*.attn", BRANCHES),
         ("e_branchformer_encoder", "EBranchformerEncoder", "encoders.*.attn", BRANCHES),
