@@ -368,9 +368,9 @@ def run(request: Request) -> list[tuple[Any, Edge]]:
     entry = edges[0].entry
     try:
         op = operator(name, request.attributes, [e.signature for e in edges], request.weights)
-    except StreamMismatchError:
-        require_equal_rates([e.rate for e in edges], f"{name} at {user_line()}")  # says where
-        raise
+    except StreamMismatchError as error:
+        require_equal_rates([e.rate for e in edges], where := f"{name} at {user_line()}")
+        raise StreamMismatchError(str(error).replace(name, where, 1)) from None
     except ShapeError as error:
         _advise(error, edges[0], request.weights)
         raise
@@ -450,9 +450,9 @@ def _stored(name: str, x: StreamTensor, dims: Dims) -> StreamTensor:
     if Ellipsis not in dims:
         wanted = tuple("F" if isinstance(d, int) else _streams(d) for d in dims)
         if own != wanted:
-            advice = "transpose it, or name the input's dimensions so, by names="
             raise ShapeError(
-                f"{name} at {user_line()}: expected dimensions {wanted}, got a stream with {x.roles}; {advice}"
+                f"{name} at {user_line()}: expected dimensions {wanted}, got a stream with {x.roles}; transpose "
+                "it, or name the input's dimensions so, in the spec or by names="
             )
         return x.in_order([d for d in dims if isinstance(d, int)])
     n = len(dims) - 1

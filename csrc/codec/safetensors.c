@@ -233,7 +233,8 @@ static ds_status fill(ds_safetensors *file, const char *bytes, size_t n_bytes)
     uint64_t n_header = 0;
     memcpy(&n_header, bytes, LENGTH_BYTES);
     DS_CHECK(n_header <= DS_SAFETENSORS_MAX_HEADER, DS_FORMAT,
-             "safetensors, byte 0: expected a header of at most %u bytes, got a length of %llu",
+             "safetensors, byte 0: expected a header of at most %u bytes, got a length of %llu; no "
+             "model file begins so",
              DS_SAFETENSORS_MAX_HEADER, (unsigned long long)n_header);
     DS_CHECK(
         n_header <= n_bytes - LENGTH_BYTES, DS_FORMAT,

@@ -172,6 +172,7 @@ static ds_status fuse_chain(ds_graph *g, size_t j, const chain *c)
     DS_TRY(ds_fused_create(&fused, main->op, c->steps, c->n,
                            c->stream >= 0 ? &g->edges[c->stream].signature : NULL));
     made.op = &fused->op;
+    made.path = main->path;
     made.made = true;
     memcpy(made.weights, main->weights, (size_t)main->op->n_weights * sizeof(ds_weight));
     for (int i = 0; i < c->n; i++) {

@@ -24,7 +24,13 @@ static PyObject *build_input_bytes(const void *plan, size_t i)
     return PyLong_FromSize_t(kept_bytes(&p->edges[p->graph->inputs[i]]));
 }
 
-/* One node of the plan: what it is, its outputs, what it keeps. */
+/* None where it is absent, or has none. */
+static PyObject *build_weight_name(const void *of, size_t i)
+{
+    return Py_BuildValue("z", ((const ds_node *)of)->weights[i].name);
+}
+
+/* One node of the plan: what it is, its weights, its outputs, what it keeps. */
 static PyObject *build_plan_node(const void *plan, size_t j)
 {
     const ds_plan *p = plan;
@@ -36,9 +42,10 @@ static PyObject *build_plan_node(const void *plan, size_t j)
         kept += kept_bytes(&p->edges[node->first_output + o]);
         grows |= p->edges[node->first_output + o].tail >= 0;
     }
-    return Py_BuildValue("{s:i,s:s,s:s,s:N,s:i,s:N,s:n,s:n,s:N,s:N,s:s,s:N}", "id", node->id,
+    return Py_BuildValue("{s:i,s:s,s:s,s:N,s:N,s:i,s:N,s:n,s:n,s:N,s:N,s:s,s:N}", "id", node->id,
                          "name", op->def->name, "path", node->path ? node->path : "", "inputs",
-                         ds_build_list((size_t)op->n_inputs, ds_int_item, node->inputs),
+                         ds_build_list((size_t)op->n_inputs, ds_int_item, node->inputs), "weights",
+                         ds_build_list((size_t)op->n_weights, build_weight_name, node),
                          "first_output", node->first_output, "outputs", ds_build_outputs(op),
                          "kept_bytes", (Py_ssize_t)kept, "carried_bytes",
                          (Py_ssize_t)(node->silent ? 0 : op->carried_bytes), "grows",

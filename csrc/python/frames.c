@@ -45,6 +45,9 @@ static const char *advice(ds_status status, const ds_rows *rows, const ds_signat
     if (status == DS_SHAPE && flat && PyArray_NDIM(a) == 2 &&
         PyArray_DIM(a, rows->axis[0]) == signature->shape[0])
         return "; its transpose fits, chunk.T";
+    if (status == DS_SHAPE && rows->batch < 0 && PyArray_NDIM(a) == rows->rank + 1 &&
+        PyArray_DIM(a, 0) == 1)
+        return "; a chunk is of one stream, without the batch: chunk[0]";
     return "";
 }
 

@@ -147,6 +147,8 @@ def adopt(array: NDArray[Any]) -> NDArray[Any]:
         return array.astype(int64)
     if dtype.newbyteorder("=") in _KNOWN:
         return array.astype(dtype.newbyteorder("="))
+    if dtype.kind == "O":
+        raise DTypeError("a tensor is made of arrays or numbers, not of dicts, None or other objects")
     raise DTypeError(
         f"a tensor holds float32, float64, int64 or bool, not {dtype}; convert the array first, as in "
         "array.astype(np.float32)"

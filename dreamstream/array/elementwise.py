@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from ..errors import DTypeError, ModeError, ShapeError
 from ..operations import BINARY
 from ..stream.rules import Length
+from ..stream.rules.tokens import Token
 from ..stream.where import user_line
 from . import dtypes, hook
 from .base import Number, is_number
@@ -82,10 +83,16 @@ def binary(name: str, a: Any, b: Any) -> Tensor:
     """
     out = binary_or_not(name, a, b)
     if out is NotImplemented:
-        foreign = b if isinstance(a, Tensor) or is_number(a) else a
-        raise DTypeError(f"{name}: expected a tensor or a number, got {type(foreign).__name__}")
+        raise foreign(name, b if isinstance(a, Tensor) or is_number(a) else a)
     result: Tensor = out
     return result
+
+
+def foreign(name: str, x: Any) -> Exception:
+    """Return what to raise for an operand that is neither tensor nor number; sizes say it themselves."""
+    if isinstance(x, Token):
+        x._misuse(f"an operand of {name} beside a tensor")
+    return DTypeError(f"{name}: expected a tensor or a number, got {type(x).__name__}")
 
 
 def binary_or_not(name: str, a: Any, b: Any) -> Any:

@@ -18,7 +18,7 @@ import numpy as np
 from ..errors import DTypeError
 from . import dtypes
 from .base import Number, is_number
-from .elementwise import along, as_flags, binary, bits, negated, rounded, unary
+from .elementwise import along, as_flags, binary, bits, foreign, negated, rounded, unary
 from .elementwise import where as choose
 from .tensor import Tensor, take
 
@@ -352,7 +352,7 @@ def _method(name: str, fn: Callable[[str, Any, Any], Any], a: Operand, b: Operan
     """Return fn(name, a, b), where a foreign operand is an error."""
     out = fn(name, a, b)
     if out is NotImplemented:
-        raise DTypeError(f"{name}: expected a tensor or a number, got {type(b).__name__}")
+        raise foreign(name, b)
     result: Tensor = out
     return result
 

@@ -178,3 +178,4 @@ def _of_lengths(name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> An
 
 Length.note = staticmethod(_of_lengths)
 Length.note_call = staticmethod(Noted.of_call)
+Length.noting = Noted

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import math
 import string
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -23,14 +23,19 @@ from ..stream.where import user_line
 from . import hook
 from .attend import across, attend
 from .axes_of_scores import KEYS, QUERIES, STREAMS, Axes, Heads
+from .counted import as_noted
 from .heads import atoms_of, laid, shown, streams_of
+from .key_terms import KeyTerms, filled, read, with_terms
 from .reductions import Extreme
 from .relative import places_of
+from .score_steps import OTHER, Step, turned
 
 __all__ = ["Scores", "Step", "matrices", "paired", "scores_of"]
 
 #: What no score of 32 bits is below.
 _LEAST = float(np.finfo(np.float32).min)
+#: What stands for -inf in a score's place.
+_HIDES = -1e4
 SERVES = (
     "scores of attention are scaled, masked, given terms by position, brought through softmax and multiplied with "
     "values"
@@ -94,53 +99,6 @@ def paired(x: Any, s: str, other: Any, t: str, out: str) -> Scores | None:
     return Scores(q, k, Axes(axes.dims, heads))
 
 
-class Step(NamedTuple):
-    """Something that is done to scores.
-
-    Attributes
-    ----------
-    name : str
-        "add", "mul", "fill", "keep", or "sum": what other steps give.
-    by : Any
-        Pairs, a number, or steps.
-    value : float or None
-        What pairs are multiplied by, or the number that stands where they say so.
-    axes : Axes
-        What the dimensions are at that time.
-    """
-
-    name: str
-    by: Any
-    value: Any
-    axes: Axes
-
-    def programs(self) -> Iterator[Any]:
-        """Give all pairs in it."""
-        if self.name == "sum":
-            for step in self.by:
-                yield from step.programs()
-        elif hasattr(self.by, "says"):
-            yield self.by
-
-    def replaced(self, number: int, by: int) -> Step:
-        """Return it with another number in place of one of its pairs'."""
-        if self.name == "sum":
-            return self._replace(by=tuple(s.replaced(number, by) for s in self.by))
-        return self._replace(by=self.by.replaced(number, by)) if hasattr(self.by, "says") else self
-
-    def turned(self) -> Step:
-        """Return it where queries are keys, and keys queries."""
-        by = tuple(s.turned() for s in self.by) if self.name == "sum" else self.by
-        return self._replace(by=by, axes=_turned(self.axes))
-
-
-_OTHER = {QUERIES: KEYS, KEYS: QUERIES}
-
-
-def _turned(axes: Axes) -> Axes:
-    return axes.like([tuple(_OTHER.get(a, a) for a in dim) for dim in axes.dims])
-
-
 class Greatest:
     """The greatest score of each query: softmax is what it is without it."""
 
@@ -176,6 +134,7 @@ class Scores:
         self.q, self.k, self.axes = q, k, axes
         self.scale = 1.0
         self.steps: list[Step] = []  # done to zeros, they give what is added
+        self.terms: KeyTerms | None = None  # of keys that are given once
         self.soft = False
         self.logarithm = False  # of what softmax gives
         self.p = 0.0  # of dropout
@@ -312,7 +271,8 @@ class Scores:
         factor = _number(other)
         if factor is None:
             self._misuse(f"multiplied{' behind softmax' * self.soft} by what is no number")
-        return self._with("mul", factor, scale=self.scale * factor)
+        terms = self.terms and self.terms._replace(values=self.terms.values * factor)
+        return self._with("mul", factor, scale=self.scale * factor, terms=terms)
 
     __mul__ = __rmul__ = mul
 
@@ -326,7 +286,7 @@ class Scores:
 
     def _tempered(self, factor: Any) -> Scores:
         """Return the scores, each head's multiplied by a number of its own, or all by one that is learned."""
-        if self.soft or any(s.name in ("add", "sum") for s in self.steps):
+        if self.soft or self.terms or any(s.name in ("add", "sum") for s in self.steps):
             self._misuse("multiplied by a tensor behind softmax, or behind terms")
         by = self.axes.read(factor, 1) if math.prod(factor.shape) > 1 else factor.reshape(1, 1, 1)
         if by is None:
@@ -334,6 +294,7 @@ class Scores:
         return self._copy(q=self.q * by)
 
     def add(self, other: Any, alpha: float = 1) -> Scores:
+        other = as_noted(other)
         if isinstance(other, Greatest):
             return self if alpha == -1 else self._misuse("given their greatest")
         if isinstance(other, Scores):
@@ -342,6 +303,8 @@ class Scores:
             self._misuse("given terms behind softmax")
         if _number(other) is not None and not getattr(other, "is_stream", False):
             return self
+        if (own := self._of_keys(other)) is not None:
+            return self._copy(terms=self._sum(KeyTerms(own.values * alpha, own.along), self.terms))
         return self._with("add", self._pairs(other), alpha)
 
     __add__ = __radd__ = add
@@ -363,11 +326,41 @@ class Scores:
         keys = [k.repeat_interleave(groups // k.shape[1], 1) for k in (self.k, other.k)]
         k = hook.apply("cat", {"axis": 1}, keys, (), keys[0].dims)
         more = [Step("sum", tuple(other.steps), alpha, self.axes)] if other.steps else []
-        return self._copy(q=q[0], k=k[0], steps=[*self.steps, *more])
+        terms = other.terms and other.terms._replace(values=other.terms.values * alpha)
+        terms = self._sum(self.terms, terms) if self.terms else terms
+        return self._copy(q=q[0], k=k[0], steps=[*self.steps, *more], terms=terms)
+
+    def _of_keys(self, x: Any) -> KeyTerms | None:
+        """Return a tensor that follows from what is given once as terms of keys; None where it is none."""
+        if hasattr(type(x), "says"):
+            lengths = [s for s in x.shape if isinstance(s, Length)] if across(self.q, self.k) else []
+            if len(lengths) != 1:
+                return None
+            x = x.as_stream()
+        return read(x, self.axes)
+
+    def _sum(self, terms: KeyTerms, more: KeyTerms | None) -> KeyTerms:
+        return terms.plus(more) or self._misuse("given terms by queries and by keys")
+
+    def _filled(self, mask: KeyTerms, value: float | None) -> Scores:
+        """Return the scores, or what softmax made of them, with a number where a mask of keys holds."""
+        if self.soft:
+            if value != 0 or self.terms is None or mask.masks[0] not in self.terms.masks:
+                self._misuse("masked behind softmax otherwise than before")
+            value = -math.inf
+        if value is None or (self.steps and value > _HIDES):
+            self._misuse(f"filled with {value} behind terms")
+        side = "k" if mask.along == KEYS else "q"
+        if self.terms and self.terms.along != mask.along:
+            self._misuse("given terms by queries and by keys")
+        keys, terms = filled(getattr(self, side), self.terms, mask, value)
+        return self._copy(**{side: keys}, terms=terms)
 
     def masked_fill(self, mask: Any, value: Any) -> Scores:
         if _number(mask) == 0:  # it is known to hold nowhere
             return self
+        if (own := self._of_keys(mask)) is not None:
+            return self._filled(own, _number(value))
         if self.soft:
             return self._hidden(mask, value)
         return self._with("fill", self._pairs(mask), _number(value))
@@ -376,6 +369,8 @@ class Scores:
         """Return the scores where a mask holds, a number elsewhere."""
         if _number(mask) == 1:
             return self
+        if (own := self._of_keys(mask)) is not None:
+            return self._filled(own._replace(values=~own.values, masks=((*own.masks, "kept"),)), _number(value))
         if self.soft:
             return self._hidden(~mask, value)
         return self._with("keep", self._pairs(mask), _number(value))
@@ -386,13 +381,15 @@ class Scores:
             return self._copy(soft=True)
         if along != (QUERIES,) or self.soft:
             self._misuse(f"brought through softmax along dimension {dim}, which is not that of the keys")
+        terms = self.terms and self.terms._replace(along=OTHER[self.terms.along])
         times = self.axes.n_heads // self.k.shape[1]
         return self._copy(
             q=self.k if times == 1 else self.k.repeat_interleave(times, 1),
             k=self.q,
-            axes=_turned(self.axes),
+            axes=turned(self.axes),
             steps=[s.turned() for s in self.steps],
             soft=True,
+            terms=terms,
         )
 
     def log_softmax(self, dim: int | None = -1, *_: Any, **__: Any) -> Scores:
@@ -503,7 +500,11 @@ class Scores:
 
     def attended(self, v: Any) -> Any:
         """Return the attended values of values, both ``(B, heads, L, features)``."""
-        found, programs, q, k = self._said(), self._programs(), self.q, self.k
+        found, programs, q, k, scale = self._said(), self._programs(), self.q, self.k, self.scale
+        if self.terms is not None:
+            if self.terms.along != KEYS:
+                self._misuse("given terms by queries that are given once")
+            (q, k), scale = with_terms(q * scale, k, self.terms), 1.0
         if found.context.waits and not k.edge.may_wait:
             reason, remedy = SEES_ALL.words
             raise NotStreamableError(
@@ -522,7 +523,7 @@ class Scores:
         if ends is not None:
             (q,) = hook.apply("limit", {"frames": ends, "of": "table"}, (q,), (), q.dims)
         with self.dropping(self.p) if self.p else nullcontext():
-            return attend(q, k, v, found, self.scale, bias, rows)
+            return attend(q, k, v, found, scale, bias, rows)
 
     def _rows(self, programs: Sequence[Any], found: Recognised) -> Any:
         """Return the term by position that is a product of its own: what is known of it, queries and table."""
@@ -546,10 +547,10 @@ class Scores:
         """Return what the steps say of attention."""
         programs = self._programs()
         if across(self.q, self.k):
-            if programs:
+            if not all(step.hides_nothing() for step in self.steps):
                 raise NotStreamableError(
-                    f"attention at {user_line()}: a mask of keys that are given once is not supported; every "
-                    "query sees all of them, as many as its stream was given"
+                    f"attention at {user_line()}: a mask of keys that are given once is not supported where "
+                    "queries differ; each sees all that its stream was given, or those that a mask (B, M) shows"
                 )
             return Recognised(EVERYTHING)
         context = seen_by("attention", False)

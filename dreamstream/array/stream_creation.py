@@ -191,7 +191,8 @@ def meta_of(meta: Any, ids: Any, sos: Any, eos: Any, lengths: Any, widths: Seque
             raise StreamIdError("a stream tensor needs ids, one str per row")
         ids = [ids] if isinstance(ids, str) else list(ids)
         if len(ids) != len(widths):
-            raise StreamIdError(f"{len(ids)} ids for {len(widths)} rows")
+            alone = "; one chunk is given in a list, as in [chunk]" if len(ids) == 1 else ""
+            raise StreamIdError(f"{len(ids)} ids for {len(widths)} rows{alone}")
         meta = StreamMetadata(ids, sos, eos, widths if lengths is None else lengths)
     found: StreamMetadata = meta
     if len(found) != len(widths):

@@ -52,5 +52,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except (ds.DreamStreamError, ImportError, OSError, MemoryError) as error:
-        print(f"dreamstream: {' '.join(str(error).split())}", file=sys.stderr)
+        said = str(error)
+        if isinstance(error, OSError) and error.filename:
+            said = f"{error.filename}: {error.strerror}"
+        print(f"dreamstream: {' '.join(said.split())}", file=sys.stderr)
         return 1

@@ -248,6 +248,10 @@ def _plot(path: str, model: str, rows: Sequence[dict[str, Any]]) -> None:
     )
     right.axhline(1, linestyle=":", color="0.5")
     right.set(title="real-time factor", xlabel="streams", xscale="log", yscale="log")
+    ticks = sorted({r["streams"] for r in rows})
+    for axes in (left, right):
+        axes.set_xticks(ticks, [str(n) for n in ticks])
+        axes.set_xticks([], minor=True)
     left.legend(fontsize="small")
     figure.savefig(path, dpi=120)
 

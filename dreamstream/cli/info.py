@@ -35,7 +35,7 @@ def describe(path: str) -> dict[str, Any]:
     with ds.load(path) as engine:  # first: it names the file in what it refuses
         model, _, tensors = parts_of(container_of(path))
         weights = {t.name: t for t in tensors}
-        layers = [_layer(node, model["graph"]["nodes"][node["id"]], weights) for node in engine._core.nodes]
+        layers = [_layer(node, weights) for node in engine._core.nodes]
         return {
             "file": path,
             "version": model["version"],
@@ -86,9 +86,9 @@ def _milliseconds(engine: ds.Engine) -> float | None:
     return round(float(engine.delay / engine.rate * 1000), 6)
 
 
-def _layer(planned: Any, node: Any, weights: dict[str, Tensor]) -> dict[str, Any]:
+def _layer(planned: Any, weights: dict[str, Tensor]) -> dict[str, Any]:
     dtype, shape, num, den = planned["outputs"][0]
-    names = [name for name in node["weights"] if name is not None]
+    names = [name for name in planned["weights"] if name is not None]
     names += [scales for name in names if (scales := f"{name}.scales") in weights]  # of int8
     return {
         "path": planned["path"],

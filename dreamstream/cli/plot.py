@@ -30,7 +30,7 @@ def require_matplotlib(path: str) -> None:
     try:
         from matplotlib import backend_bases
     except ImportError:
-        raise ImportError("--plot needs matplotlib; install it with pip install dreamstream[plot]") from None
+        raise ImportError("--plot needs matplotlib; install it with pip install matplotlib") from None
     kinds = backend_bases.FigureCanvasBase.get_supported_filetypes()
     if os.path.splitext(path)[1][1:].lower() not in kinds:
         raise FormatError(f"--plot writes {', '.join(sorted(kinds))} files, got {path}")

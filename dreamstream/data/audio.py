@@ -225,7 +225,7 @@ class _SoundFile:
         except ImportError:
             raise FormatError(
                 f"{self._name}: no WAV file of integers or floating point; others are read by soundfile: "
-                "pip install dreamstream[audio]"
+                "pip install soundfile"
             ) from None
         self._error = soundfile.LibsndfileError
         try:

@@ -17,6 +17,7 @@ from ..errors import CaptureError, LocatedError, NotStreamableError
 from ..online.mask_functions import note_failed
 from ..stream.edge import Edge, Line, Request, lines_of
 from ..stream.rules import Sizes, entry
+from ..stream.rules.tokens import Token
 from ..stream.tree import leaves, map_leaves
 from ..stream.where import user_line
 from .source import source_of
@@ -140,13 +141,15 @@ def captured(
     except (CaptureError, NotStreamableError) as error:
         if not note_failed(error):
             raise
+        result = None
+    if result is None:
         return captured(model, specs, by_name, buffers, buffer_limit, lengths, context_limit)
 
     def check(x: Any) -> Any:
         x = measured(x)
         if not isinstance(x, StreamTensor) or x.edge is None or x.edge.entry is not capture:
             raise CaptureError(
-                f"the forward of {type(model).__name__} returned a {type(x).__name__} that is no stream; an "
+                f"the forward of {type(model).__name__} returned {_called(x)} that is no stream; an "
                 "engine's outputs are computed from its inputs"
             )
         return x.in_order() if "B_L" not in x.dims else x
@@ -155,3 +158,8 @@ def captured(
     if not leaves(result):
         raise CaptureError(f"the forward of {type(model).__name__} returned no tensor")
     return capture, result
+
+
+def _called(x: Any) -> str:
+    """Return what a user calls a value."""
+    return x._what if isinstance(x, Token) else "None" if x is None else f"a value of type {type(x).__name__}"

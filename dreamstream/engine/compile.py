@@ -43,7 +43,7 @@ def compile(
     skew: int = 0,
     verify: bool = True,
     backend: str | None = None,
-    context: Mapping[str, Context] | None = None,
+    context: Mapping[str, Context] | Context | None = None,
     context_limit: int | None = None,
     weights_bound: float = BOUND,
 ) -> Engine:
@@ -95,7 +95,7 @@ def compile(
     backend : str, optional
         The kernels to use whatever the environment says, a name of ``ds.config()["backends"]`` such as
         ``"ref"`` or ``"x86_v3"``; then ``blas`` is not asked.
-    context : dict of str to Context, optional
+    context : Context or dict of str to Context, optional
         As for `patch_module`, which it calls: what attention sees is part of the model from then on.
     context_limit : int, optional
         The most frames of a stream, at its rate, for attention that keeps all that came before.

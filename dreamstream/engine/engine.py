@@ -95,13 +95,13 @@ class Engine(_core.Stepper):
         moving = [s.name for s in self.inputs if not s.once]
         if len(moving) == 1 and not isinstance(given, Mapping):
             given = {moving[0]: given}
+        names = ", ".join(s.name for s in self.inputs)
         if not isinstance(given, Mapping):
-            raise ShapeError(
-                f"expected a dict with the inputs {', '.join(s.name for s in self.inputs)}", (stream_id,)
-            )
+            raise ShapeError(f"expected a dict with the inputs {names}", (stream_id,))
         unknown = set(given) - {s.name for s in self.inputs}
         if unknown:
-            raise ShapeError(f"there is no input {sorted(map(str, unknown))[0]!r}", (stream_id,))
+            wrong = sorted(map(str, unknown))[0]
+            raise ShapeError(f"there is no input {wrong!r}; inputs are {names}", (stream_id,))
         return [_as_array((stream_id,), given[s.name], s.dtype) if s.name in given else None for s in self.inputs]
 
     def _array_of(self, k: int, given: Any) -> Any:

@@ -92,8 +92,14 @@ class OutputInfo:
 
 def _read_dimensions(name: str, spec: Any) -> tuple[str | int, ...]:
     if not isinstance(spec, (tuple, list)):
-        raise ShapeError(f'input {name}: a spec is a tuple such as ("B", 80, "L"), got {spec!r}')
+        got = f"an array of shape {tuple(spec.shape)}" if hasattr(spec, "shape") else repr(spec)
+        raise ShapeError(f'input {name}: a spec is a tuple such as ("B", 80, "L"), got {got}')
     for d in spec:
+        if isinstance(d, (tuple, list)):
+            raise ShapeError(
+                f'input {name}: several inputs are a dict by argument, as in {{"x": ("B", 80, "L"), …}}; got '
+                f"{tuple(spec)}"
+            )
         if not (
             d in ("B", "L", "M")
             if isinstance(d, str)
@@ -170,6 +176,13 @@ def read_specs(model: Any, spec: Any, rate: Any, dtype: Any) -> list[InputSpec]:
     out.sort(key=lambda s: s.once)
     if out[0].once:
         raise ShapeError(f'input {names[0]}: one input of a spec has an "L", got {specs[names[0]]}')
+    given = {*specs, *lengths_in(spec)}
+    missing = [p.name for p in parameters if p.default is p.empty and p.name not in given]
+    if missing:
+        raise ShapeError(
+            f"forward also takes {', '.join(missing)}; a spec of several inputs is a dict by argument, as in "
+            '{"x": ("B", 80, "L"), "lengths": ds.lengths_of("x")}'
+        )
     return out
 
 

@@ -88,6 +88,8 @@ def verify(
     StreamLimitError
         Where ``max_streams`` or ``buffer_limit`` leaves room for no stream at all.
     """
+    if not isinstance(engine, Engine):
+        raise TypeError(f"verify takes a model and the engine made of it, got {type(engine).__name__}")
     report = _verified(model, engine, n_streams, n_frames, seed, lengths)
     for attempt in range(1, TRIES):
         if report.ok or report.least_margin is None or report.least_margin >= TIED:
@@ -177,11 +179,12 @@ def _lengths(engine: Engine, n_frames: int | None, n_streams: int, rng: np.rando
 
 
 def random_inputs(rng: np.random.Generator, engine: Engine, n: int) -> dict[str, Any]:
-    """Return a stream of random numbers by input, `n` frames of the first."""
-    return {
-        s.name: _random(rng, s, int(rng.integers(1, 12)) if s.once else int(n * s.rate / engine.rate))
-        for s in engine.inputs
-    }
+    """Return a stream of random numbers by input, `n` frames of the first; all memories are of one length."""
+    out, once = {}, 0
+    for s in engine.inputs:
+        once = once or (int(rng.integers(1, 12)) if s.once else 0)
+        out[s.name] = _random(rng, s, once if s.once else int(n * s.rate / engine.rate))
+    return out
 
 
 def _random(rng: np.random.Generator, spec: InputSpec, n: int) -> Any:
@@ -203,10 +206,10 @@ def _offline(model: Any, engine: Engine, inputs: dict[str, Any]) -> list[Any]:
     outputs = zip(result, engine.outputs)
     # An output without L keeps its B as the axis of one frame, in front.
     return [
-        np.moveaxis(t, o.dimensions.index("B"), 0)
+        np.moveaxis(np.atleast_1d(t), o.dimensions.index("B"), 0)
         if "L" not in o.dimensions
-        else t.squeeze(o.dimensions.index("B"))
-        if t.ndim
+        else t.squeeze(b)
+        if (b := o.dimensions.index("B")) < t.ndim and t.shape[b] == 1
         else t
         for t, o in outputs
     ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from ..array import BatchTensor, Tensor
+from ..array.attend import across
 from ..errors import ShapeError
 from ..operations.refusals import MASKED
 from ..stream.context import Context
@@ -119,8 +120,13 @@ class MultiheadAttention(Module):
         is_causal: bool = False,
     ) -> tuple[Tensor, None]:
         """Return the attended values, and None."""
-        if key_padding_mask is not None and not F.attention.identity(~key_padding_mask):
-            raise refused("MultiheadAttention", MASKED)
+        hidden = key_padding_mask
+        if hidden is not None and F.attention.hides_nothing(hidden):
+            hidden = None
+        if hidden is not None:
+            hidden = ~hidden if "bool" in str(hidden.dtype) else hidden  # True shows
+            if any(x.is_stream for x in (query, key)) and not F.attention.of_memory(hidden):
+                raise refused("MultiheadAttention", MASKED)
         if attn_mask is not None and "bool" in str(attn_mask.dtype):
             attn_mask = ~attn_mask  # True hides
         keys, values = (x.value if isinstance(x, BatchTensor) else x for x in (key, value))
@@ -136,9 +142,14 @@ class MultiheadAttention(Module):
             parts = [self._projected(i, x) for i, (x, _) in enumerate(given)]
         parts = parts if self.batch_first else [x.transpose(0, 1) for x in parts]
         q, k, v = (x.unflatten(-1, (self.num_heads, -1)).transpose(1, 2) for x in parts)
-        out = F.scaled_dot_product_attention(
-            q, k, v, attn_mask, is_causal=is_causal and attn_mask is None, context=self.context
-        )
+        causal = is_causal and attn_mask is None
+        if hidden is None:
+            out = F.scaled_dot_product_attention(q, k, v, attn_mask, is_causal=causal, context=self.context)
+        elif causal or (self.context is not None and not across(q, k)):
+            raise ValueError("MultiheadAttention: key_padding_mask beside a context; give attn_mask in its place")
+        else:
+            masks = [x for x in (attn_mask, hidden.unsqueeze(1).unsqueeze(2)) if x is not None]
+            out = F.attention.under_masks(q, k, v, masks, q.shape[-1] ** -0.5)
         out = self.out_proj(out.transpose(1, 2).flatten(-2))
         return out if self.batch_first else out.transpose(0, 1), None
 

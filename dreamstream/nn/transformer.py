@@ -156,7 +156,7 @@ class TransformerEncoderLayer(_Layer):
         self,
         src: Tensor,
         src_mask: Any = None,
-        src_key_padding_mask: None = None,
+        src_key_padding_mask: Any = None,
         is_causal: bool = False,
     ) -> Tensor:
         """Return a stream of the input's shape."""
@@ -206,8 +206,8 @@ class TransformerDecoderLayer(_Layer):
         memory: Tensor,
         tgt_mask: Any = None,
         memory_mask: Any = None,
-        tgt_key_padding_mask: None = None,
-        memory_key_padding_mask: None = None,
+        tgt_key_padding_mask: Any = None,
+        memory_key_padding_mask: Any = None,
         tgt_is_causal: bool = False,
         memory_is_causal: bool = False,
     ) -> Tensor:
@@ -265,7 +265,7 @@ class TransformerEncoder(_Stack):
         self,
         src: Tensor,
         mask: Any = None,
-        src_key_padding_mask: None = None,
+        src_key_padding_mask: Any = None,
         is_causal: bool | None = None,
     ) -> Tensor:
         """Return a stream of the input's shape."""
@@ -300,8 +300,8 @@ class TransformerDecoder(_Stack):
         memory: Tensor,
         tgt_mask: Any = None,
         memory_mask: Any = None,
-        tgt_key_padding_mask: None = None,
-        memory_key_padding_mask: None = None,
+        tgt_key_padding_mask: Any = None,
+        memory_key_padding_mask: Any = None,
         tgt_is_causal: bool | None = None,
         memory_is_causal: bool = False,
     ) -> Tensor:
@@ -381,9 +381,9 @@ class Transformer(Module):
         src_mask: Any = None,
         tgt_mask: Any = None,
         memory_mask: Any = None,
-        src_key_padding_mask: None = None,
-        tgt_key_padding_mask: None = None,
-        memory_key_padding_mask: None = None,
+        src_key_padding_mask: Any = None,
+        tgt_key_padding_mask: Any = None,
+        memory_key_padding_mask: Any = None,
         src_is_causal: bool | None = None,
         tgt_is_causal: bool | None = None,
         memory_is_causal: bool = False,

@@ -168,7 +168,7 @@ def audit(
     rate: Any = None,
     dtype: Any = "float32",
     skew: int = 0,
-    context: Mapping[str, Context] | None = None,
+    context: Mapping[str, Context] | Context | None = None,
     max_delay: int | None = None,
 ) -> Audit:
     """Say what streaming a model takes: delay, receptive field, stride and state, per layer and in total.
@@ -178,7 +178,7 @@ def audit(
     model : dreamstream.nn.Module or torch.nn.Module
     spec, rate, dtype, skew
         As for :func:`dreamstream.compile`; a rate is in frames per second, and gives latencies in milliseconds.
-    context : dict of str to Context, optional
+    context : Context or dict of str to Context, optional
         As for `patch_module`, which it calls: what attention sees is part of the model from then on.
     max_delay : int, optional
         Frames of the first input that outputs may be late; where they are later, the table says which layers look

@@ -16,12 +16,13 @@ from traceback import walk_tb
 from types import FunctionType
 from typing import Any
 
+from ..array.scores import Scores
 from ..array.symbolic import Symbolic
 from ..stream.rules import Length
 from ..stream.tree import leaves
 from .whole_numbers import kept_by
 
-__all__ = ["BROUGHT", "GROWING", "bring", "called", "note_calls", "note_failed"]
+__all__ = ["BROUGHT", "METHODS", "bring", "called", "note_calls", "note_failed"]
 
 #: What runs in place of a function that is given lengths: ``fn(length, original, args, kwargs)``.
 Instead = Callable[[Any, Any, Any, Any], Any]
@@ -44,8 +45,8 @@ BROUGHT: dict[str, dict[str, Instead]] = {
     "espnet.nets.pytorch_backend.transformer.subsampling": {"check_short_utt": lambda *_: (False, -1)},
 }
 
-#: Methods by which layers make their tables of positions longer, and what runs in their place.
-GROWING: dict[str, Instead] = {}
+#: Methods by which layers make their tables of positions.
+METHODS: dict[str, Instead] = {"make_pe": _noted}
 
 
 def note_calls(function: Any, instead: Instead = _noted) -> None:
@@ -74,16 +75,9 @@ def _asks(*args: Any, **kwargs: Any) -> Any:
 def called(place: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Run a function, or note that it is called with lengths."""
     function, instead = _ORIGINALS[place]
-    for x in leaves((args, kwargs)):
-        inner = getattr(x, "_inner", x)
-        if isinstance(inner, Symbolic):
-            length: Any = inner.length
-        elif getattr(inner, "is_stream", False) and (getattr(inner, "edge", None) or hasattr(inner, "says")):
-            length = next((s for s in inner.shape if isinstance(s, Length)), None)
-        else:
-            length = inner
-        if isinstance(length, Length):
-            return instead(length, function, args, kwargs)
+    length = _length_in((args, kwargs))
+    if length is not None:
+        return instead(length, function, args, kwargs)
     return function(*args, **kwargs)
 
 
@@ -103,20 +97,43 @@ def note_failed(error: BaseException) -> bool:
     for frame in reversed(frames):
         code = frame.f_code
         function = frame.f_globals.get(code.co_name)
-        if not inspect.isfunction(function) or function.__code__ is not code:
+        ours = frame.f_globals.get("__name__", "").partition(".")[0] in ("dreamstream", "torch")
+        if ours or not inspect.isfunction(function) or function.__code__ is not code:
             continue
         given = {name: frame.f_locals.get(name) for name in inspect.signature(function).parameters}
-        if any(isinstance(x, Length) for x in given.values()) and _makes_tensor(function, given):
+        length = _length_in(given)
+        if length is not None and _makes_tensor(function, given, type(length).noting):
             note_calls(function)
             return True
     return False
 
 
-def _makes_tensor(function: Any, given: dict[str, Any]) -> bool:
-    """Whether a function that is given a number in place of each length returns a tensor of so many."""
-    numbers = {name: _TRIED if isinstance(x, Length) else x for name, x in given.items()}
+def _inner(x: Any) -> Any:
+    """Return what a tensor of torch stands for; scores of attention refuse to be asked."""
+    return x if isinstance(x, Scores) else getattr(x, "_inner", x)
+
+
+def _length_in(args: Any) -> Any:
+    """Return a length of a stream among arguments, or of one of them; None without any."""
+    for x in leaves(args):
+        inner = _inner(x)
+        if isinstance(inner, Symbolic):
+            return inner.length
+        if getattr(inner, "is_stream", False) and (getattr(inner, "edge", None) or hasattr(inner, "says")):
+            inner = next((s for s in inner.shape if isinstance(s, Length)), None)
+        if isinstance(inner, Length):
+            return inner
+    return None
+
+
+def _makes_tensor(function: Any, given: dict[str, Any], noting: Any) -> bool:
+    """Whether a function that is given numbers in place of lengths returns a tensor of so many."""
+    inner = {name: _inner(x) for name, x in given.items()}
+    if any(getattr(x, "edge", None) is not None and not isinstance(x, (Length, Symbolic)) for x in inner.values()):
+        return False  # of streams it may know more than their shapes
     try:
-        out = function(**numbers)
+        with noting.quietly():
+            out = noting(function, (), inner).at(lambda _: _TRIED)
     except Exception:  # what it asks for is no number either
         return False
     return hasattr(out, "masked_fill") and _TRIED in out.shape
@@ -130,6 +147,6 @@ def bring(model: Any) -> None:
             if inspect.isfunction(function):
                 note_calls(function, instead)
     for kind in {type(part) for part in model.modules()}:
-        for name, instead in GROWING.items():
+        for name, instead in METHODS.items():
             if inspect.isfunction(getattr(kind, name, None)):
                 note_calls(getattr(kind, name), instead)

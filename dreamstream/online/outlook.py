@@ -95,6 +95,6 @@ def _window(name: str, a: dict[str, Any], shapes: Sequence[Any]) -> tuple[int, i
         return a["dilation"] * (shapes[0][2] - 1) + 1, a["left"], a["right"]
     if name == "conv2d":
         return a["dilation"][0] * (shapes[0][2 + a["axis"]] - 1) + 1, a["padding"][0], a["padding"][1]
-    if name in ("avg_pool", "max_pool"):
+    if "kernel" in a:
         return a.get("dilation", 1) * (a["kernel"] - 1) + 1, a["left"], a["right"]
     return None

@@ -186,7 +186,7 @@ class Patch:
         except NotStreamableError as error:
             if not note_failed(error):
                 raise
-            return self._call(module, args, kwargs)
+        return self._call(module, args, kwargs)
 
     def _outermost(
         self,
@@ -348,7 +348,7 @@ def patch_module(
     unstreamable: str = "raise",
     buffer_limit: int | None = None,
     skew: int = 0,
-    context: Mapping[str, Context] | None = None,
+    context: Mapping[str, Context] | Context | None = None,
     context_limit: int | None = None,
 ) -> M:
     """Make a module and all below it able to stream, in place; twice is a no-op.
@@ -366,9 +366,10 @@ def patch_module(
         The most frames that such a layer may wait for.
     skew : int
         Frames of the slowest input by which the inputs of one stream may be apart.
-    context : dict of str to Context, optional
+    context : Context or dict of str to Context, optional
         By the paths of modules, in which ``*`` stands for any name between dots: what attention inside them sees
-        of a stream, from now on, offline too. Paths that are not there keep what they have.
+        of a stream, from now on, offline too; one alone is for all attention. Paths that are not there keep what
+        they have.
     context_limit : int, optional
         The most frames of a stream, at its rate, for attention that keeps all that came before.
 
@@ -396,7 +397,7 @@ def patch_module(
         refuse_unstreamable(module)
     options = (train_variant, unstreamable, buffer_limit, skew, context_limit)
     parts = front.parts(module)
-    contexts = contexts_of(context or {}, [path for path, _ in parts])
+    contexts = contexts_of(context, [path for path, _ in parts])
     for _, part in parts:
         patch = part.__dict__.get("_patch")
         if patch is None:

@@ -113,8 +113,10 @@ def seen_by(name: str, is_causal: bool, context: Context | None = None) -> Conte
     return said[0] if said else EVERYTHING
 
 
-def contexts_of(given: Mapping[str, Context], paths: list[str]) -> dict[str, Context]:
+def contexts_of(given: Mapping[str, Context] | Context | None, paths: list[str]) -> dict[str, Context]:
     """Return the context that is given for each path, where one is; ``*`` stands for a name between dots.
+
+    A context without a path is the whole model's.
 
     Raises
     ------
@@ -124,7 +126,11 @@ def contexts_of(given: Mapping[str, Context], paths: list[str]) -> dict[str, Con
         For a pattern that no path fits, a path that two fit, or one within another.
     """
     found: dict[str, Context] = {}
-    for pattern, context in given.items():
+    if isinstance(given, Context):
+        given = {"": given}
+    if not isinstance(given or {}, Mapping):
+        raise TypeError(f"context: expected a ds.Context, or a dict of them by path, got {type(given).__name__}")
+    for pattern, context in (given or {}).items():
         if not isinstance(context, Context):
             raise TypeError(f"context: expected a ds.Context for {pattern!r}, got {type(context).__name__}")
         names = pattern.split(".")

@@ -74,7 +74,8 @@ def _read_flags(values: npt.ArrayLike, n_rows: int, field: str) -> BoolArray:
     array = _rows(values, field)
     if array.dtype != np.bool_:
         if array.size or array.ndim == 0:
-            raise DTypeError(f"{field} must be True or False for each stream, got {array.dtype}")
+            got = array.dtype if array.dtype.kind in "biufc" else repr(values)
+            raise DTypeError(f"{field} must be True or False for each stream, in the order of ids; got {got}")
         array = array.astype(np.bool_)
     return _fit(array, n_rows, field)
 

@@ -74,7 +74,7 @@ class TorchPatch(Patch):
             except NotStreamableError as error:
                 if not note_failed(error):
                     raise
-                return self._call(module, args, kwargs)
+            return self._call(module, args, kwargs)
         if _within(Forward):  # a layer of constants
             return _plain_call(module, args, kwargs)
         if any(isinstance(x, Native) for x in _leaves(args, kwargs)):

@@ -1,4 +1,4 @@
-"""Small torch models of all kinds, for exporting."""
+"""Small torch models for exporting, besides the shared cases."""
 
 from __future__ import annotations
 
@@ -29,34 +29,11 @@ class _Written(nn.Module):
         return self.run(self, x)
 
 
-def _convolutions() -> nn.Module:
-    return nn.Sequential(
-        nn.Conv1d(3, 4, 5, stride=2, padding=2),
-        nn.ReLU(),
-        nn.Conv1d(4, 4, 3, padding=2, padding_mode="reflect", dilation=2),
-        nn.Conv1d(4, 4, 3, padding=1, padding_mode="replicate", groups=2),
-        nn.Conv1d(4, 2, 2, stride=3),
-    )
-
-
-def _transposed() -> nn.Module:
-    down, up = nn.Conv1d(3, 4, 4, stride=2, padding=1), nn.ConvTranspose1d(4, 3, 4, stride=2, padding=1)
-    return nn.Sequential(down, nn.ELU(), up, nn.Tanh())
-
-
 def _residual() -> nn.Module:
     return _Written(
         lambda m, x: x + m.b(F.gelu(m.a(x))),
         a=nn.Conv1d(3, 5, 7, padding=3),
         b=nn.Conv1d(5, 3, 3, padding=1),
-    )
-
-
-def _cropped() -> nn.Module:
-    return _Written(
-        lambda m, x: m.a(x)[..., :-4] + m.b(x)[:, :, : x.size(2)],
-        a=nn.Conv1d(3, 3, 5, padding=4),
-        b=nn.Conv1d(3, 3, 2, padding=1),
     )
 
 
@@ -67,14 +44,6 @@ def _lstm() -> nn.Module:
         rnn=nn.LSTM(6, 5, 2, batch_first=True),
         head=nn.Linear(5, 4),
     )
-
-
-def _gru() -> nn.Module:
-    return _Written(lambda m, x: m.rnn(x.transpose(1, 2)), rnn=nn.GRU(3, 5, batch_first=True))
-
-
-def _rnn() -> nn.Module:
-    return _Written(lambda m, x: m.rnn(x.transpose(1, 2))[0], rnn=nn.RNN(3, 5, 2, batch_first=True))
 
 
 def _pooled() -> nn.Module:
@@ -103,39 +72,6 @@ def _images() -> nn.Module:
 
 def _framed() -> nn.Module:
     return _Written(lambda m, x: m.head(x.unfold(1, 10, 4)).abs(), head=nn.Linear(10, 3, bias=False))
-
-
-def _spectrum() -> nn.Module:
-    def run(m: Any, x: Any) -> Any:
-        bins = torch.stft(x, 16, 4, window=torch.hann_window(16), center=False, return_complex=True)
-        return m.head(bins.abs().clamp(min=1e-3).log().transpose(1, 2))
-
-    return _Written(run, head=nn.Linear(9, 3))
-
-
-def _normed() -> nn.Module:
-    layers = {
-        "conv": nn.Conv1d(3, 4, 3, padding=1),
-        "layer": nn.LayerNorm(4),
-        "batch": nn.BatchNorm1d(4),
-    }
-    layers["batch"].running_mean.normal_()
-    layers["batch"].running_var.uniform_(0.5, 2)
-    return _Written(lambda m, x: m.layer(m.batch(m.conv(x)).transpose(1, 2)), **layers)
-
-
-def _pools() -> nn.Module:
-    return nn.Sequential(
-        nn.MaxPool1d(3, 2, 1), nn.Conv1d(3, 4, 3), nn.AvgPool1d(3, 2, 1), nn.Upsample(scale_factor=2)
-    )
-
-
-def _positions() -> nn.Module:
-    return _Written(lambda m, x: x.transpose(1, 2) + m.table.weight[: x.size(2)], table=nn.Embedding(500, 3))
-
-
-def _gated() -> nn.Module:
-    return nn.Sequential(nn.Conv1d(3, 6, 3, padding=1, groups=3), nn.GLU(1), nn.PReLU(3), nn.Softplus(2.0, 1.0))
 
 
 def _experts() -> nn.Module:
@@ -169,23 +105,13 @@ MODELS: dict[str, tuple[Callable[[], Any], tuple[Any, ...], str]] = {
     "rotary": (_rotary, FRAMES, "float32"),
     "alibi": (_alibi, FRAMES, "float32"),
     "relative": (_relative, FRAMES, "float32"),
-    "convolutions": (_convolutions, FEATURES, "float32"),
-    "transposed": (_transposed, FEATURES, "float32"),
     "residual": (_residual, FEATURES, "float32"),
-    "cropped": (_cropped, FEATURES, "float32"),
     "lstm": (_lstm, FEATURES, "float32"),
     "experts": (_experts, ("B", "L", 5), "float32"),
-    "gru": (_gru, FEATURES, "float32"),
-    "rnn": (_rnn, FEATURES, "float32"),
     "pooled": (_pooled, FEATURES, "float32"),
     "embedding": (_embedding, SAMPLES, "int64"),
     "images": (_images, ("B", 8, "L"), "float32"),
     "framed": (_framed, SAMPLES, "float32"),
-    "spectrum": (_spectrum, SAMPLES, "float32"),
-    "normed": (_normed, FEATURES, "float32"),
-    "pools": (_pools, FEATURES, "float32"),
-    "positions": (_positions, FEATURES, "float32"),
-    "gated": (_gated, FEATURES, "float32"),
 }
 
 

@@ -157,6 +157,13 @@ def test_info(call, folder):
     assert call("info", "a.xml")[1].replace("a.xml", "a.dsm") == out
 
 
+def test_info_of_layers_that_run_as_one(call, folder):
+    model = nn.Sequential(nn.Conv1d(2, 4, 3), nn.ReLU()).eval()
+    ds.compile(model, ("B", 2, "L")).save(folder / "relu.dsm")
+    (layer,) = json.loads(call("info", "relu.dsm", "--json")[1])["layers"]
+    assert (layer["path"], layer["weights"], layer["weight_bytes"]) == ("0", ["0.weight", "0.bias"], 112)
+
+
 def test_info_as_json(call, folder):
     call("convert", "net.py:model", "a.dsm")
     status, out, err = call("info", "a.dsm", "--json")

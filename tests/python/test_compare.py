@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from narrow import saved
 
 import dreamstream as ds
 from dreamstream import nn
@@ -64,14 +65,6 @@ def test_errors_are_those_of_outputs(streams):
         one = ds.compile(model, SPEC, weights={"*": "int8", row.path: "fp32"})
         assert row.kept_wide == pytest.approx(max(by_hand(wide, one, streams)))
     assert "spoilt" in str(found) and json.loads(json.dumps(found.as_dict()))["layers"][0]["path"] == "spoilt"
-
-
-def saved(engine: ds.Engine) -> bytes:
-    import io
-
-    file = io.BytesIO()
-    engine.save(file)
-    return file.getvalue()
 
 
 def test_chunks_as_callers_have_them(streams):

@@ -169,6 +169,65 @@ def test_no_streams():
         Torch().online(conv)(ds.stream_tensor([], ids=[]))
 
 
+@pytest.mark.parametrize(
+    ("data", "more", "error", "says"),
+    [
+        (noise(16, 9), {"ids": ["anna"]}, ds.StreamIdError, r"1 ids for 16 rows; one chunk is given in a list"),
+        (None, {"ids": ["anna"]}, ds.DTypeError, "made of arrays or numbers, not of dicts, None or other objects"),
+        ({"anna": noise(16, 9)}, {"ids": ["anna"]}, ds.DTypeError, "made of arrays or numbers, not of dicts"),
+        ([noise(16, 9)], {"ids": "anna", "sos": "anna"}, ds.DTypeError, "for each stream, .*; got 'anna'"),
+    ],
+)
+def test_data_that_are_no_streams(data, more, error, says):
+    with pytest.raises(error, match=says):
+        ds.stream_tensor(data, **more)
+
+
+# ---------------------------------------------------------------------- specs
+@pytest.mark.parametrize(
+    ("spec", "says"),
+    [
+        (noise(1, 16, 9), r'a spec is a tuple such as ("B", 80, "L"), got an array of shape (1, 16, 9)'),
+        ((("B", 16, "L"),), 'several inputs are a dict by argument, as in {"x": ("B", 80, "L"), …}; got'),
+        (("B", "L", 16), "transpose it, or name the input's dimensions so, in the spec or by names="),
+        (("B", 16, "T"), """each dimension is "B", "L" or a size"""),
+    ],
+)
+def test_specs_that_are_none(spec, says):
+    with pytest.raises(ds.ShapeError, match=re.escape(says)):
+        ds.compile(model_of(nn, conv), spec)
+
+
+def fusion(self, audio, video):
+    return audio[..., ::2] + video
+
+
+@pytest.mark.parametrize(
+    ("spec", "rate", "says"),
+    [
+        (("B", 4, "L"), 1, r"^forward also takes video; a spec of several inputs is a dict by argument, as in \{"),
+        ({"audio": ("B", 4, "L")}, 1, "^forward also takes video; a spec of several inputs is a dict by argument"),
+        (
+            dict.fromkeys(("audio", "video"), ("B", 4, "L")),
+            1,
+            rf"^add at {HERE}.* give the inputs theirs, by rate=",
+        ),
+    ],
+)
+def test_specs_of_several_inputs(spec, rate, says):
+    model = type("Fusion", (nn.Module,), {"forward": fusion})().eval()
+    with pytest.raises(ds.DreamStreamError, match=says):
+        ds.compile(model, spec, rate=rate)
+
+
+def test_chunks_of_several_inputs():
+    model = type("Fusion", (nn.Module,), {"forward": fusion})().eval()
+    spec = dict.fromkeys(("audio", "video"), ("B", 4, "L"))
+    engine = ds.compile(model, spec, rate={"audio": 2, "video": 1})
+    with pytest.raises(ds.ShapeError, match="there is no input 'vid'; inputs are audio, video"):
+        engine.step({"anna": {"audio": noise(4, 4), "vid": noise(4, 2)}}, sos="anna")
+
+
 # ---------------------------------------------------------------------- engines
 @pytest.fixture(scope="module")
 def engine():
@@ -184,7 +243,11 @@ def engine():
             r"shape (16, L) and type float32, got (80, 9) and float32 (",
         ),
         (np.zeros((9, 16), np.float32), ds.ShapeError, r"got (9, 16) and float32; its transpose fits, chunk.T"),
-        (np.zeros((1, 16, 9), np.float32), ds.ShapeError, r"shape (16, L) and type float32, got (1, 16, 9) and"),
+        (
+            np.zeros((1, 16, 9), np.float32),
+            ds.ShapeError,
+            r"got (1, 16, 9) and float32; a chunk is of one stream, without the batch: chunk[0]",
+        ),
         (
             np.zeros((16, 9), np.int16),
             ds.DTypeError,
@@ -254,6 +317,89 @@ def test_what_does_not_stream(front):
         ds.NotStreamableError, match=r"apply it to the outputs of a stream that has ended, or say how"
     ):
         front(turned, noise(16, 9))
+
+
+@pytest.mark.parametrize("library", [Native, Torch])
+def test_advice_for_attention(library):
+    layer = library().library.TransformerEncoderLayer(8, 2, 16, batch_first=True).eval()
+    with pytest.raises(ds.NotStreamableError, match=r"say what it sees: .* or context= with a ds\.Context, or"):
+        ds.compile(layer, ("B", "L", 8))
+    assert ds.compile(layer, ("B", "L", 8), context=ds.Context(left=3)).receptive_field == 4
+    with pytest.raises(TypeError, match=r"context: expected a ds\.Context, or a dict of them by path, got int"):
+        ds.compile(layer, ("B", "L", 8), context=3)
+
+
+def test_whole_numbers_and_layers_without_shapes():
+    with pytest.raises(ds.DTypeError, match=rf'^embedding at {HERE}.*expected an int64 tensor.* dtype="int64"$'):
+        ds.compile(nn.Embedding(10, 4).eval(), ("B", "L"))
+    torch = pytest.importorskip("torch")
+    with pytest.raises(ds.ModeError, match=r"^weight has no shape yet: call the model once"):
+        ds.compile(torch.nn.LazyConv1d(8, 3).eval(), ("B", 4, "L"))
+
+
+def of_torch(forward):
+    """A torch module of a function."""
+    torch = pytest.importorskip("torch")
+    return type("Model", (torch.nn.Module,), {"forward": lambda self, x: forward(torch, x)})()
+
+
+@pytest.mark.parametrize(
+    ("forward", "error", "says"),
+    [
+        (
+            lambda torch, x: x ** x.size(2),
+            ds.DreamStreamError,
+            r"^the length of a stream .* operand of pow beside",
+        ),
+        (
+            lambda torch, x: torch.where(x > 0),
+            ds.NotStreamableError,
+            r"^torch\.where of a condition alone at HERE",
+        ),
+        (lambda torch, x: x[x > 0], ds.NotStreamableError, "the index is a stream itself.* at HERE"),
+        (
+            lambda torch, x: x[..., : x.size(2) // 2],
+            ds.StreamMismatchError,
+            "^cut at HERE.*: input 0 has rate 1/1",
+        ),
+        (lambda torch, x: torch.complex(x, x).view(-1), ds.DreamStreamError, "is one dimension|complex stream"),
+    ],
+)
+def test_what_functions_of_torch_refuse(forward, error, says):
+    torch = pytest.importorskip("torch")
+    stream = ds.stream_tensor([torch.zeros(16, 9)], ids="anna", sos=True)
+    for call in (
+        lambda: ds.patch_module(of_torch(forward)).online()(stream),
+        lambda: ds.compile(of_torch(forward), ("B", 16, "L")),
+    ):
+        with pytest.raises(error, match=says.replace("HERE", HERE)) as caught:
+            call()
+        assert caught.type.__name__ in ds.errors.__all__
+
+
+@pytest.mark.parametrize(
+    ("forward", "says"),
+    [
+        (lambda torch, x: (x, x.shape[0]), "returned the number of streams that is no stream"),
+        (lambda torch, x: None, "returned None that is no stream"),
+        (lambda torch, x: (x, 3), "returned a value of type int that is no stream"),
+        (lambda torch, x: {x.size(2): x}, r"can't be hashed \(put into a set or dict\)"),
+    ],
+)
+def test_what_no_engine_returns(forward, says):
+    with pytest.raises(ds.CaptureError, match=says) as caught:
+        ds.compile(of_torch(forward), ("B", 16, "L"))
+    assert caught.type.__name__ == "CaptureError"
+
+
+def test_what_verify_takes():
+    with pytest.raises(TypeError, match="verify takes a model and the engine made of it, got tuple"):
+        ds.verify(model_of(nn, conv), ("B", 16, "L"))
+
+
+def test_a_length_that_is_returned_is_verified():
+    engine = ds.compile(of_torch(lambda torch, x: {"y": x, "n": x.size(2)}), ("B", 16, "L"))
+    assert engine.step({"anna": noise(16, 9)}, sos="anna", eos="anna")["anna"]["n"] == 9
 
 
 # ---------------------------------------------------------------------- a clone that was not built

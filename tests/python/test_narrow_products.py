@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import io
 import json
 from typing import Any
 
 import numpy as np
 import pytest
+from narrow import answer, compiled, exchanged, held, saved
 
 import dreamstream as ds
 from dreamstream import _core, nn
@@ -17,51 +17,6 @@ NARROW = PRODUCTS[1:]
 BACKENDS = [b["name"] for b in _core.config()["backends"] if b["usable"]]
 OWN = [b["name"] for b in _core.config()["backends"] if b["usable"] and b["bitwise"]]
 F32 = np.float32
-
-
-class Net(nn.Module):
-    """Every kind of layer with matrices, gated and fused ones among them."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        ds.manual_seed(0)
-        self.conv = nn.Conv1d(6, 70, 3, padding=1)
-        self.gated = nn.Conv1d(70, 128, 1)
-        self.grouped = nn.Conv1d(64, 40, 3, groups=2, padding=1)
-        self.depthwise = nn.Conv1d(40, 40, 3, groups=40)
-        self.linear = nn.Linear(40, 33)
-        self.norm = nn.LayerNorm(33)
-        self.lstm = nn.LSTM(33, 20, 2, batch_first=True, proj_size=9)
-        self.gru = nn.GRU(9, 20, batch_first=True)
-        self.up = nn.ConvTranspose1d(20, 5, 4, stride=2)
-
-    def forward(self, x: Any) -> Any:
-        y = nn.functional.glu(self.gated(self.conv(x).relu()), 1)
-        y = self.depthwise(self.grouped(y)).transpose(1, 2)
-        return self.up(self.gru(self.lstm(self.norm(self.linear(y).tanh()))[0])[0].transpose(1, 2))
-
-
-SPEC = ("B", 6, "L")
-
-
-@pytest.fixture(scope="module")
-def x() -> Any:
-    return np.random.default_rng(0).standard_normal((6, 50)).astype(F32)
-
-
-def answer(engine: ds.Engine, x: Any, sizes: tuple[int, ...] = (50,)) -> Any:
-    outs, at = [], 0
-    for size in sizes:
-        sos, eos = [] if at else ["a"], ["a"] if at + size == x.shape[1] else []
-        outs.append(engine.step({"a": x[:, at : at + size]}, sos=sos, eos=eos)["a"])
-        at += size
-    return np.concatenate(outs, 1)
-
-
-def saved(engine: ds.Engine, form: str = "dsm") -> bytes:
-    file = io.BytesIO()
-    engine.save(file, form)
-    return file.getvalue()
 
 
 # ---------------------------------------------------------------- the definition, once more
@@ -220,29 +175,23 @@ def test_sums_beside_the_least_normal_number(backend):
 # ---------------------------------------------------------------- networks
 @pytest.mark.parametrize("backend", OWN)
 @pytest.mark.parametrize("how", NARROW)
-def test_bits_of_chunks_batches_and_threads(how, backend, x):
-    wanted = answer(ds.compile(Net(), SPEC, products=how, backend="ref"), x)
-    plain = answer(ds.compile(Net(), SPEC), x)
+def test_bits_of_chunks_batches_and_threads(how, backend):
+    wanted, plain = answer(compiled(products=how, backend="ref")), answer(compiled())
     assert wanted.tobytes() != plain.tobytes() and np.abs(wanted - plain).max() < 0.05 * np.abs(plain).max()
-    engine = ds.compile(Net(), SPEC, products=how, backend=backend)
-    for sizes in ((50,), (1,) * 50, (7, 30, 13)):
-        assert answer(engine, x, sizes).tobytes() == wanted.tobytes()
-    rows = {f"s{i}": np.roll(x, i, 1) for i in range(9)}
-    batch = ds.load(saved(engine), threads=2, backend=backend).step(rows, sos=list(rows), eos=list(rows))
-    assert batch["s0"].tobytes() == wanted.tobytes()
+    held(compiled(products=how, backend=backend), backend, wanted)
 
 
 @pytest.mark.parametrize("how", NARROW)
-def test_files(how, x):
-    engine, wide = ds.compile(Net(), SPEC, products=how), ds.compile(Net(), SPEC)
-    content, only = saved(engine), saved(ds.compile(Net(), SPEC, weights=how))
+def test_files(how):
+    engine, wide = compiled(products=how), compiled()
+    content, only = saved(engine), saved(compiled(weights=how))
     again = ds.load(content)
-    assert saved(again) == content and answer(again, x).tobytes() == answer(engine, x).tobytes()
+    assert saved(again) == content and answer(again).tobytes() == answer(engine).tobytes()
     assert saved(ds.load(saved(wide), products=how)) == content == saved(ds.load(only, products=how))
     assert saved(ds.load(content, products="fp32")) == saved(ds.load(content, weights=how, products="fp32"))
     assert saved(ds.load(content, products="fp32")) == saved(ds.load(only)) or how != "int8"
     assert engine.fingerprint != ds.load(content, products="fp32").fingerprint
-    assert answer(ds.load(content, weights="fp32"), x).tobytes() == answer(ds.load(only), x).tobytes()
+    assert answer(ds.load(content, weights="fp32")).tobytes() == answer(ds.load(only)).tobytes()
     for form in ("json", "xml"):
         assert saved(ds.load(saved(engine, form))) == content
 
@@ -263,22 +212,14 @@ def test_files_that_say_what_is_not_so(how):
 
 
 @pytest.mark.parametrize("how", NARROW)
-def test_snapshots_go_across_formats(how, x):
-    engines = [ds.compile(Net(), SPEC), ds.compile(Net(), SPEC, products=how)]
-    engines.append(ds.load(saved(engines[1]), products="fp32"))
-    for engine in engines:
-        engine.step({"a": x[:, :20]}, sos=["a"])
-    wanted = [e.fork("a", "b") or e.step({"b": x[:, 20:]}, eos=["b"])["b"] for e in engines]
-    for i, one in enumerate(engines):
-        for other in engines:
-            other.restore(one.snapshot("a"), "c")
-            y = other.step({"c": x[:, 20:]}, eos=["c"])["c"]
-            assert y.shape == wanted[i].shape and (other is not one or y.tobytes() == wanted[i].tobytes())
+def test_snapshots_go_across_formats(how):
+    narrow = compiled(products=how)
+    exchanged([compiled(), narrow, ds.load(saved(narrow), products="fp32")])
 
 
 @pytest.mark.parametrize("how", NARROW)
 def test_layers_by_patterns(how):
-    engine = ds.compile(Net(), SPEC, weights={"conv": "fp16"}, products={"l*": how, "linear": "fp32"})
+    engine = compiled(weights={"conv": "fp16"}, products={"l*": how, "linear": "fp32"})
     lines = {line.split()[1]: line for line in engine.summary().splitlines() if "kept" in line}
     assert f"products in {how}" in lines["lstm"] and "weights in fp16" in engine.summary()
     assert engine.summary().count(f" in {how}") == 1
@@ -294,7 +235,7 @@ def test_layers_by_patterns(how):
 )
 def test_words_that_mean_nothing(products, text):
     with pytest.raises(ValueError, match=text):
-        ds.compile(Net(), SPEC, products=products)
+        compiled(products=products)
 
 
 def test_too_deep_for_int8():
@@ -310,9 +251,9 @@ def test_command_line(tmp_path, capsys):
     from dreamstream.cli import main
 
     wide, narrow = tmp_path / "wide.dsm", tmp_path / "narrow.dsm"
-    ds.compile(Net(), SPEC).save(wide)
+    compiled().save(wide)
     assert main(["convert", str(wide), str(narrow), "--products", "int8"]) == 0
-    assert narrow.read_bytes() == saved(ds.compile(Net(), SPEC, products="int8"))
+    assert narrow.read_bytes() == saved(compiled(products="int8"))
     assert main(["info", str(narrow)]) == 0
     assert "products int8" in capsys.readouterr().out
 

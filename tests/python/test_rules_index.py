@@ -243,7 +243,7 @@ def test_starts():
 
 
 class Streamy:
-    meta = None
+    is_stream = True
 
 
 @pytest.mark.parametrize(

@@ -190,14 +190,12 @@ def test_multiples_of_the_number_of_streams():
 
 def test_repr():
     n = length()
-    assert repr(n) == f"{n}" == str(n) == "<length L of ('in', 0)>"
-    assert repr((n - 3) // 2 * 4 + 1) == "<length (L - 3) // 2 * 4 + 1 of ('in', 0)>"
-    assert (
-        repr(n % 3) == "<length L - L // 3 * 3 of ('in', 0)>" and repr(-n / 2) == "<<length -L of ('in', 0)> / 2>"
-    )
-    assert repr(n > 3) == "<<length L - 3 of ('in', 0)> gt 0>"
+    assert repr(n) == f"{n}" == str(n) == "<length L of input 0>"
+    assert repr((n - 3) // 2 * 4 + 1) == "<length (L - 3) // 2 * 4 + 1 of input 0>"
+    assert repr(n % 3) == "<length L - L // 3 * 3 of input 0>" and repr(-n / 2) == "<<length -L of input 0> / 2>"
+    assert repr(n > 3) == "<<length L - 3 of input 0> gt 0>"
     assert repr(BatchSize(Edge())) == "<number of streams>"
-    assert repr(BatchSize(Edge()) * n) == "<number of streams * <length L of ('in', 0)>>"
+    assert repr(BatchSize(Edge()) * n) == "<number of streams * <length L of input 0>>"
 
 
 def test_unknown_step():

@@ -29,13 +29,6 @@ def blocks_of_positions(m, x):
     return merge(m, F.scaled_dot_product_attention(*split(m, x), attn_mask=i[:, None] >= i[None]))
 
 
-@idiom(Context(chunk=4, left=8))
-def left_chunks(m, x):
-    i = torch.div(torch.arange(x.size(1)), 4, rounding_mode="floor")
-    d = i.unsqueeze(1) - i.unsqueeze(0)
-    return merge(m, F.scaled_dot_product_attention(*split(m, x), attn_mask=torch.logical_and(d >= 0, d <= 2)))
-
-
 def looped(size, chunk, left):
     mask = torch.zeros(size, size, dtype=torch.bool)
     for i in range(size):
@@ -63,27 +56,11 @@ def rows_that_see_nothing_zeroed(m, x):
     return merge(m, y.masked_fill(rows.expand(-1, y.size(1), -1, y.size(-1)), 0.0))
 
 
-@idiom(Context(left=5, right=2))
-def triangles(m, x):
-    ones = torch.ones(x.shape[1], x.shape[1])
-    band = ones.triu(diagonal=-5) * ones.tril(diagonal=2)
-    return merge(m, F.scaled_dot_product_attention(*split(m, x), attn_mask=band.bool()))
-
-
 @idiom(Context())
 def generated(m, x):
     mask = nn.Transformer.generate_square_subsequent_mask(x.size(1))
     q, k, v = split(m, x)
     return merge(m, ((q / math.sqrt(HEAD)) @ k.mT + mask).softmax(-1) @ v)
-
-
-@idiom(Context())
-def cut_buffer(m, x):
-    q, k, v = split(m, x)
-    n = q.shape[-2]
-    att = (q @ k.transpose(-2, -1)) * (1.0 / math.sqrt(k.size(-1)))
-    att = att.masked_fill(m.table[:, :, :n, :n] == 0, float("-inf"))
-    return merge(m, m.drop(F.softmax(att, dim=-1)) @ v)
 
 
 @idiom(Context())
@@ -368,25 +345,10 @@ def grouped_by_repeat_interleave(m, x):
 
 # ---------------------------------------------------------------- softmax
 @idiom(Context())
-def softmax_in_float(m, x):
-    q, k, v = split(m, x)
-    att = (q @ k.mT / math.sqrt(HEAD)).masked_fill(future(x), -math.inf)
-    att = torch.softmax(att, dim=-1, dtype=torch.float32).to(q.dtype)
-    return merge(m, att @ v)
-
-
-@idiom(Context())
 def softmax_module(m, x):
     q, k, v = split(m, x)
     att = nn.Softmax(dim=-1)((q @ k.mT / math.sqrt(HEAD)).float().masked_fill(future(x), -math.inf))
     return merge(m, att.to(dtype=v.dtype) @ v)
-
-
-@idiom(Context())
-def logarithm_of_softmax(m, x):
-    q, k, v = split(m, x)
-    att = (q @ k.mT / math.sqrt(HEAD)).masked_fill(future(x), -math.inf)
-    return merge(m, F.log_softmax(att, -1).exp() @ v)
 
 
 @idiom(Context())
@@ -398,15 +360,6 @@ def softmax_less_its_maximum(m, x):
 
 
 # ---------------------------------------------------------------- terms
-@idiom(Context())
-def alibi(m, x):
-    i = torch.arange(x.size(1))
-    bias = -m.slopes[:, None, None] * (i[:, None] - i).abs()
-    q, k, v = split(m, x)
-    att = q @ k.mT / math.sqrt(HEAD) + bias[None]
-    return merge(m, att.masked_fill(future(x), -math.inf).softmax(-1) @ v)
-
-
 @idiom(Context(left=0, right=3))
 def alibi_of_what_comes(m, x):
     i = torch.arange(x.size(1))
@@ -432,21 +385,6 @@ def terms_that_bend(m, x):
     q, k, v = split(m, x)
     att = (q @ k.mT + bias).masked_fill(i // 2 > i[:, None] // 2, -math.inf)
     return merge(m, att.softmax(-1) @ v)
-
-
-@idiom(Context())
-def buckets(m, x):
-    """T5's: exact near, logarithmic far, and the mask beside it."""
-    i = torch.arange(x.size(1), dtype=torch.long)
-    d = -torch.min(i[None, :] - i[:, None], torch.zeros(x.size(1), x.size(1), dtype=torch.long))
-    far = 3 + (torch.log(d.float() / 3) / math.log(24 / 3) * 6).to(torch.long)
-    far = torch.min(far, torch.full_like(far, 8))
-    bucket = torch.where(d < 3, d, far)
-    bias = m.near(bucket).permute([2, 0, 1]).unsqueeze(0)
-    q, k, v = split(m, x)
-    att = torch.matmul(q, k.transpose(3, 2))
-    att += bias.masked_fill(future(x), torch.finfo(torch.float32).min)
-    return merge(m, F.softmax(att.float(), dim=-1).type_as(att) @ v)
 
 
 @idiom(Context(chunk=4))

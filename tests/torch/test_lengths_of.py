@@ -53,6 +53,28 @@ class Pairs(torch.nn.Module):
         return torch.nn.functional.scaled_dot_product_attention(x, x, x, attn_mask=seen[:, None])[:, 0]
 
 
+def counted_mask(lens):
+    """As torchaudio has it: the longest as a number."""
+    longest = int(torch.max(lens).item())
+    return torch.arange(longest, dtype=lens.dtype).expand(lens.shape[0], longest) >= lens.unsqueeze(1)
+
+
+class Counted(torch.nn.Module):
+    """A mask of padding, time first; a mask of positions says what is seen."""
+
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        self.attend = torch.nn.MultiheadAttention(4, 2)
+
+    def forward(self, xs, lens):
+        x, hidden = xs.transpose(0, 1), counted_mask(lens)
+        causal = torch.ones(x.size(0), x.size(0)).triu(1).bool()
+        return self.attend(x, x, x, key_padding_mask=hidden, attn_mask=causal, need_weights=False)[0].transpose(
+            0, 1
+        )
+
+
 class Odd(torch.nn.Module):
     """A mask of every other frame, from the first or the second on, as the length is odd or even."""
 
@@ -132,7 +154,7 @@ def streamed(model: Any, x: Any, plain: bool, **options: Any) -> list[Any]:
 
 
 PACKED = [partial(Packed, first, sort) for first in (True, False) for sort in (True, False)]
-CASES = [(make, n) for make in (Subsampling, Pairs, Odd, Relative, Sorted) for n in (1, 2, 5, 8)]
+CASES = [(make, n) for make in (Subsampling, Pairs, Counted, Odd, Relative, Sorted) for n in (1, 2, 5, 8)]
 CASES += [(make, n) for make in PACKED for n in (3, 5, 8)]  # torch packs no empty rows
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 from ...array import Tensor
@@ -38,10 +39,17 @@ def identity(mask: Any) -> bool:
     """Whether a mask is one element that masks nothing, as those of lengths are."""
     if isinstance(mask, Symbolic) and not mask.position and isinstance(mask.value, (bool, int, float)):
         mask = mask.constant()
-    if isinstance(mask, Scores) or not hasattr(mask, "numpy") or math.prod(mask.shape) != 1:
+    if getattr(mask, "is_stream", False) or not hasattr(mask, "numpy") or math.prod(mask.shape) != 1:
         return False
     value = mask.numpy().reshape(())
     return bool(value) if value.dtype == bool else value == 0
+
+
+def hides_nothing(mask: Any) -> bool:
+    """Whether a mask of keys, true or -inf where one is hidden, hides none of them."""
+    if hasattr(type(mask), "nowhere"):
+        return bool(mask.nowhere())
+    return identity(~mask if "bool" in str(mask.dtype) else mask)
 
 
 def scaled_dot_product_attention(
@@ -97,7 +105,7 @@ def scaled_dot_product_attention(
     """
     name = "scaled_dot_product_attention"
     q, k, v = (checked(name, of_all(x)) for x in (query, key, value))
-    noted = isinstance(attn_mask, Scores) or hasattr(attn_mask, "says")
+    noted = isinstance(attn_mask, Scores) or hasattr(attn_mask, "says") or of_memory(attn_mask)
     if not noted and getattr(attn_mask, "is_stream", False):
         raise refused(name, OF_VALUES)
     if attn_mask is not None and identity(attn_mask):
@@ -129,14 +137,7 @@ def scaled_dot_product_attention(
     if attn_mask is not None:
         if is_causal or context is not None or (is_declared() and not noted):  # scores find what is declared
             raise ValueError(f"{name}: attn_mask and a context both say what a query sees; give one of them")
-        if not noted:
-            return _of_plain(q * factor, k, v, attn_mask)
-        scores = Scores.of(q, k) * factor
-        masked = "bool" in str(getattr(attn_mask, "dtype", ""))
-        scores = scores.filled_where(attn_mask, -math.inf) if masked else scores + attn_mask
-        weights = scores.softmax(-1)
-        attended: Tensor = weights.matmul(v) if groups == heads else weights.attended(v)
-        return attended
+        return under_masks(q, k, v, [attn_mask], factor)
     if across(q, k) and q.is_stream:
         if is_causal:
             raise NotStreamableError(
@@ -148,11 +149,31 @@ def scaled_dot_product_attention(
     return out
 
 
-def _of_plain(q: Tensor, k: Tensor, v: Tensor, mask: Any) -> Tensor:
-    """Return attention of sequences that are there whole, under a mask; zeros where a query sees no key."""
-    groups = q.shape[1] // k.shape[1] if q.ndim == 4 else 1
+def of_memory(mask: Any) -> bool:
+    """Whether a mask follows from what is given once."""
+    edge = getattr(mask, "edge", None)
+    return edge is not None and bool(edge.line.static)
+
+
+def under_masks(q: Any, k: Any, v: Any, masks: Sequence[Any], factor: float) -> Tensor:
+    """Return attention under masks that show keys, or terms; zeros where a query sees no key.
+
+    Masks of streams are noted, or of keys that are given once.
+    """
+    streams = q.is_stream or k.is_stream
+    groups = 1 if streams or q.ndim == 3 else q.shape[1] // k.shape[1]
     k, v = (x if groups == 1 else x.repeat_interleave(groups, 1) for x in (k, v))
-    scores = q @ k.transpose(-2, -1)
-    scores = scores.masked_fill(~mask, -math.inf) if mask.dtype.kind == "b" else scores + mask
-    unseen = (scores == -math.inf).all(-1, keepdim=True)
-    return scores.masked_fill(unseen, 0.0).softmax(-1).masked_fill(unseen, 0.0) @ v
+    scores: Any = Scores.of(q, k) * factor if streams else (q * factor) @ k.transpose(-2, -1)
+    for mask in masks:
+        if "bool" not in str(getattr(mask, "dtype", "")):
+            scores = scores + mask
+        else:
+            scores = scores.filled_where(mask, -math.inf) if streams else scores.masked_fill(~mask, -math.inf)
+    out: Tensor
+    if streams:
+        weights = scores.softmax(-1)
+        out = weights.matmul(v) if q.ndim == 3 or q.shape[1] == k.shape[1] else weights.attended(v)
+    else:
+        unseen = (scores == -math.inf).all(-1, keepdim=True)
+        out = scores.masked_fill(unseen, 0.0).softmax(-1).masked_fill(unseen, 0.0) @ v
+    return out

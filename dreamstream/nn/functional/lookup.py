@@ -11,6 +11,7 @@ from ...array.counted import first_row, noted
 from ...array.dtypes import require_float
 from ...dispatch import apply
 from ...errors import DTypeError, ModeError, NotStreamableError, ShapeError, StreamIndexError
+from ...stream.where import user_line
 from .arguments import checked
 from .texts import described
 
@@ -51,7 +52,10 @@ def embedding(
         return found  # type: ignore[no-any-return]
     x = checked("embedding", input)
     if x.dtype != int64:
-        raise DTypeError(f"embedding: expected an int64 tensor, got {x.dtype}; convert it with .long()")
+        raise DTypeError(
+            f"embedding at {user_line()}: expected an int64 tensor, got {x.dtype}; convert it with .long(); an "
+            'input of compile is one by dtype="int64"'
+        )
     require_float("embedding", checked("embedding", weight).dtype)
     if weight.ndim != 2:
         raise ShapeError(f"embedding: expected a weight (num_embeddings, embedding_dim), got {weight.shape}")

@@ -154,7 +154,7 @@ def _read(item: Any) -> Any:
     """Read one entry: None, Ellipsis, a Fallback, int, slice or array."""
     if item is None or item is Ellipsis or isinstance(item, slice):
         return item
-    if hasattr(item, "meta"):
+    if getattr(item, "is_stream", False):
         return Fallback("the index is a stream itself")
     if isinstance(item, (bool, np.bool_)) or (
         getattr(item, "ndim", None) == 0 and np.asarray(item).dtype == np.bool_

@@ -72,6 +72,7 @@ class Length(Token):
     #: library of the streams notes it.
     note: ClassVar[Callable[..., Any]]
     note_call: ClassVar[Callable[..., Any]]
+    noting: ClassVar[Any]  # the class of what is noted
     _joined: ClassVar[type[BatchLength]]  # its product with the number of streams
 
     _what = "the length of a stream"
@@ -333,7 +334,12 @@ class Length(Token):
     def __repr__(self) -> str:
         cids = list(dict.fromkeys(cid for _, a in self.terms for cid in _cids(a)))
         names = {cid: "L" if len(cids) == 1 else f"L{i + 1}" for i, cid in enumerate(cids)}
-        return f"<length {_text(self, names)} of {' and '.join(map(str, cids))}>"
+        return f"<length {_text(self, names)} of {' and '.join(map(_origin, cids))}>"
+
+
+def _origin(cid: Any) -> str:
+    """Return what a lineage begins with."""
+    return f"input {cid[1]}" if isinstance(cid, tuple) and cid[0] == "in" else "what the forward computes"
 
 
 def _may_cancel(terms: Iterable[tuple[int, Atom]]) -> bool:

@@ -111,7 +111,8 @@ def require_equal_rates(rates: Sequence[Fraction | int], what: str) -> Fraction:
         if rate != first:
             raise StreamMismatchError(
                 f"{what}: operands of different rates, {first} and {Fraction(rate)}; "
-                "bring them to one rate first (stride, x[..., ::k], stacking, upsampling)"
+                "bring them to one rate first (stride, x[..., ::k], stacking, upsampling), or give the inputs "
+                "theirs, by rate="
             )
     return first
 

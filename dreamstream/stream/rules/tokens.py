@@ -47,6 +47,8 @@ class _Unhashable(CaptureError, TypeError):
     """What a capture says of a size that is hashed: a TypeError, as of everything that can't be hashed."""
 
 
+_Unhashable.__name__ = _Unhashable.__qualname__ = CaptureError.__name__  # as tracebacks have it
+
 #: NumPy's functions that are operators, by name.
 _OPERATORS = {
     "add": "add", "subtract": "sub", "multiply": "mul", "floor_divide": "floordiv", "remainder": "mod",

@@ -26,7 +26,7 @@ from ...array.weights import Weights
 from ...array.writing import unsure
 from ...errors import ModeError, NotStreamableError
 from ...nn import functional as native_functional
-from ...nn.functional.attention import identity, refused
+from ...nn.functional.attention import hides_nothing, of_memory, refused, under_masks
 from ...nn.recurrent_cell import Cell, GRUCell, LSTMCell, RNNCell
 from ...operations.refusals import MASKED
 from ...stream.rules import BatchSize, Length, Rows, Token
@@ -162,6 +162,11 @@ for _name in ("float", "double", "half", "bfloat16", "long", "int", "bool"):
 
 @function("where_function")
 def where(forward: Forward, *args: Any, **kwargs: Any) -> Any:
+    if len(args) + len(kwargs) == 1:
+        raise NotStreamableError(
+            f"torch.where of a condition alone at {user_line()}: how many places it finds depends on values; "
+            "torch.where(condition, x, y) streams"
+        )
     return native_where(*args, **kwargs)
 
 
@@ -404,6 +409,12 @@ def added_to_a_product(
     return product if beta == 0 else product + (input if beta == 1 else input * beta)
 
 
+@function("_nested_tensor_from_mask_left_aligned")
+def left_aligned(forward: Forward, *_: Any) -> bool:
+    """Say no to torch's faster way of an encoder with a mask of keys."""
+    return False
+
+
 @function("multi_head_attention_forward")
 def multihead(
     forward: Forward,
@@ -436,7 +447,8 @@ def multihead(
         raise NotStreamableError(
             f"MultiheadAttention at {user_line()}: add_bias_kv and add_zero_attn do not stream"
         )
-    if key_padding_mask is not None and not identity(key_padding_mask):
+    hidden = of_memory(key_padding_mask)
+    if key_padding_mask is not None and not hidden and not hides_nothing(key_padding_mask):
         raise refused("MultiheadAttention", MASKED)
     linear = native_functional.linear
     key, value = (x.value if isinstance(x, BatchTensor) else x for x in (key, value))  # all streams have it alike
@@ -456,7 +468,13 @@ def multihead(
     q, k, v = (x.transpose(0, 1).unflatten(-1, (num_heads, -1)).transpose(1, 2) for x in parts)
     causal = is_causal and attn_mask is None
     noted = Scores.of(q, k).softmax(-1) if need_weights and k.is_stream else None
-    out = attention(forward, q, k, v, attn_mask, dropout_p if training else 0.0, causal)
+    p = dropout_p if training else 0.0
+    if hidden:
+        masks = [x for x in (attn_mask, key_padding_mask.unsqueeze(1).unsqueeze(2)) if x is not None]
+        with dropping(p):
+            out = under_masks(q, k, v, masks, q.shape[-1] ** -0.5)
+    else:
+        out = attention(forward, q, k, v, attn_mask, p, causal)
     return linear(out.transpose(1, 2).flatten(-2).transpose(0, 1), out_proj_weight, out_proj_bias), noted
 
 

@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 
 from ...array.pairs import ShapeOf, shape_alone
-from ...online.mask_functions import BROUGHT, GROWING
+from ...online.mask_functions import BROUGHT, METHODS
 from ...stream.context import is_declared
 from ...stream.rules import Length
 from ...stream.tree import map_leaves
@@ -90,7 +90,7 @@ def _grown(length: Any, original: Any, args: Any, kwargs: Any) -> Any:
 #: Frames for which tables of positions are made.
 _ROWS = 5000
 
-GROWING.update(dict.fromkeys(("extend_pe", "update_max_seq_length"), _grown))
+METHODS.update(dict.fromkeys(("extend_pe", "update_max_seq_length"), _grown))
 BROUGHT["transformers.integrations.sdpa_attention"] = {
     "sdpa_attention_forward": lambda length, original, args, kwargs: _attention(*args, **kwargs)
 }

@@ -24,7 +24,7 @@ from ..run.dropping import dropping
 from . import constants, names
 from .constants import Constant
 from .mode import current
-from .places import cut_complex, looked_up, met, plain
+from .places import cut_complex, looked_up, met, plain, streamed_of
 from .sizes import TorchLength
 
 __all__ = ["Pairs"]
@@ -71,6 +71,10 @@ class Pairs(NativePairs):
             with without_functions():
                 found = make()
         return Constant(found.to(forward.device, like), forward.arrays)
+
+    def as_stream(self) -> Any:
+        """Return it as the stream that it is, where only one of its axes is a stream's."""
+        return current().unwrap(streamed_of(self))
 
     @property
     def T(self) -> Pairs:
@@ -217,6 +221,7 @@ def _of_call(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, 
 names.NOTED.update((Pairs, Scores, Greatest))
 TorchLength.note = staticmethod(_of_symbolic_method)
 TorchLength.note_call = staticmethod(_of_call)
+TorchLength.noting = Pairs
 names.set_note(note)
 constants.set_pairs(_cut)
 Scores.dropping = staticmethod(dropping)

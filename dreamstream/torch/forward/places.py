@@ -22,7 +22,7 @@ from .complex_pair import Complex
 from .constants import Constant
 from .mode import current
 
-__all__ = ["cut_complex", "looked_up", "met", "plain"]
+__all__ = ["cut_complex", "looked_up", "met", "plain", "streamed_of"]
 
 
 def plain(x: Any) -> Any:
@@ -47,7 +47,7 @@ def met(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any])
     real = next((_REAL[str(t)] for t in types if str(t) in _REAL), None)
 
     def own(x: Any) -> Any:
-        return forward.unwrap(_streamed(x, real)) if noted(x) else x
+        return forward.unwrap(streamed_of(x, real)) if noted(x) else x
 
     return forward._run(func, name, _each(args, own), _each(kwargs, own))
 
@@ -57,7 +57,7 @@ _REAL = {"float32": torch.float32, "float64": torch.float64}
 _INTEGERS = (torch.int64, torch.int32, torch.int16)
 
 
-def _streamed(x: Any, wanted: torch.dtype | None = None) -> Any:
+def streamed_of(x: Any, wanted: torch.dtype | None = None) -> Any:
     """Return what is computed of positions as the stream that it is: torch's functions of that of the positions.
 
     Integers become numbers of the type `wanted`, float32 without it; other numbers do if it is wider.
@@ -83,7 +83,7 @@ def _streamed(x: Any, wanted: torch.dtype | None = None) -> Any:
 
     def own(a: Any) -> Any:
         if noted(a):
-            return _streamed(a, real)
+            return streamed_of(a, real)
         if isinstance(a, torch.Tensor) and a.dtype in _INTEGERS:
             return a.to(real)
         return a

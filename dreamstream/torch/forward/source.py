@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
+import numpy as np
 import torch
 
 from ...array.symbolic import Symbolic, measured
@@ -40,6 +41,11 @@ class TorchSource:
 
     def arrays(self) -> dict[str, Any]:
         state = {**dict(self.model.named_parameters()), **dict(self.model.named_buffers())}
+        lazy = next((name for name, tensor in state.items() if torch.nn.parameter.is_lazy(tensor)), None)
+        if lazy is not None:
+            raise ModeError(
+                f"{lazy} has no shape yet: call the model once, on a batch of its input, before compile"
+            )
         empty = next((name for name, tensor in state.items() if tensor.is_meta), None)
         if empty is not None:
             raise ModeError(
@@ -81,7 +87,8 @@ class TorchSource:
                 raise
             except REFUSALS as error:  # torch, or the model itself, refuses sequences of some lengths
                 raise ShapeError(str(error)) from error
-        return [as_array(t) for t in leaves(_tree(result))]
+        found = leaves(_tree(result))
+        return [as_array(t) if isinstance(t, torch.Tensor) else np.asarray(t) for t in found]
 
     # ---------------------------------------------------------------- the model's modes, left as they were
     def _evaluating(self) -> AbstractContextManager[None]:

@@ -114,7 +114,7 @@ def _require_one_mode(meta: StreamMetadata, groups: Groups, training: bool) -> N
 
 def _parts(inner: Any) -> tuple[Any, ...]:
     """Return the real streams that an output consists of."""
-    return (inner.real, inner.imag) if isinstance(inner, Complex) else (inner,)
+    return (inner.real.as_output(), inner.imag.as_output()) if isinstance(inner, Complex) else (inner,)
 
 
 def _checked(x: StreamTensor, forward: Forward) -> Any:

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
@@ -125,12 +126,15 @@ class Native(_Stepped):
 
 
 class NativeCompiled(_Stepped):
-    """dreamstream's own module, compiled."""
+    """dreamstream's own module, compiled, saved and loaded."""
 
     name = "native-compiled"
 
     def open(self, case: Case) -> Any:
-        return _compiled(case, twin(case))
+        file = io.BytesIO()
+        _compiled(case, twin(case)).save(file)
+        file.seek(0)
+        return ds.load(file)
 
 
 class TorchPatched(_Stepped):

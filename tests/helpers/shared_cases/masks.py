@@ -15,108 +15,168 @@ def _heads(self: Any, x: Any) -> Any:
     return [y.view(B, L, 2, C // 2).transpose(1, 2) for y in self.qkv(x).split(C, dim=2)]
 
 
-def _joined(self: Any, y: Any) -> Any:
-    B, H, L, D = y.shape
-    return self.out(y.transpose(1, 2).contiguous().view(B, L, H * D))
+def _entered(name: str, attend: Callable[..., Any], **more: Any) -> None:
+    """Enter a forward of what it attends to: `attend` of (self, x, queries, keys, values, positions, F, ds)."""
+
+    def make(nn: Any, F: Any, ds: Any) -> Any:
+        def forward(self: Any, x: Any) -> Any:
+            y = attend(self, x, *_heads(self, x), ds.arange(x.size(1), device=x.device), F, ds)
+            B, H, L, D = y.shape
+            return self.out(y.transpose(1, 2).contiguous().view(B, L, H * D))
+
+        layers = {"qkv": nn.Linear(8, 24), "out": nn.Linear(8, 8), "drop": nn.Dropout(0.1)}
+        tables = {"near": nn.Embedding(99, 8), "distances": nn.Embedding(5000, 4)}
+        model = net(nn, forward, **layers, **tables)
+        model.register_buffer("slopes", ds.tensor([0.5, 0.125]))
+        model.register_buffer("table", ds.ones(99, 99).tril().view(1, 1, 99, 99).long())
+        return model
+
+    case(name, BLC(8), make, **{"exports": False, "reach": 20, "delay": 0} | more)
 
 
-def _entered(**more: Any) -> Callable[..., Any]:
-    """Enter a forward ``(self, x, q, k, v, F, torch)`` that gives what heads attend to."""
-
-    def enter(attend: Callable[..., Any]) -> Callable[..., Any]:
-        def make(nn: Any, F: Any, torch: Any) -> Any:
-            def forward(self: Any, x: Any) -> Any:
-                return _joined(self, attend(self, x, *_heads(self, x), F, torch))
-
-            model = net(
-                nn,
-                forward,
-                qkv=nn.Linear(8, 24),
-                out=nn.Linear(8, 8),
-                drop=nn.Dropout(0.1),
-                near=nn.Embedding(9, 2),
-            )
-            model.register_buffer("slopes", torch.tensor([0.5, 0.125]))
-            return model
-
-        name = attend.__name__.strip("_").replace("_", "-")
-        case(name, BLC(8), make, **{"exports": False, "reach": 20, "delay": 0} | more)
-        return attend
-
-    return enter
+def _softmax(scores: Any, hidden: Any, v: Any) -> Any:
+    return scores.masked_fill(hidden, -math.inf).softmax(-1) @ v
 
 
-# ---------------------------------------------------------------- masks for a function
-@_entered(reach=12, delay=3)
-def _chunks_by_positions(self: Any, x: Any, q: Any, k: Any, v: Any, F: Any, torch: Any) -> Any:
-    i = torch.arange(x.size(1), device=x.device)
-    block, other = i[:, None] // 4, i[None, :] // 4
-    return F.scaled_dot_product_attention(q, k, v, attn_mask=(block >= other) & (block - other <= 1))
+def _buckets(i: Any, ds: Any) -> Any:
+    """T5's: a number for each near distance, one for several far ones."""
+    d = (i[:, None] - i).clamp(min=0)
+    far = 4 + ((d.float().clamp(min=1) / 4).log() / math.log(8) * 4).long()
+    return ds.where(d < 4, d, ds.where(far < 7, far, ds.full_like(far, 7)))
 
 
-@_entered()
-def _square_mask(self: Any, x: Any, q: Any, k: Any, v: Any, F: Any, torch: Any) -> Any:
-    mask = torch.nn.Transformer.generate_square_subsequent_mask(x.size(1))
-    return F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
+def _rotated(x: Any, cos: Any, sin: Any, ds: Any) -> Any:
+    return x * cos + ds.cat([-x[..., 2:], x[..., :2]], -1) * sin
 
 
-@_entered(reach=14, delay=2)
-def _window_on_both_sides(self: Any, x: Any, q: Any, k: Any, v: Any, F: Any, torch: Any) -> Any:
-    T = q.shape[-2]
-    every = torch.ones(T, T, dtype=torch.bool)
+def _rotary(m: Any, x: Any, q: Any, k: Any, v: Any, i: Any, F: Any, ds: Any) -> Any:
+    angles = ds.einsum("i,j->ij", i.float(), ds.tensor([1.0, 0.1]))
+    turn = [ds.cat([t, t], -1) for t in (angles.cos(), angles.sin())]
+    q, k = _rotated(q, *turn, ds), _rotated(k, *turn, ds)
+    return F.scaled_dot_product_attention(q, k, v, is_causal=True, scale=1)
+
+
+def _in_place(m: Any, x: Any, q: Any, k: Any, v: Any, i: Any, F: Any, ds: Any) -> Any:
+    hidden = i > i[:, None]
+    hidden |= i[:, None] - i > 5
+    scores = q @ k.mT
+    scores += ds.zeros(x.size(1), x.size(1)).masked_fill(hidden, -math.inf)
+    return ds.matmul(scores.softmax(-1), v)
+
+
+def _positions(m: Any, x: Any, q: Any, k: Any, v: Any, i: Any, F: Any, ds: Any) -> Any:
+    waves = i.float()[:, None] * ds.tensor([1.0, 0.5, 0.2, 0.1])
+    x = x + m.near(i.unsqueeze(0) + 2) + ds.cat([waves.sin(), waves.cos()], -1) * (i % 3 == 0).float()[:, None]
+    q, k, v = _heads(m, x)
+    return F.scaled_dot_product_attention(q, k, v, attn_mask=i[:, None] // 4 >= i // 4)
+
+
+def _shifted(m: Any, x: Any, q: Any, k: Any, v: Any, i: Any, F: Any, ds: Any) -> Any:
+    """Transformer-XL's scores of distances: those of a table, from far to near, moved by a pad and a view."""
+    far = q @ m.distances(i.flip(0)).mT
+    B, H, L, _ = far.shape
+    far = F.pad(far, (1, 0)).view(B, H, L + 1, L)[:, :, 1:].view_as(far)
+    return _softmax(q @ k.mT + far, i > i[:, None], v)
+
+
+def _softmax_in_float(m: Any, x: Any, q: Any, k: Any, v: Any, i: Any, F: Any, ds: Any) -> Any:
+    scores = ds.matmul(q, k.transpose(2, 3)) / math.sqrt(4)
+    scores += ds.full((x.size(1), x.size(1)), float("-inf")).triu(1)
+    return ds.matmul(F.softmax(scores.float(), dim=-1).type_as(q), v)
+
+
+def _clipped_positions(m: Any, x: Any, q: Any, k: Any, v: Any, i: Any, F: Any, ds: Any) -> Any:
+    """A learned term for each distance up to four."""
+    near = m.near((i[:, None] - i[None, :]).clamp(-4, 4) + 4)[..., :2].permute(2, 0, 1).unsqueeze(0)
+    scores = q @ k.transpose(-2, -1) / math.sqrt(4) + near
+    return ds.where(i[:, None] >= i[None, :], scores, ds.finfo(scores.dtype).min).softmax(-1) @ v
+
+
+def _window_by_einsum(m: Any, x: Any, q: Any, k: Any, v: Any, i: Any, F: Any, ds: Any) -> Any:
+    far = i[None, :] - i[:, None]
+    scores = ds.einsum("bhid,bhjd->bhij", q, k) / 4**0.5
+    weights = scores.masked_fill((far > 2).logical_or(far < -5), -1e9).softmax(-1)
+    return ds.einsum("bhij,bhjd->bhid", weights, v)
+
+
+def _window_on_both_sides(m: Any, x: Any, q: Any, k: Any, v: Any, i: Any, F: Any, ds: Any) -> Any:
+    every = ds.ones(q.shape[-2], q.shape[-2], dtype=ds.bool)
     return F.scaled_dot_product_attention(q, k, v, attn_mask=every.tril(diagonal=2) & every.triu(diagonal=-5))
 
 
-@_entered()
-def _slopes_as_a_mask(self: Any, x: Any, q: Any, k: Any, v: Any, F: Any, torch: Any) -> Any:
-    """ALiBi, and -inf where the future is."""
-    i = torch.arange(x.size(1))
-    bias = -self.slopes[:, None, None] * (i[:, None] - i)
-    return F.scaled_dot_product_attention(q, k, v, attn_mask=bias.masked_fill(i > i[:, None], float("-inf")))
+def _masked_before_and_behind(m: Any, x: Any, q: Any, k: Any, v: Any, i: Any, F: Any, ds: Any) -> Any:
+    future = ds.triu(ds.ones(x.size(1), x.size(1)), 1).bool()
+    return (q @ k.transpose(-2, -1)).masked_fill(future, -1e4 * 2).softmax(-1).masked_fill(future, 0.0) @ v
 
 
-# ---------------------------------------------------------------- written out
-@_entered()
-def _small_gpt_by_hand(self: Any, x: Any, q: Any, k: Any, v: Any, F: Any, torch: Any) -> Any:
-    T, table = x.size(1), torch.tril(torch.ones(90, 90)).view(1, 1, 90, 90)
-    att = (q @ k.transpose(-2, -1)) * (1.0 / math.sqrt(k.size(-1)))
-    att = att.masked_fill(table[:, :, :T, :T] == 0, float("-inf"))
-    return self.drop(F.softmax(att, dim=-1)) @ v
-
-
-@_entered(reach=14, delay=2)
-def _window_by_einsum(self: Any, x: Any, q: Any, k: Any, v: Any, F: Any, torch: Any) -> Any:
-    i = torch.arange(x.size(1))
-    far = i[None, :] - i[:, None]
-    att = torch.einsum("bhid,bhjd->bhij", q, k) / 4**0.5
-    att = att.masked_fill((far > 2) | (far < -5), -1e9).softmax(-1)
-    return torch.einsum("bhij,bhjd->bhid", att, v)
-
-
-@_entered()
-def _softmax_in_float(self: Any, x: Any, q: Any, k: Any, v: Any, F: Any, torch: Any) -> Any:
-    T = x.size(1)
-    att = torch.matmul(q, k.transpose(2, 3)) / math.sqrt(4)
-    att += torch.full((T, T), float("-inf")).triu(1)
-    return torch.matmul(F.softmax(att.float(), dim=-1).type_as(q), v)
-
-
-@_entered()
-def _clipped_positions(self: Any, x: Any, q: Any, k: Any, v: Any, F: Any, torch: Any) -> Any:
-    """A learned term for each distance up to four."""
-    i = torch.arange(x.size(1))
-    near = self.near((i[:, None] - i[None, :]).clamp(-4, 4) + 4).permute(2, 0, 1).unsqueeze(0)
-    att = q @ k.transpose(-2, -1) / math.sqrt(4) + near
-    att = torch.where(i[:, None] >= i[None, :], att, torch.finfo(att.dtype).min)
-    return att.softmax(-1) @ v
-
-
-@_entered()
-def _masked_before_and_behind(self: Any, x: Any, q: Any, k: Any, v: Any, F: Any, torch: Any) -> Any:
-    T = x.size(1)
-    future = torch.triu(torch.ones(T, T), 1).bool()
-    att = (q @ k.transpose(-2, -1)).masked_fill(future, -1e4 * 2).softmax(-1).masked_fill(future, 0.0)
-    return att @ v
+for _attend in (_rotary, _in_place, _shifted, _softmax_in_float, _clipped_positions, _masked_before_and_behind):
+    _entered(_attend.__name__.strip("_").replace("_", "-"), _attend)
+_entered("positions", _positions, delay=3)
+_entered("window-by-einsum", _window_by_einsum, reach=14, delay=2)
+_entered("window-on-both-sides", _window_on_both_sides, reach=14, delay=2)
+_entered(
+    "left-chunks",
+    lambda m, x, q, k, v, i, F, ds: _softmax(
+        q @ k.mT, ~((i // 4 <= i[:, None] // 4) & (i // 4 >= i[:, None] // 4 - 2)), v
+    ),
+    delay=3,
+)
+_entered(
+    "triu-of-inf",
+    lambda m, x, q, k, v, i, F, ds: (
+        (q @ k.mT + ds.triu(ds.full((x.size(1), x.size(1)), -math.inf), diagonal=1)).softmax(-1) @ v
+    ),
+)
+_entered(
+    "one-less-tril",
+    lambda m, x, q, k, v, i, F, ds: (
+        (q @ k.mT - (1 - ds.tril(ds.ones(x.size(1), x.size(1)))) * 1e9).softmax(-1) @ v
+    ),
+)
+_entered(
+    "cut-from-a-buffer",
+    lambda m, x, q, k, v, i, F, ds: (
+        m.drop(F.softmax((q @ k.mT).masked_fill(m.table[:, :, : x.size(1), : x.size(1)] == 0, -math.inf), -1)) @ v
+    ),
+)
+_entered(
+    "distances-up-to-three",
+    lambda m, x, q, k, v, i, F, ds: ds.where((i[:, None] - i).abs() <= 3, q @ k.mT, -1e9).softmax(-1) @ v,
+    delay=3,
+)
+_entered(
+    "masks-of-heads",
+    lambda m, x, q, k, v, i, F, ds: F.scaled_dot_product_attention(
+        q, k[:, :1], v[:, :1], attn_mask=ds.stack([i[:, None] >= i] * 2), enable_gqa=True
+    ),
+)
+_entered(
+    "by-logarithms",
+    lambda m, x, q, k, v, i, F, ds: ds.matmul(
+        F.log_softmax((q @ k.mT).masked_fill(i > i[:, None], -math.inf), dim=-1).exp(), v
+    ),
+)
+_entered(
+    "slopes",
+    lambda m, x, q, k, v, i, F, ds: _softmax(
+        q @ k.mT - m.slopes[:, None, None] * (i[:, None] - i), i > i[:, None], v
+    ),
+)
+_entered(
+    "slopes-as-a-mask",
+    lambda m, x, q, k, v, i, F, ds: F.scaled_dot_product_attention(
+        q,
+        k,
+        v,
+        attn_mask=(-m.slopes[:, None, None] * (i[:, None] - i)).masked_fill(i > i[:, None], float("-inf")),
+    ),
+)
+_entered(
+    "buckets",
+    lambda m, x, q, k, v, i, F, ds: _softmax(
+        q @ k.mT + m.near(_buckets(i, ds))[..., :2].permute(2, 0, 1), i > i[:, None], v
+    ),
+)
 
 
 # ---------------------------------------------------------------- torch's layers

@@ -1,7 +1,8 @@
-"""Encoders of speech with attention, as transformers and ESPnet write them, in a declared context."""
+"""Encoders of speech with attention, as other packages have them, in a declared context."""
 
 import warnings
 
+import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch")
@@ -89,3 +90,41 @@ def test_espnet(file, name, path, options):
         warnings.simplefilter("ignore")
         model = declared(lambda: getattr(module, name)(20, 16, **options), path, lengths=True)
     check(model, ("B", "L", 20), (160, 83), 40)
+
+
+@pytest.mark.parametrize("name", ["Conformer", "Branchformer"])
+def test_speechbrain(name):
+    """Its positions are made anew in every call, by slices that are written."""
+    lobes = pytest.importorskip(f"speechbrain.lobes.models.transformer.{name}")
+    attention = pytest.importorskip("speechbrain.nnet.attention")
+    options = {"Conformer": {"d_ffn": 32}, "Branchformer": {"csgu_linear_units": 32}}[name]
+
+    class Frames(nn.Module):
+        def __init__(self):
+            super().__init__()
+            make = getattr(lobes, f"{name}Encoder")
+            self.layers = make(2, 16, nhead=2, kernel_size=7, attention_type="RelPosMHAXL", **options)
+            self.positions = attention.RelPosEncXL(16)
+
+        def forward(self, x):
+            return self.layers(x, pos_embs=self.positions(x))[0]
+
+    torch.manual_seed(0)
+    model = ds.patch_module(Frames().eval(), context={"layers.layers.*.mha_layer": CONTEXT})
+    x = torch.randn(1, 50, 16)
+    with torch.no_grad():
+        want = model(x)[0].numpy()
+    engine = ds.compile(model, ("B", "L", 16))
+    cuts = [x[0, a:b].numpy() for a, b in ((0, 7), (7, 7), (7, 31), (31, 50))]
+    got = [
+        engine.step({"a": c}, sos="a" * (k == 0) or [], eos="a" * (k == 3) or [])["a"] for k, c in enumerate(cuts)
+    ]
+    assert (
+        np.abs(np.concatenate(got) - want).max() < 1e-5
+    )  # its softmax is float32's: no exact run to hold against
+
+
+def test_torchaudio():
+    models = pytest.importorskip("torchaudio.models")
+    model = declared(lambda: models.Conformer(20, 4, 32, 2, 7), "conformer_layers.*.self_attn", lengths=True)
+    check(model, ("B", "L", 20), (60, 33), 20)

@@ -39,7 +39,7 @@ def attention(step: Step, windows: Sequence[Window], weights: Sequence[Any], sta
     device = first.device
     position = first[:, None] + torch.arange(n, device=device)
     begin = position // a["chunk"] * a["chunk"] if a["chunk"] else torch.zeros_like(position)
-    q = queries.run(first, n)
+    q = queries.run(first, n, 1.0)  # where there is no frame: 0 times -inf, a hidden key's term, were NaN
     if a["left"] < 0 or not a["chunk"] or a["right"] < 0:
         start, span = torch.zeros_like(first), int(keys.known.max())
     else:

@@ -1,0 +1,64 @@
+"""What is done to scores of attention that are noted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from .axes_of_scores import KEYS, QUERIES, Axes
+
+__all__ = ["OTHER", "Step", "turned"]
+
+
+class Step(NamedTuple):
+    """Something that is done to scores.
+
+    Attributes
+    ----------
+    name : str
+        "add", "mul", "fill", "keep", or "sum": what other steps give.
+    by : Any
+        Pairs, a number, or steps.
+    value : float or None
+        What pairs are multiplied by, or the number that stands where they say so.
+    axes : Axes
+        What the dimensions are at that time.
+    """
+
+    name: str
+    by: Any
+    value: Any
+    axes: Axes
+
+    def programs(self) -> Iterator[Any]:
+        """Give all pairs in it."""
+        if self.name == "sum":
+            for step in self.by:
+                yield from step.programs()
+        elif hasattr(self.by, "says"):
+            yield self.by
+
+    def replaced(self, number: int, by: int) -> Step:
+        """Return it with another number in place of one of its pairs'."""
+        if self.name == "sum":
+            return self._replace(by=tuple(s.replaced(number, by) for s in self.by))
+        return self._replace(by=self.by.replaced(number, by)) if hasattr(self.by, "says") else self
+
+    def hides_nothing(self) -> bool:
+        """Whether it is a mask that hides nothing, zeros that are added, or a factor, whatever the lengths."""
+        if not hasattr(self.by, "says"):
+            return self.name == "mul"
+        found = [self.by._probe(n) for n in (24, 37)]
+        return not any(bool((x == 0).any() if self.name == "keep" else (x != 0).any()) for x in found)
+
+    def turned(self) -> Step:
+        """Return it where queries are keys, and keys queries."""
+        by = tuple(s.turned() for s in self.by) if self.name == "sum" else self.by
+        return self._replace(by=by, axes=turned(self.axes))
+
+
+OTHER = {QUERIES: KEYS, KEYS: QUERIES}
+
+
+def turned(axes: Axes) -> Axes:
+    return axes.like([tuple(OTHER.get(a, a) for a in dim) for dim in axes.dims])
