@@ -29,8 +29,8 @@ __all__ = ["interpolate"]
         "ShapeError": "For other modes, and arguments that don't fit.",
     },
     input="``(B, C, L)`` or ``(B, C, H, W)``; any of the dimensions but the first two may be the stream axis.",
-    size="int or (int, int), optional: The new sizes. Along a stream a length that is a whole multiple, or part, of "
-    "its own, as in ``size=2 * x.size(2)``; streams in which it isn't are refused at their ends.",
+    size="int or (int, int), optional: The new sizes. Along a stream a length that is a whole multiple, or part, "
+    "of its own, as in ``size=2 * x.size(2)``; streams in which it isn't are refused at their ends.",
     scale_factor="float or (float, float), optional: New elements per old one. Along a stream a whole number, "
     "or one divided by a whole number k, every k-th frame, as ``x[..., ::k]``, as far as there are k.",
     mode='{"nearest", "nearest-exact", "linear", "bilinear"}: How elements are found. Along a stream "linear" '

@@ -22,9 +22,9 @@ from ...errors import DTypeError
 from ._ints import as_int
 from .compare import compared
 from .decide import Formula, constant, holds, total
-from .tokens import Edge, Token
+from .tokens import Edge, Rows, Token
 
-__all__ = ["BatchLength", "BatchSize", "Length", "Quotient", "Rows", "Sizes", "Step"]
+__all__ = ["BatchLength", "BatchSize", "Length", "Quotient", "Sizes", "Step"]
 
 #: One step of a Length's function: ("+", c), ("*", c) or ("//", c).
 Step = tuple[str, int]
@@ -150,8 +150,7 @@ class Length(Token):
         if isinstance(other, Token):
             self._misuse("combined by * with another size")
         if isinstance(other, float):
-            c, by = self._parts("*", other)
-            return self._times(c) if by == 1 else Quotient(self, 1) * c / by
+            return self._times(int(other)) if other.is_integer() else Quotient(self, 1) * other
         return self._times(self._integer("*", other))
 
     __rmul__ = __mul__
@@ -182,10 +181,9 @@ class Length(Token):
 
     def _parts(self, op: str, value: float) -> tuple[int, int]:
         """Return a number as the quotient that it is of small integers, so that no product of it is rounded."""
-        c, by = value.as_integer_ratio() if math.isfinite(value) else (0, 0)
-        if not 1 <= by <= _EXACT:
+        if not math.isfinite(value) or value.as_integer_ratio()[1] > _EXACT:
             self._misuse(f"combined by {op} with {value}, which is rounded (divide by integers instead)")
-        return c, by
+        return value.as_integer_ratio()
 
     def __truediv__(self, other: object) -> Quotient:
         if isinstance(other, float) and other.is_integer():
@@ -416,13 +414,14 @@ class Quotient(Token):
 
     __radd__ = __add__
 
-    def __sub__(self, other: object) -> Any:
-        own, more = self._beside(other)
-        return own._as(own.over - more)
+    def __neg__(self) -> Quotient:
+        return Quotient(-self.over, self.by)
+
+    def __sub__(self, other: Any) -> Any:
+        return self + -other
 
     def __rsub__(self, other: object) -> Any:
-        own, more = self._beside(other)
-        return own._as(more - own.over)
+        return -self + other
 
     def __mul__(self, other: object) -> Any:
         c, by = self.over._parts("*", other) if isinstance(other, float) else (self.over._integer("*", other), 1)
@@ -469,15 +468,6 @@ for _name in ("eq", "ne", "lt", "le", "gt", "ge"):
     for _kind in (Length, Quotient):
         setattr(_kind, f"__{_name}__", partialmethod(_kind.compare, relation=_name))
 Length.__hash__ = Quotient.__hash__ = Token.__hash__  # type: ignore[method-assign]
-
-
-class Rows(Token):
-    """A number of rows of a batch: it serves in shapes, and no value depends on it."""
-
-    __slots__ = ()
-
-    def __trunc__(self) -> Rows:
-        return self
 
 
 class BatchSize(Rows):

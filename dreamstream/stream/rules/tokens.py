@@ -11,7 +11,7 @@ from typing import Any, NoReturn, Protocol
 from ...errors import CaptureError
 from ..where import user_line
 
-__all__ = ["Edge", "Token"]
+__all__ = ["Edge", "Rows", "Token"]
 
 
 class Edge(Protocol):
@@ -134,3 +134,12 @@ class Token:
     __neg__ = __pos__ = __abs__ = __invert__ = _refuse("negated or made absolute")
     __and__ = __rand__ = __or__ = __ror__ = __xor__ = __rxor__ = _refuse("combined bit by bit")
     __lshift__ = __rlshift__ = __rshift__ = __rrshift__ = _refuse("shifted")
+
+
+class Rows(Token):
+    """A number of rows of a batch: it serves in shapes, and no value depends on it."""
+
+    __slots__ = ()
+
+    def __trunc__(self) -> Rows:
+        return self
