@@ -91,8 +91,6 @@ def note_failed(error: BaseException) -> bool:
     bool
         Whether there is one that was not noted before: then the forward may run again.
     """
-    if kept_by(error):
-        return True
     frames = [frame for frame, _ in walk_tb(error.__traceback__)]
     for frame in reversed(frames):
         code = frame.f_code
@@ -105,7 +103,7 @@ def note_failed(error: BaseException) -> bool:
         if length is not None and _makes_tensor(function, given, type(length).noting):
             note_calls(function)
             return True
-    return False
+    return kept_by(error)
 
 
 def _inner(x: Any) -> Any:

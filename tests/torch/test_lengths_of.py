@@ -208,7 +208,7 @@ class Number(torch.nn.Module):
     ("make", "text"),
     [
         (Short, "a mask that is not the same for all frames .* in forward: `mask ="),
-        (Number, "a number of"),
+        (Number, "the length of a stream is not a number"),
         (PackedShort, "pack_padded_sequence at .* are not the lengths of a stream"),
     ],
 )
