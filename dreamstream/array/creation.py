@@ -10,9 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import DTypeError, ModeError, NotStreamableError, ShapeError
+from ..errors import DTypeError, ModeError, ShapeError
 from ..stream.rules import Length, Rows
-from ..stream.where import user_line
 from . import dtypes, elementwise
 from .axes import axis_of, sizes_of
 from .base import is_number
@@ -335,7 +334,7 @@ def cat(tensors: Sequence[Any], dim: int = 0) -> Tensor:
 
 
 def prepend(x: Any, tokens: Any, dim: int = 1) -> Any:
-    """Return sequences with the same tokens before the first frame of each.
+    """Return sequences with tokens before the first frame of each.
 
     Attention sees them as other frames, by its context: all queries do where nothing bounds it on the left.
     ``x[:, tokens:]`` drops them again.
@@ -345,7 +344,8 @@ def prepend(x: Any, tokens: Any, dim: int = 1) -> Any:
     x : Tensor
         Of this package or of torch, ``(B, L, ...)`` or with L elsewhere.
     tokens : Tensor
-        Constants or parameters of x's shape, but for L, and with 1 in B's place or without B.
+        Constants or parameters of x's shape, but for L, and with 1 in B's place or without B; or what streams are
+        given once, ``(B, tokens, ...)``, up to 16 of them.
     dim : int
         Where L stands.
 
@@ -364,17 +364,18 @@ def prepend(x: Any, tokens: Any, dim: int = 1) -> Any:
     (2, 6, 3)
     """
     if getattr(tokens, "is_stream", False):
-        raise NotStreamableError(
-            f"prepend at {user_line()}: tokens that are given once, or of a stream, are not supported; they are "
-            "the same for all streams. Queries may attend to what each was given"
-        )
+        return _cat_of(x)([tokens, x], dim)
     if tokens.ndim not in (x.ndim, x.ndim - 1):
         raise ShapeError(f"prepend: tokens of {tokens.ndim} dimensions before a sequence of {x.ndim}")
     tokens = tokens if tokens.ndim == x.ndim else tokens[None]
     tokens = tokens.expand(x.shape[0], *(-1,) * (x.ndim - 1))
+    return _cat_of(x)([tokens, x], dim)
+
+
+def _cat_of(x: Any) -> Any:
+    """Return cat of the library that a tensor is of."""
     theirs = isinstance(x, getattr(sys.modules.get("torch"), "Tensor", ()))
-    out: Any = (sys.modules["torch"] if theirs else sys.modules[__name__]).cat([tokens, x], dim)
-    return out
+    return (sys.modules["torch"] if theirs else sys.modules[__name__]).cat
 
 
 def matmul(input: Any, other: Any) -> Any:

@@ -334,7 +334,9 @@ def expand(x: StreamTensor, sizes: Sequence[Any]) -> StreamTensor:
 def reduce(x: StreamTensor, kind: str, axes: Sequence[int], keepdim: bool, options: dict[str, Any]) -> Any:
     roles = [x.dims[a] for a in axes]
     if any(isinstance(r, str) and r != "L" for r in roles):
-        _refuse(x, f"{kind} over the batch", "combine streams outside the forward")
+        _refuse(
+            x, f"{kind} over the batch", "keep B, as in x.mean((1, 2)), or combine streams outside the forward"
+        )
     if "L" in roles:
         return reduce_stream(x, kind, axes, keepdim, options)
     return reduce_features(x, kind, axes, keepdim, options)

@@ -17,7 +17,7 @@ import numpy as np
 from ..errors import ModeError, NotStreamableError, ShapeError
 from ..stream.rules import BatchSize, Length, join, require_same
 from ..stream.where import INSTEAD, user_line
-from . import chunks, forward, reductions, views, writing  # noqa: F401  (plain methods that are taken up)
+from . import chunks, forward, reductions, tokens, views, writing  # noqa: F401  (plain methods that are taken up)
 from .axes import axes_of, axis_of, numbered, sizes_of
 from .creation import cat, full_like
 from .stream_tensor import StreamTensor
@@ -254,6 +254,14 @@ def unfold(self: Any, dimension: Any, size: int, step: int) -> Any:
 def _cat(self: Any, tensors: list[Any], dim: Any) -> Any:
     first = next(t for t in tensors if t.is_stream)
     axis = first._axis("cat", dim)
+    framed = [t.is_stream and t.edge is not None and t.dims[axis : axis + 1] == ("L",) for t in tensors]
+    if any(t.is_stream and not f and forward.is_static(t) for t, f in zip(tensors, framed)) and any(framed):
+        return tokens.joined(tensors, axis, framed.index(True))
+    if sum(framed) > 1 and any(map(forward.is_static, tensors)):
+        raise NotStreamableError(
+            f"cat at {user_line()}: frames of a memory, as many as each stream was given, don't stand before "
+            "others; a fixed number of them does (m[:, :2], m.mean(1, keepdim=True)), and queries attend to all"
+        )
     if not all(t.is_stream for t in tensors):
         if first.edge is None:
             return cat(

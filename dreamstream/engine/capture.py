@@ -136,13 +136,14 @@ def captured(
     capture.sizes = source.sizes
     named: dict[str, Any] = {s.name: x for s, x in zip(specs, capture.inputs)}
     named |= {name: as_symbolic(given, named) for name, given in (lengths or {}).items()}
+    failed = False
     try:
         result = source.streamed(capture, () if by_name else (capture.inputs[0],), named if by_name else {})
     except (CaptureError, NotStreamableError) as error:
         if not note_failed(error):
             raise
-        result = None
-    if result is None:
+        failed = True
+    if failed:
         return captured(model, specs, by_name, buffers, buffer_limit, lengths, context_limit)
 
     def check(x: Any) -> Any:

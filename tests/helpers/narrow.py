@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from same_bits import content
 
 import dreamstream as ds
 from dreamstream import nn
 
-__all__ = ["SPEC", "Net", "X", "answer", "compiled", "exchanged", "held", "saved"]
+__all__ = ["SPEC", "Net", "X", "answer", "compiled", "exchanged", "held"]
 
 SPEC = ("B", 6, "L")
 X = np.random.default_rng(0).standard_normal((6, 50)).astype(np.float32)
@@ -45,12 +45,6 @@ def compiled(**options: Any) -> ds.Engine:
     return ds.compile(Net(), SPEC, **options)
 
 
-def saved(engine: ds.Engine, form: str = "dsm") -> bytes:
-    file = io.BytesIO()
-    engine.save(file, form)
-    return file.getvalue()
-
-
 def answer(engine: ds.Engine, sizes: tuple[int, ...] = (50,)) -> Any:
     outs, at = [], 0
     for size in sizes:
@@ -65,7 +59,7 @@ def held(engine: ds.Engine, backend: str, wanted: Any) -> None:
     for sizes in ((50,), (1,) * 50, (7, 30, 13)):
         assert answer(engine, sizes).tobytes() == wanted.tobytes()
     rows = {f"s{i}": np.roll(X, i, 1) for i in range(9)}
-    batch = ds.load(saved(engine), threads=2, backend=backend).step(rows, sos=list(rows), eos=list(rows))
+    batch = ds.load(content(engine), threads=2, backend=backend).step(rows, sos=list(rows), eos=list(rows))
     assert batch["s0"].tobytes() == wanted.tobytes()
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from narrow import saved
+from same_bits import content
 
 import dreamstream as ds
 from dreamstream import nn
@@ -57,7 +57,7 @@ def test_errors_are_those_of_outputs(streams):
     narrow.step({"a": streams["a"]}, sos=["a"])  # a live stream of the same name is left alone
     found = ds.compare(model, narrow, streams)
     assert narrow.position("a") == 41
-    assert [o.error for o in found.outputs] == pytest.approx(by_hand(wide, ds.load(saved(narrow)), streams))
+    assert [o.error for o in found.outputs] == pytest.approx(by_hand(wide, ds.load(content(narrow)), streams))
     assert found == ds.compare(wide, narrow, streams)
     assert sorted(row.path for row in found.layers) == ["conv", "lstm", "spoilt"]
     assert found.layers[0].path == "spoilt" and found.layers[0].kept_wide < 0.6 * found.error
@@ -116,13 +116,13 @@ def test_torch(streams):
 def test_auto_keeps_wide_what_suffers(streams):
     model = Net().eval()
     auto = ds.compile(model, SPEC, weights="auto")
-    assert saved(auto) == saved(ds.load(saved(ds.compile(model, SPEC)), weights="auto"))
-    assert saved(auto) == saved(ds.compile(model, SPEC, weights={"*": "int8", "spoilt": "bf16"}))
+    assert content(auto) == content(ds.load(content(ds.compile(model, SPEC)), weights="auto"))
+    assert content(auto) == content(ds.compile(model, SPEC, weights={"*": "int8", "spoilt": "bf16"}))
     assert "weights in bf16" in auto.summary() and "weights in int8" in auto.summary()
     every = ds.compile(model, SPEC, weights="auto", weights_bound=0)
     assert {n["stored"] for n in every._core.nodes} == {"fp32"}
     some = ds.compile(model, SPEC, weights={"*": "fp32", "spoilt": "auto"}, weights_bound=1)
-    assert saved(some) == saved(ds.compile(model, SPEC, weights={"spoilt": "int8"}))
+    assert content(some) == content(ds.compile(model, SPEC, weights={"spoilt": "int8"}))
     with pytest.raises(ValueError, match="weights_bound: expected 0 or more, got nan"):
         ds.compile(model, SPEC, weights="auto", weights_bound=float("nan"))
 
@@ -181,5 +181,5 @@ def test_command_line(tmp_path, capsys):
     assert main(["convert", str(wide), str(narrow), "--weights", "auto", "--report"]) == 0
     out = capsys.readouterr().out
     assert "spoilt" in out and "output if kept wide" in out and "bf16" in out
-    assert narrow.read_bytes() == saved(ds.compile(Net().eval(), SPEC, weights="auto"))
+    assert narrow.read_bytes() == content(ds.compile(Net().eval(), SPEC, weights="auto"))
     assert main(["convert", str(wide), str(narrow), "--weights", "int8", "--report", "--input", "no.wav"]) != 0

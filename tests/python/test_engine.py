@@ -9,11 +9,9 @@ import subprocess
 import sys
 import time
 from fractions import Fraction
-from functools import partial
 
 import numpy as np
 import pytest
-from together import in_threads
 
 import dreamstream as ds
 from dreamstream import nn
@@ -256,17 +254,6 @@ def test_snapshot_and_restore(engine):
         want = engine.step({"a": frames(6, 1)}, eos="a")["a"]
         np.testing.assert_array_equal(other.step({i: frames(6, 1)}, eos=i)[i], want)
         np.testing.assert_array_equal(engine.step({"copy": frames(6, 1)}, eos="copy")["copy"], want)
-
-
-def test_fork(engine):
-    """Two continuations that know nothing of each other."""
-    engine.step({"a": frames(8)}, sos="a")
-    engine.fork("a", "b")
-    twin = ds.compile(Tagger(), SPEC)
-    out = engine.step({"a": frames(5, 1), "b": frames(5, 2)}, eos=["a", "b"])
-    for i, seed in [("a", 1), ("b", 2)]:
-        twin.step({i: frames(8)}, sos=i)
-        np.testing.assert_array_equal(out[i], twin.step({i: frames(5, seed)}, eos=i)[i])
 
 
 def test_names_of_restored_streams(engine):
@@ -533,23 +520,6 @@ def test_the_environment_sets_threads():
     env = {**os.environ, "DREAMSTREAM_THREADS": "3"}
     done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "3"
-
-
-def test_several_threads_in_one_engine():
-    """Different streams at the same time, starting and ending: each gets what it gets alone."""
-    engine, alone = ds.compile(Tagger(), SPEC, threads=2), ds.compile(Tagger(), SPEC)
-    want = [alone.step({"s": frames(30, n)}, sos="s", restart=True)["s"] for n in range(36)]
-
-    def work(k):
-        for n in range(9 * k, 9 * k + 9):
-            for _ in range(5):
-                i, x = f"{k}-{n}", frames(30, n)
-                parts = [engine.step({i: x[:, :11]}, sos=i)[i], engine.step({i: x[:, 11:]})[i]]
-                np.testing.assert_array_equal(np.concatenate(parts), want[n])
-                engine.step({}, eos=i)
-
-    in_threads(*(partial(work, k) for k in range(4)))
-    assert engine.ids == []
 
 
 def test_leaves_of_named_tuples():

@@ -11,7 +11,6 @@ import pytest
 
 import dreamstream as ds
 from dreamstream import nn
-from dreamstream.online.eager import EagerCall
 
 
 class Model(nn.Module):
@@ -91,31 +90,6 @@ def test_the_users_own_exception(k, error):
     pair.model.fail = None
     pair.go_on()
     pair.both(chunks, sos, eos)
-
-
-def test_every_operation(monkeypatch):
-    pair, failures = Pair(), 0
-    original = EagerCall.compute
-    for k in range(100):
-        chunks, sos, eos = pair.batch()
-
-        def compute(self, *args, k=k):
-            results = original(self, *args)
-            if self.n_done - 1 == k:
-                raise KeyboardInterrupt
-            return results
-
-        monkeypatch.setattr(EagerCall, "compute", compute)
-        try:
-            pair.model(tensor(chunks, sos, eos))
-        except KeyboardInterrupt:
-            failures += 1
-        else:
-            break
-        finally:
-            monkeypatch.setattr(EagerCall, "compute", original)
-        pair.go_on()
-    assert failures == k == 5, "one failure for every operation of the forward"
 
 
 # ---------------------------------------------------------------- the n-th allocation

@@ -65,7 +65,20 @@ class Repeated(nn.Module):
         return self.rnn(ds.cat([x, wide], -1), (h, ds.zeros(1, x.size(1), 5)))[0].transpose(0, 1)
 
 
-MODELS = (Modulated, Joined, Begun, Repeated)
+class Prefixed(nn.Module):
+    """Two tokens before the first frame, each stream's own."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.rnn, self.both = nn.GRU(4, 5, batch_first=True), nn.Linear(3, 8)
+
+    def forward(self, x: Any, speaker: Any) -> Any:
+        tokens = self.both(speaker).unflatten(-1, (2, 4))
+        own = ds.cat([tokens[:, :1].mT, x], dim=-1).mT[:, 1:]
+        return self.rnn(ds.prepend(x.mT, tokens))[0][:, 2:] * own.sum(-1, keepdim=True)
+
+
+MODELS = (Modulated, Joined, Begun, Repeated, Prefixed)
 Step = Callable[[list[tuple[str, Any, Any, bool, bool]]], dict[str, Any]]
 
 

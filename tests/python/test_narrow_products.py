@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from narrow import answer, compiled, exchanged, held, saved
+from narrow import answer, compiled, exchanged, held
+from same_bits import content
 
 import dreamstream as ds
 from dreamstream import _core, nn
@@ -184,16 +185,16 @@ def test_bits_of_chunks_batches_and_threads(how, backend):
 @pytest.mark.parametrize("how", NARROW)
 def test_files(how):
     engine, wide = compiled(products=how), compiled()
-    content, only = saved(engine), saved(compiled(weights=how))
-    again = ds.load(content)
-    assert saved(again) == content and answer(again).tobytes() == answer(engine).tobytes()
-    assert saved(ds.load(saved(wide), products=how)) == content == saved(ds.load(only, products=how))
-    assert saved(ds.load(content, products="fp32")) == saved(ds.load(content, weights=how, products="fp32"))
-    assert saved(ds.load(content, products="fp32")) == saved(ds.load(only)) or how != "int8"
-    assert engine.fingerprint != ds.load(content, products="fp32").fingerprint
-    assert answer(ds.load(content, weights="fp32")).tobytes() == answer(ds.load(only)).tobytes()
+    whole, only = content(engine), content(compiled(weights=how))
+    again = ds.load(whole)
+    assert content(again) == whole and answer(again).tobytes() == answer(engine).tobytes()
+    assert content(ds.load(content(wide), products=how)) == whole == content(ds.load(only, products=how))
+    assert content(ds.load(whole, products="fp32")) == content(ds.load(whole, weights=how, products="fp32"))
+    assert content(ds.load(whole, products="fp32")) == content(ds.load(only)) or how != "int8"
+    assert engine.fingerprint != ds.load(whole, products="fp32").fingerprint
+    assert answer(ds.load(whole, weights="fp32")).tobytes() == answer(ds.load(only)).tobytes()
     for form in ("json", "xml"):
-        assert saved(ds.load(saved(engine, form))) == content
+        assert content(ds.load(content(engine, form))) == whole
 
 
 @pytest.mark.parametrize("how", NARROW)
@@ -205,7 +206,7 @@ def test_files_that_say_what_is_not_so(how):
         ({}, how),
         ({"weights": "fp16"}, how),
     ]:
-        text = json.loads(saved(ds.compile(layer, ("B", "L", 4), **options), "json"))
+        text = json.loads(content(ds.compile(layer, ("B", "L", 4), **options), "json"))
         text["dreamstream"]["graph"]["nodes"][0]["products"] = said
         with pytest.raises(ds.FormatError, match="products"):
             ds.load(json.dumps(text).encode())
@@ -214,7 +215,7 @@ def test_files_that_say_what_is_not_so(how):
 @pytest.mark.parametrize("how", NARROW)
 def test_snapshots_go_across_formats(how):
     narrow = compiled(products=how)
-    exchanged([compiled(), narrow, ds.load(saved(narrow), products="fp32")])
+    exchanged([compiled(), narrow, ds.load(content(narrow), products="fp32")])
 
 
 @pytest.mark.parametrize("how", NARROW)
@@ -253,7 +254,7 @@ def test_command_line(tmp_path, capsys):
     wide, narrow = tmp_path / "wide.dsm", tmp_path / "narrow.dsm"
     compiled().save(wide)
     assert main(["convert", str(wide), str(narrow), "--products", "int8"]) == 0
-    assert narrow.read_bytes() == saved(compiled(products="int8"))
+    assert narrow.read_bytes() == content(compiled(products="int8"))
     assert main(["info", str(narrow)]) == 0
     assert "products int8" in capsys.readouterr().out
 

@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from narrow import SPEC, Net, answer, compiled, exchanged, held, saved
+from narrow import SPEC, Net, answer, compiled, exchanged, held
+from same_bits import content
 
 import dreamstream as ds
 from dreamstream import _core, nn
@@ -54,25 +55,25 @@ def test_bits_are_those_of_a_model_that_was_rounded(how, backend):
 @pytest.mark.parametrize("how", NARROW)
 def test_files_hold_what_is_stored(how):
     engine = compiled(weights=how)
-    content = saved(engine)
-    tensors = {t.name: t.dtype for t in read(content)[0] if not t.name.startswith(".pad.")}
+    whole = content(engine)
+    tensors = {t.name: t.dtype for t in read(whole)[0] if not t.name.startswith(".pad.")}
     kept = "F32" if how == "int8" else DTYPES[how]
     assert tensors["conv.weight"] == tensors["lstm.weight_hh_l1"] == tensors["linear.weight"] == DTYPES[how]
     assert tensors["up.weight"] == kept and tensors["conv.bias"] == "F32"
     assert ("conv.weight.scales" in tensors) is (how == "int8")
-    again = ds.load(content)
-    assert saved(again) == content and answer(again).tobytes() == answer(engine).tobytes()
-    assert saved(ds.load(saved(compiled()), weights=how)) == content
+    again = ds.load(whole)
+    assert content(again) == whole and answer(again).tobytes() == answer(engine).tobytes()
+    assert content(ds.load(content(compiled()), weights=how)) == whole
     for form in ("json", "xml"):
-        assert saved(ds.load(saved(engine, form))) == content
-    wide = ds.load(content, weights="fp32")
+        assert content(ds.load(content(engine, form))) == whole
+    wide = ds.load(whole, weights="fp32")
     assert answer(wide).tobytes() == answer(engine).tobytes() and wide.fingerprint == engine.fingerprint
 
 
 def test_snapshots_go_across_formats():
     """What streams have kept is theirs whatever the weights are stored in; a state of another model is not."""
-    engines = [compiled(), *(ds.load(saved(compiled(weights=w))) for w in NARROW)]
-    exchanged([*engines, ds.load(saved(engines[1]), weights="int8")])
+    engines = [compiled(), *(ds.load(content(compiled(weights=w))) for w in NARROW)]
+    exchanged([*engines, ds.load(content(engines[1]), weights="int8")])
     with pytest.raises(ds.FormatError, match="another model"):
         ds.compile(wide_twin("bf16"), SPEC).restore(engines[0].snapshot("a"), "c")
 
@@ -85,7 +86,7 @@ def test_memory():
 
 def test_layers_by_patterns():
     engine = compiled(weights={"*": "int8", "lstm": "bf16", "linear": "fp32"})
-    stored = {t.name: t.dtype for t in read(saved(engine))[0]}
+    stored = {t.name: t.dtype for t in read(content(engine))[0]}
     assert (stored["conv.weight"], stored["lstm.weight_ih_l0"], stored["linear.weight"]) == ("I8", "BF16", "F32")
     assert "weights in bf16" in engine.summary()
 
@@ -120,13 +121,13 @@ def test_what_is_not_finite_stays_in_its_channel(bad):
         engine = ds.compile(model, ("B", "L", 4), weights=how, verify=False)
         y = engine.step({"a": np.ones((1, 4), np.float32)}, sos=["a"], eos=["a"])["a"][0]
         assert np.isfinite(y[[0, 2]]).all() and not np.isfinite(y[1])
-        again = ds.load(saved(engine)).step({"a": np.ones((1, 4), np.float32)}, sos=["a"], eos=["a"])["a"][0]
+        again = ds.load(content(engine)).step({"a": np.ones((1, 4), np.float32)}, sos=["a"], eos=["a"])["a"][0]
         np.testing.assert_array_equal(again, y)
 
 
 def test_scales_that_are_missing():
-    content = saved(compiled(weights="int8"))
-    broken = content.replace(b"conv.weight.scales", b"conv.weight.skales")
+    whole = content(compiled(weights="int8"))
+    broken = whole.replace(b"conv.weight.scales", b"conv.weight.skales")
     with pytest.raises(
         ds.FormatError, match=r'expected the scales of an I8 tensor, a tensor "conv.weight.scales"'
     ):
@@ -140,6 +141,6 @@ def test_command_line(tmp_path, capsys):
     engine = compiled()
     engine.save(wide)
     assert main(["convert", str(wide), str(narrow), "--weights", "bf16"]) == 0
-    assert narrow.read_bytes() == saved(compiled(weights="bf16"))
+    assert narrow.read_bytes() == content(compiled(weights="bf16"))
     assert main(["info", str(narrow)]) == 0
     assert "BF16" in capsys.readouterr().out

@@ -93,48 +93,6 @@ def test_what_does_not_fit():
         nn.Embedding(4, 3, _weight=ds.ones(3, 4))
 
 
-class Tokens(nn.Module):
-    """A row per token, summed over the last frames: a model with state behind the look-up."""
-
-    def __init__(self):
-        super().__init__()
-        self.table = nn.Embedding(5, 3)
-        self.conv = nn.Conv1d(3, 2, 3, padding=1)
-
-    def forward(self, x):
-        return self.conv(self.table(x).transpose(1, 2))
-
-
-def chunk(**rows):
-    return ds.stream_tensor(
-        [np.asarray(v, np.int64) for v in rows.values()],
-        ids=list(rows),
-        sos=[len(v) > 2 for v in rows.values()],
-        eos=[len(v) == 2 for v in rows.values()],
-    )
-
-
-@pytest.mark.parametrize("mode", ["eager", "engine"])
-def test_an_index_out_of_range_changes_nothing(mode):
-    """It names the streams and the first index; the others, and these, go on as if nothing had been."""
-    model = Tokens().eval()
-    whole = model(ids([[0, 1, 2, 3, 4]])).numpy()[0]
-    if mode == "eager":
-        streaming = ds.patch_module(model).online()
-    else:
-        streaming = ds.compile(model, ("B", "L"), dtype="int64")
-    collected = ds.OutputCollector()
-    collected.update(streaming(chunk(a=[0, 1, 2], b=[0, 1, 2])))
-    for bad in ([3, 5], [-1, 4]):
-        with pytest.raises(StreamIndexError, match=r"index (5|-1) is out of range") as caught:
-            streaming(chunk(a=[3, 4], b=bad, c=[0, 7, 7, 1]))
-        assert caught.value.ids == ("b", "c")
-    assert sorted(streaming.live_ids if mode == "eager" else streaming.ids) == ["a", "b"]
-    collected.update(streaming(chunk(b=[3, 4], a=[3, 4])))
-    for stream in "ab":
-        np.testing.assert_allclose(collected[stream], whole, rtol=1e-5, atol=1e-6)
-
-
 def test_padding_is_not_looked_up():
     model = ds.patch_module(nn.Embedding(3, 2).eval()).online()
     padded = np.array([[0, 1, 2, 1], [2, 99, -5, 99]])

@@ -153,47 +153,6 @@ def test_state_of_a_stream(name):
             layer._initial("h_0", wrong, x)
 
 
-class Started(nn.Module):
-    """A layer from what `start` gives for x."""
-
-    def __init__(self, layer, start):
-        super().__init__()
-        self.rnn, self.start = layer, start
-
-    def forward(self, x):
-        return self.rnn(x, self.start(x))[0]
-
-
-def stream(model, x):
-    """Stream x, (L, 3), in chunks; lay what leaves end to end."""
-    ds.patch_module(model.eval()).online()
-    parts = []
-    for a, b in ((0, 1), (1, 1), (1, 5), (5, len(x))):
-        ends = {"sos": a == 0, "eos": b == len(x)}
-        chunk = ds.stream_tensor(x[None, a:b], names=("B", "L", "F"), ids="s", **ends)
-        parts.append(model(chunk)["s"].numpy())
-    ds.unpatch_module(model)
-    return np.concatenate(parts)
-
-
-@pytest.mark.parametrize(("name", "more"), KINDS, ids=str)
-def test_zeros_as_the_state_of_streams(name, more):
-    """Zeros for x.size(0) rows are no state at all; a state computed from x is refused."""
-    layer = getattr(nn, name)(3, 4, 2, batch_first=True, **more)
-    sizes = [more.get("proj_size", 4), 4][: 2 if name == "LSTM" else 1]
-    x = np.random.default_rng(3).standard_normal((9, 3), dtype=np.float32)
-    zeros = Started(layer, lambda x: given([ds.zeros(2, x.size(0), n) for n in sizes]))
-    want = layer.eval()(ds.tensor(x))[0].numpy()
-    np.testing.assert_allclose(stream(zeros, x), want, rtol=0, atol=1e-6)
-    ones = [ds.zeros(2, 1, n) + 1 for n in sizes]
-    started = Started(layer, lambda x: given([h.expand(-1, x.size(0), -1) for h in ones]))
-    want = layer(ds.tensor(x), given([h[:, 0] for h in ones]))[0].numpy()
-    np.testing.assert_allclose(stream(started, x), want, rtol=0, atol=1e-6)
-    computed = Started(layer, lambda x: given([x.transpose(0, 1)] * len(sizes)))
-    with pytest.raises(NotStreamableError, match="initial state h_0"):
-        stream(computed, x)
-
-
 # ---------------------------------------------------------------------- cells
 
 

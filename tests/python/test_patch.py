@@ -197,24 +197,6 @@ def test_weights_can_change_while_streams_live():
     np.testing.assert_allclose(y["a"], frames(4).T.sum(1, keepdims=True).repeat(2, 1) * 2 + 1, rtol=1e-6)
 
 
-def test_one_layer_called_twice_has_two_states():
-    class Twice(nn.Module):
-        def __init__(self):
-            super().__init__()
-            ds.manual_seed(5)
-            self.conv = nn.Conv1d(3, 3, 3, padding=1)
-
-        def forward(self, x):
-            return self.conv(self.conv(x)) + self.conv(x)
-
-    model, whole = ds.patch_module(Twice()).online(), Twice()(ds.tensor(frames(12)[None]))
-    collector = ds.OutputCollector()
-    for n, x in enumerate(np.split(frames(12), 12, 1)):
-        collector.update(model(ds.stream_tensor([x], ids="a", sos=n == 0, eos=n == 11)))
-    got = np.asarray(collector["a"])
-    np.testing.assert_allclose(got, np.asarray(whole)[0], atol=1e-6)
-
-
 def test_a_layer_alone_and_inside():
     """A submodule that is called by itself has streams of its own."""
     model, twin = patched(), patched()

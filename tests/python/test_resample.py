@@ -160,26 +160,6 @@ def test_delay_is_that_of_the_window(orig_freq, new_freq, delay):
     assert engine.delay <= math.ceil(w) and engine.receptive_field <= 2 * w + 1
 
 
-def test_engine_in_a_crowd(rng):
-    layer = nn.Resample(22050, 16000)
-    engine = ds.compile(layer, ("B", 2, "L"), rate=22050)
-    streams = {f"s{i}": rng.standard_normal((2, n)).astype(np.float32) for i, n in enumerate((0, 1, 30, 900))}
-    alone = {i: engine.step({i: x}, sos=[i], eos=[i])[i] for i, x in streams.items()}
-    outputs = {i: [] for i in streams}
-    for at in range(0, 910, 70):
-        out = engine.step(
-            {i: x[:, at : at + 70] for i, x in streams.items()},
-            sos=list(streams) if at == 0 else (),
-            eos=list(streams) if at + 70 >= 910 else (),
-        )
-        for i, y in out.items():
-            outputs[i].append(y)
-    for i, x in streams.items():
-        got = np.concatenate(outputs[i], axis=1)
-        assert got.shape == (2, math.ceil(x.shape[1] * 320 / 441))
-        assert got.tobytes() == alone[i].tobytes()
-
-
 def test_rates_meet_exactly(rng):
     """What was resampled meets what came at the new rate."""
 

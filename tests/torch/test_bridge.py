@@ -73,19 +73,6 @@ def test_importing_dreamstream_does_not_import_torch():
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
-def test_offline_is_bitwise_the_unpatched_module(net, xs):
-    x = xs[0][None]
-    before = net(x)
-    ds.patch_module(net)
-    assert ds.patch_module(net) is net
-    after = net(x)
-    assert all(torch.equal(before[k], after[k]) for k in before)
-    kinds = {type(m) for m in net.modules()}
-    ds.unpatch_module(net)
-    assert type(net) is Net and type(net.conv) is nn.Conv1d and not kinds & {type(m) for m in net.modules()}
-    assert all(torch.equal(before[k], v) for k, v in net(x).items()) and not hasattr(net, "online")
-
-
 def test_wrong_modes_raise_at_the_top_and_at_every_leaf(net, xs):
     ds.patch_module(net)
     x = ds.stream_tensor([xs[0]], ids=["a"], sos=True)

@@ -119,7 +119,25 @@ class Drawn(nn.Module):
         return self.rnn(y, self.h(speaker).expand(2, -1, -1).contiguous())[0]
 
 
-MODELS = (Modulated, Filtered, Begun, BegunAtZero, TimeFirst, Conditioned, Slower, Similar, Drawn)
+class Prefixed(nn.Module):
+    """Behind a speaker's tokens: frames that attend to them, a recurrence, a convolution."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embed, self.own = nn.Linear(6, 16), nn.Parameter(torch.randn(1, 1, 8))
+        self.layer = nn.TransformerEncoderLayer(8, 2, 16, 0.0, batch_first=True)
+        self.rnn, self.conv = nn.LSTM(8, 10, batch_first=True), nn.Conv1d(8, 10, 3, 1, 1)
+
+    def forward(self, x: Any, speaker: Any) -> Any:
+        frames, (one, two) = x.transpose(1, 2), self.embed(speaker).chunk(2, -1)
+        y = torch.cat([one.unsqueeze(1), self.own.expand(x.size(0), -1, -1), frames], 1)
+        y = self.layer(y, nn.Transformer.generate_square_subsequent_mask(y.size(1)))[:, 2:]
+        y = torch.cat(torch.broadcast_tensors(y, two.unsqueeze(1)), -1)[..., 3:13]
+        y = y + self.rnn(ds.prepend(frames, torch.stack([two, one], 1)))[0][:, 2:]
+        return y + self.conv(torch.cat([two[..., None], x], -1)).transpose(1, 2)[:, 1:]
+
+
+MODELS = (Modulated, Filtered, Begun, BegunAtZero, TimeFirst, Conditioned, Slower, Similar, Drawn, Prefixed)
 
 
 def streams(rng: Any, n: int, least: int = 2) -> dict[str, tuple[Any, Any]]:

@@ -13,6 +13,16 @@ def scaled(x):
     return x
 
 
+def shifted_if_long(x):
+    if x.size(2) > 10:
+        x = x + 1
+    return x
+
+
+def shifted_if_short(x):
+    return x if not x.size(2) <= 10 else x - 1
+
+
 def with_else(x):
     if x.size(2) % 4:
         x = F.pad(x, (0, -x.size(2) % 4))
@@ -94,6 +104,8 @@ def number_of_no_length(x):
     "forward",
     [
         scaled,
+        shifted_if_long,
+        shifted_if_short,
         with_else,
         in_front,
         features_too,

@@ -109,5 +109,10 @@ def test_what_does_not_fit(library):
     def own(self, x, m):
         return ds.prepend(x, m)
 
-    with pytest.raises(ds.NotStreamableError, match=r"prepend at .*tokens that are given once"):
-        ds.compile(model_of(own), {"x": ("B", "L", 8), "m": ("B", "M", 8)})
+    for given, error, text in (
+        (("B", "M", 8), ds.NotStreamableError, "frames of a memory, .* don't stand before others"),
+        (("B", 17, 8), ds.NotStreamableError, "17 tokens that are given once; there may be 16"),
+        (("B", 2, 7), ds.ShapeError, r"\('B', '2', '7'\), given once, is not as a stream"),
+    ):
+        with pytest.raises(error, match=f"cat at .*{text}"):
+            ds.compile(model_of(own), {"x": ("B", "L", 8), "m": given})

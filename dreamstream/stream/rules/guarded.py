@@ -135,6 +135,14 @@ def _read(node: ast.AST) -> _If | None:
     return _If(range(test.lineno, (test.end_lineno or test.lineno) + 1), enters, by_line, otherwise, all_of)
 
 
+def _computes(found: _If, frame: FrameType) -> bool:
+    """Whether what looks like an amount in an if's body is computed of streams themselves, not of their sizes."""
+    amounts = [s.value for s in found.body.values() if s.kind == "amount"]
+    asked = {n.value for a in amounts for n in ast.walk(a) if isinstance(n, ast.Attribute)}
+    names = {n.id for a in amounts for n in ast.walk(a) if isinstance(n, ast.Name) and n not in asked}
+    return any("L" in getattr(frame.f_locals.get(name), "names", ()) for name in names)
+
+
 def _only_asks(value: ast.expr) -> bool:
     """Whether an expression may be evaluated once more: it calls nothing but for sizes."""
     return all(getattr(n.func, "attr", "") in ("size", "dim") for n in ast.walk(value) if isinstance(n, ast.Call))
@@ -195,7 +203,7 @@ def asked_by(frame: FrameType) -> str | None:
     """Return by what a frame asks: "if", one that only pads or crops; "largest", max or min; None, other ways."""
     line = frame.f_lineno
     if asks_where_ways_part(frame):
-        return "if" if any(line in found.test for found in _ifs(frame.f_code)) else None
+        return "if" if any(line in f.test and not _computes(f, frame) for f in _ifs(frame.f_code)) else None
     calls = [
         n for n in nodes_of(frame.f_code) if isinstance(n, ast.Call) and n.lineno <= line <= (n.end_lineno or 0)
     ]
@@ -218,7 +226,7 @@ def entered(frame: FrameType, length: Any, relation: str, entry: Any) -> bool | 
     bool or None
         None where there is no such if.
     """
-    found = next((f for f in _ifs(frame.f_code) if frame.f_lineno in f.test), None)
+    found = next((f for f in _ifs(frame.f_code) if frame.f_lineno in f.test and not _computes(f, frame)), None)
     formula = None if found is None else length.formula()
     if found is None or formula is None or not asks_where_ways_part(frame):
         return None

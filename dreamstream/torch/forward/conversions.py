@@ -263,6 +263,15 @@ _new("new_empty", torch.zeros)
 
 
 # ---------------------------------------------------------------------- what is made of other functions
+@function("broadcast_tensors")
+def broadcast_tensors(forward: Forward, *tensors: Any) -> tuple[Any, ...]:
+    given = tensors[0] if len(tensors) == 1 and isinstance(tensors[0], (list, tuple)) else tensors
+    n = max(x.ndim for x in given)
+    every = [[1] * (n - x.ndim) + list(x.shape) for x in given]
+    shape = [next((s for s in sizes if not isinstance(s, int) or s != 1), 1) for sizes in zip(*every)]
+    return tuple(x.expand(*shape) for x in given)
+
+
 @function("tile")
 def tile(forward: Forward, input: Any, *dims: Any) -> Any:
     times = list(sizes_of(dims))

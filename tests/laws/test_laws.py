@@ -1,0 +1,27 @@
+"""Every operator of the registry, layers and small stacks, held against every law.
+
+How many cases of each: DREAMSTREAM_LAW_CASES. What layers and stacks say is torch's, as of all shared cases:
+tests/torch/test_shared_cases.py.
+"""
+
+from __future__ import annotations
+
+import pytest
+from ds_laws import GENERATORS, LAWS, MODELS, check, is_fast, n_cases
+
+NAMES = [*GENERATORS, *MODELS]
+
+
+@pytest.mark.parametrize(
+    ("law", "name"),
+    [pytest.param(law, name, marks=[pytest.mark.fast] * is_fast(law, name)) for law in LAWS for name in NAMES],
+)
+def test_law(law, name):
+    check(law, name, n_cases(name))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", NAMES)
+def test_many_cases(name):
+    for index in range(n_cases(name, 10_000)):
+        check(list(LAWS)[index % len(LAWS)], name, 1, first=10_000 + index)
