@@ -160,6 +160,8 @@ class Forward(TorchFunctionMode):
                     return self._wrapped(getattr(args[0], meaning.name)(args[1]))
                 if meaning.in_place:
                     return self._written(target, _of_lengths(func, meaning.name, args, kwargs), name)
+                if meaning.name in WRITERS and not args[0].is_filled:
+                    return self._noted(func, meaning, target, args, kwargs)
         if (not args or type(args[0]) is not SHELL) and _only_symbolic((args, kwargs)):
             return self._wrapped(_of_lengths(func, meaning.name, args, kwargs))
         repeats = meaning.repeats and kwargs.get("inplace") is not True
@@ -258,7 +260,8 @@ class Forward(TorchFunctionMode):
             given = tuple(map(self.unwrap, given))
             named = {SPELLINGS.get(k, k): self.unwrap(v) for k, v in named.items()}
             result = self._run(func, meaning.name, given, named)
-        if meaning.in_place and isinstance(target, StreamTensor):
+        writes_into = meaning.in_place or (meaning.name in WRITERS and result is not None)
+        if writes_into and isinstance(target, StreamTensor):
             return self._written(target, result, func.__name__)
         out = self._wrapped(result)
         if meaning.shares and isinstance(target, StreamTensor) and isinstance(out, StreamTensor):
