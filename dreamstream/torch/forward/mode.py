@@ -534,6 +534,8 @@ def _of_lengths(func: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, A
     if method is None:
         return current()._noted(func, meaning_of(func), None, args, kwargs)
     out = method(*rest, **{k: v for k, v in kwargs.items() if k not in IGNORED and v is not None})
+    if out is NotImplemented:
+        return current()._noted(func, meaning_of(func), None, args, kwargs)
     return out.item() if isinstance(args[0], Quotient) else out
 
 
