@@ -12,9 +12,9 @@ from ..errors import NotStreamableError, ShapeError
 from ..stream.where import user_line
 from .counted import as_noted, noting
 from .hook import made
-from .pairs import ShapeOf
 from .relative import product
 from .scores import Scores, matrices, paired
+from .shape_of import ShapeOf
 
 __all__ = ["einsum", "noted_product", "of_streams"]
 

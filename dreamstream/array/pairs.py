@@ -33,10 +33,11 @@ from ..stream.rules import BatchSize, Length
 from ..stream.tree import map_leaves
 from ..stream.where import user_line
 from .relative import Places, Rows, rows_of
+from .shape_of import ShapeOf, shape_alone
 from .symbolic import Symbolic
 from .tensor import Tensor
 
-__all__ = ["SERVES", "Pairs", "ShapeOf", "flat", "shape_alone"]
+__all__ = ["SERVES", "Pairs", "flat"]
 
 #: The most periods' frames between numbers that are tried in place of one that is too great.
 _MOST_STEPS = 256
@@ -186,9 +187,14 @@ class Pairs:
 
     def hides(self, steps: Sequence[Any], keys: Any) -> bool:
         """Whether steps hide a key from any query."""
-        with self.quietly():
+        tensors: list[Any] = []
+        key = ("hides", *(self._key(x, keys, tensors) for x in steps))
+
+        def made() -> bool:
             n = max(64, max(x.frames for step in steps for x in step.programs()))
             return bool((self._added_always(steps, min(n, LONGEST), keys) <= MASKED).any())
+
+        return bool(self._once(key, tensors, made))
 
     def _once(self, key: Any, tensors: Sequence[Any], make: Callable[[], Any]) -> Any:
         """Return what is made of tensors, known by a key; the same as long as they are."""
@@ -344,6 +350,8 @@ class Pairs:
         if isinstance(x, Symbolic):
             own = (self._key(i, keys, tensors) for i in (x.length, x.value))
             return (x.roles, x.position, *own)
+        if isinstance(x, Length) and keys is None:
+            return tuple(_count(x, n) for n in (*_PROBED[0], LONGEST, LONGEST + 1))
         if isinstance(x, Length):
             return tuple(_frames(x, n, keys, _frames_for(keys, n)[0]) for n in (LONGEST, LONGEST + 1))
         if isinstance(x, self.tensor):
@@ -436,7 +444,9 @@ class Pairs:
 
     def everywhere(self) -> Any:
         """Return the number that all its elements are at every length, or None."""
-        return self._alike(_number_of)
+        tensors: list[Any] = []
+        key = ("everywhere", self._key(self, None, tensors))
+        return self._once(key, tensors, lambda: self._alike(_number_of))
 
     def item(self, name: str = "item") -> Any:
         """Return the number that it is at every length."""
@@ -464,66 +474,6 @@ class Pairs:
 _PROBED = ((96, 128, 149), (48, 64, 75), (24, 32, 37), (12, 16, 19), (6, 8, 11))
 #: The most that any stream has.
 _MOST = 2**40
-
-
-class ShapeOf:
-    """A stream of which a function of lengths may know the shape, and nothing else.
-
-    Parameters
-    ----------
-    shape : sequence of int, Length or BatchSize
-    device, dtype
-        Its own.
-    """
-
-    def __init__(self, shape: Sequence[Any], device: Any, dtype: Any) -> None:
-        self.shape, self.device, self.dtype = tuple(shape), device, dtype
-
-    def at(self, count: Count) -> ShapeOf:
-        """Return it where lengths are what `count` says."""
-        sizes = (
-            count(s) if isinstance(s, Length) else s.times if isinstance(s, BatchSize) else s for s in self.shape
-        )
-        return ShapeOf(sizes, self.device, self.dtype)  # type: ignore[arg-type]
-
-    def size(self, dim: int | None = None) -> Any:
-        return self.shape if dim is None else self.shape[dim]
-
-    def dim(self) -> int:
-        return len(self.shape)
-
-    ndim = property(dim)
-
-    def __len__(self) -> int:
-        return int(self.shape[0])
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):
-            raise AttributeError(name)
-        return self._refuse(name)
-
-    def _refuse(self, name: str, *_: Any) -> NoReturn:
-        raise NotStreamableError(
-            f"{name} of a stream in a function that makes a mask, at {user_line()}: of streams such a function "
-            "may know the shape; a mask of values does not stream"
-        )
-
-
-for _name in (
-    "getitem", "iter", "array", "add", "sub", "mul", "truediv", "matmul", "lt", "le", "gt", "ge", "eq", "ne",
-    "neg", "abs", "invert", "and", "or",
-):  # fmt: skip
-    setattr(ShapeOf, f"__{_name}__", partialmethod(ShapeOf._refuse, _name))
-ShapeOf.__hash__ = object.__hash__  # type: ignore[method-assign]
-
-
-def shape_alone(x: Any) -> Any:
-    """Return a stream's shape in its place; everything else as it is."""
-    inner = getattr(x, "_inner", x)
-    edge = getattr(inner, "edge", None)
-    if edge is None or isinstance(inner, Length):
-        return x
-    return ShapeOf(inner.shape, getattr(x, "device", "cpu"), getattr(x, "dtype", None))
 
 
 _SAID: dict[Any, tuple[Recognised, tuple[Any, ...]]] = {}

@@ -7,10 +7,13 @@ import os
 import sys
 from types import FrameType
 
-__all__ = ["INSTEAD", "user_line"]
+__all__ = ["INSTEAD", "RETURNED", "user_line"]
 
 #: What to do about an operation of which nobody has said how it streams.
 INSTEAD = "apply it to the outputs of a stream that has ended, or say how it streams (@ds.register, ds.Op)"
+
+#: What is wrong with a stream that a model keeps from call to call, as a cache written by hand does.
+RETURNED = "a stream of a forward that has returned; keep none by hand: what layers need again is kept for them"
 
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _PLUMBING = frozenset({"torch", "numpy", "functools", "contextlib", "runpy", "importlib"})

@@ -26,7 +26,7 @@ from ...nn import functional as native_functional
 from ...stream.course import Course, Recording, repeat, same_entry, seen
 from ...stream.rules import Quotient, Token
 from ...stream.tree import leaves
-from ...stream.where import INSTEAD, user_line
+from ...stream.where import INSTEAD, RETURNED, user_line
 from ..private import active_modes, leave_innermost_mode
 from ..tensor.stream_tensor import SHELL, TAKERS, StreamTensor
 from .batch_constants import lifted, lifts
@@ -550,7 +550,7 @@ def _call(func: Any, types: Any, args: Any, kwargs: Any) -> Any:
         return forward.call(func, args, kwargs)
     if func.__name__ == "__get__":  # a debugger that looks at it
         return getattr(torch.empty(0), func.__self__.__name__, None)
-    raise ModeError(f"{func.__name__} at {user_line()}: a stream of a forward that has returned")
+    raise ModeError(f"{func.__name__} at {user_line()}: {RETURNED}")
 
 
 def _call_beneath(func: Any, types: Any, args: Any, kwargs: Any) -> Any:
