@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import DTypeError, ModeError, ShapeError
-from ..stream.rules.length import Length, Rows
+from ..stream.rules import Length, Rows
 from . import dtypes, elementwise
 from .axes import axis_of, sizes_of
 from .base import is_number

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import DTypeError, NotStreamableError, ShapeError, StreamIndexError
-from ..stream.rules.length import Length, Rows
+from ..stream.rules import Length, Rows
 from ..stream.where import user_line
 from . import dtypes
 from .axes import axes_of, axis_of, sizes_of, solve_sizes
