@@ -258,8 +258,7 @@ class Pairs:
             Of the forward's input.
         """
         given = _frames_for(keys, n)[0] if frames is None else frames
-        out = self.made(np.zeros((1, n, n), np.float32))
-        gone: Any = False  # where scores are multiplied by 0, or a number stands in their place
+        out, gone = self.made(np.zeros((1, n, n), np.float32)), False  # where scores are no more
         for step in steps:
             if step.name == "mul":
                 out = out * step.by
@@ -272,17 +271,16 @@ class Pairs:
             if at is None:
                 raise Unrecognised(f"it has the shape {tuple(whole.shape)} at {n} frames")
             if step.name == "times":
-                if not ((at == 0) | (at == 1)).all():
-                    raise Unrecognised("scores are multiplied by positions, by other numbers than 0 and 1")
                 out, gone = out * at, gone | (at == 0)
+                if not (gone | (at == 1)).all():
+                    raise Unrecognised("scores are multiplied by positions, by other numbers than 0 and 1")
             elif step.name == "add":
                 out = self.numbers(out) + step.value * self.numbers(at)
             else:
-                where = at.bool() if step.name == "fill" else ~at.bool()
-                out = out.masked_fill(where, step.value)
-                gone = gone | where if step.value > MASKED else gone
+                at = at == 0 if step.name == "keep" else at != 0
+                out, gone = out.masked_fill(at, step.value), gone | at
         if bool((gone & (out > MASKED)).any()):
-            raise Unrecognised("scores are filled with a number or multiplied by 0 where they are not hidden")
+            raise Unrecognised("scores give way to numbers where they are not hidden")
         return out
 
     # ------------------------------------------------------------------ what is in it

@@ -247,6 +247,8 @@ class Scores:
     def _with(self, name: str, by: Any, value: Any = None, **changes: Any) -> Scores:
         if self.soft:
             self._misuse(f"{'multiplied' if name in ('mul', 'times') else 'changed'} behind softmax")
+        if name in ("fill", "keep") and value is None:
+            self._misuse("filled with what is no number")
         return self._copy(steps=[*self.steps, Step(name, by, value, self.axes)], **changes)
 
     def mul(self, other: Any) -> Scores:

@@ -162,7 +162,8 @@ def mask_made_in_place(m, x):
 def mask_written_into(m, x):
     i = torch.arange(x.size(1))
     seen = torch.zeros(x.size(1), x.size(1), dtype=torch.bool)
-    seen[:, :] = i <= i[:, None] + 1
+    seen |= i <= i[:, None] + 1
+    seen[:, :] = seen & (i[:, None] - i < 9)
     seen[i[:, None] - i > 3] = False
     term = torch.empty(x.size(1), x.size(1))
     term.copy_(torch.eye(x.size(1)))
@@ -539,10 +540,18 @@ def mask_read_after_what_shares_its_memory_was_written(m, x):
     return merge(m, F.scaled_dot_product_attention(*split(m, x), attn_mask=other))
 
 
-@refused("multiplied by 0 where they are not hidden")
+@refused("numbers where they are not hidden")
 def scores_times_a_mask_alone(m, x):
     q, k, v = split(m, x)
     return merge(m, ((q @ k.mT) * ~future(x)).softmax(-1) @ v)
+
+
+@refused("numbers where they are not hidden")
+def scores_filled_with_zeros(m, x):
+    q, k, v = split(m, x)
+    i = torch.arange(x.size(1))
+    att = (q @ k.mT).masked_fill(i[:, None] - i == 2, 0.0)
+    return merge(m, att.masked_fill(future(x), -math.inf).softmax(-1) @ v)
 
 
 @refused("limited")
