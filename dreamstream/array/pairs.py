@@ -318,14 +318,15 @@ class Pairs:
         """Give all arguments."""
         return flat((self.args, self.kwargs))
 
-    def _lengths(self) -> Iterator[Length]:
+    def lengths(self) -> Iterator[Length]:
+        """Give the lengths in it."""
         for x in flat((self.args, self.kwargs)):
             if isinstance(x, Length):
                 yield x
             elif isinstance(x, Symbolic):
                 yield x.length
             elif isinstance(x, Pairs):
-                yield from x._lengths()
+                yield from x.lengths()
             elif isinstance(x, ShapeOf):
                 yield from (s for s in x.shape if isinstance(s, Length))
 
@@ -363,7 +364,7 @@ class Pairs:
     def shape(self) -> tuple[Any, ...]:
         if isinstance(self.func, Places):
             return tuple(self.args[0].shape)
-        lengths, probed = list(self._lengths()), self._probed()
+        lengths, probed = list(self.lengths()), self._probed()
         sizes = zip(*(self._probe(n).shape for n in probed))
         return tuple(few[0] if len({*few}) == 1 else self._length_of(few, probed, lengths) for few in sizes)
 
@@ -377,7 +378,7 @@ class Pairs:
 
     def _input_for(self, few: Sequence[int]) -> tuple[int, ...]:
         """Return frames of the input, so many at least, for which every length that grows is that or more."""
-        counts = [f.count for f in {x.formula() for x in self._lengths()} if f is not None]
+        counts = [f.count for f in {x.formula() for x in self.lengths()} if f is not None]
         growing = [count for count in counts if count.at(_MOST) >= few[-1]]
         return tuple(max((n, *(_first_of(count, n) for count in growing))) for n in few)
 
@@ -426,9 +427,9 @@ class Pairs:
             found = {read(self._probe(n)) for n in self._input_for(few)}
         return found.pop() if len(found) == 1 else None
 
-    def nowhere(self) -> bool:
-        """Whether it is false of every frame at every length."""
-        return self._alike(lambda x: bool(x.bool().any())) is False
+    def everywhere(self) -> Any:
+        """Return the number that all its elements are at every length, or None."""
+        return self._alike(_number_of)
 
     def item(self, name: str = "item") -> Any:
         """Return the number that it is at every length."""
@@ -531,6 +532,11 @@ def flat(tree: Any) -> Iterator[Any]:
             yield from (x.start, x.stop, x.step)
         else:
             yield x
+
+
+def _number_of(x: Any) -> Any:
+    few = {*x.flatten().tolist()}
+    return few.pop() if len(few) == 1 else None
 
 
 def _seen(made: Callable[..., Any], n: int, *sizes: int | None) -> Any:

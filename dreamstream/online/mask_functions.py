@@ -40,8 +40,9 @@ def _noted(length: Any, original: Any, args: Any, kwargs: Any) -> Any:
 #: Functions of packages that are not loaded for them, by their modules.
 BROUGHT: dict[str, dict[str, Instead]] = {
     "wenet.utils.mask": {"subsequent_chunk_mask": _noted, "add_optional_chunk_mask": _noted},
-    # which says whether a stream is too short for its layers: then they give no frame
+    # which say whether a stream is too short for its layers: then they give no frame
     "espnet.nets.pytorch_backend.transformer.subsampling": {"check_short_utt": lambda *_: (False, -1)},
+    "funasr.models.transformer.utils.subsampling": {"check_short_utt": lambda *_: (False, -1)},
 }
 
 #: Methods by which layers make their tables of positions.
@@ -114,7 +115,9 @@ def _length_in(args: Any) -> Any:
         inner = _inner(x)
         if isinstance(inner, Symbolic):
             return inner.length
-        if getattr(inner, "is_stream", False) and (getattr(inner, "edge", None) or hasattr(inner, "says")):
+        if hasattr(type(inner), "says"):
+            inner = next(inner.lengths(), None)
+        elif getattr(inner, "is_stream", False) and getattr(inner, "edge", None):
             inner = next((s for s in inner.shape if isinstance(s, Length)), None)
         if isinstance(inner, Length):
             return inner

@@ -3,7 +3,13 @@
 It is loaded when a torch object is handed in; ``import dreamstream`` does not need torch.
 """
 
+from importlib.util import find_spec as _find_spec
+
 from ..array.chunks import on_fallback
+
+if _find_spec("torch") is None:
+    raise ImportError("dreamstream.torch is the bridge to PyTorch, which is not installed: pip install torch")
+
 from . import outside  # noqa: F401  (it enters what torch's functions do, as the next do)
 from .export import FunctionalModule, functionalize
 from .forward import complex_streams, conversions, mask_functions, packing, pairs  # noqa: F401

@@ -1,4 +1,7 @@
-"""A stream ``(B, L, features)`` in pieces, by a patched model and by engines, against what is wanted of it."""
+"""A stream ``(B, L, features)`` in pieces, by a patched model and by engines, against what is wanted of it.
+
+The stream is an array, or a tensor of torch for a model of torch.
+"""
 
 from __future__ import annotations
 
@@ -19,18 +22,22 @@ def patched(online: Any) -> Step:
 
     def step(chunk: Any, first: bool, last: bool) -> Any:
         y = online(ds.stream_tensor([chunk], ids=["s"], sos=first, eos=last, names=("B", "L", None)))
-        return y["s"].numpy()
+        return y["s"].detach().numpy()
 
     return step
 
 
 def stepped(engine: Any) -> Step:
     """Return what steps an engine likewise."""
-    return lambda chunk, first, last: engine.step({"s": chunk}, sos=["s"] * first, eos=["s"] * last)["s"]
+
+    def step(chunk: Any, first: bool, last: bool) -> Any:
+        return engine.step({"s": np.asarray(chunk)}, sos=["s"] * first, eos=["s"] * last)["s"]
+
+    return step
 
 
-def held(steps: Sequence[Step], x: Any, want: Any) -> set[bytes]:
-    """Hold each to the wanted array, within 1e-5: whole, frame by frame, in chunks; return what they gave."""
+def held(steps: Sequence[Step], x: Any, want: Any, atol: float = 1e-5) -> set[bytes]:
+    """Hold each to the wanted array: whole, frame by frame, in chunks; return what they gave."""
     n, found = len(x), set()
     for step in steps:
         for sizes in ([n], [1] * n, [n // 2, 0, 7, n - n // 2 - 7 - n // 7, n // 7]):
@@ -39,6 +46,6 @@ def held(steps: Sequence[Step], x: Any, want: Any) -> set[bytes]:
                 out.append(step(x[at : at + size], k == 0, k == len(sizes) - 1))
                 at += size
             got = np.concatenate(out)
-            np.testing.assert_allclose(got, want, rtol=0, atol=1e-5)
+            np.testing.assert_allclose(got, want, rtol=0, atol=atol)
             found.add(got.tobytes())
     return found

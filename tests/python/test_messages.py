@@ -432,6 +432,14 @@ def test_a_clone_takes_the_installed_engine(tmp_path, monkeypatch):
         clone.find_core(here, [str(here)])
 
 
+@pytest.mark.parametrize("asked", ["ds.torch", "ds.export.torchscript(ds.nn.ReLU(), ('B', 'L'), 'x')"])
+def test_without_torch(asked):
+    code = f"import sys; sys.modules['torch'] = None; import dreamstream as ds; {asked}"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    last = done.stderr.strip().splitlines()[-1]
+    assert last.startswith("ImportError: dreamstream.torch is the bridge to PyTorch, which is not installed: pip")
+
+
 def test_import_in_a_clone_is_one_sentence(tmp_path):
     source = Path(ds.__file__).parent
     ignored = ["*.so", "__pycache__", "_openblas", "include", "lib"]

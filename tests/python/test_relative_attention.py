@@ -81,14 +81,6 @@ def by_definition(layer, x):
     return out.reshape(n, -1) @ w["linear_out.weight"].T + w["linear_out.bias"]
 
 
-def chunked(step, sizes):
-    parts, at = [], 0
-    for k, n in enumerate(sizes):
-        parts.append(np.asarray(step(at, at + n, k == 0, k == len(sizes) - 1)))
-        at += n
-    return np.concatenate(parts)
-
-
 @pytest.mark.parametrize("context", CONTEXTS, ids=str)
 @pytest.mark.parametrize("scheme", ["transformer-xl", "wenet", "shaw", "t5"])
 def test_relative_attention(scheme, context):
@@ -99,17 +91,9 @@ def test_relative_attention(scheme, context):
     engine = ds.compile(layer, ("B", "L", FEATURES), unstreamable="buffer")
     offline = layer(ds.tensor(x[None])).numpy()[0]
     online = ds.patch_module(layer, unstreamable="buffer").online()
-
-    def call(a, b, sos, eos):
-        chunk = ds.stream_tensor([x[a:b]], names=("B", "L", None), ids=["a"], sos=sos, eos=eos)
-        return online(chunk)["a"].numpy()
-
-    def step(a, b, sos, eos):
-        return engine.step({"a": x[a:b]}, sos="a" if sos else (), eos="a" if eos else ())["a"]
-
-    found = [offline, *(chunked(f, s) for f in (call, step) for s in ([1] * FRAMES, [10, 0, 20, 7], [FRAMES]))]
-    for got in found:
-        assert np.abs(got - wanted).max() <= 1e-5 * np.abs(wanted).max()
+    bound = 1e-5 * np.abs(wanted).max()
+    np.testing.assert_allclose(offline, wanted, rtol=0, atol=bound)
+    held([patched(online), stepped(engine)], x, wanted, bound)
     assert engine.delay == (math.inf if context.chunk is None else context.chunk - 1 + context.right)
 
 
@@ -218,7 +202,8 @@ def test_distances_have_no_end(features):
     layer = nn.RelPositionMultiheadAttention(features, heads, context=ds.Context()).eval()
     engine = ds.compile(layer, ("B", "L", features), verify=False)
     x = np.random.default_rng(3).standard_normal((n, features)).astype(np.float32)
-    got = chunked(lambda a, b, s, e: engine.step({"a": x[a:b]}, ["a"] * s, ["a"] * e)["a"], [1000] * 5 + [200])
+    parts = [engine.step({"a": x[k : k + 1000]}, ["a"] * (k == 0), ["a"] * (k == 5000)) for k in range(0, n, 1000)]
+    got = np.concatenate([y["a"] for y in parts])
     assert np.array_equal(got, engine.step({"b": x}, sos="b", eos="b")["b"])
     w = {k: np.asarray(v.numpy(), np.float64) for k, v in layer.state_dict().items()}
     q, k, v = (

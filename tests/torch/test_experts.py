@@ -10,6 +10,7 @@ import pickle
 import numpy as np
 import pytest
 import torch
+from one_stream import held, patched, stepped
 
 import dreamstream as ds
 from dreamstream import nn as native
@@ -557,20 +558,9 @@ class AsWritten(torch.nn.Module):
 def test_as_written(how):
     model, x = AsWritten(how).eval(), drawn(1, 29, D)
     with torch.no_grad():
-        wanted = model(x).numpy()
-        engine = ds.compile(model, ("B", "L", D))
-        online = ds.patch_module(copy.deepcopy(model)).online()
-        for chunk in (1, 6, 29):
-            eager, compiled = [], []
-            for at in range(0, 29, chunk):
-                piece, start, end = x[0, at : at + chunk], at == 0, at + chunk >= 29
-                given = ds.stream_tensor([piece], ids=["a"], sos=[start], eos=[end], names=NAMES)
-                eager.append(np.asarray(online(given).numpy()))
-                compiled.append(
-                    engine.step({"a": piece.numpy()}, sos="a" if start else (), eos="a" if end else ())["a"]
-                )
-            np.testing.assert_allclose(np.concatenate(eager, 1), wanted, rtol=1e-5, atol=1e-5)
-            np.testing.assert_allclose(np.concatenate(compiled), wanted[0], rtol=1e-5, atol=1e-5)
+        wanted = model(x)[0]
+        steps = [stepped(ds.compile(model, ("B", "L", D))), patched(ds.patch_module(model).online())]
+        held(steps, x[0], wanted)
 
 
 @pytest.mark.parametrize("tied", [True, False])

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch")
+from one_stream import held, patched, stepped
 from torch import nn
 
 import dreamstream as ds
@@ -149,47 +150,17 @@ def partly(m, x, q):
 ROTARY = {f.__name__: attended(f) for f in (llama, hugging_face, polar, by_pairs, buffered, partly)}
 
 
-def chunkings():
-    rng = np.random.default_rng(0)
-    yield [1] * T
-    yield [5, 5, 0, 5, 5, 3]
-    cuts = np.sort(rng.integers(0, T + 1, 6))
-    yield np.diff([0, *cuts, T]).tolist()
-
-
-def streamed(step):
-    """What calls with chunks give, end to end."""
-    for sizes in chunkings():
-        starts = np.cumsum([0, *sizes])
-        yield torch.cat([
-            torch.as_tensor(step(a, b, k == 0, k == len(sizes) - 1))
-            for k, (a, b) in enumerate(zip(starts[:-1], starts[1:]))
-        ])  # fmt: skip
-
-
 @pytest.mark.parametrize("name", [f"{t}: {n}" for t in ("TABLES", "COMPUTED", "ROTARY") for n in globals()[t]])
 def test_as_written(name):
     """Patched and compiled, chunk by chunk, what the model says offline."""
     table, _, key = name.partition(": ")
     torch.manual_seed(0)
     model = Net(globals()[table][key]).eval()
-    x = torch.randn(2, T, D)
+    x = torch.randn(1, T, D)
     with torch.no_grad():
         whole = model(x)[0]
-        engine = ds.compile(model, ("B", "L", D))
-        online = ds.patch_module(model).online()
-
-        def call(a, b, sos, eos):
-            chunk = ds.stream_tensor(x[:, a:b], names=("B", "L", None), ids=["a", "b"], sos=sos, eos=eos)
-            return online(chunk)["a"]
-
-        def step(a, b, sos, eos):
-            return engine.step({"a": x[0, a:b].numpy()}, sos="a" if sos else (), eos="a" if eos else ())["a"]
-
-        for one in (call, step):
-            for got in streamed(one):
-                assert got.shape == whole.shape
-                assert (got - whole).abs().max() <= 2e-6 * whole.abs().max()
+        steps = [stepped(ds.compile(model, ("B", "L", D))), patched(ds.patch_module(model).online())]
+        held(steps, x[0], whole, 2e-6 * float(whole.abs().max()))
 
 
 def test_a_gradient_comes_through():

@@ -47,8 +47,8 @@ def identity(mask: Any) -> bool:
 
 def hides_nothing(mask: Any) -> bool:
     """Whether a mask of keys, true or -inf where one is hidden, hides none of them."""
-    if hasattr(type(mask), "nowhere"):
-        return bool(mask.nowhere())
+    if hasattr(type(mask), "everywhere"):
+        return mask.everywhere() in (False, 0)
     return identity(~mask if "bool" in str(mask.dtype) else mask)
 
 

@@ -41,13 +41,16 @@ def _each(x: Any, fn: Callable[[Any], Any]) -> Any:
 def met(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Run a function of positions and a stream: each frame meets what is computed of its position."""
     forward, name = current(), names.meaning_of(func).name
-    if name == "masked_fill" and noted(args[1]) and not isinstance(args[1], Symbolic) and args[1].nowhere():
-        return args[0]
     types = [x.dtype for x in leaves((args, kwargs)) if getattr(x, "is_stream", False) and not noted(x)]
     real = next((_REAL[str(t)] for t in types if str(t) in _REAL), None)
 
     def own(x: Any) -> Any:
-        return forward.unwrap(streamed_of(x, real)) if noted(x) else x
+        if not noted(x):
+            return x
+        alike = None if isinstance(x, Symbolic) else x.everywhere()
+        if alike is not None:
+            return Constant(torch.tensor(alike, dtype=x.dtype, device=forward.device), forward.arrays)
+        return forward.unwrap(streamed_of(x, real))
 
     return forward._run(func, name, _each(args, own), _each(kwargs, own))
 
