@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import DTypeError, ModeError, ShapeError
-from ..stream.rules.length import Length, Rows
+from ..stream.rules import Length, Rows
 from . import dtypes, elementwise
 from .axes import axis_of, sizes_of
 from .base import is_number
@@ -230,6 +230,8 @@ def full_like(input: Tensor, fill_value: Any, dtype: Any = None, *, device: Any 
         return kind.of(full_like, input, fill_value, to)  # type: ignore[no-any-return]
     if not input.is_stream:
         return Tensor(np.full(input.shape, fill_value, to))
+    if not isinstance(input, Tensor):  # scores of attention
+        return full(input.shape, fill_value, to)
     value = Tensor(np.array(fill_value, dtypes.float32 if to == dtypes.bool else to))
     same = input.eq(input)  # whatever it gives, its frames and streams are those of the input
     return elementwise.where(same, value, value).to(to)

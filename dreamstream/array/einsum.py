@@ -12,9 +12,9 @@ from ..errors import NotStreamableError, ShapeError
 from ..stream.where import user_line
 from .counted import as_noted, noting
 from .hook import made
-from .pairs import ShapeOf
 from .relative import product
 from .scores import Scores, matrices, paired
+from .shape_of import ShapeOf
 
 __all__ = ["einsum", "noted_product", "of_streams"]
 
@@ -111,6 +111,8 @@ def noted_product(kind: Any, name: str, args: Sequence[Any], met: Callable[[], A
         s, *others, out = matrices(args[0].ndim, args[1].ndim)
     else:
         return None
+    if len(others) == 1 and isinstance(operands[0], Scores):
+        return operands[0].valued(operands[1], others[0], s, out)
     if len(others) != 1 or isinstance(operands[0], kind) or not isinstance(operands[1], kind):
         return None
     of_pairs = _of_pairs(kind, operands[0], s, operands[1], others[0], out)
@@ -142,7 +144,12 @@ def _of_pairs(kind: Any, x: Any, s: str, vectors: Any, t: str, out: str) -> Any:
     x, s, vectors, t, out
         As of `product`.
     """
-    while isinstance(vectors, kind) and vectors.func.__name__ in _AS_IT_IS:
+    while isinstance(vectors, kind) and vectors.func.__name__ in (*_AS_IT_IS, "transpose"):
+        if vectors.func.__name__ == "transpose":
+            axes = list(range(len(t)))
+            a, b = vectors.args[1:]
+            axes[a], axes[b] = axes[b], axes[a]
+            t = "".join(t[i] for i in axes)
         vectors = vectors.args[0]
     queries = next((c for c, d in zip(s, x.dims) if d == "L"), "")
     keys = [c for c in t if c not in s and c in out]

@@ -28,7 +28,7 @@ from ..stream.where import user_line
 from . import dtypes, hook
 from .base import Number, is_number
 from .batch_constant import BatchTensor
-from .counted import noting
+from .counted import as_noted, noting
 from .plain import INTEGERS
 from .symbolic import Symbolic
 from .tensor import Tensor
@@ -204,7 +204,7 @@ def along(name: str, x: Tensor, dim: int | None, attributes: Mapping[str, Any] |
 
 def _noting(values: Sequence[Any]) -> Any:
     """Return the class that notes what is done to positions, where they are among values, and no stream."""
-    kind = noting(values)
+    kind = noting(map(as_noted, values))
     return None if kind is None or any(isinstance(v, Tensor) and v.is_stream for v in values) else kind
 
 

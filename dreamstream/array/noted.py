@@ -157,6 +157,7 @@ for _name in (
     "abs",
     "getitem",
     "matmul",
+    "rmatmul",
 ):
     setattr(Noted, f"__{_name}__", _operator(f"__{_name}__"))
 for _name in ("index", "len", "iter", "array"):

@@ -33,10 +33,11 @@ from ..stream.rules import BatchSize, Length
 from ..stream.tree import map_leaves
 from ..stream.where import user_line
 from .relative import Places, Rows, rows_of
+from .shape_of import ShapeOf, shape_alone
 from .symbolic import Symbolic
 from .tensor import Tensor
 
-__all__ = ["SERVES", "Pairs", "ShapeOf", "flat", "shape_alone"]
+__all__ = ["SERVES", "Pairs", "flat"]
 
 #: The most periods' frames between numbers that are tried in place of one that is too great.
 _MOST_STEPS = 256
@@ -186,9 +187,14 @@ class Pairs:
 
     def hides(self, steps: Sequence[Any], keys: Any) -> bool:
         """Whether steps hide a key from any query."""
-        with self.quietly():
+        tensors: list[Any] = []
+        key = ("hides", *(self._key(x, keys, tensors) for x in steps))
+
+        def made() -> bool:
             n = max(64, max(x.frames for step in steps for x in step.programs()))
             return bool((self._added_always(steps, min(n, LONGEST), keys) <= MASKED).any())
+
+        return bool(self._once(key, tensors, made))
 
     def _once(self, key: Any, tensors: Sequence[Any], make: Callable[[], Any]) -> Any:
         """Return what is made of tensors, known by a key; the same as long as they are."""
@@ -248,7 +254,7 @@ class Pairs:
             Of the forward's input.
         """
         given = _frames_for(keys, n)[0] if frames is None else frames
-        out = self.made(np.zeros((1, n, n), np.float32))
+        out, gone = self.made(np.zeros((1, n, n), np.float32)), False  # where scores are no more
         for step in steps:
             if step.name == "mul":
                 out = out * step.by
@@ -260,10 +266,17 @@ class Pairs:
             at = step.axes.read(whole, n)
             if at is None:
                 raise Unrecognised(f"it has the shape {tuple(whole.shape)} at {n} frames")
-            if step.name == "add":
+            if step.name == "times":
+                out, gone = out * at, gone | (at == 0)
+                if not (gone | (at == 1)).all():
+                    raise Unrecognised("scores are multiplied by positions, by other numbers than 0 and 1")
+            elif step.name == "add":
                 out = self.numbers(out) + step.value * self.numbers(at)
             else:
-                out = out.masked_fill(at.bool() if step.name == "fill" else ~at.bool(), step.value)
+                at = at == 0 if step.name == "keep" else at != 0
+                out, gone = out.masked_fill(at, step.value), gone | at
+        if bool((gone & (out > MASKED)).any()):
+            raise Unrecognised("scores give way to numbers where they are not hidden")
         return out
 
     # ------------------------------------------------------------------ what is in it
@@ -280,7 +293,7 @@ class Pairs:
     def _numbers(self) -> Iterator[float]:
         """Numbers that may be positions, or parts of one: all but what scores are filled or scaled with."""
         name = self.func.__name__.strip("_")
-        filling = name in ("full", "masked_fill", "full_like", "new_full", "where")
+        filling = name in ("full", "masked_fill", "full_like", "new_full", "where", "setitem", "fill")
         scaling = filling or name in ("mul", "rmul", "imul", "multiply")
         yield from self.constants
         for x in flat((*self.args, *self.kwargs.values())):
@@ -311,7 +324,7 @@ class Pairs:
         if self.indexes(self.func) and isinstance(self.args[0], self.tensor):
             index = self.args[1] if isinstance(self.args[1], tuple) else (self.args[1],)
             for axis, part in enumerate(index):
-                if isinstance(part, slice) and Length in map(_kind, (part.start, part.stop)):
+                if isinstance(part, slice) and any(isinstance(e, Length) for e in (part.start, part.stop)):
                     yield self.args[0].shape[axis - len(index) if Ellipsis in index else axis], part
 
     def arguments(self) -> Iterator[Any]:
@@ -337,6 +350,8 @@ class Pairs:
         if isinstance(x, Symbolic):
             own = (self._key(i, keys, tensors) for i in (x.length, x.value))
             return (x.roles, x.position, *own)
+        if isinstance(x, Length) and keys is None:
+            return tuple(_count(x, n) for n in (*_PROBED[0], LONGEST, LONGEST + 1))
         if isinstance(x, Length):
             return tuple(_frames(x, n, keys, _frames_for(keys, n)[0]) for n in (LONGEST, LONGEST + 1))
         if isinstance(x, self.tensor):
@@ -429,7 +444,9 @@ class Pairs:
 
     def everywhere(self) -> Any:
         """Return the number that all its elements are at every length, or None."""
-        return self._alike(_number_of)
+        tensors: list[Any] = []
+        key = ("everywhere", self._key(self, None, tensors))
+        return self._once(key, tensors, lambda: self._alike(_number_of))
 
     def item(self, name: str = "item") -> Any:
         """Return the number that it is at every length."""
@@ -459,66 +476,6 @@ _PROBED = ((96, 128, 149), (48, 64, 75), (24, 32, 37), (12, 16, 19), (6, 8, 11))
 _MOST = 2**40
 
 
-class ShapeOf:
-    """A stream of which a function of lengths may know the shape, and nothing else.
-
-    Parameters
-    ----------
-    shape : sequence of int, Length or BatchSize
-    device, dtype
-        Its own.
-    """
-
-    def __init__(self, shape: Sequence[Any], device: Any, dtype: Any) -> None:
-        self.shape, self.device, self.dtype = tuple(shape), device, dtype
-
-    def at(self, count: Count) -> ShapeOf:
-        """Return it where lengths are what `count` says."""
-        sizes = (
-            count(s) if isinstance(s, Length) else s.times if isinstance(s, BatchSize) else s for s in self.shape
-        )
-        return ShapeOf(sizes, self.device, self.dtype)  # type: ignore[arg-type]
-
-    def size(self, dim: int | None = None) -> Any:
-        return self.shape if dim is None else self.shape[dim]
-
-    def dim(self) -> int:
-        return len(self.shape)
-
-    ndim = property(dim)
-
-    def __len__(self) -> int:
-        return int(self.shape[0])
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):
-            raise AttributeError(name)
-        return self._refuse(name)
-
-    def _refuse(self, name: str, *_: Any) -> NoReturn:
-        raise NotStreamableError(
-            f"{name} of a stream in a function that makes a mask, at {user_line()}: of streams such a function "
-            "may know the shape; a mask of values does not stream"
-        )
-
-
-for _name in (
-    "getitem", "iter", "array", "add", "sub", "mul", "truediv", "matmul", "lt", "le", "gt", "ge", "eq", "ne",
-    "neg", "abs", "invert", "and", "or",
-):  # fmt: skip
-    setattr(ShapeOf, f"__{_name}__", partialmethod(ShapeOf._refuse, _name))
-ShapeOf.__hash__ = object.__hash__  # type: ignore[method-assign]
-
-
-def shape_alone(x: Any) -> Any:
-    """Return a stream's shape in its place; everything else as it is."""
-    inner = getattr(x, "_inner", x)
-    edge = getattr(inner, "edge", None)
-    if edge is None or isinstance(inner, Length):
-        return x
-    return ShapeOf(inner.shape, getattr(x, "device", "cpu"), getattr(x, "dtype", None))
-
-
 _SAID: dict[Any, tuple[Recognised, tuple[Any, ...]]] = {}
 _REMEMBERED = 256
 
@@ -541,10 +498,6 @@ def _number_of(x: Any) -> Any:
 
 def _seen(made: Callable[..., Any], n: int, *sizes: int | None) -> Any:
     return made(expected(Context(*sizes), n))
-
-
-def _kind(end: Any) -> type:
-    return Length if isinstance(end, Length) else type(end)
 
 
 def _fits(size: int, part: slice, frames: int) -> bool:

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from .axes_of_scores import KEYS, QUERIES, Axes
+import numpy as np
 
-__all__ = ["OTHER", "Step", "turned"]
+from ..stream.rules import Length
+from .axes_of_scores import KEYS, QUERIES, Axes
+from .symbolic import Symbolic
+
+__all__ = ["OTHER", "Step", "number_of", "turned"]
 
 
 class Step(NamedTuple):
@@ -16,7 +21,7 @@ class Step(NamedTuple):
     Attributes
     ----------
     name : str
-        "add", "mul", "fill", "keep", or "sum": what other steps give.
+        "add", "mul", "times", "fill", "keep", or "sum": what other steps give.
     by : Any
         Pairs, a number, or steps.
     value : float or None
@@ -62,3 +67,14 @@ OTHER = {QUERIES: KEYS, KEYS: QUERIES}
 
 def turned(axes: Axes) -> Axes:
     return axes.like([tuple(OTHER.get(a, a) for a in dim) for dim in axes.dims])
+
+
+def number_of(x: Any) -> Any:
+    """Return a number, or a constant that is one number everywhere as it; None of anything else."""
+    if isinstance(x, Symbolic) and not (x.position or isinstance(x.value, Length)):
+        x = x.value
+    if isinstance(x, (int, float, np.number)):
+        return float(x)
+    if getattr(x, "is_stream", None) is False and math.prod(x.shape) == 1:
+        return float(np.asarray(x.numpy()).reshape(()))
+    return None

@@ -28,7 +28,8 @@ from .heads import atoms_of, laid, shown, streams_of
 from .key_terms import KeyTerms, filled, read, with_terms
 from .reductions import Extreme
 from .relative import places_of
-from .score_steps import OTHER, Step, turned
+from .score_steps import OTHER, Step, number_of, turned
+from .symbolic import Symbolic
 
 __all__ = ["Scores", "Step", "matrices", "paired", "scores_of"]
 
@@ -262,13 +263,18 @@ class Scores:
     # ------------------------------------------------------------------ what is done to it
     def _with(self, name: str, by: Any, value: Any = None, **changes: Any) -> Scores:
         if self.soft:
-            self._misuse(f"{'multiplied' if name == 'mul' else 'changed'} behind softmax")
+            self._misuse(f"{'multiplied' if name in ('mul', 'times') else 'changed'} behind softmax")
+        if name in ("fill", "keep") and value is None:
+            self._misuse("filled with what is no number")
         return self._copy(steps=[*self.steps, Step(name, by, value, self.axes)], **changes)
 
     def mul(self, other: Any) -> Scores:
-        if getattr(other, "learned", False) or (_number(other) is None and hasattr(other, "numpy")):
+        if hasattr(type(other), "says"):
+            return self._with("times", other)
+        factor = number_of(other)
+        is_tensor = not isinstance(other, Symbolic) and hasattr(other, "numpy")
+        if is_tensor and (factor is None or getattr(other, "learned", False)):
             return self._tempered(other)
-        factor = _number(other)
         if factor is None:
             self._misuse(f"multiplied{' behind softmax' * self.soft} by what is no number")
         terms = self.terms and self.terms._replace(values=self.terms.values * factor)
@@ -277,7 +283,7 @@ class Scores:
     __mul__ = __rmul__ = mul
 
     def div(self, other: Any) -> Scores:
-        divisor = _number(other)
+        divisor = number_of(other)
         if divisor is None or getattr(other, "learned", False):
             return self.mul(1 / other) if hasattr(other, "numpy") else self._misuse("divided by what is no number")
         return self.mul(1 / divisor)
@@ -301,7 +307,7 @@ class Scores:
             return self._beside(other, alpha)
         if self.soft:
             self._misuse("given terms behind softmax")
-        if _number(other) is not None and not getattr(other, "is_stream", False):
+        if number_of(other) is not None and not getattr(other, "is_stream", False):
             return self
         if (own := self._of_keys(other)) is not None:
             return self._copy(terms=self._sum(KeyTerms(own.values * alpha, own.along), self.terms))
@@ -357,23 +363,23 @@ class Scores:
         return self._copy(**{side: keys}, terms=terms)
 
     def masked_fill(self, mask: Any, value: Any) -> Scores:
-        if _number(mask) == 0:  # it is known to hold nowhere
+        if number_of(mask) == 0:  # it is known to hold nowhere
             return self
         if (own := self._of_keys(mask)) is not None:
-            return self._filled(own, _number(value))
+            return self._filled(own, number_of(value))
         if self.soft:
             return self._hidden(mask, value)
-        return self._with("fill", self._pairs(mask), _number(value))
+        return self._with("fill", self._pairs(mask), number_of(value))
 
     def filled_where(self, mask: Any, value: Any) -> Scores:
         """Return the scores where a mask holds, a number elsewhere."""
-        if _number(mask) == 1:
+        if number_of(mask) == 1:
             return self
         if (own := self._of_keys(mask)) is not None:
-            return self._filled(own._replace(values=~own.values, masks=((*own.masks, "kept"),)), _number(value))
+            return self._filled(own._replace(values=~own.values, masks=((*own.masks, "kept"),)), number_of(value))
         if self.soft:
             return self._hidden(~mask, value)
-        return self._with("keep", self._pairs(mask), _number(value))
+        return self._with("keep", self._pairs(mask), number_of(value))
 
     def softmax(self, dim: int | None = -1, *_: Any, **__: Any) -> Scores:
         along = self.axes.dims[dim] if dim is not None and -self.ndim <= dim < self.ndim else ()
@@ -404,7 +410,7 @@ class Scores:
         return Greatest(self)
 
     def max(self, dim: Any = -1, keepdim: bool = False) -> Any:
-        if (least := None if type(dim) is int else _number(dim)) is not None:
+        if (least := None if type(dim) is int else number_of(dim)) is not None:
             return self.clamp(least)
         greatest: Any = self.amax(dim, keepdim)
         return Extreme(greatest, greatest)
@@ -413,7 +419,7 @@ class Scores:
 
     def clamp(self, min: Any = None, max: Any = None) -> Scores:
         """Return it where the limits are those of numbers: -inf is what is masked either way."""
-        least, most = -math.inf if min is None else _number(min), math.inf if max is None else _number(max)
+        least, most = -math.inf if min is None else number_of(min), math.inf if max is None else number_of(max)
         if self.soft or None in (least, most) or least > _LEAST or most < -_LEAST:
             self._misuse("limited")
         return self
@@ -439,7 +445,7 @@ class Scores:
     def _hidden(self, mask: Any, value: Any) -> Scores:
         """Zero what softmax has made zero already, as is done where a row sees no key."""
         masked = Scores(self.q, self.k, self.axes)._with("fill", self._pairs(mask), -math.inf)
-        if _number(value) != 0 or masked._said().context != self._said().context:
+        if number_of(value) != 0 or masked._said().context != self._said().context:
             self._misuse("masked behind softmax otherwise than before")
         return self
 
@@ -474,6 +480,8 @@ class Scores:
         """
         if not self.soft or self.logarithm or not getattr(v, "is_stream", False) or isinstance(v, Scores):
             self._misuse("multiplied before softmax")
+        if hasattr(type(v), "says"):
+            self._misuse("combined with values by position (Shaw's second table), which no operator has")
         own = dict(zip(s, self.axes.dims))
         features = [c for c in t if c not in own]
         v = streams_of(v)
@@ -583,12 +591,3 @@ class Scores:
         if name.startswith("__") or name in ("dtype", "device"):
             raise AttributeError(name)
         return self._misuse(f"asked for {name}")
-
-
-def _number(x: Any) -> Any:
-    """Return a number, or a constant of one element as one; None of anything else."""
-    if isinstance(x, (int, float, np.number)):
-        return float(x)
-    if getattr(x, "is_stream", None) is False and math.prod(x.shape) == 1:
-        return float(np.asarray(x.numpy()).reshape(()))
-    return None

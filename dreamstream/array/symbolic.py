@@ -272,7 +272,7 @@ class Symbolic(Filled):
             self._require_as_long(out, "L")
         return out
 
-    def expand(self, *size: Any) -> Symbolic:
+    def expand(self, *size: Any) -> Any:
         """Return it with dimensions of size 1 repeated."""
         sizes = sizes_of(size)
         roles = [1] * (len(sizes) - self.ndim) + list(self.roles)
@@ -282,6 +282,8 @@ class Symbolic(Filled):
                 self._require_as_long(wanted, role)
                 length = wanted
             out.append(role if isinstance(wanted, int) and wanted in (-1, role) else _role(wanted))
+        if self.position and out.count("L") > 1:  # the position along which of them
+            return self._otherwise("expand", sizes, {})
         return Symbolic(self.value, out, length, self.position, self.kind)
 
     def repeat(self, *size: Any) -> Any:
@@ -298,7 +300,7 @@ class Symbolic(Filled):
             same = length == self.length
             same if isinstance(same, bool) else same.require()
 
-    def expand_as(self, other: Any) -> Symbolic:
+    def expand_as(self, other: Any) -> Any:
         """Return it with the other's sizes."""
         return self.expand(*other.shape)
 
@@ -579,6 +581,8 @@ def _answering(answer: Callable[[Symbolic, Any], Any], *names: str) -> None:
         setattr(Symbolic, name, method)
 
 
+for _name in ("__matmul__", "__rmatmul__"):
+    setattr(Symbolic, _name, lambda self, other, name=_name: self._otherwise(name, (other,), {}))
 for _name in ("add", "sub", "mul", "truediv", "floordiv", "mod"):
     _arithmetic(_name, _name in ("add", "sub"))
 for _name in ("eq", "ne", "lt", "le", "gt", "ge"):

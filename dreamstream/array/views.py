@@ -17,11 +17,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import DTypeError, NotStreamableError, ShapeError, StreamIndexError
-from ..stream.rules.length import Length, Rows
+from ..stream.rules import Length, Rows
 from ..stream.where import user_line
 from . import dtypes
 from .axes import axes_of, axis_of, sizes_of, solve_sizes
 from .batch_constant import BatchTensor
+from .counted import noting
 from .elementwise import plain_array, refuse_in_place
 from .hook import made, table
 from .symbolic import Symbolic
@@ -367,6 +368,8 @@ def __getitem__(self: Tensor, index: Any) -> Any:
     cuts = [p.stop for p in parts if isinstance(p, slice) and isinstance(p.stop, Length)]
     if len(cuts) > 1:  # what stands at pairs of frames
         return type(cuts[0]).note("__getitem__", (self, index), {})
+    if (kind := noting(parts)) is not None:
+        return kind.of(Tensor.__getitem__, self, index)
     if any(_has_length(p) for p in parts):
         return table(self, parts)
     try:

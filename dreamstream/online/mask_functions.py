@@ -20,6 +20,7 @@ from ..array.scores import Scores
 from ..array.symbolic import Symbolic
 from ..stream.rules import Length
 from ..stream.tree import leaves
+from .whole_numbers import kept_by
 
 __all__ = ["BROUGHT", "METHODS", "bring", "called", "note_calls", "note_failed"]
 
@@ -84,6 +85,8 @@ def called(place: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 def note_failed(error: BaseException) -> bool:
     """Note calls of the function in which lengths were asked for as numbers, where it makes a tensor of them.
 
+    Or let the function's own ``int`` leave lengths as they are.
+
     Returns
     -------
     bool
@@ -101,7 +104,7 @@ def note_failed(error: BaseException) -> bool:
         if length is not None and _makes_tensor(function, given, type(length).noting):
             note_calls(function)
             return True
-    return False
+    return kept_by(error)
 
 
 def _inner(x: Any) -> Any:

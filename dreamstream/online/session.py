@@ -28,7 +28,7 @@ from ..stream.course import Course, Leg, Recording
 from ..stream.edge import Counts, Edge, Line, Request, lines_of
 from ..stream.metadata import StreamMetadata
 from ..stream.rules import Sizes, entry, require_equal_rates
-from ..stream.where import user_line
+from ..stream.where import RETURNED, user_line
 from .given import Given, Static, take_given
 
 __all__ = ["Call", "Session", "Slot", "StreamState", "flatten"]
@@ -453,7 +453,7 @@ class Call:
     def _follow(self, key: Key) -> None:
         """Go one step along the script, or write it where no stream is live."""
         if self.over:
-            raise ModeError(f"{_describe(key)} at {user_line()}: a tensor of a forward that has returned")
+            raise ModeError(f"{_describe(key)} at {user_line()}: {RETURNED}")
         ordinal = self.n_done
         if ordinal < len(self.script):
             known = self.script[ordinal]

@@ -85,7 +85,7 @@ ADAPTIVE = Refusal(
     waits=True,
 )
 RESIZED = Refusal(
-    "`F.interpolate` along L by 1.5, or to a size",
+    "`F.interpolate` along L by 1.5, or to a number of frames",
     "its frames would not come at a fixed whole rate, or depend on the length",
     "use a whole `scale_factor`, 1 / k, or `nn.Resample`",
 )

@@ -7,10 +7,13 @@ import os
 import sys
 from types import FrameType
 
-__all__ = ["INSTEAD", "user_line"]
+__all__ = ["INSTEAD", "RETURNED", "is_of_user", "user_line"]
 
 #: What to do about an operation of which nobody has said how it streams.
 INSTEAD = "apply it to the outputs of a stream that has ended, or say how it streams (@ds.register, ds.Op)"
+
+#: What is wrong with a stream that a model keeps from call to call, as a cache written by hand does.
+RETURNED = "a stream of a forward that has returned; keep none by hand: what layers need again is kept for them"
 
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _PLUMBING = frozenset({"torch", "numpy", "functools", "contextlib", "runpy", "importlib"})
@@ -27,13 +30,11 @@ def user_line() -> str:
     frame: FrameType | None = sys._getframe(1)
     found: FrameType | None = None
     while frame is not None:
-        if not os.path.abspath(frame.f_code.co_filename).startswith(_PACKAGE):
-            module = str(frame.f_globals.get("__name__") or "")
-            if module.partition(".")[0] not in _PLUMBING:
-                found = frame
-                break
-            if module not in _TORCH_CALLS:
-                found = found or frame
+        if is_of_user(frame):
+            found = frame
+            break
+        if not _is_own(frame) and _module(frame) not in _TORCH_CALLS:
+            found = found or frame
         frame = frame.f_back
     if found is None:
         return "unknown line"
@@ -41,3 +42,16 @@ def user_line() -> str:
     text = linecache.getline(code.co_filename, line, found.f_globals).strip()
     place = f"{os.path.basename(code.co_filename)}:{line} in {code.co_name}"
     return f"{place}: `{text}`" if text else place
+
+
+def is_of_user(frame: FrameType) -> bool:
+    """Whether a frame is outside this package and the libraries through which calls come back to it."""
+    return not _is_own(frame) and _module(frame).partition(".")[0] not in _PLUMBING
+
+
+def _is_own(frame: FrameType) -> bool:
+    return os.path.abspath(frame.f_code.co_filename).startswith(_PACKAGE)
+
+
+def _module(frame: FrameType) -> str:
+    return str(frame.f_globals.get("__name__") or "")

@@ -122,3 +122,13 @@ def test_a_mask_beside_a_context_is_an_error_offline_too():
     for said in ({"is_causal": True}, {"context": ds.Context(left=2)}):
         with pytest.raises(ValueError, match="attn_mask and a context both say what a query sees"):
             F.scaled_dot_product_attention(x, x, x, attn_mask=mask, **said)
+
+
+@pytest.mark.parametrize("keys", [4, 9])
+def test_causal_attention_to_other_lengths_offline(rng, keys):
+    """As torch has it: query i sees keys up to i, however many there are."""
+    q, k = (ds.tensor(rng.standard_normal((1, 2, n, 3)).astype(np.float32)) for n in (6, keys))
+    want = F.scaled_dot_product_attention(q, k, k, attn_mask=ds.ones(6, keys).tril() > 0)
+    for said in ({"is_causal": True}, {"context": ds.Context()}):
+        found = F.scaled_dot_product_attention(q, k, k, **said)
+        np.testing.assert_allclose(found.numpy(), want.numpy(), atol=1e-6)

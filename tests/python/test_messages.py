@@ -392,6 +392,24 @@ def test_what_no_engine_returns(forward, says):
     assert caught.type.__name__ == "CaptureError"
 
 
+def test_a_cache_by_hand(eager):
+    class Cached(eager.library.Module):
+        def __init__(self):
+            super().__init__()
+            self.last = 0
+
+        def forward(self, x):
+            y, self.last = x + self.last, x[..., -1:]
+            return y
+
+    model = ds.patch_module(Cached().eval()).online()
+    model(ds.stream_tensor([eager.given(noise(4, 5))], ids="anna", sos=True))
+    with pytest.raises(
+        ds.ModeError, match=rf"at {HERE}.*a stream of a forward that has returned; keep none by hand"
+    ):
+        model(ds.stream_tensor([eager.given(noise(4, 5))], ids="anna"))
+
+
 def test_what_verify_takes():
     with pytest.raises(TypeError, match="verify takes a model and the engine made of it, got tuple"):
         ds.verify(model_of(nn, conv), ("B", 16, "L"))

@@ -85,7 +85,7 @@ NUMBER_USES = {
     "format": lambda t: f"{t:d}", "percent": lambda t: f"{t:5}", "asarray": np.asarray, "zeros": np.zeros,
     "nparray": lambda t: np.arange(3) * t, "sum": lambda t: sum([1.0, t]), "max": lambda t: max(t, 3),
     "range2": lambda t: range(0, t, 2), "add_float": lambda t: t + 1.5,
-    "mul_float": lambda t: 1.5 * t, "add_bool": lambda t: t + True, "add_none": lambda t: t + None,
+    "mul_float": lambda t: 0.1 * t, "add_bool": lambda t: t + True, "add_none": lambda t: t + None,
     "array_index": lambda t: np.zeros(3)[:t], "math": math.sqrt,
 }  # fmt: skip
 
@@ -95,6 +95,27 @@ NUMBER_USES = {
 def test_refuses_to_be_a_number(token, use):
     with pytest.raises(ModeError, match=r"can't be .* at test_rules_length.py:\d+ in "):
         NUMBER_USES[use](token)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda n: math.ceil(n * 0.75), lambda n: math.floor(1.5 * n + 3), lambda n: math.trunc((n + 1) / 2 + 0.5),
+        lambda n: round(n / 3), lambda n: round((2 * n + 1) / 5), lambda n: math.floor(n / 6 - 0.25 + 4),
+        lambda n: math.ceil(n / 100 * 64), lambda n: math.floor(3.5 - -n / 4.0), lambda n: np.ceil(n / 4) * 2.0,
+    ],
+)  # fmt: skip
+def test_quotients_are_rounded_as_numbers_are(function):
+    rounded = function(length())
+    assert [rounded.apply(n) for n in range(1, 400)] == [function(n) for n in range(1, 400)]
+
+
+@pytest.mark.parametrize(
+    "function", [lambda n: round(n / 2), lambda n: n / 100 * 25, lambda n: n * 0.3, lambda n: n / 3 + 0.1]
+)
+def test_refuses_what_numbers_would_round(function):
+    with pytest.raises(ModeError, match=r"rounded|multiply first"):
+        function(length())
 
 
 def test_unhashable_in_a_capture_as_elsewhere():

@@ -169,17 +169,17 @@ def test_a_table_that_ends():
 
 
 def test_gradients_of_learned_terms():
-    """A term for each distance is learned: gradients are those of the bare module."""
+    """A term for each distance is learned, and a factor: gradients are those of the bare module."""
 
     class Near(Attention):
         def __init__(self):
             super().__init__(None)
-            self.near = nn.Embedding(9, 2)
+            self.near, self.factor = nn.Embedding(9, 2), nn.Parameter(torch.tensor(0.5))
 
         def attend(self, q, k, v):
             i = torch.arange(q.size(2))
             term = self.near((i[:, None] - i).clamp(-4, 4) + 4).permute(2, 0, 1)
-            scores = q @ k.transpose(-2, -1) * 0.5 + term
+            scores = q @ k.transpose(-2, -1) * self.factor + term
             return scores.masked_fill(i > i[:, None], -torch.inf).softmax(-1) @ v
 
         def forward(self, x):

@@ -158,6 +158,19 @@ def mask_made_in_place(m, x):
     return merge(m, att.softmax(-1) @ v)
 
 
+@idiom(Context(left=3, right=1))
+def mask_written_into(m, x):
+    i = torch.arange(x.size(1))
+    seen = torch.zeros(x.size(1), x.size(1), dtype=torch.bool)
+    seen |= i <= i[:, None] + 1
+    seen[:, :] = seen & (i[:, None] - i < 9)
+    seen[i[:, None] - i > 3] = False
+    term = torch.empty(x.size(1), x.size(1))
+    term.copy_(torch.eye(x.size(1)))
+    term[~seen] = -math.inf
+    return merge(m, F.scaled_dot_product_attention(*split(m, x), attn_mask=term[None]))
+
+
 @idiom(Context(left=4))
 def grid_of_positions(m, x):
     i, j = torch.meshgrid(torch.arange(x.size(1)), torch.arange(x.size(1)), indexing="ij")
@@ -482,6 +495,37 @@ def mask_kept_at_one_length(m, x):
 def softmax_times_a_mask(m, x):
     q, k, v = split(m, x)
     return merge(m, ((q @ k.mT).softmax(-1) * ~future(x)) @ v)
+
+
+@refused("Shaw's second table")
+def values_by_position(m, x):
+    q, k, v = split(m, x)
+    i = torch.arange(x.size(1))
+    weights = (q @ k.mT).masked_fill(future(x), -math.inf).softmax(-1)
+    vectors = m.vectors((i - i[:, None]).clamp(-4, 4) + 4)
+    return merge(m, weights @ v + torch.einsum("bhij,ijd->bhid", weights, vectors))
+
+
+@refused("written into")
+def mask_read_after_what_shares_its_memory_was_written(m, x):
+    seen = ~future(x)
+    other = seen[None]
+    seen[:, :2] = True
+    return merge(m, F.scaled_dot_product_attention(*split(m, x), attn_mask=other))
+
+
+@refused("numbers where they are not hidden")
+def scores_times_a_mask_alone(m, x):
+    q, k, v = split(m, x)
+    return merge(m, ((q @ k.mT) * ~future(x)).softmax(-1) @ v)
+
+
+@refused("numbers where they are not hidden")
+def scores_filled_with_zeros(m, x):
+    q, k, v = split(m, x)
+    i = torch.arange(x.size(1))
+    att = (q @ k.mT).masked_fill(i[:, None] - i == 2, 0.0)
+    return merge(m, att.masked_fill(future(x), -math.inf).softmax(-1) @ v)
 
 
 @refused("limited")

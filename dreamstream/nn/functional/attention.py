@@ -13,7 +13,7 @@ from ...array.symbolic import Symbolic
 from ...errors import DTypeError, NotStreamableError, ShapeError, no_tape
 from ...operations.refusals import MASKED, OF_VALUES, SEES_ALL, Refusal
 from ...stream.context import EVERYTHING, Context, is_declared, seen_by
-from ...stream.pairs import Recognised
+from ...stream.pairs import Recognised, expected
 from ...stream.where import user_line
 from .arguments import checked
 
@@ -148,7 +148,11 @@ def scaled_dot_product_attention(
             )
         crossed: Tensor = attend(q, k, v, Recognised(EVERYTHING), factor)
         return crossed
-    out: Tensor = attend(q, k, v, Recognised(streamed(name, q, is_causal, context)), factor)
+    seen = streamed(name, q, is_causal, context)
+    if across(q, k) and (is_causal or context is not None):  # offline: fewer keys than queries, or more
+        shown = expected(seen, max(q.shape[-2], k.shape[-2]))[: q.shape[-2], : k.shape[-2]]
+        return under_masks(q, k, v, [Tensor(shown)], factor)
+    out: Tensor = attend(q, k, v, Recognised(seen), factor)
     return out
 
 

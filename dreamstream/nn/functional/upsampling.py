@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from ...array import Tensor, stack
 from ...dispatch import apply
 from ...errors import NotStreamableError, ShapeError
 from ...operations.refusals import RESIZED
+from ...stream.rules import Length
 from ...stream.where import user_line
 from .arguments import checked
 from .padding import pad
@@ -27,7 +29,8 @@ __all__ = ["interpolate"]
         "ShapeError": "For other modes, and arguments that don't fit.",
     },
     input="``(B, C, L)`` or ``(B, C, H, W)``; any of the dimensions but the first two may be the stream axis.",
-    size="int or (int, int), optional: The new sizes; of features and plain tensors only.",
+    size="int or (int, int), optional: The new sizes. Along a stream a length that is a whole multiple, or part, "
+    "of its own, as in ``size=2 * x.size(2)``; streams in which it isn't are refused at their ends.",
     scale_factor="float or (float, float), optional: New elements per old one. Along a stream a whole number, "
     "or one divided by a whole number k, every k-th frame, as ``x[..., ::k]``, as far as there are k.",
     mode='{"nearest", "nearest-exact", "linear", "bilinear"}: How elements are found. Along a stream "linear" '
@@ -60,6 +63,8 @@ def interpolate(
         raise ShapeError(f"interpolate: mode {mode!r} is not for {x.ndim} dimensions")
     sizes, factors = scales("interpolate", size, scale_factor, n)
     for axis, wanted, factor in zip(range(-n, 0), sizes, factors):
+        if isinstance(wanted, Length):
+            factor, wanted = _factor(x.shape[axis], wanted), None
         if linear:
             x = _linear(x, axis + x.ndim, wanted, factor, bool(recompute_scale_factor), bool(align_corners))
             continue
@@ -86,11 +91,23 @@ def scales(name: str, size: Any, factor: Any, n: int) -> tuple[list[Any], list[A
     values = list(given) if isinstance(given, (tuple, list)) else [given] * n
     if len(values) != n:
         raise ShapeError(f"{name}: expected {n} sizes or factors, got {given}")
-    values = [operator.index(v) if factor is None else float(v) for v in values]
-    if any(v <= 0 for v in values):
+    values = [v if isinstance(v, Length) else operator.index(v) if factor is None else float(v) for v in values]
+    if any(v <= 0 for v in values if not isinstance(v, Length)):
         raise ShapeError(f"{name}: sizes and factors must be above 0, got {given}")
     none = [None] * n
     return (values, none) if factor is None else (none, values)
+
+
+def _factor(old: Any, new: Length) -> float:
+    """Return by what a dimension is longer, or shorter, in all streams; others are refused at their ends."""
+    times = new.rate / old.rate if isinstance(old, Length) and old.rate else Fraction(0)
+    n, k = times.numerator, times.denominator
+    same = 1 in (n, k) and new * k == old * n
+    if same is False:
+        raise _refused("a length that is no whole multiple, or part, of its own", None)
+    if same is not True:
+        same.require()
+    return n / k
 
 
 def _resized(x: Tensor, axis: int, size: int | None, factor: float | None, by_sizes: bool) -> Tensor:
@@ -119,7 +136,7 @@ def _resized(x: Tensor, axis: int, size: int | None, factor: float | None, by_si
     return apply("nearest", attributes, (x.movedim(axis, -1),), (), (..., 0))[0].movedim(-1, axis)
 
 
-def _refused(size: int | None, factor: float | None) -> NotStreamableError:
+def _refused(size: int | str | None, factor: float | None) -> NotStreamableError:
     asked = f"scale_factor={factor}" if size is None else f"size={size}"
     reason, remedy = RESIZED.words
     return NotStreamableError(f"interpolate({asked}) along the stream at {user_line()}: {reason}; {remedy}")

@@ -10,7 +10,7 @@ from .combine import require_same, require_same_streams
 from .compare import Comparison
 from .frames import cat_length, index_length, kept_lengths, read_length_index, split_length
 from .index import Fallback, IndexParts, IndexPlan, is_whole, parse_index, plan_index
-from .length import BatchLength, BatchSize, Length, Quotient, Rows, Sizes
+from .length import BatchLength, BatchSize, Length, Quotient, Sizes
 from .lineage import (
     ONE,
     Cid,
@@ -44,7 +44,7 @@ from .reshape import ReshapePlan, plan_reshape
 from .rows import cat_batch, drop_empty, index_batch, rows_of, split_batch, unbind_batch
 from .shape import Shape
 from .slices import StreamSlice, stream_slice, taken, takes_all
-from .tokens import Edge, Token
+from .tokens import Edge, Rows, Token
 
 __all__ = [
     "BATCH",

@@ -25,7 +25,7 @@ from .decide import Formula
 from .raising import asks_where_ways_part
 from .tokens import Token
 
-__all__ = ["Guard", "entered"]
+__all__ = ["Guard", "asked_by", "entered", "nodes_of"]
 
 #: Of a difference g, by relation with 0: the counts that are all above 0 where it holds, in each way it may hold.
 _HOLDS: dict[str, Callable[[Formula], list[list[Formula | None]]]] = {
@@ -68,7 +68,7 @@ class _If(NamedTuple):
 
 # ---------------------------------------------------------------- what is read
 @lru_cache(maxsize=512)
-def _nodes(code: CodeType) -> list[ast.AST]:
+def nodes_of(code: CodeType) -> list[ast.AST]:
     """Return what a function is written of; nothing where there is no source."""
     try:
         tree: ast.AST = ast.parse(textwrap.dedent("".join(inspect.getsourcelines(code)[0])))
@@ -81,9 +81,9 @@ def _nodes(code: CodeType) -> list[ast.AST]:
 @lru_cache(maxsize=512)
 def _ifs(code: CodeType) -> list[_If]:
     """Return the ifs of a function whose bodies do nothing but what is said above."""
-    used = Counter(_used(_nodes(code)))
+    used = Counter(_used(nodes_of(code)))
     out = []
-    for node in _nodes(code):
+    for node in nodes_of(code):
         if found := _read(node):
             inside = Counter(_used(n for s in found.body.values() for n in ast.walk(s.value)))
             out.append(found._replace(own=frozenset(n for n in inside if inside[n] == used[n])))
@@ -205,7 +205,7 @@ def asked_by(frame: FrameType) -> str | None:
     if asks_where_ways_part(frame):
         return "if" if any(line in f.test and not _computes(f, frame) for f in _ifs(frame.f_code)) else None
     calls = [
-        n for n in _nodes(frame.f_code) if isinstance(n, ast.Call) and n.lineno <= line <= (n.end_lineno or 0)
+        n for n in nodes_of(frame.f_code) if isinstance(n, ast.Call) and n.lineno <= line <= (n.end_lineno or 0)
     ]
     names = {n.func.id for n in calls if isinstance(n.func, ast.Name)}
     return "largest" if names & {"max", "min"} and "bool" not in names else None

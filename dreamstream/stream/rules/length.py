@@ -11,6 +11,7 @@ Each refusal raises what the edge's `misuse` returns, with the line of the user'
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Callable, Iterable
 from fractions import Fraction
@@ -21,15 +22,16 @@ from ...errors import DTypeError
 from ._ints import as_int
 from .compare import compared
 from .decide import Formula, constant, holds, total
-from .tokens import Edge, Token
+from .tokens import Edge, Rows, Token
 
-__all__ = ["BatchLength", "BatchSize", "Length", "Quotient", "Rows", "Sizes", "Step"]
+__all__ = ["BatchLength", "BatchSize", "Length", "Quotient", "Sizes", "Step"]
 
 #: One step of a Length's function: ("+", c), ("*", c) or ("//", c).
 Step = tuple[str, int]
 
 _CODES = {"+": 0, "*": 1, "//": 2}
 _INT64 = 2**63
+_EXACT = 2**16  # the denominator of a float that is a fraction
 
 
 class _Floor(NamedTuple):
@@ -147,6 +149,8 @@ class Length(Token):
             return self._joined(self, other.times)
         if isinstance(other, Token):
             self._misuse("combined by * with another size")
+        if isinstance(other, float):
+            return self._times(int(other)) if other.is_integer() else Quotient(self, 1) * other
         return self._times(self._integer("*", other))
 
     __rmul__ = __mul__
@@ -175,7 +179,15 @@ class Length(Token):
     def __divmod__(self, other: object) -> Any:
         return self // other, self % other
 
+    def _parts(self, op: str, value: float) -> tuple[int, int]:
+        """Return a number as the quotient that it is of small integers, so that no product of it is rounded."""
+        if not math.isfinite(value) or value.as_integer_ratio()[1] > _EXACT:
+            self._misuse(f"combined by {op} with {value}, which is rounded (divide by integers instead)")
+        return value.as_integer_ratio()
+
     def __truediv__(self, other: object) -> Quotient:
+        if isinstance(other, float) and other.is_integer():
+            other = int(other)
         return Quotient(self, self._divisor("/", other))
 
     def __floor__(self) -> Length:
@@ -384,32 +396,44 @@ class Quotient(Token):
     def _as(self, over: Any) -> Any:
         return Quotient(over, self.by) if isinstance(over, Length) else over / self.by
 
-    def _scaled(self, value: Any) -> Any:
-        """Return the numerator of a number, length or quotient."""
+    def _beside(self, value: Any) -> tuple[Quotient, Any]:
+        """Return it and the numerator of a number, length or quotient, over the same denominator."""
         if isinstance(value, Quotient):
             if value.by != self.by:
                 self._misuse("combined with a quotient by another number")
-            return value.over
-        return value * self.by if isinstance(value, Length) else self.over._integer("/", value) * self.by
+            return self, value.over
+        if isinstance(value, float):
+            c, by = self.over._parts("/", value)
+            wider = Quotient(self.over * by, self.by * by) if self.by % by else self
+            return wider, c * (wider.by // by)
+        return self, value * self.by if isinstance(value, Length) else self.over._integer("/", value) * self.by
 
     def __add__(self, other: object) -> Any:
-        return self._as(self.over + self._scaled(other))
+        own, more = self._beside(other)
+        return own._as(own.over + more)
 
     __radd__ = __add__
 
-    def __sub__(self, other: object) -> Any:
-        return self._as(self.over - self._scaled(other))
+    def __neg__(self) -> Quotient:
+        return Quotient(-self.over, self.by)
+
+    def __sub__(self, other: Any) -> Any:
+        return self + -other
 
     def __rsub__(self, other: object) -> Any:
-        return self._as(self._scaled(other) - self.over)
+        return -self + other
 
     def __mul__(self, other: object) -> Any:
-        return self._as(self.over * other)
+        c, by = self.over._parts("*", other) if isinstance(other, float) else (self.over._integer("*", other), 1)
+        common = math.gcd(c, self.by)
+        if common & (common - 1):  # a product of what was rounded may be below a whole number
+            self._misuse(f"multiplied by {c} after a division by {self.by} (multiply first)")
+        return Quotient(self.over * c, self.by * by)
 
     __rmul__ = __mul__
 
     def __truediv__(self, other: object) -> Any:
-        return Quotient(self.over, self.by * self.over._divisor("/", other))
+        return Quotient(self.over, self.by * (self.over / other).by)
 
     def __floordiv__(self, other: object) -> Any:
         return self.over // (self.by * self.over._divisor("//", other))
@@ -420,9 +444,21 @@ class Quotient(Token):
     def __ceil__(self) -> Any:
         return -(-self.over // self.by)
 
+    def __trunc__(self) -> Any:
+        positive = self.over.compare(0, "ge")
+        if not isinstance(positive, bool):
+            positive.require()
+        return self.__floor__() if positive is not False else self.__ceil__()
+
+    def __round__(self, digits: int | None = None) -> Any:
+        if digits or self.by % 2 == 0:
+            self._misuse("rounded, a half to an even number (use math.floor(… + 0.5), or math.ceil)")
+        return (self.over + self.by // 2) // self.by
+
     def compare(self, other: object, relation: str) -> Any:
         """Return the truth of a comparison where it is the same for every stream, else a `Comparison`."""
-        return self.over.compare(self._scaled(other), relation)
+        own, more = self._beside(other)
+        return own.over.compare(more, relation)
 
     def __repr__(self) -> str:
         return f"<{self.over!r} / {self.by}>"
@@ -432,12 +468,6 @@ for _name in ("eq", "ne", "lt", "le", "gt", "ge"):
     for _kind in (Length, Quotient):
         setattr(_kind, f"__{_name}__", partialmethod(_kind.compare, relation=_name))
 Length.__hash__ = Quotient.__hash__ = Token.__hash__  # type: ignore[method-assign]
-
-
-class Rows(Token):
-    """A number of rows of a batch: it serves in shapes, and no value depends on it."""
-
-    __slots__ = ()
 
 
 class BatchSize(Rows):

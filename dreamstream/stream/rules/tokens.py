@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Callable, Hashable, Mapping
 from fractions import Fraction
@@ -10,7 +11,7 @@ from typing import Any, NoReturn, Protocol
 from ...errors import CaptureError
 from ..where import user_line
 
-__all__ = ["Edge", "Token"]
+__all__ = ["Edge", "Rows", "Token"]
 
 
 class Edge(Protocol):
@@ -36,6 +37,10 @@ class Edge(Protocol):
 
     def require(self, other: Any, attributes: Mapping[str, Any]) -> None:
         """Refuse streams at whose end the lengths of both don't compare as the operator `require` says."""
+
+
+#: NumPy's functions that round, by name.
+_ROUNDED: dict[str, Callable[[Any], Any]] = {"ceil": math.ceil, "floor": math.floor, "trunc": math.trunc}
 
 
 class _Unhashable(CaptureError, TypeError):
@@ -81,6 +86,8 @@ class Token:
 
     def __array_ufunc__(self, ufunc: Any, _method: str, *inputs: Any, **_: Any) -> Any:
         """Leave NumPy numbers' operators to the token; other functions of NumPy's have no number to work on."""
+        if ufunc.__name__ in _ROUNDED:
+            return _ROUNDED[ufunc.__name__](inputs[0])
         if ufunc.__name__ not in _OPERATORS:
             self._misuse(f"given to np.{ufunc.__name__} (use Python's own, as in math.ceil(x.size(L) / 4))")
         if any(getattr(x, "shape", ()) for x in inputs):
@@ -104,8 +111,14 @@ class Token:
     __eq__ = _refuse("compared")
     __ne__ = _refuse("compared")
     __bool__ = _refuse("tested for truth")
-    __int__ = _refuse("made an integer (leave int() out: a size is one; so are its math.ceil, math.floor, //)")
-    __float__ = __complex__ = _refuse("converted to a number")
+
+    def __int__(self) -> NoReturn:
+        self._misuse("made an integer (leave int() out: a size is one; so are its math.ceil, math.floor, //)")
+
+    def __float__(self) -> NoReturn:
+        self._misuse("converted to a number")
+
+    __complex__ = __float__
     __trunc__ = __floor__ = __ceil__ = __round__ = _refuse("converted to a number")
     __index__ = _refuse("used as an integer (range, index, array size)")
     __array__ = _refuse("made an array")
@@ -121,3 +134,12 @@ class Token:
     __neg__ = __pos__ = __abs__ = __invert__ = _refuse("negated or made absolute")
     __and__ = __rand__ = __or__ = __ror__ = __xor__ = __rxor__ = _refuse("combined bit by bit")
     __lshift__ = __rlshift__ = __rshift__ = __rrshift__ = _refuse("shifted")
+
+
+class Rows(Token):
+    """A number of rows of a batch: it serves in shapes, and no value depends on it."""
+
+    __slots__ = ()
+
+    def __trunc__(self) -> Rows:
+        return self

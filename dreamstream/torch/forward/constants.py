@@ -86,6 +86,11 @@ class Constant(Tensor):
     def shape(self) -> tuple[Any, ...]:
         return tuple(self.torch.shape)
 
+    @property
+    def learned(self) -> bool:
+        """Whether a gradient flows to it."""
+        return self.torch.requires_grad
+
     def numpy(self) -> Any:
         """Return the values as an array on the host, for indices and the like: no gradient flows through it."""
         return as_array(self.torch)

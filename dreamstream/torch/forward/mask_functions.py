@@ -10,7 +10,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
-from ...array.pairs import ShapeOf, shape_alone
+from ...array.shape_of import ShapeOf, shape_alone
 from ...online.mask_functions import BROUGHT, METHODS
 from ...stream.context import is_declared
 from ...stream.rules import Length

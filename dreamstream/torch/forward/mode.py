@@ -26,7 +26,7 @@ from ...nn import functional as native_functional
 from ...stream.course import Course, Recording, repeat, same_entry, seen
 from ...stream.rules import Quotient, Token
 from ...stream.tree import leaves
-from ...stream.where import INSTEAD, user_line
+from ...stream.where import INSTEAD, RETURNED, user_line
 from ..private import active_modes, leave_innermost_mode
 from ..tensor.stream_tensor import SHELL, TAKERS, StreamTensor
 from .batch_constants import lifted, lifts
@@ -160,6 +160,8 @@ class Forward(TorchFunctionMode):
                     return self._wrapped(getattr(args[0], meaning.name)(args[1]))
                 if meaning.in_place:
                     return self._written(target, _of_lengths(func, meaning.name, args, kwargs), name)
+                if meaning.name in WRITERS and not args[0].is_filled:
+                    return self._noted(func, meaning, target, args, kwargs)
         if (not args or type(args[0]) is not SHELL) and _only_symbolic((args, kwargs)):
             return self._wrapped(_of_lengths(func, meaning.name, args, kwargs))
         repeats = meaning.repeats and kwargs.get("inplace") is not True
@@ -258,7 +260,8 @@ class Forward(TorchFunctionMode):
             given = tuple(map(self.unwrap, given))
             named = {SPELLINGS.get(k, k): self.unwrap(v) for k, v in named.items()}
             result = self._run(func, meaning.name, given, named)
-        if meaning.in_place and isinstance(target, StreamTensor):
+        writes_into = meaning.in_place or (meaning.name in WRITERS and result is not None)
+        if writes_into and isinstance(target, StreamTensor):
             return self._written(target, result, func.__name__)
         out = self._wrapped(result)
         if meaning.shares and isinstance(target, StreamTensor) and isinstance(out, StreamTensor):
@@ -531,6 +534,8 @@ def _of_lengths(func: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, A
     if method is None:
         return current()._noted(func, meaning_of(func), None, args, kwargs)
     out = method(*rest, **{k: v for k, v in kwargs.items() if k not in IGNORED and v is not None})
+    if out is NotImplemented:
+        return current()._noted(func, meaning_of(func), None, args, kwargs)
     return out.item() if isinstance(args[0], Quotient) else out
 
 
@@ -545,7 +550,7 @@ def _call(func: Any, types: Any, args: Any, kwargs: Any) -> Any:
         return forward.call(func, args, kwargs)
     if func.__name__ == "__get__":  # a debugger that looks at it
         return getattr(torch.empty(0), func.__self__.__name__, None)
-    raise ModeError(f"{func.__name__} at {user_line()}: a stream of a forward that has returned")
+    raise ModeError(f"{func.__name__} at {user_line()}: {RETURNED}")
 
 
 def _call_beneath(func: Any, types: Any, args: Any, kwargs: Any) -> Any:

@@ -134,25 +134,32 @@ def _type_of(x: Any) -> Any:
 
 
 # ---------------------------------------------------------------------- where they come from
+@names.function("eye")
+def eye(forward: Any, *sizes: Any, device: Any = None, **options: Any) -> Any:
+    return Pairs(torch.eye, sizes, options)
+
+
 def note(func: Callable[..., Any], name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Run a function on pairs or scores, and on lengths where it makes a tensor of them; else NotImplemented."""
     kinds = set(map(type, flat((*args, kwargs))))
     alone = name == "einsum" and kinds & {Pairs, Symbolic} and Scores not in kinds
     if name in _OURS and not alone:
         return NotImplemented
+    if name in names.WRITERS and args and isinstance(args[0], (Pairs, Symbolic)):
+        return _written(func, args, kwargs)
     if (
         args
         and isinstance(args[0], Pairs)
         and name in ("__bool__", "__int__", "__float__", "item", "size", "dim", "is_floating_point", "is_complex")
     ):
         return getattr(args[0], name)(*args[1:], **kwargs)
-    if Scores in kinds:
+    if Scores in kinds and not name.startswith("new_") and not name.endswith("_like"):
         return _on_scores(name, args, kwargs)
     if Greatest in kinds:
         return getattr(args[0], name)(*args[1:], **kwargs)
     if Pairs in kinds and name in _NUMBERS:
         raise NotStreamableError(f"positions are made numbers by {name} at {user_line()}; {SERVES}")
-    if Pairs in kinds or Symbolic in kinds or (name in _MAKERS and any(issubclass(k, Length) for k in kinds)):
+    if Pairs in kinds or Symbolic in kinds:
         return _noted(func, args, kwargs)
     return NotImplemented
 
@@ -160,7 +167,26 @@ def note(func: Callable[..., Any], name: str, args: tuple[Any, ...], kwargs: dic
 #: What has a handler that takes pairs and scores.
 _OURS = ("scaled_dot_product_attention", "multi_head_attention_forward", "einsum", "baddbmm")
 _NUMBERS = ("__index__", "__len__", "__iter__", "tolist", "numpy", "__array__")
-_MAKERS = ("arange", "eye")
+
+
+def _written(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Pairs:
+    """Return what pairs are once something was written into them."""
+    if any(getattr(x, "is_stream", False) and not isinstance(x, Pairs) for x in flat((args, kwargs))):
+        raise NotStreamableError(f"frames' values are written into positions, at {user_line()}; {SERVES}")
+    return Pairs(_to_a_copy(func), plain(args), plain(kwargs))
+
+
+@lru_cache(maxsize=64)
+def _to_a_copy(func: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function that writes into a copy, and gives it."""
+
+    @wraps(func)
+    def written(x: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
+        x = x.clone()
+        func(x, *args, **kwargs)
+        return x
+
+    return written
 
 
 def _on_scores(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

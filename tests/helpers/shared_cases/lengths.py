@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
+
 from .case import Given
 from .tables import BCL, BLC, module, net
 
@@ -234,6 +236,42 @@ def _cropped_where_it_is_longer(nn: Any, F: Any, ds: Any) -> Any:
         return y + x, whole.reshape(x.size(0), 4, whole.size(2) // 4, 4)
 
     return net(nn, forward, down=nn.Conv1d(4, 3, 4, stride=4), up=nn.ConvTranspose1d(3, 4, 4, stride=4))
+
+
+@module(BCL(4), reach=9, delay=2)
+def _lengths_made_integers(nn: Any, F: Any, ds: Any) -> Any:
+    """By int and float, of a size and of quotients that Python or NumPy rounds, here and in a function."""
+
+    def valid(length: Any) -> Any:
+        return (int(np.ceil(length / 4)) * 2 - 1) * 2 + 2
+
+    def forward(self: Any, x: Any) -> Any:
+        batch, frames = int(x.size(0)), int(x.size(2))
+        half: int = int(frames / 2 + 0.5)
+        more = math.ceil(float(frames) / 3) * 3 - frames
+        every = F.pad(x, (0, more)).reshape(batch, 4, int((frames + 2) / 3), 3)
+        return (
+            F.pad(x, (0, valid(frames) - frames)),
+            x[..., ::2][..., :half],
+            every,
+            x[..., 1::3][..., : round(frames / 3)],
+        )
+
+    return net(nn, forward)
+
+
+@module(BCL(4), reach=9, delay=3)
+def _resized_to_lengths(nn: Any, F: Any, ds: Any) -> Any:
+    def forward(self: Any, x: Any) -> Any:
+        y = F.avg_pool1d(F.pad(x, (0, -x.size(2) % 4)), 4)
+        back = F.interpolate(y, size=4 * y.size(2))
+        return (
+            back[..., : x.size(2)] + x,
+            F.interpolate(x, size=int(x.size(2) * 2.0)),
+            F.interpolate(back, y.size(2)),
+        )
+
+    return net(nn, forward)
 
 
 # ---------------------------------------------------------------- integers

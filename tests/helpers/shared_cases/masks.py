@@ -109,8 +109,45 @@ def _masked_before_and_behind(m: Any, x: Any, q: Any, k: Any, v: Any, i: Any, F:
     return (q @ k.transpose(-2, -1)).masked_fill(future, -1e4 * 2).softmax(-1).masked_fill(future, 0.0) @ v
 
 
-for _attend in (_rotary, _in_place, _shifted, _softmax_in_float, _clipped_positions, _masked_before_and_behind):
+def _times_a_mask(m: Any, x: Any, q: Any, k: Any, v: Any, i: Any, F: Any, ds: Any) -> Any:
+    """As the first GPT has it: scores times a mask, less what its zeros hide."""
+    scores = q @ k.transpose(-2, -1)
+    seen = m.table[:, :, : scores.size(-2), : scores.size(-1)].float()
+    return (scores * seen - 1e10 * (1 - seen)).softmax(-1) @ v
+
+
+def _expanded_positions(m: Any, x: Any, q: Any, k: Any, v: Any, i: Any, F: Any, ds: Any) -> Any:
+    """Positions repeated along the other axis, and masks of the scores' own shape."""
+    keys = i.expand(x.size(1), x.size(1))
+    far = keys - i.unsqueeze(1).expand_as(keys)
+    scores = q @ k.transpose(-2, -1) * ds.ones(x.size(1), x.size(1))
+    hidden = ds.ones_like(scores).triu(4) == 1
+    scores = ds.where(far >= -5, scores.masked_fill(hidden, -1e9), ds.full_like(scores, -1e9))
+    return scores.softmax(-1) @ v
+
+
+def _vectors_by_matmul(m: Any, x: Any, q: Any, k: Any, v: Any, i: Any, F: Any, ds: Any) -> Any:
+    """Shaw's vector of each pair, with queries before streams and heads; a term picked from a weight."""
+    B, H, L, D = q.shape
+    index = (i[None, :] - i[:, None]).clamp(-4, 4) + 4
+    vectors = m.distances(index)
+    scores = ds.matmul(q.permute(2, 0, 1, 3).contiguous().view(L, B * H, D), vectors.transpose(1, 2))
+    scores = scores.transpose(0, 1).contiguous().view(B, H, L, L) + q @ k.transpose(-2, -1)
+    return _softmax(scores + m.near.weight[:, :2][index].permute(2, 0, 1), i > i[:, None], v)
+
+
+for _attend in (
+    _rotary,
+    _in_place,
+    _shifted,
+    _softmax_in_float,
+    _clipped_positions,
+    _masked_before_and_behind,
+    _times_a_mask,
+    _vectors_by_matmul,
+):
     _entered(_attend.__name__.strip("_").replace("_", "-"), _attend)
+_entered("expanded-positions", _expanded_positions, reach=14, delay=3)
 _entered("positions", _positions, delay=3)
 _entered("window-by-einsum", _window_by_einsum, reach=14, delay=2)
 _entered("window-on-both-sides", _window_on_both_sides, reach=14, delay=2)

@@ -1,0 +1,84 @@
+"""Functions that make lengths integers by ``int``, or numbers by ``float``: which a length is as it is.
+
+Python has ``int`` give a number and nothing else. So the code of a function that failed in its ``int(length)`` is
+exchanged for one in which the name stands for a function of this file; of everything but lengths it gives what it
+gave before. Functions that use the name in another way, as in ``isinstance(n, int)``, are left as they are.
+"""
+
+from __future__ import annotations
+
+import ast
+import gc
+import inspect
+import math
+from traceback import walk_tb
+from types import CodeType
+from typing import Any
+
+from ..array.symbolic import Symbolic
+from ..stream.rules import Token
+from ..stream.rules.guarded import nodes_of
+from ..stream.where import is_of_user
+
+__all__ = ["kept_by"]
+
+
+def _int(x: Any = 0, *more: Any, **base: Any) -> Any:
+    number = _bared(x)
+    return math.trunc(number) if isinstance(number, Token) else int(number, *more, **base)
+
+
+def _float(x: Any = 0.0) -> Any:
+    number = _bared(x)
+    return number if isinstance(number, Token) else float(number)
+
+
+def _bared(x: Any) -> Any:
+    """Return the number that a tensor of lengths is."""
+    inner = getattr(x, "_inner", x)
+    return inner.item() if isinstance(inner, Symbolic) else x
+
+
+_INSTEAD = {"int": ("_int_of_streams", _int), "float": ("_float_of_streams", _float)}
+
+
+def kept_by(error: BaseException) -> bool:
+    """Let the function that made a number of a length leave it as it is; return whether there is one.
+
+    A function that the forward makes anew each time would fail again: it is left as it is.
+    """
+    frames = [frame for frame, _ in walk_tb(error.__traceback__)]
+    asked = (f.f_code.co_name.strip("_") for f in frames if f.f_code.co_name in ("__int__", "__float__"))
+    name = next(asked, "")
+    frame = next((f for f in reversed(frames) if is_of_user(f)), None)
+    if frame is None or name not in frame.f_code.co_names or name in frame.f_globals:
+        return False
+    code, before = frame.f_code, error.__context__
+    if not _only_called(code, name):
+        return False
+    while before is not None:
+        if any(f.f_code is code for f, _ in walk_tb(before.__traceback__)):
+            return False
+        before = before.__context__
+    instead, function = _INSTEAD[name]
+    functions = [f for f in gc.get_referrers(code) if inspect.isfunction(f) and f.__code__ is code]
+    for f in functions:
+        f.__globals__[instead] = function
+        f.__code__ = code.replace(co_names=tuple(instead if n == name else n for n in code.co_names))
+    return bool(functions)
+
+
+def _only_called(code: CodeType, name: str) -> bool:
+    """Whether a function calls what has this name and does nothing else with it, and no attribute is called so."""
+    nodes = nodes_of(code)
+    called = {id(n.func) for n in nodes if isinstance(n, ast.Call)}
+    noted = {id(n) for a in nodes for n in _annotations(a)}
+    used = [n for n in nodes if isinstance(n, ast.Name) and n.id == name and id(n) not in noted]
+    named = any(isinstance(n, ast.Attribute) and n.attr == name for n in nodes)
+    return bool(used) and not named and all(id(n) in called for n in used)
+
+
+def _annotations(node: ast.AST) -> list[ast.AST]:
+    """Return what stands in annotations, which no call of a function evaluates."""
+    said = (getattr(node, "annotation", None), getattr(node, "returns", None))
+    return [n for part in said if part is not None for n in ast.walk(part)]
