@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import partialmethod
 from typing import Any
 
 import numpy as np
@@ -108,10 +109,18 @@ class BatchTensor:
         self.value.requires_grad_(requires_grad)
         return self
 
+    def _combined(self, name: str, other: Any) -> Any:
+        """Return what an operator makes of it and a stream that has frames, or a number."""
+        if getattr(other, "is_stream", False) and hasattr(other, "dims"):
+            return getattr(self.value, name)(other)
+        if not isinstance(other, (int, float)):
+            return self.__getattr__(name.strip("_"))
+        return BatchTensor(getattr(self.value, name)(other), self.batch_axis, self.rows)
+
     def __mul__(self, other: Any) -> Any:
         """Return one number per stream times a length: what relative lengths are in frames."""
         if not isinstance(other, Length) or self.ndim != 1:
-            return self.__getattr__("*")
+            return self._combined("__mul__", other)
         number = float(np.asarray(self.value.numpy()).reshape(()))
         if number != math.floor(number) or number < 1:
             return self.__getattr__(f"* by {number}")
@@ -128,3 +137,7 @@ class BatchTensor:
     def __repr__(self) -> str:
         shape = ["B" if i == self.batch_axis else str(n) for i, n in enumerate(self.value.shape)]
         return f"BatchTensor(shape=({', '.join(shape)}), dtype={self.dtype})"
+
+
+for _name in ("__add__", "__radd__", "__sub__", "__rsub__", "__rmul__", "__truediv__"):
+    setattr(BatchTensor, _name, partialmethod(BatchTensor._combined, _name))

@@ -129,14 +129,15 @@ class MultiheadAttention(Module):
                 raise refused("MultiheadAttention", MASKED)
         if attn_mask is not None and "bool" in str(attn_mask.dtype):
             attn_mask = ~attn_mask  # True hides
-        keys, values = (x.value if isinstance(x, BatchTensor) else x for x in (key, value))
-        given = ((query, self.embed_dim), (keys, self.kdim), (values, self.vdim))
+        alike = query is key is value
+        query, key, value = (x.value if isinstance(x, BatchTensor) else x for x in (query, key, value))
+        given = ((query, self.embed_dim), (key, self.kdim), (value, self.vdim))
         for x, features in given:
             if x.ndim != 3 or x.shape[-1] != features:
                 raise ShapeError(
                     f"MultiheadAttention: expected (B, L, {features}), or with L first, got {tuple(x.shape)}"
                 )
-        if query is key is value and self.in_proj_weight is not None:
+        if alike and self.in_proj_weight is not None:
             parts = list(F.linear(query, self.in_proj_weight, self.in_proj_bias).chunk(3, -1))
         else:
             parts = [self._projected(i, x) for i, (x, _) in enumerate(given)]

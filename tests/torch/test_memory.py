@@ -173,8 +173,27 @@ class HiddenByHand(ByHand):
         return out.transpose(1, 2).flatten(2)
 
 
+class Latent(nn.Module):
+    """Queries that all streams have alike read a memory; frames attend to what they found, and to a few frames."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.latents, self.norm = nn.Parameter(torch.randn(1, 3, 8)), nn.LayerNorm(8)
+        self.read, self.own, self.attend = (nn.MultiheadAttention(8, 2, batch_first=True) for _ in range(3))
+        self.wide = nn.Linear(6, 8)
+
+    def forward(self, x: Any, m: Any) -> Any:
+        latents, hidden = self.latents.expand(m.size(0), -1, -1), (m[..., 1] > 0) & (torch.arange(m.size(1)) > 0)
+        m = self.wide(m)
+        y = self.norm(0.5 * latents + self.read(latents, m, m, key_padding_mask=hidden)[0])
+        y = y + self.own(y, y, y)[0] + self.read(y, m, m, need_weights=False)[0]
+        few = F.scaled_dot_product_attention(*(z.unflatten(-1, (2, 4)).transpose(1, 2) for z in (x, y, y)))
+        x = x + few.transpose(1, 2).flatten(2)
+        return self.attend(x, y, y, key_padding_mask=y[..., 0] > 1)[0] + self.attend(x, m[:, :1], m[:, :1])[0]
+
+
 KINDS = [Decoded, lambda: Decoded(True), lambda: Decoded(False, False), Read, ByHand, ByEinsum, Grouped, Twice]
-KINDS += [Ends, Translated, Hidden, HiddenByHand]
+KINDS += [Ends, Translated, Hidden, HiddenByHand, Latent]
 
 
 def streams(rng: Any, n: int, least: int = 2) -> dict[str, tuple[Any, Any]]:

@@ -125,7 +125,10 @@ def scaled_dot_product_attention(
     if groups not in (1, heads) and not enable_gqa:
         raise ShapeError(f"{name}: {heads} heads of queries and {groups} of keys need enable_gqa=True")
     factor = 1 / math.sqrt(q.shape[-1]) if scale is None else float(scale)
-    if q.is_stream and isinstance(q.dims[-2], int):  # type: ignore[attr-defined]
+    if of_memory(k) and not q.is_stream and q.shape[0] == 1:
+        k, v = (x if groups == heads else x.repeat_interleave(heads // groups, 1) for x in (k, v))
+        return _by_constants(q * factor, k, v, [] if attn_mask is None else [attn_mask])
+    if q.is_stream and any(isinstance(getattr(x, "dims", "LL")[-2], int) for x in (q, k)):
         if attn_mask is not None or is_causal:
             raise NotStreamableError(
                 f"{name} at {user_line()} is within each frame, where masks are not supported; add one to the "
@@ -159,12 +162,24 @@ def of_memory(mask: Any) -> bool:
     return edge is not None and bool(edge.line.static)
 
 
+def _by_constants(q: Any, k: Any, v: Any, masks: Sequence[Any]) -> Tensor:
+    """Return what queries that all streams have alike see of what each is given once."""
+    scores = (k.unsqueeze(-2) * q.squeeze(0).unsqueeze(-3)).sum(-1)  # keys before queries
+    for mask in masks:
+        mask = mask.transpose(-2, -1)
+        scores = scores.masked_fill(~mask, -math.inf) if "bool" in str(mask.dtype) else scores + mask
+    out: Tensor = (scores.softmax(-2).unsqueeze(-1) * v.unsqueeze(-2)).sum(-3)
+    return out
+
+
 def under_masks(q: Any, k: Any, v: Any, masks: Sequence[Any], factor: float) -> Tensor:
     """Return attention under masks that show keys, or terms; zeros where a query sees no key.
 
     Masks of streams are noted, or of keys that are given once.
     """
-    streams = q.is_stream or k.is_stream
+    if of_memory(k) and not q.is_stream:
+        return _by_constants(q * factor, k, v, masks)
+    streams = (q.is_stream or k.is_stream) and "L" in getattr(k, "dims", ("L",))
     groups = 1 if streams or q.ndim == 3 else q.shape[1] // k.shape[1]
     k, v = (x if groups == 1 else x.repeat_interleave(groups, 1) for x in (k, v))
     scores: Any = Scores.of(q, k) * factor if streams else (q * factor) @ k.transpose(-2, -1)

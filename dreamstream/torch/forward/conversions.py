@@ -460,7 +460,9 @@ def multihead(
     if key_padding_mask is not None and not hidden and not hides_nothing(key_padding_mask):
         raise refused("MultiheadAttention", MASKED)
     linear = native_functional.linear
-    key, value = (x.value if isinstance(x, BatchTensor) else x for x in (key, value))  # all streams have it alike
+    query, key, value = (
+        x.value if isinstance(x, BatchTensor) else x for x in (query, key, value)
+    )  # all have it alike
     if query is key is value and not use_separate_proj_weight:
         parts = list(linear(query, in_proj_weight, in_proj_bias).chunk(3, -1))
     else:
@@ -476,7 +478,11 @@ def multihead(
         ]
     q, k, v = (x.transpose(0, 1).unflatten(-1, (num_heads, -1)).transpose(1, 2) for x in parts)
     causal = is_causal and attn_mask is None
-    noted = Scores.of(q, k).softmax(-1) if need_weights and k.is_stream else None
+    noted = (
+        Scores.of(q, k).softmax(-1)
+        if need_weights and all("L" in getattr(x, "dims", ()) for x in (q, k))
+        else None
+    )
     p = dropout_p if training else 0.0
     if hidden:
         masks = [x for x in (attn_mask, key_padding_mask.unsqueeze(1).unsqueeze(2)) if x is not None]
