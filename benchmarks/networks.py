@@ -219,10 +219,12 @@ NETWORKS = {
 }  # memory-31: nearly all that moves is what a convolution keeps; bare: nearly all of a step is the call
 
 
-# How each format of ours is asked for: "bf16" and "int8" are products, the others weights alone.
+# How each format of ours is asked for: "bf16", "int8" and, with tile units, "fp32-tiles" are products, the others
+# weights alone.
+_TILES = [b["name"] for b in ds.config()["backends"] if b["usable"] and b["name"] == "x86_amx"]
 FORMATS: dict[str, dict[str, Any]] = {
     "fp32": {},
-    **{p: {"products": p} for p in ("bf16", "int8")},
+    **{p: {"products": p} for p in ("bf16", "int8", *(_TILES and ["fp32-tiles"]))},
     **{f"{w} weights": {"weights": w} for w in ("fp16", "bf16", "int8")},
 }
 

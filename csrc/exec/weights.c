@@ -26,6 +26,22 @@ static ds_status list_weights(ds_plan *p)
     return DS_OK;
 }
 
+/* Products by tiles are refused where there are none; the reference has them, as the definition. */
+static ds_status check_tiles(const ds_plan *p)
+{
+    const bool can = p->kernels->real[0].tiles || p->kernels->isa == DS_ISA_REF;
+    for (size_t j = 0; j < p->model->n_nodes && !can; j++) {
+        const ds_node *node = &p->model->nodes[j];
+        DS_CHECK(!ds_op_splits(node->op), DS_ARGUMENT,
+                 "%s (%s): products of fp32-tiles need a processor's tile units, and kernels %s "
+                 "have none; "
+                 "\"fp32\" does without",
+                 node->path && *node->path ? node->path : "the forward", node->op->def->name,
+                 p->kernels->name);
+    }
+    return DS_OK;
+}
+
 /* Of a file that is read once, memory holds so much at a time. */
 #define MOST_MAPPED ((size_t)1 << 26)
 
@@ -82,7 +98,8 @@ static int compare_uses(const void *context, uint32_t a, uint32_t b)
 static bool came_from(const ds_packed *packed, const void *data, size_t n_bytes)
 {
     const uintptr_t at = (uintptr_t)packed->raw, first = (uintptr_t)data;
-    return packed->format != DS_FORMAT_RAW && at >= first && at - first < n_bytes;
+    return packed->format != DS_FORMAT_RAW && packed->stored != DS_STORED_SPLIT && at >= first &&
+           at - first < n_bytes;
 }
 
 /* Whether n_bytes of packed weights hold all elements of a raw one. */
@@ -178,6 +195,7 @@ static ds_status replace_weights(ds_plan *p, ds_arena *arena)
 
 ds_status ds_weights_prepare(ds_plan *plan, ds_arena *scratch)
 {
+    DS_TRY(check_tiles(plan));
     DS_TRY(list_weights(plan));
     DS_TRY(pack_weights(plan));
     return replace_weights(plan, scratch);

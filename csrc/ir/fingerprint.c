@@ -94,7 +94,7 @@ static void mix_node(uint64_t h[2], const ds_node *node)
         for (int k = 0; k < v->n_ints; k++)
             mix(h, (uint64_t)v->ints[k]);
     }
-    if (op->products)
+    if (op->products && !ds_op_splits(op)) /* that is no file's */
         mix(h, (uint64_t)op->stored);
     for (int i = 0; i < op->n_inputs; i++)
         mix(h, (uint64_t)node->inputs[i]);

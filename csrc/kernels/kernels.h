@@ -15,6 +15,8 @@
  *                        exact, in 32 bits; as a float times the product of row's and column's scale; the bias.
  *                        In bf16: per cell of 32 k a chain of the even and one of the odd by fma, from zero, and
  *                        sum += even + odd; numbers below 2^-126 are zero, before and after every operation; the bias.
+ *                        Split in three of bf16, 0 the greatest, per cell six such terms, of rows' and columns' parts
+ *                        0 2, 0 1, 1 1, 1 0, 2 0, 0 0: about as exact as products of floats.
  *   attend               q . k in sixteen lanes by fma, folded as above; sums over keys by tiles (ds_attend).
  *   reduce               in double, four lanes: lane j adds elements j, j + 4, ...; (0 + 1) + (2 + 3).
  *   fft                  by the factors of its size, 4 before 2, 3, 5 and other primes in turn, without fma.
@@ -84,14 +86,23 @@ typedef enum ds_format {
     DS_FORMAT_ROWS,   /* [n_cols][depth] */
     DS_FORMAT_PANELS, /* [n_cols / 32][depth][32], the last panel filled up with zero columns */
     DS_FORMAT_CELLS, /* [n_cols / 32][depth / g][32][g], g of them in four bytes; zeros as in panels, and up to
-                         DS_CELL bytes of a column: for products whose rows are stored as the weight is */
+                         DS_CELL bytes of a column: for products whose rows are stored as the weight is. Of what
+                         is split each such cell in its three parts, one behind the other */
     DS_FORMAT_TAPS /* [depth][n_cols], for depthwise */
 } ds_format;
 
-/* In what the elements of a weight are stored; whatever it is, each stands for one float, exactly (kernels/narrow.h). */
-typedef enum ds_stored { DS_STORED_WIDE, DS_STORED_FP16, DS_STORED_BF16, DS_STORED_INT8 } ds_stored;
+/* In what the elements of a weight are stored; whatever it is, each stands for one float, exactly (kernels/narrow.h);
+ * but for DS_STORED_SPLIT, floats in three of bf16, for products by tile units: cells have it only, no graph. */
+typedef enum ds_stored {
+    DS_STORED_WIDE,
+    DS_STORED_FP16,
+    DS_STORED_BF16,
+    DS_STORED_INT8,
+    DS_STORED_SPLIT
+} ds_stored;
 
-/* How an operator's matrices are stored, and whether rows that they are multiplied with are so, too. */
+/* How an operator's matrices are stored, and whether rows that they are multiplied with are so, too: wide ones with
+ * products are split for these. */
 typedef struct ds_narrowing {
     ds_stored stored;
     bool products;
@@ -313,7 +324,8 @@ size_t ds_packed_bytes(const ds_real_kernels *k, ds_format format, size_t n_cols
  * packed: 64-byte aligned; the bias, which may be NULL, stays. */
 void ds_pack(const ds_real_kernels *k, ds_format format, ds_packed *packed, const void *weight,
              size_t n_cols, const ds_weight_layout *layout, const void *bias);
-/* The inverse of any packing: writes the weight's elements where its layout has them, counted from raw. */
+/* The inverse of any packing but a split one, which lacks what is below 2^-126: writes the weight's elements where its
+ * layout has them, counted from raw. */
 void ds_unpack(const ds_packed *packed, void *raw);
 
 /* The kernels for an instruction set: the best variant not above it. Returns view (static). */

@@ -4,6 +4,9 @@
  *   int8         q * scale, q in [-127, 127]: a scale for each output channel, the greatest magnitude / 127, rounded
  *                up to 16 significant bits. So every product q * scale is a float, and the greatest is 127 * scale
  *
+ *   split        three numbers of bf16: of x, of what it lacks of x, and of what both lack; zero for what is below 2^-126.
+ *                What is not finite, or rounds to that, has a NaN among them
+ *
  * Rounding once more changes nothing: the floats alone say what is stored. Channels whose greatest magnitude is below
  * 2^-100 are zero in int8; those with what is not finite are NaN. */
 #ifndef DS_NARROW_H
@@ -13,7 +16,9 @@
 
 #include "kernels/kernels.h"
 
-/* Bytes of an element; of DS_STORED_WIDE those of a float. */
+enum { DS_PARTS = 3 /* of what is split */ };
+
+/* Bytes of an element, or a part of one; of DS_STORED_WIDE those of a float. */
 static inline size_t ds_stored_bytes(ds_stored stored)
 {
     return stored == DS_STORED_WIDE ? sizeof(float) : stored == DS_STORED_INT8 ? 1 : 2;
@@ -22,12 +27,13 @@ static inline size_t ds_stored_bytes(ds_stored stored)
 /* Cells of a column of such elements. */
 static inline size_t ds_cells(ds_stored stored, size_t depth)
 {
-    return (depth * ds_stored_bytes(stored) + DS_CELL - 1) / DS_CELL;
+    const size_t parts = stored == DS_STORED_SPLIT ? DS_PARTS : 1;
+    return (depth * ds_stored_bytes(stored) + DS_CELL - 1) / DS_CELL * parts;
 }
 
 static inline const char *ds_stored_name(ds_stored stored)
 {
-    static const char *const names[] = {"fp32", "fp16", "bf16", "int8"};
+    static const char *const names[] = {"fp32", "fp16", "bf16", "int8", "fp32-tiles"};
     return names[stored];
 }
 
@@ -51,6 +57,25 @@ static inline uint16_t ds_bf16_of_float(float x)
     if (isnan(x))
         return (uint16_t)(bits >> 16 | 0x40);
     return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+}
+
+/* The same as a float's bits, zero for what is below 2^-126. */
+static inline uint32_t ds_bf16_flushed(float x)
+{
+    const uint32_t bits = ds_float_bits(x), magnitude = bits & INT32_MAX;
+    const uint32_t rounded =
+        magnitude > 0x7f800000 ? bits | 0x400000 : bits + 0x7fff + (bits >> 16 & 1);
+    return magnitude < 0x800000 ? 0 : rounded & 0xffff0000;
+}
+
+/* Splits x; its parts lie `step` apart. */
+static inline void ds_split(uint16_t *part, size_t step, float x)
+{
+    for (size_t i = 0; i < DS_PARTS; i++) {
+        const uint32_t bits = ds_bf16_flushed(x);
+        part[i * step] = (uint16_t)(bits >> 16);
+        x -= ds_float_of_bits(bits);
+    }
 }
 
 static inline uint16_t ds_fp16_of_float(float x)

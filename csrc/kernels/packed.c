@@ -122,6 +122,16 @@ static void packed_move_all(const ds_packed *p, char *data, char *raw, bool back
         packed_move(p, data, raw, back, sizeof(double), DS_STORED_WIDE);
 }
 
+/* Puts the parts of a weight's elements to their places. */
+static void packed_split(const ds_packed *p, uint16_t *data, const float *raw)
+{
+    const size_t cell = DS_CELL / sizeof(uint16_t), step = packed_place(p, 0, cell);
+    for (size_t j = 0; j < p->n_cols; j++)
+        for (size_t k = 0; k < p->depth; k++)
+            ds_split(data + packed_place(p, j, k / cell * DS_PARTS * cell + k % cell), step,
+                     raw[ds_weight_column(&p->layout, j) + packed_source(&p->layout, k)]);
+}
+
 /* Each column's scale; those of columns that are none are 0. */
 static void packed_scale(const ds_packed *p, float *scales, const float *raw)
 {
@@ -168,7 +178,10 @@ void ds_pack(const ds_real_kernels *k, ds_format format, ds_packed *packed, cons
         format == DS_FORMAT_CELLS ? 0 : n_cols / DS_PANEL_COLUMNS * DS_PANEL_COLUMNS;
     if (format == DS_FORMAT_PANELS || format == DS_FORMAT_CELLS)
         memset(data + whole * column, 0, (packed_columns(format, n_cols) - whole) * column);
-    packed_move_all(packed, data, (char *)(uintptr_t)weight, false);
+    if (stored == DS_STORED_SPLIT)
+        packed_split(packed, (uint16_t *)(void *)data, weight);
+    else
+        packed_move_all(packed, data, (char *)(uintptr_t)weight, false);
 }
 
 void ds_unpack(const ds_packed *packed, void *raw)

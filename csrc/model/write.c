@@ -244,8 +244,8 @@ static void put_node(ds_json_writer *j, const ds_node *node, const writer *w, si
     }
     ds_json_put_close(j);
     ds_json_put_integer(j, "outputs", op->n_outputs);
-    if (op->products)
-        ds_json_put_string(j, "products", ds_stored_name(op->stored));
+    if (op->products && !ds_op_splits(op))
+        ds_json_put_string(j, "products", ds_products_name(op));
     ds_json_put_close(j);
 }
 
@@ -333,6 +333,8 @@ static ds_status write_all(writer *w, const ds_sink *sink, const ds_interface *i
     DS_TRY(make_text(w));
     const ds_model_mark mark = ds_model_fingerprint(w->graph, &w->interface);
     const uint64_t *const origin = w->graph->origin;
+    uint64_t own[2];
+    ds_graph_fingerprint(w->graph, own);
     char of[33];
     (void)snprintf(of, sizeof of, "%016" PRIx64 "%016" PRIx64, origin[0], origin[1]);
     const ds_metadata_source texts[] = {
@@ -340,7 +342,8 @@ static ds_status write_all(writer *w, const ds_sink *sink, const ds_interface *i
         {DS_MODEL_FINGERPRINT_KEY, mark.text, strlen(mark.text)},
         {DS_MODEL_ORIGIN_KEY, of, strlen(of)},
     };
-    const size_t n_texts = origin[0] != 0 || origin[1] != 0 ? 3 : 2;
+    const bool other = memcmp(origin, own, sizeof own) != 0 && (origin[0] != 0 || origin[1] != 0);
+    const size_t n_texts = other ? 3 : 2;
     return ds_safetensors_write(sink, w->allocator, w->tensors, w->n_tensors, texts, n_texts);
 }
 

@@ -376,7 +376,7 @@ size_t ds_op_scratch_bytes(const ds_op *op, size_t n_rows, int64_t frames_in, in
 ds_status ds_op_store(ds_op *op, ds_narrowing how)
 {
     const bool int8 = how.stored == DS_STORED_INT8;
-    bool can = op->def->narrows != NULL && how.stored != DS_STORED_WIDE;
+    bool can = op->def->narrows != NULL && (how.stored != DS_STORED_WIDE || how.products);
     size_t deepest = 0;
     for (int i = 0; can && i < op->n_weights; i++) {
         size_t depth = op->def->narrows(op, i);
@@ -391,8 +391,20 @@ ds_status ds_op_store(ds_op *op, ds_narrowing how)
     const size_t most = int8 ? DS_INT8_DEPTH : DS_BF16_DEPTH;
     DS_CHECK(!op->products || deepest <= most, DS_LIMIT,
              "%s: products of %s take %zu elements at most, got %zu; keep them wider",
-             op->def->name, ds_stored_name(how.stored), most, deepest);
+             op->def->name, ds_products_name(op), most, deepest);
     return DS_OK;
+}
+
+bool ds_op_splits(const ds_op *op)
+{
+    return op->products && op->stored == DS_STORED_WIDE;
+}
+
+const char *ds_products_name(const ds_op *op)
+{
+    return ds_stored_name(ds_op_splits(op) ? DS_STORED_SPLIT
+                          : op->products   ? op->stored
+                                           : DS_STORED_WIDE);
 }
 
 ds_stored ds_op_stored(const ds_op *op, int i, size_t *channel)
@@ -405,7 +417,7 @@ ds_stored ds_op_stored(const ds_op *op, int i, size_t *channel)
 static ds_real_kernels op_kernels(const ds_op *op, const ds_real_kernels *k)
 {
     ds_real_kernels stored = *k;
-    stored.stored = op->stored;
+    stored.stored = ds_op_splits(op) ? DS_STORED_SPLIT : op->stored;
     if (op->products && k->element == sizeof(float))
         stored.format = DS_FORMAT_CELLS;
     return stored;

@@ -196,8 +196,12 @@ ds_status ds_op_declare(ds_op **op, const ds_allocator *allocator, const ds_sign
 void ds_op_destroy(ds_op *op);
 size_t ds_op_scratch_bytes(const ds_op *op, size_t n_rows, int64_t frames_in, int64_t frames_out);
 /* Lets a new operator's weights be stored so, as far as they may be, and rows. Errors: DS_LIMIT where products are
- * too deep for int8. */
+ * too deep for what rows are stored in. */
 ds_status ds_op_store(ds_op *op, ds_narrowing how);
+/* Whether its products are of floats, by tile units. */
+bool ds_op_splits(const ds_op *op);
+/* In what its products are: "fp32", "fp32-tiles", "bf16", "int8". */
+const char *ds_products_name(const ds_op *op);
 /* How weight number i is stored, and the elements of an output channel; its values are those that this can say. */
 ds_stored ds_op_stored(const ds_op *op, int i, size_t *channel);
 /* Bytes that ds_op_prepare writes for these kernels; 0: it needs not be called. */

@@ -42,7 +42,7 @@ static PyObject *build_plan_node(const void *plan, size_t j)
         kept += kept_bytes(&p->edges[node->first_output + o]);
         grows |= p->edges[node->first_output + o].tail >= 0;
     }
-    return Py_BuildValue("{s:i,s:s,s:s,s:N,s:N,s:i,s:N,s:n,s:n,s:N,s:N,s:s,s:N}", "id", node->id,
+    return Py_BuildValue("{s:i,s:s,s:s,s:N,s:N,s:i,s:N,s:n,s:n,s:N,s:N,s:s,s:s}", "id", node->id,
                          "name", op->def->name, "path", node->path ? node->path : "", "inputs",
                          ds_build_list((size_t)op->n_inputs, ds_int_item, node->inputs), "weights",
                          ds_build_list((size_t)op->n_weights, build_weight_name, node),
@@ -50,7 +50,7 @@ static PyObject *build_plan_node(const void *plan, size_t j)
                          "kept_bytes", (Py_ssize_t)kept, "carried_bytes",
                          (Py_ssize_t)(node->silent ? 0 : op->carried_bytes), "grows",
                          PyBool_FromLong(grows), "whole", PyBool_FromLong(op->whole), "stored",
-                         ds_stored_name(op->stored), "products", PyBool_FromLong(op->products));
+                         ds_stored_name(op->stored), "products", ds_products_name(op));
 }
 
 /* ---------------------------------------------------------------- attributes */

@@ -101,7 +101,7 @@ def _layer(planned: Any, weights: dict[str, Tensor]) -> dict[str, Any]:
         "grows": planned["grows"],
         "weights": names,
         "stored": sorted({weights[name].dtype for name in names}),
-        "products": planned["stored"] if planned["products"] else "fp32",
+        "products": planned["products"],
     }
 
 

@@ -436,8 +436,9 @@ def _node_line(node: Mapping[str, Any]) -> str:
     rate = "at the end" if num == 0 else f"rate {Fraction(num, den)}"
     kept = node["kept_bytes"] + node["carried_bytes"]
     grows = " (grows)" if node["grows"] else ""
-    what = "products" if node["products"] else "weights"
-    narrow = "" if node["stored"] == "fp32" else f", {what} in {node['stored']}"
+    what = "weights" if node["products"] == "fp32" else "products"
+    form = node["stored" if what == "weights" else "products"]
+    narrow = "" if form == "fp32" else f", {what} in {form}"
     return f"  {node['id']:4} {node['name']:18} {shape!s:16} {rate:12} {kept} bytes kept{grows}{narrow}"
 
 

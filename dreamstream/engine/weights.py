@@ -14,7 +14,7 @@ __all__ = ["AS_IT_IS", "BOUND", "FORMATS", "LADDER", "PRODUCTS", "Narrowing", "W
 FORMATS = ("fp32", "fp16", "bf16", "int8")
 
 #: What the rows that weights are multiplied with can be.
-PRODUCTS = ("fp32", "bf16", "int8")
+PRODUCTS = ("fp32", "bf16", "int8", "fp32-tiles")
 
 #: What "auto" tries, the first that is near enough; fp32 where none is.
 LADDER = ("int8", "bf16")
@@ -50,7 +50,8 @@ AS_IT_IS = Narrowing()
 
 
 def stored(how: Narrowing, nodes: Nodes, auto: Sequence[int] = ()) -> bytes:
-    """Return how each node's weights are stored, as a byte of its number, 4 more where products are narrow.
+    """Return how each node's weights are stored, as a byte of its number, 4 more where products are narrow, or by
+    tiles.
 
     Parameters
     ----------
@@ -78,7 +79,7 @@ def stored(how: Narrowing, nodes: Nodes, auto: Sequence[int] = ()) -> bytes:
         now = own if weights is None else auto[j] if weights == "auto" else FORMATS.index(weights)
         if products is not None:
             narrow = products != "fp32"
-            now = FORMATS.index(products) if narrow else now
+            now = FORMATS.index(products.removesuffix("-tiles")) if narrow else now
         numbers.append(now + 4 * (narrow and (now == own or products is not None)))
     return bytes(numbers)
 

@@ -42,6 +42,33 @@ def engine(c_build):
     return functools.cache(c_build.engine)
 
 
+TILES = "kernels/x86_amx/tiles.inc"
+FAULTS_OF_TILES = {
+    "TILES_RUN = 15": "TILES_RUN = 16",
+    "TILE_LOAD(1, sums + DS_CELL, TILES_LINE);": "TILE_ZERO(1);",
+    "t < 6 ? n_rows : TILES_ROWS": "n_rows",
+    "ds_bf16_flushed(x[k])": "ds_float_bits(x[k])",
+    "TILES_PART_WEIGHTS(2);": "TILES_PART_WEIGHTS(1);",
+    "TILES_PART_ROWS(2);": "TILES_PART_ROWS(1);",
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("line", FAULTS_OF_TILES)
+def test_planted_in_tiles(c_build, engine, tmp_path, line):
+    """A fault in the tile units' own text is noticed where there are none."""
+    text = (HERE.parents[1] / "csrc" / TILES).read_text()
+    assert text.count(line) == 1
+    planted = tmp_path / TILES
+    planted.parent.mkdir(parents=True)
+    planted.write_text(text.replace(line, FAULTS_OF_TILES[line]))
+    sound = engine("plain")
+    done = c_build.run(
+        c_build.program(sound._replace(cflags=[f"-I{tmp_path}", *sound.cflags]), HERE / "test_tiles.c")
+    )
+    assert done.returncode != 0 and "test_tiles.c" in done.stdout
+
+
 def test_a_failing_check_fails(c_build, tmp_path):
     """CHECK, check_report and the sanitizers notice what they are there for."""
     bodies = {

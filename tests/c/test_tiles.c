@@ -118,7 +118,7 @@ static void try_product(ds_stored stored, size_t n_rows, size_t n_cols, size_t d
         if (i == 0)
             tiles_product_cells(packed, out, rows, n_rows, begin, end);
         else
-            tiles_product(stored == DS_STORED_BF16, packed, out, rows, n_rows, begin, end);
+            tiles_product(stored, packed, out, rows, n_rows, begin, end);
     }
     CHECK(!shaped); /* tiles are given back */
     CHECK(same(y[0].data, y[1].data, sizeof(float), n_rows * n_cols));
@@ -134,7 +134,7 @@ int main(void)
 {
     static const size_t n_rows[] = {1, 2, 15, 16, 17, 31, 32, 33, 48, 63, 65, 300};
     static const size_t depths[] = {0, 1, 5, 31, 32, 33, 63, 64, 65, 130, 520, 1100};
-    for (size_t stored = DS_STORED_BF16; stored <= DS_STORED_INT8; stored++) {
+    for (size_t stored = DS_STORED_BF16; stored <= DS_STORED_SPLIT; stored++) {
         for (size_t i = 0; i < sizeof n_rows / sizeof *n_rows; i++)
             for (size_t j = 0; j < sizeof depths / sizeof *depths; j++)
                 try_product((ds_stored)stored, n_rows[i],

@@ -54,12 +54,14 @@ def answer(engine: ds.Engine, sizes: tuple[int, ...] = (50,)) -> Any:
     return np.concatenate(outs, 1)
 
 
-def held(engine: ds.Engine, backend: str, wanted: Any) -> None:
+def held(engine: ds.Engine, backend: str, wanted: Any, **options: Any) -> None:
     """Hold an engine to these bits: in chunks, and from a file in a batch on two threads."""
     for sizes in ((50,), (1,) * 50, (7, 30, 13)):
         assert answer(engine, sizes).tobytes() == wanted.tobytes()
     rows = {f"s{i}": np.roll(X, i, 1) for i in range(9)}
-    batch = ds.load(content(engine), threads=2, backend=backend).step(rows, sos=list(rows), eos=list(rows))
+    batch = ds.load(content(engine), threads=2, backend=backend, **options).step(
+        rows, sos=list(rows), eos=list(rows)
+    )
     assert batch["s0"].tobytes() == wanted.tobytes()
 
 

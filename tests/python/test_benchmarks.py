@@ -44,8 +44,8 @@ def test_models():
     """Outputs are compared with PyTorch's, and with those of the other engines that are installed."""
     pytest.importorskip("torch")
     few = ("--streams", "2", "--seconds", "0", "--engines", "torch", "onnxruntime", "openvino")
-    (row,) = run("models.py", "--networks", "small", *few)
     formats = ["fp32", "bf16", "int8", "fp16 weights", "bf16 weights", "int8 weights"]
+    (row,) = run("models.py", "--networks", "small", *few, "--formats", *formats)
     assert (row["network"], row["streams"], list(row["engines"]["dreamstream"])) == ("small", 2, formats)
     assert list(row["engines"]["torch"]) == formats[:3]
     assert all(r["ms"][1] > 0 and r["error"] < 0.1 for of in row["engines"].values() for r in of.values())

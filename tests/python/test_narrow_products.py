@@ -12,11 +12,13 @@ from same_bits import content
 
 import dreamstream as ds
 from dreamstream import _core, nn
-from dreamstream.engine.weights import PRODUCTS
 
-NARROW = PRODUCTS[1:]
+NARROW = ("bf16", "int8")
+TILES = "fp32-tiles"
 BACKENDS = [b["name"] for b in _core.config()["backends"] if b["usable"]]
 OWN = [b["name"] for b in _core.config()["backends"] if b["usable"] and b["bitwise"]]
+TILED = [name for name in OWN if name in ("ref", "x86_amx")]  # the others have no tile units
+ALL = [(how, name) for how in NARROW for name in BACKENDS] + [(TILES, name) for name in TILED]
 F32 = np.float32
 
 
@@ -35,8 +37,8 @@ def int8_rows(x: Any) -> tuple[Any, Any]:
 
 
 def product(how: str, x: Any, w: Any, bias: Any) -> Any:
-    if how == "bf16":
-        return bf16_product(x, w, bias)
+    if how != "int8":
+        return bf16_product(x, w, bias, 3 if how == TILES else 1)
     (q, sx), (p, sw) = int8_rows(x), int8_weight(w)
     return (q @ p.T).astype(F32) * (sx * sw) + bias
 
@@ -57,16 +59,26 @@ def flushed(x: Any) -> Any:
     return np.where(np.abs(x) < 2.0**-126, F32(0), x)
 
 
-def bf16_product(x: Any, w: Any, bias: Any) -> Any:
-    fill = -x.shape[1] % 32
-    p, q = (np.pad(bf16(a), ((0, 0), (0, fill))) for a in (flushed(x), w))
-    total = np.zeros((len(p), len(q)), F32)
-    for cell in range(0, p.shape[1], 32):
-        even, odd = np.zeros_like(total), np.zeros_like(total)
-        for k in range(cell, cell + 32, 2):
-            even = fma(p[:, k, None], q[None, :, k], even)
-            odd = fma(p[:, k + 1, None], q[None, :, k + 1], odd)
-        total = flushed(total + flushed(even + odd))
+def parts(x: Any, n: int) -> list[Any]:
+    """x as numbers of bf16, each of what the ones before lack, in whole cells."""
+    found = []
+    for _ in range(n):
+        found.append(bf16(x))
+        x = flushed(x - found[-1])
+    return [np.pad(p, ((0, 0), (0, -x.shape[1] % 32))) for p in found]
+
+
+def bf16_product(x: Any, w: Any, bias: Any, n_parts: int = 1) -> Any:
+    rows, columns = parts(flushed(x), n_parts), parts(flushed(w) if n_parts > 1 else w, n_parts)
+    terms = [(0, 2), (0, 1), (1, 1), (1, 0), (2, 0), (0, 0)] if n_parts == 3 else [(0, 0)]
+    total = np.zeros((len(x), len(w)), F32)
+    for cell in range(0, rows[0].shape[1], 32):
+        for i, j in terms:
+            even, odd = np.zeros_like(total), np.zeros_like(total)
+            for k in range(cell, cell + 32, 2):
+                even = fma(rows[i][:, k, None], columns[j][None, :, k], even)
+                odd = fma(rows[i][:, k + 1, None], columns[j][None, :, k + 1], odd)
+            total = flushed(total + flushed(even + odd))
     return total + bias
 
 
@@ -87,8 +99,7 @@ def of_layer(layer: Any, x: Any, spec: Any, how: str, **options: Any) -> Any:
     return engine.step({"a": x}, sos=["a"], eos=["a"])["a"]
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
-@pytest.mark.parametrize("how", NARROW)
+@pytest.mark.parametrize(("how", "backend"), ALL)
 def test_linear_is_the_definition(how, backend):
     for depth, columns in [(1, 1), (4, 3), (33, 70), (64, 32), (65, 31), (500, 97)]:
         for rows in (1, 2, 3, 5, 6, 7, 13, 40, 130):
@@ -105,8 +116,8 @@ def test_the_greatest_depth(how):
     assert of_layer(linear(w, bias), x, ("B", "L", depth), how).tobytes() == product(how, x, w, bias).tobytes()
 
 
-@pytest.mark.parametrize("how", NARROW)
-def test_convolutions_are_products_of_windows(how):
+@pytest.mark.parametrize(("how", "backend"), [*((how, None) for how in NARROW), (TILES, TILED[-1])])
+def test_convolutions_are_products_of_windows(how, backend):
     draw = np.random.default_rng(0)
     x = draw.standard_normal((10, 60)).astype(F32)
     for groups in (1, 5):
@@ -116,22 +127,27 @@ def test_convolutions_are_products_of_windows(how):
         w = [part.transpose(0, 2, 1).reshape(len(part), -1) for part in w]  # tap by tap
         rows = [part.transpose(0, 2, 1).reshape(len(part), -1) for part in np.split(windows, groups, 1)]
         wanted = np.concatenate([product(how, rows[g], w[g], bias[g]) for g in range(groups)], 1)
-        assert of_layer(layer, x, ("B", 10, "L"), how).tobytes() == np.ascontiguousarray(wanted.T).tobytes()
+        y = of_layer(layer, x, ("B", 10, "L"), how, backend=backend)
+        assert y.tobytes() == np.ascontiguousarray(wanted.T).tobytes()
 
 
-@pytest.mark.parametrize("how", NARROW)
+@pytest.mark.parametrize("how", [*NARROW, TILES])
 @pytest.mark.parametrize(
-    ("depth", "bound"), [(512, {"int8": 1.2e-2, "bf16": 2.6e-3}), (2048, {"int8": 1.4e-2, "bf16": 2.6e-3})]
+    ("depth", "bound"),
+    [
+        (512, {"int8": 1.2e-2, "bf16": 2.6e-3, TILES: 2.2e-7}),
+        (2048, {"int8": 1.4e-2, "bf16": 2.6e-3, TILES: 4e-7}),
+    ],
 )
 def test_accuracy(how, depth, bound):
     x, w, bias = problem(depth, 256, 64)
     exact = x.astype(np.float64) @ w.T.astype(np.float64)
-    error = of_layer(linear(w, 0 * bias), x, ("B", "L", depth), how) - exact
+    backend = TILED[-1] if how == TILES else None
+    error = of_layer(linear(w, 0 * bias), x, ("B", "L", depth), how, backend=backend) - exact
     assert np.sqrt(np.mean(error**2) / np.mean(exact**2)) < bound[how]
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
-@pytest.mark.parametrize("how", NARROW)
+@pytest.mark.parametrize(("how", "backend"), ALL)
 def test_what_is_not_finite_stays_in_its_row(how, backend):
     x, w, bias = problem(70, 40, 9)
     wanted = product(how, x, w, bias)
@@ -139,11 +155,10 @@ def test_what_is_not_finite_stays_in_its_row(how, backend):
     y = of_layer(linear(w, bias), x, ("B", "L", 70), how, backend=backend)
     own = [0, 1, 3, 4, 6, 8]
     assert not np.isfinite(y[[2, 5, 7]]).any() and y[own].tobytes() == wanted[own].tobytes()
-    assert np.isnan(y[[2, 5, 7] if how == "int8" else [2]]).all()
+    assert np.isnan(y[[2] if how == "bf16" else [2, 5, 7]]).all()
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
-@pytest.mark.parametrize("how", NARROW)
+@pytest.mark.parametrize(("how", "backend"), ALL)
 def test_small_rows(how, backend):
     x, w, bias = problem(70, 40, 9)
     scales = [0, 2.0**-149, 2.0**-130, 2.0**-126, 2.0**-102, 2.0**-100, 2.0**-99, 2.0**-60, 2.0**100]
@@ -151,7 +166,7 @@ def test_small_rows(how, backend):
     x[0, 5], bias = -0.0, np.zeros_like(bias)
     for scale in (1, 2.0**-24, 2.0**-60, 2.0**-126):
         y = of_layer(linear(w * F32(scale), bias), x, ("B", "L", 70), how, backend=backend)
-        wanted = product(how, x, w * F32(scale), bias) if how == "bf16" or scale > 2.0**-100 else 0 * y
+        wanted = product(how, x, w * F32(scale), bias) if how != "int8" or scale > 2.0**-100 else 0 * y
         assert y.tobytes() == (wanted + F32(0)).tobytes()
 
 
@@ -174,12 +189,12 @@ def test_sums_beside_the_least_normal_number(backend):
 
 
 # ---------------------------------------------------------------- networks
-@pytest.mark.parametrize("backend", OWN)
-@pytest.mark.parametrize("how", NARROW)
+@pytest.mark.parametrize(("how", "backend"), [pair for pair in ALL if pair[1] in OWN])
 def test_bits_of_chunks_batches_and_threads(how, backend):
     wanted, plain = answer(compiled(products=how, backend="ref")), answer(compiled())
-    assert wanted.tobytes() != plain.tobytes() and np.abs(wanted - plain).max() < 0.05 * np.abs(plain).max()
-    held(compiled(products=how, backend=backend), backend, wanted)
+    near = 1e-5 if how == TILES else 0.05
+    assert wanted.tobytes() != plain.tobytes() and np.abs(wanted - plain).max() < near * np.abs(plain).max()
+    held(compiled(products=how, backend=backend), backend, wanted, products=how)
 
 
 @pytest.mark.parametrize("how", NARROW)
@@ -195,6 +210,28 @@ def test_files(how):
     assert answer(ds.load(whole, weights="fp32")).tobytes() == answer(ds.load(only)).tobytes()
     for form in ("json", "xml"):
         assert content(ds.load(content(engine, form))) == whole
+
+
+def test_files_know_nothing_of_tiles():
+    """What is computed otherwise by tiles is stored as it is, and so are states."""
+    tiled, plain = compiled(products=TILES, backend="ref"), compiled(backend="ref")
+    assert tiled.summary().count(f"products in {TILES}") > 2
+    for form in ("dsm", "json"):
+        assert content(tiled, form) == content(plain, form)
+    again = ds.load(content(plain), products=TILES, backend="ref")
+    assert answer(again).tobytes() == answer(tiled).tobytes() != answer(plain).tobytes()
+    exchanged([tiled, plain, compiled(products="bf16", backend="ref")])
+    text = json.loads(content(plain, "json"))
+    text["dreamstream"]["graph"]["nodes"][0]["products"] = TILES
+    with pytest.raises(ds.FormatError, match="products"):
+        ds.load(json.dumps(text).encode())
+
+
+@pytest.mark.parametrize("backend", [name for name in OWN if name not in TILED])
+def test_tiles_are_refused_where_there_are_none(backend):
+    with pytest.raises(ValueError, match=rf"conv .*fp32-tiles need a processor's tile units.*{backend} have none"):
+        compiled(products=TILES, backend=backend)
+    compiled(products={"*": TILES, "conv": "fp32", "l*": "fp32"}, backend="ref")
 
 
 @pytest.mark.parametrize("how", NARROW)
@@ -229,8 +266,8 @@ def test_layers_by_patterns(how):
 @pytest.mark.parametrize(
     ("products", "text"),
     [
-        ("fp16", "products: expected one of fp32, .*int8, got 'fp16'"),
-        (8, "products: expected one of fp32, .*int8, got 8"),
+        ("fp16", "products: expected one of fp32, bf16, int8, fp32-tiles, got 'fp16'"),
+        (8, "products: expected one of fp32, bf16, int8, fp32-tiles, got 8"),
         ({"nothing": "int8"}, "products: 'nothing' fits no layer with matrices; there are conv"),
     ],
 )

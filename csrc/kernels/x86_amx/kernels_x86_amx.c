@@ -18,7 +18,6 @@
 
 enum { DSK_PANEL = DS_PANEL_COLUMNS };
 #define NAME(kernel) tiles_##kernel
-#include "kernels/narrow.h"
 #include "kernels/ref/narrow_rows.inc"
 
 /* Some compilers' tile instructions don't say that they read memory: what was written before must be there. */
@@ -39,10 +38,12 @@ enum { DSK_PANEL = DS_PANEL_COLUMNS };
 void dsk_product_cells__x86_amx(const ds_packed *weight, void *const *y, const void *const *x,
                                 size_t n_rows, size_t begin, size_t end)
 {
-    if (weight->stored == DS_STORED_BF16)
-        tiles_product(true, weight, y, x, n_rows, begin, end);
+    if (weight->stored == DS_STORED_SPLIT)
+        tiles_product(DS_STORED_SPLIT, weight, y, x, n_rows, begin, end);
+    else if (weight->stored == DS_STORED_BF16)
+        tiles_product(DS_STORED_BF16, weight, y, x, n_rows, begin, end);
     else
-        tiles_product(false, weight, y, x, n_rows, begin, end);
+        tiles_product(DS_STORED_INT8, weight, y, x, n_rows, begin, end);
 }
 
 #if defined(__clang__)

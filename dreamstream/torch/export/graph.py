@@ -14,6 +14,7 @@ import torch
 from ... import _core
 from ...dispatch import operator
 from ...engine import Engine
+from ...engine.weights import FORMATS
 from ...errors import NotStreamableError
 from ...operations import row_of
 from .integers import Counter, Pair
@@ -102,10 +103,10 @@ def read_graph(engine: Engine) -> Graph:
     ]
     signatures = [signature for signature, _ in data["edges"]]
     nodes = [_read_node(node, signatures) for node in data["nodes"]]
-    narrow = next((node for node in engine._core.nodes if node["products"]), None)
+    narrow = next((node for node in engine._core.nodes if node["products"] in FORMATS[1:]), None)
     if narrow is not None:
         raise NotStreamableError(
-            f"{narrow['path'] or 'the forward'}: its products are in {narrow['stored']}, which an exported model "
+            f"{narrow['path'] or 'the forward'}: its products are in {narrow['products']}, which an exported model "
             'has no operator for: load or compile it with products="fp32"'
         )
     for node in nodes:
