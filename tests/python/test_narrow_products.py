@@ -302,3 +302,45 @@ def test_exports_refuse_them(how):
     engine = ds.compile(torch.nn.Linear(4, 3), ("B", "L", 4), products=how)
     with pytest.raises(ds.NotStreamableError, match=f"the forward: its products are in {how}, which an exported"):
         ds.torch.functionalize(engine)
+
+
+class First(nn.Module):
+    """The output of a recurrent layer without its states."""
+
+    def __init__(self, layer):
+        super().__init__()
+        self.layer = layer
+
+    def forward(self, x):
+        return self.layer(x)[0]
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+@pytest.mark.parametrize("how", [{"weights": "int8"}, {"products": "int8"}, {"products": "bf16"}], ids=str)
+@pytest.mark.parametrize(
+    ("layer", "reached"),
+    [
+        (nn.ConvTranspose1d(16, 24, 4, 2, 1), range(9, 13)),
+        (First(nn.LSTM(16, 24, batch_first=True)), range(5, 20)),
+        (First(nn.GRU(16, 24, batch_first=True)), range(5, 20)),
+        (nn.FMoETransformerMLP(4, 16, 32), range(5, 6)),
+    ],
+    ids=lambda it: getattr(it, "layer", it).__class__.__name__,
+)
+def test_what_is_not_finite_reaches_its_own_frames(layer, reached, how, bad):
+    turned = isinstance(layer, nn.ConvTranspose1d)
+    engine = ds.compile(layer.eval(), ("B", 16, "L") if turned else ("B", "L", 16), verify=False, **how)
+    rng = np.random.default_rng(0)
+    x = {i: rng.standard_normal((20, 16)).astype(F32) for i in "abc"}
+    spoilt = {**x, "b": x["b"].copy()}
+    spoilt["b"][5, 0] = bad
+    outs = []
+    for rows in (x, spoilt):
+        y = engine.step({i: a.T if turned else a for i, a in rows.items()}, sos=list(x), eos=list(x))
+        outs.append({i: a.T if turned else a for i, a in y.items()})
+    clean, found = outs
+    assert all(np.array_equal(clean[i], found[i]) for i in "ac")
+    changed = np.flatnonzero([not np.array_equal(a, b) for a, b in zip(clean["b"], found["b"])])
+    assert set(changed) <= set(reached) and (set(changed) == set(reached) or bad == np.inf)
+    if np.isnan(bad):
+        assert np.isnan(found["b"][list(reached)]).all()

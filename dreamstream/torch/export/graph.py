@@ -106,8 +106,8 @@ def read_graph(engine: Engine) -> Graph:
     narrow = next((node for node in engine._core.nodes if node["products"] in FORMATS[1:]), None)
     if narrow is not None:
         raise NotStreamableError(
-            f"{narrow['path'] or 'the forward'}: its products are in {narrow['products']}, which an exported model "
-            'has no operator for: load or compile it with products="fp32"'
+            f"{narrow['path'] or 'the forward'}: its products are in {narrow['products']}, which an exported "
+            'model has no operator for: load or compile it with products="fp32"'
         )
     for node in nodes:
         if any(edges[e].kept < 0 for e in node.inputs[: node.op.n_values]):

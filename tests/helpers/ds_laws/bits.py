@@ -91,7 +91,7 @@ def _bits(y: Array) -> bytes:
 
 
 def _hash(case: Case, mode: str, rng: Rng) -> str:
-    data = {f"s{i}": case.stream(rng) for i in range(3)}
+    data = {f"s{i}": case.stream(rng) for i in range(2)}
     data["long"] = case.data(
         rng,
         case.lengths(rng, 3 * case.reach) if case.lengths else [3 * case.reach + 9] * len(case.inputs),
