@@ -16,7 +16,7 @@ from ..data import read_audio
 from ..engine.compare import compare
 from ..engine.load import load_changed, stored_as
 from ..engine.verify import random_inputs
-from ..engine.weights import BOUND, FORMATS, PRODUCTS, Narrowing
+from ..engine.weights import BOUND, FORMATS, STORED_PRODUCTS, Narrowing
 from ..errors import FormatError
 from .arguments import Commands
 from .described import FUNCTION, described, load_weights, require_function
@@ -112,8 +112,8 @@ def add(commands: Commands) -> None:
     parser.add_argument(
         "--products",
         metavar="FORMAT",
-        choices=PRODUCTS,
-        help=f"what rows are that weights are multiplied with, and the weights: {', '.join(PRODUCTS)}",
+        choices=STORED_PRODUCTS,
+        help=f"what rows are that weights are multiplied with, and the weights: {', '.join(STORED_PRODUCTS)}",
     )
     parser.add_argument(
         "--bound",

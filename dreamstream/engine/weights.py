@@ -8,13 +8,27 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-__all__ = ["AS_IT_IS", "BOUND", "FORMATS", "LADDER", "PRODUCTS", "Narrowing", "Weights", "narrowest", "stored"]
+__all__ = [
+    "AS_IT_IS",
+    "BOUND",
+    "FORMATS",
+    "LADDER",
+    "PRODUCTS",
+    "STORED_PRODUCTS",
+    "Narrowing",
+    "Weights",
+    "narrowest",
+    "stored",
+]
 
 #: What weights can be stored in, by the engine's numbers.
 FORMATS = ("fp32", "fp16", "bf16", "int8")
 
 #: What the rows that weights are multiplied with can be.
 PRODUCTS = ("fp32", "bf16", "int8", "fp32-tiles")
+
+#: What of these files say.
+STORED_PRODUCTS = PRODUCTS[:3]
 
 #: What "auto" tries, the first that is near enough; fp32 where none is.
 LADDER = ("int8", "bf16")
