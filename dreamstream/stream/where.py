@@ -16,7 +16,7 @@ INSTEAD = "apply it to the outputs of a stream that has ended, or say how it str
 RETURNED = "a stream of a forward that has returned; keep none by hand: what layers need again is kept for them"
 
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
-_PLUMBING = frozenset({"torch", "numpy", "functools", "contextlib", "runpy", "importlib"})
+_PLUMBING = frozenset({"copy", "torch", "numpy", "functools", "contextlib", "runpy", "importlib"})
 _TORCH_CALLS = ("torch.overrides", "torch.nn.functional")  # between a layer of torch and the mode that sees it
 
 

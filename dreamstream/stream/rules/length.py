@@ -179,6 +179,30 @@ class Length(Token):
     def __divmod__(self, other: object) -> Any:
         return self // other, self % other
 
+    def __and__(self, other: object) -> Any:
+        by = (other if type(other) is int and other >= 0 else ~self._integer("&", other)) + 1
+        if by & (by - 1):
+            self._misuse(f"combined by & with {other} (only with 2**k - 1 and -2**k; use % and //)")
+        return self % by if type(other) is int and other >= 0 else self - self % by
+
+    __rand__ = __and__
+
+    def __rshift__(self, other: object) -> Any:
+        return self // (1 << self._shift(">>", other))
+
+    def __lshift__(self, other: object) -> Any:
+        return self * (1 << self._shift("<<", other))
+
+    def _shift(self, op: str, by: object) -> int:
+        n = -1 if isinstance(by, Token) else self._integer(op, by)
+        if not 0 <= n < 63:
+            self._misuse(f"shifted by {by!r} bits (0 to 62)")
+        return n
+
+    def is_integer(self) -> bool:
+        """Return True."""
+        return True
+
     def _parts(self, op: str, value: float) -> tuple[int, int]:
         """Return a number as the quotient that it is of small integers, so that no product of it is rounded."""
         if not math.isfinite(value) or value.as_integer_ratio()[1] > _EXACT:
@@ -451,9 +475,17 @@ class Quotient(Token):
         return self.__floor__() if positive is not False else self.__ceil__()
 
     def __round__(self, digits: int | None = None) -> Any:
-        if digits or self.by % 2 == 0:
-            self._misuse("rounded, a half to an even number (use math.floor(… + 0.5), or math.ceil)")
-        return (self.over + self.by // 2) // self.by
+        if digits:
+            self._misuse("rounded to digits")
+        half = self.over + self.by // 2
+        up = half // self.by
+        if self.by % 2:
+            return up
+        return up - (half - self.by) // (2 * self.by) + (half - self.by - 1) // (2 * self.by)  # a half to even
+
+    def is_integer(self) -> Any:
+        """Return whether it is one in every stream; a `Comparison` where that depends."""
+        return (self.over % self.by) == 0
 
     def compare(self, other: object, relation: str) -> Any:
         """Return the truth of a comparison where it is the same for every stream, else a `Comparison`."""

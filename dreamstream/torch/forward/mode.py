@@ -540,7 +540,7 @@ def _of_lengths(func: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, A
     out = NotImplemented if method is None else method(*rest, **given)
     if out is NotImplemented:
         return current()._noted(func, meaning_of(func), None, args, kwargs)
-    return out.item() if isinstance(args[0], Quotient) else out
+    return out.item() if isinstance(args[0], Quotient) and name not in ("tensor", "as_tensor") else out
 
 
 def _length_among(tree: Any) -> Any:
