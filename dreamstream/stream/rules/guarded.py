@@ -93,7 +93,10 @@ def _ifs(code: CodeType) -> list[_If]:
 
 
 def _used(nodes: Iterable[ast.AST]) -> Iterator[str]:
-    return (n.id for n in nodes if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load))
+    for n in nodes:
+        of = n.target if isinstance(n, ast.AugAssign) else n
+        if isinstance(of, ast.Name) and (of is not n or isinstance(of.ctx, ast.Load)):
+            yield of.id
 
 
 def _read(node: ast.AST) -> _If | None:

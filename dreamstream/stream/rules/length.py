@@ -296,6 +296,12 @@ class Length(Token):
                     n = min(plus[0], -minus[0])
                     rest: Any = self._of([*self.terms, (-n, plus[1]), (n, minus[1])], self.plus + pair * n)
                     return rest.of_one(rate) if isinstance(rest, Length) else self
+            for c, atom in self.terms:
+                if c < 0 and isinstance(atom, _Floor) and atom.by == 2:  # T + T % 2 = (T + 1) // 2 * 2
+                    rest = self._of([*self.terms, (-c, atom)], self.plus) + atom.length * c
+                    rest = rest - (atom.length + 1) // 2 * c
+                    if isinstance(rest, Length) and len(rest.terms) == 1:
+                        return rest
             for edge in {id(e): e for _, a in self.terms for e in _edges(a)}.values():
                 times = rate / edge.rate if edge.rate else Fraction(1)
                 one = edge.entry.sizes.length(edge) * max(times.numerator // times.denominator, 1)
@@ -475,13 +481,9 @@ class Quotient(Token):
         return self.__floor__() if positive is not False else self.__ceil__()
 
     def __round__(self, digits: int | None = None) -> Any:
-        if digits:
-            self._misuse("rounded to digits")
-        half = self.over + self.by // 2
-        up = half // self.by
-        if self.by % 2:
-            return up
-        return up - (half - self.by) // (2 * self.by) + (half - self.by - 1) // (2 * self.by)  # a half to even
+        if digits or self.by % 2 == 0:
+            self._misuse("rounded, a half to an even number (use math.floor(… + 0.5), or math.ceil)")
+        return (self.over + self.by // 2) // self.by
 
     def is_integer(self) -> Any:
         """Return whether it is one in every stream; a `Comparison` where that depends."""
