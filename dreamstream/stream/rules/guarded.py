@@ -4,8 +4,8 @@
 condition doesn't hold. So the body is entered, and each amount in it is replaced by one that counts show to be the
 same wherever the condition holds, and nothing elsewhere. Only bodies that do nothing else are entered: assignments
 of what is computed of lengths, pads and crops of a variable, zeros joined behind it. What a statement does is
-replaced once: in a loop, the next time round is another if. ``while T % 4: T += 1``, and a pad by one frame in its place, go
-on until there is a multiple: that is done in one round.
+replaced once: in a loop, the next time round is another if. ``while T % 4: T += 1``, and a pad by one frame in place
+of the sum, end at a multiple: one round of the loop goes there.
 """
 
 from __future__ import annotations
@@ -316,8 +316,8 @@ class Guard:
         loop = self._found.loop
         assert loop is not None
         of, by = (self._evaluated(part, dict(seen)) for part in (loop.left, loop.right))
-        known = self._is_length(of) and type(by) is int and by > 0 and type(step) is int and step in (1, -1)
-        if not known or (whole is not None and (step < 0 or whole.key() != of.key())):
+        known = self._is_length(of) and type(by) is int and by > 0 and step in (1, -1)
+        if not known or (whole is not None and (step == -1 or whole.key() != of.key())):
             return None
         return -of % by if step == 1 else -(of % by)
 

@@ -20,6 +20,7 @@ from typing import Any, ClassVar, NamedTuple
 
 from ...errors import DTypeError
 from ._ints import as_int
+from .bits import Bits
 from .compare import compared
 from .decide import Formula, constant, holds, total
 from .tokens import Edge, Rows, Token
@@ -45,7 +46,7 @@ class _Floor(NamedTuple):
 Atom = Any
 
 
-class Length(Token):
+class Length(Bits):
     """A stream's length inside a forward, or what was computed of lengths.
 
     It is a sum of multiples of edges' lengths, of lengths that were divided, and a number.
@@ -178,30 +179,6 @@ class Length(Token):
 
     def __divmod__(self, other: object) -> Any:
         return self // other, self % other
-
-    def __and__(self, other: object) -> Any:
-        by = (other if type(other) is int and other >= 0 else ~self._integer("&", other)) + 1
-        if by & (by - 1):
-            self._misuse(f"combined by & with {other} (only with 2**k - 1 and -2**k; use % and //)")
-        return self % by if type(other) is int and other >= 0 else self - self % by
-
-    __rand__ = __and__
-
-    def __rshift__(self, other: object) -> Any:
-        return self // (1 << self._shift(">>", other))
-
-    def __lshift__(self, other: object) -> Any:
-        return self * (1 << self._shift("<<", other))
-
-    def _shift(self, op: str, by: object) -> int:
-        n = -1 if isinstance(by, Token) else self._integer(op, by)
-        if not 0 <= n < 63:
-            self._misuse(f"shifted by {by!r} bits (0 to 62)")
-        return n
-
-    def is_integer(self) -> bool:
-        """Return True."""
-        return True
 
     def _parts(self, op: str, value: float) -> tuple[int, int]:
         """Return a number as the quotient that it is of small integers, so that no product of it is rounded."""
