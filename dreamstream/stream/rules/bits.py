@@ -1,16 +1,19 @@
-"""Bits and shifts of lengths: what they say of multiples of powers of 2."""
+"""Bits and shifts of lengths, which say of multiples of powers of 2; and floats as the fractions that they are."""
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from .tokens import Token
 
 __all__ = ["Bits"]
 
+_EXACT = 2**16  # the denominator of a float that is a fraction
+
 
 class Bits(Token):
-    """What a length's bits are, by its quotients and rests."""
+    """What a length's bits are, by its quotients and rests, and the numbers that it meets."""
 
     __slots__ = ()
 
@@ -40,3 +43,9 @@ class Bits(Token):
     def is_integer(self) -> bool:
         """Return True."""
         return True
+
+    def _parts(self, op: str, value: float) -> tuple[int, int]:
+        """Return a number as the quotient that it is of small integers, so that no product of it is rounded."""
+        if not math.isfinite(value) or value.as_integer_ratio()[1] > _EXACT:
+            self._misuse(f"combined by {op} with {value}, which is rounded (divide by integers instead)")
+        return value.as_integer_ratio()

@@ -4,8 +4,8 @@
 condition doesn't hold. So the body is entered, and each amount in it is replaced by one that counts show to be the
 same wherever the condition holds, and nothing elsewhere. Only bodies that do nothing else are entered: assignments
 of what is computed of lengths, pads and crops of a variable, zeros joined behind it. What a statement does is
-replaced once: in a loop, the next time round is another if. ``while T % 4: T += 1``, and a pad by one frame in place
-of the sum, end at a multiple: one round of the loop goes there.
+replaced once: in a loop, the next time round is another if. ``while T % 4: T += 1``, and a pad by one frame
+in its place, end at a multiple: one round of the loop goes there.
 """
 
 from __future__ import annotations

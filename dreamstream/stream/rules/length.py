@@ -32,7 +32,6 @@ Step = tuple[str, int]
 
 _CODES = {"+": 0, "*": 1, "//": 2}
 _INT64 = 2**63
-_EXACT = 2**16  # the denominator of a float that is a fraction
 
 
 class _Floor(NamedTuple):
@@ -180,12 +179,6 @@ class Length(Bits):
     def __divmod__(self, other: object) -> Any:
         return self // other, self % other
 
-    def _parts(self, op: str, value: float) -> tuple[int, int]:
-        """Return a number as the quotient that it is of small integers, so that no product of it is rounded."""
-        if not math.isfinite(value) or value.as_integer_ratio()[1] > _EXACT:
-            self._misuse(f"combined by {op} with {value}, which is rounded (divide by integers instead)")
-        return value.as_integer_ratio()
-
     def __truediv__(self, other: object) -> Quotient:
         if isinstance(other, float) and other.is_integer():
             other = int(other)
@@ -275,10 +268,10 @@ class Length(Bits):
                     return rest.of_one(rate) if isinstance(rest, Length) else self
             for c, atom in self.terms:
                 if c < 0 and isinstance(atom, _Floor) and atom.by == 2:  # T + T % 2 = (T + 1) // 2 * 2
-                    rest = self._of([*self.terms, (-c, atom)], self.plus) + atom.length * c
-                    rest = rest - (atom.length + 1) // 2 * c
-                    if isinstance(rest, Length) and len(rest.terms) == 1:
-                        return rest
+                    even: Any = self._of([*self.terms, (-c, atom)], self.plus) + atom.length * c
+                    even = even - (atom.length + 1) // 2 * c
+                    if len(getattr(even, "terms", ())) == 1:
+                        return even  # type: ignore[no-any-return]
             for edge in {id(e): e for _, a in self.terms for e in _edges(a)}.values():
                 times = rate / edge.rate if edge.rate else Fraction(1)
                 one = edge.entry.sizes.length(edge) * max(times.numerator // times.denominator, 1)
@@ -463,8 +456,8 @@ class Quotient(Token):
         return (self.over + self.by // 2) // self.by
 
     def is_integer(self) -> Any:
-        """Return whether it is one in every stream; a `Comparison` where that depends."""
-        return (self.over % self.by) == 0
+        """Return whether it is one, or a `Comparison`."""
+        return self.over % self.by == 0
 
     def compare(self, other: object, relation: str) -> Any:
         """Return the truth of a comparison where it is the same for every stream, else a `Comparison`."""
