@@ -221,7 +221,7 @@ NETWORKS = {
 
 # How each format of ours is asked for: "bf16", "int8" and, with tile units, "fp32-tiles" are products, the others
 # weights alone.
-_TILES = [b["name"] for b in ds.config()["backends"] if b["usable"] and b["name"] == "x86_amx"]
+_TILES = [b["name"] for b in ds.config.config()["backends"] if b["usable"] and b["name"] == "x86_amx"]
 FORMATS: dict[str, dict[str, Any]] = {
     "fp32": {},
     **{p: {"products": p} for p in ("bf16", "int8", *(_TILES and ["fp32-tiles"]))},

@@ -276,6 +276,8 @@ class StreamTensor(Tensor):
             return None
         ((value, edge),) = length.of.measure({"length": tuple(length.steps())})
         out: Any = self.inside(value, ("B",), edge).to(self.dtype)
+        if "B" not in self.dims:  # positions
+            return out.unsqueeze(1).with_dims((0,))  # type: ignore[no-any-return]
         behind = len(self.dims) - self.dims.index("B") - 1
         return cast("StreamTensor", out.reshape(out.shape[0], *(1,) * behind))
 

@@ -358,7 +358,7 @@ class Symbolic(Filled):
     def _same(self, *_: Any, **__: Any) -> Symbolic:
         return self
 
-    contiguous = detach = cpu = cuda = long = int = as_tensor = _same
+    contiguous = detach = cpu = cuda = long = int = tensor = as_tensor = _same
 
     def clone(self, *_: Any, **__: Any) -> Symbolic:
         """Return a copy."""

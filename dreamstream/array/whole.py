@@ -101,12 +101,12 @@ class _Unknown:
     is_stream = False
 
     def __init__(self, what: str) -> None:
-        self._what = what
+        self._what = f"{what} over the stream at {user_line()}"
 
     def as_output(self, *_: Any) -> NoReturn:
         """Refuse any use."""
         raise NotStreamableError(
-            f"the indices of {self._what} over the stream are used at {user_line()}: only its values are available"
+            f"the indices of {self._what} are used at {user_line()}: only its values are available"
         )
 
     __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __getitem__ = __eq__ = __lt__ = __gt__ = as_output

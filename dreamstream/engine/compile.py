@@ -94,7 +94,7 @@ def compile(
     verify : bool
         Stream random chunks through the engine and compare with the model.
     backend : str, optional
-        The kernels to use whatever the environment says, a name of ``ds.config()["backends"]`` such as
+        The kernels to use whatever the environment says, one that :func:`show_config` names, such as
         ``"ref"`` or ``"x86_v3"``; then ``blas`` is not asked.
     context : Context or dict of str to Context, optional
         As for `patch_module`, which it calls: what attention sees is part of the model from then on.

@@ -364,6 +364,7 @@ class Call:
         self.session = session
         self.buffers = session.buffers
         self.guard: Any = None
+        self.misused: NotStreamableError | None = None
         self.buffer_limit = session.buffer_limit
         self.context_limit = session.context_limit
         self.meta = meta
@@ -402,7 +403,8 @@ class Call:
 
     def misuse(self, message: str) -> Exception:
         """Return the exception for a use that streams can't have."""
-        return NotStreamableError(message)
+        self.misused = NotStreamableError(message)
+        return self.misused
 
     # ---------------------------------------------------------------- one operation
     def run(self, request: Request) -> list[tuple[Any, Edge]]:

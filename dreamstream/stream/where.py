@@ -5,9 +5,10 @@ from __future__ import annotations
 import linecache
 import os
 import sys
+from traceback import walk_tb
 from types import FrameType
 
-__all__ = ["INSTEAD", "RETURNED", "is_of_user", "user_line"]
+__all__ = ["INSTEAD", "RETURNED", "is_of_user", "line_of", "user_line"]
 
 #: What to do about an operation of which nobody has said how it streams.
 INSTEAD = "apply it to the outputs of a stream that has ended, or say how it streams (@ds.register, ds.Op)"
@@ -16,7 +17,7 @@ INSTEAD = "apply it to the outputs of a stream that has ended, or say how it str
 RETURNED = "a stream of a forward that has returned; keep none by hand: what layers need again is kept for them"
 
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
-_PLUMBING = frozenset({"torch", "numpy", "functools", "contextlib", "runpy", "importlib"})
+_PLUMBING = frozenset({"copy", "torch", "numpy", "functools", "contextlib", "runpy", "importlib"})
 _TORCH_CALLS = ("torch.overrides", "torch.nn.functional")  # between a layer of torch and the mode that sees it
 
 
@@ -36,9 +37,17 @@ def user_line() -> str:
         if not _is_own(frame) and _module(frame) not in _TORCH_CALLS:
             found = found or frame
         frame = frame.f_back
-    if found is None:
-        return "unknown line"
-    code, line = found.f_code, found.f_lineno
+    return "unknown line" if found is None else _place(found, found.f_lineno)
+
+
+def line_of(error: BaseException) -> str:
+    """Return the place in the user's code where an error was raised, as `user_line` does."""
+    found = [(frame, line) for frame, line in walk_tb(error.__traceback__) if is_of_user(frame)]
+    return _place(*found[-1]) if found else "unknown line"
+
+
+def _place(found: FrameType, line: int) -> str:
+    code = found.f_code
     text = linecache.getline(code.co_filename, line, found.f_globals).strip()
     place = f"{os.path.basename(code.co_filename)}:{line} in {code.co_name}"
     return f"{place}: `{text}`" if text else place

@@ -16,7 +16,7 @@ from torch.nn.utils import parametrize
 from ..array.dtypes import name_of
 from ..array.stream_tensor import StreamTensor as Native
 from ..array.symbolic import LengthsOf, as_symbolic, measured
-from ..errors import LocatedError, ModeError, NotStreamableError, StreamMismatchError
+from ..errors import DreamStreamError, LocatedError, ModeError, NotStreamableError, StreamMismatchError
 from ..online.front import CONVOLUTIONS
 from ..online.given import Given, forgotten
 from ..online.mask_functions import note_failed
@@ -211,8 +211,8 @@ def _run(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Run what streams in place of a module's forward, or the forward."""
     try:
         return _run_as_it_streams(module, args, kwargs)
-    except RuntimeError as error:
-        refusal = current().refusal(error)
+    except (RuntimeError, TypeError) as error:
+        refusal = None if isinstance(error, DreamStreamError) else current().refusal(error)
         if refusal is None:
             raise
         raise refusal from error

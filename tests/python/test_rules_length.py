@@ -81,7 +81,7 @@ NUMBER_USES = {
     "abs": abs, "invert": operator.invert, "rtruediv": lambda t: 2 / t, "rmod": lambda t: 5 % t,
     "rdivmod": lambda t: divmod(2, t), "pow": lambda t: t**2,
     "rpow": lambda t: 2**t, "rfloordiv": lambda t: 7 // t, "matmul": lambda t: t @ t,
-    "and": lambda t: t & 1, "ror": lambda t: 1 | t, "shift": lambda t: t << 1, "rshift": lambda t: 8 >> t,
+    "and": lambda t: t & 6, "ror": lambda t: 1 | t, "shift": lambda t: t << 64, "rshift": lambda t: 8 >> t,
     "format": lambda t: f"{t:d}", "percent": lambda t: f"{t:5}", "asarray": np.asarray, "zeros": np.zeros,
     "nparray": lambda t: np.arange(3) * t, "sum": lambda t: sum([1.0, t]), "max": lambda t: max(t, 3),
     "range2": lambda t: range(0, t, 2), "add_float": lambda t: t + 1.5,

@@ -4,7 +4,8 @@
 condition doesn't hold. So the body is entered, and each amount in it is replaced by one that counts show to be the
 same wherever the condition holds, and nothing elsewhere. Only bodies that do nothing else are entered: assignments
 of what is computed of lengths, pads and crops of a variable, zeros joined behind it. What a statement does is
-replaced once: in a loop, the next time round is another if.
+replaced once: in a loop, the next time round is another if. ``while T % 4: T += 1``, and a pad by one frame
+in its place, end at a multiple: one round of the loop goes there.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import inspect
 import sys
 import textwrap
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from types import CodeType, FrameType
 from typing import Any, NamedTuple
@@ -55,7 +56,7 @@ class _If(NamedTuple):
     """An if: where its test stands, the answer that enters its body, that by line, and what is assigned else.
 
     `all_of` are the operands of an ``and``, of which one may compare lengths; `own` are variables that are used in
-    its body only.
+    its body only; `loop` is what is no multiple while a loop goes on, and of what, as ``T % 4``.
     """
 
     test: range
@@ -64,6 +65,7 @@ class _If(NamedTuple):
     otherwise: ast.expr | None = None
     all_of: tuple[ast.expr, ...] = ()
     own: frozenset[str] = frozenset()
+    loop: ast.BinOp | None = None
 
 
 # ---------------------------------------------------------------- what is read
@@ -91,13 +93,18 @@ def _ifs(code: CodeType) -> list[_If]:
 
 
 def _used(nodes: Iterable[ast.AST]) -> Iterator[str]:
-    return (n.id for n in nodes if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load))
+    for n in nodes:
+        of = n.target if isinstance(n, ast.AugAssign) else n
+        if isinstance(of, ast.Name) and (of is not n or isinstance(of.ctx, ast.Load)):
+            yield of.id
 
 
 def _read(node: ast.AST) -> _If | None:
     if isinstance(node, ast.Assign) and isinstance(choice := node.value, ast.IfExp):
         then, other = ([_copied(ast.Assign(node.targets, way), way)] for way in (choice.body, choice.orelse))
         node = _copied(ast.If(choice.test, then, other), choice.test)
+    if isinstance(node, ast.While):
+        return _loop(node)
     if not isinstance(node, ast.If):
         return None
     test, enters, body, otherwise = node.test, True, node.body, None
@@ -135,6 +142,23 @@ def _read(node: ast.AST) -> _If | None:
     return _If(range(test.lineno, (test.end_lineno or test.lineno) + 1), enters, by_line, otherwise, all_of)
 
 
+def _loop(node: ast.While) -> _If | None:
+    """Return a loop that goes on until a length is a multiple, changing it by one each time."""
+    test: Any = node.test
+    if isinstance(test, ast.Compare) and isinstance(test.ops[0], (ast.NotEq, ast.Gt)) and len(test.ops) == 1:
+        test = test.left if getattr(test.comparators[0], "value", None) == 0 else None
+    statement = _statement(node.body[0]) if len(node.body) == 1 and not node.orelse else None
+    if not isinstance(test, ast.BinOp) or not isinstance(test.op, ast.Mod) or not _only_asks(test):
+        return None
+    counted = test.left.id if isinstance(test.left, ast.Name) else None
+    if statement is None or statement.kind != ("pad" if counted is None else "amount"):
+        return None
+    if counted is not None and statement.name != counted:
+        return None
+    lines = range(test.lineno, (test.end_lineno or test.lineno) + 1)
+    return _If(lines, True, {node.body[0].lineno: statement}, loop=test)
+
+
 def _computes(found: _If, frame: FrameType) -> bool:
     """Whether what looks like an amount in an if's body is computed of streams themselves, not of their sizes."""
     amounts = [s.value for s in found.body.values() if s.kind == "amount"]
@@ -164,6 +188,9 @@ def _assigned(node: ast.stmt, name: str) -> ast.expr | None:
 
 def _statement(node: ast.stmt) -> _Statement | None:
     """Return what an assignment does to its variable; None for all else."""
+    if isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):  # T += 1
+        before = _copied(ast.Name(node.target.id, ast.Load()), node)
+        node = _copied(ast.Assign([node.target], _copied(ast.BinOp(before, node.op, node.value), node)), node)
     name = _name(node)
     value = _assigned(node, name)
     if value is None:
@@ -230,6 +257,9 @@ def entered(frame: FrameType, length: Any, relation: str, entry: Any) -> bool | 
     formula = None if found is None else length.formula()
     if found is None or formula is None or not asks_where_ways_part(frame):
         return None
+    last = entry.guard
+    if found.loop is not None and last is not None and last.is_round_of(frame, found):
+        return None  # no multiple after all
     guard = Guard(frame, found, formula, length, relation if found.enters else _OPPOSITE[relation])
     others = guard.beside(found.all_of)
     if others is False:
@@ -262,6 +292,7 @@ class Guard:
         self._body = dict(found.body)
         self._otherwise = found.otherwise
         self._own = found.own
+        self._found = found
         self._length = length
         self._of = formula
         self._inside = _HOLDS[relation](formula)
@@ -276,17 +307,32 @@ class Guard:
             return None
         return all(others)
 
+    def is_round_of(self, frame: FrameType, loop: _If) -> bool:
+        """Whether it is the body of this loop, whose one round is done."""
+        return self._frame is frame and self._found is loop and not self._body
+
+    def _rounds(self, seen: Mapping[str, Any], step: object, whole: Any = None) -> Any:
+        """Return what a loop's rounds change in all, each by `step`; None where that is not known."""
+        loop = self._found.loop
+        assert loop is not None
+        of, by = (self._evaluated(part, dict(seen)) for part in (loop.left, loop.right))
+        known = self._is_length(of) and type(by) is int and by > 0 and step in (1, -1)
+        if not known or (whole is not None and (step == -1 or whole.key() != of.key())):
+            return None
+        return -of % by if step == 1 else -(of % by)
+
     def can_be_entered(self) -> bool:
         """Whether the body does what it seems to, all amounts that it assigns can be settled, and are noted."""
-        seen = dict(self._frame.f_locals)
+        seen, own = dict(self._frame.f_locals), () if self._found.loop else self._own
         for line, (kind, name, value, used) in self._body.items():
             if kind == "amount":
-                given, before = self._evaluated(value, seen), 0 if name in self._own else seen.get(name, 0)
+                given, before = self._evaluated(value, seen), 0 if name in own else seen.get(name, 0)
                 if self._otherwise is not None:
                     before = self._evaluated(self._otherwise, seen)
                 if not self._is_length(given) or not (type(before) is int or self._is_length(before)):
                     return False
-                amount = self.settled(given - before)
+                change = given - before
+                amount = self.settled(change) if self._found.loop is None else self._rounds(seen, change)
                 if amount is None:
                     return False
                 seen[name] = before + amount
@@ -294,7 +340,7 @@ class Guard:
                 continue
             if kind != "zeros" and "L" not in getattr(seen.get(name), "names", ()):
                 return False
-            if kind != "zeros" and not self._may_be_nothing(kind, value, seen):
+            if kind != "zeros" and not (self._found.loop or self._may_be_nothing(kind, value, seen)):
                 return False
             for part in used:
                 if isinstance(part, ast.Name) and any(
@@ -399,7 +445,10 @@ class Guard:
         if running is None or running[1].kind != "pad":
             return pads
         out = list(pads)
-        out[end] = self.settled(out[end], lambda n: whole + n)
+        if self._found.loop is None:
+            out[end] = self.settled(out[end], lambda n: whole + n)
+        else:
+            out[end] = self._rounds(self._frame.f_locals, out[end], whole)
         if out[end] is None or any(type(p) is not int or p for i, p in enumerate(pads) if i != end):
             raise self._refused("pads")
         del self._body[running[0]]

@@ -20,6 +20,7 @@ from typing import Any, ClassVar, NamedTuple
 
 from ...errors import DTypeError
 from ._ints import as_int
+from .bits import Bits
 from .compare import compared
 from .decide import Formula, constant, holds, total
 from .tokens import Edge, Rows, Token
@@ -31,7 +32,6 @@ Step = tuple[str, int]
 
 _CODES = {"+": 0, "*": 1, "//": 2}
 _INT64 = 2**63
-_EXACT = 2**16  # the denominator of a float that is a fraction
 
 
 class _Floor(NamedTuple):
@@ -45,7 +45,7 @@ class _Floor(NamedTuple):
 Atom = Any
 
 
-class Length(Token):
+class Length(Bits):
     """A stream's length inside a forward, or what was computed of lengths.
 
     It is a sum of multiples of edges' lengths, of lengths that were divided, and a number.
@@ -179,12 +179,6 @@ class Length(Token):
     def __divmod__(self, other: object) -> Any:
         return self // other, self % other
 
-    def _parts(self, op: str, value: float) -> tuple[int, int]:
-        """Return a number as the quotient that it is of small integers, so that no product of it is rounded."""
-        if not math.isfinite(value) or value.as_integer_ratio()[1] > _EXACT:
-            self._misuse(f"combined by {op} with {value}, which is rounded (divide by integers instead)")
-        return value.as_integer_ratio()
-
     def __truediv__(self, other: object) -> Quotient:
         if isinstance(other, float) and other.is_integer():
             other = int(other)
@@ -272,6 +266,12 @@ class Length(Token):
                     n = min(plus[0], -minus[0])
                     rest: Any = self._of([*self.terms, (-n, plus[1]), (n, minus[1])], self.plus + pair * n)
                     return rest.of_one(rate) if isinstance(rest, Length) else self
+            for c, atom in self.terms:
+                if c < 0 and isinstance(atom, _Floor) and atom.by == 2:  # T + T % 2 = (T + 1) // 2 * 2
+                    even: Any = self._of([*self.terms, (-c, atom)], self.plus) + atom.length * c
+                    even = even - (atom.length + 1) // 2 * c
+                    if len(getattr(even, "terms", ())) == 1:
+                        return even  # type: ignore[no-any-return]
             for edge in {id(e): e for _, a in self.terms for e in _edges(a)}.values():
                 times = rate / edge.rate if edge.rate else Fraction(1)
                 one = edge.entry.sizes.length(edge) * max(times.numerator // times.denominator, 1)
@@ -454,6 +454,10 @@ class Quotient(Token):
         if digits or self.by % 2 == 0:
             self._misuse("rounded, a half to an even number (use math.floor(… + 0.5), or math.ceil)")
         return (self.over + self.by // 2) // self.by
+
+    def is_integer(self) -> Any:
+        """Return whether it is one, or a `Comparison`."""
+        return self.over % self.by == 0
 
     def compare(self, other: object, relation: str) -> Any:
         """Return the truth of a comparison where it is the same for every stream, else a `Comparison`."""

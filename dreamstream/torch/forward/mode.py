@@ -26,7 +26,7 @@ from ...nn import functional as native_functional
 from ...stream.course import Course, Recording, repeat, same_entry, seen
 from ...stream.rules import Quotient, Token
 from ...stream.tree import leaves
-from ...stream.where import INSTEAD, RETURNED, user_line
+from ...stream.where import INSTEAD, RETURNED, line_of, user_line
 from ..private import active_modes, leave_innermost_mode
 from ..tensor.stream_tensor import SHELL, TAKERS, StreamTensor
 from .batch_constants import lifted, lifts
@@ -136,9 +136,19 @@ class Forward(TorchFunctionMode):
         if _CURRENT.get() is self:
             _CURRENT.set(self._outer)
 
-    def refusal(self, error: RuntimeError) -> NotStreamableError | None:
-        """Return what torch's error means for streams if it comes from compiled code, where ours are lost."""
+    def refusal(self, error: Exception) -> NotStreamableError | None:
+        """Return what an error means for streams if it comes from where ours are lost.
+
+        That is compiled code, torch.vmap, and what says in its own words that a length is no number.
+        """
         found, self._beneath = self._beneath, None
+        line, misused = line_of(error), getattr(self.entry, "misused", None)
+        if isinstance(error, TypeError):
+            return misused if misused is not None and f", at {line}" in str(misused) else None
+        if "dynamicLayerStack" in str(error):
+            return NotStreamableError(
+                f"torch.vmap of a stream inside a forward, at {line}: call the function on the whole tensor"
+            )
         if found is None and "TorchScript interpreter" in str(error):
             found = NotStreamableError(f"{COMPILED}. It failed: {str(error).strip().splitlines()[-1]}")
         return found
@@ -540,7 +550,7 @@ def _of_lengths(func: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, A
     out = NotImplemented if method is None else method(*rest, **given)
     if out is NotImplemented:
         return current()._noted(func, meaning_of(func), None, args, kwargs)
-    return out.item() if isinstance(args[0], Quotient) else out
+    return out.item() if isinstance(args[0], Quotient) and name not in ("tensor", "as_tensor") else out
 
 
 def _length_among(tree: Any) -> Any:

@@ -13,6 +13,7 @@ import torch
 
 from ...array.counted import SERVES, first_row, noted, streamed, unknown
 from ...array.symbolic import Symbolic
+from ...array.whole import require_waiting
 from ...errors import NotStreamableError
 from ...stream.rules import Length
 from ...stream.tree import leaves
@@ -98,6 +99,10 @@ def streamed_of(x: Any, wanted: torch.dtype | None = None) -> Any:
     else:
         func, args = _without_sums(func, name, args)
         out = forward.call(func, args, kwargs)
+        if out is NotImplemented:
+            edge = next(a._inner.edge for a in leaves((args, kwargs)) if hasattr(a, "_inner"))
+            require_waiting(f"{name}: positions meet a length,", edge)
+            raise unknown(x)
     return out.to(wanted) if (x.dtype, wanted) == (torch.float32, torch.float64) else out
 
 

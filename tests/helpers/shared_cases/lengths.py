@@ -274,6 +274,27 @@ def _resized_to_lengths(nn: Any, F: Any, ds: Any) -> Any:
     return net(nn, forward)
 
 
+@module(BCL(4), reach=9, delay=4)
+def _lengths_in_loops_and_bits(nn: Any, F: Any, ds: Any) -> Any:
+    """Up to a multiple, one by one or by padding; bits and shifts; an amount that an if adds to."""
+
+    def forward(self: Any, x: Any) -> Any:
+        n = up = down = x.shape[-1]
+        while up % 4 != 0:
+            up += 1
+        while down % 5 > 0:
+            down -= 1
+        padded = x
+        while padded.shape[-1] % 4:
+            padded = F.pad(padded, (0, 1))
+        parts, rest = divmod(n, 4)
+        more = 4 * parts + 4 if rest else n
+        cut = x[..., : n >> 2 << 2], x[..., : n & ~3], F.pad(x, (0, -n & 3)), F.pad(x, (0, n & 1))
+        return F.pad(x, (0, up - n)), x[..., :down], self.down(padded), F.pad(x, (0, more - n)), *cut
+
+    return net(nn, forward, down=nn.Conv1d(4, 4, 4, stride=4))
+
+
 # ---------------------------------------------------------------- integers
 @module((Given(("B", "L"), below=12),))
 def _integers_computed(nn: Any, F: Any, ds: Any) -> Any:

@@ -1,0 +1,51 @@
+"""Bits and shifts of lengths, which say of multiples of powers of 2; and floats as the fractions that they are."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from .tokens import Token
+
+__all__ = ["Bits"]
+
+_EXACT = 2**16  # the denominator of a float that is a fraction
+
+
+class Bits(Token):
+    """What a length's bits are, by its quotients and rests, and the numbers that it meets."""
+
+    __slots__ = ()
+
+    def _integer(self, op: str, value: object) -> int:
+        raise NotImplementedError
+
+    def __and__(self, other: object) -> Any:
+        by = (other if type(other) is int and other >= 0 else ~self._integer("&", other)) + 1
+        if by & (by - 1):
+            self._misuse(f"combined by & with {other} (only with 2**k - 1 and -2**k; use % and //)")
+        return self % by if type(other) is int and other >= 0 else self - self % by
+
+    __rand__ = __and__
+
+    def __rshift__(self, other: object) -> Any:
+        return self // (1 << self._shift(">>", other))
+
+    def __lshift__(self, other: object) -> Any:
+        return self * (1 << self._shift("<<", other))
+
+    def _shift(self, op: str, by: object) -> int:
+        n = -1 if isinstance(by, Token) else self._integer(op, by)
+        if not 0 <= n < 63:
+            self._misuse(f"shifted by {by!r} bits (0 to 62)")
+        return n
+
+    def is_integer(self) -> bool:
+        """Return True."""
+        return True
+
+    def _parts(self, op: str, value: float) -> tuple[int, int]:
+        """Return a number as the quotient that it is of small integers, so that no product of it is rounded."""
+        if not math.isfinite(value) or value.as_integer_ratio()[1] > _EXACT:
+            self._misuse(f"combined by {op} with {value}, which is rounded (divide by integers instead)")
+        return value.as_integer_ratio()
