@@ -86,6 +86,8 @@ def spread_to(what: str, x: StreamTensor, model: StreamTensor) -> StreamTensor:
             "and L are joined"
         )
     axis = model.dims.index("L") - len(model.dims) + len(x.dims)
+    while axis < 0 and not any(isinstance(d, str) for d in x.dims):  # it goes along what it has no axis for
+        x, axis = x.unsqueeze(0), axis + 1
     if axis < 0 or isinstance(x.dims[axis], str) or x.features[x.dims[axis]] != 1:
         raise ShapeError(
             f"{what} at {user_line()}: a value of the whole stream, {x.roles}, meets {model.roles}; it needs a "

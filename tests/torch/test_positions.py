@@ -200,3 +200,26 @@ def test_a_stream_that_outgrows_its_table():
 def test_what_is_refused(forward, message):
     with pytest.raises((NotStreamableError, ds.CaptureError), match=message):
         ds.compile(Net(forward).eval(), ("B", "L", D))
+
+
+OF_THE_WHOLE = {
+    "a share": lambda m, x: x * (index(x) / x.size(1))[:, None],
+    "from 0 to 1": lambda m, x: x + torch.arange(x.size(1), dtype=torch.float32)[:, None] / (x.size(1) - 1),
+    "a turn": lambda m, x: x * torch.cos(2 * math.pi * index(x).float() / x.size(1))[:, None],
+}
+
+
+@pytest.mark.parametrize("name", OF_THE_WHOLE)
+def test_positions_divided_by_a_length(name):
+    """Refused with the line, patched and compiled; with the whole stream at hand what the model says offline."""
+    model = Net(OF_THE_WHOLE[name]).eval()
+    x = torch.randn(1, T, D)
+    with torch.no_grad():
+        whole = model(x)[0]
+        with pytest.raises((NotStreamableError, ds.CaptureError), match="test_positions.py"):
+            ds.compile(model, ("B", "L", D))
+        with pytest.raises(NotStreamableError, match="test_positions.py"):
+            patched(ds.patch_module(model).online())(x[0], True, True)
+        engine = ds.compile(model, ("B", "L", D), unstreamable="buffer")
+        online = ds.patch_module(model, unstreamable="buffer").online()
+        held([stepped(engine), patched(online)], x[0], whole, 2e-6 * float(whole.abs().max()))
