@@ -216,9 +216,9 @@ def test_positions_divided_by_a_length(name):
     x = torch.randn(1, T, D)
     with torch.no_grad():
         whole = model(x)[0]
-        with pytest.raises((NotStreamableError, ds.CaptureError), match="test_positions.py"):
+        with pytest.raises((NotStreamableError, ds.CaptureError), match=r"test_positions\.py"):
             ds.compile(model, ("B", "L", D))
-        with pytest.raises(NotStreamableError, match="test_positions.py"):
+        with pytest.raises(NotStreamableError, match=r"test_positions\.py"):
             patched(ds.patch_module(model).online())(x[0], True, True)
         engine = ds.compile(model, ("B", "L", D), unstreamable="buffer")
         online = ds.patch_module(model, unstreamable="buffer").online()
