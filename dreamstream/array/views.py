@@ -348,6 +348,7 @@ def gather(self: Tensor, dim: int, index: Tensor) -> Tensor:
 
 def index_select(self: Tensor, dim: int, index: Tensor) -> Tensor:
     """Return the parts along `dim` that a 1-D int64 tensor names."""
+    refuse_streams("index_select of a constant", [index])
     axis, where = self._axis("index_select", dim), plain_array("index_select", index, dtypes.int64)
     if where.ndim > 1:
         raise ShapeError(f"index_select: expected a 1-D index, got shape {where.shape}")
@@ -372,10 +373,21 @@ def __getitem__(self: Tensor, index: Any) -> Any:
         return kind.of(Tensor.__getitem__, self, index)
     if any(_has_length(p) for p in parts):
         return table(self, parts)
+    refuse_streams("an index of a constant", parts)
     try:
         return made("index", self, index=_numpy_index(parts))
     except (IndexError, ValueError) as error:
         raise StreamIndexError(f"index {index!r} for a tensor of shape {self.shape}: {error}") from None
+
+
+def refuse_streams(what: str, parts: Sequence[Any]) -> None:
+    """Refuse to read a constant's rows where a stream says, by an index."""
+    if any(isinstance(p, Tensor) and p.is_stream for p in parts):
+        raise NotStreamableError(
+            f"{what} by a stream, at {user_line()}: rows of a table for indices that come in are "
+            "F.embedding(index, table); for indices that are computed F.one_hot(index, n).float() @ table, and of "
+            "experts' weights expert_linear of dreamstream.torch.functional"
+        )
 
 
 def __setitem__(self: Tensor, index: Any, value: Any) -> None:

@@ -211,7 +211,9 @@ def _verify_or_raise(model: Any, engine: Engine) -> None:
             "chosen; verify=False leaves the comparison out"
         )
     raise CaptureError(
-        f"{differ}: the forward's course or its values depend on data in a way that a graph can't hold"
+        f"{differ}: the forward's course or its values depend on data in a way that a graph can't hold, "
+        "or it chooses among equals (topk, argmax, a comparison), where the order of sums decides; then "
+        "verify=False leaves the comparison out"
     )
 
 

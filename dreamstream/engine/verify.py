@@ -279,7 +279,8 @@ def difference(got: Any, whole: Any, axis: int) -> tuple[int, float]:
     if got.shape != whole.shape:
         return 0, math.inf
     same = (got == whole) | (np.isnan(got) & np.isnan(whole))
-    gaps = np.where(same, 0.0, np.abs(got.astype(np.float64) - whole))
+    with np.errstate(invalid="ignore"):  # of infinities
+        gaps = np.where(same, 0.0, np.abs(got.astype(np.float64) - whole))
     gaps = np.where(np.isnan(gaps), math.inf, gaps)
     scale = float(np.abs(whole[np.isfinite(whole)]).max(initial=1.0))
     return got.shape[axis], float(gaps.max(initial=0.0)) / scale
