@@ -23,7 +23,7 @@ from . import dtypes
 from .axes import axes_of, axis_of, sizes_of, solve_sizes
 from .batch_constant import BatchTensor
 from .counted import noting
-from .elementwise import plain_array, refuse_in_place
+from .elementwise import plain_array, refuse_in_place, refuse_streams
 from .hook import made, table
 from .symbolic import Symbolic
 from .tensor import Tensor, take
@@ -378,16 +378,6 @@ def __getitem__(self: Tensor, index: Any) -> Any:
         return made("index", self, index=_numpy_index(parts))
     except (IndexError, ValueError) as error:
         raise StreamIndexError(f"index {index!r} for a tensor of shape {self.shape}: {error}") from None
-
-
-def refuse_streams(what: str, parts: Sequence[Any]) -> None:
-    """Refuse to read a constant's rows where a stream says, by an index."""
-    if any(isinstance(p, Tensor) and p.is_stream for p in parts):
-        raise NotStreamableError(
-            f"{what} by a stream, at {user_line()}: rows of a table for indices that come in are "
-            "F.embedding(index, table); for indices that are computed F.one_hot(index, n).float() @ table, and of "
-            "experts' weights expert_linear of dreamstream.torch.functional"
-        )
 
 
 def __setitem__(self: Tensor, index: Any, value: Any) -> None:

@@ -41,6 +41,9 @@ def convert(args: argparse.Namespace) -> int:
             f"--weights {files[0]} goes with FILE.py:FUNCTION; {args.source} has its weights, which can be "
             f"stored in {', '.join(WORDS)}"
         )
+    for file in files:
+        if not os.path.exists(file):
+            raise FormatError(f"--weights {file} is neither a file nor one of {', '.join(WORDS)}")
     if args.input and not args.report:
         raise FormatError("--input is what --report measures on; give --report as well")
     if args.bound is not None and stored != "auto":

@@ -12,7 +12,7 @@ import torch
 from ...array import METHODS, Tensor
 from ...array.axes import sizes_of
 from ...array.dtypes import nominal
-from ...array.views import refuse_streams
+from ...array.elementwise import refuse_streams
 from ...stream.rules import Length, Rows, Token
 
 __all__ = ["Arrays", "ComplexConstant", "Constant", "as_array", "device_of", "dtype_of", "nominal"]
