@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import DTypeError, ModeError, ShapeError
+from ..errors import DTypeError, ModeError, NotStreamableError, ShapeError
 from ..operations import BINARY
 from ..stream.rules import Length
 from ..stream.rules.tokens import Token
@@ -335,3 +335,13 @@ def plain_array(name: str, value: Any, dtype: dtypes.DType | None = None) -> NDA
     if dtype is not None and array.dtype != dtype:
         raise DTypeError(f"{name}: expected {dtype}, got {array.dtype}")
     return array
+
+
+def refuse_streams(what: str, parts: Sequence[Any]) -> None:
+    """Refuse to read a constant's rows where a stream says, by an index."""
+    if any(isinstance(p, Tensor) and p.is_stream for p in parts):
+        raise NotStreamableError(
+            f"{what} by a stream, at {user_line()}: rows of a table for indices that come in are "
+            "F.embedding(index, table); for indices that are computed F.one_hot(index, n).float() @ table; experts "
+            "go through @ds.register and dreamstream.torch.functional.expert_linear"
+        )

@@ -23,7 +23,7 @@ from . import dtypes
 from .axes import axes_of, axis_of, sizes_of, solve_sizes
 from .batch_constant import BatchTensor
 from .counted import noting
-from .elementwise import plain_array, refuse_in_place
+from .elementwise import plain_array, refuse_in_place, refuse_streams
 from .hook import made, table
 from .symbolic import Symbolic
 from .tensor import Tensor, take
@@ -348,6 +348,7 @@ def gather(self: Tensor, dim: int, index: Tensor) -> Tensor:
 
 def index_select(self: Tensor, dim: int, index: Tensor) -> Tensor:
     """Return the parts along `dim` that a 1-D int64 tensor names."""
+    refuse_streams("index_select of a constant", [index])
     axis, where = self._axis("index_select", dim), plain_array("index_select", index, dtypes.int64)
     if where.ndim > 1:
         raise ShapeError(f"index_select: expected a 1-D index, got shape {where.shape}")
@@ -372,6 +373,7 @@ def __getitem__(self: Tensor, index: Any) -> Any:
         return kind.of(Tensor.__getitem__, self, index)
     if any(_has_length(p) for p in parts):
         return table(self, parts)
+    refuse_streams("an index of a constant", parts)
     try:
         return made("index", self, index=_numpy_index(parts))
     except (IndexError, ValueError) as error:

@@ -41,13 +41,20 @@ def convert(args: argparse.Namespace) -> int:
             f"--weights {files[0]} goes with FILE.py:FUNCTION; {args.source} has its weights, which can be "
             f"stored in {', '.join(WORDS)}"
         )
+    for file in files:
+        if not os.path.exists(file):
+            raise FormatError(f"--weights {file} is neither a file nor one of {', '.join(WORDS)}")
+    if args.input and not args.report:
+        raise FormatError("--input is what --report measures on; give --report as well")
+    if args.bound is not None and stored != "auto":
+        raise FormatError("--bound is of --weights auto; give that as well")
     if source is not None and args.reseal:
         raise FormatError(f"--reseal goes with a model file that was edited, not with {args.source}")
     if source is not None:
         wide = _compiled(source, files)
     else:
         wide = load_changed(args.source) if args.reseal else ds.load(args.source)
-    how = Narrowing(stored, args.products, args.bound)
+    how = Narrowing(stored, args.products, BOUND if args.bound is None else args.bound)
     engine = wide if how.nothing else stored_as(wide, how)
     with wide, engine:
         if args.report:
@@ -118,7 +125,6 @@ def add(commands: Commands) -> None:
     parser.add_argument(
         "--bound",
         type=float,
-        default=BOUND,
         help=f"the error of a weight's channel up to which --weights auto takes fewer bits (default {BOUND})",
     )
     parser.add_argument(

@@ -204,6 +204,13 @@ def _verify_or_raise(model: Any, engine: Engine) -> None:
         return
     if report.ok:
         return
+    if report.shapes is not None:
+        ours, theirs = report.shapes
+        raise CaptureError(
+            f"the engine gives a stream an output of shape {ours}, {type(model).__name__} offline {theirs}: the "
+            "forward's course depends on data or lengths in a way that a graph can't hold, or a function of "
+            "@ds.register gives another shape than its class"
+        )
     differ = f"the engine and {type(model).__name__} differ by {report.max_difference:g} on random chunks"
     if report.least_margin is not None and report.least_margin < TIED:
         raise CaptureError(
@@ -211,7 +218,9 @@ def _verify_or_raise(model: Any, engine: Engine) -> None:
             "chosen; verify=False leaves the comparison out"
         )
     raise CaptureError(
-        f"{differ}: the forward's course or its values depend on data in a way that a graph can't hold"
+        f"{differ}: the forward's course or its values depend on data in a way that a graph can't hold, "
+        "or it chooses among equals (topk, argmax, a comparison), where the order of sums decides; then "
+        "verify=False leaves the comparison out"
     )
 
 

@@ -8,6 +8,7 @@ import dataclasses
 import mmap
 import os
 import stat
+from numbers import Real
 from typing import Any
 
 from .. import _core
@@ -191,8 +192,8 @@ def _auto(source: Any, mapped: bool, nodes: Nodes, bound: float) -> list[int]:
 
     An engine leaves out nodes that nothing reads: so those of one module and operator are tried together.
     """
-    if not bound >= 0:
-        raise ValueError(f"weights_bound: expected 0 or more, got {bound}")
+    if not (isinstance(bound, Real) and bound >= 0):
+        raise ValueError(f"weights_bound: expected 0 or more, got {bound!r}")
 
     def weights_of(how: bytes) -> list[Any]:
         graph = _core.read_model(source, mapped, True)[0]

@@ -52,6 +52,7 @@ class Report:
     max_difference: float
     ok: bool
     least_margin: float | None = None
+    shapes: tuple[tuple[int, ...], tuple[int, ...]] | None = None
 
 
 def verify(
@@ -129,20 +130,22 @@ def _verified(
             "takes, ds.verify(model, engine, lengths=[...])"
         )
     got = _within_limits(engine, streams, rng)
-    frames, worst = 0, 0.0
+    frames, worst, shapes = 0, 0.0, None
     for name in got:
         for k, whole_output in enumerate(expected[name]):
             if engine.outputs[k].rate == 0 and len(got[name][k]) == 0:
                 continue  # a vector over no frames: none leaves, whatever is made of it offline
             n, gap = difference(got[name][k], whole_output, engine.stream_axis(k))
             frames, worst = frames + n, max(worst, gap)
+            if shapes is None and got[name][k].shape != whole_output.shape:
+                shapes = got[name][k].shape, whole_output.shape
     if not frames and worst == 0:
         raise ShapeError(
             f"nothing was compared: {type(model).__name__} has no frames for streams of {_listed(wanted)}; give "
             "longer ones, ds.verify(model, engine, n_frames=...)"
         )
     ok = worst <= TOLERANCE
-    return Report(len(got), frames, worst, ok, None if ok else _least_margin(engine, streams, rng))
+    return Report(len(got), frames, worst, ok, None if ok else _least_margin(engine, streams, rng), shapes)
 
 
 def _least_margin(engine: Engine, streams: dict[str, Any], rng: np.random.Generator) -> float | None:
@@ -279,7 +282,8 @@ def difference(got: Any, whole: Any, axis: int) -> tuple[int, float]:
     if got.shape != whole.shape:
         return 0, math.inf
     same = (got == whole) | (np.isnan(got) & np.isnan(whole))
-    gaps = np.where(same, 0.0, np.abs(got.astype(np.float64) - whole))
+    with np.errstate(invalid="ignore"):  # of infinities
+        gaps = np.where(same, 0.0, np.abs(got.astype(np.float64) - whole))
     gaps = np.where(np.isnan(gaps), math.inf, gaps)
     scale = float(np.abs(whole[np.isfinite(whole)]).max(initial=1.0))
     return got.shape[axis], float(gaps.max(initial=0.0)) / scale

@@ -33,6 +33,8 @@ def align(y: Any, targets: Mapping[str, Any]) -> Any:
 
     Raises
     ------
+    TypeError
+        For a `y` that is no stream tensor and targets that are no dict.
     StreamIdError
         For streams without a target.
     StreamMismatchError
@@ -51,6 +53,12 @@ def align(y: Any, targets: Mapping[str, Any]) -> Any:
     >>> [ds.train.align(y, targets)["anna"].numpy().tolist() for y in (first, second)]
     [[0.0, 1.0, 2.0, 3.0], [4.0, 5.0, 6.0, 7.0]]
     """
+    if not hasattr(y, "meta"):
+        raise TypeError(f"align: y is what an online module returned, got {type(y).__name__}")
+    if not isinstance(targets, Mapping):
+        raise TypeError(
+            f"align: targets are a dict, by id the target of the whole stream, got {type(targets).__name__}"
+        )
     meta = y.meta
     missing = [i for i in meta.ids if i not in targets]
     if missing:

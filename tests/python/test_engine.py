@@ -462,9 +462,22 @@ def test_compile_compares_with_the_model():
             self.n += 1
             return x * self.n
 
-    with pytest.raises(CaptureError, match="differ"):
+    with pytest.raises(
+        CaptureError, match=r"differ by .* or it chooses among equals \(topk, argmax, a comparison\)"
+    ):
         ds.compile(Counts(), SPEC)
     assert ds.compile(Counts(), SPEC, verify=False).ids == []
+
+    class Doubles(nn.Module):
+        def forward(self, x):
+            return x
+
+    @ds.register(Doubles)
+    def doubled(module, x):
+        return ds.cat([x, x], 1)
+
+    with pytest.raises(CaptureError, match=r"output of shape \(6, \d+\), Doubles offline \(3, \d+\)"):
+        ds.compile(Doubles(), SPEC)
 
 
 def test_compile_leaves_the_model_alone():

@@ -115,3 +115,11 @@ def test_native_outputs_have_native_targets():
             parts[i].append(t[i].numpy())
     for i, p in parts.items():
         assert np.concatenate(p).tolist() == targets[i].tolist()
+
+
+def test_what_is_no_dict_of_targets():
+    y = ds.stream_tensor([np.zeros((3, 4), np.float32)], ids=["a"], sos=True)
+    with pytest.raises(TypeError, match="targets are a dict, by id the target of the whole stream, got Tensor"):
+        ds.train.align(y, torch.zeros(4))
+    with pytest.raises(TypeError, match="y is what an online module returned, got Tensor"):
+        ds.train.align(torch.zeros(1, 4), {})

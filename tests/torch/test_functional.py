@@ -8,7 +8,7 @@ torch.set_num_threads(1)
 from torch import nn
 
 import dreamstream as ds
-from dreamstream.errors import ModeError
+from dreamstream.errors import ModeError, NotStreamableError
 from dreamstream.torch import functional
 
 
@@ -51,6 +51,39 @@ def test_gradients_flow():
 def test_outside_a_forward():
     with pytest.raises(ModeError, match=r"streams inside an online forward only, at test_functional\.py"):
         functional.pad_to_multiple(torch.zeros(1, 1, 5), 4)
+
+
+@pytest.mark.parametrize(
+    ("at", "says"),
+    [
+        (lambda table, i: table[i], r"an index of a constant by a stream, at test_functional\.py.*one_hot"),
+        (lambda table, i: table.index_select(0, i), "index_select of a constant by a stream, at .*F.embedding"),
+        (lambda table, i: table[torch.where(i == 1)], "torch.where of a condition alone .*@ds.register"),
+    ],
+)
+def test_rows_that_a_stream_names(at, says):
+    class Rows(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.table = nn.Parameter(torch.randn(4, 5))
+
+        def forward(self, x):
+            return at(self.table, x.argmax(-1))
+
+    with pytest.raises(NotStreamableError, match=says):
+        ds.compile(Rows(), ("B", "L", 4))
+
+
+def test_rows_by_one_hot():
+    """What the refusal advises."""
+
+    class Rows(nn.Module):
+        def forward(self, x):
+            return nn.functional.one_hot(x.argmax(-1), 4).float() @ table
+
+    table, x = torch.randn(4, 5), torch.randn(9, 4)
+    out = ds.compile(Rows(), ("B", "L", 4)).step({"a": x.numpy()}, sos="a", eos="a")["a"]
+    assert torch.equal(torch.from_numpy(out), table[x.argmax(-1)])
 
 
 class Norms(nn.Module):

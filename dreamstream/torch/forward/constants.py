@@ -12,6 +12,7 @@ import torch
 from ...array import METHODS, Tensor
 from ...array.axes import sizes_of
 from ...array.dtypes import nominal
+from ...array.elementwise import refuse_streams
 from ...stream.rules import Length, Rows, Token
 
 __all__ = ["Arrays", "ComplexConstant", "Constant", "as_array", "device_of", "dtype_of", "nominal"]
@@ -131,6 +132,7 @@ class Constant(Tensor):
             return _pairs(self.torch, index)
         if cuts:
             return super().__getitem__(index)  # a table
+        refuse_streams("an index of a constant", parts)
         return self._like(self.torch[index])
 
 

@@ -165,7 +165,8 @@ def where(forward: Forward, *args: Any, **kwargs: Any) -> Any:
     if len(args) + len(kwargs) == 1:
         raise NotStreamableError(
             f"torch.where of a condition alone at {user_line()}: how many places it finds depends on values; "
-            "torch.where(condition, x, y) streams"
+            "torch.where(condition, x, y) streams, and loops over experts through @ds.register "
+            "(dreamstream.torch.functional.expert_linear)"
         )
     return native_where(*args, **kwargs)
 
