@@ -342,6 +342,6 @@ def refuse_streams(what: str, parts: Sequence[Any]) -> None:
     if any(isinstance(p, Tensor) and p.is_stream for p in parts):
         raise NotStreamableError(
             f"{what} by a stream, at {user_line()}: rows of a table for indices that come in are "
-            "F.embedding(index, table); for indices that are computed F.one_hot(index, n).float() @ table; experts "
-            "go through @ds.register and dreamstream.torch.functional.expert_linear"
+            "F.embedding(index, table); for indices that are computed F.one_hot(index, n).float() @ table; "
+            "experts go through @ds.register and dreamstream.torch.functional.expert_linear"
         )
