@@ -491,10 +491,11 @@ class Symbolic(Filled):
         }
         return answers.pop() if len(answers) == 1 else None
 
-    def __invert__(self) -> Symbolic:
-        return self._like(not self.value)
+    def __invert__(self) -> Any:
+        return self._otherwise("__invert__", (), {}) if self.position else self._like(not self.value)
 
-    logical_not = __invert__
+    def logical_not(self) -> Any:
+        return self._otherwise("logical_not", (), {}) if self.position else ~self
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):

@@ -135,3 +135,16 @@ def test_causal_attention_to_other_lengths_offline(rng, keys):
     for said in ({"is_causal": True}, {"context": ds.Context()}):
         found = F.scaled_dot_product_attention(q, k, k, **said)
         np.testing.assert_allclose(found.numpy(), want.numpy(), atol=1e-6)
+
+
+def test_not_of_positions(rng):
+    """Only the first position is none; it was every one."""
+
+    class First(nn.Module):
+        def forward(self, x):
+            return x * ds.arange(x.size(1)).logical_not().float()[:, None]
+
+    engine = ds.compile(First().eval(), ("B", "L", 4))
+    x = rng.standard_normal((9, 4)).astype(np.float32)
+    y = engine.step({"a": x}, sos="a", eos="a")["a"]
+    assert np.array_equal(y[0], x[0]) and not y[1:].any()
