@@ -42,6 +42,7 @@ __all__ = [
     "negated",
     "plain_array",
     "refuse_in_place",
+    "refuse_streams",
     "rounded",
     "unary",
     "where",

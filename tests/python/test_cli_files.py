@@ -118,6 +118,12 @@ def _parameters(call, folder):
     return _file(folder / "p.dsm")
 
 
+def test_a_report_is_against_float32(call, folder):
+    assert call("convert", "net.py:model", "a.dsm", "--weights", "int8")[0] == 0
+    status, _, err = call("convert", "a.dsm", "x.dsm", "--report")
+    assert status == 1 and "a.dsm has fewer bits already" in err and not (folder / "x.dsm").exists()
+
+
 @pytest.mark.parametrize(
     ("args", "says"),
     [
@@ -134,7 +140,7 @@ def _parameters(call, folder):
         (("a.dsm", "x.dsm", "--weights", "w"), "a.dsm has its weights"),
         (
             ("net.py:model", "x.dsm", "--weights", "int4"),
-            "int4 is neither a file nor one of fp32, fp16, bf16, int8",
+            "int4 is neither a file nor one of fp32, fp16",
         ),
         (("a.dsm", "x.dsm", "--input", "call.wav"), "give --report as well"),
         (("a.dsm", "x.dsm", "--weights", "int8", "--bound", "0.1"), "--bound is of --weights auto"),
