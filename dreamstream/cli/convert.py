@@ -56,7 +56,7 @@ def convert(args: argparse.Namespace) -> int:
         wide = load_changed(args.source) if args.reseal else ds.load(args.source)
     how = Narrowing(stored, args.products, BOUND if args.bound is None else args.bound)
     engine = wide if how.nothing else stored_as(wide, how)
-    if args.report and "weights in " in wide.summary():
+    if args.report and any(node["stored"] != "fp32" for node in wide._core.nodes):
         raise FormatError(
             f"--report compares with float32, and {args.source} has fewer bits already; give what it was made of"
         )
