@@ -149,3 +149,19 @@ def test_what_no_operator_takes_is_said_in_the_words_of_the_forward(forward, err
         ds.compile(model, ("B", 3, "L"))
     with pytest.raises(error, match=words):
         ds.patch_module(model).online()(ds.stream_tensor([torch.ones(3, 5)], ids=["a"], sos=True))
+
+
+@pytest.mark.parametrize("name", ["add", "sub", "mul", "div", "maximum"])
+def test_a_parameter_takes_a_stream_by_keyword(name):
+    class Model(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.weight = torch.nn.Parameter(torch.randn(4))
+
+        def forward(self, x):
+            return getattr(torch, name)(self.weight, other=x)
+
+    model, x = Model(), torch.randn(9, 4)
+    engine = ds.compile(model, ("B", "L", 4))
+    got = [engine.step({"s": x[:4].numpy()}, sos="s")["s"], engine.step({"s": x[4:].numpy()}, eos="s")["s"]]
+    assert torch.equal(torch.cat([torch.as_tensor(y) for y in got]), model(x).detach())

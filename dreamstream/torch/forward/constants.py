@@ -159,7 +159,7 @@ def _forward(name: str) -> Callable[..., Any]:
     theirs = getattr(torch.Tensor, name, None)
 
     def method(self: Constant, *args: Any, **kwargs: Any) -> Any:
-        if theirs is None or any(getattr(a, "is_stream", False) for a in args):
+        if theirs is None or any(getattr(a, "is_stream", False) for a in (*args, *kwargs.values())):
             return native(self, *args, **kwargs)
         sizes = [a for a in args if isinstance(a, Token)]
         if sizes and name == "narrow":
