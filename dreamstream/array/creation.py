@@ -401,9 +401,9 @@ def where(condition: Any, input: Any, other: Any) -> Tensor:
 
     Source: torch.where.
     """
-    if hasattr(input, "filled_where"):  # scores of attention
+    if hasattr(type(input), "filled_where"):  # scores of attention
         return input.filled_where(condition, other)  # type: ignore[no-any-return]
-    if hasattr(other, "filled_where"):
+    if hasattr(type(other), "filled_where"):
         return other.masked_fill(condition, input)  # type: ignore[no-any-return]
     return elementwise.where(condition, input, other)
 

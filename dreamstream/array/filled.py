@@ -1,22 +1,97 @@
-"""Tensors of one number for all frames, which become streams where they are written into."""
+"""Tensors that are only noted, where they are written into.
+
+Those of one number become streams. All others hold a new value, and whoever noted the old one has a copy of it
+(`kept`); what shares their memory, which would see the change, is refused from then on.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import wraps
-from typing import Any
+from functools import lru_cache, partialmethod, wraps
+from typing import Any, cast
 from weakref import ref
 
+from ..errors import NotStreamableError
+from ..stream.where import user_line
 from .stream_tensor import StreamTensor
 
-__all__ = ["Filled", "sharing"]
+__all__ = ["Filled", "Shared", "kept", "sharing"]
 
 
 #: Element types of Python's numbers.
 _KINDS = {bool: "bool", float: "float32", int: "int64"}
 
 
-class Filled:
+class Shared:
+    """What is noted of a tensor, and which others share its memory."""
+
+    #: What it was taken of, by which method with which arguments, and what was taken of it.
+    _source: tuple[Any, ...] | None = None
+    _taken: tuple[Callable[[], Any], ...] = ()
+
+    def _shares(self, of: Shared, *how: Any) -> None:
+        """Let it share the memory of another, of which it was taken by a method with arguments."""
+        self._source = (of, *how)
+        of._taken = (*of._taken, ref(self))
+
+    def _root(self) -> Shared:
+        root = self
+        while root._source is not None:
+            root = root._source[0]
+        return root
+
+    def is_alone(self) -> bool:
+        """Whether no other tensor shares its memory."""
+        return self._source is None and not any(at() is not None for at in self._taken)
+
+    def hold(self, out: Any) -> Any:
+        """Be what was written into it; parts of it, and what it is a part of, are refused from now on."""
+        if not isinstance(out, Shared) or out is self:
+            return out
+        family, line = [self._root()], user_line()
+        for member in family:
+            family += [x for x in (at() for at in member._taken) if x is not None]
+        for member in family:
+            if member is not self:
+                member.__dict__, member.__class__ = {"line": line}, _gone(cast("Any", type(member)))
+        own: Any = self
+        own.__class__, own.__dict__ = type(out), {**out.__dict__, "_source": None, "_taken": ()}
+        return self
+
+    def written(self, name: str, *args: Any, **kwargs: Any) -> Any:
+        """Hold what a method in place, or an operator, gives."""
+        plain = getattr(kept(self), f"__{name[3:]}" if name.startswith("__") else name[:-1], None)
+        return NotImplemented if plain is None else self.hold(plain(*args, **kwargs))
+
+
+for _name in ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "and", "or", "xor"):
+    setattr(Shared, f"__i{_name}__", partialmethod(Shared.written, f"__i{_name}__"))
+
+
+@lru_cache(maxsize=64)
+def _gone(kind: type) -> type:
+    """Return the class of tensors of a class that others have written into."""
+
+    def refuse(self: Any, name: str) -> Any:
+        raise NotStreamableError(
+            f"positions, a mask or scores are used at {user_line()}, whose memory was written into by another "
+            f"name, at {object.__getattribute__(self, '__dict__')['line']}: compute a new tensor there instead "
+            "(m = m & other)"
+        )
+
+    return type(kind.__name__, (kind,), {"__getattribute__": refuse})
+
+
+def kept(x: Any) -> Any:
+    """Return what stays as it is now, whatever is written into it."""
+    if not isinstance(x, Shared):
+        return x
+    out: Any = object.__new__(type(x))
+    out.__dict__ = x.__dict__
+    return out
+
+
+class Filled(Shared):
     """What `Symbolic` does where it holds one number, and its memory is shared."""
 
     value: Any
@@ -25,9 +100,7 @@ class Filled:
     position: bool
     kind: str | None
     _refuse: Callable[[str], Any]
-    #: What it was taken of, by which method with which arguments, and what was taken of it.
-    _source: tuple[Any, ...] | None
-    _taken: list[Callable[[], Any]]
+    _otherwise: Callable[..., Any]
 
     @property
     def is_filled(self) -> bool:
@@ -49,15 +122,14 @@ class Filled:
         made: StreamTensor = out
         return made
 
-    def is_alone(self) -> bool:
-        """Whether no other tensor shares its memory."""
-        return self._source is None and not any(at() is not None for at in self._taken)
-
     def become(self) -> None:
         """Be the stream that this stands for, as becomes all that shares its memory: it will be written into."""
-        root = self
-        while root._source is not None:
-            root = root._source[0]
+        root: Any = self._root()
+        if not root.is_filled:
+            raise NotStreamableError(
+                f"positions or lengths are written into at {user_line()}, and others share their memory: "
+                "compute a new tensor instead (i = i + 1)"
+            )
         root._turn(root.as_stream())
 
     def _turn(self, stream: StreamTensor) -> None:
@@ -71,12 +143,15 @@ class Filled:
             x._turn(view)
 
     def __setitem__(self, index: Any, value: Any) -> None:
+        if not self.is_filled:
+            self.hold(self._otherwise("__setitem__", (index, value), {}))
+            return
         self.become()
         self[index] = value
 
     def _in_place(self, name: str, other: Any) -> Any:
-        if not self.is_filled and self.is_alone():
-            return NotImplemented  # the name is bound anew
+        if not self.is_filled:
+            return self.written(name, other)
         self.become()
         return getattr(self, name)(other)
 
@@ -88,8 +163,7 @@ def sharing(name: str, method: Callable[..., Any]) -> Callable[..., Any]:
     def taken(self: Any, *args: Any, **kwargs: Any) -> Any:
         out = method(self, *args, **kwargs)
         if isinstance(out, Filled) and out is not self:
-            out._source = (self, name, args, kwargs)
-            self._taken.append(ref(out))
+            out._shares(self, name, args, kwargs)
         return out
 
     return taken

@@ -103,16 +103,23 @@ def gather(x: StreamTensor, axis: int, index: StreamTensor) -> StreamTensor:
     return result
 
 
-def scatter(x: StreamTensor, axis: int, index: StreamTensor, src: Any) -> StreamTensor:
-    """Return features with `src`, a stream or a number, written at a stream of places, in their order."""
-    parts = [x, index, src] if isinstance(src, StreamTensor) else [x, index]
+def scatter(x: Any, axis: int, index: Any, src: Any, adds: bool = False) -> StreamTensor:
+    """Return features with `src`, a stream or a number, written or added at a stream of places, in their order."""
+    number = isinstance(src, (int, float))
+    streams = [x, index] if number else [x, index, src]
+    if any(getattr(t, "edge", None) is None for t in streams) or isinstance(x.dims[axis], str):
+        raise NotStreamableError(
+            f"scatter at {user_line()}: expected streams of a forward, or a number to write, along a dimension of "
+            "features"
+        )
     out: Any
-    out, index, *given = [t.transpose(axis, -1) for t in parts]
+    out, index, *given = [t.transpose(axis, -1) for t in streams]
     places = x._plain(np.arange(out.shape[-1], dtype=np.float32))
     for j in range(int(index.shape[-1])):
         part = slice(j, j + 1)
         here = index[..., part].to(np.float32) == places
-        out = where(here, given[0][..., part] if given else float(src), out)
+        new = given[0][..., part] if given else type(np.zeros((), x.dtype).item())(src)
+        out = where(here, out + new if adds else new, out)
     return cast(StreamTensor, out.transpose(axis, -1))
 
 

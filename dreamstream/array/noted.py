@@ -7,7 +7,7 @@ stream of the positions.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial, partialmethod
+from functools import lru_cache, partial, partialmethod, wraps
 from typing import Any, NoReturn
 
 from ..errors import NotStreamableError
@@ -16,6 +16,7 @@ from ..stream.tree import map_leaves
 from ..stream.where import user_line
 from . import counted, creation
 from .einsum import noted_product
+from .filled import Shared, kept
 from .functions import COMPARISONS, OPERATORS
 from .pairs import Pairs, flat
 from .score_steps import Greatest
@@ -31,7 +32,7 @@ class _NoNumber(NotStreamableError, AttributeError):
     """Positions have no numbers, and so none of the methods that give them."""
 
 
-class Noted(Pairs):
+class Noted(Shared, Pairs):
     """A tensor of this package whose size along some axes is a stream's length."""
 
     __array_ufunc__ = None
@@ -44,7 +45,10 @@ class Noted(Pairs):
         if any(isinstance(x, (StreamTensor, Scores, Greatest)) for x in given):
             found = noted_product(cls, func.__name__, args, lambda: _run(func, args, kwargs))
             return _run(func, args, kwargs) if found is None else found
-        return cls(func, args, dict(kwargs))
+        out = cls(func, *(map_leaves(x, kept) for x in (tuple(args), dict(kwargs))))
+        if args and isinstance(args[0], Shared) and func.__name__ in _VIEWS:
+            out._shares(args[0])
+        return out
 
     def as_stream(self) -> StreamTensor:
         """Return it as the stream that it is, where only one of its axes is a stream's.
@@ -95,9 +99,7 @@ class Noted(Pairs):
         if name.startswith("_") or not callable(func):
             raise AttributeError(name)
         if name.endswith("_"):
-            raise NotStreamableError(
-                f"{name} writes into positions, at {user_line()}; take what {name[:-1]} gives"
-            )
+            return partial(self.assigned if name in _WRITERS else self.written, name)
         if name in _SEVERAL:
             return getattr(self.as_stream(), name)
         return partial(Noted.of, func, self)
@@ -106,8 +108,12 @@ class Noted(Pairs):
         self.__getattr__(name)
         raise AttributeError(name)
 
-    def __setitem__(self, index: Any, value: Any) -> NoReturn:
-        raise NotStreamableError(f"a write into positions, at {user_line()}; take what masked_fill or where gives")
+    def assigned(self, name: str, *args: Any) -> Any:
+        """Hold what a method that writes leaves."""
+        return self.hold(Noted.of(_to_a_copy(getattr(Tensor, name)), self, *args))
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        self.assigned("__setitem__", index, value)
 
 
 _NUMBERS = (
@@ -119,7 +125,26 @@ _NUMBERS = (
     "__iter__",
     "__array__",
 )
+_VIEWS = (
+    "unsqueeze", "squeeze", "view", "reshape", "expand", "expand_as", "transpose", "permute", "t", "flatten",
+    "unflatten", "narrow", "select", "diagonal", "unfold", "movedim", "contiguous", "detach", "to", "long", "int",
+    "float", "bool", "double", "__getitem__",
+)  # fmt: skip
+_WRITERS = ("copy_", "fill_", "zero_")
 _SEVERAL = ("chunk", "split", "unbind", "topk", "sort", "cummax", "cummin")
+
+
+@lru_cache(maxsize=64)
+def _to_a_copy(func: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function that writes into a copy, and gives it."""
+
+    @wraps(func)
+    def written(x: Tensor, *args: Any) -> Tensor:
+        x = x.clone()
+        func(x, *args)
+        return x
+
+    return written
 
 
 def _run(func: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
@@ -169,6 +194,8 @@ Noted.__hash__ = object.__hash__  # type: ignore[method-assign]
 def _of_lengths(name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
     """Run a function, or a method of lengths and positions, that says nothing of every frame alike."""
     func = getattr(creation if name in ("arange", "full") else Tensor, name, None)
+    if name == "__setitem__":
+        func = _to_a_copy(Tensor.__setitem__)
     if func is None:
         return NotImplemented
     out = Noted.of(func, *args, **kwargs)

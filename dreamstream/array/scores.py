@@ -24,6 +24,7 @@ from . import hook
 from .attend import across, attend
 from .axes_of_scores import KEYS, QUERIES, STREAMS, Axes, Heads
 from .counted import as_noted
+from .filled import Shared, kept
 from .heads import atoms_of, laid, shown, streams_of
 from .key_terms import KeyTerms, filled, read, with_terms
 from .reductions import Extreme
@@ -100,7 +101,7 @@ def paired(x: Any, s: str, other: Any, t: str, out: str) -> Scores | None:
     return Scores(q, k, Axes(axes.dims, heads))
 
 
-class Scores:
+class Scores(Shared):
     """The products of queries and keys.
 
     Parameters
@@ -171,7 +172,9 @@ class Scores:
     # ------------------------------------------------------------------ its dimensions
     def _copy(self, **changes: Any) -> Scores:
         out = object.__new__(type(self))
-        out.__dict__.update(self.__dict__, **changes)
+        out.__dict__.update(self.__dict__, **changes, _source=None, _taken=())
+        if "axes" in changes:
+            out._shares(self)
         return out
 
     def permute(self, *order: Any) -> Scores:
@@ -249,7 +252,7 @@ class Scores:
             self._misuse(f"{'multiplied' if name in ('mul', 'times') else 'changed'} behind softmax")
         if name in ("fill", "keep") and value is None:
             self._misuse("filled with what is no number")
-        return self._copy(steps=[*self.steps, Step(name, by, value, self.axes)], **changes)
+        return self._copy(steps=[*self.steps, Step(name, kept(by), value, self.axes)], **changes)
 
     def mul(self, other: Any) -> Scores:
         if hasattr(type(other), "says"):
@@ -449,7 +452,7 @@ class Scores:
         return self
 
     def _pairs(self, x: Any) -> Any:
-        if not hasattr(x, "says"):
+        if not hasattr(type(x), "says"):
             raise NotStreamableError(f"scores of attention at {user_line()}: {MASKED.reason}; {MASKED.remedy}")
         return x
 

@@ -110,8 +110,6 @@ class Symbolic(Filled):
         self.length = length
         self.position = position
         self.kind = kind
-        self._source: tuple[Any, ...] | None = None
-        self._taken: list[Callable[[], Any]] = []
 
     @classmethod
     def filled(cls, size: Sequence[Any], one: Tensor) -> Any:
@@ -503,6 +501,9 @@ class Symbolic(Filled):
         if name.endswith("_") and self.is_filled:
             self.become()
             return getattr(self, name)
+
+        if name.endswith("_"):
+            return partial(self.written, name)
 
         def method(*args: Any, **kwargs: Any) -> Any:
             return self._otherwise(name, args, kwargs)

@@ -160,6 +160,140 @@ class Tensor(Base):
     def __rand__(self, other: Any) -> Self: ...
     def __ror__(self, other: Any) -> Self: ...
     def __rxor__(self, other: Any) -> Self: ...
+    def relu_(self, *args: Any, **kwargs: Any) -> Self:
+        """Write what `relu` gives into the tensor, and return it."""
+    def sigmoid_(self, *args: Any, **kwargs: Any) -> Self:
+        """Write what `sigmoid` gives into the tensor, and return it."""
+    def tanh_(self, *args: Any, **kwargs: Any) -> Self:
+        """Write what `tanh` gives into the tensor, and return it."""
+    def exp_(self, *args: Any, **kwargs: Any) -> Self:
+        """Write what `exp` gives into the tensor, and return it."""
+    def expm1_(self, *args: Any, **kwargs: Any) -> Self:
+        """Write what `expm1` gives into the tensor, and return it."""
+    def log_(self, *args: Any, **kwargs: Any) -> Self:
+        """Write what `log` gives into the tensor, and return it."""
+    def log1p_(self, *args: Any, **kwargs: Any) -> Self:
+        """Write what `log1p` gives into the tensor, and return it."""
+    def log2_(self, *args: Any, **kwargs: Any) -> Self:
+        """Write what `log2` gives into the tensor, and return it."""
+    def log10_(self, *args: Any, **kwargs: Any) -> Self:
+        """Write what `log10` gives into the tensor, and return it."""
+    def sqrt_(self, *args: Any, **kwargs: Any) -> Self:
+        """Write what `sqrt` gives into the tensor, and return it."""
+    def rsqrt_(self, *args: Any, **kwargs: Any) -> Self:
+        """Write what `rsqrt` gives into the tensor, and return it."""
+    def reciprocal_(self, *args: Any, **kwargs: Any) -> Self:
+        """Write what `reciprocal` gives into the tensor, and return it."""
+    def square_(self, *args: Any, **kwargs: Any) -> Self:
+        """Write what `square` gives into the tensor, and return it."""
+    def abs_(self, *args: Any, **kwargs: Any) -> Self:
+        """Write what `abs` gives into the tensor, and return it."""
+    def neg_(self, *args: Any, **kwargs: Any) -> Self:
+        """Write what `neg` gives into the tensor, and return it."""
+    def sign_(self, *args: Any, **kwargs: Any) -> Self:
+        """Write what `sign` gives into the tensor, and return it."""
+    def sin_(self, *args: Any, **kwargs: Any) -> Self:
+        """Write what `sin` gives into the tensor, and return it."""
+    def cos_(self, *args: Any, **kwargs: Any) -> Self:
+        """Write what `cos` gives into the tensor, and return it."""
+    def sinh_(self, *args: Any, **kwargs: Any) -> Self:
+        """Write what `sinh` gives into the tensor, and return it."""
+    def cosh_(self, *args: Any, **kwargs: Any) -> Self:
+        """Write what `cosh` gives into the tensor, and return it."""
+    def asin_(self, *args: Any, **kwargs: Any) -> Self:
+        """Write what `asin` gives into the tensor, and return it."""
+    def acos_(self, *args: Any, **kwargs: Any) -> Self:
+        """Write what `acos` gives into the tensor, and return it."""
+    def atan_(self, *args: Any, **kwargs: Any) -> Self:
+        """Write what `atan` gives into the tensor, and return it."""
+    def asinh_(self, *args: Any, **kwargs: Any) -> Self:
+        """Write what `asinh` gives into the tensor, and return it."""
+    def acosh_(self, *args: Any, **kwargs: Any) -> Self:
+        """Write what `acosh` gives into the tensor, and return it."""
+    def atanh_(self, *args: Any, **kwargs: Any) -> Self:
+        """Write what `atanh` gives into the tensor, and return it."""
+    def erf_(self, *args: Any, **kwargs: Any) -> Self:
+        """Write what `erf` gives into the tensor, and return it."""
+    def erfc_(self, *args: Any, **kwargs: Any) -> Self:
+        """Write what `erfc` gives into the tensor, and return it."""
+    def floor_(self, *args: Any, **kwargs: Any) -> Self:
+        """Write what `floor` gives into the tensor, and return it."""
+    def ceil_(self, *args: Any, **kwargs: Any) -> Self:
+        """Write what `ceil` gives into the tensor, and return it."""
+    def round_(self, *args: Any, **kwargs: Any) -> Self:
+        """Write what `round` gives into the tensor, and return it."""
+    def trunc_(self, *args: Any, **kwargs: Any) -> Self:
+        """Write what `trunc` gives into the tensor, and return it."""
+    def mul_(self, *args: Any, **kwargs: Any) -> Self:
+        """Write what `mul` gives into the tensor, and return it."""
+    def hypot_(self, *args: Any, **kwargs: Any) -> Self:
+        """Write what `hypot` gives into the tensor, and return it."""
+    def fmod_(self, *args: Any, **kwargs: Any) -> Self:
+        """Write what `fmod` gives into the tensor, and return it."""
+    def add_(self, *args: Any, **kwargs: Any) -> Self:
+        """Write what `add` gives into the tensor, and return it."""
+    def sub_(self, *args: Any, **kwargs: Any) -> Self:
+        """Write what `sub` gives into the tensor, and return it."""
+    def div_(self, *args: Any, **kwargs: Any) -> Self:
+        """Write what `div` gives into the tensor, and return it."""
+    def pow_(self, *args: Any, **kwargs: Any) -> Self:
+        """Write what `pow` gives into the tensor, and return it."""
+    def remainder_(self, *args: Any, **kwargs: Any) -> Self:
+        """Write what `remainder` gives into the tensor, and return it."""
+    def floor_divide_(self, *args: Any, **kwargs: Any) -> Self:
+        """Write what `floor_divide` gives into the tensor, and return it."""
+    def lerp_(self, *args: Any, **kwargs: Any) -> Self:
+        """Write what `lerp` gives into the tensor, and return it."""
+    def addcmul_(self, *args: Any, **kwargs: Any) -> Self:
+        """Write what `addcmul` gives into the tensor, and return it."""
+    def addcdiv_(self, *args: Any, **kwargs: Any) -> Self:
+        """Write what `addcdiv` gives into the tensor, and return it."""
+    def clamp_(self, *args: Any, **kwargs: Any) -> Self:
+        """Write what `clamp` gives into the tensor, and return it."""
+    def clip_(self, *args: Any, **kwargs: Any) -> Self:
+        """Write what `clip` gives into the tensor, and return it."""
+    def clamp_min_(self, *args: Any, **kwargs: Any) -> Self:
+        """Write what `clamp_min` gives into the tensor, and return it."""
+    def clamp_max_(self, *args: Any, **kwargs: Any) -> Self:
+        """Write what `clamp_max` gives into the tensor, and return it."""
+    def masked_fill_(self, *args: Any, **kwargs: Any) -> Self:
+        """Write what `masked_fill` gives into the tensor, and return it."""
+    def nan_to_num_(self, *args: Any, **kwargs: Any) -> Self:
+        """Write what `nan_to_num` gives into the tensor, and return it."""
+    def tril_(self, *args: Any, **kwargs: Any) -> Self:
+        """Write what `tril` gives into the tensor, and return it."""
+    def triu_(self, *args: Any, **kwargs: Any) -> Self:
+        """Write what `triu` gives into the tensor, and return it."""
+    def cumsum_(self, *args: Any, **kwargs: Any) -> Self:
+        """Write what `cumsum` gives into the tensor, and return it."""
+    def cumprod_(self, *args: Any, **kwargs: Any) -> Self:
+        """Write what `cumprod` gives into the tensor, and return it."""
+    def logical_not_(self, *args: Any, **kwargs: Any) -> Self:
+        """Write what `logical_not` gives into the tensor, and return it."""
+    def logical_and_(self, *args: Any, **kwargs: Any) -> Self:
+        """Write what `logical_and` gives into the tensor, and return it."""
+    def logical_or_(self, *args: Any, **kwargs: Any) -> Self:
+        """Write what `logical_or` gives into the tensor, and return it."""
+    def logical_xor_(self, *args: Any, **kwargs: Any) -> Self:
+        """Write what `logical_xor` gives into the tensor, and return it."""
+    def tan_(self, *args: Any, **kwargs: Any) -> Self:
+        """Write what `tan` gives into the tensor, and return it."""
+    def exp2_(self, *args: Any, **kwargs: Any) -> Self:
+        """Write what `exp2` gives into the tensor, and return it."""
+    def frac_(self, *args: Any, **kwargs: Any) -> Self:
+        """Write what `frac` gives into the tensor, and return it."""
+    def atan2_(self, *args: Any, **kwargs: Any) -> Self:
+        """Write what `atan2` gives into the tensor, and return it."""
+    def index_add_(self, *args: Any, **kwargs: Any) -> Self:
+        """Write what `index_add` gives into the tensor, and return it."""
+    def index_copy_(self, *args: Any, **kwargs: Any) -> Self:
+        """Write what `index_copy` gives into the tensor, and return it."""
+    def index_fill_(self, *args: Any, **kwargs: Any) -> Self:
+        """Write what `index_fill` gives into the tensor, and return it."""
+    def scatter_(self, *args: Any, **kwargs: Any) -> Self:
+        """Write what `scatter` gives into the tensor, and return it."""
+    def scatter_add_(self, *args: Any, **kwargs: Any) -> Self:
+        """Write what `scatter_add` gives into the tensor, and return it."""
     def pow(self, exponent: Operand) -> Self:
         """Return self ** exponent."""
     def clip(self, min: Operand = None, max: Operand = None) -> Self:
@@ -360,6 +494,33 @@ class Tensor(Base):
         stable: Flag = False,
     ) -> Self:
         """Return where the elements along a dimension are, in order; see `sort`."""
+    def index_copy(self, dim: int, index: Tensor, source: Tensor) -> Self:
+        """Return it with `source` at the places along `dim` that a 1-D int64 tensor names."""
+    def index_fill(self, dim: int, index: Tensor, value: Any) -> Self:
+        """Return it with a number at the places along `dim` that a 1-D int64 tensor names."""
+    def index_add(
+        self,
+        dim: int,
+        index: Tensor,
+        source: Tensor,
+        *,
+        alpha: Real = 1,
+    ) -> Self:
+        """Return it with alpha * `source` added at the places along `dim` that a 1-D int64 tensor names."""
+    def scatter(
+        self,
+        dim: int,
+        index: Tensor,
+        src: Any = None,
+        *,
+        value: Any = None,
+        reduce: str | None = None,
+    ) -> Self:
+        """Return it with `src`, or a number, at the places along `dim` that an int64 tensor has for each."""
+    def scatter_add(self, dim: int, index: Tensor, src: Tensor) -> Self:
+        """Return it with `src` added at the places along `dim` that an int64 tensor has for each."""
+    def take_along_dim(self, indices: Tensor, dim: int | None = None) -> Self:
+        """Return elements chosen along `dim` by an int64 tensor of as many dimensions."""
     def _write(self, name: str, value: Tensor) -> Self:
         """Write a plain tensor, expanded, into this one."""
     def swapaxes(self, dim0: int, dim1: int) -> Self:
@@ -447,14 +608,6 @@ class Tensor(Base):
     def __len__(self) -> int: ...
     def __iter__(self) -> Any: ...
     def __contains__(self, value: Any) -> Flag: ...
-    def add_(self, other: Any, *, alpha: Real = 1) -> Self:
-        """Add alpha * other in place."""
-    def sub_(self, other: Any, *, alpha: Real = 1) -> Self:
-        """Subtract alpha * other in place."""
-    def mul_(self, other: Any) -> Self:
-        """Multiply by other in place."""
-    def div_(self, other: Any) -> Self:
-        """Divide by other in place."""
     def zero_(self) -> Self:
         """Set all elements to zero."""
     def fill_(self, value: Any) -> Self:

@@ -422,26 +422,6 @@ def _write(self: Tensor, name: str, value: Tensor) -> Tensor:
     return self
 
 
-def add_(self: Tensor, other: Any, *, alpha: float = 1) -> Tensor:
-    """Add alpha * other in place."""
-    return self._write("add_", self.add(other, alpha=alpha))
-
-
-def sub_(self: Tensor, other: Any, *, alpha: float = 1) -> Tensor:
-    """Subtract alpha * other in place."""
-    return self._write("sub_", self.sub(other, alpha=alpha))
-
-
-def mul_(self: Tensor, other: Any) -> Tensor:
-    """Multiply by other in place."""
-    return self._write("mul_", self.mul(other))
-
-
-def div_(self: Tensor, other: Any) -> Tensor:
-    """Divide by other in place."""
-    return self._write("div_", self.div(other))
-
-
 def zero_(self: Tensor) -> Tensor:
     """Set all elements to zero."""
     return self.fill_(0)

@@ -406,10 +406,14 @@ def _of_constant(x: StreamTensor, parts: Any, value: Any) -> StreamTensor:
 
 
 def _masked(x: StreamTensor, mask: Any, value: Any) -> StreamTensor:
-    """Return x with a number, or a tensor of one element, where a stream of bools holds."""
-    if mask.dtype != dtypes.bool or (isinstance(value, Tensor) and (value.is_stream or value.numel() != 1)):
+    """Return x with a constant where a stream of bools holds: per element, or for all behind its dimensions."""
+    behind = x.ndim - mask.ndim
+    fits = not isinstance(value, Tensor) or value.numel() == 1 or value.ndim <= behind
+    if mask.dtype != dtypes.bool or getattr(value, "is_stream", False) or not fits:
         _refuse(x, "elements that a stream picks")
-    if mask.roles != x.roles:
+    if mask.roles != x.roles[: mask.ndim]:
         _refuse(x, f"a mask {mask.roles}")
+    for _ in range(behind):
+        mask = mask.unsqueeze(-1)
     filled: StreamTensor = elementwise.where(mask, value, x).to(x.dtype)  # type: ignore[assignment]
     return filled

@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pointwise_methods
 import pytest
+import written_methods
+from written_methods import written
 
 import dreamstream as ds
 from dreamstream.array import METHODS, Tensor, hook
@@ -87,12 +89,6 @@ class Operands:
 
     def arange(self, n):
         return self.library.make(np.arange(n))
-
-
-def written(tensor, write):
-    """The tensor after a method that writes in place, and what the method returned."""
-    out = write(tensor)
-    return tensor, out
 
 
 REAL = {
@@ -313,15 +309,6 @@ REAL = {
     "new_full": [lambda d: d.x.new_full((2, 2), 3)],
     "new_empty": [lambda d: tuple(d.x.new_empty(2, 0).shape)],
     "new_tensor": [lambda d: d.x.new_tensor([1, 2])],
-    "add_": [lambda d: written(d.x, lambda x: x.add_(d.row, alpha=2))],
-    "sub_": [lambda d: written(d.x, lambda x: x.sub_(d.y))],
-    "mul_": [lambda d: written(d.x, lambda x: x.mul_(3))],
-    "zero_": [lambda d: written(d.x, lambda x: x.zero_())],
-    "fill_": [lambda d: written(d.x, lambda x: x[0].fill_(2))],
-    "copy_": [
-        lambda d: written(d.x, lambda x: x.copy_(d.row)),
-        lambda d: written(d.x, lambda x: x.copy_(d.mask)),
-    ],
 }
 
 FLOAT = {
@@ -386,7 +373,6 @@ FLOAT = {
         lambda d: d.odd.logsumexp(-1),
         lambda d: (d.x * 1000).logsumexp(1),
     ],
-    "div_": [lambda d: written(d.x, lambda x: x.div_(d.p))],
     "requires_grad_": [lambda d: d.x.requires_grad_(False).requires_grad],
 }
 
@@ -477,6 +463,7 @@ def compare(ours, theirs, exact: bool) -> None:
         assert ours == theirs
 
 
+FLOAT |= written_methods.cases()
 SEEDS = range(6)
 
 

@@ -6,6 +6,7 @@ import inspect
 import re
 import textwrap
 from collections.abc import Callable, Iterable, Mapping
+from functools import wraps
 from typing import Any, TypeVar
 
 __all__ = ["described", "parameters_of", "summary_of"]
@@ -15,7 +16,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 HEADING = "Parameters\n----------\n"
 USUAL = {
     "input": "Of any shape, float32 or float64.",
-    "inplace": "Changes nothing.",
+    "inplace": "Whether the result is written into `input`, except into streams outside a forward.",
     "eps": "Added to the variance.",
     "device": 'None or "cpu": For torch\'s sake.',
     "dtype": "dtype or str, optional: float32 or float64.",
@@ -55,9 +56,26 @@ def described(
         errors = "\n".join(f"{error}\n{_wrapped(when)}" for error, when in (raises or {}).items())
         parts += [*map(str.rstrip, sections), errors and f"Raises\n------\n{errors}", notes + after]
         function.__doc__ = "\n\n".join(filter(None, parts))
-        return function
+        return _writing(function) if "inplace" in inspect.signature(function).parameters else function
 
     return add
+
+
+def _writing(function: Function) -> Function:
+    """Let a function write its result into its input where that is asked for."""
+    place = list(inspect.signature(function).parameters).index("inplace")
+
+    @wraps(function)
+    def run(*args: Any, **kwargs: Any) -> Any:
+        out = function(*args, **kwargs)
+        if not (args[place] if len(args) > place else kwargs.get("inplace")):
+            return out
+        input: Any = args[0] if args else kwargs["input"]
+        return (
+            out if out is input or (input.is_stream and input.edge is None) else input._write("inplace=True", out)
+        )
+
+    return run  # type: ignore[return-value]
 
 
 def _wrapped(text: str) -> str:

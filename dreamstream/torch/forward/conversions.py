@@ -18,7 +18,6 @@ from ...array import BatchTensor
 from ...array import where as native_where
 from ...array.axes import sizes_of
 from ...array.einsum import of_streams
-from ...array.forward import scatter as native_scatter
 from ...array.scores import Scores
 from ...array.stream_tensor import StreamTensor as Native
 from ...array.symbolic import Symbolic, positions
@@ -169,18 +168,6 @@ def where(forward: Forward, *args: Any, **kwargs: Any) -> Any:
             "(dreamstream.torch.functional.expert_linear)"
         )
     return native_where(*args, **kwargs)
-
-
-@function("scatter")
-def scatter(forward: Forward, x: Any, dim: int, index: Any, src: Any = None, *, value: Any = None) -> Any:
-    axis = x._axis("scatter", dim)
-    written = value if src is None else src
-    streams = [x, index] if isinstance(written, (int, float)) else [x, index, written]
-    if not all(isinstance(t, Native) for t in streams) or isinstance(x.dims[axis], str):
-        raise NotStreamableError(
-            f"scatter at {user_line()}: expected streams, or a number to write, along a dimension of features"
-        )
-    return native_scatter(x, axis, index, written)
 
 
 def _with_mean(name: str) -> None:

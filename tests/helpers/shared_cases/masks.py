@@ -64,6 +64,22 @@ def _in_place(m: Any, x: Any, q: Any, k: Any, v: Any, i: Any, F: Any, ds: Any) -
     return ds.matmul(scores.softmax(-1), v)
 
 
+def _written_under_another_name(m: Any, x: Any, q: Any, k: Any, v: Any, i: Any, F: Any, ds: Any) -> Any:
+    """Whoever holds the tensor sees what is written; what was computed of it before stays."""
+    far = (i[:, None] - i).float()
+    held, before, shown = far, far * 0.25, i[:, None] >= i
+    far *= 0.5
+    held.sub_(1).masked_fill_(i[:, None] - i > 6, -1e9)
+    scores = same = q @ k.mT
+    scores *= 0.7
+    scores += ds.where(shown, far + before, ds.full((x.size(1), x.size(1)), -1e9))
+    shown &= i[:, None] - i < 2
+    steps = late = i.clone()
+    late += 2
+    late //= 3
+    return same.softmax(-1) @ v * (steps % 3 + 1).unsqueeze(-1)
+
+
 def _positions(m: Any, x: Any, q: Any, k: Any, v: Any, i: Any, F: Any, ds: Any) -> Any:
     waves = i.float()[:, None] * ds.tensor([1.0, 0.5, 0.2, 0.1])
     x = x + m.near(i.unsqueeze(0) + 2) + ds.cat([waves.sin(), waves.cos()], -1) * (i % 3 == 0).float()[:, None]
@@ -139,6 +155,7 @@ def _vectors_by_matmul(m: Any, x: Any, q: Any, k: Any, v: Any, i: Any, F: Any, d
 for _attend in (
     _rotary,
     _in_place,
+    _written_under_another_name,
     _shifted,
     _softmax_in_float,
     _clipped_positions,

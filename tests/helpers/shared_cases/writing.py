@@ -138,6 +138,42 @@ def _methods_that_write(ds: Any, F: Any, x: Any) -> Any:
     return y.mul_(3).add_(x)
 
 
+@_write
+def _in_place_by_name(ds: Any, F: Any, x: Any) -> Any:
+    y = x.clone()
+    first, mask = y[:, 0], x > 1
+    y.abs_().sqrt_().neg_()
+    y[:, 1:].clamp_(-0.8, -0.1).pow_(2).mul_(3)
+    y.masked_fill_(mask, 0.5).sub_(0.25).div_(2)
+    F.relu(y, inplace=True)
+    y[:, 2:].lerp_(x[:, 2:], 0.5).addcmul_(x[:, :2], x[:, 1:3], value=2)
+    return ds.cat([y, first.unsqueeze(1).tanh_()], 1)
+
+
+@_write
+def _at_places(ds: Any, F: Any, x: Any) -> Any:
+    i, j = (ds.tensor(p, dtype=ds.int64) for p in ([2, 0, 2], [1, 3]))
+    y = x.clone()
+    part = y[:, 2]
+    y.index_add_(1, i, x[:, 1:], alpha=2)
+    return x.index_copy(1, j, x[:, :2]).index_fill(1, j[:1], 0.5) + y + part.unsqueeze(1)
+
+
+@_write
+def _at_places_of_each_frame(ds: Any, F: Any, x: Any) -> Any:
+    order = x.argsort(1)
+    y = x.scatter(1, order[:, :2], x[:, 2:]).scatter_add(1, order // 2, x)
+    return y + ds.zeros_like(x).scatter_(1, x.argmax(1, keepdim=True), 1.0)
+
+
+@_write
+def _frames_where_a_mask_holds(ds: Any, F: Any, x: Any) -> Any:
+    y = x.transpose(1, 2).clone()
+    y[y[..., 0] > 1] = 0.5
+    y[y[..., 1] < -1] = x.new_tensor([1.0, 2.0, 3.0, 4.0])
+    return y
+
+
 # ---------------------------------------------------------------- what is made of sizes
 @_write
 def _zeros_that_are_filled(ds: Any, F: Any, x: Any) -> Any:
