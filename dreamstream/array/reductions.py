@@ -7,7 +7,8 @@ Source: the method of `torch.Tensor` of the same name.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextvars import ContextVar
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,9 +20,13 @@ from .elementwise import binary, plain_array
 from .hook import made
 from .tensor import Tensor, take
 
-__all__ = ["Extreme"]
+__all__ = ["CHOICE", "Extreme"]
 
 Dims = int | Sequence[int] | None
+
+CHOICE: ContextVar[Callable[[Any, bool], Any] | None] = ContextVar("CHOICE", default=None)
+"""Who else orders the elements of plain tensors: of ``(*, n)``, whether the greatest come first, their places, or
+None (`dreamstream.engine.ties`)."""
 
 
 class Extreme(NamedTuple):
@@ -173,6 +178,10 @@ def _position(name: str, kind: str, x: Tensor, dim: int | None, keepdim: bool) -
     if x.ndim == 0:
         return Tensor._plain(np.asarray(0))
     _of_some(name, x, axis)
+    choice = None if x.is_stream else CHOICE.get()
+    order = choice and choice(np.moveaxis(x.numpy(), axis, -1), kind == "argmax")
+    if order is not None:
+        return Tensor._plain(np.expand_dims(order[..., 0], axis) if keepdim else order[..., 0])
     return made(kind, x, axes=axis, keepdim=keepdim)
 
 

@@ -53,6 +53,10 @@ class Routes:
         self._edges = list(dict.fromkeys(e for layer in self.layers for e in layer.edges()))
         self._seen: list[Any] = []
         self._lock = threading.Lock()
+        self.watch(core)
+
+    def watch(self, core: _core.Engine) -> None:
+        """Gather from now on what steps route."""
         if self.layers:
             core.watch(np.asarray(self._edges, np.int32).tobytes(), self._seen, self.read)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -14,17 +14,12 @@ from ..stream.tree import leaves
 from .engine import Engine
 from .source import source_of
 from .spec import InputSpec
+from .ties import Choices
 
 __all__ = ["TOLERANCE", "Report", "difference", "random_inputs", "verify"]
 
 TOLERANCE = 1e-4
 """Two orders of summation, the engine's and OpenBLAS's, through many layers."""
-
-TIED = 1e-5
-"""The least distance of a chosen expert's score to the next at which another order of summation may choose it."""
-
-TRIES = 8
-"""Random streams that are drawn in place of some in which experts are nearly tied, ever shorter ones."""
 
 MOST_ELEMENTS = 200_000
 """Of the first input, in the longest stream by default: what keeps a compile quick."""
@@ -42,16 +37,16 @@ class Report:
         The largest difference, relative to the larger of 1 and the outputs' largest value.
     ok : bool
         Whether frames agree in number, and values within 1e-4.
-    least_margin : float or None
-        Where they don't, and the engine has a mixture of experts: the least distance of a chosen expert's score to
-        the next, in all of the streams. Below 1e-5 the model and the engine may have chosen differently.
+    tied : int
+        Choices (of experts: topk, sort, argmax, ...) where the model was told the engine's, since another order of
+        sums had made it choose another of equals, within 1e-4; 0 where the outputs agree without that.
     """
 
     streams: int
     frames: int
     max_difference: float
     ok: bool
-    least_margin: float | None = None
+    tied: int = 0
     shapes: tuple[tuple[int, ...], tuple[int, ...]] | None = None
 
 
@@ -65,7 +60,7 @@ def verify(
 ) -> Report:
     """Stream random chunks through the engine and compare with the model's offline output.
 
-    Where they differ and experts are nearly tied, other streams are drawn.
+    Where they differ, the model is run again, choosing as the engine did among what is nearly tied.
 
     Parameters
     ----------
@@ -91,23 +86,6 @@ def verify(
     """
     if not isinstance(engine, Engine):
         raise TypeError(f"verify takes a model and the engine made of it, got {type(engine).__name__}")
-    report = _verified(model, engine, n_streams, n_frames, seed, lengths)
-    for attempt in range(1, TRIES):
-        if report.ok or report.least_margin is None or report.least_margin >= TIED:
-            break
-        fewer = n_frames if lengths is not None else max(2, (n_frames or 24) >> attempt // 2)
-        report = _verified(model, engine, n_streams, fewer, seed + attempt, lengths)
-    return report
-
-
-def _verified(
-    model: Any,
-    engine: Engine,
-    n_streams: int,
-    n_frames: int | None,
-    seed: int,
-    lengths: Sequence[int] | None,
-) -> Report:
     rng = np.random.default_rng(seed)
     streams: dict[str, Any] = {}
     expected: dict[str, list[Any]] = {}
@@ -129,7 +107,23 @@ def _verified(
             f"frames and the like ({str(refused) or type(refused.__cause__).__name__}); say which lengths it "
             "takes, ds.verify(model, engine, lengths=[...])"
         )
-    got = _within_limits(engine, streams, rng)
+    choices = Choices(engine, TOLERANCE)
+    got = _within_limits(engine, streams, rng, choices)
+    report = _compared(engine, got, expected)
+    if not report.frames and report.max_difference == 0:
+        raise ShapeError(
+            f"nothing was compared: {type(model).__name__} has no frames for streams of {_listed(wanted)}; give "
+            "longer ones, ds.verify(model, engine, n_frames=...)"
+        )
+    if report.ok or not choices.edges:
+        return report
+    for name in got:
+        with choices.of(name):
+            expected[name] = _offline(model, engine, streams[name])
+    return replace(_compared(engine, got, expected), tied=choices.tied) if choices.tied else report
+
+
+def _compared(engine: Engine, got: dict[str, list[Any]], expected: dict[str, list[Any]]) -> Report:
     frames, worst, shapes = 0, 0.0, None
     for name in got:
         for k, whole_output in enumerate(expected[name]):
@@ -139,26 +133,7 @@ def _verified(
             frames, worst = frames + n, max(worst, gap)
             if shapes is None and got[name][k].shape != whole_output.shape:
                 shapes = got[name][k].shape, whole_output.shape
-    if not frames and worst == 0:
-        raise ShapeError(
-            f"nothing was compared: {type(model).__name__} has no frames for streams of {_listed(wanted)}; give "
-            "longer ones, ds.verify(model, engine, n_frames=...)"
-        )
-    ok = worst <= TOLERANCE
-    return Report(len(got), frames, worst, ok, None if ok else _least_margin(engine, streams, rng), shapes)
-
-
-def _least_margin(engine: Engine, streams: dict[str, Any], rng: np.random.Generator) -> float | None:
-    """Return the least margin of experts in these streams; None without experts, or where statistics are kept."""
-    if engine._routes is not None:
-        return None
-    engine.keep_statistics()
-    try:
-        _within_limits(engine, streams, rng)
-        told = engine.statistics()
-        return min((layer["least_margin"] for layer in told["layers"].values()), default=None)
-    finally:
-        engine.keep_statistics(False)
+    return Report(len(got), frames, worst, worst <= TOLERANCE, 0, shapes)
 
 
 #: A model that takes some lengths only takes multiples, most often of one of these.
@@ -218,13 +193,16 @@ def _offline(model: Any, engine: Engine, inputs: dict[str, Any]) -> list[Any]:
     ]
 
 
-def _within_limits(engine: Engine, streams: dict[str, Any], rng: np.random.Generator) -> dict[str, list[Any]]:
+def _within_limits(
+    engine: Engine, streams: dict[str, Any], rng: np.random.Generator, choices: Choices
+) -> dict[str, list[Any]]:
     """Run all streams together; where a limit forbids it one by one, without those that are too long."""
     got: dict[str, list[Any]] = {}
     refused: StreamLimitError | None = None
     for group in (streams, *({i: x} for i, x in streams.items())):
         try:
-            got.update(_stream(engine, group, rng))
+            with choices.watched(group):
+                got.update(_stream(engine, group, rng))
         except StreamLimitError as error:
             refused = error
         finally:

@@ -15,6 +15,7 @@ from ...errors import CaptureError, DreamStreamError, DTypeError, ModeError, Sha
 from ...stream.rules import Length
 from ...stream.tree import leaves, map_leaves
 from ..tensor import StreamTensor
+from .choosing import Choosing
 from .complex_pair import Complex
 from .constants import Arrays, as_array, device_of
 from .mode import Forward
@@ -80,7 +81,7 @@ class TorchSource:
     def offline(self, inputs: Mapping[str, Any], by_name: bool) -> list[Any]:
         device = device_of(self.model)
         tensors = {k: torch.tensor(a, device=device) for k, a in inputs.items()}  # copies: forwards may write
-        with self._evaluating(), self._unpatched(), torch.no_grad():
+        with self._evaluating(), self._unpatched(), torch.no_grad(), Choosing():
             try:
                 result = self.model(**tensors) if by_name else self.model(*tensors.values())
             except DreamStreamError:

@@ -1,0 +1,102 @@
+"""Choices among nearly equals, where another order of sums makes others: a model is told those of its engine."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ..array.reductions import CHOICE
+from .engine import Engine
+
+__all__ = ["Choices"]
+
+Array = npt.NDArray[Any]
+
+
+class Choices:
+    """What an engine's nodes chose for each stream: the places of the greatest elements, or of the least.
+
+    Parameters
+    ----------
+    engine : Engine
+    within : float
+        Elements are equal whose distance is not above it, relative to the larger of 1 and the elements.
+
+    Attributes
+    ----------
+    tied : int
+        Rows of which a model would have chosen others, equal to those that it was told.
+    """
+
+    def __init__(self, engine: Engine, within: float) -> None:
+        self.engine, self.within, self.tied = engine, within, 0
+        #: The edges of places, and whether they lack an axis for the several of them.
+        self.edges = {
+            node["first_output"] + i: node["name"] != "topk"
+            for node in engine._core.nodes
+            for i, (dtype, *_) in enumerate(node["outputs"])
+            if node["name"] in ("topk", "reduce_features") and dtype == "int64"
+        }
+        self._made: dict[str, list[list[Array]]] = {}
+
+    @contextmanager
+    def watched(self, streams: Iterable[str]) -> Iterator[None]:
+        """Note what steps choose for these streams, from their first frames on."""
+        if not self.edges:
+            yield
+            return
+        calls: list[Any] = []
+        core = self.engine._core
+        self._made |= {stream: [[] for _ in self.edges] for stream in streams}
+        core.watch(np.asarray([*self.edges], np.int32).tobytes(), calls, lambda: self._read(calls))
+        try:
+            yield
+            self._read(calls)
+        finally:
+            core.watch(None)
+            if self.engine._routes is not None:
+                self.engine._routes.watch(core)
+
+    def _read(self, calls: list[Any]) -> None:
+        for ids, counts, arrays in (calls.pop(0) for _ in range(len(calls))):
+            for k, (array, single) in enumerate(zip(arrays, self.edges.values())):
+                places = array[..., None] if single else array
+                for stream, part in zip(ids, np.split(places, np.cumsum(counts[k])[:-1])):
+                    self._made[stream][k].append(part.reshape(-1, places.shape[-1]))
+
+    @contextmanager
+    def of(self, stream: str) -> Iterator[None]:
+        """Let a model that is given the whole of a stream choose as the engine did, among what is equal to it."""
+        left = [np.concatenate(parts) for parts in self._made[stream] if parts]
+
+        def order(values: Array, largest: bool) -> Array | None:
+            """Return in which order the last axis is taken, or None for its own."""
+            n = values.shape[-1]
+            rows = (values if not largest else -values).reshape(-1, n)
+            for at, told in enumerate(left):
+                k = told.shape[1]
+                if len(told) != len(rows) or k > n or not len(rows):
+                    continue
+                own = np.argsort(rows, -1, kind="stable")
+                a, b = (np.take_along_axis(rows, places, -1) for places in (own[:, :k], told))
+                with np.errstate(invalid="ignore"):  # of infinities
+                    near = np.abs(a - b) <= self.within * np.maximum(1, np.abs(a))
+                if not (near | (a == b) | np.isnan(a)).all():
+                    continue
+                del left[: at + 1]  # what lies before it, no output of the engine depends on
+                self.tied += int((own[:, :k] != told).any(-1).sum())
+                rank = np.empty_like(own)
+                np.put_along_axis(rank, own, np.arange(n, 2 * n)[None], -1)
+                np.put_along_axis(rank, told, np.arange(k)[None], -1)
+                return np.argsort(rank, -1).reshape(values.shape)
+            return None
+
+        token = CHOICE.set(order)
+        try:
+            yield
+        finally:
+            CHOICE.reset(token)
