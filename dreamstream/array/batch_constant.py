@@ -8,7 +8,7 @@ a `BatchTensor`: one value that every stream has alike. It serves as the initial
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import partialmethod
 from typing import Any
 
@@ -16,11 +16,16 @@ import numpy as np
 
 from ..errors import NotStreamableError, ShapeError
 from ..stream.rules import Length
+from ..stream.where import user_line
 from .axes import axis_of, sizes_of
+from .stream_tensor import StreamTensor
 from .symbolic import Symbolic
 from .tensor import Tensor
 
 __all__ = ["BatchTensor"]
+
+#: Integers up to which float32 has all.
+_EXACT = 1 << 24
 
 
 class BatchTensor:
@@ -34,6 +39,8 @@ class BatchTensor:
         The batch dimension.
     rows : BatchSize, optional
         The number of streams, where it is known of what it was made.
+    fresh : bool
+        Whether nothing shares its memory.
 
     Raises
     ------
@@ -43,12 +50,14 @@ class BatchTensor:
 
     is_stream = False
 
-    def __init__(self, value: Tensor, batch_axis: int | Sequence[int], rows: Any = None) -> None:
+    def __init__(
+        self, value: Tensor, batch_axis: int | Sequence[int], rows: Any = None, fresh: bool = False
+    ) -> None:
         axes = (batch_axis,) if isinstance(batch_axis, int) else tuple(batch_axis)
         if len(axes) != 1:
             raise ShapeError(f"the number of streams can be one size, not {len(axes)}")
         self.value = value
-        self.rows = rows
+        self.rows, self.fresh = rows, fresh
         self.batch_axis = axis_of("the number of streams", axes[0], value.ndim)
         if value.shape[self.batch_axis] != 1:
             raise ShapeError(
@@ -60,6 +69,19 @@ class BatchTensor:
     def constant(self) -> Tensor:
         """The value of one stream, without the batch dimension."""
         return self.value.select(self.batch_axis, 0)
+
+    def as_frames(self, others: Iterable[Any]) -> Any:
+        """Return the stream of it that has a frame for each of another's, where B and L are joined; else None."""
+        exact = self.dtype.kind == "f" or not (np.abs(self.value.numpy()) > _EXACT).any()
+        for x in others if exact else ():
+            if not (isinstance(x, StreamTensor) and x.edge and x.dims[0] == "B_L" and self.batch_axis == 0):
+                continue
+            one = x[(slice(None), *[slice(0, 1)] * (x.ndim - 1))]
+            real = self.dtype if self.dtype.kind == "f" else np.float32
+            nothing = ((one > 0) if one.dtype != np.bool_ else one).to(real) * 0
+            frames = nothing.reshape(nothing.size(0), *[1] * (self.ndim - 1)) + self.value.to(real)
+            return frames.to(self.dtype)
+        return None
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -130,9 +152,13 @@ class BatchTensor:
         if name.startswith("__"):
             raise AttributeError(name)
         raise NotStreamableError(
-            f"a constant for every stream of a batch has no {name!r}: it serves as the initial state of "
-            "an RNN (hx). A constant that all streams share needs no batch dimension: it broadcasts"
+            f"{name.strip('_')} of a constant for every stream of a batch, at {user_line()}: it serves as the "
+            "initial state of an RNN (hx), and is written into where B and L are joined. A constant that all "
+            "streams share needs no batch dimension: it broadcasts"
         )
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        self.__getattr__("an assignment to a part")
 
     def __repr__(self) -> str:
         shape = ["B" if i == self.batch_axis else str(n) for i, n in enumerate(self.value.shape)]

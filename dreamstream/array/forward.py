@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import NotStreamableError, ShapeError
+from ..operations.refusals import PLACES
 from ..stream.edge import Request
 from ..stream.rules import BatchSize, Fallback, Length, is_whole, parse_index, plan_reshape, stream_slice
 from ..stream.where import user_line
@@ -120,7 +121,7 @@ def scatter(x: Any, axis: int, index: Any, src: Any, adds: bool = False) -> Stre
         here = index[..., part].to(np.float32) == places
         new = given[0][..., part] if given else type(np.zeros((), x.dtype).item())(src)
         out = where(here, out + new if adds else new, out)
-    return cast(StreamTensor, out.transpose(axis, -1))
+    return cast(StreamTensor, out.to(x.dtype).transpose(axis, -1))
 
 
 def _counts_from_the_first(index: Any) -> bool:
@@ -178,6 +179,8 @@ def slice_stream(x: StreamTensor, index: Any) -> StreamTensor:
 def getitem(x: StreamTensor, index: Any) -> StreamTensor:
     names = tuple(d if isinstance(d, str) else n for d, n in zip(x.dims, x.names))
     parts = parse_index(_without_tensors(index), names)
+    if any(getattr(i, "is_stream", False) for i in (index if isinstance(index, tuple) else (index,))):
+        raise NotStreamableError(f"an index by a stream, at {user_line()}: {'; '.join(PLACES.words)}")
     if isinstance(parts, Fallback):
         _refuse(x, f"this index ({parts.reason})", "index one axis at a time with slices")
     if not is_whole(parts.batch):

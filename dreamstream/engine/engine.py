@@ -361,7 +361,7 @@ class Engine(_core.Stepper):
     def stream_axis(self, output: int) -> int:
         """Return the axis of an output's arrays along which frames are laid end to end."""
         kept = [d for d in self._dims[output] if d != "B"]
-        return kept.index("L") if "L" in kept else 0
+        return next((i for i, d in enumerate(kept) if d in ("L", "B_L")), 0)
 
     @property
     def delay(self) -> float:

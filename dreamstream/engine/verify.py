@@ -182,9 +182,11 @@ def _offline(model: Any, engine: Engine, inputs: dict[str, Any]) -> list[Any]:
         whole[name] = np.array([1.0], np.float32) if given.relative else np.array([n])
     result = source_of(model).offline(whole, engine.by_name)
     outputs = zip(result, engine.outputs)
-    # An output without L keeps its B as the axis of one frame, in front.
+    # An output without L keeps its B as the axis of one frame, in front; one that joins them has B's one row.
     return [
-        np.moveaxis(np.atleast_1d(t), o.dimensions.index("B"), 0)
+        t
+        if "B" not in o.dimensions
+        else np.moveaxis(np.atleast_1d(t), o.dimensions.index("B"), 0)
         if "L" not in o.dimensions
         else t.squeeze(b)
         if (b := o.dimensions.index("B")) < t.ndim and t.shape[b] == 1

@@ -17,6 +17,7 @@ __all__ = [
     "MASKED",
     "OF_VALUES",
     "OVER_STREAM",
+    "PLACES",
     "RESIZED",
     "SEES_ALL",
     "Refusal",
@@ -111,4 +112,11 @@ AT_THE_END = Refusal(
     "it is known at the stream's end, when its frames have left",
     "use a statistic of each frame or of the frames so far, or return both and combine them outside the forward",
     waits=True,
+)
+PLACES = Refusal(
+    "`(index == e).nonzero()`, `torch.where(mask)`, `x[mask]`, `out.index_add_(0, frames, y)`, `bincount`: frames "
+    "that a loop picks, as those of an expert",
+    "which frames it picks, and how many, depends on values",
+    "`torch.where(mask, x, y)` streams, and a loop over experts through `@ds.register` "
+    "(`dreamstream.torch.functional.expert_linear`, `combine`)",
 )

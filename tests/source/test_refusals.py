@@ -41,6 +41,7 @@ SAMPLES: dict[str, nn.Module | Forward] = {
     "`if": lambda x: x if x.size(2) > 10 else -x,
     "`int": lambda x: x * int(x.size(2)),
     "`np.asarray(x)`": np.asarray,
+    "`(index == e)": lambda x: x[x > 0],
     "what its frames use": lambda x: x - x.mean(2, keepdim=True),
     "`x.prod(2)`": lambda x: x.prod(2),
     "`x.sum(0)`": lambda x: x.sum(0),

@@ -17,7 +17,7 @@ from ...stream.tree import leaves, map_leaves
 from ...stream.where import user_line
 from .constants import Arrays, Constant
 
-__all__ = ["lifted", "lifts"]
+__all__ = ["lifted", "lifts", "writes_into_all"]
 
 
 def lifts(tree: Any) -> bool:
@@ -25,6 +25,14 @@ def lifts(tree: Any) -> bool:
     found = leaves(tree)
     return any(isinstance(x, BatchTensor) for x in found) and all(
         isinstance(x, (BatchTensor, Constant, BatchSize)) or not hasattr(x, "edge") for x in found
+    )
+
+
+def writes_into_all(name: str) -> NotStreamableError:
+    """Return why such a constant is not written into."""
+    return NotStreamableError(
+        f"{name} at {user_line()} writes into a constant that all streams have alike; compute a new tensor "
+        "instead (torch.cat, torch.stack, torch.where), or write into torch.zeros_like of a stream"
     )
 
 
@@ -36,6 +44,9 @@ def lifted(func: Callable[..., Any], args: Any, kwargs: Any, arrays: Arrays | No
     NotStreamableError
         Where it gives the streams of a batch different values.
     """
+    for x in leaves((args, kwargs)):
+        if isinstance(x, BatchTensor):
+            x.fresh = False  # what is taken of it may be written into
     rows = next(
         (x.rows for x in leaves((args, kwargs)) if isinstance(x, BatchTensor) and x.rows is not None), None
     )

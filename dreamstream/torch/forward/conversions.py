@@ -15,7 +15,6 @@ import torch.nn.functional as F
 
 from ... import dispatch
 from ...array import BatchTensor
-from ...array import where as native_where
 from ...array.axes import sizes_of
 from ...array.einsum import of_streams
 from ...array.scores import Scores
@@ -159,17 +158,6 @@ for _name in ("float", "double", "half", "bfloat16", "long", "int", "bool"):
     _cast(_name)
 
 
-@function("where_function")
-def where(forward: Forward, *args: Any, **kwargs: Any) -> Any:
-    if len(args) + len(kwargs) == 1:
-        raise NotStreamableError(
-            f"torch.where of a condition alone at {user_line()}: how many places it finds depends on values; "
-            "torch.where(condition, x, y) streams, and loops over experts through @ds.register "
-            "(dreamstream.torch.functional.expert_linear)"
-        )
-    return native_where(*args, **kwargs)
-
-
 def _with_mean(name: str) -> None:
     @function(f"{name}_mean")
     def both(forward: Forward, input: Any, dim: Any = None, *args: Any, **kwargs: Any) -> Any:
@@ -202,7 +190,7 @@ def _of_batch(make: Callable[..., torch.Tensor]) -> Callable[..., Any]:
             strange._misuse("the size of a new tensor")
         kwargs.setdefault("device", forward.device)
         value = Constant(make(shape, *rest, **kwargs), forward.arrays)
-        return BatchTensor(value, batch, size[batch[0]])
+        return BatchTensor(value, batch, size[batch[0]], fresh=True)
 
     return made
 

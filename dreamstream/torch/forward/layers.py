@@ -37,6 +37,9 @@ def streaming_forward(module: torch.nn.Module) -> Callable[..., Any] | None:
 @lru_cache(maxsize=1024)
 def _streams_as(kind: Any) -> Callable[..., Any] | None:
     """Return what streams in place of the forward of a class that has not written its own."""
+    written = getattr(kind.forward, "__globals__", {}).get("__name__", "")
+    if written != kind.__module__ and written in OF_OTHERS:
+        return OF_OTHERS[written]
     for cls in kind.__mro__:
         run = _STREAMING.get(cls) or OF_OTHERS.get(f"{cls.__module__}.{cls.__qualname__}")
         if run is not None and kind.forward is cls.forward:

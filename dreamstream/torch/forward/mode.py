@@ -29,7 +29,7 @@ from ...stream.tree import leaves
 from ...stream.where import INSTEAD, RETURNED, line_of, user_line
 from ..private import active_modes, leave_innermost_mode
 from ..tensor.stream_tensor import SHELL, TAKERS, StreamTensor
-from .batch_constants import lifted, lifts
+from .batch_constants import lifted, lifts, writes_into_all
 from .buffers import Buffers
 from .complex_pair import Complex, among
 from .constants import Arrays, ComplexConstant, Constant, nominal
@@ -164,7 +164,7 @@ class Forward(TorchFunctionMode):
             if meaning.name == "cat" and (joined := self._extended(*args, **kwargs)) is not None:
                 return joined
             target = args[0] if args else None
-            args, kwargs = self._bare(meaning, args, kwargs)
+            args, kwargs = self._bare(func, meaning, args, kwargs)
             if args and isinstance(args[0], Symbolic):
                 if meaning.name in _AS_ANOTHER:
                     return self._wrapped(getattr(args[0], meaning.name)(args[1]))
@@ -200,7 +200,7 @@ class Forward(TorchFunctionMode):
         self._has_loose = True
         return StreamTensor.shell(x)
 
-    def _bare(self, meaning: Meaning, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def _bare(self, func: Any, meaning: Meaning, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Return arguments with values of all streams or frames themselves.
 
         What is written into becomes a stream before, as does what is taken apart: its parts may be written into.
@@ -211,6 +211,13 @@ class Forward(TorchFunctionMode):
             writes_into = meaning.in_place or meaning.name in WRITERS
             if (writes_into and not own.is_alone()) or (own.is_filled and (writes_into or not known)):
                 own.become()
+        elif isinstance(own, BatchTensor) and (meaning.in_place or meaning.name in WRITERS):
+            given = [getattr(x, "_inner", None) for x in leaves((args[1:], kwargs))]
+            frames = own.as_frames(given) if own.fresh else None
+            if frames is not None:
+                args[0]._inner = frames
+            elif not func.__name__.startswith("__i"):  # else the name stands for the result
+                raise writes_into_all(func.__name__)
         if meaning.name in ("cat", "stack") and any(_is_stream(x) for x in args[0]):
             args = ([as_stream(x) for x in args[0]], *args[1:])
         return _bared(args), _bared(kwargs)
@@ -288,10 +295,7 @@ class Forward(TorchFunctionMode):
     def _run(self, func: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if self._has_loose and lifts((args, kwargs)):
             if writes(func.__name__, kwargs):
-                raise NotStreamableError(
-                    f"{func.__name__} at {user_line()} writes into a constant that all streams have alike; "
-                    "compute a new tensor instead (torch.cat, torch.stack, torch.where)"
-                )
+                raise writes_into_all(func.__name__)
             return lifted(func, args, kwargs, self.arrays)
         complex_too = among((*args, *kwargs.values()))
         handler = (COMPLEX if complex_too else HANDLERS).get(name)
@@ -309,6 +313,8 @@ class Forward(TorchFunctionMode):
         head = args[0] if args else None
         if isinstance(head, BatchTensor) and hasattr(type(head), name):
             return getattr(head, name)(*args[1:], **kwargs)
+        if isinstance(head, BatchTensor) and (frames := head.as_frames([*args[1:], *kwargs.values()])) is not None:
+            args = (frames, *args[1:])
         first = getattr(native_functional, name, None)
         of_functional = getattr(func, "__module__", None) == "torch.nn.functional"
         if first is not None and (of_functional or not hasattr(NativeTensor, name)):

@@ -115,23 +115,24 @@ def _uncached(module: Any, x: Any) -> Any:
 
 # ---------------------------------------------------------------------- mixtures of experts
 def _experts(module: Any, hidden: Any, index: Any, weights: Any) -> Any:
-    """They loop over the experts that are hit, gate and up being one weight."""
+    """They loop over the experts that are hit, in whichever of transformers' ways is configured."""
     k = index.shape[-1]
-    both = expert_linear(hidden, index, module.gate_up_proj).unflatten(-1, (k, 2, -1))
-    inner = (module.act_fn(both[..., 0, :]) * both[..., 1, :]).flatten(-2)
-    return combine(expert_linear(inner, index, module.down_proj), weights.to(hidden.dtype))
+
+    def products(x: Any, name: str) -> Any:
+        weight = getattr(module, name).to(x.dtype)
+        weight = weight.transpose(1, 2) if module.is_transposed else weight
+        bias = getattr(module, f"{name}_bias").to(x.dtype) if module.has_bias else None
+        return expert_linear(x, index, weight, bias).unflatten(-1, (k, -1))
+
+    first = products(hidden, "gate_up_proj" if module.has_gate else "up_proj")
+    inner = module._apply_gate(first) if module.has_gate else module.act_fn(first)
+    out = products(inner.flatten(-2), "down_proj")
+    if getattr(module, "has_post_expert_norm", False):
+        out = module.post_expert_norm(out)
+    return combine(out.flatten(-2), weights.to(hidden.dtype))
 
 
-#: Models of transformers and how their classes of experts begin.
-_EXPERTS = """afmoe.Afmoe cohere2_moe.Cohere2Moe deepseek_v2.DeepseekV2 deepseek_v3.DeepseekV3
-deepseek_v32.DeepseekV32 dots1.Dots1 ernie4_5_moe.Ernie4_5_Moe exaone_moe.ExaoneMoe flex_olmo.FlexOlmo
-glm4_moe.Glm4Moe glm4_moe_lite.Glm4MoeLite glm4v_moe.Glm4vMoeText granitemoe.GraniteMoe
-granitemoehybrid.GraniteMoeHybrid granitemoeshared.GraniteMoeShared
-hunyuan_v1_moe.HunYuanMoEV1 jamba.Jamba lfm2_moe.Lfm2Moe minimax.MiniMax
-minimax_m2.MiniMaxM2 mixtral.Mixtral olmoe.Olmoe phimoe.Phimoe qwen2_moe.Qwen2Moe qwen3_5_moe.Qwen3_5Moe
-qwen3_moe.Qwen3Moe qwen3_next.Qwen3Next qwen3_vl_moe.Qwen3VLMoeText solar_open.SolarOpen"""
-
-
+#: By where forwards are from: a decorator's, of whatever class it is put on, or a class's own.
 OF_OTHERS: dict[str, Callable[..., Any]] = {
     "torchaudio.transforms._transforms.AmplitudeToDB": _decibels,
     "torchaudio.transforms._transforms.Resample": _resample,
@@ -152,8 +153,5 @@ OF_OTHERS: dict[str, Callable[..., Any]] = {
         )
     },
     "nemo.collections.asr.parts.submodules.subsampling.ConvSubsampling": _subsampling,
-    **{
-        f"transformers.models.{model}.modeling_{model}.{start}Experts": _experts
-        for model, start in (name.split(".") for name in _EXPERTS.split())
-    },
+    "transformers.integrations.moe": _experts,
 }
