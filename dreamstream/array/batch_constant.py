@@ -76,7 +76,8 @@ class BatchTensor:
         for x in others if exact else ():
             if not (isinstance(x, StreamTensor) and x.edge and x.dims[0] == "B_L" and self.batch_axis == 0):
                 continue
-            one = x[(slice(None), *[slice(0, 1)] * (x.ndim - 1))]
+            first = (slice(None), *[slice(0, 1)] * (x.ndim - 1))
+            one = x[first]
             real = self.dtype if self.dtype.kind == "f" else np.float32
             nothing = ((one > 0) if one.dtype != np.bool_ else one).to(real) * 0
             frames = nothing.reshape(nothing.size(0), *[1] * (self.ndim - 1)) + self.value.to(real)

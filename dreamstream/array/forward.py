@@ -115,11 +115,12 @@ def scatter(x: Any, axis: int, index: Any, src: Any, adds: bool = False) -> Stre
         )
     out: Any
     out, index, *given = [t.transpose(axis, -1) for t in streams]
+    kind: Any = float if x.dtype == np.bool_ else type(np.zeros((), x.dtype).item())
     places = x._plain(np.arange(out.shape[-1], dtype=np.float32))
     for j in range(int(index.shape[-1])):
         part = slice(j, j + 1)
         here = index[..., part].to(np.float32) == places
-        new = given[0][..., part] if given else type(np.zeros((), x.dtype).item())(src)
+        new = given[0][..., part] if given else kind(src)
         out = where(here, out + new if adds else new, out)
     return cast(StreamTensor, out.to(x.dtype).transpose(axis, -1))
 

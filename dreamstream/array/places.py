@@ -40,7 +40,8 @@ def index_add(self: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: f
     lead: tuple[Any, ...] = (slice(None),) * axis
     for part in _apart(places):
         at = (*lead, [places[j] for j in part])
-        more = source[(*lead, part)]
+        own = (*lead, part)
+        more = source[own]
         out[at] = out[at] + (more if alpha == 1 else more * alpha)
     return out
 
@@ -103,7 +104,16 @@ def take_along_dim(self: Tensor, indices: Tensor, dim: int | None = None) -> Ten
     """Return elements chosen along `dim` by an int64 tensor of as many dimensions."""
     if dim is None:
         return self.reshape(-1).gather(0, indices.reshape(-1))
-    return self.gather(dim, indices)
+    if not (self.is_stream and getattr(indices, "is_stream", False) and self.ndim == indices.ndim):
+        return self.gather(dim, indices)
+    axis = self._axis("take_along_dim", dim)
+
+    def widened(own: Any, other: Any) -> Any:
+        along = [i == axis or isinstance(d, str) for i, d in enumerate(own.dims)]
+        return own.expand(*(-1 if a else max(n, m) for a, n, m in zip(along, own.shape, other.shape)))
+
+    found: Tensor = widened(self, indices).gather(dim, widened(indices, self))
+    return found
 
 
 take(Tensor, globals())

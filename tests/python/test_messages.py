@@ -356,7 +356,11 @@ def of_torch(forward):
             ds.NotStreamableError,
             r"^torch\.where of a condition alone at HERE",
         ),
-        (lambda torch, x: x[x > 0], ds.NotStreamableError, "the index is a stream itself.* at HERE"),
+        (
+            lambda torch, x: x[x > 0],
+            ds.NotStreamableError,
+            "an index by a stream, at HERE.*: which frames it picks",
+        ),
         (
             lambda torch, x: x[..., : x.size(2) // 2],
             ds.StreamMismatchError,
