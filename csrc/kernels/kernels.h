@@ -217,7 +217,8 @@ typedef struct ds_distance_turns {
 
 /* Attention of queries to the keys of one head, which lie along a stream. Query i, at a position of its own, sees keys
  * [from[i], to[i]): y = sum over j of softmax(scale (q . k_j + u . row(position - j)) + bias(position - j)) v_j, zeros
- * where it sees none.
+ * where it sees none. With a softcap c, c tanh(s / c) stands for what is before the bias; a sink is the score of one
+ * more key, before all others, whose value is 0.
  *
  * Keys come in tiles of DS_ATTEND_TILE, which begin at multiples of it. A tile's exponentials, of what its scores
  * differ by from the greatest so far, are added in sixteen lanes, its values by one chain of fma per element; what
@@ -236,6 +237,8 @@ typedef struct ds_attend {
     const void *const *u; /* [n_queries][rows.d or turns.d]; NULL where there are neither */
     ds_distance_rows rows;
     ds_distance_turns turns; /* in place of rows */
+    double softcap;          /* 0: none */
+    const void *sink;        /* NULL: none */
 } ds_attend;
 
 /* The kernels of one real type (element = sizeof of it). All arrays are of that type unless typed. */

@@ -21,6 +21,9 @@
  * With sinusoids in their place row(x) is sin(w_0 x), cos(w_0 x), sin(w_1 x), ..., w_k = sinusoids^(-2 k / F), of any
  * distance: nothing is stored that grows with a stream (Transformer-XL without a bound; its projection is in u).
  *
+ * With a softcap c, what is before the bias is c tanh(it / c). A sink per head is one more score that softmax sees, and
+ * that has no value.
+ *
  * cross_attention is the same of keys and values that are given once, with the stream's start, or are weights, of
  * all streams: every query sees all.
  *
@@ -34,9 +37,9 @@
 #include "ops/framewise.h"
 #include "ops/registry.h"
 
-enum { CHUNK, LEFT, RIGHT, SCALE, FIRST, BEYOND, ROWS_FIRST, SINUSOIDS };
+enum { CHUNK, LEFT, RIGHT, SCALE, FIRST, BEYOND, ROWS_FIRST, SINUSOIDS, SOFTCAP };
 enum { Q, K, V, U };
-enum { BIAS, ROWS };
+enum { BIAS, ROWS, SINKS };
 enum { CONSTANT, LINEAR };
 enum { UNBOUNDED = -1 };
 enum {
@@ -57,6 +60,7 @@ static const ds_attr_def attention_attrs[] = {
     {"sinusoids", DS_ATTR_REAL,
      .doc = "rows are sines and cosines of the distance, whose angles are its powers from 0 to -1; "
             "0: none"},
+    {"softcap", DS_ATTR_REAL, .doc = "what products stay below, by tanh; 0: none"},
     {0}};
 
 static const ds_attr_def cross_attention_attrs[] = {
@@ -144,6 +148,16 @@ static ds_status attention_check_rows(const ds_op *op)
     return DS_OK;
 }
 
+static ds_status attention_check_sinks(const ds_op *op)
+{
+    const ds_signature *sinks = &op->weight[SINKS];
+    char text[160];
+    DS_CHECK(sinks->rank == 1 && sinks->shape[0] == op->in[Q].shape[0], DS_SHAPE,
+             "attention: its weight 'sinks' must have shape (%lld), got %s",
+             (long long)op->in[Q].shape[0], ds_signature_text(sinks, text, sizeof text));
+    return DS_OK;
+}
+
 static ds_status check_heads(ds_op *op)
 {
     int64_t n[3] = {0};
@@ -187,6 +201,10 @@ static ds_status attention_infer(ds_op *op)
     if (ds_op_has_weight(op, BIAS))
         DS_TRY(attention_check_bias(op));
     DS_TRY(attention_check_rows(op));
+    if (ds_op_has_weight(op, SINKS))
+        DS_TRY(attention_check_sinks(op));
+    DS_CHECK(op->attr[SOFTCAP].x >= 0, DS_ARGUMENT, "attention: softcap must be above 0, got %g",
+             op->attr[SOFTCAP].x);
     op->whole = op->attr[CHUNK].i == 0 || op->attr[RIGHT].i == UNBOUNDED;
     return DS_OK;
 }
@@ -296,6 +314,7 @@ static void attention_task(void *context, size_t index)
     const ds_signature *bias = &t->op->weight[BIAS], *rows = &t->op->weight[ROWS];
     const bool along = t->op->def->member == ALONG;
     const bool by_distance = along && ds_op_has_weight(t->op, ROWS);
+    const bool sinks = along && ds_op_has_weight(t->op, SINKS);
     const size_t d_u = t->op->n_inputs > U ? (size_t)t->op->in[U].shape[1] : 0;
     const size_t u_bytes = d_u * s->element;
     void *y[BESIDE];
@@ -312,7 +331,8 @@ static void attention_task(void *context, size_t index)
                    .value_step = s->groups * s->d_value,
                    .d_key = s->d_key,
                    .d_value = s->d_value,
-                   .scale = s->scale != 0 ? s->scale : 1 / sqrt((double)s->d_key)};
+                   .scale = s->scale != 0 ? s->scale : 1 / sqrt((double)s->d_key),
+                   .softcap = along ? t->op->attr[SOFTCAP].x : 0};
     if (along && t->op->attr[SINUSOIDS].x != 0) {
         const double *angles = run->prepared;
         a.turns = (ds_distance_turns){.angles = angles, .table = angles + d_u / 2, .d = d_u};
@@ -336,6 +356,8 @@ static void attention_task(void *context, size_t index)
                                         .n = (size_t)rows->shape[1],
                                         .d = d_u};
         }
+        if (sinks)
+            a.sink = (const char *)run->weights[SINKS] + h * s->element;
         a.n_queries = 0;
         for (int64_t i = out->m0; i < out->m1; i++) {
             y[a.n_queries] = (char *)ds_to(out, i, s->heads * v_bytes) + h * v_bytes;
@@ -376,7 +398,7 @@ const ds_op_def ds_op_attention = {
     DS_OPERATOR_OF(attention, "Scaled dot-product attention by blocks of the stream.", 3, 1, -1),
     .flags = DS_OP_LOCKSTEP | DS_OP_REAL | DS_OP_VARIADIC,
     .attrs = attention_attrs,
-    .weights = "bias? rows?",
+    .weights = "bias? rows? sinks?",
     .infer = attention_infer,
     DS_COUNTED(attention),
     DS_PREPARED(attention),

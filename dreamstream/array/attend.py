@@ -21,6 +21,8 @@ def attend(
     scale: float,
     bias: Any = None,
     rows: Any = None,
+    softcap: float = 0.0,
+    sinks: Any = None,
 ) -> Any:
     """Return the attended values ``(B, H, L, E)`` or ``(B, L, E)``.
 
@@ -35,6 +37,10 @@ def attend(
         What is added to scores.
     rows : tuple, optional
         Queries, a table by distance, and the distance of its first row.
+    softcap : float
+        What scores stay below, by tanh, before the bias; 0 where nothing is.
+    sinks : tensor, optional
+        A score per head beside those of keys, without a value.
     """
     alone = q.ndim == 3
     q, k, v = (x.unsqueeze(1) for x in (q, k, v)) if alone else (q, k, v)
@@ -52,6 +58,10 @@ def attend(
     if rows is not None:
         inputs, weights = [*inputs, rows[0]], [bias, rows[1]]
         attributes["rows_first"] = rows[2]
+    if softcap:
+        attributes["softcap"] = softcap
+    if sinks is not None:
+        weights = [*[*weights, None, None][:2], sinks]
     (out,) = hook.apply("attention", attributes, inputs, weights, ("B", 0, "L", 1))
     return out.squeeze(1) if alone else out
 

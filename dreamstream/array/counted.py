@@ -112,19 +112,27 @@ def _as_counted(x: Any, leaf: Symbolic, steps: list[int], n: int) -> bool:
     return np.array_equal(np.broadcast_to(at.reshape(shape), wanted.shape), wanted)
 
 
-def first_row(at: Any) -> tuple[int, Length, int, int] | None:
-    """Return the first of positions in turn, their length, how many axes there are and which theirs is."""
+def first_row(at: Any, repeated: bool = False) -> tuple[int, Length, int, int] | None:
+    """Return the first of positions in turn, their length, how many axes there are and which theirs is.
+
+    Where they may be `repeated`, axes beside theirs have any size.
+    """
     shape = at.shape
     places = [i for i, s in enumerate(shape) if isinstance(s, Length)]
-    if len(places) != 1 or any(isinstance(s, int) and s != 1 for s in shape) or not integers(at):
+    if (
+        len(places) != 1
+        or not integers(at)
+        or (not repeated and any(isinstance(s, int) and s != 1 for s in shape))
+    ):
         return None
     start, length = at.value if isinstance(at, Symbolic) else 0, shape[places[0]]
     if not isinstance(at, Symbolic):
         for n in (64, at.frames + 1):
             with at.quietly():
-                rows = at._probe(n).numpy().ravel()
+                probed = np.moveaxis(at._probe(n).numpy(), places[0], -1)
+            rows = np.arange(probed.shape[-1]) + int(probed.flat[0])
             start = int(rows[0])
-            if not np.array_equal(rows, np.arange(start, start + len(rows))):
+            if not (probed == rows).all():
                 return None
     elif not at.position:
         return None

@@ -331,6 +331,8 @@ def cat(tensors: Sequence[Any], dim: int = 0) -> Tensor:
     tensors = [as_noted(t) for t in tensors]
     if (kind := noting(tensors)) is not None:
         return kind.of(cat, tensors, dim)  # type: ignore[no-any-return]
+    if (scores := next((t for t in tensors if hasattr(type(t), "beside")), None)) is not None:
+        return scores.beside(tensors, dim)  # type: ignore[no-any-return]
     given = _tensors("cat", tensors)
     return _leader(given)._cat(given, dim)
 

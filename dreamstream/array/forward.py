@@ -17,12 +17,22 @@ from numpy.typing import NDArray
 from ..errors import NotStreamableError, ShapeError
 from ..operations.refusals import PLACES
 from ..stream.edge import Request
-from ..stream.rules import BatchSize, Fallback, Length, is_whole, parse_index, plan_reshape, stream_slice
+from ..stream.rules import (
+    BatchSize,
+    Fallback,
+    IndexParts,
+    Length,
+    is_whole,
+    parse_index,
+    plan_reshape,
+    stream_slice,
+)
 from ..stream.where import user_line
 from . import hook
 from .axes import numbered
 from .batch_constant import BatchTensor
 from .elementwise import where
+from .empty import Empty
 from .ends import first_frames, last_frame, last_frames
 from .features import product, reduce_features, why_not_matmul
 from .scores import Scores, scores_of
@@ -177,7 +187,26 @@ def slice_stream(x: StreamTensor, index: Any) -> StreamTensor:
     return _op(x, "slice", {"start": s.start, "crop": s.crop, "step": s.step})
 
 
-def getitem(x: StreamTensor, index: Any) -> StreamTensor:
+def _emptied(x: StreamTensor, parts: IndexParts) -> Empty | None:
+    """Return what an index keeps where that is none of some features."""
+    own = iter([x.features[d] for d in x.dims if isinstance(d, int)])
+    sizes, said = [], ""
+    for item in parts.features:
+        size = 1 if item is None else next(own)
+        if isinstance(item, slice):
+            start, stop, step = item.indices(size)
+            if step > 0 and start >= stop:
+                said, size = f"[{start}:{stop}] of {size} features at {user_line()}", 0
+            else:
+                size = len(range(start, stop, step))
+        if not isinstance(item, int):
+            sizes.append(size)
+    if not said:
+        return None
+    return Empty([sizes[d] if isinstance(d, int) else x._token(d) for d in parts.dims], x.dtype, said)
+
+
+def getitem(x: StreamTensor, index: Any) -> Any:
     names = tuple(d if isinstance(d, str) else n for d, n in zip(x.dims, x.names))
     parts = parse_index(_without_tensors(index), names)
     if any(getattr(i, "is_stream", False) for i in (index if isinstance(index, tuple) else (index,))):
@@ -199,6 +228,8 @@ def getitem(x: StreamTensor, index: Any) -> StreamTensor:
         if "L" not in x.dims:
             _refuse(x, "an index on B and L joined", "index before the reshape")
         x = slice_stream(x, parts.length)
+    if (empty := _emptied(x, parts)) is not None:
+        return empty
     if only_slices:  # each on its axis, wherever that is stored
         stored = [d for d in x.dims if isinstance(d, int)]
         for place, item in zip(stored, parts.features):
@@ -456,11 +487,6 @@ def _narrow(x: StreamTensor, axis: int, item: slice) -> StreamTensor:
     length = max(0, stop - start)
     if (start, length, step) == (0, size, 1):
         return x
-    if not length:
-        raise ShapeError(
-            f"[{start}:{stop}] of {size} features at {user_line()} keeps none: a frame has one of each dimension "
-            "at least; leave out what is empty"
-        )
     return _op(x, "narrow", {"axis": axis, "start": start, "length": length, "step": step})
 
 

@@ -24,12 +24,13 @@ from . import hook
 from .attend import across, attend
 from .axes_of_scores import KEYS, QUERIES, STREAMS, Axes, Heads
 from .counted import as_noted
-from .filled import Shared, kept
+from .filled import kept
 from .heads import atoms_of, laid, shown, streams_of
 from .key_terms import KeyTerms, filled, read, with_terms
 from .reductions import Extreme
 from .relative import places_of
 from .score_steps import OTHER, Greatest, Step, number_of, turned
+from .score_views import ScoreViews
 from .symbolic import Symbolic
 
 __all__ = ["Scores", "Step", "matrices", "paired", "scores_of"]
@@ -38,10 +39,6 @@ __all__ = ["Scores", "Step", "matrices", "paired", "scores_of"]
 _LEAST = float(np.finfo(np.float32).min)
 #: What stands for -inf in a score's place.
 _HIDES = -1e4
-SERVES = (
-    "scores of attention are scaled, masked, given terms by position, brought through softmax and multiplied with "
-    "values"
-)
 
 
 def scores_of(x: Any, other: Any) -> Scores | None:
@@ -101,7 +98,7 @@ def paired(x: Any, s: str, other: Any, t: str, out: str) -> Scores | None:
     return Scores(q, k, Axes(axes.dims, heads))
 
 
-class Scores(Shared):
+class Scores(ScoreViews):
     """The products of queries and keys.
 
     Parameters
@@ -112,7 +109,6 @@ class Scores(Shared):
         What each dimension is.
     """
 
-    is_stream = True
     dropping: Callable[[float], Any]  # within what it gives weights are dropped
 
     def __init__(self, q: Any, k: Any, axes: Axes) -> None:
@@ -123,6 +119,9 @@ class Scores(Shared):
         self.soft = False
         self.logarithm = False  # of what softmax gives
         self.p = 0.0  # of dropout
+        self.within = 0.0  # what products were multiplied by before tanh; 0 where they were not
+        self.sinks: Any = None  # a score per head beside those of keys
+        self.wider = 0  # where that stands in the scores: 1 behind the keys, -1 before them, 0 once it is dropped
 
     @classmethod
     def of(cls, q: Any, k: Any) -> Scores:
@@ -135,123 +134,14 @@ class Scores(Shared):
             raise ShapeError(f"attention at {user_line()}: queries {q.roles} and keys {k.roles} don't fit")
         return out
 
-    # ------------------------------------------------------------------ what it looks like
-    @property
-    def shape(self) -> tuple[Any, ...]:
-        return self.axes.sizes(self.q.shape[0], self.q.shape[2], self.k.shape[2])
-
-    def size(self, dim: int | None = None) -> Any:
-        return self.shape if dim is None else self.shape[dim]
-
-    @property
-    def ndim(self) -> int:
-        return len(self.axes.dims)
-
-    def dim(self) -> int:
-        return self.ndim
-
-    @property
-    def names(self) -> tuple[None, ...]:
-        return (None,) * self.ndim
-
-    @property
-    def value(self) -> Any:
-        return None
-
-    @property
-    def dtype(self) -> Any:
-        """Element type, of the queries."""
-        return self.q.dtype
-
-    @property
-    def dims(self) -> Any:
-        return self.axes.dims
-
-    features = ()
-
-    # ------------------------------------------------------------------ its dimensions
-    def _copy(self, **changes: Any) -> Scores:
-        out = object.__new__(type(self))
-        out.__dict__.update(self.__dict__, **changes, _source=None, _taken=())
-        if "axes" in changes:
-            out._shares(self)
-        return out
-
-    def permute(self, *order: Any) -> Scores:
-        axes = order[0] if len(order) == 1 and not isinstance(order[0], int) else order
-        return self._copy(axes=self.axes.like([self.axes.dims[a] for a in axes]))
-
-    def transpose(self, dim0: int, dim1: int) -> Scores:
-        order = list(range(self.ndim))
-        order[dim0], order[dim1] = order[dim1], order[dim0]
-        return self.permute(order)
-
-    swapaxes = swapdims = transpose
-
-    def t(self) -> Scores:
-        return self.transpose(0, 1)
-
-    @property
-    def mT(self) -> Scores:
-        return self.transpose(-2, -1)
-
-    def unsqueeze(self, dim: int) -> Scores:
-        dims = list(self.axes.dims)
-        dims.insert(dim % (self.ndim + 1), ())
-        return self._copy(axes=self.axes.like(dims))
-
-    def squeeze(self, dim: int | None = None) -> Scores:
-        one = None if dim is None else dim % self.ndim
-        dims = [d for i, d in enumerate(self.axes.dims) if d or one not in (None, i)]
-        return self._copy(axes=self.axes.like(dims))
-
-    def reshape(self, *shape: Any) -> Scores:
-        sizes = shape[0] if len(shape) == 1 and isinstance(shape[0], (tuple, list)) else shape
-        axes = self.axes.reshaped(sizes)
-        return self._copy(axes=axes) if axes is not None else self._misuse(f"reshaped to {tuple(sizes)}")
-
-    view = reshape
-
-    def view_as(self, other: Any) -> Scores:
-        return self.reshape(*other.shape)
-
-    def unflatten(self, dim: int, sizes: Sequence[Any]) -> Scores:
-        at = dim % self.ndim
-        return self.reshape(*self.shape[:at], *sizes, *self.shape[at + 1 :])
-
-    def flatten(self, start_dim: int = 0, end_dim: int = -1) -> Scores:
-        first, last = start_dim % self.ndim, end_dim % self.ndim
-        dims = self.axes.dims
-        joined = tuple(a for d in dims[first : last + 1] for a in d)
-        if {QUERIES, KEYS} & {*joined} and len(joined) > 1:
-            self._misuse("flattened")
-        return self._copy(axes=self.axes.like([*dims[:first], joined, *dims[last + 1 :]]))
-
-    def __getitem__(self, index: Any) -> Scores:
-        parts = list(index) if isinstance(index, tuple) else [index]
-        n = sum(p is not None and p is not Ellipsis for p in parts)
-        at = parts.index(Ellipsis) if Ellipsis in parts else len(parts)
-        parts[at : at + 1] = [slice(None)] * (self.ndim - n)
-        own = iter(zip(self.axes.dims, self.shape))
-        dims: list[Any] = []
-        for part in parts:
-            dim, size = ((), 1) if part is None else next(own)
-            whole = part is None or (
-                isinstance(part, slice) and part.start in (None, 0) and part.step in (None, 1)
-            )
-            if whole and part is not None and part.stop is not None:
-                whole = isinstance(part.stop, Length) and isinstance(size, Length) and part.stop == size
-            if not whole:
-                self._misuse("cut")
-            dims.append(dim)
-        return self._copy(axes=self.axes.like(dims))
-
     # ------------------------------------------------------------------ what is done to it
     def _with(self, name: str, by: Any, value: Any = None, **changes: Any) -> Scores:
         if self.soft:
             self._misuse(f"{'multiplied' if name in ('mul', 'times') else 'changed'} behind softmax")
         if name in ("fill", "keep") and value is None:
             self._misuse("filled with what is no number")
+        if self.wider:
+            self._misuse("changed with a column beside them")
         return self._copy(steps=[*self.steps, Step(name, kept(by), value, self.axes)], **changes)
 
     def mul(self, other: Any) -> Scores:
@@ -278,8 +168,8 @@ class Scores(Shared):
 
     def _tempered(self, factor: Any) -> Scores:
         """Return the scores, each head's multiplied by a number of its own, or all by one that is learned."""
-        if self.soft or self.terms or any(s.name in ("add", "sum") for s in self.steps):
-            self._misuse("multiplied by a tensor behind softmax, or behind terms")
+        if self.soft or self.terms or self.within or any(s.name in ("add", "sum") for s in self.steps):
+            self._misuse("multiplied by a tensor behind softmax, tanh or terms")
         by = self.axes.read(factor, 1) if math.prod(factor.shape) > 1 else factor.reshape(1, 1, 1)
         if by is None:
             self._misuse(f"multiplied by a tensor {tuple(factor.shape)}")
@@ -311,8 +201,8 @@ class Scores(Shared):
 
     def _beside(self, other: Scores, alpha: float) -> Scores:
         """Return the sum of two scores of the same queries and keys: the score of what stands side by side."""
-        if self.soft or other.soft or self.axes.key() != other.axes.key():
-            self._misuse("added to others behind softmax, or of other dimensions")
+        if self._bent() or other._bent() or self.axes.key() != other.axes.key():
+            self._misuse("added to others behind softmax or tanh, or of other dimensions")
         q = hook.apply("cat", {"axis": 1}, (self.q, other.q * (alpha * other.scale / self.scale)), (), self.q.dims)
         groups = max(self.k.shape[1], other.k.shape[1])
         keys = [k.repeat_interleave(groups // k.shape[1], 1) for k in (self.k, other.k)]
@@ -321,6 +211,26 @@ class Scores(Shared):
         terms = other.terms and other.terms._replace(values=other.terms.values * alpha)
         terms = self._sum(self.terms, terms) if self.terms else terms
         return self._copy(q=q[0], k=k[0], steps=[*self.steps, *more], terms=terms)
+
+    def _bent(self) -> bool:
+        return bool(self.soft or self.within or self.sinks is not None)
+
+    def tanh(self) -> Scores:
+        """Return the scores below a limit, by which they are multiplied then."""
+        if self._bent() or self.terms or any(s.name != "mul" for s in self.steps):
+            self._misuse("brought through tanh behind softmax, masks or terms")
+        return self._copy(within=self.scale, scale=1.0, steps=[])
+
+    def beside(self, tensors: Sequence[Any], dim: int) -> Scores:
+        """Return the scores with a column beside them: a number per head, of no key."""
+        at = next(i for i, x in enumerate(tensors) if x is self)
+        column: Any = None
+        if len(tensors) == 2 and not self.soft and self.sinks is None and self.axes.dims[dim] == (KEYS,):
+            edge, column = getattr(tensors[1 - at], "alike", (None, None))
+            column = None if edge is None or tensors[1 - at].edge is not edge else self.axes.read(column, 1)
+        if column is None:
+            self._misuse("joined with what is no number per head beside those of keys")
+        return self._copy(sinks=column.reshape(-1).expand(self.axes.n_heads), wider=1 - 2 * at)
 
     def _of_keys(self, x: Any) -> KeyTerms | None:
         """Return a tensor that follows from what is given once as terms of keys; None where it is none."""
@@ -480,6 +390,8 @@ class Scores(Shared):
         t, s, out : str
             A letter for each dimension of the values, the scores and what is returned.
         """
+        if self.wider:
+            self._misuse("multiplied with a column beside them, which has no value: drop it before")
         if not self.soft or self.logarithm or not getattr(v, "is_stream", False) or isinstance(v, Scores):
             self._misuse("multiplied before softmax")
         if hasattr(type(v), "says"):
@@ -511,6 +423,11 @@ class Scores(Shared):
     def attended(self, v: Any) -> Any:
         """Return the attended values of values, both ``(B, heads, L, features)``."""
         found, programs, q, k, scale = self._said(), self._programs(), self.q, self.k, self.scale
+        softcap = abs(scale) if self.within else 0.0
+        if self.within:
+            scale *= self.within
+        if (self.within or self.sinks is not None) and (self.terms is not None or across(q, k)):
+            self._misuse("brought through tanh, or given a column, where keys are given once")
         if self.terms is not None:
             if self.terms.along != KEYS:
                 self._misuse("given terms by queries that are given once")
@@ -533,7 +450,7 @@ class Scores(Shared):
         if ends is not None:
             (q,) = hook.apply("limit", {"frames": ends, "of": "table"}, (q,), (), q.dims)
         with self.dropping(self.p) if self.p else nullcontext():
-            return attend(q, k, v, found, scale, bias, rows)
+            return attend(q, k, v, found, scale, bias, rows, softcap, self.sinks)
 
     def _rows(self, programs: Sequence[Any], found: Recognised) -> Any:
         """Return the term by position that is a product of its own: what is known of it, queries and table."""
@@ -542,6 +459,8 @@ class Scores(Shared):
             self._misuse("given several scores by position")
         if not products:
             return None
+        if self.within:
+            self._misuse("given scores by position behind tanh")
         (places,) = products
         try:
             said, table = programs[0].rows(places, self.steps, self.k, found, self.scale)
@@ -585,9 +504,6 @@ class Scores(Shared):
     def as_output(self) -> NoReturn:
         """Refuse to be what a forward returns."""
         self._misuse("returned")
-
-    def _misuse(self, use: str) -> NoReturn:
-        raise NotStreamableError(f"scores of attention are {use}, at {user_line()}; {SERVES}")
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__") or name in ("dtype", "device"):

@@ -65,6 +65,8 @@ class StreamTensor(Tensor):
     _rate: Fraction
     #: Inside a forward, of a tensor that shares another's memory: how it is taken of it (`array.writing`).
     _view: Any = None
+    #: Inside a forward: the edge that has a constant for every frame, and the constant.
+    alike: tuple[Any, Any] = (None, None)
     #: What was taken of this one, or may share its memory: references, each with whether that is certain.
     _views: Sequence[tuple[Any, bool]] = ()
 

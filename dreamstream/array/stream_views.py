@@ -160,7 +160,7 @@ def repeat(self: Any, *repeats: Any) -> Any:
 
 
 def repeat_interleave(self: Any, repeats: Any, dim: Any = None, *, output_size: int | None = None) -> Any:
-    if dim is None or not isinstance(repeats, (int, Length)) or output_size is not None:
+    if dim is None or not isinstance(repeats, (int, Length)):
         if self.edge is not None:
             raise _refuse(self, "repeat_interleave without dim, or by several counts")
         plain = chunks.fall_back(self, "this repeat_interleave")
@@ -168,7 +168,12 @@ def repeat_interleave(self: Any, repeats: Any, dim: Any = None, *, output_size: 
     axis = self._axis("repeat_interleave", dim)
     if isinstance(repeats, int) and repeats < 1:
         raise ShapeError(f"repeat_interleave: a stream is repeated at least once, got {repeats}")
-    return _methods(self).repeat_interleave(self, axis, repeats)
+    out = _methods(self).repeat_interleave(self, axis, repeats)
+    if isinstance(output_size, int) and isinstance(out.shape[axis], int) and out.shape[axis] != output_size:
+        raise ShapeError(
+            f"repeat_interleave: {out.shape[axis]} elements, and output_size={output_size}, at {user_line()}"
+        )
+    return out
 
 
 def _across(self: Any, what: str, axis: int) -> Any:

@@ -106,7 +106,9 @@ def expand(self: Tensor, *size: Any) -> Any:
         new = len(sizes) - self.ndim
         known = [self.shape[i - new] if isinstance(s, int) and s == -1 else s for i, s in enumerate(sizes)]
         zeros = Symbolic.filled(known, Tensor(np.zeros(1, self.dtype))).as_stream()
-        return zeros.logical_or(self) if self.dtype == dtypes.bool else zeros + self
+        out = zeros.logical_or(self) if self.dtype == dtypes.bool else zeros + self
+        out.alike = out.edge, self.reshape((1,) * new + tuple(self.shape))
+        return out
     batch = [i for i, s in enumerate(sizes) if isinstance(s, Rows)]
     if batch:
         return BatchTensor(
@@ -336,7 +338,9 @@ def unfold(self: Tensor, dimension: int, size: int, step: int) -> Tensor:
 
 def gather(self: Tensor, dim: int, index: Tensor) -> Tensor:
     """Return elements chosen along `dim` by an int64 tensor of as many dimensions."""
-    axis, where = self._axis("gather", dim), plain_array("gather", index, dtypes.int64)
+    axis = self._axis("gather", dim)
+    refuse_streams("gather of a constant", [index])
+    where = plain_array("gather", index, dtypes.int64)
     if where.ndim != self.ndim:
         raise ShapeError(f"gather: an index of {where.ndim} dimensions for a tensor of {self.ndim}")
     if any(w > n for i, (w, n) in enumerate(zip(where.shape, self.shape)) if i != axis):

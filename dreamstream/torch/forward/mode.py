@@ -543,7 +543,8 @@ def _only_symbolic(tree: Any) -> bool:
 def _of_lengths(func: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Run a function of torch on lengths."""
     owner, *rest = args or (kwargs.pop("input"),)
-    if isinstance(owner, (str, list, tuple)) or (isinstance(owner, torch.Tensor) and owner.numel() != 1):
+    table = isinstance(owner, BatchTensor) and owner.ndim > 1
+    if table or isinstance(owner, (str, list, tuple)) or (isinstance(owner, torch.Tensor) and owner.numel() != 1):
         return current()._noted(func, meaning_of(func), None, args, kwargs)
     if isinstance(owner, Quotient):
         owner = Symbolic(owner, (), owner.over)

@@ -9,7 +9,9 @@ from typing import Any
 
 import torch
 
+from ...array import creation
 from ...array.einsum import noted_product
+from ...array.empty import Empty
 from ...array.pairs import SERVES, flat
 from ...array.pairs import Pairs as NativePairs
 from ...array.score_steps import Greatest
@@ -163,6 +165,11 @@ def note(func: Callable[..., Any], name: str, args: tuple[Any, ...], kwargs: dic
         and name in ("__bool__", "__int__", "__float__", "item", "size", "dim", "is_floating_point", "is_complex")
     ):
         return getattr(args[0], name)(*args[1:], **kwargs)
+    if name == "cat" and kinds & {Scores, Empty}:
+        return creation.cat(*args, **{names.SPELLINGS.get(k, k): v for k, v in kwargs.items()})
+    if Empty in kinds:
+        empty = next(x for x in flat((args, kwargs)) if isinstance(x, Empty))
+        return getattr(empty, name)(*args[1:], **kwargs) if args[0] is empty else empty._misuse(f"given to {name}")
     if Scores in kinds and not name.startswith("new_") and not name.endswith("_like"):
         return _on_scores(name, args, kwargs)
     if Greatest in kinds:
@@ -254,7 +261,7 @@ def _of_call(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, 
     return current()._wrapped(Pairs.of_call(func, given, named))
 
 
-names.NOTED.update((Pairs, Scores, Greatest))
+names.NOTED.update((Pairs, Scores, Greatest, Empty))
 TorchLength.note = staticmethod(_of_symbolic_method)
 TorchLength.note_call = staticmethod(_of_call)
 TorchLength.noting = Pairs

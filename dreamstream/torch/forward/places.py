@@ -11,11 +11,12 @@ from typing import Any
 
 import torch
 
+from ...array.attend import of_all
 from ...array.counted import SERVES, first_row, noted, streamed, unknown
 from ...array.symbolic import Symbolic
 from ...array.whole import require_waiting
 from ...errors import NotStreamableError
-from ...stream.rules import Length
+from ...stream.rules import BatchSize, Length
 from ...stream.tree import leaves
 from ...stream.where import user_line
 from . import names
@@ -148,6 +149,8 @@ def looked_up(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str,
         weight, at = args[0], args[2] if len(args) > 2 else kwargs["index"]
     elif func is torch.Tensor.__getitem__ and noted(args[1]):
         weight, at = args
+    elif func in (torch.gather, torch.Tensor.gather):
+        return _gathered(*args, **kwargs)
     else:
         return None
     cut = not noted(weight) and getattr(weight, "dims", ("",))[0] == "L"  # all of its rows, then
@@ -167,6 +170,24 @@ def looked_up(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str,
     for i in range(axes):
         table = table if i == axis else table.unsqueeze(i)
     return table[(slice(None),) * axis + (slice(None, length),)]
+
+
+def _gathered(input: Any, dim: int, index: Any, **_: Any) -> Any:
+    """Return a table cut to the stream's length along an axis, where the index says so; None otherwise."""
+    table = of_all(input)
+    if not noted(index) or not isinstance(table, Constant) or table.ndim != len(index.shape):
+        return None
+    axis, length = dim % table.ndim, index.shape[dim]
+    sizes = [1 if i == axis or isinstance(n, BatchSize) else n for i, n in enumerate(index.shape)]
+    if not isinstance(length, Length) or any(
+        n not in (1, m) for i, (n, m) in enumerate(zip(sizes, table.shape)) if i != axis
+    ):
+        return None
+    found = first_row(index, repeated=True)
+    if found is None:
+        return None
+    kept = tuple(slice(None if i == axis else n) for i, n in enumerate(sizes))
+    return table[kept][(slice(None),) * axis + (slice(found[0], length + found[0]),)]
 
 
 def cut_complex(table: torch.Tensor, index: Any) -> Any:

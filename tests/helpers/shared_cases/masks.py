@@ -152,7 +152,48 @@ def _vectors_by_matmul(m: Any, x: Any, q: Any, k: Any, v: Any, i: Any, F: Any, d
     return _softmax(scores + m.near.weight[:, :2][index].permute(2, 0, 1), i > i[:, None], v)
 
 
+def _capped(m: Any, x: Any, q: Any, k: Any, v: Any, i: Any, F: Any, ds: Any) -> Any:
+    """Gemma 2's: products stay below a number, by tanh, before the mask and the term."""
+    scores = (q @ k.mT * 2 / 1.5).tanh() * 1.5
+    return _softmax(scores - m.slopes[:, None, None] * (i[:, None] - i), i > i[:, None], v)
+
+
+def _sinks(m: Any, x: Any, q: Any, k: Any, v: Any, i: Any, F: Any, ds: Any) -> Any:
+    """gpt-oss': a column of a number per head, behind the scores, that softmax sees and values don't."""
+    scores = (q @ k.mT).masked_fill(i > i[:, None], -math.inf)
+    sinks = m.slopes.reshape(1, -1, 1, 1).expand(x.size(0), -1, x.size(1), -1)
+    scores = ds.cat([scores, sinks], -1)
+    return (scores - scores.max(-1, keepdim=True).values).softmax(-1)[..., :-1] @ v
+
+
+def _capped_beside_a_sink(m: Any, x: Any, q: Any, k: Any, v: Any, i: Any, F: Any, ds: Any) -> Any:
+    scores = (-0.5 * (q @ k.mT).tanh()).masked_fill((i > i[:, None]) | (i < i[:, None] - 5), -math.inf)
+    sinks = m.slopes[:1].reshape(1, 1, 1, 1).expand(x.size(0), 2, x.size(1), 1)
+    return F.softmax(ds.cat((sinks, scores), dim=3), dim=-1)[:, :, :, 1:] @ v
+
+
+def _rotary_of_all_features(m: Any, x: Any, q: Any, k: Any, v: Any, i: Any, F: Any, ds: Any) -> Any:
+    """Phi-3's: what is left of the features is joined again, also where nothing is left."""
+    turn = i.float()[:, None] * ds.tensor([1.0, 0.1, 1.0, 0.1])
+    rest = k.split([4, 0], -1)[1].transpose(1, 2).contiguous().transpose(1, 2)
+    q = ds.cat([_rotated(q[..., :4], turn.cos(), turn.sin(), ds), q[..., 4:]], -1)
+    k = ds.cat([_rotated(k[..., :4], turn.cos(), turn.sin(), ds), rest], -1)
+    return F.scaled_dot_product_attention(q, k, v, is_causal=True)
+
+
+def _rows_by_gather(m: Any, x: Any, q: Any, k: Any, v: Any, i: Any, F: Any, ds: Any) -> Any:
+    """GPT-J's: the rows of a table at positions, which are repeated over features."""
+    table = m.near.weight.unsqueeze(0).repeat(x.size(0), 1, 1)
+    rows = ds.gather(table, 1, i[None, :, None].repeat(x.size(0), 1, 8))
+    q, k, v = _heads(m, x + ds.cat(ds.split(rows, 4, dim=-1)[::-1], -1))
+    return F.scaled_dot_product_attention(q, k, v, is_causal=True)
+
+
 for _attend in (
+    _rotary_of_all_features,
+    _capped,
+    _sinks,
+    _capped_beside_a_sink,
     _rotary,
     _in_place,
     _written_under_another_name,
@@ -166,6 +207,7 @@ for _attend in (
     _entered(_attend.__name__.strip("_").replace("_", "-"), _attend)
 _entered("expanded-positions", _expanded_positions, reach=14, delay=3)
 _entered("positions", _positions, delay=3)
+_entered("rows-by-gather", _rows_by_gather, native=False)
 _entered("window-by-einsum", _window_by_einsum, reach=14, delay=2)
 _entered("window-on-both-sides", _window_on_both_sides, reach=14, delay=2)
 _entered(

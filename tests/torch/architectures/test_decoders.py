@@ -28,6 +28,10 @@ DECODERS = {
     "Cohere": (GROUPED, BOTH),
     "Helium": (GROUPED | {"head_dim": 4}, BOTH),
     "Falcon": (SMALL, BOTH),
+    "Gemma2": (GROUPED | {"head_dim": 4, "sliding_window": 6, "attn_logit_softcapping": 2.0}, EAGER),
+    "Phi3": (GROUPED | {"pad_token_id": 0}, EAGER),
+    "CodeGen": (BY_LETTERS | {"rotary_dim": 4}, EAGER),
+    "GPTJ": (BY_LETTERS | {"rotary_dim": 2}, EAGER),
     "Bloom": ({"hidden_size": 16, "n_layer": 2, "n_head": 4}, EAGER),
 }
 
@@ -54,4 +58,19 @@ def test_decoder(name, how):
 def test_window(name, options, how):
     """Streams are longer than it."""
     model = ByEmbeddings(name, GROUPED | options | {"sliding_window": 6, "attn_implementation": how})
+    assert check(model, ("B", "L", 16), (60, 13, 1), 20) == [0]
+
+
+class NoExperts(torch.nn.Module):
+    def forward(self, x):
+        return x, None
+
+
+def test_sinks():
+    """gpt-oss', whose experts are those of test_experts_of_others.py."""
+    options = GROUPED | {"head_dim": 4, "sliding_window": 8, "attn_implementation": "eager"}
+    model = ByEmbeddings("GptOss", options | {"layer_types": ["full_attention", "sliding_attention"]})
+    for layer in model.model.layers:
+        layer.mlp = NoExperts()
+        torch.nn.init.normal_(layer.self_attn.sinks)
     assert check(model, ("B", "L", 16), (60, 13, 1), 20) == [0]

@@ -15,7 +15,7 @@ Tensor = torch.Tensor
 
 
 #: What a query sees of keys that are given once.
-_ALL = {"chunk": 0, "left": -1, "right": -1}
+_ALL = {"chunk": 0, "left": -1, "right": -1, "softcap": 0.0}
 
 
 @windowed("cross_attention")
@@ -56,7 +56,7 @@ def attention(step: Step, windows: Sequence[Window], weights: Sequence[Any], sta
     rows, _, heads, d = q.shape
     q = q.reshape(rows, n, k.shape[2], -1, d)
     score = torch.einsum("bigrd,bjgd->bgrij", q, k)
-    bias, table = (*weights, None, None)[:2]
+    bias, table, sinks = (*weights, None, None, None)[:3]
     distance = there(position - start[:, None], q)[..., None] - at
     if len(windows) > 3:
         u, rows_first = windows[3].run(first, n), a["rows_first"]
@@ -67,13 +67,19 @@ def attention(step: Step, windows: Sequence[Window], weights: Sequence[Any], sta
         found = by_row.gather(3, row[:, None].expand(-1, heads, -1, -1))
         score = score + found.unflatten(1, (-1, score.shape[2]))
     score = score * (a["scale"] or d**-0.5)
+    if a["softcap"]:
+        score = a["softcap"] * torch.tanh(score / a["softcap"])
     if bias is not None:
         bias = _bias(a, bias, distance)
         score = score + bias.unflatten(1, (-1, score.shape[2]) if bias.shape[1] > 1 else (1, 1))
     score = score.masked_fill(~seen[:, None, None], -torch.inf)
     top = score.amax(-1, keepdim=True).detach()
-    weight = torch.exp(score - top.masked_fill(top == -torch.inf, 0))
+    sink = None if sinks is None else sinks.reshape(1, score.shape[1], -1, 1, 1)
+    top = top if sink is None else top.maximum(sink.detach())
+    top = top.masked_fill(top == -torch.inf, 0)
+    weight = torch.exp(score - top)
     total = weight.sum(-1, keepdim=True)
+    total = total if sink is None else total + torch.exp(sink - top)
     weight = weight / torch.where(total == 0, 1, total)
     weight = dropped(weight)
     # Nothing times 0 may be NaN: what is not finite is counted along the keys, and spoils those who see it.

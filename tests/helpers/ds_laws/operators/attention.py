@@ -45,11 +45,15 @@ def by_definition(a: dict[str, Any], w: Sequence[Array], q: Array, k: Array, v: 
             row = np.clip(a["rows_first"] - (i - np.arange(low, high)), 0, w[1].shape[1] - 1)
             score = score + np.einsum("hf,hjf->hj", u[0][i], np.repeat(w[1], heads // len(w[1]), 0)[:, row])
         score = scale * score
+        if a.get("softcap"):
+            score = a["softcap"] * np.tanh(score / a["softcap"])
         if w and w[0] is not None:
             score = score + _bias(a, w[0], i - np.arange(low, high))
-        top = score.max(axis=1, keepdims=True)
-        weight = np.exp(score - np.where(top == -np.inf, 0, top))
-        total = weight.sum(axis=1, keepdims=True)
+        sinks = w[2][:, None] if len(w) > 2 else np.full((heads, 1), -np.inf)
+        top = np.maximum(score.max(axis=1, keepdims=True), sinks)
+        top = np.where(top == -np.inf, 0, top)
+        weight = np.exp(score - top)
+        total = weight.sum(axis=1, keepdims=True) + np.exp(sinks - top)
         out[i] = np.einsum("hj,jhe->he", weight, v[low:high]) / np.where(total == 0, 1, total)
     return [out]
 
@@ -84,6 +88,12 @@ def attention(rng: Rng, dtype: str) -> Case:
         if "sinusoids" not in a:
             weights = [*(weights or [None]), normal(rng, (heads, int(rng.integers(1, 9)), f), dtype)]
         features = (*features, (groups * per, f))
+    if rng.random() < 0.3:
+        a["softcap"] = float(pick(rng, 0.5, 2.0, 30.0))
+    if rng.random() < 0.3:
+        sinks = 2 * normal(rng, (groups * per,), dtype)
+        sinks = np.where(rng.random(sinks.shape) < 0.2, -np.inf, sinks).astype(dtype)
+        weights = [*[*weights, None, None][:2], sinks]
     whole = a["chunk"] == 0 or a["right"] < 0
     reach = a["chunk"] + max(a["left"], 0) + max(a["right"], 0) + 2
     return make(

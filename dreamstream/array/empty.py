@@ -1,0 +1,87 @@
+"""Frames of no features, as ``x[..., n:]`` of n features gives: joined with others they vanish."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NoReturn
+
+from ..errors import ShapeError
+from ..stream.where import user_line
+
+__all__ = ["Empty"]
+
+
+class Empty:
+    """A stream of which a feature axis has no element.
+
+    Parameters
+    ----------
+    shape : sequence
+        Its sizes; tokens for B and L.
+    dtype : dtype
+    said : str
+        What made it, for messages.
+    """
+
+    is_stream = True
+    dims = features = ("empty",)
+    value = None
+
+    def __init__(self, shape: Sequence[Any], dtype: Any, said: str) -> None:
+        self.shape, self.dtype, self.said = tuple(shape), dtype, said
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+    def dim(self) -> int:
+        return self.ndim
+
+    @property
+    def names(self) -> tuple[None, ...]:
+        return (None,) * self.ndim
+
+    def size(self, dim: int | None = None) -> Any:
+        return self.shape if dim is None else self.shape[dim]
+
+    def permute(self, *order: Any) -> Empty:
+        axes = order[0] if len(order) == 1 and not isinstance(order[0], int) else order
+        return Empty([self.shape[a] for a in axes], self.dtype, self.said)
+
+    def transpose(self, dim0: int, dim1: int) -> Empty:
+        order = list(range(self.ndim))
+        order[dim0], order[dim1] = order[dim1], order[dim0]
+        return self.permute(order)
+
+    swapaxes = transpose
+
+    def unsqueeze(self, dim: int) -> Empty:
+        at = dim % (self.ndim + 1)
+        return Empty((*self.shape[:at], 1, *self.shape[at:]), self.dtype, self.said)
+
+    def _same(self, *_: Any, **__: Any) -> Empty:
+        return self
+
+    contiguous = clone = to = float = double = type_as = _same
+
+    def beside(self, tensors: Sequence[Any], dim: int) -> Any:
+        """Return what is joined without it."""
+        if any(isinstance(x, Empty) and x.shape[dim] != 0 for x in tensors):
+            self._misuse("joined along another dimension")
+        rest = [x for x in tensors if not isinstance(x, Empty)]
+        return rest[0]._cat(rest, dim) if len(rest) > 1 else [*rest, self][0]
+
+    def as_output(self) -> NoReturn:
+        """Refuse to be what a forward returns."""
+        self._misuse("returned")
+
+    def _misuse(self, use: str) -> NoReturn:
+        raise ShapeError(
+            f"{self.said} keeps none, and is {use}, at {user_line()}: a frame has one of each dimension at least; "
+            "what is empty can be joined with others by cat, and is left out there"
+        )
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__") or name == "device":
+            raise AttributeError(name)
+        return self._misuse(f"asked for {name}")
