@@ -10,8 +10,10 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+import shlex
 import subprocess
 import sys
+import sysconfig
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -38,6 +40,13 @@ def flags(*, openblas: bool, sanitize: str = "", werror: bool | None = None) -> 
     if werror if werror is not None else os.environ.get("DREAMSTREAM_WERROR") == "1":
         out.append("-Werror")
     return out
+
+
+def extension_compiler() -> list[str]:
+    """What setuptools compiles extensions with."""
+    config = sysconfig.get_config_var
+    words = [os.environ.get("CC") or config("CC"), config("CFLAGS"), config("CCSHARED")]
+    return [w for text in words for w in shlex.split(text or "")]
 
 
 def sanitizer_flags(sanitize: str) -> list[str]:

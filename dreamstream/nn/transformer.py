@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 from ..array import Tensor, full
 from ..stream.context import Context
@@ -63,34 +63,39 @@ _ACTIVATIONS: dict[str, Callable[[Any], Any]] = {"relu": F.relu, "gelu": F.gelu}
 class _Layer(Module):
     """What layers of encoders and of decoders have."""
 
+    _blocks: ClassVar[tuple[str, ...]]
     self_attn: MultiheadAttention
-    linear1: Linear
-    linear2: Linear
-    dropout: Dropout
 
-    def _make(self, blocks: tuple[str, ...], options: dict[str, Any]) -> None:
-        """Make attention, products and norms, in torch's order."""
-        width, like = options["d_model"], {"device": options["device"], "dtype": options["dtype"]}
-        bias, dropout, activation = options["bias"], options["dropout"], options["activation"]
-        for name in blocks:
-            context = options["context"] if name == "self_attn" else None
+    def __init__(
+        self,
+        d_model: int,
+        nhead: int,
+        dim_feedforward: int = 2048,
+        dropout: float = 0.1,
+        activation: str | Callable[[Any], Any] = "relu",
+        layer_norm_eps: float = 1e-5,
+        batch_first: bool = False,
+        norm_first: bool = False,
+        bias: bool = True,
+        device: Any = None,
+        dtype: Any = None,
+        context: Context | None = None,
+    ) -> None:
+        super().__init__()
+        like = {"device": device, "dtype": dtype}
+        for name in self._blocks:  # in torch's order
+            of = context if name == "self_attn" else None
             attention = MultiheadAttention(
-                width,
-                options["nhead"],
-                dropout,
-                bias,
-                batch_first=options["batch_first"],
-                context=context,
-                **like,
+                d_model, nhead, dropout, bias, batch_first=batch_first, context=of, **like
             )
             self.register_module(name, attention)
-        self.linear1 = Linear(width, options["dim_feedforward"], bias, **like)
+        self.linear1 = Linear(d_model, dim_feedforward, bias, **like)
         self.dropout = Dropout(dropout)
-        self.linear2 = Linear(options["dim_feedforward"], width, bias, **like)
-        self.norm_first = options["norm_first"]
-        places = range(1, len(blocks) + 2)
+        self.linear2 = Linear(dim_feedforward, d_model, bias, **like)
+        self.norm_first = norm_first
+        places = range(1, len(self._blocks) + 2)
         for i in places:
-            self.register_module(f"norm{i}", LayerNorm(width, options["layer_norm_eps"], bias=bias, **like))
+            self.register_module(f"norm{i}", LayerNorm(d_model, layer_norm_eps, bias=bias, **like))
         for i in places:
             self.register_module(f"dropout{i}", Dropout(dropout))
         if isinstance(activation, str) and activation not in _ACTIVATIONS:
@@ -133,24 +138,7 @@ class TransformerEncoderLayer(_Layer):
     context. Source: torch.nn.TransformerEncoderLayer.
     """
 
-    def __init__(
-        self,
-        d_model: int,
-        nhead: int,
-        dim_feedforward: int = 2048,
-        dropout: float = 0.1,
-        activation: str | Callable[[Any], Any] = "relu",
-        layer_norm_eps: float = 1e-5,
-        batch_first: bool = False,
-        norm_first: bool = False,
-        bias: bool = True,
-        device: Any = None,
-        dtype: Any = None,
-        context: Context | None = None,
-    ) -> None:
-        options = dict(locals())
-        super().__init__()
-        self._make(("self_attn",), options)
+    _blocks = ("self_attn",)
 
     def forward(
         self,
@@ -181,24 +169,7 @@ class TransformerDecoderLayer(_Layer):
     Source: torch.nn.TransformerDecoderLayer.
     """
 
-    def __init__(
-        self,
-        d_model: int,
-        nhead: int,
-        dim_feedforward: int = 2048,
-        dropout: float = 0.1,
-        activation: str | Callable[[Any], Any] = "relu",
-        layer_norm_eps: float = 1e-5,
-        batch_first: bool = False,
-        norm_first: bool = False,
-        bias: bool = True,
-        device: Any = None,
-        dtype: Any = None,
-        context: Context | None = None,
-    ) -> None:
-        options = dict(locals())
-        super().__init__()
-        self._make(("self_attn", "multihead_attn"), options)
+    _blocks = ("self_attn", "multihead_attn")
 
     def forward(
         self,

@@ -37,6 +37,8 @@ class Operator:
         behind that axis or moves frames, and takes it as it comes; it works on the first axis, or makes one, and
         lanes step behind that; it has an attribute of this name, which counts one axis more. Empty for what has a
         function of its own there, or none.
+    by_position : bool
+        Whether what it gives depends on where a frame stands, by its definition.
     whole : Refusal or None
         Why it needs the whole stream, where some of its attributes let it do so.
     instead : str
@@ -50,5 +52,6 @@ class Operator:
     written: str = field(default="", kw_only=True)
     alone: str = field(default="", kw_only=True)
     lanes: Lanes = field(default="", kw_only=True)
+    by_position: bool = field(default=False, kw_only=True)
     whole: Refusal | None = field(default=None, kw_only=True)
     instead: str = field(default="", kw_only=True)

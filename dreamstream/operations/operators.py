@@ -36,18 +36,17 @@ _ROWS = (
         for name in ("lstm", "gru", "rnn")
     ),
     Operator(
-        "attention",
-        kind="window",
-        written="`F.scaled_dot_product_attention`, `nn.MultiheadAttention`",
-        whole=SEES_ALL,
-        instead="chunked attention, ds.Context(chunk=16, left=64), is 15 frames late",
+        "attention", kind="window", written="`F.scaled_dot_product_attention`, `nn.MultiheadAttention`",
+        whole=SEES_ALL, instead="chunked attention, ds.Context(chunk=16, left=64), is 15 frames late",
     ),
     Operator(
-        "cross_attention",
-        kind="window",
+        "cross_attention", kind="window",
         written="`F.scaled_dot_product_attention` with keys and values that are given once, or plain",
     ),
-    Operator("rotary", kind="window", written="`F.rotary_embedding`, `nn.RotaryEmbedding`", alone="not torch's"),
+    Operator(
+        "rotary", kind="window", written="`F.rotary_embedding`, `nn.RotaryEmbedding`", alone="not torch's",
+        by_position=True,
+    ),
     *(
         Operator(
             f"{name}_within",
@@ -59,9 +58,7 @@ _ROWS = (
     ),
     *_all("frame", "layer_norm", "rms_norm", "batch_norm"),
     Operator(
-        "group_norm",
-        kind="window",
-        whole=OVER_STREAM,
+        "group_norm", kind="window", whole=OVER_STREAM,
         instead="a cumulative norm, of nn.CumulativeMean of x and of x * x",
     ),
     # along the stream
@@ -69,27 +66,20 @@ _ROWS = (
     *_all("window", "frame", "resample", lanes=""),
     *_all("window", "overlap_add", "max_pool", "avg_pool", lanes="behind"),
     Operator(
-        "adaptive_pool",
-        kind="window",
-        lanes="behind",
-        whole=ADAPTIVE,
+        "adaptive_pool", kind="window", lanes="behind", whole=ADAPTIVE,
         instead="pooling with a fixed kernel_size, or nn.CumulativeMean",
     ),
-    *_all("carried", "cumulative"),
+    Operator("cumulative", kind="carried", lanes="as they come", by_position=True),
     Operator("slice", kind="window", written="`x[..., a:-b:k]` along L", lanes="as they come"),
     Operator(
         "pad_to_multiple", kind="window", alone="adds frames at the end of a stream only", lanes="as they come"
     ),
     Operator(
-        "pad_to",
-        kind="window",
-        written="`F.pad(x, (0, n))` with an `n` computed of lengths",
+        "pad_to", kind="window", written="`F.pad(x, (0, n))` with an `n` computed of lengths",
         alone="adds frames until another stream's length; a pad, which has a row",
     ),
     Operator(
-        "put",
-        kind="window",
-        written="`x[..., a:-b:k] = y` along L",
+        "put", kind="window", written="`x[..., a:-b:k] = y` along L",
         alone="frames of two streams side by side; their values stay",
     ),
     Operator("delay", kind="window", alone="lets frames come late; their values stay", lanes="as they come"),
@@ -97,76 +87,56 @@ _ROWS = (
         "unstack", kind="window", alone="a stack of frames, one after the other: the same bytes", lanes="behind"
     ),
     Operator(
-        "cut",
-        kind="window",
-        written="`x[..., : y.size(L)]`",
+        "cut", kind="window", written="`x[..., : y.size(L)]`",
         alone="gives a stream the length of another one; a slice, which has a row",
     ),
     Operator(
-        "table",
-        kind="window",
-        written="`table[: x.size(L)]`, with a `table` that is no stream",
+        "table", kind="window", written="`table[: x.size(L)]`, with a `table` that is no stream",
         alone="a constant by position; ends with its table, so that no step of it can be repeated",
     ),
     Operator(
-        "positions",
-        kind="window",
-        written="`arange(x.size(L))`, where it meets frames",
-        alone="numbers by position; an arange, which is no operator of torch's on streams",
+        "positions", kind="window", written="`arange(x.size(L))`, where it meets frames",
+        alone="numbers by position; an arange, which is no operator of torch's on streams", by_position=True,
     ),
     Operator(
-        "reduce_frames",
-        kind="carried",
-        written="`x.sum(L)`, `x.mean(L)`, `x.amax(L)`, `x.amin(L)`",
-        lanes="as they come",
+        "reduce_frames", kind="carried", written="`x.sum(L)`, `x.mean(L)`, `x.amax(L)`, `x.amin(L)`",
+        lanes="as they come", by_position=True,
     ),
-    Operator("var_frames", kind="carried", written="`x.var(L)`, `x.std(L)`"),
+    Operator("var_frames", kind="carried", written="`x.var(L)`, `x.std(L)`", by_position=True),
     Operator("softmax_sum", kind="carried", written="`(a.softmax(L) * x).sum(L)`, `a.softmax(L) @ x`"),
     Operator(
-        "spread",
-        kind="window",
+        "spread", kind="window",
         written="`x - x.mean(L, keepdim=True)`, and other frames that meet what is known at the end",
-        alone="a value once for every frame of another stream",
-        whole=AT_THE_END,
+        alone="a value once for every frame of another stream", whole=AT_THE_END,
         instead="a statistic of the frames so far, by nn.CumulativeMean",
     ),
     Operator(
-        "flip",
-        kind="window",
-        written="`x.flip(L)`",
-        alone="moves frames, all of them at the stream's end",
+        "flip", kind="window", written="`x.flip(L)`", alone="moves frames, all of them at the stream's end",
         whole=AT_THE_END,
     ),
     Operator(
-        "sync",
-        kind="window",
+        "sync", kind="window",
         written="nothing: the door sets one wherever streams meet that progress differently",
         alone="lets branches wait for each other; computes nothing, and rewrites take it out where none waits",
     ),
     Operator(
-        "hold",
-        kind="window",
+        "hold", kind="window",
         written="nothing: the door sets one wherever an input that is given once meets a stream's frames",
         alone="gives a value to every frame; its values stay",
     ),
     Operator(
-        "limit",
-        kind="frame",
+        "limit", kind="frame",
         written="`buffer_limit=` of `ds.patch_module` and `ds.compile`: it stands before what waits",
-        alone="refuses streams that are too long; computes nothing",
-        lanes="as they come",
+        alone="refuses streams that are too long; computes nothing", lanes="as they come",
     ),
     Operator(
-        "length",
-        kind="window",
-        written="`x.size(L)`, where a forward returns it",
-        alone="one integer of a stream; no frame is read",
+        "length", kind="window", written="`x.size(L)`, where a forward returns it",
+        alone="one integer of a stream; no frame is read", by_position=True,
     ),
     Operator(
-        "require",
-        kind="window",
+        "require", kind="window",
         written="`assert x.size(L) == y.size(L)`, and other comparisons of lengths that lead to an exception",
-        alone="refuses streams whose lengths don't compare as they must; no frame is read",
+        alone="refuses streams whose lengths don't compare as they must; no frame is read", by_position=True,
     ),
     # within a frame
     *_all("frame", "rfft", "irfft", "fft", "ifft"),
@@ -175,9 +145,7 @@ _ROWS = (
     *_all("frame", "nearest", "pad_features", lanes="axis"),
     *_all("frame", "permute", "topk", "gather", lanes=""),
     Operator(
-        "reduce_features",
-        kind="frame",
-        written="`x.sum(d)`, `x.mean(d)` and all other reductions along features",
+        "reduce_features", kind="frame", written="`x.sum(d)`, `x.mean(d)` and all other reductions along features",
         lanes="axes",
     ),
     Operator("narrow", kind="frame", written="`x[..., a:b:k]` along features", lanes="axis"),
@@ -193,7 +161,7 @@ _ROWS = (
     Operator("logical_not", torch="logical_not", written="`x.logical_not()`", lanes="as they come"),
     Operator("logical_and"),
     Operator("logical_or"),
-)
+)  # fmt: skip
 
 #: By name.
 OPERATORS: dict[str, Operator] = {row.name: row for row in (*_ROWS, *ELEMENTWISE.values())}

@@ -2,7 +2,7 @@
 
 Every `tests/c/test_*.c` is a program linked against the engine without its Python room. Variants:
 
-plain    the flags of the package, with OpenBLAS where it is found
+plain    the objects of the package itself, with OpenBLAS where it is found
 noblas   the same without OpenBLAS
 asan     address and undefined-behaviour sanitizers, without OpenBLAS
 tsan     thread sanitizer, without OpenBLAS
@@ -72,11 +72,16 @@ class Built(NamedTuple):
 def engine(variant: str) -> Engine:
     """Compile what changed of the engine, and the allocator that fails on demand."""
     blas = openblas() if variant == "plain" else None
-    cflags = [*cbuild.flags(openblas=blas is not None, sanitize=SANITIZERS[variant]), f"-I{HERE}"]
-    where, error = BUILD / variant, ""
+    flags = cbuild.flags(openblas=blas is not None, sanitize=SANITIZERS[variant])
+    cflags, where, error = [*flags, f"-I{HERE}"], BUILD / variant, ""
     with _lock(where):
         try:
-            objects = cbuild.compile_all(cc(), [*cbuild.sources(python=False), FAULT], where, cflags)
+            if variant == "plain":
+                files = cbuild.sources(python=False)
+                objects = cbuild.compile_all(cbuild.extension_compiler(), files, ROOT / "build" / "objects", flags)
+                objects += cbuild.compile_all(cc(), [FAULT], where, cflags)
+            else:
+                objects = cbuild.compile_all(cc(), [*cbuild.sources(python=False), FAULT], where, cflags)
         except cbuild.CompileError as fault:
             objects, error = fault.objects, str(fault)
         archive = where / "engine.a"

@@ -9,7 +9,6 @@ import dreamstream as ds
 from dreamstream.errors import ShapeError, StreamIdError, StreamMismatchError
 
 torch = pytest.importorskip("torch")
-torch.set_num_threads(1)
 
 from torch_training import calls, cuts, gathered, made, sequences, streams
 

@@ -8,7 +8,6 @@ import weakref
 import pytest
 
 torch = pytest.importorskip("torch")
-torch.set_num_threads(1)
 
 from torch import nn
 

@@ -14,7 +14,6 @@ from exported_models import made
 import dreamstream as ds
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # of torch, about its own code
-torch.set_num_threads(1)
 
 ELSEWHERE = """
 import sys, torch

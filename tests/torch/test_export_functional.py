@@ -17,7 +17,6 @@ from dreamstream.models import StreamingTransformer
 from dreamstream.torch.export.manifest import with_chunk
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # of torch, about its own code
-torch.set_num_threads(1)
 TOLERANCE = 1e-5
 
 

@@ -16,7 +16,6 @@ from exported_models import MODELS, made
 import dreamstream as ds
 from dreamstream.errors import CaptureError
 
-torch.set_num_threads(1)
 TOLERANCE = 1e-5
 
 

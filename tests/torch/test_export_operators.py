@@ -19,7 +19,6 @@ from dreamstream.errors import CaptureError, DreamStreamError, NotStreamableErro
 from dreamstream.stream.tree import leaves
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # of torch, about its own code
-torch.set_num_threads(1)
 TOLERANCE = 1e-5
 
 #: How torch rounds: sums and scales in another form, which the engine's reference does not.

@@ -3,7 +3,6 @@
 import pytest
 
 torch = pytest.importorskip("torch")
-torch.set_num_threads(1)
 
 from torch import nn
 

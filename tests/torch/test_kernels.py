@@ -14,7 +14,6 @@ from ds_laws.operators.norms import far
 from dreamstream import _core, dispatch
 
 torch = pytest.importorskip("torch")
-torch.set_num_threads(1)
 
 from torch_windows import Online, Plain, tensors
 

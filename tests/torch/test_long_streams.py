@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch")
-torch.set_num_threads(1)
 
 from snapshot_bytes import shift
 from torch_references import u2

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch")
-torch.set_num_threads(1)
 
 from many_streams import Patched, come_and_go
 from torch_references.transformer import Relative, Transformer

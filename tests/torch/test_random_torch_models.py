@@ -25,8 +25,6 @@ from random_graphs.torch_twin import NAMESPACE, PLAIN
 from shared_cases import Case, Given
 from shared_cases.checks import hold
 
-torch.set_num_threads(1)
-
 #: Nodes for which torch has no operation that streams.
 LACKING = {"rate", "overlap", "running"}
 

@@ -19,7 +19,6 @@ from shared_cases import CASES, EXPORTS, FRONT_ENDS, baseline, leaves, schedule,
 from shared_cases.checks import require_offline
 
 pytestmark = pytest.mark.filterwarnings("ignore:LSTM with projections:UserWarning")  # torch's own
-torch.set_num_threads(1)
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -11,8 +11,6 @@ torch = pytest.importorskip("torch")
 
 from shared_cases.idioms import read_as_torch
 
-torch.set_num_threads(1)
-
 #: Tests of what torch doesn't have, or means otherwise.
 ELSEWHERE = {
     "test_padding_by_name_is_causal": "torch has no such padding",

@@ -11,7 +11,6 @@ import dreamstream as ds
 from dreamstream.errors import ModeError, StreamIdError
 
 torch = pytest.importorskip("torch")
-torch.set_num_threads(1)
 
 from torch_training import (
     MODELS,

@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 torch = pytest.importorskip("torch")
-torch.set_num_threads(1)
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "docs" / "examples" / "train_wav.py"
 

@@ -14,7 +14,6 @@ import dreamstream as ds
 from dreamstream.errors import ModeError
 
 torch = pytest.importorskip("torch")
-torch.set_num_threads(1)
 F = torch.nn.functional
 
 from torch_training import (

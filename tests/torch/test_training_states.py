@@ -11,7 +11,6 @@ import pytest
 from dreamstream.errors import FormatError, ModeError, StreamIdError
 
 torch = pytest.importorskip("torch")
-torch.set_num_threads(1)
 
 from torch_training import MODELS, VARIANTS, assert_close, calls, gathered, offline, online, sequences, streams
 

@@ -12,8 +12,6 @@ from dreamstream.errors import FormatError
 torch = pytest.importorskip("torch")
 from torch_layers import close
 
-torch.set_num_threads(1)  # its threads wait for one another where cores are few
-
 
 def twins(build):
     """Return a model of torch's layers and the same one of ours, with the same random weights."""

@@ -409,16 +409,6 @@ MUTANTS = {
 }
 
 
-def _compiler() -> list[str]:
-    """What setuptools compiles extensions with."""
-    words = [
-        os.environ.get("CC") or sysconfig.get_config_var("CC"),
-        sysconfig.get_config_var("CFLAGS"),
-        sysconfig.get_config_var("CCSHARED"),
-    ]
-    return [w for text in words for w in shlex.split(text or "")]
-
-
 def _macros() -> list[str]:
     """The extension module's own macros, as setup.py has them."""
     for node in ast.parse((ROOT / "setup.py").read_text()).body:
@@ -441,16 +431,18 @@ def build(mutant: Mutant, place: Path) -> Path:
     flags = {False: cbuild.flags(openblas=blas), True: cbuild.flags(openblas=blas) + _macros()}
     paths = sysconfig.get_paths()
     includes = [paths["include"], paths["platinclude"], np.get_include()]
-    objects = []
+    cc, objects = cbuild.extension_compiler(), []
     for python in (False, True):
         files = cbuild.sources(python=python)
         more = {"system_includes": includes, "key": f"{sys.version} numpy {np.__version__}"} if python else {}
-        found = cbuild.compile_all(_compiler(), files, ROOT / "build" / "objects", flags[python], **more)
+        found = cbuild.compile_all(
+            cbuild.extension_compiler(), files, ROOT / "build" / "objects", flags[python], **more
+        )
         objects += [o for f, o in zip(files, found) if f != source]
     python = mutant.file.startswith("python/")
     own = [f for f in flags[python] if f != "-Werror"] + [f"-isystem{i}" for i in includes if python]
     made = planted.with_suffix(".o")
-    subprocess.run([*_compiler(), *own, "-w", "-c", str(planted), "-o", str(made)], check=True)
+    subprocess.run([*cc, *own, "-w", "-c", str(planted), "-o", str(made)], check=True)
     package = ROOT / "dreamstream"
     copy = place / "dreamstream"
     copy.mkdir()
