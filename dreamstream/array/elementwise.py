@@ -155,18 +155,45 @@ def bits(name: str, a: Any, b: Any) -> Any:
     Raises
     ------
     DTypeError
-        For floats, and for streams of integers.
+        For floats, and for streams of integers beside others than a number below 2 ** 62.
     """
     operands = _operands((a, b))
     if operands is None:
         return NotImplemented
     dtype = _common(name, operands)
     stream = _any_stream(operands)
+    if stream and (found := _bits_of_a_number(name, operands)) is not None:
+        return found
     if dtypes.is_float(dtype) or (stream and dtype != dtypes.bool):
         raise DTypeError(f"{name}: expected bool operands (or plain int64 tensors), got {dtype}")
     if not stream:
         return _combine(name, operands, [dtype, dtype])
     return binary("ne" if name == "xor" else f"logical_{name}", a, b)
+
+
+def _bits_of_a_number(name: str, operands: Sequence[Tensor | Number]) -> Any:
+    """Return a stream of integers bit by bit with a number, by quotients and rests; None of all else."""
+    x, *others = sorted(operands, key=lambda y: not (isinstance(y, Tensor) and y.is_stream))
+    other: Any = others[0]
+    if isinstance(other, Tensor) and not other.is_stream and other.numel() == 1 and other.dtype == dtypes.int64:
+        other = other.item()
+    if (
+        not isinstance(x, Tensor)
+        or x.dtype != dtypes.int64
+        or type(other) is not int
+        or not -(2**62) <= other < 2**62
+    ):
+        return None
+    shared: Any = x * 0  # the bits of the number, or of what it lacks, that x has
+    wanted, at = other if other >= 0 else ~other, 0
+    while wanted >> at:
+        many = (~(wanted >> at) & (wanted >> at) + 1).bit_length() - 1
+        if many:
+            shared = shared + x // 2**at % 2**many * 2**at
+        at += max(many, 1)
+    own = x - shared if other >= 0 else shared  # those that the number lacks
+    shared = x - own
+    return shared if name == "and" else own + other if name == "or" else own + (other - shared)
 
 
 def negated(x: Tensor) -> Tensor:

@@ -451,9 +451,9 @@ class Quotient(Token):
         return self.__floor__() if positive is not False else self.__ceil__()
 
     def __round__(self, digits: int | None = None) -> Any:
-        if digits or self.by % 2 == 0:
+        if digits or (self.by % 2 == 0 and self.by > 2):
             self._misuse("rounded, a half to an even number (use math.floor(… + 0.5), or math.ceil)")
-        return (self.over + self.by // 2) // self.by
+        return (3 * self.over + 3) // 4 * 2 // 3 if self.by == 2 else (self.over + self.by // 2) // self.by
 
     def is_integer(self) -> Any:
         """Return whether it is one, or a `Comparison`."""

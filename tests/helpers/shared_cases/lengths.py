@@ -255,6 +255,7 @@ def _lengths_made_integers(nn: Any, F: Any, ds: Any) -> Any:
             x[..., ::2][..., :half],
             every,
             x[..., 1::3][..., : round(frames / 3)],
+            x[..., ::2][..., : round(frames / 2)],
         )
 
     return net(nn, forward)
@@ -307,6 +308,15 @@ def _integers_computed(nn: Any, F: Any, ds: Any) -> Any:
         return y + self.table((x > rest).long()), part, -masked.abs() + (3 - x) % 4, x.clamp(max=4) - rest
 
     return net(nn, forward, table=nn.Embedding(5, 3))
+
+
+@module((Given(("B", "L"), below=4000),))
+def _bits_of_integers(nn: Any, F: Any, ds: Any) -> Any:
+    def forward(self: Any, x: Any) -> Any:
+        y = x * 2**42 - 7 * x
+        return x & 7, 2 & -x, y & 0x5A5A00FF, y & -20, y | 1025, ~y, (1 - x) ^ 6, y ^ -3, y & (2**62 - 1)
+
+    return net(nn, forward)
 
 
 @module(BCL(4))
