@@ -116,9 +116,13 @@ class Engine(_core.Stepper):
             if isinstance(structure, int):
                 found[structure] = out
                 return
-            if len(structure) != len(out):
-                raise ValueError("out: expected what forward returns")
-            for key in structure if isinstance(structure, dict) else range(len(structure)):
+            named = isinstance(structure, dict)
+            keys = list(structure) if named else list(range(len(structure)))
+            kind: Any = Mapping if named else (list, tuple)
+            if not isinstance(out, kind) or set(out if named else range(len(out))) != set(keys):
+                form = f"a dict with the keys {keys}" if named else f"a tuple of {len(keys)}"
+                raise ShapeError(f"out: expected arrays in the form of what forward returns, {form}")
+            for key in keys:
                 find(structure[key], out[key])
 
         find(self._structure, given)

@@ -243,8 +243,10 @@ def test_out_of_several_outputs():
         (out.y,),
         (out.y, {"h": out.h["h"]}),
         Pair(out.y, {"h": out.h["h"], "x": out.h["c"]}),
+        Pair(out.y, None),
+        Pair(out.y, out.h["h"]),
     ):
-        with pytest.raises((TypeError, ValueError, KeyError, IndexError)):
+        with pytest.raises(ShapeError, match="in the form of what forward returns"):
             engine.step_batch(["a"], x[:1], out=bad)
     assert engine.position("a") == 5
 
