@@ -17,6 +17,8 @@ from ._core import version as _version
 from .array import *  # noqa: F403
 from .array import __all__ as _array_names
 from .array.chunks import on_fallback
+from .array.named import NAMES as _function_names
+from .array.named import named as _named
 from .array.stream_creation import as_stream_tensor, stream_tensor
 from .array.stream_tensor import StreamTensor
 from .config import show_config
@@ -65,8 +67,14 @@ if _TYPE_CHECKING:
 _set_bridge(lambda: _importlib.import_module(".torch", __name__))
 
 
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_function_names})
+
+
 def __getattr__(name: str) -> _Any:
-    """Load what needs PyTorch when it is first asked for."""
+    """Load what needs PyTorch when it is first asked for; functions that are methods of tensors too."""
     if name in ("export", "torch"):
         return _importlib.import_module(f".{name}", __name__)
+    if name in _function_names:
+        return _named(name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

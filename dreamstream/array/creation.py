@@ -24,17 +24,21 @@ from .tensor import Tensor, take
 __all__ = [
     "arange",
     "as_tensor",
+    "baddbmm",
     "cat",
     "empty",
     "empty_like",
+    "eye",
     "from_numpy",
     "full",
     "full_like",
     "lengths_of",
     "manual_seed",
     "matmul",
+    "meshgrid",
     "ones",
     "ones_like",
+    "outer",
     "prepend",
     "rand",
     "randn",
@@ -160,8 +164,7 @@ def full(size: Any, fill_value: Any, dtype: Any = None, *, device: Any = None, r
     """
     dtypes.check_device(device)
     if isinstance(size, (tuple, list)) and any(isinstance(s, Length) for s in size):
-        kind = dtypes.float32 if dtype is None else dtypes.as_dtype(dtype)
-        return Symbolic.filled(size, Tensor(np.full(1, fill_value, kind)))
+        return Symbolic.filled(size, Tensor(_filled(1, fill_value, dtype)[0]))
     array, batch = _filled(size, fill_value, dtype)
     out = Tensor(array, requires_grad)
     return BatchTensor(out, batch, size[batch[0]]) if batch else out
@@ -380,6 +383,47 @@ def _cat_of(x: Any) -> Any:
     """Return cat of the library that a tensor is of."""
     theirs = isinstance(x, getattr(sys.modules.get("torch"), "Tensor", ()))
     return (sys.modules["torch"] if theirs else sys.modules[__name__]).cat
+
+
+def baddbmm(input: Any, batch1: Any, batch2: Any, *, beta: float = 1, alpha: float = 1) -> Any:
+    """Return ``beta * input + alpha * (batch1 @ batch2)``. Source: torch.baddbmm."""
+    product = batch1 @ batch2
+    product = product if alpha == 1 else product * alpha
+    return product if beta == 0 else product + (input if beta == 1 else input * beta)
+
+
+def eye(n: Any, m: Any = None, *, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Any:
+    """Return ones on the diagonal of a matrix ``(n, m or n)`` of zeros, float32 by default. Source: torch.eye."""
+    dtypes.check_device(device)
+    sizes = (n, n if m is None else m)
+    for size in sizes:
+        if isinstance(size, Length):
+            return type(size).note("eye", sizes, {} if dtype is None else {"dtype": dtype})
+    return Tensor(np.eye(*sizes, dtype=dtypes.as_dtype(dtype or dtypes.float32)), requires_grad)
+
+
+def meshgrid(*tensors: Any, indexing: str = "ij") -> list[Any]:
+    """Return grids of the coordinates in vectors, which run along one dimension each. Source: torch.meshgrid.
+
+    Parameters
+    ----------
+    tensors : Tensor
+        ``(n,)`` each.
+    indexing : {"ij", "xy"}
+        Whether the first two dimensions change places.
+    """
+    given = list(tensors[0]) if len(tensors) == 1 and isinstance(tensors[0], (list, tuple)) else list(tensors)
+    sizes = [x.shape[0] for x in given]
+    grids = [x.reshape(*(-1 if i == k else 1 for i in range(len(given)))) for k, x in enumerate(given)]
+    grids = [x.expand(*sizes) for x in grids]
+    if indexing not in ("ij", "xy"):
+        raise ValueError(f'meshgrid: indexing is "ij" or "xy", not {indexing!r}')
+    return [x.transpose(0, 1) for x in grids] if indexing == "xy" and len(given) > 1 else grids
+
+
+def outer(input: Any, vec2: Any) -> Any:
+    """Return the products ``(n, m)`` of elements of two vectors. Source: torch.outer."""
+    return input.unsqueeze(-1) * vec2
 
 
 def matmul(input: Any, other: Any) -> Any:

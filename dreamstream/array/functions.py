@@ -72,8 +72,15 @@ def _in_place(compute: Callable[..., Any], name: str, called: str) -> Callable[.
     return writes
 
 
+def _bitwise_not(self: Tensor) -> Tensor:
+    """Return ``~self``."""
+    return ~self
+
+
 take(
     Tensor,
+    bitwise_not=_bitwise_not,
+    **{f"bitwise_{name}": _operator(*OPERATORS[name]) for name in ("and", "or", "xor")},
     **{name: _function(ELEMENTWISE[name]) for name in NAMES},
     **{f"__{name}__": _operator(binary_or_not, name) for name in COMPARISONS},
     **{f"__{name}__": _operator(*how) for name, how in OPERATORS.items()},

@@ -193,7 +193,7 @@ Noted.__hash__ = object.__hash__  # type: ignore[method-assign]
 
 def _of_lengths(name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
     """Run a function, or a method of lengths and positions, that says nothing of every frame alike."""
-    func = getattr(creation if name in ("arange", "full") else Tensor, name, None)
+    func = getattr(creation if name in ("arange", "eye", "full") else Tensor, name, None)
     if name == "__setitem__":
         func = _to_a_copy(Tensor.__setitem__)
     if func is None:

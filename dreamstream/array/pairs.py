@@ -299,6 +299,7 @@ class Pairs:
         name = self.func.__name__.strip("_")
         filling = name in ("full", "masked_fill", "full_like", "new_full", "where", "setitem", "fill")
         scaling = filling or name in ("mul", "rmul", "imul", "multiply")
+        adding = name in ("add", "radd", "iadd", "sub", "rsub", "isub", "clamp", "clamp_min", "maximum", "max")
         yield from self.constants
         for x in flat((*self.args, *self.kwargs.values())):
             found: list[float] = []
@@ -314,7 +315,7 @@ class Pairs:
                 real = isinstance(c, float)
                 if not math.isfinite(c) or (real and (filling or c <= MASKED or (scaling and c >= -MASKED))):
                     continue
-                yield 1 / c if 0 < abs(c) < 1 else c
+                yield 1 / c if 0 < abs(c) < 1 and not adding else c
 
     def _tables(self) -> Iterator[int]:
         """Give the sizes of tables that are cut to a stream's length."""

@@ -163,6 +163,8 @@ def rows_of(
         Keys that show all that its numbers say.
     """
     context = found.context
+    if found.hides:
+        raise Unrecognised("keys are left out beside scores by position")
     chunk = context.chunk or 1
     n = max(64, 4 * (chunk + (context.right or 0)))
     near, size = table(n), [table(k).shape[1] for k in (n, n + 1)]

@@ -32,6 +32,7 @@ from .relative import places_of
 from .score_steps import OTHER, Greatest, Step, number_of, turned
 from .score_views import ScoreViews
 from .symbolic import Symbolic
+from .tensor import Tensor
 
 __all__ = ["Scores", "Step", "matrices", "paired", "scores_of"]
 
@@ -349,6 +350,10 @@ class Scores(ScoreViews):
         """Return it: where a query sees no key there are zeros."""
         return self if self.soft and not nan else self._misuse("asked for nan_to_num")
 
+    def isnan(self) -> Any:
+        """Return that none is: where a query sees no key there are zeros."""
+        return Tensor(np.zeros((), bool)) if self.soft else self._misuse("asked for isnan")
+
     def _same(self, *_: Any, **__: Any) -> Scores:
         return self
 
@@ -357,7 +362,8 @@ class Scores(ScoreViews):
     def _hidden(self, mask: Any, value: Any) -> Scores:
         """Zero what softmax has made zero already, as is done where a row sees no key."""
         masked = Scores(self.q, self.k, self.axes)._with("fill", self._pairs(mask), -math.inf)
-        if number_of(value) != 0 or masked._said().context != self._said().context:
+        both = masked._said(), self._said()
+        if number_of(value) != 0 or both[0].context != both[1].context or any(x.hides for x in both):
             self._misuse("masked behind softmax otherwise than before")
         return self
 
@@ -506,6 +512,6 @@ class Scores(ScoreViews):
         self._misuse("returned")
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("__") or name in ("dtype", "device"):
+        if name.startswith("__") or name in ("dtype", "device", "edge"):
             raise AttributeError(name)
         return self._misuse(f"asked for {name}")

@@ -251,7 +251,9 @@ class Symbolic(Filled):
                 continue
             role = 1 if part is None else own.pop(0)
             whole = part is None or part is SAME_ORDER or (isinstance(part, slice) and takes_all(part))
-            if not whole and (self.position or role == "B" or not isinstance(part, (builtins.int, slice))):
+            if not whole and self.position:
+                return self._otherwise("__getitem__", (index,), {})  # type: ignore[no-any-return]
+            if not (whole or (role != "B" and isinstance(part, (builtins.int, slice)))):
                 self._refuse(f"the index {part!r}")
             if whole or role == "L":
                 length = length if whole else self._cut(length, part)
@@ -589,10 +591,8 @@ for _name in ("add", "sub", "mul", "truediv", "floordiv", "mod"):
     _arithmetic(_name, _name in ("add", "sub"))
 for _name in ("eq", "ne", "lt", "le", "gt", "ge"):
     _answering(partial(Symbolic._compare, relation=_name), f"__{_name}__", _name)
-_answering(
-    lambda x, other: x._apply(other, lambda a, b: bool(a) and bool(b)), "__and__", "__rand__", "logical_and"
-)
-_answering(lambda x, other: x._apply(other, lambda a, b: bool(a) or bool(b)), "__or__", "__ror__", "logical_or")
+for _both, _name in ((lambda a, b: bool(a) and bool(b), "and"), (lambda a, b: bool(a) or bool(b), "or")):
+    _answering(partial(Symbolic._apply, function=_both), f"__{_name}__", f"__r{_name}__", f"logical_{_name}")
 for _name in ("unsqueeze", "squeeze", "transpose", "__getitem__", "expand", "expand_as", "view", "reshape"):
     setattr(Symbolic, _name, sharing(_name, getattr(Symbolic, _name)))
 Symbolic.__hash__ = object.__hash__  # type: ignore[method-assign]

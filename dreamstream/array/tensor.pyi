@@ -38,6 +38,11 @@ class Tensor(Base):
         """Return zeros: memory without values is never handed out."""
     def _cat(self, tensors: list[Tensor], dim: int) -> Self:
         """Join plain tensors; a class of streams has its own, and gets lists that hold one of its tensors."""
+    def bitwise_not(self) -> Self:
+        """Return ``~self``."""
+    def bitwise_and(self, other: Any) -> Self: ...
+    def bitwise_or(self, other: Any) -> Self: ...
+    def bitwise_xor(self, other: Any) -> Self: ...
     def relu(self) -> Self:
         """Return max(x, 0)."""
     def sigmoid(self) -> Self:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from .. import _core
@@ -41,6 +41,7 @@ def compile(
     max_streams: int | None = None,
     skew: int = 0,
     verify: bool = True,
+    lengths: Sequence[int] | None = None,
     backend: str | None = None,
     context: Mapping[str, Context] | Context | None = None,
     context_limit: int | None = None,
@@ -92,6 +93,8 @@ def compile(
         Frames of the slowest input by which the inputs of one stream may be apart.
     verify : bool
         Stream random chunks through the engine and compare with the model.
+    lengths : sequence of int, optional
+        The streams' lengths in this comparison, where the model accepts some only; as for :func:`verify`.
     backend : str, optional
         The kernels to use whatever the environment says, one that :func:`show_config` names, such as
         ``"ref"`` or ``"x86_v3"``; then ``blas`` is not asked.
@@ -178,7 +181,7 @@ def compile(
                     'could be compared; compile with dtype="float32", which takes a copy of the model, or '
                     "verify=False"
                 )
-        _verify_or_raise(model, engine)
+        _verify_or_raise(model, engine, lengths)
     if weights != "fp32" or products != "fp32":
         engine = stored_as(engine, Narrowing(weights, products, weights_bound), backend)
         engine.lengths = lengths_in(spec)
@@ -196,9 +199,9 @@ def _other(x: Any) -> bool:
     return str(x.dtype).rpartition(".")[2] in ("float64", "float16", "bfloat16")
 
 
-def _verify_or_raise(model: Any, engine: Engine) -> None:
+def _verify_or_raise(model: Any, engine: Engine, lengths: Sequence[int] | None) -> None:
     try:
-        report = verify_engine(model, engine)
+        report = verify_engine(model, engine, lengths=lengths)
     except StreamLimitError:  # a limit for which every stream is too long
         return
     if report.ok:

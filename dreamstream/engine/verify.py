@@ -105,7 +105,7 @@ def verify(
         raise ShapeError(
             f"nothing could be compared: {type(model).__name__} itself refuses streams of {_listed(wanted)} "
             f"frames and the like ({str(refused) or type(refused.__cause__).__name__}); say which lengths it "
-            "takes, ds.verify(model, engine, lengths=[...])"
+            "takes, lengths=[...] of ds.compile or ds.verify"
         )
     choices = Choices(engine, TOLERANCE)
     got = _within_limits(engine, streams, rng, choices)

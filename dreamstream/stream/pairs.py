@@ -35,6 +35,8 @@ LONGEST = 4096
 FARTHEST_TRIED = LONGEST // 2 - 1
 #: What stands for -inf where it is added to scores.
 MASKED = -1e4
+#: What stands for it in a table of sums.
+_HIDDEN = -1e30
 
 
 class Unrecognised(Exception):
@@ -62,6 +64,11 @@ class Recognised:
     first: int = 0
     linear: bool = False
     cells: tuple[Array, Array] | None = None
+
+    @property
+    def hides(self) -> bool:
+        """Whether heads don't see all of the context."""
+        return self.bias is not None and bool(np.isinf(self.bias).any())
 
 
 def long_enough(constants: set[int]) -> int:
@@ -100,13 +107,27 @@ def recognised(values: Callable[[int], Array], n: int, most: int = LONGEST) -> R
     """
     at = values(n)
     seen = _seen(at)
-    context = _context(seen, n)
+    near = None  # what each head sees by distance, where that isn't all of the context
+    try:
+        if not (seen == seen[:1]).all():
+            raise Unrecognised("heads see different keys")
+        context = _context(seen[0], n)
+    except Unrecognised as error:
+        near = _by_distance(seen, n)
+        around = None if near is None else _around(near, n)
+        if around is None:
+            raise error from None
+        context = around
     for other in (*range(n - max(context.chunk or 1, 2), n), max(n, min(most, LONGEST // 4))):
-        if not np.array_equal(_seen(values(other)), expected(context, other)):
+        shown = expected(context, other)
+        if near is not None:
+            distances = np.subtract.outer(np.arange(other), np.arange(other))
+            shown = shown & near[:, np.clip(distances, 1 - n, n - 1) + n - 1]
+        if not (_seen(values(other)) == shown).all():
             raise Unrecognised(f"at {other} frames it says something else than at {n}")
-    if at.dtype == bool:
+    if at.dtype == bool and near is None:
         return Recognised(context)
-    return _with_bias(context, at, seen, n)
+    return _with_bias(context, np.where(seen, at, -np.inf), n)
 
 
 def extended(found: Sequence[Recognised], times: int) -> Recognised:
@@ -150,13 +171,31 @@ def _goes_on_so(near: Array | None, far: Array | None) -> bool:
 
 
 def _seen(at: Array) -> Array:
-    seen = at if at.dtype == bool else at > MASKED
-    if not (seen == seen[:1]).all():
-        raise Unrecognised("heads see different keys")
     if at.dtype != bool and np.isnan(at).any():
         raise Unrecognised("it has entries that are NaN")
-    out: Array = seen[0]
+    out: Array = at if at.dtype == bool else at > MASKED
     return out
+
+
+def _by_distance(seen: Array, n: int) -> Array | None:
+    """Return what each head sees by distance, from 1 - n to n - 1, or None: every query its own frame."""
+    near = np.concatenate([seen[:, 0, :0:-1], seen[:, :, 0]], 1)
+    distances = np.subtract.outer(np.arange(n), np.arange(n))
+    own = near[:, n - 1].all() and not near.all()
+    return near if own and np.array_equal(near[:, distances + n - 1], seen) else None
+
+
+def _around(near: Array, n: int) -> Context | None:
+    """Return the context that has all distances that any head sees; None where their pattern never ends."""
+    seen = np.flatnonzero(near.any(0)) + 1 - n
+    ends: list[int | None] = []
+    for side, last in ((near[:, n - 1 :], int(seen[-1])), (near[:, n - 1 :: -1], -int(seen[0]))):
+        for head in side:
+            changes = np.flatnonzero(head[1:] != head[:-1])
+            if len(changes) and changes[-1] > n // 2:
+                return None
+        ends.append(None if side[:, -1].any() else last)
+    return Context(1, *ends)
 
 
 def _context(seen: Array, n: int) -> Context:
@@ -207,32 +246,40 @@ def expected(context: Context, n: int) -> Array:
     return seen
 
 
-def _with_bias(context: Context, at: Array, seen: Array, n: int) -> Recognised:
-    """Return the function of the distance that is added to what is seen, up to one of the query alone."""
-    values = np.where(seen, at.astype(np.float64), np.nan)
-    own = values[:, np.arange(n), np.arange(n)]
-    if np.isnan(own).any():
+def _with_bias(context: Context, at: Array, n: int) -> Recognised:
+    """Return the function of the distance that is added to what is seen, up to one of the query alone.
+
+    What is hidden is -inf.
+    """
+    own = at[:, np.arange(n), np.arange(n)].astype(np.float64)
+    if np.isinf(own).any():
         raise Unrecognised("queries don't see their own frame")
-    values = values - own[..., None]
-    rows, columns = np.nonzero(seen)
+    values = at - own[..., None]
+    rows, columns = np.nonzero(expected(context, n))
     distances, first = np.unique(rows - columns, return_index=True)
     low = int(distances[0])
     if len(distances) != distances[-1] - low + 1:
         raise Unrecognised("distances are left out")
     cells = rows[first], columns[first]
     table = values[:, cells[0], cells[1]]
-    exact = 1e-6 * max(1.0, float(np.abs(table).max()))
-    if not np.all(np.abs(table[:, rows - columns - low] - values[:, rows, columns]) <= exact):
+    hidden = np.isinf(table)
+    exact = 1e-6 * max(1.0, float(np.abs(table[~hidden]).max()))
+    wide = np.where(hidden, _HIDDEN, table)
+    found = np.maximum(values[:, rows, columns], _HIDDEN)
+    if not np.all(np.abs(wide[:, rows - columns - low] - found) <= exact):
         raise Unrecognised("what is added to scores is no function of the distance")
-    steps = np.diff(table, axis=1)
+    steps = np.diff(wide, axis=1)
     moves = np.flatnonzero(np.abs(steps).max(0, initial=0) > exact)
     if not len(moves):
         return Recognised(context)
-    linear = table.shape[1] > 2 and bool(np.abs(steps - steps[:, :1]).max() <= exact)
+    straight = not hidden.any()
+    linear = straight and table.shape[1] > 2 and bool(np.abs(steps - steps[:, :1]).max() <= exact)
     start = min(max(-low, 0), table.shape[1] - 2)
     part = slice(start, start + 2) if linear else slice(None)
     if not linear and (context.left is None or context.right is None):
         linear = _goes_on(moves, context, n)
+        if linear and not straight:
+            raise Unrecognised("what is added to scores goes on to change with the distance, with some hidden")
         part = _between_straight_ends(table, exact, context, n) if linear else slice(moves[0], moves[-1] + 2)
     cells = cells[0][part], cells[1][part]
     return Recognised(context, table[:, part], low + part.indices(table.shape[1])[0], linear, cells)

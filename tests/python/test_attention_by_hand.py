@@ -55,6 +55,21 @@ def test_what_does_not_stream_is_refused_with_its_line(text):
     assert "test_attention_by_hand.py" in str(error.value)
 
 
+def test_functions_of_the_names_of_methods():
+    x = ds.tensor(np.float32([[1, -2, 3], [0, 5, -6]]))
+    assert (ds.abs(x).numpy() == np.abs(x.numpy())).all() and (ds.add(1, x) == x + 1).all()
+    assert ds.softmax(x, dim=-1).sum(-1).numpy() == pytest.approx(1) and ds.long is ds.int64
+    assert (ds.eye(2, 3).numpy() == np.eye(2, 3)).all() and (ds.outer(x[0], x[1]).numpy() == np.outer(*x)).all()
+    for how in ("ij", "xy"):
+        for ours, numpys in zip(
+            ds.meshgrid(x[0], x[:, 1], indexing=how), np.meshgrid(x[0], x[:, 1], indexing=how)
+        ):
+            assert (ours.numpy() == numpys).all()
+    a = ds.tensor(np.arange(8.0).reshape(2, 2, 2))
+    assert (ds.baddbmm(a, a, a, beta=0.5, alpha=2).numpy() == a.numpy() / 2 + 2 * (a.numpy() @ a.numpy())).all()
+    assert "softmax" in dir(ds) and not hasattr(ds, "view")
+
+
 def test_a_transformer_attends_to_what_is_given_once(rng):
     """nn.Transformer: an encoder of a text, given once, and a decoder of frames."""
 

@@ -420,6 +420,19 @@ def test_reset(engine):
 # ---------------------------------------------------------------------- verification
 
 
+def test_lengths_that_a_model_accepts():
+    class Picky(nn.Module):
+        def forward(self, x):
+            assert x.size(2) % 37 == 0
+            return x * 2
+
+    with pytest.raises(ShapeError, match=r"(?s)itself refuses streams of .* lengths=\[...\] of ds.compile"):
+        ds.compile(Picky(), ("B", 3, "L"))
+    engine = ds.compile(Picky(), ("B", 3, "L"), lengths=[37, 74])
+    with pytest.raises(ShapeError, match="anna"):
+        engine.step({"anna": np.ones((3, 36), np.float32)}, sos="anna", eos="anna")
+
+
 def test_verify(engine):
     report = ds.verify(Tagger(), engine)
     assert report.ok and report.streams == 3 and report.frames > 0 and report.max_difference < 1e-5

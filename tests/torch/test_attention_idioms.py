@@ -491,6 +491,13 @@ def mask_written_by_its_diagonal(m, x):
     return merge(m, F.scaled_dot_product_attention(*split(m, x), attn_mask=seen))
 
 
+@refused("writes into a part of a mask")
+def mask_written_in_a_part_of_a_table(m, x):
+    seen = torch.ones(64, 64, dtype=torch.bool)[: x.size(1), : x.size(1)]
+    seen &= ~future(x)
+    return merge(m, F.scaled_dot_product_attention(*split(m, x), attn_mask=seen))
+
+
 @refused("no number")
 def scores_filled_with_positions(m, x):
     q, k, v = split(m, x)

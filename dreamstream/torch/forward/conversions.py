@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F
 
 from ... import dispatch
-from ...array import BatchTensor
+from ...array import BatchTensor, baddbmm
 from ...array.axes import sizes_of
 from ...array.einsum import of_streams
 from ...array.scores import Scores
@@ -389,9 +389,7 @@ def added_to_a_product(
     forward: Forward, input: Any, *factors: Any, beta: float = 1, alpha: float = 1, **named: Any
 ) -> Any:
     left, right = (*factors, *named.values())  # mat1 and mat2, or batch1 and batch2
-    product = left @ right
-    product = product if alpha == 1 else product * alpha
-    return product if beta == 0 else product + (input if beta == 1 else input * beta)
+    return baddbmm(input, left, right, beta=beta, alpha=alpha)
 
 
 @function("_nested_tensor_from_mask_left_aligned")

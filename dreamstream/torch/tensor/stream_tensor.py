@@ -530,7 +530,8 @@ def _operator(name: str) -> Any:
 for _name in (
     "add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul", "and", "or", "xor",
     "radd", "rsub", "rmul", "rtruediv", "rfloordiv", "rmod", "rpow", "rmatmul", "rand", "ror", "rxor",
-    "iadd", "isub", "imul", "itruediv", "ipow", "eq", "ne", "lt", "le", "gt", "ge",
+    "iadd", "isub", "imul", "itruediv", "ifloordiv", "imod", "ipow",
+    "iand", "ior", "ixor", "eq", "ne", "lt", "le", "gt", "ge",
 ):  # fmt: skip
     if hasattr(torch.Tensor, f"__{_name}__"):
         setattr(StreamTensor, f"__{_name}__", _operator(f"__{_name}__"))

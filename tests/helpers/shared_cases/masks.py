@@ -31,11 +31,16 @@ def _entered(name: str, attend: Callable[..., Any], **more: Any) -> None:
         model.register_buffer("table", ds.ones(99, 99).tril().view(1, 1, 99, 99).long())
         return model
 
-    case(name, BLC(8), make, **{"exports": False, "reach": 20, "delay": 0} | more)
+    # What is kept until the end has no export.
+    case(name, BLC(8), make, **{"exports": "reach" in more, "reach": 20, "delay": 0} | more)
+
+
+def _softmax_weights(scores: Any, hidden: Any) -> Any:
+    return scores.masked_fill(hidden, -math.inf).softmax(-1)
 
 
 def _softmax(scores: Any, hidden: Any, v: Any) -> Any:
-    return scores.masked_fill(hidden, -math.inf).softmax(-1) @ v
+    return _softmax_weights(scores, hidden) @ v
 
 
 def _buckets(i: Any, ds: Any) -> Any:
@@ -189,6 +194,26 @@ def _rows_by_gather(m: Any, x: Any, q: Any, k: Any, v: Any, i: Any, F: Any, ds: 
     return F.scaled_dot_product_attention(q, k, v, is_causal=True)
 
 
+def _by_functions(m: Any, x: Any, q: Any, k: Any, v: Any, i: Any, F: Any, ds: Any) -> Any:
+    """Functions in the place of methods, B joined with heads."""
+    rows, columns = ds.meshgrid(i, i, indexing="ij")
+    near = ds.logical_and(ds.le(ds.abs(ds.sub(rows, columns)), 5), ds.logical_not(ds.gt(columns, rows)))
+    mask = ds.logical_or(near, ds.eye(x.size(1), dtype=ds.bool))
+    B, H, L, D = q.shape
+    q, k, v = (y.reshape(B * H, L, D) for y in (q, k, v))
+    term = ds.zeros(L, L, dtype=q.dtype).masked_fill(ds.bitwise_not(mask), -math.inf)
+    weights = ds.softmax(ds.baddbmm(term, q, ds.transpose(k, 1, 2), alpha=0.5), dim=-1)
+    return ds.bmm(weights, v).view(B, H, L, D)
+
+
+def _not_a_number(m: Any, x: Any, q: Any, k: Any, v: Any, i: Any, F: Any, ds: Any) -> Any:
+    """Guards against rows that see nothing, and against the logarithm of 0."""
+    far = (ds.log((i[:, None] - i).clamp(min=0).float() / 4 + 1e-6) / math.log(4) * 4).long()
+    near = m.near(ds.where(i[:, None] - i < 4, (i[:, None] - i).clamp(min=0), (far + 4).clamp(0, 7)))
+    weights = _softmax_weights(q @ k.mT + near[..., :2].permute(2, 0, 1), (i > i[:, None]) | (i[:, None] - i > 9))
+    return ds.where(ds.isnan(weights), ds.zeros_like(weights), weights) @ v
+
+
 for _attend in (
     _rotary_of_all_features,
     _capped,
@@ -205,6 +230,8 @@ for _attend in (
     _vectors_by_matmul,
 ):
     _entered(_attend.__name__.strip("_").replace("_", "-"), _attend)
+for _attend in (_by_functions, _not_a_number):
+    _entered(_attend.__name__.strip("_").replace("_", "-"), _attend, reach=14)
 _entered("expanded-positions", _expanded_positions, reach=14, delay=3)
 _entered("positions", _positions, delay=3)
 _entered("rows-by-gather", _rows_by_gather, native=False)
@@ -216,6 +243,7 @@ _entered(
         q @ k.mT, ~((i // 4 <= i[:, None] // 4) & (i // 4 >= i[:, None] // 4 - 2)), v
     ),
     delay=3,
+    reach=14,
 )
 _entered(
     "triu-of-inf",
@@ -239,6 +267,31 @@ _entered(
     "distances-up-to-three",
     lambda m, x, q, k, v, i, F, ds: ds.where((i[:, None] - i).abs() <= 3, q @ k.mT, -1e9).softmax(-1) @ v,
     delay=3,
+    reach=14,
+)
+_entered(
+    "every-second-key",
+    lambda m, x, q, k, v, i, F, ds: _softmax(
+        q @ k.mT, ((i[:, None] - i) % 2 != 0) | ((i[:, None] - i).abs() > 4), v
+    ),
+    delay=4,
+    reach=14,
+)
+_entered(
+    "but-some",
+    lambda m, x, q, k, v, i, F, ds: _softmax(
+        q @ k.mT - m.slopes[:, None, None] * (i[:, None] - i).clamp(max=6),
+        ((i[:, None] - i) // 2 == 1) | (i > i[:, None]),
+        v,
+    ),
+)
+_entered(
+    "windows-of-heads",
+    lambda m, x, q, k, v, i, F, ds: _softmax(
+        q @ k.mT, (i[:, None] - i).abs() > ds.stack([2 + i[:1] * 0, 5 + i[:1] * 0])[:, :, None], v
+    ),
+    delay=5,
+    reach=14,
 )
 _entered(
     "masks-of-heads",
