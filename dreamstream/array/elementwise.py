@@ -44,6 +44,7 @@ __all__ = [
     "refuse_in_place",
     "refuse_streams",
     "rounded",
+    "shifted",
     "unary",
     "where",
 ]
@@ -194,6 +195,27 @@ def _bits_of_a_number(name: str, operands: Sequence[Tensor | Number]) -> Any:
     own = x - shared if other >= 0 else shared  # those that the number lacks
     shared = x - own
     return shared if name == "and" else own + other if name == "or" else own + (other - shared)
+
+
+def shifted(name: str, a: Any, b: Any) -> Any:
+    """Shift the bits of integers to the left or to the right ("lshift", "rshift"), as torch does.
+
+    Raises
+    ------
+    DTypeError
+        For floats, and for streams of integers by others than a number from 0 to 62.
+    """
+    operands = _operands((a, b))
+    if operands is None:
+        return NotImplemented
+    dtype = _common(name, operands)
+    if dtype != dtypes.int64:
+        raise DTypeError(f"{name}: expected int64 operands, got {dtype}")
+    if type(b) is int and 0 <= b < 63:
+        return binary("mul", a, 2**b) if name == "lshift" else rounded("floor_divide", a, 2**b)
+    if _any_stream(operands):
+        raise DTypeError(f"{name}: streams of integers are shifted by a number from 0 to 62")
+    return _combine(name, operands, [dtype, dtype])
 
 
 def negated(x: Tensor) -> Tensor:

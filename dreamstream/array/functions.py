@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..operations import ELEMENTWISE, Elementwise
-from .elementwise import binary, binary_or_not, bits, rounded, unary
+from .elementwise import binary, binary_or_not, bits, rounded, shifted, unary
 from .tensor import Tensor, take
 
 __all__ = ["COMPARISONS", "NAMES", "OPERATORS"]
@@ -42,6 +42,8 @@ OPERATORS = {
     "and": (bits, "and"),
     "or": (bits, "or"),
     "xor": (bits, "xor"),
+    "lshift": (shifted, "lshift"),
+    "rshift": (shifted, "rshift"),
 }
 COMPARISONS = ("eq", "ne", "lt", "le", "gt", "ge")
 

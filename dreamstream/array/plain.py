@@ -180,6 +180,8 @@ INTEGERS: dict[str, Callable[..., Any]] = {
     "and": np.bitwise_and,
     "or": np.bitwise_or,
     "xor": np.bitwise_xor,
+    "lshift": np.left_shift,
+    "rshift": np.right_shift,
     "where": np.where,
 }
 """Of integers and bools; truth has kernels."""

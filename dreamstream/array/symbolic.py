@@ -585,7 +585,7 @@ def _answering(answer: Callable[[Symbolic, Any], Any], *names: str) -> None:
         setattr(Symbolic, name, method)
 
 
-for _name in ("__matmul__", "__rmatmul__"):
+for _name in ("__matmul__", "__rmatmul__", "__lshift__", "__rshift__"):
     setattr(Symbolic, _name, lambda self, other, name=_name: self._otherwise(name, (other,), {}))
 for _name in ("add", "sub", "mul", "truediv", "floordiv", "mod"):
     _arithmetic(_name, _name in ("add", "sub"))

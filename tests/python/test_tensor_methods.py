@@ -396,6 +396,7 @@ INTEGER = {
     "sigmoid": [lambda d: d.x.sigmoid()],
     "mean": [lambda d: d.x.mean(dtype=d.ds.float64)],
     "clamp": [lambda d: d.x.clamp(-0.5, 1.5)],
+    "shifts": [lambda d: d.x << 3, lambda d: d.x >> d.y.abs(), lambda d: 1 << d.y.abs()],
     "bits": [lambda d: d.x & d.y, lambda d: d.x | 3, lambda d: d.x ^ d.y, lambda d: ~d.x],
     "brackets": [
         lambda d: d.left[d.arange(3)],

@@ -528,7 +528,7 @@ def _operator(name: str) -> Any:
 
 
 for _name in (
-    "add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul", "and", "or", "xor",
+    "add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul", "and", "or", "xor", "lshift", "rshift",
     "radd", "rsub", "rmul", "rtruediv", "rfloordiv", "rmod", "rpow", "rmatmul", "rand", "ror", "rxor",
     "iadd", "isub", "imul", "itruediv", "ifloordiv", "imod", "ipow",
     "iand", "ior", "ixor", "eq", "ne", "lt", "le", "gt", "ge",

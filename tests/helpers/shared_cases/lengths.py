@@ -314,7 +314,19 @@ def _integers_computed(nn: Any, F: Any, ds: Any) -> Any:
 def _bits_of_integers(nn: Any, F: Any, ds: Any) -> Any:
     def forward(self: Any, x: Any) -> Any:
         y = x * 2**42 - 7 * x
-        return x & 7, 2 & -x, y & 0x5A5A00FF, y & -20, y | 1025, ~y, (1 - x) ^ 6, y ^ -3, y & (2**62 - 1)
+        return (
+            x & 7,
+            2 & -x,
+            y & 0x5A5A00FF,
+            y & -20,
+            y | 1025,
+            ~y,
+            (1 - x) ^ 6,
+            y ^ -3,
+            y & (2**62 - 1),
+            x << 40,
+            y >> 9,
+        )
 
     return net(nn, forward)
 
