@@ -64,7 +64,7 @@ class Shared:
         return NotImplemented if plain is None else self.hold(plain(*args, **kwargs))
 
 
-for _name in ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "and", "or", "xor"):
+for _name in ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "and", "or", "xor", "lshift", "rshift"):
     setattr(Shared, f"__i{_name}__", partialmethod(Shared.written, f"__i{_name}__"))
 
 

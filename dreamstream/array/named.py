@@ -34,7 +34,7 @@ NAMES = (
 @cache
 def named(name: str) -> Any:
     """Return the function, or the element type, of one of `NAMES`."""
-    return _TYPES.get(name) or _function(name)
+    return _TYPES[name] if name in _TYPES else _function(name)
 
 
 def _function(name: str) -> Callable[..., Any]:

@@ -7,7 +7,7 @@ stream of the positions.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import lru_cache, partial, partialmethod, wraps
+from functools import partial, partialmethod
 from typing import Any, NoReturn
 
 from ..errors import NotStreamableError
@@ -18,7 +18,7 @@ from . import counted, creation
 from .einsum import noted_product
 from .filled import Shared, kept
 from .functions import COMPARISONS, OPERATORS
-from .pairs import Pairs, flat
+from .pairs import Pairs, flat, to_a_copy
 from .score_steps import Greatest
 from .scores import Scores
 from .stream_tensor import StreamTensor
@@ -110,7 +110,7 @@ class Noted(Shared, Pairs):
 
     def assigned(self, name: str, *args: Any) -> Any:
         """Hold what a method that writes leaves."""
-        return self.hold(Noted.of(_to_a_copy(getattr(Tensor, name)), self, *args))
+        return self.hold(Noted.of(to_a_copy(getattr(Tensor, name)), self, *args))
 
     def __setitem__(self, index: Any, value: Any) -> None:
         self.assigned("__setitem__", index, value)
@@ -132,19 +132,6 @@ _VIEWS = (
 )  # fmt: skip
 _WRITERS = ("copy_", "fill_", "zero_")
 _SEVERAL = ("chunk", "split", "unbind", "topk", "sort", "cummax", "cummin")
-
-
-@lru_cache(maxsize=64)
-def _to_a_copy(func: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a function that writes into a copy, and gives it."""
-
-    @wraps(func)
-    def written(x: Tensor, *args: Any) -> Tensor:
-        x = x.clone()
-        func(x, *args)
-        return x
-
-    return written
 
 
 def _run(func: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
@@ -195,7 +182,7 @@ def _of_lengths(name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> An
     """Run a function, or a method of lengths and positions, that says nothing of every frame alike."""
     func = getattr(creation if name in ("arange", "eye", "full") else Tensor, name, None)
     if name == "__setitem__":
-        func = _to_a_copy(Tensor.__setitem__)
+        func = to_a_copy(Tensor.__setitem__)
     if func is None:
         return NotImplemented
     out = Noted.of(func, *args, **kwargs)

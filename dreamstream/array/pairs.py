@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from functools import lru_cache, partialmethod
+from functools import lru_cache, partialmethod, wraps
 from operator import methodcaller
 from typing import Any, NoReturn
 from weakref import ref
@@ -37,7 +37,7 @@ from .shape_of import ShapeOf, shape_alone
 from .symbolic import Symbolic
 from .tensor import Tensor
 
-__all__ = ["SERVES", "Pairs", "flat"]
+__all__ = ["SERVES", "Pairs", "flat", "to_a_copy"]
 
 #: The most periods' frames between numbers that are tried in place of one that is too great.
 _MOST_STEPS = 256
@@ -486,6 +486,19 @@ _MOST = 2**40
 
 _SAID: dict[Any, tuple[Recognised, tuple[Any, ...]]] = {}
 _REMEMBERED = 256
+
+
+@lru_cache(maxsize=64)
+def to_a_copy(func: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function that writes into a copy of its first argument, and gives it."""
+
+    @wraps(func)
+    def written(x: Any, *args: Any, **kwargs: Any) -> Any:
+        x = x.clone()
+        func(x, *args, **kwargs)
+        return x
+
+    return written
 
 
 def flat(tree: Any) -> Iterator[Any]:

@@ -12,7 +12,7 @@ import torch
 from ...array import creation
 from ...array.einsum import noted_product
 from ...array.empty import Empty
-from ...array.pairs import SERVES, flat
+from ...array.pairs import SERVES, flat, to_a_copy
 from ...array.pairs import Pairs as NativePairs
 from ...array.score_steps import Greatest
 from ...array.scores import Scores
@@ -190,20 +190,7 @@ def _written(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, 
     """Return what pairs are once something was written into them."""
     if any(getattr(x, "is_stream", False) and not isinstance(x, Pairs) for x in flat((args, kwargs))):
         raise NotStreamableError(f"frames' values are written into positions, at {user_line()}; {SERVES}")
-    return Pairs(_to_a_copy(func), plain(args), plain(kwargs))
-
-
-@lru_cache(maxsize=64)
-def _to_a_copy(func: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a function that writes into a copy, and gives it."""
-
-    @wraps(func)
-    def written(x: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
-        x = x.clone()
-        func(x, *args, **kwargs)
-        return x
-
-    return written
+    return Pairs(to_a_copy(func), plain(args), plain(kwargs))
 
 
 def _on_scores(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

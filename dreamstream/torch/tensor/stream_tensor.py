@@ -531,7 +531,7 @@ for _name in (
     "add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul", "and", "or", "xor", "lshift", "rshift",
     "radd", "rsub", "rmul", "rtruediv", "rfloordiv", "rmod", "rpow", "rmatmul", "rand", "ror", "rxor",
     "iadd", "isub", "imul", "itruediv", "ifloordiv", "imod", "ipow",
-    "iand", "ior", "ixor", "eq", "ne", "lt", "le", "gt", "ge",
+    "iand", "ior", "ixor", "ilshift", "irshift", "eq", "ne", "lt", "le", "gt", "ge",
 ):  # fmt: skip
     if hasattr(torch.Tensor, f"__{_name}__"):
         setattr(StreamTensor, f"__{_name}__", _operator(f"__{_name}__"))

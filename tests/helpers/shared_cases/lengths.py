@@ -314,6 +314,10 @@ def _integers_computed(nn: Any, F: Any, ds: Any) -> Any:
 def _bits_of_integers(nn: Any, F: Any, ds: Any) -> Any:
     def forward(self: Any, x: Any) -> Any:
         y = x * 2**42 - 7 * x
+        shifted = x.clone()
+        also = shifted
+        also <<= 3
+        also >>= 1
         return (
             x & 7,
             2 & -x,
@@ -324,6 +328,7 @@ def _bits_of_integers(nn: Any, F: Any, ds: Any) -> Any:
             (1 - x) ^ 6,
             y ^ -3,
             y & (2**62 - 1),
+            shifted,
             x << 40,
             y >> 9,
         )
