@@ -6,6 +6,7 @@ import os
 import platform
 import time
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from importlib import metadata
 
 import numpy as np
@@ -89,6 +90,19 @@ def bandwidth(n_bytes: int = 1 << 28) -> float:
     again = max(1, (1 << 24) // a.nbytes)
     ways = [lambda: np.dot(a, a), torch.from_numpy(a).sum, _linear(side, 1, "fp32")]
     return max(again * a.nbytes / least(lambda way=way: [way() for _ in range(again)]) for way in ways)
+
+
+def bandwidth_together(threads: int, n_bytes: int = 1 << 28) -> float:
+    """Bytes per second that so many threads read at the same time, each from an array of its own that no cache
+    holds: of dot products, the best of some rounds on the wall's clock."""
+    arrays = [np.ones(n_bytes // 4, np.float32) for _ in range(threads)]
+    best = 0.0
+    with ThreadPoolExecutor(threads) as pool:
+        for _ in range(7):
+            start = time.perf_counter()
+            list(pool.map(lambda a: np.dot(a, a), arrays))
+            best = max(best, threads * n_bytes / (time.perf_counter() - start))
+    return best
 
 
 def arithmetic(fmt: str = "fp32") -> float:

@@ -12,7 +12,8 @@ some experts are liked better. PyTorch does the same in a loop over experts, eac
 by nonzero, and with tokens sorted by expert and split. The bound is what reading the weights that are hit, or
 computing, would take, whichever is longer, of every product: by the bandwidth and the arithmetic that are
 measured just before, on one thread. A figure is the median of CPU time, in turns, with the 10th and 90th
-percentile; threads are compared by wall time.
+percentile; threads are compared by wall time, and with the bound of what they read together: on some machines no
+more than one of them.
 
 --model adds 3M-ASR's Conformer of 18 layers and 32 experts (moe_model.py), 711 million parameters: two minutes,
 15 GB of memory. --only-model --seconds 2 prints its tables alone.
@@ -33,7 +34,7 @@ from collections.abc import Callable
 import numpy as np
 import torch
 import torch.nn.functional as F
-from machine import arithmetic, bandwidth, figure, in_turns, kernels, machine, spread
+from machine import arithmetic, bandwidth, bandwidth_together, figure, in_turns, kernels, machine, spread
 from moe_model import whole_model
 
 import dreamstream as ds
@@ -200,9 +201,11 @@ def layers(args: argparse.Namespace, read: float, compute: float) -> None:
         ]
         cells += [f"{other / own:.2f}", f"{100 * best / own:.0f} %", f"{tokens / own * 1000 / n:.0f}"]
         print(f"| {' | '.join(map(str, cells))} | {np.mean(hit) * EXPERT_BYTES / tokens / 1e6:.2f} |", flush=True)
+    together = max(read, bandwidth_together(args.threads))
+    print(f"\n{args.threads} threads read {together / 1e9:.1f} GB/s together, {together / read:.2f} times one's\n")
     print(
-        f"\n| routing | streams | frames | one thread, ms | {args.threads} threads, ms | faster |\n"
-        "|---|--:|--:|--:|--:|--:|"
+        f"| routing | streams | frames | one thread, ms | {args.threads} threads, ms | faster | of the bound |\n"
+        "|---|--:|--:|--:|--:|--:|--:|"
     )
     for natural, streams, length in rows:
         model = Stack(n, natural).eval()
@@ -210,7 +213,9 @@ def layers(args: argparse.Namespace, read: float, compute: float) -> None:
         runs = {str(t): Engine(model, x, embed, t).step for t in (1, args.threads)}
         one, more = ([t * ms for t in v] for v in in_turns(runs, args.seconds, time.perf_counter).values())
         cells = ["natural" if natural else "uniform", streams, length, figure(spread(one)), figure(spread(more))]
-        print(f"| {' | '.join(map(str, cells))} | {min(one) / min(more):.2f} |", flush=True)
+        best = bound(streams * length, hits(model, x, embed), together, args.threads * compute) * ms
+        cells += [f"{min(one) / min(more):.2f}", f"{100 * best / min(more):.0f} %"]
+        print(f"| {' | '.join(map(str, cells))} |", flush=True)
 
 
 if __name__ == "__main__":

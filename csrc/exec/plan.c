@@ -185,17 +185,22 @@ static ds_status study_nodes(ds_plan *p)
             }
             p->checked[p->n_checked++] = (ds_checked){(int)j, always};
         }
+        size_t read_bytes = 0;
         for (int i = 0; i < op->n_weights && !g->nodes[j].silent; i++) {
             const double n =
                 ds_op_has_weight(op, i) ? (double)ds_signature_elements(&op->weight[i]) : 0;
             p->largest = n / op->spread > p->largest ? n / op->spread : p->largest;
-            p->read_bytes += n > 0 ? ds_signature_bytes(&op->weight[i]) : 0;
+            read_bytes += n > 0 ? ds_signature_bytes(&op->weight[i]) : 0;
         }
+        p->read_bytes += read_bytes;
+        node->frame_work = work_of(op);
+        node->by_frames =
+            op->n_carried == 0 && (!op->shares || (op->finishes && read_bytes <= DS_CACHED_BYTES));
         p->spread = op->spread > p->spread ? op->spread : p->spread;
         p->recurrent |= op->n_carried > 0 && op->n_weights > 0;
         const ds_rate rate = op->out[0].rate;
         if (!g->nodes[j].silent && rate.num > 0 && !ds_graph_once(g, &g->nodes[j]))
-            p->frame_work += work_of(op) * (double)rate.num / (double)rate.den /
+            p->frame_work += node->frame_work * (double)rate.num / (double)rate.den /
                              ((double)base.num / (double)base.den);
     }
     return DS_OK;

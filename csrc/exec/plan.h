@@ -28,12 +28,17 @@ typedef struct ds_edge_plan {
     ds_growth growth;
 } ds_edge_plan;
 
+/* Weights that a core keeps in its own cache from step to step, so that each thread may read them all. */
+#define DS_CACHED_BYTES ((size_t)1 << 19)
+
 typedef struct ds_node_plan {
     void *prepared; /* part of the plan's; NULL where the kernels read raw weights */
     size_t carried_offset;
     const void **weights; /* raw, borrowed from the graph; [n_weights] */
     bool row_scratch;     /* whether scratch grows with rows or frames */
     bool framewise;       /* ds_op_framewise */
+    double frame_work;    /* per frame of output 0: multiplications and elements, about */
+    bool by_frames;       /* threads share its output frames, as far as there are enough */
 } ds_node_plan;
 
 /* A node whose operator looks at lengths; always: not at the end only. */

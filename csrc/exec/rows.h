@@ -49,8 +49,10 @@ typedef struct ds_group {
     ds_target *out;
     ds_counts *count;
     void **carried;
-    void *scratch;
-    size_t n_moved; /* bytes of kept frames that were copied */
+    void *scratch;        /* one after another, as many as threads may share a node's frames */
+    size_t scratch_bytes; /* of each */
+    ds_target *parts;     /* [threads][as out]; NULL where nodes are not shared */
+    size_t n_moved;       /* bytes of kept frames that were copied */
 } ds_group;
 
 /* What a stretch's rows have of one edge: the same for all of them but in tails. */

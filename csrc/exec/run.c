@@ -144,7 +144,73 @@ static bool has_work(const ds_plan *p, const ds_group *g, size_t j)
     return any && !node->silent;
 }
 
-/* Runs node j. pool: for what it splits within itself, or NULL. */
+/* ---------------------------------------------------------------- threads */
+/* Multiplications and elements of a node below which another thread costs more than it saves. */
+#define WORTH_SHARING (1 << 16)
+
+/* One node's run, whose output frames are shared by threads. */
+typedef struct sharing {
+    const ds_op *op;
+    const ds_run *run;
+    ds_target *out; /* [n_parts][n_outputs][n_rows] */
+    size_t n_parts, scratch_bytes;
+} sharing;
+
+/* Which of an output's frames, over all rows, a part has; returns how many. */
+static int64_t cut_output(const sharing *s, size_t part, size_t o, ds_target *out)
+{
+    const size_t n_rows = s->run->n_rows;
+    const ds_target *whole = s->run->out + o * n_rows;
+    const int64_t frame_bytes = (int64_t)ds_signature_bytes(&s->op->out[o]);
+    int64_t all = 0, before = 0;
+    for (size_t r = 0; r < n_rows; r++)
+        all += whole[r].m1 - whole[r].m0;
+    const int64_t first = all * (int64_t)part / (int64_t)s->n_parts;
+    const int64_t behind = all * (int64_t)(part + 1) / (int64_t)s->n_parts;
+    for (size_t r = 0; r < n_rows; r++) {
+        const int64_t n = whole[r].m1 - whole[r].m0;
+        const int64_t a = first > before ? first - before : 0, b = behind - before;
+        const int64_t from = a < n ? a : n, to = b < from ? from : b < n ? b : n;
+        out[r] = (ds_target){whole[r].data, whole[r].m0 + from, whole[r].m0 + to};
+        if (out[r].data)
+            out[r].data = (char *)out[r].data + from * frame_bytes;
+        before += n;
+    }
+    return behind - first;
+}
+
+static void run_part(void *context, size_t part)
+{
+    const sharing *s = context;
+    const size_t n_outputs = (size_t)s->op->n_outputs, n_rows = s->run->n_rows;
+    ds_target *out = s->out + part * n_outputs * n_rows;
+    ds_run run = *s->run;
+    run.out = out;
+    run.scratch = (char *)run.scratch + part * s->scratch_bytes;
+    run.pool = NULL;
+    for (size_t o = n_outputs; o-- > 0;)
+        run.frames_out = cut_output(s, part, o, out + o * n_rows);
+    if (run.frames_out > 0)
+        s->op->def->forward(s->op, &run);
+}
+
+/* Runs a node's forward: its output frames are shared by threads where it shares nothing itself. */
+static void run_node(const ds_plan *p, const ds_group *g, size_t j, ds_run *run)
+{
+    const ds_op *op = p->graph->nodes[j].op;
+    const ds_node_plan *node = &p->nodes[j];
+    const size_t n_parts = ds_pool_threads(run->pool);
+    if (node->by_frames && n_parts > 1 &&
+        (double)run->frames_out * node->frame_work >= WORTH_SHARING) {
+        sharing s = {op, run, g->parts, n_parts, g->scratch_bytes};
+        ds_pool_run(run->pool, run_part, &s, n_parts);
+    } else {
+        op->def->forward(op, run);
+    }
+}
+
+/* ---------------------------------------------------------------- the whole */
+/* Runs node j. pool: for what threads share of it, or NULL. */
 static void forward(const ds_plan *p, ds_group *g, size_t j, ds_pool *pool)
 {
     const ds_node *node = &p->graph->nodes[j];
@@ -161,10 +227,9 @@ static void forward(const ds_plan *p, ds_group *g, size_t j, ds_pool *pool)
                   .frames_out = g->edges[node->first_output].frames};
     if (!fill_flat(p, g, j, &run))
         fill_rows(p, g, j, &run);
-    node->op->def->forward(node->op, &run);
+    run_node(p, g, j, &run);
 }
 
-/* ---------------------------------------------------------------- the whole */
 /* Remembers where the new frames of the outputs lie, before marks move. */
 static void list_outputs(const ds_step *step, ds_group *g)
 {

@@ -49,8 +49,6 @@ ds_status ds_step_rows(ds_step *step, size_t n_rows)
 #define WORTH_A_THREAD 1e6
 /* Multiplications of a product that outweigh handing a part of it to a thread that is awake: some microseconds. */
 #define WORTH_A_PART (WORTH_A_THREAD / 4)
-/* Weights that a core keeps in its own cache from step to step, so that each thread may read them all. */
-#define CACHED_BYTES ((size_t)1 << 19)
 /* Rows with which a thread makes up for reading more than that; of experts, rows of each. */
 #define ROWS_PER_READING 16
 
@@ -77,7 +75,7 @@ static bool splits_within(const ds_plan *p, double n_rows, double frames)
 {
     const double product = p->largest * (p->recurrent ? n_rows : frames);
     return product >= WORTH_A_PART &&
-           (p->read_bytes > 4 * CACHED_BYTES ||
+           (p->read_bytes > 4 * DS_CACHED_BYTES ||
             frames * p->frame_work > WORTH_A_PART * (double)p->graph->n_nodes);
 }
 
@@ -99,7 +97,7 @@ static size_t count_groups(ds_step *s)
         return 1;
     const size_t n_groups = parts < (double)n_threads ? (size_t)parts : n_threads;
     const double together = p->recurrent ? (double)s->n_rows : frames;
-    const bool worth = p->read_bytes <= CACHED_BYTES ||
+    const bool worth = p->read_bytes <= DS_CACHED_BYTES ||
                        together >= ROWS_PER_READING * (double)n_groups * p->spread;
     const bool apart = worth && s->n_rows >= n_threads;
     s->within = !apart && splits_within(p, (double)s->n_rows, frames);
@@ -130,6 +128,9 @@ static ds_status make_groups(ds_step *s)
     DS_PUSH(&s->arena, whole.count, n * n_in);
     DS_PUSH(&s->arena, whole.out, n * n_out);
     DS_PUSH(&s->arena, whole.carried, n);
+    whole.parts = NULL;
+    if (s->within)
+        DS_PUSH(&s->arena, whole.parts, ds_pool_threads(s->pool) * n * n_out);
     for (size_t r = 0; r < n; r++) {
         s->rows[r].slot = s->slots[r];
         all_true[r] = true;
@@ -155,6 +156,7 @@ static ds_status make_groups(ds_step *s)
         g->count = whole.count + g->first * n_in;
         g->out = whole.out + g->first * n_out;
         g->carried = whole.carried + g->first;
+        g->parts = whole.parts;
     }
     return DS_OK;
 }
@@ -332,7 +334,9 @@ static ds_status allocate_values(ds_step *step, ds_group *g)
     }
     for (size_t k = 0; k < n_buffers; k++)
         DS_TRY(ds_arena_push(&step->arena, (void **)&g->buffers[k], sums[k]));
-    return ds_arena_push(&step->arena, &g->scratch, sums[n_buffers]);
+    g->scratch_bytes = sums[n_buffers];
+    return ds_arena_push_array(&step->arena, &g->scratch,
+                               step->within ? ds_pool_threads(step->pool) : 1, sums[n_buffers]);
 }
 
 ds_status ds_step_begin(ds_step *step)

@@ -176,6 +176,7 @@ static ds_status check_heads(ds_op *op)
              "%s: queries and keys must have one number of features, got %lld and %lld",
              op->def->name, (long long)in[Q].shape[1], (long long)in[K].shape[1]);
     op->out[0].shape[1] = in[V].shape[1];
+    op->shares = true;
     return DS_OK;
 }
 

@@ -140,6 +140,7 @@ static ds_status conv_infer(ds_op *op)
                                 : ds_scale_rate(op, 1, along.stride));
     op->whole = !ds_planes_images(op) && ds_padding_whole(&along);
     op->finishes = DS_FINISHES_STEPS | (s.groups == 1 ? DS_FINISHES_GLU : 0);
+    op->shares = !s.depthwise;
     return ds_windows_set_sizes(op, &s, 1, along.left + along.right + inner.left + inner.right > 0);
 }
 

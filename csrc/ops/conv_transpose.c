@@ -166,6 +166,7 @@ static ds_status conv_transpose_infer(ds_op *op)
                                 : ds_scale_rate(op, a->stride, 1));
     op->finishes = conv_transpose_finishes(op, g);
     const ds_windows s = conv_transpose_shape(op, g, 0, 0); /* no phase has more taps */
+    op->shares = !s.depthwise;
     DS_TRY(ds_windows_set_sizes(op, &s, (size_t)(g[0].n_phases * g[1].n_phases), true));
     if (rank == 1)
         op->scratch.per_row =

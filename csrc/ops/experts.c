@@ -98,6 +98,7 @@ static ds_status expert_linear_infer(ds_op *op)
     DS_TRY(ds_size_mul(&op->scratch.per_out, choices, 2 * sizeof(void *)));
     DS_TRY(ds_size_mul(&op->scratch.per_call, s.experts + 1, 2 * sizeof(size_t)));
     op->out[0].shape[op->in[X].rank - 1] = (int64_t)(s.choices * s.n_out);
+    op->shares = true;
     op->spread = s.choices < s.experts ? (double)s.experts / (double)s.choices : 1;
     return DS_OK;
 }

@@ -91,6 +91,7 @@ static ds_status linear_infer(ds_op *op)
     DS_TRY(ds_size_mul(&op->scratch.per_out, vectors, 2 * sizeof(void *)));
     op->out[0].shape[op->in[0].rank - 1] = (int64_t)s.n_out;
     op->finishes = DS_FINISHES_STEPS | DS_FINISHES_GLU;
+    op->shares = true;
     return DS_OK;
 }
 

@@ -163,6 +163,8 @@ struct ds_op {
     bool whole;
     /* A token reads one part of the weights in so many (experts); preset to 1. */
     double spread;
+    /* Its forward shares what it does among run->pool; what others do is shared by the frames of their outputs. */
+    bool shares;
     /* DS_FINISHES_...: what may be fused to this instance's products, all of which go through
      * ds_run_product; preset to none. */
     unsigned finishes;
