@@ -22,7 +22,9 @@ class Alone(nn.Module):
 
     def forward(self, x: ds.StreamTensor) -> ds.StreamTensor:
         y = self.linear(x)
-        return self.layer(y.transpose(1, 2)).transpose(1, 2) if isinstance(self.layer, nn.Module) else self.layer(y)
+        return (
+            self.layer(y.transpose(1, 2)).transpose(1, 2) if isinstance(self.layer, nn.Module) else self.layer(y)
+        )
 
 
 LAYERS = {
