@@ -117,8 +117,9 @@ class Graph:
         weight_names: tuple[str | None, ...] | None = None,
     ) -> list[int]: ...
     def output(self, edge: int) -> None: ...
-    def nodes(self) -> list[tuple[str, str, bool, int]]:
-        """(operator, path, whether weights may be stored narrow, how they are, 4 more where rows are) of each."""
+    def nodes(self) -> list[tuple[str, str, bool, int, int]]:
+        """(operator, path, whether weights may be stored narrow, how they are, 4 more where rows are, its first
+        output) of each."""
 
 @final
 class Engine:

@@ -115,13 +115,14 @@ static PyObject *graph_output(PyObject *self, PyObject *edge)
                  : NULL;
 }
 
-/* (operator, path of its module, whether weights may be stored narrow, how they are, 4 more where rows are, too). */
+/* (operator, path of its module, whether weights may be stored narrow, how they are, 4 more where rows are, too; its
+ * first output). */
 static PyObject *build_node(const void *nodes, size_t j)
 {
     const ds_node *node = (const ds_node *)nodes + j;
-    return Py_BuildValue("ssNi", node->op->def->name, node->path,
+    return Py_BuildValue("ssNii", node->op->def->name, node->path,
                          PyBool_FromLong(node->op->def->narrows != NULL),
-                         (int)node->op->stored + (node->op->products ? 4 : 0));
+                         (int)node->op->stored + (node->op->products ? 4 : 0), node->first_output);
 }
 
 static PyObject *graph_nodes(PyObject *self, PyObject *Py_UNUSED(unused))
@@ -131,7 +132,8 @@ static PyObject *graph_nodes(PyObject *self, PyObject *Py_UNUSED(unused))
 }
 
 static PyMethodDef graph_methods[] = {
-    {"nodes", graph_nodes, METH_NOARGS, "nodes() -> [(operator, path, narrows, stored)]"},
+    {"nodes", graph_nodes, METH_NOARGS,
+     "nodes() -> [(operator, path, narrows, stored, first output)]"},
     {"input", graph_input, METH_O, "input(signature) -> edge"},
     {"memory", graph_memory, METH_O, "memory(edge): an input whose frames all come with the start"},
     {"node", graph_node, METH_VARARGS,

@@ -6,7 +6,7 @@ import argparse
 import math
 from typing import Any, NoReturn
 
-__all__ = ["Commands", "Parser", "add_threads", "at_least"]
+__all__ = ["Commands", "Parser", "add_numbers", "add_threads", "at_least"]
 
 Commands = Any
 """What `argparse` calls the group of sub-commands; it has no public name."""
@@ -31,6 +31,25 @@ def at_least(lowest: float, kind: type) -> Any:
 
     read.__name__ = "number"
     return read
+
+
+class _Joined(argparse.Action):
+    """One list of what stands in several arguments."""
+
+    def __call__(self, parser: Any, namespace: Any, values: Any, option_string: str | None = None) -> None:
+        setattr(namespace, self.dest, [x for part in values for x in part])
+
+
+def add_numbers(parser: argparse.ArgumentParser, name: str, lowest: float, kind: type, default: list[Any]) -> None:
+    """Add an option of some numbers, with spaces or commas in between."""
+    one = at_least(lowest, kind)
+
+    def read(text: str) -> list[Any]:
+        return [one(part) for part in text.split(",")]
+
+    read.__name__ = "number"
+    text = f"({' '.join(f'{n:g}' for n in default)})"
+    parser.add_argument(name, type=read, nargs="+", action=_Joined, default=default, metavar="N", help=text)
 
 
 def add_threads(parser: argparse.ArgumentParser) -> None:

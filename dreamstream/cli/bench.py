@@ -21,7 +21,7 @@ import dreamstream as ds
 
 from .. import models, nn
 from ..errors import FormatError
-from .arguments import Commands, add_threads, at_least
+from .arguments import Commands, add_numbers, add_threads, at_least
 from .described import FUNCTION, described, require_function
 from .plot import new_figure, require_matplotlib
 
@@ -273,12 +273,8 @@ def add(commands: Commands) -> None:
         help="a model file, FILE.py:FUNCTION as for convert (the file is executed), or one of "
         f"{', '.join(models.COMPLETE)}, with random weights",
     )
-    parser.add_argument(
-        "--streams", type=at_least(1, int), nargs="+", default=[1, 8, 32], metavar="N", help="(1 8 32)"
-    )
-    parser.add_argument(
-        "--chunk-ms", type=at_least(0.01, float), nargs="+", default=[40.0, 200.0], metavar="N", help="(40 200)"
-    )
+    add_numbers(parser, "--streams", 1, int, [1, 8, 32])
+    add_numbers(parser, "--chunk-ms", 0.01, float, [40.0, 200.0])
     parser.add_argument(
         "--rate", type=at_least(1e-3, float), metavar="R", help="frames a second of the first input"
     )

@@ -140,10 +140,11 @@ def compare(model: Any, engine: Engine, chunks: Any) -> Comparison:
     nodes, own = _nodes(content), _nodes(bytes_of(engine))
     if [n[:2] for n in nodes] != [n[:2] for n in own] or reference.inputs != engine.inputs:
         raise ValueError(f"the engine, of {engine._name}, was not made of {reference._name} as it is given")
-    if any(stored for *_, stored in nodes):
+    if any(stored for *_, stored, _ in nodes):
         raise ValueError("model: expected weights in fp32; compare with the model, or with an engine in fp32")
     steps = list(_steps(chunks))
-    narrow = [j for j, (*_, stored) in enumerate(own) if stored]
+    runs = {node["first_output"] for node in engine._core.graph()["nodes"]}  # what nothing reads does not
+    narrow = [j for j, (*_, stored, edge) in enumerate(own) if stored and edge in runs]
     wanted, found = _probe(reference, content, narrow), _probe(engine, bytes_of(engine), narrow)
     n_outputs = len(engine.outputs)
     errors = [_Sums() for _ in range(n_outputs + len(narrow))]
@@ -156,7 +157,7 @@ def compare(model: Any, engine: Engine, chunks: Any) -> Comparison:
     frames = sum(a.shape[engine.stream_axis(k)] for step in kept for row in step for k, a in enumerate(row))
     if not frames:
         raise ShapeError("nothing was compared: no output frame comes of these chunks")
-    stored = [how for *_, how in own]
+    stored = [how for *_, how, _ in own]
     layers = []
     for sums, j in zip(errors[n_outputs:], narrow):
         wide = bytes(0 if i == j else how for i, how in enumerate(stored))
@@ -210,7 +211,7 @@ def _wide(model: Any, engine: Engine) -> Engine:
     return compile(model, spec, rate, dtype, skew=engine._interface.skew, verify=False, unstreamable="buffer")
 
 
-def _nodes(content: bytes) -> list[tuple[str, str, bool, int]]:
+def _nodes(content: bytes) -> list[tuple[str, str, bool, int, int]]:
     return _core.read_model(content, False)[0].nodes()
 
 
@@ -221,15 +222,15 @@ def _probe(engine: Engine, content: bytes, inner: Sequence[int], stored: bytes =
         graph = _core.read_model(content, False, True, stored, graph)[0]
     interface = engine._interface
     outputs, dims = list(interface.outputs), list(interface.dims)
-    whole = engine._core.graph() if inner else {}
+    nodes, edges = graph.nodes(), engine._core.graph()["edges"] if inner else []
     for j in inner:
-        node = whole["nodes"][j]
-        graph.output(node["first_output"])
-        dtype, shape, num, den = whole["edges"][node["first_output"]][0]
+        _, path, *_, edge = nodes[j]
+        graph.output(edge)
+        dtype, shape, num, den = edges[edge][0]
         rate = Fraction(num, den) if num else Fraction(0)
         dims.append(("B", *(("L",) if num else ()), *range(len(shape))))
         named = tuple(d if isinstance(d, str) else shape[d] for d in dims[-1])
-        outputs.append(OutputInfo(node["path"], named, dtype, rate, math.nan))
+        outputs.append(OutputInfo(path, named, dtype, rate, math.nan))
     interface = replace(interface, outputs=tuple(outputs), dims=tuple(dims), structure=list(range(len(outputs))))
     return planned(graph, interface, engine.threads, 0, engine._core.blas, None)
 

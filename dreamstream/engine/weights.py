@@ -39,7 +39,7 @@ BOUND = 0.01
 #: A format for all layers, or for those within the modules whose paths fit a pattern.
 Weights = str | Mapping[str, str]
 
-Nodes = Sequence[tuple[str, str, bool, int]]
+Nodes = Sequence[tuple[str, str, bool, int, int]]
 
 
 class Narrowing(NamedTuple):
@@ -72,7 +72,7 @@ def stored(how: Narrowing, nodes: Nodes, auto: Sequence[int] = ()) -> bytes:
     how : Narrowing
         Where several patterns fit, the last one counts; where none does, a layer keeps what it has. Weights are
         what products are.
-    nodes : sequence of (operator, path, whether it can, what it has)
+    nodes : as `_core.Graph.nodes` gives them
     auto : sequence of int
         What "auto" stands for, node by node.
 
@@ -82,7 +82,7 @@ def stored(how: Narrowing, nodes: Nodes, auto: Sequence[int] = ()) -> bytes:
         For a format that there is not, or a pattern that fits no layer whose weights can be stored so.
     """
     numbers = []
-    for j, ((*_, has), weights, products) in enumerate(
+    for j, ((*_, has, _), weights, products) in enumerate(
         zip(
             nodes,
             _chosen("weights", how.weights, (*FORMATS, "auto"), nodes),
@@ -104,12 +104,12 @@ def _chosen(argument: str, asked: Weights | None, formats: Sequence[str], nodes:
     for name in rules.values():
         if not isinstance(name, str) or name not in formats:
             raise ValueError(f"{argument}: expected one of {', '.join(formats)}, got {name!r}")
-    able = [path for _, path, can, _ in nodes if can]
+    able = [path for _, path, can, *_ in nodes if can]
     for pattern in rules:
         if not any(_fits(pattern, path) for path in able) and pattern:
             some = ", ".join(dict.fromkeys(able[:8]))
             raise ValueError(f"{argument}: {pattern!r} fits no layer with matrices; there are {some or 'none'}")
-    for _, path, _, _ in nodes:
+    for _, path, *_ in nodes:
         yield next((rules[p] for p in reversed(list(rules)) if _fits(p, path)), None)
 
 

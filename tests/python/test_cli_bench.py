@@ -47,7 +47,7 @@ def file(tmp_path):
 
 
 def test_table(measure):
-    status, out, err = measure("SileroVAD", "--streams", 1, 3, "--chunk-ms", 32, 100)
+    status, out, err = measure("SileroVAD", "--streams", 1, 3, "--chunk-ms", "32,100")
     first, units, *lines = out.splitlines()
     assert (status, err) == (0, "") and first.split()[:3] == ["streams", "chunk", "engine"] and "ms" in units
     assert [line.split()[:3] for line in lines] == [[n, ms, "dreamstream"] for n in "13" for ms in ("32", "100")]

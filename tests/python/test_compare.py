@@ -32,6 +32,21 @@ class Net(nn.Module):
         return self.lstm(y)[0], y.sum(-1)
 
 
+class Twice(nn.Module):
+    """What nothing reads is captured, saved, and in no engine."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        ds.manual_seed(0)
+        self.layers = nn.ModuleList([nn.Linear(16, 16), nn.Linear(16, 16), nn.FMoETransformerMLP(4, 16, 24)])
+
+    def forward(self, x: Any) -> Any:
+        for layer in self.layers:
+            layer(x)
+            x = layer(x)
+        return x
+
+
 SPEC = ("B", 6, "L")
 
 
@@ -147,22 +162,25 @@ def test_auto_is_within_its_bound_and_no_wider():
 
 
 def test_auto_where_an_engine_leaves_nodes_out():
-    """What nothing reads is captured, saved, and in no engine."""
-
-    class Twice(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.layers = nn.ModuleList([nn.Linear(16, 16), nn.Linear(16, 16), nn.FMoETransformerMLP(4, 16, 24)])
-
-        def forward(self, x: Any) -> Any:
-            for layer in self.layers:
-                layer(x)
-                x = layer(x)
-            return x
-
     engine = ds.compile(Twice().eval(), ("B", "L", 16), weights="auto", verify=False)
     kept = {n["path"]: n["stored"] for n in engine._core.nodes if "linear" in n["name"]}
     assert set(kept.values()) == {"int8"} and len(kept) == 4
+
+
+def test_layers_where_an_engine_leaves_nodes_out():
+    model = Twice().eval()
+    x = np.random.default_rng(0).standard_normal((50, 16)).astype(np.float32)
+    found = ds.compare(model, ds.compile(model, ("B", "L", 16), weights="int8", verify=False), x)
+    assert sorted(layer.path for layer in found.layers) == [
+        "layers.0",
+        "layers.1",
+        "layers.2.experts.h4toh",
+        "layers.2.experts.htoh4",
+    ]
+    narrow = ds.compile(model.layers[0], ("B", "L", 16), weights="int8", verify=False)
+    right, got = model.layers[0](ds.tensor(x)).numpy(), narrow.step({"a": x}, sos="a", eos="a")["a"]
+    (error,) = (layer.error for layer in found.layers if layer.path == "layers.0")
+    assert error == pytest.approx(np.sqrt(((right - got) ** 2).sum() / (right**2).sum()), rel=1e-3)
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
