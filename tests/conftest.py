@@ -1,6 +1,7 @@
 """What holds for all tests: fixtures, their order, the fast tier, and the list of skips."""
 
 import fnmatch
+import gc
 import importlib.util
 import os
 from pathlib import Path
@@ -59,6 +60,12 @@ def pytest_collection_modifyitems(items):
         if folder in FAST and not slow:
             item.add_marker("fast")
     items.sort(key=lambda item: folder_of(item.path) in LAST)
+
+
+def pytest_collection_finish():
+    """What thousands of tests are made of stays to the end: the collector need not walk through it again and again."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.hookimpl(trylast=True)
