@@ -11,6 +11,7 @@
 
 #include "ops/framewise.h"
 #include "ops/registry.h"
+#include "ops/sums.h"
 
 enum { SCORES, VALUES };
 enum { LARGEST, WEIGHTS, SUMS };
@@ -34,50 +35,9 @@ static ds_status softmax_sum_infer(ds_op *op)
     op->out[0] = *x;
     op->out[0].rate = (ds_rate){0, 1};
     /* weights of a frame, scales of the sums before it, both as reals; which of them each value meets */
-    op->scratch.per_call = (size_t)ds_signature_elements(a) * 3 * sizeof(double) +
+    op->scratch.per_call = (size_t)ds_signature_elements(a) * DS_SUMS_WEIGH_BYTES +
                            (size_t)ds_signature_elements(x) * sizeof(size_t);
     return DS_OK;
-}
-
-/* Element i of reals. */
-static inline double softmax_sum_real(const void *x, size_t element, size_t i)
-{
-    return element == sizeof(float) ? (double)((const float *)x)[i] : ((const double *)x)[i];
-}
-
-static inline void softmax_sum_set(void *x, size_t element, size_t i, double value)
-{
-    if (element == sizeof(float))
-        ((float *)x)[i] = (float)value;
-    else
-        ((double *)x)[i] = value;
-}
-
-/* The weights of a frame's n scores, and what those before it are scaled by: in scratch. */
-static void softmax_sum_weigh(const ds_run *run, double *largest, double *sums, const void *scores,
-                              size_t n)
-{
-    const ds_real_kernels *const k = run->k;
-    const size_t element = k->element;
-    double *const weight = run->scratch, *const scale = weight + n;
-    void *const reals = scale + n;
-    for (size_t i = 0; i < n; i++) {
-        const double a = softmax_sum_real(scores, element, i), before = largest[i];
-        if (!(a <= before))
-            largest[i] = a;
-        softmax_sum_set(reals, element, i, a == -(double)INFINITY ? a : a - largest[i]);
-        scale[i] = before == largest[i] ? 0 : before - largest[i];
-    }
-    k->unary(DS_UNARY_EXP, reals, reals, n, NULL);
-    for (size_t i = 0; i < n; i++) {
-        weight[i] = softmax_sum_real(reals, element, i);
-        softmax_sum_set(reals, element, i, scale[i]);
-    }
-    k->unary(DS_UNARY_EXP, reals, reals, n, NULL);
-    for (size_t i = 0; i < n; i++) {
-        scale[i] = softmax_sum_real(reals, element, i);
-        sums[i] = sums[i] * scale[i] + weight[i];
-    }
 }
 
 /* meets[i]: which element of a goes with element i of x. */
@@ -112,14 +72,14 @@ static void softmax_sum_forward(const ds_op *op, const ds_run *run)
             largest[i] = -(double)INFINITY;
         for (int64_t t = from; t < end; t++) {
             const void *const frame = ds_at(&run->in[run->n_rows + r], t, n_values * element);
-            softmax_sum_weigh(run, largest, carried[WEIGHTS], ds_at(&run->in[r], t, n * element),
-                              n);
+            ds_sums_weigh(run->k, largest, carried[WEIGHTS], ds_at(&run->in[r], t, n * element), n,
+                          run->scratch);
             for (size_t i = 0; i < n_values; i++)
-                sums[i] = sums[i] * scale[meets[i]] +
-                          weight[meets[i]] * softmax_sum_real(frame, element, i);
+                sums[i] =
+                    sums[i] * scale[meets[i]] + weight[meets[i]] * ds_sums_real(frame, element, i);
         }
         for (size_t i = 0; i < n_values && out->m0 < out->m1; i++)
-            softmax_sum_set(out->data, element, i, sums[i] / carried[WEIGHTS][meets[i]]);
+            ds_sums_set_real(out->data, element, i, sums[i] / carried[WEIGHTS][meets[i]]);
     }
 }
 

@@ -1,4 +1,4 @@
-/* ops/sums.h: sums of frames in double, for operators that average or overlap.
+/* ops/sums.h: sums of frames in double, for operators that average, overlap or weigh.
  *
  * Whoever adds frames in a fixed order, and rounds once, gives the same bits however the stream was cut. */
 #ifndef DS_OPS_SUMS_H
@@ -11,5 +11,26 @@ void ds_sums_set(double *sum, const void *x, size_t n, ds_dtype dtype);
 void ds_sums_add(double *sum, const void *x, size_t n, ds_dtype dtype);
 /* y[i] = sum[i] / divisor, rounded to y's type. */
 void ds_sums_write(void *y, const double *sum, size_t n, double divisor, ds_dtype dtype);
+
+/* Element i of reals of so many bytes. */
+static inline double ds_sums_real(const void *x, size_t element, size_t i)
+{
+    return element == sizeof(float) ? (double)((const float *)x)[i] : ((const double *)x)[i];
+}
+
+static inline void ds_sums_set_real(void *x, size_t element, size_t i, double value)
+{
+    if (element == sizeof(float))
+        ((float *)x)[i] = (float)value;
+    else
+        ((double *)x)[i] = value;
+}
+
+enum { DS_SUMS_WEIGH_BYTES = 3 * sizeof(double) /* scratch, per score */ };
+
+/* One more frame of n scores, of the kernels' type: the largest so far, and sums of exp(score - largest), which a larger
+ * one scales. Scratch begins with the weight of each score, and then what the sums before it were scaled by. */
+void ds_sums_weigh(const ds_real_kernels *k, double *largest, double *sums, const void *scores,
+                   size_t n, double *scratch);
 
 #endif

@@ -277,9 +277,9 @@ def reshape(x: StreamTensor, shape: Sequence[Any]) -> StreamTensor:
     return x
 
 
-def cumsum(x: StreamTensor) -> StreamTensor:
-    """Return the sums of all frames so far."""
-    return _op(x, "cumulative", {"kind": "sum"})
+def so_far(x: StreamTensor, kind: str) -> StreamTensor:
+    """Return what comes of all frames so far."""
+    return _op(x.to(np.dtype(np.int64)) if x.dtype == np.bool_ else x, "cumulative", {"kind": kind})
 
 
 def running(x: StreamTensor, axis: int, combine: str, neutral: float) -> StreamTensor:
@@ -290,7 +290,7 @@ def running(x: StreamTensor, axis: int, combine: str, neutral: float) -> StreamT
     while width < n:
         attributes = {"axis": axis, "left": width, "value": neutral}
         (before,) = hook.apply("pad_features", attributes, [_narrow(out, axis, slice(n - width))], (), straight)
-        (out,) = hook.apply(combine, {}, [out, before])
+        out = getattr(out, combine)(before)
         width *= 2
     return out.with_dims(x.dims, x.names)
 

@@ -46,6 +46,12 @@ def _running(fn: np.ufunc) -> Callable[..., Array]:
     return running
 
 
+def _last_equal(a: Array, values: Array, axis: int) -> Array:
+    """Return where so far along an axis `a` was last equal to `values`, or NaN."""
+    places = np.arange(a.shape[axis]).reshape(-1, *(1,) * (a.ndim - axis - 1))
+    return np.maximum.accumulate(np.where((a == values) | (a != a), places, 0), axis)
+
+
 def _mean(a: Array, axes: Axes, keepdim: bool) -> Array:
     total = _quietly(np.add.reduce, a, axes, np.float64, None, keepdim)
     return _quietly(np.divide, total, _count(a, axes)).astype(a.dtype)
@@ -158,6 +164,10 @@ ARRAYS: dict[str, Callable[..., Any]] = {
     "prod": _fold(np.multiply),
     "cumsum": _running(np.add),
     "cumprod": _running(np.multiply),
+    "logcumsumexp": lambda a, axis: _quietly(np.logaddexp.accumulate, a, axis, np.float64).astype(a.dtype),
+    "cummax": np.maximum.accumulate,
+    "cummin": np.minimum.accumulate,
+    "last_equal": _last_equal,
     "mean": _mean,
     "var": lambda a, **options: _variance(a, **options).astype(a.dtype),
     "std": lambda a, **options: np.sqrt(_variance(a, **options)).astype(a.dtype),

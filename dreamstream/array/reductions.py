@@ -123,6 +123,28 @@ def cumprod(self: Tensor, dim: int, dtype: Any = None) -> Tensor:
     return made("cumprod", self, axis=self._axis("cumprod", dim), to=to)
 
 
+def logcumsumexp(self: Tensor, dim: int) -> Tensor:
+    """Return the logarithm of the running sum of e ** x along `dim`."""
+    dtypes.require_float("logcumsumexp", self.dtype)
+    return self.clone() if self.ndim == 0 else made("logcumsumexp", self, axis=self._axis("logcumsumexp", dim))
+
+
+def count_nonzero(self: Tensor, dim: Dims = None) -> Tensor:
+    """Return how many elements are not zero (int64)."""
+    return self.ne(0).sum(dim)
+
+
+def nansum(self: Tensor, dim: Dims = None, keepdim: bool = False, dtype: Any = None) -> Tensor:
+    """Return the sum of the elements that are no NaN."""
+    return self.masked_fill(self.isnan(), 0).sum(dim, keepdim, dtype)
+
+
+def nanmean(self: Tensor, dim: Dims = None, keepdim: bool = False, dtype: Any = None) -> Tensor:
+    """Return the mean of the elements that are no NaN."""
+    x = self if dtype is None else self.to(dtype)
+    return x.nansum(dim, keepdim) / x.isnan().logical_not().to(x.dtype).sum(dim, keepdim)
+
+
 # ------------------------------------------------------------------ extremes
 
 
@@ -158,6 +180,24 @@ def argmax(self: Tensor, dim: int | None = None, keepdim: bool = False) -> Tenso
 def argmin(self: Tensor, dim: int | None = None, keepdim: bool = False) -> Tensor:
     """Return where the smallest element is (int64): along `dim`, or in the flattened tensor."""
     return _position("argmin", "argmin", self, dim, keepdim)
+
+
+def cummax(self: Tensor, dim: int) -> Extreme:
+    """Return the largest elements so far along `dim`, and where the last of them is; NaN stays."""
+    return _running_extreme("cummax", self, dim)
+
+
+def cummin(self: Tensor, dim: int) -> Extreme:
+    """Return the smallest elements so far along `dim`, and where the last of them is; see `cummax`."""
+    return _running_extreme("cummin", self, dim)
+
+
+def _running_extreme(name: str, x: Tensor, dim: int) -> Extreme:
+    if x.ndim == 0:
+        return Extreme(x.clone(), made("argmax", x, axes=None, keepdim=False))
+    axis = x._axis(name, dim)
+    values = made(name, x, axis=axis)
+    return Extreme(values, made("last_equal", x, values, axis=axis))
 
 
 def _of_some(name: str, x: Tensor, dim: Dims) -> tuple[int, ...]:

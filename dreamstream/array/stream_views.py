@@ -20,6 +20,9 @@ from ..stream.where import INSTEAD, user_line
 from . import chunks, forward, reductions, tokens, views, writing  # noqa: F401  (plain methods that are taken up)
 from .axes import axes_of, axis_of, numbered, sizes_of
 from .creation import cat, full_like
+from .dtypes import require_float
+from .elementwise import where
+from .reductions import Extreme
 from .stream_tensor import StreamTensor
 from .symbolic import SAME_ORDER
 from .tensor import Tensor, take
@@ -375,16 +378,34 @@ def _roll(self: Any, shifts: Any, dims: Any = None) -> Any:
     return writing.copied(x)
 
 
-def _cumsum(self: Any, dim: Any, dtype: Any = None) -> Any:
-    x = self if dtype is None else self.to(dtype)
-    if x.dims[x._axis("cumsum", dim)] == "L":
-        return forward.cumsum(x)
-    return forward.running(x.in_order(), _feature(x.in_order(), "cumsum", dim), "add", 0.0)
+def _so_far(name: str, kind: str, combine: str, neutral: float) -> Callable[..., Any]:
+    """What comes of all so far along a dimension; of features it is combined in pairs."""
+
+    def own(self: Any, dim: Any, dtype: Any = None) -> Any:
+        x = self if dtype is None else self.to(dtype)
+        if x.dims[x._axis(name, dim)] == "L":
+            return forward.so_far(x, kind)
+        x = x.in_order()
+        return forward.running(x, _feature(x, name, dim), combine, neutral)
+
+    return own
 
 
-def _cumprod(self: Any, dim: Any, dtype: Any = None) -> Any:
-    x = self if dtype is None else self.to(dtype)
-    return forward.running(x.in_order(), _feature(x.in_order(), "cumprod", dim), "mul", 1.0)
+def _extreme_so_far(name: str, kind: str) -> Callable[..., Any]:
+    def own(self: Any, dim: Any) -> Extreme:
+        at = self._axis(name, dim)
+        if self.dims[at] == "L":
+            values = forward.so_far(self, kind)
+            return Extreme(values.to(self.dtype), forward.so_far(self, f"arg{kind}"))
+        require_float(name, self.dtype)
+        x = self.in_order()
+        axis = _feature(x, name, dim)
+        values = forward.running(x, axis, f"{kind}imum", -math.inf if kind == "max" else math.inf)
+        places = x._plain(np.arange(x.features[axis]).reshape(-1, *(1,) * (x.ndim - at - 1)))
+        equal: Any = where(x.eq(values) | x.ne(x), places, 0)
+        return Extreme(values, forward.running(equal, axis, "maximum", 0.0))
+
+    return own
 
 
 def _index_select(self: Any, dim: Any, index: Any) -> Any:
@@ -400,8 +421,11 @@ def _index_select(self: Any, dim: Any, index: Any) -> Any:
 
 #: Methods along one dimension that keep it: what they are inside a forward, and the dimension's place outside.
 ALONG: dict[str, tuple[Callable[..., Any], int | None]] = {
-    "cumsum": (_cumsum, 0),
-    "cumprod": (_cumprod, 0),
+    "cumsum": (_so_far("cumsum", "sum", "add", 0.0), 0),
+    "cumprod": (_so_far("cumprod", "prod", "mul", 1.0), 0),
+    "logcumsumexp": (_so_far("logcumsumexp", "logsumexp", "logaddexp", -math.inf), 0),
+    "cummax": (_extreme_so_far("cummax", "max"), 0),
+    "cummin": (_extreme_so_far("cummin", "min"), 0),
     "flip": (_flip, 0),
     "roll": (_roll, 1),
     "index_select": (_index_select, None),

@@ -448,6 +448,14 @@ class Tensor(Base):
         """Return the running sum along `dim`."""
     def cumprod(self, dim: int, dtype: Any = None) -> Self:
         """Return the running product along `dim`."""
+    def logcumsumexp(self, dim: int) -> Self:
+        """Return the logarithm of the running sum of e ** x along `dim`."""
+    def count_nonzero(self, dim: Dims = None) -> Self:
+        """Return how many elements are not zero (int64)."""
+    def nansum(self, dim: Dims = None, keepdim: Flag = False, dtype: Any = None) -> Self:
+        """Return the sum of the elements that are no NaN."""
+    def nanmean(self, dim: Dims = None, keepdim: Flag = False, dtype: Any = None) -> Self:
+        """Return the mean of the elements that are no NaN."""
     def amax(self, dim: Dims = None, keepdim: Flag = False) -> Self:
         """Return the largest elements; NaN where there is one."""
     def amin(self, dim: Dims = None, keepdim: Flag = False) -> Self:
@@ -456,6 +464,10 @@ class Tensor(Base):
         """Return where the largest element is (int64): along `dim`, or in the flattened tensor."""
     def argmin(self, dim: int | None = None, keepdim: Flag = False) -> Self:
         """Return where the smallest element is (int64): along `dim`, or in the flattened tensor."""
+    def cummax(self, dim: int) -> Extreme:
+        """Return the largest elements so far along `dim`, and where the last of them is; NaN stays."""
+    def cummin(self, dim: int) -> Extreme:
+        """Return the smallest elements so far along `dim`, and where the last of them is; see `cummax`."""
     def equal(self, other: Tensor) -> Flag:
         """Return whether `other` has the same shape and elements."""
     def allclose(

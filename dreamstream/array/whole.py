@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, NoReturn, cast
+from typing import Any
 
 import numpy as np
 
@@ -97,28 +97,6 @@ def spread_to(what: str, x: StreamTensor, model: StreamTensor) -> StreamTensor:
 
 
 # ---------------------------------------------------------------------- statistics
-class _Unknown:
-    """Where in a stream its largest or smallest frame stands."""
-
-    is_stream = False
-
-    def __init__(self, what: str) -> None:
-        self._what = f"{what} over the stream at {user_line()}"
-
-    def as_output(self, *_: Any) -> NoReturn:
-        """Refuse any use."""
-        raise NotStreamableError(
-            f"the indices of {self._what} are used at {user_line()}: only its values are available"
-        )
-
-    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __getitem__ = __eq__ = __lt__ = __gt__ = as_output
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):
-            raise AttributeError(name)
-        return self.as_output()
-
-
 def _of_frames(x: StreamTensor, others: Sequence[int], name: str, attributes: dict[str, Any]) -> StreamTensor:
     """Run an operator that leaves one frame of each stream, the other axes laid out as frames too."""
     if others:
@@ -144,6 +122,8 @@ def _by_parts(kind: str) -> Callable[..., StreamTensor]:
     """What may be taken of features first, and of the frames then."""
 
     def run(x: StreamTensor, others: Sequence[int], _: dict[str, Any]) -> StreamTensor:
+        if x.dtype == np.bool_ and kind in ("sum", "prod", "argmax", "argmin"):
+            x = x.to(np.dtype(np.int64))
         if others:
             x = reduce_features(x, kind, others, False, {})
         return _of_frames(x, (), "reduce_frames", {"kind": {"amax": "max", "amin": "min"}.get(kind, kind)})
@@ -171,15 +151,22 @@ def _norm(x: StreamTensor, others: Sequence[int], options: dict[str, Any]) -> An
 def _truth(kind: str) -> Callable[..., Any]:
     def run(x: StreamTensor, others: Sequence[int], _: dict[str, Any]) -> Any:
         true = x if x.dtype == np.bool_ else x.ne(0)
-        return _KINDS[kind](true.to(np.dtype(np.float32)), others, {}).ne(0)
+        return _by_parts(kind)(true.to(np.dtype(np.float32)), others, {}).ne(0)
+
+    return run
+
+
+def _extreme(kind: str) -> Callable[..., Any]:
+    def run(x: StreamTensor, others: Sequence[int], _: dict[str, Any]) -> Any:
+        return (_truth(kind) if x.dtype == np.bool_ else _by_parts(kind))(x, others, {})
 
     return run
 
 
 _KINDS: dict[str, Callable[..., Any]] = {
-    **{kind: _by_parts(kind) for kind in ("sum", "mean", "amax", "amin")},
-    "max": lambda x, others, _: _KINDS["amax"](x, others, {}),
-    "min": lambda x, others, _: _KINDS["amin"](x, others, {}),
+    **{kind: _by_parts(kind) for kind in ("sum", "mean", "prod", "logsumexp", "argmax", "argmin")},
+    "amax": _extreme("amax"),
+    "amin": _extreme("amin"),
     "var": _var,
     "std": lambda x, others, options: _var(x, others, options).sqrt(),
     "norm": _norm,
@@ -202,25 +189,16 @@ def reduce_stream(x: StreamTensor, kind: str, axes: Sequence[int], keepdim: bool
         Whether they stay, with size 1.
     options : dict
         The method's other arguments, by name.
-
-    Raises
-    ------
-    NotStreamableError
-        For reductions that have to look at all frames again, or at positions.
     """
-    if kind == "logsumexp":
-        top = reduce_stream(x, "amax", axes, True, {})
-        return (x - top).exp().sum(axes, keepdim=keepdim).log() + (top if keepdim else top.squeeze(axes))
-    if kind not in _KINDS:
-        raise NotStreamableError(
-            f"{kind} over the stream on a stream {x.roles} inside a forward, at {user_line()}; "
-            f"{', '.join(_KINDS)} over it are available"
-        )
+    if kind in ("max", "min"):
+        return Extreme(*(reduce_stream(x, part + kind, axes, keepdim, options) for part in ("a", "arg")))
     if options.get("dtype") is not None:
         x = x.to(options["dtype"])
-    if kind not in ("any", "all"):
+    if kind in ("mean", "var", "std", "norm", "logsumexp"):
         require_float(kind, x.dtype)
+    if kind[:3] == "arg" and len(axes) != 1:
+        raise ShapeError(f"{kind}: expected one dimension, got {len(axes)} of a stream {x.roles}")
     out = _KINDS[kind](x, [a for a in axes if x.dims[a] != "L"], options)
     for axis in sorted(axes) if keepdim else ():
         out = out.unsqueeze(axis)
-    return Extreme(out, cast("Any", _Unknown(kind))) if kind in ("max", "min") else out
+    return out

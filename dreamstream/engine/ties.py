@@ -39,7 +39,7 @@ class Choices:
             node["first_output"] + i: node["name"] != "topk"
             for node in engine._core.nodes
             for i, (dtype, *_) in enumerate(node["outputs"])
-            if node["name"] in ("topk", "reduce_features") and dtype == "int64"
+            if node["name"] in ("topk", "reduce_features", "reduce_frames") and dtype == "int64"
         }
         self._made: dict[str, list[list[Array]]] = {}
 

@@ -106,9 +106,14 @@ def onnx(
 
 def _check(module: FunctionalModule) -> None:
     for node in module.graph.nodes:
-        if node.op.attributes.get("projection"):
+        attributes, what = node.op.attributes, ""
+        if attributes.get("projection"):
+            what = " with a projection (proj_size)"
+        elif node.name == "cumulative" and attributes["kind"] not in ("sum", "mean"):
+            what = f" {attributes['kind']} along L (cumprod, cummax, cummin, logcumsumexp)"
+        if what:
             raise CaptureError(
-                f"{node.path or 'the forward'}: {node.name} with a projection (proj_size) has no form in ONNX; "
+                f"{node.path or 'the forward'}: {node.name}{what} has no form in ONNX; "
                 "TorchScript and torch.export take it"
             )
 

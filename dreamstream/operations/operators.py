@@ -69,7 +69,10 @@ _ROWS = (
         "adaptive_pool", kind="window", lanes="behind", whole=ADAPTIVE,
         instead="pooling with a fixed kernel_size, or nn.CumulativeMean",
     ),
-    Operator("cumulative", kind="carried", lanes="as they come", by_position=True),
+    Operator(
+        "cumulative", kind="carried", written="`x.cumsum(L)`, `x.cumprod(L)`, `x.cummax(L)`, `x.logcumsumexp(L)`, "
+        "`nn.CumulativeMean`", lanes="as they come", by_position=True,
+    ),
     Operator("slice", kind="window", written="`x[..., a:-b:k]` along L", lanes="as they come"),
     Operator(
         "pad_to_multiple", kind="window", alone="adds frames at the end of a stream only", lanes="as they come"
@@ -99,8 +102,8 @@ _ROWS = (
         alone="numbers by position; an arange, which is no operator of torch's on streams", by_position=True,
     ),
     Operator(
-        "reduce_frames", kind="carried", written="`x.sum(L)`, `x.mean(L)`, `x.amax(L)`, `x.amin(L)`",
-        lanes="as they come", by_position=True,
+        "reduce_frames", kind="carried", written="`x.sum(L)`, `x.mean(L)`, `x.prod(L)`, `x.max(L)`, "
+        "`x.argmax(L)`, `x.logsumexp(L)`", lanes="as they come", by_position=True,
     ),
     Operator("var_frames", kind="carried", written="`x.var(L)`, `x.std(L)`", by_position=True),
     Operator("softmax_sum", kind="carried", written="`(a.softmax(L) * x).sum(L)`, `a.softmax(L) @ x`"),

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 import pytest
-from random_graphs.idioms import X, net, refused
+from random_graphs.idioms import X, net
 
 import dreamstream as ds
 import dreamstream.nn.functional as F
@@ -99,5 +99,17 @@ def test_what_offline_would_not_take_either(use):
         ds.compile(net(lambda self, x: use(x)), X.spec, unstreamable="buffer")
 
 
-def test_indices_are_refused_where_they_are_used():
-    refused(net(lambda self, x: x.max(2)), X, "indices of max over the stream", line=None)
+def test_where_nan_is():
+    """The first NaN is the greatest and the least, wherever chunks end; so far it is the last."""
+    x = np.random.default_rng(2).standard_normal((4, 9)).astype(np.float32)
+    x[0, [2, 5]] = np.nan
+    x[1, :] = -np.inf
+    x[2, :] = np.inf
+    x[3, 4] = np.nan
+    engine = ds.compile(net(lambda self, x: (x.argmax(2), x.argmin(2), x.cummax(2)[1], x.logsumexp(2))), X.spec)
+    for k in range(9):
+        got = engine.step({"a": x[:, k : k + 1]}, sos=["a"] * (k == 0), eos=["a"] * (k == 8))["a"]
+    np.testing.assert_array_equal(got[0], [[2, 0, 0, 4]])
+    np.testing.assert_array_equal(got[1], [[2, 0, 0, 4]])
+    np.testing.assert_array_equal(got[2][:, 0], [5, 8, 8, 4])
+    np.testing.assert_array_equal(got[3], [[np.nan, -np.inf, np.inf, np.nan]])

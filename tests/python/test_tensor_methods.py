@@ -153,6 +153,10 @@ REAL = {
     "remainder": [lambda d: d.x.remainder(d.p), lambda d: d.x % 3],
     "cumprod": [lambda d: d.x.cumprod(0), lambda d: d.x.cumprod(dim=-1), lambda d: d.row[0].cumprod(0)],
     "cumsum": [lambda d: d.x.cumsum(0), lambda d: d.x.cumsum(dim=-1), lambda d: d.row[0].cumsum(0)],
+    "cummax": [lambda d: d.odd.cummax(1).values, lambda d: d.odd.cummax(-1)[1], lambda d: d.row[0].cummax(0)[0]],
+    "cummin": [lambda d: d.odd.cummin(0)[0], lambda d: d.x.cummin(dim=1).indices, lambda d: d.row[0].cummin(0)[1]],
+    "count_nonzero": [lambda d: d.x.floor().count_nonzero(), lambda d: d.odd.count_nonzero(dim=(0, 2))],
+    "nansum": [lambda d: d.odd.nansum(), lambda d: d.odd.nansum(1, keepdim=True)],
     "reshape": [
         lambda d: d.x.reshape(-1),
         lambda d: d.x.reshape((d.shape[1], -1)),
@@ -371,6 +375,8 @@ FLOAT = {
         lambda d: d.x.norm(float("inf")),
         lambda d: d.x.norm(0, dim=-1),
     ],
+    "logcumsumexp": [lambda d: (d.x * 1000).logcumsumexp(-1), lambda d: d.odd.logcumsumexp(1)],
+    "nanmean": [lambda d: d.odd.nanmean(0), lambda d: d.x.nanmean((0, 1), keepdim=True)],
     "logsumexp": [
         lambda d: d.x.logsumexp(0),
         lambda d: d.x.logsumexp((0, 2), keepdim=True),

@@ -43,7 +43,6 @@ SAMPLES: dict[str, nn.Module | Forward] = {
     "`np.asarray(x)`": np.asarray,
     "`(index == e)": lambda x: x[x > 0],
     "what its frames use": lambda x: x - x.mean(2, keepdim=True),
-    "`x.prod(2)`": lambda x: x.prod(2),
     "`x.sum(0)`": lambda x: x.sum(0),
     "`x + x": lambda x: x + x[..., ::2],
     "a constant": lambda x: x + ds.ones(9),

@@ -25,7 +25,7 @@ TOLERANCE = 1e-5
 ROUNDED_OTHERWISE = {"batch_norm", "group_norm"}
 #: What has no form, always, or for some of its attributes; all that waits for the end is refused besides.
 REFUSED = {"flip", "hold", "spread"}
-PARTLY = {("onnx", "lstm"), ("onnx", "lstm_within")}
+PARTLY = {("onnx", "lstm"), ("onnx", "lstm_within"), ("onnx", "cumulative")}
 
 
 def called(engine, rng):

@@ -304,9 +304,15 @@ MUTANTS = {
     ),
     "means that begin anew with each chunk": Mutant(
         "ops/reduce_frames.c",
-        "(double)(t + 1)",
-        "(double)(t - out->m0 + 1)",
+        "ds_to(out, t, n_bytes), t + 1)",
+        "ds_to(out, t, n_bytes), t - out->m0 + 1)",
         ("cumulative",),
+    ),
+    "sums of powers that begin anew with each chunk": Mutant(
+        "ops/reduce_frames.c",
+        "i < n && t == 0;",
+        "i < n;",
+        ("reduce_frames", "cumulative"),
     ),
     "squares about the mean of the frames before": Mutant(
         "ops/reduce_frames.c",
@@ -316,8 +322,8 @@ MUTANTS = {
     ),
     "sums that a larger score does not scale": Mutant(
         "ops/softmax_sum.c",
-        "sums[i] = sums[i] * scale[meets[i]] +",
-        "sums[i] = sums[i] +",
+        "sums[i] * scale[meets[i]] +",
+        "sums[i] +",
         ("softmax_sum",),
     ),
     "a stream read backwards from the frame before its last": Mutant(

@@ -17,6 +17,20 @@ for _name, _statistic in {
     "mean-of-two-axes": lambda x: x.mean((1, 2), keepdim=True),
     "norm": lambda x: x.norm(dim=2),
     "largest": lambda x: x.max(2)[0] - x.min(dim=2).values,
+    "largest-and-where": lambda x: (*x.max(2), *x.transpose(1, 2).min(dim=1, keepdim=True)),
+    "where-the-extremes-are": lambda x: (x.argmax(2), x.argmin(-1, keepdim=True), x[:, 0].argmax(1)),
+    "where-among-equals": lambda x: (x.round().argmax(2), x.round().min(2)[1]),
+    "product": lambda x: (x.prod(2), x.prod(dim=-1, keepdim=True)),
+    "logsumexp": lambda x: (x.logsumexp(2), (x * 50).logsumexp((1, 2), keepdim=True)),
+    "of-integers": lambda x: (
+        x.round().long().sum(2),
+        x.round().long().amax(2),
+        x.round().long().prod(2),
+        *x.round().long().min(2),
+    ),
+    "of-truths": lambda x: ((x > 0).sum(2), (x > 2).amax(2), (x > 0).prod(2), *(x > 0).max(2)),
+    "counted": lambda x: (x.round().count_nonzero(2), x[:, 0].round().count_nonzero(dim=-1)),
+    "but-for-nan": lambda x: (x.sqrt().nansum(2), x.sqrt().nanmean(2, keepdim=True).nan_to_num()),
     "any-and-all": lambda x: ((x > 1).any(2).float(), (x > -1).all(2).float()),
     "mean-by-length": lambda x: (x * x).sum(2) / x.size(2),
     "weighted-by-sigmoid": lambda x: (x * x.sigmoid()).sum(2) / x.sigmoid().sum(2),
@@ -78,6 +92,27 @@ def _pooling_by_einsum(nn: Any, F: Any, ds: Any) -> Any:
     return net(nn, forward, one=nn.Linear(4, 1))
 
 
+# ---------------------------------------------------------------- of all frames so far
+for _name, _running in {
+    "product": lambda x: (x.cumprod(2), x.cumprod(1)),
+    "largest": lambda x: (*x.cummax(2), *x.round().cummax(-1)),
+    "smallest": lambda x: (*x.transpose(1, 2).cummin(1), x.round().cummin(2).indices),
+    "logsumexp": lambda x: (x.logcumsumexp(2), (x * 50).logcumsumexp(dim=2)),
+    "of-integers": lambda x: (x.round().long().cumsum(2), (x > 0).cumsum(2), *x.round().long().cummax(2)),
+}.items():
+    case(
+        f"so-far-{_name}",
+        BCL(4),
+        lambda nn, F, ds, f=_running: net(nn, lambda self, x: f(x)),
+        onnx=False,
+    )
+case(
+    "so-far-of-features",
+    BCL(4),
+    lambda nn, F, ds: net(nn, lambda self, x: (*x.cummax(1), *x.round().cummin(1), (x * 50).logcumsumexp(1))),
+)
+
+
 # ---------------------------------------------------------------- what frames use
 for _name, _use in {
     "centred": lambda x, F: x - x.mean(2, keepdim=True),
@@ -89,10 +124,12 @@ for _name, _use in {
     "global-norm-by-steps": lambda x, F: (
         (x - x.mean(1, keepdim=True).mean(2, keepdim=True)).pow(2).mean((1, 2), keepdim=True) * x
     ),
+    "the-largest-alone": lambda x, F: x * (x.max(2, keepdim=True)[0] == x),
+    "by-the-product": lambda x, F: x * x.clamp(0.9, 1.1).prod(2, keepdim=True),
     "softmax": lambda x, F: F.softmax(x, dim=2) * 2,
     "log-softmax": lambda x, F: F.log_softmax(x, -1),
     "softmax-and-its-sum": lambda x, F: (x.softmax(2), (x * x.softmax(2)).sum(2)),
-    "logsumexp": lambda x, F: x.logsumexp(2),
+    "logsumexp": lambda x, F: x - x.logsumexp(2, keepdim=True),
     "flip": lambda x, F: x.flip(2),
     "expanded": lambda x, F: x.amax(2, keepdim=True).expand(-1, -1, x.size(2)) - x,
     "repeated": lambda x, F: x.amax(2).unsqueeze(-1).repeat(1, 1, x.size(2)) * x,

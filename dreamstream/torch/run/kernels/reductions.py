@@ -46,54 +46,118 @@ def _of_one_axis(kind: str, x: Tensor, axes: list[int], kept: bool) -> Tensor:
     return out
 
 
-START = {"max": -torch.inf, "min": torch.inf}
-
-
-def _nothing(step: Step, weights: Sequence[Tensor | None], like: Tensor) -> tuple[Tensor]:
-    """Return what there is before the first frame, of one row, in double."""
-    start = START.get(step.attributes["kind"], 0.0)
-    features = step.features[0]
-    return (torch.full((1, *features), start, dtype=torch.float64, device=like.device),)
-
-
 def _of_rows(numbers: Tensor, like: Tensor) -> Tensor:
     """Return numbers of rows, or of their frames, where they meet values."""
     numbers = there(numbers, like)
     return numbers.reshape(*numbers.shape, *(1,) * (like.dim() - numbers.dim()))
 
 
+def _valid(frames: Tensor, n: Tensor) -> Tensor:
+    """Return which frames of ``(B, most, *features)`` are some of each row's n."""
+    places = torch.arange(frames.shape[1], device=frames.device)
+    return _of_rows(places < there(n, frames)[:, None], frames)
+
+
+# ---------------------------------------------------------------------- what frames are folded into
+def _start(kind: str, like: Tensor) -> float:
+    """Return what changes nothing in a fold: what there is before the first frame."""
+    if kind == "prod":
+        return 1
+    if kind == "logsumexp":
+        return -torch.inf
+    if kind[-3:] not in ("max", "min"):
+        return 0
+    most = torch.inf if like.is_floating_point() else torch.iinfo(like.dtype).max
+    return -most - (not like.is_floating_point()) if kind[-3:] == "max" else most
+
+
+def _nothing(step: Step, weights: Sequence[Tensor | None], like: Tensor) -> tuple[Tensor, ...]:
+    """Return what there is before the first frame, of one row: in double, or as integers."""
+    kind, shape = step.attributes["kind"], (1, *step.features[0])
+    wide = torch.float64 if like.is_floating_point() else torch.int64
+    made = [torch.full(shape, _start(kind, like), dtype=wide, device=like.device)]
+    if kind == "logsumexp" or kind.startswith("arg"):
+        made.append(torch.zeros(shape, dtype=wide if kind == "logsumexp" else torch.int64, device=like.device))
+    return tuple(made)
+
+
+def _fold(kind: str, window: Window, state: Sequence[Tensor]) -> tuple[Tensor, ...]:
+    """Return what is carried once a call's frames are folded into it."""
+    frames, n = window.new()
+    so_far, *more = state
+    wide = torch.where(_valid(frames, n), frames.to(so_far.dtype), _start(kind, frames))
+    if kind in ("sum", "mean"):
+        return (so_far + wide.sum(1),)
+    if kind == "prod":
+        return (so_far * wide.prod(1),)
+    every = torch.cat([so_far[:, None], wide], 1)
+    found = every.amin(1) if kind.endswith("min") else (every.detach() if more else every).amax(1)
+    if kind == "logsumexp":
+        centre = _centre(found)
+        return found, more[0] * (so_far - centre).exp() + (wide - centre[:, None]).exp().sum(1)
+    if not more:
+        return (found,)
+    hits = (every == found[:, None]) | ((every != every) & (found != found)[:, None])
+    places = torch.cat([more[0][:, None], _places(window, wide).expand_as(wide)], 1)
+    return found, torch.where(hits, places, torch.iinfo(torch.int64).max).amin(1)
+
+
+def _places(window: Window, frames: Tensor) -> Tensor:
+    """Return where new frames stand in their streams."""
+    behind = torch.arange(frames.shape[1], device=frames.device)
+    return _of_rows(there(window.before, frames)[:, None] + behind, frames)
+
+
+def _centre(largest: Tensor) -> Tensor:
+    return torch.where(largest.isinf(), 0, largest)
+
+
+def _log(largest: Tensor, weights: Tensor, started: Tensor) -> Tensor:
+    """Return the logarithm of a sum of powers, of those that have begun, whose gradients no other's reaches."""
+    return torch.where(started, torch.where(started, weights, 1).log() + _centre(largest), -torch.inf)
+
+
 @windowed("cumulative", carries=_nothing)
 def cumulative(step: Step, windows: Sequence[Window], weights: Sequence[Any], state: Any) -> Any:
-    """Return the running sums or means."""
-    frames, _ = windows[0].new()
-    wide = frames.double()
-    sums = state[0][:, None] + wide.cumsum(1)
-    y = sums
-    if step.attributes["kind"] == "mean":
-        first = step.first[0]
-        so_far = first[:, None] + torch.arange(1, frames.shape[1] + 1, device=first.device)
-        y = sums / _of_rows(so_far, sums)
-    return (y.to(frames.dtype),), (state[0] + wide.sum(1),)  # zeros stand behind each row's frames
+    """Return what comes of all frames so far."""
+    kind, (x,), (so_far, *more) = step.attributes["kind"], windows, state
+    frames, n = x.new()
+    wide = frames.to(so_far.dtype)
+    folded = _fold(kind, x, state)
+    if kind in ("sum", "mean"):
+        y = so_far[:, None] + wide.cumsum(1)
+        if kind == "mean":
+            first = step.first[0]
+            y = y / _of_rows(first[:, None] + torch.arange(1, frames.shape[1] + 1, device=first.device), y)
+    elif kind == "prod":
+        y = so_far[:, None] * wide.cumprod(1)
+    elif kind == "logsumexp":
+        before = _log(so_far, more[0], more[0] > 0)
+        y = torch.cat([before[:, None], wide], 1).logcumsumexp(1)[:, 1:]
+    else:
+        every = torch.cat([so_far[:, None], wide], 1)
+        y, at = every.cummax(1) if kind.endswith("max") else every.cummin(1)
+        y = y[:, 1:]
+        if more:  # the last of equals
+            began = _of_rows(there(x.before, at)[:, None], at)
+            at = torch.where(at == 0, more[0][:, None], began + at - 1)
+            last = _of_rows(there(n, at)[:, None], at).expand(-1, -1, *at.shape[2:])
+            folded, y = (folded[0], at.gather(1, last)[:, 0]), at[:, 1:]
+    return (y if kind.startswith("arg") else y.to(frames.dtype),), folded
 
 
 @windowed("reduce_frames", carries=_nothing)
 def reduce_frames(step: Step, windows: Sequence[Window], weights: Sequence[Any], state: Any) -> Any:
-    """Return the sum, mean, maximum or minimum of whole streams, where they end."""
-    kind, (so_far,) = step.attributes["kind"], state
-    frames, n = windows[0].new()
-    wide = frames.double()
-    if kind in START:
-        places = torch.arange(frames.shape[1], device=frames.device)
-        valid = _of_rows(places < there(n, frames)[:, None], wide)
-        wide = torch.where(valid, wide, START[kind])
-        wide = torch.cat([so_far[:, None], wide], 1)
-        so_far = wide.amax(1) if kind == "max" else wide.amin(1)
-    else:
-        so_far = so_far + wide.sum(1)
-    y = so_far
+    """Return what comes of whole streams, where they end."""
+    kind, like = step.attributes["kind"], windows[0].new()[0]
+    folded = _fold(kind, windows[0], state)
+    y = folded[-1]
     if kind == "mean":
         y = y / _of_rows(windows[0].known.clamp(min=1), y)
-    return (y.to(frames.dtype)[:, None][:, : step.n[0]],), (so_far,)
+    if kind == "logsumexp":
+        assert step.ended is not None
+        y = _log(folded[0], y, _of_rows(step.ended, y).expand_as(y))
+    return ((y if kind.startswith("arg") else y.to(like.dtype))[:, None][:, : step.n[0]],), folded
 
 
 def _zeros(n: int) -> Callable[..., tuple[Tensor, ...]]:
@@ -103,12 +167,6 @@ def _zeros(n: int) -> Callable[..., tuple[Tensor, ...]]:
         return (torch.zeros((1, *step.features[0]), dtype=torch.float64, device=like.device),) * n
 
     return carries
-
-
-def _valid(frames: Tensor, n: Tensor) -> Tensor:
-    """Return which frames of ``(B, most, *features)`` are some of each row's n."""
-    places = torch.arange(frames.shape[1], device=frames.device)
-    return _of_rows(places < there(n, frames)[:, None], frames)
 
 
 def _of_ended(step: Step, quotient: Tensor, divisor: Tensor, like: Tensor) -> tuple[Tensor]:

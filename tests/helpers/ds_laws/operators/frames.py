@@ -319,18 +319,6 @@ def table(rng: Rng, dtype: str) -> Case:
     )
 
 
-def reduce_frames(rng: Rng, dtype: str) -> Case:
-    a = {"kind": str(pick(rng, "sum", "mean", "max", "min"))}
-    return make(
-        rng,
-        "reduce_frames",
-        [Input(shape(rng), dtype)],
-        a,
-        exact=a["kind"] in ("max", "min"),
-        depends=lambda x: [x.sum(0, keepdims=True)] if len(x) else [x],
-    )
-
-
 def length(rng: Rng, dtype: str) -> Case:
     codes, _, reach = steps(rng, int(rng.integers(0, 4)))
     return make(

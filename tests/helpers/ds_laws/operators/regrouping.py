@@ -1,4 +1,4 @@
-"""Frames repeated, laid over each other, summed up; features of another size: what comes out, and random cases."""
+"""Frames repeated, laid over each other; features of another size: what comes out, and random cases."""
 
 from __future__ import annotations
 
@@ -24,13 +24,6 @@ def overlap_add(a: dict[str, Any], w: Arrays, x: Array) -> list[Array]:
     return [y]
 
 
-def cumulative(a: dict[str, Any], w: Arrays, x: Array) -> list[Array]:
-    y = np.cumsum(x, 0)
-    if a["kind"] == "mean":
-        y /= np.arange(1, len(x) + 1).reshape(-1, *(1,) * (x.ndim - 1))
-    return [y]
-
-
 def nearest(a: dict[str, Any], w: Arrays, x: Array) -> list[Array]:
     n, size = x.shape[a["axis"] + 1], a["size"]
     if size in (n, 2 * n):
@@ -51,11 +44,6 @@ def _overlap_add(rng: Rng, dtype: str) -> Case:
     features = (int(rng.integers(1, 8)), *shape(rng, 0, 2))
     a = {"step": int(rng.integers(1, 6))}
     return make(rng, "overlap_add", [Input(features, dtype)], a, reach=features[0] // a["step"] + 2)
-
-
-def _cumulative(rng: Rng, dtype: str) -> Case:
-    a = {"kind": str(pick(rng, "sum", "mean"))}
-    return make(rng, "cumulative", [Input(shape(rng), dtype)], a)
 
 
 def _nearest(rng: Rng, dtype: str) -> Case:

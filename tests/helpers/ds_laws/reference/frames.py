@@ -107,12 +107,6 @@ def table(a: dict[str, Any], w: Arrays, x: Array) -> list[Array]:
     return [w[0][: max(n, 0)]]
 
 
-def reduce_frames(a: dict[str, Any], w: Arrays, x: Array) -> list[Array]:
-    if not len(x):
-        return [x[:0]]
-    return [getattr(np, a["kind"])(x, axis=0)[None]]
-
-
 RELATIONS = {
     "eq": np.equal,
     "ne": np.not_equal,
