@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import lru_cache, partialmethod, wraps
+from hashlib import sha1
 from operator import methodcaller
 from typing import Any, NoReturn
 from weakref import ref
@@ -19,11 +20,13 @@ import numpy as np
 from ..errors import NotStreamableError
 from ..stream.context import Context
 from ..stream.pairs import (
+    FAR,
     FARTHEST_TRIED,
     LONGEST,
     MASKED,
     Recognised,
     Unrecognised,
+    confirm,
     expected,
     extended,
     long_enough,
@@ -93,6 +96,12 @@ class Pairs:
     def made(array: Any) -> Any:
         """Return an array as a tensor."""
         return Tensor._plain(array)
+
+    @staticmethod
+    def told(x: Any, tensors: list[Any]) -> Any:
+        """Return what is equal of tensors that are equal; what it holds of by identity goes to a list."""
+        values = np.ascontiguousarray(x.numpy())
+        return x.shape, values.dtype.str, sha1(values.tobytes()).digest()
 
     @staticmethod
     def indexes(func: Callable[..., Any]) -> bool:
@@ -165,23 +174,37 @@ class Pairs:
         tensors: list[Any] = []
         key = tuple(self._key(x, keys, tensors) for x in steps)
 
+        span = max(1, _frames_for(keys, LONGEST)[0] // LONGEST)
+        ends = (x.ends for step in steps for x in step.programs() if x.ends is not None)
+        most = min(ends, default=LONGEST) // span
+
         def tried(steps: Sequence[Any]) -> Recognised:
-            programs = [x for step in steps for x in step.programs()]
-            span = max(1, _frames_for(keys, LONGEST)[0] // LONGEST)
-            most = min((x.ends for x in programs if x.ends is not None), default=LONGEST) // span
-            n = max(64, max(x.frames for x in programs) // span)
+            n = max(64, max(x.frames for step in steps for x in step.programs()) // span)
             return recognised(lambda n: self._added_always(steps, n, keys), min(n, most), most)
 
+        def numbers(steps: Sequence[Any]) -> set[int]:
+            return {math.ceil(abs(c)) for step in steps for x in step.programs() for c in x._numbers()}
+
+        def of_smaller(c: int, others: set[int]) -> Recognised:
+            """Return what steps say by what they say with smaller numbers in place of one."""
+            period = math.lcm(*(x for x in others if x))
+            near = c % period + period * (max(others | {_FEW}) // period + 1)
+            tries = [[step.replaced(c, near + k * period) for step in steps] for k in range(3)]
+            if period > _MOST_STEPS or near + 2 * period > c or c in numbers(tries[0]):
+                raise Unrecognised(f"it looks at {c} frames, more than can be tried")
+            found = extended([tried(x) for x in tries], (c - near) // period)
+            reach = sum(n or 0 for n in (found.context.chunk, found.context.left, found.context.right))
+            n = max(c, reach) + _FEW if c <= FARTHEST_TRIED else LONGEST // 4
+            confirm(found, lambda n: self._added_always(steps, n, keys), min(n, most))
+            return found
+
         def made() -> Recognised:
-            numbers = {math.ceil(abs(c)) for step in steps for x in step.programs() for c in x._numbers()}
-            far = {c for c in numbers if c > FARTHEST_TRIED}
-            period = math.lcm(*(c for c in numbers - far if c))
-            if len(far) != 1 or period > _MOST_STEPS:
+            every = numbers(steps)
+            others = {x for x in every if x <= FAR}
+            try:
+                return of_smaller(max(every), others) if len(every - others) == 1 else tried(steps)
+            except Unrecognised:
                 return tried(steps)
-            (c,) = far
-            near = c % period + period * (max(numbers - far | {_FEW}) // period + 1)
-            found = [tried([step.replaced(c, near + k * period) for step in steps]) for k in range(3)]
-            return extended(found, (c - near) // period)
 
         out: Recognised = self._once(key, tensors, made)
         return out
@@ -349,7 +372,7 @@ class Pairs:
                 yield from (s for s in x.shape if isinstance(s, Length))
 
     def _key(self, x: Any, keys: Any, tensors: list[Any]) -> Any:
-        """Return what is equal of equal programs; tensors go to a list, to be told apart by identity."""
+        """Return what is equal of equal programs; a list gets the tensors that are told apart by identity."""
         if isinstance(x, Pairs):
             return (x.func, self._key(x.args, keys, tensors), self._key(tuple(x.kwargs.items()), keys, tensors))
         if isinstance(x, Symbolic):
@@ -360,8 +383,7 @@ class Pairs:
         if isinstance(x, Length):
             return tuple(_frames(x, n, keys, _frames_for(keys, n)[0]) for n in (LONGEST, LONGEST + 1))
         if isinstance(x, self.tensor):
-            tensors.append(x)
-            return id(x), getattr(x, "_version", None)
+            return self.told(x, tensors)
         if isinstance(x, slice):
             return self._key((x.start, x.stop, x.step), keys, tensors)
         if isinstance(x, (list, tuple)):

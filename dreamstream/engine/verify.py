@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,9 @@ TOLERANCE = 1e-4
 
 MOST_ELEMENTS = 200_000
 """Of the first input, in the longest stream by default: what keeps a compile quick."""
+
+MOST_SCORES = 200_000_000
+"""Of attention, where every frame of the longest stream meets every other, as it does offline."""
 
 
 @dataclass(frozen=True)
@@ -151,9 +155,17 @@ def _listed(numbers: Sequence[int]) -> str:
 
 def _lengths(engine: Engine, n_frames: int | None, n_streams: int, rng: np.random.Generator) -> list[int]:
     known = [int(n) for n in (engine.receptive_field, engine.delay) if math.isfinite(n)]
-    bound = max(256, MOST_ELEMENTS // math.prod(engine.inputs[0].features))
-    most = n_frames if n_frames is not None else min(max([24, *(3 * n for n in known)]), bound)
-    return [most, *(int(rng.integers(0, most + 1)) for _ in range(n_streams - 1))]
+    bound = beyond = others = max(256, MOST_ELEMENTS // math.prod(engine.inputs[0].features))
+    if scores := _scores(engine):
+        bound, beyond, others = min(bound, max(256, math.isqrt(int(MOST_SCORES / scores)))), 256, 1024
+    most = n_frames if n_frames is not None else min(max([24, *(n + min(2 * n, beyond) for n in known)]), bound)
+    return [most, *(int(rng.integers(0, min(most, others) + 1)) for _ in range(n_streams - 1))]
+
+
+def _scores(engine: Engine) -> float:
+    """Return the scores of attention that a model computes offline, per squared frame of the first input."""
+    seen = (node["outputs"][0] for node in engine._core.nodes if node["name"] == "attention")
+    return float(sum(shape[0] * (Fraction(num, den) / engine.rate) ** 2 for _, shape, num, den in seen))
 
 
 def random_inputs(rng: np.random.Generator, engine: Engine, n: int) -> dict[str, Any]:

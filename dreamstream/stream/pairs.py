@@ -17,10 +17,12 @@ import numpy.typing as npt
 from .context import Context
 
 __all__ = [
+    "FAR",
     "FARTHEST_TRIED",
     "LONGEST",
     "Recognised",
     "Unrecognised",
+    "confirm",
     "expected",
     "extended",
     "long_enough",
@@ -33,6 +35,8 @@ Array = npt.NDArray[Any]
 LONGEST = 4096
 #: The greatest number whose effect is seen at so many.
 FARTHEST_TRIED = LONGEST // 2 - 1
+#: The greatest that isn't tried by smaller ones first.
+FAR = 255
 #: What stands for -inf where it is added to scores.
 MASKED = -1e4
 #: What stands for it in a table of sums.
@@ -118,7 +122,7 @@ def recognised(values: Callable[[int], Array], n: int, most: int = LONGEST) -> R
         if around is None:
             raise error from None
         context = around
-    for other in (*range(n - max(context.chunk or 1, 2), n), max(n, min(most, LONGEST // 4))):
+    for other in _others(context, n, most, near is not None):
         shown = expected(context, other)
         if near is not None:
             distances = np.subtract.outer(np.arange(other), np.arange(other))
@@ -128,6 +132,53 @@ def recognised(values: Callable[[int], Array], n: int, most: int = LONGEST) -> R
     if at.dtype == bool and near is None:
         return Recognised(context)
     return _with_bias(context, np.where(seen, at, -np.inf), n)
+
+
+def _others(context: Context, n: int, most: int, holes: bool) -> list[int]:
+    """Return other lengths that decide: one of each remainder by the chunk, some that show all that is seen."""
+    chunk, longest = context.chunk or 1, max(n, min(most, LONGEST // 4))
+    few, reach = max(chunk, 2), (context.left or 0) + (context.right or 0) + 3 * chunk
+    low = min(max(64, 2 * chunk), n - few)
+    high = n - few if holes else min(max(reach, low), n - few)
+    out = {*range(low, low + few), *(high + k for k in (0, 1, chunk // 2, few - 1)), longest}
+    return sorted(out - {n})
+
+
+def confirm(found: Recognised, values: Callable[[int], Array], n: int) -> None:
+    """Look whether pairs say what was recognised without them, at n frames.
+
+    Raises
+    ------
+    Unrecognised
+        Where they don't.
+    """
+    at, distances = values(n), np.arange(1 - n, n)
+    seen, shown, terms = _seen(at), expected(found.context, n), _terms(found, distances)
+    cells = np.subtract.outer(np.arange(n), np.arange(n)) + n - 1
+    for head in range(max(len(at), len(terms))):
+        own, sees = at[head % len(at)], seen[head % len(at)]
+        term = terms[head % len(terms)][cells]
+        same = np.array_equal(sees, shown & ~np.isinf(term))
+        if same and (found.bias is not None or at.dtype != bool):
+            gap = np.where(sees, own, 0.0) - np.where(sees, term, 0.0)
+            gap = np.where(sees, gap - np.diagonal(gap)[:, None], 0.0)
+            same = bool(np.abs(gap).max() <= 1e-6 * max(1.0, np.abs(term[sees]).max()))
+        if not same:
+            raise Unrecognised(f"at {n} frames it says something else than with smaller numbers")
+
+
+def _terms(found: Recognised, distances: Array) -> Array:
+    """Return what is added to scores at distances, up to one of the query alone."""
+    if found.bias is None:
+        return np.zeros((1, len(distances)))
+    bias = found.bias.astype(np.float64)
+    near = np.clip(distances - found.first, 0, bias.shape[1] - 1)
+    if not found.linear:
+        return bias[:, near]
+    beyond = distances - found.first - near
+    steps = np.where(beyond < 0, bias[:, 1:2] - bias[:, :1], bias[:, -1:] - bias[:, -2:-1])
+    out: Array = bias[:, near] + steps * beyond
+    return out
 
 
 def extended(found: Sequence[Recognised], times: int) -> Recognised:

@@ -150,6 +150,33 @@ def test_a_mask_beside_a_context_is_an_error_offline_too():
             F.scaled_dot_product_attention(x, x, x, attn_mask=mask, **said)
 
 
+def test_a_table_that_is_exchanged_is_read_anew(rng):
+    """Its memory is the same, so that nothing but its values tells."""
+
+    class Model(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("table", ds.tril(ds.ones(24, 24)))
+
+        def forward(self, x):
+            hidden = self.table[: x.shape[1], : x.shape[1]] == 0
+            return (x @ x.mT).masked_fill(hidden, -np.inf).softmax(-1) @ x
+
+    model, x = Model(), rng.standard_normal((20, 4)).astype(np.float32)
+    ds.patch_module(model).online()
+    near = np.tri(24, dtype=np.float32) - np.tri(24, k=-3, dtype=np.float32)
+    for table in (model.table.numpy().copy(), near):
+        model.load_state_dict({"table": ds.tensor(table)})
+        parts = [
+            model(ds.stream_tensor([x[a : a + 5]], names=("B", "L", None), ids=["a"], sos=a == 0, eos=a == 15))[
+                "a"
+            ]
+            for a in range(0, 20, 5)
+        ]
+        weights = np.exp(x @ x.T) * table[:20, :20]
+        assert np.abs(np.concatenate(parts) - weights / weights.sum(1, keepdims=True) @ x).max() < 1e-5
+
+
 @pytest.mark.parametrize("keys", [4, 9])
 def test_causal_attention_to_other_lengths_offline(rng, keys):
     """As torch has it: query i sees keys up to i, however many there are."""

@@ -15,6 +15,7 @@ import pytest
 
 import dreamstream as ds
 from dreamstream import nn
+from dreamstream.engine.verify import _lengths
 from dreamstream.errors import CaptureError, ShapeError, StreamIdError, StreamLimitError
 from dreamstream.stream.tree import leaves, map_leaves
 
@@ -441,6 +442,24 @@ def test_verify(engine):
     assert not worse.ok and worse.max_difference > 1e-4 and engine.ids == []
     engine.step({"a": frames(3)}, sos="a")
     assert ds.verify(Tagger(), engine).ok and engine.ids == ["a"]
+
+
+def test_verify_of_attention():
+    """Frames that meet each other are as few as show what leaves a window, or fewer."""
+
+    class Model(nn.Module):
+        def __init__(self, left):
+            super().__init__()
+            self.attention = nn.MultiheadAttention(4, 2, batch_first=True, context=ds.Context(left=left))
+
+        def forward(self, x):
+            return self.attention(x, x, x)[0]
+
+    for left, frames in [(4, 24), (600, 601 + 256), (20000, 10000)]:
+        model = Model(left).eval()
+        engine = ds.compile(model, ("B", "L", 4), verify=False)
+        assert _lengths(engine, None, 3, np.random.default_rng(0))[0] == frames
+        assert frames > 1000 or ds.verify(model, engine, n_streams=1).frames == frames
 
 
 def test_verify_within_limits():

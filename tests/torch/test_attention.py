@@ -12,6 +12,8 @@ from torch import nn
 
 import dreamstream as ds
 from dreamstream import NotStreamableError
+from dreamstream.array import pairs
+from dreamstream.stream.pairs import recognised
 
 F = nn.functional
 
@@ -304,6 +306,69 @@ def by_hand(m, q, k, v):
     hidden = padding(q.size(2))[:, None, None]
     scores = (q @ k.mT) * 0.5 - (i[:, None] - i).abs() * 0.1
     return scores.masked_fill(hidden, -math.inf).softmax(-1).masked_fill(hidden, 0) @ v
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_great_numbers_say_what_smaller_ones_do(seed, monkeypatch):
+    """Of masks with numbers that are looked at as they are, and by smaller ones in their place."""
+    rng = np.random.default_rng(seed)
+    c, few = int(rng.integers(90, 130)), int(rng.integers(2, 5))
+
+    def attend(m, q, k, v):
+        i = torch.arange(q.size(2))
+        d = i[:, None] - i
+        mask = [
+            (d >= 0) & (d < c),
+            (d >= -few) & (d <= c),
+            (i[:, None] // c >= i // c) & (i[:, None] // c - i // c <= few),
+            (d >= 0) & (d * d < c),
+            m.slopes[:, None, None] * d.abs().clamp(max=c) + torch.where((d < c) & (d >= 0), 0.0, -math.inf),
+        ][m.at]
+        return F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
+
+    model, x = Attention(attend, slopes=torch.rand(2)).eval(), torch.randn(1, 300, 8)
+    for model.at in range(5):
+        seen = []
+        for far in (1000, 60):
+            monkeypatch.setattr(pairs, "FAR", far)
+            monkeypatch.setattr(pairs, "_SAID", {})
+            seen.append(ds.compile(model, ("B", "L", 8), verify=False))
+        a, b = (y.step({"s": x[0].numpy()}, "s", "s")["s"] for y in seen)
+        assert np.array_equal(a, b) and seen[0].receptive_field == seen[1].receptive_field
+        assert np.abs(a - model(x)[0].detach().numpy()).max() < 1e-5
+
+
+def test_a_great_number_that_smaller_ones_say_nothing_of():
+    """It was taken for a window of few frames."""
+    model = Attention(masked(lambda m, i: (i <= i[:, None]) & ((i[:, None] - i) ** 2 < 90_000))).eval()
+    with pytest.raises(NotStreamableError, match="90000 frames, more than can be tried"):
+        ds.compile(model, ("B", "L", 8), verify=False)
+
+
+@pytest.mark.parametrize("size", [2, 5000])
+@pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
+def test_what_masks_say_is_asked_once(size, mode, monkeypatch):
+    """Though tensors in them are cut or made anew in each call; and again where they changed."""
+    asked = []
+    monkeypatch.setattr(pairs, "recognised", lambda *args: asked.append(args) or recognised(*args))
+
+    def attend(m, q, k, v):
+        i = torch.arange(q.size(2))
+        slopes = m.slopes[:2, None, None] * torch.tensor([1.0, 1.0])[:, None, None]
+        bias = (slopes if size == 2 else m.slopes[:2, None, None]) * (i - i[:, None])
+        return F.scaled_dot_product_attention(q, k, v, attn_mask=bias.masked_fill(i > i[:, None], -math.inf))
+
+    model = Attention(attend, slopes=torch.rand(size)).eval()
+    x = torch.randn(1, 12, 8)
+    ds.patch_module(model).online()
+    with mode():
+        for _ in range(2):
+            got, calls = chunks(model, x, (3, 4, 5)), len(asked)
+            assert torch.allclose(got, chunks(model, x, (5, 1, 6)), atol=1e-6) and len(asked) == calls
+            assert torch.allclose(got, model.offline()(x)[0], atol=1e-5)
+            model.online()
+            model.slopes.mul_(3)
+    assert len(asked) == 2
 
 
 @pytest.mark.parametrize("attend", [of_function, by_hand])
