@@ -63,7 +63,7 @@ def pytest_collection_modifyitems(items):
 
 
 def pytest_collection_finish():
-    """What thousands of tests are made of stays to the end: the collector need not walk through it again and again."""
+    """What thousands of tests are made of stays to the end: the collector need not walk through it each time."""
     gc.collect()
     gc.freeze()
 
