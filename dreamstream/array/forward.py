@@ -164,7 +164,7 @@ def slice_stream(x: StreamTensor, index: Any) -> StreamTensor:
         if isinstance(stop, Length) and stop.fact("behind", lambda f: not f.exceeds(-1)):
             stop = edge.entry.sizes.length(edge) + stop
         if isinstance(stop, Length):
-            stop = stop.of_one(edge.rate)
+            stop = stop.of_one()
         if isinstance(stop, Length) and isinstance(stop - edge.entry.sizes.length(edge), int):
             stop = None  # at the end, or behind it
         if isinstance(start, Length):  # counted from the end, so that what is left has another's length

@@ -9,10 +9,9 @@ from __future__ import annotations
 
 import ast
 import gc
-import inspect
 import math
 from traceback import walk_tb
-from types import CodeType
+from types import CodeType, FunctionType
 from typing import Any
 
 from ..array.symbolic import Symbolic
@@ -45,7 +44,7 @@ _INSTEAD = {"int": ("_int_of_streams", _int), "float": ("_float_of_streams", _fl
 def kept_by(error: BaseException) -> bool:
     """Let the function that made a number of a length leave it as it is; return whether there is one.
 
-    A function that the forward makes anew each time would fail again: it is left as it is.
+    Functions of which it is part are exchanged with it, since they may make it anew.
     """
     frames = [frame for frame, _ in walk_tb(error.__traceback__)]
     asked = (f.f_code.co_name.strip("_") for f in frames if f.f_code.co_name in ("__int__", "__float__"))
@@ -61,11 +60,24 @@ def kept_by(error: BaseException) -> bool:
             return False
         before = before.__context__
     instead, function = _INSTEAD[name]
-    functions = [f for f in gc.get_referrers(code) if inspect.isfunction(f) and f.__code__ is code]
-    for f in functions:
-        f.__globals__[instead] = function
-        f.__code__ = code.replace(co_names=tuple(instead if n == name else n for n in code.co_names))
-    return bool(functions)
+    frame.f_globals[instead] = function
+    new = code.replace(co_names=tuple(instead if n == name else n for n in code.co_names))
+    functions = [
+        f for f in gc.get_objects() if type(f) is FunctionType and f.__code__.co_filename == code.co_filename
+    ]
+    exchanged = [(f, after) for f in functions if (after := _with(f.__code__, code, new)) is not f.__code__]
+    for f, after in exchanged:
+        f.__code__ = after
+    return bool(exchanged)
+
+
+def _with(code: CodeType, inner: CodeType, new: CodeType) -> CodeType:
+    """Return code in which a function's code, it or that of a function in it, is exchanged."""
+    if code is inner:
+        return new
+    constants = tuple(_with(c, inner, new) if isinstance(c, CodeType) else c for c in code.co_consts)
+    same = all(a is b for a, b in zip(constants, code.co_consts))
+    return code if same else code.replace(co_consts=constants)
 
 
 def _only_called(code: CodeType, name: str) -> bool:

@@ -100,9 +100,39 @@ def number_of_no_length(x):
     return F.pad(x, (0, width))
 
 
+def two_in_each_round(x):
+    more = 0
+    while (x.size(2) + more) % 8:
+        more += 2
+    return F.pad(x, (0, more))
+
+
+def twice_in_each_round(x):
+    more = 0
+    while (x.size(2) + 2 * more) % 8:
+        more += 1
+    return F.pad(x, (0, more))
+
+
+def returns_another(x):
+    y, rest = x * 2, x.size(2) % 4
+    if rest:
+        return x[..., :-rest]
+    return y
+
+
+def number_in_two_ways(x):
+    rest = x.size(2) % 4
+    return F.pad(x, (0, (rest == 1) * 3 + (rest == 2) * 2))
+
+
 @pytest.mark.parametrize(
     "forward",
     [
+        two_in_each_round,
+        twice_in_each_round,
+        returns_another,
+        number_in_two_ways,
         scaled,
         shifted_if_long,
         shifted_if_short,

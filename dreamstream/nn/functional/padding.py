@@ -149,7 +149,6 @@ def _pad_to(x: Any, axis: int, left: int, right: Length, mode: str, value: float
         )
     if left < 0:
         x, left = _crop(x, axis, "L", -left, 0), 0
-    wanted = wanted.of_one(x.edge.rate)
     attributes = {"left": left, "mode": mode, "value": value, "length": wanted.steps(), "longest": most or 0}
     edges = [x.edge, wanted.of]
     ((out, edge),) = run(Request("pad_to", attributes, edges, [x.value]))

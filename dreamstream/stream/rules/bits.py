@@ -44,6 +44,10 @@ class Bits(Token):
         """Return True."""
         return True
 
+    def astype(self, *_: object, **__: object) -> Any:
+        """Return it: NumPy's rounding functions give lengths."""
+        return self
+
     def _parts(self, op: str, value: float) -> tuple[int, int]:
         """Return a number as the quotient that it is of small integers, so that no product of it is rounded."""
         if not math.isfinite(value) or value.as_integer_ratio()[1] > _EXACT:

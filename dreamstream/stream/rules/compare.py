@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from types import FrameType
 from typing import Any
 
+from .condition import OPPOSITE, Condition, is_length
 from .decide import holds
 from .guarded import asked_by, entered
 from .raising import answer_that_raises
@@ -20,7 +21,6 @@ from .tokens import Token
 
 __all__ = ["Comparison", "compared"]
 
-_OPPOSITE = {"eq": "ne", "ne": "eq", "lt": "ge", "ge": "lt", "le": "gt", "gt": "le"}
 _OR_EQUAL = {"lt": "le", "gt": "ge"}
 _MIRRORED = {"eq": "eq", "ne": "ne", "lt": "gt", "gt": "lt", "le": "ge", "ge": "le"}
 _NUMBERS = {
@@ -83,13 +83,13 @@ class Comparison(Token):
         trusted, asks = None if raises is None else not raises, None
         if trusted is None and len(self.parts) == 1:
             ((length, relation),) = self.parts
-            asked_for = _OPPOSITE[relation] if self.negated else relation
+            asked_for = OPPOSITE[relation] if self.negated else relation
             answer = entered(frame, length, asked_for, self.edge.entry)
             if answer is not None:
                 return answer
             asks = asked_by(frame)
             if asks == "largest" and asked_for in _OR_EQUAL:
-                for relation, answer in ((_OR_EQUAL[asked_for], True), (_OPPOSITE[asked_for], False)):
+                for relation, answer in ((_OR_EQUAL[asked_for], True), (OPPOSITE[asked_for], False)):
                     if length.fact(relation, lambda formula, r=relation: holds(formula, r)):
                         return answer  # as right where both are equal
             if asks is not None:
@@ -105,7 +105,38 @@ class Comparison(Token):
     def require(self, answer: bool = True) -> None:
         """Let streams that don't answer so be refused at their ends."""
         for length, relation in self.parts:
-            _require(length, relation if answer != self.negated else _OPPOSITE[relation])
+            _require(length, relation if answer != self.negated else OPPOSITE[relation])
+
+    # ------------------------------------------------------------------ as a number: 1 where it holds, else 0
+    def __mul__(self, other: object) -> Any:
+        if type(other) is not int and not is_length(other):
+            self._misuse(f"multiplied by {type(other).__name__}")
+        ((length, relation), *more) = self.parts
+        formula = None if more else length.formula()
+        if formula is not None:
+            where = Condition(length, formula, OPPOSITE[relation] if self.negated else relation)
+            if (found := where.settled(other)) is not None:
+                return found
+        self._misuse(
+            f"multiplied by {other!r}: no length was found that is so long where it holds and 0 elsewhere"
+        )
+
+    def __trunc__(self) -> Comparison:
+        return self
+
+    def __neg__(self) -> Any:
+        return self * -1
+
+    def __add__(self, other: Any) -> Any:
+        return self * 1 + other
+
+    def __sub__(self, other: Any) -> Any:
+        return self * 1 - other
+
+    def __rsub__(self, other: Any) -> Any:
+        return other - self * 1
+
+    __rmul__, __radd__ = __mul__, __add__
 
     def __repr__(self) -> str:
         text = " and ".join(f"{length!r} {relation} 0" for length, relation in self.parts)

@@ -4,45 +4,32 @@
 condition doesn't hold. So the body is entered, and each amount in it is replaced by one that counts show to be the
 same wherever the condition holds, and nothing elsewhere. Only bodies that do nothing else are entered: assignments
 of what is computed of lengths, pads and crops of a variable, zeros joined behind it. What a statement does is
-replaced once: in a loop, the next time round is another if. ``while T % 4: T += 1``, and a pad by one frame
-in its place, end at a multiple: one round of the loop goes there.
+replaced once: in a loop, the next time round is another if. ``while T % 4: T += 1`` ends at a multiple, which is
+assigned in its place; of a loop that pads by one frame, one round goes there.
 """
 
 from __future__ import annotations
 
 import ast
+import ctypes
 import inspect
 import sys
 import textwrap
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from types import CodeType, FrameType
 from typing import Any, NamedTuple
 
-from ...errors import NotStreamableError, StreamLimitError
+from ...errors import NotStreamableError
 from ..where import user_line
-from .decide import Formula
+from .condition import OPPOSITE, Condition, is_length
 from .raising import asks_where_ways_part
 from .tokens import Token
 
+_CHOSEN = "<chosen>"  # what an expression with an if in it is assigned to
+
 __all__ = ["Guard", "asked_by", "entered", "nodes_of"]
-
-#: Of a difference g, by relation with 0: the counts that are all above 0 where it holds, in each way it may hold.
-_HOLDS: dict[str, Callable[[Formula], list[list[Formula | None]]]] = {
-    "gt": lambda g: [[g]],
-    "ge": lambda g: [[g.plus(1)]],
-    "lt": lambda g: [[g.times(-1)]],
-    "le": lambda g: [[_less(1, g)]],
-    "ne": lambda g: [[g], [g.times(-1)]],
-    "eq": lambda g: [[g.plus(1), _less(1, g)]],
-}
-_OPPOSITE = {"eq": "ne", "ne": "eq", "lt": "ge", "ge": "lt", "le": "gt", "gt": "le"}
-
-
-def _less(k: int, g: Formula) -> Formula | None:
-    negative = g.times(-1)
-    return None if negative is None else negative.plus(k)
 
 
 class _Statement(NamedTuple):
@@ -85,11 +72,21 @@ def _ifs(code: CodeType) -> list[_If]:
     """Return the ifs of a function whose bodies do nothing but what is said above."""
     used = Counter(_used(nodes_of(code)))
     out = []
-    for node in nodes_of(code):
+    for node in (n for each in nodes_of(code) for n in (*_returned(each), each)):
         if found := _read(node):
             inside = Counter(_used(n for s in found.body.values() for n in ast.walk(s.value)))
             out.append(found._replace(own=frozenset(n for n in inside if inside[n] == used[n])))
     return out
+
+
+def _returned(node: ast.AST) -> Iterator[ast.IfExp]:
+    """Yield what a block chooses to return: ``if pad: return y[..., :-pad]`` before ``return y``."""
+    for block in (getattr(node, "body", ()), getattr(node, "orelse", ())):
+        for choice, after in zip(block, (*block[1:], None)) if isinstance(block, list) else ():
+            ways = (choice.body, choice.orelse or [after]) if isinstance(choice, ast.If) else ()
+            values = [way[0].value for way in ways if isinstance(way[0], ast.Return) and way[0].value is not None]
+            if len(values) == 2:
+                yield _copied(ast.IfExp(choice.test, *values), choice.test)
 
 
 def _used(nodes: Iterable[ast.AST]) -> Iterator[str]:
@@ -100,9 +97,8 @@ def _used(nodes: Iterable[ast.AST]) -> Iterator[str]:
 
 
 def _read(node: ast.AST) -> _If | None:
-    if isinstance(node, ast.Assign) and isinstance(choice := node.value, ast.IfExp):
-        then, other = ([_copied(ast.Assign(node.targets, way), way)] for way in (choice.body, choice.orelse))
-        node = _copied(ast.If(choice.test, then, other), choice.test)
+    if isinstance(node, ast.IfExp):
+        return _choice(node)
     if isinstance(node, ast.While):
         return _loop(node)
     if not isinstance(node, ast.If):
@@ -142,6 +138,24 @@ def _read(node: ast.AST) -> _If | None:
     return _If(range(test.lineno, (test.end_lineno or test.lineno) + 1), enters, by_line, otherwise, all_of)
 
 
+def _choice(node: ast.IfExp) -> _If | None:
+    """Return ``y[..., :-r] if r else y``, which changes a variable where it holds, or ``4 - r if r else 0``."""
+    for way, other, swapped in ((node.body, node.orelse, False), (node.orelse, node.body, True)):
+        name = other.id if isinstance(other, ast.Name) else _CHOSEN
+        made, plain = (
+            _copied(ast.Assign([_copied(ast.Name(name, ast.Store()), way)], v), way) for v in (way, other)
+        )
+        found = _statement(made)
+        if found is not None and found.kind in ("crop", "pad"):
+            test = _copied(ast.UnaryOp(ast.Not(), node.test), node.test) if swapped else node.test
+            return _read(_copied(ast.If(test, [made], []), node.test))
+        if found is not None:
+            return _read(
+                _copied(ast.If(node.test, *([plain], [made]) if swapped else ([made], [plain])), node.test)
+            )
+    return None
+
+
 def _loop(node: ast.While) -> _If | None:
     """Return a loop that goes on until a length is a multiple, changing it by one each time."""
     test: Any = node.test
@@ -150,10 +164,8 @@ def _loop(node: ast.While) -> _If | None:
     statement = _statement(node.body[0]) if len(node.body) == 1 and not node.orelse else None
     if not isinstance(test, ast.BinOp) or not isinstance(test.op, ast.Mod) or not _only_asks(test):
         return None
-    counted = test.left.id if isinstance(test.left, ast.Name) else None
-    if statement is None or statement.kind != ("pad" if counted is None else "amount"):
-        return None
-    if counted is not None and statement.name != counted:
+    counted = statement is not None and statement.name in _used(ast.walk(test.left))
+    if statement is None or not (statement.kind == "pad" or (statement.kind == "amount" and counted)):
         return None
     lines = range(test.lineno, (test.end_lineno or test.lineno) + 1)
     return _If(lines, True, {node.body[0].lineno: statement}, loop=test)
@@ -260,7 +272,15 @@ def entered(frame: FrameType, length: Any, relation: str, entry: Any) -> bool | 
     last = entry.guard
     if found.loop is not None and last is not None and last.is_round_of(frame, found):
         return None  # no multiple after all
-    guard = Guard(frame, found, formula, length, relation if found.enters else _OPPOSITE[relation])
+    where = Condition(length, formula, relation if found.enters else OPPOSITE[relation])
+    guard = Guard(frame, found, where)
+    ((_, (kind, name, value, _)), *_) = found.body.items()
+    if found.loop is not None and kind == "amount":
+        all_rounds = guard.rounds(found.loop, name, value)
+        if all_rounds is None:
+            return None
+        _assign(frame, name, all_rounds)
+        return False
     others = guard.beside(found.all_of)
     if others is False:
         return False  # as all of them together are
@@ -270,33 +290,23 @@ def entered(frame: FrameType, length: Any, relation: str, entry: Any) -> bool | 
     return found.enters
 
 
-def _most(length: Any) -> int | None:
-    """Return the number that a length never exceeds, but reaches; None where there is none that is small."""
-
-    def bound(formula: Formula) -> int | None:
-        most: int | None = length.most()
-        while most and not formula.exceeds(most - 1):
-            below = most // 2
-            most = below if not formula.exceeds(below) else most - 1
-        return most
-
-    found: int | None = length.fact("reached", bound)
-    return found
+def _assign(frame: FrameType, name: str, value: object) -> None:
+    """Let a variable of a function that runs be this."""
+    frame.f_locals[name] = value
+    if sys.version_info < (3, 13):  # where f_locals is a copy
+        ctypes.pythonapi.PyFrame_LocalsToFast(ctypes.py_object(frame), ctypes.c_int(0))
 
 
 class Guard:
     """The body of an if that is entered for all streams."""
 
-    def __init__(self, frame: FrameType, found: _If, formula: Formula, length: Any, relation: str) -> None:
+    def __init__(self, frame: FrameType, found: _If, where: Condition) -> None:
         self._frame = frame
         self._body = dict(found.body)
         self._otherwise = found.otherwise
         self._own = found.own
         self._found = found
-        self._length = length
-        self._of = formula
-        self._inside = _HOLDS[relation](formula)
-        self._outside = _HOLDS[_OPPOSITE[relation]](formula)
+        self._where = where
         self._amounts: dict[int, tuple[Any, Any]] = {}  # by line: what is computed there, and what it is instead
 
     def beside(self, all_of: Sequence[ast.expr]) -> bool | None:
@@ -311,28 +321,36 @@ class Guard:
         """Whether it is the body of this loop, whose one round is done."""
         return self._frame is frame and self._found is loop and not self._body
 
-    def _rounds(self, seen: Mapping[str, Any], step: object, whole: Any = None) -> Any:
-        """Return what a loop's rounds change in all, each by `step`; None where that is not known."""
-        loop = self._found.loop
-        assert loop is not None
-        of, by = (self._evaluated(part, dict(seen)) for part in (loop.left, loop.right))
-        known = self._is_length(of) and type(by) is int and by > 0 and step in (1, -1)
-        if not known or (whole is not None and (step == -1 or whole.key() != of.key())):
+    def rounds(self, loop: ast.BinOp, name: str, value: ast.expr) -> Any:
+        """Return what a variable is behind a loop that changes it by one in each round; None: not known."""
+        seen = dict(self._frame.f_locals)
+        before, of, by = seen.get(name), *(self._evaluated(part, seen) for part in (loop.left, loop.right))
+        if not is_length(of) or type(by) is not int or by < 1 or not (type(before) is int or is_length(before)):
             return None
-        return -of % by if step == 1 else -(of % by)
+        seen[name] = self._evaluated(value, seen)
+        step = seen[name] - before
+        if step not in (1, -1) or self._evaluated(loop.left, seen) - of != step:
+            return None
+        return before + (-of % by if step == 1 else -(of % by))
+
+    def _missing(self, loop: ast.BinOp, step: object, whole: Any) -> Any:
+        """Return by how much a loop pads this length in all, each round by one; None where that is not known."""
+        of, by = (self._evaluated(part, self._frame.f_locals) for part in (loop.left, loop.right))
+        known = is_length(of) and type(by) is int and by > 0 and step == 1
+        return -of % by if known and whole.key() == of.key() else None
 
     def can_be_entered(self) -> bool:
         """Whether the body does what it seems to, all amounts that it assigns can be settled, and are noted."""
-        seen, own = dict(self._frame.f_locals), () if self._found.loop else self._own
+        seen, own = dict(self._frame.f_locals), self._own
         for line, (kind, name, value, used) in self._body.items():
             if kind == "amount":
                 given, before = self._evaluated(value, seen), 0 if name in own else seen.get(name, 0)
                 if self._otherwise is not None:
                     before = self._evaluated(self._otherwise, seen)
-                if not self._is_length(given) or not (type(before) is int or self._is_length(before)):
+                if not is_length(given) or not (type(before) is int or is_length(before)):
                     return False
                 change = given - before
-                amount = self.settled(change) if self._found.loop is None else self._rounds(seen, change)
+                amount = self._where.settled(change)
                 if amount is None:
                     return False
                 seen[name] = before + amount
@@ -352,7 +370,7 @@ class Guard:
                     if module.partition(".")[0] not in ("torch", "dreamstream"):
                         return False
                 elif not _is_zeros(part) or not any(
-                    isinstance(n, ast.Name) and self._is_length(seen.get(n.id)) for n in ast.walk(part)
+                    isinstance(n, ast.Name) and is_length(seen.get(n.id)) for n in ast.walk(part)
                 ):
                     return False
         return True
@@ -366,53 +384,11 @@ class Guard:
         if not isinstance(given, (ast.Tuple, ast.List)) or not _only_asks(given):
             return True
         pads = [self._evaluated(pad, seen) for pad in given.elts]
-        return all(type(p) is int or not self._is_length(p) or self.settled(p) is not None for p in pads)
+        return all(type(p) is int or not is_length(p) or self._where.settled(p) is not None for p in pads)
 
     def _evaluated(self, value: ast.expr, seen: dict[str, Any]) -> Any:
         expression = compile(ast.Expression(value), "<if>", "eval")
         return eval(expression, self._frame.f_globals, seen)
-
-    def _is_length(self, x: object) -> bool:
-        return hasattr(x, "formula")
-
-    # ------------------------------------------------------------ what amounts are for all streams
-    def settled(self, amount: Any, used: Callable[[Any], Any] = lambda n: n) -> Any:
-        """Return what is the amount wherever the condition holds, and 0 elsewhere; None where that isn't found.
-
-        What is made of it in the end should be a function of one length.
-        """
-        tried: list[Any] = [amount] if self._is_length(amount) else []
-        if tried and (most := _most(amount)):
-            tried.append(amount % most)
-        for length in (self._length, self._length + 1) if type(amount) is int else ():
-            if self._is_length(length) and (most := _most(length)):
-                tried += [-length % (most + 1), (length + (most - 1)) // most * amount]
-        tried.sort(key=lambda t: len(getattr(used(t), "terms", ())) > 1)
-        try:
-            return next((t for t in tried if self._fits(t, amount)), None)
-        except StreamLimitError:
-            return None
-
-    def _fits(self, settled: Any, amount: Any) -> bool:
-        return self._vanishes(settled - amount, self._inside) and self._vanishes(settled, self._outside)
-
-    def _vanishes(self, length: Any, ways: Sequence[Sequence[Formula | None]]) -> bool:
-        """Whether a length is 0 wherever the counts of one of these ways are all above 0."""
-        if type(length) is int:
-            return not length
-        formula = length.formula()
-        if formula is None or formula.root != self._of.root:
-            return False
-        for way in ways:
-            where = [w.count for w in way if w is not None]
-            for sign in (1, -1):
-                differs = formula.times(sign)
-                lengths = (*formula.lengths, *(n for n in self._of.lengths if n not in formula.lengths))
-                if len(where) < len(way) or differs is None:
-                    return False
-                if differs.count.first_positive((*lengths, *where)) is not None:
-                    return False
-        return True
 
     # ------------------------------------------------------------ in the midst of the body
     def _statement(self) -> tuple[int, _Statement] | None:
@@ -446,9 +422,9 @@ class Guard:
             return pads
         out = list(pads)
         if self._found.loop is None:
-            out[end] = self.settled(out[end], lambda n: whole + n)
+            out[end] = self._where.settled(out[end], lambda n: whole + n)
         else:
-            out[end] = self._rounds(self._frame.f_locals, out[end], whole)
+            out[end] = self._missing(self._found.loop, out[end], whole)
         if out[end] is None or any(type(p) is not int or p for i, p in enumerate(pads) if i != end):
             raise self._refused("pads")
         del self._body[running[0]]
@@ -462,7 +438,7 @@ class Guard:
         if not isinstance(index, slice) or index.start or index.step or index.stop is None:
             raise self._refused("crops")
         taken = -index.stop if self._is_negative(index.stop) else whole - index.stop
-        settled = self.settled(taken, lambda n: whole - n)
+        settled = self._where.settled(taken, lambda n: whole - n)
         if settled is None:
             raise self._refused("crops")
         del self._body[running[0]]

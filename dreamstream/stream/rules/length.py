@@ -21,8 +21,9 @@ from typing import Any, ClassVar, NamedTuple
 from ...errors import DTypeError
 from ._ints import as_int
 from .bits import Bits
-from .compare import compared
+from .compare import Comparison, compared
 from .decide import Formula, constant, holds, total
+from .stairs import stairs
 from .tokens import Edge, Rows, Token
 
 __all__ = ["BatchLength", "BatchSize", "Length", "Quotient", "Sizes", "Step"]
@@ -115,7 +116,7 @@ class Length(Bits):
             self._misuse(f"combined by {op} with {type(value).__name__} (only with integers)")
 
     def _sum(self, other: object, sign: int, op: str) -> Any:
-        if isinstance(other, Quotient):
+        if isinstance(other, (Comparison, Quotient)):
             return NotImplemented
         if isinstance(other, Length):
             more = [(sign * c, a) for c, a in other.terms]
@@ -147,6 +148,8 @@ class Length(Bits):
     def __mul__(self, other: object) -> Any:
         if isinstance(other, BatchSize):
             return self._joined(self, other.times)
+        if isinstance(other, Comparison):
+            return NotImplemented
         if isinstance(other, Token):
             self._misuse("combined by * with another size")
         if isinstance(other, float):
@@ -250,36 +253,13 @@ class Length(Bits):
         out: bool | None = self.fact((relation, frames.key()), found)
         return out
 
-    def of_one(self, rate: Fraction) -> Length:
-        """Return it as a function of one edge's length, where counts show that it is one of those it is made of.
-
-        Parameters
-        ----------
-        rate : Fraction
-            Of the edge that will have this length.
-        """
-        if len(self.terms) > 1:
-            found: Length
-            for plus, minus in ((a, b) for a in self.terms for b in self.terms if a[0] > 0 > b[0]):
-                pair = self._of([(1, plus[1]), (-1, minus[1])], 0)
-                if isinstance(pair, int):  # two that always differ by this
-                    n = min(plus[0], -minus[0])
-                    rest: Any = self._of([*self.terms, (-n, plus[1]), (n, minus[1])], self.plus + pair * n)
-                    return rest.of_one(rate) if isinstance(rest, Length) else self
-            for c, atom in self.terms:
-                if c < 0 and isinstance(atom, _Floor) and atom.by == 2:  # T + T % 2 = (T + 1) // 2 * 2
-                    even: Any = self._of([*self.terms, (-c, atom)], self.plus) + atom.length * c
-                    even = even - (atom.length + 1) // 2 * c
-                    if len(getattr(even, "terms", ())) == 1:
-                        return even  # type: ignore[no-any-return]
-            for edge in {id(e): e for _, a in self.terms for e in _edges(a)}.values():
-                times = rate / edge.rate if edge.rate else Fraction(1)
-                one = edge.entry.sizes.length(edge) * max(times.numerator // times.denominator, 1)
-                more = self - one
-                if isinstance(more, int):
-                    found = one + more
-                    return found
-        return self
+    def of_one(self) -> Length:
+        """Return it as a function of the length of one of its edges, where counts show that it is one."""
+        if len(self.terms) == 1:
+            return self
+        edges = {id(e): e for _, a in self.terms for e in _edges(a)}.values()
+        found = self.fact("stairs", lambda _: stairs(self, edges))
+        return self if found is None else found.of(edges)
 
     def most(self) -> int | None:
         """Return a number that it never exceeds; None where none below 2**20 was found."""
@@ -294,17 +274,18 @@ class Length(Bits):
     @property
     def fn(self) -> tuple[Step, ...]:
         """Steps ``("+", c)``, ``("*", c)`` and ``("//", c)`` from the edge's frames to this length."""
-        coefficient, atom = self.terms[0]
-        if len(self.terms) > 1 or coefficient < 1:
+        one = self.of_one()
+        coefficient, atom = one.terms[0]
+        if len(one.terms) > 1 or coefficient < 1:
             self._misuse("used as a length here: it is more than one of a stream with +, * and // by integers")
         steps = (*atom.length.fn, ("//", atom.by)) if isinstance(atom, _Floor) else ()
-        own = (("*", coefficient), ("+", self.plus))
+        own = (("*", coefficient), ("+", one.plus))
         return (*steps, *((op, c) for op, c in own if c != (0 if op == "+" else 1)))
 
     @property
     def of(self) -> Edge:
         """The edge whose frames are counted, where it is a function of one length."""
-        _, atom = self.terms[0]
+        _, atom = self.of_one().terms[0]
         return atom.length.of if isinstance(atom, _Floor) else atom
 
     @property
@@ -451,9 +432,13 @@ class Quotient(Token):
         return self.__floor__() if positive is not False else self.__ceil__()
 
     def __round__(self, digits: int | None = None) -> Any:
-        if digits or (self.by % 2 == 0 and self.by > 2):
-            self._misuse("rounded, a half to an even number (use math.floor(… + 0.5), or math.ceil)")
-        return (3 * self.over + 3) // 4 * 2 // 3 if self.by == 2 else (self.over + self.by // 2) // self.by
+        if digits:
+            self._misuse("rounded to decimal places")
+        n, by = self.over, self.by
+        if by % 2:
+            return (n + by // 2) // by
+        one_less = 2 * by - 1  # a half goes to the even one: up every by - 1 and by + 1 frames, in turns
+        return (one_less * (n + 1) // (2 * by) * 2 + by - 2) // one_less
 
     def is_integer(self) -> Any:
         """Return whether it is one, or a `Comparison`."""

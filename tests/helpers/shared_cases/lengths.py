@@ -296,6 +296,55 @@ def _lengths_in_loops_and_bits(nn: Any, F: Any, ds: Any) -> Any:
     return net(nn, forward, down=nn.Conv1d(4, 4, 4, stride=4))
 
 
+@module(BCL(4), reach=9, delay=3)
+def _lengths_by_conditions(nn: Any, F: Any, ds: Any) -> Any:
+    """Truths as numbers, loops over what is added, ifs within expressions, and what a block chooses to return."""
+
+    def back(y: Any, pad: Any) -> Any:
+        if pad > 0:
+            return y[..., :-pad]
+        return y
+
+    def forward(self: Any, x: Any) -> Any:
+        n, more, less = x.shape[-1], 0, x.size(2)
+        rest, parts, windows = n % 4, n // 4, n // 4
+        while (n + more) % 8 != 0:
+            more += 1
+        while (less - 2) % 3:
+            less -= 1
+        if n % 4:
+            parts += 1
+        windows += int(n % 4 > 0)
+        missing = (4 - rest) * (rest != 0)
+        y = self.down(F.pad(x, (0, missing)))
+        return (
+            F.pad(x, (0, more)),
+            x[..., :less],
+            F.pad(x, (0, parts * 4 - n)),
+            back(self.up(y), missing) + x,
+            y[..., :windows] * 2,
+            self.down(F.pad(x, (0, 4 - rest if rest else 0))),
+            x[..., :-rest] if rest else x,
+            self.down(x if rest == 0 else F.pad(x, (0, 4 - rest))),
+        )
+
+    return net(nn, forward, down=nn.Conv1d(4, 3, 4, stride=4), up=nn.ConvTranspose1d(3, 4, 4, stride=4))
+
+
+@module(BCL(4), reach=9, delay=3)
+def _lengths_rounded_by_functions(nn: Any, F: Any, ds: Any) -> Any:
+    """By functions that the forward makes itself; halves go to even numbers."""
+
+    def forward(self: Any, x: Any) -> Any:
+        n = x.size(2)
+        half = lambda length: int(np.floor(length / 2))  # noqa: E731
+        whole = (np.ceil(n / 4) * 4).astype(int)
+        rounded = x[..., ::4][..., : round(n / 4)], x[..., ::6][..., : round(n / 6)]
+        return x[..., 1::2][..., : half(n)], F.pad(x, (0, whole - n)), *rounded
+
+    return net(nn, forward)
+
+
 # ---------------------------------------------------------------- integers
 @module((Given(("B", "L"), below=12),))
 def _integers_computed(nn: Any, F: Any, ds: Any) -> Any:

@@ -1,0 +1,106 @@
+"""What lengths are where a comparison of lengths holds, and 0 elsewhere, as lengths of all streams.
+
+``(4 - T % 4) * (T % 4 != 0)`` and what an if adds are such: another length is looked for that counts show to be
+the same wherever the condition holds, and nothing in all other streams.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ...errors import StreamLimitError
+from .decide import Formula
+
+__all__ = ["OPPOSITE", "Condition", "is_length"]
+
+#: Of a difference g, by relation with 0: the counts that are all above 0 where it holds, in each way it may hold.
+_HOLDS: dict[str, Callable[[Formula], list[list[Formula | None]]]] = {
+    "gt": lambda g: [[g]],
+    "ge": lambda g: [[g.plus(1)]],
+    "lt": lambda g: [[g.times(-1)]],
+    "le": lambda g: [[_less(1, g)]],
+    "ne": lambda g: [[g], [g.times(-1)]],
+    "eq": lambda g: [[g.plus(1), _less(1, g)]],
+}
+OPPOSITE = {"eq": "ne", "ne": "eq", "lt": "ge", "ge": "lt", "le": "gt", "gt": "le"}
+
+
+def _less(k: int, g: Formula) -> Formula | None:
+    negative = g.times(-1)
+    return None if negative is None else negative.plus(k)
+
+
+def is_length(x: object) -> bool:
+    """Whether it is a stream's length, or computed of some."""
+    return hasattr(x, "formula")
+
+
+class Condition:
+    """A length that compares with 0 in some streams only.
+
+    Parameters
+    ----------
+    length : Length
+    formula : Formula
+        Its own.
+    relation : {"eq", "ne", "lt", "le", "gt", "ge"}
+    """
+
+    def __init__(self, length: Any, formula: Formula, relation: str) -> None:
+        self._length = length
+        self._of = formula
+        self._inside = _HOLDS[relation](formula)
+        self._outside = _HOLDS[OPPOSITE[relation]](formula)
+
+    def settled(self, amount: Any, used: Callable[[Any], Any] = lambda n: n) -> Any:
+        """Return what is the amount wherever the condition holds, and 0 elsewhere; None where that isn't found.
+
+        What is made of it in the end should be a function of one length.
+        """
+        tried: list[Any] = [amount] if is_length(amount) else []
+        if tried and (most := _most(amount)):
+            tried.append(amount % most)
+        for length in (self._length, self._length + 1) if type(amount) is int else ():
+            if is_length(length) and (most := _most(length)):
+                tried += [-length % (most + 1), (length + (most - 1)) // most * amount]
+        tried.sort(key=lambda t: len(getattr(used(t), "terms", ())) > 1)
+        try:
+            return next((t for t in tried if self._fits(t, amount)), None)
+        except StreamLimitError:
+            return None
+
+    def _fits(self, settled: Any, amount: Any) -> bool:
+        return self._vanishes(settled - amount, self._inside) and self._vanishes(settled, self._outside)
+
+    def _vanishes(self, length: Any, ways: Sequence[Sequence[Formula | None]]) -> bool:
+        """Whether a length is 0 wherever the counts of one of these ways are all above 0."""
+        if type(length) is int:
+            return not length
+        formula = length.formula()
+        if formula is None or formula.root != self._of.root:
+            return False
+        for way in ways:
+            where = [w.count for w in way if w is not None]
+            for sign in (1, -1):
+                differs = formula.times(sign)
+                lengths = (*formula.lengths, *(n for n in self._of.lengths if n not in formula.lengths))
+                if len(where) < len(way) or differs is None:
+                    return False
+                if differs.count.first_positive((*lengths, *where)) is not None:
+                    return False
+        return True
+
+
+def _most(length: Any) -> int | None:
+    """Return the number that a length never exceeds, but reaches; None where there is none that is small."""
+
+    def bound(formula: Formula) -> int | None:
+        most: int | None = length.most()
+        while most and not formula.exceeds(most - 1):
+            below = most // 2
+            most = below if not formula.exceeds(below) else most - 1
+        return most
+
+    found: int | None = length.fact("reached", bound)
+    return found
