@@ -53,6 +53,7 @@ class Op:
     framewise: bool  # an output frame is made of the inputs' in its place, and of nothing else
     same_counts: bool  # counts of output 0, and of each of its rate, are the input's, always
     lockstep: bool  # value inputs must progress equally (sync)
+    checked_input: int | None  # whose values `check_values` takes
     n_leading: int  # inputs without whose frames there are no outputs
     whole: bool  # needs the whole stream: nothing leaves before the end
     carries: bool  # arrays are carried from call to call
@@ -62,6 +63,8 @@ class Op:
         """Counts of every output; ShapeError with ids where a check fails."""
     def kept(self, inputs: Sequence[Counts], outputs: Sequence[Counts]) -> list[NDArray[np.int64]]:
         """Per value input (rows, 2): first frame kept before the call, and after it."""
+    def check_values(self, values: NDArray[np.int64], counts: Counts, ids: Sequence[str]) -> None:
+        """StreamIndexError, with the ids of its rows, where new frames of an input hold an index out of range."""
     def run(
         self,
         values: Sequence[NDArray[Any]],

@@ -181,6 +181,46 @@ static PyObject *op_kept(PyObject *self, PyObject *const *args, Py_ssize_t n_arg
     return list;
 }
 
+/* ---------------------------------------------------------------- values */
+static PyObject *op_check_values(PyObject *self, PyObject *const *args, Py_ssize_t n_args)
+{
+    ds_module *m = ds_module_of(Py_TYPE(self));
+    const ds_op *op = ((ds_op_object *)self)->op;
+    const ds_counts *in;
+    Py_ssize_t n_rows = -1;
+    if (n_args != 3 || op->def->check_values == NULL)
+        return PyErr_Format(PyExc_TypeError, "check_values(values, counts, ids)");
+    PyArrayObject *values = (PyArrayObject *)args[0];
+    PyObject *counts = PyTuple_Pack(1, args[1]);
+    const int parsed = counts ? ds_parse_counts(m, op, counts, 1, &in, &n_rows) : -1;
+    Py_XDECREF(counts);
+    if (parsed < 0)
+        return NULL;
+    const size_t frame = ds_signature_bytes(&op->in[op->def->checked_input]);
+    size_t n_bytes = 0;
+    for (Py_ssize_t r = 0; r < n_rows; r++)
+        n_bytes += (size_t)(in[r].now.known - in[r].before.known) * frame;
+    if (!PyArray_Check(args[0]) || PyArray_TYPE(values) != NPY_INT64 ||
+        !PyArray_ISCARRAY_RO(values) || (size_t)PyArray_NBYTES(values) != n_bytes)
+        return PyErr_Format(m->errors[DS_ARGUMENT], "%s: expected int64 values of all rows",
+                            op->def->name);
+    bool *bad = PyMem_Calloc((size_t)n_rows + 1, sizeof *bad);
+    if (!bad)
+        return PyErr_NoMemory();
+    const char *at = PyArray_DATA(values);
+    ds_first_fault first = {DS_OK, ""};
+    for (Py_ssize_t r = 0; r < n_rows; r++) {
+        const int64_t n = in[r].now.known - in[r].before.known;
+        ds_first_fault_note(&first, ds_op_check_values(op, at, n), &bad[r]);
+        at += (size_t)n * frame;
+    }
+    PyObject *result = first.status == DS_OK
+                           ? Py_NewRef(Py_None)
+                           : ds_op_raise(m, ds_first_fault_end(&first), args[2], bad, n_rows);
+    PyMem_Free(bad);
+    return result;
+}
+
 /* ---------------------------------------------------------------- facts */
 static PyObject *op_get(PyObject *self, void *which)
 {
@@ -207,6 +247,8 @@ static PyObject *op_get(PyObject *self, void *which)
         return PyBool_FromLong(op->n_carried > 0);
     case 'v':
         return PyLong_FromLong(ds_op_n_values(op));
+    case 'i':
+        return op->def->check_values ? PyLong_FromLong(op->def->checked_input) : Py_NewRef(Py_None);
     default: /* for the kernels of calls without OpenBLAS */
         return ds_have_kernels(m) ? PyLong_FromSize_t(ds_op_prepared_bytes(
                                         op, &m->kernels->real[ds_op_real(op) == DS_F64]))
@@ -225,6 +267,7 @@ static PyGetSetDef op_getset[] = {
     {"whole", op_get, NULL, "Whether it needs the whole stream.", "w"},
     {"carries", op_get, NULL, "Whether it carries arrays from call to call.", "c"},
     {"n_values", op_get, NULL, "Inputs whose values are read.", "v"},
+    {"checked_input", op_get, NULL, "Which input's values are checked, or None.", "i"},
     {"prepared_bytes", op_get, NULL, "Bytes of its weights as kernels want them.", "p"},
     {NULL, NULL, NULL, NULL, NULL},
 };
@@ -234,6 +277,8 @@ static PyMethodDef op_methods[] = {
      "counts(inputs, ended, ids=()) -> counts of every output"},
     {"kept", (PyCFunction)(void (*)(void))op_kept, METH_FASTCALL,
      "kept(inputs, outputs) -> per value input the first frame kept before and now"},
+    {"check_values", (PyCFunction)(void (*)(void))op_check_values, METH_FASTCALL,
+     "check_values(values, counts, ids)"},
     {"run", (PyCFunction)(void (*)(void))ds_op_object_run, METH_FASTCALL,
      "run(values, inputs, outputs, ended, states, weights, blas, ids=(), prepared=None)\n"
      "-> outputs, new states"},

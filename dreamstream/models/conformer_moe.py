@@ -35,7 +35,7 @@ TRAINING = ("dropout_rate", "capacity_factor", "router_regularization", "rand_in
 UNUSED = ("concat_linear.", "embed.out_linear.")
 
 
-class _Experts(Counted, nn.gates.EmbeddingGate):
+class RoutedExperts(Counted, nn.gates.EmbeddingGate):
     """A router, and the experts of two products that it chooses among."""
 
     def __init__(
@@ -56,8 +56,6 @@ class _Experts(Counted, nn.gates.EmbeddingGate):
 
     def forward(self, x: Any, embed: Any, index: Any = None) -> Any:  # type: ignore[override]
         """Return ``(B, L, width)``; `index` ``(B, L, 1)`` forces experts."""
-        if index is not None:
-            self.ops.check_experts("ConformerMoE", index, self.num_expert)
         found = self.route(self.joined(x, embed), index)
         self.count(x, found)
         hidden = self.activation(self.experts["w_1"](x, found.index))
@@ -219,7 +217,7 @@ class ConformerMoE(_Stack):
         seen = context or chunks(decoding_chunk_size or static_chunk_size, num_decoding_left_chunks)
         activation = ACTIVATIONS[one_of("activation_type", activation_type, ACTIVATIONS)]
         width = theirs["attention_dim"]
-        super().__init__(input_dim, options, seen, lambda: _Experts(attention_dim, width, activation, conf))
+        super().__init__(input_dim, options, seen, lambda: RoutedExperts(attention_dim, width, activation, conf))
         self.embed = _Stack(input_dim, theirs, seen)
         self.out_linear = nn.Linear(attention_dim, output_dim)
         self.blank_idx, self.spec = blank_idx, ("B", "L", input_dim)

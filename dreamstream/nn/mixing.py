@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from ..errors import FormatError, ModeError, NotStreamableError, ShapeError
+from ..errors import DTypeError, FormatError, ModeError, NotStreamableError, ShapeError
 from ..stream.where import user_line
 from . import routing
 from .functional.texts import described
@@ -294,6 +294,7 @@ class Mixture(Counted):
             wanted = inspect.signature(gate).parameters
             more = {"gate_bias": gate_bias} if "gate_bias" in wanted else {}
             return gate(self.d_model, self.num_expert, self.world_size, self.top_k, **more)
+        self._is_module("gate", gate)
         n = getattr(gate, "tot_expert", self.num_expert)
         if n != self.num_expert:
             raise ShapeError(
@@ -310,19 +311,35 @@ class Mixture(Counted):
         if isinstance(expert, Sequence):
             if len(expert) != self.num_expert:
                 raise ShapeError(f"{name}: {len(expert)} experts are given, but num_expert is {self.num_expert}")
-            return self.ops.module_list([e if self.ops.is_module(e) else e(self.d_model) for e in expert])
+            made = [e if self.ops.is_module(e) else e(self.d_model) for e in expert]
+            for e in made:
+                self._is_module("expert", e)
+            return self.ops.module_list(made)
+        self._is_module("expert", expert)
         n = getattr(expert, "num_expert", self.num_expert)
         if n != self.num_expert:
             raise ShapeError(f"{name}: {n} experts are given, but num_expert is {self.num_expert}")
         return expert
 
+    def _is_module(self, what: str, given: Any) -> None:
+        if not self.ops.is_module(given):
+            raise DTypeError(
+                f"{type(self).__name__}: {what} is a module or a class of modules, all of them native or all of them "
+                f"torch's; got {type(given).__name__}"
+            )
+
     # ------------------------------------------------------------------ running
     def route(self, inp: Any, embed: Any = None, *, index: Any = None) -> Route:
         """Return how tokens ``(*, d_model)`` are routed; `index` forces experts."""
+        if (embed is None) is hasattr(self.gate, "joined"):
+            takes = "takes an embedding besides, model(x, embed)" if embed is None else "takes no embedding"
+            raise ShapeError(f"{type(self).__name__}: its gate, a {type(self.gate).__name__}, {takes}")
         if embed is not None:
             inp = self.gate.joined(inp, embed)
         if isinstance(self.gate, Gate):
             return self.gate.route(inp, index)
+        if index is not None:
+            routing.check_forced(self.ops, type(self).__name__, inp, index, self.top_k, self.num_expert)
         found, score = self.gate(inp)[:2]
         return Route(found if index is None else index, score, None, None)
 
@@ -353,11 +370,8 @@ class Mixture(Counted):
         index : Tensor, optional
             ``(*, k) int64``: experts that are forced; their weights are the gate's.
         """
-        name = type(self).__name__
         if moe_inp.shape[-1] != self.d_model:
-            raise ShapeError(f"{name}: expected (..., {self.d_model}), got {tuple(moe_inp.shape)}")
-        if index is not None:
-            self.ops.check_experts(name, index, self.num_expert)
+            raise ShapeError(f"{type(self).__name__}: expected (..., {self.d_model}), got {tuple(moe_inp.shape)}")
         found = self.route(moe_inp, embed, index=index)
         if self.gate_hook is not None:
             self.gate_hook(found.index, found.score, None)

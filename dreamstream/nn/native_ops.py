@@ -133,6 +133,7 @@ OPS = SimpleNamespace(
     is_stream=is_stream,
     is_symbolic=_symbolic,
     noisy=_noisy,
-    check_experts=lambda name, index, n: None if is_stream(index) else check_experts(name, index, n),
+    check_experts=check_experts,
+    is_whole=lambda index: index.dtype == int64,
     repeated=_repeated,
 )

@@ -7,9 +7,10 @@ functions of their tensors. Choices are first-come where experts take a limited 
 from __future__ import annotations
 
 import math
+import operator
 from typing import Any, ClassVar, NamedTuple
 
-from ..errors import NotStreamableError, ShapeError
+from ..errors import DTypeError, NotStreamableError, ShapeError
 from ..stream.where import user_line
 from .functional.texts import described
 
@@ -103,6 +104,20 @@ class Shared:
             cls.ops, cls.__doc__ = ops, cls.__bases__[0].__doc__
 
 
+def check_forced(ops: Any, name: str, x: Any, index: Any, k: int, n: int) -> None:
+    """Refuse experts that are not ``(*, k)`` whole numbers from -1 on, below `n`, for tokens ``(*, features)``."""
+    if not ops.is_whole(index):
+        raise DTypeError(f"{name}: expected experts of int64, got {index.dtype}")
+    same = ops.is_stream(x) or tuple(index.shape[:-1]) == tuple(x.shape[:-1])
+    if index.ndim != x.ndim or index.shape[-1] != k or not same:
+        raise ShapeError(
+            f"{name}: expected experts (..., {k}), of each token {k}, for tokens {tuple(x.shape)}, got "
+            f"{tuple(index.shape)}"
+        )
+    if not ops.is_stream(index):  # of streams the product looks
+        ops.check_experts(name, index, n)
+
+
 class Gate(Shared):
     """What all gates share: arguments, choices by logits, what is compared, losses.
 
@@ -119,13 +134,15 @@ class Gate(Shared):
         name = type(self).__name__
         if world_size != 1:
             raise ShapeError(f"{name}: world_size is {world_size}, but experts lie in one process: give 1")
-        if num_expert < 1:
-            raise ShapeError(f"{name}: num_expert must be at least 1, got {num_expert}")
-        if not 1 <= top_k <= num_expert:
+        for what, n in (("d_model", d_model), ("num_expert", num_expert)):
+            if operator.index(n) < 1:
+                raise ShapeError(f"{name}: {what} must be at least 1, got {n}")
+        if not 1 <= operator.index(top_k) <= num_expert:
             raise ShapeError(f"{name}: top_k is from 1 to num_expert = {num_expert}, got {top_k}")
         self.d_model, self.num_expert, self.world_size, self.top_k = d_model, num_expert, world_size, top_k
         self.tot_expert = num_expert * world_size
         self.loss = None
+        self.width = d_model
 
     # ------------------------------------------------------------------ parts that gates write
     def logits(self, x: Any) -> Any:
@@ -144,13 +161,22 @@ class Gate(Shared):
         """Return the choices, -1 for those that are dropped."""
         return index
 
-    def loss_of(self, logits: Any, chosen: Any, index: Any) -> Any:
+    def loss_of(self, logits: Any, chosen: Any, index: Any, score: Any) -> Any:
         """Return the loss of a batch ``(tokens, num_expert)``, or None."""
         return None
+
+    def fits(self, x: Any, index: Any) -> None:
+        """Refuse tokens of another width, and experts that don't fit them."""
+        name = type(self).__name__
+        if x.shape[-1] != self.width:
+            raise ShapeError(f"{name}: expected (..., {self.width}), got {tuple(x.shape)}")
+        if index is not None:
+            check_forced(self.ops, name, x, index, self.top_k, self.tot_expert)
 
     # ------------------------------------------------------------------ what callers use
     def route(self, x: Any, index: Any = None) -> Route:
         """Return how tokens ``(*, d_model)`` are routed; `index` forces the choices."""
+        self.fits(x, index)
         logits = self.logits(x)
         compared = self.compared(logits)
         n = min(self.top_k + 1, self.tot_expert)
@@ -163,7 +189,7 @@ class Gate(Shared):
         )
         kept = chosen if index is not None else self.pruned(chosen, score)
         if self.training and not self.ops.is_stream(x):
-            self.set_loss(self.loss_of(*(t.reshape(-1, t.shape[-1]) for t in (logits, chosen, kept))))
+            self.set_loss(self.loss_of(*(t.reshape(-1, t.shape[-1]) for t in (logits, chosen, kept, score))))
         return Route(kept, score, logits, margin)
 
     def forward(self, inp: Any, return_all_scores: bool = False) -> Any:
@@ -233,7 +259,7 @@ class Faster(Naive):
     Source: fmoe.gates.FasterGate.
     """
 
-    def loss_of(self, logits: Any, chosen: Any, index: Any) -> Any:
+    def loss_of(self, logits: Any, chosen: Any, index: Any, score: Any) -> Any:
         return _gshard_loss(self, logits, chosen)
 
 
@@ -259,6 +285,7 @@ class Zero(Gate):
     """
 
     def route(self, x: Any, index: Any = None) -> Route:
+        self.fits(x, index)
         never = x[..., :1] > x[..., :1]
         zeros = self.ops.cat([never] * self.top_k, -1)
         score = zeros.to(x.dtype) + 1 / self.top_k
@@ -293,12 +320,11 @@ class Noisy(Gate):
         self.drawn = (clean, size)
         return noisy
 
-    def loss_of(self, logits: Any, chosen: Any, index: Any) -> Any:
+    def loss_of(self, logits: Any, chosen: Any, index: Any, score: Any) -> Any:
         n = self.tot_expert
         clean, size = (t.reshape(-1, n) for t in self.drawn)
         values, _ = self.ops.topk(logits, min(self.top_k + 1, n))
-        scores = self.weights(logits, chosen)
-        importance = (self.ops.one_hot(chosen, n).to(logits.dtype) * scores.unsqueeze(-1)).sum(-2).sum(0)
+        importance = (self.ops.one_hot(chosen, n).to(logits.dtype) * score.unsqueeze(-1)).sum(-2).sum(0)
         if self.top_k == n:
             load = (self.ops.one_hot(chosen, n).to(logits.dtype)).sum(-2).sum(0)
         else:
@@ -349,7 +375,8 @@ class _Limited(Naive):
             capacity = RATES if capacity else None
         if isinstance(capacity, (int, float)):
             capacity = (capacity, capacity)
-        if capacity is not None and not (len(capacity) == 2 and all(c > 0 for c in capacity)):
+        numbers = capacity is None or all(isinstance(c, (int, float)) and c > 0 for c in capacity)
+        if not numbers or (capacity is not None and len(capacity) != 2):
             raise ShapeError(
                 f"{type(self).__name__}: capacity is None, or two positive rates, of training and of evaluation; "
                 f"got {capacity!r}"
@@ -411,7 +438,7 @@ class Switch(_Full, _Limited):
     def limit(self, n_tokens: int) -> int:
         return self._part_of(n_tokens, self.tot_expert)
 
-    def loss_of(self, logits: Any, chosen: Any, index: Any) -> Any:
+    def loss_of(self, logits: Any, chosen: Any, index: Any, score: Any) -> Any:
         valid = (index >= 0).sum().to(logits.dtype)
         hit = (index[..., :1] == self.ops.places(logits)).to(logits.dtype)
         return (hit.sum(0) / valid * (logits.softmax(-1).sum(0) / valid)).sum() * self.tot_expert
@@ -463,7 +490,7 @@ class GShard(_Limited):
         unlikely = 2 * score[..., 1:] < self.ops.uniform(self, score[..., 1:])
         return self.ops.cat([kept[..., :1], self._replaced(unlikely, -1, kept[..., 1:], score)], -1)
 
-    def loss_of(self, logits: Any, chosen: Any, index: Any) -> Any:
+    def loss_of(self, logits: Any, chosen: Any, index: Any, score: Any) -> Any:
         return _gshard_loss(self, logits, chosen)
 
 

@@ -45,13 +45,19 @@ class Embedding(Gate):
     ) -> None:
         super().__init__(d_model, num_expert, world_size, top_k)
         self.d_embed = d_model if d_embed is None else d_embed
-        width = self.d_embed + d_model
+        self.width = width = self.d_embed + d_model
         self.router_weights = self.ops.parameter(width, self.tot_expert, bound=1 / math.sqrt(width))
         self.register_parameter("router_bias", self.ops.parameter(self.tot_expert) if gate_bias else None)  # type: ignore[attr-defined]
         self.keep_expert_output = keep_expert_output
 
     def joined(self, x: Any, embed: Any) -> Any:
         """Return what the router sees: the embedding first."""
+        same = self.ops.is_stream(x) or tuple(embed.shape[:-1]) == tuple(x.shape[:-1])
+        if embed.shape[-1] != self.d_embed or not same:
+            raise ShapeError(
+                f"{type(self).__name__}: expected an embedding (..., {self.d_embed}) of each token of "
+                f"{tuple(x.shape)}, got {tuple(embed.shape)}"
+            )
         return self.ops.cat([embed, x], -1)
 
     def logits(self, x: Any) -> Any:
@@ -64,7 +70,7 @@ class Embedding(Gate):
         score = logits.softmax(-1).gather(-1, index)
         return score * 0 + 1 if self.keep_expert_output else score
 
-    def loss_of(self, logits: Any, chosen: Any, index: Any) -> Any:
+    def loss_of(self, logits: Any, chosen: Any, index: Any, score: Any) -> Any:
         probability = logits.softmax(-1)
         norm = (probability * probability).sum(-1).sqrt().clamp(min=TINY)
         sparsity = (probability.sum(-1) / norm).mean()

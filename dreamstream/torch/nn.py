@@ -12,7 +12,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
-from ..errors import NotStreamableError, ShapeError, StreamIndexError
+from ..errors import NotStreamableError, ShapeError
 from ..nn import functional as native
 from ..nn import mixing, routing, routing_models
 from ..nn.native_ops import first_come, rows_of
@@ -20,7 +20,7 @@ from ..stream.where import user_line
 from .forward.conversions import with_value
 from .forward.mode import current
 from .functional import _of_streams
-from .run.kernels.experts import combined, expert_products, logits, top
+from .run.kernels.experts import check_experts, combined, expert_products, logits, top
 from .tensor import StreamTensor
 
 __all__ = [
@@ -66,6 +66,7 @@ def _expert_linear(x: Tensor, index: Tensor, weight: Tensor, bias: Tensor | None
             f"expert_linear: expected an input (..., {depth}) or (..., {k * depth}) for an index of shape "
             f"{tuple(index.shape)}, got {tuple(x.shape)}"
         )
+    check_experts("expert_linear", index, len(weight))
     return expert_products(x, index, weight, bias, True).flatten(-2)
 
 
@@ -118,25 +119,6 @@ def _one_hot(index: Any, n: int) -> Any:
     return (index.to(torch.float32).unsqueeze(-1) == places).to(torch.float32)
 
 
-def _check_experts(name: str, index: Any, n: int) -> None:
-    rows = None
-    if is_stream(index):
-        if _OPS.is_symbolic(index):
-            return  # the engine looks
-        rows, index = _OPS.rows(index), _array(index)
-    wrong = (index < -1) | (index >= n)
-    if not wrong.any():
-        return
-    ids: list[str] = []
-    at = 0
-    for stream, length in rows or ():
-        ids += [stream] if wrong[at : at + length].any() else []
-        at += length
-    raise StreamIndexError(
-        f"{name}: expert {int(index[wrong][0])} is out of range, expected 0 to {n - 1}, or -1 for none", ids
-    )
-
-
 def _repeated(counts: Any, n: int, total: int) -> Tensor:
     given = torch.as_tensor(counts)
     if tuple(given.shape) != (n,) or int(given.sum()) != total or bool((given < 0).any()):
@@ -185,7 +167,10 @@ _OPS = SimpleNamespace(
     is_stream=is_stream,
     is_symbolic=_symbolic,
     noisy=lambda gate, x: gate.training and not _symbolic(x),
-    check_experts=_check_experts,
+    check_experts=check_experts,
+    is_whole=lambda index: (
+        not (index.dtype.is_floating_point or index.dtype.is_complex or index.dtype is torch.bool)
+    ),
     repeated=_repeated,
     gelu=torch.nn.GELU,
     silu=torch.nn.SiLU,

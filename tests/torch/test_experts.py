@@ -427,8 +427,44 @@ class TestBadInput:
         assert model(x, index=index).shape == (3, D)
         with pytest.raises(ds.DreamStreamError, match="expert 4 is out of range, expected 0 to 3"):
             model(x, index=index + 1)
+        with pytest.raises(ds.DreamStreamError, match="expert 4 is out of range, expected 0 to 3"):
+            model.route(x, index=index + 1)
+        with pytest.raises(ds.StreamIndexError, match="expert -2 is out of range, expected 0 to 3"):
+            model.experts(x, index - 1)
         with pytest.raises(ds.ShapeError, match=r"expected \(..., 8\), got \(3, 7\)"):
             model(x[:, :7])
+        for wrong in (index[:2], index[:, :1], index[:, 0]):
+            with pytest.raises(ds.ShapeError, match=r"experts \(..., 2\), of each token 2, .*\(3, 8\), got"):
+                model(x, index=wrong)
+        with pytest.raises(ds.DTypeError, match=r"expected experts of int64, got .*float32"):
+            model(x, index=x[:, :2])
+
+    @pytest.mark.parametrize("of", [T, native])
+    def test_what_does_not_fit_a_gate(self, of):
+        gates = T if of is T else native.gates
+        x = drawn(3, D) if of is T else ds.tensor(drawn(3, D).numpy())
+        for gate, given, words in [
+            (gates.NaiveGate(D + 1, 4), (x,), r"NaiveGate: expected \(..., 9\), got \(3, 8\)"),
+            (gates.NaiveGate(D, 4), (x, x), "a NaiveGate, takes no embedding"),
+            (gates.EmbeddingGate(D, 4), (x,), r"takes an embedding besides, model\(x, embed\)"),
+            (gates.EmbeddingGate(D, 4, d_embed=5), (x, x), r"an embedding \(..., 5\) of each token"),
+            (gates.EmbeddingGate(D, 4), (x, x[:2]), r"of each token of \(3, 8\), got \(2, 8\)"),
+        ]:
+            with pytest.raises(ds.ShapeError, match=words):
+                of.FMoETransformerMLP(4, D, H, gate=gate).eval()(*given)
+        with pytest.raises(ds.DTypeError, match=r"gate is a module or a class of modules, .* got int"):
+            of.FMoETransformerMLP(4, D, H, gate=3)
+        with pytest.raises(ds.DTypeError, match=r"expert is a module or a class of modules, .* got int"):
+            of.FMoE(4, D, expert=3)
+        for capacity in ((1.0, None), "ab", ()):
+            with pytest.raises(ds.ShapeError, match="capacity is None, or two positive rates"):
+                gates.SwitchGate(D, 4, capacity=capacity)
+
+    def test_dropped_choices_in_training(self):
+        gate = T.NoisyGate(D, 4, seed=0)
+        model = T.FMoETransformerMLP(4, D, H, gate=gate)
+        out = model(drawn(3, D), index=torch.tensor([[0, 3], [2, 2], [-1, -1]]))
+        assert not out[2].any() and torch.isfinite(gate.get_loss())
 
     @pytest.mark.parametrize("of", [T, native])
     @pytest.mark.parametrize("name", ["naive", "switch", "deepseek-3"])

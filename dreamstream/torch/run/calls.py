@@ -211,6 +211,9 @@ class TorchCall(Call):
             elif values and not like.shape[0]:
                 results = [_nothing(line, like, (*values, *weights)) for line in leg.lines]
             else:
+                at = plan.checked
+                if at is not None and values[at].device.type == "cpu":
+                    leg.op.check_values(values[at].detach().contiguous().numpy(), inputs[at], self.ids)
                 plan.step.training = self.keeps_tape
                 results = plan.kernel.run(plan.step, *values, *weights)
         if len(outputs) == 1:
@@ -320,6 +323,7 @@ class _Plan:
         self.kernel: Kernel = op.kernel if getattr(op, "in_python", False) else KERNELS[op.name]
         self.passes = op.name == "sync"  # its new frames are the input's, where that is no further
         self.holds = op.name == "hold"
+        self.checked = getattr(op, "checked_input", None)
         self.arrays = any(isinstance(w, np.ndarray) for w in weights)
         ranks = tuple(len(features) for _, features, _, _ in leg.signatures[: leg.n_values])
         #: Filled anew in every call.

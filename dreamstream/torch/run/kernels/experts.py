@@ -5,9 +5,10 @@ from __future__ import annotations
 import torch
 import torch.nn.functional as F
 
+from ....errors import StreamIndexError
 from .registry import Step, framewise
 
-__all__ = ["combined", "expert_products", "logits", "top"]
+__all__ = ["check_experts", "combined", "expert_products", "logits", "top"]
 
 Tensor = torch.Tensor
 
@@ -22,6 +23,15 @@ def top(x: Tensor, k: int, smallest: bool = False) -> tuple[Tensor, Tensor]:
     """Return the k greatest elements and their places, the first of equals first."""
     values, indices = torch.sort(x, dim=-1, descending=not smallest, stable=True)
     return values[..., :k], indices[..., :k]
+
+
+def check_experts(name: str, index: Tensor, n: int) -> None:
+    """Refuse an index that names no expert, where values are at hand."""
+    wrong = (index < -1) | (index >= n)
+    if index.device.type == "cpu" and wrong.any():
+        raise StreamIndexError(
+            f"{name}: expert {int(index[wrong][0])} is out of range, expected 0 to {n - 1}, or -1 for none"
+        )
 
 
 def expert_products(x: Tensor, index: Tensor, weight: Tensor, bias: Tensor | None, live: bool) -> Tensor:
