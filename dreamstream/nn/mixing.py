@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ..errors import DTypeError, FormatError, ModeError, NotStreamableError, ShapeError
+from ..stream.tree import leaves, map_leaves
 from ..stream.where import user_line
 from . import routing
 from .functional.texts import described
@@ -29,8 +30,8 @@ PARAMETERS = {
     "expert": "class, list or module: What makes an expert of `d_model`, one for all or one for each; experts "
     "that are made; or a module of all of them, called with tokens and choices.",
     "gate_hook": "callable, optional: Called with choices, weights and None.",
-    "mask": "Tensor, optional: A number for each token of a batch.",
-    "mask_dict": "What replaces the outputs of tokens whose number in the mask is the key.",
+    "mask": "Tensor, optional: A number for each token of a batch; experts see those of 0 alone.",
+    "mask_dict": "What stands in place of what experts give, by number, weighted; 0 for those that it lacks.",
     "shared": "module, optional: An expert of all tokens, whose output is added.",
     "expert_dp_comm": "For FastMoE's sake.",
     "expert_rank": "For FastMoE's sake.",
@@ -324,8 +325,8 @@ class Mixture(Counted):
     def _is_module(self, what: str, given: Any) -> None:
         if not self.ops.is_module(given):
             raise DTypeError(
-                f"{type(self).__name__}: {what} is a module or a class of modules, all of them native or all of them "
-                f"torch's; got {type(given).__name__}"
+                f"{type(self).__name__}: {what} is a module or a class of modules, all of them native or all "
+                f"of them torch's; got {type(given).__name__}"
             )
 
     # ------------------------------------------------------------------ running
@@ -336,10 +337,16 @@ class Mixture(Counted):
             raise ShapeError(f"{type(self).__name__}: its gate, a {type(self.gate).__name__}, {takes}")
         if embed is not None:
             inp = self.gate.joined(inp, embed)
+        first = leaves(inp)[0]
         if isinstance(self.gate, Gate):
+            if first is not inp:
+                raise ShapeError(
+                    f"{type(self).__name__}: its gate, a {type(self.gate).__name__}, takes one tensor; nested "
+                    "inputs need a gate of your own, which says what it sees of them"
+                )
             return self.gate.route(inp, index)
         if index is not None:
-            routing.check_forced(self.ops, type(self).__name__, inp, index, self.top_k, self.num_expert)
+            routing.check_forced(self.ops, type(self).__name__, first, index, self.top_k, self.num_expert)
         found, score = self.gate(inp)[:2]
         return Route(found if index is None else index, score, None, None)
 
@@ -349,6 +356,11 @@ class Mixture(Counted):
             raise ShapeError(f"{type(self).__name__}: it has no experts; give expert=, or use FMoETransformerMLP")
         if not self.ops.is_list(self.experts):
             return self.experts(inp, index)
+        if leaves(inp)[0] is not inp:
+            raise ShapeError(
+                f"{type(self).__name__}: nested inputs need experts that are one module, called with them and the "
+                "choices"
+            )
         given = [_called(e, inp) for e in self.experts]
         parts = []
         for j in range(int(index.shape[-1])):
@@ -365,32 +377,42 @@ class Mixture(Counted):
         Parameters
         ----------
         moe_inp : Tensor
+            Or what a gate and a module of all experts take, nested; then what these give is returned.
         embed : Tensor, optional
             ``(*, d_embed)``, what the gate sees besides (`EmbeddingGate`).
         index : Tensor, optional
             ``(*, k) int64``: experts that are forced; their weights are the gate's.
         """
-        if moe_inp.shape[-1] != self.d_model:
-            raise ShapeError(f"{type(self).__name__}: expected (..., {self.d_model}), got {tuple(moe_inp.shape)}")
+        first = leaves(moe_inp)[0]
+        if first is moe_inp and first.shape[-1] != self.d_model:
+            raise ShapeError(f"{type(self).__name__}: expected (..., {self.d_model}), got {tuple(first.shape)}")
         found = self.route(moe_inp, embed, index=index)
         if self.gate_hook is not None:
             self.gate_hook(found.index, found.score, None)
-        self.count(moe_inp, found)
-        out = self.ops.combine(self.expert_fn(moe_inp, found.index), found.score)
-        if self.mask is not None and self.mask_dict is not None:
-            out = self._masked(out)
+        self.count(first, found)
+        given = self.expert_fn(moe_inp, found.index)
+        out = map_leaves(given, lambda part: self.ops.combine(self._masked(part), found.score))
         return out if self.shared is None else out + self.shared(moe_inp)
 
-    def _masked(self, out: Any) -> Any:
-        if self.ops.is_stream(out):
+    def _masked(self, parts: Any) -> Any:
+        """Return what the experts gave ``(*, k * n)``, or stands in its place."""
+        if self.mask is None or self.mask_dict is None:
+            return parts
+        name = type(self).__name__
+        if self.ops.is_stream(parts):
             raise NotStreamableError(
-                f"{type(self).__name__} at {user_line()}: mask= says of which tokens of one batch outputs are "
-                "replaced, which no stream knows; leave it out"
+                f"{name} at {user_line()}: mask= says of which tokens of one batch outputs are replaced, which no "
+                "stream knows; leave it out"
             )
-        mask = self.mask.reshape(out.shape[:-1]).unsqueeze(-1)
-        for value, instead in self.mask_dict.items():  # type: ignore[union-attr]
+        lead = tuple(parts.shape[:-1])
+        if math.prod(self.mask.shape) != math.prod(lead):
+            raise ShapeError(f"{name}: its mask has shape {tuple(self.mask.shape)}, but the tokens are {lead}")
+        mask = self.mask.reshape((*lead, 1, 1))
+        out = parts.unflatten(-1, (self.top_k, -1))
+        out = self.ops.where(mask == 0, out, 0.0)
+        for value, instead in self.mask_dict.items():
             out = self.ops.where(mask == value, instead, out)
-        return out
+        return out.flatten(-2)
 
 
 def _called(expert: Any, inp: Any) -> Any:

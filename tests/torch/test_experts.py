@@ -382,12 +382,61 @@ class TestExperts:
     def test_hook_and_mask(self):
         seen = []
         hook = lambda index, score, context: seen.append((index, score, context))  # noqa: E731
-        mask = torch.tensor([0, 1, 0, 2])
-        model = T.FMoETransformerMLP(E, D, H, gate_hook=hook, mask=mask, mask_dict={1: 7.0, 2: -1.0})
-        x = drawn(4, D)
+        gate = T.SwitchGate(D, E)
+        mask, rows = torch.tensor([0, 1, 0, 2, 3]), {1: 7.0, 2: drawn(D)}
+        model = T.FMoETransformerMLP(E, D, H, gate=gate, gate_hook=hook, mask=mask, mask_dict=rows).eval()
+        x = drawn(5, D)
+        x[4, 0] = math.nan
+        found = model.route(x)
+        given = mixed(mlp(model), x[:4], found.index[:4], found.score[:4])
+        sevens = torch.full((D,), 7.0)
+        wanted = torch.stack([given[0], found.score[1] * sevens, given[2], found.score[3] * rows[2]])
         out = model(x)
-        assert torch.equal(seen[0][0], model.route(x).index) and seen[0][2] is None
-        assert (out[1] == 7).all() and (out[3] == -1).all() and not (out[0] == 7).any()
+        assert torch.equal(seen[0][0], found.index) and seen[0][2] is None
+        torch.testing.assert_close(out[:4], wanted, rtol=1e-5, atol=1e-5)
+        assert out[4].isnan().all()  # 0, weighted by what its gate says
+        own = native.FMoETransformerMLP(
+            E, D, H, gate=native.gates.SwitchGate(D, E), mask=ds.tensor(mask[:4].numpy()),
+            mask_dict={1: 7.0, 2: ds.tensor(rows[2].numpy())},
+        ).eval()  # fmt: skip
+        own.load_state_dict({k: v.detach().numpy() for k, v in model.state_dict().items()})
+        np.testing.assert_allclose(own(ds.tensor(x[:4].numpy())).numpy(), wanted.detach().numpy(), atol=1e-5)
+        with pytest.raises(ds.ShapeError, match=r"its mask has shape \(4,\), but the tokens are \(3,\)"):
+            own(ds.tensor(x[:3].numpy()))
+
+    @pytest.mark.parametrize("of", [T, native])
+    def test_nested_inputs(self, of):
+        """A gate and experts of one's own, which take them apart."""
+        base = torch.nn.Module if of is T else native.Module
+
+        class Gate(base):
+            def __init__(self, d_model, num_expert, world_size, top_k):
+                super().__init__()
+                self.of = (T if of is T else native.gates).NaiveGate(d_model, num_expert, top_k=top_k)
+
+            def forward(self, inp):
+                return self.of(inp["x"])
+
+        class Both(base):
+            def __init__(self):
+                super().__init__()
+                self.x, self.z = of.FMoELinear(4, D, D), of.FMoELinear(4, 3, 5)
+
+            def forward(self, inp, index):
+                return {"x": self.x(inp["x"], index), "z": [self.z(inp["z"], index)]}
+
+        model = of.FMoE(4, D, gate=Gate, expert=Both()).eval()
+        given = {"x": drawn(6, D), "z": drawn(6, 3)}
+        rows = given if of is T else {k: ds.tensor(v.numpy()) for k, v in given.items()}
+        found, out = model.route(rows), model(rows)
+        index, score = (torch.from_numpy(np.array(t.detach().numpy())) for t in found[:2])
+        for name, got, x in (("x", out["x"], given["x"]), ("z", out["z"][0], given["z"])):
+            layer = getattr(model.experts, name)
+            w, b = (torch.from_numpy(np.array(p.detach().numpy())) for p in (layer.weight, layer.bias))
+            wanted = torch.einsum("tk,tkn->tn", score, torch.einsum("tkni,ti->tkn", w[index], x) + b[index])
+            np.testing.assert_allclose(got.detach().numpy(), wanted.numpy(), atol=1e-5)
+        with pytest.raises(ds.ShapeError, match="a NaiveGate, takes one tensor; nested inputs need a gate"):
+            of.FMoE(4, D, expert=Both()).eval()(rows)
 
     def test_empty_experts_get_zeros_as_gradients(self):
         model = T.FMoETransformerMLP(E, D, H, gate=T.ZeroGate(D, E))
