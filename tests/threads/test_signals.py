@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import gc
 import itertools
 import signal
 import time
@@ -42,10 +43,12 @@ def handler():
             raise Stop
 
     it = Handler()
+    gc.disable()  # callbacks of the collector are Python code, which would see to a signal before the step does
     before = signal.signal(SIGNAL, it)
     yield it
     signal.setitimer(signal.ITIMER_REAL, 0)
     signal.signal(SIGNAL, before)
+    gc.enable()
 
 
 def compiled():
