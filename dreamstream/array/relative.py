@@ -200,6 +200,7 @@ def _rows_of_few(places: Places, found: Recognised, scale: float, at: Callable[[
 
     Beyond what is shown distances go on with the row of the last.
     """
+    _by_distance(places, found, at, min(n, 64))  # which refuses at once what few frames show
     factor, distances, rows = _by_distance(places, found, at, n)
     more = _by_distance(places, found, at, n + 1)
     known = dict(zip(more[1], more[2]))
