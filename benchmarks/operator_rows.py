@@ -420,5 +420,6 @@ REASONS = {
 #: Operators that have no row, and why; torch has nothing to compare some others with.
 NO_ROW = {
     "adaptive_pool": "its windows follow from the length: what it gives, it gives at the end",
+    "sort": "its frames are there at the end",
     **dict.fromkeys(("gru_within", "lstm_within", "rnn_within"), "those of gru, lstm and rnn, within each frame"),
 }

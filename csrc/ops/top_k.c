@@ -5,12 +5,13 @@
  *
  * topk: in [..., n], out values [..., k] and indices int64 [..., k]; the first of equals comes first, NaN before all.
  * With `smallest` the least, NaN behind all. gather: in x [..., n] and index int64 [..., k], whose leading axes are
- * equal; out [..., k]; NaN for an index that is out of range. Frame in, frame out.
+ * equal; out [..., k]; NaN, or -1 of int64, for an index that is out of range. Frame in, frame out.
  *
  * Source: torch.topk, torch.gather. */
 #include <math.h>
 
 #include "ops/framewise.h"
+#include "ops/order.h"
 #include "ops/registry.h"
 
 enum { K, SMALLEST };
@@ -20,25 +21,13 @@ static const ds_attr_def topk_attrs[] = {
     {"smallest", DS_ATTR_INT, .doc = "1: the least, ascending", .range = DS_0_OR_1},
     {0}};
 
-static double element_of(const void *x, size_t i, ds_dtype dtype)
-{
-    return dtype == DS_F32 ? (double)((const float *)x)[i] : ((const double *)x)[i];
-}
-
-static void put_element(void *y, size_t i, ds_dtype dtype, double v)
-{
-    if (dtype == DS_F32)
-        ((float *)y)[i] = (float)v;
-    else
-        ((double *)y)[i] = v;
-}
-
 /* ---------------------------------------------------------------- topk */
 
 static ds_status topk_infer(ds_op *op)
 {
     const ds_signature *in = &op->in[0];
     DS_TRY(ds_require_features(op));
+    DS_TRY(ds_require_order(op));
     const int64_t k = op->attr[K].i, n = in->shape[in->rank - 1];
     DS_CHECK(k <= n, DS_ARGUMENT, "topk: expected k from 1 to %lld, got %lld", (long long)n,
              (long long)k);
@@ -48,34 +37,24 @@ static ds_status topk_infer(ds_op *op)
     return DS_OK;
 }
 
-/* Whether a goes before b, which came first. */
-static bool topk_before(double a, double b, bool smallest)
-{
-    if (smallest)
-        return a < b || (isnan(b) && !isnan(a));
-    return a > b || (isnan(a) && !isnan(b));
-}
-
 /* One row: an insertion into those found so far. */
-static void topk_row(const ds_op *op, void *values, int64_t *indices, const void *x, size_t n)
+static void topk_row(const ds_op *op, char *values, int64_t *indices, const char *x, size_t n)
 {
-    const size_t k = (size_t)op->attr[K].i;
+    const size_t k = (size_t)op->attr[K].i, element = ds_op_element(op);
     const ds_dtype dtype = op->in[0].dtype;
-    const bool smallest = op->attr[SMALLEST].i == 1;
+    const uint64_t turn = op->attr[SMALLEST].i == 1 ? 0 : UINT64_MAX;
     size_t found = 0;
     for (size_t i = 0; i < n; i++) {
-        const double v = element_of(x, i, dtype);
+        const uint64_t key = ds_order_key(x + i * element, dtype) ^ turn;
         size_t at = found;
-        while (at > 0 && topk_before(v, element_of(values, at - 1, dtype), smallest))
+        while (at > 0 && key < (ds_order_key(values + (at - 1) * element, dtype) ^ turn))
             at--;
         if (at == k)
             continue;
         found = found < k ? found + 1 : k;
-        for (size_t j = found - 1; j > at; j--) {
-            put_element(values, j, dtype, element_of(values, j - 1, dtype));
-            indices[j] = indices[j - 1];
-        }
-        put_element(values, at, dtype, v);
+        memmove(values + (at + 1) * element, values + at * element, (found - 1 - at) * element);
+        memmove(indices + at + 1, indices + at, (found - 1 - at) * sizeof *indices);
+        memcpy(values + at * element, x + i * element, element);
         indices[at] = (int64_t)i;
     }
 }
@@ -104,8 +83,8 @@ static ds_status gather_infer(ds_op *op)
 {
     const ds_signature *in = op->in;
     char text[128], other[128];
-    DS_CHECK(ds_is_real(in[0].dtype) && in[1].dtype == DS_I64, DS_DTYPE,
-             "gather: expected floats and an index of int64, got %s and %s",
+    DS_CHECK((ds_is_real(in[0].dtype) || in[0].dtype == DS_I64) && in[1].dtype == DS_I64, DS_DTYPE,
+             "gather: expected floats or int64, and an index of int64, got %s and %s",
              ds_dtype_name(in[0].dtype), ds_dtype_name(in[1].dtype));
     bool fits = in[0].rank >= 1 && in[1].rank == in[0].rank;
     for (int i = 0; fits && i + 1 < in[0].rank; i++)
@@ -122,18 +101,22 @@ static void gather_forward(const ds_op *op, const ds_run *run)
     const ds_signature *in = op->in;
     const size_t n = (size_t)in[0].shape[in[0].rank - 1], k = (size_t)in[1].shape[in[1].rank - 1];
     const size_t x_bytes = ds_signature_bytes(&in[0]), index_bytes = ds_signature_bytes(&in[1]);
-    const ds_dtype dtype = in[0].dtype;
+    const size_t element = ds_op_element(op);
     for (size_t r = 0; r < run->n_rows; r++) {
         const ds_target *out = &run->out[r];
         if (out->m0 >= out->m1)
             continue;
         const char *x = ds_at(&run->in[r], out->m0, x_bytes);
+        char *y = out->data;
         const int64_t *index = ds_at(&run->in[run->n_rows + r], out->m0, index_bytes);
         const size_t n_found = (size_t)(out->m1 - out->m0) * index_bytes / sizeof *index;
-        for (size_t i = 0; i < n_found; i++) {
-            const bool there = index[i] >= 0 && index[i] < (int64_t)n;
-            put_element(out->data, i, dtype,
-                        there ? element_of(x, i / k * n + (size_t)index[i], dtype) : (double)NAN);
+        for (size_t i = 0; i < n_found; i++, y += element) {
+            if (index[i] >= 0 && index[i] < (int64_t)n)
+                memcpy(y, x + (i / k * n + (size_t)index[i]) * element, element);
+            else if (in[0].dtype == DS_I64)
+                memset(y, 0xff, element);
+            else
+                ds_fill_nan(y, 1, element);
         }
     }
 }
@@ -141,7 +124,7 @@ static void gather_forward(const ds_op *op, const ds_run *run)
 const ds_op_def ds_op_topk = {
     DS_OPERATOR_OF(topk, "The k greatest elements of the last feature axis, and their places.", 1,
                    2, 1),
-    .attrs = topk_attrs, .flags = DS_OP_REAL, .infer = topk_infer, .forward = topk_forward};
+    .attrs = topk_attrs, .infer = topk_infer, .forward = topk_forward};
 
 const ds_op_def ds_op_gather = {
     DS_OPERATOR_OF(gather, "Elements of the last feature axis by their places.", 2, 1, 2),

@@ -1,9 +1,17 @@
-"""The elements along a dimension in order."""
+"""The elements along a dimension in order, and those at a place of it.
+
+What takes one of them is written once, for plain tensors, features and streams: `_at` says where it is taken.
+"""
 
 from __future__ import annotations
 
+from typing import Any
+
 from ..errors import ShapeError
 from . import dtypes, hook
+from .axes import numbered
+from .creation import stack
+from .elementwise import where
 from .reductions import CHOICE, Extreme
 from .tensor import Tensor, take
 
@@ -15,7 +23,6 @@ def topk(self: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool
 
     The first of equals comes first; NaN is the greatest.
     """
-    dtypes.require_float("topk", self.dtype)
     axis = self._axis("topk", dim)
     size = self.shape[axis]
     if isinstance(size, int) and not 1 <= k <= size:
@@ -23,8 +30,7 @@ def topk(self: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool
     last = axis == self.ndim - 1
     given = self if last else self.transpose(axis, -1)
     values, indices = hook.apply("topk", {"k": k, "smallest": int(not largest)}, (given,), (), (..., 0))
-    choice = None if self.is_stream else CHOICE.get()
-    order = choice and choice(given.numpy(), largest)
+    order = _chosen(given, largest)
     if order is not None:
         indices = Tensor._plain(order[..., :k])
         values = given.gather(-1, indices)
@@ -33,16 +39,134 @@ def topk(self: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool
 
 def sort(self: Tensor, dim: int = -1, descending: bool = False, stable: bool = False) -> Extreme:
     """Return all elements along a dimension in order, and where they were; see `topk`."""
+    if not self.is_stream and (not self.ndim or 0 in self.shape):
+        return Extreme(self.clone(), self.eq(self).to(dtypes.int64).mul(0))
     axis = self._axis("sort", dim)
-    if self.is_stream and isinstance(self.dims[axis], str):  # type: ignore[attr-defined]
-        plain: Tensor = self._across("sort", axis)  # type: ignore[attr-defined]
-        return sort(plain, axis, descending)
-    return topk(self, int(self.shape[axis]), axis, descending)
+    if self.is_stream:
+        return topk(self, int(self.shape[axis]), axis, descending)
+    roles = numbered(["L" if i == axis else "B" if i == 0 else i for i in range(self.ndim)])
+    values, indices = hook.apply("sort", {"descending": int(descending)}, (self,), (), roles)
+    order = _chosen(self.transpose(axis, -1), descending)
+    if order is not None:
+        indices = Tensor._plain(order).transpose(axis, -1)
+        values = self.gather(axis, indices)
+    return Extreme(values, indices)
 
 
 def argsort(self: Tensor, dim: int = -1, descending: bool = False, stable: bool = False) -> Tensor:
     """Return where the elements along a dimension are, in order; see `sort`."""
-    return sort(self, dim, descending).indices
+    return self.sort(dim, descending).indices
 
 
-take(Tensor, globals())
+def _chosen(x: Tensor, largest: bool) -> Any:
+    choice = None if x.is_stream or not dtypes.is_float(x.dtype) else CHOICE.get()
+    return choice and choice(x.numpy(), largest)
+
+
+# ------------------------------------------------------------------ one of them
+
+
+def _at(self: Tensor, axis: int, place: Any) -> Tensor:
+    """Return the elements at a place of a dimension, which stays, with size 1."""
+    return self.narrow(axis, place, 1) if isinstance(place, int) else self.gather(axis, place)
+
+
+def kthvalue(self: Tensor, k: int, dim: int = -1, keepdim: bool = False) -> Extreme:
+    """Return the `k`-th smallest along a dimension, and where it was; NaN is the greatest."""
+    axis = self._axis("kthvalue", dim)
+    size = self.shape[axis]
+    if k < 1 or (isinstance(size, int) and k > size):
+        raise ShapeError(f"kthvalue: expected k from 1 to {size}, got {k}")
+    return _picked(self.sort(axis), axis, k - 1, keepdim)
+
+
+def median(self: Tensor, dim: int | None = None, keepdim: bool = False) -> Any:
+    """Return the median, the lower one of two, and with `dim` where it was; NaN where there is one."""
+    if dim is None:
+        return self.flatten().median(0).values
+    axis = self._axis("median", dim)
+    found = self.nanmedian(axis, True)
+    if dtypes.is_float(self.dtype):
+        unknown = self.isnan()
+        first, spoilt = unknown.to(dtypes.float32).argmax(axis, True), unknown.any(axis, True)
+        found = Extreme(where(spoilt, float("nan"), found.values), where(spoilt, first, found.indices))
+    return found if keepdim else Extreme(*(y.squeeze(axis) for y in found))
+
+
+def nanmedian(self: Tensor, dim: int | None = None, keepdim: bool = False) -> Any:
+    """Return `median` of the elements that are no NaN."""
+    if dim is None:
+        return self.flatten().nanmedian(0).values
+    axis = self._axis("nanmedian", dim)
+    return _picked(self.sort(axis), axis, (_last(self, axis)) // 2, keepdim)
+
+
+def quantile(
+    self: Tensor, q: Any, dim: int | None = None, keepdim: bool = False, *, interpolation: str = "linear"
+) -> Tensor:
+    """Return what a part `q` of the elements is below; NaN where there is one.
+
+    Parameters
+    ----------
+    q : float or Tensor
+        From 0 to 1, or several of them, for each of which there is a result.
+    dim : int, optional
+        Without it: of all elements.
+    keepdim : bool
+    interpolation : {"linear", "lower", "higher", "nearest", "midpoint"}
+        What stands for a place between two elements.
+    """
+    axis, found = _quantile("quantile", self, q, dim, keepdim, interpolation)
+    x = self.flatten() if dim is None else self
+    return where(x.isnan().any(axis, keepdim and dim is not None), float("nan"), found)
+
+
+def nanquantile(
+    self: Tensor, q: Any, dim: int | None = None, keepdim: bool = False, *, interpolation: str = "linear"
+) -> Tensor:
+    """Return `quantile` of the elements that are no NaN."""
+    return _quantile("nanquantile", self, q, dim, keepdim, interpolation)[1]
+
+
+def _quantile(
+    name: str, x: Tensor, q: Any, dim: int | None, keepdim: bool, interpolation: str
+) -> tuple[int, Tensor]:
+    """Return the dimension, and the quantiles along it of what is no NaN."""
+    dtypes.require_float(name, x.dtype)
+    if interpolation not in ("linear", "lower", "higher", "nearest", "midpoint"):
+        raise ValueError(
+            f"{name}: interpolation is 'linear', 'lower', 'higher', 'nearest' or 'midpoint', got {interpolation!r}"
+        )
+    if dim is None:
+        x, dim, keepdim = x.flatten(), 0, False
+    axis = x._axis(name, dim)
+    parts = q.tolist() if isinstance(q, Tensor) else q
+    given = parts if isinstance(parts, list) else [parts]
+    if not all(0 <= p <= 1 for p in given):
+        raise ValueError(f"{name}: q is from 0 to 1, got {parts}")
+    values, last = x.sort(axis).values, _last(x, axis).to(x.dtype)
+    found = [_between(values, axis, last * p, interpolation) for p in given]
+    found = found if keepdim else [y.squeeze(axis) for y in found]
+    return axis, stack(found, 0) if isinstance(parts, list) else found[0]
+
+
+def _between(values: Tensor, axis: int, rank: Tensor, interpolation: str) -> Tensor:
+    """Return the elements in order at places between two."""
+    rounded = {"lower": rank.floor, "higher": rank.ceil, "nearest": rank.round}.get(interpolation)
+    if rounded is not None:
+        return values._at(axis, rounded().to(dtypes.int64))
+    below, above = (values._at(axis, r.to(dtypes.int64)) for r in (rank.floor(), rank.ceil()))
+    return below.lerp(above, 0.5 if interpolation == "midpoint" else rank - rank.floor())
+
+
+def _last(x: Tensor, axis: int) -> Tensor:
+    """Return the place in order of the last element that is no NaN; 0 where all are."""
+    return (x.eq(x).sum(axis, True) - 1).clamp(min=0)
+
+
+def _picked(found: Extreme, axis: int, place: Any, keepdim: bool) -> Extreme:
+    both = [y._at(axis, place) for y in found]
+    return Extreme(*(both if keepdim else [y.squeeze(axis) for y in both]))
+
+
+take(Tensor, globals(), _at=_at)

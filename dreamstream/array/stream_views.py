@@ -28,7 +28,7 @@ from .symbolic import SAME_ORDER
 from .tensor import Tensor, take
 from .weights import Weights
 
-__all__: list[str] = []
+__all__ = ["outside"]
 
 
 def _refuse(x: StreamTensor, what: str) -> NotStreamableError:
@@ -320,11 +320,14 @@ def __rmatmul__(self: Any, other: Any) -> Any:
 
 
 # ---------------------------------------------------------------------- reductions
-def _reduction(name: str) -> Callable[..., Any]:
+def outside(name: str, inside: Callable[..., Any] | None = None) -> Callable[..., Any]:
+    """A reduction of the frames of a call; inside a forward it is what is said, or that of the whole stream."""
     plain = getattr(Tensor, name)
     signature = inspect.signature(plain)
 
     def own(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if self.edge is not None and inside is not None:
+            return inside(self, *args, **kwargs)
         bound = signature.bind(self, *args, **kwargs)
         dim, keepdim = bound.arguments.pop("dim", None), bound.arguments.pop("keepdim", False)
         if isinstance(dim, bool):  # var(unbiased), std(unbiased)
@@ -548,7 +551,7 @@ take(
     __matmul__=matmul,
     _across=_across,
     _cat=_cat,
-    **{name: _reduction(name) for name in REDUCTIONS},
+    **{name: outside(name) for name in REDUCTIONS},
     **{name: _along(name, *how) for name, how in ALONG.items()},
     _write=_write,
     **{name: _plain_only(name) for name in ("masked_select", "addmm")},

@@ -495,6 +495,8 @@ class Tensor(Base):
         alpha: Real = 1,
     ) -> Self:
         """Return beta * self + alpha * (mat1 @ mat2)."""
+    def _at(self, axis: int, place: Any) -> Self:
+        """Return the elements at a place of a dimension, which stays, with size 1."""
     def topk(
         self,
         k: int,
@@ -517,6 +519,30 @@ class Tensor(Base):
         stable: Flag = False,
     ) -> Self:
         """Return where the elements along a dimension are, in order; see `sort`."""
+    def kthvalue(self, k: int, dim: int = -1, keepdim: Flag = False) -> Extreme:
+        """Return the `k`-th smallest along a dimension, and where it was; NaN is the greatest."""
+    def median(self, dim: int | None = None, keepdim: Flag = False) -> Any:
+        """Return the median, the lower one of two, and with `dim` where it was; NaN where there is one."""
+    def nanmedian(self, dim: int | None = None, keepdim: Flag = False) -> Any:
+        """Return `median` of the elements that are no NaN."""
+    def quantile(
+        self,
+        q: Any,
+        dim: int | None = None,
+        keepdim: Flag = False,
+        *,
+        interpolation: str = 'linear',
+    ) -> Self:
+        """Return what a part `q` of the elements is below; NaN where there is one."""
+    def nanquantile(
+        self,
+        q: Any,
+        dim: int | None = None,
+        keepdim: Flag = False,
+        *,
+        interpolation: str = 'linear',
+    ) -> Self:
+        """Return `quantile` of the elements that are no NaN."""
     def index_copy(self, dim: int, index: Tensor, source: Tensor) -> Self:
         """Return it with `source` at the places along `dim` that a 1-D int64 tensor names."""
     def index_fill(self, dim: int, index: Tensor, value: Any) -> Self:

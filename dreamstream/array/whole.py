@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import NotStreamableError, ShapeError
-from ..operations.refusals import AT_THE_END
+from ..operations.refusals import AT_THE_END, Refusal
 from ..stream.edge import Edge, Request
 from ..stream.where import user_line
 from . import hook
@@ -26,10 +26,10 @@ from .stream_tensor import StreamTensor
 __all__ = ["reduce_stream", "require_waiting", "spread", "spread_to"]
 
 
-def require_waiting(what: str, edge: Edge, where: str = "") -> None:
+def require_waiting(what: str, edge: Edge, where: str = "", why: Refusal = AT_THE_END) -> None:
     """Refuse what has to wait for the stream's end where nothing may; `where` it stands, if not here."""
     if not edge.may_wait:
-        reason, remedy = AT_THE_END.words
+        reason, remedy = why.words
         raise NotStreamableError(
             f"{what} at {where or user_line()}: {reason}; {remedy}, or patch or compile with "
             'unstreamable="buffer" to wait for the end of each stream'

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from .elementwise import ELEMENTWISE
 from .operator import Kind, Lanes, Operator
-from .refusals import ADAPTIVE, AT_THE_END, BACKWARDS, CIRCULAR, OVER_STREAM, SEES_ALL
+from .refusals import ADAPTIVE, AT_THE_END, BACKWARDS, CIRCULAR, IN_ORDER, OVER_STREAM, SEES_ALL
 
 __all__ = ["OPERATORS", "Operator", "row_of"]
 
@@ -116,6 +116,10 @@ _ROWS = (
     Operator(
         "flip", kind="window", written="`x.flip(L)`", alone="moves frames, all of them at the stream's end",
         whole=AT_THE_END,
+    ),
+    Operator(
+        "sort", kind="window", written="`x.sort(L)`, `x.median(L)`, `x.quantile(q, L)`, `x.topk(k, L)`",
+        lanes="as they come", by_position=True, whole=IN_ORDER, instead="extremes, and where they are",
     ),
     Operator(
         "sync", kind="window",

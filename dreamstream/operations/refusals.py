@@ -14,6 +14,7 @@ __all__ = [
     "BATCH_STATISTICS",
     "CIRCULAR",
     "CIRCULAR_BOTH",
+    "IN_ORDER",
     "MASKED",
     "OF_VALUES",
     "OVER_STREAM",
@@ -111,6 +112,12 @@ AT_THE_END = Refusal(
     "`x.flip(2)`",
     "it is known at the stream's end, when its frames have left",
     "use a statistic of each frame or of the frames so far, or return both and combine them outside the forward",
+    waits=True,
+)
+IN_ORDER = Refusal(
+    "`x.sort(2)`, `x.median(2)`, `x.quantile(0.9, 2)`, `x.topk(5, 2)`, `x.kthvalue(3, 2)`: frames in order",
+    "which frame is first in order is known at the stream's end",
+    "use `x.amax(2)`, `x.argmax(2)`, or other statistics that are computed as frames come",
     waits=True,
 )
 PLACES = Refusal(

@@ -99,6 +99,30 @@ def test_what_offline_would_not_take_either(use):
         ds.compile(net(lambda self, x: use(x)), X.spec, unstreamable="buffer")
 
 
+def test_frames_in_order_with_nan_among_them():
+    x = np.random.default_rng(3).standard_normal((4, 7)).astype(np.float32)
+    x[0, [4, 6]] = np.nan
+    x[1] = np.nan
+
+    def forward(self, x):
+        return *x.median(2), x.nanmedian(2).values, x.quantile(0.2, 2), x.nanquantile(0.5, 2), *x.topk(2, 2)
+
+    engine = ds.compile(net(forward), X.spec, unstreamable="buffer")
+    for k in range(7):
+        got = engine.step({"a": x[:, k : k + 1]}, sos=["a"] * (k == 0), eos=["a"] * (k == 6))["a"]
+    of_each = np.median(x[2:], 1)
+    np.testing.assert_array_equal(got[0][0], [np.nan, np.nan, *of_each])
+    np.testing.assert_array_equal(got[1][0, :2], [4, 0])
+    np.testing.assert_array_equal(got[2][0], [np.median(x[0][~np.isnan(x[0])]), np.nan, *of_each])
+    np.testing.assert_array_equal(np.isnan(got[3][0]), [True, True, False, False])
+    np.testing.assert_array_equal(np.isnan(got[4][0]), [False, True, False, False])
+    np.testing.assert_array_equal(got[6][0, :2], [[4, 6], [0, 1]])
+    engine.step({"b": x[:, :1]}, sos=["b"])
+    with pytest.raises(ds.ShapeError) as raised:
+        engine.step({}, eos=["b"])
+    assert [*raised.value.ids] == ["b"]
+
+
 def test_where_nan_is():
     """The first NaN is the greatest and the least, wherever chunks end; so far it is the last."""
     x = np.random.default_rng(2).standard_normal((4, 9)).astype(np.float32)

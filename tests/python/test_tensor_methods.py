@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import order_methods
 import pointwise_methods
 import pytest
 import written_methods
@@ -320,13 +321,6 @@ REAL = {
 }
 
 FLOAT = {
-    "sort": [
-        lambda d: d.x.sort(0).values,
-        lambda d: d.x.sort(-1, descending=True).indices,
-        lambda d: d.x.sort(descending=True).values,
-    ],
-    "argsort": [lambda d: d.x.argsort(1), lambda d: d.x.argsort(dim=0, descending=True)],
-    "topk": [lambda d: d.x.topk(2, 0).values, lambda d: d.x.topk(1, largest=False).indices],
     "div": [
         lambda d: d.x.div(d.p),
         lambda d: 1 / d.p,
@@ -414,13 +408,10 @@ INTEGER = {
     ],
 }
 
-for ours, more in (
-    (REAL, pointwise_methods.REAL),
-    (FLOAT, pointwise_methods.FLOAT),
-    (INTEGER, pointwise_methods.INTEGER),
-):
-    for name, cases in more.items():
-        ours[name] = ours.get(name, []) + cases
+for kind, ours in (("REAL", REAL), ("FLOAT", FLOAT), ("INTEGER", INTEGER)):
+    for more in (pointwise_methods, order_methods):
+        for name, cases in getattr(more, kind, {}).items():
+            ours[name] = ours.get(name, []) + cases
 
 BRACKETS = [
     lambda d: d.x[0],

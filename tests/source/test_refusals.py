@@ -42,6 +42,7 @@ SAMPLES: dict[str, nn.Module | Forward] = {
     "`int": lambda x: x * int(x.size(2)),
     "`np.asarray(x)`": np.asarray,
     "`(index == e)": lambda x: x[x > 0],
+    "`x.sort(2)`": lambda x: x.sort(2),
     "what its frames use": lambda x: x - x.mean(2, keepdim=True),
     "`x.sum(0)`": lambda x: x.sum(0),
     "`x + x": lambda x: x + x[..., ::2],

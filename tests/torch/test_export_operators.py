@@ -24,7 +24,7 @@ TOLERANCE = 1e-5
 #: How torch rounds: sums and scales in another form, which the engine's reference does not.
 ROUNDED_OTHERWISE = {"batch_norm", "group_norm"}
 #: What has no form, always, or for some of its attributes; all that waits for the end is refused besides.
-REFUSED = {"flip", "hold", "spread"}
+REFUSED = {"flip", "hold", "sort", "spread"}
 PARTLY = {("onnx", "lstm"), ("onnx", "lstm_within"), ("onnx", "cumulative")}
 
 

@@ -127,8 +127,8 @@ MUTANTS = {
     ),
     "the last of equals first": Mutant(
         "ops/top_k.c",
-        "while (at > 0 && topk_before(v, element_of(values, at - 1, dtype), smallest))",
-        "while (at > 0 && !topk_before(element_of(values, at - 1, dtype), v, smallest))",
+        "while (at > 0 && key < (",
+        "while (at > 0 && key <= (",
         ("topk",),
     ),
     "phase lost at stride > span": Mutant(
@@ -325,6 +325,12 @@ MUTANTS = {
         "sums[i] * scale[meets[i]] +",
         "sums[i] +",
         ("softmax_sum",),
+    ),
+    "equals that change places in order": Mutant(
+        "ops/sort.c",
+        "from[a].key <= from[b].key",
+        "from[a].key < from[b].key",
+        ("sort",),
     ),
     "a stream read backwards from the frame before its last": Mutant(
         "ops/whole.c",

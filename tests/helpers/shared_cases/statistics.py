@@ -113,6 +113,13 @@ case(
 )
 
 
+@module(BCL(4), **WAITS, multiple=5)
+def _the_largest_five(nn: Any, F: Any, ds: Any) -> Any:
+    return net(
+        nn, lambda self, x: (x.topk(5, dim=2)[0].mean(2), *x.topk(3, -1, largest=False), x.kthvalue(4, 2)[0])
+    )
+
+
 # ---------------------------------------------------------------- what frames use
 for _name, _use in {
     "centred": lambda x, F: x - x.mean(2, keepdim=True),
@@ -131,6 +138,18 @@ for _name, _use in {
     "softmax-and-its-sum": lambda x, F: (x.softmax(2), (x * x.softmax(2)).sum(2)),
     "logsumexp": lambda x, F: x - x.logsumexp(2, keepdim=True),
     "flip": lambda x, F: x.flip(2),
+    "sort": lambda x, F: (*x.sort(2), x.argsort(-1, descending=True)),
+    "sort-of-integers": lambda x, F: (*x.round().long().sort(dim=2, stable=True), (x > 0).sort(dim=-1)[0]),
+    "median": lambda x, F: (x.median(2).values, x - x.median(2, keepdim=True)[0], x.nanmedian(dim=-1).indices),
+    "largest-frames": lambda x, F: (*x.topk(1, 2), *x.transpose(1, 2).kthvalue(1, 1, keepdim=True)),
+    "quantiles": lambda x, F: (x.quantile(0.3, 2), x.nanquantile(0.77, dim=-1, keepdim=True)),
+    "rounded-quantiles": lambda x, F: (
+        x.quantile(0.4, 2, interpolation="nearest"),
+        x.quantile(0.4, 2, interpolation="lower"),
+        x.quantile(0.4, 2, interpolation="higher"),
+        x.quantile(0.4, 2, interpolation="midpoint"),
+    ),
+    "frames-by-their-places": lambda x, F: x.gather(2, x[:, :2].argmax(2, keepdim=True)),
     "expanded": lambda x, F: x.amax(2, keepdim=True).expand(-1, -1, x.size(2)) - x,
     "repeated": lambda x, F: x.amax(2).unsqueeze(-1).repeat(1, 1, x.size(2)) * x,
     "a-part-of-it": lambda x, F: x[..., 1:] - x[..., :-1].mean(2, keepdim=True),

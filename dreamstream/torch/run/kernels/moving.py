@@ -156,6 +156,22 @@ def spread(step: Step, windows: Sequence[Window], weights: Sequence[Any], state:
     return (frame.expand(-1, step.n[0], *step.features[0]),), state
 
 
+@windowed("sort")
+def sort(step: Step, windows: Sequence[Window], weights: Sequence[Any], state: Any) -> Any:
+    """Return the frames in order, and where they were; what fills rows comes last, behind its equals."""
+    frames, down = windows[0].run(step.first[0], step.n[0]), bool(step.attributes["descending"])
+    wide = frames.to(torch.uint8) if frames.dtype == torch.bool else frames
+    if wide.is_floating_point():
+        last = -torch.inf if down else torch.nan
+    else:
+        last = torch.iinfo(wide.dtype).min if down else torch.iinfo(wide.dtype).max
+    places = torch.arange(frames.shape[1], device=frames.device)
+    valid = places < there(windows[0].total, frames)[:, None]
+    valid = valid.reshape(*valid.shape, *(1,) * (frames.dim() - 2))
+    values, indices = torch.where(valid, wide, last).sort(stable=True, dim=1, descending=down)
+    return (values.to(frames.dtype), indices), state
+
+
 @windowed("flip")
 def flip(step: Step, windows: Sequence[Window], weights: Sequence[Any], state: Any) -> Any:
     """Return the frames from the last to the first."""

@@ -40,7 +40,7 @@ def topk(rng: Rng, dtype: str) -> Case:
     return make(
         rng,
         "topk",
-        [Input(features, dtype, draw=draw)],
+        [Input(features, str(pick(rng, dtype, dtype, "int64")), draw=draw)],
         a,
         layout=layout,
         dims=(..., 0),
@@ -57,7 +57,8 @@ def _whole(index: Array) -> Array:
 def gather_by_definition(a: dict[str, Any], w: Sequence[Array], x: Array, index: Array) -> list[Array]:
     index = _whole(index)
     there = (index >= 0) & (index < x.shape[-1])
-    return [np.where(there, np.take_along_axis(x, np.where(there, index, 0), -1), np.nan)]
+    nothing = np.nan if x.dtype.kind == "f" else -1
+    return [np.where(there, np.take_along_axis(x, np.where(there, index, 0), -1), nothing)]
 
 
 def places(n: int, dropped: bool = False) -> Any:
@@ -72,7 +73,7 @@ def places(n: int, dropped: bool = False) -> Any:
 
 def gather(rng: Rng, dtype: str) -> Case:
     lead, n, k = shape(rng, 0, 2), int(rng.integers(1, 9)), int(rng.integers(1, 5))
-    inputs = [Input((*lead, n), dtype), Input((*lead, k), "int64", draw=places(n))]
+    inputs = [Input((*lead, n), str(pick(rng, dtype, dtype, "int64"))), Input((*lead, k), "int64", draw=places(n))]
 
     def depends(x: Array, index: Array) -> list[Array]:
         return [x.sum(-1, keepdims=True) + index]

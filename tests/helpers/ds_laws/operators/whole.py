@@ -11,6 +11,7 @@ import dreamstream as ds
 from ..case import Array, Case, Input, Rng, door, normal, pick, random_layout
 from ..reference import Refused, length_of
 from .drawing import WAITS, any_type, make, shape
+from .features import ties
 from .norms import far
 
 
@@ -35,6 +36,12 @@ def spread(a: dict[str, Any], w: Any, x: Array, of: Array) -> list[Array]:
 
 def flip(a: dict[str, Any], w: Any, x: Array) -> list[Array]:
     return [x[::-1]]
+
+
+def sort(a: dict[str, Any], w: Any, x: Array) -> list[Array]:
+    rank = np.unique(x, return_inverse=True)[1].reshape(x.shape)  # NaN is the greatest
+    order = np.argsort(-rank if a["descending"] else rank, 0, kind="stable")
+    return [np.take_along_axis(x, order, 0), order]
 
 
 # ---------------------------------------------------------------- random cases
@@ -88,3 +95,15 @@ def _spread(rng: Rng, dtype: str) -> Case:
 
 def _flip(rng: Rng, dtype: str) -> Case:
     return make(rng, "flip", [Input(shape(rng), any_type(rng, dtype))], {}, exact=True, whole=True, late=WAITS)
+
+
+def _sort(rng: Rng, dtype: str) -> Case:
+    return make(
+        rng,
+        "sort",
+        [Input(shape(rng), any_type(rng, dtype), draw=pick(rng, normal, ties))],
+        {"descending": int(rng.integers(2))},
+        exact=True,
+        whole=True,
+        late=WAITS,
+    )

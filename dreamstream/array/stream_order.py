@@ -1,0 +1,103 @@
+"""The frames of a stream in order, inside a forward: they are there at its end.
+
+`sort` is an operator that waits. What takes frames of what it gives sums up all of them but those at other places.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..operations.refusals import IN_ORDER
+from ..stream.edge import Request
+from . import hook, ordering
+from .elementwise import where
+from .reductions import Extreme
+from .stream_tensor import StreamTensor
+from .stream_views import gather as inside_frame
+from .stream_views import outside
+from .tensor import Tensor, take
+from .whole import require_waiting
+
+__all__ = ["frames_at"]
+
+
+def _along_frames(x: StreamTensor, axis: int) -> bool:
+    return x.edge is not None and x.dims[axis] == "L"
+
+
+def sort(self: Any, dim: int = -1, descending: bool = False, stable: bool = False) -> Extreme:
+    axis = self._axis("sort", dim)
+    if not _along_frames(self, axis):
+        if self.edge is None and isinstance(self.dims[axis], str):
+            return Tensor.sort(self._across("sort", axis), axis, descending)
+        return Tensor.sort(self, axis, descending)
+    require_waiting("sort along L", self.edge, why=IN_ORDER)
+    straight = self._straight()
+    found = hook.apply("sort", {"descending": int(descending)}, [self.with_dims(straight)], (), straight)
+    return Extreme(*(y.with_dims(self.dims, self.names) for y in found))
+
+
+def topk(self: Any, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> Extreme:
+    axis = self._axis("topk", dim)
+    if not _along_frames(self, axis):
+        return Tensor.topk(self, k, axis, largest, sorted)
+    found = _of_enough(self, k).sort(axis, largest)
+    order = list(range(self.ndim - 1))
+    order.insert(axis, self.ndim - 1)
+    return Extreme(*(frames_at(y.unfold(axis, k, k), axis, 0).squeeze(axis).permute(*order) for y in found))
+
+
+def kthvalue(self: Any, k: int, dim: int = -1, keepdim: bool = False) -> Extreme:
+    x = _of_enough(self, k) if _along_frames(self, self._axis("kthvalue", dim)) else self
+    return Tensor.kthvalue(x, k, dim, keepdim)
+
+
+def _of_enough(x: StreamTensor, count: int) -> StreamTensor:
+    """Return a stream, of which those of fewer frames are refused."""
+    edge: Any = x.edge
+    enough = edge.entry.sizes.length(edge).compare(count, "ge")
+    if not isinstance(enough, bool):
+        enough.require()
+    return x
+
+
+def _at(self: Any, axis: int, place: Any) -> Any:
+    return frames_at(self, axis, place) if _along_frames(self, axis) else Tensor._at(self, axis, place)
+
+
+def frames_at(x: Any, axis: int, place: Any) -> Any:
+    """Return the frames at a position, one of L's place.
+
+    Parameters
+    ----------
+    x : StreamTensor
+        With L at dimension `axis`.
+    axis : int
+    place : int or StreamTensor
+        The position, int64, or that of each element, known at the stream's end.
+    """
+    attributes: dict[str, Any] = {"length": [], "steps": [], "to": "int64"}
+    ((value, edge),) = hook.run(Request("positions", attributes, [x.edge], []))
+    own = [d for d in x.dims if isinstance(d, str)]
+    places: Any = StreamTensor.inside(value, tuple(own), edge)
+    for at, d in enumerate(x.dims):
+        places = places if isinstance(d, str) else places.unsqueeze(at)
+    return where(places.eq(place), x, 0).sum(axis, keepdim=True)
+
+
+def gather(self: Any, dim: int, index: Any) -> Any:
+    axis = self._axis("gather", dim)
+    once = getattr(index, "rate", None) == 0 and axis < index.ndim and index.dims[axis] != "L"
+    if once and _along_frames(self, axis) and index.features[index.dims[axis]] == 1:
+        sizes = zip(self.dims, index.shape)
+        return frames_at(self[tuple(slice(None if isinstance(d, str) else n) for d, n in sizes)], axis, index)
+    return inside_frame(self, dim, index)
+
+
+take(
+    StreamTensor,
+    globals(),
+    _at=_at,
+    **{name: outside(name, getattr(Tensor, name)) for name in ("median", "nanmedian", "quantile", "nanquantile")},
+)
+_ = ordering  # methods that are taken up
