@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import torch
@@ -48,27 +47,6 @@ def energies(path: Path) -> torch.Tensor:
     return torch.log(power + 1e-6) / 4
 
 
-def batches(files: dict[str, torch.Tensor], lanes: int, chunk: int) -> Iterator[ds.torch.StreamTensor]:
-    """Yield every file's chunks once, of `lanes` files at a time: a lane whose file has ended takes the next."""
-    waiting = [list(files)[k] for k in torch.randperm(len(files))]
-    at: dict[str, int] = {}
-    while at or waiting:
-        started = [waiting.pop() for _ in range(min(lanes - len(at), len(waiting)))]
-        at.update(dict.fromkeys(started, 0))
-        chunks = {i: files[i][:, n : n + chunk] for i, n in at.items()}
-        at = {i: n + chunk for i, n in at.items()}
-        ended = [i for i, n in at.items() if n >= files[i].shape[1]]
-        yield ds.stream_tensor(
-            list(chunks.values()),
-            ids=list(chunks),
-            sos=[i in started for i in chunks],
-            eos=[i in ended for i in chunks],
-            rate=100,
-        )
-        for i in ended:
-            del at[i]
-
-
 def main(arguments: list[str] | None = None) -> list[float]:
     parser = argparse.ArgumentParser(description="Train on a folder of WAV files, chunk by chunk.")
     parser.add_argument("folder", type=Path)
@@ -93,18 +71,11 @@ def main(arguments: list[str] | None = None) -> list[float]:
 
     model = ds.patch_module(Predictor(), train_variant="chunk-wise-aligned").to(options.device)
     optimizer = torch.optim.Adam(model.parameters(), lr=options.lr)
-    model.online().train()
+    trainer = ds.train.ChunkTrainer(model.train(), optimizer, F.mse_loss, options.chunk, options.lanes)
     errors = []
     for epoch in range(options.epochs):
-        total = 0.0
-        for x in batches(inputs, options.lanes, options.chunk):
-            y = model(x.to(options.device))
-            loss = F.mse_loss(y, ds.train.align(y, targets))
-            optimizer.zero_grad()
-            loss.backward()
-            optimizer.step()
-            total += float(loss.detach()) * int(y.lengths.sum())
-        errors.append(total / frames)
+        order = [list(inputs)[k] for k in torch.randperm(len(inputs))]
+        errors.append(trainer.epoch({i: inputs[i] for i in order}, targets))
         print(f"epoch {epoch + 1}: {errors[-1]:.4f}")
     return errors
 

@@ -1,5 +1,6 @@
 """Training on chunks of streams."""
 
 from .align import align
+from .trainer import ChunkTrainer
 
-__all__ = ["align"]
+__all__ = ["ChunkTrainer", "align"]

@@ -101,7 +101,8 @@ def test_refuses_to_be_a_number(token, use):
     "function",
     [
         lambda n: math.ceil(n * 0.75), lambda n: math.floor(1.5 * n + 3), lambda n: math.trunc((n + 1) / 2 + 0.5),
-        lambda n: round(n / 2), lambda n: round(n / 4), lambda n: round((n + 3) / 6), lambda n: round((2 * n + 1) / 5), lambda n: math.floor(n / 6 - 0.25 + 4),
+        lambda n: round(n / 2), lambda n: round(n / 4), lambda n: round((n + 3) / 6),
+        lambda n: round((2 * n + 1) / 5), lambda n: math.floor(n / 6 - 0.25 + 4),
         lambda n: math.ceil(n / 100 * 64), lambda n: math.floor(3.5 - -n / 4.0), lambda n: np.ceil(n / 4) * 2.0,
     ],
 )  # fmt: skip
