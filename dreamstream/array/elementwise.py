@@ -320,6 +320,11 @@ def _combine(name: str, operands: Sequence[Tensor | Number], dtype: Sequence[dty
         (weights if constant else inputs).append(tensor)
         order.append(int(constant))
     out: Tensor = hook.apply(name, {"order": order} if weights else {}, inputs, weights)[0]
+    choice = None if stream or name not in COMPARISONS else hook.CHOICE.get()
+    if choice is not None and dtypes.is_float(dtype[-1]):
+        a, b = (o.numpy() if isinstance(o, Tensor) else o for o in operands)
+        told = choice.compared(a, b, out.numpy())
+        return out if told is None else Tensor._plain(told)
     return out
 
 

@@ -6,11 +6,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NoReturn, TypeVar
+from contextvars import ContextVar
+from typing import Any, NoReturn, Protocol, TypeVar
 
-__all__ = ["apply", "fill", "made", "run", "table"]
+__all__ = ["CHOICE", "apply", "fill", "made", "run", "table"]
 
 T = TypeVar("T")
+
+
+class Chooses(Protocol):
+    """Who else chooses among elements that are nearly equal (`dreamstream.engine.ties`)."""
+
+    def order(self, values: Any, largest: bool) -> Any:
+        """Return the places of the elements of ``(*, n)``, the greatest first or last; None for their order."""
+
+    def compared(self, a: Any, b: Any, said: Any) -> Any:
+        """Return how a and b compare, where `said` is what they say themselves; None for that."""
+
+
+#: Of plain tensors.
+CHOICE: ContextVar[Chooses | None] = ContextVar("CHOICE", default=None)
 
 
 def _unfilled(*_: Any) -> NoReturn:

@@ -12,7 +12,8 @@ from . import dtypes, hook
 from .axes import numbered
 from .creation import stack
 from .elementwise import where
-from .reductions import CHOICE, Extreme
+from .hook import CHOICE
+from .reductions import Extreme
 from .tensor import Tensor, take
 
 __all__: list[str] = []
@@ -60,7 +61,7 @@ def argsort(self: Tensor, dim: int = -1, descending: bool = False, stable: bool 
 
 def _chosen(x: Tensor, largest: bool) -> Any:
     choice = None if x.is_stream or not dtypes.is_float(x.dtype) else CHOICE.get()
-    return choice and choice(x.numpy(), largest)
+    return None if choice is None else choice.order(x.numpy(), largest)
 
 
 # ------------------------------------------------------------------ one of them

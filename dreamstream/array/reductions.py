@@ -7,8 +7,7 @@ Source: the method of `torch.Tensor` of the same name.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from contextvars import ContextVar
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,16 +16,12 @@ from ..errors import DTypeError, ModeError, ShapeError
 from . import dtypes
 from .axes import axes_of
 from .elementwise import binary, plain_array
-from .hook import made
+from .hook import CHOICE, made
 from .tensor import Tensor, take
 
-__all__ = ["CHOICE", "Extreme"]
+__all__ = ["Extreme"]
 
 Dims = int | Sequence[int] | None
-
-CHOICE: ContextVar[Callable[[Any, bool], Any] | None] = ContextVar("CHOICE", default=None)
-"""Who else orders the elements of plain tensors: of ``(*, n)``, whether the greatest come first, their places, or
-None (`dreamstream.engine.ties`)."""
 
 
 class Extreme(NamedTuple):
@@ -219,7 +214,7 @@ def _position(name: str, kind: str, x: Tensor, dim: int | None, keepdim: bool) -
         return Tensor._plain(np.asarray(0))
     _of_some(name, x, axis)
     choice = None if x.is_stream else CHOICE.get()
-    order = choice and choice(np.moveaxis(x.numpy(), axis, -1), kind == "argmax")
+    order = None if choice is None else choice.order(np.moveaxis(x.numpy(), axis, -1), kind == "argmax")
     if order is not None:
         return Tensor._plain(np.expand_dims(order[..., 0], axis) if keepdim else order[..., 0])
     return made(kind, x, axes=axis, keepdim=keepdim)

@@ -216,7 +216,7 @@ def _verify_or_raise(model: Any, engine: Engine, lengths: Sequence[int] | None) 
     differ = f"the engine and {type(model).__name__} differ by {report.max_difference:g} on random chunks"
     raise CaptureError(
         f"{differ}: the forward's course or its values depend on data in a way that a graph can't hold, "
-        "or it chooses among equals (topk, argmax, a comparison), where the order of sums decides; then "
+        "or they jump (round, sign, angle, a choice among equals), where the order of sums decides; then "
         "verify=False leaves the comparison out"
     )
 

@@ -1,4 +1,4 @@
-"""Choices among nearly equals, where another order of sums makes others: a model is told those of its engine."""
+"""Choices and comparisons of near equals, which another order of sums turns: a model is told its engine's."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ..array.reductions import CHOICE
+from ..array.elementwise import COMPARISONS
+from ..array.hook import CHOICE
 from .engine import Engine
 
 __all__ = ["Choices"]
@@ -18,7 +19,7 @@ Array = npt.NDArray[Any]
 
 
 class Choices:
-    """What an engine's nodes chose for each stream: the places of the greatest elements, or of the least.
+    """What an engine's nodes chose for each stream: places of the greatest or least elements, and comparisons.
 
     Parameters
     ----------
@@ -34,12 +35,13 @@ class Choices:
 
     def __init__(self, engine: Engine, within: float) -> None:
         self.engine, self.within, self.tied = engine, within, 0
-        #: The edges of places, and whether they lack an axis for the several of them.
+        #: The edges of places and of truth values, and whether they lack an axis for the several of them.
         self.edges = {
             node["first_output"] + i: node["name"] != "topk"
             for node in engine._core.nodes
             for i, (dtype, *_) in enumerate(node["outputs"])
-            if node["name"] in ("topk", "reduce_features", "reduce_frames") and dtype == "int64"
+            if (node["name"] in ("topk", "reduce_features", "reduce_frames") and dtype == "int64")
+            or (node["name"] in COMPARISONS and dtype == "bool")
         }
         self._made: dict[str, list[list[Array]]] = {}
 
@@ -71,32 +73,58 @@ class Choices:
     @contextmanager
     def of(self, stream: str) -> Iterator[None]:
         """Let a model that is given the whole of a stream choose as the engine did, among what is equal to it."""
-        left = [np.concatenate(parts) for parts in self._made[stream] if parts]
-
-        def order(values: Array, largest: bool) -> Array | None:
-            """Return in which order the last axis is taken, or None for its own."""
-            n = values.shape[-1]
-            rows = (values if not largest else -values).reshape(-1, n)
-            for at, told in enumerate(left):
-                k = told.shape[1]
-                if len(told) != len(rows) or k > n or not len(rows):
-                    continue
-                own = np.argsort(rows, -1, kind="stable")
-                a, b = (np.take_along_axis(rows, places, -1) for places in (own[:, :k], told))
-                with np.errstate(invalid="ignore"):  # of infinities
-                    near = np.abs(a - b) <= self.within * np.maximum(1, np.abs(a))
-                if not (near | (a == b) | np.isnan(a)).all():
-                    continue
-                del left[: at + 1]  # what lies before it, no output of the engine depends on
-                self.tied += int((own[:, :k] != told).any(-1).sum())
-                rank = np.empty_like(own)
-                np.put_along_axis(rank, own, np.arange(n, 2 * n)[None], -1)
-                np.put_along_axis(rank, told, np.arange(k)[None], -1)
-                return np.argsort(rank, -1).reshape(values.shape)
-            return None
-
-        token = CHOICE.set(order)
+        token = CHOICE.set(_Told(self, [np.concatenate(parts) for parts in self._made[stream] if parts]))
         try:
             yield
         finally:
             CHOICE.reset(token)
+
+
+class _Told:
+    """What is left to tell a model, in the order of its calls."""
+
+    def __init__(self, choices: Choices, made: list[Array]) -> None:
+        self.choices = choices
+        self.places = [told for told in made if told.dtype != bool]
+        self.flags = [told for told in made if told.dtype == bool]
+
+    def near(self, a: Any, b: Any) -> Any:
+        """Return where two are equal but for their rounding, or as not-a-number."""
+        with np.errstate(invalid="ignore"):  # of infinities
+            equal = np.abs(a - b) <= self.choices.within * np.maximum(1, np.abs(a))
+        return equal | (a == b) | np.isnan(a)
+
+    def order(self, values: Array, largest: bool) -> Array | None:
+        """Return in which order the last axis is taken, or None for its own."""
+        n = values.shape[-1]
+        rows = (values if not largest else -values).reshape(-1, n)
+        for at, told in enumerate(self.places):
+            k = told.shape[1]
+            if len(told) != len(rows) or k > n or not len(rows):
+                continue
+            own = np.argsort(rows, -1, kind="stable")
+            if not self.near(*(np.take_along_axis(rows, places, -1) for places in (own[:, :k], told))).all():
+                continue
+            del self.places[: at + 1]  # what lies before it, no output of the engine depends on
+            self.choices.tied += int((own[:, :k] != told).any(-1).sum())
+            rank = np.empty_like(own)
+            np.put_along_axis(rank, own, np.arange(n, 2 * n)[None], -1)
+            np.put_along_axis(rank, told, np.arange(k)[None], -1)
+            return np.argsort(rank, -1).reshape(values.shape)
+        return None
+
+    def compared(self, a: Any, b: Any, said: Array) -> Array | None:
+        """Return how a and b compare, or None for what they say themselves."""
+        near = np.broadcast_to(self.near(a, b), said.shape).reshape(-1)
+        for at, told in enumerate(self.flags):
+            if (
+                told.size != said.size
+                or not said.size
+                or not (near | (told.reshape(-1) == said.reshape(-1))).all()
+            ):
+                continue
+            del self.flags[: at + 1]
+            told = told.reshape(said.shape)
+            self.choices.tied += int((told != said).reshape(-1, said.shape[-1] if said.ndim else 1).any(-1).sum())
+            return told
+        return None

@@ -152,6 +152,9 @@ class Tied(torch.nn.Module):
     def forward(self, x):
         x = self.before(x)
         scores = self.gate(x)
+        if self.how in self.by_comparison:
+            chosen = getattr(self, self.how)(scores).unsqueeze(-2)
+            return (torch.stack([e(x) for e in self.experts], -1) * chosen).sum(-1)
         index = {
             "topk": lambda: scores.topk(3)[1],
             "sort": lambda: scores.sort(-1, descending=True).indices[..., :3],
@@ -162,8 +165,24 @@ class Tied(torch.nn.Module):
         chosen = torch.nn.functional.one_hot(index, E).sum(-2).unsqueeze(-2)
         return (torch.stack([e(x) for e in self.experts], -1) * chosen).sum(-1)
 
+    by_comparison = ("at_least", "below", "equal", "given")
 
-@pytest.mark.parametrize("how", ["topk", "sort", "argsort", "max", "argmin"])
+    def at_least(self, scores):
+        p = scores.softmax(-1)
+        return torch.where(p >= p.topk(3)[0][..., -1:], p, 0.0)
+
+    def below(self, scores):
+        p = scores.softmax(-1)
+        return p.masked_fill(p < p.sort(-1)[0][..., 3:4], 0.0)
+
+    def equal(self, scores):
+        return (scores == scores.amax(-1, keepdim=True)).to(scores.dtype)
+
+    def given(self, scores):
+        return torch.gt(scores - scores.max(-1, keepdim=True)[0], -1e-9) * scores
+
+
+@pytest.mark.parametrize("how", ["topk", "sort", "argsort", "max", "argmin", *Tied.by_comparison])
 def test_a_model_is_told_which_of_equals_its_engine_chose(how):
     model = Tied(how).eval()
     engine = ds.compile(model, ("B", "L", D))
@@ -180,7 +199,7 @@ def test_a_model_is_told_which_of_equals_its_engine_chose(how):
     assert not ds.verify(model, engine, n_frames=200).ok
 
 
-@pytest.mark.parametrize("how", ["topk", "argmax"])
+@pytest.mark.parametrize("how", ["topk", "argmax", "ge"])
 def test_a_native_model_is_told(how):
     class Model(native.Module):
         def __init__(self):
@@ -192,6 +211,8 @@ def test_a_native_model_is_told(how):
 
         def forward(self, x):
             scores = self.gate(self.before(x))
+            if how == "ge":
+                return (scores >= scores.amax(-1, keepdim=True)).to(ds.float32)
             return (scores.topk(1)[1].squeeze(-1) if how == "topk" else scores.argmax(-1)).to(ds.float32)
 
     model = Model().eval()

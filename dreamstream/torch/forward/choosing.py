@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch.overrides import TorchFunctionMode
 
-from ...array.reductions import CHOICE
+from ...array.hook import CHOICE
 
 __all__ = ["Choosing"]
 
@@ -38,18 +38,35 @@ _GIVEN: dict[str, Callable[..., tuple[Any, ...]]] = {
 }
 
 
+_COMPARE = frozenset(
+    ("ge", "gt", "le", "lt", "__eq__", "__ne__", "eq", "ne", "greater_equal", "greater", "less_equal", "less")
+)
+
+
+def _compared(choice: Any, said: Any, a: Any, b: Any) -> Any:
+    """Return how a and b compare, where one is a tensor of floats."""
+    given = [t.detach().cpu().numpy() if isinstance(t, torch.Tensor) else t for t in (a, b)]
+    if not all(isinstance(g, float) or getattr(getattr(g, "dtype", None), "kind", "f") == "f" for g in given):
+        return said
+    told = choice.compared(*given, said.cpu().numpy())
+    return said if told is None else torch.from_numpy(told).to(said.device)
+
+
 class Choosing(TorchFunctionMode):
     """Within it, choices are those of `CHOICE`."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = func(*args, **(kwargs or {}))
-        choice, given = CHOICE.get(), _GIVEN.get(getattr(func, "__name__", ""))
+        name = getattr(func, "__name__", "")
+        choice, given = CHOICE.get(), _GIVEN.get(name)
+        if choice is not None and name in _COMPARE and isinstance(result, torch.Tensor):
+            return _compared(choice, result, *args) if len(args) == 2 else result
         if choice is None or given is None or not isinstance(args and args[0], torch.Tensor):
             return result
         x, dim, largest, k = given(*args, **(kwargs or {}))
         if not isinstance(dim, int) or not x.is_floating_point() or not x.ndim:
             return result
-        order = choice(x.detach().movedim(dim, -1).cpu().numpy(), largest)
+        order = choice.order(x.detach().movedim(dim, -1).cpu().numpy(), largest)
         if order is None:
             return result
         places = torch.from_numpy(order[..., :k]).to(x.device).movedim(-1, dim)
