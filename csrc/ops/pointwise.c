@@ -80,6 +80,17 @@ static const ds_attr_def operands_attrs[] = {DS_OPERANDS_ORDER, {0}};
                                        .infer = kind##_infer,                                 \
                                        .forward = kind##_forward};
 
+/* u to the power of v, which wraps; of powers below 0 what is left when fractions are dropped. */
+static int64_t integer_power(int64_t u, int64_t v)
+{
+    uint64_t power = 1, square = (uint64_t)u;
+    if (v < 0)
+        return u == 1 ? 1 : u != -1 ? 0 : v & 1 ? -1 : 1;
+    for (; v; v >>= 1, square *= square)
+        power *= v & 1 ? square : 1;
+    return (int64_t)power;
+}
+
 static void integers(ds_binary function, int64_t *y, const int64_t *a, const int64_t *b, size_t n,
                      const size_t *step)
 {

@@ -70,6 +70,8 @@ def remainder(self: Tensor, other: Operand) -> Tensor:
 
 def _pow(self: Tensor, exponent: Operand) -> Tensor:
     """Return self ** exponent."""
+    if isinstance(exponent, int) and exponent < 0 and not dtypes.is_float(self.dtype):
+        raise DTypeError(f"pow: a tensor of {self.dtype} has no power {exponent}; convert it with .float()")
     return binary("pow", self, exponent)
 
 

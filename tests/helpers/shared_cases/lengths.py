@@ -354,7 +354,14 @@ def _integers_computed(nn: Any, F: Any, ds: Any) -> Any:
         rest, part = x % 5, (x - 20) // 3
         masked = ds.where(x > 9, ds.zeros_like(x), x).masked_fill(x == 3, 1)
         y = self.table(rest) + self.table((x * 2 - 7).clamp(0, 4)) * (masked != 0).unsqueeze(-1)
-        return y + self.table((x > rest).long()), part, -masked.abs() + (3 - x) % 4, x.clamp(max=4) - rest
+        return (
+            y + self.table((x > rest).long()),
+            part,
+            -masked.abs() + (3 - x) % 4,
+            x.clamp(max=4) - rest,
+            x**2 + x**7,
+            2**x,
+        )
 
     return net(nn, forward, table=nn.Embedding(5, 3))
 

@@ -132,7 +132,7 @@ def cumulative(step: Step, windows: Sequence[Window], weights: Sequence[Any], st
     elif kind == "prod":
         y = so_far[:, None] * wide.cumprod(1)
     elif kind == "logsumexp":
-        before = _log(so_far, more[0], more[0] > 0)
+        before = _log(so_far, more[0], more[0] != 0)
         y = torch.cat([before[:, None], wide], 1).logcumsumexp(1)[:, 1:]
     else:
         every = torch.cat([so_far[:, None], wide], 1)
