@@ -194,8 +194,8 @@ static ds_status study_nodes(ds_plan *p)
         }
         p->read_bytes += read_bytes;
         node->frame_work = work_of(op);
-        node->by_frames =
-            op->n_carried == 0 && (!op->shares || (op->finishes && read_bytes <= DS_CACHED_BYTES));
+        node->by_frames = op->n_carried == 0 && !op->whole &&
+                          (!op->shares || (op->finishes && read_bytes <= DS_CACHED_BYTES));
         p->spread = op->spread > p->spread ? op->spread : p->spread;
         p->recurrent |= op->n_carried > 0 && op->n_weights > 0;
         const ds_rate rate = op->out[0].rate;
