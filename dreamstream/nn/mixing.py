@@ -120,7 +120,15 @@ def stacked(state: Mapping[str, Any], prefix: str, n: int, cat: Callable[[list[A
             raise FormatError(f"{prefix}*.{name}: {wrong}; {len(by_expert)} experts came, expected {n}")
         rank = 3 if name.endswith("weight") else 2
         arrays = [by_expert[e] for e in range(n)]
-        out[prefix + name] = cat([a if a.ndim == rank else a[None] for a in arrays])
+        arrays = [a[None] if a.ndim == rank - 1 else a for a in arrays]
+        shapes = [tuple(a.shape) for a in arrays]
+        other = next((e for e in range(n) if shapes[e] != (1, *shapes[0][1:]) or len(shapes[e]) != rank), None)
+        if other is not None:
+            wrong = f"expert {other} has shape {shapes[other]}, expected {(1, *shapes[0][1:])}, as of the others"
+            raise FormatError(f"{prefix}*.{name}: {wrong}")
+        if prefix + name in out:
+            raise FormatError(f"{prefix}{name}: came for all experts together, and {prefix}*.{name} for each")
+        out[prefix + name] = cat(arrays)
     return out
 
 

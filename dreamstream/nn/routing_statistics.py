@@ -21,7 +21,7 @@ class _Sums:
 
     def __init__(self, n: int, history: bool = False) -> None:
         self.history: list[Array] | None = [] if history else None
-        self.tokens = self.choices = self.dropped = self.near = self.margins = 0
+        self.tokens = self.weighed = self.choices = self.dropped = self.near = self.margins = 0
         self.counts = np.zeros(n, np.int64)
         self.margin, self.least, self.entropy, self.switches, self.pairs = 0.0, np.inf, 0.0, 0, 0
         self.probability = np.zeros(n)
@@ -32,7 +32,11 @@ class _Sums:
         self.choices += index.size
         self.dropped += int((index < 0).sum())
         self.counts += np.bincount(index[(index >= 0) & (index < len(self.counts))], minlength=len(self.counts))
+        logits, margin = (
+            None if a is None else a[~np.isnan(a.reshape(len(a), -1)).any(-1)] for a in (logits, margin)
+        )
         if logits is not None and len(logits):
+            self.weighed += len(logits)
             shifted = logits - logits.max(-1, keepdims=True)
             p = np.exp(shifted) / np.exp(shifted).sum(-1, keepdims=True)
             self.probability += p.sum(0)
@@ -52,14 +56,15 @@ class _Sums:
 
     def include(self, other: _Sums) -> None:
         """Add what another has; experts of equal numbers together."""
-        for name in ("tokens", "choices", "dropped", "near", "margins", "margin", "entropy", "switches", "pairs"):
+        names = "tokens weighed choices dropped near margins margin entropy switches pairs"
+        for name in names.split():
             setattr(self, name, getattr(self, name) + getattr(other, name))
         self.least = min(self.least, other.least)
         self.counts[: len(other.counts)] += other.counts
         self.probability[: len(other.counts)] += other.probability
 
     def told(self) -> dict[str, Any]:
-        n = max(self.tokens, 1)
+        n = max(self.weighed, 1)
         kept = max(int(self.counts.sum()), 1)
         load = self.counts / kept
         mean = self.counts.mean()
