@@ -13,6 +13,7 @@ When one operand is a stream, plain tensors are constants ("weights" of the oper
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
@@ -396,7 +397,31 @@ def refuse_streams(what: str, parts: Sequence[Any]) -> None:
     """Refuse to read a constant's rows where a stream says, by an index."""
     if any(isinstance(p, Tensor) and p.is_stream for p in parts):
         raise NotStreamableError(
-            f"{what} by a stream, at {user_line()}: rows of a table for indices that come in are "
-            "F.embedding(index, table); for indices that are computed F.one_hot(index, n).float() @ table; "
-            "experts go through @ds.register and dreamstream.torch.functional.expert_linear"
+            f"{what} by a stream, at {user_line()}: rows of a table of floats are table[index], by integers; else "
+            "there are F.one_hot(index, n).float() @ table, and for experts @ds.register and "
+            "dreamstream.torch.functional.expert_linear"
         )
+
+
+def rows_at(table: Tensor, parts: Sequence[Any]) -> Tensor | None:
+    """Return ``table[parts]``, where the first part is a stream of integers, from the end where negative.
+
+    None where no part is a stream.
+    """
+    if not any(isinstance(p, Tensor) and p.is_stream for p in parts):
+        return None
+    at, *rest = parts
+    if (
+        not isinstance(at, Tensor)
+        or at.dtype != dtypes.int64
+        or not dtypes.is_float(table.dtype)
+        or not table.ndim
+    ):
+        refuse_streams("an index of a constant", parts)
+    part = (slice(None), *rest)
+    rows = table[part]
+    n, *shape = rows.shape
+    at = at - (at >> 62) * n  # a shift of a negative number is -1
+    (out,) = hook.apply("embedding", {}, (at,), (rows.reshape(n, math.prod(shape)),), (...,))
+    named: Tensor = out.unflatten(-1, shape) if shape else out.squeeze(-1)
+    return named

@@ -23,7 +23,7 @@ from . import dtypes
 from .axes import axes_of, axis_of, sizes_of, solve_sizes
 from .batch_constant import BatchTensor
 from .counted import noting
-from .elementwise import plain_array, refuse_in_place, refuse_streams
+from .elementwise import plain_array, refuse_in_place, refuse_streams, rows_at
 from .hook import made, table
 from .symbolic import Symbolic
 from .tensor import Tensor, take
@@ -352,8 +352,11 @@ def gather(self: Tensor, dim: int, index: Tensor) -> Tensor:
 
 def index_select(self: Tensor, dim: int, index: Tensor) -> Tensor:
     """Return the parts along `dim` that a 1-D int64 tensor names."""
+    axis = self._axis("index_select", dim)
+    if axis == 0 and (rows := rows_at(self, [index])) is not None:
+        return rows
     refuse_streams("index_select of a constant", [index])
-    axis, where = self._axis("index_select", dim), plain_array("index_select", index, dtypes.int64)
+    where = plain_array("index_select", index, dtypes.int64)
     if where.ndim > 1:
         raise ShapeError(f"index_select: expected a 1-D index, got shape {where.shape}")
     _check_range("index_select", where, self.shape[axis])
@@ -377,7 +380,8 @@ def __getitem__(self: Tensor, index: Any) -> Any:
         return kind.of(Tensor.__getitem__, self, index)
     if any(_has_length(p) for p in parts):
         return table(self, parts)
-    refuse_streams("an index of a constant", parts)
+    if (rows := rows_at(self, parts)) is not None:
+        return rows
     try:
         return made("index", self, index=_numpy_index(parts))
     except (IndexError, ValueError) as error:

@@ -27,7 +27,6 @@ ROWS = {
 ERRORS = {
     "StreamIndexError": "For an index out of range; of streams it names those concerned, and nothing has changed.",
     "ModeError": "For `max_norm`, which would write into the weights.",
-    "CaptureError": "Where a model is compiled in which indices are computed: they must come in as they are.",
 }
 
 

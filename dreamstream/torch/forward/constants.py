@@ -12,7 +12,7 @@ import torch
 from ...array import METHODS, Tensor
 from ...array.axes import sizes_of
 from ...array.dtypes import nominal
-from ...array.elementwise import refuse_streams
+from ...array.elementwise import rows_at
 from ...stream.rules import Length, Rows, Token
 
 __all__ = ["Arrays", "ComplexConstant", "Constant", "as_array", "device_of", "dtype_of", "nominal"]
@@ -132,8 +132,8 @@ class Constant(Tensor):
             return _pairs(self.torch, index)
         if cuts:
             return super().__getitem__(index)  # a table
-        refuse_streams("an index of a constant", parts)
-        return self._like(self.torch[index])
+        rows = rows_at(self, parts)
+        return self._like(self.torch[index]) if rows is None else rows
 
 
 class ComplexConstant(Constant):

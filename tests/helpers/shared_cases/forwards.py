@@ -492,3 +492,32 @@ def _transforms(nn: Any, F: Any, ds: Any) -> Any:
 
 
 case("fft-of-windows", SAMPLES, _transforms, native=False, reach=20)
+
+
+@module((Given(("B", "L"), below=5),), delay=0)
+def _rows_of_a_table(nn: Any, F: Any, ds: Any) -> Any:
+    """By numbers that come in, or are computed; from the end where these are negative."""
+
+    def forward(self: Any, x: Any) -> Any:
+        table = self.table
+        return table[x], table[x - 2], table[x, 1], table[-1 - x, ..., 2], table[x, :, 1:3], table[:, 0, 0][x]
+
+    return net(nn, forward, table=nn.Parameter(ds.randn(5, 3, 4)))
+
+
+@module(BLC(4), delay=0)
+def _experts_by_their_weights(nn: Any, F: Any, ds: Any) -> Any:
+    """The matrices of the chosen are brought to each frame."""
+
+    def forward(self: Any, x: Any) -> Any:
+        score, index = self.gate(x).softmax(-1).topk(2, -1)
+        y = ds.einsum("bld,blkhd->blkh", x, self.weight[index]) + self.bias[index]
+        return (y * score.unsqueeze(-1)).sum(-2)
+
+    return net(
+        nn,
+        forward,
+        gate=nn.Linear(4, 5),
+        weight=nn.Parameter(ds.randn(5, 3, 4)),
+        bias=nn.Parameter(ds.randn(5, 3)),
+    )
