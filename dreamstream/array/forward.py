@@ -28,7 +28,7 @@ from ..stream.rules import (
     stream_slice,
 )
 from ..stream.where import user_line
-from . import hook
+from . import dtypes, hook
 from .axes import numbered
 from .batch_constant import BatchTensor
 from .elementwise import where
@@ -376,9 +376,10 @@ def expand(x: StreamTensor, sizes: Sequence[Any]) -> StreamTensor:
 def reduce(x: StreamTensor, kind: str, axes: Sequence[int], keepdim: bool, options: dict[str, Any]) -> Any:
     roles = [x.dims[a] for a in axes]
     if any(isinstance(r, str) and r != "L" for r in roles):
-        _refuse(
-            x, f"{kind} over the batch", "keep B, as in x.mean((1, 2)), or combine streams outside the forward"
-        )
+        advice = "keep B, as in x.mean((1, 2)), or combine streams outside the forward"
+        if x.dtype == dtypes.bool:
+            advice += f"; an if that skips experts without frames is left out: {PLACES.words[1]}"
+        _refuse(x, f"{kind} over the batch", advice)
     if "L" in roles:
         return reduce_stream(x, kind, axes, keepdim, options)
     return reduce_features(x, kind, axes, keepdim, options)

@@ -109,6 +109,17 @@ def test_loops_are_refused_with_what_works(how):
         ds.compile(Loops(how).eval(), ("B", "L", D))
 
 
+def test_experts_without_frames_are_not_skipped():
+    class Model(torch.nn.Module):
+        def forward(self, x):
+            mask = x[..., 0] > 0
+            return torch.where(mask.unsqueeze(-1), x * 2, x) if mask.any() else x
+
+    words = "any over the batch .*an if that skips experts without frames is left out: torch.where.*@ds.register"
+    with pytest.raises(ds.NotStreamableError, match=words):
+        ds.compile(Model().eval(), ("B", "L", D))
+
+
 def test_constants_of_all_streams_are_written_into_alone():
     """A part of such a constant, which shares its memory, is no tensor of its own."""
 
