@@ -47,3 +47,18 @@ def test_a_forced_expert_of_one_stream(of):
         assert seen.value.ids == ("bob",)
         out = step({"anna": {"x": x, "index": right}, "bob": {"x": x, "index": right}})
         assert np.isfinite(out["bob"]).all()
+
+
+@pytest.mark.parametrize("dtype", [torch.int64, torch.int32])
+def test_rows_by_narrower_integers(dtype):
+    table = torch.nn.Embedding(5, 3)
+    online = ds.patch_module(table).online()
+
+    def rows(*index):
+        at = [torch.tensor(index, dtype=dtype)]
+        return online(ds.stream_tensor(at, ids=["anna"], sos=[True], eos=[True], names=("B", "L")))["anna"]
+
+    assert torch.equal(rows(1, 4), table.weight[[1, 4]])
+    with pytest.raises(ds.StreamIndexError, match="index 5 is out of range, expected 0 to 4") as seen:
+        rows(1, 5)
+    assert seen.value.ids == ("anna",)

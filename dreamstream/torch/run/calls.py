@@ -213,7 +213,7 @@ class TorchCall(Call):
             else:
                 at = plan.checked
                 if at is not None and values[at].device.type == "cpu":
-                    leg.op.check_values(values[at].detach().contiguous().numpy(), inputs[at], self.ids)
+                    leg.op.check_values(values[at].detach().long().contiguous().numpy(), inputs[at], self.ids)
                 plan.step.training = self.keeps_tape
                 results = plan.kernel.run(plan.step, *values, *weights)
         if len(outputs) == 1:
