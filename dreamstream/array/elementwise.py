@@ -267,7 +267,7 @@ def _operands(values: Sequence[Any]) -> list[Tensor | Number] | None:
             out.append(value)
         elif is_number(value):
             out.append(value.item() if isinstance(value, np.generic) else value)
-        elif isinstance(value, Symbolic):
+        elif isinstance(value, Symbolic) and (value.roles or not isinstance(value.value, Length)):
             out.append(value.constant())
         elif hasattr(type(value), "as_stream"):
             out.append(value.as_stream())
@@ -275,7 +275,8 @@ def _operands(values: Sequence[Any]) -> list[Tensor | Number] | None:
             out.append(value.value)
         elif isinstance(value, np.ndarray):
             out.append(Tensor._plain(dtypes.adopt(value)))
-        elif isinstance(value, Length):
+        elif isinstance(value, (Length, Symbolic)):
+            value = getattr(value, "value", value)
             streams = [v for v in values if isinstance(v, Tensor) and v.is_stream]
             found = streams[0].of_length(value) if streams else None  # type: ignore[attr-defined]
             if found is None:

@@ -22,6 +22,7 @@ from ..stream.edge import Request
 from ..stream.rules import BatchSize, Length, Rows, Token, taken, takes_all
 from ..stream.where import user_line
 from . import hook
+from .at_the_end import at_the_end
 from .axes import axis_of, numbered, sizes_of
 from .filled import Filled, sharing
 from .lengths import SAME_ORDER, LengthsOf, lengths_of
@@ -197,7 +198,9 @@ class Symbolic(Filled):
         if self.position:
             return self.stream("float32" if isinstance(self.value, builtins.float) else "int64")
         if isinstance(self.value, Token):
-            self._refuse("elements")
+            if not isinstance(self.value, Length) or self.roles[:1] != ("B",) or "L" in self.roles:
+                self._refuse("elements")
+            return at_the_end(self.value, self.roles[1:])  # type: ignore[no-any-return]
         array = np.full([1 if isinstance(r, str) else r for r in self.roles], self.value)
         return Tensor._plain(array.astype(np.float32) if array.dtype.kind == "f" else array)
 
@@ -407,8 +410,7 @@ class Symbolic(Filled):
             value = math.floor(value)
         roles, length = self._met(other)
         if function is operator.truediv and isinstance(value, Length) and not isinstance(own, Token):
-            ((measured, edge),) = value.of.measure({"length": tuple(value.steps())})
-            value, own = StreamTensor.inside(measured, ("B",), edge).to(TYPES[float]), float(own)
+            value, own = at_the_end(value), float(own)
             roles = roles if "B" in roles else ("B", *roles)
         return Symbolic(function(own, value), roles, length, bool(positions))
 
@@ -503,7 +505,6 @@ class Symbolic(Filled):
         if name.endswith("_") and self.is_filled:
             self.become()
             return getattr(self, name)
-
         if name.endswith("_"):
             return partial(self.written, name)
 

@@ -62,13 +62,22 @@ def kept_by(error: BaseException) -> bool:
     instead, function = _INSTEAD[name]
     frame.f_globals[instead] = function
     new = code.replace(co_names=tuple(instead if n == name else n for n in code.co_names))
-    functions = [
-        f for f in gc.get_objects() if type(f) is FunctionType and f.__code__.co_filename == code.co_filename
-    ]
+    functions = [f for f in _tracked() if type(f) is FunctionType and f.__code__.co_filename == code.co_filename]
     exchanged = [(f, after) for f in functions if (after := _with(f.__code__, code, new)) is not f.__code__]
     for f, after in exchanged:
         f.__code__ = after
     return bool(exchanged)
+
+
+def _tracked() -> list[Any]:
+    """Return all objects that the collector knows, those that it leaves alone too."""
+    frozen = gc.get_freeze_count()
+    if frozen:
+        gc.unfreeze()
+    objects = gc.get_objects()
+    if frozen:
+        gc.freeze()
+    return objects
 
 
 def _with(code: CodeType, inner: CodeType, new: CodeType) -> CodeType:

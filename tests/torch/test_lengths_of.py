@@ -128,6 +128,50 @@ class Sorted(torch.nn.Module):
         return y[back], lens[back]
 
 
+class Means(torch.nn.Module):
+    """What is pooled over the frames that are there."""
+
+    def forward(self, xs, lens):
+        there = longest_mask(lens).unsqueeze(-1).float()
+        total = (xs * there).sum(1)
+        return total / there.sum(1), total / lens.unsqueeze(1), xs.sum(1) / torch.tensor(xs.size(1)), lens
+
+
+def longest_mask(lens):
+    return torch.arange(lens.max(), device=lens.device).unsqueeze(0) < lens.unsqueeze(1)
+
+
+def mask_by_type(lens):
+    """As Tacotron 2 has it: positions in a tensor that is made by its type."""
+    longest = torch.max(lens).item()
+    return torch.arange(0, longest, out=torch.LongTensor(longest)) < lens.unsqueeze(1)
+
+
+def mask_like(lens, xs=None):
+    """As ESPnet has it: lengths as a list, and the shape of the frames."""
+    if not isinstance(lens, list):
+        lens = lens.long().tolist()
+    rows, n = len(lens), int(max(lens))
+    positions = torch.arange(0, n, dtype=torch.int64).unsqueeze(0).expand(rows, n)
+    mask = positions >= positions.new(lens).unsqueeze(-1)
+    return mask if xs is None else mask[:, :, None].expand_as(xs).to(xs.device)
+
+
+class Masked(torch.nn.Module):
+    """The tutorials' LSTM, whose first state asks for gradients, on masked frames."""
+
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        self.lstm = torch.nn.LSTM(4, 3, batch_first=True)
+
+    def forward(self, xs, lens):
+        xs = xs.masked_fill(~mask_by_type(lens).unsqueeze(-1), 0.0).masked_fill(mask_like(lens)[..., None], 0.0)
+        xs = xs.masked_fill(mask_like(lens, xs), 0.0)
+        h, c = (torch.zeros(1, xs.size(0), 3).requires_grad_() for _ in "hc")
+        return self.lstm(xs, (h.detach(), c.detach()))[0]
+
+
 class Own(native.Module):
     """The same for our own tensors."""
 
@@ -154,7 +198,9 @@ def streamed(model: Any, x: Any, plain: bool, **options: Any) -> list[Any]:
 
 
 PACKED = [partial(Packed, first, sort) for first in (True, False) for sort in (True, False)]
-CASES = [(make, n) for make in (Subsampling, Pairs, Counted, Odd, Relative, Sorted) for n in (1, 2, 5, 8)]
+CASES = [
+    (make, n) for make in (Subsampling, Pairs, Counted, Odd, Relative, Sorted, Means, Masked) for n in (1, 2, 5, 8)
+]
 CASES += [(make, n) for make in PACKED for n in (3, 5, 8)]  # torch packs no empty rows
 
 
@@ -169,7 +215,7 @@ def test_equals_offline(make, n):
     engine = ds.compile(make(), {**SPEC, "lens": ds.lengths_of("xs", relative)})
     out = engine.step({"a": {"xs": x.numpy()}}, sos=["a"], eos=["a"])["a"]
     for y, e, w in zip(got, out if isinstance(out, tuple) else (out,), wanted, strict=True):
-        w = w[0].numpy() if w.ndim > 1 else w.numpy()
+        w = w[0].numpy() if w.ndim > 2 else w.numpy()
         assert y.shape == e.shape == w.shape and y.dtype == e.dtype == w.dtype
         np.testing.assert_allclose(y, w, atol=1e-5)
         np.testing.assert_allclose(e, w, atol=1e-5)
@@ -188,6 +234,18 @@ def test_native(n):
     assert list(lens) == list(e_lens) == [len(wanted)] and lens.dtype == e_lens.dtype == np.int64
 
 
+def test_native_means():
+    class Mean(native.Module):
+        def forward(self, xs, lens):
+            return xs.sum(1) / lens.unsqueeze(1)
+
+    x = torch.randn(6, 4)
+    (y,) = streamed(ds.patch_module(Mean()).online(), x, True)
+    e = ds.compile(Mean(), SPEC, verify=False).step({"a": {"xs": x.numpy()}}, sos=["a"], eos=["a"])["a"]
+    np.testing.assert_allclose(y, x.mean(0)[None].numpy(), atol=1e-6)
+    np.testing.assert_allclose(e, x.mean(0)[None].numpy(), atol=1e-6)
+
+
 class Short(torch.nn.Module):
     def forward(self, xs, lens):
         mask = torch.arange(xs.size(1))[None] < (lens // 2)[:, None]
@@ -204,9 +262,21 @@ class Number(torch.nn.Module):
         return xs * int(lens.max())
 
 
+class OneByOne(torch.nn.Module):
+    def forward(self, xs, lens):
+        return xs, torch.stack([n // 2 for n in lens])
+
+
+class Product(torch.nn.Module):
+    def forward(self, xs, lens):
+        return xs * torch.tensor(xs.size(1))
+
+
 @pytest.mark.parametrize(
     ("make", "text"),
     [
+        (OneByOne, "a number of .* in forward: `return xs, torch.stack"),
+        (Product, "an operand of __mul__ beside frames .* in forward: `return xs"),
         (Short, "a mask that is not the same for all frames .* in forward: `mask ="),
         (Number, "the length of a stream is not a number"),
         (PackedShort, "pack_padded_sequence at .* are not the lengths of a stream"),

@@ -206,6 +206,7 @@ def arange(forward: Forward, *bounds: Any, dtype: Any = None, device: Any = None
         *given,
         *(named.get(n, d) for n, d in (("start", 0), ("end", 0), ("step", 1))[len(given) :]),
     )
+    first, last, step = (n.item() if isinstance(n, Symbolic) else n for n in (first, last, step))
     return positions(first, last, step, dtype)
 
 

@@ -24,7 +24,7 @@ from ...array.writing import copied, write
 from ...errors import ModeError, NotStreamableError, ShapeError, StreamMismatchError
 from ...nn import functional as native_functional
 from ...stream.course import Course, Recording, repeat, same_entry, seen
-from ...stream.rules import Quotient, Token
+from ...stream.rules import Length, Quotient, Token
 from ...stream.tree import leaves
 from ...stream.where import INSTEAD, RETURNED, line_of, user_line
 from ..private import active_modes, leave_innermost_mode
@@ -144,6 +144,9 @@ class Forward(TorchFunctionMode):
         found, self._beneath = self._beneath, None
         line, misused = line_of(error), getattr(self.entry, "misused", None)
         if isinstance(error, TypeError):
+            if "TorchLength" in str(error) or "TorchBatch" in str(error):
+                said = f"a tensor's type is called with a size of streams at {line}: use torch.arange or zeros"
+                return NotStreamableError(said).with_traceback(error.__traceback__)
             return misused if misused is not None and f", at {line}" in str(misused) else None
         if "dynamicLayerStack" in str(error):
             return NotStreamableError(
@@ -172,7 +175,11 @@ class Forward(TorchFunctionMode):
                     return self._written(target, _of_lengths(func, meaning.name, args, kwargs), name)
                 if meaning.name in WRITERS and not args[0].is_filled:
                     return self._noted(func, meaning, target, args, kwargs)
-        if (not args or type(args[0]) is not SHELL) and _only_symbolic((args, kwargs)):
+        if (
+            meaning.name != "arange"
+            and (not args or type(args[0]) is not SHELL)
+            and _only_symbolic((args, kwargs))
+        ):
             return self._wrapped(_of_lengths(func, meaning.name, args, kwargs))
         repeats = meaning.repeats and kwargs.get("inplace") is not True
         if courses is None or not repeats or self.entry.recording is not None:
@@ -262,6 +269,8 @@ class Forward(TorchFunctionMode):
             result = meaning.native(*given, **named)  # type: ignore[misc]
         else:
             result = self._run(func, meaning.name, tuple(given), named)
+        if result is NotImplemented and (number := next((x for x in given if isinstance(x, Length)), None)):
+            number._misuse(f'an operand of {func.__name__} beside frames (unstreamable="buffer" waits for it)')
         if (meaning.in_place or kwargs.get("inplace") is True) and isinstance(target, StreamTensor):
             return self._written(target, result, func.__name__)
         return self._wrapped(result if meaning.shares else _apart(result, (*given, *named.values())))
@@ -362,8 +371,8 @@ class Forward(TorchFunctionMode):
         if isinstance(x, torch.Tensor):
             return self._constant(x)
         if isinstance(x, Symbolic):
-            constant = x.constant()
-            if constant.is_stream:
+            constant: Any = x.value if not x.roles and isinstance(x.value, Length) else x.constant()
+            if getattr(constant, "is_stream", True):
                 return constant
             return Constant(torch.from_numpy(constant.numpy()).to(self.device), self.arrays)
         if isinstance(x, (list, tuple)):
@@ -549,19 +558,14 @@ def _of_lengths(func: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, A
     if isinstance(owner, Quotient):
         owner = Symbolic(owner, (), owner.over)
     if not isinstance(owner, Symbolic):
-        owner = Symbolic(
-            owner.item() if isinstance(owner, torch.Tensor) else owner, (), _length_among((args, kwargs))
-        )
+        length = next(x.length for x in leaves((args, kwargs)) if isinstance(x, Symbolic))
+        owner = Symbolic(owner.item() if isinstance(owner, torch.Tensor) else owner, (), length)
     method = getattr(owner, name, None)
     given = {k: v for k, v in kwargs.items() if k not in IGNORED and v is not None}
     out = NotImplemented if method is None else method(*rest, **given)
     if out is NotImplemented:
         return current()._noted(func, meaning_of(func), None, args, kwargs)
     return out.item() if isinstance(args[0], Quotient) and name not in ("tensor", "as_tensor") else out
-
-
-def _length_among(tree: Any) -> Any:
-    return next(x.length for x in leaves(tree) if isinstance(x, Symbolic))
 
 
 def _call(func: Any, types: Any, args: Any, kwargs: Any) -> Any:

@@ -144,7 +144,7 @@ def meaning_of(func: Any) -> Meaning:
     name = called[:-1] if called.endswith("_") and not called.endswith("__") else called
     if called.startswith("__i") and called.endswith("__") and hasattr(NativeTensor, f"__{called[3:]}"):
         name = f"__{called[3:]}"
-    in_place = name != called
+    in_place = name != called and writes(called, {})
     name = "where_function" if func is torch.where else ALIASES.get(name, name)
     native = None
     if called in WRITERS[:3]:
@@ -163,7 +163,11 @@ def writes(name: str, kwargs: Mapping[str, Any]) -> bool:
     """Whether a function of torch writes into its arguments."""
     if name.startswith("__"):
         return name in ("__setitem__", "__set__") or (name[:3] == "__i" and name not in _READING)
-    return name.endswith("_") or name in ("batch_norm", "instance_norm") or kwargs.get("out") is not None
+    return (
+        (name.endswith("_") and name != "requires_grad_")
+        or name in ("batch_norm", "instance_norm")
+        or kwargs.get("out") is not None
+    )
 
 
 _READING = ("__int__", "__index__", "__invert__", "__iter__")

@@ -17,6 +17,7 @@ from ...array.pairs import SERVES, flat, to_a_copy
 from ...array.pairs import Pairs as NativePairs
 from ...array.score_steps import Greatest
 from ...array.scores import Scores
+from ...array.shape_of import ShapeOf
 from ...array.symbolic import Symbolic
 from ...errors import NotStreamableError
 from ...stream.pairs import Recognised
@@ -37,6 +38,16 @@ __all__ = ["Pairs"]
 _FEW = 4096
 
 
+class _Shaped(torch.Tensor):
+    """A tensor without values, which says that it is where a stream is."""
+
+    stands: Any = None
+
+    @property
+    def device(self) -> Any:  # type: ignore[override]
+        return self.stands or super().device
+
+
 class Pairs(NativePairs):
     """A tensor of torch whose size along some axes is a stream's length."""
 
@@ -45,6 +56,23 @@ class Pairs(NativePairs):
     @staticmethod
     def made(array: Any) -> Any:
         return torch.from_numpy(array)
+
+    @staticmethod
+    def shaped(x: ShapeOf) -> torch.Tensor:
+        out = torch.empty(x.shape, dtype=x.dtype, device="meta").as_subclass(_Shaped)
+        out.stands = x.device
+        return out
+
+    def at(self, count: Any) -> Any:
+        try:
+            out = super().at(count)
+        except (RuntimeError, NotImplementedError) as error:
+            if "meta" not in str(error):
+                raise
+            out = None
+        if out is None or getattr(out, "is_meta", False):
+            ShapeOf((), None, None)._refuse("a value")
+        return out
 
     @staticmethod
     @contextmanager

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from ...array.symbolic import Symbolic
 from ...errors import ShapeError
 from ...stream.metadata import StreamMetadata
 from ...stream.rules import BATCH, LENGTH, Names, check_names, order_of, resolve
@@ -30,6 +31,7 @@ Call = Callable[..., Any]
 
 #: What a shell is made of: nothing ever looks at its values.
 _STAND_IN = torch.empty(0)
+_NUMBER = torch.zeros((), dtype=torch.int64)  # taken where torch takes numbers
 
 
 def _unfilled(*_: Any) -> Any:
@@ -194,7 +196,7 @@ class StreamTensor(torch.Tensor):
     def shell(cls, inner: Any) -> StreamTensor:
         """Return a tensor of a running forward around a native stream tensor."""
         with without_subclass():
-            out = _STAND_IN.as_subclass(_Shell)
+            out = (_STAND_IN if not isinstance(inner, Symbolic) or inner.roles else _NUMBER).as_subclass(_Shell)
         out._inner = inner
         return out
 
@@ -450,7 +452,7 @@ class StreamTensor(torch.Tensor):
         return type(self).__torch_function__(torch.Tensor.__getitem__, (type(self),), (self, index), {})
 
     def __iter__(self) -> Any:
-        if self._inner is not None and isinstance(self._inner.dims[0], str):
+        if isinstance(self._inner, Symbolic) or isinstance(getattr(self._inner, "dims", (0,))[0], str):
             return iter(self._inner)  # which refuses it
         return iter(self.unbind(0))
 
