@@ -333,6 +333,7 @@ class _Drafter(Pools, Norms, PlaneNodes, Mixed):
                 f"{a.name} * {a.name}.amax({axis}).unsqueeze({axis}).sigmoid()",
                 f"{a.name}.flip({axis})",
                 f"(0.1 * {a.name}).softmax({axis})",
+                f"{a.name}.sort({axis}).values",
             ]
             return Node({}, [f"{name} = {self.random.choice(ways)}"], a.layout)
         if self.random.random() < 0.7:
