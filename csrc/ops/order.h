@@ -1,7 +1,6 @@
 /* ops/order.h: integers in the order of values, for operators that put these in order. */
 #ifndef DS_OPS_ORDER_H
 #define DS_OPS_ORDER_H
-#include <math.h>
 #include <string.h>
 
 #include "ops/op.h"
@@ -26,12 +25,17 @@ static inline uint64_t ds_order_key(const void *element, ds_dtype dtype)
         memcpy(&bits, element, sizeof bits);
         return bits ^ sign;
     }
-    const double v = dtype == DS_F32 ? (double)*(const float *)element : *(const double *)element;
-    if (isnan(v))
+    if (dtype == DS_F32) {
+        uint32_t half;
+        memcpy(&half, element, sizeof half);
+        bits = (uint64_t)half << 32;
+    } else {
+        memcpy(&bits, element, sizeof bits);
+    }
+    const uint64_t size = bits & ~sign;
+    if (size > (dtype == DS_F32 ? (uint64_t)0x7f800000 << 32 : (uint64_t)0x7ff << 52)) /* NaN */
         return UINT64_MAX;
-    const double one_zero = v + 0.0;
-    memcpy(&bits, &one_zero, sizeof bits);
-    return bits & sign ? ~bits : bits | sign;
+    return size == 0 ? sign : bits & sign ? ~bits : bits | sign;
 }
 
 #endif

@@ -37,26 +37,47 @@ static ds_status topk_infer(ds_op *op)
     return DS_OK;
 }
 
-/* One row: an insertion into those found so far. */
+/* One row: an insertion into those found so far; last: the key of the k-th, once there are as many. */
+#define DEFINE_TOPK(TYPE, DTYPE)                                                          \
+    static void topk_##TYPE(size_t k, uint64_t turn, TYPE *values, int64_t *indices,      \
+                            const TYPE *x, size_t n)                                      \
+    {                                                                                     \
+        uint64_t last = 0;                                                                \
+        size_t found = 0;                                                                 \
+        for (size_t i = 0; i < n; i++) {                                                  \
+            const uint64_t key = ds_order_key(&x[i], DTYPE) ^ turn;                       \
+            size_t at = found < k ? found : k - 1;                                        \
+            if (found == k && key >= last)                                                \
+                continue;                                                                 \
+            found += found < k;                                                           \
+            for (; at > 0 && key < (ds_order_key(&values[at - 1], DTYPE) ^ turn); at--) { \
+                values[at] = values[at - 1];                                              \
+                indices[at] = indices[at - 1];                                            \
+            }                                                                             \
+            values[at] = x[i];                                                            \
+            indices[at] = (int64_t)i;                                                     \
+            last = ds_order_key(&values[found - 1], DTYPE) ^ turn;                        \
+        }                                                                                 \
+    }
+DEFINE_TOPK(float, DS_F32)
+DEFINE_TOPK(double, DS_F64)
+DEFINE_TOPK(int64_t, DS_I64)
+DEFINE_TOPK(uint8_t, DS_BOOL)
+
 static void topk_row(const ds_op *op, char *values, int64_t *indices, const char *x, size_t n)
 {
-    const size_t k = (size_t)op->attr[K].i, element = ds_op_element(op);
-    const ds_dtype dtype = op->in[0].dtype;
+    const size_t k = (size_t)op->attr[K].i;
     const uint64_t turn = op->attr[SMALLEST].i == 1 ? 0 : UINT64_MAX;
-    size_t found = 0;
-    for (size_t i = 0; i < n; i++) {
-        const uint64_t key = ds_order_key(x + i * element, dtype) ^ turn;
-        size_t at = found;
-        while (at > 0 && key < (ds_order_key(values + (at - 1) * element, dtype) ^ turn))
-            at--;
-        if (at == k)
-            continue;
-        found = found < k ? found + 1 : k;
-        memmove(values + (at + 1) * element, values + at * element, (found - 1 - at) * element);
-        memmove(indices + at + 1, indices + at, (found - 1 - at) * sizeof *indices);
-        memcpy(values + at * element, x + i * element, element);
-        indices[at] = (int64_t)i;
-    }
+    void *const y = values;
+    const void *const from = x;
+    if (op->in[0].dtype == DS_F32)
+        topk_float(k, turn, y, indices, from, n);
+    else if (op->in[0].dtype == DS_F64)
+        topk_double(k, turn, y, indices, from, n);
+    else if (op->in[0].dtype == DS_I64)
+        topk_int64_t(k, turn, y, indices, from, n);
+    else
+        topk_uint8_t(k, turn, y, indices, from, n);
 }
 
 static void topk_forward(const ds_op *op, const ds_run *run)

@@ -127,8 +127,8 @@ MUTANTS = {
     ),
     "the last of equals first": Mutant(
         "ops/top_k.c",
-        "while (at > 0 && key < (",
-        "while (at > 0 && key <= (",
+        "at > 0 && key < (ds_order_key",
+        "at > 0 && key <= (ds_order_key",
         ("topk",),
     ),
     "phase lost at stride > span": Mutant(
