@@ -29,7 +29,6 @@ static ds_status sort_infer(ds_op *op)
     op->out[1] = op->out[0];
     op->out[1].dtype = DS_I64;
     op->whole = true;
-    op->shares = true; /* no frame comes of some of them */
     op->scratch.per_out = 2 * sizeof(sort_pair);
     return DS_OK;
 }
