@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import DTypeError, ModeError, ShapeError
-from ..stream.rules import Length, Rows
+from ..stream.rules import BatchSize, Length, Rows
 from . import dtypes, elementwise
 from .axes import axis_of, sizes_of
 from .base import is_number
@@ -163,11 +163,21 @@ def full(size: Any, fill_value: Any, dtype: Any = None, *, device: Any = None, r
     Source: torch.full.
     """
     dtypes.check_device(device)
+    if isinstance(fill_value, Length):
+        return lengths_in(size, fill_value)
     if isinstance(size, (tuple, list)) and any(isinstance(s, Length) for s in size):
         return Symbolic.filled(size, Tensor(_filled(1, fill_value, dtype)[0]))
     array, batch = _filled(size, fill_value, dtype)
     out = Tensor(array, requires_grad)
     return BatchTensor(out, batch, size[batch[0]]) if batch else out
+
+
+def lengths_in(size: Any, length: Length) -> Symbolic:
+    """Return the lengths of all streams, in the shape that such a tensor may have."""
+    sizes = size if isinstance(size, (tuple, list)) else (size,)
+    if len(sizes) != 1 or not isinstance(sizes[0], BatchSize):
+        length._misuse("the value of a new tensor, unless that has one for each stream")
+    return Symbolic(length, ("B",), length)
 
 
 def zeros(*size: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Any:
@@ -228,9 +238,11 @@ def _filled(size: Any, fill_value: Any, dtype: Any = None) -> tuple[NDArray[Any]
 def full_like(input: Tensor, fill_value: Any, dtype: Any = None, *, device: Any = None) -> Tensor:
     """Return a tensor of the same shape (and streams) with all elements equal. Source: torch.full_like."""
     dtypes.check_device(device)
-    to = input.dtype if dtype is None else dtypes.as_dtype(dtype)
+    to = dtypes.as_dtype(input.dtype if dtype is None else dtype)
     if (kind := noting((input,))) is not None:
         return kind.of(full_like, input, fill_value, to)  # type: ignore[no-any-return]
+    if isinstance(input, Symbolic):
+        return input.full_like(fill_value, to)
     if not input.is_stream:
         return Tensor(np.full(input.shape, fill_value, to))
     if not isinstance(input, Tensor):  # scores of attention
@@ -261,15 +273,16 @@ def arange(start: Any, end: Any = None, step: Any = 1, *, dtype: Any = None, dev
     Integers give int64, other numbers float32, unless `dtype` says otherwise. Source: torch.arange.
     """
     dtypes.check_device(device)
-    first, last = (0, start) if end is None else (start, end)
+    bounds = (0, start) if end is None else (start, end)
+    first, last = (b.item() if isinstance(b, Symbolic) else b for b in bounds)
     if isinstance(first, Length) or isinstance(last, Length):
         out: Tensor = positions(first, last, step, dtype)
         return out
-    bounds = [b if is_number(b) else operator.index(b) for b in (first, last, step)]
-    if bounds[2] == 0 or (bounds[1] - bounds[0]) * bounds[2] < 0:
+    given = [b if is_number(b) else operator.index(b) for b in (first, last, step)]
+    if given[2] == 0 or (given[1] - given[0]) * given[2] < 0:
         raise ShapeError(f"arange: no numbers from {first} to {last} in steps of {step}")
-    to = dtypes.common("arange", [], bounds) if dtype is None else dtypes.as_dtype(dtype)
-    return Tensor(np.arange(*bounds).astype(to))
+    to = dtypes.common("arange", [], given) if dtype is None else dtypes.as_dtype(dtype)
+    return Tensor(np.arange(*given).astype(to))
 
 
 # ---------------------------------------------------------------------- random

@@ -15,7 +15,7 @@ from ..errors import NotStreamableError
 from ..stream.where import user_line
 from .stream_tensor import StreamTensor
 
-__all__ = ["Filled", "Shared", "kept", "sharing"]
+__all__ = ["Filled", "Shared", "holds_nowhere", "kept", "sharing"]
 
 
 #: Element types of Python's numbers.
@@ -91,6 +91,13 @@ def kept(x: Any) -> Any:
     return out
 
 
+def holds_nowhere(mask: Any) -> bool:
+    """Whether a mask is known to hold nowhere, at whatever length."""
+    if hasattr(type(mask), "everywhere"):
+        return mask.everywhere() in (False, 0)
+    return isinstance(mask, Filled) and not mask.position and mask.value is False
+
+
 class Filled(Shared):
     """What `Symbolic` does where it holds one number, and its memory is shared."""
 
@@ -122,8 +129,13 @@ class Filled(Shared):
         made: StreamTensor = out
         return made
 
-    def become(self) -> None:
-        """Be the stream that this stands for, as becomes all that shares its memory: it will be written into."""
+    def become(self, mask: Any = None) -> None:
+        """Be the stream that this stands for, as becomes all that shares its memory: it will be written into.
+
+        Where it is written into under a mask that holds nowhere it stays as it is.
+        """
+        if holds_nowhere(getattr(mask, "_inner", None)):
+            return
         root: Any = self._root()
         if not root.is_filled:
             raise NotStreamableError(
@@ -131,6 +143,23 @@ class Filled(Shared):
                 "compute a new tensor instead (i = i + 1)"
             )
         root._turn(root.as_stream())
+
+    def is_floating_point(self) -> bool:
+        """Whether it holds real numbers."""
+        return "float" in str(cast("Any", self).dtype)
+
+    def full_like(self, fill_value: Any, dtype: Any = None, **_: Any) -> Any:
+        """Return another number in its shape."""
+        of: Any = type(self)
+        number = fill_value.item() if hasattr(fill_value, "item") else fill_value
+        return of(number, self.roles, self.length).to(dtype or cast("Any", self).dtype)
+
+    zeros_like = partialmethod(full_like, 0)
+    ones_like = partialmethod(full_like, 1)
+
+    def masked_fill(self, mask: Any, value: Any) -> Any:
+        """Return it where a mask is known to hold nowhere."""
+        return self if holds_nowhere(mask) else self._otherwise("masked_fill", (mask, value), {})
 
     def _turn(self, stream: StreamTensor) -> None:
         taken = [x for x in (at() for at in self._taken) if x is not None]

@@ -7,11 +7,9 @@ from typing import Any, ClassVar
 from ..array import BatchTensor, Tensor
 from ..array.attend import across
 from ..errors import ShapeError
-from ..operations.refusals import MASKED
 from ..stream.context import Context
 from . import functional as F
 from . import init
-from .functional.attention import refused
 from .functional.texts import described
 from .linear import Linear, new_parameter
 from .module import Module
@@ -118,15 +116,15 @@ class MultiheadAttention(Module):
         attn_mask: Any = None,
         average_attn_weights: bool = True,
         is_causal: bool = False,
-    ) -> tuple[Tensor, None]:
-        """Return the attended values, and None."""
+    ) -> tuple[Tensor, Any]:
+        """Return the attended values, and weights: None of plain tensors, what can't be used of streams."""
         hidden = key_padding_mask
         if hidden is not None and F.attention.hides_nothing(hidden):
             hidden = None
         if hidden is not None:
             hidden = ~hidden if "bool" in str(hidden.dtype) else hidden  # True shows
             if any(x.is_stream for x in (query, key)) and not F.attention.of_memory(hidden):
-                raise refused("MultiheadAttention", MASKED)
+                raise F.attention.unread("MultiheadAttention", hidden)
         if attn_mask is not None and "bool" in str(attn_mask.dtype):
             attn_mask = ~attn_mask  # True hides
         alike = query is key is value
@@ -152,7 +150,8 @@ class MultiheadAttention(Module):
             masks = [x for x in (attn_mask, hidden.unsqueeze(1).unsqueeze(2)) if x is not None]
             out = F.attention.under_masks(q, k, v, masks, q.shape[-1] ** -0.5)
         out = self.out_proj(out.transpose(1, 2).flatten(-2))
-        return out if self.batch_first else out.transpose(0, 1), None
+        weights = F.attention.weights_of(q, k) if need_weights else None
+        return out if self.batch_first else out.transpose(0, 1), weights
 
     def _projected(self, i: int, x: Tensor) -> Tensor:
         """Return queries, keys or values."""

@@ -55,6 +55,24 @@ def test_what_does_not_stream_is_refused_with_its_line(text):
     assert "test_attention_by_hand.py" in str(error.value)
 
 
+MULTIHEAD = {
+    "scores of attention are asked for sum": lambda m, x: m(x, x, x, is_causal=True)[1].sum(-1),
+    "scores of attention are returned": lambda m, x: m(x, x, x, is_causal=True),
+    "its mask depends on the frames' values": lambda m, x: m(x, x, x, key_padding_mask=x[..., 0] > 0)[0],
+    "a mask of a chunk's size": lambda m, x: m(x, x, x, key_padding_mask=ds.ones(1, 3) > 0)[0],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("text", MULTIHEAD)
+def test_what_multihead_attention_refuses(text):
+    model = ByHand(None)
+    model.attention = nn.MultiheadAttention(8, 2, batch_first=True)
+    model.forward = lambda x: MULTIHEAD[text](model.attention, x)
+    with pytest.raises(ds.NotStreamableError, match=text) as error:
+        ds.compile(model.eval(), ("B", "L", 8))
+    assert "test_attention_by_hand.py" in str(error.value)
+
+
 def test_functions_of_the_names_of_methods():
     x = ds.tensor(np.float32([[1, -2, 3], [0, 5, -6]]))
     assert (ds.abs(x).numpy() == np.abs(x.numpy())).all() and (ds.add(1, x) == x + 1).all()

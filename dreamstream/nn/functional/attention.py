@@ -52,6 +52,11 @@ def hides_nothing(mask: Any) -> bool:
     return identity(~mask if "bool" in str(mask.dtype) else mask)
 
 
+def unread(name: str, mask: Any) -> NotStreamableError:
+    """Return the refusal of a mask that says nothing of a stream."""
+    return refused(name, OF_VALUES if getattr(mask, "is_stream", False) else MASKED)
+
+
 def scaled_dot_product_attention(
     query: Tensor,
     key: Tensor,
@@ -106,12 +111,10 @@ def scaled_dot_product_attention(
     name = "scaled_dot_product_attention"
     q, k, v = (checked(name, of_all(x)) for x in (query, key, value))
     noted = isinstance(attn_mask, Scores) or hasattr(attn_mask, "says") or of_memory(attn_mask)
-    if not noted and getattr(attn_mask, "is_stream", False):
-        raise refused(name, OF_VALUES)
     if attn_mask is not None and identity(attn_mask):
         attn_mask = None
-    if attn_mask is not None and not noted and (q.is_stream or k.is_stream or v.is_stream):
-        raise refused(name, MASKED)
+    if attn_mask is not None and not noted and any(x.is_stream for x in (attn_mask, q, k, v)):
+        raise unread(name, attn_mask)
     if dropout_p:
         raise no_tape(f"{name}: dropout_p={dropout_p}")
     if {x.ndim for x in (q, k, v)} not in ({3}, {4}):
@@ -170,6 +173,12 @@ def _by_constants(q: Any, k: Any, v: Any, masks: Sequence[Any]) -> Tensor:
         scores = scores.masked_fill(~mask, -math.inf) if "bool" in str(mask.dtype) else scores + mask
     out: Tensor = (scores.softmax(-2).unsqueeze(-1) * v.unsqueeze(-2)).sum(-3)
     return out
+
+
+def weights_of(q: Any, k: Any) -> Scores | None:
+    """Return the weights of streams' attention, which refuse to be used; None of others."""
+    streams = all("L" in getattr(x, "dims", ()) for x in (q, k))
+    return Scores.of(q, k).softmax(-1) if streams else None
 
 
 def under_masks(q: Any, k: Any, v: Any, masks: Sequence[Any], factor: float) -> Tensor:

@@ -16,6 +16,7 @@ import torch.nn.functional as F
 from ... import dispatch
 from ...array import BatchTensor, baddbmm
 from ...array.axes import sizes_of
+from ...array.creation import lengths_in
 from ...array.einsum import of_streams
 from ...array.scores import Scores
 from ...array.stream_tensor import StreamTensor as Native
@@ -24,10 +25,9 @@ from ...array.weights import Weights
 from ...array.writing import unsure
 from ...errors import ModeError, NotStreamableError
 from ...nn import functional as native_functional
-from ...nn.functional.attention import hides_nothing, of_memory, refused, under_masks
+from ...nn.functional.attention import hides_nothing, of_memory, under_masks, unread, weights_of
 from ...nn.recurrent_cell import Cell, GRUCell, LSTMCell, RNNCell
-from ...operations.refusals import MASKED
-from ...stream.rules import BatchSize, Length, Rows, Token
+from ...stream.rules import Length, Rows, Token
 from ...stream.where import user_line
 from ..run.dropping import dropping
 from ..tensor import StreamTensor
@@ -178,9 +178,7 @@ def _of_batch(make: Callable[..., torch.Tensor]) -> Callable[..., Any]:
         size, rest = (first, args[1:]) if isinstance(first, (list, tuple)) else (args, ())
         fills = (*rest, *kwargs.values())
         if (length := next((f for f in fills if isinstance(f, Length)), None)) is not None:
-            if len(size) != 1 or not isinstance(size[0], BatchSize):
-                length._misuse("the value of a new tensor, unless that has one for each stream")
-            return Symbolic(length, ("B",), length)
+            return lengths_in(size, length)
         if any(isinstance(s, Length) for s in size):
             return Symbolic.filled(size, Constant(make((1,), *rest, **kwargs), forward.arrays))
         batch = [i for i, s in enumerate(size) if isinstance(s, Rows)]
@@ -433,7 +431,7 @@ def multihead(
         )
     hidden = of_memory(key_padding_mask)
     if key_padding_mask is not None and not hidden and not hides_nothing(key_padding_mask):
-        raise refused("MultiheadAttention", MASKED)
+        raise unread("MultiheadAttention", key_padding_mask)
     linear = native_functional.linear
     query, key, value = (
         x.value if isinstance(x, BatchTensor) else x for x in (query, key, value)
@@ -453,11 +451,7 @@ def multihead(
         ]
     q, k, v = (x.transpose(0, 1).unflatten(-1, (num_heads, -1)).transpose(1, 2) for x in parts)
     causal = is_causal and attn_mask is None
-    noted = (
-        Scores.of(q, k).softmax(-1)
-        if need_weights and all("L" in getattr(x, "dims", ()) for x in (q, k))
-        else None
-    )
+    noted = weights_of(q, k) if need_weights else None
     p = dropout_p if training else 0.0
     if hidden:
         masks = [x for x in (attn_mask, key_padding_mask.unsqueeze(1).unsqueeze(2)) if x is not None]

@@ -217,7 +217,7 @@ class Forward(TorchFunctionMode):
             known = hasattr(type(own), meaning.name) or meaning.name in _OF_MASKS
             writes_into = meaning.in_place or meaning.name in WRITERS
             if (writes_into and not own.is_alone()) or (own.is_filled and (writes_into or not known)):
-                own.become()
+                own.become(*args[1:2] if meaning.name == "masked_fill" else ())
         elif isinstance(own, BatchTensor) and (meaning.in_place or meaning.name in WRITERS):
             given = [getattr(x, "_inner", None) for x in leaves((args[1:], kwargs))]
             frames = own.as_frames(given) if own.fresh else None

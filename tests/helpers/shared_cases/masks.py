@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from .tables import BLC, case, net
@@ -338,12 +339,28 @@ def _layers(nn: Any, F: Any, torch: Any, hint: bool) -> Any:
     return net(nn, forward, encoder=nn.TransformerEncoder(layer, 2, enable_nested_tensor=False))
 
 
-def _multihead(nn: Any, F: Any, torch: Any) -> Any:
+def _multihead(nn: Any, F: Any, torch: Any, hidden: Callable[..., Any] = lambda x, torch: None) -> Any:
     def forward(self: Any, x: Any) -> Any:
         future = torch.triu(torch.ones(x.size(1), x.size(1), dtype=torch.bool), 1)
-        return self.attention(x, x, x, attn_mask=future)[0]
+        return self.attention(x, x, x, key_padding_mask=hidden(x, torch), attn_mask=future)[0]
 
     return net(nn, forward, attention=nn.MultiheadAttention(8, 2, batch_first=True))
+
+
+def _beyond(x: Any, torch: Any) -> Any:
+    """Frames behind the longest of the lengths, which are none."""
+    lengths = torch.full((x.size(0),), x.size(1))
+    return torch.arange(lengths.amax())[None] >= lengths[:, None]
+
+
+def _padded(nn: Any, F: Any, torch: Any) -> Any:
+    def forward(self: Any, x: Any) -> Any:
+        future = torch.triu(torch.ones(x.size(1), x.size(1), dtype=torch.bool), 1)
+        hidden = _beyond(x, torch)
+        return self.encoder(x, mask=future, src_key_padding_mask=hidden).masked_fill(hidden[..., None], 0.0)
+
+    layer = nn.TransformerEncoderLayer(8, 2, 12, batch_first=True)
+    return net(nn, forward, encoder=nn.TransformerEncoder(layer, 2, enable_nested_tensor=False))
 
 
 def _positions(nn: Any, F: Any, torch: Any) -> Any:
@@ -357,4 +374,11 @@ _TORCH: dict[str, Any] = {"exports": False, "reach": 20, "delay": 0}
 case("encoder-with-a-mask", BLC(8), lambda nn, F, torch: _layers(nn, F, torch, False), **_TORCH)
 case("encoder-with-a-mask-and-a-hint", BLC(8), lambda nn, F, torch: _layers(nn, F, torch, True), **_TORCH)
 case("multihead-with-a-mask", BLC(8), _multihead, **_TORCH)
+case("encoder-with-lengths", BLC(8), _padded, **_TORCH)
+for _name, _hidden in {
+    "lengths": _beyond,
+    "truths": lambda x, torch: torch.zeros(x.shape[:2], dtype=torch.bool),
+    "zeros": lambda x, torch: torch.zeros_like(torch.ones(x.size(0), x.size(1))),
+}.items():
+    case(f"multihead-with-{_name}", BLC(8), partial(_multihead, hidden=_hidden), **_TORCH)
 case("table-by-arange", BLC(8), _positions, **_TORCH)
