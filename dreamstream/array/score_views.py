@@ -161,4 +161,5 @@ class ScoreViews(Shared):
         return self._copy(axes=self.axes.like(dims))
 
     def _misuse(self, use: str) -> NoReturn:
-        raise NotStreamableError(f"scores of attention are {use}, at {user_line()}; {SERVES}")
+        layers = "; nn.MultiheadAttention gives none with need_weights=False" if self.soft else ""
+        raise NotStreamableError(f"scores of attention are {use}, at {user_line()}; {SERVES}{layers}")
