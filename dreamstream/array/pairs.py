@@ -73,6 +73,9 @@ class Pairs:
         self.func, self.args, self.kwargs = func, args, kwargs
         self.constants: tuple[int, ...] = ()  # that stand in the function
 
+    def __iter__(self) -> NoReturn:
+        raise NotStreamableError(f"{self!r} are taken one by one, at {user_line()}; {SERVES}")
+
     @classmethod
     def of_call(cls, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Pairs:
         """Return what a function of lengths gives that is called with integers, and with shapes of streams."""
@@ -565,8 +568,7 @@ def _frames_for(keys: Any, n: int) -> tuple[int, int, int]:
     formula = keys.shape[2].formula()
     if formula is None:
         return n, n, n
-    least = _first_of(formula.count, n)
-    own = formula.count.at(least)
+    own = formula.count.at(least := _first_of(formula.count, n))
     return least, _first_of(formula.count, own + 1) - 1, own
 
 

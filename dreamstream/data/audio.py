@@ -232,7 +232,7 @@ class _SoundFile:
             whole = isinstance(source, (bytes, bytearray, memoryview))
             self._file = soundfile.SoundFile(io.BytesIO(source) if whole else source)
         except self._error as error:
-            raise FormatError(f"{self._name}: {error.error_string}") from None
+            raise FormatError(f"{self._name}: soundfile reads no audio in it: {error.error_string}") from None
         self.sample_rate: int = self._file.samplerate
         self.channels: int = self._file.channels
         self.frames: int | None = self._file.frames

@@ -267,6 +267,11 @@ class OneByOne(torch.nn.Module):
         return xs, torch.stack([n // 2 for n in lens])
 
 
+class Listed(torch.nn.Module):
+    def forward(self, xs, lens):
+        return xs[:, : max(lens.tolist())]
+
+
 class Product(torch.nn.Module):
     def forward(self, xs, lens):
         return xs * torch.tensor(xs.size(1))
@@ -276,6 +281,7 @@ class Product(torch.nn.Module):
     ("make", "text"),
     [
         (OneByOne, "a number of .* in forward: `return xs, torch.stack"),
+        (Listed, "are taken one by one, at .* in forward: `return xs"),
         (Product, "an operand of __mul__ beside frames .* in forward: `return xs"),
         (Short, "a mask that is not the same for all frames .* in forward: `mask ="),
         (Number, "the length of a stream is not a number"),
