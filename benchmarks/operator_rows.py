@@ -413,6 +413,8 @@ REASONS = {
         "attention",
         "8 heads of 64, blocks of 20",
     ): "every score is folded from sixteen lanes, whatever else is asked",
+    ("cross_attention", "8 heads of 64, 50 tokens"): "as attention",
+    ("softmax_sum", "scores of each, 128"): "sums are in double, frame by frame, so that chunks leave no trace",
     ("rfft", "512"): "frames are laid side by side for the passes, and back, element by element",
     ("reshape", "8 × 32 to 256"): "torch's is a view of its input; a stream's output is the caller's own",
 }
