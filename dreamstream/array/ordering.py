@@ -10,7 +10,7 @@ from typing import Any
 from ..errors import ShapeError
 from . import dtypes, hook
 from .axes import numbered
-from .creation import stack
+from .creation import stack, zeros_like
 from .elementwise import where
 from .hook import CHOICE
 from .reductions import Extreme
@@ -41,7 +41,7 @@ def topk(self: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool
 def sort(self: Tensor, dim: int = -1, descending: bool = False, stable: bool = False) -> Extreme:
     """Return all elements along a dimension in order, and where they were; see `topk`."""
     if not self.is_stream and (not self.ndim or 0 in self.shape):
-        return Extreme(self.clone(), self.eq(self).to(dtypes.int64).mul(0))
+        return Extreme(self.clone(), zeros_like(self, dtype=dtypes.int64))
     axis = self._axis("sort", dim)
     if self.is_stream:
         return topk(self, int(self.shape[axis]), axis, descending)
