@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from .. import _core
 from ..errors import ShapeError, StreamIndexError
 
-__all__ = ["Shape", "axes_of", "axis_of", "in_c_order", "numbered", "sizes_of", "solve_sizes"]
+__all__ = ["HasShape", "Shape", "axes_of", "axis_of", "in_c_order", "numbered", "sizes_of", "solve_sizes"]
 
 Shape = tuple[int, ...]
 
@@ -33,6 +33,62 @@ def axis_of(name: str, dim: Any, ndim: int) -> int:
     if not -n <= axis < n:
         raise StreamIndexError(f"{name}: dimension {axis} is out of range for a tensor of {ndim} dimensions")
     return axis % n
+
+
+class HasShape:
+    """What has sizes: its looks that follow from `shape`, `permute`, `reshape`, `expand` and `to`."""
+
+    shape: Any
+
+    @property
+    def ndim(self) -> int:
+        """Number of dimensions."""
+        return len(self.shape)
+
+    def dim(self) -> int:
+        """Return the number of dimensions."""
+        return self.ndim
+
+    def size(self, dim: int | None = None) -> Any:
+        """Return all sizes, or that of dimension `dim`."""
+        return self.shape if dim is None else self.shape[axis_of("size", dim, self.ndim)]
+
+    @property
+    def names(self) -> tuple[str | None, ...]:
+        """One name per dimension."""
+        return (None,) * self.ndim
+
+    def transpose(self: Any, dim0: int, dim1: int) -> Any:
+        """Return it with two dimensions exchanged."""
+        order = list(range(self.ndim))
+        a, b = (axis_of("transpose", d, self.ndim) for d in (dim0, dim1))
+        order[a], order[b] = order[b], order[a]
+        return self.permute(*order)
+
+    def swapaxes(self, axis0: int, axis1: int) -> Any:
+        """Return it with two dimensions exchanged."""
+        return self.transpose(axis0, axis1)
+
+    swapdims = swapaxes
+
+    @property
+    def mT(self) -> Any:
+        """It with its last two dimensions exchanged."""
+        return self.transpose(-2, -1)
+
+    def view_as(self: Any, other: Any) -> Any:
+        """Return it in the shape of `other`."""
+        return self.reshape(*other.shape)
+
+    reshape_as = view_as
+
+    def expand_as(self: Any, other: Any) -> Any:
+        """Return it with the sizes of `other`."""
+        return self.expand(*other.shape)
+
+    def type_as(self: Any, other: Any) -> Any:
+        """Return it with the element type of `other`."""
+        return self.to(other.dtype)
 
 
 def axes_of(name: str, dim: Any, ndim: int) -> Shape:

@@ -17,7 +17,7 @@ import numpy as np
 from ..errors import NotStreamableError, ShapeError
 from ..stream.rules import Length
 from ..stream.where import user_line
-from .axes import axis_of, sizes_of
+from .axes import HasShape, axis_of, sizes_of
 from .stream_tensor import StreamTensor
 from .symbolic import Symbolic
 from .tensor import Tensor
@@ -28,7 +28,7 @@ __all__ = ["BatchTensor"]
 _EXACT = 1 << 24
 
 
-class BatchTensor:
+class BatchTensor(HasShape):
     """One value for each stream of a batch, the same for all.
 
     Parameters
@@ -98,17 +98,6 @@ class BatchTensor:
     def ndim(self) -> int:
         """Number of dimensions, that of the streams included."""
         return self.value.ndim
-
-    def dim(self) -> int:
-        """Return the number of dimensions, that of the streams included."""
-        return self.ndim
-
-    def transpose(self, dim0: int, dim1: int) -> BatchTensor:
-        """Return the constant with two dimensions exchanged."""
-        order = list(range(self.ndim))
-        a, b = axis_of("transpose", dim0, self.ndim), axis_of("transpose", dim1, self.ndim)
-        order[a], order[b] = order[b], order[a]
-        return self.permute(*order)
 
     def permute(self, *dims: Any) -> BatchTensor:
         """Return the constant with its dimensions in the order `dims`."""

@@ -7,11 +7,12 @@ from typing import Any, NoReturn
 
 from ..errors import ShapeError
 from ..stream.where import user_line
+from .axes import HasShape, sizes_of
 
 __all__ = ["Empty"]
 
 
-class Empty:
+class Empty(HasShape):
     """A stream of which a feature axis has no element.
 
     Parameters
@@ -30,30 +31,8 @@ class Empty:
     def __init__(self, shape: Sequence[Any], dtype: Any, said: str) -> None:
         self.shape, self.dtype, self.said = tuple(shape), dtype, said
 
-    @property
-    def ndim(self) -> int:
-        return len(self.shape)
-
-    def dim(self) -> int:
-        return self.ndim
-
-    @property
-    def names(self) -> tuple[None, ...]:
-        return (None,) * self.ndim
-
-    def size(self, dim: int | None = None) -> Any:
-        return self.shape if dim is None else self.shape[dim]
-
     def permute(self, *order: Any) -> Empty:
-        axes = order[0] if len(order) == 1 and not isinstance(order[0], int) else order
-        return Empty([self.shape[a] for a in axes], self.dtype, self.said)
-
-    def transpose(self, dim0: int, dim1: int) -> Empty:
-        order = list(range(self.ndim))
-        order[dim0], order[dim1] = order[dim1], order[dim0]
-        return self.permute(order)
-
-    swapaxes = transpose
+        return Empty([self.shape[a] for a in sizes_of(order)], self.dtype, self.said)
 
     def unsqueeze(self, dim: int) -> Empty:
         at = dim % (self.ndim + 1)
@@ -62,7 +41,7 @@ class Empty:
     def _same(self, *_: Any, **__: Any) -> Empty:
         return self
 
-    contiguous = clone = to = float = double = type_as = _same
+    contiguous = clone = to = float = double = _same
 
     def beside(self, tensors: Sequence[Any], dim: int) -> Any:
         """Return what is joined without it."""

@@ -8,6 +8,7 @@ from typing import Any, NoReturn, TypeVar
 from ..errors import NotStreamableError
 from ..stream.rules import Length
 from ..stream.where import user_line
+from .axes import HasShape, sizes_of
 from .axes_of_scores import KEYS, QUERIES, Axes
 from .filled import Shared
 
@@ -23,7 +24,7 @@ SERVES = (
 )
 
 
-class ScoreViews(Shared):
+class ScoreViews(HasShape, Shared):
     """The products of queries and keys, as a tensor that is seen.
 
     Attributes
@@ -51,19 +52,9 @@ class ScoreViews(Shared):
         keys = self.k.shape[2]
         return self.axes.sizes(self.q.shape[0], self.q.shape[2], keys + 1 if self.wider else keys)
 
-    def size(self, dim: int | None = None) -> Any:
-        return self.shape if dim is None else self.shape[dim]
-
     @property
     def ndim(self) -> int:
         return len(self.axes.dims)
-
-    def dim(self) -> int:
-        return self.ndim
-
-    @property
-    def names(self) -> tuple[None, ...]:
-        return (None,) * self.ndim
 
     @property
     def value(self) -> Any:
@@ -89,22 +80,10 @@ class ScoreViews(Shared):
         return out
 
     def permute(self: V, *order: Any) -> V:
-        axes = order[0] if len(order) == 1 and not isinstance(order[0], int) else order
-        return self._copy(axes=self.axes.like([self.axes.dims[a] for a in axes]))
+        return self._copy(axes=self.axes.like([self.axes.dims[a] for a in sizes_of(order)]))
 
-    def transpose(self: V, dim0: int, dim1: int) -> V:
-        order = list(range(self.ndim))
-        order[dim0], order[dim1] = order[dim1], order[dim0]
-        return self.permute(order)
-
-    swapaxes = swapdims = transpose
-
-    def t(self: V) -> V:
+    def t(self) -> Any:
         return self.transpose(0, 1)
-
-    @property
-    def mT(self: V) -> V:
-        return self.transpose(-2, -1)
 
     def unsqueeze(self: V, dim: int) -> V:
         dims = list(self.axes.dims)
@@ -117,14 +96,11 @@ class ScoreViews(Shared):
         return self._copy(axes=self.axes.like(dims))
 
     def reshape(self: V, *shape: Any) -> V:
-        sizes = shape[0] if len(shape) == 1 and isinstance(shape[0], (tuple, list)) else shape
+        sizes = sizes_of(shape)
         axes = self.axes.reshaped(sizes)
         return self._copy(axes=axes) if axes is not None else self._misuse(f"reshaped to {tuple(sizes)}")
 
     view = reshape
-
-    def view_as(self: V, other: Any) -> V:
-        return self.reshape(*other.shape)
 
     def unflatten(self: V, dim: int, sizes: Sequence[Any]) -> V:
         at = dim % self.ndim

@@ -357,7 +357,7 @@ class Scores(ScoreViews):
     def _same(self, *_: Any, **__: Any) -> Scores:
         return self
 
-    to = type_as = float = double = half = bfloat16 = contiguous = clone = type = _same
+    to = float = double = half = bfloat16 = contiguous = clone = type = _same
 
     def _hidden(self, mask: Any, value: Any) -> Scores:
         """Zero what softmax has made zero already, as is done where a row sees no key."""

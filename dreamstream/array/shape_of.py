@@ -9,11 +9,12 @@ from typing import Any, NoReturn
 from ..errors import NotStreamableError
 from ..stream.rules import BatchSize, Length
 from ..stream.where import user_line
+from .axes import HasShape
 
 __all__ = ["ShapeOf", "shape_alone"]
 
 
-class ShapeOf:
+class ShapeOf(HasShape):
     """A stream of which a function of lengths may know the shape, and nothing else.
 
     Parameters
@@ -32,14 +33,6 @@ class ShapeOf:
             count(s) if isinstance(s, Length) else s.times if isinstance(s, BatchSize) else s for s in self.shape
         )
         return ShapeOf(sizes, self.device, self.dtype)  # type: ignore[arg-type]
-
-    def size(self, dim: int | None = None) -> Any:
-        return self.shape if dim is None else self.shape[dim]
-
-    def dim(self) -> int:
-        return len(self.shape)
-
-    ndim = property(dim)
 
     def __len__(self) -> int:
         return int(self.shape[0])

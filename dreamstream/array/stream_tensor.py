@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from ..errors import NotStreamableError, ShapeError
 from ..stream.edge import Edge
-from ..stream.metadata import StreamMetadata
+from ..stream.metadata import OfStreams, StreamMetadata
 from ..stream.rules import Comparison, Shape, holds, lanes_of
 from ..stream.where import user_line
 from . import hook
@@ -37,7 +37,7 @@ _STATE = ("value", "edge", "dims", "_names")
 _AS_A_WHOLE = "read its frames outside the forward, where a call's frames are at hand"
 
 
-class StreamTensor(Tensor):
+class StreamTensor(OfStreams, Tensor):
     """The frames of many streams; see :func:`dreamstream.stream_tensor`.
 
     Attributes
@@ -173,7 +173,7 @@ class StreamTensor(Tensor):
         return tuple(d if isinstance(d, str) else str(self.features[d]) for d in self.dims)
 
     @property
-    def meta(self) -> StreamMetadata:
+    def meta(self) -> StreamMetadata:  # type: ignore[override]
         """ids, sos, eos and the lengths of this call's rows."""
         if self._meta is None:
             assert self.edge is not None
@@ -186,26 +186,6 @@ class StreamTensor(Tensor):
         return self._meta
 
     @property
-    def ids(self) -> list[str]:
-        """The rows' streams."""
-        return self.meta.ids
-
-    @property
-    def sos(self) -> Array:
-        """Whether each row starts its stream."""
-        return self.meta.sos
-
-    @property
-    def eos(self) -> Array:
-        """Whether each row ends its stream."""
-        return self.meta.eos
-
-    @property
-    def lengths(self) -> Array:
-        """Frames of each row."""
-        return self.meta.lengths
-
-    @property
     def starts(self) -> tuple[int | None, ...] | None:
         """Absolute position of each row's first frame; None where it is not known."""
         if self.edge is not None and self.edge.counts is not None:
@@ -216,12 +196,6 @@ class StreamTensor(Tensor):
     def rate(self) -> Fraction:
         """Frames per frame of the reference clock, exactly."""
         return self._rate
-
-    @property
-    def stream_axis(self) -> int:
-        """The stream axis of ``y[id]``."""
-        kept = [d for d in self.dims if d != "B"]
-        return next((i for i, d in enumerate(kept) if d in ("L", "B_L")), 0)
 
     @property
     def offsets(self) -> Array:
@@ -353,10 +327,6 @@ class StreamTensor(Tensor):
         order = [0 if isinstance(d, str) else d + 1 for d in kept]
         start, stop = self.offsets[row : row + 2]
         return hook.made("frames", self._frames(), start=start, stop=stop, order=order)
-
-    def unpad_sequence(self) -> list[Tensor]:
-        """Return each row without padding and without B."""
-        return [self.stream(i) for i in self.ids]
 
     def in_order(self, stored: Sequence[int] | None = None) -> StreamTensor:
         """Return the tensor with its feature axes stored in the order in which they are seen.

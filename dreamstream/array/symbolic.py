@@ -23,7 +23,7 @@ from ..stream.rules import BatchSize, Length, Rows, Token, taken, takes_all
 from ..stream.where import user_line
 from . import hook
 from .at_the_end import at_the_end
-from .axes import axis_of, numbered, sizes_of
+from .axes import HasShape, axis_of, numbered, sizes_of
 from .filled import Filled, sharing
 from .lengths import SAME_ORDER, LengthsOf, lengths_of
 from .stream_tensor import StreamTensor
@@ -74,7 +74,7 @@ def _role(size: Any) -> Any:
     return "B" if isinstance(size, BatchSize) else "L" if isinstance(size, Length) else int(size)
 
 
-class Symbolic(Filled):
+class Symbolic(HasShape, Filled):
     """A tensor of one value for all streams and frames, to which the position along L may be added.
 
     Parameters
@@ -160,19 +160,11 @@ class Symbolic(Filled):
         """Number of dimensions."""
         return len(self.roles)
 
-    def dim(self) -> builtins.int:
-        """Return the number of dimensions."""
-        return self.ndim
-
     @property
     def shape(self) -> tuple[Any, ...]:
         """The sizes; B and L are tokens."""
         batch = self.length.edge.entry.sizes.batch(self.length.edge)
         return tuple(batch if r == "B" else self.length if r == "L" else r for r in self.roles)
-
-    def size(self, dim: builtins.int | None = None) -> Any:
-        """Return the sizes, or one."""
-        return self.shape if dim is None else self.shape[axis_of("size", dim, self.ndim)]
 
     @property
     def device(self) -> Any:
@@ -303,16 +295,6 @@ class Symbolic(Filled):
             same = length == self.length
             same if isinstance(same, bool) else same.require()
 
-    def expand_as(self, other: Any) -> Any:
-        """Return it with the other's sizes."""
-        return self.expand(*other.shape)
-
-    def view_as(self, other: Any) -> Symbolic:
-        """Return it in the other's shape."""
-        return self.view(*other.shape)
-
-    reshape_as = view_as
-
     def view(self, *shape: Any) -> Symbolic:
         """Return it with its features in another shape."""
         sizes = sizes_of(shape)
@@ -353,10 +335,6 @@ class Symbolic(Filled):
         return self if (out.dtype, builtins.type(out.value)) == (self.dtype, builtins.type(self.value)) else out
 
     type = to
-
-    def type_as(self, other: Any) -> Any:
-        """Return it with the other's element type."""
-        return self.to(other.dtype)
 
     def _same(self, *_: Any, **__: Any) -> Symbolic:
         return self

@@ -70,10 +70,6 @@ _ROWS = (
     *_each("elementwise", "dropout dropout1d dropout2d dropout3d real imag", shares=True),
     *_each("elementwise", "alpha_dropout feature_alpha_dropout", shares=True),
     # elements, by Python's operators
-    Operation("bitwise_and", native="__and__"),
-    Operation("bitwise_or", native="__or__"),
-    Operation("bitwise_xor", native="__xor__"),
-    Operation("bitwise_not", native="__invert__"),
     Operation("rsub", native="__rsub__"),
     Operation("__div__", native="__truediv__"),
     Operation("__rdiv__", native="__rtruediv__"),

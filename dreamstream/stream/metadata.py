@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from ..errors import DTypeError, ShapeError, StreamIdError
 
-__all__ = ["MAX_LENGTH", "StreamMetadata"]
+__all__ = ["MAX_LENGTH", "OfStreams", "StreamMetadata"]
 
 #: Longest row: positions are 64-bit, and the sum of two of them must be one too.
 MAX_LENGTH = 2**62 - 1
@@ -381,6 +381,44 @@ class StreamMetadata:
         cat = _rules.rows.cat_batch if _axis(dim) == "B" else _rules.frames.cat_length
         joined: StreamMetadata = cat(metas)
         return joined
+
+
+class OfStreams:
+    """What tensors of streams say of their rows: what their `meta` says, and what follows from their `dims`."""
+
+    meta: StreamMetadata
+    dims: Any
+    stream: Any
+
+    @property
+    def ids(self) -> list[str]:
+        """The rows' streams."""
+        return self.meta.ids
+
+    @property
+    def sos(self) -> BoolArray:
+        """Whether each row starts its stream, ``(B,)`` on the host."""
+        return self.meta.sos
+
+    @property
+    def eos(self) -> BoolArray:
+        """Whether each row ends its stream, ``(B,)`` on the host."""
+        return self.meta.eos
+
+    @property
+    def lengths(self) -> IntArray:
+        """Valid frames of each row, ``(B,)`` on the host."""
+        return self.meta.lengths
+
+    @property
+    def stream_axis(self) -> int:
+        """The stream axis of ``y[id]``."""
+        kept = [d for d in self.dims if d != "B"]
+        return next((i for i, d in enumerate(kept) if d in ("L", "B_L")), 0)
+
+    def unpad_sequence(self) -> list[Any]:
+        """Return each row without padding and without B."""
+        return [self.stream(i) for i in self.ids]
 
 
 class _Rules:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from operator import attrgetter
 
-from dreamstream.operations import ELEMENTWISE, UNARY
+from dreamstream.operations import BINARY, ELEMENTWISE, UNARY
 
 __all__ = ["FLOAT", "INTEGER", "REAL"]
 
@@ -45,13 +45,12 @@ def _pairs(*names):
 
 #: Of integers, too, with integers as results.
 REAL = {
-    "trunc": [lambda d: d.x.trunc(), lambda d: d.odd.trunc()],
+    **{n: c[:2] for n, c in _odd(*(r.name for r in UNARY if r.doc and r.integers)).items()},
+    **_pairs(*(r.name for r in BINARY if r.integers and r.domain in ("any", "ties")), "fmax", "fmin"),
     "nan_to_num": [lambda d: d.odd.nan_to_num(), lambda d: d.odd.nan_to_num(1, 2, -3)],
     "isposinf": [lambda d: d.odd.isposinf()],
     "isneginf": [lambda d: d.odd.isneginf()],
     "fmod": [lambda d: d.x.fmod(d.p), lambda d: d.x.fmod(3), lambda d: d.column.fmod(d.p)],
-    "fmax": _pairs("fmax")["fmax"],
-    "fmin": _pairs("fmin")["fmin"],
     "heaviside": [lambda d: d.x.heaviside(d.y), lambda d: d.odd.heaviside(d.x)],
     "addcmul": [
         lambda d: d.x.addcmul(d.y, d.row),
@@ -67,20 +66,16 @@ FLOAT = {
         lambda d: d.x.sigmoid().logit(),
         lambda d: d.odd.logit(1e-3),
     ],
-    **_pairs("atan2", "hypot", "copysign", "logaddexp", "xlogy"),
-    "fmod": [*_pairs("fmod")["fmod"], lambda d: (d.odd * 1e7).fmod(3), lambda d: d.x.fmod(0)],
-    "remainder": [
-        *_pairs("remainder")["remainder"],
-        lambda d: (d.odd * 1e7) % 3,
-        lambda d: (d.x * 1e7).remainder(-0.7),
-        lambda d: d.odd % 0,
-    ],
-    "floor_divide": [
-        *_pairs("floor_divide")["floor_divide"],
-        lambda d: d.x // 0.1,
-        lambda d: d.odd // -0.5,
-        lambda d: d.odd // 0,
-    ],
+    **_pairs(*(r.name for r in BINARY if r.real and r.name not in ("div", "prelu")), "logaddexp", "xlogy"),
+    **{
+        name: [
+            *cases,
+            lambda d, name=name: getattr(d.odd * 1e7, name)(3),
+            lambda d, name=name: getattr(d.x * 1e7, name)(-0.7),
+            lambda d, name=name: getattr(d.odd, name)(0),
+        ]
+        for name, cases in _pairs(*(r.name for r in BINARY if r.domain == "quarters")).items()
+    },
     "lerp": [
         lambda d: d.x.lerp(d.y, 0.3),
         lambda d: d.x.lerp(d.y, 0.8),

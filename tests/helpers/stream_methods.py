@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from typing import Any
 
+from dreamstream.operations import UNARY
+
 __all__ = ["KEEP", "OVER_L", "leaves"]
 
-METHODS = """relu sigmoid tanh exp abs neg sign sin floor round square isnan clone detach contiguous double
-    long bool atan erf nan_to_num trunc frac logical_not"""
+METHODS = (
+    *(r.name for r in UNARY if r.doc and r.domain in ("any", "ties", "halves")),
+    *["isnan", "clone", "detach", "contiguous", "double", "long", "bool", "nan_to_num", "frac", "logical_not"],
+)
 FUNCTIONS = """relu gelu silu elu selu softplus leaky_relu hardtanh logsigmoid softsign tanhshrink mish relu6
     hardswish hardsigmoid celu softshrink"""
 
 #: By name a function of the library and the batch that keeps the streams.
 KEEP: dict[str, Any] = {
-    **{name: (lambda lib, t, name=name: getattr(t, name)()) for name in METHODS.split()},
+    **{name: (lambda lib, t, name=name: getattr(t, name)()) for name in METHODS},
     **{"F." + n: (lambda lib, t, n=n: getattr(lib.nn.functional, n)(t)) for n in FUNCTIONS.split()},
     "add": lambda lib, t: t + 1.5,
     "radd": lambda lib, t: 1.5 + t,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dreamstream.array import METHODS
+from dreamstream.operations import BINARY
 
 
 def written(tensor, write):
@@ -39,11 +40,11 @@ WRITERS = {
 }
 #: Arguments of methods that write, where there are some.
 WRITTEN = {
-    **dict.fromkeys(("sub", "div", "fmod", "hypot", "atan2"), lambda d: (d.row,)),
+    **dict.fromkeys((r.name for r in BINARY), lambda d: (d.row,)),
     **dict.fromkeys(("logical_and", "logical_or", "logical_xor"), lambda d: (d.mask,)),
     **dict.fromkeys(("cumsum", "cumprod"), lambda d: (1,)),
     **dict.fromkeys(("addcmul", "addcdiv"), lambda d: (d.y, d.p)),
-    **dict.fromkeys(("mul", "pow", "remainder", "floor_divide", "clamp_min", "clamp_max"), lambda d: (2,)),
+    **dict.fromkeys(("mul", "pow", "clamp_min", "clamp_max"), lambda d: (2,)),
     **dict.fromkeys(("clamp", "clip"), lambda d: (-1, 1)),
     "add": lambda d: (d.row * 2,),
     "lerp": lambda d: (d.y, 0.25),

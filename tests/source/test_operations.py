@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import re
+import sys
+from pathlib import Path
 from typing import get_args
 
 import pytest
@@ -72,3 +75,38 @@ def test_page_names_files_that_are_there():
     assert len(named) > 15
     missing = [n for n in named if "NAME" not in n and not (source_tree.ROOT / n).exists()]
     assert not missing, missing
+
+
+# ---------------------------------------------------------------------- how often it is said
+def said_in(path: Path) -> set[str]:
+    """Words that a file defines, registers or quotes, no prose; calls of methods say none."""
+    text = path.read_text()
+    if path.suffix not in (".py", ".pyi"):
+        return set(re.findall(r"\w+", re.sub(r"/\*.*?\*/|//[^\n]*", "", text, flags=re.DOTALL)))
+    nodes = list(ast.walk(ast.parse(text)))
+    prose = {n.value for n in nodes if isinstance(n, ast.Expr)}
+    quoted = [
+        n.value for n in nodes if isinstance(n, ast.Constant) and n not in prose and isinstance(n.value, str)
+    ]
+    fields = ("name", "id", "arg")
+    named = {getattr(n, f, None) for n in nodes if not isinstance(n, ast.Attribute) for f in fields}
+    return named.union(*map(str.split, quoted))
+
+
+def counts(asked: list[str]) -> str:
+    """Lines of code, and in which files operators, or functions of one or two dimensions, are said."""
+    paths = [p for p in source_tree.files() if p.suffix in {".py", ".pyi", *source_tree.C_SUFFIXES}]
+    said = {p.relative_to(source_tree.ROOT): said_in(p) for p in paths}
+    lines = []
+    for root, suffixes in (("dreamstream", (".py",)), ("tests", (".py", ".c", ".h"))):
+        n = sum(len(p.read_text().splitlines()) for p in said if p.parts[0] == root and p.suffix in suffixes)
+        lines.append(f"{n} lines in {root}/")
+    for name in asked or OPERATORS:
+        found = [p for p, words in said.items() if words & {name, f"{name}1d", f"{name}2d"}]
+        each = [f"{root} {sum(p.parts[0] == root for p in found)}" for root in ("csrc", "dreamstream", "tests")]
+        lines += [f"{name}: {len(found)} files, {', '.join(each)}", *(f"  {p}" for p in found if asked)]
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    print(counts(sys.argv[1:]))

@@ -26,10 +26,7 @@ WHERE = torch.tensor([2, 0, 3])
 #: functions of a batch (B, F, L) that keep its streams
 KEEP = {
     **{name: (lambda t, fn=fn: fn(torch, t)) for name, fn in stream_methods.KEEP.items()},
-    **{
-        name: (lambda t, name=name: getattr(torch, name)(t))
-        for name in ("absolute", "negative", "arctan", "expm1")
-    },
+    **{name: (lambda t, name=name: getattr(torch, name)(t)) for name in ("absolute", "negative", "arctan")},
     "rdiv": lambda t: 2 / t,
     "rpow": lambda t: 2**t,
     "alpha": lambda t: t.add(t, alpha=2),

@@ -19,7 +19,7 @@ import torch
 
 from ...array.symbolic import Symbolic
 from ...errors import ShapeError
-from ...stream.metadata import StreamMetadata
+from ...stream.metadata import OfStreams, StreamMetadata
 from ...stream.rules import BATCH, LENGTH, Names, check_names, order_of, resolve
 from ..private import without_subclass
 from .known import JOINED, Info, Starts, check
@@ -83,7 +83,7 @@ def _seen(dims: tuple[Any, ...], names: Names | None) -> tuple[Names, tuple[int,
     return tuple([d if isinstance(d, str) else n for d, n in zip(dims, own)]), order
 
 
-class StreamTensor(torch.Tensor):
+class StreamTensor(OfStreams, torch.Tensor):
     """The chunks of many streams, as a torch tensor; see :func:`dreamstream.stream_tensor`.
 
     Its data are the padded tensor: dtype, device, autograd and storage are torch's own. What stands behind a
@@ -220,7 +220,7 @@ class StreamTensor(torch.Tensor):
         return known
 
     @property
-    def meta(self) -> StreamMetadata:
+    def meta(self) -> StreamMetadata:  # type: ignore[override]
         """ids, sos, eos and lengths of the rows."""
         meta: StreamMetadata = self._known.meta
         return meta
@@ -243,36 +243,10 @@ class StreamTensor(torch.Tensor):
         return bool(self._known.restart)
 
     @property
-    def ids(self) -> list[str]:
-        """The rows' streams."""
-        return self.meta.ids
-
-    @property
-    def sos(self) -> Any:
-        """Whether each row starts its stream, ``(B,)`` on the host."""
-        return self.meta.sos
-
-    @property
-    def eos(self) -> Any:
-        """Whether each row ends its stream, ``(B,)`` on the host."""
-        return self.meta.eos
-
-    @property
-    def lengths(self) -> Any:
-        """Valid frames of each row, ``(B,)`` on the host."""
-        return self.meta.lengths
-
-    @property
     def dims(self) -> tuple[Any, ...]:
         """For each dimension ``"B"``, ``"L"``, ``"B_L"``, or the number of the feature axis."""
         dims: tuple[Any, ...] = self._known.dims
         return dims
-
-    @property
-    def stream_axis(self) -> int:
-        """The stream axis of ``y[id]``."""
-        kept = [d for d in self.dims if d != BATCH]
-        return next((i for i, d in enumerate(kept) if d in (LENGTH, JOINED)), 0)
 
     @property
     def batch_dim(self) -> int | None:
@@ -357,10 +331,6 @@ class StreamTensor(torch.Tensor):
             return x.narrow(0, 0, n)
         x = x.narrow(length, 0, n)
         return x if batch is None else x.select(batch, row)
-
-    def unpad_sequence(self) -> list[torch.Tensor]:
-        """Return each row without padding and without B."""
-        return [self.stream(i) for i in self.ids]
 
     def drop_empty(self) -> StreamTensor | None:
         """Return the rows that have frames, None if none has."""
