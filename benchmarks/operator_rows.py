@@ -415,7 +415,7 @@ REASONS = {
     ): "every score is folded from sixteen lanes, whatever else is asked",
     ("cross_attention", "8 heads of 64, 50 tokens"): "as attention",
     ("softmax_sum", "scores of each, 128"): "sums are in double, frame by frame, so that chunks leave no trace",
-    ("rfft", "512"): "frames are laid side by side for the passes, and back, element by element",
+    ("matmul", "8 matrices of 32 × 32"): "each matrix goes through all frames, which leave the cache meanwhile",
     ("reshape", "8 × 32 to 256"): "torch's is a view of its input; a stream's output is the caller's own",
 }
 

@@ -7,6 +7,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/transpose.h"
 #include "kernels/kernels.h"
 
 /* Whether the variants for x86 are compiled in. */

@@ -5,9 +5,8 @@
 #include "ops/move.h"
 
 #include <string.h>
-#if defined(__SSE2__)
-#include <emmintrin.h>
-#endif
+
+#include "base/transpose.h"
 
 enum { BLOCK_BYTES = 131072 /* of frames with several pieces: what stays in the nearest cache */ };
 
@@ -60,6 +59,9 @@ static inline void copy_run(char *y, const char *x, size_t n)
         } else if (b.to == (bytes) && b.from == 2 * (bytes)) {           \
             for (int64_t j = 0; j < b.size; j++)                         \
                 memcpy(to + j * (bytes), from + j * 2 * (bytes), bytes); \
+        } else if (b.to == (bytes) && b.from == -(bytes)) {              \
+            for (int64_t j = 0; j < b.size; j++)                         \
+                memcpy(to + j * (bytes), from - j * (bytes), bytes);     \
         } else if (b.to == (bytes)) {                                    \
             for (int64_t j = 0; j < b.size; j++)                         \
                 memcpy(to + j * (bytes), from + j * b.from, bytes);      \
@@ -74,31 +76,21 @@ static void transpose(char *y, const char *x, int64_t n_i, int64_t n_j, int64_t 
                       int64_t y_row)
 {
     int64_t i = 0;
-#if defined(__SSE2__)
     for (; i + 4 <= n_i; i += 4) {
         const char *const from = x + i * x_row;
         char *const to = y + i * 4;
         int64_t j = 0;
         for (; j + 4 <= n_j; j += 4) {
-            const __m128i a = _mm_loadu_si128((const __m128i *)(const void *)(from + j * 4));
-            const __m128i b =
-                _mm_loadu_si128((const __m128i *)(const void *)(from + x_row + j * 4));
-            const __m128i c =
-                _mm_loadu_si128((const __m128i *)(const void *)(from + 2 * x_row + j * 4));
-            const __m128i d =
-                _mm_loadu_si128((const __m128i *)(const void *)(from + 3 * x_row + j * 4));
-            const __m128i ab = _mm_unpacklo_epi32(a, b), cd = _mm_unpacklo_epi32(c, d);
-            const __m128i AB = _mm_unpackhi_epi32(a, b), CD = _mm_unpackhi_epi32(c, d);
-            _mm_storeu_si128((__m128i *)(void *)(to + j * y_row), _mm_unpacklo_epi64(ab, cd));
-            _mm_storeu_si128((__m128i *)(void *)(to + (j + 1) * y_row), _mm_unpackhi_epi64(ab, cd));
-            _mm_storeu_si128((__m128i *)(void *)(to + (j + 2) * y_row), _mm_unpacklo_epi64(AB, CD));
-            _mm_storeu_si128((__m128i *)(void *)(to + (j + 3) * y_row), _mm_unpackhi_epi64(AB, CD));
+            char *const y_4[4] = {to + j * y_row, to + (j + 1) * y_row, to + (j + 2) * y_row,
+                                  to + (j + 3) * y_row};
+            const char *const x_4[4] = {from + j * 4, from + x_row + j * 4,
+                                        from + 2 * x_row + j * 4, from + 3 * x_row + j * 4};
+            ds_transpose_4x4(y_4, x_4);
         }
         for (; j < n_j; j++)
             for (int k = 0; k < 4; k++)
                 memcpy(to + j * y_row + k * 4, from + k * x_row + j * 4, 4);
     }
-#endif
     for (; i < n_i; i++)
         for (int64_t j = 0; j < n_j; j++)
             memcpy(y + j * y_row + i * 4, x + i * x_row + j * 4, 4);
