@@ -222,7 +222,10 @@ typedef struct ds_distance_turns {
  *
  * Keys come in tiles of DS_ATTEND_TILE, which begin at multiples of it. A tile's exponentials, of what its scores
  * differ by from the greatest so far, are added in sixteen lanes, its values by one chain of fma per element; what
- * was before is scaled to the new greatest and added by fma. So nothing depends on when keys came. */
+ * was before is scaled to the new greatest and added by fma. So nothing depends on when keys came.
+ *
+ * Where the first n_kept keys of the stream are given beside the others, queries see those of them before `from` too,
+ * first. */
 typedef struct ds_attend {
     void *const *y;                      /* [n_queries][d_value] */
     const void *const *q;                /* [n_queries][d_key] */
@@ -230,7 +233,9 @@ typedef struct ds_attend {
     size_t n_queries;
     const void *keys, *values; /* those of position `at` */
     int64_t at;
-    size_t key_step, value_step; /* elements from one to the next */
+    const void *kept_keys, *kept_values; /* those of position 0 */
+    int64_t n_kept;                      /* 0: none */
+    size_t key_step, value_step;         /* elements from one to the next */
     size_t d_key, d_value;
     double scale;
     ds_distances bias;

@@ -2,15 +2,15 @@
  *
  *     y[i][h] = sum over j of softmax_j(scale (q[i][h] . k[j][g] + u[i][h] . rows[h](i - j)) + bias[h](i - j)) v[j][g]
  *
- * over the keys that block b = floor(i / chunk) sees: b chunk - left <= j < (b + 1) chunk + right. Head h of queries
- * has keys and values of head g = h / (H / G).
+ * over the keys that block b = floor(i / chunk) sees: b chunk - left <= j < (b + 1) chunk + right, and those of the
+ * first `keep` before them. Head h of queries has keys and values of head g = h / (H / G).
  *
  *     in     queries [H][D], keys [G][D], values [G][E], and with rows u [H][F]; G divides H     out  [H][E]
  *     known  chunk floor((known - right) / chunk)                        total  total
  *     need   queries and u m; keys and values floor(m / chunk) chunk - left, 0 where left is unbounded
  *
  * chunk 1 is a sliding window, causal where right is 0. What is carried from call to call are the keys and values that
- * their edges keep. Without a bound of chunk or right everything waits for the end. A query that sees no key, or whose
+ * their edges keep, and a copy of the first, which stay when these move on. Without a bound of chunk or right everything waits for the end. A query that sees no key, or whose
  * keys all have the score -inf, gets zeros.
  *
  * bias [H or 1][n] is a table over distances i - j from `first` on; beyond its ends it keeps its last value there
@@ -37,7 +37,7 @@
 #include "ops/framewise.h"
 #include "ops/registry.h"
 
-enum { CHUNK, LEFT, RIGHT, SCALE, FIRST, BEYOND, ROWS_FIRST, SINUSOIDS, SOFTCAP };
+enum { CHUNK, LEFT, RIGHT, SCALE, FIRST, BEYOND, ROWS_FIRST, SINUSOIDS, SOFTCAP, KEEP };
 enum { Q, K, V, U };
 enum { BIAS, ROWS, SINKS };
 enum { CONSTANT, LINEAR };
@@ -61,6 +61,8 @@ static const ds_attr_def attention_attrs[] = {
      .doc = "rows are sines and cosines of the distance, whose angles are its powers from 0 to -1; "
             "0: none"},
     {"softcap", DS_ATTR_REAL, .doc = "what products stay below, by tanh; 0: none"},
+    {"keep", DS_ATTR_INT, .doc = "first keys that are seen however far behind they are",
+     .range = DS_FROM_0},
     {0}};
 
 static const ds_attr_def cross_attention_attrs[] = {
@@ -85,6 +87,7 @@ typedef struct sizes {
     double scale;
     size_t heads, groups, d_key, d_value, element;
     int64_t n_fixed; /* keys that are weights */
+    int64_t n_kept;
 } sizes;
 
 static sizes attention_sizes(const ds_op *op)
@@ -101,6 +104,7 @@ static sizes attention_sizes(const ds_op *op)
                    .d_key = (size_t)keys.shape[1],
                    .d_value = (size_t)values.shape[1],
                    .n_fixed = n_fixed,
+                   .n_kept = op->n_carried > 0 ? op->attr[KEEP].i : 0,
                    .element = ds_op_element(op)};
 }
 
@@ -207,6 +211,18 @@ static ds_status attention_infer(ds_op *op)
     DS_CHECK(op->attr[SOFTCAP].x >= 0, DS_ARGUMENT, "attention: softcap must be above 0, got %g",
              op->attr[SOFTCAP].x);
     op->whole = op->attr[CHUNK].i == 0 || op->attr[RIGHT].i == UNBOUNDED;
+    if (op->attr[KEEP].i == 0 || op->attr[LEFT].i == UNBOUNDED || op->attr[CHUNK].i == 0)
+        return DS_OK; /* all keys are seen, or none but those of the window */
+    for (int i = K; i <= V; i++) {
+        ds_signature *kept = &op->carried[i - K].array;
+        op->carried[i - K].name = i == K ? "keys" : "values";
+        *kept = op->in[i];
+        DS_CHECK(kept->rank < DS_MAX_RANK, DS_SHAPE, "attention: frames have too many dimensions");
+        memmove(kept->shape + 1, kept->shape, sizeof kept->shape - sizeof kept->shape[0]);
+        kept->shape[0] = op->attr[KEEP].i;
+        kept->rank++;
+    }
+    op->n_carried = 2;
     return DS_OK;
 }
 
@@ -298,6 +314,26 @@ static void attention_sees(const sizes *s, int64_t i, int64_t n, int64_t *from, 
     *to = all ? n : begin + s->chunk + s->right;
 }
 
+/* Where keys or values of the first frames stay, of one row and one group of heads. */
+static void *kept_of(const attention_tasks *t, int i, size_t row, size_t group)
+{
+    const size_t n_bytes = (i == K ? t->s.d_key : t->s.d_value) * t->s.element;
+    return (char *)t->run->carried[row] + t->op->carried[i - K].offset + group * n_bytes;
+}
+
+/* Copies what came of the first keys, or values, of one row and one group of heads to where they stay. */
+static void keep_first(const attention_tasks *t, int i, size_t row, size_t group)
+{
+    const ds_counts *count = &t->run->count[(size_t)i * t->run->n_rows + row];
+    const int64_t end = count->now.known < t->s.n_kept ? count->now.known : t->s.n_kept;
+    const size_t n_bytes = (i == K ? t->s.d_key : t->s.d_value) * t->s.element;
+    const ds_window *in = &t->run->in[(size_t)i * t->run->n_rows + row];
+    char *const kept = kept_of(t, i, row, group);
+    for (int64_t j = count->before.known; j < end; j++)
+        memcpy(kept + (size_t)j * t->s.groups * n_bytes,
+               (const char *)ds_at(in, j, t->s.groups * n_bytes) + group * n_bytes, n_bytes);
+}
+
 static void attention_task(void *context, size_t index)
 {
     const attention_tasks *t = context;
@@ -308,6 +344,8 @@ static void attention_task(void *context, size_t index)
     const ds_window keys = seen_window(t->op, run, K, row),
                     values = seen_window(t->op, run, V, row);
     const ds_target *out = &run->out[row];
+    for (int i = K; i <= V && s->n_kept > 0; i++)
+        keep_first(t, i, row, group);
     if (out->m0 >= out->m1)
         return;
     const int64_t n_keys = count_keys(s, run, row);
@@ -328,6 +366,9 @@ static void attention_task(void *context, size_t index)
                    .from = from,
                    .to = to,
                    .at = keys.at > values.at ? keys.at : values.at,
+                   .kept_keys = s->n_kept > 0 ? kept_of(t, K, row, group) : NULL,
+                   .kept_values = s->n_kept > 0 ? kept_of(t, V, row, group) : NULL,
+                   .n_kept = s->n_kept,
                    .key_step = s->groups * s->d_key,
                    .value_step = s->groups * s->d_value,
                    .d_key = s->d_key,

@@ -87,7 +87,7 @@ class Pairs:
     @classmethod
     def seen(cls, context: Context, length: Any) -> Pairs:
         """Return whether queries see keys in a context."""
-        return cls(_seen, (cls.made, length, context.chunk, context.left, context.right), {})
+        return cls(_seen, (cls.made, length, context.chunk, context.left, context.right, context.keep), {})
 
     # ------------------------------------------------------------------ of the library
     @staticmethod
@@ -201,7 +201,7 @@ class Pairs:
             if period > _MOST_STEPS or near + 2 * period > c or c in numbers(tries[0]):
                 raise Unrecognised(f"it looks at {c} frames, more than can be tried")
             found = extended([tried(x) for x in tries], (c - near) // period)
-            reach = sum(n or 0 for n in (found.context.chunk, found.context.left, found.context.right))
+            reach = sum(n or 0 for n in vars(found.context).values())
             n = max(c, reach) + _FEW if c <= FARTHEST_TRIED else LONGEST // 4
             confirm(found, lambda n: self._added_always(steps, n, keys), min(n, most))
             return found
@@ -547,7 +547,7 @@ def _number_of(x: Any) -> Any:
     return few.pop() if len(few) == 1 else None
 
 
-def _seen(made: Callable[..., Any], n: int, *sizes: int | None) -> Any:
+def _seen(made: Callable[..., Any], n: int, *sizes: Any) -> Any:
     return made(expected(Context(*sizes), n))
 
 

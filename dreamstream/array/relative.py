@@ -218,13 +218,14 @@ def _rows_of_few(places: Places, found: Recognised, scale: float, at: Callable[[
 def _reach(context: Context, longest: int) -> tuple[int, int]:
     """Return how far back and ahead the first and last key are that a query sees."""
     chunk = context.chunk or 1
-    back = longest - 1 if context.left is None or context.chunk is None else min(context.left + chunk, longest) - 1
+    behind = context.behind
+    back = longest - 1 if behind is None or context.chunk is None else min(behind + chunk, longest) - 1
     return back, longest - 1 if context.waits else min(chunk + (context.right or 0), longest) - 1
 
 
 def _last_frame(context: Context) -> int | None:
     """Return the most frames that a stream may have; None where its queries see few."""
-    return None if None not in (context.left, context.right, context.chunk) else FARTHEST
+    return None if None not in (context.behind, context.right, context.chunk) else FARTHEST
 
 
 def _values(x: Any) -> Array:

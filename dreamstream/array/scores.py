@@ -120,6 +120,7 @@ class Scores(ScoreViews):
         self.soft = False
         self.logarithm = False  # of what softmax gives
         self.p = 0.0  # of dropout
+        self.zeros = False  # whether a query that sees no key gets zeros, in the place of NaN
         self.within = 0.0  # what products were multiplied by before tanh; 0 where they were not
         self.sinks: Any = None  # a score per head beside those of keys
         self.wider = 0  # where that stands in the scores: 1 behind the keys, -1 before them, 0 once it is dropped
@@ -347,11 +348,12 @@ class Scores(ScoreViews):
         return self._copy(p=p)
 
     def nan_to_num(self, nan: float | None = 0.0, posinf: Any = None, neginf: Any = None) -> Scores:
-        """Return it: where a query sees no key there are zeros."""
-        return self if self.soft and not nan else self._misuse("asked for nan_to_num")
+        """Return it with zeros where a query sees no key."""
+        return self._copy(zeros=True) if self.soft and not nan else self._misuse("asked for nan_to_num")
 
     def isnan(self) -> Any:
-        """Return that none is: where a query sees no key there are zeros."""
+        """Return that none is, as who asks puts zeros there."""
+        self.zeros = True
         return Tensor(np.zeros((), bool)) if self.soft else self._misuse("asked for isnan")
 
     def _same(self, *_: Any, **__: Any) -> Scores:
@@ -362,10 +364,9 @@ class Scores(ScoreViews):
     def _hidden(self, mask: Any, value: Any) -> Scores:
         """Zero what softmax has made zero already, as is done where a row sees no key."""
         masked = Scores(self.q, self.k, self.axes)._with("fill", self._pairs(mask), -math.inf)
-        both = masked._said(), self._said()
-        if number_of(value) != 0 or both[0].context != both[1].context or any(x.hides for x in both):
+        if number_of(value) != 0 or masked._said().shows() != self._said().shows():
             self._misuse("masked behind softmax otherwise than before")
-        return self
+        return self._copy(zeros=True)
 
     def _pairs(self, x: Any) -> Any:
         if not hasattr(type(x), "says"):
@@ -438,6 +439,11 @@ class Scores(ScoreViews):
             if self.terms.along != KEYS:
                 self._misuse("given terms by queries that are given once")
             (q, k), scale = with_terms(q * scale, k, self.terms), 1.0
+        if found.blank is not None and not self.zeros:
+            raise NotStreamableError(
+                f"attention at {user_line()}: query {found.blank} sees no key, of which softmax makes NaN; let it "
+                "see its own frame, or take zeros, by F.scaled_dot_product_attention or nan_to_num behind softmax"
+            )
         if found.context.waits and not k.edge.may_wait:
             reason, remedy = SEES_ALL.words
             raise NotStreamableError(

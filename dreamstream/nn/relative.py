@@ -135,13 +135,13 @@ class RelPositionMultiheadAttention(Module):
     def _by_transformer_xl(self, q: Tensor, k: Tensor, v: Tensor, seen: Context) -> Tensor:
         """Look distances up that have bounds; any other is computed from what is projected in place of it."""
         u, v_bias = (b.unsqueeze(1) for b in (self.pos_bias_u, self.pos_bias_v))
-        if seen.left is None or seen.waits:
+        if seen.behind is None or seen.waits:
             odd = self.embed_dim % 2
             weight = F.pad(self.linear_pos.weight, (0, odd)).unflatten(0, (self.num_heads, -1))
             base = 10000.0 ** ((self.embed_dim + odd) / self.embed_dim)
             return _attended(q + u, k, v, seen, projected=((q + v_bias) @ weight, base))
         assert seen.chunk is not None and seen.right is not None
-        back, ahead = seen.left + seen.chunk - 1, seen.chunk - 1 + seen.right
+        back, ahead = seen.behind + seen.chunk - 1, seen.chunk - 1 + seen.right
         places = new_tensor(np.arange(back, -ahead - 1, -1, dtype=np.float32)).to(q.dtype)
         rows = F.linear(sinusoids(places, self.embed_dim), self.linear_pos.weight)
         rows = rows.unflatten(-1, (self.num_heads, -1)).transpose(0, 1)

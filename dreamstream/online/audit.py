@@ -138,10 +138,11 @@ def _number(value: float) -> str:
 
 
 def _seen(context: Context | None) -> str:
-    """A context's chunk, and what it sees before and behind."""
+    """A context's chunk, what it sees before and behind, and what it keeps of the start."""
     if context is None:
         return ""
-    return ", ".join("all" if n is None else str(n) for n in (context.chunk, context.left, context.right))
+    sizes = (context.chunk, context.left, context.right, *(context.keep,) * bool(context.keep))
+    return ", ".join("all" if n is None else str(n) for n in sizes)
 
 
 def _verdict(row: AuditRow, late: bool) -> str:

@@ -68,7 +68,8 @@ def outlook(node: Node, whole: bool) -> Outlook:
     if context is not None and context.chunk is not None and context.right is not None:
         ahead = context.chunk - 1 + context.right
         left = None if context.left is None else context.left + context.chunk - 1
-        return Outlook(context, ahead, f"ds.Context(left={left}) looks back alone" if ahead else "")
+        kept = f", keep={context.keep}" if context.keep else ""
+        return Outlook(context, ahead, f"ds.Context(left={left}{kept}) looks back alone" if ahead else "")
     window = _window(name, a, node.shapes)
     if window is None or window[0] - 1 <= window[1]:
         return Outlook(context)
@@ -86,7 +87,8 @@ def _longest(steps: Sequence[int], rows: int) -> int:
 
 def _context(a: dict[str, Any]) -> Context:
     """Return what attention of these attributes sees."""
-    return Context(a["chunk"] or None, *(None if a[side] < 0 else a[side] for side in ("left", "right")))
+    left, right = (None if a[side] < 0 else a[side] for side in ("left", "right"))
+    return Context(a["chunk"] or None, left, right, a["keep"])
 
 
 def _window(name: str, a: dict[str, Any], shapes: Sequence[Any]) -> tuple[int, int, int] | None:

@@ -29,6 +29,8 @@ class Context:
         Frames seen before the block; None for all.
     right : int or None
         Frames seen behind it; None for all, which waits for the stream's end.
+    keep : int
+        Frames from the stream's start on that stay seen, however far the others move on (attention sinks).
 
     Raises
     ------
@@ -38,20 +40,23 @@ class Context:
     Notes
     -----
     **Streaming.** Delay ``chunk - 1 + right`` frames. Kept are the keys and values of ``left + chunk + right``
-    frames at most; of all where `left` is None.
+    frames at most, and of the first `keep`; of all where `left` is None.
 
     Examples
     --------
     >>> Context(chunk=16, left=64)
-    Context(chunk=16, left=64, right=0)
+    Context(chunk=16, left=64, right=0, keep=0)
     """
 
     chunk: int | None = 1
     left: int | None = None
     right: int | None = 0
+    keep: int = 0
 
     def __post_init__(self) -> None:
-        for name, least in (("chunk", 1), ("left", 0), ("right", 0)):
+        if self.keep is None:
+            raise ValueError("Context: keep is a number of frames, got None; left=None sees all that came before")
+        for name, least in (("chunk", 1), ("left", 0), ("right", 0), ("keep", 0)):
             value = getattr(self, name)
             if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < least):
                 raise ValueError(f"Context: {name} is a number of frames from {least} on, or None, got {value!r}")
@@ -62,13 +67,19 @@ class Context:
         return self.chunk is None or self.right is None
 
     @property
+    def behind(self) -> int | None:
+        """The most frames before its block that a query sees; None where there is no bound to it."""
+        return None if self.keep else self.left
+
+    @property
     def attributes(self) -> dict[str, Any]:
         """Those of the operator."""
-        return {
+        own = {
             "chunk": self.chunk or 0,
             "left": -1 if self.left is None else self.left,
             "right": -1 if self.right is None else self.right,
         }
+        return own | {"keep": self.keep} if self.keep and self.left is not None else own
 
 
 #: All that came before, and the frame itself.

@@ -27,6 +27,7 @@ __all__ = [
     "extended",
     "long_enough",
     "recognised",
+    "sees",
 ]
 
 Array = npt.NDArray[Any]
@@ -61,6 +62,8 @@ class Recognised:
         Whether it goes on by its last step beyond its ends, not by its last value.
     cells : tuple of ndarray or None
         A query and a key for each distance of the bias.
+    blank : int or None
+        A query that sees no key, where there are any.
     """
 
     context: Context
@@ -68,11 +71,17 @@ class Recognised:
     first: int = 0
     linear: bool = False
     cells: tuple[Array, Array] | None = None
+    blank: int | None = None
 
     @property
     def hides(self) -> bool:
         """Whether heads don't see all of the context."""
         return self.bias is not None and bool(np.isinf(self.bias).any())
+
+    def shows(self) -> Any:
+        """Return what is equal where the same keys are seen."""
+        hidden = np.isinf(self.bias) if self.bias is not None and self.hides else None
+        return self.context, None if hidden is None else (self.first, hidden.tolist())
 
 
 def long_enough(constants: set[int]) -> int:
@@ -111,33 +120,48 @@ def recognised(values: Callable[[int], Array], n: int, most: int = LONGEST) -> R
     """
     at = values(n)
     seen = _seen(at)
-    near = None  # what each head sees by distance, where that isn't all of the context
-    try:
-        if not (seen == seen[:1]).all():
-            raise Unrecognised("heads see different keys")
-        context = _context(seen[0], n)
-    except Unrecognised as error:
-        near = _by_distance(seen, n)
-        around = None if near is None else _around(near, n)
-        if around is None:
-            raise error from None
-        context = around
+    context, near = _pattern(seen, n)
+    blank = _blank(at, seen)
     for other in _others(context, n, most, near is not None):
-        shown = expected(context, other)
-        if near is not None:
-            distances = np.subtract.outer(np.arange(other), np.arange(other))
-            shown = shown & near[:, np.clip(distances, 1 - n, n - 1) + n - 1]
-        if not (_seen(values(other)) == shown).all():
+        theirs = values(other)
+        shown = _seen(theirs)
+        if not (shown == _shown(context, near, other)).all():
             raise Unrecognised(f"at {other} frames it says something else than at {n}")
+        blank = _blank(theirs, shown) if blank is None else blank
     if at.dtype == bool and near is None:
         return Recognised(context)
-    return _with_bias(context, np.where(seen, at, -np.inf), n)
+    return replace(_with_bias(context, np.where(seen, at, -np.inf), n), blank=blank)
+
+
+def _blank(at: Array, seen: Array) -> int | None:
+    """Return a query that sees no key, where there is one."""
+    empty = ~seen.any(2)
+    if not empty.any():
+        return None
+    blank = int(empty.any(0).argmax())
+    if at.dtype != bool and not np.isneginf(at[empty]).all():
+        raise Unrecognised(
+            f"query {blank} of {at.shape[1]} frames sees no key: a number hides all alike, so that it sees all"
+        )
+    return blank
+
+
+def _shown(context: Context, near: Array | None, n: int) -> Array:
+    """Return what heads see of n frames; `near`: of these, by distance."""
+    shown = expected(context, n)[None]
+    if near is None:
+        return shown
+    middle = near.shape[1] // 2
+    distances = np.subtract.outer(np.arange(n), np.arange(n))
+    out: Array = shown & near[:, np.clip(distances, -middle, middle) + middle]
+    return out
 
 
 def _others(context: Context, n: int, most: int, holes: bool) -> list[int]:
     """Return other lengths that decide: one of each remainder by the chunk, some that show all that is seen."""
     chunk, longest = context.chunk or 1, max(n, min(most, LONGEST // 4))
-    few, reach = max(chunk, 2), (context.left or 0) + (context.right or 0) + 3 * chunk
+    few = max(chunk, 2)
+    reach = (context.left or 0) + (context.right or 0) + 3 * chunk + context.keep
     low = min(max(64, 2 * chunk), n - few)
     high = n - few if holes else min(max(reach, low), n - few)
     out = {*range(low, low + few), *(high + k for k in (0, 1, chunk // 2, few - 1)), longest}
@@ -198,7 +222,7 @@ def extended(found: Sequence[Recognised], times: int) -> Recognised:
     """
     near = found[0]
     sizes: list[int | None] = []
-    for own in zip(*((x.context.chunk, x.context.left, x.context.right) for x in found)):
+    for own in zip(*((x.context.chunk, x.context.left, x.context.right, x.context.keep) for x in found)):
         first, second, third = own
         if None in own:
             risen = own == (None, None, None)
@@ -208,9 +232,12 @@ def extended(found: Sequence[Recognised], times: int) -> Recognised:
             sizes.append(first + times * (second - first))
         if not risen:
             raise Unrecognised("it changes unevenly with a number that is too great to be tried")
-    if any((x.first, x.linear) != (near.first, near.linear) or not _goes_on_so(near.bias, x.bias) for x in found):
+    if any(
+        (x.first, x.linear, x.blank) != (near.first, near.linear, near.blank) or not _goes_on_so(near.bias, x.bias)
+        for x in found
+    ):
         raise Unrecognised("what is added to scores changes with a number that is too great to be tried")
-    return replace(near, context=replace(near.context, chunk=sizes[0], left=sizes[1], right=sizes[2]))
+    return replace(near, context=Context(sizes[0], sizes[1], sizes[2], sizes[3] or 0))
 
 
 def _goes_on_so(near: Array | None, far: Array | None) -> bool:
@@ -228,54 +255,46 @@ def _seen(at: Array) -> Array:
     return out
 
 
-def _by_distance(seen: Array, n: int) -> Array | None:
-    """Return what each head sees by distance, from 1 - n to n - 1, or None: every query its own frame."""
-    near = np.concatenate([seen[:, 0, :0:-1], seen[:, :, 0]], 1)
-    distances = np.subtract.outer(np.arange(n), np.arange(n))
-    own = near[:, n - 1].all() and not near.all()
-    return near if own and np.array_equal(near[:, distances + n - 1], seen) else None
+def _pattern(seen: Array, n: int) -> tuple[Context, Array | None]:
+    """Return what queries see at most, and what each head sees of that by distance, None where that is all.
 
-
-def _around(near: Array, n: int) -> Context | None:
-    """Return the context that has all distances that any head sees; None where their pattern never ends."""
-    seen = np.flatnonzero(near.any(0)) + 1 - n
-    ends: list[int | None] = []
-    for side, last in ((near[:, n - 1 :], int(seen[-1])), (near[:, n - 1 :: -1], -int(seen[0]))):
-        for head in side:
-            changes = np.flatnonzero(head[1:] != head[:-1])
-            if len(changes) and changes[-1] > n // 2:
-                return None
-        ends.append(None if side[:, -1].any() else last)
-    return Context(1, *ends)
-
-
-def _context(seen: Array, n: int) -> Context:
-    """Return the three integers that the rows' first and last keys say, where they say the same."""
+    The distances are 1 - n to n - 1.
+    """
     if seen.all():
-        return Context(chunk=None)
-    if not seen.any(1).all():
-        raise Unrecognised(f"query {int(np.argmin(seen.any(1)))} sees no key")
-    low, high = seen.argmax(1), n - seen[:, ::-1].argmax(1)
-    rises = np.flatnonzero(high != high[0])
-    ends = bool(len(rises))  # else every query sees the future without bound
-    falls = np.flatnonzero(low > 0)
-    chunk = int(rises[0]) if ends else _period(low)
-    right = int(high[0]) - chunk if ends else None
-    left = None
-    if len(falls):
-        i = int(falls[-1])
-        left = i // chunk * chunk - int(low[i])
-    if chunk > n // 3 or (right or 0) < 0 or (left or 0) < 0:
-        raise Unrecognised(_strange(seen))
-    context = Context(chunk, left, right)
-    if not np.array_equal(seen, expected(context, n)):
-        raise Unrecognised(_strange(seen))
-    return context
+        return Context(chunk=None), None
+    union: Array = np.logical_or.reduce(seen)
+    late: Array = np.logical_and.reduce(union[3 * n // 4 :])
+    keep = (
+        int(late.argmin()) if late[: n // 2].argmin() or not late[0] else 0
+    )  # else there is no bound to the left
+    chunk = next((c for c in range(1, n // 3 + 1) if _repeats(seen, c, keep)), None)
+    i, j = np.nonzero(union[:, keep:])
+    if chunk is None or not len(i):
+        raise Unrecognised(_strange(union))
+    begin, j = i // chunk * chunk, j + keep
+    sides = [max(int(x.max()), 0) for x in (begin - j, j - begin - chunk + 1)]
+    left, right = (None if x > n // 2 else x for x in sides)
+    context = Context(chunk, left, right, keep)
+    if (seen == expected(context, n)).all():
+        return context, None
+    near = np.zeros((len(seen), 2 * n - 1), bool)
+    for row in range(chunk):
+        near[:, row : n - 1] |= seen[:, row, :row:-1]
+        near[:, n - 1 : 2 * n - 1 - row] |= seen[:, n - 1 - row, n - 1 - row :: -1]
+    ends = [
+        np.flatnonzero((side[:, 1:] != side[:, :-1]).any(0)) for side in (near[:, n - 1 :], near[:, n - 1 :: -1])
+    ]
+    endless = any(len(x) and x[-1] > n // 2 for x in ends)
+    if keep or endless or not (seen == _shown(context, near, n)).all():
+        raise Unrecognised(_strange(union))
+    return context, near
 
 
-def _period(low: Array) -> int:
-    steps = np.diff(np.flatnonzero(np.diff(low) > 0))
-    return int(steps[0]) if len(steps) else 1
+def _repeats(seen: Array, chunk: int, keep: int) -> bool:
+    """Whether what is seen is the same again a chunk later, but for the first frames."""
+    before, behind = seen[:, :-chunk, keep:-chunk], seen[:, chunk:, keep + chunk :]
+    few = slice(-1, None)
+    return np.array_equal(before[:, few], behind[:, few]) and np.array_equal(before, behind)
 
 
 def _strange(seen: Array) -> str:
@@ -285,15 +304,20 @@ def _strange(seen: Array) -> str:
 
 def expected(context: Context, n: int) -> Array:
     """Return what a context says of n frames."""
-    i, j = np.arange(n)[:, None], np.arange(n)
+    out: Array = sees(context, np.arange(n)[:, None], np.arange(n))
+    return out
+
+
+def sees(context: Context, i: Any, j: Any) -> Any:
+    """Return whether queries at positions see keys at others, of any library's integers."""
+    seen = (i >= 0) & (j >= 0)
     if context.chunk is None:
-        return np.ones((n, n), bool)
+        return seen
     begin = i // context.chunk * context.chunk
-    seen = np.ones((n, n), bool)
     if context.left is not None:
-        seen &= j >= begin - context.left
+        seen = (j >= begin - context.left) | (seen & (j < context.keep))
     if context.right is not None:
-        seen &= j < begin + context.chunk + context.right
+        seen = seen & (j < begin + context.chunk + context.right)
     return seen
 
 
@@ -302,10 +326,7 @@ def _with_bias(context: Context, at: Array, n: int) -> Recognised:
 
     What is hidden is -inf.
     """
-    own = at[:, np.arange(n), np.arange(n)].astype(np.float64)
-    if np.isinf(own).any():
-        raise Unrecognised("queries don't see their own frame")
-    values = at - own[..., None]
+    values = at - _own(at, n)[..., None]
     rows, columns = np.nonzero(expected(context, n))
     distances, first = np.unique(rows - columns, return_index=True)
     low = int(distances[0])
@@ -327,13 +348,28 @@ def _with_bias(context: Context, at: Array, n: int) -> Recognised:
     linear = straight and table.shape[1] > 2 and bool(np.abs(steps - steps[:, :1]).max() <= exact)
     start = min(max(-low, 0), table.shape[1] - 2)
     part = slice(start, start + 2) if linear else slice(None)
-    if not linear and (context.left is None or context.right is None):
+    if not linear and (context.behind is None or context.right is None):
         linear = _goes_on(moves, context, n)
         if linear and not straight:
             raise Unrecognised("what is added to scores goes on to change with the distance, with some hidden")
         part = _between_straight_ends(table, exact, context, n) if linear else slice(moves[0], moves[-1] + 2)
     cells = cells[0][part], cells[1][part]
     return Recognised(context, table[:, part], low + part.indices(table.shape[1])[0], linear, cells)
+
+
+def _own(at: Array, n: int) -> Array:
+    """Return what is added to a query's score of its own frame, or of the nearest before it that all see."""
+    shown = at[~np.isinf(at)]
+    if not len(shown) or (shown == shown[0]).all():
+        return np.full(at.shape[:2], shown[0] if len(shown) else 0.0, np.float64)
+    for distance in range(n // 2):
+        own = at[:, np.arange(distance, n), np.arange(n - distance)].astype(np.float64)
+        if not np.isinf(own).any():
+            break
+    out = np.concatenate([np.zeros((len(at), distance)), own], 1)
+    if np.isinf(own).any() or not np.isinf(at[:, :distance]).all():
+        raise Unrecognised("queries don't see their own frame")
+    return out
 
 
 def _goes_on(at: Array, context: Context, n: int) -> bool:

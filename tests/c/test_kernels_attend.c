@@ -3,7 +3,7 @@
 
 typedef long double real;
 
-enum { QUERIES = 19, KEYS = 230, WIDEST = 90 };
+enum { QUERIES = 19, KEYS = 230, KEPT = 70, WIDEST = 90 };
 
 typedef struct problem {
     size_t e, n, d_key, d_value, step; /* step: of keys and values, more than either */
@@ -22,6 +22,8 @@ typedef struct problem {
     int64_t first;
     bool linear;
     double softcap, sink[1]; /* none: 0, -inf */
+    int64_t n_kept;
+    double kept_keys[KEPT * WIDEST], kept_values[KEPT * WIDEST];
 } problem;
 
 /* Queries [begin, end); y [QUERIES][d_value]. */
@@ -40,6 +42,9 @@ static void run(const problem *p, const ds_real_kernels *k, void *y, size_t begi
         .keys = p->keys,
         .values = p->values,
         .at = p->at,
+        .kept_keys = p->kept_keys,
+        .kept_values = p->kept_values,
+        .n_kept = p->n_kept,
         .key_step = p->step,
         .value_step = p->step,
         .d_key = p->d_key,
@@ -91,20 +96,24 @@ static real row_of(const problem *p, size_t i, int64_t distance)
 /* Query i by the definition. */
 static void check_query(const problem *p, const void *y, size_t i)
 {
-    static real score[KEYS];
+    static real score[KEPT + KEYS];
     const real sink = (real)get(p->sink, p->e, 0), cap = (real)p->softcap;
     real top = sink, sum = 0, largest = 0;
-    const size_t n = (size_t)(p->to[i] - p->from[i]), first = (size_t)(p->from[i] - p->at);
+    const size_t kept = (size_t)(p->from[i] < p->n_kept ? p->from[i] : p->n_kept);
+    const size_t n = kept + (size_t)(p->to[i] - p->from[i]), first = (size_t)(p->from[i] - p->at);
     for (size_t j = 0; j < n; j++) {
+        const double *const keys = j < kept ? p->kept_keys : p->keys;
+        const size_t row = (j < kept ? j : first + j - kept) * p->step;
+        const int64_t distance =
+            p->position[i] - (j < kept ? (int64_t)j : p->from[i] + (int64_t)(j - kept));
         score[j] = 0;
         for (size_t c = 0; c < p->d_key; c++)
-            score[j] +=
-                (real)get(p->q[i], p->e, c) * (real)get(p->keys, p->e, (first + j) * p->step + c);
-        score[j] += row_of(p, i, p->position[i] - p->from[i] - (int64_t)j);
+            score[j] += (real)get(p->q[i], p->e, c) * (real)get(keys, p->e, row + c);
+        score[j] += row_of(p, i, distance);
         score[j] *= p->scale;
         largest = cap > 0 && fabsl(score[j]) > largest ? fabsl(score[j]) : largest; /* it rounds */
         score[j] = cap > 0 ? cap * tanhl(score[j] / cap) : score[j];
-        score[j] += bias_of(p, p->position[i] - p->from[i] - (int64_t)j);
+        score[j] += bias_of(p, distance);
         top = score[j] > top ? score[j] : top;
         largest = isfinite(score[j]) && fabsl(score[j]) > largest ? fabsl(score[j]) : largest;
     }
@@ -115,7 +124,9 @@ static void check_query(const problem *p, const void *y, size_t i)
     for (size_t c = 0; c < p->d_value; c++) {
         real ideal = 0, size = 0;
         for (size_t j = 0; j < n && sum > 0; j++) {
-            const real v = (real)get(p->values, p->e, (first + j) * p->step + c);
+            const double *const values = j < kept ? p->kept_values : p->values;
+            const size_t row = (j < kept ? j : first + j - kept) * p->step;
+            const real v = (real)get(values, p->e, row + c);
             ideal += expl(score[j] - top) / sum * v;
             size += expl(score[j] - top) / sum * fabsl(v);
         }
@@ -133,7 +144,9 @@ static void draw(problem *p, size_t e, int kind)
     p->d_key = random_size(1, 70);
     p->d_value = random_size(1, 80);
     p->step = WIDEST - random_size(0, 5);
-    p->at = (int64_t)random_size(0, 1) * ((int64_t)1 << 40) + (int64_t)random_size(0, 200);
+    p->n_kept = (int64_t)(random_size(0, 1) ? 0 : random_size(1, KEPT));
+    const int64_t far = p->n_kept > 0 ? 0 : (int64_t)1 << 40; /* there angles are rounded */
+    p->at = (int64_t)random_size(0, 1) * far + (int64_t)random_size(0, 200);
     p->scale = 1 / sqrt((double)p->d_key);
     p->n_bias = kind == 0 ? 0 : random_size(1, 8);
     p->first = (int64_t)random_size(0, 6) - 3;
@@ -142,6 +155,8 @@ static void draw(problem *p, size_t e, int kind)
     fill(p->keys, e, KEYS * WIDEST, -3, 3);
     fill(p->values, e, KEYS * WIDEST, -3, 3);
     fill(p->table, e, 8, -2, 2);
+    fill(p->kept_keys, e, KEPT * WIDEST, -3, 3);
+    fill(p->kept_values, e, KEPT * WIDEST, -3, 3);
     p->softcap = random_size(0, 2) ? 0 : (double)random_size(1, 20) / 4;
     put(p->sink, e, 0, random_size(0, 2) ? -(double)INFINITY : (double)random_size(0, 8) - 4);
     p->n_rows = kind == 2 ? random_size(0, 9) : 0;

@@ -54,14 +54,14 @@ class Plain:
 
     def __init__(self, case, op, weights):
         self.op, self.weights = op, weights
-        self.ranks = tuple(len(i.features) for i in case.inputs)
+        self.frames = tuple(i.features for i in case.inputs)
         self.kernel = KERNELS[op.name]
         self.kept, self.carried = {}, {}
 
     def call(self, rows, values, counts, ended):
         """Advance streams by ``values[input][row]``; return the new frames of all rows, output by output."""
         outputs = self.op.counts(counts, ended)
-        step = Step(self.op.name, self.op.attributes, self.ranks, tuple(o[1] for o in self.op.outputs))
+        step = Step(self.op.name, self.op.attributes, self.frames, tuple(o[1] for o in self.op.outputs))
         step.training, step.device = torch.is_grad_enabled(), self.device
         if self.kernel.framewise:
             y = self.kernel.run(step, *[torch.cat(v) for v in values], *self.weights)

@@ -67,6 +67,14 @@ SAYS = {
         ds.Context(left=1499),
     ),
     "a part of a number": (lambda i: (i[:, None] * 0.0625).long() >= (i * 0.0625).long(), ds.Context(chunk=16)),
+    "first keys": (
+        lambda i: (i[:, None] >= i) & ((i < 4) | (i[:, None] - i < 1024)),
+        ds.Context(left=1023, keep=4),
+    ),
+    "first keys beside chunks": (
+        lambda i: (i[:, None] // 8 >= i // 8) & ((i < 20) | (i >= i[:, None] // 8 * 8 - 4)),
+        ds.Context(8, 4, keep=20),
+    ),
     "whole": (lambda i: i[:, None] >= i - i, None),
 }
 
@@ -99,6 +107,14 @@ REFUSED = {
         "goes on to change with the distance",
     ),
     "of queries and keys": (lambda m, i: (i[:, None] * i).float(), "no function of the distance"),
+    "of what came before, by numbers": (
+        lambda m, i: (i >= i[:, None]) * -1e9,
+        "query 0 of .* a number hides all alike",
+    ),
+    "of first keys and holes": (
+        lambda m, i: (i <= i[:, None]) & ((i < 3) | ((i[:, None] - i) % 2 == 0)),
+        "no blocks of one size",
+    ),
 }
 
 
@@ -108,6 +124,30 @@ def test_masks_that_say_nothing(name):
     model = ds.patch_module(Attention(masked(mask)).eval(), unstreamable="buffer").online()
     with pytest.raises((NotStreamableError, ds.CaptureError), match=message):
         chunks(model, torch.randn(1, 9, 8), [9])
+
+
+@pytest.mark.parametrize(
+    "hidden", [lambda i: i >= i[:, None], lambda i: (i // 4 != i[:, None] // 4) | (i == i[:, None])]
+)
+@torch.no_grad()
+def test_queries_that_see_no_key(hidden):
+    """Softmax makes NaN of them, at the start or at the end, and is refused, unless zeros are put there."""
+
+    def weights(q, k):
+        return (q @ k.mT).masked_fill(hidden(torch.arange(q.size(2))), -torch.inf).softmax(-1)
+
+    with pytest.raises(NotStreamableError, match=r"query \d+ sees no key, of which softmax makes NaN"):
+        ds.compile(Attention(lambda m, q, k, v: weights(q, k) @ v).eval(), ("B", "L", 8))
+    x = torch.randn(1, 9, 8)
+    for zeroed in (
+        lambda w: w.nan_to_num(0.0),
+        lambda w: torch.where(w.isnan(), 0.0, w),
+        lambda w: w.masked_fill(hidden(torch.arange(w.size(2))), 0.0),
+    ):
+        model = Attention(lambda m, q, k, v, zeroed=zeroed: zeroed(weights(q, k)) @ v).eval()
+        want = model(x)[0]
+        assert torch.isfinite(want).all()
+        assert torch.allclose(chunks(ds.patch_module(model).online(), x, [2, 6, 1]), want, atol=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -220,7 +260,9 @@ def encoder():
 
 
 @pytest.mark.parametrize(
-    "context", [ds.Context(left=5), ds.Context(4, 8), ds.Context(3, 2, 2), ds.Context()], ids=str
+    "context",
+    [ds.Context(left=5), ds.Context(4, 8), ds.Context(3, 2, 2), ds.Context(), ds.Context(2, 4, 1, keep=3)],
+    ids=str,
 )
 @torch.no_grad()
 def test_a_declared_context(context):
@@ -230,7 +272,7 @@ def test_a_declared_context(context):
     i = torch.arange(40)
     begin = i[:, None] // context.chunk * context.chunk
     seen = i < begin + context.chunk + context.right
-    seen &= i >= begin - (99 if context.left is None else context.left)
+    seen &= (i >= begin - (99 if context.left is None else context.left)) | (i < context.keep)
     want = model(x, mask=~seen)[0]
     ds.patch_module(model, context={"layers.*.self_attn": context})
     assert torch.allclose(model(x)[0], want, atol=1e-5)

@@ -181,8 +181,8 @@ def weights_of(q: Any, k: Any) -> Scores | None:
     return Scores.of(q, k).softmax(-1) if streams else None
 
 
-def under_masks(q: Any, k: Any, v: Any, masks: Sequence[Any], factor: float) -> Tensor:
-    """Return attention under masks that show keys, or terms; zeros where a query sees no key.
+def under_masks(q: Any, k: Any, v: Any, masks: Sequence[Any], factor: float, zeros: bool = True) -> Tensor:
+    """Return attention under masks that show keys, or terms; zeros where a query sees no key, or its refusal.
 
     Masks of streams are noted, or of keys that are given once.
     """
@@ -200,6 +200,7 @@ def under_masks(q: Any, k: Any, v: Any, masks: Sequence[Any], factor: float) -> 
     out: Tensor
     if streams:
         weights = scores.softmax(-1)
+        weights.zeros = zeros
         out = weights.matmul(v) if q.ndim == 3 or q.shape[1] == k.shape[1] else weights.attended(v)
     else:
         unseen = (scores == -math.inf).all(-1, keepdim=True)

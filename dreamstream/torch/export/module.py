@@ -126,7 +126,7 @@ class FunctionalModule(torch.nn.Module):
         return Step(
             node.name,
             node.op.attributes,
-            tuple(len(edges[e].features) for e in node.inputs[: node.op.n_values]),
+            tuple(edges[e].features for e in node.inputs[: node.op.n_values]),
             tuple(edges[e].features for e in node.outputs),
             **moment,
         )

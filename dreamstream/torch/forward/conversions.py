@@ -453,10 +453,11 @@ def multihead(
     causal = is_causal and attn_mask is None
     noted = weights_of(q, k) if need_weights else None
     p = dropout_p if training else 0.0
-    if hidden:
-        masks = [x for x in (attn_mask, key_padding_mask.unsqueeze(1).unsqueeze(2)) if x is not None]
-        with dropping(p):
-            out = under_masks(q, k, v, masks, q.shape[-1] ** -0.5)
+    if hidden or (need_weights and hasattr(type(attn_mask), "says")):
+        padding = key_padding_mask.unsqueeze(1).unsqueeze(2) if hidden else None
+        masks = [x for x in (attn_mask, padding) if x is not None]
+        with dropping(p):  # torch's zeros are those of its fused kernels, which give no weights
+            out = under_masks(q, k, v, masks, q.shape[-1] ** -0.5, zeros=hidden or not need_weights)
     else:
         out = attention(forward, q, k, v, attn_mask, p, causal)
     return linear(out.transpose(1, 2).flatten(-2).transpose(0, 1), out_proj_weight, out_proj_bias), noted

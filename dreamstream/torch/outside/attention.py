@@ -10,7 +10,7 @@ from torch.overrides import TorchFunctionMode
 
 from ...errors import ShapeError
 from ...stream.context import Context, is_declared, seen_by
-from ...stream.pairs import MASKED
+from ...stream.pairs import MASKED, sees
 
 __all__ = ["DeclaredContext"]
 
@@ -23,11 +23,8 @@ def _seen(context: Context, query: Tensor, key: Tensor, axis: int) -> Tensor:
     if key.shape[axis] != n:
         raise ShapeError(f"attention in {context}: {n} queries and {key.shape[axis]} keys are not of one stream")
     i = torch.arange(n, device=query.device)
-    begin = i // context.chunk * context.chunk if context.chunk else torch.zeros_like(i)
-    low = torch.zeros_like(i) if context.left is None else begin - context.left
-    bounded = context.chunk is not None and context.right is not None
-    high = begin + context.chunk + context.right if bounded else i + n  # type: ignore[operator]
-    return (i >= low[:, None]) & (i < high[:, None])
+    seen: Tensor = sees(context, i[:, None], i)
+    return seen
 
 
 def _hides(mask: Any) -> bool:

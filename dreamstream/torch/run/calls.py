@@ -325,9 +325,9 @@ class _Plan:
         self.holds = op.name == "hold"
         self.checked = getattr(op, "checked_input", None)
         self.arrays = any(isinstance(w, np.ndarray) for w in weights)
-        ranks = tuple(len(features) for _, features, _, _ in leg.signatures[: leg.n_values])
+        frames = tuple(features for _, features, _, _ in leg.signatures[: leg.n_values])
         #: Filled anew in every call.
-        self.step = Step(op.name, op.attributes, ranks, tuple(line.features for line in leg.lines), live=True)
+        self.step = Step(op.name, op.attributes, frames, tuple(line.features for line in leg.lines), live=True)
 
 
 def _nothing(line: Line, like: Tensor, operands: Sequence[Tensor | None]) -> Tensor:

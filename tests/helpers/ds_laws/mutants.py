@@ -387,6 +387,12 @@ MUTANTS = {
         "const int64_t position = positions_at(&op->attr[STEPS], m - out->m0);",
         ("positions",),
     ),
+    "kept keys counted from the call's start": Mutant(
+        "ops/attention.c",
+        "memcpy(kept + (size_t)j * t->s.groups * n_bytes,",
+        "memcpy(kept + (size_t)(j - count->before.known) * t->s.groups * n_bytes,",
+        ("attention",),
+    ),
     "keys of a call's own frames alone": Mutant(
         "ops/attention.c",
         "attention_sees(s, i, n_keys, &from[a.n_queries], &to[a.n_queries]);",

@@ -295,6 +295,41 @@ _entered(
     reach=14,
 )
 _entered(
+    "first-keys-beside-a-window",
+    lambda m, x, q, k, v, i, F, ds: _softmax(
+        q @ k.mT - m.slopes[:, None, None] * (i[:, None] - i),
+        (i > i[:, None]) | ((i[:, None] - i > 5) & (i > 2)),
+        v,
+    ),
+    reach=14,
+)
+_entered(
+    "first-keys-beside-chunks",
+    lambda m, x, q, k, v, i, F, ds: F.scaled_dot_product_attention(
+        q, k, v, attn_mask=(i // 4 <= i[:, None] // 4) & ((i < 6) | (i[:, None] // 4 - i // 4 < 2))
+    ),
+    delay=3,
+    reach=14,
+)
+_entered(
+    "what-came-before",
+    lambda m, x, q, k, v, i, F, ds: (
+        F.scaled_dot_product_attention(q, k, v, attn_mask=i < i[:, None])
+        + F.scaled_dot_product_attention(q, k, v, attn_mask=((i[:, None] - i) > 2) & ((i[:, None] - i) < 9))
+    ),
+)
+_entered(
+    "others-of-a-chunk",
+    lambda m, x, q, k, v, i, F, ds: F.scaled_dot_product_attention(
+        q,
+        k,
+        v,
+        attn_mask=(i // 6 == i[:, None] // 6) & ((i[:, None] - i) % 3 != 1) & (i != i[:, None]),
+    ),
+    delay=5,
+    reach=14,
+)
+_entered(
     "masks-of-heads",
     lambda m, x, q, k, v, i, F, ds: F.scaled_dot_product_attention(
         q, k[:, :1], v[:, :1], attn_mask=ds.stack([i[:, None] >= i] * 2), enable_gqa=True

@@ -15,7 +15,7 @@ Tensor = torch.Tensor
 
 
 #: What a query sees of keys that are given once.
-_ALL = {"chunk": 0, "left": -1, "right": -1, "softcap": 0.0}
+_ALL = {"chunk": 0, "left": -1, "right": -1, "softcap": 0.0, "keep": 0}
 
 
 @windowed("cross_attention")
@@ -30,7 +30,18 @@ def cross_attention(step: Step, windows: Sequence[Window], weights: Sequence[Any
     return (out.reshape(*q.shape[:3], -1),), state
 
 
-@windowed("attention")
+def _n_kept(a: dict[str, Any]) -> int:
+    """Return the keys that stay where a window moves on."""
+    return a["keep"] if a["chunk"] and a["left"] >= 0 else 0
+
+
+def _none_kept(step: Step, weights: Sequence[Any], like: Tensor) -> tuple[Tensor, ...]:
+    """Return what is carried before the first frame: the first keys and values."""
+    n = _n_kept(step.attributes)
+    return tuple(like.new_zeros(1, n, *features) for features in step.frames[1:3]) if n else ()
+
+
+@windowed("attention", carries=_none_kept)
 def attention(step: Step, windows: Sequence[Window], weights: Sequence[Any], state: Any) -> Any:
     """Return the values of the keys that each query sees, by softmax of their scores."""
     a = {**_ALL, **step.attributes}
@@ -39,7 +50,12 @@ def attention(step: Step, windows: Sequence[Window], weights: Sequence[Any], sta
     device = first.device
     position = first[:, None] + torch.arange(n, device=device)
     begin = position // a["chunk"] * a["chunk"] if a["chunk"] else torch.zeros_like(position)
+    n_kept = _n_kept(a)
+    if n_kept:
+        state = tuple(_kept(window, old, n_kept) for window, old in zip((keys, values), state))
     q = queries.run(first, n, 1.0)  # where there is no frame: 0 times -inf, a hidden key's term, were NaN
+    if isinstance(n, int) and not n:
+        return (q.new_zeros(len(q), 0, *step.features[0]),), state
     if a["left"] < 0 or not a["chunk"] or a["right"] < 0:
         start, span = torch.zeros_like(first), int(keys.known.max())
     else:
@@ -50,14 +66,20 @@ def attention(step: Step, windows: Sequence[Window], weights: Sequence[Any], sta
     high = keys.known[:, None].expand_as(begin)
     if a["chunk"] and a["right"] >= 0:
         high = high.minimum(begin + a["chunk"] + a["right"])
+    ahead = there(low.clamp(0, n_kept), q)
     low, high = (there((x - start[:, None]).clamp(0, span), q) for x in (low.clamp(min=0), high))
-    at = torch.arange(span, device=q.device)
+    at = torch.arange(span, device=q.device)[None]
     seen = (at >= low[..., None]) & (at < high[..., None])
+    if n_kept:
+        near = torch.arange(n_kept, device=q.device)
+        seen = torch.cat([near < ahead[..., None], seen], 2)
+        near, at = near - there(start[:, None], q), at.expand(len(k), -1)
+        k, v, at = (torch.cat(pair, 1) for pair in ((state[0], k), (state[1], v), (near, at)))
     rows, _, heads, d = q.shape
     q = q.reshape(rows, n, k.shape[2], -1, d)
     score = torch.einsum("bigrd,bjgd->bgrij", q, k)
     bias, table, sinks = (*weights, None, None, None)[:3]
-    distance = there(position - start[:, None], q)[..., None] - at
+    distance = there(position - start[:, None], q)[..., None] - at[:, None]
     if len(windows) > 3:
         u, rows_first = windows[3].run(first, n), a["rows_first"]
         if a["sinusoids"]:
@@ -86,10 +108,19 @@ def attention(step: Step, windows: Sequence[Window], weights: Sequence[Any], sta
     bad = ~torch.isfinite(v)
     count = torch.nn.functional.pad(bad.long().cumsum(1), (0, 0, 0, 0, 1, 0))
     row = torch.arange(rows, device=q.device)[:, None]
-    spoilt = count[row, high.maximum(low)] > count[row, low]
+    spoilt = count[row, high.maximum(low) + n_kept] > count[row, low + n_kept]
+    if n_kept:
+        spoilt = spoilt | (count[row, ahead] > 0)
     out = torch.einsum("bgrij,bjge->bigre", weight, v.masked_fill(bad, 0))
     out = out.masked_fill(spoilt[:, :, :, None], torch.nan)
     return (out.reshape(rows, n, heads, -1),), state
+
+
+def _kept(window: Window, old: Tensor, n: int) -> Tensor:
+    """Return the first n frames, those of a call among them."""
+    at = torch.arange(n, device=window.known.device)
+    came = there(at >= window.before[:, None], old).reshape(-1, n, *(1,) * (old.dim() - 2))
+    return torch.where(came, window.run(torch.zeros_like(window.known), n), old)
 
 
 def _sinusoids(base: float, span: int, like: Tensor) -> Tensor:

@@ -68,8 +68,8 @@ class Step:
         The operator.
     attributes : dict
         As the operator's C definition names them, defaults filled in.
-    ranks : tuple of int
-        Number of feature axes of each value input.
+    frames : tuple of tuple of int
+        Shape of one frame of each value input.
     features : tuple of tuple of int
         Shape of one frame of each output.
     first : list of Tensor, or of int
@@ -94,7 +94,7 @@ class Step:
 
     name: str
     attributes: dict[str, Any]
-    ranks: tuple[int, ...]
+    frames: tuple[tuple[int, ...], ...]
     features: tuple[tuple[int, ...], ...]
     first: list[Any] = field(default_factory=list)
     last: list[Tensor] = field(default_factory=list)
@@ -104,6 +104,11 @@ class Step:
     training: bool = False
     device: Any = None
     live: bool = False
+
+    @property
+    def ranks(self) -> tuple[int, ...]:
+        """The number of feature axes of each value input."""
+        return tuple(map(len, self.frames))
 
 
 State = tuple[Tensor, ...]

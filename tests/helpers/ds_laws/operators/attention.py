@@ -35,26 +35,27 @@ def by_definition(a: dict[str, Any], w: Sequence[Array], q: Array, k: Array, v: 
         begin = i // a["chunk"] * a["chunk"] if a["chunk"] else 0
         low = 0 if a["left"] < 0 else max(begin - a["left"], 0)
         high = n if not a["chunk"] or a["right"] < 0 else min(begin + a["chunk"] + a["right"], n)
-        score = np.einsum("hd,jhd->hj", q[i], k[low:high])
+        at = np.r_[: min(a.get("keep", 0), low), low:high]  # the keys that it sees
+        score = np.einsum("hd,jhd->hj", q[i], k[at])
         if u and a.get("sinusoids"):
             f = u[0].shape[2]
-            angles = (i - np.arange(low, high))[:, None] * a["sinusoids"] ** (-np.arange(0, f, 2) / f)
+            angles = (i - at)[:, None] * a["sinusoids"] ** (-np.arange(0, f, 2) / f)
             row = np.stack([np.sin(angles), np.cos(angles)], 2).reshape(-1, f)
             score = score + np.einsum("hf,jf->hj", u[0][i], row)
         elif u:
-            row = np.clip(a["rows_first"] - (i - np.arange(low, high)), 0, w[1].shape[1] - 1)
+            row = np.clip(a["rows_first"] - (i - at), 0, w[1].shape[1] - 1)
             score = score + np.einsum("hf,hjf->hj", u[0][i], np.repeat(w[1], heads // len(w[1]), 0)[:, row])
         score = scale * score
         if a.get("softcap"):
             score = a["softcap"] * np.tanh(score / a["softcap"])
         if w and w[0] is not None:
-            score = score + _bias(a, w[0], i - np.arange(low, high))
+            score = score + _bias(a, w[0], i - at)
         sinks = w[2][:, None] if len(w) > 2 else np.full((heads, 1), -np.inf)
         top = np.maximum(score.max(axis=1, keepdims=True), sinks)
         top = np.where(top == -np.inf, 0, top)
         weight = np.exp(score - top)
         total = weight.sum(axis=1, keepdims=True) + np.exp(sinks - top)
-        out[i] = np.einsum("hj,jhe->he", weight, v[low:high]) / np.where(total == 0, 1, total)
+        out[i] = np.einsum("hj,jhe->he", weight, v[at]) / np.where(total == 0, 1, total)
     return [out]
 
 
@@ -68,6 +69,8 @@ def attention(rng: Rng, dtype: str) -> Case:
         "right": int(pick(rng, -1, 0, 0, 0, rng.integers(0, 5), rng.integers(0, 5))),
         "scale": float(pick(rng, 0.0, 0.3)),
     }
+    if rng.random() < 0.4:
+        a["keep"] = int(pick(rng, 1, rng.integers(2, 6), 7))
     weights: list[Array | None] = []
     if rng.random() < 0.5:
         n = int(rng.integers(1, 6))
@@ -95,7 +98,7 @@ def attention(rng: Rng, dtype: str) -> Case:
         sinks = np.where(rng.random(sinks.shape) < 0.2, -np.inf, sinks).astype(dtype)
         weights = [*[*weights, None, None][:2], sinks]
     whole = a["chunk"] == 0 or a["right"] < 0
-    reach = a["chunk"] + max(a["left"], 0) + max(a["right"], 0) + 2
+    reach = a["chunk"] + max(a["left"], 0) + max(a["right"], 0) + a.get("keep", 0) + 2
     return make(
         rng, "attention", [Input(f, dtype) for f in features], a,
         weights=weights, whole=whole, late=WAITS if whole else "", grows=a["left"] < 0, reach=min(reach, 30),
