@@ -192,7 +192,12 @@ ds_status ds_positions_check(const ds_plan *plan, const ds_place *at)
         ds_pair in[DS_MAX_INPUTS];
         for (int i = 0; i < node->op->n_inputs; i++)
             in[i] = ds_pair_at(plan, at, (size_t)node->inputs[i]);
-        DS_TRY(ds_op_check(node->op, in, ended));
+        const ds_status status = ds_op_check(node->op, in, ended);
+        if (status != DS_OK)
+            return node->path[0] == 0
+                       ? status
+                       : ds_fail(status, "%s: %s", node->path + strspn(node->path, " "),
+                                 ds_last_error());
     }
     return DS_OK;
 }

@@ -83,8 +83,9 @@ ds_model_mark ds_model_fingerprint(const ds_graph *graph, const ds_buffer *inter
     uint64_t h[2];
     ds_model_mark mark;
     ds_graph_fingerprint(graph, h);
+    /* Of a path the module's only: a place in the source, which may stand behind it, moves. */
     for (size_t j = 0; j < graph->n_nodes; j++)
-        ds_fingerprint_bytes(h, graph->nodes[j].path, strlen(graph->nodes[j].path));
+        ds_fingerprint_bytes(h, graph->nodes[j].path, strcspn(graph->nodes[j].path, " "));
     ds_fingerprint_bytes(h, interface->bytes, interface->n_bytes);
     (void)snprintf(mark.text, sizeof mark.text, "%016llx%016llx", (unsigned long long)h[0],
                    (unsigned long long)h[1]);

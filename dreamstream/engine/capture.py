@@ -90,6 +90,8 @@ class Capture:
         try:
             names = tuple(self.names.get(_place(w)) for w in request.weights)
             path = self.paths[-1] if self.paths else ""
+            if name == "require":  # what is asked of lengths stands in a line of the user's
+                path = f"{path} at {user_line().partition(': ')[0]}"
             inputs = [e.handle or 0 for e in edges]
             handles = self.graph.node(name, dict(request.attributes), inputs, request.weights, path, names)
         except CaptureError as error:

@@ -112,7 +112,9 @@ def verify(
             "takes, lengths=[...] of ds.compile or ds.verify"
         )
     choices = Choices(engine, TOLERANCE)
-    got = _within_limits(engine, streams, rng, choices)
+    got = _within_limits(engine, streams, rng, choices, last=lengths is not None or n_frames is not None)
+    if not got:
+        return verify(model, engine, n_streams=n_streams, n_frames=max(256, 4 * max(wanted)), seed=seed)
     report = _compared(engine, got, expected)
     if not report.frames and report.max_difference == 0:
         raise ShapeError(
@@ -208,21 +210,32 @@ def _offline(model: Any, engine: Engine, inputs: dict[str, Any]) -> list[Any]:
 
 
 def _within_limits(
-    engine: Engine, streams: dict[str, Any], rng: np.random.Generator, choices: Choices
+    engine: Engine, streams: dict[str, Any], rng: np.random.Generator, choices: Choices, last: bool
 ) -> dict[str, list[Any]]:
-    """Run all streams together; where a limit forbids it one by one, without those that are too long."""
+    """Run all streams together; where one is refused one by one, without those that are.
+
+    They are too long for a limit, or of lengths that a comparison in the forward leaves out; of these the `last`
+    may not be all.
+    """
     got: dict[str, list[Any]] = {}
-    refused: StreamLimitError | None = None
+    refused: StreamLimitError | ShapeError | None = None
     for group in (streams, *({i: x} for i, x in streams.items())):
         try:
             with choices.watched(group):
                 got.update(_stream(engine, group, rng))
-        except StreamLimitError as error:
+        except (StreamLimitError, ShapeError) as error:
+            if isinstance(error, ShapeError) and "require: " not in str(error):
+                raise
             refused = error
         finally:
             engine.reset([i for i in engine.ids if i in group])
         if got and group is streams:
             break
+    if isinstance(refused, ShapeError) and not got:
+        if not last:
+            return got
+        said = str(refused).partition(" (stream")[0]
+        raise ShapeError(f"nothing could be compared: {said}; give other lengths, lengths=[...]")
     if refused is not None and not got:
         raise refused
     return got

@@ -11,7 +11,9 @@ import numpy as np
 import numpy.typing as npt
 
 from .. import _core
+from ..errors import LocatedError
 from .rules.lineage import Cid, lineages
+from .where import user_line
 
 if TYPE_CHECKING:
     from .rules.length import Sizes
@@ -147,7 +149,11 @@ class Edge:
     def require(self, other: Edge, attributes: Mapping[str, Any]) -> None:
         """Refuse streams at whose end the lengths of both don't compare as the operator `require` says."""
         op = _of_lengths("require", tuple(attributes.items()), self.signature, other.signature)
-        self.entry.run(Request("require", attributes, [self, other], [], op=op))
+        try:
+            self.entry.run(Request("require", attributes, [self, other], [], op=op))
+        except LocatedError as error:
+            error.at("require", user_line())
+            raise
 
     def measure(self, attributes: Mapping[str, Any]) -> list[tuple[Any, Edge]]:
         """Return what the operator `length` gives at the end of streams."""

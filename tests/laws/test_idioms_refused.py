@@ -46,6 +46,57 @@ from dreamstream.errors import (
 )
 def test_lengths_are_no_numbers(use, what):
     model = net(lambda self, x: use(x))
+    refused_as(model, what)
+
+
+def doubled(x):
+    n = 1
+    while n < x.size(2):
+        n *= 2
+    return F.pad(x, (0, n - x.size(2)))
+
+
+def squared(x):
+    n = 1
+    while n * n < x.size(2):
+        n += 1
+    return F.pad(x, (0, n * n - x.size(2)))
+
+
+def raised_by_squares(x):
+    n = 0
+    while (x.size(2) + n * n) % 4:
+        n += 1
+    return F.pad(x, (0, n * n))
+
+
+def halved(x):
+    while x.size(2) > 1:
+        x = F.avg_pool1d(x, 2)
+    return x
+
+
+def left(x):
+    while True:
+        if x.size(2) <= 1:
+            break
+        x = F.avg_pool1d(x, 2)
+    return x
+
+
+def unbounded(x):
+    pad = 0
+    if x.size(2) > 20:
+        pad = 2
+    return F.pad(x, (0, pad))
+
+
+@pytest.mark.parametrize("use", [doubled, squared, raised_by_squares, halved, left, unbounded])
+def test_loops_and_ifs_that_are_not_known_to_end_evenly(use):
+    refused_as(net(lambda self, x: use(x)), "compared where streams answer differently")
+
+
+def refused_as(model, what):
     n = np.ones((4, 12), np.float32)
     online = ds.patch_module(copy.deepcopy(model)).online()
     errors = []

@@ -472,3 +472,34 @@ def test_import_in_a_clone_is_one_sentence(tmp_path):
     assert done.returncode == 1 and last.startswith(
         f"ImportError: {tmp_path / 'dreamstream'} has no compiled engine"
     )
+
+
+def short_pieces(library):
+    class Short(library.Module):
+        def forward(self, x):
+            if x.size(2) == 1:
+                return x + 1
+            return x[..., : max(x.size(2), 60)]
+
+    return Short()
+
+
+@pytest.mark.parametrize("library", ["dreamstream", "torch"])
+def test_what_is_refused_at_the_end_names_the_line(library):
+    """Eager, in an engine, and where an engine is compared with its model."""
+    torch = pytest.importorskip("torch") if library == "torch" else None
+    make = (lambda: model_of(torch.nn, short_pieces)) if torch else (lambda: model_of(nn, short_pieces))
+    online, engine = ds.patch_module(make()).online(), ds.compile(make(), ("B", 3, "L"))
+    arrays = noise(3, 1), noise(3, 9)
+    for array, what in zip(arrays, ("1 must not equal 1", "9 must be at least 60")):
+        given = torch.from_numpy(array) if torch else array
+        for call, argument in (
+            (online, ds.stream_tensor([given], ids="anna", sos=True, eos=True)),
+            (lambda chunks: engine.step(chunks, ["anna"], ["anna"]), {"anna": array}),
+        ):
+            with pytest.raises(ds.ShapeError, match=what) as raised:
+                call(argument)
+            assert re.search(rf"encoder\.0\b.* at {HERE}:\d+ in forward", str(raised.value)), raised.value
+    engine.step({"anna": noise(3, 70)}, ["anna"], ["anna"])
+    with pytest.raises(ds.ShapeError, match=f"nothing could be compared: encoder.0 at {HERE}:.*at least 60"):
+        ds.verify(make(), engine, lengths=[5])

@@ -3,7 +3,8 @@
 A comparison that depends on the stream has no truth while it is open. Where one of its answers leads to an
 exception and to nothing else, as in an ``assert``, the other may be taken on trust: an operator that refuses
 streams of other lengths, at their ends, says what torch would have said. So is what all streams answer that are
-not short, where ``max``, ``min``, or an if that only pads or crops asks: others are refused at their ends.
+not short, where ``max``, ``min``, or an if that only pads or crops asks, and all but those of a few frames, where
+any if asks: others are refused at their ends.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import Any
 
 from .condition import OPPOSITE, Condition, is_length
 from .decide import holds
-from .guarded import asked_by, entered
+from .guarded import asked_by, entered, false_anyway
 from .raising import answer_that_raises
 from .tokens import Token
 
@@ -62,7 +63,8 @@ class Comparison(Token):
     _serves = (
         "What every stream answers alike is that truth; in an assert, or an if whose body only raises, a "
         "comparison is checked when each stream ends; an if may pad or crop by what is nothing where it doesn't "
-        "hold (if T % 4: x = F.pad(x, (0, 4 - T % 4))); max and min may differ for short streams; "
+        "hold (if T % 4: x = F.pad(x, (0, 4 - T % 4))); it is a number, as in int(T % 2 == 1); max and min may "
+        "differ for short streams, an if for those of a few frames; "
         "anything else is for the outside of the forward."
     )
 
@@ -92,7 +94,11 @@ class Comparison(Token):
                 for relation, answer in ((_OR_EQUAL[asked_for], True), (OPPOSITE[asked_for], False)):
                     if length.fact(relation, lambda formula, r=relation: holds(formula, r)):
                         return answer  # as right where both are equal
-            if asks is not None:
+            if asks == "other":
+                trusted = length.fact(("few", asked_for), lambda formula: holds(formula.beyond_few(), asked_for))
+                if trusted is not None and false_anyway(frame):
+                    return False
+            elif asks is not None:
                 trusted = length.fact(("soon", asked_for), lambda formula: holds(formula.soon(), asked_for))
         if trusted is None or (trusted == self.negated and len(self.parts) > 1):
             self._misuse("compared where streams answer differently")
@@ -121,8 +127,8 @@ class Comparison(Token):
             f"multiplied by {other!r}: no length was found that is so long where it holds and 0 elsewhere"
         )
 
-    def __trunc__(self) -> Comparison:
-        return self
+    def __trunc__(self) -> Any:
+        return self * 1
 
     def __neg__(self) -> Any:
         return self * -1

@@ -49,6 +49,7 @@ class Condition:
 
     def __init__(self, length: Any, formula: Formula, relation: str) -> None:
         self._length = length
+        self._relation = relation
         self._of = formula
         self._inside = _HOLDS[relation](formula)
         self._outside = _HOLDS[OPPOSITE[relation]](formula)
@@ -61,14 +62,25 @@ class Condition:
         tried: list[Any] = [amount] if is_length(amount) else []
         if tried and (most := _most(amount)):
             tried.append(amount % most)
-        for length in (self._length, self._length + 1) if type(amount) is int else ():
-            if is_length(length) and (most := _most(length)):
-                tried += [-length % (most + 1), (length + (most - 1)) // most * amount]
+        if type(amount) is int and (one := self.number()) is not None:
+            tried.append(one * amount)
         tried.sort(key=lambda t: len(getattr(used(t), "terms", ())) > 1)
         try:
             return next((t for t in tried if self._fits(t, amount)), None)
         except StreamLimitError:
             return None
+
+    def number(self) -> Any:
+        """Return 1 where the condition holds and 0 elsewhere; None where what it compares has no bounds."""
+        most, least = self._length.most(), (-self._length).most()
+        if most is None or least is None:
+            return None
+        far = max(most, least) + 2
+        positive, whole = (self._length + (far - 1)) // far, (self._length + far) // far  # > 0, >= 0
+        by_relation = {"gt": positive, "ge": whole, "eq": whole - positive}
+        if self._relation in by_relation:
+            return by_relation[self._relation]
+        return 1 - by_relation[OPPOSITE[self._relation]]
 
     def _fits(self, settled: Any, amount: Any) -> bool:
         return self._vanishes(settled - amount, self._inside) and self._vanishes(settled, self._outside)

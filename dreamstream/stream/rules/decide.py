@@ -18,6 +18,9 @@ __all__ = ["SOON", "Formula", "constant", "holds"]
 #: Frames of the input from which on what holds of all streams is how a forward is taken to be meant.
 SOON = 1 << 14
 
+#: Frames up to which a stream may be an exception in any if: where a model is stepped frame by frame, for one.
+FEW = 8
+
 _ADD, _SUB, _MUL, _FLOORDIV = 4, 5, 6, 7
 _ONE_ROOT = "sync"
 
@@ -78,6 +81,11 @@ class Formula:
     def soon(self) -> Formula:
         """Return it where so many frames of the input come that no exception for short streams is meant."""
         return Formula(self.root, self.count, (*self.lengths, Count().apply(_SUB, SOON - 1)))
+
+    def beyond_few(self) -> Formula:
+        """Return it where each of its lengths has more than a few frames."""
+        more = (n.apply(_SUB, FEW) for n in self.lengths)
+        return Formula(self.root, self.count, (*self.lengths, *more))
 
     def exceeds(self, k: int) -> bool:
         """Whether it is above k for some stream."""

@@ -54,6 +54,16 @@ class _If(NamedTuple):
     own: frozenset[str] = frozenset()
     loop: ast.BinOp | None = None
 
+    @property
+    def fits(self) -> bool:
+        """Whether it makes something as long as it should be; numbers may mean anything."""
+        return not any(isinstance(s.value, ast.Constant) for s in self.body.values())
+
+    @property
+    def counts(self) -> bool:
+        """Whether it is computed with lengths and numbers only, as an if without else."""
+        return self.otherwise is None and all(s.kind == "amount" for s in self.body.values())
+
 
 # ---------------------------------------------------------------- what is read
 @lru_cache(maxsize=512)
@@ -157,18 +167,42 @@ def _choice(node: ast.IfExp) -> _If | None:
 
 
 def _loop(node: ast.While) -> _If | None:
-    """Return a loop that goes on until a length is a multiple, changing it by one each time."""
+    """Return a loop that goes on until a length is a multiple, or as large as another, with one assignment."""
     test: Any = node.test
-    if isinstance(test, ast.Compare) and isinstance(test.ops[0], (ast.NotEq, ast.Gt)) and len(test.ops) == 1:
-        test = test.left if getattr(test.comparators[0], "value", None) == 0 else None
     statement = _statement(node.body[0]) if len(node.body) == 1 and not node.orelse else None
-    if not isinstance(test, ast.BinOp) or not isinstance(test.op, ast.Mod) or not _only_asks(test):
+    if statement is None or not _only_asks(test):
         return None
-    counted = statement is not None and statement.name in _used(ast.walk(test.left))
-    if statement is None or not (statement.kind == "pad" or (statement.kind == "amount" and counted)):
+    if isinstance(test, ast.Compare) and len(test.ops) == 1:
+        op, limit = test.ops[0], test.comparators[0]
+        if isinstance(op, (ast.NotEq, ast.Gt)) and getattr(limit, "value", None) == 0:
+            test = test.left
+        elif isinstance(op, (ast.Lt, ast.LtE, ast.Gt, ast.GtE)):
+            ways = (test.left, limit) if isinstance(op, (ast.Lt, ast.LtE)) else (limit, test.left)
+            less = ast.Constant(isinstance(op, (ast.LtE, ast.GtE)) + 0)  # below 0 while the loop goes on
+            test = ast.BinOp(ast.BinOp(*ways[:1], ast.Sub(), ways[1]), ast.Sub(), less)
+            test = ast.fix_missing_locations(_copied(test, node.test))
+    if not isinstance(test, ast.BinOp) or not isinstance(test.op, (ast.Mod, ast.Sub)):
         return None
-    lines = range(test.lineno, (test.end_lineno or test.lineno) + 1)
+    counted = statement.kind == "amount" and _evenly(
+        statement, test if isinstance(test.op, ast.Sub) else test.left
+    )
+    if not (counted or (statement.kind == "pad" and isinstance(test.op, ast.Mod))):
+        return None
+    lines = range(node.test.lineno, (node.test.end_lineno or node.test.lineno) + 1)
     return _If(lines, True, {node.body[0].lineno: statement}, loop=test)
+
+
+def _evenly(statement: _Statement, asked: ast.expr) -> bool:
+    """Whether what is asked goes up or down by as much each time that a statement runs: by sums and products."""
+    it, change = statement.name, statement.value
+    names = [list(_used(ast.walk(e))) for e in (change, asked)]
+    if any(n.count(it) != 1 for n in names) or not isinstance(change, ast.BinOp):
+        return False
+    around = [n for n in ast.walk(asked) if not isinstance(n, ast.Name) and it in _used(ast.walk(n))]
+    even = all(isinstance(getattr(n, "op", None), (ast.Add, ast.Sub, ast.Mult, ast.USub)) for n in around)
+    side = change.left if isinstance(change.op, ast.Sub) else None
+    own = next((e for e in (change.left, change.right) if isinstance(e, ast.Name) and e.id == it), None)
+    return even and own is not None and isinstance(change.op, (ast.Add, ast.Sub)) and side in (None, own)
 
 
 def _computes(found: _If, frame: FrameType) -> bool:
@@ -211,7 +245,8 @@ def _statement(node: ast.stmt) -> _Statement | None:
     def is_it(given: ast.expr) -> bool:
         return isinstance(given, ast.Name) and given.id == name
 
-    if isinstance(value, ast.BinOp) and _only_asks(value):
+    number = isinstance(value, ast.Constant) and type(value.value) is int
+    if number or (isinstance(value, ast.BinOp) and _only_asks(value)):
         return _Statement("amount", name, value, ())
     if isinstance(value, ast.Subscript) and is_it(value.value):
         return _Statement("crop", name, value, ())
@@ -239,15 +274,42 @@ def _is_zeros(value: ast.expr) -> bool:
 
 # ---------------------------------------------------------------- what is entered
 def asked_by(frame: FrameType) -> str | None:
-    """Return by what a frame asks: "if", one that only pads or crops; "largest", max or min; None, other ways."""
+    """Return by what a frame asks: "if", one that only pads or crops, "other", another; "largest", max or min.
+
+    None: in a loop, or another way.
+    """
     line = frame.f_lineno
     if asks_where_ways_part(frame):
-        return "if" if any(line in f.test and not _computes(f, frame) for f in _ifs(frame.f_code)) else None
+        if any(line in f.test and f.fits and not _computes(f, frame) for f in _ifs(frame.f_code)):
+            return "if"
+        return "other" if line in _tested_once(frame.f_code) else None
     calls = [
         n for n in nodes_of(frame.f_code) if isinstance(n, ast.Call) and n.lineno <= line <= (n.end_lineno or 0)
     ]
     names = {n.func.id for n in calls if isinstance(n.func, ast.Name)}
     return "largest" if names & {"max", "min"} and "bool" not in names else None
+
+
+@lru_cache(maxsize=512)
+def _tested_once(code: CodeType) -> dict[int, ast.expr]:
+    """Return by line the tests of a function's ifs that are not within a loop."""
+    again = {id(n) for loop in nodes_of(code) if isinstance(loop, ast.While) for n in ast.walk(loop)}
+    tests = [n.test for n in nodes_of(code) if isinstance(n, (ast.If, ast.IfExp)) and id(n) not in again]
+    return {line: test for test in tests for line in range(test.lineno, (test.end_lineno or 0) + 1)}
+
+
+def false_anyway(frame: FrameType) -> bool:
+    """Whether what a frame tests is an ``and`` of which an operand that asks for no length is false."""
+    test = _tested_once(frame.f_code).get(frame.f_lineno)
+    parts = test.values if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And) else ()
+    plain = (ast.Name, ast.Attribute, ast.Constant, ast.Compare, ast.Is, ast.IsNot, ast.UnaryOp, ast.Not, ast.Load)
+    asked = [p for p in parts if all(isinstance(n, plain) for n in ast.walk(p))]
+    values = [_evaluated(p, frame, frame.f_locals) for p in asked]
+    return any(v is False or v is None for v in values)
+
+
+def _evaluated(value: ast.expr, frame: FrameType, seen: dict[str, Any]) -> Any:
+    return eval(compile(ast.Expression(value), "<if>", "eval"), frame.f_globals, seen)
 
 
 def entered(frame: FrameType, length: Any, relation: str, entry: Any) -> bool | None:
@@ -286,6 +348,9 @@ def entered(frame: FrameType, length: Any, relation: str, entry: Any) -> bool | 
         return False  # as all of them together are
     if others is None or not guard.can_be_entered():
         return None
+    if found.counts:
+        guard.assign()
+        return not found.enters
     entry.guard = guard
     return found.enters
 
@@ -322,14 +387,21 @@ class Guard:
         return self._frame is frame and self._found is loop and not self._body
 
     def rounds(self, loop: ast.BinOp, name: str, value: ast.expr) -> Any:
-        """Return what a variable is behind a loop that changes it by one in each round; None: not known."""
+        """Return what a variable is behind a loop that changes it by as much each time; None: not known."""
         seen = dict(self._frame.f_locals)
-        before, of, by = seen.get(name), *(self._evaluated(part, seen) for part in (loop.left, loop.right))
-        if not is_length(of) or type(by) is not int or by < 1 or not (type(before) is int or is_length(before)):
+        of, before = self._evaluated(loop if isinstance(loop.op, ast.Sub) else loop.left, seen), seen.get(name)
+        by = self._evaluated(loop.right, seen)
+        if not is_length(of) or not (type(before) is int or is_length(before)):
             return None
         seen[name] = self._evaluated(value, seen)
         step = seen[name] - before
-        if step not in (1, -1) or self._evaluated(loop.left, seen) - of != step:
+        more = self._evaluated(loop if isinstance(loop.op, ast.Sub) else loop.left, seen) - of
+        if type(step) is not int or type(more) is not int:
+            return None
+        if isinstance(loop.op, ast.Sub):
+            times: Any = -(of // more) if more > 0 else None
+            return before + times * step if is_length(times) and times.compare(0, "ge") is True else None
+        if type(by) is not int or by < 1 or step not in (1, -1) or more != step:
             return None
         return before + (-of % by if step == 1 else -(of % by))
 
@@ -347,14 +419,17 @@ class Guard:
                 given, before = self._evaluated(value, seen), 0 if name in own else seen.get(name, 0)
                 if self._otherwise is not None:
                     before = self._evaluated(self._otherwise, seen)
-                if not is_length(given) or not (type(before) is int or is_length(before)):
+                given_number = type(given) is int and self._found.counts
+                if not (given_number or is_length(given)) or not (type(before) is int or is_length(before)):
                     return False
-                change = given - before
-                amount = self._where.settled(change)
-                if amount is None:
-                    return False
-                seen[name] = before + amount
-                self._amounts[line] = (given.key(), seen[name])
+                if self._found.counts and name in own:
+                    seen[name] = given
+                else:
+                    amount = self._where.settled(given - before)
+                    if amount is None:
+                        return False
+                    seen[name] = before + amount
+                self._amounts[line] = (given, seen[name])
                 continue
             if kind != "zeros" and "L" not in getattr(seen.get(name), "names", ()):
                 return False
@@ -375,6 +450,11 @@ class Guard:
                     return False
         return True
 
+    def assign(self) -> None:
+        """Let the variables of a body that only counts be what they are behind it, in all streams."""
+        for line, (_, name, _, _) in self._body.items():
+            _assign(self._frame, name, self._amounts[line][1])
+
     def _may_be_nothing(self, kind: str, value: Any, seen: dict[str, Any]) -> bool:
         """Whether what a pad or crop says outright may be nothing where the condition doesn't hold."""
         if kind == "crop":
@@ -387,8 +467,7 @@ class Guard:
         return all(type(p) is int or not is_length(p) or self._where.settled(p) is not None for p in pads)
 
     def _evaluated(self, value: ast.expr, seen: dict[str, Any]) -> Any:
-        expression = compile(ast.Expression(value), "<if>", "eval")
-        return eval(expression, self._frame.f_globals, seen)
+        return _evaluated(value, self._frame, seen)
 
     # ------------------------------------------------------------ in the midst of the body
     def _statement(self) -> tuple[int, _Statement] | None:
@@ -409,8 +488,8 @@ class Guard:
         running = self._statement()
         if running is None or running[0] not in self._amounts:
             return computed
-        key, settled = self._amounts[running[0]]
-        if computed.key() != key:
+        given, settled = self._amounts[running[0]]
+        if computed.key() != given.key():
             return computed
         del self._body[running[0]]
         return settled

@@ -345,6 +345,51 @@ def _lengths_rounded_by_functions(nn: Any, F: Any, ds: Any) -> Any:
     return net(nn, forward)
 
 
+@module(BCL(4), reach=9, delay=4)
+def _numbers_made_of_conditions(nn: Any, F: Any, ds: Any) -> Any:
+    """Amounts that ifs set to numbers, comparisons as numbers, loops until something is as large."""
+
+    def forward(self: Any, x: Any) -> Any:
+        n, odd, more, windows, whole, least = x.shape[-1], 0, 0, 0, 0, x.shape[-1]
+        if n % 2:
+            odd = 1
+        if n % 4 != 0:
+            parts = n // 4 + 1
+            more = parts * 4 - n
+        while windows * 4 < n:
+            windows += 1
+        while n > whole:
+            whole += 3
+        while 5 * least > n:
+            least -= 1
+        missing = (n % 4 == 1) * 3 + (n % 4 == 2) * 2 + int(n % 4 == 3)
+        return (
+            F.avg_pool1d(F.pad(x, (0, odd)), 2),
+            self.down(F.pad(x, (0, more))),
+            self.down(F.pad(x, (0, windows * 4 - n))),
+            F.pad(x, (0, whole - n)),
+            x[..., : least * 5],
+            self.down(F.pad(x, (0, missing))),
+        )
+
+    return net(nn, forward, down=nn.Conv1d(4, 3, 4, stride=4))
+
+
+@module(BLC(4), multiple=2)
+def _branches_for_single_frames(nn: Any, F: Any, ds: Any) -> Any:
+    """What a model does that is stepped frame by frame, beside what it does otherwise."""
+
+    def forward(self: Any, x: Any, state: Any = None) -> Any:
+        if x.size(1) == 1 and state is not None:
+            before = state
+        else:
+            before = F.pad(x, (0, 0, 1, -1))
+        mixed = x * 0.3 + before * 0.7
+        return mixed.tanh() if x.size(1) == 1 else self.rnn(mixed)[0]
+
+    return net(nn, forward, rnn=nn.GRU(4, 3, batch_first=True))
+
+
 # ---------------------------------------------------------------- integers
 @module((Given(("B", "L"), below=12),))
 def _integers_computed(nn: Any, F: Any, ds: Any) -> Any:
