@@ -142,33 +142,26 @@ static void add_names(ds_graph *graph, const ds_node *node)
 }
 
 /* Copies a weight, each element as the float next to it that can be stored so. */
-static ds_status round_weight(float *to, const float *from, size_t n, ds_stored stored,
-                              size_t channel, const char *name)
+static ds_status round_weight(const ds_allocator *allocator, ds_weight *weight, const ds_op *op,
+                              int i, const float *from, const char *name)
 {
-    for (size_t first = 0; first < n; first += channel) {
-        channel = channel < n - first ? channel : n - first;
-        const float scale = stored == DS_STORED_INT8 ? ds_narrow_channel(from + first, channel) : 1;
-        for (size_t i = first; i < first + channel; i++) {
-            uint16_t element = 0;
-            ds_narrowed(stored, &element, from[i], scale);
-            to[i] = ds_widened(stored, &element, scale);
-            DS_CHECK(stored == DS_STORED_INT8 || isfinite(to[i]) || !isfinite(from[i]), DS_DTYPE,
-                     "weight '%s': element %zu is %g, beyond the range of %s; keep it wider",
-                     name ? name : "?", i, (double)from[i], ds_stored_name(stored));
-        }
-    }
+    const ds_signature shape = ds_op_scales(op, i);
+    void *scales;
+    DS_TRY(ds_allocate(allocator, &scales, ds_signature_bytes(&shape)));
+    const size_t beyond = ds_op_narrowed(op, i, from, scales, NULL, weight->data);
+    ds_release(allocator, scales, ds_signature_bytes(&shape));
+    DS_CHECK(beyond == weight->n_bytes / sizeof(float), DS_DTYPE,
+             "weight '%s': element %zu is %g, beyond the range of %s; keep it wider",
+             name ? name : "?", beyond, (double)from[beyond], ds_stored_name(ds_op_stored(op, i)));
     return DS_OK;
 }
 
 static ds_status own_weight(ds_graph *graph, ds_weight *weight, const ds_op *op, int i,
                             const void *data, const char *name)
 {
-    size_t channel = 0;
-    const ds_stored stored = ds_op_stored(op, i, &channel);
     DS_TRY(ds_allocate(&graph->allocator, &weight->data, weight->n_bytes));
-    if (stored != DS_STORED_WIDE)
-        return round_weight(weight->data, data, weight->n_bytes / sizeof(float), stored, channel,
-                            name);
+    if (ds_op_stored(op, i) != DS_STORED_WIDE)
+        return round_weight(&graph->allocator, weight, op, i, data, name);
     memcpy(weight->data, data, weight->n_bytes);
     return DS_OK;
 }
@@ -177,8 +170,7 @@ static ds_status add_weight(ds_graph *graph, ds_weight *weight, const ds_op *op,
                             const void *data, const char *name)
 {
     const ds_signature *signature = &op->weight[i];
-    size_t channel = 0;
-    const bool narrow = ds_op_stored(op, i, &channel) != DS_STORED_WIDE;
+    const bool narrow = ds_op_stored(op, i) != DS_STORED_WIDE;
     weight->n_bytes = ds_signature_bytes(signature);
     if (name)
         DS_PUSH_COPY(&graph->arena, weight->name, name, strlen(name) + 1);

@@ -141,13 +141,4 @@ static inline float ds_narrow_greatest(float greatest, float x)
     return isnan(x) || fabsf(x) > greatest ? fabsf(x) : greatest;
 }
 
-/* The scale of a channel of n elements. */
-static inline float ds_narrow_channel(const float *x, size_t n)
-{
-    float greatest = 0;
-    for (size_t i = 0; i < n; i++)
-        greatest = ds_narrow_greatest(greatest, x[i]);
-    return ds_narrow_scale(greatest);
-}
-
 #endif

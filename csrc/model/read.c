@@ -126,36 +126,56 @@ static ds_status use_tensor(reader *r, const ds_tensor_view *t, ds_json_value va
     return DS_OK;
 }
 
-/* The scales of an int8 tensor's channels. */
+/* Scales are those of channels, runs of equally many elements; or of all elements behind the first axis, for each of
+ * some groups along it. */
+static bool scales_fit(const ds_tensor_view *scales, const ds_tensor_view *t)
+{
+    if (scales == NULL || scales->type != DS_TENSOR_F32 || scales->rank < 1 ||
+        scales->shape[0] <= 0)
+        return false;
+    if (scales->rank == 1)
+        return t->n_items % (size_t)scales->shape[0] == 0;
+    return scales->rank == t->rank && t->shape[0] % scales->shape[0] == 0 &&
+           memcmp(scales->shape + 1, t->shape + 1, (t->rank - 1) * sizeof t->shape[0]) == 0;
+}
+
 static ds_status find_scales(reader *r, const ds_tensor_view **scales, const ds_tensor_view *t,
                              ds_json_value value)
 {
     char *name;
     DS_PUSH(&r->memory, name, strlen(t->name) + sizeof DS_MODEL_SCALES);
     (void)sprintf(name, "%s" DS_MODEL_SCALES, t->name);
-    const ds_tensor_view *found = ds_safetensors_find(r->container, name);
-    if (found == NULL || found->type != DS_TENSOR_F32 || found->rank != 1 || found->shape[0] <= 0 ||
-        t->n_items % (size_t)found->shape[0] != 0)
+    *scales = ds_safetensors_find(r->container, name);
+    if (!scales_fit(*scales, t))
         return ds_json_refuse(
-            value, "expected the scales of an I8 tensor, a tensor \"%s\" of F32 of rank 1",
+            value,
+            "expected the scales of an I8 tensor, a tensor \"%s\" of F32, one of each "
+            "channel or of each element behind the first axis",
             DS_SHOWN(name));
-    *scales = found;
-    return use_tensor(r, found, value);
+    return use_tensor(r, *scales, value);
 }
 
 /* A narrow tensor's elements as floats. */
 static ds_status widen(reader *r, const void **data, const ds_tensor_view *t, ds_stored stored,
                        ds_json_value value)
 {
-    const ds_tensor_view *scales = NULL;
+    const size_t width = ds_stored_bytes(stored), n = t->n_items;
+    const ds_tensor_view *of = NULL;
+    size_t n_runs = 1, places = 1;
     float *to;
-    if (stored == DS_STORED_INT8)
-        DS_TRY(find_scales(r, &scales, t, value));
-    const size_t channel = scales != NULL ? t->n_items / (size_t)scales->shape[0] : 1;
-    DS_PUSH(&r->memory, to, t->n_items);
-    for (size_t i = 0; i < t->n_items; i++)
-        to[i] = ds_widened(stored, (const char *)t->data + i * ds_stored_bytes(stored),
-                           scales != NULL ? ((const float *)scales->data)[i / channel] : 1);
+    if (stored == DS_STORED_INT8) {
+        DS_TRY(find_scales(r, &of, t, value));
+        n_runs = (size_t)of->shape[0];
+        places = of->n_items / n_runs;
+    }
+    DS_PUSH(&r->memory, to, n);
+    const float *scales = of != NULL ? of->data : NULL;
+    for (size_t first = 0; first < n; first += n / n_runs, scales += of != NULL ? places : 0)
+        for (size_t i = first, place = 0; i < first + n / n_runs; i++) {
+            to[i] = ds_widened(stored, (const char *)t->data + i * width,
+                               scales != NULL ? scales[place] : 1);
+            place = place + 1 < places ? place + 1 : 0;
+        }
     *data = to;
     return DS_OK;
 }

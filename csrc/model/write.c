@@ -29,9 +29,8 @@ typedef struct writer {
 static bool same_array(const writer *w, const ds_tensor_source *t, const ds_node *node, int k)
 {
     const ds_signature *s = &node->op->weight[k];
-    size_t channel;
     return w->raw[t - w->tensors] == node->weights[k].data &&
-           t->type == ds_tensor_of_stored(s->dtype, ds_op_stored(node->op, k, &channel)) &&
+           t->type == ds_tensor_of_stored(s->dtype, ds_op_stored(node->op, k)) &&
            t->rank == (size_t)s->rank &&
            memcmp(t->shape, s->shape, t->rank * sizeof t->shape[0]) == 0;
 }
@@ -75,31 +74,6 @@ static ds_status make_up(const char **made, writer *w, const ds_node *node, int 
     return DS_OK;
 }
 
-/* The elements of a weight as they are stored; in int8 the scales of its channels too. */
-static ds_status store(writer *w, void **stored, float **scales, const ds_node *node, int k)
-{
-    size_t channel = 0;
-    const ds_stored how = ds_op_stored(node->op, k, &channel);
-    const size_t n = node->weights[k].n_bytes / sizeof(float), width = ds_stored_bytes(how);
-    const float *const from = node->weights[k].data;
-    char *to;
-    DS_PUSH(&w->memory, to, n * width);
-    *stored = to;
-    channel = channel < n ? channel : n;
-    if (how == DS_STORED_INT8)
-        DS_PUSH(&w->memory, *scales, n / channel);
-    for (size_t first = 0; first < n; first += channel) {
-        float scale = 1;
-        if (how == DS_STORED_INT8) {
-            scale = ds_narrow_channel(from + first, channel);
-            (*scales)[first / channel] = scale;
-        }
-        for (size_t i = first; i < first + channel; i++)
-            ds_narrowed(how, to + i * width, from[i], scale);
-    }
-    return DS_OK;
-}
-
 /* "<name>.scales"; NULL where there is such a tensor already. */
 static ds_status name_scales(writer *w, char **called, const char *name)
 {
@@ -123,11 +97,11 @@ static ds_status add_tensor(writer *w, const ds_node *node, int k, uint32_t *slo
     const ds_signature *s = &node->op->weight[k];
     const ds_weight *weight = &node->weights[k];
     const char *name = weight->name;
-    size_t channel;
-    const ds_stored stored = ds_op_stored(node->op, k, &channel);
+    const ds_stored stored = ds_op_stored(node->op, k);
     void *data = weight->data;
     float *scales = NULL;
     char *of_scales = NULL;
+    ds_signature *shape = NULL;
     if (name != NULL && stored == DS_STORED_INT8)
         DS_TRY(name_scales(w, &of_scales, name));
     if (name == NULL || ds_tensor_name_is_reserved(name) || *slot_of_name(w, name) != 0 ||
@@ -136,17 +110,20 @@ static ds_status add_tensor(writer *w, const ds_node *node, int k, uint32_t *slo
         if (stored == DS_STORED_INT8)
             DS_TRY(name_scales(w, &of_scales, name));
     }
-    if (stored != DS_STORED_WIDE)
-        DS_TRY(store(w, &data, &scales, node, k));
+    if (stored != DS_STORED_WIDE) {
+        char *elements;
+        DS_PUSH(&w->memory, elements, weight->n_bytes / sizeof(float) * ds_stored_bytes(stored));
+        DS_PUSH(&w->memory, shape, 1);
+        *shape = ds_op_scales(node->op, k);
+        DS_PUSH(&w->memory, scales, ds_signature_bytes(shape) / sizeof(float));
+        ds_op_narrowed(node->op, k, data, scales, elements, NULL);
+        data = elements;
+    }
     put_tensor(w, name, ds_tensor_of_stored(s->dtype, stored), (size_t)s->rank, s->shape, data,
                weight->data);
     *slot = (uint32_t)w->n_tensors;
-    if (scales != NULL && of_scales != NULL) {
-        int64_t *n;
-        DS_PUSH(&w->memory, n, 1);
-        *n = (int64_t)(weight->n_bytes / sizeof(float) / channel);
-        put_tensor(w, of_scales, DS_TENSOR_F32, 1, n, scales, NULL);
-    }
+    if (of_scales != NULL && shape != NULL)
+        put_tensor(w, of_scales, DS_TENSOR_F32, (size_t)shape->rank, shape->shape, scales, NULL);
     return DS_OK;
 }
 

@@ -246,6 +246,29 @@ static void conv_transpose_prepare(const ds_op *op, void *prepared, const void *
             prepared = conv_transpose_prepare_phases(op, g, f, e, prepared, weights, k);
 }
 
+static size_t conv_transpose_narrows(const ds_op *op, int i)
+{
+    const ds_signature *weight = &op->weight[WEIGHT];
+    const int64_t groups = ds_planes_attr(op, GROUPS)->i;
+    return i == WEIGHT
+               ? ds_signature_bytes(weight) / sizeof(float) / (size_t)(groups * weight->shape[1])
+               : 0;
+}
+
+/* Taps of a phase are a column's. */
+static size_t conv_transpose_scale_of(const ds_op *op, size_t place)
+{
+    ds_phases g[2];
+    conv_transpose_geometry(op, g);
+    const size_t n_taps = (size_t)(g[0].kernel * g[1].kernel), tap = place % n_taps;
+    for (int i = 0; i < 2; i++) {
+        const size_t step = (size_t)ds_planes_tap(op, i);
+        const size_t at = tap / step % (size_t)g[i].kernel;
+        place -= (at - at % (size_t)g[i].tap_step) * step;
+    }
+    return place;
+}
+
 /* All outputs of the phases [f, f + n) along the plane's first axis and e along its second. */
 static void conv_transpose_forward_phases(const ds_op *op, const ds_run *run, const ds_phases *g,
                                           int64_t f, int64_t n, int64_t e,
@@ -328,11 +351,14 @@ static void conv_transpose_forward(const ds_op *op, const ds_run *run)
     }
 }
 
-const ds_op_def ds_op_conv_transpose1d = {DS_PLANES_OPERATOR(
-    conv_transpose1d, DS_PLANES_VECTORS, "transposed convolution along the stream", conv_transpose,
-    ds_narrows_halves)};
+const ds_op_def ds_op_conv_transpose1d = {
+    DS_PLANES_OPERATOR(conv_transpose1d, DS_PLANES_VECTORS,
+                       "transposed convolution along the stream", conv_transpose,
+                       conv_transpose_narrows),
+    .scale_of = conv_transpose_scale_of};
 
 const ds_op_def ds_op_conv_transpose2d = {
     DS_PLANES_OPERATOR(conv_transpose2d, DS_PLANES_OF_ROWS,
                        "transposed convolution along the stream and within each frame",
-                       conv_transpose, ds_narrows_halves)};
+                       conv_transpose, conv_transpose_narrows),
+    .scale_of = conv_transpose_scale_of};

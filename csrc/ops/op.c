@@ -373,47 +373,6 @@ size_t ds_op_scratch_bytes(const ds_op *op, size_t n_rows, int64_t frames_in, in
     return ds_saturated_sum(n, ds_saturated_product(op->scratch.per_out, (size_t)frames_out));
 }
 
-ds_status ds_op_store(ds_op *op, ds_narrowing how)
-{
-    const bool int8 = how.stored == DS_STORED_INT8;
-    bool can = op->def->narrows != NULL && (how.stored != DS_STORED_WIDE || how.products);
-    size_t deepest = 0;
-    for (int i = 0; can && i < op->n_weights; i++) {
-        size_t depth = op->def->narrows(op, i);
-        can = !int8 || depth != DS_NARROWS_HALVES;
-        if (depth == DS_NARROWS_HALVES) /* no more than all of an output channel */
-            depth =
-                ds_signature_bytes(&op->weight[i]) / sizeof(float) / (size_t)op->weight[i].shape[1];
-        deepest = depth > deepest ? depth : deepest;
-    }
-    op->stored = can ? how.stored : DS_STORED_WIDE;
-    op->products = can && how.products && how.stored != DS_STORED_FP16;
-    const size_t most = int8 ? DS_INT8_DEPTH : DS_BF16_DEPTH;
-    DS_CHECK(!op->products || deepest <= most, DS_LIMIT,
-             "%s: products of %s take %zu elements at most, got %zu; keep them wider",
-             op->def->name, ds_products_name(op), most, deepest);
-    return DS_OK;
-}
-
-bool ds_op_splits(const ds_op *op)
-{
-    return op->products && op->stored == DS_STORED_WIDE;
-}
-
-const char *ds_products_name(const ds_op *op)
-{
-    return ds_stored_name(ds_op_splits(op) ? DS_STORED_SPLIT
-                          : op->products   ? op->stored
-                                           : DS_STORED_WIDE);
-}
-
-ds_stored ds_op_stored(const ds_op *op, int i, size_t *channel)
-{
-    *channel =
-        op->stored != DS_STORED_WIDE && op->weight[i].dtype == DS_F32 ? op->def->narrows(op, i) : 0;
-    return *channel ? op->stored : DS_STORED_WIDE;
-}
-
 static ds_real_kernels op_kernels(const ds_op *op, const ds_real_kernels *k)
 {
     ds_real_kernels stored = *k;

@@ -135,13 +135,14 @@ typedef struct ds_op_def {
     /* Writes them. Where k->borrows they may point at the raw ones, which must outlive them. */
     void (*prepare)(const ds_op *op, void *prepared, const void *const *weights,
                     const ds_real_kernels *k);
-    /* Whether float weight i may be stored narrow: the elements of it that belong to one output channel, beside each
-     * other; DS_NARROWS_HALVES where its products have no such columns; 0: not. NULL: no weight may. */
+    /* Whether float weight i may be stored narrow: the elements of it that belong to one output channel, which are
+     * beside each other and share a scale in int8 unless there is scale_of; 0: not. NULL: no weight may. */
     size_t (*narrows)(const ds_op *op, int i);
+    /* Where channels are no runs: every element behind the weight's first axis has a scale, in each group of input
+     * channels; the first place that has the same one. */
+    size_t (*scale_of)(const ds_op *op, size_t place);
     void (*forward)(const ds_op *op, const ds_run *run);
 } ds_op_def;
-
-#define DS_NARROWS_HALVES SIZE_MAX /* in 16 bits only */
 
 struct ds_op {
     const ds_op_def *def;
@@ -205,8 +206,14 @@ ds_status ds_op_store(ds_op *op, ds_narrowing how);
 bool ds_op_splits(const ds_op *op);
 /* In what its products are: "fp32", "fp32-tiles", "bf16", "int8". */
 const char *ds_products_name(const ds_op *op);
-/* How weight number i is stored, and the elements of an output channel; its values are those that this can say. */
-ds_stored ds_op_stored(const ds_op *op, int i, size_t *channel);
+/* How weight number i is stored; its values are those that this can say. */
+ds_stored ds_op_stored(const ds_op *op, int i);
+/* The scales of a weight that is narrow, in int8: [channels], or as the weight, its first axis being groups. */
+ds_signature ds_op_scales(const ds_op *op, int i);
+/* Narrows such a weight: fills its scales, if it has some, its elements as they are stored, and as floats (NULL: not
+ * wanted). Returns the first element that is beyond the format's range, or how many there are. */
+size_t ds_op_narrowed(const ds_op *op, int i, const float *from, float *scales, char *stored,
+                      float *wide);
 /* Bytes that ds_op_prepare writes for these kernels; 0: it needs not be called. */
 size_t ds_op_prepared_bytes(const ds_op *op, const ds_real_kernels *k);
 /* Number of inputs, the first, of which each must have frames, that there be any of the outputs. */

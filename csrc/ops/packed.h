@@ -36,12 +36,6 @@ static inline size_t ds_narrows_taps(const ds_op *op, int i)
                : 0;
 }
 
-static inline size_t ds_narrows_halves(const ds_op *op, int i)
-{
-    (void)op;
-    return i == 0 ? DS_NARROWS_HALVES : 0;
-}
-
 /* Sizes in infer: *product = a * b; DS_LIMIT beyond SIZE_MAX / 4. */
 ds_status ds_size_mul(size_t *product, size_t a, size_t b);
 /* Adds to *most the most bytes that any variant packs a weight into; DS_LIMIT beyond SIZE_MAX / 4. */

@@ -67,7 +67,7 @@ def compile(
         channel; or a dict from patterns of modules' paths (``"encoder.*"``; the last that fits counts). Sums are
         of float32 inputs and the stored numbers, in float32: the engine gives the bits of a model whose weights
         were rounded so. "auto" takes for each layer the first of "int8", "bf16" and "fp32" that is within
-        `weights_bound`. Biases, norms, tables and routers stay as they are, and in "int8" transposed convolutions.
+        `weights_bound`. Biases, norms, tables and routers stay as they are.
     products : str or dict
         What the rows are that these matrices are multiplied with: "fp32" as they come, "bf16", or "int8" with a
         scale for each row, summed in integers; then the weights are stored so, whatever `weights` says. Bits are

@@ -205,7 +205,7 @@ def _auto(source: Any, mapped: bool, nodes: Nodes, bound: float) -> list[int]:
         return [layers.get((name, path), []) for name, path, *_ in nodes]
 
     rounded = {how: weights_of(bytes([FORMATS.index(how)]) * len(nodes)) for how in LADDER}
-    return narrowest(weights_of(b""), rounded, bound)
+    return narrowest(nodes, weights_of(b""), rounded, bound)
 
 
 def container_of(source: Any) -> Any:

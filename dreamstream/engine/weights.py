@@ -113,32 +113,37 @@ def _chosen(argument: str, asked: Weights | None, formats: Sequence[str], nodes:
         yield next((rules[p] for p in reversed(list(rules)) if _fits(p, path)), None)
 
 
-def narrowest(whole: Sequence[Any], rounded: Mapping[str, Sequence[Any]], bound: float) -> list[int]:
+def narrowest(nodes: Nodes, whole: Sequence[Any], rounded: Mapping[str, Sequence[Any]], bound: float) -> list[int]:
     """Return for each node the first format of `LADDER` whose error is within the bound, by its number.
 
     Parameters
     ----------
+    nodes : as `_core.Graph.nodes` gives them
     whole : sequence
         Each node's weights as they are: ``(name, array)`` or None.
     rounded : mapping
         The same as each format of the ladder has them.
     """
-    return [
-        next((FORMATS.index(how) for how in LADDER if _error(weights, rounded[how][j]) <= bound), 0)
-        for j, weights in enumerate(whole)
-    ]
+    numbers = []
+    for j, ((operator, *_), weights) in enumerate(zip(nodes, whole)):
+        outputs = 1 if operator.startswith("conv_transpose") else 0
+        errors = ((FORMATS.index(how), _error(weights, rounded[how][j], outputs)) for how in LADDER)
+        numbers.append(next((number for number, error in errors if error <= bound), 0))
+    return numbers
 
 
-def _error(whole: Any, rounded: Any) -> float:
-    """Return the norm of w − rounded w by that of w in the worst channel; infinite where that says nothing, or
-    nothing changed."""
+def _error(whole: Any, rounded: Any, axis: int) -> float:
+    """Return the norm of w − rounded w by that of w in the worst channel along an axis; infinite where that says
+    nothing, or nothing changed."""
     worst, changed = 0.0, False
     for a, b in zip(whole, rounded):
         if a is None or a[1].ndim == 0 or not np.issubdtype(a[1].dtype, np.floating):
             continue
-        wide = a[1].reshape(len(a[1]), -1).astype(np.float64)
+        along = min(axis, a[1].ndim - 1)  # a bias has no other
+        wide, narrow = (np.moveaxis(w[1], along, 0).reshape(w[1].shape[along], -1) for w in (a, b))
+        wide = wide.astype(np.float64)
         with np.errstate(invalid="ignore"):
-            gap = np.linalg.norm(wide - b[1].reshape(wide.shape), axis=1)
+            gap = np.linalg.norm(wide - narrow, axis=1)
             size = np.linalg.norm(wide, axis=1)
         changed = changed or bool((gap != 0).any())
         worst = max(worst, *np.where(gap == 0, 0.0, gap / np.where(size == 0, 1, size)).tolist(), 0.0)

@@ -131,6 +131,20 @@ def test_convolutions_are_products_of_windows(how, backend):
         assert y.tobytes() == np.ascontiguousarray(wanted.T).tobytes()
 
 
+@pytest.mark.parametrize(("how", "backend"), ALL)
+def test_transposed_convolutions_are_products_of_windows(how, backend):
+    draw = np.random.default_rng(0)
+    x = draw.standard_normal((10, 12)).astype(F32)
+    layer = nn.ConvTranspose1d(10, 40, 4, stride=2)
+    padded = np.pad(x, ((0, 0), (1, 1))).T
+    rows = np.concatenate([padded[:-1], padded[1:]], 1)  # the frame before, and this one
+    w = layer.weight.numpy()
+    phases = [np.concatenate([w[..., f + 2], w[..., f]]).T for f in (0, 1)]
+    wanted = np.stack([product(how, rows, np.ascontiguousarray(f), layer.bias.numpy()) for f in phases], 1)
+    y = of_layer(layer, x, ("B", 10, "L"), how, backend=backend)
+    assert y.tobytes() == np.ascontiguousarray(wanted.reshape(-1, 40).T).tobytes()
+
+
 @pytest.mark.parametrize("how", [*NARROW, TILES])
 @pytest.mark.parametrize(
     ("depth", "bound"),

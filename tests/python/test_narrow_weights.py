@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 from typing import Any
 
 import numpy as np
@@ -33,13 +35,29 @@ def rounded(x: Any, how: str, channels: int) -> Any:
     return (np.rint(rows / scale) * scale + np.float32(0)).reshape(x.shape)  # one zero only
 
 
+def round_layer(layer: Any, how: str) -> None:
+    """A transposed convolution's columns are an output channel's taps of one phase, in each group."""
+    for name, weight in list(layer.named_parameters(recurse=False)):
+        if not name.startswith("weight") or weight.ndim == 1:
+            continue
+        w = weight.numpy()
+        if isinstance(layer, (nn.ConvTranspose1d, nn.ConvTranspose2d)):
+            steps = [s // math.gcd(s, d) for s, d in zip(layer.stride, layer.dilation)]
+            for phase in itertools.product(*map(range, steps)):
+                at = (..., *(slice(f, None, step) for f, step in zip(phase, steps)))
+                for group in np.split(w, layer.groups):
+                    turned = group.swapaxes(0, 1)[at]
+                    turned[...] = rounded(turned, how, len(turned)) if turned.size else turned
+        else:
+            w = rounded(w, how, len(w))
+        weight.copy_(ds.tensor(w))
+
+
 def wide_twin(how: str) -> Net:
     """The same network with weights that were rounded by hand."""
     model = Net()
-    for path, layer in model.named_modules():
-        for name, weight in list(layer.named_parameters(recurse=False)):
-            if name.startswith("weight") and weight.ndim > 1 and (how != "int8" or not path.startswith("up")):
-                weight.copy_(ds.tensor(rounded(weight.numpy(), how, weight.shape[0])))
+    for layer in model.modules():
+        round_layer(layer, how)
     return model
 
 
@@ -52,15 +70,39 @@ def test_bits_are_those_of_a_model_that_was_rounded(how, backend):
     assert engine.fingerprint == wanted.fingerprint
 
 
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize(
+    ("kind", "kernel", "options"),
+    [
+        (nn.ConvTranspose1d, 2, {"stride": 3}),
+        (nn.ConvTranspose1d, 5, {"stride": 4, "dilation": 2}),
+        (nn.ConvTranspose1d, 4, {"stride": 2, "groups": 6}),
+        (nn.ConvTranspose2d, (3, 4), {"stride": (2, 3), "padding": 1}),
+        (nn.ConvTranspose2d, (4, 3), {"stride": (1, 2), "groups": 2, "dilation": (2, 1)}),
+    ],
+)
+def test_transposed_convolutions_have_scales_by_phase(kind, kernel, options, backend):
+    ds.manual_seed(0)
+    layer, spec = kind(6, 6, kernel, **options), ("B", 6, *([7] if kind is nn.ConvTranspose2d else []), "L")
+    x = np.random.default_rng(0).standard_normal((*spec[1:-1], 20)).astype(np.float32)
+    narrow = ds.compile(layer, spec, weights="int8", backend=backend)
+    round_layer(layer, "int8")
+    wide = ds.compile(layer, spec, backend=backend)
+    assert narrow.fingerprint == wide.fingerprint
+    for engine in (narrow, ds.load(content(narrow), backend=backend)):
+        y = engine.step({"a": x}, sos=["a"], eos=["a"])["a"]
+        assert y.tobytes() == wide.step({"a": x}, sos=["a"], eos=["a"])["a"].tobytes()
+
+
 @pytest.mark.parametrize("how", NARROW)
 def test_files_hold_what_is_stored(how):
     engine = compiled(weights=how)
     whole = content(engine)
     tensors = {t.name: t.dtype for t in read(whole)[0] if not t.name.startswith(".pad.")}
-    kept = "F32" if how == "int8" else DTYPES[how]
-    assert tensors["conv.weight"] == tensors["lstm.weight_hh_l1"] == tensors["linear.weight"] == DTYPES[how]
-    assert tensors["up.weight"] == kept and tensors["conv.bias"] == "F32"
-    assert ("conv.weight.scales" in tensors) is (how == "int8")
+    for name in ("conv", "linear", "up", "up_in_groups"):
+        assert tensors[f"{name}.weight"] == tensors["lstm.weight_hh_l1"] == DTYPES[how]
+        assert (f"{name}.weight.scales" in tensors) is (how == "int8")
+    assert tensors["conv.bias"] == "F32"
     again = ds.load(whole)
     assert content(again) == whole and answer(again).tobytes() == answer(engine).tobytes()
     assert content(ds.load(content(compiled()), weights=how)) == whole

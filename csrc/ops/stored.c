@@ -1,0 +1,110 @@
+/* ops/stored.c: how an operator's weights are stored: in which format, by which scales. */
+#include "kernels/narrow.h"
+
+#include "ops/op.h"
+
+ds_status ds_op_store(ds_op *op, ds_narrowing how)
+{
+    const bool can = op->def->narrows != NULL && (how.stored != DS_STORED_WIDE || how.products);
+    size_t deepest = 0;
+    for (int i = 0; can && i < op->n_weights; i++) {
+        const size_t depth = op->def->narrows(op, i);
+        deepest = depth > deepest ? depth : deepest;
+    }
+    op->stored = can ? how.stored : DS_STORED_WIDE;
+    op->products = can && how.products && how.stored != DS_STORED_FP16;
+    const size_t most = how.stored == DS_STORED_INT8 ? DS_INT8_DEPTH : DS_BF16_DEPTH;
+    DS_CHECK(!op->products || deepest <= most, DS_LIMIT,
+             "%s: products of %s take %zu elements at most, got %zu; keep them wider",
+             op->def->name, ds_products_name(op), most, deepest);
+    return DS_OK;
+}
+
+bool ds_op_splits(const ds_op *op)
+{
+    return op->products && op->stored == DS_STORED_WIDE;
+}
+
+const char *ds_products_name(const ds_op *op)
+{
+    return ds_stored_name(ds_op_splits(op) ? DS_STORED_SPLIT
+                          : op->products   ? op->stored
+                                           : DS_STORED_WIDE);
+}
+
+static size_t narrow_elements(const ds_op *op, int i)
+{
+    return ds_signature_bytes(&op->weight[i]) / sizeof(float);
+}
+
+ds_stored ds_op_stored(const ds_op *op, int i)
+{
+    const bool narrow = op->stored != DS_STORED_WIDE && op->weight[i].dtype == DS_F32 &&
+                        op->def->narrows(op, i) > 0;
+    return narrow ? op->stored : DS_STORED_WIDE;
+}
+
+ds_signature ds_op_scales(const ds_op *op, int i)
+{
+    ds_signature scales = {.dtype = DS_F32, .rank = 1};
+    const size_t channel = op->def->narrows(op, i), n = narrow_elements(op, i);
+    scales.shape[0] = (int64_t)(n / channel);
+    if (op->def->scale_of != NULL) {
+        scales = op->weight[i];
+        scales.shape[0] = (int64_t)(n / channel) / scales.shape[1];
+    }
+    return scales;
+}
+
+/* The greatest magnitude of each scale's elements, then the scales. */
+static void narrow_scales(const ds_op *op, int i, float *scales, const float *from)
+{
+    const ds_signature shape = ds_op_scales(op, i);
+    const size_t n_runs = (size_t)shape.shape[0], run = narrow_elements(op, i) / n_runs;
+    const size_t n = ds_signature_bytes(&shape) / sizeof(float), places = n / n_runs;
+    for (size_t r = 0; r < n_runs; r++, from += run, scales += places) {
+        for (size_t place = 0; place < places; place++) {
+            float greatest = 0;
+            for (size_t e = place; e < run; e += places)
+                greatest = ds_narrow_greatest(greatest, from[e]);
+            scales[place] = greatest;
+        }
+        for (size_t place = 0; place < places && op->def->scale_of != NULL; place++) {
+            float *const first = &scales[op->def->scale_of(op, place)];
+            *first = ds_narrow_greatest(*first, scales[place]);
+        }
+        for (size_t place = places; place-- > 0;) /* the first after those that share it */
+            scales[place] = ds_narrow_scale(
+                scales[op->def->scale_of != NULL ? op->def->scale_of(op, place) : place]);
+    }
+}
+
+size_t ds_op_narrowed(const ds_op *op, int i, const float *from, float *scales, char *stored,
+                      float *wide)
+{
+    const ds_stored how = ds_op_stored(op, i);
+    const bool scaled = how == DS_STORED_INT8;
+    const size_t width = ds_stored_bytes(how), n = narrow_elements(op, i);
+    const ds_signature shape = ds_op_scales(op, i);
+    const size_t run = n / (size_t)shape.shape[0];
+    const size_t places = ds_signature_bytes(&shape) / sizeof(float) / (size_t)shape.shape[0];
+    size_t beyond = n;
+    if (scaled)
+        narrow_scales(op, i, scales, from);
+    for (size_t first = 0; first < n; first += run, scales += scaled ? places : 0) {
+        for (size_t e = first, place = 0; e < first + run; e++) {
+            const float scale = scaled ? scales[place] : 1;
+            uint16_t element = 0;
+            ds_narrowed(how, &element, from[e], scale);
+            const float x = ds_widened(how, &element, scale);
+            if (stored != NULL)
+                memcpy(stored + e * width, &element, width);
+            if (wide != NULL)
+                wide[e] = x;
+            if (!scaled && beyond == n && !isfinite(x) && isfinite(from[e]))
+                beyond = e;
+            place = place + 1 < places ? place + 1 : 0;
+        }
+    }
+    return beyond;
+}
