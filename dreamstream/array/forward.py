@@ -228,6 +228,8 @@ def getitem(x: StreamTensor, index: Any) -> Any:
         if "L" not in x.dims:
             _refuse(x, "an index on B and L joined", "index before the reshape")
         x = slice_stream(x, parts.length)
+    if only_slices and all(map(is_whole, parts.features)):
+        return x
     if (empty := _emptied(x, parts)) is not None:
         return empty
     if only_slices:  # each on its axis, wherever that is stored

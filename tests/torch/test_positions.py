@@ -64,6 +64,9 @@ TABLES = {
     "index": lambda m, x: x + m.pe[index(x)],
     "index of a row": lambda m, x: x + m.pe[index(x)[None]],
     "index_select": lambda m, x: x + m.pe.index_select(0, index(x)),
+    "index_select of columns": lambda m, x: x + m.pe.t().contiguous().index_select(1, index(x) + 1).t(),
+    "index beside slices": lambda m, x: x + m.pe[index(x)[None], :] + m.pe1[:, index(x)] * m.pe1[..., index(x), :],
+    "joined with nothing": lambda m, x: torch.cat([torch.tensor([]), x * 2], 1) + m.pe[: x.size(1)],
     "time first": seq_first(lambda m, x: x + m.emb(index(x, 0))[:, None]),
 }
 COMPUTED = {

@@ -68,6 +68,9 @@ def _mask(length: Any, original: Any, args: Any, kwargs: Any) -> Any:
     if is_declared():
         return None
     config = kwargs.get("config", args[0] if args else None)
+    cache = kwargs.get("past_key_values")
+    if cache is not None and type(seen := cache.get_seq_length()) is int and seen == 0:
+        kwargs = kwargs | {"past_key_values": None}  # later it has this call's keys
     numbers = {name: n for name in _NUMBERS if isinstance(n := getattr(config, name, None), int)}
     return type(length).note_call(_written_out(original), (numbers, *args), kwargs)
 
@@ -90,7 +93,7 @@ def _grown(length: Any, original: Any, args: Any, kwargs: Any) -> Any:
 #: Frames for which tables of positions are made.
 _ROWS = 5000
 
-METHODS.update(dict.fromkeys(("extend_pe", "update_max_seq_length"), _grown))
+METHODS.update(dict.fromkeys(("extend_pe", "extend_pos_enc", "update_max_seq_length"), _grown))
 BROUGHT["transformers.integrations.sdpa_attention"] = {
     "sdpa_attention_forward": lambda length, original, args, kwargs: _attention(*args, **kwargs)
 }

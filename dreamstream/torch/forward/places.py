@@ -143,17 +143,23 @@ def _spread(x: Any, own: str, made: str) -> Any:
 # ---------------------------------------------------------------------- tables
 def looked_up(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Return the rows of a table for positions in turn, the table cut to the stream's length; None otherwise."""
+    dim: Any = 0
     if func is torch.nn.functional.embedding:
         at, weight = args[0], args[1] if len(args) > 1 else kwargs["weight"]
-    elif func in (torch.index_select, torch.Tensor.index_select) and args[1:2] == (0,):
-        weight, at = args[0], args[2] if len(args) > 2 else kwargs["index"]
-    elif func is torch.Tensor.__getitem__ and noted(args[1]):
-        weight, at = args
+    elif func in (torch.index_select, torch.Tensor.index_select) and len(args) > 1:
+        weight, dim, at = args[0], args[1], args[2] if len(args) > 2 else kwargs["index"]
+    elif func is torch.Tensor.__getitem__:
+        weight, index = args
+        parts = index if isinstance(index, tuple) else (index,)
+        dim = next((i for i, part in enumerate(parts) if noted(part)), None)
+        if dim is None or any(part not in (slice(None), ...) for part in (*parts[:dim], *parts[dim + 1 :])):
+            return None
+        at, dim = parts[dim], dim - len(parts) if ... in parts[:dim] else dim
     elif func in (torch.gather, torch.Tensor.gather):
         return _gathered(*args, **kwargs)
     else:
         return None
-    cut = not noted(weight) and getattr(weight, "dims", ("",))[0] == "L"  # all of its rows, then
+    cut = not noted(weight) and dim == 0 and getattr(weight, "dims", ("",))[0] == "L"  # all of its rows, then
     if not noted(at) or not (cut or isinstance(weight, (torch.Tensor, Constant))):
         return None
     found = first_row(at)
@@ -166,10 +172,11 @@ def looked_up(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str,
             weight = weight if i == axis else weight.unsqueeze(i)
         return weight
     table = weight if isinstance(weight, Constant) else Constant(weight, current().arrays)
-    table = table[start:]
+    dim %= table.ndim
+    table = table.narrow(dim, start, table.shape[dim] - start)
     for i in range(axes):
-        table = table if i == axis else table.unsqueeze(i)
-    return table[(slice(None),) * axis + (slice(None, length),)]
+        table = table if i == axis else table.unsqueeze(dim + i)
+    return table[(slice(None),) * (dim + axis) + (slice(None, length),)]
 
 
 def _gathered(input: Any, dim: int, index: Any, **_: Any) -> Any:

@@ -51,6 +51,23 @@ def test_wav2vec2_conformer(positions):
     assert check(model, ("B", "L"), (400, 253), 100) == [85]
 
 
+ENCODERS = {
+    "Hubert": ({}, 93),
+    "UniSpeechSat": ({}, 93),
+    "SEW": ({"squeeze_factor": 2}, 117),
+    "Data2VecAudio": ({"num_conv_pos_embeddings": 3, "conv_pos_kernel_size": 5}, 85),
+}
+
+
+@pytest.mark.parametrize("name", ENCODERS)
+def test_of_samples(name):
+    transformers = pytest.importorskip("transformers")
+    options, delay = ENCODERS[name]
+    config = getattr(transformers, f"{name}Config")(**SIZES, **SAMPLES | options)
+    model = declared(lambda: getattr(transformers, f"{name}Model")(config), "encoder.layers.*.attention")
+    assert check(model, ("B", "L"), (400, 253), 100) == [delay]
+
+
 @pytest.mark.parametrize("positions", ["relative", "relative_key", "rotary"])
 def test_wav2vec2_bert(positions):
     transformers = pytest.importorskip("transformers")
