@@ -22,6 +22,7 @@ from .array.axes import in_c_order
 from .array.dtypes import name_of, nominal
 from .array.forward import for_batch, held, is_static
 from .array.lanes import by_lane
+from .array.picked import Picked, by_element
 from .array.plain import ARRAYS, INTEGERS, of_integers
 from .array.stream_tensor import StreamTensor
 from .array.tensor import Tensor
@@ -75,10 +76,12 @@ def apply(
     """
     for x in inputs:
         if x.is_stream:
-            if name in ("mul", "div") and any(type(x) is Weights for x in inputs):
-                noted = weighted(name, attributes, inputs, weights)
-                if noted is not None:
-                    return (noted,)
+            kinds = [*map(type, inputs)]
+            if Picked in kinds:
+                return by_element(apply, name, attributes, inputs, weights, dims)
+            noted = weighted(name, attributes, inputs, weights) if Weights in kinds else None
+            if noted is not None:
+                return (noted,)
             entry = None if x.edge is None else x.edge.entry
             return _streaming(name, attributes, inputs, weights, dims, entry)
     if dims is None and name in ARRAYS:
@@ -87,10 +90,6 @@ def apply(
 
 
 # ---------------------------------------------------------------- operators
-def _freeze(value: Any) -> Any:
-    return tuple(value) if isinstance(value, list) else value
-
-
 @lru_cache(maxsize=4096)
 def _make(name: str, attributes: Any, inputs: Any, weights: Any) -> _core.Op:
     return _core.Op(name, dict(attributes), inputs, weights)
@@ -103,7 +102,7 @@ def operator(
     weights: Sequence[Array | None],
 ) -> _core.Op:
     """Return the operator for these attributes, signatures and weights (made once)."""
-    attrs = tuple(sorted((k, _freeze(v)) for k, v in attributes.items()))
+    attrs = tuple(sorted((k, tuple(v) if isinstance(v, list) else v) for k, v in attributes.items()))
     shapes = tuple(None if w is None else (nominal(w.dtype).name, tuple(w.shape)) for w in weights)
     try:
         return _make(name, attrs, tuple(inputs), shapes)
@@ -154,8 +153,7 @@ def _offline(
         raise ShapeError(f"{name}: the inputs differ in shape: {[a.shape for a in arrays]}")
     n_features = sum(isinstance(r, int) for r in roles)
     order = [i for i, r in enumerate(roles) if r is Ellipsis]
-    order += [roles.index(r) for r in ("B", "L") if r in roles]
-    order += [roles.index(i) for i in range(n_features)]
+    order += [roles.index(r) for r in ("B", "L", *range(n_features)) if r in roles]
     n_rows = shape[roles.index("B")] if "B" in roles else 1
     along = [i for i, r in enumerate(roles) if r == "L" or r is Ellipsis]
     n_frames = [prod(a.shape[i] for i in along) for a in arrays]
@@ -464,7 +462,7 @@ def _stored(name: str, x: StreamTensor, dims: Dims) -> StreamTensor:
             f"{name} at {user_line()} works along the last {n} dimension(s) of {x.roles} and would mix "
             f"{' and '.join(mixed)}; transpose the features to the end"
         )
-    lead = sum(d == "F" for d in own) - n
+    lead = own.count("F") - n
     return x.in_order([*range(lead), *(lead + d for d in dims if isinstance(d, int))])
 
 
@@ -487,7 +485,7 @@ def _held(tensors: Sequence[StreamTensor]) -> list[StreamTensor]:
 def _brought_together(name: str, tensors: Sequence[Any], elementwise: bool) -> Sequence[Any]:
     """Return tensors of frames, or of values of whole streams: those wait for the end where they meet frames."""
     pooled = [x.rate == 0 for x in tensors]
-    if not any(pooled) or all(pooled):
+    if len({*pooled}) < 2:
         return tensors
     if not elementwise:
         raise ShapeError(

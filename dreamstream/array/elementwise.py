@@ -112,7 +112,12 @@ def binary_or_not(name: str, a: Any, b: Any) -> Any:
         dtype = dtypes.float32 if dtype == dtypes.bool or _small(operands) else dtypes.int64
     if name.startswith("logical_"):
         operands, dtype = [as_flags(o) for o in operands], dtypes.bool
-    return _combine(name, operands, [dtype, dtype])
+    out = _combine(name, operands, [dtype, dtype])
+    edge = getattr(out, "edge", None) if name in COMPARISONS else None
+    if edge is not None:
+        given: Any = [getattr(o, "edge", None) if isinstance(o, Tensor) else o for o in operands]
+        edge.line.facts["compared"] = (name, *(getattr(g, "line", g) for g in given))
+    return out
 
 
 def where(condition: Any, x: Any, y: Any) -> Tensor:

@@ -113,7 +113,7 @@ class Filled(Shared):
     def is_filled(self) -> bool:
         """Whether it holds one number for all frames of streams."""
         number = isinstance(self.value, (bool, int, float))
-        return number and not self.position and "L" in self.roles and "B" in self.roles
+        return number and not self.position and self.roles.count("L") == 1
 
     def as_stream(self) -> StreamTensor:
         """Return a stream of the number."""

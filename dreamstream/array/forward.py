@@ -35,6 +35,7 @@ from .elementwise import where
 from .empty import Empty
 from .ends import first_frames, last_frame, last_frames
 from .features import product, reduce_features, why_not_matmul
+from .picked import Picked
 from .scores import Scores, scores_of
 from .stream_tensor import StreamTensor
 from .symbolic import Symbolic
@@ -207,6 +208,9 @@ def _emptied(x: StreamTensor, parts: IndexParts) -> Empty | None:
 
 
 def getitem(x: StreamTensor, index: Any) -> Any:
+    mask = getattr(index, "is_stream", False) and index.dtype == dtypes.bool and "L" in index.dims
+    if mask and index.roles == x.roles[: index.ndim]:
+        return Picked(x.with_dims(x.dims, x.names), index)
     names = tuple(d if isinstance(d, str) else n for d, n in zip(x.dims, x.names))
     parts = parse_index(_without_tensors(index), names)
     if any(getattr(i, "is_stream", False) for i in (index if isinstance(index, tuple) else (index,))):
@@ -259,7 +263,12 @@ def getitem(x: StreamTensor, index: Any) -> Any:
 
 
 def reshape(x: StreamTensor, shape: Sequence[Any]) -> StreamTensor:
-    plan = plan_reshape(x.dims, [x._token(d) for d in x.dims], shape)
+    try:
+        plan = plan_reshape(x.dims, [x._token(d) for d in x.dims], shape)
+    except NotStreamableError:
+        if x.dims[0] != f"B_{x.lanes}" or not shape or not isinstance(shape[0], BatchSize):
+            raise
+        return _behind_lanes(x, shape)
     names = [None if o is None else x.names[o] for o in plan.origin]
     named = [d if isinstance(d, str) else n for d, n in zip(plan.dims, names)]
     x = x.opened() if plan.steps and x.lanes else x
@@ -277,6 +286,13 @@ def reshape(x: StreamTensor, shape: Sequence[Any]) -> StreamTensor:
     for length in plan.claims:
         x.require_length(length)
     return x
+
+
+def _behind_lanes(x: StreamTensor, shape: Sequence[Any]) -> StreamTensor:
+    """Return a reshape of what lies behind B with its features, each of which keeps what it has."""
+    apart = (x._token("B"), x.lanes)
+    y = reshape(reshape(x, (*apart, *x.shape[1:])), (*apart, *shape[1:]))
+    return reshape(y, (shape[0], *y.shape[2:]))
 
 
 def so_far(x: StreamTensor, kind: str) -> StreamTensor:

@@ -45,7 +45,7 @@ def by_lane(
     lanes = inputs[0].lanes
     opened = [x.opened() for x in inputs]
     if way == "axis":
-        return _run(name, {**attributes, "axis": attributes["axis"] + 1}, opened)
+        return _run(name, {**attributes, "axis": attributes["axis"] + 1}, opened, weights)
     if way == "axes":
         return _run(name, {**attributes, "axes": [a + 1 for a in attributes["axes"]]}, opened)
     if way == "shape":
@@ -111,6 +111,17 @@ def _attention(attributes: Attributes, inputs: Outputs, weights: Sequence[Any]) 
     ]
 
 
+def _norm(attributes: Attributes, inputs: Outputs, weights: Sequence[Any]) -> Outputs:
+    """Lanes are groups of channels."""
+    (x,), lanes = inputs, inputs[0].features[0]
+    n = len(x.features)
+    x = x.stored_anew([*range(1, n - 1), 0, n - 1])
+    merged = reshape_features(x, (*x.features[:-2], lanes * x.features[-1]), x.dims).opened()
+    many = [None if w is None else w.repeat(lanes) for w in weights]
+    (y,) = _with_others("group_norm", {**attributes, "groups": attributes["groups"] * lanes}, [merged], many)
+    return [reshape_features(y, x.features, y.dims).opened().stored_anew([n - 2, *range(n - 2), n - 1])]
+
+
 def _planes(name: str, attributes: Attributes, inputs: Outputs, weights: Sequence[Any]) -> Outputs | None:
     """Lanes are groups of channels, with equal weights."""
     (x,), lanes = inputs, inputs[0].features[0]
@@ -126,6 +137,7 @@ def _planes(name: str, attributes: Attributes, inputs: Outputs, weights: Sequenc
 
 _OWN: dict[str, Callable[[Attributes, Outputs, Sequence[Any]], Outputs | None]] = {
     "attention": _attention,
+    "group_norm": _norm,
     "matmul": _matmul,
     "conv2d": partial(_planes, "conv2d"),
     "conv_transpose2d": partial(_planes, "conv_transpose2d"),

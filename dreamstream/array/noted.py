@@ -104,7 +104,7 @@ class Noted(Shared, Pairs):
             return getattr(self.as_stream(), name)
         return partial(Noted.of, func, self)
 
-    def _number(self, name: str) -> NoReturn:
+    def _number(self, name: str, *_: Any, **__: Any) -> NoReturn:
         self.__getattr__(name)
         raise AttributeError(name)
 

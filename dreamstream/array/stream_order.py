@@ -76,6 +76,9 @@ def frames_at(x: Any, axis: int, place: Any) -> Any:
     place : int or StreamTensor
         The position, int64, or that of each element, known at the stream's end.
     """
+    if x.lanes and x.dims[0] == f"B_{x.lanes}":
+        x, place = (y if isinstance(y, int) else y.unflatten(0, (-1, y.lanes)) for y in (x, place))
+        return frames_at(x, axis + 1, place).flatten(0, 1)
     attributes: dict[str, Any] = {"length": [], "steps": [], "to": "int64"}
     ((value, edge),) = hook.run(Request("positions", attributes, [x.edge], []))
     own = [d for d in x.dims if isinstance(d, str)]

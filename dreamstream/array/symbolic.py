@@ -63,7 +63,7 @@ def measured(x: Any) -> Any:
         x = Symbolic(x, ("B",), x)
     if not isinstance(x, Symbolic):
         return x
-    if x.is_filled:
+    if x.is_filled and "B" in x.roles:
         return x.as_stream()
     value, edge = x.measured()
     return StreamTensor.inside(value, ("B",), edge)

@@ -174,7 +174,9 @@ def product(x: Any, y: Any) -> Any:
 
 
 def weighted(name: str, attributes: Mapping[str, Any], inputs: Sequence[Any], constants: Sequence[Any]) -> Any:
-    """Return a product or quotient of weights as weights; None where it needs their frames."""
+    """Return a product or quotient of weights as weights; None of all else, and where it needs their frames."""
+    if name not in ("mul", "div"):
+        return None
     x, *others = inputs
     if constants:
         return x.step(name, constants[0]) if name == "mul" or attributes["order"] == [0, 1] else None

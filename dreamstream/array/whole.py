@@ -107,7 +107,7 @@ def _of_frames(x: StreamTensor, others: Sequence[int], name: str, attributes: di
         dims, names = numbered([x.dims[i] for i in seen]), [x.names[i] for i in seen]
         x = x.stored_anew(order)
         shape = (math.prod(x.features[: len(gone)]), *x.features[len(gone) :])
-        straight = ("B", "L", *range(len(shape)))
+        straight = (*(d for d in x.dims if isinstance(d, str)), *range(len(shape)))
         (x,) = hook.apply("reshape", {"shape": shape}, [x.with_dims(x._straight())], (), x._straight())
         (x,) = hook.apply("unstack", {}, [x.with_dims(straight)], (), straight)
         x = x.with_dims(dims, names)

@@ -23,6 +23,7 @@ from ..stream.rules import Fallback, Length, is_whole, parse_index, stream_slice
 from ..stream.where import user_line
 from . import dtypes, elementwise, forward, hook
 from .batch_constant import BatchTensor
+from .picked import Picked
 from .stream_tensor import StreamTensor
 from .symbolic import Symbolic
 from .tensor import Tensor
@@ -153,6 +154,9 @@ def write(x: StreamTensor, value: Any, what: str) -> Any:
         Where x is a view in which several elements share memory.
     """
     if value is x:
+        return x
+    if isinstance(x, Picked):
+        x.become(value)
         return x
     if not isinstance(value, StreamTensor):
         raise NotStreamableError(f"{what} at {user_line()}: only streams can be written into a stream as a whole")
@@ -406,10 +410,19 @@ def _of_constant(x: StreamTensor, parts: Any, value: Any) -> StreamTensor:
 
 
 def _masked(x: StreamTensor, mask: Any, value: Any) -> StreamTensor:
-    """Return x with a constant where a stream of bools holds: per element, or for all behind its dimensions."""
+    """Return x with a constant, or what was picked likewise, where a stream of bools holds.
+
+    It picks elements, or all that lies behind its dimensions.
+    """
     behind = x.ndim - mask.ndim
-    fits = not isinstance(value, Tensor) or value.numel() == 1 or value.ndim <= behind
-    if mask.dtype != dtypes.bool or getattr(value, "is_stream", False) or not fits:
+    picked = isinstance(value, Picked)
+    value = value.at(x, mask) if picked else value
+    fits = (
+        picked
+        or not isinstance(value, Tensor)
+        or (not value.is_stream and (value.numel() == 1 or value.ndim <= behind))
+    )
+    if mask.dtype != dtypes.bool or not fits:
         _refuse(x, "elements that a stream picks")
     if mask.roles != x.roles[: mask.ndim]:
         _refuse(x, f"a mask {mask.roles}")

@@ -105,8 +105,13 @@ _ROWS = (
         "reduce_frames", kind="carried", written="`x.sum(L)`, `x.mean(L)`, `x.prod(L)`, `x.max(L)`, "
         "`x.argmax(L)`, `x.logsumexp(L)`", lanes="as they come", by_position=True,
     ),
-    Operator("var_frames", kind="carried", written="`x.var(L)`, `x.std(L)`", by_position=True),
-    Operator("softmax_sum", kind="carried", written="`(a.softmax(L) * x).sum(L)`, `a.softmax(L) @ x`"),
+    Operator(
+        "var_frames", kind="carried", written="`x.var(L)`, `x.std(L)`", lanes="as they come", by_position=True,
+    ),
+    Operator(
+        "softmax_sum", kind="carried", written="`(a.softmax(L) * x).sum(L)`, `a.softmax(L) @ x`",
+        lanes="as they come",
+    ),
     Operator(
         "spread", kind="window",
         written="`x - x.mean(L, keepdim=True)`, and other frames that meet what is known at the end",
@@ -115,7 +120,7 @@ _ROWS = (
     ),
     Operator(
         "flip", kind="window", written="`x.flip(L)`", alone="moves frames, all of them at the stream's end",
-        whole=AT_THE_END,
+        lanes="as they come", whole=AT_THE_END,
     ),
     Operator(
         "sort", kind="window", written="`x.sort(L)`, `x.median(L)`, `x.quantile(q, L)`, `x.topk(k, L)`",
@@ -150,14 +155,18 @@ _ROWS = (
     *_all("frame", "softmax", "log_softmax", "glu"),
     *_all("frame", "reshape", "expand", lanes="shape"),
     *_all("frame", "nearest", "pad_features", lanes="axis"),
-    *_all("frame", "permute", "topk", "gather", lanes=""),
+    *_all("frame", "topk", "gather"),
+    *_all("frame", "permute", lanes=""),
     Operator(
         "reduce_features", kind="frame", written="`x.sum(d)`, `x.mean(d)` and all other reductions along features",
         lanes="axes",
     ),
     Operator("narrow", kind="frame", written="`x[..., a:b:k]` along features", lanes="axis"),
     Operator("cat", kind="frame", written="`ds.cat([x, y], d)` along features", lanes="axis"),
-    Operator("pick", kind="frame", written="`x.index_select(d, i)`, `x.flip(d)`, `x.roll(n, d)` along features"),
+    Operator(
+        "pick", kind="frame", written="`x.index_select(d, i)`, `x.flip(d)`, `x.roll(n, d)` along features",
+        lanes="axis",
+    ),
     # elements, with arguments or of other types
     Operator("gelu", torch="nn.functional.gelu", takes=("approximate",)),
     Operator("clamp", torch="clamp", takes=("min", "max")),

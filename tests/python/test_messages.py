@@ -359,7 +359,22 @@ def of_torch(forward):
         (
             lambda torch, x: x[x > 0],
             ds.NotStreamableError,
-            "an index by a stream, at HERE.*: which frames it picks",
+            "^a result of elements that a stream of bools picks, at HERE.*: which frames it picks",
+        ),
+        (
+            lambda torch, x: x[x > 0].sum(),
+            ds.NotStreamableError,
+            "^an operation of elements that a stream of bools picks, at HERE",
+        ),
+        (
+            lambda torch, x: torch.where(x > 0, x, x[x > 0].numel()),
+            ds.NotStreamableError,
+            "^the number of elements that a stream of bools picks, at HERE",
+        ),
+        (
+            lambda torch, x: x.clone().__setitem__(x > 0, x[x < 0]),
+            ds.NotStreamableError,
+            r"^a write by other bools of elements .* at HERE.*\(m = y < 0; y\[m\] \*= 2\)",
         ),
         (
             lambda torch, x: x[..., : x.size(2) // 2],

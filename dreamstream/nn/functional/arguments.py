@@ -26,7 +26,8 @@ def checked(name: str, input: Any) -> Tensor:
     if isinstance(input, Tensor):
         return input
     if noted(input):
-        input = input.constant() if isinstance(input, Symbolic) else input.as_stream()
+        positions = isinstance(input, Symbolic) and not input.is_filled
+        input = input.constant() if positions else input.as_stream()
     if not isinstance(input, Tensor):
         hint = "; wrap it in ds.tensor(...)" if isinstance(input, (np.ndarray, list)) else ""
         kind = type(input).__name__

@@ -16,7 +16,7 @@ from .complex_pair import Complex
 from .constants import ComplexConstant, Constant, dtype_of
 from .conversions import with_value
 from .mode import Forward, current
-from .names import COMPLEX, HANDLERS, function
+from .names import COMPLEX, HANDLERS, attribute, function
 
 __all__: list[str] = []
 
@@ -103,6 +103,12 @@ def conj(forward: Forward, z: Any) -> Any:
 @_complex("resolve_conj", "resolve_neg", "contiguous", "clone", "requires_grad_", "__pos__", "positive")
 def unchanged(forward: Forward, z: Any, *_: Any, **__: Any) -> Any:
     return z
+
+
+@attribute("real")
+@function("real", "conj", "conj_physical", "resolve_conj", "resolve_neg")
+def of_real(forward: Forward, *given: Any, **named: Any) -> Any:
+    return next(iter((*given, *named.values())))
 
 
 @_complex("detach")
@@ -368,7 +374,7 @@ def stft(
     return_complex: bool | None = None,
     align_to_window: bool | None = None,
 ) -> Any:
-    if input.ndim != 2 or sorted(map(str, input.dims)) != ["B", "L"]:
+    if input.ndim != 2 or not _rows(input) or input.dims[1] != "L":
         raise ShapeError(f"stft at {user_line()}: expected a stream (B, L), got {input.roles}")
     taps = _window("stft", input, n_fft, win_length, window)
     out = Complex(*F.stft(input, n_fft, hop_length, None, taps, center, pad_mode, normalized, onesided))
@@ -391,10 +397,15 @@ def istft(
 ) -> Any:
     if return_complex:
         raise NotStreamableError(f"istft at {user_line()}: complex samples are not available")
-    if input.ndim != 3 or input.dims[0] != "B" or input.dims[2] != "L":
+    if input.ndim != 3 or not _rows(input) or input.dims[2] != "L":
         raise ShapeError(f"istft at {user_line()}: expected a stream (B, bins, L), got {input.roles}")
     taps = _window("istft", input.real, n_fft, win_length, window)
     return F.istft(input.real, input.imag, n_fft, hop_length, None, taps, center, normalized, onesided, length)
+
+
+def _rows(x: Any) -> bool:
+    """Whether the first dimension is that of streams, or of theirs joined with features."""
+    return isinstance(x.dims[0], str) and x.dims[0] != "L"
 
 
 def _window(name: str, x: Tensor, n: int, win_length: int | None, window: Any) -> Constant | None:

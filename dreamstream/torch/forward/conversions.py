@@ -18,6 +18,7 @@ from ...array import BatchTensor, baddbmm
 from ...array.axes import sizes_of
 from ...array.creation import lengths_in
 from ...array.einsum import of_streams
+from ...array.picked import Picked
 from ...array.scores import Scores
 from ...array.stream_tensor import StreamTensor as Native
 from ...array.symbolic import Symbolic, positions
@@ -51,6 +52,8 @@ def with_value(inner: Native, fn: Callable[[torch.Tensor], torch.Tensor]) -> Nat
     """Return the same stream with other values; in a capture, where there are none, itself."""
     if isinstance(inner, Complex):
         return inner.each(lambda part: with_value(part, fn))
+    if isinstance(inner, Picked):
+        return Picked(with_value(inner.whole, fn), inner.mask)
     if inner.value is None:
         return inner
     return Native.inside(fn(inner.value), inner.dims, inner.edge, inner.names)  # type: ignore[arg-type]
@@ -61,6 +64,7 @@ def _dtype(x: Any) -> torch.dtype:
     if isinstance(x, Constant):
         return x.torch.dtype
     x = x.q if isinstance(x, Scores) else x.scores if isinstance(x, Weights) else x
+    x = x.whole if isinstance(x, Picked) else x
     value = getattr(x, "value", x)  # a complex stream has a torch type of its own
     own: Any = x.dtype if value is None else value.dtype
     return own if isinstance(own, torch.dtype) else dtype_of(own.name)

@@ -122,6 +122,44 @@ def _pools_per_bin(self: Any, x: Any) -> Any:
 _joined("pools-per-bin", _pools_per_bin, lambda nn: {"mean": nn.AvgPool1d(3, 1, 1)})
 
 
+def _order_per_bin(self: Any, x: Any) -> Any:
+    b, c, n, f = x.shape
+    y = x.permute(0, 3, 1, 2).reshape(b * f, c, n)
+    best, at = y.topk(3, 1)
+    y = best + y.sort(1)[0].flip(1)[:, :3] + y.gather(1, at // 2) + y.roll(1, 1)[:, ::2]
+    return self.pad(y, (0, -n % 2)).reshape(b * f, 3, -1, 2).sum(3).view(b, f, 3, -1)
+
+
+case(
+    "joined-order-per-bin",
+    PLANES,
+    lambda nn, F, ds: net(nn, _order_per_bin, pad=F.pad),
+    onnx=False,
+)
+
+
+def _statistics_per_bin(self: Any, x: Any) -> Any:
+    b, c, n, f = x.shape
+    y = x.permute(0, 3, 1, 2).reshape(b * f, c, n)
+    w = y.softmax(2)
+    return y.var((1, 2)).view(b, f), y.std(2, unbiased=False).view(b, f, c), (w * y).sum(2).view(b, f, c)
+
+
+case("joined-statistics-per-bin", PLANES, lambda nn, F, ds: net(nn, _statistics_per_bin))
+
+
+def _norm_per_bin(self: Any, x: Any) -> Any:
+    """Global norms of dual-path networks."""
+    b, c, n, f = x.shape
+    y = x.permute(0, 3, 1, 2).reshape(b * f, c, n)
+    y = (y - y.mean((1, 2), keepdim=True)) / (y.var((1, 2), keepdim=True, unbiased=False) + 1e-8).sqrt()
+    y = self.norm(y.flip(2)) + y.median(2, keepdim=True)[0]
+    return y.view(b, f, c, n)
+
+
+_joined("norm-per-bin", _norm_per_bin, lambda nn: {"norm": nn.GroupNorm(2, 6)}, whole=True, exports=False)
+
+
 # ---------------------------------------------------------------- over frequency, within each frame
 def _within(self: Any, x: Any) -> Any:
     b, c, n, f = x.shape

@@ -174,6 +174,26 @@ def _frames_where_a_mask_holds(ds: Any, F: Any, x: Any) -> Any:
     return y
 
 
+@_write
+def _what_a_mask_picks(ds: Any, F: Any, x: Any) -> Any:
+    y, small, big = x.clone(), x.abs() < 0.5, x > 1
+    y[small] = y[small] ** 2 + x[small].sin()
+    y[big] -= 1
+    y[~big] *= 0.5
+    y[y < -1] = y[y < -1].exp() - 2
+    return y
+
+
+@_write
+def _frames_that_a_mask_picks(ds: Any, F: Any, x: Any) -> Any:
+    y = x.transpose(1, 2).clone()
+    loud = y[..., 0] > 0.5
+    before = y[loud]
+    y[loud] = 0.0
+    y[loud] += F.linear(before, x.new_ones(4, 4)).softmax(-1) * x.new_tensor([1.0, 2.0, 3.0, 4.0])
+    return y
+
+
 # ---------------------------------------------------------------- what is made of sizes
 @_write
 def _zeros_that_are_filled(ds: Any, F: Any, x: Any) -> Any:
@@ -251,6 +271,15 @@ def _largest(ds: Any, F: Any, x: Any) -> Any:
 def _constants_before_and_behind(ds: Any, F: Any, x: Any) -> Any:
     before, behind = ds.zeros(x.size(0), 4, 2), ds.zeros(x.size(0), 4, 1)
     return F.max_pool1d(ds.cat([before, x, behind], 2), 4, 1)
+
+
+@_order
+def _ones_of_all_streams(ds: Any, F: Any, x: Any) -> Any:
+    taps = x.new_tensor([0.5, 1.0, 2.0]).view(1, 1, 3)
+    window = x.new_tensor([1.0, 3.0]).view(1, 2, 1).repeat(1, 1, x.size(2))
+    return x / F.conv1d(x.new_ones(1, 1, x.size(2)), taps, padding=1) + F.conv1d(
+        window**2, taps.repeat(1, 2, 1), padding=1
+    )
 
 
 @_order
