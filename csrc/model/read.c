@@ -399,9 +399,35 @@ static ds_status parse_text(reader *r)
                : ds_fail(DS_FORMAT, "model, text \"" DS_MODEL_KEY "\": %s", ds_last_error());
 }
 
+/* Refuses a key of somebody else's that is the name of a text of ours but for one byte: damage would pass as an older
+ * writer's file. */
+static ds_status check_key(const reader *r, const char *name)
+{
+    const size_t length = strlen(name);
+    ds_json_value metadata, key, value;
+    ds_json_cursor at;
+    if (!ds_safetensors_metadata(&metadata, r->container))
+        return DS_OK;
+    DS_TRY(ds_json_enter(&at, metadata, DS_JSON_OBJECT));
+    while (ds_json_next_member(&at, &key, &value)) {
+        const char *text = NULL;
+        size_t n_bytes = 0, differ = 0;
+        DS_TRY(ds_json_string(&text, &n_bytes, key));
+        for (size_t i = 0; n_bytes == length && i < length; i++)
+            differ += text[i] != name[i];
+        DS_CHECK(differ != 1, DS_FORMAT,
+                 "model: the file is damaged or was changed: expected a text \"%s\" in the "
+                 "metadata, got \"%s\"",
+                 name, DS_SHOWN(text));
+    }
+    return DS_OK;
+}
+
 static ds_status check_fingerprint(reader *r)
 {
     size_t n_bytes = 0;
+    DS_TRY(check_key(r, DS_MODEL_FINGERPRINT_KEY));
+    DS_TRY(check_key(r, DS_MODEL_ORIGIN_KEY));
     const char *says = ds_safetensors_text(r->container, DS_MODEL_FINGERPRINT_KEY, &n_bytes);
     if (!says) /* files of older writers */
         return DS_OK;

@@ -393,16 +393,16 @@ def test_a_truncated_file(tmp_path):
 
 
 def test_every_flipped_bit_is_found():
-    """But those in the name of the fingerprint's key, without which there is none to compare, and of fillers."""
+    """But those in the names of fillers, which say nothing."""
     whole, loaded = content(small()), set()
-    names = [whole.index(name) + i for name in (b"dreamstream.fingerprint", b".pad.0") for i in range(len(name))]
+    filler = whole.index(b".pad.0")
     for at in range(8 * len(whole)):
         damaged = bytearray(whole)
         damaged[at // 8] ^= 1 << at % 8
         with contextlib.suppress(FormatError):
             assert content(ds.load(damaged)) == whole
             loaded.add(at // 8)
-    assert loaded and loaded <= set(names)
+    assert loaded and loaded <= set(range(filler, filler + len(b".pad.0")))
 
 
 @pytest.mark.parametrize("form", ["dsm", "json", "xml"])
