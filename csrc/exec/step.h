@@ -48,7 +48,8 @@ void ds_step_destroy(ds_step *step);
 ds_status ds_step_rows(ds_step *step, size_t n_rows);
 
 /* Errors: DS_SHAPE (a check failed at the end; a position beyond a table), DS_MISMATCH (inputs further apart
- * than the skew; one that is given once missing at the start, or given later), DS_ARGUMENT (negative or absurd counts), DS_NO_MEMORY. */
+ * than the skew; one that is given once missing at the start, or given later), DS_ARGUMENT (negative or absurd
+ * counts), DS_NO_MEMORY. */
 ds_status ds_step_begin(ds_step *step);
 /* Where the new frames of an input of one row go, contiguous. */
 void *ds_step_room(const ds_step *step, size_t input, size_t row);

@@ -391,8 +391,9 @@ typedef struct ds_output {
  * All or nothing: on failure no stream has advanced, and ds_stream_query tells those to blame.
  * Errors: DS_ARGUMENT (NULL, a stream given twice or of another model, unknown flags, a number of frames
  * that can't be), DS_CLOSED, DS_BUSY, DS_STREAM_ID (DS_START in mid-stream, a chunk after the end),
- * DS_DTYPE, DS_MISMATCH (inputs too far apart; one that is given once missing, or given again), DS_SHAPE (lengths that the model can't take, known at the
- * end), DS_INDEX (values that index a table), DS_LIMIT (a buffer's), DS_NO_MEMORY. Thread: one per stream.
+ * DS_DTYPE, DS_MISMATCH (inputs too far apart; one that is given once missing, or given again), DS_SHAPE (lengths
+ * that the model can't take, known at the end), DS_INDEX (values that index a table), DS_LIMIT (a buffer's),
+ * DS_NO_MEMORY. Thread: one per stream.
  */
 DS_API ds_status ds_model_step(ds_model *model, ds_stream *const *streams, ds_output *outputs,
                                const ds_input *inputs, const uint32_t *flags, size_t n_streams);

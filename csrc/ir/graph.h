@@ -77,7 +77,8 @@ ds_status ds_graph_memory(ds_graph *graph, int edge);
 void ds_graph_borrow(ds_graph *graph, ds_mapped *file);
 /* Adds a node: makes the operator, infers its outputs, copies its weights (data[i] NULL where
  * absent) and names (NULL: none). A weight that has the name, type, shape and bytes of an earlier one is
- * that one. What is stored narrow is rounded to what that can say (DS_DTYPE where one is beyond). Fills op->n_outputs edges. On failure the graph is unchanged. */
+ * that one. What is stored narrow is rounded to what that can say (DS_DTYPE where one is beyond). Fills op->n_outputs
+ * edges. On failure the graph is unchanged. */
 ds_status ds_graph_node(ds_graph *graph, int *outputs, const ds_op_def *def, const ds_attr *attrs,
                         size_t n_attrs, const int *inputs, size_t n_inputs,
                         const ds_signature *weights, const void *const *data, size_t n_weights,

@@ -4,7 +4,7 @@
  *   int8         q * scale, q in [-127, 127]: a scale for each output channel, the greatest magnitude / 127, rounded
  *                up to 16 significant bits. So every product q * scale is a float, and the greatest is 127 * scale
  *
- *   split        three numbers of bf16: of x, of what it lacks of x, and of what both lack; zero for what is below 2^-126.
+ *   split        three numbers of bf16: of x, of what it lacks of x, and of what both lack; zero below 2^-126.
  *                What is not finite, or rounds to that, has a NaN among them
  *
  * Rounding once more changes nothing: the floats alone say what is stored. Channels whose greatest magnitude is below

@@ -47,8 +47,8 @@ static ds_status read_dimension(int *dim, ds_json_value value, int rank)
     return DS_OK;
 }
 
-/* Every axis once, and "B" with "L" (where there are frames to count; "M", where they come with the start), or for an output "B_L"
- * alone. An output that is the same for every stream, of a table, may lack "B". */
+/* Every axis once, and "B" with "L" (where there are frames to count; "M", where they come with the start), or for an
+ * output "B_L" alone. An output that is the same for every stream, of a table, may lack "B". */
 static ds_status read_dimensions(ds_port *port, ds_json_value object, bool is_output)
 {
     ds_json_value list, value;

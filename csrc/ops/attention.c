@@ -10,16 +10,16 @@
  *     need   queries and u m; keys and values floor(m / chunk) chunk - left, 0 where left is unbounded
  *
  * chunk 1 is a sliding window, causal where right is 0. What is carried from call to call are the keys and values that
- * their edges keep, and a copy of the first, which stay when these move on. Without a bound of chunk or right everything waits for the end. A query that sees no key, or whose
- * keys all have the score -inf, gets zeros.
+ * their edges keep, and a copy of the first, which stay when these move on. Without a bound of chunk or right
+ * everything waits for the end. A query that sees no key, or whose keys all have the score -inf, gets zeros.
  *
  * bias [H or 1][n] is a table over distances i - j from `first` on; beyond its ends it keeps its last value there
  * (constant: clipped, T5's buckets) or goes on by its last step (linear: ALiBi). -inf masks.
  *
  * rows [H or 1][n][F] are vectors by distance, as keys follow each other: row t is that of distance rows_first - t;
- * beyond the ends it is the one there (Shaw's clipping; Transformer-XL's projected positions, whose second bias is in u).
- * With sinusoids in their place row(x) is sin(w_0 x), cos(w_0 x), sin(w_1 x), ..., w_k = sinusoids^(-2 k / F), of any
- * distance: nothing is stored that grows with a stream (Transformer-XL without a bound; its projection is in u).
+ * beyond the ends it is the one there (Shaw's clipping; Transformer-XL's projected positions, whose second bias is in
+ * u). With sinusoids in their place row(x) is sin(w_0 x), cos(w_0 x), sin(w_1 x), ..., w_k = sinusoids^(-2 k / F), of
+ * any distance: nothing is stored that grows with a stream (Transformer-XL without a bound; its projection is in u).
  *
  * With a softcap c, what is before the bias is c tanh(it / c). A sink per head is one more score that softmax sees, and
  * that has no value.

@@ -5,7 +5,8 @@
  *
  * expert_linear: in x [..., D], one vector for all k choices, or [..., k D], one for each; index int64 [..., k];
  * weight [E][N][D], bias? [E][N]; out [..., k N]. The index -1 drops a choice: zeros; any other that is no expert's
- * gives NaN where it is computed, in an engine, and is refused elsewhere. combine: in x [..., k D], weights [..., k]; out [..., D]. Frame in, frame out.
+ * gives NaN where it is computed, in an engine, and is refused elsewhere. combine: in x [..., k D], weights [..., k];
+ * out [..., D]. Frame in, frame out.
  *
  * The choices of all frames of all streams are sorted by expert, in the order of frames: a histogram, its sums, and
  * pointers scattered by them. Then there is one product for each expert that has some, so that its weights are read

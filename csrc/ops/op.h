@@ -164,8 +164,8 @@ struct ds_op {
     bool whole;
     /* A token reads one part of the weights in so many (experts); preset to 1. */
     double spread;
-    /* Its forward shares what it does among run->pool, and better than by frames. What others do, which carry nothing and
-     * don't wait for the whole stream, is shared by the frames of their outputs. */
+    /* Its forward shares what it does among run->pool, and better than by frames. What others do, which carry nothing
+     * and don't wait for the whole stream, is shared by the frames of their outputs. */
     bool shares;
     /* DS_FINISHES_...: what may be fused to this instance's products, all of which go through
      * ds_run_product; preset to none. */

@@ -15,7 +15,8 @@ enum { DS_OPERANDS = 3 /* at most */ };
             "left out"}
 
 /* Checks `order`, and that the operands are of the given types, a letter each: 'b' for bool, 'r' for float or double,
- * 'n' for these or int64, the same of all; writes the broadcast shape to output 0, which is of type `out`. DS_ARGUMENT, DS_SHAPE, DS_DTYPE. */
+ * 'n' for these or int64, the same of all; writes the broadcast shape to output 0, which is of type `out`.
+ * DS_ARGUMENT, DS_SHAPE, DS_DTYPE. */
 ds_status ds_operands_infer(ds_op *op, const char *types, char out);
 
 /* What operand 0 is. */

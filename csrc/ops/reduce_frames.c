@@ -1,14 +1,14 @@
 /* ops/reduce_frames.c: sums, products, extremes of frames, per feature; NaN wins.
  *
- *     reduce_frames  y = sum_t x[t],  sum_t x[t] / T,  max_t x[t],  log(sum_t exp(x[t])), ...      torch.sum, ... over L
+ *     reduce_frames  y = sum_t x[t],  sum_t x[t] / T,  max_t x[t],  log(sum_t exp(x[t])), ...   torch.sum, ... over L
  *                    known  0      total  1      need  never: each call reads its new frames only
  *     cumulative     y[t] = the same of x[0] .. x[t]                                 torch.cumsum, torch.cummax, ...
  *                    frame in, frame out
  *     var_frames     y = sum_t (x[t] - mean)^2 / max(T - correction, 0)                torch.var over L
  *                    counts as reduce_frames'
  *
- * Rate 0 of reduce_frames: the vector leaves when the stream ends; a stream of no frames has none. Frames are folded one
- * by one, in order, so that chunks don't matter, into what is carried: sums, products and extremes in double, so that
+ * Rate 0 of reduce_frames: the vector leaves when the stream ends; a stream of no frames has none. Frames are folded
+ * one by one, in order, so that chunks don't matter, into what is carried: sums, products and extremes in double, so that
  * nothing drifts, or int64, whose sums and products wrap; of logsumexp the largest so far and the sum of
  * exp(x - largest), by the kernels' exp; of argmax and argmin the extreme and its position: the first of equals, in
  * cumulative the last, as in torch; of var_frames the mean so far and the squares about it, which each frame moves

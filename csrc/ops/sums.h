@@ -28,8 +28,8 @@ static inline void ds_sums_set_real(void *x, size_t element, size_t i, double va
 
 enum { DS_SUMS_WEIGH_BYTES = 3 * sizeof(double) /* scratch, per score */ };
 
-/* One more frame of n scores, of the kernels' type: the largest so far, and sums of exp(score - largest), which a larger
- * one scales. Scratch begins with the weight of each score, and then what the sums before it were scaled by. */
+/* One more frame of n scores, of the kernels' type: the largest so far, and sums of exp(score - largest), which a
+ * larger one scales. Scratch begins with the weight of each score, and then what the sums before it were scaled by. */
 void ds_sums_weigh(const ds_real_kernels *k, double *largest, double *sums, const void *scores,
                    size_t n, double *scratch);
 

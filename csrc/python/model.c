@@ -60,9 +60,10 @@ static PyObject *build_model(ds_module *m, model *read)
                          ds_build_list(interface->n_outputs, build_port, interface->outputs));
 }
 
-/* read_model(source, is_path, changed=False, stored=b"", graph=None): the file of a path is mapped, bytes are copied; `changed`: on
- * purpose, so that its fingerprint is not looked at; stored: for each node how its weights are stored, by number, 4 more where products
- * are of rows stored so, if they are to be stored otherwise than those of `graph`, which was read from the same. */
+/* read_model(source, is_path, changed=False, stored=b"", graph=None): the file of a path is mapped, bytes are copied;
+ * `changed`: on purpose, so that its fingerprint is not looked at; stored: for each node how its weights are stored,
+ * by number, 4 more where products are of rows stored so, if they are to be stored otherwise than those of `graph`,
+ * which was read from the same. */
 PyObject *ds_read_model(PyObject *module, PyObject *args)
 {
     ds_module *m = PyModule_GetState(module);
