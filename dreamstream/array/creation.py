@@ -275,7 +275,7 @@ def arange(start: Any, end: Any = None, step: Any = 1, *, dtype: Any = None, dev
     dtypes.check_device(device)
     bounds = (0, start) if end is None else (start, end)
     first, last = (b.item() if isinstance(b, Symbolic) else b for b in bounds)
-    if isinstance(first, Length) or isinstance(last, Length):
+    if isinstance(first, Length) or isinstance(last, (Length, BatchSize)):
         out: Tensor = positions(first, last, step, dtype)
         return out
     given = [b if is_number(b) else operator.index(b) for b in (first, last, step)]

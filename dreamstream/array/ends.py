@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..errors import ShapeError
+from ..stream.rules import Length
+from ..stream.where import user_line
 from . import hook
 from .elementwise import where
 from .stream_tensor import StreamTensor
+from .symbolic import SAME_ORDER, Symbolic
+from .tensor import Tensor
 
-__all__ = ["first_frames", "last_frame", "last_frames"]
+__all__ = ["first_frames", "is_each", "last_frame", "last_frames", "where_counted"]
 
 
 def _op(x: Any, name: str, attributes: dict[str, Any]) -> Any:
@@ -71,3 +76,28 @@ def last_frames(x: StreamTensor, count: int) -> StreamTensor:
     out.forget()
     out._view = _Later(x, count)
     return out
+
+
+def is_each(index: Any) -> bool:
+    """Whether an index of B takes each stream by itself."""
+    if index is SAME_ORDER:
+        return True
+    first = isinstance(index, Tensor) and not index.is_stream and index.ndim == 1
+    return first and index.numpy().tolist() == [0]
+
+
+def where_counted(x: Any, axis: int, place: Any) -> Any:
+    """Return a stream's last frame, where a place along L, lengths less one, is that; None where it is another."""
+    at = place.value if isinstance(place, Symbolic) else getattr(place, "counts", None)
+    if not isinstance(at, Length) or getattr(place, "position", False):
+        return None
+    frames = x.size(axis)
+    differs = at - frames + 1
+    if differs == 0 if isinstance(differs, int) else differs.compares("eq", frames):
+        return x[(slice(None),) * axis + (-1,)]
+    for inside in (at >= 0, at < frames):
+        if inside is False:
+            raise ShapeError(f"a frame at {at!r} of {frames!r} frames, at {user_line()}")
+        if inside is not True:
+            inside.require()
+    return None

@@ -6,12 +6,14 @@ Those of one number become streams. All others hold a new value, and whoever not
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from functools import lru_cache, partialmethod, wraps
 from typing import Any, cast
 from weakref import ref
 
 from ..errors import NotStreamableError
+from ..stream.rules import Token
 from ..stream.where import user_line
 from .stream_tensor import StreamTensor
 
@@ -160,6 +162,24 @@ class Filled(Shared):
     def masked_fill(self, mask: Any, value: Any) -> Any:
         """Return it where a mask is known to hold nowhere."""
         return self if holds_nowhere(mask) else self._otherwise("masked_fill", (mask, value), {})
+
+    def any(self, dim: Any = None, keepdim: bool = False) -> Any:
+        """Return whether one is true: all are alike."""
+        if keepdim or self.position or isinstance(self.value, Token):
+            return self._refuse("a reduction")
+        at = None if dim is None else dim % len(self.roles)
+        of: Any = type(self)
+        return of(bool(self.value), () if at is None else self.roles[:at] + self.roles[at + 1 :], self.length)
+
+    all = any
+
+    def numel(self) -> Any:
+        """Return the number of elements, a token."""
+        return math.prod(cast("Any", self).shape)
+
+    def tolist(self) -> Any:
+        """Return the lengths of streams as a list, of one: each stream is by itself."""
+        return [self.value] if self.roles == ("B",) and not self.position else self._refuse("a list")
 
     def _turn(self, stream: StreamTensor) -> None:
         taken = [x for x in (at() for at in self._taken) if x is not None]

@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NoReturn
+
+from ..errors import NotStreamableError
+from ..stream.where import user_line
 
 __all__ = ["SAME_ORDER", "LengthsOf", "lengths_of"]
 
 
+class _Unserved(NotStreamableError, AttributeError):
+    """What is said of what an order does not have."""
+
+
+_Unserved.__name__ = _Unserved.__qualname__ = NotStreamableError.__name__  # as tracebacks have it
+
+
 class _Order:
-    """The order of streams by their lengths where it changes nothing: each is what it is wherever it stands."""
+    """The order of streams, by their lengths or as they come: each is what it is wherever it stands."""
 
     device = "cpu"
 
@@ -16,11 +26,23 @@ class _Order:
         """Return it: it is the same everywhere."""
         return self
 
-    cpu = scatter_ = argsort = to
+    cpu = cuda = long = scatter_ = argsort = to
 
     def sort(self, *_: Any, **__: Any) -> tuple[_Order, _Order]:
         """Return it and its inverse, which is the same."""
         return self, self
+
+    def __getattr__(self, name: str) -> NoReturn:
+        self._refuse()
+
+    def _refuse(self, *_: Any) -> NoReturn:
+        raise _Unserved(
+            f"the order of streams is computed with, at {user_line()}: it serves as an index, as in "
+            "y[torch.arange(B), lengths - 1]"
+        )
+
+    __add__ = __radd__ = __sub__ = __mul__ = __rmul__ = __floordiv__ = __mod__ = __getitem__ = _refuse
+    __iter__ = __len__ = __int__ = __index__ = __bool__ = __lt__ = __ge__ = _refuse
 
     def numel(self) -> int:
         """Return the number of its elements, of which it has none."""

@@ -11,6 +11,7 @@ from ..operations.refusals import IN_ORDER
 from ..stream.edge import Request
 from . import hook, ordering
 from .elementwise import where
+from .ends import where_counted
 from .reductions import Extreme
 from .stream_tensor import StreamTensor
 from .stream_views import gather as inside_frame
@@ -90,6 +91,10 @@ def frames_at(x: Any, axis: int, place: Any) -> Any:
 
 def gather(self: Any, dim: int, index: Any) -> Any:
     axis = self._axis("gather", dim)
+    last = where_counted(self, axis, index) if _along_frames(self, axis) else None
+    wanted = ["1" if i == axis else role for i, role in enumerate(self.roles)]
+    if last is not None and [*map(str, index.roles)] == wanted:
+        return last.unsqueeze(axis)
     once = getattr(index, "rate", None) == 0 and axis < index.ndim and index.dims[axis] != "L"
     if once and _along_frames(self, axis) and index.features[index.dims[axis]] == 1:
         sizes = zip(self.dims, index.shape)

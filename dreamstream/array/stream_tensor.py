@@ -10,6 +10,7 @@ visible dimension is which; a transpose moves nothing. Inside an online forward 
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any, cast
@@ -265,8 +266,9 @@ class StreamTensor(OfStreams, Tensor):
         return super()._axis(name, dim)
 
     def numel(self) -> int:
-        """Return the number of valid elements."""
-        self._require_outside("numel")
+        """Return the number of valid elements; inside a forward a token."""
+        if self.edge is not None:
+            return math.prod(self.shape)
         return int(self.value.size)
 
     def __len__(self) -> int:

@@ -22,9 +22,10 @@ from .axes import axes_of, axis_of, numbered, sizes_of
 from .creation import cat, full_like
 from .dtypes import require_float
 from .elementwise import where
+from .ends import is_each, where_counted
 from .reductions import Extreme
 from .stream_tensor import StreamTensor
-from .symbolic import SAME_ORDER
+from .symbolic import SAME_ORDER, Symbolic
 from .tensor import Tensor, take
 from .weights import Weights
 
@@ -47,6 +48,13 @@ def __getitem__(self: StreamTensor, index: Any) -> Any:
         return self.stream(index)
     if index is SAME_ORDER:
         return self
+    if isinstance(index, tuple) and self.edge is not None:
+        each = len(index) == 2 and self.dims[:2] == ("B", "L") and is_each(index[0])
+        if each and (last := where_counted(self, 1, index[1])) is not None:
+            return last
+        index = tuple(slice(None) if i is SAME_ORDER else i for i in index)
+    if isinstance(index, Symbolic) and index.is_filled and index.value is True and self.dims[:2] == ("B", "L"):
+        return self.flatten(0, 1)  # all frames of all streams
     return _methods(self).getitem(self, index)
 
 

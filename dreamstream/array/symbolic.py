@@ -35,6 +35,7 @@ __all__ = ["SAME_ORDER", "LengthsOf", "Symbolic", "as_symbolic", "lengths_of", "
 #: Element types of NumPy.
 TYPES: dict[Any, Any] = {bool: np.dtype(bool), float: np.dtype(np.float32), int: np.dtype(np.int64)}
 _KINDS = ("bool", "float32", "float64", "int64")
+_OF_NUMBERS = ("sqrt", "rsqrt", "log", "log2", "log10", "log1p", "exp", "pow", "reciprocal", "square")
 _OLD_NAMES = {"FloatTensor": "float32", "DoubleTensor": "float64", "LongTensor": "int64", "BoolTensor": "bool"}
 TYPES.update((name, np.dtype(name)) for name in _KINDS)
 
@@ -180,6 +181,7 @@ class Symbolic(HasShape, Filled):
         return getattr(builtins.type(self.length), "types", TYPES)[self.kind or kind]
 
     requires_grad = False
+    data = property(lambda self: self)
 
     def constant(self) -> Tensor:
         """Return it as a tensor that broadcasts against streams: B and L have one element; positions are one."""
@@ -192,7 +194,9 @@ class Symbolic(HasShape, Filled):
         if isinstance(self.value, Token):
             if not isinstance(self.value, Length) or self.roles[:1] != ("B",) or "L" in self.roles:
                 self._refuse("elements")
-            return at_the_end(self.value, self.roles[1:])  # type: ignore[no-any-return]
+            out: Any = at_the_end(self.value, self.roles[1:])
+            out.counts = self.value
+            return out  # type: ignore[no-any-return]
         array = np.full([1 if isinstance(r, str) else r for r in self.roles], self.value)
         return Tensor._plain(array.astype(np.float32) if array.dtype.kind == "f" else array)
 
@@ -239,6 +243,8 @@ class Symbolic(HasShape, Filled):
         roles: list[Any] = []
         own = list(self.roles)
         length = self.length
+        if self.roles[:1] == ("B",) and type(parts[0]) is builtins.int and parts[0] in (0, -1):
+            return self._like(self.value, self.roles[1:])[parts[1:]]  # each stream by itself
         for part in (*parts, *([] if any(p is Ellipsis for p in parts) else [Ellipsis])):
             if part is Ellipsis:
                 roles += own[:left]
@@ -339,7 +345,7 @@ class Symbolic(HasShape, Filled):
     def _same(self, *_: Any, **__: Any) -> Symbolic:
         return self
 
-    contiguous = detach = cpu = cuda = long = int = tensor = as_tensor = _same
+    contiguous = detach = cpu = cuda = numpy = long = int = tensor = as_tensor = _same
 
     def clone(self, *_: Any, **__: Any) -> Symbolic:
         """Return a copy."""
@@ -431,6 +437,14 @@ class Symbolic(HasShape, Filled):
 
     max = min = amax = amin = _reduced
 
+    def maximum(self, other: Any) -> Symbolic:
+        """Return the larger one, where that is the same for every stream."""
+        return self.clamp(min=other)
+
+    def minimum(self, other: Any) -> Symbolic:
+        """Return the smaller one, where that is the same for every stream."""
+        return self.clamp(max=other)
+
     def sum(self, dim: builtins.int, keepdim: builtins.bool = False) -> Symbolic:
         """Return the sum over the frames of each stream: of a mask that covers them, their number."""
         at = axis_of("sum", dim, self.ndim)
@@ -456,6 +470,8 @@ class Symbolic(HasShape, Filled):
         else:
             answer = self._of_positions(self.value - o.value, relation, self if self.position else o)
         if not isinstance(answer, bool):
+            if not roles and isinstance(answer, Token):
+                return answer
             self._refuse(f"a mask that is not the same for all frames ({relation})")
         return Symbolic(answer, roles, length)
 
@@ -487,6 +503,8 @@ class Symbolic(HasShape, Filled):
             return partial(self.written, name)
 
         def method(*args: Any, **kwargs: Any) -> Any:
+            if name in _OF_NUMBERS and isinstance(self.value, Length) and self.roles[:1] == ("B",):
+                return getattr(self.constant(), name)(*args, **kwargs)  # once streams end
             return self._otherwise(name, args, kwargs)
 
         return method
@@ -517,6 +535,8 @@ class Symbolic(HasShape, Filled):
 
 def positions(start: Any, end: Any, step: Any = 1, dtype: Any = None) -> Any:
     """Return the positions of a stream's frames, from `start` on, or what `arange` gives of lengths otherwise."""
+    if isinstance(end, BatchSize) and (start, step, end.times) == (0, 1, 1):
+        return SAME_ORDER
     fixed = not isinstance(start, Length) and start == math.floor(start)
     if fixed and isinstance(step, int) and step > 1:
         out: Any = Symbolic(0, ("L",), (end - int(start) + (step - 1)) // step, True)

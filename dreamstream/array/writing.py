@@ -230,6 +230,8 @@ def assign(x: StreamTensor, index: Any, value: Any) -> StreamTensor:
     ShapeError
         Where the value doesn't fit.
     """
+    if isinstance(index, Symbolic) and index.is_filled:
+        index = index.as_stream()
     if getattr(index, "is_stream", False):
         return _masked(x, index, value)
     x = x.in_order()

@@ -172,6 +172,42 @@ class Masked(torch.nn.Module):
         return self.lstm(xs, (h.detach(), c.detach()))[0]
 
 
+class Last(torch.nn.Module):
+    """The last frame that there is, as classifiers pick it, and what is packed by lists and arrays."""
+
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        self.gru = torch.nn.GRU(4, 3, batch_first=True)
+
+    def forward(self, xs, lens):
+        assert xs.size(0) == len(lens) and lens.numel() == 1 and xs.numel() != 0
+        hidden = torch.arange(xs.size(1)) >= lens[:, None]
+        if hidden.any() or not (~hidden).all():
+            xs = xs.masked_fill(hidden.unsqueeze(-1), 0)
+        if xs.size(1) > lens.max() or lens.max() != xs.shape[1]:
+            xs = xs[:, : lens.max()]
+        sorted_lens, order = lens.sort(0, descending=True)
+        packed = pack_padded_sequence(xs[order], sorted_lens.tolist(), batch_first=True)
+        y, h = self.gru(packed)
+        y, _ = pad_packed_sequence(y, batch_first=True)
+        back = order.argsort()
+        y, h = y[back], h[:, back]
+        again, _ = self.gru(pack_padded_sequence(y.repeat(1, 1, 2)[..., :4], lens.data.cpu().numpy(), True))
+        y[hidden] = 0.0
+        flat = y[~hidden].reshape(xs.size(0), xs.size(1), 3)
+        each = torch.arange(y.size(0), device=y.device)
+        at = (lens - 1).view(-1, 1, 1).expand(-1, 1, y.size(2))
+        return (
+            y[each, lens - 1],
+            y.gather(1, at).squeeze(1) + h[0],
+            pad_packed_sequence(again, True)[0] * (~hidden).unsqueeze(2) + flat,
+            (~hidden).float().unsqueeze(2),
+            torch.minimum(lens, torch.tensor(xs.size(1))),
+            xs.sum(1) / torch.sqrt(lens.float()).unsqueeze(1) + xs.sum(1) / sum(lens.tolist()),
+        )
+
+
 class Own(native.Module):
     """The same for our own tensors."""
 
@@ -198,9 +234,8 @@ def streamed(model: Any, x: Any, plain: bool, **options: Any) -> list[Any]:
 
 
 PACKED = [partial(Packed, first, sort) for first in (True, False) for sort in (True, False)]
-CASES = [
-    (make, n) for make in (Subsampling, Pairs, Counted, Odd, Relative, Sorted, Means, Masked) for n in (1, 2, 5, 8)
-]
+MODELS = (Subsampling, Pairs, Counted, Odd, Relative, Sorted, Means, Masked, Last)
+CASES = [(make, n) for make in MODELS for n in (1, 2, 5, 8)]
 CASES += [(make, n) for make in PACKED for n in (3, 5, 8)]  # torch packs no empty rows
 
 
@@ -234,16 +269,19 @@ def test_native(n):
     assert list(lens) == list(e_lens) == [len(wanted)] and lens.dtype == e_lens.dtype == np.int64
 
 
-def test_native_means():
+def test_native_means_and_last_frames():
     class Mean(native.Module):
         def forward(self, xs, lens):
-            return xs.sum(1) / lens.unsqueeze(1)
+            at = (lens - 1).view(-1, 1, 1).expand(-1, 1, 4)
+            assert not (ds.arange(xs.size(1)) >= lens[:, None]).any() and max(lens.tolist()) == xs.size(1)
+            return xs.sum(1) / lens.unsqueeze(1), xs[ds.arange(xs.size(0)), lens - 1], xs.gather(1, at)[:, 0]
 
     x = torch.randn(6, 4)
-    (y,) = streamed(ds.patch_module(Mean()).online(), x, True)
-    e = ds.compile(Mean(), SPEC, verify=False).step({"a": {"xs": x.numpy()}}, sos=["a"], eos=["a"])["a"]
-    np.testing.assert_allclose(y, x.mean(0)[None].numpy(), atol=1e-6)
-    np.testing.assert_allclose(e, x.mean(0)[None].numpy(), atol=1e-6)
+    ys = streamed(ds.patch_module(Mean()).online(), x, True)
+    engine = ds.compile(Mean(), SPEC, verify=False)
+    for given in (ys, engine.step({"a": {"xs": x.numpy()}}, sos=["a"], eos=["a"])["a"]):
+        for y, wanted in zip(given, (x.mean(0), x[-1], x[-1]), strict=True):
+            np.testing.assert_allclose(y, wanted[None].numpy(), atol=1e-6)
 
 
 class Short(torch.nn.Module):
@@ -267,9 +305,14 @@ class OneByOne(torch.nn.Module):
         return xs, torch.stack([n // 2 for n in lens])
 
 
-class Listed(torch.nn.Module):
+class SecondLast(torch.nn.Module):
     def forward(self, xs, lens):
-        return xs[:, : max(lens.tolist())]
+        return xs[torch.arange(xs.size(0)), lens - 2]
+
+
+class Flat(torch.nn.Module):
+    def forward(self, xs, lens):
+        return xs.reshape(-1, 4)[torch.arange(xs.size(0)) * xs.size(1) + lens - 1]
 
 
 class Product(torch.nn.Module):
@@ -281,7 +324,8 @@ class Product(torch.nn.Module):
     ("make", "text"),
     [
         (OneByOne, "a number of .* in forward: `return xs, torch.stack"),
-        (Listed, "are taken one by one, at .* in forward: `return xs"),
+        (SecondLast, "an index by a stream, at .* in forward: `return xs"),
+        (Flat, "the order of streams is computed with, at .* in forward: `return xs"),
         (Product, "an operand of __mul__ beside frames .* in forward: `return xs"),
         (Short, "a mask that is not the same for all frames .* in forward: `mask ="),
         (Number, "the length of a stream is not a number"),

@@ -201,6 +201,8 @@ class Length(Bits):
         if isinstance(other, Quotient):
             return (self * other.by).compare(other.over, relation)
         kind = type(other).__name__
+        if not isinstance(other, (Token, int)) and hasattr(other, "item"):
+            other = other.item()  # a tensor's only number
         if not isinstance(other, Length):
             try:
                 other = None if isinstance(other, Token) else as_int(other, "what a length is compared with")
@@ -505,6 +507,8 @@ class BatchSize(Rows):
         return 0
 
     def __eq__(self, other: object) -> bool:
+        if type(other) is int and self.times == other:
+            return True  # each stream is by itself
         if not isinstance(other, BatchSize):
             self._misuse(f"compared with {type(other).__name__}")
         return self.times == other.times  # one forward has one batch
@@ -556,15 +560,18 @@ class BatchLength(Rows):
         part = rows._part(other)
         return self.length * part if isinstance(other, BatchSize) else type(self)(self.length, part)
 
-    def __eq__(self, other: object) -> Any:
+    def _frames(self, other: object) -> Any:
+        if type(other) is int and other == 0:
+            return 0
         if not isinstance(other, BatchLength):
             self._misuse(f"compared with {type(other).__name__}")
-        return self.length * self.times == other.length * other.times
+        return other.length * other.times
+
+    def __eq__(self, other: object) -> Any:
+        return self.length * self.times == self._frames(other)
 
     def __ne__(self, other: object) -> Any:
-        if not isinstance(other, BatchLength):
-            self._misuse(f"compared with {type(other).__name__}")
-        return self.length * self.times != other.length * other.times
+        return self.length * self.times != self._frames(other)
 
     __hash__ = Token.__hash__
 

@@ -216,6 +216,8 @@ def arange(forward: Forward, *bounds: Any, dtype: Any = None, device: Any = None
 def tensor(forward: Forward, data: Any, **_: Any) -> Any:
     if isinstance(data, Length):
         return Symbolic(data, (), data)
+    if isinstance(data, list) and len(data) == 1 and isinstance(data[0], Length):
+        return Symbolic(data[0], ("B",), data[0])  # each stream by itself
     if isinstance(data, (list, tuple)) and all(isinstance(s, (int, Token)) for s in data):
         return TensorOfSizes(data)
     raise NotStreamableError(

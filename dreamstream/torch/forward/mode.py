@@ -259,6 +259,8 @@ class Forward(TorchFunctionMode):
         if not _NOTED.isdisjoint([type(x._inner) for x in shells]):
             return self._noted(func, meaning, target, args, kwargs)
         given = [a if type(a) in _ATOMS else self.unwrap(a) for a in args]
+        if len(args) > 1 and isinstance(args[1], Symbolic) and meaning.name in ("__getitem__", "__setitem__"):
+            given[1] = args[1]
         named = {
             SPELLINGS.get(k, k): self.unwrap(v) for k, v in kwargs.items() if v is not None and k not in IGNORED
         }
@@ -491,7 +493,6 @@ class _Asked:
 
 
 _INTS = frozenset((int,))
-
 
 #: What gives a tensor as another one is.
 _AS_ANOTHER = ("type_as", "expand_as", "view_as", "reshape_as")
