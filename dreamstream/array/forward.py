@@ -207,6 +207,25 @@ def _emptied(x: StreamTensor, parts: IndexParts) -> Empty | None:
     return Empty([sizes[d] if isinstance(d, int) else x._token(d) for d in parts.dims], x.dtype, said)
 
 
+def _one_by_one(x: StreamTensor, index: Any) -> tuple[Any, Any] | None:
+    """Return an index of all but frames, and the one of these behind it; None where it is of frames alone.
+
+    A number of frames of what is given once are features.
+    """
+    items = list(index) if isinstance(index, tuple) else [index]
+    for i, item in enumerate(items):
+        if item is Ellipsis:
+            items[i : i + 1] = [slice(None)] * (x.ndim + 1 + items.count(None) - len(items))
+            break
+    own = [i for i, item in enumerate(items) if item is not None]
+    at = own[x.dims.index("L")]
+    frames, items[at] = items[at], slice(None)
+    if all(isinstance(item, slice) and item == slice(None) for item in items):
+        return None
+    place = sum(not isinstance(item, int) for item in items[:at])
+    return tuple(items), (*(slice(None),) * place, frames)
+
+
 def getitem(x: StreamTensor, index: Any) -> Any:
     mask = getattr(index, "is_stream", False) and index.dtype == dtypes.bool and "L" in index.dims
     if mask and index.roles == x.roles[: index.ndim]:
@@ -231,6 +250,8 @@ def getitem(x: StreamTensor, index: Any) -> Any:
     if not is_whole(parts.length):
         if "L" not in x.dims:
             _refuse(x, "an index on B and L joined", "index before the reshape")
+        if is_static(x) and (index := _one_by_one(x, index)) is not None:
+            return getitem(x[index[0]], index[1])
         x = slice_stream(x, parts.length)
     if only_slices and all(map(is_whole, parts.features)):
         return x

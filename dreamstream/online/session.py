@@ -112,7 +112,7 @@ class Session:
         self.courses: dict[int, Course] = {}
         self.rates: tuple[Fraction, ...] = ()
         self.given: dict[str, Any] = {}  # inputs that live streams were given once, with the kind of their values
-        self._entries: list[Line] = []
+        self._entries: dict[int, Line] = {}
         self._slots: dict[str, Slot] = {}
         self._dirty = False  # a commit was cut off before the ended streams were taken out
         self._lock = threading.Lock()
@@ -202,10 +202,10 @@ class Session:
         self, index: int, rate: Fraction, dtype: str, features: tuple[int, ...], static: bool
     ) -> Line:
         """Return what holds of an input, the same object while it does not change."""
-        line = self._entries[index] if index < len(self._entries) else None
+        line = self._entries.get(index)
         if line is None or (line.rate, line.dtype, line.features, line.static) != (rate, dtype, features, static):
             line = Line(entry(index), rate, dtype, features, static=static)
-            self._entries[index : index + 1] = [line]
+            self._entries[index] = line
         return line
 
     def take_given(

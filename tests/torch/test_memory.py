@@ -327,7 +327,8 @@ class Cut(nn.Module):
 
     def forward(self, x: Any, m: Any) -> Any:
         rest = F.avg_pool1d(m.transpose(1, 2), 3, 1).sum(2) - m[:, 2] * 3 + m[:, 1:4:2].sum(1)
-        return x + torch.cat([rest, rest[:, :2]], 1).unsqueeze(1)
+        parts = m[:, :2, 1:3].mean(1, keepdim=True) + m[:, 1, None, 4:5] - m[:, None, 0:1, 2:3][:, 0]
+        return x + torch.cat([rest, rest[:, :2]], 1).unsqueeze(1) + parts.repeat(1, 1, 4) + m[:, -1:, :1]
 
 
 @pytest.mark.parametrize("form", [patched, compiled])
@@ -351,6 +352,27 @@ def test_a_memory_of_too_few_frames_is_refused() -> None:
     with pytest.raises(ds.ShapeError, match=r"a length of 2 must be at least 3 .*b"):
         engine.step(given, sos=["a", "b"])
     assert list(engine.step({"a": given["a"]}, sos="a")) == ["a"]
+
+
+@torch.no_grad()
+def test_two_memories_of_one_kind() -> None:
+    """Which is which holds in later calls, too."""
+
+    class Two(ByHand):
+        def forward(self, x: Any, m: Any, n: Any) -> Any:
+            return super().forward(x, m) - 2 * super().forward(x, n)
+
+    model, (x, m, n) = Two().eval(), (torch.randn(1, k, size) for k, size in ((7, 8), (3, 6), (5, 6)))
+    want = model(x, m, n)[0]
+    engine = ds.compile(model, {**SPEC, "n": SPEC["m"]})
+    first = engine.step({"a": {"x": x[0, :4].numpy(), "m": m[0].numpy(), "n": n[0].numpy()}}, sos="a")["a"]
+    rest = engine.step({"a": {"x": x[0, 4:].numpy()}}, eos="a")["a"]
+    np.testing.assert_allclose(np.concatenate([first, rest]), want, atol=1e-5)
+    ds.patch_module(model).online()
+    for k, frames in enumerate(x[0].split([4, 1, 2])):
+        chunk = ds.stream_tensor([frames], ids=["a"], sos=not k, eos=k == 2, names=("B", "L", None))
+        got = model(chunk, *(ds.static({"a": y[0]}) if not k else None for y in (m, n)))["a"]
+        np.testing.assert_allclose(got, want[(0, 4, 5)[k] : (4, 5, 7)[k]], atol=1e-5)
 
 
 def test_memories_that_are_none() -> None:
