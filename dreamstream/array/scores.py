@@ -234,6 +234,14 @@ class Scores(ScoreViews):
             self._misuse("joined with what is no number per head beside those of keys")
         return self._copy(sinks=column.reshape(-1).expand(self.axes.n_heads), wider=1 - 2 * at)
 
+    def pad(self, sizes: Sequence[int], mode: str = "constant", value: float | None = None) -> Scores:
+        """Return the scores with a column of one number beside them, of no key."""
+        left, right = (*sizes, 0, 0)[:2]
+        if sorted((left, right)) != [0, 1] or any(sizes[2:]) or mode != "constant" or self._bent():
+            self._misuse("padded by more than a column")
+        column = self.q._plain(np.full(self.axes.n_heads, value or 0.0, np.float32)).to(self.q.dtype)
+        return self._copy(sinks=column, wider=right - left)
+
     def _of_keys(self, x: Any) -> KeyTerms | None:
         """Return a tensor that follows from what is given once as terms of keys; None where it is none."""
         if hasattr(type(x), "says"):

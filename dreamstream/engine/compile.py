@@ -7,6 +7,8 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from .. import _core
 from ..config import default_threads
 from ..errors import CaptureError, DTypeError, StreamLimitError
@@ -240,6 +242,8 @@ def _plan_for_audit(
             request.edges[0].rate,
             request.op.attributes,
             [None if w is None else tuple(w.shape) for w in request.weights],
+            edge.line.static,
+            np.dtype(edge.line.dtype).itemsize * math.prod(edge.line.features),
         )
         for path, request, edge in capture.nodes
     ]

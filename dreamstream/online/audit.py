@@ -10,7 +10,7 @@ from typing import Any
 
 from ..operations import row_of
 from ..stream.context import Context
-from .outlook import outlook
+from .outlook import Node, outlook
 from .patch import front_of, patch_module
 
 __all__ = ["Audit", "AuditRow", "audit", "set_capture"]
@@ -45,6 +45,8 @@ class AuditRow:
         What would look less far ahead in its place, or would stream; weights are to be trained so.
     last : int or None
         The last frame, at its own rate, that a table of positions reaches; a call that passes it raises.
+    memory_bytes : int
+        What it keeps besides for each frame of a memory, an input that is given once.
     """
 
     path: str
@@ -61,6 +63,7 @@ class AuditRow:
     ahead: int = 0
     substitute: str = ""
     last: int | None = None
+    memory_bytes: int = 0
 
 
 @dataclass(frozen=True)
@@ -128,6 +131,8 @@ class Audit:
             lines.append("  ".join([*cells, row[-1]]).rstrip())
         if self.state_bytes_per_frame:
             lines.append(f"and {self.state_bytes_per_frame:g} bytes per frame of a stream")
+        if (of_memories := sum(r.memory_bytes for r in self.rows)) > 0:
+            lines.append(f"and {of_memories} bytes per frame of what is given once")
         if late:
             lines.append(f"{_number(self.delay)} frames late, of {self.max_delay} that are allowed")
         return "\n".join(lines)
@@ -151,6 +156,11 @@ def _verdict(row: AuditRow, late: bool) -> str:
     if not row.streamable:
         return f"no: {row.reason}{instead}" if row.reason else "no"
     return f"yes, {row.ahead} ahead{instead}" if late and row.ahead else "yes"
+
+
+def _is_memory(node: Node, plan: Mapping[str, Any]) -> bool:
+    """Whether what follows from a memory is kept, as many frames as that has."""
+    return node.once and plan["grows"]
 
 
 #: Filled by the engine: captures and plans a model, with every node as an output.
@@ -215,6 +225,7 @@ def audit(
         delay, field = (
             math.inf if n[n_outputs + last] is None else n[n_outputs + last] for n in (core.delays, core.fields)
         )
+        field = 0 if nodes[last].once else field
         kept = sum(planned[i]["kept_bytes"] + planned[i]["carried_bytes"] for i in indices if i in planned)
         waiting = [i for i in indices if i in planned and planned[i]["whole"]]
         seen = [outlook(nodes[i], i in waiting) for i in indices]
@@ -223,7 +234,7 @@ def audit(
             refusal = row_of(nodes[waiting[0]].operator).whole
             found = ("it needs the whole stream", "") if refusal is None else refusal.words
             found = (found[0], ", or ".join(filter(None, (found[1], 'unstreamable="buffer" waits for its end'))))
-        out_rate = nodes[last].rate
+        out_rate = 0 if nodes[last].once else nodes[last].rate
         ahead = sum(look.ahead * rate0 / nodes[i].rate_in for i, look in zip(indices, seen) if look.ahead)
         rows.append(
             AuditRow(
@@ -241,6 +252,7 @@ def audit(
                 math.ceil(ahead),
                 "; ".join(dict.fromkeys(look.substitute for look in seen if look.substitute)),
                 min((look.last for look in seen if look.last is not None), default=None),
+                sum(nodes[i].frame_bytes for i in indices if i in planned and _is_memory(nodes[i], planned[i])),
             )
         )
     delays = [math.inf if d is None else d for d in core.delays[:n_outputs]]

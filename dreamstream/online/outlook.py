@@ -25,6 +25,10 @@ class Node(NamedTuple):
         The operator's, defaults included.
     shapes : list of tuple of int
         Of its weights.
+    once : bool
+        Whether it follows from what is given once.
+    frame_bytes : int
+        Of a frame of its first output.
     """
 
     path: str
@@ -33,6 +37,8 @@ class Node(NamedTuple):
     rate_in: Any
     attributes: dict[str, Any]
     shapes: Sequence[tuple[int, ...] | None]
+    once: bool
+    frame_bytes: int
 
 
 class Outlook(NamedTuple):

@@ -364,7 +364,10 @@ def test_two_memories_of_one_kind() -> None:
 
     model, (x, m, n) = Two().eval(), (torch.randn(1, k, size) for k, size in ((7, 8), (3, 6), (5, 6)))
     want = model(x, m, n)[0]
-    engine = ds.compile(model, {**SPEC, "n": SPEC["m"]})
+    spec = {**SPEC, "n": SPEC["m"]}
+    engine, audit = ds.compile(model, spec), ds.audit(model, spec)
+    assert sum(row.memory_bytes for row in audit.rows) == 2 * 2 * 8 * 4
+    assert "and 128 bytes per frame of what is given once" in str(audit)
     first = engine.step({"a": {"x": x[0, :4].numpy(), "m": m[0].numpy(), "n": n[0].numpy()}}, sos="a")["a"]
     rest = engine.step({"a": {"x": x[0, 4:].numpy()}}, eos="a")["a"]
     np.testing.assert_allclose(np.concatenate([first, rest]), want, atol=1e-5)

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from ...array import Tensor
+from ...array.scores import Scores
 from ...dispatch import apply, run
 from ...errors import NotStreamableError, ShapeError
 from ...stream.edge import Request
@@ -40,6 +41,8 @@ def pad(input: Tensor, pad: Sequence[int], mode: str = "constant", value: float 
     if hasattr(type(input), "says"):  # computed of positions
         noted: Any = type(input)
         return noted.of(_padded, input, tuple(pad), mode, value)  # type: ignore[no-any-return]
+    if isinstance(input, Scores):
+        return input.pad(tuple(pad), mode, value)
     return _padded(input, pad, mode, value)
 
 

@@ -409,8 +409,8 @@ class _Drafter(Pools, Norms, PlaneNodes, Mixed):
     def attention(self, a: Value, name: str) -> Node:
         r = self.random
         x, heads = self.at(a, "BLF"), r.choice([1, 2]) if a.size % 2 == 0 else 1
-        context = f"ds.Context({r.choice([1, 1, 2, 3])}, {r.choice([0, 2, 5])}, {r.choice([0, 0, 2])})"
-        layer = f"nn.MultiheadAttention({a.size}, {heads}, batch_first=True, context={context})"
+        sizes = ", ".join(str(r.choice(some)) for some in ([1, 1, 2, 3], [0, 2, 5], [0, 0, 2], [0, 0, 3]))
+        layer = f"nn.MultiheadAttention({a.size}, {heads}, batch_first=True, context=ds.Context({sizes}))"
         return Node({f"att{name}": layer}, [f"s = {x}", f"{name} = self.att{name}(s, s, s)[0]"], "BLF")
 
     def glu(self, a: Value, name: str) -> Node:

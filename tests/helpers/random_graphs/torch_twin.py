@@ -90,7 +90,9 @@ class _MultiheadAttention(nn.MultiheadAttention):
             return q, None
         i = torch.arange(q.size(1))
         begin = (i // c.chunk * c.chunk)[:, None]
-        return super().forward(q, k, v, attn_mask=(i < begin - c.left) | (i >= begin + c.chunk + c.right))
+        return super().forward(
+            q, k, v, attn_mask=((i < begin - c.left) & (i >= c.keep)) | (i >= begin + c.chunk + c.right)
+        )
 
 
 class _RotaryEmbedding(nn.Module):

@@ -101,6 +101,16 @@ def _shifted(m: Any, x: Any, q: Any, k: Any, v: Any, i: Any, F: Any, ds: Any) ->
     return _softmax(q @ k.mT + far, i > i[:, None], v)
 
 
+def _shifted_both_ways(m: Any, x: Any, q: Any, k: Any, v: Any, i: Any, F: Any, ds: Any) -> Any:
+    """ESPnet's: projected sinusoids of distances on both sides; softmax sees one more score, which is zero."""
+    B, H, L, _ = q.shape
+    angles = ds.arange(L - 1, -L, -1)[:, None].float() * ds.tensor([1.0, 0.3, 0.1, 0.03])
+    rows = m.out(ds.cat([angles.sin(), angles.cos()], -1).to(x.dtype)).view(1, 2 * L - 1, H, 4).transpose(1, 2)
+    far = F.pad(q @ rows.mT, (1, 0)).view(B, H, 2 * L, L)[:, :, 1:].reshape(B, H, L, 2 * L - 1)[..., :L]
+    scores = (q @ k.mT + far).masked_fill((i // 3 > i[:, None] // 3) | (i // 3 + 2 < i[:, None] // 3), -math.inf)
+    return F.pad(scores, (0, 1)).softmax(-1)[..., :-1] @ v
+
+
 def _softmax_in_float(m: Any, x: Any, q: Any, k: Any, v: Any, i: Any, F: Any, ds: Any) -> Any:
     scores = ds.matmul(q, k.transpose(2, 3)) / math.sqrt(4)
     scores += ds.full((x.size(1), x.size(1)), float("-inf")).triu(1)
@@ -233,6 +243,7 @@ for _attend in (
     _entered(_attend.__name__.strip("_").replace("_", "-"), _attend)
 for _attend in (_by_functions, _not_a_number):
     _entered(_attend.__name__.strip("_").replace("_", "-"), _attend, reach=14)
+_entered("shifted-both-ways", _shifted_both_ways, reach=14, delay=2)
 _entered("expanded-positions", _expanded_positions, reach=14, delay=3)
 _entered("positions", _positions, delay=3)
 _entered("rows-by-gather", _rows_by_gather, native=False)
