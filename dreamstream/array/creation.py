@@ -350,7 +350,9 @@ def cat(tensors: Sequence[Any], dim: int = 0) -> Tensor:
     if (scores := next((t for t in tensors if hasattr(type(t), "beside")), None)) is not None:
         return scores.beside(tensors, dim)  # type: ignore[no-any-return]
     given = _tensors("cat", tensors)
-    given = [t for t in given if t.is_stream or tuple(t.shape) != (0,)] or given[:1]  # as torch leaves them out
+    alike = [t.value if isinstance(t, BatchTensor) else t for t in given]
+    some = [t for t, x in zip(given, alike) if t.is_stream or tuple(x.shape) != (0,)]  # as torch leaves them out
+    given = some or given[:1]
     if len(given) == 1 and given[0].is_stream:
         return given[0].clone()
     return _leader(given)._cat(given, dim)
