@@ -261,20 +261,22 @@ void ds_op_counts_at_end(const ds_op *op, ds_program *p);
 void ds_op_need_never(const ds_op *op, ds_program *p);
 
 /* ---------------------------------------------------------------- helpers for forward */
-/* Frame `position` of a window whose frames have n_bytes each. */
+/* Frame `position` of a window whose frames have n_bytes each; NULL has a frame 0. */
 static inline const void *ds_at(const ds_window *w, int64_t position, size_t n_bytes)
 {
-    return (const char *)w->data + (size_t)(position - w->at) * n_bytes;
+    const size_t offset = (size_t)(position - w->at) * n_bytes;
+    return offset > 0 ? (const char *)w->data + offset : w->data;
 }
 /* Weight i as the run has it; NULL where it is absent. */
 static inline const void *ds_run_weight(const ds_op *op, const ds_run *run, int i)
 {
     return ds_op_has_weight(op, i) ? run->weights[i] : NULL;
 }
-/* Frame `position` of a target. */
+/* Frame `position` of a target; NULL has a frame 0. */
 static inline void *ds_to(const ds_target *t, int64_t position, size_t n_bytes)
 {
-    return (char *)t->data + (size_t)(position - t->m0) * n_bytes;
+    const size_t offset = (size_t)(position - t->m0) * n_bytes;
+    return offset > 0 ? (char *)t->data + offset : t->data;
 }
 
 #endif
