@@ -28,6 +28,7 @@ from .array.stream_tensor import StreamTensor
 from .array.tensor import Tensor
 from .array.weights import Weights, weighted
 from .array.whole import spread_to
+from .array.writing import of_constant
 from .errors import DTypeError, LocatedError, ModeError, NotStreamableError, ShapeError, StreamMismatchError
 from .stream.course import Recording, is_number, repeat, same_entry, seen
 from .stream.edge import Edge, Request
@@ -586,12 +587,11 @@ def table(tensor: Tensor, index: Any) -> StreamTensor:
     rows = array.movedim(axis, 0)
     if batch is not None:
         rows = rows.squeeze(1)
-    edge = length.of
-    assert isinstance(edge, Edge)
-    ((value, out),) = run(Request("table", {"length": length.steps()}, [edge], [], [_weight(rows)]))
+    edges: list[Any] = [length.of]
+    ((value, out),) = run(Request("table", {"length": length.steps()}, edges, [], [_weight(rows)]))
     features = iter(range(array.ndim))
     dims = tuple("L" if i == axis else "B" if i == batch else next(features) for i in range(array.ndim))
-    return StreamTensor.inside(value, dims, out)
+    return of_constant(StreamTensor.inside(value, dims, out))
 
 
 hook.fill(apply, table, run)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from functools import lru_cache, partialmethod, wraps
 from hashlib import sha1
 from operator import methodcaller
@@ -64,7 +64,7 @@ class Pairs:
         Its arguments; lengths and other pairs stand for what they are at a number of frames.
     """
 
-    is_stream = True
+    is_stream, requires_grad = True, False
     dims = features = ("pairs",)  # what is written in place stays such
     #: Whose functions compute it, and its tensors.
     tensor: Any = Tensor
@@ -467,18 +467,17 @@ class Pairs:
     def dtype(self) -> Any:
         return self._probe(self._probed()[0]).dtype
 
-    requires_grad = False
-
     def is_complex(self) -> bool:
         return False
 
     def _alike(self, read: Callable[[Any], Any]) -> Any:
         """Return what is read of it where that is the same at every length, or None."""
         most = min(LONGEST, self.ends or LONGEST)
-        few = sorted({min(n, most) for n in (40, 41, 63, 64, 65, self.frames, self.frames + 1)})
-        with self.quietly():
+        with suppress(Unrecognised), self.quietly():  # they may be too many to be tried
+            few = sorted({min(n, most) for n in (40, 41, 63, 64, 65, self.frames, self.frames + 1)})
             found = {read(self._probe(n)) for n in self._input_for(few)}
-        return found.pop() if len(found) == 1 else None
+            return found.pop() if len(found) == 1 else None
+        return None
 
     def everywhere(self) -> Any:
         """Return the number that all its elements are at every length, or None."""

@@ -12,7 +12,7 @@ import builtins
 import math
 import operator
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from functools import partial, partialmethod
 from typing import Any, NoReturn
 
 import numpy as np
@@ -430,12 +430,13 @@ class Symbolic(HasShape, Filled):
 
     clip = clamp
 
-    def _reduced(self, dim: Any = None, keepdim: builtins.bool = False) -> Symbolic:
-        if self.position or "L" in self.roles:
-            self._refuse("a reduction")
-        return self._like(self.value, ())
+    def _reduced(self, last: builtins.bool, dim: Any = None, keepdim: builtins.bool = False) -> Symbolic:
+        if self.position and dim is None and isinstance(self.value, builtins.int):
+            return Symbolic(self.value + self.length - 1 if last else self.value, (), self.length)
+        return self._refuse("a reduction") if self.position or "L" in self.roles else self._like(self.value, ())
 
-    max = min = amax = amin = _reduced
+    max = amax = partialmethod(_reduced, True)
+    min = amin = partialmethod(_reduced, False)
 
     def maximum(self, other: Any) -> Symbolic:
         """Return the larger one, where that is the same for every stream."""

@@ -391,6 +391,11 @@ def __getitem__(self: Tensor, index: Any) -> Any:
 def __setitem__(self: Tensor, index: Any, value: Any) -> None:
     refuse_in_place(self, "assignment to elements")
     parts = index if isinstance(index, tuple) else (index,)
+    if getattr(value, "is_stream", False) or any(getattr(p, "is_stream", False) for p in parts):
+        raise NotStreamableError(
+            f"frames are written into a constant, at {user_line()}: streams keep what they need of earlier "
+            "frames, as attention its keys; leave caches out, and join frames with constants by ds.prepend or cat"
+        )
     source = plain_array("assignment", value) if isinstance(value, (Tensor, np.ndarray)) else value
     try:
         self._array[_numpy_index(parts)] = source

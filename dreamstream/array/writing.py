@@ -28,7 +28,7 @@ from .stream_tensor import StreamTensor
 from .symbolic import Symbolic
 from .tensor import Tensor
 
-__all__ = ["assign", "copied", "picks", "unsure", "viewing", "write"]
+__all__ = ["assign", "copied", "of_constant", "picks", "unsure", "viewing", "write"]
 
 
 class View:
@@ -45,6 +45,12 @@ class View:
 
     __slots__ = ("back", "of", "take")
 
+    #: Why it can't be written into, where it has no way back.
+    why = (
+        "several elements of this stream share memory (expand, unfold), so that it can't be written into; use "
+        ".clone() first"
+    )
+
     def __init__(self, of: Any, take: Callable[[Any], Any], back: Callable[[Any, Any], Any] | None) -> None:
         self.of = of
         self.take = take
@@ -53,6 +59,22 @@ class View:
     def again(self, x: StreamTensor) -> None:
         """Give the tensor its value back."""
         _set(x, self.take(self.of))
+
+
+class _OfConstant(View):
+    """A constant's memory, frame by frame: what is written into it is the constant's."""
+
+    __slots__ = ()
+    why = (
+        "a constant's rows are written into, which all streams share; streams keep what they need of earlier "
+        "frames (attention its keys): leave caches out, or use .clone() first"
+    )
+
+
+def of_constant(x: StreamTensor) -> StreamTensor:
+    """Return a stream that shares a constant's memory."""
+    x._view = _OfConstant(None, copied, None)
+    return x
 
 
 class _Undecided:
@@ -183,10 +205,7 @@ def _written(x: Any, value: StreamTensor, what: str) -> None:
     while isinstance(root._view, View):
         view = root._view
         if view.back is None:
-            raise NotStreamableError(
-                f"{what} at {user_line()}: several elements of this stream share memory (expand, unfold), so that "
-                "it can't be written into; use .clone() first"
-            )
+            raise NotStreamableError(f"{what} at {user_line()}: {view.why}")
         root, whole = view.of, view.back(view.of, whole)
     _set(root, whole)
     family = {id(root): root}
@@ -212,7 +231,9 @@ def _undecide(x: Any, family: dict[int, Any], why: _Undecided) -> None:
     """Let all that is connected with x, and no member of the family, be read no more."""
     if id(x) in family or x._view is why:
         return
-    near = [other for other, _ in x._relatives()] + ([x._view.of] if isinstance(x._view, View) else [])
+    near = [other for other, _ in x._relatives()] + (
+        [x._view.of] if isinstance(x._view, View) and x._view.of is not None else []
+    )
     x.forget()
     x._view = why
     for other in near:

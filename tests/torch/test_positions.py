@@ -48,6 +48,11 @@ def seq_first(fn):
     return lambda m, x: fn(m, x.transpose(0, 1)).transpose(0, 1)
 
 
+def written(rows, x):
+    rows += x
+    return rows
+
+
 TABLES = {
     "cut": lambda m, x: x + m.pe[: x.size(1)],
     "cut, with a batch": lambda m, x: x * 4 + m.pe1[:, : x.size(1)].detach().requires_grad_(False),
@@ -67,6 +72,10 @@ TABLES = {
     "index_select of columns": lambda m, x: x + m.pe.t().contiguous().index_select(1, index(x) + 1).t(),
     "index beside slices": lambda m, x: x + m.pe[index(x)[None], :] + m.pe1[:, index(x)] * m.pe1[..., index(x), :],
     "joined with nothing": lambda m, x: torch.cat([torch.tensor([]), x * 2], 1) + m.pe[: x.size(1)],
+    "up to the last position": lambda m, x: x + m.pe[: index(x).max().item() + 1 + index(x).min().item()],
+    "rows that were copied": lambda m, x: (
+        written(m.pe1[:, index(x)], x) + written(m.pe1[:, : x.size(1)].clone(), x)
+    ),
     "time first": seq_first(lambda m, x: x + m.emb(index(x, 0))[:, None]),
 }
 COMPUTED = {
@@ -84,6 +93,8 @@ COMPUTED = {
     "rests": lambda m, x: x * (index(x) % 3).float()[:, None],
     "quotients": lambda m, x: x * (index(x) // 3)[:, None],
     "every other": lambda m, x: torch.where((index(x) % 2 == 0)[:, None], x, -x),
+    "scaled from afar": lambda m, x: x * (index(x).float() / 8192).floor().add(1).log1p()[:, None],
+    "where they are": lambda m, x: x + index(x).to(index(x).device.type)[:, None],
     "the first hidden": lambda m, x: x.masked_fill((index(x) < 3)[:, None], 0.0) * (index(x) >= 4)[:, None],
 }
 
@@ -198,6 +209,12 @@ def test_a_stream_that_outgrows_its_table():
         (lambda m, x: x + m.emb(index(x) % 5), "rows of a table are read in turn"),
         (lambda m, x: x + torch.linspace(0, 1, x.size(1))[:, None], "linspace"),
         (lambda m, x: x * (index(x)[:, None] * index(x)).sum(1)[:, None], "integers that are no sum"),
+        (lambda m, x: m.pe1[:, : x.size(1)].copy_(x), "a constant's rows are written into"),
+        (lambda m, x: written(m.pe1[:, : x.size(1)], x), "a constant's rows are written into"),
+        (
+            lambda m, x: m.pe1.clone().__setitem__((slice(None), index(x)), x),
+            "written into a constant, at .*caches",
+        ),
     ],
 )
 def test_what_is_refused(forward, message):

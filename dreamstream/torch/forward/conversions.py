@@ -76,11 +76,6 @@ def dtype(forward: Forward, inner: Any) -> torch.dtype:
     return _dtype(inner)
 
 
-@attribute("device")
-def device(forward: Forward, inner: Any) -> torch.device:
-    return forward.device
-
-
 @attribute("requires_grad")
 def requires_grad(forward: Forward, inner: Any) -> bool:
     value = getattr(inner, "value", None)

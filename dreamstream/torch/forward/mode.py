@@ -56,7 +56,7 @@ COMPILED = (
     "say how the module streams with @ds.register"
 )
 
-#: Stands where torch's function is not repeated: what its operators did may come in its place.
+#: Stands where torch's function is not repeated.
 _BY_OPERATOR = Course([""], (), None, [], [])
 
 _CURRENT: ContextVar[Forward | None] = ContextVar("dreamstream_forward", default=None)
@@ -344,7 +344,8 @@ class Forward(TorchFunctionMode):
         )
 
     def _attribute(self, func: Any, name: str, args: tuple[Any, ...]) -> Any:
-        what = func.__self__.__name__
+        if (what := func.__self__.__name__) == "device" and name == "__get__":
+            return self.device
         if name == "__set__":
             if what == "requires_grad":
                 return None
@@ -381,9 +382,7 @@ class Forward(TorchFunctionMode):
             if _ATOMS.issuperset(map(type, x)):
                 return x
             return [self.unwrap(i) for i in x] if isinstance(x, list) else tuple(map(self.unwrap, x))
-        if isinstance(x, dict):
-            return {k: self.unwrap(v) for k, v in x.items()}
-        return x
+        return {k: self.unwrap(v) for k, v in x.items()} if isinstance(x, dict) else x
 
     def _constant(self, x: torch.Tensor) -> Constant:
         """Return a plain tensor as the native front end sees it, a parameter as the same each time."""

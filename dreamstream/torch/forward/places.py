@@ -13,8 +13,10 @@ import torch
 
 from ...array.attend import of_all
 from ...array.counted import SERVES, first_row, noted, streamed, unknown
+from ...array.stream_tensor import StreamTensor
 from ...array.symbolic import Symbolic
 from ...array.whole import require_waiting
+from ...array.writing import copied
 from ...errors import NotStreamableError
 from ...stream.rules import BatchSize, Length
 from ...stream.tree import leaves
@@ -176,7 +178,12 @@ def looked_up(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str,
     table = table.narrow(dim, start, table.shape[dim] - start)
     for i in range(axes):
         table = table if i == axis else table.unsqueeze(dim + i)
-    return table[(slice(None),) * (dim + axis) + (slice(None, length),)]
+    return _apart(table[(slice(None),) * (dim + axis) + (slice(None, length),)])
+
+
+def _apart(rows: Any) -> Any:
+    """Return rows of a table as what torch gives, which shares nothing with it."""
+    return copied(rows) if isinstance(rows, StreamTensor) else rows
 
 
 def _gathered(input: Any, dim: int, index: Any, **_: Any) -> Any:
@@ -194,7 +201,7 @@ def _gathered(input: Any, dim: int, index: Any, **_: Any) -> Any:
     if found is None:
         return None
     kept = tuple(slice(None if i == axis else n) for i, n in enumerate(sizes))
-    return table[kept][(slice(None),) * axis + (slice(found[0], length + found[0]),)]
+    return _apart(table[kept][(slice(None),) * axis + (slice(found[0], length + found[0]),)])
 
 
 def cut_complex(table: torch.Tensor, index: Any) -> Any:
