@@ -508,7 +508,10 @@ class Scores(ScoreViews):
         steps = self.steps
         if is_declared():
             if programs[0].hides(steps, self.k):
-                raise ValueError(f"attention: {context} and a mask both say what a query sees; give one of them")
+                raise ValueError(
+                    f"attention at {user_line()}: {context} and a mask both say what a query sees; give one of "
+                    "them"
+                )
             seen = programs[0].seen(context, self.k.shape[2])
             steps = [*steps, Step("keep", seen, -math.inf, Axes([(QUERIES,), (KEYS,)], []))]
         try:

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any
 
+from .where import user_line
+
 __all__ = ["CAUSAL", "EVERYTHING", "Context", "contexts_of", "declared", "is_declared", "seen_by"]
 
 
@@ -120,7 +122,9 @@ def seen_by(name: str, is_causal: bool, context: Context | None = None) -> Conte
         around[1].append(True)
     said = [c for c in (around and around[0], context, CAUSAL if is_causal else None) if c is not None]
     if len(said) > 1:
-        raise ValueError(f"{name}: {said[0]} and {said[1]} both say what a query sees; give one of them")
+        raise ValueError(
+            f"{name} at {user_line()}: {said[0]} and {said[1]} both say what a query sees; give one of them"
+        )
     return said[0] if said else EVERYTHING
 
 

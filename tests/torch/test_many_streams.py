@@ -17,7 +17,7 @@ import dreamstream as ds
 from dreamstream import nn
 from dreamstream.models import StreamingTransformer, U2Encoder
 
-WIDTH, BLOCKS = 16, ds.Context(chunk=4, left=8, right=2)
+WIDTH, BLOCKS = 16, ds.Context(chunk=4, left=8, right=2, keep=5)
 
 
 class RelativeLayer(nn.Module):
@@ -52,7 +52,7 @@ MODELS = {
     "conformer, causal": lambda: u2(causal=True, num_decoding_left_chunks=1, cnn_module_norm="layer_norm"),
     "conformer, transformer": lambda: u2(architecture="transformer", num_decoding_left_chunks=2),
     "rotary": transformer,
-    "rotary, a window": lambda: transformer(context=ds.Context(left=6)),
+    "rotary, a window": lambda: transformer(context=ds.Context(left=6, keep=3)),
     "alibi": lambda: transformer(positions="alibi", context=BLOCKS),
     "alibi, all before": lambda: transformer(positions="alibi", gated=False, norm="layer_norm"),
     "transformer-xl": lambda: relative(BLOCKS),

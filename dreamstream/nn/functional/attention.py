@@ -119,14 +119,18 @@ def scaled_dot_product_attention(
         raise no_tape(f"{name}: dropout_p={dropout_p}")
     if {x.ndim for x in (q, k, v)} not in ({3}, {4}):
         raise ShapeError(
-            f"{name}: expected three tensors (B, H, L, E) or (B, L, E), got {q.ndim}, {k.ndim} and {v.ndim} "
-            "dimensions"
+            f"{name} at {user_line()}: expected three tensors (B, H, L, E) or (B, L, E), got {q.ndim}, {k.ndim} "
+            f"and {v.ndim} dimensions"
         )
     if len({x.dtype for x in (q, k, v)}) > 1 or q.dtype.kind != "f":
-        raise DTypeError(f"{name}: expected one type of floats, got {q.dtype}, {k.dtype} and {v.dtype}")
+        raise DTypeError(
+            f"{name} at {user_line()}: expected one type of floats, got {q.dtype}, {k.dtype} and {v.dtype}"
+        )
     heads, groups = (1, 1) if q.ndim == 3 else (q.shape[1], k.shape[1])
     if groups not in (1, heads) and not enable_gqa:
-        raise ShapeError(f"{name}: {heads} heads of queries and {groups} of keys need enable_gqa=True")
+        raise ShapeError(
+            f"{name} at {user_line()}: {heads} heads of queries and {groups} of keys need enable_gqa=True"
+        )
     factor = 1 / math.sqrt(q.shape[-1]) if scale is None else float(scale)
     if of_memory(k) and not q.is_stream and q.shape[0] == 1:
         k, v = (x if groups == heads else x.repeat_interleave(heads // groups, 1) for x in (k, v))
@@ -142,7 +146,9 @@ def scaled_dot_product_attention(
         return within
     if attn_mask is not None:
         if is_causal or context is not None or (is_declared() and not noted):  # scores find what is declared
-            raise ValueError(f"{name}: attn_mask and a context both say what a query sees; give one of them")
+            raise ValueError(
+                f"{name} at {user_line()}: attn_mask and a context both say what a query sees; give one of them"
+            )
         return under_masks(q, k, v, [attn_mask], factor)
     if across(q, k) and q.is_stream:
         if is_causal:

@@ -25,7 +25,9 @@ def hidden(context: Any, n: Any) -> Any:
     i = torch.arange(n)
     begin = i // context.chunk * context.chunk
     seen = i < (begin + context.chunk + context.right)[:, None]
-    return ~(seen if context.left is None else seen & (i >= (begin - context.left)[:, None]))
+    if context.left is not None:
+        seen &= (i >= (begin - context.left)[:, None]) | (i < context.keep)
+    return ~seen
 
 
 class Transformer(nn.Module):
