@@ -169,13 +169,14 @@ static ds_status widen(reader *r, const void **data, const ds_tensor_view *t, ds
         places = of->n_items / n_runs;
     }
     DS_PUSH(&r->memory, to, n);
-    const float *scales = of != NULL ? of->data : NULL;
-    for (size_t first = 0; first < n; first += n / n_runs, scales += of != NULL ? places : 0)
-        for (size_t i = first, place = 0; i < first + n / n_runs; i++) {
+    for (size_t run = 0, i = 0; run < n_runs; run++) {
+        const float *const scales = of != NULL ? (const float *)of->data + run * places : NULL;
+        for (size_t place = 0; i < (run + 1) * (n / n_runs); i++) {
             to[i] = ds_widened(stored, (const char *)t->data + i * width,
                                scales != NULL ? scales[place] : 1);
             place = place + 1 < places ? place + 1 : 0;
         }
+    }
     *data = to;
     return DS_OK;
 }
