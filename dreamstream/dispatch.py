@@ -22,7 +22,8 @@ from .array.axes import in_c_order
 from .array.dtypes import name_of, nominal
 from .array.forward import for_batch, held, is_static
 from .array.lanes import by_lane
-from .array.picked import Picked, by_element
+from .array.merged import Merged
+from .array.picked import Picked
 from .array.plain import ARRAYS, INTEGERS, of_integers
 from .array.stream_tensor import StreamTensor
 from .array.tensor import Tensor
@@ -32,7 +33,7 @@ from .array.writing import of_constant
 from .errors import DTypeError, LocatedError, ModeError, NotStreamableError, ShapeError, StreamMismatchError
 from .stream.course import Recording, is_number, repeat, same_entry, seen
 from .stream.edge import Edge, Request
-from .stream.rules import Length, holds, joined, require_equal_rates, require_same, same_lineage
+from .stream.rules import Length, holds, joined, lanes_of, require_equal_rates, require_same, same_lineage
 from .stream.where import user_line
 
 __all__ = ["apply", "operator"]
@@ -78,8 +79,9 @@ def apply(
     for x in inputs:
         if x.is_stream:
             kinds = [*map(type, inputs)]
-            if Picked in kinds:
-                return by_element(apply, name, attributes, inputs, weights, dims)
+            if Picked in kinds or Merged in kinds:
+                noted: Any = next(y for y in inputs if type(y) in (Picked, Merged))
+                return tuple(noted.by_element(apply, name, attributes, inputs, weights, dims))
             noted = weighted(name, attributes, inputs, weights) if Weights in kinds else None
             if noted is not None:
                 return (noted,)
@@ -467,9 +469,9 @@ def _stored(name: str, x: StreamTensor, dims: Dims) -> StreamTensor:
     return x.in_order([*range(lead), *(lead + d for d in dims if isinstance(d, int))])
 
 
-def _streams(dim: str) -> str:
+def _streams(dim: Any) -> Any:
     """Return B for B that is joined with features: every lane is as a stream."""
-    return "B" if holds(dim, "B") and not holds(dim, "L") else dim
+    return "B" if isinstance(dim, str) and holds(dim, "B") and not holds(dim, "L") else dim
 
 
 def _held(tensors: Sequence[StreamTensor]) -> list[StreamTensor]:
@@ -497,15 +499,16 @@ def _brought_together(name: str, tensors: Sequence[Any], elementwise: bool) -> S
     return [spread_to(name, x, model) if x.rate == 0 else x for x in tensors]
 
 
-def _extent(x: StreamTensor) -> tuple[int, bool]:
+def _extent(x: StreamTensor) -> tuple[int, int]:
     """By which an operand has the dimensions of the result: what all streams of a batch have alike lacks B."""
-    return len(x.dims), "B" in x.dims
+    return len(x.dims), x.lanes or int("B" in x.dims)
 
 
 def _with_batch(x: StreamTensor, model: StreamTensor) -> StreamTensor:
     """Return an operand with B for its axis of one element that stands in B's place."""
-    at = model.dims.index("B") - (len(model.dims) - len(x.dims)) if "B" in model.dims else -1
-    return for_batch(x, at) if at >= 0 and x.edge is not None else x
+    at = next((i for i, d in enumerate(model.dims) if _streams(d) == "B"), -1)
+    own = at - (len(model.dims) - len(x.dims))
+    return for_batch(x, own, lanes_of((model.dims[at],)) or 1) if at >= 0 <= own and x.edge is not None else x
 
 
 def _require_aligned(name: str, x: StreamTensor, model: StreamTensor) -> None:
@@ -585,10 +588,10 @@ def table(tensor: Tensor, index: Any) -> StreamTensor:
     # In a table made for broadcasting, a first axis of extent 1 stands for B; any other does where it meets one.
     batch = 0 if axis and array.ndim > 2 and array.shape[0] == 1 else None
     rows = array.movedim(axis, 0)
-    if batch is not None:
-        rows = rows.squeeze(1)
-    edges: list[Any] = [length.of]
-    ((value, out),) = run(Request("table", {"length": length.steps()}, edges, [], [_weight(rows)]))
+    rows = rows if batch is None else rows.squeeze(1)
+    edge = length.of
+    assert isinstance(edge, Edge)
+    ((value, out),) = run(Request("table", {"length": length.steps()}, [edge], [], [_weight(rows)]))
     features = iter(range(array.ndim))
     dims = tuple("L" if i == axis else "B" if i == batch else next(features) for i in range(array.ndim))
     return of_constant(StreamTensor.inside(value, dims, out))

@@ -22,6 +22,7 @@ from ..stream.rules import (
     Fallback,
     IndexParts,
     Length,
+    holds,
     is_whole,
     parse_index,
     plan_reshape,
@@ -35,6 +36,7 @@ from .elementwise import where
 from .empty import Empty
 from .ends import first_frames, last_frame, last_frames
 from .features import product, reduce_features, why_not_matmul
+from .merged import Merged, merged
 from .picked import Picked
 from .scores import Scores, scores_of
 from .stream_tensor import StreamTensor
@@ -287,9 +289,11 @@ def reshape(x: StreamTensor, shape: Sequence[Any]) -> StreamTensor:
     try:
         plan = plan_reshape(x.dims, [x._token(d) for d in x.dims], shape)
     except NotStreamableError:
-        if x.dims[0] != f"B_{x.lanes}" or not shape or not isinstance(shape[0], BatchSize):
+        if x.dims[0] == f"B_{x.lanes}" and shape and isinstance(shape[0], BatchSize):
+            return _behind_lanes(x, shape)
+        if (noted := merged(x, shape)) is None:
             raise
-        return _behind_lanes(x, shape)
+        return noted
     names = [None if o is None else x.names[o] for o in plan.origin]
     named = [d if isinstance(d, str) else n for d, n in zip(plan.dims, names)]
     x = x.opened() if plan.steps and x.lanes else x
@@ -313,6 +317,8 @@ def _behind_lanes(x: StreamTensor, shape: Sequence[Any]) -> StreamTensor:
     """Return a reshape of what lies behind B with its features, each of which keeps what it has."""
     apart = (x._token("B"), x.lanes)
     y = reshape(reshape(x, (*apart, *x.shape[1:])), (*apart, *shape[1:]))
+    if isinstance(y, Merged):
+        return Merged(x, [[0], *([a - 1 for a in g] for g in y.groups[2:])])
     return reshape(y, (shape[0], *y.shape[2:]))
 
 
@@ -380,14 +386,19 @@ def repeat_interleave(x: StreamTensor, axis: int, times: Any) -> StreamTensor:
     return reshape_features(spread, shape, x.dims).with_dims(x.dims, x.names)
 
 
-def for_batch(x: StreamTensor, axis: int) -> StreamTensor:
-    """Return a stream that all streams of a batch have alike with B in place of a feature axis of one element."""
-    if "B" in x.dims or isinstance(x.dims[axis], str) or x.features[x.dims[axis]] != 1:
+def for_batch(x: StreamTensor, axis: int, lanes: int = 1) -> StreamTensor:
+    """Return what all streams have alike with B, and so many lanes, in place of a feature axis of one element."""
+    if not any(isinstance(d, str) and holds(d, "B") for d in x.dims):
+        if isinstance(x.dims[axis], str) or x.features[x.dims[axis]] != 1:
+            return x
+        x = x.in_order()
+        at = x.dims[axis]
+        dims = numbered((*x.dims[:axis], "B", *x.dims[axis + 1 :]))
+        x = reshape_features(x, (*x.features[:at], *x.features[at + 1 :]), dims)
+    if lanes == 1 or x.dims[axis] != "B" or not cast(Any, x.edge).line.alike:
         return x
-    x = x.in_order()
-    at = x.dims[axis]
-    dims = numbered((*x.dims[:axis], "B", *x.dims[axis + 1 :]))
-    return reshape_features(x, (*x.features[:at], *x.features[at + 1 :]), dims)
+    spread: Any = repeat_interleave(x.unsqueeze(axis + 1), axis + 1, lanes)
+    return cast("StreamTensor", spread.flatten(axis, axis + 1))
 
 
 def expand(x: StreamTensor, sizes: Sequence[Any]) -> StreamTensor:
@@ -398,7 +409,7 @@ def expand(x: StreamTensor, sizes: Sequence[Any]) -> StreamTensor:
     if len(sizes) != len(x.dims):
         _refuse(x, f"expand to {len(sizes)} dimensions", "unsqueeze first")
     for axis, size in enumerate(sizes):
-        x = for_batch(x, axis) if isinstance(size, BatchSize) else x
+        x = for_batch(x, axis, size.times) if isinstance(size, BatchSize) else x
         if isinstance(size, Length) and x.rate == 0:
             x = spread("expand", x, axis, size)
     x = x.in_order()
@@ -413,6 +424,8 @@ def expand(x: StreamTensor, sizes: Sequence[Any]) -> StreamTensor:
 
 
 def reduce(x: StreamTensor, kind: str, axes: Sequence[int], keepdim: bool, options: dict[str, Any]) -> Any:
+    if isinstance(x, Merged):
+        return x.reduced(kind, axes, keepdim, options)
     roles = [x.dims[a] for a in axes]
     if any(isinstance(r, str) and r != "L" for r in roles):
         advice = "keep B, as in x.mean((1, 2)), or combine streams outside the forward"

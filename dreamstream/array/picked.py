@@ -15,7 +15,7 @@ from ..stream.edge import Edge, Line
 from ..stream.where import user_line
 from .stream_tensor import StreamTensor
 
-__all__ = ["Picked", "by_element"]
+__all__ = ["Picked"]
 
 #: Whose derivatives are finite wherever their values are, so that elements left out spoil no gradient.
 _SMOOTH = frozenset(("add", "sub", "mul", "neg", "abs", "relu", "maximum", "minimum", "clamp", "where", "cast"))
@@ -106,6 +106,29 @@ class Picked(StreamTensor):
             self.refuse("a write by other bools")
         return self.whole
 
+    def by_element(
+        self,
+        run: Callable[..., tuple[Any, ...]],
+        name: str,
+        attributes: Mapping[str, Any],
+        inputs: Sequence[Any],
+        weights: Sequence[Any],
+        dims: Any,
+    ) -> tuple[Any, ...]:
+        """Run an operator that looks at each element by itself, on what the same bools pick of all inputs."""
+        own = name == "cast" or (dims is not None and dims[0] is Ellipsis and len(dims) - 1 <= self.behind)
+        if dims is not None and not own:
+            self.refuse(name)
+        whole = [self._given(x, f"{name} with others") for x in inputs]
+        if dims is None and any(w is not None and w.numel() != 1 and w.ndim > self.behind for w in weights):
+            self.refuse(f"{name} with a constant")
+        if name not in _SMOOTH and any(getattr(x.value, "requires_grad", False) for x in whole):
+            self.refuse(f"the gradient of {name}")
+        if name == "cast":
+            dims = whole[0]._straight()
+            whole = [whole[0].with_dims(dims)]
+        return tuple(Picked(y, self.mask) for y in run(name, attributes, whole, weights, dims))
+
 
 class _Number:
     """How many elements are picked."""
@@ -157,27 +180,3 @@ def _alike(a: Any, b: Any) -> bool:
     if one is None or two is None or one[0] is not two[0] or one[0].name not in _OF_BOOLS:
         return False
     return one[2] == two[2] and all(map(_alike, one[1], two[1]))
-
-
-def by_element(
-    run: Callable[..., tuple[Any, ...]],
-    name: str,
-    attributes: Mapping[str, Any],
-    inputs: Sequence[Any],
-    weights: Sequence[Any],
-    dims: Any,
-) -> tuple[Any, ...]:
-    """Run an operator that looks at each element by itself on what is picked, by the same bools for all inputs."""
-    first = next(x for x in inputs if isinstance(x, Picked))
-    own = name == "cast" or (dims is not None and dims[0] is Ellipsis and len(dims) - 1 <= first.behind)
-    if dims is not None and not own:
-        first.refuse(name)
-    whole = [first._given(x, f"{name} with others") for x in inputs]
-    if dims is None and any(w is not None and w.numel() != 1 and w.ndim > first.behind for w in weights):
-        first.refuse(f"{name} with a constant")
-    if name not in _SMOOTH and any(getattr(x.value, "requires_grad", False) for x in whole):
-        first.refuse(f"the gradient of {name}")
-    if name == "cast":
-        dims = whole[0]._straight()
-        whole = [whole[0].with_dims(dims)]
-    return tuple(Picked(y, first.mask) for y in run(name, attributes, whole, weights, dims))

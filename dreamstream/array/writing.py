@@ -23,6 +23,7 @@ from ..stream.rules import Fallback, Length, is_whole, parse_index, stream_slice
 from ..stream.where import user_line
 from . import dtypes, elementwise, forward, hook
 from .batch_constant import BatchTensor
+from .merged import Merged
 from .picked import Picked
 from .stream_tensor import StreamTensor
 from .symbolic import Symbolic
@@ -144,6 +145,8 @@ def viewing(
     @wraps(method)
     def taken(self: Any, *args: Any, **kwargs: Any) -> Any:
         out = method(self, *args, **kwargs)
+        if isinstance(out, Merged) and not isinstance(self, Merged):
+            out.whole = unsure(self, copied(out.whole))
         if self.edge is None or type(out) is not type(self):
             return out
         if copies(*args, **kwargs):
@@ -180,6 +183,8 @@ def write(x: StreamTensor, value: Any, what: str) -> Any:
     if isinstance(x, Picked):
         x.become(value)
         return x
+    if isinstance(x, Merged):
+        x.refuse(what)
     if not isinstance(value, StreamTensor):
         raise NotStreamableError(f"{what} at {user_line()}: only streams can be written into a stream as a whole")
     if value.roles != x.roles:

@@ -66,6 +66,14 @@ class Line:
         self.static: bool = all(line.static for line in source[1]) if source else static
         self.facts: dict[Any, Any] = {}
 
+    @property
+    def alike(self) -> bool:
+        """Whether all streams have the same at a position: tables, positions, what frames of them give."""
+        if self.source is None:
+            return False
+        op, lines, _ = self.source
+        return op.name in ("table", "positions") or (op.framewise and all(line.alike for line in lines))
+
 
 def lines_of(op: Any, inputs: Sequence[Edge], ordinal: int, own: Cid | None = None) -> list[Line]:
     """Return the lines of an operation's outputs.

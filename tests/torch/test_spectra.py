@@ -16,6 +16,22 @@ except (ImportError, OSError):  # none, or one for another build of torch
 WINDOW = torch.hann_window(16)
 
 
+def written(z):
+    """Bins, frames, what bools pick, parts and all of a complex stream are written into."""
+    y = z * 1
+    y[:, 0] = 0.5j
+    y[:, 1:3] *= y[:, 2:4].conj()
+    y[..., 1:] = y[..., :-1] * 2
+    loud = y.abs() > 1
+    y[loud] = y[loud] / 2
+    y.imag[:, 4] = 3
+    first = y[:, 8]
+    first += 1
+    u = torch.empty_like(y).fill_(2)
+    u[:, :4].copy_(z[:, 4:8])
+    return torch.view_as_real(y * u).sum(-1) / 16
+
+
 class Net(nn.Module):
     def __init__(self, function):
         super().__init__()
@@ -61,6 +77,8 @@ def test_a_complex_stream_is_shown_as_a_stream():
         lambda z: (z.real * torch.polar(torch.ones(9), torch.arange(9.0))[:, None]).imag,
         lambda z: (z.real * (2 - 1j)).imag,
         lambda z: torch.angle(z.real - 0.1),
+        lambda z: torch.conj(z.real) + torch.real(z) - torch.imag(z),
+        written,
     ],
 )
 def test_complex_numbers_meet_real_streams(function):
@@ -71,6 +89,19 @@ def test_complex_numbers_meet_real_streams(function):
     torch.testing.assert_close(torch.cat([streamed(p)["a"] for p in parts], -1), wanted, atol=1e-5, rtol=0)
     y = ds.compile(model, ("B", "L")).step({"a": x.numpy()}, sos="a", eos="a")["a"]
     torch.testing.assert_close(torch.from_numpy(y), wanted, atol=1e-5, rtol=0)
+
+
+def test_a_real_view_that_is_written_into():
+    """torch shares its memory; a lost write would be a wrong number."""
+
+    def silenced(z):
+        torch.view_as_real(z)[..., 1] = 0
+        return z.abs()
+
+    with pytest.raises(
+        ds.NotStreamableError, match=r"may share its memory was written into, at .*test_spectra\.py"
+    ):
+        ds.compile(Net(silenced), ("B", "L"))
 
 
 def _transforms():

@@ -57,6 +57,12 @@ def unread(name: str, mask: Any) -> NotStreamableError:
     return refused(name, OF_VALUES if getattr(mask, "is_stream", False) else MASKED)
 
 
+def _windows_at(*tensors: Any) -> int | None:
+    """Return the dimension of L where frames are windows ``(B, ..., L, ..., n, E)``, each attending to itself."""
+    places = {x.dims.index("L") for x in tensors if x.is_stream and x.ndim > 4 and "L" in x.dims[1:-2]}
+    return places.pop() if len(places) == 1 and all(x.is_stream for x in tensors) else None
+
+
 def scaled_dot_product_attention(
     query: Tensor,
     key: Tensor,
@@ -117,6 +123,10 @@ def scaled_dot_product_attention(
         raise unread(name, attn_mask)
     if dropout_p:
         raise no_tape(f"{name}: dropout_p={dropout_p}")
+    if (at := _windows_at(q, k, v)) and attn_mask is None:
+        rows = [x.movedim(at, 1).flatten(0, 1).flatten(1, -3) for x in (q, k, v)]
+        found = scaled_dot_product_attention(rows[0], rows[1], rows[2], None, 0.0, is_causal, scale)
+        return found.reshape(*q.movedim(at, 1).shape[:-1], found.shape[-1]).movedim(1, at)
     if {x.ndim for x in (q, k, v)} not in ({3}, {4}):
         raise ShapeError(
             f"{name} at {user_line()}: expected three tensors (B, H, L, E) or (B, L, E), got {q.ndim}, {k.ndim} "

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import operator
+from collections.abc import Sequence
 from typing import Any
 
 from ...array import Tensor
 from ...dispatch import apply
 from ...errors import NotStreamableError, ShapeError
+from ...stream.rules import Length
 from ...stream.where import user_line
 from .arguments import checked, frame_dims
 from .padding import pad
@@ -101,8 +103,13 @@ def unfold(input: Tensor, kernel_size: Any, dilation: Any = 1, padding: Any = 0,
     x = checked("unfold", input)
     if x.ndim != 4:
         raise ShapeError(f"unfold: expected (B, C, H, W), got {x.ndim} dimensions")
-    sizes, steps, pads, strides = map(_pair, (kernel_size, dilation, padding, stride))
+    steps, pads, strides = map(_pair, (dilation, padding, stride))
+    sizes = kernel_size if isinstance(kernel_size, (tuple, list)) else (kernel_size, kernel_size)
     x = pad(x, (pads[1], pads[1], pads[0], pads[0]))
+    over = [axis for axis in (2, 3) if isinstance(sizes[axis - 2], Length)]
+    if over:
+        return _as_wide(x, sizes, steps, strides, over[0])
+    sizes = _pair(sizes)
     for axis in (2, 3):
         span = steps[axis - 2] * (sizes[axis - 2] - 1) + 1
         x = x.unfold(axis, span, strides[axis - 2])[..., :: steps[axis - 2]]
@@ -118,6 +125,21 @@ def unfold(input: Tensor, kernel_size: Any, dilation: Any = 1, padding: Any = 0,
         if x.is_stream and isinstance(rows, int) and rows == 1
         else x.reshape(*x.shape[:2], rows * columns)
     )
+
+
+def _as_wide(x: Any, sizes: Sequence[Any], steps: Sequence[int], strides: Sequence[int], axis: int) -> Tensor:
+    """Return blocks that have all frames of the stream, which is dimension `axis`."""
+    other = 5 - axis
+    if steps[axis - 2] != 1 or not x.is_stream or x.dims[axis] != "L":
+        raise NotStreamableError(
+            f"unfold at {user_line()}: a block of {sizes[axis - 2]!r} elements; give a number, or the stream's "
+            "own length, without dilation"
+        )
+    x.require_length(sizes[axis - 2])
+    size, step = operator.index(sizes[other - 2]), steps[other - 2]
+    x = x.unfold(other, step * (size - 1) + 1, strides[other - 2])[..., ::step]
+    x = x.permute(0, 1, *((4, 3, 2) if axis == 3 else (2, 4, 3)))
+    return x.flatten(1, 3)  # type: ignore[no-any-return]
 
 
 def fold(

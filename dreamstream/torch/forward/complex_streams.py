@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from ...array import Tensor, cat, stack, where, zeros_like
+from ...array.writing import unsure
 from ...errors import NotStreamableError, ShapeError
 from ...nn import functional as F
 from ...stream.where import user_line
@@ -149,9 +150,20 @@ def view_as_complex(forward: Forward, input: Any) -> Any:
     return Complex(input.select(-1, 0), input.select(-1, 1))
 
 
+@_complex("real")
+def real_part(forward: Forward, input: Any) -> Any:
+    return input.real
+
+
+@_complex("imag")
+def imaginary_part(forward: Forward, input: Any) -> Any:
+    return input.imag
+
+
 @_complex("view_as_real")
 def view_as_real(forward: Forward, input: Any) -> Any:
-    return cat([input.real.unsqueeze(-1), input.imag.unsqueeze(-1)], -1)
+    out = cat([input.real.unsqueeze(-1), input.imag.unsqueeze(-1)], -1)
+    return unsure(input.real, unsure(input.imag, out))
 
 
 @function("complex")
@@ -324,7 +336,7 @@ def padded(forward: Forward, input: Any, pad: Any, mode: str = "constant", value
     return Complex(F.pad(input.real, pad, mode, given[0]), F.pad(input.imag, pad, mode, given[1]))
 
 
-@_complex("zeros_like")
+@_complex("zeros_like", "empty_like")
 def zeros(forward: Forward, input: Any, **_: Any) -> Any:
     return input.each(zeros_like)
 
@@ -332,6 +344,26 @@ def zeros(forward: Forward, input: Any, **_: Any) -> Any:
 @_complex("ones_like")
 def ones(forward: Forward, input: Any, **_: Any) -> Any:
     return Complex(zeros_like(input.real) + 1, zeros_like(input.imag))
+
+
+# ---------------------------------------------------------------------- writing
+@_complex("__setitem__")
+def assigned(forward: Forward, z: Any, index: Any, value: Any) -> None:
+    if not isinstance(z, Complex):
+        raise NotStreamableError(f"complex numbers are written into real ones, at {user_line()}: take their parts")
+    real, imag = _both(value)
+    z.real[index], z.imag[index] = real, imag
+
+
+@_complex("copy_", "fill_")
+def copied_into(forward: Forward, z: Any, value: Any, *_: Any) -> Any:
+    assigned(forward, z, Ellipsis, value)
+    return z
+
+
+@_complex("zero_")
+def zeroed(forward: Forward, z: Any) -> Any:
+    return copied_into(forward, z, 0.0)
 
 
 # ---------------------------------------------------------------------- Fourier transforms

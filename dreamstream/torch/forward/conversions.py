@@ -176,6 +176,10 @@ def _of_batch(make: Callable[..., torch.Tensor]) -> Callable[..., Any]:
         first = args[0] if args else kwargs.pop("size")
         size, rest = (first, args[1:]) if isinstance(first, (list, tuple)) else (args, ())
         fills = (*rest, *kwargs.values())
+        if any(isinstance(f, complex) or (isinstance(f, torch.dtype) and f.is_complex) for f in fills):
+            raise NotStreamableError(
+                f"complex {make.__name__} for streams at {user_line()}: torch.complex puts two parts together"
+            )
         if (length := next((f for f in fills if isinstance(f, Length)), None)) is not None:
             return lengths_in(size, length)
         if any(isinstance(s, Length) for s in size):

@@ -243,9 +243,8 @@ class Forward(TorchFunctionMode):
             x = inner[i]
             if x.ndim != stream.ndim or any(x.shape[k] != stream.shape[k] for k in range(x.ndim) if k != axis):
                 raise ShapeError(f"cat at {user_line()}: {x.roles} doesn't line up with {stream.roles}")
-            pads = (x.length, 0) if i < at[0] else (0, x.length)
-            behind = [0, 0] * (x.ndim - 1 - axis)
-            out = self.call(torch.nn.functional.pad, (out, [*behind, *pads]), {"value": x.value})
+            pads = [*[0] * 2 * (x.ndim - 1 - axis), *((x.length, 0) if i < at[0] else (0, x.length))]
+            out = self.call(torch.nn.functional.pad, (out, pads), {"value": x.value})
         return out
 
     def _called(self, func: Any, meaning: Meaning, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -275,7 +274,9 @@ class Forward(TorchFunctionMode):
             number._misuse(f'an operand of {func.__name__} beside frames (unstreamable="buffer" waits for it)')
         if (meaning.in_place or kwargs.get("inplace") is True) and isinstance(target, StreamTensor):
             return self._written(target, result, func.__name__)
-        return self._wrapped(result if meaning.shares else _apart(result, (*given, *named.values())))
+        return self._wrapped(
+            result if meaning.shares else _apart(result, (*given, *named.values()), meaning.repeats)
+        )
 
     def _noted(
         self, func: Any, meaning: Meaning, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -441,10 +442,10 @@ class Forward(TorchFunctionMode):
         return target
 
 
-def _apart(result: Any, given: Sequence[Any]) -> Any:
-    """Return what torch copies, where the native front end gives back what it was given."""
+def _apart(result: Any, given: Sequence[Any], new: bool) -> Any:
+    """Return what torch copies, where the native front end gives what it was given, or a view that none has."""
     if isinstance(result, NativeStream):
-        return copied(result) if any(result is x for x in given) else result
+        return copied(result) if any(result is x for x in given) or (new and result._view) else result
     if isinstance(result, Complex):
         return result.each(copied)
     return result
@@ -492,7 +493,6 @@ class _Asked:
 
 
 _INTS = frozenset((int,))
-
 #: What gives a tensor as another one is.
 _AS_ANOTHER = ("type_as", "expand_as", "view_as", "reshape_as")
 #: What masks are made with, of tensors of ones.

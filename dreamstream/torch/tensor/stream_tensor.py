@@ -467,6 +467,8 @@ class _Shell(StreamTensor):
     def __torch_dispatch__(  # type: ignore[override]
         cls, func: Any, types: Any, args: Any = (), kwargs: Any = None
     ) -> Any:
+        if func is torch.ops.aten.alias.default:  # torch.Tensor(x)
+            return StreamTensor.shell(args[0]._inner)
         return TAKERS.beneath(func, types, args, kwargs or {})
 
 

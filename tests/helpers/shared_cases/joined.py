@@ -191,6 +191,33 @@ def _attention_within(self: Any, x: Any) -> Any:
 _joined("attention-within-frames", _attention_within, lambda nn: {"project": nn.Linear(6, 18)})
 
 
+def _attention_in_windows(self: Any, x: Any) -> Any:
+    """Local attention: windows of frames, each of which attends to itself, heads before them."""
+    b, c, n, f = x.shape
+    y = self.pad(x.permute(0, 1, 3, 2).reshape(b, c * f, n), (0, -n % 4))
+    y = y.reshape(b, 3, 8, -1, 4).permute(0, 1, 3, 4, 2)
+    return self.attend(y, y * 0.5, y).permute(0, 1, 4, 2, 3).reshape(b, 24, -1)[..., :n]
+
+
+_joined(
+    "attention-in-windows",
+    _attention_in_windows,
+    lambda nn: {"pad": nn.functional.pad, "attend": nn.functional.scaled_dot_product_attention},
+    exports=False,
+)
+
+
+def _merged(self: Any, x: Any) -> Any:
+    """Features and frames as one dimension: taken apart again, summed over, and as blocks of the whole stream."""
+    b, c, n, f = x.shape
+    y = (x.permute(0, 3, 1, 2).flatten(2) * 2 - 1).abs().view(b, f, c, n)
+    bands = self.unfold(x.permute(0, 1, 3, 2), (3, n)).view(b, c, 3, n, f - 2)
+    return y, bands.permute(0, 4, 1, 2, 3), x.reshape(b, -1).mean(1)
+
+
+_joined("features-with-frames", _merged, lambda nn: {"unfold": nn.functional.unfold})
+
+
 def _flat(self: Any, x: Any) -> Any:
     """A linear layer on rows, whatever lies in them."""
     b, c, n, f = x.shape

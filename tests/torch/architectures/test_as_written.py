@@ -126,3 +126,14 @@ def test_as_written(name, no_torchaudio):
     torch.manual_seed(0)
     model = First(getattr(importlib.import_module(module), cls)(**options))
     assert check(model, dims, lengths, max(lengths) // 5) == [delay]
+
+
+def test_open_unmix(no_torchaudio):
+    """In one direction, with its own spectrograms of two channels."""
+    model = pytest.importorskip("openunmix.model")
+    transforms = pytest.importorskip("openunmix.transforms")
+    torch.manual_seed(0)
+    sizes = {"nb_bins": 33, "nb_channels": 2, "hidden_size": 8, "nb_layers": 1, "unidirectional": True}
+    network = model.OpenUnmix(**sizes)
+    whole = torch.nn.Sequential(transforms.TorchSTFT(64, 16), transforms.ComplexNorm(), network)
+    assert check(whole, ("B", 2, "L"), (400, 150), 90) == [63]

@@ -79,3 +79,11 @@ def test_a_bidirectional_layer_is_refused():
     model = recurrent.SingleRNN("LSTM", 16, 8, bidirectional=True)
     with pytest.raises(NotStreamableError, match=r"rnn \(LSTM\).*(bidirectional|backward)"):
         ds.compile(model, ("B", "L", 16))
+
+
+def test_dptnet():
+    """As written, with its global norms and layers in both directions, when the stream ends."""
+    torch.manual_seed(0)
+    sizes = {"n_heads": 2, "ff_hid": 6, "chunk_size": 10, "n_repeats": 1, "mask_act": "relu"}
+    model = asteroid.DPTNet(2, **sizes, **{**SMALL, "n_filters": 8})
+    assert check(model, ("B", 1, "L"), (70, 33), 40, policy="buffer") == [float("inf")]

@@ -1,0 +1,169 @@
+"""Features and the frames behind them as one dimension, as ``x.flatten(1)`` of ``(B, C, L)`` has: x itself.
+
+How long such a dimension is differs from stream to stream, and no frame has all of it. It is noted until it is
+taken apart again, as `F.unfold` is with blocks as wide as the stream, or summed over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from math import prod
+from typing import Any, NoReturn
+
+from ..errors import NotStreamableError
+from ..stream.edge import Edge
+from ..stream.rules import BatchSize, Length, Shape
+from ..stream.where import user_line
+from .axes import sizes_of
+from .stream_tensor import StreamTensor
+
+__all__ = ["Merged", "merged"]
+
+
+class Merged(StreamTensor):
+    """A stream of whose dimensions some neighbours are seen as one.
+
+    Parameters
+    ----------
+    whole : StreamTensor
+    groups : sequence of sequence of int
+        For each dimension those of `whole` that it is, in their order.
+    """
+
+    def __init__(self, whole: StreamTensor, groups: Sequence[Sequence[int]]) -> None:
+        self.whole, self.groups = whole, [list(g) for g in groups]
+        parts = [[whole.roles[a] for a in g] for g in self.groups]
+        self.dims = tuple("_".join(p) for p in parts)
+        self._names, self._rate = self.dims, whole.rate
+        self._meta = self._starts = None
+
+    def refuse(self, what: str) -> NoReturn:
+        raise NotStreamableError(
+            f"{what} of a stream {self.roles} at {user_line()}, of which features and frames are one dimension: "
+            "take it apart first, as in x.view(batch, features, length); sums and means over it stream"
+        )
+
+    @property
+    def dtype(self) -> Any:
+        return self.whole.dtype
+
+    @property
+    def edge(self) -> Edge | None:  # type: ignore[override]
+        return self.whole.edge
+
+    @property
+    def features(self) -> tuple[int, ...]:
+        return ()
+
+    @property
+    def roles(self) -> tuple[str, ...]:
+        return tuple(str(d) for d in self.dims)
+
+    @property
+    def value(self) -> Any:  # type: ignore[override]
+        return self.refuse("the frames")
+
+    @property
+    def shape(self) -> tuple[Any, ...]:
+        sizes = self.whole.shape
+        return Shape([prod(reversed([sizes[a] for a in g])) for g in self.groups])
+
+    def as_output(self) -> StreamTensor:
+        return self.refuse("a result")
+
+    def in_order(self, stored: Sequence[int] | None = None) -> StreamTensor:
+        return self.refuse("this use")
+
+    def with_dims(self, dims: Any, names: Any = None) -> StreamTensor:
+        return Merged(self.whole, self.groups)
+
+    _clone = in_order
+
+    # ------------------------------------------------------------------ what streams
+    def reshape(self, *shape: Any) -> Any:
+        return self.whole.reshape(*sizes_of(shape))
+
+    view = reshape
+
+    def permute(self, *dims: Any) -> Any:
+        groups = [self.groups[self._axis("permute", d)] for d in sizes_of(dims)]
+        whole = self.whole.permute(*(a for g in groups for a in g))
+        at = iter(range(len(whole.dims)))
+        return Merged(whole, [[next(at) for _ in g] for g in groups])
+
+    def unsqueeze(self, dim: int) -> Any:
+        return self.refuse("unsqueeze")
+
+    def squeeze(self, dim: Any = None) -> Any:
+        return self.refuse("squeeze")
+
+    def reduced(self, name: str, axes: Sequence[int], keepdim: bool, options: Mapping[str, Any]) -> Any:
+        """Return a reduction over dimensions, some of them of features and frames."""
+        if keepdim and any(len(self.groups[a]) > 1 for a in axes):
+            self.refuse(f"{name} with keepdim=True")
+        left = [g for i, g in enumerate(self.groups) if i not in axes]
+        if any(len(g) > 1 for g in left):
+            self.refuse(f"{name} along others")
+        gone = [a for i in axes for a in self.groups[i]]
+        if name[:3] == "arg" or name in ("max", "min"):
+            self.refuse(name)
+        return getattr(self.whole, name)(dim=gone, keepdim=keepdim, **options)
+
+    def by_element(
+        self,
+        run: Callable[..., tuple[Any, ...]],
+        name: str,
+        attributes: Mapping[str, Any],
+        inputs: Sequence[Any],
+        weights: Sequence[Any],
+        dims: Any,
+    ) -> tuple[Any, ...]:
+        """Run an operator that looks at each element by itself."""
+        alike = all(
+            type(x) is Merged and x.groups == self.groups and x.whole.roles == self.whole.roles for x in inputs
+        )
+        if dims is not None or not alike or any(w is not None and w.numel() != 1 for w in weights):
+            self.refuse(name)
+        whole = run(name, attributes, [x.whole for x in inputs], weights, None)
+        return tuple(Merged(y, self.groups) for y in whole)
+
+
+def merged(x: StreamTensor, shape: Sequence[Any]) -> Merged | None:
+    """Return x in another shape that has features and frames in one dimension; None where it has none such."""
+    old, sizes = list(range(len(x.dims))), list(x.shape)
+    front: list[list[int]] = []
+    behind: list[list[int]] = []
+    given, ahead = list(shape), True
+    while given:
+        size = given.pop(0 if ahead else -1)
+        if isinstance(size, int) and size == -1:
+            if not ahead:
+                return None
+            ahead = False
+            continue
+        group: list[int] = []
+        while old and not (group and _is(size, [sizes[a] for a in group])):
+            group = [*group, old.pop(0)] if ahead else [old.pop(), *group]
+        if not _is(size, [sizes[a] for a in group]):
+            return None
+        front, behind = ([*front, group], behind) if ahead else (front, [group, *behind])
+    groups = [*front, *([] if ahead else [old]), *behind]
+    if (ahead and old) or not all(groups):
+        return None
+    kinds = [[x.dims[a] for a in g] for g in groups]
+    if any(len(k) > 1 and any(isinstance(d, str) and d != "L" for d in k) for k in kinds):
+        return None
+    return Merged(x, groups) if any(len(k) > 1 and "L" in k for k in kinds) else None
+
+
+def _is(size: Any, sizes: Sequence[Any]) -> bool:
+    """Whether a size is the product of others, for every stream."""
+    tokens = [s for s in sizes if not isinstance(s, int)]
+    number = prod(s for s in sizes if isinstance(s, int))
+    if not tokens:
+        return isinstance(size, int) and size == number
+    if len(tokens) > 1 or isinstance(size, int):
+        return False
+    if isinstance(tokens[0], BatchSize):
+        return isinstance(size, BatchSize) and len(sizes) == 1 and bool(size == tokens[0])
+    return isinstance(size, Length) and isinstance(tokens[0], Length) and (size == tokens[0] * number) is True
