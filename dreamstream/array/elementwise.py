@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from ..errors import DTypeError, ModeError, NotStreamableError, ShapeError
 from ..operations import BINARY
-from ..stream.rules import Length
+from ..stream.rules import Length, Power
 from ..stream.rules.tokens import Token
 from ..stream.where import user_line
 from . import dtypes, hook
@@ -280,13 +280,16 @@ def _operands(values: Sequence[Any]) -> list[Tensor | Number] | None:
             out.append(value.value)
         elif isinstance(value, np.ndarray):
             out.append(Tensor._plain(dtypes.adopt(value)))
-        elif isinstance(value, (Length, Symbolic)):
-            value = getattr(value, "value", value)
+        elif isinstance(value, (Length, Power, Symbolic)):
+            value = value.value if isinstance(value, Symbolic) else value
+            root = value if isinstance(value, Power) else None
             streams = [v for v in values if isinstance(v, Tensor) and v.is_stream]
-            found = streams[0].of_length(value) if streams else None  # type: ignore[attr-defined]
+            found = streams[0].of_length(value if root is None else root.over) if streams else None  # type: ignore[attr-defined]
+            if found is None and root is not None and streams:
+                root._misuse('an operand beside frames (unstreamable="buffer" waits for it)')
             if found is None:
                 return None
-            out.append(found)
+            out.append(found if root is None else root.value(found.to(np.dtype(np.float32))))
         else:
             return None
     return out if any(isinstance(o, Tensor) for o in out) else None

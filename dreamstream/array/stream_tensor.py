@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import NotStreamableError, ShapeError
+from ..operations.refusals import LOOPS
 from ..stream.edge import Edge
 from ..stream.metadata import OfStreams, StreamMetadata
 from ..stream.rules import Comparison, Shape, holds, lanes_of
@@ -403,10 +404,11 @@ class StreamTensor(OfStreams, Tensor):
         if self.edge is not None:
             if not isinstance(self.dims[0], str):
                 return iter(self.unbind(0))
-            raise NotStreamableError(
-                f"a loop over a stream {self.roles} inside a forward, at {user_line()}; x.unbind(dim) and "
-                "x.chunk(n, dim) take features apart"
-            )
+            why = "x.unbind(dim) and x.chunk(n, dim) take features apart"
+            if self.dims[0] == "L":
+                why = "; ".join(LOOPS.words)
+            what = f"a loop over a stream {self.roles} inside a forward"
+            raise NotStreamableError(f"{what}, at {user_line()}; {why}")
         raise TypeError("iterate over y.ids and take y[id], or over y.unpad_sequence()")
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:

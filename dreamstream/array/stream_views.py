@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import ModeError, NotStreamableError, ShapeError
+from ..operations.refusals import LOOPS
 from ..stream.rules import BatchSize, Length, join, require_same
 from ..stream.where import INSTEAD, user_line
 from . import chunks, forward, reductions, tokens, views, writing  # noqa: F401  (plain methods that are taken up)
@@ -32,11 +33,10 @@ from .weights import Weights
 __all__ = ["outside"]
 
 
-def _refuse(x: StreamTensor, what: str) -> NotStreamableError:
-    return NotStreamableError(
-        f"{what} on a stream {x.roles} inside a forward, at {user_line()}: it is not among the operations "
-        f"that stream; {INSTEAD}"
-    )
+def _refuse(x: StreamTensor, what: str, axis: int | None = None) -> NotStreamableError:
+    loops = axis is not None and x.dims[axis] == "L"
+    why = "; ".join(LOOPS.words) if loops else f"it is not among the operations that stream; {INSTEAD}"
+    return NotStreamableError(f"{what} on a stream {x.roles} inside a forward, at {user_line()}: {why}")
 
 
 def _methods(x: StreamTensor) -> Any:
@@ -217,7 +217,7 @@ def unbind(self: Any, dim: Any = 0) -> Any:
     axis = self._axis("unbind", dim)
     size = self.shape[axis]
     if not isinstance(size, int):
-        raise _refuse(self, f"unbind along {self.dims[axis]}")
+        raise _refuse(self, f"unbind along {self.dims[axis]}", axis)
     return tuple(self.select(axis, i) for i in range(size))
 
 
@@ -225,7 +225,7 @@ def split(self: Any, split_size: Any, dim: Any = 0) -> Any:
     axis = self._axis("split", dim)
     n = self.shape[axis]
     if not isinstance(n, int):
-        raise _refuse(self, f"split along {self.dims[axis]}")
+        raise _refuse(self, f"split along {self.dims[axis]}", axis)
     if isinstance(split_size, (list, tuple)):
         sizes = [int(s) for s in split_size]
         if sum(sizes) != n:
@@ -257,7 +257,7 @@ def chunk(self: Any, chunks: int, dim: Any = 0) -> Any:
     axis = self._axis("chunk", dim)
     n = self.shape[axis]
     if not isinstance(n, int):
-        raise _refuse(self, f"chunk along {self.dims[axis]}")
+        raise _refuse(self, f"chunk along {self.dims[axis]}", axis)
     return self.split(-(-n // chunks) or 1, axis)
 
 

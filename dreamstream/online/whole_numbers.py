@@ -1,8 +1,9 @@
-"""Functions that make lengths integers by ``int``, or numbers by ``float``: which a length is as it is.
+"""Functions that make lengths integers by ``int``, or numbers by ``float`` or by roots of ``math``.
 
-Python has ``int`` give a number and nothing else. So the code of a function that failed in its ``int(length)`` is
-exchanged for one in which the name stands for a function of this file; of everything but lengths it gives what it
-gave before. Functions that use the name in another way, as in ``isinstance(n, int)``, are left as they are.
+A length is an integer as it is, but Python has ``int`` give a number and nothing else. So the code of a function
+that failed in its ``int(length)`` is exchanged for one in which the name stands for a function of this file; of
+everything but lengths it gives what it gave before. Functions that use the name in another way, as in
+``isinstance(n, int)``, are left as they are.
 """
 
 from __future__ import annotations
@@ -38,7 +39,29 @@ def _bared(x: Any) -> Any:
     return inner.item() if isinstance(inner, Symbolic) else x
 
 
-_INSTEAD = {"int": ("_int_of_streams", _int), "float": ("_float_of_streams", _float)}
+def _sqrt(x: Any) -> Any:
+    number = _bared(x)
+    return number**0.5 if isinstance(number, Token) else math.sqrt(number)
+
+
+class _Math:
+    """The module `math`, whose root takes lengths."""
+
+    sqrt = staticmethod(_sqrt)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(math, name)
+
+
+_INSTEAD: dict[str, tuple[str, Any]] = {
+    "int": ("_int_of_streams", _int),
+    "float": ("_float_of_streams", _float),
+    "math": ("_math_of_streams", _Math()),
+    "sqrt": ("_sqrt_of_streams", _sqrt),
+}
+
+#: What a forward's own names of modules and functions stand for, where they may be exchanged.
+_GLOBAL = {"math": math, "sqrt": math.sqrt}
 
 
 def kept_by(error: BaseException) -> bool:
@@ -50,7 +73,11 @@ def kept_by(error: BaseException) -> bool:
     asked = (f.f_code.co_name.strip("_") for f in frames if f.f_code.co_name in ("__int__", "__float__"))
     name = next(asked, "")
     frame = next((f for f in reversed(frames) if is_of_user(f)), None)
-    if frame is None or name not in frame.f_code.co_names or name in frame.f_globals:
+    if frame is None or not name:
+        return False
+    if name == "float":  # or a root, which asks for one
+        name = next((n for n in _GLOBAL if _is(frame, n) and "sqrt" in frame.f_code.co_names), name)
+    if name not in frame.f_code.co_names or (name in frame.f_globals and name not in _GLOBAL):
         return False
     code, before = frame.f_code, error.__context__
     if not _only_called(code, name):
@@ -67,6 +94,10 @@ def kept_by(error: BaseException) -> bool:
     for f, after in exchanged:
         f.__code__ = after
     return bool(exchanged)
+
+
+def _is(frame: Any, name: str) -> bool:
+    return name in frame.f_code.co_names and frame.f_globals.get(name) is _GLOBAL[name]
 
 
 def _tracked() -> list[Any]:
@@ -93,6 +124,7 @@ def _only_called(code: CodeType, name: str) -> bool:
     """Whether a function calls what has this name and does nothing else with it, and no attribute is called so."""
     nodes = nodes_of(code)
     called = {id(n.func) for n in nodes if isinstance(n, ast.Call)}
+    called |= {id(n.value) for n in nodes if isinstance(n, ast.Attribute) and name == "math"}
     noted = {id(n) for a in nodes for n in _annotations(a)}
     used = [n for n in nodes if isinstance(n, ast.Name) and n.id == name and id(n) not in noted]
     named = any(isinstance(n, ast.Attribute) and n.attr == name for n in nodes)

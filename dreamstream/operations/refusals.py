@@ -15,6 +15,7 @@ __all__ = [
     "CIRCULAR",
     "CIRCULAR_BOTH",
     "IN_ORDER",
+    "LOOPS",
     "MASKED",
     "OF_VALUES",
     "OVER_STREAM",
@@ -126,4 +127,11 @@ PLACES = Refusal(
     "which frames it picks, and how many, depends on values",
     "`torch.where(mask, x, y)` streams, and a loop over experts through `@ds.register` "
     "(`dreamstream.torch.functional.expert_linear`, `combine`)",
+)
+LOOPS = Refusal(
+    "a loop over frames: `for t in range(x.size(2))`, `for frame in x.unbind(2)`",
+    "which frames there are is known when the stream has ended",
+    "use what does for all frames what a loop does for each: layers, slices (`x[..., 1:]`), `x.cumsum`; `nn.GRU`, "
+    "`nn.LSTM` and `nn.RNN` are such loops over their cells, whose weights they take (`weight_ih_l0` is a cell's "
+    "`weight_ih`), and of another recurrence @ds.register says how it streams",
 )

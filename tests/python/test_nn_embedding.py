@@ -157,3 +157,28 @@ def test_one_hot_of_a_stream():
     online = ds.patch_module(Hot().eval()).online()
     y = online(ds.stream_tensor([np.array([3, 0])], ids=["a"], sos=True))
     np.testing.assert_array_equal(y["a"].numpy(), np.eye(4)[[3, 0]])
+
+
+@pytest.mark.parametrize("right", [False, True])
+def test_bucketize_and_searchsorted(rng, right):
+    x = rng.standard_normal((3, 4, 5)).astype(np.float32)
+    x[0, 0, :4] = np.nan, 0, 1, -1
+    for given, limits in (
+        (x, np.array([-1, 0, 1], np.float32)),
+        ((x[1:] * 9).astype(np.int64), np.arange(-9, 9, 4)),
+    ):
+        want = torch.bucketize(torch.from_numpy(given), torch.from_numpy(limits), right=right).numpy()
+        got = F.bucketize(ds.tensor(given), ds.tensor(limits), right=right)
+        assert got.dtype == np.int64 and np.array_equal(got.numpy(), want)
+        side = "right" if right else "left"
+        assert np.array_equal(F.searchsorted(ds.tensor(limits), ds.tensor(given), side=side).numpy(), want)
+
+    class Model(nn.Module):
+        def forward(self, x):
+            return F.bucketize(x, ds.tensor([-1.0, 0.0, 1.0]), right=right)
+
+    engine = ds.compile(Model(), ("B", 4, "L"), verify=False)
+    want = torch.bucketize(torch.from_numpy(x[0]), torch.tensor([-1.0, 0.0, 1.0]), right=right).numpy()
+    assert np.array_equal(engine.step({"a": x[0]}, ["a"], ["a"])["a"], want)
+    with pytest.raises(ds.ShapeError, match=r"boundaries must be a constant \(n\)"):
+        F.bucketize(ds.tensor(x), ds.tensor(x))

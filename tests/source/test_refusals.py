@@ -39,6 +39,7 @@ SAMPLES: dict[str, nn.Module | Forward] = {
     "`x[..., -9::2]`": lambda x: x[..., -9::2],
     "`x[..., :9]`": lambda x: x[..., :9],
     "`if": lambda x: x if x.size(2) > 10 else -x,
+    "a loop over frames": lambda x: [x[..., t] for t in range(x.size(2))],
     "`int": lambda x: x * int(x.size(2)),
     "`np.asarray(x)`": np.asarray,
     "`(index == e)": lambda x: x[x > 0],

@@ -225,6 +225,12 @@ def test_what_is_refused(forward, message):
 OF_THE_WHOLE = {
     "a share": lambda m, x: x * (index(x) / x.size(1))[:, None],
     "from 0 to 1": lambda m, x: x + torch.arange(x.size(1), dtype=torch.float32)[:, None] / (x.size(1) - 1),
+    "a ramp": lambda m, x: x * torch.linspace(-1, 2, steps=x.size(1))[:, None],
+    "a window": lambda m, x: x * torch.hann_window(x.size(1), periodic=False)[:, None],
+    "another": lambda m, x: (
+        x * torch.hamming_window(x.size(1)).unsqueeze(1) + x * torch.blackman_window(x.size(1))[:, None]
+    ),
+    "a root": lambda m, x: x / math.sqrt(x.size(1)),
     "a turn": lambda m, x: x * torch.cos(2 * math.pi * index(x).float() / x.size(1))[:, None],
 }
 

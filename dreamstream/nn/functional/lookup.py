@@ -15,7 +15,7 @@ from ...stream.where import user_line
 from .arguments import checked
 from .texts import described
 
-__all__ = ["embedding", "one_hot"]
+__all__ = ["bucketize", "embedding", "one_hot", "searchsorted"]
 
 
 #: What the parameters are, and what is wrong with them, of function and layer.
@@ -98,7 +98,7 @@ def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
     x = checked("one_hot", tensor)
     if num_classes == -1:
         if x.is_stream:
-            raise NotStreamableError("one_hot of a stream needs num_classes")
+            raise NotStreamableError(f"one_hot at {user_line()}: of a stream it needs num_classes")
         if not x.numel():
             raise ShapeError("one_hot: give num_classes, which an empty tensor doesn't tell")
         num_classes = int(x.numpy().max()) + 1
@@ -108,3 +108,42 @@ def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
         places = Tensor(np.arange(num_classes, dtype=np.float32))
         return (x.to(places.dtype).unsqueeze(-1) == places).to(int64)
     return embedding(x, Tensor(np.eye(num_classes, dtype=np.float32))).to(int64)
+
+
+@described(
+    "``(*) int64``.",
+    {"ShapeError": "For boundaries that are no constant of one dimension."},
+    input="``(*)``, numbers.",
+    boundaries="``(n)``, in ascending order.",
+    out_int32="For torch's sake, as what comes is int64.",
+    right="Whether a boundary belongs to the part in front of it.",
+)
+def bucketize(input: Tensor, boundaries: Tensor, *, out_int32: bool = False, right: bool = False) -> Tensor:
+    """Return between which boundaries elements lie, int64: as many as are below; NaN is above all."""
+    x = checked("bucketize", input)
+    if boundaries.is_stream or boundaries.ndim != 1:
+        raise ShapeError(f"bucketize at {user_line()}: boundaries must be a constant (n)")
+    x = x.unsqueeze(-1)
+    reached = (boundaries > x) if right else (boundaries >= x)
+    return reached.logical_not().to(int64).sum(-1)
+
+
+@described(
+    "``(*) int64``.",
+    {"ShapeError": "For a sequence that is no constant of one dimension."},
+    sorted_sequence="``(n)``, in ascending order.",
+    input="``(*)``, numbers.",
+    out_int32="For torch's sake, as what comes is int64.",
+    right="Whether a number that is there comes in front of it.",
+    side='Says the same: ``"left"`` or ``"right"``.',
+)
+def searchsorted(
+    sorted_sequence: Tensor,
+    input: Tensor,
+    *,
+    out_int32: bool = False,
+    right: bool = False,
+    side: str | None = None,
+) -> Tensor:
+    """Return in front of which element of a sequence a number belongs, int64."""
+    return bucketize(input, sorted_sequence, right=right or side == "right")

@@ -39,6 +39,7 @@ from .names import (
     split,
     transpose,
 )
+from .power import Power
 from .regroup import lanes_of
 from .reshape import ReshapePlan, plan_reshape
 from .rows import cat_batch, drop_empty, index_batch, rows_of, split_batch, unbind_batch
@@ -60,6 +61,7 @@ __all__ = [
     "IndexPlan",
     "Length",
     "Names",
+    "Power",
     "Quotient",
     "ReshapePlan",
     "Rows",

@@ -1,10 +1,11 @@
-"""Bits and shifts of lengths, which say of multiples of powers of 2; and floats as the fractions that they are."""
+"""Bits and shifts of lengths, as multiples of powers of 2, powers, and floats as the fractions that they are."""
 
 from __future__ import annotations
 
 import math
 from typing import Any
 
+from .power import Power
 from .tokens import Token
 
 __all__ = ["Bits"]
@@ -39,6 +40,11 @@ class Bits(Token):
         if not 0 <= n < 63:
             self._misuse(f"shifted by {by!r} bits (0 to 62)")
         return n
+
+    def __pow__(self, other: object) -> Power:
+        if not isinstance(other, (int, float)):
+            self._misuse("raised to a power that is no number")
+        return Power(self, other)
 
     def is_integer(self) -> bool:
         """Return True."""

@@ -16,9 +16,11 @@ import sys
 from collections.abc import Callable, Iterable
 from fractions import Fraction
 from functools import partialmethod
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, NoReturn
 
 from ...errors import DTypeError
+from ...operations.refusals import LOOPS
+from ..where import user_line
 from ._ints import as_int
 from .bits import Bits
 from .compare import Comparison, compared
@@ -211,6 +213,11 @@ class Length(Bits):
             if other is None:
                 self._misuse(f"compared with {kind}")
         return compared(self, self - other, relation)
+
+    def __index__(self) -> NoReturn:
+        use, line = "used as an integer (range, index, array size)", user_line()
+        more = f" {'; '.join(LOOPS.words)}." if "range(" in line else ""
+        self._misuse(use, more)
 
     def __bool__(self) -> bool:
         differs = self.compare(0, "ne")

@@ -78,16 +78,18 @@ class Token:
     def __init__(self, edge: Edge) -> None:
         self.edge = edge
 
-    def _misuse(self, use: str) -> NoReturn:
+    def _misuse(self, use: str, more: str = "") -> NoReturn:
         raise self.edge.misuse(
             f"{self._what} is not a number while streams are open: it can't be {use}, at "
-            f"{user_line()}. {self._serves}"
+            f"{user_line()}. {self._serves}{more}"
         )
 
     def __array_ufunc__(self, ufunc: Any, _method: str, *inputs: Any, **_: Any) -> Any:
         """Leave NumPy numbers' operators to the token; other functions of NumPy's have no number to work on."""
         if ufunc.__name__ in _ROUNDED:
             return _ROUNDED[ufunc.__name__](inputs[0])
+        if ufunc.__name__ == "sqrt":
+            return inputs[0] ** 0.5
         if ufunc.__name__ not in _OPERATORS:
             self._misuse(f"given to np.{ufunc.__name__} (use Python's own, as in math.ceil(x.size(L) / 4))")
         if any(getattr(x, "shape", ()) for x in inputs):

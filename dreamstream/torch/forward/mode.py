@@ -176,7 +176,7 @@ class Forward(TorchFunctionMode):
                 if meaning.name in WRITERS and not args[0].is_filled:
                     return self._noted(func, meaning, target, args, kwargs)
         if (
-            meaning.name != "arange"
+            meaning.name not in ("arange", "linspace")
             and (not args or type(args[0]) is not SHELL)
             and _only_symbolic((args, kwargs))
         ):

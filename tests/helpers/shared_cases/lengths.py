@@ -390,7 +390,44 @@ def _branches_for_single_frames(nn: Any, F: Any, ds: Any) -> Any:
     return net(nn, forward, rnn=nn.GRU(4, 3, batch_first=True))
 
 
+@module(BCL(4), reach=3)
+def _roots_of_lengths(nn: Any, F: Any, ds: Any) -> Any:
+    """Sums scaled by them, as numbers that are known at the end."""
+
+    def forward(self: Any, x: Any) -> Any:
+        n, total, half = x.size(2), x.sum(2), math.sqrt(0.25)
+        return total / n**0.5, total * half / math.sqrt(n), total / np.sqrt(n), total + 2 * n**1.5
+
+    return net(nn, forward)
+
+
 # ---------------------------------------------------------------- integers
+@module((Given(("B", "L"), below=12),))
+def _integers_beyond_reals(nn: Any, F: Any, ds: Any) -> Any:
+    """Each of them differs from the next, which no real number of 53 bits says."""
+
+    def forward(self: Any, x: Any) -> Any:
+        y, z = x + 2**54, x * 2**50 + 1
+        pair = ds.stack([y, 2**54 + 9 - x], -1)
+        return (
+            y, y // 7, y % 7, -y, y - 2**54 + z, y.clamp(max=2**54 + 3), ds.where(y > 2**54 + 4, y, -z),
+            (y == 2**54 + 5).long(), pair.sort(-1)[0], pair.amax(-1), pair.argmax(-1), pair.sum(-1), z.cumsum(1),
+            y.sum(1), y.amax(1), y.argmax(1), z.prod(1),
+        )  # fmt: skip
+
+    return net(nn, forward)
+
+
+@module(BCL(4), native=False)
+def _between_boundaries(nn: Any, F: Any, ds: Any) -> Any:
+    def forward(self: Any, x: Any) -> Any:
+        b, at = self.boundaries, ds.bucketize(x[:, 0], self.boundaries, right=True)
+        codes = ds.bucketize((x * 4).round(), ds.arange(-3.0, 4.0)), ds.searchsorted(b, x, side="right")
+        return self.table(at), *codes, ds.searchsorted(b, x)
+
+    return net(nn, forward, table=nn.Embedding(4, 3), boundaries=nn.Parameter(ds.tensor([-0.7, 0.1, 0.2])))
+
+
 @module((Given(("B", "L"), below=12),))
 def _integers_computed(nn: Any, F: Any, ds: Any) -> Any:
     """Indices that are shifted, wrapped, held within a table and masked."""
