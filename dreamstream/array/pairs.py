@@ -257,12 +257,7 @@ class Pairs:
             return said, table(said.keys)[:, said.picked]
 
         tensors: list[Any] = []
-        key = (
-            "rows",
-            scale,
-            self._key((places.table,), keys, tensors),
-            *(self._key(x, keys, tensors) for x in steps),
-        )
+        key = ("rows", scale, *(self._key(x, keys, tensors) for x in ((places.table,), *steps)))
         said, rows = self._once(key, tensors, made)
         return said, self.learned(lambda: self._table(places, said.keys, keys)[:, said.picked], rows, keys)
 

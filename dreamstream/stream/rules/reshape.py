@@ -401,7 +401,7 @@ def plan_reshape(
         # (('stack', 2), ('features', (160,)))
     """
     call = _Reshape(dims, sizes, shape)
-    reason: Exception = call.unstreamable("B or L would be mixed with features", "transpose first")
+    reason: Exception | None = None
     if not with_features(call.dims):
         try:
             return _plan_runs(call)
@@ -409,7 +409,7 @@ def plan_reshape(
             reason = error
     found = call.regrouped()
     if found is None:
-        raise reason
+        raise reason or call.unstreamable("B or L would be mixed with features", "transpose first")
     return found
 
 
