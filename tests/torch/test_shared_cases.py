@@ -21,8 +21,7 @@ from shared_cases.checks import require_offline
 pytestmark = pytest.mark.filterwarnings("ignore:LSTM with projections:UserWarning")  # torch's own
 
 
-@pytest.mark.parametrize("name", CASES)
-@pytest.mark.parametrize("way", FRONT_ENDS)
+@pytest.mark.parametrize(("way", "name"), [(way, name) for name in CASES for way in FRONT_ENDS])
 def test_case(way, name):
     """Outputs laid end to end are torch's offline; counts and starts are those of the other front ends."""
     run = said(FRONT_ENDS[way], CASES[name])
