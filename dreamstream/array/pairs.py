@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
-from functools import lru_cache, partialmethod, wraps
+from functools import cached_property, lru_cache, partialmethod, wraps
 from hashlib import sha1
 from operator import methodcaller
 from typing import Any, NoReturn
@@ -408,7 +408,7 @@ class Pairs:
         except IndexError as error:
             raise NotStreamableError(f"{self!r} at {user_line()} look {BEYOND}: {error}; {SERVES}") from None
 
-    @property
+    @cached_property
     def shape(self) -> tuple[Any, ...]:
         if isinstance(self.func, Places):
             return tuple(self.args[0].shape)
@@ -449,8 +449,13 @@ class Pairs:
     def size(self, dim: int | None = None) -> Any:
         return self.shape if dim is None else self.shape[dim]
 
+    @cached_property
+    def _kind(self) -> tuple[int, Any]:
+        few = self._probe(self._probed()[0])
+        return len(few.shape), few.dtype
+
     def dim(self) -> int:
-        return len(self._probe(self._probed()[0]).shape)
+        return self._kind[0]
 
     ndim = property(dim)
 
@@ -460,7 +465,7 @@ class Pairs:
 
     @property
     def dtype(self) -> Any:
-        return self._probe(self._probed()[0]).dtype
+        return self._kind[1]
 
     def is_complex(self) -> bool:
         return False

@@ -249,3 +249,12 @@ def test_positions_divided_by_a_length(name):
         engine = ds.compile(model, ("B", "L", D), unstreamable="buffer")
         online = ds.patch_module(model, unstreamable="buffer").online()
         held([stepped(engine), patched(online)], x[0], whole, 2e-6 * float(whole.abs().max()))
+
+
+def test_what_meets_frames_twice_is_computed_once():
+    def forward(m, x):
+        turns = waves(index(x)[:, None] * m.div)
+        return x * turns + (x + 1) * turns.unsqueeze(0)
+
+    engine = ds.compile(Net(forward).eval(), ("B", "L", D), verify=False)
+    assert engine.summary().count(" sin ") == 1

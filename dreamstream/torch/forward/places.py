@@ -69,6 +69,13 @@ def streamed_of(x: Any, wanted: torch.dtype | None = None) -> Any:
 
     Integers become numbers of the type `wanted`, float32 without it; other numbers do if it is wider.
     """
+    known, key = x.__dict__.setdefault("_streams", {}), (current(), wanted)
+    if key not in known:
+        known[key] = _streamed_anew(x, wanted)
+    return known[key]
+
+
+def _streamed_anew(x: Any, wanted: torch.dtype | None) -> Any:
     forward = current()
     if x.dtype in _INTEGERS or isinstance(x, Symbolic):
         return forward._wrapped(streamed(x, str(wanted or torch.float32).rpartition(".")[2]))

@@ -15,7 +15,7 @@ BOTH, EAGER = ("sdpa", "eager"), ("eager",)
 #: By the name of its classes: its sizes, and the attentions that it has.
 DECODERS = {
     "Llama": (GROUPED, BOTH),
-    "Mistral": (GROUPED, BOTH),  # a window of 4096
+    "Mistral": (GROUPED, EAGER),  # a window of 4096
     "Qwen3": (GROUPED | {"head_dim": 4}, EAGER),
     "Phi": (SMALL, EAGER),
     "GPTNeoX": (SMALL, EAGER),
