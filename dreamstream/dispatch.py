@@ -587,8 +587,7 @@ def table(tensor: Tensor, index: Any) -> StreamTensor:
     array = tensor[whole]
     # In a table made for broadcasting, a first axis of extent 1 stands for B; any other does where it meets one.
     batch = 0 if axis and array.ndim > 2 and array.shape[0] == 1 else None
-    rows = array.movedim(axis, 0)
-    rows = rows if batch is None else rows.squeeze(1)
+    rows = array.movedim(axis, 0) if batch is None else array.movedim(axis, 0).squeeze(1)
     edge = length.of
     assert isinstance(edge, Edge)
     ((value, out),) = run(Request("table", {"length": length.steps()}, [edge], [], [_weight(rows)]))

@@ -230,7 +230,7 @@ OF_THE_WHOLE = {
     "another": lambda m, x: (
         x * torch.hamming_window(x.size(1)).unsqueeze(1) + x * torch.blackman_window(x.size(1))[:, None]
     ),
-    "a root": lambda m, x: x / math.sqrt(x.size(1)),
+    "a root": lambda m, x: x / x.size(1) ** 0.5,
     "a turn": lambda m, x: x * torch.cos(2 * math.pi * index(x).float() / x.size(1))[:, None],
 }
 
