@@ -333,8 +333,8 @@ def test_normalised_by_hand():
 
 
 def test_reshapes_that_mix_frames_with_features_are_refused():
-    refused(net(lambda self, x: x.flatten(1)), X, "flatten")
-    refused(net(lambda self, x: x.reshape(x.size(0), -1)), X, "drops L")
+    refused(net(lambda self, x: x.flatten(1)), X, "features and frames are one dimension", line=None)
+    refused(net(lambda self, x: x.reshape(x.size(0), -1)), X, "features and frames are one dimension", line=None)
     refused(net(lambda self, x: x.reshape(x.size(0), x.size(2), 4)), X, "mixed", NotStreamableError)
     refused(net(lambda self, x: x[0]), X, "an index on the batch")
     refused(net(lambda self, x: F.pad(x, (0, 0, 0, 0, 1, 1))), X, "B of a stream", line=None)

@@ -473,7 +473,7 @@ def mask_of_values_for_the_function(m, x):
     return merge(m, F.scaled_dot_product_attention(*split(m, x), attn_mask=seen[:, None, None]))
 
 
-@refused("number of streams")
+@refused("the order of streams")
 def mask_of_the_batch(m, x):
     first = torch.arange(x.size(0))[:, None, None, None] <= torch.arange(x.size(1))
     return merge(m, F.scaled_dot_product_attention(*split(m, x), attn_mask=first))

@@ -158,7 +158,7 @@ def forward_of(fn, **parts):
         (lambda m, x: x.softmax(-1), "softmax|function over L"),
         (lambda m, x: torch.cat([x, x], -1), "cat along L"),
         (lambda m, x: x[..., :9], "constant position 9"),
-        (lambda m, x: x if x.size(-1) > 3 else -x, "compared"),
+        (lambda m, x: x if x.size(-1) > 30 else -x, "compared"),
         (lambda m, x: x + torch.rand(x.shape[-1]), "length of a stream"),
         (lambda m, x: x + torch.zeros(1, 3, 7), "extent 7 where the stream has L"),
         (lambda m, x: x if x.sum() > 0 else -x, "."),

@@ -44,20 +44,20 @@ MEMORY = "torch/test_memory.py"
 MUTANTS = {
     "all channels have the first one's scale": Mutant(
         "model/read.c",
-        "((const float *)scales->data)[i / channel]",
-        "((const float *)scales->data)[0 * channel]",
+        "(const float *)of->data + run * places",
+        "(const float *)of->data + 0 * places",
         ("linear",),
         tests=NARROW,
     ),
     "narrow weights are rounded towards zero": Mutant(
-        "ir/graph.c",
-        "ds_narrowed(stored, &element, from[i], scale);",
-        "ds_narrowed(stored, &element, ds_float_of_bits(ds_float_bits(from[i]) & 0xffff0000), scale);",
+        "ops/stored.c",
+        "ds_narrowed(how, &element, from[e], scale);",
+        "ds_narrowed(how, &element, ds_float_of_bits(ds_float_bits(from[e]) & 0xffff0000), scale);",
         ("linear",),
         tests=NARROW,
     ),
     "recurrent layers stay wide unsaid": Mutant(
-        "ops/op.c",
+        "ops/stored.c",
         "op->stored = can ? how.stored : DS_STORED_WIDE;",
         "op->stored = can && op->n_weights <= 2 ? how.stored : DS_STORED_WIDE;",
         ("lstm",),

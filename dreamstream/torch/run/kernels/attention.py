@@ -73,7 +73,7 @@ def attention(step: Step, windows: Sequence[Window], weights: Sequence[Any], sta
     if n_kept:
         near = torch.arange(n_kept, device=q.device)
         seen = torch.cat([near < ahead[..., None], seen], 2)
-        near, at = near - there(start[:, None], q), at.expand(len(k), -1)
+        near, at = near - there(start[:, None], q), at.expand(k.shape[0], -1)
         k, v, at = (torch.cat(pair, 1) for pair in ((state[0], k), (state[1], v), (near, at)))
     rows, _, heads, d = q.shape
     q = q.reshape(rows, n, k.shape[2], -1, d)
