@@ -78,14 +78,21 @@ void ds_signature_put(ds_json_writer *writer, const ds_signature *signature)
     ds_json_put_integers(writer, "rate", rate, 2);
 }
 
+/* Of a path the module's only: behind " at " a `require` says its place in the source, which moves. */
+static size_t path_bytes(const ds_node *node)
+{
+    const char *place =
+        strcmp(node->op->def->name, "require") == 0 ? strstr(node->path, " at ") : NULL;
+    return place != NULL ? (size_t)(place - node->path) : strlen(node->path);
+}
+
 ds_model_mark ds_model_fingerprint(const ds_graph *graph, const ds_buffer *interface)
 {
     uint64_t h[2];
     ds_model_mark mark;
     ds_graph_fingerprint(graph, h);
-    /* Of a path the module's only: a place in the source, which may stand behind it, moves. */
     for (size_t j = 0; j < graph->n_nodes; j++)
-        ds_fingerprint_bytes(h, graph->nodes[j].path, strcspn(graph->nodes[j].path, " "));
+        ds_fingerprint_bytes(h, graph->nodes[j].path, path_bytes(&graph->nodes[j]));
     ds_fingerprint_bytes(h, interface->bytes, interface->n_bytes);
     (void)snprintf(mark.text, sizeof mark.text, "%016llx%016llx", (unsigned long long)h[0],
                    (unsigned long long)h[1]);

@@ -405,6 +405,21 @@ def test_every_flipped_bit_is_found():
     assert loaded and loaded <= set(range(filler, filler + len(b".pad.0")))
 
 
+def test_all_of_a_path_is_covered():
+    class Named(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layers = nn.ModuleDict({"a b": nn.Linear(3, 2)})
+
+        def forward(self, x):
+            return self.layers["a b"](x)
+
+    whole = content(ds.compile(Named(), ("B", "L", 3)))
+    assert whole.count(b"layers.a b") > 1
+    with pytest.raises(FormatError, match="damaged or was changed"):
+        ds.load(whole.replace(b"layers.a b", b"layers.a c"))
+
+
 @pytest.mark.parametrize("form", ["dsm", "json", "xml"])
 def test_weights_edited_on_purpose(tmp_path, form):
     engine, path, out = small(), tmp_path / f"m.{form}", tmp_path / "out.dsm"
