@@ -31,10 +31,10 @@ def conv1d(step: Step, windows: Sequence[Window], weights: Sequence[Any], state:
     stride, lengths = a["stride"], _run_lengths(step, a["stride"], span)
     if lengths is None or not (a["mode"] in ("zeros", "constant") or inside(x, first, n)):
         return (_products(step, padded_run(x, first, n, a["mode"]), weight, bias),), state
-    y = _products(step, x.joined(first, lengths).unsqueeze(0), weight, bias)[0]
+    frames = x.joined(first, lengths).unsqueeze(0)
     begins, counts = lengths.cumsum(0) - lengths, step.last[0] - step.first[0]
-    places = runs((begins // stride).numpy(), counts.numpy())
-    return (y.index_select(0, to_device(places, y.device)),), state
+    places = to_device(runs((begins // stride).numpy(), counts.numpy()), frames.device)
+    return (_products(step, frames, weight, bias, places)[0],), state
 
 
 def _run_lengths(step: Step, stride: int, span: int) -> Tensor | None:
@@ -49,23 +49,32 @@ def _run_lengths(step: Step, stride: int, span: int) -> Tensor | None:
     return lengths if int(lengths.sum()) <= len(counts) * step.n[0] * stride else None
 
 
-def _products(step: Step, frames: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-    """Return the products with all windows in frames ``(B, n, channels)``, or ``(B, n, lanes, channels)``."""
+def _products(
+    step: Step, frames: Tensor, weight: Tensor, bias: Tensor | None, places: Tensor | None = None
+) -> Tensor:
+    """Return the products with all windows in frames ``(B, n, channels)``, or ``(B, n, lanes, channels)``.
+
+    With `places` only those of these windows, counted in strides.
+    """
     if frames.dim() == 4:
-        return _of_lanes(_products(step, _lanes_as_rows(frames), weight, bias), step.features[0][0])
+        y = _of_lanes(_products(step, _lanes_as_rows(frames), weight, bias), step.features[0][0])
+        return y if places is None else y.index_select(1, places)
     a, span = step.attributes, step.attributes["dilation"] * (extent(weight, 2) - 1) + 1
     stride, dilation, groups = a["stride"], a["dilation"], a["groups"]
-    if as_product(step, frames, weight, (frames.shape[1] - span) // stride + 1):
-        if span > 1:
-            frames = frames.unfold(1, span, 1)[..., ::dilation].flatten(2)
-        return F.linear(frames[:, ::stride] if stride > 1 else frames, weight.flatten(1), bias)
+    n = (frames.shape[1] - span) // stride + 1
+    if as_product(step, frames, weight, n, n if places is None else len(places)):
+        windows = frames.unfold(1, span, stride)[..., ::dilation]
+        if places is not None:
+            windows = windows.index_select(1, places)
+        return F.linear(windows.flatten(2), weight.flatten(1), bias)
     columns = frames.transpose(1, 2)
     if as_images(step, frames, weight):
         images, kernel = columns.unsqueeze(2), weight.unsqueeze(2)
         y = F.conv2d(images, kernel, bias, (1, stride), 0, (1, dilation), groups).squeeze(2)
     else:
         y = F.conv1d(columns, weight, bias, stride, 0, dilation, groups)
-    return y.transpose(1, 2)
+    y = y.transpose(1, 2)
+    return y if places is None else y.index_select(1, places)
 
 
 def _lanes_as_rows(frames: Tensor) -> Tensor:
@@ -78,14 +87,14 @@ def _of_lanes(y: Tensor, lanes: int) -> Tensor:
     return rows_apart(y, lanes).transpose(1, 2)
 
 
-def as_product(step: Step, frames: Tensor, weight: Tensor, n: int) -> bool:
+def as_product(step: Step, frames: Tensor, weight: Tensor, n: int, wanted: int) -> bool:
     """Return whether windows of frames ``(B, ., channels)``, n in a row, go faster as the rows of one product.
 
-    On the CPU they do where a row is one frame, and where rows are few.
+    On the CPU they do where a row is one frame, where rows are few, and where few of the n are wanted.
     """
     if not step.live or step.attributes["groups"] > 1 or frames.device.type != "cpu":
         return False
-    return weight.shape[2] == 1 or (not step.training and frames.shape[0] * n <= 32)
+    return weight.shape[2] == 1 or (not step.training and (frames.shape[0] * n <= 32 or 4 * wanted <= 3 * n))
 
 
 def as_images(step: Step, frames: Tensor, weight: Tensor) -> bool:
