@@ -261,6 +261,8 @@ typedef struct ds_real_kernels {
     /* Each column by its own taps, the weight in DS_FORMAT_TAPS: y[m][c] = sum over taps of
      * x[m][tap * tap_stride + c] * weight[tap][c], + bias; steps, but no glu. */
     void (*depthwise)(const ds_product *p, size_t tap_stride);
+    /* The steps of the epilogue alone, on all columns of y, which holds the sums. */
+    void (*finish)(const ds_product *p);
     /* Elementwise; y may be x. p: the function's three parameters; NULL where it has none. */
     void (*unary)(ds_unary function, void *y, const void *x, size_t n, const double *p);
     /* y[i] = f(a[i * a_step], b[i * b_step]), steps 0 or 1; y may be a or b where their step is 1. */

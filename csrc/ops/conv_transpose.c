@@ -25,6 +25,7 @@
  * torch.nn.ConvTranspose2d. */
 #include <string.h>
 
+#include "ops/fused.h"
 #include "ops/move.h"
 #include "ops/packed.h"
 #include "ops/phases.h"
@@ -135,17 +136,6 @@ static ds_status conv_transpose_inner_size(const ds_op *op, const ds_phases *g, 
     return DS_OK;
 }
 
-/* Where every output has its phases; frames that share a product lie side by side in its rows. */
-static unsigned conv_transpose_finishes(const ds_op *op, const ds_phases *g)
-{
-    const ds_phases *a = &g[0], *b = &g[1];
-    if (a->n_phases < a->stride || b->n_phases < b->stride)
-        return 0;
-    const bool shared =
-        conv_transpose_shared(op, a, 0) > 1 || conv_transpose_shared(op, a, a->n_full) > 1;
-    return shared ? DS_FINISHES_ELEMENTS : DS_FINISHES_STEPS;
-}
-
 static ds_status conv_transpose_infer(ds_op *op)
 {
     const ds_signature *in = &op->in[0];
@@ -164,7 +154,10 @@ static ds_status conv_transpose_infer(ds_op *op)
         DS_TRY(conv_transpose_inner_size(op, b, in->shape[rank - 2], &out->shape[rank - 2]));
     DS_TRY(ds_planes_images(op) ? conv_transpose_inner_size(op, a, in->shape[0], &out->shape[0])
                                 : ds_scale_rate(op, a->stride, 1));
-    op->finishes = conv_transpose_finishes(op, g);
+    /* Frames that share a product lie side by side in its rows. */
+    const bool shared =
+        conv_transpose_shared(op, a, 0) > 1 || conv_transpose_shared(op, a, a->n_full) > 1;
+    op->finishes = shared ? DS_FINISHES_ELEMENTS : DS_FINISHES_STEPS;
     const ds_windows s = conv_transpose_shape(op, g, 0, 0); /* no phase has more taps */
     op->shares = !s.depthwise;
     DS_TRY(ds_windows_set_sizes(op, &s, (size_t)(g[0].n_phases * g[1].n_phases), true));
@@ -313,19 +306,30 @@ static void conv_transpose_forward_phases(const ds_op *op, const ds_run *run, co
         memcpy(pieces[i].to, pieces[i].from, pieces[i].n_bytes);
 }
 
-/* The bias in every output, to begin with. */
-static void conv_transpose_fill(const ds_op *op, const ds_run *run, const void *bias)
+/* The outputs that no tap reaches: the bias, and what follows it. y: room for the frames' positions. */
+static void conv_transpose_fill(const ds_op *op, const ds_run *run, const ds_phases *g, void **y)
 {
     const ds_signature *out = &op->out[0];
-    const size_t n_bytes = (size_t)out->shape[out->rank - 1] * ds_op_element(op);
+    const int64_t n_outputs = ds_planes_width(out);
+    const void *const bias = ds_run_weight(op, run, BIAS);
+    const ds_packed none = {.n_cols = (size_t)out->shape[out->rank - 1]};
+    const size_t n_bytes = none.n_cols * ds_op_element(op);
+    ds_product product = {.weight = &none, .y = y};
     for (size_t row = 0; row < run->n_rows; row++) {
-        const ds_target *to = &run->out[row];
-        const size_t all = (size_t)(to->m1 - to->m0) * ds_signature_bytes(out);
-        if (bias)
-            ds_move_repeat(to->data, all, bias, n_bytes);
-        else if (all > 0)
-            memset(to->data, 0, all);
+        for (int64_t i = 0; i < ds_planes_count(op, run, row); i++) {
+            const ds_target to = ds_planes_at(op, run, row, i).out;
+            char *at = to.data;
+            for (int64_t m = to.m0; m < to.m1; m++) {
+                const bool reached = ds_phases_reach(&g[0], m);
+                for (int64_t j = 0; j < n_outputs; j++, at += n_bytes) {
+                    if (reached && ds_phases_reach(&g[1], j))
+                        continue;
+                    y[product.n_rows++] = bias ? memcpy(at, bias, n_bytes) : memset(at, 0, n_bytes);
+                }
+            }
+        }
     }
+    ds_run_finish(run, &product);
 }
 
 /* Scratch: the pieces of all rows, then what products want. */
@@ -337,7 +341,7 @@ static void conv_transpose_forward(const ds_op *op, const ds_run *run)
     const void *prepared = run->prepared;
     char *scratch = (char *)run->scratch + run->n_rows * op->scratch.per_row;
     if (a->n_phases < a->stride || b->n_phases < b->stride)
-        conv_transpose_fill(op, run, ds_run_weight(op, run, BIAS));
+        conv_transpose_fill(op, run, g, (void **)(void *)scratch);
     for (int64_t f = 0, n; f < a->n_phases; f += n) {
         n = conv_transpose_shared(op, a, f);
         for (int64_t e = 0; e < b->n_phases; e++) {

@@ -222,6 +222,17 @@ static void fused_fill_rows(const ds_finish *f, const ds_run *run, const ds_prod
     }
 }
 
+void ds_run_finish(const ds_run *run, ds_product *product)
+{
+    const ds_finish *finish = run->finish;
+    if (finish == NULL)
+        return;
+    if (finish->stream != NULL)
+        fused_fill_rows(finish, run, product);
+    product->epilogue = &finish->epilogue;
+    run->k->finish(product);
+}
+
 void ds_run_product(const ds_run *run, ds_product *product, size_t tap_stride, size_t column)
 {
     const ds_finish *finish = run->finish;

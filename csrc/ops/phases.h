@@ -56,6 +56,15 @@ static inline int64_t ds_phases_from(const ds_phases *g, int64_t f, int64_t m0)
     return m0 - rest + (rest > 0 ? g->stride : 0);
 }
 
+/* Whether any tap reaches output m. */
+static inline bool ds_phases_reach(const ds_phases *g, int64_t m)
+{
+    bool reached = g->n_phases == g->stride;
+    for (int64_t f = 0; f < g->n_phases && !reached; f++)
+        reached = ds_phases_from(g, f, m) == m;
+    return reached;
+}
+
 /* The input at the last tap of phase f: the first that output m of that phase reads; may be < 0. */
 static inline int64_t ds_phases_first(const ds_phases *g, int64_t f, int64_t m)
 {

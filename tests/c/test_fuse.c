@@ -162,7 +162,7 @@ static void test_planes(const ds_kernels *kernels)
     }
 }
 
-/* Frames that share a product take what is the same for all columns; where an output has no phase, none do. */
+/* Frames that share a product take what is the same for all columns; outputs that no tap reaches end as others do. */
 static void test_transposed(const ds_kernels *kernels)
 {
     for (int round = 0; round < 60; round++) {
@@ -174,23 +174,40 @@ static void test_transposed(const ds_kernels *kernels)
         const bool by_column = round % 3 == 0;
         e = by_column ? add_batch_norm(&c, e) : add_unary(&c, "tanh", e);
         add_output(&c, e);
-        run_case(&c, kernels, 1, kernel >= stride ? 1 : 0);
+        run_case(&c, kernels, 1, 1);
     }
     for (int round = 0; round < 10; round++) {
         graph_case c = new_case();
         const int64_t n_out = random_in(1, 40);
         const ds_signature in = {.dtype = DS_F32, .rate = {1, 1}, .rank = 2, .shape = {6, 3}};
-        const ds_signature weight = {
-            .dtype = DS_F32, .rank = 4, .shape = {3, n_out, 3, 3}, .rate = {0, 1}};
+        const ds_signature weights[] = {
+            {.dtype = DS_F32, .rank = 4, .shape = {3, n_out, 3, 3}, .rate = {0, 1}},
+            {.dtype = DS_F32, .rank = 1, .shape = {n_out}, .rate = {0, 1}}};
         const ds_attr stride = {.name = "stride",
                                 .kind = DS_ATTR_INTS,
-                                .value = {.ints = {1 + round % 4, 2}, .n_ints = 2}};
+                                .value = {.ints = {1 + round % 4, 2 + round % 3}, .n_ints = 2}};
         int x = 0;
         CHECK(ds_graph_input(c.graph, &x, &in) == DS_OK);
-        const int e = add_node(&c, &ds_op_conv_transpose2d, &stride, 1, &x, 1, &weight, 1);
-        const int other = add_node(&c, &ds_op_conv_transpose2d, &stride, 1, &x, 1, &weight, 1);
+        const int e = add_node(&c, &ds_op_conv_transpose2d, &stride, 1, &x, 1, weights, 2);
+        const int other = add_node(&c, &ds_op_conv_transpose2d, &stride, 1, &x, 1, weights, 1);
         add_output(&c, add_combined(&c, "add", add_unary(&c, "silu", e), other));
-        run_case(&c, kernels, 1, round % 4 == 3 ? 0 : 1);
+        run_case(&c, kernels, 1, 1);
+    }
+    for (int round = 0; round < 40; round++) { /* dilated, or in groups: a product for each phase */
+        graph_case c = new_case();
+        const int64_t groups = random_in(1, 2), n_out = groups * random_in(1, 20);
+        const int x = add_input(&c, 4, 1, 1);
+        const ds_attr attrs[] = {int_attr("stride", random_in(2, 6)), int_attr("groups", groups),
+                                 int_attr("dilation", 3 - groups + random_in(0, 3)),
+                                 int_attr("padding", random_in(0, 2))};
+        const ds_signature weights[] = {
+            {.dtype = DS_F32, .rank = 3, .shape = {4, n_out / groups, 3}, .rate = {0, 1}},
+            {.dtype = DS_F32, .rank = 1, .shape = {n_out}, .rate = {0, 1}}};
+        const int e = add_node(&c, &ds_op_conv_transpose1d, attrs, 4, &x, 1, weights, 2);
+        const int other = add_node(&c, &ds_op_conv_transpose1d, attrs, 4, &x, 1, weights, 1);
+        const int normed = add_batch_norm(&c, add_unary(&c, "sigmoid", e));
+        add_output(&c, add_combined(&c, "mul", normed, other));
+        run_case(&c, kernels, 1 + (size_t)round % 2, 1);
     }
 }
 
