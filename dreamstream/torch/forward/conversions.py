@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F
 
 from ... import dispatch
-from ...array import BatchTensor, baddbmm
+from ...array import BatchTensor, baddbmm, where
 from ...array.axes import sizes_of
 from ...array.creation import lengths_in
 from ...array.einsum import of_streams
@@ -28,14 +28,15 @@ from ...errors import ModeError, NotStreamableError
 from ...nn import functional as native_functional
 from ...nn.functional.attention import hides_nothing, of_memory, under_masks, unread, weights_of
 from ...nn.recurrent_cell import Cell, GRUCell, LSTMCell, RNNCell
+from ...operations.refusals import PLACES
 from ...stream.rules import Length, Rows, Token
 from ...stream.where import user_line
 from ..run.dropping import dropping
 from ..tensor import StreamTensor
 from .complex_pair import Complex
 from .constants import Constant, dtype_of, nominal
-from .mode import Forward
-from .names import attribute, function
+from .mode import current
+from .names import ATTRIBUTES, HANDLERS, enter, function
 from .sizes import TensorOfSizes
 
 __all__ = ["AMinMax", "visible", "with_value"]
@@ -70,63 +71,32 @@ def _dtype(x: Any) -> torch.dtype:
     return own if isinstance(own, torch.dtype) else dtype_of(own.name)
 
 
-# ---------------------------------------------------------------------- attributes
-@attribute("dtype")
-def dtype(forward: Forward, inner: Any) -> torch.dtype:
-    return _dtype(inner)
-
-
-@attribute("requires_grad")
-def requires_grad(forward: Forward, inner: Any) -> bool:
+def _requires_grad(inner: Any) -> bool:
     value = getattr(inner, "value", None)
     return isinstance(value, torch.Tensor) and value.requires_grad
 
 
-@attribute("grad_fn", "grad")
-def no_grad(forward: Forward, inner: Any) -> None:
-    return None
-
-
-@attribute("data")
-def data(forward: Forward, inner: Any) -> Any:
-    return unsure(inner, with_value(inner, torch.Tensor.detach))
-
-
-# ---------------------------------------------------------------------- types and devices
-@function("detach")
-def detach(forward: Forward, x: Any) -> Any:
+def _detached(x: Any) -> Any:
     return unsure(x, with_value(x, torch.Tensor.detach))
 
 
-@function("requires_grad", "retain_grad")
-def unchanged(forward: Forward, x: Any, *_: Any, **__: Any) -> Any:
-    return x
+enter(
+    ATTRIBUTES,
+    {"dtype": _dtype, "requires_grad": _requires_grad, "grad_fn grad": lambda inner: None, "data": _detached},
+)
 
 
-@function("is_floating_point")
-def is_floating_point(forward: Forward, input: Any) -> bool:
-    return _dtype(input).is_floating_point
-
-
-@function("is_complex", "is_nonzero", "is_inference", "is_conj", "is_neg")
-def is_plain(forward: Forward, input: Any) -> bool:
-    return False
-
-
-@function("get_device")
-def get_device(forward: Forward, x: Any) -> int:
-    return -1 if forward.device.type == "cpu" else forward.device.index or 0
-
-
+# ---------------------------------------------------------------------- types and devices
 @function("type")
-def type_(forward: Forward, x: Any, dtype: Any = None, *_: Any, **__: Any) -> Any:
+def type_(x: Any, dtype: Any = None, *_: Any, **__: Any) -> Any:
     if dtype is None:
-        return torch.empty(0, dtype=_dtype(x), device=forward.device).type()
-    return to(forward, x, torch.empty(0).type(dtype).dtype)
+        return torch.empty(0, dtype=_dtype(x), device=current().device).type()
+    return to(x, torch.empty(0).type(dtype).dtype)
 
 
-@function("to", "type_as", "cpu", "cuda")
-def to(forward: Forward, x: Any, *args: Any, dtype: Any = None, device: Any = None, **_: Any) -> Any:
+@function("to type_as cpu cuda")
+def to(x: Any, *args: Any, dtype: Any = None, device: Any = None, **_: Any) -> Any:
+    own = current().device
     for a in args:
         if isinstance(a, torch.dtype):
             dtype = a
@@ -135,45 +105,50 @@ def to(forward: Forward, x: Any, *args: Any, dtype: Any = None, device: Any = No
         elif hasattr(a, "is_stream"):
             dtype = _dtype(a)
     if isinstance(x, Constant):  # constant.to(stream)
-        return Constant(x.torch.to(dtype=dtype, device=forward.device), x.arrays)
+        return Constant(x.torch.to(dtype=dtype, device=own), x.arrays)
     if device is not None:
         wanted = torch.device(device)
-        if wanted.type != forward.device.type or wanted.index not in (None, forward.device.index):
+        if wanted.type != own.type or wanted.index not in (None, own.index):
             raise NotStreamableError(
-                f"a stream is moved to {wanted} at {user_line()}, but the module runs on {forward.device}"
+                f"a stream is moved to {wanted} at {user_line()}, but the module runs on {own}"
             )
     if dtype is None or _dtype(x) == dtype:
         return x
     return with_value(x.to(nominal(dtype)), lambda value: value.to(dtype))
 
 
-def _cast(name: str) -> None:
-    @function(name)
-    def cast(forward: Forward, x: Any, *_: Any, **__: Any) -> Any:
-        return to(forward, x, getattr(torch, name))
+def _cast(name: str) -> Callable[..., Any]:
+    return lambda x, *_, **__: to(x, getattr(torch, name))
 
 
-for _name in ("float", "double", "half", "bfloat16", "long", "int", "bool"):
-    _cast(_name)
-
-
-def _with_mean(name: str) -> None:
-    @function(f"{name}_mean")
-    def both(forward: Forward, input: Any, dim: Any = None, *args: Any, **kwargs: Any) -> Any:
+def _with_mean(name: str) -> Callable[..., Any]:
+    def both(input: Any, dim: Any = None, *args: Any, **kwargs: Any) -> Any:
         if isinstance(dim, bool):  # torch.var_mean(x, unbiased)
             args, dim = (dim, *args), None
         keepdim = args[1] if len(args) > 1 else kwargs.get("keepdim", False)
         return getattr(input, name)(dim, *args, **kwargs), input.mean(dim, keepdim=keepdim)
 
+    return both
 
-for _name in ("var", "std"):
-    _with_mean(_name)
+
+enter(
+    HANDLERS,
+    {
+        "detach": _detached,
+        "requires_grad retain_grad": lambda x, *_, **__: x,
+        "is_floating_point": lambda input: _dtype(input).is_floating_point,
+        "is_complex is_nonzero is_inference is_conj is_neg": lambda input: False,
+        "get_device": lambda x: -1 if current().device.type == "cpu" else current().device.index or 0,
+        **{name: _cast(name) for name in ("float", "double", "half", "bfloat16", "long", "int", "bool")},
+        **{f"{name}_mean": _with_mean(name) for name in ("var", "std")},
+    },
+)
 
 
 # ---------------------------------------------------------------------- sizes
 def _of_batch(make: Callable[..., torch.Tensor]) -> Callable[..., Any]:
-    def made(forward: Forward, *args: Any, **kwargs: Any) -> Any:
-        first = args[0] if args else kwargs.pop("size")
+    def made(*args: Any, **kwargs: Any) -> Any:
+        forward, first = current(), args[0] if args else kwargs.pop("size")
         size, rest = (first, args[1:]) if isinstance(first, (list, tuple)) else (args, ())
         fills = (*rest, *kwargs.values())
         if any(isinstance(f, complex) or (isinstance(f, torch.dtype) and f.is_complex) for f in fills):
@@ -196,12 +171,8 @@ def _of_batch(make: Callable[..., torch.Tensor]) -> Callable[..., Any]:
     return made
 
 
-for _make in (torch.zeros, torch.ones, torch.full, torch.empty):
-    function(_make.__name__)(_of_batch(torch.zeros if _make is torch.empty else _make))
-
-
 @function("arange")
-def arange(forward: Forward, *bounds: Any, dtype: Any = None, device: Any = None, **named: Any) -> Any:
+def arange(*bounds: Any, dtype: Any = None, device: Any = None, **named: Any) -> Any:
     given = [0, *bounds] if len(bounds) == 1 and "end" not in named else list(bounds)
     first, last, step = (
         *given,
@@ -211,8 +182,8 @@ def arange(forward: Forward, *bounds: Any, dtype: Any = None, device: Any = None
     return positions(first, last, step, dtype)
 
 
-@function("tensor", "as_tensor")
-def tensor(forward: Forward, data: Any, **_: Any) -> Any:
+@function("tensor as_tensor")
+def tensor(data: Any, **_: Any) -> Any:
     if isinstance(data, Length):
         return Symbolic(data, (), data)
     if isinstance(data, list) and len(data) == 1 and isinstance(data[0], Length):
@@ -224,27 +195,27 @@ def tensor(forward: Forward, data: Any, **_: Any) -> Any:
     )
 
 
-def _new(name: str, make: Callable[..., torch.Tensor]) -> None:
-    @function(name)
-    def made(forward: Forward, x: Any, *size: Any, **kwargs: Any) -> Any:
+def _new(make: Callable[..., torch.Tensor]) -> Callable[..., Any]:
+    def made(x: Any, *size: Any, **kwargs: Any) -> Any:
         kwargs.setdefault("dtype", _dtype(x))
-        kwargs.setdefault("device", forward.device)
+        kwargs.setdefault("device", current().device)
         size = size or (kwargs.pop("size"),)
         flat = size[0] if isinstance(size[0], (list, tuple)) else size
         if any(isinstance(s, (Rows, Length)) for s in flat):
-            return _of_batch(make)(forward, *size, **kwargs)
-        return Constant(make(*size, **kwargs), forward.arrays)
+            return _of_batch(make)(*size, **kwargs)
+        return Constant(make(*size, **kwargs), current().arrays)
+
+    return made
 
 
-_new("new_zeros", torch.zeros)
-_new("new_ones", torch.ones)
-_new("new_full", torch.full)
-_new("new_empty", torch.zeros)
+for _name in ("zeros", "ones", "full", "empty"):
+    _make = torch.zeros if _name == "empty" else getattr(torch, _name)
+    enter(HANDLERS, {_name: _of_batch(_make), f"new_{_name}": _new(_make)})
 
 
 # ---------------------------------------------------------------------- what is made of other functions
 @function("broadcast_tensors")
-def broadcast_tensors(forward: Forward, *tensors: Any) -> tuple[Any, ...]:
+def broadcast_tensors(*tensors: Any) -> tuple[Any, ...]:
     given = tensors[0] if len(tensors) == 1 and isinstance(tensors[0], (list, tuple)) else tensors
     n = max(x.ndim for x in given)
     every = [[1] * (n - x.ndim) + list(x.shape) for x in given]
@@ -253,13 +224,13 @@ def broadcast_tensors(forward: Forward, *tensors: Any) -> tuple[Any, ...]:
 
 
 @function("tile")
-def tile(forward: Forward, input: Any, *dims: Any) -> Any:
+def tile(input: Any, *dims: Any) -> Any:
     times = list(sizes_of(dims))
     return input.repeat([1] * (input.ndim - len(times)) + times)
 
 
 @function("diff")
-def diff(forward: Forward, input: Any, n: int = 1, dim: int = -1) -> Any:
+def diff(input: Any, n: int = 1, dim: int = -1) -> Any:
     axis = input._axis("diff", dim)
     before = (slice(None),) * axis
     for _ in range(n):
@@ -269,28 +240,24 @@ def diff(forward: Forward, input: Any, n: int = 1, dim: int = -1) -> Any:
 
 
 @function("norm")
-def norm(
-    forward: Forward, input: Any, p: Any = 2.0, dim: Any = None, keepdim: bool = False, dtype: Any = None
-) -> Any:
+def norm(input: Any, p: Any = 2.0, dim: Any = None, keepdim: bool = False, dtype: Any = None) -> Any:
     if isinstance(p, str) and p != "fro":
         _refuse_norm(p)
     return _typed(input, dtype).norm(2.0 if p is None else p, dim, keepdim)
 
 
 @function("linalg_vector_norm")
-def vector_norm(
-    forward: Forward, x: Any, ord: Any = 2.0, dim: Any = None, keepdim: bool = False, dtype: Any = None
-) -> Any:
-    return norm(forward, x, ord, dim, keepdim, dtype)
+def vector_norm(x: Any, ord: Any = 2.0, dim: Any = None, keepdim: bool = False, dtype: Any = None) -> Any:
+    return norm(x, ord, dim, keepdim, dtype)
 
 
 @function("linalg_norm")
 def norm_of_vectors_or_matrices(
-    forward: Forward, A: Any, ord: Any = None, dim: Any = None, keepdim: bool = False, dtype: Any = None
+    A: Any, ord: Any = None, dim: Any = None, keepdim: bool = False, dtype: Any = None
 ) -> Any:
     """Run torch.linalg.norm; an order and two dimensions ask for one of matrices, by sums of columns or rows."""
     if ord in (None, "fro") or isinstance(dim, int) or dim is None or len(dim) != 2:
-        return norm(forward, A, ord, dim, keepdim, dtype)
+        return norm(A, ord, dim, keepdim, dtype)
     if ord not in (1, -1, math.inf, -math.inf):
         _refuse_norm(ord)
     axes = [A._axis("norm", d) for d in dim]
@@ -304,11 +271,6 @@ def _typed(x: Any, dtype: torch.dtype | None) -> Any:
     return x if dtype is None else x.to(nominal(dtype))
 
 
-@function("aminmax")
-def aminmax(forward: Forward, input: Any, dim: int | None = None, keepdim: bool = False) -> Any:
-    return AMinMax(input.amin(dim, keepdim), input.amax(dim, keepdim))
-
-
 def _refuse_norm(order: Any) -> NoReturn:
     raise NotStreamableError(
         f"the norm of matrices of order {order!r} at {user_line()}: it is of their singular values, which are not "
@@ -316,20 +278,47 @@ def _refuse_norm(order: Any) -> NoReturn:
     )
 
 
-def _cell(name: str, kind: type[Cell], attributes: dict[str, Any]) -> None:
-    @function(name)
-    def step(
-        forward: Forward, input: Any, hx: Any, w_ih: Any, w_hh: Any, b_ih: Any = None, b_hh: Any = None
-    ) -> Any:
+def _cell(kind: type[Cell], **attributes: Any) -> Callable[..., Any]:
+    def step(input: Any, hx: Any, w_ih: Any, w_hh: Any, b_ih: Any = None, b_hh: Any = None) -> Any:
         state = hx if isinstance(hx, (tuple, list)) else (hx,)
         out = dispatch.apply(kind._operator, attributes, (input, *state), (w_ih, w_hh, b_ih, b_hh), (..., 0))
         return out if len(out) > 1 else out[0]
 
+    return step
 
-_cell("lstm_cell", LSTMCell, {})
-_cell("gru_cell", GRUCell, {})
-for _kind in ("tanh", "relu"):
-    _cell(f"rnn_{_kind}_cell", RNNCell, {"nonlinearity": _kind})
+
+def _refused(name: str) -> Callable[..., Any]:
+    """Refuse to pick frames."""
+
+    def refuse(*_: Any, **__: Any) -> Any:
+        reason, remedy = PLACES.words
+        raise NotStreamableError(f"{name} at {user_line()}: {reason}; {remedy}")
+
+    return refuse
+
+
+def _where(*args: Any, **kwargs: Any) -> Any:
+    alone = len(args) + len(kwargs) == 1
+    return (_refused("torch.where of a condition alone") if alone else where)(*args, **kwargs)
+
+
+enter(
+    HANDLERS,
+    {
+        "aminmax": lambda input, dim=None, keepdim=False: AMinMax(
+            input.amin(dim, keepdim), input.amax(dim, keepdim)
+        ),
+        "bmm": lambda input, mat2: input @ mat2,
+        "einsum": of_streams,
+        "lstm_cell": _cell(LSTMCell),
+        "gru_cell": _cell(GRUCell),
+        **{f"rnn_{kind}_cell": _cell(RNNCell, nonlinearity=kind) for kind in ("tanh", "relu")},
+        # says no to torch's faster way of an encoder with a mask of keys
+        "_nested_tensor_from_mask_left_aligned": lambda *_: False,
+        "where_function": _where,
+        **{name: _refused(name) for name in ("nonzero", "argwhere", "masked_select", "bincount")},
+    },
+)
 
 
 # ---------------------------------------------------------------------- random numbers
@@ -344,30 +333,29 @@ def visible(inner: Native, fn: Callable[[torch.Tensor], torch.Tensor]) -> Native
     return with_value(x, run)
 
 
-def _random(name: str, in_training: bool) -> None:
-    whole = getattr(F, name)
+def _random(name: str) -> Callable[..., Any]:
+    whole, native = getattr(F, name), getattr(native_functional, name)
 
-    @function(name)
-    def run(forward: Forward, input: Any, p: float = 0.5, training: bool = in_training) -> Any:
+    def run(input: Any, p: float = 0.5, training: bool = not name.endswith("alpha_dropout")) -> Any:
         if not training or p == 0 or input.value is None:
-            return getattr(native_functional, name)(input, p, False)
+            return native(input, p, False)
         return visible(input, lambda padded: whole(padded, p, True))
 
-
-for _name in ("dropout", "dropout1d", "dropout2d", "dropout3d"):
-    _random(_name, True)
-for _name in ("alpha_dropout", "feature_alpha_dropout"):
-    _random(_name, False)
+    return run
 
 
-@function("einsum")
-def einsum(forward: Forward, equation: Any, *operands: Any) -> Any:
-    return of_streams(equation, *operands)
+enter(
+    HANDLERS,
+    {
+        name: _random(name)
+        for name in ("dropout", "dropout1d", "dropout2d", "dropout3d", "alpha_dropout", "feature_alpha_dropout")
+    },
+)
 
 
+# ---------------------------------------------------------------------- products and attention
 @function("scaled_dot_product_attention")
 def attention(
-    forward: Forward,
     query: Any,
     key: Any,
     value: Any,
@@ -383,28 +371,14 @@ def attention(
         )
 
 
-@function("bmm")
-def bmm(forward: Forward, input: Any, mat2: Any) -> Any:
-    return input @ mat2
-
-
-@function("addmm", "baddbmm")
-def added_to_a_product(
-    forward: Forward, input: Any, *factors: Any, beta: float = 1, alpha: float = 1, **named: Any
-) -> Any:
+@function("addmm baddbmm")
+def added_to_a_product(input: Any, *factors: Any, beta: float = 1, alpha: float = 1, **named: Any) -> Any:
     left, right = (*factors, *named.values())  # mat1 and mat2, or batch1 and batch2
     return baddbmm(input, left, right, beta=beta, alpha=alpha)
 
 
-@function("_nested_tensor_from_mask_left_aligned")
-def left_aligned(forward: Forward, *_: Any) -> bool:
-    """Say no to torch's faster way of an encoder with a mask of keys."""
-    return False
-
-
 @function("multi_head_attention_forward")
 def multihead(
-    forward: Forward,
     query: Any,
     key: Any,
     value: Any,
@@ -434,7 +408,7 @@ def multihead(
         raise NotStreamableError(
             f"MultiheadAttention at {user_line()}: add_bias_kv and add_zero_attn do not stream"
         )
-    hidden = of_memory(key_padding_mask)
+    forward, hidden = current(), of_memory(key_padding_mask)
     if key_padding_mask is not None and not hidden and not hides_nothing(key_padding_mask):
         raise unread("MultiheadAttention", key_padding_mask)
     linear = native_functional.linear
@@ -464,14 +438,13 @@ def multihead(
         with dropping(p):  # torch's zeros are those of its fused kernels, which give no weights
             out = under_masks(q, k, v, masks, q.shape[-1] ** -0.5, zeros=hidden or not need_weights)
     else:
-        out = attention(forward, q, k, v, attn_mask, p, causal)
+        out = attention(q, k, v, attn_mask, p, causal)
     return linear(out.transpose(1, 2).flatten(-2).transpose(0, 1), out_proj_weight, out_proj_bias), noted
 
 
 # ---------------------------------------------------------------------- statistics of a batch
 @function("batch_norm")
 def batch_norm(
-    forward: Forward,
     input: Any,
     running_mean: Any,
     running_var: Any,
@@ -485,6 +458,7 @@ def batch_norm(
     operands = (running_mean, running_var, weight, bias)
     if not training or input.value is None:
         return native_functional.batch_norm(input, *operands, training, momentum, eps)
+    forward = current()
     meta = forward.entry.meta
     if not meta.all_starting_and_ending:
         raise ModeError(

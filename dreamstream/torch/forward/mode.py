@@ -251,7 +251,7 @@ class Forward(TorchFunctionMode):
         if kwargs.get("out") is not None:
             raise NotStreamableError(f"{func.__name__}: out= of a stream inside a forward, at {user_line()}")
         if meaning.name in OF_LENGTHS:
-            return self._wrapped(OF_LENGTHS[meaning.name](self, *args, **kwargs))
+            return self._wrapped(OF_LENGTHS[meaning.name](*args, **kwargs))
         target = args[0] if args else kwargs.get("input")
         listed = next((a for a in args[:2] if isinstance(a, (list, tuple))), ())
         shells: list[Any] = [x for x in (*listed, *args, *kwargs.values()) if type(x) is SHELL]
@@ -312,7 +312,7 @@ class Forward(TorchFunctionMode):
         complex_too = among((*args, *kwargs.values()))
         handler = (COMPLEX if complex_too else HANDLERS).get(name)
         if handler is not None:
-            return handler(self, *args, **kwargs)
+            return handler(*args, **kwargs)
         if complex_too:
             raise NotStreamableError(
                 f"{resolve_name(func) or name} on a complex stream inside a forward, at {user_line()}: it is not "
@@ -360,7 +360,7 @@ class Forward(TorchFunctionMode):
         own = type(inner) is Complex and hasattr(inner, what)
         handler = None if own else ATTRIBUTES.get(what)
         if handler is not None:
-            return self._wrapped(handler(self, inner))
+            return self._wrapped(handler(inner))
         if what.startswith("is_") or what in ("layout", "itemsize", "nbytes", "output_nr", "_version"):
             return getattr(self._stand_in, what)
         if hasattr(inner, what):

@@ -24,9 +24,8 @@ __all__ = [
     "SPELLINGS",
     "WRITERS",
     "Meaning",
-    "attribute",
+    "enter",
     "function",
-    "function_of_lengths",
     "meaning_of",
     "note",
     "set_note",
@@ -43,38 +42,24 @@ NOTED: set[type] = set()
 _note: Callable[..., Any] = lambda *_: NotImplemented  # noqa: E731
 
 HANDLERS: dict[str, Handler] = {}
-ATTRIBUTES: dict[str, Callable[[Any, Any], Any]] = {}
-#: What takes streams and lengths as they are.
+#: What an attribute of a stream is.
+ATTRIBUTES: dict[str, Handler] = {}
+#: What takes streams and lengths as the forward has them.
 OF_LENGTHS: dict[str, Handler] = {}
 #: What runs where a complex stream is among the arguments.
 COMPLEX: dict[str, Handler] = {}
 
 
-def function(*names: str) -> Callable[[Handler], Handler]:
-    """Enter what runs torch functions and methods of these names: ``fn(forward, ...)``, unwrapped."""
+def enter(table: dict[str, Handler], rows: Mapping[str, Handler]) -> None:
+    """Enter what runs torch's functions, by their names with spaces in between, in one of the tables."""
+    table.update({name: fn for names, fn in rows.items() for name in names.split()})
+
+
+def function(names: str, of: dict[str, Handler] = HANDLERS) -> Callable[[Handler], Handler]:
+    """Enter what runs functions and methods of these names, with their arguments, unwrapped; see `enter`."""
 
     def keep(fn: Handler) -> Handler:
-        HANDLERS.update(dict.fromkeys(names, fn))
-        return fn
-
-    return keep
-
-
-def function_of_lengths(name: str) -> Callable[[Handler], Handler]:
-    """Enter what runs a torch function that is given streams and lengths as the forward has them."""
-
-    def keep(fn: Handler) -> Handler:
-        OF_LENGTHS[name] = fn
-        return fn
-
-    return keep
-
-
-def attribute(*names: str) -> Callable[..., Any]:
-    """Enter what an attribute of a stream is: ``fn(forward, inner)``."""
-
-    def keep(fn: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
-        ATTRIBUTES.update(dict.fromkeys(names, fn))
+        enter(of, {names: fn})
         return fn
 
     return keep

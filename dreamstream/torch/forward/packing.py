@@ -15,8 +15,7 @@ from ...errors import NotStreamableError
 from ...stream.rules import Length
 from ...stream.where import user_line
 from ..tensor import StreamTensor
-from .mode import Forward
-from .names import function, function_of_lengths
+from .names import OF_LENGTHS, function
 
 __all__: list[str] = []
 
@@ -27,8 +26,8 @@ class _Steps(Symbolic):
     device = torch.device("cpu")
 
 
-@function_of_lengths("_pack_padded_sequence")
-def pack(forward: Forward, input: StreamTensor, lengths: Any, batch_first: bool = False) -> tuple[Any, Any]:
+@function("_pack_padded_sequence", of=OF_LENGTHS)
+def pack(input: StreamTensor, lengths: Any, batch_first: bool = False) -> tuple[Any, Any]:
     """Return a stream, batch first, and what stands for the sizes of its batches."""
     data = input if batch_first else input.transpose(0, 1)
     frames = data.size(1)
@@ -44,10 +43,8 @@ def pack(forward: Forward, input: StreamTensor, lengths: Any, batch_first: bool 
     return data, _Steps(lengths.value, ("L",), frames)
 
 
-@function_of_lengths("_pad_packed_sequence")
-def pad(
-    forward: Forward, data: StreamTensor, steps: Any, batch_first: bool, padding_value: float, total: Any
-) -> tuple[Any, Any]:
+@function("_pad_packed_sequence", of=OF_LENGTHS)
+def pad(data: StreamTensor, steps: Any, batch_first: bool, padding_value: float, total: Any) -> tuple[Any, Any]:
     """Return a stream with the axes in the order that is asked for, and its lengths."""
     lengths = Symbolic(steps.value, ("B",), steps.length)
     more = total - data.size(1)
@@ -59,6 +56,6 @@ def pad(
 
 
 @function("index_select")
-def index_select(forward: Forward, input: Native, dim: int, index: Any) -> Any:
+def index_select(input: Native, dim: int, index: Any) -> Any:
     """Return the rows in the order of their lengths, in which they are."""
     return input if index is SAME_ORDER else input.index_select(dim, index)

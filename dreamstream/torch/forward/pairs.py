@@ -191,7 +191,7 @@ def _type_of(x: Any) -> Any:
 
 # ---------------------------------------------------------------------- where they come from
 @names.function("eye")
-def eye(forward: Any, *sizes: Any, device: Any = None, **options: Any) -> Any:
+def eye(*sizes: Any, device: Any = None, **options: Any) -> Any:
     return Pairs(torch.eye, sizes, options)
 
 

@@ -13,36 +13,36 @@ import torch
 
 from ...array.symbolic import Symbolic
 from ...stream.rules import Length
-from .mode import Forward
-from .names import function_of_lengths
+from .mode import current
+from .names import OF_LENGTHS, function
 
 __all__: list[str] = []
 
 
-def _ramp(forward: Forward, n: Length, last: Length) -> Any:
+def _ramp(n: Length, last: Length) -> Any:
     """Return positions, of which that of a frame at `last` is 1; streams of one frame are refused."""
     enough = (n - 1).compare(1, "ge")
     if not isinstance(enough, bool):
         enough.require()
-    return forward.call(torch.arange, (n,), {"dtype": torch.float32}) / last
+    return current().call(torch.arange, (n,), {"dtype": torch.float32}) / last
 
 
 def _number(n: Any) -> Any:
     return n.item() if isinstance(n, Symbolic) else n
 
 
-@function_of_lengths("linspace")
-def linspace(forward: Forward, start: Any, end: Any, steps: Any, **named: Any) -> Any:
+@function("linspace", of=OF_LENGTHS)
+def linspace(start: Any, end: Any, steps: Any, **named: Any) -> Any:
     """Return numbers from `start` to `end`, one for each frame."""
     steps = _number(steps)
-    return _ramp(forward, steps, steps - 1) * (end - start) + start
+    return _ramp(steps, steps - 1) * (end - start) + start
 
 
 def _window(name: str, *terms: float) -> None:
-    @function_of_lengths(name)
-    def window(forward: Forward, window_length: Any, periodic: bool = True, *given: float, **named: Any) -> Any:
+    @function(name, of=OF_LENGTHS)
+    def window(window_length: Any, periodic: bool = True, *given: float, **named: Any) -> Any:
         n = _number(window_length)
-        at = _ramp(forward, n, n if periodic else n - 1)
+        at = _ramp(n, n if periodic else n - 1)
         own = list(given) or [named.get(k, d) for k, d in zip(("alpha", "beta"), terms)] + list(terms[2:])
         out = own[0]
         for k, term in enumerate(own[1:], 1):
