@@ -416,6 +416,8 @@ REASONS = {
     ("cross_attention", "8 heads of 64, 50 tokens"): "as attention",
     ("softmax_sum", "scores of each, 128"): "sums are in double, frame by frame, so that chunks leave no trace",
     ("matmul", "8 matrices of 32 × 32"): "each matrix goes through all frames, which leave the cache meanwhile",
+    ("cast", "to int64, 128"): "20 MB of them leave the cache before they are copied to the caller",
+    ("pick", "128, backwards"): "10 MB of them leave the cache before they are copied to the caller",
     ("reshape", "8 × 32 to 256"): "torch's is a view of its input; a stream's output is the caller's own",
 }
 
