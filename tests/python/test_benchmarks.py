@@ -119,6 +119,19 @@ def test_planning():
     assert all(r["compile"] > 0 and r["load"] > 0 for r in rows)
 
 
+def test_labels(data_folder):
+    """A network that has learnt nothing, and one that has: answers hardly change, and digits are counted."""
+    pytest.importorskip("torch")
+    few = ("--steps", "1", "--formats", "int8", "bf16 weights")
+    heard = (str(data_folder / "silero_vad_16k.safetensors"), str(data_folder / "librispeech-1995-1837-0001.wav"))
+    rows = run("labels.py", "--digits", str(data_folder / "fsdd"), *few, "--voice", *heard)
+    assert [(r["network"], r["format"]) for r in rows] == [
+        (n, f) for n in ("digits", "voice") for f in ("fp32", *few[3:])
+    ]
+    assert all(r["frames"] > 250 and r["same"] > 0.95 and r["error"] < 0.1 for r in rows)
+    assert all(r["error"] == 0 for r in rows[::3]) and all(r["wrong"] > 0.5 for r in rows[:3])
+
+
 def test_operators():
     """Every operator has a row, or a reason why not; outputs are compared with torch's."""
     pytest.importorskip("torch")
