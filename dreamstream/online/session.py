@@ -104,6 +104,7 @@ class Session:
         buffer_limit: int | None = None,
         context_limit: int | None = None,
     ) -> None:
+        self.options = (skew, buffers, buffer_limit, context_limit)
         self.skew = skew
         self.buffers = buffers
         self.buffer_limit = buffer_limit
@@ -313,15 +314,20 @@ class Session:
         """Return a stream's states, given as `to_parts` gives them: each as one array without a name."""
         return tuple({"": np.frombuffer(p, np.uint8)} if p else None for p in parts)
 
+    def copied(self, states: Any) -> Any:
+        """Return a stream's states for another session: where they are never written to, themselves."""
+        return states
+
     def __deepcopy__(self, memo: dict[int, Any]) -> Session:
-        out = Session(self.skew, self.buffers, self.buffer_limit, self.context_limit)
+        out = type(self)(*self.options)
         with self.hold():
             out.script, out.rates, out.given = list(self.script), self.rates, dict(self.given)
-            out.publish({i: self.state_of(i) for i in self.live_ids})  # states are never written to
+            live = {i: self.state_of(i) for i in self.live_ids}
+            out.publish({i: StreamState(s.frames, self.copied(s.states)) for i, s in live.items() if s})
         return out
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return (Session, (self.skew, self.buffers, self.buffer_limit, self.context_limit))
+        return (type(self), self.options)
 
 
 def flatten(state: Any) -> bytes | None:

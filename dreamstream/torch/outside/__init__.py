@@ -17,20 +17,15 @@ from ...errors import ShapeError, StreamMismatchError
 from ...operations import ALIASES, OPERATIONS
 from ...stream.tree import leaves, map_leaves
 from ..tensor.stream_tensor import TAKERS, StreamTensor
-from .along import ALONG
-from .common import BINARY, name_of, plain, run, streams_in, unknown
-from .losses import COMPARING, LOSSES
-from .parts import PARTS
-from .pointwise import ELEMENTS, is_pointwise, pointwise
-from .products import PRODUCTS
-from .reductions import REDUCTIONS
-from .shapes import SHAPES
+from . import along, parts, products, reductions, shapes  # noqa: F401  (each enters its rules)
+from .common import BINARY, RULES, Rule, name_of, plain, run, streams_in, unknown
+from .losses import LOSSES
+from .pointwise import is_pointwise
 
 __all__ = ["call"]
 
-#: The rules that look at dimensions; methods of these operations take them by name, too.
-_OF_DIMENSIONS = {**SHAPES, **PARTS, **REDUCTIONS, **ALONG}
-RULES: dict[str, Callable[..., Any]] = {**ELEMENTS, **_OF_DIMENSIONS, **PRODUCTS, **COMPARING}
+#: For all others.
+_UNKNOWN = Rule(unknown, False, True)
 
 _OPERATORS = frozenset(
     f"__{kind}{name}__"
@@ -39,21 +34,17 @@ _OPERATORS = frozenset(
 )
 
 
-def _rule(name: str) -> str:
-    """Return the name of the rule for a function; of those in place it may be that of their twin."""
+def _rule(name: str) -> Rule:
+    """Return the rule for a function; of those in place it may be that of their twin."""
     row = OPERATIONS.get(name) or OPERATIONS.get(ALIASES.get(name, ""))
     if row is not None and row.outside:
-        return row.outside
+        return RULES.get(row.outside, _UNKNOWN)
     if name in _OPERATORS or is_pointwise(name):
-        return "elementwise"
-    return _rule(name[:-1]) if name.endswith("_") and not name.startswith("_") else ""
+        return RULES["elementwise"]
+    return _rule(name[:-1]) if name.endswith("_") and not name.startswith("_") else _UNKNOWN
 
 
-def _entry(name: str) -> Callable[..., Any]:
-    return RULES.get(_rule(name), unknown)
-
-
-_ENTRIES: dict[str, Callable[..., Any]] = {}
+_RULES: dict[str, Rule] = {}
 
 
 def call(func: Any, types: Any, args: Any, kwargs: Any) -> Any:
@@ -71,28 +62,15 @@ def call(func: Any, types: Any, args: Any, kwargs: Any) -> Any:
         raise ShapeError(f"{name} of a stream tensor: its shape is that of its streams; use x.tensor()")
     if kwargs.get("out") is not None:
         return _into(func, args, dict(kwargs))
-    entry = LOSSES.get(func) or _ENTRIES.get(name)
-    if entry is None:
-        entry = _ENTRIES[name] = _entry(name)
     if func in LOSSES:
-        return entry(func, *args, **kwargs)
+        return LOSSES[func](func, *args, **kwargs)
+    rule = _RULES.get(name)
+    if rule is None:
+        rule = _RULES[name] = _rule(name)
     if kwargs:
         args, kwargs = _usual(args, kwargs)
-    if entry not in _ANY_FIRST and not (args and _is_first(args[0])):
-        return unknown(func, *args, **kwargs)
-    return entry(func, *args, **kwargs)
-
-
-_ANY_FIRST = (
-    pointwise,
-    unknown,
-    PRODUCTS["matmul"],
-    PRODUCTS["einsum"],
-    ALONG["whole streams"],
-    ALONG["angles"],
-    PARTS["assignment"],
-    *COMPARING.values(),
-)
+    fits = rule.anywhere or (args and _is_first(args[0]))
+    return (rule.run if fits else unknown)(func, *args, **kwargs)
 
 
 def _is_first(x: Any) -> bool:
@@ -160,7 +138,12 @@ def _by_name(method: Callable[..., Any]) -> Callable[..., Any]:
     return named
 
 
-for _name in (n for row in OPERATIONS.values() if row.outside in _OF_DIMENSIONS for n in (row.name, *row.aliases)):
+for _name in (
+    name
+    for row in OPERATIONS.values()
+    if row.outside in RULES and RULES[row.outside].dims
+    for name in (row.name, *row.aliases)
+):
     for _twin in (_name, _name + "_"):
         if callable(getattr(torch.Tensor, _twin, None)) and not _name.startswith("__"):
             setattr(StreamTensor, _twin, _by_name(getattr(torch.Tensor, _twin)))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -23,19 +23,18 @@ from .common import (
     kept,
     name_of,
     plain,
+    rule,
     run,
     same_sizes,
     streams_in,
-    unknown,
 )
 
-__all__ = ["ALONG"]
+__all__: list[str] = []
 
 
+@rule("along")
 def one_dimension(func: Any, x: Any, *args: Any, **kwargs: Any) -> Any:
     """Run what works along one dimension, or several."""
-    if not isinstance(x, StreamTensor):
-        return unknown(func, x, *args, **kwargs)
     name = name_of(func).rstrip("_")
     row = OPERATIONS[ALIASES.get(name, name)]
     key = next((a for a in row.arguments if a in ("dim", "dims")), "")
@@ -55,15 +54,16 @@ def one_dimension(func: Any, x: Any, *args: Any, **kwargs: Any) -> Any:
         rest[position] = number
     elif key in kwargs:
         kwargs = {**kwargs, key: number}
-    if any(x._info.is_stream(a) for a in axes):
-        return fall_back(func, (x, *rest), kwargs, f"{name} along {along(x, axes)}")
     others = streams_in(rest, kwargs)
-    if others:
+    if others and not any(map(x._info.is_stream, axes)):
         require_same([x.meta, *(t.meta for t in others)], [x.starts, *(t.starts for t in others)], name)
-    return _unchanged(func, x, rest, kwargs, name)
+    return _unchanged(func, x, rest, kwargs, name, axes)
 
 
-def _unchanged(func: Any, x: StreamTensor, rest: Any, kwargs: Any, name: str) -> Any:
+def _unchanged(func: Any, x: StreamTensor, rest: Any, kwargs: Any, name: str, axes: Sequence[int] = ()) -> Any:
+    """Run what keeps the dimensions and works along some of them, which have to be of features."""
+    if any(map(x._info.is_stream, axes)):
+        return fall_back(func, (x, *rest), kwargs, f"{name} along {along(x, axes)}")
     if in_place(func):
         (others, options) = inputs(tuple(rest), kwargs)
         run(func, (x, *others), options)
@@ -75,27 +75,24 @@ def _unchanged(func: Any, x: StreamTensor, rest: Any, kwargs: Any, name: str) ->
     return keep(result, x._info)
 
 
+@rule("last dimensions")
 def last_dimensions(func: Any, x: Any, *args: Any, **kwargs: Any) -> Any:
     """Run layer_norm or rms_norm, which see the last dimensions."""
-    shape = args[0] if args else kwargs["normalized_shape"]
-    if not isinstance(x, StreamTensor):
-        return unknown(func, x, *args, **kwargs)
-    n = len(x.names)
-    axes = range(n - len(tuple(shape)), n)
-    if any(x._info.is_stream(a) for a in axes):
-        return fall_back(func, (x, *args), kwargs, f"{name_of(func)} along {along(x, axes)}")
-    return _unchanged(func, x, args, kwargs, name_of(func))
+    n, shape = len(x.names), args[0] if args else kwargs["normalized_shape"]
+    return _unchanged(func, x, args, kwargs, name_of(func), range(n - len(tuple(shape)), n))
 
 
+@rule("running statistics")
 def of_running_statistics(func: Any, x: Any, *args: Any, **kwargs: Any) -> Any:
     """Run batch_norm in eval mode: every frame is seen by itself."""
     mean = args[0] if args else kwargs.get("running_mean")
     training = args[4] if len(args) > 4 else kwargs.get("training", False)
-    if not isinstance(x, StreamTensor) or training or mean is None or x._info.is_stream(1):
+    if training or mean is None or x._info.is_stream(1):
         return of_whole_streams(func, x, *args, **kwargs)
     return _unchanged(func, x, args, kwargs, "batch_norm")
 
 
+@rule("whole streams", anywhere=True)
 def of_whole_streams(func: Any, *args: Any, **kwargs: Any) -> Any:
     """Refuse what needs the frames before this chunk, or behind it."""
     if not streams_in(args, kwargs):
@@ -106,15 +103,15 @@ def of_whole_streams(func: Any, *args: Any, **kwargs: Any) -> Any:
     )
 
 
+@rule("rows of tables")
 def new_last(func: Any, x: Any, *args: Any, **kwargs: Any) -> Any:
     """Run what gives a vector per element: embedding, one_hot."""
-    if not isinstance(x, StreamTensor):
-        return unknown(func, x, *args, **kwargs)
     rest, options = inputs(args, kwargs)
     index = x.padded()  # what stands in padding need not be in range
     return keep(run(func, (index, *rest), options), x._info.with_names((*x.names, None)))
 
 
+@rule("angles", anywhere=True)
 def of_features(func: Any, x1: Any, x2: Any, dim: Any = 1, eps: float = 1e-8) -> Any:
     """Run cosine_similarity, which reduces a dimension."""
     tensors = streams_in((x1, x2))
@@ -126,13 +123,3 @@ def of_features(func: Any, x1: Any, x2: Any, dim: Any = 1, eps: float = 1e-8) ->
     require_same([t.meta for t in tensors], [t.starts for t in tensors], "cosine_similarity")
     names = [n for i, n in enumerate(model.names) if i != axis]
     return kept(model._info.with_names(names), func, x1, x2, axis, eps)
-
-
-ALONG: dict[str, Callable[..., Any]] = {
-    "along": one_dimension,
-    "last dimensions": last_dimensions,
-    "rows of tables": new_last,
-    "angles": of_features,
-    "running statistics": of_running_statistics,
-    "whole streams": of_whole_streams,
-}

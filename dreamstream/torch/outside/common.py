@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -18,6 +18,7 @@ from ..tensor.padding import cleaned, mask_of
 
 __all__ = [
     "BINARY",
+    "RULES",
     "agree",
     "axis_of",
     "fall_back",
@@ -26,10 +27,44 @@ __all__ = [
     "keep",
     "kept",
     "plain",
+    "rule",
     "run",
     "streams_in",
     "unknown",
+    "viewed",
 ]
+
+
+@dataclass(frozen=True)
+class Rule:
+    """What operations do that `dreamstream.operations` names a rule for.
+
+    Attributes
+    ----------
+    run : callable
+        ``run(func, *args, **kwargs)``, with torch's function.
+    dims : bool
+        Whether it looks at dimensions: methods of these operations take them by name, too.
+    anywhere : bool
+        Whether a stream may be another argument than the first alone.
+    """
+
+    run: Callable[..., Any]
+    dims: bool
+    anywhere: bool
+
+
+RULES: dict[str, Rule] = {}
+
+
+def rule(*names: str, dims: bool = True, anywhere: bool = False) -> Callable[[Callable[..., Any]], Any]:
+    """Enter a rule under its names; see `Rule`."""
+
+    def keep(fn: Callable[..., Any]) -> Callable[..., Any]:
+        RULES.update(dict.fromkeys(names, Rule(fn, dims, anywhere)))
+        return fn
+
+    return keep
 
 
 def run(func: Callable[..., Any], args: Any, kwargs: Any) -> Any:
@@ -122,6 +157,12 @@ def kept(info: Info, func: Callable[..., Any], *args: Any, **kwargs: Any) -> Any
     """Run a torch function whose result has these streams, on arguments as `inputs` gives them."""
     own, options = inputs(args, kwargs)
     return keep(run(func, own, options), info)
+
+
+def viewed(func: Callable[..., Any], x: StreamTensor, args: Any, kwargs: Any, names: Any) -> Any:
+    """Run a torch function that shows the same elements, in dimensions of these names."""
+    result = run(func, (x if in_place(func) else plain(x), *args), kwargs)
+    return keep(result, x._info.with_names(names))
 
 
 def fall_back(func: Callable[..., Any], args: Any, kwargs: Any, what: str) -> Any:

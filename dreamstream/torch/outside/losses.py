@@ -21,9 +21,9 @@ from ...stream.tree import map_leaves
 from ..tensor import StreamTensor
 from ..tensor.known import Info
 from ..tensor.padding import pad, unpad
-from .common import agree, inputs, keep, name_of, padded, plain, run, streams_in, unknown
+from .common import agree, inputs, keep, name_of, padded, plain, rule, run, streams_in, unknown
 
-__all__ = ["COMPARING", "LOSSES"]
+__all__ = ["LOSSES"]
 
 Tensor = torch.Tensor
 
@@ -149,6 +149,7 @@ LOSSES: dict[Any, Callable[..., Any]] = {
 }
 
 
+@rule("equal", dims=False, anywhere=True)
 def equal(func: Any, a: Any, b: Any) -> bool:
     """Return whether two tensors hold the same streams with the same frames."""
     if not isinstance(a, StreamTensor) or not isinstance(b, StreamTensor):
@@ -158,6 +159,7 @@ def equal(func: Any, a: Any, b: Any) -> bool:
     return torch.equal(unpad(plain(a), a._info), unpad(plain(b), b._info))
 
 
+@rule("allclose", dims=False, anywhere=True)
 def allclose(func: Any, a: Any, b: Any, *args: Any, **kwargs: Any) -> bool:
     """Return whether all frames of the same streams are close."""
     if not isinstance(a, StreamTensor) or not isinstance(b, StreamTensor):
@@ -172,6 +174,3 @@ def allclose(func: Any, a: Any, b: Any, *args: Any, **kwargs: Any) -> bool:
 def _with_plain(func: Any, a: Any, b: Any, kwargs: Any) -> bool:
     report_fallback(f"{name_of(func)} with a plain tensor")
     return bool(run(func, (padded(a), padded(b)), kwargs))
-
-
-COMPARING: dict[str, Callable[..., Any]] = {"equal": equal, "allclose": allclose}

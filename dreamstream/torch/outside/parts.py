@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -37,11 +37,12 @@ from .common import (
     name_of,
     padded,
     plain,
+    rule,
     run,
     unknown,
 )
 
-__all__ = ["PARTS"]
+__all__: list[str] = []
 
 
 # ---------------------------------------------------------------- index
@@ -70,6 +71,7 @@ def _picked(x: StreamTensor, plan: Any) -> Info:
     return replace(info, names=plan.names, meta=plan.meta, starts=plan.starts_of(info.starts, info.meta.lengths))
 
 
+@rule("index")
 def getitem(func: Any, x: Any, index: Any) -> Any:
     """Index: B picks rows, L frames of the chunk."""
     plan = _plan(x, index)
@@ -79,25 +81,24 @@ def getitem(func: Any, x: Any, index: Any) -> Any:
     return keep(run(func, (x_plain, _for_torch(plan, x_plain.device)), {}), _picked(x, plan))
 
 
+@rule("assignment", anywhere=True)
 def setitem(func: Any, x: Any, index: Any, value: Any) -> None:
     """Write to parts of a tensor, which keeps its streams."""
-    if not isinstance(x, StreamTensor):
+    plan = _plan(x, index) if isinstance(x, StreamTensor) else None
+    if plan is None or isinstance(plan, Fallback):
         run(func, (x, map_leaves(index, plain), plain(value)), {})
         return
-    plan = _plan(x, index)
-    if isinstance(plan, Fallback):
-        run(func, (x, map_leaves(index, plain), plain(value)), {})
-        return
+    own = _for_torch(plan, plain(x).device)
     if isinstance(value, StreamTensor):
-        part = _picked(x, plan)
-        agree([StreamTensor.of(plain(x)[_for_torch(plan, plain(x).device)], part), value], "an assignment")
-    run(func, (x, _for_torch(plan, plain(x).device), plain(value)), {})
+        agree([StreamTensor.of(plain(x)[own], _picked(x, plan)), value], "an assignment")
+    run(func, (x, own, plain(value)), {})
 
 
 def _part(x: StreamTensor, axis: int, item: Any) -> Any:
     return getitem(torch.Tensor.__getitem__, x, (slice(None),) * axis + (item,))
 
 
+@rule("narrow")
 def narrow(func: Any, x: Any, dim: Any, start: Any, length: Any) -> Any:
     """Return a run of rows, frames or features."""
     axis, first = axis_of(x, dim), int(start)
@@ -107,11 +108,13 @@ def narrow(func: Any, x: Any, dim: Any, start: Any, length: Any) -> Any:
     return _part(x, axis, slice(first, first + length))
 
 
+@rule("select")
 def select(func: Any, x: Any, dim: Any, index: int) -> Any:
     """Return one row, frame or feature."""
     return _part(x, axis_of(x, dim), int(index))
 
 
+@rule("index_select")
 def index_select(func: Any, x: Any, dim: Any, index: Any) -> Any:
     """Return rows in any order, frames in theirs, or features."""
     axis = axis_of(x, dim)
@@ -131,6 +134,7 @@ def _of_features(x: StreamTensor, axis: int, index: Any, what: str) -> None:
         agree([x, index], what)
 
 
+@rule("gather")
 def gather(func: Any, x: Any, dim: Any, index: Any, **kwargs: Any) -> Any:
     """Pick features by an index per element; where it is shorter along B or L, so is the result."""
     axis = axis_of(x, dim)
@@ -142,6 +146,7 @@ def gather(func: Any, x: Any, dim: Any, index: Any, **kwargs: Any) -> Any:
     return kept(x._info, func, x, axis, padded(index), **kwargs)
 
 
+@rule("take_along_dim")
 def take_along_dim(func: Any, x: Any, indices: Any, dim: Any = None) -> Any:
     """Pick features by an index per element, broadcast."""
     if dim is None:
@@ -155,6 +160,7 @@ def take_along_dim(func: Any, x: Any, indices: Any, dim: Any = None) -> Any:
 _FIXED = {"hsplit": 1, "vsplit": 0, "dsplit": 2}
 
 
+@rule("split")
 def split(func: Any, x: Any, *args: Any, **kwargs: Any) -> Any:
     """Cut into pieces along a dimension; split gives a list of them, the others a tuple."""
     name, rest = name_of(func), list(args)
@@ -199,6 +205,7 @@ def _shifted(starts: Starts | None, by: Any) -> Starts | None:
     return None if starts is None else tuple(None if s is None else s + int(n) for s, n in zip(starts, by))
 
 
+@rule("unbind")
 def unbind(func: Any, x: Any, dim: Any = 0) -> Any:
     """Return the rows, each with its stream, or the features."""
     axis = axis_of(x, dim)
@@ -218,6 +225,7 @@ def unbind(func: Any, x: Any, dim: Any = 0) -> Any:
 
 
 # ---------------------------------------------------------------- together
+@rule("cat")
 def cat(func: Any, tensors: Any, dim: Any = 0) -> Any:
     """Put tensors one behind the other: batches of different streams, chunks of the same, or features."""
     parts = list(tensors)
@@ -291,6 +299,7 @@ def _joined_starts(parts: Sequence[StreamTensor]) -> Starts | None:
     return tuple(joined)
 
 
+@rule("stack")
 def stack(func: Any, tensors: Any, dim: Any = 0) -> Any:
     """Stack features of the same streams; or single rows of different streams to a batch."""
     parts = list(tensors)
@@ -310,6 +319,7 @@ def stack(func: Any, tensors: Any, dim: Any = 0) -> Any:
     return kept(info.with_names(new), torch.stack, cut(parts), at)
 
 
+@rule("stacked")
 def stacked(func: Any, tensors: Any) -> Any:
     """hstack, vstack, dstack and column_stack, where they are concatenations."""
     name = name_of(func)
@@ -317,19 +327,3 @@ def stacked(func: Any, tensors: Any) -> Any:
     axis = {"vstack": 0, "row_stack": 0, "dstack": 2}.get(name, 0 if ranks == {1} and name == "hstack" else 1)
     least = {"hstack": 1, "dstack": 3}.get(name, 2)
     return cat(torch.cat, tensors, axis) if min(ranks) >= least else unknown(func, tensors)
-
-
-PARTS: dict[str, Callable[..., Any]] = {
-    "index": getitem,
-    "assignment": setitem,
-    "narrow": narrow,
-    "select": select,
-    "index_select": index_select,
-    "gather": gather,
-    "take_along_dim": take_along_dim,
-    "split": split,
-    "unbind": unbind,
-    "cat": cat,
-    "stack": stack,
-    "stacked": stacked,
-}

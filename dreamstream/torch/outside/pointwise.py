@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
@@ -15,9 +14,9 @@ from ..private import is_pointwise_operator, without_subclass
 from ..tensor import StreamTensor
 from ..tensor.known import Info
 from ..tensor.padding import mask_of
-from .common import agree, cut, fall_back, in_place, inputs, keep, name_of, plain, run, streams_in
+from .common import agree, cut, fall_back, in_place, inputs, keep, name_of, plain, rule, run, streams_in
 
-__all__ = ["ELEMENTS", "is_pointwise", "pointwise", "same"]
+__all__ = ["is_pointwise", "pointwise", "same"]
 
 
 @lru_cache(maxsize=1024)
@@ -28,6 +27,7 @@ def is_pointwise(name: str) -> bool:
     return own or is_pointwise_operator(name.removeprefix("special_"))
 
 
+@rule("same", dims=False)
 def same(func: Any, *args: Any, **kwargs: Any) -> Any:
     """Run what gives the same shape: conversions, copies, and tensors that are filled anew."""
     x = args[0]
@@ -55,6 +55,7 @@ def _line_up(tensors: list[StreamTensor], what: str) -> Info:
     return info
 
 
+@rule("elementwise", dims=False, anywhere=True)
 def pointwise(func: Any, *args: Any, **kwargs: Any) -> Any:
     """Run an operation on elements; the result keeps the metadata that all operands have."""
     name = name_of(func)
@@ -94,6 +95,3 @@ def _write_zeros(args: Any) -> None:
         wanted = torch.is_grad_enabled() and x.requires_grad and not x.is_leaf
         if wanted and not x._info.is_full(x._info.width_of(x.shape)) and x.is_floating_point():
             x.masked_fill_(~mask_of(x._info, x.shape, x.device), 0)
-
-
-ELEMENTS: dict[str, Callable[..., Any]] = {"elementwise": pointwise, "same": same}

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import torch
 
 from ..tensor import StreamTensor
-from .common import agree, fall_back, inputs, keep, kept, name_of, plain, run, streams_in, unknown
+from .common import agree, fall_back, inputs, keep, kept, name_of, plain, rule, run, streams_in, unknown
 
-__all__ = ["PRODUCTS"]
+__all__: list[str] = []
 
 Roles = list[str | None]
 
@@ -49,6 +48,7 @@ def _lead(roles: Roles, rank: int) -> Roles:
     return [None] * (rank - len(own)) + own
 
 
+@rule("matmul", dims=False, anywhere=True)
 def matmul(func: Any, a: Any, b: Any) -> Any:
     """Run a product of two matrices, or of batches of them."""
     name = name_of(func)
@@ -77,9 +77,10 @@ def _once(roles: Roles, streams: list[StreamTensor]) -> bool:
     return sorted(found) == sorted(str(w) for w in wanted)
 
 
+@rule("linear", dims=False)
 def linear(func: Any, x: Any, weight: Any, bias: Any = None) -> Any:
     """Run a linear layer: the last dimension must hold features."""
-    if not isinstance(x, StreamTensor) or streams_in(weight, bias):
+    if streams_in(weight, bias):
         return unknown(func, x, weight, bias)
     if x._info.is_stream(len(x.names) - 1):
         return fall_back(func, (x, weight, bias), {}, f"linear along {x.names[-1]}")
@@ -87,6 +88,7 @@ def linear(func: Any, x: Any, weight: Any, bias: Any = None) -> Any:
     return kept(x._info.with_names(names), func, x, weight, bias)
 
 
+@rule("einsum", dims=False, anywhere=True)
 def einsum(func: Any, *args: Any) -> Any:
     """Run einsum: B and L keep their letters, or the result is plain."""
     equation, operands = args[0], args[1:]
@@ -113,10 +115,3 @@ def einsum(func: Any, *args: Any) -> Any:
     result = run(func, own, {})
     info = info.with_names(found)
     return fall_back(func, args, {}, "this einsum") if info.fits(result.shape) else keep(result, info)
-
-
-PRODUCTS: dict[str, Callable[..., Any]] = {
-    "matmul": matmul,
-    "linear": linear,
-    "einsum": einsum,
-}

@@ -20,10 +20,10 @@ from ...stream.rules import BATCH, LENGTH
 from ...stream.tree import map_leaves
 from ..tensor import StreamTensor
 from ..tensor.padding import cleaned, to_device, unpad
-from .common import along, axis_of, inputs, keep, name_of, plain, run
+from .common import along, axis_of, inputs, keep, name_of, plain, rule, run
 from .pointwise import pointwise
 
-__all__ = ["REDUCTIONS"]
+__all__: list[str] = []
 
 Tensor = torch.Tensor
 
@@ -84,6 +84,7 @@ class _Reduction:
         return result if self.keepdim else result.squeeze(tuple(self.axes))
 
 
+@rule("reduction")
 def reduction(func: Any, x: Any, *args: Any, **kwargs: Any) -> Any:
     """Run a reduction."""
     name = name_of(func)
@@ -266,6 +267,3 @@ def _of_part(r: _Reduction, part: Tensor, inner: int) -> Any:
         return r.run(part, keepdim=True)
     sizes = [1 if i == inner else n for i, n in enumerate(part.shape)]
     return _mapped(r.run(part.new_zeros(sizes), keepdim=True), _missing)
-
-
-REDUCTIONS: dict[str, Callable[..., Any]] = {"reduction": reduction}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -11,43 +11,33 @@ from ...stream.rules import BATCH, LENGTH, join, resolve
 from ...stream.tree import map_leaves
 from ..tensor import StreamTensor
 from ..tensor.known import JOINED
-from .common import axis_of, fall_back, in_place, keep, kept, name_of, plain, run, unknown
+from .common import axis_of, fall_back, keep, kept, name_of, plain, rule, run, unknown, viewed
 
-__all__ = ["SHAPES"]
+__all__: list[str] = []
 
 Names = Sequence[str | None]
 
 
-def permuted(func: Any, *args: Any, **kwargs: Any) -> Any:
-    """Exchange dimensions: a probe whose sizes are all different tells how."""
-    x, rest = args[0], args[1:]
-    names = x._info.names
-    probe = torch.empty(tuple(range(2, 2 + len(names))), device="meta")
-    order = [int(n) - 2 for n in run(func, (probe, *rest), kwargs).shape]
-    result = run(func, (x if in_place(func) else plain(x), *rest), kwargs)
-    return keep(result, x._info.with_names([names[i] for i in order]))
+@rule("permuted", "unsqueeze", "as real")
+def permuted(func: Any, x: Any, *args: Any, **kwargs: Any) -> Any:
+    """Exchange dimensions, or insert some: a probe whose sizes are all different tells how."""
+    names, first = x._info.names, 3  # new dimensions have one element, or the two of a complex number
+    probe = torch.empty(tuple(range(first, first + len(names))), dtype=plain(x).dtype, device="meta")
+    sizes = run(func, (probe, *args), kwargs).shape
+    return viewed(func, x, args, kwargs, [None if n < first else names[n - first] for n in sizes])
 
 
-def unsqueeze(func: Any, x: Any, dim: Any) -> Any:
-    """Insert a dimension of size 1."""
-    names = list(x._info.names)
-    at = dim % (len(names) + 1) if -len(names) - 1 <= dim <= len(names) else len(names)
-    result = run(func, (x if in_place(func) else plain(x), dim), {})
-    return keep(result, x._info.with_names([*names[:at], None, *names[at:]]))
-
-
+@rule("squeeze")
 def squeeze(func: Any, x: Any, dim: Any = None) -> Any:
     """Remove dimensions of size 1, B of one stream and L of one frame included."""
     info, shape = x._info, plain(x).shape
     dims = range(len(shape)) if dim is None else dim if isinstance(dim, (list, tuple)) else [dim]
     axes = [resolve(info.names, d) for d in dims]
     gone = [a for a in axes if shape[a] == 1]
-    names = [n for i, n in enumerate(info.names) if i not in gone]
+    given = () if dim is None else (tuple(axes),)
     if any(info.names[a] == JOINED for a in gone):
-        return fall_back(func, (x,) if dim is None else (x, tuple(axes)), {}, "squeeze of B_L")
-    extra = () if dim is None else (tuple(axes),)
-    result = run(func, (x if in_place(func) else plain(x), *extra), {})
-    return keep(result, info.with_names(names))
+        return fall_back(func, (x, *given), {}, "squeeze of B_L")
+    return viewed(func, x, given, {}, [n for i, n in enumerate(info.names) if i not in gone])
 
 
 def _same_runs(names: Names, old: Sequence[int], new: Sequence[int]) -> list[str | None] | None:
@@ -91,6 +81,7 @@ def _drops(names: Names, kept: Names) -> bool:
     return any(n in (BATCH, LENGTH, JOINED) and n not in kept for n in names)
 
 
+@rule("reshaped")
 def reshaped(func: Any, *args: Any, **kwargs: Any) -> Any:
     """Reshape features; B and L stay dimensions of their own, or the result is plain."""
     x, what = args[0], name_of(func)
@@ -118,6 +109,7 @@ def _seen_as(func: Any, x: StreamTensor, dtype: torch.dtype) -> Any:
     return keep(result, x._info)
 
 
+@rule("repeated")
 def repeated(func: Any, x: Any, *sizes: Any, **kwargs: Any) -> Any:
     """Repeat features, and insert dimensions before the first."""
     result = run(func, (plain(x), *map_leaves(sizes, plain)), map_leaves(kwargs, plain))
@@ -128,14 +120,16 @@ def repeated(func: Any, x: Any, *sizes: Any, **kwargs: Any) -> Any:
     return keep(result, info.with_names((None,) * lead + info.names))
 
 
+@rule("unfold")
 def unfolded(func: Any, x: Any, dimension: Any, size: int, step: int) -> Any:
     """Return windows over features."""
     axis = axis_of(x, dimension)
     if x._info.is_stream(axis):
         return fall_back(func, (x, axis, size, step), {}, f"unfold along {x._info.names[axis]}")
-    return keep(run(func, (plain(x), axis, size, step), {}), x._info.with_names((*x._info.names, None)))
+    return viewed(func, x, (axis, size, step), {}, (*x._info.names, None))
 
 
+@rule("pad")
 def padded_features(func: Any, x: Any, pad: Sequence[int], mode: str = "constant", value: Any = None) -> Any:
     """Pad features, the last dimensions first."""
     info = x._info
@@ -145,27 +139,8 @@ def padded_features(func: Any, x: Any, pad: Sequence[int], mode: str = "constant
     return kept(info, func, x, pad, mode, value)
 
 
+@rule("as complex")
 def as_complex(func: Any, x: Any) -> Any:
     """Join the last dimension, of two elements, to complex numbers."""
     names = x._info.names
-    if x._info.is_stream(len(names) - 1):
-        return unknown(func, x)
-    return keep(run(func, (plain(x),), {}), x._info.with_names(names[:-1]))
-
-
-def as_real(func: Any, x: Any) -> Any:
-    """Return real and imaginary parts in a new last dimension."""
-    return keep(run(func, (plain(x),), {}), x._info.with_names((*x._info.names, None)))
-
-
-SHAPES: dict[str, Callable[..., Any]] = {
-    "permuted": permuted,
-    "unsqueeze": unsqueeze,
-    "squeeze": squeeze,
-    "reshaped": reshaped,
-    "repeated": repeated,
-    "unfold": unfolded,
-    "pad": padded_features,
-    "as complex": as_complex,
-    "as real": as_real,
-}
+    return unknown(func, x) if x._info.is_stream(len(names) - 1) else viewed(func, x, (), {}, names[:-1])

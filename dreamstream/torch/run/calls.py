@@ -17,7 +17,7 @@ import torch
 from ...array.dtypes import name_of
 from ...array.stream_tensor import StreamTensor as Native
 from ...online.given import Given
-from ...online.session import Call, Session, Slot, StreamState
+from ...online.session import Call, Session, Slot
 from ...stream.course import Leg
 from ...stream.edge import Counts, Edge, Line
 from ..forward.constants import Constant, dtype_of, nominal
@@ -38,14 +38,8 @@ Tensor = torch.Tensor
 class TorchSession(Session):
     """A session whose streams' states are places in tables or records of torch tensors."""
 
-    def __init__(
-        self,
-        skew: int = 0,
-        buffers: bool = False,
-        buffer_limit: int | None = None,
-        context_limit: int | None = None,
-    ) -> None:
-        super().__init__(skew, buffers, buffer_limit, context_limit)
+    def __init__(self, *options: Any, **named: Any) -> None:
+        super().__init__(*options, **named)
         self.table = Table()
         self.constants: dict[int, tuple[Any, Tensor]] = {}
         self.parameters: dict[int, Constant] = {}  # as operators know them
@@ -95,17 +89,8 @@ class TorchSession(Session):
     def from_parts(self, parts: Sequence[bytes | None]) -> Any:
         return place_of(from_bytes(parts))
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> TorchSession:
-        out = TorchSession(self.skew, self.buffers, self.buffer_limit, self.context_limit)
-        with self.hold():
-            out.script, out.rates, out.given = list(self.script), self.rates, dict(self.given)
-            live = {i: self.state_of(i) for i in self.live_ids}
-            copied = {i: StreamState(s.frames, place_of(row_of(s.states))) for i, s in live.items() if s}
-            out.publish(copied)
-        return out
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return (TorchSession, (self.skew, self.buffers, self.buffer_limit, self.context_limit))
+    def copied(self, states: Any) -> Any:
+        return place_of(row_of(states))
 
 
 class TorchGiven(Given):
