@@ -46,9 +46,6 @@ def _own(onnx_name: str) -> Callable[..., Any]:
     return lambda g, x: g.op(onnx_name, x)
 
 
-FORMS.update({f"aten::{row.name}": _own(row.onnx) for row in UNARY if row.onnx})
-
-
 def _number(g: Any, value: float, like: Any) -> Any:
     """Return a constant of the type of `like`."""
     return _as(g, g.op("Constant", value_t=torch.tensor(value)), like)
@@ -73,17 +70,6 @@ def _floor_divide(g: Any, a: Any, b: Any) -> Any:
     return g.op("Floor", g.op("Div", a, b))
 
 
-@_form("masked_fill")
-def _masked_fill(g: Any, x: Any, mask: Any, value: Any) -> Any:
-    value = _as(g, helper._maybe_get_scalar(value), x)
-    return _choose(g, mask, value, x)
-
-
-@_form("where")
-def _where(g: Any, condition: Any, a: Any, b: Any) -> Any:
-    return _choose(g, condition, a, b)
-
-
 def _choose(g: Any, condition: Any, a: Any, b: Any) -> Any:
     """Choose; of truth values by logic, for which runtimes have more operators."""
     if helper._is_bool(a) or helper._is_bool(b):
@@ -97,34 +83,6 @@ def _softplus(g: Any, x: Any, beta: Any, threshold: Any) -> Any:
     scaled = g.op("Mul", x, _as(g, beta, x))
     smooth = g.op("Div", g.op("Softplus", scaled), _as(g, beta, x))
     return g.op("Where", g.op("Greater", scaled, _as(g, threshold, x)), x, smooth)
-
-
-@_form("expm1")
-def _expm1(g: Any, x: Any) -> Any:
-    """``2 sinh(x / 2) exp(x / 2)``, which loses nothing near zero."""
-    half = g.op("Mul", x, _number(g, 0.5, x))
-    return g.op("Mul", g.op("Mul", g.op("Sinh", half), _number(g, 2.0, x)), g.op("Exp", half))
-
-
-@_form("trunc")
-def _trunc(g: Any, x: Any) -> Any:
-    return g.op("Mul", g.op("Sign", x), g.op("Floor", g.op("Abs", x)))
-
-
-@_form("erfc")
-def _erfc(g: Any, x: Any) -> Any:
-    return g.op("Sub", _number(g, 1.0, x), g.op("Erf", x))
-
-
-@_form("hypot")
-def _hypot(g: Any, a: Any, b: Any) -> Any:
-    return g.op("Sqrt", g.op("Add", g.op("Mul", a, a), g.op("Mul", b, b)))
-
-
-@_form("copysign")
-def _copysign(g: Any, a: Any, b: Any) -> Any:
-    size = g.op("Abs", a)
-    return g.op("Where", g.op("Less", b, _number(g, 0.0, b)), g.op("Neg", size), size)
 
 
 @_form("sort")
@@ -191,4 +149,27 @@ def _extreme(onnx_name: str) -> Callable[..., Any]:
     return form
 
 
-FORMS["aten::amin"], FORMS["aten::amax"] = _extreme("ReduceMin"), _extreme("ReduceMax")
+def _expm1(g: Any, x: Any) -> Any:
+    """``2 sinh(x / 2) exp(x / 2)``, which loses nothing near zero."""
+    half = g.op("Mul", x, _number(g, 0.5, x))
+    return g.op("Mul", g.op("Mul", g.op("Sinh", half), _number(g, 2.0, x)), g.op("Exp", half))
+
+
+def _copysign(g: Any, a: Any, b: Any) -> Any:
+    size = g.op("Abs", a)
+    return g.op("Where", g.op("Less", b, _number(g, 0.0, b)), g.op("Neg", size), size)
+
+
+_ROWS: dict[str, Callable[..., Any]] = {
+    **{row.name: _own(row.onnx) for row in UNARY if row.onnx},
+    "masked_fill": lambda g, x, mask, by: _choose(g, mask, _as(g, helper._maybe_get_scalar(by), x), x),
+    "where": _choose,
+    "expm1": _expm1,
+    "trunc": lambda g, x: g.op("Mul", g.op("Sign", x), g.op("Floor", g.op("Abs", x))),
+    "erfc": lambda g, x: g.op("Sub", _number(g, 1.0, x), g.op("Erf", x)),
+    "hypot": lambda g, a, b: g.op("Sqrt", g.op("Add", g.op("Mul", a, a), g.op("Mul", b, b))),
+    "copysign": _copysign,
+    "amin": _extreme("ReduceMin"),
+    "amax": _extreme("ReduceMax"),
+}
+FORMS.update({f"aten::{name}": form for name, form in _ROWS.items()})

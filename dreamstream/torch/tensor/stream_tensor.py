@@ -209,33 +209,29 @@ class StreamTensor(OfStreams, torch.Tensor):
 
     # ---------------------------------------------------------------- what it is
     @property
-    def _known(self) -> Any:
+    def _known(self) -> Info:
         """Where meta, starts and rate are found: the native tensor inside a forward."""
         return self._info if self._inner is None else self._inner
 
     @property
     def names(self) -> Any:
         """One name per dimension."""
-        known: Names = self._known.names
-        return known
+        return self._known.names
 
     @property
     def meta(self) -> StreamMetadata:  # type: ignore[override]
         """ids, sos, eos and lengths of the rows."""
-        meta: StreamMetadata = self._known.meta
-        return meta
+        return self._known.meta
 
     @property
     def starts(self) -> Starts | None:
         """Absolute position of each row's first frame; None where it is not known."""
-        starts: Starts | None = self._known.starts
-        return starts
+        return self._known.starts
 
     @property
     def rate(self) -> Fraction:
         """Frames per frame of the reference clock, exactly."""
-        rate: Fraction = self._known.rate
-        return rate
+        return self._known.rate
 
     @property
     def restart(self) -> bool:
@@ -245,8 +241,7 @@ class StreamTensor(OfStreams, torch.Tensor):
     @property
     def dims(self) -> tuple[Any, ...]:
         """For each dimension ``"B"``, ``"L"``, ``"B_L"``, or the number of the feature axis."""
-        dims: tuple[Any, ...] = self._known.dims
-        return dims
+        return self._known.dims
 
     @property
     def batch_dim(self) -> int | None:
