@@ -32,11 +32,6 @@ ds_status ds_stairs_spend(ds_stairs_maker *m, int64_t n_looks)
 }
 
 /* ---------------------------------------------------------------- looking */
-static int64_t down(int64_t a, int64_t b)
-{
-    return a / b - (a % b < 0);
-}
-
 /* Index of the last of some structures, whose first members ascend, that begins with `at` or less. */
 static size_t find(const void *items, size_t item_bytes, size_t first, size_t n, int64_t at)
 {
@@ -72,7 +67,7 @@ static size_t step_of(const ds_stairs *f, const ds_flight *s, int64_t at)
 /* As if stretch s went on for ever on both sides. */
 static int64_t value_in(const ds_stairs *f, const ds_flight *s, int64_t n)
 {
-    const int64_t periods = down(n - s->origin, s->period);
+    const int64_t periods = ds_floor_div(n - s->origin, s->period);
     const int64_t at = n - s->origin - periods * s->period;
     const int64_t gained = ds_expr_apply(DS_EXPR_MUL, periods, s->gain, 0);
     return ds_expr_apply(DS_EXPR_ADD, f->steps[step_of(f, s, at)].value, gained, 0);
@@ -82,7 +77,7 @@ static int64_t after_in(const ds_stairs *f, const ds_flight *s, int64_t n)
 {
     if (s->n == 1 && s->gain == 0)
         return DS_NEVER;
-    const int64_t begin = s->origin + down(n - s->origin, s->period) * s->period;
+    const int64_t begin = s->origin + ds_floor_div(n - s->origin, s->period) * s->period;
     const size_t next = step_of(f, s, n - begin) + 1;
     return begin + (next < s->first + s->n ? f->steps[next].at : s->period);
 }

@@ -36,6 +36,7 @@
 #include "kernels/turn.h"
 #include "ops/framewise.h"
 #include "ops/registry.h"
+#include "ops/sums.h"
 
 enum { CHUNK, LEFT, RIGHT, SCALE, FIRST, BEYOND, ROWS_FIRST, SINUSOIDS, SOFTCAP, KEEP };
 enum { Q, K, V, U };
@@ -275,12 +276,8 @@ static void attention_prepare(const ds_op *op, void *prepared, const void *const
     for (size_t i = 0; i < DS_ATTEND_TILE * n; i++) {
         double turn[2];
         dsk_turn_far((double)(i / n) * angles[i % n], &turn[0], &turn[1]);
-        for (size_t j = 0; j < 2; j++) {
-            if (k->element == sizeof(float))
-                ((float *)(angles + n))[2 * i + j] = (float)turn[j];
-            else
-                angles[n + 2 * i + j] = turn[j];
-        }
+        for (size_t j = 0; j < 2; j++)
+            ds_sums_set_real(angles + n, k->element, 2 * i + j, turn[j]);
     }
 }
 
@@ -318,7 +315,7 @@ static void attention_sees(const sizes *s, int64_t i, int64_t n, int64_t *from, 
 static void *kept_of(const attention_tasks *t, int i, size_t row, size_t group)
 {
     const size_t n_bytes = (i == K ? t->s.d_key : t->s.d_value) * t->s.element;
-    return (char *)t->run->carried[row] + t->op->carried[i - K].offset + group * n_bytes;
+    return (char *)ds_run_carried(t->op, t->run, row, i - K) + group * n_bytes;
 }
 
 /* Copies what came of the first keys, or values, of one row and one group of heads to where they stay. */

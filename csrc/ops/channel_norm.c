@@ -21,6 +21,7 @@
 #include "ops/framewise.h"
 #include "ops/packed.h"
 #include "ops/registry.h"
+#include "ops/sums.h"
 
 /* ---------------------------------------------------------------- what channels are moved and scaled by */
 
@@ -30,21 +31,14 @@ enum { MEAN, REST, SCALE, SHIFT, COLUMNS };
 /* Element i of an array of reals; `absent` where the array is NULL. */
 static inline double column(const void *array, size_t element, size_t i, double absent)
 {
-    if (array == NULL)
-        return absent;
-    return element == sizeof(float) ? (double)((const float *)array)[i]
-                                    : ((const double *)array)[i];
+    return array == NULL ? absent : ds_sums_real(array, element, i);
 }
 
 /* Writes an element as a real; returns what that leaves. */
 static inline double put(void *array, size_t element, size_t i, double value)
 {
-    if (element == sizeof(float)) {
-        ((float *)array)[i] = (float)value;
-        return value - (double)((float *)array)[i];
-    }
-    ((double *)array)[i] = value;
-    return 0;
+    ds_sums_set_real(array, element, i, value);
+    return value - ds_sums_real(array, element, i);
 }
 
 static inline void set_column(void *columns, size_t n, size_t element, size_t i, double mean,

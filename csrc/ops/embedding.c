@@ -40,17 +40,13 @@ static ds_status embedding_infer(ds_op *op)
 static const char *embedding_check_values(const ds_op *op, const void *values, int64_t n_frames,
                                           char *text, size_t n_bytes)
 {
-    const int64_t n = n_frames * ds_signature_elements(&op->in[0]);
     const int64_t n_rows = op->weight[WEIGHT].shape[0];
-    const int64_t *x = values;
-    for (int64_t i = 0; i < n; i++) {
-        if (x[i] < 0 || x[i] >= n_rows) {
-            snprintf(text, n_bytes, "index %lld is out of range, expected 0 to %lld",
-                     (long long)x[i], (long long)(n_rows - 1));
-            return text;
-        }
-    }
-    return NULL;
+    const int64_t *x = ds_find_outside(op, 0, values, n_frames, 0, n_rows);
+    if (x == NULL)
+        return NULL;
+    snprintf(text, n_bytes, "index %lld is out of range, expected 0 to %lld", (long long)*x,
+             (long long)(n_rows - 1));
+    return text;
 }
 
 static void embedding_frames(const ds_op *op, const ds_run *run, void *y, const void *given,

@@ -125,17 +125,13 @@ static void expert_linear_prepare(const ds_op *op, void *prepared, const void *c
 static const char *expert_linear_check_values(const ds_op *op, const void *values, int64_t n_frames,
                                               char *text, size_t n_bytes)
 {
-    const int64_t n = n_frames * ds_signature_elements(&op->in[INDEX]);
     const int64_t n_experts = op->weight[WEIGHT].shape[0];
-    const int64_t *index = values;
-    for (int64_t i = 0; i < n; i++)
-        if (index[i] < DROPPED || index[i] >= n_experts) {
-            snprintf(text, n_bytes,
-                     "expert %lld is out of range, expected 0 to %lld, or -1 for none",
-                     (long long)index[i], (long long)(n_experts - 1));
-            return text;
-        }
-    return NULL;
+    const int64_t *e = ds_find_outside(op, INDEX, values, n_frames, DROPPED, n_experts);
+    if (e == NULL)
+        return NULL;
+    snprintf(text, n_bytes, "expert %lld is out of range, expected 0 to %lld, or -1 for none",
+             (long long)*e, (long long)(n_experts - 1));
+    return text;
 }
 
 /* The choices of all rows: those of expert e are [first[e], first[e + 1]), in the order of frames. */
@@ -152,17 +148,14 @@ typedef struct chosen {
 static void each_choice(const ds_op *op, chosen *c, bool counting)
 {
     const sizes *s = &c->s;
-    const size_t x_frame = ds_signature_bytes(&op->in[X]),
-                 index_frame = ds_signature_bytes(&op->in[INDEX]);
     const size_t vector = s->depth * s->element, result = s->n_out * s->element;
+    void *to[1];
+    const void *from[2];
     for (size_t r = 0; r < c->run->n_rows; r++) {
-        const ds_target *out = &c->run->out[r];
-        if (out->m0 >= out->m1)
-            continue;
-        const char *x = ds_at(&c->run->in[r], out->m0, x_frame);
-        const int64_t *index = ds_at(&c->run->in[c->run->n_rows + r], out->m0, index_frame);
-        char *y = out->data;
-        const size_t n = (size_t)(out->m1 - out->m0) * s->tokens * s->choices;
+        const size_t n = ds_row_frames(op, c->run, r, to, from) * s->tokens * s->choices;
+        const char *const x = from[X];
+        const int64_t *const index = from[INDEX];
+        char *const y = to[0];
         for (size_t i = 0; i < n; i++) {
             const int64_t e = index[i];
             const bool there = e >= 0 && e < (int64_t)s->experts;
@@ -251,29 +244,24 @@ static ds_status combine_infer(ds_op *op)
     return DS_OK;
 }
 
-static void combine_forward(const ds_op *op, const ds_run *run)
+static void combine_frames(const ds_op *op, const ds_run *run, void *const *to,
+                           const void *const *from, size_t n_frames)
 {
     const ds_signature *in = op->in, *out = &op->out[0];
     const size_t k = (size_t)in[1].shape[in[1].rank - 1], n = (size_t)out->shape[out->rank - 1];
     const size_t element = ds_op_element(op), row = n * element;
-    const size_t x_frame = ds_signature_bytes(&in[0]), weights_frame = ds_signature_bytes(&in[1]);
-    for (size_t r = 0; r < run->n_rows; r++) {
-        const ds_target *to = &run->out[r];
-        if (to->m0 >= to->m1)
-            continue;
-        const char *x = ds_at(&run->in[r], to->m0, x_frame);
-        const char *w = ds_at(&run->in[run->n_rows + r], to->m0, weights_frame);
-        const size_t n_tokens = (size_t)(to->m1 - to->m0) * weights_frame / (k * element);
-        for (size_t i = 0; i < n_tokens; i++) {
-            char *const y = (char *)to->data + i * row;
-            for (size_t j = 0; j < k; j++, x += row, w += element) {
-                run->k->binary(DS_BINARY_MUL, j == 0 ? y : run->scratch, x, w, n, 1, 0);
-                if (j > 0)
-                    run->k->binary(DS_BINARY_ADD, y, y, run->scratch, n, 1, 1);
-            }
+    const size_t n_tokens = n_frames * (size_t)ds_signature_elements(&in[1]) / k;
+    const char *x = from[0], *w = from[1];
+    for (size_t i = 0; i < n_tokens; i++) {
+        char *const y = (char *)to[0] + i * row;
+        for (size_t j = 0; j < k; j++, x += row, w += element) {
+            run->k->binary(DS_BINARY_MUL, j == 0 ? y : run->scratch, x, w, n, 1, 0);
+            if (j > 0)
+                run->k->binary(DS_BINARY_ADD, y, y, run->scratch, n, 1, 1);
         }
     }
 }
+DS_FRAMEWISE_FORWARD_OF_ALL(combine)
 
 const ds_op_def ds_op_combine = {
     DS_OPERATOR_OF(combine, "Sums of what experts gave, weighted, in the order of choices.", 2, 1,

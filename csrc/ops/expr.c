@@ -137,13 +137,20 @@ ds_expr ds_select(ds_program *p, ds_expr positive, ds_expr then, ds_expr otherwi
     return node(p, DS_EXPR_SELECT, positive, then, otherwise, 0);
 }
 
+static const ds_expr_code length_codes[] = {DS_EXPR_ADD, DS_EXPR_MUL, DS_EXPR_FLOORDIV};
+
 ds_expr ds_length_function(ds_program *p, ds_expr a, const int64_t *codes, int n_codes)
+{
+    for (int i = 0; i + 1 < n_codes; i += 2)
+        a = ds_combine_k(p, length_codes[codes[i]], a, codes[i + 1]);
+    return a;
+}
+
+int64_t ds_length_at(int64_t a, const int64_t *codes, int n_codes)
 {
     for (int i = 0; i + 1 < n_codes; i += 2) {
         const int64_t k = codes[i + 1];
-        a = codes[i] == 0   ? ds_add_k(p, a, k)
-            : codes[i] == 1 ? ds_mul_k(p, a, k)
-                            : ds_floordiv_k(p, a, k);
+        a = codes[i] < 3 ? ds_expr_apply(length_codes[codes[i]], a, k, 0) : a - floordiv(a, k) * k;
     }
     return a;
 }

@@ -67,8 +67,16 @@ ds_expr ds_select(ds_program *p, ds_expr positive, ds_expr then, ds_expr otherwi
 /* A Length function: codes[2i] is 0 (+), 1 (*), 2 (//) with the constant codes[2i + 1];
  * n_codes counts entries, two for each step. */
 ds_expr ds_length_function(ds_program *p, ds_expr a, const int64_t *codes, int n_codes);
+/* The same of a number; a code 3 leaves the rest of a division. */
+int64_t ds_length_at(int64_t a, const int64_t *codes, int n_codes);
 /* The next root. */
 void ds_root(ds_program *p, ds_expr e);
+
+/* a / b rounded down, b > 0. */
+static inline int64_t ds_floor_div(int64_t a, int64_t b)
+{
+    return a / b - (a % b < 0);
+}
 
 /* One operation, saturating; those of two operands ignore c. */
 int64_t ds_expr_apply(ds_expr_code code, int64_t a, int64_t b, int64_t c);

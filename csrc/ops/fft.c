@@ -70,27 +70,17 @@ static void fft_prepare(const ds_op *op, void *prepared, const void *const *weig
     k->fft_table(prepared, (size_t)fft_size(op));
 }
 
-static void fft_forward(const ds_op *op, const ds_run *run)
+static void fft_frames(const ds_op *op, const ds_run *run, void *const *y, const void *const *x,
+                       size_t n_frames)
 {
     const ds_fft f = {.kind = (ds_fft_kind)op->def->member,
                       .n = (size_t)fft_size(op),
                       .table = run->prepared,
                       .scratch = run->scratch};
     const ds_signature *in = &op->in[0];
-    const size_t n_rows = (size_t)(ds_signature_elements(in) / in->shape[in->rank - 1]);
-    for (size_t r = 0; r < run->n_rows; r++) {
-        const ds_target *out = &run->out[r];
-        const void *x[2] = {NULL};
-        void *y[2] = {NULL};
-        if (out->m0 >= out->m1)
-            continue;
-        for (int i = 0; i < op->n_inputs; i++)
-            x[i] = ds_at(&run->in[(size_t)i * run->n_rows + r], out->m0, ds_signature_bytes(in));
-        for (int o = 0; o < op->n_outputs; o++)
-            y[o] = run->out[(size_t)o * run->n_rows + r].data;
-        run->k->fft(&f, y, x, n_rows * (size_t)(out->m1 - out->m0));
-    }
+    run->k->fft(&f, y, x, n_frames * (size_t)(ds_signature_elements(in) / in->shape[in->rank - 1]));
 }
+DS_FRAMEWISE_FORWARD_OF_ALL(fft)
 
 #define FFT(op, kind, inputs, outputs, text)                                        \
     DS_OPERATOR_OF(op, text, inputs, outputs, -1), .member = DS_FFT_##kind,         \

@@ -145,10 +145,11 @@ static void repeat_frames_need(const ds_op *op, ds_program *p)
 
 static void repeat_frames_pieces(const ds_op *op, const ds_move *move)
 {
-    const int64_t n = ds_signature_elements(&op->out[0]);
-    const int64_t hold = op->def == &ds_op_unstack ? 1 : op->attr[TIMES].i;
+    const int64_t n = move->n_out;
     ds_move_piece(
-        move, &(ds_piece){.m1 = DS_NEVER, .step = n, .hold = hold, .rank = 1, .axis = {{n, 1, 1}}});
+        move,
+        &(ds_piece){
+            .m1 = DS_NEVER, .step = n, .hold = op->attr[TIMES].i, .rank = 1, .axis = {{n, 1, 1}}});
 }
 DS_MOVE_FORWARD(repeat_frames, repeat_frames_pieces, 0)
 
@@ -156,7 +157,7 @@ const ds_op_def ds_op_unstack = {
     DS_OPERATOR_OF(unstack,
                    "Lays the first feature dimension out along the stream: k frames for each.", 1,
                    1, 1),
-    .infer = unstack_infer, DS_COUNTED(repeat_frames), .forward = repeat_frames_forward};
+    .infer = unstack_infer, DS_COUNTED(repeat_frames), .forward = ds_forward_same};
 
 const ds_op_def ds_op_repeat_frames = {DS_OPERATOR(repeat_frames, "Every frame several times."),
                                        .attrs = repeat_frames_attrs, DS_COUNTED(repeat_frames)};

@@ -3,7 +3,7 @@
 #define DS_OPS_FRAMEWISE_H
 #include <math.h>
 
-#include "ops/op.h"
+#include "ops/sums.h"
 
 /* What every definition says, and most: one input, whose values are read, and one output; functions by the
  * operator's name. */
@@ -32,6 +32,17 @@
         }                                                                               \
     }
 
+/* The same of several: `name_frames(op, run, y, x, n_frames)` with where all outputs and all value inputs are. */
+#define DS_FRAMEWISE_FORWARD_OF_ALL(name)                          \
+    static void name##_forward(const ds_op *op, const ds_run *run) \
+    {                                                              \
+        void *y[DS_MAX_OUTPUTS];                                   \
+        const void *x[DS_MAX_INPUTS];                              \
+        for (size_t r = 0, n_frames; r < run->n_rows; r++)         \
+            if ((n_frames = ds_row_frames(op, run, r, y, x)) > 0)  \
+                name##_frames(op, run, y, x, n_frames);            \
+    }
+
 /* DS_SHAPE unless input 0 has a feature dimension. */
 static inline ds_status ds_require_features(const ds_op *op)
 {
@@ -55,14 +66,21 @@ static inline ds_status ds_scale_rate(ds_op *op, int64_t times, int64_t by)
     return DS_OK;
 }
 
+/* The first of the indices in n_frames of input i that is not in [low, high); NULL where all are. */
+static inline const int64_t *ds_find_outside(const ds_op *op, int i, const int64_t *index,
+                                             int64_t n_frames, int64_t low, int64_t high)
+{
+    const int64_t *const end = index + n_frames * ds_signature_elements(&op->in[i]);
+    while (index < end && *index >= low && *index < high)
+        index++;
+    return index < end ? index : NULL;
+}
+
 /* n numbers of so many bytes: what follows of an index that is computed, and wrong. */
 static inline void ds_fill_nan(void *y, size_t n, size_t bytes)
 {
     for (size_t i = 0; i < n; i++)
-        if (bytes == sizeof(float))
-            ((float *)y)[i] = NAN;
-        else
-            ((double *)y)[i] = (double)NAN;
+        ds_sums_set_real(y, bytes, i, (double)NAN);
 }
 
 /* Output 0 lacks the first of the dimensions that the signature has. */

@@ -74,11 +74,7 @@ ds_expr ds_length_of(const ds_op *op, int attr, ds_program *p, int input)
 /* The same of a number. */
 static int64_t length_at(const ds_op *op, int attr, int64_t total)
 {
-    static const ds_expr_code meaning[] = {DS_EXPR_ADD, DS_EXPR_MUL, DS_EXPR_FLOORDIV};
-    const ds_attr_value *codes = &op->attr[attr];
-    for (int i = 0; i < codes->n_ints; i += 2)
-        total = ds_expr_apply(meaning[codes->ints[i]], total, codes->ints[i + 1], 0);
-    return total;
+    return ds_length_at(total, op->attr[attr].ints, op->attr[attr].n_ints);
 }
 
 /* ---------------------------------------------------------------- length, require */

@@ -264,17 +264,19 @@ void ds_move_piece(const ds_move *move, const ds_piece *p)
     }
 }
 
-void ds_move_frames(const ds_move *move, int64_t m0, int64_t m1, int64_t from, int64_t step)
+void ds_move_frames(const ds_move *move, int input, int64_t m0, int64_t m1, int64_t from,
+                    int64_t step)
 {
-    const int64_t n = move->n_in;
-    const ds_piece p = {.m0 = m0,
+    const int64_t n = move->n_out;
+    const ds_piece p = {.input = input,
+                        .m0 = m0,
                         .m1 = m1,
                         .from = advance(0, from, n),
                         .step = step * n,
                         .hold = 1,
                         .rank = 1,
                         .axis = {{n, 1, 1}}};
-    if (m0 < move->m1 && m1 > move->m0)
+    if (m0 < m1 && m0 < move->m1 && m1 > move->m0)
         ds_move_piece(move, &p);
 }
 
@@ -351,6 +353,28 @@ void ds_move_forward(const ds_op *op, const ds_run *run, ds_move_list list, unsi
             list(op, &move);
         }
     }
+}
+
+static void same_pieces(const ds_op *op, const ds_move *move)
+{
+    (void)op;
+    ds_move_frames(move, 0, 0, DS_NEVER, 0, 1);
+}
+
+void ds_forward_same(const ds_op *op, const ds_run *run)
+{
+    ds_move_forward(op, run, same_pieces, 0);
+}
+
+static void first_pieces(const ds_op *op, const ds_move *move)
+{
+    (void)op;
+    ds_move_frames(move, 0, 0, DS_NEVER, 0, 0);
+}
+
+void ds_forward_first(const ds_op *op, const ds_run *run)
+{
+    ds_move_forward(op, run, first_pieces, 0);
 }
 
 /* ---------------------------------------------------------------- values */

@@ -65,8 +65,9 @@ void ds_move_forward(const ds_op *op, const ds_run *run, ds_move_list list, unsi
 
 /* Adds a piece to the list. */
 void ds_move_piece(const ds_move *move, const ds_piece *piece);
-/* y[m] = frame from + m step of input 0, for m in [m0, m1). */
-void ds_move_frames(const ds_move *move, int64_t m0, int64_t m1, int64_t from, int64_t step);
+/* y[m] = frame from + m step of an input (or of DS_MOVE_WEIGHT), for m in [m0, m1). */
+void ds_move_frames(const ds_move *move, int input, int64_t m0, int64_t m1, int64_t from,
+                    int64_t step);
 /* y[m] = value, for m in [m0, m1). */
 void ds_move_fill(const ds_move *move, int64_t m0, int64_t m1, double value);
 
@@ -81,6 +82,10 @@ bool ds_move_encode(ds_dtype dtype, double value, void *element);
 ds_status ds_move_require_value(const ds_op *op, int attr);
 /* Fills n_bytes, a multiple of pattern_bytes, with copies of the pattern, which lies elsewhere. */
 void ds_move_repeat(void *to, size_t n_bytes, const void *pattern, size_t pattern_bytes);
+
+/* The forwards of those whose elements are input 0's, in its order; and of those all whose frames are its first. */
+void ds_forward_same(const ds_op *op, const ds_run *run);
+void ds_forward_first(const ds_op *op, const ds_run *run);
 
 #define DS_MOVE_FORWARD(name, list, flags)                         \
     static void name##_forward(const ds_op *op, const ds_run *run) \

@@ -550,3 +550,14 @@ ds_dtype ds_op_real(const ds_op *op)
                    of_outputs = first_real(op->out, op->n_outputs);
     return of_inputs ? of_inputs : of_weights ? of_weights : of_outputs ? of_outputs : DS_F32;
 }
+
+size_t ds_row_frames(const ds_op *op, const ds_run *run, size_t r, void **y, const void **x)
+{
+    const ds_target *out = &run->out[r];
+    for (int i = 0; i < ds_op_n_values(op) && out->m0 < out->m1; i++)
+        x[i] =
+            ds_at(&run->in[(size_t)i * run->n_rows + r], out->m0, ds_signature_bytes(&op->in[i]));
+    for (int o = 0; o < op->n_outputs; o++)
+        y[o] = run->out[(size_t)o * run->n_rows + r].data;
+    return out->m0 < out->m1 ? (size_t)(out->m1 - out->m0) : 0;
+}

@@ -272,6 +272,13 @@ static inline const void *ds_run_weight(const ds_op *op, const ds_run *run, int 
 {
     return ds_op_has_weight(op, i) ? run->weights[i] : NULL;
 }
+/* How many frames row r has of output 0; where those of all outputs go, and those of value inputs in their place. */
+size_t ds_row_frames(const ds_op *op, const ds_run *run, size_t r, void **y, const void **x);
+/* Array i of what row r carries. */
+static inline void *ds_run_carried(const ds_op *op, const ds_run *run, size_t r, int i)
+{
+    return (char *)run->carried[r] + op->carried[i].offset;
+}
 /* Frame `position` of a target; NULL has a frame 0. */
 static inline void *ds_to(const ds_target *t, int64_t position, size_t n_bytes)
 {

@@ -133,39 +133,30 @@ static void pad_pieces(const ds_op *op, const ds_move *move)
     const double value = op->attr[VALUE].x;
     /* Until the end, nothing behind the last frame is asked for. */
     const int64_t behind = total < DS_NEVER ? left + total : DS_NEVER;
-    ds_move_frames(move, left, behind, -left, 1);
+    ds_move_frames(move, 0, left, behind, -left, 1);
     if (ds_op_has_weight(op, 0)) {
-        ds_piece given = {.input = DS_MOVE_WEIGHT,
-                          .m1 = left,
-                          .step = move->n_in,
-                          .hold = 1,
-                          .rank = 1,
-                          .axis = {{move->n_in, 1, 1}}};
-        ds_move_piece(move, &given);
-        given.m0 = behind;
-        given.m1 = DS_NEVER;
-        given.from = -total * move->n_in;
+        ds_move_frames(move, DS_MOVE_WEIGHT, 0, left, 0, 1);
         if (total < DS_NEVER)
-            ds_move_piece(move, &given);
+            ds_move_frames(move, DS_MOVE_WEIGHT, behind, DS_NEVER, -total, 1);
     } else if (mode == CONSTANT) {
         ds_move_fill(move, 0, left, value);
         ds_move_fill(move, behind, DS_NEVER, value);
     } else if (mode == REPLICATE) {
-        ds_move_frames(move, 0, left, 0, 0);
-        ds_move_frames(move, behind, DS_NEVER, total - 1, 0);
+        ds_move_frames(move, 0, 0, left, 0, 0);
+        ds_move_frames(move, 0, behind, DS_NEVER, total - 1, 0);
     } else {
         /* A stream of fewer frames than are mirrored goes on with the value up to there: about frame `end`,
          * where it would end; what the mirror shows of its own frames begins at `mirrored`. */
         const int64_t start = total <= left ? left - total + 1 : 0;
         ds_move_fill(move, 0, start, value);
-        ds_move_frames(move, start, left, left, -1);
+        ds_move_frames(move, 0, start, left, left, -1);
         if (total < DS_NEVER) {
             const int64_t right = op->attr[RIGHT].i + pad_whole(op, total) - total;
             const int64_t longest = left > right ? left : right;
             const int64_t end = total > longest ? total : longest + 1;
             const int64_t mirrored = left + 2 * (end - 1) - total + 1;
             ds_move_fill(move, behind, mirrored, value);
-            ds_move_frames(move, mirrored > behind ? mirrored : behind, DS_NEVER,
+            ds_move_frames(move, 0, mirrored > behind ? mirrored : behind, DS_NEVER,
                            left + 2 * (end - 1), -1);
         }
     }

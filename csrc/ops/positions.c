@@ -19,6 +19,7 @@
 #include "kernels/turn.h"
 #include "ops/length.h"
 #include "ops/registry.h"
+#include "ops/sums.h"
 
 /* ---------------------------------------------------------------- positions */
 
@@ -54,29 +55,13 @@ static ds_status positions_infer(ds_op *op)
     return ds_length_rate(op, LENGTH, &op->out[0].rate);
 }
 
-static int64_t positions_at(const ds_attr_value *steps, int64_t m)
-{
-    for (int i = 0; i < steps->n_ints; i += 2) {
-        const int64_t c = steps->ints[i + 1];
-        const int64_t code = steps->ints[i];
-        if (code == PLUS)
-            m = ds_expr_apply(DS_EXPR_ADD, m, c, 0);
-        else if (code == TIMES)
-            m = ds_expr_apply(DS_EXPR_MUL, m, c, 0);
-        else if (code == DIVIDED)
-            m = ds_expr_apply(DS_EXPR_FLOORDIV, m, c, 0);
-        else
-            m -= ds_expr_apply(DS_EXPR_FLOORDIV, m, c, 0) * c;
-    }
-    return m;
-}
-
 static void positions_forward(const ds_op *op, const ds_run *run)
 {
+    const ds_attr_value *steps = &op->attr[STEPS];
     for (size_t r = 0; r < run->n_rows; r++) {
         const ds_target *out = &run->out[r];
         for (int64_t m = out->m0; m < out->m1; m++) {
-            const int64_t position = positions_at(&op->attr[STEPS], m);
+            const int64_t position = ds_length_at(m, steps->ints, steps->n_ints);
             if (op->out[0].dtype == DS_I64)
                 ((int64_t *)out->data)[m - out->m0] = position;
             else if (op->out[0].dtype == DS_F64)
@@ -155,13 +140,9 @@ static void rotary_prepare(const ds_op *op, void *prepared, const void *const *w
     const size_t n = rotary_pairs(op);
     const void *given = ds_op_has_weight(op, FREQUENCIES) ? weights[FREQUENCIES] : NULL;
     double *const angles = prepared;
-    for (size_t i = 0; i < n; i++) {
-        if (given == NULL)
-            angles[i] = pow(op->attr[BASE].x, -(double)i / (double)n);
-        else
-            angles[i] = k->element == sizeof(float) ? (double)((const float *)given)[i]
-                                                    : ((const double *)given)[i];
-    }
+    for (size_t i = 0; i < n; i++)
+        angles[i] = given == NULL ? pow(op->attr[BASE].x, -(double)i / (double)n)
+                                  : ds_sums_real(given, k->element, i);
 }
 
 /* Turns one vector of n pairs `apart` features from each other, `step` from one pair to the next. */

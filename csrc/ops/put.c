@@ -75,22 +75,6 @@ static const char *put_check_message(const ds_op *op, const ds_pair *in, char *t
     return text;
 }
 
-static void put_frames(const ds_op *op, const ds_move *move, int input, int64_t m0, int64_t m1,
-                       int64_t from)
-{
-    const int64_t n = ds_signature_elements(&op->out[0]);
-    const ds_piece piece = {.input = input,
-                            .m0 = m0,
-                            .m1 = m1,
-                            .from = from * n,
-                            .step = n,
-                            .hold = 1,
-                            .rank = 1,
-                            .axis = {{n, 1, 1}}};
-    if (m0 < m1)
-        ds_move_piece(move, &piece);
-}
-
 /* Pieces for the frames of one row that lie in [start, end). */
 static void put_steps(const ds_op *op, const ds_move *move, int64_t start, int64_t end)
 {
@@ -100,7 +84,7 @@ static void put_steps(const ds_op *op, const ds_move *move, int64_t start, int64
     for (int64_t m = out->m0 > start ? out->m0 : start, next; m < m1; m = next) {
         const int64_t past = (m - start) % step;
         next = past == 0 ? m + 1 : m - past + step;
-        put_frames(op, move, past == 0, m, next < m1 ? next : m1, past == 0 ? -start : 0);
+        ds_move_frames(move, past == 0, m, next < m1 ? next : m1, past == 0 ? -start : 0, 1);
     }
 }
 
@@ -109,13 +93,13 @@ static void put_pieces(const ds_op *op, const ds_move *move)
     const int64_t start = op->attr[PUT_START].i, step = op->attr[PUT_STEP].i, total = move->total;
     const int64_t end = total < DS_NEVER ? total - op->attr[PUT_CROP].i : DS_NEVER;
     if (end <= start) {
-        put_frames(op, move, 0, 0, DS_NEVER, 0);
+        ds_move_frames(move, 0, 0, DS_NEVER, 0, 1);
         return;
     }
-    put_frames(op, move, 0, 0, start, 0);
-    put_frames(op, move, 0, end, DS_NEVER, 0);
+    ds_move_frames(move, 0, 0, start, 0, 1);
+    ds_move_frames(move, 0, end, DS_NEVER, 0, 1);
     if (step == 1) {
-        put_frames(op, move, 1, start, end, -start);
+        ds_move_frames(move, 1, start, end, -start, 1);
         return;
     }
     for (size_t r = move->row; r < move->row + move->n_rows; r++) { /* rows may be far apart */

@@ -124,7 +124,7 @@ static void *recurrence_state_of(const work *w, size_t row, size_t l, size_t pla
     if (w->s.single)
         return (char *)w->run->out[(size_t)state * w->run->n_rows + row].data + l * n_bytes;
     if (!ds_recurrence_aside(&w->s))
-        return (char *)w->run->carried[row] + w->op->carried[state].offset +
+        return (char *)ds_run_carried(w->op, w->run, row, state) +
                (l * w->s.cells + cell) * n_bytes;
     const size_t h_bytes = ds_recurrence_state_bytes(&w->s, 0);
     return w->state + place * (h_bytes + ds_recurrence_state_bytes(&w->s, 1)) +

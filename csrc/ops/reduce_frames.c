@@ -117,7 +117,7 @@ static void fold_weights(const ds_run *run, double *largest, double *weights, co
 
 static void *carried_of(const ds_op *op, const ds_run *run, size_t r, int i)
 {
-    return i < op->n_carried ? (char *)run->carried[r] + op->carried[i].offset : NULL;
+    return i < op->n_carried ? ds_run_carried(op, run, r, i) : NULL;
 }
 
 /* Row r's frames number t to end - 1; `last`: of equals. */
@@ -265,8 +265,8 @@ static void var_frames_forward(const ds_op *op, const ds_run *run)
 {
     const size_t n = (size_t)ds_signature_elements(&op->in[0]), n_bytes = n * ds_op_element(op);
     for (size_t r = 0; r < run->n_rows; r++) {
-        double *const mean = (double *)((char *)run->carried[r] + op->carried[0].offset);
-        double *const squares = (double *)((char *)run->carried[r] + op->carried[1].offset);
+        double *const mean = ds_run_carried(op, run, r, 0);
+        double *const squares = ds_run_carried(op, run, r, 1);
         const int64_t end = run->count[r].now.known;
         for (int64_t t = run->count[r].before.known; t < end;) {
             const void *const x = ds_at(&run->in[r], t++, n_bytes);

@@ -62,20 +62,15 @@ static geometry resample_geometry_of(const ds_op *op)
     return g;
 }
 
-static int64_t resample_floor_div(int64_t a, int64_t b)
-{
-    return a / b - (a % b < 0);
-}
-
 /* The frames that phase p uses, relative to its block's first: [first, last], or none. */
 static int64_t resample_first_tap(const geometry *g, int64_t p)
 {
-    return -resample_floor_div(g->half - p * g->orig, g->new);
+    return -ds_floor_div(g->half - p * g->orig, g->new);
 }
 
 static int64_t resample_last_tap(const geometry *g, int64_t p)
 {
-    return resample_floor_div(p * g->orig + g->half, g->new);
+    return ds_floor_div(p * g->orig + g->half, g->new);
 }
 
 static ds_status resample_infer(ds_op *op)

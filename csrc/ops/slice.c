@@ -71,7 +71,7 @@ static void slice_need(const ds_op *op, ds_program *p)
 
 static void slice_pieces(const ds_op *op, const ds_move *move)
 {
-    ds_move_frames(move, 0, DS_NEVER, op->attr[SLICE_START].i, slice_step(op));
+    ds_move_frames(move, 0, 0, DS_NEVER, op->attr[SLICE_START].i, slice_step(op));
 }
 DS_MOVE_FORWARD(slice, slice_pieces, 0)
 
@@ -110,7 +110,7 @@ static void delay_pieces(const ds_op *op, const ds_move *move)
 {
     const int64_t late = op->attr[DELAY_FRAMES].i;
     ds_move_fill(move, 0, late, 0);
-    ds_move_frames(move, late, DS_NEVER, -late, 1);
+    ds_move_frames(move, 0, late, DS_NEVER, -late, 1);
 }
 DS_MOVE_FORWARD(delay, delay_pieces, 0)
 
@@ -152,13 +152,8 @@ static const char *table_check_message(const ds_op *op, const ds_pair *in, char 
 
 static void table_pieces(const ds_op *op, const ds_move *move)
 {
-    const int64_t n = ds_signature_elements(&op->out[0]);
-    ds_move_piece(move, &(ds_piece){.input = DS_MOVE_WEIGHT,
-                                    .m1 = DS_NEVER,
-                                    .step = n,
-                                    .hold = 1,
-                                    .rank = 1,
-                                    .axis = {{n, 1, 1}}});
+    (void)op;
+    ds_move_frames(move, DS_MOVE_WEIGHT, 0, DS_NEVER, 0, 1);
 }
 DS_MOVE_FORWARD(table, table_pieces, 0)
 

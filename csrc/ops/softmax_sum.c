@@ -62,24 +62,23 @@ static void softmax_sum_forward(const ds_op *op, const ds_run *run)
     size_t *const meets = (size_t *)(void *)((double *)run->scratch + 3 * n);
     softmax_sum_meets(op, meets);
     for (size_t r = 0; r < run->n_rows; r++) {
-        double *carried[3];
-        for (int i = LARGEST; i <= SUMS; i++)
-            carried[i] = (double *)((char *)run->carried[r] + op->carried[i].offset);
-        double *const largest = carried[LARGEST], *const sums = carried[SUMS];
+        double *const largest = ds_run_carried(op, run, r, LARGEST);
+        double *const weights = ds_run_carried(op, run, r, WEIGHTS);
+        double *const sums = ds_run_carried(op, run, r, SUMS);
         const ds_target *const out = &run->out[r];
         const int64_t from = run->count[r].before.known, end = run->count[r].now.known;
         for (size_t i = 0; i < n && from == 0; i++)
             largest[i] = -(double)INFINITY;
         for (int64_t t = from; t < end; t++) {
             const void *const frame = ds_at(&run->in[run->n_rows + r], t, n_values * element);
-            ds_sums_weigh(run->k, largest, carried[WEIGHTS], ds_at(&run->in[r], t, n * element), n,
+            ds_sums_weigh(run->k, largest, weights, ds_at(&run->in[r], t, n * element), n,
                           run->scratch);
             for (size_t i = 0; i < n_values; i++)
                 sums[i] =
                     sums[i] * scale[meets[i]] + weight[meets[i]] * ds_sums_real(frame, element, i);
         }
         for (size_t i = 0; i < n_values && out->m0 < out->m1; i++)
-            ds_sums_set_real(out->data, element, i, sums[i] / carried[WEIGHTS][meets[i]]);
+            ds_sums_set_real(out->data, element, i, sums[i] / weights[meets[i]]);
     }
 }
 

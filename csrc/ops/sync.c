@@ -52,20 +52,13 @@ static const char *sync_check_message(const ds_op *op, const ds_pair *in, char *
     return text;
 }
 
-static void sync_pieces(const ds_op *op, const ds_move *move)
-{
-    (void)op;
-    ds_move_frames(move, 0, DS_NEVER, 0, 1);
-}
-DS_MOVE_FORWARD(sync, sync_pieces, 0)
-
 const ds_op_def ds_op_sync = {
     DS_OPERATOR_OF(
         sync,
         "Lets a stream progress only as far as the others have, for operators that combine them.",
         2, 1, 1),
     .flags = DS_OP_VARIADIC | DS_OP_INPLACE, .counts = sync_counts, DS_CHECKED(sync),
-    .forward = sync_forward};
+    .forward = ds_forward_same};
 
 /* ---------------------------------------------------------------- limit */
 
@@ -114,7 +107,7 @@ const ds_op_def ds_op_limit = {
     .attrs = limit_attrs,
     .check_status = DS_LIMIT,
     DS_CHECKED(limit),
-    .forward = sync_forward};
+    .forward = ds_forward_same};
 
 /* ---------------------------------------------------------------- hold */
 
@@ -137,14 +130,7 @@ static void hold_need(const ds_op *op, ds_program *p)
     ds_root(p, ds_const(p, 0));
 }
 
-static void hold_pieces(const ds_op *op, const ds_move *move)
-{
-    (void)op;
-    ds_move_frames(move, 0, DS_NEVER, 0, 0);
-}
-DS_MOVE_FORWARD(hold, hold_pieces, 0)
-
 const ds_op_def ds_op_hold = {
     DS_OPERATOR_OF(hold, "Gives what comes once, with a stream's start, to each of its frames.", 2,
                    1, 1),
-    .infer = hold_infer, DS_COUNTED(hold), .forward = hold_forward};
+    .infer = hold_infer, DS_COUNTED(hold), .forward = ds_forward_first};

@@ -80,23 +80,19 @@ static void topk_row(const ds_op *op, char *values, int64_t *indices, const char
         topk_uint8_t(k, turn, y, indices, from, n);
 }
 
-static void topk_forward(const ds_op *op, const ds_run *run)
+static void topk_frames(const ds_op *op, const ds_run *run, void *const *y, const void *const *x,
+                        size_t n_frames)
 {
     const ds_signature *in = &op->in[0];
     const size_t n = (size_t)in->shape[in->rank - 1], k = (size_t)op->attr[K].i;
-    const size_t n_bytes = ds_signature_bytes(in), element = ds_op_element(op);
-    const size_t per_frame = n_bytes / element / n;
-    for (size_t r = 0; r < run->n_rows; r++) {
-        const ds_target *out = &run->out[r];
-        if (out->m0 >= out->m1)
-            continue;
-        const char *x = ds_at(&run->in[r], out->m0, n_bytes);
-        char *values = out->data;
-        int64_t *indices = run->out[run->n_rows + r].data;
-        for (size_t i = 0; i < (size_t)(out->m1 - out->m0) * per_frame; i++)
-            topk_row(op, values + i * k * element, indices + i * k, x + i * n * element, n);
-    }
+    const size_t element = ds_op_element(op);
+    const size_t n_rows = n_frames * (size_t)ds_signature_elements(in) / n;
+    (void)run;
+    for (size_t i = 0; i < n_rows; i++)
+        topk_row(op, (char *)y[0] + i * k * element, (int64_t *)y[1] + i * k,
+                 (const char *)x[0] + i * n * element, n);
 }
+DS_FRAMEWISE_FORWARD_OF_ALL(topk)
 
 /* ---------------------------------------------------------------- gather */
 
@@ -117,30 +113,26 @@ static ds_status gather_infer(ds_op *op)
     return DS_OK;
 }
 
-static void gather_forward(const ds_op *op, const ds_run *run)
+static void gather_frames(const ds_op *op, const ds_run *run, void *const *to, const void *const *x,
+                          size_t n_frames)
 {
     const ds_signature *in = op->in;
     const size_t n = (size_t)in[0].shape[in[0].rank - 1], k = (size_t)in[1].shape[in[1].rank - 1];
-    const size_t x_bytes = ds_signature_bytes(&in[0]), index_bytes = ds_signature_bytes(&in[1]);
     const size_t element = ds_op_element(op);
-    for (size_t r = 0; r < run->n_rows; r++) {
-        const ds_target *out = &run->out[r];
-        if (out->m0 >= out->m1)
-            continue;
-        const char *x = ds_at(&run->in[r], out->m0, x_bytes);
-        char *y = out->data;
-        const int64_t *index = ds_at(&run->in[run->n_rows + r], out->m0, index_bytes);
-        const size_t n_found = (size_t)(out->m1 - out->m0) * index_bytes / sizeof *index;
-        for (size_t i = 0; i < n_found; i++, y += element) {
-            if (index[i] >= 0 && index[i] < (int64_t)n)
-                memcpy(y, x + (i / k * n + (size_t)index[i]) * element, element);
-            else if (in[0].dtype == DS_I64)
-                memset(y, 0xff, element);
-            else
-                ds_fill_nan(y, 1, element);
-        }
+    const size_t n_found = n_frames * (size_t)ds_signature_elements(&in[1]);
+    const int64_t *const index = x[1];
+    char *y = to[0];
+    (void)run;
+    for (size_t i = 0; i < n_found; i++, y += element) {
+        if (index[i] >= 0 && index[i] < (int64_t)n)
+            memcpy(y, (const char *)x[0] + (i / k * n + (size_t)index[i]) * element, element);
+        else if (in[0].dtype == DS_I64)
+            memset(y, 0xff, element);
+        else
+            ds_fill_nan(y, 1, element);
     }
 }
+DS_FRAMEWISE_FORWARD_OF_ALL(gather)
 
 const ds_op_def ds_op_topk = {
     DS_OPERATOR_OF(topk, "The k greatest elements of the last feature axis, and their places.", 1,

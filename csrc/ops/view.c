@@ -92,13 +92,6 @@ static ds_status view_infer(ds_op *op)
     return DS_OK;
 }
 
-static void reshape_pieces(const ds_op *op, const ds_move *move)
-{
-    (void)op;
-    ds_move_frames(move, 0, DS_NEVER, 0, 1);
-}
-DS_MOVE_FORWARD(reshape, reshape_pieces, 0)
-
 const ds_op_def ds_op_expand = {
     DS_OPERATOR_OF(expand, "Repeats feature dimensions of size 1.", 1, 1, 1), .member = EXPAND,
     .attrs = shape_attrs, .infer = view_infer, .forward = view_forward};
@@ -109,4 +102,4 @@ const ds_op_def ds_op_reshape = {
     .flags = DS_OP_INPLACE,
     .attrs = shape_attrs,
     .infer = view_infer,
-    .forward = reshape_forward};
+    .forward = ds_forward_same};

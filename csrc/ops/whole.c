@@ -46,13 +46,6 @@ static const char *spread_check_message(const ds_op *op, const ds_pair *in, char
     return ds_limit_message(in[1].total, op->attr[SPREAD_LIMIT].i, text, n_bytes);
 }
 
-static void spread_pieces(const ds_op *op, const ds_move *move)
-{
-    (void)op;
-    ds_move_frames(move, 0, DS_NEVER, 0, 0);
-}
-DS_MOVE_FORWARD(spread, spread_pieces, 0)
-
 const ds_op_def ds_op_spread = {
     DS_OPERATOR_OF(
         spread,
@@ -63,7 +56,7 @@ const ds_op_def ds_op_spread = {
     .counts = spread_counts,
     .check_status = DS_LIMIT,
     DS_CHECKED(spread),
-    .forward = spread_forward};
+    .forward = ds_forward_first};
 
 /* ---------------------------------------------------------------- flip */
 
@@ -76,7 +69,7 @@ static ds_status flip_infer(ds_op *op)
 static void flip_pieces(const ds_op *op, const ds_move *move)
 {
     (void)op;
-    ds_move_frames(move, 0, DS_NEVER, move->total - 1, -1);
+    ds_move_frames(move, 0, 0, DS_NEVER, move->total - 1, -1);
 }
 DS_MOVE_FORWARD(flip, flip_pieces, DS_MOVE_ENDS)
 
