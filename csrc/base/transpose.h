@@ -1,6 +1,7 @@
-/* base/transpose.h: blocks of 4 by 4 elements of 4 bytes, turned over. */
+/* base/transpose.h: planes of elements of 4 bytes, turned over. */
 #ifndef DS_TRANSPOSE_H
 #define DS_TRANSPOSE_H
+#include <stdint.h>
 #include <string.h>
 #if defined(__SSE2__)
 #include <emmintrin.h>
@@ -24,6 +25,24 @@ static inline void ds_transpose_4x4(char *const to[4], const char *const from[4]
         for (int i = 0; i < 4; i++)
             memcpy(to[j] + 4 * i, from[i] + 4 * j, 4);
 #endif
+}
+
+/* y[j][i] = x[i][j], i < n_i, j < n_j; lines are contiguous, x_row and y_row bytes apart. */
+static inline __attribute__((always_inline)) void
+ds_transpose(char *y, const char *x, int64_t n_i, int64_t n_j, int64_t x_row, int64_t y_row)
+{
+    const int64_t i_4 = n_i / 4 * 4, j_4 = n_j / 4 * 4;
+    for (int64_t i = 0; i < i_4; i += 4)
+        for (int64_t j = 0; j < j_4; j += 4) {
+            char *const to = y + j * y_row + i * 4;
+            const char *const from = x + i * x_row + j * 4;
+            char *const y_4[4] = {to, to + y_row, to + 2 * y_row, to + 3 * y_row};
+            const char *const x_4[4] = {from, from + x_row, from + 2 * x_row, from + 3 * x_row};
+            ds_transpose_4x4(y_4, x_4);
+        }
+    for (int64_t i = j_4 == n_j ? i_4 : 0; i < n_i; i++)
+        for (int64_t j = i < i_4 ? j_4 : 0; j < n_j; j++)
+            memcpy(y + j * y_row + i * 4, x + i * x_row + j * 4, 4);
 }
 
 #endif

@@ -6,12 +6,9 @@
 
 #include <string.h>
 
-#if defined(__SSE2__)
-#include <emmintrin.h>
-#define ALWAYS_INLINE static inline __attribute__((always_inline)) /* strides are known then */
-#endif
+#include "base/transpose.h"
 
-enum { MAX_AXES = DS_MAX_RANK + 1, TILE = 16 };
+enum { MAX_AXES = DS_MAX_RANK + 1, TILE = 16, NEAR = 1 << 15 /* bytes */ };
 
 typedef struct axis {
     int64_t n;
@@ -110,78 +107,60 @@ COPY(copy_singles, uint32_t, uint32_t, x)
 COPY(copy_doubles, uint64_t, uint64_t, x)
 COPY(round_f64, float, double, (float)x)
 
-#if defined(__SSE2__)
-/* Four by four elements of four bytes: they lie side by side along b in `to`, along a in `from`. */
-static inline void turn_four(char *to, const char *from, axis a, axis b)
+/* Turns a tile of elements of four bytes: n_b lines of n_a each become n_a lines. */
+static void turn_tile(char *to, const char *from, int64_t n_b, int64_t n_a, ptrdiff_t from_line,
+                      ptrdiff_t to_line)
 {
-    __m128 r0 = _mm_loadu_ps((const float *)(const void *)from);
-    __m128 r1 = _mm_loadu_ps((const float *)(const void *)(from + b.from));
-    __m128 r2 = _mm_loadu_ps((const float *)(const void *)(from + 2 * b.from));
-    __m128 r3 = _mm_loadu_ps((const float *)(const void *)(from + 3 * b.from));
-    _MM_TRANSPOSE4_PS(r0, r1, r2, r3);
-    _mm_storeu_ps((float *)(void *)to, r0);
-    _mm_storeu_ps((float *)(void *)(to + a.to), r1);
-    _mm_storeu_ps((float *)(void *)(to + 2 * a.to), r2);
-    _mm_storeu_ps((float *)(void *)(to + 3 * a.to), r3);
+    if (n_a == TILE && n_b == TILE) /* a case of its own, of known size */
+        ds_transpose(to, from, TILE, TILE, from_line, to_line);
+    else
+        ds_transpose(to, from, n_b, n_a, from_line, to_line);
 }
 
-/* One tile, line by line of the side whose lines lie further apart. */
-ALWAYS_INLINE void turn_tile(char *to, const char *from, axis a, axis b)
-{
-    if (distance(b.from) >= distance(a.to)) {
-        for (int j = 0; j < TILE; j += 4)
-            for (int i = 0; i < TILE; i += 4)
-                turn_four(to + i * a.to + 4 * j, from + 4 * i + j * b.from, a, b);
-    } else {
-        for (int i = 0; i < TILE; i += 4)
-            for (int j = 0; j < TILE; j += 4)
-                turn_four(to + i * a.to + 4 * j, from + 4 * i + j * b.from, a, b);
-    }
-}
-
-/* Whole tiles by one function, what is left at the edges by another. */
-ALWAYS_INLINE void by_tiles(char *to, const char *from, axis a, axis b, plane_copy tile,
-                            plane_copy rest)
-{
-    const int64_t whole_a = a.n / TILE * TILE, whole_b = b.n / TILE * TILE;
-    for (int64_t i = 0; i < whole_a; i += TILE)
-        for (int64_t j = 0; j < whole_b; j += TILE)
-            tile(to + i * a.to + j * b.to, from + i * a.from + j * b.from, a, b);
-    const axis rest_a = {a.n - whole_a, a.to, a.from}, rest_b = {b.n - whole_b, b.to, b.from};
-    rest(to + whole_b * b.to, from + whole_b * b.from, (axis){whole_a, a.to, a.from}, rest_b);
-    rest(to + whole_a * a.to, from + whole_a * a.from, rest_a, b);
-}
-
+/* Elements of four bytes that lie side by side along b in `to`, along a in `from`: by tiles, unless a cache keeps all
+ * lines. */
 static void turn(char *to, const char *from, axis a, axis b)
 {
-    by_tiles(to, from, a, b, turn_tile, copy_singles);
+    const int64_t tile = b.n * distance(b.from) <= NEAR ? a.n + b.n : TILE;
+    for (int64_t i = 0; i < a.n; i += tile)
+        for (int64_t j = 0; j < b.n; j += tile)
+            turn_tile(to + i * a.to + j * 4, from + i * 4 + j * b.from,
+                      b.n - j < tile ? b.n - j : tile, a.n - i < tile ? a.n - i : tile, b.from,
+                      a.to);
 }
-
-/* A tile is rounded first and turned then. */
-static void round_tile(char *to, const char *from, axis a, axis b)
-{
-    float tile[TILE * TILE];
-    for (int k = 0; k < TILE; k++)
-        for (int l = 0; l < TILE; l++)
-            round_f64_one((char *)&tile[k * TILE + l], from + l * 8 + k * b.from);
-    turn_tile(to, (const char *)tile, (axis){TILE, a.to, 4}, (axis){TILE, 4, TILE * 4});
-}
-
-static void convert_f64(char *to, const char *from, axis a, axis b)
-{
-    if (b.to == 4 && a.from == 8)
-        by_tiles(to, from, a, b, round_tile, round_f64);
-    else
-        round_f64(to, from, a, b);
-}
-#else
-#define turn copy_singles
-#define convert_f64 round_f64
-#endif
 
 static void copy_floats(char *to, const char *from, axis a, axis b)
 {
     (b.to == 4 && a.from == 4 && b.from != 4 ? turn : copy_singles)(to, from, a, b);
+}
+
+/* What is to be turned is rounded first, tile by tile. */
+static inline void round_lines(float *tile, const char *from, int64_t n_b, int64_t n_a,
+                               ptrdiff_t from_line)
+{
+    for (int64_t k = 0; k < n_b; k++)
+        for (int64_t l = 0; l < n_a; l++)
+            round_f64_one((char *)&tile[k * TILE + l], from + l * 8 + k * from_line);
+}
+
+static void convert_f64(char *to, const char *from, axis a, axis b)
+{
+    float tile[TILE * TILE];
+    if (b.to != 4 || a.from != 8) {
+        round_f64(to, from, a, b);
+        return;
+    }
+    for (int64_t i = 0; i < a.n; i += TILE)
+        for (int64_t j = 0; j < b.n; j += TILE) {
+            const int64_t n_a = a.n - i < TILE ? a.n - i : TILE;
+            const int64_t n_b = b.n - j < TILE ? b.n - j : TILE;
+            const char *const lines = from + i * 8 + j * b.from;
+            if (n_a == TILE)
+                round_lines(tile, lines, n_b, TILE, b.from);
+            else
+                round_lines(tile, lines, n_b, n_a, b.from);
+            turn_tile(to + i * a.to + j * 4, (const char *)tile, n_b, n_a, TILE * 4, a.to);
+        }
 }
 
 COPY(convert_samples, float, int16_t, (float)x * (1.0f / 32768.0f))

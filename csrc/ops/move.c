@@ -71,31 +71,6 @@ static inline void copy_run(char *y, const char *x, size_t n)
         }                                                                \
     }
 
-/* y[j][i] = x[i][j], 4 bytes each; rows are contiguous, x_row and y_row bytes apart. */
-static void transpose(char *y, const char *x, int64_t n_i, int64_t n_j, int64_t x_row,
-                      int64_t y_row)
-{
-    int64_t i = 0;
-    for (; i + 4 <= n_i; i += 4) {
-        const char *const from = x + i * x_row;
-        char *const to = y + i * 4;
-        int64_t j = 0;
-        for (; j + 4 <= n_j; j += 4) {
-            char *const y_4[4] = {to + j * y_row, to + (j + 1) * y_row, to + (j + 2) * y_row,
-                                  to + (j + 3) * y_row};
-            const char *const x_4[4] = {from + j * 4, from + x_row + j * 4,
-                                        from + 2 * x_row + j * 4, from + 3 * x_row + j * 4};
-            ds_transpose_4x4(y_4, x_4);
-        }
-        for (; j < n_j; j++)
-            for (int k = 0; k < 4; k++)
-                memcpy(to + j * y_row + k * 4, from + k * x_row + j * 4, 4);
-    }
-    for (; i < n_i; i++)
-        for (int64_t j = 0; j < n_j; j++)
-            memcpy(y + j * y_row + i * 4, x + i * x_row + j * 4, 4);
-}
-
 static void copy_plane(char *y, const char *x, extent a, extent b, size_t element)
 {
     if (b.to == (int64_t)element && b.from == (int64_t)element) {
@@ -106,11 +81,11 @@ static void copy_plane(char *y, const char *x, extent a, extent b, size_t elemen
     }
     if (element == 4 && a.size >= 4 && b.size >= 4) {
         if (a.to == 4 && b.from == 4 && a.from != 0) {
-            transpose(y, x, a.size, b.size, a.from, b.to);
+            ds_transpose(y, x, a.size, b.size, a.from, b.to);
             return;
         }
         if (b.to == 4 && a.from == 4 && b.from != 0) {
-            transpose(y, x, b.size, a.size, b.from, a.to);
+            ds_transpose(y, x, b.size, a.size, b.from, a.to);
             return;
         }
     }
