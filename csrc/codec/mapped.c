@@ -180,3 +180,8 @@ size_t ds_mapped_size(const ds_mapped *mapped)
 {
     return mapped->n_bytes;
 }
+
+bool ds_mapped_is_mapping(const ds_mapped *mapped)
+{
+    return mapped->is_mapping;
+}

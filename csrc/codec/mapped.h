@@ -28,6 +28,8 @@ void ds_mapped_release(ds_mapped *mapped);
 /* Returns view of the bytes, at a multiple of DS_ALIGNMENT; not NULL, even if there are none. */
 const void *ds_mapped_bytes(const ds_mapped *mapped);
 size_t ds_mapped_size(const ds_mapped *mapped);
+/* Whether the bytes are a file's, mapped, and so take no memory of this process's own. */
+bool ds_mapped_is_mapping(const ds_mapped *mapped);
 /* Says that the bytes won't be read soon: of a mapping, the pages that were read no longer count as
  * this process's memory, and are mapped anew when somebody reads them. Others may read meanwhile. */
 void ds_mapped_forget(const ds_mapped *mapped);

@@ -150,10 +150,10 @@ static void replace(ds_plan *p, const use *uses, const uint32_t *order, size_t n
     const size_t n_bytes = uses[order[0]].weight->n_bytes;
     if (n_captured < n) /* one that runs has it */
         p->raw_bytes += n_bytes;
-    if (!owned || n_packed != n_captured) {
+    if (n_packed != n_captured)
         p->weight_bytes += n_captured < n ? n_bytes : 0;
+    if (!owned || n_packed != n_captured) /* a mapped file's takes no memory once it is packed */
         return;
-    }
     p->replaced[p->n_replaced++] =
         (ds_replaced){data, n_bytes, packed->packed, packed->packed_bytes};
     for (size_t i = 0; i < n; i++) {

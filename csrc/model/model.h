@@ -10,8 +10,8 @@
  * and, under the key "dreamstream.fingerprint", what tells whether the file is as it was written; where weights
  * were stored otherwise, under "dreamstream.origin" the fingerprint of the graph that they were of.
  * docs/file_format.md specifies every member. The reader distrusts all of it: whatever it takes is
- * a graph that ir/ has checked, whose weights are the container's arrays, used where they lie. The
- * same graph and interface give the same bytes. */
+ * a graph that ir/ has checked, whose weights are the arrays of a mapped container, used where they lie, or
+ * copies of others'. The same graph and interface give the same bytes. */
 #ifndef DS_MODEL_MODEL_H
 #define DS_MODEL_MODEL_H
 #include "base/arena.h"

@@ -478,7 +478,8 @@ static ds_status fill(reader *r)
     const size_t n = ds_safetensors_count(r->container);
     DS_PUSH_ZEROED(&r->memory, r->used, n);
     DS_TRY(ds_graph_create(&r->graph, a));
-    ds_graph_borrow(r->graph, r->file);
+    if (ds_mapped_is_mapping(r->file)) /* a copy would stay as long as the least weight in it */
+        ds_graph_borrow(r->graph, r->file);
     DS_TRY(parse_text(r));
     DS_TRY(read_origin(r));
     for (size_t i = 0; i < n; i++) {

@@ -238,7 +238,7 @@ static void test_ways_to_load(void)
     CHECK(ds_model_load(&copied, path, &options) == DS_OK);
     CHECK(memory_of(memory).mapped_bytes == 0 && memory_of(copied).mapped_bytes == 0);
     CHECK(memory_of(mapped).mapped_bytes == file.n_bytes);
-    CHECK(memory_of(copied).bytes > memory_of(mapped).bytes);
+    CHECK(memory_of(copied).bytes <= memory_of(mapped).bytes + file.n_bytes);
     CHECK(unlink(path) == 0); /* what is mapped stays */
     taken a = whole_of(memory, x, 3, 20), b = whole_of(mapped, x, 3, 20),
           c = whole_of(copied, x, 3, 20);

@@ -165,6 +165,8 @@ def test_weights_are_held_once(tmp_path):
     assert raw <= engine.weights_size < 1.01 * raw
     engine.save(tmp_path / "model.dsm")
     again = ds.load(tmp_path / "model.dsm")
+    for other in (again, ds.load((tmp_path / "model.dsm").read_bytes())):
+        assert raw <= other.weights_size < 1.01 * raw
     again.save(tmp_path / "again.dsm")
     assert (tmp_path / "again.dsm").read_bytes() == (tmp_path / "model.dsm").read_bytes()
     written = (tmp_path / "model.dsm").read_bytes()
