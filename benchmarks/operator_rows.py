@@ -266,6 +266,14 @@ def resample() -> Row:
     return Row("resample", "16 to 8 kHz", layer, {FRAMES: convolve}, ((),), unit=160)
 
 
+def pool(layer: type[nn.Module], size: int = 2) -> Row:
+    """Of windows without overlap."""
+    name = layer.__name__
+    operator = name.removesuffix("Pool1d").lower() + "_pool"
+    theirs = {CHANNELS: getattr(torch.nn, name)(size)}
+    return Row(operator, f"{size}, 128", Channels(layer(size)), theirs, unit=size)
+
+
 def prelu(frames_first: bool) -> Row:
     layer = nn.PReLU(64)
     other = twin(layer, torch.nn.PReLU, 64)
@@ -316,7 +324,6 @@ def rows() -> list[Row]:
     """All of them, operators in the order of the registry where that is easy."""
     ds.manual_seed(0)
     linear = nn.Linear(256, 256)
-    pool = [nn.MaxPool1d(2), nn.AvgPool1d(2)]
     return [
         Row("linear", "256 → 256", linear, {FRAMES: twin(linear, torch.nn.Linear, 256, 256)}, ((256,),)),
         conv1d("256 → 256, kernel 5", 256, 256, 5),
@@ -352,8 +359,7 @@ def rows() -> list[Row]:
             {FRAMES: lambda x: T.pad(x, (0, 0, 4, 0))[:, : x.shape[1]]}),
         same("frame", "400 samples, 160 apart", lambda x: x.unfold(1, 400, 160).clone(), ((),), past=240,
              unit=160),
-        Row("max_pool", "2, 128", Channels(pool[0]), {CHANNELS: torch.nn.MaxPool1d(2)}, unit=2),
-        Row("avg_pool", "2, 128", Channels(pool[1]), {CHANNELS: torch.nn.AvgPool1d(2)}, unit=2),
+        *map(pool, (nn.MaxPool1d, nn.AvgPool1d)),
         same("repeat_frames", "twice, 128", lambda x: x.repeat_interleave(2, 1)),
         Row("overlap_add", "512 samples, 128 apart", nn.OverlapAdd(128), {CHANNELS: lambda x: T.fold(
             x, (1, 128 * (x.shape[-1] - 1) + 512), (1, 512), stride=(1, 128))[:, 0, 0]}, ((512,),)),

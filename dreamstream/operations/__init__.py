@@ -9,7 +9,8 @@
 """
 
 from .elementwise import BINARY, ELEMENTWISE, UNARY, Elementwise
-from .names import ALIASES, OPERATIONS, Operation
+from .names import ALIASES, OPERATIONS
+from .operator import Operation
 from .operators import OPERATORS, Operator, row_of
 
 __all__ = [

@@ -1,16 +1,63 @@
-"""What every operator's row says."""
+"""What rows say: of torch's names, and of operators."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 from .refusals import Refusal
 
-__all__ = ["Kind", "Lanes", "Operator"]
+__all__ = ["Kind", "Lanes", "Operation", "Operator", "Rule", "each"]
 
 Kind = Literal["elementwise", "frame", "window", "carried"]
 Lanes = Literal["", "as they come", "behind", "axis", "axes", "shape"]
+
+
+#: What happens to stream tensors outside a forward, as `dreamstream.torch.outside` names it. "": torch's tags tell
+#: whether elements are seen one by one; "same": the shape, and nothing of the values; "along": one dimension or
+#: several, of features; "as it is": torch's answer, which is no stream; "resizing", "whole streams": refused.
+Rule = Literal[
+    "", "elementwise", "same", "as it is", "resizing", "along", "last dimensions", "running statistics",
+    "whole streams", "rows of tables", "angles", "reduction", "permuted", "unsqueeze", "squeeze", "reshaped",
+    "repeated", "unfold", "pad", "as complex", "as real", "index", "assignment", "narrow", "select",
+    "index_select", "gather", "take_along_dim", "split", "unbind", "cat", "stack", "stacked", "matmul",
+    "linear", "einsum", "equal", "allclose",
+]  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Operation:
+    """A function, method or attribute of torch.
+
+    Attributes
+    ----------
+    name : str
+    outside : str
+        The rule for stream tensors outside a forward.
+    aliases : tuple of str
+        torch's other names for it.
+    native : str
+        The native front end's name, where it is another one.
+    arguments : tuple of str
+        Of rules that look at dimensions: the arguments behind the tensor, in their order.
+    default : int or None
+        The dimension where none is given.
+    shares : bool
+        Whether the result shares memory with the tensor: what is written into one is seen in the other.
+    """
+
+    name: str
+    outside: Rule = ""
+    aliases: tuple[str, ...] = ()
+    native: str = ""
+    arguments: tuple[str, ...] = ()
+    default: int | None = None
+    shares: bool = False
+
+
+def each(rule: Rule, names: str, **more: Any) -> tuple[Operation, ...]:
+    """Return rows of names of which the same is to be said."""
+    return tuple(Operation(name, rule, **more) for name in names.split())
 
 
 @dataclass(frozen=True)
@@ -43,6 +90,9 @@ class Operator:
         Why it needs the whole stream, where some of its attributes let it do so.
     instead : str
         What would stream in place of that.
+    named : tuple of Operation
+        torch's names for it, and what they mean for streams outside a forward, where there is more to say of them
+        than of functions of single elements.
     """
 
     name: str
@@ -55,3 +105,4 @@ class Operator:
     by_position: bool = field(default=False, kw_only=True)
     whole: Refusal | None = field(default=None, kw_only=True)
     instead: str = field(default="", kw_only=True)
+    named: tuple[Operation, ...] = field(default=(), kw_only=True)

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from .elementwise import ELEMENTWISE
-from .operator import Kind, Lanes, Operator
+from .operator import Kind, Lanes, Operation, Operator, Rule, each
 from .refusals import ADAPTIVE, AT_THE_END, BACKWARDS, CIRCULAR, IN_ORDER, OVER_STREAM, SEES_ALL
 
 __all__ = ["OPERATORS", "Operator", "row_of"]
 
 
-def _all(kind: Kind, *names: str, lanes: Lanes = "as they come") -> tuple[Operator, ...]:
-    """Return rows of operators of which there is no more to say."""
-    return tuple(Operator(name, kind=kind, lanes=lanes) for name in names)
+def _all(
+    kind: Kind, *names: str, lanes: Lanes = "as they come", outside: Rule = "", **more: Any
+) -> tuple[Operator, ...]:
+    """Return rows of operators of which there is no more to say than what torch's of their name mean `outside`."""
+    named = {name: each(outside, name, **more) if outside else () for name in names}
+    return tuple(Operator(name, kind=kind, lanes=lanes, named=named[name]) for name in names)
 
 
 _ROWS = (
@@ -19,24 +24,31 @@ _ROWS = (
     Operator("router", kind="frame", written="the gates of `nn.gates`"),
     Operator("expert_linear", kind="frame", written="`nn.FMoELinear`, `nn.FMoE`"),
     Operator("combine", kind="frame", written="`nn.FMoE`"),
-    *_all("frame", "linear", "embedding", "lstm_cell", "gru_cell", "rnn_cell"),
+    *_all("frame", "lstm_cell", "gru_cell", "rnn_cell"),
+    *_all("frame", "linear", outside="linear"),
+    *_all("frame", "embedding", outside="rows of tables"),
     *_all("frame", "matmul", lanes=""),
-    *_all("window", "conv_transpose1d"),
-    *_all("window", "conv_transpose2d", lanes=""),
-    Operator("conv1d", kind="window", lanes="as they come", whole=CIRCULAR, instead='padding_mode="zeros"'),
-    Operator("conv2d", kind="window", whole=CIRCULAR, instead='padding_mode="zeros"'),
+    *_all("window", "conv_transpose1d", outside="whole streams"),
+    *_all("window", "conv_transpose2d", lanes="", outside="whole streams"),
+    Operator(
+        "conv1d", kind="window", lanes="as they come", whole=CIRCULAR, instead='padding_mode="zeros"',
+        named=each("whole streams", "conv1d"),
+    ),
+    Operator(
+        "conv2d", kind="window", whole=CIRCULAR, instead='padding_mode="zeros"',
+        named=each("whole streams", "conv2d"),
+    ),
     *(
         Operator(
-            name,
-            kind="carried",
-            lanes="as they come",
-            whole=BACKWARDS,
+            name, kind="carried", lanes="as they come", whole=BACKWARDS,
             instead="one direction behind nn.LookAhead(right, features), right frames late",
+            named=each("whole streams", called),
         )
-        for name in ("lstm", "gru", "rnn")
+        for name, called in (("lstm", "lstm"), ("gru", "gru"), ("rnn", "rnn_tanh rnn_relu"))
     ),
     Operator(
         "attention", kind="window", written="`F.scaled_dot_product_attention`, `nn.MultiheadAttention`",
+        named=each("whole streams", "multi_head_attention_forward scaled_dot_product_attention"),
         whole=SEES_ALL, instead="chunked attention, ds.Context(chunk=16, left=64), is 15 frames late",
     ),
     Operator(
@@ -56,18 +68,35 @@ _ROWS = (
         )
         for name in ("lstm", "gru", "rnn")
     ),
-    *_all("frame", "layer_norm", "rms_norm", "batch_norm"),
+    *_all("frame", "layer_norm", "rms_norm", outside="last dimensions"),
+    *_all("frame", "batch_norm", outside="running statistics"),
     Operator(
         "group_norm", kind="window", whole=OVER_STREAM,
         instead="a cumulative norm, of nn.CumulativeMean of x and of x * x",
+        named=each("whole streams", "group_norm"),
     ),
     # along the stream
-    *_all("window", "pad", "repeat_frames"),
+    *_all("window", "pad", outside="pad"),
+    *_all("window", "repeat_frames"),
     *_all("window", "frame", "resample", lanes=""),
-    *_all("window", "overlap_add", "max_pool", "avg_pool", lanes="behind"),
+    *_all("window", "overlap_add", lanes="behind"),
+    Operator(
+        "max_pool", kind="window", lanes="behind",
+        named=each(
+            "whole streams", "max_pool1d max_pool2d max_pool3d max_pool1d_with_indices max_pool2d_with_indices "
+            "max_pool3d_with_indices",
+        ),
+    ),
+    Operator(
+        "avg_pool", kind="window", lanes="behind", named=each("whole streams", "avg_pool1d avg_pool2d avg_pool3d")
+    ),
     Operator(
         "adaptive_pool", kind="window", lanes="behind", whole=ADAPTIVE,
         instead="pooling with a fixed kernel_size, or nn.CumulativeMean",
+        named=each(
+            "whole streams", "adaptive_avg_pool1d adaptive_avg_pool2d adaptive_avg_pool3d adaptive_max_pool1d "
+            "adaptive_max_pool2d",
+        ),
     ),
     Operator(
         "cumulative", kind="carried", written="`x.cumsum(L)`, `x.cumprod(L)`, `x.cummax(L)`, `x.logcumsumexp(L)`, "
@@ -120,11 +149,12 @@ _ROWS = (
     ),
     Operator(
         "flip", kind="window", written="`x.flip(L)`", alone="moves frames, all of them at the stream's end",
-        lanes="as they come", whole=AT_THE_END,
+        lanes="as they come", whole=AT_THE_END, named=each("along", "flip", arguments=("dims",)),
     ),
     Operator(
         "sort", kind="window", written="`x.sort(L)`, `x.median(L)`, `x.quantile(q, L)`, `x.topk(k, L)`",
         lanes="as they come", by_position=True, whole=IN_ORDER, instead="extremes, and where they are",
+        named=each("along", "sort", arguments=("dim",), default=-1),
     ),
     Operator(
         "sync", kind="window",
@@ -152,17 +182,26 @@ _ROWS = (
     ),
     # within a frame
     *_all("frame", "rfft", "irfft", "fft", "ifft"),
-    *_all("frame", "softmax", "log_softmax", "glu"),
-    *_all("frame", "reshape", "expand", lanes="shape"),
+    *_all("frame", "softmax", "log_softmax", outside="along", arguments=("dim",)),
+    *_all("frame", "glu", outside="along", arguments=("dim",), default=-1),
+    *_all("frame", "reshape", lanes="shape", outside="reshaped", shares=True),
+    *_all("frame", "expand", lanes="shape", outside="repeated", shares=True),
     *_all("frame", "nearest", "pad_features", lanes="axis"),
-    *_all("frame", "topk", "gather"),
-    *_all("frame", "permute", lanes=""),
+    *_all("frame", "topk", outside="along", arguments=("k", "dim"), default=-1),
+    *_all("frame", "gather", outside="gather"),
+    *_all("frame", "permute", lanes="", outside="permuted", shares=True),
     Operator(
         "reduce_features", kind="frame", written="`x.sum(d)`, `x.mean(d)` and all other reductions along features",
         lanes="axes",
     ),
-    Operator("narrow", kind="frame", written="`x[..., a:b:k]` along features", lanes="axis"),
-    Operator("cat", kind="frame", written="`ds.cat([x, y], d)` along features", lanes="axis"),
+    Operator(
+        "narrow", kind="frame", written="`x[..., a:b:k]` along features", lanes="axis",
+        named=each("narrow", "narrow", shares=True),
+    ),
+    Operator(
+        "cat", kind="frame", written="`ds.cat([x, y], d)` along features", lanes="axis",
+        named=(Operation("cat", "cat", ("concat", "concatenate")),),
+    ),
     Operator(
         "pick", kind="frame", written="`x.index_select(d, i)`, `x.flip(d)`, `x.roll(n, d)` along features",
         lanes="axis",

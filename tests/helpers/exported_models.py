@@ -102,7 +102,7 @@ FEATURES, SAMPLES, FRAMES = ("B", 3, "L"), ("B", "L"), ("B", "L", 8)
 #: Makes a model, torch's or native; its input's dimensions and type.
 MODELS: dict[str, tuple[Callable[[], Any], tuple[Any, ...], str]] = {
     "conformer": (_conformer, FRAMES, "float32"),
-    "rotary": (_rotary, FRAMES, "float32"),
+    "angles": (_rotary, FRAMES, "float32"),
     "alibi": (_alibi, FRAMES, "float32"),
     "relative": (_relative, FRAMES, "float32"),
     "residual": (_residual, FEATURES, "float32"),

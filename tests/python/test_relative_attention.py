@@ -189,7 +189,7 @@ def test_names_of_the_field():
     assert nn.RelPositionMultiheadAttention(8, 2).pos_bias_u.shape == (2, 4)
 
 
-@pytest.mark.parametrize("options", [{"num_heads": 3}, {"num_heads": 2, "scheme": "rotary"}])
+@pytest.mark.parametrize("options", [{"num_heads": 3}, {"num_heads": 2, "scheme": "sines"}])
 def test_bad_arguments(options):
     with pytest.raises(ValueError, match="RelPositionMultiheadAttention"):
         nn.RelPositionMultiheadAttention(8, **options)

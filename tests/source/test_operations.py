@@ -13,6 +13,7 @@ import source_tree
 
 from dreamstream import _core
 from dreamstream.operations import ALIASES, ELEMENTWISE, OPERATIONS, OPERATORS, names, operators
+from dreamstream.operations.operator import Rule
 
 
 def test_every_operator_has_a_row():
@@ -27,7 +28,7 @@ def test_attributes_are_the_operators():
 
 
 def test_names_stand_once():
-    rows = [*names._ROWS, *ELEMENTWISE.values()]
+    rows = [*names._ROWS, *ELEMENTWISE.values(), *(n for row in OPERATORS.values() for n in row.named)]
     given = [n for row in rows for n in (row.name, *row.aliases)]
     assert len(given) == len(set(given)), {n for n in given if given.count(n) > 1}
     assert set(ALIASES) >= {a for row in rows for a in row.aliases}
@@ -49,7 +50,7 @@ def test_every_rule_is_there_and_in_use():
     from dreamstream.torch.outside import RULES
 
     used = {row.outside for row in OPERATIONS.values()}
-    assert used == set(get_args(names.Rule))
+    assert used == set(get_args(Rule))
     assert used - {"", "as it is", "resizing"} == set(RULES)
 
 

@@ -37,7 +37,7 @@ def conformer():
 
 
 MODELS = {
-    "rotary": (lambda: transformer(context=BLOCKS), 1),
+    "angles": (lambda: transformer(context=BLOCKS), 1),
     "alibi": (lambda: transformer(positions="alibi", context=BLOCKS), 1),
     "transformer-xl": (relative, 1),
     "conformer": (conformer, 4),

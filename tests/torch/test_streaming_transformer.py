@@ -16,7 +16,7 @@ import dreamstream as ds
 from dreamstream.models import StreamingTransformer
 
 OPTIONS = {
-    "rotary": {"num_kv_heads": 2},
+    "groups of heads": {"num_kv_heads": 2},
     "one head of keys": {"num_kv_heads": 1, "max_period": 50.0, "context": ds.Context(left=6)},
     "alibi": {"positions": "alibi", "context": ds.Context(4, 8, 2)},
     "alibi of three heads": {"positions": "alibi", "d_model": 12, "num_heads": 3, "num_kv_heads": 3},
@@ -64,7 +64,7 @@ def test_what_does_not_fit():
     for wrong, message in [
         ({"num_heads": 3}, "3 heads don't divide 16"),
         ({"num_kv_heads": 3}, "3 heads of keys don't divide 4"),
-        ({"d_model": 12}, "rotary heads have pairs of features, not 3"),
+        ({"d_model": 12}, "heads have pairs of features, not 3"),
         ({"positions": "sin"}, "positions is one of rotary, alibi, none"),
         ({"norm": "batch_norm"}, "norm is one of"),
         ({"activation": "cube"}, "activation is one of"),

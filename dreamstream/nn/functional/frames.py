@@ -15,7 +15,7 @@ from .arguments import checked, frame_dims
 from .padding import pad
 from .texts import described
 
-__all__ = ["cumulative_mean", "cumulative_sum", "fold", "overlap_add", "running_mean", "unfold"]
+__all__ = ["cumulative_mean", "cumulative_sum", "fold", "overlap_add", "unfold"]
 
 
 @described(
@@ -49,7 +49,6 @@ def overlap_add(input: Tensor, step: int) -> Tensor:
 
 _along_frames = described(
     "As `input`; summed in float64, each frame rounded once, so that nothing drifts.",
-    size="Frames.",
     dim="The axis of frames of plain tensors; streams know theirs.",
 )
 
@@ -69,16 +68,6 @@ def cumulative_mean(input: Tensor, dim: int = -1) -> Tensor:
 def _cumulative(name: str, kind: str, input: Tensor, dim: int) -> Tensor:
     _, dims = frame_dims(name, checked(name, input), dim)
     return apply("cumulative", {"kind": kind}, (input,), (), dims)[0]
-
-
-@_along_frames
-def running_mean(input: Tensor, size: int, dim: int = -1) -> Tensor:
-    """Return the mean of the last `size` frames, or of all so far where there are fewer."""
-    if operator.index(size) < 1:
-        raise ShapeError(f"running_mean: size must be at least 1, got {size}")
-    _, dims = frame_dims("running_mean", checked("running_mean", input), dim)
-    window = {"kernel": size, "left": size - 1, "count_include_pad": 0}
-    return apply("avg_pool", window, (input,), (), dims)[0]
 
 
 @described(

@@ -13,7 +13,7 @@ from ...errors import NotStreamableError, ShapeError
 from ...operations.refusals import ADAPTIVE
 from ...stream.rules import Length
 from ...stream.where import user_line
-from .arguments import Ints, checked
+from .arguments import Ints, checked, frame_dims
 from .texts import described
 
 __all__ = [
@@ -26,6 +26,7 @@ __all__ = [
     "lp_pool1d",
     "max_pool1d",
     "max_pool2d",
+    "running_mean",
 ]
 
 Attributes = dict[str, Any]
@@ -138,6 +139,20 @@ def lp_pool1d(
     (size,) = _sizes(kernel_size, 1, "kernel_size")
     mean = avg_pool1d(x.pow(norm_type), kernel_size, stride, 0, ceil_mode)
     return (mean * size).pow(1.0 / norm_type)
+
+
+@described(
+    "As `input`; summed in float64, each frame rounded once, so that nothing drifts.",
+    size="Frames.",
+    dim="The axis of frames of plain tensors; streams know theirs.",
+)
+def running_mean(input: Tensor, size: int, dim: int = -1) -> Tensor:
+    """Return the mean of the last `size` frames, or of all so far where there are fewer."""
+    if operator.index(size) < 1:
+        raise ShapeError(f"running_mean: size must be at least 1, got {size}")
+    _, dims = frame_dims("running_mean", checked("running_mean", input), dim)
+    window = {"kernel": size, "left": size - 1, "count_include_pad": 0}
+    return apply("avg_pool", window, (input,), (), dims)[0]
 
 
 def _sizes(value: Any, n: int, what: str) -> list[int]:

@@ -31,39 +31,16 @@ class Broken(AssertionError):
     """A law does not hold."""
 
 
-#: Operators with integers of their own have more to get wrong.
-ALONG = (
-    "conv1d",
-    "conv_transpose1d",
-    "conv2d",
-    "conv_transpose2d",
-    "pad",
-    "pad_to_multiple",
-    "slice",
-    "cut",
-    "put",
-    "delay",
-    "sync",
-    "frame",
-    "unstack",
-    "lstm",
-    "max_pool",
-    "avg_pool",
-    "repeat_frames",
-    "overlap_add",
-    "gru",
-    "rnn",
-    "resample",
-)
-#: And what has many kinds.
-MANY = {"attention": 9, "conv1d": 18, "group_norm": 9, "reduce_features": 26, "positions": 9}
-USUAL = {**dict.fromkeys(ALONG, 9), **MANY, **dict.fromkeys(models.MODELS, 1)}
+#: Operators of which the fast tier holds more laws.
+ALONG = {name for name, generator in GENERATORS.items() if getattr(generator, "along", False)}
+#: How many cases of each are held against a law.
+USUAL = {name: getattr(generator, "cases", 3) for name, generator in GENERATORS.items()}
 
 
 def n_cases(name: str, usual: int | None = None) -> int:
     """How many cases of an operator or model: what DREAMSTREAM_LAW_CASES says, else the usual number."""
     if usual is None:
-        usual = USUAL.get(name, 3)
+        usual = USUAL.get(name, 1)
     return int(os.environ.get("DREAMSTREAM_LAW_CASES", usual))
 
 

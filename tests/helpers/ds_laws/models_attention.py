@@ -6,6 +6,7 @@ from typing import Any
 
 import dreamstream as ds
 from dreamstream.models import ConformerMoE, StreamingTransformer, U2Encoder
+from dreamstream.models.transformer import POSITIONS
 
 from .models import BLC, _layer
 
@@ -49,7 +50,7 @@ def _conformer_moe(nn: Any, F: Any) -> Any:
 
 
 _layer("conformer-moe", _conformer_moe, BLC, 5, reach=20, torch=False)
-for _positions in ("rotary", "alibi"):
+for _positions in POSITIONS[:2]:
     _layer(
         f"streaming-transformer-{_positions}",
         lambda nn, F, p=_positions: StreamingTransformer(

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ast
 import os
+import re
 import shlex
 import subprocess
 import sys
@@ -28,12 +29,12 @@ ROOT = Path(__file__).resolve().parents[3]
 
 @dataclass(frozen=True)
 class Mutant:
-    """One line of C that is changed, and the operators that show it."""
+    """One line of C that is changed, and what shows it."""
 
     file: str
     line: str
     planted: str
-    names: tuple[str, ...]
+    names: tuple[str, ...] = ()  # empty: those that the file defines
     laws: tuple[str, ...] = ()  # empty: all
     tests: str = ""  # a file below tests/ that notices it, where no law does
 
@@ -67,76 +68,64 @@ MUTANTS = {
         "ops/sync.c",
         ".infer = hold_infer, DS_COUNTED(hold),",
         ".infer = hold_infer, .counts = hold_counts,",
-        ("hold",),
     ),
     "what is given once moves on": Mutant(
         "ops/sync.c",
         "ds_move_frames(move, 0, DS_NEVER, 0, 0);",
         "ds_move_frames(move, 0, DS_NEVER, 0, 1);",
-        ("hold",),
     ),
     "a memory is not kept": Mutant(
         "ops/attention.c",
         "for (int i = K; i < op->n_inputs; i++)\n        ds_root(p, ds_const(p, 0));",
         "for (int i = K; i < op->n_inputs; i++)\n        ds_root(p, ds_m(p));",
-        ("cross_attention",),
         tests=MEMORY,
     ),
     "all memories have the first one's length": Mutant(
         "ops/attention.c",
         "run->count[K * run->n_rows + row].now.known",
         "run->count[K * run->n_rows + 0 * row].now.known",
-        ("cross_attention",),
         tests=MEMORY,
     ),
     "keys that are weights lack the last": Mutant(
         "ops/attention.c",
         "return s->n_fixed > 0 ? s->n_fixed :",
         "return s->n_fixed > 1 ? s->n_fixed - 1 :",
-        ("cross_attention",),
     ),
     "a choice gets another one's expert": Mutant(
         "ops/experts.c",
         "const int64_t e = index[i];",
         "const int64_t e = index[i - i % s->choices];",
-        ("expert_linear",),
     ),
     "a choice gets another one's vector": Mutant(
         "ops/experts.c",
         "x + (s->each ? i : i / s->choices) * vector;",
         "x + (s->each ? i - i % s->choices : i / s->choices) * vector;",
-        ("expert_linear",),
     ),
     "experts begin where the one before begins": Mutant(
         "ops/experts.c",
         "const size_t from = e == 0 ? 0 : c->first[e - 1];",
         "const size_t from = e < 2 ? 0 : c->first[e - 2];",
-        ("expert_linear",),
     ),
     "what is dropped is left as it was": Mutant(
         "ops/experts.c",
         "memset(y + i * result, 0, result);",
         "memset(y + i * result, 0, result / 2);",
-        ("expert_linear",),
     ),
     "choices weighted in another order": Mutant(
         "ops/experts.c",
         "run->k->binary(DS_BINARY_MUL, j == 0 ? y : run->scratch, x, w, n, 1, 0);",
         "run->k->binary(DS_BINARY_MUL, j == 0 ? y : run->scratch, x, w + (k - 1 - 2 * j) * element, n, 1, 0);",
-        ("combine",),
     ),
     "the last of equals first": Mutant(
         "ops/top_k.c",
         "at > 0 && key < (ds_order_key",
         "at > 0 && key <= (ds_order_key",
-        ("topk",),
     ),
     "phase lost at stride > span": Mutant(
         "ops/conv.c",
         "at = {m * along.stride - along.left, along.mode, plane.total};",
         "at = {plane.out.m0 > 0 && along.stride > ds_padding_span(&along) ? plane.in.at + (m - plane.out.m0) * "
         "along.stride : m * along.stride - along.left, along.mode, plane.total};",
-        ("conv1d", "conv2d"),
     ),
     "padding within a frame read from its neighbours": Mutant(
         "ops/planes.c",
@@ -148,13 +137,11 @@ MUTANTS = {
         "ops/pad.c",
         "ds_move_fill(move, 0, left, value);",
         "ds_move_fill(move, 0, left, value); ds_move_fill(move, move->m0, move->m0 + left, value);",
-        ("pad",),
     ),
     "tokens behind a stream are those before it": Mutant(
         "ops/pad.c",
         "given.from = -total * move->n_in;",
         "given.from = -behind * move->n_in;",
-        ("pad",),
     ),
     "reflect state one frame short": Mutant(
         "ops/padding.c",
@@ -172,7 +159,6 @@ MUTANTS = {
         "ops/pad.c",
         "ds_add_k(p, ds_m(p), -op->attr[LEFT].i - back)",
         "ds_add_k(p, ds_m(p), -op->attr[LEFT].i - back + (back > 0))",
-        ("pad",),
     ),
     "carried state skipped when nothing leaves": Mutant(
         "exec/run.c",
@@ -221,8 +207,7 @@ MUTANTS = {
         "ops/embedding.c",
         "if (x[i] < 0 || x[i] >= n_rows) {",
         "if (x[i] < -n_rows) {",
-        ("embedding",),
-        ("failed-call",),
+        laws=("failed-call",),
     ),
     "state published before the end of the call": Mutant(
         "exec/step.c",
@@ -255,26 +240,22 @@ MUTANTS = {
         "ops/channel_norm.c",
         "const int64_t step = op->whole ? out->m1 - out->m0 : 1;",
         "const int64_t step = out->m1 - out->m0;",
-        ("group_norm",),
     ),
     "a stream of one value normalised": Mutant(
         "ops/channel_norm.c",
         "ds_add_k(p, total, -1)",
         "ds_add_k(p, total, 0)",
-        ("group_norm",),
     ),
     "the last of equals for the first": Mutant(
         "ops/reduce_features.c",
         "x[i] != x[i] || (greatest ? x[i] > x[best]",
         "x[i] != x[i] || x[i] == x[best] || (greatest ? x[i] > x[best]",
-        ("reduce_features",),
-        ("values", "offline-is-the-same"),
+        laws=("values", "offline-is-the-same"),
     ),
     "matrices counted along the wrong axis": Mutant(
         "ops/linear.c",
         "block % size * step;",
         "block % size;",
-        ("matmul",),
     ),
     "too early": Mutant(
         "ops/padding.c",
@@ -293,50 +274,42 @@ MUTANTS = {
         "ops/pool.c",
         "p->roots[1] = ds_select(p, hangs, ds_add_k(p, n, 1), n);",
         "p->roots[1] = ds_add_k(p, n, hangs >= 0);",
-        ("max_pool", "avg_pool"),
     ),
     "windows held back until it is known whether one hangs over": Mutant(
         "ops/pool.c",
         "p->roots[1] = ds_select(p, hangs, ds_add_k(p, n, 1), n);",
         "p->roots[1] = ds_select(p, hangs, ds_add_k(p, n, 1), n);p->roots[0] = ds_add_k(p, p->roots[0], -1);",
-        ("max_pool",),
-        ("finality",),
+        laws=("finality",),
     ),
     "means that begin anew with each chunk": Mutant(
         "ops/reduce_frames.c",
         "ds_to(out, t, n_bytes), t + 1)",
         "ds_to(out, t, n_bytes), t - out->m0 + 1)",
-        ("cumulative",),
     ),
     "sums of powers that begin anew with each chunk": Mutant(
         "ops/reduce_frames.c",
         "i < n && t == 0;",
         "i < n;",
-        ("reduce_frames", "cumulative"),
     ),
     "squares about the mean of the frames before": Mutant(
         "ops/reduce_frames.c",
         "squares[i] += off * ((double)x[i] - mean[i]);",
         "squares[i] += off * off;",
-        ("var_frames",),
     ),
     "sums that a larger score does not scale": Mutant(
         "ops/softmax_sum.c",
         "sums[i] * scale[meets[i]] +",
         "sums[i] +",
-        ("softmax_sum",),
     ),
     "equals that change places in order": Mutant(
         "ops/sort.c",
         "from[a].key <= from[b].key",
         "from[a].key < from[b].key",
-        ("sort",),
     ),
     "a stream read backwards from the frame before its last": Mutant(
         "ops/whole.c",
         "ds_move_frames(move, 0, DS_NEVER, move->total - 1, -1);",
         "ds_move_frames(move, 0, DS_NEVER, move->total - 1 - (move->total > 1), -1);",
-        ("flip",),
     ),
     "windows before the chunk left out of the sum": Mutant(
         "ops/frame.c",
@@ -355,74 +328,62 @@ MUTANTS = {
         "ops/attention.c",
         "attention_sees(s, i, n_keys, &from[a.n_queries], &to[a.n_queries]);",
         "attention_sees(s, s->chunk > 1 ? out->m0 : i, n_keys, &from[a.n_queries], &to[a.n_queries]);",
-        ("attention",),
     ),
     "blocks of attention that leave before they are whole": Mutant(
         "ops/attention.c",
         "ds_root(p, ds_mul_k(p, ds_floordiv_k(p, seen, chunk), chunk));",
         "ds_root(p, chunk > 1 ? seen : ds_mul_k(p, ds_floordiv_k(p, seen, chunk), chunk));",
-        ("attention",),
     ),
     "keys dropped one too early": Mutant(
         "ops/attention.c",
         "ds_root(p, left == UNBOUNDED ? ds_const(p, 0) : ds_add_k(p, block, -left));",
         "ds_root(p, left == UNBOUNDED ? ds_const(p, 0) : ds_add_k(p, block, left > 1 ? 1 - left : -left));",
-        ("attention",),
     ),
     "rows of attention by distances from the call's start": Mutant(
         "ops/attention.c",
         ".first = t->op->attr[ROWS_FIRST].i,",
         ".first = t->op->attr[ROWS_FIRST].i + out->m0,",
-        ("attention",),
     ),
-    "rotary positions counted from the call's start": Mutant(
+    "angles counted from the call's start": Mutant(
         "ops/positions.c",
         "dsk_turn_far((double)m * op->attr[SCALE].x * angles[i],",
         "dsk_turn_far((double)(m - out->m0) * op->attr[SCALE].x * angles[i],",
-        ("rotary",),
     ),
     "positions counted from the call's start": Mutant(
         "ops/positions.c",
         "const int64_t position = positions_at(&op->attr[STEPS], m);",
         "const int64_t position = positions_at(&op->attr[STEPS], m - out->m0);",
-        ("positions",),
     ),
     "kept keys counted from the call's start": Mutant(
         "ops/attention.c",
         "memcpy(kept + (size_t)j * t->s.groups * n_bytes,",
         "memcpy(kept + (size_t)(j - count->before.known) * t->s.groups * n_bytes,",
-        ("attention",),
     ),
     "keys of a call's own frames alone": Mutant(
         "ops/attention.c",
         "attention_sees(s, i, n_keys, &from[a.n_queries], &to[a.n_queries]);",
         "attention_sees(s, i, n_keys, &from[a.n_queries], &to[a.n_queries]);"
         "if (from[a.n_queries] < out->m0) from[a.n_queries] = out->m0;",
-        ("attention",),
     ),
     "rows of the first head for all": Mutant(
         "ops/attention.c",
         "const size_t own = rows->shape[0] == 1 ? 0 : h;",
         "const size_t own = 0 * h;",
-        ("attention",),
     ),
     "sines of distances that leave one out": Mutant(
         "ops/attention.c",
         "(double)(i / n) * angles[i % n],",
         "(double)(i / n + (i / n > 2)) * angles[i % n],",
-        ("attention",),
     ),
     "quotients of positions rounded to zero": Mutant(
         "ops/positions.c",
         "m = ds_expr_apply(DS_EXPR_FLOORDIV, m, c, 0);",
         "m = m / c;",
-        ("positions",),
     ),
     "distances of attention counted from the call's start": Mutant(
         "ops/attention.c",
         "position[a.n_queries] = i;",
         "position[a.n_queries] = i - out->m0;",
-        ("attention",),
     ),
 }
 
@@ -484,10 +445,16 @@ sys.exit(pytest.main(sys.argv[1:]))
 """
 
 
+def shown_by(mutant: Mutant) -> tuple[str, ...]:
+    """The operators whose laws are held against a mutant."""
+    text = (ROOT / "csrc" / mutant.file).read_text()
+    return mutant.names or tuple(re.findall(r"\bds_op_(\w+) *=", text))
+
+
 def run(mutant: Mutant, place: Path) -> subprocess.CompletedProcess[str]:
     """Hold the laws of the fast tier, or a file of tests, against a copy; exit status 1 where one breaks."""
     helpers = Path(__file__).resolve().parents[1]
-    words = [sys.executable, "-m", "ds_laws", "--fast", *mutant.names]
+    words = [sys.executable, "-m", "ds_laws", "--fast", *shown_by(mutant)]
     words += [w for law in mutant.laws for w in ("--law", law)]
     if mutant.tests:
         path = str(ROOT / "tests" / mutant.tests)

@@ -43,8 +43,8 @@ class Mixed:
         r = self.random
         if a.size > 1 and r.random() < 0.5:
             dim = 2 * r.randint(1, a.size // 2)
-            layers = {f"rotary{name}": f"nn.RotaryEmbedding({dim}, interleaved={r.random() < 0.5})"}
-            return Node(layers, [f"{name} = self.rotary{name}({self.at(a, 'BLF')})"], "BLF")
+            layers = {f"turn{name}": f"nn.RotaryEmbedding({dim}, interleaved={r.random() < 0.5})"}
+            return Node(layers, [f"{name} = self.turn{name}({self.at(a, 'BLF')})"], "BLF")
         after = ".unsqueeze(1)" * (2 - FRAMES[a.layout]) if a.layout != "BFL" else ""
         place = f"(ds.arange({a.name}.size({FRAMES[a.layout]})) * 0.01).sin().to({a.name}.dtype){after}"
         return Node({}, [f"{name} = {a.name} {r.choice('+*')} {place}"], a.layout)

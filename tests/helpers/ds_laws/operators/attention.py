@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..case import Array, Case, Input, Rng, normal, pick
-from .drawing import WAITS, make
+from .drawing import WAITS, cases, make
 
 __all__ = ["REFERENCES"]
 
@@ -59,6 +59,7 @@ def by_definition(a: dict[str, Any], w: Sequence[Array], q: Array, k: Array, v: 
     return [out]
 
 
+@cases(9)
 def attention(rng: Rng, dtype: str) -> Case:
     groups, per = int(rng.integers(1, 3)), int(rng.integers(1, 3))
     d = int(pick(rng, rng.integers(1, 6), 16, 19, 33))

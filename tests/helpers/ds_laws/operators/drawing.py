@@ -2,13 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from ..case import Array, Case, Input, Rng, pick, random_layout, without_defaults
 
-__all__ = ["WAITS", "any_type", "innermost", "lanes", "make", "maybe", "shape"]
+__all__ = ["WAITS", "along", "any_type", "cases", "innermost", "lanes", "make", "maybe", "shape"]
+
+Generator = Callable[[Rng, str], Case]
 
 WAITS = "it waits for the stream's end"
+
+
+def cases(n: int) -> Callable[[Generator], Generator]:
+    """Hold n cases of an operator against each law, not the usual 3: it has many kinds."""
+
+    def mark(generator: Generator) -> Generator:
+        generator.cases = n  # type: ignore[attr-defined]
+        return generator
+
+    return mark
+
+
+def along(generator: Generator) -> Generator:
+    """Hold more cases against each law, more laws in the fast tier: its own integers have more to get wrong."""
+    generator.along = True  # type: ignore[attr-defined]
+    return cases(getattr(generator, "cases", 9))(generator)
 
 
 def make(rng: Rng, name: str, inputs: list[Input], attributes: dict[str, Any], **more: Any) -> Case:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from ..case import Array, Case, Input, Rng, normal, pick
-from .drawing import make, shape
+from .drawing import cases, make, shape
 
 KINDS = (
     "sum",
@@ -33,6 +33,7 @@ def ties(rng: Rng, shape: Sequence[int], dtype: str) -> Array:
     return rng.integers(-1, 3, shape).astype(dtype)
 
 
+@cases(26)
 def reduce_features(rng: Rng, dtype: str) -> Case:
     features = shape(rng, 1)
     if rng.random() < 0.3:

@@ -11,7 +11,7 @@ import dreamstream as ds
 
 from ..case import Array, Case, Input, Rng, door, normal, pick, random_layout
 from ..reference import RELATIONS, length_of, padded_to, required
-from .drawing import WAITS, any_type, make, shape
+from .drawing import WAITS, along, any_type, make, shape
 
 
 def pads(rng: Rng, kind: str) -> dict[str, Any]:
@@ -24,6 +24,7 @@ def pads(rng: Rng, kind: str) -> dict[str, Any]:
     }
 
 
+@along
 def pad(rng: Rng, dtype: str) -> Case:
     kind, weights = any_type(rng, dtype), []
     a, features = pads(rng, kind), shape(rng)
@@ -33,6 +34,7 @@ def pad(rng: Rng, dtype: str) -> Case:
     return make(rng, "pad", [Input(features, kind)], a, weights=weights, exact=True, reach=reach)
 
 
+@along
 def pad_to_multiple(rng: Rng, dtype: str) -> Case:
     kind = any_type(rng, dtype)
     a = {**pads(rng, kind), "multiple": int(pick(rng, 1, 2, 3, 5)), "least": int(pick(rng, 0, 0, 1, 4, 7))}
@@ -40,6 +42,7 @@ def pad_to_multiple(rng: Rng, dtype: str) -> Case:
     return make(rng, "pad_to_multiple", [Input(shape(rng), kind)], a, exact=True, reach=reach)
 
 
+@along
 def slice_(rng: Rng, dtype: str) -> Case:
     a = {
         "start": int(rng.integers(0, 5)),
@@ -69,6 +72,7 @@ def steps(rng: Rng, n: int) -> tuple[list[int], Fraction, int]:
     return out, rate, reach
 
 
+@along
 def cut(rng: Rng, dtype: str) -> Case:
     length, ratio, reach = steps(rng, int(rng.integers(0, 4)))
     a = {"start": int(rng.integers(0, 3)), "step": int(pick(rng, 1, 1, 2)), "length": length}
@@ -164,6 +168,7 @@ def _padded(case: Case, weights: Any, x: Any, y: Any) -> Any:
     return ds.tensor(np.moveaxis(frames if y.shape[axis] else frames[:0], 0, axis))
 
 
+@along
 def put(rng: Rng, dtype: str) -> Case:
     a = {"start": int(rng.integers(0, 4)), "crop": int(pick(rng, 0, 0, 1, 3)), "step": int(pick(rng, 1, 1, 2, 3))}
     kind, features = any_type(rng, dtype), shape(rng)
@@ -186,11 +191,13 @@ def put(rng: Rng, dtype: str) -> Case:
     )
 
 
+@along
 def delay(rng: Rng, dtype: str) -> Case:
     a = {"frames": int(rng.integers(0, 7))}
     return make(rng, "delay", [Input(shape(rng), any_type(rng, dtype))], a, exact=True, reach=a["frames"] + 2)
 
 
+@along
 def sync(rng: Rng, dtype: str) -> Case:
     n = int(rng.integers(2, 4))
     rank = int(rng.integers(0, 3))
@@ -261,6 +268,7 @@ def limit(rng: Rng, dtype: str) -> Case:
     )
 
 
+@along
 def frame(rng: Rng, dtype: str) -> Case:
     size, exact = int(rng.integers(1, 6)), int(rng.random() < 0.4)
     a = {
@@ -282,6 +290,7 @@ def frame(rng: Rng, dtype: str) -> Case:
     )
 
 
+@along
 def unstack(rng: Rng, dtype: str) -> Case:
     return make(rng, "unstack", [Input(shape(rng, 1), any_type(rng, dtype))], {}, exact=True)
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from ..case import Array, Case, Input, Rng, normal, pick
 from ..reference.base import Arrays
-from .drawing import WAITS, innermost, make, maybe, shape
+from .drawing import WAITS, cases, innermost, make, maybe, shape
 
 
 # ---------------------------------------------------------------- what comes out
@@ -76,6 +76,7 @@ def _batch_norm(rng: Rng, dtype: str) -> Case:
     return make(rng, "batch_norm", [Input(features, dtype, draw=draw)], a, weights=weights)
 
 
+@cases(9)
 def _group_norm(rng: Rng, dtype: str) -> Case:
     groups = int(pick(rng, 1, 2, 3, 5))
     features = (*shape(rng, 0, 2), groups * int(pick(rng, 1, 1, 2, 3, 7)))

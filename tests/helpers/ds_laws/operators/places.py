@@ -11,7 +11,7 @@ import dreamstream as ds
 
 from ..case import Array, Case, Input, Rng, normal, pick
 from ..reference import length_of
-from .drawing import any_type, make, shape
+from .drawing import any_type, cases, make, shape
 from .frames import steps
 
 __all__ = ["REFERENCES"]
@@ -28,6 +28,7 @@ def numbers(a: dict[str, Any], w: Sequence[Array], x: Array) -> list[Array]:
     return [_made(a["steps"], np.arange(max(n, 0))).astype(a["to"])]
 
 
+@cases(9)
 def positions(rng: Rng, dtype: str) -> Case:
     length, _, reach = steps(rng, int(rng.integers(0, 3)))
     codes: list[int] = pick(rng, [], [], [1, -1, 2, 3])

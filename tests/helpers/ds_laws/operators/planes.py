@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..case import Case, Input, Rng, normal, pick
-from .drawing import WAITS, any_type, make, maybe, shape
+from .drawing import WAITS, along, any_type, make, maybe, shape
 from .products import channels
 
 GAPS = "there are outputs between the taps that no frame reaches, or no later one, which counts don't see"
@@ -34,6 +34,7 @@ def kernel_within(rng: Rng, padded: int, most: int) -> tuple[int, int]:
     return int(rng.integers(1, min(most, (padded - 1) // dilation + 1) + 1)), dilation
 
 
+@along
 def conv2d(rng: Rng, dtype: str) -> Case:
     n_in, n_out, groups = channels(rng)
     n_out = groups * min(n_out // groups, 6)
@@ -87,6 +88,7 @@ def conv2d(rng: Rng, dtype: str) -> Case:
     )
 
 
+@along
 def conv_transpose2d(rng: Rng, dtype: str) -> Case:
     n_in, n_out, groups = channels(rng)
     n_out = groups * min(n_out // groups, 5)

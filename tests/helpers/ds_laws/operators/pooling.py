@@ -9,7 +9,7 @@ import numpy as np
 
 from ..case import Array, Case, Input, Rng, pick
 from ..reference.base import Arrays
-from .drawing import WAITS, make, shape
+from .drawing import WAITS, along, make, shape
 
 
 # ---------------------------------------------------------------- what comes out
@@ -121,6 +121,7 @@ def _sums(a: dict[str, Any]) -> Callable[..., list[Array]]:
     return lambda x: avg_pool(summed, [], x)
 
 
+@along
 def _max_pool(rng: Rng, dtype: str) -> Case:
     features = shape(rng)
     a = _windows(rng, features, True)
@@ -128,6 +129,7 @@ def _max_pool(rng: Rng, dtype: str) -> Case:
     return make(rng, "max_pool", data, a, exact=True, reach=_reach(a), depends=_sums(a))
 
 
+@along
 def _avg_pool(rng: Rng, dtype: str) -> Case:
     features = shape(rng)
     a = _windows(rng, features, False)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..case import Case, Input, Rng, normal, pick
-from .drawing import WAITS, innermost, lanes, make, maybe, shape
+from .drawing import WAITS, along, cases, innermost, lanes, make, maybe, shape
 
 
 def linear(rng: Rng, dtype: str) -> Case:
@@ -29,6 +29,8 @@ def channels(rng: Rng) -> tuple[int, int, int]:
     return groups * int(rng.integers(1, 6)), groups * int(rng.integers(1, 20)), groups
 
 
+@along
+@cases(18)
 def conv1d(rng: Rng, dtype: str) -> Case:
     n_in, n_out, groups = channels(rng)
     kernel = int(rng.integers(1, 6))
@@ -63,6 +65,7 @@ def conv1d(rng: Rng, dtype: str) -> Case:
     )
 
 
+@along
 def conv_transpose1d(rng: Rng, dtype: str) -> Case:
     n_in, n_out, groups = channels(rng)
     kernel, stride, dilation = (

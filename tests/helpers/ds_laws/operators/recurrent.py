@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..case import Array, Case, Input, Rng, normal, pick
-from .drawing import WAITS, innermost, lanes, make, maybe, shape
+from .drawing import WAITS, along, innermost, lanes, make, maybe, shape
 
 __all__ = ["GENERATORS"]
 
@@ -87,7 +87,7 @@ def cell(name: str, states: int) -> Callable[[Rng, str], Case]:
 
 
 GENERATORS: dict[str, Callable[[Rng, str], Case]] = {
-    **{name: recurrence(name) for name in GATES},
+    **{name: along(recurrence(name)) for name in GATES},
     **{f"{name}_within": recurrence(name, True) for name in GATES},
     "lstm_cell": cell("lstm_cell", 2),
     "gru_cell": cell("gru_cell", 1),

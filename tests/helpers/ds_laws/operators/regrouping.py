@@ -8,7 +8,7 @@ import numpy as np
 
 from ..case import Case, Input, Rng, pick
 from ..reference.base import Array, Arrays
-from .drawing import any_type, make, shape
+from .drawing import along, any_type, make, shape
 
 
 # ---------------------------------------------------------------- what comes out
@@ -35,11 +35,13 @@ def nearest(a: dict[str, Any], w: Arrays, x: Array) -> list[Array]:
 
 
 # ---------------------------------------------------------------- random cases
+@along
 def _repeat_frames(rng: Rng, dtype: str) -> Case:
     data = [Input(shape(rng), any_type(rng, dtype))]
     return make(rng, "repeat_frames", data, {"times": int(rng.integers(1, 5))}, exact=True)
 
 
+@along
 def _overlap_add(rng: Rng, dtype: str) -> Case:
     features = (int(rng.integers(1, 8)), *shape(rng, 0, 2))
     a = {"step": int(rng.integers(1, 6))}

@@ -8,7 +8,7 @@ import numpy as np
 
 from ..case import Case, Input, Rng, normal, pick
 from ..reference.base import Array, Arrays
-from .drawing import make, shape
+from .drawing import along, make, shape
 
 
 # ---------------------------------------------------------------- what comes out
@@ -23,6 +23,7 @@ def resample(a: dict[str, Any], w: Arrays, x: Array) -> list[Array]:
 
 
 # ---------------------------------------------------------------- random cases
+@along
 def _resample(rng: Rng, dtype: str) -> Case:
     new, width = int(rng.integers(1, 8)), int(rng.integers(0, 5))
     a = {
