@@ -90,7 +90,7 @@ def layer(
 
     __init__.__signature__ = signature  # type: ignore[attr-defined]
     summary = summary_of(function)
-    forward.__doc__ = f"Return {summary[0].lower() if summary.startswith('The ') else summary[0]}{summary[1:]}"
+    forward.__doc__ = f"Return {summary[0].lower()}{summary[1:]}"
     texts = (summary, parameters_of(function, [p.name for p in given]), about, notes)
     members = {
         "__init__": __init__,

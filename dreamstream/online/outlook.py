@@ -76,11 +76,13 @@ def outlook(node: Node, whole: bool) -> Outlook:
         left = None if context.left is None else context.left + context.chunk - 1
         kept = f", keep={context.keep}" if context.keep else ""
         return Outlook(context, ahead, f"ds.Context(left={left}{kept}) looks back alone" if ahead else "")
-    window = _window(name, a, node.shapes)
-    if window is None or window[0] - 1 <= window[1]:
+    spans = row_of(name).window
+    if spans is None:
         return Outlook(context)
-    span, left, right = window
+    span, left, right = spans(a, node.shapes)
     ahead = span - 1 - left
+    if ahead <= 0:
+        return Outlook(context)
     return Outlook(context, ahead, f"padding of {(span - 1, max(right - ahead, 0))} looks back alone")
 
 
@@ -95,14 +97,3 @@ def _context(a: dict[str, Any]) -> Context:
     """Return what attention of these attributes sees."""
     left, right = (None if a[side] < 0 else a[side] for side in ("left", "right"))
     return Context(a["chunk"] or None, left, right, a["keep"])
-
-
-def _window(name: str, a: dict[str, Any], shapes: Sequence[Any]) -> tuple[int, int, int] | None:
-    """Return the frames that a window spans, and by how many it is padded before and behind."""
-    if name == "conv1d":
-        return a["dilation"] * (shapes[0][2] - 1) + 1, a["left"], a["right"]
-    if name == "conv2d":
-        return a["dilation"][0] * (shapes[0][2 + a["axis"]] - 1) + 1, a["padding"][0], a["padding"][1]
-    if "kernel" in a:
-        return a.get("dilation", 1) * (a["kernel"] - 1) + 1, a["left"], a["right"]
-    return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -90,6 +91,9 @@ class Operator:
         Why it needs the whole stream, where some of its attributes let it do so.
     instead : str
         What would stream in place of that.
+    window : callable or None
+        Of its attributes and its weights' shapes: the frames that a window spans, and by how many the stream is
+        padded before and behind, where the padding decides how far it looks ahead.
     named : tuple of Operation
         torch's names for it, and what they mean for streams outside a forward, where there is more to say of them
         than of functions of single elements.
@@ -105,4 +109,7 @@ class Operator:
     by_position: bool = field(default=False, kw_only=True)
     whole: Refusal | None = field(default=None, kw_only=True)
     instead: str = field(default="", kw_only=True)
+    window: Callable[[Mapping[str, Any], Sequence[Any]], tuple[int, int, int]] | None = field(
+        default=None, kw_only=True
+    )
     named: tuple[Operation, ...] = field(default=(), kw_only=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from .elementwise import ELEMENTWISE
@@ -19,6 +20,10 @@ def _all(
     return tuple(Operator(name, kind=kind, lanes=lanes, named=named[name]) for name in names)
 
 
+def _of_kernels(a: Mapping[str, Any], shapes: Sequence[Any]) -> tuple[int, int, int]:
+    return a.get("dilation", 1) * (a["kernel"] - 1) + 1, a["left"], a["right"]
+
+
 _ROWS = (
     # products and recurrences
     Operator("router", kind="frame", written="the gates of `nn.gates`"),
@@ -32,10 +37,12 @@ _ROWS = (
     *_all("window", "conv_transpose2d", lanes="", outside="whole streams"),
     Operator(
         "conv1d", kind="window", lanes="as they come", whole=CIRCULAR, instead='padding_mode="zeros"',
+        window=lambda a, shapes: (a["dilation"] * (shapes[0][2] - 1) + 1, a["left"], a["right"]),
         named=each("whole streams", "conv1d"),
     ),
     Operator(
         "conv2d", kind="window", whole=CIRCULAR, instead='padding_mode="zeros"',
+        window=lambda a, shapes: (a["dilation"][0] * (shapes[0][2 + a["axis"]] - 1) + 1, *a["padding"][:2]),
         named=each("whole streams", "conv2d"),
     ),
     *(
@@ -81,14 +88,15 @@ _ROWS = (
     *_all("window", "frame", "resample", lanes=""),
     *_all("window", "overlap_add", lanes="behind"),
     Operator(
-        "max_pool", kind="window", lanes="behind",
+        "max_pool", kind="window", lanes="behind", window=_of_kernels,
         named=each(
             "whole streams", "max_pool1d max_pool2d max_pool3d max_pool1d_with_indices max_pool2d_with_indices "
             "max_pool3d_with_indices",
         ),
     ),
     Operator(
-        "avg_pool", kind="window", lanes="behind", named=each("whole streams", "avg_pool1d avg_pool2d avg_pool3d")
+        "avg_pool", kind="window", lanes="behind", window=_of_kernels,
+        named=each("whole streams", "avg_pool1d avg_pool2d avg_pool3d"),
     ),
     Operator(
         "adaptive_pool", kind="window", lanes="behind", whole=ADAPTIVE,

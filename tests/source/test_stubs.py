@@ -13,7 +13,7 @@ from types import ModuleType
 import pytest
 
 from dreamstream.array import Tensor
-from dreamstream.nn import activation, dropout, frames, pooling
+from dreamstream.nn import activation, dropout, frames, padding, pooling
 
 PACKAGE = Path(__file__).resolve().parents[2] / "dreamstream"
 METHODS = '''"""The tensor with its methods; tests/source/test_stubs.py writes this."""
@@ -101,7 +101,7 @@ def layers(module: ModuleType) -> str:
 def stubs() -> dict[Path, str]:
     """Every stub's text."""
     made = {PACKAGE / "array" / "tensor.pyi": methods()}
-    for module in (activation, dropout, frames, pooling):
+    for module in (activation, dropout, frames, padding, pooling):
         made[Path(str(module.__file__)).with_suffix(".pyi")] = layers(module)
     return made
 
