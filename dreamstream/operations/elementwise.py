@@ -2,15 +2,14 @@
 
 A row is an operator of the C registry (`csrc/kernels/pointwise.def`) under its name everywhere else: the method of
 tensors, torch's function, what computes it in a torch forward, the form that an export gives it, the numbers that
-show it in tests, and the function that tests hold it against. What has arguments, or more than one form, stands by
-itself and is named here without a method.
+show it in tests, and the function that tests hold it against. What has arguments names those that show it.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -53,6 +52,8 @@ class Elementwise(Operator):
         torch's other names.
     onnx : str
         ONNX's operator, where torch's exporter lacks it.
+    tries : mapping
+        Values of each of its attributes that show what it does; `reference` takes them by name.
     """
 
     reference: Callable[..., Any]
@@ -64,10 +65,41 @@ class Elementwise(Operator):
     real: bool = False
     aliases: tuple[str, ...] = ()
     onnx: str = ""
+    tries: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
 
 
-#: Functions of one operand, without arguments.
+def _gelu(x: Any, approximate: str = "none") -> Any:
+    if approximate == "tanh":
+        return 0.5 * x * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)))
+    return 0.5 * x * (1 + _erf(x / math.sqrt(2)))
+
+
+def _softplus(x: Any, beta: float, threshold: float) -> Any:
+    return np.where(beta * x > threshold, x, np.log1p(np.exp(np.minimum(beta * x, 700))) / beta)
+
+
+def _elu(x: Any, alpha: float, scale: float, input_scale: float) -> Any:
+    return np.where(x < 0, alpha * np.expm1(np.minimum(x, 0) * input_scale), scale * x)
+
+
+#: Functions of one operand.
 UNARY = (
+    Elementwise(
+        "gelu", _gelu, torch="nn.functional.gelu", takes=("approximate",), tries={"approximate": ("none", "tanh")}
+    ),
+    Elementwise(
+        "clamp", lambda x, min=-math.inf, max=math.inf: np.minimum(np.maximum(x, min), max),
+        domain="ties", exact=True, takes=("min", "max"),
+        tries={"min": (-math.inf, -2.0, 0.0, 1.0), "max": (math.inf, -1.0, 0.0, 2.0)},
+    ),
+    Elementwise(
+        "softplus", _softplus, torch="nn.functional.softplus", takes=("beta", "threshold"),
+        tries={"beta": (1.0, 2.0, 0.5), "threshold": (20.0, 1.0, 5.0)},
+    ),
+    Elementwise(
+        "elu", _elu, takes=("alpha", "scale", "input_scale"),
+        tries=dict.fromkeys(("alpha", "scale", "input_scale"), (1.0, 0.5, 1.75)),
+    ),
     Elementwise(
         "relu", lambda x: np.where(x < 0, 0, x), "max(x, 0)",
         domain="ties", exact=True, integers=lambda a: np.maximum(a, 0),

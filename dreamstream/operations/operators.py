@@ -214,11 +214,7 @@ _ROWS = (
         "pick", kind="frame", written="`x.index_select(d, i)`, `x.flip(d)`, `x.roll(n, d)` along features",
         lanes="axis",
     ),
-    # elements, with arguments or of other types
-    Operator("gelu", torch="nn.functional.gelu", takes=("approximate",)),
-    Operator("clamp", torch="clamp", takes=("min", "max")),
-    Operator("softplus", torch="nn.functional.softplus", takes=("beta", "threshold")),
-    Operator("elu"),
+    # elements of other types
     Operator("cast", lanes="as they come"),
     Operator("where", written="`ds.where(condition, a, b)`"),
     Operator("logical_not", torch="logical_not", written="`x.logical_not()`", lanes="as they come"),

@@ -18,12 +18,19 @@ Tensor = torch.Tensor
 TYPES = {"float32": torch.float32, "float64": torch.float64, "int64": torch.int64, "bool": torch.bool}
 
 
+def _elu(x: Tensor, alpha: float, scale: float, input_scale: float) -> Tensor:
+    if scale == 1 and input_scale == 1:
+        return F.elu(x, alpha)
+    return torch.where(x > 0, scale * x, alpha * torch.expm1(input_scale * x.clamp(max=0)))
+
+
 def _prelu(a: Tensor, b: Tensor) -> Tensor:
     return torch.where(a > 0, a, b * a)
 
 
 #: Functions of elements that torch lacks, or that are written otherwise there.
 OWN: dict[str, Callable[..., Tensor]] = {
+    "elu": _elu,
     "prelu": _prelu,
     "floor_divide": partial(torch.div, rounding_mode="floor"),
 }
@@ -46,16 +53,6 @@ def function(step: Step, x: Tensor) -> Tensor:
     """Return torch's function of the operator's name."""
     run, takes = OF_ONE[step.name]
     return run(x, **{name: step.attributes[name] for name in takes}) if takes else run(x)
-
-
-@framewise("elu")
-def elu(step: Step, x: Tensor) -> Tensor:
-    """Return ``scale x`` above zero, else ``alpha expm1(input_scale x)``."""
-    a = step.attributes
-    if a["scale"] == 1 and a["input_scale"] == 1:
-        return F.elu(x, a["alpha"])
-    below = a["alpha"] * torch.expm1(a["input_scale"] * x.clamp(max=0))
-    return torch.where(x > 0, a["scale"] * x, below)
 
 
 @framewise("cast")

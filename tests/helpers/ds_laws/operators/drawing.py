@@ -7,7 +7,7 @@ from typing import Any
 
 from ..case import Array, Case, Input, Rng, pick, random_layout, without_defaults
 
-__all__ = ["WAITS", "along", "any_type", "cases", "innermost", "lanes", "make", "maybe", "shape"]
+__all__ = ["WAITS", "along", "any_type", "cases", "innermost", "lanes", "long", "make", "maybe", "shape", "total"]
 
 Generator = Callable[[Rng, str], Case]
 
@@ -40,6 +40,17 @@ def make(rng: Rng, name: str, inputs: list[Input], attributes: dict[str, Any], *
 def shape(rng: Rng, least: int = 0, most: int = 3) -> tuple[int, ...]:
     """Random features of a random rank."""
     return tuple(int(n) for n in rng.integers(1, 5, int(rng.integers(least, most + 1))))
+
+
+def long(rng: Rng, least: int = 0, most: int = 3) -> tuple[int, ...]:
+    """Random features, some of them for bodies and tails of vectors."""
+    sizes = shape(rng, least, most)
+    return (*sizes[:-1], int(rng.integers(5, 40))) if sizes and rng.random() < 0.3 else sizes
+
+
+def total(*arrays: Array) -> list[Array]:
+    """NaN wherever an operand is: for functions that hide it."""
+    return [sum(arrays[1:], arrays[0])]
 
 
 def innermost(rng: Rng, features: tuple[int, ...], n: int = 1) -> dict[str, Any]:

@@ -12,7 +12,8 @@ from dreamstream.operations import BINARY, UNARY, Elementwise
 
 from ..case import Array, Case, Input, Rng, normal, pick
 from ..reference import operands
-from .drawing import make, shape
+from ..reference.base import Arrays
+from .drawing import long, make, shape, total
 
 __all__ = ["GENERATORS"]
 
@@ -70,35 +71,18 @@ DRAWS: dict[str, Callable[[Rng, Sequence[int], str], Array]] = {
 """What shows a function, by the domain that its row names."""
 
 
-def _sum(*arrays: Array) -> list[Array]:
-    """NaN wherever an operand is: for functions that hide it."""
-    return [sum(arrays[1:], arrays[0])]
-
-
-def _long(rng: Rng) -> tuple[int, ...]:
-    sizes = list(shape(rng))
-    if sizes and rng.random() < 0.3:
-        sizes[-1] = int(rng.integers(5, 40))  # bodies and tails of vectors
-    return tuple(sizes)
-
-
 # ---------------------------------------------------------------- one operand
 def _unary(row: Elementwise, rng: Rng, dtype: str) -> Case:
-    kind = Input(_long(rng), dtype, draw=DRAWS[row.domain])
-    return make(rng, row.name, [kind], {}, depends=_sum, dims=pick(rng, "layout", None), exact=row.exact)
-
-
-def _elu(rng: Rng, dtype: str) -> Case:
-    a = {k: float(pick(rng, 1, 0.5, 1.75)) for k in ("alpha", "scale", "input_scale")}
-    kind = Input(_long(rng), dtype, draw=wide)
-    return make(rng, "elu", [kind], a, depends=_sum, dims=pick(rng, "layout", None))
+    kind = Input(long(rng), dtype, draw=DRAWS[row.domain])
+    a = {name: values[int(rng.integers(len(values)))] for name, values in row.tries.items()}
+    return make(rng, row.name, [kind], a, depends=total, dims=pick(rng, "layout", None), exact=row.exact)
 
 
 # ---------------------------------------------------------------- two operands
 def _binary(row: Elementwise, rng: Rng, dtype: str) -> Case:
     """Streams and constants that broadcast against each other."""
     first = normal if row.domain == "any" else DRAWS[row.domain]
-    draws, full = (first, normal if row.domain == "base" else first), _long(rng)
+    draws, full = (first, normal if row.domain == "base" else first), long(rng)
     order = [int(rng.random() < 0.35) for _ in range(2)]
     if all(order):
         order[int(rng.integers(2))] = 0
@@ -113,7 +97,7 @@ def _binary(row: Elementwise, rng: Rng, dtype: str) -> Case:
     a: dict[str, Any] = {"order": order} if weights or rng.random() < 0.5 else {}
 
     def depends(*arrays: Array) -> list[Array]:
-        return _sum(*operands(a, [w.astype(float) for w in weights if w is not None], arrays))
+        return total(*operands(a, [w.astype(float) for w in weights if w is not None], arrays))
 
     skew = int(rng.integers(0, 4))
     more: dict[str, Any] = {"skew": skew, "reach": skew + 3, "exact": row.exact, "dims": None}
@@ -123,6 +107,10 @@ def _binary(row: Elementwise, rng: Rng, dtype: str) -> Case:
 
 
 # ---------------------------------------------------------------- look-ups
+def embedding(a: dict[str, Any], w: Arrays, x: Array) -> list[Array]:
+    return [w[0][x.astype(np.int64)]]
+
+
 def _embedding(rng: Rng, dtype: str) -> Case:
     features, n, size = shape(rng, 0, 2), int(rng.integers(2, 8)), int(rng.integers(1, 20))
     kind = Input(features, "int64", draw=lambda rng, shape, dtype: rng.integers(0, n, shape))

@@ -12,21 +12,14 @@ import dreamstream as ds
 
 from ..case import Array, Case, Input, Rng, door, normal, pick, random_layout
 from ..reference import operands
-from .drawing import any_type, innermost, make
-from .functions import halves, ties
+from .drawing import any_type, innermost, long, make, total
+from .functions import halves, wide
 
 __all__ = ["GENERATORS", "door"]
 
 
-# ---------------------------------------------------------------- data that has something to show
-def wide(rng: Rng, shape: Sequence[int], dtype: str) -> Array:
-    """Small and large."""
-    return (rng.standard_normal(shape) * np.exp(rng.standard_normal(shape))).astype(dtype)
-
-
-DRAWS = {"clamp": ties}
 EXACT = {
-    "where", "logical_not", "logical_and", "logical_or", "clamp", "cast", "cat", "permute", "reshape", "narrow",
+    "where", "logical_not", "logical_and", "logical_or", "cast", "cat", "permute", "reshape", "narrow",
     "expand", "pick",
 }  # fmt: skip
 
@@ -35,32 +28,7 @@ def _make(rng: Rng, name: str, inputs: list[Input], attributes: dict[str, Any], 
     return make(rng, name, inputs, attributes, exact=name in EXACT, **more)
 
 
-def _shape(rng: Rng, least: int = 0, most: int = 3) -> tuple[int, ...]:
-    sizes = rng.integers(1, 5, int(rng.integers(least, most + 1)))
-    if len(sizes) and rng.random() < 0.3:
-        sizes[-1] = rng.integers(5, 40)  # bodies and tails of vectors
-    return tuple(int(n) for n in sizes)
-
-
-def _sum(*arrays: Array) -> list[Array]:
-    """NaN wherever an operand is: for functions that hide it."""
-    return [sum(arrays[1:], arrays[0])]
-
-
 # ---------------------------------------------------------------- one operand
-def _unary(name: str, rng: Rng, dtype: str) -> Case:
-    a: dict[str, Any] = {}
-    if name == "gelu":
-        a = {"approximate": str(pick(rng, "none", "tanh"))}
-    elif name == "clamp":
-        low, high = sorted(rng.integers(-3, 4, 2))
-        a = {"min": float(pick(rng, low, -np.inf)), "max": float(pick(rng, high, np.inf))}
-    elif name == "softplus":
-        a = {"beta": float(pick(rng, 1, 2, 0.5)), "threshold": float(pick(rng, 20, 1, 5))}
-    kind = Input(_shape(rng), dtype, draw=DRAWS.get(name, wide if rng.random() < 0.5 else normal))
-    return _make(rng, name, [kind], a, depends=_sum, dims=pick(rng, "layout", None))
-
-
 def _cast(rng: Rng, dtype: str) -> Case:
     source = str(pick(rng, dtype, "int64", "bool"))
     targets = ["float32", "int64", "bool"] + ["float64"] * (dtype == "float64")
@@ -68,9 +36,9 @@ def _cast(rng: Rng, dtype: str) -> Case:
     return _make(
         rng,
         "cast",
-        [Input(_shape(rng), source, draw=draw)],
+        [Input(long(rng), source, draw=draw)],
         {"to": str(pick(rng, *targets))},
-        depends=_sum,
+        depends=total,
     )
 
 
@@ -78,9 +46,9 @@ def _logical_not(rng: Rng, dtype: str) -> Case:
     return _make(
         rng,
         "logical_not",
-        [Input(_shape(rng), "bool")],
+        [Input(long(rng), "bool")],
         {},
-        depends=_sum,
+        depends=total,
         dims=pick(rng, "layout", None),
     )
 
@@ -89,7 +57,7 @@ def _logical_not(rng: Rng, dtype: str) -> Case:
 def _operands(name: str, types: Sequence[str], rng: Rng, dtype: str) -> Case:
     """Streams and constants that broadcast against each other."""
     kinds = [dtype if t == "real" else t for t in types]
-    full = _shape(rng)
+    full = long(rng)
     order = [int(rng.random() < 0.35) for _ in kinds]
     if all(order):
         order[int(rng.integers(len(order)))] = 0
@@ -104,7 +72,7 @@ def _operands(name: str, types: Sequence[str], rng: Rng, dtype: str) -> Case:
     attributes: dict[str, Any] = {"order": order} if weights or rng.random() < 0.5 else {}
 
     def depends(*arrays: Array) -> list[Array]:
-        return _sum(*operands(attributes, [w.astype(float) for w in weights], arrays))
+        return total(*operands(attributes, [w.astype(float) for w in weights], arrays))
 
     skew = int(rng.integers(0, 4))
     refused = (lambda rng: [2, *[3] * (len(inputs) - 1)]) if skew and len(inputs) > 1 else None
@@ -124,13 +92,13 @@ def _operands(name: str, types: Sequence[str], rng: Rng, dtype: str) -> Case:
 
 # ---------------------------------------------------------------- within a frame
 def _within(name: str, rng: Rng, dtype: str) -> Case:
-    features = (*_shape(rng, 0, 2), int(rng.integers(1, 20)) * (2 if name == "glu" else 1))
+    features = (*long(rng, 0, 2), int(rng.integers(1, 20)) * (2 if name == "glu" else 1))
     kind = Input(features, dtype, draw=wide)
     return _make(rng, name, [kind], {}, **innermost(rng, features), depends=None)
 
 
 def _cat(rng: Rng, dtype: str) -> Case:
-    features, kind = _shape(rng, 1), any_type(rng, dtype)
+    features, kind = long(rng, 1), any_type(rng, dtype)
     axis = int(rng.integers(len(features)))
     n = int(rng.integers(2, 4))
     sizes = [tuple(int(rng.integers(1, 4)) if d == axis else s for d, s in enumerate(features)) for _ in range(n)]
@@ -145,7 +113,7 @@ def _cat(rng: Rng, dtype: str) -> Case:
 
 
 def _permute(rng: Rng, dtype: str) -> Case:
-    features = _shape(rng, 1)
+    features = long(rng, 1)
     return _make(
         rng,
         "permute",
@@ -155,7 +123,7 @@ def _permute(rng: Rng, dtype: str) -> Case:
 
 
 def _reshape(rng: Rng, dtype: str) -> Case:
-    features = _shape(rng)
+    features = long(rng)
     n = int(np.prod(features, dtype=int))
     factors = [d for d in range(1, n + 1) if n % d == 0]
     a = int(pick(rng, *factors))
@@ -168,7 +136,7 @@ def _reshape(rng: Rng, dtype: str) -> Case:
 
 
 def _narrow(rng: Rng, dtype: str) -> Case:
-    features = _shape(rng, 1)
+    features = long(rng, 1)
     axis = int(rng.integers(len(features)))
     start = int(rng.integers(features[axis]))
     length = int(rng.integers(1, features[axis] - start + 1))
@@ -177,7 +145,7 @@ def _narrow(rng: Rng, dtype: str) -> Case:
 
 
 def _pick(rng: Rng, dtype: str) -> Case:
-    features = _shape(rng, 1)
+    features = long(rng, 1)
     axis, n = int(rng.integers(len(features))), int(rng.integers(1, 9))
     index = rng.integers(0, features[axis], n) if rng.random() < 0.5 else np.arange(n) * int(pick(rng, 1, -1, 2))
     index = index.clip(0, features[axis] - 1)
@@ -185,13 +153,12 @@ def _pick(rng: Rng, dtype: str) -> Case:
 
 
 def _expand(rng: Rng, dtype: str) -> Case:
-    full = _shape(rng)
+    full = long(rng)
     own = tuple(1 if rng.random() < 0.5 else n for n in full)[int(rng.integers(len(full) + 1)) :]
     return _make(rng, "expand", [Input(own, any_type(rng, dtype))], {"shape": list(full)})
 
 
 GENERATORS: dict[str, Callable[[Rng, str], Case]] = {
-    **{name: partial(_unary, name) for name in ("gelu", "clamp", "softplus")},
     "where": partial(_operands, "where", ("bool", "real", "real")),
     "logical_and": partial(_operands, "logical_and", ("bool", "bool")),
     "logical_or": partial(_operands, "logical_or", ("bool", "bool")),

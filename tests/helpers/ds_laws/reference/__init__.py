@@ -17,7 +17,6 @@ from collections.abc import Callable
 from . import (
     features,
     frames,
-    functions,
     planes,
     pointwise,
     products,
@@ -38,5 +37,5 @@ __all__ = [
 
 REFERENCES: dict[str, Callable[..., list[Array]]] = {}
 
-for _file in (products, frames, pointwise, functions, recurrent, planes, features):
+for _file in (products, frames, pointwise, recurrent, planes, features):
     REFERENCES.update(named(_file, "list[Array]") | getattr(_file, "REFERENCES", {}))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import Any
 
@@ -29,23 +28,6 @@ def unary(f: Callable[..., Array]) -> Callable[..., list[Array]]:
             return [np.asarray(f(x, **a))]
 
     return reference
-
-
-_erf = np.vectorize(math.erf, otypes=[float])
-
-
-def _gelu(x: Array, approximate: str = "none") -> Array:
-    if approximate == "tanh":
-        return 0.5 * x * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)))
-    return 0.5 * x * (1 + _erf(x / math.sqrt(2)))
-
-
-def _softplus(x: Array, beta: float, threshold: float) -> Array:
-    return np.where(beta * x > threshold, x, np.log1p(np.exp(np.minimum(beta * x, 700))) / beta)
-
-
-def _clamp(x: Array, min: float = -math.inf, max: float = math.inf) -> Array:
-    return np.minimum(np.maximum(x, min), max)
 
 
 def cast(a: dict[str, Any], w: Arrays, x: Array) -> list[Array]:
@@ -97,9 +79,6 @@ REFERENCES: dict[str, Callable[..., list[Array]]] = {
     "logical_not": unary(np.logical_not),
     "logical_and": elementwise(np.logical_and),
     "logical_or": elementwise(np.logical_or),
-    "gelu": unary(_gelu),
-    "clamp": unary(_clamp),
-    "softplus": unary(_softplus),
     "softmax": unary(lambda x: np.exp(_log_softmax(x))),
     "log_softmax": unary(_log_softmax),
 }
