@@ -390,7 +390,7 @@ static void test_need_is_tight(void)
         "{'op':'frame','attrs':{'size':2,'step':5}}",
         "{'op':'unstack','in':[['float32',[3,2]]]}",
         "{'op':'repeat_frames','attrs':{'times':3}}",
-        "{'op':'max_pool','attrs':{'kernel':4,'stride':3}}",
+        "{'op':'avg_pool','attrs':{'kernel':4,'stride':3}}",
         "{'op':'overlap_add','in':[['float32',[6]]],'attrs':{'step':2}}",
         "{'op':'conv2d','in':[['float32',[5,4]]],'weights':[[3,4,3,2]]}",
     };

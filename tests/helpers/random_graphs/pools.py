@@ -61,7 +61,7 @@ class Pools:
             ]
         )
         x = self.at(a, "BLF")
-        sums = way.replace("max_pool", "avg_pool").format(x=f"tie({x}, 2)")
+        sums = way.replace("max_", "avg_").format(x=f"tie({x}, 2)")
         return Node({}, [f"{name} = {way.format(x=x)}"], "BLF", [f"{name} = {sums}"])
 
     def repeat(self, a: Value, name: str) -> Node:
