@@ -291,6 +291,8 @@ UNARY = {
     kind: [row.name for row in operations.UNARY if row.doc and row.domain in domains]
     for kind, domains in DOMAINS.items()
 }
+#: Functions that are no methods.
+FUNCTIONS = [row.name for row in operations.UNARY if not row.doc and row.name != "clamp"]
 BINARY = [row.name for row in operations.BINARY if row.domain in ("any", "ties") and row.name != "prelu"]
 BINARY_POSITIVE = [row.name for row in operations.BINARY if row.domain in ("base", "quarters")]
 
@@ -379,7 +381,7 @@ def rows() -> list[Row]:
         *[method(name, "bool", n) for name, n in (("logical_not", 1), ("logical_and", 2), ("logical_or", 2))],
         same("clamp", "128", lambda x: x.clamp(-1.0, 1.0)),
         same("cast", "to int64, 128", lambda x: x.long()),
-        *[function(name) for name in ("gelu", "silu", "softplus", "logsigmoid", "elu")],
+        *map(function, FUNCTIONS),
         *[function(name, dim=-1) for name in ("softmax", "log_softmax", "glu")],
         *[Row("rfft", f"{n}", lambda x: F.rfft(x)[0], {FRAMES: lambda x: torch.fft.rfft(x).real}, ((n,),))
           for n in (400, 512)],
