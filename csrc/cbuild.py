@@ -102,7 +102,9 @@ def _processors() -> int:
 def _compile(command: Sequence[str], source: Path, target: Path) -> None:
     target.parent.mkdir(parents=True, exist_ok=True)
     part = target.with_suffix(f".{os.getpid()}.part")  # nobody sees half an object
-    step = [*command, "-c", str(source), "-o", str(part), "-MMD", "-MF", str(target.with_suffix(".d"))]
+    # The dependency file names the same target in every process: else ccache would find nothing.
+    dependencies = ["-MMD", "-MT", source.stem, "-MF", str(target.with_suffix(".d"))]
+    step = [*command, "-c", str(source), "-o", str(part), *dependencies]
     began = time.time_ns() - 10_000_000
     try:
         done = subprocess.run(step, text=True, stderr=subprocess.PIPE)
