@@ -43,7 +43,7 @@ CORES = {"x86_v3": "Haswell"}  # what OpenBLAS is held to; else its own choice
 
 
 def build() -> Path:
-    """Compile kernels.c with the engine's kernels."""
+    """Compile kernels.c; the engine's kernels are the package's own objects."""
     import scipy_openblas32
 
     blas = Path(scipy_openblas32.get_lib_dir()) / "libscipy_openblas.so"
@@ -53,8 +53,9 @@ def build() -> Path:
         for path in cbuild.sources(python=False)
         if path.parts[-2] in ("base", "cpu") or "kernels" in path.parts
     ]
-    sources.append(ROOT / "benchmarks" / "kernels.c")
-    objects = cbuild.compile_all(cc, sources, BUILD, cbuild.flags(openblas=True))
+    flags = cbuild.flags(openblas=True)
+    objects = cbuild.compile_all(cbuild.extension_compiler(), sources, ROOT / "build" / "objects", flags)
+    objects += cbuild.compile_all(cc, [ROOT / "benchmarks" / "kernels.c"], BUILD, flags)
     program = BUILD / "kernels"
     subprocess.run(
         [*cc, "-o", str(program), *map(str, objects), str(blas), f"-Wl,-rpath,{blas.parent}", "-lm", "-pthread"],
