@@ -4,55 +4,55 @@ from __future__ import annotations
 
 from typing import Any
 
-from .tables import BLC, module, net
+from .tables import BLC, F, forward, nn
 
 
-@module(BLC(8), reach=20, delay=0, exports=False)
-def _gpt_block(nn: Any, F: Any, ds: Any) -> Any:
+@forward(
+    BLC(8),
+    lambda: {
+        "norm1": nn.LayerNorm(8),
+        "norm2": nn.LayerNorm(8),
+        "qkv": nn.Linear(8, 24),
+        "out": nn.Linear(8, 8),
+        "up": nn.Linear(8, 12),
+        "down": nn.Linear(12, 8),
+    },
+    reach=20,
+    delay=0,
+    exports=False,
+)
+def _gpt_block(self: Any, x: Any) -> Any:
     """A causal block: norm, joined projections, heads by view and transpose, residuals."""
-
-    def forward(self: Any, x: Any) -> Any:
-        B, L, C = x.shape
-        q, k, v = self.qkv(self.norm1(x)).split(C, dim=2)
-        q = q.view(B, L, 2, C // 2).transpose(1, 2)
-        k = k.view(B, L, 2, C // 2).transpose(1, 2)
-        v = v.view(B, L, 2, C // 2).transpose(1, 2)
-        y = F.scaled_dot_product_attention(q, k, v, attn_mask=None, dropout_p=0.0, is_causal=True)
-        x = x + self.out(y.transpose(1, 2).contiguous().view(B, L, C))
-        return x + self.down(F.gelu(self.up(self.norm2(x))))
-
-    return net(
-        nn,
-        forward,
-        norm1=nn.LayerNorm(8),
-        norm2=nn.LayerNorm(8),
-        qkv=nn.Linear(8, 24),
-        out=nn.Linear(8, 8),
-        up=nn.Linear(8, 12),
-        down=nn.Linear(12, 8),
-    )
+    B, L, C = x.shape
+    q, k, v = self.qkv(self.norm1(x)).split(C, dim=2)
+    q = q.view(B, L, 2, C // 2).transpose(1, 2)
+    k = k.view(B, L, 2, C // 2).transpose(1, 2)
+    v = v.view(B, L, 2, C // 2).transpose(1, 2)
+    y = F.scaled_dot_product_attention(q, k, v, attn_mask=None, dropout_p=0.0, is_causal=True)
+    x = x + self.out(y.transpose(1, 2).contiguous().view(B, L, C))
+    return x + self.down(F.gelu(self.up(self.norm2(x))))
 
 
-@module(BLC(8), reach=20, delay=0, exports=False)
-def _attention_of_grouped_heads(nn: Any, F: Any, ds: Any) -> Any:
+@forward(
+    BLC(8),
+    lambda: {"q": nn.Linear(8, 12), "k": nn.Linear(8, 6), "v": nn.Linear(8, 10)},
+    reach=20,
+    delay=0,
+    exports=False,
+)
+def _attention_of_grouped_heads(self: Any, x: Any) -> Any:
     """Four heads of queries, two of keys and values; queries wait for a convolution with look-ahead."""
-
-    def forward(self: Any, x: Any) -> Any:
-        q = self.q(x).unflatten(-1, (4, 3)).transpose(1, 2)
-        k = self.k(x).unflatten(-1, (2, 3)).transpose(1, 2)
-        v = self.v(x).unflatten(-1, (2, 5)).transpose(1, 2)
-        y = F.scaled_dot_product_attention(q, k, v, is_causal=True, scale=0.4, enable_gqa=True)
-        return y.transpose(1, 2).flatten(2)
-
-    return net(nn, forward, q=nn.Linear(8, 12), k=nn.Linear(8, 6), v=nn.Linear(8, 10))
+    q = self.q(x).unflatten(-1, (4, 3)).transpose(1, 2)
+    k = self.k(x).unflatten(-1, (2, 3)).transpose(1, 2)
+    v = self.v(x).unflatten(-1, (2, 5)).transpose(1, 2)
+    y = F.scaled_dot_product_attention(q, k, v, is_causal=True, scale=0.4, enable_gqa=True)
+    return y.transpose(1, 2).flatten(2)
 
 
-@module(BLC(6), reach=20, delay=1, exports=False)
-def _attention_behind_a_convolution(nn: Any, F: Any, ds: Any) -> Any:
+@forward(
+    BLC(6), lambda: {"conv": nn.Conv1d(6, 6, 3, padding=1), "v": nn.Linear(6, 4)}, reach=20, delay=1, exports=False
+)
+def _attention_behind_a_convolution(self: Any, x: Any) -> Any:
     """Queries come late, keys at once."""
-
-    def forward(self: Any, x: Any) -> Any:
-        q = self.conv(x.transpose(1, 2)).transpose(1, 2)
-        return F.scaled_dot_product_attention(q, x, self.v(x), is_causal=True)
-
-    return net(nn, forward, conv=nn.Conv1d(6, 6, 3, padding=1), v=nn.Linear(6, 4))
+    q = self.conv(x.transpose(1, 2)).transpose(1, 2)
+    return F.scaled_dot_product_attention(q, x, self.v(x), is_causal=True)

@@ -8,111 +8,83 @@ from typing import Any
 import numpy as np
 
 from .case import Given
-from .tables import BCL, BLC, module, net
+from .tables import BCL, BLC, F, ds, forward, module, net, nn
 
 
 # ---------------------------------------------------------------- compared
-@module(BCL(4), reach=8, delay=1)
-def _lengths_asserted(nn: Any, F: Any, ds: Any) -> Any:
+@forward(BCL(4), lambda: {"conv": nn.Conv1d(4, 4, 3, padding=1)}, reach=8, delay=1)
+def _lengths_asserted(self: Any, x: Any) -> Any:
     """What counts decide, in an assert, an if and a residual's crop."""
-
-    def forward(self: Any, x: Any) -> Any:
-        y = self.conv(x)
-        assert y.shape == x.shape, f"{y.shape} is not {x.shape}"
-        if y.size(2) < x.size(2):
-            raise ValueError("shorter")
-        crop = (x.shape[-1] - y.shape[-1]) // 2
-        return y + (x[..., crop:-crop] if crop > 0 else x)
-
-    return net(nn, forward, conv=nn.Conv1d(4, 4, 3, padding=1))
+    y = self.conv(x)
+    assert y.shape == x.shape, f"{y.shape} is not {x.shape}"
+    if y.size(2) < x.size(2):
+        raise ValueError("shorter")
+    crop = (x.shape[-1] - y.shape[-1]) // 2
+    return y + (x[..., crop:-crop] if crop > 0 else x)
 
 
-@module(BCL(4), reach=8, delay=4)
-def _residual_cropped_by_the_difference(nn: Any, F: Any, ds: Any) -> Any:
-    def forward(self: Any, x: Any) -> Any:
-        y = self.conv(x)
-        crop = (x.shape[-1] - y.shape[-1]) // 2
-        if crop > 0:
-            x = x[..., crop:-crop]
-        return x + y
-
-    return net(nn, forward, conv=nn.Conv1d(4, 4, 5))
+@forward(BCL(4), lambda: {"conv": nn.Conv1d(4, 4, 5)}, reach=8, delay=4)
+def _residual_cropped_by_the_difference(self: Any, x: Any) -> Any:
+    y = self.conv(x)
+    crop = (x.shape[-1] - y.shape[-1]) // 2
+    if crop > 0:
+        x = x[..., crop:-crop]
+    return x + y
 
 
-@module(BCL(4), multiple=4, delay=3)
-def _lengths_checked_at_the_end(nn: Any, F: Any, ds: Any) -> Any:
+@forward(BCL(4), lambda: {"down": nn.Conv1d(4, 3, 4, stride=4)}, multiple=4, delay=3)
+def _lengths_checked_at_the_end(self: Any, x: Any) -> Any:
     """Multiples of four only: what is asserted of it can be known at the end."""
-
-    def forward(self: Any, x: Any) -> Any:
-        frames = x.size(2)
-        assert (
-            frames % 4  # over two lines
-            == 0
-        ), "no multiple"
-        if frames % 2:
-            raise ValueError(f"odd: {frames}")
-        if not frames // 4 * 4 == frames or frames < 4:
-            raise RuntimeError
-        y = self.down(x)
-        assert y.size(2) * 4 == x.size(2) and y.size(1) == 3
-        return y
-
-    return net(nn, forward, down=nn.Conv1d(4, 3, 4, stride=4))
+    frames = x.size(2)
+    assert (
+        frames % 4  # over two lines
+        == 0
+    ), "no multiple"
+    if frames % 2:
+        raise ValueError(f"odd: {frames}")
+    if not frames // 4 * 4 == frames or frames < 4:
+        raise RuntimeError
+    y = self.down(x)
+    assert y.size(2) * 4 == x.size(2) and y.size(1) == 3
+    return y
 
 
-@module(BCL(4), reach=8, delay=1)
-def _features_in_front_taken_apart(nn: Any, F: Any, ds: Any) -> Any:
+@forward(BCL(4), lambda: {"conv": nn.Conv1d(4, 4, 3, padding=1)}, reach=8, delay=1)
+def _features_in_front_taken_apart(self: Any, x: Any) -> Any:
     """A loop over what stands before the streams."""
-
-    def forward(self: Any, x: Any) -> Any:
-        q, k = self.conv(x).unflatten(1, (2, 2)).permute(1, 0, 2, 3)
-        return q * k - [part for part in x.permute(1, 0, 2)][0].unsqueeze(1)
-
-    return net(nn, forward, conv=nn.Conv1d(4, 4, 3, padding=1))
+    q, k = self.conv(x).unflatten(1, (2, 2)).permute(1, 0, 2, 3)
+    return q * k - [part for part in x.permute(1, 0, 2)][0].unsqueeze(1)
 
 
 # ---------------------------------------------------------------- reshaped to
-@module(BLC(4), delay=1)
-def _length_derived_before_the_cut(nn: Any, F: Any, ds: Any) -> Any:
-    def forward(self: Any, x: Any) -> Any:
-        b, n, f = x.shape
-        return x[:, : n // 2 * 2].reshape(b, n // 2, 2 * f), x[:, ::2].reshape(b, (n + 1) // 2, 2, -1)
-
-    return net(nn, forward)
+@forward(BLC(4), delay=1)
+def _length_derived_before_the_cut(self: Any, x: Any) -> Any:
+    b, n, f = x.shape
+    return x[:, : n // 2 * 2].reshape(b, n // 2, 2 * f), x[:, ::2].reshape(b, (n + 1) // 2, 2, -1)
 
 
-@module(BCL(3), multiple=4, delay=3)
-def _frames_folded_twice(nn: Any, F: Any, ds: Any) -> Any:
-    def forward(self: Any, x: Any) -> Any:
-        b, c, n = x.shape
-        y = x.reshape(b, c, n // 4, 4)
-        return y.permute(0, 1, 3, 2).reshape(b, 4 * c, n // 4)
-
-    return net(nn, forward)
+@forward(BCL(3), multiple=4, delay=3)
+def _frames_folded_twice(self: Any, x: Any) -> Any:
+    b, c, n = x.shape
+    y = x.reshape(b, c, n // 4, 4)
+    return y.permute(0, 1, 3, 2).reshape(b, 4 * c, n // 4)
 
 
 # ---------------------------------------------------------------- padded to
-@module(BCL(4), reach=9, delay=3)
-def _padded_to_a_multiple_by_its_length(nn: Any, F: Any, ds: Any) -> Any:
-    def forward(self: Any, x: Any) -> Any:
-        n = x.size(-1)
-        y = self.down(F.pad(x, (0, (4 - n % 4) % 4)))
-        return y, F.pad(x, (1, -n % 3), mode="replicate")
-
-    return net(nn, forward, down=nn.Conv1d(4, 3, 4, stride=4))
+@forward(BCL(4), lambda: {"down": nn.Conv1d(4, 3, 4, stride=4)}, reach=9, delay=3)
+def _padded_to_a_multiple_by_its_length(self: Any, x: Any) -> Any:
+    n = x.size(-1)
+    y = self.down(F.pad(x, (0, (4 - n % 4) % 4)))
+    return y, F.pad(x, (1, -n % 3), mode="replicate")
 
 
-@module(BCL(4), reach=9)
-def _padded_to_whole_strides(nn: Any, F: Any, ds: Any) -> Any:
+@forward(BCL(4), lambda: {"conv": nn.Conv1d(4, 3, 4, stride=2)}, reach=9)
+def _padded_to_whole_strides(self: Any, x: Any) -> Any:
     """As neural codecs do: what the last window lacks stands behind the last frame."""
-
-    def forward(self: Any, x: Any) -> Any:
-        n = x.shape[-1]
-        windows = math.ceil((n - 4 + 2) / 2) + 1
-        whole = (windows - 1) * 2 + 4 - 2
-        return self.conv(F.pad(x, (2, whole - n)))
-
-    return net(nn, forward, conv=nn.Conv1d(4, 3, 4, stride=2))
+    n = x.shape[-1]
+    windows = math.ceil((n - 4 + 2) / 2) + 1
+    whole = (windows - 1) * 2 + 4 - 2
+    return self.conv(F.pad(x, (2, whole - n)))
 
 
 @module(BCL(4), multiple=3, reach=9)
@@ -134,15 +106,13 @@ def _padded_to_a_valid_length(nn: Any, F: Any, ds: Any) -> Any:
     return net(nn, forward, conv=nn.Conv1d(4, 4, 3, padding=1), **layers)
 
 
-@module(BCL(4), reach=9)
-def _padded_to_the_input(nn: Any, F: Any, ds: Any) -> Any:
+@forward(
+    BCL(4), lambda: {"down": nn.Conv1d(4, 6, 3, stride=2), "up": nn.ConvTranspose1d(6, 4, 3, stride=2)}, reach=9
+)
+def _padded_to_the_input(self: Any, x: Any) -> Any:
     """The end of the output, where a transposed convolution gives less than there was."""
-
-    def forward(self: Any, x: Any) -> Any:
-        y = self.up(self.down(x))
-        return F.pad(y, (0, x.size(-1) - y.size(-1))) + x
-
-    return net(nn, forward, down=nn.Conv1d(4, 6, 3, stride=2), up=nn.ConvTranspose1d(6, 4, 3, stride=2))
+    y = self.up(self.down(x))
+    return F.pad(y, (0, x.size(-1) - y.size(-1))) + x
 
 
 # ---------------------------------------------------------------- constants of that length
@@ -163,79 +133,74 @@ def _expanded_to_the_stream(nn: Any, F: Any, ds: Any) -> Any:
 
 
 # ---------------------------------------------------------------- an if that some streams enter
-@module(BCL(4), reach=9, delay=3)
-def _padded_where_it_is_no_multiple(nn: Any, F: Any, ds: Any) -> Any:
+@forward(
+    BCL(4),
+    lambda: {"down": nn.Conv1d(4, 3, 4, stride=4), "up": nn.ConvTranspose1d(3, 4, 4, stride=4)},
+    reach=9,
+    delay=3,
+)
+def _padded_where_it_is_no_multiple(self: Any, x: Any) -> Any:
     """The end is cropped again, by what was padded."""
-
-    def forward(self: Any, x: Any) -> Any:
-        n, pad = x.size(-1), 0
-        if n % 4 != 0:
-            pad = 4 - n % 4
-            x = F.pad(x, (0, pad))
-        y = self.up(self.down(x))
-        if pad > 0:
-            y = y[..., :-pad]
-        return y
-
-    return net(nn, forward, down=nn.Conv1d(4, 3, 4, stride=4), up=nn.ConvTranspose1d(3, 4, 4, stride=4))
+    n, pad = x.size(-1), 0
+    if n % 4 != 0:
+        pad = 4 - n % 4
+        x = F.pad(x, (0, pad))
+    y = self.up(self.down(x))
+    if pad > 0:
+        y = y[..., :-pad]
+    return y
 
 
-@module(BCL(4), reach=16)
-def _skips_of_other_lengths(nn: Any, F: Any, ds: Any) -> Any:
+@forward(BCL(4), reach=16)
+def _skips_of_other_lengths(self: Any, x: Any) -> Any:
     """U-Nets: padded in a loop on some condition more, then by half the difference on each side, or cropped."""
-
-    def forward(self: Any, x: Any) -> Any:
-        skips = []
-        for k in (2, 3):
-            if x.size(2) % k != 0 and not self.training:
-                more = k - x.size(2) % k
-                x = F.pad(x, (0, more))
-            skips.append(x)
-            x = F.avg_pool1d(x, k)
-        y, z = F.avg_pool1d(skips[0], 3), skips.pop()
-        up = F.interpolate(y, scale_factor=3)
-        less = min(up.size(2), skips[0].size(2))
-        differs = skips[0].size(2) - up.size(2)
-        up = up[..., :less] + skips[0][..., :less], F.pad(up, [differs // 3, differs - differs // 3]) + skips[0]
-        for skip in (z, *skips):
-            x = F.interpolate(x, scale_factor=2 if skip is not z else 3)
-            if x.size(2) != skip.size(2):
-                x = x[..., : skip.size(2)]
-            x = x + skip
-        return x, *up
-
-    return net(nn, forward)
+    skips = []
+    for k in (2, 3):
+        if x.size(2) % k != 0 and not self.training:
+            more = k - x.size(2) % k
+            x = F.pad(x, (0, more))
+        skips.append(x)
+        x = F.avg_pool1d(x, k)
+    y, z = F.avg_pool1d(skips[0], 3), skips.pop()
+    up = F.interpolate(y, scale_factor=3)
+    less = min(up.size(2), skips[0].size(2))
+    differs = skips[0].size(2) - up.size(2)
+    up = up[..., :less] + skips[0][..., :less], F.pad(up, [differs // 3, differs - differs // 3]) + skips[0]
+    for skip in (z, *skips):
+        x = F.interpolate(x, scale_factor=2 if skip is not z else 3)
+        if x.size(2) != skip.size(2):
+            x = x[..., : skip.size(2)]
+        x = x + skip
+    return x, *up
 
 
-@module(BCL(4), reach=9, delay=3)
-def _padded_by_one_of_two(nn: Any, F: Any, ds: Any) -> Any:
+@forward(BCL(4), lambda: {"down": nn.Conv1d(4, 3, 2, stride=2)}, reach=9, delay=3)
+def _padded_by_one_of_two(self: Any, x: Any) -> Any:
     """Odd lengths, by a number; then what is chosen by a condition, with and without an else."""
-
-    def forward(self: Any, x: Any) -> Any:
-        y = x
-        if x.size(2) % 2:
-            y = F.pad(y, (0, 1), mode="replicate")
-        more = 0 if x.size(2) % 3 == 0 else 3 - x.size(2) % 3
-        if x.size(2) % 4:
-            rest = x.size(2) % 4
-        else:
-            rest = 0
-        return self.down(y), F.pad(x, (0, more), value=2.0), x[..., : x.size(2) - rest]
-
-    return net(nn, forward, down=nn.Conv1d(4, 3, 2, stride=2))
+    y = x
+    if x.size(2) % 2:
+        y = F.pad(y, (0, 1), mode="replicate")
+    more = 0 if x.size(2) % 3 == 0 else 3 - x.size(2) % 3
+    if x.size(2) % 4:
+        rest = x.size(2) % 4
+    else:
+        rest = 0
+    return self.down(y), F.pad(x, (0, more), value=2.0), x[..., : x.size(2) - rest]
 
 
-@module(BCL(4), reach=9, delay=3)
-def _cropped_where_it_is_longer(nn: Any, F: Any, ds: Any) -> Any:
-    def forward(self: Any, x: Any) -> Any:
-        y, whole = self.up(self.down(F.pad(x, (0, 3)))), x
-        if y.size(2) > x.size(2):
-            y = y[..., : x.size(2)]
-        if whole.size(2) % 4:
-            whole = whole[..., : -(whole.size(2) % 4)]
-        return y + x, whole.reshape(x.size(0), 4, whole.size(2) // 4, 4)
-
-    return net(nn, forward, down=nn.Conv1d(4, 3, 4, stride=4), up=nn.ConvTranspose1d(3, 4, 4, stride=4))
+@forward(
+    BCL(4),
+    lambda: {"down": nn.Conv1d(4, 3, 4, stride=4), "up": nn.ConvTranspose1d(3, 4, 4, stride=4)},
+    reach=9,
+    delay=3,
+)
+def _cropped_where_it_is_longer(self: Any, x: Any) -> Any:
+    y, whole = self.up(self.down(F.pad(x, (0, 3)))), x
+    if y.size(2) > x.size(2):
+        y = y[..., : x.size(2)]
+    if whole.size(2) % 4:
+        whole = whole[..., : -(whole.size(2) % 4)]
+    return y + x, whole.reshape(x.size(0), 4, whole.size(2) // 4, 4)
 
 
 @module(BCL(4), reach=9, delay=2)
@@ -261,39 +226,32 @@ def _lengths_made_integers(nn: Any, F: Any, ds: Any) -> Any:
     return net(nn, forward)
 
 
-@module(BCL(4), reach=9, delay=3)
-def _resized_to_lengths(nn: Any, F: Any, ds: Any) -> Any:
-    def forward(self: Any, x: Any) -> Any:
-        y = F.avg_pool1d(F.pad(x, (0, -x.size(2) % 4)), 4)
-        back = F.interpolate(y, size=4 * y.size(2))
-        return (
-            back[..., : x.size(2)] + x,
-            F.interpolate(x, size=int(x.size(2) * 2.0)),
-            F.interpolate(back, y.size(2)),
-        )
-
-    return net(nn, forward)
+@forward(BCL(4), reach=9, delay=3)
+def _resized_to_lengths(self: Any, x: Any) -> Any:
+    y = F.avg_pool1d(F.pad(x, (0, -x.size(2) % 4)), 4)
+    back = F.interpolate(y, size=4 * y.size(2))
+    return (
+        back[..., : x.size(2)] + x,
+        F.interpolate(x, size=int(x.size(2) * 2.0)),
+        F.interpolate(back, y.size(2)),
+    )
 
 
-@module(BCL(4), reach=9, delay=4)
-def _lengths_in_loops_and_bits(nn: Any, F: Any, ds: Any) -> Any:
+@forward(BCL(4), lambda: {"down": nn.Conv1d(4, 4, 4, stride=4)}, reach=9, delay=4)
+def _lengths_in_loops_and_bits(self: Any, x: Any) -> Any:
     """Up to a multiple, one by one or by padding; bits and shifts; an amount that an if adds to."""
-
-    def forward(self: Any, x: Any) -> Any:
-        n = up = down = x.shape[-1]
-        while up % 4 != 0:
-            up += 1
-        while down % 5 > 0:
-            down -= 1
-        padded = x
-        while padded.shape[-1] % 4:
-            padded = F.pad(padded, (0, 1))
-        parts, rest = divmod(n, 4)
-        more = 4 * parts + 4 if rest else n
-        cut = x[..., : n >> 2 << 2], x[..., : n & ~3], F.pad(x, (0, -n & 3)), F.pad(x, (0, n & 1))
-        return F.pad(x, (0, up - n)), x[..., :down], self.down(padded), F.pad(x, (0, more - n)), *cut
-
-    return net(nn, forward, down=nn.Conv1d(4, 4, 4, stride=4))
+    n = up = down = x.shape[-1]
+    while up % 4 != 0:
+        up += 1
+    while down % 5 > 0:
+        down -= 1
+    padded = x
+    while padded.shape[-1] % 4:
+        padded = F.pad(padded, (0, 1))
+    parts, rest = divmod(n, 4)
+    more = 4 * parts + 4 if rest else n
+    cut = x[..., : n >> 2 << 2], x[..., : n & ~3], F.pad(x, (0, -n & 3)), F.pad(x, (0, n & 1))
+    return F.pad(x, (0, up - n)), x[..., :down], self.down(padded), F.pad(x, (0, more - n)), *cut
 
 
 @module(BCL(4), reach=9, delay=3)
@@ -345,141 +303,115 @@ def _lengths_rounded_by_functions(nn: Any, F: Any, ds: Any) -> Any:
     return net(nn, forward)
 
 
-@module(BCL(4), reach=9, delay=4)
-def _numbers_made_of_conditions(nn: Any, F: Any, ds: Any) -> Any:
+@forward(BCL(4), lambda: {"down": nn.Conv1d(4, 3, 4, stride=4)}, reach=9, delay=4)
+def _numbers_made_of_conditions(self: Any, x: Any) -> Any:
     """Amounts that ifs set to numbers, comparisons as numbers, loops until something is as large."""
-
-    def forward(self: Any, x: Any) -> Any:
-        n, odd, more, windows, whole, least = x.shape[-1], 0, 0, 0, 0, x.shape[-1]
-        if n % 2:
-            odd = 1
-        if n % 4 != 0:
-            parts = n // 4 + 1
-            more = parts * 4 - n
-        while windows * 4 < n:
-            windows += 1
-        while n > whole:
-            whole += 3
-        while 5 * least > n:
-            least -= 1
-        missing = (n % 4 == 1) * 3 + (n % 4 == 2) * 2 + int(n % 4 == 3)
-        return (
-            F.avg_pool1d(F.pad(x, (0, odd)), 2),
-            self.down(F.pad(x, (0, more))),
-            self.down(F.pad(x, (0, windows * 4 - n))),
-            F.pad(x, (0, whole - n)),
-            x[..., : least * 5],
-            self.down(F.pad(x, (0, missing))),
-        )
-
-    return net(nn, forward, down=nn.Conv1d(4, 3, 4, stride=4))
+    n, odd, more, windows, whole, least = x.shape[-1], 0, 0, 0, 0, x.shape[-1]
+    if n % 2:
+        odd = 1
+    if n % 4 != 0:
+        parts = n // 4 + 1
+        more = parts * 4 - n
+    while windows * 4 < n:
+        windows += 1
+    while n > whole:
+        whole += 3
+    while 5 * least > n:
+        least -= 1
+    missing = (n % 4 == 1) * 3 + (n % 4 == 2) * 2 + int(n % 4 == 3)
+    return (
+        F.avg_pool1d(F.pad(x, (0, odd)), 2),
+        self.down(F.pad(x, (0, more))),
+        self.down(F.pad(x, (0, windows * 4 - n))),
+        F.pad(x, (0, whole - n)),
+        x[..., : least * 5],
+        self.down(F.pad(x, (0, missing))),
+    )
 
 
-@module(BLC(4), multiple=2)
-def _branches_for_single_frames(nn: Any, F: Any, ds: Any) -> Any:
+@forward(BLC(4), lambda: {"rnn": nn.GRU(4, 3, batch_first=True)}, multiple=2)
+def _branches_for_single_frames(self: Any, x: Any, state: Any = None) -> Any:
     """What a model does that is stepped frame by frame, beside what it does otherwise."""
-
-    def forward(self: Any, x: Any, state: Any = None) -> Any:
-        if x.size(1) == 1 and state is not None:
-            before = state
-        else:
-            before = F.pad(x, (0, 0, 1, -1))
-        mixed = x * 0.3 + before * 0.7
-        return mixed.tanh() if x.size(1) == 1 else self.rnn(mixed)[0]
-
-    return net(nn, forward, rnn=nn.GRU(4, 3, batch_first=True))
+    if x.size(1) == 1 and state is not None:
+        before = state
+    else:
+        before = F.pad(x, (0, 0, 1, -1))
+    mixed = x * 0.3 + before * 0.7
+    return mixed.tanh() if x.size(1) == 1 else self.rnn(mixed)[0]
 
 
-@module(BCL(4), reach=3)
-def _roots_of_lengths(nn: Any, F: Any, ds: Any) -> Any:
+@forward(BCL(4), reach=3)
+def _roots_of_lengths(self: Any, x: Any) -> Any:
     """Sums scaled by them, as numbers that are known at the end."""
-
-    def forward(self: Any, x: Any) -> Any:
-        n, total, half = x.size(2), x.sum(2), math.sqrt(0.25)
-        return total / n**0.5, total * half / math.sqrt(n), total / np.sqrt(n), total + 2 * n**1.5
-
-    return net(nn, forward)
+    n, total, half = x.size(2), x.sum(2), math.sqrt(0.25)
+    return total / n**0.5, total * half / math.sqrt(n), total / np.sqrt(n), total + 2 * n**1.5
 
 
 # ---------------------------------------------------------------- integers
-@module((Given(("B", "L"), below=12),), onnx=False)  # onnxruntime's sums and products of them are doubles
-def _integers_beyond_reals(nn: Any, F: Any, ds: Any) -> Any:
+@forward((Given(("B", "L"), below=12),), onnx=False)  # onnxruntime's sums and products of them are doubles
+def _integers_beyond_reals(self: Any, x: Any) -> Any:
     """Each of them differs from the next, which no real number of 53 bits says."""
-
-    def forward(self: Any, x: Any) -> Any:
-        y, z = x + 2**54, x * 2**50 + 1
-        pair = ds.stack([y, 2**54 + 9 - x], -1)
-        return (
-            y, y // 7, y % 7, -y, y - 2**54 + z, y.clamp(max=2**54 + 3), ds.where(y > 2**54 + 4, y, -z),
-            (y == 2**54 + 5).long(), pair.sort(-1)[0], pair.amax(-1), pair.argmax(-1), pair.sum(-1), z.cumsum(1),
-            y.sum(1), y.amax(1), y.argmax(1), z.prod(1),
-        )  # fmt: skip
-
-    return net(nn, forward)
+    y, z = x + 2**54, x * 2**50 + 1
+    pair = ds.stack([y, 2**54 + 9 - x], -1)
+    return (
+        y, y // 7, y % 7, -y, y - 2**54 + z, y.clamp(max=2**54 + 3), ds.where(y > 2**54 + 4, y, -z),
+        (y == 2**54 + 5).long(), pair.sort(-1)[0], pair.amax(-1), pair.argmax(-1), pair.sum(-1), z.cumsum(1),
+        y.sum(1), y.amax(1), y.argmax(1), z.prod(1),
+    )  # fmt: skip
 
 
-@module(BCL(4), native=False)
-def _between_boundaries(nn: Any, F: Any, ds: Any) -> Any:
-    def forward(self: Any, x: Any) -> Any:
-        b, at = self.boundaries, ds.bucketize(x[:, 0], self.boundaries, right=True)
-        codes = ds.bucketize((x * 4).round(), ds.arange(-3.0, 4.0)), ds.searchsorted(b, x, side="right")
-        return self.table(at), *codes, ds.searchsorted(b, x)
+@forward(
+    BCL(4),
+    lambda: {"table": nn.Embedding(4, 3), "boundaries": nn.Parameter(ds.tensor([-0.7, 0.1, 0.2]))},
+    native=False,
+)
+def _between_boundaries(self: Any, x: Any) -> Any:
+    b, at = self.boundaries, ds.bucketize(x[:, 0], self.boundaries, right=True)
+    codes = ds.bucketize((x * 4).round(), ds.arange(-3.0, 4.0)), ds.searchsorted(b, x, side="right")
+    return self.table(at), *codes, ds.searchsorted(b, x)
 
-    return net(nn, forward, table=nn.Embedding(4, 3), boundaries=nn.Parameter(ds.tensor([-0.7, 0.1, 0.2])))
 
-
-@module((Given(("B", "L"), below=12),))
-def _integers_computed(nn: Any, F: Any, ds: Any) -> Any:
+@forward((Given(("B", "L"), below=12),), lambda: {"table": nn.Embedding(5, 3)})
+def _integers_computed(self: Any, x: Any) -> Any:
     """Indices that are shifted, wrapped, held within a table and masked."""
-
-    def forward(self: Any, x: Any) -> Any:
-        rest, part = x % 5, (x - 20) // 3
-        masked = ds.where(x > 9, ds.zeros_like(x), x).masked_fill(x == 3, 1)
-        y = self.table(rest) + self.table((x * 2 - 7).clamp(0, 4)) * (masked != 0).unsqueeze(-1)
-        return (
-            y + self.table((x > rest).long()),
-            part,
-            -masked.abs() + (3 - x) % 4,
-            x.clamp(max=4) - rest,
-            x**2 + x**7,
-            2**x,
-        )
-
-    return net(nn, forward, table=nn.Embedding(5, 3))
+    rest, part = x % 5, (x - 20) // 3
+    masked = ds.where(x > 9, ds.zeros_like(x), x).masked_fill(x == 3, 1)
+    y = self.table(rest) + self.table((x * 2 - 7).clamp(0, 4)) * (masked != 0).unsqueeze(-1)
+    return (
+        y + self.table((x > rest).long()),
+        part,
+        -masked.abs() + (3 - x) % 4,
+        x.clamp(max=4) - rest,
+        x**2 + x**7,
+        2**x,
+    )
 
 
-@module((Given(("B", "L"), below=4000),))
-def _bits_of_integers(nn: Any, F: Any, ds: Any) -> Any:
-    def forward(self: Any, x: Any) -> Any:
-        y = x * 2**42 - 7 * x
-        shifted = x.clone()
-        also = shifted
-        also <<= 3
-        also >>= 1
-        return (
-            x & 7,
-            2 & -x,
-            y & 0x5A5A00FF,
-            y & -20,
-            y | 1025,
-            ~y,
-            (1 - x) ^ 6,
-            y ^ -3,
-            y & (2**62 - 1),
-            shifted,
-            x << 40,
-            y >> 9,
-        )
-
-    return net(nn, forward)
+@forward((Given(("B", "L"), below=4000),))
+def _bits_of_integers(self: Any, x: Any) -> Any:
+    y = x * 2**42 - 7 * x
+    shifted = x.clone()
+    also = shifted
+    also <<= 3
+    also >>= 1
+    return (
+        x & 7,
+        2 & -x,
+        y & 0x5A5A00FF,
+        y & -20,
+        y | 1025,
+        ~y,
+        (1 - x) ^ 6,
+        y ^ -3,
+        y & (2**62 - 1),
+        shifted,
+        x << 40,
+        y >> 9,
+    )
 
 
-@module(BCL(4))
-def _codes_of_real_frames(nn: Any, F: Any, ds: Any) -> Any:
+@forward(BCL(4), lambda: {"table": nn.Embedding(4, 3)})
+def _codes_of_real_frames(self: Any, x: Any) -> Any:
     """Signs as bits of a number, and the nearest of some, as indices."""
-
-    def forward(self: Any, x: Any) -> Any:
-        bits = (x[:, 0] > 0).long() + (x[:, 1] > 0).long() * 2
-        return self.table(bits), self.table(x.argmax(1)), ds.where(x > 0, 1, 0)
-
-    return net(nn, forward, table=nn.Embedding(4, 3))
+    bits = (x[:, 0] > 0).long() + (x[:, 1] > 0).long() * 2
+    return self.table(bits), self.table(x.argmax(1)), ds.where(x > 0, 1, 0)

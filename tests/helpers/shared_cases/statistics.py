@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from .tables import BCL, BLC, case, module, net
+from .tables import BCL, BLC, F, case, ds, forward, module, net, nn
 
 WAITS = {"whole": True, "exports": False}
 
@@ -46,50 +46,37 @@ for _name, _statistic in {
     )
 
 
-@module(BCL(4), reach=8, multiple=8)
-def _statistics_pooling(nn: Any, F: Any, ds: Any) -> Any:
+@forward(BCL(4), lambda: {"tdnn": nn.Conv1d(4, 6, 3, dilation=2), "head": nn.Linear(12, 3)}, reach=8, multiple=8)
+def _statistics_pooling(self: Any, x: Any) -> Any:
     """As in x-vectors."""
-
-    def forward(self: Any, x: Any) -> Any:
-        x = F.relu(self.tdnn(x))
-        return self.head(ds.cat([x.mean(dim=2), x.std(dim=2)], 1))
-
-    return net(nn, forward, tdnn=nn.Conv1d(4, 6, 3, dilation=2), head=nn.Linear(12, 3))
+    x = F.relu(self.tdnn(x))
+    return self.head(ds.cat([x.mean(dim=2), x.std(dim=2)], 1))
 
 
-@module(BCL(4), reach=8)
-def _attentive_statistics_pooling(nn: Any, F: Any, ds: Any) -> Any:
+@forward(
+    BCL(4), lambda: {"down": nn.Conv1d(4, 6, 1), "norm": nn.BatchNorm1d(6), "up": nn.Conv1d(6, 4, 1)}, reach=8
+)
+def _attentive_statistics_pooling(self: Any, x: Any) -> Any:
     """As in ECAPA-TDNN, of the frames alone."""
-
-    def forward(self: Any, x: Any) -> Any:
-        w = F.softmax(self.up(self.norm(F.relu(self.down(x))).tanh()), dim=2)
-        mean = (x * w).sum(2)
-        spread = (((x**2) * w).sum(2) - mean**2).clamp(min=1e-4).sqrt()
-        return ds.cat([mean, spread], 1)
-
-    return net(nn, forward, down=nn.Conv1d(4, 6, 1), norm=nn.BatchNorm1d(6), up=nn.Conv1d(6, 4, 1))
+    w = F.softmax(self.up(self.norm(F.relu(self.down(x))).tanh()), dim=2)
+    mean = (x * w).sum(2)
+    spread = (((x**2) * w).sum(2) - mean**2).clamp(min=1e-4).sqrt()
+    return ds.cat([mean, spread], 1)
 
 
-@module(BLC(4))
-def _self_attentive_pooling(nn: Any, F: Any, ds: Any) -> Any:
+@forward(BLC(4), lambda: {"hidden": nn.Linear(4, 3), "heads": nn.Linear(3, 2), "one": nn.Linear(4, 1)})
+def _self_attentive_pooling(self: Any, x: Any) -> Any:
     """Two heads, as a product of matrices, and one as a sum."""
-
-    def forward(self: Any, x: Any) -> Any:
-        heads = F.softmax(self.heads(self.hidden(x).tanh()), dim=1).transpose(1, 2) @ x
-        w = F.dropout(self.one(x).softmax(1) / 2, 0.1, self.training)
-        return heads.flatten(1), (w * x).sum(dim=1, keepdim=True)
-
-    return net(nn, forward, hidden=nn.Linear(4, 3), heads=nn.Linear(3, 2), one=nn.Linear(4, 1))
+    heads = F.softmax(self.heads(self.hidden(x).tanh()), dim=1).transpose(1, 2) @ x
+    w = F.dropout(self.one(x).softmax(1) / 2, 0.1, self.training)
+    return heads.flatten(1), (w * x).sum(dim=1, keepdim=True)
 
 
-@module(BLC(4), native=False, multiple=2)
-def _pooling_by_einsum(nn: Any, F: Any, ds: Any) -> Any:
-    def forward(self: Any, x: Any) -> Any:
-        w = self.one(x).squeeze(-1).softmax(-1)
-        spread, mean = ds.var_mean(x, 1)
-        return ds.einsum("bt,btc->bc", w, x), ds.bmm(w.unsqueeze(1), x), spread, mean
-
-    return net(nn, forward, one=nn.Linear(4, 1))
+@forward(BLC(4), lambda: {"one": nn.Linear(4, 1)}, native=False, multiple=2)
+def _pooling_by_einsum(self: Any, x: Any) -> Any:
+    w = self.one(x).squeeze(-1).softmax(-1)
+    spread, mean = ds.var_mean(x, 1)
+    return ds.einsum("bt,btc->bc", w, x), ds.bmm(w.unsqueeze(1), x), spread, mean
 
 
 # ---------------------------------------------------------------- of all frames so far
