@@ -28,10 +28,7 @@ PROGRAMS = {"address": ("asan", ()), "thread": ("tsan", THREADED)}
 MEMORY = [f"--ignore=tests/python/test_memory{name}.py" for name in ("", "_files")]  # of the sanitizers, too
 PEERS = ["--ignore=tests/python/test_benchmarks.py"]  # libraries of others, which sanitizers end
 TESTS = {
-    "address": [
-        ["tests/laws", "-m", "fast"],
-        ["tests/threads", "tests/python", *MEMORY, *PEERS],
-    ],
+    "address": [["tests/laws", "-m", "fast"], ["tests/threads", "tests/python", *MEMORY, *PEERS]],
     "thread": [["tests/threads"]],
 }
 OPTIONS = {

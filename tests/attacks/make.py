@@ -19,18 +19,7 @@ import numpy as np
 
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent / "helpers"))
-from dsm_files import (
-    compact,
-    container,
-    fingerprint,
-    header_of,
-    model_of,
-    node,
-    output,
-    pack,
-    pattern,
-    text_of,
-)
+from dsm_files import compact, container, fingerprint, header_of, model_of, node, output, pack, pattern, text_of
 
 Attack = tuple[str, bytes, str]  # name, file, words of the error
 
@@ -146,11 +135,7 @@ def of_containers() -> Iterator[Attack]:
     yield "length_zero", struct.pack("<Q", 0) + file[8:], "begins with '{'"
     yield "header_no_json", file[:8] + b"<" + file[9:], "begins with '{'"
     yield "header_bad_utf8", file.replace(b"conv.bias", b"conv.b\xc3(s"), "UTF-8"
-    yield (
-        "header_deep",
-        pack('{"a":' + "[" * 100 + "]" * 100 + "}", b""),
-        "at most 64 arrays and objects",
-    )
+    yield ("header_deep", pack('{"a":' + "[" * 100 + "]" * 100 + "}", b""), "at most 64 arrays and objects")
     yield "header_key_twice", pack('{"__metadata__":{},"__metadata__":{}}', b""), "keys that differ"
     yield "no_metadata", container(small()[1], None), 'a text "dreamstream"'
     yield "other_metadata", container(small()[1], {"format": "pt"}), 'a text "dreamstream"'
@@ -239,11 +224,7 @@ def of_texts() -> Iterator[Attack]:
     yield "attribute_left_huge", at(*attributes, "left")(2**39), "node 0 (conv1d, conv)"
     yield "attribute_too_big_for_64", at(*attributes, "stride")(2**64), "expected an integer"
     yield "attribute_choice", at(*attributes, "mode")("mirror"), "zeros|replicate|reflect|circular"
-    yield (
-        "attribute_of_another",
-        at("graph", "nodes", 2, "attributes")({"axis": 1}),
-        "no key but known ones",
-    )
+    yield ("attribute_of_another", at("graph", "nodes", 2, "attributes")({"axis": 1}), "no key but known ones")
     yield "attribute_nan", at(*attributes, "stride")("nan"), "expected an integer"
     yield "cycle_itself", at(*node0, "inputs")([1]), "expected an integer from 0 to 0"
     yield "cycle_later", at(*node0, "inputs")([2]), "expected an integer from 0 to 0"

@@ -13,14 +13,7 @@ from typing import Any
 
 import numpy as np
 
-NAMES = {
-    "float32": "F32",
-    "float64": "F64",
-    "int64": "I64",
-    "int16": "I16",
-    "bool": "BOOL",
-    "uint8": "U8",
-}
+NAMES = {"float32": "F32", "float64": "F64", "int64": "I64", "int16": "I16", "bool": "BOOL", "uint8": "U8"}
 Arrays = Mapping[str, "np.ndarray[Any, Any]"]
 
 

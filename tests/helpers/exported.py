@@ -125,12 +125,7 @@ def scaled(got: Array, wanted: Array) -> float:
 
 
 def compare(
-    exported: Exported,
-    engine: Any,
-    rng: np.random.Generator,
-    calls: int = 25,
-    rows: int = 3,
-    most: int = 12,
+    exported: Exported, engine: Any, rng: np.random.Generator, calls: int = 25, rows: int = 3, most: int = 12
 ) -> tuple[int, float]:
     """Stream the same random chunks through both, some rows starting and ending in each call.
 

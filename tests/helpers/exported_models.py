@@ -31,9 +31,7 @@ class _Written(nn.Module):
 
 def _residual() -> nn.Module:
     return _Written(
-        lambda m, x: x + m.b(F.gelu(m.a(x))),
-        a=nn.Conv1d(3, 5, 7, padding=3),
-        b=nn.Conv1d(5, 3, 3, padding=1),
+        lambda m, x: x + m.b(F.gelu(m.a(x))), a=nn.Conv1d(3, 5, 7, padding=3), b=nn.Conv1d(5, 3, 3, padding=1)
     )
 
 

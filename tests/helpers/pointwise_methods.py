@@ -52,20 +52,13 @@ REAL = {
     "isneginf": [lambda d: d.odd.isneginf()],
     "fmod": [lambda d: d.x.fmod(d.p), lambda d: d.x.fmod(3), lambda d: d.column.fmod(d.p)],
     "heaviside": [lambda d: d.x.heaviside(d.y), lambda d: d.odd.heaviside(d.x)],
-    "addcmul": [
-        lambda d: d.x.addcmul(d.y, d.row),
-        lambda d: d.x.addcmul(d.column, d.row, value=2),
-    ],
+    "addcmul": [lambda d: d.x.addcmul(d.y, d.row), lambda d: d.x.addcmul(d.column, d.row, value=2)],
 }
 
 FLOAT = {
     **_odd(*(r.name for r in UNARY if r.doc and r.integers is None)),
     **_odd("tan", "exp2", "frac", "sinc", "signbit", "deg2rad", "rad2deg"),
-    "logit": [
-        lambda d: d.x.logit(),
-        lambda d: d.x.sigmoid().logit(),
-        lambda d: d.odd.logit(1e-3),
-    ],
+    "logit": [lambda d: d.x.logit(), lambda d: d.x.sigmoid().logit(), lambda d: d.odd.logit(1e-3)],
     **_pairs(*(r.name for r in BINARY if r.real and r.name not in ("div", "prelu")), "logaddexp", "xlogy"),
     **{
         name: [

@@ -10,14 +10,7 @@ LENGTHS = (7, 3, 5, 1)
 IDS = tuple("abcd")
 
 
-def make(
-    seed=0,
-    names=("B", "F", "L"),
-    lengths=LENGTHS,
-    extra=2,
-    dtype=torch.float64,
-    **options,
-):
+def make(seed=0, names=("B", "F", "L"), lengths=LENGTHS, extra=2, dtype=torch.float64, **options):
     """Return a batch with 4 features whose padding is NaN (a wrong number, where there is no NaN)."""
     generator = torch.Generator().manual_seed(seed)
     x = torch.randn(len(lengths), 4, max(lengths) + extra, generator=generator, dtype=torch.float64)

@@ -206,9 +206,7 @@ def calls(xs, sizes, late=()):
             chunks[i] = xs[i][:, at[i] : at[i] + n]
             at[i] += n
         yield streams(
-            chunks,
-            [i for i in rows if k == first[i]],
-            [i for i in rows if k + 1 == first[i] + len(sizes[i])],
+            chunks, [i for i in rows if k == first[i]], [i for i in rows if k + 1 == first[i] + len(sizes[i])]
         )
 
 

@@ -33,10 +33,7 @@ COPIES = {
 WRITERS = {
     "zero_": [lambda d: written(d.x, lambda x: x.zero_())],
     "fill_": [lambda d: written(d.x, lambda x: x[0].fill_(2))],
-    "copy_": [
-        lambda d: written(d.x, lambda x: x.copy_(d.row)),
-        lambda d: written(d.x, lambda x: x.copy_(d.mask)),
-    ],
+    "copy_": [lambda d: written(d.x, lambda x: x.copy_(d.row)), lambda d: written(d.x, lambda x: x.copy_(d.mask))],
 }
 #: Arguments of methods that write, where there are some.
 WRITTEN = {

@@ -18,11 +18,7 @@ from random_graphs.totals import Input
 import dreamstream as ds
 import dreamstream.nn.functional as F
 from dreamstream import nn
-from dreamstream.errors import (
-    NotStreamableError,
-    ShapeError,
-    StreamMismatchError,
-)
+from dreamstream.errors import NotStreamableError, ShapeError, StreamMismatchError
 
 
 # ---------------------------------------------------------------- convolutions made causal, and not
@@ -153,13 +149,7 @@ def test_table_behind_a_convolution():
 def test_table_of_strange_shape_is_refused():
     """A table whose first axis would meet the batch."""
     pe = nn.Parameter(ds.randn(3, 4, 500))
-    refused(
-        net(lambda self, x: x + self.pe[..., : x.size(2)], pe=pe),
-        X,
-        "line up",
-        ShapeError,
-        offline_too=True,
-    )
+    refused(net(lambda self, x: x + self.pe[..., : x.size(2)], pe=pe), X, "line up", ShapeError, offline_too=True)
 
 
 def test_table_that_is_outgrown():
@@ -367,10 +357,7 @@ def test_rates_are_checked_through_lengths():
     down = nn.Conv1d(4, 4, 2, stride=2)
     held(net(lambda self, x: x[:, : half(self, x).size(1) * 2], down=down), T, delay=1)
     held(net(lambda self, x: half(self, x)[:, : x.size(1) // 2], down=down), T, delay=1)
-    for wrong in (
-        lambda self, x: x[:, : half(self, x).size(1)],
-        lambda self, x: half(self, x)[:, : x.size(1)],
-    ):
+    for wrong in (lambda self, x: x[:, : half(self, x).size(1)], lambda self, x: half(self, x)[:, : x.size(1)]):
         refused(net(wrong, down=down), T, "rates", StreamMismatchError)
 
 
@@ -378,12 +365,7 @@ def test_rates_are_checked_through_lengths():
 def test_forms_of_results(form):
     def forward(self, x):
         y, z = self.conv(x), x[..., 2:]
-        forms = {
-            "tuple": (y, z),
-            "dict": {"y": y, "z": z},
-            "nested": {"a": [y, (z, x)], "b": z},
-            "one": (y,),
-        }
+        forms = {"tuple": (y, z), "dict": {"y": y, "z": z}, "nested": {"a": [y, (z, x)], "b": z}, "one": (y,)}
         return forms[form]
 
     model = net(forward, conv=nn.Conv1d(4, 2, 3, padding=1))

@@ -65,23 +65,9 @@ def test_reductions(name):
 def test_reductions_as_plain_tensors_do_them():
     """Types and dimensions are those of the plain tensor; NaN, infinities and ties as well."""
     data = np.array(
-        [[1, 1, -1, 1], [np.nan, 2, np.nan, 0], [np.inf, -np.inf, 1, 1], [-np.inf] * 4, [0, 0, 0, 0]],
-        np.float32,
+        [[1, 1, -1, 1], [np.nan, 2, np.nan, 0], [np.inf, -np.inf, 1, 1], [-np.inf] * 4, [0, 0, 0, 0]], np.float32
     )
-    names = [
-        "sum",
-        "mean",
-        "prod",
-        "var",
-        "norm",
-        "logsumexp",
-        "amax",
-        "amin",
-        "any",
-        "all",
-        "argmax",
-        "argmin",
-    ]
+    names = ["sum", "mean", "prod", "var", "norm", "logsumexp", "amax", "amin", "any", "all", "argmax", "argmin"]
     online = ds.patch_module(net(lambda self, x: [getattr(x, n)(dim=2) for n in names])).online()
     outputs = online(ds.stream_tensor([data], names=("B", "L", "F"), ids="a", sos=True, eos=True))
     for name, y in zip(names, outputs):
@@ -134,11 +120,7 @@ def test_matrices_on_the_right():
     def forward(self, x):  # (B, L, 4)
         heads = x.unflatten(2, (2, 2))  # (B, L, 2, 2)
         y = x @ self.square, x.matmul(self.vector), heads @ self.pair, heads @ self.vector[:2]
-        return (
-            *y,
-            heads.unsqueeze(3) @ self.heads,
-            (heads.unsqueeze(3) @ self.heads).squeeze(3) @ self.row,
-        )
+        return (*y, heads.unsqueeze(3) @ self.heads, (heads.unsqueeze(3) @ self.heads).squeeze(3) @ self.row)
 
     parts = {"square": (4, 4), "vector": (4,), "pair": (2, 3), "heads": (2, 2, 3), "row": (3, 1)}
     held(net(forward, **{n: nn.Parameter(ds.randn(*s)) for n, s in parts.items()}), T, delay=0)
@@ -147,13 +129,7 @@ def test_matrices_on_the_right():
 def test_matrices_on_the_left():
     def forward(self, x):  # (B, 4, L)
         image = x.unflatten(1, (2, 2))  # (B, 2, 2, L)
-        y = (
-            self.wide @ x,
-            self.vector @ x,
-            self.pair @ image,
-            self.heads @ image,
-            self.vector[:2] @ image,
-        )
+        y = (self.wide @ x, self.vector @ x, self.pair @ image, self.heads @ image, self.vector[:2] @ image)
         return (*y, self.pair @ image.permute(0, 3, 1, 2), self.heads.unsqueeze(1) @ image.unsqueeze(1))
 
     parts = {"wide": (7, 4), "vector": (4,), "pair": (3, 2), "heads": (2, 3, 2)}
@@ -161,13 +137,7 @@ def test_matrices_on_the_left():
 
 
 def test_one_feature_meets_many_matrices():
-    held(
-        net(
-            lambda self, x: x.unsqueeze(2).unsqueeze(3) @ self.heads,
-            heads=nn.Parameter(ds.randn(3, 4, 2)),
-        ),
-        T,
-    )
+    held(net(lambda self, x: x.unsqueeze(2).unsqueeze(3) @ self.heads, heads=nn.Parameter(ds.randn(3, 4, 2))), T)
 
 
 def test_bits_are_those_of_linear():

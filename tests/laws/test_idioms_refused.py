@@ -15,13 +15,7 @@ from random_graphs.trial import offline
 import dreamstream as ds
 import dreamstream.nn.functional as F
 from dreamstream import nn
-from dreamstream.errors import (
-    CaptureError,
-    DTypeError,
-    ModeError,
-    NotStreamableError,
-    StreamMismatchError,
-)
+from dreamstream.errors import CaptureError, DTypeError, ModeError, NotStreamableError, StreamMismatchError
 
 
 # ---------------------------------------------------------------- lengths that are no numbers
@@ -195,13 +189,7 @@ def test_values_inside_a_forward_are_refused():
         kept, self.__dict__["kept"] = self.__dict__.get("kept"), x
         return x if kept is None else x + kept
 
-    refused(
-        net(lambda self, x: x if x.sum(1).sum(1) else -x),
-        X,
-        "truth",
-        captured=CaptureError,
-        offline_too=True,
-    )
+    refused(net(lambda self, x: x if x.sum(1).sum(1) else -x), X, "truth", captured=CaptureError, offline_too=True)
     refused(net(lambda self, x: x if x > 0 else -x), X, "truth", captured=CaptureError, offline_too=True)
     refused(net(lambda self, x: ds.tensor(np.asarray(x) * 2)), X, "NumPy array", captured=CaptureError)
     refused(net(lambda self, x: ds.tensor(x.numpy() * 2)), X, "values", captured=CaptureError)

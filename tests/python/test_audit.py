@@ -152,8 +152,7 @@ class Placed(nn.Module):
 
 
 @pytest.mark.parametrize(
-    ("of", "last"),
-    [(lambda t, n: t[:n], 29), (lambda t, n: t[3 : n + 3], 26), (lambda t, n: t[: n + 4][4:], 25)],
+    ("of", "last"), [(lambda t, n: t[:n], 29), (lambda t, n: t[3 : n + 3], 26), (lambda t, n: t[: n + 4][4:], 25)]
 )
 def test_the_last_frame_of_a_table(of, last):
     """Frames up to it come, at the rate of the layer; the call that passes it raises, with the stream's id."""

@@ -138,10 +138,7 @@ def test_a_report_is_against_float32(call, folder):
         (("none.dsm", "x.dsm"), "none.dsm"),
         (("net.py", "x.dsm"), "net.py"),
         (("a.dsm", "x.dsm", "--weights", "w"), "a.dsm has its weights"),
-        (
-            ("net.py:model", "x.dsm", "--weights", "int4"),
-            "int4 is neither a file nor one of fp32, fp16",
-        ),
+        (("net.py:model", "x.dsm", "--weights", "int4"), "int4 is neither a file nor one of fp32, fp16"),
         (("a.dsm", "x.dsm", "--input", "call.wav"), "give --report as well"),
         (("a.dsm", "x.dsm", "--weights", "int8", "--bound", "0.1"), "--bound is of --weights auto"),
         (("a.dsm", "nowhere/x.dsm"), "nowhere/x.dsm"),

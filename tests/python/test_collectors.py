@@ -115,11 +115,7 @@ def test_joined_once():
 def test_a_failing_update_changes_nothing(output, error, ids):
     c = OutputCollector()
     c.update(
-        Output(
-            {"a": frames(3, 2), "b": frames(4, 2), "done": frames(1, 2)},
-            sos=["a", "b", "done"],
-            eos=["done"],
-        )
+        Output({"a": frames(3, 2), "b": frames(4, 2), "done": frames(1, 2)}, sos=["a", "b", "done"], eos=["done"])
     )
     before, ended = contents(c)
     with pytest.raises(error) as caught:

@@ -89,17 +89,10 @@ def test_doubles_as_python_reads_them(convert):
     for _ in range(4000):
         digits = "".join(rand.choices("0123456789", k=rand.randrange(1, 40))).lstrip("0") or "0"
         texts.append(f"{digits}.{rand.randrange(10**9)}e{rand.randrange(-360, 265)}")
-        mantissa, exponent = (
-            2 * rand.getrandbits(rand.choice([53, 53, 20])) + 1,
-            rand.randrange(-1075, 960),
-        )
+        mantissa, exponent = (2 * rand.getrandbits(rand.choice([53, 53, 20])) + 1, rand.randrange(-1075, 960))
         exact = mantissa * 2**exponent if exponent >= 0 else mantissa * 5**-exponent  # an integer
         power = min(exponent, 0)
-        texts += [
-            f"{exact}e{power}",
-            f"{exact}.{'0' * rand.randrange(900)}1e{power}",
-            f"{exact - 1}.9e{power}",
-        ]
+        texts += [f"{exact}e{power}", f"{exact}.{'0' * rand.randrange(900)}1e{power}", f"{exact - 1}.9e{power}"]
     values = [float(text) for text in texts]
     assert all(map(math.isfinite, values))
     assert convert("json", f"[{','.join(texts)}]".encode()) == compact(values)

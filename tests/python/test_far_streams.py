@@ -29,17 +29,8 @@ def resample():
 
 ONE = ("B", "L")
 # model, spec, rate, a multiple of the period (frames of the first input), frames of a first chunk
-MODELS = {
-    "resampled": (resample, ONE, 44100, 441, 3000),
-    "speech": (SileroVAD, ONE, 16000, 512 * 8, 6000),
-}
-FAR = {
-    "2^31": 1 << 31,
-    "40 hours": FORTY_HOURS,
-    "2^32": 1 << 32,
-    "2^53": 1 << 53,
-    "2^57": 1 << 57,
-}
+MODELS = {"resampled": (resample, ONE, 44100, 441, 3000), "speech": (SileroVAD, ONE, 16000, 512 * 8, 6000)}
+FAR = {"2^31": 1 << 31, "40 hours": FORTY_HOURS, "2^32": 1 << 32, "2^53": 1 << 53, "2^57": 1 << 57}
 
 
 def make(name, **options):

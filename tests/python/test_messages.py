@@ -257,10 +257,7 @@ def engine():
     ],
 )
 def test_chunks_of_an_engine(engine, chunk, error, says):
-    for call in (
-        lambda: engine.step({"anna": chunk}, sos="anna"),
-        lambda: engine.stream("anna").step(chunk),
-    ):
+    for call in (lambda: engine.step({"anna": chunk}, sos="anna"), lambda: engine.stream("anna").step(chunk)):
         with pytest.raises(error, match=rf"^input x: expected an array of .*{re.escape(says)}") as caught:
             call()
         assert caught.value.ids == ("anna",)

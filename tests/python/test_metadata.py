@@ -126,12 +126,7 @@ def test_value_semantics():
     m = meta3()
     assert m == meta3() and hash(m) == hash(meta3()) and len({m, meta3()}) == 1
     assert m != "m" and (m == 3) is False
-    for change in (
-        {"ids": ["a", "b", "d"]},
-        {"sos": True},
-        {"eos": [True, False, True]},
-        {"lengths": [5, 1, 2]},
-    ):
+    for change in ({"ids": ["a", "b", "d"]}, {"sos": True}, {"eos": [True, False, True]}, {"lengths": [5, 1, 2]}):
         other = m.replace(**change)
         assert other != m and other.replace(ids=m.ids, sos=m.sos, eos=m.eos, lengths=m.lengths) == m
     with pytest.raises(TypeError, match="no field 'length'"):

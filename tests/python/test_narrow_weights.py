@@ -124,7 +124,9 @@ def test_memory():
     model = nn.Linear(512, 512)
     wide, *narrow = (ds.compile(model, ("B", "L", 512), weights=w, verify=False).weights_size for w in FORMATS)
     assert [round(wide / n) for n in narrow] == [2, 2, 4]
-    two = ds.compile(nn.Sequential(model, nn.Linear(512, 512)), ("B", "L", 512), weights={"1": "bf16"}, verify=False)
+    two = ds.compile(
+        nn.Sequential(model, nn.Linear(512, 512)), ("B", "L", 512), weights={"1": "bf16"}, verify=False
+    )
     assert round(2 * two.weights_size / wide) == 3, "what stays wide is held once, too"
 
 

@@ -254,13 +254,7 @@ def test_load_names_all_faults_and_changes_nothing(rng):
     state["second.1.linear.weight"] = np.ones((3, 4))
     with pytest.raises(FormatError) as error:
         model.load_state_dict(state)
-    for part in (
-        "Model",
-        "missing: first.mean",
-        "unexpected: stranger",
-        "(4,) there and (3,) here",
-        "(3, 4)",
-    ):
+    for part in ("Model", "missing: first.mean", "unexpected: stranger", "(4,) there and (3,) here", "(3, 4)"):
         assert part in str(error.value)
     check_loaded(model, {k: v.numpy() for k, v in before.items()})
     with pytest.raises(FormatError, match="different shapes"):

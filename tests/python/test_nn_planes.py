@@ -104,9 +104,7 @@ def test_types():
 def test_what_it_costs():
     """Delay, field and state along the stream are those of the kernel's part along it."""
     model = nn.Sequential(
-        nn.Conv2d(1, 4, (3, 5), stride=(2, 3), padding=1),
-        nn.ReLU(),
-        nn.Conv2d(4, 2, (3, 1), padding=(1, 0)),
+        nn.Conv2d(1, 4, (3, 5), stride=(2, 3), padding=1), nn.ReLU(), nn.Conv2d(4, 2, (3, 1), padding=(1, 0))
     )
     rows = ds.audit(model, ("B", 1, "L", 10))
     assert (rows.delay, rows.receptive_field) == (3, 7)

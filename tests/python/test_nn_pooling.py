@@ -47,17 +47,9 @@ def test_sizes_by_the_nearest_elements(rng):
     [
         (lambda x: F.max_pool1d(x, 2, return_indices=True), NotStreamableError, "return_indices"),
         (lambda x: F.max_pool1d(x.transpose(0, 2), 2), NotStreamableError, "mix B"),
-        (
-            lambda x: F.adaptive_avg_pool1d(x, 2),
-            NotStreamableError,
-            "depends on the stream's length.*buffer",
-        ),
+        (lambda x: F.adaptive_avg_pool1d(x, 2), NotStreamableError, "depends on the stream's length.*buffer"),
         (lambda x: F.adaptive_max_pool1d(x, 2), NotStreamableError, "adaptive_max_pool1d"),
-        (
-            lambda x: F.adaptive_avg_pool2d(x.unsqueeze(1), (None, 2)),
-            NotStreamableError,
-            "fixed kernel_size",
-        ),
+        (lambda x: F.adaptive_avg_pool2d(x.unsqueeze(1), (None, 2)), NotStreamableError, "fixed kernel_size"),
         (lambda x: F.interpolate(x, size=8), NotStreamableError, "size=8"),
         (lambda x: F.interpolate(x, scale_factor=1.5), NotStreamableError, "scale_factor=1.5"),
         (lambda x: x.repeat_interleave(0, 2), ShapeError, "at least once"),

@@ -17,13 +17,7 @@ from torch_layers import close, twins
 
 pytestmark = pytest.mark.filterwarnings("ignore:LSTM with projections:UserWarning")  # torch's own
 
-KINDS = [
-    ("LSTM", {}),
-    ("LSTM", {"proj_size": 2}),
-    ("GRU", {}),
-    ("RNN", {}),
-    ("RNN", {"nonlinearity": "relu"}),
-]
+KINDS = [("LSTM", {}), ("LSTM", {"proj_size": 2}), ("GRU", {}), ("RNN", {}), ("RNN", {"nonlinearity": "relu"})]
 CELLS = [
     ("LSTMCell", {}),
     ("GRUCell", {}),

@@ -45,10 +45,7 @@ def test_delays_are_as_documented(layer, delay):
         (lambda x: F.pad(x, (1, 1), mode="circular"), NotStreamableError),
         (lambda x: F.softmax(x, dim=-1), (NotStreamableError, ShapeError)),
         (lambda x: x + ds.zeros(2, CHANNELS, 1), (NotStreamableError, ShapeError)),
-        (
-            lambda x: nn.LSTM(CHANNELS, 3)(x.permute(2, 0, 1), (ds.zeros(1, 1, 3),) * 2),
-            NotStreamableError,
-        ),
+        (lambda x: nn.LSTM(CHANNELS, 3)(x.permute(2, 0, 1), (ds.zeros(1, 1, 3),) * 2), NotStreamableError),
         (lambda x: nn.LSTM(CHANNELS, 3, bidirectional=True)(x.permute(2, 0, 1)), NotStreamableError),
         (lambda x: ds.zeros(CHANNELS, x.size(2)), NotStreamableError),
         (lambda x: nn.ConvTranspose1d(CHANNELS, 3, 3)(x, 7), NotStreamableError),

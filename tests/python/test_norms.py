@@ -145,8 +145,7 @@ def test_images_over_the_stream():
 
 
 @pytest.mark.parametrize(
-    ("make", "name"),
-    [(lambda: nn.GroupNorm(2, 4), "group_norm"), (lambda: nn.InstanceNorm1d(4), "instance_norm")],
+    ("make", "name"), [(lambda: nn.GroupNorm(2, 4), "group_norm"), (lambda: nn.InstanceNorm1d(4), "instance_norm")]
 )
 def test_over_the_stream_is_refused(make, name):
     model = nn.Sequential(nn.Conv1d(4, 4, 3), nn.ModuleDict({"inner": make()})["inner"]).eval()

@@ -237,9 +237,7 @@ X = np.random.default_rng(0).standard_normal((12, 8)).astype(np.float32)
 def limited(model):
     """A step of one stream, of a patched model."""
     ds.patch_module(model, context_limit=10).online()
-    return lambda a, b, **flags: model(
-        ds.stream_tensor([X[a:b]], names=("B", "L", None), ids=["a"], **flags),
-    )["a"]
+    return lambda a, b, **flags: model(ds.stream_tensor([X[a:b]], names=("B", "L", None), ids=["a"], **flags))["a"]
 
 
 def compiled(model):

@@ -19,14 +19,7 @@ from dreamstream.stream.rules import (
     plan_index,
 )
 
-NAMES = [
-    ("B", "F", "L"),
-    ("B", "L", "F"),
-    ("L", "B", "F"),
-    ("F", "B", "L", "D"),
-    ("B", "F", "D", "L"),
-    ("B", "L"),
-]
+NAMES = [("B", "F", "L"), ("B", "L", "F"), ("L", "B", "F"), ("F", "B", "L", "D"), ("B", "F", "D", "L"), ("B", "L")]
 
 
 def make(names, lengths, extra, seed):
@@ -119,18 +112,12 @@ def entries(name, n_rows, width, size):
         )
         masks = st.lists(st.booleans(), min_size=n_rows, max_size=n_rows)
         cut = st.builds(
-            slice,
-            st.integers(-3, 3) | st.none(),
-            st.integers(-3, 3) | st.none(),
-            st.sampled_from([1, 2, None]),
+            slice, st.integers(-3, 3) | st.none(), st.integers(-3, 3) | st.none(), st.sampled_from([1, 2, None])
         )
         return whole | cut | st.integers(-n_rows, n_rows - 1) | orders | masks
     if name == "L":
         cut = st.builds(
-            slice,
-            st.integers(-6, 6) | st.none(),
-            st.integers(-6, 6) | st.none(),
-            st.sampled_from([1, 2, 3, None]),
+            slice, st.integers(-6, 6) | st.none(), st.integers(-6, 6) | st.none(), st.sampled_from([1, 2, 3, None])
         )
         options = whole | cut
         if width:

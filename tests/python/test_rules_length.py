@@ -237,13 +237,7 @@ def test_stream_slices(start, stop, step):
 def test_stream_slices_are_those_of_numpy():
     for n in range(9):
         x = np.arange(n)
-        for index in (
-            slice(2, None),
-            slice(None, -3),
-            slice(1, -2, 2),
-            slice(None, None, 3),
-            slice(4, -4),
-        ):
+        for index in (slice(2, None), slice(None, -3), slice(1, -2, 2), slice(None, None, 3), slice(4, -4)):
             s = stream_slice(index)
             assert x[s.start : max(0, n - s.crop) : s.step].tolist() == x[index].tolist()
 

@@ -5,13 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dreamstream.errors import (
-    DTypeError,
-    ShapeError,
-    StreamIdError,
-    StreamIndexError,
-    StreamMismatchError,
-)
+from dreamstream.errors import DTypeError, ShapeError, StreamIdError, StreamIndexError, StreamMismatchError
 from dreamstream.stream import StreamMetadata
 from dreamstream.stream.rules import (
     cat_batch,
@@ -241,11 +235,7 @@ def test_single_positions():
     assert [f.lengths.tolist() for f in frames] == [[1, 1, 1], [1, 0, 1], [1, 0, 1]]
     assert [f.sos.tolist() for f in frames] == [[True] * 3, [False] * 3, [False] * 3]
     # a row that has ended by this frame says so, in its padding too
-    assert [f.eos.tolist() for f in frames] == [
-        [False, True, False],
-        [False, True, False],
-        [True, True, False],
-    ]
+    assert [f.eos.tolist() for f in frames] == [[False, True, False], [False, True, False], [True, True, False]]
     assert index_length(m, -1) == frames[2] and index_length(m, np.int8(-3)) == frames[0]
     assert index_length(m, 4, width=5).lengths.tolist() == [0, 0, 0]
 

@@ -9,13 +9,7 @@ import pytest
 
 import dreamstream as ds
 from dreamstream import nn
-from dreamstream.errors import (
-    DTypeError,
-    ShapeError,
-    StreamIdError,
-    StreamIndexError,
-    StreamMismatchError,
-)
+from dreamstream.errors import DTypeError, ShapeError, StreamIdError, StreamIndexError, StreamMismatchError
 
 SPEC = ("B", 3, "L")
 
@@ -85,8 +79,7 @@ def test_as_step(spec, transposed):
 
 
 @pytest.mark.parametrize(
-    ("dtype", "spec"),
-    [("float64", SPEC), (">f4", SPEC), ("int16", ("B", "L")), ("float64", ("B", "L"))],
+    ("dtype", "spec"), [("float64", SPEC), (">f4", SPEC), ("int16", ("B", "L")), ("float64", ("B", "L"))]
 )
 def test_other_types(dtype, spec):
     """As in `step`: converted, of any byte order."""
@@ -110,11 +103,7 @@ class Two(nn.Module):
         self.table = nn.Embedding(7, 2)
 
     def forward(self, sound, codes):
-        return {
-            "sum": sound + self.table(codes),
-            "pooled": (sound.mean(1), codes),
-            "last": [sound.sum(1)],
-        }
+        return {"sum": sound + self.table(codes), "pooled": (sound.mean(1), codes), "last": [sound.sum(1)]}
 
 
 def test_several_inputs_and_outputs():
@@ -126,14 +115,8 @@ def test_several_inputs_and_outputs():
     sound = rng.standard_normal((2, 6, 2), dtype=np.float32)
     codes = rng.integers(0, 7, (2, 6)).astype(np.int32)
     steps = [
-        (
-            {"sos": True, "lengths": ([4, 2], [5, 4])},
-            [{"sound": 4, "codes": 5}, {"sound": 2, "codes": 4}],
-        ),
-        (
-            {"lengths": {"codes": [0, 1], "sound": [1, 0]}},
-            [{"sound": 1, "codes": 0}, {"sound": 0, "codes": 1}],
-        ),
+        ({"sos": True, "lengths": ([4, 2], [5, 4])}, [{"sound": 4, "codes": 5}, {"sound": 2, "codes": 4}]),
+        ({"lengths": {"codes": [0, 1], "sound": [1, 0]}}, [{"sound": 1, "codes": 0}, {"sound": 0, "codes": 1}]),
         ({"lengths": [None, (6, 3)]}, [{"sound": 6, "codes": 6}, {"sound": 6, "codes": 3}]),
     ]
     for n, (given, counts) in enumerate(steps):

@@ -11,13 +11,7 @@ import pytest
 
 import dreamstream as ds
 from dreamstream.array import BatchTensor, Tensor, dtypes, hook
-from dreamstream.errors import (
-    DTypeError,
-    ModeError,
-    NotStreamableError,
-    ShapeError,
-    StreamIndexError,
-)
+from dreamstream.errors import DTypeError, ModeError, NotStreamableError, ShapeError, StreamIndexError
 from dreamstream.stream.rules import BatchSize, Length
 
 

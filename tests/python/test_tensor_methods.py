@@ -93,16 +93,8 @@ class Operands:
 
 
 REAL = {
-    "add": [
-        lambda d: d.x.add(d.row, alpha=3),
-        lambda d: d.column + d.x,
-        lambda d: 2 + d.x,
-    ],
-    "sub": [
-        lambda d: d.x.sub(d.row, alpha=2),
-        lambda d: 3 - d.x,
-        lambda d: d.x - 1,
-    ],
+    "add": [lambda d: d.x.add(d.row, alpha=3), lambda d: d.column + d.x, lambda d: 2 + d.x],
+    "sub": [lambda d: d.x.sub(d.row, alpha=2), lambda d: 3 - d.x, lambda d: d.x - 1],
     "mul": [lambda d: 3 * d.x, lambda d: d.x * d.row],
     "eq": [lambda d: d.x == d.x, lambda d: d.odd.eq(0), lambda d: d.x == 1],
     "ne": [lambda d: d.odd != d.odd],
@@ -171,11 +163,7 @@ REAL = {
     "unsqueeze": [lambda d: d.x.unsqueeze(0), lambda d: d.x.unsqueeze(-1), lambda d: d.x.unsqueeze(2)],
     "expand": [lambda d: d.column.expand(d.shape[0], -1, 3), lambda d: d.row.expand((2, 3, d.shape[2]))],
     "expand_as": [lambda d: d.row.expand_as(d.x)],
-    "repeat": [
-        lambda d: d.row.repeat(2, 3),
-        lambda d: d.x.repeat(1, 2, 1),
-        lambda d: d.x.repeat((0, 1, 2)),
-    ],
+    "repeat": [lambda d: d.row.repeat(2, 3), lambda d: d.x.repeat(1, 2, 1), lambda d: d.x.repeat((0, 1, 2))],
     "repeat_interleave": [
         lambda d: d.x.repeat_interleave(2),
         lambda d: d.x.repeat_interleave(3, dim=1),
@@ -214,10 +202,7 @@ REAL = {
         lambda d: d.left.unfold(1, 4, 1),
     ],
     "gather": [lambda d: d.x.gather(1, d.index), lambda d: d.x.gather(-2, d.index[:1, :, :1])],
-    "index_select": [
-        lambda d: d.x.index_select(2, d.picks),
-        lambda d: d.x.index_select(-1, d.picks[:0]),
-    ],
+    "index_select": [lambda d: d.x.index_select(2, d.picks), lambda d: d.x.index_select(-1, d.picks[:0])],
     "masked_select": [lambda d: d.x.masked_select(d.mask), lambda d: d.x.masked_select(d.mask[0])],
     "sum": [
         lambda d: d.x.sum(),
@@ -241,15 +226,8 @@ REAL = {
     ],
     "amax": [lambda d: d.x.amax(), lambda d: d.x.amax((0, 1)), lambda d: d.odd.amax(1, keepdim=True)],
     "amin": [lambda d: d.x.amin(), lambda d: d.x.amin(-1)],
-    "argmax": [
-        lambda d: d.left.cumsum(1).argmax(),
-        lambda d: d.arange(5).argmax(0),
-        lambda d: d.row[0].argmax(),
-    ],
-    "argmin": [
-        lambda d: d.arange(6).reshape(2, 3).argmin(1, keepdim=True),
-        lambda d: d.arange(4).argmin(),
-    ],
+    "argmax": [lambda d: d.left.cumsum(1).argmax(), lambda d: d.arange(5).argmax(0), lambda d: d.row[0].argmax()],
+    "argmin": [lambda d: d.arange(6).reshape(2, 3).argmin(1, keepdim=True), lambda d: d.arange(4).argmin()],
     "all": [lambda d: d.mask.all(), lambda d: d.x.all(1), lambda d: d.mask.all(-1, keepdim=True)],
     "any": [lambda d: d.mask.any(), lambda d: d.x.any(0), lambda d: d.mask.any(dim=1)],
     "equal": [lambda d: d.x.equal(d.x), lambda d: d.x.equal(d.y), lambda d: d.x.equal(d.row)],
@@ -278,24 +256,12 @@ REAL = {
         lambda d: tuple(d.x.shape),
     ],
     "numel": [lambda d: d.x.numel()],
-    "item": [
-        lambda d: d.one.item(),
-        lambda d: float(d.one),
-        lambda d: int(d.one),
-        lambda d: bool(d.one),
-    ],
+    "item": [lambda d: d.one.item(), lambda d: float(d.one), lambda d: int(d.one), lambda d: bool(d.one)],
     "tolist": [lambda d: d.x.tolist(), lambda d: d.row[0].tolist()],
     "numpy": [lambda d: d.x.transpose(0, 1).numpy()],
     "is_floating_point": [lambda d: d.x.is_floating_point(), lambda d: d.mask.is_floating_point()],
-    "is_contiguous": [
-        lambda d: d.batch.is_contiguous(),
-        lambda d: d.batch.transpose(0, 1).is_contiguous(),
-    ],
-    "to": [
-        lambda d: d.x.to(d.ds.float64),
-        lambda d: d.x.to("cpu", d.ds.int64),
-        lambda d: d.x.to(d.mask),
-    ],
+    "is_contiguous": [lambda d: d.batch.is_contiguous(), lambda d: d.batch.transpose(0, 1).is_contiguous()],
+    "to": [lambda d: d.x.to(d.ds.float64), lambda d: d.x.to("cpu", d.ds.int64), lambda d: d.x.to(d.mask)],
     "float": [lambda d: d.x.float()],
     "double": [lambda d: d.x.double()],
     "long": [lambda d: d.x.long()],
@@ -319,11 +285,7 @@ FLOAT = {
         lambda d: d.x.div(d.p, rounding_mode="trunc"),
     ],
     "pow": [lambda d: d.x.pow(2), lambda d: d.p**d.x, lambda d: 2**d.x, lambda d: d.p**0.5],
-    "softmax": [
-        lambda d: d.x.softmax(-1),
-        lambda d: d.x.softmax(dim=0),
-        lambda d: d.x[0, 0, 0].softmax(0),
-    ],
+    "softmax": [lambda d: d.x.softmax(-1), lambda d: d.x.softmax(dim=0), lambda d: d.x[0, 0, 0].softmax(0)],
     "log_softmax": [lambda d: d.x.log_softmax(1), lambda d: d.x.log_softmax(-1)],
     "mean": [lambda d: d.x.mean(), lambda d: d.x.mean((0, 2)), lambda d: d.x.mean(1, keepdim=True)],
     "var": [
@@ -333,11 +295,7 @@ FLOAT = {
         lambda d: d.batch.var((0, 1), correction=2, keepdim=True),
         lambda d: d.batch.var(False),
     ],
-    "std": [
-        lambda d: d.batch.std(),
-        lambda d: d.batch.std(dim=1, unbiased=False),
-        lambda d: d.left[:2].std(0),
-    ],
+    "std": [lambda d: d.batch.std(), lambda d: d.batch.std(dim=1, unbiased=False), lambda d: d.left[:2].std(0)],
     "norm": [
         lambda d: d.x.norm(),
         lambda d: d.x.norm(1, dim=1),

@@ -96,15 +96,9 @@ LONG = recording(content=bytes(40), extensible=True)
     ("content", "says"),
     [
         (b"", "offset 0: expected 12 more bytes of a RIFF header"),
-        (
-            with_bytes(GOOD, 0, b"\n"),
-            "offset 0: expected a WAV file ('RIFF', 'RF64' or 'BW64'), got '?IFF'",
-        ),
+        (with_bytes(GOOD, 0, b"\n"), "offset 0: expected a WAV file ('RIFF', 'RF64' or 'BW64'), got '?IFF'"),
         (with_bytes(GOOD, 8, b"A"), "offset 8: expected a form 'WAVE', got 'AAVE'"),
-        (
-            with_bytes(GOOD, AT, b"\x55"),
-            "integer (0x0001) or floating-point (0x0003) samples, got format 0x0055",
-        ),
+        (with_bytes(GOOD, AT, b"\x55"), "integer (0x0001) or floating-point (0x0003) samples, got format 0x0055"),
         (with_bytes(GOOD, AT, b"\3"), "samples of 32 or 64 floating-point bits, got 16"),
         (with_bytes(GOOD, AT + 2, b"\0"), f"offset {AT + 2}: expected at least 1 channel, got 0"),
         (with_bytes(GOOD, AT + 2, b"\3"), "frames of 6 bytes (3 channels of 16 bits), got 4"),
@@ -122,29 +116,17 @@ LONG = recording(content=bytes(40), extensible=True)
         (with_bytes(GOOD, AT - 4, b"\x0f"), "a chunk 'fmt ' of 16 bytes or more, got 15"),
         (with_bytes(GOOD, AT - 8, b"fnt "), "a chunk 'fmt ' before 'data'"),
         (with_bytes(GOOD, len(GOOD) - 48, b"dada"), "a chunk 'data', but the recording ends"),
-        (
-            with_bytes(GOOD, 16, b"\xff" * 4),
-            "more bytes of a chunk before 'data', but the recording ends",
-        ),
+        (with_bytes(GOOD, 16, b"\xff" * 4), "more bytes of a chunk before 'data', but the recording ends"),
         (GOOD[: AT + 16] + GOOD[AT - 8 :], "one chunk 'fmt ', got a second"),
-        (
-            with_bytes(LONG, AT + 16, b"\x15"),
-            f"offset {AT + 16}: expected an extension of 22 bytes, got 21",
-        ),
+        (with_bytes(LONG, AT + 16, b"\x15"), f"offset {AT + 16}: expected an extension of 22 bytes, got 21"),
         (
             with_bytes(LONG, AT + 18, b"\x11"),
             f"offset {AT + 18}: expected at most 16 valid bits in a sample, got 17",
         ),
         (with_bytes(LONG, AT + 24, b"\6"), "got format 0x0006"),
-        (
-            with_bytes(LONG, AT + 31, b"\7"),
-            f"offset {AT + 24}: expected a sub-format of WAVE's, got another",
-        ),
+        (with_bytes(LONG, AT + 31, b"\7"), f"offset {AT + 24}: expected a sub-format of WAVE's, got another"),
         (with_bytes(LONG, AT - 4, b"\x26"), "an extensible chunk 'fmt ' of 40 bytes or more, got 38"),
-        (
-            with_bytes(WIDE, 12, b"D"),
-            "offset 12: expected a chunk 'ds64' of 28 bytes or more, got 'Ds64' of 28",
-        ),
+        (with_bytes(WIDE, 12, b"D"), "offset 12: expected a chunk 'ds64' of 28 bytes or more, got 'Ds64' of 28"),
         (
             with_bytes(WIDE, 16, b"\x1b"),
             "offset 12: expected a chunk 'ds64' of 28 bytes or more, got 'ds64' of 27",
@@ -187,8 +169,7 @@ def test_damaged():
         min_size=1, max_size=4
     )
     damage = st.lists(
-        st.tuples(st.sampled_from(["set", "insert", "cut", "end"]), st.integers(0, 140), byte),
-        max_size=4,
+        st.tuples(st.sampled_from(["set", "insert", "cut", "end"]), st.integers(0, 140), byte), max_size=4
     )
 
     @hypothesis.settings(max_examples=10 * hypothesis.settings.default.max_examples)

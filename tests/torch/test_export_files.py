@@ -33,13 +33,7 @@ def test_torchscript_in_a_process_of_its_own(tmp_path):
     module = ds.torch.functionalize(model, spec, rate=100)
     assert manifest == module.manifest
     x, lengths, sos, eos, states = module.example(3, 11)
-    args = (
-        torch.randn_like(x),
-        torch.tensor([11, 0, 7]),
-        sos,
-        torch.tensor([False, True, True]),
-        states,
-    )
+    args = (torch.randn_like(x), torch.tensor([11, 0, 7]), sos, torch.tensor([False, True, True]), states)
     torch.save(args, given)
     subprocess.run([sys.executable, "-c", ELSEWHERE, path, given, found], check=True, timeout=120)
     y, counts, after = torch.load(found, weights_only=True)

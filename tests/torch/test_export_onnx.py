@@ -55,10 +55,7 @@ def test_shapes_and_names(tmp_path):
 class TwoSensors(torch.nn.Module):
     def __init__(self):
         super().__init__()
-        self.fast, self.slow = (
-            torch.nn.Conv1d(2, 3, 4, stride=2, padding=1),
-            torch.nn.Conv1d(1, 3, 3, padding=1),
-        )
+        self.fast, self.slow = (torch.nn.Conv1d(2, 3, 4, stride=2, padding=1), torch.nn.Conv1d(1, 3, 3, padding=1))
 
     def forward(self, fast, slow):
         return {"sum": self.fast(fast) + self.slow(slow), "held": slow}

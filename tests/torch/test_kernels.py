@@ -156,10 +156,7 @@ def outputs_of(driver, case, op, rng, style, streams, weights):
     plain = {i: [a.detach().numpy() for a in arrays] for i, arrays in streams.items()}
     driven = driver(case, op, weights)
     for rows, counts, ended in calls_of(case, rng, plain, style):
-        parts, outputs = (
-            parts_of(case, op, streams, rows),
-            op.counts(counts, ended, [r.id for r in rows]),
-        )
+        parts, outputs = (parts_of(case, op, streams, rows), op.counts(counts, ended, [r.id for r in rows]))
         for k, y in enumerate(driven.call(rows, parts, counts, ended)):
             lengths = (outputs[k][:, 2] - outputs[k][:, 0]).tolist()
             if y is not None:

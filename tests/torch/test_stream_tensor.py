@@ -13,13 +13,7 @@ import numpy as np
 import pytest
 
 import dreamstream as ds
-from dreamstream.errors import (
-    DTypeError,
-    ShapeError,
-    StreamIdError,
-    StreamIndexError,
-    StreamMismatchError,
-)
+from dreamstream.errors import DTypeError, ShapeError, StreamIdError, StreamIndexError, StreamMismatchError
 
 torch = pytest.importorskip("torch")
 Stream = ds.stream_tensor(torch.zeros(1, 1), ids="a").__class__
@@ -84,10 +78,7 @@ def test_bad_data_are_refused():
         (ShapeError, lambda: ds.stream_tensor(data, ids=["a", "b"], names=("B_F", "B", "L"))),
         (ShapeError, lambda: ds.stream_tensor([torch.zeros(2, 3), torch.zeros(3, 3)], ids=["a", "b"])),
         (ShapeError, lambda: ds.stream_tensor([torch.zeros(2, 3), torch.zeros(3)], ids=["a", "b"])),
-        (
-            DTypeError,
-            lambda: ds.stream_tensor([torch.zeros(3), torch.zeros(3).double()], ids=["a", "b"]),
-        ),
+        (DTypeError, lambda: ds.stream_tensor([torch.zeros(3), torch.zeros(3).double()], ids=["a", "b"])),
         (DTypeError, lambda: ds.stream_tensor([torch.zeros(3), [1.0]], ids=["a", "b"])),
         (ShapeError, lambda: Stream.outside(data, ("B", "F", "L"), make().meta)),
     ):
@@ -169,11 +160,7 @@ def test_names():
         5,
     )
     assert x.align_as(x.transpose(0, 2)).names == ("L", "F", "B")
-    assert x.rename(F="freq").names == ("B", "freq", "L") and x.rename("B", None, "L").names == (
-        "B",
-        None,
-        "L",
-    )
+    assert x.rename(F="freq").names == ("B", "freq", "L") and x.rename("B", None, "L").names == ("B", None, "L")
     assert x.rename("B", None, "L").refine_names("B", "F", "L").names == x.names
     assert x.transpose("B", "L").names == ("L", "F", "B") and x.sum("F").names == ("B", "L")
     assert x.permute("L", "B", "F").names == ("L", "B", "F") and x.softmax("F").names == x.names
@@ -234,8 +221,7 @@ def test_between_frames_and_padding(dims, lengths):
     double = torch.ones(2, 1, dtype=torch.float64, requires_grad=True)
     if n_features == 1 and sum(lengths):
         torch.autograd.gradgradcheck(
-            lambda v: Stream.from_frames(v * double[:, 0], dims, meta).frames(),
-            value.detach().requires_grad_(),
+            lambda v: Stream.from_frames(v * double[:, 0], dims, meta).frames(), value.detach().requires_grad_()
         )
 
 
@@ -265,11 +251,7 @@ def test_indices_follow_the_rules():
     assert x[[2, 0]].ids == ["c", "a"] and x[1].names == ("F", "L") and x[1].ids == ["b"]
     assert x[..., -1].lengths.tolist() == [1, 0, 0] and x[..., 0].names == ("B", "F")
     assert x[..., torch.tensor([0, 2])].lengths.tolist() == [2, 0, 2] and x[..., ::2].starts is None
-    assert x.index_select(0, torch.tensor([1, 0])).ids == ["b", "a"] and x.narrow("L", 1, 2).starts == (
-        11,
-        20,
-        31,
-    )
+    assert x.index_select(0, torch.tensor([1, 0])).ids == ["b", "a"] and x.narrow("L", 1, 2).starts == (11, 20, 31)
     a, b = x.split(3, "L")
     assert isinstance(x.split(3, 2), list) and a.sos.tolist() == META["sos"] and b.starts == (13, 20, 33)
     same(torch.cat([a, b], 2), x)

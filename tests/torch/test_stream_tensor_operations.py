@@ -292,14 +292,7 @@ def test_rows_that_have_not_ended_stay_nan():
     value = torch.randn(2, 3, dtype=torch.float64, requires_grad=True)
     y = ds.torch.StreamTensor.from_frames(value, ("B", 0), meta, (0,) * 4)
     gain = torch.ones(3, dtype=torch.float64, requires_grad=True)
-    for z in (
-        y,
-        y * gain,
-        y @ torch.eye(3, dtype=y.dtype),
-        y.exp(),
-        y.sum(-1, keepdim=True),
-        y.detach() * 2,
-    ):
+    for z in (y, y * gain, y @ torch.eye(3, dtype=y.dtype), y.exp(), y.sum(-1, keepdim=True), y.detach() * 2):
         assert z.tensor()[[1, 3]].isnan().all() and not z.frames().isnan().any() and z["b"].shape[0] == 0
     assert F.mse_loss(y, y * 0, reduction="none").tensor()[1].isnan().all()
     loss = F.mse_loss(y * gain, torch.zeros(4, 3, dtype=y.dtype)) + (y * gain).mean()

@@ -17,12 +17,7 @@ def random_tensor(rng):
     """Return a batch of any layout whose padding is NaN, and its layout."""
     n = int(rng.integers(1, 4))
     lengths = rng.integers(0, 5, n)
-    sizes = {
-        "B": n,
-        "L": int(max(lengths, default=0) + rng.integers(0, 2)),
-        "F": int(rng.integers(1, 4)),
-        "G": 2,
-    }
+    sizes = {"B": n, "L": int(max(lengths, default=0) + rng.integers(0, 2)), "F": int(rng.integers(1, 4)), "G": 2}
     names = list(rng.permutation(["B", "L", "F", "G"][: int(rng.integers(2, 5))]))
     data = torch.from_numpy(rng.standard_normal([sizes[k] for k in names]))
     x = ds.as_stream_tensor(

@@ -51,12 +51,7 @@ def test_states_go_on_in_a_fresh_process(tmp_path):
     import torch_training
 
     helpers = torch_training.__file__.rpartition("/")[0]
-    command = [
-        sys.executable,
-        "-c",
-        f"import sys; sys.path.insert(0, {helpers!r})\n{script}",
-        str(tmp_path),
-    ]
+    command = [sys.executable, "-c", f"import sys; sys.path.insert(0, {helpers!r})\n{script}", str(tmp_path)]
     subprocess.run(command, check=True, timeout=120)
     second = torch.load(tmp_path / "out")
     assert_close(torch.cat([first["a"], second], 1), offline(plain, x))

@@ -32,15 +32,7 @@ def _large(dtype: str) -> list[Case]:
         return [normal(rng, s, dtype) * np.dtype(dtype).type(0.1) for s in shapes]
 
     def conv(groups: int, n_in: int, n_out: int, kernel: int, **more: Any) -> Case:
-        a = {
-            "stride": 1,
-            "dilation": 1,
-            "groups": groups,
-            "left": 0,
-            "right": 0,
-            "mode": "zeros",
-            **more,
-        }
+        a = {"stride": 1, "dilation": 1, "groups": groups, "left": 0, "right": 0, "mode": "zeros", **more}
         return Case(
             "conv1d",
             [Input((n_in,), dtype)],
@@ -93,8 +85,7 @@ def _bits(y: Array) -> bytes:
 def _hash(case: Case, mode: str, rng: Rng) -> str:
     data = {f"s{i}": case.stream(rng) for i in range(2)}
     data["long"] = case.data(
-        rng,
-        case.lengths(rng, 3 * case.reach) if case.lengths else [3 * case.reach + 9] * len(case.inputs),
+        rng, case.lengths(rng, 3 * case.reach) if case.lengths else [3 * case.reach + 9] * len(case.inputs)
     )
     threads = {"threads": 2} if mode == "engine" else {}
     batched = run(driver(mode, case, rng, **threads), schedule(case, rng, data), data)

@@ -62,9 +62,7 @@ class Input:
         """n frames that nobody may look at."""
         garbage = {"bool": True, "int64": -(1 << 40)}
         return np.full(
-            (n, *(self.features if features is None else features)),
-            garbage.get(self.dtype, np.nan),
-            self.dtype,
+            (n, *(self.features if features is None else features)), garbage.get(self.dtype, np.nan), self.dtype
         )
 
 

@@ -71,9 +71,7 @@ def check(law: str, name: str, n: int, first: int = 0) -> None:
 
 
 def first_broken(
-    names: Iterable[str],
-    laws: Iterable[str] = (),
-    chosen: Callable[[str, str], bool] = lambda law, name: True,
+    names: Iterable[str], laws: Iterable[str] = (), chosen: Callable[[str, str], bool] = lambda law, name: True
 ) -> str | None:
     """Hold laws (all, where none is named) against operators and models, as the suite does.
 

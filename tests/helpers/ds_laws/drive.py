@@ -139,13 +139,7 @@ class _Driver:
         out = []
         for k, given in enumerate(self.case.inputs):
             parts = [data[r.id][k][slice(*r.cuts[k])] for r in call]
-            options: dict[str, Any] = {
-                "ids": ids,
-                "sos": sos,
-                "eos": eos,
-                "names": names,
-                "rate": given.rate,
-            }
+            options: dict[str, Any] = {"ids": ids, "sos": sos, "eos": eos, "names": names, "rate": given.rate}
             form = self.form or pick(self.rng, "list", "padded", "adopted")
             if form == "adopted" and len(call) == 1:
                 mine = [handed.own(_seen(self.case, p.copy())) for p in parts]  # frames lie one after another

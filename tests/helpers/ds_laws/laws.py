@@ -105,11 +105,7 @@ def offline_is_the_same(case: Case, rng: Rng) -> None:
             for what, got in (("alone", one[k]), ("in a batch", many[k])):
                 if wanted is not None:
                     assert_close(
-                        case,
-                        got,
-                        wanted[k],
-                        f"offline {what}, output {k}, lengths {lengths}",
-                        case.exact,
+                        case, got, wanted[k], f"offline {what}, output {k}, lengths {lengths}", case.exact
                     )
                 for mode, result in results.items():
                     online = result.frames[i][k]
@@ -136,9 +132,7 @@ def chunking(case: Case, rng: Rng) -> None:
             cut = run(driver(mode, case, rng), schedule(case, rng, data, style), data)
             for i, arrays in data.items():
                 assert_same(
-                    cut.frames[i],
-                    whole.frames[i],
-                    f"{mode}, {style} chunks, lengths {list(map(len, arrays))}",
+                    cut.frames[i], whole.frames[i], f"{mode}, {style} chunks, lengths {list(map(len, arrays))}"
                 )
 
 

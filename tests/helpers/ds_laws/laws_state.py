@@ -255,11 +255,7 @@ def unstreamable(case: Case, rng: Rng) -> None:
     d = driver("eager", case, rng, unstreamable="raise") if case.module is None else None
     if d is not None:
         _refused(
-            d,
-            lambda: d.call(every, data),
-            ds.NotStreamableError,
-            None,
-            "a layer that needs the whole stream",
+            d, lambda: d.call(every, data), ds.NotStreamableError, None, "a layer that needs the whole stream"
         )
     for mode in case.modes:
         if mode == "engine":
@@ -347,9 +343,7 @@ def snapshots(case: Case, rng: Rng) -> None:
             got = _run_from(place, calls[at:], data, before)
             for i in wanted.frames:
                 assert_same(
-                    got.frames[i],
-                    wanted.frames[i],
-                    f"{mode}: restored in {name} before call {at} of {len(calls)}",
+                    got.frames[i], wanted.frames[i], f"{mode}: restored in {name} before call {at} of {len(calls)}"
                 )
 
 
@@ -396,11 +390,7 @@ def empty_rows(case: Case, rng: Rng) -> None:
         tuple(Row(i, False, True, end[i]) for i in reversed(ids)),
         tuple(Row(i, True, True, nothing[ids[0]]) for i in ("again", "and again")),
     ]
-    data = {
-        **data,
-        "again": [i.poison(0) for i in case.inputs],
-        "and again": [i.poison(0) for i in case.inputs],
-    }
+    data = {**data, "again": [i.poison(0) for i in case.inputs], "and again": [i.poison(0) for i in case.inputs]}
     for mode in case.modes:
         d = driver(mode, case, rng)
         whole = alone(driver(mode, case, rng), data, rng)

@@ -86,14 +86,7 @@ for _mode in ("zeros", "replicate", "reflect", "circular"):
     )
 _layer("conv-valid", lambda nn, F: nn.Conv1d(3, 4, 3, padding="valid"), BCL, 3)
 _layer("conv-same", lambda nn, F: nn.Conv1d(3, 4, 4, padding="same", dilation=2), BCL, 3, reach=8)
-_layer(
-    "conv-causal",
-    lambda nn, F: nn.Conv1d(3, 4, 3, padding="causal", dilation=2),
-    BCL,
-    3,
-    reach=6,
-    torch=False,
-)
+_layer("conv-causal", lambda nn, F: nn.Conv1d(3, 4, 3, padding="causal", dilation=2), BCL, 3, reach=6, torch=False)
 _layer(
     "conv-uneven",
     lambda nn, F: nn.Conv1d(3, 4, 4, padding=(1, 4), padding_mode="reflect"),

@@ -18,11 +18,7 @@ _layer("max-pool-ceil", lambda nn, F: nn.MaxPool1d(3, 4, 1, ceil_mode=True), BCL
 _layer("max-pool-stride-above-kernel", lambda nn, F: nn.MaxPool1d(2, 5, 1), BCL, 3, reach=9)
 _layer("avg-pool", lambda nn, F: nn.AvgPool1d(3, 1, 1), BCL, 3, reach=5)
 _layer(
-    "avg-pool-ceil",
-    lambda nn, F: nn.AvgPool1d(4, 3, 2, ceil_mode=True, count_include_pad=False),
-    BCL,
-    3,
-    reach=10,
+    "avg-pool-ceil", lambda nn, F: nn.AvgPool1d(4, 3, 2, ceil_mode=True, count_include_pad=False), BCL, 3, reach=10
 )
 _layer("lp-pool", lambda nn, F: nn.LPPool1d(2, 3, 2, ceil_mode=True), BCL, 2, reach=7)
 _layer("upsample", lambda nn, F: nn.Upsample(scale_factor=3), BCL, 2)

@@ -65,14 +65,10 @@ MUTANTS = {
         tests=NARROW,
     ),
     "what is given once is not kept": Mutant(
-        "ops/sync.c",
-        ".infer = hold_infer, DS_COUNTED(hold),",
-        ".infer = hold_infer, .counts = hold_counts,",
+        "ops/sync.c", ".infer = hold_infer, DS_COUNTED(hold),", ".infer = hold_infer, .counts = hold_counts,"
     ),
     "what is given once moves on": Mutant(
-        "ops/sync.c",
-        "ds_move_frames(move, 0, DS_NEVER, 0, 0);",
-        "ds_move_frames(move, 0, DS_NEVER, 0, 1);",
+        "ops/sync.c", "ds_move_frames(move, 0, DS_NEVER, 0, 0);", "ds_move_frames(move, 0, DS_NEVER, 0, 1);"
     ),
     "a memory is not kept": Mutant(
         "ops/attention.c",
@@ -87,14 +83,10 @@ MUTANTS = {
         tests=MEMORY,
     ),
     "keys that are weights lack the last": Mutant(
-        "ops/attention.c",
-        "return s->n_fixed > 0 ? s->n_fixed :",
-        "return s->n_fixed > 1 ? s->n_fixed - 1 :",
+        "ops/attention.c", "return s->n_fixed > 0 ? s->n_fixed :", "return s->n_fixed > 1 ? s->n_fixed - 1 :"
     ),
     "a choice gets another one's expert": Mutant(
-        "ops/experts.c",
-        "const int64_t e = index[i];",
-        "const int64_t e = index[i - i % s->choices];",
+        "ops/experts.c", "const int64_t e = index[i];", "const int64_t e = index[i - i % s->choices];"
     ),
     "a choice gets another one's vector": Mutant(
         "ops/experts.c",
@@ -107,9 +99,7 @@ MUTANTS = {
         "const size_t from = e < 2 ? 0 : c->first[e - 2];",
     ),
     "what is dropped is left as it was": Mutant(
-        "ops/experts.c",
-        "memset(y + i * result, 0, result);",
-        "memset(y + i * result, 0, result / 2);",
+        "ops/experts.c", "memset(y + i * result, 0, result);", "memset(y + i * result, 0, result / 2);"
     ),
     "choices weighted in another order": Mutant(
         "ops/experts.c",
@@ -117,9 +107,7 @@ MUTANTS = {
         "run->k->binary(DS_BINARY_MUL, j == 0 ? y : run->scratch, x, w + (k - 1 - 2 * j) * element, n, 1, 0);",
     ),
     "the last of equals first": Mutant(
-        "ops/top_k.c",
-        "at > 0 && key < (ds_order_key",
-        "at > 0 && key <= (ds_order_key",
+        "ops/top_k.c", "at > 0 && key < (ds_order_key", "at > 0 && key <= (ds_order_key"
     ),
     "phase lost at stride > span": Mutant(
         "ops/conv.c",
@@ -139,9 +127,7 @@ MUTANTS = {
         "ds_move_fill(move, 0, left, value); ds_move_fill(move, move->m0, move->m0 + left, value);",
     ),
     "tokens behind a stream are those before it": Mutant(
-        "ops/pad.c",
-        "given.from = -total * move->n_in;",
-        "given.from = -behind * move->n_in;",
+        "ops/pad.c", "given.from = -total * move->n_in;", "given.from = -behind * move->n_in;"
     ),
     "reflect state one frame short": Mutant(
         "ops/padding.c",
@@ -161,16 +147,10 @@ MUTANTS = {
         "ds_add_k(p, ds_m(p), -op->attr[LEFT].i - back + (back > 0))",
     ),
     "carried state skipped when nothing leaves": Mutant(
-        "exec/run.c",
-        "any |= g->edges[node->inputs[i]].frames > 0;",
-        "any |= false;",
-        ("reduce_frames",),
+        "exec/run.c", "any |= g->edges[node->inputs[i]].frames > 0;", "any |= false;", ("reduce_frames",)
     ),
     "kept frames left behind when their room ends": Mutant(
-        "exec/run.c",
-        "memmove(room, room + (size_t)*mark * edge->frame_bytes, n_bytes);",
-        "",
-        ("conv1d", "delay"),
+        "exec/run.c", "memmove(room, room + (size_t)*mark * edge->frame_bytes, n_bytes);", "", ("conv1d", "delay")
     ),
     "a room's first kept frame one too late": Mutant(
         "exec/run.c",
@@ -185,10 +165,7 @@ MUTANTS = {
         ("conv1d",),
     ),
     "one state for all lanes": Mutant(
-        "ops/recurrence_run.c",
-        "(l * w->s.cells + cell) * n_bytes;",
-        "cell * n_bytes;",
-        ("lstm", "gru"),
+        "ops/recurrence_run.c", "(l * w->s.cells + cell) * n_bytes;", "cell * n_bytes;", ("lstm", "gru")
     ),
     "one state for all frames of a call": Mutant(
         "ops/recurrence_run.c",
@@ -204,10 +181,7 @@ MUTANTS = {
         ("edited-weights",),
     ),
     "indices that are not looked at": Mutant(
-        "ops/embedding.c",
-        "if (x[i] < 0 || x[i] >= n_rows) {",
-        "if (x[i] < -n_rows) {",
-        laws=("failed-call",),
+        "ops/embedding.c", "if (x[i] < 0 || x[i] >= n_rows) {", "if (x[i] < -n_rows) {", laws=("failed-call",)
     ),
     "state published before the end of the call": Mutant(
         "exec/step.c",
@@ -242,9 +216,7 @@ MUTANTS = {
         "const int64_t step = out->m1 - out->m0;",
     ),
     "a stream of one value normalised": Mutant(
-        "ops/channel_norm.c",
-        "ds_add_k(p, total, -1)",
-        "ds_add_k(p, total, 0)",
+        "ops/channel_norm.c", "ds_add_k(p, total, -1)", "ds_add_k(p, total, 0)"
     ),
     "the last of equals for the first": Mutant(
         "ops/reduce_features.c",
@@ -252,11 +224,7 @@ MUTANTS = {
         "x[i] != x[i] || x[i] == x[best] || (greatest ? x[i] > x[best]",
         laws=("values", "offline-is-the-same"),
     ),
-    "matrices counted along the wrong axis": Mutant(
-        "ops/linear.c",
-        "block % size * step;",
-        "block % size;",
-    ),
+    "matrices counted along the wrong axis": Mutant("ops/linear.c", "block % size * step;", "block % size;"),
     "too early": Mutant(
         "ops/padding.c",
         "ds_expr known = n_windows(g, p, ds_known(p, 0), g->left);",
@@ -282,29 +250,17 @@ MUTANTS = {
         laws=("finality",),
     ),
     "means that begin anew with each chunk": Mutant(
-        "ops/reduce_frames.c",
-        "ds_to(out, t, n_bytes), t + 1)",
-        "ds_to(out, t, n_bytes), t - out->m0 + 1)",
+        "ops/reduce_frames.c", "ds_to(out, t, n_bytes), t + 1)", "ds_to(out, t, n_bytes), t - out->m0 + 1)"
     ),
-    "sums of powers that begin anew with each chunk": Mutant(
-        "ops/reduce_frames.c",
-        "i < n && t == 0;",
-        "i < n;",
-    ),
+    "sums of powers that begin anew with each chunk": Mutant("ops/reduce_frames.c", "i < n && t == 0;", "i < n;"),
     "squares about the mean of the frames before": Mutant(
-        "ops/reduce_frames.c",
-        "squares[i] += off * ((double)x[i] - mean[i]);",
-        "squares[i] += off * off;",
+        "ops/reduce_frames.c", "squares[i] += off * ((double)x[i] - mean[i]);", "squares[i] += off * off;"
     ),
     "sums that a larger score does not scale": Mutant(
-        "ops/softmax_sum.c",
-        "sums[i] * scale[meets[i]] +",
-        "sums[i] +",
+        "ops/softmax_sum.c", "sums[i] * scale[meets[i]] +", "sums[i] +"
     ),
     "equals that change places in order": Mutant(
-        "ops/sort.c",
-        "from[a].key <= from[b].key",
-        "from[a].key < from[b].key",
+        "ops/sort.c", "from[a].key <= from[b].key", "from[a].key < from[b].key"
     ),
     "a stream read backwards from the frame before its last": Mutant(
         "ops/whole.c",
@@ -318,11 +274,7 @@ MUTANTS = {
         ("overlap_add",),
     ),
     "allocation in every call": Mutant(
-        "exec/engine.c",
-        "ds_step *taken = engine->resting;",
-        "ds_step *taken = NULL;",
-        ("add",),
-        ("allocation",),
+        "exec/engine.c", "ds_step *taken = engine->resting;", "ds_step *taken = NULL;", ("add",), ("allocation",)
     ),
     "blocks of attention at the call's start": Mutant(
         "ops/attention.c",
@@ -340,9 +292,7 @@ MUTANTS = {
         "ds_root(p, left == UNBOUNDED ? ds_const(p, 0) : ds_add_k(p, block, left > 1 ? 1 - left : -left));",
     ),
     "rows of attention by distances from the call's start": Mutant(
-        "ops/attention.c",
-        ".first = t->op->attr[ROWS_FIRST].i,",
-        ".first = t->op->attr[ROWS_FIRST].i + out->m0,",
+        "ops/attention.c", ".first = t->op->attr[ROWS_FIRST].i,", ".first = t->op->attr[ROWS_FIRST].i + out->m0,"
     ),
     "angles counted from the call's start": Mutant(
         "ops/positions.c",
@@ -366,24 +316,16 @@ MUTANTS = {
         "if (from[a.n_queries] < out->m0) from[a.n_queries] = out->m0;",
     ),
     "rows of the first head for all": Mutant(
-        "ops/attention.c",
-        "const size_t own = rows->shape[0] == 1 ? 0 : h;",
-        "const size_t own = 0 * h;",
+        "ops/attention.c", "const size_t own = rows->shape[0] == 1 ? 0 : h;", "const size_t own = 0 * h;"
     ),
     "sines of distances that leave one out": Mutant(
-        "ops/attention.c",
-        "(double)(i / n) * angles[i % n],",
-        "(double)(i / n + (i / n > 2)) * angles[i % n],",
+        "ops/attention.c", "(double)(i / n) * angles[i % n],", "(double)(i / n + (i / n > 2)) * angles[i % n],"
     ),
     "quotients of positions rounded to zero": Mutant(
-        "ops/positions.c",
-        "m = ds_expr_apply(DS_EXPR_FLOORDIV, m, c, 0);",
-        "m = m / c;",
+        "ops/positions.c", "m = ds_expr_apply(DS_EXPR_FLOORDIV, m, c, 0);", "m = m / c;"
     ),
     "distances of attention counted from the call's start": Mutant(
-        "ops/attention.c",
-        "position[a.n_queries] = i;",
-        "position[a.n_queries] = i - out->m0;",
+        "ops/attention.c", "position[a.n_queries] = i;", "position[a.n_queries] = i - out->m0;"
     ),
 }
 
@@ -432,8 +374,7 @@ def build(mutant: Mutant, place: Path) -> Path:
     after = [str(package / "_openblas" / "libscipy_openblas.so"), "-Wl,-rpath,$ORIGIN/_openblas"] if blas else []
     link = shlex.split(sysconfig.get_config_var("LDSHARED"))
     subprocess.run(
-        [*link, *map(str, objects), str(made), "-o", str(copy / core), *after, "-lm", "-pthread"],
-        check=True,
+        [*link, *map(str, objects), str(made), "-o", str(copy / core), *after, "-lm", "-pthread"], check=True
     )
     return place
 

@@ -285,10 +285,7 @@ class _Drafter(Pools, Norms, PlaneNodes, Mixed):
         k, n, x = r.choice([2, 2, 3]), self.some_size(), self.fresh("s")
         layers = {f"lin{name}": f"nn.Linear({a.size}, {k * n})"}
         shape = r.choice([f"{x}.size(1) * {k}, {n}", f"-1, {n}"])
-        lines = [
-            f"{x} = self.lin{name}({self.at(a, 'BLF')})",
-            f"{name} = {x}.reshape({x}.size(0), {shape})",
-        ]
+        lines = [f"{x} = self.lin{name}({self.at(a, 'BLF')})", f"{name} = {x}.reshape({x}.size(0), {shape})"]
         return Node(layers, lines, "BLF")
 
     def recurrence(self, a: Value, name: str) -> Node:
@@ -400,10 +397,7 @@ class _Drafter(Pools, Norms, PlaneNodes, Mixed):
             [f"reshape(-1, {a.size})", f"reshape({x}.size(0) * {x}.size(1), {a.size})", "flatten(0, 1)"]
         )
         back = r.choice([f"{x}.size(0), -1, {n}", f"{x}.size(0), {x}.size(1), {n}"])
-        lines = [
-            f"{x} = {self.at(a, 'BLF')}",
-            f"{name} = self.lin{name}({x}.{joined}).tanh().reshape({back})",
-        ]
+        lines = [f"{x} = {self.at(a, 'BLF')}", f"{name} = self.lin{name}({x}.{joined}).tanh().reshape({back})"]
         return Node(layers, lines, "BLF")
 
     def attention(self, a: Value, name: str) -> Node:

@@ -15,9 +15,7 @@ import pytest
 
 import dreamstream as ds
 from dreamstream import nn
-from dreamstream.errors import (
-    NotStreamableError,
-)
+from dreamstream.errors import NotStreamableError
 
 from .drafts import Draft
 from .totals import Input

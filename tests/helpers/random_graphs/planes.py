@@ -32,13 +32,7 @@ class PlaneNodes:
         dilation = r.choice([1, 1, 2])
         kernel = r.randint(1, min(3, (n + 2 * padding - 1) // dilation + 1))
         stride = r.choice([1, 1, 2])
-        return (
-            kernel,
-            stride,
-            padding,
-            dilation,
-            (n + 2 * padding - dilation * (kernel - 1) - 1) // stride + 1,
-        )
+        return (kernel, stride, padding, dilation, (n + 2 * padding - dilation * (kernel - 1) - 1) // stride + 1)
 
     def _spread(self, n: int) -> tuple[int, int, int, int, int]:
         """Kernel, stride, padding and output padding along n features, and what comes out."""

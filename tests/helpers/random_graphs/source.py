@@ -175,12 +175,7 @@ class Draft:
         """The class."""
         names = ", ".join(["self", *(x.name for x in self.inputs)])
         body = [f"        self.{k} = {v}" for k, v in self.layers.items()]
-        lines = [
-            "class RandomModel(nn.Module):",
-            "    def __init__(self):",
-            "        super().__init__()",
-            *body,
-        ]
+        lines = ["class RandomModel(nn.Module):", "    def __init__(self):", "        super().__init__()", *body]
         for name, code in (("forward", self.code), ("sums", self.sums)):
             lines += [
                 "",

@@ -16,13 +16,7 @@ import faults
 import numpy as np
 
 import dreamstream as ds
-from dreamstream.errors import (
-    DreamStreamError,
-    OutOfMemoryError,
-    ShapeError,
-    StreamIdError,
-    StreamMismatchError,
-)
+from dreamstream.errors import DreamStreamError, OutOfMemoryError, ShapeError, StreamIdError, StreamMismatchError
 from dreamstream.stream.tree import leaves
 
 from .drafts import Draft, build, draft
@@ -260,10 +254,7 @@ class Trial:
             for p in model.parameters():
                 p.detach().copy_(ds.tensor(self.shaken(p.detach().numpy())))
             y = offline(
-                self.subject,
-                model.forward,
-                [self.shaken(x.astype(np.float64)) for x in batch],
-                np.float64,
+                self.subject, model.forward, [self.shaken(x.astype(np.float64)) for x in batch], np.float64
             )
             assert y is not None
             most = np.maximum(most, np.abs(y[k][0] - exact[k]))
@@ -408,13 +399,7 @@ class Trial:
         way = self.rng.choice(["twice", "unknown", "live", "apart"])
         live = self.drivers["engine"].ids
         if way == "unknown":
-            bad: Any = (
-                [*ids, "nobody"],
-                [*sos, False],
-                [*eos, False],
-                [[*r, r[0]] for r in rows],
-                restart,
-            )
+            bad: Any = ([*ids, "nobody"], [*sos, False], [*eos, False], [[*r, r[0]] for r in rows], restart)
             named = {"nobody"}
         elif way == "live" and live and not (set(live) & set(ids)):
             bad = ([*ids, live[0]], [*sos, True], [*eos, False], [[*r, r[0]] for r in rows], False)
@@ -422,13 +407,7 @@ class Trial:
         elif way == "apart" and len(rows) > 1:
             far = [self.noise(40, x) if k == 0 else self.noise(0, x) for k, x in enumerate(self.subject.inputs)]
             more = [arrange(f, x) for f, x in zip(far, self.subject.inputs)]
-            bad = (
-                [*ids, "far"],
-                [*sos, True],
-                [*eos, False],
-                [[*r, m] for r, m in zip(rows, more)],
-                restart,
-            )
+            bad = ([*ids, "far"], [*sos, True], [*eos, False], [[*r, m] for r, m in zip(rows, more)], restart)
             named, error = {"far"}, StreamMismatchError
         else:
             bad = ([*ids, ids[0]], [*sos, sos[0]], [*eos, eos[0]], [[*r, r[0]] for r in rows], restart)

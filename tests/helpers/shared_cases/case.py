@@ -17,17 +17,7 @@ import dreamstream as ds
 from dreamstream import nn
 from dreamstream.nn import functional as F
 
-__all__ = [
-    "Case",
-    "Given",
-    "expected",
-    "leaves",
-    "offline",
-    "require_close",
-    "theirs",
-    "twin",
-    "without_l",
-]
+__all__ = ["Case", "Given", "expected", "leaves", "offline", "require_close", "theirs", "twin", "without_l"]
 
 Array = Any
 Make = Callable[[Any, Any, Any], Any]
@@ -131,10 +121,7 @@ class Case:
             (x,) = self.inputs
             return x.dims, {"rate": x.rate, "dtype": x.dtype}
         named = dict(zip(self.names(), self.inputs))
-        more = {
-            "rate": {n: x.rate for n, x in named.items()},
-            "dtype": {n: x.dtype for n, x in named.items()},
-        }
+        more = {"rate": {n: x.rate for n, x in named.items()}, "dtype": {n: x.dtype for n, x in named.items()}}
         return {n: x.dims for n, x in named.items()}, more
 
 
@@ -195,10 +182,7 @@ def canonical(y: torch.Tensor, names: Sequence[Any]) -> Array:
 
 
 def expected(
-    case: Case,
-    arrays: Sequence[Array],
-    names: Sequence[Sequence[Any]],
-    shapes: Sequence[tuple[int, ...]],
+    case: Case, arrays: Sequence[Array], names: Sequence[Sequence[Any]], shapes: Sequence[tuple[int, ...]]
 ) -> tuple[list[Array], list[Array]] | None:
     """Return what torch says of one whole stream, in float32 and in float64; None where it can't tell.
 

@@ -39,11 +39,7 @@ def _gated_dilated_stack(nn: Any, F: Any, ds: Any) -> Any:
         return F.elu(skips)
 
     layers = [
-        {
-            "gate": nn.Conv1d(4, 8, 2, dilation=2**k),
-            "back": nn.Conv1d(4, 4, 1),
-            "skip": nn.Conv1d(4, 3, 1),
-        }
+        {"gate": nn.Conv1d(4, 8, 2, dilation=2**k), "back": nn.Conv1d(4, 4, 1), "skip": nn.Conv1d(4, 3, 1)}
         for k in range(3)
     ]
     return net(nn, forward, layers=nn.ModuleList(nn.ModuleDict(layer) for layer in layers))
@@ -342,10 +338,7 @@ def _encoder_mask_decoder(nn: Any, F: Any, ds: Any) -> Any:
 
     depths = nn.ModuleList(nn.Conv1d(6, 6, 3, dilation=2, groups=6) for _ in range(2))
     parts = {"points": nn.ModuleList(nn.Conv1d(6, 6, 1) for _ in range(2))}
-    parts |= {
-        "norms": nn.ModuleList(nn.LayerNorm(6) for _ in range(2)),
-        "slope": nn.Parameter(ds.rand(1)),
-    }
+    parts |= {"norms": nn.ModuleList(nn.LayerNorm(6) for _ in range(2)), "slope": nn.Parameter(ds.rand(1))}
     encoder, decoder = (
         nn.Conv1d(1, 6, 4, stride=2, bias=False),
         nn.ConvTranspose1d(6, 1, 4, stride=2, bias=False),
@@ -362,11 +355,7 @@ def _feature_encoder(nn: Any, F: Any, ds: Any) -> Any:
             x = F.gelu(norm(conv(x).transpose(1, 2)).transpose(1, 2))
         return x
 
-    convs = [
-        nn.Conv1d(1, 4, 10, stride=5, bias=False),
-        nn.Conv1d(4, 4, 3, stride=2),
-        nn.Conv1d(4, 5, 2, stride=2),
-    ]
+    convs = [nn.Conv1d(1, 4, 10, stride=5, bias=False), nn.Conv1d(4, 4, 3, stride=2), nn.Conv1d(4, 5, 2, stride=2)]
     norms = [nn.LayerNorm(4), nn.LayerNorm(4), nn.LayerNorm(5)]
     return net(nn, forward, convs=nn.ModuleList(convs), norms=nn.ModuleList(norms))
 

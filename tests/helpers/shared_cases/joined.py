@@ -130,12 +130,7 @@ def _order_per_bin(self: Any, x: Any) -> Any:
     return self.pad(y, (0, -n % 2)).reshape(b * f, 3, -1, 2).sum(3).view(b, f, 3, -1)
 
 
-case(
-    "joined-order-per-bin",
-    PLANES,
-    lambda nn, F, ds: net(nn, _order_per_bin, pad=F.pad),
-    onnx=False,
-)
+case("joined-order-per-bin", PLANES, lambda nn, F, ds: net(nn, _order_per_bin, pad=F.pad), onnx=False)
 
 
 def _statistics_per_bin(self: Any, x: Any) -> Any:
@@ -174,10 +169,7 @@ def _within(self: Any, x: Any) -> Any:
 _joined(
     "both-ways-within-frames",
     _within,
-    lambda nn: {
-        "run": nn.GRU(6, 3, batch_first=True, bidirectional=True),
-        "conv": nn.Conv1d(6, 6, 3, padding=1),
-    },
+    lambda nn: {"run": nn.GRU(6, 3, batch_first=True, bidirectional=True), "conv": nn.Conv1d(6, 6, 3, padding=1)},
 )
 
 

@@ -12,13 +12,7 @@ for _name, _reach, _delay, _arguments, _options in [
     ("conv-of-one-frame", 3, 0, (3, 4, 1), {}),
     ("conv-even-padded", 6, 1, (3, 4, 4), {"padding": 2}),
     ("conv-even-same", 6, 1, (3, 4, 2), {"padding": "same"}),
-    (
-        "conv-same-reflect",
-        9,
-        3,
-        (3, 4, 4),
-        {"padding": "same", "dilation": 2, "padding_mode": "reflect"},
-    ),
+    ("conv-same-reflect", 9, 3, (3, 4, 4), {"padding": "same", "dilation": 2, "padding_mode": "reflect"}),
     ("conv-same-replicate", 9, 2, (3, 4, 5), {"padding": "same", "padding_mode": "replicate"}),
     ("conv-padding-above-kernel", 9, None, (3, 4, 2), {"padding": 4, "stride": 3}),
     ("conv-one-of-three", 9, None, (3, 4, 1), {"stride": 3}),
@@ -31,13 +25,7 @@ for _name, _reach, _delay, _arguments, _options in [
     ),
     ("conv-reflect-wide", 12, 4, (2, 3, 9), {"padding": 4, "padding_mode": "reflect"}),
     ("conv-depth-multiplied", 6, 2, (3, 6, 5), {"padding": 2, "groups": 3, "dilation": 1}),
-    (
-        "conv-dilated-grouped",
-        15,
-        None,
-        (4, 6, 4),
-        {"padding": 3, "groups": 2, "dilation": 3, "stride": 2},
-    ),
+    ("conv-dilated-grouped", 15, None, (4, 6, 4), {"padding": 3, "groups": 2, "dilation": 3, "stride": 2}),
     ("conv-valid-strided", 9, None, (3, 4, 5), {"padding": "valid", "stride": 3, "bias": False}),
 ]:
     case(
@@ -53,22 +41,14 @@ for _name, _arguments, _options in [
     ("conv-transpose-extra", (3, 2, 5), {"stride": 3, "padding": 2, "output_padding": 2}),
     ("conv-transpose-dilated", (3, 2, 3), {"stride": 2, "dilation": 2, "padding": 3}),
 ]:
-    case(
-        _name,
-        BCL(_arguments[0]),
-        lambda nn, F, ds, a=_arguments, o=_options: nn.ConvTranspose1d(*a, **o),
-    )
+    case(_name, BCL(_arguments[0]), lambda nn, F, ds, a=_arguments, o=_options: nn.ConvTranspose1d(*a, **o))
 ROWS, COLUMNS = (Given(("B", 2, "L", 5)),), (Given(("B", 2, 5, "L")),)
 ONE = (Given(("B", 1, "L", 2)),)  # of which a window and a stride make one position
 case("conv2d-of-one-channel", ONE, lambda nn, F, ds: nn.Conv2d(1, 1, (2, 3), (1, 2), (0, 1)), delay=1)
 case("conv2d-same-rows", ROWS, lambda nn, F, ds: nn.Conv2d(2, 3, (3, 2), padding="same"), delay=1)
 case("conv2d-of-one-column", COLUMNS, lambda nn, F, ds: nn.Conv2d(2, 3, (5, 1)), delay=0)
 case("conv2d-strided-columns", COLUMNS, lambda nn, F, ds: nn.Conv2d(2, 3, 3, (1, 4), (1, 2)), reach=9)
-case(
-    "conv2d-replicate",
-    COLUMNS,
-    lambda nn, F, ds: nn.Conv2d(2, 2, 3, padding=1, padding_mode="replicate"),
-)
+case("conv2d-replicate", COLUMNS, lambda nn, F, ds: nn.Conv2d(2, 2, 3, padding=1, padding_mode="replicate"))
 for _layer, _reach, _arguments, _options in [
     ("Conv2d", 4, (2, 1, (3, 2)), {}),
     ("Conv2d", 8, (2, 2, 3), {"groups": 2, "dilation": (1, 2), "stride": (1, 2), "padding": 1}),
@@ -97,12 +77,7 @@ case("max-pool-of-two", BCL(3), lambda nn, F, ds: nn.MaxPool1d(2))
 case("max-pool-same", BCL(3), lambda nn, F, ds: nn.MaxPool1d(5, 1, 2), delay=2)
 case("avg-pool-of-three", BCL(3), lambda nn, F, ds: nn.AvgPool1d(3))
 case("avg-pool-stride-above-kernel", BCL(3), lambda nn, F, ds: nn.AvgPool1d(2, 5, 1), reach=9)
-case(
-    "avg-pool-ceil-with-padding",
-    BCL(3),
-    lambda nn, F, ds: nn.AvgPool1d(4, 3, 1, ceil_mode=True),
-    reach=9,
-)
+case("avg-pool-ceil-with-padding", BCL(3), lambda nn, F, ds: nn.AvgPool1d(4, 3, 1, ceil_mode=True), reach=9)
 case("avg-pool-without-padding", BCL(3), lambda nn, F, ds: nn.AvgPool1d(3, 2, 1, count_include_pad=False))
 case("max-pool2d", COLUMNS, lambda nn, F, ds: nn.MaxPool2d((2, 3), (2, 2), (1, 1)), reach=8)
 case("avg-pool2d", ROWS, lambda nn, F, ds: nn.AvgPool2d((3, 2), stride=(2, 1), padding=(1, 0)), reach=8)
@@ -157,12 +132,7 @@ def _first(kind: str, *arguments: Any, **options: Any) -> Any:
 LBC = (Given(("L", "B", 3)),)
 for _kind in ("LSTM", "GRU", "RNN"):
     case(f"{_kind.lower()}-frames-first", LBC, _first(_kind, 3, 4), delay=0)
-    case(
-        f"{_kind.lower()}-two-layers",
-        BLC(3),
-        _first(_kind, 3, 4, num_layers=2, batch_first=True),
-        delay=0,
-    )
+    case(f"{_kind.lower()}-two-layers", BLC(3), _first(_kind, 3, 4, num_layers=2, batch_first=True), delay=0)
 case("gru-without-bias", BLC(3), _first("GRU", 3, 4, bias=False, batch_first=True), delay=0)
 case("rnn-relu", BLC(3), _first("RNN", 3, 4, nonlinearity="relu", batch_first=True), delay=0)
 case("lstm-projected-frames-first", LBC, _first("LSTM", 3, 4, 2, proj_size=2), delay=0, onnx=False)
@@ -191,12 +161,7 @@ for _layer, _options in [
     ("Softplus", {"beta": 2.0}), ("Softshrink", {}), ("Softsign", {}),
     ("Tanh", {}), ("Tanhshrink", {}), ("Threshold", {"threshold": 0.1, "value": -2.0}),
 ]:  # fmt: skip
-    case(
-        f"{_layer.lower()}-alone",
-        BCL(3),
-        lambda nn, F, ds, n=_layer, o=_options: getattr(nn, n)(**o),
-        delay=0,
-    )
+    case(f"{_layer.lower()}-alone", BCL(3), lambda nn, F, ds, n=_layer, o=_options: getattr(nn, n)(**o), delay=0)
 case("dropout-that-rests", BCL(3), lambda nn, F, ds: nn.Dropout(), delay=0)
 case("gelu-by-tanh", BCL(3), lambda nn, F, ds: nn.GELU(approximate="tanh"), delay=0)
 case("softmin", BCL(4), lambda nn, F, ds: nn.Softmin(dim=1), delay=0)

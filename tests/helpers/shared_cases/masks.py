@@ -332,10 +332,7 @@ _entered(
 _entered(
     "others-of-a-chunk",
     lambda m, x, q, k, v, i, F, ds: F.scaled_dot_product_attention(
-        q,
-        k,
-        v,
-        attn_mask=(i // 6 == i[:, None] // 6) & ((i[:, None] - i) % 3 != 1) & (i != i[:, None]),
+        q, k, v, attn_mask=(i // 6 == i[:, None] // 6) & ((i[:, None] - i) % 3 != 1) & (i != i[:, None])
     ),
     delay=5,
     reach=14,
@@ -361,10 +358,7 @@ _entered(
 _entered(
     "slopes-as-a-mask",
     lambda m, x, q, k, v, i, F, ds: F.scaled_dot_product_attention(
-        q,
-        k,
-        v,
-        attn_mask=(-m.slopes[:, None, None] * (i[:, None] - i)).masked_fill(i > i[:, None], float("-inf")),
+        q, k, v, attn_mask=(-m.slopes[:, None, None] * (i[:, None] - i)).masked_fill(i > i[:, None], float("-inf"))
     ),
 )
 _entered(

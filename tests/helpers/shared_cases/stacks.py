@@ -36,11 +36,7 @@ for _name, _reach, _layers in [
     (
         "down-by-4-up-by-7",
         24,
-        [
-            ("ZeroPad1d", (1, 2), {}),
-            (CONV, 2, 3, 5, {"stride": 4}),
-            (UP, 3, 2, 7, {"stride": 7, "padding": 3}),
-        ],
+        [("ZeroPad1d", (1, 2), {}), (CONV, 2, 3, 5, {"stride": 4}), (UP, 3, 2, 7, {"stride": 7, "padding": 3})],
     ),
     ("up-trimmed-by-8", 12, [(UP, 2, 3, 10, {"stride": 3, "padding": 8})]),
     ("up-17-of-2", 10, [(UP, 2, 3, 17, {"stride": 10, "dilation": 2, "padding": 9, "output_padding": 9})]),

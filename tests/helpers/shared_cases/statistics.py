@@ -87,12 +87,7 @@ for _name, _running in {
     "logsumexp": lambda x: (x.logcumsumexp(2), (x * 50).logcumsumexp(dim=2)),
     "of-integers": lambda x: (x.round().long().cumsum(2), (x > 0).cumsum(2), *x.round().long().cummax(2)),
 }.items():
-    case(
-        f"so-far-{_name}",
-        BCL(4),
-        lambda nn, F, ds, f=_running: net(nn, lambda self, x: f(x)),
-        onnx=False,
-    )
+    case(f"so-far-{_name}", BCL(4), lambda nn, F, ds, f=_running: net(nn, lambda self, x: f(x)), onnx=False)
 case(
     "so-far-of-features",
     BCL(4),

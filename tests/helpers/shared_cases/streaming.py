@@ -83,10 +83,7 @@ def streams(case: Case, rng: np.random.Generator) -> list[list[Array]]:
 
 
 def planned(
-    case: Case,
-    rng: np.random.Generator,
-    whole: Mapping[str, list[Array]],
-    styles: Sequence[str] = STYLES,
+    case: Case, rng: np.random.Generator, whole: Mapping[str, list[Array]], styles: Sequence[str] = STYLES
 ) -> Schedule:
     """Return a schedule that brings the streams to their ends in these styles, one after the other."""
     data, calls = {}, []

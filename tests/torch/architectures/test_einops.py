@@ -28,11 +28,7 @@ class Heads(nn.Module):
         z = torch.relu(rearrange(y, "b t c -> (b t) c"))
         z = rearrange(z, "(b t) c -> b t c", b=x.shape[0])
         spread = rearrange(y, "b t (n c) -> b (t n) c", n=2)
-        return (
-            reduce(y + z, "b t (c d) -> b t d", "mean", c=2),
-            spread,
-            repeat(z, "b t c -> b t c k", k=2),
-        )
+        return (reduce(y + z, "b t (c d) -> b t d", "mean", c=2), spread, repeat(z, "b t c -> b t c k", k=2))
 
 
 def test_heads():

@@ -31,14 +31,7 @@ def model(**options):
     ],
 )
 def test_encoder(options, delay):
-    lengths = (
-        500,
-        61,
-        25,
-        24,
-        7,
-        1,
-    )  # frames of 24 samples; the short ones are shorter than what is mirrored
+    lengths = (500, 61, 25, 24, 7, 1)  # frames of 24 samples; the short ones are shorter than what is mirrored
     assert check(model(**options).encoder, ("B", 1, "L"), lengths, 50) == [delay]
 
 

@@ -53,11 +53,7 @@ def test_whisper():
             super().__init__()
             sizes = {"num_mel_bins": 6, "d_model": 8, "encoder_attention_heads": 2, "encoder_ffn_dim": 8}
             encoder = WhisperEncoder(transformers.WhisperConfig(encoder_layers=1, **sizes))
-            self.conv1, self.conv2, self.positions = (
-                encoder.conv1,
-                encoder.conv2,
-                encoder.embed_positions,
-            )
+            self.conv1, self.conv2, self.positions = (encoder.conv1, encoder.conv2, encoder.embed_positions)
 
         def forward(self, x):
             x = F.gelu(self.conv2(F.gelu(self.conv1(x)))).permute(0, 2, 1)
@@ -107,11 +103,6 @@ def test_conformer():
 def test_parakeet():
     from transformers.models.parakeet.modeling_parakeet import ParakeetEncoderSubsamplingConv2D
 
-    sizes = {
-        "hidden_size": 8,
-        "num_mel_bins": 16,
-        "subsampling_conv_channels": 4,
-        "subsampling_factor": 8,
-    }
+    sizes = {"hidden_size": 8, "num_mel_bins": 16, "subsampling_conv_channels": 4, "subsampling_factor": 8}
     model = ParakeetEncoderSubsamplingConv2D(transformers.ParakeetEncoderConfig(**sizes))
     assert check(model, ("B", "L", 16), (100, 33, 5), 19) == [7]

@@ -52,11 +52,7 @@ def test_wavenet_of_vits():
 
 def test_kernel_predictor_of_univnet():
     sizes = {"model_in_channels": 4, "model_hidden_channels": 4, "num_mel_bins": 6}
-    blocks = {
-        "resblock_kernel_sizes": [3],
-        "resblock_stride_sizes": [2],
-        "resblock_dilation_sizes": [[1, 3]],
-    }
+    blocks = {"resblock_kernel_sizes": [3], "resblock_stride_sizes": [2], "resblock_dilation_sizes": [[1, 3]]}
     more = {"kernel_predictor_hidden_channels": 4, "kernel_predictor_num_blocks": 1}
     model = transformers.UnivNetModel(transformers.UnivNetConfig(**sizes, **blocks, **more))
     assert check(model.resblocks[0].kernel_predictor, ("B", 6, "L"), (30, 11, 5), 9) == [5, 5]

@@ -14,9 +14,7 @@ from ..case import Case, Rng
 from ..reference import REFERENCES
 from ..reference.base import named
 
-__all__ = [
-    "GENERATORS",
-]
+__all__ = ["GENERATORS"]
 
 GENERATORS: dict[str, Callable[[Rng, str], Case]] = {}
 

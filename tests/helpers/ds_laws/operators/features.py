@@ -9,20 +9,7 @@ import numpy as np
 from ..case import Array, Case, Input, Rng, normal, pick
 from .drawing import cases, make, shape
 
-KINDS = (
-    "sum",
-    "mean",
-    "prod",
-    "amax",
-    "amin",
-    "var",
-    "std",
-    "norm",
-    "logsumexp",
-    "any",
-    "all",
-    "argmax",
-)
+KINDS = ("sum", "mean", "prod", "amax", "amin", "var", "std", "norm", "logsumexp", "any", "all", "argmax")
 KINDS += ("argmin",)
 REAL = {"mean", "var", "std", "norm", "logsumexp"}
 EXACT = {"amax", "amin", "any", "all", "argmax", "argmin"}

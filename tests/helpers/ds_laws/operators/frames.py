@@ -44,11 +44,7 @@ def pad_to_multiple(rng: Rng, dtype: str) -> Case:
 
 @along
 def slice_(rng: Rng, dtype: str) -> Case:
-    a = {
-        "start": int(rng.integers(0, 5)),
-        "crop": int(rng.integers(0, 5)),
-        "step": int(pick(rng, 1, 1, 2, 3)),
-    }
+    a = {"start": int(rng.integers(0, 5)), "crop": int(rng.integers(0, 5)), "step": int(pick(rng, 1, 1, 2, 3))}
     return make(
         rng,
         "slice",
@@ -77,10 +73,7 @@ def cut(rng: Rng, dtype: str) -> Case:
     length, ratio, reach = steps(rng, int(rng.integers(0, 4)))
     a = {"start": int(rng.integers(0, 3)), "step": int(pick(rng, 1, 1, 2)), "length": length}
     skew = int(pick(rng, 0, 2))
-    inputs = [
-        Input(shape(rng, 0, 2), any_type(rng, dtype), ratio),
-        Input(shape(rng, 0, 2), any_type(rng, dtype)),
-    ]
+    inputs = [Input(shape(rng, 0, 2), any_type(rng, dtype), ratio), Input(shape(rng, 0, 2), any_type(rng, dtype))]
     rank = max(len(i.features) for i in inputs)
     for i in inputs:
         i.features = (1,) * (rank - len(i.features)) + i.features

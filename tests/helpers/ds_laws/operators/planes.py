@@ -78,10 +78,7 @@ def conv2d(rng: Rng, dtype: str) -> Case:
         "conv2d",
         [Input((rows, positions, n_in) if images else (positions, n_in), dtype)],
         a,
-        weights=[
-            normal(rng, (n_out, n_in // groups, *sizes), dtype),
-            maybe(rng, normal(rng, (n_out,), dtype)),
-        ],
+        weights=[normal(rng, (n_out, n_in // groups, *sizes), dtype), maybe(rng, normal(rng, (n_out,), dtype))],
         whole=whole,
         late=WAITS if whole else GAPS if blind else "",
         reach=4 if images else dilation * (kernel - 1) + stride[0] + sum(pads) + 2,
@@ -124,10 +121,7 @@ def conv_transpose2d(rng: Rng, dtype: str) -> Case:
         "conv_transpose2d",
         [Input((rows, positions, n_in) if images else (positions, n_in), dtype)],
         a,
-        weights=[
-            normal(rng, (n_in, n_out // groups, *sizes), dtype),
-            maybe(rng, normal(rng, (n_out,), dtype)),
-        ],
+        weights=[normal(rng, (n_in, n_out // groups, *sizes), dtype), maybe(rng, normal(rng, (n_out,), dtype))],
         late=GAPS if gaps and not images else "",
         reach=4 if images else (span + 2 * numbers["padding"][0]) // numbers["stride"][0] + 3,
     )

@@ -34,23 +34,12 @@ def _cast(rng: Rng, dtype: str) -> Case:
     targets = ["float32", "int64", "bool"] + ["float64"] * (dtype == "float64")
     draw = normal if source == "bool" else halves
     return _make(
-        rng,
-        "cast",
-        [Input(long(rng), source, draw=draw)],
-        {"to": str(pick(rng, *targets))},
-        depends=total,
+        rng, "cast", [Input(long(rng), source, draw=draw)], {"to": str(pick(rng, *targets))}, depends=total
     )
 
 
 def _logical_not(rng: Rng, dtype: str) -> Case:
-    return _make(
-        rng,
-        "logical_not",
-        [Input(long(rng), "bool")],
-        {},
-        depends=total,
-        dims=pick(rng, "layout", None),
-    )
+    return _make(rng, "logical_not", [Input(long(rng), "bool")], {}, depends=total, dims=pick(rng, "layout", None))
 
 
 # ---------------------------------------------------------------- two or three operands

@@ -14,26 +14,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from . import (
-    features,
-    frames,
-    planes,
-    pointwise,
-    products,
-    recurrent,
-)
+from . import features, frames, planes, pointwise, products, recurrent
 from .base import Array, Refused, length_of, named, operands
 from .frames import RELATIONS, padded_to, required
 
-__all__ = [
-    "REFERENCES",
-    "RELATIONS",
-    "Refused",
-    "length_of",
-    "operands",
-    "padded_to",
-    "required",
-]
+__all__ = ["REFERENCES", "RELATIONS", "Refused", "length_of", "operands", "padded_to", "required"]
 
 REFERENCES: dict[str, Callable[..., list[Array]]] = {}
 
