@@ -1,6 +1,11 @@
 /* product, pack and depthwise: their definition, and its bits in every variant. */
 #include "test_kernels.h"
 
+#ifdef __SANITIZE_ADDRESS__ /* what it finds comes of few; that values are right is for all */
+enum { LAYOUTS = 60, DEPTHWISE = 100 };
+#else
+enum { LAYOUTS = 200, DEPTHWISE = 300 };
+#endif
 enum { CHAIN = 256, MAX_ROWS = 20 };
 
 /* The definition once more, without blocks: one output. Element i of x and w by steps. */
@@ -178,7 +183,7 @@ static void test_sizes(const ds_real_kernels *k, bool is_reference)
 /* Weights in any order of their axes, backwards too, give what the same weight as rows gives. */
 static void test_layouts(const ds_real_kernels *k)
 {
-    for (int round = 0; round < 200; round++) {
+    for (int round = 0; round < LAYOUTS; round++) {
         const size_t n[4] = {random_size(1, 70), random_size(1, 5), random_size(1, 4),
                              random_size(1, round % 10 == 0 ? 300 : 40)};
         const size_t depth = n[1] * n[2] * n[3];
@@ -338,7 +343,7 @@ static void test_nan_stays_in_its_row(const ds_kernels *kernels, size_t real)
 static void test_depthwise(const ds_kernels *const *variants, size_t n_variants, size_t real)
 {
     const size_t element = variants[0]->real[real].element;
-    for (int round = 0; round < 300; round++) {
+    for (int round = 0; round < DEPTHWISE; round++) {
         const size_t n_rows = random_size(0, 11), n_channels = random_size(0, 80);
         const size_t n_taps = round % 20 == 0 ? random_size(250, 530) : random_size(0, 33);
         const size_t tap_stride = n_channels + random_size(0, 4);
