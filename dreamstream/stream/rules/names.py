@@ -19,14 +19,9 @@ __all__ = [
     "check_names",
     "default_names",
     "holds",
-    "insert",
     "join",
     "order_of",
-    "permute",
-    "remove",
     "resolve",
-    "split",
-    "transpose",
 ]
 
 BATCH = "B"
@@ -111,17 +106,6 @@ def resolve(names: Sequence[str | None], dim: int | str) -> int:
     return number % rank
 
 
-def permute(names: Sequence[str | None], dims: Sequence[int | str]) -> Names:
-    """Return the names after dimensions were put in the order `dims`.
-
-    Raises
-    ------
-    ShapeError
-        `dims` does not hold each dimension once.
-    """
-    return tuple(names[d] for d in order_of(names, dims))
-
-
 def order_of(names: Sequence[str | None], dims: Sequence[int | str]) -> tuple[int, ...]:
     """Return `dims`, given by number or name, as a checked permutation of numbers.
 
@@ -134,14 +118,6 @@ def order_of(names: Sequence[str | None], dims: Sequence[int | str]) -> tuple[in
     if sorted(order) != list(range(len(names))):
         raise ShapeError(f"{tuple(dims)} does not hold each of the {len(names)} dimensions once")
     return order
-
-
-def transpose(names: Sequence[str | None], first: int | str, second: int | str) -> Names:
-    """Return the names after two dimensions were exchanged."""
-    order = list(names)
-    a, b = resolve(names, first), resolve(names, second)
-    order[a], order[b] = order[b], order[a]
-    return tuple(order)
 
 
 def join(names: Sequence[str | None], start: int | str, end: int | str) -> Names:
@@ -163,52 +139,3 @@ def join(names: Sequence[str | None], start: int | str, end: int | str) -> Names
     parts = names[a : b + 1]
     joined = None if all(n is None for n in parts) else "_".join(n or "?" for n in parts)
     return (*names[:a], joined, *names[b + 1 :])
-
-
-def split(names: Sequence[str | None], dim: int | str, count: int) -> Names:
-    """Return the names after one dimension became `count`.
-
-    A joined name of that many parts is taken apart; any other loses its name.
-
-    Raises
-    ------
-    ShapeError
-        The dimension holds B or L and is not joined of that many parts.
-
-    Examples
-    --------
-    >>> split(("B_L", "F"), "B_L", 2)
-    ('B', 'L', 'F')
-    """
-    index = resolve(names, dim)
-    name = names[index]
-    parts: list[str | None] = [None] * count
-    if count == 1:
-        parts = [name]
-    elif name is not None and name.count("_") == count - 1:
-        parts = [None if p == "?" else p for p in name.split("_")]
-    elif holds(name, BATCH) or holds(name, LENGTH):
-        raise ShapeError(f"dimension {name!r} can't be split in {count}")
-    return (*names[:index], *parts, *names[index + 1 :])
-
-
-def insert(names: Sequence[str | None], dim: int, name: str | None = None) -> Names:
-    """Return the names after a dimension was inserted at `dim`, negative ones as torch counts them.
-
-    Raises
-    ------
-    ShapeError
-        `dim` is out of range.
-    """
-    rank = len(names) + 1
-    index = as_int(dim, "a dimension")
-    if not -rank <= index < rank:
-        raise ShapeError(f"dimension {index}: must be from {-rank} to {rank - 1}")
-    index %= rank
-    return check_names((*names[:index], name, *names[index:]), rank)
-
-
-def remove(names: Sequence[str | None], *dims: int | str) -> Names:
-    """Return the names after some dimensions were removed."""
-    gone = {resolve(names, d) for d in dims}
-    return tuple(n for i, n in enumerate(names) if i not in gone)
