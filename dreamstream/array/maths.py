@@ -55,17 +55,7 @@ def div(self: Tensor, other: Operand, *, rounding_mode: str | None = None) -> Te
         return binary("div", self, other)
     if rounding_mode not in ("floor", "trunc"):
         raise ValueError(f"div: rounding_mode is None, 'floor' or 'trunc', got {rounding_mode!r}")
-    return _method(f"{rounding_mode}_divide", rounded, self, other)
-
-
-def floor_divide(self: Tensor, other: Operand) -> Tensor:
-    """Return self / other, rounded down."""
-    return _method("floor_divide", rounded, self, other)
-
-
-def remainder(self: Tensor, other: Operand) -> Tensor:
-    """Return self - other * (self / other rounded down): the sign is that of `other`."""
-    return _method("remainder", rounded, self, other)
+    return _quotient(f"{rounding_mode}_divide", self, other)
 
 
 def _pow(self: Tensor, exponent: Operand) -> Tensor:
@@ -87,26 +77,6 @@ def masked_fill(self: Tensor, mask: Operand, value: Operand) -> Tensor:
     if self.dtype != dtypes.common("masked_fill", [self.dtype], [value]):
         raise DTypeError(f"masked_fill: a tensor of {self.dtype} has no value {value!r}")
     return choose(mask, value, self)
-
-
-def logical_and(self: Tensor, other: Operand) -> Tensor:
-    """Return whether both elements are not zero."""
-    return binary("logical_and", self, other)
-
-
-def logical_or(self: Tensor, other: Operand) -> Tensor:
-    """Return whether one of the elements is not zero."""
-    return binary("logical_or", self, other)
-
-
-def logical_xor(self: Tensor, other: Operand) -> Tensor:
-    """Return whether exactly one of the elements is not zero."""
-    return binary("ne", as_flags(self), as_flags(other))
-
-
-def logical_not(self: Tensor) -> Tensor:
-    """Return whether elements are zero."""
-    return negated(as_flags(self))
 
 
 # ------------------------------------------------------------------ one operand
@@ -139,46 +109,6 @@ def clamp_max(self: Tensor, max: Operand) -> Tensor:
     return self.clamp(max=max)
 
 
-def isnan(self: Tensor) -> Tensor:
-    """Return whether elements are NaN."""
-    return binary("ne", self, self)
-
-
-def isinf(self: Tensor) -> Tensor:
-    """Return whether elements are infinite."""
-    return binary("eq", _real(self).abs(), math.inf)
-
-
-def isfinite(self: Tensor) -> Tensor:
-    """Return whether elements are neither infinite nor NaN."""
-    return binary("lt", _real(self).abs(), math.inf)
-
-
-# ------------------------------------------------------------------ composed of others
-
-
-def tan(self: Tensor) -> Tensor:
-    """Return the tangent."""
-    x = _real(self)
-    return binary("div", unary("sin", x), unary("cos", x))
-
-
-def exp2(self: Tensor) -> Tensor:
-    """Return 2 ** x."""
-    return binary("pow", 2, _real(self))
-
-
-def frac(self: Tensor) -> Tensor:
-    """Return what trunc takes away."""
-    return binary("sub", self, self.trunc())
-
-
-def sinc(self: Tensor) -> Tensor:
-    """Return sin(pi x) / (pi x), and 1 at 0."""
-    x = binary("mul", _real(self), math.pi)
-    return choose(x == 0, 1.0, binary("div", unary("sin", x), x))
-
-
 def logit(self: Tensor, eps: float | None = None) -> Tensor:
     """Return log(x / (1 - x)), x moved into [eps, 1 - eps] first where `eps` is given."""
     x = _real(self)
@@ -204,72 +134,10 @@ def nan_to_num(
     return choose(self == -math.inf, -most if neginf is None else float(neginf), x)
 
 
-def isposinf(self: Tensor) -> Tensor:
-    """Return whether elements are inf."""
-    return binary("eq", _real(self), math.inf)
-
-
-def isneginf(self: Tensor) -> Tensor:
-    """Return whether elements are -inf."""
-    return binary("eq", _real(self), -math.inf)
-
-
-def signbit(self: Tensor) -> Tensor:
-    """Return whether elements are negative, -0.0 included."""
-    return binary("lt", binary("copysign", 1.0, _real(self)), 0)
-
-
-def deg2rad(self: Tensor) -> Tensor:
-    """Return degrees as radians."""
-    return binary("mul", _real(self), math.pi / 180)
-
-
-def rad2deg(self: Tensor) -> Tensor:
-    """Return radians as degrees."""
-    return binary("mul", _real(self), 180 / math.pi)
-
-
-# ------------------------------------------------------------------ several operands
-
-
-def atan2(self: Tensor, other: Operand) -> Tensor:
-    """Return the angle of the point (other, self), from -pi to pi."""
-    return binary("atan2", _real(self), _real(other))
-
-
-def copysign(self: Tensor, other: Operand) -> Tensor:
-    """Return the sizes of self with the signs of `other`."""
-    return binary("copysign", _real(self), _real(other))
-
-
-def fmax(self: Tensor, other: Operand) -> Tensor:
-    """Return the larger of each two elements, the other one where one is NaN."""
-    return _unless_nan(self, "maximum", other)
-
-
-def fmin(self: Tensor, other: Operand) -> Tensor:
-    """Return the smaller of each two elements, the other one where one is NaN."""
-    return _unless_nan(self, "minimum", other)
-
-
 def _unless_nan(self: Tensor, name: str, other: Operand) -> Tensor:
     other = _like(self, other)
     out = choose(binary("ne", self, self), other, binary(name, self, other))
     return choose(binary("ne", other, other), self, out)
-
-
-def logaddexp(self: Tensor, other: Operand) -> Tensor:
-    """Return log(e ** self + e ** other), without overflow on the way."""
-    x, y = _real(self), _real(_like(self, other))
-    apart = unary("log1p", unary("exp", unary("neg", unary("abs", binary("sub", x, y)))))
-    return choose(x == y, binary("add", x, math.log(2)), binary("add", binary("maximum", x, y), apart))
-
-
-def xlogy(self: Tensor, other: Operand) -> Tensor:
-    """Return self * log(other), 0 where self is 0."""
-    x, y = _real(self), _real(_like(self, other))
-    product = binary("mul", x, unary("log", y))
-    return choose(binary("logical_and", x == 0, y == y), 0.0, product)
 
 
 def heaviside(self: Tensor, values: Operand) -> Tensor:
@@ -322,25 +190,6 @@ def _as(self: Tensor, dtype: Any) -> Tensor:
     return self if dtype is None else self.to(dtype)
 
 
-# ------------------------------------------------------------------ operators
-
-
-def __invert__(self: Tensor) -> Tensor:
-    return negated(self) if self.dtype == dtypes.bool else bits("xor", self, -1)
-
-
-def __neg__(self: Tensor) -> Tensor:
-    return self.neg()
-
-
-def __pos__(self: Tensor) -> Tensor:
-    return self
-
-
-def __abs__(self: Tensor) -> Tensor:
-    return self.abs()
-
-
 def _scaled(other: Operand, alpha: Number) -> Operand:
     """Return alpha * other."""
     return other if alpha == 1 else binary("mul", other, alpha) if isinstance(other, Tensor) else other * alpha
@@ -350,9 +199,9 @@ def _bound(value: Operand) -> bool:
     return value is None or is_number(value)
 
 
-def _method(name: str, fn: Callable[[str, Any, Any], Any], a: Operand, b: Operand) -> Tensor:
-    """Return fn(name, a, b), where a foreign operand is an error."""
-    out = fn(name, a, b)
+def _quotient(name: str, a: Operand, b: Operand) -> Tensor:
+    """Return a quotient rounded to an integer, or what remains, where a foreign operand is an error."""
+    out = rounded(name, a, b)
     if out is NotImplemented:
         raise foreign(name, b)
     result: Tensor = out
@@ -364,4 +213,93 @@ def _real(x: Operand) -> Operand:
     return x.to(dtypes.float32) if isinstance(x, Tensor) and not dtypes.is_float(x.dtype) else x
 
 
-take(Tensor, globals(), pow=_pow, clip=clamp)
+# ------------------------------------------------------------------ made of others, each in one line
+
+
+def _sinc(x: Tensor) -> Tensor:
+    return choose(x == 0, 1.0, binary("div", unary("sin", x), x))
+
+
+def _log_of_sum(x: Tensor, y: Tensor) -> Tensor:
+    apart = unary("log1p", unary("exp", unary("neg", unary("abs", binary("sub", x, y)))))
+    return choose(x == y, binary("add", x, math.log(2)), binary("add", binary("maximum", x, y), apart))
+
+
+def _times_log(x: Tensor, y: Tensor) -> Tensor:
+    return choose(binary("logical_and", x == 0, y == y), 0.0, binary("mul", x, unary("log", y)))
+
+
+#: By method: what it returns of the tensor, or of it and another operand, and how.
+COMPOSED: dict[str, tuple[str, Callable[..., Any]]] = {
+    "floor_divide": ("self / other, rounded down", lambda self, other: _quotient("floor_divide", self, other)),
+    "remainder": (
+        "self - other * (self / other rounded down): the sign is that of `other`",
+        lambda self, other: _quotient("remainder", self, other),
+    ),
+    "logical_not": ("whether elements are zero", lambda self: negated(as_flags(self))),
+    "logical_and": ("whether both elements are not zero", lambda self, other: binary("logical_and", self, other)),
+    "logical_or": (
+        "whether one of the elements is not zero", lambda self, other: binary("logical_or", self, other),
+    ),
+    "logical_xor": (
+        "whether exactly one of the elements is not zero",
+        lambda self, other: binary("ne", as_flags(self), as_flags(other)),
+    ),
+    "isnan": ("whether elements are NaN", lambda self: binary("ne", self, self)),
+    "isinf": ("whether elements are infinite", lambda self: binary("eq", _real(self).abs(), math.inf)),
+    "isfinite": (
+        "whether elements are neither infinite nor NaN", lambda self: binary("lt", _real(self).abs(), math.inf),
+    ),
+    "isposinf": ("whether elements are inf", lambda self: binary("eq", _real(self), math.inf)),
+    "isneginf": ("whether elements are -inf", lambda self: binary("eq", _real(self), -math.inf)),
+    "signbit": (
+        "whether elements are negative, -0.0 included",
+        lambda self: binary("lt", binary("copysign", 1.0, _real(self)), 0),
+    ),
+    "tan": ("the tangent", lambda self: binary("div", unary("sin", x := _real(self)), unary("cos", x))),
+    "exp2": ("2 ** x", lambda self: binary("pow", 2, _real(self))),
+    "frac": ("what trunc takes away", lambda self: binary("sub", self, self.trunc())),
+    "sinc": ("sin(pi x) / (pi x), and 1 at 0", lambda self: _sinc(binary("mul", _real(self), math.pi))),
+    "deg2rad": ("degrees as radians", lambda self: binary("mul", _real(self), math.pi / 180)),
+    "rad2deg": ("radians as degrees", lambda self: binary("mul", _real(self), 180 / math.pi)),
+    "atan2": (
+        "the angle of the point (other, self), from -pi to pi",
+        lambda self, other: binary("atan2", _real(self), _real(other)),
+    ),
+    "copysign": (
+        "the sizes of self with the signs of `other`",
+        lambda self, other: binary("copysign", _real(self), _real(other)),
+    ),
+    "fmax": (
+        "the larger of each two elements, the other one where one is NaN",
+        lambda self, other: _unless_nan(self, "maximum", other),
+    ),
+    "fmin": (
+        "the smaller of each two elements, the other one where one is NaN",
+        lambda self, other: _unless_nan(self, "minimum", other),
+    ),
+    "logaddexp": (
+        "log(e ** self + e ** other), without overflow on the way",
+        lambda self, other: _log_of_sum(_real(self), _real(_like(self, other))),
+    ),
+    "xlogy": (
+        "self * log(other), 0 where self is 0",
+        lambda self, other: _times_log(_real(self), _real(_like(self, other))),
+    ),
+    "__invert__": ("", lambda self: negated(self) if self.dtype == dtypes.bool else bits("xor", self, -1)),
+    "__neg__": ("", lambda self: self.neg()),
+    "__pos__": ("", lambda self: self),
+    "__abs__": ("", lambda self: self.abs()),
+}  # fmt: skip
+
+
+def _composed(doc: str, method: Any) -> Callable[..., Tensor]:
+    """Return a row's method, as editors and the stub see it."""
+    of_two = method.__code__.co_argcount == 2
+    method.__annotations__ = {"self": "Tensor", **({"other": "Operand"} if of_two else {}), "return": "Tensor"}
+    method.__doc__ = f"Return {doc}." if doc else None
+    made: Callable[..., Tensor] = method
+    return made
+
+
+take(Tensor, globals(), pow=_pow, clip=clamp, **{name: _composed(*how) for name, how in COMPOSED.items()})

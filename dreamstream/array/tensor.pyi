@@ -309,40 +309,30 @@ class Tensor(Base):
         """Return self ** exponent."""
     def clip(self, min: Operand = None, max: Operand = None) -> Self:
         """Return elements moved into [min, max]; `max` wins where min > max."""
-    def add(self, other: Operand, *, alpha: Number = 1) -> Self:
-        """Return self + alpha * other."""
-    def sub(self, other: Operand, *, alpha: Number = 1) -> Self:
-        """Return self - alpha * other."""
-    def div(self, other: Operand, *, rounding_mode: str | None = None) -> Self:
-        """Return self / other; integers are divided as float32."""
     def floor_divide(self, other: Operand) -> Self:
         """Return self / other, rounded down."""
     def remainder(self, other: Operand) -> Self:
         """Return self - other * (self / other rounded down): the sign is that of `other`."""
-    def where(self, condition: Operand, other: Operand) -> Self:
-        """Return self where `condition` holds (bool), `other` elsewhere."""
-    def masked_fill(self, mask: Operand, value: Operand) -> Self:
-        """Return `value` (a number or a tensor of one element) where `mask` (bool) holds, self elsewhere."""
+    def logical_not(self) -> Self:
+        """Return whether elements are zero."""
     def logical_and(self, other: Operand) -> Self:
         """Return whether both elements are not zero."""
     def logical_or(self, other: Operand) -> Self:
         """Return whether one of the elements is not zero."""
     def logical_xor(self, other: Operand) -> Self:
         """Return whether exactly one of the elements is not zero."""
-    def logical_not(self) -> Self:
-        """Return whether elements are zero."""
-    def clamp(self, min: Operand = None, max: Operand = None) -> Self:
-        """Return elements moved into [min, max]; `max` wins where min > max."""
-    def clamp_min(self, min: Operand) -> Self:
-        """Return elements that are at least `min`."""
-    def clamp_max(self, max: Operand) -> Self:
-        """Return elements that are at most `max`."""
     def isnan(self) -> Self:
         """Return whether elements are NaN."""
     def isinf(self) -> Self:
         """Return whether elements are infinite."""
     def isfinite(self) -> Self:
         """Return whether elements are neither infinite nor NaN."""
+    def isposinf(self) -> Self:
+        """Return whether elements are inf."""
+    def isneginf(self) -> Self:
+        """Return whether elements are -inf."""
+    def signbit(self) -> Self:
+        """Return whether elements are negative, -0.0 included."""
     def tan(self) -> Self:
         """Return the tangent."""
     def exp2(self) -> Self:
@@ -351,21 +341,6 @@ class Tensor(Base):
         """Return what trunc takes away."""
     def sinc(self) -> Self:
         """Return sin(pi x) / (pi x), and 1 at 0."""
-    def logit(self, eps: Real | None = None) -> Self:
-        """Return log(x / (1 - x)), x moved into [eps, 1 - eps] first where `eps` is given."""
-    def nan_to_num(
-        self,
-        nan: Real | None = None,
-        posinf: Real | None = None,
-        neginf: Real | None = None,
-    ) -> Self:
-        """Return the values, with numbers in the place of those that are none."""
-    def isposinf(self) -> Self:
-        """Return whether elements are inf."""
-    def isneginf(self) -> Self:
-        """Return whether elements are -inf."""
-    def signbit(self) -> Self:
-        """Return whether elements are negative, -0.0 included."""
     def deg2rad(self) -> Self:
         """Return degrees as radians."""
     def rad2deg(self) -> Self:
@@ -382,6 +357,35 @@ class Tensor(Base):
         """Return log(e ** self + e ** other), without overflow on the way."""
     def xlogy(self, other: Operand) -> Self:
         """Return self * log(other), 0 where self is 0."""
+    def __invert__(self) -> Self: ...
+    def __neg__(self) -> Self: ...
+    def __pos__(self) -> Self: ...
+    def __abs__(self) -> Self: ...
+    def add(self, other: Operand, *, alpha: Number = 1) -> Self:
+        """Return self + alpha * other."""
+    def sub(self, other: Operand, *, alpha: Number = 1) -> Self:
+        """Return self - alpha * other."""
+    def div(self, other: Operand, *, rounding_mode: str | None = None) -> Self:
+        """Return self / other; integers are divided as float32."""
+    def where(self, condition: Operand, other: Operand) -> Self:
+        """Return self where `condition` holds (bool), `other` elsewhere."""
+    def masked_fill(self, mask: Operand, value: Operand) -> Self:
+        """Return `value` (a number or a tensor of one element) where `mask` (bool) holds, self elsewhere."""
+    def clamp(self, min: Operand = None, max: Operand = None) -> Self:
+        """Return elements moved into [min, max]; `max` wins where min > max."""
+    def clamp_min(self, min: Operand) -> Self:
+        """Return elements that are at least `min`."""
+    def clamp_max(self, max: Operand) -> Self:
+        """Return elements that are at most `max`."""
+    def logit(self, eps: Real | None = None) -> Self:
+        """Return log(x / (1 - x)), x moved into [eps, 1 - eps] first where `eps` is given."""
+    def nan_to_num(
+        self,
+        nan: Real | None = None,
+        posinf: Real | None = None,
+        neginf: Real | None = None,
+    ) -> Self:
+        """Return the values, with numbers in the place of those that are none."""
     def heaviside(self, values: Operand) -> Self:
         """Return 0 below zero, `values` at zero, 1 above it."""
     def lerp(self, end: Operand, weight: Operand) -> Self:
@@ -394,10 +398,6 @@ class Tensor(Base):
         """Return e ** x / sum(e ** x) along `dim`; zeros where all of it is -inf."""
     def log_softmax(self, dim: int, dtype: Any = None) -> Self:
         """Return log(softmax(x)) along `dim`."""
-    def __invert__(self) -> Self: ...
-    def __neg__(self) -> Self: ...
-    def __pos__(self) -> Self: ...
-    def __abs__(self) -> Self: ...
     def sum(self, dim: Dims = None, keepdim: Flag = False, dtype: Any = None) -> Self:
         """Return the sum; int64 for integers and bools."""
     def max(self, dim: Any = None, keepdim: Flag = False) -> Any:
