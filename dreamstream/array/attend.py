@@ -47,9 +47,8 @@ def attend(
     if across(q, k):
         fixed = q.is_stream and not k.is_stream
         both = [_as_weight(k), _as_weight(v)] if fixed else []
-        (out,) = hook.apply(
-            "cross_attention", {"scale": scale}, [q] if fixed else [q, k, v], both, ("B", 0, "L", 1)
-        )
+        given = [q] if fixed else [q, k, v]
+        out = hook.one("cross_attention", {"scale": scale}, given, both, ("B", 0, "L", 1))
         return out.squeeze(1) if alone else out
     attributes: dict[str, Any] = {**found.context.attributes, "scale": scale}
     if bias is not None:
@@ -62,7 +61,7 @@ def attend(
         attributes["softcap"] = softcap
     if sinks is not None:
         weights = [*[*weights, None, None][:2], sinks]
-    (out,) = hook.apply("attention", attributes, inputs, weights, ("B", 0, "L", 1))
+    out = hook.one("attention", attributes, inputs, weights, ("B", 0, "L", 1))
     return out.squeeze(1) if alone else out
 
 

@@ -70,8 +70,7 @@ def unary(name: str, x: Tensor, attributes: Mapping[str, Any] | None = None) -> 
         x = x.to(dtypes.float32)
     if x.is_stream and x.dtype == dtypes.int64:
         return _OF_ONE[name](x) if name in _OF_ONE else unary(name, x.to(dtypes.float32), attributes)
-    out: Tensor = hook.apply(name, attributes or {}, (x,))[0]
-    return out
+    return hook.one(name, attributes or {}, (x,))
 
 
 def binary(name: str, a: Any, b: Any) -> Tensor:
@@ -226,8 +225,7 @@ def shifted(name: str, a: Any, b: Any) -> Any:
 
 def negated(x: Tensor) -> Tensor:
     """Return the bool tensor that is true where this one is false."""
-    out: Tensor = hook.apply("logical_not", {}, (x,))[0]
-    return out
+    return hook.one("logical_not", {}, (x,))
 
 
 def as_flags(x: Any) -> Any:
@@ -251,7 +249,7 @@ def along(name: str, x: Tensor, dim: int | None, attributes: Mapping[str, Any] |
     if isinstance(x.shape[axis], int) and not x.shape[axis]:
         return x
     last = axis == x.ndim - 1
-    out: Tensor = hook.apply(name, attributes or {}, (x if last else x.transpose(axis, -1),), (), (..., 0))[0]
+    out = hook.one(name, attributes or {}, (x if last else x.transpose(axis, -1),), (), (..., 0))
     return out if last else out.transpose(axis, -1)
 
 
@@ -329,7 +327,7 @@ def _combine(name: str, operands: Sequence[Tensor | Number], dtype: Sequence[dty
         constant = not isinstance(operand, Tensor) or (stream and not operand.is_stream)
         (weights if constant else inputs).append(tensor)
         order.append(int(constant))
-    out: Tensor = hook.apply(name, {"order": order} if weights else {}, inputs, weights)[0]
+    out = hook.one(name, {"order": order} if weights else {}, inputs, weights)
     choice = None if stream or name not in COMPARISONS else hook.CHOICE.get()
     if choice is not None and dtypes.is_float(dtype[-1]):
         a, b = (o.numpy() if isinstance(o, Tensor) else o for o in operands)
@@ -431,6 +429,6 @@ def rows_at(table: Tensor, parts: Sequence[Any]) -> Tensor | None:
     rows = table[part]
     n, *shape = rows.shape
     at = at - (at >> 62) * n  # a shift of a negative number is -1
-    (out,) = hook.apply("embedding", {}, (at,), (rows.reshape(n, math.prod(shape)),), (...,))
+    out: Tensor = hook.one("embedding", {}, (at,), (rows.reshape(n, math.prod(shape)),), (...,))
     named: Tensor = out.unflatten(-1, shape) if shape else out.squeeze(-1)
     return named

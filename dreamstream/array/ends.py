@@ -7,7 +7,6 @@ from typing import Any
 from ..errors import ShapeError
 from ..stream.rules import Length
 from ..stream.where import user_line
-from . import hook
 from .elementwise import where
 from .stream_tensor import StreamTensor
 from .symbolic import SAME_ORDER, Symbolic
@@ -16,22 +15,16 @@ from .tensor import Tensor
 __all__ = ["first_frames", "is_each", "last_frame", "last_frames", "where_counted"]
 
 
-def _op(x: Any, name: str, attributes: dict[str, Any]) -> Any:
-    straight = x._straight()
-    (out,) = hook.apply(name, attributes, [x.with_dims(straight)], (), straight)
-    return out.with_dims(x.dims, x.names)
-
-
 def last_frame(x: StreamTensor, behind: int = 1) -> StreamTensor:
     """Return the frame that so many frames from the end are behind, itself included, once a stream has ended.
 
     All others are zeros in a sum.
     """
     if behind > 1:
-        x = _op(x, "slice", {"start": 0, "crop": behind - 1, "step": 1})
+        x = x.through("slice", {"start": 0, "crop": behind - 1, "step": 1})
     zeros: Any = where(x.eq(x), 0.0, 0.0)
-    behind_all = _op(zeros, "pad", {"left": 0, "right": 1, "value": 1.0})
-    later = _op(behind_all, "slice", {"start": 1, "crop": 0, "step": 1})
+    behind_all = zeros.through("pad", {"left": 0, "right": 1, "value": 1.0})
+    later = behind_all.through("slice", {"start": 1, "crop": 0, "step": 1})
     ends: Any = where(later.gt(0.5), x, zeros.to(x.dtype))
     found: StreamTensor = ends.sum(x.dims.index("L"))
     return found
@@ -53,7 +46,7 @@ def _last_window(x: StreamTensor, count: int) -> StreamTensor:
 
 def first_frames(x: StreamTensor, count: int) -> StreamTensor:
     """Return the first frames of what is given once, `count` of them in L's place: the last, from the last on."""
-    out: StreamTensor = _last_window(_op(x, "flip", {}), count).flip(x.dims.index("L"))
+    out: StreamTensor = _last_window(x.through("flip", {}), count).flip(x.dims.index("L"))
     return out
 
 

@@ -68,13 +68,11 @@ def _reduced(
 ) -> StreamTensor:
     stored = [x.dims[a] for a in axes]
     attributes = {"kind": kind, "axes": stored, "keepdim": int(keepdim), **more}
-    (out,) = hook.apply("reduce_features", attributes, [x], (), x.dims)
+    out = hook.one("reduce_features", attributes, [x], (), x.dims)
     if keepdim:
-        result: StreamTensor = out.with_dims(x.dims, x.names)
-        return result
+        return out.with_dims(x.dims, x.names)
     left = [i for i in range(len(x.dims)) if i not in axes]
-    result = out.with_dims(numbered([x.dims[i] for i in left]), [x.names[i] for i in left])
-    return result
+    return out.with_dims(numbered([x.dims[i] for i in left]), [x.names[i] for i in left])
 
 
 # ---------------------------------------------------------------------- matrices
@@ -129,14 +127,10 @@ def _products(x: StreamTensor, matrices: Any) -> StreamTensor:
     if any(s not in (1, o) and o != 1 for s, o in zip(sizes, own)):
         raise ShapeError(f"matmul: {matrices.shape[:-2]} matrices don't broadcast with a stream {x.roles}")
     if all(s == 1 for s in sizes):
-        (out,) = hook.apply("linear", {}, [x], [matrices.reshape(n, k), None], (..., 0))
-        result: StreamTensor = out
-        return result
+        return hook.one("linear", {}, [x], [matrices.reshape(n, k), None], (..., 0))
     wanted = iter(max(s, o) for s, o in zip(sizes, own))
     last = x.dims[-2:]
     shape = [-1 if isinstance(d, str) else next(wanted) for d in x.dims[:-2]]
     shape += [-1 if isinstance(d, str) else x.features[d] for d in last]
-    x = x.expand(*shape)
-    (out,) = hook.apply("matmul", {}, [x], [matrices.reshape(*sizes, n, k)], (..., 0))
-    result = out
-    return result
+    wide: StreamTensor = x.expand(*shape)
+    return hook.one("matmul", {}, [wide], [matrices.reshape(*sizes, n, k)], (..., 0))

@@ -48,14 +48,6 @@ from .whole import reduce_stream, require_waiting, spread
 __all__ = ["held", "is_static"]
 
 
-def _op(x: StreamTensor, name: str, attributes: dict[str, Any], dims: Any = None) -> StreamTensor:
-    """Run an operator on the stored value; the result's dimensions are set by the caller."""
-    straight = x._straight()
-    (out,) = hook.apply(name, attributes, [x.with_dims(straight)], (), straight)
-    result: StreamTensor = out.with_dims(x.dims if dims is None else dims, x.names if dims is None else None)
-    return result
-
-
 def _refuse(x: StreamTensor, what: str, remedy: str) -> NoReturn:
     raise NotStreamableError(f"{what} on a stream {x.roles} inside a forward, at {user_line()}; {remedy}")
 
@@ -105,16 +97,15 @@ def reshape_features(x: StreamTensor, shape: Sequence[int], dims: Any) -> Stream
     """Return the frames with another feature shape and these dimensions."""
     if tuple(shape) == x.features:
         return x.with_dims(dims)
-    return _op(x, "reshape", {"shape": list(shape)}, dims)
+    return x.through("reshape", {"shape": list(shape)}, (), dims)
 
 
 def gather(x: StreamTensor, axis: int, index: StreamTensor) -> StreamTensor:
     """Return features chosen along a dimension by a stream of places."""
     last = axis == len(x.dims) - 1
     given = [x, index] if last else [x.transpose(axis, -1), index.transpose(axis, -1)]
-    (out,) = hook.apply("gather", {}, given, (), (..., 0))
-    result: StreamTensor = out if last else out.transpose(axis, -1)
-    return result
+    out = hook.one("gather", {}, given, (), (..., 0))
+    return out if last else out.transpose(axis, -1)
 
 
 def scatter(x: Any, axis: int, index: Any, src: Any, adds: bool = False) -> StreamTensor:
@@ -187,7 +178,7 @@ def slice_stream(x: StreamTensor, index: Any) -> StreamTensor:
         steps = {"start": s.start, "step": s.step, "length": s.stop_length.steps()}
         ((value, out),) = hook.run(Request("cut", steps, edges, [x.value]))
         return type(x).inside(value, x.dims, out, x.names)
-    return _op(x, "slice", {"start": s.start, "crop": s.crop, "step": s.step})
+    return x.through("slice", {"start": s.start, "crop": s.crop, "step": s.step})
 
 
 def _emptied(x: StreamTensor, parts: IndexParts) -> Empty | None:
@@ -304,9 +295,9 @@ def reshape(x: StreamTensor, shape: Sequence[Any]) -> StreamTensor:
             x = reshape_features(x, step[1], x.dims).opened()
         elif step[0] == "stack":
             n = len(x.features) + 1
-            x = _op(x, "frame", {"size": step[1], "step": step[1], "exact": 1}, ("B", "L", *range(n)))
+            x = x.through("frame", {"size": step[1], "step": step[1], "exact": 1}, (), ("B", "L", *range(n)))
         elif step[0] == "unstack":
-            x = _op(x, "unstack", {}, ("B", "L", *range(len(x.features) - 1)))
+            x = x.through("unstack", {}, (), ("B", "L", *range(len(x.features) - 1)))
     x = x.with_dims(plan.dims, named)
     for length in plan.claims:
         x.require_length(length)
@@ -324,18 +315,16 @@ def _behind_lanes(x: StreamTensor, shape: Sequence[Any]) -> StreamTensor:
 
 def so_far(x: StreamTensor, kind: str) -> StreamTensor:
     """Return what comes of all frames so far."""
-    return _op(x.to(np.dtype(np.int64)) if x.dtype == np.bool_ else x, "cumulative", {"kind": kind})
+    return (x.to(np.dtype(np.int64)) if x.dtype == np.bool_ else x).through("cumulative", {"kind": kind})
 
 
 def running(x: StreamTensor, axis: int, combine: str, neutral: float) -> StreamTensor:
     """Return what comes of all features so far, in steps of twice the width."""
     n, width = x.features[axis], 1
-    straight = x._straight()
-    out = x.with_dims(straight)
+    out = x.with_dims(x._straight())
     while width < n:
         attributes = {"axis": axis, "left": width, "value": neutral}
-        (before,) = hook.apply("pad_features", attributes, [_narrow(out, axis, slice(n - width))], (), straight)
-        out = getattr(out, combine)(before)
+        out = getattr(out, combine)(_narrow(out, axis, slice(n - width)).through("pad_features", attributes))
         width *= 2
     return out.with_dims(x.dims, x.names)
 
@@ -344,14 +333,14 @@ def flip(x: StreamTensor) -> StreamTensor:
     """Return the frames from the last to the first."""
     assert x.edge is not None
     require_waiting("flip", x.edge)
-    return _op(x, "flip", {})
+    return x.through("flip", {})
 
 
 def unfold(x: StreamTensor, axis: int, size: int, step: int) -> StreamTensor:
     if x.dims[axis] != "L":
         return _unfold_features(x.in_order(), axis, size, step)
     n = len(x.features)
-    framed = _op(x, "frame", {"size": size, "step": step}, ("B", "L", *range(n + 1)))
+    framed = x.through("frame", {"size": size, "step": step}, (), ("B", "L", *range(n + 1)))
     dims = tuple(d if isinstance(d, str) else d + 1 for d in x.dims)
     return framed.with_dims((*dims, 0), (*x.names, None))
 
@@ -375,13 +364,13 @@ def repeat_interleave(x: StreamTensor, axis: int, times: Any) -> StreamTensor:
     x = x.in_order()
     at = x.dims[axis]
     if at == "L":
-        return _op(x, "repeat_frames", {"times": times})
+        return x.through("repeat_frames", {"times": times})
     if isinstance(at, str):
         _refuse(x, f"repeat_interleave along {at}", "repeat frames or features")
     before, after = x.features[: at + 1], x.features[at + 1 :]
     straight = _straight(x, (*before, 1, *after))
     spread = reshape_features(x, (*before, 1, *after), straight)
-    spread = _op(spread, "expand", {"shape": [*before, times, *after]}, straight)
+    spread = spread.through("expand", {"shape": [*before, times, *after]}, (), straight)
     shape = (*before[:-1], before[-1] * times, *after)
     return reshape_features(spread, shape, x.dims).with_dims(x.dims, x.names)
 
@@ -420,7 +409,7 @@ def expand(x: StreamTensor, sizes: Sequence[Any]) -> StreamTensor:
                 _refuse(x, f"expand along {d}", "give x.size() of it, or -1")
         else:
             features.append(x.features[d] if isinstance(size, int) and size == -1 else int(size))
-    return x if tuple(features) == x.features else _op(x, "expand", {"shape": features})
+    return x if tuple(features) == x.features else x.through("expand", {"shape": features})
 
 
 def reduce(x: StreamTensor, kind: str, axes: Sequence[int], keepdim: bool, options: dict[str, Any]) -> Any:
@@ -456,7 +445,7 @@ def cat(tensors: Sequence[StreamTensor], axis: int) -> StreamTensor:
     feature, dims = parts[0].dims[axis], parts[0].dims
     while len(parts) > 1:
         groups = [parts[i : i + _MOST_JOINED] for i in range(0, len(parts), _MOST_JOINED)]
-        joined = [hook.apply("cat", {"axis": feature}, g, (), dims)[0] if len(g) > 1 else g[0] for g in groups]
+        joined = [hook.one("cat", {"axis": feature}, g, (), dims) if len(g) > 1 else g[0] for g in groups]
         parts = [t.with_dims(dims) for t in joined]
     return parts[0].with_dims(dims, first.names)
 
@@ -486,14 +475,12 @@ def extend(tensors: Sequence[Any], axis: int) -> StreamTensor:
         return x
     pads: dict[str, Any] = {name: sum(map(len, parts)) for name, parts in zip(("left", "right"), frames)}
     values = np.unique(np.concatenate([t.numpy().reshape(-1) for parts in frames for t in parts]))
-    straight, given = x._straight(), [t for parts in frames for t in parts]
+    given = [t for parts in frames for t in parts]
     if len(values) > 1:
         weights = [given[0]._cat(given, 0) if len(given) > 1 else given[0]]
     else:
         pads, weights = {**pads, "value": float(values[0])}, []
-    (out,) = hook.apply("pad", pads, [x.with_dims(straight)], weights, straight)
-    joined: StreamTensor = out.with_dims(x.dims, x.names)
-    return joined
+    return x.through("pad", pads, weights)
 
 
 def matmul(x: StreamTensor, other: Any, reverse: bool) -> Any:
@@ -540,7 +527,7 @@ def _narrow(x: StreamTensor, axis: int, item: slice) -> StreamTensor:
     length = max(0, stop - start)
     if (start, length, step) == (0, size, 1):
         return x
-    return _op(x, "narrow", {"axis": axis, "start": start, "length": length, "step": step})
+    return x.through("narrow", {"axis": axis, "start": start, "length": length, "step": step})
 
 
 def _straight(x: StreamTensor, features: Sequence[int]) -> tuple[Any, ...]:
@@ -575,10 +562,7 @@ def picked(x: StreamTensor, axis: int, index: Any) -> StreamTensor:
     step = int(at[1] - at[0]) if len(at) > 1 else 1
     if step > 0 and np.array_equal(at, at[0] + step * np.arange(len(at))):
         return _narrow(x, axis, slice(int(at[0]), int(at[-1]) + 1, step))
-    straight = x._straight()
-    (out,) = hook.apply("pick", {"axis": axis}, [x.with_dims(straight)], (constant_index(at.tobytes()),), straight)
-    result: StreamTensor = out.with_dims(x.dims, x.names)
-    return result
+    return x.through("pick", {"axis": axis}, (constant_index(at.tobytes()),))
 
 
 @lru_cache(maxsize=256)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
 from typing import Any, NoReturn, Protocol, TypeVar
 
-__all__ = ["CHOICE", "apply", "fill", "made", "run", "table"]
+__all__ = ["CHOICE", "apply", "fill", "made", "one", "run", "table"]
 
 T = TypeVar("T")
 
@@ -52,6 +52,18 @@ def apply(
 ) -> tuple[Any, ...]:
     """Run an operator of the C registry; see `dreamstream.dispatch.apply`."""
     return _apply(name, attributes, inputs, weights, dims)
+
+
+def one(
+    name: str,
+    attributes: Mapping[str, Any],
+    inputs: Sequence[T],
+    weights: Sequence[Any] = (),
+    dims: tuple[Any, ...] | None = None,
+) -> T:
+    """Return the output of an operator that has one."""
+    out: T = _apply(name, attributes, inputs, weights, dims)[0]
+    return out
 
 
 def made(name: str, x: T, *others: T, **attributes: Any) -> T:

@@ -103,7 +103,5 @@ def with_terms(q: Any, k: Any, terms: KeyTerms) -> tuple[Any, Any]:
     s = terms.values.to(k.dtype)
     n = max(k.shape[1], s.shape[1])
     s, k = (x if x.shape[1] == n else x.repeat_interleave(n // x.shape[1], 1) for x in (s, k))
-    (wide,) = hook.apply("cat", {"axis": 1}, (k, s), (), k.dims)
     one = {"axis": 1, "left": 0, "right": 1, "value": 1.0}
-    (queries,) = hook.apply("pad_features", one, (q,), (), q.dims)
-    return queries, wide
+    return hook.one("pad_features", one, (q,), (), q.dims), hook.one("cat", {"axis": 1}, (k, s), (), k.dims)

@@ -205,14 +205,14 @@ class Scores(ScoreViews):
         """Return the sum of two scores of the same queries and keys: the score of what stands side by side."""
         if self._bent() or other._bent() or self.axes.key() != other.axes.key():
             self._misuse("added to others behind softmax or tanh, or of other dimensions")
-        q = hook.apply("cat", {"axis": 1}, (self.q, other.q * (alpha * other.scale / self.scale)), (), self.q.dims)
+        q = hook.one("cat", {"axis": 1}, (self.q, other.q * (alpha * other.scale / self.scale)), (), self.q.dims)
         groups = max(self.k.shape[1], other.k.shape[1])
         keys = [k.repeat_interleave(groups // k.shape[1], 1) for k in (self.k, other.k)]
-        k = hook.apply("cat", {"axis": 1}, keys, (), keys[0].dims)
+        k = hook.one("cat", {"axis": 1}, keys, (), keys[0].dims)
         more = [Step("sum", tuple(other.steps), alpha, self.axes)] if other.steps else []
         terms = other.terms and other.terms._replace(values=other.terms.values * alpha)
         terms = self._sum(self.terms, terms) if self.terms else terms
-        return self._copy(q=q[0], k=k[0], steps=[*self.steps, *more], terms=terms)
+        return self._copy(q=q, k=k, steps=[*self.steps, *more], terms=terms)
 
     def _bent(self) -> bool:
         return bool(self.soft or self.within or self.sinks is not None)
@@ -468,7 +468,7 @@ class Scores(ScoreViews):
             rows = queries, table, said.first
         ends = min((n for n in limits if n is not None), default=None)
         if ends is not None:
-            (q,) = hook.apply("limit", {"frames": ends, "of": "table"}, (q,), (), q.dims)
+            q = hook.one("limit", {"frames": ends, "of": "table"}, (q,), (), q.dims)
         with self.dropping(self.p) if self.p else nullcontext():
             return attend(q, k, v, found, scale, bias, rows, softcap, self.sinks)
 

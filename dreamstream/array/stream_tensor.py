@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import Any, cast
 
@@ -348,15 +348,21 @@ class StreamTensor(OfStreams, Tensor):
         dims = tuple(d if isinstance(d, str) else next(seen) for d in self.dims)
         return self.stored_anew(order).with_dims(dims, self._names)
 
+    def through(
+        self, name: str, attributes: Mapping[str, Any], weights: Sequence[Any] = (), dims: Dims | None = None
+    ) -> StreamTensor:
+        """Return what an operator makes of the value as it is stored, seen as this is or with other dimensions."""
+        straight = self._straight()
+        out = hook.one(name, attributes, [self.with_dims(straight)], weights, straight)
+        return out.with_dims(self.dims, self._names) if dims is None else out.with_dims(dims)
+
     def stored_anew(self, order: Sequence[int]) -> StreamTensor:
         """Return the tensor with its feature axes stored in another order, and seen in that."""
         moved = [i for i in order if self.features[i] != 1]
-        straight = self._straight()
-        x = [self.with_dims(straight)]
         if moved == sorted(moved):  # nothing moves but axes of one element
             shape = [self.features[i] for i in order]
-            return cast("StreamTensor", hook.apply("reshape", {"shape": shape}, x, (), straight)[0])
-        return cast("StreamTensor", hook.apply("permute", {"order": list(order)}, x, (), straight)[0])
+            return self.through("reshape", {"shape": shape}, (), self._straight())
+        return self.through("permute", {"order": list(order)}, (), self._straight())
 
     def _straight(self) -> Dims:
         """The dimensions with the feature axes in stored order, for operators on stored values."""
@@ -367,15 +373,7 @@ class StreamTensor(OfStreams, Tensor):
         dtype, copy = self._to_arguments(args, kwargs)
         if dtype is None or dtype == self.dtype:
             return self._clone() if copy else self
-        (out,) = hook.apply(
-            "cast",
-            {"to": np.dtype(dtype).name},
-            [self.with_dims(self._straight())],
-            (),
-            self._straight(),
-        )
-        result: StreamTensor = out.with_dims(self.dims, self._names)
-        return result
+        return self.through("cast", {"to": np.dtype(dtype).name})
 
     def _clone(self) -> StreamTensor:
         if self.edge is not None:

@@ -212,7 +212,7 @@ class Symbolic(HasShape, Filled):
         sizes = [r for r in self.roles if not isinstance(r, str)]
         for name, shape in (("reshape", [1 for _ in sizes]), ("expand", sizes)):
             if tuple(shape) != out.features:
-                (out,) = hook.apply(name, {"shape": shape}, [out], (), out.dims)
+                out = hook.one(name, {"shape": shape}, [out], (), out.dims)
         return out.with_dims(numbered(self.roles))
 
     def item(self) -> Any:

@@ -9,7 +9,6 @@ import numpy as np
 
 from ..errors import NotStreamableError, ShapeError
 from ..stream.where import user_line
-from . import hook
 from .elementwise import where
 from .forward import extend
 
@@ -57,14 +56,9 @@ def _behind(tokens: Any, x: Any, axis: int) -> Any:
     for i, d in enumerate(x.dims):
         mark = mark.narrow(i, 0, 1) if isinstance(d, int) else mark
     marks = np.arange(1, n + 1, dtype=x.dtype).reshape(n, *(1,) * (x.ndim - 2))
-    mark = _padded(where(mark.eq(mark), 0.0, 0.0).to(x.dtype), n, [x._plain(marks)])
-    out = _padded(x, n, [])
+    nothing: Any = where(mark.eq(mark), 0.0, 0.0).to(x.dtype)
+    mark = nothing.through("pad", {"left": n}, [x._plain(marks)])
+    out = x.through("pad", {"left": n})
     for i in range(n):
         out = where(mark.eq(float(i + 1)), tokens.narrow(axis, i, 1).to(x.dtype), out)
     return out
-
-
-def _padded(x: Any, n: int, frames: list[Any]) -> Any:
-    straight = x._straight()
-    (out,) = hook.apply("pad", {"left": n}, [x.with_dims(straight)], frames, straight)
-    return out.with_dims(x.dims, x.names)

@@ -146,7 +146,7 @@ class Weights(StreamTensor):
         over = self.dims.index("L")
         if self.factor is None or over not in axes or dtype is not None:
             return self.frames().sum(dim, keepdim=keepdim, dtype=dtype)
-        (out,) = hook.apply("softmax_sum", {}, [self.scores, self.factor], (), self.dims)
+        out = hook.one("softmax_sum", {}, [self.scores, self.factor], (), self.dims)
         others = [a for a in axes if a != over]
         out = out.unsqueeze(over)
         out = out.sum(others, keepdim=True) if others else out

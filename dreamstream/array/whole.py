@@ -108,14 +108,10 @@ def _of_frames(x: StreamTensor, others: Sequence[int], name: str, attributes: di
         x = x.stored_anew(order)
         shape = (math.prod(x.features[: len(gone)]), *x.features[len(gone) :])
         straight = (*(d for d in x.dims if isinstance(d, str)), *range(len(shape)))
-        (x,) = hook.apply("reshape", {"shape": shape}, [x.with_dims(x._straight())], (), x._straight())
-        (x,) = hook.apply("unstack", {}, [x.with_dims(straight)], (), straight)
-        x = x.with_dims(dims, names)
-    straight = x._straight()
-    (out,) = hook.apply(name, attributes, [x.with_dims(straight)], (), straight)
+        x = x.through("reshape", {"shape": shape}, (), straight).through("unstack", {}).with_dims(dims, names)
     kept = [i for i, d in enumerate(x.dims) if d != "L"]
-    result: StreamTensor = out.with_dims(tuple(x.dims[i] for i in kept), [x.names[i] for i in kept])
-    return result
+    out = x.through(name, attributes, (), x.dims)
+    return out.with_dims(tuple(x.dims[i] for i in kept), [x.names[i] for i in kept])
 
 
 def _by_parts(kind: str) -> Callable[..., StreamTensor]:

@@ -311,7 +311,7 @@ def _put(x: StreamTensor, v: StreamTensor, start: int, crop: int, step: int = 1)
     """Return x with frames of v in the place of its own."""
     x, v = x.in_order(), v.in_order()
     if step > 1:
-        (v,) = hook.apply("repeat_frames", {"times": step}, [v.with_dims(v._straight())], (), v._straight())
+        v = v.through("repeat_frames", {"times": step})
     attributes = {"start": start, "crop": crop, "step": step}
     edges: list[Any] = [x.edge, v.edge]
     ((value, edge),) = hook.run(Request("put", attributes, edges, [x.value, v.value]))
@@ -406,7 +406,7 @@ def _of_stream(x: StreamTensor, parts: Any, value: StreamTensor) -> StreamTensor
 
     x_flat, out = flat(x), flat(value)
     if (index < n).any() or value.edge.cid != x.edge.cid:  # type: ignore[union-attr]
-        (out,) = hook.apply("cat", {"axis": 0}, [x_flat, out.with_dims(x_flat.dims)], (), x_flat.dims)
+        out = hook.one("cat", {"axis": 0}, [x_flat, out.with_dims(x_flat.dims)], (), x_flat.dims)
     else:
         out, index = out.with_dims(x_flat.dims), index - n
     out = forward.picked(out, 0, index)
