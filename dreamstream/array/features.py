@@ -11,28 +11,24 @@ from typing import Any
 import numpy as np
 
 from ..errors import ShapeError
-from . import dtypes, hook
+from . import hook
 from .axes import numbered
-from .reductions import Extreme
 from .stream_tensor import StreamTensor
 
-__all__ = ["product", "reduce_features", "why_not_matmul"]
-
-_OF_FLOATS = ("mean", "var", "std", "norm", "logsumexp")
-_OF_ONE = ("max", "min", "argmax", "argmin")
+__all__ = ["attributes_of", "product", "reduce_features", "why_not_matmul"]
 
 
 # ---------------------------------------------------------------------- reductions
 def reduce_features(
     x: StreamTensor, name: str, axes: Sequence[int], keepdim: bool, options: dict[str, Any]
-) -> Any:
+) -> StreamTensor:
     """Return a reduction of torch's over feature axes.
 
     Parameters
     ----------
     x : StreamTensor
     name : str
-        torch's method.
+        torch's method, of one output.
     axes : sequence of int
         Visible dimensions, all of them features.
     keepdim : bool
@@ -40,19 +36,16 @@ def reduce_features(
     options : dict
         The method's other arguments, by name.
     """
-    if options.get("dtype") is not None:
-        x = x.to(options["dtype"])
-    if name in _OF_FLOATS:
-        dtypes.require_float(name, x.dtype)
-    if name in _OF_ONE and len(axes) != 1:
-        raise ShapeError(f"{name}: expected one dimension, got {len(axes)} of a stream {x.roles}")
     x = x.in_order()
-    if name in ("max", "min"):
-        return Extreme(*(_reduced(x, kind + name, axes, keepdim, {}) for kind in ("a", "arg")))
-    return _reduced(x, name, axes, keepdim, _attributes(name, options))
+    attributes = {"kind": name, "axes": [x.dims[a] for a in axes], "keepdim": int(keepdim)}
+    out = hook.one("reduce_features", {**attributes, **attributes_of(name, options)}, [x], (), x.dims)
+    if keepdim:
+        return out.with_dims(x.dims, x.names)
+    left = [i for i in range(len(x.dims)) if i not in axes]
+    return out.with_dims(numbered([x.dims[i] for i in left]), [x.names[i] for i in left])
 
 
-def _attributes(name: str, options: dict[str, Any]) -> dict[str, float]:
+def attributes_of(name: str, options: dict[str, Any]) -> dict[str, float]:
     """Return the operator's attributes beyond the axes, from the arguments of torch's method."""
     if name in ("var", "std"):
         correction = options.get("correction")
@@ -61,18 +54,6 @@ def _attributes(name: str, options: dict[str, Any]) -> dict[str, float]:
         p = options.get("p", "fro")
         return {"p": 2.0 if p == "fro" else float(p)}
     return {}
-
-
-def _reduced(
-    x: StreamTensor, kind: str, axes: Sequence[int], keepdim: bool, more: dict[str, float]
-) -> StreamTensor:
-    stored = [x.dims[a] for a in axes]
-    attributes = {"kind": kind, "axes": stored, "keepdim": int(keepdim), **more}
-    out = hook.one("reduce_features", attributes, [x], (), x.dims)
-    if keepdim:
-        return out.with_dims(x.dims, x.names)
-    left = [i for i in range(len(x.dims)) if i not in axes]
-    return out.with_dims(numbered([x.dims[i] for i in left]), [x.names[i] for i in left])
 
 
 # ---------------------------------------------------------------------- matrices

@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 
 from ..errors import NotStreamableError, ShapeError
 from ..operations.refusals import PLACES
-from ..stream.edge import Request
 from ..stream.rules import (
     BatchSize,
     Fallback,
@@ -38,6 +37,7 @@ from .ends import first_frames, last_frame, last_frames
 from .features import product, reduce_features, why_not_matmul
 from .merged import Merged, merged
 from .picked import Picked
+from .reductions import Extreme
 from .scores import Scores, scores_of
 from .stream_tensor import StreamTensor
 from .symbolic import Symbolic
@@ -67,10 +67,9 @@ def held(x: StreamTensor, edge: Any, at: int) -> StreamTensor:
         kept = [d for i, d in enumerate(x.dims) if i != at]
         sizes = [x.features[d] for d in kept if isinstance(d, int)]
         x = reshape_features(x, sizes, numbered(kept))
-    edges: list[Any] = [x.edge, edge]
-    ((value, out),) = hook.run(Request("hold", {}, edges, [x.value], cid=edge.cid))
     place = max(at, 0)
-    return StreamTensor.inside(value, (*x.dims[:place], "L", *x.dims[place:]), out)
+    dims = (*x.dims[:place], "L", *x.dims[place:])
+    return StreamTensor.told("hold", {}, [x.edge, edge], [x.value], dims, cid=edge.cid)
 
 
 def is_static(x: Any) -> bool:
@@ -174,10 +173,8 @@ def slice_stream(x: StreamTensor, index: Any) -> StreamTensor:
         return last_frame(x, -behind(index))
     s = stream_slice(index)
     if s.stop_length is not None:
-        edges: list[Any] = [x.edge, s.stop_length.of]
         steps = {"start": s.start, "step": s.step, "length": s.stop_length.steps()}
-        ((value, out),) = hook.run(Request("cut", steps, edges, [x.value]))
-        return type(x).inside(value, x.dims, out, x.names)
+        return x.told("cut", steps, [x.edge, s.stop_length.of], [x.value], x.dims, x.names)
     return x.through("slice", {"start": s.start, "crop": s.crop, "step": s.step})
 
 
@@ -412,6 +409,10 @@ def expand(x: StreamTensor, sizes: Sequence[Any]) -> StreamTensor:
     return x if tuple(features) == x.features else x.through("expand", {"shape": features})
 
 
+_OF_FLOATS = ("mean", "var", "std", "norm", "logsumexp")
+_OF_ONE = ("max", "min", "argmax", "argmin")
+
+
 def reduce(x: StreamTensor, kind: str, axes: Sequence[int], keepdim: bool, options: dict[str, Any]) -> Any:
     if isinstance(x, Merged):
         return x.reduced(kind, axes, keepdim, options)
@@ -421,6 +422,14 @@ def reduce(x: StreamTensor, kind: str, axes: Sequence[int], keepdim: bool, optio
         if x.dtype == dtypes.bool:
             advice += f"; an if that skips experts without frames is left out: {PLACES.words[1]}"
         _refuse(x, f"{kind} over the batch", advice)
+    if options.get("dtype") is not None:
+        x = x.to(options["dtype"])
+    if kind in _OF_FLOATS:
+        dtypes.require_float(kind, x.dtype)
+    if kind in _OF_ONE and len(axes) != 1:
+        raise ShapeError(f"{kind}: expected one dimension, got {len(axes)} of a stream {x.roles}")
+    if kind in ("max", "min"):
+        return Extreme(*(reduce(x, part + kind, axes, keepdim, {}) for part in ("a", "arg")))
     if "L" in roles:
         return reduce_stream(x, kind, axes, keepdim, options)
     return reduce_features(x, kind, axes, keepdim, options)

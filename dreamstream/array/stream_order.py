@@ -8,7 +8,6 @@ from __future__ import annotations
 from typing import Any
 
 from ..operations.refusals import IN_ORDER
-from ..stream.edge import Request
 from . import hook, ordering
 from .elementwise import where
 from .ends import where_counted
@@ -81,9 +80,7 @@ def frames_at(x: Any, axis: int, place: Any) -> Any:
         x, place = (y if isinstance(y, int) else y.unflatten(0, (-1, y.lanes)) for y in (x, place))
         return frames_at(x, axis + 1, place).flatten(0, 1)
     attributes: dict[str, Any] = {"length": [], "steps": [], "to": "int64"}
-    ((value, edge),) = hook.run(Request("positions", attributes, [x.edge], []))
-    own = [d for d in x.dims if isinstance(d, str)]
-    places: Any = StreamTensor.inside(value, tuple(own), edge)
+    places: Any = x.told("positions", attributes, [x.edge], [], tuple(d for d in x.dims if isinstance(d, str)))
     for at, d in enumerate(x.dims):
         places = places if isinstance(d, str) else places.unsqueeze(at)
     return where(places.eq(place), x, 0).sum(axis, keepdim=True)

@@ -13,14 +13,14 @@ import copy
 import math
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from ..errors import NotStreamableError, ShapeError
 from ..operations.refusals import LOOPS
-from ..stream.edge import Edge
+from ..stream.edge import Edge, Request
 from ..stream.metadata import OfStreams, StreamMetadata
 from ..stream.rules import Comparison, Shape, holds, lanes_of
 from ..stream.where import user_line
@@ -100,6 +100,28 @@ class StreamTensor(OfStreams, Tensor):
     def inside(cls, value: Any, dims: Dims, edge: Edge, names: Sequence[str | None] | None = None) -> StreamTensor:
         """Return a tensor of a running forward."""
         return cls._make(value, dims, names, None, None, edge.line.rate, edge)
+
+    @classmethod
+    def told(
+        cls,
+        name: str,
+        attributes: Mapping[str, Any],
+        edges: Sequence[Any],
+        values: Sequence[Any],
+        dims: Dims,
+        names: Sequence[str | None] | None = None,
+        cid: Any = None,
+    ) -> StreamTensor:
+        """Return what an operation of a running forward makes of edges, seen with these dimensions."""
+        ((value, edge),) = hook.run(Request(name, attributes, edges, values, cid=cid))
+        return cls.inside(value, dims, edge, names)
+
+    @classmethod
+    def at_the_end(cls, length: Any, dtype: Any, sizes: Sequence[int] = ()) -> StreamTensor:
+        """Return a length, known when streams end, as a number of each, with features of these sizes."""
+        value, edge = length.measured()
+        out: Any = cls.inside(value, ("B",), edge).to(dtype)
+        return out.reshape(out.shape[0], *(1 for _ in sizes)).expand(-1, *sizes) if sizes else out  # type: ignore[no-any-return]
 
     def like(
         self, frames: Tensor | Array, dims: Dims | None = None, names: Sequence[str | None] | None = None
@@ -252,12 +274,9 @@ class StreamTensor(OfStreams, Tensor):
         """Return a length as a value of whole streams that broadcasts with this one, if it may meet such."""
         if self.edge is None or not (self.edge.rate == 0 or self.edge.may_wait):
             return None
-        ((value, edge),) = length.of.measure({"length": tuple(length.steps())})
-        out: Any = self.inside(value, ("B",), edge).to(self.dtype)
         if "B" not in self.dims:  # positions
-            return out.unsqueeze(1).with_dims((0,))  # type: ignore[no-any-return]
-        behind = len(self.dims) - self.dims.index("B") - 1
-        return cast("StreamTensor", out.reshape(out.shape[0], *(1,) * behind))
+            return self.at_the_end(length, self.dtype, (1,)).with_dims((0,))
+        return self.at_the_end(length, self.dtype, (1,) * (len(self.dims) - self.dims.index("B") - 1))
 
     def _axis(self, name: str, dim: Any) -> int:
         if isinstance(dim, str):

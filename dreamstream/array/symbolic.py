@@ -18,11 +18,9 @@ from typing import Any, NoReturn
 import numpy as np
 
 from ..errors import NotStreamableError, ShapeError, StreamMismatchError
-from ..stream.edge import Request
 from ..stream.rules import BatchSize, Length, Rows, Token, taken, takes_all
 from ..stream.where import user_line
 from . import hook
-from .at_the_end import at_the_end
 from .axes import HasShape, axis_of, numbered, sizes_of
 from .filled import Filled, sharing
 from .lengths import SAME_ORDER, LengthsOf, lengths_of
@@ -194,7 +192,7 @@ class Symbolic(HasShape, Filled):
         if isinstance(self.value, Token):
             if not isinstance(self.value, Length) or self.roles[:1] != ("B",) or "L" in self.roles:
                 self._refuse("elements")
-            out: Any = at_the_end(self.value, self.roles[1:])
+            out: Any = StreamTensor.at_the_end(self.value, np.float32, self.roles[1:])
             out.counts = self.value
             return out  # type: ignore[no-any-return]
         array = np.full([1 if isinstance(r, str) else r for r in self.roles], self.value)
@@ -207,8 +205,7 @@ class Symbolic(HasShape, Filled):
             self._refuse("elements")
         own = [0, builtins.int(self.value)] if self.value else []
         said = {"length": self.length.steps(), "steps": [*own, *steps], "to": dtype}
-        ((value, edge),) = hook.run(Request("positions", said, [of], []))
-        out = StreamTensor.inside(value, ("L",), edge)
+        out = StreamTensor.told("positions", said, [of], [], ("L",))
         sizes = [r for r in self.roles if not isinstance(r, str)]
         for name, shape in (("reshape", [1 for _ in sizes]), ("expand", sizes)):
             if tuple(shape) != out.features:
@@ -394,7 +391,7 @@ class Symbolic(HasShape, Filled):
             value = math.floor(value)
         roles, length = self._met(other)
         if function is operator.truediv and isinstance(value, Length) and not isinstance(own, Token):
-            value, own = at_the_end(value), float(own)
+            value, own = StreamTensor.at_the_end(value, np.float32), float(own)
             roles = roles if "B" in roles else ("B", *roles)
         return Symbolic(function(own, value), roles, length, bool(positions))
 
@@ -530,8 +527,7 @@ class Symbolic(HasShape, Filled):
         """Return the length that it is, one integer per stream at its end, as an operator's value and edge."""
         if self.position or self.roles != ("B",) or not isinstance(self.value, Length):
             self._refuse("an output")
-        (out,) = self.value.of.measure({"length": tuple(self.value.steps())})
-        return out
+        return self.value.measured()
 
 
 def positions(start: Any, end: Any, step: Any = 1, dtype: Any = None) -> Any:

@@ -14,13 +14,10 @@ import numpy as np
 
 from ..errors import NotStreamableError, ShapeError
 from ..operations.refusals import AT_THE_END, Refusal
-from ..stream.edge import Edge, Request
+from ..stream.edge import Edge
 from ..stream.where import user_line
-from . import hook
 from .axes import numbered
-from .dtypes import require_float
-from .features import reduce_features
-from .reductions import Extreme
+from .features import attributes_of, reduce_features
 from .stream_tensor import StreamTensor
 
 __all__ = ["reduce_stream", "require_waiting", "spread", "spread_to"]
@@ -62,10 +59,8 @@ def spread(what: str, x: StreamTensor, axis: int, length: Any) -> StreamTensor:
     x = x.in_order()
     dims, names = [*x.dims[:axis], "L", *x.dims[axis + 1 :]], [*x.names[:axis], "L", *x.names[axis + 1 :]]
     x = x.squeeze(axis)
-    edges: list[Any] = [x.edge, length.of]
     attributes = {"length": length.steps(), "limit": -1 if limit is None else limit}
-    ((value, edge),) = hook.run(Request("spread", attributes, edges, [x.value]))
-    return StreamTensor.inside(value, numbered(dims), edge, names)
+    return StreamTensor.told("spread", attributes, [x.edge, length.of], [x.value], numbered(dims), names)
 
 
 def spread_to(what: str, x: StreamTensor, model: StreamTensor) -> StreamTensor:
@@ -128,13 +123,11 @@ def _by_parts(kind: str) -> Callable[..., StreamTensor]:
 
 
 def _var(x: StreamTensor, others: Sequence[int], options: dict[str, Any]) -> StreamTensor:
-    given = options.get("correction")
-    lost = float(options.get("unbiased", True) if given is None else given)
-    return _of_frames(x, others, "var_frames", {"correction": lost})
+    return _of_frames(x, others, "var_frames", attributes_of("var", options))
 
 
 def _norm(x: StreamTensor, others: Sequence[int], options: dict[str, Any]) -> Any:
-    p = 2.0 if options.get("p", "fro") == "fro" else float(options["p"])
+    p = attributes_of("norm", options)["p"]
     if math.isinf(p):
         return _KINDS["amax" if p > 0 else "amin"](x.abs(), others, {})
     if p == 0:
@@ -178,7 +171,7 @@ def reduce_stream(x: StreamTensor, kind: str, axes: Sequence[int], keepdim: bool
     ----------
     x : StreamTensor
     kind : str
-        torch's method.
+        torch's method, of one output.
     axes : sequence of int
         Visible dimensions, L among them, B not.
     keepdim : bool
@@ -186,14 +179,6 @@ def reduce_stream(x: StreamTensor, kind: str, axes: Sequence[int], keepdim: bool
     options : dict
         The method's other arguments, by name.
     """
-    if kind in ("max", "min"):
-        return Extreme(*(reduce_stream(x, part + kind, axes, keepdim, options) for part in ("a", "arg")))
-    if options.get("dtype") is not None:
-        x = x.to(options["dtype"])
-    if kind in ("mean", "var", "std", "norm", "logsumexp"):
-        require_float(kind, x.dtype)
-    if kind[:3] == "arg" and len(axes) != 1:
-        raise ShapeError(f"{kind}: expected one dimension, got {len(axes)} of a stream {x.roles}")
     out = _KINDS[kind](x, [a for a in axes if x.dims[a] != "L"], options)
     for axis in sorted(axes) if keepdim else ():
         out = out.unsqueeze(axis)

@@ -18,7 +18,6 @@ from weakref import ref
 import numpy as np
 
 from ..errors import DTypeError, NotStreamableError, ShapeError
-from ..stream.edge import Request
 from ..stream.rules import Fallback, Length, is_whole, parse_index, stream_slice
 from ..stream.where import user_line
 from . import dtypes, elementwise, forward, hook
@@ -313,9 +312,7 @@ def _put(x: StreamTensor, v: StreamTensor, start: int, crop: int, step: int = 1)
     if step > 1:
         v = v.through("repeat_frames", {"times": step})
     attributes = {"start": start, "crop": crop, "step": step}
-    edges: list[Any] = [x.edge, v.edge]
-    ((value, edge),) = hook.run(Request("put", attributes, edges, [x.value, v.value]))
-    return type(x).inside(value, x.dims, edge, x._names)
+    return x.told("put", attributes, [x.edge, v.edge], [x.value, v.value], x.dims, x._names)
 
 
 def _frames(x: StreamTensor, filled: StreamTensor, at: Any) -> StreamTensor:

@@ -309,6 +309,11 @@ class Length(Bits):
         """Return the function as pairs of integers: 0 for `+`, 1 for `*`, 2 for `//`, then the operand."""
         return [n for op, c in self.fn for n in (_CODES[op], c)]
 
+    def measured(self) -> tuple[Any, Any]:
+        """Return what it is at the end of streams, as an operator's value and edge."""
+        (out,) = self.of.measure({"length": tuple(self.steps())})
+        return out
+
     def apply(self, n_frames: int) -> int:
         """Return the function's value for an edge of `n_frames` frames."""
         for op, c in self.fn:
