@@ -16,6 +16,7 @@ import math
 import re
 import sys
 from collections import defaultdict
+from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -162,6 +163,16 @@ SEES = {
 }
 
 
+def methods(module: ast.Module) -> Iterator[tuple[str, ast.AST]]:
+    """Functions by name, and rows ``"name": (doc, lambda ...)`` of tables of them."""
+    for node in ast.walk(module):
+        if isinstance(node, ast.FunctionDef):
+            yield node.name.removeprefix("_"), node
+        for key, value in zip(node.keys, node.values) if isinstance(node, ast.Dict) else ():
+            if isinstance(value, ast.Tuple) and [type(e) for e in value.elts[1:]] == [ast.Lambda]:
+                yield str(getattr(key, "value", "")), value
+
+
 def layers_and_functions() -> dict[str, list[str]]:
     """Per operator the public names whose code names it, themselves or through what they call."""
     operators = {op["name"] for op in _core.operators()}
@@ -189,8 +200,7 @@ def layers_and_functions() -> dict[str, list[str]]:
             for op in reached(name, set()):
                 users[op].append(prefix + name)
     for path in sorted((PACKAGE / "array").glob("*.py")):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            name = node.name.removeprefix("_") if isinstance(node, ast.FunctionDef) else ""
+        for name, node in methods(ast.parse(path.read_text(encoding="utf-8"))):
             if name and not name.startswith("_") and hasattr(Tensor, name):
                 for op in words_and_calls(node)[0] & operators:
                     users[op].append(f"dreamstream.Tensor.{name}")

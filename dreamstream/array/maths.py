@@ -140,6 +140,19 @@ def _unless_nan(self: Tensor, name: str, other: Operand) -> Tensor:
     return choose(binary("ne", other, other), self, out)
 
 
+def logaddexp(self: Tensor, other: Operand) -> Tensor:
+    """Return log(e ** self + e ** other), without overflow on the way."""
+    x, y = _real(self), _real(_like(self, other))
+    apart = unary("log1p", unary("exp", unary("neg", unary("abs", binary("sub", x, y)))))
+    return choose(x == y, binary("add", x, math.log(2)), binary("add", binary("maximum", x, y), apart))
+
+
+def xlogy(self: Tensor, other: Operand) -> Tensor:
+    """Return self * log(other), 0 where self is 0."""
+    x, y = _real(self), _real(_like(self, other))
+    return choose(binary("logical_and", x == 0, y == y), 0.0, binary("mul", x, unary("log", y)))
+
+
 def heaviside(self: Tensor, values: Operand) -> Tensor:
     """Return 0 below zero, `values` at zero, 1 above it."""
     return choose(self == 0, values, binary("gt", self, 0).to(self.dtype))
@@ -220,15 +233,6 @@ def _sinc(x: Tensor) -> Tensor:
     return choose(x == 0, 1.0, binary("div", unary("sin", x), x))
 
 
-def _log_of_sum(x: Tensor, y: Tensor) -> Tensor:
-    apart = unary("log1p", unary("exp", unary("neg", unary("abs", binary("sub", x, y)))))
-    return choose(x == y, binary("add", x, math.log(2)), binary("add", binary("maximum", x, y), apart))
-
-
-def _times_log(x: Tensor, y: Tensor) -> Tensor:
-    return choose(binary("logical_and", x == 0, y == y), 0.0, binary("mul", x, unary("log", y)))
-
-
 #: By method: what it returns of the tensor, or of it and another operand, and how.
 COMPOSED: dict[str, tuple[str, Callable[..., Any]]] = {
     "floor_divide": ("self / other, rounded down", lambda self, other: _quotient("floor_divide", self, other)),
@@ -277,14 +281,6 @@ COMPOSED: dict[str, tuple[str, Callable[..., Any]]] = {
     "fmin": (
         "the smaller of each two elements, the other one where one is NaN",
         lambda self, other: _unless_nan(self, "minimum", other),
-    ),
-    "logaddexp": (
-        "log(e ** self + e ** other), without overflow on the way",
-        lambda self, other: _log_of_sum(_real(self), _real(_like(self, other))),
-    ),
-    "xlogy": (
-        "self * log(other), 0 where self is 0",
-        lambda self, other: _times_log(_real(self), _real(_like(self, other))),
     ),
     "__invert__": ("", lambda self: negated(self) if self.dtype == dtypes.bool else bits("xor", self, -1)),
     "__neg__": ("", lambda self: self.neg()),

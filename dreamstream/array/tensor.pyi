@@ -353,10 +353,6 @@ class Tensor(Base):
         """Return the larger of each two elements, the other one where one is NaN."""
     def fmin(self, other: Operand) -> Self:
         """Return the smaller of each two elements, the other one where one is NaN."""
-    def logaddexp(self, other: Operand) -> Self:
-        """Return log(e ** self + e ** other), without overflow on the way."""
-    def xlogy(self, other: Operand) -> Self:
-        """Return self * log(other), 0 where self is 0."""
     def __invert__(self) -> Self: ...
     def __neg__(self) -> Self: ...
     def __pos__(self) -> Self: ...
@@ -386,6 +382,10 @@ class Tensor(Base):
         neginf: Real | None = None,
     ) -> Self:
         """Return the values, with numbers in the place of those that are none."""
+    def logaddexp(self, other: Operand) -> Self:
+        """Return log(e ** self + e ** other), without overflow on the way."""
+    def xlogy(self, other: Operand) -> Self:
+        """Return self * log(other), 0 where self is 0."""
     def heaviside(self, values: Operand) -> Self:
         """Return 0 below zero, `values` at zero, 1 above it."""
     def lerp(self, end: Operand, weight: Operand) -> Self:
