@@ -11,11 +11,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import lru_cache
 from math import prod
 from typing import Any
 
-__all__ = ["Regrouping", "lanes_of", "plan_regroup", "with_features"]
+__all__ = ["ReshapePlan", "lanes_of", "plan_regroup", "with_features"]
 
 _LETTERS = ("B", "L")
 
@@ -38,25 +39,32 @@ def lanes_of(dims: tuple[Any, ...]) -> int:
 
 
 @dataclass(frozen=True, eq=False)
-class Regrouping:
-    """How to store the features of every frame, where each lane counts as a feature.
+class ReshapePlan:
+    """How to reshape the frames of every row.
 
     Attributes
     ----------
     steps : tuple of tuple
-        ``("permute", order)`` and ``("features", shape)``, as in a `ReshapePlan`.
+        See the top of `reshape`; empty if nothing changes.
     dims : tuple of str or int
         The new visible dimensions; numbers count the axes behind the lanes.
     features : tuple of int
-        The new feature shape, lanes left out.
+        The new feature shape, as stored, lanes left out.
     origin : tuple of int or None
-        For each new visible dimension the old one that it is, or None.
+        For each new visible dimension the old one that it is (and may take its name from), or None.
+    ratio : Fraction
+        Frames out per frame in; 1 if the frames stay what they are.
+    claims : tuple of Length
+        Lengths that the new L was said to equal, where that is not so for every stream: at a stream's end
+        it must be made sure that it is.
     """
 
     steps: tuple[tuple[Any, ...], ...]
     dims: tuple[int | str, ...]
     features: tuple[int, ...]
     origin: tuple[int | None, ...]
+    ratio: Fraction = Fraction(1)
+    claims: tuple[Any, ...] = ()
 
 
 @dataclass
@@ -67,8 +75,11 @@ class _Run:
 
 
 def plan_regroup(
-    dims: tuple[int | str, ...], features: Sequence[int], entries: Sequence[tuple[tuple[str, ...], int]]
-) -> Regrouping | None:
+    dims: tuple[int | str, ...],
+    features: Sequence[int],
+    entries: Sequence[tuple[tuple[str, ...], int]],
+    claims: tuple[Any, ...] = (),
+) -> ReshapePlan | None:
     """Say how a tensor is stored after a reshape that joins B, or B and L, with features, or takes them apart.
 
     Parameters
@@ -79,10 +90,12 @@ def plan_regroup(
         The feature shape as it is stored, lanes left out.
     entries : sequence of (tuple of str, int)
         For each new dimension which of "B" and "L" are in it, and how many features.
+    claims : tuple of Length
+        The plan's.
 
     Returns
     -------
-    Regrouping or None
+    ReshapePlan or None
         None where no row-major order of what there is has these sizes.
     """
     lanes = with_features(dims)
@@ -132,7 +145,7 @@ def plan_regroup(
     stored = [*([prod(cut[i] for i in joined)] if joined else []), *shape]
     if sizes != stored:
         steps.append(("features", tuple(stored)))
-    return Regrouping(tuple(steps), tuple(new_dims), tuple(shape), tuple(origin))
+    return ReshapePlan(tuple(steps), tuple(new_dims), tuple(shape), tuple(origin), claims=claims)
 
 
 def _atoms(dims: tuple[int | str, ...], sizes: Sequence[int], n_lanes: int) -> tuple[list[str | _Run], list[int]]:

@@ -46,41 +46,12 @@ from ...errors import NotStreamableError, ShapeError
 from ..where import user_line
 from ._ints import as_int, is_integer
 from .length import BatchLength, BatchSize, Length
-from .regroup import lanes_of, plan_regroup, with_features
+from .regroup import ReshapePlan, lanes_of, plan_regroup, with_features
 
-__all__ = ["ReshapePlan", "plan_reshape"]
+__all__ = ["plan_reshape"]
 
 JOINED = "B_L"
 _INFER = -1
-
-
-@dataclass(frozen=True, eq=False)
-class ReshapePlan:
-    """How to reshape the frames of every row.
-
-    Attributes
-    ----------
-    steps : tuple of tuple
-        See the top of this module; empty if nothing changes.
-    dims : tuple of str or int
-        The new visible dimensions.
-    features : tuple of int
-        The new feature shape, as stored.
-    ratio : Fraction
-        Frames out per frame in; 1 if the frames stay what they are.
-    origin : tuple of int or None
-        For each new visible dimension the old one that it is (and may take its name from), or None.
-    claims : tuple of Length
-        Lengths that the new L was said to equal, where that is not so for every stream: at a stream's end
-        it must be made sure that it is.
-    """
-
-    steps: tuple[tuple[Any, ...], ...]
-    dims: tuple[int | str, ...]
-    features: tuple[int, ...]
-    ratio: Fraction
-    origin: tuple[int | None, ...]
-    claims: tuple[Length, ...]
 
 
 @dataclass
@@ -95,6 +66,21 @@ class _Run:
         return prod(self.sizes)
 
 
+def _cut(dims: Sequence[int | str], sizes: Sequence[Any]) -> tuple[list[str], dict[str, _Run]]:
+    """Return the order of B and L among dimensions, and the run behind each ("" before both)."""
+    order: list[str] = []
+    runs = {"": _Run([], [])}
+    for v, (dim, size) in enumerate(zip(dims, sizes)):
+        if isinstance(dim, str):
+            order += dim.split("_")
+            runs.update((part, _Run([], [])) for part in dim.split("_"))
+        else:
+            run = runs[order[-1] if order else ""]
+            run.sizes.append(size)
+            run.visible.append(v)
+    return order, runs
+
+
 class _Reshape:
     """One call of `plan_reshape`: its arguments, and how to complain about them."""
 
@@ -107,6 +93,8 @@ class _Reshape:
         axes = sorted(d for d in self.dims if isinstance(d, int))
         if axes != list(range(len(axes))):
             raise ShapeError(f"dimensions {self.dims} don't hold each feature axis once")
+        lengths = [s if isinstance(s, Length) else s.length for s in sizes if isinstance(s, (Length, BatchLength))]
+        self.length: Length | None = lengths[0] if lengths else None
 
     def _text(self) -> str:
         old = ", ".join(d if isinstance(d, str) else str(s) for d, s in zip(self.dims, self.sizes))
@@ -120,28 +108,20 @@ class _Reshape:
 
     # ---- the old shape
 
-    def read_old(self) -> tuple[list[str], dict[str, _Run], Length | None]:
-        """Return the order of B and L, the run behind each ("" before both), and the length."""
-        order: list[str] = []
-        runs = {"": _Run([], [])}
-        length: Length | None = None
+    def read_old(self) -> tuple[list[str], dict[str, _Run]]:
+        """Return the order of B and L, and the run behind each ("" before both)."""
+        sizes = []
         for v, (dim, size) in enumerate(zip(self.dims, self.sizes)):
-            if isinstance(dim, str):
-                parts = dim.split("_")
-                for part in parts:
-                    if part not in ("B", "L") or part in order or dim not in ("B", "L", JOINED):
-                        raise self.impossible(f"unexpected dimension {dim!r}")
-                    order.append(part)
-                    runs[part] = _Run([], [])
-                if "L" in parts:
-                    length = size.length if isinstance(size, BatchLength) else size
-                    if not isinstance(length, Length):
-                        raise self.impossible(f"the size of {dim!r} must be a length, got {size!r}")
-            else:
-                run = runs[order[-1] if order else ""]
-                run.sizes.append(as_int(size, "a feature size"))
-                run.visible.append(v)
-        return order, runs, length
+            if not isinstance(dim, str):
+                sizes.append(as_int(size, "a feature size"))
+                continue
+            before = [p for d in self.dims[:v] if isinstance(d, str) for p in d.split("_")]
+            if dim not in ("B", "L", JOINED) or any(p in before for p in dim.split("_")):
+                raise self.impossible(f"unexpected dimension {dim!r}")
+            if dim != "B" and not isinstance(size, (Length, BatchLength)):
+                raise self.impossible(f"the size of {dim!r} must be a length, got {size!r}")
+            sizes.append(0)
+        return _cut(self.dims, sizes)
 
     # ---- the new shape
 
@@ -157,10 +137,9 @@ class _Reshape:
             )
         return ratio, same is not True
 
-    def read_new(
-        self, order: list[str], length: Length | None
-    ) -> tuple[list[str | int], Fraction | None, list[Length]]:
+    def read_new(self, order: list[str]) -> tuple[list[str | int], Fraction | None, list[Length]]:
         """Return the new shape with tokens as names and -1 resolved if it is no feature."""
+        length = self.length
         entries: list[str | int] = []
         ratio: Fraction | None = None
         claims: list[Length] = []
@@ -202,21 +181,6 @@ class _Reshape:
             entries[entries.index(_INFER)] = "_".join(missing)
         return entries, Fraction(1) if length is None else ratio, claims
 
-    def runs_of(self, entries: list[str | int]) -> tuple[list[str], dict[str, _Run]]:
-        """Cut the new shape into runs."""
-        order: list[str] = []
-        runs = {"": _Run([], [])}
-        for v, entry in enumerate(entries):
-            if isinstance(entry, str):
-                for part in entry.split("_"):
-                    order.append(part)
-                    runs[part] = _Run([], [])
-            else:
-                run = runs[order[-1] if order else ""]
-                run.sizes.append(entry)
-                run.visible.append(v)
-        return order, runs
-
     # ---- comparing them
 
     def solve(self, old: dict[str, _Run], new: dict[str, _Run], ratio: Fraction | None) -> Fraction:
@@ -257,11 +221,7 @@ class _Reshape:
     def regrouped(self) -> ReshapePlan | None:
         """Plan a reshape that joins B, or B and L, with features, or takes them apart; None if there is none."""
         features = [s for d, s in sorted((d, s) for d, s in zip(self.dims, self.sizes) if isinstance(d, int))]
-        tokens = [s for d, s in zip(self.dims, self.sizes) if isinstance(d, str)]
-        lengths = [
-            t if isinstance(t, Length) else t.length for t in tokens if isinstance(t, (Length, BatchLength))
-        ]
-        length = lengths[0] if lengths else None
+        length = self.length
         letters = [p for d in self.dims if isinstance(d, str) for p in d.split("_") if p in ("B", "L")]
         left = prod(features) * (lanes_of(self.dims) or 1)
         entries: list[tuple[tuple[str, ...], int]] = []
@@ -297,10 +257,7 @@ class _Reshape:
             return None
         for i in inferred:
             entries[i] = (tuple(letters), left)
-        found = plan_regroup(self.dims, features, entries)
-        if found is None:
-            return None
-        return ReshapePlan(found.steps, found.dims, found.features, Fraction(1), found.origin, tuple(claims))
+        return plan_regroup(self.dims, features, entries, tuple(claims))
 
     def _mixed(self, key: str) -> NotStreamableError:
         place = f"behind {key}" if key else "before B and L"
@@ -312,9 +269,9 @@ class _Reshape:
 
 def _plan_runs(call: _Reshape) -> ReshapePlan:
     """Plan a reshape that leaves the runs behind B and L what they are, but for what L takes or gives."""
-    order, old, length = call.read_old()
-    entries, ratio, claims = call.read_new(order, length)
-    new_order, new = call.runs_of(entries)
+    order, old = call.read_old()
+    entries, ratio, claims = call.read_new(order)
+    new_order, new = _cut(entries, entries)
     if new_order != order:
         raise call.unstreamable("it exchanges B and L", "transpose instead")
     ratio = call.solve(old, new, ratio)
@@ -360,7 +317,7 @@ def _plan_runs(call: _Reshape) -> ReshapePlan:
             for v_old, v_new in zip(old[key].visible, run.visible):
                 origin[v_new] = v_old
     new_dims = tuple(e if isinstance(e, str) else axes[v] for v, e in enumerate(entries))
-    return ReshapePlan(tuple(steps), new_dims, tuple(features), ratio, tuple(origin), tuple(claims))
+    return ReshapePlan(tuple(steps), new_dims, tuple(features), tuple(origin), ratio, tuple(claims))
 
 
 def plan_reshape(
