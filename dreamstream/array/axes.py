@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from numpy.typing import NDArray
@@ -11,7 +11,17 @@ from numpy.typing import NDArray
 from .. import _core
 from ..errors import ShapeError, StreamIndexError
 
-__all__ = ["HasShape", "Shape", "axes_of", "axis_of", "in_c_order", "numbered", "sizes_of", "solve_sizes"]
+__all__ = [
+    "Described",
+    "HasShape",
+    "Shape",
+    "axes_of",
+    "axis_of",
+    "in_c_order",
+    "numbered",
+    "sizes_of",
+    "solve_sizes",
+]
 
 Shape = tuple[int, ...]
 
@@ -89,6 +99,34 @@ class HasShape:
     def type_as(self: Any, other: Any) -> Any:
         """Return it with the element type of `other`."""
         return self.to(other.dtype)
+
+
+class Described(HasShape):
+    """What is known by what each of its dimensions is, `parts`: views that only put these in another order."""
+
+    _one: Any = 1  # what a dimension of size 1 is
+    parts: Sequence[Any]
+    _seen: Callable[[Sequence[Any]], Any]  # the same, known by others
+
+    def permute(self, *dims: Any) -> Any:
+        """Return it with its dimensions in the order `dims`."""
+        return self._seen([self.parts[axis_of("permute", d, self.ndim)] for d in sizes_of(dims)])
+
+    def unsqueeze(self, dim: int) -> Any:
+        """Return it with a dimension of size 1 at `dim`."""
+        at = axis_of("unsqueeze", dim, self.ndim + 1)
+        return self._seen([*self.parts[:at], self._one, *self.parts[at:]])
+
+    def squeeze(self, dim: int | None = None) -> Any:
+        """Return it without dimensions of size 1, or without this one."""
+        at = None if dim is None else axis_of("squeeze", dim, self.ndim)
+        return self._seen(
+            [
+                p
+                for i, p in enumerate(self.parts)
+                if type(p) is not type(self._one) or p != self._one or at not in (None, i)
+            ]
+        )
 
 
 def axes_of(name: str, dim: Any, ndim: int) -> Shape:

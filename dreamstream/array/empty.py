@@ -7,12 +7,12 @@ from typing import Any, NoReturn
 
 from ..errors import ShapeError
 from ..stream.where import user_line
-from .axes import HasShape, sizes_of
+from .axes import Described
 
 __all__ = ["Empty"]
 
 
-class Empty(HasShape):
+class Empty(Described):
     """A stream of which a feature axis has no element.
 
     Parameters
@@ -31,12 +31,10 @@ class Empty(HasShape):
     def __init__(self, shape: Sequence[Any], dtype: Any, said: str) -> None:
         self.shape, self.dtype, self.said = tuple(shape), dtype, said
 
-    def permute(self, *order: Any) -> Empty:
-        return Empty([self.shape[a] for a in sizes_of(order)], self.dtype, self.said)
+    parts = property(lambda self: self.shape)
 
-    def unsqueeze(self, dim: int) -> Empty:
-        at = dim % (self.ndim + 1)
-        return Empty((*self.shape[:at], 1, *self.shape[at:]), self.dtype, self.said)
+    def _seen(self, shape: Sequence[Any]) -> Empty:
+        return Empty(shape, self.dtype, self.said)
 
     def _same(self, *_: Any, **__: Any) -> Empty:
         return self

@@ -8,7 +8,7 @@ from typing import Any, NoReturn, TypeVar
 from ..errors import NotStreamableError
 from ..stream.rules import Length
 from ..stream.where import user_line
-from .axes import HasShape, sizes_of
+from .axes import Described, sizes_of
 from .axes_of_scores import KEYS, QUERIES, Axes
 from .filled import Shared
 
@@ -24,7 +24,7 @@ SERVES = (
 )
 
 
-class ScoreViews(HasShape, Shared):
+class ScoreViews(Described, Shared):
     """The products of queries and keys, as a tensor that is seen.
 
     Attributes
@@ -52,23 +52,16 @@ class ScoreViews(HasShape, Shared):
         keys = self.k.shape[2]
         return self.axes.sizes(self.q.shape[0], self.q.shape[2], keys + 1 if self.wider else keys)
 
-    @property
-    def ndim(self) -> int:
-        return len(self.axes.dims)
-
-    @property
-    def value(self) -> Any:
-        return None
+    ndim = property(lambda self: len(self.axes.dims))
+    value = None
+    _one = ()
 
     @property
     def dtype(self) -> Any:
         """Element type, of the queries."""
         return self.q.dtype
 
-    @property
-    def dims(self) -> Any:
-        return self.axes.dims
-
+    dims = parts = property(lambda self: self.axes.dims)
     features = ()
 
     # ------------------------------------------------------------------ its dimensions
@@ -79,21 +72,11 @@ class ScoreViews(HasShape, Shared):
             out._shares(self)
         return out
 
-    def permute(self: V, *order: Any) -> V:
-        return self._copy(axes=self.axes.like([self.axes.dims[a] for a in sizes_of(order)]))
+    def _seen(self: V, dims: Sequence[Any]) -> V:
+        return self._copy(axes=self.axes.like(dims))
 
     def t(self) -> Any:
         return self.transpose(0, 1)
-
-    def unsqueeze(self: V, dim: int) -> V:
-        dims = list(self.axes.dims)
-        dims.insert(dim % (self.ndim + 1), ())
-        return self._copy(axes=self.axes.like(dims))
-
-    def squeeze(self: V, dim: int | None = None) -> V:
-        one = None if dim is None else dim % self.ndim
-        dims = [d for i, d in enumerate(self.axes.dims) if d or one not in (None, i)]
-        return self._copy(axes=self.axes.like(dims))
 
     def reshape(self: V, *shape: Any) -> V:
         sizes = sizes_of(shape)
@@ -112,7 +95,7 @@ class ScoreViews(HasShape, Shared):
         joined = tuple(a for d in dims[first : last + 1] for a in d)
         if {QUERIES, KEYS} & {*joined} and len(joined) > 1:
             self._misuse("flattened")
-        return self._copy(axes=self.axes.like([*dims[:first], joined, *dims[last + 1 :]]))
+        return self._seen([*dims[:first], joined, *dims[last + 1 :]])
 
     def __getitem__(self: V, index: Any) -> V:
         parts = list(index) if isinstance(index, tuple) else [index]
@@ -134,7 +117,7 @@ class ScoreViews(HasShape, Shared):
             if not whole:
                 self._misuse("cut")
             dims.append(dim)
-        return self._copy(axes=self.axes.like(dims))
+        return self._seen(dims)
 
     def _misuse(self, use: str) -> NoReturn:
         layers = "; nn.MultiheadAttention gives none with need_weights=False" if self.soft else ""

@@ -21,7 +21,7 @@ from ..errors import NotStreamableError, ShapeError, StreamMismatchError
 from ..stream.rules import BatchSize, Length, Rows, Token, taken, takes_all
 from ..stream.where import user_line
 from . import hook
-from .axes import HasShape, axis_of, numbered, sizes_of
+from .axes import Described, axis_of, numbered, sizes_of
 from .filled import Filled, sharing
 from .lengths import SAME_ORDER, LengthsOf, lengths_of
 from .stream_tensor import StreamTensor
@@ -73,7 +73,7 @@ def _role(size: Any) -> Any:
     return "B" if isinstance(size, BatchSize) else "L" if isinstance(size, Length) else int(size)
 
 
-class Symbolic(HasShape, Filled):
+class Symbolic(Described, Filled):
     """A tensor of one value for all streams and frames, to which the position along L may be added.
 
     Parameters
@@ -154,10 +154,7 @@ class Symbolic(HasShape, Filled):
         return Symbolic(value, self.roles if roles is None else roles, self.length, self.position, kind)
 
     # ------------------------------------------------------------------ what it is
-    @property
-    def ndim(self) -> builtins.int:
-        """Number of dimensions."""
-        return len(self.roles)
+    ndim = property(lambda self: len(self.roles))
 
     @property
     def shape(self) -> tuple[Any, ...]:
@@ -217,21 +214,9 @@ class Symbolic(HasShape, Filled):
         return self.value if not self.roles and not self.position else self._refuse("a number")
 
     # ------------------------------------------------------------------ dimensions
-    def unsqueeze(self, dim: builtins.int) -> Symbolic:
-        """Return it with a dimension of size 1 at `dim`."""
-        at = axis_of("unsqueeze", dim, self.ndim + 1)
-        return self._like(self.value, (*self.roles[:at], 1, *self.roles[at:]))
+    parts = property(lambda self: self.roles)
 
-    def squeeze(self, dim: builtins.int | None = None) -> Symbolic:
-        """Return it without dimensions of size 1, or without this one."""
-        at = None if dim is None else axis_of("squeeze", dim, self.ndim)
-        return self._like(self.value, [r for i, r in enumerate(self.roles) if r != 1 or at not in (None, i)])
-
-    def transpose(self, dim0: builtins.int, dim1: builtins.int) -> Symbolic:
-        """Return it with two dimensions exchanged."""
-        roles = list(self.roles)
-        a, b = axis_of("transpose", dim0, self.ndim), axis_of("transpose", dim1, self.ndim)
-        roles[a], roles[b] = roles[b], roles[a]
+    def _seen(self, roles: Sequence[Any]) -> Symbolic:
         return self._like(self.value, roles)
 
     def __getitem__(self, index: Any) -> Symbolic:
@@ -589,6 +574,6 @@ for _name in ("eq", "ne", "lt", "le", "gt", "ge"):
     _answering(partial(Symbolic._compare, relation=_name), f"__{_name}__", _name)
 for _both, _name in ((lambda a, b: bool(a) and bool(b), "and"), (lambda a, b: bool(a) or bool(b), "or")):
     _answering(partial(Symbolic._apply, function=_both), f"__{_name}__", f"__r{_name}__", f"logical_{_name}")
-for _name in ("unsqueeze", "squeeze", "transpose", "__getitem__", "expand", "expand_as", "view", "reshape"):
+for _name in ("unsqueeze", "squeeze", "permute", "__getitem__", "expand", "expand_as", "view", "reshape"):
     setattr(Symbolic, _name, sharing(_name, getattr(Symbolic, _name)))
 Symbolic.__hash__ = object.__hash__  # type: ignore[method-assign]
