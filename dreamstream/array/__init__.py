@@ -1,6 +1,6 @@
 """Tensors: NumPy arrays with torch's methods, whose maths runs on the C kernels."""
 
-from . import creation, functions, in_place, maths, ordering, places, reductions, stream_order, views  # noqa: F401
+from . import creation, functions, maths, ordering, places, reductions, stream_order, views  # noqa: F401
 from .batch_constant import BatchTensor
 from .creation import *  # noqa: F403
 from .dtypes import bool, finfo, float32, float64, int64

@@ -1,4 +1,7 @@
-"""The methods of tensors that are a row of `dreamstream.operations`, and Python's operators of two operands."""
+"""The methods of tensors that are a row of `dreamstream.operations`, and Python's operators of two operands.
+
+And what writes what they and others give: ``x.relu_()`` is ``x.copy_(x.relu())``.
+"""
 
 from __future__ import annotations
 
@@ -79,6 +82,25 @@ def _bitwise_not(self: Tensor) -> Tensor:
     return ~self
 
 
+#: Those that don't write, and the names of other methods that do.
+_KEPT = ("minimum", "maximum", *COMPARISONS)
+_OTHERS = (
+    "add", "sub", "div", "pow", "remainder", "floor_divide", "lerp", "addcmul", "addcdiv", "clamp", "clip",
+    "clamp_min", "clamp_max", "masked_fill", "nan_to_num", "tril", "triu", "cumsum", "cumprod", "logical_not",
+    "logical_and", "logical_or", "logical_xor", "tan", "exp2", "frac", "atan2",
+    "index_add", "index_copy", "index_fill", "scatter", "scatter_add",
+)  # fmt: skip
+
+
+def _writing(name: str) -> Callable[..., Tensor]:
+    def writes(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+        out: Tensor = getattr(self, name)(*args, **kwargs)
+        return self._write(f"{name}_", out)
+
+    writes.__doc__ = f"Write what `{name}` gives into the tensor, and return it."
+    return writes
+
+
 take(
     Tensor,
     bitwise_not=_bitwise_not,
@@ -88,4 +110,5 @@ take(
     **{f"__{name}__": _operator(*how) for name, how in OPERATORS.items()},
     **{f"__i{name}__": _in_place(*how, f"__i{name}__") for name, how in OPERATORS.items()},
     **{f"__r{name}__": _operator(*how, reflected=True) for name, how in OPERATORS.items()},
+    **{f"{name}_": _writing(name) for name in (*NAMES, *_OTHERS) if name not in _KEPT},
 )

@@ -15,8 +15,7 @@ import numpy.typing as npt
 
 from ..stream.context import Context
 from ..stream.pairs import Recognised, Unrecognised, expected
-from .axes_of_scores import QUERIES, STREAMS, Heads
-from .heads import atoms_of, laid
+from .axes_of_scores import QUERIES, STREAMS, Heads, atoms_of, laid
 
 __all__ = ["FARTHEST", "Places", "Rows", "places_of", "product", "rows_of"]
 

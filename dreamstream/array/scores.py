@@ -22,10 +22,9 @@ from ..stream.rules import Length
 from ..stream.where import user_line
 from . import hook
 from .attend import across, attend
-from .axes_of_scores import KEYS, QUERIES, STREAMS, Axes, Heads
+from .axes_of_scores import KEYS, QUERIES, STREAMS, Axes, Heads, atoms_of, laid, shown, streams_of
 from .counted import as_noted
 from .filled import kept
-from .heads import atoms_of, laid, shown, streams_of
 from .key_terms import KeyTerms, filled, read, with_terms
 from .reductions import Extreme
 from .relative import places_of

@@ -6,6 +6,7 @@ and never compute them. Each file says by its ``__all__`` which of its names are
 
 from ..metadata import set_rules
 from . import frames, rows
+from .bits import *  # noqa: F403
 from .combine import *  # noqa: F403
 from .compare import *  # noqa: F403
 from .frames import *  # noqa: F403
@@ -13,11 +14,9 @@ from .index import *  # noqa: F403
 from .length import *  # noqa: F403
 from .lineage import *  # noqa: F403
 from .names import *  # noqa: F403
-from .power import *  # noqa: F403
 from .regroup import *  # noqa: F403
 from .reshape import *  # noqa: F403
 from .rows import *  # noqa: F403
-from .shape import *  # noqa: F403
 from .slices import *  # noqa: F403
 from .tokens import *  # noqa: F403
 

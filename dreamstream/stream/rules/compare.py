@@ -4,7 +4,7 @@ A comparison that depends on the stream has no truth while it is open. Where one
 exception and to nothing else, as in an ``assert``, the other may be taken on trust: an operator that refuses
 streams of other lengths, at their ends, says what torch would have said. So is what all streams answer that are
 not short, where ``max``, ``min``, or an if that only pads or crops asks, and all but those of a few frames, where
-any if asks: others are refused at their ends.
+any if asks: others are refused at their ends. The sizes of a tensor are one value, which is compared as one.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from .guarded import asked_by, entered, false_anyway
 from .raising import answer_that_raises
 from .tokens import Token
 
-__all__ = ["Comparison", "compared"]
+__all__ = ["Comparison", "Shape", "compared"]
 
 _OR_EQUAL = {"lt": "le", "gt": "ge"}
 _MIRRORED = {"eq": "eq", "ne": "ne", "lt": "gt", "gt": "lt", "le": "ge", "ge": "le"}
@@ -168,3 +168,40 @@ def _require(length: Any, relation: str) -> None:
         "relation": relation,
     }
     one.of.require(other.of, attributes)
+
+
+class Shape(tuple[Any, ...]):
+    """A tuple of sizes, whose comparison with another is true, false, or a `Comparison` of all lengths in it."""
+
+    def __eq__(self, other: object) -> Any:
+        if not isinstance(other, (tuple, list)):
+            return NotImplemented
+        if len(self) != len(other):
+            return False
+        parts: list[Any] = []
+        for a, b in zip(self, other):
+            same = a == b
+            if isinstance(same, Comparison):
+                parts += same.parts
+            elif not same:
+                return False
+        return Comparison(parts) if parts else True
+
+    def __ne__(self, other: object) -> Any:
+        same = self.__eq__(other)
+        if isinstance(same, Comparison):
+            return Comparison(same.parts, negated=True)
+        return same if same is NotImplemented else not same
+
+    __hash__ = tuple.__hash__
+
+    def __getitem__(self, index: Any) -> Any:
+        found = tuple.__getitem__(self, index)
+        return Shape(found) if isinstance(index, slice) else found
+
+    def numel(self) -> Any:
+        """Return the product of all sizes."""
+        out: Any = 1
+        for size in self:
+            out = size * out
+        return out

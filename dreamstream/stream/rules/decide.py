@@ -3,23 +3,30 @@
 A line knows the operation that it comes from; so its length is a function of the forward's input, made in C by
 the operators' own programs, and two lengths are compared for every number of frames at once. Numbers of frames at
 which one of them has none are left out: there is nothing of which it could be the length.
+
+Sums of lengths and quotients are one multiple of one quotient where counts show that they are:
+``T // 4 * 4 + 4 * (T % 4 != 0)`` is ``(T + 3) // 4 * 4``, for it goes up by as much, every so many frames. Where
+and by how much is read off its values at some lengths, and held against the counts of all.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from ... import _core
 from ...errors import StreamLimitError
 
-__all__ = ["SOON", "Formula", "constant", "holds"]
+__all__ = ["Formula", "Stairs", "constant", "holds", "stairs", "total"]
 
 #: Frames of the input from which on what holds of all streams is how a forward is taken to be meant.
 SOON = 1 << 14
 
 #: Frames up to which a stream may be an exception in any if: where a model is stepped frame by frame, for one.
 FEW = 8
+
+#: Frames of an edge that are looked at for stairs.
+_STEPS = 1 << 10
 
 _ADD, _SUB, _MUL, _FLOORDIV = 4, 5, 6, 7
 _ONE_ROOT = "sync"
@@ -187,3 +194,64 @@ def total(parts: Iterable[Formula | int | None]) -> Formula | None:
             if out is None:
                 return None
     return None if out is None else out.plus(number)
+
+
+# ---------------------------------------------------------------------- one quotient
+class Stairs(NamedTuple):
+    """``(frames + before) // every * by + plus``, of the edge of this lineage."""
+
+    cid: Any
+    before: int
+    every: int
+    by: int
+    plus: int
+
+    def of(self, edges: Iterable[Any]) -> Any:
+        """Return it as a length, of the one of these edges."""
+        edge = next(e for e in edges if e.cid == self.cid)
+        return (edge.entry.sizes.length(edge) + self.before) // self.every * self.by + self.plus
+
+
+def stairs(length: Any, edges: Iterable[Any]) -> Stairs | None:
+    """Return what a length is of the frames of one of these edges; None where it was not found.
+
+    Parameters
+    ----------
+    length : Length
+    edges : iterable of Edge
+    """
+    formula = length.formula()
+    for edge in edges:
+        frames = edge.entry.sizes.length(edge).formula()
+        if frames is None or frames.root != formula.root:
+            continue
+        try:
+            found = _read(edge.cid, frames.count, formula.count)
+        except StreamLimitError:
+            continue
+        if found is not None and type(more := length - found.of([edge])) is int:
+            return found._replace(plus=more)
+    return None
+
+
+def _read(cid: Any, frames: Any, count: Any) -> Stairs | None:
+    """Return what goes up with an edge's frames as a count does; None where nothing does."""
+    ups: list[tuple[int, int]] = []  # at how many frames, by how much
+    last, at = (frames.at(SOON), count.at(SOON)), SOON
+    while at < SOON + _STEPS and len(ups) < 3:
+        at += 1
+        now = frames.at(at), count.at(at)
+        if now[0] == last[0]:
+            if now[1] != last[1]:
+                return None
+            continue
+        if now[1] != last[1]:
+            ups.append((now[0], now[1] - last[1]))
+        last = now
+    if len(ups) < 3:
+        return None
+    (first, by), second, third = ups
+    every = second[0] - first
+    if by < 1 or second[1] != by or third != (first + 2 * every, by):
+        return None
+    return Stairs(cid, -first % every, every, by, 0)

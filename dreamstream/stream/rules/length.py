@@ -24,8 +24,7 @@ from ..where import user_line
 from ._ints import as_int
 from .bits import Bits
 from .compare import Comparison, compared
-from .decide import Formula, constant, holds, total
-from .stairs import stairs
+from .decide import Formula, constant, holds, stairs, total
 from .tokens import Edge, Rows, Token
 
 __all__ = ["BatchLength", "BatchSize", "Length", "Quotient", "Sizes", "Step"]
