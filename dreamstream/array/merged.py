@@ -11,16 +11,16 @@ from math import prod
 from typing import Any, NoReturn
 
 from ..errors import NotStreamableError
-from ..stream.edge import Edge
 from ..stream.rules import BatchSize, Length, Shape
 from ..stream.where import user_line
 from .axes import sizes_of
+from .stand_in import StandIn
 from .stream_tensor import StreamTensor
 
 __all__ = ["Merged", "merged"]
 
 
-class Merged(StreamTensor):
+class Merged(StandIn):
     """A stream of whose dimensions some neighbours are seen as one.
 
     Parameters
@@ -30,46 +30,25 @@ class Merged(StreamTensor):
         For each dimension those of `whole` that it is, in their order.
     """
 
+    features = ()
+    roles = property(lambda self: self.dims)
+    _elements = "the frames"
+
     def __init__(self, whole: StreamTensor, groups: Sequence[Sequence[int]]) -> None:
-        self.whole, self.groups = whole, [list(g) for g in groups]
-        parts = [[whole.roles[a] for a in g] for g in self.groups]
-        self.dims = tuple("_".join(p) for p in parts)
-        self._names, self._rate = self.dims, whole.rate
-        self._meta = self._starts = None
+        self.groups = [list(g) for g in groups]
+        dims = tuple("_".join(whole.roles[a] for a in g) for g in self.groups)
+        self._stand(whole, dims, dims)
 
-    def refuse(self, what: str) -> NoReturn:
+    def refuse(self, what: str, line: str = "") -> NoReturn:
         raise NotStreamableError(
-            f"{what} of a stream {self.roles} at {user_line()}, of which features and frames are one dimension: "
-            "take it apart first, as in x.view(batch, features, length); sums and means over it stream"
+            f"{what} of a stream {self.roles} at {line or user_line()}, of which features and frames are one "
+            "dimension: take it apart first, as in x.view(batch, features, length); sums and means over it stream"
         )
-
-    @property
-    def dtype(self) -> Any:
-        return self.whole.dtype
-
-    @property
-    def edge(self) -> Edge | None:  # type: ignore[override]
-        return self.whole.edge
-
-    @property
-    def features(self) -> tuple[int, ...]:
-        return ()
-
-    @property
-    def roles(self) -> tuple[str, ...]:
-        return tuple(str(d) for d in self.dims)
-
-    @property
-    def value(self) -> Any:  # type: ignore[override]
-        return self.refuse("the frames")
 
     @property
     def shape(self) -> tuple[Any, ...]:
         sizes = self.whole.shape
         return Shape([prod(reversed([sizes[a] for a in g])) for g in self.groups])
-
-    def as_output(self) -> StreamTensor:
-        return self.refuse("a result")
 
     def in_order(self, stored: Sequence[int] | None = None) -> StreamTensor:
         return self.refuse("this use")

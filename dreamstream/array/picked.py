@@ -11,8 +11,9 @@ from typing import Any, NoReturn, cast
 
 from ..errors import NotStreamableError
 from ..operations.refusals import PLACES
-from ..stream.edge import Edge, Line
+from ..stream.edge import Line
 from ..stream.where import user_line
+from .stand_in import StandIn
 from .stream_tensor import StreamTensor
 
 __all__ = ["Picked"]
@@ -21,7 +22,7 @@ __all__ = ["Picked"]
 _SMOOTH = frozenset(("add", "sub", "mul", "neg", "abs", "relu", "maximum", "minimum", "clamp", "where", "cast"))
 
 
-class Picked(StreamTensor):
+class Picked(StandIn):
     """The elements of a stream where a stream of bools holds, or the features behind its dimensions.
 
     Parameters
@@ -33,11 +34,9 @@ class Picked(StreamTensor):
     """
 
     def __init__(self, whole: StreamTensor, mask: Any) -> None:
-        self.whole, self.mask, self.line = whole, mask, mask.edge.line
+        self.mask, self.line = mask, mask.edge.line
         self.behind = len(whole.dims) - len(mask.dims)
-        self.dims = ("B_L", *range(self.behind))
-        self._names, self._rate = tuple(d if isinstance(d, str) else None for d in self.dims), whole.rate
-        self._meta = self._starts = None
+        self._stand(whole, ("B_L", *range(self.behind)), ("B_L", *[None] * self.behind))
         self._line = user_line()
 
     def refuse(self, what: str, line: str = "") -> NoReturn:
@@ -48,21 +47,9 @@ class Picked(StreamTensor):
         )
 
     @property
-    def dtype(self) -> Any:
-        return self.whole.dtype
-
-    @property
-    def edge(self) -> Edge | None:  # type: ignore[override]
-        return self.whole.edge
-
-    @property
     def features(self) -> tuple[int, ...]:
         whole = self.whole
         return tuple(whole.features[cast("int", d)] for d in whole.dims[len(whole.dims) - self.behind :])
-
-    @property
-    def value(self) -> Any:  # type: ignore[override]
-        return self.refuse("the value")
 
     @property
     def roles(self) -> tuple[str, ...]:
@@ -75,14 +62,8 @@ class Picked(StreamTensor):
     def as_output(self) -> StreamTensor:
         return self.refuse("a result", self._line)
 
-    def in_order(self, stored: Sequence[int] | None = None) -> StreamTensor:
-        return self
-
     def numel(self) -> int:
         return self.refuse("the number")
-
-    def _clone(self) -> StreamTensor:
-        return self
 
     def permute(self, *dims: Any) -> Any:
         return self.refuse("permute")

@@ -10,20 +10,19 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
-import numpy as np
-
 from ..stream.edge import Edge
 from ..stream.rules import Shape
 from ..stream.where import user_line
 from . import hook
 from .axes import axes_of, axis_of, sizes_of
+from .stand_in import StandIn
 from .stream_tensor import StreamTensor
 from .whole import require_waiting
 
 __all__ = ["Weights", "product", "weighted"]
 
 
-class Weights(StreamTensor):
+class Weights(StandIn):
     """The softmax over L of a stream's frames, times others.
 
     Parameters
@@ -43,24 +42,18 @@ class Weights(StreamTensor):
         if factor is not None:
             self.factor, self.steps = _done(factor, steps).in_order(), ()
         like = self.scores if factor is None else self.factor
-        self.dims, self._names, self._rate = like.dims, like.names, like.rate
-        self._meta = self._starts = None
+        self._stand(like, like.dims, like.names)
         self._made: StreamTensor | None = None
         self._where = "" if scores.edge.entry.buffers else user_line()
 
     # ------------------------------------------------------------------ what it looks like
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        return cast("np.dtype[Any]", self.scores.dtype)
-
-    @property
-    def features(self) -> tuple[int, ...]:
-        like = self.scores if self.factor is None else self.factor
-        return cast("tuple[int, ...]", like.features)
+    features = property(lambda self: self.whole.features)
 
     @property
     def shape(self) -> tuple[Any, ...]:
         return Shape([self.scores._token(d) if isinstance(d, str) else self.features[d] for d in self.dims])
+
+    as_output = StreamTensor.as_output
 
     # ------------------------------------------------------------------ its frames
     def frames(self) -> Any:
@@ -89,11 +82,6 @@ class Weights(StreamTensor):
 
     def in_order(self, stored: Sequence[int] | None = None) -> StreamTensor:
         return self if stored is None else cast("StreamTensor", self.frames().in_order(stored))
-
-    def _clone(self) -> StreamTensor:
-        return self
-
-    _make = StreamTensor._make  # what is made of its frames is no weights
 
     # ------------------------------------------------------------------ as it is seen
     def _seen(self, view: Callable[[Any], Any], anew: bool = False) -> Any:

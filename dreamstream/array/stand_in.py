@@ -1,0 +1,54 @@
+"""What is seen in a stream's place, as long as not all is known of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NoReturn
+
+from ..stream.edge import Edge
+from .stream_tensor import Dims, StreamTensor
+
+__all__ = ["StandIn"]
+
+
+class StandIn(StreamTensor):
+    """What stands for something that is made of a whole stream.
+
+    Attributes
+    ----------
+    whole : StreamTensor
+    """
+
+    whole: StreamTensor
+    _elements = "the value"  # what is read of it, for messages
+
+    def _stand(self, whole: StreamTensor, dims: Dims, names: Sequence[str | None]) -> None:
+        self.whole, self.dims, self._names, self._rate = whole, dims, tuple(names), whole.rate
+        self._meta = self._starts = None
+
+    def refuse(self, what: str, line: str = "") -> NoReturn:
+        """Refuse a use, at the line that runs or at another."""
+        raise NotImplementedError
+
+    @property
+    def dtype(self) -> Any:
+        return self.whole.dtype
+
+    @property
+    def edge(self) -> Edge | None:  # type: ignore[override]
+        return self.whole.edge
+
+    @property
+    def value(self) -> Any:  # type: ignore[override]
+        return self.refuse(self._elements)
+
+    def as_output(self) -> StreamTensor:
+        return self.refuse("a result")
+
+    def in_order(self, stored: Sequence[int] | None = None) -> StreamTensor:
+        return self
+
+    def _clone(self) -> StreamTensor:
+        return self
+
+    _make = StreamTensor._make  # what is made of its frames is none
