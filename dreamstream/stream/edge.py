@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from functools import lru_cache
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -120,30 +121,11 @@ class Edge:
         self.counts = counts
         self.handle = handle
 
-    @property
-    def cid(self) -> Cid:
-        """Lineage."""
-        return self.line.cid
-
-    @property
-    def rate(self) -> Fraction:
-        """Frames per frame of the reference clock."""
-        return self.line.rate
-
-    @property
-    def dtype(self) -> str:
-        """Element type."""
-        return self.line.dtype
-
-    @property
-    def features(self) -> tuple[int, ...]:
-        """Shape of one frame."""
-        return self.line.features
-
-    @property
-    def signature(self) -> tuple[str, tuple[int, ...], int, int]:
-        """dtype, features and rate as the engine wants them."""
-        return self.line.signature
+    cid = property(attrgetter("line.cid"))
+    rate = property(attrgetter("line.rate"))
+    dtype = property(attrgetter("line.dtype"))
+    features = property(attrgetter("line.features"))
+    signature = property(attrgetter("line.signature"))
 
     @property
     def may_wait(self) -> bool:
