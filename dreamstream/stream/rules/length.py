@@ -324,7 +324,7 @@ class Length(Bits):
         return (self.plus, *sorted(((c, *_key(a)) for c, a in self.terms), key=repr))
 
     def __repr__(self) -> str:
-        cids = list(dict.fromkeys(cid for _, a in self.terms for cid in _cids(a)))
+        cids = list(dict.fromkeys(e.cid for _, a in self.terms for e in _edges(a)))
         names = {cid: "L" if len(cids) == 1 else f"L{i + 1}" for i, cid in enumerate(cids)}
         return f"<length {_text(self, names)} of {' and '.join(map(_origin, cids))}>"
 
@@ -348,10 +348,6 @@ def _key(atom: Atom) -> tuple[Any, ...]:
 
 def _edges(atom: Atom) -> list[Edge]:
     return [e for _, a in atom.length.terms for e in _edges(a)] if isinstance(atom, _Floor) else [atom]
-
-
-def _cids(atom: Atom) -> list[Any]:
-    return [c for _, a in atom.length.terms for c in _cids(a)] if isinstance(atom, _Floor) else [atom.cid]
 
 
 def _text(length: Length, names: dict[Any, str]) -> str:
@@ -525,7 +521,7 @@ class BatchSize(Rows):
         return self.times == other.times  # one forward has one batch
 
     def __ne__(self, other: object) -> bool:
-        return not self.__eq__(other)
+        return not self == other
 
     __hash__ = Token.__hash__
 
