@@ -14,6 +14,7 @@ from ..errors import ShapeError, StreamIndexError
 __all__ = [
     "Described",
     "HasShape",
+    "LikeOthers",
     "Shape",
     "axes_of",
     "axis_of",
@@ -45,7 +46,27 @@ def axis_of(name: str, dim: Any, ndim: int) -> int:
     return axis % n
 
 
-class HasShape:
+class LikeOthers:
+    """What may have the sizes or the element type of another."""
+
+    def view_as(self: Any, other: Any) -> Any:
+        """Return the elements in the shape of `other`, sharing memory."""
+        return self.view(*other.shape)
+
+    def reshape_as(self: Any, other: Any) -> Any:
+        """Return the elements in the shape of `other`."""
+        return self.reshape(*other.shape)
+
+    def expand_as(self: Any, other: Any) -> Any:
+        """Return the tensor expanded to the shape of `other`."""
+        return self.expand(*other.shape)
+
+    def type_as(self: Any, other: Any) -> Any:
+        """Return the tensor with the element type of `other`."""
+        return self.to(other.dtype)
+
+
+class HasShape(LikeOthers):
     """What has sizes: its looks that follow from `shape`, `permute`, `reshape`, `expand` and `to`."""
 
     shape: Any
@@ -85,20 +106,6 @@ class HasShape:
     def mT(self) -> Any:
         """It with its last two dimensions exchanged."""
         return self.transpose(-2, -1)
-
-    def view_as(self: Any, other: Any) -> Any:
-        """Return it in the shape of `other`."""
-        return self.reshape(*other.shape)
-
-    reshape_as = view_as
-
-    def expand_as(self: Any, other: Any) -> Any:
-        """Return it with the sizes of `other`."""
-        return self.expand(*other.shape)
-
-    def type_as(self: Any, other: Any) -> Any:
-        """Return it with the element type of `other`."""
-        return self.to(other.dtype)
 
 
 class Described(HasShape):

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from ..errors import DTypeError, ShapeError, no_tape
 from . import dtypes, hook
-from .axes import axis_of
+from .axes import LikeOthers, axis_of
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -29,7 +29,7 @@ def is_number(value: object) -> Flag:
     return isinstance(value, _NUMBERS)
 
 
-class Base:
+class Base(LikeOthers):
     """Storage and conversions of a tensor; `dreamstream.array.tensor` gives it the methods that compute.
 
     A class of tensors that stores its values otherwise overrides `numpy`, `shape`, `dtype` and `to`
@@ -228,10 +228,6 @@ class Base:
     def half(self) -> Self:
         """Raise DTypeError: tensors are float32 or float64."""
         raise DTypeError("tensors are float32 or float64; half precision exists for weights, see ds.compile")
-
-    def type_as(self, other: Base) -> Self:
-        """Return the tensor with the element type of `other`."""
-        return self.to(other.dtype)
 
     def cpu(self) -> Self:
         """Return the tensor itself: it is on the CPU."""

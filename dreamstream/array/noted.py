@@ -15,6 +15,7 @@ from ..stream.rules import Length
 from ..stream.tree import map_leaves
 from ..stream.where import user_line
 from . import counted, creation
+from .axes import LikeOthers
 from .einsum import noted_product
 from .filled import Shared, kept
 from .functions import COMPARISONS, OPERATORS
@@ -32,7 +33,7 @@ class _NoNumber(NotStreamableError, AttributeError):
     """Positions have no numbers, and so none of the methods that give them."""
 
 
-class Noted(Shared, Pairs):
+class Noted(Shared, LikeOthers, Pairs):
     """A tensor of this package whose size along some axes is a stream's length."""
 
     __array_ufunc__ = None
@@ -82,15 +83,7 @@ class Noted(Shared, Pairs):
     def mT(self) -> Any:
         return self.transpose(-2, -1)
 
-    def type_as(self, other: Any) -> Any:
-        """Return it with the other's element type."""
-        return self.to(other.dtype)
-
-    def _shaped(self, name: str, other: Any) -> Any:
-        return getattr(self, name)(*other.shape)
-
-    view_as = reshape_as = partialmethod(_shaped, "reshape")
-    expand_as = partialmethod(_shaped, "expand")
+    view_as = LikeOthers.reshape_as
 
     def __getattr__(self, name: str) -> Any:
         func = getattr(Tensor, name, None)

@@ -66,13 +66,6 @@ def permute(self: Any, *dims: Any) -> Any:
     return self.with_dims(tuple(self.dims[i] for i in order), [self.names[i] for i in order])
 
 
-def transpose(self: Any, dim0: Any, dim1: Any) -> Any:
-    order = list(range(self.ndim))
-    a, b = self._axis("transpose", dim0), self._axis("transpose", dim1)
-    order[a], order[b] = order[b], order[a]
-    return self.permute(*order)
-
-
 def contiguous(self: Any) -> Any:
     return self
 
@@ -213,52 +206,21 @@ def select(self: Any, dim: Any, index: int) -> Any:
     return _part(self, self._axis("select", dim), index)
 
 
-def unbind(self: Any, dim: Any = 0) -> Any:
-    axis = self._axis("unbind", dim)
+def _count(self: Any, name: str, axis: int) -> int:
+    """Return how many elements there are along a dimension of features, or of a call's frames."""
     size = self.shape[axis]
     if not isinstance(size, int):
-        raise _refuse(self, f"unbind along {self.dims[axis]}", axis)
-    return tuple(self.select(axis, i) for i in range(size))
+        raise _refuse(self, f"{name} along {self.dims[axis]}", axis)
+    return size
 
 
-def split(self: Any, split_size: Any, dim: Any = 0) -> Any:
-    axis = self._axis("split", dim)
-    n = self.shape[axis]
-    if not isinstance(n, int):
-        raise _refuse(self, f"split along {self.dims[axis]}", axis)
-    if isinstance(split_size, (list, tuple)):
-        sizes = [int(s) for s in split_size]
-        if sum(sizes) != n:
-            raise ShapeError(f"split: sizes {sizes} don't add up to {n}")
-    else:
-        sizes = [min(split_size, n - i) for i in range(0, n, split_size)] or [0]
+def _parts(self: Any, axis: int, sizes: Sequence[int]) -> Any:
+    """Return parts of these sizes; pieces of the chunk have flags by the rules."""
+    parts = Tensor._parts(self, axis, sizes)
     if self.dims[axis] == "L":
-        return _split_length(self, axis, sizes)
-    at, parts = 0, []
-    for size in sizes:
-        parts.append(_part(self, axis, slice(at, at + size)))
-        at += size
-    return tuple(parts)
-
-
-def _split_length(self: Any, axis: int, sizes: Sequence[int]) -> Any:
-    """Outside a forward: pieces of the chunk, whose flags go by the rules."""
-    metas = self.meta.split_length(list(sizes))
-    parts, at = [], 0
-    for size, meta in zip(sizes, metas):
-        part = _part(self, axis, slice(at, at + size))
-        part._meta = meta
-        parts.append(part)
-        at += size
-    return tuple(parts)
-
-
-def chunk(self: Any, chunks: int, dim: Any = 0) -> Any:
-    axis = self._axis("chunk", dim)
-    n = self.shape[axis]
-    if not isinstance(n, int):
-        raise _refuse(self, f"chunk along {self.dims[axis]}", axis)
-    return self.split(-(-n // chunks) or 1, axis)
+        for part, meta in zip(parts, self.meta.split_length(list(sizes))):
+            part._meta = meta
+    return parts
 
 
 def unfold(self: Any, dimension: Any, size: int, step: int) -> Any:
@@ -555,10 +517,11 @@ REDUCTIONS = (
 take(
     StreamTensor,
     globals(),
-    swapaxes=transpose,
     __matmul__=matmul,
     _across=_across,
     _cat=_cat,
+    _count=_count,
+    _parts=_parts,
     **{name: outside(name) for name in REDUCTIONS},
     **{name: _along(name, *how) for name, how in ALONG.items()},
     _write=_write,

@@ -572,6 +572,8 @@ class Tensor(Base):
         """Return elements chosen along `dim` by an int64 tensor of as many dimensions."""
     def _write(self, name: str, value: Tensor) -> Self:
         """Write a plain tensor, expanded, into this one."""
+    def _count(self, name: str, axis: int) -> int: ...
+    def _parts(self, axis: int, sizes: Sequence[int]) -> tuple[Self, ...]: ...
     def swapaxes(self, dim0: int, dim1: int) -> Self:
         """Return the tensor with two dimensions exchanged."""
     @property
@@ -584,10 +586,6 @@ class Tensor(Base):
         """Return the elements in another shape; one size may be -1."""
     def view(self, *shape: Any) -> Self:
         """Return the elements in another shape, sharing memory."""
-    def view_as(self, other: Tensor) -> Self:
-        """Return the elements in the shape of `other`, sharing memory."""
-    def reshape_as(self, other: Tensor) -> Self:
-        """Return the elements in the shape of `other`."""
     def flatten(self, start_dim: int = 0, end_dim: int = -1) -> Self:
         """Return the tensor with dimensions `start_dim` to `end_dim` joined."""
     def unflatten(self, dim: int, sizes: Sequence[Any]) -> Self:
@@ -598,8 +596,6 @@ class Tensor(Base):
         """Return the tensor with a dimension of size 1 at `dim`."""
     def expand(self, *size: Any) -> Any:
         """Return the tensor with dimensions of size 1 repeated without a copy; -1 keeps a size."""
-    def expand_as(self, other: Tensor) -> Any:
-        """Return the tensor expanded to the shape of `other`."""
     def repeat(self, *repeats: Any) -> Any:
         """Return the tensor laid end to end `repeats` times along each dimension."""
     def transpose(self, dim0: int, dim1: int) -> Self:

@@ -56,16 +56,6 @@ def view(self: Tensor, *shape: Any) -> Tensor:
     return out
 
 
-def view_as(self: Tensor, other: Tensor) -> Tensor:
-    """Return the elements in the shape of `other`, sharing memory."""
-    return self.view(*other.shape)
-
-
-def reshape_as(self: Tensor, other: Tensor) -> Tensor:
-    """Return the elements in the shape of `other`."""
-    return self.reshape(*other.shape)
-
-
 def flatten(self: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
     """Return the tensor with dimensions `start_dim` to `end_dim` joined."""
     if self.ndim == 0:
@@ -124,11 +114,6 @@ def expand(self: Tensor, *size: Any) -> Any:
         raise ShapeError(f"expand: a tensor of shape {self.shape} can't become {sizes}") from None
 
 
-def expand_as(self: Tensor, other: Tensor) -> Any:
-    """Return the tensor expanded to the shape of `other`."""
-    return self.expand(*other.shape)
-
-
 def repeat(self: Tensor, *repeats: Any) -> Any:
     """Return the tensor laid end to end `repeats` times along each dimension.
 
@@ -163,7 +148,7 @@ def transpose(self: Tensor, dim0: int, dim1: int) -> Tensor:
     if order:
         a, b = self._axis("transpose", dim0), self._axis("transpose", dim1)
         order[a], order[b] = order[b], order[a]
-    return made("permute", self, order=order)
+    return self.permute(*order)
 
 
 def permute(self: Tensor, *dims: Any) -> Tensor:
@@ -298,12 +283,14 @@ def select(self: Tensor, dim: int, index: int) -> Tensor:
 
 def unbind(self: Tensor, dim: int = 0) -> tuple[Tensor, ...]:
     """Return all parts along `dim`, without that dimension."""
-    return tuple(self.select(dim, i) for i in range(self.shape[self._axis("unbind", dim)]))
+    axis = self._axis("unbind", dim)
+    return tuple(self.select(axis, i) for i in range(self._count("unbind", axis)))
 
 
 def split(self: Tensor, split_size: int | Sequence[int], dim: int = 0) -> tuple[Tensor, ...]:
     """Return parts of `split_size` (the last may be smaller), or of the given sizes, along `dim`."""
-    n = self.shape[self._axis("split", dim)]
+    axis = self._axis("split", dim)
+    n = self._count("split", axis)
     if isinstance(split_size, (tuple, list)):
         sizes = [operator.index(s) for s in split_size]
         if sum(sizes) != n or min(sizes, default=0) < 0:
@@ -313,16 +300,25 @@ def split(self: Tensor, split_size: int | Sequence[int], dim: int = 0) -> tuple[
         if size < 0 or (size == 0 and n > 0):
             raise ShapeError(f"split: the size must be positive, got {size}")
         sizes = [min(size, n - i) for i in range(0, n, size or 1)] or [0]
+    return self._parts(axis, sizes)
+
+
+def _count(self: Tensor, name: str, axis: int) -> int:
+    return int(self.shape[axis])
+
+
+def _parts(self: Tensor, axis: int, sizes: Sequence[int]) -> tuple[Tensor, ...]:
     starts = [sum(sizes[:i]) for i in range(len(sizes))]
-    return tuple(self.narrow(dim, start, size) for start, size in zip(starts, sizes))
+    return tuple(self.narrow(axis, start, size) for start, size in zip(starts, sizes))
 
 
 def chunk(self: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
     """Return at most `chunks` parts of equal size (the last may be smaller) along `dim`."""
     if chunks < 1:
         raise ShapeError(f"chunk: the number must be at least 1, got {chunks}")
-    n = self.shape[self._axis("chunk", dim)]
-    return self.split(-(-n // chunks), dim) if n else self.split([0] * chunks, dim)
+    axis = self._axis("chunk", dim)
+    n = self._count("chunk", axis)
+    return self.split(-(-n // chunks), axis) if n else self.split([0] * chunks, axis)
 
 
 def unfold(self: Tensor, dimension: int, size: int, step: int) -> Tensor:
@@ -486,4 +482,13 @@ def _index_part(part: Any) -> Any:
     return operator.index(part)
 
 
-take(Tensor, globals(), _write=_write, swapaxes=transpose, T=property(_reversed), mT=property(_turned))
+take(
+    Tensor,
+    globals(),
+    _write=_write,
+    _count=_count,
+    _parts=_parts,
+    swapaxes=transpose,
+    T=property(_reversed),
+    mT=property(_turned),
+)
