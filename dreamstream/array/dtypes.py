@@ -55,14 +55,7 @@ _NAMES = {
 }
 
 
-_NARROW = {
-    "float16": float32,
-    "bfloat16": float32,
-    "int32": int64,
-    "int16": int64,
-    "int8": int64,
-    "uint8": int64,
-}
+_NARROW = {"float16": float32, "bfloat16": float32, "int32": int64, "int16": int64, "int8": int64, "uint8": int64}
 
 
 def as_dtype(dtype: Any) -> DType:

@@ -109,15 +109,7 @@ class Noted(Shared, LikeOthers, Pairs):
         self.assigned("__setitem__", index, value)
 
 
-_NUMBERS = (
-    "tolist",
-    "numpy",
-    "int",
-    "__index__",
-    "__len__",
-    "__iter__",
-    "__array__",
-)
+_NUMBERS = ("tolist", "numpy", "int", "__index__", "__len__", "__iter__", "__array__")
 _VIEWS = (
     "unsqueeze", "squeeze", "view", "reshape", "expand", "expand_as", "transpose", "permute", "t", "flatten",
     "unflatten", "narrow", "select", "diagonal", "unfold", "movedim", "contiguous", "detach", "to", "long", "int",

@@ -16,12 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ...errors import (
-    ShapeError,
-    StreamIdError,
-    StreamIndexError,
-    StreamMismatchError,
-)
+from ...errors import ShapeError, StreamIdError, StreamIndexError, StreamMismatchError
 from ..metadata import MAX_LENGTH, StreamMetadata
 from ._ints import as_int
 from .rows import piece_sizes, read_index

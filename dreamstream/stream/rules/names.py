@@ -12,17 +12,7 @@ from collections.abc import Sequence
 from ...errors import DTypeError, ShapeError
 from ._ints import as_int
 
-__all__ = [
-    "BATCH",
-    "LENGTH",
-    "Names",
-    "check_names",
-    "default_names",
-    "holds",
-    "join",
-    "order_of",
-    "resolve",
-]
+__all__ = ["BATCH", "LENGTH", "Names", "check_names", "default_names", "holds", "join", "order_of", "resolve"]
 
 BATCH = "B"
 LENGTH = "L"

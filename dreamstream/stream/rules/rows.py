@@ -12,15 +12,7 @@ from ...errors import ShapeError, StreamIdError, StreamIndexError
 from ..metadata import StreamMetadata
 from ._ints import as_int, as_ints
 
-__all__ = [
-    "cat_batch",
-    "drop_empty",
-    "index_batch",
-    "read_index",
-    "rows_of",
-    "split_batch",
-    "unbind_batch",
-]
+__all__ = ["cat_batch", "drop_empty", "index_batch", "read_index", "rows_of", "split_batch", "unbind_batch"]
 
 
 def read_index(index: Any, what: str) -> int | slice | npt.NDArray[Any]:
