@@ -149,22 +149,18 @@ class StreamMetadata:
         lengths: npt.ArrayLike,
     ) -> None:
         names = _read_ids(ids)
-        set_field = object.__setattr__
-        set_field(self, "_ids", names)
-        set_field(self, "_sos", _read_flags(sos, len(names), "sos"))
-        set_field(self, "_eos", _read_flags(eos, len(names), "eos"))
-        set_field(self, "_lengths", _read_lengths(lengths, len(names), names))
+        n = len(names)
+        self._set(names, _read_flags(sos, n, "sos"), _read_flags(eos, n, "eos"), _read_lengths(lengths, n, names))
+
+    def _set(self, *fields: Any) -> StreamMetadata:
+        for name, field in zip(("_ids", "_sos", "_eos", "_lengths"), fields):
+            object.__setattr__(self, name, field)
+        return self
 
     @classmethod
     def _of(cls, ids: tuple[str, ...], sos: BoolArray, eos: BoolArray, lengths: IntArray) -> StreamMetadata:
         """Make one of fields that are known to be right (for the rules)."""
-        meta = object.__new__(cls)
-        set_field = object.__setattr__
-        set_field(meta, "_ids", ids)
-        set_field(meta, "_sos", _frozen(sos))
-        set_field(meta, "_eos", _frozen(eos))
-        set_field(meta, "_lengths", _frozen(lengths))
-        return meta
+        return object.__new__(cls)._set(ids, _frozen(sos), _frozen(eos), _frozen(lengths))
 
     # ---- fields
 
@@ -265,13 +261,7 @@ class StreamMetadata:
 
     def with_lengths(self, lengths: IntArray) -> StreamMetadata:
         """Return metadata of the same rows with other lengths, which are known to be right."""
-        meta = object.__new__(StreamMetadata)
-        set_field = object.__setattr__
-        set_field(meta, "_ids", self._ids)
-        set_field(meta, "_sos", self._sos)
-        set_field(meta, "_eos", self._eos)
-        set_field(meta, "_lengths", _frozen(lengths))
-        return meta
+        return object.__new__(StreamMetadata)._set(self._ids, self._sos, self._eos, _frozen(lengths))
 
     # ---- value semantics
 

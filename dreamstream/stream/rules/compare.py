@@ -9,13 +9,14 @@ any if asks: others are refused at their ends. The sizes of a tensor are one val
 
 from __future__ import annotations
 
+import operator
 import sys
 from collections.abc import Sequence
 from types import FrameType
 from typing import Any
 
-from .condition import OPPOSITE, Condition, is_length
-from .decide import holds
+from .condition import Condition, is_length
+from .decide import OPPOSITE, holds
 from .guarded import asked_by, entered, false_anyway
 from .raising import answer_that_raises
 from .tokens import Token
@@ -24,10 +25,6 @@ __all__ = ["Comparison", "Shape", "compared"]
 
 _OR_EQUAL = {"lt": "le", "gt": "ge"}
 _MIRRORED = {"eq": "eq", "ne": "ne", "lt": "gt", "gt": "lt", "le": "ge", "ge": "le"}
-_NUMBERS = {
-    "eq": lambda n: n == 0, "ne": lambda n: n != 0, "lt": lambda n: n < 0,
-    "le": lambda n: n <= 0, "gt": lambda n: n > 0, "ge": lambda n: n >= 0,
-}  # fmt: skip
 
 
 def compared(length: Any, difference: Any, relation: str) -> Any:
@@ -41,7 +38,7 @@ def compared(length: Any, difference: Any, relation: str) -> Any:
     relation : {"eq", "ne", "lt", "le", "gt", "ge"}
     """
     if isinstance(difference, int):
-        return _NUMBERS[relation](difference)
+        return getattr(operator, relation)(difference, 0)
     found = difference.fact(relation, lambda formula: holds(formula, relation))
     return Comparison([(difference, relation)]) if found is None else found
 

@@ -10,9 +10,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ...errors import StreamLimitError
-from .decide import Formula
+from .decide import OPPOSITE, Formula
 
-__all__ = ["OPPOSITE", "Condition", "is_length"]
+__all__ = ["Condition", "is_length"]
 
 #: Of a difference g, by relation with 0: the counts that are all above 0 where it holds, in each way it may hold.
 _HOLDS: dict[str, Callable[[Formula], list[list[Formula | None]]]] = {
@@ -23,7 +23,6 @@ _HOLDS: dict[str, Callable[[Formula], list[list[Formula | None]]]] = {
     "ne": lambda g: [[g], [g.times(-1)]],
     "eq": lambda g: [[g.plus(1), _less(1, g)]],
 }
-OPPOSITE = {"eq": "ne", "ne": "eq", "lt": "ge", "ge": "lt", "le": "gt", "gt": "le"}
 
 
 def _less(k: int, g: Formula) -> Formula | None:

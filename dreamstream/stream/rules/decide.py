@@ -17,13 +17,15 @@ from typing import Any, NamedTuple
 from ... import _core
 from ...errors import StreamLimitError
 
-__all__ = ["Formula", "Stairs", "constant", "holds", "stairs", "total"]
+__all__ = ["OPPOSITE", "Formula", "Stairs", "constant", "holds", "stairs", "total"]
 
 #: Frames of the input from which on what holds of all streams is how a forward is taken to be meant.
 SOON = 1 << 14
 
 #: Frames up to which a stream may be an exception in any if: where a model is stepped frame by frame, for one.
 FEW = 8
+
+OPPOSITE = {"eq": "ne", "ne": "eq", "lt": "ge", "ge": "lt", "le": "gt", "gt": "le"}
 
 #: Frames of an edge that are looked at for stairs.
 _STEPS = 1 << 10
@@ -150,21 +152,17 @@ def holds(formula: Formula, relation: str) -> bool | None:
     ----------
     relation : {"eq", "ne", "lt", "le", "gt", "ge"}
     """
+    if relation in ("ne", "ge", "gt"):
+        other = holds(formula, OPPOSITE[relation])
+        return None if other is None else not other
     least, most = formula.falls_below, formula.exceeds
     try:
-        if relation in ("eq", "ne"):
+        if relation == "eq":
             always = not least(0) and not most(0)
             never = not always and (not least(1) or not most(-1))
-            if relation == "ne":
-                always, never = never, always
-        elif relation in ("lt", "ge"):
-            always, never = not most(-1), not least(0)
-            if relation == "ge":
-                always, never = never, always
         else:
-            always, never = not most(0), not least(1)
-            if relation == "gt":
-                always, never = never, always
+            end = 0 if relation == "le" else -1
+            always, never = not most(end), not least(end + 1)
     except StreamLimitError:
         return None
     return True if always else False if never else None

@@ -23,7 +23,8 @@ from typing import Any, NamedTuple
 
 from ...errors import NotStreamableError
 from ..where import user_line
-from .condition import OPPOSITE, Condition, is_length
+from .condition import Condition, is_length
+from .decide import OPPOSITE
 from .raising import asks_where_ways_part
 from .tokens import Token
 

@@ -77,15 +77,13 @@ class IndexParts:
 
 
 @dataclass(frozen=True, eq=False)
-class IndexPlan:
+class IndexPlan(IndexParts):
     """What an index does to a stream tensor.
 
     Attributes
     ----------
     meta : StreamMetadata
         The result's metadata.
-    names, dims, features, take
-        As in `IndexParts`.
     rows : (n,) int64 or None
         Rows of the input that the result's rows are, None if untouched.
     frames : int, slice, (n,) int64 or None
@@ -95,12 +93,8 @@ class IndexPlan:
     """
 
     meta: StreamMetadata
-    names: Names
-    dims: Dims
     rows: npt.NDArray[np.int64] | None
     frames: LengthIndex | None
-    features: tuple[Basic, ...]
-    take: tuple[int, npt.NDArray[Any]] | None
     plain: tuple[Any, ...]
 
     def frames_of(self, length: int) -> slice | npt.NDArray[np.int64]:
@@ -268,10 +262,8 @@ def plan_index(index: Any, names: Names, meta: StreamMetadata, width: int | None
 
     Parameters
     ----------
-    index : int, slice, None, Ellipsis, list, array, or a tuple of them
-        What stands between the brackets.
-    names : tuple of str or None
-        One per dimension.
+    index, names
+        As of `parse_index`.
     meta : StreamMetadata
         Of the tensor.
     width : int, optional
@@ -310,4 +302,4 @@ def plan_index(index: Any, names: Names, meta: StreamMetadata, width: int | None
         on_length = item is not None and names[dim] == LENGTH
         plain.append(frames if on_length and frames is not None else item)
         dim += _extent(item)
-    return IndexPlan(result, parts.names, parts.dims, rows, frames, parts.features, parts.take, tuple(plain))
+    return IndexPlan(**vars(parts), meta=result, rows=rows, frames=frames, plain=tuple(plain))
