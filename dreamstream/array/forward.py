@@ -216,12 +216,18 @@ def _one_by_one(x: StreamTensor, index: Any) -> tuple[Any, Any] | None:
     return tuple(items), (*(slice(None),) * place, frames)
 
 
+def parts_of(x: StreamTensor, index: Any) -> IndexParts | Fallback:
+    """Lay an index of numbers and constants against a stream's dimensions."""
+    names = tuple(d if isinstance(d, str) else n for d, n in zip(x.dims, x.names))
+    parts = index if isinstance(index, tuple) else (index,)
+    return parse_index(tuple(i.numpy() if getattr(i, "is_stream", None) is False else i for i in parts), names)
+
+
 def getitem(x: StreamTensor, index: Any) -> Any:
     mask = getattr(index, "is_stream", False) and index.dtype == dtypes.bool and "L" in index.dims
     if mask and index.roles == x.roles[: index.ndim]:
         return Picked(x.with_dims(x.dims, x.names), index)
-    names = tuple(d if isinstance(d, str) else n for d, n in zip(x.dims, x.names))
-    parts = parse_index(_without_tensors(index), names)
+    parts = parts_of(x, index)
     if any(getattr(i, "is_stream", False) for i in (index if isinstance(index, tuple) else (index,))):
         raise NotStreamableError(f"an index by a stream, at {user_line()}: {'; '.join(PLACES.words)}")
     if isinstance(parts, Fallback):
@@ -517,15 +523,6 @@ def matmul(x: StreamTensor, other: Any, reverse: bool) -> Any:
 
 def _sums_over_stream(x: StreamTensor, other: Any) -> bool:
     return len(x.dims) == len(other.dims) >= 2 and x.dims[-1] == other.dims[-2] == "L"
-
-
-def _without_tensors(index: Any) -> Any:
-    def plain(i: Any) -> Any:
-        if getattr(i, "is_stream", None) is False:
-            return i.numpy()
-        return i
-
-    return tuple(plain(i) for i in index) if isinstance(index, tuple) else plain(index)
 
 
 def _narrow(x: StreamTensor, axis: int, item: slice) -> StreamTensor:

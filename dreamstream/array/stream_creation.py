@@ -90,12 +90,9 @@ def stream_tensor(
     own = {"ids": ids, "sos": sos, "eos": eos, "lengths": lengths, "rate": rate, "dtype": dtype, "device": device}
     torch = _torch_creation(data)
     if torch is not None:
-        made: StreamTensor = torch.stream_tensor(
-            data, meta, names, restart=restart, requires_grad=requires_grad, **own
-        )
-        return made
-    dtypes.check_device(device)
-    out = _build(data, meta, names, ids, sos, eos, lengths, rate, dtype, copy=True)
+        more = {"restart": restart, "requires_grad": requires_grad}
+        return torch.stream_tensor(data, meta, names, **own, **more)  # type: ignore[no-any-return]
+    out = _build(data, meta, names, True, **own)
     out.restart = bool(restart)
     if requires_grad:
         out.requires_grad_()
@@ -122,12 +119,11 @@ def as_stream_tensor(
     own = {"ids": ids, "sos": sos, "eos": eos, "lengths": lengths, "rate": rate, "dtype": dtype, "device": device}
     torch = _torch_creation(data)
     if torch is not None:
-        made: StreamTensor = torch.as_stream_tensor(data, meta, names, **own)
-        return made
-    dtypes.check_device(device)
+        return torch.as_stream_tensor(data, meta, names, **own)  # type: ignore[no-any-return]
     if isinstance(data, StreamTensor) and meta is None and ids is None and dtype is None:
+        dtypes.check_device(device)
         return data if names is None else data.with_dims(data.dims, check_names(names, data.ndim))
-    return _build(data, meta, names, ids, sos, eos, lengths, rate, dtype, copy=False)
+    return _build(data, meta, names, False, **own)
 
 
 def _torch_creation(data: Any) -> Any:
@@ -207,23 +203,24 @@ def _build(
     data: Any,
     meta: StreamMetadata | None,
     names: Any,
-    ids: Any,
-    sos: Any,
-    eos: Any,
+    copy: bool,
+    *,
     lengths: Any,
     rate: Any,
     dtype: Any,
-    copy: bool,
+    device: Any,
+    **rows: Any,
 ) -> StreamTensor:
+    dtypes.check_device(device)
     if isinstance(data, StreamTensor):
-        meta = data.meta if meta is None and ids is None else meta
+        meta = data.meta if meta is None and rows["ids"] is None else meta
         names, data = names or data.names, data.tensor()
-    rows, names, empty = _rows_of(data, names, lengths, dtype)
-    if len({r.dtype for r in rows}) > 1:
-        raise DTypeError(f"the rows differ in dtype: {sorted({r.dtype.name for r in rows})}")
-    frames = [_frames(r, names) for r in rows]
+    arrays, names, empty = _rows_of(data, names, lengths, dtype)
+    if len({a.dtype for a in arrays}) > 1:
+        raise DTypeError(f"the rows differ in dtype: {sorted({a.dtype.name for a in arrays})}")
+    frames = [_frames(a, names) for a in arrays]
     require_like({f.shape[1:] for f in frames}, names)
-    meta = meta_of(meta, ids, sos, eos, lengths, [len(f) for f in frames])
+    meta = meta_of(meta, lengths=lengths, widths=[len(f) for f in frames], **rows)
     kept = [f[:n] for f, n in zip(frames, meta.lengths)]
     if len(kept) == 1 and not copy:
         value = in_c_order(kept[0])

@@ -18,7 +18,7 @@ from weakref import ref
 import numpy as np
 
 from ..errors import DTypeError, NotStreamableError, ShapeError
-from ..stream.rules import Fallback, Length, is_whole, parse_index, stream_slice
+from ..stream.rules import Fallback, Length, is_whole, stream_slice
 from ..stream.where import user_line
 from . import dtypes, elementwise, forward, hook
 from .batch_constant import BatchTensor
@@ -260,8 +260,7 @@ def assign(x: StreamTensor, index: Any, value: Any) -> StreamTensor:
     if getattr(index, "is_stream", False):
         return _masked(x, index, value)
     x = x.in_order()
-    names = tuple(d if isinstance(d, str) else n for d, n in zip(x.dims, x.names))
-    parts = parse_index(forward._without_tensors(index), names)
+    parts = forward.parts_of(x, index)
     if isinstance(parts, Fallback):
         _refuse(x, f"this index ({parts.reason})")
     if not is_whole(parts.batch):
