@@ -165,20 +165,7 @@ _KINDS: dict[str, Callable[..., Any]] = {
 
 
 def reduce_stream(x: StreamTensor, kind: str, axes: Sequence[int], keepdim: bool, options: dict[str, Any]) -> Any:
-    """Return a reduction of torch's over L, and over features too; it is there at the stream's end.
-
-    Parameters
-    ----------
-    x : StreamTensor
-    kind : str
-        torch's method, of one output.
-    axes : sequence of int
-        Visible dimensions, L among them, B not.
-    keepdim : bool
-        Whether they stay, with size 1.
-    options : dict
-        The method's other arguments, by name.
-    """
+    """Return a reduction as `reduce_features`, but over L, and features too; it is there at the stream's end."""
     out = _KINDS[kind](x, [a for a in axes if x.dims[a] != "L"], options)
     for axis in sorted(axes) if keepdim else ():
         out = out.unsqueeze(axis)

@@ -35,26 +35,12 @@ def _bound(value: Any, max_length: int) -> int | None:
 
 
 def read_length_index(index: Any, max_length: int, width: int | None = None) -> LengthIndex:
-    """Read an index on L into one without negative numbers.
-
-    Parameters
-    ----------
-    index : int, slice, or 1-D array_like of int or bool
-        As a user writes it.
-    max_length : int
-        The longest row: what negative numbers count from.
-    width : int, optional
-        Extent of the padded array along L, by default `max_length`.
+    """Read an index on L, as of `index_length`, into one without negative numbers, which count from `max_length`.
 
     Returns
     -------
     int, slice or (n,) int64
         A position; a slice with start >= 0, stop >= 0 or None and step >= 1; or sorted positions.
-
-    Raises
-    ------
-    StreamIndexError
-        Out of range, unsorted, a step below 1, a mask of another size, or more than one dimension.
     """
     width = max_length if width is None else width
     key = read_index(index, "indexing L")

@@ -258,29 +258,10 @@ def parse_index(index: Any, names: Names) -> IndexParts | Fallback:
 
 
 def plan_index(index: Any, names: Names, meta: StreamMetadata, width: int | None = None) -> IndexPlan | Fallback:
-    """Say what a getitem index does to a stream tensor, outside a forward.
+    """Say what a getitem index does to a stream tensor, outside a forward, or why the result must be plain.
 
-    Parameters
-    ----------
-    index, names
-        As of `parse_index`.
-    meta : StreamMetadata
-        Of the tensor.
-    width : int, optional
-        Extent of the padded array along L, by default the longest row.
-
-    Returns
-    -------
-    IndexPlan or Fallback
-        The plan, or why the result must be a plain tensor.
-
-    Raises
-    ------
-    StreamIdError
-        A stream is picked twice.
-    StreamIndexError
-        Out of range on B or L, unsorted on L, or no index at all. (The sizes of the other dimensions
-        are not known here: NumPy checks them when the plan is carried out.)
+    As `parse_index`, and as `index_batch` and `index_length` of its metadata, whose `width` is the padded array's.
+    The sizes of other dimensions are not known here: NumPy checks them when the plan is carried out.
     """
     parts = parse_index(index, names)
     if isinstance(parts, Fallback):
