@@ -261,7 +261,11 @@ class StreamMetadata:
 
     def with_lengths(self, lengths: IntArray) -> StreamMetadata:
         """Return metadata of the same rows with other lengths, which are known to be right."""
-        return object.__new__(StreamMetadata)._set(self._ids, self._sos, self._eos, _frozen(lengths))
+        meta = object.__new__(StreamMetadata)
+        for name in ("_ids", "_sos", "_eos"):
+            object.__setattr__(meta, name, getattr(self, name))
+        object.__setattr__(meta, "_lengths", _frozen(lengths))
+        return meta
 
     # ---- value semantics
 
