@@ -32,13 +32,13 @@ from . import dtypes, hook
 from .axes import numbered
 from .batch_constant import BatchTensor
 from .elementwise import where
-from .empty import Empty
 from .ends import first_frames, last_frame, last_frames
 from .features import product, reduce_features, why_not_matmul
 from .merged import Merged, merged
 from .picked import Picked
 from .reductions import Extreme
 from .scores import Scores, scores_of
+from .shape_of import Empty
 from .stream_tensor import StreamTensor
 from .symbolic import Symbolic
 from .tensor import Tensor

@@ -20,7 +20,7 @@ from .einsum import noted_product
 from .filled import Shared, kept
 from .functions import COMPARISONS, OPERATORS
 from .pairs import Pairs, flat, to_a_copy
-from .score_steps import Greatest
+from .score_views import Greatest
 from .scores import Scores
 from .stream_tensor import StreamTensor
 from .symbolic import Symbolic

@@ -28,8 +28,7 @@ from .filled import kept
 from .key_terms import KeyTerms, filled, read, with_terms
 from .reductions import Extreme
 from .relative import places_of
-from .score_steps import OTHER, Greatest, Step, number_of, turned
-from .score_views import ScoreViews
+from .score_views import OTHER, Greatest, ScoreViews, Step, number_of, turned
 from .symbolic import Symbolic
 from .tensor import Tensor
 

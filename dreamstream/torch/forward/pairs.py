@@ -12,12 +12,11 @@ import torch
 
 from ...array import creation
 from ...array.einsum import noted_product
-from ...array.empty import Empty
 from ...array.pairs import SERVES, flat, to_a_copy
 from ...array.pairs import Pairs as NativePairs
-from ...array.score_steps import Greatest
+from ...array.score_views import Greatest
 from ...array.scores import Scores
-from ...array.shape_of import ShapeOf
+from ...array.shape_of import Empty, ShapeOf
 from ...array.symbolic import Symbolic
 from ...errors import NotStreamableError
 from ...stream.pairs import Recognised
