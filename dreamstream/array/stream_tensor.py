@@ -335,9 +335,7 @@ class StreamTensor(OfStreams, Tensor):
         """Return the padded array."""
         return self.tensor().numpy()
 
-    def numpy(self) -> Array:
-        """Return the padded array."""
-        return self.padded()
+    numpy = padded
 
     def stream(self, stream_id: str) -> Tensor:
         """Return one stream's frames without padding and without B."""

@@ -97,14 +97,6 @@ def unflatten(self: Any, dim: Any, sizes: Sequence[Any]) -> Any:
     return self.reshape(*shape[:axis], *sizes, *shape[axis + 1 :])
 
 
-def _insert(self: Any, places: Sequence[bool], sizes: Sequence[int]) -> Any:
-    """Return the tensor with features reshaped: one dimension per entry, new ones where True."""
-    x = self.in_order()
-    old = iter(zip(x.dims, x.names))
-    found = [(0, None) if new else next(old) for new in places]
-    return _reshaped(x, sizes, numbered([d for d, _ in found]), [name for _, name in found])
-
-
 def _reshaped(self: Any, sizes: Sequence[int], dims: tuple[Any, ...], names: Sequence[Any]) -> Any:
     """Return the tensor with features of these sizes, seen as `dims`."""
     if self.edge is None:
@@ -115,10 +107,10 @@ def _reshaped(self: Any, sizes: Sequence[int], dims: tuple[Any, ...], names: Seq
 def unsqueeze(self: Any, dim: int) -> Any:
     axis = axis_of("unsqueeze", dim, self.ndim + 1)
     x = self.in_order()
-    places = [i == axis for i in range(self.ndim + 1)]
     before = sum(not isinstance(d, str) for d in x.dims[:axis])
     sizes = [*x.features[:before], 1, *x.features[before:]]
-    return _insert(x, places, sizes)
+    dims = numbered([*x.dims[:axis], 0, *x.dims[axis:]])
+    return _reshaped(x, sizes, dims, [*x.names[:axis], None, *x.names[axis:]])
 
 
 def squeeze(self: Any, dim: Any = None) -> Any:

@@ -10,7 +10,6 @@ import pytest
 from dreamstream.errors import StreamIdError, StreamMismatchError
 from dreamstream.stream import StreamMetadata
 from dreamstream.stream.rules import (
-    after,
     as_cid,
     entry,
     joined,
@@ -79,8 +78,8 @@ def test_lineages_of_outputs():
 
 
 def test_lineage():
-    a, b, c = entry(0), after(False, entry(0), 4), after(False, entry(0), 12)
-    assert after(True, b, 9) == b and len({a, b, c, entry(1)}) == 4
+    a, b, c = entry(0), ("op", 4), ("op", 12)
+    assert len({a, b, c, entry(1)}) == 4
     assert same_lineage([]) and same_lineage([a, a]) and not same_lineage([a, b])
     assert joined([a]) == joined([a, a]) == a
     whole = joined([a, b, c])
@@ -89,7 +88,7 @@ def test_lineage():
         assert joined(cids) == joined([joined([x, y]), z]) == joined([x, joined([y, z]), x]) == whole
     assert joined([whole, b]) == whole and joined([a, b]) != whole
     assert as_cid(json.loads(json.dumps(whole))) == whole and hash(whole) is not None
-    assert joined([after(False, whole, 13), a]) == ("sync", a, ("op", 13))
+    assert joined([("op", 13), a]) == ("sync", a, ("op", 13))
     with pytest.raises(ValueError, match="at least one"):
         joined([])
 

@@ -18,7 +18,6 @@ from ...errors import StreamMismatchError
 __all__ = [
     "ONE",
     "Cid",
-    "after",
     "as_cid",
     "entry",
     "joined",
@@ -39,28 +38,13 @@ def entry(index: int) -> Cid:
     return ("in", index)
 
 
-def after(op_keeps_counts: bool, input_cid: Cid, ordinal: int) -> Cid:
-    """Return the cid of an operation's output.
-
-    Parameters
-    ----------
-    op_keeps_counts : bool
-        Whether the output's counts always equal the input's.
-    input_cid : Cid
-        Lineage of the (synced) input.
-    ordinal : int
-        The operation's number in the forward.
-    """
-    return input_cid if op_keeps_counts else ("op", ordinal)
-
-
 def lineages(op: Any, input_cid: Cid, ordinal: int) -> list[Cid]:
     """Return the cids of all outputs of an operator, which says whether it keeps counts (`same_counts`).
 
     Outputs of another rate than the first have a lineage of their own.
     """
     rates = [tuple(signature[2:]) for signature in op.outputs]
-    first = after(op.same_counts, input_cid, ordinal)
+    first = input_cid if op.same_counts else ("op", ordinal)
     return [
         first if o == 0 or (op.same_counts and rate == rates[0]) else ("op", ordinal, o)
         for o, rate in enumerate(rates)
