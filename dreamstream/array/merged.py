@@ -109,25 +109,20 @@ class Merged(StandIn):
 
 def merged(x: StreamTensor, shape: Sequence[Any]) -> Merged | None:
     """Return x in another shape that has features and frames in one dimension; None where it has none such."""
-    old, sizes = list(range(len(x.dims))), list(x.shape)
-    front: list[list[int]] = []
-    behind: list[list[int]] = []
-    given, ahead = list(shape), True
-    while given:
-        size = given.pop(0 if ahead else -1)
-        if isinstance(size, int) and size == -1:
-            if not ahead:
-                return None
-            ahead = False
-            continue
+    left, sizes = list(range(len(x.dims))), list(x.shape)
+
+    def taken(size: Any, end: int) -> list[int]:
+        """Take the dimensions that make up a size from one end of those that are left; none where none do."""
         group: list[int] = []
-        while old and not (group and _is(size, [sizes[a] for a in group])):
-            group = [*group, old.pop(0)] if ahead else [old.pop(), *group]
-        if not _is(size, [sizes[a] for a in group]):
-            return None
-        front, behind = ([*front, group], behind) if ahead else (front, [group, *behind])
-    groups = [*front, *([] if ahead else [old]), *behind]
-    if (ahead and old) or not all(groups):
+        while left and not (group and _is(size, [sizes[a] for a in group])):
+            group = [*group, left.pop(0)] if end == 0 else [left.pop(), *group]
+        return group if _is(size, [sizes[a] for a in group]) else []
+
+    at = next((i for i, size in enumerate(shape) if isinstance(size, int) and size == -1), len(shape))
+    front = [taken(size, 0) for size in shape[:at]]
+    behind = [taken(size, -1) for size in reversed(shape[at + 1 :])]
+    groups = [*front, *([left] if left or at < len(shape) else []), *reversed(behind)]
+    if not all(groups) or len(groups) != len(shape):
         return None
     kinds = [[x.dims[a] for a in g] for g in groups]
     if any(len(k) > 1 and any(isinstance(d, str) and d != "L" for d in k) for k in kinds):
