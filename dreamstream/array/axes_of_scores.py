@@ -19,12 +19,7 @@ STREAMS, QUERIES, KEYS = "B", "i", "j"
 
 
 class Heads:
-    """Some of the heads, or a factor of their number.
-
-    Parameters
-    ----------
-    size : int
-    """
+    """Some of the heads, or a factor of their number."""
 
     __slots__ = ("size",)
 

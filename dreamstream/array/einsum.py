@@ -135,14 +135,7 @@ def noted_product(kind: Any, name: str, args: Sequence[Any], met: Callable[[], A
 def _of_pairs(kind: Any, x: Any, s: str, vectors: Any, t: str, out: str) -> Any:
     """Return the product of queries with a vector for each pair of query and key, or None where it is none.
 
-    Each vector is a row of a table: the product with all rows is noted, and what is taken of it.
-
-    Parameters
-    ----------
-    kind : type
-        The class that notes it.
-    x, s, vectors, t, out
-        As of `product`.
+    Each vector is a row of a table: the product with all rows is noted, by a class, and what is taken of it.
     """
     while isinstance(vectors, kind) and vectors.func.__name__ in (*_AS_IT_IS, "transpose"):
         if vectors.func.__name__ == "transpose":

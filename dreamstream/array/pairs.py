@@ -54,14 +54,9 @@ Count = Callable[[Length], int]
 
 
 class Pairs:
-    """A tensor whose size along some axes is a stream's length.
+    """A tensor whose size along some axes is a stream's length: what a function gives.
 
-    Parameters
-    ----------
-    func : callable
-        The function that gives it.
-    args, kwargs
-        Its arguments; lengths and other pairs stand for what they are at a number of frames.
+    Lengths and other pairs among its arguments stand for what they are at a number of frames.
     """
 
     is_stream, requires_grad = True, False

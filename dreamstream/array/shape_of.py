@@ -19,14 +19,7 @@ __all__ = ["Empty", "ShapeOf", "shape_alone"]
 
 
 class ShapeOf(HasShape):
-    """A stream of which a function of lengths may know the shape, and nothing else.
-
-    Parameters
-    ----------
-    shape : sequence of int, Length or BatchSize
-    device, dtype
-        Its own.
-    """
+    """A stream of which a function of lengths may know the shape, and nothing else."""
 
     def __init__(self, shape: Sequence[Any], device: Any, dtype: Any) -> None:
         self.shape, self.device, self.dtype = tuple(shape), device, dtype

@@ -57,13 +57,7 @@ class Leg:
 
 
 class Recording:
-    """What happens between an operation's arrival at the door and its results.
-
-    Parameters
-    ----------
-    inputs : sequence of StreamTensor
-        Inside one forward.
-    """
+    """What happens between an operation's arrival at the door, on streams of one forward, and its results."""
 
     def __init__(self, inputs: Sequence[Any]) -> None:
         self._edges = [x.edge for x in inputs]

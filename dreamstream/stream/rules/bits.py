@@ -13,13 +13,7 @@ _EXACT = 2**16  # the denominator of a float that is a fraction
 
 
 class Power(Token):
-    """A length to a power, times a number.
-
-    Parameters
-    ----------
-    over : Length
-    exponent, factor : float
-    """
+    """A length to a power, times a number."""
 
     __slots__ = ("exponent", "factor", "over")
 

@@ -36,15 +36,7 @@ def is_length(x: object) -> bool:
 
 
 class Condition:
-    """A length that compares with 0 in some streams only.
-
-    Parameters
-    ----------
-    length : Length
-    formula : Formula
-        Its own.
-    relation : {"eq", "ne", "lt", "le", "gt", "ge"}
-    """
+    """A length, with its formula, that compares with 0 by a relation in some streams only."""
 
     def __init__(self, length: Any, formula: Formula, relation: str) -> None:
         self._length = length

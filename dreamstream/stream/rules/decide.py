@@ -146,12 +146,7 @@ def _made(op: Any, inputs: Sequence[tuple[Any, Count] | None], output: int) -> t
 
 
 def holds(formula: Formula, relation: str) -> bool | None:
-    """Return whether a formula compares with 0 so, for every stream; None where that depends on the stream.
-
-    Parameters
-    ----------
-    relation : {"eq", "ne", "lt", "le", "gt", "ge"}
-    """
+    """Return whether a formula compares with 0 so, for every stream; None where that depends on the stream."""
     if relation in ("ne", "ge", "gt"):
         other = holds(formula, OPPOSITE[relation])
         return None if other is None else not other
@@ -211,13 +206,7 @@ class Stairs(NamedTuple):
 
 
 def stairs(length: Any, edges: Iterable[Any]) -> Stairs | None:
-    """Return what a length is of the frames of one of these edges; None where it was not found.
-
-    Parameters
-    ----------
-    length : Length
-    edges : iterable of Edge
-    """
+    """Return what a length is of the frames of one of these edges; None where it was not found."""
     formula = length.formula()
     for edge in edges:
         frames = edge.entry.sizes.length(edge).formula()

@@ -365,13 +365,7 @@ def _text(length: Length, names: dict[Any, str]) -> str:
 
 
 class Quotient(Token):
-    """A length divided by a number, before it is rounded.
-
-    Parameters
-    ----------
-    over : Length
-    by : int
-    """
+    """A length divided by a number, before it is rounded."""
 
     __slots__ = ("by", "over")
 
