@@ -115,9 +115,9 @@ class Described(HasShape):
     parts: Sequence[Any]
     _seen: Callable[[Sequence[Any]], Any]  # the same, known by others
 
-    def permute(self, *dims: Any) -> Any:
-        """Return it with its dimensions in the order `dims`."""
-        return self._seen([self.parts[axis_of("permute", d, self.ndim)] for d in sizes_of(dims)])
+    def permute(self, *order: Any, dims: Sequence[int] = ()) -> Any:
+        """Return it with its dimensions in an order."""
+        return self._seen([self.parts[axis_of("permute", d, self.ndim)] for d in sizes_of(order) or dims])
 
     def unsqueeze(self, dim: int) -> Any:
         """Return it with a dimension of size 1 at `dim`."""
