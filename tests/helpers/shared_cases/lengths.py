@@ -123,7 +123,7 @@ def _expanded_to_the_stream(nn: Any, F: Any, ds: Any) -> Any:
     def forward(self: Any, x: Any) -> Any:
         n = x.size(2)
         lens = ds.full((x.size(0),), n)
-        mask = ds.arange(n).unsqueeze(0) < lens.unsqueeze(1)
+        mask = (ds.arange(n).unsqueeze(1) < lens.unsqueeze(0)).permute(dims=(1, 0))
         y = x * self.gain.expand_as(x).type(x.type()) + self.bias.expand_as(x)
         more = self.bias.repeat(x.size(0), 2, n)
         return ds.cat([y * mask.unsqueeze(1), more, self.gain.expand(x.size(0), -1, n)], 1)
