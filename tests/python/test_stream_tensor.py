@@ -331,6 +331,7 @@ def test_split_along_streams_and_features(x):
     assert [p.ids for p in x.split(3)] == [["a", "b", "c"], ["d"]]
     assert [p.ids for p in x.split([1, 3], "B")] == [["a"], ["b", "c", "d"]]
     assert [p.shape for p in x.chunk(2, "F")] == [(4, 2, 7)] * 2
+    assert [p.shape for p in x[..., :0].chunk(2, "L")] == [(4, 4, 0)] * 2  # without frames, too
     assert [p.ids for p in x.unbind()] == [["a"], ["b"], ["c"], ["d"]]
     assert x.narrow("B", 1, 2).ids == ["b", "c"] and x.select("B", 1).ids == ["b"]
     for wrong in ([1, 2], [5], []):
