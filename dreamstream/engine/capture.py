@@ -12,7 +12,7 @@ from typing import Any
 
 from .. import _core
 from ..array.stream_tensor import StreamTensor
-from ..array.symbolic import LengthsOf, as_symbolic, measured
+from ..array.symbolic import as_symbolic, measured
 from ..errors import CaptureError, LocatedError, NotStreamableError
 from ..online.mask_functions import note_failed
 from ..stream.edge import Edge, Line, Request, lines_of
@@ -21,7 +21,7 @@ from ..stream.rules.tokens import Token
 from ..stream.tree import leaves, map_leaves
 from ..stream.where import user_line
 from .source import source_of
-from .spec import InputSpec
+from .spec import InputSpec, lengths_in, read_specs
 
 __all__ = ["Capture", "captured"]
 
@@ -70,6 +70,7 @@ class Capture:
         self.context_limit = context_limit
         self.nodes: list[tuple[str, Request, Edge]] = []
         self.paths: list[str] = []
+        self.specs = specs
         self.inputs: list[StreamTensor] = []
         for i, spec in enumerate(specs):
             signature = (spec.dtype, spec.features, spec.rate.numerator, spec.rate.denominator)
@@ -125,28 +126,32 @@ def _place(array: Any) -> Any:
 
 def captured(
     model: Any,
-    specs: Sequence[InputSpec],
-    by_name: bool,
+    spec: Any,
+    rate: Any,
+    dtype: Any,
     buffers: bool,
-    buffer_limit: int | None,
-    lengths: Mapping[str, LengthsOf] | None = None,
+    buffer_limit: int | None = None,
     context_limit: int | None = None,
 ) -> tuple[Capture, Any]:
-    """Run the model's forward on symbolic streams; return the capture and what the forward returned."""
-    source = source_of(model)
+    """Run the model's forward on symbolic streams; return the capture and what the forward returned.
+
+    `spec`, `rate` and `dtype` are those of :func:`dreamstream.compile`.
+    """
+    specs, source = read_specs(model, spec, rate, dtype), source_of(model)
     capture = Capture(source.arrays(), specs, buffers, buffer_limit, context_limit)
     capture.sizes = source.sizes
     named: dict[str, Any] = {s.name: x for s, x in zip(specs, capture.inputs)}
-    named |= {name: as_symbolic(given, named) for name, given in (lengths or {}).items()}
+    named |= {name: as_symbolic(given, named) for name, given in lengths_in(spec).items()}
+    args, kwargs = ((), named) if isinstance(spec, Mapping) else ((capture.inputs[0],), {})
     failed = False
     try:
-        result = source.streamed(capture, () if by_name else (capture.inputs[0],), named if by_name else {})
+        result = source.streamed(capture, args, kwargs)
     except (CaptureError, NotStreamableError) as error:
         if not note_failed(error):
             raise
         failed = True
     if failed:
-        return captured(model, specs, by_name, buffers, buffer_limit, lengths, context_limit)
+        return captured(model, spec, rate, dtype, buffers, buffer_limit, context_limit)
 
     def check(x: Any) -> Any:
         x = measured(x)

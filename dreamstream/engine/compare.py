@@ -16,6 +16,7 @@ from ..errors import ShapeError
 from ..stream.tree import leaves
 from .compile import compile
 from .engine import Engine
+from .interface import sizes_of
 from .load import bytes_of, planned
 from .spec import OutputInfo
 from .weights import FORMATS
@@ -229,8 +230,7 @@ def _probe(engine: Engine, content: bytes, inner: Sequence[int], stored: bytes =
         dtype, shape, num, den = edges[edge][0]
         rate = Fraction(num, den) if num else Fraction(0)
         dims.append(("B", *(("L",) if num else ()), *range(len(shape))))
-        named = tuple(d if isinstance(d, str) else shape[d] for d in dims[-1])
-        outputs.append(OutputInfo(path, named, dtype, rate, math.nan))
+        outputs.append(OutputInfo(path, sizes_of(dims[-1], shape), dtype, rate))
     interface = replace(interface, outputs=tuple(outputs), dims=tuple(dims), structure=list(range(len(outputs))))
     return planned(graph, interface, engine.threads, 0, engine._core.blas, None)
 

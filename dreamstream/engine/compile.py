@@ -20,9 +20,9 @@ from ..stream.context import Context
 from ..stream.tree import leaves, map_leaves
 from .capture import captured
 from .engine import Engine
-from .interface import Interface, names_of
+from .interface import Interface, names_of, sizes_of
 from .load import stored_as
-from .spec import OutputInfo, lengths_in, number_of, read_specs
+from .spec import OutputInfo, lengths_in, number_of
 from .verify import verify as verify_engine
 from .weights import BOUND, Narrowing, Weights
 
@@ -129,46 +129,26 @@ def compile(
         refuse_unstreamable(model)
     bring(model)
     model = model if dtype is None else _in_float32(model)
-    specs = read_specs(model, spec, rate, dtype or "float32")
-    capture, result = captured(
-        model,
-        specs,
-        isinstance(spec, Mapping),
-        unstreamable == "buffer",
-        buffer_limit,
-        lengths_in(spec),
-        context_limit,
-    )
+    waits = unstreamable == "buffer"
+    capture, result = captured(model, spec, rate, dtype or "float32", waits, buffer_limit, context_limit)
     tensors = leaves(result)
     for x in tensors:
         capture.graph.output(x.edge.handle)
     core = _core.Engine(
-        capture.graph,
-        threads=n_threads,
-        blas=bool(blas),
-        max_streams=most_streams,
-        skew=skew,
-        backend=backend,
+        capture.graph, threads=n_threads, blas=bool(blas), max_streams=most_streams, skew=skew, backend=backend
     )
     number = iter(range(len(tensors)))
     structure = map_leaves(result, lambda _: next(number))
     names = names_of(structure)
     outputs = [
-        OutputInfo(
-            names[k],
-            tuple(d if isinstance(d, str) else x.features[d] for d in x.dims),
-            x.dtype.name,
-            x.rate,
-            math.nan,
-        )
-        for k, x in enumerate(tensors)
+        OutputInfo(names[k], sizes_of(x.dims, x.features), x.dtype.name, x.rate) for k, x in enumerate(tensors)
     ]
     interface = Interface(
         name=type(model).__name__,
         by_name=isinstance(spec, Mapping),
         skew=skew,
         blas=bool(blas),
-        inputs=tuple(specs),
+        inputs=tuple(capture.specs),
         outputs=tuple(outputs),
         dims=tuple(x.dims for x in tensors),
         structure=structure,
@@ -227,8 +207,7 @@ def _plan_for_audit(
     model: Any, spec: Any, rate: Any, dtype: Any, skew: int
 ) -> tuple[_core.Engine, list[Node], int, Any]:
     """Plan a model with every node as an output after its own; return also the nodes and the first rate."""
-    specs = read_specs(model, spec, rate, dtype)
-    capture, result = captured(model, specs, isinstance(spec, Mapping), True, None, lengths_in(spec))
+    capture, result = captured(model, spec, rate, dtype, True)
     tensors = leaves(result)
     edges = [x.edge for x in tensors] + [edge for _, _, edge in capture.nodes]
     for edge in edges:
@@ -247,7 +226,7 @@ def _plan_for_audit(
         )
         for path, request, edge in capture.nodes
     ]
-    return core, nodes, len(tensors), specs[0].rate
+    return core, nodes, len(tensors), capture.specs[0].rate
 
 
 set_capture(_plan_for_audit)

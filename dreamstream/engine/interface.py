@@ -15,7 +15,7 @@ from .spec import InputSpec, OutputInfo
 if TYPE_CHECKING:
     from .._core import Signature
 
-__all__ = ["Interface", "names_of"]
+__all__ = ["Interface", "names_of", "sizes_of"]
 
 
 @dataclass(frozen=True)
@@ -97,17 +97,11 @@ class Interface:
         """
         given = json.loads(text)
         specs = [
-            InputSpec(port["name"], _sizes(port["dimensions"], shape), dtype, Fraction(num, den))
+            InputSpec(port["name"], sizes_of(port["dimensions"], shape), dtype, Fraction(num, den))
             for port, (dtype, shape, num, den) in zip(given["inputs"], inputs)
         ]
         infos = [
-            OutputInfo(
-                port["name"],
-                _sizes(port["dimensions"], shape),
-                dtype,
-                Fraction(num, den),
-                math.nan,
-            )
+            OutputInfo(port["name"], sizes_of(port["dimensions"], shape), dtype, Fraction(num, den))
             for port, (dtype, shape, num, den) in zip(given["outputs"], outputs)
         ]
         return cls(
@@ -123,11 +117,8 @@ class Interface:
 
     def with_delays(self, delays: Sequence[int | None]) -> Interface:
         """Return the same with the delays of a plan, None where infinite."""
-        return replace(self, outputs=tuple(map(_with_delay, self.outputs, delays)))
-
-
-def _with_delay(info: OutputInfo, delay: int | None) -> OutputInfo:
-    return replace(info, delay=math.inf if delay is None else delay)
+        known = (math.inf if delay is None else delay for delay in delays)
+        return replace(self, outputs=tuple(replace(o, delay=n) for o, n in zip(self.outputs, known)))
 
 
 def names_of(structure: Any, prefix: str = "") -> dict[int, str]:
@@ -141,7 +132,8 @@ def names_of(structure: Any, prefix: str = "") -> dict[int, str]:
     return out
 
 
-def _sizes(dims: Sequence[Any], shape: Sequence[int]) -> tuple[str | int, ...]:
+def sizes_of(dims: Sequence[Any], shape: Sequence[int]) -> tuple[str | int, ...]:
+    """Return dimensions with the sizes of a frame in place of its axes' numbers."""
     return tuple(d if isinstance(d, str) else shape[d] for d in dims)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -80,14 +81,14 @@ class OutputInfo:
     rate : Fraction
         0 without a stream axis: one frame, at the end.
     delay : int or float
-        Frames of the first input; infinite where it waits for the end.
+        Frames of the first input; infinite where it waits for the end, not-a-number where there is no plan yet.
     """
 
     name: str
     dimensions: tuple[str | int, ...]
     dtype: str
     rate: Fraction
-    delay: float
+    delay: float = math.nan
 
 
 def _read_dimensions(name: str, spec: Any) -> tuple[str | int, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -15,7 +16,6 @@ from .forms import kernel_of
 from .graph import FunctionalEdge, FunctionalNode, Graph
 from .integers import Counter
 from .manifest import make_manifest, unique
-from .scripted import scriptable
 from .window import PaddedWindow, fit, zero_behind
 
 __all__ = ["FunctionalModule", "Port"]
@@ -202,7 +202,7 @@ class FunctionalModule(torch.nn.Module):
 
     def __prepare_scriptable__(self) -> torch.nn.Module:
         """Return what `torch.jit.script` compiles in place of this: the operations of one call, for any sizes."""
-        return scriptable(self)
+        return _scriptable(self)
 
 
 def _widths(graph: Graph) -> dict[int, Any]:
@@ -318,3 +318,29 @@ class _Counts(Sequence[Tensor]):
     def __getitem__(self, i: Any) -> Any:
         e = self._edges[i]
         return torch.stack([*self._call.before[e], *self._call.now[e]], 1)
+
+
+# ---------------------------------------------------------------------- what TorchScript compiles in its place
+def _scriptable(module: FunctionalModule) -> torch.nn.Module:
+    """Return a module that `torch.jit.script` takes, with the manifest as text.
+
+    A compiler can't follow code that walks a graph held in Python's data. One call's operations are the same for
+    any sizes, so they are recorded once, and what is compiled hands its arguments on to them.
+    """
+    graph = torch.fx.Graph()
+    given = [graph.placeholder(name, _type_of(value)) for name, value in zip(_ARGUMENTS, module.example())]
+    graph.output(graph.call_module("recorded", tuple(given)))
+    recorded = torch.jit.trace(module, module.example(), check_trace=False)
+    out = torch.fx.GraphModule({"recorded": recorded}, graph, type(module).__name__)
+    out.manifest = json.dumps(module.manifest)  # type: ignore[assignment]
+    return out.eval()
+
+
+_ARGUMENTS = ("x", "lengths", "sos", "eos", "states")
+
+
+def _type_of(value: Any) -> Any:
+    """Return the type of a tensor, or of a tuple of tensors."""
+    if isinstance(value, tuple):
+        return tuple[tuple(torch.Tensor for _ in value)]  # type: ignore[misc]
+    return torch.Tensor

@@ -31,7 +31,7 @@ from ...nn.recurrent_cell import Cell, GRUCell, LSTMCell, RNNCell
 from ...operations.refusals import PLACES
 from ...stream.rules import Length, Rows, Token
 from ...stream.where import user_line
-from ..run.dropping import dropping
+from ..run.kernels.attention import dropping
 from ..tensor import StreamTensor
 from .complex_pair import Complex
 from .constants import Constant, dtype_of, nominal

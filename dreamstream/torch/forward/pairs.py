@@ -24,7 +24,7 @@ from ...stream.rules import Length
 from ...stream.tree import leaves, map_leaves
 from ...stream.where import user_line
 from ..private import without_functions
-from ..run.dropping import dropping
+from ..run.kernels.attention import dropping
 from . import constants, names
 from .constants import Constant
 from .mode import current

@@ -2,16 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 import torch
 
-from ..dropping import dropped
 from .positions import there
 from .registry import Step, Window, windowed
 
+__all__ = ["dropping"]
+
 Tensor = torch.Tensor
+
+#: In training weights are dropped, of which no operator's attributes speak.
+_DROPPED: ContextVar[float] = ContextVar("dreamstream_attention_dropout", default=0.0)
+
+
+@contextmanager
+def dropping(p: float) -> Iterator[None]:
+    """Let attention that runs meanwhile drop its weights with probability p."""
+    token = _DROPPED.set(p)
+    try:
+        yield
+    finally:
+        _DROPPED.reset(token)
+
+
+def _dropped(weight: Tensor) -> Tensor:
+    """Return weights of attention, some of them dropped and the others larger."""
+    p = _DROPPED.get()
+    return torch.nn.functional.dropout(weight, p) if p else weight
 
 
 #: What a query sees of keys that are given once.
@@ -26,7 +48,7 @@ def cross_attention(step: Step, windows: Sequence[Window], weights: Sequence[Any
     q, (k, v) = windows[0].run(step.first[0], step.n[0]), weights
     grouped = q.unflatten(2, (k.shape[1], -1))
     score = torch.einsum("bigrd,jgd->bgrij", grouped, k) * (step.attributes["scale"] or q.shape[-1] ** -0.5)
-    out = torch.einsum("bgrij,jge->bigre", dropped(score.softmax(-1)), v)
+    out = torch.einsum("bgrij,jge->bigre", _dropped(score.softmax(-1)), v)
     return (out.reshape(*q.shape[:3], -1),), state
 
 
@@ -103,7 +125,7 @@ def attention(step: Step, windows: Sequence[Window], weights: Sequence[Any], sta
     total = weight.sum(-1, keepdim=True)
     total = total if sink is None else total + torch.exp(sink - top)
     weight = weight / torch.where(total == 0, 1, total)
-    weight = dropped(weight)
+    weight = _dropped(weight)
     # Nothing times 0 may be NaN: what is not finite is counted along the keys, and spoils those who see it.
     bad = ~torch.isfinite(v)
     count = torch.nn.functional.pad(bad.long().cumsum(1), (0, 0, 0, 0, 1, 0))

@@ -1,10 +1,14 @@
-"""Packed sequences inside a forward: streams are packed already, so that packing is a check of the lengths.
+"""Functions of torch that are given lengths: ramps and windows over whole streams, and packed sequences.
 
-Rows keep their order and their frames; ``data`` of a packed sequence is the stream itself, batch first.
+Ramps and windows are computed of positions and of the length that these are divided by. They are known at a
+stream's end, so that they wait for it under ``unstreamable="buffer"``, as do positions that a forward divides by a
+length itself. Streams are packed already, so that packing is a check of the lengths: rows keep their order and
+their frames; ``data`` of a packed sequence is the stream itself, batch first.
 """
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
@@ -15,11 +19,50 @@ from ...errors import NotStreamableError
 from ...stream.rules import Length
 from ...stream.where import user_line
 from ..tensor import StreamTensor
+from .mode import current
 from .names import OF_LENGTHS, function
 
 __all__: list[str] = []
 
 
+# ---------------------------------------------------------------------- ramps and windows
+def _ramp(n: Length, last: Length) -> Any:
+    """Return positions, of which that of a frame at `last` is 1; streams of one frame are refused."""
+    enough = (n - 1).compare(1, "ge")
+    if not isinstance(enough, bool):
+        enough.require()
+    return current().call(torch.arange, (n,), {"dtype": torch.float32}) / last
+
+
+def _number(n: Any) -> Any:
+    return n.item() if isinstance(n, Symbolic) else n
+
+
+@function("linspace", of=OF_LENGTHS)
+def linspace(start: Any, end: Any, steps: Any, **named: Any) -> Any:
+    """Return numbers from `start` to `end`, one for each frame."""
+    steps = _number(steps)
+    return _ramp(steps, steps - 1) * (end - start) + start
+
+
+def _window(name: str, *terms: float) -> None:
+    @function(name, of=OF_LENGTHS)
+    def window(window_length: Any, periodic: bool = True, *given: float, **named: Any) -> Any:
+        n = _number(window_length)
+        at = _ramp(n, n if periodic else n - 1)
+        own = list(given) or [named.get(k, d) for k, d in zip(("alpha", "beta"), terms)] + list(terms[2:])
+        out = own[0]
+        for k, term in enumerate(own[1:], 1):
+            out = (-1) ** k * term * torch.cos(at * (2 * math.pi * k)) + out
+        return out
+
+
+_window("hann_window", 0.5, 0.5)
+_window("hamming_window", 0.54, 0.46)
+_window("blackman_window", 0.42, 0.5, 0.08)
+
+
+# ---------------------------------------------------------------------- packed sequences
 class _Steps(Symbolic):
     """What stands for the sizes of the steps' batches."""
 
