@@ -73,9 +73,13 @@ class Plain:
         windows = self._windows(rows, values, counts, outputs)
         if not self.kernel.carries and not any(step.n):
             return [None] * len(outputs)
-        results, state = self.kernel.run(step, windows, self.weights, self._state(rows, step, values))
-        for r, row in enumerate(rows):
-            self.carried[row.id] = tuple(s[r : r + 1] for s in state or ())
+        if self.kernel.carries:
+            results, state = self.kernel.run(step, windows, self.weights, self._state(rows, step, values))
+            for r, row in enumerate(rows):
+                self.carried[row.id] = tuple(s[r : r + 1] for s in state)
+        else:
+            y = self.kernel.run(step, *windows, *self.weights)
+            results = y if isinstance(y, tuple) else (y,)
         for y, n, shape in zip(results, step.n, step.features, strict=True):
             assert y.shape == (len(rows), n, *shape)
         lengths = [(c[:, 2] - c[:, 0]).tolist() for c in outputs]
@@ -95,8 +99,6 @@ class Plain:
         return windows
 
     def _state(self, rows, step, values):
-        if not self.kernel.carries:
-            return None
         fresh = self.kernel.carries(step, self.weights, values[0][0])
         found = [fresh if row.sos else self.carried[row.id] for row in rows]
         return tuple(torch.cat(parts) for parts in zip(*found))

@@ -5,7 +5,7 @@ Those know gathers better than unfolding and folding.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -22,18 +22,18 @@ __all__ = ["frame", "kernel_of", "overlap_add", "softmax_sum"]
 Tensor = torch.Tensor
 
 
-def frame(step: Step, windows: Sequence[Window], weights: Sequence[Any], state: Any) -> Any:
+def frame(step: Step, x: Window) -> Tensor:
     """Return windows of successive frames."""
     a = step.attributes
     starts = _positions(step) * a["step"]
     inner = torch.arange(a["size"], device=starts.device) * a["dilation"]
-    frames = windows[0].take((starts[:, :, None] + inner).flatten(1))
-    return (frames.reshape((*starts.shape, a["size"], *frames.shape[2:])),), state
+    frames = x.take((starts[:, :, None] + inner).flatten(1))
+    return frames.reshape((*starts.shape, a["size"], *frames.shape[2:]))
 
 
-def overlap_add(step: Step, windows: Sequence[Window], weights: Sequence[Any], state: Any) -> Any:
+def overlap_add(step: Step, x: Window) -> Tensor:
     """Return windows laid over each other and added, in double."""
-    hop, x = step.attributes["step"], windows[0]
+    hop = step.attributes["step"]
     size = x.new()[0].shape[2]
     reach = -(-size // hop)  # windows over a frame, at most
     positions = _positions(step)
@@ -47,7 +47,7 @@ def overlap_add(step: Step, windows: Sequence[Window], weights: Sequence[Any], s
         index = (last - back - first[:, None]) * size + inner.clamp(max=size - 1)
         there = (inner < size).reshape(inner.shape + (1,) * (flat.dim() - 2))
         y = y + torch.where(there, rows_of(flat, index), 0).double()
-    return (y.to(flat.dtype),), state
+    return y.to(flat.dtype)
 
 
 def softmax_sum(step: Step, windows: Sequence[Window], weights: Sequence[Any], state: Any) -> Any:
@@ -65,7 +65,7 @@ def _positions(step: Step) -> Tensor:
     return out
 
 
-FORMS = {
+FORMS: dict[str, Callable[..., Any]] = {
     "lstm": recurrent,
     "gru": recurrent,
     "rnn": recurrent,

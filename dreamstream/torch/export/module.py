@@ -291,11 +291,12 @@ class _Call:
             if len({self.module._widths[e] for e in values}) > 1:
                 given = [fit(x, step.n[0]) for x in given]
             out = kernel.run(step, *given, *weights)
-            outputs = out if isinstance(out, tuple) else (out,)
+        elif kernel.carries is None:
+            out = kernel.run(step, *map(self.window, values), *weights)
         else:
-            outputs, carried = kernel.run(step, [self.window(e) for e in values], weights, tuple(carried))
-        self.fresh.update(zip(node.outputs, outputs))
-        return carried or ()
+            out, carried = kernel.run(step, [self.window(e) for e in values], weights, tuple(carried))
+        self.fresh.update(zip(node.outputs, out if isinstance(out, tuple) else (out,)))
+        return carried
 
     def output(self, port: Port, e: int) -> tuple[Tensor, Tensor]:
         """Return an output as the caller has it, and each row's frames."""

@@ -65,16 +65,9 @@ def _recurrent(kind: type[torch.nn.Module], twin: type[native.Module]) -> None:
 
 
 _OPTIONS = (
-    "input_size",
-    "hidden_size",
-    "num_layers",
-    "bias",
-    "batch_first",
-    "dropout",
-    "bidirectional",
-    "proj_size",
+    "input_size", "hidden_size", "num_layers", "bias", "batch_first", "dropout", "bidirectional", "proj_size",
     "nonlinearity",
-)
+)  # fmt: skip
 
 
 def _twin(module: Any, kind: type[native.Module], forward: Forward, layer: int | None = None) -> Any:

@@ -238,12 +238,14 @@ class TorchCall(Call):
                 step.last = [torch.from_numpy(c[:, 2]) for c in outputs]
                 step.inputs = [torch.from_numpy(c) for c in inputs]
                 step.ended = torch.from_numpy(ended.copy())
-            carried = (
-                None if kernel.carries is None else self._carried(ordinal, kernel, step, weights, like, static)
-            )
-            results, state = kernel.run(step, windows, weights, carried)
-            for k, part in enumerate(() if static else state or ()):
-                self.store.write((ordinal, "carried", k), part, self.index)
+            if kernel.carries is None:
+                made = kernel.run(step, *windows, *weights)
+                results = made if isinstance(made, tuple) else (made,)
+            else:
+                carried = self._carried(ordinal, kernel, step, weights, like, static)
+                results, state = kernel.run(step, windows, weights, carried)
+                for k, part in enumerate(() if static else state):
+                    self.store.write((ordinal, "carried", k), part, self.index)
         for i, window in enumerate(windows):
             self._keep((ordinal, i), window, inputs[i][:, 2], kept[i][:, 1])
         out = []

@@ -37,9 +37,7 @@ class _Bound:
         self.counts, self.kept = core.counts, core.kept
         self.kernel = Kernel(self._run, False)
 
-    def _run(
-        self, step: Step, windows: Sequence[EagerWindow], weights: Sequence[Any], state: Any
-    ) -> tuple[tuple[Tensor, ...], Any]:
+    def _run(self, step: Step, *windows: EagerWindow) -> Tensor:
         assert step.ended is not None
         lengths = np.zeros(len(step.ended), np.int64)
         parts = []
@@ -49,7 +47,7 @@ class _Bound:
             if m1 > m0:
                 seen = [w.row(r, bool(step.ended[r])) for w in windows]
                 parts.append(self._checked(self.forward(*(Window(*s) for s in seen), m0, m1), step, m0, m1))
-        return (as_rows(torch.cat(parts), lengths),), state
+        return as_rows(torch.cat(parts), lengths)
 
     def _checked(self, made: Any, step: Step, m0: int, m1: int) -> Tensor:
         expected = (m1 - m0, *step.features[0])

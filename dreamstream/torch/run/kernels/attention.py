@@ -41,15 +41,16 @@ _ALL = {"chunk": 0, "left": -1, "right": -1, "softcap": 0.0, "keep": 0}
 
 
 @windowed("cross_attention")
-def cross_attention(step: Step, windows: Sequence[Window], weights: Sequence[Any], state: Any) -> Any:
+def cross_attention(step: Step, queries: Window, *given: Any) -> Tensor:
     """Return the values of keys that are given once, or are weights."""
-    if len(windows) > 1:
-        return attention(step, windows, (), state)
-    q, (k, v) = windows[0].run(step.first[0], step.n[0]), weights
+    if not isinstance(given[0], Tensor):
+        outputs: tuple[Tensor] = attention(step, (queries, *given), (), None)[0]
+        return outputs[0]
+    q, (k, v) = queries.run(step.first[0], step.n[0]), given
     grouped = q.unflatten(2, (k.shape[1], -1))
     score = torch.einsum("bigrd,jgd->bgrij", grouped, k) * (step.attributes["scale"] or q.shape[-1] ** -0.5)
     out = torch.einsum("bgrij,jge->bigre", _dropped(score.softmax(-1)), v)
-    return (out.reshape(*q.shape[:3], -1),), state
+    return out.reshape(*q.shape[:3], -1)
 
 
 def _n_kept(a: dict[str, Any]) -> int:

@@ -5,9 +5,6 @@ Transposed ones are seen from the outputs: which inputs reach them, and where th
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
-
 import torch
 import torch.nn.functional as F
 
@@ -22,19 +19,19 @@ Tensor = torch.Tensor
 
 
 @windowed("conv1d", numbers=True)
-def conv1d(step: Step, windows: Sequence[Window], weights: Sequence[Any], state: Any) -> Any:
+def conv1d(step: Step, x: Window, weight: Tensor, bias: Tensor | None) -> Tensor:
     """Return the windows' products; the frames stand where the first output's window begins."""
-    a, (x,), (weight, bias) = step.attributes, windows, weights
+    a = step.attributes
     span = a["dilation"] * (extent(weight, 2) - 1) + 1
     first = step.first[0] * a["stride"] - a["left"]
     n = (step.n[0] - 1) * a["stride"] + span
     stride, lengths = a["stride"], _run_lengths(step, a["stride"], span)
     if lengths is None or not (a["mode"] in ("zeros", "constant") or inside(x, first, n)):
-        return (_products(step, padded_run(x, first, n, a["mode"]), weight, bias),), state
+        return _products(step, padded_run(x, first, n, a["mode"]), weight, bias)
     frames = x.joined(first, lengths).unsqueeze(0)
     begins, counts = lengths.cumsum(0) - lengths, step.last[0] - step.first[0]
     places = to_device(runs((begins // stride).numpy(), counts.numpy()), frames.device)
-    return (_products(step, frames, weight, bias, places)[0],), state
+    return _products(step, frames, weight, bias, places)[0]
 
 
 def _run_lengths(step: Step, stride: int, span: int) -> Tensor | None:
@@ -108,10 +105,10 @@ def as_images(step: Step, frames: Tensor, weight: Tensor) -> bool:
 
 
 @windowed("conv2d", numbers=True)
-def conv2d(step: Step, windows: Sequence[Window], weights: Sequence[Any], state: Any) -> Any:
+def conv2d(step: Step, x: Window, weight: Tensor, bias: Tensor | None) -> Tensor:
     """Return the products of windows over (stream, positions), or over the images that frames are."""
-    a, (x,), bias = step.attributes, windows, weights[1]
-    weight = plane_weight(weights[0], a["axis"])
+    a = step.attributes
+    weight = plane_weight(weight, a["axis"])
     stride, dilation = a["stride"] or (1, 1), a["dilation"] or (1, 1)
     before, behind, left, right = a["padding"] or (0, 0, 0, 0)
     if step.ranks[0] == 3:
@@ -123,7 +120,7 @@ def conv2d(step: Step, windows: Sequence[Window], weights: Sequence[Any], state:
         plane = padded_run(x, first, (step.n[0] - 1) * stride[0] + span, a["mode"])
     plane = _channels_first(pad_axis(plane, -2, left, right, a["inner_mode"]))
     y = F.conv2d(plane, weight, bias, stride, 0, dilation, a["groups"]).permute(0, 2, 3, 1)
-    return (y.reshape(*images.shape[:2], *y.shape[1:]) if step.ranks[0] == 3 else y,), state
+    return y.reshape(*images.shape[:2], *y.shape[1:]) if step.ranks[0] == 3 else y
 
 
 def _channels_first(plane: Tensor) -> Tensor:
@@ -142,9 +139,9 @@ def plane_weight(weight: Tensor, axis: int) -> Tensor:
 
 
 @windowed("conv_transpose1d", numbers=True)
-def conv_transpose1d(step: Step, windows: Sequence[Window], weights: Sequence[Any], state: Any) -> Any:
+def conv_transpose1d(step: Step, x: Window, weight: Tensor, bias: Tensor | None) -> Tensor:
     """Return the sums of all inputs that reach the new frames."""
-    a, (x,), (weight, bias) = step.attributes, windows, weights
+    a = step.attributes
     reach = a["dilation"] * (extent(weight, 2) - 1)
     frames, offset, more = _reaching(step, x, a["stride"], a["padding"], reach, a["output_padding"])
     lanes = step.features[0][0] if frames.dim() == 4 else 0
@@ -157,14 +154,14 @@ def conv_transpose1d(step: Step, windows: Sequence[Window], weights: Sequence[An
     else:
         y = F.conv_transpose1d(columns, weight, bias, stride, 0, more, groups, dilation)
     y = y.transpose(1, 2)
-    return (_from(_of_lanes(y, lanes) if lanes else y, offset, step.n[0]),), state
+    return _from(_of_lanes(y, lanes) if lanes else y, offset, step.n[0])
 
 
 @windowed("conv_transpose2d", numbers=True)
-def conv_transpose2d(step: Step, windows: Sequence[Window], weights: Sequence[Any], state: Any) -> Any:
+def conv_transpose2d(step: Step, x: Window, weight: Tensor, bias: Tensor | None) -> Tensor:
     """Return the sums of all inputs that reach the new frames, or the images that frames become."""
-    a, (x,), bias = step.attributes, windows, weights[1]
-    weight = plane_weight(weights[0], a["axis"])
+    a = step.attributes
+    weight = plane_weight(weight, a["axis"])
     stride, dilation = a["stride"] or (1, 1), a["dilation"] or (1, 1)
     padding, added = a["padding"] or (0, 0), a["output_padding"] or (0, 0)
 
@@ -177,11 +174,11 @@ def conv_transpose2d(step: Step, windows: Sequence[Window], weights: Sequence[An
     if step.ranks[0] == 3:
         images = x.run(step.first[0], step.n[0])
         y = transposed(images.flatten(0, 1), padding, added)
-        return (y.reshape(*images.shape[:2], *y.shape[1:]),), state
+        return y.reshape(*images.shape[:2], *y.shape[1:])
     reach = dilation[0] * (extent(weight, 2) - 1)
     frames, offset, more = _reaching(step, x, stride[0], padding[0], reach, added[0])
     y = transposed(frames, (0, padding[1]), (more, added[1]))
-    return (_from(y, offset, step.n[0]),), state
+    return _from(y, offset, step.n[0])
 
 
 def _reaching(

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
-
 import torch
 import torch.nn.functional as F
 
@@ -15,97 +12,88 @@ Tensor = torch.Tensor
 
 
 @windowed("pad", "pad_to", numbers=True)
-def pad(step: Step, windows: Sequence[Window], weights: Sequence[Any], state: Any) -> Any:
+def pad(step: Step, x: Window, more: Tensor | None = None) -> Tensor:
     """Return the stream with frames before and behind it."""
-    a, (x,) = step.attributes, windows
+    a = step.attributes
     out = padded_run(x, step.first[0] - a["left"], step.n[0], a["mode"], a["value"])
-    if not weights or weights[0] is None:
-        return (out,), state
+    if more is None:
+        return out
     first = step.first[0] if isinstance(step.first[0], Tensor) else torch.full_like(x.total, step.first[0])
     at = first[:, None] + torch.arange(step.n[0], device=first.device)
     own = (at >= a["left"]) & (at < a["left"] + x.total[:, None])
-    rows = torch.where(at < a["left"], at, at - x.total[:, None]).clamp(0, len(weights[0]) - 1)
+    rows = torch.where(at < a["left"], at, at - x.total[:, None]).clamp(0, len(more) - 1)
     own, rows = there(own.reshape(*own.shape, *(1,) * (out.dim() - 2)), out), there(rows, out)
-    return (torch.where(own, out, weights[0][rows]),), state
+    return torch.where(own, out, more[rows])
 
 
 @windowed("pad_to_multiple")
-def pad_to_multiple(step: Step, windows: Sequence[Window], weights: Sequence[Any], state: Any) -> Any:
+def pad_to_multiple(step: Step, x: Window) -> Tensor:
     """Return the stream with frames before it, and behind it up to a whole number of blocks."""
-    a, (x,) = step.attributes, windows
+    a = step.attributes
     more = (-x.total).remainder(a["multiple"]).maximum(a["least"] - x.total)
     right = a["right"] + more
     end = x.total.maximum(right.clamp(min=a["left"]) + 1)  # of too short a stream that is mirrored
-    return (padded_run(x, step.first[0] - a["left"], step.n[0], a["mode"], a["value"], end),), state
+    return padded_run(x, step.first[0] - a["left"], step.n[0], a["mode"], a["value"], end)
 
 
 @windowed("slice", "cut", numbers=True)
-def part(step: Step, windows: Sequence[Window], weights: Sequence[Any], state: Any) -> Any:
+def part(step: Step, x: Window, *_: Window) -> Tensor:
     """Return every step-th frame from a start on; where they end the counts say."""
-    a, x = step.attributes, windows[0]
-    return (strided_run(x, a["start"] + step.first[0] * a["step"], step.n[0], a["step"]),), state
+    a = step.attributes
+    return strided_run(x, a["start"] + step.first[0] * a["step"], step.n[0], a["step"])
 
 
 @windowed("put")
-def put(step: Step, windows: Sequence[Window], weights: Sequence[Any], state: Any) -> Any:
+def put(step: Step, x: Window, v: Window) -> Tensor:
     """Return the stream with frames replaced by another's."""
-    a, (x, v) = step.attributes, windows
+    a = step.attributes
     at = step.first[0][:, None] + torch.arange(step.n[0], device=step.first[0].device)
     replaced = (at >= a["start"]) & (at < x.total[:, None] - a["crop"]) & ((at - a["start"]) % a["step"] == 0)
     own, other = x.run(step.first[0], step.n[0]), v.run(step.first[0] - a["start"], step.n[0])
     replaced = there(replaced.reshape(*replaced.shape, *(1,) * (own.dim() - 2)), own)
-    return (torch.where(replaced, other, own),), state
-
-
-@windowed("delay", numbers=True)
-def delay(step: Step, windows: Sequence[Window], weights: Sequence[Any], state: Any) -> Any:
-    """Return the stream some frames late."""
-    return (windows[0].run(step.first[0] - step.attributes["frames"], step.n[0]),), state
+    return torch.where(replaced, other, own)
 
 
 @windowed("sync", numbers=True)
-def sync(step: Step, windows: Sequence[Window], weights: Sequence[Any], state: Any) -> Any:
+def sync(step: Step, x: Window, *_: Window) -> Tensor:
     """Return the stream as far as the others have come."""
     if step.live and not isinstance(step.first[0], int):
-        return (windows[0].joined(step.first[0], step.last[0] - step.first[0]),), state
-    return (windows[0].run(step.first[0], step.n[0]),), state
-
-
-@windowed("hold")
-def hold(step: Step, windows: Sequence[Window], weights: Sequence[Any], state: Any) -> Any:
-    """Return what is given once for each new frame."""
-    n_rows = step.first[0].shape[0]
-    value = windows[0].run(torch.zeros(n_rows, dtype=torch.int64), 1)
-    return (value.expand(n_rows, step.n[0], *value.shape[2:]),), state
+        return x.joined(step.first[0], step.last[0] - step.first[0])
+    return x.run(step.first[0], step.n[0])
 
 
 @windowed("frame", numbers=True)
-def frame(step: Step, windows: Sequence[Window], weights: Sequence[Any], state: Any) -> Any:
+def frame(step: Step, x: Window) -> Tensor:
     """Return windows of successive frames."""
-    a, (x,) = step.attributes, windows
+    a = step.attributes
     span = a["dilation"] * (a["size"] - 1) + 1
     frames = x.run(step.first[0] * a["step"], (step.n[0] - 1) * a["step"] + span)
-    return (frames.unfold(1, span, a["step"])[..., :: a["dilation"]].movedim(-1, 2),), state
+    return frames.unfold(1, span, a["step"])[..., :: a["dilation"]].movedim(-1, 2)
 
 
-@windowed("unstack")
-def unstack(step: Step, windows: Sequence[Window], weights: Sequence[Any], state: Any) -> Any:
-    """Return the first feature axis of the new frames laid out along the stream."""
-    frames, _ = windows[0].new()
-    return (frames.flatten(1, 2),), state
+@windowed("hold", "spread")
+def first(step: Step, x: Window, *_: Window) -> Tensor:
+    """Return what is given once, or the first frame, once for every new frame."""
+    frame = x.run(torch.zeros_like(step.first[0]), 1)
+    return frame.expand(-1, step.n[0], *step.features[0])
 
 
-@windowed("repeat_frames")
-def repeat_frames(step: Step, windows: Sequence[Window], weights: Sequence[Any], state: Any) -> Any:
-    """Return every new frame several times."""
-    frames, _ = windows[0].new()
-    return (frames.repeat_interleave(step.attributes["times"], 1),), state
+@windowed("flip")
+def flip(step: Step, x: Window) -> Tensor:
+    """Return the frames from the last to the first."""
+    places = torch.arange(step.n[0], device=step.first[0].device)
+    return x.take(x.total[:, None] - 1 - step.first[0][:, None] - places)
+
+
+windowed("delay", numbers=True)(lambda step, x: x.run(step.first[0] - step.attributes["frames"], step.n[0]))
+windowed("unstack")(lambda step, x: x.new()[0].flatten(1, 2))  # the first feature axis along the stream
+windowed("repeat_frames")(lambda step, x: x.new()[0].repeat_interleave(step.attributes["times"], 1))
 
 
 @windowed("overlap_add")
-def overlap_add(step: Step, windows: Sequence[Window], weights: Sequence[Any], state: Any) -> Any:
+def overlap_add(step: Step, x: Window) -> Tensor:
     """Return windows laid over each other and added, in double."""
-    (x,), hop = windows, step.attributes["step"]
+    hop = step.attributes["step"]
     size = extent(x.new()[0], 2)
     reach = max(size, hop) - 1
     first = -((reach - step.first[0]) // hop)  # the first window that reaches the new frames
@@ -117,17 +105,17 @@ def overlap_add(step: Step, windows: Sequence[Window], weights: Sequence[Any], s
     y = F.fold(columns.flatten(1, 2), (1, (n - 1) * hop + size), (1, size), stride=(1, hop))
     y = F.pad(y.reshape(n_rows, n_channels, -1).transpose(1, 2), (0, 0, 0, max(0, hop - size)))
     y = run_from(y.to(pieces.dtype), step.first[0] - first * hop, step.n[0])
-    return (y.reshape(n_rows, -1, *shape),), state
+    return y.reshape(n_rows, -1, *shape)
 
 
 @windowed("resample")
-def resample(step: Step, windows: Sequence[Window], weights: Sequence[Any], state: Any) -> Any:
+def resample(step: Step, x: Window, kernel: Tensor) -> Tensor:
     """Return the sums over each phase's taps.
 
     A phase's taps lie within `half` of its output. They are gathered, and the kernel's structural zeros meet
     no frame: what stands there may not have come yet.
     """
-    a, (x,), (kernel,) = step.attributes, windows, weights
+    a = step.attributes
     orig, new, half, width = a["orig"], a["new"], a["half"], a["width"]
     centres = torch.arange(new) * orig
     begin = -((half - centres) // new)  # of a phase's taps, from where its block of `orig` frames begins
@@ -146,34 +134,20 @@ def resample(step: Step, windows: Sequence[Window], weights: Sequence[Any], stat
     factors = kernel[:, 0].gather(1, there((taps + width).clamp(max=kernel.shape[2] - 1), kernel))
     y = torch.einsum("bqptf,pt->bqpf", seen, factors).flatten(1, 2)
     y = run_from(y, step.first[0] - block * new, step.n[0])
-    return (y.reshape(n_rows, -1, *features),), state
-
-
-@windowed("spread")
-def spread(step: Step, windows: Sequence[Window], weights: Sequence[Any], state: Any) -> Any:
-    """Return the first frame once for every frame of another stream."""
-    frame = windows[0].run(torch.zeros_like(step.first[0]), 1)
-    return (frame.expand(-1, step.n[0], *step.features[0]),), state
+    return y.reshape(n_rows, -1, *features)
 
 
 @windowed("sort")
-def sort(step: Step, windows: Sequence[Window], weights: Sequence[Any], state: Any) -> Any:
+def sort(step: Step, x: Window) -> tuple[Tensor, Tensor]:
     """Return the frames in order, and where they were; what fills rows comes last, behind its equals."""
-    frames, down = windows[0].run(step.first[0], step.n[0]), bool(step.attributes["descending"])
+    frames, down = x.run(step.first[0], step.n[0]), bool(step.attributes["descending"])
     wide = frames.to(torch.uint8) if frames.dtype == torch.bool else frames
     if wide.is_floating_point():
         last = -torch.inf if down else torch.nan
     else:
         last = torch.iinfo(wide.dtype).min if down else torch.iinfo(wide.dtype).max
     places = torch.arange(frames.shape[1], device=frames.device)
-    valid = places < there(windows[0].total, frames)[:, None]
+    valid = places < there(x.total, frames)[:, None]
     valid = valid.reshape(*valid.shape, *(1,) * (frames.dim() - 2))
     values, indices = torch.where(valid, wide, last).sort(stable=True, dim=1, descending=down)
-    return (values.to(frames.dtype), indices), state
-
-
-@windowed("flip")
-def flip(step: Step, windows: Sequence[Window], weights: Sequence[Any], state: Any) -> Any:
-    """Return the frames from the last to the first."""
-    places = torch.arange(step.n[0], device=step.first[0].device)
-    return (windows[0].take(windows[0].total[:, None] - 1 - step.first[0][:, None] - places),), state
+    return values.to(frames.dtype), indices

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from math import prod
-from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -45,20 +43,19 @@ def batch_norm(
 
 
 @windowed("group_norm")
-def group_norm(step: Step, windows: Sequence[Window], weights: Sequence[Any], state: Any) -> Any:
+def group_norm(step: Step, x: Window, weight: Tensor | None, bias: Tensor | None) -> Tensor:
     """Return frames normalised over their positions and the channels of each group, or over the stream."""
-    a, (x,), (weight, bias) = step.attributes, windows, weights
-    frames = x.run(step.first[0], step.n[0])
+    a, frames = step.attributes, x.run(step.first[0], step.n[0])
     if a["over"] == "stream":
         y = _over_stream(frames, x.total, a["groups"], a["eps"])
         y = y if weight is None else y * weight
-        return (y if bias is None else y + bias,), state
+        return y if bias is None else y + bias
     *positions, channels = step.features[0]
     columns = frames.reshape(-1, prod(positions), channels).transpose(1, 2)
     own = None if weight is None else bias  # torch can't differentiate a bias without a weight
     y = torch.group_norm(columns, a["groups"], weight, own, a["eps"])
     y = y.transpose(1, 2).reshape(frames.shape)
-    return (y if own is bias else y + bias,), state
+    return y if bias is None or own is bias else y + bias
 
 
 def _over_stream(frames: Tensor, total: Tensor, groups: int, eps: float) -> Tensor:

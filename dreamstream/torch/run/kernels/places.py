@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable
 
 import torch
 
@@ -22,22 +21,21 @@ _STEPS: tuple[Callable[[Tensor, int], Tensor], ...] = (
 
 
 @windowed("positions")
-def positions(step: Step, windows: Sequence[Window], weights: Sequence[Any], state: Any) -> Any:
+def positions(step: Step, *_: Window) -> Tensor:
     """Return the positions of the frames."""
     a, first = step.attributes, step.first[0]
-    at = first[:, None] + torch.arange(step.n[0], device=first.device)
+    at: Tensor = first[:, None] + torch.arange(step.n[0], device=first.device)
     for code, c in zip(a["steps"][::2], a["steps"][1::2]):
         at = _STEPS[code](at, c)
-    return (at.to(step.device or at.device, getattr(torch, a["to"])),), state
+    return at.to(step.device or at.device, getattr(torch, a["to"]))
 
 
 @windowed("rotary")
-def rotary(step: Step, windows: Sequence[Window], weights: Sequence[Any], state: Any) -> Any:
+def rotary(step: Step, window: Window, given: Tensor | None = None) -> Tensor:
     """Return pairs of features turned by angles that grow with the position, which are float64."""
-    a, first, (window,) = step.attributes, step.first[0], windows
+    a, first = step.attributes, step.first[0]
     x = window.run(first, step.n[0])
     turned = a["features"] or x.shape[-1]
-    given = weights[0] if weights else None
     if given is None:
         powers = torch.arange(turned // 2, dtype=torch.float64, device=x.device) / (turned // 2)
         given = a["base"] ** -powers
@@ -52,4 +50,4 @@ def rotary(step: Step, windows: Sequence[Window], weights: Sequence[Any], state:
     else:
         p, q = part[..., : turned // 2], part[..., turned // 2 :]
         out = torch.cat([p * cos - q * sin, q * cos + p * sin], -1)
-    return (torch.cat([out, rest], -1) if turned < x.shape[-1] else out,), state
+    return torch.cat([out, rest], -1) if turned < x.shape[-1] else out

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -43,24 +42,24 @@ def _both(step: Step, name: str) -> tuple[int, int]:
 
 
 @windowed("max_pool", numbers=True)
-def max_pool(step: Step, windows: Sequence[Window], weights: Sequence[Any], state: Any) -> Any:
+def max_pool(step: Step, x: Window) -> Tensor:
     """Return each window's largest element."""
     dilation = _both(step, "dilation")
-    planes = _planes(step, windows[0], *dilation, -torch.inf)
+    planes = _planes(step, x, *dilation, -torch.inf)
     y = F.max_pool2d(planes, _both(step, "kernel"), _both(step, "stride"), 0, dilation)
-    return (_frames(step, y),), state
+    return _frames(step, y)
 
 
 @windowed("avg_pool")
-def avg_pool(step: Step, windows: Sequence[Window], weights: Sequence[Any], state: Any) -> Any:
+def avg_pool(step: Step, x: Window) -> Tensor:
     """Return each window's sum by its number of elements, or by the divisor."""
-    a, (x,) = step.attributes, windows
+    a = step.attributes
     planes = _planes(step, x, 1, 1, 0.0)
     kernel, stride = _both(step, "kernel"), _both(step, "stride")
     padded = a["left"] or a["right"] or a["inner_padding"]
     if a["divisor"] or not (a["ceil"] or (padded and not a["count_include_pad"])):
         divisor = a["divisor"] or kernel[0] * kernel[1]
-        return (_frames(step, F.avg_pool2d(planes, kernel, stride, divisor_override=divisor)),), state
+        return _frames(step, F.avg_pool2d(planes, kernel, stride, divisor_override=divisor))
     sums = F.avg_pool2d(planes, kernel, stride, divisor_override=1)
     m = step.first[0][:, None] + torch.arange(step.n[0], device=step.first[0].device)
     sizes = _sizes(step, m * stride[0] - a["left"], kernel[0], x.known[:, None], a["right"])[..., None]
@@ -68,7 +67,7 @@ def avg_pool(step: Step, windows: Sequence[Window], weights: Sequence[Any], stat
         g = torch.arange(sums.shape[3], device=sizes.device)
         n_inner = x.new()[0].shape[2]
         sizes = sizes * _sizes(step, g * stride[1] - a["inner_padding"], kernel[1], n_inner, a["inner_padding"])
-    return (_frames(step, sums / there(sizes.clamp(min=1), sums)[:, None]),), state
+    return _frames(step, sums / there(sizes.clamp(min=1), sums)[:, None])
 
 
 def _sizes(step: Step, first: Tensor, kernel: int, size: Any, right: int) -> Tensor:
@@ -81,9 +80,9 @@ def _sizes(step: Step, first: Tensor, kernel: int, size: Any, right: int) -> Ten
 
 
 @windowed("adaptive_pool")
-def adaptive_pool(step: Step, windows: Sequence[Window], weights: Sequence[Any], state: Any) -> Any:
+def adaptive_pool(step: Step, x: Window) -> Tensor:
     """Return the mean or the largest element of a given number of parts."""
-    a, (x,) = step.attributes, windows
+    a = step.attributes
     if a["frames"]:
         y = _parts_of_streams(step, x)
     else:
@@ -92,7 +91,7 @@ def adaptive_pool(step: Step, windows: Sequence[Window], weights: Sequence[Any],
         n, size = a["inner"], extent(y, 2)
         parts = [y[:, :, k * size // n : -(-(k + 1) * size // n)] for k in range(n)]
         y = torch.stack([p.max(2).values if a["kind"] == "max" else p.mean(2) for p in parts], 2)
-    return (y.reshape(-1, step.n[0], *step.features[0]),), state
+    return y.reshape(-1, step.n[0], *step.features[0])
 
 
 def _parts_of_streams(step: Step, x: Window) -> Tensor:

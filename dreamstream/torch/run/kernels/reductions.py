@@ -210,9 +210,9 @@ def softmax_sum(step: Step, windows: Sequence[Window], weights: Sequence[Any], s
 
 
 @windowed("length", "require")
-def length(step: Step, windows: Sequence[Window], weights: Sequence[Any], state: Any) -> Any:
+def length(step: Step, *_: Window) -> Tensor:
     """Return a function of the stream's length."""
     value, codes = step.inputs[0][:, 3], step.attributes["length"]
     for code, c in zip(codes[::2], codes[1::2]):
         value = value + c if code == 0 else value * c if code == 1 else value // c
-    return (value[:, None].expand(-1, step.n[0]),), state
+    return value[:, None].expand(-1, step.n[0])

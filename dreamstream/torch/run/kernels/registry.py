@@ -6,11 +6,11 @@ leave come from the operator's C integers. There are two kinds.
 A *framewise* kernel sees every frame by itself: ``fn(step, *values, *weights)``, where a value has any
 leading dimensions and then its features, and gives a value (or a tuple) with the same leading dimensions.
 
-A *windowed* kernel sees the frames that each row may read: ``fn(step, windows, weights, state)``, and gives
-``(outputs, state)``. An output is new frames ``(B, n, *features)``, of which each row's first ``counts`` are
-valid, or in eager mode the valid ones alone, ``(frames of all rows, *features)``; the state is the carried
-tensors ``(B, ...)`` after them. What it carries from call to call is a tuple of tensors; `carries` makes it, for
-one row that starts. Where no row has new frames of any output, only kernels that carry something are called.
+A *windowed* kernel sees the frames that each row may read: ``fn(step, *windows, *weights)``, and gives an output
+(or a tuple): new frames ``(B, n, *features)``, of which each row's first ``counts`` are valid, or in eager mode
+the valid ones alone, ``(frames of all rows, *features)``. One that *carries* something from call to call, a tuple
+of tensors ``(B, ...)``, is ``fn(step, windows, weights, state)`` and gives ``(outputs, state)``; `carries` makes
+what is carried, for one row that starts. Where no row has new frames of any output, only such ones are called.
 
 Kernels use torch's functions alone, no Python loop over rows and no number read from a tensor, so that they run
 on any device, under autograd and in an exported graph. Positions are int64 tensors on the host in eager mode.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from math import prod
 from typing import Any
 
@@ -10,7 +9,7 @@ import torch
 import torch.nn.functional as F
 
 from .positions import there
-from .registry import Step, Window, framewise, windowed
+from .registry import Step, framewise, windowed
 
 Tensor = torch.Tensor
 
@@ -38,8 +37,9 @@ def embedding(step: Step, x: Tensor, weight: Tensor) -> Tensor:
 
 
 @windowed("table")
-def table(step: Step, windows: Sequence[Window], weights: Sequence[Any], state: Any) -> Any:
+def table(step: Step, *given: Any) -> Tensor:
     """Return the rows at the frames' absolute positions."""
-    (weight,), first = weights, step.first[0]
+    weight, first = given[-1], step.first[0]  # behind what tells how many frames there are
     at = first[:, None] + torch.arange(step.n[0], device=first.device)
-    return (weight[there(at.clamp(max=weight.shape[0] - 1), weight)],), state
+    rows: Tensor = weight[there(at.clamp(max=weight.shape[0] - 1), weight)]
+    return rows
