@@ -11,7 +11,7 @@ import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import Any, TypeVar, cast
+from typing import Any, NamedTuple, TypeVar, cast
 
 from ..array.counted import noted
 from ..array.dtypes import name_of
@@ -34,6 +34,7 @@ from .register import forward_of, registered_for
 from .session import Session
 
 __all__ = [
+    "Options",
     "Patch",
     "PatchesItself",
     "StreamModule",
@@ -51,6 +52,16 @@ VARIANTS = ("chunk-wise-aligned", "full-file-aligned", "full-file-unaligned")
 POLICIES = ("raise", "buffer")
 
 
+class Options(NamedTuple):
+    """What a module is patched with; see `patch_module`."""
+
+    train_variant: str = VARIANTS[0]
+    unstreamable: str = POLICIES[0]
+    buffer_limit: int | None = None
+    skew: int = 0
+    context_limit: int | None = None
+
+
 class Patch:
     """The handle of one patched module: its mode, its options and, where it is outermost, its session."""
 
@@ -61,40 +72,27 @@ class Patch:
     _kind: type[Session] = Session
 
     def __init__(
-        self,
-        train_variant: str,
-        unstreamable: str,
-        buffer_limit: int | None,
-        skew: int,
-        context_limit: int | None = None,
-        path: str = "",
-        context: Context | None = None,
-        around: bool = False,
+        self, options: Options, path: str = "", context: Context | None = None, around: bool = False
     ) -> None:
-        self.path = path
-        self.context = context
+        self.options, self.path, self.context = options, path, context
         self.around = around  # whether it, or a module below, has a context
-        self.train_variant = train_variant
-        self.unstreamable = unstreamable
-        self.buffer_limit = buffer_limit
-        self.context_limit = context_limit
-        self.skew = skew
         self.online_mode = False
         self._session: Session | None = None
+
+    @property
+    def train_variant(self) -> str:
+        """How the module trains."""
+        return self.options.train_variant
 
     @property
     def session(self) -> Session:
         """The session, made when it is first needed."""
         if self._session is None:
-            made = self._kind(self.skew, self.unstreamable == "buffer", self.buffer_limit, self.context_limit)
+            own = self.options
+            made = self._kind(own.skew, own.unstreamable == "buffer", own.buffer_limit, own.context_limit)
             with _MAKING:  # two threads may come here at once
                 self._session = self._session or made
         return self._session
-
-    @property
-    def options(self) -> tuple[str, str, int | None, int, int | None]:
-        """What it was patched with."""
-        return self.train_variant, self.unstreamable, self.buffer_limit, self.skew, self.context_limit
 
     # ---------------------------------------------------------------- what a patched module offers
     def online(self, module: M, mode: bool = True) -> M:
@@ -235,7 +233,7 @@ class Patch:
             return result
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Patch:
-        out = type(self)(*self.options, self.path, self.context, self.around)
+        out = type(self)(self.options, self.path, self.context, self.around)
         out.online_mode = self.online_mode
         if self._session is not None:
             out._session = self._session.__deepcopy__(memo)
@@ -395,7 +393,7 @@ def patch_module(
     check_policy(unstreamable, buffer_limit, skew, context_limit)
     if unstreamable == "raise":
         refuse_unstreamable(module)
-    options = (train_variant, unstreamable, buffer_limit, skew, context_limit)
+    options = Options(train_variant, unstreamable, buffer_limit, skew, context_limit)
     parts = front.parts(module)
     contexts = contexts_of(context, [path for path, _ in parts])
     for _, part in parts:
@@ -410,7 +408,7 @@ def patch_module(
         patch, own = before.get(path), contexts.get(path)
         around = any(not path or f"{inner}.".startswith(f"{path}.") for inner in contexts)
         if patch is None or (patch.options, patch.context, patch.around) != (options, own, around):
-            made = front.patch(*options, path, own, around)
+            made = front.patch(options, path, own, around)
             made.online_mode = patch is not None and patch.online_mode
             front.attach(part, made)
     return module

@@ -115,8 +115,8 @@ class TorchPatch(Patch):
             rates, lengths, restarts = zip(*[(i.rate, i.meta.lengths, i.restart) for i in infos])
             call = session.admit(meta, rates, lengths, True in restarts, lambda: names, TorchCall, given)
             taped = module.training and torch.is_grad_enabled()
-            call.begin(device, taped, self.train_variant == "chunk-wise-aligned")
-            outputs = Outputs(call, self.train_variant, module.training, taped)
+            call.begin(device, taped, self.options.train_variant == "chunk-wise-aligned")
+            outputs = Outputs(call, self.options.train_variant, module.training, taped)
             forward = Forward(call, device)
             forward.buffers = Buffers(module, module.training)
             inner = {}

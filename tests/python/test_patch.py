@@ -371,7 +371,7 @@ def test_stream_modules_patch_themselves():
     np.testing.assert_allclose(Itself()(x), Model()(x), atol=1e-6)
     module = Itself()
     assert module.offline() is module and module.online() is module and module.is_online
-    assert module.model.near.is_online and module.__dict__["_patch"].skew == 1
+    assert module.model.near.is_online and module.__dict__["_patch"].options.skew == 1
     same(module(stream(9, sos=True)), patched()(stream(9, sos=True)))
     assert module.online().live_ids == ["a"]  # patching again is a no-op
     assert ds.patch_module(module, skew=1).live_ids == ["a"]

@@ -14,6 +14,7 @@ from ...array.hook import CHOICE
 from ...array.symbolic import Symbolic, measured
 from ...engine.source import REFUSALS
 from ...errors import CaptureError, DreamStreamError, DTypeError, ModeError, ShapeError
+from ...online.patch import Options
 from ...stream.rules import Length
 from ...stream.tree import leaves, map_leaves
 from ..tensor import StreamTensor
@@ -100,7 +101,7 @@ class TorchSource:
     def _patched(self) -> Iterator[None]:
         new = [(p, m) for p, m in self.front.parts(self.model) if "_patch" not in m.__dict__]
         for path, m in new:
-            self.front.attach(m, self.front.patch("chunk-wise-aligned", "raise", None, 0, path))
+            self.front.attach(m, self.front.patch(Options(), path))
         try:
             yield
         finally:

@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 
 from ....errors import StreamIndexError
-from .registry import Step, framewise
+from .registry import Step, each_frame, framewise
 
 __all__ = ["check_experts", "combined", "expert_products", "logits", "top"]
 
@@ -69,18 +69,6 @@ def combined(x: Tensor, weights: Tensor) -> Tensor:
     return out
 
 
-@framewise("router")
-def router(step: Step, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-    """Return ``x W^T + b`` over the last feature axis."""
-    return logits(x, weight, bias)
-
-
-@framewise("topk")
-def topk(step: Step, x: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the greatest elements of the last feature axis, and their places."""
-    return top(x, step.attributes["k"], bool(step.attributes["smallest"]))
-
-
 @framewise("gather")
 def gather(step: Step, x: Tensor, index: Tensor) -> Tensor:
     """Return elements of the last feature axis by their places; NaN, or -1, where there is none."""
@@ -90,13 +78,11 @@ def gather(step: Step, x: Tensor, index: Tensor) -> Tensor:
     )
 
 
-@framewise("expert_linear")
-def expert_linear(step: Step, x: Tensor, index: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-    """Return every vector's products with the matrices of its experts."""
-    return expert_products(x, index, weight, bias, step.live).flatten(-2)
-
-
-@framewise("combine")
-def combine(step: Step, x: Tensor, weights: Tensor) -> Tensor:
-    """Return the sums of what experts gave, weighted."""
-    return combined(x.unflatten(-1, (weights.shape[-1], -1)), weights)
+each_frame(
+    {
+        "router": lambda step, x, weight, bias: logits(x, weight, bias),
+        "topk": lambda step, x: top(x, step.attributes["k"], bool(step.attributes["smallest"])),
+        "expert_linear": lambda step, x, i, w, b: expert_products(x, i, w, b, step.live).flatten(-2),
+        "combine": lambda step, x, weights: combined(x.unflatten(-1, (weights.shape[-1], -1)), weights),
+    }
+)

@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 
 from ....operations import BINARY, OPERATORS, UNARY, Operator
-from .registry import Step, framewise
+from .registry import Step, each_frame, framewise
 
 Tensor = torch.Tensor
 
@@ -55,29 +55,15 @@ def function(step: Step, x: Tensor) -> Tensor:
     return run(x, **{name: step.attributes[name] for name in takes}) if takes else run(x)
 
 
-@framewise("cast")
-def cast(step: Step, x: Tensor) -> Tensor:
-    """Return the elements as another type."""
-    return x.to(TYPES[step.attributes["to"]])
-
-
-@framewise("limit")
-def limit(step: Step, x: Tensor) -> Tensor:
-    """Return x; how long it may become is checked with the counts."""
-    return x
-
-
-ALONG: dict[str, Callable[[Tensor, int], Tensor]] = {
-    "softmax": torch.softmax,
-    "log_softmax": torch.log_softmax,
-    "glu": F.glu,
-}
-
-
-@framewise(*ALONG)
-def along(step: Step, x: Tensor) -> Tensor:
-    """Return torch's function of the operator's name over the last feature axis."""
-    return ALONG[step.name](x, -1)
+each_frame(
+    {
+        "cast": lambda step, x: x.to(TYPES[step.attributes["to"]]),
+        "limit": lambda step, x: x,  # how long it may become is checked with the counts
+        "softmax": lambda step, x: torch.softmax(x, -1),
+        "log_softmax": lambda step, x: torch.log_softmax(x, -1),
+        "glu": lambda step, x: F.glu(x, -1),
+    }
+)
 
 
 OF_SEVERAL: dict[str, Callable[..., Tensor]] = {

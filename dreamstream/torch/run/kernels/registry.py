@@ -18,13 +18,13 @@ on any device, under autograd and in an exported graph. Positions are int64 tens
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import torch
 
-__all__ = ["KERNELS", "Kernel", "Step", "Window", "framewise", "windowed"]
+__all__ = ["KERNELS", "Kernel", "Step", "Window", "each_frame", "framewise", "windowed"]
 
 Tensor = torch.Tensor
 
@@ -142,6 +142,12 @@ KERNELS: dict[str, Kernel] = {}
 def framewise(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Enter a framewise kernel under the names of its operators."""
     return _enter(names, framewise=True)
+
+
+def each_frame(rows: Mapping[str, Callable[..., Any]]) -> None:
+    """Enter framewise kernels of one line, by the names of their operators."""
+    for name, fn in rows.items():
+        framewise(name)(fn)
 
 
 def windowed(

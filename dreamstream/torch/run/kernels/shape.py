@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 import torch.nn.functional as F
 
-from .registry import Step, framewise
+from .registry import Step, each_frame, framewise
 
 __all__ = ["pad_axis"]
 
@@ -17,12 +17,6 @@ def permute(step: Step, x: Tensor) -> Tensor:
     """Return the feature axes in another order."""
     lead = x.dim() - step.ranks[0]
     return x.permute(*range(lead), *(lead + axis for axis in step.attributes["order"]))
-
-
-@framewise("reshape")
-def reshape(step: Step, x: Tensor) -> Tensor:
-    """Return the same elements in another feature shape."""
-    return x.reshape(*x.shape[: x.dim() - step.ranks[0]], *step.features[0])
 
 
 @framewise("narrow")
@@ -49,10 +43,12 @@ def expand(step: Step, x: Tensor) -> Tensor:
     return x.reshape(*x.shape[:lead], *ones, *x.shape[lead:]).expand(*x.shape[:lead], *shape)
 
 
-@framewise("cat")
-def cat(step: Step, *xs: Tensor) -> Tensor:
-    """Return streams joined along a feature axis."""
-    return torch.cat(xs, step.attributes["axis"] - step.ranks[0])
+each_frame(
+    {
+        "reshape": lambda step, x: x.reshape(*x.shape[: x.dim() - step.ranks[0]], *step.features[0]),
+        "cat": lambda step, *xs: torch.cat(xs, step.attributes["axis"] - step.ranks[0]),
+    }
+)
 
 
 @framewise("nearest")

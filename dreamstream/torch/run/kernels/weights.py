@@ -9,15 +9,9 @@ import torch
 import torch.nn.functional as F
 
 from .positions import there
-from .registry import Step, framewise, windowed
+from .registry import Step, each_frame, framewise, windowed
 
 Tensor = torch.Tensor
-
-
-@framewise("linear")
-def linear(step: Step, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-    """Return ``x W^T + b`` over the last feature axis."""
-    return F.linear(x, weight, bias)
 
 
 @framewise("matmul")
@@ -30,10 +24,12 @@ def matmul(step: Step, x: Tensor, weight: Tensor) -> Tensor:
     return (vectors @ weight.transpose(-1, -2)).reshape(*lead, *step.features[0])
 
 
-@framewise("embedding")
-def embedding(step: Step, x: Tensor, weight: Tensor) -> Tensor:
-    """Return the rows that the elements name."""
-    return F.embedding(x, weight)
+each_frame(
+    {
+        "linear": lambda step, x, weight, bias: F.linear(x, weight, bias),
+        "embedding": lambda step, x, weight: F.embedding(x, weight),
+    }
+)
 
 
 @windowed("table")
