@@ -203,6 +203,9 @@ FALLS_BACK = {
     "two Ls": lambda t: t.transpose(1, 2) @ t,
     "linear over L": lambda t: F.linear(t, torch.ones(3, 9, dtype=t.dtype)),
     "einsum over L": lambda t: torch.einsum("bfl->bf", t),
+    "einsum over another's L": lambda t: torch.einsum(
+        "blk,bkf->blf", F.linear(t.mT, torch.ones(9, 4, dtype=t.dtype)), t.mT
+    ),
     "cat with plain along L": lambda t: torch.cat([t, torch.zeros(4, 4, 1, dtype=t.dtype)], 2),
     "argmax of all": lambda t: t.argmax(),
     "unknown": lambda t: torch.tril(t),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from string import ascii_uppercase
 from typing import Any
 
 import torch
@@ -14,38 +16,29 @@ __all__: list[str] = []
 Roles = list[str | None]
 
 
-def _roles(x: Any, rank: int) -> Roles:
-    """Return what each of `rank` dimensions, counted from the right, is for streams."""
-    own: Roles = [None] * plain(x).dim()
-    if isinstance(x, StreamTensor):
-        own = [n if x._info.is_stream(i) else None for i, n in enumerate(x.names)]
-    return [None] * (rank - len(own)) + own
+def _roles(terms: Sequence[str], out: str, operands: Sequence[Any]) -> Roles | None:
+    """Return what each dimension of a product is for streams, None where it sums, merges or loses B or L.
+
+    Dimensions have letters, as in an equation of einsum; those of one element meet any other.
+    """
+    letters: dict[str, str] = {}
+    for term, x in zip(terms, operands):
+        names = x.names if isinstance(x, StreamTensor) else ()
+        for i, (letter, name, size) in enumerate(zip(term, names, plain(x).shape)):
+            role = name if x._info.is_stream(i) else ""
+            if (role or size != 1) and letters.setdefault(letter, role) != role:
+                return None
+    found = [letters.get(c) or None for c in out]
+    wanted = {n for x in streams_in(operands) for i, n in enumerate(x.names) if x._info.is_stream(i)}
+    kept = all(c in out for c, role in letters.items() if role)
+    return found if kept and sorted(filter(None, found)) == sorted(map(str, wanted)) else None
 
 
-def _product_roles(a: Any, b: Any) -> Roles | None:
-    """Return the roles of a matrix product's dimensions, None where it sums or merges B or L."""
-    n_a, n_b = plain(a).dim(), plain(b).dim()
-    left, right = _roles(a, max(n_a, 2)), _roles(b, max(n_b, 2))
-    if n_a == 1:
-        left = left[1:] + left[:1]  # (k) is (1, k)
-        left = [None, left[0]] if len(left) == 2 else left
-    if n_b == 1:
-        right = [right[-1], None]
-    if left[-1] or right[-2]:
-        return None
-    rank = max(len(left), len(right)) - 2
-    lead: Roles = []
-    for x, y in zip(_lead(left, rank), _lead(right, rank)):
-        if x and y and x != y:
-            return None
-        lead.append(x or y)
-    ends = ([] if n_a == 1 else [left[-2]]) + ([] if n_b == 1 else [right[-1]])
-    return lead + ends
-
-
-def _lead(roles: Roles, rank: int) -> Roles:
-    own = roles[:-2]
-    return [None] * (rank - len(own)) + own
+def _letters(a: int, b: int) -> tuple[list[str], str]:
+    """Return the letters of torch's product of tensors of a and b dimensions, and those of its result."""
+    lead = ascii_uppercase[: max(a, b, 2) - 2]
+    terms = ["k" if n == 1 else lead[len(lead) - n + 2 :] + own for n, own in ((a, "ik"), (b, "kj"))]
+    return terms, lead + "i" * (a > 1) + "j" * (b > 1)
 
 
 @rule("matmul", dims=False, anywhere=True)
@@ -54,27 +47,19 @@ def matmul(func: Any, a: Any, b: Any) -> Any:
     name = name_of(func)
     if name == "__rmatmul__":
         return matmul(torch.matmul, b, a)
-    streams = streams_in((a, b))
-    info = agree(streams, name)
-    roles = _product_roles(a, b) if plain(a).dim() and plain(b).dim() else None
-    if roles is None or not _once(roles, streams):
+    info, ranks = agree(streams_in((a, b)), name), (plain(a).dim(), plain(b).dim())
+    roles = _roles(*_letters(*ranks), (a, b)) if all(ranks) else None
+    if roles is None:
         return fall_back(func, (a, b), {}, f"this {name}")
     own, _ = inputs((a, b), {})
     result = run(func, own, {})
-    names: Roles = list(roles)
-    if isinstance(a, StreamTensor) and plain(b).dim() == 2 and not isinstance(b, StreamTensor):
+    names: Roles = roles
+    if isinstance(a, StreamTensor) and ranks[1] == 2 and not isinstance(b, StreamTensor):
         names = list(a.names)
     info = info.with_names(names)
     if info.fits(result.shape) or result.dim() != len(names):
         return fall_back(func, (a, b), {}, f"this {name}")
     return keep(result, info)
-
-
-def _once(roles: Roles, streams: list[StreamTensor]) -> bool:
-    """Return whether a result has every dimension of streams that its operands have, once."""
-    wanted = {n for t in streams for i, n in enumerate(t.names) if t._info.is_stream(i)}
-    found = [r for r in roles if r]
-    return sorted(found) == sorted(str(w) for w in wanted)
 
 
 @rule("linear", dims=False)
@@ -94,22 +79,16 @@ def einsum(func: Any, *args: Any) -> Any:
     equation, operands = args[0], args[1:]
     if len(operands) == 1 and isinstance(operands[0], (list, tuple)):
         operands = tuple(operands[0])
-    streams = streams_in(operands)
     if not isinstance(equation, str) or "..." in equation:
         return unknown(func, *args)
-    info = agree(streams, "einsum")
+    info = agree(streams_in(operands), "einsum")
     left, arrow, out = equation.replace(" ", "").partition("->")
     terms = left.split(",")
     if not arrow:
         out = "".join(sorted(c for c in set(left) - {","} if left.count(c) == 1))
-    letters: dict[str, str] = {}
-    fits = len(terms) == len(operands)
-    for term, x in zip(terms, operands):
-        for letter, role in zip(term, _roles(x, plain(x).dim())):
-            if isinstance(x, StreamTensor) and (role or letter in letters):
-                fits = fits and letters.setdefault(letter, role or "") == (role or "")
-    found = [letters.get(c) or None for c in out]
-    if not fits or not _once(found, streams) or len(out) != len(set(out)):
+    fits = len(terms) == len(operands) and len(out) == len(set(out))
+    found = _roles(terms, out, operands) if fits else None
+    if found is None:
         return fall_back(func, (equation, *operands), {}, "this einsum")
     own, _ = inputs((equation, *operands), {})
     result = run(func, own, {})
