@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from contextlib import nullcontext
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from typing import Any, Protocol
 
 import numpy as np
@@ -17,10 +17,7 @@ from ..stream.context import declared
 from ..stream.rules import Sizes
 from ..stream.tree import leaves
 
-__all__ = ["REFUSALS", "Source", "source_of"]
-
-#: What a model raises that refuses a length, of itself or since torch does.
-REFUSALS = (RuntimeError, AssertionError, ValueError, IndexError)
+__all__ = ["Source", "source_of", "turned_off", "whole"]
 
 
 class Source(Protocol):
@@ -69,19 +66,13 @@ class _Native:
         return {key: tensor.numpy() for key, tensor in self.model.state_dict().items()}
 
     def streamed(self, capture: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        with _Untouched(self.model, capture):
+        with _untouched(self.model, capture):
             return self.model(*args, **kwargs)
 
     def offline(self, inputs: Mapping[str, Any], by_name: bool) -> list[Any]:
         tensors = {name: Tensor(array) for name, array in inputs.items()}
-        with _Untouched(self.model):
-            try:
-                result = self.model(**tensors) if by_name else self.model(*tensors.values())
-            except DreamStreamError:
-                raise
-            except REFUSALS as error:
-                raise ShapeError(str(error)) from error
-        return [np.asarray(t) for t in leaves(result)]
+        with _untouched(self.model):
+            return [np.asarray(t) for t in leaves(whole(self.model, tensors, by_name))]
 
 
 def _observe(model: Module, capture: Any) -> Any:
@@ -99,19 +90,35 @@ def _observe(model: Module, capture: Any) -> Any:
     return call
 
 
-class _Untouched:
-    """Within it, calls of the model run its forwards in eval mode, whatever is patched or live."""
+@contextmanager
+def _untouched(model: Module, capture: Any = None) -> Iterator[None]:
+    """Within it calls of the model run its forwards in eval mode, whatever is patched or live."""
+    token = OBSERVER.set(_observe(model, capture))
+    try:
+        with turned_off(model.modules(), "training"):
+            yield
+    finally:
+        OBSERVER.reset(token)
 
-    def __init__(self, model: Module, capture: Any = None) -> None:
-        self.model, self.capture = model, capture
 
-    def __enter__(self) -> None:
-        self.modes = [(m, m.training) for m in self.model.modules()]
-        for m, _ in self.modes:
-            m.training = False
-        self.token = OBSERVER.set(_observe(self.model, self.capture))
+@contextmanager
+def turned_off(objects: Iterable[Any], switch: str) -> Iterator[None]:
+    """Turn an attribute of objects off for a while."""
+    before = [(x, getattr(x, switch)) for x in objects]
+    for x, _ in before:
+        setattr(x, switch, False)
+    try:
+        yield
+    finally:
+        for x, was in before:
+            setattr(x, switch, was)
 
-    def __exit__(self, *_: Any) -> None:
-        OBSERVER.reset(self.token)
-        for m, mode in self.modes:
-            m.training = mode
+
+def whole(model: Any, tensors: Mapping[str, Any], by_name: bool) -> Any:
+    """Return what a model gives of whole sequences; ShapeError where it, or its library, refuses their lengths."""
+    try:
+        return model(**tensors) if by_name else model(*tensors.values())
+    except DreamStreamError:
+        raise
+    except (RuntimeError, AssertionError, ValueError, IndexError) as error:
+        raise ShapeError(str(error)) from error

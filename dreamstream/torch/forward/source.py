@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
@@ -12,8 +12,8 @@ from torch.overrides import TorchFunctionMode
 
 from ...array.hook import CHOICE
 from ...array.symbolic import Symbolic, measured
-from ...engine.source import REFUSALS
-from ...errors import CaptureError, DreamStreamError, DTypeError, ModeError, ShapeError
+from ...engine.source import turned_off, whole
+from ...errors import CaptureError, DTypeError, ModeError
 from ...online.patch import Options
 from ...stream.rules import Length
 from ...stream.tree import leaves, map_leaves
@@ -84,18 +84,12 @@ class TorchSource:
         device = device_of(self.model)
         tensors = {k: torch.tensor(a, device=device) for k, a in inputs.items()}  # copies: forwards may write
         with self._evaluating(), self._unpatched(), torch.no_grad(), _Choosing():
-            try:
-                result = self.model(**tensors) if by_name else self.model(*tensors.values())
-            except DreamStreamError:
-                raise
-            except REFUSALS as error:  # torch, or the model itself, refuses sequences of some lengths
-                raise ShapeError(str(error)) from error
-        found = leaves(_tree(result))
+            found = leaves(_tree(whole(self.model, tensors, by_name)))
         return [as_array(t) if isinstance(t, torch.Tensor) else np.asarray(t) for t in found]
 
     # ---------------------------------------------------------------- the model's modes, left as they were
     def _evaluating(self) -> AbstractContextManager[None]:
-        return _all(self.model.modules(), "training")
+        return turned_off(self.model.modules(), "training")
 
     @contextmanager
     def _patched(self) -> Iterator[None]:
@@ -110,20 +104,7 @@ class TorchSource:
 
     def _unpatched(self) -> AbstractContextManager[None]:
         patches = [m.__dict__["_patch"] for m in self.model.modules() if "_patch" in m.__dict__]
-        return _all(patches, "online_mode")
-
-
-@contextmanager
-def _all(objects: Iterable[Any], switch: str) -> Iterator[None]:
-    """Turn an attribute of objects off for a while."""
-    before = [(x, getattr(x, switch)) for x in objects]
-    for x, _ in before:
-        setattr(x, switch, False)
-    try:
-        yield
-    finally:
-        for x, was in before:
-            setattr(x, switch, was)
+        return turned_off(patches, "online_mode")
 
 
 def _tree(result: Any) -> Any:
