@@ -345,7 +345,7 @@ def test_pickles_hold_no_streams():
     model(stream(9, sos=True))
     other = pickle.loads(pickle.dumps(model))
     assert other.is_online and other.live_ids == [] and model.live_ids == ["a"]
-    assert ds.patch_module(other, skew=2).__dict__["_patch"].skew == 2
+    assert ds.patch_module(other, skew=2).__dict__["_patch"].options.skew == 2
     other.set_state(model.get_state())
     same(other(stream(6, 1)), model(stream(6, 1)))
 

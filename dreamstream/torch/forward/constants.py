@@ -14,6 +14,7 @@ from ...array.axes import sizes_of
 from ...array.dtypes import nominal
 from ...array.elementwise import rows_at
 from ...stream.rules import Length, Rows, Token
+from ..tensor.stream_tensor import TAKERS
 
 __all__ = ["Arrays", "ComplexConstant", "Constant", "as_array", "device_of", "dtype_of", "nominal"]
 
@@ -50,15 +51,6 @@ class Arrays:
         if key not in self._made or not tensor.numel():
             self._made[key] = (tensor, np.asarray(as_array(tensor), order="C"))
         return self._made[key][1]
-
-
-_pairs: Callable[[torch.Tensor, Any], Any]
-
-
-def set_pairs(fn: Callable[[torch.Tensor, Any], Any]) -> None:
-    """Set what a table is that is cut to a stream's length along two dimensions, or has complex numbers."""
-    global _pairs
-    _pairs = fn
 
 
 class Constant(Tensor):
@@ -129,7 +121,7 @@ class Constant(Tensor):
         cuts = sum(isinstance(p, slice) and isinstance(p.stop, Length) for p in parts)
         moves = any(isinstance(p, slice) and isinstance(p.start, Length) for p in parts)
         if cuts > 1 or moves or (cuts and self.torch.is_complex()):
-            return _pairs(self.torch, index)
+            return TAKERS.cut(self.torch, index)
         if cuts:
             return super().__getitem__(index)  # a table
         rows = rows_at(self, parts)

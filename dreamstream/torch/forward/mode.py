@@ -44,7 +44,6 @@ from .names import (
     WRITERS,
     Meaning,
     meaning_of,
-    note,
     writes,
 )
 from .names import NOTED as _NOTED
@@ -284,7 +283,7 @@ class Forward(TorchFunctionMode):
         """Run a function on what is noted until attention asks for it."""
         given = tuple(map(self._unless_symbolic, args))
         named = {k: self._unless_symbolic(v) for k, v in kwargs.items() if v is not None and k not in IGNORED}
-        result = note(func, meaning.name, given, named)
+        result = TAKERS.noted(func, meaning.name, given, named)
         if result is NotImplemented:
             given = tuple(map(self.unwrap, given))
             named = {SPELLINGS.get(k, k): self.unwrap(v) for k, v in named.items()}

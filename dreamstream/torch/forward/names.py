@@ -27,8 +27,6 @@ __all__ = [
     "enter",
     "function",
     "meaning_of",
-    "note",
-    "set_note",
     "writes",
 ]
 
@@ -39,7 +37,6 @@ IGNORED = ("inplace", "out", "memory_format", "layout", "pin_memory", "generator
 
 #: What is noted until attention asks for it: arguments of these types have a say in every function.
 NOTED: set[type] = set()
-_note: Callable[..., Any] = lambda *_: NotImplemented  # noqa: E731
 
 HANDLERS: dict[str, Handler] = {}
 #: What an attribute of a stream is.
@@ -63,17 +60,6 @@ def function(names: str, of: dict[str, Handler] = HANDLERS) -> Callable[[Handler
         return fn
 
     return keep
-
-
-def set_note(fn: Callable[..., Any]) -> None:
-    """Set the function behind `note`."""
-    global _note
-    _note = fn
-
-
-def note(func: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Run a function of torch on what is noted; NotImplemented where nothing is."""
-    return _note(func, name, args, kwargs)
 
 
 #: torch's other words for arguments.

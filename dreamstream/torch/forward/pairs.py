@@ -25,7 +25,8 @@ from ...stream.tree import leaves, map_leaves
 from ...stream.where import user_line
 from ..private import without_functions
 from ..run.kernels.attention import dropping
-from . import constants, names
+from ..tensor.stream_tensor import TAKERS
+from . import names
 from .constants import Constant
 from .mode import current
 from .places import cut_complex, looked_up, met, plain, streamed_of
@@ -295,6 +296,5 @@ names.NOTED.update((Pairs, Scores, Greatest, Empty))
 TorchLength.note = staticmethod(_of_symbolic_method)
 TorchLength.note_call = staticmethod(_of_call)
 TorchLength.noting = Pairs
-names.set_note(note)
-constants.set_pairs(_cut)
+TAKERS.noted, TAKERS.cut = note, _cut
 Scores.dropping = staticmethod(dropping)

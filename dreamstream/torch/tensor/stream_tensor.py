@@ -50,12 +50,18 @@ class Takers:
         ``(func, types, args, kwargs)``: calls on tensors of a running forward, and all others.
     beneath : callable
         Likewise: calls on the data of tensors of a running forward, which have none.
+    noted : callable
+        ``(func, name, args, kwargs)``: calls on what is noted until attention asks; NotImplemented for all others.
+    cut : callable
+        ``(table, index)``: a table cut to a stream's length along two dimensions, or of complex numbers.
     """
 
     making: Call = _unfilled
     inside: Call = _unfilled
     outside: Call = _unfilled
     beneath: Call = _unfilled
+    noted: Call = _unfilled
+    cut: Call = _unfilled
 
 
 TAKERS = Takers()
