@@ -37,7 +37,7 @@ static int64_t fresh_frames(const ds_counts *c)
 /* Looks at the new values of all rows; the first fault is reported. */
 static ds_status check_values(const ds_eager *call)
 {
-    if (!call->op->def->check_values)
+    if (!call->op->def->indices)
         return DS_OK;
     const int checked = call->op->def->checked_input;
     const char *values = call->values[checked];

@@ -172,7 +172,7 @@ static ds_status study_nodes(ds_plan *p)
         ds_node_plan *node = &p->nodes[j];
         p->max_inputs = op->n_inputs > p->max_inputs ? op->n_inputs : p->max_inputs;
         p->max_outputs = op->n_outputs > p->max_outputs ? op->n_outputs : p->max_outputs;
-        p->checks_values |= op->def->check_values != NULL;
+        p->checks_values |= op->def->indices != NULL;
         node->framewise = ds_op_framewise(op);
         node->row_scratch = op->scratch.per_row || op->scratch.per_in || op->scratch.per_out;
         if (op->scratch.per_call > p->call_scratch)

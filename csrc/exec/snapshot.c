@@ -298,7 +298,7 @@ static ds_status check_values(const reader *r, const entry *e, ds_arena *arena)
     const ds_graph *g = r->plan->model;
     for (size_t j = 0; j < g->n_nodes; j++) {
         const ds_op *op = g->nodes[j].op;
-        if (!op->def->check_values || g->nodes[j].inputs[op->def->checked_input] != e->input)
+        if (!op->def->indices || g->nodes[j].inputs[op->def->checked_input] != e->input)
             continue;
         const int64_t n_frames =
             (int64_t)(e->n_bytes / ds_signature_bytes(&op->in[op->def->checked_input]));

@@ -384,7 +384,7 @@ ds_status ds_step_check(ds_step *step)
     ds_first_fault f = {DS_OK, ""};
     for (size_t j = 0; j < graph->n_nodes && step->plan->checks_values; j++) {
         const ds_node *node = &graph->nodes[j];
-        if (!node->op->def->check_values)
+        if (!node->op->def->indices)
             continue;
         const ds_edge *edge = &graph->edges[node->inputs[node->op->def->checked_input]];
         if (edge->node >= 0)

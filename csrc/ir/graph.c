@@ -288,7 +288,7 @@ bool ds_node_checks(const ds_graph *graph, const ds_node *node)
 {
     const ds_op_def *const def = node->op->def;
     return node->op->check.n_roots > 0 ||
-           (def->check_values && graph->edges[node->inputs[def->checked_input]].node < 0);
+           (def->indices && graph->edges[node->inputs[def->checked_input]].node < 0);
 }
 
 bool ds_graph_once(const ds_graph *graph, const ds_node *node)

@@ -10,7 +10,6 @@
 #include "ops/framewise.h"
 #include "ops/registry.h"
 
-#include <stdio.h>
 #include <string.h>
 
 enum { WEIGHT };
@@ -37,18 +36,6 @@ static ds_status embedding_infer(ds_op *op)
     return DS_OK;
 }
 
-static const char *embedding_check_values(const ds_op *op, const void *values, int64_t n_frames,
-                                          char *text, size_t n_bytes)
-{
-    const int64_t n_rows = op->weight[WEIGHT].shape[0];
-    const int64_t *x = ds_find_outside(op, 0, values, n_frames, 0, n_rows);
-    if (x == NULL)
-        return NULL;
-    snprintf(text, n_bytes, "index %lld is out of range, expected 0 to %lld", (long long)*x,
-             (long long)(n_rows - 1));
-    return text;
-}
-
 static void embedding_frames(const ds_op *op, const ds_run *run, void *y, const void *given,
                              size_t n_frames)
 {
@@ -68,4 +55,4 @@ static void embedding_frames(const ds_op *op, const ds_run *run, void *y, const 
 DS_FRAMEWISE_FORWARD(embedding)
 
 const ds_op_def ds_op_embedding = {DS_OPERATOR(embedding, "Rows of a table, by index."),
-                                   .weights = "weight", .check_values = embedding_check_values};
+                                   .weights = "weight", .indices = "index"};

@@ -13,7 +13,6 @@
  * once per step; no row is copied, and the products write where results lie. A choice's sum is the product kernel's,
  * in the order that belongs to the weight's shape: whatever else an expert is given leaves no trace in it. */
 #include <math.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "ops/framewise.h"
@@ -122,18 +121,6 @@ static void expert_linear_prepare(const ds_op *op, void *prepared, const void *c
 }
 
 /* ---------------------------------------------------------------- values */
-static const char *expert_linear_check_values(const ds_op *op, const void *values, int64_t n_frames,
-                                              char *text, size_t n_bytes)
-{
-    const int64_t n_experts = op->weight[WEIGHT].shape[0];
-    const int64_t *e = ds_find_outside(op, INDEX, values, n_frames, DROPPED, n_experts);
-    if (e == NULL)
-        return NULL;
-    snprintf(text, n_bytes, "expert %lld is out of range, expected 0 to %lld, or -1 for none",
-             (long long)*e, (long long)(n_experts - 1));
-    return text;
-}
-
 /* The choices of all rows: those of expert e are [first[e], first[e + 1]), in the order of frames. */
 typedef struct chosen {
     sizes s;
@@ -220,7 +207,8 @@ const ds_op_def ds_op_expert_linear = {
     .infer = expert_linear_infer,
     DS_PREPARED(expert_linear),
     .narrows = ds_narrows_rows,
-    .check_values = expert_linear_check_values,
+    .indices = "expert",
+    .least_index = DROPPED,
     .checked_input = INDEX,
     .forward = expert_linear_forward};
 

@@ -38,7 +38,6 @@ static int64_t fft_size(const ds_op *op)
 
 static ds_status fft_infer(ds_op *op)
 {
-    DS_TRY(ds_require_features(op));
     const ds_fft_kind kind = (ds_fft_kind)op->def->member;
     const int64_t n = fft_size(op), bins = n / 2 + 1;
     DS_CHECK(n <= FFT_LIMIT, DS_LIMIT, "%s: its size must be at most %lld, got %lld", op->def->name,
@@ -82,10 +81,10 @@ static void fft_frames(const ds_op *op, const ds_run *run, void *const *y, const
 }
 DS_FRAMEWISE_FORWARD_OF_ALL(fft)
 
-#define FFT(op, kind, inputs, outputs, text)                                        \
-    DS_OPERATOR_OF(op, text, inputs, outputs, -1), .member = DS_FFT_##kind,         \
-        .flags = DS_OP_REAL | DS_OP_LOCKSTEP, .infer = fft_infer, DS_PREPARED(fft), \
-        .forward = fft_forward
+#define FFT(op, kind, inputs, outputs, text)                                       \
+    DS_OPERATOR_OF(op, text, inputs, outputs, -1), .member = DS_FFT_##kind,        \
+        .flags = DS_OP_REAL | DS_OP_LOCKSTEP | DS_OP_FEATURES, .infer = fft_infer, \
+        DS_PREPARED(fft), .forward = fft_forward
 
 const ds_op_def ds_op_rfft = {
     FFT(rfft, REAL, 1, 2, "Fourier transform of real numbers: real and imaginary parts.")};

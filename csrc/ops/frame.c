@@ -119,7 +119,6 @@ static int64_t repeat_frames_times(const ds_op *op)
 
 static ds_status unstack_infer(ds_op *op)
 {
-    DS_TRY(ds_require_features(op));
     ds_drop_first(op, &op->in[0]);
     return ds_scale_rate(op, op->in[0].shape[0], 1);
 }
@@ -157,7 +156,8 @@ const ds_op_def ds_op_unstack = {
     DS_OPERATOR_OF(unstack,
                    "Lays the first feature dimension out along the stream: k frames for each.", 1,
                    1, 1),
-    .infer = unstack_infer, DS_COUNTED(repeat_frames), .forward = ds_forward_same};
+    .flags = DS_OP_FEATURES, .infer = unstack_infer, DS_COUNTED(repeat_frames),
+    .forward = ds_forward_same};
 
 const ds_op_def ds_op_repeat_frames = {DS_OPERATOR(repeat_frames, "Every frame several times."),
                                        .attrs = repeat_frames_attrs, DS_COUNTED(repeat_frames)};

@@ -14,7 +14,6 @@
 
 /* Functions of one name that come together. */
 #define DS_COUNTED(name) .counts = name##_counts, .need = name##_need
-#define DS_AT_END .counts = ds_op_counts_at_end, .need = ds_op_need_never
 #define DS_CHECKED(name) .check = name##_check, .check_message = name##_check_message
 #define DS_PREPARED(name) .prepared_bytes = name##_prepared_bytes, .prepare = name##_prepare
 
@@ -43,14 +42,6 @@
                 name##_frames(op, run, y, x, n_frames);            \
     }
 
-/* DS_SHAPE unless input 0 has a feature dimension. */
-static inline ds_status ds_require_features(const ds_op *op)
-{
-    DS_CHECK(op->in[0].rank >= 1, DS_SHAPE, "%s: its input needs a feature dimension",
-             op->def->name);
-    return DS_OK;
-}
-
 /* Weight i, where it is present, has exactly this shape. */
 static inline ds_status ds_require_optional(const ds_op *op, int i, const char *name, int rank,
                                             const int64_t *shape)
@@ -64,16 +55,6 @@ static inline ds_status ds_scale_rate(ds_op *op, int64_t times, int64_t by)
     DS_CHECK(ds_rate_scale(&op->out[0].rate, times, by), DS_LIMIT, "%s: the rate overflows",
              op->def->name);
     return DS_OK;
-}
-
-/* The first of the indices in n_frames of input i that is not in [low, high); NULL where all are. */
-static inline const int64_t *ds_find_outside(const ds_op *op, int i, const int64_t *index,
-                                             int64_t n_frames, int64_t low, int64_t high)
-{
-    const int64_t *const end = index + n_frames * ds_signature_elements(&op->in[i]);
-    while (index < end && *index >= low && *index < high)
-        index++;
-    return index < end ? index : NULL;
 }
 
 /* n numbers of so many bytes: what follows of an index that is computed, and wrong. */

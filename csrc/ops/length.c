@@ -99,7 +99,7 @@ static ds_status length_infer(ds_op *op)
     DS_TRY(ds_length_rate(op, LENGTH, &unused));
     if (op->n_inputs > 1)
         DS_TRY(ds_length_rate(op, OTHER, &unused));
-    op->out[0] = (ds_signature){.dtype = DS_I64, .rate = {0, 1}};
+    op->out[0] = (ds_signature){.dtype = DS_I64};
     return DS_OK;
 }
 
@@ -149,7 +149,7 @@ static const char *require_check_message(const ds_op *op, const ds_pair *in, cha
     return text;
 }
 
-#define LENGTHS .infer = length_infer, DS_AT_END, .forward = length_forward
+#define LENGTHS .flags = DS_OP_AT_END, .infer = length_infer, .forward = length_forward
 
 const ds_op_def ds_op_length = {
     DS_OPERATOR_OF(length, "A function of a stream's length, at its end.", 1, 1, 0),

@@ -7,6 +7,7 @@
 #include "ops/op.h"
 #include "kernels/narrow.h"
 
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -270,30 +271,18 @@ static bool keeps_counts(const ds_op *op)
     return op->n_inputs == 1 || (op->def->flags & (DS_OP_LOCKSTEP | DS_OP_MEMORY)) != 0;
 }
 
-void ds_op_counts_at_end(const ds_op *op, ds_program *p)
-{
-    for (int i = 0; i < op->n_outputs; i++) {
-        ds_root(p, ds_const(p, 0));
-        ds_root(p, ds_const(p, 1));
-    }
-}
-
-void ds_op_need_never(const ds_op *op, ds_program *p)
-{
-    for (int i = 0; i < ds_op_n_values(op); i++)
-        ds_root(p, ds_const(p, DS_NEVER));
-}
-
 static ds_status build_programs(ds_op *op)
 {
     const ds_op_def *def = op->def;
     const int n_values = ds_op_n_values(op);
+    const bool at_end = (def->flags & DS_OP_AT_END) != 0;
     if (def->counts != NULL) {
         def->counts(op, &op->counts);
     } else {
         for (int i = 0; i < op->n_outputs; i++) {
-            ds_root(&op->counts, ds_known(&op->counts, 0));
-            ds_root(&op->counts, ds_total(&op->counts, 0));
+            const bool ends = op->at_end >> i & 1;
+            ds_root(&op->counts, ends ? ds_const(&op->counts, 0) : ds_known(&op->counts, 0));
+            ds_root(&op->counts, ends ? ds_const(&op->counts, 1) : ds_total(&op->counts, 0));
         }
     }
     const ds_expr zero = op->whole ? ds_const(&op->counts, 0) : 0;
@@ -303,7 +292,9 @@ static ds_status build_programs(ds_op *op)
     if (def->need != NULL && !op->whole)
         def->need(op, &op->need);
     for (int i = 0; i < n_values && (def->need == NULL || op->whole); i++)
-        ds_root(&op->need, op->whole ? ds_const(&op->need, 0) : ds_m(&op->need));
+        ds_root(&op->need, op->whole ? ds_const(&op->need, 0)
+                           : at_end  ? ds_const(&op->need, DS_NEVER)
+                                     : ds_m(&op->need));
     DS_TRY(check_program(op, &op->need, "need", n_values));
     if (def->check != NULL) {
         def->check(op, &op->check);
@@ -324,9 +315,15 @@ static ds_status build(ds_op *op, const ds_attr *attrs, size_t n_attrs, const ds
         op->out[i] = op->in[0];
     if (op->def->flags & DS_OP_REAL)
         DS_TRY(ds_op_require_real(op));
+    DS_CHECK(!(op->def->flags & DS_OP_FEATURES) || op->in[0].rank >= 1, DS_SHAPE,
+             "%s: its input needs a feature dimension", op->def->name);
+    op->whole = (op->def->flags & DS_OP_WHOLE) != 0;
+    op->at_end = op->def->flags & DS_OP_AT_END ? UINT_MAX : 0;
     if (op->def->infer != NULL)
         DS_TRY(op->def->infer(op));
     for (int i = 0; i < op->n_outputs; i++) {
+        if (op->at_end >> i & 1)
+            op->out[i].rate = (ds_rate){0, 1};
         DS_TRY(check_signature(op, "output", (size_t)i, &op->out[i]));
         DS_ASSERT(lowest_terms(op->out[i].rate));
     }
@@ -408,7 +405,7 @@ int ds_op_n_values(const ds_op *op)
 bool ds_op_framewise(const ds_op *op)
 {
     return !op->def->counts && !op->def->need && !op->whole && op->n_carried == 0 &&
-           ds_op_n_values(op) == op->n_inputs;
+           !(op->def->flags & (DS_OP_AT_END | DS_OP_PLACED)) && ds_op_n_values(op) == op->n_inputs;
 }
 
 /* ---------------------------------------------------------------- the driver */
@@ -477,11 +474,16 @@ ds_status ds_op_check(const ds_op *op, const ds_pair *in, bool ended)
 
 ds_status ds_op_check_values(const ds_op *op, const void *values, int64_t n_frames)
 {
-    char text[256];
-    const char *fault = op->def->check_values != NULL && n_frames > 0
-                            ? op->def->check_values(op, values, n_frames, text, sizeof text)
-                            : NULL;
-    return fault == NULL ? DS_OK : ds_fail(DS_INDEX, "%s: %s", op->def->name, fault);
+    const ds_op_def *def = op->def;
+    const int64_t end = op->weight[0].shape[0], *const index = values;
+    const int64_t n =
+        def->indices ? n_frames * ds_signature_elements(&op->in[def->checked_input]) : 0;
+    for (int64_t i = 0; i < n; i++)
+        DS_CHECK(index[i] >= def->least_index && index[i] < end, DS_INDEX,
+                 "%s: %s %lld is out of range, expected 0 to %lld%s", def->name, def->indices,
+                 (long long)index[i], (long long)(end - 1),
+                 def->least_index < 0 ? ", or -1 for none" : "");
+    return DS_OK;
 }
 
 /* ---------------------------------------------------------------- helpers for infer */

@@ -75,10 +75,14 @@ enum {
     DS_OP_VARIADIC = 4, /* any number of inputs from n_inputs up, all of one rate */
     /* prepare writes ds_packed objects alone; what they hold whole is not read raw. */
     DS_OP_PACKS = 8,
-    DS_OP_REAL = 16, /* all that is read is float or double, of one type */
-    DS_OP_LED = 32,  /* nothing comes of nothing in input 0; the others may have no frames */
-    DS_OP_MEMORY =
-        64 /* inputs after the first are given once, with the start, and have any length */
+    DS_OP_REAL = 16,      /* all that is read is float or double, of one type */
+    DS_OP_LED = 32,       /* nothing comes of nothing in input 0; the others may have no frames */
+    DS_OP_MEMORY = 64,    /* inputs after the first are given once, with the start, of any length */
+    DS_OP_FEATURES = 128, /* input 0 has a feature dimension */
+    DS_OP_WHOLE = 256,    /* every instance needs the whole stream */
+    /* Of every output one frame, which leaves when the stream ends; each call reads its new frames only. */
+    DS_OP_AT_END = 512,
+    DS_OP_PLACED = 1024 /* what becomes of a frame depends on its position */
 };
 
 /* ELEMENTS: steps that are the same for all columns alone. */
@@ -124,12 +128,12 @@ typedef struct ds_op_def {
     void (*check)(const ds_op *op, ds_program *p);
     ds_status check_status; /* of a check that fails; DS_OK stands for DS_SHAPE */
     const char *(*check_message)(const ds_op *op, const ds_pair *in, char *text, size_t n_bytes);
-    /* Looks at n_frames new frames of an input of one row: NULL, or what is wrong with their values
-     * (DS_INDEX), before any state changes: a graph's own. Those that are computed are looked at in eager
-     * calls only, and what follows of wrong ones is NaN. NULL: any will do. */
-    const char *(*check_values)(const ds_op *op, const void *values, int64_t n_frames, char *text,
-                                size_t n_bytes);
-    int checked_input; /* of check_values */
+    /* What the integers of an input are called that are indices, from least_index to weight 0's first size - 1: others
+     * are refused (DS_INDEX) before any state changes, where they are a graph's own. Those that are computed are looked
+     * at in eager calls only, and what follows of wrong ones is NaN. NULL: there are none. */
+    const char *indices;
+    int64_t least_index; /* 0; or -1, which is none */
+    int checked_input;   /* theirs */
     /* Bytes of the weights as these kernels want them, exact; NULL: none, the raw ones are read. */
     size_t (*prepared_bytes)(const ds_op *op, const ds_real_kernels *k);
     /* Writes them. Where k->borrows they may point at the raw ones, which must outlive them. */
@@ -162,6 +166,8 @@ struct ds_op {
     /* This instance needs the whole stream (bidirectional, circular): nothing leaves before the end, everything
      * is kept; refused unless buffering is asked for. */
     bool whole;
+    /* Outputs, a bit each, that have one frame, at the end, and so rate 0; preset by DS_OP_AT_END. */
+    unsigned at_end;
     /* A token reads one part of the weights in so many (experts); preset to 1. */
     double spread;
     /* Its forward shares what it does among run->pool, and better than by frames. What others do, which carry nothing
@@ -234,7 +240,7 @@ void ds_op_counts(const ds_op *op, const ds_pair *in, bool ended, ds_pair *out);
 void ds_op_need(const ds_op *op, int64_t m, int64_t *first);
 /* DS_SHAPE with a message where a check fails for these counts. */
 ds_status ds_op_check(const ds_op *op, const ds_pair *in, bool ended);
-/* DS_INDEX with a message where new frames of input 0 hold what the operator can't take. */
+/* DS_INDEX with a message where new frames of its checked input hold an index that is none. */
 ds_status ds_op_check_values(const ds_op *op, const void *values, int64_t n_frames);
 
 /* ---------------------------------------------------------------- helpers for infer */
@@ -253,12 +259,6 @@ static inline bool ds_is_real(ds_dtype dtype)
 /* The real type whose kernels a run gets: the first of the read inputs, weights and outputs that is
  * float or double; float where none is. */
 ds_dtype ds_op_real(const ds_op *op);
-
-/* ---------------------------------------------------------------- counts and need of many */
-/* Of every output one frame, which leaves when the stream ends. */
-void ds_op_counts_at_end(const ds_op *op, ds_program *p);
-/* Never: each call reads its new frames only. */
-void ds_op_need_never(const ds_op *op, ds_program *p);
 
 /* ---------------------------------------------------------------- helpers for forward */
 /* Frame `position` of a window whose frames have n_bytes each; NULL has a frame 0. */

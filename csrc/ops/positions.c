@@ -101,7 +101,6 @@ static size_t rotary_pairs(const ds_op *op)
 
 static ds_status rotary_infer(ds_op *op)
 {
-    DS_TRY(ds_require_features(op));
     const int64_t last = op->in[0].shape[op->in[0].rank - 1], given = op->attr[FEATURES].i;
     DS_CHECK(given <= last && (given > 0 ? given : last) % 2 == 0, DS_SHAPE,
              "rotary: features are turned in pairs, got %lld of %lld",
@@ -111,20 +110,6 @@ static ds_status rotary_infer(ds_op *op)
     const int64_t n = (int64_t)rotary_pairs(op);
     op->scratch.per_call = 2 * (size_t)n * sizeof(double); /* sine and cosine of each pair */
     return ds_require_optional(op, FREQUENCIES, "frequencies", 1, &n);
-}
-
-static void rotary_counts(const ds_op *op, ds_program *p)
-{
-    (void)op;
-    ds_root(p, ds_known(p, 0));
-    ds_root(p, ds_total(p, 0));
-}
-
-/* Said, so that frames are never brought together whatever their positions are. */
-static void rotary_need(const ds_op *op, ds_program *p)
-{
-    (void)op;
-    ds_root(p, ds_m(p));
 }
 
 /* Angles of a step, [pairs]. */
@@ -191,8 +176,5 @@ static void rotary_forward(const ds_op *op, const ds_run *run)
 
 const ds_op_def ds_op_rotary = {
     DS_OPERATOR(rotary, "Pairs of features turned by angles that grow with the position."),
-    .flags = DS_OP_INPLACE | DS_OP_REAL,
-    .attrs = rotary_attrs,
-    .weights = "frequencies?",
-    DS_COUNTED(rotary),
-    DS_PREPARED(rotary)};
+    .flags = DS_OP_INPLACE | DS_OP_REAL | DS_OP_FEATURES | DS_OP_PLACED, .attrs = rotary_attrs,
+    .weights = "frequencies?", DS_PREPARED(rotary)};

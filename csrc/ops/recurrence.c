@@ -222,23 +222,12 @@ static ds_status recurrence_infer(ds_op *op)
         state->rank = rank - least + 2; /* behind the lanes, if there are any */
         state->shape[state->rank - 2] = (int64_t)s.cells;
         state->shape[state->rank - 1] = (int64_t)(ds_recurrence_state_bytes(&s, i) / s.element);
-        if (!s.within)
-            state->rate = (ds_rate){0, 1};
+        op->at_end |= s.within ? 0 : 1U << (DS_RECURRENCE_H_N + i);
         if (!op->whole && !s.within)
             op->carried[op->n_carried++] =
                 (ds_carried){.name = i == 0 ? "h" : "c", .array = *state};
     }
     return DS_OK;
-}
-
-static void recurrence_counts(const ds_op *op, ds_program *p)
-{
-    ds_root(p, ds_known(p, 0));
-    ds_root(p, ds_total(p, 0));
-    for (int i = DS_RECURRENCE_H_N; i < op->n_outputs; i++) {
-        ds_root(p, ds_const(p, 0));
-        ds_root(p, ds_const(p, 1));
-    }
 }
 
 /* ---------------------------------------------------------------- prepare */
@@ -305,9 +294,8 @@ static const ds_attr_def rnn_cell_attrs[] = {NONLINEARITY, {0}};
     DS_OPERATOR_OF(op, text, 1, outputs, -1), .member = which,                 \
         .flags = DS_OP_PACKS | DS_OP_REAL | (more), .infer = recurrence_infer, \
         DS_PREPARED(recurrence), .narrows = recurrence_narrows, .forward = ds_recurrence_forward
-#define STREAM(op, which, outputs, text)                                                      \
-    RECURRENT(op, which, outputs, text " along the stream", DS_OP_LOCKSTEP | DS_OP_VARIADIC), \
-        .counts = recurrence_counts
+#define STREAM(op, which, outputs, text) \
+    RECURRENT(op, which, outputs, text " along the stream", DS_OP_LOCKSTEP | DS_OP_VARIADIC)
 #define WITHIN(op, which, outputs, text) \
     RECURRENT(op, 2 * DS_SINGLE + which, outputs, text " within each frame", 0)
 #define CELL(op, which, outputs, text)                                                \

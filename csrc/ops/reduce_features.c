@@ -53,7 +53,6 @@ static ds_status reduce_features_axes(const ds_op *op)
     const ds_attr_value *axes = &op->attr[AXES];
     const int rank = op->in[0].rank;
     char text[128];
-    DS_TRY(ds_require_features(op));
     for (int i = 0; i < axes->n_ints; i++) {
         DS_CHECK(axes->ints[i] >= 0 && axes->ints[i] < rank, DS_ARGUMENT,
                  "reduce_features: axes must be below the rank of the features %s, got %lld",
@@ -366,4 +365,4 @@ static void reduce_features_forward(const ds_op *op, const ds_run *run)
 
 const ds_op_def ds_op_reduce_features = {
     DS_OPERATOR(reduce_features, "Sum, mean, extreme, norm, ... along feature axes."),
-    .attrs = reduce_features_attrs};
+    .flags = DS_OP_FEATURES, .attrs = reduce_features_attrs};

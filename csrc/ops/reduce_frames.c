@@ -185,7 +185,6 @@ static void fold_write(const ds_op *op, const ds_run *run, size_t r, void *y, in
 
 static ds_status reduce_frames_infer(ds_op *op)
 {
-    op->out[0].rate = (ds_rate){0, 1};
     return fold_infer(op, "accumulator");
 }
 
@@ -204,7 +203,7 @@ const ds_op_def ds_op_reduce_frames = {
         reduce_frames,
         "Sum, mean, product, extreme, where that is, or logarithm of a sum of powers of all "
         "frames, at the end of the stream."),
-    .attrs = reduce_frames_attrs, DS_AT_END};
+    .flags = DS_OP_AT_END, .attrs = reduce_frames_attrs};
 
 /* ---------------------------------------------------------------- cumulative */
 
@@ -241,7 +240,6 @@ static const ds_attr_def var_frames_attrs[] = {
 
 static ds_status var_frames_infer(ds_op *op)
 {
-    op->out[0].rate = (ds_rate){0, 1};
     carry(op, 0, "mean", DS_F64);
     carry(op, 1, "squares", DS_F64);
     return DS_OK;
@@ -283,4 +281,4 @@ static void var_frames_forward(const ds_op *op, const ds_run *run)
 
 const ds_op_def ds_op_var_frames = {
     DS_OPERATOR(var_frames, "Variance over all frames, at the end of the stream."),
-    .flags = DS_OP_REAL, .attrs = var_frames_attrs, DS_AT_END};
+    .flags = DS_OP_REAL | DS_OP_AT_END, .attrs = var_frames_attrs};

@@ -15,11 +15,6 @@ static size_t last_size(const ds_signature *signature)
 
 enum { SOFTMAX, LOG_SOFTMAX };
 
-static ds_status softmax_infer(ds_op *op)
-{
-    return ds_require_features(op);
-}
-
 static void softmax_frames(const ds_op *op, const ds_run *run, void *y, const void *x,
                            size_t n_frames)
 {
@@ -51,13 +46,17 @@ static void glu_frames(const ds_op *op, const ds_run *run, void *y, const void *
 }
 DS_FRAMEWISE_FORWARD(glu)
 
-const ds_op_def ds_op_softmax = {DS_OPERATOR(softmax, "Softmax over the last feature dimension."),
-                                 .member = SOFTMAX, .flags = DS_OP_INPLACE | DS_OP_REAL};
+#define SOFTMAXES(which)                                                   \
+    .member = which, .flags = DS_OP_INPLACE | DS_OP_REAL | DS_OP_FEATURES, \
+    .forward = softmax_forward
+
+const ds_op_def ds_op_softmax = {
+    DS_OPERATOR_OF(softmax, "Softmax over the last feature dimension.", 1, 1, 1),
+    SOFTMAXES(SOFTMAX)};
 
 const ds_op_def ds_op_log_softmax = {
     DS_OPERATOR_OF(log_softmax, "Logarithm of softmax over the last feature dimension.", 1, 1, 1),
-    .member = LOG_SOFTMAX, .flags = DS_OP_INPLACE | DS_OP_REAL, .infer = softmax_infer,
-    .forward = softmax_forward};
+    SOFTMAXES(LOG_SOFTMAX)};
 
 const ds_op_def ds_op_glu = {
     DS_OPERATOR(glu, "Half of the last feature dimension, gated by the other half."),

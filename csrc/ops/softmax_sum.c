@@ -33,7 +33,6 @@ static ds_status softmax_sum_infer(ds_op *op)
         op->carried[i].array.dtype = DS_F64;
     }
     op->out[0] = *x;
-    op->out[0].rate = (ds_rate){0, 1};
     /* weights of a frame, scales of the sums before it, both as reals; which of them each value meets */
     op->scratch.per_call = (size_t)ds_signature_elements(a) * DS_SUMS_WEIGH_BYTES +
                            (size_t)ds_signature_elements(x) * sizeof(size_t);
@@ -86,5 +85,5 @@ const ds_op_def ds_op_softmax_sum = {
     DS_OPERATOR_OF(softmax_sum,
                    "The mean of all frames, weighted by a softmax over the stream, at its end.", 2,
                    1, 2),
-    .flags = DS_OP_REAL | DS_OP_LOCKSTEP, .infer = softmax_sum_infer, DS_AT_END,
+    .flags = DS_OP_REAL | DS_OP_LOCKSTEP | DS_OP_AT_END, .infer = softmax_sum_infer,
     .forward = softmax_sum_forward};

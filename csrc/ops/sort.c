@@ -28,7 +28,6 @@ static ds_status sort_infer(ds_op *op)
     DS_TRY(ds_require_order(op));
     op->out[1] = op->out[0];
     op->out[1].dtype = DS_I64;
-    op->whole = true;
     op->scratch.per_out = 2 * sizeof(sort_pair);
     return DS_OK;
 }
@@ -80,4 +79,4 @@ static void sort_forward(const ds_op *op, const ds_run *run)
 const ds_op_def ds_op_sort = {
     DS_OPERATOR_OF(sort, "The frames of a stream in order, per feature, and where they were.", 1, 2,
                    1),
-    .attrs = sort_attrs, .infer = sort_infer, .forward = sort_forward};
+    .flags = DS_OP_WHOLE, .attrs = sort_attrs, .infer = sort_infer, .forward = sort_forward};

@@ -26,7 +26,6 @@ static const ds_attr_def topk_attrs[] = {
 static ds_status topk_infer(ds_op *op)
 {
     const ds_signature *in = &op->in[0];
-    DS_TRY(ds_require_features(op));
     DS_TRY(ds_require_order(op));
     const int64_t k = op->attr[K].i, n = in->shape[in->rank - 1];
     DS_CHECK(k <= n, DS_ARGUMENT, "topk: expected k from 1 to %lld, got %lld", (long long)n,
@@ -137,7 +136,7 @@ DS_FRAMEWISE_FORWARD_OF_ALL(gather)
 const ds_op_def ds_op_topk = {
     DS_OPERATOR_OF(topk, "The k greatest elements of the last feature axis, and their places.", 1,
                    2, 1),
-    .attrs = topk_attrs, .infer = topk_infer, .forward = topk_forward};
+    .flags = DS_OP_FEATURES, .attrs = topk_attrs, .infer = topk_infer, .forward = topk_forward};
 
 const ds_op_def ds_op_gather = {
     DS_OPERATOR_OF(gather, "Elements of the last feature axis by their places.", 2, 1, 2),

@@ -22,7 +22,6 @@ static const ds_attr_def spread_attrs[] = {
 
 static ds_status spread_infer(ds_op *op)
 {
-    op->whole = true;
     op->out[0].rate = op->in[1].rate;
     return ds_length_rate(op, SPREAD_LENGTH, &op->out[0].rate);
 }
@@ -51,6 +50,7 @@ const ds_op_def ds_op_spread = {
         spread,
         "A stream's first frame, or what it has at its end, at every frame of another stream.", 2,
         1, 1),
+    .flags = DS_OP_WHOLE,
     .attrs = spread_attrs,
     .infer = spread_infer,
     .counts = spread_counts,
@@ -60,12 +60,6 @@ const ds_op_def ds_op_spread = {
 
 /* ---------------------------------------------------------------- flip */
 
-static ds_status flip_infer(ds_op *op)
-{
-    op->whole = true;
-    return DS_OK;
-}
-
 static void flip_pieces(const ds_op *op, const ds_move *move)
 {
     (void)op;
@@ -74,4 +68,5 @@ static void flip_pieces(const ds_op *op, const ds_move *move)
 DS_MOVE_FORWARD(flip, flip_pieces, DS_MOVE_ENDS)
 
 const ds_op_def ds_op_flip = {
-    DS_OPERATOR(flip, "The frames of a stream from its last to its first.")};
+    DS_OPERATOR_OF(flip, "The frames of a stream from its last to its first.", 1, 1, 1),
+    .flags = DS_OP_WHOLE, .forward = flip_forward};

@@ -188,7 +188,7 @@ static PyObject *op_check_values(PyObject *self, PyObject *const *args, Py_ssize
     const ds_op *op = ((ds_op_object *)self)->op;
     const ds_counts *in;
     Py_ssize_t n_rows = -1;
-    if (n_args != 3 || op->def->check_values == NULL)
+    if (n_args != 3 || op->def->indices == NULL)
         return PyErr_Format(PyExc_TypeError, "check_values(values, counts, ids)");
     PyArrayObject *values = (PyArrayObject *)args[0];
     PyObject *counts = PyTuple_Pack(1, args[1]);
@@ -248,7 +248,7 @@ static PyObject *op_get(PyObject *self, void *which)
     case 'v':
         return PyLong_FromLong(ds_op_n_values(op));
     case 'i':
-        return op->def->check_values ? PyLong_FromLong(op->def->checked_input) : Py_NewRef(Py_None);
+        return op->def->indices ? PyLong_FromLong(op->def->checked_input) : Py_NewRef(Py_None);
     default: /* for the kernels of calls without OpenBLAS */
         return ds_have_kernels(m) ? PyLong_FromSize_t(ds_op_prepared_bytes(
                                         op, &m->kernels->real[ds_op_real(op) == DS_F64]))
