@@ -306,7 +306,8 @@ static void conv_transpose_forward_phases(const ds_op *op, const ds_run *run, co
         memcpy(pieces[i].to, pieces[i].from, pieces[i].n_bytes);
 }
 
-/* The outputs that no tap reaches: the bias, and what follows it. y: room for the frames' positions. */
+/* The outputs that no tap reaches: the bias, and what follows it, once for all but where a stream has a part in it. y:
+ * room for the frames' positions. */
 static void conv_transpose_fill(const ds_op *op, const ds_run *run, const ds_phases *g, void **y)
 {
     const ds_signature *out = &op->out[0];
@@ -315,6 +316,8 @@ static void conv_transpose_fill(const ds_op *op, const ds_run *run, const ds_pha
     const ds_packed none = {.n_cols = (size_t)out->shape[out->rank - 1]};
     const size_t n_bytes = none.n_cols * ds_op_element(op);
     ds_product product = {.weight = &none, .y = y};
+    const bool alike = run->finish == NULL || run->finish->stream == NULL;
+    const void *made = NULL; /* one of those that are alike */
     for (size_t row = 0; row < run->n_rows; row++) {
         for (int64_t i = 0; i < ds_planes_count(op, run, row); i++) {
             const ds_target to = ds_planes_at(op, run, row, i).out;
@@ -324,12 +327,21 @@ static void conv_transpose_fill(const ds_op *op, const ds_run *run, const ds_pha
                 for (int64_t j = 0; j < n_outputs; j++, at += n_bytes) {
                     if (reached && ds_phases_reach(&g[1], j))
                         continue;
+                    if (made) {
+                        memcpy(at, made, n_bytes);
+                        continue;
+                    }
                     y[product.n_rows++] = bias ? memcpy(at, bias, n_bytes) : memset(at, 0, n_bytes);
+                    if (alike) {
+                        ds_run_finish(run, &product);
+                        made = at;
+                    }
                 }
             }
         }
     }
-    ds_run_finish(run, &product);
+    if (!alike)
+        ds_run_finish(run, &product);
 }
 
 /* Scratch: the pieces of all rows, then what products want. */
