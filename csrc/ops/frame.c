@@ -17,7 +17,6 @@
  * unstack is a view of (L, k F) as (L k, F); repeat_frames is torch.repeat_interleave along L. overlap_add is the
  * inverse of frame, torch.nn.functional.fold with one row (torch.istft's synthesis): sums run in double over
  * ascending i, and are rounded once; where size < step, the samples between windows are 0. */
-#include <stdio.h>
 #include <string.h>
 
 #include "ops/move.h"
@@ -77,12 +76,10 @@ static void frame_check(const ds_op *op, ds_program *p)
     }
 }
 
-static const char *frame_check_message(const ds_op *op, const ds_pair *in, char *text,
-                                       size_t n_bytes)
+static ds_status frame_fail_check(const ds_op *op, const ds_pair *in)
 {
-    snprintf(text, n_bytes, "length %lld is not a multiple of %lld", (long long)in[0].total,
-             (long long)op->attr[SIZE].i);
-    return text;
+    return ds_fail(DS_SHAPE, "frame: length %lld is not a multiple of %lld", (long long)in[0].total,
+                   (long long)op->attr[SIZE].i);
 }
 
 static void frame_pieces(const ds_op *op, const ds_move *move)

@@ -14,7 +14,7 @@
 
 /* Functions of one name that come together. */
 #define DS_COUNTED(name) .counts = name##_counts, .need = name##_need
-#define DS_CHECKED(name) .check = name##_check, .check_message = name##_check_message
+#define DS_CHECKED(name) .check = name##_check, .fail_check = name##_fail_check
 #define DS_PREPARED(name) .prepared_bytes = name##_prepared_bytes, .prepare = name##_prepare
 
 /* The forward `name_forward`: `name_frames(op, run, y, x, n_frames)` for the n_frames >= 1 frames of every row that

@@ -10,8 +10,6 @@
  * Rate 0: one integer, which leaves when the stream ends. A stream without frames is not compared. */
 #include "ops/length.h"
 
-#include <stdio.h>
-
 #include "ops/registry.h"
 
 /* ---------------------------------------------------------------- functions of a length */
@@ -135,18 +133,16 @@ static void require_check(const ds_op *op, ds_program *p)
     }
 }
 
-static const char *require_check_message(const ds_op *op, const ds_pair *in, char *text,
-                                         size_t n_bytes)
+static ds_status require_fail_check(const ds_op *op, const ds_pair *in)
 {
     static const char *const words[] = {"equal",      "not equal", "be less than",
                                         "be at most", "exceed",    "be at least"};
     const int64_t plus = op->attr[PLUS].i;
     const int64_t other =
         op->attr[AGAINST].i == AGAINST_NUMBER ? plus : length_at(op, OTHER, in[1].total) + plus;
-    snprintf(text, n_bytes, "a length of %lld must %s %lld at the end of the stream",
-             (long long)length_at(op, LENGTH, in[0].total), words[op->attr[RELATION].i],
-             (long long)other);
-    return text;
+    return ds_fail(DS_SHAPE, "require: a length of %lld must %s %lld at the end of the stream",
+                   (long long)length_at(op, LENGTH, in[0].total), words[op->attr[RELATION].i],
+                   (long long)other);
 }
 
 #define LENGTHS .flags = DS_OP_AT_END, .infer = length_infer, .forward = length_forward

@@ -3,7 +3,7 @@
 #define DS_OPS_LIMIT_H
 #include "ops/op.h"
 
-/* Writes it, for buffer_limit; returns text. */
-const char *ds_limit_message(int64_t n_frames, int64_t limit, char *text, size_t n_bytes);
+/* Fails with it, for buffer_limit. */
+ds_status ds_limit_fail(const ds_op *op, int64_t n_frames, int64_t limit);
 
 #endif

@@ -460,14 +460,8 @@ ds_status ds_op_check(const ds_op *op, const ds_pair *in, bool ended)
     int64_t results[DS_PROGRAM_ROOTS];
     ds_program_eval(&op->check, in, 0, results);
     for (int i = 0; i < op->check.n_roots; i += 2) {
-        if ((ended || results[i] == 0) && results[i + 1] > 0) {
-            char text[256];
-            const ds_status status = op->def->check_status ? op->def->check_status : DS_SHAPE;
-            return ds_fail(status, "%s: %s", op->def->name,
-                           op->def->check_message != NULL
-                               ? op->def->check_message(op, in, text, sizeof text)
-                               : "its input's length does not fit");
-        }
+        if ((ended || results[i] == 0) && results[i + 1] > 0)
+            return op->def->fail_check(op, in);
     }
     return DS_OK;
 }

@@ -124,10 +124,10 @@ typedef struct ds_op_def {
     /* Root i: the first frame of value input i that outputs >= m of output 0 may read. NULL: m. */
     void (*need)(const ds_op *op, ds_program *p);
     /* Roots in pairs: (when, value): value must be <= 0; when is a constant: 1 at the end, 0 always.
-     * NULL: none. The message comes from check_message. */
+     * NULL: none. */
     void (*check)(const ds_op *op, ds_program *p);
-    ds_status check_status; /* of a check that fails; DS_OK stands for DS_SHAPE */
-    const char *(*check_message)(const ds_op *op, const ds_pair *in, char *text, size_t n_bytes);
+    /* Fails with what is wrong, of a check that fails. */
+    ds_status (*fail_check)(const ds_op *op, const ds_pair *in);
     /* What the integers of an input are called that are indices, from least_index to weight 0's first size - 1: others
      * are refused (DS_INDEX) before any state changes, where they are a graph's own. Those that are computed are looked
      * at in eager calls only, and what follows of wrong ones is NaN. NULL: there are none. */

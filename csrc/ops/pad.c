@@ -188,14 +188,12 @@ static void pad_to_check(const ds_op *op, ds_program *p)
                    : ds_add_k(p, behind, op->attr[RIGHT].i - op->attr[LONGEST].i));
 }
 
-static const char *pad_to_check_message(const ds_op *op, const ds_pair *in, char *text,
-                                        size_t n_bytes)
+static ds_status pad_to_fail_check(const ds_op *op, const ds_pair *in)
 {
     (void)op;
     (void)in;
-    (void)text;
-    (void)n_bytes;
-    return "its last frame is repeated more often than attribute 'longest' says";
+    return ds_fail(DS_SHAPE,
+                   "pad_to: its last frame is repeated more often than attribute 'longest' says");
 }
 
 const ds_op_def ds_op_pad_to = {

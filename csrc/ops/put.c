@@ -8,8 +8,6 @@
  *           need   m in x, m - start in v
  *
  * The streams are of one rate, and at the end v has `step` frames for each that is replaced: none for none. */
-#include <stdio.h>
-
 #include "ops/move.h"
 #include "ops/registry.h"
 
@@ -65,14 +63,13 @@ static void put_check(const ds_op *op, ds_program *p)
     ds_root(p, ds_sub(p, ds_total(p, 1), wanted));
 }
 
-static const char *put_check_message(const ds_op *op, const ds_pair *in, char *text, size_t n_bytes)
+static ds_status put_fail_check(const ds_op *op, const ds_pair *in)
 {
     const int64_t step = op->attr[PUT_STEP].i;
     const int64_t left = in[0].total - op->attr[PUT_START].i - op->attr[PUT_CROP].i;
-    snprintf(text, n_bytes, "%lld frames are assigned to %lld at the end of the stream",
-             (long long)((in[1].total + step - 1) / step),
-             (long long)(left > 0 ? (left + step - 1) / step : 0));
-    return text;
+    return ds_fail(DS_SHAPE, "put: %lld frames are assigned to %lld at the end of the stream",
+                   (long long)((in[1].total + step - 1) / step),
+                   (long long)(left > 0 ? (left + step - 1) / step : 0));
 }
 
 /* Pieces for the frames of one row that lie in [start, end). */

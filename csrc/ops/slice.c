@@ -18,8 +18,6 @@
  * outgrows its table is an error, at once.
  *
  * f is a function of a length (ops/length.h). */
-#include <stdio.h>
-
 #include "ops/length.h"
 #include "ops/move.h"
 #include "ops/registry.h"
@@ -140,14 +138,12 @@ static void table_check(const ds_op *op, ds_program *p)
     ds_root(p, ds_add_k(p, ds_length_of(op, TABLE_LENGTH, p, 0), -op->weight[0].shape[0]));
 }
 
-static const char *table_check_message(const ds_op *op, const ds_pair *in, char *text,
-                                       size_t n_bytes)
+static ds_status table_fail_check(const ds_op *op, const ds_pair *in)
 {
     ds_pair out[DS_MAX_OUTPUTS];
     ds_op_counts(op, in, true, out);
-    snprintf(text, n_bytes, "position %lld is beyond the table's %lld rows",
-             (long long)out[0].total, (long long)op->weight[0].shape[0]);
-    return text;
+    return ds_fail(DS_SHAPE, "table: position %lld is beyond the table's %lld rows",
+                   (long long)out[0].total, (long long)op->weight[0].shape[0]);
 }
 
 static void table_pieces(const ds_op *op, const ds_move *move)

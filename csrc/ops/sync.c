@@ -15,8 +15,6 @@
 #include "ops/move.h"
 #include "ops/registry.h"
 
-#include <stdio.h>
-
 /* ---------------------------------------------------------------- sync */
 
 static void sync_counts(const ds_op *op, ds_program *p)
@@ -41,15 +39,13 @@ static void sync_check(const ds_op *op, ds_program *p)
     ds_root(p, ds_sub(p, most, least));
 }
 
-static const char *sync_check_message(const ds_op *op, const ds_pair *in, char *text,
-                                      size_t n_bytes)
+static ds_status sync_fail_check(const ds_op *op, const ds_pair *in)
 {
     int64_t other = in[0].total;
     for (int i = 1; i < op->n_inputs && other == in[0].total; i++)
         other = in[i].total;
-    snprintf(text, n_bytes, "lengths %lld and %lld differ at the end of the stream",
-             (long long)in[0].total, (long long)other);
-    return text;
+    return ds_fail(DS_SHAPE, "sync: lengths %lld and %lld differ at the end of the stream",
+                   (long long)in[0].total, (long long)other);
 }
 
 const ds_op_def ds_op_sync = {
@@ -78,36 +74,30 @@ static void limit_check(const ds_op *op, ds_program *p)
     ds_root(p, ds_add_k(p, ds_total(p, 0), -op->attr[LIMIT_FRAMES].i));
 }
 
-const char *ds_limit_message(int64_t n_frames, int64_t limit, char *text, size_t n_bytes)
+ds_status ds_limit_fail(const ds_op *op, int64_t n_frames, int64_t limit)
 {
-    snprintf(text, n_bytes,
-             "%lld frames wait for the stream's end, more than buffer_limit allows (%lld)",
-             (long long)n_frames, (long long)limit);
-    return text;
+    return ds_fail(
+        DS_LIMIT, "%s: %lld frames wait for the stream's end, more than buffer_limit allows (%lld)",
+        op->def->name, (long long)n_frames, (long long)limit);
 }
 
-static const char *limit_check_message(const ds_op *op, const ds_pair *in, char *text,
-                                       size_t n_bytes)
+static ds_status limit_fail_check(const ds_op *op, const ds_pair *in)
 {
     const int64_t frames = op->attr[LIMIT_FRAMES].i;
     if (op->attr[LIMIT_OF].i == BUFFER)
-        return ds_limit_message(in[0].total, frames, text, n_bytes);
-    snprintf(text, n_bytes,
-             op->attr[LIMIT_OF].i == TABLE
-                 ? "the stream has %lld frames, and the table that a mask is cut from ends at %lld"
-                 : "attention keeps all %lld frames of the stream, more than context_limit allows "
-                   "(%lld)",
-             (long long)in[0].total, (long long)frames);
-    return text;
+        return ds_limit_fail(op, in[0].total, frames);
+    return ds_fail(DS_LIMIT,
+                   op->attr[LIMIT_OF].i == TABLE
+                       ? "limit: the stream has %lld frames, and the table that a mask is cut from "
+                         "ends at %lld"
+                       : "limit: attention keeps all %lld frames of the stream, more than "
+                         "context_limit allows (%lld)",
+                   (long long)in[0].total, (long long)frames);
 }
 
 const ds_op_def ds_op_limit = {
     DS_OPERATOR_OF(limit, "Refuses streams that become longer than a number of frames.", 1, 1, 1),
-    .flags = DS_OP_INPLACE,
-    .attrs = limit_attrs,
-    .check_status = DS_LIMIT,
-    DS_CHECKED(limit),
-    .forward = ds_forward_same};
+    .flags = DS_OP_INPLACE, .attrs = limit_attrs, DS_CHECKED(limit), .forward = ds_forward_same};
 
 /* ---------------------------------------------------------------- hold */
 

@@ -39,10 +39,9 @@ static void spread_check(const ds_op *op, ds_program *p)
     ds_root(p, limit < 0 ? ds_const(p, 0) : ds_add_k(p, ds_total(p, 1), -limit));
 }
 
-static const char *spread_check_message(const ds_op *op, const ds_pair *in, char *text,
-                                        size_t n_bytes)
+static ds_status spread_fail_check(const ds_op *op, const ds_pair *in)
 {
-    return ds_limit_message(in[1].total, op->attr[SPREAD_LIMIT].i, text, n_bytes);
+    return ds_limit_fail(op, in[1].total, op->attr[SPREAD_LIMIT].i);
 }
 
 const ds_op_def ds_op_spread = {
@@ -54,7 +53,6 @@ const ds_op_def ds_op_spread = {
     .attrs = spread_attrs,
     .infer = spread_infer,
     .counts = spread_counts,
-    .check_status = DS_LIMIT,
     DS_CHECKED(spread),
     .forward = ds_forward_first};
 

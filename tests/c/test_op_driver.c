@@ -62,11 +62,9 @@ static void probe_check(const ds_op *op, ds_program *p)
     ds_root(p, ds_add_k(p, ds_total(p, 0), -20)); /* always at most 20 */
 }
 
-static const char *probe_message(const ds_op *op, const ds_pair *in, char *text, size_t n_bytes)
+static ds_status probe_fail_check(const ds_op *op, const ds_pair *in)
 {
-    (void)op;
-    snprintf(text, n_bytes, "total %d is too much", (int)in[0].total);
-    return text;
+    return ds_fail(DS_SHAPE, "%s: total %d is too much", op->def->name, (int)in[0].total);
 }
 
 static const ds_op_def probe = {.name = "probe",
@@ -80,7 +78,7 @@ static const ds_op_def probe = {.name = "probe",
                                 .counts = probe_counts,
                                 .need = probe_need,
                                 .check = probe_check,
-                                .check_message = probe_message};
+                                .fail_check = probe_fail_check};
 
 /* ---------------------------------------------------------------- attributes */
 
@@ -319,7 +317,7 @@ static void test_registry(void)
         CHECK(def->doc != NULL && def->forward != NULL);
         CHECK(def->n_inputs >= 1 && def->n_outputs >= 1 && def->n_outputs <= DS_MAX_OUTPUTS);
         CHECK(def->n_values <= def->n_inputs);
-        CHECK((def->check == NULL) == (def->check_message == NULL));
+        CHECK((def->check == NULL) == (def->fail_check == NULL));
         int n_attrs = 0;
         for (const ds_attr_def *a = def->attrs; a != NULL && a->name != NULL; a++, n_attrs++)
             CHECK(a->doc != NULL && (a->kind == DS_ATTR_CHOICE) == (a->choices != NULL));
