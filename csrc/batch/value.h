@@ -57,6 +57,8 @@ size_t ds_signature_bytes(const ds_signature *signature);
 bool ds_signature_same_shape(const ds_signature *a, const ds_signature *b);
 /* Writes the shape as "(3, 4)" for messages; returns text. */
 const char *ds_signature_text(const ds_signature *signature, char *text, size_t n_bytes);
+/* The same in room of its own, which lasts as long as the block. */
+#define DS_SHAPE_TEXT(signature) ds_signature_text((signature), (char[160]){0}, 160)
 
 /* The greatest common divisor, not negative. */
 int64_t ds_greatest_divisor(int64_t a, int64_t b);

@@ -88,12 +88,11 @@ static ds_status read_signature(ds_port *port, ds_json_value object)
     const ds_signature *has = &port->signature;
     if (said.dtype != has->dtype || !ds_signature_same_shape(&said, has) ||
         !ds_rate_equal(said.rate, has->rate)) {
-        char shape[128];
         return ds_json_refuse(
             object,
             "expected the signature that the graph gives, %s %s at rate %lld/%lld, got another",
-            ds_dtype_name(has->dtype), ds_signature_text(has, shape, sizeof shape),
-            (long long)has->rate.num, (long long)has->rate.den);
+            ds_dtype_name(has->dtype), DS_SHAPE_TEXT(has), (long long)has->rate.num,
+            (long long)has->rate.den);
     }
     return DS_OK;
 }

@@ -112,12 +112,11 @@ static sizes attention_sizes(const ds_op *op)
 static ds_status attention_check_bias(const ds_op *op)
 {
     const ds_signature *bias = &op->weight[BIAS];
-    char text[160];
     DS_CHECK(bias->rank == 2 && (bias->shape[0] == 1 || bias->shape[0] == op->in[Q].shape[0]) &&
                  bias->shape[1] >= 1,
              DS_SHAPE,
              "attention: its weight 'bias' must have shape (%lld or 1, distances), got %s",
-             (long long)op->in[Q].shape[0], ds_signature_text(bias, text, sizeof text));
+             (long long)op->in[Q].shape[0], DS_SHAPE_TEXT(bias));
     return DS_OK;
 }
 
@@ -125,7 +124,6 @@ static ds_status attention_check_rows(const ds_op *op)
 {
     const ds_signature *rows = &op->weight[ROWS], *in = op->in;
     const bool given = ds_op_has_weight(op, ROWS), turned = op->attr[SINUSOIDS].x != 0;
-    char text[160];
     DS_CHECK(op->attr[SINUSOIDS].x >= 0 && !(given && turned), DS_ARGUMENT,
              "attention: sinusoids must be above 0, and stand in the place of rows; got %g %s rows",
              op->attr[SINUSOIDS].x, given ? "with" : "without");
@@ -137,7 +135,7 @@ static ds_status attention_check_rows(const ds_op *op)
         return DS_OK;
     DS_CHECK(in[U].rank == 2 && in[U].shape[0] == in[Q].shape[0] && in[U].shape[1] >= 1, DS_SHAPE,
              "attention: frames of its input 3 must have shape (%lld, features), got %s",
-             (long long)in[Q].shape[0], ds_signature_text(&in[U], text, sizeof text));
+             (long long)in[Q].shape[0], DS_SHAPE_TEXT(&in[U]));
     DS_CHECK(
         !turned || in[U].shape[1] % 2 == 0, DS_SHAPE,
         "attention: sines and cosines take an even number of features of its input 3, got %lld",
@@ -148,18 +146,16 @@ static ds_status attention_check_rows(const ds_op *op)
                  rows->shape[1] >= 1 && rows->shape[2] == in[U].shape[1],
              DS_SHAPE,
              "attention: its weight 'rows' must have shape (%lld or 1, distances, %lld), got %s",
-             (long long)in[Q].shape[0], (long long)in[U].shape[1],
-             ds_signature_text(rows, text, sizeof text));
+             (long long)in[Q].shape[0], (long long)in[U].shape[1], DS_SHAPE_TEXT(rows));
     return DS_OK;
 }
 
 static ds_status attention_check_sinks(const ds_op *op)
 {
     const ds_signature *sinks = &op->weight[SINKS];
-    char text[160];
     DS_CHECK(sinks->rank == 1 && sinks->shape[0] == op->in[Q].shape[0], DS_SHAPE,
              "attention: its weight 'sinks' must have shape (%lld), got %s",
-             (long long)op->in[Q].shape[0], ds_signature_text(sinks, text, sizeof text));
+             (long long)op->in[Q].shape[0], DS_SHAPE_TEXT(sinks));
     return DS_OK;
 }
 
@@ -167,11 +163,10 @@ static ds_status check_heads(ds_op *op)
 {
     int64_t n[3] = {0};
     const ds_signature in[] = {op->in[Q], signature_of(op, K, &n[K]), signature_of(op, V, &n[V])};
-    char text[160];
     for (int i = Q; i <= V; i++)
         DS_CHECK(in[i].rank == 2 && in[i].shape[0] >= 1, DS_SHAPE,
                  "%s: frames of its input %d must have shape (heads, features), got %s",
-                 op->def->name, i, ds_signature_text(&in[i], text, sizeof text));
+                 op->def->name, i, DS_SHAPE_TEXT(&in[i]));
     DS_CHECK(in[K].shape[0] == in[V].shape[0] && in[Q].shape[0] % in[K].shape[0] == 0, DS_SHAPE,
              "%s: keys and values must have one number of heads, which divides that of the "
              "queries; got %lld, %lld and %lld",

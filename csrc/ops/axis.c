@@ -134,12 +134,9 @@ static ds_status cat_infer(ds_op *op)
         ds_signature expected = op->in[0];
         if (op->in[i].rank == expected.rank)
             expected.shape[axis] = op->in[i].shape[axis];
-        if (!ds_signature_same_shape(&expected, &op->in[i])) {
-            char first[160], second[160];
-            return ds_fail(DS_SHAPE, "cat: shapes %s and %s differ in more than dimension %lld",
-                           ds_signature_text(&op->in[0], first, sizeof first),
-                           ds_signature_text(&op->in[i], second, sizeof second), (long long)axis);
-        }
+        DS_CHECK(ds_signature_same_shape(&expected, &op->in[i]), DS_SHAPE,
+                 "cat: shapes %s and %s differ in more than dimension %lld",
+                 DS_SHAPE_TEXT(&op->in[0]), DS_SHAPE_TEXT(&op->in[i]), (long long)axis);
         *size += op->in[i].shape[axis];
     }
     return DS_OK;

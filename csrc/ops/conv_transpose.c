@@ -105,17 +105,15 @@ static ds_status conv_transpose_check_weight(const ds_op *op, int64_t *n_out)
     const ds_signature *in = &op->in[0], *weight = &op->weight[WEIGHT];
     const char *name = op->def->name;
     const int64_t groups = ds_planes_attr(op, GROUPS)->i, n_in = in->shape[in->rank - 1];
-    char text[160];
     if (ds_planes_vectors(op)) {
         DS_CHECK(weight->rank == 3 && weight->shape[1] >= 1, DS_SHAPE,
                  "%s: its weight 'weight' must have shape (in_channels, out_channels / groups, "
                  "kernel_size), got %s",
-                 name, ds_signature_text(weight, text, sizeof text));
+                 name, DS_SHAPE_TEXT(weight));
     }
     DS_CHECK(weight->shape[0] == n_in, DS_SHAPE,
              "%s: expected an input of %lld channels, as its weight of shape %s has, got %lld",
-             name, (long long)weight->shape[0], ds_signature_text(weight, text, sizeof text),
-             (long long)n_in);
+             name, (long long)weight->shape[0], DS_SHAPE_TEXT(weight), (long long)n_in);
     DS_CHECK(groups >= 1 && n_in % groups == 0, DS_ARGUMENT,
              "%s: groups must divide %lld input channels, got %lld", name, (long long)n_in,
              (long long)groups);

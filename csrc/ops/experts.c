@@ -61,7 +61,6 @@ static bool tokens_match(const ds_signature *a, const ds_signature *b)
 static ds_status expert_linear_check(const ds_op *op)
 {
     const ds_signature *weight = &op->weight[WEIGHT], *x = &op->in[X], *index = &op->in[INDEX];
-    char given[128], other[128];
     DS_CHECK(index->dtype == DS_I64, DS_DTYPE, "expert_linear: its index must be int64, got %s",
              ds_dtype_name(index->dtype));
     DS_CHECK(ds_is_real(x->dtype) && weight->dtype == x->dtype &&
@@ -73,16 +72,14 @@ static ds_status expert_linear_check(const ds_op *op)
              DS_SHAPE,
              "expert_linear: its weight 'weight' must have shape (experts, out_features, "
              "in_features), got %s",
-             ds_signature_text(weight, given, sizeof given));
+             DS_SHAPE_TEXT(weight));
     DS_CHECK(tokens_match(x, index) && index->shape[index->rank - 1] >= 1, DS_SHAPE,
              "expert_linear: an index of shape %s doesn't fit an input of shape %s",
-             ds_signature_text(index, given, sizeof given),
-             ds_signature_text(x, other, sizeof other));
+             DS_SHAPE_TEXT(index), DS_SHAPE_TEXT(x));
     const int64_t n = x->shape[x->rank - 1], k = index->shape[index->rank - 1];
     DS_CHECK(n == weight->shape[2] || n == k * weight->shape[2], DS_SHAPE,
              "expert_linear: expected an input of shape (..., %lld) or (..., %lld), got %s",
-             (long long)weight->shape[2], (long long)(k * weight->shape[2]),
-             ds_signature_text(x, other, sizeof other));
+             (long long)weight->shape[2], (long long)(k * weight->shape[2]), DS_SHAPE_TEXT(x));
     return ds_require_optional(op, BIAS, "bias", 2, weight->shape);
 }
 
@@ -217,16 +214,14 @@ const ds_op_def ds_op_expert_linear = {
 static ds_status combine_infer(ds_op *op)
 {
     const ds_signature *x = &op->in[0], *weights = &op->in[1];
-    char given[128], other[128];
     DS_CHECK(ds_is_real(x->dtype) && x->dtype == weights->dtype, DS_DTYPE,
              "combine: expected floats of one type, got %s and %s", ds_dtype_name(x->dtype),
              ds_dtype_name(weights->dtype));
     const bool match = tokens_match(x, weights);
     const int64_t k = match ? weights->shape[weights->rank - 1] : 0;
     DS_CHECK(k >= 1 && x->shape[x->rank - 1] % k == 0, DS_SHAPE,
-             "combine: weights of shape %s don't fit an input of shape %s",
-             ds_signature_text(weights, given, sizeof given),
-             ds_signature_text(x, other, sizeof other));
+             "combine: weights of shape %s don't fit an input of shape %s", DS_SHAPE_TEXT(weights),
+             DS_SHAPE_TEXT(x));
     op->out[0].shape[x->rank - 1] /= k;
     op->scratch.per_call = (size_t)op->out[0].shape[x->rank - 1] * ds_op_element(op);
     return DS_OK;

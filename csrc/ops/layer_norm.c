@@ -29,10 +29,9 @@ static ds_status layer_norm_infer(ds_op *op)
 {
     const ds_signature *in = &op->in[0];
     const int64_t axes = op->attr[AXES].i;
-    char text[160];
     DS_CHECK(axes >= 1 && axes <= in->rank, DS_ARGUMENT,
              "%s: axes must be 1 to the rank of the features %s, got %lld", op->def->name,
-             ds_signature_text(in, text, sizeof text), (long long)axes);
+             DS_SHAPE_TEXT(in), (long long)axes);
     const int64_t *shape = in->shape + (in->rank - axes);
     DS_TRY(ds_require_optional(op, WEIGHT, "weight", (int)axes, shape));
     return ds_require_optional(op, BIAS, "bias", (int)axes, shape);

@@ -509,14 +509,10 @@ ds_status ds_op_require_weight(const ds_op *op, int i, const char *name, int ran
     expected.rank = rank;
     for (int d = 0; d < rank; d++)
         expected.shape[d] = shape[d];
-    if (!ds_signature_same_shape(&expected, &op->weight[i])) {
-        char in[160], want[160], got[160];
-        return ds_fail(DS_SHAPE,
-                       "%s: its weight '%s' must have shape %s, got %s; the input has shape %s",
-                       op->def->name, name, ds_signature_text(&expected, want, sizeof want),
-                       ds_signature_text(&op->weight[i], got, sizeof got),
-                       ds_signature_text(&op->in[0], in, sizeof in));
-    }
+    DS_CHECK(ds_signature_same_shape(&expected, &op->weight[i]), DS_SHAPE,
+             "%s: its weight '%s' must have shape %s, got %s; the input has shape %s",
+             op->def->name, name, DS_SHAPE_TEXT(&expected), DS_SHAPE_TEXT(&op->weight[i]),
+             DS_SHAPE_TEXT(&op->in[0]));
     return DS_OK;
 }
 

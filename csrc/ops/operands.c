@@ -73,12 +73,9 @@ static ds_status broadcast(const ds_op *op, ds_signature *shape, const ds_signat
     shape->rank = first.rank > next->rank ? first.rank : next->rank;
     for (int d = 0; d < shape->rank; d++) {
         const int64_t a = aligned(&first, shape->rank, d), b = aligned(next, shape->rank, d);
-        if (a != b && a != 1 && b != 1) {
-            char text[160], other[160];
-            return ds_fail(DS_SHAPE, "%s: features of shapes %s and %s do not broadcast",
-                           op->def->name, ds_signature_text(&first, text, sizeof text),
-                           ds_signature_text(next, other, sizeof other));
-        }
+        DS_CHECK(a == b || a == 1 || b == 1, DS_SHAPE,
+                 "%s: features of shapes %s and %s do not broadcast", op->def->name,
+                 DS_SHAPE_TEXT(&first), DS_SHAPE_TEXT(next));
         shape->shape[d] = a == 1 ? b : a;
     }
     return DS_OK;

@@ -38,7 +38,6 @@ ds_status ds_planes_check(const ds_op *op, int n_padding)
 {
     const ds_signature *in = &op->in[0], *weight = &op->weight[DS_PLANES_WEIGHT];
     const char *name = op->def->name;
-    char text[160];
     const int least = ds_planes_vectors(op) ? 1 : 2;
     bool sized = in->rank == least || in->rank == least + 1;
     for (int d = 0; sized && d < in->rank; d++)
@@ -46,13 +45,13 @@ ds_status ds_planes_check(const ds_op *op, int n_padding)
     DS_CHECK(sized, DS_SHAPE, "%s: expected an input of shape %s, got %s", name,
              least == 1 ? "(channels,) or (lanes, channels)"
                         : "(positions, channels) or (rows, positions, channels)",
-             ds_signature_text(in, text, sizeof text));
+             DS_SHAPE_TEXT(in));
     if (least == 1)
         return DS_OK;
     DS_CHECK(weight->rank == 3 || weight->rank == 4, DS_SHAPE,
              "%s: its weight 'weight' must have four dimensions, of which the last two are the "
              "kernel's, or three for windows within a frame, got %s",
-             name, ds_signature_text(weight, text, sizeof text));
+             name, DS_SHAPE_TEXT(weight));
     for (int i = 0; op->def->attrs[i].name != NULL; i++) {
         const ds_attr_def *attr = &op->def->attrs[i];
         const int n = strcmp(attr->name, "padding") == 0 ? n_padding : 2,

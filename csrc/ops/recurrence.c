@@ -117,13 +117,12 @@ static ds_status recurrence_check_weights(const ds_op *op, const ds_recurrence *
     const size_t n_given = (size_t)op->n_weights;
     const size_t most = n + (op->n_inputs > 1 ? 0 : (size_t)s->n_states);
     const ds_signature *const in = &op->in[DS_RECURRENCE_X], *const ih = &op->weight[DS_WEIGHT_IH];
-    char text[160];
     DS_CHECK(!ds_op_has_weight(op, DS_WEIGHT_IH) || ih->rank != 2 ||
                  ih->shape[1] == in->shape[in->rank - 1],
              DS_SHAPE,
              "%s: expected an input of %lld features, as its weight '%s' of shape %s has, got %lld",
              op->def->name, (long long)ih->shape[1], s->single ? "weight_ih" : "weight_ih_l0",
-             ds_signature_text(ih, text, sizeof text), (long long)in->shape[in->rank - 1]);
+             DS_SHAPE_TEXT(ih), (long long)in->shape[in->rank - 1]);
     DS_CHECK(most <= DS_MAX_WEIGHTS, DS_LIMIT,
              "%s: %zu weights are needed, at most %d are supported", op->def->name, most,
              DS_MAX_WEIGHTS);
@@ -169,15 +168,13 @@ static ds_status recurrence_set_sizes(ds_op *op, const ds_recurrence *s)
 /* States given as inputs: of single cells as x is, else all cells' of a lane side by side. */
 static ds_status recurrence_check_states(const ds_op *op, const ds_recurrence *s)
 {
-    char text[160], want[160];
     ds_signature state = op->in[DS_RECURRENCE_X];
     for (int i = DS_RECURRENCE_H; i < op->n_inputs; i++) {
         const size_t bytes = ds_recurrence_state_bytes(s, i - DS_RECURRENCE_H);
         state.shape[state.rank - 1] = (int64_t)(s->cells * bytes / s->element);
         DS_CHECK(ds_signature_same_shape(&op->in[i], &state), DS_SHAPE,
-                 "%s: expected a state of shape %s, got %s", op->def->name,
-                 ds_signature_text(&state, want, sizeof want),
-                 ds_signature_text(&op->in[i], text, sizeof text));
+                 "%s: expected a state of shape %s, got %s", op->def->name, DS_SHAPE_TEXT(&state),
+                 DS_SHAPE_TEXT(&op->in[i]));
     }
     return DS_OK;
 }
@@ -189,7 +186,6 @@ static ds_status recurrence_infer(ds_op *op)
     const int family = op->def->member / DS_SINGLE, rank = op->in[DS_RECURRENCE_X].rank;
     const bool single = family == 1, lstm = op->def->member % DS_SINGLE == DS_LSTM;
     const int n_states = lstm ? 2 : 1, least = family == 2 ? 2 : 1;
-    char text[160];
     DS_CHECK(single || (op->attr[LAYERS].i >= 1 && op->attr[LAYERS].i <= DS_MAX_WEIGHTS),
              DS_ARGUMENT, "%s: layers must be 1 to %d, got %lld", name, DS_MAX_WEIGHTS,
              (long long)op->attr[LAYERS].i);
@@ -200,13 +196,12 @@ static ds_status recurrence_infer(ds_op *op)
              single       ? "(..., features)"
              : least == 1 ? "(features,) or (lanes, features)"
                           : "(steps, features) or (lanes, steps, features)",
-             ds_signature_text(&op->in[DS_RECURRENCE_X], text, sizeof text));
+             DS_SHAPE_TEXT(&op->in[DS_RECURRENCE_X]));
     DS_CHECK(ds_op_has_weight(op, DS_WEIGHT_HH) && hh->rank == 2 &&
                  (single || hh->shape[0] >= (int64_t)gates_of(op)),
              DS_SHAPE, "%s: its weight 'weight_hh%s' must have shape (%zu * hidden, %s), got %s",
              name, single ? "" : "_l0", gates_of(op),
-             !single && lstm && op->attr[OWN].i > 0 ? "projection" : "hidden",
-             ds_signature_text(hh, text, sizeof text));
+             !single && lstm && op->attr[OWN].i > 0 ? "projection" : "hidden", DS_SHAPE_TEXT(hh));
     const ds_recurrence s = ds_recurrence_of(op);
     DS_TRY(recurrence_check_weights(op, &s));
     DS_TRY(recurrence_set_sizes(op, &s));

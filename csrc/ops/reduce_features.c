@@ -52,11 +52,10 @@ static ds_status reduce_features_axes(const ds_op *op)
 {
     const ds_attr_value *axes = &op->attr[AXES];
     const int rank = op->in[0].rank;
-    char text[128];
     for (int i = 0; i < axes->n_ints; i++) {
         DS_CHECK(axes->ints[i] >= 0 && axes->ints[i] < rank, DS_ARGUMENT,
                  "reduce_features: axes must be below the rank of the features %s, got %lld",
-                 ds_signature_text(&op->in[0], text, sizeof text), (long long)axes->ints[i]);
+                 DS_SHAPE_TEXT(&op->in[0]), (long long)axes->ints[i]);
         for (int j = 0; j < i; j++) {
             DS_CHECK(axes->ints[i] != axes->ints[j], DS_ARGUMENT,
                      "reduce_features: axis %lld is given twice", (long long)axes->ints[i]);

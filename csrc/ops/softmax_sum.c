@@ -22,10 +22,8 @@ static ds_status softmax_sum_infer(ds_op *op)
     bool fits = a->rank <= x->rank;
     for (int d = 0; d < a->rank && fits; d++)
         fits = a->shape[d] == 1 || a->shape[d] == x->shape[x->rank - a->rank + d];
-    char scores[160], values[160];
     DS_CHECK(fits, DS_SHAPE, "softmax_sum: scores %s don't broadcast to values %s",
-             ds_signature_text(a, scores, sizeof scores),
-             ds_signature_text(x, values, sizeof values));
+             DS_SHAPE_TEXT(a), DS_SHAPE_TEXT(x));
     static const char *const names[] = {"largest", "weights", "sums"};
     op->n_carried = 3;
     for (int i = LARGEST; i <= SUMS; i++) {

@@ -98,7 +98,6 @@ DS_FRAMEWISE_FORWARD_OF_ALL(topk)
 static ds_status gather_infer(ds_op *op)
 {
     const ds_signature *in = op->in;
-    char text[128], other[128];
     DS_CHECK((ds_is_real(in[0].dtype) || in[0].dtype == DS_I64) && in[1].dtype == DS_I64, DS_DTYPE,
              "gather: expected floats or int64, and an index of int64, got %s and %s",
              ds_dtype_name(in[0].dtype), ds_dtype_name(in[1].dtype));
@@ -106,8 +105,7 @@ static ds_status gather_infer(ds_op *op)
     for (int i = 0; fits && i + 1 < in[0].rank; i++)
         fits = in[1].shape[i] == in[0].shape[i];
     DS_CHECK(fits, DS_SHAPE, "gather: an index of shape %s doesn't fit an input of shape %s",
-             ds_signature_text(&in[1], text, sizeof text),
-             ds_signature_text(&in[0], other, sizeof other));
+             DS_SHAPE_TEXT(&in[1]), DS_SHAPE_TEXT(&in[0]));
     op->out[0].shape[in[0].rank - 1] = in[1].shape[in[1].rank - 1];
     return DS_OK;
 }

@@ -84,11 +84,8 @@ static ds_status view_infer(ds_op *op)
     bool fits = expands ? more >= 0 : ds_signature_elements(in) == ds_signature_elements(out);
     for (int d = 0; expands && fits && d < in->rank; d++)
         fits = in->shape[d] == 1 || in->shape[d] == out->shape[d + more];
-    char from[160], to[160];
-    DS_CHECK(fits, DS_SHAPE, "%s: shape %s does not %s %s", op->def->name,
-             ds_signature_text(in, from, sizeof from),
-             expands ? "expand to" : "have as many elements as",
-             ds_signature_text(out, to, sizeof to));
+    DS_CHECK(fits, DS_SHAPE, "%s: shape %s does not %s %s", op->def->name, DS_SHAPE_TEXT(in),
+             expands ? "expand to" : "have as many elements as", DS_SHAPE_TEXT(out));
     return DS_OK;
 }
 
