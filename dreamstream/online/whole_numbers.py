@@ -77,7 +77,7 @@ def kept_by(error: BaseException) -> bool:
         return False
     if name == "float":  # or a root, which asks for one
         name = next((n for n in _GLOBAL if _is(frame, n) and "sqrt" in frame.f_code.co_names), name)
-    if name not in frame.f_code.co_names or (name in frame.f_globals and name not in _GLOBAL):
+    if name not in frame.f_code.co_names or not _means(frame.f_globals, name):
         return False
     code, before = frame.f_code, error.__context__
     if not _only_called(code, name):
@@ -87,17 +87,22 @@ def kept_by(error: BaseException) -> bool:
             return False
         before = before.__context__
     instead, function = _INSTEAD[name]
-    frame.f_globals[instead] = function
     new = code.replace(co_names=tuple(instead if n == name else n for n in code.co_names))
     functions = [f for f in _tracked() if type(f) is FunctionType and f.__code__.co_filename == code.co_filename]
+    functions = [f for f in functions if _means(f.__globals__, name)]  # copies may have others
     exchanged = [(f, after) for f in functions if (after := _with(f.__code__, code, new)) is not f.__code__]
     for f, after in exchanged:
-        f.__code__ = after
+        f.__globals__[instead], f.__code__ = function, after
     return bool(exchanged)
 
 
 def _is(frame: Any, name: str) -> bool:
-    return name in frame.f_code.co_names and frame.f_globals.get(name) is _GLOBAL[name]
+    return name in frame.f_code.co_names and _means(frame.f_globals, name)
+
+
+def _means(names: dict[str, Any], name: str) -> bool:
+    """Whether a name stands for what it does everywhere, among the names of a module."""
+    return names.get(name) is _GLOBAL[name] if name in _GLOBAL else name not in names
 
 
 def _tracked() -> list[Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from types import FunctionType
 from typing import Any
 
 import numpy as np
@@ -356,3 +357,19 @@ def test_sizes_in_a_tensor_are_the_sizes():
     x = torch.randn(5, 4)
     s = ds.stream_tensor([x], names=["B", "L", None], ids=["a"], sos=True, eos=True)
     torch.testing.assert_close(ds.patch_module(Shaped()).online()(s)["a"], x)
+
+
+def test_copies_of_a_function_with_names_of_their_own():
+    """Numbers made of lengths are exchanged in functions, in each one's own names where several share their code."""
+
+    class Model(torch.nn.Module):
+        def forward(self, x):
+            return torch.nn.functional.pad(x, (0, int((x.shape[-1] + 7) / 8) * 8 - x.shape[-1]))
+
+    class Copy(Model):
+        forward = FunctionType(Model.forward.__code__, dict(globals()), "forward")
+
+    x = torch.randn(1, 3, 10)
+    for cls in (Model, Copy):
+        y = ds.patch_module(cls()).online()(ds.stream_tensor(x, ids=["a"], sos=True, eos=True))
+        assert torch.equal(y["a"], cls()(x)[0])
