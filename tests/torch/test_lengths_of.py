@@ -360,7 +360,7 @@ def test_sizes_in_a_tensor_are_the_sizes():
 
 
 def test_copies_of_a_function_with_names_of_their_own():
-    """Numbers made of lengths are exchanged in functions, in each one's own names where several share their code."""
+    """Numbers made of lengths are exchanged in functions, in each one's own names."""
 
     class Model(torch.nn.Module):
         def forward(self, x):
