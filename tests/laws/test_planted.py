@@ -242,6 +242,12 @@ def test_planted_in_python(plant, names, laws, monkeypatch):
 
 
 # ---------------------------------------------------------------- in C
+@pytest.mark.fast
+def test_lines_are_there_once():
+    found = {n: (mutants.ROOT / "csrc" / m.file).read_text().count(m.line) for n, m in mutants.MUTANTS.items()}
+    assert {name: n for name, n in found.items() if n != 1} == {}, "plant them anew"
+
+
 @pytest.mark.parametrize("name", mutants.MUTANTS)
 def test_planted_in_c(name, tmp_path):
     if not (mutants.ROOT / "csrc" / "cbuild.py").exists() or shutil.which("cc") is None:

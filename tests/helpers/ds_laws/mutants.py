@@ -68,7 +68,10 @@ MUTANTS = {
         "ops/sync.c", ".infer = hold_infer, DS_COUNTED(hold),", ".infer = hold_infer, .counts = hold_counts,"
     ),
     "what is given once moves on": Mutant(
-        "ops/sync.c", "ds_move_frames(move, 0, DS_NEVER, 0, 0);", "ds_move_frames(move, 0, DS_NEVER, 0, 1);"
+        "ops/move.c",
+        "ds_move_frames(move, 0, 0, DS_NEVER, 0, 0);",
+        "ds_move_frames(move, 0, 0, DS_NEVER, 0, 1);",
+        ("hold",),
     ),
     "a memory is not kept": Mutant(
         "ops/attention.c",
@@ -127,7 +130,9 @@ MUTANTS = {
         "ds_move_fill(move, 0, left, value); ds_move_fill(move, move->m0, move->m0 + left, value);",
     ),
     "tokens behind a stream are those before it": Mutant(
-        "ops/pad.c", "given.from = -total * move->n_in;", "given.from = -behind * move->n_in;"
+        "ops/pad.c",
+        "ds_move_frames(move, DS_MOVE_WEIGHT, behind, DS_NEVER, -total, 1);",
+        "ds_move_frames(move, DS_MOVE_WEIGHT, behind, DS_NEVER, -behind, 1);",
     ),
     "reflect state one frame short": Mutant(
         "ops/padding.c",
@@ -181,7 +186,10 @@ MUTANTS = {
         ("edited-weights",),
     ),
     "indices that are not looked at": Mutant(
-        "ops/embedding.c", "if (x[i] < 0 || x[i] >= n_rows) {", "if (x[i] < -n_rows) {", laws=("failed-call",)
+        "ops/embedding.c",
+        "ds_find_outside(op, 0, values, n_frames, 0, n_rows);",
+        "ds_find_outside(op, 0, values, n_frames, -n_rows, INT64_MAX);",
+        laws=("failed-call",),
     ),
     "state published before the end of the call": Mutant(
         "exec/step.c",
@@ -264,8 +272,8 @@ MUTANTS = {
     ),
     "a stream read backwards from the frame before its last": Mutant(
         "ops/whole.c",
-        "ds_move_frames(move, 0, DS_NEVER, move->total - 1, -1);",
-        "ds_move_frames(move, 0, DS_NEVER, move->total - 1 - (move->total > 1), -1);",
+        "ds_move_frames(move, 0, 0, DS_NEVER, move->total - 1, -1);",
+        "ds_move_frames(move, 0, 0, DS_NEVER, move->total - 1 - (move->total > 1), -1);",
     ),
     "windows before the chunk left out of the sum": Mutant(
         "ops/frame.c",
@@ -301,8 +309,8 @@ MUTANTS = {
     ),
     "positions counted from the call's start": Mutant(
         "ops/positions.c",
-        "const int64_t position = positions_at(&op->attr[STEPS], m);",
-        "const int64_t position = positions_at(&op->attr[STEPS], m - out->m0);",
+        "const int64_t position = ds_length_at(m, steps->ints, steps->n_ints);",
+        "const int64_t position = ds_length_at(m - out->m0, steps->ints, steps->n_ints);",
     ),
     "kept keys counted from the call's start": Mutant(
         "ops/attention.c",
@@ -322,7 +330,10 @@ MUTANTS = {
         "ops/attention.c", "(double)(i / n) * angles[i % n],", "(double)(i / n + (i / n > 2)) * angles[i % n],"
     ),
     "quotients of positions rounded to zero": Mutant(
-        "ops/positions.c", "m = ds_expr_apply(DS_EXPR_FLOORDIV, m, c, 0);", "m = m / c;"
+        "ops/expr.c",
+        "ds_expr_apply(length_codes[codes[i]], a, k, 0)",
+        "(codes[i] == 2 ? a / k : ds_expr_apply(length_codes[codes[i]], a, k, 0))",
+        ("positions",),
     ),
     "distances of attention counted from the call's start": Mutant(
         "ops/attention.c", "position[a.n_queries] = i;", "position[a.n_queries] = i - out->m0;"
