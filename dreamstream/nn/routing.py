@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import math
 import operator
-from typing import Any, ClassVar, NamedTuple
+from collections.abc import Callable
+from typing import Any, ClassVar, NamedTuple, TypeVar
 
 from ..errors import DTypeError, NotStreamableError, ShapeError
 from ..stream.where import user_line
@@ -27,6 +28,7 @@ __all__ = [
     "Zero",
 ]
 
+Described = TypeVar("Described")
 #: What the parameters are.
 PARAMETERS = {
     "d_model": "Features of a token.",
@@ -50,7 +52,7 @@ PARAMETERS = {
     "group_score": '{"max", "top2"}: What a group is chosen by, its greatest or the sum of its two greatest.',
     "scale": "Factor of the weights.",
 }
-described_gate = described(
+_described = described(
     "",
     {
         "ShapeError": "For numbers that don't fit.",
@@ -59,6 +61,22 @@ described_gate = described(
     },
     **PARAMETERS,
 )
+_NOTES = """Notes
+-----
+Input ``(*, d_model)``, outputs ``(*, top_k)`` int64 and floats. **Streaming.** Delay 0, no state.
+Source: """
+
+
+def described_gate(source: str) -> Callable[[type[Described]], type[Described]]:
+    """Add to a gate's docstring what all of them say, and where it comes from."""
+
+    def add(gate: type[Described]) -> type[Described]:
+        gate.__doc__ = f"{gate.__doc__}\n\n{_NOTES}{source}."
+        return _described(gate)
+
+    return add
+
+
 TINY = 1e-20
 SMALL = 1e-10
 NOISE = 1e-2
@@ -229,15 +247,9 @@ class Gate(Shared):
             )
 
 
-@described_gate
+@described_gate("fmoe.gates.NaiveGate")
 class Naive(Gate):
-    """The greatest logits, weighted by softmax among them.
-
-    Notes
-    -----
-    Input ``(*, d_model)``, outputs ``(*, top_k)`` int64 and floats. **Streaming.** Delay 0, no state.
-    Source: fmoe.gates.NaiveGate.
-    """
+    """The greatest logits, weighted by softmax among them."""
 
     def __init__(
         self, d_model: int, num_expert: int, world_size: int = 1, top_k: int = 2, gate_bias: bool = True
@@ -249,40 +261,22 @@ class Naive(Gate):
         return self.ops.router(x, self.gate.weight, self.gate.bias)
 
 
-@described_gate
+@described_gate("fmoe.gates.FasterGate")
 class Faster(Naive):
-    """Naive at one worker, with GShard's loss.
-
-    Notes
-    -----
-    Input ``(*, d_model)``, outputs ``(*, top_k)`` int64 and floats. **Streaming.** Delay 0, no state.
-    Source: fmoe.gates.FasterGate.
-    """
+    """Naive at one worker, with GShard's loss."""
 
     def loss_of(self, logits: Any, chosen: Any, index: Any, score: Any) -> Any:
         return _gshard_loss(self, logits, chosen)
 
 
-@described_gate
+@described_gate("fmoe.gates.SwipeGate")
 class Swipe(Naive):
-    """Naive at one worker: what one expert has too much goes to others of the same worker.
-
-    Notes
-    -----
-    Input ``(*, d_model)``, outputs ``(*, top_k)`` int64 and floats. **Streaming.** Delay 0, no state.
-    Source: fmoe.gates.SwipeGate.
-    """
+    """Naive at one worker: what one expert has too much goes to others of the same worker."""
 
 
-@described_gate
+@described_gate("fmoe.gates.ZeroGate")
 class Zero(Gate):
-    """The first expert for all tokens, each choice with the same weight.
-
-    Notes
-    -----
-    Input ``(*, d_model)``, outputs ``(*, top_k)`` int64 and floats. **Streaming.** Delay 0, no state.
-    Source: fmoe.gates.ZeroGate.
-    """
+    """The first expert for all tokens, each choice with the same weight."""
 
     def route(self, x: Any, index: Any = None) -> Route:
         self.fits(x, index)
@@ -292,15 +286,9 @@ class Zero(Gate):
         return Route(zeros.to(self.ops.int64) if index is None else index, score, None, None)
 
 
-@described_gate
+@described_gate("fmoe.gates.NoisyGate")
 class Noisy(Gate):
-    """Logits with noise of a learnt size, in training.
-
-    Notes
-    -----
-    Input ``(*, d_model)``, outputs ``(*, top_k)`` int64 and floats. **Streaming.** Delay 0, no state.
-    Source: fmoe.gates.NoisyGate.
-    """
+    """Logits with noise of a learnt size, in training."""
 
     def __init__(
         self, d_model: int, num_expert: int, world_size: int = 1, top_k: int = 2, seed: int | None = None
@@ -400,15 +388,9 @@ class _Limited(Naive):
         return self.ops.limited(index, self.limit, self.tot_expert)
 
 
-@described_gate
+@described_gate("fmoe.gates.SwitchGate")
 class Switch(_Full, _Limited):
-    """One expert, weighted by its probability; in training with noise between 1 - eps and 1 + eps.
-
-    Notes
-    -----
-    Input ``(*, d_model)``, outputs ``(*, top_k)`` int64 and floats. **Streaming.** Delay 0, no state.
-    Source: fmoe.gates.SwitchGate.
-    """
+    """One expert, weighted by its probability; in training with noise between 1 - eps and 1 + eps."""
 
     def __init__(
         self,
@@ -450,15 +432,9 @@ def _gshard_loss(self: Any, logits: Any, chosen: Any) -> Any:
     return (shares * logits.softmax(-1).sum(0) / chosen.shape[0]).sum() * self.tot_expert
 
 
-@described_gate
+@described_gate("fmoe.gates.GShardGate")
 class GShard(_Limited):
-    """Two experts; the second is dropped by chance where its weight is small, and some by capacity.
-
-    Notes
-    -----
-    Input ``(*, d_model)``, outputs ``(*, top_k)`` int64 and floats. **Streaming.** Delay 0, no state.
-    Source: fmoe.gates.GShardGate.
-    """
+    """Two experts; the second is dropped by chance where its weight is small, and some by capacity."""
 
     def __init__(
         self,
@@ -494,15 +470,9 @@ class GShard(_Limited):
         return _gshard_loss(self, logits, chosen)
 
 
-@described_gate
+@described_gate("fmoe.gates.DCGate")
 class DC(GShard):
-    """GShard, each expert limited by a part of all tokens.
-
-    Notes
-    -----
-    Input ``(*, d_model)``, outputs ``(*, top_k)`` int64 and floats. **Streaming.** Delay 0, no state.
-    Source: fmoe.gates.DCGate.
-    """
+    """GShard, each expert limited by a part of all tokens."""
 
     def limit(self, n_tokens: int) -> int:
         return self._part_of(n_tokens)

@@ -20,15 +20,9 @@ def within_groups(ops: Any, scores: Any, groups: int, top_groups: int, group_sco
     return ops.where(among.unsqueeze(-1), grouped, -math.inf).flatten(-2)
 
 
-@described_gate
+@described_gate("3M-ASR")
 class Embedding(Gate):
-    """3M's router: the best experts of softmax over all, by an embedding and the token together.
-
-    Notes
-    -----
-    Input ``(*, d_model)``, outputs ``(*, top_k)`` int64 and floats. **Streaming.** Delay 0, no state.
-    Source: 3M-ASR.
-    """
+    """3M's router: the best experts of softmax over all, by an embedding and the token together."""
 
     router_bias: Any
 
@@ -78,15 +72,9 @@ class Embedding(Gate):
         return sparsity, self.tot_expert * (mean * mean).sum()
 
 
-@described_gate
+@described_gate("the routers of Mixtral, Qwen-MoE and DeepSeek")
 class TopK(Gate):
-    """What language models use: softmax or sigmoid, groups of experts, a bias of the choice.
-
-    Notes
-    -----
-    Input ``(*, d_model)``, outputs ``(*, top_k)`` int64 and floats. **Streaming.** Delay 0, no state.
-    Source: the routers of Mixtral, Qwen-MoE and DeepSeek.
-    """
+    """What language models use: softmax or sigmoid, groups of experts, a bias of the choice."""
 
     bias: Any
     choice_bias: Any
