@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from .. import _core
 from ..nn.routing_statistics import RoutingStatistics
+from ..operations import row_of
 
 __all__ = ["Routes"]
 
@@ -140,7 +141,7 @@ class _Graph:
         return None
 
     def _choice(self, edge: int) -> int | None:
-        node = self._nearest(edge, lambda n: n["name"] == "topk")
+        node = self._nearest(edge, lambda n: row_of(n["name"]).chooses == "several")
         return None if node is None else node["first_output"]
 
     def _narrowed(self, edge: int, k: int) -> int:

@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from ..array.elementwise import COMPARISONS
 from ..array.hook import CHOICE
+from ..operations import row_of
 from .engine import Engine
 
 __all__ = ["Choices"]
@@ -37,10 +38,10 @@ class Choices:
         self.engine, self.within, self.tied = engine, within, 0
         #: The edges of places and of truth values, and whether they lack an axis for the several of them.
         self.edges = {
-            node["first_output"] + i: node["name"] != "topk"
+            node["first_output"] + i: row_of(node["name"]).chooses != "several"
             for node in engine._core.nodes
             for i, (dtype, *_) in enumerate(node["outputs"])
-            if (node["name"] in ("topk", "reduce_features", "reduce_frames") and dtype == "int64")
+            if (row_of(node["name"]).chooses and dtype == "int64")
             or (node["name"] in COMPARISONS and dtype == "bool")
         }
         self._made: dict[str, list[list[Array]]] = {}

@@ -17,6 +17,7 @@ from ..stream.context import Context
 __all__ = [
     "ACTIVATIONS",
     "INPUT_LAYERS",
+    "PARAMETERS",
     "Attention",
     "Convolution",
     "FeedForward",
@@ -42,6 +43,31 @@ INPUT_LAYERS: dict[str, tuple[tuple[tuple[int, int], ...], str]] = {
     "conv2d": (((3, 2), (3, 2)), "out"),
     "conv2d6": (((3, 2), (5, 3)), "linear"),
     "conv2d8": (((3, 2), (3, 2), (3, 2)), "linear"),
+}
+
+
+#: What the parameters of encoders are.
+PARAMETERS = {
+    "attention_heads": "Heads.",
+    "num_blocks": "Layers.",
+    **dict.fromkeys(
+        ("dropout_rate", "positional_dropout_rate", "attention_dropout_rate"),
+        "Of training, which natively doesn't happen.",
+    ),
+    "input_layer": '{"conv2d", "conv2d6", "conv2d8", "linear"}: Subsampling by 4, 6, 8, or none.',
+    "normalize_before": "Whether norms stand before blocks.",
+    "static_chunk_size": "The chunk, in frames behind the subsampling, where `decoding_chunk_size` is 0.",
+    **dict.fromkeys(("use_dynamic_chunk", "use_dynamic_left_chunk"), "Of training."),
+    "macaron_style": "Whether there is a feed-forward block before attention too.",
+    "use_cnn_module": "Whether there is a convolution behind attention.",
+    "activation_type": '{"swish", "relu", "gelu", "tanh", "hardtanh", "selu"}: Between products.',
+    "cnn_module_kernel": "Frames of the convolution.",
+    "causal": "Whether the convolution looks back alone.",
+    "cnn_module_norm": '{"batch_norm", "layer_norm"}: The norm behind the convolution.',
+    "decoding_chunk_size": "Frames of a chunk, behind the subsampling; below 0 the whole stream, which "
+    '``unstreamable="buffer"`` waits for.',
+    "num_decoding_left_chunks": "Chunks before its own that a frame sees; below 0 all.",
+    "context": "What a frame sees, in place of chunks.",
 }
 
 

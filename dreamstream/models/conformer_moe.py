@@ -9,11 +9,13 @@ from typing import Any
 from .. import nn
 from ..array import Tensor
 from ..errors import ShapeError
+from ..nn.functional.texts import described
 from ..nn.mixing import Counted
 from ..stream.context import Context
 from .conformer import (
     ACTIVATIONS,
     INPUT_LAYERS,
+    PARAMETERS,
     Attention,
     FeedForward,
     Layer,
@@ -105,50 +107,23 @@ class _Stack(nn.Module):
         return self.encoded(xs)
 
 
+@described(
+    **PARAMETERS,
+    input_dim="Features of a frame.",
+    output_dim="Outputs of the head.",
+    blank_idx="Which output is CTC's blank.",
+    attention_dim="Width of the layers.",
+    embed_conf="dict, optional: Of the embedding network, where it differs; ``num_blocks`` (6), ``linear_units`` "
+    "(the experts'), ``attention_heads``, ``attention_dim``, and what else of the above.",
+    moe_conf="dict, optional: ``num_experts`` (32, of all workers), ``hidden_units`` (1024, within experts and "
+    "feed-forward blocks), ``router_with_bias``, ``keep_expert_output``; what training takes is left alone.",
+)
 class ConformerMoE(_Stack):
     """3M-ASR's encoder: Conformer layers with mixtures of experts, and an embedding network that routes frames.
 
     Both networks see the same features, each through its own subsampling, under one chunk mask. A router sees the
     embedding and a frame together and gives the frame to one expert. Positions are those of absolute frames,
     beside the keys, without the shift of Transformer-XL; where the original's table ends, at 5000, they go on.
-
-    Parameters
-    ----------
-    input_dim, output_dim : int
-        Features of a frame, and outputs of the head.
-    blank_idx : int
-        Which output is CTC's blank.
-    attention_heads, attention_dim, num_blocks : int
-        Heads, width of the layers, layers.
-    dropout_rate, positional_dropout_rate, attention_dropout_rate : float
-        Of training, which natively doesn't happen.
-    input_layer : {"conv2d", "conv2d6", "conv2d8", "linear"}
-        Subsampling by 4, 6, 8, or none.
-    normalize_before : bool
-        Whether norms stand before blocks.
-    static_chunk_size : int
-        The chunk, in frames behind the subsampling, where `decoding_chunk_size` is 0.
-    use_dynamic_chunk, use_dynamic_left_chunk : bool
-        Of training.
-    macaron_style, use_cnn_module : bool
-        Whether there is a feed-forward block before attention too, and a convolution behind it.
-    activation_type : {"swish", "relu", "gelu", "tanh", "hardtanh", "selu"}
-        Between products.
-    cnn_module_kernel, causal, cnn_module_norm
-        Of the convolution: frames, whether it looks back alone, "batch_norm" or "layer_norm".
-    embed_conf : dict, optional
-        Of the embedding network, where it differs: ``num_blocks`` (6), ``linear_units`` (the experts'),
-        ``attention_heads``, ``attention_dim``, and what else of the above.
-    moe_conf : dict, optional
-        ``num_experts`` (32, of all workers), ``hidden_units`` (1024, within experts and feed-forward blocks),
-        ``router_with_bias``, ``keep_expert_output``; what training takes is left alone.
-    decoding_chunk_size : int
-        Frames of a chunk, behind the subsampling; below 0 the whole stream, which ``unstreamable="buffer"``
-        waits for.
-    num_decoding_left_chunks : int
-        Chunks before its own that a frame sees; below 0 all.
-    context : Context, optional
-        What a frame sees, in place of chunks.
 
     Attributes
     ----------

@@ -11,10 +11,12 @@ import numpy as np
 from .. import nn
 from ..array import Tensor
 from ..nn import functional as F
+from ..nn.functional.texts import described
 from ..stream.context import Context
 from .conformer import (
     ACTIVATIONS,
     INPUT_LAYERS,
+    PARAMETERS,
     Attention,
     FeedForward,
     Layer,
@@ -57,51 +59,31 @@ class GlobalCMVN(nn.Module):
         return x * self.istd if self.norm_var else x
 
 
+@described(
+    **{
+        **PARAMETERS,
+        "activation_type": PARAMETERS["activation_type"].replace("}:", "}, optional:").rstrip(".")
+        + '; by default "swish" in Conformers, "relu" in Transformers.',
+    },
+    input_size="Features of a frame.",
+    output_size="Width of the layers.",
+    linear_units="Width within feed-forward blocks.",
+    pos_enc_layer_type='{"rel_pos", "abs_pos", "no_pos"}, optional: Whether positions are added to frames '
+    '("abs_pos"); by default "rel_pos" in Conformers, "abs_pos" in Transformers.',
+    global_cmvn="GlobalCMVN, optional: What features go through first.",
+    selfattention_layer_type='{"rel_selfattn", "selfattn"}, optional: Whether attention sees positions beside '
+    "keys; by default in Conformers.",
+    conv_bias="Whether convolutions have biases.",
+    norm_eps="Added to variances of layer norms.",
+    architecture='{"conformer", "transformer"}: Which of WeNet\'s encoders it is; with ``"transformer"`` there is '
+    "no convolution and one feed-forward block.",
+    vocab_size="int, optional: Outputs of the head; without it there is none.",
+)
 class U2Encoder(nn.Module):
     """The encoder of U2 and U2++: subsampling, Conformer or Transformer layers under a chunk mask, a head for CTC.
 
     Positions of ``"rel_pos"`` are WeNet's: embeddings of absolute positions beside the keys, without the shift of
     Transformer-XL. None runs out of a table.
-
-    Parameters
-    ----------
-    input_size, output_size, attention_heads, linear_units, num_blocks
-        Features of a frame, width of the layers, heads, width within feed-forward blocks, layers.
-    dropout_rate, positional_dropout_rate, attention_dropout_rate : float
-        Of training, which natively doesn't happen.
-    input_layer : {"conv2d", "conv2d6", "conv2d8", "linear"}
-        Subsampling by 4, 6, 8, or none.
-    pos_enc_layer_type : {"rel_pos", "abs_pos", "no_pos"}, optional
-        Whether positions are added to frames ("abs_pos"); by default "rel_pos" in Conformers, "abs_pos" in
-        Transformers.
-    normalize_before : bool
-        Whether norms stand before blocks.
-    static_chunk_size : int
-        The chunk, in frames behind the subsampling, where `decoding_chunk_size` is 0.
-    use_dynamic_chunk, use_dynamic_left_chunk : bool
-        Of training.
-    global_cmvn : GlobalCMVN, optional
-        What features go through first.
-    macaron_style, use_cnn_module : bool
-        Whether there is a feed-forward block before attention too, and a convolution behind it.
-    selfattention_layer_type : {"rel_selfattn", "selfattn"}, optional
-        Whether attention sees positions beside keys; by default in Conformers.
-    activation_type : {"swish", "relu", "gelu", "tanh", "hardtanh", "selu"}, optional
-        By default "swish" in Conformers, "relu" in Transformers.
-    cnn_module_kernel, causal, cnn_module_norm, conv_bias
-        Of the convolution: frames, whether it looks back alone, "batch_norm" or "layer_norm", biases.
-    norm_eps : float
-        Added to variances of layer norms.
-    architecture : {"conformer", "transformer"}
-        Which of WeNet's encoders it is; with ``"transformer"`` there is no convolution and one feed-forward block.
-    decoding_chunk_size : int
-        Frames of a chunk, behind the subsampling; below 0 the whole stream, which waits for its end.
-    num_decoding_left_chunks : int
-        Chunks before its own that a frame sees; below 0 all.
-    context : Context, optional
-        What a frame sees, in place of chunks.
-    vocab_size : int, optional
-        Outputs of the head; without it there is none.
 
     Attributes
     ----------

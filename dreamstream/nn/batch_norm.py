@@ -35,13 +35,14 @@ class ChannelNorm(Affine):
     def __init__(
         self,
         num_features: int,
-        eps: float,
-        momentum: float | None,
-        affine: bool,
-        track_running_stats: bool,
-        device: Any,
-        dtype: Any,
-        bias: bool,
+        eps: float = 1e-5,
+        momentum: float | None = 0.1,
+        affine: bool = True,
+        track_running_stats: bool = True,
+        device: Any = None,
+        dtype: Any = None,
+        *,
+        bias: bool = True,
     ) -> None:
         super().__init__()
         self.num_features = num_features
@@ -85,20 +86,6 @@ class ChannelNorm(Affine):
 
 
 class _BatchNorm(ChannelNorm):
-    def __init__(
-        self,
-        num_features: int,
-        eps: float = 1e-5,
-        momentum: float | None = 0.1,
-        affine: bool = True,
-        track_running_stats: bool = True,
-        device: Any = None,
-        dtype: Any = None,
-        *,
-        bias: bool = True,
-    ) -> None:
-        super().__init__(num_features, eps, momentum, affine, track_running_stats, device, dtype, bias)
-
     def unstreamable(self) -> tuple[str, str] | None:
         """Return why statistics of the batch can't stream, and what would work."""
         return None if self.track_running_stats else BATCH_STATISTICS.words

@@ -94,6 +94,8 @@ class Operator:
     window : callable or None
         Of its attributes and its weights' shapes: the frames that a window spans, and by how many the stream is
         padded before and behind, where the padding decides how far it looks ahead.
+    chooses : {"", "one", "several"}
+        Whether its integers say which elements it chose: one, or along an axis more than one.
     named : tuple of Operation
         torch's names for it, and what they mean for streams outside a forward, where there is more to say of them
         than of functions of single elements.
@@ -112,4 +114,5 @@ class Operator:
     window: Callable[[Mapping[str, Any], Sequence[Any]], tuple[int, int, int]] | None = field(
         default=None, kw_only=True
     )
+    chooses: Literal["", "one", "several"] = field(default="", kw_only=True)
     named: tuple[Operation, ...] = field(default=(), kw_only=True)

@@ -140,7 +140,7 @@ _ROWS = (
     ),
     Operator(
         "reduce_frames", kind="carried", written="`x.sum(L)`, `x.mean(L)`, `x.prod(L)`, `x.max(L)`, "
-        "`x.argmax(L)`, `x.logsumexp(L)`", lanes="as they come", by_position=True,
+        "`x.argmax(L)`, `x.logsumexp(L)`", lanes="as they come", by_position=True, chooses="one",
     ),
     Operator(
         "var_frames", kind="carried", written="`x.var(L)`, `x.std(L)`", lanes="as they come", by_position=True,
@@ -195,12 +195,15 @@ _ROWS = (
     *_all("frame", "reshape", lanes="shape", outside="reshaped", shares=True),
     *_all("frame", "expand", lanes="shape", outside="repeated", shares=True),
     *_all("frame", "nearest", "pad_features", lanes="axis"),
-    *_all("frame", "topk", outside="along", arguments=("k", "dim"), default=-1),
+    Operator(
+        "topk", kind="frame", lanes="as they come", chooses="several",
+        named=each("along", "topk", arguments=("k", "dim"), default=-1),
+    ),
     *_all("frame", "gather", outside="gather"),
     *_all("frame", "permute", lanes="", outside="permuted", shares=True),
     Operator(
         "reduce_features", kind="frame", written="`x.sum(d)`, `x.mean(d)` and all other reductions along features",
-        lanes="axes",
+        lanes="axes", chooses="one",
     ),
     Operator(
         "narrow", kind="frame", written="`x[..., a:b:k]` along features", lanes="axis",
