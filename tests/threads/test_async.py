@@ -147,15 +147,16 @@ def interrupt(thread):
 
 def run_interrupted(one, calls, delay):
     """Make the calls in a thread and interrupt it once after a while; return the outputs that came."""
-    outputs, errors = [], []
-    inside, sent = threading.Event(), threading.Event()
+    outputs, errors, sent = [], [], []
+    inside = threading.Event()
 
     def victim():
         try:
             inside.set()
             for call in calls:
                 outputs.append(one.step(*call))
-            sent.wait()  # it comes now at the latest
+            while not sent:  # an exception in the wait of an Event could leave its lock behind
+                time.sleep(1e-4)
         except KeyboardInterrupt:
             pass
         except BaseException as error:
@@ -166,7 +167,7 @@ def run_interrupted(one, calls, delay):
     inside.wait()
     time.sleep(delay)
     interrupt(thread)
-    sent.set()
+    sent.append(True)
     thread.join()
     assert not errors, errors
     return outputs
