@@ -186,9 +186,9 @@ MUTANTS = {
         ("edited-weights",),
     ),
     "indices that are not looked at": Mutant(
-        "ops/embedding.c",
-        "ds_find_outside(op, 0, values, n_frames, 0, n_rows);",
-        "ds_find_outside(op, 0, values, n_frames, -n_rows, INT64_MAX);",
+        "ops/op.c",
+        "DS_CHECK(index[i] >= def->least_index && index[i] < end, DS_INDEX,",
+        "DS_CHECK(index[i] >= -end, DS_INDEX,",
         laws=("failed-call",),
     ),
     "state published before the end of the call": Mutant(
