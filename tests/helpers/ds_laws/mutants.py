@@ -189,6 +189,7 @@ MUTANTS = {
         "ops/op.c",
         "DS_CHECK(index[i] >= def->least_index && index[i] < end, DS_INDEX,",
         "DS_CHECK(index[i] >= -end, DS_INDEX,",
+        ("embedding",),
         laws=("failed-call",),
     ),
     "state published before the end of the call": Mutant(
