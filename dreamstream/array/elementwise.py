@@ -59,7 +59,7 @@ _OF_ONE: dict[str, Callable[[Any], Any]] = {
     "square": lambda x: binary("mul", x, x),
     **dict.fromkeys(("ceil", "floor", "round", "trunc"), lambda x: x),
 }
-DIVIDE = frozenset(("fmod", "floor_divide", "trunc_divide", "remainder"))
+DIVIDE = frozenset(("trunc_divide", *(row.name for row in BINARY if row.domain == "quarters")))
 COMPARISONS = frozenset(("eq", "ne", "lt", "le", "gt", "ge"))
 REAL = frozenset(row.name for row in BINARY if row.real)  # of integers too
 
@@ -150,7 +150,7 @@ def rounded(name: str, a: Any, b: Any) -> Any:
     dtype = _common(name, operands)
     if not dtypes.is_float(dtype):
         if name == "trunc_divide" and _any_stream(operands):
-            return rounded("floor_divide", binary("sub", a, binary("fmod", a, b)), b)
+            return rounded("floor_divide", binary("sub", a, Tensor.fmod(a, b)), b)
         return _combine(name, operands, [dtypes.int64, dtypes.int64])
     return unary("trunc", binary("div", a, b)) if name == "trunc_divide" else binary(name, a, b)
 
@@ -360,7 +360,7 @@ def _check_integers(name: str, operands: Sequence[Tensor | Number]) -> None:
     except ValueError:
         shapes = " and ".join(str(a.shape) for a in arrays)
         raise ShapeError(f"{name}: shapes {shapes} don't broadcast") from None
-    if name in ("floor_divide", "trunc_divide", "remainder", "fmod") and not arrays[1].all():
+    if name in DIVIDE and not arrays[1].all():
         raise ZeroDivisionError(f"{name}: integers can't be divided by zero")
 
 

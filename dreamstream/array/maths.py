@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -143,7 +143,7 @@ def _unless_nan(self: Tensor, name: str, other: Operand) -> Tensor:
 def logaddexp(self: Tensor, other: Operand) -> Tensor:
     """Return log(e ** self + e ** other), without overflow on the way."""
     x, y = _real(self), _real(_like(self, other))
-    apart = unary("log1p", unary("exp", unary("neg", unary("abs", binary("sub", x, y)))))
+    apart = binary("sub", x, y).abs().neg().exp().log1p()
     return choose(x == y, binary("add", x, math.log(2)), binary("add", binary("maximum", x, y), apart))
 
 
@@ -258,7 +258,7 @@ COMPOSED: dict[str, tuple[str, Callable[..., Any]]] = {
     "isneginf": ("whether elements are -inf", lambda self: binary("eq", _real(self), -math.inf)),
     "signbit": (
         "whether elements are negative, -0.0 included",
-        lambda self: binary("lt", binary("copysign", 1.0, _real(self)), 0),
+        lambda self: Tensor.copysign(cast(Any, 1.0), _real(self)) < 0,
     ),
     "tan": ("the tangent", lambda self: binary("div", unary("sin", x := _real(self)), unary("cos", x))),
     "exp2": ("2 ** x", lambda self: binary("pow", 2, _real(self))),
@@ -266,14 +266,6 @@ COMPOSED: dict[str, tuple[str, Callable[..., Any]]] = {
     "sinc": ("sin(pi x) / (pi x), and 1 at 0", lambda self: _sinc(binary("mul", _real(self), math.pi))),
     "deg2rad": ("degrees as radians", lambda self: binary("mul", _real(self), math.pi / 180)),
     "rad2deg": ("radians as degrees", lambda self: binary("mul", _real(self), 180 / math.pi)),
-    "atan2": (
-        "the angle of the point (other, self), from -pi to pi",
-        lambda self, other: binary("atan2", _real(self), _real(other)),
-    ),
-    "copysign": (
-        "the sizes of self with the signs of `other`",
-        lambda self, other: binary("copysign", _real(self), _real(other)),
-    ),
     "fmax": (
         "the larger of each two elements, the other one where one is NaN",
         lambda self, other: _unless_nan(self, "maximum", other),

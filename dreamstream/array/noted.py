@@ -93,7 +93,7 @@ class Noted(Shared, LikeOthers, Pairs):
             raise AttributeError(name)
         if name.endswith("_"):
             return partial(self.assigned if name in _WRITERS else self.written, name)
-        if name in _SEVERAL:
+        if str(func.__annotations__.get("return")).startswith(("tuple", "Extreme")):  # several
             return getattr(self.as_stream(), name)
         return partial(Noted.of, func, self)
 
@@ -116,7 +116,6 @@ _VIEWS = (
     "float", "bool", "double", "__getitem__",
 )  # fmt: skip
 _WRITERS = ("copy_", "fill_", "zero_")
-_SEVERAL = ("chunk", "split", "unbind", "topk", "sort", "cummax", "cummin")
 
 
 def _run(func: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:

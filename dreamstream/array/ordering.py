@@ -25,9 +25,18 @@ def topk(self: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool
     The first of equals comes first; NaN is the greatest.
     """
     axis = self._axis("topk", dim)
+    return self._of_enough("topk", k, axis)._first(k, axis, largest)
+
+
+def _of_enough(self: Tensor, name: str, k: int, axis: int) -> Tensor:
+    """Return a tensor with at least k elements along a dimension."""
     size = self.shape[axis]
-    if isinstance(size, int) and not 1 <= k <= size:
-        raise ShapeError(f"topk: expected k from 1 to {size}, got {k}")
+    if k < 1 or (isinstance(size, int) and k > size):
+        raise ShapeError(f"{name}: expected k from 1 to {size}, got {k}")
+    return self
+
+
+def _first(self: Tensor, k: int, axis: int, largest: bool) -> Extreme:
     last = axis == self.ndim - 1
     given = self if last else self.transpose(axis, -1)
     values, indices = hook.apply("topk", {"k": k, "smallest": int(not largest)}, (given,), (), (..., 0))
@@ -44,7 +53,7 @@ def sort(self: Tensor, dim: int = -1, descending: bool = False, stable: bool = F
         return Extreme(self.clone(), zeros_like(self, dtype=dtypes.int64))
     axis = self._axis("sort", dim)
     if self.is_stream:
-        return topk(self, int(self.shape[axis]), axis, descending)
+        return self._first(int(self.shape[axis]), axis, descending)
     roles = numbered(["L" if i == axis else "B" if i == 0 else i for i in range(self.ndim)])
     values, indices = hook.apply("sort", {"descending": int(descending)}, (self,), (), roles)
     order = _chosen(self.transpose(axis, -1), descending)
@@ -75,10 +84,7 @@ def _at(self: Tensor, axis: int, place: Any) -> Tensor:
 def kthvalue(self: Tensor, k: int, dim: int = -1, keepdim: bool = False) -> Extreme:
     """Return the `k`-th smallest along a dimension, and where it was; NaN is the greatest."""
     axis = self._axis("kthvalue", dim)
-    size = self.shape[axis]
-    if k < 1 or (isinstance(size, int) and k > size):
-        raise ShapeError(f"kthvalue: expected k from 1 to {size}, got {k}")
-    return _picked(self.sort(axis), axis, k - 1, keepdim)
+    return _picked(self._of_enough("kthvalue", k, axis).sort(axis), axis, k - 1, keepdim)
 
 
 def median(self: Tensor, dim: int | None = None, keepdim: bool = False) -> Any:
@@ -170,4 +176,4 @@ def _picked(found: Extreme, axis: int, place: Any, keepdim: bool) -> Extreme:
     return Extreme(*(both if keepdim else [y.squeeze(axis) for y in both]))
 
 
-take(Tensor, globals(), _at=_at)
+take(Tensor, globals(), _at=_at, _first=_first, _of_enough=_of_enough)

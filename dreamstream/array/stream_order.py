@@ -37,28 +37,23 @@ def sort(self: Any, dim: int = -1, descending: bool = False, stable: bool = Fals
     return Extreme(*(y.with_dims(self.dims, self.names) for y in found))
 
 
-def topk(self: Any, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> Extreme:
-    axis = self._axis("topk", dim)
+def _first(self: Any, k: int, axis: int, largest: bool) -> Extreme:
     if not _along_frames(self, axis):
-        return Tensor.topk(self, k, axis, largest, sorted)
-    found = _of_enough(self, k).sort(axis, largest)
+        return Tensor._first(self, k, axis, largest)
+    found = self.sort(axis, largest)
     order = list(range(self.ndim - 1))
     order.insert(axis, self.ndim - 1)
     return Extreme(*(frames_at(y.unfold(axis, k, k), axis, 0).squeeze(axis).permute(*order) for y in found))
 
 
-def kthvalue(self: Any, k: int, dim: int = -1, keepdim: bool = False) -> Extreme:
-    x = _of_enough(self, k) if _along_frames(self, self._axis("kthvalue", dim)) else self
-    return Tensor.kthvalue(x, k, dim, keepdim)
-
-
-def _of_enough(x: StreamTensor, count: int) -> StreamTensor:
-    """Return a stream, of which those of fewer frames are refused."""
-    edge: Any = x.edge
-    enough = edge.entry.sizes.length(edge).compare(count, "ge")
+def _of_enough(self: Any, name: str, k: int, axis: int) -> Any:
+    """Return the stream, of which those of fewer frames are refused."""
+    enough: Any = True
+    if _along_frames(self, axis):
+        enough = self.edge.entry.sizes.length(self.edge).compare(k, "ge")
     if not isinstance(enough, bool):
         enough.require()
-    return x
+    return Tensor._of_enough(self, name, k, axis)
 
 
 def _at(self: Any, axis: int, place: Any) -> Any:
@@ -103,6 +98,8 @@ take(
     StreamTensor,
     globals(),
     _at=_at,
+    _first=_first,
+    _of_enough=_of_enough,
     **{name: outside(name, getattr(Tensor, name)) for name in ("median", "nanmedian", "quantile", "nanquantile")},
 )
 _ = ordering  # methods that are taken up

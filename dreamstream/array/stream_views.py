@@ -411,29 +411,28 @@ def _along(name: str, inside: Callable[..., Any], position: int | None) -> Calla
     if position is None:
         return _plain_only(name, inside)
     plain = getattr(Tensor, name)
+    called = inspect.signature(plain)
+    taken = [*called.parameters.values()][position + 1]
 
     def own(self: Any, *args: Any, **kwargs: Any) -> Any:
         if self.edge is not None:
             return inside(self, *args, **kwargs)
-        arguments = list(args)
-        dim = (
-            kwargs.pop("dim", kwargs.pop("dims", None)) if len(arguments) <= position else arguments.pop(position)
-        )
-        if isinstance(dim, (list, tuple)) and len(dim) == 1:
+        bound = called.bind(self, *args, **kwargs)
+        bound.apply_defaults()
+        given = bound.arguments
+        dim = given[taken.name]
+        while isinstance(dim, (list, tuple)) and len(dim) == 1:
             (dim,) = dim
+
+        def run(t: Any, a: Any) -> Any:
+            given["self"], given[taken.name] = t, (a,) if taken.kind is taken.VAR_POSITIONAL else a
+            return plain(*bound.args, **bound.kwargs)
+
         if dim is None or isinstance(dim, (list, tuple)):
-            return plain(chunks.fall_back(self, name), *args, **kwargs)
+            return run(chunks.fall_back(self, name), dim)
         axis = self._axis(name, dim)
         if isinstance(self.dims[axis], str):
-            return plain(
-                chunks.fall_back(self, f"{name} along {self.dims[axis]}"),
-                *args,
-                **{**kwargs} if args else {"dim": axis, **kwargs},
-            )
-
-        def run(t: Any, a: int) -> Any:
-            return plain(t, *arguments[:position], a, *arguments[position:], **kwargs)
-
+            return run(chunks.fall_back(self, f"{name} along {self.dims[axis]}"), axis)
         return chunks.per_frame(self, axis, run, True)
 
     own.__doc__ = plain.__doc__

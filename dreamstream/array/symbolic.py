@@ -18,6 +18,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from ..errors import NotStreamableError, ShapeError, StreamMismatchError
+from ..operations import UNARY
 from ..stream.rules import BatchSize, Length, Rows, Token, taken, takes_all
 from ..stream.where import user_line
 from . import hook
@@ -33,7 +34,7 @@ __all__ = ["SAME_ORDER", "LengthsOf", "Symbolic", "as_symbolic", "lengths_of", "
 #: Element types of NumPy.
 TYPES: dict[Any, Any] = {bool: np.dtype(bool), float: np.dtype(np.float32), int: np.dtype(np.int64)}
 _KINDS = ("bool", "float32", "float64", "int64")
-_OF_NUMBERS = ("sqrt", "rsqrt", "log", "log2", "log10", "log1p", "exp", "pow", "reciprocal", "square")
+_OF_NUMBERS = frozenset(("pow", "square", *(row.name for row in UNARY if row.doc and not row.integers)))
 _OLD_NAMES = {"FloatTensor": "float32", "DoubleTensor": "float64", "LongTensor": "int64", "BoolTensor": "bool"}
 TYPES.update((name, np.dtype(name)) for name in _KINDS)
 

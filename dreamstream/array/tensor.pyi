@@ -125,8 +125,12 @@ class Tensor(Base):
         """Return self > other."""
     def ge(self, other: Any) -> Self:
         """Return self >= other."""
+    def atan2(self, other: Any) -> Self:
+        """Return the angle of the point (other, self), from -pi to pi."""
     def hypot(self, other: Any) -> Self:
         """Return sqrt(self ** 2 + other ** 2), without overflow on the way."""
+    def copysign(self, other: Any) -> Self:
+        """Return the sizes of self with the signs of `other`."""
     def fmod(self, other: Any) -> Self:
         """Return what self / other leaves, exactly; the sign is that of self."""
     def __eq__(self, other: Any) -> Self: ...  # type: ignore[override]
@@ -237,8 +241,12 @@ class Tensor(Base):
         """Write what `trunc` gives into the tensor, and return it."""
     def mul_(self, *args: Any, **kwargs: Any) -> Self:
         """Write what `mul` gives into the tensor, and return it."""
+    def atan2_(self, *args: Any, **kwargs: Any) -> Self:
+        """Write what `atan2` gives into the tensor, and return it."""
     def hypot_(self, *args: Any, **kwargs: Any) -> Self:
         """Write what `hypot` gives into the tensor, and return it."""
+    def copysign_(self, *args: Any, **kwargs: Any) -> Self:
+        """Write what `copysign` gives into the tensor, and return it."""
     def fmod_(self, *args: Any, **kwargs: Any) -> Self:
         """Write what `fmod` gives into the tensor, and return it."""
     def add_(self, *args: Any, **kwargs: Any) -> Self:
@@ -293,8 +301,6 @@ class Tensor(Base):
         """Write what `exp2` gives into the tensor, and return it."""
     def frac_(self, *args: Any, **kwargs: Any) -> Self:
         """Write what `frac` gives into the tensor, and return it."""
-    def atan2_(self, *args: Any, **kwargs: Any) -> Self:
-        """Write what `atan2` gives into the tensor, and return it."""
     def index_add_(self, *args: Any, **kwargs: Any) -> Self:
         """Write what `index_add` gives into the tensor, and return it."""
     def index_copy_(self, *args: Any, **kwargs: Any) -> Self:
@@ -345,10 +351,6 @@ class Tensor(Base):
         """Return degrees as radians."""
     def rad2deg(self) -> Self:
         """Return radians as degrees."""
-    def atan2(self, other: Operand) -> Self:
-        """Return the angle of the point (other, self), from -pi to pi."""
-    def copysign(self, other: Operand) -> Self:
-        """Return the sizes of self with the signs of `other`."""
     def fmax(self, other: Operand) -> Self:
         """Return the larger of each two elements, the other one where one is NaN."""
     def fmin(self, other: Operand) -> Self:
@@ -497,6 +499,9 @@ class Tensor(Base):
         """Return beta * self + alpha * (mat1 @ mat2)."""
     def _at(self, axis: int, place: Any) -> Self:
         """Return the elements at a place of a dimension, which stays, with size 1."""
+    def _first(self, k: int, axis: int, largest: Flag) -> Extreme: ...
+    def _of_enough(self, name: str, k: int, axis: int) -> Self:
+        """Return a tensor with at least k elements along a dimension."""
     def topk(
         self,
         k: int,

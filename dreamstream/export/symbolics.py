@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch.onnx import symbolic_helper as helper
 
-from ..operations import UNARY
+from ..operations import ELEMENTWISE
 from ..torch.private import onnx_type
 
 __all__ = ["FORMS", "symbolics"]
@@ -41,9 +41,18 @@ def _form(name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     return keep
 
 
-def _own(onnx_name: str) -> Callable[..., Any]:
-    """Return the form of a function that ONNX has."""
-    return lambda g, x: g.op(onnx_name, x)
+def _made(form: str | tuple[Any, ...]) -> Callable[..., Any]:
+    """Return the form that a row says (`Elementwise.onnx`)."""
+
+    def make(g: Any, *given: Any) -> Any:
+        def value(part: Any) -> Any:
+            if isinstance(part, tuple):
+                return g.op(part[0], *map(value, part[1:]))
+            return _number(g, part, given[0]) if isinstance(part, float) else given[part]
+
+        return value((form, 0) if isinstance(form, str) else form)
+
+    return make
 
 
 def _number(g: Any, value: float, like: Any) -> Any:
@@ -149,26 +158,10 @@ def _extreme(onnx_name: str) -> Callable[..., Any]:
     return form
 
 
-def _expm1(g: Any, x: Any) -> Any:
-    """``2 sinh(x / 2) exp(x / 2)``, which loses nothing near zero."""
-    half = g.op("Mul", x, _number(g, 0.5, x))
-    return g.op("Mul", g.op("Mul", g.op("Sinh", half), _number(g, 2.0, x)), g.op("Exp", half))
-
-
-def _copysign(g: Any, a: Any, b: Any) -> Any:
-    size = g.op("Abs", a)
-    return g.op("Where", g.op("Less", b, _number(g, 0.0, b)), g.op("Neg", size), size)
-
-
 _ROWS: dict[str, Callable[..., Any]] = {
-    **{row.name: _own(row.onnx) for row in UNARY if row.onnx},
+    **{name: _made(row.onnx) for name, row in ELEMENTWISE.items() if row.onnx},
     "masked_fill": lambda g, x, mask, by: _choose(g, mask, _as(g, helper._maybe_get_scalar(by), x), x),
     "where": _choose,
-    "expm1": _expm1,
-    "trunc": lambda g, x: g.op("Mul", g.op("Sign", x), g.op("Floor", g.op("Abs", x))),
-    "erfc": lambda g, x: g.op("Sub", _number(g, 1.0, x), g.op("Erf", x)),
-    "hypot": lambda g, a, b: g.op("Sqrt", g.op("Add", g.op("Mul", a, a), g.op("Mul", b, b))),
-    "copysign": _copysign,
     "amin": _extreme("ReduceMin"),
     "amax": _extreme("ReduceMax"),
 }

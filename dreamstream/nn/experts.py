@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -13,11 +12,11 @@ from .activation import GELU, SiLU
 from .containers import ModuleList
 from .gates import NaiveGate
 from .module import Module
-from .native_ops import OPS
+from .native_ops import OPS, Ops
 
 __all__ = ["Experts", "FMoE", "FMoELinear", "FMoETransformerMLP", "GatedExperts"]
 
-_OPS = SimpleNamespace(
+_OPS = Ops(
     **vars(OPS),
     gelu=GELU,
     silu=SiLU,

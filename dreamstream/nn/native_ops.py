@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from ..array import Tensor, cat, int64, where
+from .. import array
+from ..array import Tensor
 from ..errors import ModeError, NotStreamableError, ShapeError
 from ..stream.where import user_line
 from . import functional as F
@@ -15,7 +16,7 @@ from . import init
 from .functional.experts import DROPPED, check_experts
 from .linear import Linear, new_parameter
 
-__all__ = ["OPS", "first_come", "rows_of"]
+__all__ = ["OPS", "Ops", "first_come", "rows_of"]
 
 
 def _parameter(*shape: int, bound: float = 0.0) -> Any:
@@ -108,24 +109,26 @@ def _array(x: Any) -> Any:
     return x.value if is_stream(x) else x.numpy()
 
 
-OPS = SimpleNamespace(
+class Ops(SimpleNamespace):
+    """What gates and experts do with tensors; a name that isn't said is that of one of the modules `elsewhere`."""
+
+    def __getattr__(self, name: str) -> Any:
+        for place in self.__dict__["elsewhere"]:
+            if hasattr(place, name):
+                return getattr(place, name)
+        raise AttributeError(name)
+
+
+OPS = Ops(
+    elsewhere=(F, array),
     rows=rows_of,
     array=_array,
-    router=F.router,
-    topk=F.topk,
-    expert_linear=F.expert_linear,
-    combine=F.combine,
     gated=gated,
-    where=where,
-    cat=cat,
-    int64=int64,
     linear=lambda d, n, bias: Linear(d, n, bias=bias),
     parameter=_parameter,
     zeros=lambda n: Tensor(np.zeros(n, np.float32)),
     one_hot=one_hot,
     places=lambda like: Tensor(np.arange(like.shape[-1])),
-    softplus=F.softplus,
-    erf=lambda x: x.erf(),
     random=np.random.default_rng,
     normal=_drawn("standard_normal"),
     uniform=_drawn("random"),
@@ -134,6 +137,6 @@ OPS = SimpleNamespace(
     is_symbolic=_symbolic,
     noisy=_noisy,
     check_experts=check_experts,
-    is_whole=lambda index: index.dtype == int64,
+    is_whole=lambda index: index.dtype == array.int64,
     repeated=_repeated,
 )

@@ -198,7 +198,7 @@ class Gate(Shared):
         logits = self.logits(x)
         compared = self.compared(logits)
         n = min(self.top_k + 1, self.tot_expert)
-        values, found = self.ops.topk(compared, n)
+        values, found = self.ops.topk(compared, k=n)
         margin = values[..., self.top_k - 1] - values[..., self.top_k] if n > self.top_k else None
         chosen = found[..., : self.top_k] if index is None else index
         # a choice that is forced to be dropped has some weight, which nothing is multiplied by
@@ -311,14 +311,14 @@ class Noisy(Gate):
     def loss_of(self, logits: Any, chosen: Any, index: Any, score: Any) -> Any:
         n = self.tot_expert
         clean, size = (t.reshape(-1, n) for t in self.drawn)
-        values, _ = self.ops.topk(logits, min(self.top_k + 1, n))
+        values, _ = self.ops.topk(logits, k=min(self.top_k + 1, n))
         importance = (self.ops.one_hot(chosen, n).to(logits.dtype) * score.unsqueeze(-1)).sum(-2).sum(0)
         if self.top_k == n:
             load = (self.ops.one_hot(chosen, n).to(logits.dtype)).sum(-2).sum(0)
         else:
             inside, outside = values[:, self.top_k].unsqueeze(-1), values[:, self.top_k - 1].unsqueeze(-1)
             threshold = self.ops.where(logits > inside, inside, outside)
-            load = (0.5 * (1 + self.ops.erf((clean - threshold) / size / math.sqrt(2)))).sum(0)
+            load = (0.5 * (1 + ((clean - threshold) / size / math.sqrt(2)).erf())).sum(0)
         return _variation(importance) + _variation(load)
 
 

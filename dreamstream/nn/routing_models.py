@@ -14,8 +14,8 @@ __all__ = ["Embedding", "TopK", "within_groups"]
 def within_groups(ops: Any, scores: Any, groups: int, top_groups: int, group_score: str) -> Any:
     """Return scores ``(*, experts)``, -inf outside the best groups."""
     grouped = scores.unflatten(-1, (groups, -1))
-    best = grouped.amax(-1) if group_score == "max" else ops.topk(grouped, 2)[0].sum(-1)
-    _, found = ops.topk(best, top_groups)
+    best = grouped.amax(-1) if group_score == "max" else ops.topk(grouped, k=2)[0].sum(-1)
+    _, found = ops.topk(best, k=top_groups)
     among = ops.one_hot(found, groups).sum(-2) > 0
     return ops.where(among.unsqueeze(-1), grouped, -math.inf).flatten(-2)
 

@@ -50,8 +50,9 @@ class Elementwise(Operator):
         Whether two integers become float32.
     aliases : tuple of str
         torch's other names.
-    onnx : str
-        ONNX's operator, where torch's exporter lacks it.
+    onnx : str or tuple
+        ONNX's operator, where torch's exporter lacks the function; or how it is made: an operator, and of what:
+        such tuples, the numbers of operands (int), constants (float).
     tries : mapping
         Values of each of its attributes that show what it does; `reference` takes them by name.
     """
@@ -64,7 +65,7 @@ class Elementwise(Operator):
     integers: Callable[..., Any] | None = None
     real: bool = False
     aliases: tuple[str, ...] = ()
-    onnx: str = ""
+    onnx: str | tuple[Any, ...] = ""
     tries: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
 
 
@@ -112,7 +113,10 @@ UNARY = (
     ),
     Elementwise("tanh", np.tanh, "the hyperbolic tangent"),
     Elementwise("exp", np.exp, "e ** x"),
-    Elementwise("expm1", np.expm1, "e ** x - 1, exact near zero"),
+    Elementwise(
+        "expm1", np.expm1, "e ** x - 1, exact near zero",
+        onnx=("Mul", ("Mul", ("Sinh", ("Mul", 0, 0.5)), 2.0), ("Exp", ("Mul", 0, 0.5))),  # loses nothing near zero
+    ),
     Elementwise("log", np.log, "the natural logarithm", domain="positive"),
     Elementwise("log1p", np.log1p, "log(1 + x), exact near zero", domain="positive"),
     Elementwise("log2", np.log2, "the logarithm to base 2", domain="positive"),
@@ -147,7 +151,7 @@ UNARY = (
         domain="unit", onnx="Atanh", aliases=("arctanh",),
     ),
     Elementwise("erf", _erf, "the error function"),
-    Elementwise("erfc", _erfc, "1 - erf(x), exact for small results"),
+    Elementwise("erfc", _erfc, "1 - erf(x), exact for small results", onnx=("Sub", 1.0, ("Erf", 0))),
     Elementwise(
         "floor", np.floor, "the largest integer that is not larger", domain="halves", exact=True, integers=np.copy
     ),
@@ -160,7 +164,7 @@ UNARY = (
     ),
     Elementwise(
         "trunc", np.trunc, "the nearest integer that is not larger in size",
-        exact=True, integers=np.copy, aliases=("fix",),
+        exact=True, integers=np.copy, aliases=("fix",), onnx=("Mul", ("Sign", 0), ("Floor", ("Abs", 0))),
     ),
 )  # fmt: skip
 
@@ -197,9 +201,18 @@ BINARY = (
         "ge", np.greater_equal, "self >= other", 2,
         domain="ties", exact=True, integers=np.greater_equal, aliases=("greater_equal",),
     ),
-    Elementwise("atan2", np.arctan2, operands=2, real=True, aliases=("arctan2",)),
-    Elementwise("hypot", np.hypot, "sqrt(self ** 2 + other ** 2), without overflow on the way", 2, real=True),
-    Elementwise("copysign", np.copysign, operands=2, exact=True, real=True),
+    Elementwise(
+        "atan2", np.arctan2, "the angle of the point (other, self), from -pi to pi", 2,
+        real=True, aliases=("arctan2",),
+    ),
+    Elementwise(
+        "hypot", np.hypot, "sqrt(self ** 2 + other ** 2), without overflow on the way", 2,
+        real=True, onnx=("Sqrt", ("Add", ("Mul", 0, 0), ("Mul", 1, 1))),
+    ),
+    Elementwise(
+        "copysign", np.copysign, "the sizes of self with the signs of `other`", 2,
+        exact=True, real=True, onnx=("Where", ("Less", 1, 0.0), ("Neg", ("Abs", 0)), ("Abs", 0)),
+    ),
     Elementwise(
         "fmod", np.fmod, "what self / other leaves, exactly; the sign is that of self", 2,
         domain="quarters", exact=True, integers=np.fmod,

@@ -15,12 +15,12 @@ import torch.nn.functional as F
 from ..errors import NotStreamableError, ShapeError
 from ..nn import functional as native
 from ..nn import mixing, routing, routing_models
-from ..nn.native_ops import first_come, rows_of
+from ..nn.native_ops import Ops, first_come, rows_of
 from ..stream.where import user_line
 from .forward.conversions import with_value
 from .forward.mode import current
 from .functional import _of_streams
-from .run.kernels.experts import check_experts, combined, expert_products, logits, top
+from .run.kernels.experts import EXPERTS, check_experts
 from .tensor import StreamTensor
 
 __all__ = [
@@ -49,29 +49,31 @@ def is_stream(x: Any) -> bool:
     return isinstance(x, StreamTensor)
 
 
-def _either(of_streams: Callable[..., Any], of_tensors: Callable[..., Any]) -> Callable[..., Any]:
+def _either(name: str) -> Callable[..., Any]:
     """A function of streams inside a forward, or of plain tensors."""
-    inside = _of_streams(of_streams)
+    inside, kernel = _of_streams(getattr(native, name)), EXPERTS[name]
 
-    def run(x: Any, *args: Any) -> Any:
-        return (inside if is_stream(x) else of_tensors)(x, *args)
+    def run(x: Any, *args: Any, **attributes: Any) -> Any:
+        if is_stream(x):
+            return inside(x, *args, **attributes)
+        return kernel(SimpleNamespace(attributes=attributes, live=True), x, *args)
 
     return run
 
 
-def _expert_linear(x: Tensor, index: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+_CHOSEN = {name: _either(name) for name in EXPERTS}
+
+
+def _products(x: Any, index: Any, weight: Tensor, bias: Tensor | None) -> Any:
     k, depth = index.shape[-1], weight.shape[-1]
-    if x.shape[:-1] != index.shape[:-1] or x.shape[-1] not in (depth, k * depth):
-        raise ShapeError(
-            f"expert_linear: expected an input (..., {depth}) or (..., {k * depth}) for an index of shape "
-            f"{tuple(index.shape)}, got {tuple(x.shape)}"
-        )
-    check_experts("expert_linear", index, len(weight))
-    return expert_products(x, index, weight, bias, True).flatten(-2)
-
-
-def _combine(x: Tensor, weights: Tensor) -> Tensor:
-    return combined(x.unflatten(-1, (weights.shape[-1], -1)), weights)
+    if not is_stream(x):
+        if x.shape[:-1] != index.shape[:-1] or x.shape[-1] not in (depth, k * depth):
+            raise ShapeError(
+                f"expert_linear: expected an input (..., {depth}) or (..., {k * depth}) for an index of shape "
+                f"{tuple(index.shape)}, got {tuple(x.shape)}"
+            )
+        check_experts("expert_linear", index, len(weight))
+    return _CHOSEN["expert_linear"](x, index, weight, bias)
 
 
 def _of_values(x: Any, function: Callable[[Tensor], Tensor], what: str) -> Any:
@@ -128,10 +130,6 @@ def _repeated(counts: Any, n: int, total: int) -> Tensor:
     return torch.repeat_interleave(torch.arange(n, device=given.device), given)
 
 
-_router = _either(native.router, logits)
-_products = _either(native.expert_linear, _expert_linear)
-
-
 def _gated(x: Any, index: Any, up: Any, up_bias: Any, activation: Any, down: Any, down_bias: Any) -> Any:
     both = _products(x, index, up, up_bias).unflatten(-1, (index.shape[-1], 2, -1))
     hidden = (activation(both[..., 0, :]) * both[..., 1, :]).flatten(-2)
@@ -142,24 +140,17 @@ def _array(x: Any) -> Any:
     return (current().unwrap(x).value if is_stream(x) else x).detach().cpu().numpy()
 
 
-_OPS = SimpleNamespace(
+_OPS = Ops(
+    elsewhere=(torch, F),
     rows=lambda x: rows_of(current().unwrap(x)) if is_stream(x) else None,
     array=_array,
-    router=_router,
-    topk=_either(native.topk, top),
-    expert_linear=_products,
-    combine=_either(native.combine, _combine),
+    **{**_CHOSEN, "expert_linear": _products},
     gated=_gated,
-    where=torch.where,
-    cat=torch.cat,
-    int64=torch.int64,
     linear=lambda d, n, bias: torch.nn.Linear(d, n, bias=bias),
     parameter=_parameter,
     zeros=torch.zeros,
     one_hot=_one_hot,
     places=lambda like: torch.arange(like.shape[-1], device=like.device),
-    softplus=F.softplus,
-    erf=torch.erf,
     random=_random,
     normal=_drawn(torch.randn, "noise"),
     uniform=_drawn(torch.rand, "random_routing"),

@@ -43,6 +43,9 @@ def _pairs(*names):
     }
 
 
+QUOTIENTS = [r.name for r in BINARY if r.domain == "quarters"]
+OF_REALS = [r.name for r in BINARY if r.real and r.doc]
+
 #: Of integers, too, with integers as results.
 REAL = {
     **{n: c[:2] for n, c in _odd(*(r.name for r in UNARY if r.doc and r.integers)).items()},
@@ -50,7 +53,14 @@ REAL = {
     "nan_to_num": [lambda d: d.odd.nan_to_num(), lambda d: d.odd.nan_to_num(1, 2, -3)],
     "isposinf": [lambda d: d.odd.isposinf()],
     "isneginf": [lambda d: d.odd.isneginf()],
-    "fmod": [lambda d: d.x.fmod(d.p), lambda d: d.x.fmod(3), lambda d: d.column.fmod(d.p)],
+    **{
+        name: [
+            lambda d, name=name: getattr(d.x, name)(d.p),
+            lambda d, name=name: getattr(d.x, name)(3),
+            lambda d, name=name: getattr(d.column, name)(d.p),
+        ]
+        for name in QUOTIENTS
+    },
     "heaviside": [lambda d: d.x.heaviside(d.y), lambda d: d.odd.heaviside(d.x)],
     "addcmul": [lambda d: d.x.addcmul(d.y, d.row), lambda d: d.x.addcmul(d.column, d.row, value=2)],
 }
@@ -59,7 +69,7 @@ FLOAT = {
     **_odd(*(r.name for r in UNARY if r.doc and r.integers is None)),
     **_odd("tan", "exp2", "frac", "sinc", "signbit", "deg2rad", "rad2deg"),
     "logit": [lambda d: d.x.logit(), lambda d: d.x.sigmoid().logit(), lambda d: d.odd.logit(1e-3)],
-    **_pairs(*(r.name for r in BINARY if r.real and r.name not in ("div", "prelu")), "logaddexp", "xlogy"),
+    **_pairs(*OF_REALS, "logaddexp", "xlogy"),
     **{
         name: [
             *cases,
@@ -67,7 +77,7 @@ FLOAT = {
             lambda d, name=name: getattr(d.x * 1e7, name)(-0.7),
             lambda d, name=name: getattr(d.odd, name)(0),
         ]
-        for name, cases in _pairs(*(r.name for r in BINARY if r.domain == "quarters")).items()
+        for name, cases in _pairs(*QUOTIENTS).items()
     },
     "lerp": [
         lambda d: d.x.lerp(d.y, 0.3),
@@ -85,7 +95,6 @@ INTEGER = {
     name: [lambda d, name=name: _called(d.x, name)]
     for name in ("tan", "exp2", "sinc", "signbit", "deg2rad", *OF_FLOATS)
 } | {
-    "atan2": [lambda d: d.x.atan2(d.y)],
-    "copysign": [lambda d: d.x.copysign(d.y)],
+    **{name: [lambda d, name=name: getattr(d.x, name)(d.y.float())] for name in OF_REALS},
     "xlogy": [lambda d: d.x.xlogy(d.p)],
 }

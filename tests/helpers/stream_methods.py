@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from inspect import signature
 from typing import Any
 
-from dreamstream.operations import UNARY
+from dreamstream.array import Tensor
+from dreamstream.operations import OPERATIONS, UNARY
 
 __all__ = ["KEEP", "OVER_L", "leaves"]
 
@@ -15,8 +17,26 @@ METHODS = (
 FUNCTIONS = """relu gelu silu elu selu softplus leaky_relu hardtanh logsigmoid softsign tanhshrink mish relu6
     hardswish hardsigmoid celu softshrink"""
 
+#: Of methods along a dimension, that of features here.
+GIVEN = {"dim": 1, "dims": 1, "k": 2, "n": 1, "q": 0.3, "repeats": 2, "shifts": 1}
+
+
+def along() -> dict[str, dict[str, Any]]:
+    """What methods of both libraries along a dimension, reductions among them, are given."""
+    found = {}
+    for row in OPERATIONS.values():
+        method = getattr(Tensor, row.name, None)
+        if row.outside in ("along", "reduction") and method is not None:
+            takes = [p for p in signature(method).parameters.values() if p.kind is not p.VAR_POSITIONAL]
+            asked = {p.name for p in takes if p.default is p.empty} - {"self"}
+            if asked <= GIVEN.keys() and GIVEN.keys() & {p.name for p in takes}:
+                found[row.name] = {p.name: GIVEN[p.name] for p in takes if p.name in GIVEN}
+    return found
+
+
 #: By name a function of the library and the batch that keeps the streams.
 KEEP: dict[str, Any] = {
+    **{name: (lambda lib, t, name=name, how=how: getattr(t, name)(**how)) for name, how in along().items()},
     **{name: (lambda lib, t, name=name: getattr(t, name)()) for name in METHODS},
     **{"F." + n: (lambda lib, t, n=n: getattr(lib.nn.functional, n)(t)) for n in FUNCTIONS.split()},
     "add": lambda lib, t: t + 1.5,
@@ -53,13 +73,13 @@ KEEP: dict[str, Any] = {
     "view": lambda lib, t: t.view(t.size(0), 2, 2, t.size(2)),
     "expand": lambda lib, t: t.unsqueeze(1).expand(-1, 3, -1, -1),
     "repeat": lambda lib, t: t.repeat(1, 2, 1),
-    "repeat_interleave": lambda lib, t: t.repeat_interleave(2, 1),
     "index": lambda lib, t: t[:, 1],
     "index slice": lambda lib, t: t[:, ::2],
     "index list": lambda lib, t: t[:, [3, 0, 0]],
     "index mask": lambda lib, t: t[:, [True, False, True, False]],
     "index ellipsis": lambda lib, t: t[..., 1, :],
     "index none": lambda lib, t: t[:, None, 1:, ..., None],
+    "flip": lambda lib, t: t.flip(1),
     "narrow": lambda lib, t: t.narrow(1, 1, 2),
     "select": lambda lib, t: t.select(1, -1),
     "split": lambda lib, t: tuple(t.split(3, 1)),
@@ -69,14 +89,6 @@ KEEP: dict[str, Any] = {
     "cat": lambda lib, t: lib.cat([t, t.sin()], 1),
     "stack": lambda lib, t: lib.stack([t, t.cos()], 1),
     "stack, last": lambda lib, t: lib.stack([t, -t], -1),
-    "softmax": lambda lib, t: t.softmax(1),
-    "log_softmax": lambda lib, t: t.log_softmax(-2),
-    "cumsum": lambda lib, t: t.cumsum(1),
-    "cummax": lambda lib, t: t.cummax(1)[0] + t.cummin(1)[1],
-    "logcumsumexp": lambda lib, t: t.logcumsumexp(1),
-    "count_nonzero": lambda lib, t: t.count_nonzero(1),
-    "flip": lambda lib, t: t.flip(1),
-    "roll": lambda lib, t: t.roll(1, 1),
     "glu": lambda lib, t: lib.nn.functional.glu(t, 1),
     "layer_norm": lambda lib, t: lib.nn.functional.layer_norm(t.transpose(1, 2), (4,)),
     "normalize": lambda lib, t: lib.nn.functional.normalize(t, dim=1),
@@ -85,26 +97,12 @@ KEEP: dict[str, Any] = {
     "matmul": lambda lib, t: t.transpose(1, 2) @ lib.ones(4, 3, dtype=t.dtype),
     "matmul of vectors": lambda lib, t: t.transpose(1, 2) @ lib.ones(4, dtype=t.dtype),
     "rmatmul": lambda lib, t: lib.ones(3, 4, dtype=t.dtype) @ t,
-    "sum": lambda lib, t: t.sum(1),
     "sum, kept": lambda lib, t: t.sum(1, keepdim=True),
     "mean": lambda lib, t: t.mean(dim=-2),
-    "prod": lambda lib, t: t.prod(1),
     "var": lambda lib, t: t.var(1),
     "std": lambda lib, t: t.std(dim=1, unbiased=False),
     "norm": lambda lib, t: t.norm(dim=1),
     "norm of two": lambda lib, t: t.unflatten(1, (2, 2)).norm(1, (1, 2)),
-    "logsumexp": lambda lib, t: t.logsumexp(1),
-    "amax": lambda lib, t: t.amax((1,)),
-    "amin": lambda lib, t: t.amin(-2),
-    "max": lambda lib, t: tuple(t.max(1)),
-    "min": lambda lib, t: tuple(t.min(1)),
-    "argmax": lambda lib, t: t.argmax(1),
-    "median": lambda lib, t: t.median(1).values,
-    "kthvalue": lambda lib, t: t.kthvalue(2, 1, keepdim=True)[0],
-    "quantile": lambda lib, t: t.quantile(0.3, 1),
-    "argmin": lambda lib, t: t.argmin(1),
-    "all": lambda lib, t: (t > -1).all(1),
-    "any": lambda lib, t: (t > 1).any(1),
 }  # fmt: skip
 
 #: By name a function of a tensor and a dimension that leaves one value of a row's frames.

@@ -259,6 +259,8 @@ def test_reductions_of_no_frames():
 FALLBACKS = {
     "flip L": lambda t: t.flip(2),
     "roll L": lambda t: t.roll(1, 2),
+    "roll L, by names": lambda t: t.roll(shifts=1, dims=-1),
+    "roll of two": lambda t: t.roll((1, 2), dims=(0, 1)),
     "cumsum L": lambda t: t.cumsum(2),
     "softmax L": lambda t: t.softmax(2),
     "log_softmax B": lambda t: t.log_softmax(0),

@@ -9,6 +9,7 @@ from one_stream import held, patched, stepped
 
 import dreamstream as ds
 from dreamstream import nn as native
+from dreamstream.torch.forward.source import CHOOSE
 
 D, E = 8, 6
 
@@ -164,13 +165,10 @@ class Tied(torch.nn.Module):
         if self.how in self.by_comparison:
             chosen = getattr(self, self.how)(scores).unsqueeze(-2)
             return (torch.stack([e(x) for e in self.experts], -1) * chosen).sum(-1)
-        index = {
-            "topk": lambda: scores.topk(3)[1],
-            "sort": lambda: scores.sort(-1, descending=True).indices[..., :3],
-            "argsort": lambda: torch.argsort(scores, dim=-1)[..., -1:],
-            "max": lambda: scores.max(-1, keepdim=True)[1],
-            "argmin": lambda: (-scores).argmin(-1).unsqueeze(-1),
-        }[self.how]()
+        given = {"k": 3, "dim": -1, "keepdim": True, "descending": True}
+        own = {name: value for name, value in given.items() if name in CHOOSE[self.how].parameters}
+        found = getattr(-scores if self.how.endswith("min") else scores, self.how)(**own)
+        index = (found if isinstance(found, torch.Tensor) else found[1])[..., :3]
         chosen = torch.nn.functional.one_hot(index, E).sum(-2).unsqueeze(-2)
         return (torch.stack([e(x) for e in self.experts], -1) * chosen).sum(-1)
 
@@ -191,7 +189,7 @@ class Tied(torch.nn.Module):
         return torch.gt(scores - scores.max(-1, keepdim=True)[0], -1e-9) * scores
 
 
-@pytest.mark.parametrize("how", ["topk", "sort", "argsort", "max", "argmin", *Tied.by_comparison])
+@pytest.mark.parametrize("how", [*CHOOSE, *Tied.by_comparison])
 def test_a_model_is_told_which_of_equals_its_engine_chose(how):
     model = Tied(how).eval()
     engine = ds.compile(model, ("B", "L", D))
@@ -208,8 +206,11 @@ def test_a_model_is_told_which_of_equals_its_engine_chose(how):
     assert not ds.verify(model, engine, n_frames=200).ok
 
 
-@pytest.mark.parametrize("how", ["topk", "argmax", "ge"])
-def test_a_native_model_is_told(how):
+@pytest.mark.parametrize(
+    "chosen",
+    [lambda s: s.topk(1)[1].squeeze(-1), lambda s: s.argmax(-1), lambda s: s >= s.amax(-1, keepdim=True)],
+)
+def test_a_native_model_is_told(chosen):
     class Model(native.Module):
         def __init__(self):
             super().__init__()
@@ -219,10 +220,7 @@ def test_a_native_model_is_told(how):
             weight[1::2] = weight[::2] + 1e-8 * drawn(E // 2, 256).numpy()
 
         def forward(self, x):
-            scores = self.gate(self.before(x))
-            if how == "ge":
-                return (scores >= scores.amax(-1, keepdim=True)).to(ds.float32)
-            return (scores.topk(1)[1].squeeze(-1) if how == "topk" else scores.argmax(-1)).to(ds.float32)
+            return chosen(self.gate(self.before(x))).to(ds.float32)
 
     model = Model().eval()
     report = ds.verify(model, ds.compile(model, ("B", "L", D)), n_frames=200)

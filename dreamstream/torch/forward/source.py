@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
+from inspect import isfunction, signature
 from typing import Any
 
 import numpy as np
 import torch
 from torch.overrides import TorchFunctionMode
 
+from ...array import Tensor
 from ...array.hook import CHOICE
 from ...array.symbolic import Symbolic, measured
 from ...engine.source import turned_off, whole
@@ -23,7 +25,7 @@ from .constants import Arrays, as_array, device_of
 from .mode import Forward
 from .sizes import SIZES
 
-__all__ = ["TorchSource"]
+__all__ = ["CHOOSE", "TorchSource"]
 
 
 class TorchSource:
@@ -126,29 +128,27 @@ def _tree(result: Any) -> Any:
 
 
 # ---------------------------------------------------------------------- choices that somebody else orders
-def _ordered(input: Any, dim: int = -1, descending: bool = False, *, stable: Any = None) -> tuple[Any, ...]:
-    return input, dim, descending, None
-
-
-def _topk(input: Any, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> tuple[Any, ...]:
-    return input, dim, largest, k
-
-
-def _extreme(largest: bool) -> Callable[..., tuple[Any, ...]]:
-    def given(input: Any, dim: Any = None, keepdim: bool = False) -> tuple[Any, ...]:
-        return input, dim, largest, 1
-
-    return given
-
-
-#: What is chosen, along which dimension, whether the greatest come first, and how many.
-_GIVEN: dict[str, Callable[..., tuple[Any, ...]]] = {
-    "topk": _topk,
-    "sort": _ordered,
-    "argsort": _ordered,
-    **{name: _extreme(True) for name in ("max", "argmax")},
-    **{name: _extreme(False) for name in ("min", "argmin")},
+_EXTREMES = ("max", "argmax", "min", "argmin")
+#: The methods that choose, and what they take.
+CHOOSE = {
+    name: signature(method)
+    for name, method in vars(Tensor).items()
+    if isfunction(method)
+    and not name.startswith("_")
+    and (
+        name in _EXTREMES
+        or {"largest", "descending"} & {*method.__code__.co_varnames[: method.__code__.co_argcount]}
+    )
 }
+
+
+def _given(name: str, args: Any, kwargs: Any) -> tuple[Any, Any, Any, Any]:
+    """Return what is chosen, along which dimension, whether the greatest come first, and how many."""
+    bound = CHOOSE[name].bind(*args, **kwargs)
+    bound.apply_defaults()
+    x, dim = (bound.arguments[a] for a in ("self", "dim"))
+    largest = bound.arguments.get("largest", bound.arguments.get("descending", not name.endswith("min")))
+    return x, dim, largest, bound.arguments.get("k", 1 if name in _EXTREMES else None)
 
 
 _COMPARE = frozenset(
@@ -171,12 +171,12 @@ class _Choosing(TorchFunctionMode):
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = func(*args, **(kwargs or {}))
         name = getattr(func, "__name__", "")
-        choice, given = CHOICE.get(), _GIVEN.get(name)
+        choice = CHOICE.get()
         if choice is not None and name in _COMPARE and isinstance(result, torch.Tensor):
             return _compared(choice, result, *args) if len(args) == 2 else result
-        if choice is None or given is None or not isinstance(args and args[0], torch.Tensor):
+        if choice is None or name not in CHOOSE or not isinstance(args and args[0], torch.Tensor):
             return result
-        x, dim, largest, k = given(*args, **(kwargs or {}))
+        x, dim, largest, k = _given(name, args, kwargs or {})
         if not isinstance(dim, int) or not x.is_floating_point() or not x.ndim:
             return result
         order = choice.order(x.detach().movedim(dim, -1).cpu().numpy(), largest)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import torch
 import torch.nn.functional as F
 
 from ....errors import StreamIndexError
 from .registry import Step, each_frame, framewise
 
-__all__ = ["check_experts", "combined", "expert_products", "logits", "top"]
+__all__ = ["EXPERTS", "check_experts", "combined", "expert_products", "logits", "top"]
 
 Tensor = torch.Tensor
 
@@ -78,11 +81,11 @@ def gather(step: Step, x: Tensor, index: Tensor) -> Tensor:
     )
 
 
-each_frame(
-    {
-        "router": lambda step, x, weight, bias: logits(x, weight, bias),
-        "topk": lambda step, x: top(x, step.attributes["k"], bool(step.attributes["smallest"])),
-        "expert_linear": lambda step, x, i, w, b: expert_products(x, i, w, b, step.live).flatten(-2),
-        "combine": lambda step, x, weights: combined(x.unflatten(-1, (weights.shape[-1], -1)), weights),
-    }
-)
+#: Of plain tensors, too.
+EXPERTS: dict[str, Callable[..., Any]] = {
+    "router": lambda step, x, weight, bias: logits(x, weight, bias),
+    "topk": lambda step, x: top(x, step.attributes["k"], bool(step.attributes.get("smallest"))),
+    "expert_linear": lambda step, x, i, w, b: expert_products(x, i, w, b, step.live).flatten(-2),
+    "combine": lambda step, x, weights: combined(x.unflatten(-1, (weights.shape[-1], -1)), weights),
+}
+each_frame(EXPERTS)
