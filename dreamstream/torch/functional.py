@@ -1,7 +1,7 @@
 """Functions that torch has no name for, on torch streams inside a forward.
 
-They are those of `dreamstream.nn.functional`, with their arguments; a forward that is written for streams, such as
-what `ds.register` decorates, may use them::
+They are those of `dreamstream.nn.functional` that `torch_lacks` marks, with their arguments; a forward that is
+written for streams, such as what `ds.register` decorates, may use them::
 
     from dreamstream.torch.functional import pad_to_multiple
 
@@ -19,20 +19,10 @@ from typing import Any
 from ..nn import functional as native
 from .forward.mode import current
 
-__all__ = [
-    "combine",
-    "cumulative_mean",
-    "cumulative_sum",
-    "expert_linear",
-    "overlap_add",
-    "pad_to_multiple",
-    "resample",
-    "router",
-    "running_mean",
-]
 
+def of_streams(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function of native streams as one of torch streams, inside a forward."""
 
-def _of_streams(function: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(function)
     def run(*args: Any, **kwargs: Any) -> Any:
         forward = current()
@@ -42,12 +32,6 @@ def _of_streams(function: Callable[..., Any]) -> Callable[..., Any]:
     return run
 
 
-combine = _of_streams(native.combine)
-cumulative_mean = _of_streams(native.cumulative_mean)
-cumulative_sum = _of_streams(native.cumulative_sum)
-expert_linear = _of_streams(native.expert_linear)
-overlap_add = _of_streams(native.overlap_add)
-pad_to_multiple = _of_streams(native.pad_to_multiple)
-resample = _of_streams(native.resample)
-router = _of_streams(native.router)
-running_mean = _of_streams(native.running_mean)
+__all__ = sorted(name for name in native.__all__ if hasattr(getattr(native, name), "torch_lacks"))
+
+globals().update({name: of_streams(getattr(native, name)) for name in __all__})

@@ -19,7 +19,7 @@ from ..nn.native_ops import Ops, first_come, rows_of
 from ..stream.where import user_line
 from .forward.conversions import with_value
 from .forward.mode import current
-from .functional import _of_streams
+from .functional import of_streams
 from .run.kernels.experts import EXPERTS, check_experts
 from .tensor import StreamTensor
 
@@ -51,7 +51,7 @@ def is_stream(x: Any) -> bool:
 
 def _either(name: str) -> Callable[..., Any]:
     """A function of streams inside a forward, or of plain tensors."""
-    inside, kernel = _of_streams(getattr(native, name)), EXPERTS[name]
+    inside, kernel = of_streams(getattr(native, name)), EXPERTS[name]
 
     def run(x: Any, *args: Any, **attributes: Any) -> Any:
         if is_stream(x):

@@ -186,7 +186,8 @@ def test_streams():
     assert stats["ill-conditioned"] <= stats["models"] / 100
     missing = {o["name"] for o in _core.operators()} - operators - set(ELSEWHERE)
     assert not missing, (
-        f"give {sorted(missing)} a node in tests/helpers/random_graphs/drafts.py, or a reason in ELSEWHERE"
+        f"give {sorted(missing)} a node in tests/helpers/random_graphs (source.py: a line of UNARY or JOINS; else "
+        "a method of its name in KINDS), or a reason in ELSEWHERE"
     )
 
 

@@ -61,6 +61,17 @@ def test_torch_has_these_names():
     assert not strange, strange
 
 
+def test_what_torch_lacks_is_marked():
+    torch = pytest.importorskip("torch")
+    from dreamstream.nn import functional
+
+    places = (torch.nn.functional, torch, torch.Tensor, torch.special, torch.fft)
+    for name in functional.__all__:
+        lacks = not any(hasattr(place, name) for place in places)
+        marked = hasattr(getattr(functional, name), "torch_lacks")
+        assert marked == lacks, f"{name}: @torch_lacks (nn/functional/texts.py) marks what torch has no name for"
+
+
 def test_other_names_are_found():
     pytest.importorskip("torch")
     from dreamstream import StreamTensor, array

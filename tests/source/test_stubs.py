@@ -1,4 +1,5 @@
-"""``.pyi`` files say what is made from tables: tensors' methods by `dreamstream.operations`, layers by functions.
+"""``.pyi`` files say what is made from tables: tensors' methods by `dreamstream.operations`, layers and torch's
+functions by native functions.
 
 ``python tests/source/test_stubs.py`` writes them.
 """
@@ -7,13 +8,14 @@ from __future__ import annotations
 
 import inspect
 import re
+from collections.abc import Iterable
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 
 from dreamstream.array import Tensor
-from dreamstream.nn import activation, dropout, frames, padding, pooling
+from dreamstream.nn import activation, dropout, frames, functional, padding, pooling
 
 PACKAGE = Path(__file__).resolve().parents[2] / "dreamstream"
 METHODS = '''"""The tensor with its methods; tests/source/test_stubs.py writes this."""
@@ -44,6 +46,15 @@ from typing import Any
 from ..array import Tensor
 from .derived import Derived
 from .functional.arguments import Ints
+
+'''
+
+FUNCTIONS = '''"""Functions that torch lacks; tests/source/test_stubs.py writes this."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from torch import Tensor
 
 '''
 
@@ -87,7 +98,7 @@ def written(function: object) -> str:
 
 def layers(module: ModuleType) -> str:
     """The stub of a module of layers."""
-    text = "__all__ = [\n" + "".join(f'    "{name}",\n' for name in module.__all__) + "]\n"
+    text = named(module.__all__)
     own = sorted((getattr(module, name) for name in module.__all__), key=lambda cls: len(cls.__mro__))
     for cls in own:
         text += f"\nclass {cls.__name__}({cls.__base__.__name__}):\n"
@@ -98,9 +109,27 @@ def layers(module: ModuleType) -> str:
     return (head if "Ints" in text else head.replace("from .functional.arguments import Ints\n", "")) + text
 
 
+def functions() -> str:
+    """The stub of torch's functions on streams."""
+    own = [name for name in functional.__all__ if hasattr(getattr(functional, name), "torch_lacks")]
+    text = (
+        FUNCTIONS
+        + named(sorted(own))
+        + "\ndef of_streams(function: Callable[..., Any]) -> Callable[..., Any]: ...\n"
+    )
+    for name in sorted(own):
+        function = getattr(functional, name)
+        text += f'def {name}{written(function)}:\n    """{function.__doc__.partition(chr(10))[0]}"""\n'
+    return text
+
+
+def named(names: Iterable[str]) -> str:
+    return "__all__ = [\n" + "".join(f'    "{name}",\n' for name in names) + "]\n"
+
+
 def stubs() -> dict[Path, str]:
     """Every stub's text."""
-    made = {PACKAGE / "array" / "tensor.pyi": methods()}
+    made = {PACKAGE / "array" / "tensor.pyi": methods(), PACKAGE / "torch" / "functional.pyi": functions()}
     for module in (activation, dropout, frames, padding, pooling):
         made[Path(str(module.__file__)).with_suffix(".pyi")] = layers(module)
     return made

@@ -25,8 +25,8 @@ from random_graphs.torch_twin import NAMESPACE, PLAIN
 from shared_cases import Case, Given
 from shared_cases.checks import hold
 
-#: Nodes for which torch has no operation that streams.
-LACKING = {"rate", "overlap", "running"}
+#: What torch lacks and has a buffer: `Resample`, whose kernel cases draw anew.
+LACKING = {"rate"}
 
 
 def drawn(seed):
@@ -40,7 +40,6 @@ def case_of(seed):
         f"random {seed}",
         lambda nn, F, ds: build(made, PLAIN if ds is torch else None),
         tuple(Given(x.spec, x.rate) for x in made.inputs),
-        native="Delay" not in made.source,  # torch's is a pad and a cut, which says less early
         reach=12,
         whole=made.buffered,
         buffer_limit=made.buffer_limit,

@@ -7,13 +7,14 @@ from ...array.reductions import Extreme
 from ...dispatch import apply
 from ...errors import DTypeError, StreamIndexError
 from .arguments import checked, same_types
-from .texts import described
+from .texts import described, torch_lacks
 
 __all__ = ["combine", "expert_linear", "router", "topk"]
 
 DROPPED = -1
 
 
+@torch_lacks
 @described(
     "``(*, out_features)``.",
     input="``(*, in_features)``.",
@@ -46,6 +47,7 @@ def topk(input: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: boo
     return found
 
 
+@torch_lacks
 @described(
     "``(*, k * out_features)``: what each chosen expert gives, one after the other.",
     {
@@ -80,6 +82,7 @@ def check_experts(name: str, index: Tensor, n: int) -> None:
         raise StreamIndexError(f"{name}: expert {wrong} is out of range, expected 0 to {n - 1}, or -1 for none")
 
 
+@torch_lacks
 @described(
     "``(*, features)``.",
     input="``(*, k * features)``, as `expert_linear` gives it.",

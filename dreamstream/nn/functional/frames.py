@@ -13,11 +13,12 @@ from ...stream.rules import Length
 from ...stream.where import user_line
 from .arguments import checked, frame_dims
 from .padding import pad
-from .texts import described
+from .texts import described, torch_lacks
 
 __all__ = ["cumulative_mean", "cumulative_sum", "fold", "overlap_add", "unfold"]
 
 
+@torch_lacks
 @described(
     "``(B, L_out)``, ``(L_out,)`` or ``(B, C, L_out)``, where L_out = (L - 1) * step + size; no samples of no "
     "windows.",
@@ -53,12 +54,14 @@ _along_frames = described(
 )
 
 
+@torch_lacks
 @_along_frames
 def cumulative_sum(input: Tensor, dim: int = -1) -> Tensor:
     """Return the sum of all frames so far."""
     return _cumulative("cumulative_sum", "sum", input, dim)
 
 
+@torch_lacks
 @_along_frames
 def cumulative_mean(input: Tensor, dim: int = -1) -> Tensor:
     """Return the mean of all frames so far."""

@@ -16,7 +16,7 @@ from ...stream.edge import Request
 from ...stream.rules import Length
 from ...stream.where import user_line
 from .arguments import checked, frame_dims
-from .texts import described
+from .texts import described, torch_lacks
 
 __all__ = ["pad", "pad_to_multiple"]
 
@@ -65,6 +65,7 @@ def _padded(input: Tensor, pad: Sequence[int], mode: str, value: float | None) -
     return x
 
 
+@torch_lacks
 @described(
     "``left + max(least, T rounded up to the multiple) + right`` frames; none where T is 0.",
     {"ShapeError": "For a multiple below 1, a negative padding or least and an unknown mode."},

@@ -14,7 +14,7 @@ from ...operations.refusals import ADAPTIVE
 from ...stream.rules import Length
 from ...stream.where import user_line
 from .arguments import Ints, checked, frame_dims
-from .texts import described
+from .texts import described, torch_lacks
 
 __all__ = [
     "adaptive_avg_pool1d",
@@ -141,6 +141,7 @@ def lp_pool1d(
     return (mean * size).pow(1.0 / norm_type)
 
 
+@torch_lacks
 @described(
     "As `input`; summed in float64, each frame rounded once, so that nothing drifts.",
     size="Frames.",

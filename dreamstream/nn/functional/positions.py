@@ -8,11 +8,12 @@ from ...array import Tensor
 from ...dispatch import apply
 from ...errors import ShapeError
 from .arguments import checked
-from .texts import described
+from .texts import described, torch_lacks
 
 __all__ = ["rotary_embedding"]
 
 
+@torch_lacks
 @described(
     "As `input`.",
     {"ShapeError": "Where the last dimension is the stream's, odd, or smaller than `dim`."},

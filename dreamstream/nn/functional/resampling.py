@@ -14,7 +14,7 @@ from ...array.dtypes import require_float, require_same
 from ...dispatch import apply
 from ...errors import NotStreamableError, ShapeError
 from .arguments import checked, frame_dims
-from .texts import described
+from .texts import described, torch_lacks
 
 __all__ = ["resample"]
 
@@ -131,6 +131,7 @@ def _prepared(dtype: str, *arguments: Any) -> tuple[Resampling, Tensor | None]:
     return resampling, None if resampling.same else Tensor(resampling.kernel().astype(dtype))
 
 
+@torch_lacks
 @described(
     "As `waveform`, with ⌈L * new_freq / orig_freq⌉ frames.",
     **RATES,

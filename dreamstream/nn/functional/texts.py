@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import wraps
 from typing import Any, TypeVar
 
-__all__ = ["described", "parameters_of", "summary_of"]
+__all__ = ["described", "parameters_of", "summary_of", "torch_lacks"]
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -59,6 +59,12 @@ def described(
         return _writing(function) if "inplace" in inspect.signature(function).parameters else function
 
     return add
+
+
+def torch_lacks(function: Function) -> Function:
+    """Mark a function that torch has none for: `dreamstream.torch.functional` gives it to torch streams."""
+    function.torch_lacks = True  # type: ignore[attr-defined]
+    return function
 
 
 def _writing(function: Function) -> Function:

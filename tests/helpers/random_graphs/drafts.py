@@ -44,6 +44,7 @@ from .source import (
     Value,
     build,
     grid,
+    tie,
 )  # fmt: skip
 from .totals import Input, Totals
 
@@ -94,6 +95,8 @@ class _Drafter(Pools, Norms, PlaneNodes, Mixed):
         except DreamStreamError as error:
             raise AssertionError(f"{error}\n{node}\nafter\n{self.draft}") from error
         edge = self.scope[name].edge
+        if node.sums is not None:
+            self.check_twin(name, node)
         totals = edge.counts[:, 3]
         pooled = edge.rate == 0
         sane = pooled or (Fraction(1, 24) <= edge.rate <= 4 and totals.any() and (totals == 0).mean() < 0.5)
@@ -112,6 +115,17 @@ class _Drafter(Pools, Norms, PlaneNodes, Mixed):
         value = Value(name, node.layout, edge.features[0], edge.rate, totals)
         self.values.append(value)
         return value
+
+    def check_twin(self, name: str, node: Node) -> None:
+        """A node's twin has its dimensions."""
+        kept = len(self.totals.met), set(self.totals.refused)
+        scope = self.scope | {"tie": tie}
+        for line in node.sums or ():
+            exec(line, scope)
+        del self.totals.met[kept[0] :]
+        self.totals.refused = kept[1]
+        own, twin = ((s[name].dims, s[name].edge.features) for s in (self.scope, scope))
+        assert own == twin, f"{name} has dimensions and features {own}, in its twin {twin}:\n{node}"
 
     def grow(self) -> None:
         """Add one node, if it turns out sane."""

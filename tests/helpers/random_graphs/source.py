@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import linecache
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -81,6 +82,16 @@ SHOWN = {
     "halves": "({x} * 4)",
 }
 
+
+def _calls(row: operations.Elementwise) -> list[str]:
+    """Return calls of the function of a row, where there is one: by defaults, and with every other parameter."""
+    if not hasattr(F, row.name):
+        return []
+    known = inspect.signature(getattr(F, row.name)).parameters
+    options = [f", {name}={tries[1]!r}" for name, tries in row.tries.items() if name in known]
+    return [f"F.{row.name}({{x}}{''.join(more)})" for more in ([], *([options] if options else []))]
+
+
 #: Functions of one value {x}, each with its twin.
 UNARY: list[tuple[str, str | None]] = [
     ("F.relu({x})", "{x} + {x}"),
@@ -89,17 +100,11 @@ UNARY: list[tuple[str, str | None]] = [
     ("{x}.clamp(min=0.1)", "{x} + {x}"),
     ("F.hardtanh({x})", "{x} + {x}"),
     ("{x}.sign()", "{x} + {x}"),
-    ("F.gelu({x})", None),
-    ("F.gelu({x}, approximate='tanh')", None),
-    ("F.silu({x})", None),
     ("abs({x})", None),
     ("-{x}", None),
-    ("F.softplus({x})", None),
-    ("F.softplus({x}, beta=2.0, threshold=1.5)", None),
-    ("F.logsigmoid({x})", None),
     ("{x}.abs().pow(1.5)", None),
     *((f"{SHOWN[row.domain]}.{row.name}()", None) for row in operations.UNARY if row.doc and row.domain in SHOWN),
-    ("F.elu({x})", None),
+    *((text, None) for row in operations.UNARY if not row.doc for text in _calls(row)),
     ("F.selu({x})", None),
     ("F.leaky_relu({x}, 0.2)", None),
     ("F.hardswish({x})", "{x} + {x}"),

@@ -1,4 +1,6 @@
-"""What random models mean in PyTorch: their source is torch's, but for a few layers that torch lacks.
+"""What random models mean in PyTorch: their source is torch's, but for what torch lacks.
+
+That is the native function or layer, which the laws hold to a reference.
 
 `PLAIN` is torch with these layers. Padding makes frames out of none in torch, never here: `NAMESPACE` says what a
 whole sequence must give.
@@ -7,6 +9,7 @@ whole sequence must give.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,12 +17,10 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
+import dreamstream
 from dreamstream import Context
-from dreamstream.nn import Resample
 from dreamstream.torch import StreamTensor, functional
 from dreamstream.torch.nn import FMoETransformerMLP
-
-from . import torch_pools
 
 __all__ = ["NAMESPACE", "PLAIN"]
 
@@ -51,31 +52,6 @@ def _conv1d(*args: Any, padding: Any = 0, **options: Any) -> nn.Conv1d:
     return kind(*args, padding=padding, **options)
 
 
-class _Delay(nn.Module):
-    def __init__(self, n: int, dim: int) -> None:
-        super().__init__()
-        self.n, self.dim = n, dim
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        pairs = (0, 0) * (x.ndim - 1 - self.dim) + (self.n, 0)
-        return F.pad(x, pairs).narrow(self.dim, 0, x.size(self.dim))
-
-
-class _Resample(nn.Module):
-    """All outputs of a block of frames at once, by one convolution."""
-
-    def __init__(self, orig: int, new: int, width: int, rolloff: float) -> None:
-        super().__init__()
-        kernel = Resample(orig, new, width, rolloff).kernel.numpy()
-        self.register_buffer("kernel", torch.from_numpy(kernel.copy()))
-        self.orig, self.new, self.before = orig, new, (kernel.shape[2] - orig) // 2
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        rows = F.pad(x.flatten(0, 1).unsqueeze(1), (self.before, self.before + self.orig))
-        y = F.conv1d(rows, self.kernel, stride=self.orig).transpose(1, 2).reshape(*x.shape[:2], -1)
-        return y[..., : -(-x.size(2) * self.new // self.orig)]
-
-
 class _MultiheadAttention(nn.MultiheadAttention):
     """With a context, which is said by a mask of positions."""
 
@@ -93,28 +69,6 @@ class _MultiheadAttention(nn.MultiheadAttention):
         return super().forward(
             q, k, v, attn_mask=((i < begin - c.left) & (i >= c.keep)) | (i >= begin + c.chunk + c.right)
         )
-
-
-class _RotaryEmbedding(nn.Module):
-    """Pairs of features as complex numbers that are turned."""
-
-    def __init__(self, dim: int, interleaved: bool) -> None:
-        super().__init__()
-        self.dim, self.interleaved = dim, interleaved
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        n = self.dim // 2
-        speeds = 10000.0 ** (-torch.arange(n, dtype=x.dtype) / n)
-        angles = torch.outer(torch.arange(x.size(1), dtype=x.dtype), speeds)
-        cos, sin = angles.cos(), angles.sin()
-        p, q = (
-            (x[..., : self.dim : 2], x[..., 1 : self.dim : 2])
-            if self.interleaved
-            else (x[..., :n], x[..., n : 2 * n])
-        )
-        turned = p * cos - q * sin, q * cos + p * sin
-        y = torch.stack(turned, -1).flatten(-2) if self.interleaved else torch.cat(turned, -1)
-        return torch.cat([y, x[..., self.dim :]], -1) if x.size(-1) > self.dim else y
 
 
 class _Torch:
@@ -137,33 +91,40 @@ def _none_of_none(f: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]
     return run
 
 
-def _pad_to_multiple(
-    x: torch.Tensor,
-    multiple: int,
-    padding: tuple[int, int],
-    mode: str = "constant",
-    value: float = 0.0,
-    least: int = 0,
-) -> torch.Tensor:
-    if isinstance(x, StreamTensor):
-        y: torch.Tensor = functional.pad_to_multiple(x, multiple, padding, mode, value, least)
-        return y
-    n, (left, right) = x.size(2), padding
-    if not n:
-        return x
-    right += max(n + -n % multiple, least) - n
-    if mode != "reflect":
-        return F.pad(x, (left, right), mode, value if mode == "constant" else None)
-    missing = max(left + 1 - n, right + 1 - n, 0)
-    y = F.pad(F.pad(x, (0, missing), value=value), (left, right), mode)
-    return y[..., : y.size(2) - missing]
+def _ours(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return what torch lacks: of streams as `dreamstream.torch.functional` has it, else natively."""
+    streaming = functional.of_streams(function)
+
+    def run(*args: Any, **options: Any) -> Any:
+        if any(isinstance(a, StreamTensor) for a in args):
+            return streaming(*args, **options)
+        given = [dreamstream.from_numpy(a.detach().numpy()) if isinstance(a, torch.Tensor) else a for a in args]
+        return torch.from_numpy(function(*given, **options).numpy())
+
+    return run
+
+
+class _OurLayer(nn.Module):
+    """A layer without parameters that torch lacks."""
+
+    def __init__(self, layer: type, *args: Any, **options: Any) -> None:
+        super().__init__()
+        self.layer = layer(*args, **options)
+        self.run = _ours(self.layer)
+
+    def forward(self, x: torch.Tensor) -> Any:
+        self.layer.to(str(x.dtype).removeprefix("torch."))
+        return self.run(x)
 
 
 class _Plain(SimpleNamespace):
-    pad_to_multiple = staticmethod(_pad_to_multiple)
-
     def __getattr__(self, name: str) -> Any:
-        return getattr(F, name)
+        return getattr(F, name) if hasattr(F, name) else _ours(getattr(dreamstream.nn.functional, name))
+
+
+class _Layers(SimpleNamespace):
+    def __getattr__(self, name: str) -> Any:
+        return getattr(nn, name) if hasattr(nn, name) else partial(_OurLayer, getattr(dreamstream.nn, name))
 
 
 class _Functions(_Plain):
@@ -184,12 +145,10 @@ def _kept_empty(cls: type[nn.Module]) -> type[nn.Module]:
     return type(cls.__name__, (_EmptyStays, cls), {})
 
 
-_layers = {name: getattr(nn, name) for name in dir(nn)}
-_layers |= torch_pools.LAYERS | {"Conv1d": _Conv1d, "Delay": _Delay, "Resample": _Resample}
-_layers["MultiheadAttention"] = _MultiheadAttention
-_layers["RotaryEmbedding"] = _RotaryEmbedding
-_layers["FMoETransformerMLP"] = FMoETransformerMLP
-_kept = {name: _kept_empty(_layers[name]) for name in ("Conv1d", "ConvTranspose1d", "ConstantPad1d")}
-PLAIN: dict[str, Any] = {"ds": _Torch(), "nn": SimpleNamespace(**_layers), "F": _Plain()}
-PLAIN["nn"].Conv1d = _conv1d
-NAMESPACE: dict[str, Any] = {"ds": _Torch(), "nn": SimpleNamespace(**_layers | _kept), "F": _Functions()}
+_layers = {"MultiheadAttention": _MultiheadAttention, "FMoETransformerMLP": FMoETransformerMLP, "Conv1d": _Conv1d}
+_kept = {
+    name: _kept_empty(_layers.get(name) or getattr(nn, name))
+    for name in ("Conv1d", "ConvTranspose1d", "ConstantPad1d")
+}
+PLAIN: dict[str, Any] = {"ds": _Torch(), "nn": _Layers(**_layers | {"Conv1d": _conv1d}), "F": _Plain()}
+NAMESPACE: dict[str, Any] = {"ds": _Torch(), "nn": _Layers(**_layers | _kept), "F": _Functions()}
