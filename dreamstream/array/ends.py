@@ -21,10 +21,10 @@ def last_frame(x: StreamTensor, behind: int = 1) -> StreamTensor:
     All others are zeros in a sum.
     """
     if behind > 1:
-        x = x.through("slice", {"start": 0, "crop": behind - 1, "step": 1})
+        x = x._through("slice", {"start": 0, "crop": behind - 1, "step": 1})
     zeros: Any = where(x.eq(x), 0.0, 0.0)
-    behind_all = zeros.through("pad", {"left": 0, "right": 1, "value": 1.0})
-    later = behind_all.through("slice", {"start": 1, "crop": 0, "step": 1})
+    behind_all = zeros._through("pad", {"left": 0, "right": 1, "value": 1.0})
+    later = behind_all._through("slice", {"start": 1, "crop": 0, "step": 1})
     ends: Any = where(later.gt(0.5), x, zeros.to(x.dtype))
     found: StreamTensor = ends.sum(x.dims.index("L"))
     return found
@@ -46,7 +46,7 @@ def _last_window(x: StreamTensor, count: int) -> StreamTensor:
 
 def first_frames(x: StreamTensor, count: int) -> StreamTensor:
     """Return the first frames of what is given once, `count` of them in L's place: the last, from the last on."""
-    out: StreamTensor = _last_window(x.through("flip", {}), count).flip(x.dims.index("L"))
+    out: StreamTensor = _last_window(x._through("flip", {}), count).flip(x.dims.index("L"))
     return out
 
 

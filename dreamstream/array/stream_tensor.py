@@ -102,7 +102,7 @@ class StreamTensor(OfStreams, Tensor):
         return cls._make(value, dims, names, None, None, edge.line.rate, edge)
 
     @classmethod
-    def told(
+    def _told(
         cls,
         name: str,
         attributes: Mapping[str, Any],
@@ -117,7 +117,7 @@ class StreamTensor(OfStreams, Tensor):
         return cls.inside(value, dims, edge, names)
 
     @classmethod
-    def at_the_end(cls, length: Any, dtype: Any, sizes: Sequence[int] = ()) -> StreamTensor:
+    def _at_the_end(cls, length: Any, dtype: Any, sizes: Sequence[int] = ()) -> StreamTensor:
         """Return a length, known when streams end, as a number of each, with features of these sizes."""
         value, edge = length.measured()
         out: Any = cls.inside(value, ("B",), edge).to(dtype)
@@ -275,8 +275,8 @@ class StreamTensor(OfStreams, Tensor):
         if self.edge is None or not (self.edge.rate == 0 or self.edge.may_wait):
             return None
         if "B" not in self.dims:  # positions
-            return self.at_the_end(length, self.dtype, (1,)).with_dims((0,))
-        return self.at_the_end(length, self.dtype, (1,) * (len(self.dims) - self.dims.index("B") - 1))
+            return self._at_the_end(length, self.dtype, (1,)).with_dims((0,))
+        return self._at_the_end(length, self.dtype, (1,) * (len(self.dims) - self.dims.index("B") - 1))
 
     def _axis(self, name: str, dim: Any) -> int:
         if isinstance(dim, str):
@@ -365,7 +365,7 @@ class StreamTensor(OfStreams, Tensor):
         dims = tuple(d if isinstance(d, str) else next(seen) for d in self.dims)
         return self.stored_anew(order).with_dims(dims, self._names)
 
-    def through(
+    def _through(
         self, name: str, attributes: Mapping[str, Any], weights: Sequence[Any] = (), dims: Dims | None = None
     ) -> StreamTensor:
         """Return what an operator makes of the value as it is stored, seen as this is or with other dimensions."""
@@ -378,8 +378,8 @@ class StreamTensor(OfStreams, Tensor):
         moved = [i for i in order if self.features[i] != 1]
         if moved == sorted(moved):  # nothing moves but axes of one element
             shape = [self.features[i] for i in order]
-            return self.through("reshape", {"shape": shape}, (), self._straight())
-        return self.through("permute", {"order": list(order)}, (), self._straight())
+            return self._through("reshape", {"shape": shape}, (), self._straight())
+        return self._through("permute", {"order": list(order)}, (), self._straight())
 
     def _straight(self) -> Dims:
         """The dimensions with the feature axes in stored order, for operators on stored values."""
@@ -390,7 +390,7 @@ class StreamTensor(OfStreams, Tensor):
         dtype, copy = self._to_arguments(args, kwargs)
         if dtype is None or dtype == self.dtype:
             return self._clone() if copy else self
-        return self.through("cast", {"to": np.dtype(dtype).name})
+        return self._through("cast", {"to": np.dtype(dtype).name})
 
     def _clone(self) -> StreamTensor:
         if self.edge is not None:

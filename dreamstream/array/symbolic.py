@@ -190,7 +190,7 @@ class Symbolic(Described, Filled):
         if isinstance(self.value, Token):
             if not isinstance(self.value, Length) or self.roles[:1] != ("B",) or "L" in self.roles:
                 self._refuse("elements")
-            out: Any = StreamTensor.at_the_end(self.value, np.float32, self.roles[1:])
+            out: Any = StreamTensor._at_the_end(self.value, np.float32, self.roles[1:])
             out.counts = self.value
             return out  # type: ignore[no-any-return]
         array = np.full([1 if isinstance(r, str) else r for r in self.roles], self.value)
@@ -203,7 +203,7 @@ class Symbolic(Described, Filled):
             self._refuse("elements")
         own = [0, builtins.int(self.value)] if self.value else []
         said = {"length": self.length.steps(), "steps": [*own, *steps], "to": dtype}
-        out = StreamTensor.told("positions", said, [of], [], ("L",))
+        out = StreamTensor._told("positions", said, [of], [], ("L",))
         sizes = [r for r in self.roles if not isinstance(r, str)]
         for name, shape in (("reshape", [1 for _ in sizes]), ("expand", sizes)):
             if tuple(shape) != out.features:
@@ -377,7 +377,7 @@ class Symbolic(Described, Filled):
             value = math.floor(value)
         roles, length = self._met(other)
         if function is operator.truediv and isinstance(value, Length) and not isinstance(own, Token):
-            value, own = StreamTensor.at_the_end(value, np.float32), float(own)
+            value, own = StreamTensor._at_the_end(value, np.float32), float(own)
             roles = roles if "B" in roles else ("B", *roles)
         return Symbolic(function(own, value), roles, length, bool(positions))
 

@@ -309,9 +309,9 @@ def _put(x: StreamTensor, v: StreamTensor, start: int, crop: int, step: int = 1)
     """Return x with frames of v in the place of its own."""
     x, v = x.in_order(), v.in_order()
     if step > 1:
-        v = v.through("repeat_frames", {"times": step})
+        v = v._through("repeat_frames", {"times": step})
     attributes = {"start": start, "crop": crop, "step": step}
-    return x.told("put", attributes, [x.edge, v.edge], [x.value, v.value], x.dims, x._names)
+    return x._told("put", attributes, [x.edge, v.edge], [x.value, v.value], x.dims, x._names)
 
 
 def _frames(x: StreamTensor, filled: StreamTensor, at: Any) -> StreamTensor:
