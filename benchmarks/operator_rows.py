@@ -293,7 +293,7 @@ UNARY = {
 }
 #: Functions that are no methods.
 FUNCTIONS = [row.name for row in operations.UNARY if not row.doc and row.name != "clamp"]
-BINARY = [row.name for row in operations.BINARY if row.domain in ("any", "ties") and row.name != "prelu"]
+BINARY = [row.name for row in operations.BINARY if row.domain in ("any", "ties") and hasattr(ds.Tensor, row.name)]
 BINARY_POSITIVE = [row.name for row in operations.BINARY if row.domain in ("base", "quarters")]
 
 
@@ -378,7 +378,7 @@ def rows() -> list[Row]:
         prelu(False),
         Row("where", "128", lambda x, y: ds.where(x > 0, x, y), {FRAMES: lambda x, y: torch.where(x > 0, x, y)},
             ((128,), (128,))),
-        *[method(name, "bool", n) for name, n in (("logical_not", 1), ("logical_and", 2), ("logical_or", 2))],
+        *[method(row.name, "bool", row.operands) for row in operations.LOGICAL],
         same("clamp", "128", lambda x: x.clamp(-1.0, 1.0)),
         same("cast", "to int64, 128", lambda x: x.long()),
         *map(function, FUNCTIONS),

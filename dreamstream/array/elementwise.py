@@ -40,7 +40,6 @@ __all__ = [
     "binary",
     "binary_or_not",
     "bits",
-    "negated",
     "plain_array",
     "refuse_in_place",
     "refuse_streams",
@@ -66,6 +65,9 @@ REAL = frozenset(row.name for row in BINARY if row.real)  # of integers too
 
 def unary(name: str, x: Tensor, attributes: Mapping[str, Any] | None = None) -> Tensor:
     """Apply an operator with one operand; integers become float32 unless it keeps them."""
+    if name.startswith("logical_"):
+        x = as_flags(x)
+        return hook.one(name, {}, (x,))
     if not dtypes.is_float(x.dtype) and name not in INTEGERS:
         x = x.to(dtypes.float32)
     if x.is_stream and x.dtype == dtypes.int64:
@@ -221,11 +223,6 @@ def shifted(name: str, a: Any, b: Any) -> Any:
     if _any_stream(operands):
         raise DTypeError(f"{name}: streams of integers are shifted by a number from 0 to 62")
     return _combine(name, operands, [dtype, dtype])
-
-
-def negated(x: Tensor) -> Tensor:
-    """Return the bool tensor that is true where this one is false."""
-    return hook.one("logical_not", {}, (x,))
 
 
 def as_flags(x: Any) -> Any:

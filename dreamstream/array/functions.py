@@ -86,8 +86,8 @@ def _bitwise_not(self: Tensor) -> Tensor:
 _KEPT = ("minimum", "maximum", *COMPARISONS)
 _OTHERS = (
     "add", "sub", "div", "pow", "remainder", "floor_divide", "lerp", "addcmul", "addcdiv", "clamp", "clip",
-    "clamp_min", "clamp_max", "masked_fill", "nan_to_num", "tril", "triu", "cumsum", "cumprod", "logical_not",
-    "logical_and", "logical_or", "logical_xor", "tan", "exp2", "frac",
+    "clamp_min", "clamp_max", "masked_fill", "nan_to_num", "tril", "triu", "cumsum", "cumprod",
+    "logical_xor", "tan", "exp2", "frac",
     "index_add", "index_copy", "index_fill", "scatter", "scatter_add",
 )  # fmt: skip
 

@@ -18,7 +18,7 @@ import numpy as np
 from ..errors import DTypeError
 from . import dtypes
 from .base import Number, is_number
-from .elementwise import along, as_flags, binary, bits, foreign, negated, rounded, unary
+from .elementwise import along, as_flags, binary, bits, foreign, rounded, unary
 from .elementwise import where as choose
 from .tensor import Tensor, take
 
@@ -150,7 +150,7 @@ def logaddexp(self: Tensor, other: Operand) -> Tensor:
 def xlogy(self: Tensor, other: Operand) -> Tensor:
     """Return self * log(other), 0 where self is 0."""
     x, y = _real(self), _real(_like(self, other))
-    return choose(binary("logical_and", x == 0, y == y), 0.0, binary("mul", x, unary("log", y)))
+    return choose((x == 0) & (y == y), 0.0, binary("mul", x, unary("log", y)))
 
 
 def heaviside(self: Tensor, values: Operand) -> Tensor:
@@ -240,11 +240,6 @@ COMPOSED: dict[str, tuple[str, Callable[..., Any]]] = {
         "self - other * (self / other rounded down): the sign is that of `other`",
         lambda self, other: _quotient("remainder", self, other),
     ),
-    "logical_not": ("whether elements are zero", lambda self: negated(as_flags(self))),
-    "logical_and": ("whether both elements are not zero", lambda self, other: binary("logical_and", self, other)),
-    "logical_or": (
-        "whether one of the elements is not zero", lambda self, other: binary("logical_or", self, other),
-    ),
     "logical_xor": (
         "whether exactly one of the elements is not zero",
         lambda self, other: binary("ne", as_flags(self), as_flags(other)),
@@ -274,7 +269,7 @@ COMPOSED: dict[str, tuple[str, Callable[..., Any]]] = {
         "the smaller of each two elements, the other one where one is NaN",
         lambda self, other: _unless_nan(self, "minimum", other),
     ),
-    "__invert__": ("", lambda self: negated(self) if self.dtype == dtypes.bool else bits("xor", self, -1)),
+    "__invert__": ("", lambda self: self.logical_not() if self.dtype == dtypes.bool else bits("xor", self, -1)),
     "__neg__": ("", lambda self: self.neg()),
     "__pos__": ("", lambda self: self),
     "__abs__": ("", lambda self: self.abs()),

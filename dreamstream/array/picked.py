@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NoReturn, cast
 
 from ..errors import NotStreamableError
+from ..operations import LOGICAL
 from ..operations.refusals import PLACES
 from ..stream.edge import Line
 from ..stream.where import user_line
@@ -148,7 +149,7 @@ def same_mask(a: Picked, b: Picked) -> bool:
 
 
 #: Operators of bools that have no constants.
-_OF_BOOLS = ("logical_not", "logical_and", "logical_or", "sync")
+_OF_BOOLS = ("sync", *(row.name for row in LOGICAL))
 
 
 def _alike(a: Any, b: Any) -> bool:

@@ -133,6 +133,12 @@ class Tensor(Base):
         """Return the sizes of self with the signs of `other`."""
     def fmod(self, other: Any) -> Self:
         """Return what self / other leaves, exactly; the sign is that of self."""
+    def logical_not(self) -> Self:
+        """Return whether elements are zero."""
+    def logical_and(self, other: Any) -> Self:
+        """Return whether both elements are not zero."""
+    def logical_or(self, other: Any) -> Self:
+        """Return whether one of the elements is not zero."""
     def __eq__(self, other: Any) -> Self: ...  # type: ignore[override]
     def __ne__(self, other: Any) -> Self: ...  # type: ignore[override]
     def __lt__(self, other: Any) -> Self: ...
@@ -249,6 +255,12 @@ class Tensor(Base):
         """Write what `copysign` gives into the tensor, and return it."""
     def fmod_(self, *args: Any, **kwargs: Any) -> Self:
         """Write what `fmod` gives into the tensor, and return it."""
+    def logical_not_(self, *args: Any, **kwargs: Any) -> Self:
+        """Write what `logical_not` gives into the tensor, and return it."""
+    def logical_and_(self, *args: Any, **kwargs: Any) -> Self:
+        """Write what `logical_and` gives into the tensor, and return it."""
+    def logical_or_(self, *args: Any, **kwargs: Any) -> Self:
+        """Write what `logical_or` gives into the tensor, and return it."""
     def add_(self, *args: Any, **kwargs: Any) -> Self:
         """Write what `add` gives into the tensor, and return it."""
     def sub_(self, *args: Any, **kwargs: Any) -> Self:
@@ -287,12 +299,6 @@ class Tensor(Base):
         """Write what `cumsum` gives into the tensor, and return it."""
     def cumprod_(self, *args: Any, **kwargs: Any) -> Self:
         """Write what `cumprod` gives into the tensor, and return it."""
-    def logical_not_(self, *args: Any, **kwargs: Any) -> Self:
-        """Write what `logical_not` gives into the tensor, and return it."""
-    def logical_and_(self, *args: Any, **kwargs: Any) -> Self:
-        """Write what `logical_and` gives into the tensor, and return it."""
-    def logical_or_(self, *args: Any, **kwargs: Any) -> Self:
-        """Write what `logical_or` gives into the tensor, and return it."""
     def logical_xor_(self, *args: Any, **kwargs: Any) -> Self:
         """Write what `logical_xor` gives into the tensor, and return it."""
     def tan_(self, *args: Any, **kwargs: Any) -> Self:
@@ -319,12 +325,6 @@ class Tensor(Base):
         """Return self / other, rounded down."""
     def remainder(self, other: Operand) -> Self:
         """Return self - other * (self / other rounded down): the sign is that of `other`."""
-    def logical_not(self) -> Self:
-        """Return whether elements are zero."""
-    def logical_and(self, other: Operand) -> Self:
-        """Return whether both elements are not zero."""
-    def logical_or(self, other: Operand) -> Self:
-        """Return whether one of the elements is not zero."""
     def logical_xor(self, other: Operand) -> Self:
         """Return whether exactly one of the elements is not zero."""
     def isnan(self) -> Self:

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch.onnx import symbolic_helper as helper
 
-from ..operations import ELEMENTWISE
+from ..operations import ELEMENTWISE, Elementwise
 from ..torch.private import onnx_type
 
 __all__ = ["FORMS", "symbolics"]
@@ -41,16 +41,19 @@ def _form(name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     return keep
 
 
-def _made(form: str | tuple[Any, ...]) -> Callable[..., Any]:
+def _made(row: Elementwise) -> Callable[..., Any]:
     """Return the form that a row says (`Elementwise.onnx`)."""
+    form = (row.onnx, 0) if isinstance(row.onnx, str) else row.onnx
 
     def make(g: Any, *given: Any) -> Any:
+        given = (*given[: row.operands], *(_as(g, p, given[0]) for p in given[row.operands :]))
+
         def value(part: Any) -> Any:
             if isinstance(part, tuple):
                 return g.op(part[0], *map(value, part[1:]))
             return _number(g, part, given[0]) if isinstance(part, float) else given[part]
 
-        return value((form, 0) if isinstance(form, str) else form)
+        return value(form)
 
     return make
 
@@ -85,13 +88,6 @@ def _choose(g: Any, condition: Any, a: Any, b: Any) -> Any:
         first = g.op("And", condition, a)
         return g.op("Or", first, g.op("And", g.op("Not", condition), b))
     return g.op("Where", condition, a, b)
-
-
-@_form("softplus")
-def _softplus(g: Any, x: Any, beta: Any, threshold: Any) -> Any:
-    scaled = g.op("Mul", x, _as(g, beta, x))
-    smooth = g.op("Div", g.op("Softplus", scaled), _as(g, beta, x))
-    return g.op("Where", g.op("Greater", scaled, _as(g, threshold, x)), x, smooth)
 
 
 @_form("sort")
@@ -159,7 +155,7 @@ def _extreme(onnx_name: str) -> Callable[..., Any]:
 
 
 _ROWS: dict[str, Callable[..., Any]] = {
-    **{name: _made(row.onnx) for name, row in ELEMENTWISE.items() if row.onnx},
+    **{name: _made(row) for name, row in ELEMENTWISE.items() if row.onnx},
     "masked_fill": lambda g, x, mask, by: _choose(g, mask, _as(g, helper._maybe_get_scalar(by), x), x),
     "where": _choose,
     "amin": _extreme("ReduceMin"),

@@ -6,18 +6,14 @@ from typing import ClassVar
 
 from ..array import Tensor
 from . import functional as F
+from .functional.positions import TURNS
 from .functional.texts import described
 from .module import Module
 
 __all__ = ["RotaryEmbedding"]
 
 
-@described(
-    dim="Features that are turned, from the first on, an even number.",
-    base="Pair i of n turns by ``base ** (-i / n)`` from frame to frame.",
-    interleaved="Whether pairs are neighbours, not the two halves.",
-    scaling_factor="What positions are divided by.",
-)
+@described(**{**TURNS, "dim": "Features that are turned, from the first on, an even number."})
 class RotaryEmbedding(Module):
     """Queries and keys turned by angles that grow with their absolute positions.
 

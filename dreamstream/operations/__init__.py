@@ -8,7 +8,7 @@
 `refusals.py` has what does not stream, why, and what would.
 """
 
-from .elementwise import BINARY, ELEMENTWISE, UNARY, Elementwise
+from .elementwise import BINARY, ELEMENTWISE, LOGICAL, UNARY, Elementwise
 from .names import ALIASES, OPERATIONS
 from .operator import Operation
 from .operators import OPERATORS, Operator, row_of
@@ -17,6 +17,7 @@ __all__ = [
     "ALIASES",
     "BINARY",
     "ELEMENTWISE",
+    "LOGICAL",
     "OPERATIONS",
     "OPERATORS",
     "UNARY",

@@ -16,7 +16,7 @@ import numpy as np
 
 from .operator import Operator
 
-__all__ = ["BINARY", "ELEMENTWISE", "UNARY", "Elementwise"]
+__all__ = ["BINARY", "ELEMENTWISE", "LOGICAL", "UNARY", "Elementwise"]
 
 _erf = np.vectorize(math.erf, otypes=[float])
 _erfc = np.vectorize(math.erfc, otypes=[float])
@@ -52,7 +52,7 @@ class Elementwise(Operator):
         torch's other names.
     onnx : str or tuple
         ONNX's operator, where torch's exporter lacks the function; or how it is made: an operator, and of what:
-        such tuples, the numbers of operands (int), constants (float).
+        such tuples, the numbers of operands and parameters (int), constants (float).
     tries : mapping
         Values of each of its attributes that show what it does; `reference` takes them by name.
     """
@@ -96,6 +96,7 @@ UNARY = (
     Elementwise(
         "softplus", _softplus, torch="nn.functional.softplus", takes=("beta", "threshold"),
         tries={"beta": (1.0, 2.0, 0.5), "threshold": (20.0, 1.0, 5.0)},
+        onnx=("Where", ("Greater", ("Mul", 0, 1), 2), 0, ("Div", ("Softplus", ("Mul", 0, 1)), 1)),
     ),
     Elementwise(
         "elu", _elu, takes=("alpha", "scale", "input_scale"),
@@ -224,5 +225,12 @@ BINARY = (
     Elementwise("prelu", lambda x, w: np.where(x > 0, x, w * x), operands=2, real=True),
 )  # fmt: skip
 
-#: Both, by name.
-ELEMENTWISE = {row.name: row for row in (*UNARY, *BINARY)}
+#: Functions of truths; others become such, by whether they are zero.
+LOGICAL = (
+    Elementwise("logical_not", np.logical_not, "whether elements are zero", exact=True, lanes="as they come"),
+    Elementwise("logical_and", np.logical_and, "whether both elements are not zero", 2, exact=True),
+    Elementwise("logical_or", np.logical_or, "whether one of the elements is not zero", 2, exact=True),
+)
+
+#: All of them, by name.
+ELEMENTWISE = {row.name: row for row in (*UNARY, *BINARY, *LOGICAL)}

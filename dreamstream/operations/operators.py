@@ -220,9 +220,6 @@ _ROWS = (
     # elements of other types
     Operator("cast", lanes="as they come"),
     Operator("where", written="`ds.where(condition, a, b)`"),
-    Operator("logical_not", torch="logical_not", written="`x.logical_not()`", lanes="as they come"),
-    Operator("logical_and"),
-    Operator("logical_or"),
 )  # fmt: skip
 
 #: By name.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from operator import attrgetter
 
-from dreamstream.operations import BINARY, ELEMENTWISE, UNARY
+from dreamstream.operations import BINARY, ELEMENTWISE, LOGICAL, UNARY
 
 __all__ = ["FLOAT", "INTEGER", "REAL"]
 
@@ -61,6 +61,7 @@ REAL = {
         ]
         for name in QUOTIENTS
     },
+    **{r.name: [lambda d, r=r: getattr(d.x, r.name)(*(d.row,)[: r.operands - 1])] for r in LOGICAL},
     "heaviside": [lambda d: d.x.heaviside(d.y), lambda d: d.odd.heaviside(d.x)],
     "addcmul": [lambda d: d.x.addcmul(d.y, d.row), lambda d: d.x.addcmul(d.column, d.row, value=2)],
 }

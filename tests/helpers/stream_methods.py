@@ -6,16 +6,24 @@ from inspect import signature
 from typing import Any
 
 from dreamstream.array import Tensor
-from dreamstream.operations import OPERATIONS, UNARY
+from dreamstream.nn.functional import activation, rectifiers
+from dreamstream.operations import LOGICAL, OPERATIONS, UNARY
 
 __all__ = ["KEEP", "OVER_L", "leaves"]
 
 METHODS = (
     *(r.name for r in UNARY if r.doc and r.domain in ("any", "ties", "halves")),
-    *["isnan", "clone", "detach", "contiguous", "double", "long", "bool", "nan_to_num", "frac", "logical_not"],
+    *["isnan", "clone", "detach", "contiguous", "double", "long", "bool", "nan_to_num", "frac"],
+    *(r.name for r in LOGICAL if r.operands == 1),
 )
-FUNCTIONS = """relu gelu silu elu selu softplus leaky_relu hardtanh logsigmoid softsign tanhshrink mish relu6
-    hardswish hardsigmoid celu softshrink"""
+#: Functions of single elements that take no more than those.
+FUNCTIONS = [
+    name
+    for module in (activation, rectifiers)
+    for name in module.__all__
+    if "dim" not in (takes := signature(getattr(module, name)).parameters)
+    and sum(p.default is p.empty for p in takes.values()) == 1
+]
 
 #: Of methods along a dimension, that of features here.
 GIVEN = {"dim": 1, "dims": 1, "k": 2, "n": 1, "q": 0.3, "repeats": 2, "shifts": 1}
@@ -38,7 +46,7 @@ def along() -> dict[str, dict[str, Any]]:
 KEEP: dict[str, Any] = {
     **{name: (lambda lib, t, name=name, how=how: getattr(t, name)(**how)) for name, how in along().items()},
     **{name: (lambda lib, t, name=name: getattr(t, name)()) for name in METHODS},
-    **{"F." + n: (lambda lib, t, n=n: getattr(lib.nn.functional, n)(t)) for n in FUNCTIONS.split()},
+    **{"F." + n: (lambda lib, t, n=n: getattr(lib.nn.functional, n)(t)) for n in FUNCTIONS},
     "add": lambda lib, t: t + 1.5,
     "radd": lambda lib, t: 1.5 + t,
     "rsub": lambda lib, t: 2 - t,

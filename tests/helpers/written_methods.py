@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dreamstream.array import METHODS
-from dreamstream.operations import BINARY
+from dreamstream.operations import BINARY, LOGICAL
 
 
 def written(tensor, write):
@@ -38,7 +38,8 @@ WRITERS = {
 #: Arguments of methods that write, where there are some.
 WRITTEN = {
     **dict.fromkeys((r.name for r in BINARY), lambda d: (d.row,)),
-    **dict.fromkeys(("logical_and", "logical_or", "logical_xor"), lambda d: (d.mask,)),
+    **{r.name: lambda d, n=r.operands: (d.mask,)[: n - 1] for r in LOGICAL},
+    "logical_xor": lambda d: (d.mask,),
     **dict.fromkeys(("cumsum", "cumprod"), lambda d: (1,)),
     **dict.fromkeys(("addcmul", "addcdiv"), lambda d: (d.y, d.p)),
     **dict.fromkeys(("mul", "pow", "clamp_min", "clamp_max"), lambda d: (2,)),

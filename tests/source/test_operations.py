@@ -13,7 +13,7 @@ import source_tree
 
 from dreamstream import _core
 from dreamstream.operations import ALIASES, ELEMENTWISE, OPERATIONS, OPERATORS, names, operators
-from dreamstream.operations.operator import Rule
+from dreamstream.operations.operator import Operator, Rule
 
 
 def test_every_operator_has_a_row():
@@ -91,6 +91,10 @@ def test_page_names_files_that_are_there():
 
 
 # ---------------------------------------------------------------------- how often it is said
+#: How many operators keep to their limits; others are words for more than an operator, or have more to say.
+KEEP_TO_IT = 34
+
+
 def said_in(path: Path) -> set[str]:
     """Words that a file defines, registers or quotes, no prose; calls of methods say none."""
     text = path.read_text()
@@ -106,16 +110,37 @@ def said_in(path: Path) -> set[str]:
     return named.union(*map(str.split, quoted))
 
 
+def paths() -> list[Path]:
+    return [p for p in source_tree.files() if p.suffix in {".py", ".pyi", *source_tree.C_SUFFIXES}]
+
+
+def saying(said: dict[Path, set[str]], name: str) -> list[Path]:
+    """The files in which an operator, or its functions of one or two dimensions, are said."""
+    return [p for p, words in said.items() if words & {name, f"{name}1d", f"{name}2d"}]
+
+
+def limit(row: Operator) -> int:
+    """In how many files an operator may stand, unless its name is a word for other things, too."""
+    return 5 if row.name in ELEMENTWISE else 8 if "pool" in row.name else 10
+
+
+def test_operators_stand_in_few_files() -> None:
+    every = {p: set(re.findall(r"\w+", p.read_text())) for p in paths()}
+    rare = {name: found for name in OPERATORS if len(found := saying(every, name)) <= 20}
+    said = {p: said_in(p) for p in {p for found in rare.values() for p in found}}
+    files = {name: len(saying(said, name)) for name in rare}
+    within = [name for name, n in files.items() if n <= limit(OPERATORS[name])]
+    assert len(within) >= KEEP_TO_IT, {name: n for name, n in files.items() if name not in within}
+
+
 def counts(asked: list[str]) -> str:
     """Lines of code, and in which files operators, or functions of one or two dimensions, are said."""
-    paths = [p for p in source_tree.files() if p.suffix in {".py", ".pyi", *source_tree.C_SUFFIXES}]
-    said = {p.relative_to(source_tree.ROOT): said_in(p) for p in paths}
-    lines = []
+    said, lines = {p.relative_to(source_tree.ROOT): said_in(p) for p in paths()}, []
     for root, suffixes in (("dreamstream", (".py",)), ("tests", (".py", ".c", ".h"))):
         n = sum(len(p.read_text().splitlines()) for p in said if p.parts[0] == root and p.suffix in suffixes)
         lines.append(f"{n} lines in {root}/")
     for name in asked or OPERATORS:
-        found = [p for p, words in said.items() if words & {name, f"{name}1d", f"{name}2d"}]
+        found = saying(said, name)
         each = [f"{root} {sum(p.parts[0] == root for p in found)}" for root in ("csrc", "dreamstream", "tests")]
         lines += [f"{name}: {len(found)} files, {', '.join(each)}", *(f"  {p}" for p in found if asked)]
     return "\n".join(lines)

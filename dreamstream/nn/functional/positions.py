@@ -13,15 +13,21 @@ from .texts import described, torch_lacks
 __all__ = ["rotary_embedding"]
 
 
+#: Of the layer, too.
+TURNS = {
+    "dim": "Features that are turned, from the first on, an even number; all without it.",
+    "base": "Pair i of n turns by ``base ** (-i / n)`` from frame to frame.",
+    "interleaved": "Whether pairs are neighbours, ``x[..., ::2]`` and ``x[..., 1::2]``, not the two halves.",
+    "scaling_factor": "What positions are divided by.",
+}
+
+
 @torch_lacks
 @described(
     "As `input`.",
     {"ShapeError": "Where the last dimension is the stream's, odd, or smaller than `dim`."},
     input="``(B, H, L, D)`` or ``(B, L, D)``, float32 or float64; streams in any order that ends with features.",
-    dim="Features that are turned, from the first on, an even number; all without it.",
-    base="Pair i of n turns by ``base ** (-i / n)`` from frame to frame.",
-    interleaved="Whether pairs are neighbours, ``x[..., ::2]`` and ``x[..., 1::2]``, not the two halves.",
-    scaling_factor="What positions are divided by.",
+    **TURNS,
     inv_freq="``(n,)`` of the input's type: the angles of a step in place of those that `base` gives.",
 )
 def rotary_embedding(

@@ -9,7 +9,7 @@ from operator import attrgetter
 import torch
 import torch.nn.functional as F
 
-from ....operations import BINARY, OPERATORS, UNARY, Operator
+from ....operations import ELEMENTWISE, Operator
 from .registry import Step, each_frame, framewise
 
 Tensor = torch.Tensor
@@ -44,7 +44,7 @@ def _function(row: Operator) -> Callable[..., Tensor]:
 
 #: torch's functions that are operators of one operand, by name, with the attributes that they take.
 OF_ONE: dict[str, tuple[Callable[..., Tensor], tuple[str, ...]]] = {
-    row.name: (_function(row), row.takes) for row in (*UNARY, *(r for r in OPERATORS.values() if r.torch))
+    row.name: (_function(row), row.takes) for row in ELEMENTWISE.values() if row.operands == 1
 }
 
 
@@ -67,8 +67,8 @@ each_frame(
 
 
 OF_SEVERAL: dict[str, Callable[..., Tensor]] = {
-    **{name: getattr(torch, name) for name in ("where", "logical_and", "logical_or")},
-    **{row.name: _function(row) for row in BINARY},
+    "where": torch.where,
+    **{row.name: _function(row) for row in ELEMENTWISE.values() if row.operands == 2},
 }
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 import dreamstream as ds
+from dreamstream.operations import LOGICAL
 
 from ..case import Array, Case, Input, Rng, door, normal, pick, random_layout
 from ..reference import operands
@@ -19,8 +20,7 @@ __all__ = ["GENERATORS", "door"]
 
 
 EXACT = {
-    "where", "logical_not", "logical_and", "logical_or", "cast", "cat", "permute", "reshape", "narrow",
-    "expand", "pick",
+    "where", "cast", "cat", "permute", "reshape", "narrow", "expand", "pick", *(row.name for row in LOGICAL),
 }  # fmt: skip
 
 
@@ -38,8 +38,8 @@ def _cast(rng: Rng, dtype: str) -> Case:
     )
 
 
-def _logical_not(rng: Rng, dtype: str) -> Case:
-    return _make(rng, "logical_not", [Input(long(rng), "bool")], {}, depends=total, dims=pick(rng, "layout", None))
+def _flags(name: str, rng: Rng, dtype: str) -> Case:
+    return _make(rng, name, [Input(long(rng), "bool")], {}, depends=total, dims=pick(rng, "layout", None))
 
 
 # ---------------------------------------------------------------- two or three operands
@@ -77,6 +77,10 @@ def _operands(name: str, types: Sequence[str], rng: Rng, dtype: str) -> Case:
         reach=skew + 3,
         refused=refused,
     )
+
+
+def _truths(name: str, rng: Rng, dtype: str) -> Case:
+    return _operands(name, ("bool", "bool"), rng, dtype)
 
 
 # ---------------------------------------------------------------- within a frame
@@ -149,7 +153,6 @@ def _expand(rng: Rng, dtype: str) -> Case:
 
 GENERATORS: dict[str, Callable[[Rng, str], Case]] = {
     "where": partial(_operands, "where", ("bool", "real", "real")),
-    "logical_and": partial(_operands, "logical_and", ("bool", "bool")),
-    "logical_or": partial(_operands, "logical_or", ("bool", "bool")),
+    **{r.name: partial(_flags if r.operands == 1 else _truths, r.name) for r in LOGICAL},
     **{name: partial(_within, name) for name in ("softmax", "log_softmax", "glu")},
 }

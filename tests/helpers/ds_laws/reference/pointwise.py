@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from dreamstream.operations import BINARY, UNARY
+from dreamstream.operations import ELEMENTWISE
 
 from .base import Array, Arrays, operands, sigmoid
 
@@ -73,12 +73,8 @@ def expand(a: dict[str, Any], w: Arrays, x: Array) -> list[Array]:
 
 
 REFERENCES: dict[str, Callable[..., list[Array]]] = {
-    **{row.name: unary(row.reference) for row in UNARY},
-    **{row.name: elementwise(row.reference) for row in BINARY},
+    **{n: (unary if row.operands == 1 else elementwise)(row.reference) for n, row in ELEMENTWISE.items()},
     "where": elementwise(np.where),
-    "logical_not": unary(np.logical_not),
-    "logical_and": elementwise(np.logical_and),
-    "logical_or": elementwise(np.logical_or),
     "softmax": unary(lambda x: np.exp(_log_softmax(x))),
     "log_softmax": unary(_log_softmax),
 }
