@@ -6,7 +6,7 @@ typedef long double real;
 enum { QUERIES = 19, KEYS = 230, KEPT = 70, WIDEST = 90 };
 
 typedef struct problem {
-    size_t e, n, d_key, d_value, step; /* step: of keys and values, more than either */
+    size_t e, n, d_key, d_value, step; /* step: of keys and values, no less than either */
     int64_t at;
     void *q[QUERIES];
     int64_t position[QUERIES], from[QUERIES], to[QUERIES];
@@ -137,13 +137,24 @@ static void check_query(const problem *p, const void *y, size_t i)
     }
 }
 
+/* Rows of keys or values, NaN behind each. */
+static void fill_rows(void *rows, const problem *p, size_t n, size_t d)
+{
+    fill(rows, p->e, n * p->step, -3, 3);
+    for (size_t i = 0; i < n * p->step; i++)
+        if (i % p->step >= d)
+            put(rows, p->e, i, (double)NAN);
+}
+
 static void draw(problem *p, size_t e, int kind)
 {
     p->e = e;
     p->n = random_size(0, QUERIES);
     p->d_key = random_size(1, 70);
     p->d_value = random_size(1, 80);
-    p->step = WIDEST - random_size(0, 5);
+    const size_t widest = p->d_key > p->d_value ? p->d_key : p->d_value;
+    p->step = random_size(0, 1) ? WIDEST - random_size(0, 5)
+                                : (widest + 15) / 16 * 16; /* whole lanes, too */
     p->n_kept = (int64_t)(random_size(0, 1) ? 0 : random_size(1, KEPT));
     const int64_t far = p->n_kept > 0 ? 0 : (int64_t)1 << 40; /* there angles are rounded */
     p->at = (int64_t)random_size(0, 1) * far + (int64_t)random_size(0, 200);
@@ -152,11 +163,11 @@ static void draw(problem *p, size_t e, int kind)
     p->first = (int64_t)random_size(0, 6) - 3;
     p->linear = kind == 1;
     fill(p->memory_q, e, QUERIES * WIDEST, -3, 3);
-    fill(p->keys, e, KEYS * WIDEST, -3, 3);
-    fill(p->values, e, KEYS * WIDEST, -3, 3);
+    fill_rows(p->keys, p, KEYS, p->d_key);
+    fill_rows(p->values, p, KEYS, p->d_value);
+    fill_rows(p->kept_keys, p, KEPT, p->d_key);
+    fill_rows(p->kept_values, p, KEPT, p->d_value);
     fill(p->table, e, 8, -2, 2);
-    fill(p->kept_keys, e, KEPT * WIDEST, -3, 3);
-    fill(p->kept_values, e, KEPT * WIDEST, -3, 3);
     p->softcap = random_size(0, 2) ? 0 : (double)random_size(1, 20) / 4;
     put(p->sink, e, 0, random_size(0, 2) ? -(double)INFINITY : (double)random_size(0, 8) - 4);
     p->n_rows = kind == 2 ? random_size(0, 9) : 0;
