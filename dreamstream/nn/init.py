@@ -6,6 +6,7 @@ Every function writes into the tensor and returns it. Source: torch.nn.init.
 from __future__ import annotations
 
 import math
+import re
 from typing import Any
 
 import numpy as np
@@ -77,8 +78,7 @@ def calculate_gain(nonlinearity: str, param: float | None = None) -> float:
     if nonlinearity == "leaky_relu":
         return math.sqrt(2.0 / (1 + (0.01 if param is None else param) ** 2))
     gains = {"tanh": 5.0 / 3, "relu": math.sqrt(2.0), "selu": 3.0 / 4}
-    linear = ("linear", "sigmoid", "conv1d", "conv2d", "conv_transpose1d", "conv_transpose2d")
-    if nonlinearity not in gains and nonlinearity not in linear:
+    if nonlinearity not in gains and not re.fullmatch(r"linear|sigmoid|conv(_transpose)?[12]d", nonlinearity):
         raise ValueError(f"no gain is known for {nonlinearity!r}")
     return gains.get(nonlinearity, 1.0)
 

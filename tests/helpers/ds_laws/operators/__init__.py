@@ -11,8 +11,7 @@ from collections.abc import Callable
 from importlib import import_module
 
 from ..case import Case, Rng
-from ..reference import REFERENCES
-from ..reference.base import named
+from ..reference import REFERENCES, named
 
 __all__ = ["GENERATORS"]
 

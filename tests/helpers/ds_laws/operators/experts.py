@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from ..case import Array, Case, Input, Rng, normal, pick
-from ..reference.products import linear as by_linear
 from .drawing import make, maybe, shape
 from .features import ties
-from .products import linear
+from .products import _linear as linear
+from .products import linear as by_linear
 
 __all__ = ["REFERENCES"]
 

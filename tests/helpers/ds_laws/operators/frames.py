@@ -10,10 +10,131 @@ import numpy as np
 import dreamstream as ds
 
 from ..case import Array, Case, Input, Rng, door, normal, pick, random_layout
-from ..reference import RELATIONS, length_of, padded_to, required
+from ..reference import Arrays, Refused, length_of, padded
 from .drawing import WAITS, along, any_type, make, shape
 
 
+# ---------------------------------------------------------------- what they compute
+def pad(a: dict[str, Any], w: Arrays, x: Array) -> list[Array]:
+    if w and len(x):
+        return [np.concatenate([w[0][: a["left"]], x, w[0][a["left"] :]])]
+    y = padded(x, a["left"], a["right"], a["mode"], a["value"])
+    return [x[:0] if y is None else y]
+
+
+def pad_to_multiple(a: dict[str, Any], w: Arrays, x: Array) -> list[Array]:
+    n = len(x)
+    if not n:
+        return [x]
+    right = a["right"] + max(n + -n % a["multiple"], a["least"]) - n
+    missing = max(max(a["left"], right) + 1 - n, 0) if a["mode"] == "reflect" else 0
+    longer = np.concatenate([x, np.full((missing, *x.shape[1:]), a["value"], x.dtype)])
+    y = padded(longer, a["left"], right, a["mode"], a["value"])
+    assert y is not None
+    return [y[: len(y) - missing]]
+
+
+def padded_to(a: dict[str, Any], x: Array, n: int) -> Array:
+    """Frames before and behind x, until it has n, or n of its own, and those that are added in any case."""
+    longer = padded(x, a["left"], max(n + a["right"] - len(x), 0), a["mode"], a["value"])
+    assert longer is not None
+    return longer[: max(a["left"] + n + a["right"], 0)]
+
+
+def pad_to(a: dict[str, Any], w: Arrays, x: Array, y: Array) -> list[Array]:
+    if not len(x) or not len(y):
+        return [x[:0]]
+    return [padded_to(a, x, length_of(a["length"], len(y)))]
+
+
+def slice_(a: dict[str, Any], w: Arrays, x: Array) -> list[Array]:
+    return [x[a["start"] : max(len(x) - a["crop"], 0) : a["step"]]]
+
+
+def cut(a: dict[str, Any], w: Arrays, x: Array, y: Array) -> list[Array]:
+    if not len(x) or not len(y):
+        return [x[:0]]
+    return [x[a["start"] : max(length_of(a["length"], len(y)), 0) : a["step"]]]
+
+
+def put(a: dict[str, Any], w: Arrays, x: Array, v: Array) -> list[Array]:
+    y = x.copy()
+    at = np.arange(a["start"], max(len(x) - a["crop"], a["start"]), a["step"])
+    if len(x) and len(v) != len(at) * a["step"]:
+        raise Refused
+    y[at] = v[:: a["step"]][: len(at)]
+    return [y]
+
+
+def delay(a: dict[str, Any], w: Arrays, x: Array) -> list[Array]:
+    return [np.concatenate([np.zeros((a["frames"], *x.shape[1:]), x.dtype), x])[: len(x)]]
+
+
+def sync(a: dict[str, Any], w: Arrays, *xs: Array) -> list[Array]:
+    if not all(map(len, xs)):
+        return [xs[0][:0]]
+    if len({len(x) for x in xs}) > 1:
+        raise Refused
+    return [xs[0]]
+
+
+def hold(a: dict[str, Any], w: Arrays, x: Array, y: Array) -> list[Array]:
+    return [np.repeat(x[:1], len(y), 0)]
+
+
+def limit(a: dict[str, Any], w: Arrays, x: Array) -> list[Array]:
+    if len(x) > a["frames"]:
+        raise Refused
+    return [x]
+
+
+def frame(a: dict[str, Any], w: Arrays, x: Array) -> list[Array]:
+    size, step, dilation = a["size"], a["step"], a["dilation"]
+    if a["exact"] and len(x) % size:
+        raise Refused
+    span = dilation * (size - 1) + 1
+    windows = [x[m : m + span : dilation] for m in range(0, len(x) - span + 1, step)]
+    return [np.stack(windows) if windows else np.zeros((0, size, *x.shape[1:]), x.dtype)]
+
+
+def unstack(a: dict[str, Any], w: Arrays, x: Array) -> list[Array]:
+    return [x.reshape(-1, *x.shape[2:])]
+
+
+def table(a: dict[str, Any], w: Arrays, x: Array) -> list[Array]:
+    n = length_of(a["length"], len(x)) if len(x) else 0
+    if n > len(w[0]):
+        raise Refused
+    return [w[0][: max(n, 0)]]
+
+
+RELATIONS = {
+    "eq": np.equal,
+    "ne": np.not_equal,
+    "lt": np.less,
+    "le": np.less_equal,
+    "gt": np.greater,
+    "ge": np.greater_equal,
+}
+
+
+def required(a: dict[str, Any], n: int, m: int) -> bool:
+    """Whether lengths compare as the operator `require` says."""
+    other = a["plus"] + (length_of(a["other"], m) if a["against"] == "length" else 0)
+    return not n or not m or bool(RELATIONS[a["relation"]](length_of(a["length"], n), other))
+
+
+def length(a: dict[str, Any], w: Arrays, x: Array) -> list[Array]:
+    return [np.array([length_of(a["length"], len(x))] if len(x) else [], np.int64)]
+
+
+def require(a: dict[str, Any], w: Arrays, x: Array, y: Array) -> list[Array]:
+    if not required(a, len(x), len(y)):
+        raise Refused
+    return [length(a, w, x)[0][: len(y)]]
+
+
+# ---------------------------------------------------------------- random cases
 def pads(rng: Rng, kind: str) -> dict[str, Any]:
     """Random attributes of a pad of streams of a type."""
     return {
@@ -25,7 +146,7 @@ def pads(rng: Rng, kind: str) -> dict[str, Any]:
 
 
 @along
-def pad(rng: Rng, dtype: str) -> Case:
+def _pad(rng: Rng, dtype: str) -> Case:
     kind, weights = any_type(rng, dtype), []
     a, features = pads(rng, kind), shape(rng)
     if rng.random() < 0.3 and a["left"] + a["right"] and kind.startswith("float"):
@@ -35,7 +156,7 @@ def pad(rng: Rng, dtype: str) -> Case:
 
 
 @along
-def pad_to_multiple(rng: Rng, dtype: str) -> Case:
+def _pad_to_multiple(rng: Rng, dtype: str) -> Case:
     kind = any_type(rng, dtype)
     a = {**pads(rng, kind), "multiple": int(pick(rng, 1, 2, 3, 5)), "least": int(pick(rng, 0, 0, 1, 4, 7))}
     reach = a["left"] + a["right"] + a["multiple"] + a["least"] + 2
@@ -43,7 +164,7 @@ def pad_to_multiple(rng: Rng, dtype: str) -> Case:
 
 
 @along
-def slice_(rng: Rng, dtype: str) -> Case:
+def _slice(rng: Rng, dtype: str) -> Case:
     a = {"start": int(rng.integers(0, 5)), "crop": int(rng.integers(0, 5)), "step": int(pick(rng, 1, 1, 2, 3))}
     return make(
         rng,
@@ -69,7 +190,7 @@ def steps(rng: Rng, n: int) -> tuple[list[int], Fraction, int]:
 
 
 @along
-def cut(rng: Rng, dtype: str) -> Case:
+def _cut(rng: Rng, dtype: str) -> Case:
     length, ratio, reach = steps(rng, int(rng.integers(0, 4)))
     a = {"start": int(rng.integers(0, 3)), "step": int(pick(rng, 1, 1, 2)), "length": length}
     skew = int(pick(rng, 0, 2))
@@ -117,7 +238,7 @@ def _close(rates: tuple[Fraction, ...], frames: tuple[int, ...], skew: int) -> b
     return max(times) - min(times) < (skew + 1) / min(rates)
 
 
-def pad_to(rng: Rng, dtype: str) -> Case:
+def _pad_to(rng: Rng, dtype: str) -> Case:
     length, ratio, reach = steps(rng, int(rng.integers(0, 4)))
     skew = int(pick(rng, 0, 2))
     kind = any_type(rng, dtype)
@@ -162,7 +283,7 @@ def _padded(case: Case, weights: Any, x: Any, y: Any) -> Any:
 
 
 @along
-def put(rng: Rng, dtype: str) -> Case:
+def _put(rng: Rng, dtype: str) -> Case:
     a = {"start": int(rng.integers(0, 4)), "crop": int(pick(rng, 0, 0, 1, 3)), "step": int(pick(rng, 1, 1, 2, 3))}
     kind, features = any_type(rng, dtype), shape(rng)
     outside, step = a["start"] + a["crop"], a["step"]
@@ -185,13 +306,13 @@ def put(rng: Rng, dtype: str) -> Case:
 
 
 @along
-def delay(rng: Rng, dtype: str) -> Case:
+def _delay(rng: Rng, dtype: str) -> Case:
     a = {"frames": int(rng.integers(0, 7))}
     return make(rng, "delay", [Input(shape(rng), any_type(rng, dtype))], a, exact=True, reach=a["frames"] + 2)
 
 
 @along
-def sync(rng: Rng, dtype: str) -> Case:
+def _sync(rng: Rng, dtype: str) -> Case:
     n = int(rng.integers(2, 4))
     rank = int(rng.integers(0, 3))
     inputs = [Input(shape(rng, rank, rank), any_type(rng, dtype)) for _ in range(n)]
@@ -228,7 +349,7 @@ def sync(rng: Rng, dtype: str) -> Case:
     )
 
 
-def hold(rng: Rng, dtype: str) -> Case:
+def _hold(rng: Rng, dtype: str) -> Case:
     rank = int(rng.integers(0, 3))
     inputs = [Input(shape(rng, rank, rank), any_type(rng, dtype)) for _ in range(2)]
 
@@ -247,7 +368,7 @@ def hold(rng: Rng, dtype: str) -> Case:
     )
 
 
-def limit(rng: Rng, dtype: str) -> Case:
+def _limit(rng: Rng, dtype: str) -> Case:
     a = {"frames": int(rng.integers(1, 20)), "of": str(pick(rng, "buffer", "table", "context"))}
     return make(
         rng,
@@ -262,7 +383,7 @@ def limit(rng: Rng, dtype: str) -> Case:
 
 
 @along
-def frame(rng: Rng, dtype: str) -> Case:
+def _frame(rng: Rng, dtype: str) -> Case:
     size, exact = int(rng.integers(1, 6)), int(rng.random() < 0.4)
     a = {
         "size": size,
@@ -284,11 +405,11 @@ def frame(rng: Rng, dtype: str) -> Case:
 
 
 @along
-def unstack(rng: Rng, dtype: str) -> Case:
+def _unstack(rng: Rng, dtype: str) -> Case:
     return make(rng, "unstack", [Input(shape(rng, 1), any_type(rng, dtype))], {}, exact=True)
 
 
-def table(rng: Rng, dtype: str) -> Case:
+def _table(rng: Rng, dtype: str) -> Case:
     length, _, reach = steps(rng, int(rng.integers(0, 3)))
     rows, features = int(rng.integers(4, 60)), shape(rng, 0, 2)
     kind = any_type(rng, dtype)
@@ -321,7 +442,7 @@ def table(rng: Rng, dtype: str) -> Case:
     )
 
 
-def length(rng: Rng, dtype: str) -> Case:
+def _length(rng: Rng, dtype: str) -> Case:
     codes, _, reach = steps(rng, int(rng.integers(0, 4)))
     return make(
         rng,
@@ -333,7 +454,7 @@ def length(rng: Rng, dtype: str) -> Case:
     )
 
 
-def require(rng: Rng, dtype: str) -> Case:
+def _require(rng: Rng, dtype: str) -> Case:
     skew = int(pick(rng, 0, 2))
     features, kind = shape(rng), any_type(rng, dtype)
     a = {

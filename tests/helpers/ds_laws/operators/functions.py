@@ -11,8 +11,7 @@ import numpy as np
 from dreamstream.operations import BINARY, UNARY, Elementwise
 
 from ..case import Array, Case, Input, Rng, normal, pick
-from ..reference import operands
-from ..reference.base import Arrays
+from ..reference import Arrays, operands
 from .drawing import long, make, shape, total
 
 __all__ = ["GENERATORS"]

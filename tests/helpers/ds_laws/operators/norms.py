@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..case import Array, Case, Input, Rng, normal, pick
-from ..reference.base import Arrays
+from ..reference import Arrays
 from .drawing import WAITS, cases, innermost, make, maybe, shape
 
 

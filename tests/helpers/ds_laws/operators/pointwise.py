@@ -9,16 +9,76 @@ from typing import Any
 import numpy as np
 
 import dreamstream as ds
-from dreamstream.operations import LOGICAL
+from dreamstream.operations import ELEMENTWISE, LOGICAL
 
 from ..case import Array, Case, Input, Rng, door, normal, pick, random_layout
-from ..reference import operands
+from ..reference import Arrays, operands, sigmoid
 from .drawing import any_type, innermost, long, make, total
 from .functions import halves, wide
 
-__all__ = ["GENERATORS", "door"]
+__all__ = ["GENERATORS", "REFERENCES", "door"]
 
 
+# ---------------------------------------------------------------- what they compute
+def elementwise(f: Callable[..., Array]) -> Callable[..., list[Array]]:
+    def reference(a: dict[str, Any], w: Arrays, *xs: Array) -> list[Array]:
+        with np.errstate(all="ignore"):
+            return [np.asarray(f(*operands(a, w, xs)))]
+
+    return reference
+
+
+def unary(f: Callable[..., Array]) -> Callable[..., list[Array]]:
+    def reference(a: dict[str, Any], w: Arrays, x: Array) -> list[Array]:
+        with np.errstate(all="ignore"):
+            return [np.asarray(f(x, **a))]
+
+    return reference
+
+
+def cast(a: dict[str, Any], w: Arrays, x: Array) -> list[Array]:
+    return [x.astype(a["to"])]
+
+
+# ---------------------------------------------------------------- within a frame
+def _log_softmax(x: Array) -> Array:
+    shifted = x - x.max(-1, keepdims=True)
+    return shifted - np.log(np.exp(shifted).sum(-1, keepdims=True))
+
+
+def glu(a: dict[str, Any], w: Arrays, x: Array) -> list[Array]:
+    n = x.shape[-1] // 2
+    return [x[..., :n] * sigmoid(x[..., n:])]
+
+
+def cat(a: dict[str, Any], w: Arrays, *xs: Array) -> list[Array]:
+    return [np.concatenate(xs, axis=a["axis"] + 1)]
+
+
+def permute(a: dict[str, Any], w: Arrays, x: Array) -> list[Array]:
+    return [x.transpose(0, *(d + 1 for d in a["order"]))]
+
+
+def reshape(a: dict[str, Any], w: Arrays, x: Array) -> list[Array]:
+    return [x.reshape(len(x), *a["shape"])]
+
+
+def narrow(a: dict[str, Any], w: Arrays, x: Array) -> list[Array]:
+    return [
+        np.moveaxis(np.moveaxis(x, a["axis"] + 1, 0)[a["start"] :][: a["length"] : a["step"]], 0, a["axis"] + 1)
+    ]
+
+
+def pick_(a: dict[str, Any], w: Arrays, x: Array) -> list[Array]:
+    return [x.take(w[0].clip(0, x.shape[a["axis"] + 1] - 1), a["axis"] + 1)]
+
+
+def expand(a: dict[str, Any], w: Arrays, x: Array) -> list[Array]:
+    features = (1,) * (len(a["shape"]) - x.ndim + 1) + x.shape[1:]
+    return [np.broadcast_to(x.reshape(len(x), *features), (len(x), *a["shape"]))]
+
+
+# ---------------------------------------------------------------- random cases
 EXACT = {
     "where", "cast", "cat", "permute", "reshape", "narrow", "expand", "pick", *(row.name for row in LOGICAL),
 }  # fmt: skip
@@ -151,6 +211,12 @@ def _expand(rng: Rng, dtype: str) -> Case:
     return _make(rng, "expand", [Input(own, any_type(rng, dtype))], {"shape": list(full)})
 
 
+REFERENCES: dict[str, Callable[..., list[Array]]] = {
+    **{n: (unary if row.operands == 1 else elementwise)(row.reference) for n, row in ELEMENTWISE.items()},
+    "where": elementwise(np.where),
+    "softmax": unary(lambda x: np.exp(_log_softmax(x))),
+    "log_softmax": unary(_log_softmax),
+}
 GENERATORS: dict[str, Callable[[Rng, str], Case]] = {
     "where": partial(_operands, "where", ("bool", "real", "real")),
     **{r.name: partial(_flags if r.operands == 1 else _truths, r.name) for r in LOGICAL},

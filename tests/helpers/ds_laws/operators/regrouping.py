@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ..case import Case, Input, Rng, pick
-from ..reference.base import Array, Arrays
+from ..reference import Array, Arrays
 from .drawing import along, any_type, make, shape
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..case import Case, Input, Rng, pick
-from ..reference.base import Array, Arrays
+from ..reference import Array, Arrays
 from .drawing import innermost, make, shape
 
 __all__ = ["GENERATORS"]

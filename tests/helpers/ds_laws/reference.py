@@ -1,4 +1,14 @@
-"""What the references share."""
+"""What every operator computes, in plain NumPy: the values that the suite believes.
+
+A function takes the operator's attributes by name, its weights and its inputs, each ``[frames][features]``
+of one whole sequence, and returns its outputs. Inputs of floating point arrive as float64. They are NumPy's
+arithmetic alone. `Refused` is raised for lengths that are an error at the end of a stream.
+
+They stand beside the random cases, in `operators`, which enters them here; this file has what they share.
+
+Where torch raises only because a sequence is too short, or empty, there are no frames; nothing comes out
+of no frames. An output without a stream axis is one frame, or none.
+"""
 
 from __future__ import annotations
 
@@ -11,10 +21,24 @@ import numpy.typing as npt
 
 from dreamstream.operations import OPERATORS
 
-__all__ = ["Array", "Arrays", "Refused", "by_lane", "length_of", "named", "no_frames", "operands", "sigmoid"]
+__all__ = [
+    "REFERENCES",
+    "Array",
+    "Arrays",
+    "Refused",
+    "by_lane",
+    "length_of",
+    "named",
+    "no_frames",
+    "operands",
+    "padded",
+    "sigmoid",
+]
 
 Array = npt.NDArray[Any]
 Arrays = Sequence[Array]
+
+REFERENCES: dict[str, Callable[..., list[Array]]] = {}
 
 
 class Refused(Exception):
@@ -51,6 +75,23 @@ def length_of(steps: Sequence[int], n: int) -> int:
     for code, c in zip(steps[::2], steps[1::2]):
         n = n + c if code == 0 else n * c if code == 1 else n // c
     return n
+
+
+def padded(x: Array, left: int, right: int, mode: str, value: float = 0.0) -> Array | None:
+    """Add frames at both ends; None where there are too few to do so."""
+    n = len(x)
+    needed = {"reflect": max(left, right) + 1, "circular": max(left, right), "replicate": 1}.get(mode, 0)
+    if n == 0 or (n < needed and (left or right)):
+        return None
+    names = {
+        "zeros": "constant",
+        "constant": "constant",
+        "replicate": "edge",
+        "reflect": "reflect",
+        "circular": "wrap",
+    }
+    more = {"constant_values": value} if mode in ("zeros", "constant") else {}
+    return np.pad(x, [(left, right)] + [(0, 0)] * (x.ndim - 1), mode=names[mode], **more)
 
 
 def sigmoid(x: Array) -> Array:
