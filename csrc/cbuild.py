@@ -36,7 +36,7 @@ def flags(*, openblas: bool, sanitize: str = "", werror: bool | None = None) -> 
     out.append(f"-DDS_HAVE_OPENBLAS={int(openblas)}")
     if sanitize:
         out += sanitizer_flags(sanitize)
-        out += ["-fno-omit-frame-pointer", "-g", "-O1"]
+        out += ["-fno-omit-frame-pointer", "-g1", "-O1"]  # -g1: lines of stacks; variables take a third longer
     if werror if werror is not None else os.environ.get("DREAMSTREAM_WERROR") == "1":
         out.append("-Werror")
     return out

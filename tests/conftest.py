@@ -62,6 +62,16 @@ def pytest_collection_modifyitems(items):
     items.sort(key=lambda item: folder_of(item.path) in LAST)
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config, log):
+    """A worker has one end of the list, so that files are set up once, and takes of the other's what is left."""
+    if config.getoption("dist") != "load":
+        return None
+    from xdist.scheduler import WorkStealingScheduling
+
+    return WorkStealingScheduling(config, log)
+
+
 def pytest_collection_finish():
     """What thousands of tests are made of stays to the end: the collector need not walk through it each time."""
     gc.collect()
