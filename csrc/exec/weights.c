@@ -32,7 +32,7 @@ static ds_status check_tiles(const ds_plan *p)
     const bool can = p->kernels->real[0].tiles || p->kernels->isa == DS_ISA_REF;
     for (size_t j = 0; j < p->model->n_nodes && !can; j++) {
         const ds_node *node = &p->model->nodes[j];
-        DS_CHECK(!ds_op_splits(node->op), DS_ARGUMENT,
+        DS_CHECK(!ds_op_splits(node->op), DS_MODE,
                  "%s (%s): products of fp32-tiles need a processor's tile units, and kernels %s "
                  "have none; "
                  "\"fp32\" does without",

@@ -283,9 +283,11 @@ static ds_status parse_node(reader *r, node_text *n, ds_json_value node)
 static ds_status blame_file(const reader *r, ds_status status, ds_json_value node, size_t number,
                             const node_text *n)
 {
-    if (status == DS_OK || status == DS_NO_MEMORY || status == DS_INTERNAL ||
-        ((status == DS_DTYPE || status == DS_LIMIT) && r->stored != NULL && number < r->stored->n))
+    if (status == DS_OK || status == DS_NO_MEMORY || status == DS_INTERNAL)
         return status;
+    if ((status == DS_DTYPE || status == DS_LIMIT) && r->stored != NULL && number < r->stored->n)
+        return ds_fail(status, "%s (%s): %s", *n->path ? DS_SHOWN(n->path) : "the forward",
+                       n->def->name, ds_last_error());
     return ds_json_refuse(node, "node %zu (%s, %s): %s", number, n->def->name, DS_SHOWN(n->path),
                           ds_last_error());
 }

@@ -15,8 +15,8 @@ ds_status ds_op_store(ds_op *op, ds_narrowing how)
     op->products = can && how.products && how.stored != DS_STORED_FP16;
     const size_t most = how.stored == DS_STORED_INT8 ? DS_INT8_DEPTH : DS_BF16_DEPTH;
     DS_CHECK(!op->products || deepest <= most, DS_LIMIT,
-             "%s: products of %s take %zu elements at most, got %zu; keep them wider",
-             op->def->name, ds_products_name(op), most, deepest);
+             "products of %s take %zu elements at most, got %zu; keep them wider",
+             ds_products_name(op), most, deepest);
     return DS_OK;
 }
 

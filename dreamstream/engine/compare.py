@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from fractions import Fraction
 from typing import Any
@@ -17,9 +17,10 @@ from ..stream.tree import leaves
 from .compile import compile
 from .engine import Engine
 from .interface import sizes_of
-from .load import bytes_of, planned
+from .load import bytes_of, planned, tiled
 from .spec import OutputInfo
-from .weights import FORMATS
+from .weights import FORMATS, Narrowing, products_of
+from .weights import stored as stored_in
 
 __all__ = ["Comparison", "LayerError", "OutputError", "compare"]
 
@@ -37,12 +38,12 @@ class OutputError:
 
 @dataclass(frozen=True)
 class LayerError:
-    """A layer whose weights are stored narrow.
+    """A layer whose weights are stored narrow, or whose products are not of floats.
 
     Attributes
     ----------
-    path, operator, stored : str
-        The module's path, its operator and how its weights are stored.
+    path, operator, stored, products : str
+        The module's path, its operator, how its weights are stored, and the rows that they are multiplied with.
     error : float
         rms(difference) ÷ rms(float32's) of what the layer gives, with all layers before it as they are stored.
     largest : float
@@ -54,6 +55,7 @@ class LayerError:
     path: str
     operator: str
     stored: str
+    products: str
     error: float
     largest: float
     kept_wide: float
@@ -88,21 +90,22 @@ class Comparison:
 
     def __str__(self) -> str:
         wide = max([6, *(len(row.path) for row in self.layers), *(len(o.name) for o in self.outputs)])
-        lines = [f"{'output':{wide}}  {'':18} {'':6} {'error':>9} {'largest':>9}"]
-        lines += [f"{o.name:{wide}}  {'':18} {'':6} {o.error:9.2e} {o.largest:9.2e}" for o in self.outputs]
+        lines = [f"{'output':{wide}}  {'':36} {'error':>9} {'largest':>9}"]
+        lines += [f"{o.name:{wide}}  {'':36} {o.error:9.2e} {o.largest:9.2e}" for o in self.outputs]
         lines.append(
-            f"{'layer':{wide}}  {'operator':18} {'stored':6} {'error':>9} {'largest':>9}  output if kept wide"
+            f"{'layer':{wide}}  {'operator':18} {'stored':6} {'products':10} {'error':>9} {'largest':>9}  "
+            "output if kept wide"
         )
         lines += [
-            f"{row.path or '-':{wide}}  {row.operator:18} {row.stored:6} {row.error:9.2e} {row.largest:9.2e}  "
-            f"{row.kept_wide:9.2e}"
+            f"{row.path or '-':{wide}}  {row.operator:18} {row.stored:6} {row.products:10} {row.error:9.2e} "
+            f"{row.largest:9.2e}  {row.kept_wide:9.2e}"
             for row in self.layers
         ]
         return "\n".join(lines)
 
 
 def compare(model: Any, engine: Engine, chunks: Any) -> Comparison:
-    """Compare an engine whose weights are stored narrow with float32: each output, and each such layer.
+    """Compare an engine whose weights or products are narrow with float32: each output, and each such layer.
 
     Streams run in copies: those of `engine` are left alone. One engine per narrow layer is made in turn.
 
@@ -126,6 +129,8 @@ def compare(model: Any, engine: Engine, chunks: Any) -> Comparison:
         Where `model` isn't the engine's, or isn't in float32.
     ShapeError
         Where no output frame comes of the chunks.
+    TypeError
+        Where `engine` is none, or `chunks` nothing that this page names.
 
     Examples
     --------
@@ -136,17 +141,22 @@ def compare(model: Any, engine: Engine, chunks: Any) -> Comparison:
     >>> 0 < found.error < 0.02, [layer.stored for layer in found.layers]
     (True, ['int8'])
     """
+    if not isinstance(engine, Engine):
+        raise TypeError(f"engine: expected an Engine, got {type(engine).__name__}")
     reference = model if isinstance(model, Engine) else _wide(model, engine)
     content = bytes_of(reference)
-    nodes, own = _nodes(content), _nodes(bytes_of(engine))
+    nodes, own = _nodes(content, tiled(reference)), _nodes(bytes_of(engine), tiled(engine))
     if [n[:2] for n in nodes] != [n[:2] for n in own] or reference.inputs != engine.inputs:
         raise ValueError(f"the engine, of {engine._name}, was not made of {reference._name} as it is given")
     if any(stored for *_, stored, _ in nodes):
-        raise ValueError("model: expected weights in fp32; compare with the model, or with an engine in fp32")
+        raise ValueError(
+            "model: expected weights and products in fp32; compare with the model, or with an engine in fp32"
+        )
     steps = list(_steps(chunks))
     runs = {node["first_output"] for node in engine._core.graph()["nodes"]}  # what nothing reads does not
     narrow = [j for j, (*_, stored, edge) in enumerate(own) if stored and edge in runs]
-    wanted, found = _probe(reference, content, narrow), _probe(engine, bytes_of(engine), narrow)
+    stored = [how for *_, how, _ in own]
+    wanted, found = _probe(reference, content, narrow), _probe(engine, bytes_of(engine), narrow, bytes(stored))
     n_outputs = len(engine.outputs)
     errors = [_Sums() for _ in range(n_outputs + len(narrow))]
     kept: list[list[Any]] = []
@@ -158,18 +168,18 @@ def compare(model: Any, engine: Engine, chunks: Any) -> Comparison:
     frames = sum(a.shape[engine.stream_axis(k)] for step in kept for row in step for k, a in enumerate(row))
     if not frames:
         raise ShapeError("nothing was compared: no output frame comes of these chunks")
-    stored = [how for *_, how, _ in own]
     layers = []
     for sums, j in zip(errors[n_outputs:], narrow):
         wide = bytes(0 if i == j else how for i, how in enumerate(stored))
         one = [_Sums() for _ in range(n_outputs)]
-        for right, got in zip(kept, _run(_probe(reference, content, (), wide), steps)):
+        for right, got in zip(kept, _run(_probe(engine, content, (), wide), steps)):
             for row, other in zip(right, got):
                 for output, a, b in zip(one, row, other):
                     output.add(a, b)
         operator, path, *_ = own[j]
         worst = max(output.error for output in one)
-        layers.append(LayerError(path, operator, FORMATS[stored[j] & 3], sums.error, sums.largest, worst))
+        how, rows = FORMATS[stored[j] & 3], products_of(stored[j])
+        layers.append(LayerError(path, operator, how, rows, sums.error, sums.largest, worst))
     layers.sort(key=lambda layer: layer.kept_wide)
     outputs = [OutputError(o.name, s.error, s.largest) for o, s in zip(engine.outputs, errors)]
     return Comparison(outputs, layers, frames)
@@ -212,14 +222,18 @@ def _wide(model: Any, engine: Engine) -> Engine:
     return compile(model, spec, rate, dtype, skew=engine._interface.skew, verify=False, unstreamable="buffer")
 
 
-def _nodes(content: bytes) -> list[tuple[str, str, bool, int, int]]:
-    return _core.read_model(content, False)[0].nodes()
+def _nodes(content: bytes, tiles: Collection[str]) -> list[tuple[str, str, bool, int, int]]:
+    graph = _core.read_model(content, False)[0]
+    if tiles:
+        how = stored_in(Narrowing(tiled=tiles), graph.nodes())
+        graph = _core.read_model(content, False, True, how, graph)[0]
+    return graph.nodes()
 
 
 def _probe(engine: Engine, content: bytes, inner: Sequence[int], stored: bytes = b"") -> Engine:
     """Return an engine of a file whose outputs are the model's, one after the other, and those of some nodes."""
     graph = _core.read_model(content, False)[0]
-    if stored:
+    if any(stored):
         graph = _core.read_model(content, False, True, stored, graph)[0]
     interface = engine._interface
     outputs, dims = list(interface.outputs), list(interface.dims)
@@ -232,7 +246,8 @@ def _probe(engine: Engine, content: bytes, inner: Sequence[int], stored: bytes =
         dims.append(("B", *(("L",) if num else ()), *range(len(shape))))
         outputs.append(OutputInfo(path, sizes_of(dims[-1], shape), dtype, rate))
     interface = replace(interface, outputs=tuple(outputs), dims=tuple(dims), structure=list(range(len(outputs))))
-    return planned(graph, interface, engine.threads, 0, engine._core.blas, None)
+    core = engine._core
+    return planned(graph, interface, engine.threads, 0, core.blas, None, None if core.blas else core.kernels)
 
 
 def _run(engine: Engine, steps: list[Step]) -> Iterable[list[list[Any]]]:
@@ -246,6 +261,10 @@ def _steps(chunks: Any) -> Iterable[Step]:
         return [(chunks, list(chunks), list(chunks))]
     if isinstance(chunks, (np.ndarray, Tensor)) or hasattr(chunks, "detach"):
         return [({"stream": _array(chunks)}, ["stream"], ["stream"])]
+    if not isinstance(chunks, Iterable) or isinstance(chunks, (str, bytes)):
+        raise TypeError(
+            f"chunks: expected an array, a dict of arrays or chunks in turn, got {type(chunks).__name__}"
+        )
     calls = [_call(c) for c in chunks]
     first: dict[str, int] = {}
     last: dict[str, int] = {}

@@ -115,6 +115,9 @@ def compile(
         For what can't be captured, with the line; where the engine and the model differ.
     NotStreamableError
         For what can't stream, with its path, the reason and what would work.
+    ValueError, DTypeError, StreamLimitError, ModeError
+        For formats that there are not and patterns that fit nothing; weights beyond a format's range; products
+        that are too deep for theirs; "fp32-tiles" without tile units.
     """
     given = {k: v for k, v in locals().items() if k not in ("model", "context")}
     front_of(model, "compile")

@@ -353,7 +353,9 @@ class Engine(_core.Stepper):
 
     def __copy__(self) -> Engine:
         core = self._core.copy(self._max_streams)
-        return Engine(core, self._interface, self._max_streams, self._origin)
+        other = Engine(core, self._interface, self._max_streams, self._origin)
+        other.lengths = self.lengths
+        return other
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Engine:
         return self.__copy__()

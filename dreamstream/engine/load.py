@@ -19,9 +19,21 @@ from .files import is_path, read_all
 from .interface import Interface
 from .spec import number_of
 from .text import from_text, is_text
-from .weights import AS_IT_IS, BOUND, FORMATS, LADDER, Narrowing, Nodes, Weights, narrowest, stored
+from .weights import (
+    AS_IT_IS,
+    BOUND,
+    FORMATS,
+    LADDER,
+    TILES,
+    Narrowing,
+    Nodes,
+    Weights,
+    channels,
+    narrowest,
+    stored,
+)
 
-__all__ = ["bytes_of", "container_of", "load", "load_changed", "planned", "stored_as"]
+__all__ = ["bytes_of", "container_of", "load", "load_changed", "planned", "stored_as", "tiled"]
 
 HEAD = 4096  # bytes of a file that say what it is
 
@@ -108,6 +120,11 @@ def bytes_of(engine: Engine) -> bytes:
     pieces: list[bytes] = []
     engine._write(pieces.append)
     return b"".join(pieces)
+
+
+def tiled(engine: Engine) -> tuple[str, ...]:
+    """Return the paths of an engine's layers whose products go by tiles, of which its file knows nothing."""
+    return tuple(dict.fromkeys(n["path"] for n in engine._core.nodes if n["products"] == TILES))
 
 
 def load_changed(source: Any) -> Engine:
@@ -201,11 +218,11 @@ def _auto(source: Any, mapped: bool, nodes: Nodes, bound: float) -> list[int]:
             graph = _core.read_model(source, mapped, True, how, graph)[0]
         layers: dict[tuple[str, str], list[Any]] = {}
         for node in _core.Engine(graph).graph()["nodes"]:
-            layers.setdefault((node["name"], node["path"]), []).extend(node["weights"])
+            layers.setdefault((node["name"], node["path"]), []).extend(channels(node))
         return [layers.get((name, path), []) for name, path, *_ in nodes]
 
     rounded = {how: weights_of(bytes([FORMATS.index(how)]) * len(nodes)) for how in LADDER}
-    return narrowest(nodes, weights_of(b""), rounded, bound)
+    return narrowest(weights_of(b""), rounded, bound)
 
 
 def container_of(source: Any) -> Any:
@@ -237,19 +254,28 @@ def _reduced(engine: Engine) -> tuple[Any, ...]:
             source = path if state_of(os.stat(path)) == state else None
     if source is None:
         source = bytes_of(engine)
-    return unpickled, (
-        source, engine.fingerprint, engine.threads, engine._max_streams, engine._interface.blas
-    )  # fmt: skip
+    about = (source, engine.fingerprint, engine.threads, engine._max_streams, engine._interface.blas)
+    tiles = tiled(engine)  # the reference has them on every machine
+    return unpickled, (*about, tiles, engine._core.kernels == "ref") if tiles else about
 
 
 copyreg.pickle(Engine, _reduced)
 
 
-def unpickled(source: Any, fingerprint: str, threads: int, max_streams: int, blas: bool) -> Engine:
+def unpickled(
+    source: Any,
+    fingerprint: str,
+    threads: int,
+    max_streams: int,
+    blas: bool,
+    tiles: tuple[str, ...] = (),
+    reference: bool = False,
+) -> Engine:
     """Make the engine that was pickled: of the same file, or of its bytes."""
-    graph, interface, origin = _read(source)
+    graph, interface, origin = _read(source, how=Narrowing(tiled=tiles))
     interface = dataclasses.replace(interface, blas=blas)
-    engine = planned(graph, interface, threads, max_streams, blas and _has_blas(), origin)
+    backend = "ref" if reference else None
+    engine = planned(graph, interface, threads, max_streams, blas and _has_blas(), origin, backend)
     if engine.fingerprint != fingerprint:
         name = source if is_path(source) else "the pickle's file"
         raise FormatError(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Any, NamedTuple
 
@@ -15,9 +15,12 @@ __all__ = [
     "LADDER",
     "PRODUCTS",
     "STORED_PRODUCTS",
+    "TILES",
     "Narrowing",
     "Weights",
+    "channels",
     "narrowest",
+    "products_of",
     "stored",
 ]
 
@@ -25,10 +28,9 @@ __all__ = [
 FORMATS = ("fp32", "fp16", "bf16", "int8")
 
 #: What the rows that weights are multiplied with can be.
-PRODUCTS = ("fp32", "bf16", "int8", "fp32-tiles")
-
-#: What of these files say.
-STORED_PRODUCTS = PRODUCTS[:3]
+TILES = "fp32-tiles"
+STORED_PRODUCTS = ("fp32", "bf16", "int8")  # files say these
+PRODUCTS = (*STORED_PRODUCTS, TILES)
 
 #: What "auto" tries, the first that is near enough; fp32 where none is.
 LADDER = ("int8", "bf16")
@@ -48,11 +50,12 @@ class Narrowing(NamedTuple):
     weights: Weights | None = None
     products: Weights | None = None
     bound: float = BOUND  # what "auto" allows
+    tiled: Collection[str] = ()  # paths of layers whose products go by tiles already, as no file says
 
     @property
     def nothing(self) -> bool:
         """Whether all stays."""
-        return self.weights is None and self.products is None
+        return self.weights is None and self.products is None and not self.tiled
 
     @property
     def chooses(self) -> bool:
@@ -79,17 +82,18 @@ def stored(how: Narrowing, nodes: Nodes, auto: Sequence[int] = ()) -> bytes:
     Raises
     ------
     ValueError
-        For a format that there is not, or a pattern that fits no layer whose weights can be stored so.
+        For a format that there is not, a pattern that is none, or one that fits no layer whose weights can be
+        stored so.
     """
     numbers = []
-    for j, ((*_, has, _), weights, products) in enumerate(
+    for j, ((_, path, _, has, _), weights, products) in enumerate(
         zip(
             nodes,
             _chosen("weights", how.weights, (*FORMATS, "auto"), nodes),
             _chosen("products", how.products, PRODUCTS, nodes),
         )
     ):
-        own, narrow = has & 3, has >= 4
+        own, narrow = has & 3, has >= 4 or path in how.tiled
         now = own if weights is None else auto[j] if weights == "auto" else FORMATS.index(weights)
         if products is not None:
             narrow = products != "fp32"
@@ -98,10 +102,18 @@ def stored(how: Narrowing, nodes: Nodes, auto: Sequence[int] = ()) -> bytes:
     return bytes(numbers)
 
 
+def products_of(number: int) -> str:
+    """Return what products are where weights are stored so, by the number that `stored` gives."""
+    how = FORMATS[number & 3]
+    return "fp32" if number < 4 else TILES if how == "fp32" else how
+
+
 def _chosen(argument: str, asked: Weights | None, formats: Sequence[str], nodes: Nodes) -> Iterator[str | None]:
     """Yield what is asked for of each node."""
     rules = {} if asked is None else asked if isinstance(asked, Mapping) else {"": asked}
-    for name in rules.values():
+    for pattern, name in rules.items():
+        if not isinstance(pattern, str):
+            raise ValueError(f"{argument}: expected patterns of modules' paths, got {pattern!r}")
         if not isinstance(name, str) or name not in formats:
             raise ValueError(f"{argument}: expected one of {', '.join(formats)}, got {name!r}")
     able = [path for _, path, can, *_ in nodes if can]
@@ -113,43 +125,50 @@ def _chosen(argument: str, asked: Weights | None, formats: Sequence[str], nodes:
         yield next((rules[p] for p in reversed(list(rules)) if _fits(p, path)), None)
 
 
-def narrowest(nodes: Nodes, whole: Sequence[Any], rounded: Mapping[str, Sequence[Any]], bound: float) -> list[int]:
+def narrowest(whole: Sequence[Any], rounded: Mapping[str, Sequence[Any]], bound: float) -> list[int]:
     """Return for each node the first format of `LADDER` whose error is within the bound, by its number.
 
     Parameters
     ----------
-    nodes : as `_core.Graph.nodes` gives them
     whole : sequence
-        Each node's weights as they are: ``(name, array)`` or None.
+        Each node's weights as they are, as `channels` gives them.
     rounded : mapping
         The same as each format of the ladder has them.
     """
     numbers = []
-    for j, ((operator, *_), weights) in enumerate(zip(nodes, whole)):
-        outputs = 1 if operator.startswith("conv_transpose") else 0
-        errors = ((FORMATS.index(how), _error(weights, rounded[how][j], outputs)) for how in LADDER)
+    for j, weights in enumerate(whole):
+        errors = ((FORMATS.index(how), _error(weights, rounded[how][j])) for how in LADDER)
         numbers.append(next((number for number, error in errors if error <= bound), 0))
     return numbers
 
 
-def _error(whole: Any, rounded: Any, axis: int) -> float:
-    """Return the norm of w − rounded w by that of w in the worst channel along an axis; infinite where that says
-    nothing, or nothing changed."""
-    worst, changed = 0.0, False
-    for a, b in zip(whole, rounded):
-        if a is None or a[1].ndim == 0 or not np.issubdtype(a[1].dtype, np.floating):
+def channels(node: Mapping[str, Any]) -> list[Any]:
+    """Return a node's floats, as `_core.Engine.graph` gives it: of each weight rows, one per output channel."""
+    found = []
+    for _, w in filter(None, node["weights"]):
+        if w.ndim == 0 or not np.issubdtype(w.dtype, np.floating):
             continue
-        along = min(axis, a[1].ndim - 1)  # a bias has no other
-        wide, narrow = (np.moveaxis(w[1], along, 0).reshape(w[1].shape[along], -1) for w in (a, b))
+        if node["name"].startswith("conv_transpose") and w.ndim > 1:
+            groups = node["attributes"]["groups"]
+            w = w.reshape(groups, len(w) // groups, w.shape[1], -1).swapaxes(1, 2).reshape(groups * w.shape[1], -1)
+        elif node["name"] == "expert_linear":
+            w = w.reshape(-1, w.shape[-1])
+        found.append(w.reshape(len(w), -1))
+    return found
+
+
+def _error(whole: Any, rounded: Any) -> float:
+    """Return the norm of w − rounded w by that of w in the worst channel; infinite where that says nothing."""
+    worst = 0.0 if whole else np.inf
+    for wide, narrow in zip(whole, rounded):
         wide = wide.astype(np.float64)
         with np.errstate(invalid="ignore"):
             gap = np.linalg.norm(wide - narrow, axis=1)
             size = np.linalg.norm(wide, axis=1)
-        changed = changed or bool((gap != 0).any())
-        worst = max(worst, *np.where(gap == 0, 0.0, gap / np.where(size == 0, 1, size)).tolist(), 0.0)
         if not np.isfinite(gap).all():
             return np.inf
-    return worst if changed else np.inf
+        worst = max(worst, *np.where(gap == 0, 0.0, gap / np.where(size == 0, 1, size)).tolist(), 0.0)
+    return worst
 
 
 def _fits(pattern: str, path: str) -> bool:

@@ -110,7 +110,7 @@ def test_no_narrow_layer_no_error(streams):
 def test_refusals(streams):
     model = Net().eval()
     narrow = ds.compile(model, SPEC, weights="bf16")
-    with pytest.raises(ValueError, match="expected weights in fp32"):
+    with pytest.raises(ValueError, match="expected weights and products in fp32"):
         ds.compare(narrow, narrow, streams)
     with pytest.raises(ValueError, match="was not made of Linear"):
         ds.compare(ds.compile(nn.Linear(3, 3), ("B", "L", 3)), narrow, streams)
@@ -118,6 +118,11 @@ def test_refusals(streams):
         ds.compare(model, narrow, {"c": streams["c"]})
     with pytest.raises(ds.ShapeError, match="nothing was compared"):
         ds.compare(model, narrow, [])
+    for chunks in (None, 3, "abc"):
+        with pytest.raises(TypeError, match="chunks: expected an array, a dict of arrays or chunks in turn, got"):
+            ds.compare(model, narrow, chunks)
+    with pytest.raises(TypeError, match="engine: expected an Engine, got Net"):
+        ds.compare(model, model, streams)
 
 
 def test_torch(streams):
@@ -159,6 +164,34 @@ def test_auto_is_within_its_bound_and_no_wider():
     assert int(error.argmax()) == 5
     assert [stored(error.max() * x) for x in (1.01, 0.99)] == ["int8", "bf16"]
     assert stored(2e-4) == "fp32"
+
+
+@pytest.mark.parametrize("how", ["int8", "bf16"])
+def test_auto_keeps_what_is_stored_without_loss(how):
+    engine = ds.compile(nn.Linear(64, 8), ("B", "L", 64), weights=how)
+    assert content(ds.load(content(engine), weights="auto", weights_bound=1e-9)) == content(engine)
+
+
+@pytest.mark.parametrize("kind", ["group", "expert"])
+def test_auto_looks_at_every_channel(kind):
+    """A channel that int8 answers badly is seen among greater ones of other groups, or of its expert."""
+    rng = np.random.default_rng(0)
+    model = nn.ConvTranspose1d(64, 8, 4, groups=2) if kind == "group" else nn.FMoETransformerMLP(2, 64, 16)
+    layer, at = (model, np.s_[:32, 1]) if kind == "group" else (model.experts.htoh4, np.s_[0, 5])
+    weight = 100 * rng.standard_normal(layer.weight.shape).astype(np.float32)
+    weight[at] *= 3e-4
+    weight[at].flat[0] = 1
+    spec = ("B", 64, "L") if kind == "group" else ("B", "L", 64)
+
+    def stored() -> str:
+        nodes = ds.compile(model, spec, weights="auto", verify=False)._core.nodes
+        return next(n["stored"] for n in nodes if n["name"] in ("conv_transpose1d", "expert_linear"))
+
+    layer.weight.copy_(ds.tensor(weight))
+    assert stored() == "bf16"
+    weight[at] = weight[at].flat[1:2]
+    layer.weight.copy_(ds.tensor(weight))
+    assert stored() == "int8"
 
 
 def test_auto_where_an_engine_leaves_nodes_out():

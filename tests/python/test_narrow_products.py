@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import copy
 import json
+import pickle
 from typing import Any
 
 import numpy as np
 import pytest
-from narrow import answer, compiled, exchanged, held
+from narrow import X, answer, compiled, exchanged, held
 from same_bits import content
 
 import dreamstream as ds
@@ -234,6 +236,18 @@ def test_files_know_nothing_of_tiles():
         assert content(tiled, form) == content(plain, form)
     again = ds.load(content(plain), products=TILES, backend="ref")
     assert answer(again).tobytes() == answer(tiled).tobytes() != answer(plain).tobytes()
+    for other in (copy.deepcopy(tiled), pickle.loads(pickle.dumps(pickle.loads(pickle.dumps(tiled))))):
+        assert answer(other).tobytes() == answer(tiled).tobytes()
+    some = compiled(products={"lstm": TILES, "conv": "int8"}, backend="ref")
+    found = ds.compare(plain, some, X)
+    assert {row.path: (row.stored, row.products) for row in found.layers} == {
+        "lstm": ("fp32", TILES),
+        "conv": ("int8", "int8"),
+    }
+    (error,) = ds.compare(plain, tiled, X).outputs
+    assert error.largest == np.abs(answer(tiled) - answer(plain)).max() > 0
+    with pytest.raises(ValueError, match="model: expected weights and products in fp32"):
+        ds.compare(tiled, some, X)
     exchanged([tiled, plain, compiled(products="bf16", backend="ref")])
     text = json.loads(content(plain, "json"))
     text["dreamstream"]["graph"]["nodes"][0]["products"] = TILES
@@ -243,7 +257,9 @@ def test_files_know_nothing_of_tiles():
 
 @pytest.mark.parametrize("backend", [name for name in OWN if name not in TILED])
 def test_tiles_are_refused_where_there_are_none(backend):
-    with pytest.raises(ValueError, match=rf"conv .*fp32-tiles need a processor's tile units.*{backend} have none"):
+    with pytest.raises(
+        ds.ModeError, match=rf"^conv .*fp32-tiles need a processor's tile units.*{backend} have none"
+    ):
         compiled(products=TILES, backend=backend)
     compiled(products={"*": TILES, "conv": "fp32", "l*": "fp32"}, backend="ref")
 
@@ -283,6 +299,7 @@ def test_layers_by_patterns(how):
         ("fp16", "products: expected one of fp32, bf16, int8, fp32-tiles, got 'fp16'"),
         (8, "products: expected one of fp32, bf16, int8, fp32-tiles, got 8"),
         ({"nothing": "int8"}, "products: 'nothing' fits no layer with matrices; there are conv"),
+        ({0: "int8"}, "products: expected patterns of modules' paths, got 0"),
     ],
 )
 def test_words_that_mean_nothing(products, text):
@@ -293,9 +310,12 @@ def test_words_that_mean_nothing(products, text):
 def test_too_deep_for_int8():
     layer = nn.Linear(66001, 2)
     with pytest.raises(
-        ds.StreamLimitError, match=r"linear: products of int8 take 66000 elements at most, got 66001"
+        ds.StreamLimitError,
+        match=r"^the forward \(linear\): products of int8 take 66000 elements at most, got 66001",
     ):
         ds.compile(layer, ("B", "L", 66001), products="int8", verify=False)
+    with pytest.raises(ds.StreamLimitError, match=r"^0 \(linear\): products of bf16 take 33000"):
+        ds.compile(nn.Sequential(layer), ("B", "L", 66001), products="bf16", verify=False)
     ds.compile(layer, ("B", "L", 66001), weights="int8", verify=False)
 
 
