@@ -34,19 +34,23 @@ def convert(args: argparse.Namespace) -> int:
         raise FormatError(f"the name of what is written ends in {', '.join(SUFFIXES)}, got {args.output}")
     require_function(args.source)
     source = args.source if FUNCTION.fullmatch(args.source) else None
-    stored = next((w for w in reversed(args.weights) if w in WORDS), None)
-    files = [w for w in args.weights if w not in WORDS]
+    stored, files = _asked(args.weights, WORDS)
+    products, others = _asked(args.products, STORED_PRODUCTS)
+    for word in others:
+        raise FormatError(f"--products {word} is none of {', '.join(STORED_PRODUCTS)}, nor PATTERN=FORMAT")
+    for file in files:
+        if not os.path.exists(file):
+            raise FormatError(
+                f"--weights {file} is neither a file nor one of {', '.join(WORDS)}, nor PATTERN=FORMAT"
+            )
     if source is None and files:
         raise FormatError(
             f"--weights {files[0]} goes with FILE.py:FUNCTION; {args.source} has its weights, which can be "
             f"stored in {', '.join(WORDS)}"
         )
-    for file in files:
-        if not os.path.exists(file):
-            raise FormatError(f"--weights {file} is neither a file nor one of {', '.join(WORDS)}")
     if args.input and not args.report:
         raise FormatError("--input is what --report measures on; give --report as well")
-    if args.bound is not None and stored != "auto":
+    if args.bound is not None and "auto" not in stored.values():
         raise FormatError("--bound is of --weights auto; give that as well")
     if source is not None and args.reseal:
         raise FormatError(f"--reseal goes with a model file that was edited, not with {args.source}")
@@ -54,8 +58,11 @@ def convert(args: argparse.Namespace) -> int:
         wide = _compiled(source, files)
     else:
         wide = load_changed(args.source) if args.reseal else ds.load(args.source)
-    how = Narrowing(stored, args.products, BOUND if args.bound is None else args.bound)
-    engine = wide if how.nothing else stored_as(wide, how)
+    how = Narrowing(stored or None, products or None, BOUND if args.bound is None else args.bound)
+    try:
+        engine = wide if how.nothing else stored_as(wide, how)
+    except ValueError as error:  # what was asked for, by its name in Python
+        raise FormatError(str(error).replace("weights_bound:", "--bound:")) from None
     if args.report and any(node["stored"] != "fp32" for node in wide._core.nodes):
         raise FormatError(
             f"--report compares with float32, and {args.source} has fewer bits already; give what it was made of"
@@ -65,6 +72,19 @@ def convert(args: argparse.Namespace) -> int:
             _report(wide, engine, args.input)
         engine.save(args.output)
     return 0
+
+
+def _asked(words: Sequence[str], formats: Sequence[str]) -> tuple[dict[str, str], list[str]]:
+    """Return formats by patterns of paths, "" for all, the last that counts at the end; and what else is there."""
+    rules: dict[str, str] = {}
+    others = []
+    for word in words:
+        pattern, _, name = word.rpartition("=")
+        if name in formats:
+            rules = {p: how for p, how in rules.items() if p != pattern} | {pattern: name}
+        else:
+            others.append(word)
+    return rules, others
 
 
 def _report(wide: ds.Engine, engine: ds.Engine, recordings: Sequence[str]) -> None:
@@ -117,14 +137,17 @@ def add(commands: Commands) -> None:
         metavar="FORMAT",
         action="append",
         default=[],
-        help=f"how weights are stored: {', '.join(WORDS)}; for FILE.py:FUNCTION also a .safetensors file, "
-        "and for a torch model a state dict of torch.save",
+        help=f"how weights are stored: {', '.join(WORDS)}, or PATTERN=FORMAT for layers whose paths fit, once or "
+        "more, the last that fits counts; for FILE.py:FUNCTION also a .safetensors file, and for a torch model a "
+        "state dict of torch.save",
     )
     parser.add_argument(
         "--products",
         metavar="FORMAT",
-        choices=STORED_PRODUCTS,
-        help=f"what rows are that weights are multiplied with, and the weights: {', '.join(STORED_PRODUCTS)}",
+        action="append",
+        default=[],
+        help=f"what rows are that weights are multiplied with, and the weights: {', '.join(STORED_PRODUCTS)}, or "
+        "PATTERN=FORMAT",
     )
     parser.add_argument(
         "--bound",

@@ -328,6 +328,10 @@ def test_command_line(tmp_path, capsys):
     assert narrow.read_bytes() == content(compiled(products="int8"))
     assert main(["info", str(narrow)]) == 0
     assert "products int8" in capsys.readouterr().out
+    asked = ["--products", "l*=int8", "--weights", "fp16", "--products", "linear=bf16", "--weights", "conv=bf16"]
+    assert main(["convert", str(wide), str(narrow), *asked]) == 0
+    by_patterns = compiled(weights={"*": "fp16", "conv": "bf16"}, products={"l*": "int8", "linear": "bf16"})
+    assert narrow.read_bytes() == content(by_patterns)
 
 
 @pytest.mark.parametrize("how", NARROW)
