@@ -11,8 +11,8 @@
  *   layer_norm, softmax  sixteen lanes: lane j adds elements j, j+16, ... in ascending order; the
  *                        lanes are then folded 8+8, 4+4, 2+2, 1+1; rms_norm likewise.
  *   column_sums          in double, one chain per column, from the first row on.
- *   cells                of a row stored as the weight is (DS_FORMAT_CELLS, kernels/narrow.h), integers by integers:
- *                        exact, in 32 bits; as a float times the product of row's and column's scale; the bias.
+ *   cells                of a row stored as the weight is (DS_FORMAT_CELLS, kernels/narrow.h), integers less the row's
+ *                        zero by integers: exact, in 32 bits; as a float times the product of row's and column's scale; the bias.
  *                        In bf16: per cell of 32 k a chain of the even and one of the odd by fma, from zero, and
  *                        sum += even + odd; numbers below 2^-126 are zero, before and after every operation; the bias.
  *                        Split in three of bf16, 0 the greatest, per cell six such terms, of rows' and columns' parts
@@ -118,6 +118,7 @@ typedef struct ds_packed {
     size_t n_cols, depth, n_bytes; /* n_bytes: of the whole block */
     const void *data;
     const float *scales; /* a factor for each column of the panels; NULL: none, as floats have */
+    const int32_t *sums; /* of each column's integers, of cells; NULL: none */
     const void *bias;    /* [n_cols], raw, in the type computed in; NULL: none */
     const void *raw;     /* where the weight came from: to be read in DS_FORMAT_RAW only */
     ds_weight_layout layout;

@@ -31,6 +31,12 @@ static size_t packed_depth(ds_format format, ds_stored stored, size_t depth)
                                      : depth;
 }
 
+/* Arrays of one number for each column that lie behind the elements: scales, and sums. */
+static size_t packed_behind(ds_format format, ds_stored stored)
+{
+    return stored != DS_STORED_INT8 ? 0 : format == DS_FORMAT_CELLS ? 2 : 1;
+}
+
 size_t ds_packed_bytes(const ds_real_kernels *k, ds_format format, size_t n_cols, size_t depth)
 {
     const size_t columns = packed_columns(format, n_cols);
@@ -38,7 +44,7 @@ size_t ds_packed_bytes(const ds_real_kernels *k, ds_format format, size_t n_cols
     const size_t element = stored == DS_STORED_WIDE ? k->element : ds_stored_bytes(stored);
     return ds_aligned(sizeof(ds_packed)) +
            ds_aligned(columns * packed_depth(format, stored, depth) * element) +
-           (stored == DS_STORED_INT8 ? ds_aligned(columns * sizeof(float)) : 0);
+           packed_behind(format, stored) * ds_aligned(columns * sizeof(float));
 }
 
 /* Elements from the raw weight's first to that of column 0 at depth k. */
@@ -145,6 +151,15 @@ static void packed_scale(const ds_packed *p, float *scales, const float *raw)
     }
 }
 
+/* What the integers of each column add up to. */
+static void packed_sum(const ds_packed *p, int32_t *sums)
+{
+    const int8_t *const data = p->data;
+    for (size_t j = 0; j < p->n_cols; j++)
+        for (size_t k = 0; k < p->depth; k++)
+            sums[j] += data[packed_place(p, j, k)];
+}
+
 void ds_pack(const ds_real_kernels *k, ds_format format, ds_packed *packed, const void *weight,
              size_t n_cols, const ds_weight_layout *layout, const void *bias)
 {
@@ -157,6 +172,9 @@ void ds_pack(const ds_real_kernels *k, ds_format format, ds_packed *packed, cons
         stored == DS_STORED_INT8
             ? (float *)(void *)(data + ds_aligned(packed_columns(format, n_cols) * column))
             : NULL;
+    int32_t *const sums = packed_behind(format, stored) == 2
+                              ? (int32_t *)(void *)(scales + packed_columns(format, n_cols))
+                              : NULL;
     *packed = (ds_packed){.format = format,
                           .element = k->element == sizeof(float) ? DS_F32 : DS_F64,
                           .stored = stored,
@@ -166,6 +184,7 @@ void ds_pack(const ds_real_kernels *k, ds_format format, ds_packed *packed, cons
                           .n_bytes = ds_packed_bytes(k, format, n_cols, depth),
                           .data = data,
                           .scales = scales,
+                          .sums = sums,
                           .bias = bias,
                           .raw = weight,
                           .layout = *layout};
@@ -182,6 +201,8 @@ void ds_pack(const ds_real_kernels *k, ds_format format, ds_packed *packed, cons
         packed_split(packed, (uint16_t *)(void *)data, weight);
     else
         packed_move_all(packed, data, (char *)(uintptr_t)weight, false);
+    if (sums)
+        packed_sum(packed, sums);
 }
 
 void ds_unpack(const ds_packed *packed, void *raw)

@@ -27,7 +27,7 @@ static void tile_int8(int c, int a, int b)
             int32_t sum;
             memcpy(&sum, tiles[c][m] + 4 * n, sizeof sum);
             for (size_t k = 0; k < 64; k++)
-                sum += (int8_t)tiles[a][m][k] * (int8_t)tiles[b][k / 4][4 * n + k % 4];
+                sum += (uint8_t)tiles[a][m][k] * (int8_t)tiles[b][k / 4][4 * n + k % 4];
             memcpy(tiles[c][m] + 4 * n, &sum, sizeof sum);
         }
 }

@@ -30,7 +30,7 @@ enum { DSK_PANEL = DS_PANEL_COLUMNS };
 #define TILE_LOAD(t, from, stride) _tile_loadd(t, from, stride)
 #define TILE_PASS(t, from, stride) _tile_stream_loadd(t, from, stride)
 #define TILE_STORE(t, to, stride) _tile_stored(t, to, stride)
-#define TILE_INT8(c, a, b) _tile_dpbssd(c, a, b)
+#define TILE_INT8(c, a, b) _tile_dpbusd(c, a, b)
 #define TILE_BF16(c, a, b) _tile_dpbf16ps(c, a, b)
 #define TILE_RELEASE() _tile_release()
 #include "kernels/x86_amx/tiles.inc"
