@@ -116,7 +116,8 @@ def test_linear_is_the_definition(how, backend):
 def test_rows_of_one_sign_and_of_all_sizes(how, backend):
     x, w, bias = problem(130, 40, 13)
     most = np.finfo(F32).max / np.abs(x).max() * F32(0.999)
-    for rows in (np.abs(x), -np.abs(x), np.maximum(x, 0), x + 3, x - F32(0.1), np.sign(x), most * x, most * np.abs(x)):
+    shifted = (np.abs(x), -np.abs(x), np.maximum(x, 0), x + 3, x - F32(0.1), np.sign(x))
+    for rows in (*shifted, most * x, most * np.abs(x)):
         rows = np.concatenate([rows, np.trunc(8 * x)], dtype=F32)
         y = of_layer(linear(w, bias), rows, ("B", "L", 130), how, backend=backend)
         with np.errstate(over="ignore"):
