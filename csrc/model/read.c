@@ -292,17 +292,31 @@ static ds_status blame_file(const reader *r, ds_status status, ds_json_value nod
                           ds_last_error());
 }
 
+/* That the numbers a file has are those that the operator stores: rounded once more they are the same. */
+static ds_status check_stored(const ds_node *node, const node_text *n)
+{
+    for (int i = 0; i < node->op->n_weights; i++) {
+        const ds_weight *w = &node->weights[i];
+        const ds_stored stored = ds_op_stored(node->op, i);
+        DS_CHECK(w->data == NULL || stored == DS_STORED_WIDE ||
+                     memcmp(w->data, n->data[i], w->n_bytes) == 0,
+                 DS_FORMAT, "weight '%s': rounded to %s as the operator stores it, it is another",
+                 DS_SHOWN(n->names[i]), ds_stored_name(stored));
+    }
+    return DS_OK;
+}
+
 static ds_status read_node(reader *r, node_text *n, ds_json_value value)
 {
     int outputs[DS_MAX_OUTPUTS];
     DS_TRY(parse_node(r, n, value));
     const size_t number = r->graph->n_nodes;
-    const ds_node_names names = {
-        n->path, n->names,
-        r->stored != NULL && number < r->stored->n ? r->stored->nodes[number] : n->how};
-    const ds_status status =
-        ds_graph_node(r->graph, outputs, n->def, n->attrs, n->n_attrs, n->inputs, n->n_inputs,
-                      n->weights, n->data, n->n_weights, &names);
+    const bool told = r->stored != NULL && number < r->stored->n;
+    const ds_node_names names = {n->path, n->names, told ? r->stored->nodes[number] : n->how};
+    ds_status status = ds_graph_node(r->graph, outputs, n->def, n->attrs, n->n_attrs, n->inputs,
+                                     n->n_inputs, n->weights, n->data, n->n_weights, &names);
+    if (status == DS_OK && !told)
+        status = check_stored(&r->graph->nodes[number], n);
     return blame_file(r, status, value, number, n);
 }
 

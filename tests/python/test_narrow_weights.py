@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import itertools
+import json
 import math
 from typing import Any
 
 import numpy as np
 import pytest
+from dsm_files import pack
 from narrow import SPEC, Net, answer, compiled, exchanged, held
 from same_bits import content
 
@@ -177,6 +179,20 @@ def test_scales_that_are_missing():
     with pytest.raises(
         ds.FormatError, match=r'expected the scales of an I8 tensor, a tensor "conv.weight.scales"'
     ):
+        ds.load(broken)
+
+
+@pytest.mark.parametrize("change", [lambda s: s * np.float32(1.0001), lambda s: 0 * s + np.inf])
+def test_scales_of_others(change):
+    """Numbers that rounding to int8 would change are no weights in int8: nobody gets others than the file has."""
+    whole = content(compiled(weights="int8"))
+    n = int.from_bytes(whole[:8], "little")
+    header, data = json.loads(whole[8 : 8 + n]), bytearray(whole[8 + n :])
+    del header["__metadata__"]["dreamstream.fingerprint"]
+    begin, end = header["conv.weight.scales"]["data_offsets"]
+    data[begin:end] = change(np.frombuffer(data[begin:end], np.float32)).tobytes()
+    broken = pack(json.dumps(header), bytes(data))
+    with pytest.raises(ds.FormatError, match=r"conv.*weight 'conv.weight': rounded to int8"):
         ds.load(broken)
 
 
