@@ -34,7 +34,7 @@ def int8_weight(w: Any) -> tuple[Any, Any]:
 def int8_rows(x: Any) -> tuple[Any, Any, Any]:
     high, low = (np.maximum(bound.max(1, keepdims=True), F32(0)) for bound in (x, -x))
     nothing = np.maximum(high, low) < 2.0**-100
-    scale = np.where(nothing, F32(0), high / F32(254) + low / F32(254))
+    scale = np.where(nothing, F32(0), high * F32(1 / 254) + low * F32(1 / 254))
     factor = np.where(nothing, F32(0), F32(1) / np.where(nothing, F32(1), scale))
     zero = np.ceil(low * factor)
     return np.rint(fma(x, factor, zero)).astype(np.int64), zero.astype(np.int64), scale
