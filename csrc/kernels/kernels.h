@@ -316,9 +316,8 @@ typedef struct ds_kernels {
 enum {
     DS_PANEL_COLUMNS = 32,
     DS_ATTEND_TILE = 64,
-    DS_CELL = 64, /* bytes of a column */
-    DS_INT8_DEPTH =
-        66000, /* the most of products of int8: their sums fit 32 bits, whatever is added to make signs */
+    DS_CELL = 64,          /* bytes of a column */
+    DS_INT8_DEPTH = 66000, /* the most of products of int8: sums of 255 * 127 fit 32 bits */
     DS_BF16_DEPTH = 33000, /* and of bf16: a row of them is held on the stack */
     DS_PRODUCT_SLAB =
         64 /* rows of a gated product at a time, of others with an epilogue at least */
