@@ -72,10 +72,10 @@ def compile(
         `weights_bound`. Biases, norms, tables and routers stay as they are.
     products : str or dict
         What the rows are that these matrices are multiplied with: "fp32" as they come, "bf16", or "int8" with a
-        scale and a zero for each row, summed in integers; then the weights are stored so, whatever `weights` says. Bits are
-        the same however streams are cut and batched. A row with NaN or infinite values gives NaN in "int8".
-        "fp32-tiles", on processors with tile units: as exact as "fp32", each float split in three of bf16; no
-        file has it. By patterns as `weights`.
+        scale and a zero for each row, summed in integers; then the weights are stored so, whatever `weights`
+        says. Bits are the same however streams are cut and batched. A row with NaN or infinite values gives NaN
+        in "int8". "fp32-tiles", on processors with tile units: as exact as "fp32", each float split in three of
+        bf16; no file has it. By patterns as `weights`.
     weights_bound : float
         The error that "auto" allows: the norm of w − rounded w by that of w, in the worst output channel.
         Evenly spread weights are at 0.003 to 0.008 in int8, at 0.002 in bf16; those with a few large ones
