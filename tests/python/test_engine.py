@@ -12,6 +12,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from nets import net
 
 import dreamstream as ds
 from dreamstream import nn
@@ -471,16 +472,13 @@ def test_verify_within_limits():
         ds.verify(Tagger(), engine)
     assert engine.ids == ["a"]
 
-    class Wait(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.rnn = nn.LSTM(3, 4, bidirectional=True)
-
-        def forward(self, x):
-            return self.rnn(x.permute(2, 0, 1))[0]
-
     for limit in (0, 5, 50):
-        engine = ds.compile(Wait(), SPEC, unstreamable="buffer", buffer_limit=limit)
+        engine = ds.compile(
+            net(nn, lambda self, x: self.rnn(x.permute(2, 0, 1))[0], rnn=nn.LSTM(3, 4, bidirectional=True)),
+            SPEC,
+            unstreamable="buffer",
+            buffer_limit=limit,
+        )
         assert engine.ids == []
 
 
@@ -569,11 +567,7 @@ def test_leaves_of_named_tuples():
     """A forward may return a named tuple."""
     Pair = collections.namedtuple("Pair", "low high")
 
-    class Named(nn.Module):
-        def forward(self, x):
-            return Pair(x * 0.5, x * 2)
-
-    engine = ds.compile(Named(), SPEC)
+    engine = ds.compile(net(nn, lambda self, x: Pair(x * 0.5, x * 2)), SPEC)
     out = engine.step({"a": frames(4)}, sos="a")["a"]
     assert type(out) is Pair and len(leaves(out)) == 2
     np.testing.assert_array_equal(out.high, frames(4) * 2)

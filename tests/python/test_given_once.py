@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from given_once import Step, driven, stepped
+from nets import net
 from snapshot_bytes import seal
 
 import dreamstream as ds
@@ -253,15 +254,7 @@ def test_it_may_start_a_stream_without_frames() -> None:
 
 
 def test_languages() -> None:
-    class Tongue(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.table = nn.Embedding(5, 4)
-
-        def forward(self, x: Any, language: Any) -> Any:
-            return x + self.table(language).unsqueeze(-1)
-
-    model = Tongue().eval()
+    model = net(nn, lambda self, x, language: x + self.table(language).unsqueeze(-1), table=nn.Embedding(5, 4))
     whole = np.asarray(model(ds.tensor(X[None]), ds.tensor(np.array([3]))))[0]
     spec = {"x": ("B", 4, "L"), "language": ("B",)}
     engine = ds.compile(model, spec, dtype={"language": "int64"})
@@ -274,12 +267,8 @@ def test_languages() -> None:
 
 
 def test_what_is_no_frame_meets_frames_where_it_lines_up() -> None:
-    class Crossed(nn.Module):
-        def forward(self, x: Any, speaker: Any) -> Any:
-            return x * speaker
-
     with pytest.raises(ds.ShapeError, match="must have a dimension of size 1"):
-        ds.compile(Crossed().eval(), {"x": ("B", "L", 3), "speaker": ("B", 3)})
+        ds.compile(net(nn, lambda self, x, speaker: x * speaker), {"x": ("B", "L", 3), "speaker": ("B", 3)})
 
 
 def test_specs_and_exports() -> None:
