@@ -13,6 +13,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 from nets import net
+from small_model import frames
 
 import dreamstream as ds
 from dreamstream import nn
@@ -39,10 +40,6 @@ class Tagger(nn.Module):
 
 
 SPEC = ("B", 3, "L")
-
-
-def frames(n, seed=0, channels=3):
-    return np.random.default_rng([n, seed]).standard_normal((channels, n), dtype=np.float32)
 
 
 @pytest.fixture
@@ -456,11 +453,11 @@ def test_verify_of_attention():
         def forward(self, x):
             return self.attention(x, x, x)[0]
 
-    for left, frames in [(4, 24), (600, 601 + 256), (20000, 10000)]:
+    for left, n_frames in [(4, 24), (600, 601 + 256), (20000, 10000)]:
         model = Model(left).eval()
         engine = ds.compile(model, ("B", "L", 4), verify=False)
-        assert _lengths(engine, None, 3, np.random.default_rng(0))[0] == frames
-        assert frames > 1000 or ds.verify(model, engine, n_streams=1).frames == frames
+        assert _lengths(engine, None, 3, np.random.default_rng(0))[0] == n_frames
+        assert n_frames > 1000 or ds.verify(model, engine, n_streams=1).frames == n_frames
 
 
 def test_verify_within_limits():
