@@ -1,14 +1,20 @@
 /*
- * CHECK for the C test programs.
+ * CHECK and TEST for the C test programs.
  *
  *     #include "check.h"
- *     int main(void) {
+ *     TEST(sums)
+ *     {
  *         CHECK(1 + 1 == 2);
+ *     }
+ *     int main(void)
+ *     {
+ *         run_tests();
  *         return check_report();
  *     }
  *
  * A check that fails prints where and ends the program with 1. Checks are counted: a program that
- * made none fails. CHECK may be called from several threads. Include it in one file per program.
+ * made none fails. CHECK may be called from several threads. Tests run in the order in which they
+ * stand; main.h has a main() for programs that do nothing else. Include it in one file per program.
  */
 #ifndef CHECK_H
 #define CHECK_H
@@ -27,6 +33,41 @@ static atomic_long check_count;
             exit(1);                                                                 \
         }                                                                            \
     } while (0)
+
+typedef struct check_test {
+    void (*run)(void);
+    struct check_test *next;
+} check_test;
+
+/* The first of the tests, which are entered before main() begins. */
+static inline check_test **check_tests(void)
+{
+    static check_test *first;
+    return &first;
+}
+
+static inline void check_enter(check_test *test)
+{
+    check_test **end = check_tests();
+    while (*end != NULL)
+        end = &(*end)->next;
+    *end = test;
+}
+
+#define TEST(name)                                                    \
+    static void test_##name(void);                                    \
+    __attribute__((constructor)) static void check_enter_##name(void) \
+    {                                                                 \
+        static check_test test = {test_##name, NULL};                 \
+        check_enter(&test);                                           \
+    }                                                                 \
+    static void test_##name(void)
+
+static inline void run_tests(void)
+{
+    for (const check_test *test = *check_tests(); test != NULL; test = test->next)
+        test->run();
+}
 
 static inline int check_report(void)
 {

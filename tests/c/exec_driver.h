@@ -226,7 +226,7 @@ static inline void feed_all(runner *r, fed *streams, size_t n_streams)
             break;
         fed *rows[MAX_FED];
         int64_t chosen[MAX_GRAPH_INPUTS * MAX_FED], n_frames[MAX_GRAPH_INPUTS * MAX_FED];
-        bool ended[MAX_FED], bad[MAX_FED];
+        bool ended[MAX_FED], bad[MAX_FED] = {false};
         size_t n_rows = 0, n_refused = 0;
         for (size_t k = 0; k < n_streams; k++) {
             fed *s = &streams[k];

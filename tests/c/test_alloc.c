@@ -49,7 +49,7 @@ static void test_sizes(const ds_allocator *allocator)
     CHECK(strstr(ds_last_error(), "out of memory") != NULL);
 }
 
-static void test_default(void)
+TEST(default)
 {
     const ds_allocator current = ds_allocator_current();
     CHECK(current.allocate == ds_default_allocator()->allocate);
@@ -91,7 +91,7 @@ static void release_misaligned(void *context, void *pointer, size_t n_bytes)
     ds_default_allocator()->release(NULL, (char *)pointer - *(const size_t *)context, n_bytes);
 }
 
-static void test_misaligned(void)
+TEST(misaligned)
 {
     size_t shift = 16;
     const ds_allocator hooks = {&shift, allocate_misaligned, release_misaligned};
@@ -104,7 +104,7 @@ static void test_misaligned(void)
     ds_release(&hooks, pointer, 100);
 }
 
-static void test_fault_counts(void)
+TEST(fault_counts)
 {
     static ds_fault_allocator fault;
     ds_fault_init(&fault);
@@ -141,7 +141,7 @@ static ds_status make_three(const ds_allocator *allocator, void *made[3])
     return DS_OK;
 }
 
-static void test_fault_injection(void)
+TEST(fault_injection)
 {
     static ds_fault_allocator fault;
     ds_fault_init(&fault);
@@ -197,7 +197,7 @@ static void *use_and_swap(void *argument)
     return NULL;
 }
 
-static void test_threads(void)
+TEST(threads)
 {
     ds_fault_init(&faults[0]);
     ds_fault_init(&faults[1]);
@@ -227,10 +227,6 @@ int main(void)
     const ds_allocator hooks = ds_fault_hooks(&fault);
     test_sizes(&hooks);
     CHECK(ds_fault_live_blocks(&fault) == 0 && ds_fault_bad_releases(&fault) == 0);
-    test_default();
-    test_misaligned();
-    test_fault_counts();
-    test_fault_injection();
-    test_threads();
+    run_tests();
     return check_report();
 }

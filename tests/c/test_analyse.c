@@ -3,6 +3,7 @@
 #include "enumerate.h"
 
 #include "base/now.h"
+#include "main.h"
 
 #include <math.h>
 
@@ -73,7 +74,7 @@ static void check_case(graph_case *c, int64_t skew)
     check_rewritten(c, &clock);
 }
 
-static void test_random(void)
+TEST(random)
 {
     for (int trial = 0; trial < 250; trial++) {
         graph_case c = random_case(5, trial % 4 == 0);
@@ -83,7 +84,7 @@ static void test_random(void)
 }
 
 /* Several inputs with rates of their own. */
-static void test_rates(void)
+TEST(rates)
 {
     for (int trial = 0; trial < 60; trial++) {
         graph_case c = new_case();
@@ -114,7 +115,7 @@ static void check_answers(graph_case c, int64_t delay, int64_t field, int64_t pe
     ds_graph_destroy(c.graph);
 }
 
-static void test_known_answers(void)
+TEST(known_answers)
 {
     graph_case c = new_case();
     int x = add_input(&c, 1, 1, 1);
@@ -160,7 +161,7 @@ static void test_known_answers(void)
 }
 
 /* Outputs at a low rate, among very many at a high one. */
-static void test_field_of_each_output(void)
+TEST(field_of_each_output)
 {
     graph_case c = new_case();
     const int x = add_input(&c, 1, 1, 1);
@@ -176,7 +177,7 @@ static void test_field_of_each_output(void)
 }
 
 /* The irregular start is the longest of those along a path, and takes no time, however long it is. */
-static void test_long_starts(void)
+TEST(long_starts)
 {
     graph_case c =
         new_case(); /* 40 convolutions over 31 frames each: none waits for another's start */
@@ -219,7 +220,7 @@ static void refuse(graph_case c, ds_status want, const char *words, int64_t skew
     ds_graph_destroy(c.graph);
 }
 
-static void test_refusals(void)
+TEST(refusals)
 {
     graph_case c = new_case();
     int x = add_input(&c, 1, 1, 1);
@@ -263,7 +264,7 @@ static void forward_nothing(const ds_op *op, const ds_run *run)
     (void)run;
 }
 
-static void test_broken_laws(void)
+TEST(broken_laws)
 {
     static const ds_op_def liar = {.name = "liar",
                                    .n_inputs = 1,
@@ -319,7 +320,7 @@ static void check_syncs(graph_case c, int64_t skew, size_t n_before, size_t n_af
     ds_plan_destroy(plan);
 }
 
-static void test_syncs(void)
+TEST(syncs)
 {
     graph_case c = new_case(); /* both branches keep counts: both syncs go */
     int x = add_input(&c, 2, 1, 1);
@@ -353,7 +354,7 @@ static void test_syncs(void)
 }
 
 /* The sync that is left refuses lengths that differ, as both did. */
-static void test_unequal_ends(void)
+TEST(unequal_ends)
 {
     graph_case c = new_case();
     const int x = add_input(&c, 2, 1, 1);
@@ -377,7 +378,7 @@ static void test_unequal_ends(void)
     ds_plan_destroy(plan);
 }
 
-static void test_dead_nodes(void)
+TEST(dead_nodes)
 {
     graph_case c = new_case();
     const int x = add_input(&c, 2, 1, 1);
@@ -391,7 +392,7 @@ static void test_dead_nodes(void)
 }
 
 /* 32,768 nodes: what looks at all nodes per node takes minutes. */
-static void test_many_nodes(void)
+TEST(many_nodes)
 {
     graph_case c = new_case();
     int x = add_input(&c, 1, 1, 1);
@@ -407,7 +408,7 @@ static void test_many_nodes(void)
 
 /* ---------------------------------------------------------------- failing allocations */
 
-static void test_every_allocation(void)
+TEST(every_allocation)
 {
     const size_t live = ds_fault_live_blocks(&fault);
     for (size_t n = 1;; n++) {
@@ -431,22 +432,4 @@ static void test_every_allocation(void)
         if (status == DS_OK)
             return;
     }
-}
-
-int main(void)
-{
-    count_memory();
-    test_known_answers();
-    test_field_of_each_output();
-    test_long_starts();
-    test_random();
-    test_rates();
-    test_refusals();
-    test_broken_laws();
-    test_syncs();
-    test_unequal_ends();
-    test_dead_nodes();
-    test_many_nodes();
-    test_every_allocation();
-    return report_memory();
 }

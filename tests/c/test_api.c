@@ -39,7 +39,7 @@ PINNED(DS_START, 1);
 PINNED(DS_END, 2);
 PINNED(DS_ABI_VERSION, 1);
 
-static void test_names(void)
+TEST(names)
 {
     static const char *const names[] = {
         "DS_OK",       "DS_SHAPE",          "DS_DTYPE",   "DS_FORMAT",   "DS_STREAM_ID",
@@ -120,7 +120,7 @@ static void check_growing(ds_model *model, query *ask, size_t first, size_t n_by
     free(info);
 }
 
-static void test_growing(void)
+TEST(growing)
 {
     ds_model *model = load(&file, NULL);
     queried = open_stream(model);
@@ -146,7 +146,7 @@ static ds_status try_options(const ds_model_options *options)
     return status;
 }
 
-static void test_options(void)
+TEST(options)
 {
     struct {
         ds_model_options options;
@@ -186,7 +186,7 @@ static void test_options(void)
     CHECK(ds_fault_live_blocks(&fault) == 0);
 }
 
-static void test_environment(void)
+TEST(environment)
 {
     CHECK(setenv("DREAMSTREAM_THREADS", "3", 1) == 0);
     ds_model *model = load(&file, NULL);
@@ -206,7 +206,7 @@ static void test_environment(void)
     CHECK(unsetenv("DREAMSTREAM_ISA") == 0);
 }
 
-static void test_load_errors(void)
+TEST(load_errors)
 {
     ds_model *model = NULL;
     CHECK(failed(ds_model_load(NULL, "x", NULL), DS_ARGUMENT, "NULL"));
@@ -223,7 +223,7 @@ static void test_load_errors(void)
 }
 
 /* The same file by every way gives the same bits. */
-static void test_ways_to_load(void)
+TEST(ways_to_load)
 {
     char path[] = "/tmp/ds_test_api_XXXXXX";
     const int fd = mkstemp(path);
@@ -259,7 +259,7 @@ static void check_port(const ds_port_info *p, const char *name, uint32_t rank, i
     CHECK(p->frame_bytes == 12 && p->rate_num == num && p->rate_den == den && p->delay == delay);
 }
 
-static void test_query(void)
+TEST(query)
 {
     ds_model *model = load(&file, NULL);
     const ds_model_info info = info_of(model);
@@ -296,7 +296,7 @@ static void remember(void *context, int level, const char *message)
     snprintf(log + n, 1000 - n, "%d %s\n", level, message);
 }
 
-static void test_log(void)
+TEST(log)
 {
     char log[1000] = "";
     CHECK(ds_set_log(remember, log) == DS_OK);
@@ -309,7 +309,7 @@ static void test_log(void)
     CHECK(ds_set_log(NULL, NULL) == DS_OK);
 }
 
-static void test_backends(void)
+TEST(backends)
 {
     float x[40 * 3];
     fill_random(x, 120);
@@ -361,7 +361,7 @@ static int save_to(void *context, const void *bytes, size_t n_bytes)
     return s->n_calls == s->gives_up_at || ds_buffer_append(&s->bytes, bytes, n_bytes) != DS_OK;
 }
 
-static void test_save(void)
+TEST(save)
 {
     ds_model *model = load_counted(&file);
     saved s = {.model = model};
@@ -429,7 +429,7 @@ static void check_no_stream(ds_stream *s, ds_status want)
     CHECK(fork == NULL && frames == 99 && n == 99);
 }
 
-static void test_closed(void)
+TEST(closed)
 {
     ds_model *model = load(&file, NULL), *other = load(&file, NULL);
     ds_stream *left = open_stream(model), *closed = open_stream(model), *alive = open_stream(other);
@@ -451,7 +451,7 @@ static void test_closed(void)
 }
 
 /* Many objects, closed in any order. */
-static void test_many(void)
+TEST(many)
 {
     enum { MANY = 3000 };
     static ds_stream *streams[MANY];
@@ -477,20 +477,9 @@ static void test_many(void)
 
 int main(void)
 {
-    test_names();
     count_memory();
     file = tagger_file();
-    test_growing();
-    test_options();
-    test_environment();
-    test_load_errors();
-    test_ways_to_load();
-    test_query();
-    test_log();
-    test_backends();
-    test_save();
-    test_closed();
-    test_many();
+    run_tests();
     ds_buffer_free(&file);
     return report_memory();
 }

@@ -12,7 +12,7 @@ static int drop_bytes(void *context, const void *bytes, size_t n_bytes)
 }
 
 /* All of it is the allocator's; statistics say what the allocator says; streams give theirs back. */
-static void test_memory(void)
+TEST(memory)
 {
     ds_fault_init(&fault);
     ds_model *model = load_counted(&file);
@@ -50,7 +50,7 @@ static void test_memory(void)
 }
 
 /* Nothing of a model with an allocator of its own comes from elsewhere. */
-static void test_own_allocator(void)
+TEST(own_allocator)
 {
     static ds_fault_allocator elsewhere;
     ds_fault_init(&elsewhere);
@@ -77,7 +77,7 @@ static void test_own_allocator(void)
 }
 
 /* Each object remembers the allocator that it was made with, and outlives none. */
-static void test_set_allocator(void)
+TEST(set_allocator)
 {
     ds_fault_allocator *first = fresh_memory(sizeof *first);
     ds_fault_init(first);
@@ -104,9 +104,7 @@ int main(void)
 {
     count_memory();
     file = tagger_file();
-    test_memory();
-    test_own_allocator();
-    test_set_allocator();
+    run_tests();
     ds_buffer_free(&file);
     return report_memory();
 }

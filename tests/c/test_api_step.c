@@ -1,6 +1,7 @@
 /* The public API: steps of one stream and of ragged batches; what they refuse, and that a refused one
  * changes nothing. */
 #include "api_driver.h"
+#include "main.h"
 
 /* ---------------------------------------------------------------- element types */
 
@@ -21,7 +22,7 @@ static ds_status give(ds_model *model, const void *data, size_t n_bytes, size_t 
     return status;
 }
 
-static void test_types(void)
+TEST(types)
 {
     enum { N = 50 };
     int16_t samples[N];
@@ -76,7 +77,7 @@ static void test_types(void)
 
 /* ---------------------------------------------------------------- starts and ends */
 
-static void test_flags(void)
+TEST(flags)
 {
     ds_buffer file = tagger_file();
     ds_model *model = load(&file, NULL);
@@ -117,7 +118,7 @@ static void test_flags(void)
 
 /* ---------------------------------------------------------------- calls that make no sense */
 
-static void test_arguments(void)
+TEST(arguments)
 {
     ds_buffer file = tagger_file();
     ds_model *model = load(&file, NULL), *other = load(&file, NULL);
@@ -224,7 +225,7 @@ static void check_refusal(ds_model *model, const ds_input *good, const ds_input 
     CHECK(stream_info_of(streams[0]).refused == 0);
 }
 
-static void test_refusals(void)
+TEST(refusals)
 {
     float x[60];
     fill_random(x, 60);
@@ -278,7 +279,7 @@ static void test_refusals(void)
 }
 
 /* Outputs are the stream's own: steps of others leave them alone. */
-static void test_views(void)
+TEST(views)
 {
     ds_buffer file = tagger_file();
     ds_model *model = load(&file, NULL);
@@ -299,15 +300,4 @@ static void test_views(void)
     free(was);
     CHECK(ds_model_close(model) == DS_OK);
     ds_buffer_free(&file);
-}
-
-int main(void)
-{
-    count_memory();
-    test_types();
-    test_flags();
-    test_arguments();
-    test_refusals();
-    test_views();
-    return report_memory();
 }

@@ -1,6 +1,6 @@
 /* base/arena: what was pushed stays, rounds settle, failures lose nothing. */
 #include "base/arena.h"
-#include "tools.h"
+#include "main.h"
 
 enum { N_PUSHES = 40 };
 
@@ -28,7 +28,7 @@ static void push_all(ds_arena *arena, const size_t sizes[N_PUSHES])
     }
 }
 
-static void test_rounds(void)
+TEST(rounds)
 {
     count_memory();
     ds_arena arena;
@@ -69,7 +69,7 @@ static void test_rounds(void)
     CHECK(ds_fault_live_blocks(&fault) == 0 && ds_fault_bad_releases(&fault) == 0);
 }
 
-static void test_growth(void)
+TEST(growth)
 {
     count_memory();
     ds_arena arena;
@@ -90,7 +90,7 @@ static void test_growth(void)
     ds_arena_free(&arena);
 }
 
-static void test_failures(void)
+TEST(failures)
 {
     count_memory();
     ds_arena arena;
@@ -139,7 +139,7 @@ static void test_failures(void)
 #ifdef __SANITIZE_ADDRESS__
 #include <sanitizer/asan_interface.h>
 
-static void test_poison(void)
+TEST(poison)
 {
     ds_arena arena;
     ds_arena_init(&arena, NULL);
@@ -155,15 +155,4 @@ static void test_poison(void)
     CHECK(!__asan_address_is_poisoned(a + 2) && __asan_address_is_poisoned(a + 3));
     ds_arena_free(&arena);
 }
-#else
-static void test_poison(void) {}
 #endif
-
-int main(void)
-{
-    test_rounds();
-    test_growth();
-    test_failures();
-    test_poison();
-    return check_report();
-}

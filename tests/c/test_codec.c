@@ -6,7 +6,7 @@
 #include "codec/decimal.h"
 #include "codec/sort.h"
 #include "codec/utf8.h"
-#include "tools.h"
+#include "main.h"
 
 /* ---- numbers -------------------------------------------------------------------------------- */
 
@@ -19,7 +19,7 @@ static uint64_t next_random(uint64_t *state)
 }
 
 /* Against the C library, in the locale "C"; every double reads back as itself. */
-static void test_random_numbers(void)
+TEST(random_numbers)
 {
     uint64_t state = 88172645463325252u;
     for (int i = 0; i < 20000; i++) {
@@ -50,7 +50,7 @@ static void test_random_numbers(void)
 }
 
 /* The exact middle of two doubles, then the same with one digit far behind. */
-static void test_middles(void)
+TEST(middles)
 {
     uint64_t state = 2463534242u;
     for (int i = 0; i < 2000; i++) {
@@ -90,7 +90,7 @@ static void test_middles(void)
     }
 }
 
-static void test_long_numbers(void)
+TEST(long_numbers)
 {
     enum { N = 100000 };
     char *text = malloc(N + 64);
@@ -110,7 +110,7 @@ static void test_long_numbers(void)
 
 /* ---- the others ------------------------------------------------------------------------------ */
 
-static void test_shown_text(void)
+TEST(shown_text)
 {
     char shown[DS_UTF8_SHOWN_BYTES];
     CHECK(strcmp(ds_utf8_show(shown, "", 0), "") == 0);
@@ -136,7 +136,7 @@ static int compare_numbers(const void *context, uint32_t a, uint32_t b)
     return (numbers[a] > numbers[b]) - (numbers[a] < numbers[b]);
 }
 
-static void test_sort(void)
+TEST(sort)
 {
     uint64_t state = 17;
     for (size_t n = 0; n < 200; n++) {
@@ -154,7 +154,7 @@ static void test_sort(void)
     }
 }
 
-static void test_buffer(void)
+TEST(buffer)
 {
     count_memory();
     ds_buffer buffer;
@@ -174,15 +174,4 @@ static void test_buffer(void)
         CHECK(buffer.bytes[i] == (unsigned char)(i * 7));
     ds_buffer_free(&buffer);
     CHECK(ds_fault_live_blocks(&fault) == 0 && buffer.n_bytes == 0);
-}
-
-int main(void)
-{
-    test_random_numbers();
-    test_middles();
-    test_long_numbers();
-    test_shown_text();
-    test_sort();
-    test_buffer();
-    return check_report();
 }

@@ -1,8 +1,8 @@
 /* cpu/detect: machines made of words, and this machine against the compiler's own detection. */
 #include <string.h>
 
-#include "check.h"
 #include "cpu/detect.h"
+#include "main.h"
 
 #define BIT(n) (UINT32_C(1) << (n))
 
@@ -41,7 +41,7 @@ static int level(ds_cpu_words words)
     return (int)ds_cpu_decode(&words);
 }
 
-static void test_decode(void)
+TEST(decode)
 {
     ds_cpu_words none;
     memset(&none, 0, sizeof none);
@@ -89,7 +89,7 @@ static void test_decode(void)
     CHECK(level(words) == 2);
 }
 
-static void test_choose(void)
+TEST(choose)
 {
     const ds_isa best = ds_cpu_best();
     CHECK(best >= DS_ISA_REF && best <= DS_ISA_X86_AMX);
@@ -140,7 +140,7 @@ static void run_amx(void)
     __asm__ volatile("ldtilecfg %0\n\ttilezero %%tmm0\n\ttilerelease" ::"m"(configuration));
 }
 
-static void test_this_machine(void)
+TEST(this_machine)
 {
     const ds_cpu_words words = ds_cpu_read();
     const ds_isa has = ds_cpu_decode(&words), best = ds_cpu_best();
@@ -164,17 +164,9 @@ static void test_this_machine(void)
 
 #else
 
-static void test_this_machine(void)
+TEST(this_machine)
 {
     CHECK(ds_cpu_best() == DS_ISA_REF);
 }
 
 #endif
-
-int main(void)
-{
-    test_decode();
-    test_choose();
-    test_this_machine();
-    return check_report();
-}

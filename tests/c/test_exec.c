@@ -1,6 +1,7 @@
 /* exec/plan, exec/step, exec/session: random graphs in random pieces against whole streams; buffers
  * that nothing alive shares; sizes; limits; refusals; no allocation once warm. */
 #include "exec_driver.h"
+#include "main.h"
 
 /* ---------------------------------------------------------------- buffers */
 
@@ -53,7 +54,7 @@ static void check_buffers(const ds_plan *p)
     }
 }
 
-static void test_in_place(void)
+TEST(in_place)
 {
     graph_case c = new_case();
     int x = add_input(&c, 3, 1, 1);
@@ -100,8 +101,9 @@ static const ds_kernels *random_kernels(void)
     }
 }
 
-static void test_random(int n_trials)
+TEST(random)
 {
+    const int n_trials = 250;
     size_t n_refused = 0, n_tails = 0, n_kept = 0;
     for (int trial = 0; trial < n_trials; trial++) {
         graph_case c = random_case(9, trial % 3 == 0);
@@ -126,7 +128,7 @@ static void test_random(int n_trials)
 }
 
 /* A slot is used again as if it were new. */
-static void test_slots_again(void)
+TEST(slots_again)
 {
     random_state = 77;
     graph_case c = random_case(9, true);
@@ -154,7 +156,7 @@ static void test_slots_again(void)
 
 /* ---------------------------------------------------------------- what grows */
 
-static void test_tails(void)
+TEST(tails)
 {
     graph_case c = new_case();
     const int x = add_input(&c, 3, 1, 1);
@@ -181,7 +183,7 @@ static void test_tails(void)
 }
 
 /* The stated size of a block is all that an ordinary stream takes. */
-static void test_state_size(void)
+TEST(state_size)
 {
     graph_case c = new_case();
     int x = add_padded_conv(&c, add_input(&c, 5, 1, 1), 4, 7, 2, 1, 3, 3, "zeros");
@@ -206,7 +208,7 @@ static void test_state_size(void)
 
 /* ---------------------------------------------------------------- limits and refusals */
 
-static void test_max_streams(void)
+TEST(max_streams)
 {
     graph_case c = new_case();
     add_output(&c, add_conv(&c, add_input(&c, 2, 1, 1), 2, 3, 1));
@@ -255,7 +257,7 @@ static void refuse_frames(runner *r, fed *const *rows, const int64_t *n_frames, 
     }
 }
 
-static void test_refusals(void)
+TEST(refusals)
 {
     graph_case c = new_case();
     const int x = add_input(&c, 2, 1, 1), y = add_input(&c, 2, 1, 1);
@@ -291,7 +293,7 @@ static void test_refusals(void)
 }
 
 /* Frames so wide that positions times bytes go beyond 64 bits. */
-static void test_too_wide(void)
+TEST(too_wide)
 {
     graph_case c = new_case();
     const int x = add_input(&c, ((int64_t)1 << 40) - 1, 1, 1);
@@ -316,7 +318,7 @@ static void test_too_wide(void)
 /* ---------------------------------------------------------------- no allocation once warm */
 
 /* Calls no larger than one seen, row by row, take no memory, however the rows fall to the threads. */
-static void test_warm(void)
+TEST(warm)
 {
     for (size_t n_threads = 1; n_threads <= 4; n_threads++) {
         graph_case c = new_case();
@@ -353,19 +355,4 @@ static void test_warm(void)
         CHECK(ds_fault_calls(&fault) == calls);
         close_runner(&r);
     }
-}
-
-int main(void)
-{
-    count_memory();
-    test_in_place();
-    test_random(250);
-    test_slots_again();
-    test_tails();
-    test_state_size();
-    test_max_streams();
-    test_refusals();
-    test_too_wide();
-    test_warm();
-    return report_memory();
 }

@@ -2,6 +2,7 @@
  * exec/positions: integers that are looked up equal those that are evaluated. */
 #include "exec/rows.h"
 #include "exec_driver.h"
+#include "main.h"
 
 /* ---------------------------------------------------------------- rooms */
 
@@ -19,7 +20,7 @@ static graph_case long_memories(void)
 }
 
 /* Calls of one frame, of some, and of more than any room holds, of streams that stand anywhere. */
-static void test_mixed_calls(void)
+TEST(mixed_calls)
 {
     const int64_t sizes[] = {0, 1, 1, 1, 2, 5, 11, 60, 150};
     graph_case c = long_memories();
@@ -113,7 +114,7 @@ static double copied_frames(int64_t kernel, int64_t n)
     return (double)moved / (8 * sizeof(float)) / (1000.0 * (double)n);
 }
 
-static void test_copies(void)
+TEST(copies)
 {
     CHECK(copied_frames(1, 1) == 0);
     CHECK(copied_frames(31, 1) <= 4);
@@ -147,9 +148,9 @@ static void check_position(const runner *r, ds_positions *table, const int64_t *
     free(first);
 }
 
-static void test_positions(int n_trials)
+TEST(positions)
 {
-    for (int trial = 0; trial < n_trials; trial++) {
+    for (int trial = 0; trial < 300; trial++) {
         graph_case c = random_case(9, trial % 3 == 0);
         const int64_t skew = c.graph->n_inputs > 1 ? random_below(3) : 0;
         runner r = make_runner(&c, best_kernels(), skew, 1, 0);
@@ -174,13 +175,4 @@ static void test_positions(int n_trials)
         close_runner(&r);
         CHECK(ds_fault_live_blocks(&fault) == 0);
     }
-}
-
-int main(void)
-{
-    count_memory();
-    test_mixed_calls();
-    test_copies();
-    test_positions(300);
-    return report_memory();
 }

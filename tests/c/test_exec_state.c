@@ -1,5 +1,6 @@
 /* exec: all or nothing at every failing allocation; snapshots: cut, flipped, of others, doctored. */
 #include "exec_driver.h"
+#include "main.h"
 #include "snapshot_tools.h"
 
 /* Two inputs, a residual, a stride, an LSTM, a part that waits for the end. */
@@ -28,8 +29,9 @@ static ds_status advance(runner *r, fed *const *rows, size_t n_rows, int64_t n)
 
 /* ---------------------------------------------------------------- failing allocations */
 
-/* Every allocation of a call fails in turn, persistently or once; then the call goes on as if nothing * had been. Scratch is new each time, so that all of it is asked for. */
-static void test_call(size_t n_threads)
+/* Every allocation of a call fails in turn, persistently or once; then the call goes on as if nothing had been.
+ * Scratch is new each time, so that all of it is asked for. */
+static void try_call(size_t n_threads)
 {
     graph_case c = example(true);
     runner r = make_runner(&c, best_kernels(), 0, n_threads, 0);
@@ -67,7 +69,17 @@ static void test_call(size_t n_threads)
         free_fed(&r, &streams[k]);
     close_runner(&r);
     CHECK(ds_fault_live_blocks(&fault) == 0);
-} /* ---------------------------------------------------------------- snapshots of other kinds */ /* What was taken must be harmless, whatever it holds. */
+}
+
+TEST(call)
+{
+    try_call(1);
+    try_call(2);
+}
+
+/* ---------------------------------------------------------------- snapshots of other kinds */
+
+/* What was taken must be harmless, whatever it holds. */
 static void use(const runner *r, ds_slot *slot)
 {
     const int64_t n_frames[MAX_GRAPH_INPUTS] = {7, 7, 7};
@@ -96,7 +108,7 @@ static ds_status try_restore(const runner *r, const char *data, size_t n_bytes)
     ds_session_close(r->session, slot);
     return status;
 }
-static void test_damage(void)
+TEST(damage)
 {
     graph_case c = example(true);
     runner r = make_runner(&c, best_kernels(), 0, 1, 0);
@@ -170,7 +182,7 @@ static void test_damage(void)
     close_runner(&r);
     CHECK(ds_fault_live_blocks(&fault) == 0);
 }
-static void test_other_models(void)
+TEST(other_models)
 {
     graph_case c = example(false);
     runner r = make_runner(&c, best_kernels(), 0, 1, 0);
@@ -197,7 +209,7 @@ static void test_other_models(void)
 } /* ---------------------------------------------------------------- far positions */
 
 /* At the end of all positions a call is refused, and nothing has moved. */
-static void test_end_of_positions(void)
+TEST(end_of_positions)
 {
     graph_case c = new_case();
     const int x = add_input(&c, 1, 1, 1);
@@ -225,15 +237,4 @@ static void test_end_of_positions(void)
     ds_session_close(r.session, far);
     free_fed(&r, &s);
     close_runner(&r);
-}
-
-int main(void)
-{
-    count_memory();
-    test_call(1);
-    test_call(2);
-    test_damage();
-    test_other_models();
-    test_end_of_positions();
-    return report_memory();
 }

@@ -1,5 +1,6 @@
 /* Values that operators refuse: looked at in all rows before any stream advances; graph inputs only. */
 #include "exec_driver.h"
+#include "main.h"
 
 enum { ROWS = 4, WIDTH = 3 };
 
@@ -49,7 +50,7 @@ static void check_row(const runner *r, size_t row, const int64_t *indices, int64
         CHECK(memcmp(y + f * WIDTH, table + indices[f] * WIDTH, WIDTH * sizeof *y) == 0);
 }
 
-static void test_all_or_nothing(size_t n_threads)
+static void try_all_or_nothing(size_t n_threads)
 {
     graph_case c = make_case();
     runner r = make_runner(&c, best_kernels(), 0, n_threads, 0);
@@ -74,8 +75,14 @@ static void test_all_or_nothing(size_t n_threads)
     close_runner(&r);
 }
 
+TEST(all_or_nothing)
+{
+    try_all_or_nothing(1);
+    try_all_or_nothing(2);
+}
+
 /* An index that another node makes can't be looked at in time: nor is it refused. */
-static void test_computed(void)
+TEST(computed)
 {
     graph_case c = new_case();
     const int x = add_input(&c, 1, 1, 1);
@@ -89,7 +96,7 @@ static void test_computed(void)
 }
 
 /* A node that nothing uses is dropped, but not what it refuses. */
-static void test_unused(void)
+TEST(unused)
 {
     graph_case c = new_case();
     const ds_signature in = {.dtype = DS_I64, .rate = {1, 1}};
@@ -105,14 +112,4 @@ static void test_unused(void)
     CHECK(failed(step(&r, &slot, wrong, &bad, 1), DS_INDEX, "index 4"));
     CHECK(bad && step(&r, &slot, good, &bad, 1) == DS_OK);
     close_runner(&r);
-}
-
-int main(void)
-{
-    count_memory();
-    test_all_or_nothing(1);
-    test_all_or_nothing(2);
-    test_computed();
-    test_unused();
-    return report_memory();
 }

@@ -1,6 +1,6 @@
 /* ops/expr: programs of integers against plain arithmetic, saturation, sharing, overflow. */
+#include "main.h"
 #include "ops/expr.h"
-#include "tools.h"
 
 __extension__ typedef __int128 wide;
 
@@ -25,7 +25,7 @@ static int64_t eval_one(const ds_program *p, const ds_pair *pairs, int64_t m)
     return results[0];
 }
 
-static void test_division(void)
+TEST(division)
 {
     for (int64_t a = -30; a <= 30; a++) {
         for (int64_t b = -7; b <= 7; b++) {
@@ -50,7 +50,7 @@ static void test_division(void)
     CHECK(eval_one(&zero, NULL, 5) == 0);
 }
 
-static void test_saturation(void)
+TEST(saturation)
 {
     static const int64_t large[] = {
         DS_NEVER, DS_NEVER - 1, DS_NEVER / 2 + 1, (int64_t)1 << 40, 3, 1, 0};
@@ -83,7 +83,7 @@ static void test_saturation(void)
 }
 
 /* A random program beside its values, for one set of pairs: folding and sharing change nothing. */
-static void test_random(void)
+TEST(random)
 {
     for (int round = 0; round < 3000; round++) {
         ds_pair pairs[3];
@@ -167,7 +167,7 @@ static void test_random(void)
     }
 }
 
-static void test_sharing(void)
+TEST(sharing)
 {
     ds_program p = {0};
     const ds_expr known = ds_known(&p, 0);
@@ -182,7 +182,7 @@ static void test_sharing(void)
     CHECK(ds_add_k(&p, known, 2) == ds_add_k(&p, known, 2));
 }
 
-static void test_length_function(void)
+TEST(length_function)
 {
     /* ((x - 5) * 3 // 4 + 2) // 2 */
     static const int64_t codes[] = {0, -5, 1, 3, 2, 4, 0, 2, 2, 2};
@@ -197,7 +197,7 @@ static void test_length_function(void)
     CHECK(ds_length_function(&same, x, codes, 0) == x);
 }
 
-static void test_full(void)
+TEST(full)
 {
     ds_program p = {0};
     for (int i = 0; i < DS_PROGRAM_NODES; i++)
@@ -211,15 +211,4 @@ static void test_full(void)
     CHECK(!roots.full);
     ds_root(&roots, ds_m(&roots));
     CHECK(roots.full);
-}
-
-int main(void)
-{
-    test_division();
-    test_saturation();
-    test_random();
-    test_sharing();
-    test_length_function();
-    test_full();
-    return check_report();
 }

@@ -2,6 +2,7 @@
  * number of threads, and is there afterwards as it was. */
 #include "api_driver.h"
 #include "cpu/float_env.h"
+#include "main.h"
 
 #if defined(__x86_64__)
 #include <xmmintrin.h>
@@ -96,7 +97,7 @@ static size_t count_denormal(const ds_buffer *values)
     return n;
 }
 
-static void test_models(void)
+TEST(models)
 {
     for (size_t i = 0; i < N; i++) {
         fill_random(frames[i], FRAMES * WIDTH);
@@ -120,7 +121,7 @@ static void test_models(void)
     ds_buffer_free(&file);
 }
 
-static void test_pairs(void)
+TEST(pairs)
 {
     for (size_t h = 0; h < N_HOSTS; h++) {
         ds_float_env outer, inner;
@@ -137,12 +138,4 @@ static void test_pairs(void)
         CHECK(get_host() == hosts[h]);
         set_host(hosts[0]);
     }
-}
-
-int main(void)
-{
-    count_memory();
-    test_pairs();
-    test_models();
-    return report_memory();
 }

@@ -2,10 +2,11 @@
 #include "graph_cases.h"
 
 #include "ir/clock.h"
+#include "main.h"
 
 /* ---------------------------------------------------------------- refusals */
 
-static void test_inputs(void)
+TEST(inputs)
 {
     ds_graph *g;
     int edge = 77;
@@ -42,7 +43,7 @@ static void test_inputs(void)
     ds_graph_destroy(g);
 }
 
-static void test_bad_edges(void)
+TEST(bad_edges)
 {
     graph_case c = new_case();
     const int x = add_input(&c, 3, 1, 1);
@@ -81,7 +82,7 @@ static ds_status plan_of(graph_case c, int64_t skew)
     return status;
 }
 
-static void test_unfinished(void)
+TEST(unfinished)
 {
     graph_case c = new_case();
     CHECK(failed(plan_of(c, 0), DS_ARGUMENT, "needs an input and an output"));
@@ -103,7 +104,7 @@ static void test_unfinished(void)
 }
 
 /* What combines frames without a sync before it would read beyond the shorter input. */
-static void test_sync_missing(void)
+TEST(sync_missing)
 {
     for (int kind = 0; kind < 3; kind++) {
         graph_case c = new_case();
@@ -134,7 +135,7 @@ static graph_case build_example(void)
     return c;
 }
 
-static void test_every_allocation(void)
+TEST(every_allocation)
 {
     const size_t before = ds_fault_live_blocks(&fault);
     size_t n = 1;
@@ -154,7 +155,7 @@ static void test_every_allocation(void)
 }
 
 /* A node that fails leaves the graph as it was, and the next try succeeds. */
-static void test_node_is_all_or_nothing(void)
+TEST(node_is_all_or_nothing)
 {
     uint64_t mark[2], now[2];
     graph_case c = new_case();
@@ -184,7 +185,7 @@ static void test_node_is_all_or_nothing(void)
 }
 
 /* It follows what is added, whether it was remembered or not. */
-static void test_remembered_fingerprint(void)
+TEST(remembered_fingerprint)
 {
     uint64_t plain[2], remembered[2], before[2] = {0, 0};
     graph_case c[2] = {new_case(), new_case()};
@@ -209,7 +210,7 @@ static void test_remembered_fingerprint(void)
     ds_graph_destroy(c[1].graph);
 }
 
-static void test_share(void)
+TEST(share)
 {
     graph_case c = build_example();
     CHECK(c.status == DS_OK);
@@ -260,7 +261,7 @@ static graph_case build_variant(int variant)
     return c;
 }
 
-static void test_fingerprints(void)
+TEST(fingerprints)
 {
     enum { N = 13 };
     uint64_t prints[N][2];
@@ -297,7 +298,7 @@ static bool together(const ds_rate *rates, const int64_t *frames, size_t n, int6
     return n < 2 || most - least < slowest * (skew + 1);
 }
 
-static void test_clock(void)
+TEST(clock)
 {
     int n_together = 0;
     for (int trial = 0; trial < 200000; trial++) {
@@ -323,7 +324,7 @@ static void test_clock(void)
     CHECK(n_together > 20000 && n_together < 190000);
 }
 
-static void test_clock_edges(void)
+TEST(clock_edges)
 {
     ds_clock clock;
     const ds_rate one[] = {{1, 1}, {1, 1}};
@@ -351,21 +352,4 @@ static void test_clock_edges(void)
                                  {{1, -1}, {1, 1}}};
     for (size_t i = 0; i < sizeof absurd / sizeof absurd[0]; i++)
         CHECK(failed(ds_clock_init(&clock, absurd[i], 2, 0), DS_ARGUMENT, "input"));
-}
-
-int main(void)
-{
-    count_memory();
-    test_inputs();
-    test_bad_edges();
-    test_unfinished();
-    test_sync_missing();
-    test_every_allocation();
-    test_node_is_all_or_nothing();
-    test_remembered_fingerprint();
-    test_share();
-    test_fingerprints();
-    test_clock();
-    test_clock_edges();
-    return report_memory();
 }

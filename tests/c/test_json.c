@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "json_copy.h"
-#include "tools.h"
+#include "main.h"
 
 /* A copy of its own size on the heap, so that sanitizers see the first byte beyond. */
 static ds_status parse_exact(ds_json **json, const ds_allocator *allocator, const char *text,
@@ -95,7 +95,7 @@ static void check_round_trip(const char *text, const char *expected)
     ds_buffer_free(&second);
 }
 
-static void test_accepted(void)
+TEST(accepted)
 {
     for (size_t i = 0; i < sizeof accepted / sizeof accepted[0]; i++)
         check_round_trip(accepted[i][0], accepted[i][1]);
@@ -170,7 +170,7 @@ static const char *const refused[][2] = {
     {"\x0C{}", "byte 0: expected a value, got the byte 0x0C"},
 };
 
-static void test_refused(void)
+TEST(refused)
 {
     int something;
     for (size_t i = 0; i < sizeof refused / sizeof refused[0]; i++) {
@@ -190,7 +190,7 @@ static void test_refused(void)
     CHECK(ds_json_parse(&json, NULL, NULL, 0, 0) == DS_FORMAT);
 }
 
-static void test_limits(void)
+TEST(limits)
 {
     char text[4 * DS_JSON_MAX_DEPTH + 8];
     ds_json *json = NULL;
@@ -216,7 +216,7 @@ static const char sample[] =
     "{\"name\":\"t\\u00e4g\\ud83d\\ude00ger\",\"nodes\":[{\"op\":\"conv1d\",\"stride\":2,"
     "\"pad\":[1,-2.5e-3,[]]},{\"op\":\"x\",\"on\":true,\"off\":false,\"no\":null}],\"n\":1e5}";
 
-static void test_truncated_and_mutated(void)
+TEST(truncated_and_mutated)
 {
     const size_t n = strlen(sample);
     check_round_trip(sample, NULL);
@@ -238,7 +238,7 @@ static void test_truncated_and_mutated(void)
 
 /* ---- reading -------------------------------------------------------------------------------- */
 
-static void test_accessors(void)
+TEST(accessors)
 {
     ds_json *json = NULL;
     CHECK(ds_json_parse(&json, NULL, sample, strlen(sample), 100) == DS_OK);
@@ -314,7 +314,7 @@ static void test_accessors(void)
 }
 
 /* Messages are one line, of bounded length, whatever the keys are. */
-static void test_hostile_paths(void)
+TEST(hostile_paths)
 {
     char text[2000] = "";
     size_t n = 0;
@@ -345,7 +345,7 @@ static void test_hostile_paths(void)
 }
 
 /* Many keys: sorted in n log n, looked up, and refused if the last is the first again. */
-static void test_many_keys(void)
+TEST(many_keys)
 {
     enum { N = 50000 };
     char *text = malloc((size_t)N * 16);
@@ -374,7 +374,7 @@ static void test_many_keys(void)
 }
 
 /* A locale with a comma, where the system has one. */
-static void test_locale(void)
+TEST(locale)
 {
     static const char *const names[] = {"de_DE.UTF-8", "de_DE.utf8", "fr_FR.UTF-8", "de_DE"};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
@@ -394,7 +394,7 @@ static void begin(ds_json_writer *w, ds_buffer *buffer)
     ds_json_writer_init(w, buffer);
 }
 
-static void test_writer(void)
+TEST(writer)
 {
     ds_buffer buffer;
     ds_buffer_init(&buffer, NULL);
@@ -463,7 +463,7 @@ static void test_writer(void)
 
 /* ---- memory --------------------------------------------------------------------------------- */
 
-static void test_no_memory(void)
+TEST(no_memory)
 {
     count_memory();
     for (size_t nth = 1;; nth++) {
@@ -483,19 +483,4 @@ static void test_no_memory(void)
             break;
         }
     }
-}
-
-int main(void)
-{
-    test_accepted();
-    test_refused();
-    test_limits();
-    test_truncated_and_mutated();
-    test_accessors();
-    test_hostile_paths();
-    test_many_keys();
-    test_locale();
-    test_writer();
-    test_no_memory();
-    return check_report();
 }

@@ -4,7 +4,7 @@
 
 #include "base/cell.h"
 #include "base/log.h"
-#include "check.h"
+#include "main.h"
 
 typedef struct seen {
     int n_messages;
@@ -20,7 +20,7 @@ static void remember(void *context, int level, const char *message)
     snprintf(to->message, sizeof to->message, "%s", message);
 }
 
-static void test_log(void)
+TEST(log)
 {
     seen first = {0, 0, ""}, second = {0, 0, ""};
     ds_log(DS_LOG_INFO, "nobody hears");
@@ -68,7 +68,7 @@ static void *read_cell(void *unused)
     return NULL;
 }
 
-static void test_cell(void)
+TEST(cell)
 {
     pthread_t threads[N_WRITERS + N_READERS];
     atomic_store(&n_reading, N_READERS);
@@ -81,11 +81,4 @@ static void test_cell(void)
     ds_cell_write(&shared, last);
     ds_cell_read(&shared, words);
     CHECK(memcmp(words, last, sizeof words) == 0);
-}
-
-int main(void)
-{
-    test_log();
-    test_cell();
-    return check_report();
 }

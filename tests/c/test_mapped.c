@@ -35,7 +35,7 @@ static void check_bytes(const ds_mapped *mapped, size_t n_bytes)
         CHECK(bytes[i] == i * 31 % 251);
 }
 
-static void test_files(void)
+TEST(files)
 {
     static const size_t sizes[] = {0, 1, 63, 4096, 4097, 100000};
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
@@ -67,7 +67,7 @@ static size_t file_pages(void)
 }
 
 /* What was forgotten is there when it is read again, and takes no memory until then. */
-static void test_forget(void)
+TEST(forget)
 {
     static const size_t sizes[] = {0, 1, 5000, 2 << 20};
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
@@ -106,7 +106,7 @@ static void check_refused(ds_status status, const char *message)
     }
 }
 
-static void test_refused(void)
+TEST(refused)
 {
     check_refused(DS_FORMAT, "can't open it: No such file");
     CHECK(mkdir(path, 0700) == 0);
@@ -126,7 +126,7 @@ static void test_refused(void)
 }
 
 /* No descriptor stays open, whatever happens. */
-static void test_descriptors(void)
+TEST(descriptors)
 {
     write_file(10);
     const int before = dup(0);
@@ -143,7 +143,7 @@ static void test_descriptors(void)
     ds_mapped_release(kept[1]);
 }
 
-static void test_copy(void)
+TEST(copy)
 {
     unsigned char bytes[300];
     for (size_t i = 0; i < sizeof bytes; i++)
@@ -162,7 +162,7 @@ static ds_status open_any(ds_mapped **mapped, const ds_allocator *allocator, int
                      : ds_mapped_copy(mapped, allocator, "some bytes", 10);
 }
 
-static void test_no_memory(void)
+TEST(no_memory)
 {
     write_file(5000);
     for (int which = 0; which < 3; which++) {
@@ -186,12 +186,7 @@ int main(void)
 {
     CHECK(mkdtemp(folder) != NULL);
     (void)snprintf(path, sizeof path, "%s/file", folder);
-    test_files();
-    test_forget();
-    test_refused();
-    test_descriptors();
-    test_copy();
-    test_no_memory();
+    run_tests();
     CHECK(unlink(path) == 0 && rmdir(folder) == 0);
     return check_report();
 }

@@ -5,6 +5,7 @@
 
 #include "buffer_sink.h"
 #include "every_op.h"
+#include "main.h"
 #include "model_cases.h"
 
 /* ---------------------------------------------------------------- round trips */
@@ -43,7 +44,7 @@ static void check_weights_lie_in_file(const ds_graph *g)
     }
 }
 
-static void test_every_operator(void)
+TEST(every_operator)
 {
     size_t n_defs;
     const ds_op_def *const *defs = ds_op_defs(&n_defs);
@@ -75,7 +76,7 @@ static void test_every_operator(void)
     }
 }
 
-static void test_random_graphs(void)
+TEST(random_graphs)
 {
     for (int trial = 0; trial < 300; trial++) {
         random_state = (uint64_t)trial;
@@ -103,7 +104,7 @@ static int add_named(graph_case *c, int x, const char *path, const char *name, f
     return y;
 }
 
-static void test_names(void)
+TEST(names)
 {
     static const struct {
         const char *path, *name;
@@ -158,7 +159,7 @@ static ds_status try_write(const ds_graph *g, const ds_interface *interface)
     return status;
 }
 
-static void test_write_refuses(void)
+TEST(write_refuses)
 {
     graph_case c = new_case();
     const int x = add_input(&c, 4, 1, 1);
@@ -232,7 +233,7 @@ static ds_status read_and_forget(const void *bytes, size_t n_bytes)
     return status;
 }
 
-static void test_truncated(void)
+TEST(truncated)
 {
     graph_case c = small_case();
     ds_buffer file = file_of_graph(c.graph);
@@ -247,7 +248,7 @@ static void test_truncated(void)
     ds_graph_destroy(c.graph);
 }
 
-static void test_damaged(void)
+TEST(damaged)
 {
     static const unsigned char flips[] = {0xff, 0x01, 0x02, 0x04, 0x08, 0x10, 0x20, 0x40, 0x80};
     graph_case c = small_case();
@@ -270,7 +271,7 @@ static void test_damaged(void)
 
 /* ---------------------------------------------------------------- failing allocations and sinks */
 
-static void test_failing_allocations(void)
+TEST(failing_allocations)
 {
     graph_case c = small_case();
     ds_interface *interface = interface_for(c.graph);
@@ -315,7 +316,7 @@ static ds_status write_some(void *context, const void *bytes, size_t n_bytes)
     return DS_OK;
 }
 
-static void test_failing_sink(void)
+TEST(failing_sink)
 {
     graph_case c = small_case();
     ds_interface *interface = interface_for(c.graph);
@@ -332,7 +333,7 @@ static void test_failing_sink(void)
 
 /* ---------------------------------------------------------------- sharing */
 
-static void test_two_share_a_mapping(void)
+TEST(two_share_a_mapping)
 {
     graph_case c = small_case();
     ds_buffer file = file_of_graph(c.graph);
@@ -351,19 +352,4 @@ static void test_two_share_a_mapping(void)
     ds_plan_destroy(plan);
     ds_buffer_free(&file);
     ds_graph_destroy(c.graph);
-}
-
-int main(void)
-{
-    count_memory();
-    test_every_operator();
-    test_random_graphs();
-    test_names();
-    test_write_refuses();
-    test_truncated();
-    test_damaged();
-    test_failing_allocations();
-    test_failing_sink();
-    test_two_share_a_mapping();
-    return report_memory();
 }

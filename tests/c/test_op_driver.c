@@ -1,5 +1,6 @@
 /* ops/op, ops/registry, batch/value: making operators, driving them, refusals. */
 #include "graph_cases.h"
+#include "main.h"
 
 static const ds_signature frame4 = {.dtype = DS_F32, .rank = 1, .shape = {4}, .rate = {1, 1}};
 
@@ -82,7 +83,7 @@ static const ds_op_def probe = {.name = "probe",
 
 /* ---------------------------------------------------------------- attributes */
 
-static void test_attributes(void)
+TEST(attributes)
 {
     ds_op *op = NULL;
     ds_attr list = {.name = "list", .kind = DS_ATTR_INTS, .value = {.ints = {7, -8}, .n_ints = 2}};
@@ -130,7 +131,7 @@ static void test_attributes(void)
 
 /* ---------------------------------------------------------------- signatures */
 
-static void test_signatures(void)
+TEST(signatures)
 {
     ds_op *op = NULL;
     const ds_attr size = int_attr("size", 1);
@@ -222,7 +223,7 @@ static void counts_short(const ds_op *op, ds_program *p)
     ds_root(p, ds_known(p, 0));
 }
 
-static void test_programs(void)
+TEST(programs)
 {
     ds_op *op = NULL;
     ds_op_def def = {.name = "bad",
@@ -247,7 +248,7 @@ static void test_programs(void)
 
 /* ---------------------------------------------------------------- the driver */
 
-static void test_driver(void)
+TEST(driver)
 {
     ds_op *op = NULL;
     ds_pair out[2];
@@ -306,7 +307,7 @@ static void test_driver(void)
 
 /* ---------------------------------------------------------------- registry, memory, values */
 
-static void test_registry(void)
+TEST(registry)
 {
     size_t n;
     const ds_op_def *const *defs = ds_op_defs(&n);
@@ -327,7 +328,7 @@ static void test_registry(void)
     CHECK(strcmp(ds_op_find("where")->name, "where") == 0);
 }
 
-static void test_no_memory(void)
+TEST(no_memory)
 {
     ds_op *op = NULL;
     ds_fault_arm(&fault, 1, false);
@@ -342,7 +343,7 @@ static void test_no_memory(void)
     ds_op_destroy(op);
 }
 
-static void test_values(void)
+TEST(values)
 {
     char text[64], small[5];
     const ds_signature matrix = {.dtype = DS_I64, .rank = 2, .shape = {3, 4}, .rate = {1, 1}};
@@ -370,17 +371,4 @@ static void test_values(void)
     CHECK(ds_rate_scale(&rate, 2, INT64_MAX) && ds_rate_equal(rate, (ds_rate){1, 1}));
     CHECK(ds_rate_scale(&rate, 0, 7) && ds_rate_equal(rate, (ds_rate){0, 1}));
     CHECK(ds_rate_scale(&rate, 3, 7) && ds_rate_equal(rate, (ds_rate){0, 1}));
-}
-
-int main(void)
-{
-    count_memory();
-    test_attributes();
-    test_signatures();
-    test_programs();
-    test_driver();
-    test_registry();
-    test_no_memory();
-    test_values();
-    return report_memory();
 }

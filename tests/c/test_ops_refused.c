@@ -1,5 +1,6 @@
 /* ops: what operators refuse, of attributes, shapes, types and lengths; and values that no law draws. */
 #include "every_op.h"
+#include "main.h"
 
 #define FRAME "'in':[['float32',[3]]]"
 #define TWO(first, second) "'in':[" first "," second "]"
@@ -169,7 +170,7 @@ static const struct {
      DS_ARGUMENT, "expected 1 input or 2, got 3"},
 };
 
-static void test_refusals(void)
+TEST(refusals)
 {
     for (size_t i = 0; i < sizeof refusals / sizeof refusals[0]; i++) {
         op_text text = read_op(refusals[i].text);
@@ -187,7 +188,7 @@ static void test_refusals(void)
 /* ---------------------------------------------------------------- lengths */
 
 /* Lengths are refused where they are known to be wrong, at the end or before it, and not sooner. */
-static void test_lengths(void)
+TEST(lengths)
 {
     static const struct {
         const char *text;
@@ -269,7 +270,7 @@ static void gives(const char *words, const void *x, int64_t n, const void *y, si
     gives("{'op':'cast','in':[['" from "',[]]],'attrs':{'to':'" to "'}}", x, \
           (int64_t)(sizeof(x) / sizeof(x)[0]), y, sizeof(y))
 
-static void test_cast(void)
+TEST(cast)
 {
     static const double real[] = {0.0, -0.0, 1.9, -1.9, 1e300, -1e300, NAN, 0x1p62, -0x1p63};
     static const int64_t whole[] = {
@@ -305,21 +306,11 @@ static void test_cast(void)
     gives("{'op':'pad','in':[['" type "',[]]],'attrs':{'left':2,'value':" value "}}", \
           &(const c_type){0}, 1, (const c_type[]){__VA_ARGS__}, 3 * sizeof(c_type))
 
-static void test_pad(void)
+TEST(pad)
 {
     PAD("float32", "'-inf'", float, -INFINITY, -INFINITY, 0);
     PAD("float64", "'nan'", double, NAN, NAN, 0);
     PAD("int64", "-5.0", int64_t, -5, -5, 0);
     PAD("bool", "1.0", uint8_t, 1, 1, 0);
     PAD("int16", "-32767.0", int16_t, -32767, -32767, 0);
-}
-
-int main(void)
-{
-    count_memory();
-    test_refusals();
-    test_lengths();
-    test_cast();
-    test_pad();
-    return check_report();
 }

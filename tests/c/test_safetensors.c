@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tools.h"
+#include "main.h"
 
 /* ---- files ---------------------------------------------------------------------------------- */
 
@@ -60,7 +60,7 @@ static const struct {
     {"{" ENTRY("", "U16", "[1]", 0, 2) "," ENTRY("__metadata", "U32", "[1]", 2, 6) "}", 6},
 };
 
-static void test_accepted(void)
+TEST(accepted)
 {
     for (size_t i = 0; i < sizeof accepted / sizeof accepted[0]; i++) {
         ds_safetensors *file = NULL;
@@ -134,7 +134,7 @@ static const struct {
     {"{\"__metadata__\":{},\"__metadata__\":{}}", 0, "got \"__metadata__\" again"},
 };
 
-static void test_refused(void)
+TEST(refused)
 {
     int something;
     for (size_t i = 0; i < sizeof refused / sizeof refused[0]; i++) {
@@ -150,7 +150,7 @@ static void test_refused(void)
 }
 
 /* What the first eight bytes claim is believed within the file only, and costs no memory. */
-static void test_lengths(void)
+TEST(lengths)
 {
     count_memory();
     static const uint64_t lengths[] = {
@@ -172,7 +172,7 @@ static void test_lengths(void)
 
 /* ---- reading -------------------------------------------------------------------------------- */
 
-static void test_reading(void)
+TEST(reading)
 {
     ds_safetensors *file = NULL;
     CHECK(
@@ -243,7 +243,7 @@ static ds_status write_sample(ds_buffer *buffer, const ds_allocator *allocator)
     return ds_safetensors_write(&sink, allocator, sources, N_SOURCES, texts, 2);
 }
 
-static void test_writing(void)
+TEST(writing)
 {
     ds_buffer first, second;
     ds_buffer_init(&first, NULL);
@@ -302,7 +302,7 @@ static void check_not_written(ds_status status, const char *message,
     ds_buffer_free(&buffer);
 }
 
-static void test_not_written(void)
+TEST(not_written)
 {
     static const int64_t negative[] = {-1}, huge[] = {INT64_MAX / 2, 3}, large[] = {INT64_MAX / 2};
     ds_tensor_source one = sources[0], two[2] = {sources[0], sources[0]};
@@ -345,7 +345,7 @@ static ds_status write_few(void *context, const void *bytes, size_t n_bytes)
     return (*n_left)-- > 0 ? DS_OK : ds_fail(DS_LIMIT, "the disk is full");
 }
 
-static void test_failing_sink(void)
+TEST(failing_sink)
 {
     for (size_t n_writes = 0;; n_writes++) {
         size_t n_left = n_writes;
@@ -382,7 +382,7 @@ static ds_status open_and_look(const void *bytes, size_t n_bytes)
     return status;
 }
 
-static void test_damage(void)
+TEST(damage)
 {
     ds_buffer whole;
     ds_buffer_init(&whole, NULL);
@@ -405,7 +405,7 @@ static void test_damage(void)
     ds_buffer_free(&whole);
 }
 
-static void test_no_memory(void)
+TEST(no_memory)
 {
     count_memory();
     for (size_t nth = 1;; nth++) {
@@ -425,18 +425,4 @@ static void test_no_memory(void)
             break;
         }
     }
-}
-
-int main(void)
-{
-    test_accepted();
-    test_refused();
-    test_lengths();
-    test_reading();
-    test_writing();
-    test_not_written();
-    test_failing_sink();
-    test_damage();
-    test_no_memory();
-    return check_report();
 }

@@ -1,5 +1,6 @@
 /* exec: what snapshots hold follows from the graph as captured; a restore checks all before it writes. */
 #include "exec_driver.h"
+#include "main.h"
 #include "snapshot_tools.h"
 
 /* ---------------------------------------------------------------- what there is */
@@ -43,7 +44,7 @@ static void check_goes_on(runner *r, fed *s, const char *state, size_t n)
 
 /* A node on whose values nothing depends remembers nothing, whether rewrites drop it or not; what it would keep
  * of its input is not kept. */
-static void test_silent(void)
+TEST(silent)
 {
     random_state = 3;
     graph_case c = new_case();
@@ -76,7 +77,7 @@ static void test_silent(void)
 }
 
 /* Where a sync that rewrites remove is kept from, its frames are found in its input's. */
-static void test_removed_edges(void)
+TEST(removed_edges)
 {
     random_state = 4;
     graph_case c = new_case();
@@ -127,7 +128,7 @@ static void check_refused(const runner *r, const ds_slot *origin, const char *da
     }
 }
 
-static void test_refusals(void)
+TEST(refusals)
 {
     random_state = 5;
     graph_case c = new_case();
@@ -199,7 +200,7 @@ static void test_refusals(void)
 }
 
 /* Kept indices are looked at as new ones are. */
-static void test_indices(void)
+TEST(indices)
 {
     random_state = 6;
     graph_case c = new_case();
@@ -243,7 +244,7 @@ static void test_indices(void)
 }
 
 /* No stream can be beyond a table's end, or where it would have to keep more than its plan has room for. */
-static void test_impossible_places(void)
+TEST(impossible_places)
 {
     random_state = 7;
     graph_case c = new_case();
@@ -284,7 +285,7 @@ static void test_impossible_places(void)
 }
 
 /* Every allocation of a restore into an open stream fails in turn. */
-static void test_failing_restores(void)
+TEST(failing_restores)
 {
     random_state = 8;
     graph_case c = new_case();
@@ -316,16 +317,4 @@ static void test_failing_restores(void)
     free_fed(&r, &near);
     free_fed(&r, &s);
     close_runner(&r);
-}
-
-int main(void)
-{
-    count_memory();
-    test_silent();
-    test_removed_edges();
-    test_refusals();
-    test_indices();
-    test_impossible_places();
-    test_failing_restores();
-    return report_memory();
 }

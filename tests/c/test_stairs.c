@@ -99,7 +99,7 @@ static void check_function(const made *c, int i)
     }
 }
 
-static void test_random(void)
+TEST(random)
 {
     for (int trial = 0; trial < 3000; trial++) {
         made c = {.n = 0};
@@ -114,7 +114,7 @@ static void test_random(void)
 }
 
 /* A stretch of 2^40 frames takes no time. */
-static void test_long(void)
+TEST(long)
 {
     const ds_stairs *line, *late, *zero, *f, *next;
     CHECK(ds_stairs_line(&maker, &line, 3, 1, 0) == DS_OK);
@@ -141,8 +141,7 @@ int main(void)
     count_memory();
     maker.work = (int64_t)1 << 40;
     ds_arena_init(&maker.arena, &hooks);
-    test_random();
-    test_long();
+    run_tests();
     ds_arena_free(&maker.arena);
     return report_memory();
 }

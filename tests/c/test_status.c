@@ -1,5 +1,5 @@
 /* base/status, and the version: messages, macros, threads. */
-#include "tools.h"
+#include "main.h"
 
 static ds_status positive(int n)
 {
@@ -29,7 +29,7 @@ static void *fails_elsewhere(void *unused)
     return NULL;
 }
 
-static void test_names(void)
+TEST(names)
 {
     static const char *const names[] = {
         "DS_OK",        "DS_SHAPE",    "DS_DTYPE",          "DS_FORMAT",
@@ -46,7 +46,7 @@ static void test_names(void)
     CHECK(strcmp(version, DS_VERSION_STRING) == 0);
 }
 
-static void test_macros(void)
+TEST(macros)
 {
     CHECK(two(1, 1) == DS_OK);
     CHECK(strcmp(ds_last_error(), "") == 0);
@@ -60,7 +60,7 @@ static void test_macros(void)
     CHECK(strstr(ds_last_error(), "n == 0") != NULL);
 }
 
-static void test_long_messages(void)
+TEST(long_messages)
 {
     /* a message may quote the former one, again and again */
     ds_fail(DS_SHAPE, "inner");
@@ -100,7 +100,7 @@ static void test_long_messages(void)
     CHECK(strlen(ds_last_error()) == DS_MESSAGE_BYTES - 1);
 }
 
-static void test_threads(void)
+TEST(threads)
 {
     ds_fail(DS_SHAPE, "here");
     in_parallel(4, fails_elsewhere, fails_elsewhere, NULL, 0);
@@ -108,7 +108,7 @@ static void test_threads(void)
 }
 
 /* Rows 1 and 3 of four fail: both are marked, the first one's message stands. */
-static void test_first_fault(void)
+TEST(first_fault)
 {
     ds_first_fault first = {.status = DS_OK};
     bool bad[4] = {true, false, false, false}; /* row 0 was bad before */
@@ -124,14 +124,4 @@ static void test_first_fault(void)
     CHECK(bad[0] && bad[1] && !bad[2] && bad[3]);
     CHECK(strcmp(ds_last_error(), "row 3") == 0);
     CHECK(ds_first_fault_end(&first) == DS_SHAPE && strcmp(ds_last_error(), "row 1") == 0);
-}
-
-int main(void)
-{
-    test_names();
-    test_macros();
-    test_long_messages();
-    test_threads();
-    test_first_fault();
-    return check_report();
 }

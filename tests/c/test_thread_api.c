@@ -81,7 +81,7 @@ static void *walk_along(void *context)
     return NULL;
 }
 
-static void test_side_by_side(void)
+TEST(side_by_side)
 {
     visitor visitors[N_THREADS];
     ds_model *ref = load_with(&file, "ref", 1);
@@ -167,7 +167,7 @@ static void *fight_for_it(void *context)
     return NULL;
 }
 
-static void test_fight(void)
+TEST(fight)
 {
     fight f = {.model = load_with(&file, NULL, 2)};
     f.stream = open_stream(f.model);
@@ -237,7 +237,7 @@ static void *use_model(void *context)
     return NULL;
 }
 
-static void test_closing(void)
+TEST(closing)
 {
     ds_model *model = load(&file, NULL);
     for (int round = 0; round < CLOSINGS; round++) {
@@ -265,7 +265,7 @@ static int close_within(void *context, const void *bytes, size_t n_bytes)
     return 0;
 }
 
-static void test_within(void)
+TEST(within)
 {
     fight f = {.model = load(&file, NULL)};
     f.stream = open_stream(f.model);
@@ -278,10 +278,7 @@ int main(void)
     count_memory();
     file = tagger_file();
     fill_random(x, LENGTH * 3);
-    test_side_by_side();
-    test_fight();
-    test_closing();
-    test_within();
+    run_tests();
     ds_buffer_free(&file);
     return report_memory();
 }

@@ -49,7 +49,7 @@ static void nap(long nanoseconds)
     nanosleep(&time, NULL);
 }
 
-static void test_one_caller(void)
+TEST(one_caller)
 {
     run_and_check(NULL, 5);
     CHECK(ds_pool_threads(NULL) == 1);
@@ -88,7 +88,7 @@ static void meet(void *context, size_t index)
 }
 
 /* Tasks that wait for each other end only if as many threads work on them at the same time. */
-static void test_all_threads_work(void)
+TEST(all_threads_work)
 {
     ds_pool *pool = make_pool(4);
     for (int i = 0; i < 20; i++) {
@@ -116,7 +116,7 @@ static void *call_often(void *argument)
     return NULL;
 }
 
-static void test_many_callers(void)
+TEST(many_callers)
 {
     static const size_t sizes[] = {1, 2, 5};
     for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++) {
@@ -156,7 +156,7 @@ static void *nest_often(void *argument)
     return NULL;
 }
 
-static void test_nested(void)
+TEST(nested)
 {
     ds_pool *pool = make_pool(3);
     in_parallel(4, nest_often, nest_often, pool, 0);
@@ -183,7 +183,7 @@ static void *call_blocked(void *argument)
     return NULL;
 }
 
-static void test_independent_callers(void)
+TEST(independent_callers)
 {
     blocked mine = {make_pool(3), false};
     pthread_t caller;
@@ -196,7 +196,7 @@ static void test_independent_callers(void)
     ds_pool_destroy(mine.pool);
 }
 
-static void test_arguments(void)
+TEST(arguments)
 {
     count_memory();
     ds_pool *pool = NULL;
@@ -226,7 +226,7 @@ static void check_signals_blocked(void *context, size_t index)
     }
 }
 
-static void test_signals(void)
+TEST(signals)
 {
     ds_pool *pool = make_pool(3);
     pthread_t me = pthread_self();
@@ -261,7 +261,7 @@ static void use_in_child(ds_pool *pool)
 #endif
 }
 
-static void test_fork(void)
+TEST(fork)
 {
     ds_pool *pool = make_pool(4);
     run_and_check(pool, 100);
@@ -277,9 +277,8 @@ static void test_fork(void)
     ds_pool_destroy(pool);
 }
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-static void test_no_more_threads(void) /* sanitizers need the address space */ {}
-#else
+#if !defined(__SANITIZE_ADDRESS__) && \
+    !defined(__SANITIZE_THREAD__) /* which need the address space */
 static void create_too_many(ds_pool *pool)
 {
     unsigned long n_pages = 0; /* of address space, in use */
@@ -298,7 +297,7 @@ static void create_too_many(ds_pool *pool)
     ds_pool_destroy(pool);
 }
 
-static void test_no_more_threads(void)
+TEST(no_more_threads)
 {
     in_child(create_too_many, NULL);
 }
@@ -307,14 +306,6 @@ static void test_no_more_threads(void)
 int main(void)
 {
     alarm(300); /* a deadlock fails, instead of hanging */
-    test_one_caller();
-    test_all_threads_work();
-    test_many_callers();
-    test_nested();
-    test_independent_callers();
-    test_arguments();
-    test_signals();
-    test_fork();
-    test_no_more_threads();
+    run_tests();
     return check_report();
 }

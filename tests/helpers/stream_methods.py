@@ -9,7 +9,7 @@ from dreamstream.array import Tensor
 from dreamstream.nn.functional import activation, rectifiers
 from dreamstream.operations import LOGICAL, OPERATIONS, UNARY
 
-__all__ = ["KEEP", "OVER_L", "leaves"]
+__all__ = ["KEEP", "OVER_L"]
 
 METHODS = (
     *(r.name for r in UNARY if r.doc and r.domain in ("any", "ties", "halves")),
@@ -125,7 +125,3 @@ OVER_L: dict[str, Any] = {
     "all": lambda t, d: (t > -1).all(d),
     "any": lambda t, d: (t > 2).any(d),
 }
-
-
-def leaves(tree: Any) -> list[Any]:
-    return [t for part in tree for t in leaves(part)] if isinstance(tree, (tuple, list)) else [tree]

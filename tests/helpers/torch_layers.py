@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 import torch
-from stream_methods import leaves
 
 from dreamstream import nn
+from dreamstream.stream.tree import leaves
 
 __all__ = ["FUNCTIONS", "LAYERS", "ODD", "close", "draw", "share", "twins"]
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from small_model import Model, frames
 
 import dreamstream as ds
 from dreamstream import nn
@@ -22,22 +23,6 @@ from dreamstream.errors import (
     StreamLimitError,
     StreamMismatchError,
 )
-
-
-class Model(nn.Module):
-    """Kept frames, branches that progress differently, carried arrays."""
-
-    def __init__(self):
-        super().__init__()
-        ds.manual_seed(1)
-        self.down = nn.Conv1d(3, 4, 5, stride=2, padding=2)
-        self.near = nn.Conv1d(4, 4, 3, padding=1)
-        self.rnn = nn.LSTM(4, 4, batch_first=True)
-
-    def forward(self, x):
-        x = self.down(x)
-        y, _ = self.rnn((x + self.near(x)).transpose(1, 2))
-        return y
 
 
 class Eager:
@@ -74,10 +59,6 @@ class Compiled:
 @pytest.fixture(params=[Eager, Compiled])
 def kind(request):
     return request.param
-
-
-def frames(n, seed=0, channels=3):
-    return np.random.default_rng([n, seed]).standard_normal((channels, n), dtype=np.float32)
 
 
 def same(a, b):

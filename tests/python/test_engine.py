@@ -12,6 +12,8 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from nets import net
+from small_model import frames
 
 import dreamstream as ds
 from dreamstream import nn
@@ -38,10 +40,6 @@ class Tagger(nn.Module):
 
 
 SPEC = ("B", 3, "L")
-
-
-def frames(n, seed=0, channels=3):
-    return np.random.default_rng([n, seed]).standard_normal((channels, n), dtype=np.float32)
 
 
 @pytest.fixture
@@ -455,11 +453,11 @@ def test_verify_of_attention():
         def forward(self, x):
             return self.attention(x, x, x)[0]
 
-    for left, frames in [(4, 24), (600, 601 + 256), (20000, 10000)]:
+    for left, n_frames in [(4, 24), (600, 601 + 256), (20000, 10000)]:
         model = Model(left).eval()
         engine = ds.compile(model, ("B", "L", 4), verify=False)
-        assert _lengths(engine, None, 3, np.random.default_rng(0))[0] == frames
-        assert frames > 1000 or ds.verify(model, engine, n_streams=1).frames == frames
+        assert _lengths(engine, None, 3, np.random.default_rng(0))[0] == n_frames
+        assert n_frames > 1000 or ds.verify(model, engine, n_streams=1).frames == n_frames
 
 
 def test_verify_within_limits():
@@ -471,16 +469,13 @@ def test_verify_within_limits():
         ds.verify(Tagger(), engine)
     assert engine.ids == ["a"]
 
-    class Wait(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.rnn = nn.LSTM(3, 4, bidirectional=True)
-
-        def forward(self, x):
-            return self.rnn(x.permute(2, 0, 1))[0]
-
     for limit in (0, 5, 50):
-        engine = ds.compile(Wait(), SPEC, unstreamable="buffer", buffer_limit=limit)
+        engine = ds.compile(
+            net(nn, lambda self, x: self.rnn(x.permute(2, 0, 1))[0], rnn=nn.LSTM(3, 4, bidirectional=True)),
+            SPEC,
+            unstreamable="buffer",
+            buffer_limit=limit,
+        )
         assert engine.ids == []
 
 
@@ -569,11 +564,7 @@ def test_leaves_of_named_tuples():
     """A forward may return a named tuple."""
     Pair = collections.namedtuple("Pair", "low high")
 
-    class Named(nn.Module):
-        def forward(self, x):
-            return Pair(x * 0.5, x * 2)
-
-    engine = ds.compile(Named(), SPEC)
+    engine = ds.compile(net(nn, lambda self, x: Pair(x * 0.5, x * 2)), SPEC)
     out = engine.step({"a": frames(4)}, sos="a")["a"]
     assert type(out) is Pair and len(leaves(out)) == 2
     np.testing.assert_array_equal(out.high, frames(4) * 2)

@@ -8,6 +8,7 @@ import time
 
 import numpy as np
 import pytest
+from nets import net
 
 import dreamstream as ds
 from dreamstream import _core, nn
@@ -147,11 +148,7 @@ def test_bools_of_other_bytes():
     """A NumPy bool that is neither 0 nor 1 is what NumPy takes it for, True, in the engine as in C."""
     odd = np.array([0, 1, 2, 128, 255, 0], np.uint8)
 
-    class Chosen(nn.Module):
-        def forward(self, x):
-            return ds.where(x, x.float() + 2, x.float()), x
-
-    engine = compiled(Chosen(), dtype="bool")
+    engine = compiled(net(nn, lambda self, x: (ds.where(x, x.float() + 2, x.float()), x)), dtype="bool")
     value, same = engine.step({"a": odd.view(bool)}, sos="a")["a"]
     np.testing.assert_array_equal(value, [0, 3, 3, 3, 3, 0])
     np.testing.assert_array_equal(same.view(np.uint8), [0, 1, 1, 1, 1, 0])

@@ -16,6 +16,7 @@ from collections import namedtuple
 
 import numpy as np
 import pytest
+from nets import net
 from same_bits import answers, content
 
 import dreamstream as ds
@@ -152,11 +153,7 @@ def test_names_of_weights():
 
 
 def test_named_tuples_become_tuples():
-    class Named(nn.Module):
-        def forward(self, x):
-            return Pair(x + 1, x * 2)
-
-    engine = ds.compile(Named(), ("B", "L"))
+    engine = ds.compile(net(nn, lambda self, x: Pair(x + 1, x * 2)), ("B", "L"))
     x = np.ones(3, np.float32)
     assert type(engine.step({"a": x}, "a")["a"]) is Pair
     out = ds.load(content(engine)).step({"a": x}, "a")["a"]
@@ -164,11 +161,10 @@ def test_named_tuples_become_tuples():
 
 
 def test_outputs_with_awkward_names():
-    class Awkward(nn.Module):
-        def forward(self, x):
-            return {"": x + 1, 'a"\\\n\x01é\U0001f600': [x * 2, {"list": (x,)}], "dict": x - 1}
-
-    engine = ds.compile(Awkward(), ("B", "L"))
+    engine = ds.compile(
+        net(nn, lambda self, x: {"": x + 1, 'a"\\\n\x01é\U0001f600': [x * 2, {"list": (x,)}], "dict": x - 1}),
+        ("B", "L"),
+    )
     for form in "dsm", "json", "xml":
         loaded = ds.load(content(engine, form))
         assert [o.name for o in loaded.outputs] == [o.name for o in engine.outputs]
@@ -176,11 +172,7 @@ def test_outputs_with_awkward_names():
 
 
 def test_keys_that_are_no_str():
-    class Numbered(nn.Module):
-        def forward(self, x):
-            return {1: x + 1}
-
-    engine = ds.compile(Numbered(), ("B", "L"))
+    engine = ds.compile(net(nn, lambda self, x: {1: x + 1}), ("B", "L"))
     with pytest.raises(FormatError, match="the key 1; a model file holds dicts whose keys are str"):
         engine.save(io.BytesIO())
 
@@ -406,15 +398,12 @@ def test_every_flipped_bit_is_found():
 
 
 def test_all_of_a_path_is_covered():
-    class Named(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.layers = nn.ModuleDict({"a b": nn.Linear(3, 2)})
-
-        def forward(self, x):
-            return self.layers["a b"](x)
-
-    whole = content(ds.compile(Named(), ("B", "L", 3)))
+    whole = content(
+        ds.compile(
+            net(nn, lambda self, x: self.layers["a b"](x), layers=nn.ModuleDict({"a b": nn.Linear(3, 2)})),
+            ("B", "L", 3),
+        )
+    )
     assert whole.count(b"layers.a b") > 1
     with pytest.raises(FormatError, match="damaged or was changed"):
         ds.load(whole.replace(b"layers.a b", b"layers.a c"))

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
+from given_once import Step, driven, stepped
+from nets import net
 from snapshot_bytes import seal
 
 import dreamstream as ds
@@ -79,7 +80,6 @@ class Prefixed(nn.Module):
 
 
 MODELS = (Modulated, Joined, Begun, Repeated, Prefixed)
-Step = Callable[[list[tuple[str, Any, Any, bool, bool]]], dict[str, Any]]
 
 
 def compiled(model: Any) -> ds.Engine:
@@ -94,14 +94,6 @@ def given(rows: list[Any]) -> Any:
 def tensor(rows: list[Any]) -> Any:
     ids, chunks, _, sos, eos = (list(part) for part in zip(*rows))
     return ds.stream_tensor(chunks, ids=ids, sos=sos, eos=eos)
-
-
-def stepped(engine: ds.Engine) -> Step:
-    def step(rows: Any) -> dict[str, Any]:
-        chunks = {i: {"x": x, "speaker": e} if sos else x for i, x, e, sos, _ in rows}
-        return engine.step(chunks, sos=[r[0] for r in rows if r[3]], eos=[r[0] for r in rows if r[4]])
-
-    return step
 
 
 def padded(engine: ds.Engine) -> Step:
@@ -190,23 +182,9 @@ def test_streams_that_come_and_go(kind: Any, form: str) -> None:
         for k in range(16)
     }
     whole = {i: np.asarray(model(ds.tensor(x[None]), ds.tensor(e[None])))[0] for i, (x, e) in streams.items()}
-    step = FORMS[form](model)
-    at: dict[str, int] = {}
-    got: dict[str, list[Any]] = {i: [] for i in streams}
-    left = list(streams)
-    while left:
-        rows = []
-        for i in [i for i in left if rng.random() < 0.5]:
-            x, e = streams[i]
-            begin = at.get(i, 0)
-            end = min(x.shape[1], begin + int(rng.integers(0, 6)))
-            rows.append((i, x[:, begin:end], e, i not in at, end == x.shape[1] and bool(rng.random() < 0.5)))
-            at[i] = end
-        for i, frames in (step(rows) if rows else {}).items():
-            got[i].append(np.asarray(frames))
-        left = [i for i in left if i not in {r[0] for r in rows if r[4]}]
+    got = driven(FORMS[form](model), rng, streams, 1)
     for i, expected in whole.items():
-        np.testing.assert_allclose(np.concatenate(got[i]), expected, atol=1e-6)
+        np.testing.assert_allclose(got[i], expected, atol=1e-6)
 
 
 def test_another_streams_value_is_noticed(monkeypatch: Any) -> None:
@@ -276,15 +254,7 @@ def test_it_may_start_a_stream_without_frames() -> None:
 
 
 def test_languages() -> None:
-    class Tongue(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.table = nn.Embedding(5, 4)
-
-        def forward(self, x: Any, language: Any) -> Any:
-            return x + self.table(language).unsqueeze(-1)
-
-    model = Tongue().eval()
+    model = net(nn, lambda self, x, language: x + self.table(language).unsqueeze(-1), table=nn.Embedding(5, 4))
     whole = np.asarray(model(ds.tensor(X[None]), ds.tensor(np.array([3]))))[0]
     spec = {"x": ("B", 4, "L"), "language": ("B",)}
     engine = ds.compile(model, spec, dtype={"language": "int64"})
@@ -297,12 +267,8 @@ def test_languages() -> None:
 
 
 def test_what_is_no_frame_meets_frames_where_it_lines_up() -> None:
-    class Crossed(nn.Module):
-        def forward(self, x: Any, speaker: Any) -> Any:
-            return x * speaker
-
     with pytest.raises(ds.ShapeError, match="must have a dimension of size 1"):
-        ds.compile(Crossed().eval(), {"x": ("B", "L", 3), "speaker": ("B", 3)})
+        ds.compile(net(nn, lambda self, x, speaker: x * speaker), {"x": ("B", "L", 3), "speaker": ("B", 3)})
 
 
 def test_specs_and_exports() -> None:

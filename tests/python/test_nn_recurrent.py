@@ -10,9 +10,9 @@ import pytest
 import dreamstream as ds
 from dreamstream import nn
 from dreamstream.errors import DTypeError, FormatError, ModeError, NotStreamableError, ShapeError
+from dreamstream.stream.tree import leaves
 
 torch = pytest.importorskip("torch")
-from stream_methods import leaves
 from torch_layers import close, twins
 
 pytestmark = pytest.mark.filterwarnings("ignore:LSTM with projections:UserWarning")  # torch's own

@@ -12,30 +12,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from small_model import Model, frames
 
 import dreamstream as ds
 from dreamstream import nn
 from dreamstream.errors import ModeError, NotStreamableError, StreamIdError
 
-
-class Model(nn.Module):
-    """Kept frames, branches that progress differently, carried arrays; outputs (B, L, 4)."""
-
-    def __init__(self, seed=1):
-        super().__init__()
-        ds.manual_seed(seed)
-        self.down = nn.Conv1d(3, 4, 5, stride=2, padding=2)
-        self.near = nn.Conv1d(4, 4, 3, padding=1)
-        self.rnn = nn.LSTM(4, 4, batch_first=True)
-
-    def forward(self, x):
-        x = self.down(x)
-        y, _ = self.rnn((x + self.near(x)).transpose(1, 2))
-        return y
-
-
-def frames(n, seed=0):
-    return np.random.default_rng([n, seed]).standard_normal((3, n), dtype=np.float32)
+HELPERS = Path(__file__).parents[1] / "helpers"
 
 
 def stream(n, seed=0, ids="a", **flags):
@@ -294,7 +277,7 @@ import pickle, sys
 import numpy as np
 import dreamstream as ds
 sys.path.insert(0, sys.argv[1])
-from saved_model import Model, frames
+from small_model import Model, frames
 states, n = pickle.load(sys.stdin.buffer)
 model = ds.patch_module(Model()).online()
 model.set_state(states)
@@ -304,15 +287,11 @@ pickle.dump((y.meta, y.starts, y.value), sys.stdout.buffer)
 """
 
 
-def test_states_go_on_in_a_fresh_process(tmp_path):
-    source = Path(__file__).read_text()
-    first, last = source.index("class Model("), source.index("def stream(")
-    head = "import numpy as np\nimport dreamstream as ds\nfrom dreamstream import nn\n\n\n"
-    (tmp_path / "saved_model.py").write_text(head + source[first:last])
+def test_states_go_on_in_a_fresh_process():
     model = patched()
     model(ds.stream_tensor([frames(9), frames(4)], ids=["a", "b"], sos=True))
     given = pickle.dumps((model.get_state(), 7))
-    done = subprocess.run([sys.executable, "-c", PROCESS, str(tmp_path)], input=given, capture_output=True)
+    done = subprocess.run([sys.executable, "-c", PROCESS, str(HELPERS)], input=given, capture_output=True)
     assert done.returncode == 0, done.stderr.decode()
     meta, starts, value = pickle.loads(done.stdout)
     want = model(ds.stream_tensor([frames(7, 1)] * 2, ids=["a", "b"], eos=True))

@@ -7,6 +7,7 @@ import math
 
 import numpy as np
 import pytest
+from nets import net
 from one_stream import held, patched, stepped
 from snapshot_bytes import shift
 
@@ -270,11 +271,7 @@ def test_rotary_products_depend_on_the_distance(interleaved):
 def test_rotary_positions_beyond_32_bits():
     """A stream that has run for 2^33 frames is turned as float64 says."""
 
-    class Turned(nn.Module):
-        def forward(self, x):
-            return F.rotary_embedding(x)
-
-    engine = ds.compile(Turned(), ("B", "L", 8))
+    engine = ds.compile(net(nn, lambda self, x: F.rotary_embedding(x)), ("B", "L", 8))
     x = np.random.default_rng(2).standard_normal((4, 8)).astype(np.float32)
     engine.step({"a": x[:1]}, sos="a")
     at = 2**33 + 1

@@ -217,18 +217,6 @@ def test_split_length_and_back(m, size, extra, data):
     assert cat_length(pieces) == m
 
 
-def test_flush_row_keeps_its_flags():
-    m = StreamMetadata(["a", "b"], [False, True], True, [0, 3])
-    first, second = split_length(m, 2)
-    assert first.eos.tolist() == [True, False] and second.eos.tolist() == [False, True]
-    none = StreamMetadata(["a"], True, True, [0])
-    assert split_length(none, 4) == [none] and index_length(none, slice(None)) == none
-    parts = split_length(none, [0, 0])
-    assert parts[0] == none and not (parts[1].any_starting or parts[1].any_ending)
-    left, right = index_length(none, slice(0, 2)), index_length(none, slice(2, None))
-    assert left == none and not (right.any_starting or right.any_ending)
-
-
 def test_single_positions():
     m = StreamMetadata(["a", "b", "c"], True, [True, True, False], [3, 1, 3])
     frames = [index_length(m, i) for i in range(3)]
@@ -238,15 +226,6 @@ def test_single_positions():
     assert [f.eos.tolist() for f in frames] == [[False, True, False], [False, True, False], [True, True, False]]
     assert index_length(m, -1) == frames[2] and index_length(m, np.int8(-3)) == frames[0]
     assert index_length(m, 4, width=5).lengths.tolist() == [0, 0, 0]
-
-
-def test_pinned_slices():
-    m = StreamMetadata(["a", "b"], True, True, [2, 4])
-    assert index_length(m, slice(None, 2)).eos.tolist() == [True, False]
-    assert index_length(m, [0, 1]).eos.tolist() == [True, False]
-    assert index_length(m, slice(3, 1)).lengths.tolist() == [0, 0]
-    assert index_length(m, slice(None, 3, 2)).lengths.tolist() == [1, 2]
-    assert index_length(m, [0, 0, 3]).lengths.tolist() == [2, 3]
 
 
 @pytest.mark.parametrize(

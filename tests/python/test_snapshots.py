@@ -13,6 +13,7 @@ from pathlib import Path
 import golden_snapshot
 import numpy as np
 import pytest
+from small_model import frames
 from snapshot_bytes import build, parse, seal
 
 import dreamstream as ds
@@ -47,10 +48,6 @@ class Model(nn.Module):
 
 def compiled(**options):
     return ds.compile(Model().eval(), SPEC, verify=False, **options)
-
-
-def frames(n, seed=0):
-    return np.random.default_rng([n, seed]).standard_normal((3, n), dtype=np.float32)
 
 
 # ---------------------------------------------------------------------- other settings, other processes

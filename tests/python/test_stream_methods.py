@@ -12,12 +12,13 @@ import numpy as np
 import pytest
 import stream_methods
 from random_graphs.idioms import of
-from stream_methods import OVER_L, leaves
+from stream_methods import OVER_L
 
 import dreamstream as ds
 import dreamstream.nn.functional as F
 from dreamstream.errors import NotStreamableError, ShapeError, StreamFallbackWarning, StreamMismatchError
 from dreamstream.operations import BINARY, UNARY
+from dreamstream.stream.tree import leaves
 
 IDS = ("anna", "bob", "carl")
 LENGTHS = (7, 3, 5)

@@ -9,6 +9,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from nets import net
 
 import dreamstream as ds
 from dreamstream import nn
@@ -438,11 +439,7 @@ def test_fallback_policy(x):
 
 
 def test_streams_whose_frames_were_joined_with_b():
-    class Joined(nn.Module):
-        def forward(self, x):
-            return x.transpose(1, 2).reshape(-1, 2)
-
-    model = ds.patch_module(Joined()).online()
+    model = ds.patch_module(net(nn, lambda self, x: x.transpose(1, 2).reshape(-1, 2))).online()
     a, b = np.arange(6.0).reshape(2, 3), np.arange(2.0).reshape(2, 1)
     y = model(ds.stream_tensor([a, b], ids=["a", "b"], sos=True))
     assert y.names == ("B_L", "F") and y.stream_axis == 0

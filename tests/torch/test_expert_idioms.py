@@ -207,8 +207,7 @@ def test_a_model_is_told_which_of_equals_its_engine_chose(how):
 
 
 @pytest.mark.parametrize(
-    "chosen",
-    [lambda s: s.topk(1)[1].squeeze(-1), lambda s: s.argmax(-1), lambda s: s >= s.amax(-1, keepdim=True)],
+    "chosen", [lambda s: s.topk(1)[1].squeeze(-1), lambda s: s.argmax(-1), lambda s: s >= s.amax(-1, keepdim=True)]
 )
 def test_a_native_model_is_told(chosen):
     class Model(native.Module):

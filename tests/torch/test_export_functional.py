@@ -5,6 +5,7 @@ import json
 
 import numpy as np
 import pytest
+from nets import net
 
 torch = pytest.importorskip("torch")
 from exported import Exported, compare
@@ -166,9 +167,5 @@ def test_refusals():
     with pytest.raises(NotStreamableError, match=r"layers.0.self_attn: attention keeps .* ds.Context\(left=64\)"):
         ds.torch.functionalize(unbounded, unbounded.spec)
 
-    class Joined(torch.nn.Module):
-        def forward(self, x):
-            return x.transpose(1, 2).reshape(-1, 3)
-
     with pytest.raises(NotStreamableError, match="output joins B and L"):
-        ds.torch.functionalize(Joined(), spec)
+        ds.torch.functionalize(net(torch.nn, lambda self, x: x.transpose(1, 2).reshape(-1, 3)), spec)

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
+from given_once import driven, require_gradients, stepped
 from torch import nn
 
 import dreamstream as ds
@@ -150,25 +151,6 @@ def streams(rng: Any, n: int, least: int = 2) -> dict[str, tuple[Any, Any]]:
     }
 
 
-def driven(call: Any, rng: Any, given: dict[str, tuple[Any, Any]]) -> dict[str, Any]:
-    """Streams that start and end at random, in random chunks: their frames laid end to end."""
-    at: dict[str, int] = {}
-    got: dict[str, list[Any]] = {i: [] for i in given}
-    left = list(given)
-    while left:
-        rows = []
-        for i in [i for i in left if rng.random() < 0.5]:
-            x, e = given[i]
-            begin = at.get(i, 0)
-            end = min(x.shape[1], begin + int(rng.integers(0, 6)))
-            rows.append((i, x[:, begin:end], e, i not in at, end == x.shape[1] and bool(rng.random() < 0.5)))
-            at[i] = end
-        for i, frames in (call(rows) if rows else {}).items():
-            got[i].append(np.asarray(frames))
-        left = [i for i in left if i not in {r[0] for r in rows if r[4]}]
-    return {i: np.concatenate(parts) for i, parts in got.items()}
-
-
 def patched(model: Any) -> Any:
     model = ds.patch_module(copy.deepcopy(model)).online()
 
@@ -185,13 +167,7 @@ def patched(model: Any) -> Any:
 
 def compiled(model: Any) -> Any:
     name = list(inspect.signature(model.forward).parameters)[1]
-    engine = ds.compile(model, {"x": ("B", 8, "L"), name: ("B", 6)})
-
-    def call(rows: Any) -> dict[str, Any]:
-        chunks = {i: {"x": x, name: e} if sos else {"x": x} for i, x, e, sos, _ in rows}
-        return engine.step(chunks, sos=[r[0] for r in rows if r[3]], eos=[r[0] for r in rows if r[4]])
-
-    return call
+    return stepped(ds.compile(model, {"x": ("B", 8, "L"), name: ("B", 6)}))
 
 
 @pytest.mark.parametrize("form", [patched, compiled])
@@ -200,7 +176,7 @@ def test_streams_that_come_and_go(kind: Any, form: Any) -> None:
     torch.manual_seed(0)
     rng = np.random.default_rng(MODELS.index(kind))
     model, given = kind().eval(), streams(rng, 8)
-    got = driven(form(model), rng, given)
+    got = driven(form(model), rng, given, 1)
     for i, (x, e) in given.items():
         with torch.no_grad():
             expected = model(torch.from_numpy(x)[None], torch.from_numpy(e)[None])[0].numpy()
@@ -215,22 +191,7 @@ def test_gradients_are_those_of_the_whole(kind: Any, variant: str) -> None:
     model = kind().train()
     for part in model.modules():
         part.train(not isinstance(part, nn.BatchNorm1d))
-    online = ds.patch_module(copy.deepcopy(model), train_variant=variant).online()
-    given = {i: (torch.from_numpy(x), torch.from_numpy(e)) for i, (x, e) in streams(rng, 3, 9).items()}
-    speakers = {i: e.clone().requires_grad_() for i, (_, e) in given.items()}
-    loss: Any = 0
-    for k in range(3):
-        parts = [x[:, k * 4 : (k + 1) * 4 if k < 2 else None] for x, _ in given.values()]
-        x = ds.stream_tensor(parts, ids=list(given), sos=k == 0, eos=k == 2)
-        y = online(x, ds.static(speakers) if k == 0 else None)
-        loss = loss + sum(y[i].square().sum() for i in y.ids)
-    loss.backward()
-    for i, (x, e) in given.items():
-        e.requires_grad_()
-        model(x[None], e[None]).square().sum().backward()
-        torch.testing.assert_close(speakers[i].grad, e.grad, rtol=1e-4, atol=1e-5)
-    for a, b in zip(online.parameters(), model.parameters()):
-        torch.testing.assert_close(a.grad, b.grad, rtol=1e-4, atol=1e-5)
+    require_gradients(model, streams(rng, 3, 9), 1, None, lambda y: y.square().sum(), variant)
 
 
 def test_every_chunk_has_its_gradient() -> None:

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
+from given_once import driven, require_gradients
 from torch import nn
 
 import dreamstream as ds
@@ -203,25 +204,6 @@ def streams(rng: Any, n: int, least: int = 2) -> dict[str, tuple[Any, Any]]:
     return {f"s{k}": (drawn(rng.integers(least, 25), 8), drawn(rng.integers(1, 11), 6)) for k in range(n)}
 
 
-def driven(call: Any, rng: Any, given: dict[str, tuple[Any, Any]]) -> dict[str, Any]:
-    """Streams that start and end at random, in random chunks: their frames laid end to end."""
-    at: dict[str, int] = {}
-    got: dict[str, list[Any]] = {i: [] for i in given}
-    left = list(given)
-    while left:
-        rows = []
-        for i in [i for i in left if rng.random() < 0.5]:
-            x, m = given[i]
-            begin = at.get(i, 0)
-            end = min(len(x), begin + int(rng.integers(0, 6)))
-            rows.append((i, x[begin:end], m, i not in at, end == len(x) and bool(rng.random() < 0.5)))
-            at[i] = end
-        for i, frames in (call(rows) if rows else {}).items():
-            got[i].append(np.asarray(frames))
-        left = [i for i in left if i not in {r[0] for r in rows if r[4]}]
-    return {i: np.concatenate(parts) for i, parts in got.items()}
-
-
 def patched(model: Any, path: Any) -> Any:
     model = ds.patch_module(copy.deepcopy(model)).online()
 
@@ -268,7 +250,7 @@ def test_streams_that_come_and_go(kind: int, form: Any, tmp_path: Any) -> None:
     torch.manual_seed(0)
     rng = np.random.default_rng(kind)
     model, given = KINDS[kind]().eval(), streams(rng, 8)
-    got = driven(form(model, tmp_path), rng, given)
+    got = driven(form(model, tmp_path), rng, given, 0)
     for i, (x, m) in given.items():
         with torch.no_grad():
             expected = model(torch.from_numpy(x)[None], torch.from_numpy(m)[None])[0].numpy()
@@ -281,22 +263,8 @@ def test_gradients_are_those_of_the_whole(kind: int) -> None:
     torch.manual_seed(0)
     rng = np.random.default_rng(1)
     model = KINDS[kind]().train()
-    online = ds.patch_module(copy.deepcopy(model), train_variant="full-file-aligned").online()
-    given = {i: (torch.from_numpy(x), torch.from_numpy(m)) for i, (x, m) in streams(rng, 3, 9).items()}
-    memories = {i: m.clone().requires_grad_() for i, (_, m) in given.items()}
-    loss: Any = 0
-    for k in range(3):
-        parts = [x[k * 4 : (k + 1) * 4 if k < 2 else None] for x, _ in given.values()]
-        x = ds.stream_tensor(parts, ids=list(given), sos=k == 0, eos=k == 2, names=("B", "L", None))
-        y = online(x, ds.static(memories) if k == 0 else None)
-        loss = loss + sum(y[i].sin().sum() for i in y.ids)
-    loss.backward()
-    for i, (x, m) in given.items():
-        m.requires_grad_()
-        model(x[None], m[None]).sin().sum().backward()
-        torch.testing.assert_close(memories[i].grad, m.grad, rtol=1e-4, atol=1e-5)
-    for a, b in zip(online.parameters(), model.parameters()):
-        torch.testing.assert_close(a.grad, b.grad, rtol=1e-4, atol=1e-5)
+    names = ("B", "L", None)
+    require_gradients(model, streams(rng, 3, 9), 0, names, lambda y: y.sin().sum(), "full-file-aligned")
 
 
 def test_masks_of_a_memory_are_refused() -> None:
@@ -337,7 +305,7 @@ def test_frames_of_a_memory(form: Any, tmp_path: Any) -> None:
         i: (x, np.concatenate([m, m[:1], m, m, m])) for i, (x, m) in streams(np.random.default_rng(3), 5).items()
     }
     plain = Cut()
-    got = driven(form(plain, tmp_path), np.random.default_rng(4), given)
+    got = driven(form(plain, tmp_path), np.random.default_rng(4), given, 0)
     for i, (x, m) in given.items():
         want = plain(torch.from_numpy(x)[None], torch.from_numpy(m)[None])[0]
         np.testing.assert_allclose(got[i], want, atol=1e-5)

@@ -15,8 +15,10 @@ import dreamstream as ds
 
 torch = pytest.importorskip("torch")
 
-from shared_cases import CASES, EXPORTS, FRONT_ENDS, baseline, leaves, schedule, theirs
+from shared_cases import CASES, EXPORTS, FRONT_ENDS, baseline, schedule, theirs
 from shared_cases.checks import require_offline
+
+from dreamstream.stream.tree import leaves
 
 pytestmark = pytest.mark.filterwarnings("ignore:LSTM with projections:UserWarning")  # torch's own
 

@@ -12,10 +12,10 @@ import pytest
 
 import dreamstream as ds
 from dreamstream.errors import ModeError, StreamFallbackWarning, StreamIdError, StreamMismatchError
+from dreamstream.stream.tree import leaves
 
 torch = pytest.importorskip("torch")
 import stream_methods
-from stream_methods import leaves
 from torch_batches import IDS, LENGTHS, close, make, rows, silent
 
 F = torch.nn.functional

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 import dreamstream as ds
+from dreamstream.stream.tree import leaves
 
 from .case import Array, Case, Rng, pick, together
 
@@ -28,7 +29,6 @@ __all__ = [
     "alone",
     "copied",
     "driver",
-    "leaves",
     "offline",
     "part_of",
     "plain",
@@ -60,14 +60,6 @@ class Result:
     frames: list[list[Array]]
     starts: list[list[int]]
     dims: list[tuple[Any, ...]]
-
-
-def leaves(result: Any) -> list[Any]:
-    if isinstance(result, dict):
-        return [x for v in result.values() for x in leaves(v)]
-    if isinstance(result, (tuple, list)):
-        return [x for v in result for x in leaves(v)]
-    return [result]
 
 
 def same(a: Array, b: Array) -> bool:

@@ -13,8 +13,10 @@ from collections.abc import Callable, Sequence
 import faults
 import numpy as np
 
+from dreamstream.stream.tree import leaves
+
 from .case import Array, Case, Refused, Rng, together
-from .drive import Row, alone, driver, leaves, offline, run, same, schedule
+from .drive import Row, alone, driver, offline, run, same, schedule
 
 __all__ = ["LAWS", "law"]
 

@@ -16,7 +16,7 @@ from . import (  # noqa: F401  (each enters its cases)
     statistics,
     writing,
 )
-from .case import Case, Given, expected, leaves, require_close, theirs, twin
+from .case import Case, Given, expected, require_close, theirs, twin
 from .exports import EXPORTS
 from .front_ends import FRONT_ENDS, FrontEnd, baseline
 from .streaming import Run, Schedule, schedule
@@ -33,7 +33,6 @@ __all__ = [
     "Schedule",
     "baseline",
     "expected",
-    "leaves",
     "require_close",
     "schedule",
     "theirs",

@@ -16,8 +16,9 @@ import torch
 import dreamstream as ds
 from dreamstream import nn
 from dreamstream.nn import functional as F
+from dreamstream.stream.tree import leaves
 
-__all__ = ["Case", "Given", "expected", "leaves", "offline", "require_close", "theirs", "twin", "without_l"]
+__all__ = ["Case", "Given", "expected", "offline", "require_close", "theirs", "twin", "without_l"]
 
 Array = Any
 Make = Callable[[Any, Any, Any], Any]
@@ -146,15 +147,6 @@ def twin(case: Case) -> nn.Module:
 
 
 # ---------------------------------------------------------------- what it says offline
-def leaves(result: Any) -> list[Any]:
-    """Return the tensors of a forward's result, in order."""
-    if isinstance(result, dict):
-        return [x for v in result.values() for x in leaves(v)]
-    if isinstance(result, (tuple, list)):
-        return [x for v in result for x in leaves(v)]
-    return [result]
-
-
 @lru_cache(maxsize=64)
 def _models(case: Case) -> tuple[torch.nn.Module, torch.nn.Module]:
     return theirs(case, case.offline), theirs(case, case.offline).double()

@@ -15,8 +15,9 @@ import numpy as np
 import torch
 
 import dreamstream as ds
+from dreamstream.stream.tree import leaves
 
-from .case import Case, leaves, theirs, twin, without_l
+from .case import Case, theirs, twin, without_l
 from .streaming import Row, Run, Schedule, schedule
 
 __all__ = ["DEVICE", "FRONT_ENDS", "FrontEnd", "baseline"]

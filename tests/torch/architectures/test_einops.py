@@ -1,6 +1,7 @@
 """einops inside a forward: what keeps B and L, joins them, or stacks frames."""
 
 import pytest
+from nets import net
 
 torch = pytest.importorskip("torch")
 einops = pytest.importorskip("einops")
@@ -37,9 +38,5 @@ def test_heads():
 
 
 def test_what_mixes_streams_is_refused():
-    class Mixed(nn.Module):
-        def forward(self, x):
-            return reduce(x, "b c t -> c t", "mean")
-
     with pytest.raises(NotStreamableError, match="over the batch"):
-        ds.compile(Mixed(), ("B", 4, "L"))
+        ds.compile(net(nn, lambda self, x: reduce(x, "b c t -> c t", "mean")), ("B", 4, "L"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 from typing import Any
 
@@ -189,6 +190,14 @@ def steps(rng: Rng, n: int) -> tuple[list[int], Fraction, int]:
     return out, rate, reach
 
 
+def _stop(length: Any, steps: Sequence[int]) -> Any:
+    """Return a function of a length; of a plain tensor's at least 0: a stop below would count from the end."""
+    n: Any = length_of(steps, length)
+    if isinstance(n, int):
+        return max(n, 0) if length else 0
+    return n
+
+
 @along
 def _cut(rng: Rng, dtype: str) -> Case:
     length, ratio, reach = steps(rng, int(rng.integers(0, 4)))
@@ -202,22 +211,8 @@ def _cut(rng: Rng, dtype: str) -> Case:
     axis = layout.index("L")
 
     def forward(case: Case, weights: Any, x: Any, y: Any) -> Any:
-        n = y.size(axis)
-        for code, c in zip(a["length"][::2], a["length"][1::2]):
-            n = n + c if code == 0 else n * c if code == 1 else n // c
-        if isinstance(n, int):
-            n = max(n, 0) if y.size(axis) else 0  # plain tensors: a stop below zero counts from the end
+        n = _stop(y.size(axis), a["length"])
         return x[(slice(None),) * axis + (slice(a["start"], n, a["step"]),)]
-
-    def lengths(rng: Rng, n: int) -> list[int]:
-        case_inputs = (ratio, Fraction(1))
-        found = [
-            (i, j)
-            for i in range(3 * n + 4)
-            for j in range(max(0, n - 2), n + 3)
-            if _close(case_inputs, (i, j), skew)
-        ]
-        return list(pick(rng, *found)) if found else [0, 0]
 
     return make(
         rng,
@@ -228,7 +223,7 @@ def _cut(rng: Rng, dtype: str) -> Case:
         forward=forward,
         exact=True,
         skew=skew,
-        lengths=lengths,
+        lengths=_lengths(ratio, skew),
         reach=min(2 * reach + a["start"] + a["step"], 12),
     )
 
@@ -236,6 +231,17 @@ def _cut(rng: Rng, dtype: str) -> Case:
 def _close(rates: tuple[Fraction, ...], frames: tuple[int, ...], skew: int) -> bool:
     times = [Fraction(n) / r for n, r in zip(frames, rates)]
     return max(times) - min(times) < (skew + 1) / min(rates)
+
+
+def _lengths(ratio: Fraction, skew: int) -> Callable[[Rng, int], list[int]]:
+    """Return what draws lengths of two inputs, one of another rate, that end together."""
+
+    def lengths(rng: Rng, n: int) -> list[int]:
+        some = [(i, j) for i in range(3 * n + 4) for j in range(max(0, n - 2), n + 3)]
+        found = [pair for pair in some if _close((ratio, Fraction(1)), pair, skew)]
+        return list(pick(rng, *found)) if found else [0, 0]
+
+    return lengths
 
 
 def _pad_to(rng: Rng, dtype: str) -> Case:
@@ -249,15 +255,6 @@ def _pad_to(rng: Rng, dtype: str) -> Case:
     if longest > 8:  # what is kept for so many would outlast the streams that are tried
         pads_["mode"], longest = "constant", 0
 
-    def lengths(rng: Rng, n: int) -> list[int]:
-        found = [
-            (i, j)
-            for i in range(3 * n + 4)
-            for j in range(max(0, n - 2), n + 3)
-            if _close((ratio, Fraction(1)), (i, j), skew)
-        ]
-        return list(pick(rng, *found)) if found else [0, 0]
-
     return make(
         rng,
         "pad_to",
@@ -265,7 +262,7 @@ def _pad_to(rng: Rng, dtype: str) -> Case:
         {**pads_, "length": length, "longest": longest},
         exact=True,
         skew=skew,
-        lengths=lengths,
+        lengths=_lengths(ratio, skew),
         forward=_padded,
         reach=min(2 * reach + pads_["left"] + longest, 12),
         late="that the other stream may end early is not looked at",
@@ -417,11 +414,7 @@ def _table(rng: Rng, dtype: str) -> Case:
     batch = len(features) > 0 and (bool(rng.integers(2)) or features[0] == 1)
 
     def forward(case: Case, weights: Any, x: Any) -> Any:
-        n = x.size(1)
-        for code, c in zip(length[::2], length[1::2]):
-            n = n + c if code == 0 else n * c if code == 1 else n // c
-        if isinstance(n, int):
-            n = max(n, 0) if x.size(1) else 0
+        n = _stop(x.size(1), length)
         return weights[0].unsqueeze(0)[:, :n] if batch else weights[0][:n]
 
     def longest() -> int:

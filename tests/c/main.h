@@ -1,0 +1,14 @@
+/* Programs that are their tests: all of them run, and what they take from `hooks` comes back. */
+#ifndef MAIN_H
+#define MAIN_H
+
+#include "tools.h"
+
+int main(void)
+{
+    count_memory();
+    run_tests();
+    return report_memory();
+}
+
+#endif
