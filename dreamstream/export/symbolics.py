@@ -155,7 +155,7 @@ def _extreme(onnx_name: str) -> Callable[..., Any]:
 
 
 _ROWS: dict[str, Callable[..., Any]] = {
-    **{name: _made(row) for name, row in ELEMENTWISE.items() if row.onnx},
+    **{aten: _made(row) for row in ELEMENTWISE.values() if row.onnx for aten in (row.name, f"special_{row.name}")},
     "masked_fill": lambda g, x, mask, by: _choose(g, mask, _as(g, helper._maybe_get_scalar(by), x), x),
     "where": _choose,
     "amin": _extreme("ReduceMin"),

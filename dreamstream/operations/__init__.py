@@ -3,13 +3,13 @@
 - `OPERATORS`: the operators of the C registry, a row each. Functions of single elements have more to say
   (`elementwise.py`), since all of their front ends follow from their row.
 - `OPERATIONS`: torch's names that are no function of single elements, and what they mean for streams (`names.py`).
-- `ALIASES`: what torch calls otherwise.
+- `ALIASES`: what torch calls otherwise; `ours` looks it up.
 
 `refusals.py` has what does not stream, why, and what would.
 """
 
 from .elementwise import BINARY, ELEMENTWISE, LOGICAL, UNARY, Elementwise
-from .names import ALIASES, OPERATIONS
+from .names import ALIASES, OPERATIONS, ours
 from .operator import Operation
 from .operators import OPERATORS, Operator, row_of
 
@@ -24,5 +24,6 @@ __all__ = [
     "Elementwise",
     "Operation",
     "Operator",
+    "ours",
     "row_of",
 ]

@@ -107,7 +107,7 @@ UNARY = (
         domain="ties", exact=True, integers=lambda a: np.maximum(a, 0),
     ),
     Elementwise("silu", lambda x: x * _sigmoid(x), torch="nn.functional.silu"),
-    Elementwise("sigmoid", _sigmoid, "1 / (1 + e ** -x)", aliases=("special_expit",)),
+    Elementwise("sigmoid", _sigmoid, "1 / (1 + e ** -x)", aliases=("expit",)),
     Elementwise(
         "logsigmoid", lambda x: np.minimum(x, 0) - np.log1p(np.exp(-np.abs(x))), torch="nn.functional.logsigmoid",
         aliases=("log_sigmoid",),

@@ -11,12 +11,12 @@ from .elementwise import ELEMENTWISE
 from .operator import Operation, each
 from .operators import OPERATORS
 
-__all__ = ["ALIASES", "OPERATIONS"]
+__all__ = ["ALIASES", "OPERATIONS", "ours"]
 
 _ROWS = (
     # elements: what torch's tags miss, since torch composes it of others
     *each("elementwise", "bernoulli bucketize clip complex conj conj_physical copy dequantize"),
-    *each("elementwise", "feature_dropout poisson polar"),
+    *each("elementwise", "feature_dropout gammaln ndtr poisson polar psi"),
     *each("elementwise", "hardsigmoid hardswish isclose isreal softshrink softsign tanhshrink"),
     *each("elementwise", "dropout dropout1d dropout2d dropout3d real imag", shares=True),
     *each("elementwise", "alpha_dropout feature_alpha_dropout", shares=True),
@@ -132,3 +132,9 @@ ALIASES: dict[str, str] = {
     **{alias: row.name for row in OPERATIONS.values() for alias in row.aliases},
     **{alias: row.name for row in ELEMENTWISE.values() for alias in row.aliases},
 }
+
+
+def ours(name: str) -> str:
+    """Return what the native front end calls a function of torch; those of torch.special have a prefix there."""
+    name = name.removeprefix("special_")
+    return ALIASES.get(name, name)

@@ -11,8 +11,10 @@ from dreamstream.operations import LOGICAL, OPERATIONS, UNARY
 
 __all__ = ["KEEP", "OVER_L"]
 
+#: Functions of single elements that are defined for some numbers alone.
+NARROW = {r.name for r in UNARY if r.domain not in ("any", "ties", "halves")}
 METHODS = (
-    *(r.name for r in UNARY if r.doc and r.domain in ("any", "ties", "halves")),
+    *(r.name for r in UNARY if r.doc and r.name not in NARROW),
     *["isnan", "clone", "detach", "contiguous", "double", "long", "bool", "nan_to_num", "frac"],
     *(r.name for r in LOGICAL if r.operands == 1),
 )
@@ -21,9 +23,16 @@ FUNCTIONS = [
     name
     for module in (activation, rectifiers)
     for name in module.__all__
-    if "dim" not in (takes := signature(getattr(module, name)).parameters)
+    if name not in NARROW
+    and "dim" not in (takes := signature(getattr(module, name)).parameters)
     and sum(p.default is p.empty for p in takes.values()) == 1
 ]
+
+
+def function(lib: Any, name: str) -> Any:
+    """Return a library's function of this name; torch has some in `torch.special` alone."""
+    return getattr(lib.nn.functional, name, None) or getattr(lib.special, name)
+
 
 #: Of methods along a dimension, that of features here.
 GIVEN = {"dim": 1, "dims": 1, "k": 2, "n": 1, "q": 0.3, "repeats": 2, "shifts": 1}
@@ -46,7 +55,7 @@ def along() -> dict[str, dict[str, Any]]:
 KEEP: dict[str, Any] = {
     **{name: (lambda lib, t, name=name, how=how: getattr(t, name)(**how)) for name, how in along().items()},
     **{name: (lambda lib, t, name=name: getattr(t, name)()) for name in METHODS},
-    **{"F." + n: (lambda lib, t, n=n: getattr(lib.nn.functional, n)(t)) for n in FUNCTIONS},
+    **{"F." + n: (lambda lib, t, n=n: function(lib, n)(t)) for n in FUNCTIONS},
     "add": lambda lib, t: t + 1.5,
     "radd": lambda lib, t: 1.5 + t,
     "rsub": lambda lib, t: 2 - t,

@@ -51,8 +51,9 @@ ONE = {
         for name in ["isinf", "isfinite", "float", "cpu", "tan", "exp2", "sinc", "isposinf", "isneginf", "signbit"]
     },
     **{
-        name + " of positive": (lambda t, name=name: getattr(t, name)())
-        for name in (r.name for r in UNARY if r.domain == "positive")
+        r.name + " of positive": (lambda t, r=r: getattr(ds.Tensor if r.doc else F, r.name)(t))
+        for r in UNARY
+        if r.domain == "positive"
     },
     **{
         r.name: (lambda t, name=r.name: getattr(t, name)(t.cos()))

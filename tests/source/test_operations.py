@@ -56,9 +56,18 @@ def test_every_rule_is_there_and_in_use():
 
 def test_torch_has_these_names():
     torch = pytest.importorskip("torch")
-    places = (torch.Tensor, torch, torch.nn.functional, torch.utils, torch.ops.aten)
+    places = (torch.Tensor, torch, torch.nn.functional, torch.special, torch.utils, torch.ops.aten)
     strange = [n for n in (*OPERATIONS, *ALIASES) if not any(hasattr(p, n) or hasattr(p, f"{n}_") for p in places)]
     assert not strange, strange
+
+
+def test_documented_rows_are_methods_of_torch():
+    torch = pytest.importorskip("torch")
+    for row in ELEMENTWISE.values():
+        if row.doc:
+            assert hasattr(torch.Tensor, row.name), (
+                f"{row.name}: no method of torch's tensors, so its row has no doc"
+            )
 
 
 def test_what_torch_lacks_is_marked():

@@ -6,6 +6,7 @@ import copy
 import pickle
 import subprocess
 import sys
+from inspect import signature
 
 import numpy as np
 import pytest
@@ -25,6 +26,7 @@ from dreamstream.errors import (
     StreamIdError,
     StreamMismatchError,
 )
+from dreamstream.operations import ours
 from dreamstream.torch.run.tables import Gathered
 
 
@@ -117,6 +119,16 @@ def test_offline_keeps_streams_to_validate_in_between(net, xs):
         ds.unpatch_module(net)
     net.reset()
     ds.unpatch_module(net)
+
+
+@pytest.mark.parametrize("name", [n for n in torch.special.__all__ if hasattr(ds.Tensor, ours(n))])
+def test_functions_of_torch_special(name):
+    function = getattr(torch.special, name)
+    given = (1,) * ("dim" in signature(getattr(ds.Tensor, ours(name))).parameters or name == "xlogy")
+    model, x = forward_of(lambda m, x: function(x, *given)), torch.rand(2, 5)
+    want = model(x[None])[0]
+    got = ds.patch_module(model).online()(ds.stream_tensor([x], ids=["a"], sos=True, eos=True))
+    assert close(got["a"], want)
 
 
 # ---------------------------------------------------------------------- what can't be

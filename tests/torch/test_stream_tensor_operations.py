@@ -71,6 +71,9 @@ KEEP = {
     "per frame products": lambda t: t.permute(0, 2, 1)[..., None] @ t.permute(0, 2, 1)[..., None, :],
     "vector_norm": lambda t: torch.linalg.vector_norm(t, dim=1),
     "quantile": lambda t: t.quantile(torch.tensor([0.2, 0.7], dtype=t.dtype), 1),
+    "special.softmax": lambda t: torch.special.softmax(t, 1),
+    "special.erfcx": torch.special.erfcx,
+    "special.ndtr": torch.special.ndtr,
     "mse none": lambda t: F.mse_loss(t, t.sin(), reduction="none"),
     "cross_entropy none": lambda t: F.cross_entropy(t, t.argmax(1), reduction="none"),
 }

@@ -11,7 +11,7 @@ import torch
 from ...array.stream_tensor import StreamTensor as NativeStream
 from ...array.tensor import Tensor as NativeTensor
 from ...nn import functional as native_functional
-from ...operations import ALIASES, OPERATIONS
+from ...operations import OPERATIONS, ours
 
 __all__ = [
     "ATTRIBUTES",
@@ -116,7 +116,7 @@ def meaning_of(func: Any) -> Meaning:
     if called.startswith("__i") and called.endswith("__") and hasattr(NativeTensor, f"__{called[3:]}"):
         name = f"__{called[3:]}"
     in_place = name != called and writes(called, {})
-    name = "where_function" if func is torch.where else ALIASES.get(name, name)
+    name = "where_function" if func is torch.where else ours(name)
     native = None
     if called in WRITERS[:3]:
         return Meaning(called, getattr(NativeStream, called), False, True, False)

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from ...errors import ShapeError, StreamMismatchError
-from ...operations import ALIASES, OPERATIONS
+from ...operations import OPERATIONS, ours
 from ...stream.tree import leaves, map_leaves
 from ..tensor.stream_tensor import TAKERS, StreamTensor
 from . import along, parts, products, reductions, shapes  # noqa: F401  (each enters its rules)
@@ -36,7 +36,7 @@ _OPERATORS = frozenset(
 
 def _rule(name: str) -> Rule:
     """Return the rule for a function; of those in place it may be that of their twin."""
-    row = OPERATIONS.get(name) or OPERATIONS.get(ALIASES.get(name, ""))
+    row = OPERATIONS.get(name) or OPERATIONS.get(ours(name))
     if row is not None and row.outside:
         return RULES.get(row.outside, _UNKNOWN)
     if name in _OPERATORS or is_pointwise(name):

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from ...errors import ModeError
-from ...operations import ALIASES, OPERATIONS
+from ...operations import OPERATIONS, ours
 from ...stream.rules import require_same
 from ...stream.where import user_line
 from ..tensor import StreamTensor
@@ -36,7 +36,7 @@ __all__: list[str] = []
 def one_dimension(func: Any, x: Any, *args: Any, **kwargs: Any) -> Any:
     """Run what works along one dimension, or several."""
     name = name_of(func).rstrip("_")
-    row = OPERATIONS[ALIASES.get(name, name)]
+    row = OPERATIONS[ours(name)]
     key = next((a for a in row.arguments if a in ("dim", "dims")), "")
     position = row.arguments.index(key) if key else len(args)
     if name == "flip" and len(args) > 1:

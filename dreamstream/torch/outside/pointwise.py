@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from ...errors import ShapeError
-from ...operations import ALIASES, OPERATORS
+from ...operations import OPERATORS, ours
 from ...stream.tree import leaves, map_leaves
 from ..private import is_pointwise_operator, without_subclass
 from ..tensor import StreamTensor
@@ -22,9 +22,9 @@ __all__ = ["is_pointwise", "pointwise", "same"]
 @lru_cache(maxsize=1024)
 def is_pointwise(name: str) -> bool:
     """Return whether an operation sees every element by itself: by our table, or as torch tags its operators."""
-    row = OPERATORS.get(ALIASES.get(name, name))
+    row = OPERATORS.get(ours(name))
     own = row is not None and row.kind == "elementwise"
-    return own or is_pointwise_operator(name.removeprefix("special_"))
+    return own or any(map(is_pointwise_operator, (name, name.removeprefix("special_"))))
 
 
 @rule("same", dims=False)
