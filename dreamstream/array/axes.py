@@ -115,9 +115,9 @@ class Described(HasShape):
     parts: Sequence[Any]
     _seen: Callable[[Sequence[Any]], Any]  # the same, known by others
 
-    def permute(self, *order: Any, dims: Sequence[int] = ()) -> Any:
+    def permute(self, *given: Any, dims: Any = ()) -> Any:
         """Return it with its dimensions in an order."""
-        return self._seen([self.parts[axis_of("permute", d, self.ndim)] for d in sizes_of(order) or dims])
+        return self._seen([self.parts[axis_of("permute", d, self.ndim)] for d in sizes_of(given, dims)])
 
     def unsqueeze(self, dim: int) -> Any:
         """Return it with a dimension of size 1 at `dim`."""
@@ -153,8 +153,9 @@ def numbered(dims: Sequence[Any]) -> tuple[Any, ...]:
     return tuple(d if isinstance(d, str) else next(features) for d in dims)
 
 
-def sizes_of(args: Sequence[Any]) -> tuple[Any, ...]:
-    """Return sizes given one by one or as one sequence."""
+def sizes_of(args: Sequence[Any], named: Any = ()) -> tuple[Any, ...]:
+    """Return sizes given one by one or as one sequence, or by their name."""
+    args = args or (named,)
     if len(args) == 1 and isinstance(args[0], (tuple, list)):
         return tuple(args[0])
     return tuple(args)

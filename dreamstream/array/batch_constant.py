@@ -99,9 +99,9 @@ class BatchTensor(HasShape):
         """Number of dimensions, that of the streams included."""
         return self.value.ndim
 
-    def permute(self, *dims: Any) -> BatchTensor:
+    def permute(self, *given: Any, dims: Any = ()) -> BatchTensor:
         """Return the constant with its dimensions in the order `dims`."""
-        order = [axis_of("permute", d, self.ndim) for d in sizes_of(dims)]
+        order = [axis_of("permute", d, self.ndim) for d in sizes_of(given, dims)]
         return BatchTensor(self.value.permute(*order), order.index(self.batch_axis), self.rows)
 
     def to(self, *args: Any, **kwargs: Any) -> BatchTensor:

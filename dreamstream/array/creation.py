@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import operator
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import DTypeError, ModeError, ShapeError
+from ..errors import DreamStreamError, DTypeError, ModeError, ShapeError
 from ..stream.rules import BatchSize, Length, Rows
 from . import dtypes, elementwise
 from .axes import axis_of, sizes_of
@@ -227,12 +227,24 @@ def _filled(size: Any, fill_value: Any, dtype: Any = None) -> tuple[NDArray[Any]
     """Return an array of equal elements, and its axes of size 1 that stand for the number of streams."""
     sizes = sizes_of(size if isinstance(size, (tuple, list)) else (size,))
     batch = [i for i, s in enumerate(sizes) if isinstance(s, Rows)]
-    shape = tuple(1 if i in batch else operator.index(s) for i, s in enumerate(sizes))
-    if any(n < 0 for n in shape):
-        raise ShapeError(f"sizes must not be negative, got {shape}")
     value = fill_value.item() if hasattr(fill_value, "item") else fill_value
+    if not is_number(value):
+        raise DTypeError(f"full: expected a number as fill_value, got {value!r}")
     to = dtypes.common("full", [], [value]) if dtype is None else dtypes.as_dtype(dtype)
-    return np.full(shape, value, to), batch
+    known = [1 if i in batch else s for i, s in enumerate(sizes)]
+    return _sized(lambda shape: np.full(shape, value, to), known), batch
+
+
+def _sized(make: Callable[[tuple[int, ...]], Any], sizes: Sequence[Any]) -> Any:
+    """Return an array of these sizes."""
+    try:
+        if all(operator.index(s) >= 0 for s in sizes):
+            return make(tuple(map(operator.index, sizes)))
+    except DreamStreamError:  # of what stands for a number of streams or frames
+        raise
+    except (TypeError, ValueError):  # no integer; more than arrays hold
+        pass
+    raise ShapeError(f"sizes must be whole numbers from 0 on that an array can have, got {tuple(sizes)}")
 
 
 def full_like(input: Tensor, fill_value: Any, dtype: Any = None, *, device: Any = None) -> Tensor:
@@ -278,7 +290,9 @@ def arange(start: Any, end: Any = None, step: Any = 1, *, dtype: Any = None, dev
     if isinstance(first, Length) or isinstance(last, (Length, BatchSize)):
         out: Tensor = positions(first, last, step, dtype)
         return out
-    given = [b if is_number(b) else operator.index(b) for b in (first, last, step)]
+    given = [b if is_number(b) or not hasattr(b, "__index__") else operator.index(b) for b in (first, last, step)]
+    if not all(map(is_number, given)):
+        raise DTypeError(f"arange: expected numbers, got {first!r}, {last!r} and {step!r}")
     if given[2] == 0 or (given[1] - given[0]) * given[2] < 0:
         raise ShapeError(f"arange: no numbers from {first} to {last} in steps of {step}")
     to = dtypes.common("arange", [], given) if dtype is None else dtypes.as_dtype(dtype)
@@ -317,7 +331,7 @@ def _random(draw: Any, size: Sequence[Any], dtype: Any, device: Any, requires_gr
     dtypes.check_device(device)
     to = dtypes.float32 if dtype is None else dtypes.as_dtype(dtype)
     dtypes.require_float("random numbers", to)
-    return Tensor(np.asarray(draw(tuple(map(operator.index, sizes_of(size))), dtype=to)), requires_grad)
+    return Tensor(np.asarray(_sized(lambda shape: draw(shape, dtype=to), sizes_of(size))), requires_grad)
 
 
 # ---------------------------------------------------------------------- from tensors
@@ -417,7 +431,8 @@ def eye(n: Any, m: Any = None, *, dtype: Any = None, device: Any = None, require
     for size in sizes:
         if isinstance(size, Length):
             return type(size).note("eye", sizes, {} if dtype is None else {"dtype": dtype})
-    return Tensor(np.eye(*sizes, dtype=dtypes.as_dtype(dtype or dtypes.float32)), requires_grad)
+    to = dtypes.as_dtype(dtype or dtypes.float32)
+    return Tensor(_sized(lambda shape: np.eye(*shape, dtype=to), sizes), requires_grad)
 
 
 def meshgrid(*tensors: Any, indexing: str = "ij") -> list[Any]:

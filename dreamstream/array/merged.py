@@ -59,13 +59,13 @@ class Merged(StandIn):
     _clone = in_order
 
     # ------------------------------------------------------------------ what streams
-    def reshape(self, *shape: Any) -> Any:
-        return self.whole.reshape(*sizes_of(shape))
+    def reshape(self, *given: Any, shape: Any = (), size: Any = ()) -> Any:
+        return self.whole.reshape(*sizes_of(given, shape or size))
 
     view = reshape
 
-    def permute(self, *dims: Any) -> Any:
-        groups = [self.groups[self._axis("permute", d)] for d in sizes_of(dims)]
+    def permute(self, *given: Any, dims: Any = ()) -> Any:
+        groups = [self.groups[self._axis("permute", d)] for d in sizes_of(given, dims)]
         whole = self.whole.permute(*(a for g in groups for a in g))
         at = iter(range(len(whole.dims)))
         return Merged(whole, [[next(at) for _ in g] for g in groups])

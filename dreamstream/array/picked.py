@@ -66,7 +66,7 @@ class Picked(StandIn):
     def numel(self) -> int:
         return self.refuse("the number")
 
-    def permute(self, *dims: Any) -> Any:
+    def permute(self, *given: Any, dims: Any = ()) -> Any:
         return self.refuse("permute")
 
     def with_dims(self, dims: Any, names: Any = None) -> StreamTensor:

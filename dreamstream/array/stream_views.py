@@ -59,8 +59,8 @@ def __getitem__(self: StreamTensor, index: Any) -> Any:
 
 
 # ---------------------------------------------------------------- order
-def permute(self: Any, *dims: Any) -> Any:
-    order = [self._axis("permute", d) for d in sizes_of(dims)]
+def permute(self: Any, *given: Any, dims: Any = ()) -> Any:
+    order = [self._axis("permute", d) for d in sizes_of(given, dims)]
     if sorted(order) != list(range(self.ndim)):
         raise ShapeError(f"permute: {order} is no order of {self.ndim} dimensions")
     return self.with_dims(tuple(self.dims[i] for i in order), [self.names[i] for i in order])
@@ -75,8 +75,8 @@ def clone(self: Any) -> Any:
 
 
 # ---------------------------------------------------------------- sizes
-def reshape(self: Any, *shape: Any) -> Any:
-    return _methods(self).reshape(self, sizes_of(shape))
+def reshape(self: Any, *given: Any, shape: Any = (), size: Any = ()) -> Any:  # view is the same
+    return _methods(self).reshape(self, sizes_of(given, shape or size))
 
 
 def flatten(self: Any, start_dim: Any = 0, end_dim: Any = -1) -> Any:
@@ -124,8 +124,8 @@ def squeeze(self: Any, dim: Any = None) -> Any:
     return _reshaped(x, sizes, dims, names)
 
 
-def expand(self: Any, *size: Any) -> Any:
-    return _methods(self).expand(self, sizes_of(size))
+def expand(self: Any, *given: Any, size: Any = ()) -> Any:
+    return _methods(self).expand(self, sizes_of(given, size))
 
 
 def gather(self: Any, dim: int, index: Any) -> Any:
@@ -137,8 +137,8 @@ def gather(self: Any, dim: int, index: Any) -> Any:
     return forward.gather(self, axis, index)
 
 
-def repeat(self: Any, *repeats: Any) -> Any:
-    times = sizes_of(repeats)
+def repeat(self: Any, *given: Any, repeats: Any = ()) -> Any:
+    times = sizes_of(given, repeats)
     x = self
     if any(isinstance(n, BatchSize) for n in times) and all(isinstance(n, BatchSize) or n == 1 for n in times):
         return self.expand(*(n if isinstance(n, BatchSize) else -1 for n in times))
@@ -319,9 +319,9 @@ def _feature(self: Any, name: str, dim: Any) -> int:
     return int(role)
 
 
-def _flip(self: Any, *args: Any, dims: Any = None, dim: Any = None) -> Any:
+def _flip(self: Any, *given: Any, dims: Any = ()) -> Any:
     x = self.in_order()
-    for d in sizes_of(args or ((dims if dim is None else dim),)):
+    for d in sizes_of(given, dims):
         if x.dims[x._axis("flip", d)] == "L":
             x = forward.flip(x)
             continue
@@ -420,6 +420,8 @@ def _along(name: str, inside: Callable[..., Any], position: int | None) -> Calla
         bound = called.bind(self, *args, **kwargs)
         bound.apply_defaults()
         given = bound.arguments
+        if taken.kind is taken.VAR_POSITIONAL:  # by its name, as torch's is called
+            given[taken.name] = given[taken.name] or (given.pop("dims"),)
         dim = given[taken.name]
         while isinstance(dim, (list, tuple)) and len(dim) == 1:
             (dim,) = dim

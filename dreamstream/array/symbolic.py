@@ -256,9 +256,9 @@ class Symbolic(Described, Filled):
             self._require_as_long(out, "L")
         return out
 
-    def expand(self, *size: Any) -> Any:
+    def expand(self, *given: Any, size: Any = ()) -> Any:
         """Return it with dimensions of size 1 repeated."""
-        sizes = sizes_of(size)
+        sizes = sizes_of(given, size)
         roles = [1] * (len(sizes) - self.ndim) + list(self.roles)
         out, length = [], self.length
         for wanted, role in zip(sizes, roles):
@@ -270,9 +270,9 @@ class Symbolic(Described, Filled):
             return self._otherwise("expand", sizes, {})
         return Symbolic(self.value, out, length, self.position, self.kind)
 
-    def repeat(self, *size: Any) -> Any:
+    def repeat(self, *given: Any, repeats: Any = ()) -> Any:
         """Return it with dimensions of size 1 repeated."""
-        sizes = sizes_of(size)
+        sizes = sizes_of(given, repeats)
         roles = [1] * (len(sizes) - self.ndim) + list(self.roles)
         once = [isinstance(n, int) and n == 1 for n in sizes]
         if any(role != 1 and not one for role, one in zip(roles, once)):
@@ -284,23 +284,23 @@ class Symbolic(Described, Filled):
             same = length == self.length
             same if isinstance(same, bool) else same.require()
 
-    def view(self, *shape: Any) -> Symbolic:
+    def view(self, *given: Any, size: Any = ()) -> Symbolic:
         """Return it with its features in another shape."""
-        sizes = sizes_of(shape)
+        sizes = sizes_of(given, size)
         kept = [r for r in self.roles if r != 1]
         if len(kept) == sum(not isinstance(s, int) or s != 1 for s in sizes):
             return self._like(self.value, [1 if isinstance(s, int) and s == 1 else kept.pop(0) for s in sizes])
         if self.position or any(isinstance(s, Rows) and not isinstance(s, BatchSize) for s in sizes):
-            self._refuse(f"the shape {shape}")
+            self._refuse(f"the shape {sizes}")
         roles: list[Any] = [_role(s) for s in sizes]
         features = math.prod(r for r in self.roles if isinstance(r, int))
-        given = math.prod(r for r in roles if isinstance(r, int) and r != -1)
+        known = math.prod(r for r in roles if isinstance(r, int) and r != -1)
         if -1 in roles:
             missing = [r for r in ("B", "L") if r in self.roles and r not in roles]
-            roles[roles.index(-1)] = missing[0] if missing else features // given
+            roles[roles.index(-1)] = missing[0] if missing else features // known
         own, new = ([r for r in x if isinstance(r, str)] for x in (self.roles, roles))
         if own != new or features != math.prod(r for r in roles if isinstance(r, int)):
-            self._refuse(f"the shape {shape}")
+            self._refuse(f"the shape {sizes}")
         for size in sizes:
             self._require_as_long(size, "L" if isinstance(size, Length) else "")
         return self._like(self.value, roles)

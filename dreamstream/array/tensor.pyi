@@ -579,17 +579,15 @@ class Tensor(Base):
         """Write a plain tensor, expanded, into this one."""
     def _count(self, name: str, axis: int) -> int: ...
     def _parts(self, axis: int, sizes: Sequence[int]) -> tuple[Self, ...]: ...
-    def swapaxes(self, dim0: int, dim1: int) -> Self:
-        """Return the tensor with two dimensions exchanged."""
     @property
     def T(self) -> Self:
         """The tensor with its dimensions in reverse order."""
     @property
     def mT(self) -> Self:
         """The tensor with its last two dimensions exchanged."""
-    def reshape(self, *shape: Any) -> Self:
+    def reshape(self, *given: Any, shape: Any = ()) -> Self:
         """Return the elements in another shape; one size may be -1."""
-    def view(self, *shape: Any) -> Self:
+    def view(self, *given: Any, size: Any = ()) -> Self:
         """Return the elements in another shape, sharing memory."""
     def flatten(self, start_dim: int = 0, end_dim: int = -1) -> Self:
         """Return the tensor with dimensions `start_dim` to `end_dim` joined."""
@@ -599,13 +597,15 @@ class Tensor(Base):
         """Return the tensor without dimensions of size 1: all of them, or those of `dim` that are."""
     def unsqueeze(self, dim: int) -> Self:
         """Return the tensor with a dimension of size 1 at `dim`."""
-    def expand(self, *size: Any) -> Any:
+    def expand(self, *given: Any, size: Any = ()) -> Any:
         """Return the tensor with dimensions of size 1 repeated without a copy; -1 keeps a size."""
-    def repeat(self, *repeats: Any) -> Any:
+    def repeat(self, *given: Any, repeats: Any = ()) -> Any:
         """Return the tensor laid end to end `repeats` times along each dimension."""
     def transpose(self, dim0: int, dim1: int) -> Self:
         """Return the tensor with two dimensions exchanged."""
-    def permute(self, *dims: Any) -> Self:
+    def swapaxes(self, axis0: int, axis1: int) -> Self:
+        """Return the tensor with two dimensions exchanged."""
+    def permute(self, *given: Any, dims: Any = ()) -> Self:
         """Return the tensor with its dimensions in the order `dims`."""
     def movedim(self, source: int, destination: int) -> Self:
         """Return the tensor with dimension `source` moved to `destination`."""
@@ -619,7 +619,7 @@ class Tensor(Base):
         output_size: int | None = None,
     ) -> Self:
         """Return the tensor with each element along `dim` repeated: as often for all, or by a 1-D tensor."""
-    def flip(self, *dims: Any) -> Self:
+    def flip(self, *given: Any, dims: Any = ()) -> Self:
         """Return the tensor reversed along `dims`."""
     def tril(self, diagonal: int = 0) -> Self:
         """Return matrices ``(*, n, m)`` with zeros above a diagonal, counted from the main one."""

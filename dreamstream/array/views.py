@@ -34,13 +34,13 @@ __all__: list[str] = []
 # ------------------------------------------------------------------ sizes
 
 
-def reshape(self: Tensor, *shape: Any) -> Tensor:
+def reshape(self: Tensor, *given: Any, shape: Any = ()) -> Tensor:
     """Return the elements in another shape; one size may be -1."""
-    sizes = solve_sizes("reshape", self.shape, sizes_of(shape))
+    sizes = solve_sizes("reshape", self.shape, sizes_of(given, shape))
     return made("reshape", self, shape=sizes)
 
 
-def view(self: Tensor, *shape: Any) -> Tensor:
+def view(self: Tensor, *given: Any, size: Any = ()) -> Tensor:
     """Return the elements in another shape, sharing memory.
 
     Raises
@@ -48,9 +48,9 @@ def view(self: Tensor, *shape: Any) -> Tensor:
     ShapeError
         Where that needs a copy.
     """
-    if len(shape) == 1 and isinstance(shape[0], (np.dtype, type)):
+    if len(given) == 1 and isinstance(given[0], (np.dtype, type)):
         raise DTypeError("view: reading memory as another type is not offered; use .to(dtype)")
-    out = made("reshape", self, shape=solve_sizes("view", self.shape, sizes_of(shape)))
+    out = made("reshape", self, shape=solve_sizes("view", self.shape, sizes_of(given, size)))
     if out.numel() and not np.may_share_memory(out.numpy(), self._array):
         raise ShapeError("view: the elements don't lie in this order in memory; use .reshape(...)")
     return out
@@ -86,12 +86,12 @@ def unsqueeze(self: Tensor, dim: int) -> Tensor:
     return made("reshape", self, shape=(*self.shape[:axis], 1, *self.shape[axis:]))
 
 
-def expand(self: Tensor, *size: Any) -> Any:
+def expand(self: Tensor, *given: Any, size: Any = ()) -> Any:
     """Return the tensor with dimensions of size 1 repeated without a copy; -1 keeps a size.
 
     With a stream's ``x.size(B)`` as one size it gives a `BatchTensor`, with ``x.size(L)`` a stream.
     """
-    sizes = sizes_of(size)
+    sizes = sizes_of(given, size)
     if any(isinstance(s, Length) for s in sizes):
         new = len(sizes) - self.ndim
         known = [self.shape[i - new] if isinstance(s, int) and s == -1 else s for i, s in enumerate(sizes)]
@@ -114,12 +114,12 @@ def expand(self: Tensor, *size: Any) -> Any:
         raise ShapeError(f"expand: a tensor of shape {self.shape} can't become {sizes}") from None
 
 
-def repeat(self: Tensor, *repeats: Any) -> Any:
+def repeat(self: Tensor, *given: Any, repeats: Any = ()) -> Any:
     """Return the tensor laid end to end `repeats` times along each dimension.
 
     With a stream's ``x.size(B)`` for a dimension of size 1 it gives a `BatchTensor`.
     """
-    times = sizes_of(repeats)
+    times = sizes_of(given, repeats)
     if len(times) < self.ndim:
         raise ShapeError(f"repeat: {len(times)} numbers for a tensor of {self.ndim} dimensions")
     lengths = [i for i, n in enumerate(times) if isinstance(n, Length)]
@@ -151,9 +151,14 @@ def transpose(self: Tensor, dim0: int, dim1: int) -> Tensor:
     return self.permute(*order)
 
 
-def permute(self: Tensor, *dims: Any) -> Tensor:
+def swapaxes(self: Tensor, axis0: int, axis1: int) -> Tensor:
+    """Return the tensor with two dimensions exchanged."""
+    return self.transpose(axis0, axis1)
+
+
+def permute(self: Tensor, *given: Any, dims: Any = ()) -> Tensor:
     """Return the tensor with its dimensions in the order `dims`."""
-    order = tuple(axis_of("permute", d, self.ndim) for d in sizes_of(dims))
+    order = tuple(axis_of("permute", d, self.ndim) for d in sizes_of(given, dims))
     if sorted(order) != list(range(self.ndim)):
         raise ShapeError(f"permute: {order} is no order of {self.ndim} dimensions")
     return made("permute", self, order=order)
@@ -206,10 +211,10 @@ def repeat_interleave(
     return out
 
 
-def flip(self: Tensor, *dims: Any) -> Tensor:
+def flip(self: Tensor, *given: Any, dims: Any = ()) -> Tensor:
     """Return the tensor reversed along `dims`."""
-    given = sizes_of(dims)
-    axes = axes_of("flip", given, self.ndim) if given else ()
+    chosen = sizes_of(given, dims)
+    axes = axes_of("flip", chosen, self.ndim) if chosen else ()
     return made("flip", self, axes=axes)
 
 
@@ -488,7 +493,6 @@ take(
     _write=_write,
     _count=_count,
     _parts=_parts,
-    swapaxes=transpose,
     T=property(_reversed),
     mT=property(_turned),
 )

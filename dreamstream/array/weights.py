@@ -92,8 +92,8 @@ class Weights(StandIn):
             return Weights(view(self.scores), None, self.steps)
         return Weights(view(self.scores.expand(*self.factor.shape) if anew else self.scores), view(self.factor))
 
-    def permute(self, *dims: Any) -> Any:
-        return self._seen(lambda x: x.permute(*dims))
+    def permute(self, *given: Any, dims: Any = ()) -> Any:
+        return self._seen(lambda x: x.permute(*sizes_of(given, dims)))
 
     def unsqueeze(self, dim: int) -> Any:
         axis = axis_of("unsqueeze", dim, self.ndim + 1)
@@ -102,16 +102,16 @@ class Weights(StandIn):
     def squeeze(self, dim: Any = None) -> Any:
         return self._seen(lambda x: x.squeeze(dim), True)
 
-    def reshape(self, *shape: Any) -> Any:
-        return self._seen(lambda x: x.reshape(*shape), True)
+    def reshape(self, *given: Any, shape: Any = (), size: Any = ()) -> Any:
+        return self._seen(lambda x: x.reshape(*sizes_of(given, shape or size)), True)
 
     view = reshape
 
-    def expand(self, *size: Any) -> Any:
-        return self._seen(lambda x: x.expand(*size), True)
+    def expand(self, *given: Any, size: Any = ()) -> Any:
+        return self._seen(lambda x: x.expand(*sizes_of(given, size)), True)
 
-    def repeat(self, *times: Any) -> Any:
-        return self._seen(lambda x: x.repeat(*times), True)
+    def repeat(self, *given: Any, repeats: Any = ()) -> Any:
+        return self._seen(lambda x: x.repeat(*sizes_of(given, repeats)), True)
 
     # ------------------------------------------------------------------ what becomes of it
     def step(self, name: str, constant: Any) -> Weights:

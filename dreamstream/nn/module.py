@@ -10,7 +10,7 @@ from typing import Any, ClassVar, NamedTuple, TypeVar
 
 from ..array import Tensor
 from ..array import dtypes as element_types
-from ..errors import DTypeError, ModeError
+from ..errors import DTypeError, FormatError, ModeError
 from .parameter import Parameter
 
 __all__ = ["Module"]
@@ -404,6 +404,9 @@ class Module:
 
         if isinstance(state_dict, (str, os.PathLike)):
             state_dict = read_safetensors(state_dict)
+        if not isinstance(state_dict, Mapping):
+            found = type(state_dict).__name__
+            raise FormatError(f"load_state_dict: expected a dict of tensors or the path of a file, got {found}")
         for path, module in self.named_modules(remove_duplicate=False):
             state_dict = module._by_own_names(state_dict, _joined(path, ""))
         return LoadResult(*load(type(self).__name__, self._state(), state_dict, strict))

@@ -98,14 +98,14 @@ class Constant(Tensor):
     def _like(self, tensor: torch.Tensor) -> Constant:
         return Constant(tensor, self.arrays)
 
-    def expand(self, *size: Any) -> Any:
-        sizes = sizes_of(size)
+    def expand(self, *given: Any, size: Any = ()) -> Any:
+        sizes = sizes_of(given, size)
         if any(isinstance(s, (Length, Rows)) for s in sizes):
             return super().expand(*sizes)
         return self._like(self.torch.expand(*sizes))
 
-    def repeat(self, *repeats: Any) -> Any:
-        times = sizes_of(repeats)
+    def repeat(self, *given: Any, repeats: Any = ()) -> Any:
+        times = sizes_of(given, repeats)
         if any(isinstance(n, (Length, Rows)) for n in times):
             return super().repeat(*times)
         return self._like(self.torch.repeat(*times))
