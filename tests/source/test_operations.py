@@ -105,7 +105,8 @@ def said_in(path: Path) -> set[str]:
     text = path.read_text()
     if path.suffix in source_tree.C_SUFFIXES:
         text = re.sub(r"/\*.*?\*/|//[^\n]*", "", text, flags=re.DOTALL)
-        return set(re.findall(r"\w+", re.sub(r'"((?:\\.|[^"\\\n])*)"', lambda m: listed(m[1]), text)))
+        text = re.sub(r'"((?:\\.|[^"\\\n])*)"', lambda m: listed(m[1]), text)
+        return set(re.findall(r"\w+", text.lower() if path.suffix == ".def" else text))
     tree, said = ast.parse(text), set[str]()
     prose = {n.value for n in ast.walk(tree) if isinstance(n, ast.Expr)}
     variables = {n.id for n in inside(tree) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
