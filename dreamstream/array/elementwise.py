@@ -156,6 +156,15 @@ def rounded(name: str, a: Any, b: Any) -> Any:
     return unary("trunc", binary("div", a, b)) if name == "trunc_divide" else binary(name, a, b)
 
 
+def quotient(name: str, a: Any, b: Any) -> Tensor:
+    """Return a quotient rounded to an integer, or what remains, where a foreign operand is an error."""
+    out = rounded(name, a, b)
+    if out is NotImplemented:
+        raise foreign(name, b)
+    result: Tensor = out
+    return result
+
+
 def bits(name: str, a: Any, b: Any) -> Any:
     """Combine integers bit by bit ("and", "or", "xor"), bools as truth values.
 

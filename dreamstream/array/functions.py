@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..operations import ARITHMETIC, BITWISE, ELEMENTWISE, RELATIONS, Elementwise
-from .elementwise import DIVIDE, binary, binary_or_not, bits, rounded, shifted, unary
+from .elementwise import DIVIDE, binary, binary_or_not, bits, quotient, rounded, shifted, unary
 from .tensor import Tensor, take
 
 __all__ = ["NAMES", "OPERATORS"]
@@ -17,13 +17,13 @@ __all__ = ["NAMES", "OPERATORS"]
 
 def _function(row: Elementwise) -> Callable[..., Tensor]:
     """Return a row's method."""
-    name = row.name
+    name, of_both = row.name, quotient if row.python and row.name in DIVIDE else binary
 
     def of_one(self: Tensor) -> Tensor:
         return unary(name, self)
 
     def of_two(self: Tensor, other: Any) -> Tensor:
-        return binary(name, self, other)
+        return of_both(name, self, other)
 
     made = of_one if row.operands == 1 else of_two
     made.__doc__ = f"Return {row.doc}."

@@ -133,6 +133,10 @@ class Tensor(Base):
         """Return the sizes of self with the signs of `other`."""
     def fmod(self, other: Any) -> Self:
         """Return what self / other leaves, exactly; the sign is that of self."""
+    def remainder(self, other: Any) -> Self:
+        """Return self - other * (self / other rounded down): the sign is that of `other`."""
+    def floor_divide(self, other: Any) -> Self:
+        """Return self / other, rounded down."""
     def logical_not(self) -> Self:
         """Return whether elements are zero."""
     def logical_and(self, other: Any) -> Self:
@@ -255,6 +259,10 @@ class Tensor(Base):
         """Write what `copysign` gives into the tensor, and return it."""
     def fmod_(self, *args: Any, **kwargs: Any) -> Self:
         """Write what `fmod` gives into the tensor, and return it."""
+    def remainder_(self, *args: Any, **kwargs: Any) -> Self:
+        """Write what `remainder` gives into the tensor, and return it."""
+    def floor_divide_(self, *args: Any, **kwargs: Any) -> Self:
+        """Write what `floor_divide` gives into the tensor, and return it."""
     def logical_not_(self, *args: Any, **kwargs: Any) -> Self:
         """Write what `logical_not` gives into the tensor, and return it."""
     def logical_and_(self, *args: Any, **kwargs: Any) -> Self:
@@ -269,10 +277,6 @@ class Tensor(Base):
         """Write what `div` gives into the tensor, and return it."""
     def pow_(self, *args: Any, **kwargs: Any) -> Self:
         """Write what `pow` gives into the tensor, and return it."""
-    def remainder_(self, *args: Any, **kwargs: Any) -> Self:
-        """Write what `remainder` gives into the tensor, and return it."""
-    def floor_divide_(self, *args: Any, **kwargs: Any) -> Self:
-        """Write what `floor_divide` gives into the tensor, and return it."""
     def lerp_(self, *args: Any, **kwargs: Any) -> Self:
         """Write what `lerp` gives into the tensor, and return it."""
     def addcmul_(self, *args: Any, **kwargs: Any) -> Self:
@@ -321,10 +325,6 @@ class Tensor(Base):
         """Return self ** exponent."""
     def clip(self, min: Operand = None, max: Operand = None) -> Self:
         """Return elements moved into [min, max]; `max` wins where min > max."""
-    def floor_divide(self, other: Operand) -> Self:
-        """Return self / other, rounded down."""
-    def remainder(self, other: Operand) -> Self:
-        """Return self - other * (self / other rounded down): the sign is that of `other`."""
     def logical_xor(self, other: Operand) -> Self:
         """Return whether exactly one of the elements is not zero."""
     def isnan(self) -> Self:

@@ -224,11 +224,12 @@ BINARY = (
         domain="quarters", exact=True, integers=np.fmod,
     ),
     Elementwise(
-        "remainder", np.remainder, operands=2, domain="quarters", exact=True, integers=np.remainder, python="mod"
+        "remainder", np.remainder, "self - other * (self / other rounded down): the sign is that of `other`", 2,
+        domain="quarters", exact=True, integers=np.remainder, python="mod",
     ),
     Elementwise(
-        "floor_divide", np.floor_divide, operands=2, domain="quarters", exact=True, integers=np.floor_divide,
-        python="floordiv",
+        "floor_divide", np.floor_divide, "self / other, rounded down", 2,
+        domain="quarters", exact=True, integers=np.floor_divide, python="floordiv",
     ),
     Elementwise("prelu", lambda x, w: np.where(x > 0, x, w * x), operands=2, real=True),
 )  # fmt: skip
