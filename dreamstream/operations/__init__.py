@@ -8,16 +8,7 @@
 `refusals.py` has what does not stream, why, and what would.
 """
 
-from .elementwise import (
-    ARITHMETIC,
-    BINARY,
-    BITWISE,
-    ELEMENTWISE,
-    LOGICAL,
-    RELATIONS,
-    UNARY,
-    Elementwise,
-)
+from .elementwise import ARITHMETIC, BINARY, BITWISE, ELEMENTWISE, LOGICAL, RELATIONS, UNARY, Elementwise
 from .names import ALIASES, OPERATIONS
 from .operator import Operation
 from .operators import OPERATORS, Operator, row_of
