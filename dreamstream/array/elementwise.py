@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import DTypeError, ModeError, NotStreamableError, ShapeError
-from ..operations import BINARY
+from ..operations import BINARY, RELATIONS, UNARY
 from ..stream.rules import Length, Power
 from ..stream.rules.tokens import Token
 from ..stream.where import user_line
@@ -56,10 +56,9 @@ _OF_ONE: dict[str, Callable[[Any], Any]] = {
     "relu": lambda x: binary("maximum", x, 0),
     "sign": lambda x: binary("minimum", binary("maximum", x, -1), 1),
     "square": lambda x: binary("mul", x, x),
-    **dict.fromkeys(("ceil", "floor", "round", "trunc"), lambda x: x),
+    **{row.name: lambda x: x for row in UNARY if row.integers is np.copy},
 }
 DIVIDE = frozenset(("trunc_divide", *(row.name for row in BINARY if row.domain == "quarters")))
-COMPARISONS = frozenset(("eq", "ne", "lt", "le", "gt", "ge"))
 REAL = frozenset(row.name for row in BINARY if row.real)  # of integers too
 
 
@@ -109,12 +108,12 @@ def binary_or_not(name: str, a: Any, b: Any) -> Any:
     dtype = _common(name, operands)
     if name in REAL and not dtypes.is_float(dtype):
         dtype = dtypes.float32
-    if name in COMPARISONS and not dtypes.is_float(dtype) and _any_stream(operands):
+    if name in RELATIONS and not dtypes.is_float(dtype) and _any_stream(operands):
         dtype = dtypes.float32 if dtype == dtypes.bool or _small(operands) else dtypes.int64
     if name.startswith("logical_"):
         operands, dtype = [as_flags(o) for o in operands], dtypes.bool
     out = _combine(name, operands, [dtype, dtype])
-    edge = getattr(out, "edge", None) if name in COMPARISONS else None
+    edge = getattr(out, "edge", None) if name in RELATIONS else None
     if edge is not None:
         given: Any = [getattr(o, "edge", None) if isinstance(o, Tensor) else o for o in operands]
         edge.line.facts["compared"] = (name, *(getattr(g, "line", g) for g in given))
@@ -155,6 +154,15 @@ def rounded(name: str, a: Any, b: Any) -> Any:
             return rounded("floor_divide", binary("sub", a, Tensor.fmod(a, b)), b)
         return _combine(name, operands, [dtypes.int64, dtypes.int64])
     return unary("trunc", binary("div", a, b)) if name == "trunc_divide" else binary(name, a, b)
+
+
+def quotient(name: str, a: Any, b: Any) -> Tensor:
+    """Return a quotient rounded to an integer, or what remains, where a foreign operand is an error."""
+    out = rounded(name, a, b)
+    if out is NotImplemented:
+        raise foreign(name, b)
+    result: Tensor = out
+    return result
 
 
 def bits(name: str, a: Any, b: Any) -> Any:
@@ -325,7 +333,7 @@ def _combine(name: str, operands: Sequence[Tensor | Number], dtype: Sequence[dty
         (weights if constant else inputs).append(tensor)
         order.append(int(constant))
     out = hook.one(name, {"order": order} if weights else {}, inputs, weights)
-    choice = None if stream or name not in COMPARISONS else hook.CHOICE.get()
+    choice = None if stream or name not in RELATIONS else hook.CHOICE.get()
     if choice is not None and dtypes.is_float(dtype[-1]):
         a, b = (o.numpy() if isinstance(o, Tensor) else o for o in operands)
         told = choice.compared(a, b, out.numpy())

@@ -8,22 +8,22 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ..operations import ELEMENTWISE, Elementwise
-from .elementwise import binary, binary_or_not, bits, rounded, shifted, unary
+from ..operations import ARITHMETIC, BITWISE, ELEMENTWISE, RELATIONS, Elementwise
+from .elementwise import DIVIDE, binary, binary_or_not, bits, quotient, rounded, shifted, unary
 from .tensor import Tensor, take
 
-__all__ = ["COMPARISONS", "NAMES", "OPERATORS"]
+__all__ = ["NAMES", "OPERATORS"]
 
 
 def _function(row: Elementwise) -> Callable[..., Tensor]:
     """Return a row's method."""
-    name = row.name
+    name, of_both = row.name, quotient if row.python and row.name in DIVIDE else binary
 
     def of_one(self: Tensor) -> Tensor:
         return unary(name, self)
 
     def of_two(self: Tensor, other: Any) -> Tensor:
-        return binary(name, self, other)
+        return of_both(name, self, other)
 
     made = of_one if row.operands == 1 else of_two
     made.__doc__ = f"Return {row.doc}."
@@ -35,20 +35,9 @@ NAMES = tuple(row.name for row in ELEMENTWISE.values() if row.doc)
 
 #: Python's operators, by their methods' names: what computes them, and under which name.
 OPERATORS = {
-    "add": (binary_or_not, "add"),
-    "sub": (binary_or_not, "sub"),
-    "mul": (binary_or_not, "mul"),
-    "truediv": (binary_or_not, "div"),
-    "pow": (binary_or_not, "pow"),
-    "floordiv": (rounded, "floor_divide"),
-    "mod": (rounded, "remainder"),
-    "and": (bits, "and"),
-    "or": (bits, "or"),
-    "xor": (bits, "xor"),
-    "lshift": (shifted, "lshift"),
-    "rshift": (shifted, "rshift"),
+    **{python: (rounded if name in DIVIDE else binary_or_not, name) for python, name in ARITHMETIC.items()},
+    **{name: (shifted if name.endswith("shift") else bits, name) for name in BITWISE},
 }
-COMPARISONS = ("eq", "ne", "lt", "le", "gt", "ge")
 
 
 def _operator(compute: Callable[..., Any], name: str, reflected: bool = False) -> Callable[..., Tensor]:
@@ -83,11 +72,10 @@ def _bitwise_not(self: Tensor) -> Tensor:
 
 
 #: Those that don't write, and the names of other methods that do.
-_KEPT = ("minimum", "maximum", *COMPARISONS)
+_KEPT = ("minimum", "maximum", *RELATIONS)
 _OTHERS = (
-    "add", "sub", "div", "pow", "remainder", "floor_divide", "lerp", "addcmul", "addcdiv", "clamp", "clip",
-    "clamp_min", "clamp_max", "masked_fill", "nan_to_num", "tril", "triu", "cumsum", "cumprod",
-    "logical_xor", "tan", "exp2", "frac",
+    *ARITHMETIC.values(), "lerp", "addcmul", "addcdiv", "clamp", "clip", "clamp_min", "clamp_max", "masked_fill",
+    "nan_to_num", "tril", "triu", "cumsum", "cumprod", "logical_xor", "tan", "exp2", "frac",
     "index_add", "index_copy", "index_fill", "scatter", "scatter_add",
 )  # fmt: skip
 
@@ -106,7 +94,7 @@ take(
     bitwise_not=_bitwise_not,
     **{f"bitwise_{name}": _operator(*OPERATORS[name]) for name in ("and", "or", "xor")},
     **{name: _function(ELEMENTWISE[name]) for name in NAMES},
-    **{f"__{name}__": _operator(binary_or_not, name) for name in COMPARISONS},
+    **{f"__{name}__": _operator(binary_or_not, name) for name in RELATIONS},
     **{f"__{name}__": _operator(*how) for name, how in OPERATORS.items()},
     **{f"__i{name}__": _in_place(*how, f"__i{name}__") for name, how in OPERATORS.items()},
     **{f"__r{name}__": _operator(*how, reflected=True) for name, how in OPERATORS.items()},

@@ -58,7 +58,7 @@ def by_lane(
         if _whole(name, attributes):
             return None
         made = _run(name, attributes, [_lanes_second(x) for x in opened], weights)
-        return made if name in ("unstack", "overlap_add") else [_lanes_second(y) for y in made]
+        return [_lanes_second(y) if len(y.features) == len(opened[0].features) else y for y in made]
     if name in ("conv2d", "conv_transpose2d") and len(weights[0].shape) == 3:  # within frames: lanes are rows
         return None
     own = _OWN.get(name)

@@ -18,7 +18,7 @@ import numpy as np
 from ..errors import DTypeError
 from . import dtypes
 from .base import Number, is_number
-from .elementwise import along, as_flags, binary, bits, foreign, rounded, unary
+from .elementwise import along, as_flags, binary, bits, quotient, unary
 from .elementwise import where as choose
 from .tensor import Tensor, take
 
@@ -55,7 +55,7 @@ def div(self: Tensor, other: Operand, *, rounding_mode: str | None = None) -> Te
         return binary("div", self, other)
     if rounding_mode not in ("floor", "trunc"):
         raise ValueError(f"div: rounding_mode is None, 'floor' or 'trunc', got {rounding_mode!r}")
-    return _quotient(f"{rounding_mode}_divide", self, other)
+    return quotient(f"{rounding_mode}_divide", self, other)
 
 
 def _pow(self: Tensor, exponent: Operand) -> Tensor:
@@ -212,15 +212,6 @@ def _bound(value: Operand) -> bool:
     return value is None or is_number(value)
 
 
-def _quotient(name: str, a: Operand, b: Operand) -> Tensor:
-    """Return a quotient rounded to an integer, or what remains, where a foreign operand is an error."""
-    out = rounded(name, a, b)
-    if out is NotImplemented:
-        raise foreign(name, b)
-    result: Tensor = out
-    return result
-
-
 def _real(x: Operand) -> Operand:
     """Return the tensor, integers as float32; a number as it is."""
     return x.to(dtypes.float32) if isinstance(x, Tensor) and not dtypes.is_float(x.dtype) else x
@@ -235,11 +226,6 @@ def _sinc(x: Tensor) -> Tensor:
 
 #: By method: what it returns of the tensor, or of it and another operand, and how.
 COMPOSED: dict[str, tuple[str, Callable[..., Any]]] = {
-    "floor_divide": ("self / other, rounded down", lambda self, other: _quotient("floor_divide", self, other)),
-    "remainder": (
-        "self - other * (self / other rounded down): the sign is that of `other`",
-        lambda self, other: _quotient("remainder", self, other),
-    ),
     "logical_xor": (
         "whether exactly one of the elements is not zero",
         lambda self, other: binary("ne", as_flags(self), as_flags(other)),

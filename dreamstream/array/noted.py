@@ -11,6 +11,7 @@ from functools import partial, partialmethod
 from typing import Any, NoReturn
 
 from ..errors import NotStreamableError
+from ..operations import RELATIONS
 from ..stream.rules import Length
 from ..stream.tree import map_leaves
 from ..stream.where import user_line
@@ -18,7 +19,7 @@ from . import counted, creation
 from .axes import LikeOthers
 from .einsum import noted_product
 from .filled import Shared, kept
-from .functions import COMPARISONS, OPERATORS
+from .functions import OPERATORS
 from .pairs import Pairs, flat, to_a_copy
 from .score_views import Greatest
 from .scores import Scores
@@ -148,7 +149,7 @@ def _operator(name: str) -> Callable[..., Any]:
 for _name in (
     *OPERATORS,
     *(f"r{name}" for name in OPERATORS),
-    *COMPARISONS,
+    *RELATIONS,
     "neg",
     "invert",
     "abs",
@@ -171,7 +172,7 @@ def _of_lengths(name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> An
         return NotImplemented
     out = Noted.of(func, *args, **kwargs)
     lengths = any(isinstance(a, Symbolic) and not a.position for a in args)
-    if lengths and name.strip("_") in COMPARISONS and sum(isinstance(s, Length) for s in out.shape) < 2:
+    if lengths and name.strip("_") in RELATIONS and sum(isinstance(s, Length) for s in out.shape) < 2:
         return NotImplemented  # a mask of frames by their number, which is refused
     return out
 

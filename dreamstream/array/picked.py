@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NoReturn, cast
 
 from ..errors import NotStreamableError
-from ..operations import LOGICAL
+from ..operations import ARITHMETIC, LOGICAL, RELATIONS
 from ..operations.refusals import PLACES
 from ..stream.edge import Line
 from ..stream.where import user_line
@@ -128,8 +128,7 @@ class _Number:
 
 
 for _name in (
-    "index", "int", "float", "bool", "eq", "ne", "lt", "le", "gt", "ge", "add", "radd", "sub", "rsub", "mul",
-    "rmul", "truediv", "rtruediv", "floordiv", "mod", "neg",
+    "index", "int", "float", "bool", "neg", *RELATIONS, *ARITHMETIC, *(f"r{name}" for name in ARITHMETIC),
 ):  # fmt: skip
     setattr(_Number, f"__{_name}__", _Number._refuse)
 _Number.__hash__ = object.__hash__  # type: ignore[method-assign]

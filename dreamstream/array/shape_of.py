@@ -11,6 +11,7 @@ from functools import partialmethod
 from typing import Any, NoReturn
 
 from ..errors import NotStreamableError, ShapeError
+from ..operations import ARITHMETIC, BITWISE, RELATIONS
 from ..stream.rules import BatchSize, Length
 from ..stream.where import user_line
 from .axes import Described, HasShape
@@ -47,8 +48,7 @@ class ShapeOf(HasShape):
 
 
 for _name in (
-    "getitem", "iter", "array", "add", "sub", "mul", "truediv", "matmul", "lt", "le", "gt", "ge", "eq", "ne",
-    "neg", "abs", "invert", "and", "or",
+    "getitem", "iter", "array", "matmul", "neg", "abs", "invert", *ARITHMETIC, *BITWISE, *RELATIONS,
 ):  # fmt: skip
     setattr(ShapeOf, f"__{_name}__", partialmethod(ShapeOf._refuse, _name))
 ShapeOf.__hash__ = object.__hash__  # type: ignore[method-assign]

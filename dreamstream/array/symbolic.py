@@ -18,7 +18,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from ..errors import NotStreamableError, ShapeError, StreamMismatchError
-from ..operations import UNARY
+from ..operations import ARITHMETIC, RELATIONS, UNARY
 from ..stream.rules import BatchSize, Length, Rows, Token, taken, takes_all
 from ..stream.where import user_line
 from . import hook
@@ -550,7 +550,7 @@ def _arithmetic(name: str, keeps: builtins.bool) -> None:
             return self._noted(f"__r{name}__", (other,), {}, error)
 
     setattr(Symbolic, f"__i{name}__", lambda self, other: self._in_place(f"__i{name}__", other))
-    short = {"truediv": "true_divide", "floordiv": "floor_divide", "mod": "remainder"}.get(name, name)
+    short = "true_divide" if name == "truediv" else ARITHMETIC[name]  # div is a method of its own
     setattr(Symbolic, f"__{name}__", method)
     setattr(Symbolic, f"__r{name}__", reflected)
     setattr(Symbolic, short, method)
@@ -569,9 +569,9 @@ def _answering(answer: Callable[[Symbolic, Any], Any], *names: str) -> None:
 
 for _name in ("__matmul__", "__rmatmul__", "__lshift__", "__rshift__"):
     setattr(Symbolic, _name, lambda self, other, name=_name: self._otherwise(name, (other,), {}))
-for _name in ("add", "sub", "mul", "truediv", "floordiv", "mod"):
+for _name in (n for n in ARITHMETIC if n != "pow"):
     _arithmetic(_name, _name in ("add", "sub"))
-for _name in ("eq", "ne", "lt", "le", "gt", "ge"):
+for _name in RELATIONS:
     _answering(partial(Symbolic._compare, relation=_name), f"__{_name}__", _name)
 for _both, _name in ((lambda a, b: bool(a) and bool(b), "and"), (lambda a, b: bool(a) or bool(b), "or")):
     _answering(partial(Symbolic._apply, function=_both), f"__{_name}__", f"__r{_name}__", f"logical_{_name}")

@@ -9,9 +9,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ..array.elementwise import COMPARISONS
 from ..array.hook import CHOICE
-from ..operations import row_of
+from ..operations import RELATIONS, row_of
 from .engine import Engine
 
 __all__ = ["Choices"]
@@ -42,7 +41,7 @@ class Choices:
             for node in engine._core.nodes
             for i, (dtype, *_) in enumerate(node["outputs"])
             if (row_of(node["name"]).chooses and dtype == "int64")
-            or (node["name"] in COMPARISONS and dtype == "bool")
+            or (node["name"] in RELATIONS and dtype == "bool")
         }
         self._made: dict[str, list[list[Array]]] = {}
 

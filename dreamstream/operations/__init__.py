@@ -8,18 +8,21 @@
 `refusals.py` has what does not stream, why, and what would.
 """
 
-from .elementwise import BINARY, ELEMENTWISE, LOGICAL, UNARY, Elementwise
+from .elementwise import ARITHMETIC, BINARY, BITWISE, ELEMENTWISE, LOGICAL, RELATIONS, UNARY, Elementwise
 from .names import ALIASES, OPERATIONS, ours
 from .operator import Operation
 from .operators import OPERATORS, Operator, row_of
 
 __all__ = [
     "ALIASES",
+    "ARITHMETIC",
     "BINARY",
+    "BITWISE",
     "ELEMENTWISE",
     "LOGICAL",
     "OPERATIONS",
     "OPERATORS",
+    "RELATIONS",
     "UNARY",
     "Elementwise",
     "Operation",

@@ -16,7 +16,7 @@ import numpy as np
 
 from .operator import Operator
 
-__all__ = ["BINARY", "ELEMENTWISE", "LOGICAL", "UNARY", "Elementwise"]
+__all__ = ["ARITHMETIC", "BINARY", "BITWISE", "ELEMENTWISE", "LOGICAL", "RELATIONS", "UNARY", "Elementwise"]
 
 _erf = np.vectorize(math.erf, otypes=[float])
 _erfc = np.vectorize(math.erfc, otypes=[float])
@@ -50,6 +50,8 @@ class Elementwise(Operator):
         Whether two integers become float32.
     aliases : tuple of str
         torch's other names.
+    python : str
+        Python's operator, by its method's name without underscores.
     onnx : str or tuple
         ONNX's operator, where torch's exporter lacks the function; or how it is made: an operator, and of what:
         such tuples, the numbers of operands and parameters (int), constants (float).
@@ -65,6 +67,7 @@ class Elementwise(Operator):
     integers: Callable[..., Any] | None = None
     real: bool = False
     aliases: tuple[str, ...] = ()
+    python: str = ""
     onnx: str | tuple[Any, ...] = ""
     tries: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
 
@@ -126,8 +129,10 @@ UNARY = (
     Elementwise("rsqrt", lambda x: 1 / np.sqrt(x), "1 / sqrt(x)", domain="positive"),
     Elementwise("reciprocal", np.reciprocal, "1 / x"),
     Elementwise("square", np.square, "x * x", integers=np.square),
-    Elementwise("abs", np.abs, "the absolute value", exact=True, integers=np.abs, aliases=("absolute",)),
-    Elementwise("neg", np.negative, "-x", exact=True, integers=np.negative, aliases=("negative",)),
+    Elementwise(
+        "abs", np.abs, "the absolute value", exact=True, integers=np.abs, aliases=("absolute",), python="abs"
+    ),
+    Elementwise("neg", np.negative, "-x", exact=True, integers=np.negative, aliases=("negative",), python="neg"),
     Elementwise("sign", np.sign, "-1, 0 or 1; 0 for NaN", domain="ties", exact=True, integers=np.sign),
     Elementwise("sin", np.sin, "the sine"),
     Elementwise("cos", np.cos, "the cosine"),
@@ -169,13 +174,30 @@ UNARY = (
     ),
 )  # fmt: skip
 
+
+def _comparison(name: str, reference: Callable[..., Any], doc: str, *aliases: str) -> Elementwise:
+    return Elementwise(
+        name, reference, doc, 2, domain="ties", exact=True, integers=reference, aliases=aliases, python=name
+    )
+
+
+#: Comparisons: what they give is true or false.
+COMPARISONS = (
+    _comparison("eq", np.equal, "whether elements are equal"),
+    _comparison("ne", np.not_equal, "whether elements differ", "not_equal"),
+    _comparison("lt", np.less, "self < other", "less"),
+    _comparison("le", np.less_equal, "self <= other", "less_equal"),
+    _comparison("gt", np.greater, "self > other", "greater"),
+    _comparison("ge", np.greater_equal, "self >= other", "greater_equal"),
+)
+
 #: Functions of two operands.
 BINARY = (
-    Elementwise("add", np.add, operands=2, integers=np.add),
-    Elementwise("sub", np.subtract, operands=2, integers=np.subtract, aliases=("subtract",)),
-    Elementwise("mul", np.multiply, "self * other", 2, integers=np.multiply, aliases=("multiply",)),
-    Elementwise("div", np.divide, operands=2, real=True, aliases=("divide", "true_divide")),
-    Elementwise("pow", np.power, operands=2, domain="base", integers=np.power),
+    Elementwise("add", np.add, operands=2, integers=np.add, python="add"),
+    Elementwise("sub", np.subtract, operands=2, integers=np.subtract, aliases=("subtract",), python="sub"),
+    Elementwise("mul", np.multiply, "self * other", 2, integers=np.multiply, aliases=("multiply",), python="mul"),
+    Elementwise("div", np.divide, operands=2, real=True, aliases=("divide", "true_divide"), python="truediv"),
+    Elementwise("pow", np.power, operands=2, domain="base", integers=np.power, python="pow"),
     Elementwise(
         "minimum", np.minimum, "the smaller of each two elements; NaN where one is", 2,
         domain="ties", exact=True, integers=np.minimum,
@@ -184,24 +206,7 @@ BINARY = (
         "maximum", np.maximum, "the larger of each two elements; NaN where one is", 2,
         domain="ties", exact=True, integers=np.maximum,
     ),
-    Elementwise("eq", np.equal, "whether elements are equal", 2, domain="ties", exact=True, integers=np.equal),
-    Elementwise(
-        "ne", np.not_equal, "whether elements differ", 2, domain="ties", exact=True, integers=np.not_equal,
-        aliases=("not_equal",),
-    ),
-    Elementwise("lt", np.less, "self < other", 2, domain="ties", exact=True, integers=np.less, aliases=("less",)),
-    Elementwise(
-        "le", np.less_equal, "self <= other", 2,
-        domain="ties", exact=True, integers=np.less_equal, aliases=("less_equal",),
-    ),
-    Elementwise(
-        "gt", np.greater, "self > other", 2,
-        domain="ties", exact=True, integers=np.greater, aliases=("greater",),
-    ),
-    Elementwise(
-        "ge", np.greater_equal, "self >= other", 2,
-        domain="ties", exact=True, integers=np.greater_equal, aliases=("greater_equal",),
-    ),
+    *COMPARISONS,
     Elementwise(
         "atan2", np.arctan2, "the angle of the point (other, self), from -pi to pi", 2,
         real=True, aliases=("arctan2",),
@@ -218,9 +223,13 @@ BINARY = (
         "fmod", np.fmod, "what self / other leaves, exactly; the sign is that of self", 2,
         domain="quarters", exact=True, integers=np.fmod,
     ),
-    Elementwise("remainder", np.remainder, operands=2, domain="quarters", exact=True, integers=np.remainder),
     Elementwise(
-        "floor_divide", np.floor_divide, operands=2, domain="quarters", exact=True, integers=np.floor_divide
+        "remainder", np.remainder, "self - other * (self / other rounded down): the sign is that of `other`", 2,
+        domain="quarters", exact=True, integers=np.remainder, python="mod",
+    ),
+    Elementwise(
+        "floor_divide", np.floor_divide, "self / other, rounded down", 2,
+        domain="quarters", exact=True, integers=np.floor_divide, python="floordiv",
     ),
     Elementwise("prelu", lambda x, w: np.where(x > 0, x, w * x), operands=2, real=True),
 )  # fmt: skip
@@ -234,3 +243,12 @@ LOGICAL = (
 
 #: All of them, by name.
 ELEMENTWISE = {row.name: row for row in (*UNARY, *BINARY, *LOGICAL)}
+
+#: Python's operators of two operands, by their methods' names, and which functions they are.
+ARITHMETIC = {row.python: row.name for row in BINARY if row.python and row not in COMPARISONS}
+
+#: Those of integers' bits and of truths, which are made of others.
+BITWISE = ("and", "or", "xor", "lshift", "rshift")
+
+#: Those that compare: names of methods and of functions are the same.
+RELATIONS = tuple(row.python for row in COMPARISONS)

@@ -12,100 +12,9 @@ enum { LONG = 200, RENAMED = 1024 };
 
 /* Sizes that kernels have ways of their own for, beside the small ones of every_op. */
 static const char *const larger[] = {
-    "{'op':'linear','in':[['float32',[2,3,70]]],'weights':[[33,70],[33]]}",
-    "{'op':'linear','in':[['float32',[300]]],'weights':[[17,300]]}",
-    "{'op':'linear','in':[['float32',[530]]],'weights':[[40,530],[40]]}",
-    "{'op':'matmul','in':[['float32',[3,530]]],'weights':[[40,530]]}",
-    /* a depth beyond one chain, several panels; more copies than there is room for; depthwise; groups by pointer;
-     * the least number of copies */
-    "{'op':'conv1d','in':[['float32',[40]]],'attrs':{'stride':2,'left':4,'right':4},"
-    "'weights':[[70,40,9],[70]]}",
-    "{'op':'conv1d','in':[['float32',[40]]],'attrs':{'dilation':3,'left':8,'right':8},"
-    "'weights':[[70,40,9],[70]]}",
-    "{'op':'conv1d','in':[['float32',[70]]],'attrs':{'groups':70,'left':15,'right':15},"
-    "'weights':[[70,1,31],[70]]}",
-    "{'op':'conv1d','in':[['float32',[70]]],'attrs':{'groups':70,'dilation':4,'left':8},"
-    "'weights':[[70,1,3]]}",
-    "{'op':'conv1d','in':[['float32',[1]]],'attrs':{'stride':5},'weights':[[24,1,10],[24]]}",
-    "{'op':'conv1d','in':[['float32',[12]]],'attrs':{'groups':4,'stride':3},'weights':[[20,3,1]]}",
-    "{'op':'conv1d','in':[['float32',[300]]],'attrs':{'left':69,'mode':'replicate'},"
-    "'weights':[[8,300,70]]}",
-    "{'op':'conv1d','attrs':{'left':3,'right':2,'mode':'circular'},'weights':[[6,4,3],[6]]}",
-    "{'op':'conv_transpose1d','in':[['float32',[70]]],'attrs':{'stride':8,'padding':4},"
-    "'weights':[[70,40,16],[40]]}",
-    "{'op':'conv_transpose1d','in':[['float32',[150]]],'attrs':{'stride':2,'output_padding':1},"
-    "'weights':[[150,33,6]]}",
-    "{'op':'conv_transpose1d','in':[['float32',[40]]],'attrs':{'stride':2,'padding':1,'groups':40},"
-    "'weights':[[40,1,4],[40]]}",
-    "{'op':'conv2d','in':[['float32',[9,40]]],"
-    "'attrs':{'stride':[2,2],'padding':[1,1,1,1]},'weights':[[70,40,3,3],[70]]}",
-    "{'op':'conv2d','in':[['float32',[5,33]]],'attrs':{'axis':1,'dilation':[2,1],'padding':[4,0,1,"
-    "0],"
-    "'inner_mode':'replicate'},'weights':[[40,33,2,3]]}",
-    "{'op':'conv2d','in':[['float32',[6,16]]],'attrs':{'axis':1},'weights':[[33,16,6,4]]}",
-    "{'op':'conv2d','in':[['float32',[64,1]]],'attrs':{'stride':[1,8]},'weights':[[128,1,1,16]]}",
-    "{'op':'conv2d','in':[['float32',[7,40]]],'attrs':{'groups':40,'padding':[1,1,1,1]},"
-    "'weights':[[40,1,3,3],[40]]}",
-    "{'op':'conv2d','in':[['float32',[3,5,4]]],'attrs':{'padding':[1,1,1,1],'mode':'circular'},"
-    "'weights':[[4,4,2,3]]}",
-    "{'op':'conv_transpose2d','in':[['float32',[5,40]]],'attrs':{'stride':[2,2],'padding':[1,1],"
-    "'output_padding':[0,1]},'weights':[[40,70,4,3],[70]]}",
-    "{'op':'conv_transpose2d','in':[['float32',[3,33]]],'attrs':{'axis':1,'stride':[3,1],"
-    "'dilation':[1,2],'output_padding':[2,0]},'weights':[[33,16,4,5]]}",
-    "{'op':'conv_transpose2d','in':[['float32',[4,40]]],'attrs':{'groups':40,'stride':[2,2],"
-    "'padding':[1,0]},'weights':[[40,1,3,2],[40]]}",
-    "{'op':'conv_transpose2d','in':[['float32',[2,4,6]]],'attrs':{'stride':[2,1]},"
-    "'weights':[[6,3,2,2]]}",
-    "{'op':'lstm','in':[['float32',[20]]],'attrs':{'layers':2,'bidirectional':1},"
-    "'weights':[[160,20],[160,40],[160],[160],[160,20],[160,40],[160],[160],"
-    "[160,80],[160,40],[160],[160],[160,80],[160,40],[160],[160],[4,40],[4,40]]}",
-    "{'op':'lstm','attrs':{'layers':2,'bias':0,'projection':3},"
-    "'weights':[[36,4],[36,3],[3,9],[36,3],[36,3],[3,9],[2,3],null]}",
-    "{'op':'gru','in':[['float32',[20]]],'attrs':{'layers':2},"
-    "'weights':[[120,20],[120,40],[120],[120],[120,40],[120,40],[120],[120],[2,40]]}",
-    "{'op':'gru','attrs':{'bidirectional':1,'bias':0},'weights':[[9,4],[9,3],[9,4],[9,3]]}",
-    "{'op':'rnn','attrs':{'layers':3,'nonlinearity':'relu','bias':0},"
-    "'weights':[[9,4],[9,9],[9,9],[9,9],[9,9],[9,9],[3,9]]}",
-    "{'op':'conv1d','in':[['float32',[5,16]]],'attrs':{'stride':2,'left':3,'right':2,'mode':'"
-    "reflect'},"
-    "'weights':[[33,16,5],[33]]}",
-    "{'op':'conv1d','in':[['float32',[3,40]]],'attrs':{'groups':40,'dilation':2},'weights':[[40,1,"
-    "3],null]}",
-    "{'op':'conv_transpose1d','in':[['float32',[5,16]]],'attrs':{'stride':3,'padding':2},"
-    "'weights':[[16,33,5],[33]]}",
-    "{'op':'lstm','in':[['float32',[5,20]]],'attrs':{'layers':2},"
-    "'weights':[[160,20],[160,40],[160],[160],[160,40],[160,40],[160],[160],[2,40],[2,40]]}",
-    "{'op':'gru','in':[['float32',[3,4]]],'attrs':{'bidirectional':1,'bias':0},"
-    "'weights':[[9,4],[9,3],[9,4],[9,3]]}",
-    "{'op':'lstm_within','in':[['float32',[2,5,4]]],'attrs':{'layers':2,'bias':0,'projection':3},"
-    "'weights':[[36,4],[36,3],[3,9],[36,3],[36,3],[3,9],[2,3],null]}",
-    "{'op':'gru_within','in':[['float32',[7,20]]],'attrs':{'layers':2,'bidirectional':1,'bias':0},"
-    "'weights':[[120,20],[120,40],[120,20],[120,40],[120,80],[120,40],[120,80],[120,40],[4,40]]}",
-    "{'op':'lstm_cell','in':[['float32',[2,3,33]]],'weights':[[160,33],[160,40],null,[160]]}",
-    "{'op':'gru_cell','in':[['float32',[3,33]],['float32',[3,40]]],"
-    "'weights':[[120,33],[120,40],[120],null]}",
-    "{'op':'rnn_cell','in':[['float32',[33]]],'weights':[[40,33],[40,40],[40],[40]]}",
-    "{'op':'layer_norm','in':[['float32',[4,40]]],'attrs':{'axes':2},'weights':[[4,40],null]}",
-    "{'op':'group_norm','in':[['float32',[33,20]]],'attrs':{'groups':4},'weights':[[20],[20]]}",
-    "{'op':'softmax','in':[['float32',[2,70]]]}",
-    "{'op':'rfft','in':[['float32',[2,60]]]}",
-    "{'op':'rfft','in':[['float32',[2,35]]]}",
-    "{'op':'irfft','in':[['float32',[31]],['float32',[31]]],'attrs':{'size':60}}",
-    "{'op':'fft','in':[['float32',[3,14]],['float32',[3,14]]]}",
-    "{'op':'ifft','in':[['float32',[81]],['float32',[81]]]}",
-    "{'op':'add','in':[['float32',[3,1,5]],['float32',[4,1]]]}",
-    "{'op':'pow','in':[['float32',[3,5]]],'attrs':{'order':[1,0]},'weights':[[5]]}",
-    "{'op':'where','in':[['bool',[2,1]],['float32',[3]],['float32',[2,3]]]}",
-    "{'op':'cat','in':[['float32',[2,4]],['float32',[2,1]],['float32',[2,3]]],'attrs':{'axis':1}}",
-    "{'op':'sync','in':[['float32',[2]],['int16',[3]],['bool',[4]]]}",
-    "{'op':'frame','attrs':{'size':4,'step':4,'exact':1}}",
-    "{'op':'frame','in':[['float32',[2,3]]],'attrs':{'size':3,'step':2,'dilation':2}}",
-    "{'op':'cut','in':[['float32',[4],[3,2]],['bool',[2],[1,1]]],"
-    "'attrs':{'start':1,'step':2,'length':[1,3,0,-2,2,2]}}",
-    "{'op':'put','in':[['int64',[4]],['int64',[4]]],'attrs':{'start':1}}",
-    "{'op':'pick','in':[['bool',[3,40]]],'attrs':{'axis':1},'weights':[['int64',[90]]]}",
-    "{'op':'pad','attrs':{'left':3,'right':4,'mode':'reflect'}}",
-    "{'op':'pad','attrs':{'left':3,'right':4,'mode':'replicate'}}",
+#define LARGER OP_TEXT
+#define BLOCKS OP_TEXT
+#include "op_cases.def"
 };
 
 /* ---------------------------------------------------------------- random data */
@@ -380,19 +289,8 @@ static bool depends(const driven *d, char **x, const int64_t *length, const op_s
 static void test_need_is_tight(void)
 {
     static const char *const texts[] = {
-        "{'op':'conv1d','attrs':{'stride':2,'left':2},'weights':[[3,4,3]]}",
-        "{'op':'conv1d','attrs':{'dilation':2,'left':4},'weights':[[3,4,3]]}",
-        "{'op':'conv_transpose1d','attrs':{'stride':3,'padding':2},'weights':[[4,3,7]]}",
-        "{'op':'pad','attrs':{'left':3,'right':2}}",
-        "{'op':'slice','attrs':{'start':2,'crop':1,'step':3}}",
-        "{'op':'delay','attrs':{'frames':4}}",
-        "{'op':'frame','attrs':{'size':3,'step':2,'dilation':2}}",
-        "{'op':'frame','attrs':{'size':2,'step':5}}",
-        "{'op':'unstack','in':[['float32',[3,2]]]}",
-        "{'op':'repeat_frames','attrs':{'times':3}}",
-        "{'op':'avg_pool','attrs':{'kernel':4,'stride':3}}",
-        "{'op':'overlap_add','in':[['float32',[6]]],'attrs':{'step':2}}",
-        "{'op':'conv2d','in':[['float32',[5,4]]],'weights':[[3,4,3,2]]}",
+#define TIGHT OP_TEXT
+#include "op_cases.def"
     };
     for (size_t k = 0; k < sizeof texts / sizeof texts[0]; k++) {
         enum { N = 60 };

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from operator import attrgetter
 
 from dreamstream.operations import BINARY, ELEMENTWISE, LOGICAL, UNARY
@@ -43,6 +44,18 @@ def _pairs(*names):
     }
 
 
+def _operators(rows, *cases):
+    """Python's operators, of rows that are some."""
+    ways = {row.name: getattr(operator, row.python) for row in rows if row.python}
+    return {name: [lambda d, f=f, case=case: case(f, d) for case in cases] for name, f in ways.items()}
+
+
+def _joined(*tables):
+    """All cases of each name."""
+    return {name: [c for t in tables for c in t.get(name, ())] for table in tables for name in table}
+
+
+EXACT = [r for r in BINARY if r.integers and r.domain != "base"]
 QUOTIENTS = [r.name for r in BINARY if r.domain == "quarters"]
 OF_REALS = [r.name for r in BINARY if r.real and r.doc]
 
@@ -65,6 +78,12 @@ REAL = {
     "heaviside": [lambda d: d.x.heaviside(d.y), lambda d: d.odd.heaviside(d.x)],
     "addcmul": [lambda d: d.x.addcmul(d.y, d.row), lambda d: d.x.addcmul(d.column, d.row, value=2)],
 }
+REAL = _joined(
+    REAL,
+    _operators(UNARY, lambda f, d: f(d.odd)),
+    _operators(EXACT, lambda f, d: f(d.x, d.p), lambda f, d: f(d.column, d.p), lambda f, d: f(d.p, d.p)),
+    _operators(EXACT, lambda f, d: f(d.odd, 1), lambda f, d: f(d.x, 2), lambda f, d: f(3, d.p)),
+)
 
 FLOAT = {
     **_odd(*(r.name for r in UNARY if r.doc and r.integers is None)),
@@ -99,3 +118,7 @@ INTEGER = {
     **{name: [lambda d, name=name: getattr(d.x, name)(d.y.float())] for name in OF_REALS},
     "xlogy": [lambda d: d.x.xlogy(d.p)],
 }
+INTEGER |= _joined(
+    _operators(EXACT, lambda f, d: f(d.x, 0.5), lambda f, d: f(d.x, d.mask + 1)),
+    _operators((r for r in EXACT if r.name not in ("sub", *QUOTIENTS)), lambda f, d: f(d.mask, d.x)),
+)

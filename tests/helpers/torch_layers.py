@@ -6,8 +6,10 @@ from typing import Any
 
 import numpy as np
 import torch
+from stream_methods import FUNCTIONS as OF_ELEMENTS
 
 from dreamstream import nn
+from dreamstream.operations import UNARY
 from dreamstream.stream.tree import leaves
 
 __all__ = ["FUNCTIONS", "LAYERS", "ODD", "close", "draw", "share", "twins"]
@@ -264,15 +266,13 @@ def _rectifier(name: str, **options: Any) -> Any:
 
 
 FUNCTIONS: list[Any] = [
-    lambda f, x: f.relu(x),
+    *map(_rectifier, OF_ELEMENTS),
+    *(
+        _rectifier(row.name, **{n: v[1] for n, v in row.tries.items()})
+        for row in UNARY
+        if "functional" in row.torch
+    ),
     lambda f, x: f.relu(x, inplace=False),
-    lambda f, x: f.gelu(x),
-    lambda f, x: f.gelu(x, approximate="tanh"),
-    lambda f, x: f.silu(x),
-    lambda f, x: f.sigmoid(x),
-    lambda f, x: f.tanh(x),
-    lambda f, x: f.softplus(x, 2.0, 3.0),
-    lambda f, x: f.logsigmoid(x),
     lambda f, x: f.hardtanh(x, -0.5, 0.7),
     lambda f, x: f.softmax(x, dim=1),
     lambda f, x: f.log_softmax(x, -1),
@@ -316,18 +316,11 @@ FUNCTIONS: list[Any] = [
     lambda f, x: f.conv2d(x[None], x[:, :1, :2].reshape(3, 1, 2, 1), padding="same", groups=3),
     _rectifier("elu", alpha=2.0, inplace=False),
     _rectifier("celu", alpha=0.5),
-    _rectifier("selu"),
     _rectifier("leaky_relu", negative_slope=-0.2),
     _rectifier("rrelu", lower=0.1, upper=0.7),
-    _rectifier("relu6"),
     _rectifier("hardtanh", min_val=-2.0),
-    _rectifier("hardsigmoid"),
-    _rectifier("hardswish"),
     _rectifier("hardshrink", lambd=1.0),
     _rectifier("softshrink", lambd=1.0),
-    _rectifier("tanhshrink"),
-    _rectifier("softsign"),
-    _rectifier("mish"),
     _rectifier("threshold", threshold=0.5, value=-1.0),
     _rectifier("softmin", dim=1),
     _rectifier("dropout1d", training=False),

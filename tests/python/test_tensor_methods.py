@@ -93,15 +93,8 @@ class Operands:
 
 
 REAL = {
-    "add": [lambda d: d.x.add(d.row, alpha=3), lambda d: d.column + d.x, lambda d: 2 + d.x],
-    "sub": [lambda d: d.x.sub(d.row, alpha=2), lambda d: 3 - d.x, lambda d: d.x - 1],
-    "mul": [lambda d: 3 * d.x, lambda d: d.x * d.row],
-    "eq": [lambda d: d.x == d.x, lambda d: d.odd.eq(0), lambda d: d.x == 1],
-    "ne": [lambda d: d.odd != d.odd],
-    "lt": [lambda d: d.odd < 1],
-    "le": [lambda d: d.odd <= 0],
-    "gt": [lambda d: d.x > d.row],
-    "ge": [lambda d: d.x >= 2],
+    "add": [lambda d: d.x.add(d.row, alpha=3), lambda d: +d.x],
+    "sub": [lambda d: d.x.sub(d.row, alpha=2)],
     "where": [
         lambda d: d.x.where(d.mask, d.y),
         lambda d: d.x.where(d.mask, 2),
@@ -114,8 +107,6 @@ REAL = {
     "bitwise_xor": [lambda d: d.mask.bitwise_xor(d.x > 0)],
     "bitwise_not": [lambda d: d.mask.bitwise_not(), lambda d: ~d.mask],
     "logical_xor": [lambda d: d.x.logical_xor(d.y), lambda d: d.mask ^ (d.x > 0)],
-    "abs": [lambda d: abs(d.odd)],
-    "neg": [lambda d: -d.x, lambda d: +d.x],
     "clamp": [
         lambda d: d.x.clamp(-1, 2),
         lambda d: d.odd.clamp(min=0),
@@ -129,8 +120,6 @@ REAL = {
     "isnan": [lambda d: d.odd.isnan()],
     "isinf": [lambda d: d.odd.isinf()],
     "isfinite": [lambda d: d.odd.isfinite()],
-    "floor_divide": [lambda d: d.p.floor_divide(d.p), lambda d: d.x // 2],
-    "remainder": [lambda d: d.x.remainder(d.p), lambda d: d.x % 3],
     "cumprod": [lambda d: d.x.cumprod(0), lambda d: d.x.cumprod(dim=-1), lambda d: d.row[0].cumprod(0)],
     "cumsum": [lambda d: d.x.cumsum(0), lambda d: d.x.cumsum(dim=-1), lambda d: d.row[0].cumsum(0)],
     "cummax": [lambda d: d.odd.cummax(1).values, lambda d: d.odd.cummax(-1)[1], lambda d: d.row[0].cummax(0)[0]],
@@ -323,9 +312,7 @@ INTEGER = {
         lambda d: d.x.div(d.p, rounding_mode="trunc"),
     ],
     "pow": [lambda d: d.x.pow(2), lambda d: d.x**d.p, lambda d: 2**d.p],
-    "add": [lambda d: d.x + 0.5, lambda d: d.mask + d.x, lambda d: d.mask + 1],
-    "mul": [lambda d: d.mask * d.x, lambda d: 1.5 * d.mask],
-    "lt": [lambda d: d.x < 0.5],
+    "add": [lambda d: d.mask + 1],
     "sum": [lambda d: d.x.sum(0, dtype=d.ds.float32)],
     "mean": [lambda d: d.x.mean(dtype=d.ds.float64)],
     "clamp": [lambda d: d.x.clamp(-0.5, 1.5)],

@@ -19,6 +19,7 @@ from functools import partialmethod
 from typing import Any, ClassVar, NamedTuple, NoReturn
 
 from ...errors import DTypeError
+from ...operations import RELATIONS
 from ...operations.refusals import LOOPS
 from ..where import user_line
 from ._ints import as_int
@@ -456,7 +457,7 @@ class Quotient(Token):
         return f"<{self.over!r} / {self.by}>"
 
 
-for _name in ("eq", "ne", "lt", "le", "gt", "ge"):
+for _name in RELATIONS:
     for _kind in (Length, Quotient):
         setattr(_kind, f"__{_name}__", partialmethod(_kind.compare, relation=_name))
 Length.__hash__ = Quotient.__hash__ = Token.__hash__  # type: ignore[method-assign]

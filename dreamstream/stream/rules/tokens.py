@@ -9,6 +9,7 @@ from fractions import Fraction
 from typing import Any, NoReturn, Protocol
 
 from ...errors import CaptureError
+from ...operations import BINARY
 from ..where import user_line
 
 __all__ = ["Edge", "Rows", "Token"]
@@ -49,12 +50,8 @@ class _Unhashable(CaptureError, TypeError):
 
 _Unhashable.__name__ = _Unhashable.__qualname__ = CaptureError.__name__  # as tracebacks have it
 
-#: NumPy's functions that are operators, by name.
-_OPERATORS = {
-    "add": "add", "subtract": "sub", "multiply": "mul", "floor_divide": "floordiv", "remainder": "mod",
-    "divide": "truediv", "power": "pow", "equal": "eq", "not_equal": "ne", "less": "lt", "less_equal": "le",
-    "greater": "gt", "greater_equal": "ge",
-}  # fmt: skip
+#: Python's operators, by NumPy's functions.
+_OPERATORS = {row.reference: row.python for row in BINARY if row.python}
 
 
 def _refuse(use: str) -> Callable[..., Any]:
@@ -90,12 +87,12 @@ class Token:
             return _ROUNDED[ufunc.__name__](inputs[0])
         if ufunc.__name__ == "sqrt":
             return inputs[0] ** 0.5
-        if ufunc.__name__ not in _OPERATORS:
+        if ufunc not in _OPERATORS:
             self._misuse(f"given to np.{ufunc.__name__} (use Python's own, as in math.ceil(x.size(L) / 4))")
         if any(getattr(x, "shape", ()) for x in inputs):
             self._misuse("combined with an array of several numbers")
         plain = (x.item() if hasattr(x, "item") and not isinstance(x, Token) else x for x in inputs)
-        return getattr(operator, _OPERATORS[ufunc.__name__])(*plain)
+        return getattr(operator, _OPERATORS[ufunc])(*plain)
 
     def __hash__(self) -> int:
         """Raise the token's own error, which is a TypeError too."""

@@ -13,6 +13,7 @@ from ...array import METHODS, Tensor
 from ...array.axes import sizes_of
 from ...array.dtypes import nominal
 from ...array.elementwise import rows_at
+from ...operations import ARITHMETIC, RELATIONS
 from ...stream.rules import Length, Rows, Token
 from ..tensor.stream_tensor import TAKERS
 
@@ -134,7 +135,7 @@ class ComplexConstant(Constant):
 
 #: Arithmetic of a number that stands in a tensor with a length.
 _ON_SIZES: dict[str, Callable[[Any, Any], Any]] = {
-    **{n: getattr(operator, n) for n in ("add", "sub", "mul", "eq", "ne", "lt", "le", "gt", "ge")},
+    **{n: getattr(operator, n) for n in ("add", "sub", "mul", *RELATIONS)},
     "rsub": lambda a, b: b - a,
 }
 _ON_SIZES |= {f"__{name}__": function for name, function in _ON_SIZES.items()}
@@ -175,8 +176,7 @@ _OWN = frozenset((
     "float", "double", "long", "requires_grad_",
 ))  # fmt: skip
 _DUNDERS = (
-    "add", "radd", "sub", "rsub", "mul", "rmul", "truediv", "rtruediv", "pow", "rpow", "neg", "abs", "eq", "ne",
-    "lt", "le", "gt", "ge", "matmul", "floordiv", "mod",
+    "neg", "abs", "matmul", *RELATIONS, *ARITHMETIC, *(f"r{n}" for n in ARITHMETIC),
 )  # fmt: skip
 for _name in (*METHODS, *(f"__{n}__" for n in _DUNDERS)):
     if _name not in _OWN and callable(getattr(Tensor, _name, None)):

@@ -19,6 +19,7 @@ from ...array.scores import Scores
 from ...array.shape_of import Empty, ShapeOf
 from ...array.symbolic import Symbolic
 from ...errors import NotStreamableError
+from ...operations import RELATIONS
 from ...stream.pairs import Recognised
 from ...stream.rules import Length
 from ...stream.tree import leaves, map_leaves
@@ -259,7 +260,7 @@ def _cut(table: torch.Tensor, index: Any) -> Any:
     return cut or Pairs(torch.Tensor.__getitem__, (table, index), {})
 
 
-_COMPARISONS = frozenset(f"__{name}__" for name in ("eq", "ne", "lt", "le", "gt", "ge"))
+_COMPARISONS = frozenset(f"__{name}__" for name in RELATIONS)
 
 
 def _of_symbolic_method(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

@@ -17,6 +17,7 @@ from ...array.symbolic import Symbolic, measured
 from ...engine.source import turned_off, whole
 from ...errors import CaptureError, DTypeError, ModeError
 from ...online.patch import Options
+from ...operations import ELEMENTWISE, RELATIONS
 from ...stream.rules import Length
 from ...stream.tree import leaves, map_leaves
 from ..tensor import StreamTensor
@@ -151,9 +152,7 @@ def _given(name: str, args: Any, kwargs: Any) -> tuple[Any, Any, Any, Any]:
     return x, dim, largest, bound.arguments.get("k", 1 if name in _EXTREMES else None)
 
 
-_COMPARE = frozenset(
-    ("ge", "gt", "le", "lt", "__eq__", "__ne__", "eq", "ne", "greater_equal", "greater", "less_equal", "less")
-)
+_COMPARE = frozenset(n for name in RELATIONS for n in (name, f"__{name}__", *ELEMENTWISE[name].aliases))
 
 
 def _compared(choice: Any, said: Any, a: Any, b: Any) -> Any:

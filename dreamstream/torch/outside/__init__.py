@@ -14,11 +14,11 @@ from typing import Any
 import torch
 
 from ...errors import ShapeError, StreamMismatchError
-from ...operations import OPERATIONS, ours
+from ...operations import OPERATIONS, RELATIONS, ours
 from ...stream.tree import leaves, map_leaves
 from ..tensor.stream_tensor import TAKERS, StreamTensor
 from . import along, parts, products, reductions, shapes  # noqa: F401  (each enters its rules)
-from .common import BINARY, RULES, Rule, name_of, plain, run, streams_in, unknown
+from .common import ASSIGNED, RULES, Rule, name_of, plain, run, streams_in, unknown
 from .losses import LOSSES
 from .pointwise import is_pointwise
 
@@ -29,7 +29,7 @@ _UNKNOWN = Rule(unknown, False, True)
 
 _OPERATORS = frozenset(
     f"__{kind}{name}__"
-    for name in (*BINARY, "eq", "ne", "lt", "le", "gt", "ge", "neg", "pos", "abs", "invert")
+    for name in (*ASSIGNED, *RELATIONS, "neg", "pos", "abs", "invert")
     for kind in ("", "r", "i")
 )
 

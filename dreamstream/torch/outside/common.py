@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from ...array.chunks import report_fallback
+from ...operations import ARITHMETIC, BITWISE
 from ...stream.rules import LENGTH, require_equal_rates, require_same, resolve
 from ...stream.tree import leaves, map_leaves
 from ..private import without_subclass
@@ -17,7 +18,7 @@ from ..tensor.known import Info
 from ..tensor.padding import cleaned, mask_of
 
 __all__ = [
-    "BINARY",
+    "ASSIGNED",
     "RULES",
     "agree",
     "axis_of",
@@ -89,9 +90,9 @@ def in_place(func: Any) -> bool:
     return (name.endswith("_") and not name.startswith("__")) or name in _ASSIGNMENTS
 
 
-#: Python's operators of two operands.
-BINARY = ("add", "sub", "mul", "div", "truediv", "floordiv", "mod", "pow", "and", "or", "xor", "lshift", "rshift")
-_ASSIGNMENTS = frozenset(f"__i{name}__" for name in BINARY)
+#: Python's operators of two operands, and torch's own.
+ASSIGNED = (*ARITHMETIC, *BITWISE, "div")
+_ASSIGNMENTS = frozenset(f"__i{name}__" for name in ASSIGNED)
 
 
 def axis_of(x: StreamTensor, dim: Any) -> int:

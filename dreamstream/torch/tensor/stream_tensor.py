@@ -19,6 +19,7 @@ import torch
 
 from ...array.symbolic import Symbolic
 from ...errors import ShapeError
+from ...operations import ARITHMETIC, BITWISE, RELATIONS
 from ...stream.metadata import OfStreams, StreamMetadata
 from ...stream.rules import BATCH, LENGTH, Names, check_names, order_of, resolve
 from ..private import without_subclass
@@ -502,12 +503,8 @@ def _operator(name: str) -> Any:
     return operator
 
 
-for _name in (
-    "add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul", "and", "or", "xor", "lshift", "rshift",
-    "radd", "rsub", "rmul", "rtruediv", "rfloordiv", "rmod", "rpow", "rmatmul", "rand", "ror", "rxor",
-    "iadd", "isub", "imul", "itruediv", "ifloordiv", "imod", "ipow",
-    "iand", "ior", "ixor", "ilshift", "irshift", "eq", "ne", "lt", "le", "gt", "ge",
-):  # fmt: skip
+_names = [f"{kind}{name}" for name in (*ARITHMETIC, *BITWISE, "matmul") for kind in ("", "r", "i")]
+for _name in (*_names, *RELATIONS):
     if hasattr(torch.Tensor, f"__{_name}__"):
         setattr(StreamTensor, f"__{_name}__", _operator(f"__{_name}__"))
 StreamTensor.__hash__ = torch.Tensor.__hash__  # type: ignore[method-assign, assignment]

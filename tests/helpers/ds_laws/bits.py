@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-from typing import Any
+import re
+from pathlib import Path
 
 import numpy as np
 
 from dreamstream import _core
+from dreamstream.operations import OPERATORS
 
 from .case import Array, Case, Input, Rng, normal
 from .drive import driver, run, schedule
@@ -24,58 +26,23 @@ from .operators import GENERATORS
 __all__ = ["hashes"]
 
 
+CASES = Path(__file__).resolve().parents[2] / "c" / "op_cases.def"
+
+
 def _large(dtype: str) -> list[Case]:
-    """Products beyond one block of 256 along the sum, and vectors with a tail."""
-
-    def weights(*shapes: tuple[int, ...]) -> list[Any]:
-        rng = np.random.default_rng(5)
-        return [normal(rng, s, dtype) * np.dtype(dtype).type(0.1) for s in shapes]
-
-    def conv(groups: int, n_in: int, n_out: int, kernel: int, **more: Any) -> Case:
-        a = {"stride": 1, "dilation": 1, "groups": groups, "left": 0, "right": 0, "mode": "zeros", **more}
-        return Case(
-            "conv1d",
-            [Input((n_in,), dtype)],
-            a,
-            weights((n_out, n_in // groups, kernel), (n_out,)),
-            ("B", "L", 0),
-            reach=12,
-        )
-
-    def recurrence(name: str, gates: int, **more: Any) -> Case:
-        """Two layers of 70 units."""
-        n, out, shapes = gates * 70, more.get("projection") or 70, list[tuple[int, ...]]()
-        for columns in (33, out):
-            shapes += [(n, columns), (n, out), (n,), (n,)] + [(out, 70)] * (out < 70)
-        a = {"layers": 2, "bias": 1, "bidirectional": 0, **more}
-        return Case(name, [Input((33,), dtype)], a, weights(*shapes), rows)
-
-    def cell(name: str, gates: int, states: int, **more: Any) -> Case:
-        n, state = gates * 70, Input((70,), dtype)
-        shapes = ((n, 300), (n, 70), (n,), (n,))
-        return Case(name, [Input((300,), dtype)] + [state] * states, more, weights(*shapes), rows)
-
-    group = {"groups": 4, "eps": 1e-5, "over": "frame"}
-    rows = ("B", "L", 0)
-    return [
-        Case("linear", [Input((700,), dtype)], {}, weights((131, 700), (131,)), rows),
-        conv(1, 80, 61, 7, stride=2, left=3, right=3),
-        conv(67, 67, 67, 9, left=4, right=4),
-        conv(4, 64, 96, 5, dilation=2, left=4, right=4, mode="replicate"),
-        recurrence("lstm", 4, projection=0),
-        recurrence("lstm", 4, projection=19),
-        recurrence("gru", 3),
-        recurrence("rnn", 1, nonlinearity="tanh"),
-        recurrence("rnn", 1, nonlinearity="relu"),
-        cell("lstm_cell", 4, 2),
-        cell("gru_cell", 3, 1),
-        cell("rnn_cell", 1, 1, nonlinearity="tanh"),
-        Case("layer_norm", [Input((515,), dtype)], {"axes": 1, "eps": 1e-5}, weights((515,), (515,)), rows),
-        Case("softmax", [Input((515,), dtype)], {}, [], rows),
-        Case("rms_norm", [Input((515,), dtype)], {"axes": 1, "eps": 1e-6}, weights((515,)), rows),
-        Case("group_norm", [Input((33, 20), dtype)], group, weights((20,), (20,)), ("B", "L", 0, 1)),
-        Case("reduce_frames", [Input((5,), dtype)], {"kind": "mean"}, [], rows, reach=40),
-    ]
+    """Those with the mark BLOCKS of the programs in C: their texts, with random weights."""
+    rng, cases = np.random.default_rng(5), list[Case]()
+    for name, quoted in re.findall(r"^BLOCKS\((\w+), ([^)]*)\)", CASES.read_text(), flags=re.MULTILINE):
+        members = "".join(re.findall(r'"([^"]*)"', quoted)).replace("'", '"')
+        said = json.loads(f"{{{members[1:]}}}")
+        weights = [
+            normal(rng, tuple(shape), dtype) * np.dtype(dtype).type(0.1) for shape in said.get("weights", [])
+        ]
+        inputs = [Input(tuple(shape), dtype) for _, shape in said["in"]]
+        layout = ("B", "L", *range(len(inputs[0].features)))
+        reach = 40 if OPERATORS[name].by_position else 12
+        cases.append(Case(name, inputs, said.get("attrs", {}), weights, layout, reach=reach))
+    return cases
 
 
 def _bits(y: Array) -> bytes:

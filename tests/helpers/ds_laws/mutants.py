@@ -280,7 +280,6 @@ MUTANTS = {
         "ops/frame.c",
         "(u - size) / step + 1, .last = u / step};",
         "(u - size) / step + 1 + (u % 7 == 6), .last = u / step};",
-        ("overlap_add",),
     ),
     "allocation in every call": Mutant(
         "exec/engine.c", "ds_step *taken = engine->resting;", "ds_step *taken = NULL;", ("add",), ("allocation",)

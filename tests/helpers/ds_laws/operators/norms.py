@@ -43,6 +43,10 @@ def group_norm(a: dict[str, Any], w: Arrays, x: Array) -> list[Array]:
 
 
 # ---------------------------------------------------------------- random cases
+#: Where torch's own float32 loses digits there, by sums and scales of another form; float64 shows the rest.
+CANCELS = {"batch_norm", "group_norm"}
+
+
 def far(rng: Rng, shape: Sequence[int], dtype: str) -> Array:
     """Far from zero, differing by little."""
     return (1e3 + rng.standard_normal(shape) / 4).astype(dtype)
