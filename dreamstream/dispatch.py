@@ -36,8 +36,6 @@ from .stream.edge import Edge, Request
 from .stream.rules import Length, holds, joined, lanes_of, require_equal_rates, require_same, same_lineage
 from .stream.where import user_line
 
-__all__ = ["apply", "operator"]
-
 Dims = tuple[Any, ...]
 """What each visible dimension is: ``"B"`` (streams), ``"L"`` (stream axis), ``"B_L"`` (both joined), or
 an int: that feature axis of the stored value ``[frames][features...]``."""

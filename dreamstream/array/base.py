@@ -15,8 +15,6 @@ from .axes import LikeOthers, axis_of
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-__all__ = ["Base", "Number", "is_number"]
-
 Number = float | int
 Flag = bool
 Real = float

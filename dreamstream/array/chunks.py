@@ -25,8 +25,6 @@ from .hook import made
 from .stream_tensor import StreamTensor
 from .tensor import Tensor
 
-__all__ = ["fall_back", "on_fallback", "report_fallback"]
-
 _POLICY: ContextVar[str] = ContextVar("dreamstream_fallback", default="warn")
 
 

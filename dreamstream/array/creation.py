@@ -18,7 +18,8 @@ from .base import is_number
 from .batch_constant import BatchTensor
 from .counted import as_noted, noting
 from .hook import made
-from .symbolic import Symbolic, lengths_of, positions
+from .lengths import lengths_of
+from .symbolic import Symbolic, positions
 from .tensor import Tensor, take
 
 __all__ = [

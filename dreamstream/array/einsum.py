@@ -16,8 +16,6 @@ from .relative import product
 from .scores import Scores, matrices, paired
 from .shape_of import ShapeOf
 
-__all__ = ["einsum", "noted_product", "of_streams"]
-
 
 def einsum(equation: str, *operands: Any) -> Any:
     """Return sums of products of elements, as an equation of letters names their dimensions.

@@ -34,21 +34,6 @@ from .plain import INTEGERS
 from .symbolic import Symbolic
 from .tensor import Tensor
 
-__all__ = [
-    "along",
-    "as_flags",
-    "binary",
-    "binary_or_not",
-    "bits",
-    "plain_array",
-    "refuse_in_place",
-    "refuse_streams",
-    "rounded",
-    "shifted",
-    "unary",
-    "where",
-]
-
 #: Functions of one integer of a stream.
 _OF_ONE: dict[str, Callable[[Any], Any]] = {
     "abs": lambda x: binary("maximum", x, binary("sub", 0, x)),

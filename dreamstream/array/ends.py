@@ -8,11 +8,10 @@ from ..errors import ShapeError
 from ..stream.rules import Length
 from ..stream.where import user_line
 from .elementwise import where
+from .lengths import SAME_ORDER
 from .stream_tensor import StreamTensor
-from .symbolic import SAME_ORDER, Symbolic
+from .symbolic import Symbolic
 from .tensor import Tensor
-
-__all__ = ["first_frames", "is_each", "last_frame", "last_frames", "where_counted"]
 
 
 def last_frame(x: StreamTensor, behind: int = 1) -> StreamTensor:

@@ -15,8 +15,6 @@ from . import hook
 from .axes import numbered
 from .stream_tensor import StreamTensor
 
-__all__ = ["attributes_of", "product", "reduce_features", "why_not_matmul"]
-
 
 # ---------------------------------------------------------------------- reductions
 def reduce_features(

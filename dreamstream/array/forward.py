@@ -45,8 +45,6 @@ from .tensor import Tensor
 from .weights import product as summed_product
 from .whole import reduce_stream, require_waiting, spread
 
-__all__ = ["held", "is_static"]
-
 
 def _refuse(x: StreamTensor, what: str, remedy: str) -> NoReturn:
     raise NotStreamableError(f"{what} on a stream {x.roles} inside a forward, at {user_line()}; {remedy}")

@@ -12,8 +12,6 @@ from ..operations import ELEMENTWISE, Elementwise
 from .elementwise import binary, binary_or_not, bits, rounded, shifted, unary
 from .tensor import Tensor, take
 
-__all__ = ["COMPARISONS", "NAMES", "OPERATORS"]
-
 
 def _function(row: Elementwise) -> Callable[..., Tensor]:
     """Return a row's method."""

@@ -22,8 +22,6 @@ from .elementwise import along, as_flags, binary, bits, foreign, rounded, unary
 from .elementwise import where as choose
 from .tensor import Tensor, take
 
-__all__: list[str] = []
-
 Operand = Any
 """A tensor, a NumPy array or a Python number."""
 

@@ -16,8 +16,6 @@ from .hook import CHOICE
 from .reductions import Extreme
 from .tensor import Tensor, take
 
-__all__: list[str] = []
-
 
 def topk(self: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> Extreme:
     """Return the `k` greatest along a dimension, and where they were.

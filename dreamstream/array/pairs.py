@@ -40,8 +40,6 @@ from .shape_of import ShapeOf, shape_alone
 from .symbolic import Symbolic
 from .tensor import Tensor
 
-__all__ = ["SERVES", "Pairs", "flat", "to_a_copy"]
-
 #: The most periods' frames between numbers that are tried in place of one that is too great.
 _MOST_STEPS = 256
 #: Elements of a tensor whose numbers may be positions.

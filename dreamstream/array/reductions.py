@@ -19,8 +19,6 @@ from .elementwise import binary, plain_array
 from .hook import CHOICE, made
 from .tensor import Tensor, take
 
-__all__ = ["Extreme"]
-
 Dims = int | Sequence[int] | None
 
 

@@ -18,8 +18,6 @@ from .stream_views import outside
 from .tensor import Tensor, take
 from .whole import require_waiting
 
-__all__ = ["frames_at"]
-
 
 def _along_frames(x: StreamTensor, axis: int) -> bool:
     return x.edge is not None and x.dims[axis] == "L"

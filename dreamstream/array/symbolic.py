@@ -24,12 +24,9 @@ from ..stream.where import user_line
 from . import hook
 from .axes import Described, axis_of, numbered, sizes_of
 from .filled import Filled, sharing
-from .lengths import SAME_ORDER, LengthsOf, lengths_of
+from .lengths import SAME_ORDER, LengthsOf
 from .stream_tensor import StreamTensor
 from .tensor import Tensor
-
-__all__ = ["SAME_ORDER", "LengthsOf", "Symbolic", "as_symbolic", "lengths_of", "measured", "positions"]
-
 
 #: Element types of NumPy.
 TYPES: dict[Any, Any] = {bool: np.dtype(bool), float: np.dtype(np.float32), int: np.dtype(np.int64)}

@@ -28,9 +28,6 @@ from .hook import made, table
 from .symbolic import Symbolic
 from .tensor import Tensor, take
 
-__all__: list[str] = []
-
-
 # ------------------------------------------------------------------ sizes
 
 

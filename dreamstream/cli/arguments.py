@@ -6,8 +6,6 @@ import argparse
 import math
 from typing import Any, NoReturn
 
-__all__ = ["Commands", "Parser", "add_numbers", "add_threads", "at_least"]
-
 Commands = Any
 """What `argparse` calls the group of sub-commands; it has no public name."""
 

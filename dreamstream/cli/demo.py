@@ -23,8 +23,6 @@ from ..nn import functional as F
 from .arguments import Commands, add_threads, at_least
 from .progress import Progress
 
-__all__ = ["SAMPLE_RATE", "STEP", "WINDOW", "DemoNetwork", "add", "demo"]
-
 Array = npt.NDArray[Any]
 
 SAMPLE_RATE = 16000

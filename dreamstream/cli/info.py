@@ -18,8 +18,6 @@ from ..engine.load import container_of
 from ..engine.text import parts_of
 from .arguments import Commands
 
-__all__ = ["add", "describe", "info"]
-
 BLOCK = 1 << 20  # elements looked at together
 
 FLOATS: dict[str, np.dtype[Any]] = {

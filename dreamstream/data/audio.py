@@ -16,8 +16,6 @@ from ..errors import DTypeError, FormatError, ShapeError
 from ..nn import functional as F
 from .wav import WavReader
 
-__all__ = ["AudioReader", "read_audio"]
-
 Array = npt.NDArray[Any]
 
 BLOCK = 1 << 16  # frames that are asked for at once where all of a recording is wanted

@@ -22,8 +22,6 @@ from .spec import OutputInfo
 from .weights import FORMATS, Narrowing, products_of
 from .weights import stored as stored_in
 
-__all__ = ["Comparison", "LayerError", "OutputError", "compare"]
-
 Step = tuple[Mapping[str, Any], list[str], list[str]]  # chunks by id, who starts, who ends
 
 

@@ -26,8 +26,6 @@ from .interface import Interface
 from .routing import Routes
 from .spec import InputSpec
 
-__all__ = ["Engine", "Stream"]
-
 
 class Engine(_core.Stepper):
     """A compiled model with its streams; see :func:`dreamstream.compile`.

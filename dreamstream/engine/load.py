@@ -33,8 +33,6 @@ from .weights import (
     stored,
 )
 
-__all__ = ["bytes_of", "container_of", "load", "load_changed", "planned", "stored_as", "tiled"]
-
 HEAD = 4096  # bytes of a file that say what it is
 
 Model = tuple[_core.Graph, Interface]

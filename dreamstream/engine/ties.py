@@ -14,8 +14,6 @@ from ..array.hook import CHOICE
 from ..operations import row_of
 from .engine import Engine
 
-__all__ = ["Choices"]
-
 Array = npt.NDArray[Any]
 
 

@@ -19,8 +19,6 @@ import numpy as np
 from ..array.creation import as_tensor
 from ..errors import DTypeError, ShapeError, StreamIdError, StreamMismatchError
 
-__all__ = ["Given", "Static", "forgotten", "static", "take_given"]
-
 
 class Static:
     """What streams are given once, by id; see `static`."""

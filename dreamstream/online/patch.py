@@ -15,9 +15,10 @@ from typing import Any, NamedTuple, TypeVar, cast
 
 from ..array.counted import noted
 from ..array.dtypes import name_of
+from ..array.lengths import LengthsOf
 from ..array.scores import Scores
 from ..array.stream_tensor import StreamTensor
-from ..array.symbolic import LengthsOf, as_symbolic, measured
+from ..array.symbolic import as_symbolic, measured
 from ..errors import LocatedError, ModeError, NotStreamableError, StreamIdError, StreamMismatchError, no_tape
 from ..nn.module import Module
 from ..operations.refusals import BACKWARDS
@@ -32,17 +33,6 @@ from .joining import may_join
 from .mask_functions import bring, note_failed
 from .register import forward_of, registered_for
 from .session import Session
-
-__all__ = [
-    "Options",
-    "Patch",
-    "PatchesItself",
-    "StreamModule",
-    "as_it_was",
-    "patch_module",
-    "refuse_unstreamable",
-    "unpatch_module",
-]
 
 M = TypeVar("M")
 

@@ -10,8 +10,6 @@ from typing import Any, TypeVar
 from .front import is_module_class
 from .mask_functions import note_calls
 
-__all__ = ["forward_of", "register", "registered_for"]
-
 F = TypeVar("F", bound=Callable[..., Any])
 
 _STREAMING: dict[type, Callable[..., Any]] = {}

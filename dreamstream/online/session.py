@@ -31,8 +31,6 @@ from ..stream.rules import Sizes, entry, require_equal_rates
 from ..stream.where import RETURNED, user_line
 from .given import Given, Static, take_given
 
-__all__ = ["Call", "Session", "Slot", "StreamState", "flatten"]
-
 C = TypeVar("C", bound="Call")
 
 MOST_PREPARED = 1 << 28

@@ -20,8 +20,6 @@ import numpy as np
 
 from ..errors import DTypeError, ShapeError, StreamIdError, StreamMismatchError
 
-__all__ = ["OutputCollector", "register_arrays"]
-
 Join = Callable[[Sequence[Any], int], Any]
 Keep = Callable[[Any], Any]
 

@@ -15,8 +15,6 @@ import numpy.typing as npt
 
 from ..errors import DTypeError, ShapeError, StreamIdError
 
-__all__ = ["MAX_LENGTH", "OfStreams", "StreamMetadata"]
-
 #: Longest row: positions are 64-bit, and the sum of two of them must be one too.
 MAX_LENGTH = 2**62 - 1
 

@@ -16,20 +16,6 @@ import numpy.typing as npt
 
 from .context import Context
 
-__all__ = [
-    "FAR",
-    "FARTHEST_TRIED",
-    "LONGEST",
-    "Recognised",
-    "Unrecognised",
-    "confirm",
-    "expected",
-    "extended",
-    "long_enough",
-    "recognised",
-    "sees",
-]
-
 Array = npt.NDArray[Any]
 
 #: The most frames at which pairs are looked at.

@@ -17,8 +17,6 @@ from .graph import FunctionalNode
 from .recurrent import recurrent
 from .window import PaddedWindow, fit, rows_of
 
-__all__ = ["frame", "kernel_of", "overlap_add", "softmax_sum"]
-
 Tensor = torch.Tensor
 
 

@@ -16,8 +16,6 @@ import torch
 if TYPE_CHECKING:
     from ..._core import Program
 
-__all__ = ["Counter", "Pair"]
-
 Tensor = torch.Tensor
 
 Pair = tuple[Tensor, Tensor]

@@ -12,8 +12,6 @@ import torch
 
 from ...engine import Engine
 
-__all__ = ["make_manifest", "unique", "with_chunk"]
-
 FORMAT = 1
 """Of the manifest: what reads it refuses other numbers."""
 

@@ -18,8 +18,6 @@ from .integers import Counter
 from .manifest import make_manifest, unique
 from .window import PaddedWindow, fit, zero_behind
 
-__all__ = ["FunctionalModule", "Port"]
-
 Tensor = torch.Tensor
 
 

@@ -19,8 +19,6 @@ from ..run.kernels import Step, Window
 from ..run.kernels.recurrent import as_rows, begun, of_rows
 from .window import rows_of
 
-__all__ = ["recurrent"]
-
 Tensor = torch.Tensor
 
 Layer = tuple[str, int, str]

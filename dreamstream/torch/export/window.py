@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import torch
 
-__all__ = ["PaddedWindow", "fit", "rows_of", "zero_behind"]
-
 Tensor = torch.Tensor
 
 

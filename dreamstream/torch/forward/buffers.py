@@ -9,8 +9,6 @@ import torch
 
 from ..private import own_buffers, without_functions, without_subclass
 
-__all__ = ["Buffers"]
-
 Tensor = torch.Tensor
 
 

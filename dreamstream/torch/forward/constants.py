@@ -16,8 +16,6 @@ from ...array.elementwise import rows_at
 from ...stream.rules import Length, Rows, Token
 from ..tensor.stream_tensor import TAKERS
 
-__all__ = ["Arrays", "ComplexConstant", "Constant", "as_array", "device_of", "dtype_of", "nominal"]
-
 _REAL = {"float32": torch.float32, "float64": torch.float64, "int64": torch.int64, "bool": torch.bool}
 
 

@@ -32,8 +32,6 @@ from .mode import current
 from .places import cut_complex, looked_up, met, plain, streamed_of
 from .sizes import TorchLength
 
-__all__ = ["Pairs"]
-
 #: Elements of a tensor that is known by its values; greater ones are known by what they are a view of.
 _FEW = 4096
 

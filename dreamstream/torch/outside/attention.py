@@ -12,8 +12,6 @@ from ...errors import ShapeError
 from ...stream.context import Context, is_declared, seen_by
 from ...stream.pairs import MASKED, sees
 
-__all__ = ["DeclaredContext"]
-
 Tensor = torch.Tensor
 
 

@@ -23,8 +23,6 @@ from ..tensor.known import Info
 from ..tensor.padding import pad, unpad
 from .common import agree, inputs, keep, name_of, padded, plain, rule, run, streams_in, unknown
 
-__all__ = ["LOSSES"]
-
 Tensor = torch.Tensor
 
 

@@ -42,8 +42,6 @@ from .common import (
     unknown,
 )
 
-__all__: list[str] = []
-
 
 # ---------------------------------------------------------------- index
 def _on_host(item: Any) -> Any:

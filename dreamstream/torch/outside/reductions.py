@@ -23,8 +23,6 @@ from ..tensor.padding import cleaned, to_device, unpad
 from .common import along, axis_of, inputs, keep, name_of, plain, rule, run
 from .pointwise import pointwise
 
-__all__: list[str] = []
-
 Tensor = torch.Tensor
 
 _LOWEST = ("amax", "max", "argmax")

@@ -13,8 +13,6 @@ from ..tensor import StreamTensor
 from ..tensor.known import JOINED
 from .common import axis_of, fall_back, keep, kept, name_of, plain, rule, run, unknown, viewed
 
-__all__: list[str] = []
-
 Names = Sequence[str | None]
 
 

@@ -19,8 +19,6 @@ from ..tensor.padding import as_rows
 from .kernels import Kernel, Step
 from .windows import EagerWindow
 
-__all__: list[str] = []
-
 Tensor = torch.Tensor
 
 

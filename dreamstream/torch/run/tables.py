@@ -16,8 +16,6 @@ import torch
 
 from ..tensor.padding import to_device
 
-__all__ = ["Gathered", "Place", "Record", "Table", "place_of", "row_of", "rows_index"]
-
 Tensor = torch.Tensor
 Ints = npt.NDArray[np.int64]
 

@@ -9,8 +9,6 @@ import torch.nn.functional as F
 
 from ..tensor.padding import as_rows, runs, same, to_device
 
-__all__ = ["EagerWindow"]
-
 Tensor = torch.Tensor
 Ints = npt.NDArray[np.int64]
 

@@ -18,8 +18,6 @@ from .known import Info, check
 from .padding import cleaned
 from .stream_tensor import TAKERS, StreamTensor
 
-__all__ = ["as_stream_tensor", "stream_tensor", "targets_like"]
-
 Tensor = torch.Tensor
 
 

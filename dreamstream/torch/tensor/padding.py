@@ -17,8 +17,6 @@ import torch
 from ...stream.rules import BATCH, LENGTH
 from .known import JOINED, Info, layout_of
 
-__all__ = ["as_rows", "cleaned", "flat", "mask_of", "pad", "runs", "same", "to_device", "unpad"]
-
 Tensor = torch.Tensor
 Ints = npt.NDArray[np.int64]
 

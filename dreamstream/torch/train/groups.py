@@ -19,8 +19,6 @@ from ...errors import ModeError, StreamIdError, StreamMismatchError
 from ...stream.metadata import StreamMetadata
 from ..private import graph_task, will_run
 
-__all__ = ["Group", "Groups", "Guard", "Held", "Part", "delivered", "guarded", "nothing"]
-
 Tensor = torch.Tensor
 
 

@@ -15,8 +15,6 @@ from ..run.calls import TorchCall
 from ..tensor import StreamTensor
 from .groups import Groups, Held, Part, delivered, guarded, nothing
 
-__all__ = ["Outputs"]
-
 Tensor = torch.Tensor
 
 

@@ -12,8 +12,6 @@ import torch
 from .positions import there
 from .registry import Step, Window, windowed
 
-__all__ = ["dropping"]
-
 Tensor = torch.Tensor
 
 #: In training weights are dropped, of which no operator's attributes speak.

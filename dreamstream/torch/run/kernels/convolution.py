@@ -13,8 +13,6 @@ from .positions import extent, inside, padded_run, rows_apart, run_from
 from .registry import Step, Window, windowed
 from .shape import pad_axis
 
-__all__ = ["as_images", "plane_weight"]
-
 Tensor = torch.Tensor
 
 

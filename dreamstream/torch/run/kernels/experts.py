@@ -11,8 +11,6 @@ import torch.nn.functional as F
 from ....errors import StreamIndexError
 from .registry import Step, each_frame, framewise
 
-__all__ = ["EXPERTS", "check_experts", "combined", "expert_products", "logits", "top"]
-
 Tensor = torch.Tensor
 
 

@@ -7,8 +7,6 @@ import torch
 from ...private import is_traced
 from .registry import Window
 
-__all__ = ["extent", "inside", "padded_run", "run_from", "strided_run", "there", "traced"]
-
 Tensor = torch.Tensor
 
 

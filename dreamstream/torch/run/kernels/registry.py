@@ -24,8 +24,6 @@ from typing import Any, Protocol
 
 import torch
 
-__all__ = ["KERNELS", "Kernel", "Step", "Window", "each_frame", "framewise", "windowed"]
-
 Tensor = torch.Tensor
 
 

@@ -7,8 +7,6 @@ import torch.nn.functional as F
 
 from .registry import Step, each_frame, framewise
 
-__all__ = ["pad_axis"]
-
 Tensor = torch.Tensor
 
 

@@ -6,8 +6,6 @@ import torch
 
 from .registry import Step, framewise
 
-__all__: list[str] = []
-
 Tensor = torch.Tensor
 
 
