@@ -412,5 +412,4 @@ def rows_at(table: Tensor, parts: Sequence[Any]) -> Tensor | None:
     n, *shape = rows.shape
     at = at - (at >> 62) * n  # a shift of a negative number is -1
     out: Tensor = hook.one("embedding", {}, (at,), (rows.reshape(n, math.prod(shape)),), (...,))
-    named: Tensor = out.unflatten(-1, shape) if shape else out.squeeze(-1)
-    return named
+    return out.unflatten(-1, shape) if shape else out.squeeze(-1)

@@ -39,14 +39,12 @@ def _last_window(x: StreamTensor, count: int) -> StreamTensor:
     made = last_frame(x.unfold(axis, count, 1))
     order = list(range(made.ndim - 1))
     order.insert(axis, made.ndim - 1)
-    out: StreamTensor = made.permute(*order)
-    return out
+    return made.permute(*order)
 
 
 def first_frames(x: StreamTensor, count: int) -> StreamTensor:
     """Return the first frames of what is given once, `count` of them in L's place: the last, from the last on."""
-    out: StreamTensor = _last_window(x._through("flip", {}), count).flip(x.dims.index("L"))
-    return out
+    return _last_window(x._through("flip", {}), count).flip(x.dims.index("L"))
 
 
 class _Later:

@@ -90,8 +90,7 @@ def product(x: StreamTensor, other: Any, reverse: bool) -> StreamTensor:
         out = _products(x, matrices)
         return out.squeeze(-1) if array.ndim == 1 else out
     out = _products(x.transpose(-1, -2), matrices).transpose(-1, -2)
-    result: StreamTensor = out.squeeze(-2) if array.ndim == 1 else out
-    return result
+    return out.squeeze(-2) if array.ndim == 1 else out
 
 
 def _products(x: StreamTensor, matrices: Any) -> StreamTensor:

@@ -314,8 +314,7 @@ class Symbolic(Described, Filled):
         if kind is None or isinstance(self.value, Token):
             return self
         if self.position and kind != "int" and not {"float", "float32"} & {*names}:  # another width, or truths
-            out: Symbolic = self._otherwise("to", args, kwargs)
-            return out
+            return self._otherwise("to", args, kwargs)
         out = self._like({"float": float, "int": builtins.int, "bool": builtins.bool}[kind](self.value))
         out.kind = next((n for n in names if n in _KINDS), None)
         return self if (out.dtype, builtins.type(out.value)) == (self.dtype, builtins.type(self.value)) else out

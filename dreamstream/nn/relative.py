@@ -129,8 +129,7 @@ class RelPositionMultiheadAttention(Module):
         return made
 
     def _heads(self, x: Tensor) -> Tensor:
-        out: Tensor = x.unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
-        return out
+        return x.unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
 
     def _by_transformer_xl(self, q: Tensor, k: Tensor, v: Tensor, seen: Context) -> Tensor:
         """Look distances up that have bounds; any other is computed from what is projected in place of it."""
@@ -257,8 +256,7 @@ def _attended(
         attributes["rows_first"] = rows[2]
     if projected is not None:
         inputs, attributes["sinusoids"] = (q, k, v, projected[0]), projected[1]  # type: ignore[assignment]
-    out: Tensor = apply("attention", attributes, inputs, weights, ("B", 0, "L", 1))[0]
-    return out
+    return apply("attention", attributes, inputs, weights, ("B", 0, "L", 1))[0]
 
 
 def _buckets(ahead: npt.NDArray[Any], n: int, far: int, causal: bool) -> npt.NDArray[np.int64]:

@@ -249,8 +249,7 @@ class _Native:
 
     def unstreamable(self, module: Any) -> tuple[str, str] | None:
         kind: Any = type(module)
-        found: tuple[str, str] | None = module.unstreamable() if registered_for(kind) is None else None
-        return found
+        return module.unstreamable() if registered_for(kind) is None else None
 
 
 _NATIVE = _Native()

@@ -65,5 +65,4 @@ def forward_of(module: Any) -> Callable[..., Any]:
     """Return what a streaming call of the module runs."""
     kind: Any = type(module)
     registered = registered_for(kind)
-    forward: Callable[..., Any] = module.forward if registered is None else partial(registered, module)
-    return forward
+    return module.forward if registered is None else partial(registered, module)

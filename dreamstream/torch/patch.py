@@ -245,8 +245,7 @@ def _leaves(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Sequence[Any]:
     given = (*args, *kwargs.values()) if kwargs else args
     for x in given:
         if not isinstance(x, torch.Tensor) and type(x) not in _ATOMS:
-            leaves: list[Any] = pytree.tree_leaves((args, kwargs))
-            return leaves
+            return pytree.tree_leaves((args, kwargs))
     return given
 
 

@@ -46,8 +46,7 @@ class EagerWindow:
 
     @property
     def _lengths(self) -> Ints:
-        lengths: Ints = self._counts[:, 2] - self._counts[:, 0]
-        return lengths
+        return self._counts[:, 2] - self._counts[:, 0]
 
     @property
     def known(self) -> Tensor:

@@ -38,8 +38,7 @@ OWN: dict[str, Callable[..., Tensor]] = {
 
 def _function(row: Operator) -> Callable[..., Tensor]:
     """Return torch's function of an operator of elements."""
-    found: Callable[..., Tensor] = OWN.get(row.name) or attrgetter(row.torch or row.name)(torch)
-    return found
+    return OWN.get(row.name) or attrgetter(row.torch or row.name)(torch)
 
 
 #: torch's functions that are operators of one operand, by name, with the attributes that they take.
