@@ -54,9 +54,8 @@ __all__ = [
 
 _generator = np.random.default_rng()
 
+
 # ---------------------------------------------------------------------- from data
-
-
 def tensor(data: Any, dtype: Any = None, requires_grad: bool = False, *, device: Any = None) -> Tensor:
     """Return a tensor with a copy of `data`.
 
@@ -138,8 +137,6 @@ def _array_of(data: Any, dtype: Any, copy: bool) -> NDArray[Any]:
 
 
 # ---------------------------------------------------------------------- from nothing
-
-
 def full(size: Any, fill_value: Any, dtype: Any = None, *, device: Any = None, requires_grad: bool = False) -> Any:
     """Return a tensor with all elements equal.
 
@@ -287,8 +284,6 @@ def arange(start: Any, end: Any = None, step: Any = 1, *, dtype: Any = None, dev
 
 
 # ---------------------------------------------------------------------- random
-
-
 def manual_seed(seed: int) -> np.random.Generator:
     """Seed the generator behind `randn`, `rand` and the initial weights of layers, and return it.
 
@@ -322,8 +317,6 @@ def _random(draw: Any, size: Sequence[Any], dtype: Any, device: Any, requires_gr
 
 
 # ---------------------------------------------------------------------- from tensors
-
-
 def cat(tensors: Sequence[Any], dim: int = 0) -> Tensor:
     """Return tensors laid end to end along `dim`.
 

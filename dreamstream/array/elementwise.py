@@ -236,8 +236,6 @@ def along(name: str, x: Tensor, dim: int | None, attributes: Mapping[str, Any] |
 
 
 # ---------------------------------------------------------------------- operands
-
-
 def _noting(values: Sequence[Any]) -> Any:
     """Return the class that notes what is done to positions, where they are among values, and no stream."""
     kind = noting(map(as_noted, values))

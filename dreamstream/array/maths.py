@@ -27,8 +27,6 @@ Operand = Any
 
 
 # ------------------------------------------------------------------ two operands
-
-
 def add(self: Tensor, other: Operand, *, alpha: Number = 1) -> Tensor:
     """Return self + alpha * other."""
     return binary("add", self, _scaled(other, alpha))
@@ -78,8 +76,6 @@ def masked_fill(self: Tensor, mask: Operand, value: Operand) -> Tensor:
 
 
 # ------------------------------------------------------------------ one operand
-
-
 def clamp(self: Tensor, min: Operand = None, max: Operand = None) -> Tensor:
     """Return elements moved into [min, max]; `max` wins where min > max.
 
@@ -184,8 +180,6 @@ def _like(self: Tensor, other: Operand) -> Operand:
 
 
 # ------------------------------------------------------------------ along a dimension
-
-
 def softmax(self: Tensor, dim: int, dtype: Any = None) -> Tensor:
     """Return e ** x / sum(e ** x) along `dim`; zeros where all of it is -inf."""
     return along("softmax", _as(self, dtype), dim)
@@ -225,8 +219,6 @@ def _real(x: Operand) -> Operand:
 
 
 # ------------------------------------------------------------------ made of others, each in one line
-
-
 def _sinc(x: Tensor) -> Tensor:
     return choose(x == 0, 1.0, binary("div", unary("sin", x), x))
 

@@ -72,8 +72,6 @@ def _chosen(x: Tensor, largest: bool) -> Any:
 
 
 # ------------------------------------------------------------------ one of them
-
-
 def _at(self: Tensor, axis: int, place: Any) -> Tensor:
     """Return the elements at a place of a dimension, which stays, with size 1."""
     return self.narrow(axis, place, 1) if isinstance(place, int) else self.gather(axis, place)

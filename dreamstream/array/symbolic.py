@@ -305,7 +305,6 @@ class Symbolic(Described, Filled):
     reshape = view
 
     # ------------------------------------------------------------------ types
-
     def to(self, *args: Any, **kwargs: Any) -> Any:
         """Return it with another element type; on another device it is what it is."""
         names = [str(a).rpartition(".")[2] for a in (*args, kwargs.get("dtype"))]

@@ -28,9 +28,8 @@ from .hook import made, table
 from .symbolic import Symbolic
 from .tensor import Tensor, take
 
+
 # ------------------------------------------------------------------ sizes
-
-
 def reshape(self: Tensor, *shape: Any) -> Tensor:
     """Return the elements in another shape; one size may be -1."""
     sizes = solve_sizes("reshape", self.shape, sizes_of(shape))
@@ -137,8 +136,6 @@ def repeat(self: Tensor, *repeats: Any) -> Any:
 
 
 # ------------------------------------------------------------------ order
-
-
 def transpose(self: Tensor, dim0: int, dim1: int) -> Tensor:
     """Return the tensor with two dimensions exchanged."""
     order = list(range(self.ndim))
@@ -255,8 +252,6 @@ def clone(self: Tensor) -> Tensor:
 
 
 # ------------------------------------------------------------------ parts
-
-
 def narrow(self: Tensor, dim: int, start: int, length: Any) -> Any:
     """Return `length` elements from `start` on along `dim`."""
     if isinstance(length, Length):
@@ -362,8 +357,6 @@ def masked_select(self: Tensor, mask: Tensor) -> Tensor:
 
 
 # ------------------------------------------------------------------ brackets
-
-
 def __getitem__(self: Tensor, index: Any) -> Any:
     parts = index if isinstance(index, tuple) else (index,)
     cuts = [p.stop for p in parts if isinstance(p, slice) and isinstance(p.stop, Length)]
@@ -413,8 +406,6 @@ def __contains__(self: Tensor, value: Any) -> bool:
 
 
 # ------------------------------------------------------------------ in place
-
-
 def _write(self: Tensor, name: str, value: Tensor) -> Tensor:
     """Write a plain tensor, expanded, into this one."""
     refuse_in_place(self, name)

@@ -92,7 +92,6 @@ class Module:
         return None
 
     # ------------------------------------------------------------------ attributes
-
     def __getattr__(self, name: str) -> Any:
         patch = self.__dict__.get("_patch")
         if patch is not None and name in patch.METHODS:
@@ -176,7 +175,6 @@ class Module:
         self.register_module(name, module)
 
     # ------------------------------------------------------------------ walking
-
     def named_children(self) -> Iterator[tuple[str, Module]]:
         """Yield direct children with their names, each once."""
         seen: set[Module] = set()
@@ -277,7 +275,6 @@ class Module:
         return self
 
     # ------------------------------------------------------------------ modes, types, gradients
-
     def train(self: Self, mode: Flag = True) -> Self:
         """Set training mode here and below, and return the module.
 
@@ -348,7 +345,6 @@ class Module:
                 parameter.grad = None if set_to_none else parameter.grad.new_zeros(parameter.shape)
 
     # ------------------------------------------------------------------ state dict
-
     def state_dict(self, *, prefix: str = "", keep_vars: Flag = False) -> dict[str, Tensor]:
         """Return parameters and persistent buffers by path, sharing memory.
 
@@ -416,7 +412,6 @@ class Module:
         self.__dict__.update(state)
 
     # ------------------------------------------------------------------ text
-
     def _get_name(self) -> str:
         return type(self).__name__
 

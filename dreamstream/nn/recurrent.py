@@ -159,7 +159,6 @@ class Recurrence(Module):
         return {k if own.get(k, k) in state else own[k]: value for k, value in state.items()}
 
     # ------------------------------------------------------------------ running
-
     def _forward(self, input: Any, hx: Sequence[Any] | None) -> tuple[Tensor, list[Tensor]]:
         """Return outputs and last states; `hx` holds the initial ones."""
         name = type(self).__name__

@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
+from torch import Tensor
 
 from ..errors import NotStreamableError, ShapeError
 from ..nn import functional as native
@@ -40,8 +41,6 @@ __all__ = [
     "TopKGate",
     "ZeroGate",
 ]
-
-Tensor = torch.Tensor
 
 
 # ---------------------------------------------------------------------- functions

@@ -42,8 +42,6 @@ def _real(name: str, input: Any) -> Tensor:
 
 
 # ---------------------------------------------------------------------- exponentials below zero
-
-
 @described(alpha="What -inf gives, negated.")
 def elu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
     """Return x above zero, alpha * (e ** x - 1) below."""
@@ -67,8 +65,6 @@ def celu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
 
 
 # ---------------------------------------------------------------------- straight lines
-
-
 @described(negative_slope="The slope below zero.")
 def leaky_relu(input: Tensor, negative_slope: float = 0.01, inplace: bool = False) -> Tensor:
     """Return x above zero, negative_slope * x below."""
@@ -165,8 +161,6 @@ def softshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
 
 
 # ---------------------------------------------------------------------- smooth
-
-
 @described()
 def mish(input: Tensor, inplace: bool = False) -> Tensor:
     """Return x * tanh(softplus(x))."""

@@ -10,14 +10,13 @@ from dataclasses import replace
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from ...errors import NotStreamableError
 from ..run.kernels import KERNELS, Kernel, Step, Window
 from .graph import FunctionalNode
 from .recurrent import recurrent
 from .window import PaddedWindow, fit, rows_of
-
-Tensor = torch.Tensor
 
 
 def frame(step: Step, x: Window) -> Tensor:

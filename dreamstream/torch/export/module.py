@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from ...engine import Engine
 from ...errors import NotStreamableError
@@ -17,8 +18,6 @@ from .graph import FunctionalEdge, FunctionalNode, Graph
 from .integers import Counter
 from .manifest import make_manifest, unique
 from .window import PaddedWindow, fit, zero_behind
-
-Tensor = torch.Tensor
 
 
 class Port:

@@ -13,13 +13,12 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from ..private import recurrent_function
 from ..run.kernels import Step, Window
 from ..run.kernels.recurrent import as_rows, begun, of_rows
 from .window import rows_of
-
-Tensor = torch.Tensor
 
 Layer = tuple[str, int, str]
 """ONNX's name of a layer, the size of h, its activation where that is not the usual one."""

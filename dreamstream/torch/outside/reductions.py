@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from ...array.chunks import report_fallback
 from ...operations import OPERATIONS
@@ -22,8 +23,6 @@ from ..tensor import StreamTensor
 from ..tensor.padding import cleaned, to_device, unpad
 from .common import along, axis_of, inputs, keep, name_of, plain, rule, run
 from .pointwise import pointwise
-
-Tensor = torch.Tensor
 
 _LOWEST = ("amax", "max", "argmax")
 _HIGHEST = ("amin", "min", "argmin")

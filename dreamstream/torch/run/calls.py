@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from ...array.dtypes import name_of, nominal
 from ...array.stream_tensor import StreamTensor as Native
@@ -29,8 +30,6 @@ from .kernels import KERNELS, Kernel, Step
 from .state_bytes import from_bytes, to_bytes
 from .tables import Gathered, Place, Record, Table, place_of, row_of, rows_index
 from .windows import EagerWindow
-
-Tensor = torch.Tensor
 
 
 class TorchSession(Session):

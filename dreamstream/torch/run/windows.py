@@ -6,10 +6,10 @@ import numpy as np
 import numpy.typing as npt
 import torch
 import torch.nn.functional as F
+from torch import Tensor
 
 from ..tensor.padding import as_rows, runs, same, to_device
 
-Tensor = torch.Tensor
 Ints = npt.NDArray[np.int64]
 
 

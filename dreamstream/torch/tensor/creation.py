@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from ...array.stream_creation import meta_of, names_of, require_like
 from ...errors import DTypeError, ShapeError, StreamMismatchError
@@ -17,8 +18,6 @@ from ...stream.rules import BATCH, LENGTH, ONE, Names, read_rate
 from .known import Info, check
 from .padding import cleaned
 from .stream_tensor import TAKERS, StreamTensor
-
-Tensor = torch.Tensor
 
 
 def stream_tensor(

@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import torch
+from torch import Tensor
 
 from ...stream.rules import BATCH, LENGTH
 from .known import JOINED, Info, layout_of
 
-Tensor = torch.Tensor
 Ints = npt.NDArray[np.int64]
 
 

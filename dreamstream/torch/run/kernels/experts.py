@@ -7,11 +7,10 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
+from torch import Tensor
 
 from ....errors import StreamIndexError
 from .registry import Step, each_frame, framewise
-
-Tensor = torch.Tensor
 
 
 def logits(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:

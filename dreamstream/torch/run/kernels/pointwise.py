@@ -8,12 +8,10 @@ from operator import attrgetter
 
 import torch
 import torch.nn.functional as F
+from torch import Tensor
 
 from ....operations import ELEMENTWISE, Operator
 from .registry import Step, each_frame, framewise
-
-Tensor = torch.Tensor
-
 
 TYPES = {"float32": torch.float32, "float64": torch.float64, "int64": torch.int64, "bool": torch.bool}
 

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import torch
+from torch import Tensor
 
 from ...private import is_traced
 from .registry import Window
-
-Tensor = torch.Tensor
 
 
 def there(tensor: Tensor, like: Tensor) -> Tensor:

@@ -22,9 +22,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-import torch
-
-Tensor = torch.Tensor
+from torch import Tensor
 
 
 class Window(Protocol):

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import torch
 import torch.nn.functional as F
+from torch import Tensor
 
 from .registry import Step, each_frame, framewise
-
-Tensor = torch.Tensor
 
 
 @framewise("permute")

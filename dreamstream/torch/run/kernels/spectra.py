@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import torch
+from torch import Tensor
 
 from .registry import Step, framewise
-
-Tensor = torch.Tensor
 
 
 @framewise("rfft")
