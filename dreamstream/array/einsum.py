@@ -154,7 +154,7 @@ def _of_pairs(kind: Any, x: Any, s: str, vectors: Any, t: str, out: str) -> Any:
         return None
     if not isinstance(index, kind) or isinstance(table, kind) or len(table.shape) != 2:
         return None
-    found = product(x, s, kind(_itself, (table,), {}), t[1:], out)
+    found = product(x, s, kind(lambda table: table, (table,), {}), t[1:], out)
     if found is None:
         return None
     places, shape = found
@@ -163,10 +163,6 @@ def _of_pairs(kind: Any, x: Any, s: str, vectors: Any, t: str, out: str) -> Any:
 
 
 _AS_IT_IS = ("to", "type_as", "float", "contiguous", "clone", "detach")
-
-
-def _itself(table: Any) -> Any:
-    return table
 
 
 def _taken(whole: Any, index: Any, queries: int, rows: int) -> Any:

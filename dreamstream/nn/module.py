@@ -424,7 +424,7 @@ class Module:
     def __repr__(self) -> str:
         extra = self.extra_repr()
         own = extra.split("\n") if extra else []
-        below = [f"({name}): " + _indented(repr(module)) for name, module in self._modules.items()]
+        below = [f"({name}): " + repr(module).replace("\n", "\n  ") for name, module in self._modules.items()]
         if not below and len(own) <= 1:
             return f"{self._get_name()}({extra})"
         return f"{self._get_name()}(\n  " + "\n  ".join(own + below) + "\n)"
@@ -443,8 +443,3 @@ class _Shown(dict[str, Any]):
 
 def _joined(prefix: str, name: str) -> str:
     return f"{prefix}.{name}" if prefix else name
-
-
-def _indented(text: str) -> str:
-    """Indent all lines but the first."""
-    return text.replace("\n", "\n  ")

@@ -139,11 +139,6 @@ _ON_SIZES |= {f"__{name}__": function for name, function in _ON_SIZES.items()}
 _ON_SIZES |= {"__radd__": operator.add, "__rmul__": operator.mul}
 
 
-def _of_size(constant: Constant, name: str, args: Sequence[Any]) -> Any:
-    """Return a number, in a tensor of one integer, together with a size."""
-    return _ON_SIZES[name](operator.index(constant.torch), *args)
-
-
 def _forward(name: str) -> Callable[..., Any]:
     native = getattr(Tensor, name)
     theirs = getattr(torch.Tensor, name, None)
@@ -156,7 +151,7 @@ def _forward(name: str) -> Callable[..., Any]:
             return native(self, *args, **kwargs)
         if sizes:
             return (
-                _of_size(self, name, args)
+                _ON_SIZES[name](operator.index(self.torch), *args)
                 if name in _ON_SIZES
                 else sizes[0]._misuse(f"given to {name} of a tensor")
             )

@@ -22,14 +22,10 @@ def _elu(x: Tensor, alpha: float, scale: float, input_scale: float) -> Tensor:
     return torch.where(x > 0, scale * x, alpha * torch.expm1(input_scale * x.clamp(max=0)))
 
 
-def _prelu(a: Tensor, b: Tensor) -> Tensor:
-    return torch.where(a > 0, a, b * a)
-
-
 #: Functions of elements that torch lacks, or that are written otherwise there.
 OWN: dict[str, Callable[..., Tensor]] = {
     "elu": _elu,
-    "prelu": _prelu,
+    "prelu": lambda a, b: torch.where(a > 0, a, b * a),
     "floor_divide": partial(torch.div, rounding_mode="floor"),
 }
 
