@@ -149,7 +149,7 @@ class Engine(_core.Stepper):
             ):
                 raise ShapeError(f"input {s.name}: expected dimensions {s.dimensions}, got {x.roles}")
             xs.append(x)
-        meta = require_same_streams([x.meta for x in xs], "this call")
+        meta = require_same_streams([x.meta for x in xs])
         moving = iter([(x.in_order().value, x.lengths) for x in xs])
         pairs = [self._given_once(s, given.get(s.name), meta) if s.once else next(moving) for s in self.inputs]
         outputs, counts = self._core.step(

@@ -341,8 +341,17 @@ class LSTM(Recurrence):
         return y, (h_n, c_n)
 
 
+class _OfOneState(Recurrence):
+    """A layer whose state is h alone."""
+
+    def forward(self, input: Tensor, hx: Any = None) -> tuple[Tensor, Tensor]:
+        """Return ``output, h_n`` for frames and, if need be, an initial state."""
+        y, (h_n,) = self._forward(input, None if hx is None else (hx,))
+        return y, h_n
+
+
 @_described
-class GRU(Recurrence):
+class GRU(_OfOneState):
     """Gated recurrent units along the stream.
 
     Attributes
@@ -389,14 +398,9 @@ class GRU(Recurrence):
             input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional, device, dtype
         )
 
-    def forward(self, input: Tensor, hx: Any = None) -> tuple[Tensor, Tensor]:
-        """Return ``output, h_n`` for frames and, if need be, an initial state."""
-        y, (h_n,) = self._forward(input, None if hx is None else (hx,))
-        return y, h_n
-
 
 @_described
-class RNN(Recurrence):
+class RNN(_OfOneState):
     """Plain recurrent layers along the stream: tanh or relu of a sum of two products.
 
     Attributes
@@ -448,8 +452,3 @@ class RNN(Recurrence):
 
     def _attributes(self) -> dict[str, Any]:
         return {**super()._attributes(), "nonlinearity": self.nonlinearity}
-
-    def forward(self, input: Tensor, hx: Any = None) -> tuple[Tensor, Tensor]:
-        """Return ``output, h_n`` for frames and, if need be, an initial state."""
-        y, (h_n,) = self._forward(input, None if hx is None else (hx,))
-        return y, h_n

@@ -187,7 +187,7 @@ class Patch:
             raise no_tape(f"{type(module).__name__} is in train() and online; call .eval() to stream")
         meta = tensors[0].meta
         if len(tensors) > 1:
-            require_same_streams([x.meta for x in tensors], "this call")
+            require_same_streams([x.meta for x in tensors])
         session = self.session
         with session.hold(meta.ids):
             args, kwargs, given = session.take_given(module, args, kwargs)

@@ -103,7 +103,7 @@ class TorchPatch(Patch):
         infos = [x._info for x in tensors]
         meta = infos[0].meta
         if len(infos) > 1:
-            require_same_streams([i.meta for i in infos], "this call")
+            require_same_streams([i.meta for i in infos])
         session = self.session
         values = [unpad(x._plain(), x._info) for x in tensors]
         with session.hold(meta.ids):
