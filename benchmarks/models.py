@@ -150,8 +150,7 @@ class Case:
             engine = compiled(name, model, fmt, args.threads)
             self.weights[fmt] = size = engine.weights_size
             self.bounds[fmt] = 1000 * max(
-                size / bandwidth(size),
-                operations / peak(fmt if fmt in SHARED else "fp32"),
+                size / bandwidth(size), operations / peak(fmt if fmt in SHARED else "fp32")
             )
             self.steps |= {Variant(OWN, fmt, way): step for way, step in ours(name, engine, n)}
             for other in args.engines:

@@ -194,13 +194,7 @@ def empty(*size: Any, dtype: Any = None, device: Any = None, requires_grad: bool
 
 
 def _new_full(
-    self: Tensor,
-    size: Any,
-    fill_value: Any,
-    dtype: Any = None,
-    *,
-    device: Any = None,
-    requires_grad: bool = False,
+    self: Tensor, size: Any, fill_value: Any, dtype: Any = None, *, device: Any = None, requires_grad: bool = False
 ) -> Any:
     """Return `dreamstream.full` of this element type."""
     return full(size, fill_value, dtype or self.dtype, device=device, requires_grad=requires_grad)

@@ -53,8 +53,5 @@ def add_numbers(parser: argparse.ArgumentParser, name: str, lowest: float, kind:
 def add_threads(parser: argparse.ArgumentParser) -> None:
     """Add ``--threads N``."""
     parser.add_argument(
-        "--threads",
-        type=at_least(1, int),
-        metavar="N",
-        help="of the engine; DREAMSTREAM_THREADS or 1 by default",
+        "--threads", type=at_least(1, int), metavar="N", help="of the engine; DREAMSTREAM_THREADS or 1 by default"
     )

@@ -271,11 +271,7 @@ def _steps(chunks: Any) -> Iterable[Step]:
             first.setdefault(name, n)
             last[name] = n
     return [
-        (
-            rows,
-            [i for i in rows if first[i] == n],
-            [i for i in rows if last[i] == n] if ends is None else ends,
-        )
+        (rows, [i for i in rows if first[i] == n], [i for i in rows if last[i] == n] if ends is None else ends)
         for n, (rows, ends) in enumerate(calls)
     ]
 

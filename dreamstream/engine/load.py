@@ -147,12 +147,7 @@ def planned(
     """Plan a graph; what is wrong with it is wrong with its file."""
     try:
         core = _core.Engine(
-            graph,
-            threads=threads,
-            blas=blas,
-            max_streams=max_streams,
-            skew=interface.skew,
-            backend=backend,
+            graph, threads=threads, blas=blas, max_streams=max_streams, skew=interface.skew, backend=backend
         )
     except (CaptureError, DTypeError, ShapeError, StreamMismatchError) as error:
         raise FormatError(f"the model can't be planned: {error}") from None

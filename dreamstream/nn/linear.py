@@ -111,12 +111,7 @@ class Linear(Module):
     _shown = "in_features={in_features}, out_features={out_features}, bias={bias}"
 
     def __init__(
-        self,
-        in_features: int,
-        out_features: int,
-        bias: bool = True,
-        device: Any = None,
-        dtype: Any = None,
+        self, in_features: int, out_features: int, bias: bool = True, device: Any = None, dtype: Any = None
     ) -> None:
         super().__init__()
         self.in_features = in_features

@@ -69,11 +69,7 @@ class Module:
 
     def __init__(self) -> None:
         self.__dict__.update(
-            training=True,
-            _parameters={},
-            _buffers={},
-            _modules={},
-            _non_persistent_buffers_set=set(),
+            training=True, _parameters={}, _buffers={}, _modules={}, _non_persistent_buffers_set=set()
         )
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:

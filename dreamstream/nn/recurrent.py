@@ -131,11 +131,7 @@ class Recurrence(Module):
 
     def _attributes(self) -> dict[str, Any]:
         """Return the operator's attributes."""
-        return {
-            "layers": self.num_layers,
-            "bias": int(self.bias),
-            "bidirectional": int(self.bidirectional),
-        }
+        return {"layers": self.num_layers, "bias": int(self.bias), "bidirectional": int(self.bidirectional)}
 
     def reset_parameters(self) -> None:
         """Draw new initial values: evenly over ± 1 / sqrt(hidden_size)."""

@@ -169,10 +169,7 @@ class RelPositionMultiheadAttention(Module):
         return _attended(q, k, v, seen, bias=(bias, -far), scale=1.0)
 
 
-@described(
-    num_heads="Heads of queries.",
-    context="What a query sees.",
-)
+@described(num_heads="Heads of queries.", context="What a query sees.")
 class ALiBi(Module):
     """Attention, without projections, whose scores fall with the distance, in each head less steeply.
 

@@ -141,11 +141,7 @@ class TransformerEncoderLayer(_Layer):
     _blocks = ("self_attn",)
 
     def forward(
-        self,
-        src: Tensor,
-        src_mask: Any = None,
-        src_key_padding_mask: Any = None,
-        is_causal: bool = False,
+        self, src: Tensor, src_mask: Any = None, src_key_padding_mask: Any = None, is_causal: bool = False
     ) -> Tensor:
         """Return a stream of the input's shape."""
         masks = src_mask, src_key_padding_mask, is_causal
@@ -233,11 +229,7 @@ class TransformerEncoder(_Stack):
         self._make(encoder_layer, num_layers, norm)
 
     def forward(
-        self,
-        src: Tensor,
-        mask: Any = None,
-        src_key_padding_mask: Any = None,
-        is_causal: bool | None = None,
+        self, src: Tensor, mask: Any = None, src_key_padding_mask: Any = None, is_causal: bool | None = None
     ) -> Tensor:
         """Return a stream of the input's shape."""
         for layer in self.layers:

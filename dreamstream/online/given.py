@@ -187,11 +187,7 @@ class Given:
 
 
 def take_given(
-    module: Any,
-    args: tuple[Any, ...],
-    kwargs: dict[str, Any],
-    known: Mapping[str, Any],
-    kind: type[Given] = Given,
+    module: Any, args: tuple[Any, ...], kwargs: dict[str, Any], known: Mapping[str, Any], kind: type[Given] = Given
 ) -> tuple[tuple[Any, ...], dict[str, Any], list[Given]]:
     """Return a call's arguments with a `Given` where an input is given once, and these.
 

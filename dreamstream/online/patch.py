@@ -177,11 +177,7 @@ class Patch:
         return self._call(module, args, kwargs)
 
     def _outermost(
-        self,
-        module: Any,
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
-        tensors: Sequence[StreamTensor],
+        self, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any], tensors: Sequence[StreamTensor]
     ) -> Any:
         if module.told_to_train:
             raise no_tape(f"{type(module).__name__} is in train() and online; call .eval() to stream")

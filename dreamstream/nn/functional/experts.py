@@ -83,9 +83,7 @@ def check_experts(name: str, index: Tensor, n: int) -> None:
 
 @torch_lacks
 @described(
-    "``(*, features)``.",
-    input="``(*, k * features)``, as `expert_linear` gives it.",
-    weights="``(*, k)``.",
+    "``(*, features)``.", input="``(*, k * features)``, as `expert_linear` gives it.", weights="``(*, k)``."
 )
 def combine(input: Tensor, weights: Tensor) -> Tensor:
     """Return the sums of what `k` experts gave, weighted, added in the order of the choices."""

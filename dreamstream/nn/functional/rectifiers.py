@@ -99,11 +99,7 @@ def prelu(input: Tensor, weight: Tensor) -> Tensor:
 
 @described(lower="A bound of the slope.", upper="The other one.", training="Whether it is asked to train.")
 def rrelu(
-    input: Tensor,
-    lower: float = 1 / 8,
-    upper: float = 1 / 3,
-    training: bool = False,
-    inplace: bool = False,
+    input: Tensor, lower: float = 1 / 8, upper: float = 1 / 3, training: bool = False, inplace: bool = False
 ) -> Tensor:
     """Return x above zero and x times the mean of `lower` and `upper` below.
 

@@ -16,9 +16,7 @@ Starts = Sequence[int | None]
 
 
 def require_same(
-    metas: Sequence[StreamMetadata],
-    starts: Sequence[Starts | None] | None = None,
-    what: str = "this operation",
+    metas: Sequence[StreamMetadata], starts: Sequence[Starts | None] | None = None, what: str = "this operation"
 ) -> tuple[StreamMetadata, tuple[int | None, ...] | None]:
     """Return the metadata and starts that all operands share.
 

@@ -271,11 +271,7 @@ class _Call:
 
     def run(self, j: int, node: FunctionalNode, carried: Sequence[Tensor]) -> Sequence[Tensor]:
         """Run an operator; return what it carries on."""
-        values, weights, kernel = (
-            node.inputs[: node.op.n_values],
-            self.module._given(j),
-            self.module._kernels[j],
-        )
+        values, weights, kernel = (node.inputs[: node.op.n_values], self.module._given(j), self.module._kernels[j])
         step = self.module._step(
             node,
             first=[self.before[e][0] for e in node.outputs],

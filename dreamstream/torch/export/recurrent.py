@@ -98,14 +98,7 @@ class _OnnxLayer(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any,
-        x: Tensor,
-        w: Tensor,
-        r: Tensor,
-        b: Tensor,
-        lengths: Tensor,
-        layer: Layer,
-        *before: Tensor,
+        ctx: Any, x: Tensor, w: Tensor, r: Tensor, b: Tensor, lengths: Tensor, layer: Layer, *before: Tensor
     ) -> tuple[Tensor, ...]:
         y = x.new_zeros(x.shape[0], 1, x.shape[1], r.shape[2])
         return y, *(s.clone() for s in before)

@@ -27,20 +27,7 @@ from ...stream.tree import map_leaves
 from ..tensor import StreamTensor
 from ..tensor.known import JOINED, Info, Starts
 from ..tensor.padding import pad, runs, to_device, unpad
-from .common import (
-    agree,
-    axis_of,
-    cut,
-    fall_back,
-    keep,
-    kept,
-    name_of,
-    padded,
-    plain,
-    rule,
-    run,
-    unknown,
-)
+from .common import agree, axis_of, cut, fall_back, keep, kept, name_of, padded, plain, rule, run, unknown
 
 
 # ---------------------------------------------------------------- index

@@ -27,15 +27,7 @@ from .pointwise import pointwise
 _LOWEST = ("amax", "max", "argmax")
 _HIGHEST = ("amin", "min", "argmin")
 _EXTREMES = (*_LOWEST, *_HIGHEST, "aminmax")
-_FILLS = {
-    "sum": 0,
-    "nansum": 0,
-    "count_nonzero": 0,
-    "prod": 1,
-    "all": True,
-    "any": False,
-    "nanmean": np.nan,
-}
+_FILLS = {"sum": 0, "nansum": 0, "count_nonzero": 0, "prod": 1, "all": True, "any": False, "nanmean": np.nan}
 
 
 def _bound(name: str, args: Any, kwargs: Any) -> dict[str, Any]:

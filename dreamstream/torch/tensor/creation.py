@@ -113,13 +113,7 @@ def _build(
         batch, length = found.index(BATCH), found.index(LENGTH)
         widths = [data.shape[length]] * data.shape[batch]
     own_meta = meta_of(meta, ids, _on_host(sos), _on_host(eos), _on_host(lengths), widths)
-    info = Info(
-        check(found, padded.dim()),
-        own_meta,
-        None,
-        ONE if rate is None else read_rate(rate),
-        restart,
-    )
+    info = Info(check(found, padded.dim()), own_meta, None, ONE if rate is None else read_rate(rate), restart)
     if known is not None and own_meta == known.meta:
         info = replace(info, starts=known.starts, rate=known.rate if rate is None else info.rate)
     padded = padded.to(device=device, dtype=dtype)

@@ -25,12 +25,7 @@ def extent(tensor: Tensor, axis: int) -> int:
 
 
 def padded_run(
-    x: Window,
-    first: Tensor | int,
-    n: int,
-    mode: str = "constant",
-    value: float = 0.0,
-    end: Tensor | None = None,
+    x: Window, first: Tensor | int, n: int, mode: str = "constant", value: float = 0.0, end: Tensor | None = None
 ) -> Tensor:
     """Return n frames from absolute position `first` on, where the stream is padded at both ends.
 
