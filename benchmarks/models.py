@@ -64,10 +64,8 @@ import numpy as np
 import torch
 import u2_step
 from machine import arithmetic, bandwidth, kernels, machine
-from networks import FORMATS as OURS
-from networks import NETWORKS
-from peers import FORMATS as THEIRS
-from peers import ConvStep, LSTMStep, SileroStep, SmallStep, Step, peers
+from networks import FORMATS as OURS, NETWORKS
+from peers import FORMATS as THEIRS, ConvStep, LSTMStep, SileroStep, SmallStep, Step, peers
 from torch.utils.flop_counter import FlopCounterMode
 from u2_step import U2Step
 

@@ -18,8 +18,7 @@ import numpy as np
 from ..errors import DTypeError
 from . import dtypes
 from .base import Number, is_number
-from .elementwise import along, as_flags, binary, bits, foreign, rounded, unary
-from .elementwise import where as choose
+from .elementwise import along, as_flags, binary, bits, foreign, rounded, unary, where as choose
 from .tensor import Tensor, take
 
 Operand = Any

@@ -19,8 +19,7 @@ from .engine import Engine
 from .interface import sizes_of
 from .load import bytes_of, planned, tiled
 from .spec import OutputInfo
-from .weights import FORMATS, Narrowing, products_of
-from .weights import stored as stored_in
+from .weights import FORMATS, Narrowing, products_of, stored as stored_in
 
 Step = tuple[Mapping[str, Any], list[str], list[str]]  # chunks by id, who starts, who ends
 

@@ -8,11 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from ..array import Tensor
-from ..array import dtypes as element_types
+from ..array import Tensor, dtypes as element_types
 from ..errors import ShapeError
-from . import functional as F
-from . import init
+from . import functional as F, init
 from .functional.texts import described
 from .module import Module
 from .parameter import Parameter

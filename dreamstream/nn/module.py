@@ -8,8 +8,7 @@ from contextvars import ContextVar
 from functools import partial
 from typing import Any, ClassVar, NamedTuple, TypeVar
 
-from ..array import Tensor
-from ..array import dtypes as element_types
+from ..array import Tensor, dtypes as element_types
 from ..errors import DTypeError, ModeError
 from .parameter import Parameter
 

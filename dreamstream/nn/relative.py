@@ -8,15 +8,13 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from ..array import Tensor, arange, cat, ones_like
-from ..array import tensor as new_tensor
+from ..array import Tensor, arange, cat, ones_like, tensor as new_tensor
 from ..array.attend import across, attend
 from ..dispatch import apply
 from ..errors import ShapeError
 from ..stream.context import Context
 from ..stream.pairs import Recognised
-from . import functional as F
-from . import init
+from . import functional as F, init
 from .embedding import Embedding
 from .functional.attention import streamed
 from .functional.texts import described

@@ -10,8 +10,7 @@ from typing import Any, ClassVar
 from ..array import Tensor
 from ..dispatch import apply
 from ..errors import ShapeError
-from . import functional as F
-from . import init
+from . import functional as F, init
 from .functional.arguments import checked, frame_dims
 from .functional.texts import described
 from .linear import new_parameter

@@ -9,8 +9,7 @@ from typing import Any, ClassVar
 
 from ..array import Tensor, full
 from ..stream.context import Context
-from . import functional as F
-from . import init
+from . import functional as F, init
 from .attention import MultiheadAttention
 from .containers import ModuleList
 from .dropout import Dropout

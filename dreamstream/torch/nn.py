@@ -14,8 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from ..errors import NotStreamableError, ShapeError
-from ..nn import functional as native
-from ..nn import mixing, routing, routing_models
+from ..nn import functional as native, mixing, routing, routing_models
 from ..nn.native_ops import Ops, first_come, rows_of
 from ..stream.where import user_line
 from .forward.conversions import with_value

@@ -39,6 +39,7 @@ from .names import (
     COMPLEX,
     HANDLERS,
     IGNORED,
+    NOTED as _NOTED,
     OF_LENGTHS,
     SIZES,
     SPELLINGS,
@@ -47,7 +48,6 @@ from .names import (
     meaning_of,
     writes,
 )
-from .names import NOTED as _NOTED
 
 COMPILED = (
     "a stream can't pass through compiled code, such as a function of torch.jit.script; call a plain function, or "

@@ -12,8 +12,7 @@ import torch
 
 from ...array import creation
 from ...array.einsum import noted_product
-from ...array.pairs import SERVES, flat, to_a_copy
-from ...array.pairs import Pairs as NativePairs
+from ...array.pairs import SERVES, Pairs as NativePairs, flat, to_a_copy
 from ...array.score_views import Greatest
 from ...array.scores import Scores
 from ...array.shape_of import Empty, ShapeOf
