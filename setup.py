@@ -29,10 +29,7 @@ import cbuild  # noqa: E402
 OPENBLAS = "scipy-openblas32"  # the wheel that carries libscipy_openblas
 LIBRARY = "lib/libdreamstream.so"  # the engine for C programs, which have no Python to resolve _core
 SANITIZE = os.environ.get("DREAMSTREAM_SANITIZE", "")
-PYTHON_MACROS = [
-    "-DNPY_NO_DEPRECATED_API=NPY_1_25_API_VERSION",
-    "-DNPY_TARGET_VERSION=NPY_1_25_API_VERSION",
-]
+PYTHON_MACROS = ["-DNPY_NO_DEPRECATED_API=NPY_1_25_API_VERSION", "-DNPY_TARGET_VERSION=NPY_1_25_API_VERSION"]
 
 
 def openblas_libraries() -> list[Path]:

@@ -61,10 +61,7 @@ REFERENCE = {"DREAMSTREAM_ISA": "ref", "DREAMSTREAM_BLAS": "none"}
 def tree_of(revision: str) -> Path:
     """The source tree of a revision, built."""
     name = subprocess.run(
-        ["git", "-C", str(ROOT), "rev-parse", f"{revision}^{{commit}}"],
-        check=True,
-        text=True,
-        capture_output=True,
+        ["git", "-C", str(ROOT), "rev-parse", f"{revision}^{{commit}}"], check=True, text=True, capture_output=True
     ).stdout.strip()
     tree = ROOT / "build" / "before" / name[:12]
     if not (tree / "built").exists():

@@ -64,10 +64,8 @@ import numpy as np
 import torch
 import u2_step
 from machine import arithmetic, bandwidth, kernels, machine
-from networks import FORMATS as OURS
-from networks import NETWORKS
-from peers import FORMATS as THEIRS
-from peers import ConvStep, LSTMStep, SileroStep, SmallStep, Step, peers
+from networks import FORMATS as OURS, NETWORKS
+from peers import FORMATS as THEIRS, ConvStep, LSTMStep, SileroStep, SmallStep, Step, peers
 from torch.utils.flop_counter import FlopCounterMode
 from u2_step import U2Step
 
@@ -150,8 +148,7 @@ class Case:
             engine = compiled(name, model, fmt, args.threads)
             self.weights[fmt] = size = engine.weights_size
             self.bounds[fmt] = 1000 * max(
-                size / bandwidth(size),
-                operations / peak(fmt if fmt in SHARED else "fp32"),
+                size / bandwidth(size), operations / peak(fmt if fmt in SHARED else "fp32")
             )
             self.steps |= {Variant(OWN, fmt, way): step for way, step in ours(name, engine, n)}
             for other in args.engines:

@@ -25,8 +25,7 @@ import dreamstream
 import dreamstream.export
 import dreamstream.torch.functional
 import dreamstream.torch.nn
-from dreamstream import _core, cli, data, errors, models, nn, train
-from dreamstream import torch as bridge
+from dreamstream import _core, cli, data, errors, models, nn, torch as bridge, train
 from dreamstream.array import Tensor
 from dreamstream.array.functions import NAMES
 from dreamstream.operations import OPERATORS

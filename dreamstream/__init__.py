@@ -5,20 +5,22 @@ said, early, on a C engine.
 """
 
 import importlib as _importlib
-from typing import TYPE_CHECKING as _TYPE_CHECKING
-from typing import Any as _Any
+from typing import TYPE_CHECKING as _TYPE_CHECKING, Any as _Any
 
 from . import clone as _clone  # noqa: F401  (finds _core, before anything needs it)
 
 # isort: split
-from . import data, nn, train
-from . import dispatch as _dispatch  # noqa: F401  (opens the door)
+from . import (
+    data,
+    dispatch as _dispatch,  # noqa: F401  (opens the door)
+    nn,
+    train,
+)
 from ._core import version as _version
 from .array import *  # noqa: F403
 from .array import __all__ as _array_names
 from .array.chunks import on_fallback
-from .array.named import NAMES as _function_names
-from .array.named import named as _named
+from .array.named import NAMES as _function_names, named as _named
 from .array.stream_creation import as_stream_tensor, stream_tensor
 from .array.stream_tensor import StreamTensor
 from .config import show_config

@@ -35,11 +35,7 @@ class Op:
     ) -> Op: ...
     @classmethod
     def declare(
-        cls,
-        inputs: Sequence[Signature],
-        outputs: Sequence[Signature],
-        counts: Program,
-        need: Program,
+        cls, inputs: Sequence[Signature], outputs: Sequence[Signature], counts: Program, need: Program
     ) -> Op:
         """An operator whose integers are data (code, a, b, c, k per node; roots) and that can't run."""
     def integers(self) -> tuple[Program, Program]:

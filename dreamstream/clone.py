@@ -12,8 +12,6 @@ from collections.abc import MutableSequence, Sequence
 from importlib.machinery import PathFinder
 from pathlib import Path
 
-__all__ = ["find_core"]
-
 
 def find_core(here: Path, path: MutableSequence[str]) -> None:
     """Add the folder of the installed ``_core`` to `path`, the package's, where it has none of its own.

@@ -19,8 +19,7 @@ from . import dispatch
 from .errors import ShapeError
 from .online import patch_module
 from .online.front import CONVOLUTIONS
-from .stream import OutputCollector as _OutputCollector
-from .stream import StreamMetadata
+from .stream import OutputCollector as _OutputCollector, StreamMetadata
 from .stream.foreign import bridge
 from .stream.rules import BATCH, LENGTH
 

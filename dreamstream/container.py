@@ -13,8 +13,6 @@ from typing import Any, NamedTuple
 from . import _core
 from .errors import FormatError
 
-__all__ = ["Tensor", "read", "write"]
-
 ALIGNMENT = 64
 MOST_DIMENSIONS = 16
 FILLER = ".pad."  # names of what lies between two tensors begin so

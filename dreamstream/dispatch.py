@@ -36,8 +36,6 @@ from .stream.edge import Edge, Request
 from .stream.rules import Length, holds, joined, lanes_of, require_equal_rates, require_same, same_lineage
 from .stream.where import user_line
 
-__all__ = ["apply", "operator"]
-
 Dims = tuple[Any, ...]
 """What each visible dimension is: ``"B"`` (streams), ``"L"`` (stream axis), ``"B_L"`` (both joined), or
 an int: that feature axis of the stored value ``[frames][features...]``."""
@@ -99,10 +97,7 @@ def _make(name: str, attributes: Any, inputs: Any, weights: Any) -> _core.Op:
 
 
 def operator(
-    name: str,
-    attributes: Mapping[str, Any],
-    inputs: Sequence[_core.Signature],
-    weights: Sequence[Array | None],
+    name: str, attributes: Mapping[str, Any], inputs: Sequence[_core.Signature], weights: Sequence[Array | None]
 ) -> _core.Op:
     """Return the operator for these attributes, signatures and weights (made once)."""
     attrs = tuple(sorted((k, tuple(v) if isinstance(v, list) else v) for k, v in attributes.items()))
@@ -140,11 +135,7 @@ def _signature(array: Array) -> _core.Signature:
 
 
 def _offline(
-    name: str,
-    attributes: dict[str, Any],
-    inputs: Sequence[Tensor],
-    weights: Sequence[Any],
-    dims: Dims | None,
+    name: str, attributes: dict[str, Any], inputs: Sequence[Tensor], weights: Sequence[Any], dims: Dims | None
 ) -> tuple[Tensor, ...]:
     if dims is None:
         return (_elementwise(name, attributes, inputs, weights),)
@@ -310,11 +301,7 @@ def _constants(name: str, weights: Sequence[Any], dims: Dims | None, inputs: Seq
 
 
 def _found(
-    name: str,
-    attributes: Mapping[str, Any],
-    inputs: Sequence[Any],
-    weights: Sequence[Any],
-    dims: Dims | None,
+    name: str, attributes: Mapping[str, Any], inputs: Sequence[Any], weights: Sequence[Any], dims: Dims | None
 ) -> tuple[StreamTensor, ...]:
     for x in inputs:
         if not x.is_stream:

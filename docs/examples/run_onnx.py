@@ -93,10 +93,7 @@ class Runner:
         manifest, ids = self.manifest, list(chunks)
         n_rows = manifest["chunk"]["rows"] or len(ids)
         ids += [None] * (n_rows - len(ids))  # rows of no stream
-        feed = {
-            "sos": np.array([i not in self.states for i in ids]),
-            "eos": np.array([i in eos for i in ids]),
-        }
+        feed = {"sos": np.array([i not in self.states for i in ids]), "eos": np.array([i in eos for i in ids])}
         for port in manifest["inputs"]:
             axis = self._axis(port)
             rows = [chunks[i].get(port["name"]) if i is not None else None for i in ids]

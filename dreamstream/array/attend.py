@@ -10,8 +10,6 @@ from ..stream.where import user_line
 from . import hook
 from .batch_constant import BatchTensor
 
-__all__ = ["across", "attend", "of_all"]
-
 
 def attend(
     q: Any,

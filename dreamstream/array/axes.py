@@ -11,19 +11,6 @@ from numpy.typing import NDArray
 from .. import _core
 from ..errors import ShapeError, StreamIndexError
 
-__all__ = [
-    "Described",
-    "HasShape",
-    "LikeOthers",
-    "Shape",
-    "axes_of",
-    "axis_of",
-    "in_c_order",
-    "numbered",
-    "sizes_of",
-    "solve_sizes",
-]
-
 Shape = tuple[int, ...]
 
 

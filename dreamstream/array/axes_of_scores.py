@@ -11,8 +11,6 @@ from typing import Any
 
 from ..stream.rules import BatchSize, Length
 
-__all__ = ["KEYS", "QUERIES", "STREAMS", "Axes", "Heads", "atoms_of", "laid", "shown", "streams_of"]
-
 Dim = tuple[Any, ...]
 
 STREAMS, QUERIES, KEYS = "B", "i", "j"

@@ -15,8 +15,6 @@ from .axes import LikeOthers, axis_of
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-__all__ = ["Base", "Number", "is_number"]
-
 Number = float | int
 Flag = bool
 Real = float
@@ -66,7 +64,6 @@ class Base(LikeOthers):
         return out
 
     # ------------------------------------------------------------------ what it holds
-
     @property
     def dtype(self) -> np.dtype[Any]:
         """The element type, `ds.float32`, `ds.float64`, `ds.int64` or `ds.bool`."""
@@ -115,7 +112,6 @@ class Base(LikeOthers):
         return axis_of(name, dim, ndim)
 
     # ------------------------------------------------------------------ to Python and NumPy
-
     def numpy(self) -> NDArray[Any]:
         """Return the values as an array that shares the tensor's memory."""
         return self._array
@@ -172,7 +168,6 @@ class Base(LikeOthers):
         return id(self)
 
     # ------------------------------------------------------------------ element types and devices
-
     def to(self, *args: Any, **kwargs: Any) -> Self:
         """Return the tensor with another element type: ``to(dtype)``, ``to("cpu", dtype)``, ``to(other)``.
 
@@ -234,7 +229,6 @@ class Base(LikeOthers):
         return self
 
     # ------------------------------------------------------------------ gradients (there is no tape yet)
-
     @property
     def requires_grad(self) -> Flag:
         """Whether a gradient is wanted: False, but for a module's parameters. True raises ModeError."""
@@ -266,7 +260,6 @@ class Base(LikeOthers):
         return self._plain(self._array)
 
     # ------------------------------------------------------------------ Python
-
     def __repr__(self) -> str:
         return _text(self.numpy(), self.requires_grad)
 

@@ -22,8 +22,6 @@ from .stream_tensor import StreamTensor
 from .symbolic import Symbolic
 from .tensor import Tensor
 
-__all__ = ["BatchTensor"]
-
 #: Integers up to which float32 has all.
 _EXACT = 1 << 24
 

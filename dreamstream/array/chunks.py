@@ -25,8 +25,6 @@ from .hook import made
 from .stream_tensor import StreamTensor
 from .tensor import Tensor
 
-__all__ = ["fall_back", "on_fallback", "report_fallback"]
-
 _POLICY: ContextVar[str] = ContextVar("dreamstream_fallback", default="warn")
 
 
@@ -64,14 +62,10 @@ def fall_back(x: StreamTensor, what: str) -> Any:
     return x.tensor()
 
 
-def _like_names(x: StreamTensor) -> list[str | None]:
-    return [d if isinstance(d, str) else n for d, n in zip(x.dims, x.names)]
-
-
 def getitem(x: StreamTensor, index: Any) -> Any:
     x = x.in_order()
     index = _arrays(index)
-    names = tuple(_like_names(x))
+    names = tuple(d if isinstance(d, str) else n for d, n in zip(x.dims, x.names))
     plan = Fallback("B and L are joined") if "B_L" in x.dims else plan_index(index, names, x.meta)
     if isinstance(plan, Fallback):
         return fall_back(x, f"this index ({plan.reason})")[index]

@@ -18,8 +18,6 @@ from ..stream.where import user_line
 from .stream_tensor import StreamTensor
 from .symbolic import Symbolic
 
-__all__ = ["SERVES", "as_noted", "first_row", "integers", "noted", "noting", "streamed", "unknown"]
-
 SERVES = "what is computed of positions serves as a mask or a term of attention, to index tables, and with frames"
 
 _CODES = {

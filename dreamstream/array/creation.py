@@ -18,7 +18,8 @@ from .base import is_number
 from .batch_constant import BatchTensor
 from .counted import as_noted, noting
 from .hook import made
-from .symbolic import Symbolic, lengths_of, positions
+from .lengths import lengths_of
+from .symbolic import Symbolic, positions
 from .tensor import Tensor, take
 
 __all__ = [
@@ -53,9 +54,8 @@ __all__ = [
 
 _generator = np.random.default_rng()
 
+
 # ---------------------------------------------------------------------- from data
-
-
 def tensor(data: Any, dtype: Any = None, requires_grad: bool = False, *, device: Any = None) -> Tensor:
     """Return a tensor with a copy of `data`.
 
@@ -137,8 +137,6 @@ def _array_of(data: Any, dtype: Any, copy: bool) -> NDArray[Any]:
 
 
 # ---------------------------------------------------------------------- from nothing
-
-
 def full(size: Any, fill_value: Any, dtype: Any = None, *, device: Any = None, requires_grad: bool = False) -> Any:
     """Return a tensor with all elements equal.
 
@@ -196,13 +194,7 @@ def empty(*size: Any, dtype: Any = None, device: Any = None, requires_grad: bool
 
 
 def _new_full(
-    self: Tensor,
-    size: Any,
-    fill_value: Any,
-    dtype: Any = None,
-    *,
-    device: Any = None,
-    requires_grad: bool = False,
+    self: Tensor, size: Any, fill_value: Any, dtype: Any = None, *, device: Any = None, requires_grad: bool = False
 ) -> Any:
     """Return `dreamstream.full` of this element type."""
     return full(size, fill_value, dtype or self.dtype, device=device, requires_grad=requires_grad)
@@ -300,8 +292,6 @@ def arange(start: Any, end: Any = None, step: Any = 1, *, dtype: Any = None, dev
 
 
 # ---------------------------------------------------------------------- random
-
-
 def manual_seed(seed: int) -> np.random.Generator:
     """Seed the generator behind `randn`, `rand` and the initial weights of layers, and return it.
 
@@ -335,8 +325,6 @@ def _random(draw: Any, size: Sequence[Any], dtype: Any, device: Any, requires_gr
 
 
 # ---------------------------------------------------------------------- from tensors
-
-
 def cat(tensors: Sequence[Any], dim: int = 0) -> Tensor:
     """Return tensors laid end to end along `dim`.
 

@@ -16,24 +16,6 @@ from numpy.typing import NDArray
 from ..errors import DTypeError, ModeError
 from ..stream.where import user_line
 
-__all__ = [
-    "adopt",
-    "as_dtype",
-    "bool",
-    "check_device",
-    "common",
-    "finfo",
-    "float32",
-    "float64",
-    "int64",
-    "is_float",
-    "is_name",
-    "name_of",
-    "nominal",
-    "require_float",
-    "require_same",
-]
-
 DType = np.dtype[Any]
 Number = float | int
 Flag = bool

@@ -16,8 +16,6 @@ from .relative import product
 from .scores import Scores, matrices, paired
 from .shape_of import ShapeOf
 
-__all__ = ["einsum", "noted_product", "of_streams"]
-
 
 def einsum(equation: str, *operands: Any) -> Any:
     """Return sums of products of elements, as an equation of letters names their dimensions.
@@ -156,7 +154,7 @@ def _of_pairs(kind: Any, x: Any, s: str, vectors: Any, t: str, out: str) -> Any:
         return None
     if not isinstance(index, kind) or isinstance(table, kind) or len(table.shape) != 2:
         return None
-    found = product(x, s, kind(_itself, (table,), {}), t[1:], out)
+    found = product(x, s, kind(lambda table: table, (table,), {}), t[1:], out)
     if found is None:
         return None
     places, shape = found
@@ -165,10 +163,6 @@ def _of_pairs(kind: Any, x: Any, s: str, vectors: Any, t: str, out: str) -> Any:
 
 
 _AS_IT_IS = ("to", "type_as", "float", "contiguous", "clone", "detach")
-
-
-def _itself(table: Any) -> Any:
-    return table
 
 
 def _taken(whole: Any, index: Any, queries: int, rows: int) -> Any:

@@ -34,21 +34,6 @@ from .plain import INTEGERS
 from .symbolic import Symbolic
 from .tensor import Tensor
 
-__all__ = [
-    "along",
-    "as_flags",
-    "binary",
-    "binary_or_not",
-    "bits",
-    "plain_array",
-    "refuse_in_place",
-    "refuse_streams",
-    "rounded",
-    "shifted",
-    "unary",
-    "where",
-]
-
 #: Functions of one integer of a stream.
 _OF_ONE: dict[str, Callable[[Any], Any]] = {
     "abs": lambda x: binary("maximum", x, binary("sub", 0, x)),
@@ -259,8 +244,6 @@ def along(name: str, x: Tensor, dim: int | None, attributes: Mapping[str, Any] |
 
 
 # ---------------------------------------------------------------------- operands
-
-
 def _noting(values: Sequence[Any]) -> Any:
     """Return the class that notes what is done to positions, where they are among values, and no stream."""
     kind = noting(map(as_noted, values))
@@ -435,5 +418,4 @@ def rows_at(table: Tensor, parts: Sequence[Any]) -> Tensor | None:
     n, *shape = rows.shape
     at = at - (at >> 62) * n  # a shift of a negative number is -1
     out: Tensor = hook.one("embedding", {}, (at,), (rows.reshape(n, math.prod(shape)),), (...,))
-    named: Tensor = out.unflatten(-1, shape) if shape else out.squeeze(-1)
-    return named
+    return out.unflatten(-1, shape) if shape else out.squeeze(-1)

@@ -8,11 +8,10 @@ from ..errors import ShapeError
 from ..stream.rules import Length
 from ..stream.where import user_line
 from .elementwise import where
+from .lengths import SAME_ORDER
 from .stream_tensor import StreamTensor
-from .symbolic import SAME_ORDER, Symbolic
+from .symbolic import Symbolic
 from .tensor import Tensor
-
-__all__ = ["first_frames", "is_each", "last_frame", "last_frames", "where_counted"]
 
 
 def last_frame(x: StreamTensor, behind: int = 1) -> StreamTensor:
@@ -40,14 +39,12 @@ def _last_window(x: StreamTensor, count: int) -> StreamTensor:
     made = last_frame(x.unfold(axis, count, 1))
     order = list(range(made.ndim - 1))
     order.insert(axis, made.ndim - 1)
-    out: StreamTensor = made.permute(*order)
-    return out
+    return made.permute(*order)
 
 
 def first_frames(x: StreamTensor, count: int) -> StreamTensor:
     """Return the first frames of what is given once, `count` of them in L's place: the last, from the last on."""
-    out: StreamTensor = _last_window(x._through("flip", {}), count).flip(x.dims.index("L"))
-    return out
+    return _last_window(x._through("flip", {}), count).flip(x.dims.index("L"))
 
 
 class _Later:

@@ -15,8 +15,6 @@ from . import hook
 from .axes import numbered
 from .stream_tensor import StreamTensor
 
-__all__ = ["attributes_of", "product", "reduce_features", "why_not_matmul"]
-
 
 # ---------------------------------------------------------------------- reductions
 def reduce_features(
@@ -92,8 +90,7 @@ def product(x: StreamTensor, other: Any, reverse: bool) -> StreamTensor:
         out = _products(x, matrices)
         return out.squeeze(-1) if array.ndim == 1 else out
     out = _products(x.transpose(-1, -2), matrices).transpose(-1, -2)
-    result: StreamTensor = out.squeeze(-2) if array.ndim == 1 else out
-    return result
+    return out.squeeze(-2) if array.ndim == 1 else out
 
 
 def _products(x: StreamTensor, matrices: Any) -> StreamTensor:

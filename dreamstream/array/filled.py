@@ -17,9 +17,6 @@ from ..stream.rules import Token
 from ..stream.where import user_line
 from .stream_tensor import StreamTensor
 
-__all__ = ["Filled", "Shared", "holds_nowhere", "kept", "sharing"]
-
-
 #: Element types of Python's numbers.
 _KINDS = {bool: "bool", float: "float32", int: "int64"}
 

@@ -45,8 +45,6 @@ from .tensor import Tensor
 from .weights import product as summed_product
 from .whole import reduce_stream, require_waiting, spread
 
-__all__ = ["held", "is_static"]
-
 
 def _refuse(x: StreamTensor, what: str, remedy: str) -> NoReturn:
     raise NotStreamableError(f"{what} on a stream {x.roles} inside a forward, at {user_line()}; {remedy}")
@@ -146,8 +144,7 @@ def slice_stream(x: StreamTensor, index: Any) -> StreamTensor:
 
     if is_static(x) and _counts_from_the_first(index):
         if not isinstance(index, slice):
-            one: StreamTensor = first_frames(x, index + 1).select(x.dims.index("L"), index)
-            return one
+            return first_frames(x, index + 1).select(x.dims.index("L"), index)
         start = index.start or 0
         found = first_frames(slice_stream(x, slice(start, None)), max(0, index.stop - start))
         few: StreamTensor = found[(slice(None),) * x.dims.index("L") + (slice(None, None, index.step),)]

@@ -12,8 +12,6 @@ from ..operations import ARITHMETIC, BITWISE, ELEMENTWISE, RELATIONS, Elementwis
 from .elementwise import DIVIDE, binary, binary_or_not, bits, quotient, rounded, shifted, unary
 from .tensor import Tensor, take
 
-__all__ = ["NAMES", "OPERATORS"]
-
 
 def _function(row: Elementwise) -> Callable[..., Tensor]:
     """Return a row's method."""

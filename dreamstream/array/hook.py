@@ -9,8 +9,6 @@ from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
 from typing import Any, NoReturn, Protocol, TypeVar
 
-__all__ = ["CHOICE", "apply", "fill", "made", "one", "run", "table"]
-
 T = TypeVar("T")
 
 

@@ -13,8 +13,6 @@ from . import hook
 from .axes_of_scores import KEYS, QUERIES, STREAMS, Axes, Heads, atoms_of, laid, streams_of
 from .elementwise import where
 
-__all__ = ["KeyTerms", "filled", "read", "with_terms"]
-
 
 class KeyTerms(NamedTuple):
     """What is added to the scores of each key.

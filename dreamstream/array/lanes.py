@@ -18,8 +18,6 @@ from . import hook
 from .forward import reshape_features
 from .stream_tensor import StreamTensor
 
-__all__ = ["by_lane"]
-
 Attributes = Mapping[str, Any]
 Outputs = Sequence[StreamTensor]
 

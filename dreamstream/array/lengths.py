@@ -7,8 +7,6 @@ from typing import Any, NoReturn
 from ..errors import NotStreamableError
 from ..stream.where import user_line
 
-__all__ = ["SAME_ORDER", "LengthsOf", "lengths_of"]
-
 
 class _Unserved(NotStreamableError, AttributeError):
     """What is said of what an order does not have."""

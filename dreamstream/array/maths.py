@@ -18,19 +18,14 @@ import numpy as np
 from ..errors import DTypeError
 from . import dtypes
 from .base import Number, is_number
-from .elementwise import along, as_flags, binary, bits, quotient, unary
-from .elementwise import where as choose
+from .elementwise import along, as_flags, binary, bits, quotient, unary, where as choose
 from .tensor import Tensor, take
-
-__all__: list[str] = []
 
 Operand = Any
 """A tensor, a NumPy array or a Python number."""
 
 
 # ------------------------------------------------------------------ two operands
-
-
 def add(self: Tensor, other: Operand, *, alpha: Number = 1) -> Tensor:
     """Return self + alpha * other."""
     return binary("add", self, _scaled(other, alpha))
@@ -80,8 +75,6 @@ def masked_fill(self: Tensor, mask: Operand, value: Operand) -> Tensor:
 
 
 # ------------------------------------------------------------------ one operand
-
-
 def clamp(self: Tensor, min: Operand = None, max: Operand = None) -> Tensor:
     """Return elements moved into [min, max]; `max` wins where min > max.
 
@@ -186,8 +179,6 @@ def _like(self: Tensor, other: Operand) -> Operand:
 
 
 # ------------------------------------------------------------------ along a dimension
-
-
 def softmax(self: Tensor, dim: int, dtype: Any = None) -> Tensor:
     """Return e ** x / sum(e ** x) along `dim`; zeros where all of it is -inf."""
     return along("softmax", _as(self, dtype), dim)
@@ -218,8 +209,6 @@ def _real(x: Operand) -> Operand:
 
 
 # ------------------------------------------------------------------ made of others, each in one line
-
-
 def _sinc(x: Tensor) -> Tensor:
     return choose(x == 0, 1.0, binary("div", unary("sin", x), x))
 

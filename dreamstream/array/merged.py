@@ -17,8 +17,6 @@ from .axes import sizes_of
 from .stand_in import StandIn
 from .stream_tensor import StreamTensor
 
-__all__ = ["Merged", "merged"]
-
 
 class Merged(StandIn):
     """A stream of whose dimensions some neighbours are seen as one.

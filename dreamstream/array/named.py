@@ -11,8 +11,6 @@ from .base import is_number
 from .creation import tensor
 from .tensor import Tensor
 
-__all__ = ["NAMES", "named"]
-
 _TYPES = {"float": dtypes.float32, "double": dtypes.float64, "long": dtypes.int64}
 #: Methods that are no functions.
 _ALONE = (

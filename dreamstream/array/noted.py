@@ -27,8 +27,6 @@ from .stream_tensor import StreamTensor
 from .symbolic import Symbolic
 from .tensor import Tensor
 
-__all__ = ["Noted"]
-
 
 class _NoNumber(NotStreamableError, AttributeError):
     """Positions have no numbers, and so none of the methods that give them."""

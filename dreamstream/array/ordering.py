@@ -16,8 +16,6 @@ from .hook import CHOICE
 from .reductions import Extreme
 from .tensor import Tensor, take
 
-__all__: list[str] = []
-
 
 def topk(self: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> Extreme:
     """Return the `k` greatest along a dimension, and where they were.
@@ -74,8 +72,6 @@ def _chosen(x: Tensor, largest: bool) -> Any:
 
 
 # ------------------------------------------------------------------ one of them
-
-
 def _at(self: Tensor, axis: int, place: Any) -> Tensor:
     """Return the elements at a place of a dimension, which stays, with size 1."""
     return self.narrow(axis, place, 1) if isinstance(place, int) else self.gather(axis, place)

@@ -40,8 +40,6 @@ from .shape_of import ShapeOf, shape_alone
 from .symbolic import Symbolic
 from .tensor import Tensor
 
-__all__ = ["SERVES", "Pairs", "flat", "to_a_copy"]
-
 #: The most periods' frames between numbers that are tried in place of one that is too great.
 _MOST_STEPS = 256
 #: Elements of a tensor whose numbers may be positions.
@@ -313,7 +311,7 @@ class Pairs:
     @property
     def ends(self) -> int | None:
         """The frames at which the first table ends that is cut to the stream's length."""
-        return min(self._tables(), default=None)
+        return min((size for size, part in self._cuts() if not isinstance(part.start, Length)), default=None)
 
     def _numbers(self) -> Iterator[float]:
         """Numbers that may be positions, or parts of one: all but what scores are filled or scaled with."""
@@ -337,10 +335,6 @@ class Pairs:
                 if not math.isfinite(c) or (real and (filling or c <= MASKED or (scaling and c >= -MASKED))):
                     continue
                 yield 1 / c if 0 < abs(c) < 1 and not adding else c
-
-    def _tables(self) -> Iterator[int]:
-        """Give the sizes of tables that are cut to a stream's length."""
-        return (size for size, part in self._cuts() if not isinstance(part.start, Length))
 
     def _cuts(self) -> Iterator[tuple[int, slice]]:
         """Give the cuts of tables, each with the size of what is cut."""

@@ -17,8 +17,6 @@ from ..stream.where import user_line
 from .stand_in import StandIn
 from .stream_tensor import StreamTensor
 
-__all__ = ["Picked"]
-
 #: Whose derivatives are finite wherever their values are, so that elements left out spoil no gradient.
 _SMOOTH = frozenset(("add", "sub", "mul", "neg", "abs", "relu", "maximum", "minimum", "clamp", "where", "cast"))
 

@@ -13,8 +13,6 @@ from . import dtypes, forward
 from .elementwise import plain_array, refuse_streams
 from .tensor import Tensor, take
 
-__all__: list[str] = []
-
 
 # ---------------------------------------------------------------------- by a list of places
 def index_copy(self: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:

@@ -21,8 +21,6 @@ from ..operations import BINARY, UNARY
 from . import dtypes
 from .axes import in_c_order
 
-__all__ = ["ARRAYS", "INTEGERS", "of_integers"]
-
 Array = NDArray[Any]
 Axes = tuple[int, ...]
 

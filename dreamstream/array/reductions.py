@@ -19,8 +19,6 @@ from .elementwise import binary, plain_array
 from .hook import CHOICE, made
 from .tensor import Tensor, take
 
-__all__ = ["Extreme"]
-
 Dims = int | Sequence[int] | None
 
 
@@ -32,8 +30,6 @@ class Extreme(NamedTuple):
 
 
 # ------------------------------------------------------------------ sums
-
-
 def _sum(self: Tensor, dim: Dims = None, keepdim: bool = False, dtype: Any = None) -> Tensor:
     """Return the sum; int64 for integers and bools."""
     return made("sum", self, axes=axes_of("sum", dim, self.ndim), keepdim=keepdim, to=_summed(self, dtype))
@@ -141,8 +137,6 @@ def nanmean(self: Tensor, dim: Dims = None, keepdim: bool = False, dtype: Any = 
 
 
 # ------------------------------------------------------------------ extremes
-
-
 def _max(self: Tensor, dim: Any = None, keepdim: bool = False) -> Any:
     """Return the largest element, or ``(values, indices)`` along `dim`; `maximum` for a tensor."""
     if isinstance(dim, Tensor):
@@ -230,8 +224,6 @@ def _extreme(name: str, x: Tensor, dim: int, keepdim: bool) -> Extreme:
 
 
 # ------------------------------------------------------------------ truth
-
-
 def _all(self: Tensor, dim: Dims = None, keepdim: bool = False) -> Tensor:
     """Return whether all elements are not zero (bool)."""
     return made("all", self, axes=axes_of("all", dim, self.ndim), keepdim=keepdim)
@@ -257,8 +249,6 @@ def allclose(self: Tensor, other: Tensor, rtol: float = 1e-5, atol: float = 1e-8
 
 
 # ------------------------------------------------------------------ matrices
-
-
 def matmul(self: Tensor, other: Tensor) -> Tensor:
     """Return the matrix product, over all leading dimensions.
 

@@ -17,8 +17,6 @@ from ..stream.context import Context
 from ..stream.pairs import Recognised, Unrecognised, expected
 from .axes_of_scores import QUERIES, STREAMS, Heads, atoms_of, laid
 
-__all__ = ["FARTHEST", "Places", "Rows", "places_of", "product", "rows_of"]
-
 Array = npt.NDArray[Any]
 
 #: The distances of a table that has no end, where a context has none.

@@ -16,8 +16,6 @@ from .axes_of_scores import KEYS, QUERIES, Axes
 from .filled import Shared
 from .symbolic import Symbolic
 
-__all__ = ["OTHER", "Greatest", "ScoreViews", "Step", "number_of", "turned"]
-
 V = TypeVar("V", bound="ScoreViews")
 
 #: What drops a column beside the keys.

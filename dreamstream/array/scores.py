@@ -32,8 +32,6 @@ from .score_views import OTHER, Greatest, ScoreViews, Step, number_of, turned
 from .symbolic import Symbolic
 from .tensor import Tensor
 
-__all__ = ["Scores", "Step", "matrices", "paired", "scores_of"]
-
 #: What no score of 32 bits is below.
 _LEAST = float(np.finfo(np.float32).min)
 #: What stands for -inf in a score's place.

@@ -16,8 +16,6 @@ from ..stream.rules import BatchSize, Length
 from ..stream.where import user_line
 from .axes import Described, HasShape
 
-__all__ = ["Empty", "ShapeOf", "shape_alone"]
-
 
 class ShapeOf(HasShape):
     """A stream of which a function of lengths may know the shape, and nothing else."""

@@ -8,8 +8,6 @@ from typing import Any, NoReturn
 from ..stream.edge import Edge
 from .stream_tensor import Dims, StreamTensor
 
-__all__ = ["StandIn"]
-
 
 class StandIn(StreamTensor):
     """What stands for something that is made of a whole stream.

@@ -20,8 +20,6 @@ from .creation import as_tensor
 from .stream_tensor import StreamTensor
 from .tensor import Tensor
 
-__all__ = ["as_stream_tensor", "meta_of", "names_of", "require_like", "stream_tensor"]
-
 Array = npt.NDArray[Any]
 
 

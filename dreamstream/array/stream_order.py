@@ -13,12 +13,9 @@ from .elementwise import where
 from .ends import where_counted
 from .reductions import Extreme
 from .stream_tensor import StreamTensor
-from .stream_views import gather as inside_frame
-from .stream_views import outside
+from .stream_views import gather as inside_frame, outside
 from .tensor import Tensor, take
 from .whole import require_waiting
-
-__all__ = ["frames_at"]
 
 
 def _along_frames(x: StreamTensor, axis: int) -> bool:

@@ -28,8 +28,6 @@ from . import hook
 from .axes import numbered
 from .tensor import Tensor
 
-__all__ = ["StreamTensor"]
-
 Array = npt.NDArray[Any]
 Dims = tuple[Any, ...]
 

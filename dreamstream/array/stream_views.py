@@ -24,13 +24,12 @@ from .creation import cat, full_like
 from .dtypes import require_float
 from .elementwise import where
 from .ends import is_each, where_counted
+from .lengths import SAME_ORDER
 from .reductions import Extreme
 from .stream_tensor import StreamTensor
-from .symbolic import SAME_ORDER, Symbolic
+from .symbolic import Symbolic
 from .tensor import Tensor, take
 from .weights import Weights
-
-__all__ = ["outside"]
 
 
 def _refuse(x: StreamTensor, what: str, axis: int | None = None) -> NotStreamableError:

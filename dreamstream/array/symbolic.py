@@ -24,12 +24,9 @@ from ..stream.where import user_line
 from . import hook
 from .axes import Described, axis_of, numbered, sizes_of
 from .filled import Filled, sharing
-from .lengths import SAME_ORDER, LengthsOf, lengths_of
+from .lengths import SAME_ORDER, LengthsOf
 from .stream_tensor import StreamTensor
 from .tensor import Tensor
-
-__all__ = ["SAME_ORDER", "LengthsOf", "Symbolic", "as_symbolic", "lengths_of", "measured", "positions"]
-
 
 #: Element types of NumPy.
 TYPES: dict[Any, Any] = {bool: np.dtype(bool), float: np.dtype(np.float32), int: np.dtype(np.int64)}
@@ -308,7 +305,6 @@ class Symbolic(Described, Filled):
     reshape = view
 
     # ------------------------------------------------------------------ types
-
     def to(self, *args: Any, **kwargs: Any) -> Any:
         """Return it with another element type; on another device it is what it is."""
         names = [str(a).rpartition(".")[2] for a in (*args, kwargs.get("dtype"))]
@@ -317,8 +313,7 @@ class Symbolic(Described, Filled):
         if kind is None or isinstance(self.value, Token):
             return self
         if self.position and kind != "int" and not {"float", "float32"} & {*names}:  # another width, or truths
-            out: Symbolic = self._otherwise("to", args, kwargs)
-            return out
+            return self._otherwise("to", args, kwargs)
         out = self._like({"float": float, "int": builtins.int, "bool": builtins.bool}[kind](self.value))
         out.kind = next((n for n in names if n in _KINDS), None)
         return self if (out.dtype, builtins.type(out.value)) == (self.dtype, builtins.type(self.value)) else out

@@ -13,8 +13,6 @@ from typing import Any
 
 from .base import Base
 
-__all__ = ["Tensor", "take"]
-
 
 class Tensor(Base):
     """An array of float32, float64, int64 or bool with torch's methods.

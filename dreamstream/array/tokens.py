@@ -12,8 +12,6 @@ from ..stream.where import user_line
 from .elementwise import where
 from .forward import extend
 
-__all__ = ["joined"]
-
 #: Each of them costs a comparison of every frame.
 MOST = 16
 

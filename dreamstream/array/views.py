@@ -28,12 +28,8 @@ from .hook import made, table
 from .symbolic import Symbolic
 from .tensor import Tensor, take
 
-__all__: list[str] = []
-
 
 # ------------------------------------------------------------------ sizes
-
-
 def reshape(self: Tensor, *given: Any, shape: Any = ()) -> Tensor:
     """Return the elements in another shape; one size may be -1."""
     sizes = solve_sizes("reshape", self.shape, sizes_of(given, shape))
@@ -140,8 +136,6 @@ def repeat(self: Tensor, *given: Any, repeats: Any = ()) -> Any:
 
 
 # ------------------------------------------------------------------ order
-
-
 def transpose(self: Tensor, dim0: int, dim1: int) -> Tensor:
     """Return the tensor with two dimensions exchanged."""
     order = list(range(self.ndim))
@@ -263,8 +257,6 @@ def clone(self: Tensor) -> Tensor:
 
 
 # ------------------------------------------------------------------ parts
-
-
 def narrow(self: Tensor, dim: int, start: int, length: Any) -> Any:
     """Return `length` elements from `start` on along `dim`."""
     if isinstance(length, Length):
@@ -370,8 +362,6 @@ def masked_select(self: Tensor, mask: Tensor) -> Tensor:
 
 
 # ------------------------------------------------------------------ brackets
-
-
 def __getitem__(self: Tensor, index: Any) -> Any:
     parts = index if isinstance(index, tuple) else (index,)
     cuts = [p.stop for p in parts if isinstance(p, slice) and isinstance(p.stop, Length)]
@@ -421,8 +411,6 @@ def __contains__(self: Tensor, value: Any) -> bool:
 
 
 # ------------------------------------------------------------------ in place
-
-
 def _write(self: Tensor, name: str, value: Tensor) -> Tensor:
     """Write a plain tensor, expanded, into this one."""
     refuse_in_place(self, name)
@@ -487,12 +475,4 @@ def _index_part(part: Any) -> Any:
     return operator.index(part)
 
 
-take(
-    Tensor,
-    globals(),
-    _write=_write,
-    _count=_count,
-    _parts=_parts,
-    T=property(_reversed),
-    mT=property(_turned),
-)
+take(Tensor, globals(), _write=_write, _count=_count, _parts=_parts, T=property(_reversed), mT=property(_turned))

@@ -19,8 +19,6 @@ from .stand_in import StandIn
 from .stream_tensor import StreamTensor
 from .whole import require_waiting
 
-__all__ = ["Weights", "product", "weighted"]
-
 
 class Weights(StandIn):
     """The softmax over L of a stream's frames, times others.

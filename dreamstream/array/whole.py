@@ -20,8 +20,6 @@ from .axes import numbered
 from .features import attributes_of, reduce_features
 from .stream_tensor import StreamTensor
 
-__all__ = ["reduce_stream", "require_waiting", "spread", "spread_to"]
-
 
 def require_waiting(what: str, edge: Edge, where: str = "", why: Refusal = AT_THE_END) -> None:
     """Refuse what has to wait for the stream's end where nothing may; `where` it stands, if not here."""

@@ -28,8 +28,6 @@ from .stream_tensor import StreamTensor
 from .symbolic import Symbolic
 from .tensor import Tensor
 
-__all__ = ["assign", "copied", "of_constant", "picks", "unsure", "viewing", "write"]
-
 
 class View:
     """How a tensor is taken of another one whose memory it shares.

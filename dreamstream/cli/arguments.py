@@ -6,8 +6,6 @@ import argparse
 import math
 from typing import Any, NoReturn
 
-__all__ = ["Commands", "Parser", "add_numbers", "add_threads", "at_least"]
-
 Commands = Any
 """What `argparse` calls the group of sub-commands; it has no public name."""
 
@@ -55,8 +53,5 @@ def add_numbers(parser: argparse.ArgumentParser, name: str, lowest: float, kind:
 def add_threads(parser: argparse.ArgumentParser) -> None:
     """Add ``--threads N``."""
     parser.add_argument(
-        "--threads",
-        type=at_least(1, int),
-        metavar="N",
-        help="of the engine; DREAMSTREAM_THREADS or 1 by default",
+        "--threads", type=at_least(1, int), metavar="N", help="of the engine; DREAMSTREAM_THREADS or 1 by default"
     )

@@ -13,8 +13,6 @@ from .. import nn
 from ..data import AudioReader
 from ..engine import Engine
 
-__all__ = ["AudioFile"]
-
 Array = npt.NDArray[Any]
 
 

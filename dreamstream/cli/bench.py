@@ -25,8 +25,6 @@ from .arguments import Commands, add_numbers, add_threads, at_least
 from .described import FUNCTION, described, require_function
 from .plot import new_figure, require_matplotlib
 
-__all__ = ["add", "bench"]
-
 Array = npt.NDArray[Any]
 Step = Callable[[], Any]
 """One step of all streams, on chunks that are ready."""

@@ -22,8 +22,6 @@ from .arguments import Commands
 from .described import FUNCTION, described, load_weights, require_function
 from .run import as_taken, samples_only
 
-__all__ = ["add", "convert"]
-
 WORDS = (*FORMATS, "auto")
 SUFFIXES = (".dsm", ".json", ".xml")
 

@@ -23,8 +23,6 @@ from ..nn import functional as F
 from .arguments import Commands, add_threads, at_least
 from .progress import Progress
 
-__all__ = ["SAMPLE_RATE", "STEP", "WINDOW", "DemoNetwork", "add", "demo"]
-
 Array = npt.NDArray[Any]
 
 SAMPLE_RATE = 16000
@@ -268,11 +266,7 @@ def add(commands: Commands) -> None:
         help="the longest excerpt; by default the recording, which is repeated for more",
     )
     parser.add_argument(
-        "--seed",
-        type=at_least(0, int),
-        default=0,
-        metavar="N",
-        help="of excerpts, chunks, starts and ends (0)",
+        "--seed", type=at_least(0, int), default=0, metavar="N", help="of excerpts, chunks, starts and ends (0)"
     )
     add_threads(parser)
     parser.add_argument("--quiet", action="store_true", help="print nothing but a mismatch")

@@ -15,8 +15,6 @@ from ..nn import Module
 from ..nn.state import read_safetensors
 from ..online.front import is_module_class
 
-__all__ = ["FUNCTION", "described", "load_weights", "require_function"]
-
 FUNCTION = re.compile(r"(?P<file>.+\.py):(?P<function>[^:/]+)")
 
 

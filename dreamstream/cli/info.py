@@ -18,15 +18,9 @@ from ..engine.load import container_of
 from ..engine.text import parts_of
 from .arguments import Commands
 
-__all__ = ["add", "describe", "info"]
-
 BLOCK = 1 << 20  # elements looked at together
 
-FLOATS: dict[str, np.dtype[Any]] = {
-    "F64": np.dtype("<f8"),
-    "F32": np.dtype("<f4"),
-    "F16": np.dtype("<f2"),
-}
+FLOATS: dict[str, np.dtype[Any]] = {"F64": np.dtype("<f8"), "F32": np.dtype("<f4"), "F16": np.dtype("<f2")}
 
 
 # ---------------------------------------------------------------------- what there is to say
@@ -70,12 +64,7 @@ def _number(value: Fraction) -> int | float:
 
 
 def _port(port: Any, more: tuple[str, ...]) -> dict[str, Any]:
-    out = {
-        "name": port.name,
-        "dimensions": list(port.dimensions),
-        "dtype": port.dtype,
-        "rate": _number(port.rate),
-    }
+    out = {"name": port.name, "dimensions": list(port.dimensions), "dtype": port.dtype, "rate": _number(port.rate)}
     return out | {name: _finite(getattr(port, name)) for name in more}
 
 

@@ -16,8 +16,6 @@ from ..errors import FormatError
 if TYPE_CHECKING:
     from .audio_file import AudioFile
 
-__all__ = ["check_outputs", "in_frames", "in_pairs", "write_outputs"]
-
 Array = npt.NDArray[Any]
 
 MOST_CHANNELS = 8

@@ -16,8 +16,6 @@ from .outputs import in_frames, in_pairs
 if TYPE_CHECKING:
     from .audio_file import AudioFile
 
-__all__ = ["new_figure", "plot", "require_matplotlib"]
-
 Array = npt.NDArray[Any]
 
 MOST_FILES = 4

@@ -7,8 +7,6 @@ import time
 from types import TracebackType
 from typing import Any
 
-__all__ = ["Progress"]
-
 
 class Progress:
     """A bar on stderr if that is a terminal: tqdm's where it is installed, else a plain line."""

@@ -28,8 +28,6 @@ from .outputs import check_outputs, in_frames, in_pairs, write_outputs
 from .plot import plot, require_matplotlib
 from .progress import Progress
 
-__all__ = ["add", "run"]
-
 Array = npt.NDArray[Any]
 
 

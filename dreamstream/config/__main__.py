@@ -15,8 +15,6 @@ from .. import _core
 from . import show_config
 from .flags import cflags, libs, prefix
 
-__all__ = ["main"]
-
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Print what was asked for, in the order of the options; return the exit status."""

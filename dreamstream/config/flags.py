@@ -7,8 +7,6 @@ from pathlib import Path
 
 from .. import _core
 
-__all__ = ["cflags", "libs", "prefix"]
-
 
 def prefix() -> Path:
     """Return the folder of the build: ``include/dreamstream.h`` and ``lib/libdreamstream.so`` lie in it."""

@@ -16,8 +16,6 @@ from ..errors import DTypeError, FormatError, ShapeError
 from ..nn import functional as F
 from .wav import WavReader
 
-__all__ = ["AudioReader", "read_audio"]
-
 Array = npt.NDArray[Any]
 
 BLOCK = 1 << 16  # frames that are asked for at once where all of a recording is wanted
@@ -176,7 +174,7 @@ def _open(source: Any, dtype: str) -> _Decoder:
     head = _head(source)
     if head is None:
         return WavReader(source, dtype)
-    if not _is_wav(head):
+    if head[:4] not in (b"RIFF", b"RF64", b"BW64") or head[8:12] != b"WAVE":
         return _SoundFile(source, dtype)
     at = source.tell() if hasattr(source, "tell") else None
     try:
@@ -207,10 +205,6 @@ def _head(source: Any) -> bytes | None:
     head = source.read(12)
     source.seek(at)
     return head if isinstance(head, bytes) else None
-
-
-def _is_wav(head: bytes) -> bool:
-    return head[:4] in (b"RIFF", b"RF64", b"BW64") and head[8:12] == b"WAVE"
 
 
 class _SoundFile:

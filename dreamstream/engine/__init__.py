@@ -1,8 +1,9 @@
 """The engine: capture, compile, step."""
 
+from .._core import Stream
 from .compare import Comparison, compare
 from .compile import compile
-from .engine import Engine, Stream
+from .engine import Engine
 from .load import load
 from .spec import InputSpec, OutputInfo
 from .verify import Report, verify

@@ -23,8 +23,6 @@ from ..stream.where import user_line
 from .source import source_of
 from .spec import InputSpec, lengths_in, read_specs
 
-__all__ = ["Capture", "captured"]
-
 
 class Capture:
     """One capture: the entry that its tensors belong to.

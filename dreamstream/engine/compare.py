@@ -19,10 +19,7 @@ from .engine import Engine
 from .interface import sizes_of
 from .load import bytes_of, planned, tiled
 from .spec import OutputInfo
-from .weights import FORMATS, Narrowing, products_of
-from .weights import stored as stored_in
-
-__all__ = ["Comparison", "LayerError", "OutputError", "compare"]
+from .weights import FORMATS, Narrowing, products_of, stored as stored_in
 
 Step = tuple[Mapping[str, Any], list[str], list[str]]  # chunks by id, who starts, who ends
 
@@ -273,11 +270,7 @@ def _steps(chunks: Any) -> Iterable[Step]:
             first.setdefault(name, n)
             last[name] = n
     return [
-        (
-            rows,
-            [i for i in rows if first[i] == n],
-            [i for i in rows if last[i] == n] if ends is None else ends,
-        )
+        (rows, [i for i in rows if first[i] == n], [i for i in rows if last[i] == n] if ends is None else ends)
         for n, (rows, ends) in enumerate(calls)
     ]
 

@@ -26,8 +26,6 @@ from .spec import OutputInfo, lengths_in, number_of
 from .verify import verify as verify_engine
 from .weights import BOUND, Narrowing, Weights
 
-__all__ = ["compile"]
-
 
 def compile(
     model: Any,

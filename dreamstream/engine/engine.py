@@ -26,8 +26,6 @@ from .interface import Interface
 from .routing import Routes
 from .spec import InputSpec
 
-__all__ = ["Engine", "Stream"]
-
 
 class Engine(_core.Stepper):
     """A compiled model with its streams; see :func:`dreamstream.compile`.
@@ -151,7 +149,7 @@ class Engine(_core.Stepper):
             ):
                 raise ShapeError(f"input {s.name}: expected dimensions {s.dimensions}, got {x.roles}")
             xs.append(x)
-        meta = require_same_streams([x.meta for x in xs], "this call")
+        meta = require_same_streams([x.meta for x in xs])
         moving = iter([(x.in_order().value, x.lengths) for x in xs])
         pairs = [self._given_once(s, given.get(s.name), meta) if s.once else next(moving) for s in self.inputs]
         outputs, counts = self._core.step(

@@ -16,8 +16,6 @@ from typing import Any
 
 from .text import to_json, to_xml
 
-__all__ = ["Write", "check_format", "is_path", "read_all", "write_file"]
-
 Write = Callable[[bytes], Any]
 
 SUFFIXES = {".json": "json", ".xml": "xml"}

@@ -15,8 +15,6 @@ from .spec import InputSpec, OutputInfo
 if TYPE_CHECKING:
     from .._core import Signature
 
-__all__ = ["Interface", "names_of", "sizes_of"]
-
 
 @dataclass(frozen=True)
 class Interface:

@@ -33,8 +33,6 @@ from .weights import (
     stored,
 )
 
-__all__ = ["bytes_of", "container_of", "load", "load_changed", "planned", "stored_as", "tiled"]
-
 HEAD = 4096  # bytes of a file that say what it is
 
 Model = tuple[_core.Graph, Interface]
@@ -149,12 +147,7 @@ def planned(
     """Plan a graph; what is wrong with it is wrong with its file."""
     try:
         core = _core.Engine(
-            graph,
-            threads=threads,
-            blas=blas,
-            max_streams=max_streams,
-            skew=interface.skew,
-            backend=backend,
+            graph, threads=threads, blas=blas, max_streams=max_streams, skew=interface.skew, backend=backend
         )
     except (CaptureError, DTypeError, ShapeError, StreamMismatchError) as error:
         raise FormatError(f"the model can't be planned: {error}") from None

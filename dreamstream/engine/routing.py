@@ -15,8 +15,6 @@ from .. import _core
 from ..nn.routing_statistics import RoutingStatistics
 from ..operations import row_of
 
-__all__ = ["Routes"]
-
 Array = npt.NDArray[Any]
 Node = Mapping[str, Any]
 

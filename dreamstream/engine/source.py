@@ -17,8 +17,6 @@ from ..stream.context import declared
 from ..stream.rules import Sizes
 from ..stream.tree import leaves
 
-__all__ = ["Source", "source_of", "turned_off", "whole"]
-
 
 class Source(Protocol):
     """A model of some front end. Whatever it does leaves the model's mode and live streams as they are."""

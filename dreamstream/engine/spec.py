@@ -12,11 +12,9 @@ from typing import Any
 import numpy as np
 
 from ..array import dtypes
-from ..array.symbolic import LengthsOf
+from ..array.lengths import LengthsOf
 from ..errors import DTypeError, ShapeError
 from ..stream.rules import read_rate
-
-__all__ = ["InputSpec", "OutputInfo", "lengths_in", "number_of", "read_specs"]
 
 
 @dataclass(frozen=True)

@@ -18,8 +18,6 @@ from xml.parsers import expat
 from .. import container
 from ..errors import FormatError
 
-__all__ = ["KEY", "ModelParts", "from_text", "is_text", "parts_of", "to_json", "to_xml"]
-
 KEY = "dreamstream"
 """Of the model's description, in the container's metadata and in the text forms."""
 

@@ -13,8 +13,6 @@ from ..array.hook import CHOICE
 from ..operations import RELATIONS, row_of
 from .engine import Engine
 
-__all__ = ["Choices"]
-
 Array = npt.NDArray[Any]
 
 

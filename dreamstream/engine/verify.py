@@ -17,8 +17,6 @@ from .source import source_of
 from .spec import InputSpec
 from .ties import Choices
 
-__all__ = ["TOLERANCE", "Report", "difference", "random_inputs", "verify"]
-
 TOLERANCE = 1e-4
 """Two orders of summation, the engine's and OpenBLAS's, through many layers."""
 

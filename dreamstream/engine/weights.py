@@ -8,22 +8,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-__all__ = [
-    "AS_IT_IS",
-    "BOUND",
-    "FORMATS",
-    "LADDER",
-    "PRODUCTS",
-    "STORED_PRODUCTS",
-    "TILES",
-    "Narrowing",
-    "Weights",
-    "channels",
-    "narrowest",
-    "products_of",
-    "stored",
-]
-
 #: What weights can be stored in, by the engine's numbers.
 FORMATS = ("fp32", "fp16", "bf16", "int8")
 

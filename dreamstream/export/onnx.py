@@ -17,8 +17,6 @@ from ..torch.export import FunctionalModule, functionalize
 from ..torch.export.manifest import with_chunk
 from .symbolics import symbolics
 
-__all__ = ["onnx"]
-
 OPSET = 18
 
 LEAST_FRAMES = 16

@@ -16,8 +16,6 @@ from torch.onnx import symbolic_helper as helper
 from ..operations import ELEMENTWISE, Elementwise
 from ..torch.private import onnx_type
 
-__all__ = ["FORMS", "symbolics"]
-
 FORMS: dict[str, Callable[..., Any]] = {}
 
 

@@ -11,8 +11,6 @@ import torch
 
 from ..torch.export import functionalize
 
-__all__ = ["torchscript"]
-
 
 def torchscript(
     model: Any,

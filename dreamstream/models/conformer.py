@@ -14,21 +14,6 @@ from ..errors import ShapeError
 from ..nn import functional as F
 from ..stream.context import Context
 
-__all__ = [
-    "ACTIVATIONS",
-    "INPUT_LAYERS",
-    "PARAMETERS",
-    "Attention",
-    "Convolution",
-    "FeedForward",
-    "Layer",
-    "Subsampling",
-    "chunks",
-    "conformer_blocks",
-    "one_of",
-    "sinusoids",
-]
-
 ACTIVATIONS: dict[str, Callable[[Any], Any]] = {
     "gelu": F.gelu,
     "hardtanh": F.hardtanh,

@@ -26,8 +26,6 @@ from .conformer import (
     sinusoids,
 )
 
-__all__ = ["ConformerMoE"]
-
 #: What an embedding network, and a mixture, is made of where nothing else is said.
 EMBEDDING = ("num_blocks", "linear_units", "attention_heads", "attention_dim")
 EXPERTS = {"num_experts": 32, "hidden_units": 1024, "router_with_bias": False, "keep_expert_output": False}

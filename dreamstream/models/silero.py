@@ -8,8 +8,6 @@ from .. import nn
 from ..errors import ShapeError
 from ..nn import functional as F
 
-__all__ = ["SileroVAD"]
-
 
 class SileroVAD(nn.Module):
     """The probability of speech in windows of 32 ms.

@@ -10,8 +10,6 @@ from ..errors import ShapeError
 from ..nn import functional as F
 from ..stream.context import CAUSAL, Context
 
-__all__ = ["StreamingTransformer"]
-
 ACTIVATIONS: dict[str, Any] = {"gelu": F.gelu, "relu": F.relu, "silu": F.silu}
 NORMS: dict[str, Any] = {"layer_norm": nn.LayerNorm, "rms_norm": nn.RMSNorm}
 POSITIONS = ("rotary", "alibi", "none")

@@ -27,8 +27,6 @@ from .conformer import (
     sinusoids,
 )
 
-__all__ = ["GlobalCMVN", "U2Encoder"]
-
 POSITIONS = ("abs_pos", "rel_pos", "no_pos")
 
 

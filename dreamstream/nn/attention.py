@@ -8,8 +8,7 @@ from ..array import BatchTensor, Tensor
 from ..array.attend import across
 from ..errors import ShapeError
 from ..stream.context import Context
-from . import functional as F
-from . import init
+from . import functional as F, init
 from .functional.texts import described
 from .linear import Linear, new_parameter
 from .module import Module

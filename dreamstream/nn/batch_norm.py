@@ -6,8 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ..array import Tensor
-from ..array import dtypes as element_types
+from ..array import Tensor, dtypes as element_types
 from ..errors import ModeError, ShapeError
 from ..operations.refusals import BATCH_STATISTICS
 from ..stream.where import user_line

@@ -9,8 +9,7 @@ from typing import Any, ClassVar
 from ..array import Tensor
 from ..errors import NotStreamableError, ShapeError
 from ..operations.refusals import CIRCULAR
-from . import functional as F
-from . import init
+from . import functional as F, init
 from .functional.arguments import several
 from .functional.convolution import PADDING, SPREAD, WINDOWS, window_padding
 from .functional.texts import described

@@ -6,8 +6,7 @@ from typing import Any, ClassVar
 
 from ..array import Tensor
 from ..errors import ModeError, ShapeError
-from . import functional as F
-from . import init
+from . import functional as F, init
 from .functional.lookup import ERRORS, ROWS, row_of
 from .functional.texts import described
 from .linear import new_parameter

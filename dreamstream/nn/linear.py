@@ -8,11 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from ..array import Tensor
-from ..array import dtypes as element_types
+from ..array import Tensor, dtypes as element_types
 from ..errors import ShapeError
-from . import functional as F
-from . import init
+from . import functional as F, init
 from .functional.texts import described
 from .module import Module
 from .parameter import Parameter
@@ -111,12 +109,7 @@ class Linear(Module):
     _shown = "in_features={in_features}, out_features={out_features}, bias={bias}"
 
     def __init__(
-        self,
-        in_features: int,
-        out_features: int,
-        bias: bool = True,
-        device: Any = None,
-        dtype: Any = None,
+        self, in_features: int, out_features: int, bias: bool = True, device: Any = None, dtype: Any = None
     ) -> None:
         super().__init__()
         self.in_features = in_features

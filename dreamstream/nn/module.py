@@ -8,8 +8,7 @@ from contextvars import ContextVar
 from functools import partial
 from typing import Any, ClassVar, NamedTuple, TypeVar
 
-from ..array import Tensor
-from ..array import dtypes as element_types
+from ..array import Tensor, dtypes as element_types
 from ..errors import DTypeError, FormatError, ModeError
 from .parameter import Parameter
 
@@ -69,11 +68,7 @@ class Module:
 
     def __init__(self) -> None:
         self.__dict__.update(
-            training=True,
-            _parameters={},
-            _buffers={},
-            _modules={},
-            _non_persistent_buffers_set=set(),
+            training=True, _parameters={}, _buffers={}, _modules={}, _non_persistent_buffers_set=set()
         )
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
@@ -92,7 +87,6 @@ class Module:
         return None
 
     # ------------------------------------------------------------------ attributes
-
     def __getattr__(self, name: str) -> Any:
         patch = self.__dict__.get("_patch")
         if patch is not None and name in patch.METHODS:
@@ -176,7 +170,6 @@ class Module:
         self.register_module(name, module)
 
     # ------------------------------------------------------------------ walking
-
     def named_children(self) -> Iterator[tuple[str, Module]]:
         """Yield direct children with their names, each once."""
         seen: set[Module] = set()
@@ -277,7 +270,6 @@ class Module:
         return self
 
     # ------------------------------------------------------------------ modes, types, gradients
-
     def train(self: Self, mode: Flag = True) -> Self:
         """Set training mode here and below, and return the module.
 
@@ -348,7 +340,6 @@ class Module:
                 parameter.grad = None if set_to_none else parameter.grad.new_zeros(parameter.shape)
 
     # ------------------------------------------------------------------ state dict
-
     def state_dict(self, *, prefix: str = "", keep_vars: Flag = False) -> dict[str, Tensor]:
         """Return parameters and persistent buffers by path, sharing memory.
 
@@ -419,7 +410,6 @@ class Module:
         self.__dict__.update(state)
 
     # ------------------------------------------------------------------ text
-
     def _get_name(self) -> str:
         return type(self).__name__
 
@@ -432,7 +422,7 @@ class Module:
     def __repr__(self) -> str:
         extra = self.extra_repr()
         own = extra.split("\n") if extra else []
-        below = [f"({name}): " + _indented(repr(module)) for name, module in self._modules.items()]
+        below = [f"({name}): " + repr(module).replace("\n", "\n  ") for name, module in self._modules.items()]
         if not below and len(own) <= 1:
             return f"{self._get_name()}({extra})"
         return f"{self._get_name()}(\n  " + "\n  ".join(own + below) + "\n)"
@@ -451,8 +441,3 @@ class _Shown(dict[str, Any]):
 
 def _joined(prefix: str, name: str) -> str:
     return f"{prefix}.{name}" if prefix else name
-
-
-def _indented(text: str) -> str:
-    """Indent all lines but the first."""
-    return text.replace("\n", "\n  ")

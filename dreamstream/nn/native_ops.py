@@ -11,8 +11,7 @@ from .. import array
 from ..array import Tensor
 from ..errors import ModeError, NotStreamableError, ShapeError
 from ..stream.where import user_line
-from . import functional as F
-from . import init
+from . import functional as F, init
 from .functional.experts import DROPPED, check_experts
 from .linear import Linear, new_parameter
 

@@ -68,12 +68,7 @@ _order = ("kernel_size", "stride", "padding", "dilation", "return_indices", "cei
 _windows = partial(layer, __name__, _WINDOWS)
 _max = partial(_windows, shown=_largest, order=_order, prepare=_stride_or_kernel)
 _parts = partial(
-    layer,
-    __name__,
-    _PARTS,
-    shown="output_size={output_size}",
-    types={"output_size": "Any"},
-    prepare=_require_size,
+    layer, __name__, _PARTS, shown="output_size={output_size}", types={"output_size": "Any"}, prepare=_require_size
 )
 
 MaxPool1d = _max("MaxPool1d", F.max_pool1d)

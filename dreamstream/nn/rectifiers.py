@@ -10,8 +10,7 @@ from typing import Any
 
 from ..array import Tensor
 from ..errors import ShapeError
-from . import functional as F
-from . import init
+from . import functional as F, init
 from .activation import Hardtanh
 from .functional.texts import described
 from .linear import new_parameter

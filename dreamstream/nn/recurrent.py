@@ -131,11 +131,7 @@ class Recurrence(Module):
 
     def _attributes(self) -> dict[str, Any]:
         """Return the operator's attributes."""
-        return {
-            "layers": self.num_layers,
-            "bias": int(self.bias),
-            "bidirectional": int(self.bidirectional),
-        }
+        return {"layers": self.num_layers, "bias": int(self.bias), "bidirectional": int(self.bidirectional)}
 
     def reset_parameters(self) -> None:
         """Draw new initial values: evenly over ± 1 / sqrt(hidden_size)."""
@@ -159,7 +155,6 @@ class Recurrence(Module):
         return {k if own.get(k, k) in state else own[k]: value for k, value in state.items()}
 
     # ------------------------------------------------------------------ running
-
     def _forward(self, input: Any, hx: Sequence[Any] | None) -> tuple[Tensor, list[Tensor]]:
         """Return outputs and last states; `hx` holds the initial ones."""
         name = type(self).__name__
@@ -342,8 +337,17 @@ class LSTM(Recurrence):
         return y, (h_n, c_n)
 
 
+class _OfOneState(Recurrence):
+    """A layer whose state is h alone."""
+
+    def forward(self, input: Tensor, hx: Any = None) -> tuple[Tensor, Tensor]:
+        """Return ``output, h_n`` for frames and, if need be, an initial state."""
+        y, (h_n,) = self._forward(input, None if hx is None else (hx,))
+        return y, h_n
+
+
 @_described
-class GRU(Recurrence):
+class GRU(_OfOneState):
     """Gated recurrent units along the stream.
 
     Attributes
@@ -390,14 +394,9 @@ class GRU(Recurrence):
             input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional, device, dtype
         )
 
-    def forward(self, input: Tensor, hx: Any = None) -> tuple[Tensor, Tensor]:
-        """Return ``output, h_n`` for frames and, if need be, an initial state."""
-        y, (h_n,) = self._forward(input, None if hx is None else (hx,))
-        return y, h_n
-
 
 @_described
-class RNN(Recurrence):
+class RNN(_OfOneState):
     """Plain recurrent layers along the stream: tanh or relu of a sum of two products.
 
     Attributes
@@ -449,8 +448,3 @@ class RNN(Recurrence):
 
     def _attributes(self) -> dict[str, Any]:
         return {**super()._attributes(), "nonlinearity": self.nonlinearity}
-
-    def forward(self, input: Tensor, hx: Any = None) -> tuple[Tensor, Tensor]:
-        """Return ``output, h_n`` for frames and, if need be, an initial state."""
-        y, (h_n,) = self._forward(input, None if hx is None else (hx,))
-        return y, h_n

@@ -8,15 +8,13 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from ..array import Tensor, arange, cat, ones_like
-from ..array import tensor as new_tensor
+from ..array import Tensor, arange, cat, ones_like, tensor as new_tensor
 from ..array.attend import across, attend
 from ..dispatch import apply
 from ..errors import ShapeError
 from ..stream.context import Context
 from ..stream.pairs import Recognised
-from . import functional as F
-from . import init
+from . import functional as F, init
 from .embedding import Embedding
 from .functional.attention import streamed
 from .functional.texts import described
@@ -129,8 +127,7 @@ class RelPositionMultiheadAttention(Module):
         return made
 
     def _heads(self, x: Tensor) -> Tensor:
-        out: Tensor = x.unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
-        return out
+        return x.unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
 
     def _by_transformer_xl(self, q: Tensor, k: Tensor, v: Tensor, seen: Context) -> Tensor:
         """Look distances up that have bounds; any other is computed from what is projected in place of it."""
@@ -170,10 +167,7 @@ class RelPositionMultiheadAttention(Module):
         return _attended(q, k, v, seen, bias=(bias, -far), scale=1.0)
 
 
-@described(
-    num_heads="Heads of queries.",
-    context="What a query sees.",
-)
+@described(num_heads="Heads of queries.", context="What a query sees.")
 class ALiBi(Module):
     """Attention, without projections, whose scores fall with the distance, in each head less steeply.
 
@@ -257,8 +251,7 @@ def _attended(
         attributes["rows_first"] = rows[2]
     if projected is not None:
         inputs, attributes["sinusoids"] = (q, k, v, projected[0]), projected[1]  # type: ignore[assignment]
-    out: Tensor = apply("attention", attributes, inputs, weights, ("B", 0, "L", 1))[0]
-    return out
+    return apply("attention", attributes, inputs, weights, ("B", 0, "L", 1))[0]
 
 
 def _buckets(ahead: npt.NDArray[Any], n: int, far: int, causal: bool) -> npt.NDArray[np.int64]:

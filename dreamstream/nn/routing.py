@@ -15,18 +15,7 @@ from ..errors import DTypeError, NotStreamableError, ShapeError
 from ..stream.where import user_line
 from .functional.texts import described
 
-__all__ = [
-    "DC",
-    "Faster",
-    "GShard",
-    "Gate",
-    "Naive",
-    "Noisy",
-    "Route",
-    "Swipe",
-    "Switch",
-    "Zero",
-]
+__all__ = ["DC", "Faster", "GShard", "Gate", "Naive", "Noisy", "Route", "Swipe", "Switch", "Zero"]
 
 Described = TypeVar("Described")
 #: What the parameters are.

@@ -10,19 +10,13 @@ from typing import Any, ClassVar
 from ..array import Tensor
 from ..dispatch import apply
 from ..errors import ShapeError
-from . import functional as F
-from . import init
+from . import functional as F, init
 from .functional.arguments import checked, frame_dims
 from .functional.texts import described
 from .linear import new_parameter
 from .module import Module
 
-__all__ = [
-    "Delay",
-    "Flatten",
-    "LookAhead",
-    "Unflatten",
-]
+__all__ = ["Delay", "Flatten", "LookAhead", "Unflatten"]
 
 
 @described(n="Frames.", dim="The axis of frames of plain tensors; streams know theirs.")
@@ -78,12 +72,7 @@ class LookAhead(Module):
     _usual: ClassVar = {"features": None, "dim": -1}
 
     def __init__(
-        self,
-        right: int,
-        features: int | None = None,
-        dim: int = -1,
-        device: Any = None,
-        dtype: Any = None,
+        self, right: int, features: int | None = None, dim: int = -1, device: Any = None, dtype: Any = None
     ) -> None:
         super().__init__()
         self.right, self.features, self.dim = operator.index(right), features, dim

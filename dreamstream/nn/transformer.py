@@ -9,8 +9,7 @@ from typing import Any, ClassVar
 
 from ..array import Tensor, full
 from ..stream.context import Context
-from . import functional as F
-from . import init
+from . import functional as F, init
 from .attention import MultiheadAttention
 from .containers import ModuleList
 from .dropout import Dropout
@@ -141,11 +140,7 @@ class TransformerEncoderLayer(_Layer):
     _blocks = ("self_attn",)
 
     def forward(
-        self,
-        src: Tensor,
-        src_mask: Any = None,
-        src_key_padding_mask: Any = None,
-        is_causal: bool = False,
+        self, src: Tensor, src_mask: Any = None, src_key_padding_mask: Any = None, is_causal: bool = False
     ) -> Tensor:
         """Return a stream of the input's shape."""
         masks = src_mask, src_key_padding_mask, is_causal
@@ -233,11 +228,7 @@ class TransformerEncoder(_Stack):
         self._make(encoder_layer, num_layers, norm)
 
     def forward(
-        self,
-        src: Tensor,
-        mask: Any = None,
-        src_key_padding_mask: Any = None,
-        is_causal: bool | None = None,
+        self, src: Tensor, mask: Any = None, src_key_padding_mask: Any = None, is_causal: bool | None = None
     ) -> Tensor:
         """Return a stream of the input's shape."""
         for layer in self.layers:

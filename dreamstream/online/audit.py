@@ -13,8 +13,6 @@ from ..stream.context import Context
 from .outlook import Node, outlook
 from .patch import front_of, patch_module
 
-__all__ = ["Audit", "AuditRow", "audit", "set_capture"]
-
 
 @dataclass(frozen=True)
 class AuditRow:

@@ -19,8 +19,6 @@ from ..stream.edge import Edge, Request
 from ..stream.rules import read_rate
 from .session import flatten
 
-__all__ = ["Integer", "Op", "Window", "set_foreign"]
-
 _CODES = {"const": 0, "known": 1, "total": 2, "m": 3, "+": 4, "-": 5, "*": 6, "//": 7, "min": 9, "max": 10}
 
 

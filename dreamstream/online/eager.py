@@ -11,8 +11,6 @@ from ..stream.course import Leg
 from ..stream.edge import Edge
 from .session import Call
 
-__all__ = ["EagerCall"]
-
 
 class EagerCall(Call):
     """A call that computes NumPy values."""

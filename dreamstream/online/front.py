@@ -8,8 +8,6 @@ from typing import Any, Protocol
 from ..nn.module import Module
 from ..stream.foreign import bridge
 
-__all__ = ["CONVOLUTIONS", "Front", "foreign_front", "is_module_class"]
-
 #: Attributes that patched torch convolutions compute: `dreamstream.compat` fills it.
 CONVOLUTIONS: dict[str, Callable[[Any], Any]] = {}
 

@@ -19,8 +19,6 @@ import numpy as np
 from ..array.creation import as_tensor
 from ..errors import DTypeError, ShapeError, StreamIdError, StreamMismatchError
 
-__all__ = ["Given", "Static", "forgotten", "static", "take_given"]
-
 
 class Static:
     """What streams are given once, by id; see `static`."""
@@ -189,11 +187,7 @@ class Given:
 
 
 def take_given(
-    module: Any,
-    args: tuple[Any, ...],
-    kwargs: dict[str, Any],
-    known: Mapping[str, Any],
-    kind: type[Given] = Given,
+    module: Any, args: tuple[Any, ...], kwargs: dict[str, Any], known: Mapping[str, Any], kind: type[Given] = Given
 ) -> tuple[tuple[Any, ...], dict[str, Any], list[Given]]:
     """Return a call's arguments with a `Given` where an input is given once, and these.
 

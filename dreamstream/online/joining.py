@@ -12,8 +12,6 @@ from inspect import getclosurevars
 from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
-__all__ = ["may_join"]
-
 _JOINING = frozenset(("reshape", "view", "flatten", "unflatten", "rearrange", "Flatten", "Unflatten", "Rearrange"))
 _KNOWN = ("dreamstream", "torch", "numpy", "math", "typing", "collections")
 

@@ -22,8 +22,6 @@ from ..stream.rules import Length
 from ..stream.tree import leaves
 from .whole_numbers import kept_by
 
-__all__ = ["BROUGHT", "METHODS", "bring", "called", "note_calls", "note_failed"]
-
 #: What runs in place of a function that is given lengths: ``fn(length, original, args, kwargs)``.
 Instead = Callable[[Any, Any, Any, Any], Any]
 

@@ -8,8 +8,6 @@ from typing import Any, NamedTuple
 from ..operations import row_of
 from ..stream.context import Context
 
-__all__ = ["Node", "Outlook", "outlook"]
-
 
 class Node(NamedTuple):
     """An operation of a model, as it was captured.

@@ -15,9 +15,10 @@ from typing import Any, NamedTuple, TypeVar, cast
 
 from ..array.counted import noted
 from ..array.dtypes import name_of
+from ..array.lengths import LengthsOf
 from ..array.scores import Scores
 from ..array.stream_tensor import StreamTensor
-from ..array.symbolic import LengthsOf, as_symbolic, measured
+from ..array.symbolic import as_symbolic, measured
 from ..errors import LocatedError, ModeError, NotStreamableError, StreamIdError, StreamMismatchError, no_tape
 from ..nn.module import Module
 from ..operations.refusals import BACKWARDS
@@ -32,17 +33,6 @@ from .joining import may_join
 from .mask_functions import bring, note_failed
 from .register import forward_of, registered_for
 from .session import Session
-
-__all__ = [
-    "Options",
-    "Patch",
-    "PatchesItself",
-    "StreamModule",
-    "as_it_was",
-    "patch_module",
-    "refuse_unstreamable",
-    "unpatch_module",
-]
 
 M = TypeVar("M")
 
@@ -187,17 +177,13 @@ class Patch:
         return self._call(module, args, kwargs)
 
     def _outermost(
-        self,
-        module: Any,
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
-        tensors: Sequence[StreamTensor],
+        self, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any], tensors: Sequence[StreamTensor]
     ) -> Any:
         if module.told_to_train:
             raise no_tape(f"{type(module).__name__} is in train() and online; call .eval() to stream")
         meta = tensors[0].meta
         if len(tensors) > 1:
-            require_same_streams([x.meta for x in tensors], "this call")
+            require_same_streams([x.meta for x in tensors])
         session = self.session
         with session.hold(meta.ids):
             args, kwargs, given = session.take_given(module, args, kwargs)
@@ -259,8 +245,7 @@ class _Native:
 
     def unstreamable(self, module: Any) -> tuple[str, str] | None:
         kind: Any = type(module)
-        found: tuple[str, str] | None = module.unstreamable() if registered_for(kind) is None else None
-        return found
+        return module.unstreamable() if registered_for(kind) is None else None
 
 
 _NATIVE = _Native()

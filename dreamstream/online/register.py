@@ -10,8 +10,6 @@ from typing import Any, TypeVar
 from .front import is_module_class
 from .mask_functions import note_calls
 
-__all__ = ["forward_of", "register", "registered_for"]
-
 F = TypeVar("F", bound=Callable[..., Any])
 
 _STREAMING: dict[type, Callable[..., Any]] = {}
@@ -67,5 +65,4 @@ def forward_of(module: Any) -> Callable[..., Any]:
     """Return what a streaming call of the module runs."""
     kind: Any = type(module)
     registered = registered_for(kind)
-    forward: Callable[..., Any] = module.forward if registered is None else partial(registered, module)
-    return forward
+    return module.forward if registered is None else partial(registered, module)

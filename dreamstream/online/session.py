@@ -17,21 +17,13 @@ from typing import Any, TypeVar
 import numpy as np
 
 from .. import _core
-from ..errors import (
-    DreamStreamError,
-    ModeError,
-    NotStreamableError,
-    StreamIdError,
-    StreamMismatchError,
-)
+from ..errors import DreamStreamError, ModeError, NotStreamableError, StreamIdError, StreamMismatchError
 from ..stream.course import Course, Leg, Recording
 from ..stream.edge import Counts, Edge, Line, Request, lines_of
 from ..stream.metadata import StreamMetadata
 from ..stream.rules import Sizes, entry, require_equal_rates
 from ..stream.where import RETURNED, user_line
 from .given import Given, Static, take_given
-
-__all__ = ["Call", "Session", "Slot", "StreamState", "flatten"]
 
 C = TypeVar("C", bound="Call")
 
@@ -280,8 +272,7 @@ class Session:
             )
             if not fits.all():
                 raise StreamMismatchError(
-                    "the inputs are further apart than the skew allows",
-                    [i for i, f in zip(ids, fits) if not f],
+                    "the inputs are further apart than the skew allows", [i for i, f in zip(ids, fits) if not f]
                 )
         call = kind(self, meta, rates, before, now, states, [] if fresh else self.script, fresh, names)
         call.moving = moving

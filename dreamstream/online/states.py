@@ -18,8 +18,6 @@ from ..errors import FormatError, ModeError, StreamIdError
 from ..stream.rules import as_cid
 from .session import Session, StreamState
 
-__all__ = ["dump", "load"]
-
 MAGIC = b"DSEAGER1"
 MOST_FRAMES = 1 << 60
 

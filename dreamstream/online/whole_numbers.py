@@ -20,8 +20,6 @@ from ..stream.rules import Token
 from ..stream.rules.guarded import nodes_of
 from ..stream.where import is_of_user
 
-__all__ = ["kept_by"]
-
 
 def _int(x: Any = 0, *more: Any, **base: Any) -> Any:
     number = _bared(x)

@@ -10,8 +10,8 @@
 
 from .elementwise import ARITHMETIC, BINARY, BITWISE, ELEMENTWISE, LOGICAL, RELATIONS, UNARY, Elementwise
 from .names import ALIASES, OPERATIONS, ours
-from .operator import Operation
-from .operators import OPERATORS, Operator, row_of
+from .operator import Operation, Operator
+from .operators import OPERATORS, row_of
 
 __all__ = [
     "ALIASES",

@@ -16,8 +16,6 @@ import numpy as np
 
 from .operator import Operator
 
-__all__ = ["ARITHMETIC", "BINARY", "BITWISE", "ELEMENTWISE", "LOGICAL", "RELATIONS", "UNARY", "Elementwise"]
-
 _erf = np.vectorize(math.erf, otypes=[float])
 _erfc = np.vectorize(math.erfc, otypes=[float])
 

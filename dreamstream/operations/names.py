@@ -11,8 +11,6 @@ from .elementwise import ELEMENTWISE
 from .operator import Operation, each
 from .operators import OPERATORS
 
-__all__ = ["ALIASES", "OPERATIONS", "ours"]
-
 _ROWS = (
     # elements: what torch's tags miss, since torch composes it of others
     *each("elementwise", "bernoulli bucketize clip complex conj conj_physical copy dequantize"),

@@ -8,8 +8,6 @@ from typing import Any, Literal
 
 from .refusals import Refusal
 
-__all__ = ["Kind", "Lanes", "Operation", "Operator", "Rule", "each"]
-
 Kind = Literal["elementwise", "frame", "window", "carried"]
 Lanes = Literal["", "as they come", "behind", "axis", "axes", "shape"]
 

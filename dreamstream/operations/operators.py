@@ -9,8 +9,6 @@ from .elementwise import ELEMENTWISE
 from .operator import Kind, Lanes, Operation, Operator, Rule, each
 from .refusals import ADAPTIVE, AT_THE_END, BACKWARDS, CIRCULAR, IN_ORDER, OVER_STREAM, SEES_ALL
 
-__all__ = ["OPERATORS", "Operator", "row_of"]
-
 
 def _all(
     kind: Kind, *names: str, lanes: Lanes = "as they come", outside: Rule = "", **more: Any

@@ -104,9 +104,7 @@ MASKED = Refusal(
     SEES_ALL.remedy,
 )
 OF_VALUES = Refusal(
-    "masks of attention that are computed of the stream",
-    "its mask depends on the frames' values",
-    SEES_ALL.remedy,
+    "masks of attention that are computed of the stream", "its mask depends on the frames' values", SEES_ALL.remedy
 )
 AT_THE_END = Refusal(
     "what its frames use of a whole stream: `x - x.mean(2, keepdim=True)`, squeeze-excite, `x.softmax(2)`, "

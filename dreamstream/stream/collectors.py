@@ -20,8 +20,6 @@ import numpy as np
 
 from ..errors import DTypeError, ShapeError, StreamIdError, StreamMismatchError
 
-__all__ = ["OutputCollector", "register_arrays"]
-
 Join = Callable[[Sequence[Any], int], Any]
 Keep = Callable[[Any], Any]
 
@@ -43,11 +41,7 @@ def register_arrays(kind: type, join: Join, keep: Keep = lambda array: array) ->
     _KINDS.insert(0, (kind, join, keep))
 
 
-def _concatenate(arrays: Sequence[Any], axis: int) -> Any:
-    return np.concatenate(arrays, axis=axis)
-
-
-register_arrays(object, _concatenate, np.array)
+register_arrays(object, lambda arrays, axis: np.concatenate(arrays, axis=axis), np.array)
 
 
 def _kind_of(array: Any) -> tuple[Join, Keep]:

@@ -11,8 +11,6 @@ from typing import Any
 
 from .where import user_line
 
-__all__ = ["CAUSAL", "EVERYTHING", "Context", "contexts_of", "declared", "is_declared", "seen_by"]
-
 
 @dataclass(frozen=True)
 class Context:

@@ -14,8 +14,6 @@ from typing import Any
 
 from .edge import Edge, Line, Request
 
-__all__ = ["Course", "Leg", "Recording", "is_number", "repeat", "same_entry", "seen"]
-
 #: What of a stream inside a forward decides which operators run on it: the same objects in every call.
 seen = attrgetter("edge.line", "dims", "_names")
 

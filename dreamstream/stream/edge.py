@@ -19,8 +19,6 @@ from .where import user_line
 if TYPE_CHECKING:
     from .rules.length import Sizes
 
-__all__ = ["Counts", "Edge", "Entry", "Line", "Request", "lines_of"]
-
 #: (rows, 4) int64: known and total before the call, known and total now.
 Counts = npt.NDArray[np.int64]
 

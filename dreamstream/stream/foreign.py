@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NoReturn
 
-__all__ = ["bridge", "set_bridge"]
-
 
 def _unset() -> NoReturn:
     raise RuntimeError("dreamstream is not loaded; import dreamstream")

@@ -15,8 +15,6 @@ import numpy.typing as npt
 
 from ..errors import DTypeError, ShapeError, StreamIdError
 
-__all__ = ["MAX_LENGTH", "OfStreams", "StreamMetadata"]
-
 #: Longest row: positions are 64-bit, and the sum of two of them must be one too.
 MAX_LENGTH = 2**62 - 1
 
@@ -93,10 +91,7 @@ def _read_lengths(values: npt.ArrayLike, n_rows: int, ids: Sequence[str]) -> Int
     if not whole:
         raise DTypeError(f"lengths must be integers, got {array.dtype}")
     flat = array.ravel()
-    for bad, text in (
-        (flat < 0, "lengths must be 0 or more"),
-        (flat > MAX_LENGTH, "lengths must be below 2**62"),
-    ):
+    for bad, text in ((flat < 0, "lengths must be 0 or more"), (flat > MAX_LENGTH, "lengths must be below 2**62")):
         rows = np.flatnonzero(bad)
         if rows.size:
             named = [ids[int(r)] for r in rows] if len(ids) == flat.size else ()
@@ -142,11 +137,7 @@ class StreamMetadata:
     _lengths: IntArray
 
     def __init__(
-        self,
-        ids: str | Iterable[str],
-        sos: npt.ArrayLike,
-        eos: npt.ArrayLike,
-        lengths: npt.ArrayLike,
+        self, ids: str | Iterable[str], sos: npt.ArrayLike, eos: npt.ArrayLike, lengths: npt.ArrayLike
     ) -> None:
         names = _read_ids(ids)
         n = len(names)

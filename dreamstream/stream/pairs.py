@@ -16,20 +16,6 @@ import numpy.typing as npt
 
 from .context import Context
 
-__all__ = [
-    "FAR",
-    "FARTHEST_TRIED",
-    "LONGEST",
-    "Recognised",
-    "Unrecognised",
-    "confirm",
-    "expected",
-    "extended",
-    "long_enough",
-    "recognised",
-    "sees",
-]
-
 Array = npt.NDArray[Any]
 
 #: The most frames at which pairs are looked at.
@@ -153,8 +139,7 @@ def _shown(context: Context, near: Array | None, n: int) -> Array:
         return shown
     middle = near.shape[1] // 2
     distances = np.subtract.outer(np.arange(n), np.arange(n))
-    out: Array = shown & near[:, np.clip(distances, -middle, middle) + middle]
-    return out
+    return shown & near[:, np.clip(distances, -middle, middle) + middle]
 
 
 def _others(context: Context, n: int, most: int, holes: bool) -> list[int]:
@@ -251,8 +236,7 @@ def _goes_on_so(near: Array | None, far: Array | None) -> bool:
 def _seen(at: Array) -> Array:
     if at.dtype != bool and np.isnan(at).any():
         raise Unrecognised("it has entries that are NaN")
-    out: Array = at if at.dtype == bool else at > MASKED
-    return out
+    return at if at.dtype == bool else at > MASKED
 
 
 def _pattern(seen: Array, n: int) -> tuple[Context, Array | None]:

@@ -5,9 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["leaves", "map_leaves"]
-
-
 _CONTAINERS = (dict, list, tuple)
 
 

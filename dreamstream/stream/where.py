@@ -8,8 +8,6 @@ import sys
 from traceback import walk_tb
 from types import FrameType
 
-__all__ = ["INSTEAD", "RETURNED", "is_of_user", "line_of", "user_line"]
-
 #: What to do about an operation of which nobody has said how it streams.
 INSTEAD = "apply it to the outputs of a stream that has ended, or say how it streams (@ds.register, ds.Op)"
 

@@ -11,10 +11,10 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
+from torch import Tensor
 
 from ..errors import NotStreamableError, ShapeError
-from ..nn import functional as native
-from ..nn import mixing, routing, routing_models
+from ..nn import functional as native, mixing, routing, routing_models
 from ..nn.native_ops import Ops, first_come, rows_of
 from ..stream.where import user_line
 from .forward.conversions import with_value
@@ -40,8 +40,6 @@ __all__ = [
     "TopKGate",
     "ZeroGate",
 ]
-
-Tensor = torch.Tensor
 
 
 # ---------------------------------------------------------------------- functions

@@ -13,9 +13,10 @@ from typing import Any
 import torch
 from torch.nn.utils import parametrize
 
-from ..array.dtypes import name_of
+from ..array.dtypes import name_of, nominal
+from ..array.lengths import LengthsOf
 from ..array.stream_tensor import StreamTensor as Native
-from ..array.symbolic import LengthsOf, as_symbolic, measured
+from ..array.symbolic import as_symbolic, measured
 from ..errors import DreamStreamError, LocatedError, ModeError, NotStreamableError, StreamMismatchError
 from ..online.front import CONVOLUTIONS
 from ..online.given import Given, forgotten
@@ -24,7 +25,6 @@ from ..online.patch import Patch, PatchesItself
 from ..stream.rules import Length, require_same_streams
 from . import private
 from .forward.buffers import Buffers
-from .forward.constants import nominal
 from .forward.layers import streaming_forward, unstreamable
 from .forward.mode import Forward, current
 from .forward.source import TorchSource
@@ -35,8 +35,6 @@ from .run.calls import TorchCall, TorchGiven, TorchSession
 from .tensor import StreamTensor
 from .tensor.padding import unpad
 from .train.outputs import Outputs
-
-__all__ = ["FRONT", "StreamModule", "TorchPatch"]
 
 Module = torch.nn.Module
 
@@ -105,7 +103,7 @@ class TorchPatch(Patch):
         infos = [x._info for x in tensors]
         meta = infos[0].meta
         if len(infos) > 1:
-            require_same_streams([i.meta for i in infos], "this call")
+            require_same_streams([i.meta for i in infos])
         session = self.session
         values = [unpad(x._plain(), x._info) for x in tensors]
         with session.hold(meta.ids):
@@ -247,8 +245,7 @@ def _leaves(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Sequence[Any]:
     given = (*args, *kwargs.values()) if kwargs else args
     for x in given:
         if not isinstance(x, torch.Tensor) and type(x) not in _ATOMS:
-            leaves: list[Any] = pytree.tree_leaves((args, kwargs))
-            return leaves
+            return pytree.tree_leaves((args, kwargs))
     return given
 
 

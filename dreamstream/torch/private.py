@@ -10,8 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch.overrides import _get_current_function_mode_stack as active_modes
-from torch.overrides import _pop_mode as leave_innermost_mode
+from torch.overrides import _get_current_function_mode_stack as active_modes, _pop_mode as leave_innermost_mode
 from torch.utils import _pytree as pytree
 
 __all__ = [

@@ -10,8 +10,6 @@ import numpy as np
 from ..array.stream_tensor import StreamTensor
 from ..errors import ShapeError, StreamIdError, StreamMismatchError
 
-__all__ = ["align"]
-
 
 def align(y: Any, targets: Mapping[str, Any]) -> Any:
     """Cut each stream's whole target to the frames that `y` holds of it.

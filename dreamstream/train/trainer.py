@@ -9,8 +9,6 @@ from ..errors import ModeError, ShapeError, StreamIdError, no_tape
 from ..nn.module import Module
 from .align import align
 
-__all__ = ["ChunkTrainer"]
-
 
 class ChunkTrainer:
     """Trains a patched torch module on streams of any length, some at a time and chunk by chunk.

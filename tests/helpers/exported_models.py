@@ -9,8 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from dreamstream import Context, manual_seed
-from dreamstream import nn as native
+from dreamstream import Context, manual_seed, nn as native
 from dreamstream.models import StreamingTransformer, U2Encoder
 
 __all__ = ["MODELS", "made"]

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from ds_laws import GENERATORS, MODELS, made
-from ds_laws import models as table
+from ds_laws import GENERATORS, MODELS, made, models as table
 from random_graphs.trial import Subject
 from same_bits import answers, content
 

@@ -16,8 +16,7 @@ import pytest
 
 import dreamstream as ds
 from dreamstream import cli
-from dreamstream.cli import demo
-from dreamstream.cli import progress as shown
+from dreamstream.cli import demo, progress as shown
 from dreamstream.cli.progress import Progress
 
 SHORT = ["demo", "--streams", "9", "--seconds", "1.5"]

@@ -2,8 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from dreamstream.errors import DTypeError, ShapeError, StreamIdError, StreamMismatchError
 from dreamstream.stream import OutputCollector, StreamMetadata, collectors, register_arrays

@@ -12,8 +12,7 @@ from pathlib import Path
 import pytest
 
 import dreamstream as ds
-from dreamstream.config import __main__ as command
-from dreamstream.config import flags
+from dreamstream.config import __main__ as command, flags
 
 PROGRAM = """
 #include <stdio.h>

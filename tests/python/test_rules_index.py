@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 from edges import Edge
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from dreamstream.errors import DTypeError, ModeError, StreamIdError, StreamIndexError
 from dreamstream.stream import StreamMetadata

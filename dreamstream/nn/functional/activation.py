@@ -81,8 +81,6 @@ def _real(name: str, input: Tensor, attributes: dict[str, Any] | None = None) ->
 
 
 # ---------------------------------------------------------------------- along a dimension
-
-
 @described(dim="The dimension, of features; torch's guess for None is not offered.")
 def softmax(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None) -> Tensor:
     """Return e ** x / sum(e ** x) along `dim`, which must be given."""

@@ -152,8 +152,7 @@ def scaled_dot_product_attention(
                 "scores q @ k.transpose(-2, -1)"
             )
         k, v = (x if groups == heads else x.repeat_interleave(heads // groups, 1) for x in (k, v))
-        within: Tensor = ((q * factor) @ k.transpose(-2, -1)).softmax(-1) @ v
-        return within
+        return ((q * factor) @ k.transpose(-2, -1)).softmax(-1) @ v
     if attn_mask is not None:
         if is_causal or context is not None or (is_declared() and not noted):  # scores find what is declared
             raise ValueError(

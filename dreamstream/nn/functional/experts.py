@@ -43,8 +43,7 @@ def router(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
 )
 def topk(input: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> Extreme:
     """Return the `k` greatest along a dimension, the first of equals first; NaN is the greatest."""
-    found: Extreme = checked("topk", input).topk(k, dim, largest)
-    return found
+    return checked("topk", input).topk(k, dim, largest)
 
 
 @torch_lacks
@@ -84,9 +83,7 @@ def check_experts(name: str, index: Tensor, n: int) -> None:
 
 @torch_lacks
 @described(
-    "``(*, features)``.",
-    input="``(*, k * features)``, as `expert_linear` gives it.",
-    weights="``(*, k)``.",
+    "``(*, features)``.", input="``(*, k * features)``, as `expert_linear` gives it.", weights="``(*, k)``."
 )
 def combine(input: Tensor, weights: Tensor) -> Tensor:
     """Return the sums of what `k` experts gave, weighted, added in the order of the choices."""

@@ -125,11 +125,7 @@ def avg_pool2d(
 
 @_windows1d
 def lp_pool1d(
-    input: Tensor,
-    norm_type: float,
-    kernel_size: Ints,
-    stride: Ints | None = None,
-    ceil_mode: bool = False,
+    input: Tensor, norm_type: float, kernel_size: Ints, stride: Ints | None = None, ceil_mode: bool = False
 ) -> Tensor:
     """Return (sum x ** p) ** (1 / p) of each window over the last dimension; NaN where the sum is negative."""
     x = checked("lp_pool1d", input)

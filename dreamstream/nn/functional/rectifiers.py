@@ -42,8 +42,6 @@ def _real(name: str, input: Any) -> Tensor:
 
 
 # ---------------------------------------------------------------------- exponentials below zero
-
-
 @described(alpha="What -inf gives, negated.")
 def elu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
     """Return x above zero, alpha * (e ** x - 1) below."""
@@ -67,8 +65,6 @@ def celu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
 
 
 # ---------------------------------------------------------------------- straight lines
-
-
 @described(negative_slope="The slope below zero.")
 def leaky_relu(input: Tensor, negative_slope: float = 0.01, inplace: bool = False) -> Tensor:
     """Return x above zero, negative_slope * x below."""
@@ -103,11 +99,7 @@ def prelu(input: Tensor, weight: Tensor) -> Tensor:
 
 @described(lower="A bound of the slope.", upper="The other one.", training="Whether it is asked to train.")
 def rrelu(
-    input: Tensor,
-    lower: float = 1 / 8,
-    upper: float = 1 / 3,
-    training: bool = False,
-    inplace: bool = False,
+    input: Tensor, lower: float = 1 / 8, upper: float = 1 / 3, training: bool = False, inplace: bool = False
 ) -> Tensor:
     """Return x above zero and x times the mean of `lower` and `upper` below.
 
@@ -165,8 +157,6 @@ def softshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
 
 
 # ---------------------------------------------------------------------- smooth
-
-
 @described()
 def mish(input: Tensor, inplace: bool = False) -> Tensor:
     """Return x * tanh(softplus(x))."""

@@ -91,11 +91,7 @@ def _by_batch(x: Tensor, weight: Tensor | None, bias: Tensor | None, eps: float)
     "axis is among them they need the whole stream; rows of ``(B_L, C, *)`` are frames, which stream.",
 )
 def group_norm(
-    input: Tensor,
-    num_groups: int,
-    weight: Tensor | None = None,
-    bias: Tensor | None = None,
-    eps: float = 1e-5,
+    input: Tensor, num_groups: int, weight: Tensor | None = None, bias: Tensor | None = None, eps: float = 1e-5
 ) -> Tensor:
     """Return (x - mean) / sqrt(variance + eps) * weight + bias, by the statistics of groups of channels.
 

@@ -184,5 +184,4 @@ def _linear_frames(x: Any, size: int | None, factor: float | None, corners: bool
     out: Tensor = (
         seen.index_select(-1, Tensor(first)) * (1 - share) + seen.index_select(-1, Tensor(first + 1)) * share
     )
-    longer: Tensor = out.reshape(*out.shape[:-2], out.shape[-2] * k)
-    return longer
+    return out.reshape(*out.shape[:-2], out.shape[-2] * k)

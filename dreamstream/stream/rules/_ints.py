@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -34,11 +33,6 @@ def as_int(value: Any, what: str) -> int:
         except TypeError:
             pass
     raise DTypeError(f"{what} must be an integer, got {value!r} of type {type(value).__name__}")
-
-
-def as_ints(values: Iterable[Any], what: str) -> list[int]:
-    """Return several values as ints; see `as_int`."""
-    return [as_int(v, what) for v in values]
 
 
 def is_integer(value: object) -> bool:

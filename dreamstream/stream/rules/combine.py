@@ -16,9 +16,7 @@ Starts = Sequence[int | None]
 
 
 def require_same(
-    metas: Sequence[StreamMetadata],
-    starts: Sequence[Starts | None] | None = None,
-    what: str = "this operation",
+    metas: Sequence[StreamMetadata], starts: Sequence[Starts | None] | None = None, what: str = "this operation"
 ) -> tuple[StreamMetadata, tuple[int | None, ...] | None]:
     """Return the metadata and starts that all operands share.
 
@@ -70,7 +68,7 @@ def require_same(
     return first, None if known is None else tuple(known)
 
 
-def require_same_streams(metas: Sequence[StreamMetadata], what: str) -> StreamMetadata:
+def require_same_streams(metas: Sequence[StreamMetadata]) -> StreamMetadata:
     """Return the first metadata of a call's inputs, whose lengths may differ (rates, skew).
 
     Raises
@@ -81,7 +79,7 @@ def require_same_streams(metas: Sequence[StreamMetadata], what: str) -> StreamMe
         sos or eos differ.
     """
     for meta in metas[1:]:
-        _refuse(metas[0], meta, what, ("sos", "eos"))
+        _refuse(metas[0], meta, "this call", ("sos", "eos"))
     return metas[0]
 
 

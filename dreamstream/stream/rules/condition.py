@@ -19,15 +19,15 @@ _HOLDS: dict[str, Callable[[Formula], list[list[Formula | None]]]] = {
     "gt": lambda g: [[g]],
     "ge": lambda g: [[g.plus(1)]],
     "lt": lambda g: [[g.times(-1)]],
-    "le": lambda g: [[_less(1, g)]],
+    "le": lambda g: [[_not_above(g)]],
     "ne": lambda g: [[g], [g.times(-1)]],
-    "eq": lambda g: [[g.plus(1), _less(1, g)]],
+    "eq": lambda g: [[g.plus(1), _not_above(g)]],
 }
 
 
-def _less(k: int, g: Formula) -> Formula | None:
+def _not_above(g: Formula) -> Formula | None:
     negative = g.times(-1)
-    return None if negative is None else negative.plus(k)
+    return None if negative is None else negative.plus(1)
 
 
 def is_length(x: object) -> bool:

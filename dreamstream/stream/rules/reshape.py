@@ -320,11 +320,7 @@ def _plan_runs(call: _Reshape) -> ReshapePlan:
     return ReshapePlan(tuple(steps), new_dims, tuple(features), tuple(origin), ratio, tuple(claims))
 
 
-def plan_reshape(
-    dims: Sequence[int | str],
-    sizes: Sequence[Any],
-    shape: Sequence[Any],
-) -> ReshapePlan:
+def plan_reshape(dims: Sequence[int | str], sizes: Sequence[Any], shape: Sequence[Any]) -> ReshapePlan:
     """Say how a tensor inside a forward is reshaped.
 
     Parameters

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from ...errors import ShapeError, StreamIdError, StreamIndexError
 from ..metadata import StreamMetadata
-from ._ints import as_int, as_ints
+from ._ints import as_int
 
 __all__ = ["cat_batch", "drop_empty", "index_batch", "read_index", "rows_of", "split_batch", "unbind_batch"]
 
@@ -162,7 +162,7 @@ def piece_sizes(sizes: int | Sequence[int], extent: int) -> list[int]:
         if size < 1:
             raise ShapeError(f"a piece must have 1 or more, got {size}")
         return [min(size, extent - a) for a in range(0, max(extent, 1), size)]
-    pieces = as_ints(sizes, "a size")
+    pieces = [as_int(size, "a size") for size in sizes]
     if not pieces or min(pieces) < 0:
         raise ShapeError(f"sizes must be one or more, each 0 or more, got {pieces}")
     return pieces

@@ -10,16 +10,13 @@ from dataclasses import replace
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from ...errors import NotStreamableError
 from ..run.kernels import KERNELS, Kernel, Step, Window
 from .graph import FunctionalNode
 from .recurrent import recurrent
 from .window import PaddedWindow, fit, rows_of
-
-__all__ = ["frame", "kernel_of", "overlap_add", "softmax_sum"]
-
-Tensor = torch.Tensor
 
 
 def frame(step: Step, x: Window) -> Tensor:

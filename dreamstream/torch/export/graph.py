@@ -19,8 +19,6 @@ from ...errors import NotStreamableError
 from ...operations import row_of
 from .integers import Counter, Pair
 
-__all__ = ["FunctionalEdge", "FunctionalNode", "Graph", "read_graph"]
-
 
 @dataclass
 class FunctionalEdge:

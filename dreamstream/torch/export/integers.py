@@ -12,13 +12,10 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch import Tensor
 
 if TYPE_CHECKING:
     from ..._core import Program
-
-__all__ = ["Counter", "Pair"]
-
-Tensor = torch.Tensor
 
 Pair = tuple[Tensor, Tensor]
 """Known and total frames of an edge, one element per stream."""

@@ -12,8 +12,6 @@ import torch
 
 from ...engine import Engine
 
-__all__ = ["make_manifest", "unique", "with_chunk"]
-
 FORMAT = 1
 """Of the manifest: what reads it refuses other numbers."""
 
@@ -30,12 +28,7 @@ def make_manifest(engine: Engine, states: Sequence[State]) -> dict[str, Any]:
     """
     used: set[str] = {"sos", "eos"}
     inputs: list[dict[str, Any]] = [
-        {
-            "name": unique(s.name, used),
-            "dims": list(s.dimensions),
-            "dtype": s.dtype,
-            "rate": _ratio(s.rate),
-        }
+        {"name": unique(s.name, used), "dims": list(s.dimensions), "dtype": s.dtype, "rate": _ratio(s.rate)}
         for s in engine.inputs
     ]
     outputs: list[dict[str, Any]] = [

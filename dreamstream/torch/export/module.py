@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from ...engine import Engine
 from ...errors import NotStreamableError
@@ -17,10 +18,6 @@ from .graph import FunctionalEdge, FunctionalNode, Graph
 from .integers import Counter
 from .manifest import make_manifest, unique
 from .window import PaddedWindow, fit, zero_behind
-
-__all__ = ["FunctionalModule", "Port"]
-
-Tensor = torch.Tensor
 
 
 class Port:
@@ -274,11 +271,7 @@ class _Call:
 
     def run(self, j: int, node: FunctionalNode, carried: Sequence[Tensor]) -> Sequence[Tensor]:
         """Run an operator; return what it carries on."""
-        values, weights, kernel = (
-            node.inputs[: node.op.n_values],
-            self.module._given(j),
-            self.module._kernels[j],
-        )
+        values, weights, kernel = (node.inputs[: node.op.n_values], self.module._given(j), self.module._kernels[j])
         step = self.module._step(
             node,
             first=[self.before[e][0] for e in node.outputs],

@@ -13,15 +13,12 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from ..private import recurrent_function
 from ..run.kernels import Step, Window
 from ..run.kernels.recurrent import as_rows, begun, of_rows
 from .window import rows_of
-
-__all__ = ["recurrent"]
-
-Tensor = torch.Tensor
 
 Layer = tuple[str, int, str]
 """ONNX's name of a layer, the size of h, its activation where that is not the usual one."""
@@ -101,14 +98,7 @@ class _OnnxLayer(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any,
-        x: Tensor,
-        w: Tensor,
-        r: Tensor,
-        b: Tensor,
-        lengths: Tensor,
-        layer: Layer,
-        *before: Tensor,
+        ctx: Any, x: Tensor, w: Tensor, r: Tensor, b: Tensor, lengths: Tensor, layer: Layer, *before: Tensor
     ) -> tuple[Tensor, ...]:
         y = x.new_zeros(x.shape[0], 1, x.shape[1], r.shape[2])
         return y, *(s.clone() for s in before)

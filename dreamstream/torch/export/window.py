@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import torch
-
-__all__ = ["PaddedWindow", "fit", "rows_of", "zero_behind"]
-
-Tensor = torch.Tensor
+from torch import Tensor
 
 
 class PaddedWindow:

@@ -17,8 +17,6 @@ from ...stream.tree import leaves, map_leaves
 from ...stream.where import user_line
 from .constants import Arrays, Constant
 
-__all__ = ["lifted", "lifts", "writes_into_all"]
-
 
 def lifts(tree: Any) -> bool:
     """Whether arguments are constants of the batch, and nothing that runs over streams."""

@@ -6,12 +6,9 @@ from collections.abc import Iterable
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from ..private import own_buffers, without_functions, without_subclass
-
-__all__ = ["Buffers"]
-
-Tensor = torch.Tensor
 
 
 class Buffers:

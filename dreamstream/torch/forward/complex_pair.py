@@ -10,8 +10,6 @@ import torch
 
 from .constants import ComplexConstant
 
-__all__ = ["Complex", "among"]
-
 
 class Complex:
     """A complex stream. What torch's functions do with it stands in `complex_streams`.

@@ -22,8 +22,6 @@ from .conversions import with_value
 from .mode import current
 from .names import ATTRIBUTES, COMPLEX, HANDLERS, enter, function
 
-__all__: list[str] = []
-
 #: Linear in what they are given: of each part by itself.
 LINEAR = (
     "transpose permute unsqueeze squeeze reshape view flatten unflatten narrow select chunk split unbind movedim "

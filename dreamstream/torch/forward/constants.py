@@ -17,8 +17,6 @@ from ...operations import ARITHMETIC, RELATIONS
 from ...stream.rules import Length, Rows, Token
 from ..tensor.stream_tensor import TAKERS
 
-__all__ = ["Arrays", "ComplexConstant", "Constant", "as_array", "device_of", "dtype_of", "nominal"]
-
 _REAL = {"float32": torch.float32, "float64": torch.float64, "int64": torch.int64, "bool": torch.bool}
 
 
@@ -142,11 +140,6 @@ _ON_SIZES |= {f"__{name}__": function for name, function in _ON_SIZES.items()}
 _ON_SIZES |= {"__radd__": operator.add, "__rmul__": operator.mul}
 
 
-def _of_size(constant: Constant, name: str, args: Sequence[Any]) -> Any:
-    """Return a number, in a tensor of one integer, together with a size."""
-    return _ON_SIZES[name](operator.index(constant.torch), *args)
-
-
 def _forward(name: str) -> Callable[..., Any]:
     native = getattr(Tensor, name)
     theirs = getattr(torch.Tensor, name, None)
@@ -159,7 +152,7 @@ def _forward(name: str) -> Callable[..., Any]:
             return native(self, *args, **kwargs)
         if sizes:
             return (
-                _of_size(self, name, args)
+                _ON_SIZES[name](operator.index(self.torch), *args)
                 if name in _ON_SIZES
                 else sizes[0]._misuse(f"given to {name} of a tensor")
             )

@@ -17,6 +17,7 @@ from ... import dispatch
 from ...array import BatchTensor, baddbmm, where
 from ...array.axes import sizes_of
 from ...array.creation import lengths_in
+from ...array.dtypes import nominal
 from ...array.einsum import of_streams
 from ...array.picked import Picked
 from ...array.scores import Scores
@@ -34,12 +35,10 @@ from ...stream.where import user_line
 from ..run.kernels.attention import dropping
 from ..tensor import StreamTensor
 from .complex_pair import Complex
-from .constants import Constant, dtype_of, nominal
+from .constants import Constant, dtype_of
 from .mode import current
 from .names import ATTRIBUTES, HANDLERS, enter, function
 from .sizes import TensorOfSizes
-
-__all__ = ["AMinMax", "visible", "with_value"]
 
 
 class AMinMax(NamedTuple):

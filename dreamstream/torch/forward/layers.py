@@ -16,8 +16,6 @@ from .constants import Constant
 from .mode import Forward, as_stream, current
 from .packages import OF_OTHERS
 
-__all__ = ["streaming_forward", "unstreamable"]
-
 Reason = tuple[str, str]
 
 

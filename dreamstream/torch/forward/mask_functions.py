@@ -17,8 +17,6 @@ from ...stream.rules import Length
 from ...stream.tree import map_leaves
 from .pairs import Pairs
 
-__all__: list[str] = []
-
 #: Numbers of a model's configuration that say what a mask shows.
 _NUMBERS = ("sliding_window", "attention_chunk_size")
 

@@ -17,6 +17,7 @@ from torch.overrides import TorchFunctionMode, resolve_name
 
 from ... import array as native_array
 from ...array import BatchTensor
+from ...array.dtypes import nominal
 from ...array.stream_tensor import StreamTensor as NativeStream
 from ...array.symbolic import Symbolic
 from ...array.tensor import Tensor as NativeTensor
@@ -32,12 +33,13 @@ from ..tensor.stream_tensor import SHELL, TAKERS, StreamTensor
 from .batch_constants import lifted, lifts, writes_into_all
 from .buffers import Buffers
 from .complex_pair import Complex, among
-from .constants import Arrays, ComplexConstant, Constant, nominal
+from .constants import Arrays, ComplexConstant, Constant
 from .names import (
     ATTRIBUTES,
     COMPLEX,
     HANDLERS,
     IGNORED,
+    NOTED as _NOTED,
     OF_LENGTHS,
     SIZES,
     SPELLINGS,
@@ -46,9 +48,6 @@ from .names import (
     meaning_of,
     writes,
 )
-from .names import NOTED as _NOTED
-
-__all__ = ["Forward", "as_stream", "current"]
 
 COMPILED = (
     "a stream can't pass through compiled code, such as a function of torch.jit.script; call a plain function, or "

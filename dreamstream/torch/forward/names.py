@@ -13,23 +13,6 @@ from ...array.tensor import Tensor as NativeTensor
 from ...nn import functional as native_functional
 from ...operations import OPERATIONS, ours
 
-__all__ = [
-    "ATTRIBUTES",
-    "COMPLEX",
-    "HANDLERS",
-    "IGNORED",
-    "NOTED",
-    "OF_LENGTHS",
-    "SIZES",
-    "SPELLINGS",
-    "WRITERS",
-    "Meaning",
-    "enter",
-    "function",
-    "meaning_of",
-    "writes",
-]
-
 Handler = Callable[..., Any]
 
 #: Arguments that change nothing about a stream inside a forward.

@@ -13,16 +13,15 @@ from typing import Any
 
 import torch
 
+from ...array.lengths import SAME_ORDER
 from ...array.stream_tensor import StreamTensor as Native
-from ...array.symbolic import SAME_ORDER, Symbolic
+from ...array.symbolic import Symbolic
 from ...errors import NotStreamableError
 from ...stream.rules import Length
 from ...stream.where import user_line
 from ..tensor import StreamTensor
 from .mode import current
 from .names import OF_LENGTHS, function
-
-__all__: list[str] = []
 
 
 # ---------------------------------------------------------------------- ramps and windows

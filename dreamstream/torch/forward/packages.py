@@ -20,8 +20,6 @@ from ..functional import combine, expert_linear, pad_to_multiple
 from .constants import Constant, dtype_of
 from .mode import current
 
-__all__ = ["OF_OTHERS"]
-
 
 # ---------------------------------------------------------------------- torchaudio
 def _resample(module: Any, waveform: Any) -> Any:

@@ -12,8 +12,7 @@ import torch
 
 from ...array import creation
 from ...array.einsum import noted_product
-from ...array.pairs import SERVES, flat, to_a_copy
-from ...array.pairs import Pairs as NativePairs
+from ...array.pairs import SERVES, Pairs as NativePairs, flat, to_a_copy
 from ...array.score_views import Greatest
 from ...array.scores import Scores
 from ...array.shape_of import Empty, ShapeOf
@@ -32,8 +31,6 @@ from .constants import Constant
 from .mode import current
 from .places import cut_complex, looked_up, met, plain, streamed_of
 from .sizes import TorchLength
-
-__all__ = ["Pairs"]
 
 #: Elements of a tensor that is known by its values; greater ones are known by what they are a view of.
 _FEW = 4096

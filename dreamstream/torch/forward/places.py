@@ -26,8 +26,6 @@ from .complex_pair import Complex
 from .constants import Constant
 from .mode import current
 
-__all__ = ["cut_complex", "looked_up", "met", "plain", "streamed_of"]
-
 
 def plain(x: Any) -> Any:
     """Return arguments with torch's tensors in place of constants."""

@@ -15,8 +15,6 @@ from ...errors import NotStreamableError
 from ...stream.rules import BatchLength, BatchSize, Length, Sizes
 from ...stream.where import user_line
 
-__all__ = ["SIZES", "TensorOfSizes"]
-
 
 class TorchBatch(BatchSize, torch.SymInt):  # type: ignore[misc]
     """``x.size(B)``."""

@@ -26,8 +26,6 @@ from .constants import Arrays, as_array, device_of
 from .mode import Forward
 from .sizes import SIZES
 
-__all__ = ["CHOOSE", "TorchSource"]
-
 
 class TorchSource:
     """A torch model whose forward is captured and run offline.

@@ -29,8 +29,6 @@ from .common import (
     streams_in,
 )
 
-__all__: list[str] = []
-
 
 @rule("along")
 def one_dimension(func: Any, x: Any, *args: Any, **kwargs: Any) -> Any:

@@ -6,15 +6,12 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
+from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 from ...errors import ShapeError
 from ...stream.context import Context, is_declared, seen_by
 from ...stream.pairs import MASKED, sees
-
-__all__ = ["DeclaredContext"]
-
-Tensor = torch.Tensor
 
 
 def _seen(context: Context, query: Tensor, key: Tensor, axis: int) -> Tensor:

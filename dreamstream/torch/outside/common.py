@@ -17,24 +17,6 @@ from ..tensor import StreamTensor
 from ..tensor.known import Info
 from ..tensor.padding import cleaned, mask_of
 
-__all__ = [
-    "ASSIGNED",
-    "RULES",
-    "agree",
-    "axis_of",
-    "fall_back",
-    "in_place",
-    "inputs",
-    "keep",
-    "kept",
-    "plain",
-    "rule",
-    "run",
-    "streams_in",
-    "unknown",
-    "viewed",
-]
-
 
 @dataclass(frozen=True)
 class Rule:

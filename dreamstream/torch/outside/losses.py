@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import torch
 import torch.nn.functional as F
+from torch import Tensor
 
 from ...array.chunks import report_fallback
 from ...errors import ShapeError, StreamMismatchError
@@ -22,10 +23,6 @@ from ..tensor import StreamTensor
 from ..tensor.known import Info
 from ..tensor.padding import pad, unpad
 from .common import agree, inputs, keep, name_of, padded, plain, rule, run, streams_in, unknown
-
-__all__ = ["LOSSES"]
-
-Tensor = torch.Tensor
 
 
 @lru_cache(maxsize=64)

@@ -27,22 +27,7 @@ from ...stream.tree import map_leaves
 from ..tensor import StreamTensor
 from ..tensor.known import JOINED, Info, Starts
 from ..tensor.padding import pad, runs, to_device, unpad
-from .common import (
-    agree,
-    axis_of,
-    cut,
-    fall_back,
-    keep,
-    kept,
-    name_of,
-    padded,
-    plain,
-    rule,
-    run,
-    unknown,
-)
-
-__all__: list[str] = []
+from .common import agree, axis_of, cut, fall_back, keep, kept, name_of, padded, plain, rule, run, unknown
 
 
 # ---------------------------------------------------------------- index
@@ -180,7 +165,10 @@ def split(func: Any, x: Any, *args: Any, **kwargs: Any) -> Any:
     elif role == BATCH:
         infos = _row_infos(info, split_batch(info.meta, sizes))
     else:
-        infos = _frame_infos(info, split_length(info.meta, sizes, plain(x).shape[axis]), sizes)
+        infos, at = [], np.zeros(len(info.meta), np.int64)
+        for meta in split_length(info.meta, sizes, plain(x).shape[axis]):
+            infos.append(info.with_rows(meta, _shifted(info.starts, at)))
+            at = at + meta.lengths
     found = [keep(p, i) for p, i in zip(pieces, infos)]
     return found if name in ("split", "split_with_sizes") else tuple(found)
 
@@ -191,14 +179,6 @@ def _row_infos(info: Info, metas: Sequence[StreamMetadata]) -> list[Info]:
         info.with_rows(m, None if info.starts is None else info.starts[a:b])
         for m, a, b in zip(metas, ends, ends[1:])
     ]
-
-
-def _frame_infos(info: Info, metas: Sequence[StreamMetadata], sizes: Sequence[int]) -> list[Info]:
-    infos, at = [], np.zeros(len(info.meta), np.int64)
-    for meta in metas:
-        infos.append(info.with_rows(meta, _shifted(info.starts, at)))
-        at = at + meta.lengths
-    return infos
 
 
 def _shifted(starts: Starts | None, by: Any) -> Starts | None:

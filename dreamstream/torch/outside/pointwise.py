@@ -16,8 +16,6 @@ from ..tensor.known import Info
 from ..tensor.padding import mask_of
 from .common import agree, cut, fall_back, in_place, inputs, keep, name_of, plain, rule, run, streams_in
 
-__all__ = ["is_pointwise", "pointwise", "same"]
-
 
 @lru_cache(maxsize=1024)
 def is_pointwise(name: str) -> bool:

@@ -11,8 +11,6 @@ import torch
 from ..tensor import StreamTensor
 from .common import agree, fall_back, inputs, keep, kept, name_of, plain, rule, run, streams_in, unknown
 
-__all__: list[str] = []
-
 Roles = list[str | None]
 
 

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from ...array.chunks import report_fallback
 from ...operations import OPERATIONS
@@ -23,22 +24,10 @@ from ..tensor.padding import cleaned, to_device, unpad
 from .common import along, axis_of, inputs, keep, name_of, plain, rule, run
 from .pointwise import pointwise
 
-__all__: list[str] = []
-
-Tensor = torch.Tensor
-
 _LOWEST = ("amax", "max", "argmax")
 _HIGHEST = ("amin", "min", "argmin")
 _EXTREMES = (*_LOWEST, *_HIGHEST, "aminmax")
-_FILLS = {
-    "sum": 0,
-    "nansum": 0,
-    "count_nonzero": 0,
-    "prod": 1,
-    "all": True,
-    "any": False,
-    "nanmean": np.nan,
-}
+_FILLS = {"sum": 0, "nansum": 0, "count_nonzero": 0, "prod": 1, "all": True, "any": False, "nanmean": np.nan}
 
 
 def _bound(name: str, args: Any, kwargs: Any) -> dict[str, Any]:

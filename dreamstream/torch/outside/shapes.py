@@ -13,8 +13,6 @@ from ..tensor import StreamTensor
 from ..tensor.known import JOINED
 from .common import axis_of, fall_back, keep, kept, name_of, plain, rule, run, unknown, viewed
 
-__all__: list[str] = []
-
 Names = Sequence[str | None]
 
 
@@ -77,10 +75,6 @@ def _same_runs(names: Names, old: Sequence[int], new: Sequence[int]) -> list[str
     return out + list(names[len(names) - trail :])
 
 
-def _drops(names: Names, kept: Names) -> bool:
-    return any(n in (BATCH, LENGTH, JOINED) and n not in kept for n in names)
-
-
 @rule("reshaped")
 def reshaped(func: Any, *args: Any, **kwargs: Any) -> Any:
     """Reshape features; B and L stay dimensions of their own, or the result is plain."""
@@ -89,7 +83,7 @@ def reshaped(func: Any, *args: Any, **kwargs: Any) -> Any:
         return _seen_as(func, x, args[1])
     result = run(func, (plain(x), *map_leaves(args[1:], plain)), map_leaves(kwargs, plain))
     names = _same_runs(x._info.names, plain(x).shape, result.shape)
-    if names is None or _drops(x._info.names, names):
+    if names is None or any(n in (BATCH, LENGTH, JOINED) and n not in names for n in x._info.names):
         return fall_back(func, args, kwargs, f"this {what}")
     joined = _flattened(x, names, *args[1:], **kwargs) if what == "flatten" else names
     return keep(result, x._info.with_names(joined))

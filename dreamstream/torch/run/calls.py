@@ -13,14 +13,15 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
-from ...array.dtypes import name_of
+from ...array.dtypes import name_of, nominal
 from ...array.stream_tensor import StreamTensor as Native
 from ...online.given import Given
 from ...online.session import Call, Session, Slot
 from ...stream.course import Leg
 from ...stream.edge import Counts, Edge, Line
-from ..forward.constants import Constant, dtype_of, nominal
+from ..forward.constants import Constant, dtype_of
 from ..forward.sizes import SIZES
 from ..private import without_functions
 from ..tensor.padding import flat, same, to_device
@@ -29,10 +30,6 @@ from .kernels import KERNELS, Kernel, Step
 from .state_bytes import from_bytes, to_bytes
 from .tables import Gathered, Place, Record, Table, place_of, row_of, rows_index
 from .windows import EagerWindow
-
-__all__ = ["TorchCall", "TorchGiven", "TorchSession"]
-
-Tensor = torch.Tensor
 
 
 class TorchSession(Session):

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from ... import _core
 from ...array.stream_tensor import StreamTensor as Native
@@ -18,10 +19,6 @@ from ..tensor import StreamTensor
 from ..tensor.padding import as_rows
 from .kernels import Kernel, Step
 from .windows import EagerWindow
-
-__all__: list[str] = []
-
-Tensor = torch.Tensor
 
 
 class _Bound:

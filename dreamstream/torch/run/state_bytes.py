@@ -13,8 +13,6 @@ import torch
 
 from ...errors import FormatError
 
-__all__ = ["from_bytes", "to_bytes"]
-
 _TYPES = {"float32": 4, "float64": 8, "float16": 2, "bfloat16": 2, "int64": 8, "int32": 4, "bool": 1}
 
 

@@ -13,12 +13,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import torch
+from torch import Tensor
 
 from ..tensor.padding import to_device
 
-__all__ = ["Gathered", "Place", "Record", "Table", "place_of", "row_of", "rows_index"]
-
-Tensor = torch.Tensor
 Ints = npt.NDArray[np.int64]
 
 

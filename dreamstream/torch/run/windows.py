@@ -6,12 +6,10 @@ import numpy as np
 import numpy.typing as npt
 import torch
 import torch.nn.functional as F
+from torch import Tensor
 
 from ..tensor.padding import as_rows, runs, same, to_device
 
-__all__ = ["EagerWindow"]
-
-Tensor = torch.Tensor
 Ints = npt.NDArray[np.int64]
 
 
@@ -48,8 +46,7 @@ class EagerWindow:
 
     @property
     def _lengths(self) -> Ints:
-        lengths: Ints = self._counts[:, 2] - self._counts[:, 0]
-        return lengths
+        return self._counts[:, 2] - self._counts[:, 0]
 
     @property
     def known(self) -> Tensor:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from ...array.stream_creation import meta_of, names_of, require_like
 from ...errors import DTypeError, ShapeError, StreamMismatchError
@@ -17,10 +18,6 @@ from ...stream.rules import BATCH, LENGTH, ONE, Names, read_rate
 from .known import Info, check
 from .padding import cleaned
 from .stream_tensor import TAKERS, StreamTensor
-
-__all__ = ["as_stream_tensor", "stream_tensor", "targets_like"]
-
-Tensor = torch.Tensor
 
 
 def stream_tensor(
@@ -116,13 +113,7 @@ def _build(
         batch, length = found.index(BATCH), found.index(LENGTH)
         widths = [data.shape[length]] * data.shape[batch]
     own_meta = meta_of(meta, ids, _on_host(sos), _on_host(eos), _on_host(lengths), widths)
-    info = Info(
-        check(found, padded.dim()),
-        own_meta,
-        None,
-        ONE if rate is None else read_rate(rate),
-        restart,
-    )
+    info = Info(check(found, padded.dim()), own_meta, None, ONE if rate is None else read_rate(rate), restart)
     if known is not None and own_meta == known.meta:
         info = replace(info, starts=known.starts, rate=known.rate if rate is None else info.rate)
     padded = padded.to(device=device, dtype=dtype)

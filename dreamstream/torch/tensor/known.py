@@ -12,8 +12,6 @@ from ...errors import ShapeError
 from ...stream.metadata import StreamMetadata
 from ...stream.rules import BATCH, LENGTH, Names, check_names, holds
 
-__all__ = ["JOINED", "Info"]
-
 JOINED = "B_L"
 """The name of B and L where a forward returns them as one dimension."""
 

@@ -13,13 +13,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import torch
+from torch import Tensor
 
 from ...stream.rules import BATCH, LENGTH
 from .known import JOINED, Info, layout_of
 
-__all__ = ["as_rows", "cleaned", "flat", "mask_of", "pad", "runs", "same", "to_device", "unpad"]
-
-Tensor = torch.Tensor
 Ints = npt.NDArray[np.int64]
 
 

@@ -26,8 +26,6 @@ from ..private import without_subclass
 from .known import JOINED, Info, Starts, check
 from .padding import cleaned, pad, unpad
 
-__all__ = ["SHELL", "TAKERS", "StreamTensor"]
-
 Call = Callable[..., Any]
 
 #: What a shell is made of: nothing ever looks at its values.

@@ -14,14 +14,11 @@ from weakref import WeakSet, ref
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from ...errors import ModeError, StreamIdError, StreamMismatchError
 from ...stream.metadata import StreamMetadata
 from ..private import graph_task, will_run
-
-__all__ = ["Group", "Groups", "Guard", "Held", "Part", "delivered", "guarded", "nothing"]
-
-Tensor = torch.Tensor
 
 
 # ---------------------------------------------------------------------- groups

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from ...errors import ModeError, StreamMismatchError
 from ...stream.metadata import StreamMetadata
@@ -14,10 +15,6 @@ from ..forward.mode import Forward
 from ..run.calls import TorchCall
 from ..tensor import StreamTensor
 from .groups import Groups, Held, Part, delivered, guarded, nothing
-
-__all__ = ["Outputs"]
-
-Tensor = torch.Tensor
 
 
 class Outputs:

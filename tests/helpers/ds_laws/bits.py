@@ -19,8 +19,7 @@ from dreamstream.operations import OPERATORS
 
 from .case import Array, Case, Input, Rng, normal
 from .drive import driver, run, schedule
-from .models import MODELS
-from .models import case as model_case
+from .models import MODELS, case as model_case
 from .operators import GENERATORS
 
 __all__ = ["hashes"]

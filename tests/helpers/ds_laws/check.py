@@ -11,15 +11,7 @@ import numpy as np
 
 import dreamstream as ds
 
-from . import (  # noqa: F401  (they register themselves)
-    laws_far,
-    laws_state,
-    models,
-    models_attention,
-    models_norms,
-    models_planes,
-    models_pooling,
-)
+from . import laws_far, laws_state, models, models_attention, models_norms, models_planes, models_pooling  # noqa: F401  (they register themselves)
 from .case import Case, Rng
 from .laws import LAWS
 from .operators import GENERATORS

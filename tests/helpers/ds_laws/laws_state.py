@@ -10,8 +10,7 @@ import faults
 import numpy as np
 
 import dreamstream as ds
-from dreamstream.online.session import Call as SessionCall
-from dreamstream.online.session import Session
+from dreamstream.online.session import Call as SessionCall, Session
 
 from .case import Array, Case, Rng, together
 from .drive import Call, Result, Row, Run, alone, copied, driver, part_of, run, same, schedule

@@ -6,9 +6,7 @@ from typing import Any
 
 from nets import net
 
-from .models import BCL, BLC
-from .models import _layer as layer
-from .models import _stack as stack
+from .models import BCL, BLC, _layer as layer, _stack as stack
 
 __all__: list[str] = []
 

@@ -20,8 +20,7 @@ from dreamstream import _core
 
 from .case import Array, Case
 from .drive import driver, run, schedule
-from .models import MODELS
-from .models import case as model_case
+from .models import MODELS, case as model_case
 
 __all__ = ["go", "take"]
 

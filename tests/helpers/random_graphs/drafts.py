@@ -22,14 +22,10 @@ from dreamstream import nn
 from dreamstream.errors import DreamStreamError
 
 from . import recurrent
-from .mixed import KINDS as MIXED
-from .mixed import Mixed
-from .norms import KINDS as NORMS
-from .norms import Norms
-from .planes import KINDS as PLANES
-from .planes import PlaneNodes
-from .pools import KINDS as POOLS
-from .pools import Pools
+from .mixed import KINDS as MIXED, Mixed
+from .norms import KINDS as NORMS, Norms
+from .planes import KINDS as PLANES, PlaneNodes
+from .pools import KINDS as POOLS, Pools
 from .source import (
     FEATURES,
     FRAMES,

@@ -8,13 +8,10 @@ from contextvars import ContextVar
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from .positions import there
 from .registry import Step, Window, windowed
-
-__all__ = ["dropping"]
-
-Tensor = torch.Tensor
 
 #: In training weights are dropped, of which no operator's attributes speak.
 _DROPPED: ContextVar[float] = ContextVar("dreamstream_attention_dropout", default=0.0)

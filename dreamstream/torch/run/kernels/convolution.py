@@ -7,15 +7,12 @@ from __future__ import annotations
 
 import torch
 import torch.nn.functional as F
+from torch import Tensor
 
 from ...tensor.padding import runs, to_device
 from .positions import extent, inside, padded_run, rows_apart, run_from
 from .registry import Step, Window, windowed
 from .shape import pad_axis
-
-__all__ = ["as_images", "plane_weight"]
-
-Tensor = torch.Tensor
 
 
 @windowed("conv1d", numbers=True)

@@ -7,13 +7,10 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
+from torch import Tensor
 
 from ....errors import StreamIndexError
 from .registry import Step, each_frame, framewise
-
-__all__ = ["EXPERTS", "check_experts", "combined", "expert_products", "logits", "top"]
-
-Tensor = torch.Tensor
 
 
 def logits(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:

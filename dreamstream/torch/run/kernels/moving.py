@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import torch
 import torch.nn.functional as F
+from torch import Tensor
 
 from .positions import extent, padded_run, run_from, strided_run, there
 from .registry import Step, Window, windowed
-
-Tensor = torch.Tensor
 
 
 @windowed("pad", "pad_to", numbers=True)

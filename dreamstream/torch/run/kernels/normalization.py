@@ -6,11 +6,10 @@ from math import prod
 
 import torch
 import torch.nn.functional as F
+from torch import Tensor
 
 from .positions import there, traced
 from .registry import Step, Window, framewise, windowed
-
-Tensor = torch.Tensor
 
 
 @framewise("layer_norm")

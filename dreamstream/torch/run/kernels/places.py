@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import torch
+from torch import Tensor
 
 from .positions import there
 from .registry import Step, Window, windowed
-
-Tensor = torch.Tensor
-
 
 _STEPS: tuple[Callable[[Tensor, int], Tensor], ...] = (
     torch.add,

@@ -8,12 +8,10 @@ from operator import attrgetter
 
 import torch
 import torch.nn.functional as F
+from torch import Tensor
 
 from ....operations import ELEMENTWISE, Operator
 from .registry import Step, each_frame, framewise
-
-Tensor = torch.Tensor
-
 
 TYPES = {"float32": torch.float32, "float64": torch.float64, "int64": torch.int64, "bool": torch.bool}
 
@@ -24,22 +22,17 @@ def _elu(x: Tensor, alpha: float, scale: float, input_scale: float) -> Tensor:
     return torch.where(x > 0, scale * x, alpha * torch.expm1(input_scale * x.clamp(max=0)))
 
 
-def _prelu(a: Tensor, b: Tensor) -> Tensor:
-    return torch.where(a > 0, a, b * a)
-
-
 #: Functions of elements that torch lacks, or that are written otherwise there.
 OWN: dict[str, Callable[..., Tensor]] = {
     "elu": _elu,
-    "prelu": _prelu,
+    "prelu": lambda a, b: torch.where(a > 0, a, b * a),
     "floor_divide": partial(torch.div, rounding_mode="floor"),
 }
 
 
 def _function(row: Operator) -> Callable[..., Tensor]:
     """Return torch's function of an operator of elements."""
-    found: Callable[..., Tensor] = OWN.get(row.name) or attrgetter(row.torch or row.name)(torch)
-    return found
+    return OWN.get(row.name) or attrgetter(row.torch or row.name)(torch)
 
 
 #: torch's functions that are operators of one operand, by name, with the attributes that they take.

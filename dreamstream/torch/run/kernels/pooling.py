@@ -6,11 +6,10 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
+from torch import Tensor
 
 from .positions import extent, there
 from .registry import Step, Window, windowed
-
-Tensor = torch.Tensor
 
 
 def _planes(step: Step, x: Window, dilation: int, inner_dilation: int, fill: float) -> Tensor:

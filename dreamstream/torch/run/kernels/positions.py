@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import torch
+from torch import Tensor
 
 from ...private import is_traced
 from .registry import Window
-
-__all__ = ["extent", "inside", "padded_run", "run_from", "strided_run", "there", "traced"]
-
-Tensor = torch.Tensor
 
 
 def there(tensor: Tensor, like: Tensor) -> Tensor:
@@ -28,12 +25,7 @@ def extent(tensor: Tensor, axis: int) -> int:
 
 
 def padded_run(
-    x: Window,
-    first: Tensor | int,
-    n: int,
-    mode: str = "constant",
-    value: float = 0.0,
-    end: Tensor | None = None,
+    x: Window, first: Tensor | int, n: int, mode: str = "constant", value: float = 0.0, end: Tensor | None = None
 ) -> Tensor:
     """Return n frames from absolute position `first` on, where the stream is padded at both ends.
 

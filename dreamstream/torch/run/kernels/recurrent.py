@@ -6,13 +6,11 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from ...private import recurrent_function
 from .positions import rows_apart, there, traced
 from .registry import State, Step, Window, framewise, windowed
-
-Tensor = torch.Tensor
-
 
 GATES = {"lstm": 4, "gru": 3, "rnn": 1}
 

@@ -6,11 +6,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from .positions import there
 from .registry import Step, Window, framewise, windowed
-
-Tensor = torch.Tensor
 
 
 @framewise("reduce_features")

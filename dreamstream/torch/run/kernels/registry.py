@@ -22,11 +22,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-import torch
-
-__all__ = ["KERNELS", "Kernel", "Step", "Window", "each_frame", "framewise", "windowed"]
-
-Tensor = torch.Tensor
+from torch import Tensor
 
 
 class Window(Protocol):

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import torch
 import torch.nn.functional as F
+from torch import Tensor
 
 from .registry import Step, each_frame, framewise
-
-__all__ = ["pad_axis"]
-
-Tensor = torch.Tensor
 
 
 @framewise("permute")

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import torch
+from torch import Tensor
 
 from .registry import Step, framewise
-
-__all__: list[str] = []
-
-Tensor = torch.Tensor
 
 
 @framewise("rfft")

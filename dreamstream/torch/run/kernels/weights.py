@@ -7,11 +7,10 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
+from torch import Tensor
 
 from .positions import there
 from .registry import Step, each_frame, framewise, windowed
-
-Tensor = torch.Tensor
 
 
 @framewise("matmul")

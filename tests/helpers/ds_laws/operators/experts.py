@@ -10,8 +10,7 @@ import numpy as np
 from ..case import Array, Case, Input, Rng, normal, pick
 from .drawing import make, maybe, shape
 from .features import ties
-from .products import _linear as linear
-from .products import linear as by_linear
+from .products import _linear as linear, linear as by_linear
 
 __all__ = ["REFERENCES"]
 
