@@ -109,6 +109,15 @@ def logit(self: Tensor, eps: float | None = None) -> Tensor:
     return unary("log", binary("div", x, binary("sub", 1, x)))
 
 
+def _round(self: Tensor, *, decimals: int = 0) -> Tensor:
+    """Return the nearest integers, the even one of two; or the nearest numbers of so many decimals."""
+    if decimals == 0:
+        return unary("round", self)
+    x, scale = _real(self), 10.0 ** abs(decimals)
+    there, back = ("mul", "div") if decimals > 0 else ("div", "mul")
+    return binary(back, unary("round", binary(there, x, scale)), scale)
+
+
 def nan_to_num(
     self: Tensor, nan: float | None = None, posinf: float | None = None, neginf: float | None = None
 ) -> Tensor:
@@ -260,4 +269,11 @@ def _composed(doc: str, method: Any) -> Callable[..., Tensor]:
     return made
 
 
-take(Tensor, globals(), pow=_pow, clip=clamp, **{name: _composed(*how) for name, how in COMPOSED.items()})
+take(
+    Tensor,
+    globals(),
+    pow=_pow,
+    round=_round,
+    clip=clamp,
+    **{name: _composed(*how) for name, how in COMPOSED.items()},
+)

@@ -103,8 +103,8 @@ class Tensor(Base):
         """Return the largest integer that is not larger."""
     def ceil(self) -> Self:
         """Return the smallest integer that is not smaller."""
-    def round(self) -> Self:
-        """Return the nearest integer, the even one of two."""
+    def round(self, *, decimals: int = 0) -> Self:
+        """Return the nearest integers, the even one of two; or the nearest numbers of so many decimals."""
     def trunc(self) -> Self:
         """Return the nearest integer that is not larger in size."""
     def mul(self, other: Any) -> Self:

@@ -79,6 +79,7 @@ KEEP: dict[str, Any] = {
     "permute": lambda lib, t: t.permute(2, 0, 1),
     "transpose": lambda lib, t: t.transpose(1, 2),
     "swapaxes": lambda lib, t: t.swapaxes(0, 2).swapaxes(0, 1),
+    "round to decimals": lambda lib, t: t.round(decimals=1) + t.round(decimals=-1),
     "permute, by name": lambda lib, t: t.permute(dims=(2, 0, 1)).swapaxes(axis0=0, axis1=1),
     "flip, by name": lambda lib, t: t.flip(dims=(1,)),
     "reshape, by name": lambda lib, t: t.reshape(shape=(t.size(0), 2, 2, t.size(2))),
