@@ -12,7 +12,8 @@
  *                        lanes are then folded 8+8, 4+4, 2+2, 1+1; rms_norm likewise.
  *   column_sums          in double, one chain per column, from the first row on.
  *   cells                of a row stored as the weight is (DS_FORMAT_CELLS, kernels/narrow.h), integers less the row's
- *                        zero by integers: exact, in 32 bits; as a float times the product of row's and column's scale; the bias.
+ *                        zero by integers: exact, in 32 bits; as a float times the product of row's and column's
+ *                        scale; the bias.
  *                        In bf16: per cell of 32 k a chain of the even and one of the odd by fma, from zero, and
  *                        sum += even + odd; numbers below 2^-126 are zero, before and after every operation; the bias.
  *                        Split in three of bf16, 0 the greatest, per cell six such terms, of rows' and columns' parts

@@ -154,10 +154,12 @@ static void packed_scale(const ds_packed *p, float *scales, const float *raw)
 /* What the integers of each column add up to. */
 static void packed_sum(const ds_packed *p, int32_t *sums)
 {
-    const int8_t *const data = p->data;
-    for (size_t j = 0; j < p->n_cols; j++)
-        for (size_t k = 0; k < p->depth; k++)
-            sums[j] += data[packed_place(p, j, k)];
+    const int8_t *q = p->data;
+    const size_t groups = ds_cells(p->stored, p->depth) * (DS_CELL / 4);
+    for (size_t first = 0; first < p->n_cols; first += DS_PANEL_COLUMNS)
+        for (size_t g = 0; g < groups; g++)
+            for (size_t j = first; j < first + DS_PANEL_COLUMNS; j++, q += 4)
+                sums[j] += q[0] + q[1] + q[2] + q[3];
 }
 
 void ds_pack(const ds_real_kernels *k, ds_format format, ds_packed *packed, const void *weight,

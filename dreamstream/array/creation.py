@@ -230,8 +230,9 @@ def _filled(size: Any, fill_value: Any, dtype: Any = None) -> tuple[NDArray[Any]
 def _sized(make: Callable[[tuple[int, ...]], Any], sizes: Sequence[Any]) -> Any:
     """Return an array of these sizes."""
     try:
-        if all(operator.index(s) >= 0 for s in sizes):
-            return make(tuple(map(operator.index, sizes)))
+        shape = tuple(map(operator.index, sizes))
+        if min(shape, default=0) >= 0:
+            return make(shape)
     except DreamStreamError:  # of what stands for a number of streams or frames
         raise
     except (TypeError, ValueError):  # no integer; more than arrays hold

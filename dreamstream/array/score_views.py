@@ -80,8 +80,8 @@ class ScoreViews(Described, Shared):
     def t(self) -> Any:
         return self.transpose(0, 1)
 
-    def reshape(self: V, *given: Any, shape: Any = ()) -> V:
-        sizes = sizes_of(given, shape)
+    def reshape(self: V, *given: Any, shape: Any = (), size: Any = ()) -> V:
+        sizes = sizes_of(given, shape or size)
         axes = self.axes.reshaped(sizes)
         return self._copy(axes=axes) if axes is not None else self._misuse(f"reshaped to {tuple(sizes)}")
 
