@@ -123,7 +123,7 @@ def _run_whole(
     op: _core.Op, values: Sequence[Array], n_rows: int, n_frames: Sequence[int], weights: Sequence[Array | None]
 ) -> tuple[list[Array], list[int]]:
     """Run an operator on whole sequences, of one length for each input; return its outputs and their lengths."""
-    row = [np.array([[0, 0, n, n]], np.int64) for n in n_frames]
+    row = [np.array([[0, -1, n, n]], np.int64) for n in n_frames]  # -1: it begins here
     out = op.counts(row, np.ones(1, bool))
     inputs, outputs = ([np.repeat(c, n_rows, 0) for c in counts] for counts in (row, out))
     results, _ = op.run(values, inputs, outputs, np.ones(n_rows, bool), None, weights, True)

@@ -73,6 +73,8 @@ static int64_t pad_whole(const ds_op *op, int64_t total)
 
 static ds_status pad_infer(ds_op *op)
 {
+    op->needs_frames =
+        op->attr[MODE].i == REPLICATE || (op->attr[MODE].i == REFLECT && !pad_rounds(op));
     if (pad_follows(op))
         DS_TRY(ds_length_of_rate(op, LENGTH, "padded"));
     return ds_move_require_value(op, VALUE);

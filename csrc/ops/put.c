@@ -110,7 +110,6 @@ DS_MOVE_FORWARD(put, put_pieces, DS_MOVE_ENDS)
 
 const ds_op_def ds_op_put = {
     DS_OPERATOR_OF(put, "Replaces frames of a stream by those of another one.", 2, 1, 2),
-    .flags = DS_OP_LED,
     .attrs = put_attrs,
     .infer = put_infer,
     DS_COUNTED(put),

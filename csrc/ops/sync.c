@@ -103,6 +103,7 @@ const ds_op_def ds_op_limit = {
 
 static ds_status hold_infer(ds_op *op)
 {
+    op->needs_frames = true;
     op->out[0].rate = op->in[1].rate;
     return DS_OK;
 }

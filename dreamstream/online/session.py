@@ -390,6 +390,8 @@ class Call:
         counts = np.empty((len(self.ids), 4), np.int64)
         counts[:, :2] = self.frames_before[:, index : index + 1]
         counts[:, 2:] = self.frames_now[:, index : index + 1]
+        counts[~self.frames_before.any(1), 1] = -1  # a stream begins with its first frame, or its end
+        counts[~(self.frames_now.any(1) | self.ended), 3] = -1
         static = index >= self.moving
         return Edge(self, self.session.line_of_input(index, self.rates[index], dtype, features, static), counts)
 
@@ -481,7 +483,7 @@ class Call:
         ended = np.ones(len(self.ids), bool)
         whole = [c.copy() for c in inputs]
         for c in whole:
-            c[:, :2] = 0
+            c[:, :2] = 0, -1
         outputs = op.counts(whole, ended, self.ids)
         there = np.any([c[:, 0] > 0 for c in inputs], 0)
         for c in outputs:

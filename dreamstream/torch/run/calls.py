@@ -163,7 +163,7 @@ class TorchCall(Call):
         self.store.write(key, rows, self.index)
         if self.keeps_tape:
             value = flat(rows, counts[:, 2])
-            counts[:, :2] = 0
+            counts[:, :2] = 0, -1
         return Native.inside(value, given.dims, edge)
 
     def compute(
