@@ -448,8 +448,7 @@ void ds_op_need(const ds_op *op, int64_t m, int64_t *first)
 
 ds_status ds_op_check(const ds_op *op, const ds_pair *in, bool ended)
 {
-    /* Lengths that are compared are those of streams that have frames. */
-    if (op->check.n_roots == 0 || any_at_most(op, in, 0))
+    if (op->check.n_roots == 0 || any_at_most(op, in, -1))
         return DS_OK;
     int64_t results[DS_PROGRAM_ROOTS];
     ds_program_eval(&op->check, in, 0, results);
