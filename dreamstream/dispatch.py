@@ -188,7 +188,7 @@ def _unfold(
         lead = len(roles) - n_before
         places = [i if r is Ellipsis else lead + r for i, r in enumerate(roles)]
         return in_c_order(stored.transpose(places))
-    if pooled and not n_frames:  # of no frames: there is nothing to pool
+    if pooled and not len(out):  # what can't be made of no frames
         out = np.full((n_rows, *features), np.nan, out.dtype)
     streams = [r for r in ("B", "L") if r in roles and not (pooled and r == "L")]
     sizes = {"B": n_rows, "L": n_frames}
