@@ -73,7 +73,9 @@ class Totals:
         self.operators: set[str] = set()
         self.refused: set[int] = set()  # rows that a check refuses
         self.met: list[Any] = []  # per sync, the totals that met there: (rows, inputs)
-        self.pooled: list[Any] = []  # per operation that makes one frame of all, the totals of its input and output
+        self.pooled: list[
+            Any
+        ] = []  # per operation that makes one frame of all, the totals of its input and output
         self.tensors = []
         for i, x in enumerate(inputs):
             counts = np.zeros((len(self.frames), 4), np.int64)
@@ -111,7 +113,7 @@ class Totals:
 
     def cut_short(self) -> set[int]:
         """Rows in which a stream of no frames met one with some: then nothing comes out."""
-        return {int(r) for m in self.met for r in np.flatnonzero((m.min(1) == 0) & (m.max(1) > 0))}
+        return {int(r) for m in self.met for r in np.flatnonzero((m.min(1) <= 0) & (m.max(1) > 0))}
 
     def pooled_nothing(self) -> set[int]:
         """Rows in which one frame was to be made of none, and can't be: there is none."""
