@@ -171,7 +171,7 @@ def test_nothing_leaves_before_a_stream_begins():
     assert engine.step({"a": none, "b": none}, sos=["a", "b"])["a"].shape == (3, 0)
     assert engine.step({"a": one, "b": none}, eos=["b"])["a"].tolist() == [[0, 0, 1]] * 3
     restored = ds.compile(Net(lambda m, x: F.pad(x, (2, 0))).eval(), ("B", 3, "L"))
-    restored.restore(engine.snapshot("a"))
+    restored.restore(engine.snapshot("a"), "a")
     assert restored.step({"a": one}, eos=["a"])["a"].tolist() == [[1]] * 3
 
 
