@@ -73,13 +73,10 @@ static inline ds_rows ds_rows_in(PyObject **arrays, size_t next, const ds_axes *
     return (ds_rows){arrays, next, axes->rank, axes->batch, axes->axis};
 }
 
-/* An array of this machine's byte order, or None. */
-static inline bool ds_is_chunk(PyObject *given)
-{
-    return given == Py_None ||
-           (PyArray_Check(given) && PyArray_ISNOTSWAPPED((PyArrayObject *)given));
-}
-
+/* Whether input k can read what was given as it stands: None, or a plain array of this machine's byte order whose
+ * elements are converted while they are copied. What all else means is decided in Python
+ * (dreamstream/array/chunk_values.py). */
+bool ds_frames_take(const ds_engine_object *e, size_t k, PyObject *given);
 /* Reads how many frames each row has, where its array or nobody says; checks arrays and lengths. */
 int ds_frames_measure(ds_call *c);
 void ds_frames_put(const ds_call *c);

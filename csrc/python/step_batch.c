@@ -63,18 +63,22 @@ static int check_number(ds_module *m, const ds_engine_object *e, Py_ssize_t n)
     return 0;
 }
 
-/* Arrays of this machine's byte order, one per input; new reference. */
-static PyObject *read_arrays(ds_module *m, ds_stepper *s, PyObject *const *args, Py_ssize_t n_args)
+/* An array per input that the engine can read, or None; new reference. Runs Python code where `stepper` is there to
+ * read what can't be. */
+static PyObject *read_arrays(ds_module *m, const ds_engine_object *e, ds_stepper *stepper,
+                             PyObject *given, PyObject *ids)
 {
-    PyObject *arrays = PyTuple_New(n_args);
-    for (Py_ssize_t k = 0; arrays && k < n_args; k++) {
-        PyObject *item = ds_is_chunk(args[k])
-                             ? Py_NewRef(args[k])
-                             : PyObject_CallMethod((PyObject *)s, "_array_of", "nO", k, args[k]);
+    const Py_ssize_t n = PyTuple_GET_SIZE(given);
+    PyObject *arrays = PyTuple_New(n);
+    for (Py_ssize_t k = 0; arrays && k < n; k++) {
+        PyObject *item = Py_NewRef(PyTuple_GET_ITEM(given, k));
+        if (stepper && !ds_frames_take(e, (size_t)k, item))
+            Py_SETREF(item, PyObject_CallMethod((PyObject *)stepper, "_array_of", "nON", k, item,
+                                                PyList_AsTuple(ids)));
+        if (item && !ds_frames_take(e, (size_t)k, item))
+            PyErr_Format(m->errors[DS_DTYPE], "input %zd: expected an array that it takes", k);
         if (item)
             PyTuple_SET_ITEM(arrays, k, item);
-        if (item && !ds_is_chunk(item))
-            PyErr_SetString(m->errors[DS_DTYPE], "step_batch: expected arrays");
         if (PyErr_Occurred())
             Py_CLEAR(arrays);
     }
@@ -218,15 +222,17 @@ static PyObject *run_batch(batch_step *b, PyObject *ids, PyObject *known, PyObje
     return result;
 }
 
-/* Takes `arrays`, NULL with an exception. */
+/* given: a tuple of what came for each input, or NULL with an exception; it is released. */
 static PyObject *step_arrays(ds_module *m, ds_engine_object *e, ds_stepper *stepper,
-                             PyObject *given_ids, PyObject *arrays, PyObject *const *options,
+                             PyObject *given_ids, PyObject *given, PyObject *const *options,
                              bool restart)
 {
-    batch_step b = {.stepper = stepper, .arrays = arrays};
+    batch_step b = {.stepper = stepper};
     PyObject *known = NULL, *result = NULL;
-    PyObject *ids = arrays ? ds_rows_ids(m, e, given_ids, &known) : NULL;
-    if (ids &&
+    const bool right = given && check_number(m, e, PyTuple_GET_SIZE(given)) == 0;
+    PyObject *ids = right ? ds_rows_ids(m, e, given_ids, &known) : NULL;
+    b.arrays = ids ? read_arrays(m, e, stepper, given, ids) : NULL;
+    if (b.arrays &&
         ds_call_open(&b.call, m, e, stepper ? stepper->names : NULL, PyList_GET_SIZE(ids)) == 0) {
         b.call.restart = restart;
         result = run_batch(&b, ids, known, options);
@@ -236,7 +242,8 @@ static PyObject *step_arrays(ds_module *m, ds_engine_object *e, ds_stepper *step
     ds_call_close(&b.call);
     Py_XDECREF(known);
     Py_XDECREF(ids);
-    Py_XDECREF(arrays);
+    Py_XDECREF(b.arrays);
+    Py_XDECREF(given);
     return result;
 }
 
@@ -251,9 +258,10 @@ PyObject *ds_stepper_step_batch(DS_METHOD_ARGUMENTS)
         return NULL;
     if (n_args == 0)
         return PyErr_Format(PyExc_TypeError, "step_batch() needs ids");
-    if (check_number(m, e, n_args - 1) < 0)
-        return NULL;
-    return step_arrays(m, e, s, args[0], read_arrays(m, s, args + 1, n_args - 1), options, false);
+    PyObject *given = PyTuple_New(n_args - 1);
+    for (Py_ssize_t k = 0; given && k < n_args - 1; k++)
+        PyTuple_SET_ITEM(given, k, Py_NewRef(args[k + 1]));
+    return step_arrays(m, e, s, args[0], given, options, false);
 }
 
 PyObject *ds_engine_step(PyObject *self, PyObject *args)
@@ -265,13 +273,5 @@ PyObject *ds_engine_step(PyObject *self, PyObject *args)
     if (!PyArg_ParseTuple(args, "OOOOOp:step", &ids, &options[SOS], &options[EOS], &values,
                           &options[LENGTHS], &restart))
         return NULL;
-    PyObject *arrays = PySequence_Tuple(values);
-    if (arrays && check_number(m, e, PyTuple_GET_SIZE(arrays)) < 0)
-        Py_CLEAR(arrays);
-    for (Py_ssize_t k = 0; arrays && k < PyTuple_GET_SIZE(arrays); k++)
-        if (!ds_is_chunk(PyTuple_GET_ITEM(arrays, k))) {
-            PyErr_Format(PyExc_TypeError, "input %zd: expected an array", k);
-            Py_CLEAR(arrays);
-        }
-    return step_arrays(m, e, NULL, ids, arrays, options, restart);
+    return step_arrays(m, e, NULL, ids, PySequence_Tuple(values), options, restart);
 }

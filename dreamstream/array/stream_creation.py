@@ -16,7 +16,7 @@ from ..stream.metadata import StreamMetadata
 from ..stream.rules import ONE, Names, check_names, default_names, read_rate
 from . import dtypes
 from .axes import in_c_order
-from .creation import as_tensor
+from .chunk_values import RowNames, Wanted, read_chunk
 from .stream_tensor import StreamTensor
 from .tensor import Tensor
 
@@ -61,7 +61,9 @@ def stream_tensor(
     restart : bool
         Let ``sos`` on a live stream start it anew.
     dtype : dtype, optional
-        Element type; arrays keep theirs, lists become float32.
+        Element type. Of floats the chunks are read as by an input of that type: int16 ``("B", "L")`` are samples,
+        divided by 32768, other integers are refused. Without it arrays keep their own, integers become int64, and
+        floats that are narrower, or stand in lists, float32.
     device : device, optional
         Of torch's tensors; arrays live on the host.
     requires_grad : bool
@@ -86,7 +88,7 @@ def stream_tensor(
     StreamTensor(B, 80, L; anna: 40, bob: 7)
     """
     own = {"ids": ids, "sos": sos, "eos": eos, "lengths": lengths, "rate": rate, "dtype": dtype, "device": device}
-    torch = _torch_creation(data)
+    torch = _torch_creation(data, RowNames(ids if meta is None else meta.ids, sos))
     if torch is not None:
         more = {"restart": restart, "requires_grad": requires_grad}
         return torch.stream_tensor(data, meta, names, **own, **more)  # type: ignore[no-any-return]
@@ -115,7 +117,7 @@ def as_stream_tensor(
     That is for one row whose frames lie one after another, and for a StreamTensor.
     """
     own = {"ids": ids, "sos": sos, "eos": eos, "lengths": lengths, "rate": rate, "dtype": dtype, "device": device}
-    torch = _torch_creation(data)
+    torch = _torch_creation(data, RowNames(ids if meta is None else meta.ids, sos))
     if torch is not None:
         return torch.as_stream_tensor(data, meta, names, **own)  # type: ignore[no-any-return]
     if isinstance(data, StreamTensor) and meta is None and ids is None and dtype is None:
@@ -124,32 +126,55 @@ def as_stream_tensor(
     return _build(data, meta, names, False, **own)
 
 
-def _torch_creation(data: Any) -> Any:
+def _torch_creation(data: Any, who: RowNames) -> Any:
     """Return the bridge where the data are torch's, None for all other data."""
     torch = sys.modules.get("torch")
     rows = data if isinstance(data, (list, tuple)) else (data,)
     theirs = [isinstance(row, getattr(torch, "Tensor", ())) for row in rows]
     if any(theirs) and not all(theirs):
-        raise DTypeError("the rows are arrays and torch's tensors; give all as t.numpy() or torch.from_numpy(a)")
+        raise DTypeError(
+            "the rows are arrays and torch's tensors; give all as t.numpy() or torch.from_numpy(a)",
+            who.odd([str(t) for t in theirs]),
+        )
     return bridge() if any(theirs) else None
 
 
-def _rows_of(data: Any, names: Any, lengths: Any, dtype: Any) -> tuple[list[Array], Names, Array]:
+def _rows_of(data: Any, names: Any, lengths: Any, dtype: Any, who: RowNames) -> tuple[list[Array], Names, Array]:
     """Return B-less arrays, the names of all dimensions, and frames ``(0, *features)`` for no row."""
-    if isinstance(data, (list, tuple)) and all(isinstance(d, (np.ndarray, Tensor)) for d in data):
+    to = None if dtype is None else dtypes.as_dtype(dtype)
+    single = names is None or len(names) == 2  # B and L alone
+    wanted = Wanted(to.name if to is not None and dtypes.is_float(to) else None, name="stream_tensor")
+
+    def read(given: Any, row: Sequence[str], rank: int) -> Array:
+        array = read_chunk(given, wanted._replace(samples=rank * single), row)
+        return array if to is None else array.astype(to, copy=False)
+
+    if isinstance(data, (list, tuple)) and _are_rows(data, names, lengths):
         if lengths is not None:
             raise StreamMismatchError("lengths are for padded data; a list's arrays have their own")
-        rows = [as_tensor(d, dtype).numpy() for d in data]
-        ranks = {r.ndim for r in rows} or {2 if names is None else len(names) - 1}
-        if len(ranks) > 1:
-            raise ShapeError(f"the rows differ in their number of dimensions: {sorted(ranks)}")
-        rank = ranks.pop() + 1
-        unknown = np.zeros((0,) + (1,) * (rank - 2), dtypes.as_dtype(dtype or "float32"))
+        rows = [read(d, row, 1) for d, row in zip(data, who.of(len(data)))]
+        ranks = [str(r.ndim) for r in rows]
+        if len(set(ranks)) > 1:
+            raise ShapeError(
+                f"the rows differ in their number of dimensions: [{', '.join(sorted(set(ranks)))}]",
+                who.odd(ranks),
+            )
+        rank = 1 + (rows[0].ndim if rows else 2 if names is None else len(names) - 1)
+        unknown = np.zeros((0,) + (1,) * (rank - 2), to or dtypes.float32)
         return rows, names_of(names, rank), unknown
-    padded = as_tensor(data, dtype).numpy()
+    padded = read(data, who.of(1)[0], 2)
     found = names_of(names, padded.ndim)
     features = [size for size, name in zip(padded.shape, found) if name not in ("B", "L")]
     return list(np.moveaxis(padded, found.index("B"), 0)), found, np.zeros((0, *features), padded.dtype)
+
+
+def _are_rows(data: Sequence[Any], names: Any, lengths: Any) -> bool:
+    """Whether the items of a list are the rows' chunks, rather than parts of one padded array."""
+    numbers = [isinstance(d, (int, float, complex, np.generic)) for d in data]
+    lists = [isinstance(d, (list, tuple)) for d in data]
+    if all(lists) and data:
+        return lengths is None and (names is None or list(names[:1]) == ["B"])
+    return not any(numbers)
 
 
 def names_of(names: Any, rank: int) -> Names:
@@ -161,13 +186,20 @@ def names_of(names: Any, rank: int) -> Names:
     return found
 
 
-def require_like(features: set[tuple[int, ...]], names: Names) -> None:
+def require_like(features: Sequence[tuple[int, ...]], names: Names, who: RowNames) -> None:
     """Raise ShapeError unless all rows have the same features."""
-    if len(features) > 1:
+    if len(set(features)) > 1:
         raise ShapeError(
-            f"the rows differ in features: {sorted(features)}, where the dimensions are {names}; those of chunks "
-            "that are (L, features) have to be named, by names=('B', 'L', None)"
+            f"the rows differ in features: {sorted(set(features))}, where the dimensions are {names}; those of chunks "
+            "that are (L, features) have to be named, by names=('B', 'L', None)",
+            who.odd(list(map(str, features))),
         )
+
+
+def require_one_type(dtypes: Sequence[str], who: RowNames) -> None:
+    """Raise DTypeError unless all rows have the same element type."""
+    if len(set(dtypes)) > 1:
+        raise DTypeError(f"the rows differ in dtype: {sorted(set(dtypes))}", who.odd(dtypes))
 
 
 def _frames(array: Array, names: Names) -> Array:
@@ -213,11 +245,11 @@ def _build(
     if isinstance(data, StreamTensor):
         meta = data.meta if meta is None and rows["ids"] is None else meta
         names, data = names or data.names, data.tensor()
-    arrays, names, empty = _rows_of(data, names, lengths, dtype)
-    if len({a.dtype for a in arrays}) > 1:
-        raise DTypeError(f"the rows differ in dtype: {sorted({a.dtype.name for a in arrays})}")
+    who = RowNames(rows["ids"] if meta is None else meta.ids, rows["sos"] if meta is None else meta.sos.tolist())
+    arrays, names, empty = _rows_of(data, names, lengths, dtype, who)
+    require_one_type([a.dtype.name for a in arrays], who)
     frames = [_frames(a, names) for a in arrays]
-    require_like({f.shape[1:] for f in frames}, names)
+    require_like([f.shape[1:] for f in frames], names, who)
     meta = meta_of(meta, lengths=lengths, widths=[len(f) for f in frames], **rows)
     kept = [f[:n] for f, n in zip(frames, meta.lengths)]
     if len(kept) == 1 and not copy:

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from ..array.creation import as_tensor
+from ..array.chunk_values import Wanted, read_chunk
 from ..errors import DTypeError, ShapeError, StreamIdError, StreamMismatchError
 
 
@@ -94,8 +94,9 @@ class Given:
         Element type and dimensions of a row; None while nobody knows.
     """
 
-    def __init__(self, name: str, given: Static | None, known: Kind | None) -> None:
+    def __init__(self, name: str, given: Static | None, known: Kind | None, dtype: str | None = None) -> None:
         self.name = name
+        self.wanted = Wanted(dtype, name=f"input {name}")
         self.rows = {} if given is None else {i: self._read(i, value) for i, value in given.rows.items()}
         said = None if given is None else given.dims
         roles = tuple(d for d in said if d != "B") if said else known[1] if known else None
@@ -116,7 +117,7 @@ class Given:
 
     def _read(self, stream_id: str, value: Any) -> Any:
         """Return one stream's value as what the front end computes with."""
-        return as_tensor(value, None).numpy()
+        return read_chunk(value, self.wanted, (stream_id,))
 
     def _type_of(self, value: Any) -> str:
         return str(value.dtype)

@@ -10,7 +10,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ...array.stream_creation import meta_of, names_of, require_like
+from ...array.chunk_values import RowNames, Wanted, check_dense, factor, naming
+from ...array.stream_creation import meta_of, names_of, require_like, require_one_type
 from ...errors import DTypeError, ShapeError, StreamMismatchError
 from ...stream.collectors import register_arrays
 from ...stream.metadata import StreamMetadata
@@ -104,14 +105,20 @@ def _build(
         known = data._info
         meta = known.meta if meta is None and ids is None else meta
         names, data = names or known.names, data.tensor()
+    who = RowNames(ids if meta is None else meta.ids, sos if meta is None else meta.sos.tolist())
+    real = dtype is not None and dtype.is_floating_point  # read as an input of that type
+    wanted = Wanted(str(dtype).removeprefix("torch.") if real else None, name="stream_tensor")
+    single = names is None or len(names) == 2  # B and L alone
     if isinstance(data, (list, tuple)):
         if lengths is not None:
             raise StreamMismatchError("lengths are for padded data; a list's tensors have their own")
-        padded, found, widths = _padded(data, names)
+        padded, found, widths = _padded(data, names, wanted._replace(samples=int(single)), who)
     else:
-        padded, found = data, names_of(names, data.dim())
+        with naming(wanted.name, who.of(1)[0]):
+            padded = data if known else _read(data, wanted._replace(samples=2 * single))
+        found = names_of(names, padded.dim())
         batch, length = found.index(BATCH), found.index(LENGTH)
-        widths = [data.shape[length]] * data.shape[batch]
+        widths = [padded.shape[length]] * padded.shape[batch]
     own_meta = meta_of(meta, ids, _on_host(sos), _on_host(eos), _on_host(lengths), widths)
     info = Info(check(found, padded.dim()), own_meta, None, ONE if rate is None else read_rate(rate), restart)
     if known is not None and own_meta == known.meta:
@@ -127,31 +134,47 @@ def _on_host(values: Any) -> Any:
     return values.cpu().numpy() if isinstance(values, Tensor) else values
 
 
-def _padded(rows: Sequence[Tensor], names: Any) -> tuple[Tensor, Names, list[int]]:
+def _read(row: Any, wanted: Wanted) -> Tensor:
+    """Return a row's tensor, converted where a type is wanted."""
+    if not isinstance(row, Tensor):
+        raise DTypeError(f"expected torch tensors, got {type(row).__name__}")
+    row = row.tensor() if isinstance(row, StreamTensor) else row
+    check_dense(row)
+    if wanted.dtype is not None:
+        scale = factor(str(row.dtype).removeprefix("torch."), wanted, row.shape)
+        row = row.to(getattr(torch, wanted.dtype))
+        row = row if scale == 1 else row * scale
+    return row
+
+
+def _padded(given: Sequence[Any], names: Any, wanted: Wanted, who: RowNames) -> tuple[Tensor, Names, list[int]]:
     """Return tensors without B in one, zeros behind each."""
-    if not all(isinstance(r, Tensor) for r in rows):
-        raise DTypeError(f"expected torch tensors, got {sorted({type(r).__name__ for r in rows})}")
-    rows = [r.tensor() if isinstance(r, StreamTensor) else r for r in rows]
-    for what, kinds in (
-        ("number of dimensions", {r.dim() for r in rows}),
-        ("dtype", {str(r.dtype) for r in rows}),
-        ("device", {str(r.device) for r in rows}),
-    ):
-        if len(kinds) > 1:
-            error = ShapeError if what == "number of dimensions" else DTypeError
-            raise error(f"the rows differ in {what}: {sorted(kinds, key=str)}")
+    rows, ids = [], who.of(len(given))
+    for row, row_ids in zip(given, ids):
+        with naming(wanted.name, row_ids):
+            rows.append(_read(row, wanted))
+    if {r.dtype for r in rows} <= {torch.float16, torch.bfloat16, torch.float32} and len({r.dtype for r in rows}) > 1:
+        rows = [r.float() for r in rows]
+    ranks = [str(r.dim()) for r in rows]
+    if len(set(ranks)) > 1:
+        raise ShapeError(f"the rows differ in number of dimensions: {sorted(set(ranks))}", who.odd(ranks))
+    require_one_type([str(r.dtype).removeprefix("torch.") for r in rows], who)
+    devices = [str(r.device) for r in rows]
+    if len(set(devices)) > 1:
+        raise DTypeError(f"the rows differ in device: {sorted(set(devices))}", who.odd(devices))
     rank = rows[0].dim() + 1
     found = names_of(names, rank)
     axes = [n for n in found if n != BATCH]
     length = axes.index(LENGTH)
-    require_like({(*r.shape[:length], *r.shape[length + 1 :]) for r in rows}, found)
+    require_like([(*r.shape[:length], *r.shape[length + 1 :]) for r in rows], found, who)
     widths = [r.shape[length] for r in rows]
     shape = list(rows[0].shape)
     shape[length] = max(widths)
     shape.insert(found.index(BATCH), len(rows))
     out = rows[0].new_zeros(shape)
-    for target, row, n in zip(out.unbind(found.index(BATCH)), rows, widths):
-        target.narrow(length, 0, n).copy_(row.detach())
+    for target, row, n, row_ids in zip(out.unbind(found.index(BATCH)), rows, widths, ids):
+        with naming(wanted.name, row_ids):
+            target.narrow(length, 0, n).copy_(row.detach())
     return out, found, widths
 
 
