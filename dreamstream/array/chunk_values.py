@@ -83,13 +83,14 @@ def factor(got: str, wanted: Wanted, shape: Sequence[int]) -> float:
         return 1.0
     if got == "int16" and to == "float" and wanted.samples == len(shape) > 0:
         return 1 / 32768
+    advice = ""
     if to == "float" and kind:
-        plain = "numbers that are none stay what they are by chunk.astype(np.float32)"
-        advice = f"{_ADVICE[got]}; {plain}" if got in _ADVICE else "they are converted by chunk.astype(np.float32)"
-    elif kind == "float" and to == "int":
-        advice = "they are converted by chunk.astype(np.int64)"
-    else:
-        advice = next((text for name, text in _ADVICE.items() if got.startswith(name) and not kind), "")
+        advice = f"{_ADVICE[got]}; " if got in _ADVICE else ""
+        advice += "numbers that are no samples become what is expected by np.float32(chunk)"
+    elif to == "int" and kind:
+        advice = "numbers become what is expected by np.int64(chunk)"
+    elif got.startswith("bytes"):
+        advice = _ADVICE["bytes"]
     raise wanted.refusal(got, shape, advice)
 
 
@@ -156,11 +157,16 @@ def _as_array(given: Any) -> Array:
             array = np.asarray(given)
         except ValueError as error:
             raise ShapeError(f"the lists don't form an array: {error}") from None
+        if array.dtype == np.float64 and (abs(array) >= 2**63).any():  # so NumPy takes integers that are too large
+            numbers = np.asarray(given, object)
+            if any(isinstance(n, (int, np.integer)) and abs(int(n)) >= 2**63 for n in numbers.flat):
+                array = numbers
     else:
         array = np.asarray(given)
     if array.dtype.kind == "O":
-        first = type(array.flat[0] if array.size else given).__name__
-        raise DTypeError(f"a chunk is made of arrays or numbers, not of dicts, None or other objects; got {first}")
+        first = array.flat[0] if array.size else given
+        got = "integers too large for int64" if isinstance(first, (int, float)) else type(first).__name__
+        raise DTypeError(f"a chunk is made of arrays or numbers, not of dicts, None or other objects; got {got}")
     return array.astype(array.dtype.newbyteorder("="), copy=False)
 
 

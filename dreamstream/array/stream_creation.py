@@ -153,6 +153,9 @@ def _rows_of(data: Any, names: Any, lengths: Any, dtype: Any, who: RowNames) -> 
         if lengths is not None:
             raise StreamMismatchError("lengths are for padded data; a list's arrays have their own")
         rows = [read(d, row, 1) for d, row in zip(data, who.of(len(data)))]
+        untyped = [not r.size and isinstance(d, (list, tuple)) for d, r in zip(data, rows)]  # as the others then
+        typed = next((r.dtype for r, without in zip(rows, untyped) if not without), None)
+        rows = [r.astype(typed) if without and typed else r for r, without in zip(rows, untyped)]
         ranks = [str(r.ndim) for r in rows]
         if len(set(ranks)) > 1:
             raise ShapeError(

@@ -96,7 +96,7 @@ class Engine(_core.Stepper):
         ids = (stream_id,)
         names = [s.name for s in self.inputs]
         moving = [s.name for s in self.inputs if not s.once]
-        with naming(f"inputs {', '.join(names)}", ids):
+        with naming(f"input{'s' * (len(names) > 1)} {', '.join(names)}", ids):
             items = dict(given.items()) if isinstance(given, Mapping) else None
         if items is None and len(moving) == 1:
             items = {moving[0]: given}

@@ -18,6 +18,7 @@ import numpy as np
 
 from ..array.chunk_values import Wanted, read_chunk
 from ..errors import DTypeError, ShapeError, StreamIdError, StreamMismatchError
+from ..stream.tree import leaves
 
 
 class Static:
@@ -212,6 +213,13 @@ def take_given(
     order = [name for name in bound.signature.parameters if name in bound.arguments]
     bound.arguments = {name: bound.arguments[name] for name in order}
     return bound.args, bound.kwargs, found
+
+
+def input_names(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any], inputs: Sequence[Any]) -> list[str]:
+    """Return the forward's arguments that the inputs of a call are, or are in."""
+    bound = inspect.signature(module.forward).bind_partial(*args, **kwargs).arguments
+    within = {id(leaf): name for name, value in bound.items() for leaf in leaves(value)}
+    return [within.get(id(x), "?") for x in inputs]
 
 
 def forgotten(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> StreamMismatchError | None:
