@@ -130,7 +130,7 @@ def _torch_creation(data: Any, who: RowNames) -> Any:
     """Return the bridge where the data are torch's, None for all other data."""
     torch = sys.modules.get("torch")
     rows = data if isinstance(data, (list, tuple)) else (data,)
-    theirs = [isinstance(row, getattr(torch, "Tensor", ())) for row in rows]
+    theirs = [issubclass(type(row), getattr(torch, "Tensor", ())) for row in rows]
     if any(theirs) and not all(theirs):
         raise DTypeError(
             "the rows are arrays and torch's tensors; give all as t.numpy() or torch.from_numpy(a)",
@@ -164,28 +164,32 @@ def _rows_of(data: Any, names: Any, lengths: Any, dtype: Any, who: RowNames) -> 
             )
         rank = 1 + (rows[0].ndim if rows else 2 if names is None else len(names) - 1)
         unknown = np.zeros((0,) + (1,) * (rank - 2), to or dtypes.float32)
-        return rows, names_of(names, rank), unknown
+        return rows, names_of(names, rank, who), unknown
     padded = read(data, who.of(1)[0], 2)
-    found = names_of(names, padded.ndim)
+    found = names_of(names, padded.ndim, who)
     features = [size for size, name in zip(padded.shape, found) if name not in ("B", "L")]
     return list(np.moveaxis(padded, found.index("B"), 0)), found, np.zeros((0, *features), padded.dtype)
 
 
 def _are_rows(data: Sequence[Any], names: Any, lengths: Any) -> bool:
     """Whether the items of a list are the rows' chunks, rather than parts of one padded array."""
-    numbers = [isinstance(d, (int, float, complex, np.generic)) for d in data]
-    lists = [isinstance(d, (list, tuple)) for d in data]
+    numbers = [issubclass(type(d), (int, float, complex, np.generic)) for d in data]
+    lists = [issubclass(type(d), (list, tuple)) for d in data]
     if all(lists) and data:
         return lengths is None and (names is None or list(names[:1]) == ["B"])
-    return not any(numbers)
+    return not data or not all(numbers)
 
 
-def names_of(names: Any, rank: int) -> Names:
+def names_of(names: Any, rank: int, who: RowNames) -> Names:
     """Return the names of all dimensions, among them B and L."""
-    found = default_names(rank) if names is None else check_names(names, rank)
-    for needed in ("B", "L"):
-        if needed not in found:
-            raise ShapeError(f"names {found}: a stream tensor needs a dimension {needed!r}")
+    try:
+        found = default_names(rank) if names is None else check_names(names, rank)
+        for needed in ("B", "L"):
+            if needed not in found:
+                raise ShapeError(f"names {found}: a stream tensor needs a dimension {needed!r}")
+    except ShapeError as error:
+        error.concern(who.of(1)[0])  # the only row, if there is one
+        raise
     return found
 
 

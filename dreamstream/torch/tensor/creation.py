@@ -116,7 +116,7 @@ def _build(
     else:
         with naming(wanted.name, who.of(1)[0]):
             padded = data if known else _read(data, wanted._replace(samples=2 * single))
-        found = names_of(names, padded.dim())
+        found = names_of(names, padded.dim(), who)
         batch, length = found.index(BATCH), found.index(LENGTH)
         widths = [padded.shape[length]] * padded.shape[batch]
     own_meta = meta_of(meta, ids, _on_host(sos), _on_host(eos), _on_host(lengths), widths)
@@ -163,7 +163,7 @@ def _padded(given: Sequence[Any], names: Any, wanted: Wanted, who: RowNames) -> 
     if len(set(devices)) > 1:
         raise DTypeError(f"the rows differ in device: {sorted(set(devices))}", who.odd(devices))
     rank = rows[0].dim() + 1
-    found = names_of(names, rank)
+    found = names_of(names, rank, who)
     axes = [n for n in found if n != BATCH]
     length = axes.index(LENGTH)
     require_like([(*r.shape[:length], *r.shape[length + 1 :]) for r in rows], found, who)
