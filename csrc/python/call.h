@@ -45,7 +45,8 @@ typedef struct ds_call {
     ds_rows *in, *out; /* [n_inputs], [n_outputs] */
     bool restart;      /* sos may start a live stream anew */
     PyObject *watch,
-        *seen; /* the engine's, and what this call adds to it; NULL: nothing is watched */
+        *seen;       /* the engine's, and what this call adds to it; NULL: nothing is watched */
+    PyObject *error; /* the first about a row, while others are looked at; NULL: none */
     bool any_sos, ran;
     Py_ssize_t n_entered;
     size_t
@@ -63,6 +64,11 @@ void ds_call_run(ds_call *c);
 void ds_call_close(ds_call *c);
 /* Raises what an exec function reported, about the rows that are bad. Always -1. */
 int ds_call_refuse(const ds_call *c, ds_status status);
+/* Takes an exception about row r aside, so that rows that fail alike are named by one; false: it stays, and is to be
+ * raised at once. */
+bool ds_call_collect(ds_call *c, Py_ssize_t r);
+/* Raises what was collected, -1; 0 where nothing was. */
+int ds_call_collected(ds_call *c);
 
 /* Makes room for what the call will see of watched edges (watch.c). May run Python code. */
 int ds_call_watch(ds_call *c);

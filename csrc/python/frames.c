@@ -149,12 +149,12 @@ int ds_frames_measure(ds_call *c)
         for (Py_ssize_t r = 0; rows->next && r < c->n; r++) {
             const int64_t frames =
                 count_frames(c, k, rows->arrays[(size_t)r * rows->next], c->ids[r]);
-            if (frames < 0)
+            if (frames < 0 && !ds_call_collect(c, r))
                 return -1;
             c->step->n_frames[k * (size_t)c->n + (size_t)r] = frames;
         }
     }
-    return 0;
+    return ds_call_collected(c);
 }
 
 /* ---------------------------------------------------------------- copies */

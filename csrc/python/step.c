@@ -105,9 +105,12 @@ static int read_rows(dict_step *d, PyObject *rows, PyObject *starting, PyObject 
     for (Py_ssize_t r = 0; PyDict_Next(rows, &at, &id, &given); r++) {
         c->ids[r] = id;
         PyObject **arrays = &d->arrays[r * (Py_ssize_t)c->n_inputs];
-        if (!take_arrays(d, given, arrays) && keep_arrays(d, id, given, arrays) < 0)
+        if (!take_arrays(d, given, arrays) && keep_arrays(d, id, given, arrays) < 0 &&
+            !ds_call_collect(c, r))
             return -1;
     }
+    if (ds_call_collected(c) < 0)
+        return -1;
     for (size_t k = 0; k < c->n_inputs; k++)
         c->in[k] = ds_rows_in(d->arrays + k, c->n_inputs, &d->stepper->inputs[c->n_inputs + k]);
     for (size_t o = 0; o < c->n_outputs; o++)

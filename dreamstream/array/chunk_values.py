@@ -11,8 +11,8 @@ import re
 import sys
 import traceback
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Collection, Iterable, Sequence
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from ..errors import DreamStreamError, DTypeError, ShapeError
 
 Array = NDArray[Any]
+C = TypeVar("C")
 
 _KIND = re.compile(r"b?(float)|u?(int)|(bool)")  # of NumPy's, torch's and ml_dtypes' names
 _ADVICE = {
@@ -190,6 +191,23 @@ def check_dense(tensor: Any) -> None:
         form = "nested" if tensor.is_nested else "quantized" if tensor.is_quantized else str(tensor.layout)
         remedy = "its parts, one per stream" if tensor.is_nested else f"t.{'dequantize' if tensor.is_quantized else 'to_dense'}()"
         raise DTypeError(f"expected a dense tensor, got a {form} one; give {remedy}")
+
+
+def read_each(read: Callable[[Any, Sequence[str]], C], rows: Iterable[Any], ids: Iterable[Sequence[str]]) -> list[C]:
+    """Return what `read` makes of each row; an error names all rows that fail like the first that does."""
+    out, first, failed = [], None, []
+    for row, row_ids in zip(rows, ids):
+        try:
+            out.append(read(row, row_ids))
+        except DreamStreamError as error:
+            if isinstance(error, MemoryError):
+                raise
+            first = first or error
+            failed += error.ids if type(error) is type(first) else ()
+    if first is not None:
+        first.concern(failed)
+        raise first
+    return out
 
 
 class naming:  # noqa: N801 - a context manager

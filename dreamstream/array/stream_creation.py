@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from ..stream.metadata import StreamMetadata
 from ..stream.rules import ONE, Names, check_names, default_names, read_rate
 from . import dtypes
 from .axes import in_c_order
-from .chunk_values import RowNames, Wanted, read_chunk
+from .chunk_values import RowNames, Wanted, read_chunk, read_each
 from .stream_tensor import StreamTensor
 from .tensor import Tensor
 
@@ -152,7 +153,7 @@ def _rows_of(data: Any, names: Any, lengths: Any, dtype: Any, who: RowNames) -> 
     if isinstance(data, (list, tuple)) and _are_rows(data, names, lengths):
         if lengths is not None:
             raise StreamMismatchError("lengths are for padded data; a list's arrays have their own")
-        rows = [read(d, row, 1) for d, row in zip(data, who.of(len(data)))]
+        rows = read_each(partial(read, rank=1), data, who.of(len(data)))
         untyped = [not r.size and isinstance(d, (list, tuple)) for d, r in zip(data, rows)]  # as the others then
         typed = next((r.dtype for r, without in zip(rows, untyped) if not without), None)
         rows = [r.astype(typed) if without and typed else r for r, without in zip(rows, untyped)]

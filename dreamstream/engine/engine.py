@@ -13,7 +13,7 @@ import numpy as np
 
 from .. import _core
 from .._core import Stream
-from ..array.chunk_values import RowNames, Wanted, naming, read_chunk
+from ..array.chunk_values import RowNames, Wanted, naming, read_chunk, read_each
 from ..array.stream_tensor import StreamTensor
 from ..errors import ModeError, ShapeError, StreamIdError
 from ..online.given import Given, Static
@@ -116,7 +116,7 @@ class Engine(_core.Stepper):
         whole = wanted._replace(samples=2 * wanted.samples, shape=spec.shape_text(len(ids)))
         if not (isinstance(given, (list, tuple)) and spec.dimensions[0] == "B" and len(given) == len(ids) > 0):
             return read_chunk(given, whole, ids if len(ids) == 1 else ())
-        rows = [read_chunk(row, wanted, (i,)) for i, row in zip(ids, given)]
+        rows = read_each(lambda row, row_ids: read_chunk(row, wanted, row_ids), given, [(i,) for i in ids])
         shapes = [str(row.shape) for row in rows]
         if len(set(shapes)) > 1:
             odd = [i for i, row in zip(ids, rows) if not spec.fits(row.shape)]

@@ -423,6 +423,25 @@ def test_rows_of_stream_tensors_that_cannot_be_read(name):
         assert caught.value.ids == ("bad",)
 
 
+def test_all_that_fail_alike_are_named_at_once():
+    engine = ds.compile(Features().eval(), ("B", "L", 2), verify=False)
+    ok, narrow, text = np.ones((3, 2), np.float32), np.ones((3, 1), np.float32), "frames"
+    rows = {"a": ok, "b": text, "c": narrow, "d": text, "e": ok, "f": narrow}
+    for error, ids in ((DTypeError, "bd"), (ShapeError, "cf")):
+        for call in (
+            lambda: engine.step(rows, sos=list(rows)),
+            lambda: engine.step_batch(list(rows), list(rows.values()), sos=True),
+            lambda: ds.stream_tensor(list(rows.values()), ids=list(rows), names=("B", "L", None)),
+        ):
+            with pytest.raises(error) as caught:
+                call()
+            assert caught.value.ids == tuple(ids)
+            assert str(caught.value).endswith(f"(streams: {', '.join(map(repr, ids))})")
+        for i in ids:
+            del rows[i]
+    assert engine.ids == [] and list(engine.step(rows, sos=list(rows))) == ["a", "e"]
+
+
 @pytest.mark.parametrize("name", UNREADABLE)
 def test_what_is_given_once_and_cannot_be_read(name):
     class Gain(nn.Module):

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from ...array.chunk_values import RowNames, Wanted, check_dense, factor, naming
+from ...array.chunk_values import RowNames, Wanted, check_dense, factor, naming, read_each
 from ...array.stream_creation import meta_of, names_of, require_like, require_one_type
 from ...errors import DTypeError, ShapeError, StreamMismatchError
 from ...stream.collectors import register_arrays
@@ -114,8 +115,7 @@ def _build(
             raise StreamMismatchError("lengths are for padded data; a list's tensors have their own")
         padded, found, widths = _padded(data, names, wanted._replace(samples=int(single)), who)
     else:
-        with naming(wanted.name, who.of(1)[0]):
-            padded = data if known else _read(data, wanted._replace(samples=2 * single))
+        padded = data if known else _read(data, who.of(1)[0], wanted._replace(samples=2 * single))
         found = names_of(names, padded.dim(), who)
         batch, length = found.index(BATCH), found.index(LENGTH)
         widths = [padded.shape[length]] * padded.shape[batch]
@@ -134,25 +134,24 @@ def _on_host(values: Any) -> Any:
     return values.cpu().numpy() if isinstance(values, Tensor) else values
 
 
-def _read(row: Any, wanted: Wanted) -> Tensor:
+def _read(row: Any, ids: Sequence[str], wanted: Wanted) -> Tensor:
     """Return a row's tensor, converted where a type is wanted."""
-    if not isinstance(row, Tensor):
-        raise DTypeError(f"expected torch tensors, got {type(row).__name__}")
-    row = row.tensor() if isinstance(row, StreamTensor) else row
-    check_dense(row)
-    if wanted.dtype is not None:
-        scale = factor(str(row.dtype).removeprefix("torch."), wanted, row.shape)
-        row = row.to(getattr(torch, wanted.dtype))
-        row = row if scale == 1 else row * scale
+    with naming(wanted.name, ids):
+        if not isinstance(row, Tensor):
+            raise DTypeError(f"expected torch tensors, got {type(row).__name__}")
+        row = row.tensor() if isinstance(row, StreamTensor) else row
+        check_dense(row)
+        if wanted.dtype is not None:
+            scale = factor(str(row.dtype).removeprefix("torch."), wanted, row.shape)
+            row = row.to(getattr(torch, wanted.dtype))
+            row = row if scale == 1 else row * scale
     return row
 
 
 def _padded(given: Sequence[Any], names: Any, wanted: Wanted, who: RowNames) -> tuple[Tensor, Names, list[int]]:
     """Return tensors without B in one, zeros behind each."""
-    rows, ids = [], who.of(len(given))
-    for row, row_ids in zip(given, ids):
-        with naming(wanted.name, row_ids):
-            rows.append(_read(row, wanted))
+    ids = who.of(len(given))
+    rows = read_each(partial(_read, wanted=wanted), given, ids)
     if {r.dtype for r in rows} <= {torch.float16, torch.bfloat16, torch.float32} and len({r.dtype for r in rows}) > 1:
         rows = [r.float() for r in rows]
     ranks = [str(r.dim()) for r in rows]
