@@ -105,8 +105,7 @@ static int64_t count_frames(const ds_call *c, size_t k, PyObject *array, PyObjec
     PyArrayObject *a = (PyArrayObject *)array;
     if (array == Py_None)
         return 0;
-    const ds_element element = ds_element_of(a);
-    if (!element || !ds_layout_fits(signature, element) || !PyArray_ISNOTSWAPPED(a))
+    if (!ds_frames_take(c->e, k, array)) /* Python code that ran meanwhile has changed its type */
         return refuse_input(c, DS_DTYPE, k, a, id);
     if (!fits(c, &c->in[k], signature, a))
         return refuse_input(c, DS_SHAPE, k, a, id);

@@ -63,26 +63,28 @@ static int check_number(ds_module *m, const ds_engine_object *e, Py_ssize_t n)
     return 0;
 }
 
-/* An array per input that the engine can read, or None; new reference. Runs Python code where `stepper` is there to
- * read what can't be. */
-static PyObject *read_arrays(ds_module *m, const ds_engine_object *e, ds_stepper *stepper,
-                             PyObject *given, PyObject *ids)
+/* Puts arrays that the engine can read, or None, into the places of all else in a tuple of our own. Runs Python
+ * code. stepper: NULL where there must be none. */
+static int read_arrays(ds_module *m, const ds_engine_object *e, ds_stepper *stepper,
+                       PyObject *arrays, PyObject *ids)
 {
-    const Py_ssize_t n = PyTuple_GET_SIZE(given);
-    PyObject *arrays = PyTuple_New(n);
-    for (Py_ssize_t k = 0; arrays && k < n; k++) {
-        PyObject *item = Py_NewRef(PyTuple_GET_ITEM(given, k));
-        if (stepper && !ds_frames_take(e, (size_t)k, item))
-            Py_SETREF(item, PyObject_CallMethod((PyObject *)stepper, "_array_of", "nON", k, item,
-                                                PyList_AsTuple(ids)));
-        if (item && !ds_frames_take(e, (size_t)k, item))
-            PyErr_Format(m->errors[DS_DTYPE], "input %zd: expected an array that it takes", k);
-        if (item)
-            PyTuple_SET_ITEM(arrays, k, item);
-        if (PyErr_Occurred())
-            Py_CLEAR(arrays);
+    for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(arrays); k++) {
+        PyObject *item = PyTuple_GET_ITEM(arrays, k);
+        if (ds_frames_take(e, (size_t)k, item))
+            continue;
+        PyObject *made = stepper ? PyObject_CallMethod((PyObject *)stepper, "_array_of", "nON", k,
+                                                       item, PyList_AsTuple(ids))
+                                 : NULL;
+        if (made) {
+            PyTuple_SET_ITEM(arrays, k, made);
+            Py_DECREF(item);
+        }
+        DS_EXPECT(PyErr_Occurred() || (made && ds_frames_take(e, (size_t)k, made)),
+                  m->errors[DS_DTYPE], "input %zd: expected an array that it takes", k);
+        if (!made)
+            return -1;
     }
-    return arrays;
+    return 0;
 }
 
 static ds_rows rows_of(const ds_axes *p, PyObject **arrays, const ds_signature *signature)
@@ -222,17 +224,17 @@ static PyObject *run_batch(batch_step *b, PyObject *ids, PyObject *known, PyObje
     return result;
 }
 
-/* given: a tuple of what came for each input, or NULL with an exception; it is released. */
+/* arrays: a tuple of what came for each input, our own if there is a stepper, or NULL with an exception; it is
+ * released. */
 static PyObject *step_arrays(ds_module *m, ds_engine_object *e, ds_stepper *stepper,
-                             PyObject *given_ids, PyObject *given, PyObject *const *options,
+                             PyObject *given_ids, PyObject *arrays, PyObject *const *options,
                              bool restart)
 {
-    batch_step b = {.stepper = stepper};
+    batch_step b = {.stepper = stepper, .arrays = arrays};
     PyObject *known = NULL, *result = NULL;
-    const bool right = given && check_number(m, e, PyTuple_GET_SIZE(given)) == 0;
+    const bool right = arrays && check_number(m, e, PyTuple_GET_SIZE(arrays)) == 0;
     PyObject *ids = right ? ds_rows_ids(m, e, given_ids, &known) : NULL;
-    b.arrays = ids ? read_arrays(m, e, stepper, given, ids) : NULL;
-    if (b.arrays &&
+    if (ids && read_arrays(m, e, stepper, arrays, ids) == 0 &&
         ds_call_open(&b.call, m, e, stepper ? stepper->names : NULL, PyList_GET_SIZE(ids)) == 0) {
         b.call.restart = restart;
         result = run_batch(&b, ids, known, options);
@@ -242,8 +244,7 @@ static PyObject *step_arrays(ds_module *m, ds_engine_object *e, ds_stepper *step
     ds_call_close(&b.call);
     Py_XDECREF(known);
     Py_XDECREF(ids);
-    Py_XDECREF(b.arrays);
-    Py_XDECREF(given);
+    Py_XDECREF(arrays);
     return result;
 }
 
@@ -258,10 +259,10 @@ PyObject *ds_stepper_step_batch(DS_METHOD_ARGUMENTS)
         return NULL;
     if (n_args == 0)
         return PyErr_Format(PyExc_TypeError, "step_batch() needs ids");
-    PyObject *given = PyTuple_New(n_args - 1);
-    for (Py_ssize_t k = 0; given && k < n_args - 1; k++)
-        PyTuple_SET_ITEM(given, k, Py_NewRef(args[k + 1]));
-    return step_arrays(m, e, s, args[0], given, options, false);
+    PyObject *arrays = PyTuple_New(n_args - 1);
+    for (Py_ssize_t k = 0; arrays && k < n_args - 1; k++)
+        PyTuple_SET_ITEM(arrays, k, Py_NewRef(args[k + 1]));
+    return step_arrays(m, e, s, args[0], arrays, options, false);
 }
 
 PyObject *ds_engine_step(PyObject *self, PyObject *args)

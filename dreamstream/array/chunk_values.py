@@ -12,6 +12,7 @@ import sys
 import traceback
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
+from functools import lru_cache
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -27,7 +28,7 @@ _ADVICE = {
     "uint8": "samples of 8 bits become what is expected by (chunk.astype(np.float32) - 128) / 128",
     "int8": "samples of 8 bits become what is expected by chunk.astype(np.float32) / 128",
     "int16": "16-bit samples become what is expected by chunk.astype(np.float32) / 32768",
-    "int32": "samples become what is expected by chunk.astype(np.float32) / 2**31, or / 2**23 where 24 bits lie in "
+    "int32": "samples become what is expected by chunk.astype(np.float32) / 2**31, or / 2**23 where 24 bits fill "
     "the lower bytes",
     "bytes": "16-bit samples in bytes become an array by np.frombuffer(chunk, '<i2')",
 }
@@ -41,7 +42,7 @@ class Wanted(NamedTuple):
     dtype : str or None
         Its element type; None for stream tensors, which keep the chunk's.
     samples : int
-        Of how many dimensions arrays are whose frames are one number each; 0 where nothing streams by single numbers.
+        Of how many dimensions an array of it is, where single numbers stream; else 0.
     name : str
         Who asks, as messages begin.
     shape : str
@@ -55,7 +56,9 @@ class Wanted(NamedTuple):
 
     def refusal(self, got: str, shape: Sequence[int], advice: str = "") -> DTypeError:
         """Return the error for a chunk of another type."""
-        expected = f"an array of shape {self.shape} and type {self.dtype}" if self.shape else self.dtype or "numbers"
+        expected = (
+            f"an array of shape {self.shape} and type {self.dtype}" if self.shape else self.dtype or "numbers"
+        )
         got = f"{tuple(shape)} and {got}" if self.shape else got
         return DTypeError(f"expected {expected}, got {got}{advice and f'; {advice}'}")
 
@@ -79,11 +82,10 @@ def factor(got: str, wanted: Wanted, shape: Sequence[int]) -> float:
     DTypeError
         For all others; the message says what helps.
     """
+    found = _factor(got, wanted.dtype, wanted.samples == len(shape) > 0)
+    if found:
+        return found
     kind, to = _kind(got), _kind(wanted.dtype or got)
-    if kind and kind == to:
-        return 1.0
-    if got == "int16" and to == "float" and wanted.samples == len(shape) > 0:
-        return 1 / 32768
     advice = ""
     if to == "float" and kind:
         advice = f"{_ADVICE[got]}; " if got in _ADVICE else ""
@@ -93,6 +95,21 @@ def factor(got: str, wanted: Wanted, shape: Sequence[int]) -> float:
     elif got.startswith("bytes"):
         advice = _ADVICE["bytes"]
     raise wanted.refusal(got, shape, advice)
+
+
+@lru_cache(maxsize=256)
+def _factor(got: str, wanted: str | None, are_samples: bool) -> float:
+    """Return the factor, 0 for types that are refused."""
+    kind, to = _kind(got), _kind(wanted or got)
+    if kind and kind == to:
+        return 1.0
+    return 1 / 32768 if got == "int16" and to == "float" and are_samples else 0.0
+
+
+@lru_cache(maxsize=64)
+def _name(dtype: np.dtype[Any]) -> str:
+    """Return the name of an element type; NumPy makes it anew each time."""
+    return str(dtype.name)
 
 
 def _kind(dtype: str) -> str | None:
@@ -118,18 +135,21 @@ def read_chunk(given: Any, wanted: Wanted, ids: Sequence[str] = ()) -> Array:
     """
     if type(given) is np.ndarray and given.dtype == (wanted.dtype or np.float32) and given.dtype.isnative:
         return given
-    with naming(wanted.name, ids):
-        array = _as_array(given)
+    with Naming(wanted.name, ids):
+        array = as_array(given)
         listed = isinstance(given, (list, tuple))
-        name = array.dtype.name
+        name = _name(array.dtype)
         if listed and not array.size:  # NumPy's float64 says nothing
             return np.zeros(array.shape, wanted.dtype or "float32")
         scale = factor(name, wanted, array.shape)
-        if array.dtype.kind == "u" and array.dtype.itemsize == 8 and array.size and array.max() >> 63:
+        if name == "uint64" and array.size and array.max() >> 63:
             raise wanted.refusal(name, array.shape, "some are too large for int64")
         to = np.dtype(wanted.dtype or _own(name, listed))
-        with np.errstate(over="ignore"):  # beyond float32's range lies infinity
+        if array.dtype.itemsize <= to.itemsize:
             out = array.astype(to, copy=False)
+        else:
+            with np.errstate(over="ignore"):  # beyond float32's range lies infinity
+                out = array.astype(to)
         return out if scale == 1 else out * to.type(scale)
 
 
@@ -140,7 +160,7 @@ def _own(name: str, listed: bool) -> str:
     return {"float": "float64" if wide else "float32", "int": "int64"}.get(kind or "", "bool")
 
 
-def _as_array(given: Any) -> Array:
+def as_array(given: Any) -> Array:
     """Return any object as a plain array of this machine's byte order."""
     if isinstance(given, (bytes, bytearray)) or (isinstance(given, memoryview) and given.format in ("B", "c")):
         raise DTypeError(f"expected an array, got {type(given).__name__}; {_ADVICE['bytes']}")
@@ -153,26 +173,35 @@ def _as_array(given: Any) -> Array:
         raise DTypeError("some of the elements are masked; fill them, as in chunk.filled(0)")
     if isinstance(given, (list, tuple)):
         special = (np.ma.MaskedArray, tensors) if tensors else np.ma.MaskedArray
-        given = [_as_array(item) if isinstance(item, special) else item for item in given]
+        kinds = set(map(type, given))
+        if any(issubclass(kind, special) for kind in kinds):
+            given = [as_array(item) if isinstance(item, special) else item for item in given]
         try:
             array = np.asarray(given)
         except ValueError as error:
             raise ShapeError(f"the lists don't form an array: {error}") from None
-        if array.dtype == np.float64 and (abs(array) >= 2**63).any():  # so NumPy takes integers that are too large
+        if kinds != {float} and array.dtype == np.float64 and (abs(array) >= 2**63).any():
             numbers = np.asarray(given, object)
             if any(isinstance(n, (int, np.integer)) and abs(int(n)) >= 2**63 for n in numbers.flat):
-                array = numbers
+                array = numbers  # NumPy rounds integers that are too large, where they stand beside others
     else:
         array = np.asarray(given)
     if array.dtype.kind == "O":
         first = array.flat[0] if array.size else given
         got = "integers too large for int64" if isinstance(first, (int, float)) else type(first).__name__
         raise DTypeError(f"a chunk is made of arrays or numbers, not of dicts, None or other objects; got {got}")
-    return array.astype(array.dtype.newbyteorder("="), copy=False)
+    return array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))
 
 
 def _of_torch(tensor: Any) -> Array:
     """Return a torch tensor's values as an array, floats that NumPy doesn't know widened."""
+    try:
+        array: Array = tensor.numpy()
+        return array
+    except MemoryError:
+        raise
+    except Exception:  # the reason follows
+        pass
     if tensor.requires_grad:
         raise DTypeError("expected an array, got a tensor that requires grad; give t.detach().numpy()")
     check_dense(tensor)
@@ -181,19 +210,26 @@ def _of_torch(tensor: Any) -> Array:
     tensor = tensor.resolve_conj().resolve_neg()
     name = str(tensor.dtype).removeprefix("torch.")
     narrow = _kind(name) == "float" and not hasattr(np, name)
-    array: Array = (tensor.float() if narrow else tensor).numpy()
+    array = (tensor.float() if narrow else tensor).numpy()
     return array
 
 
 def check_dense(tensor: Any) -> None:
     """Raise DTypeError where a torch tensor's elements don't lie in memory one by one."""
-    if tensor.is_nested or tensor.is_quantized or str(tensor.layout) != "torch.strided":
-        form = "nested" if tensor.is_nested else "quantized" if tensor.is_quantized else str(tensor.layout)
-        remedy = "its parts, one per stream" if tensor.is_nested else f"t.{'dequantize' if tensor.is_quantized else 'to_dense'}()"
-        raise DTypeError(f"expected a dense tensor, got a {form} one; give {remedy}")
+    if tensor.is_nested:
+        form, remedy = "nested", "its parts, one per stream"
+    elif tensor.is_quantized:
+        form, remedy = "quantized", "t.dequantize()"
+    elif (form := str(tensor.layout)) != "torch.strided":
+        remedy = "t.to_dense()"
+    else:
+        return
+    raise DTypeError(f"expected a dense tensor, got a {form} one; give {remedy}")
 
 
-def read_each(read: Callable[[Any, Sequence[str]], C], rows: Iterable[Any], ids: Iterable[Sequence[str]]) -> list[C]:
+def read_each(
+    read: Callable[[Any, Sequence[str]], C], rows: Iterable[Any], ids: Iterable[Sequence[str]]
+) -> list[C]:
     """Return what `read` makes of each row; an error names all rows that fail like the first that does."""
     out, first, failed = [], None, []
     for row, row_ids in zip(rows, ids):
@@ -210,7 +246,7 @@ def read_each(read: Callable[[Any, Sequence[str]], C], rows: Iterable[Any], ids:
     return out
 
 
-class naming:  # noqa: N801 - a context manager
+class Naming:
     """Give every error about a chunk the input's name and the streams' ids, and make it one of ours."""
 
     __slots__ = ("ids", "name")
@@ -231,7 +267,7 @@ class naming:  # noqa: N801 - a context manager
 
 
 class RowNames:
-    """Who the rows of a batch are, as far as that is known before ids and flags are checked: for errors about rows.
+    """Who the rows of a batch are, as far as is known before ids and flags are checked: for errors about rows.
 
     Parameters
     ----------
@@ -248,13 +284,14 @@ class RowNames:
         """Return of each of `n` rows its id in a list, or an empty one."""
         return [[i] for i in self._ids] if len(self._ids) == n else [[]] * n
 
-    def odd(self, kinds: Sequence[str]) -> list[str]:
+    def odd(self, given_kinds: Sequence[Any]) -> list[str]:
         """Return the ids of the rows whose kind is not the others'.
 
         Which kind is right the most rows say; of as many, those that go on, floats, and the first.
         """
-        given = self._sos
-        flags = given if isinstance(given, Sequence) and len(given) == len(kinds) else [given is True] * len(kinds)
+        kinds = [str(kind).removeprefix("torch.") for kind in given_kinds]
+        given = self._sos.tolist() if hasattr(self._sos, "tolist") else self._sos
+        flags = given if isinstance(given, (list, tuple)) else [given] * len(kinds)
         goes_on = {kind for kind, sos in zip(kinds, flags) if sos is not True}
         count = Counter(kind for kind in kinds if kind != "meta") or Counter(kinds)
         usual = max(count, key=lambda kind: (count[kind], kind in goes_on, kind.startswith("float")))

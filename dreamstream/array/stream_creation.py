@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -19,7 +18,6 @@ from . import dtypes
 from .axes import in_c_order
 from .chunk_values import RowNames, Wanted, read_chunk, read_each
 from .stream_tensor import StreamTensor
-from .tensor import Tensor
 
 Array = npt.NDArray[Any]
 
@@ -89,7 +87,7 @@ def stream_tensor(
     StreamTensor(B, 80, L; anna: 40, bob: 7)
     """
     own = {"ids": ids, "sos": sos, "eos": eos, "lengths": lengths, "rate": rate, "dtype": dtype, "device": device}
-    torch = _torch_creation(data, RowNames(ids if meta is None else meta.ids, sos))
+    torch = _torch_creation(data, row_names(meta, ids, sos))
     if torch is not None:
         more = {"restart": restart, "requires_grad": requires_grad}
         return torch.stream_tensor(data, meta, names, **own, **more)  # type: ignore[no-any-return]
@@ -118,7 +116,7 @@ def as_stream_tensor(
     That is for one row whose frames lie one after another, and for a StreamTensor.
     """
     own = {"ids": ids, "sos": sos, "eos": eos, "lengths": lengths, "rate": rate, "dtype": dtype, "device": device}
-    torch = _torch_creation(data, RowNames(ids if meta is None else meta.ids, sos))
+    torch = _torch_creation(data, row_names(meta, ids, sos))
     if torch is not None:
         return torch.as_stream_tensor(data, meta, names, **own)  # type: ignore[no-any-return]
     if isinstance(data, StreamTensor) and meta is None and ids is None and dtype is None:
@@ -135,41 +133,48 @@ def _torch_creation(data: Any, who: RowNames) -> Any:
     if any(theirs) and not all(theirs):
         raise DTypeError(
             "the rows are arrays and torch's tensors; give all as t.numpy() or torch.from_numpy(a)",
-            who.odd([str(t) for t in theirs]),
+            who.odd(theirs),
         )
     return bridge() if any(theirs) else None
+
+
+def row_names(meta: StreamMetadata | None, ids: Any, sos: Any) -> RowNames:
+    """Return who the rows are, by metadata or their fields."""
+    return RowNames(ids, sos) if meta is None else RowNames(meta.ids, meta.sos)
 
 
 def _rows_of(data: Any, names: Any, lengths: Any, dtype: Any, who: RowNames) -> tuple[list[Array], Names, Array]:
     """Return B-less arrays, the names of all dimensions, and frames ``(0, *features)`` for no row."""
     to = None if dtype is None else dtypes.as_dtype(dtype)
     single = names is None or len(names) == 2  # B and L alone
-    wanted = Wanted(to.name if to is not None and dtypes.is_float(to) else None, name="stream_tensor")
+    real = to.name if to is not None and dtypes.is_float(to) else None
+    chunk, whole = (Wanted(real, rank * single, "stream_tensor") for rank in (1, 2))
 
-    def read(given: Any, row: Sequence[str], rank: int) -> Array:
-        array = read_chunk(given, wanted._replace(samples=rank * single), row)
+    def read(given: Any, row: Sequence[str], wanted: Wanted = chunk) -> Array:
+        array = read_chunk(given, wanted, row)
         return array if to is None else array.astype(to, copy=False)
 
     if isinstance(data, (list, tuple)) and _are_rows(data, names, lengths):
         if lengths is not None:
             raise StreamMismatchError("lengths are for padded data; a list's arrays have their own")
-        rows = read_each(partial(read, rank=1), data, who.of(len(data)))
-        untyped = [not r.size and isinstance(d, (list, tuple)) for d, r in zip(data, rows)]  # as the others then
-        typed = next((r.dtype for r, without in zip(rows, untyped) if not without), None)
-        rows = [r.astype(typed) if without and typed else r for r, without in zip(rows, untyped)]
-        ranks = [str(r.ndim) for r in rows]
-        if len(set(ranks)) > 1:
-            raise ShapeError(
-                f"the rows differ in their number of dimensions: [{', '.join(sorted(set(ranks)))}]",
-                who.odd(ranks),
-            )
+        rows = read_each(read, data, who.of(len(data)))
+        if len({r.dtype for r in rows}) > 1:
+            rows = _with_types(data, rows)
+        require_equal("their number of dimensions", [r.ndim for r in rows], who)
         rank = 1 + (rows[0].ndim if rows else 2 if names is None else len(names) - 1)
         unknown = np.zeros((0,) + (1,) * (rank - 2), to or dtypes.float32)
         return rows, names_of(names, rank, who), unknown
-    padded = read(data, who.of(1)[0], 2)
+    padded = read(data, who.of(1)[0], whole)
     found = names_of(names, padded.ndim, who)
     features = [size for size, name in zip(padded.shape, found) if name not in ("B", "L")]
     return list(np.moveaxis(padded, found.index("B"), 0)), found, np.zeros((0, *features), padded.dtype)
+
+
+def _with_types(data: Sequence[Any], rows: list[Array]) -> list[Array]:
+    """Return the rows, those of empty lists in the type of the first that has one."""
+    untyped = [not r.size and isinstance(d, (list, tuple)) for d, r in zip(data, rows)]
+    dtype = next(r.dtype for r, without in zip(rows, untyped) if not without)
+    return [r.astype(dtype) if without else r for r, without in zip(rows, untyped)]
 
 
 def _are_rows(data: Sequence[Any], names: Any, lengths: Any) -> bool:
@@ -198,16 +203,18 @@ def require_like(features: Sequence[tuple[int, ...]], names: Names, who: RowName
     """Raise ShapeError unless all rows have the same features."""
     if len(set(features)) > 1:
         raise ShapeError(
-            f"the rows differ in features: {sorted(set(features))}, where the dimensions are {names}; those of chunks "
-            "that are (L, features) have to be named, by names=('B', 'L', None)",
-            who.odd(list(map(str, features))),
+            f"the rows differ in features: {sorted(set(features))}, where the dimensions are {names}; those of "
+            "chunks that are (L, features) have to be named, by names=('B', 'L', None)",
+            who.odd(features),
         )
 
 
-def require_one_type(dtypes: Sequence[str], who: RowNames) -> None:
-    """Raise DTypeError unless all rows have the same element type."""
-    if len(set(dtypes)) > 1:
-        raise DTypeError(f"the rows differ in dtype: {sorted(set(dtypes))}", who.odd(dtypes))
+def require_equal(what: str, kinds: Sequence[Any], who: RowNames) -> None:
+    """Raise DTypeError, or ShapeError for numbers, unless all rows have the same of it."""
+    if len(set(kinds)) > 1:
+        found = sorted({str(kind).removeprefix("torch.") for kind in kinds})
+        error = ShapeError if isinstance(kinds[0], int) else DTypeError
+        raise error(f"the rows differ in {what}: {', '.join(found)}", who.odd(kinds))
 
 
 def _frames(array: Array, names: Names) -> Array:
@@ -253,9 +260,9 @@ def _build(
     if isinstance(data, StreamTensor):
         meta = data.meta if meta is None and rows["ids"] is None else meta
         names, data = names or data.names, data.tensor()
-    who = RowNames(rows["ids"] if meta is None else meta.ids, rows["sos"] if meta is None else meta.sos.tolist())
+    who = row_names(meta, rows["ids"], rows["sos"])
     arrays, names, empty = _rows_of(data, names, lengths, dtype, who)
-    require_one_type([a.dtype.name for a in arrays], who)
+    require_equal("dtype", [a.dtype for a in arrays], who)
     frames = [_frames(a, names) for a in arrays]
     require_like([f.shape[1:] for f in frames], names, who)
     meta = meta_of(meta, lengths=lengths, widths=[len(f) for f in frames], **rows)

@@ -13,7 +13,7 @@ import numpy as np
 
 from .. import _core
 from .._core import Stream
-from ..array.chunk_values import RowNames, Wanted, naming, read_chunk, read_each
+from ..array.chunk_values import Naming, RowNames, Wanted, read_chunk, read_each
 from ..array.stream_tensor import StreamTensor
 from ..errors import ModeError, ShapeError, StreamIdError
 from ..online.given import Given, Static
@@ -96,7 +96,7 @@ class Engine(_core.Stepper):
         ids = (stream_id,)
         names = [s.name for s in self.inputs]
         moving = [s.name for s in self.inputs if not s.once]
-        with naming(f"input{'s' * (len(names) > 1)} {', '.join(names)}", ids):
+        with Naming(f"input{'s' * (len(names) > 1)} {', '.join(names)}", ids):
             items = dict(given.items()) if isinstance(given, Mapping) else None
         if items is None and len(moving) == 1:
             items = {moving[0]: given}
@@ -117,11 +117,12 @@ class Engine(_core.Stepper):
         if not (isinstance(given, (list, tuple)) and spec.dimensions[0] == "B" and len(given) == len(ids) > 0):
             return read_chunk(given, whole, ids if len(ids) == 1 else ())
         rows = read_each(lambda row, row_ids: read_chunk(row, wanted, row_ids), given, [(i,) for i in ids])
-        shapes = [str(row.shape) for row in rows]
+        shapes = [row.shape for row in rows]
         if len(set(shapes)) > 1:
-            odd = [i for i, row in zip(ids, rows) if not spec.fits(row.shape)]
+            odd = [i for i, shape in zip(ids, shapes) if not spec.fits(shape)]
+            found = ", ".join(map(str, sorted(set(shapes))))
             raise ShapeError(
-                f"{whole.name}: expected an array of shape {whole.shape}, got rows of {', '.join(sorted(set(shapes)))}",
+                f"{whole.name}: expected an array of shape {whole.shape}, got rows of {found}",
                 odd or RowNames(ids, False).odd(shapes),
             )
         return np.stack(rows)
@@ -169,8 +170,10 @@ class Engine(_core.Stepper):
             ):
                 raise ShapeError(f"input {s.name}: expected dimensions {s.dimensions}, got {x.roles}")
             xs.append(x)
-            ids = x.ids if len(x.ids) == 1 else ()
-            values.append((read_chunk(x.in_order().value, wanted._replace(shape=""), ids), x.lengths))
+            value = x.in_order().value
+            if value.dtype != s.dtype:
+                value = read_chunk(value, wanted._replace(samples=0, shape=""), x.ids if len(x.ids) == 1 else ())
+            values.append((value, x.lengths))
         meta = require_same_streams([x.meta for x in xs])
         moving = iter(values)
         pairs = [self._given_once(s, given.get(s.name), meta) if s.once else next(moving) for s in self.inputs]

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from ..array.chunk_values import Wanted, read_chunk
+from ..array.chunk_values import RowNames, Wanted, read_chunk
 from ..errors import DTypeError, ShapeError, StreamIdError, StreamMismatchError
 from ..stream.tree import leaves
 
@@ -101,15 +101,14 @@ class Given:
         self.rows = {} if given is None else {i: self._read(i, value) for i, value in given.rows.items()}
         said = None if given is None else given.dims
         roles = tuple(d for d in said if d != "B") if said else known[1] if known else None
-        kinds = {self._kind_of(value, roles): i for i, value in self.rows.items()}
-        if known is not None and self.rows:
-            kinds.setdefault(known, "")
-        if len(kinds) > 1:
-            different = {kind[0] for kind in kinds}
-            raise (DTypeError if len(different) > 1 else ShapeError)(
+        kinds = [self._kind_of(value, roles) for value in self.rows.values()]
+        found = {*kinds, *([known] if known else [])}
+        if len(found) > 1:
+            odd = [i for i, kind in zip(self.rows, kinds) if kind != known]
+            raise (DTypeError if len({kind[0] for kind in found}) > 1 else ShapeError)(
                 f"input {name}: the streams' values differ: "
-                f"{', '.join(f'{d} {s}' for d, s in sorted(kinds, key=str))}",
-                [i for i in kinds.values() if i],
+                f"{', '.join(f'{d} {s}' for d, s in sorted(found, key=str))}",
+                odd if known else RowNames(list(self.rows), True).odd(kinds),
             )
         self.kind: Kind | None = next(iter(kinds), known)
         empty = [i for i, value in self.rows.items() if self.at is not None and not value.shape[self.at]]

@@ -17,7 +17,14 @@ from typing import Any, TypeVar
 import numpy as np
 
 from .. import _core
-from ..errors import DreamStreamError, DTypeError, ModeError, NotStreamableError, StreamIdError, StreamMismatchError
+from ..errors import (
+    DreamStreamError,
+    DTypeError,
+    ModeError,
+    NotStreamableError,
+    StreamIdError,
+    StreamMismatchError,
+)
 from ..stream.course import Course, Leg, Recording
 from ..stream.edge import Counts, Edge, Line, Request, lines_of
 from ..stream.metadata import StreamMetadata
@@ -402,14 +409,16 @@ class Call:
         for n, ((now, _), (before, _)) in enumerate(zip(kinds, self.session.kinds)):
             if now != before:
                 raise DTypeError(
-                    f"input {names()[n]}: the streams that are live have {before}, and these chunks {now}", self.ids
+                    f"input {names()[n]}: the streams that are live have {before}, and these chunks {now}",
+                    self.ids,
                 )
 
     def explain(self, error: Exception) -> None:
         """Name the rows in an error of a forward whose inputs are not like those of live streams."""
-        if isinstance(error, DreamStreamError) and not (error.ids or self.fresh):
-            if self.session.kinds and self.kinds != self.session.kinds:
-                error.concern(self.ids)
+        if self.fresh or not self.session.kinds or self.kinds == self.session.kinds:
+            return
+        if isinstance(error, DreamStreamError) and not error.ids:
+            error.concern(self.ids)
 
     def input_edge(self, index: int, dtype: str, features: tuple[int, ...]) -> Edge:
         """Return the edge of one input."""

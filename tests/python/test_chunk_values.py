@@ -102,14 +102,15 @@ CHUNKS = {
         "structured": lambda: np.zeros(4, [("x", "f4")]),
     },
     "a list of floats, or of floats and integers": {
-        "floats": lambda: [0.0, 3.0, 1.0, 2.0], "both": lambda: (0.0, 3, 1, 2), "scalars": lambda: [*np.float32(NUMBERS)],
+        "floats": lambda: [0.0, 3.0, 1.0, 2.0], "both": lambda: (0.0, 3, 1, 2),
+        "scalars": lambda: [*np.float32(NUMBERS)],
     },
     "a list of integers": {"list": NUMBERS.tolist, "tuple": lambda: tuple(NUMBERS.tolist())},
     "a list of integers beyond int64": {"2**70": lambda: [0, 3, 1, 2**70], "2**63": lambda: [0, 3, 1, 2**63]},
     "a list of bools": {"list": lambda: [False, True, True, True]},
     "an empty list": {"list": list, "tuple": tuple},
     "bytes, bytearray, a memoryview of bytes": {
-        "bytes": lambda: NUMBERS.tobytes(), "bytearray": lambda: bytearray(8), "memoryview": lambda: memoryview(b"1234"),
+        "bytes": NUMBERS.tobytes, "bytearray": lambda: bytearray(8), "memoryview": lambda: memoryview(b"1234"),
     },
     "array.array, memoryview and bytes read as int16": {
         "array": lambda: array.array("h", NUMBERS.tolist()),
@@ -225,14 +226,21 @@ def test_types_of_stream_tensors(kind, name):
     else:
         x = ds.stream_tensor([chunk], ids=["a"], names=names)
         assert x.dtype == cell
-        np.testing.assert_array_equal(x.value, NUMBERS.astype(cell)[: len(chunk)] if names == ("B", "L") else chunk)
+        np.testing.assert_array_equal(
+            x.value, NUMBERS.astype(cell)[: len(chunk)] if names == ("B", "L") else chunk
+        )
 
 
 def test_rows_of_many_kinds():
     """In one batch: a list beside arrays of every kind, and an empty list that is of the others' type."""
     engine = ds.compile(Floats().eval(), ("B", "L"), verify=False)
     fractions = NUMBERS.astype(np.float32) / 32768
-    chunks = {"f32": fractions, "i16": NUMBERS.astype(np.int16), "f64": fractions.astype(float), "l": fractions.tolist()}
+    chunks = {
+        "f32": fractions,
+        "i16": NUMBERS.astype(np.int16),
+        "f64": fractions.astype(float),
+        "l": fractions.tolist(),
+    }
     out = engine.step(chunks, sos=list(chunks))
     for y in out.values():
         np.testing.assert_array_equal(y, out["f32"])
@@ -288,7 +296,7 @@ def pcm(path, width, values):
     """Write samples of so many bytes."""
     with wave.open(str(path), "wb") as file:
         file.setparams((1, width, 16000, 0, "NONE", ""))
-        raw = (b"".join(struct.pack("<i", v << 8 * (4 - width))[4 - width :] for v in values) if width > 1 else None)
+        raw = b"".join(struct.pack("<i", v << 8 * (4 - width))[4 - width :] for v in values) if width > 1 else None
         file.writeframes(bytes(v + 128 for v in values) if raw is None else raw)
 
 
@@ -297,9 +305,11 @@ def test_recordings_are_divided_by_their_width(width, tmp_path):
     """What `run` gives of a file is what a stream gives of the same samples as fractions, and as int16."""
     engine = ds.compile(nn.Conv1d(1, 1, 3), ("B", 1, "L"), rate=16000, verify=False)
     engine.save(tmp_path / "model.dsm")
-    values = [0, 100, -100, 3, -2 ** (8 * width - 1), 2 ** (8 * width - 1) - 1]
+    values = [0, 100, -100, 3, -(2 ** (8 * width - 1)), 2 ** (8 * width - 1) - 1]
     pcm(tmp_path / "a.wav", width, values)
-    assert cli.main(["run", str(tmp_path / "model.dsm"), str(tmp_path / "a.wav"), "-o", str(tmp_path / "y.npy")]) == 0
+    assert (
+        cli.main(["run", str(tmp_path / "model.dsm"), str(tmp_path / "a.wav"), "-o", str(tmp_path / "y.npy")]) == 0
+    )
     fractions = np.array(values, np.float64) / 2 ** (8 * width - 1)
     want = engine.step({"a": fractions[None]}, sos="a", eos="a")["a"]
     np.testing.assert_array_equal(np.load(tmp_path / "y.npy"), want)
@@ -450,7 +460,10 @@ def test_what_is_given_once_and_cannot_be_read(name):
 
     x = ds.stream_tensor([NUMBERS.astype(np.float32)] * 2, ids=["ok", "bad"], sos=True)
     gain = ds.static({"ok": np.ones(1, np.float32), "bad": UNREADABLE[name]()})
-    for model in (ds.compile(Gain(), {"x": ("B", "L"), "gain": ("B", 1)}), ds.patch_module(Gain().eval()).online()):
+    for model in (
+        ds.compile(Gain(), {"x": ("B", "L"), "gain": ("B", 1)}),
+        ds.patch_module(Gain().eval()).online(),
+    ):
         with pytest.raises(ds.DreamStreamError, match=r"^input gain: ") as caught:
             model(x, gain)
         assert caught.value.ids == ("bad",)

@@ -170,6 +170,25 @@ def test_what_a_stream_tensor_cannot_read(name):
         assert caught.value.ids == ("bad",)
 
 
+@pytest.mark.parametrize("name", ["sparse", "quantized", "nested", "complex", "text"])
+def test_what_is_given_once_and_cannot_be_read(name):
+    class Gain(nn.Module):
+        def forward(self, x, gain):
+            return x * gain
+
+    model = ds.patch_module(Gain().eval()).online()
+    bad = "loud" if name == "text" else UNREADABLE[name]()
+    with pytest.raises(DTypeError) as caught:
+        model(
+            ds.stream_tensor([of("float32")] * 2, ids=["ok", "bad"], sos=True),
+            ds.static({"ok": torch.ones(1), "bad": bad}),
+        )
+    assert caught.value.ids == ("bad",) and str(caught.value).startswith("input gain: ")
+    for value in ([2.0], np.array([2], np.float16), np.float32([0, 2])[::-1][:1], torch.tensor([2.0])):
+        y = model(ds.stream_tensor([of("float32")], ids=["a"], sos=True, eos=True), ds.static({"a": value}))
+        np.testing.assert_array_equal(y["a"], np.float32(NUMBERS) * 2)
+
+
 def test_views_are_read():
     """Conjugated and negated views, any strides, memory that is not aligned or shared."""
     z = torch.tensor([complex(n, -n) for n in NUMBERS])
@@ -177,7 +196,14 @@ def test_views_are_read():
     model = ds.patch_module(Conv().eval()).online()
     negated = z.conj().imag
     assert negated.is_neg()
-    views = (negated, z.real, z.conj().real, of("float32").flip(0).flip(0), of("float32").expand(4), negated.clone())
+    views = (
+        negated,
+        z.real,
+        z.conj().real,
+        of("float32").flip(0).flip(0),
+        of("float32").expand(4),
+        negated.clone(),
+    )
     for view in views:
         np.testing.assert_array_equal(step(engine, view), WANTED)
         y = model(ds.stream_tensor([view], ids=["a"], sos=True, eos=True))
@@ -185,7 +211,7 @@ def test_views_are_read():
 
 
 def test_rows_that_differ():
-    """Who is not as the others are is named; of as many, those that start, integers among floats, and the later."""
+    """Who is not as most are is named; of as many, those that start, integers among floats, and the later."""
     wide, whole = of("float32"), of("int64")
     for rows, sos, odd in (
         ([wide, wide, whole], True, "c"),

@@ -11,9 +11,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ...array.chunk_values import RowNames, Wanted, check_dense, factor, naming, read_each
-from ...array.stream_creation import meta_of, names_of, require_like, require_one_type
-from ...errors import DTypeError, ShapeError, StreamMismatchError
+from ...array.chunk_values import Naming, RowNames, Wanted, check_dense, factor, read_each
+from ...array.stream_creation import meta_of, names_of, require_equal, require_like, row_names
+from ...errors import DTypeError, StreamMismatchError
 from ...stream.collectors import register_arrays
 from ...stream.metadata import StreamMetadata
 from ...stream.rules import BATCH, LENGTH, ONE, Names, read_rate
@@ -106,7 +106,7 @@ def _build(
         known = data._info
         meta = known.meta if meta is None and ids is None else meta
         names, data = names or known.names, data.tensor()
-    who = RowNames(ids if meta is None else meta.ids, sos if meta is None else meta.sos.tolist())
+    who = row_names(meta, ids, sos)
     real = dtype is not None and dtype.is_floating_point  # read as an input of that type
     wanted = Wanted(str(dtype).removeprefix("torch.") if real else None, name="stream_tensor")
     single = names is None or len(names) == 2  # B and L alone
@@ -136,7 +136,9 @@ def _on_host(values: Any) -> Any:
 
 def _read(row: Any, ids: Sequence[str], wanted: Wanted) -> Tensor:
     """Return a row's tensor, converted where a type is wanted."""
-    with naming(wanted.name, ids):
+    if type(row) is Tensor and wanted.dtype is None and _is_dense(row):
+        return row
+    with Naming(wanted.name, ids):
         if not isinstance(row, Tensor):
             raise DTypeError(f"expected torch tensors, got {type(row).__name__}")
         row = row.tensor() if isinstance(row, StreamTensor) else row
@@ -148,19 +150,20 @@ def _read(row: Any, ids: Sequence[str], wanted: Wanted) -> Tensor:
     return row
 
 
+def _is_dense(row: Tensor) -> bool:
+    return row.layout is torch.strided and not row.is_quantized and not row.is_nested
+
+
 def _padded(given: Sequence[Any], names: Any, wanted: Wanted, who: RowNames) -> tuple[Tensor, Names, list[int]]:
     """Return tensors without B in one, zeros behind each."""
     ids = who.of(len(given))
     rows = read_each(partial(_read, wanted=wanted), given, ids)
-    if {r.dtype for r in rows} <= {torch.float16, torch.bfloat16, torch.float32} and len({r.dtype for r in rows}) > 1:
+    dtypes = {r.dtype for r in rows}
+    if len(dtypes) > 1 and dtypes <= {torch.float16, torch.bfloat16, torch.float32}:
         rows = [r.float() for r in rows]
-    ranks = [str(r.dim()) for r in rows]
-    if len(set(ranks)) > 1:
-        raise ShapeError(f"the rows differ in number of dimensions: {sorted(set(ranks))}", who.odd(ranks))
-    require_one_type([str(r.dtype).removeprefix("torch.") for r in rows], who)
-    devices = [str(r.device) for r in rows]
-    if len(set(devices)) > 1:
-        raise DTypeError(f"the rows differ in device: {sorted(set(devices))}", who.odd(devices))
+    require_equal("number of dimensions", [r.dim() for r in rows], who)
+    require_equal("dtype", [r.dtype for r in rows], who)
+    require_equal("device", [r.device for r in rows], who)
     rank = rows[0].dim() + 1
     found = names_of(names, rank, who)
     axes = [n for n in found if n != BATCH]
@@ -171,8 +174,10 @@ def _padded(given: Sequence[Any], names: Any, wanted: Wanted, who: RowNames) -> 
     shape[length] = max(widths)
     shape.insert(found.index(BATCH), len(rows))
     out = rows[0].new_zeros(shape)
-    for target, row, n, row_ids in zip(out.unbind(found.index(BATCH)), rows, widths, ids):
-        with naming(wanted.name, row_ids):
+    at: list[str] = []
+    with Naming(wanted.name, at):
+        for target, row, n, row_ids in zip(out.unbind(found.index(BATCH)), rows, widths, ids):
+            at[:] = row_ids
             target.narrow(length, 0, n).copy_(row.detach())
     return out, found, widths
 
