@@ -25,11 +25,12 @@ C = TypeVar("C")
 
 _KIND = re.compile(r"b?(float)|u?(int)|(bool)")  # of NumPy's, torch's and ml_dtypes' names
 _ADVICE = {
-    "uint8": "samples of 8 bits become what is expected by (chunk.astype(np.float32) - 128) / 128",
-    "int8": "samples of 8 bits become what is expected by chunk.astype(np.float32) / 128",
+    "uint8": "samples of 8 bits become what is expected by (np.float32(chunk) - 128) / 128",
+    "int8": "samples of 8 bits become what is expected by np.float32(chunk) / 128",
     "int16": "16-bit samples become what is expected by chunk.astype(np.float32) / 32768",
-    "int32": "samples become what is expected by chunk.astype(np.float32) / 2**31, or / 2**23 where 24 bits fill "
-    "the lower bytes",
+    "int32": "samples become what is expected by np.float32(chunk) / 2**31, or / 2**23 where 24 bits fill the lower "
+    "bytes",
+    "int64": "16-bit samples become what is expected by np.float32(chunk) / 32768",
     "bytes": "16-bit samples in bytes become an array by np.frombuffer(chunk, '<i2')",
 }
 
