@@ -28,8 +28,8 @@ _ADVICE = {
     "uint8": "samples of 8 bits become what is expected by (np.float32(chunk) - 128) / 128",
     "int8": "samples of 8 bits become what is expected by np.float32(chunk) / 128",
     "int16": "16-bit samples become what is expected by chunk.astype(np.float32) / 32768",
-    "int32": "samples become what is expected by np.float32(chunk) / 2**31, or / 2**23 where 24 bits fill the lower "
-    "bytes",
+    "int32": "samples become what is expected by np.float32(chunk) / 2**31, or / 2**23 where 24 bits fill the "
+    "lower bytes",
     "int64": "16-bit samples become what is expected by np.float32(chunk) / 32768",
     "bytes": "16-bit samples in bytes become an array by np.frombuffer(chunk, '<i2')",
 }
@@ -232,7 +232,9 @@ def read_each(
     read: Callable[[Any, Sequence[str]], C], rows: Iterable[Any], ids: Iterable[Sequence[str]]
 ) -> list[C]:
     """Return what `read` makes of each row; an error names all rows that fail like the first that does."""
-    out, first, failed = [], None, []
+    out: list[C] = []
+    first: DreamStreamError | None = None
+    failed: list[str] = []
     for row, row_ids in zip(rows, ids):
         try:
             out.append(read(row, row_ids))

@@ -147,7 +147,8 @@ def _read(row: Any, ids: Sequence[str], wanted: Wanted) -> Tensor:
             scale = factor(str(row.dtype).removeprefix("torch."), wanted, row.shape)
             row = row.to(getattr(torch, wanted.dtype))
             row = row if scale == 1 else row * scale
-    return row
+    read: Tensor = row
+    return read
 
 
 def _is_dense(row: Tensor) -> bool:
