@@ -322,6 +322,7 @@ class Session:
         out = type(self)(*self.options)
         with self.hold():
             out.script, out.rates, out.given = list(self.script), self.rates, dict(self.given)
+            out.kinds = self.kinds
             live = {i: self.state_of(i) for i in self.live_ids}
             out.publish({i: StreamState(s.frames, self.copied(s.states)) for i, s in live.items() if s})
         return out
