@@ -107,7 +107,7 @@ def _build(
         meta = known.meta if meta is None and ids is None else meta
         names, data = names or known.names, data.tensor()
     who = row_names(meta, ids, sos)
-    real = dtype is not None and dtype.is_floating_point  # read as an input of that type
+    real = getattr(dtype, "is_floating_point", False)  # read as an input of that type
     wanted = Wanted(str(dtype).removeprefix("torch.") if real else None, name="stream_tensor")
     single = names is None or len(names) == 2  # B and L alone
     if isinstance(data, (list, tuple)):
