@@ -188,8 +188,9 @@ def as_array(given: Any) -> Array:
     else:
         array = np.asarray(given)
     if array.dtype.kind == "O":
-        first = array.flat[0] if array.size else given
-        got = "integers too large for int64" if isinstance(first, (int, float)) else type(first).__name__
+        too_large = any(isinstance(n, int) and abs(n) >= 2**63 for n in array.flat)
+        types = sorted({type(item).__name__ for item in array.flat})[:5]
+        got = "integers too large for int64" if too_large else f"objects of type {', '.join(types)}"
         raise DTypeError(f"a chunk is made of arrays or numbers, not of dicts, None or other objects; got {got}")
     return array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))
 
