@@ -30,8 +30,9 @@ def test_plain(options, wanted):
     assert F.pad_to_multiple(row(1, 2, 3), 2, **options).tolist() == [[wanted]]
 
 
-def test_nothing_stays_nothing():
-    assert F.pad_to_multiple(row(), 4, (2, 2), least=5).shape == (1, 1, 0)
+def test_pads_of_nothing():
+    assert F.pad_to_multiple(row(), 4, (2, 2), least=5).numpy().tolist() == [[[0] * 9]]
+    assert F.pad_to_multiple(row(), 4, (2, 2), "replicate").shape == (1, 1, 0)
 
 
 class WholeFrames(nn.Module):

@@ -144,7 +144,9 @@ def test_exported_graphs_do_too(name, tmp_path):
         x = torch.randn(3, n)
         wanted = offline(model, x)
         cuts = [(0, 0), (0, n // 2), (n // 2, n)]
-        steps = [runner.step({"a": x[:, a:b].numpy()}, eos=["a"] * (b == n and k == 2)) for k, (a, b) in enumerate(cuts)]
+        steps = [
+            runner.step({"a": x[:, a:b].numpy()}, eos=["a"] * (b == n and k == 2)) for k, (a, b) in enumerate(cuts)
+        ]
         parts = [next(iter(s["a"].values()))[1] for s in steps]
         if wanted is None:
             assert not any(p.size for p in parts)

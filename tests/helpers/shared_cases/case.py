@@ -178,8 +178,8 @@ def expected(
 ) -> tuple[list[Array], list[Array]] | None:
     """Return what torch says of one whole stream, in float32 and in float64; None where it can't tell.
 
-    Out of no frames come none. Where torch raises because a stream is too short, none come either; with several
-    inputs or outputs, or another module's word, it can't tell of which.
+    Where torch raises because a stream is too short, or empty, there are no frames; with several inputs or outputs,
+    or another module's word, it can't tell of which.
 
     Parameters
     ----------
@@ -190,10 +190,11 @@ def expected(
     """
     both = offline(case, arrays)
     one_of_one = len(names) == len(arrays) == 1 and case.offline is None
-    if not any(len(a) for a in arrays) or (both is None and one_of_one):
+    if both is None and one_of_one:
         nothing = [np.zeros((0, *s), np.float32) for s in shapes]
         return nothing, nothing
-    if both is None or not all(len(a) for a in arrays):
+    some = [bool(len(a)) for a in arrays]
+    if both is None or any(some) != all(some):
         return None
     single, double = ([canonical(y, n) for y, n in zip(said, names, strict=True)] for said in both)
     return single, double
@@ -207,6 +208,8 @@ def require_close(case: Case, got: Array, single: Array, double: Array, what: st
     if double.dtype.kind != "f":
         assert np.array_equal(got, double), what
         return
+    assert np.array_equal(np.isnan(got), np.isnan(double)), f"{what}: NaN elsewhere than offline"
+    got, single, double = (np.nan_to_num(y) for y in (got, single, double))
     model = _models(case)[0]
     if type(model).__module__.startswith("torch.nn.modules") and not list(model.children()):
         gap, bound = np.abs(got - single).max(), 1e-5 * max(1.0, np.abs(single).max())
