@@ -242,6 +242,10 @@ class Hold:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None: ...
 
+def shown(text: str, most: int = 0, /) -> str:
+    """Text of files and callers as it may be shown: what controls a terminal, begins a line or turns the direction
+    of writing as \\x1b or \\u202e; in at most so many bytes of UTF-8, "..." at the end of what is longer (0: all)."""
+
 def joined(arrays: Sequence[NDArray[Any]], /) -> NDArray[Any]:
     """A new array of these end to end along their first axis, in C order."""
 

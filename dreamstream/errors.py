@@ -8,7 +8,7 @@ and repeat the call for the others, because a call that raises leaves every stre
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 __all__ = [
     "CaptureError",
@@ -31,6 +31,9 @@ __all__ = [
 
 _MAX_NAMED, _MAX_ID = 8, 60
 
+shown: Callable[[str], str] = str
+"""Makes what a message quotes of files fit for a terminal. The extension module puts its function here, `_core.shown`."""
+
 
 def _named(stream_id: str) -> str:
     """Return an id as it stands in a message: in one line, its middle left out where it is long."""
@@ -45,6 +48,10 @@ def _with_ids(message: str, ids: tuple[str, ...]) -> str:
     named = ", ".join(map(_named, ids[:_MAX_NAMED]))
     more = f" and {len(ids) - _MAX_NAMED} more" if len(ids) > _MAX_NAMED else ""
     return f"{message} ({'stream' if len(ids) == 1 else 'streams'}: {named}{more})"
+
+
+def _lines_shown(message: str) -> str:
+    return "\n".join(map(shown, message.split("\n")))
 
 
 def _rebuild(cls: type[DreamStreamError], message: str, ids: tuple[str, ...]) -> DreamStreamError:
@@ -80,7 +87,7 @@ class DreamStreamError(Exception):
     ids: tuple[str, ...] = ()
 
     def __init__(self, message: str = "", ids: Iterable[str] = ()) -> None:
-        self._message = str(message)
+        self._message = _lines_shown(str(message))
         self.ids = (ids,) if isinstance(ids, str) else tuple(ids)
         super().__init__(_with_ids(self._message, self.ids))
 
@@ -116,7 +123,7 @@ class LocatedError(DreamStreamError):
         self._say(f"{self._message}; {advice}")
 
     def _say(self, message: str) -> None:
-        self._message = message
+        self._message = message = _lines_shown(message)
         self.args = (_with_ids(message, self.ids),)
 
 

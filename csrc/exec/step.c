@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/utf8.h"
 #include "cpu/float_env.h"
 #include "exec/rows.h"
 
@@ -186,7 +187,7 @@ static ds_status check_given(const ds_step *s, size_t i, int64_t have, int64_t m
         return DS_OK;
     char number[24];
     (void)snprintf(number, sizeof number, "%zu", i);
-    const char *name = s->input_names ? s->input_names[i] : number;
+    const char *name = s->input_names ? DS_SHOWN(s->input_names[i]) : number;
     DS_CHECK(more > 0, DS_MISMATCH,
              "input %s is given once, with the start of a stream: these start without it", name);
     DS_CHECK(have > 0, DS_MISMATCH, "input %s is given once: expected 1 for a stream, got %lld",

@@ -429,10 +429,10 @@ class Engine(_core.Stepper):
             "no: products go to OpenBLAS" if self._core.blas else "yes, on any chunking, batch and thread count"
         )
         lines.append(f"  the same bits: {bitwise}")
-        return "\n".join(lines)
+        return "\n".join(map(_core.shown, lines))
 
     def __repr__(self) -> str:
-        return f"Engine({self._name}, {len(self.ids)} streams live)"
+        return f"Engine({_core.shown(self._name, 200)}, {len(self.ids)} streams live)"
 
 
 def _node_line(node: Mapping[str, Any]) -> str:
