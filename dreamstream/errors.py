@@ -31,8 +31,8 @@ __all__ = [
 
 _MAX_NAMED, _MAX_ID = 8, 60
 
-shown: Callable[[str], str] = str
-"""Makes what a message quotes of files fit for a terminal. The extension module puts its function here, `_core.shown`."""
+shown: Callable[..., str] = str
+"""Makes a message one line that controls no terminal, whatever it quotes: `_core` puts its `shown` here."""
 
 
 def _named(stream_id: str) -> str:
@@ -50,10 +50,6 @@ def _with_ids(message: str, ids: tuple[str, ...]) -> str:
     return f"{message} ({'stream' if len(ids) == 1 else 'streams'}: {named}{more})"
 
 
-def _lines_shown(message: str) -> str:
-    return "\n".join(map(shown, message.split("\n")))
-
-
 def _rebuild(cls: type[DreamStreamError], message: str, ids: tuple[str, ...]) -> DreamStreamError:
     """Make an exception again from what `DreamStreamError.__reduce__` kept."""
     return cls(message, ids)
@@ -65,7 +61,8 @@ class DreamStreamError(Exception):
     Parameters
     ----------
     message : str
-        What went wrong and what to do next.
+        What went wrong and what to do next, in one line: characters that control a terminal, which names out of
+        files may hold, are written as ``\\x1b``.
     ids : iterable of str or str, optional
         The streams that the error concerns. They are named at the end of the message (at most eight,
         then their number; the middle of a long one is left out).
@@ -87,7 +84,7 @@ class DreamStreamError(Exception):
     ids: tuple[str, ...] = ()
 
     def __init__(self, message: str = "", ids: Iterable[str] = ()) -> None:
-        self._message = _lines_shown(str(message))
+        self._message = shown(str(message), True)
         self.ids = (ids,) if isinstance(ids, str) else tuple(ids)
         super().__init__(_with_ids(self._message, self.ids))
 
@@ -123,7 +120,7 @@ class LocatedError(DreamStreamError):
         self._say(f"{self._message}; {advice}")
 
     def _say(self, message: str) -> None:
-        self._message = message = _lines_shown(message)
+        self._message = message = shown(message, True)
         self.args = (_with_ids(message, self.ids),)
 
 

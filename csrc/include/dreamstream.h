@@ -109,7 +109,9 @@ typedef enum ds_status {
 DS_API const char *ds_status_name(ds_status status);
 
 /* Returns the message of the last call that failed *in the calling thread*: UTF-8, one line, ""
- * if none has failed yet. Calls that succeed leave it alone, so look at the status first.
+ * if none has failed yet. Calls that succeed leave it alone, so look at the status first. It
+ * can be printed whatever it quotes: control characters of names are written as \x1b (in infos, names
+ * are what the file holds).
  * Returns view, valid until the next call that fails in this thread. Cannot fail. Thread: any. */
 DS_API const char *ds_last_error(void);
 

@@ -97,18 +97,19 @@ static PyObject *together(PyObject *self, PyObject *args)
     return out;
 }
 
-/* shown(text, most): most 0: of any length. */
+/* shown(text, whole): a name is cut, unless the whole is wanted. */
 static PyObject *shown(PyObject *Py_UNUSED(self), PyObject *args)
 {
+    enum { NAME_ROOM = 241 };
     PyObject *text, *shown = NULL;
-    Py_ssize_t most = 0;
-    if (!PyArg_ParseTuple(args, "U|n", &text, &most))
+    int whole = 0;
+    if (!PyArg_ParseTuple(args, "U|p", &text, &whole))
         return NULL;
     PyObject *bytes = PyUnicode_AsEncodedString(text, "utf-8", "surrogatepass");
     if (!bytes)
         return NULL;
     const size_t n = (size_t)PyBytes_GET_SIZE(bytes);
-    const size_t room = most > 3 ? (size_t)most + 1 : 4 * n + 4; /* a byte becomes 4 at most */
+    const size_t room = whole ? 4 * n + 4 : NAME_ROOM; /* a byte becomes 4 at most */
     char *buffer = PyMem_Malloc(room);
     if (buffer)
         shown = PyUnicode_FromString(ds_utf8_show(buffer, room, PyBytes_AS_STRING(bytes), n));
@@ -123,7 +124,7 @@ static PyMethodDef methods[] = {
     {"operators", operators, METH_NOARGS, "The registry of operators."},
     {"config", config, METH_NOARGS, "What was chosen at import."},
     {"together", together, METH_VARARGS, "together(rates, frames, skew) -> bool per row"},
-    {"shown", shown, METH_VARARGS, "shown(text, most=0): text of strangers for a terminal."},
+    {"shown", shown, METH_VARARGS, "shown(text, whole=False): text of strangers for a terminal."},
     {"joined", ds_joined, METH_O, "joined(arrays): a new array of them end to end, in C order."},
     {"check_container", ds_check_container, METH_O, "Whether bytes are a safetensors file."},
     {"read_model", ds_read_model, METH_VARARGS, "A model file: graph, interface, signatures."},
