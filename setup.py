@@ -91,6 +91,7 @@ class BuildCore(build_ext):
     def build_extension(self, ext):
         paths = sysconfig.get_paths()
         cc, cache = self.compiler.compiler_so, ROOT / "build" / "objects"
+        self.exact = cbuild.link_flags(cc)
         check_compiler(cc, [paths["include"], paths["platinclude"]])
         self.openblas = openblas_libraries()
         cflags = cbuild.flags(openblas=bool(self.openblas), sanitize=SANITIZE)
@@ -117,7 +118,7 @@ class BuildCore(build_ext):
             libraries=["scipy_openblas", "m"] if self.openblas else ["m"],
             library_dirs=[str(path.parent) for path in self.openblas[:1]],
             runtime_library_dirs=[rpath] if self.openblas else [],
-            extra_postargs=["-pthread", *self.strip, *cbuild.sanitizer_flags(SANITIZE), *more],
+            extra_postargs=["-pthread", *self.strip, *self.exact, *cbuild.sanitizer_flags(SANITIZE), *more],
             build_temp=self.build_temp,
         )
 

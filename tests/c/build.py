@@ -108,7 +108,7 @@ def program(made: Engine, source: Path, everything: bool = False) -> Path:
         if everything:
             inputs = ["-Wl,--whole-archive", *inputs, "-Wl,--no-whole-archive"]
         fresh = linked.with_suffix(".new")  # the old one may be running
-        _link([*cc(), "-o", str(fresh), str(main), *inputs, *made.libraries])
+        _link([*cc(), "-o", str(fresh), str(main), *inputs, *made.libraries, *cbuild.link_flags(cc())])
         fresh.replace(linked)
     return linked
 
@@ -143,7 +143,7 @@ def faults() -> Path:
         sources = [FAULT, *sorted((ROOT / "csrc" / "base").glob("*.c"))]
         objects = cbuild.compile_all(cc(), sources, where, cflags)
         fresh = library.with_suffix(".new")  # a process may have the old one mapped
-        _link([*cc(), "-shared", "-o", str(fresh), *map(str, objects), "-pthread"])
+        _link([*cc(), "-shared", "-o", str(fresh), *map(str, objects), "-pthread", *cbuild.link_flags(cc())])
         fresh.replace(library)
     return library
 
