@@ -37,7 +37,9 @@ def flags(*, openblas: bool, sanitize: str = "", werror: bool | None = None) -> 
     out = [f"-I{CSRC / flag[2:]}" if flag.startswith("-I") else flag for flag in out]
     out = [str(CSRC / flag) if before == "-include" else flag for before, flag in zip(["", *out], out)]
     out.append(f"-DDS_HAVE_OPENBLAS={int(openblas)}")
-    if sanitize:
+    if not sanitize:
+        out.append("-Wframe-larger-than=16384")  # of the stack that dreamstream.h promises to be enough
+    else:
         out += sanitizer_flags(sanitize)
         out += ["-fno-omit-frame-pointer", "-g1", "-O1"]  # -g1: lines of stacks; variables take a third longer
     if werror if werror is not None else os.environ.get("DREAMSTREAM_WERROR") == "1":

@@ -35,6 +35,9 @@
  *   DS_CLOSED as long as its address has not been given to a new one. Closing an object while
  *   another thread is in a call with it is refused with DS_BUSY.
  *
+ * Stack. 64 KB are enough for a thread that calls the library. Where OpenBLAS is built in it keeps another
+ *   144 KB for each thread, which some systems take from the memory of the thread's stack.
+ *
  * Structs that begin with `struct_size` may grow at their end: set it to sizeof of the struct, and the
  *   rest to zero (DS_MODEL_OPTIONS_INIT). The library reads and fills as much as the caller has, so a
  *   program that was compiled with an older header runs unchanged: options that it does not have are

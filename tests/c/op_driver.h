@@ -172,7 +172,10 @@ static inline void call_op(const driven *d, op_stream *const *rows, size_t n_row
     if (anything) {
         const size_t n_bytes = ds_op_scratch_bytes(op, n_rows, run.frames_in, run.frames_out);
         run.scratch = aligned_room(n_bytes);
+        void *workspace = ds_workspace_lend(aligned_room(DS_WORKSPACE_BYTES));
         op->def->forward(op, &run);
+        workspace = ds_workspace_lend(workspace);
+        ds_release(NULL, workspace, DS_WORKSPACE_BYTES);
         ds_release(NULL, run.scratch, n_bytes);
     }
     for (size_t r = 0; r < n_rows; r++) {
