@@ -188,8 +188,7 @@ assert dreamstream.__file__.startswith({str(tree)!r})
         "-q",
         "-p",
         "no:cacheprovider",
-        "tests/golden",
-        "tests/laws/test_bits.py",
+        "tests/golden"
     ]
     done = subprocess.run(golden, cwd=tree, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout[-3000:]

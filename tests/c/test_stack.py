@@ -10,7 +10,8 @@ from dreamstream import nn
 
 HERE = Path(__file__).parent
 HEADER = (HERE.parents[1] / "csrc" / "include" / "dreamstream.h").read_text()
-ENOUGH, OF_OPENBLAS = (int(n) << 10 for n in re.search(r"Stack\. (\d+) KB.*?another (\d+) KB", HEADER, re.DOTALL).groups())
+FIGURES = re.search(r"Stack\. (\d+) KB.*?another\W+(\d+) KB", HEADER, re.DOTALL)
+ENOUGH, OF_OPENBLAS = (int(n) << 10 for n in FIGURES.groups())
 
 
 class Attention(nn.Module):
