@@ -8,14 +8,17 @@ changed since.
 
 from __future__ import annotations
 
+import atexit
 import functools
 import hashlib
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 import sysconfig
+import tempfile
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -23,6 +26,16 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 CSRC = ROOT / "csrc"
+
+
+@functools.cache
+def build_folder() -> Path:
+    """Return where builds write: `build` in the tree; if that is read-only a folder that goes with the process."""
+    if os.access(ROOT, os.W_OK):
+        return ROOT / "build"
+    folder = tempfile.mkdtemp(prefix="dreamstream-build-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return Path(folder)
 
 
 def sources(*, python: bool) -> list[Path]:

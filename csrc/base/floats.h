@@ -8,7 +8,8 @@
 
 #if defined(__FAST_MATH__) || defined(__ASSOCIATIVE_MATH__) || defined(__RECIPROCAL_MATH__) || \
     defined(__NO_SIGNED_ZEROS__) || defined(__ROUNDING_MATH__)
-#error "DreamStream's numbers need exact floats: compile without -ffast-math, -Ofast and their parts"
+#error \
+    "DreamStream's numbers need exact floats: compile without -ffast-math, -Ofast and their parts"
 #endif
 #if defined(__FINITE_MATH_ONLY__) && __FINITE_MATH_ONLY__ > 0
 #error "DreamStream's numbers may be NaN and infinite: compile without -ffinite-math-only"

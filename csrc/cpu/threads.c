@@ -270,8 +270,7 @@ ds_status ds_pool_create(ds_pool **pool, const ds_allocator *allocator, size_t n
                       .mutex = PTHREAD_MUTEX_INITIALIZER,
                       .posted = PTHREAD_COND_INITIALIZER};
     void *workspaces = NULL;
-    const ds_status status =
-        ds_allocate(&from, &workspaces, (n_threads - 1) * DS_WORKSPACE_BYTES);
+    const ds_status status = ds_allocate(&from, &workspaces, (n_threads - 1) * DS_WORKSPACE_BYTES);
     if (status != DS_OK) {
         ds_release(&from, made, n_bytes);
         return status;

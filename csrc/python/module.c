@@ -175,7 +175,8 @@ static int module_exec(PyObject *module)
     ds_module *m = PyModule_GetState(module);
     import_array1(-1);
     choose_kernels(m);
-    if (load_errors(module, m) < 0 || PyModule_AddStringConstant(module, "version", ds_version()) < 0)
+    if (load_errors(module, m) < 0 ||
+        PyModule_AddStringConstant(module, "version", ds_version()) < 0)
         return -1;
 #define ADD(name)                                                 \
     if (add_type(module, &ds_##name##_spec, &m->name##_type) < 0) \

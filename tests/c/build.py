@@ -32,7 +32,7 @@ sys.path.insert(0, str(ROOT / "csrc"))
 import cbuild
 
 SANITIZERS = {"plain": "", "noblas": "", "asan": "address,undefined", "tsan": "thread"}
-BUILD = ROOT / "build" / "c"
+BUILD = cbuild.build_folder() / "c"
 FAULT = HERE / "fault.c"
 VALGRIND = ["valgrind", "-q", "--error-exitcode=99", "--leak-check=full"]
 RUN_ENVIRONMENT = {
@@ -78,7 +78,9 @@ def engine(variant: str) -> Engine:
         try:
             if variant == "plain":
                 files = cbuild.sources(python=False)
-                objects = cbuild.compile_all(cbuild.extension_compiler(), files, ROOT / "build" / "objects", flags)
+                objects = cbuild.compile_all(
+                    cbuild.extension_compiler(), files, cbuild.build_folder() / "objects", flags
+                )
                 objects += cbuild.compile_all(cc(), [FAULT], where, cflags)
             else:
                 objects = cbuild.compile_all(cc(), [*cbuild.sources(python=False), FAULT], where, cflags)

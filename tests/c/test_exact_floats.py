@@ -181,14 +181,6 @@ assert before > 0 and float(tiny * np.float32(0.5)) == before
 assert dreamstream.__file__.startswith({str(tree)!r})
 """
     subprocess.run([sys.executable, "-c", lines], env=environment, check=True, cwd=tree)
-    golden = [
-        sys.executable,
-        "-m",
-        "pytest",
-        "-q",
-        "-p",
-        "no:cacheprovider",
-        "tests/golden"
-    ]
+    golden = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests/golden"]
     done = subprocess.run(golden, cwd=tree, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout[-3000:]

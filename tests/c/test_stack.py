@@ -58,5 +58,3 @@ def test_models_live_on_a_small_stack(c_build, files):
     n_bytes = ENOUGH + (OF_OPENBLAS if "-DDS_HAVE_OPENBLAS=1" in made.cflags else 0)
     done = c_build.run(c_build.program(made, HERE / "dsm_stack.c"), str(n_bytes), *files)
     assert done.returncode == 0, f"{n_bytes} bytes of stack: exit status {done.returncode} {done.stdout}"
-
-

@@ -484,10 +484,9 @@ def test_a_file_system_without_nameless_files(tmp_path, monkeypatch):
     for _ in range(2):
         small().save(path)
         assert ds.load(path).fingerprint and os.listdir(tmp_path) == ["m.dsm"]
-    with pytest.raises(FormatError):
-        with files._replacing(str(path)) as file:
-            file.write(b"half")
-            raise FormatError("no more")
+    with pytest.raises(FormatError), files._replacing(str(path)) as file:
+        file.write(b"half")
+        raise FormatError("no more")
     assert os.listdir(tmp_path) == ["m.dsm"] and ds.load(path)
 
 
