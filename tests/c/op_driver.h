@@ -147,9 +147,8 @@ static inline void call_op(const driven *d, op_stream *const *rows, size_t n_row
         carried[r] = s->carried;
         ds_op_counts(op, pairs, s->ends, now[r]);
         CHECK(ds_op_check(op, pairs, s->ends) == DS_OK);
-        CHECK(!op->same_counts ||
-              (now[r][0].known == pairs[0].known &&
-               (now[r][0].total == pairs[0].total || now[r][0].total < 0)));
+        CHECK(!op->same_counts || (now[r][0].known == pairs[0].known &&
+                                   (now[r][0].total == pairs[0].total || now[r][0].total < 0)));
         for (int o = 0; o < op->n_outputs; o++) {
             ds_target *t = &out[(size_t)o * n_rows + r];
             *t = (ds_target){.m0 = s->out[o].known, .m1 = now[r][o].known};
