@@ -90,7 +90,8 @@ class BuildCore(build_ext):
 
     def build_extension(self, ext):
         paths = sysconfig.get_paths()
-        cc, cache = self.compiler.compiler_so, ROOT / "build" / "objects"
+        cc, cache = self.compiler.compiler_so, cbuild.build_folder() / "objects"
+        self.exact = cbuild.link_flags(cc)
         check_compiler(cc, [paths["include"], paths["platinclude"]])
         self.openblas = openblas_libraries()
         cflags = cbuild.flags(openblas=bool(self.openblas), sanitize=SANITIZE)
@@ -117,7 +118,7 @@ class BuildCore(build_ext):
             libraries=["scipy_openblas", "m"] if self.openblas else ["m"],
             library_dirs=[str(path.parent) for path in self.openblas[:1]],
             runtime_library_dirs=[rpath] if self.openblas else [],
-            extra_postargs=["-pthread", *self.strip, *cbuild.sanitizer_flags(SANITIZE), *more],
+            extra_postargs=["-pthread", *self.strip, *self.exact, *cbuild.sanitizer_flags(SANITIZE), *more],
             build_temp=self.build_temp,
         )
 
@@ -155,4 +156,12 @@ core = Extension(
     "dreamstream._core",
     [str(p.relative_to(ROOT)) for python in (False, True) for p in cbuild.sources(python=python)],
 )
-setup(ext_modules=[core], cmdclass={"build": Build, "build_ext": BuildCore})
+elsewhere = {
+    "build": {"build_base": str(cbuild.build_folder())},
+    "egg_info": {"egg_base": str(cbuild.build_folder())},
+}
+setup(
+    ext_modules=[core],
+    cmdclass={"build": Build, "build_ext": BuildCore},
+    options={} if os.access(ROOT, os.W_OK) else elsewhere,  # of a tree that is read-only
+)

@@ -87,6 +87,8 @@ static void run_ours(const cell *c, const float *w)
 {
     ds_packed weight = c->packed;
     weight.data = w;
+    static _Alignas(64) char workspace[DS_WORKSPACE_BYTES];
+    (void)ds_workspace_lend(workspace);
     const ds_product p = {.weight = &weight, .y = c->y_rows, .x = c->x_rows, .n_rows = c->m};
     ds_product_run(c->kernels, &p, NULL);
 }

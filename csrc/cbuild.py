@@ -1,19 +1,24 @@
 """Compile the C engine: the part that `setup.py` and `tests/c/build.py` have in common.
 
-Flags stand in `csrc/compile_flags.txt` (read by clangd and clang-tidy too). Objects are kept in a folder
+Flags stand in `csrc/compile_flags.txt` (read by clangd and clang-tidy too). They come behind those of the
+environment (CC, CFLAGS), so that none of these changes what is computed. Objects are kept in a folder
 named after compiler and flags; a source is compiled again when it, or a header it includes, has
 changed since.
 """
 
 from __future__ import annotations
 
+import atexit
+import functools
 import hashlib
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 import sysconfig
+import tempfile
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -21,6 +26,16 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 CSRC = ROOT / "csrc"
+
+
+@functools.cache
+def build_folder() -> Path:
+    """Return where builds write: `build` in the tree; if that is read-only a folder that goes with the process."""
+    if os.access(ROOT, os.W_OK):
+        return ROOT / "build"
+    folder = tempfile.mkdtemp(prefix="dreamstream-build-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return Path(folder)
 
 
 def sources(*, python: bool) -> list[Path]:
@@ -33,13 +48,41 @@ def flags(*, openblas: bool, sanitize: str = "", werror: bool | None = None) -> 
     """Compiler flags. `werror=None` asks the environment (DREAMSTREAM_WERROR)."""
     out = (CSRC / "compile_flags.txt").read_text().split()
     out = [f"-I{CSRC / flag[2:]}" if flag.startswith("-I") else flag for flag in out]
+    out = [str(CSRC / flag) if before == "-include" else flag for before, flag in zip(["", *out], out)]
     out.append(f"-DDS_HAVE_OPENBLAS={int(openblas)}")
-    if sanitize:
+    if not sanitize:
+        out.append("-Wframe-larger-than=16384")  # of the stack that dreamstream.h promises to be enough
+    else:
         out += sanitizer_flags(sanitize)
         out += ["-fno-omit-frame-pointer", "-g1", "-O1"]  # -g1: lines of stacks; variables take a third longer
     if werror if werror is not None else os.environ.get("DREAMSTREAM_WERROR") == "1":
         out.append("-Werror")
     return out
+
+
+EXACT = (
+    "-fno-single-precision-constant",
+    "-fexcess-precision=standard",
+    "-fdenormal-fp-math=ieee",
+    "-mfpmath=sse",
+)
+"""Flags like those of compile_flags.txt that only some compilers know."""
+
+
+def link_flags(cc: Sequence[str]) -> list[str]:
+    """Return what ends a command that links: so it adds no start-up code that flushes the process's denormals."""
+    return ["-O3", "-fno-fast-math", "-fno-unsafe-math-optimizations", *known(tuple(cc), ("-mno-daz-ftz",))]
+
+
+@functools.cache
+def known(cc: tuple[str, ...], flags: tuple[str, ...]) -> list[str]:
+    """Return the flags that a compiler knows."""
+
+    def knows(flag: str) -> bool:
+        probe = [*cc, "-Werror", flag, "-E", "-x", "c", os.devnull]
+        return subprocess.run(probe, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL).returncode == 0
+
+    return [flag for flag in flags if knows(flag)]
 
 
 def extension_compiler() -> list[str]:
@@ -70,6 +113,7 @@ def compile_all(
     each time): what it holds is named by `key`. As many run side by side as there are processors that
     this process may use, or `jobs`. `progress` prints what is compiled, a line per source.
     """
+    cflags = [*cflags, *known(tuple(cc), EXACT)]
     digest = hashlib.sha256("\0".join([*cc, *cflags, key]).encode()).hexdigest()[:12]
     command = [*cc, *cflags, *(word for path in system_includes for word in ("-isystem", path))]
 

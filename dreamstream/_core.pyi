@@ -242,6 +242,13 @@ class Hold:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None: ...
 
+def shown(text: str, whole: bool = False, /) -> str:
+    """What may be shown of a name out of a file, or of the `whole` of a text that holds some.
+
+    With \\x1b or \\u202e for what controls a terminal, begins a line or turns the direction of writing; of names
+    at most 240 bytes.
+    """
+
 def joined(arrays: Sequence[NDArray[Any]], /) -> NDArray[Any]:
     """A new array of these end to end along their first axis, in C order."""
 

@@ -80,15 +80,16 @@ def write(tensors: Iterable[Tensor], texts: dict[str, str]) -> bytes:
 
 def _check(tensor: Tensor, header: dict[str, Any]) -> None:
     name, dtype, shape, data = tensor
+    said = _core.shown(name)
     if "\0" in name:
         raise FormatError("the name of a tensor: embedded null character")
     if name == METADATA or name.startswith(FILLER) or name in header:
         raise FormatError(
-            f"tensor {name}: expected a name of its own, other than {METADATA}, that does not begin with {FILLER}"
+            f"tensor {said}: expected a name of its own, other than {METADATA}, that does not begin with {FILLER}"
         )
     if dtype not in SIZES:
-        raise FormatError(f"tensor {name}: there is no element type {dtype}")
+        raise FormatError(f"tensor {said}: there is no element type {_core.shown(dtype)}")
     if len(shape) > MOST_DIMENSIONS:
-        raise FormatError(f"tensor {name}: {len(shape)} dimensions, at most {MOST_DIMENSIONS}")
+        raise FormatError(f"tensor {said}: {len(shape)} dimensions, at most {MOST_DIMENSIONS}")
     if min(shape, default=0) < 0 or math.prod(shape) * SIZES[dtype] != len(data):
-        raise FormatError(f"tensor {name}: {len(data)} bytes are no {dtype} of shape {shape}")
+        raise FormatError(f"tensor {said}: {len(data)} bytes are no {dtype} of shape {shape}")

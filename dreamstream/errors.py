@@ -8,7 +8,7 @@ and repeat the call for the others, because a call that raises leaves every stre
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 __all__ = [
     "CaptureError",
@@ -30,6 +30,9 @@ __all__ = [
 ]
 
 _MAX_NAMED, _MAX_ID = 8, 60
+
+shown: Callable[..., str] = str
+"""Makes a message one line that controls no terminal, whatever it quotes: `_core` puts its `shown` here."""
 
 
 def _named(stream_id: str) -> str:
@@ -58,7 +61,8 @@ class DreamStreamError(Exception):
     Parameters
     ----------
     message : str
-        What went wrong and what to do next.
+        What went wrong and what to do next, in one line: characters that control a terminal, which names out of
+        files may hold, are written as ``\\x1b``.
     ids : iterable of str or str, optional
         The streams that the error concerns. They are named at the end of the message (at most eight,
         then their number; the middle of a long one is left out).
@@ -80,7 +84,7 @@ class DreamStreamError(Exception):
     ids: tuple[str, ...] = ()
 
     def __init__(self, message: str = "", ids: Iterable[str] = ()) -> None:
-        self._message = str(message)
+        self._message = shown(str(message), True)
         self.ids = (ids,) if isinstance(ids, str) else tuple(ids)
         super().__init__(_with_ids(self._message, self.ids))
 
@@ -121,7 +125,7 @@ class LocatedError(DreamStreamError):
         self._say(f"{self._message}; {advice}")
 
     def _say(self, message: str) -> None:
-        self._message = message
+        self._message = message = shown(message, True)
         self.args = (_with_ids(message, self.ids),)
 
 

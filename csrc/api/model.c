@@ -5,6 +5,7 @@
 
 #include "api/object.h"
 #include "base/log.h"
+#include "base/utf8.h"
 #include "exec/backend.h"
 #include "exec/weights.h"
 
@@ -65,7 +66,7 @@ static ds_status count_threads(size_t *n_threads, uint32_t wanted)
     errno = 0;
     const long n = strtol(text, &end, 10);
     DS_CHECK(errno == 0 && *end == 0 && n >= 1 && n <= DS_POOL_MAX_THREADS, DS_ARGUMENT,
-             "DREAMSTREAM_THREADS is \"%s\", expected a number from 1 to %d", text,
+             "DREAMSTREAM_THREADS is \"%s\", expected a number from 1 to %d", DS_SHOWN(text),
              DS_POOL_MAX_THREADS);
     *n_threads = (size_t)n;
     return DS_OK;
@@ -126,11 +127,11 @@ static ds_status fill_model(ds_model *m, ds_mapped *file, const ds_model_options
     DS_TRY(of_a_file(ds_engine_create(&m->engine, graph, &engine)));
     if (m->interface->blas && !options->backend && ds_backend_bitwise(engine.kernels))
         ds_log(DS_LOG_WARNING, "model %s was compiled for products by OpenBLAS, which is not here",
-               m->interface->name);
+               DS_SHOWN(m->interface->name));
     const ds_plan *plan = ds_model_plan(m);
     ds_log(DS_LOG_INFO, "model %s: %zu operators, kernels %s, %zu threads, %zu bytes per stream",
-           m->interface->name, plan->graph->n_nodes, plan->kernels->name, engine.n_threads,
-           plan->block_bytes);
+           DS_SHOWN(m->interface->name), plan->graph->n_nodes, plan->kernels->name,
+           engine.n_threads, plan->block_bytes);
     return DS_OK;
 }
 

@@ -63,10 +63,11 @@ static ds_status open_stream(ds_stream **stream, ds_model *m, const ds_stream *s
         ds_stream_release(s);
         return status;
     }
-    ds_handle_add(&s->handle);
     pthread_mutex_lock(&m->lock);
     s->last_used = ds_now();
     append_stream(m, s);
+    /* Last: from here on a stale handle of this address finds the stream, and may close it. */
+    ds_handle_add(&s->handle);
     pthread_mutex_unlock(&m->lock);
     *stream = s;
     return DS_OK;

@@ -21,7 +21,7 @@ void ds_log(ds_log_level level, const char *format, ...)
     char message[DS_MESSAGE_BYTES];
     va_list arguments;
     va_start(arguments, format);
-    ds_text_format(message, sizeof message, format, arguments);
+    ds_text_format(message, format, arguments);
     va_end(arguments);
     ((ds_log_callback)words[0])((void *)words[1], (int)level, message);
 }

@@ -6,6 +6,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/utf8.h"
+
 static _Thread_local char last_message[DS_MESSAGE_BYTES];
 
 #define NAMED(status) [status] = #status
@@ -26,27 +28,13 @@ const char *ds_last_error(void)
     return last_message;
 }
 
-/* Cuts a UTF-8 character at the end of text[0..length) that lacks some of its bytes. */
-static void cut_partial_character(char *text, size_t length)
+void ds_text_format(char text[DS_MESSAGE_BYTES], const char *format, va_list arguments)
 {
-    size_t end = length; /* behind the last byte that is no continuation */
-    while (end > 0 && length - end < 4 && ((unsigned char)text[end - 1] & 0xC0u) == 0x80u)
-        end--;
-    if (end == 0)
-        return;
-    const unsigned char lead = (unsigned char)text[end - 1];
-    const size_t n_needed = lead >= 0xF0u ? 3 : lead >= 0xE0u ? 2 : lead >= 0xC0u ? 1 : 0;
-    if (length - end < n_needed)
-        text[end - 1] = '\0';
-}
-
-void ds_text_format(char *text, size_t n_bytes, const char *format, va_list arguments)
-{
-    const int length = vsnprintf(text, n_bytes, format, arguments);
-    if (length < 0)
-        (void)snprintf(text, n_bytes, "(no message)");
-    else if ((size_t)length >= n_bytes)
-        cut_partial_character(text, n_bytes - 1);
+    char raw[DS_MESSAGE_BYTES +
+             4]; /* what fills it is cut below, before a character that isn't whole */
+    if (vsnprintf(raw, sizeof raw, format, arguments) < 0)
+        (void)snprintf(raw, sizeof raw, "(no message)");
+    (void)ds_utf8_show(text, DS_MESSAGE_BYTES, raw, strlen(raw));
 }
 
 ds_status ds_fail(ds_status status, const char *format, ...)
@@ -54,7 +42,7 @@ ds_status ds_fail(ds_status status, const char *format, ...)
     char message[DS_MESSAGE_BYTES];
     va_list arguments;
     va_start(arguments, format);
-    ds_text_format(message, sizeof message, format, arguments);
+    ds_text_format(message, format, arguments);
     va_end(arguments);
     memcpy(last_message, message, sizeof message);
     return status;

@@ -18,16 +18,16 @@
 
 #include "dreamstream.h"
 
-/* Longest message, its ending zero included; longer ones are cut between two characters. */
+/* Longest message, its ending zero included; longer ones end in "...". */
 #define DS_MESSAGE_BYTES 512
 
 #define DS_PRINTF(format_index, first_index) \
     __attribute__((format(printf, format_index, first_index)))
 
-/* Fills `text` (room for n_bytes >= 1) as vsnprintf does; what is too long is cut before a UTF-8 character
- * that would not be whole. Cannot fail: a format that printf refuses gives "(no message)". Thread: any. */
-void ds_text_format(char *text, size_t n_bytes, const char *format, va_list arguments)
-    DS_PRINTF(3, 0);
+/* Fills `text` as vsnprintf does and makes it fit to be shown (base/utf8.h): what it quotes of files and callers
+ * can be anything. Cannot fail: a format that printf refuses gives "(no message)". Thread: any. */
+void ds_text_format(char text[DS_MESSAGE_BYTES], const char *format, va_list arguments)
+    DS_PRINTF(2, 0);
 /* Writes the thread's message and returns `status`. The arguments may contain ds_last_error(), to
  * put something before it: ds_fail(status, "%s: %s", name, ds_last_error()). Thread: any. */
 ds_status ds_fail(ds_status status, const char *format, ...) DS_PRINTF(2, 3);

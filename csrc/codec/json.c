@@ -6,9 +6,9 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/utf8.h"
 #include "codec/decimal.h"
 #include "codec/json_tree.h"
-#include "codec/utf8.h"
 
 #define PATH_BYTES 240
 
@@ -42,7 +42,8 @@ size_t ds_json_count(ds_json_value value)
 static const char *show(char shown[DS_UTF8_SHOWN_BYTES], const ds_json *json,
                         const ds_json_node *node)
 {
-    return ds_utf8_show(shown, ds_json_text(json, node), node->as.string.n_bytes);
+    return ds_utf8_show(shown, DS_UTF8_SHOWN_BYTES, ds_json_text(json, node),
+                        node->as.string.n_bytes);
 }
 
 /* Fills `path` with the keys and indices that lead to `value`, from the root down; from the first
@@ -79,7 +80,7 @@ ds_status ds_json_refuse(ds_json_value value, const char *words, ...)
     char path[PATH_BYTES], message[DS_MESSAGE_BYTES];
     va_list arguments;
     va_start(arguments, words);
-    ds_text_format(message, sizeof message, words, arguments);
+    ds_text_format(message, words, arguments);
     va_end(arguments);
     find_path(path, value);
     return ds_fail(DS_FORMAT, "%s: %s (byte %zu)", path, message,

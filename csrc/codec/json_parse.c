@@ -3,10 +3,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/utf8.h"
 #include "codec/decimal.h"
 #include "codec/json_tree.h"
 #include "codec/sort.h"
-#include "codec/utf8.h"
 
 typedef struct parser {
     ds_json *json;
@@ -32,7 +32,7 @@ static ds_status refuse(const parser *p, size_t at, const char *expected)
     }
     char shown[DS_UTF8_SHOWN_BYTES];
     return ds_fail(DS_FORMAT, "JSON, byte %zu: expected %s, got '%s'", place, expected,
-                   ds_utf8_show(shown, p->text + at, length));
+                   ds_utf8_show(shown, sizeof shown, p->text + at, length));
 }
 
 /* ---- pieces --------------------------------------------------------------------------------- */
@@ -251,10 +251,10 @@ static ds_status check_keys(parser *p, uint32_t index)
         if (compare_strings(p->json, order[i - 1], order[i]) == 0) {
             const ds_json_node *twice = nodes + order[i];
             char shown[DS_UTF8_SHOWN_BYTES];
-            return ds_fail(
-                DS_FORMAT, "JSON, byte %zu: expected keys that differ, got \"%s\" again",
-                p->json->first_byte + twice->at,
-                ds_utf8_show(shown, ds_json_text(p->json, twice), twice->as.string.n_bytes));
+            return ds_fail(DS_FORMAT, "JSON, byte %zu: expected keys that differ, got \"%s\" again",
+                           p->json->first_byte + twice->at,
+                           ds_utf8_show(shown, sizeof shown, ds_json_text(p->json, twice),
+                                        twice->as.string.n_bytes));
         }
     }
     return DS_OK;

@@ -6,8 +6,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/utf8.h"
 #include "codec/decimal.h"
-#include "codec/utf8.h"
 
 _Static_assert(DS_JSON_MAX_DEPTH <= 64, "ds_json_writer.objects has a bit for each level");
 

@@ -14,6 +14,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/utf8.h"
+
+#define PATH_SHOWN 256 /* the most bytes that messages have of a path: they also say why */
+
 struct ds_mapped {
     ds_allocator allocator;
     atomic_size_t n_users;
@@ -93,16 +97,18 @@ static ds_status from_file(ds_mapped **mapped, const ds_allocator *allocator, co
     ds_mapped *made = NULL;
     size_t n_bytes = 0;
     int file = -1;
+    char shown[PATH_SHOWN];
+    const char *name = ds_utf8_show(shown, sizeof shown, path, strlen(path));
     do { /* O_NONBLOCK: a pipe must not make us wait; files don't mind */
         file = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     } while (file < 0 && errno == EINTR);
     if (file < 0)
-        return fail(errno, path, "open it");
-    ds_status status = measure(&n_bytes, file, path);
+        return fail(errno, name, "open it");
+    ds_status status = measure(&n_bytes, file, name);
     if (status == DS_OK)
         status = make(&made, allocator);
     if (status == DS_OK)
-        status = take(made, file, n_bytes, path);
+        status = take(made, file, n_bytes, name);
     (void)close(file); /* a mapping stays */
     if (status == DS_OK)
         *mapped = made;

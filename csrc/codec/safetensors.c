@@ -7,8 +7,8 @@
 #include <string.h>
 
 #include "base/arena.h"
+#include "base/utf8.h"
 #include "codec/sort.h"
-#include "codec/utf8.h"
 
 #if defined(__BYTE_ORDER__) && __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
 #error "model files hold numbers low byte first, and are used as they lie in memory"

@@ -4,9 +4,9 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/utf8.h"
 #include "codec/json.h"
 #include "codec/sort.h"
-#include "codec/utf8.h"
 
 #define LENGTH_BYTES 8
 

@@ -11,6 +11,8 @@
 
 #include <string.h>
 
+#include "base/utf8.h"
+
 #if defined(__x86_64__) && (defined(__GNUC__) || defined(__clang__))
 #define DETECT_X86 1
 #include <cpuid.h>
@@ -119,7 +121,8 @@ ds_status ds_cpu_choose(ds_isa *isa, const char *cap)
         }
     }
     return ds_fail(DS_ARGUMENT,
-                   "unknown instruction set '%s': expected ref, x86_v3, x86_v4 or x86_amx", cap);
+                   "unknown instruction set '%s': expected ref, x86_v3, x86_v4 or x86_amx",
+                   DS_SHOWN(cap));
 }
 
 const char *ds_isa_name(ds_isa isa)

@@ -24,6 +24,20 @@
 #include "base/now.h"
 #include "cpu/float_env.h"
 
+static _Thread_local void *workspace;
+
+void *ds_workspace_lend(void *lent)
+{
+    void *const before = workspace;
+    workspace = lent;
+    return before;
+}
+
+void *ds_workspace(void)
+{
+    return workspace;
+}
+
 #define SPIN_SECONDS 200e-6
 #define PAUSES_PER_LOOK 64 /* pauses between two looks at the clock */
 
@@ -49,6 +63,9 @@ struct ds_pool {
     size_t n_sleeping; /* workers that wait on `posted` */
     bool stopping;
     atomic_size_t n_posted;
+    char *workspaces; /* [n_asked] of the workers */
+    size_t n_asked;
+    atomic_size_t n_running;
     pthread_t workers[];
 };
 
@@ -122,6 +139,8 @@ static void *worker_main(void *argument)
     ds_pool *pool = argument;
     ds_float_env makers; /* was inherited */
     ds_float_env_enter(&makers);
+    (void)ds_workspace_lend(pool->workspaces +
+                            atomic_fetch_add(&pool->n_running, 1) * DS_WORKSPACE_BYTES);
     pthread_mutex_lock(&pool->mutex);
     while (!pool->stopping) {
         job *work = find_work(pool);
@@ -246,9 +265,17 @@ ds_status ds_pool_create(ds_pool **pool, const ds_allocator *allocator, size_t n
     ds_pool *made = memory;
     *made = (ds_pool){.allocator = from,
                       .n_bytes = n_bytes,
+                      .n_asked = n_threads - 1,
                       .process = getpid(),
                       .mutex = PTHREAD_MUTEX_INITIALIZER,
                       .posted = PTHREAD_COND_INITIALIZER};
+    void *workspaces = NULL;
+    const ds_status status = ds_allocate(&from, &workspaces, (n_threads - 1) * DS_WORKSPACE_BYTES);
+    if (status != DS_OK) {
+        ds_release(&from, made, n_bytes);
+        return status;
+    }
+    made->workspaces = workspaces;
     if (!start_workers(made, n_threads - 1)) {
         const size_t n_started = made->n_workers + 1;
         ds_pool_destroy(made);
@@ -276,5 +303,6 @@ void ds_pool_destroy(ds_pool *pool)
         pthread_mutex_destroy(&pool->mutex);
     } /* else the mutex may be held by a thread that does not exist here: leave it all alone */
     const ds_allocator allocator = pool->allocator;
+    ds_release(&allocator, pool->workspaces, pool->n_asked * DS_WORKSPACE_BYTES);
     ds_release(&allocator, pool, pool->n_bytes);
 }

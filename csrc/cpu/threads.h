@@ -23,6 +23,16 @@
 /* More threads than this per pool are refused. */
 #define DS_POOL_MAX_THREADS 1024
 
+/* Room of one thread for what its kernels hold while they run, blocks that a cache takes but a small stack does
+ * not. Each worker of a pool has one; whoever runs kernels in a thread of its own lends it one meanwhile. */
+enum { DS_WORKSPACE_BYTES = (1 << 18) + (1 << 15) };
+
+/* Lends the calling thread a workspace, 64-byte aligned, kept until the next call of this; returns the one before,
+ * which the caller lends it again afterwards. */
+void *ds_workspace_lend(void *workspace);
+/* The one of the calling thread. A kernel has all of it, and what it calls has what it leaves. */
+void *ds_workspace(void);
+
 typedef struct ds_pool ds_pool;
 
 /* One task: `index` counts from 0; `context` is ds_pool_run's. */

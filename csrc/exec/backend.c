@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/utf8.h"
+
 /* More than were ever compiled in. */
 enum { MAX_VARIANTS = 16 };
 
@@ -41,7 +43,7 @@ static ds_status find(const ds_kernels **kernels, const char *name)
             return DS_OK;
         }
     }
-    return ds_fail(DS_ARGUMENT, "backend \"%s\" is not built in", name);
+    return ds_fail(DS_ARGUMENT, "backend \"%s\" is not built in", DS_SHOWN(name));
 }
 
 ds_status ds_backend_choose(const ds_kernels **kernels, const char *name, bool blas)

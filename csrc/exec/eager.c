@@ -200,7 +200,11 @@ static ds_status forward(work *w)
     }
     if (ds_op_framewise(c->op) && w->n_kept == 0)
         flatten(w, &run);
+    void *workspace;
+    DS_TRY(ds_arena_push(w->arena, &workspace, DS_WORKSPACE_BYTES));
+    workspace = ds_workspace_lend(workspace);
     c->op->def->forward(c->op, &run);
+    (void)ds_workspace_lend(workspace);
     return DS_OK;
 }
 

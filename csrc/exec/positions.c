@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#include "base/utf8.h"
+
 /* Room for entries: as many as these bytes hold, within bounds. */
 enum { TABLE_BYTES = 1 << 20, LEAST_ENTRIES = 16, MOST_ENTRIES = 4096 };
 
@@ -200,7 +202,7 @@ ds_status ds_positions_check(const ds_plan *plan, const ds_place *at)
         if (status != DS_OK)
             return node->path[0] == 0
                        ? status
-                       : ds_fail(status, "%s: %s", node->path + strspn(node->path, " "),
+                       : ds_fail(status, "%s: %s", DS_SHOWN(node->path + strspn(node->path, " ")),
                                  ds_last_error());
     }
     return DS_OK;

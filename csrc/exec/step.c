@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/utf8.h"
 #include "cpu/float_env.h"
 #include "exec/rows.h"
 
@@ -14,6 +15,11 @@ ds_status ds_step_create(ds_step **step, const ds_plan *plan, ds_pool *pool)
     DS_TRY(ds_allocate_zeroed(&plan->allocator, (void **)&s, sizeof *s));
     s->plan = plan;
     s->pool = pool;
+    const ds_status status = ds_allocate(&plan->allocator, &s->workspace, DS_WORKSPACE_BYTES);
+    if (status != DS_OK) {
+        ds_release(&plan->allocator, s, sizeof *s);
+        return status;
+    }
     ds_arena_init(&s->arena, &plan->allocator);
     ds_positions_init(&s->positions, plan);
     *step = s;
@@ -27,6 +33,7 @@ void ds_step_destroy(ds_step *step)
     const ds_allocator a = step->arena.allocator;
     ds_arena_free(&step->arena);
     ds_positions_free(&step->positions);
+    ds_release(&a, step->workspace, DS_WORKSPACE_BYTES);
     ds_release(&a, step, sizeof *step);
 }
 
@@ -186,7 +193,7 @@ static ds_status check_given(const ds_step *s, size_t i, int64_t have, int64_t m
         return DS_OK;
     char number[24];
     (void)snprintf(number, sizeof number, "%zu", i);
-    const char *name = s->input_names ? s->input_names[i] : number;
+    const char *name = s->input_names ? DS_SHOWN(s->input_names[i]) : number;
     DS_CHECK(more > 0, DS_MISMATCH,
              "input %s is given once, with the start of a stream: these start without it", name);
     DS_CHECK(have > 0, DS_MISMATCH, "input %s is given once: expected 1 for a stream, got %lld",
@@ -435,9 +442,11 @@ void ds_step_run(ds_step *step)
 {
     ds_float_env callers;
     ds_float_env_enter(&callers);
+    void *const workspace = ds_workspace_lend(step->workspace);
     if (step->n_groups == 1)
         ds_group_run(step, &step->groups[0], step->within ? step->pool : NULL);
     else
         ds_pool_run(step->pool, run_group, step, step->n_groups);
+    (void)ds_workspace_lend(workspace);
     ds_float_env_leave(&callers);
 }

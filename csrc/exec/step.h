@@ -32,6 +32,7 @@ typedef struct ds_step {
     void **seen;        /* [n_watched][n_rows]: where to */
     /* what follows is private (exec/rows.h) */
     ds_pool *pool;
+    void *workspace; /* of the calling thread */
     ds_positions positions;
     struct ds_row *rows; /* [n_rows] */
     struct ds_group *groups;

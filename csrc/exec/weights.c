@@ -1,6 +1,7 @@
 /* exec/weights.c: packs weights, gives back what they replace, and unpacks it for whoever must see it. */
 #include "exec/weights.h"
 
+#include "base/utf8.h"
 #include "codec/sort.h"
 #include "ops/fused.h"
 #include "ops/packed.h"
@@ -36,8 +37,8 @@ static ds_status check_tiles(const ds_plan *p)
                  "%s (%s): products of fp32-tiles need a processor's tile units, and kernels %s "
                  "have none; "
                  "\"fp32\" does without",
-                 node->path && *node->path ? node->path : "the forward", node->op->def->name,
-                 p->kernels->name);
+                 node->path && *node->path ? DS_SHOWN(node->path) : "the forward",
+                 node->op->def->name, p->kernels->name);
     }
     return DS_OK;
 }

@@ -35,6 +35,9 @@
  *   DS_CLOSED as long as its address has not been given to a new one. Closing an object while
  *   another thread is in a call with it is refused with DS_BUSY.
  *
+ * Stack. 64 KB are enough for a thread that calls the library. Where OpenBLAS is built in it keeps another
+ *   144 KB for each thread, which some systems take from the memory of the thread's stack.
+ *
  * Structs that begin with `struct_size` may grow at their end: set it to sizeof of the struct, and the
  *   rest to zero (DS_MODEL_OPTIONS_INIT). The library reads and fills as much as the caller has, so a
  *   program that was compiled with an older header runs unchanged: options that it does not have are
@@ -109,7 +112,9 @@ typedef enum ds_status {
 DS_API const char *ds_status_name(ds_status status);
 
 /* Returns the message of the last call that failed *in the calling thread*: UTF-8, one line, ""
- * if none has failed yet. Calls that succeed leave it alone, so look at the status first.
+ * if none has failed yet. Calls that succeed leave it alone, so look at the status first. It
+ * can be printed whatever it quotes: control characters of names are written as \x1b (in infos, names
+ * are what the file holds).
  * Returns view, valid until the next call that fails in this thread. Cannot fail. Thread: any. */
 DS_API const char *ds_last_error(void);
 

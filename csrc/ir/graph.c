@@ -4,6 +4,7 @@
 
 #include <string.h>
 
+#include "base/utf8.h"
 #include "kernels/narrow.h"
 #include "ops/fused.h"
 
@@ -152,7 +153,8 @@ static ds_status round_weight(const ds_allocator *allocator, ds_weight *weight, 
     ds_release(allocator, scales, ds_signature_bytes(&shape));
     DS_CHECK(beyond == weight->n_bytes / sizeof(float), DS_DTYPE,
              "weight '%s': element %zu is %g, beyond the range of %s; keep it wider",
-             name ? name : "?", beyond, (double)from[beyond], ds_stored_name(ds_op_stored(op, i)));
+             name ? DS_SHOWN(name) : "?", beyond, (double)from[beyond],
+             ds_stored_name(ds_op_stored(op, i)));
     return DS_OK;
 }
 

@@ -1,8 +1,8 @@
 /* kernels/kernels.h: the table of kernels of one instruction set.
  *
- * Kernels are pure maths on raw arrays: no allocation, no state, no errors. Each is defined by its
- * plain source in ref/, compiled for float and double from one text; every other variant gives the
- * same bits (same order of operations, explicit fma, no contraction).
+ * Kernels are pure maths on raw arrays: no allocation, no state, no errors; what is too large for a small stack lies in
+ * the thread's workspace. Each is defined by its plain source in ref/, compiled for float and double from one text;
+ * every other variant gives the same bits (same order of operations, explicit fma, no contraction).
  *
  * Orders of summation, part of the definition:
  *   product, depthwise   along k: chains of 256 by fma, each starting from zero; the chains' sums

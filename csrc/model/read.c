@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "codec/utf8.h"
+#include "base/utf8.h"
 #include "cpu/float_env.h"
 #include "kernels/narrow.h"
 #include "model/members.h"
@@ -459,7 +459,7 @@ static ds_status check_fingerprint(reader *r)
     DS_CHECK(n_bytes == strlen(is.text) && memcmp(says, is.text, n_bytes) == 0, DS_FORMAT,
              "model: the file is damaged or was changed: its fingerprint is %s, but it says \"%s\" "
              "(what was changed on purpose: dreamstream convert --reseal)",
-             is.text, ds_utf8_show(shown, says, n_bytes));
+             is.text, ds_utf8_show(shown, sizeof shown, says, n_bytes));
     return DS_OK;
 }
 

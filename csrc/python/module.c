@@ -1,5 +1,6 @@
 /* dreamstream._core: the extension module. */
 #define DS_PYTHON_IMPORT_ARRAY
+#include "base/utf8.h"
 #include "python/support.h"
 
 /* ---------------------------------------------------------------- what there is */
@@ -96,10 +97,34 @@ static PyObject *together(PyObject *self, PyObject *args)
     return out;
 }
 
+/* shown(text, whole): a name is cut, unless the whole is wanted. */
+static PyObject *shown(PyObject *Py_UNUSED(self), PyObject *args)
+{
+    enum { NAME_ROOM = 241 };
+    PyObject *text, *shown = NULL;
+    int whole = 0;
+    if (!PyArg_ParseTuple(args, "U|p", &text, &whole))
+        return NULL;
+    PyObject *bytes = PyUnicode_AsEncodedString(text, "utf-8", "surrogatepass");
+    if (!bytes)
+        return NULL;
+    const size_t n = (size_t)PyBytes_GET_SIZE(bytes);
+    const size_t room = whole ? 4 * n + 4 : NAME_ROOM; /* a byte becomes 4 at most */
+    char *buffer = PyMem_Malloc(room);
+    if (buffer)
+        shown = PyUnicode_FromString(ds_utf8_show(buffer, room, PyBytes_AS_STRING(bytes), n));
+    else
+        PyErr_NoMemory();
+    PyMem_Free(buffer);
+    Py_DECREF(bytes);
+    return shown;
+}
+
 static PyMethodDef methods[] = {
     {"operators", operators, METH_NOARGS, "The registry of operators."},
     {"config", config, METH_NOARGS, "What was chosen at import."},
     {"together", together, METH_VARARGS, "together(rates, frames, skew) -> bool per row"},
+    {"shown", shown, METH_VARARGS, "shown(text, whole=False): text of strangers for a terminal."},
     {"joined", ds_joined, METH_O, "joined(arrays): a new array of them end to end, in C order."},
     {"check_container", ds_check_container, METH_O, "Whether bytes are a safetensors file."},
     {"read_model", ds_read_model, METH_VARARGS, "A model file: graph, interface, signatures."},
@@ -109,8 +134,8 @@ static PyMethodDef methods[] = {
 };
 
 /* ---------------------------------------------------------------- import */
-/* The exception classes, in the order of the statuses. */
-static int load_errors(ds_module *m)
+/* The exception classes, in the order of the statuses; their messages are shown as those of C are. */
+static int load_errors(PyObject *self, ds_module *m)
 {
     PyObject *module = PyImport_ImportModule("dreamstream.errors");
     PyObject *classes = module ? PyObject_GetAttrString(module, "BY_STATUS") : NULL;
@@ -119,9 +144,12 @@ static int load_errors(ds_module *m)
         if (!m->errors[i])
             Py_CLEAR(classes);
     }
+    PyObject *show = classes ? PyObject_GetAttrString(self, "shown") : NULL;
+    const int done = show ? PyObject_SetAttrString(module, "shown", show) : -1;
+    Py_XDECREF(show);
     Py_XDECREF(module);
     Py_XDECREF(classes);
-    return classes ? 0 : -1;
+    return done;
 }
 
 static void choose_kernels(ds_module *m)
@@ -147,7 +175,8 @@ static int module_exec(PyObject *module)
     ds_module *m = PyModule_GetState(module);
     import_array1(-1);
     choose_kernels(m);
-    if (load_errors(m) < 0 || PyModule_AddStringConstant(module, "version", ds_version()) < 0)
+    if (load_errors(module, m) < 0 ||
+        PyModule_AddStringConstant(module, "version", ds_version()) < 0)
         return -1;
 #define ADD(name)                                                 \
     if (add_type(module, &ds_##name##_spec, &m->name##_type) < 0) \
@@ -187,6 +216,12 @@ static void module_free(void *module)
 
 static PyModuleDef_Slot slots[] = {
     {Py_mod_exec, (void *)module_exec},
+#ifdef Py_mod_multiple_interpreters
+    {Py_mod_multiple_interpreters, Py_MOD_MULTIPLE_INTERPRETERS_NOT_SUPPORTED}, /* nor NumPy's */
+#endif
+#ifdef Py_mod_gil
+    {Py_mod_gil, Py_MOD_GIL_USED}, /* it guards the ids and what Python objects hold */
+#endif
     {0, NULL},
 };
 

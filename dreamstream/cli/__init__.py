@@ -55,5 +55,5 @@ def main(argv: Sequence[str] | None = None) -> int:
         said = str(error)
         if isinstance(error, OSError) and error.filename:
             said = f"{error.filename}: {error.strerror}"
-        print(f"dreamstream: {' '.join(said.split())}", file=sys.stderr)
+        print(f"dreamstream: {_core.shown(' '.join(said.split()), True)}", file=sys.stderr)
         return 1

@@ -6,6 +6,8 @@ import argparse
 import math
 from typing import Any, NoReturn
 
+from .._core import shown
+
 Commands = Any
 """What `argparse` calls the group of sub-commands; it has no public name."""
 
@@ -15,7 +17,7 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Print the message, exit with status 2."""
-        self.exit(2, f"{self.prog}: {message} (try {self.prog} --help)\n")
+        self.exit(2, f"{self.prog}: {shown(message, True)} (try {self.prog} --help)\n")
 
 
 def at_least(lowest: float, kind: type) -> Any:

@@ -12,6 +12,7 @@ import numpy as np
 import dreamstream as ds
 from dreamstream import nn
 
+from .._core import shown
 from ..data import read_audio
 from ..engine.compare import compare
 from ..engine.load import load_changed, stored_as
@@ -92,7 +93,7 @@ def _report(wide: ds.Engine, engine: ds.Engine, recordings: Sequence[str]) -> No
         f"random {i}": random_inputs(rng, wide, max(100, int(3 * wide.rate))) for i in range(2)
     }
     found = compare(wide, engine, streams)
-    print(f"{', '.join(streams)}: {found.frames} frames")
+    print(f"{', '.join(map(shown, streams))}: {found.frames} frames")
     print(
         f"weights: {wide.weights_size:,} bytes, were they in float32; {engine.weights_size:,} as they are stored"
     )

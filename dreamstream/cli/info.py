@@ -13,6 +13,7 @@ import numpy as np
 
 import dreamstream as ds
 
+from .._core import shown
 from ..container import Tensor
 from ..engine.load import container_of
 from ..engine.text import parts_of
@@ -127,13 +128,13 @@ def info(args: argparse.Namespace) -> int:
 
 
 def _lines(about: dict[str, Any]) -> Iterator[str]:
-    yield f"{about['name']}, in {about['file']} (version {about['version']})"
+    yield f"{shown(about['name'])}, in {shown(about['file'])} (version {about['version']})"
     for kind in ("input", "output"):
         for port in about[f"{kind}s"]:
             dimensions = ", ".join(map(str, port["dimensions"]))
             rate = f"rate {port['rate']:g}" if port["rate"] else "once, at the end"
             kept = f", {port['state_bytes']:,} bytes kept" if port.get("state_bytes") else ""
-            yield f"  {kind:16}{port['name']}: ({dimensions}) {port['dtype']}, {rate}{kept}"
+            yield f"  {kind:16}{shown(port['name'])}: ({dimensions}) {port['dtype']}, {rate}{kept}"
     delay = "until the end" if about["delay"] is None else f"{about['delay']} frames"
     time = "" if about["delay_ms"] is None else f", {about['delay_ms']:g} ms"
     yield f"  delay           {delay}{time}"
@@ -146,16 +147,17 @@ def _lines(about: dict[str, Any]) -> Iterator[str]:
     dtypes = ", ".join(w["dtypes"]) or "none"
     yield f"  weights         {w['tensors']} tensors, {w['values']:,} values, {w['bytes']:,} bytes: {dtypes}"
     for t in w["not_finite"]:
-        yield f"  not finite      {t['name']}: {t['nan']} NaN, {t['infinite']} infinite"
-    wide = max([6, *(len(layer["path"]) for layer in about["layers"])])
+        yield f"  not finite      {shown(t['name'])}: {t['nan']} NaN, {t['infinite']} infinite"
+    paths = [shown(layer["path"]) or "-" for layer in about["layers"]]
+    wide = max(6, *map(len, paths))
     yield f"  {'layer':{wide}}  {'operator':18} {'frame':14} {'rate':>8} {'weights':>12} {'state':>10}  stored"
-    for layer in about["layers"]:
+    for path, layer in zip(paths, about["layers"]):
         shape = ", ".join(map(str, layer["shape"])) + ("," if len(layer["shape"]) == 1 else "")
         rate = f"{layer['rate']:g}" if layer["rate"] else "end"
         state = f"{layer['state_bytes']:,}{'+' if layer['grows'] else ''}"
         products = "" if layer["products"] == "fp32" else f"; products {layer['products']}"
         yield (
-            f"  {layer['path'] or '-':{wide}}  {layer['operator']:18} {f'({shape})':14} {rate:>8} "
+            f"  {path:{wide}}  {layer['operator']:18} {f'({shape})':14} {rate:>8} "
             f"{layer['weight_bytes']:>12,} {state:>10}  {', '.join(layer['stored'])}{products}".rstrip()
         )
 

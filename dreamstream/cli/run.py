@@ -18,6 +18,7 @@ import numpy.typing as npt
 import dreamstream as ds
 
 from .. import models, nn
+from .._core import shown
 from ..data import AudioReader, read_audio
 from ..engine.verify import TOLERANCE, difference
 from ..errors import FormatError
@@ -239,7 +240,7 @@ def run(args: argparse.Namespace) -> int:
         _print_summary(files, latencies, frames, worst)
     wrong = [text for _, text in compared if text]
     if wrong:
-        print(f"dreamstream run: MISMATCH: {'; '.join(wrong)}", file=sys.stderr)
+        print(f"dreamstream run: MISMATCH: {shown('; '.join(wrong), True)}", file=sys.stderr)
     return 1 if wrong else 0
 
 
@@ -253,7 +254,7 @@ def _print_summary(files: list[AudioFile], latencies: list[float], frames: int, 
         values = in_pairs(f.output(0))
         about = f"values {values.min():.4f} to {values.max():.4f}, mean {values.mean():.4f}" if values.size else ""
         seconds = f.samples / f.reader.sample_rate
-        print(f"{f.path}  {seconds:.2f} s, {f.frames(0)} frames  {about}".rstrip())
+        print(f"{shown(f.path)}  {seconds:.2f} s, {f.frames(0)} frames  {about}".rstrip())
     audio = sum(f.samples / f.reader.sample_rate for f in files)
     slowest = max(files, key=lambda f: f.delay)
     engine, rate = slowest.engine, slowest.reader.sample_rate

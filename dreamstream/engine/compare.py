@@ -87,17 +87,21 @@ class Comparison:
         return asdict(self)
 
     def __str__(self) -> str:
-        wide = max([6, *(len(row.path) for row in self.layers), *(len(o.name) for o in self.outputs)])
+        paths = [_core.shown(row.path) for row in self.layers]
+        names = [_core.shown(o.name) for o in self.outputs]
+        wide = max(6, *map(len, paths), *map(len, names))
         lines = [f"{'output':{wide}}  {'':36} {'error':>9} {'largest':>9}"]
-        lines += [f"{o.name:{wide}}  {'':36} {o.error:9.2e} {o.largest:9.2e}" for o in self.outputs]
+        lines += [
+            f"{name:{wide}}  {'':36} {o.error:9.2e} {o.largest:9.2e}" for name, o in zip(names, self.outputs)
+        ]
         lines.append(
             f"{'layer':{wide}}  {'operator':18} {'stored':6} {'products':10} {'error':>9} {'largest':>9}  "
             "output if kept wide"
         )
         lines += [
-            f"{row.path or '-':{wide}}  {row.operator:18} {row.stored:6} {row.products:10} {row.error:9.2e} "
+            f"{path or '-':{wide}}  {row.operator:18} {row.stored:6} {row.products:10} {row.error:9.2e} "
             f"{row.largest:9.2e}  {row.kept_wide:9.2e}"
-            for row in self.layers
+            for path, row in zip(paths, self.layers)
         ]
         return "\n".join(lines)
 
@@ -145,7 +149,8 @@ def compare(model: Any, engine: Engine, chunks: Any) -> Comparison:
     content = bytes_of(reference)
     nodes, own = _nodes(content, tiled(reference)), _nodes(bytes_of(engine), tiled(engine))
     if [n[:2] for n in nodes] != [n[:2] for n in own] or reference.inputs != engine.inputs:
-        raise ValueError(f"the engine, of {engine._name}, was not made of {reference._name} as it is given")
+        made, given = _core.shown(engine._name), _core.shown(reference._name)
+        raise ValueError(f"the engine, of {made}, was not made of {given} as it is given")
     if any(stored for *_, stored, _ in nodes):
         raise ValueError(
             "model: expected weights and products in fp32; compare with the model, or with an engine in fp32"

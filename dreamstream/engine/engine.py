@@ -439,14 +439,15 @@ class Engine(_core.Stepper):
 
     def summary(self) -> str:
         """Return the engine's plan as text: nodes, state, delay, and whether answers are bitwise."""
-        lines = [f"{self._name}: kernels {self._core.kernels}, {self.threads} thread(s)"]
+        lines = [f"{_core.shown(self._name)}: kernels {self._core.kernels}, {self.threads} thread(s)"]
         lines += [
-            f"  input  {s.name}: {s.dimensions} {s.dtype}, rate {s.rate}, {n} bytes kept"
+            f"  input  {_core.shown(s.name)}: {s.dimensions} {s.dtype}, rate {s.rate}, {n} bytes kept"
             for s, n in zip(self.inputs, self._core.input_bytes)
         ]
         lines += [_node_line(n) for n in self._core.nodes]
         lines += [
-            f"  output {o.name}: {o.dimensions} {o.dtype}, rate {o.rate}, delay {o.delay}" for o in self.outputs
+            f"  output {_core.shown(o.name)}: {o.dimensions} {o.dtype}, rate {o.rate}, delay {o.delay}"
+            for o in self.outputs
         ]
         grows = f", and {self.state_bytes_per_frame:g} per frame" if self.state_bytes_per_frame else ""
         lines.append(f"  state per stream: {self.state_size} bytes{grows}")
@@ -457,7 +458,7 @@ class Engine(_core.Stepper):
         return "\n".join(lines)
 
     def __repr__(self) -> str:
-        return f"Engine({self._name}, {len(self.ids)} streams live)"
+        return f"Engine({_core.shown(self._name)}, {len(self.ids)} streams live)"
 
 
 def _node_line(node: Mapping[str, Any]) -> str:

@@ -7,6 +7,7 @@ whole, whatever happens on the way, and a mapping of the old one stays as it is.
 from __future__ import annotations
 
 import contextlib
+import functools
 import io
 import os
 import secrets
@@ -95,7 +96,7 @@ def _replacing(path: str) -> Iterator[Any]:
     part = os.path.join(os.path.dirname(path), f".{secrets.token_hex(8)}.part")
     mode = 0o666 if old is None else 0o600  # nobody reads meanwhile who could not before
     try:
-        number = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0), mode)
+        number, named = _new_file(part, mode)
     except OSError as error:  # about the folder: the file's name is the one that says so
         raise OSError(error.errno, error.strerror, path) from None
     try:
@@ -105,6 +106,8 @@ def _replacing(path: str) -> Iterator[Any]:
             if old is not None:
                 _let_be_of(number, old)
             os.fsync(number)
+            if not named:
+                _name(number, part)
         os.replace(part, path)
     except BaseException:
         with contextlib.suppress(OSError):
@@ -112,23 +115,59 @@ def _replacing(path: str) -> Iterator[Any]:
         raise
 
 
+def _new_file(part: str, mode: int) -> tuple[int, bool]:
+    """Open a new file in a path's folder; return its number, and whether it has that path already.
+
+    Where the system makes files without a name (Linux, on most file systems), it has none until all is written, so
+    that a process that is killed meanwhile leaves nothing behind.
+    """
+    folder = os.path.dirname(part)
+    if _has_nameless(folder):
+        return os.open(folder, os.O_WRONLY | os.O_CLOEXEC | os.O_TMPFILE, mode), False
+    return os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0), mode), True
+
+
+@functools.lru_cache
+def _has_nameless(folder: str) -> bool:
+    if not hasattr(os, "O_TMPFILE"):
+        return False
+    probe = os.path.join(folder, f".{secrets.token_hex(8)}.part")
+    try:
+        number = os.open(folder, os.O_WRONLY | os.O_CLOEXEC | os.O_TMPFILE, 0o600)
+        try:
+            _name(number, probe)
+            os.unlink(probe)
+        finally:
+            os.close(number)
+    except OSError:
+        return False
+    return True
+
+
+def _name(number: int, path: str) -> None:
+    """Give a nameless file its name; the folder is named only so that links are followed."""
+    os.link(f"/proc/self/fd/{number}", path, src_dir_fd=number, follow_symlinks=True)
+
+
 def _let_be_of(number: int, old: os.stat_result) -> None:
     """Give a new file the owner, the group and the permissions of the one that it replaces.
 
     What is no permission to read, write or execute (setuid, setgid) is dropped: it was given to other bytes. Who
-    may not give files away (all but root) keeps what is possible; another group gets no permission.
+    may not give files away (all but root; root too to an owner that its container does not know, and where a file
+    system has no owners) keeps what is possible; another group gets no permission.
     """
     new = os.fstat(number)
     if new.st_uid != old.st_uid:
-        with contextlib.suppress(PermissionError):
+        with contextlib.suppress(OSError):
             os.fchown(number, old.st_uid, -1)
     mode = old.st_mode & 0o777
     if new.st_gid != old.st_gid:
         try:
             os.fchown(number, -1, old.st_gid)
-        except PermissionError:
+        except OSError:
             mode &= 0o707
-    os.fchmod(number, mode)
+    with contextlib.suppress(OSError):  # as it was opened nobody else reads it
+        os.fchmod(number, mode)
 
 
 def read_all(file: Any) -> bytes:

@@ -168,7 +168,8 @@ def _read(source: Any, changed: bool = False, how: Narrowing = AS_IT_IS) -> tupl
     try:
         model = _model(path if mapped else content, mapped, changed, how)
     except FormatError as error:
-        raise FormatError(str(error) if path in str(error) else f"{path}: {error}") from None
+        named = _core.shown(path) in str(error)
+        raise FormatError(str(error) if named else f"{path}: {error}") from None
     return *model, (path, state_of(seen)) if how.nothing else None
 
 

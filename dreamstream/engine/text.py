@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple, NoReturn
 from xml.parsers import expat
 
-from .. import container
+from .. import _core, container
 from ..errors import FormatError
 
 KEY = "dreamstream"
@@ -73,8 +73,7 @@ def from_text(content: bytes) -> bytes:
 
 
 def _refuse(where: str, expected: str, got: Any) -> NoReturn:
-    said = repr(got)
-    raise FormatError(f"the text of a model: {where}: expected {expected}, got {said[:60]}")
+    raise FormatError(f"the text of a model: {where}: expected {expected}, got {repr(got)[:60]}")
 
 
 def _base64(where: str, text: Any) -> bytes:
@@ -137,7 +136,7 @@ def _read_json(content: bytes) -> ModelParts:
     if not isinstance(given["tensors"], dict):
         _refuse("tensors", "an object", given["tensors"])
     for name, t in given["tensors"].items():
-        where = f"tensor {name}"
+        where = f"tensor {_core.shown(name)}"
         _require_keys(where, t, {"dtype", "shape", "data"})
         shape = t["shape"]
         if not isinstance(shape, list) or any(type(n) is not int for n in shape):
@@ -320,4 +319,4 @@ _PLACES: dict[str, tuple[str, ...]] = {
 def _tensor(attributes: dict[str, str], text: str) -> container.Tensor:
     name = _unquoted(attributes["name"])
     shape = [_number(n, r"[0-9]{1,19}", int) for n in attributes["shape"].split()]
-    return container.Tensor(name, attributes["dtype"], tuple(shape), _base64(f"tensor {name}", text))
+    return container.Tensor(name, attributes["dtype"], tuple(shape), _base64(f"tensor {_core.shown(name)}", text))

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
+from .. import _core
 from ..operations import row_of
 from ..stream.context import Context
 from .outlook import Node, outlook
@@ -106,8 +107,8 @@ class Audit:
             self.latency,
         )
         columns: list[tuple[str, Callable[[AuditRow], str]]] = [
-            ("path", lambda r: r.path or "(forward)"),
-            ("layer", lambda r: r.layer),
+            ("path", lambda r: _core.shown(r.path) or "(forward)"),
+            ("layer", lambda r: _core.shown(r.layer)),
             ("context", lambda r: _seen(r.context)),
             ("delay", lambda r: _number(r.delay)),
             ("ms", lambda r: f"{r.latency:.4g}"),

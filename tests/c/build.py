@@ -32,7 +32,7 @@ sys.path.insert(0, str(ROOT / "csrc"))
 import cbuild
 
 SANITIZERS = {"plain": "", "noblas": "", "asan": "address,undefined", "tsan": "thread"}
-BUILD = ROOT / "build" / "c"
+BUILD = cbuild.build_folder() / "c"
 FAULT = HERE / "fault.c"
 VALGRIND = ["valgrind", "-q", "--error-exitcode=99", "--leak-check=full"]
 RUN_ENVIRONMENT = {
@@ -73,12 +73,14 @@ def engine(variant: str) -> Engine:
     """Compile what changed of the engine, and the allocator that fails on demand."""
     blas = openblas() if variant == "plain" else None
     flags = cbuild.flags(openblas=blas is not None, sanitize=SANITIZERS[variant])
-    cflags, where, error = [*flags, f"-I{HERE}"], BUILD / variant, ""
+    cflags, where, error = [*flags, f"-I{HERE}", "-Wno-frame-larger-than"], BUILD / variant, ""  # of tests
     with _lock(where):
         try:
             if variant == "plain":
                 files = cbuild.sources(python=False)
-                objects = cbuild.compile_all(cbuild.extension_compiler(), files, ROOT / "build" / "objects", flags)
+                objects = cbuild.compile_all(
+                    cbuild.extension_compiler(), files, cbuild.build_folder() / "objects", flags
+                )
                 objects += cbuild.compile_all(cc(), [FAULT], where, cflags)
             else:
                 objects = cbuild.compile_all(cc(), [*cbuild.sources(python=False), FAULT], where, cflags)
@@ -108,7 +110,7 @@ def program(made: Engine, source: Path, everything: bool = False) -> Path:
         if everything:
             inputs = ["-Wl,--whole-archive", *inputs, "-Wl,--no-whole-archive"]
         fresh = linked.with_suffix(".new")  # the old one may be running
-        _link([*cc(), "-o", str(fresh), str(main), *inputs, *made.libraries])
+        _link([*cc(), "-o", str(fresh), str(main), *inputs, *made.libraries, *cbuild.link_flags(cc())])
         fresh.replace(linked)
     return linked
 
@@ -143,7 +145,7 @@ def faults() -> Path:
         sources = [FAULT, *sorted((ROOT / "csrc" / "base").glob("*.c"))]
         objects = cbuild.compile_all(cc(), sources, where, cflags)
         fresh = library.with_suffix(".new")  # a process may have the old one mapped
-        _link([*cc(), "-shared", "-o", str(fresh), *map(str, objects), "-pthread"])
+        _link([*cc(), "-shared", "-o", str(fresh), *map(str, objects), "-pthread", *cbuild.link_flags(cc())])
         fresh.replace(library)
     return library
 

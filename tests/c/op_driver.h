@@ -147,9 +147,8 @@ static inline void call_op(const driven *d, op_stream *const *rows, size_t n_row
         carried[r] = s->carried;
         ds_op_counts(op, pairs, s->ends, now[r]);
         CHECK(ds_op_check(op, pairs, s->ends) == DS_OK);
-        CHECK(!op->same_counts ||
-              (now[r][0].known == pairs[0].known &&
-               (now[r][0].total == pairs[0].total || now[r][0].total < 0)));
+        CHECK(!op->same_counts || (now[r][0].known == pairs[0].known &&
+                                   (now[r][0].total == pairs[0].total || now[r][0].total < 0)));
         for (int o = 0; o < op->n_outputs; o++) {
             ds_target *t = &out[(size_t)o * n_rows + r];
             *t = (ds_target){.m0 = s->out[o].known, .m1 = now[r][o].known};
@@ -172,7 +171,10 @@ static inline void call_op(const driven *d, op_stream *const *rows, size_t n_row
     if (anything) {
         const size_t n_bytes = ds_op_scratch_bytes(op, n_rows, run.frames_in, run.frames_out);
         run.scratch = aligned_room(n_bytes);
+        void *workspace = ds_workspace_lend(aligned_room(DS_WORKSPACE_BYTES));
         op->def->forward(op, &run);
+        workspace = ds_workspace_lend(workspace);
+        ds_release(NULL, workspace, DS_WORKSPACE_BYTES);
         ds_release(NULL, run.scratch, n_bytes);
     }
     for (size_t r = 0; r < n_rows; r++) {

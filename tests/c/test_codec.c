@@ -2,10 +2,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/utf8.h"
 #include "codec/buffer.h"
 #include "codec/decimal.h"
 #include "codec/sort.h"
-#include "codec/utf8.h"
 #include "main.h"
 
 /* ---- numbers -------------------------------------------------------------------------------- */
@@ -113,13 +113,15 @@ TEST(long_numbers)
 TEST(shown_text)
 {
     char shown[DS_UTF8_SHOWN_BYTES];
-    CHECK(strcmp(ds_utf8_show(shown, "", 0), "") == 0);
-    CHECK(strcmp(ds_utf8_show(shown, "a\n\0\x7F\xC2\x85\xFF\xC3\xA4", 9), "a?????\xC3\xA4") == 0);
+    CHECK(strcmp(ds_utf8_show(shown, sizeof shown, "", 0), "") == 0);
+    CHECK(strcmp(ds_utf8_show(shown, sizeof shown, "a\n\0\x7F\xC2\x85\xFF\xC3\xA4\xF3\xA0\x80\x81",
+                              13),
+                 "a\\x0a\\x00\\x7f\\x85\\xff\xC3\xA4\\U000e0001") == 0);
     char text[200];
     for (size_t n = 0; n < sizeof text; n++) {
         memset(text, 'x', n);
-        ds_utf8_show(shown, text, n);
-        CHECK(strlen(shown) == (n < DS_UTF8_SHOWN_BYTES - 3 ? n : DS_UTF8_SHOWN_BYTES - 1));
+        ds_utf8_show(shown, sizeof shown, text, n);
+        CHECK(strlen(shown) == (n < DS_UTF8_SHOWN_BYTES ? n : DS_UTF8_SHOWN_BYTES - 1));
     }
     for (uint32_t code = 0; code <= 0x110000; code += code < 0x3000 ? 1 : 97) {
         char bytes[4];

@@ -13,6 +13,13 @@
 
 enum { MAX_VARIANTS = 16, GUARD_BYTES = 128 };
 
+/* What an engine's step lends its thread. */
+static _Alignas(64) char workspace_of_tests[DS_WORKSPACE_BYTES];
+__attribute__((constructor)) static void lend_workspace(void)
+{
+    (void)ds_workspace_lend(workspace_of_tests);
+}
+
 static uint64_t random_state = 0x9e3779b97f4a7c15U;
 
 /* xorshift64*, Marsaglia and Vigna. */

@@ -70,7 +70,7 @@ TEST(long_messages)
         ds_fail(DS_SHAPE, "%d %s", i % 10, ds_last_error());
     CHECK(strlen(ds_last_error()) == DS_MESSAGE_BYTES - 1);
 
-    /* cut at every place within characters of 1 to 4 bytes, and never in the middle of one */
+    /* cut at every place within characters of 1 to 4 bytes, never in the middle of one; "..." says so */
     static const char *const characters[] = {"a", "\xC3\xA9", "\xE2\x82\xAC", "\xF0\x9F\x8E\xA4"};
     for (size_t width = 1; width <= 4; width++) {
         for (size_t shift = 0; shift < 8; shift++) {
@@ -85,8 +85,9 @@ TEST(long_messages)
             text[n] = '\0';
             ds_fail(DS_FORMAT, "%s", text);
             const size_t length = strlen(ds_last_error());
-            CHECK(length == shift + (DS_MESSAGE_BYTES - 1 - shift) / width * width);
-            CHECK(memcmp(ds_last_error(), text, length) == 0);
+            CHECK(length == shift + (DS_MESSAGE_BYTES - 4 - shift) / width * width + 3);
+            CHECK(memcmp(ds_last_error(), text, length - 3) == 0);
+            CHECK(strcmp(ds_last_error() + length - 3, "...") == 0);
         }
     }
     /* bytes that are no UTF-8 do no harm */
@@ -95,9 +96,32 @@ TEST(long_messages)
     broken[sizeof broken - 1] = '\0';
     ds_fail(DS_FORMAT, "%s", broken);
     CHECK(strlen(ds_last_error()) <= DS_MESSAGE_BYTES - 1);
+    CHECK(strncmp(ds_last_error(), "\\x80\\x80", 8) == 0);
     /* what just fits is whole */
     ds_fail(DS_FORMAT, "%*s\xC3\xA9", DS_MESSAGE_BYTES - 3, "");
     CHECK(strlen(ds_last_error()) == DS_MESSAGE_BYTES - 1);
+}
+
+/* What a message quotes can't move a terminal's cursor, begin a line or turn the direction of writing. */
+TEST(quoted_names)
+{
+    ds_fail(DS_FORMAT, "tensor \"%s\": no",
+            "a\x1b[2J\nb\r\t\x7f\xC2\x9B\xE2\x80\xAE\xFF\xC3\xA9\\");
+    CHECK(strcmp(ds_last_error(), "tensor \"a\\x1b[2J\\x0ab\\x0d\\x09\\x7f\\x9b\\u202e\\xff"
+                                  "\xC3\xA9\\\": no") == 0);
+    ds_fail(DS_FORMAT, "%s", ds_last_error()); /* once is enough */
+    CHECK(strstr(ds_last_error(), "\"a\\x1b[2J\\x0ab") != NULL);
+    char full[DS_MESSAGE_BYTES * 2]; /* escapes that don't fit are left out whole */
+    for (size_t n = DS_MESSAGE_BYTES - 20; n < DS_MESSAGE_BYTES + 4; n++) {
+        memset(full, 'x', n);
+        strcpy(full + n, "\x1b\x1b\x1b\x1b");
+        ds_fail(DS_FORMAT, "%s", full);
+        const char *end = ds_last_error() + strspn(ds_last_error(), "x");
+        while (strncmp(end, "\\x1b", 4) == 0)
+            end += 4;
+        CHECK(strlen(ds_last_error()) < DS_MESSAGE_BYTES);
+        CHECK(strcmp(end, n < DS_MESSAGE_BYTES - 16 ? "" : "...") == 0);
+    }
 }
 
 TEST(threads)

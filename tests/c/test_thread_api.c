@@ -6,9 +6,9 @@
 #include <time.h>
 
 #ifdef __SANITIZE_THREAD__ /* twenty times as slow, and it sees what could have met, not only what met */
-enum { VISITS = 2, WALKS = 3, BLOWS = 150, CLOSINGS = 15 };
+enum { VISITS = 2, WALKS = 3, BLOWS = 150, CLOSINGS = 15, REOPENINGS = 2000 };
 #else
-enum { VISITS = 6, WALKS = 8, BLOWS = 400, CLOSINGS = 40 };
+enum { VISITS = 6, WALKS = 8, BLOWS = 400, CLOSINGS = 40, REOPENINGS = 30000 };
 #endif
 enum { N_THREADS = 4, LENGTH = 60 };
 
@@ -251,6 +251,176 @@ TEST(closing)
         in_parallel(N_THREADS, use_model, close_model, &f, 0);
         CHECK(atomic_load(&f.n_done) == 1);
     }
+}
+
+/* ---------------------------------------------------------------- handles that are used after their end */
+
+/* Streams that come and go beside some that stay; whoever reads `latest` has the handle of one that may be
+ * closed by now, or may be another stream at the same address. */
+typedef struct stale {
+    ds_model *model;
+    _Atomic(ds_stream *) latest;
+    atomic_bool over;
+} stale;
+
+/* Closes one's own stream, which a stale handle may have closed before. */
+static void close_own(ds_stream *s)
+{
+    ds_status status;
+    while ((status = ds_stream_close(s)) == DS_BUSY)
+        ;
+    CHECK(status == DS_OK || status == DS_CLOSED);
+}
+
+static void *open_and_close(void *context)
+{
+    stale *f = context;
+    for (int i = 0; i < REOPENINGS; i++) {
+        ds_stream *s = open_stream(f->model);
+        atomic_store(&f->latest, s);
+        close_own(s);
+    }
+    atomic_store(&f->over, true);
+    return NULL;
+}
+
+/* Nothing but a status that says why comes of the handle, whatever is done with it. */
+static void *use_stale(void *context)
+{
+    stale *f = context;
+    uint64_t seed = (uintptr_t)&seed;
+    static _Thread_local char state[1 << 12];
+    while (!atomic_load(&f->over)) {
+        ds_stream *s = atomic_load(&f->latest), *fork = NULL;
+        ds_output out[MAX_GRAPH_OUTPUTS];
+        ds_stream_info info = {.struct_size = sizeof info};
+        const ds_input in = {x, 2, 0};
+        int64_t n_frames;
+        size_t n;
+        ds_status status = DS_OK;
+        switch (s ? next_below(&seed, 12) : -1) {
+        case 0:
+            status = ds_stream_step(s, out, &in, 0);
+            break;
+        case 1:
+            status = ds_stream_query(s, &info);
+            break;
+        case 2:
+            status = ds_stream_frames(s, 0, &n_frames);
+            break;
+        case 3:
+            status = ds_stream_reset(s);
+            break;
+        case 4:
+            status = ds_stream_snapshot_size(s, &n);
+            break;
+        case 5:
+            status = ds_stream_restore(s, state, sizeof state);
+            CHECK(status != DS_OK);
+            status = DS_OK;
+            break;
+        case 6:
+            status = ds_stream_fork(&fork, s);
+            if (status == DS_OK)
+                close_own(fork);
+            break;
+        case 7:
+            status = ds_model_step(f->model, &s, out, &in, NULL, 1);
+            break;
+        case -1:
+            break;
+        default:
+            status = ds_stream_close(s);
+        }
+        CHECK(status == DS_OK || status == DS_CLOSED || status == DS_BUSY);
+    }
+    return NULL;
+}
+
+TEST(stale_handles)
+{
+    enum { KEPT = 20 };
+    stale f = {.model = load(&file, NULL)};
+    ds_stream *kept[KEPT], *idle[KEPT];
+    ds_output out[MAX_GRAPH_OUTPUTS];
+    size_t n = 0;
+    for (int i = 0; i < KEPT; i++)
+        kept[i] = open_stream(f.model);
+    in_parallel(N_THREADS, use_stale, open_and_close, &f, 0);
+    CHECK(ds_model_idle(f.model, 0, idle, KEPT, &n) == DS_OK && n == KEPT);
+    CHECK(memcmp(idle, kept, sizeof kept) == 0 && info_of(f.model).n_streams == KEPT);
+    for (int i = 0; i < KEPT; i++) {
+        CHECK(step_floats(kept[i], out, x, 3, 0, 5, DS_END) == DS_OK);
+        CHECK(ds_stream_close(kept[i]) == DS_OK);
+    }
+    CHECK(ds_model_close(f.model) == DS_OK);
+}
+
+typedef struct stale_model {
+    _Atomic(ds_model *) latest;
+    atomic_bool over;
+} stale_model;
+
+static void *load_and_close(void *context)
+{
+    stale_model *f = context;
+    for (int i = 0; i < 4 * CLOSINGS; i++) {
+        ds_status status;
+        ds_model *m = load(&file, NULL);
+        atomic_store(&f->latest, m);
+        while ((status = ds_model_close(m)) == DS_BUSY)
+            ;
+        CHECK(status == DS_OK || status == DS_CLOSED);
+    }
+    atomic_store(&f->over, true);
+    return NULL;
+}
+
+static void *use_stale_model(void *context)
+{
+    stale_model *f = context;
+    uint64_t seed = (uintptr_t)&seed;
+    while (!atomic_load(&f->over)) {
+        ds_model *m = atomic_load(&f->latest);
+        ds_stream *s = NULL;
+        ds_output out[MAX_GRAPH_OUTPUTS];
+        ds_model_info info = {.struct_size = sizeof info};
+        ds_memory_info memory = {.struct_size = sizeof memory};
+        const ds_input in = {x, 4, 0};
+        size_t n;
+        ds_status status = DS_OK;
+        switch (m ? next_below(&seed, 5) : -1) {
+        case 0:
+            status = ds_model_query(m, &info);
+            break;
+        case 1:
+            status = ds_model_memory(m, &memory);
+            break;
+        case 2:
+            status = ds_model_idle(m, 0, NULL, 0, &n);
+            break;
+        case 3:
+            status = ds_model_close(m);
+            break;
+        case 4:
+            status = ds_stream_open(&s, m);
+            if (status == DS_OK)
+                status = ds_model_step(m, &s, out, &in, NULL, 1);
+            CHECK(status != DS_ARGUMENT || strstr(ds_last_error(), "another model"));
+            status = status == DS_ARGUMENT ? DS_CLOSED : status; /* a new model at that address */
+            break;
+        default:
+            break;
+        }
+        CHECK(status == DS_OK || status == DS_CLOSED || status == DS_BUSY);
+    }
+    return NULL;
+}
+
+TEST(stale_models)
+{
+    stale_model f = {.latest = NULL};
+    in_parallel(N_THREADS, use_stale_model, load_and_close, &f, 0);
 }
 
 /* A model is not closed, nor a stream, from within a call that is in it. */

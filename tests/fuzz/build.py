@@ -21,7 +21,7 @@ ROOT = HERE.parent.parent
 sys.path.insert(0, str(ROOT / "csrc"))
 import cbuild
 
-BUILD = ROOT / "build" / "fuzz"
+BUILD = cbuild.build_folder() / "fuzz"
 SANITIZERS = "address,undefined"
 LIMITS = ["-timeout=10", "-rss_limit_mb=2048", "-print_final_stats=1"]
 ENVIRONMENT = {"ASAN_OPTIONS": "allocator_may_return_null=1", "UBSAN_OPTIONS": "print_stacktrace=1"}

@@ -22,6 +22,7 @@ from same_bits import answers, content
 import dreamstream as ds
 from dreamstream import container, nn
 from dreamstream.cli import main as cli
+from dreamstream.engine import files
 from dreamstream.engine.text import KEY, parts_of, to_json, to_xml
 from dreamstream.errors import ClosedError, FormatError
 from dreamstream.models import SileroVAD
@@ -448,6 +449,64 @@ def test_root_saves_over_the_file_of_another(tmp_path):
         seen = path.stat()
         assert (seen.st_uid, seen.st_gid, stat.S_IMODE(seen.st_mode)) == (1234, 4321, mode & 0o777)
         assert link.is_symlink() and path.stat().st_size > 0
+
+
+@pytest.mark.parametrize("error", [errno.EPERM, errno.EINVAL, errno.ENOTSUP, errno.ENOSYS])
+def test_saving_over_a_file_whose_owner_is_unknown_here(tmp_path, monkeypatch, error):
+    """A container has numbers for some owners only (EINVAL), a file system perhaps none (EPERM, ENOTSUP)."""
+
+    def refuse(*_):
+        raise OSError(error, os.strerror(error))
+
+    path, stranger = tmp_path / "m.dsm", os.stat_result
+    path.write_bytes(b"old")
+    path.chmod(0o664)
+    known = os.stat(path)
+
+    def seen(place, *more, **how):
+        found = known if os.fspath(place) == os.fspath(path) else os.lstat(place)
+        return stranger([*found[:4], 65534, 65534, *found[6:]])
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fchown", refuse)
+        patch.setattr(files.os, "stat", seen)
+        small().save(path)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o604 and path.stat().st_size > 100
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fchmod", refuse)
+        small().save(path)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600 and os.listdir(tmp_path) == ["m.dsm"]
+
+
+def test_a_file_system_without_nameless_files(tmp_path, monkeypatch):
+    monkeypatch.setattr(files, "_has_nameless", lambda folder: False)
+    path = tmp_path / "m.dsm"
+    for _ in range(2):
+        small().save(path)
+        assert ds.load(path).fingerprint and os.listdir(tmp_path) == ["m.dsm"]
+    with pytest.raises(FormatError), files._replacing(str(path)) as file:
+        file.write(b"half")
+        raise FormatError("no more")
+    assert os.listdir(tmp_path) == ["m.dsm"] and ds.load(path)
+
+
+KILLED = """
+import os, signal, sys, dreamstream as ds
+from dreamstream.engine import files
+with files._replacing(sys.argv[1]) as file:
+    file.write(b"half")
+    file.flush()
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "O_TMPFILE"), reason="no O_TMPFILE")
+def test_a_process_that_is_killed_leaves_nothing(tmp_path):
+    path = tmp_path / "m.dsm"
+    path.write_bytes(b"old")
+    done = subprocess.run([sys.executable, "-c", KILLED, str(path)])
+    assert done.returncode == -9
+    assert os.listdir(tmp_path) == ["m.dsm"] and path.read_bytes() == b"old"
 
 
 def test_containers_are_written_alike(whole):

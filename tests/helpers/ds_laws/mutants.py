@@ -368,7 +368,7 @@ def build(mutant: Mutant, place: Path) -> Path:
         files = cbuild.sources(python=python)
         more = {"system_includes": includes, "key": f"{sys.version} numpy {np.__version__}"} if python else {}
         found = cbuild.compile_all(
-            cbuild.extension_compiler(), files, ROOT / "build" / "objects", flags[python], **more
+            cbuild.extension_compiler(), files, cbuild.build_folder() / "objects", flags[python], **more
         )
         objects += [o for f, o in zip(files, found) if f != source]
     python = mutant.file.startswith("python/")
