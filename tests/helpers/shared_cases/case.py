@@ -178,8 +178,8 @@ def expected(
 ) -> tuple[list[Array], list[Array]] | None:
     """Return what torch says of one whole stream, in float32 and in float64; None where it can't tell.
 
-    Where torch raises because a stream is too short, or empty, there are no frames; with several inputs or outputs,
-    or another module's word, it can't tell of which.
+    Where torch raises because a stream is too short, or empty, there are no frames; with several inputs or
+    outputs, or another module's word, it can't tell of which.
 
     Parameters
     ----------
