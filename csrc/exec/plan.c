@@ -257,7 +257,9 @@ ds_status ds_plan_create(ds_plan **plan, ds_graph *takes_graph, const ds_kernels
     p->allocator = takes_graph->allocator;
     p->arena = arena;
     p->model = takes_graph;
-    p->kernels = kernels;
+    p->apart = *kernels;
+    p->apart.real[0].apart = p->apart.real[1].apart = true;
+    p->kernels = &p->apart;
     ds_arena_init(&scratch, &p->allocator);
     status = make(p, skew, &scratch);
     ds_arena_free(&scratch);
@@ -275,6 +277,7 @@ void ds_plan_destroy(ds_plan *plan)
         return;
     ds_arena arena = plan->arena;
     ds_release(&plan->allocator, plan->prepared, plan->prepared_bytes);
+    ds_release(&plan->allocator, plan->elements, plan->elements_bytes);
     ds_analysis_free(&plan->analysis);
     ds_graph_destroy(plan->graph);
     ds_graph_destroy(plan->plain);

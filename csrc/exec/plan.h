@@ -51,7 +51,7 @@ typedef struct ds_checked {
 typedef struct ds_replaced {
     const void *was;
     size_t n_bytes;
-    const ds_packed *packed;
+    ds_packed *packed;
     size_t packed_bytes;
 } ds_replaced;
 
@@ -70,12 +70,13 @@ typedef struct ds_plan {
     ds_graph *plain; /* rewritten, each operator by itself, for exports; owned */
     ds_graph *graph; /* rewritten and fused; owned. All number their edges alike */
     ds_clock clock;
-    ds_analysis analysis; /* its edges: of the rewritten graph */
-    const ds_kernels *kernels;
-    ds_edge_plan *edges; /* [graph->n_edges] */
-    ds_node_plan *nodes; /* [graph->n_nodes] */
-    int *leaving;        /* edges by their last use: after node j those from */
-    int *first_leaving;  /* first_leaving[j] to first_leaving[j + 1]; [graph->n_nodes + 2] */
+    ds_analysis analysis;      /* its edges: of the rewritten graph */
+    const ds_kernels *kernels; /* `apart` */
+    ds_kernels apart;          /* a backend's; elements of packed weights lie apart */
+    ds_edge_plan *edges;       /* [graph->n_edges] */
+    ds_node_plan *nodes;       /* [graph->n_nodes] */
+    int *leaving;              /* edges by their last use: after node j those from */
+    int *first_leaving;        /* first_leaving[j] to first_leaving[j + 1]; [graph->n_nodes + 2] */
     int n_buffers, n_tails;
     int *moving; /* [n_moving]: edges whose first kept frame moves on (marks, tails) */
     size_t n_moving, n_marked;
@@ -96,8 +97,9 @@ typedef struct ds_plan {
     size_t block_bytes; /* of one stream's fixed state: exact */
     size_t kept_bytes;  /* what of it must be kept: without slack */
     size_t grown_bytes; /* per `analysis.period` frames of input 0, where state grows */
-    void *prepared;     /* owned: all nodes' */
-    size_t prepared_bytes;
+    void *prepared;     /* owned: all nodes', but for elements of packed weights */
+    void *elements;     /* owned: those, each once */
+    size_t prepared_bytes, elements_bytes;
     ds_replaced *replaced; /* raw weights that were given back */
     size_t n_replaced;
     size_t raw_bytes;    /* of all raw weights as captured, each once */
