@@ -2,6 +2,7 @@
 #include "exec/weights.h"
 
 #include "codec/sort.h"
+#include "exec/budget.h"
 #include "ops/fused.h"
 #include "ops/packed.h"
 
@@ -50,11 +51,13 @@ static ds_status prepare_nodes(ds_plan *p)
 {
     const ds_real_kernels *const k = &p->kernels->real[0];
     size_t offset = 0;
-    for (size_t j = 0; j < p->graph->n_nodes; j++)
-        DS_CHECK(!__builtin_add_overflow(p->prepared_bytes,
-                                         ds_aligned(ds_op_prepared_bytes(p->graph->nodes[j].op, k)),
-                                         &p->prepared_bytes),
-                 DS_NO_MEMORY, "the weights do not fit into memory");
+    for (size_t j = 0; j < p->graph->n_nodes; j++) {
+        const size_t n_bytes = ds_op_prepared_bytes(p->graph->nodes[j].op, k);
+        DS_TRY(ds_budget_add(p, j, n_bytes));
+        DS_CHECK(
+            !__builtin_add_overflow(p->prepared_bytes, ds_aligned(n_bytes), &p->prepared_bytes),
+            DS_NO_MEMORY, "the weights do not fit into memory");
+    }
     DS_TRY(ds_allocate(&p->allocator, &p->prepared, p->prepared_bytes));
     for (size_t j = 0; j < p->graph->n_nodes; j++) {
         const ds_op *op = p->graph->nodes[j].op;
@@ -81,16 +84,19 @@ static ds_packed *first_packed(const ds_plan *p, size_t j, size_t *n_bytes)
     for (ds_packed *w = (first); (size_t)((char *)w - (char *)(first)) < (all_bytes); \
          w = ds_packed_next(w))
 
-/* Fills `all`, if it is not NULL, with the packed weights of all nodes; returns how many there are. */
-static size_t list_packed(const ds_plan *p, ds_packed **all)
+/* Fills `all`, if it is not NULL, with the packed weights of all nodes, `nodes` with whose they are; returns how many
+ * there are. */
+static size_t list_packed(const ds_plan *p, ds_packed **all, uint32_t *nodes)
 {
     size_t n = 0, n_bytes;
     for (size_t j = 0; j < p->graph->n_nodes; j++) {
         ds_packed *first = first_packed(p, j, &n_bytes);
         EACH_PACKED(w, first, n_bytes)
         {
-            if (all)
+            if (all) {
                 all[n] = w;
+                nodes[n] = (uint32_t)j;
+            }
             n++;
         }
     }
@@ -150,18 +156,20 @@ static ds_status find_same(ds_packed *const *all, size_t n, uint32_t *same, ds_a
  * large, it lies in large pages. */
 static ds_status pack_weights(ds_plan *p, ds_arena *scratch)
 {
-    const size_t n = list_packed(p, NULL);
+    const size_t n = list_packed(p, NULL, NULL);
     ds_packed **all;
-    uint32_t *same;
+    uint32_t *same, *nodes;
     DS_PUSH(scratch, all, n);
+    DS_PUSH(scratch, nodes, n);
     DS_PUSH(scratch, same, n);
-    (void)list_packed(p, all);
+    (void)list_packed(p, all, nodes);
     DS_TRY(find_same(all, n, same, scratch));
-    for (size_t i = 0; i < n; i++)
-        DS_CHECK(same[i] != i ||
-                     !__builtin_add_overflow(p->elements_bytes, ds_packed_elements_bytes(all[i]),
-                                             &p->elements_bytes),
+    for (size_t i = 0; i < n; i++) {
+        const size_t n_bytes = same[i] == i ? ds_packed_elements_bytes(all[i]) : 0;
+        DS_TRY(ds_budget_add(p, nodes[i], n_bytes));
+        DS_CHECK(!__builtin_add_overflow(p->elements_bytes, n_bytes, &p->elements_bytes),
                  DS_NO_MEMORY, "the weights do not fit into memory");
+    }
     DS_TRY(ds_allocate(&p->allocator, &p->elements, p->elements_bytes));
     const bool forgets = p->model->file && p->kernels->real[0].format != DS_FORMAT_RAW;
     size_t offset = 0, mapped = MOST_MAPPED; /* it was checked, and so read */

@@ -341,7 +341,7 @@ static ds_plan *plan_of(graph_case *c, int64_t skew)
 {
     ds_plan *plan = NULL;
     CHECK(c->status == DS_OK);
-    CHECK_OK(ds_plan_create(&plan, c->graph, best_kernels(), skew));
+    CHECK_OK(ds_plan_create(&plan, c->graph, best_kernels(), skew, 0));
     return plan;
 }
 
