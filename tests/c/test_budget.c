@@ -1,5 +1,7 @@
 /* exec/budget: what asks for more memory than it may is refused before it gets any, models and calls; what is counted is
  * about what is taken. */
+#include "base/now.h"
+#include "every_op.h"
 #include "exec_driver.h"
 #include "main.h"
 
@@ -89,14 +91,20 @@ TEST(refused_before_it_is_made)
 /* One stream, one frame, the end. */
 static void step_once(runner *r)
 {
+    const ds_graph *g = r->plan->graph;
     ds_slot *slot;
-    const int64_t n = 1;
+    int64_t n[DS_MAX_INPUTS];
     const bool ended = true;
     bool bad;
+    for (size_t i = 0; i < g->n_inputs; i++)
+        n[i] = 1;
     CHECK(ds_session_open(r->session, &slot, 0) == DS_OK);
-    CHECK_OK(begin_rows(r->batch, &slot, &n, &ended, &bad, 1));
-    *(float *)ds_step_room(r->batch, 0, 0) = 1;
-    ds_step_run(r->batch);
+    if (begin_rows(r->batch, &slot, n, &ended, &bad, 1) == DS_OK) { /* else it is too short */
+        for (size_t i = 0; i < g->n_inputs; i++)
+            memset(ds_step_room(r->batch, i, 0), 0,
+                   ds_signature_bytes(&g->edges[g->inputs[i]].signature));
+        ds_step_run(r->batch);
+    }
     ds_session_close(r->session, slot);
 }
 
@@ -167,5 +175,79 @@ TEST(calls)
         int64_t start;
         CHECK(ds_step_frames(r.batch, 0, 1, &start) == 3000 && start == 0);
         close_runner(&r);
+    }
+}
+
+/* ---------------------------------------------------------------- every operator, every number */
+
+/* An operator with one number that is large: it is refused, or planned at once and within what is allowed; where that is
+ * little, it takes about as much. */
+static void check_large(const op_text *t, const char *attribute, int64_t value)
+{
+    enum { LITTLE = 1 << 26 };
+    ds_plan *plan = NULL;
+    count_memory();
+    graph_case c = try_op(t);
+    const double began = ds_now();
+    ds_status status = c.status;
+    if (status == DS_OK)
+        status = ds_plan_create(&plan, c.graph, best_kernels(), 0, 0);
+    else
+        ds_graph_destroy(c.graph);
+    const double seconds = ds_now() - began;
+    const size_t peak = ds_fault_peak_bytes(&fault);
+    const bool right = seconds < 2 && peak < (status == DS_OK ? (size_t)3 << 30 : (size_t)80 << 20);
+    if (!right || seconds > 0.3)
+        fprintf(stderr, "%s, %s %lld: %s, %g s, %zu bytes\n", t->def->name, attribute,
+                (long long)value, ds_status_name(status), seconds, peak);
+    CHECK(right);
+    if (status == DS_OK && plan->budget.n_bytes < LITTLE) {
+        runner r = run_plan(plan);
+        const size_t counted = plan->budget.n_bytes;
+        const double before = ds_now();
+        step_once(&r);
+        const double took = ds_now() - before;
+        const size_t taken = ds_fault_live_bytes(&fault);
+        if (taken >= 2 * counted + (4 << 20) || took > 1)
+            fprintf(stderr, "%s, %s %lld: %zu bytes were counted, %zu taken; %g s\n", t->def->name,
+                    attribute, (long long)value, counted, taken, took);
+        CHECK(taken < 2 * counted + (4 << 20));
+        close_runner(&r);
+    } else {
+        ds_plan_destroy(plan);
+    }
+    CHECK(ds_fault_live_blocks(&fault) == 0);
+}
+
+TEST(every_operator)
+{
+    static const int64_t values[] = {1000,          1 << 20, 1 << 24,         1 << 28,
+                                     (1 << 29) - 1, 1 << 30, (int64_t)1 << 39};
+    for (size_t k = 0; k < N_EVERY_OP; k++) {
+        op_text t = read_op(every_op[k]);
+        for (const ds_attr_def *d = t.def->attrs; d != NULL && d->name != NULL; d++) {
+            size_t at = 0;
+            while (at < t.n_attrs && strcmp(t.attrs[at].name, d->name) != 0)
+                at++;
+            if ((d->kind != DS_ATTR_INT && d->kind != DS_ATTR_INTS) || at == DS_MAX_ATTRS)
+                continue;
+            for (size_t v = 0; v < sizeof values / sizeof *values; v++) {
+                op_text large = t;
+                ds_attr *attr = &large.attrs[at];
+                if (at == t.n_attrs) {
+                    *attr = (ds_attr){.name = d->name, .kind = d->kind};
+                    large.n_attrs++;
+                }
+                attr->value.i = values[v];
+                const int n = d->kind == DS_ATTR_INT ? 1 : attr->value.n_ints;
+                for (int i = 0; i < n; i++) {
+                    const int64_t was = attr->value.ints[i];
+                    attr->value.ints[i] = values[v];
+                    check_large(&large, d->name, values[v]);
+                    attr->value.ints[i] = was;
+                }
+            }
+        }
+        free_op_text(&t);
     }
 }
