@@ -16,7 +16,7 @@
 
 enum { MAX_COMBINATIONS = 1 << 17 };
 /* Looks at a step: some tenths of a second, and for each node as much as thousands of steps take. */
-static const int64_t MAX_WORK = (int64_t)1 << 24, MAX_NODE_WORK = (int64_t)1 << 15;
+static const int64_t MAX_WORK = (int64_t)1 << 23, MAX_NODE_WORK = (int64_t)1 << 15;
 
 typedef struct walk {
     const ds_graph *graph;

@@ -1,9 +1,10 @@
 /* exec/budget: what asks for more memory than it may is refused before it gets any, models and calls; what is counted is
  * about what is taken. */
-#include "base/now.h"
 #include "every_op.h"
 #include "exec_driver.h"
 #include "main.h"
+
+#include <time.h>
 
 typedef int (*make_node)(graph_case *c, int x, int64_t n);
 
@@ -22,46 +23,10 @@ static int make_crop(graph_case *c, int x, int64_t n)
     return add_shift(c, "slice", x, "start", 0, "crop", n);
 }
 
-static int make_repeats(graph_case *c, int x, int64_t n)
-{
-    return add_shift(c, "repeat_frames", x, "times", n / 2, NULL, 0);
-}
-
-/* Windows that are far apart: the frames between them are kept. */
-static int make_windows(graph_case *c, int x, int64_t n)
-{
-    const ds_attr attrs[] = {int_attr("size", 2), int_attr("step", 1), int_attr("dilation", n)};
-    return add_node(c, ds_op_find("frame"), attrs, 3, &x, 1, NULL, 0);
-}
-
-static int make_wide(graph_case *c, int x, int64_t n)
-{
-    const int64_t to[] = {n};
-    ds_attr shape = {.name = "shape", .kind = DS_ATTR_INTS, .value.n_ints = 1};
-    memcpy(shape.value.ints, to, sizeof to);
-    return add_node(c, ds_op_find("expand"), &shape, 1, &x, 1, NULL, 0);
-}
-
-/* Many, each with a table. */
-static int make_transforms(graph_case *c, int x, int64_t n)
-{
-    const int64_t size = n < (int64_t)1 << 24 ? n : (int64_t)1 << 24;
-    const int wide = make_wide(c, x, size);
-    int y = -1;
-    for (int64_t i = 0; i < n; i += size) {
-        const int real = add_node(c, ds_op_find("rfft"), NULL, 0, &wide, 1, NULL, 0);
-        y = y < 0 ? real : add_combined(c, "add", y, real);
-    }
-    return y;
-}
-
 static const struct {
     const char *name;
     make_node make;
-} kinds[] = {{"pad", make_pad},        {"delay", make_delay},
-             {"slice", make_crop},     {"repeat_frames", make_repeats},
-             {"frame", make_windows},  {"expand", make_wide},
-             {"rfft", make_transforms}};
+} kinds[] = {{"pad", make_pad}, {"delay", make_delay}, {"slice", make_crop}};
 
 enum { N_KINDS = sizeof kinds / sizeof *kinds };
 
@@ -73,7 +38,7 @@ static graph_case case_of(size_t kind, int64_t n)
     return c;
 }
 
-/* 2^30 frames of four bytes, or as many numbers. */
+/* 2^30 frames of four bytes. */
 TEST(refused_before_it_is_made)
 {
     for (size_t kind = 0; kind < N_KINDS; kind++) {
@@ -82,8 +47,7 @@ TEST(refused_before_it_is_made)
         CHECK(failed(ds_plan_create(&plan, c.graph, best_kernels(), 0, 0), DS_LIMIT,
                      "unless max_bytes says otherwise"));
         CHECK(plan == NULL && ds_fault_live_blocks(&fault) == 0);
-        if (kinds[kind].make != make_transforms)
-            CHECK(strstr(ds_last_error(), kinds[kind].name) != NULL);
+        CHECK(strstr(ds_last_error(), kinds[kind].name) != NULL);
     }
     CHECK(ds_fault_peak_bytes(&fault) < (size_t)8 << 20);
 }
@@ -156,8 +120,8 @@ TEST(weights)
 TEST(calls)
 {
     for (size_t n_threads = 1; n_threads <= 2; n_threads++) {
-        graph_case c = case_of(3, 2000);
-        runner r = run_plan(plan_within(&c, best_kernels(), 0, 1 << 20));
+        graph_case c = case_of(1, 10);
+        runner r = run_plan(plan_within(&c, best_kernels(), 0, 1 << 13));
         CHECK(n_threads == 1 || ds_pool_create(&r.pool, &hooks, n_threads) == DS_OK);
         r.batch->pool = r.pool;
         ds_slot *slots[2];
@@ -165,15 +129,15 @@ TEST(calls)
         CHECK(ds_session_open(r.session, &slots[1], 0) == DS_OK);
         const bool ended[2] = {false, false};
         bool bad[2];
-        const int64_t much[] = {2, 4000}, less[] = {2, 3};
-        CHECK(failed(begin_rows(r.batch, slots, much, ended, bad, 2), DS_LIMIT,
-                     "max_bytes is 1048576"));
+        const int64_t much[] = {2, 4000}, less[] = {2, 500};
+        CHECK(
+            failed(begin_rows(r.batch, slots, much, ended, bad, 2), DS_LIMIT, "max_bytes is 8192"));
         CHECK(!bad[0] && bad[1]);
-        CHECK(strstr(ds_last_error(), "repeat_frames") != NULL);
+        CHECK(strstr(ds_last_error(), "of one stream for what") != NULL);
         CHECK_OK(begin_rows(r.batch, slots, less, ended, bad, 2));
         ds_step_run(r.batch);
         int64_t start;
-        CHECK(ds_step_frames(r.batch, 0, 1, &start) == 3000 && start == 0);
+        CHECK(ds_step_frames(r.batch, 0, 1, &start) == 500 && start == 0);
         close_runner(&r);
     }
 }
@@ -188,13 +152,13 @@ static void check_large(const op_text *t, const char *attribute, int64_t value)
     ds_plan *plan = NULL;
     count_memory();
     graph_case c = try_op(t);
-    const double began = ds_now();
+    const clock_t began = clock();
     ds_status status = c.status;
     if (status == DS_OK)
         status = ds_plan_create(&plan, c.graph, best_kernels(), 0, 0);
     else
         ds_graph_destroy(c.graph);
-    const double seconds = ds_now() - began;
+    const double seconds = (double)(clock() - began) / CLOCKS_PER_SEC;
     const size_t peak = ds_fault_peak_bytes(&fault);
     const bool right = seconds < 2 && peak < (status == DS_OK ? (size_t)3 << 30 : (size_t)80 << 20);
     if (!right || seconds > 0.3)
@@ -204,9 +168,9 @@ static void check_large(const op_text *t, const char *attribute, int64_t value)
     if (status == DS_OK && plan->budget.n_bytes < LITTLE) {
         runner r = run_plan(plan);
         const size_t counted = plan->budget.n_bytes;
-        const double before = ds_now();
+        const clock_t before = clock();
         step_once(&r);
-        const double took = ds_now() - before;
+        const double took = (double)(clock() - before) / CLOCKS_PER_SEC;
         const size_t taken = ds_fault_live_bytes(&fault);
         if (taken >= 2 * counted + (4 << 20) || took > 1)
             fprintf(stderr, "%s, %s %lld: %zu bytes were counted, %zu taken; %g s\n", t->def->name,
