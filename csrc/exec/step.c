@@ -338,7 +338,7 @@ static ds_status refuse_bytes(ds_step *step, const ds_group *g)
         greatest = n_bytes > most ? &g->stretches[i] : greatest;
         most = n_bytes > most ? n_bytes : most;
     }
-    for (size_t r = 0; r < greatest->n; r++)
+    for (size_t r = 0; g->n_stretches > 0 && r < greatest->n; r++)
         step->bad[(size_t)(greatest->rows - step->rows) + r] = true;
     return ds_budget_refuse_call(p, step->n_bytes, edge, largest);
 }
@@ -353,6 +353,7 @@ static ds_status allocate_values(ds_step *step, ds_group *g)
     DS_PUSH(&step->arena, most, n_buffers + 2);
     DS_PUSH_ZEROED(&step->arena, sums, n_buffers + 2);
     sums[n_buffers] = ds_aligned(p->call_scratch);
+    const size_t n_scratches = step->within ? ds_pool_threads(step->pool) : 1;
     for (size_t i = 0; i < g->n_stretches; i++) {
         const ds_stretch *s = &g->stretches[i];
         DS_TRY(place(p, g, s, most));
@@ -360,7 +361,8 @@ static ds_status allocate_values(ds_step *step, ds_group *g)
             sums[k] = ds_saturated_sum(sums[k], ds_saturated_product(ds_aligned(most[k]), s->n));
     }
     for (size_t k = 0; k <= n_buffers + 1; k++)
-        step->n_bytes = ds_saturated_sum(step->n_bytes, sums[k]);
+        step->n_bytes = ds_saturated_sum(
+            step->n_bytes, ds_saturated_product(sums[k], k == n_buffers ? n_scratches : 1));
     for (size_t o = 0; o < p->graph->n_outputs; o++) { /* the caller has a copy */
         const size_t e = (size_t)p->graph->outputs[o];
         step->n_bytes =
@@ -374,8 +376,7 @@ static ds_status allocate_values(ds_step *step, ds_group *g)
     for (size_t k = 0; k < n_buffers; k++)
         DS_TRY(ds_arena_push(&step->arena, (void **)&g->buffers[k], sums[k]));
     g->scratch_bytes = sums[n_buffers];
-    return ds_arena_push_array(&step->arena, &g->scratch,
-                               step->within ? ds_pool_threads(step->pool) : 1, sums[n_buffers]);
+    return ds_arena_push_array(&step->arena, &g->scratch, n_scratches, sums[n_buffers]);
 }
 
 ds_status ds_step_begin(ds_step *step)

@@ -225,8 +225,10 @@ static bool holds(ds_packed *packed, size_t packed_bytes, const ds_weight *weigh
 {
     size_t found = 0;
     EACH_PACKED(p, packed, packed_bytes)
-    if (came_from(p, weight->data, weight->n_bytes))
-        found += p->n_cols * p->depth * (p->element == DS_F32 ? sizeof(float) : sizeof(double));
+    {
+        if (came_from(p, weight->data, weight->n_bytes))
+            found += p->n_cols * p->depth * (p->element == DS_F32 ? sizeof(float) : sizeof(double));
+    }
     return found == weight->n_bytes;
 }
 
@@ -323,8 +325,10 @@ static ds_status unpack(ds_arena *arena, const ds_replaced *r, void **data)
 {
     DS_TRY(ds_arena_push(arena, data, r->n_bytes));
     EACH_PACKED(packed, r->packed, r->packed_bytes)
-    if (came_from(packed, r->was, r->n_bytes))
-        ds_unpack(packed, (char *)*data + ((uintptr_t)packed->raw - (uintptr_t)r->was));
+    {
+        if (came_from(packed, r->was, r->n_bytes))
+            ds_unpack(packed, (char *)*data + ((uintptr_t)packed->raw - (uintptr_t)r->was));
+    }
     return DS_OK;
 }
 

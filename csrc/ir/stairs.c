@@ -334,6 +334,8 @@ static int64_t after_quotient(const operation *o, int64_t n)
     const ds_wide wanted = o->code == DS_EXPR_FLOORDIV ? (quotient + 1) * by : quotient * by + 1;
     const ds_wide missing = wanted - o->in[0]->steps[s->first].value;
     const ds_wide next = s->origin + (missing + s->gain - 1) / s->gain * s->period;
+    if (next <= n) /* where counts saturate */
+        return n + 1;
     return next < DS_NEVER ? (int64_t)next : DS_NEVER;
 }
 
@@ -342,9 +344,9 @@ static int64_t after(const operation *o, int64_t n)
     int64_t next = DS_NEVER;
     if (is_quotient_of_line(o))
         return after_quotient(o, n);
-    const bool chosen = o->code == DS_EXPR_SELECT && is_line(o->now[0]) && in_at(o, 0, n) > 0;
-    for (int i = chosen ? 1 : 0; i < o->n_in;
-         i++) { /* a condition that holds from here on is one */
+    /* A condition that holds from here on is no reason to look. */
+    const bool holds = o->code == DS_EXPR_SELECT && is_line(o->now[0]) && in_at(o, 0, n) > 0;
+    for (int i = holds ? 1 : 0; i < o->n_in; i++) {
         const int64_t own = after_in(o->in[i], o->now[i], n);
         next = own < next ? own : next;
     }
@@ -532,6 +534,12 @@ static ds_status look_apart(ds_stairs_maker *m, const ds_stairs *f, const ds_fli
     return DS_OK;
 }
 
+/* By how much it grows in so many periods of its own as there are in `period`. */
+static int64_t gained(const ds_flight *s, int64_t period)
+{
+    return is_constant(s) ? 0 : ds_expr_apply(DS_EXPR_MUL, period / s->period, s->gain, 0);
+}
+
 ds_status ds_stairs_apart(ds_stairs_maker *m, const ds_stairs *f, const ds_stairs *g, int64_t *most,
                           int64_t *gain, int64_t *period)
 {
@@ -548,8 +556,7 @@ ds_status ds_stairs_apart(ds_stairs_maker *m, const ds_stairs *f, const ds_stair
             return status;
         const bool once = status != DS_OK || end - start <= *period;
         DS_TRY(look_apart(m, f, s, g, t, start, once ? end : start + *period, most));
-        *gain = (is_constant(s) ? 0 : *period / s->period * s->gain) -
-                (is_constant(t) ? 0 : *period / t->period * t->gain);
+        *gain = ds_expr_apply(DS_EXPR_SUB, gained(s, *period), gained(t, *period), 0);
         if (!once && !last && *gain > 0) /* the last period holds the largest */
             DS_TRY(look_apart(m, f, s, g, t, end - *period, end, most));
         i += f_end == end;
