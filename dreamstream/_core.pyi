@@ -132,6 +132,7 @@ class Engine:
         max_streams: int = 0,
         skew: int = 0,
         backend: str | None = None,
+        max_bytes: int = 0,
     ) -> Engine: ...
     def step(
         self,

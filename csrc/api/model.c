@@ -113,7 +113,8 @@ static ds_status of_a_file(ds_status status)
 static ds_status fill_model(ds_model *m, ds_mapped *file, const ds_model_options *options)
 {
     ds_graph *graph = NULL;
-    ds_engine_options engine = {.max_streams = options->max_streams};
+    const uint64_t most = options->max_bytes < SIZE_MAX ? options->max_bytes : SIZE_MAX;
+    ds_engine_options engine = {.max_streams = options->max_streams, .max_bytes = (size_t)most};
     DS_TRY(count_threads(&engine.n_threads, options->threads));
     DS_TRY(ds_model_read(&graph, &m->interface, &m->allocator, file, false, NULL));
     const ds_status status =

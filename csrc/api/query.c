@@ -61,7 +61,7 @@ static ds_model_info describe(const ds_model *m)
         .state_bytes_per_frame = (double)p->grown_bytes / (double)p->analysis.period,
         .n_layers = p->model->n_nodes,
         .weights_size = p->raw_bytes,
-        .prepared_size = p->prepared_bytes,
+        .prepared_size = p->prepared_bytes + p->elements_bytes,
         .max_streams = m->max_streams,
         .n_streams = ds_session_n_open(m->engine->session),
         .fingerprint = {p->fingerprint[0], p->fingerprint[1]},

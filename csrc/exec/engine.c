@@ -33,7 +33,8 @@ ds_status ds_engine_create(ds_engine **engine, ds_graph *takes_graph,
     ds_plan *plan;
     ds_float_env callers;
     ds_float_env_enter(&callers); /* weights are prepared */
-    const ds_status status = ds_plan_create(&plan, takes_graph, options->kernels, options->skew);
+    const ds_status status =
+        ds_plan_create(&plan, takes_graph, options->kernels, options->skew, options->max_bytes);
     ds_float_env_leave(&callers);
     return status == DS_OK ? make(engine, plan, plan, options) : status;
 }

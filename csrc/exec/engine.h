@@ -23,13 +23,14 @@ typedef struct ds_engine_options {
     size_t n_threads;   /* of one call; at least 1 */
     size_t max_streams; /* 0: no limit */
     int64_t skew;       /* frames by which the inputs of one stream may be apart */
+    size_t max_bytes;   /* ds_plan_create's */
 } ds_engine_options;
 
 /* Plans the graph, which it takes also on failure. Errors: those of ds_plan_create, ds_pool_create. */
 ds_status ds_engine_create(ds_engine **engine, ds_graph *takes_graph,
                            const ds_engine_options *options);
 /* Makes another engine of the same plan, with streams of its own. The plan stays the original's, which
- * must outlive this one. The options' kernels and skew are not looked at. Errors: those of
+ * must outlive this one. The options' kernels, skew and max_bytes are not looked at. Errors: those of
  * ds_engine_create. */
 ds_status ds_engine_copy(ds_engine **engine, const ds_engine *original,
                          const ds_engine_options *options);

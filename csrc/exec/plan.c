@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "exec/budget.h"
 #include "exec/positions.h"
 #include "exec/weights.h"
 
@@ -225,7 +226,7 @@ static ds_status rewrite(ds_plan *p, int64_t skew)
     return DS_OK;
 }
 
-static ds_status make(ds_plan *p, int64_t skew, ds_arena *scratch)
+static ds_status make(ds_plan *p, int64_t skew, size_t max_bytes, ds_arena *scratch)
 {
     DS_CHECK(p->model->n_inputs > 0 && p->model->n_outputs > 0, DS_ARGUMENT,
              "a graph needs an input and an output");
@@ -238,13 +239,14 @@ static ds_status make(ds_plan *p, int64_t skew, ds_arena *scratch)
     DS_TRY(assign_buffers(p, scratch));
     DS_TRY(study_nodes(p));
     DS_TRY(ds_positions_plan(p, scratch));
+    DS_TRY(ds_budget_start(p, scratch, max_bytes));
     ds_graph_fingerprint(p->model, p->fingerprint);
     ds_graph_origin(p->model, p->origin);
     return ds_weights_prepare(p, scratch);
 }
 
 ds_status ds_plan_create(ds_plan **plan, ds_graph *takes_graph, const ds_kernels *kernels,
-                         int64_t skew)
+                         int64_t skew, size_t max_bytes)
 {
     ds_plan *p;
     ds_arena arena, scratch;
@@ -257,9 +259,11 @@ ds_status ds_plan_create(ds_plan **plan, ds_graph *takes_graph, const ds_kernels
     p->allocator = takes_graph->allocator;
     p->arena = arena;
     p->model = takes_graph;
-    p->kernels = kernels;
+    p->apart = *kernels;
+    p->apart.real[0].apart = p->apart.real[1].apart = true;
+    p->kernels = &p->apart;
     ds_arena_init(&scratch, &p->allocator);
-    status = make(p, skew, &scratch);
+    status = make(p, skew, max_bytes, &scratch);
     ds_arena_free(&scratch);
     if (status != DS_OK) {
         ds_plan_destroy(p);
@@ -275,6 +279,7 @@ void ds_plan_destroy(ds_plan *plan)
         return;
     ds_arena arena = plan->arena;
     ds_release(&plan->allocator, plan->prepared, plan->prepared_bytes);
+    ds_release(&plan->allocator, plan->elements, plan->elements_bytes);
     ds_analysis_free(&plan->analysis);
     ds_graph_destroy(plan->graph);
     ds_graph_destroy(plan->plain);

@@ -51,9 +51,17 @@ typedef struct ds_checked {
 typedef struct ds_replaced {
     const void *was;
     size_t n_bytes;
-    const ds_packed *packed;
+    ds_packed *packed;
     size_t packed_bytes;
 } ds_replaced;
+
+/* Bytes that are allowed, and what has been added up so far (exec/budget.h). */
+typedef struct ds_budget {
+    size_t max_bytes, max_call_bytes; /* of the model with one stream; of a call */
+    bool chosen;                      /* by who made the plan */
+    size_t n_bytes, most;             /* so far; the most of one node */
+    const ds_node *node;
+} ds_budget;
 
 /* The head of a stream's block. What follows: per edge with slack, the place of the first kept frame in
  * its room (a mark); then, 64-byte aligned, the edges' rooms and the carried arrays. */
@@ -70,12 +78,13 @@ typedef struct ds_plan {
     ds_graph *plain; /* rewritten, each operator by itself, for exports; owned */
     ds_graph *graph; /* rewritten and fused; owned. All number their edges alike */
     ds_clock clock;
-    ds_analysis analysis; /* its edges: of the rewritten graph */
-    const ds_kernels *kernels;
-    ds_edge_plan *edges; /* [graph->n_edges] */
-    ds_node_plan *nodes; /* [graph->n_nodes] */
-    int *leaving;        /* edges by their last use: after node j those from */
-    int *first_leaving;  /* first_leaving[j] to first_leaving[j + 1]; [graph->n_nodes + 2] */
+    ds_analysis analysis;      /* its edges: of the rewritten graph */
+    const ds_kernels *kernels; /* `apart` */
+    ds_kernels apart;          /* a backend's; elements of packed weights lie apart */
+    ds_edge_plan *edges;       /* [graph->n_edges] */
+    ds_node_plan *nodes;       /* [graph->n_nodes] */
+    int *leaving;              /* edges by their last use: after node j those from */
+    int *first_leaving;        /* first_leaving[j] to first_leaving[j + 1]; [graph->n_nodes + 2] */
     int n_buffers, n_tails;
     int *moving; /* [n_moving]: edges whose first kept frame moves on (marks, tails) */
     size_t n_moving, n_marked;
@@ -96,8 +105,10 @@ typedef struct ds_plan {
     size_t block_bytes; /* of one stream's fixed state: exact */
     size_t kept_bytes;  /* what of it must be kept: without slack */
     size_t grown_bytes; /* per `analysis.period` frames of input 0, where state grows */
-    void *prepared;     /* owned: all nodes' */
-    size_t prepared_bytes;
+    ds_budget budget;
+    void *prepared; /* owned: all nodes', but for elements of packed weights */
+    void *elements; /* owned: those, each once */
+    size_t prepared_bytes, elements_bytes;
     ds_replaced *replaced; /* raw weights that were given back */
     size_t n_replaced;
     size_t raw_bytes;    /* of all raw weights as captured, each once */
@@ -112,10 +123,10 @@ static inline int64_t *ds_block_marks(const ds_plan *plan, ds_block *block)
     return block->frames + plan->graph->n_inputs;
 }
 
-/* Plans a graph; takes it also on failure. skew: frames by which inputs may be apart.
- * Errors: those of ds_analyse, DS_DTYPE for float64 (the engine computes in float32). */
+/* Plans a graph; takes it also on failure. skew: frames by which inputs may be apart; max_bytes as ds_budget_start has
+ * it. Errors: those of ds_analyse and ds_budget_start, DS_DTYPE for float64 (the engine computes in float32). */
 ds_status ds_plan_create(ds_plan **plan, ds_graph *takes_graph, const ds_kernels *kernels,
-                         int64_t skew);
+                         int64_t skew, size_t max_bytes);
 void ds_plan_destroy(ds_plan *plan);
 
 #endif

@@ -7,6 +7,7 @@
 
 #include "base/utf8.h"
 #include "cpu/float_env.h"
+#include "exec/budget.h"
 #include "exec/rows.h"
 
 ds_status ds_step_create(ds_step **step, const ds_plan *plan, ds_pool *pool)
@@ -265,17 +266,6 @@ static void count_rows(ds_step *s, ds_group *g, ds_first_fault *f)
 }
 
 /* ---------------------------------------------------------------- memory */
-/* Room behind what the tails of a stretch's rows keep. */
-static ds_status make_tails(const ds_plan *p, const ds_stretch *s, const ds_span *span, size_t e)
-{
-    for (ds_row *row = s->rows; row < s->rows + s->n; row++) {
-        ds_tail *tail = &row->slot->tails[p->edges[e].tail];
-        DS_TRY(ds_tail_reserve(&p->allocator, tail, ds_kept_at(p, &row->before, e), span->fresh,
-                               span->frame_bytes));
-    }
-    return DS_OK;
-}
-
 /* The scratch that a row takes, the most of any node. */
 static size_t row_scratch(const ds_plan *p, const ds_stretch *s)
 {
@@ -294,10 +284,11 @@ static size_t row_scratch(const ds_plan *p, const ds_stretch *s)
 }
 
 /* Places one stretch's windows behind those of earlier ones (offset, and what the group has of each edge so far).
- * Fills most [n_buffers]: the bytes that a row needs of each buffer. */
+ * Fills most [n_buffers + 2]: the bytes that a row needs of each buffer, of scratch, and of tails. */
 static ds_status place(const ds_plan *p, ds_group *g, const ds_stretch *s, size_t *most)
 {
-    memset(most, 0, (size_t)p->n_buffers * sizeof *most);
+    const size_t n_buffers = (size_t)p->n_buffers;
+    memset(most, 0, (n_buffers + 2) * sizeof *most);
     for (size_t e = 0; e < p->graph->n_edges; e++) {
         const ds_span span = ds_span_of(p, s, e);
         size_t n_bytes;
@@ -310,7 +301,8 @@ static ds_status place(const ds_plan *p, ds_group *g, const ds_stretch *s, size_
         in_group->frames += span.fresh * (int64_t)s->n;
         in_group->scattered |= span.where != DS_IN_BUFFER || span.kept > 0;
         if (span.where == DS_IN_TAIL)
-            DS_TRY(make_tails(p, s, &span, e));
+            most[n_buffers + 1] =
+                ds_saturated_sum(most[n_buffers + 1], (size_t)span.fresh * span.frame_bytes);
         if (span.where != DS_IN_BUFFER)
             continue;
         s->offset[e] = in_group->n_bytes;
@@ -319,31 +311,79 @@ static ds_status place(const ds_plan *p, ds_group *g, const ds_stretch *s, size_
         size_t *known = &most[p->edges[e].buffer];
         *known = n_bytes > *known ? n_bytes : *known;
     }
+    most[n_buffers] = row_scratch(p, s);
     return DS_OK;
 }
 
-/* The most that a row needs of each buffer (and, last, of scratch) is summed row by row: so what a step takes
+/* Room behind what the tails of a stretch's rows keep. */
+static ds_status make_tails(const ds_plan *p, const ds_stretch *s)
+{
+    for (size_t e = 0; e < p->graph->n_edges && p->n_tails > 0; e++) {
+        const ds_span span = ds_span_of(p, s, e);
+        for (ds_row *row = s->rows; row < s->rows + s->n && span.where == DS_IN_TAIL; row++)
+            DS_TRY(ds_tail_reserve(&p->allocator, &row->slot->tails[p->edges[e].tail],
+                                   ds_kept_at(p, &row->before, e), span.fresh, span.frame_bytes));
+    }
+    return DS_OK;
+}
+
+/* Refuses a call that takes too much, for the rows of the group that take most. */
+static ds_status refuse_bytes(ds_step *step, const ds_group *g)
+{
+    const ds_plan *p = step->plan;
+    size_t largest = 0, most = 0, edge = 0;
+    const ds_stretch *greatest = g->stretches;
+    for (size_t i = 0; i < g->n_stretches; i++) {
+        size_t n_bytes = 0;
+        for (size_t e = 0; e < p->graph->n_edges; e++) {
+            const ds_span span = ds_span_of(p, &g->stretches[i], e);
+            const size_t fresh = ds_saturated_product((size_t)span.fresh, span.frame_bytes);
+            n_bytes = ds_saturated_sum(n_bytes, fresh);
+            edge = fresh > largest ? e : edge;
+            largest = fresh > largest ? fresh : largest;
+        }
+        greatest = n_bytes > most ? &g->stretches[i] : greatest;
+        most = n_bytes > most ? n_bytes : most;
+    }
+    for (size_t r = 0; g->n_stretches > 0 && r < greatest->n; r++)
+        step->bad[(size_t)(greatest->rows - step->rows) + r] = true;
+    return ds_budget_refuse_call(p, step->n_bytes, edge, largest);
+}
+
+/* The most that a row needs of each buffer (and of scratch, and tails) is summed row by row: so what a step takes
  * does not depend on how its rows were split, and a smaller one takes no more. */
 static ds_status allocate_values(ds_step *step, ds_group *g)
 {
     const ds_plan *p = step->plan;
     const size_t n_buffers = (size_t)p->n_buffers;
     size_t *most, *sums;
-    DS_PUSH(&step->arena, most, n_buffers + 1);
-    DS_PUSH_ZEROED(&step->arena, sums, n_buffers + 1);
+    DS_PUSH(&step->arena, most, n_buffers + 2);
+    DS_PUSH_ZEROED(&step->arena, sums, n_buffers + 2);
     sums[n_buffers] = ds_aligned(p->call_scratch);
+    const size_t n_scratches = step->within ? ds_pool_threads(step->pool) : 1;
     for (size_t i = 0; i < g->n_stretches; i++) {
         const ds_stretch *s = &g->stretches[i];
         DS_TRY(place(p, g, s, most));
-        most[n_buffers] = row_scratch(p, s);
-        for (size_t k = 0; k <= n_buffers; k++)
+        for (size_t k = 0; k <= n_buffers + 1; k++)
             sums[k] = ds_saturated_sum(sums[k], ds_saturated_product(ds_aligned(most[k]), s->n));
     }
+    for (size_t k = 0; k <= n_buffers + 1; k++)
+        step->n_bytes = ds_saturated_sum(
+            step->n_bytes, ds_saturated_product(sums[k], k == n_buffers ? n_scratches : 1));
+    for (size_t o = 0; o < p->graph->n_outputs; o++) { /* the caller has a copy */
+        const size_t e = (size_t)p->graph->outputs[o];
+        step->n_bytes =
+            ds_saturated_sum(step->n_bytes, ds_saturated_product((size_t)g->edges[e].frames,
+                                                                 p->edges[e].frame_bytes));
+    }
+    if (step->n_bytes > p->budget.max_call_bytes)
+        return refuse_bytes(step, g);
+    for (size_t i = 0; i < g->n_stretches; i++)
+        DS_TRY(make_tails(p, &g->stretches[i]));
     for (size_t k = 0; k < n_buffers; k++)
         DS_TRY(ds_arena_push(&step->arena, (void **)&g->buffers[k], sums[k]));
     g->scratch_bytes = sums[n_buffers];
-    return ds_arena_push_array(&step->arena, &g->scratch,
-                               step->within ? ds_pool_threads(step->pool) : 1, sums[n_buffers]);
+    return ds_arena_push_array(&step->arena, &g->scratch, n_scratches, sums[n_buffers]);
 }
 
 ds_status ds_step_begin(ds_step *step)
@@ -355,6 +395,7 @@ ds_status ds_step_begin(ds_step *step)
     for (size_t k = 0; k < step->n_groups; k++)
         count_rows(step, &step->groups[k], &f);
     DS_TRY(ds_first_fault_end(&f));
+    step->n_bytes = 0;
     for (size_t k = 0; k < step->n_groups; k++)
         DS_TRY(allocate_values(step, &step->groups[k]));
     for (size_t k = 0; k < step->n_groups; k++) /* the caller writes to the inputs next */

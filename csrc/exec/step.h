@@ -37,6 +37,7 @@ typedef struct ds_step {
     struct ds_row *rows; /* [n_rows] */
     struct ds_group *groups;
     size_t n_groups;
+    size_t n_bytes; /* of what the call takes, so far */
     bool within;    /* nodes may split themselves among threads */
     void **outputs; /* [n_outputs][n_rows]: where the new frames lie, after the run */
 } ds_step;
@@ -50,7 +51,7 @@ ds_status ds_step_rows(ds_step *step, size_t n_rows);
 
 /* Errors: DS_SHAPE (a check failed at the end; a position beyond a table), DS_MISMATCH (inputs further apart
  * than the skew; one that is given once missing at the start, or given later), DS_ARGUMENT (negative or absurd
- * counts), DS_NO_MEMORY. */
+ * counts), DS_LIMIT (more memory than max_bytes), DS_NO_MEMORY. */
 ds_status ds_step_begin(ds_step *step);
 /* Where the new frames of an input of one row go, contiguous. */
 void *ds_step_room(const ds_step *step, size_t input, size_t row);

@@ -3,6 +3,7 @@
 
 #include "base/utf8.h"
 #include "codec/sort.h"
+#include "exec/budget.h"
 #include "ops/fused.h"
 #include "ops/packed.h"
 
@@ -46,32 +47,149 @@ static ds_status check_tiles(const ds_plan *p)
 /* Of a file that is read once, memory holds so much at a time. */
 #define MOST_MAPPED ((size_t)1 << 26)
 
-/* The prepared weights lie one after the other in one block: large, it lies in large pages. */
-static ds_status pack_weights(ds_plan *p)
+/* What all nodes have prepared but for elements of weights: tables, and what packed weights say of themselves. */
+static ds_status prepare_nodes(ds_plan *p)
 {
     const ds_real_kernels *const k = &p->kernels->real[0];
-    for (size_t j = 0; j < p->graph->n_nodes; j++)
-        DS_CHECK(!__builtin_add_overflow(p->prepared_bytes,
-                                         ds_aligned(ds_op_prepared_bytes(p->graph->nodes[j].op, k)),
-                                         &p->prepared_bytes),
-                 DS_NO_MEMORY, "the weights do not fit into memory");
+    size_t offset = 0;
+    for (size_t j = 0; j < p->graph->n_nodes; j++) {
+        const size_t n_bytes = ds_op_prepared_bytes(p->graph->nodes[j].op, k);
+        DS_TRY(ds_budget_add(p, j, n_bytes));
+        DS_CHECK(
+            !__builtin_add_overflow(p->prepared_bytes, ds_aligned(n_bytes), &p->prepared_bytes),
+            DS_NO_MEMORY, "the weights do not fit into memory");
+    }
     DS_TRY(ds_allocate(&p->allocator, &p->prepared, p->prepared_bytes));
-    const bool forgets = p->model->file && k->format != DS_FORMAT_RAW;
-    size_t offset = 0, mapped = MOST_MAPPED; /* it was checked, and so read */
     for (size_t j = 0; j < p->graph->n_nodes; j++) {
         const ds_op *op = p->graph->nodes[j].op;
-        ds_node_plan *plan = &p->nodes[j];
         const size_t n_bytes = ds_op_prepared_bytes(op, k);
         if (!n_bytes)
             continue;
+        p->nodes[j].prepared = (char *)p->prepared + offset;
+        ds_op_prepare(op, p->nodes[j].prepared, p->nodes[j].weights, k);
+        offset += ds_aligned(n_bytes);
+    }
+    return DS_OK;
+}
+
+/* The packed weights of a node, one behind the other. */
+static ds_packed *first_packed(const ds_plan *p, size_t j, size_t *n_bytes)
+{
+    const ds_op *main = ds_fused_main(p->graph->nodes[j].op);
+    const bool packs = p->nodes[j].prepared && (main->def->flags & DS_OP_PACKS);
+    *n_bytes = packs ? ds_op_prepared_bytes(main, &p->kernels->real[0]) : 0;
+    return p->nodes[j].prepared;
+}
+
+#define EACH_PACKED(w, first, all_bytes)                                              \
+    for (ds_packed *w = (first); (size_t)((char *)w - (char *)(first)) < (all_bytes); \
+         w = ds_packed_next(w))
+
+/* Fills `all`, if it is not NULL, with the packed weights of all nodes, `nodes` with whose they are; returns how many
+ * there are. */
+static size_t list_packed(const ds_plan *p, ds_packed **all, uint32_t *nodes)
+{
+    size_t n = 0, n_bytes;
+    for (size_t j = 0; j < p->graph->n_nodes; j++) {
+        ds_packed *first = first_packed(p, j, &n_bytes);
+        EACH_PACKED(w, first, n_bytes)
+        {
+            if (all) {
+                all[n] = w;
+                nodes[n] = (uint32_t)j;
+            }
+            n++;
+        }
+    }
+    return n;
+}
+
+static int compare_numbers(uintptr_t a, uintptr_t b)
+{
+    return a < b ? -1 : a > b;
+}
+
+/* 0: the elements of both are the same bytes. */
+static int compare_packed(const void *context, uint32_t a, uint32_t b)
+{
+    ds_packed *const *all = context;
+    const ds_packed *x = all[a], *y = all[b];
+    const ds_weight_layout *l = &x->layout, *m = &y->layout;
+    const uintptr_t pairs[][2] = {
+        {(uintptr_t)x->raw, (uintptr_t)y->raw},
+        {x->n_cols, y->n_cols},
+        {x->depth, y->depth},
+        {x->format, y->format},
+        {x->element, y->element},
+        {x->stored, y->stored},
+        {l->n_taps, m->n_taps},
+        {l->n_inner, m->n_inner},
+        {l->n_channels, m->n_channels},
+        {(uintptr_t)l->col, (uintptr_t)m->col},
+        {(uintptr_t)l->tap, (uintptr_t)m->tap},
+        {(uintptr_t)l->inner, (uintptr_t)m->inner},
+        {(uintptr_t)l->channel, (uintptr_t)m->channel},
+        {l->n_sub, m->n_sub},
+        {(uintptr_t)l->sub, (uintptr_t)m->sub},
+    };
+    int order = 0;
+    for (size_t i = 0; i < sizeof pairs / sizeof *pairs && order == 0; i++)
+        order = compare_numbers(pairs[i][0], pairs[i][1]);
+    return order;
+}
+
+/* Fills same [n]: of each packed weight the first whose elements are the same. */
+static ds_status find_same(ds_packed *const *all, size_t n, uint32_t *same, ds_arena *scratch)
+{
+    uint32_t *order;
+    DS_PUSH(scratch, order, n);
+    for (size_t i = 0; i < n; i++)
+        order[i] = (uint32_t)i;
+    ds_sort_indices(order, n, compare_packed, all);
+    for (size_t i = 0; i < n; i++)
+        same[order[i]] = i > 0 && compare_packed(all, order[i - 1], order[i]) == 0
+                             ? same[order[i - 1]]
+                             : order[i];
+    return DS_OK;
+}
+
+/* The elements of all packed weights lie one after the other in one block, each once, however many nodes have them:
+ * large, it lies in large pages. */
+static ds_status pack_weights(ds_plan *p, ds_arena *scratch)
+{
+    const size_t n = list_packed(p, NULL, NULL);
+    ds_packed **all;
+    uint32_t *same, *nodes;
+    DS_PUSH(scratch, all, n);
+    DS_PUSH(scratch, nodes, n);
+    DS_PUSH(scratch, same, n);
+    (void)list_packed(p, all, nodes);
+    DS_TRY(find_same(all, n, same, scratch));
+    for (size_t i = 0; i < n; i++) {
+        const size_t n_bytes = same[i] == i ? ds_packed_elements_bytes(all[i]) : 0;
+        DS_TRY(ds_budget_add(p, nodes[i], n_bytes));
+        DS_CHECK(!__builtin_add_overflow(p->elements_bytes, n_bytes, &p->elements_bytes),
+                 DS_NO_MEMORY, "the weights do not fit into memory");
+    }
+    DS_TRY(ds_allocate(&p->allocator, &p->elements, p->elements_bytes));
+    const bool forgets = p->model->file && p->kernels->real[0].format != DS_FORMAT_RAW;
+    size_t offset = 0, mapped = MOST_MAPPED; /* it was checked, and so read */
+    for (size_t i = 0; i < n; i++) {
+        const ds_packed *first = all[same[i]];
+        if (first != all[i]) {
+            all[i]->data = first->data;
+            all[i]->scales = first->scales;
+            all[i]->sums = first->sums;
+            continue;
+        }
+        const size_t n_bytes = ds_packed_elements_bytes(first);
         if (forgets && mapped >= MOST_MAPPED) {
             ds_mapped_forget(p->model->file);
             mapped = 0;
         }
         mapped += n_bytes;
-        plan->prepared = (char *)p->prepared + offset;
-        ds_op_prepare(op, plan->prepared, plan->weights, k);
-        offset += ds_aligned(n_bytes);
+        ds_pack_elements(all[i], (char *)p->elements + offset);
+        offset += n_bytes;
     }
     if (forgets)
         ds_mapped_forget(p->model->file); /* what is left to be read there is little */
@@ -84,7 +202,7 @@ typedef struct use {
     const void *data;
     ds_weight *weight;
     const void **slot;
-    const ds_packed *packed;
+    ds_packed *packed;
     size_t packed_bytes;
 } use;
 
@@ -104,32 +222,33 @@ static bool came_from(const ds_packed *packed, const void *data, size_t n_bytes)
 }
 
 /* Whether n_bytes of packed weights hold all elements of a raw one. */
-static bool holds(const ds_packed *packed, size_t packed_bytes, const ds_weight *weight)
+static bool holds(ds_packed *packed, size_t packed_bytes, const ds_weight *weight)
 {
     size_t found = 0;
-    for (const ds_packed *p = packed;
-         (size_t)((const char *)p - (const char *)packed) < packed_bytes; p = ds_packed_next(p))
+    EACH_PACKED(p, packed, packed_bytes)
+    {
         if (came_from(p, weight->data, weight->n_bytes))
             found += p->n_cols * p->depth * (p->element == DS_F32 ? sizeof(float) : sizeof(double));
+    }
     return found == weight->n_bytes;
 }
 
-/* Adds the weights of one node that are there. */
-static void list_uses(use **next, const ds_node *node, const ds_node_plan *plan,
-                      const ds_real_kernels *k)
+/* Adds the weights of one node that are there; plan: of the graph that runs, where the node is number j. */
+static void list_uses(use **next, const ds_node *node, const ds_plan *plan, size_t j)
 {
-    const ds_op *main = ds_fused_main(node->op);
-    const bool packs = plan && plan->prepared && (main->def->flags & DS_OP_PACKS);
+    size_t packed_bytes = 0;
+    ds_packed *packed = plan ? first_packed(plan, j, &packed_bytes) : NULL;
     for (int i = 0; i < node->op->n_weights; i++) {
         ds_weight *weight = &node->weights[i];
         if (!weight->data)
             continue;
         use *u = (*next)++;
-        *u = (use){.data = weight->data, .weight = weight, .slot = plan ? &plan->weights[i] : NULL};
-        const size_t n_bytes = packs && i < main->n_weights ? ds_op_prepared_bytes(main, k) : 0;
-        if (n_bytes && holds(plan->prepared, n_bytes, weight)) {
-            u->packed = plan->prepared;
-            u->packed_bytes = n_bytes;
+        *u = (use){.data = weight->data,
+                   .weight = weight,
+                   .slot = plan ? &plan->nodes[j].weights[i] : NULL};
+        if (i < ds_fused_main(node->op)->n_weights && holds(packed, packed_bytes, weight)) {
+            u->packed = packed;
+            u->packed_bytes = packed_bytes;
         }
     }
 }
@@ -169,7 +288,6 @@ static void replace(ds_plan *p, const use *uses, const uint32_t *order, size_t n
 
 static ds_status replace_weights(ds_plan *p, ds_arena *arena)
 {
-    const ds_real_kernels *const k = &p->kernels->real[0];
     const size_t most = count_weights(p->model) + count_weights(p->graph);
     use *uses, *end;
     uint32_t *order;
@@ -178,14 +296,14 @@ static ds_status replace_weights(ds_plan *p, ds_arena *arena)
     DS_PUSH(arena, order, most);
     end = uses;
     for (size_t j = 0; j < p->model->n_nodes; j++)
-        list_uses(&end, &p->model->nodes[j], NULL, k);
+        list_uses(&end, &p->model->nodes[j], NULL, j);
     for (size_t j = 0; j < p->graph->n_nodes; j++)
-        list_uses(&end, &p->graph->nodes[j], &p->nodes[j], k);
+        list_uses(&end, &p->graph->nodes[j], p, j);
     const size_t n = (size_t)(end - uses);
     for (size_t i = 0; i < n; i++)
         order[i] = (uint32_t)i;
     ds_sort_indices(order, n, compare_uses, uses);
-    p->weight_bytes = p->prepared_bytes;
+    p->weight_bytes = p->prepared_bytes + p->elements_bytes;
     for (size_t i = 0, past; i < n; i = past) {
         for (past = i + 1; past < n && uses[order[past]].data == uses[order[i]].data; past++)
             ;
@@ -198,7 +316,8 @@ ds_status ds_weights_prepare(ds_plan *plan, ds_arena *scratch)
 {
     DS_TRY(check_tiles(plan));
     DS_TRY(list_weights(plan));
-    DS_TRY(pack_weights(plan));
+    DS_TRY(prepare_nodes(plan));
+    DS_TRY(pack_weights(plan, scratch));
     return replace_weights(plan, scratch);
 }
 
@@ -206,11 +325,11 @@ ds_status ds_weights_prepare(ds_plan *plan, ds_arena *scratch)
 static ds_status unpack(ds_arena *arena, const ds_replaced *r, void **data)
 {
     DS_TRY(ds_arena_push(arena, data, r->n_bytes));
-    for (const ds_packed *packed = r->packed;
-         (size_t)((const char *)packed - (const char *)r->packed) < r->packed_bytes;
-         packed = ds_packed_next(packed))
+    EACH_PACKED(packed, r->packed, r->packed_bytes)
+    {
         if (came_from(packed, r->was, r->n_bytes))
             ds_unpack(packed, (char *)*data + ((uintptr_t)packed->raw - (uintptr_t)r->was));
+    }
     return DS_OK;
 }
 

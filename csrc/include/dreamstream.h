@@ -218,9 +218,13 @@ typedef struct ds_model_options {
     const ds_allocator *allocator;
     /* 1: reads a file into memory instead of mapping it, for files that may be changed in place; else 0. */
     int32_t copy;
+    /* The most bytes that its weights, one stream and a step of one frame may take together, and the most of any step;
+     * 0: 2 GiB and four times the file's for the former, the machine's memory for the latter. Counted before anything
+     * is made: of a file that asks for more, nothing but DS_LIMIT comes. */
+    uint64_t max_bytes;
 } ds_model_options;
 
-#define DS_MODEL_OPTIONS_INIT {sizeof(ds_model_options), 0, 0, NULL, NULL, 0}
+#define DS_MODEL_OPTIONS_INIT {sizeof(ds_model_options), 0, 0, NULL, NULL, 0, 0}
 
 /* Loads the model file `path` and fills `*model` (returns owned). The file is mapped: its weights take
  * no memory of this process where the backend reads them as they are, and processes share them. It
@@ -397,8 +401,8 @@ typedef struct ds_output {
  * Errors: DS_ARGUMENT (NULL, a stream given twice or of another model, unknown flags, a number of frames
  * that can't be), DS_CLOSED, DS_BUSY, DS_STREAM_ID (DS_START in mid-stream, a chunk after the end),
  * DS_DTYPE, DS_MISMATCH (inputs too far apart; one that is given once missing, or given again), DS_SHAPE (lengths
- * that the model can't take, known at the end), DS_INDEX (values that index a table), DS_LIMIT (a buffer's),
- * DS_NO_MEMORY. Thread: one per stream.
+ * that the model can't take, known at the end), DS_INDEX (values that index a table), DS_LIMIT (a buffer's; more
+ * memory than max_bytes), DS_NO_MEMORY. Thread: one per stream.
  */
 DS_API ds_status ds_model_step(ds_model *model, ds_stream *const *streams, ds_output *outputs,
                                const ds_input *inputs, const uint32_t *flags, size_t n_streams);

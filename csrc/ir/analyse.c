@@ -15,7 +15,8 @@
 #include "ir/integers.h"
 
 enum { MAX_COMBINATIONS = 1 << 17 };
-static const int64_t MAX_WORK = (int64_t)1 << 28; /* looks at a step: some seconds */
+/* Looks at a step: some tenths of a second, and for each node as much as thousands of steps take. */
+static const int64_t MAX_WORK = (int64_t)1 << 23, MAX_NODE_WORK = (int64_t)1 << 15;
 
 typedef struct walk {
     const ds_graph *graph;
@@ -29,8 +30,8 @@ typedef struct walk {
     bool *dead;             /* [n_nodes]: no output follows from it, no stream is refused by it */
     int64_t offsets[DS_MAX_INPUTS];
     const ds_stairs *begun; /* positive once the stream has: nothing is known before */
-    const ds_stairs *mask; /* 1 where the clock admits it, else 0; NULL: everywhere */
-    bool diagonal;         /* all inputs as far as whole frames of input 0's time allow */
+    const ds_stairs *mask;  /* 1 where the clock admits it, else 0; NULL: everywhere */
+    bool diagonal;          /* all inputs as far as whole frames of input 0's time allow */
 } walk;
 
 /* ---------------------------------------------------------------- functions */
@@ -66,11 +67,43 @@ static ds_status summarise(walk *w, const ds_stairs *f, const ds_stairs *g, ds_s
     return ds_stairs_summarise(&w->maker, f, sum);
 }
 
-/* The first n that the clock admits at which f and g differ; -1: none. */
+/* The most that f is above g by, where the clock admits it; by how much that grows in the long run. */
+static ds_status measure_apart(walk *w, const ds_stairs *f, const ds_stairs *g, int64_t *most,
+                               int64_t *gain, int64_t *period)
+{
+    if (!w->mask && ds_stairs_ascends(f) && ds_stairs_ascends(g))
+        return ds_stairs_apart(&w->maker, f, g, most, gain, period);
+    ds_stairs_summary sum;
+    ds_flight last;
+    DS_TRY(summarise(w, f, g, &sum, &last));
+    *most = sum.most;
+    *gain = last.gain;
+    *period = last.period;
+    return DS_OK;
+}
+
+/* The most frames that one more frame of input 0 brings to edge e, if the stream ends with it. */
+static ds_status measure_burst(walk *w, int e)
+{
+    const ds_stairs *then;
+    int64_t most, gain, period;
+    DS_TRY(ds_stairs_next(&w->maker, &then, w->total[e]));
+    DS_TRY(measure_apart(w, then, w->known[e], &most, &gain, &period));
+    const int64_t empty = ds_stairs_at(w->total[e], 0);
+    w->a->edges[e].burst = empty > most ? empty : most;
+    return DS_OK;
+}
+
+/* The first n that the clock admits at which f and g differ; -1: none. Most that do differ soon. */
 static ds_status find_difference(walk *w, const ds_stairs *f, const ds_stairs *g, int64_t *n)
 {
+    enum { SOON = 64 };
     ds_stairs_summary sum = {.nonzero = -1};
     ds_flight last;
+    for (*n = 0; *n < SOON && f != g; ++*n)
+        if (ds_stairs_at(f, *n) != ds_stairs_at(g, *n) &&
+            (!w->mask || ds_stairs_at(w->mask, *n) > 0))
+            return DS_OK;
     if (f != g)
         DS_TRY(summarise(w, f, g, &sum, &last));
     *n = sum.nonzero;
@@ -107,6 +140,8 @@ static ds_status start(walk *w)
         DS_TRY(ds_stairs_keep(&w->functions, &frames[i]));
         DS_TRY(include(w, frames[i]));
         w->known[e] = w->total[e] = frames[i];
+        if (w->diagonal)
+            DS_TRY(measure_burst(w, e));
     }
     return DS_OK;
 }
@@ -133,14 +168,16 @@ static ds_status check_grows(walk *w, const ds_op *op, const ds_stairs *before,
                              const ds_stairs *then)
 {
     ds_stairs_summary sum;
+    int64_t most, gain, period;
     DS_TRY(ds_stairs_apply_k(&w->maker, &then, DS_EXPR_MAX, then, 0));
     DS_TRY(ds_stairs_next(&w->maker, &then, then));
+    DS_TRY(measure_apart(w, before, then, &most, &gain, &period));
+    if (most <= 0 && gain <= 0)
+        return DS_OK;
     DS_TRY(ds_stairs_apply(&w->maker, &then, DS_EXPR_SUB, before, then, NULL));
     DS_TRY(ds_stairs_summarise(&w->maker, then, &sum));
-    DS_CHECK(sum.positive < 0 && ds_stairs_last(then)->gain <= 0, DS_INTERNAL,
-             "%s: its counts break the laws at %lld input frames", op->def->name,
-             (long long)sum.positive + 1);
-    return DS_OK;
+    return ds_fail(DS_INTERNAL, "%s: its counts break the laws at %lld input frames", op->def->name,
+                   (long long)sum.positive + 1);
 }
 
 /* Notes an output's counts, what is known by the driver's rules (ds_op_counts); an input's function where it is
@@ -153,17 +190,17 @@ static ds_status take_counts(walk *w, const ds_node *node, int o, const ds_stair
     DS_TRY(ds_stairs_apply(m, &known, DS_EXPR_MIN, known, total, NULL));
     DS_TRY(ds_stairs_apply_k(m, &known, DS_EXPR_MAX, known, 0));
     DS_TRY(ds_stairs_mask(m, &known, known, w->begun));
-    if (w->diagonal) {
-        DS_TRY(check_grows(w, node->op, known, known));
-        DS_TRY(check_grows(w, node->op, known, total));
-    }
     w->known[o] = ds_stairs_same(known, w->known[in]) ? w->known[in] : known;
     w->total[o] = ds_stairs_same(total, w->total[in]) ? w->total[in] : total;
     if (w->known[o] == known)
         DS_TRY(ds_stairs_keep(&w->functions, &w->known[o]));
     if (w->total[o] == total)
         DS_TRY(ds_stairs_keep(&w->functions, &w->total[o]));
-    return DS_OK;
+    if (!w->diagonal)
+        return DS_OK;
+    DS_TRY(check_grows(w, node->op, w->known[o], w->known[o]));
+    DS_TRY(check_grows(w, node->op, w->known[o], w->total[o]));
+    return measure_burst(w, o);
 }
 
 static ds_status count(walk *w, const ds_node *node)
@@ -176,6 +213,7 @@ static ds_status count(walk *w, const ds_node *node)
     if (alike) { /* most operators: no program needed */
         w->known[e] = w->known[in];
         w->total[e] = w->total[in];
+        w->a->edges[e].burst = w->a->edges[in].burst;
         return DS_OK;
     }
     const ds_stairs *roots[DS_PROGRAM_ROOTS], *known[DS_MAX_INPUTS], *total[DS_MAX_INPUTS];
@@ -206,20 +244,19 @@ static int64_t rise_of(const ds_stairs *f)
 static ds_status measure_kept(walk *w, int e, const ds_stairs *need)
 {
     ds_edge_facts *facts = &w->a->edges[e];
-    ds_stairs_summary sum;
-    ds_flight last;
+    int64_t most, gain, period;
     DS_TRY(include(w, need));
     if (need == w->known[e])
         return DS_OK;
-    DS_TRY(summarise(w, w->known[e], need, &sum, &last));
-    facts->capacity = sum.most > facts->capacity ? sum.most : facts->capacity;
+    DS_TRY(measure_apart(w, w->known[e], need, &most, &gain, &period));
+    facts->capacity = most > facts->capacity ? most : facts->capacity;
     facts->block = rise_of(w->known[e]);
-    if (last.gain <= 0)
+    if (gain <= 0)
         return DS_OK;
     facts->unbounded = true;
-    if ((ds_wide)last.gain * w->growth_period[e] > (ds_wide)facts->growth * last.period) {
-        facts->growth = last.gain;
-        w->growth_period[e] = last.period;
+    if ((ds_wide)gain * w->growth_period[e] > (ds_wide)facts->growth * period) {
+        facts->growth = gain;
+        w->growth_period[e] = period;
     }
     return DS_OK;
 }
@@ -228,8 +265,10 @@ static ds_status measure_kept(walk *w, int e, const ds_stairs *need)
  * they are, they count as one here, and positions.c counts them. */
 static void visit_given(walk *w, const ds_node *node)
 {
-    for (int o = node->first_output; o < node->first_output + node->op->n_outputs; o++)
+    for (int o = node->first_output; o < node->first_output + node->op->n_outputs; o++) {
         w->known[o] = w->total[o] = w->known[node->inputs[0]];
+        w->a->edges[o].burst = 1;
+    }
 }
 
 static ds_status visit(walk *w, size_t j)
@@ -522,7 +561,10 @@ static ds_status take_arrays(walk *w)
 
 ds_status ds_analyse(ds_analysis *analysis, const ds_graph *graph, const ds_clock *clock)
 {
-    walk w = {.graph = graph, .clock = clock, .a = analysis, .maker = {.work = MAX_WORK}};
+    walk w = {.graph = graph,
+              .clock = clock,
+              .a = analysis,
+              .maker = {.work = MAX_WORK + MAX_NODE_WORK * (int64_t)graph->n_nodes}};
     *analysis = (ds_analysis){.n_outputs = graph->n_outputs, .period = 1};
     ds_arena_init(&analysis->arena, &graph->allocator);
     ds_arena_init(&w.arrays, &graph->allocator);

@@ -13,6 +13,7 @@
 typedef struct ds_edge_facts {
     int64_t capacity; /* most frames kept between calls, where bounded */
     int64_t block; /* of what keeps frames: new ones that become known at a time, in the long run */
+    int64_t burst; /* most frames that one more frame of input 0 brings, with the stream's end */
     bool unbounded; /* what is kept grows with the stream */
     int64_t growth; /* frames kept more per period, where unbounded */
     bool waits;     /* nothing leaves before the stream's end */

@@ -24,10 +24,12 @@ ds_status ds_extend_period(int64_t *a, int64_t b)
     return multiply_period(a, b / ds_greatest_divisor(*a, b));
 }
 
+static const char too_large[] =
+    "the model is too large, for how irregularly its frames come, to analyse";
+
 ds_status ds_stairs_spend(ds_stairs_maker *m, int64_t n_looks)
 {
-    DS_CHECK((m->work -= n_looks) >= 0, DS_LIMIT,
-             "the model is too large, for how irregularly its frames come, to analyse");
+    DS_CHECK((m->work -= n_looks) >= 0, DS_LIMIT, "%s", too_large);
     return DS_OK;
 }
 
@@ -110,14 +112,17 @@ static ds_status begin_stretch(ds_stairs_maker *m, ds_stairs *f, int64_t start, 
     return DS_OK;
 }
 
+enum { MOST_BYTES = 3 << 24 }; /* of the functions that a node takes */
+
 /* Of the last stretch; nothing where the value stays. */
 static ds_status add_step(ds_stairs_maker *m, ds_stairs *f, int64_t at, int64_t value)
 {
     ds_flight *s = &f->stretches[f->n_stretches - 1];
-    DS_TRY(ds_stairs_spend(m, 4)); /* it takes memory, too */
+    DS_TRY(ds_stairs_spend(m, 4));
     if (s->n && f->steps[f->n_steps - 1].value == value)
         return DS_OK;
     DS_GROW(&m->arena, f->steps, f->n_steps, f->steps_capacity);
+    DS_CHECK(m->arena.n_held <= MOST_BYTES, DS_LIMIT, "%s", too_large);
     f->steps[f->n_steps++] = (ds_stair){at, value};
     s->n++;
     return DS_OK;
@@ -304,10 +309,44 @@ static int64_t result_at(const operation *o, int64_t n)
     return ds_expr_apply(o->code, in_at(o, 0, n), in_at(o, 1, n), in_at(o, 2, n));
 }
 
+static bool is_constant(const ds_flight *s)
+{
+    return s->n == 1 && s->gain == 0;
+}
+
+/* Whether the stretch has one step per period, upwards. */
+static bool is_line(const ds_flight *s)
+{
+    return s->n == 1 && s->gain > 0;
+}
+
+/* A quotient of a line by a constant changes at the next multiple, not at each step. */
+static bool is_quotient_of_line(const operation *o)
+{
+    const bool divides = o->code == DS_EXPR_FLOORDIV || o->code == DS_EXPR_CEILDIV;
+    return divides && is_line(o->now[0]) && is_constant(o->now[1]) && in_at(o, 1, 0) > 0;
+}
+
+static int64_t after_quotient(const operation *o, int64_t n)
+{
+    const ds_flight *s = o->now[0];
+    const ds_wide by = in_at(o, 1, n), quotient = result_at(o, n);
+    const ds_wide wanted = o->code == DS_EXPR_FLOORDIV ? (quotient + 1) * by : quotient * by + 1;
+    const ds_wide missing = wanted - o->in[0]->steps[s->first].value;
+    const ds_wide next = s->origin + (missing + s->gain - 1) / s->gain * s->period;
+    if (next <= n) /* where counts saturate */
+        return n + 1;
+    return next < DS_NEVER ? (int64_t)next : DS_NEVER;
+}
+
 static int64_t after(const operation *o, int64_t n)
 {
     int64_t next = DS_NEVER;
-    for (int i = 0; i < o->n_in; i++) {
+    if (is_quotient_of_line(o))
+        return after_quotient(o, n);
+    /* A condition that holds from here on is no reason to look. */
+    const bool holds = o->code == DS_EXPR_SELECT && is_line(o->now[0]) && in_at(o, 0, n) > 0;
+    for (int i = holds ? 1 : 0; i < o->n_in; i++) {
         const int64_t own = after_in(o->in[i], o->now[i], n);
         next = own < next ? own : next;
     }
@@ -370,11 +409,6 @@ static ds_status append_choice(operation *o, int64_t start, int64_t end, int64_t
     DS_TRY(append(o, start, a, period));
     DS_TRY(append(o, a, b, b - a));
     return append(o, b, end, period);
-}
-
-static bool is_constant(const ds_flight *s)
-{
-    return s->n == 1 && s->gain == 0;
 }
 
 /* How long the result takes to repeat, given how long its operands take: a quotient's floor repeats when the
@@ -463,6 +497,74 @@ ds_status ds_stairs_mask(ds_stairs_maker *m, const ds_stairs **f, const ds_stair
 }
 
 /* ---------------------------------------------------------------- what they amount to */
+bool ds_stairs_ascends(const ds_stairs *f)
+{
+    for (size_t i = 0; i < f->n_stretches; i++) {
+        const ds_flight *s = &f->stretches[i];
+        const ds_stair *steps = &f->steps[s->first];
+        const int64_t end = end_of(f, i);
+        for (size_t k = 1; k < s->n; k++)
+            if (steps[k].value < steps[k - 1].value)
+                return false;
+        const bool again = s->start < s->origin || end - s->origin > s->period;
+        if ((again && steps[0].value + s->gain < steps[s->n - 1].value) ||
+            (end < DS_NEVER && ds_stairs_at(f, end) < value_in(f, s, end - 1)))
+            return false;
+    }
+    return true;
+}
+
+/* The most that stretch s of f is above stretch t of g from `from` to before `to`. Where one does not change, the
+ * other decides: so only the changes of that one are looked at which has fewer. */
+static ds_status look_apart(ds_stairs_maker *m, const ds_stairs *f, const ds_flight *s,
+                            const ds_stairs *g, const ds_flight *t, int64_t from, int64_t to,
+                            int64_t *most)
+{
+    const bool by_f = is_constant(s) ||
+                      (!is_constant(t) && (ds_wide)s->n * t->period <= (ds_wide)t->n * s->period);
+    for (int64_t n = from; n < to;) {
+        const int64_t next = by_f ? after_in(f, s, n) : after_in(g, t, n),
+                      end = next < to ? next : to;
+        const int64_t at = by_f ? n : end - 1;
+        const int64_t apart = ds_expr_apply(DS_EXPR_SUB, value_in(f, s, at), value_in(g, t, at), 0);
+        DS_TRY(ds_stairs_spend(m, 1));
+        *most = apart > *most ? apart : *most;
+        n = end;
+    }
+    return DS_OK;
+}
+
+/* By how much it grows in so many periods of its own as there are in `period`. */
+static int64_t gained(const ds_flight *s, int64_t period)
+{
+    return is_constant(s) ? 0 : ds_expr_apply(DS_EXPR_MUL, period / s->period, s->gain, 0);
+}
+
+ds_status ds_stairs_apart(ds_stairs_maker *m, const ds_stairs *f, const ds_stairs *g, int64_t *most,
+                          int64_t *gain, int64_t *period)
+{
+    *most = -DS_NEVER;
+    for (size_t i = 0, k = 0; i < f->n_stretches && k < g->n_stretches;) {
+        const ds_flight *s = &f->stretches[i], *t = &g->stretches[k];
+        const int64_t start = s->start > t->start ? s->start : t->start;
+        const int64_t f_end = end_of(f, i), g_end = end_of(g, k),
+                      end = f_end < g_end ? f_end : g_end;
+        const bool last = end == DS_NEVER;
+        *period = is_constant(s) ? 1 : s->period;
+        const ds_status status = ds_extend_period(period, is_constant(t) ? 1 : t->period);
+        if (status != DS_OK && (last || end - start > DS_MOST_PERIOD))
+            return status;
+        const bool once = status != DS_OK || end - start <= *period;
+        DS_TRY(look_apart(m, f, s, g, t, start, once ? end : start + *period, most));
+        *gain = ds_expr_apply(DS_EXPR_SUB, gained(s, *period), gained(t, *period), 0);
+        if (!once && !last && *gain > 0) /* the last period holds the largest */
+            DS_TRY(look_apart(m, f, s, g, t, end - *period, end, most));
+        i += f_end == end;
+        k += g_end == end;
+    }
+    return DS_OK;
+}
+
 static ds_status look(ds_stairs_maker *m, const ds_stairs *f, const ds_flight *s, int64_t from,
                       int64_t to, ds_stairs_summary *sum)
 {

@@ -76,6 +76,12 @@ typedef struct ds_stairs_summary {
 } ds_stairs_summary;
 
 ds_status ds_stairs_summarise(ds_stairs_maker *m, const ds_stairs *f, ds_stairs_summary *summary);
+/* Whether f never gets smaller. */
+bool ds_stairs_ascends(const ds_stairs *f);
+/* The most that f is above g by, both ascending, without making the difference: of the last stretch in its first
+ * period, by whose `period` it grows by `gain`. */
+ds_status ds_stairs_apart(ds_stairs_maker *m, const ds_stairs *f, const ds_stairs *g, int64_t *most,
+                          int64_t *gain, int64_t *period);
 /* a becomes the least common multiple; DS_LIMIT beyond DS_MOST_PERIOD. */
 ds_status ds_extend_period(int64_t *a, int64_t b);
 

@@ -20,7 +20,8 @@
  *                        0 2, 0 1, 1 1, 1 0, 2 0, 0 0: about as exact as products of floats.
  *   attend               q . k in sixteen lanes by fma, folded as above; sums over keys by tiles (ds_attend).
  *   reduce               in double, four lanes: lane j adds elements j, j + 4, ...; (0 + 1) + (2 + 3).
- *   fft                  by the factors of its size, 4 before 2, 3, 5 and other primes in turn, without fma.
+ *   fft                  by the factors of its size, 4 before 2, 3, 5 and other primes in turn, without fma; where
+ *                        primes are large, by such transforms of ds_fft_chirp points.
  * A row's result never depends on the other rows of the call or on their number.
  * The bits of a NaN (sign, payload) are not part of any definition.
  *
@@ -110,7 +111,7 @@ typedef struct ds_narrowing {
 } ds_narrowing;
 
 /* A weight that passed once through `ds_pack`: it begins its block of memory, the elements follow, 64-byte
- * aligned. The weights of one operator lie one behind the other. */
+ * aligned, unless they lie elsewhere (ds_real_kernels.apart). The weights of one operator lie one behind the other. */
 typedef struct ds_packed {
     ds_format format;
     ds_dtype element; /* what is computed in */
@@ -173,11 +174,15 @@ typedef enum ds_fft_kind {
 typedef struct ds_fft {
     ds_fft_kind kind;
     size_t n;          /* at least 1, below 2^30 */
-    const void *table; /* by fft_table, for n */
+    const void *table; /* by fft_table, for kind and n */
     void *scratch;     /* ds_fft_scratch bytes, 64-byte aligned */
 } ds_fft;
 
-enum { DS_FFT_BESIDE = 4096 /* points of rows that are transformed beside each other, at most */ };
+enum {
+    DS_FFT_BESIDE = 4096, /* points of rows that are transformed beside each other, at most */
+    DS_FFT_PRIME = 61,    /* the largest prime factor whose sums are made one by one */
+    DS_FFT_PRIMES = 128   /* what all above 5 add up to, at most */
+};
 
 /* The complex points that a transform passes through. */
 static inline size_t ds_fft_points(ds_fft_kind kind, size_t n)
@@ -186,11 +191,41 @@ static inline size_t ds_fft_points(ds_fft_kind kind, size_t n)
     return halved ? n / 2 : n;
 }
 
+/* The size of the transforms that make one of so many points, whose prime factors are too large; 0: they are not. */
+static inline size_t ds_fft_chirp(size_t points)
+{
+    size_t left = points, most = 1, sum = 0;
+    for (size_t r = 2; r <= DS_FFT_PRIME; r++)
+        for (; left % r == 0; left /= r)
+            sum += r > 5 ? r : 0;
+    if (left <= 1 && sum <= DS_FFT_PRIMES)
+        return 0;
+    while (most < 2 * points - 1)
+        most *= 2;
+    return most / 8 * 5 >= 2 * points - 1   ? most / 8 * 5
+           : most / 4 * 3 >= 2 * points - 1 ? most / 4 * 3
+                                            : most;
+}
+
+/* Complex numbers that a row takes while it is transformed. */
+static inline size_t ds_fft_plane(size_t points)
+{
+    const size_t chirp = ds_fft_chirp(points);
+    return chirp > 0 ? chirp : points + 1;
+}
+
+/* Bytes of what transforms of a size need besides. */
+static inline size_t ds_fft_table_bytes(ds_fft_kind kind, size_t n, size_t element)
+{
+    const size_t points = ds_fft_points(kind, n), chirp = ds_fft_chirp(points);
+    return (chirp > 0 ? 4 * points + 6 * chirp : 2 * n) * element;
+}
+
 /* Bytes that any variant wants for it. */
 static inline size_t ds_fft_scratch(ds_fft_kind kind, size_t n, size_t element)
 {
-    const size_t points = ds_fft_points(kind, n);
-    return 4 * (points + 1) * (points <= DS_FFT_BESIDE ? 64 : element);
+    const size_t plane = ds_fft_plane(ds_fft_points(kind, n));
+    return 4 * plane * (plane <= DS_FFT_BESIDE + 1 ? 64 : element);
 }
 
 /* A function of the distance between a query and a key, in a table: entry i is that of distance first + i. */
@@ -257,6 +292,8 @@ typedef struct ds_real_kernels {
     ds_format format;
     ds_stored stored; /* what ds_pack stores panels and cells of floats in */
     bool tiles;       /* whether products of cells go through tile units */
+    /* ds_pack writes no elements: ds_pack_elements puts them where its caller wants them. */
+    bool apart;
     /* Columns [begin, end) of y, begin a multiple of DS_PANEL_COLUMNS; of a gated product so is half of
      * n_cols, or all is asked for. Called by ds_product_run. */
     void (*product)(const ds_product *p, size_t begin, size_t end);
@@ -293,8 +330,9 @@ typedef struct ds_real_kernels {
     /* y[m][i] = ((x[m][i] - mean[i]) - rest[i]) * scale[i] + shift[i]; y may be x. */
     void (*column_scale)(void *y, const void *x, size_t n_rows, size_t n, const void *mean,
                          const void *rest, const void *scale, const void *shift);
-    /* Writes what transforms of size n need, 2 n reals: cos and sin of 2 pi j / n in turn. */
-    void (*fft_table)(void *table, size_t n);
+    /* Writes what transforms of size n need, ds_fft_table_bytes: cos and sin of 2 pi j / n in turn, and what a chirp
+     * takes. */
+    void (*fft_table)(void *table, ds_fft_kind kind, size_t n);
     /* y: one or two arrays of rows, as x; they do not overlap. */
     void (*fft)(const ds_fft *f, void *const *y, const void *const *x, size_t n_rows);
     /* One LSTM cell: gates = from_x + from_h, [4][n] in torch's order i, f, g, o;
@@ -331,6 +369,10 @@ size_t ds_product_workspace(size_t n_cols, bool glu, size_t element);
 void ds_product_run(const ds_real_kernels *k, const ds_product *p, ds_pool *pool);
 /* Bytes that ds_pack writes for a weight of n_cols columns and this depth: exact, a multiple of 64. */
 size_t ds_packed_bytes(const ds_real_kernels *k, ds_format format, size_t n_cols, size_t depth);
+/* The same for its elements alone. */
+size_t ds_packed_elements_bytes(const ds_packed *packed);
+/* Writes the elements of a weight that was packed apart; data: 64-byte aligned. */
+void ds_pack_elements(ds_packed *packed, void *data);
 /* Prepares a weight for `product`, whose format is k->format, or for `depthwise`, whose is DS_FORMAT_TAPS.
  * packed: 64-byte aligned; the bias, which may be NULL, stays. */
 void ds_pack(const ds_real_kernels *k, ds_format format, ds_packed *packed, const void *weight,

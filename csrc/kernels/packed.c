@@ -37,14 +37,28 @@ static size_t packed_behind(ds_format format, ds_stored stored)
     return stored != DS_STORED_INT8 ? 0 : format == DS_FORMAT_CELLS ? 2 : 1;
 }
 
-size_t ds_packed_bytes(const ds_real_kernels *k, ds_format format, size_t n_cols, size_t depth)
+static size_t packed_elements_bytes(ds_format format, ds_stored stored, size_t element,
+                                    size_t n_cols, size_t depth)
 {
     const size_t columns = packed_columns(format, n_cols);
-    const ds_stored stored = packed_stored(k, format);
-    const size_t element = stored == DS_STORED_WIDE ? k->element : ds_stored_bytes(stored);
-    return ds_aligned(sizeof(ds_packed)) +
-           ds_aligned(columns * packed_depth(format, stored, depth) * element) +
+    const size_t width = stored == DS_STORED_WIDE ? element : ds_stored_bytes(stored);
+    return ds_aligned(columns * packed_depth(format, stored, depth) * width) +
            packed_behind(format, stored) * ds_aligned(columns * sizeof(float));
+}
+
+size_t ds_packed_bytes(const ds_real_kernels *k, ds_format format, size_t n_cols, size_t depth)
+{
+    return ds_aligned(sizeof(ds_packed)) +
+           (k->apart ? 0
+                     : packed_elements_bytes(format, packed_stored(k, format), k->element, n_cols,
+                                             depth));
+}
+
+size_t ds_packed_elements_bytes(const ds_packed *packed)
+{
+    return packed_elements_bytes(packed->format, packed->stored,
+                                 packed->element == DS_F32 ? sizeof(float) : sizeof(double),
+                                 packed->n_cols, packed->depth);
 }
 
 /* Elements from the raw weight's first to that of column 0 at depth k. */
@@ -141,7 +155,9 @@ static void packed_split(const ds_packed *p, uint16_t *data, const float *raw)
 /* Each column's scale; those of columns that are none are 0. */
 static void packed_scale(const ds_packed *p, float *scales, const float *raw)
 {
-    memset(scales, 0, p->n_bytes - (size_t)((char *)scales - (const char *)p));
+    memset(scales, 0,
+           packed_behind(p->format, p->stored) *
+               ds_aligned(packed_columns(p->format, p->n_cols) * sizeof(float)));
     for (size_t j = 0; j < p->n_cols; j++) {
         const float *const column = raw + ds_weight_column(&p->layout, j);
         float greatest = 0;
@@ -166,43 +182,49 @@ void ds_pack(const ds_real_kernels *k, ds_format format, ds_packed *packed, cons
              size_t n_cols, const ds_weight_layout *layout, const void *bias)
 {
     const size_t depth = layout->n_taps * layout->n_inner * layout->n_channels;
-    const ds_stored stored = packed_stored(k, format);
-    const size_t element = stored == DS_STORED_WIDE ? k->element : ds_stored_bytes(stored);
-    const size_t column = packed_depth(format, stored, depth) * element;
-    char *const data = (char *)packed + ds_aligned(sizeof(ds_packed));
-    float *const scales =
-        stored == DS_STORED_INT8
-            ? (float *)(void *)(data + ds_aligned(packed_columns(format, n_cols) * column))
-            : NULL;
-    int32_t *const sums = packed_behind(format, stored) == 2
-                              ? (int32_t *)(void *)(scales + packed_columns(format, n_cols))
-                              : NULL;
     *packed = (ds_packed){.format = format,
                           .element = k->element == sizeof(float) ? DS_F32 : DS_F64,
-                          .stored = stored,
+                          .stored = packed_stored(k, format),
                           .tiles = k->tiles,
                           .n_cols = n_cols,
                           .depth = depth,
                           .n_bytes = ds_packed_bytes(k, format, n_cols, depth),
-                          .data = data,
-                          .scales = scales,
-                          .sums = sums,
                           .bias = bias,
                           .raw = weight,
                           .layout = *layout};
+    if (!k->apart)
+        ds_pack_elements(packed, (char *)packed + ds_aligned(sizeof(ds_packed)));
+}
+
+void ds_pack_elements(ds_packed *packed, void *to)
+{
+    const ds_format format = packed->format;
+    const ds_stored stored = packed->stored;
+    const size_t wide = packed->element == DS_F32 ? sizeof(float) : sizeof(double);
+    const size_t element = stored == DS_STORED_WIDE ? wide : ds_stored_bytes(stored);
+    const size_t columns = packed_columns(format, packed->n_cols);
+    const size_t column = packed_depth(format, stored, packed->depth) * element;
+    char *const data = to;
+    float *const scales =
+        stored == DS_STORED_INT8 ? (float *)(void *)(data + ds_aligned(columns * column)) : NULL;
+    int32_t *const sums =
+        packed_behind(format, stored) == 2 ? (int32_t *)(void *)(scales + columns) : NULL;
+    packed->data = data;
+    packed->scales = scales;
+    packed->sums = sums;
     if (format == DS_FORMAT_RAW)
         return;
     if (scales)
-        packed_scale(packed, scales, weight);
+        packed_scale(packed, scales, packed->raw);
     /* The columns that are none, and what is none of a column. */
     const size_t whole =
-        format == DS_FORMAT_CELLS ? 0 : n_cols / DS_PANEL_COLUMNS * DS_PANEL_COLUMNS;
+        format == DS_FORMAT_CELLS ? 0 : packed->n_cols / DS_PANEL_COLUMNS * DS_PANEL_COLUMNS;
     if (format == DS_FORMAT_PANELS || format == DS_FORMAT_CELLS)
-        memset(data + whole * column, 0, (packed_columns(format, n_cols) - whole) * column);
+        memset(data + whole * column, 0, (columns - whole) * column);
     if (stored == DS_STORED_SPLIT)
-        packed_split(packed, (uint16_t *)(void *)data, weight);
+        packed_split(packed, (uint16_t *)(void *)data, packed->raw);
     else
-        packed_move_all(packed, data, (char *)(uintptr_t)weight, false);
+        packed_move_all(packed, data, (char *)(uintptr_t)packed->raw, false);
     if (sums)
         packed_sum(packed, sums);
 }

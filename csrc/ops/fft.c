@@ -59,14 +59,14 @@ static ds_status fft_infer(ds_op *op)
 
 static size_t fft_prepared_bytes(const ds_op *op, const ds_real_kernels *k)
 {
-    return 2 * (size_t)fft_size(op) * k->element;
+    return ds_fft_table_bytes((ds_fft_kind)op->def->member, (size_t)fft_size(op), k->element);
 }
 
 static void fft_prepare(const ds_op *op, void *prepared, const void *const *weights,
                         const ds_real_kernels *k)
 {
     (void)weights;
-    k->fft_table(prepared, (size_t)fft_size(op));
+    k->fft_table(prepared, (ds_fft_kind)op->def->member, (size_t)fft_size(op));
 }
 
 static void fft_frames(const ds_op *op, const ds_run *run, void *const *y, const void *const *x,

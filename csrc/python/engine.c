@@ -59,21 +59,23 @@ static const ds_kernels *choose_kernels(ds_module *m, const char *backend, bool 
 
 static PyObject *engine_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
-    static char *names[] = {"graph", "threads", "blas", "max_streams", "skew", "backend", NULL};
+    static char *names[] = {"graph", "threads", "blas",      "max_streams",
+                            "skew",  "backend", "max_bytes", NULL};
     ds_module *m = ds_module_of(type);
     PyObject *graph;
-    long long threads = 1, max_streams = 0, skew = 0;
+    long long threads = 1, max_streams = 0, skew = 0, max_bytes = 0;
     int blas = 0;
     const char *backend = NULL;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!|LpLLz:Engine", names, m->graph_type, &graph,
-                                     &threads, &blas, &max_streams, &skew, &backend))
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!|LpLLzL:Engine", names, m->graph_type, &graph,
+                                     &threads, &blas, &max_streams, &skew, &backend, &max_bytes))
         return NULL;
     ds_graph_object *source = (ds_graph_object *)graph;
     if (!source->graph)
         return PyErr_Format(m->errors[DS_CLOSED], "an engine has taken this graph");
-    if (threads < 1 || threads > 1024 || max_streams < 0 || skew < 0)
-        return PyErr_Format(PyExc_ValueError,
-                            "threads must be 1 to 1024, max_streams and skew not negative");
+    if (threads < 1 || threads > 1024 || max_streams < 0 || skew < 0 || max_bytes < 0)
+        return PyErr_Format(
+            PyExc_ValueError,
+            "threads must be 1 to 1024, max_streams, skew and max_bytes not negative");
     const ds_kernels *kernels = choose_kernels(m, backend, blas != 0);
     if (!kernels)
         return NULL;
@@ -82,7 +84,8 @@ static PyObject *engine_new(PyTypeObject *type, PyObject *args, PyObject *kwargs
         return NULL;
     ds_graph *taken = source->graph;
     source->graph = NULL;
-    const ds_engine_options options = {kernels, (size_t)threads, (size_t)max_streams, skew};
+    const ds_engine_options options = {kernels, (size_t)threads, (size_t)max_streams, skew,
+                                       (size_t)max_bytes};
     ds_status status;
     Py_BEGIN_ALLOW_THREADS;
     status = ds_engine_create(&e->engine, taken, &options);

@@ -21,7 +21,7 @@ from ..stream.tree import leaves, map_leaves
 from .capture import captured
 from .engine import Engine
 from .interface import Interface, names_of, sizes_of
-from .load import stored_as
+from .load import MOST_BYTES, stored_as
 from .spec import OutputInfo, lengths_in, number_of
 from .verify import verify as verify_engine
 from .weights import BOUND, Narrowing, Weights
@@ -46,6 +46,7 @@ def compile(
     context: Mapping[str, Context] | Context | None = None,
     context_limit: int | None = None,
     weights_bound: float = BOUND,
+    max_bytes: int | None = None,
 ) -> Engine:
     """Compile a model into an engine: no Python per layer, batching over streams.
 
@@ -102,6 +103,9 @@ def compile(
         As for `patch_module`, which it calls: what attention sees is part of the model from then on.
     context_limit : int, optional
         The most frames of a stream, at its rate, for attention that keeps all that came before.
+    max_bytes : int, optional
+        The most bytes that weights, one stream and a call of one frame may take together, and the most of any
+        call. By default 2 GiB and four times the weights for the former, the machine's memory for the latter.
 
     Returns
     -------
@@ -113,6 +117,8 @@ def compile(
         For what can't be captured, with the line; where the engine and the model differ.
     NotStreamableError
         For what can't stream, with its path, the reason and what would work.
+    StreamLimitError
+        For a model that takes more than `max_bytes`, with the layer that takes most.
     ValueError, DTypeError, StreamLimitError, ModeError
         For formats that there are not and patterns that fit nothing; weights beyond a format's range; products
         that are too deep for theirs; "fp32-tiles" without tile units.
@@ -126,6 +132,7 @@ def compile(
             return compile(model, **given)
     n_threads = number_of("threads", threads, default_threads(), 1024)
     most_streams = number_of("max_streams", max_streams, 0, 2**31)
+    most_bytes = number_of("max_bytes", max_bytes, 0, MOST_BYTES)
     if unstreamable == "raise":
         refuse_unstreamable(model)
     bring(model)
@@ -135,9 +142,7 @@ def compile(
     tensors = leaves(result)
     for x in tensors:
         capture.graph.output(x.edge.handle)
-    core = _core.Engine(
-        capture.graph, threads=n_threads, blas=bool(blas), max_streams=most_streams, skew=skew, backend=backend
-    )
+    core = _core.Engine(capture.graph, n_threads, bool(blas), most_streams, skew, backend, most_bytes)
     number = iter(range(len(tensors)))
     structure = map_leaves(result, lambda _: next(number))
     names = names_of(structure)
@@ -154,7 +159,7 @@ def compile(
         dims=tuple(x.dims for x in tensors),
         structure=structure,
     )
-    engine = Engine(core, interface.with_delays(core.delays), most_streams)
+    engine = Engine(core, interface.with_delays(core.delays), most_streams, max_bytes=most_bytes)
     engine.lengths = lengths_in(spec)
     if verify:
         for name, x in model.named_parameters():
@@ -213,7 +218,7 @@ def _plan_for_audit(
     edges = [x.edge for x in tensors] + [edge for _, _, edge in capture.nodes]
     for edge in edges:
         capture.graph.output(edge.handle)
-    core = _core.Engine(capture.graph, skew=skew)
+    core = _core.Engine(capture.graph, skew=skew, max_bytes=MOST_BYTES)  # it is not run
     nodes = [
         Node(
             path,

@@ -43,6 +43,7 @@ class Engine(_core.Stepper):
         interface: Interface,
         max_streams: int = 0,
         origin: tuple[str, tuple[int, ...]] | None = None,
+        max_bytes: int = 0,
     ) -> None:
         super().__init__(
             core,
@@ -56,6 +57,7 @@ class Engine(_core.Stepper):
             str, Any
         ] = {}  # the model's arguments that are lengths of inputs; a file has no word of them
         self._max_streams = max_streams  # 0: no limit
+        self._max_bytes = max_bytes  # 0: the default
         self._origin = origin  # the path that it was loaded from, and that file's state
         self.inputs = list(interface.inputs)
         self._wanted = [
@@ -376,7 +378,7 @@ class Engine(_core.Stepper):
 
     def __copy__(self) -> Engine:
         core = self._core.copy(self._max_streams)
-        other = Engine(core, self._interface, self._max_streams, self._origin)
+        other = Engine(core, self._interface, self._max_streams, self._origin, self._max_bytes)
         other.lengths = self.lengths
         return other
 

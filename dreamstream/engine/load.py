@@ -34,6 +34,7 @@ from .weights import (
 )
 
 HEAD = 4096  # bytes of a file that say what it is
+MOST_BYTES = 2**62  # of max_bytes
 
 Model = tuple[_core.Graph, Interface]
 
@@ -47,6 +48,7 @@ def load(
     weights: Weights | None = None,
     products: Weights | None = None,
     weights_bound: float = BOUND,
+    max_bytes: int | None = None,
 ) -> Engine:
     """Make an engine of a model file: what `Engine.save` wrote, in any of its forms.
 
@@ -75,6 +77,10 @@ def load(
         stored otherwise from now on.
     weights_bound : float
         The error that "auto" allows, as in :func:`compile`.
+    max_bytes : int, optional
+        The most bytes that weights, one stream and a call of one frame may take together, and the most of any
+        call. By default 2 GiB and four times the file's size for the former, the machine's memory for the latter.
+        They are counted before anything is made, so a file of strangers can't ask for more.
 
     Returns
     -------
@@ -85,6 +91,8 @@ def load(
     ------
     FormatError
         For what is no model file, or a damaged one; the message says where.
+    StreamLimitError
+        For a model that takes more than `max_bytes`, with the layer that takes most.
     OSError
         Where the file can't be read.
 
@@ -99,18 +107,19 @@ def load(
     """
     n_threads = number_of("threads", threads, default_threads(), 1024)
     most_streams = number_of("max_streams", max_streams, 0, 2**31)
+    most_bytes = number_of("max_bytes", max_bytes, 0, MOST_BYTES)
     graph, interface, origin = _read(source, how=Narrowing(weights, products, weights_bound))
     if blas is not None:
         interface = dataclasses.replace(interface, blas=bool(blas))
     use = interface.blas and (blas is True or _has_blas())  # asked for where there is none: an error
-    return planned(graph, interface, n_threads, most_streams, use, origin, backend)
+    return planned(graph, interface, n_threads, most_streams, use, origin, backend, most_bytes)
 
 
 def stored_as(engine: Engine, how: Narrowing, backend: str | None = None) -> Engine:
     """Return an engine of the same model whose weights are stored in another way."""
     graph, interface = _model(bytes_of(engine), how=how)
     blas = engine._core.blas
-    return planned(graph, interface, engine.threads, engine._max_streams, blas, None, backend)
+    return planned(graph, interface, engine.threads, engine._max_streams, blas, None, backend, engine._max_bytes)
 
 
 def bytes_of(engine: Engine) -> bytes:
@@ -143,15 +152,14 @@ def planned(
     blas: bool,
     origin: Any,
     backend: str | None = None,
+    max_bytes: int = 0,
 ) -> Engine:
     """Plan a graph; what is wrong with it is wrong with its file."""
     try:
-        core = _core.Engine(
-            graph, threads=threads, blas=blas, max_streams=max_streams, skew=interface.skew, backend=backend
-        )
+        core = _core.Engine(graph, threads, blas, max_streams, interface.skew, backend, max_bytes)
     except (CaptureError, DTypeError, ShapeError, StreamMismatchError) as error:
         raise FormatError(f"the model can't be planned: {error}") from None
-    return Engine(core, interface.with_delays(core.delays), max_streams, origin)
+    return Engine(core, interface.with_delays(core.delays), max_streams, origin, max_bytes)
 
 
 # ---------------------------------------------------------------- what is there to read
@@ -211,7 +219,7 @@ def _auto(source: Any, mapped: bool, nodes: Nodes, bound: float) -> list[int]:
         if how:
             graph = _core.read_model(source, mapped, True, how, graph)[0]
         layers: dict[tuple[str, str], list[Any]] = {}
-        for node in _core.Engine(graph).graph()["nodes"]:
+        for node in _core.Engine(graph, max_bytes=MOST_BYTES).graph()["nodes"]:
             layers.setdefault((node["name"], node["path"]), []).extend(channels(node))
         return [layers.get((name, path), []) for name, path, *_ in nodes]
 
@@ -250,7 +258,8 @@ def _reduced(engine: Engine) -> tuple[Any, ...]:
         source = bytes_of(engine)
     about = (source, engine.fingerprint, engine.threads, engine._max_streams, engine._interface.blas)
     tiles = tiled(engine)  # the reference has them on every machine
-    return unpickled, (*about, tiles, engine._core.kernels == "ref") if tiles else about
+    reference = bool(tiles) and engine._core.kernels == "ref"
+    return unpickled, (*about, tiles, reference, engine._max_bytes)
 
 
 copyreg.pickle(Engine, _reduced)
@@ -264,12 +273,13 @@ def unpickled(
     blas: bool,
     tiles: tuple[str, ...] = (),
     reference: bool = False,
+    max_bytes: int = 0,
 ) -> Engine:
     """Make the engine that was pickled: of the same file, or of its bytes."""
     graph, interface, origin = _read(source, how=Narrowing(tiled=tiles))
     interface = dataclasses.replace(interface, blas=blas)
     backend = "ref" if reference else None
-    engine = planned(graph, interface, threads, max_streams, blas and _has_blas(), origin, backend)
+    engine = planned(graph, interface, threads, max_streams, blas and _has_blas(), origin, backend, max_bytes)
     if engine.fingerprint != fingerprint:
         name = source if is_path(source) else "the pickle's file"
         raise FormatError(

@@ -113,10 +113,11 @@ def _encoded(data: Any) -> Iterator[bytes]:
 
 def _json(text: str) -> Any:
     def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        out = dict(pairs)
-        if len(out) != len(pairs):
-            keys = [k for k, _ in pairs]
-            _refuse("an object", "keys that differ", next(k for k in keys if keys.count(k) > 1))
+        out: dict[str, Any] = {}
+        for key, value in pairs:
+            if key in out:
+                _refuse("an object", "keys that differ", key)
+            out[key] = value
         return out
 
     def number(text: str) -> NoReturn:

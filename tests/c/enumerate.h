@@ -7,10 +7,12 @@
 enum { MOST_FRAMES = 220 };
 
 typedef struct facts {
-    int64_t kept[MAX_GRAPH_EDGES];                        /* most frames kept at all */
-    int64_t early[MAX_GRAPH_EDGES];                       /* in one period after the transient */
-    int64_t late[MAX_GRAPH_EDGES];                        /* in the next */
-    int64_t delay[MAX_GRAPH_OUTPUTS];                     /* DS_NEVER: no frame was known */
+    int64_t kept[MAX_GRAPH_EDGES];    /* most frames kept at all */
+    int64_t early[MAX_GRAPH_EDGES];   /* in one period after the transient */
+    int64_t late[MAX_GRAPH_EDGES];    /* in the next */
+    int64_t known[MAX_GRAPH_EDGES];   /* as all inputs advance together: so far, */
+    int64_t burst[MAX_GRAPH_EDGES];   /* and the most more that n may bring */
+    int64_t delay[MAX_GRAPH_OUTPUTS]; /* DS_NEVER: no frame was known */
     int64_t known_at[MAX_GRAPH_OUTPUTS][2 * MOST_FRAMES]; /* least n with known > m; 0: never */
 } facts;
 
@@ -50,6 +52,11 @@ static void follow_outputs(const ds_graph *g, const ds_clock *clock, int64_t n, 
     for (size_t i = 0; i < g->n_inputs; i++)
         frames[i] = n * clock->tick[0] / clock->tick[i];
     count_edges(g, frames, pairs);
+    for (size_t e = 0; e < g->n_edges; e++) {
+        const int64_t more = pairs[e].total - f->known[e];
+        f->burst[e] = more > f->burst[e] ? more : f->burst[e];
+        f->known[e] = pairs[e].known;
+    }
     for (size_t o = 0; o < g->n_outputs; o++) {
         const int e = g->outputs[o];
         ds_rate per = base; /* input frames per output frame */

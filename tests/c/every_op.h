@@ -178,37 +178,43 @@ static inline const char *name_by_shape(char *name, const ds_signature *s, size_
     return name;
 }
 
-/* A graph of that one operator, all its outputs the graph's. */
-static inline graph_case case_of_op(const char *text, const char **op_name)
+/* A graph of that one operator, all its outputs the graph's; it may be refused. */
+static inline graph_case try_op(const op_text *t)
 {
     const char *names[EVERY_OP_WEIGHTS] = {NULL};
     char name_texts[EVERY_OP_WEIGHTS][64];
     int inputs[DS_MAX_INPUTS], outputs[DS_MAX_OUTPUTS];
     void *data[EVERY_OP_WEIGHTS] = {NULL};
     graph_case c = new_case();
-    op_text t = read_op(text);
     CHECK(c.status == DS_OK);
-    *op_name = t.def->name;
-    for (size_t i = 0; i < t.n_in; i++)
-        CHECK(ds_graph_input(c.graph, &inputs[i], &t.in[i]) == DS_OK);
-    for (size_t i = 0; i < t.n_weights; i++) {
-        if (t.weights[i].dtype != 0) {
-            const size_t n = ds_signature_bytes(&t.weights[i]) / sizeof(float);
+    for (size_t i = 0; i < t->n_in; i++)
+        CHECK(ds_graph_input(c.graph, &inputs[i], &t->in[i]) == DS_OK);
+    for (size_t i = 0; i < t->n_weights; i++) {
+        if (t->weights[i].dtype != 0) {
+            const size_t n = ds_signature_bytes(&t->weights[i]) / sizeof(float);
             data[i] = fresh_memory(n * sizeof(float));
             fill_random(data[i], n);
-            names[i] = name_by_shape(name_texts[i], &t.weights[i], i);
+            names[i] = name_by_shape(name_texts[i], &t->weights[i], i);
         }
     }
     const ds_node_names called = {.path = "net.layer", .weights = names};
-    c.status = ds_graph_node(c.graph, outputs, t.def, t.attrs, t.n_attrs, inputs, t.n_in, t.weights,
-                             (const void *const *)data, t.n_weights, &called);
+    c.status = ds_graph_node(c.graph, outputs, t->def, t->attrs, t->n_attrs, inputs, t->n_in,
+                             t->weights, (const void *const *)data, t->n_weights, &called);
+    for (int o = 0; o < t->def->n_outputs && c.status == DS_OK; o++)
+        add_output(&c, outputs[o]);
+    for (size_t i = 0; i < t->n_weights; i++)
+        free(data[i]);
+    return c;
+}
+
+static inline graph_case case_of_op(const char *text, const char **op_name)
+{
+    op_text t = read_op(text);
+    graph_case c = try_op(&t);
+    *op_name = t.def->name;
     if (c.status != DS_OK)
         fprintf(stderr, "%s: %s\n", text, ds_last_error());
     CHECK(c.status == DS_OK);
-    for (int o = 0; o < t.def->n_outputs; o++)
-        add_output(&c, outputs[o]);
-    for (size_t i = 0; i < t.n_weights; i++)
-        free(data[i]);
     free_op_text(&t);
     return c;
 }

@@ -32,12 +32,18 @@ typedef struct fed {
     bool ended, refused;
 } fed;
 
-static inline ds_plan *plan_case(graph_case *c, const ds_kernels *kernels, int64_t skew)
+static inline ds_plan *plan_within(graph_case *c, const ds_kernels *kernels, int64_t skew,
+                                   size_t max_bytes)
 {
     ds_plan *plan = NULL;
     CHECK(c->status == DS_OK);
-    CHECK_OK(ds_plan_create(&plan, c->graph, kernels, skew));
+    CHECK_OK(ds_plan_create(&plan, c->graph, kernels, skew, max_bytes));
     return plan;
+}
+
+static inline ds_plan *plan_case(graph_case *c, const ds_kernels *kernels, int64_t skew)
+{
+    return plan_within(c, kernels, skew, 0);
 }
 
 static inline runner make_runner(graph_case *c, const ds_kernels *kernels, int64_t skew,

@@ -6,7 +6,7 @@
  *     int x = add_input(&c, 3, 1, 1);
  *     int y = add_conv(&c, x, 4, 3, 2);
  *     add_output(&c, y);
- *     ... ds_plan_create(&plan, c.graph, kernels, 0) ...          // takes the graph
+ *     ... ds_plan_create(&plan, c.graph, kernels, 0, 0) ...       // takes the graph
  *
  * All memory comes from `fault`, which counts it, dirties it, and fails on demand. After a failure
  * (`c.status`) the add_ functions do nothing more.

@@ -91,7 +91,8 @@ static ds_status run(ds_graph *graph, const ds_interface *interface, const char 
     const size_t n_outputs = graph->n_outputs;
     for (size_t o = 0; o < MOST_OUTPUTS; o++)
         ds_buffer_init(&outputs[o], NULL);
-    ds_status status = ds_plan_create(&plan, graph, ds_kernels_for(ds_cpu_best()), interface->skew);
+    ds_status status =
+        ds_plan_create(&plan, graph, ds_kernels_for(ds_cpu_best()), interface->skew, 0);
     status = status == DS_OK ? ds_mapped_open(&mapped, NULL, frames) : status;
     if (status == DS_OK && (plan->graph->n_inputs != 1 || n_outputs > MOST_OUTPUTS)) {
         status = ds_fail(DS_ARGUMENT, "run takes models of one input and at most %d outputs",

@@ -1,5 +1,6 @@
 /* ir/analyse, ir/rewrite: capacity and delay of small random graphs against plain loops over the integers;
  * what rewrites remove; what is refused. */
+#include "base/counted.h"
 #include "enumerate.h"
 
 #include "base/now.h"
@@ -58,6 +59,7 @@ static void check_case(graph_case *c, int64_t skew)
         CHECK(edge->unbounded == (f->late[e] > f->early[e]));
         CHECK(edge->growth == f->late[e] - f->early[e]);
         CHECK(edge->unbounded || edge->capacity == f->kept[e]);
+        CHECK(edge->unbounded || edge->waits || edge->burst == f->burst[e]);
     }
     for (size_t o = 0; o < g->n_outputs; o++) {
         const ds_edge_facts *edge = &a.edges[g->outputs[o]];
@@ -208,6 +210,52 @@ TEST(long_starts)
     ds_graph_destroy(c.graph);
 }
 
+/* Analyses with an allocator that counts; returns the most bytes that it took. */
+static size_t analyse_counted(graph_case *c, int64_t *period, ds_status *status)
+{
+    ds_analysis a;
+    ds_counted counted;
+    const ds_allocator inner = c->graph->allocator;
+    const ds_clock clock = clock_of(c->graph, 0);
+    ds_counted_init(&counted, &inner);
+    c->graph->allocator = ds_counted_hooks(&counted);
+    *status = ds_analyse(&a, c->graph, &clock);
+    *period = a.period;
+    if (*status == DS_OK)
+        ds_analysis_free(&a);
+    c->graph->allocator = inner;
+    CHECK(counted.bytes == 0);
+    return counted.peak_bytes;
+}
+
+/* Steps that are far apart cost nothing, and of too many there is an end before memory is full. */
+TEST(far_apart)
+{
+    static const int64_t strides[] = {100000, 1 << 23, (1 << 24) - 3};
+    int64_t period;
+    ds_status status;
+    for (size_t i = 0; i < 3; i++) {
+        for (int kind = 0; kind < 3; kind++) {
+            const int64_t s = strides[i];
+            graph_case c = new_case();
+            int x = add_input(&c, 1, 1, 1);
+            x = kind == 0   ? add_shift(&c, "slice", x, "start", 0, "step", s)
+                : kind == 1 ? add_conv(&c, x, 1, 2, s)
+                            : add_shift(&c, "slice", x, "start", 5 * s, "step", s);
+            add_output(&c, x);
+            CHECK(c.status == DS_OK && analyse_counted(&c, &period, &status) < 1 << 16);
+            CHECK(status == DS_OK && period == s);
+            ds_graph_destroy(c.graph);
+        }
+    }
+    graph_case c = new_case(); /* 2^20 steps, each at its place */
+    int x = add_transposed(&c, add_input(&c, 1, 1, 1), 1, 1, 1 << 20);
+    add_output(&c, add_shift(&c, "slice", x, "start", 0, "step", (1 << 20) + 1));
+    CHECK(c.status == DS_OK && analyse_counted(&c, &period, &status) < (size_t)80 << 20);
+    CHECK(status == DS_LIMIT);
+    ds_graph_destroy(c.graph);
+}
+
 /* ---------------------------------------------------------------- refusals */
 
 static void refuse(graph_case c, ds_status want, const char *words, int64_t skew)
@@ -293,7 +341,7 @@ static ds_plan *plan_of(graph_case *c, int64_t skew)
 {
     ds_plan *plan = NULL;
     CHECK(c->status == DS_OK);
-    CHECK_OK(ds_plan_create(&plan, c->graph, best_kernels(), skew));
+    CHECK_OK(ds_plan_create(&plan, c->graph, best_kernels(), skew, 0));
     return plan;
 }
 

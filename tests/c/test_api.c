@@ -171,6 +171,13 @@ TEST(options)
     o->copy = 2;
     CHECK(failed(try_options(o), DS_ARGUMENT, "copy is 2"));
     o->copy = 0;
+    o->max_bytes = 100;
+    CHECK(failed(try_options(o), DS_LIMIT, "at most 100 are allowed, unless max_bytes"));
+    o->struct_size = DS_MODEL_OPTIONS_1; /* of a caller who has no such member */
+    CHECK(try_options(o) == DS_OK);
+    o->struct_size = sizeof *o;
+    o->max_bytes = UINT64_MAX;
+    CHECK(try_options(o) == DS_OK);
     o->backend = "x86_v9";
     CHECK(failed(try_options(o), DS_ARGUMENT, "backend \"x86_v9\" is not built in"));
     o->backend = NULL;

@@ -282,7 +282,7 @@ TEST(refusals)
     refuse_frames(&r, rows, second, DS_MISMATCH, "skew", false, true);
     const int64_t huge[] = {(int64_t)1 << 47, 2, (int64_t)1 << 47,
                             2}; /* sensible, but not to be had */
-    refuse_frames(&r, rows, huge, DS_NO_MEMORY, "", false, false);
+    refuse_frames(&r, rows, huge, DS_NO_MEMORY, "shorter chunks", true, false);
     feed_all(&r, &a, 1);
     feed_all(&r, &b, 1);
     free_fed(&r, &a);
@@ -300,12 +300,15 @@ TEST(too_wide)
     add_output(&c, add_shift(&c, "slice", x, "start", 0, "crop", (int64_t)1 << 24));
     ds_plan *plan = NULL;
     CHECK(c.status == DS_OK);
-    CHECK(failed(ds_plan_create(&plan, c.graph, best_kernels(), 0), DS_NO_MEMORY, "does not fit"));
+    CHECK(
+        failed(ds_plan_create(&plan, c.graph, best_kernels(), 0, 0), DS_NO_MEMORY, "does not fit"));
     CHECK(plan == NULL && ds_fault_live_blocks(&fault) == 0);
 
     c = new_case();
     add_output(&c, add_input(&c, ((int64_t)1 << 40) - 1, 1, 1));
-    runner r = make_runner(&c, best_kernels(), 0, 1, 0);
+    runner r = {.plan = plan_within(&c, best_kernels(), 0, SIZE_MAX)};
+    CHECK(ds_session_create(&r.session, r.plan, 0) == DS_OK);
+    CHECK(ds_step_create(&r.batch, r.plan, NULL) == DS_OK);
     ds_slot *slot;
     CHECK(ds_session_open(r.session, &slot, 0) == DS_OK);
     const int64_t n = (int64_t)1 << 40;

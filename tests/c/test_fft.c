@@ -13,9 +13,9 @@ static void transform(const ds_kernels *const *variants, size_t n_variants, size
     for (size_t v = 0; v < n_variants; v++) {
         const ds_real_kernels *const k = &variants[v]->real[real_at];
         ds_fft f = *shape;
-        guarded table = guarded_new(2 * f.n * e);
+        guarded table = guarded_new(ds_fft_table_bytes(f.kind, f.n, e));
         guarded scratch = guarded_new(ds_fft_scratch(f.kind, f.n, e));
-        k->fft_table(table.data, f.n);
+        k->fft_table(table.data, f.kind, f.n);
         f.table = table.data;
         f.scratch = scratch.data;
         guarded z[2] = {guarded_new(ROWS * out * e), guarded_new(ROWS * out * e)};
@@ -67,6 +67,11 @@ static void ideal(const ds_fft *f, const void *const *x, size_t e, size_t k, rea
     }
 }
 
+static real square(real x)
+{
+    return x * x;
+}
+
 static void test_size(const ds_kernels *const *variants, size_t n_variants, size_t real_at,
                       ds_fft_kind kind, size_t n)
 {
@@ -82,8 +87,9 @@ static void test_size(const ds_kernels *const *variants, size_t n_variants, size
     }
     transform(variants, n_variants, real_at, &f, (void *[2]){y[0].data, y[1].data},
               (const void *[2]){x[0].data, x[1].data}, in, out);
-    const real unit = (e == sizeof(float) ? 0x1p-24L : 0x1p-53L) * 8 * (real)n;
+    const real epsilon = e == sizeof(float) ? 0x1p-24L : 0x1p-53L, unit = epsilon * 8 * (real)n;
     for (size_t m = 0; m < ROWS; m += 6) {
+        real error = 0, size = 0;
         for (size_t k = 0; k < out; k++) {
             real re, im;
             ideal(&f,
@@ -92,7 +98,10 @@ static void test_size(const ds_kernels *const *variants, size_t n_variants, size
             CHECK(fabsl((real)get(y[0].data, e, m * out + k) - re) <= unit);
             if (kind != DS_FFT_REAL_INVERSE)
                 CHECK(fabsl((real)get(y[1].data, e, m * out + k) - im) <= unit);
+            error += square((real)get(y[0].data, e, m * out + k) - re);
+            size += square(re);
         }
+        CHECK(sqrtl(error) <= 8 * epsilon * sqrtl(size));
     }
     for (int i = 0; i < 2; i++) {
         guarded_free(x[i]);
@@ -104,7 +113,7 @@ static void test_size(const ds_kernels *const *variants, size_t n_variants, size
 static void test_table(const ds_real_kernels *k)
 {
     guarded table = guarded_new(2 * 8 * k->element);
-    k->fft_table(table.data, 8);
+    k->fft_table(table.data, DS_FFT_COMPLEX, 8);
     const double root = k->element == sizeof(float) ? (double)(float)sqrt(0.5) : sqrt(0.5);
     const double cosines[] = {1, root, 0, -root, -1, -root, 0, root};
     for (size_t j = 0; j < 8; j++) {
@@ -118,7 +127,8 @@ int main(void)
 {
     const ds_kernels *variants[MAX_VARIANTS];
     const size_t n_variants = runnable(variants);
-    static const size_t sizes[] = {20, 21, 25, 27, 30, 32, 49, 64, 67, 100, 121, 128, 200, 240};
+    static const size_t sizes[] = {20,  21,  25,  27,  30,  32,  49,  64,  67,  100, 121, 128,
+                                   134, 142, 178, 183, 200, 240, 254, 257, 262, 335, 514};
     for (size_t real_at = 0; real_at < 2; real_at++) {
         for (size_t v = 0; v < n_variants; v++)
             test_table(&variants[v]->real[real_at]);

@@ -322,7 +322,7 @@ static size_t weights_return(graph_case *c, const ds_kernels *kernels)
             free(was[n]);
         }
     }
-    CHECK(plan->weight_bytes == left + plan->prepared_bytes);
+    CHECK(plan->weight_bytes == left + plan->prepared_bytes + plan->elements_bytes);
     const size_t n_replaced = plan->n_replaced;
     ds_weights_free(&whole);
     ds_plan_destroy(plan);

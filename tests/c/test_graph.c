@@ -77,7 +77,7 @@ TEST(bad_edges)
 static ds_status plan_of(graph_case c, int64_t skew)
 {
     ds_plan *plan = NULL;
-    const ds_status status = ds_plan_create(&plan, c.graph, best_kernels(), skew);
+    const ds_status status = ds_plan_create(&plan, c.graph, best_kernels(), skew, 0);
     ds_plan_destroy(plan);
     return status;
 }

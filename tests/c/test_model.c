@@ -347,7 +347,7 @@ TEST(two_share_a_mapping)
     ds_graph_fingerprint(c.graph, b);
     CHECK(memcmp(a, b, sizeof a) == 0);
     ds_plan *plan = NULL;
-    CHECK(ds_plan_create(&plan, graphs[1], best_kernels(), 0) == DS_OK);
+    CHECK(ds_plan_create(&plan, graphs[1], best_kernels(), 0, 0) == DS_OK);
     CHECK(memcmp(plan->fingerprint, b, sizeof b) == 0);
     ds_plan_destroy(plan);
     ds_buffer_free(&file);

@@ -99,6 +99,32 @@ static void check_function(const made *c, int i)
     }
 }
 
+/* What one is above another by, where both ascend. */
+static void check_apart(const made *c, int i, int j)
+{
+    const ds_stairs *f = c->f[i], *g = c->f[j];
+    const int64_t late_f = ds_stairs_last(f)->start, late_g = ds_stairs_last(g)->start;
+    int64_t most, gain, period, largest = -DS_NEVER;
+    bool ascends = true;
+    for (int64_t n = 1; n < NEAR; n++)
+        ascends &= direct(c, i, n) >= direct(c, i, n - 1);
+    CHECK(!ds_stairs_ascends(f) || ascends);
+    CHECK(ds_stairs_ascends(f) || !ascends || late_f + 2 * ds_stairs_last(f)->period >= NEAR);
+    if (!ds_stairs_ascends(f) || !ds_stairs_ascends(g))
+        return;
+    CHECK(ds_stairs_apart(&maker, f, g, &most, &gain, &period) == DS_OK);
+    const int64_t late = late_f > late_g ? late_f : late_g;
+    if (late + period >= NEAR)
+        return;
+    for (int64_t n = 0; n < late + period; n++) {
+        const int64_t apart = direct(c, i, n) - direct(c, j, n);
+        largest = apart > largest ? apart : largest;
+    }
+    CHECK(most == largest);
+    CHECK(direct(c, i, late + period) - direct(c, j, late + period) ==
+          direct(c, i, late) - direct(c, j, late) + gain);
+}
+
 TEST(random)
 {
     for (int trial = 0; trial < 3000; trial++) {
@@ -109,6 +135,8 @@ TEST(random)
             add_result(&c);
         for (int i = 0; i < c.n; i++)
             check_function(&c, i);
+        for (int i = 0; i < c.n; i++)
+            check_apart(&c, i, (int)random_below(c.n));
         ds_arena_reset(&maker.arena);
     }
 }

@@ -17,7 +17,7 @@ static void *use(void *argument)
         ds_buffer again = file_of(graph, interface);
         CHECK(again.n_bytes == ds_mapped_size(t->file));
         CHECK(memcmp(again.bytes, ds_mapped_bytes(t->file), again.n_bytes) == 0);
-        CHECK(ds_plan_create(&plan, graph, best_kernels(), interface->skew) == DS_OK);
+        CHECK(ds_plan_create(&plan, graph, best_kernels(), interface->skew, 0) == DS_OK);
         CHECK(memcmp(plan->fingerprint, t->fingerprint, sizeof t->fingerprint) == 0);
         ds_plan_destroy(plan);
         ds_buffer_free(&again);

@@ -197,7 +197,7 @@ static void run(const void *bytes, size_t n_bytes)
             ds_graph_destroy(graph);
         } else {
             const ds_status planned =
-                ds_plan_create(&plan, graph, ds_kernels_for(ds_cpu_best()), interface->skew % 8);
+                ds_plan_create(&plan, graph, ds_kernels_for(ds_cpu_best()), interface->skew % 8, 0);
             if (planned == DS_OK) {
                 if (plan->block_bytes < MOST_BYTES)
                     step(plan);

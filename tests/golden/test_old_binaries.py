@@ -138,7 +138,7 @@ def test_a_newer_program(c_build, tmp_path):
     for padding, status in (0, 0), (1, 1):
         build_shared(c_build, source, program, f"-DPADDING={padding}", "-Wno-missing-field-initializers")
         said = run(program, tmp_path, status)
-        assert status == 0 or "DS_ARGUMENT: ds_model_options: byte 40 is set" in said
+        assert status == 0 or "DS_ARGUMENT: ds_model_options: byte 48 is set" in said
 
 
 def test_a_later_library(c_build, tmp_path):

@@ -138,24 +138,6 @@ for ask in asks:
     assert (ran.returncode, ran.stderr) == (0, "")
 
 
-def test_a_weight_of_two_nodes_counts_once():
-    """A module that is called twice: its weight is held once if at all, and prepared for each node."""
-
-    class Twice(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.layer = nn.Linear(IN, IN, bias=False)
-
-        def forward(self, x):
-            return self.layer(self.layer(x))
-
-    once = ds.compile(nn.Sequential(nn.Linear(IN, IN, bias=False)).eval(), ("B", "L", IN))
-    twice = ds.compile(Twice().eval(), ("B", "L", IN))
-    raw = np.zeros((IN, IN), np.float32).nbytes
-    held = raw if "kernels ref" in once.summary() else 0
-    assert twice.weights_size - held == 2 * (once.weights_size - held)
-
-
 def test_weights_are_held_once(tmp_path):
     """What panels replace is given back; a file written then has every byte."""
     ds.manual_seed(3)

@@ -52,7 +52,7 @@ def ifft(a: dict[str, Any], w: Arrays, real: Array, imag: Array) -> list[Array]:
 # ---------------------------------------------------------------- random cases
 def transform(name: str) -> Callable[[Rng, str], Case]:
     def draw(rng: Rng, dtype: str) -> Case:
-        n = int(pick(rng, *range(1, 17), 21, 25, 44, 60, 67, 128))
+        n = int(pick(rng, *range(1, 17), 21, 25, 44, 60, 67, 128, 134, 142))
         features = (*shape(rng, 0, 2), n // 2 + 1 if name == "irfft" else n)
         return make(
             rng,
