@@ -7,7 +7,8 @@ forward is the class's own, so that `torch.jit.script` and `torch.export` see no
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from typing import Any
 
 import torch
@@ -25,6 +26,8 @@ from ..online.patch import Patch, PatchesItself
 from ..stream.rules import Length, require_same_streams
 from . import private
 from .forward.buffers import Buffers
+from .forward.custom import Constants
+from .forward.drawn import warned
 from .forward.layers import streaming_forward, unstreamable
 from .forward.mode import Forward, current
 from .forward.source import TorchSource
@@ -73,7 +76,7 @@ class TorchPatch(Patch):
                 if not note_failed(error):
                     raise
             return self._call(module, args, kwargs)
-        if _within(Forward):  # a layer of constants
+        if _within(Forward, Constants):  # a layer of constants
             return _plain_call(module, args, kwargs)
         if any(isinstance(x, Native) for x in _leaves(args, kwargs)):
             raise ModeError(
@@ -92,7 +95,9 @@ class TorchPatch(Patch):
             with capture.within(current().paths.get(id(module)), module):
                 return _run(module, args, kwargs)
         try:
-            return _run(module, args, kwargs)
+            out = _run(module, args, kwargs)
+            current().settle()
+            return out
         except LocatedError as error:
             error.locate(self.path, type(module).__name__)
             raise
@@ -134,7 +139,7 @@ class TorchPatch(Patch):
                     inside_args, inside_kwargs = tuple(map(enter, args)), kwargs
                 else:
                     inside_args, inside_kwargs = pytree.tree_map(enter, (args, kwargs))
-                with forward:
+                with self._watched(forward, module), forward:
                     result = self._inside(module, inside_args, inside_kwargs)
                 result = _measured(result)
                 if isinstance(result, StreamTensor):
@@ -154,6 +159,14 @@ class TorchPatch(Patch):
                     raise told from error
                 raise
             return result
+
+    def _watched(self, forward: Forward, module: Any) -> AbstractContextManager[None]:
+        """Return what warns of other random numbers than torch's; after a module's first calls it looks no more."""
+        session: Any = self.session
+        if not module.training or not forward.goes_on or session.watched > 3:
+            return nullcontext()
+        session.watched += 1
+        return warned(type(module).__name__)
 
     def _tensor_names(self, module: Any, inputs: Sequence[Any]) -> dict[int, str]:
         """Return the names of parameters and buffers by identity; they are read anew where no stream is live.
@@ -209,7 +222,7 @@ def _run(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Run what streams in place of a module's forward, or the forward."""
     try:
         return _run_as_it_streams(module, args, kwargs)
-    except (RuntimeError, TypeError) as error:
+    except (RuntimeError, TypeError, AttributeError) as error:
         refusal = None if isinstance(error, DreamStreamError) else current().refusal(error)
         if refusal is None:
             raise
@@ -220,6 +233,7 @@ def _run_as_it_streams(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any
     other = streaming_forward(module)
     if other is None:
         return _plain_call(module, args, kwargs)
+    other = partial(current().watched, other)
     if not private.has_hooks(module):
         return other(*args, **kwargs)
     own = module.__dict__.get("forward")

@@ -29,10 +29,11 @@ from ...errors import ModeError, NotStreamableError
 from ...nn import functional as native_functional
 from ...nn.functional.attention import hides_nothing, of_memory, under_masks, unread, weights_of
 from ...nn.recurrent_cell import Cell, GRUCell, LSTMCell, RNNCell
-from ...operations.refusals import PLACES
+from ...operations.refusals import DRAWN, FREQUENCIES, GRADIENTS, PLACES
 from ...stream.rules import Length, Rows, Token
 from ...stream.where import user_line
 from ..run.kernels.attention import dropping
+from ..run.kernels.weights import looking_up
 from ..tensor import StreamTensor
 from .complex_pair import Complex
 from .constants import Constant, dtype_of
@@ -75,13 +76,55 @@ def _requires_grad(inner: Any) -> bool:
     return isinstance(value, torch.Tensor) and value.requires_grad
 
 
+def _is_leaf(inner: Any) -> bool:
+    value = getattr(inner, "value", None)
+    return not isinstance(value, torch.Tensor) or value.is_leaf
+
+
+def _of_gradients(what: str, otherwise: Any = None) -> Callable[..., Any]:
+    """Refuse what looks at a gradient, where there will be one."""
+
+    def refuse(x: Any, *_: Any, **__: Any) -> Any:
+        if not _requires_grad(x):
+            return x if otherwise is None else otherwise(x)
+        return _refused_gradients(what)()
+
+    return refuse
+
+
+def _refused_gradients(what: str) -> Callable[..., Any]:
+    def refuse(*_: Any, **__: Any) -> Any:
+        reason, remedy = GRADIENTS.words
+        raise NotStreamableError(f"{what} at {user_line()}: {reason}; {remedy}")
+
+    return refuse
+
+
+def _requiring(x: Any, requires_grad: bool = True) -> Any:
+    """Let a stream be where gradients begin, as torch's requires_grad_ does."""
+    value = getattr(x, "value", None)
+    if not isinstance(value, torch.Tensor) or value.requires_grad == requires_grad:
+        return x
+    if not requires_grad:
+        raise NotStreamableError(f"requires_grad_(False) of a computed stream, at {user_line()}: use x.detach()")
+    value.requires_grad_()
+    return x
+
+
 def _detached(x: Any) -> Any:
     return unsure(x, with_value(x, torch.Tensor.detach))
 
 
 enter(
     ATTRIBUTES,
-    {"dtype": _dtype, "requires_grad": _requires_grad, "grad_fn grad": lambda inner: None, "data": _detached},
+    {
+        "dtype": _dtype,
+        "requires_grad": _requires_grad,
+        "is_leaf": _is_leaf,
+        "grad": lambda inner: None,
+        "grad_fn": _of_gradients("grad_fn", lambda inner: None),
+        "data": _detached,
+    },
 )
 
 
@@ -134,7 +177,12 @@ enter(
     HANDLERS,
     {
         "detach": _detached,
-        "requires_grad retain_grad": lambda x, *_, **__: x,
+        "requires_grad": _requiring,
+        **{
+            name: _of_gradients(name)
+            for name in ("retain_grad", "register_hook", "register_post_accumulate_grad_hook")
+        },
+        **{name: _refused_gradients(name) for name in ("grad", "backward")},
         "is_floating_point": lambda input: _dtype(input).is_floating_point,
         "is_complex is_nonzero is_inference is_conj is_neg": lambda input: False,
         "get_device": lambda x: -1 if current().device.type == "cpu" else current().device.index or 0,
@@ -332,12 +380,19 @@ def visible(inner: Native, fn: Callable[[torch.Tensor], torch.Tensor]) -> Native
     return with_value(x, run)
 
 
+#: What drops whole channels: for all frames of a file the same ones.
+_CHANNELS = ("dropout1d", "dropout2d", "dropout3d", "feature_alpha_dropout")
+
+
 def _random(name: str) -> Callable[..., Any]:
     whole, native = getattr(F, name), getattr(native_functional, name)
 
     def run(input: Any, p: float = 0.5, training: bool = not name.endswith("alpha_dropout")) -> Any:
         if not training or p == 0 or input.value is None:
             return native(input, p, False)
+        if name in _CHANNELS and "L" in input.dims[2:] and current().goes_on:
+            reason, remedy = DRAWN.words
+            raise NotStreamableError(f"{name} at {user_line()}: {reason}; {remedy}")
         return visible(input, lambda padded: whole(padded, p, True))
 
     return run
@@ -350,6 +405,47 @@ enter(
         for name in ("dropout", "dropout1d", "dropout2d", "dropout3d", "alpha_dropout", "feature_alpha_dropout")
     },
 )
+
+
+def _random_frames(draw: Callable[[torch.Tensor], torch.Tensor]) -> Callable[..., Any]:
+    """Return what draws a number for each element of a stream, which no engine does."""
+
+    def run(input: Any, dtype: torch.dtype | None = None, **_: Any) -> Any:
+        if getattr(input, "value", None) is None:
+            raise NotStreamableError(f"random numbers at {user_line()}: an engine has none")
+        out = visible(input, draw)
+        return out if dtype is None else to(out, dtype)
+
+    return run
+
+
+enter(
+    HANDLERS,
+    {
+        "rand_like": _random_frames(torch.rand_like),
+        "randn_like": _random_frames(torch.randn_like),
+        "bernoulli": _random_frames(torch.bernoulli),
+    },
+)
+
+
+# ---------------------------------------------------------------------- tables
+@function("embedding")
+def embedding(
+    input: Any,
+    weight: Any,
+    padding_idx: int | None = None,
+    max_norm: float | None = None,
+    norm_type: float = 2.0,
+    scale_grad_by_freq: bool = False,
+    sparse: bool = False,
+) -> Any:
+    """Look rows up; what concerns gradients is told to the kernel."""
+    if scale_grad_by_freq and getattr(weight, "learned", False) and current().goes_on:
+        reason, remedy = FREQUENCIES.words
+        raise NotStreamableError(f"embedding at {user_line()}: {reason}; {remedy}")
+    with looking_up(padding_idx, scale_grad_by_freq, sparse):
+        return native_functional.embedding(input, weight, padding_idx, max_norm)
 
 
 # ---------------------------------------------------------------------- products and attention

@@ -9,6 +9,7 @@ gradients. What the native front end does not know does not stream, and says so 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from contextvars import ContextVar
 from typing import Any
 
@@ -24,16 +25,19 @@ from ...array.tensor import Tensor as NativeTensor
 from ...array.writing import copied, write
 from ...errors import ModeError, NotStreamableError, ShapeError, StreamMismatchError
 from ...nn import functional as native_functional
+from ...operations.refusals import GRADIENTS
 from ...stream.course import Course, Recording, repeat, same_entry, seen
 from ...stream.rules import Length, Quotient, Token
 from ...stream.tree import leaves
 from ...stream.where import INSTEAD, RETURNED, line_of, user_line
-from ..private import active_modes, leave_innermost_mode
+from ..private import active_modes, is_transformed, leave_innermost_mode, set_gradients
 from ..tensor.stream_tensor import SHELL, TAKERS, StreamTensor
 from .batch_constants import lifted, lifts, writes_into_all
 from .buffers import Buffers
 from .complex_pair import Complex, among
 from .constants import Arrays, ComplexConstant, Constant
+from .custom import Gradients, saving
+from .drawn import Drawn
 from .names import (
     ATTRIBUTES,
     COMPLEX,
@@ -104,6 +108,8 @@ class Forward(TorchFunctionMode):
         self._parameters: dict[int, Constant] = getattr(entry, "parameters", {})
         self._outer: Forward | None = None
         self.buffers: Buffers | None = None
+        self.gradients: Gradients | None = None
+        self.drawn: Drawn | None = None
         self._stand_in = torch.empty(0, device=device)
         self._beneath: NotStreamableError | None = None
         self._has_loose = False
@@ -113,14 +119,46 @@ class Forward(TorchFunctionMode):
     ) -> Any:
         if _concerned(args) or (kwargs and _concerned(kwargs)):
             return self.call(func, args, kwargs or {})
-        kwargs = kwargs or {}
+        kwargs, gradients = kwargs or {}, self.gradients
+        if gradients is None:
+            return self._plainly(func, args, kwargs)
+        if func is set_gradients:
+            return gradients.set(func, *args, **kwargs)
+        return self.watched(self._plainly, func, args, kwargs)
+
+    def _plainly(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Run a torch function on plain tensors."""
         if self.buffers is not None and writes(func.__name__, kwargs):
-            self.buffers.writes((*args, *kwargs.values()))
+            found = self.buffers.writes((*args, *kwargs.values()))
+            if found and self.gradients is not None and self.gradients.running is not None:
+                self.gradients.running.writes = True
+            if found and func is torch.nn.functional.normalize and self.goes_on:
+                raise ModeError(
+                    f"spectral_norm at {user_line()} is in training: its weights change with every call, but these "
+                    "streams go on; call .eval() on the layer",
+                    self.entry.meta.ids,
+                )
+        if self.drawn is not None and self.drawn.concerns(func):
+            return self.drawn.run(func, args, kwargs)
         return func(*args, **kwargs)
+
+    def watched(self, run: Any, *args: Any, **kwargs: Any) -> Any:
+        """Run something on streams; where gradients are recorded, those of the user's own Functions are theirs."""
+        gradients = self.gradients
+        if gradients is None:
+            return run(*args, **kwargs)
+        checkpointed = gradients.changed and gradients.look()
+        with saving(), torch.enable_grad() if checkpointed else nullcontext():
+            out = run(*args, **kwargs)
+        if gradients.running is not None:
+            gradients.running.made += [x for x in leaves(out) if type(x) is SHELL]
+        return out
 
     def __enter__(self) -> Forward:
         self._outer = _CURRENT.get()
         _CURRENT.set(self)
+        self.gradients = Gradients(self.entry, self.device) if torch.is_grad_enabled() else None
+        self.drawn = Drawn(self.device) if self.goes_on else None
         super().__enter__()
         return self
 
@@ -134,6 +172,17 @@ class Forward(TorchFunctionMode):
         if _CURRENT.get() is self:
             _CURRENT.set(self._outer)
 
+    @property
+    def goes_on(self) -> bool:
+        """Whether a stream has frames in other calls, too."""
+        meta = getattr(self.entry, "meta", None)
+        return meta is None or not meta.all_starting_and_ending
+
+    def settle(self) -> None:
+        """Give the results of a user's Function that has returned their gradients."""
+        if self.gradients is not None and self.gradients.running is not None:
+            self.gradients.finish()
+
     def refusal(self, error: Exception) -> NotStreamableError | None:
         """Return what an error means for streams if it comes from where ours are lost.
 
@@ -141,15 +190,22 @@ class Forward(TorchFunctionMode):
         """
         found, self._beneath = self._beneath, None
         line, misused = line_of(error), getattr(self.entry, "misused", None)
+        if is_transformed(error):
+            reason, remedy = GRADIENTS.words
+            name = "torch.func"
+            if "dynamicLayerStack" in str(error):
+                name, reason, remedy = "torch.vmap", "it takes streams apart", "call the function on the whole tensor"
+            return NotStreamableError(f"{name} of a stream inside a forward, at {line}: {reason}; {remedy}")
+        if "leaf Variable that requires grad" in str(error):
+            return NotStreamableError(
+                f"a torch.autograd.Function writes into a stream at {line}: its gradient can't follow that; return a "
+                "new tensor, without ctx.mark_dirty"
+            )
         if isinstance(error, TypeError):
             if "TorchLength" in str(error) or "TorchBatch" in str(error):
                 said = f"a tensor's type is called with a size of streams at {line}: use torch.arange or zeros"
                 return NotStreamableError(said).with_traceback(error.__traceback__)
             return misused if misused is not None and f", at {line}" in str(misused) else None
-        if "dynamicLayerStack" in str(error):
-            return NotStreamableError(
-                f"torch.vmap of a stream inside a forward, at {line}: call the function on the whole tensor"
-            )
         if found is None and "TorchScript interpreter" in str(error):
             found = NotStreamableError(f"{COMPILED}. It failed: {str(error).strip().splitlines()[-1]}")
         return found
@@ -157,6 +213,9 @@ class Forward(TorchFunctionMode):
     # ---------------------------------------------------------------- one call
     def call(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Run a torch function on streams."""
+        return self.watched(self._call, func, args, kwargs)
+
+    def _call(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         name = func.__name__
         if name in ("__get__", "__set__"):
             return self._attribute(func, name, args)
@@ -347,6 +406,7 @@ class Forward(TorchFunctionMode):
             return self.device
         if name == "__set__":
             if what == "requires_grad":
+                HANDLERS[what](self.unwrap(args[0]), *args[1:])
                 return None
             raise NotStreamableError(f"{what} of a stream can't be set inside a forward, at {user_line()}")
         inner: Any = getattr(args[0], "_inner", None)
@@ -385,11 +445,14 @@ class Forward(TorchFunctionMode):
 
     def _constant(self, x: torch.Tensor) -> Constant:
         """Return a plain tensor as the native front end sees it, a parameter as the same each time."""
+        if self.drawn is not None:
+            self.drawn.require_none(x)
         found = self._parameters.get(id(x))
         kind = ComplexConstant if x.is_complex() else Constant
         return kind(x, self.arrays) if found is None else found
 
     def _inner(self, x: StreamTensor) -> Any:
+        self.settle()
         inner = x._inner
         if inner is None:
             raise StreamMismatchError(
