@@ -97,8 +97,8 @@ CUSTOM = Refusal(
     "write a Function of single frames, leave its gradient to torch, or run in evaluation",
 )
 DRAWN = Refusal(
-    "random numbers that all frames of a file share: `x * torch.rand(16)`, dropout of weights, `F.dropout1d` along L, "
-    "layers that are skipped",
+    "random numbers that all frames of a file share: `x * torch.rand(16)`, dropout of weights, `F.dropout1d` "
+    "along L, layers that are skipped",
     "each chunk of a file would get others",
     "draw them outside the forward and give them with the stream's start, or give whole files in one call",
 )
@@ -108,8 +108,8 @@ FREQUENCIES = Refusal(
     "give whole files in one call, or leave it out",
 )
 GRADIENTS = Refusal(
-    "gradients inside a forward: `x.register_hook(f)`, `x.retain_grad()`, `x.grad_fn`, `torch.autograd.grad(y, x)`, "
-    "`torch.func.grad`",
+    "gradients inside a forward: `x.register_hook(f)`, `x.retain_grad()`, `x.grad_fn`, "
+    "`torch.autograd.grad(y, x)`, `torch.func.grad`",
     "the gradient of a stream's frames is that of all their calls, which no tensor inside a forward holds",
     "ask for gradients of inputs and outputs outside the forward, or write a `torch.autograd.Function` of single "
     "frames",

@@ -161,9 +161,9 @@ class TorchPatch(Patch):
             return result
 
     def _watched(self, forward: Forward, module: Any) -> AbstractContextManager[None]:
-        """Return what warns of other random numbers than torch's; after a module's first calls it looks no more."""
+        """Return what warns of other random numbers than torch's, in the first calls."""
         session: Any = self.session
-        if not module.training or not forward.goes_on or session.watched > 3:
+        if not forward.goes_on or session.watched > 3:
             return nullcontext()
         session.watched += 1
         return warned(type(module).__name__)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple, NoReturn
 
 import torch
@@ -407,13 +408,13 @@ enter(
 )
 
 
-def _random_frames(draw: Callable[[torch.Tensor], torch.Tensor]) -> Callable[..., Any]:
+def _random_frames(draw: Callable[..., torch.Tensor]) -> Callable[..., Any]:
     """Return what draws a number for each element of a stream, which no engine does."""
 
-    def run(input: Any, dtype: torch.dtype | None = None, **_: Any) -> Any:
+    def run(input: Any, dtype: torch.dtype | None = None, generator: Any = None, **_: Any) -> Any:
         if getattr(input, "value", None) is None:
-            raise NotStreamableError(f"random numbers at {user_line()}: an engine has none")
-        out = visible(input, draw)
+            raise NotStreamableError(f"random numbers at {user_line()}: an engine draws none")
+        out = visible(input, draw if generator is None else partial(draw, generator=generator))
         return out if dtype is None else to(out, dtype)
 
     return run
@@ -496,12 +497,14 @@ def multihead(
     k_proj_weight: Any = None,
     v_proj_weight: Any = None,
     is_causal: bool = False,
+    static_k: Any = None,
+    static_v: Any = None,
     **_: Any,
 ) -> tuple[Any, Any]:
     """Project, attend, and project again; masks are floats by now, and weights are noted: their use is refused."""
-    if bias_k is not None or bias_v is not None or add_zero_attn:
+    if add_zero_attn or any(x is not None for x in (bias_k, bias_v, static_k, static_v)):
         raise NotStreamableError(
-            f"MultiheadAttention at {user_line()}: add_bias_kv and add_zero_attn do not stream"
+            f"MultiheadAttention at {user_line()}: add_bias_kv, add_zero_attn, static_k and static_v do not stream"
         )
     forward, hidden = current(), of_memory(key_padding_mask)
     if key_padding_mask is not None and not hidden and not hides_nothing(key_padding_mask):

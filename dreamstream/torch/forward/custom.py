@@ -1,10 +1,10 @@
 """A user's `torch.autograd.Function` inside a forward: streams get the gradient that its backward defines.
 
 torch turns gradients off while a Function's forward runs, and asks no mode about the call. So the forward first
-runs on streams like any other code, which gives values for every way of cutting and shows whether it works frame by
-frame. Where a gradient is wanted, the Function is then applied again, to the frames of the call as one plain
-tensor, and torch records its backward. The first call at each place tries whether that is right: values and
-gradients of single frames must be the same beside other frames and without them. What fails is refused.
+runs on streams like any other code, which gives values for every way of cutting. Where a gradient is wanted, the
+Function is then applied again, to the frames of the call as one plain tensor, and torch records its backward. The
+first call at each place tries whether that is right: values and gradients of single frames must be the same beside
+other frames and without them. What fails is refused.
 
 The reentrant way of `torch.utils.checkpoint` is such a Function, too; its block simply runs with gradients.
 """
@@ -28,7 +28,14 @@ from ...errors import NotStreamableError
 from ...operations.refusals import CUSTOM
 from ...stream.tree import leaves, map_leaves
 from ...stream.where import line_above
-from ..private import APPLY, CheckpointFunction, function_of, is_of_checkpoint, kept_by_checkpoint, without_functions
+from ..private import (
+    APPLY,
+    CheckpointFunction,
+    function_of,
+    is_of_checkpoint,
+    kept_by_checkpoint,
+    without_functions,
+)
 from ..tensor.stream_tensor import SHELL
 from .drawn import random_states
 
@@ -116,7 +123,7 @@ def _stack() -> list[FrameType]:
 
 
 def _entered() -> tuple[FrameType | None, bool]:
-    """Return the outermost call of a Function on streams that is no checkpoint, and whether a checkpoint is one."""
+    """Return the outermost call of a Function on streams but for checkpoints, and whether one of these runs."""
     found, checkpointed = None, False
     for frame in _stack():
         if frame.f_code is APPLY and any(type(x) is SHELL for x in leaves(frame.f_locals.get("args", ()))):
@@ -264,9 +271,7 @@ class _Applied:
         """Return the results' frames with the gradients of the streams', and the gradients of weights."""
         given = [x for x in leaves((self.args, self.kwargs)) if type(x) is not SHELL and _learns(x)]
         weights = {id(w): w.detach().clone().requires_grad_() for w in given}
-        frames = {
-            k: v.detach()[at.to(self.device)].requires_grad_(v.requires_grad) for k, v in values.items()
-        }
+        frames = {k: v.detach()[at.to(self.device)].requires_grad_(v.requires_grad) for k, v in values.items()}
         out = self._run(frames, apart, weights)
         results = [_frames(out[number], shell._inner.dims) for number, shell in found.items()]
         learned = [x for x in (*frames.values(), *weights.values()) if x.requires_grad]

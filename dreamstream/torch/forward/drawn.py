@@ -1,15 +1,15 @@
 """Numbers that a forward draws at random and that all frames of a stream share.
 
-Offline such a number is drawn once for a whole file; a call would draw it anew for every chunk. Drawing alone does no
-harm (a layer may ask for a random number and use it in training only), so what is drawn, and what plain tensors are
-computed of it, is remembered by its memory, and refused where it meets a stream or becomes a number of Python's.
+Offline such a number is drawn once for a whole file; a call would draw it anew for every chunk. Drawing alone does
+no harm (a layer may ask for a random number and use it in training only), so what is drawn, and what plain tensors
+are computed of it, is remembered by its memory, and refused where it meets a stream or becomes a number of Python.
 """
 
 from __future__ import annotations
 
 import random
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any
@@ -107,7 +107,8 @@ def warned(name: str) -> Iterator[None]:
     yield
     if state() != before:
         warnings.warn(
-            f"the forward of {name} drew numbers of random or np.random: {DRAWN.words[0]}; {DRAWN.words[1]}",
+            f"the forward of {name} draws numbers by random or np.random. If frames use them, {DRAWN.words[0]}: "
+            f"{DRAWN.words[1]}",
             StreamWarning,
             stacklevel=2,
         )

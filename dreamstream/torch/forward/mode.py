@@ -26,12 +26,13 @@ from ...array.writing import copied, write
 from ...errors import ModeError, NotStreamableError, ShapeError, StreamMismatchError
 from ...nn import functional as native_functional
 from ...operations.refusals import GRADIENTS
-from ...stream.course import Course, Recording, repeat, same_entry, seen
-from ...stream.rules import Length, Quotient, Token
+from ...stream.course import Course, Recording, repeat, same_entry
+from ...stream.rules import Length, Quotient
 from ...stream.tree import leaves
 from ...stream.where import INSTEAD, RETURNED, line_of, user_line
 from ..private import active_modes, is_transformed, leave_innermost_mode, set_gradients
 from ..tensor.stream_tensor import SHELL, TAKERS, StreamTensor
+from .arguments import ATOMS, Asked, bared, concerned, only_symbolic
 from .batch_constants import lifted, lifts, writes_into_all
 from .buffers import Buffers
 from .complex_pair import Complex, among
@@ -117,7 +118,7 @@ class Forward(TorchFunctionMode):
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        if _concerned(args) or (kwargs and _concerned(kwargs)):
+        if concerned(args) or (kwargs and concerned(kwargs)):
             return self.call(func, args, kwargs or {})
         kwargs, gradients = kwargs or {}, self.gradients
         if gradients is None:
@@ -134,8 +135,8 @@ class Forward(TorchFunctionMode):
                 self.gradients.running.writes = True
             if found and func is torch.nn.functional.normalize and self.goes_on:
                 raise ModeError(
-                    f"spectral_norm at {user_line()} is in training: its weights change with every call, but these "
-                    "streams go on; call .eval() on the layer",
+                    f"spectral_norm at {user_line()} is in training: its weights change with every call, but "
+                    "these streams go on; call .eval() on the layer",
                     self.entry.meta.ids,
                 )
         if self.drawn is not None and self.drawn.concerns(func):
@@ -194,12 +195,16 @@ class Forward(TorchFunctionMode):
             reason, remedy = GRADIENTS.words
             name = "torch.func"
             if "dynamicLayerStack" in str(error):
-                name, reason, remedy = "torch.vmap", "it takes streams apart", "call the function on the whole tensor"
+                name, reason, remedy = (
+                    "torch.vmap",
+                    "it takes streams apart",
+                    "call the function on the whole tensor",
+                )
             return NotStreamableError(f"{name} of a stream inside a forward, at {line}: {reason}; {remedy}")
         if "leaf Variable that requires grad" in str(error):
             return NotStreamableError(
-                f"a torch.autograd.Function writes into a stream at {line}: its gradient can't follow that; return a "
-                "new tensor, without ctx.mark_dirty"
+                f"a torch.autograd.Function writes into a stream at {line}: its gradient can't follow that; "
+                "return a new tensor, without ctx.mark_dirty"
             )
         if isinstance(error, TypeError):
             if "TorchLength" in str(error) or "TorchBatch" in str(error):
@@ -235,13 +240,13 @@ class Forward(TorchFunctionMode):
         if (
             meaning.name not in ("arange", "linspace")
             and (not args or type(args[0]) is not SHELL)
-            and _only_symbolic((args, kwargs))
+            and only_symbolic((args, kwargs))
         ):
             return self._wrapped(_of_lengths(func, meaning.name, args, kwargs))
         repeats = meaning.repeats and kwargs.get("inplace") is not True
         if courses is None or not repeats or self.entry.recording is not None:
             return self._called(func, meaning, args, kwargs)
-        asked = _Asked(func, args, kwargs)
+        asked = Asked(func, args, kwargs)
         at = self.entry.n_done
         course = courses.get(at)
         if course is not None and course.asked == asked.tokens and same_entry(asked.streams):
@@ -284,7 +289,7 @@ class Forward(TorchFunctionMode):
                 raise writes_into_all(func.__name__)
         if meaning.name in ("cat", "stack") and any(_is_stream(x) for x in args[0]):
             args = ([as_stream(x) for x in args[0]], *args[1:])
-        return _bared(args), _bared(kwargs)
+        return bared(args), bared(kwargs)
 
     def _extended(self, tensors: Any, dim: int = 0, **_: Any) -> Any:
         """Return a stream that is joined along L with frames of one number, as many as lengths say; else None."""
@@ -314,7 +319,7 @@ class Forward(TorchFunctionMode):
         shells: list[Any] = [x for x in (*listed, *args, *kwargs.values()) if type(x) is SHELL]
         if not _NOTED.isdisjoint([type(x._inner) for x in shells]):
             return self._noted(func, meaning, target, args, kwargs)
-        given = [a if type(a) in _ATOMS else self.unwrap(a) for a in args]
+        given = [a if type(a) in ATOMS else self.unwrap(a) for a in args]
         if len(args) > 1 and isinstance(args[1], Symbolic) and meaning.name in ("__getitem__", "__setitem__"):
             given[1] = args[1]
         named = {
@@ -438,7 +443,7 @@ class Forward(TorchFunctionMode):
                 return constant
             return Constant(torch.from_numpy(constant.numpy()).to(self.device), self.arrays)
         if isinstance(x, (list, tuple)):
-            if _ATOMS.issuperset(map(type, x)):
+            if ATOMS.issuperset(map(type, x)):
                 return x
             return [self.unwrap(i) for i in x] if isinstance(x, list) else tuple(map(self.unwrap, x))
         return {k: self.unwrap(v) for k, v in x.items()} if isinstance(x, dict) else x
@@ -512,74 +517,10 @@ def _apart(result: Any, given: Sequence[Any], new: bool) -> Any:
     return result
 
 
-class _Asked:
-    """What a call of a torch function asks for, as far as it can be told again.
-
-    Attributes
-    ----------
-    tokens : list
-        Equal where the same is asked for.
-    held : list
-        Whose identities are among them.
-    streams : list
-        The native tensors of the arguments; none where something else has a say.
-    """
-
-    __slots__ = ("held", "streams", "tokens")
-
-    def __init__(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        self.tokens: list[Any] = [func, *kwargs]
-        self.held: list[Any] = []
-        self.streams: list[Any] = []
-        for x in (*args, *kwargs.values()) if kwargs else args:
-            kind = type(x)
-            if kind is SHELL:
-                inner = x._inner
-                if type(inner) is not NativeStream or inner.edge is None:
-                    break
-                self.tokens += seen(inner)
-                self.streams.append(inner)
-            elif kind is torch.nn.Parameter:
-                self.tokens.append(id(x))
-                self.held.append(x)
-            elif kind is float:
-                self.tokens.append(x.hex())
-            elif kind in _ATOMS or (kind is tuple and _INTS.issuperset(map(type, x))):
-                self.tokens += (kind, x)
-            else:
-                break
-        else:
-            return
-        self.streams = []
-
-
-_INTS = frozenset((int,))
 #: What gives a tensor as another one is.
 _AS_ANOTHER = ("type_as", "expand_as", "view_as", "reshape_as")
 #: What masks are made with, of tensors of ones.
 _OF_MASKS = ("cumsum", "tril", "triu", "masked_fill", "where_function", "__get__")
-
-#: Arguments that mean to streams what they mean to torch.
-_ATOMS = frozenset((int, float, bool, str, type(None)))
-
-
-def _concerned(tree: Any) -> bool:
-    """Whether a stream or a size that is a token is among arguments."""
-    for x in tree.values() if isinstance(tree, dict) else tree:
-        if isinstance(x, torch.Tensor):
-            if isinstance(x, StreamTensor):
-                return True
-        elif type(x) in _ATOMS:
-            continue
-        elif isinstance(x, (list, tuple, dict)):
-            if _concerned(x):
-                return True
-        elif isinstance(x, slice):
-            if _concerned((x.start, x.stop, x.step)):
-                return True
-        elif isinstance(x, (Token, BatchTensor, Symbolic)):
-            return True
-    return False
 
 
 def _is_stream(x: Any) -> bool:
@@ -591,23 +532,6 @@ def as_stream(x: Any) -> Any:
     """Return a tensor that is one number for all frames as the stream that it is; any other as it is."""
     inner = getattr(x, "_inner", None)
     return StreamTensor.shell(inner.as_stream()) if isinstance(inner, Symbolic) and inner.is_filled else x
-
-
-def _bared(x: Any) -> Any:
-    if type(x) is SHELL:
-        inner = getattr(x, "_inner", None)
-        return inner if isinstance(inner, (Symbolic, BatchTensor)) else x
-    if type(x) in (list, tuple):
-        return type(x)(map(_bared, x))
-    if type(x) is dict:
-        return {k: _bared(v) for k, v in x.items()}
-    return slice(_bared(x.start), _bared(x.stop), _bared(x.step)) if type(x) is slice else x
-
-
-def _only_symbolic(tree: Any) -> bool:
-    """Whether lengths as tensors are among arguments, and no stream is."""
-    found = [x for x in leaves(tree) if isinstance(x, (Symbolic, Quotient, StreamTensor))]
-    return bool(found) and not any(isinstance(x, StreamTensor) for x in found)
 
 
 def _of_lengths(func: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

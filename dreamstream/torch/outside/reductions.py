@@ -7,6 +7,7 @@ what torch gives for no elements, and NaN (-1 for places) where that is an error
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -71,6 +72,15 @@ class _Reduction:
     def squeezed(self, result: Tensor) -> Tensor:
         """Return a result in which the dimensions have size 1 as the caller wants it."""
         return result if self.keepdim else result.squeeze(tuple(self.axes))
+
+
+@rule("number of elements", dims=False)
+def number_of_elements(func: Any, x: StreamTensor) -> int:
+    """Return how many elements reductions over everything see."""
+    info, shape = x._info, plain(x).shape
+    if not any(map(info.is_stream, range(len(shape)))):
+        return int(shape.numel())
+    return int(info.meta.lengths.sum()) * math.prod(shape[i] for i in info.features)
 
 
 @rule("reduction")
