@@ -178,7 +178,7 @@ class _Applied:
         if not self.learns or not found:
             return
         wrong = self._unfit(list(found.values()))
-        if wrong is None and self.entry.meta.lengths.sum():
+        if wrong is None and len(next(iter(found.values()))._inner.value):
             wrong = self._apply(found)
         elif wrong is None:
             self._nothing(found)

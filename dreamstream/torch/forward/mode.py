@@ -218,6 +218,8 @@ class Forward(TorchFunctionMode):
     # ---------------------------------------------------------------- one call
     def call(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Run a torch function on streams."""
+        if self.gradients is None:
+            return self._call(func, args, kwargs)
         return self.watched(self._call, func, args, kwargs)
 
     def _call(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -457,7 +459,8 @@ class Forward(TorchFunctionMode):
         return kind(x, self.arrays) if found is None else found
 
     def _inner(self, x: StreamTensor) -> Any:
-        self.settle()
+        if self.gradients is not None:
+            self.settle()
         inner = x._inner
         if inner is None:
             raise StreamMismatchError(
