@@ -173,6 +173,33 @@ def test_reductions_over_streams_and_frames(name):
             assert close(own[:, at], want)
 
 
+MEANS_BY_HAND = {
+    "numel": lambda t: t.square().sum() / t.numel(),
+    "nelement": lambda t: t.square().sum() / t.nelement(),
+    "torch.numel": lambda t: torch.sum(t**2) / torch.numel(t),
+    "transposed": lambda t: t.transpose(1, 2).square().sum() / t.transpose(0, 2).numel(),
+    "of a loss": lambda t: F.mse_loss(t, torch.zeros_like(t), reduction="sum") / t.numel(),
+    "of a loss by element": lambda t: F.mse_loss(t, torch.zeros_like(t), reduction="none").sum() / t.numel(),
+}
+
+
+@pytest.mark.parametrize("name", MEANS_BY_HAND)
+@pytest.mark.parametrize("lengths", [(7, 3, 5, 1), (7,), (4, 0)])
+def test_means_by_hand_leave_padding_out(name, lengths):
+    x = make(3, lengths=lengths)
+    assert close(silent(MEANS_BY_HAND[name], x), x.frames().square().mean())
+    assert x.numel() == x.frames().numel() == 4 * sum(lengths)
+
+
+def test_shares_by_hand_leave_padding_out():
+    x = make(3)
+    frames = x.frames()
+    assert silent(lambda: (x <= 0).sum() / x.numel()) == (frames <= 0).double().mean()
+    assert x.mean(-1).numel() == 16  # which is no stream any more
+    assert x.mean("F").numel() == sum(x.lengths)
+    assert make(3, lengths=(0, 0), extra=0).numel() == 0
+
+
 def test_nothing_to_reduce():
     x = make(4, lengths=(3, 0))
     assert silent(x.sum, -1)[1].tolist() == [0] * 4

@@ -557,12 +557,11 @@ def batch_norm(
     if not training or input.value is None:
         return native_functional.batch_norm(input, *operands, training, momentum, eps)
     forward = current()
-    meta = forward.entry.meta
-    if not meta.all_starting_and_ending:
+    if forward.goes_on:
         raise ModeError(
             f"batch_norm at {user_line()} is in training: its statistics are those of whole streams, but these go "
             "on; call bn.eval() on the layer",
-            [i for i, a, b in zip(meta.ids, meta.sos, meta.eos) if not (a and b)],
+            forward.going_on,
         )
     x = input.in_order()
     at = [d for d in x.dims if not isinstance(d, str)].index(x.dims[1]) + 1

@@ -137,7 +137,7 @@ class Forward(TorchFunctionMode):
                 raise ModeError(
                     f"spectral_norm at {user_line()} is in training: its weights change with every call, but "
                     "these streams go on; call .eval() on the layer",
-                    self.entry.meta.ids,
+                    self.going_on,
                 )
         if self.drawn is not None and self.drawn.concerns(func):
             return self.drawn.run(func, args, kwargs)
@@ -172,6 +172,12 @@ class Forward(TorchFunctionMode):
             leave_innermost_mode()
         if _CURRENT.get() is self:
             _CURRENT.set(self._outer)
+
+    @property
+    def going_on(self) -> list[str]:
+        """The streams that have frames in other calls, too."""
+        meta = self.entry.meta
+        return [i for i, first, last in zip(meta.ids, meta.sos, meta.eos) if not (first and last)]
 
     @property
     def goes_on(self) -> bool:
