@@ -26,7 +26,6 @@ from ..online.patch import Patch, PatchesItself
 from ..stream.rules import Length, require_same_streams
 from . import private
 from .forward.buffers import Buffers
-from .forward.custom import Constants
 from .forward.drawn import warned
 from .forward.layers import streaming_forward, unstreamable
 from .forward.mode import Forward, current
@@ -76,7 +75,7 @@ class TorchPatch(Patch):
                 if not note_failed(error):
                     raise
             return self._call(module, args, kwargs)
-        if _within(Forward, Constants):  # a layer of constants
+        if _within(Forward) and current().takes_constants:  # a layer of constants
             return _plain_call(module, args, kwargs)
         if any(isinstance(x, Native) for x in _leaves(args, kwargs)):
             raise ModeError(
@@ -90,6 +89,7 @@ class TorchPatch(Patch):
 
     def _inside(self, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Run the module on streams that are inside a forward already."""
+        current().settle()  # where what came before it is refused, it is not at fault
         capture = current().entry
         if hasattr(capture, "within"):
             with capture.within(current().paths.get(id(module)), module):

@@ -64,7 +64,7 @@ def function_of(node: Any) -> Any:
 
 def is_of_checkpoint(frame: FrameType | None) -> bool:
     """Return whether what turns gradients on or off, from this frame on, is a checkpoint itself."""
-    while frame is not None and frame.f_globals.get("__name__") in ("torch.autograd.grad_mode", __name__):
+    while frame is not None and frame.f_globals.get("__name__") == "torch.autograd.grad_mode":
         frame = frame.f_back
     return frame is not None and frame.f_code is CheckpointFunction.forward.__code__
 

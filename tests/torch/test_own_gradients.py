@@ -350,6 +350,23 @@ class OfLayer(Function):
         return grad, None
 
 
+class Again(Function):
+    """It runs a layer once more in its backward, outside the forward."""
+
+    @staticmethod
+    def forward(ctx, x, layer):
+        ctx.layer = layer
+        ctx.save_for_backward(x)
+        return layer(x)
+
+    @staticmethod
+    def backward(ctx, grad):
+        x = ctx.saved_tensors[0].detach().requires_grad_()
+        with torch.enable_grad():
+            y = ctx.layer(x)
+        return torch.autograd.grad(y, x, grad)[0], None
+
+
 class Dropped(Function):
     @staticmethod
     def forward(ctx, x):
@@ -374,6 +391,10 @@ class InPlace(Function):
 OTHER_FRAMES = "depend on other frames"
 REFUSED = {
     "a mean of gradients": (lambda m, x: backward_of(lambda g: g - g.mean()).apply(x), OTHER_FRAMES),
+    "a mean of small gradients": (
+        lambda m, x: backward_of(lambda g: 1e-9 * (g - g.mean())).apply(x),
+        OTHER_FRAMES,
+    ),
     "a norm of gradients": (lambda m, x: backward_of(lambda g: g / g.norm()).apply(x), OTHER_FRAMES),
     "clipped by norm": (
         lambda m, x: backward_of(lambda g: g * min(1, 1 / float(g.norm()))).apply(x),
@@ -384,6 +405,7 @@ REFUSED = {
     "a sum of frames": (lambda m, x: Sums.apply(x), OTHER_FRAMES),
     "the next frame": (lambda m, x: Next.apply(x), OTHER_FRAMES),
     "a convolution": (lambda m, x: OfLayer.apply(x, m.conv), OTHER_FRAMES),
+    "a layer in its backward": (lambda m, x: Again.apply(x, m.block), "Sequential is online"),
     "random numbers": (lambda m, x: Dropped.apply(x), "draws random numbers"),
     "different delays": (lambda m, x: Two.apply(x, m.conv(x.transpose(1, 2)).transpose(1, 2))[0], "delays"),
     "a backward that fails": (lambda m, x: backward_of(lambda g: g.nothing).apply(x), "AttributeError"),

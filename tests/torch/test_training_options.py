@@ -225,6 +225,20 @@ def test_channels_of_single_frames_are_dropped_chunk_by_chunk():
     assert 0 < int(y[:, 0].count_nonzero()) < 60 and bool((y == y[:, :1]).all())
 
 
+@pytest.mark.parametrize("draw", [F.dropout, torch.rand_like])
+def test_what_is_given_once_is_not_drawn_for_each_chunk(draw):
+    class Scaled(nn.Module):
+        def forward(self, x, scale):
+            return x * draw(scale.exp()).unsqueeze(1)
+
+    model, once = ds.patch_module(Scaled()).train().online(), ds.static({"anna": torch.ones(16)})
+    first, whole = (next(parts(torch.ones(6, 16), ("B", "L", "F"), n)) for n in (3, 1))
+    with pytest.raises(NotStreamableError, match=SHARED):
+        model(first, once)
+    y = model(whole, once)["anna"]
+    assert bool((y == y[0]).all())
+
+
 @pytest.mark.parametrize("name", ["rand_like", "randn_like", "bernoulli"])
 def test_each_frame_has_numbers_of_its_own(name):
     draw = getattr(torch, name)

@@ -391,9 +391,7 @@ def _random(name: str) -> Callable[..., Any]:
     def run(input: Any, p: float = 0.5, training: bool = not name.endswith("alpha_dropout")) -> Any:
         if not training or p == 0 or input.value is None:
             return native(input, p, False)
-        if name in _CHANNELS and "L" in input.dims[2:] and current().goes_on:
-            reason, remedy = DRAWN.words
-            raise NotStreamableError(f"{name} at {user_line()}: {reason}; {remedy}")
+        _require_own_numbers(name, input, name in _CHANNELS and "L" in input.dims[2:])
         return visible(input, lambda padded: whole(padded, p, True))
 
     return run
@@ -408,12 +406,20 @@ enter(
 )
 
 
+def _require_own_numbers(name: str, x: Any, of_channels: bool = False) -> None:
+    """Raise where frames of several calls would share what is drawn."""
+    if (of_channels or (x.edge is not None and x.edge.line.static)) and current().goes_on:
+        reason, remedy = DRAWN.words
+        raise NotStreamableError(f"{name} at {user_line()}: {reason}; {remedy}")
+
+
 def _random_frames(draw: Callable[..., torch.Tensor]) -> Callable[..., Any]:
     """Return what draws a number for each element of a stream, which no engine does."""
 
     def run(input: Any, dtype: torch.dtype | None = None, generator: Any = None, **_: Any) -> Any:
         if getattr(input, "value", None) is None:
             raise NotStreamableError(f"random numbers at {user_line()}: an engine draws none")
+        _require_own_numbers(draw.__name__, input)
         out = visible(input, draw if generator is None else partial(draw, generator=generator))
         return out if dtype is None else to(out, dtype)
 

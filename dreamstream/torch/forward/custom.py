@@ -20,7 +20,6 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.autograd.graph import saved_tensors_hooks
-from torch.overrides import TorchFunctionMode
 
 from ...array.stream_tensor import StreamTensor as NativeStream
 from ...array.symbolic import Symbolic
@@ -55,13 +54,6 @@ def _same(saved: Tensor) -> Tensor:
     return saved
 
 
-class Constants(TorchFunctionMode):
-    """Within it patched modules that get plain tensors run as they are."""
-
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        return func(*args, **(kwargs or {}))
-
-
 class Gradients:
     """Whether the user wants gradients during a forward, and the Function of the user that runs.
 
@@ -70,11 +62,14 @@ class Gradients:
     wanted : bool
         What the user has said. Where gradients are off without that, a Function's forward runs.
     running : _Applied or None
+    applies : bool
+        Whether a Function is being applied again: its layers get plain tensors then, as they would in its backward.
     """
 
     def __init__(self, entry: Any, device: torch.device) -> None:
         self.entry, self.device = entry, device
         self.wanted = True
+        self.applies = False
         self.running: _Applied | None = None
 
     @property
@@ -89,7 +84,7 @@ class Gradients:
             return False
         frame, checkpointed = _entered()
         if frame is not None:
-            self.running = _Applied(frame, self.entry, self.device)
+            self.running = _Applied(frame, self)
         return frame is None and checkpointed
 
     def set(self, func: Callable[[bool], None], enabled: bool) -> None:
@@ -110,8 +105,11 @@ class Gradients:
         """
         running = self.running
         if running is not None and running.frame not in _stack():
-            self.running = None
-            running.finish()
+            self.running, self.applies = None, True
+            try:
+                running.finish()
+            finally:
+                self.applies = False
 
 
 def _stack() -> list[FrameType]:
@@ -155,15 +153,15 @@ class _Applied:
         What operations have returned since then, its results among them.
     """
 
-    def __init__(self, frame: FrameType, entry: Any, device: torch.device) -> None:
-        self.frame, self.entry, self.device = frame, entry, device
+    def __init__(self, frame: FrameType, gradients: Gradients) -> None:
+        self.frame, self.entry, self.device = frame, gradients.entry, gradients.device
         self.cls: Any = frame.f_locals["cls"]
         self.args: tuple[Any, ...] = frame.f_locals["args"]
         self.kwargs: dict[str, Any] = frame.f_locals["kwargs"]
         with without_functions():
             self.learns = any(map(_learns, (*self.args, *self.kwargs.values())))
-            self.random = random_states(device)
-        self.place = (self.cls, entry.n_done)
+            self.random = random_states(self.device)
+        self.place = (self.cls, self.entry.n_done)
         self.line = line_above(frame)
         self.writes = False
         self.made: list[Any] = []
@@ -239,8 +237,7 @@ class _Applied:
                 return _laid(values[id(x._inner)], x._inner.dims, apart)
             return given.get(id(x), x) if given is not None and isinstance(x, Tensor) else x
 
-        with Constants():
-            out = self.cls.apply(*map_leaves(self.args, plain), **map_leaves(self.kwargs, plain))
+        out = self.cls.apply(*map_leaves(self.args, plain), **map_leaves(self.kwargs, plain))
         return out if isinstance(out, tuple) else (out,)
 
     # ---------------------------------------------------------------- is it right
@@ -262,7 +259,7 @@ class _Applied:
         for k, (own, _) in enumerate(halves):
             same = same and all(_close(every[k::2], part) for every, part in zip(frames, own))
         for every, a, b in zip(weights, *(own for _, own in halves)):
-            same = same and _close(every, a + b)
+            same = same and _close(every, a + b, max(_greatest(a), _greatest(b)))
         return None if same else CUSTOM.words
 
     def _tried(
@@ -332,10 +329,16 @@ def _with(inner: NativeStream, frames: Any) -> NativeStream:
     return NativeStream.inside(frames, inner.dims, inner.edge, inner.names)  # type: ignore[arg-type]
 
 
-def _close(a: Tensor, b: Tensor) -> bool:
+def _close(a: Tensor, b: Tensor, scale: float = 0.0) -> bool:
+    """Whether tensors are equal but for rounding, in relation to their greatest number or to `scale`."""
     if a.shape != b.shape:
         return False
     if not a.is_floating_point():
         return torch.equal(a, b)
-    bound = 1e3 * torch.finfo(a.dtype).eps * max(1.0, float(a.nan_to_num().abs().max()) if a.numel() else 0.0)
+    bound = 1e3 * torch.finfo(a.dtype).eps * max(scale, _greatest(a), _greatest(b))
     return torch.allclose(a, b, rtol=0, atol=bound, equal_nan=True)
+
+
+def _greatest(x: Tensor) -> float:
+    x = x[x.isfinite()]
+    return float(x.abs().max()) if x.numel() else 0.0

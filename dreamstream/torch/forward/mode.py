@@ -185,6 +185,11 @@ class Forward(TorchFunctionMode):
         meta = getattr(self.entry, "meta", None)
         return meta is None or not meta.all_starting_and_ending
 
+    @property
+    def takes_constants(self) -> bool:
+        """Whether patched modules that get plain tensors are layers of constants."""
+        return self.gradients is None or not self.gradients.applies
+
     def settle(self) -> None:
         """Give the results of a user's Function that has returned their gradients."""
         if self.gradients is not None and self.gradients.running is not None:
