@@ -63,7 +63,7 @@ class Gradients:
         What the user has said. Where gradients are off without that, a Function's forward runs.
     running : _Applied or None
     applies : bool
-        Whether a Function is being applied again: its layers get plain tensors then, as they would in its backward.
+        Whether a Function is being applied again: layers in it get plain tensors then, as in its backward.
     """
 
     def __init__(self, entry: Any, device: torch.device) -> None:
