@@ -116,7 +116,8 @@ _ROWS = (
     *each("as it is", "is_sparse_csr is_vulkan is_xla is_xpu item itemsize layout name nbytes ndim ndimension"),
     *each("as it is", "new new_empty new_empty_strided new_full new_ones new_tensor new_zeros"),
     *each("as it is", "numpy output_nr register_hook register_post_accumulate_grad_hook requires_grad"),
-    *each("as it is", "result_type retain_grad shape size storage storage_offset storage_type stride tolist"),
+    *each("as it is", "result_type retain_grad storage storage_offset storage_type stride tolist"),
+    *each("sizes", "shape size"),
     *each("as it is", "untyped_storage volatile"),
 )
 

@@ -101,7 +101,7 @@ def warned(name: str) -> Iterator[None]:
     """Warn where numbers of Python's or NumPy's generator are drawn meanwhile: nothing says where they go."""
 
     def state() -> tuple[Any, Any]:
-        return random.getstate(), [*map(repr, np.random.get_state(legacy=False).values())]  # type: ignore[union-attr]
+        return random.getstate(), [*map(repr, np.random.get_state(legacy=False).values())]
 
     before = state()
     yield

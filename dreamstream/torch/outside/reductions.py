@@ -21,6 +21,8 @@ from ...operations import OPERATIONS
 from ...stream.rules import BATCH, LENGTH
 from ...stream.tree import map_leaves
 from ..tensor import StreamTensor
+from ..tensor.known import JOINED
+from ..tensor.padded_size import padded_sizes
 from ..tensor.padding import cleaned, to_device, unpad
 from .common import along, axis_of, inputs, keep, name_of, plain, rule, run
 from .pointwise import pointwise
@@ -81,6 +83,16 @@ def number_of_elements(func: Any, x: StreamTensor) -> int:
     if not any(map(info.is_stream, range(len(shape)))):
         return int(shape.numel())
     return int(info.meta.lengths.sum()) * math.prod(shape[i] for i in info.features)
+
+
+@rule("sizes", dims=False)
+def sizes(func: Any, x: StreamTensor, *dim: Any) -> Any:
+    """Return the sizes of the padded tensor."""
+    info, shape = x._info, plain(x).shape
+    if info.has_frames and not info.is_full(info.width_of(shape)):
+        joined = info.axis(JOINED)
+        shape = padded_sizes(shape, info.axis(LENGTH) if joined is None else joined)
+    return shape[axis_of(x, dim[0])] if dim else shape
 
 
 @rule("reduction")

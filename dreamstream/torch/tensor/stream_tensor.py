@@ -353,8 +353,7 @@ class StreamTensor(OfStreams, torch.Tensor):
         """Return the shape, or the size of a dimension given by number or name."""
         if self._inner is not None:
             return TAKERS.inside(torch.Tensor.size, (type(self),), (self,) if dim is None else (self, dim), {})
-        with without_subclass():
-            return self.shape if dim is None else self.shape[resolve(self._info.names, dim)]
+        return self.shape if dim is None else self.shape[resolve(self._info.names, dim)]
 
     def align_to(self, *names: Any) -> StreamTensor:
         """Return the tensor with its dimensions in the order of `names`; new names have size 1.
