@@ -100,7 +100,9 @@ def recurrent_weights(layer: Any) -> list[list[str]]:
 
 def has_hooks(module: torch.nn.Module) -> bool:
     """Return whether a module's call does more than run its forward."""
-    return bool(module._forward_hooks or module._forward_pre_hooks)
+    return bool(
+        module._forward_hooks or module._forward_pre_hooks or module._backward_hooks or module._backward_pre_hooks
+    )
 
 
 def own_buffers(module: torch.nn.Module) -> dict[str, Any]:

@@ -112,6 +112,10 @@ class Gradients:
                 self.applies = False
 
 
+def _is_shell(x: Any) -> bool:
+    return type(x) is SHELL
+
+
 def _stack() -> list[FrameType]:
     out, frame = [], sys._getframe(1)
     while frame is not None:
@@ -124,7 +128,7 @@ def _entered() -> tuple[FrameType | None, bool]:
     """Return the outermost call of a Function on streams but for checkpoints, and whether one of these runs."""
     found, checkpointed = None, False
     for frame in _stack():
-        if frame.f_code is APPLY and any(type(x) is SHELL for x in leaves(frame.f_locals.get("args", ()))):
+        if frame.f_code is APPLY and any(_is_shell(x) for x in leaves(frame.f_locals.get("args", ()))):
             if issubclass(frame.f_locals["cls"], CheckpointFunction):
                 checkpointed = checkpointed or any(map(_learns, frame.f_locals["args"]))
             else:
@@ -134,12 +138,13 @@ def _entered() -> tuple[FrameType | None, bool]:
 
 def _learns(x: Any) -> bool:
     """Whether a gradient flows to an argument."""
-    if type(x) is not SHELL:
+    if not _is_shell(x):
         return isinstance(x, Tensor) and x.requires_grad
     inner = x._inner
     if isinstance(inner, Symbolic):
         return False
-    return inner.value.requires_grad if type(inner) is NativeStream else True
+    value: Any = inner.value if type(inner) is NativeStream else None
+    return value is None or bool(value.requires_grad)
 
 
 class _Applied:
@@ -190,7 +195,7 @@ class _Applied:
                 shell._inner = _with(shell._inner, _Refusing.apply(shell._inner.value, words, _anywhere()))
 
     def _streams(self) -> list[Any]:
-        return [x._inner for x in leaves((self.args, self.kwargs)) if type(x) is SHELL]
+        return [x._inner for x in leaves((self.args, self.kwargs)) if _is_shell(x)]
 
     def _unfit(self, results: Sequence[Any]) -> tuple[str, str] | None:
         """Return why the Function can't be applied to the frames as one tensor, and what would work."""
@@ -233,7 +238,7 @@ class _Applied:
         """Apply the Function to frames, those of streams by identity, as one row or as a row each."""
 
         def plain(x: Any) -> Any:
-            if type(x) is SHELL:
+            if _is_shell(x):
                 return _laid(values[id(x._inner)], x._inner.dims, apart)
             return given.get(id(x), x) if given is not None and isinstance(x, Tensor) else x
 
@@ -266,17 +271,17 @@ class _Applied:
         self, found: dict[int, Any], values: dict[int, Tensor], at: Tensor, slopes: Sequence[Tensor], apart: bool
     ) -> tuple[list[Tensor], list[Tensor]]:
         """Return the results' frames with the gradients of the streams', and the gradients of weights."""
-        given = [x for x in leaves((self.args, self.kwargs)) if type(x) is not SHELL and _learns(x)]
+        given = [x for x in leaves((self.args, self.kwargs)) if not _is_shell(x) and _learns(x)]
         weights = {id(w): w.detach().clone().requires_grad_() for w in given}
         frames = {k: v.detach()[at.to(self.device)].requires_grad_(v.requires_grad) for k, v in values.items()}
         out = self._run(frames, apart, weights)
         results = [_frames(out[number], shell._inner.dims) for number, shell in found.items()]
         learned = [x for x in (*frames.values(), *weights.values()) if x.requires_grad]
         slopes = [s.to(y) for s, y in zip(slopes, results)]
-        grads = torch.autograd.grad(results, learned, slopes, allow_unused=True)
-        grads = [torch.zeros_like(x) if g is None else g for x, g in zip(learned, grads)]
+        found_grads = torch.autograd.grad(results, learned, slopes, allow_unused=True)
+        grads = [torch.zeros_like(x) if g is None else g for x, g in zip(learned, found_grads)]
         n = len(learned) - len(weights)
-        return [*(y.detach() for y in results), *grads[:n]], list(grads[n:])
+        return [*(y.detach() for y in results), *grads[:n]], grads[n:]
 
 
 class _Refusing(torch.autograd.Function):

@@ -82,7 +82,8 @@ def number_of_elements(func: Any, x: StreamTensor) -> int:
     info, shape = x._info, plain(x).shape
     if not any(map(info.is_stream, range(len(shape)))):
         return int(shape.numel())
-    return int(info.meta.lengths.sum()) * math.prod(shape[i] for i in info.features)
+    per_frame: int = math.prod(shape[i] for i in info.features)
+    return int(info.meta.lengths.sum()) * per_frame
 
 
 @rule("sizes", dims=False)
