@@ -44,7 +44,7 @@ def matmul(step: Step, x: Tensor, weight: Tensor) -> Tensor:
 each_frame(
     {
         "linear": lambda step, x, weight, bias: F.linear(x, weight, bias),
-        "embedding": lambda step, x, weight: F.embedding(x, weight, **_LOOKED_UP.get()),
+        "embedding": lambda step, x, weight: F.embedding(x.long(), weight, **_LOOKED_UP.get()),
     }
 )
 
