@@ -103,6 +103,7 @@ _ROWS = (
     Operation("equal", "equal"),
     Operation("allclose", "allclose"),
     *each("resizing", "resize_ resize_as_ set_ sparse_resize_ swap_tensors"),
+    *each("number of elements", "numel nelement"),
     # questions, and what torch does with a tensor as a whole
     *each("as it is", "__array__ __array_wrap__ __bool__ __complex__ __contains__ __cuda_array_interface__"),
     *each("as it is", "__dir__ __dlpack__ __dlpack_device__ __float__ __format__ __hash__ __index__ __int__"),
@@ -113,9 +114,10 @@ _ROWS = (
     *each("as it is", "is_ipu is_leaf is_maia is_meta is_mkldnn is_mps is_mtia is_neg is_nested is_nonzero"),
     *each("as it is", "is_pinned is_quantized is_same_size is_set_to is_shared is_signed is_sparse"),
     *each("as it is", "is_sparse_csr is_vulkan is_xla is_xpu item itemsize layout name nbytes ndim ndimension"),
-    *each("as it is", "nelement new new_empty new_empty_strided new_full new_ones new_tensor new_zeros numel"),
+    *each("as it is", "new new_empty new_empty_strided new_full new_ones new_tensor new_zeros"),
     *each("as it is", "numpy output_nr register_hook register_post_accumulate_grad_hook requires_grad"),
-    *each("as it is", "result_type retain_grad shape size storage storage_offset storage_type stride tolist"),
+    *each("as it is", "result_type retain_grad storage storage_offset storage_type stride tolist"),
+    *each("sizes", "shape size"),
     *each("as it is", "untyped_storage volatile"),
 )
 

@@ -20,7 +20,7 @@ Rule = Literal[
     "whole streams", "rows of tables", "angles", "reduction", "permuted", "unsqueeze", "squeeze", "reshaped",
     "repeated", "unfold", "pad", "as complex", "as real", "index", "assignment", "narrow", "select",
     "index_select", "gather", "take_along_dim", "split", "unbind", "cat", "stack", "stacked", "matmul",
-    "linear", "einsum", "equal", "allclose",
+    "linear", "einsum", "equal", "allclose", "number of elements", "sizes",
 ]  # fmt: skip
 
 

@@ -14,6 +14,10 @@ __all__ = [
     "BATCH_STATISTICS",
     "CIRCULAR",
     "CIRCULAR_BOTH",
+    "CUSTOM",
+    "DRAWN",
+    "FREQUENCIES",
+    "GRADIENTS",
     "IN_ORDER",
     "LOOPS",
     "MASKED",
@@ -86,6 +90,29 @@ ADAPTIVE = Refusal(
     "each of its parts depends on the stream's length",
     "pool with a fixed `kernel_size`, take `x.mean(dim)` for one vector per stream",
     waits=True,
+)
+CUSTOM = Refusal(
+    "the backward of a `torch.autograd.Function` of several frames, in training",
+    "its values or its gradients depend on other frames than their own, of which a call has some only",
+    "write a Function of single frames, leave its gradient to torch, or run in evaluation",
+)
+DRAWN = Refusal(
+    "random numbers that all frames of a file share: `x * torch.rand(16)`, dropout of weights, `F.dropout1d` "
+    "along L, layers that are skipped",
+    "each chunk of a file would get others",
+    "draw them outside the forward and give them with the stream's start, or give whole files in one call",
+)
+FREQUENCIES = Refusal(
+    "`F.embedding(x, w, scale_grad_by_freq=True)` in training",
+    "how often an index occurs is counted over a whole file",
+    "give whole files in one call, or leave it out",
+)
+GRADIENTS = Refusal(
+    "gradients inside a forward: `x.register_hook(f)`, backward hooks of layers, `x.retain_grad()`, `x.grad_fn`, "
+    "`torch.autograd.grad(y, x)`, `torch.func.grad`",
+    "the gradient of a stream's frames is that of all their calls, which no tensor inside a forward holds",
+    "ask for gradients of inputs and outputs outside the forward, or write a `torch.autograd.Function` of single "
+    "frames",
 )
 RESIZED = Refusal(
     "`F.interpolate` along L by 1.5, or to a number of frames",

@@ -27,7 +27,8 @@ def of_streams(function: Callable[..., Any]) -> Callable[..., Any]:
     def run(*args: Any, **kwargs: Any) -> Any:
         forward = current()
         given = [forward.unwrap(a) for a in args]
-        return forward._wrapped(function(*given, **{k: forward.unwrap(v) for k, v in kwargs.items()}))
+        named = {k: forward.unwrap(v) for k, v in kwargs.items()}
+        return forward._wrapped(forward.watched(function, *given, **named))
 
     return run
 

@@ -20,6 +20,7 @@ from ..stream.where import user_line
 from .forward.conversions import with_value
 from .forward.mode import current
 from .functional import of_streams
+from .private import without_functions
 from .run.kernels.experts import EXPERTS, check_experts
 from .tensor import StreamTensor
 
@@ -81,7 +82,8 @@ def _of_values(x: Any, function: Callable[[Tensor], Tensor], what: str) -> Any:
     inner = forward.unwrap(x)
     if inner.value is None:
         raise NotStreamableError(f"{what} at {user_line()} looks at a batch, which an engine has not")
-    return forward._wrapped(with_value(inner, function))
+    with without_functions():  # what it draws is each frame's own
+        return forward._wrapped(with_value(inner, function))
 
 
 def _symbolic(x: Any) -> bool:

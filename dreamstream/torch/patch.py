@@ -7,7 +7,7 @@ forward is the class's own, so that `torch.jit.script` and `torch.export` see no
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import Any
 
@@ -26,6 +26,7 @@ from ..online.patch import Patch, PatchesItself
 from ..stream.rules import Length, require_same_streams
 from . import private
 from .forward.buffers import Buffers
+from .forward.drawn import warned
 from .forward.layers import streaming_forward, unstreamable
 from .forward.mode import Forward, current
 from .forward.source import TorchSource
@@ -77,7 +78,7 @@ class TorchPatch(Patch):
                 if not note_failed(error):
                     raise
             return self._call(module, args, kwargs)
-        if _within(Forward):  # a layer of constants
+        if _within(Forward) and current().takes_constants:  # a layer of constants
             return _plain_call(module, args, kwargs)
         if any(isinstance(x, Native) for x in _leaves(args, kwargs)):
             raise ModeError(
@@ -91,12 +92,15 @@ class TorchPatch(Patch):
 
     def _inside(self, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Run the module on streams that are inside a forward already."""
+        current().settle()  # where what came before it is refused, it is not at fault
         capture = current().entry
         if hasattr(capture, "within"):
             with capture.within(current().paths.get(id(module)), module):
                 return _run(module, args, kwargs)
         try:
-            return _run(module, args, kwargs)
+            out = _run(module, args, kwargs)
+            current().settle()
+            return out
         except LocatedError as error:
             error.locate(self.path, type(module).__name__)
             raise
@@ -143,7 +147,7 @@ class TorchPatch(Patch):
                     inside_args, inside_kwargs = tuple(map(enter, args)), kwargs
                 else:
                     inside_args, inside_kwargs = pytree.tree_map(enter, (args, kwargs))
-                with forward:
+                with self._watched(forward, module), forward:
                     result = self._inside(module, inside_args, inside_kwargs)
                 result = _measured(result)
                 if isinstance(result, StreamTensor):
@@ -165,6 +169,14 @@ class TorchPatch(Patch):
                     raise told from error
                 raise
             return result
+
+    def _watched(self, forward: Forward, module: Any) -> AbstractContextManager[None]:
+        """Return what warns of other random numbers than torch's, in the first calls."""
+        session: Any = self.session
+        if not forward.goes_on or session.watched > 3:
+            return nullcontext()
+        session.watched += 1
+        return warned(type(module).__name__)
 
     def _tensor_names(self, module: Any) -> dict[int, str]:
         """Return the names of parameters and buffers by identity; they are read anew where no stream is live.
@@ -221,7 +233,7 @@ def _run(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Run what streams in place of a module's forward, or the forward."""
     try:
         return _run_as_it_streams(module, args, kwargs)
-    except (RuntimeError, TypeError) as error:
+    except (RuntimeError, TypeError, AttributeError) as error:
         refusal = None if isinstance(error, DreamStreamError) else current().refusal(error)
         if refusal is None:
             raise
@@ -232,6 +244,7 @@ def _run_as_it_streams(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any
     other = streaming_forward(module)
     if other is None:
         return _plain_call(module, args, kwargs)
+    other = partial(current().watched, other)
     if not private.has_hooks(module):
         return other(*args, **kwargs)
     own = module.__dict__.get("forward")

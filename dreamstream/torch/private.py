@@ -7,18 +7,29 @@ names say what the bridge relies on.
 from __future__ import annotations
 
 from collections.abc import Callable
+from traceback import walk_tb
+from types import FrameType
 from typing import Any
 
 import torch
+from torch._ops import OpOverloadPacket
 from torch.overrides import _get_current_function_mode_stack as active_modes, _pop_mode as leave_innermost_mode
 from torch.utils import _pytree as pytree
+from torch.utils.checkpoint import CheckpointFunction
 
 __all__ = [
+    "APPLY",
+    "CheckpointFunction",
     "active_modes",
+    "function_of",
     "graph_task",
     "has_hooks",
+    "is_of_checkpoint",
     "is_pointwise_operator",
+    "is_random_operator",
     "is_traced",
+    "is_transformed",
+    "kept_by_checkpoint",
     "leave_innermost_mode",
     "onnx_type",
     "own_buffers",
@@ -26,6 +37,7 @@ __all__ = [
     "pytree",
     "recurrent_function",
     "recurrent_weights",
+    "set_gradients",
     "unused_properties",
     "will_run",
     "without_functions",
@@ -39,6 +51,34 @@ without_functions = torch._C.DisableTorchFunction
 #: Which backward is running; whether it will reach a node of the graph.
 graph_task: Callable[[], int] = torch._C._current_graph_task_id
 will_run: Callable[[Any], bool] = torch._C._will_engine_execute_node
+
+#: The code of `torch.autograd.Function.apply`; what turns gradients on and off, which a mode is asked about.
+APPLY = torch.autograd.Function.apply.__func__.__code__  # type: ignore[attr-defined]
+set_gradients: Callable[[bool], None] = torch._C._set_grad_enabled
+
+
+def function_of(node: Any) -> Any:
+    """Return the Function whose backward a node of the graph runs, None where it is another node."""
+    return getattr(node, "_forward_cls", None)
+
+
+def is_of_checkpoint(frame: FrameType | None) -> bool:
+    """Return whether what turns gradients on or off, from this frame on, is a checkpoint itself."""
+    while frame is not None and frame.f_globals.get("__name__") == "torch.autograd.grad_mode":
+        frame = frame.f_back
+    return frame is not None and frame.f_code is CheckpointFunction.forward.__code__
+
+
+def kept_by_checkpoint() -> bool:
+    """Return whether tensors that are saved for a backward are left to a checkpoint, which computes them again."""
+    hooks = torch._C._autograd._top_saved_tensors_default_hooks(True)
+    return hooks is not None and getattr(hooks[0], "__module__", None) == "torch.utils.checkpoint"
+
+
+def is_transformed(error: BaseException) -> bool:
+    """Return whether an error comes from within a transformation of `torch.func`."""
+    names = [str(frame.f_globals.get("__name__")) for frame, _ in walk_tb(error.__traceback__)]
+    return "dynamicLayerStack" in str(error) or any(name.startswith("torch._functorch") for name in names)
 
 
 def is_traced() -> bool:
@@ -60,7 +100,9 @@ def recurrent_weights(layer: Any) -> list[list[str]]:
 
 def has_hooks(module: torch.nn.Module) -> bool:
     """Return whether a module's call does more than run its forward."""
-    return bool(module._forward_hooks or module._forward_pre_hooks)
+    return bool(
+        module._forward_hooks or module._forward_pre_hooks or module._backward_hooks or module._backward_pre_hooks
+    )
 
 
 def own_buffers(module: torch.nn.Module) -> dict[str, Any]:
@@ -75,9 +117,18 @@ def own_tensors(module: torch.nn.Module) -> set[str]:
 
 def is_pointwise_operator(name: str) -> bool:
     """Return whether torch tags an operator as one that sees every element by itself."""
+    return _is_tagged(name, torch.Tag.pointwise)
+
+
+def is_random_operator(name: str) -> bool:
+    """Return whether torch tags an operator as one that draws numbers."""
+    return _is_tagged(name, torch.Tag.nondeterministic_seeded)
+
+
+def _is_tagged(name: str, tag: torch.Tag) -> bool:
     packet = getattr(torch.ops.aten, name, None)
-    return packet is not None and any(
-        torch.Tag.pointwise in getattr(packet, overload).tags for overload in packet.overloads()
+    return isinstance(packet, OpOverloadPacket) and any(
+        tag in getattr(packet, overload).tags for overload in packet.overloads()
     )
 
 

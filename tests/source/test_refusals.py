@@ -53,6 +53,41 @@ SAMPLES: dict[str, nn.Module | Forward] = {
 }
 
 
+#: Likewise, what is refused in torch modules in training: functions of torch and a stream (B, L, 4).
+IN_TRAINING: dict[str, Callable[[Any, Any], Any]] = {
+    "the backward": lambda torch, x: _identity(torch, lambda grad: grad - grad.mean()).apply(x),
+    "gradients inside": lambda torch, x: torch.autograd.grad(x, x),
+    "random numbers": lambda torch, x: x * torch.rand(4),
+    "`F.embedding(x, w, scale": lambda torch, x: torch.nn.functional.embedding(
+        x.detach().long(), torch.nn.Parameter(torch.ones(2, 4)), scale_grad_by_freq=True
+    ),
+}
+
+
+def _identity(torch: Any, backward: Callable[[Any], Any]) -> Any:
+    members = {
+        "forward": staticmethod(lambda ctx, x: x * 1.0),
+        "backward": staticmethod(lambda ctx, grad: backward(grad)),
+    }
+    return type("Identity", (torch.autograd.Function,), members)
+
+
+def _in_training(function: Callable[[Any, Any], Any]) -> tuple[Any, Any]:
+    """Return a torch module and its input."""
+    torch = pytest.importorskip("torch")
+
+    class OfTorch(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = torch.nn.Linear(4, 4)
+
+        def forward(self, x: Any) -> Any:
+            return function(torch, self.layer(x))
+
+    x = ds.stream_tensor([torch.ones(9, 4)], ids=["anna"], sos=True, names=("B", "L", "F"))
+    return OfTorch().train(), x
+
+
 class Model(nn.Module):
     def __init__(self, function: Forward) -> None:
         super().__init__()
@@ -63,9 +98,9 @@ class Model(nn.Module):
 
 
 def test_every_sample_has_a_row():
-    begins = [[b for b in SAMPLES if what.startswith(b)] for what, _, _ in ROWS]
+    begins = [[b for b in (*SAMPLES, *IN_TRAINING) if what.startswith(b)] for what, _, _ in ROWS]
     assert all(len(b) == 1 for b in begins)
-    assert len(ROWS) == len(SAMPLES)
+    assert len(ROWS) == len(SAMPLES) + len(IN_TRAINING)
 
 
 def test_every_refusal_has_a_row():
@@ -75,9 +110,14 @@ def test_every_refusal_has_a_row():
 
 @pytest.mark.parametrize("what, reason, remedy", ROWS, ids=lambda text: text[:30])
 def test_what_is_raised(what, reason, remedy):
-    sample = next(sample for begin, sample in SAMPLES.items() if what.startswith(begin))
-    x = ds.stream_tensor([np.ones((4, 9), np.float32)], ids=["anna"], sos=True)
-    model = sample if isinstance(sample, nn.Module) else Model(sample)
+    samples: dict[str, Any] = {**SAMPLES, **IN_TRAINING}
+    begin = next(begin for begin in samples if what.startswith(begin))
+    sample = samples[begin]
+    if begin in IN_TRAINING:
+        model, x = _in_training(sample)
+    else:
+        model = sample if isinstance(sample, nn.Module) else Model(sample)
+        x = ds.stream_tensor([np.ones((4, 9), np.float32)], ids=["anna"], sos=True)
     with pytest.raises((ds.NotStreamableError, ds.StreamMismatchError)) as raised:
         ds.patch_module(model).online()(x)
     message = str(raised.value)

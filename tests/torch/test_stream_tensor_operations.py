@@ -6,12 +6,13 @@ row. Behind the rows' frames stands NaN, in all of them.
 
 from __future__ import annotations
 
+import math
 import warnings
 
 import pytest
 
 import dreamstream as ds
-from dreamstream.errors import ModeError, StreamFallbackWarning, StreamIdError, StreamMismatchError
+from dreamstream.errors import ModeError, StreamFallbackWarning, StreamIdError, StreamMismatchError, StreamWarning
 from dreamstream.stream.tree import leaves
 
 torch = pytest.importorskip("torch")
@@ -171,6 +172,62 @@ def test_reductions_over_streams_and_frames(name):
             assert close(own, want)
         else:
             assert close(own[:, at], want)
+
+
+MEANS_BY_HAND = {
+    "numel": lambda t: t.square().sum() / t.numel(),
+    "nelement": lambda t: t.square().sum() / t.nelement(),
+    "torch.numel": lambda t: torch.sum(t**2) / torch.numel(t),
+    "transposed": lambda t: t.transpose(1, 2).square().sum() / t.transpose(0, 2).numel(),
+    "of a loss": lambda t: F.mse_loss(t, torch.zeros_like(t), reduction="sum") / t.numel(),
+    "of a loss by element": lambda t: F.mse_loss(t, torch.zeros_like(t), reduction="none").sum() / t.numel(),
+}
+
+
+@pytest.mark.parametrize("name", MEANS_BY_HAND)
+@pytest.mark.parametrize("lengths", [(7, 3, 5, 1), (7,), (4, 0)])
+def test_means_by_hand_leave_padding_out(name, lengths):
+    x = make(3, lengths=lengths)
+    assert close(silent(MEANS_BY_HAND[name], x), x.frames().square().mean())
+    assert x.numel() == x.frames().numel() == 4 * sum(lengths)
+
+
+def test_shares_by_hand_leave_padding_out():
+    x = make(3)
+    frames = x.frames()
+    assert silent(lambda: (x <= 0).sum() / x.numel()) == (frames <= 0).double().mean()
+    assert x.mean(-1).numel() == 16  # which is no stream any more
+    assert x.mean("F").numel() == sum(x.lengths)
+    assert make(3, lengths=(0, 0), extra=0).numel() == 0
+
+
+DIVIDED = {
+    "a sum over L": lambda t: t.sum("L") / t.size("L"),
+    "a sum": lambda t: t.sum() / (t.size(0) * t.size(1) * t.size(2)),
+    "by a product": lambda t: t.sum().div(math.prod(t.shape)),
+    "in place": lambda t: t.sum().div_(t.shape[-1]),
+    "streams": lambda t: (t / t.size(2)).sum(2),
+}
+
+
+@pytest.mark.parametrize("name", DIVIDED)
+def test_dividing_by_padding_is_warned_of(name):
+    with pytest.warns(StreamWarning, match=r"test_stream_tensor_operations\.py:\d+ .* padding"):
+        DIVIDED[name](make(3))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        whole = DIVIDED[name](make(3, lengths=(7, 7), extra=0))
+    assert torch.isfinite(whole).all()
+
+
+def test_padded_sizes_are_numbers():
+    x = make(3)
+    assert x.shape == x.size() == x.tensor().shape == (4, 4, 9) and x.size("L") == x.size(-1) == 9
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert torch.zeros(x.shape).shape == torch.zeros(*x.shape).shape == x.tensor().reshape(x.shape).shape
+        assert torch.equal(torch.arange(x.size(2)), torch.arange(9)) and len(torch.zeros(20)[: x.size(2)]) == 9
+        assert torch.equal(torch.ones(3) * x.size(2), 9 * torch.ones(3)) and type(x.size(2) // 2) is int
 
 
 def test_nothing_to_reduce():

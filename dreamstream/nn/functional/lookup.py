@@ -47,6 +47,7 @@ def embedding(
     sparse: bool = False,
 ) -> Tensor:
     """Return the rows of `weight` that `input` names."""
+    require_as_it_is(max_norm)
     if noted(input) and (found := _of_positions(input, weight)) is not None:
         return found  # type: ignore[no-any-return]
     x = checked("embedding", input)
@@ -58,11 +59,17 @@ def embedding(
     require_float("embedding", checked("embedding", weight).dtype)
     if weight.ndim != 2:
         raise ShapeError(f"embedding: expected a weight (num_embeddings, embedding_dim), got {weight.shape}")
-    if max_norm is not None:
-        raise ModeError("embedding: max_norm would write into the weights; renormalise them beforehand")
     if padding_idx is not None:
         row_of("embedding", padding_idx, weight.shape[0])
     return apply("embedding", {}, (x,), (weight,), (...,))[0]
+
+
+def require_as_it_is(max_norm: float | None) -> None:
+    """Raise for a `max_norm`."""
+    if max_norm is not None:
+        raise ModeError(
+            f"embedding at {user_line()}: max_norm would write into the weights; renormalise them beforehand"
+        )
 
 
 def _of_positions(at: Any, weight: Tensor) -> Any:

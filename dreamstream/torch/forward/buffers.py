@@ -24,16 +24,21 @@ class Buffers:
         self._own: dict[int, list[Tensor]] | None = None
         self._before: list[tuple[Tensor, Tensor]] = []
 
-    def writes(self, tensors: Iterable[Any]) -> None:
-        """Note that tensors are about to be written into: buffers that share their memory are kept."""
+    def writes(self, tensors: Iterable[Any]) -> bool:
+        """Note that tensors are about to be written into: buffers that share their memory are kept.
+
+        Returns whether one has not been written into before.
+        """
+        kept = len(self._before)
         if self._own is None:
             self._own = {}
             for buffer in self._module.buffers():
-                self._own.setdefault(_memory(buffer), []).append(buffer)
+                self._own.setdefault(memory_of(buffer), []).append(buffer)
         for tensor in tensors:
             if isinstance(tensor, Tensor) and tensor.layout == torch.strided:
-                for buffer in self._own.pop(_memory(tensor), ()):
+                for buffer in self._own.pop(memory_of(tensor), ()):
                     self._before.append((buffer, buffer.detach().clone()))
+        return len(self._before) > kept
 
     def restore(self) -> None:
         """Let all buffers be as they were."""
@@ -45,6 +50,7 @@ class Buffers:
             home.update(held)
 
 
-def _memory(tensor: Tensor) -> int:
+def memory_of(tensor: Tensor) -> int:
+    """Return where a tensor's memory begins, which views share."""
     with without_subclass(), without_functions():
         return tensor.untyped_storage().data_ptr()

@@ -316,6 +316,8 @@ def stft(
 ) -> Any:
     if input.ndim != 2 or not _rows(input) or input.dims[1] != "L":
         raise ShapeError(f"stft at {user_line()}: expected a stream (B, L), got {input.roles}")
+    if align_to_window:
+        raise NotStreamableError(f"stft at {user_line()}: align_to_window=True does not stream")
     taps = _window("stft", input, n_fft, win_length, window)
     out = Complex(*F.stft(input, n_fft, hop_length, None, taps, center, pad_mode, normalized, onesided))
     return out if return_complex else _view_as_real(out)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple, NoReturn
 
 import torch
@@ -29,10 +30,11 @@ from ...errors import DTypeError, ModeError, NotStreamableError
 from ...nn import functional as native_functional
 from ...nn.functional.attention import hides_nothing, of_memory, under_masks, unread, weights_of
 from ...nn.recurrent_cell import Cell, GRUCell, LSTMCell, RNNCell
-from ...operations.refusals import PLACES
+from ...operations.refusals import DRAWN, FREQUENCIES, GRADIENTS, PLACES
 from ...stream.rules import Length, Rows, Token
 from ...stream.where import user_line
 from ..run.kernels.attention import dropping
+from ..run.kernels.weights import looking_up
 from ..tensor import StreamTensor
 from .complex_pair import Complex
 from .constants import Constant, dtype_of
@@ -75,13 +77,55 @@ def _requires_grad(inner: Any) -> bool:
     return isinstance(value, torch.Tensor) and value.requires_grad
 
 
+def _is_leaf(inner: Any) -> bool:
+    value = getattr(inner, "value", None)
+    return not isinstance(value, torch.Tensor) or value.is_leaf
+
+
+def _of_gradients(what: str, otherwise: Any = None) -> Callable[..., Any]:
+    """Refuse what looks at a gradient, where there will be one."""
+
+    def refuse(x: Any, *_: Any, **__: Any) -> Any:
+        if not _requires_grad(x):
+            return x if otherwise is None else otherwise(x)
+        return _refused_gradients(what)()
+
+    return refuse
+
+
+def _refused_gradients(what: str) -> Callable[..., Any]:
+    def refuse(*_: Any, **__: Any) -> Any:
+        reason, remedy = GRADIENTS.words
+        raise NotStreamableError(f"{what} at {user_line()}: {reason}; {remedy}")
+
+    return refuse
+
+
+def _requiring(x: Any, requires_grad: bool = True) -> Any:
+    """Let a stream be where gradients begin, as torch's requires_grad_ does."""
+    value = getattr(x, "value", None)
+    if not isinstance(value, torch.Tensor) or value.requires_grad == requires_grad:
+        return x
+    if not requires_grad:
+        raise NotStreamableError(f"requires_grad_(False) of a computed stream, at {user_line()}: use x.detach()")
+    value.requires_grad_()
+    return x
+
+
 def _detached(x: Any) -> Any:
     return unsure(x, with_value(x, torch.Tensor.detach))
 
 
 enter(
     ATTRIBUTES,
-    {"dtype": _dtype, "requires_grad": _requires_grad, "grad_fn grad": lambda inner: None, "data": _detached},
+    {
+        "dtype": _dtype,
+        "requires_grad": _requires_grad,
+        "is_leaf": _is_leaf,
+        "grad": lambda inner: None,
+        "grad_fn": _of_gradients("grad_fn", lambda inner: None),
+        "data": _detached,
+    },
 )
 
 
@@ -140,7 +184,12 @@ enter(
     HANDLERS,
     {
         "detach": _detached,
-        "requires_grad retain_grad": lambda x, *_, **__: x,
+        "requires_grad": _requiring,
+        **{
+            name: _of_gradients(name)
+            for name in ("retain_grad", "register_hook", "register_post_accumulate_grad_hook")
+        },
+        **{name: _refused_gradients(name) for name in ("grad", "backward")},
         "is_floating_point": lambda input: _dtype(input).is_floating_point,
         "is_complex is_nonzero is_inference is_conj is_neg": lambda input: False,
         "get_device": lambda x: -1 if current().device.type == "cpu" else current().device.index or 0,
@@ -338,12 +387,17 @@ def visible(inner: Native, fn: Callable[[torch.Tensor], torch.Tensor]) -> Native
     return with_value(x, run)
 
 
+#: What drops whole channels: for all frames of a file the same ones.
+_CHANNELS = ("dropout1d", "dropout2d", "dropout3d", "feature_alpha_dropout")
+
+
 def _random(name: str) -> Callable[..., Any]:
     whole, native = getattr(F, name), getattr(native_functional, name)
 
     def run(input: Any, p: float = 0.5, training: bool = not name.endswith("alpha_dropout")) -> Any:
         if not training or p == 0 or input.value is None:
             return native(input, p, False)
+        _require_own_numbers(name, input, name in _CHANNELS and "L" in input.dims[2:])
         return visible(input, lambda padded: whole(padded, p, True))
 
     return run
@@ -356,6 +410,55 @@ enter(
         for name in ("dropout", "dropout1d", "dropout2d", "dropout3d", "alpha_dropout", "feature_alpha_dropout")
     },
 )
+
+
+def _require_own_numbers(name: str, x: Any, of_channels: bool = False) -> None:
+    """Raise where frames of several calls would share what is drawn."""
+    if (of_channels or (x.edge is not None and x.edge.line.static)) and current().goes_on:
+        reason, remedy = DRAWN.words
+        raise NotStreamableError(f"{name} at {user_line()}: {reason}; {remedy}")
+
+
+def _random_frames(draw: Callable[..., torch.Tensor]) -> Callable[..., Any]:
+    """Return what draws a number for each element of a stream, which no engine does."""
+
+    def run(input: Any, dtype: torch.dtype | None = None, generator: Any = None, **_: Any) -> Any:
+        if getattr(input, "value", None) is None:
+            raise NotStreamableError(f"random numbers at {user_line()}: an engine draws none")
+        _require_own_numbers(draw.__name__, input)
+        out = visible(input, draw if generator is None else partial(draw, generator=generator))
+        return out if dtype is None else to(out, dtype)
+
+    return run
+
+
+enter(
+    HANDLERS,
+    {
+        "rand_like": _random_frames(torch.rand_like),
+        "randn_like": _random_frames(torch.randn_like),
+        "bernoulli": _random_frames(torch.bernoulli),
+    },
+)
+
+
+# ---------------------------------------------------------------------- tables
+@function("embedding")
+def embedding(
+    input: Any,
+    weight: Any,
+    padding_idx: int | None = None,
+    max_norm: float | None = None,
+    norm_type: float = 2.0,
+    scale_grad_by_freq: bool = False,
+    sparse: bool = False,
+) -> Any:
+    """Look rows up; what concerns gradients is told to the kernel."""
+    if scale_grad_by_freq and getattr(weight, "learned", False) and current().goes_on:
+        reason, remedy = FREQUENCIES.words
+        raise NotStreamableError(f"embedding at {user_line()}: {reason}; {remedy}")
+    with looking_up(padding_idx, scale_grad_by_freq, sparse):
+        return native_functional.embedding(input, weight, padding_idx, max_norm)
 
 
 # ---------------------------------------------------------------------- products and attention
@@ -406,12 +509,14 @@ def multihead(
     k_proj_weight: Any = None,
     v_proj_weight: Any = None,
     is_causal: bool = False,
+    static_k: Any = None,
+    static_v: Any = None,
     **_: Any,
 ) -> tuple[Any, Any]:
     """Project, attend, and project again; masks are floats by now, and weights are noted: their use is refused."""
-    if bias_k is not None or bias_v is not None or add_zero_attn:
+    if add_zero_attn or any(x is not None for x in (bias_k, bias_v, static_k, static_v)):
         raise NotStreamableError(
-            f"MultiheadAttention at {user_line()}: add_bias_kv and add_zero_attn do not stream"
+            f"MultiheadAttention at {user_line()}: add_bias_kv, add_zero_attn, static_k and static_v do not stream"
         )
     forward, hidden = current(), of_memory(key_padding_mask)
     if key_padding_mask is not None and not hidden and not hides_nothing(key_padding_mask):
@@ -464,12 +569,11 @@ def batch_norm(
     if not training or input.value is None:
         return native_functional.batch_norm(input, *operands, training, momentum, eps)
     forward = current()
-    meta = forward.entry.meta
-    if not meta.all_starting_and_ending:
+    if forward.goes_on:
         raise ModeError(
             f"batch_norm at {user_line()} is in training: its statistics are those of whole streams, but these go "
             "on; call bn.eval() on the layer",
-            [i for i, a, b in zip(meta.ids, meta.sos, meta.eos) if not (a and b)],
+            forward.going_on,
         )
     x = input.in_order()
     at = [d for d in x.dims if not isinstance(d, str)].index(x.dims[1]) + 1

@@ -77,7 +77,7 @@ def _twin(module: Any, kind: type[native.Module], forward: Forward, layer: int |
     if not isinstance(module, torch.nn.RNNBase):
         for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh"):
             value = getattr(module, name)
-            out._parameters[name] = None if value is None else Constant(value, forward.arrays)
+            out._parameters[name] = None if value is None else _weight(value, forward)
         return out
     names = recurrent_weights(module)
     if layer is not None:
@@ -86,8 +86,14 @@ def _twin(module: Any, kind: type[native.Module], forward: Forward, layer: int |
         out.__dict__["num_layers"] = 1
     out.__dict__["_names"] = names
     for name in (n for group in names for n in group):
-        out._parameters[name] = Constant(getattr(module, name), forward.arrays)
+        out._parameters[name] = _weight(getattr(module, name), forward)
     return out
+
+
+def _weight(value: torch.Tensor, forward: Forward) -> Constant:
+    if forward.drawn is not None:
+        forward.drawn.require_none(value)
+    return Constant(value, forward.arrays)
 
 
 def _run(layer: Any, forward: Forward, input: Any, hx: Any) -> Any:

@@ -9,6 +9,7 @@ gradients. What the native front end does not know does not stream, and says so 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from contextvars import ContextVar
 from typing import Any
 
@@ -24,16 +25,20 @@ from ...array.tensor import Tensor as NativeTensor
 from ...array.writing import copied, write
 from ...errors import ModeError, NotStreamableError, ShapeError, StreamMismatchError
 from ...nn import functional as native_functional
-from ...stream.course import Course, Recording, repeat, same_entry, seen
-from ...stream.rules import Length, Quotient, Token
+from ...operations.refusals import GRADIENTS
+from ...stream.course import Course, Recording, repeat, same_entry
+from ...stream.rules import Length, Quotient
 from ...stream.tree import leaves
 from ...stream.where import INSTEAD, RETURNED, line_of, user_line
-from ..private import active_modes, leave_innermost_mode
+from ..private import active_modes, is_transformed, leave_innermost_mode, set_gradients
 from ..tensor.stream_tensor import SHELL, TAKERS, StreamTensor
+from .arguments import ATOMS, Asked, bared, concerned, only_symbolic
 from .batch_constants import lifted, lifts, writes_into_all
 from .buffers import Buffers
 from .complex_pair import Complex, among
 from .constants import Arrays, ComplexConstant, Constant
+from .custom import Gradients, saving
+from .drawn import Drawn
 from .names import (
     ATTRIBUTES,
     COMPLEX,
@@ -104,6 +109,8 @@ class Forward(TorchFunctionMode):
         self._parameters: dict[int, Constant] = getattr(entry, "parameters", {})
         self._outer: Forward | None = None
         self.buffers: Buffers | None = None
+        self.gradients: Gradients | None = None
+        self.drawn: Drawn | None = None
         self._stand_in = torch.empty(0, device=device)
         self._beneath: NotStreamableError | None = None
         self._has_loose = False
@@ -111,16 +118,48 @@ class Forward(TorchFunctionMode):
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        if _concerned(args) or (kwargs and _concerned(kwargs)):
+        if concerned(args) or (kwargs and concerned(kwargs)):
             return self.call(func, args, kwargs or {})
-        kwargs = kwargs or {}
+        kwargs, gradients = kwargs or {}, self.gradients
+        if gradients is None:
+            return self._plainly(func, args, kwargs)
+        if func is set_gradients:
+            return gradients.set(func, *args, **kwargs)
+        return self.watched(self._plainly, func, args, kwargs)
+
+    def _plainly(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Run a torch function on plain tensors."""
         if self.buffers is not None and writes(func.__name__, kwargs):
-            self.buffers.writes((*args, *kwargs.values()))
+            found = self.buffers.writes((*args, *kwargs.values()))
+            if found and self.gradients is not None and self.gradients.running is not None:
+                self.gradients.running.writes = True
+            if found and func is torch.nn.functional.normalize and self.goes_on:
+                raise ModeError(
+                    f"spectral_norm at {user_line()} is in training: its weights change with every call, but "
+                    "these streams go on; call .eval() on the layer",
+                    self.going_on,
+                )
+        if self.drawn is not None and self.drawn.concerns(func):
+            return self.drawn.run(func, args, kwargs)
         return func(*args, **kwargs)
+
+    def watched(self, run: Any, *args: Any, **kwargs: Any) -> Any:
+        """Run something on streams; where gradients are recorded, those of the user's own Functions are theirs."""
+        gradients = self.gradients
+        if gradients is None:
+            return run(*args, **kwargs)
+        checkpointed = gradients.changed and gradients.look()
+        with saving(), torch.enable_grad() if checkpointed else nullcontext():
+            out = run(*args, **kwargs)
+        if gradients.running is not None:
+            gradients.running.made += [x for x in leaves(out) if type(x) is SHELL]
+        return out
 
     def __enter__(self) -> Forward:
         self._outer = _CURRENT.get()
         _CURRENT.set(self)
+        self.gradients = Gradients(self.entry, self.device) if torch.is_grad_enabled() else None
+        self.drawn = Drawn(self.device) if self.goes_on else None
         super().__enter__()
         return self
 
@@ -134,6 +173,28 @@ class Forward(TorchFunctionMode):
         if _CURRENT.get() is self:
             _CURRENT.set(self._outer)
 
+    @property
+    def going_on(self) -> list[str]:
+        """The streams that have frames in other calls, too."""
+        meta = self.entry.meta
+        return [i for i, first, last in zip(meta.ids, meta.sos, meta.eos) if not (first and last)]
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether a stream has frames in other calls, too."""
+        meta = getattr(self.entry, "meta", None)
+        return meta is None or not meta.all_starting_and_ending
+
+    @property
+    def takes_constants(self) -> bool:
+        """Whether patched modules that get plain tensors are layers of constants."""
+        return self.gradients is None or not self.gradients.applies
+
+    def settle(self) -> None:
+        """Give the results of a user's Function that has returned their gradients."""
+        if self.gradients is not None and self.gradients.running is not None:
+            self.gradients.finish()
+
     def refusal(self, error: Exception) -> NotStreamableError | None:
         """Return what an error means for streams if it comes from where ours are lost.
 
@@ -141,15 +202,26 @@ class Forward(TorchFunctionMode):
         """
         found, self._beneath = self._beneath, None
         line, misused = line_of(error), getattr(self.entry, "misused", None)
+        if is_transformed(error):
+            reason, remedy = GRADIENTS.words
+            name = "torch.func"
+            if "dynamicLayerStack" in str(error):
+                name, reason, remedy = (
+                    "torch.vmap",
+                    "it takes streams apart",
+                    "call the function on the whole tensor",
+                )
+            return NotStreamableError(f"{name} of a stream inside a forward, at {line}: {reason}; {remedy}")
+        if "leaf Variable that requires grad" in str(error):
+            return NotStreamableError(
+                f"a torch.autograd.Function writes into a stream at {line}: its gradient can't follow that; "
+                "return a new tensor, without ctx.mark_dirty"
+            )
         if isinstance(error, TypeError):
             if "TorchLength" in str(error) or "TorchBatch" in str(error):
                 said = f"a tensor's type is called with a size of streams at {line}: use torch.arange or zeros"
                 return NotStreamableError(said).with_traceback(error.__traceback__)
             return misused if misused is not None and f", at {line}" in str(misused) else None
-        if "dynamicLayerStack" in str(error):
-            return NotStreamableError(
-                f"torch.vmap of a stream inside a forward, at {line}: call the function on the whole tensor"
-            )
         if found is None and "TorchScript interpreter" in str(error):
             found = NotStreamableError(f"{COMPILED}. It failed: {str(error).strip().splitlines()[-1]}")
         return found
@@ -157,6 +229,11 @@ class Forward(TorchFunctionMode):
     # ---------------------------------------------------------------- one call
     def call(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Run a torch function on streams."""
+        if self.gradients is None:
+            return self._call(func, args, kwargs)
+        return self.watched(self._call, func, args, kwargs)
+
+    def _call(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         name = func.__name__
         if name in ("__get__", "__set__"):
             return self._attribute(func, name, args)
@@ -176,13 +253,13 @@ class Forward(TorchFunctionMode):
         if (
             meaning.name not in ("arange", "linspace")
             and (not args or type(args[0]) is not SHELL)
-            and _only_symbolic((args, kwargs))
+            and only_symbolic((args, kwargs))
         ):
             return self._wrapped(_of_lengths(func, meaning.name, args, kwargs))
         repeats = meaning.repeats and kwargs.get("inplace") is not True
         if courses is None or not repeats or self.entry.recording is not None:
             return self._called(func, meaning, args, kwargs)
-        asked = _Asked(func, args, kwargs)
+        asked = Asked(func, args, kwargs)
         at = self.entry.n_done
         course = courses.get(at)
         if course is not None and course.asked == asked.tokens and same_entry(asked.streams):
@@ -225,7 +302,7 @@ class Forward(TorchFunctionMode):
                 raise writes_into_all(func.__name__)
         if meaning.name in ("cat", "stack") and any(_is_stream(x) for x in args[0]):
             args = ([as_stream(x) for x in args[0]], *args[1:])
-        return _bared(args), _bared(kwargs)
+        return bared(args), bared(kwargs)
 
     def _extended(self, tensors: Any, dim: int = 0, **_: Any) -> Any:
         """Return a stream that is joined along L with frames of one number, as many as lengths say; else None."""
@@ -255,7 +332,7 @@ class Forward(TorchFunctionMode):
         shells: list[Any] = [x for x in (*listed, *args, *kwargs.values()) if type(x) is SHELL]
         if not _NOTED.isdisjoint([type(x._inner) for x in shells]):
             return self._noted(func, meaning, target, args, kwargs)
-        given = [a if type(a) in _ATOMS else self.unwrap(a) for a in args]
+        given = [a if type(a) in ATOMS else self.unwrap(a) for a in args]
         if len(args) > 1 and isinstance(args[1], Symbolic) and meaning.name in ("__getitem__", "__setitem__"):
             given[1] = args[1]
         named = {
@@ -347,6 +424,7 @@ class Forward(TorchFunctionMode):
             return self.device
         if name == "__set__":
             if what == "requires_grad":
+                HANDLERS[what](self.unwrap(args[0]), *args[1:])
                 return None
             raise NotStreamableError(f"{what} of a stream can't be set inside a forward, at {user_line()}")
         inner: Any = getattr(args[0], "_inner", None)
@@ -378,18 +456,22 @@ class Forward(TorchFunctionMode):
                 return constant
             return Constant(torch.from_numpy(constant.numpy()).to(self.device), self.arrays)
         if isinstance(x, (list, tuple)):
-            if _ATOMS.issuperset(map(type, x)):
+            if ATOMS.issuperset(map(type, x)):
                 return x
             return [self.unwrap(i) for i in x] if isinstance(x, list) else tuple(map(self.unwrap, x))
         return {k: self.unwrap(v) for k, v in x.items()} if isinstance(x, dict) else x
 
     def _constant(self, x: torch.Tensor) -> Constant:
         """Return a plain tensor as the native front end sees it, a parameter as the same each time."""
+        if self.drawn is not None:
+            self.drawn.require_none(x)
         found = self._parameters.get(id(x))
         kind = ComplexConstant if x.is_complex() else Constant
         return kind(x, self.arrays) if found is None else found
 
     def _inner(self, x: StreamTensor) -> Any:
+        if self.gradients is not None:
+            self.settle()
         inner = x._inner
         if inner is None:
             raise StreamMismatchError(
@@ -449,74 +531,10 @@ def _apart(result: Any, given: Sequence[Any], new: bool) -> Any:
     return result
 
 
-class _Asked:
-    """What a call of a torch function asks for, as far as it can be told again.
-
-    Attributes
-    ----------
-    tokens : list
-        Equal where the same is asked for.
-    held : list
-        Whose identities are among them.
-    streams : list
-        The native tensors of the arguments; none where something else has a say.
-    """
-
-    __slots__ = ("held", "streams", "tokens")
-
-    def __init__(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        self.tokens: list[Any] = [func, *kwargs]
-        self.held: list[Any] = []
-        self.streams: list[Any] = []
-        for x in (*args, *kwargs.values()) if kwargs else args:
-            kind = type(x)
-            if kind is SHELL:
-                inner = x._inner
-                if type(inner) is not NativeStream or inner.edge is None:
-                    break
-                self.tokens += seen(inner)
-                self.streams.append(inner)
-            elif kind is torch.nn.Parameter:
-                self.tokens.append(id(x))
-                self.held.append(x)
-            elif kind is float:
-                self.tokens.append(x.hex())
-            elif kind in _ATOMS or (kind is tuple and _INTS.issuperset(map(type, x))):
-                self.tokens += (kind, x)
-            else:
-                break
-        else:
-            return
-        self.streams = []
-
-
-_INTS = frozenset((int,))
 #: What gives a tensor as another one is.
 _AS_ANOTHER = ("type_as", "expand_as", "view_as", "reshape_as")
 #: What masks are made with, of tensors of ones.
 _OF_MASKS = ("cumsum", "tril", "triu", "masked_fill", "where_function", "__get__")
-
-#: Arguments that mean to streams what they mean to torch.
-_ATOMS = frozenset((int, float, bool, str, type(None)))
-
-
-def _concerned(tree: Any) -> bool:
-    """Whether a stream or a size that is a token is among arguments."""
-    for x in tree.values() if isinstance(tree, dict) else tree:
-        if isinstance(x, torch.Tensor):
-            if isinstance(x, StreamTensor):
-                return True
-        elif type(x) in _ATOMS:
-            continue
-        elif isinstance(x, (list, tuple, dict)):
-            if _concerned(x):
-                return True
-        elif isinstance(x, slice):
-            if _concerned((x.start, x.stop, x.step)):
-                return True
-        elif isinstance(x, (Token, BatchTensor, Symbolic)):
-            return True
-    return False
 
 
 def _is_stream(x: Any) -> bool:
@@ -528,23 +546,6 @@ def as_stream(x: Any) -> Any:
     """Return a tensor that is one number for all frames as the stream that it is; any other as it is."""
     inner = getattr(x, "_inner", None)
     return StreamTensor.shell(inner.as_stream()) if isinstance(inner, Symbolic) and inner.is_filled else x
-
-
-def _bared(x: Any) -> Any:
-    if type(x) is SHELL:
-        inner = getattr(x, "_inner", None)
-        return inner if isinstance(inner, (Symbolic, BatchTensor)) else x
-    if type(x) in (list, tuple):
-        return type(x)(map(_bared, x))
-    if type(x) is dict:
-        return {k: _bared(v) for k, v in x.items()}
-    return slice(_bared(x.start), _bared(x.stop), _bared(x.step)) if type(x) is slice else x
-
-
-def _only_symbolic(tree: Any) -> bool:
-    """Whether lengths as tensors are among arguments, and no stream is."""
-    found = [x for x in leaves(tree) if isinstance(x, (Symbolic, Quotient, StreamTensor))]
-    return bool(found) and not any(isinstance(x, StreamTensor) for x in found)
 
 
 def _of_lengths(func: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

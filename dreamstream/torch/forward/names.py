@@ -16,7 +16,7 @@ from ...operations import OPERATIONS, ours
 Handler = Callable[..., Any]
 
 #: Arguments that change nothing about a stream inside a forward.
-IGNORED = ("inplace", "out", "memory_format", "layout", "pin_memory", "generator")
+IGNORED = ("inplace", "out", "memory_format", "layout", "pin_memory")
 
 #: What is noted until attention asks for it: arguments of these types have a say in every function.
 NOTED: set[type] = set()
@@ -95,7 +95,10 @@ class Meaning(NamedTuple):
 def meaning_of(func: Any) -> Meaning:
     """Find a function of torch among the native ones."""
     called = {"__idiv__": "__itruediv__"}.get(func.__name__, func.__name__)
-    name = called[:-1] if called.endswith("_") and not called.endswith("__") else called
+    twin = (
+        called.endswith("_") and not called.endswith("__") and called != "bernoulli_"
+    )  # which takes another argument
+    name = called[:-1] if twin else called
     if called.startswith("__i") and called.endswith("__") and hasattr(NativeTensor, f"__{called[3:]}"):
         name = f"__{called[3:]}"
     in_place = name != called and writes(called, {})

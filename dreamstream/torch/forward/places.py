@@ -18,6 +18,7 @@ from ...array.symbolic import Symbolic
 from ...array.whole import require_waiting
 from ...array.writing import copied
 from ...errors import NotStreamableError
+from ...nn.functional.lookup import require_as_it_is
 from ...stream.rules import BatchSize, Length
 from ...stream.tree import leaves
 from ...stream.where import user_line
@@ -152,7 +153,8 @@ def looked_up(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str,
     """Return the rows of a table for positions in turn, the table cut to the stream's length; None otherwise."""
     dim: Any = 0
     if func is torch.nn.functional.embedding:
-        at, weight = args[0], args[1] if len(args) > 1 else kwargs["weight"]
+        at, weight = args[0], _learned(args[1] if len(args) > 1 else kwargs["weight"], kwargs)
+        require_as_it_is(kwargs.get("max_norm"))
     elif func in (torch.index_select, torch.Tensor.index_select) and len(args) > 1:
         weight, dim, at = args[0], args[1], args[2] if len(args) > 2 else kwargs["index"]
     elif func is torch.Tensor.__getitem__:
@@ -184,6 +186,15 @@ def looked_up(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str,
     for i in range(axes):
         table = table if i == axis else table.unsqueeze(dim + i)
     return _apart(table[(slice(None),) * (dim + axis) + (slice(None, length),)])
+
+
+def _learned(weight: Any, options: dict[str, Any]) -> Any:
+    """Return a table whose row for padding, if an embedding has one, gets no gradient."""
+    row, table = options.get("padding_idx"), getattr(weight, "torch", weight)
+    if row is None or not isinstance(table, torch.Tensor) or not table.requires_grad:
+        return weight
+    row %= len(table)
+    return torch.cat([table[:row], table[row : row + 1].detach(), table[row + 1 :]])
 
 
 def _apart(rows: Any) -> Any:

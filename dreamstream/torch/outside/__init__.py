@@ -16,6 +16,7 @@ import torch
 from ...errors import ShapeError, StreamMismatchError
 from ...operations import OPERATIONS, RELATIONS, ours
 from ...stream.tree import leaves, map_leaves
+from ..tensor.padded_size import PaddedSize, without_padded_sizes
 from ..tensor.stream_tensor import TAKERS, StreamTensor
 from . import along, parts, products, reductions, shapes  # noqa: F401  (each enters its rules)
 from .common import ASSIGNED, RULES, Rule, name_of, plain, run, streams_in, unknown
@@ -64,6 +65,8 @@ def call(func: Any, types: Any, args: Any, kwargs: Any) -> Any:
         return _into(func, args, dict(kwargs))
     if func in LOSSES:
         return LOSSES[func](func, *args, **kwargs)
+    if args and type(args[-1]) is PaddedSize:
+        args = without_padded_sizes(func, args)
     rule = _RULES.get(name)
     if rule is None:
         rule = _RULES[name] = _rule(name)

@@ -7,6 +7,7 @@ what torch gives for no elements, and NaN (-1 for places) where that is an error
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -20,6 +21,8 @@ from ...operations import OPERATIONS
 from ...stream.rules import BATCH, LENGTH
 from ...stream.tree import map_leaves
 from ..tensor import StreamTensor
+from ..tensor.known import JOINED
+from ..tensor.padded_size import padded_sizes
 from ..tensor.padding import cleaned, to_device, unpad
 from .common import along, axis_of, inputs, keep, name_of, plain, rule, run
 from .pointwise import pointwise
@@ -71,6 +74,26 @@ class _Reduction:
     def squeezed(self, result: Tensor) -> Tensor:
         """Return a result in which the dimensions have size 1 as the caller wants it."""
         return result if self.keepdim else result.squeeze(tuple(self.axes))
+
+
+@rule("number of elements", dims=False)
+def number_of_elements(func: Any, x: StreamTensor) -> int:
+    """Return how many elements reductions over everything see."""
+    info, shape = x._info, plain(x).shape
+    if not any(map(info.is_stream, range(len(shape)))):
+        return int(shape.numel())
+    per_frame: int = math.prod(shape[i] for i in info.features)
+    return int(info.meta.lengths.sum()) * per_frame
+
+
+@rule("sizes", dims=False)
+def sizes(func: Any, x: StreamTensor, *dim: Any) -> Any:
+    """Return the sizes of the padded tensor."""
+    info, shape = x._info, plain(x).shape
+    if info.has_frames and not info.is_full(info.width_of(shape)):
+        joined = info.axis(JOINED)
+        shape = padded_sizes(shape, info.axis(LENGTH) if joined is None else joined)
+    return shape[axis_of(x, dim[0])] if dim else shape
 
 
 @rule("reduction")

@@ -22,7 +22,7 @@ from ...errors import ShapeError
 from ...operations import ARITHMETIC, BITWISE, RELATIONS
 from ...stream.metadata import OfStreams, StreamMetadata
 from ...stream.rules import BATCH, LENGTH, Names, check_names, order_of, resolve
-from ..private import without_subclass
+from ..private import without_functions, without_subclass
 from .known import JOINED, Info, Starts, check
 from .padding import cleaned, pad, unpad
 
@@ -200,8 +200,13 @@ class StreamTensor(OfStreams, torch.Tensor):
     @classmethod
     def shell(cls, inner: Any) -> StreamTensor:
         """Return a tensor of a running forward around a native stream tensor."""
-        with without_subclass():
-            out = (_STAND_IN if not isinstance(inner, Symbolic) or inner.roles else _NUMBER).as_subclass(_Shell)
+        with without_functions():
+            if isinstance(inner, Symbolic) and not inner.roles:
+                out = _NUMBER.as_subclass(_Shell)
+            else:
+                out = _STAND_IN.as_subclass(_Shell)
+                if torch.is_grad_enabled():  # so that torch records Functions of the user (forward/custom.py)
+                    out.requires_grad_()
         out._inner = inner
         return out
 
@@ -348,8 +353,7 @@ class StreamTensor(OfStreams, torch.Tensor):
         """Return the shape, or the size of a dimension given by number or name."""
         if self._inner is not None:
             return TAKERS.inside(torch.Tensor.size, (type(self),), (self,) if dim is None else (self, dim), {})
-        with without_subclass():
-            return self.shape if dim is None else self.shape[resolve(self._info.names, dim)]
+        return self.shape if dim is None else self.shape[resolve(self._info.names, dim)]
 
     def align_to(self, *names: Any) -> StreamTensor:
         """Return the tensor with its dimensions in the order of `names`; new names have size 1.
@@ -467,7 +471,7 @@ class _Shell(StreamTensor):
     def __torch_dispatch__(  # type: ignore[override]
         cls, func: Any, types: Any, args: Any = (), kwargs: Any = None
     ) -> Any:
-        if func is torch.ops.aten.alias.default:  # torch.Tensor(x)
+        if func in (torch.ops.aten.alias.default, torch.ops.aten.detach.default):  # torch.Tensor(x), what is saved
             return StreamTensor.shell(args[0]._inner)
         return TAKERS.beneath(func, types, args, kwargs or {})
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from math import prod
 from typing import Any
 
@@ -11,6 +14,21 @@ from torch import Tensor
 
 from .positions import there
 from .registry import Step, each_frame, framewise, windowed
+
+#: What concerns the gradient of a table, of which the operator's attributes say nothing.
+_LOOKED_UP: ContextVar[dict[str, Any]] = ContextVar("dreamstream_embedding", default={})  # noqa: B039
+
+
+@contextmanager
+def looking_up(padding_idx: int | None, scale_grad_by_freq: bool, sparse: bool) -> Iterator[None]:
+    """Let rows of tables that are looked up meanwhile have torch's gradients with these options."""
+    token = _LOOKED_UP.set(
+        {"padding_idx": padding_idx, "scale_grad_by_freq": scale_grad_by_freq, "sparse": sparse}
+    )
+    try:
+        yield
+    finally:
+        _LOOKED_UP.reset(token)
 
 
 @framewise("matmul")
@@ -26,7 +44,7 @@ def matmul(step: Step, x: Tensor, weight: Tensor) -> Tensor:
 each_frame(
     {
         "linear": lambda step, x, weight, bias: F.linear(x, weight, bias),
-        "embedding": lambda step, x, weight: F.embedding(x.long(), weight),
+        "embedding": lambda step, x, weight: F.embedding(x.long(), weight, **_LOOKED_UP.get()),
     }
 )
 

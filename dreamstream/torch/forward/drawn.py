@@ -1,0 +1,114 @@
+"""Numbers that a forward draws at random and that all frames of a stream share.
+
+Offline such a number is drawn once for a whole file; a call would draw it anew for every chunk. Drawing alone does
+no harm (a layer may ask for a random number and use it in training only), so what is drawn, and what plain tensors
+are computed of it, is remembered by its memory, and refused where it meets a stream or becomes a number of Python.
+"""
+
+from __future__ import annotations
+
+import random
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ...errors import NotStreamableError, StreamWarning
+from ...operations.refusals import DRAWN
+from ...stream.tree import leaves
+from ...stream.where import user_line
+from ..private import is_random_operator, without_functions, without_subclass
+from .buffers import memory_of
+
+#: Functions of Python that draw by operators of torch.
+_OF_PYTHON = frozenset(
+    ("dropout1d", "dropout2d", "dropout3d", "gumbel_softmax", "fractional_max_pool2d", "fractional_max_pool3d")
+)
+#: What makes a number of a tensor.
+_NUMBERS = frozenset(("item", "tolist", "numpy", "__bool__", "__float__", "__int__", "__index__", "is_nonzero"))
+
+
+@lru_cache(maxsize=4096)
+def draws(func: Any) -> bool:
+    """Return whether a function of torch may draw numbers."""
+    name = func.__name__
+    return (
+        name in _OF_PYTHON
+        or getattr(func, "__module__", None) == "torch.nn.init"
+        or is_random_operator(name)
+        or (name.endswith("_") and is_random_operator(name[:-1]))
+    )
+
+
+class Drawn:
+    """What was drawn during one forward."""
+
+    def __init__(self, device: torch.device) -> None:
+        self._device = device
+        self._held: dict[int, tuple[Tensor, str]] = {}  # by memory, which the tensor keeps from being used again
+
+    def concerns(self, func: Any) -> bool:
+        """Whether `run` must run a function of plain tensors."""
+        return bool(self._held) or draws(func)
+
+    def run(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Run a function of plain tensors and remember what it draws."""
+        generator = kwargs.get("generator")
+        before = _states(self._device, generator) if draws(func) else []
+        line = next((self._held[m][1] for m in map(memory_of, _tensors((args, kwargs))) if m in self._held), None)
+        if line is not None and func.__name__ in _NUMBERS:
+            raise _refusal(line)
+        out = func(*args, **kwargs)
+        if before and not all(map(torch.equal, before, _states(self._device, generator))):
+            line = user_line()
+        if line is not None:
+            self._held.update({memory_of(x): (x, line) for x in _tensors(out)})
+        return out
+
+    def require_none(self, x: Tensor) -> None:
+        """Raise for a tensor that meets a stream, where it was drawn."""
+        if self._held and (found := self._held.get(memory_of(x))) is not None:
+            raise _refusal(found[1])
+
+
+def _tensors(tree: Any) -> list[Tensor]:
+    return [x for x in leaves(tree) if isinstance(x, Tensor) and x.layout == torch.strided and x.numel()]
+
+
+def _refusal(line: str) -> NotStreamableError:
+    reason, remedy = DRAWN.words
+    return NotStreamableError(f"numbers drawn at {line}: {reason}; {remedy}")
+
+
+def _states(device: torch.device, generator: Any = None) -> list[Tensor]:
+    with without_subclass(), without_functions():
+        return [generator.get_state()] if generator is not None else random_states(device)
+
+
+def random_states(device: torch.device) -> list[Tensor]:
+    """Return the states of torch's generators."""
+    states = [torch.get_rng_state()]
+    return [*states, torch.cuda.get_rng_state(device)] if device.type == "cuda" else states
+
+
+@contextmanager
+def warned(name: str) -> Iterator[None]:
+    """Warn where numbers of Python's or NumPy's generator are drawn meanwhile: nothing says where they go."""
+
+    def state() -> tuple[Any, Any]:
+        return random.getstate(), [*map(repr, np.random.get_state(legacy=False).values())]
+
+    before = state()
+    yield
+    if state() != before:
+        warnings.warn(
+            f"the forward of {name} draws numbers by random or np.random. If frames use them, {DRAWN.words[0]}: "
+            f"{DRAWN.words[1]}",
+            StreamWarning,
+            stacklevel=2,
+        )
