@@ -75,7 +75,7 @@ enum {
     DS_OP_VARIADIC = 4, /* any number of inputs from n_inputs up, all of one rate */
     /* prepare writes ds_packed objects alone; what they hold whole is not read raw. */
     DS_OP_PACKS = 8,
-    DS_OP_REAL = 16,      /* all that is read is float or double, of one type */
+    DS_OP_REAL = 16,         /* all that is read is float or double, of one type */
     DS_OP_NEEDS_FRAMES = 32, /* presets needs_frames */
     DS_OP_MEMORY = 64,    /* inputs after the first are given once, with the start, of any length */
     DS_OP_FEATURES = 128, /* input 0 has a feature dimension */

@@ -186,9 +186,8 @@ static void pad_to_check(const ds_op *op, ds_program *p)
     const ds_expr behind = ds_sub(p, ds_length_of(op, LENGTH, p, 1), ds_total(p, 0));
     ds_root(p, ds_const(p, 1));
     const ds_expr over = ds_add_k(p, behind, op->attr[RIGHT].i - op->attr[LONGEST].i);
-    ds_root(p, op->attr[MODE].i == CONSTANT
-                   ? ds_const(p, 0)
-                   : ds_select(p, ds_total(p, 0), over, ds_const(p, 0)));
+    ds_root(p, op->attr[MODE].i == CONSTANT ? ds_const(p, 0)
+                                            : ds_select(p, ds_total(p, 0), over, ds_const(p, 0)));
 }
 
 static ds_status pad_to_fail_check(const ds_op *op, const ds_pair *in)

@@ -259,7 +259,8 @@ static void pool_reduce(const ds_op *op, const ds_run *run, const pool *p, const
         }
     }
     if (!p->max) {
-        ds_sums_write(y, sum, n, divisor != 0 || p->frames.parts > 0 ? (double)divisor : 1.0, dtype);
+        ds_sums_write(y, sum, n, divisor != 0 || p->frames.parts > 0 ? (double)divisor : 1.0,
+                      dtype);
     } else if (!any) {
         char none[8];
         ds_move_encode(dtype, -INFINITY, none);

@@ -289,7 +289,7 @@ static const ds_attr_def rnn_cell_attrs[] = {NONLINEARITY, {0}};
     DS_OPERATOR_OF(op, text, 1, outputs, -1), .member = which,                 \
         .flags = DS_OP_PACKS | DS_OP_REAL | (more), .infer = recurrence_infer, \
         DS_PREPARED(recurrence), .narrows = recurrence_narrows, .forward = ds_recurrence_forward
-#define STREAM(op, which, outputs, text) \
+#define STREAM(op, which, outputs, text)                    \
     RECURRENT(op, which, outputs, text " along the stream", \
               DS_OP_LOCKSTEP | DS_OP_VARIADIC | DS_OP_NEEDS_FRAMES)
 #define WITHIN(op, which, outputs, text) \

@@ -352,7 +352,8 @@ static inline void compute_node(const ds_node *node, whole_stream *w, const ds_k
     char *in[DS_MAX_INPUTS];
     int64_t lengths[DS_MAX_INPUTS];
     for (int i = 0; i < op->n_inputs; i++) {
-        if (w->counts[node->inputs[i]].total < 0) { /* what follows from a missing edge is missing */
+        if (w->counts[node->inputs[i]].total <
+            0) { /* what follows from a missing edge is missing */
             for (int o = 0; o < op->n_outputs; o++)
                 w->value[node->first_output + o] = fresh_memory(0);
             return;

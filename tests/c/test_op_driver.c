@@ -260,7 +260,7 @@ TEST(driver)
     CHECK(out[1].known == 2 && out[1].total == 2); /* 6 of 2 */
     ds_op_counts(op, (const ds_pair[]){{1, 2}, {2, 6}}, false, out);
     CHECK(out[0].known == 0 && out[0].total == 0); /* a total of -1 */
-    for (int ended = 0; ended <= 1; ended++) { /* no frames, and no edge */
+    for (int ended = 0; ended <= 1; ended++) {     /* no frames, and no edge */
         ds_op_counts(op, (const ds_pair[]){{0, 0}, {2, 6}}, ended == 1, out);
         CHECK(out[0].known == 0 && out[0].total == 0 && out[1].known == 2 && out[1].total == 2);
         ds_op_counts(op, (const ds_pair[]){{0, -1}, {2, 6}}, ended == 1, out);
