@@ -134,6 +134,7 @@ def lp_pool1d(
         return max_pool1d(x.abs() * sign, kernel_size, stride, 0, 1, ceil_mode) * sign
     (size,) = _sizes(kernel_size, 1, "kernel_size")
     mean = avg_pool1d(x.pow(norm_type), kernel_size, stride, 0, ceil_mode)
+    mean = mean.sign() * mean.abs().relu()  # itself, with the gradient 0 at 0
     return (mean * size).pow(1.0 / norm_type)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from operator import attrgetter
 
@@ -68,11 +68,16 @@ OF_SEVERAL: dict[str, Callable[..., Tensor]] = {
 @framewise(*OF_SEVERAL)
 def function_of_several(step: Step, *given: Tensor) -> Tensor:
     """Return torch's function of the operands in their order."""
-    rank = len(step.features[0])
+    return OF_SEVERAL[step.name](*aligned(step, given))
+
+
+def aligned(step: Step, given: Sequence[Tensor]) -> list[Tensor]:
+    """Return operands in their order: frames with feature axes that broadcast, and constants."""
+    rank = max(step.ranks)
     streams = [_of_rank(x, own, rank) for x, own in zip(given, step.ranks)]
     constants = list(given[len(streams) :])
     order = step.attributes["order"] or [0] * len(streams)
-    return OF_SEVERAL[step.name](*[(constants if kind else streams).pop(0) for kind in order])
+    return [(constants if kind else streams).pop(0) for kind in order]
 
 
 def _of_rank(x: Tensor, own: int, rank: int) -> Tensor:

@@ -104,5 +104,5 @@ def _parts_of_streams(step: Step, x: Window) -> Tensor:
     valid = there(within < size[..., None], frames)
     valid = valid.reshape(*valid.shape, *(1,) * (frames.dim() - 3))
     if step.attributes["kind"] == "max":
-        return torch.where(valid, frames, -torch.inf).amax(2)
+        return torch.where(valid, frames, -torch.inf).max(2).values
     return torch.where(valid, frames, 0).sum(2) / valid.sum(2).clamp(min=1)
