@@ -117,7 +117,7 @@ def _by_parts(kind: str) -> Callable[..., StreamTensor]:
     def run(x: StreamTensor, others: Sequence[int], _: dict[str, Any]) -> StreamTensor:
         if x.dtype == np.bool_ and kind in ("sum", "prod", "argmax", "argmin"):
             x = x.to(np.dtype(np.int64))
-        if others and not (kind in _OF_ALL and hasattr(x.value, "requires_grad")):
+        if others and not (kind in _OF_ALL and x.has_gradients):
             x, others = reduce_features(x, kind, others, False, {}), ()
         return of_frames(x, others, "reduce_frames", {"kind": {"amax": "max", "amin": "min"}.get(kind, kind)})
 
@@ -168,6 +168,14 @@ _KINDS: dict[str, Callable[..., Any]] = {
     "any": _truth("amax"),
     "all": _truth("amin"),
 }
+
+
+def chosen(x: StreamTensor, kind: str, axis: int, keepdim: bool) -> StreamTensor:
+    """Return the largest ("max") or smallest frame, of equal ones the first, which alone has the gradient."""
+    if not x.has_gradients or x.dtype == np.bool_:
+        return reduce_stream(x, f"a{kind}", [axis], keepdim, {})
+    out = of_frames(x, (), "chosen_frame", {"kind": kind})
+    return out.unsqueeze(axis) if keepdim else out
 
 
 def reduce_stream(x: StreamTensor, kind: str, axes: Sequence[int], keepdim: bool, options: dict[str, Any]) -> Any:

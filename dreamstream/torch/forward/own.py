@@ -19,9 +19,8 @@ from ...array.dtypes import is_float
 from ...array.reductions import Extreme
 from ...array.stream_tensor import StreamTensor as Native
 from ...array.tensor import Tensor as NativeTensor
-from ...array.whole import of_frames
 from ...nn import functional as native_functional
-from ..run.functions import in_place_of, of_elements, of_frames as entered
+from ..run.functions import in_place_of, of_elements, of_frames
 from .names import OWN
 
 
@@ -69,11 +68,11 @@ def _method(name: str) -> Callable[..., Any]:
     return wraps(getattr(NativeTensor, name))(lambda x, *args, **kwargs: getattr(x, name)(*args, **kwargs))
 
 
-def _along(name: str, keeps: bool, frames: str = "") -> Callable[..., Any]:
-    """Return a function along one dimension of features, which it keeps or not; `frames` is the operator along L."""
+def _along(name: str, keeps: bool) -> Callable[..., Any]:
+    """Return what runs torch's function along one dimension of features, which it keeps or not."""
     operator, composed = f"torch.{name}", _method(name)
     signature = inspect.signature(getattr(NativeTensor, name))
-    entered(operator, getattr(torch, name))
+    of_frames(operator, getattr(torch, name))
 
     def run(*args: Any, **kwargs: Any) -> Any:
         try:
@@ -84,10 +83,6 @@ def _along(name: str, keeps: bool, frames: str = "") -> Callable[..., Any]:
         if not isinstance(dim, int) or not computed([x]) or given.get("dtype") is not None:
             return composed(x, *args[1:], **{k: v for k, v in kwargs.items() if k not in ("self", "input")})
         axis = x._axis(name, dim)
-        if x.dims[axis] == "L" and frames and not x.lanes:
-            values = of_frames(x, (), frames, {"kind": name})
-            values = values.unsqueeze(axis) if given.get("keepdim") else values
-            return Extreme(values, getattr(x, f"arg{name}")(dim, **given))
         if x.lanes or isinstance(x.dims[axis], str):
             return composed(x, dim, **given)
         x = x.in_order()
@@ -114,21 +109,13 @@ _METHODS = (
 )
 
 
-def _adaptive_max_pool1d(input: Any, output_size: Any, return_indices: bool = False) -> Any:
-    """Return the largest element of a whole stream by itself, whose gradient equal ones don't share."""
-    whole = not return_indices and output_size in (1, (1,), [1]) and computed([input]) and input.dims[-1] == "L"
-    if whole:
-        return OWN["max"](input, -1, True).values
-    return native_functional.adaptive_max_pool1d(input, output_size, return_indices)
-
-
-OWN["adaptive_max_pool1d"] = _adaptive_max_pool1d
 for _name in _FUNCTIONS.split():
     OWN[_name] = elementwise(_name, getattr(native_functional, _name), attrgetter(_name)(torch.nn.functional))
 for _name in _METHODS.split():
     OWN[_name] = elementwise(_name, _method(_name), getattr(torch, _name))
 for _name in ("max", "min"):
-    OWN[_name] = _along(_name, keeps=False, frames="chosen_frame")
+    OWN[_name] = _along(_name, keeps=False)
 for _name in ("cumprod", "cummax", "cummin", "logcumsumexp"):
     OWN[_name] = _along(_name, keeps=True)
 in_place_of("reduce_frames", "chosen_frame")
+in_place_of("max_pool", "max_pool_across")

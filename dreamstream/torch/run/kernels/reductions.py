@@ -101,6 +101,10 @@ def _fold(kind: str, window: Window, state: Sequence[Tensor]) -> tuple[Tensor, .
     if kind == "logsumexp":
         centre = _centre(found)
         kept = torch.where(so_far == found, 1, (so_far - centre).exp())
+        if wide.requires_grad or more[0].requires_grad:  # beside an infinite frame the others have no gradient
+            spoilt = found == torch.inf
+            more = [torch.where(spoilt & (so_far != found), more[0].detach(), more[0])]
+            wide = torch.where(spoilt[:, None] & (wide != torch.inf), wide.detach(), wide)
         return found, more[0] * kept + (wide - centre[:, None]).exp().sum(1)
     if not more:
         return (found,)
