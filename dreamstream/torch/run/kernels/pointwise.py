@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
 from operator import attrgetter
 
 import torch
@@ -22,11 +21,17 @@ def _elu(x: Tensor, alpha: float, scale: float, input_scale: float) -> Tensor:
     return torch.where(x > 0, scale * x, alpha * torch.expm1(input_scale * x.clamp(max=0)))
 
 
+def _floor_divide(a: Tensor, b: Tensor) -> Tensor:
+    if torch.onnx.is_in_onnx_export():  # whose form of div with a mode is of the rounded fraction
+        return torch.floor_divide(a, b)
+    return torch.div(a, b, rounding_mode="floor")
+
+
 #: Functions of elements that torch lacks, or that are written otherwise there.
 OWN: dict[str, Callable[..., Tensor]] = {
     "elu": _elu,
     "prelu": lambda a, b: torch.where(a > 0, a, b * a),
-    "floor_divide": partial(torch.div, rounding_mode="floor"),
+    "floor_divide": _floor_divide,
 }
 
 
