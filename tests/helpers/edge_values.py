@@ -25,7 +25,30 @@ def _streams() -> dict[str, Any]:
     def drawn(n: int = 6) -> Any:
         return rng.standard_normal((4, n))
 
-    limits = [0, -0.0, 1, -1, 0.5, -0.5, 3, -3, 6, -6, 20, -20, 0.25, 2, -2, 1.5, 1e-7, -1e-7, 10, 100, -100, -1000]
+    limits = [
+        0,
+        -0.0,
+        1,
+        -1,
+        0.5,
+        -0.5,
+        3,
+        -3,
+        6,
+        -6,
+        20,
+        -20,
+        0.25,
+        2,
+        -2,
+        1.5,
+        1e-7,
+        -1e-7,
+        10,
+        100,
+        -100,
+        -1000,
+    ]
     made = {
         "zeros": np.zeros((4, 6)),
         "negative zeros": -np.zeros((4, 6)),

@@ -87,7 +87,9 @@ def online(function, xs, ways):
             found[i].append([y[i] for y in outputs])
         axes = [[n for n in y.names if n != "B"].index("L") if "L" in y.names else None for y in outputs]
     joined = {i: [torch.cat(part, axis or 0) for part, axis in zip(zip(*p), axes)] for i, p in found.items()}
-    return {i: [y if a is not None else y[0] if len(y) else y for y, a in zip(ys, axes)] for i, ys in joined.items()}
+    return {
+        i: [y if a is not None else y[0] if len(y) else y for y, a in zip(ys, axes)] for i, ys in joined.items()
+    }
 
 
 def differ(got, wanted):
@@ -121,7 +123,9 @@ def test_inside_a_forward(name):
 
 # ---------------------------------------------------------------- streams outside a forward
 #: Over the frames of each stream.
-OVER_L = [n for n in FUNCTIONS if re.match(r"(sum|mean|prod|a?max|a?min|std|var|norm|logsumexp)(_mean)?: (2|\(1)", n)]
+OVER_L = [
+    n for n in FUNCTIONS if re.match(r"(sum|mean|prod|a?max|a?min|std|var|norm|logsumexp)(_mean)?: (2|\(1)", n)
+]
 
 
 @pytest.mark.parametrize("name", OVER_L)
@@ -196,7 +200,8 @@ def test_models_learn_as_offline(kind, samples):
     y = plain(x)
     y.square().sum().backward()
     outputs = [
-        model(ds.stream_tensor(x[:, a:b], ids=["a"], sos=a == 0, eos=b == 96)) for a, b in pairwise((0, 31, 64, 96))
+        model(ds.stream_tensor(x[:, a:b], ids=["a"], sos=a == 0, eos=b == 96))
+        for a, b in pairwise((0, 31, 64, 96))
     ]
     sum(part.tensor().square().sum() for part in outputs if part.tensor().numel()).backward()
     for (name, p), q in zip(model.named_parameters(), plain.parameters(), strict=True):

@@ -39,7 +39,9 @@ def of_operands(operator: str, given: Mapping[str, Any]) -> tuple[Any, ...] | No
     streams = [x for x in operands.values() if x.is_stream]
     constants = [x for x in operands.values() if not x.is_stream]
     alike = len({x.dtype for x in operands.values()}) == 1
-    if not (streams and alike and computed(streams)) or not {int, float, str}.issuperset(map(type, options.values())):
+    if not (streams and alike and computed(streams)) or not {int, float, str}.issuperset(
+        map(type, options.values())
+    ):
         return None
     order = {"order": [int(not x.is_stream) for x in operands.values()]} if constants else {}
     return hook.apply(operator, {**options, **order, "named": tuple(operands)}, streams, constants)
@@ -113,6 +115,9 @@ for _name in _FUNCTIONS.split():
     OWN[_name] = elementwise(_name, getattr(native_functional, _name), attrgetter(_name)(torch.nn.functional))
 for _name in _METHODS.split():
     OWN[_name] = elementwise(_name, _method(_name), getattr(torch, _name))
+# Powers of numbers have derivatives of their own.
+OWN["pow"] = elementwise("pow", _method("pow"), torch.pow)
+OWN["__pow__"] = elementwise("__pow__", _method("__pow__"), lambda x, other: torch.pow(x, other))
 for _name in ("max", "min"):
     OWN[_name] = _along(_name, keeps=False)
 for _name in ("cumprod", "cummax", "cummin", "logcumsumexp"):

@@ -290,8 +290,11 @@ class TorchCall(Call):
         some = self.gathered.fresh.any()
         fresh = to_device(self.gathered.fresh, self.device)
         return tuple(
-            m.expand(rows, *m.shape[1:]) if f is None  # of a state that is older than what is carried
-            else torch.where(fresh.reshape(-1, *(1,) * (m.ndim - 1)), m, f) if some else f
+            m.expand(rows, *m.shape[1:])
+            if f is None  # of a state that is older than what is carried
+            else torch.where(fresh.reshape(-1, *(1,) * (m.ndim - 1)), m, f)
+            if some
+            else f
             for m, f in zip(made, found)
         )
 
