@@ -209,7 +209,8 @@ UNARY = (
     ),
     Elementwise(
         "trunc", np.trunc, "the nearest integer that is not larger in size",
-        exact=True, integers=np.copy, aliases=("fix",), onnx=("Where", ("Greater", 0, 0.0), ("Floor", 0), ("Ceil", 0)),
+        exact=True, integers=np.copy, aliases=("fix",),
+        onnx=("Where", ("Greater", 0, 0.0), ("Floor", 0), ("Ceil", 0)),
     ),
 )  # fmt: skip
 
@@ -248,7 +249,8 @@ BINARY = (
     *COMPARISONS,
     Elementwise(
         "atan2", np.arctan2, "the angle of the point (other, self), from -pi to pi", 2,
-        real=True, aliases=("arctan2",), onnx=_signed(("Where", _negative(1), ("Sub", math.pi, _ANGLE), _ANGLE), 0),
+        real=True, aliases=("arctan2",),
+        onnx=_signed(("Where", _negative(1), ("Sub", math.pi, _ANGLE), _ANGLE), 0),
     ),
     Elementwise(
         "hypot", np.hypot, "sqrt(self ** 2 + other ** 2), without overflow on the way", 2,

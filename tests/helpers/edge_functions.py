@@ -13,7 +13,6 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-
 from edge_values import STREAMS
 
 import dreamstream.torch  # noqa: F401  (what the bridge computes is entered)
@@ -46,17 +45,36 @@ def _of_one() -> Iterator[tuple[str, Function]]:
             given = dict(zip(row.tries, values))
             name = f"{row.name}: {given}" if given else row.name
             yield name, lambda x, function=function, given=given: function(x, **given)
-    for name in "tan exp2 frac sinc deg2rad rad2deg nan_to_num logit angle".split():
+    for name in ["tan", "exp2", "frac", "sinc", "deg2rad", "rad2deg", "nan_to_num", "logit", "angle"]:
         yield name, lambda x, name=name: getattr(x, name)()
-    for name in (
-        "elu selu celu leaky_relu relu6 hardsigmoid hardswish hardshrink softshrink mish softsign tanhshrink "
-        "hardtanh gelu silu logsigmoid relu softplus sigmoid tanh rrelu"
-    ).split():
+    for name in [
+        "elu",
+        "selu",
+        "celu",
+        "leaky_relu",
+        "relu6",
+        "hardsigmoid",
+        "hardswish",
+        "hardshrink",
+        "softshrink",
+        "mish",
+        "softsign",
+        "tanhshrink",
+        "hardtanh",
+        "gelu",
+        "silu",
+        "logsigmoid",
+        "relu",
+        "softplus",
+        "sigmoid",
+        "tanh",
+        "rrelu",
+    ]:
         yield f"{name}: F", getattr(F, name)
 
 
 def _of_two() -> Iterator[tuple[str, Function]]:
-    others = "fmax fmin logaddexp xlogy heaviside".split()
+    others = ["fmax", "fmin", "logaddexp", "xlogy", "heaviside"]
     functions = {r.name: attrgetter(r.torch or r.name)(torch) for r in BINARY if r.name != "prelu"}
     for name, f in {**functions, **{name: getattr(torch, name) for name in others}}.items():
         yield f"{name}: another", lambda x, f=f: f(x, x.flip(1))
@@ -113,7 +131,7 @@ _enter(
 
 # ---------------------------------------------------------------- along dimensions
 def _along(d: Any) -> Iterator[tuple[str, Function]]:
-    for name in "sum mean nansum nanmean amax amin logsumexp std var".split():
+    for name in ["sum", "mean", "nansum", "nanmean", "amax", "amin", "logsumexp", "std", "var"]:
         yield f"{name}: {d}", lambda x, name=name: getattr(x, name)(d, keepdim=d == 2)
     yield f"std: {d} 0", lambda x: x.std(d, correction=0)
     yield f"std_mean: {d}", lambda x: torch.std_mean(x, d)
@@ -125,7 +143,19 @@ def _along(d: Any) -> Iterator[tuple[str, Function]]:
 
 
 def _along_one(d: int) -> Iterator[tuple[str, Function]]:
-    for name in "max min prod median nanmedian cumsum cumprod logcumsumexp cummax cummin sort".split():
+    for name in [
+        "max",
+        "min",
+        "prod",
+        "median",
+        "nanmedian",
+        "cumsum",
+        "cumprod",
+        "logcumsumexp",
+        "cummax",
+        "cummin",
+        "sort",
+    ]:
         yield f"{name}: {d}", lambda x, name=name: getattr(x, name)(d)
     yield f"max: {d} kept", lambda x: x.max(d, keepdim=True).values
     yield f"aminmax: {d}", lambda x: x.aminmax(dim=d)
@@ -205,7 +235,7 @@ def _windows(x: Any, **given: Any) -> Any:
 
 
 def _complex() -> Iterator[tuple[str, Function]]:
-    for name in "abs angle log sqrt sgn exp reciprocal square".split():
+    for name in ["abs", "angle", "log", "sqrt", "sgn", "exp", "reciprocal", "square"]:
         yield f"complex {name}: a pair", lambda x, name=name: getattr(torch.complex(x, x.flip(1)), name)()
         yield f"complex {name}: a spectrum", lambda x, name=name: getattr(_windows(x), name)()
     for p in (0, 0.3, 0.5, 1, 2, -1):
@@ -267,16 +297,60 @@ def unlike(name: str) -> set[str]:
     return set().union(*(streams for begin, (streams, _) in UNLIKE.items() if name.startswith(begin)))
 
 
-#: Names of the tables that have no edge: linear in what they are given, they move or look up elements, or what comes
-#: out has no gradient.
+#: Names of the tables that have no edge: they are linear, move or look up elements, or have no gradient.
 ELSEWHERE = frozenset(
-    (
-        "adaptive_avg_pool1d alpha_dropout bilinear bucketize combine conv1d conv2d conv_transpose1d conv_transpose2d "
-        "cumulative_mean cumulative_sum dropout dropout1d dropout2d dropout3d embedding expert_linear "
-        "feature_alpha_dropout fft fold ifft linear one_hot overlap_add pad pad_to_multiple resample rotary_embedding "
-        "router running_mean scaled_dot_product_attention searchsorted unfold argmax argmin all any count_nonzero flip "
-        "roll argsort scatter scatter_add index_add index_copy index_fill repeat_interleave fft_fft fft_ifft fft_rfft"
-    ).split()
+    [
+        "adaptive_avg_pool1d",
+        "alpha_dropout",
+        "bilinear",
+        "bucketize",
+        "combine",
+        "conv1d",
+        "conv2d",
+        "conv_transpose1d",
+        "conv_transpose2d",
+        "cumulative_mean",
+        "cumulative_sum",
+        "dropout",
+        "dropout1d",
+        "dropout2d",
+        "dropout3d",
+        "embedding",
+        "expert_linear",
+        "feature_alpha_dropout",
+        "fft",
+        "fold",
+        "ifft",
+        "linear",
+        "one_hot",
+        "overlap_add",
+        "pad",
+        "pad_to_multiple",
+        "resample",
+        "rotary_embedding",
+        "router",
+        "running_mean",
+        "scaled_dot_product_attention",
+        "searchsorted",
+        "unfold",
+        "argmax",
+        "argmin",
+        "all",
+        "any",
+        "count_nonzero",
+        "flip",
+        "roll",
+        "argsort",
+        "scatter",
+        "scatter_add",
+        "index_add",
+        "index_copy",
+        "index_fill",
+        "repeat_interleave",
+        "fft_fft",
+        "fft_ifft",
+        "fft_rfft",
+    ]
 )
 
 

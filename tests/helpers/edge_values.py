@@ -1,4 +1,4 @@
-"""Numbers, and streams of them, at which functions have edges: zeros, ties, limits, infinities, what is huge or tiny."""
+"""Numbers, and streams of them, at which functions have edges: zeros, ties, limits, infinities."""
 
 from __future__ import annotations
 

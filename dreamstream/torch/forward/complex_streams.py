@@ -16,11 +16,11 @@ from ...array.writing import unsure
 from ...errors import NotStreamableError, ShapeError
 from ...nn import functional as F
 from ...stream.where import user_line
+from ..run.functions import of_elements
 from .complex_pair import Complex
 from .constants import ComplexConstant, Constant, dtype_of
 from .conversions import with_value
 from .mode import current
-from ..run.functions import of_elements
 from .names import ATTRIBUTES, COMPLEX, HANDLERS, enter, function
 from .own import elementwise, of_operands
 

@@ -23,6 +23,8 @@ from ...nn import functional as native_functional
 from ..run.functions import in_place_of, of_elements, of_frames
 from .names import OWN
 
+_NUMBERS = frozenset((int, float, str))
+
 
 def computed(streams: Iterable[Any]) -> bool:
     """Return whether streams are tensors of floats whose values are at hand."""
@@ -37,11 +39,11 @@ def of_operands(operator: str, given: Mapping[str, Any]) -> tuple[Any, ...] | No
     operands = {k: v for k, v in given.items() if isinstance(v, NativeTensor)}
     options = {k: v for k, v in given.items() if k not in operands}
     streams = [x for x in operands.values() if x.is_stream]
+    if not streams or not computed(streams) or not _NUMBERS.issuperset(map(type, options.values())):
+        return None
     constants = [x for x in operands.values() if not x.is_stream]
-    alike = len({x.dtype for x in operands.values()}) == 1
-    if not (streams and alike and computed(streams)) or not {int, float, str}.issuperset(
-        map(type, options.values())
-    ):
+    constants = [x if is_float(x.dtype) else x.to(streams[0].dtype) for x in constants]
+    if len({x.dtype for x in (*streams, *constants)}) > 1:
         return None
     order = {"order": [int(not x.is_stream) for x in operands.values()]} if constants else {}
     return hook.apply(operator, {**options, **order, "named": tuple(operands)}, streams, constants)

@@ -1,8 +1,8 @@
 """Functions of torch that are operators of an eager call, where the C registry has their parts only.
 
-What the native front end composes of several operators has values that are torch's, but its gradient is that of the
-composition: another one, or NaN, where elements are equal, zero, at a limit, or infinite. So that calls have torch's
-own gradient, torch's own function runs. A capture takes the composition.
+What the native front end composes of several operators has torch's values, but the gradient of the composition:
+another one, or NaN, where elements are equal, zero, at a limit, or infinite. So torch's own function runs in a
+call. A capture takes the composition.
 """
 
 from __future__ import annotations
