@@ -6,6 +6,7 @@ A name may have several, behind a colon; the test that uses them asks for each n
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from importlib import import_module
 from itertools import product
 from math import inf
 from operator import attrgetter
@@ -14,6 +15,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from edge_values import STREAMS
+from stream_methods import FUNCTIONS as OF_ELEMENTS, function as of_torch
 
 import dreamstream.torch  # noqa: F401  (what the bridge computes is entered)
 from dreamstream.array.stream_tensor import StreamTensor as Native
@@ -22,13 +24,18 @@ from dreamstream.nn import functional as native_functional
 from dreamstream.operations import BINARY, OPERATIONS, UNARY
 from dreamstream.torch.forward.names import HANDLERS
 
-__all__ = ["FUNCTIONS", "Function", "required", "unlike"]
+__all__ = ["FUNCTIONS", "Function", "required", "unlike", "words"]
 
 Function = Callable[[Any], Any]
 FUNCTIONS: dict[str, Function] = {}
 
 W = torch.tensor([[0.5], [-1.0], [0.0], [2.0]], dtype=torch.double)
 HANN = torch.hann_window(4, dtype=torch.double)
+
+
+def words(text: str) -> list[str]:
+    """Return names that stand in a text."""
+    return text.split(", ")
 
 
 def _enter(rows: dict[str, Function]) -> None:
@@ -45,36 +52,14 @@ def _of_one() -> Iterator[tuple[str, Function]]:
             given = dict(zip(row.tries, values))
             name = f"{row.name}: {given}" if given else row.name
             yield name, lambda x, function=function, given=given: function(x, **given)
-    for name in ["tan", "exp2", "frac", "sinc", "deg2rad", "rad2deg", "nan_to_num", "logit", "angle"]:
+    for name in words("tan, exp2, frac, sinc, deg2rad, rad2deg, nan_to_num, logit, angle"):
         yield name, lambda x, name=name: getattr(x, name)()
-    for name in [
-        "elu",
-        "selu",
-        "celu",
-        "leaky_relu",
-        "relu6",
-        "hardsigmoid",
-        "hardswish",
-        "hardshrink",
-        "softshrink",
-        "mish",
-        "softsign",
-        "tanhshrink",
-        "hardtanh",
-        "gelu",
-        "silu",
-        "logsigmoid",
-        "relu",
-        "softplus",
-        "sigmoid",
-        "tanh",
-        "rrelu",
-    ]:
-        yield f"{name}: F", getattr(F, name)
+    for name in OF_ELEMENTS:
+        yield f"{name}: F", of_torch(torch, name)
 
 
 def _of_two() -> Iterator[tuple[str, Function]]:
-    others = ["fmax", "fmin", "logaddexp", "xlogy", "heaviside"]
+    others = words("fmax, fmin, logaddexp, xlogy, heaviside")
     functions = {r.name: attrgetter(r.torch or r.name)(torch) for r in BINARY if r.name != "prelu"}
     for name, f in {**functions, **{name: getattr(torch, name) for name in others}}.items():
         yield f"{name}: another", lambda x, f=f: f(x, x.flip(1))
@@ -131,7 +116,7 @@ _enter(
 
 # ---------------------------------------------------------------- along dimensions
 def _along(d: Any) -> Iterator[tuple[str, Function]]:
-    for name in ["sum", "mean", "nansum", "nanmean", "amax", "amin", "logsumexp", "std", "var"]:
+    for name in words("sum, mean, nansum, nanmean, amax, amin, logsumexp, std, var"):
         yield f"{name}: {d}", lambda x, name=name: getattr(x, name)(d, keepdim=d == 2)
     yield f"std: {d} 0", lambda x: x.std(d, correction=0)
     yield f"std_mean: {d}", lambda x: torch.std_mean(x, d)
@@ -143,19 +128,7 @@ def _along(d: Any) -> Iterator[tuple[str, Function]]:
 
 
 def _along_one(d: int) -> Iterator[tuple[str, Function]]:
-    for name in [
-        "max",
-        "min",
-        "prod",
-        "median",
-        "nanmedian",
-        "cumsum",
-        "cumprod",
-        "logcumsumexp",
-        "cummax",
-        "cummin",
-        "sort",
-    ]:
+    for name in words("max, min, prod, median, nanmedian, cumsum, cumprod, logcumsumexp, cummax, cummin, sort"):
         yield f"{name}: {d}", lambda x, name=name: getattr(x, name)(d)
     yield f"max: {d} kept", lambda x: x.max(d, keepdim=True).values
     yield f"aminmax: {d}", lambda x: x.aminmax(dim=d)
@@ -188,7 +161,7 @@ _enter(
         "layer_norm": lambda x: F.layer_norm(x.mT, (4,), W[:, 0], W[:, 0]),
         "layer_norm: no eps": lambda x: F.layer_norm(x.mT, (4,), eps=0.0),
         "rms_norm": lambda x: F.rms_norm(x.mT, (4,), W[:, 0], 1e-6),
-        "group_norm": lambda x: F.group_norm(x, 2, W[:, 0], W[:, 0]),
+        "group_norm: channels": lambda x: F.group_norm(x, 2, W[:, 0], W[:, 0]),
         "instance_norm": F.instance_norm,
         "batch_norm": lambda x: F.batch_norm(x, W[:, 0], W[:, 0].abs()),
         "mse_loss": lambda x: F.mse_loss(x, x.flip(1), reduction="none"),
@@ -200,13 +173,13 @@ _enter(
 # ---------------------------------------------------------------- windows
 def _pools() -> Iterator[tuple[str, Function]]:
     for given in ((3, 1, 1), (2, 2, 0), (3, 2, 1)):
-        for name in ("max_pool", "avg_pool"):
-            line, plane = getattr(F, f"{name}1d"), getattr(F, f"{name}2d")
-            yield f"{name}1d: {given}", lambda x, f=line, a=given: f(x, *a)
-            yield f"{name}1d: {given} ceil", lambda x, f=line, a=given: f(x, *a, ceil_mode=True)
-            yield f"{name}1d: {given} features", lambda x, f=line, a=given: f(x.mT, *a)
-            yield f"{name}2d: {given}", lambda x, f=plane, a=given: f(x[:, None], *a)
-            yield f"{name}2d: {given} frames first", lambda x, f=plane, a=given: f(x.mT[:, None], *a)
+        for kind in ("max", "avg"):
+            line, plane = getattr(F, f"{kind}_pool1d"), getattr(F, f"{kind}_pool2d")
+            yield f"{kind}_pool1d: {given}", lambda x, f=line, a=given: f(x, *a)
+            yield f"{kind}_pool1d: {given} ceil", lambda x, f=line, a=given: f(x, *a, ceil_mode=True)
+            yield f"{kind}_pool1d: {given} features", lambda x, f=line, a=given: f(x.mT, *a)
+            yield f"{kind}_pool2d: {given}", lambda x, f=plane, a=given: f(x[:, None], *a)
+            yield f"{kind}_pool2d: {given} frames first", lambda x, f=plane, a=given: f(x.mT[:, None], *a)
     for p in (0.5, 1.0, 2.0, 3.0, inf):
         yield f"lp_pool1d: {p}", lambda x, p=p: F.lp_pool1d(x, p, 3, 2)
         yield f"lp_pool1d: {p} features", lambda x, p=p: F.lp_pool1d(x.mT, p, 2, 1)
@@ -235,7 +208,7 @@ def _windows(x: Any, **given: Any) -> Any:
 
 
 def _complex() -> Iterator[tuple[str, Function]]:
-    for name in ["abs", "angle", "log", "sqrt", "sgn", "exp", "reciprocal", "square"]:
+    for name in words("abs, angle, log, sqrt, sgn, exp, reciprocal, square"):
         yield f"complex {name}: a pair", lambda x, name=name: getattr(torch.complex(x, x.flip(1)), name)()
         yield f"complex {name}: a spectrum", lambda x, name=name: getattr(_windows(x), name)()
     for p in (0, 0.3, 0.5, 1, 2, -1):
@@ -251,8 +224,8 @@ _enter(
         "complex mul": lambda x: _windows(x) * _windows(x).flip(1),
         "complex mean": lambda x: _windows(x).mean(1).abs(),
         "polar": lambda x: torch.polar(_windows(x).abs(), _windows(x).angle()),
-        "rfft": lambda x: torch.fft.rfft(x, dim=1).abs(),
-        "irfft": lambda x: torch.fft.irfft(torch.fft.rfft(x, dim=1) * 2, dim=1),
+        "rfft: sizes": lambda x: torch.fft.rfft(x, dim=1).abs(),
+        "irfft: twice": lambda x: torch.fft.irfft(torch.fft.rfft(x, dim=1) * 2, dim=1),
         "stft": lambda x: _windows(x).abs().square(),
         "stft: parts": lambda x: torch.view_as_real(_windows(x)).norm(dim=-1),
         "istft: masked": lambda x: torch.istft(_windows(x) * 1.5, 4, 2, window=HANN),
@@ -274,7 +247,7 @@ UNLIKE: dict[str, tuple[set[str], str]] = {
     "std": ({"huge"}, "squares overflow in another order"),
     "var": ({"huge", *_INFINITE}, "squares overflow in another order; a variance of infinities is NaN anyway"),
     "std_mean": ({"huge", *_INFINITE}, "torch's mean beside a deviation of infinities is NaN"),
-    "group_norm": ({"huge"}, "squares overflow in another order"),
+    "group_norm: channels": ({"huge"}, "squares overflow in another order"),
     "norm: 2 -": (_INFINITE, "of infinities alone torch's gradient is 0 / 0"),
     "norm: (1, 2) -": (_INFINITE, "of infinities alone torch's gradient is 0 / 0"),
     "logsumexp: (1, 2)": ({"huge"}, "equal numbers of 1e300 are all the largest to torch's gradient"),
@@ -286,7 +259,7 @@ UNLIKE: dict[str, tuple[set[str], str]] = {
     "complex": ({"huge", *_INFINITE}, "products of infinite parts are composed"),
     "polar": (_INFINITE, "as of complex numbers"),
     **dict.fromkeys(
-        ("complex abs", "complex sgn", "complex div", "rfft", "stft"),
+        ("complex abs", "complex sgn", "complex div", "rfft:", "stft"),
         ({"tiny"}, "of subnormal numbers torch's vectors and its single elements differ"),
     ),
 }
@@ -297,60 +270,17 @@ def unlike(name: str) -> set[str]:
     return set().union(*(streams for begin, (streams, _) in UNLIKE.items() if name.startswith(begin)))
 
 
-#: Names of the tables that have no edge: they are linear, move or look up elements, or have no gradient.
+#: Files of functions without edges: linear ones, those that move or look up elements, and dropout.
+SMOOTH = words(
+    "attention, convolution, convolution2d, dropout, experts, frames, lookup, padding, positions, products"
+)
+#: Others that are linear, move elements, or have no gradient.
 ELSEWHERE = frozenset(
-    [
-        "adaptive_avg_pool1d",
-        "alpha_dropout",
-        "bilinear",
-        "bucketize",
-        "combine",
-        "conv1d",
-        "conv2d",
-        "conv_transpose1d",
-        "conv_transpose2d",
-        "cumulative_mean",
-        "cumulative_sum",
-        "dropout",
-        "dropout1d",
-        "dropout2d",
-        "dropout3d",
-        "embedding",
-        "expert_linear",
-        "feature_alpha_dropout",
-        "fft",
-        "fold",
-        "ifft",
-        "linear",
-        "one_hot",
-        "overlap_add",
-        "pad",
-        "pad_to_multiple",
-        "resample",
-        "rotary_embedding",
-        "router",
-        "running_mean",
-        "scaled_dot_product_attention",
-        "searchsorted",
-        "unfold",
-        "argmax",
-        "argmin",
-        "all",
-        "any",
-        "count_nonzero",
-        "flip",
-        "roll",
-        "argsort",
-        "scatter",
-        "scatter_add",
-        "index_add",
-        "index_copy",
-        "index_fill",
-        "repeat_interleave",
-        "fft_fft",
-        "fft_ifft",
-        "fft_rfft",
-    ]
+    words(
+        "adaptive_avg_pool1d, fft, ifft, resample, running_mean, argmax, argmin, all, any, count_nonzero, "
+        "flip, roll, argsort, "
+        "scatter, scatter_add, index_add, index_copy, index_fill, repeat_interleave, fft_fft, fft_ifft, fft_rfft"
+    )
 )
 
 
@@ -360,4 +290,6 @@ def required() -> set[str]:
     tables = {*(n.replace("complex_", "complex ") for n in own), *(r.name for r in (*UNARY, *BINARY))}
     rows = [r.name for r in OPERATIONS.values() if r.outside in ("reduction", "along", "angles")]
     tables |= {n for n in rows if hasattr(Native, n) or n in HANDLERS}
-    return (tables | {*native_functional.__all__}) - ELSEWHERE
+    modules = [import_module(f"{native_functional.__name__}.{name}") for name in SMOOTH]
+    smooth = {name for module in modules for name in module.__all__}
+    return (tables | {*native_functional.__all__}) - ELSEWHERE - smooth

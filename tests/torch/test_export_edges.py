@@ -11,6 +11,7 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("onnx")
 pytest.importorskip("onnxruntime")
+from edge_functions import words
 from edge_values import NUMBERS, PAIRS
 from exported import Exported, in_onnxruntime
 from torch import nn
@@ -31,37 +32,14 @@ def _of_one():
         for values in product(*tries.values()):
             given = dict(zip(tries, values))
             yield f"{row.name} {given or ''}".strip(), lambda x, f=function, given=given: f(x, **given)
-    for name in [
-        "tan",
-        "exp2",
-        "frac",
-        "sinc",
-        "deg2rad",
-        "rad2deg",
-        "nan_to_num",
-        "logit",
-        "isnan",
-        "isinf",
-        "isfinite",
-        "isposinf",
-        "isneginf",
-        "signbit",
-        "angle",
-    ]:
+    for name in words(
+        "tan, exp2, frac, sinc, deg2rad, rad2deg, nan_to_num, logit, isnan, isinf, isfinite, "
+        "isposinf, isneginf, signbit, angle"
+    ):
         yield name, getattr(torch, name)
-    for name in [
-        "selu",
-        "celu",
-        "hardtanh",
-        "relu6",
-        "hardsigmoid",
-        "hardswish",
-        "hardshrink",
-        "softshrink",
-        "mish",
-        "softsign",
-        "tanhshrink",
-    ]:
+    for name in words(
+        "selu, celu, hardtanh, relu6, hardsigmoid, hardswish, hardshrink, softshrink, mish, softsign, tanhshrink"
+    ):
         yield name, getattr(F, name)
     yield "logical_not", torch.logical_not
     yield "leaky_relu", F.leaky_relu
@@ -75,7 +53,7 @@ def _of_two():
     for row in (*BINARY, *(r for r in LOGICAL if r.operands == 2)):
         function = (lambda x, w: torch.where(x > 0, x, w * x)) if row.name == "prelu" else None
         yield row.name, function or attrgetter(row.torch or row.name)(torch)
-    for name in ["fmax", "fmin", "logaddexp", "xlogy", "heaviside", "logical_xor"]:
+    for name in words("fmax, fmin, logaddexp, xlogy, heaviside, logical_xor"):
         yield name, getattr(torch, name)
     yield "trunc_divide", lambda a, b: a.div(b, rounding_mode="trunc")
     yield "lerp", lambda a, b: a.lerp(b, 0.3)

@@ -20,7 +20,7 @@ from ...array.reductions import Extreme
 from ...array.stream_tensor import StreamTensor as Native
 from ...array.tensor import Tensor as NativeTensor
 from ...nn import functional as native_functional
-from ..run.functions import in_place_of, of_elements, of_frames
+from ..run.functions import of_elements, of_frames
 from .names import OWN
 
 _NUMBERS = frozenset((int, float, str))
@@ -124,5 +124,3 @@ for _name in ("max", "min"):
     OWN[_name] = _along(_name, keeps=False)
 for _name in ("cumprod", "cummax", "cummin", "logcumsumexp"):
     OWN[_name] = _along(_name, keeps=True)
-in_place_of("reduce_frames", "chosen_frame")
-in_place_of("max_pool", "max_pool_across")

@@ -18,8 +18,10 @@ from ... import _core
 from ...array.dtypes import nominal
 from ...dispatch import MAKERS
 from ..private import without_functions
-from .kernels import KERNELS, Kernel, Step
+from .kernels import Kernel, Step
 from .kernels.pointwise import TYPES, aligned
+from .kernels.pooling import max_pool_across
+from .kernels.reductions import chosen_frame, nothing_chosen
 
 
 class Function:
@@ -59,7 +61,7 @@ class Function:
 
     def counts(self, inputs: Sequence[Any], ended: Any, ids: Sequence[str] = ()) -> list[Any]:
         """Return the outputs' counts, which are the inputs'."""
-        return [inputs[0]] * len(self.outputs)
+        return [inputs[0].copy() for _ in self.outputs]
 
 
 def of_elements(name: str, function: Callable[..., Any]) -> None:
@@ -98,14 +100,17 @@ class Stand:
         return getattr(self.op, name)
 
 
-def in_place_of(operator: str, name: str) -> None:
-    """Enter a kernel under its name that runs where an operator of the C registry has the integers."""
-    kernel = KERNELS[name]
+def _in_place_of(operator: str, name: str, kernel: Kernel) -> None:
+    """Enter what computes the values of an operator of the C registry under another name."""
 
     def make(_: str, attributes: Mapping[str, Any], inputs: Sequence[Any], weights: Sequence[Any]) -> Stand:
         return Stand(_core.Op(operator, attributes, inputs, weights), kernel)
 
     MAKERS[name] = make
+
+
+_in_place_of("reduce_frames", "chosen_frame", Kernel(chosen_frame, False, carries=nothing_chosen))
+_in_place_of("max_pool", "max_pool_across", Kernel(max_pool_across, False, numbers=True))
 
 
 def _enter(name: str, run: Callable[..., Any]) -> None:

@@ -46,7 +46,6 @@ def max_pool(step: Step, x: Window) -> Tensor:
     return _largest(step, x, 1)
 
 
-@windowed("max_pool_across", numbers=True)
 def max_pool_across(step: Step, x: Window) -> Tensor:
     """Return them, and of equal elements give the gradient to the first position's, not to the first frame's."""
     return _largest(step, x, -1)

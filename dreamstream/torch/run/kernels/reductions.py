@@ -195,11 +195,11 @@ def reduce_frames(step: Step, windows: Sequence[Window], weights: Sequence[Any],
     return ((y if kind.startswith("arg") else y.to(like.dtype))[:, None][:, : step.n[0]],), folded
 
 
-def _none_chosen(step: Step, weights: Sequence[Tensor | None], like: Tensor) -> tuple[Tensor, ...]:
+def nothing_chosen(step: Step, weights: Sequence[Tensor | None], like: Tensor) -> tuple[Tensor, ...]:
+    """Return what there is before the first frame, of `chosen_frame`."""
     return _nothing(step, weights, like)[:1]
 
 
-@windowed("chosen_frame", carries=_none_chosen)
 def chosen_frame(step: Step, windows: Sequence[Window], weights: Sequence[Any], state: Any) -> Any:
     """Return the extremes of whole streams, where they end; of equal frames the first alone has the gradient."""
     kind, (x,), (so_far,) = step.attributes["kind"], windows, state
