@@ -224,7 +224,7 @@ def _pool(name: str, op: str, input: Any, windows: Sequence[Any], shared: Attrib
         attributes = {**shared, **_along_stream(op, windows[at])}
         for axis in inner:
             attributes |= _along_features(op, windows[axis])
-        if op == "max_pool" and inner and at == -1 and x.is_stream and x.has_gradients and not x.lanes:
+        if op == "max_pool" and inner and at == -1 and getattr(x, "has_gradients", False) and not x.lanes:  # type: ignore[attr-defined]
             op = "max_pool_across"  # of equal elements torch takes the first in the order of the dimensions
         return apply(op, attributes, (x,), (), _inner_first(roles, inner[0] if inner else None))[0]
     for count, axis in enumerate(inner, 1):
@@ -337,7 +337,7 @@ def _adaptive(name: str, kind: str, input: Any, size: Any, n: int, indices: bool
         bins = {**attributes, "inner": parts[axis]}
         x = apply("adaptive_pool", bins, (x,), (), _inner_first(roles, axis))[0]
     if once:
-        return x.mean(at, keepdim=True) if kind == "avg" else chosen(x, "max", at % x.ndim, True)
+        return x.mean(at, keepdim=True) if kind == "avg" else chosen(x, "max", roles.index("L"), True)  # type: ignore[arg-type]
     return x
 
 
