@@ -67,8 +67,7 @@ def _as(g: Any, value: Any, like: Any) -> Any:
     return g.op("CastLike", value, like) if kind is None else g.op("Cast", value, to_i=kind)
 
 
-@_form("remainder")
-def _remainder(g: Any, a: Any, b: Any) -> Any:
+def _modulo(g: Any, a: Any, b: Any) -> Any:
     """What division leaves, with the divisor's sign; that of zeros is the dividend's, as torch has it."""
     if not (helper._is_fp(a) or helper._is_fp(b)):
         return g.op("Mod", a, b)
@@ -196,4 +195,5 @@ _ROWS: dict[str, Callable[..., Any]] = {
     "amin": _extreme("ReduceMin"),
     "amax": _extreme("ReduceMax"),
 }
+FORMS["aten::remainder"] = _modulo
 FORMS.update({f"aten::{name}": form for name, form in _ROWS.items()})

@@ -67,7 +67,7 @@ def _of_two() -> Iterator[tuple[str, Function]]:
         yield f"{name}: constant", lambda x, f=f: f(x, W)
         yield f"{name}: of a constant", lambda x, f=f: f(W.expand(1, 4, 1), x)
         yield f"{name}: later", lambda x, f=f: f(x, F.pad(x, (1, 0))[..., :-1])
-    for name in ("pow", "remainder", "div"):
+    for name in words("pow, remainder, div"):
         for c in (0.0, 1.0, 2.0, 0.5, -0.5, -1.0, 3):
             yield f"{name}: {c}", lambda x, f=functions[name], c=c: f(x, c)
 

@@ -43,10 +43,8 @@ def _of_one():
         yield name, getattr(F, name)
     yield "logical_not", torch.logical_not
     yield "leaky_relu", F.leaky_relu
-    for c in (2.0, 0.5, -0.5, 3.0, -1.0):
-        yield f"pow {c}", lambda x, c=c: x**c
-        yield f"remainder {c}", lambda x, c=c: x % c
-        yield f"floor_divide {c}", lambda x, c=c: x // c
+    for name, c in product(words("pow, remainder, floor_divide"), (2.0, 0.5, -0.5, 3.0, -1.0)):
+        yield f"{name} {c}", lambda x, name=name, c=c: getattr(torch, name)(x, c)
 
 
 def _of_two():
@@ -96,7 +94,7 @@ _VECTORS = "torch's vectors give NaN for inf and for quotients that overflow"
 _INSTRUCTION = "which of 0 and -0 is larger torch leaves to the instruction"
 _OF_TORCH = {
     **dict.fromkeys(("minimum", "maximum", "fmax", "fmin"), (_zeros, _INSTRUCTION)),
-    **dict.fromkeys(("gelu", "fmod", "remainder"), (_largest, _VECTORS)),
+    **dict.fromkeys(words("gelu, fmod, remainder"), (_largest, _VECTORS)),
 }
 
 #: By form and function: the numbers at which it differs, and why.
