@@ -7,7 +7,7 @@ frames at hand. No operator is coded once per mode.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from math import prod
 from operator import is_
@@ -91,14 +91,18 @@ def apply(
 
 
 # ---------------------------------------------------------------- operators
+#: What makes operators that the C registry lacks, by name: functions of another front end's arithmetic.
+MAKERS: dict[str, Callable[..., Any]] = {}
+
+
 @lru_cache(maxsize=4096)
-def _make(name: str, attributes: Any, inputs: Any, weights: Any) -> _core.Op:
-    return _core.Op(name, dict(attributes), inputs, weights)
+def _make(name: str, attributes: Any, inputs: Any, weights: Any) -> Any:
+    return MAKERS.get(name, _core.Op)(name, dict(attributes), inputs, weights)
 
 
 def operator(
     name: str, attributes: Mapping[str, Any], inputs: Sequence[_core.Signature], weights: Sequence[Array | None]
-) -> _core.Op:
+) -> Any:
     """Return the operator for these attributes, signatures and weights (made once)."""
     attrs = tuple(sorted((k, tuple(v) if isinstance(v, list) else v) for k, v in attributes.items()))
     shapes = tuple(None if w is None else (nominal(w.dtype).name, tuple(w.shape)) for w in weights)

@@ -44,6 +44,7 @@ _OF_ONE: dict[str, Callable[[Any], Any]] = {
     **{row.name: lambda x: x for row in UNARY if row.integers is np.copy},
 }
 DIVIDE = frozenset(("trunc_divide", *(row.name for row in BINARY if row.domain == "quarters")))
+ROOTS = {0.5: "sqrt", -0.5: "rsqrt"}  # powers that are NaN of -inf, as torch's are
 REAL = frozenset(row.name for row in BINARY if row.real)  # of integers too
 
 
@@ -87,6 +88,8 @@ def binary_or_not(name: str, a: Any, b: Any) -> Any:
     """As `binary`, but NotImplemented for foreign operands: what Python's operators want."""
     if (kind := _noting((a, b))) is not None:
         return kind.of(getattr(Tensor, name), a, b)
+    if name == "pow" and type(b) is float and b in ROOTS and isinstance(a, Tensor):
+        return unary(ROOTS[b], a)
     operands = _operands((a, b))
     if operands is None:
         return NotImplemented

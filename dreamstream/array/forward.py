@@ -43,7 +43,7 @@ from .stream_tensor import StreamTensor
 from .symbolic import Symbolic
 from .tensor import Tensor
 from .weights import product as summed_product
-from .whole import reduce_stream, require_waiting, spread
+from .whole import chosen, reduce_stream, require_waiting, spread
 
 
 def _refuse(x: StreamTensor, what: str, remedy: str) -> NoReturn:
@@ -437,7 +437,11 @@ def reduce(x: StreamTensor, kind: str, axes: Sequence[int], keepdim: bool, optio
     if kind in _OF_ONE and len(axes) != 1:
         raise ShapeError(f"{kind}: expected one dimension, got {len(axes)} of a stream {x.roles}")
     if kind in ("max", "min"):
-        return Extreme(*(reduce(x, part + kind, axes, keepdim, {}) for part in ("a", "arg")))
+        places = reduce(x, f"arg{kind}", axes, keepdim, {})
+        (axis,), whole = axes, roles == ["L"]
+        return Extreme(
+            chosen(x, kind, axis, keepdim) if whole else reduce(x, f"a{kind}", axes, keepdim, {}), places
+        )
     if "L" in roles:
         return reduce_stream(x, kind, axes, keepdim, options)
     return reduce_features(x, kind, axes, keepdim, options)

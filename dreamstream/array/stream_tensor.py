@@ -175,6 +175,11 @@ class StreamTensor(OfStreams, Tensor):
         return own[1:] if self.lanes else own
 
     @property
+    def has_gradients(self) -> bool:
+        """Whether its value is at hand and of an arithmetic that has gradients."""
+        return hasattr(self.value, "requires_grad")
+
+    @property
     def lanes(self) -> int:
         """How many features are joined with B; 0 where none are."""
         return lanes_of(self.dims)

@@ -90,7 +90,7 @@ def spread_to(what: str, x: StreamTensor, model: StreamTensor) -> StreamTensor:
 
 
 # ---------------------------------------------------------------------- statistics
-def _of_frames(x: StreamTensor, others: Sequence[int], name: str, attributes: dict[str, Any]) -> StreamTensor:
+def of_frames(x: StreamTensor, others: Sequence[int], name: str, attributes: dict[str, Any]) -> StreamTensor:
     """Run an operator that leaves one frame of each stream, the other axes laid out as frames too."""
     if others:
         x = x.in_order()
@@ -107,21 +107,25 @@ def _of_frames(x: StreamTensor, others: Sequence[int], name: str, attributes: di
     return out.with_dims(tuple(x.dims[i] for i in kept), [x.names[i] for i in kept])
 
 
+#: Where gradients are wanted, of all elements at once: equal ones share the gradient.
+_OF_ALL = ("amax", "amin", "logsumexp")
+
+
 def _by_parts(kind: str) -> Callable[..., StreamTensor]:
     """What may be taken of features first, and of the frames then."""
 
     def run(x: StreamTensor, others: Sequence[int], _: dict[str, Any]) -> StreamTensor:
         if x.dtype == np.bool_ and kind in ("sum", "prod", "argmax", "argmin"):
             x = x.to(np.dtype(np.int64))
-        if others:
-            x = reduce_features(x, kind, others, False, {})
-        return _of_frames(x, (), "reduce_frames", {"kind": {"amax": "max", "amin": "min"}.get(kind, kind)})
+        if others and not (kind in _OF_ALL and x.has_gradients):
+            x, others = reduce_features(x, kind, others, False, {}), ()
+        return of_frames(x, others, "reduce_frames", {"kind": {"amax": "max", "amin": "min"}.get(kind, kind)})
 
     return run
 
 
 def _var(x: StreamTensor, others: Sequence[int], options: dict[str, Any]) -> StreamTensor:
-    return _of_frames(x, others, "var_frames", attributes_of("var", options))
+    return of_frames(x, others, "var_frames", attributes_of("var", options))
 
 
 def _norm(x: StreamTensor, others: Sequence[int], options: dict[str, Any]) -> Any:
@@ -130,9 +134,13 @@ def _norm(x: StreamTensor, others: Sequence[int], options: dict[str, Any]) -> An
         return _KINDS["amax" if p > 0 else "amin"](x.abs(), others, {})
     if p == 0:
         return _KINDS["sum"](x.ne(0).to(x.dtype), others, {})
-    parts: Any = x.abs() if p == 1 else x * x if p == 2 else x.abs().pow(p)
+    size: Any = x.abs() if p != 2 else x
+    parts: Any = size if p == 1 else x * x if p == 2 else (size if p > 1 else size.relu()).pow(p)
     total: Any = _KINDS["sum"](parts, others, {})
-    return total if p == 1 else total.sqrt() if p == 2 else total.pow(1 / p)
+    if p == 1:
+        return total
+    total = total.relu()  # whose gradient at 0 is 0, where that of roots and powers is infinite
+    return total.sqrt() if p == 2 else total.pow(1 / p)
 
 
 def _any(x: StreamTensor, others: Sequence[int], _: dict[str, Any]) -> Any:
@@ -157,11 +165,20 @@ _KINDS: dict[str, Callable[..., Any]] = {
     "amax": _extreme("amax"),
     "amin": _extreme("amin"),
     "var": _var,
-    "std": lambda x, others, options: _var(x, others, options).sqrt(),
+    "std": lambda x, others, options: _var(x, others, options).relu().sqrt(),  # its gradient at 0 is 0
     "norm": _norm,
     "any": _any,
     "all": _all,
 }
+
+
+def chosen(x: StreamTensor, kind: str, axis: int, keepdim: bool) -> StreamTensor:
+    """Return the largest ("max") or smallest frame, of equal ones the first, which alone has the gradient."""
+    if not x.has_gradients or x.dtype == np.bool_:
+        whole: StreamTensor = reduce_stream(x, f"a{kind}", [axis], keepdim, {})
+        return whole
+    out = of_frames(x, (), "chosen_frame", {"kind": kind})
+    return out.unsqueeze(axis) if keepdim else out
 
 
 def reduce_stream(x: StreamTensor, kind: str, axes: Sequence[int], keepdim: bool, options: dict[str, Any]) -> Any:

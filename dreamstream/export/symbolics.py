@@ -67,9 +67,26 @@ def _as(g: Any, value: Any, like: Any) -> Any:
     return g.op("CastLike", value, like) if kind is None else g.op("Cast", value, to_i=kind)
 
 
+def _modulo(g: Any, a: Any, b: Any) -> Any:
+    """What division leaves, with the divisor's sign; that of zeros is the dividend's, as torch has it."""
+    if not (helper._is_fp(a) or helper._is_fp(b)):
+        return g.op("Mod", a, b)
+    left, across = _left(g, a, b)
+    return g.op("Where", across, g.op("Add", left, b), left)
+
+
+def _left(g: Any, a: Any, b: Any) -> tuple[Any, Any]:
+    """Return what division towards zero leaves, and where its sign is not the divisor's."""
+    left = g.op("Mod", a, b, fmod_i=1)
+    zero = _number(g, 0, left)
+    across = g.op("Xor", g.op("Less", left, zero), g.op("Less", b, zero))
+    some = g.op("Greater", g.op("Abs", left), zero)
+    return left, g.op("And", some, across)
+
+
 @_form("floor_divide")
 def _floor_divide(g: Any, a: Any, b: Any) -> Any:
-    """Round down; torch's own form rounds towards zero."""
+    """Round down, as torch does: the quotient of what is left when the remainder is taken away."""
     if not (helper._is_fp(a) or helper._is_fp(b)):
         quotient = g.op("Div", a, b)
         # Div rounds towards zero: one less where the signs differ and something is left over
@@ -77,7 +94,17 @@ def _floor_divide(g: Any, a: Any, b: Any) -> Any:
         zero = _number(g, 0, quotient)
         less = g.op("Less", g.op("Mul", g.op("Sign", left), g.op("Sign", b)), zero)
         return g.op("Sub", quotient, _as(g, less, quotient))
-    return g.op("Floor", g.op("Div", a, b))
+    left, across = _left(g, a, b)
+    zero, one = _number(g, 0, left), _number(g, 1, left)
+    fraction = g.op("Div", a, b)
+    quotient = g.op("Div", g.op("Sub", a, left), b)
+    quotient = g.op("Where", across, g.op("Sub", quotient, one), quotient)
+    whole = g.op("Floor", quotient)
+    short = g.op("Greater", g.op("Sub", quotient, whole), _number(g, 0.5, left))
+    whole = g.op("Where", short, g.op("Add", whole, one), whole)
+    some = g.op("Greater", g.op("Abs", quotient), zero)  # else a zero with the fraction's sign
+    whole = g.op("Where", some, whole, g.op("Mul", fraction, zero))
+    return g.op("Where", g.op("Equal", b, zero), fraction, whole)
 
 
 def _choose(g: Any, condition: Any, a: Any, b: Any) -> Any:
@@ -85,6 +112,10 @@ def _choose(g: Any, condition: Any, a: Any, b: Any) -> Any:
     if helper._is_bool(a) or helper._is_bool(b):
         first = g.op("And", condition, a)
         return g.op("Or", first, g.op("And", g.op("Not", condition), b))
+    source = condition.node()
+    if source.kind() == "onnx::Not":  # by which a runtime would exchange a and b, and lose the sign of b's zeros
+        false = g.op("Constant", value_t=torch.tensor(False))
+        condition = g.op("Equal", next(source.inputs()), false)
     return g.op("Where", condition, a, b)
 
 
@@ -153,10 +184,16 @@ def _extreme(onnx_name: str) -> Callable[..., Any]:
 
 
 _ROWS: dict[str, Callable[..., Any]] = {
-    **{aten: _made(row) for row in ELEMENTWISE.values() if row.onnx for aten in (row.name, f"special_{row.name}")},
+    **{
+        aten: _made(row)
+        for row in ELEMENTWISE.values()
+        if row.onnx
+        for aten in (row.name, f"special_{row.name}", *row.aliases)
+    },
     "masked_fill": lambda g, x, mask, by: _choose(g, mask, _as(g, helper._maybe_get_scalar(by), x), x),
     "where": _choose,
     "amin": _extreme("ReduceMin"),
     "amax": _extreme("ReduceMax"),
 }
+FORMS["aten::remainder"] = _modulo
 FORMS.update({f"aten::{name}": form for name, form in _ROWS.items()})

@@ -20,6 +20,34 @@ _erf = np.vectorize(math.erf, otypes=[float])
 _erfc = np.vectorize(math.erfc, otypes=[float])
 
 
+# ---------------------------------------------------------------- forms of ONNX
+# Of Where, what stands for true is never -0, of which ONNX Runtime makes 0 there.
+def _negative(x: int) -> tuple[Any, ...]:
+    """Return whether an operand is negative, -0 included."""
+    return ("Or", ("Less", x, 0.0), ("Less", ("Reciprocal", x), 0.0))
+
+
+def _signed(size: tuple[Any, ...], by: int) -> tuple[Any, ...]:
+    """Return a size with the sign of an operand."""
+    return ("Mul", size, ("Where", _negative(by), -1.0, 1.0))
+
+
+_EQUAL_SIZES = ("Equal", ("Abs", 0), ("Abs", 1))
+_LARGE, _SMALL = (("Max", ("Abs", 0), ("Abs", 1)), ("Min", ("Abs", 0), ("Abs", 1)))
+
+#: The angle of the point (|operand 1|, |operand 0|), which may be zero, or infinitely far.
+_ANGLE = (
+    "Where", _EQUAL_SIZES, ("Where", ("Equal", 0, 0.0), 0.0, math.pi / 4),
+    ("Atan", ("Div", ("Abs", 0), ("Abs", 1))),
+)  # fmt: skip
+#: Its distance; that of points at infinity is NaN.
+_RATIO = ("Where", ("Equal", _LARGE, 0.0), 0.0, ("Div", _SMALL, _LARGE))
+_HYPOT = ("Mul", _LARGE, ("Sqrt", ("Add", ("Mul", _RATIO, _RATIO), 1.0)))
+
+
+# ---------------------------------------------------------------- references
+
+
 def _sigmoid(x: Any) -> Any:
     small = np.exp(-np.abs(x))
     return np.where(x < 0, small / (1 + small), 1 / (1 + small))
@@ -51,8 +79,9 @@ class Elementwise(Operator):
     python : str
         Python's operator, by its method's name without underscores.
     onnx : str or tuple
-        ONNX's operator, where torch's exporter lacks the function; or how it is made: an operator, and of what:
-        such tuples, the numbers of operands and parameters (int), constants (float).
+        ONNX's operator, where torch's exporter lacks the function, or has other results at zeros, infinities or
+        NaN; or how it is made: an operator, and of what: such tuples, the numbers of operands and parameters
+        (int), constants (float).
     tries : mapping
         Values of each of its attributes that show what it does; `reference` takes them by name.
     """
@@ -111,16 +140,25 @@ UNARY = (
     Elementwise("sigmoid", _sigmoid, "1 / (1 + e ** -x)", aliases=("expit",)),
     Elementwise(
         "logsigmoid", lambda x: np.minimum(x, 0) - np.log1p(np.exp(-np.abs(x))), torch="nn.functional.logsigmoid",
-        aliases=("log_sigmoid",),
+        aliases=("log_sigmoid",), onnx=("Sub", 0.0, ("Softplus", ("Neg", 0))),
     ),
     Elementwise("tanh", np.tanh, "the hyperbolic tangent"),
     Elementwise("exp", np.exp, "e ** x"),
     Elementwise(
         "expm1", np.expm1, "e ** x - 1, exact near zero",
-        onnx=("Mul", ("Mul", ("Sinh", ("Mul", 0, 0.5)), 2.0), ("Exp", ("Mul", 0, 0.5))),  # loses nothing near zero
+        onnx=(
+            "Where", ("Less", 0, -1.0), ("Sub", ("Exp", 0), 1.0),
+            ("Mul", ("Mul", ("Sinh", ("Mul", 0, 0.5)), 2.0), ("Exp", ("Mul", 0, 0.5))),  # loses nothing near zero
+        ),
     ),
     Elementwise("log", np.log, "the natural logarithm", domain="positive"),
-    Elementwise("log1p", np.log1p, "log(1 + x), exact near zero", domain="positive"),
+    Elementwise(
+        "log1p", np.log1p, "log(1 + x), exact near zero", domain="positive",
+        onnx=(
+            "Where", ("Greater", ("Abs", 0), 1.0), ("Log", ("Add", 0, 1.0)),
+            ("Mul", ("Atanh", ("Div", 0, ("Add", 0, 2.0))), 2.0),  # loses nothing near zero
+        ),
+    ),
     Elementwise("log2", np.log2, "the logarithm to base 2", domain="positive"),
     Elementwise("log10", np.log10, "the logarithm to base 10", domain="positive"),
     Elementwise("sqrt", np.sqrt, "the square root", domain="positive"),
@@ -131,7 +169,10 @@ UNARY = (
         "abs", np.abs, "the absolute value", exact=True, integers=np.abs, aliases=("absolute",), python="abs"
     ),
     Elementwise("neg", np.negative, "-x", exact=True, integers=np.negative, aliases=("negative",), python="neg"),
-    Elementwise("sign", np.sign, "-1, 0 or 1; 0 for NaN", domain="ties", exact=True, integers=np.sign),
+    Elementwise(
+        "sign", np.sign, "-1, 0 or 1; 0 for NaN", domain="ties", exact=True, integers=np.sign,
+        onnx=("Where", ("IsNaN", 0), 0.0, ("Sign", 0)),
+    ),
     Elementwise("sin", np.sin, "the sine"),
     Elementwise("cos", np.cos, "the cosine"),
     Elementwise("sinh", np.sinh, "the hyperbolic sine", onnx="Sinh"),
@@ -168,7 +209,8 @@ UNARY = (
     ),
     Elementwise(
         "trunc", np.trunc, "the nearest integer that is not larger in size",
-        exact=True, integers=np.copy, aliases=("fix",), onnx=("Mul", ("Sign", 0), ("Floor", ("Abs", 0))),
+        exact=True, integers=np.copy, aliases=("fix",),
+        onnx=("Where", ("Greater", 0, 0.0), ("Floor", 0), ("Ceil", 0)),
     ),
 )  # fmt: skip
 
@@ -208,14 +250,15 @@ BINARY = (
     Elementwise(
         "atan2", np.arctan2, "the angle of the point (other, self), from -pi to pi", 2,
         real=True, aliases=("arctan2",),
+        onnx=_signed(("Where", _negative(1), ("Sub", math.pi, _ANGLE), _ANGLE), 0),
     ),
     Elementwise(
         "hypot", np.hypot, "sqrt(self ** 2 + other ** 2), without overflow on the way", 2,
-        real=True, onnx=("Sqrt", ("Add", ("Mul", 0, 0), ("Mul", 1, 1))),
+        real=True, onnx=("Where", ("Or", ("IsInf", 0), ("IsInf", 1)), math.inf, _HYPOT),
     ),
     Elementwise(
         "copysign", np.copysign, "the sizes of self with the signs of `other`", 2,
-        exact=True, real=True, onnx=("Where", ("Less", 1, 0.0), ("Neg", ("Abs", 0)), ("Abs", 0)),
+        exact=True, real=True, onnx=_signed(("Abs", 0), 1),
     ),
     Elementwise(
         "fmod", np.fmod, "what self / other leaves, exactly; the sign is that of self", 2,

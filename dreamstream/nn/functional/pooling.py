@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...array import Tensor
+from ...array.whole import chosen
 from ...dispatch import apply
 from ...errors import NotStreamableError, ShapeError
 from ...operations.refusals import ADAPTIVE
@@ -134,6 +135,7 @@ def lp_pool1d(
         return max_pool1d(x.abs() * sign, kernel_size, stride, 0, 1, ceil_mode) * sign
     (size,) = _sizes(kernel_size, 1, "kernel_size")
     mean = avg_pool1d(x.pow(norm_type), kernel_size, stride, 0, ceil_mode)
+    mean = mean.sign() * mean.abs().relu()  # itself, with the gradient 0 at 0
     return (mean * size).pow(1.0 / norm_type)
 
 
@@ -222,6 +224,8 @@ def _pool(name: str, op: str, input: Any, windows: Sequence[Any], shared: Attrib
         attributes = {**shared, **_along_stream(op, windows[at])}
         for axis in inner:
             attributes |= _along_features(op, windows[axis])
+        if op == "max_pool" and inner and at == -1 and getattr(x, "has_gradients", False) and not x.lanes:  # type: ignore[attr-defined]
+            op = "max_pool_across"  # of equal elements torch takes the first in the order of the dimensions
         return apply(op, attributes, (x,), (), _inner_first(roles, inner[0] if inner else None))[0]
     for count, axis in enumerate(inner, 1):
         attributes = {**shared, **_along_features(op, windows[axis])}
@@ -333,7 +337,7 @@ def _adaptive(name: str, kind: str, input: Any, size: Any, n: int, indices: bool
         bins = {**attributes, "inner": parts[axis]}
         x = apply("adaptive_pool", bins, (x,), (), _inner_first(roles, axis))[0]
     if once:
-        return x.mean(at, keepdim=True) if kind == "avg" else x.amax(at, keepdim=True)
+        return x.mean(at, keepdim=True) if kind == "avg" else chosen(x, "max", roles.index("L"), True)  # type: ignore[arg-type]
     return x
 
 

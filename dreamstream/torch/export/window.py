@@ -42,11 +42,10 @@ class PaddedWindow:
 
     def take(self, positions: Tensor, fill: float = 0.0) -> Tensor:
         """Return the frames at absolute ``positions (B, n)``, likewise."""
-        there = (positions >= self._least[:, None]) & (positions < self.known[:, None])
-        index = torch.where(there, positions - self._at[:, None], 0)
+        hidden = (positions < self._least[:, None]) | (positions >= self.known[:, None])
+        index = (positions - self._at[:, None]).masked_fill(hidden, 0)
         frames = rows_of(self._frames, index)
-        hidden = ~there.reshape(there.shape + (1,) * (frames.dim() - 2))
-        return frames.masked_fill(hidden, fill)
+        return frames.masked_fill(hidden.reshape(hidden.shape + (1,) * (frames.dim() - 2)), fill)
 
     def new(self) -> tuple[Tensor, Tensor]:
         """Return this call's frames ``(B, most, *features)``, zeros behind each row's, and how many ``(B,)``."""
@@ -67,9 +66,13 @@ def rows_of(frames: Tensor, index: Tensor) -> Tensor:
 
 
 def zero_behind(frames: Tensor, lengths: Tensor) -> Tensor:
-    """Return ``(B, n, *features)`` with zeros behind the first ``lengths (B,)`` frames of each row."""
-    valid = torch.arange(frames.shape[1], device=frames.device) < lengths[:, None]
-    return frames.masked_fill(~valid.reshape(valid.shape + (1,) * (frames.dim() - 2)), 0)
+    """Return ``(B, n, *features)`` with zeros behind the first ``lengths (B,)`` frames of each row.
+
+    Frames that stay are what Where takes for false, and no condition is negated: of the others, and of conditions
+    that it could turn round, ONNX Runtime gives 0 for -0.
+    """
+    hidden = torch.arange(frames.shape[1], device=frames.device) >= lengths[:, None]
+    return frames.masked_fill(hidden.reshape(hidden.shape + (1,) * (frames.dim() - 2)), 0)
 
 
 def fit(frames: Tensor, n: int) -> Tensor:

@@ -16,11 +16,13 @@ from ...array.writing import unsure
 from ...errors import NotStreamableError, ShapeError
 from ...nn import functional as F
 from ...stream.where import user_line
+from ..run.functions import of_elements
 from .complex_pair import Complex
 from .constants import ComplexConstant, Constant, dtype_of
 from .conversions import with_value
 from .mode import current
 from .names import ATTRIBUTES, COMPLEX, HANDLERS, enter, function
+from .own import elementwise, of_operands
 
 #: Linear in what they are given: of each part by itself.
 LINEAR = (
@@ -60,11 +62,40 @@ def _both(x: Any) -> tuple[Any, Any]:
     return real, imag
 
 
+def _number(real: Any, imag: Any) -> Any:
+    """Return a number as torch has it, of its parts."""
+    return real if imag is None else torch.complex(*torch.broadcast_tensors(*map(torch.as_tensor, (real, imag))))
+
+
+def _own(name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Let torch's function of this name run in a call, with its values and gradients at 0 and at infinity."""
+    operator, function = f"torch.complex_{name}", getattr(torch, name)
+
+    def computed(a: Any, a_imag: Any = None, b: Any = None, b_imag: Any = None) -> Any:
+        y = function(*(_number(*x) for x in ((a, a_imag), (b, b_imag)) if x[0] is not None))
+        return tuple(torch.view_as_real(y).unbind(-1)) if y.is_complex() else y
+
+    of_elements(operator, computed)
+
+    def keep(composed: Callable[..., Any]) -> Callable[..., Any]:
+        def run(a: Any, *others: Any, **named: Any) -> Any:
+            parts = [*_parts(a), *(part for x in others for part in _parts(x))]
+            given = {k: x for k, x in zip(("", "a_imag", "b", "b_imag"), parts) if x is not None}
+            out = None if named else of_operands(operator, given)
+            return composed(a, *others, **named) if out is None else Complex(*out) if len(out) > 1 else out[0]
+
+        return run
+
+    return keep
+
+
 # ---------------------------------------------------------------------- parts
+@_own("abs")
 def _absolute(z: Any) -> Any:
     return z.real.hypot(z.imag)
 
 
+@_own("angle")
 def _angle(input: Any) -> Any:
     return input.imag.atan2(input.real)
 
@@ -85,12 +116,16 @@ def _view_as_real(input: Any) -> Any:
     return unsure(input.real, unsure(input.imag, out))
 
 
+def _angle_of_reals(input: Any) -> Any:
+    return where(input == input, (input < 0).to(input.dtype) * math.pi, input)
+
+
 ATTRIBUTES["real"] = lambda inner: inner
 enter(
     HANDLERS,
     {
         "real conj conj_physical resolve_conj resolve_neg": lambda *x, **named: next(iter((*x, *named.values()))),
-        "angle": lambda input: where(input == input, where(input < 0, math.pi, 0.0), input),
+        "angle": elementwise("angle", _angle_of_reals, torch.angle),
         "view_as_complex": lambda input: Complex(input.select(-1, 0), input.select(-1, 1)),
         "complex": lambda real, imag: Complex(real, imag),
         "polar": _polar,
@@ -147,12 +182,14 @@ def _matrices(a: Any, b: Any) -> Any:
     return _bilinear(lambda x, y: x @ y, a, b)
 
 
+@_own("reciprocal")
 def _reciprocal(z: Any) -> Complex:
     p, q = _parts(z)
     size = p * p + q * q
     return Complex(p / size, -q / size)
 
 
+@_own("div")
 def _quotient(a: Any, b: Any, *, rounding_mode: Any = None) -> Any:
     if rounding_mode is not None:
         raise NotStreamableError(f"a complex quotient at {user_line()} can't be rounded")
@@ -162,6 +199,7 @@ def _quotient(a: Any, b: Any, *, rounding_mode: Any = None) -> Any:
     return a.each(lambda part: part / p)
 
 
+@_own("sgn")
 def _sign(z: Any) -> Any:
     size = _absolute(z)
     zero = size == 0
@@ -173,6 +211,11 @@ def _power(z: Any, exponent: Any) -> Any:
         raise NotStreamableError(
             f"a complex power at {user_line()}: exponents are Python numbers; write exp(y * log(x))"
         )
+    return _real_power(z, exponent)
+
+
+@_own("pow")
+def _real_power(z: Any, exponent: Any) -> Any:
     if exponent == int(exponent) and 1 <= abs(exponent) <= 8:
         out = z
         for _ in range(int(abs(exponent)) - 1):
@@ -210,10 +253,10 @@ enter(
         "square": lambda z: _product(z, z),
         "reciprocal": _reciprocal,
         "div __truediv__ true_divide": _quotient,
-        "__rtruediv__": lambda a, b: _quotient(b, a),
-        "exp": lambda z: _polar(z.real.exp(), z.imag),
-        "log": lambda z: Complex(_absolute(z).log(), _angle(z)),
-        "sqrt": lambda z: _polar(_absolute(z).sqrt(), _angle(z) * 0.5),
+        "__rtruediv__": lambda a, b: _product(_reciprocal(a), b),
+        "exp": _own("exp")(lambda z: _polar(z.real.exp(), z.imag)),
+        "log": _own("log")(lambda z: Complex(_absolute(z).log(), _angle(z))),
+        "sqrt": _own("sqrt")(lambda z: _polar(_absolute(z).sqrt(), _angle(z) * 0.5)),
         "sgn": _sign,
         "pow __pow__": _power,
         "matmul __matmul__ bmm mm": _matrices,

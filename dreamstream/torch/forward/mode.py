@@ -46,6 +46,7 @@ from .names import (
     IGNORED,
     NOTED as _NOTED,
     OF_LENGTHS,
+    OWN,
     SIZES,
     SPELLINGS,
     WRITERS,
@@ -397,6 +398,8 @@ class Forward(TorchFunctionMode):
             args = (kwargs.pop("input"),)
         args = tuple(nominal(a) if isinstance(a, torch.dtype) else a for a in args)
         kwargs = {k: nominal(v) if isinstance(v, torch.dtype) else v for k, v in kwargs.items()}
+        if name in OWN:
+            return OWN[name](*args, **kwargs)
         head = args[0] if args else None
         if isinstance(head, BatchTensor) and hasattr(type(head), name):
             return getattr(head, name)(*args[1:], **kwargs)

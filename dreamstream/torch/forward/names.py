@@ -26,6 +26,8 @@ HANDLERS: dict[str, Handler] = {}
 ATTRIBUTES: dict[str, Handler] = {}
 #: What takes streams and lengths as the forward has them.
 OF_LENGTHS: dict[str, Handler] = {}
+#: What is torch's own in a call, and made of several operators in a capture.
+OWN: dict[str, Handler] = {}
 #: What runs where a complex stream is among the arguments.
 COMPLEX: dict[str, Handler] = {}
 
@@ -111,6 +113,7 @@ def meaning_of(func: Any) -> Meaning:
         function = getattr(native_functional, name, None)
         if function is not None and (native is None or getattr(func, "__module__", None) == "torch.nn.functional"):
             native = function
+        native = OWN.get(name, native)
     row = OPERATIONS.get(name)
     shares = row is not None and row.shares
     return Meaning(name, native, in_place, shares, not (native is None or shares or writes(called, {})))

@@ -241,7 +241,8 @@ def _moments(r: _Reduction) -> Any:
     correction = 1 if correction is None else correction
     deviations = cleaned((own - mean).square(), info)
     result = deviations.sum(r.axes, keepdim=True) / (n - correction).clamp_min(0)
-    result = r.squeezed(result.sqrt() if r.name.startswith("std") else result)
+    result = result.relu().sqrt() if r.name.startswith("std") else result  # the gradient at 0 is 0, as torch's is
+    result = r.squeezed(result)
     return (result, r.squeezed(mean)) if r.name.endswith("_mean") else result
 
 

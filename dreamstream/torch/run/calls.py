@@ -295,11 +295,14 @@ class TorchCall(Call):
         found = [self.gathered.rows((ordinal, "carried", k), copy=True) for k in range(len(made))]
         if self.gathered.fresh.all():
             return tuple(m.expand(rows, *m.shape[1:]) for m in made)
-        if not self.gathered.fresh.any():
-            return tuple(f for f in found if f is not None)
+        some = self.gathered.fresh.any()
         fresh = to_device(self.gathered.fresh, self.device)
         return tuple(
-            torch.where(fresh.reshape(-1, *(1,) * (m.ndim - 1)), m, f)  # type: ignore[arg-type]
+            m.expand(rows, *m.shape[1:])
+            if f is None  # of a state that is older than what is carried
+            else torch.where(fresh.reshape(-1, *(1,) * (m.ndim - 1)), m, f)
+            if some
+            else f
             for m, f in zip(made, found)
         )
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
+from collections.abc import Callable, Sequence
 from operator import attrgetter
 
 import torch
@@ -22,11 +21,17 @@ def _elu(x: Tensor, alpha: float, scale: float, input_scale: float) -> Tensor:
     return torch.where(x > 0, scale * x, alpha * torch.expm1(input_scale * x.clamp(max=0)))
 
 
+def _floor_divide(a: Tensor, b: Tensor) -> Tensor:
+    if torch.onnx.is_in_onnx_export():  # whose form of div with a mode is of the rounded fraction
+        return torch.floor_divide(a, b)
+    return torch.div(a, b, rounding_mode="floor")
+
+
 #: Functions of elements that torch lacks, or that are written otherwise there.
 OWN: dict[str, Callable[..., Tensor]] = {
     "elu": _elu,
     "prelu": lambda a, b: torch.where(a > 0, a, b * a),
-    "floor_divide": partial(torch.div, rounding_mode="floor"),
+    "floor_divide": _floor_divide,
 }
 
 
@@ -68,11 +73,16 @@ OF_SEVERAL: dict[str, Callable[..., Tensor]] = {
 @framewise(*OF_SEVERAL)
 def function_of_several(step: Step, *given: Tensor) -> Tensor:
     """Return torch's function of the operands in their order."""
-    rank = len(step.features[0])
+    return OF_SEVERAL[step.name](*aligned(step, given))
+
+
+def aligned(step: Step, given: Sequence[Tensor]) -> list[Tensor]:
+    """Return operands in their order: frames with feature axes that broadcast, and constants."""
+    rank = max(step.ranks)
     streams = [_of_rank(x, own, rank) for x, own in zip(given, step.ranks)]
     constants = list(given[len(streams) :])
     order = step.attributes["order"] or [0] * len(streams)
-    return OF_SEVERAL[step.name](*[(constants if kind else streams).pop(0) for kind in order])
+    return [(constants if kind else streams).pop(0) for kind in order]
 
 
 def _of_rank(x: Tensor, own: int, rank: int) -> Tensor:

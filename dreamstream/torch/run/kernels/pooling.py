@@ -43,10 +43,19 @@ def _both(step: Step, name: str) -> tuple[int, int]:
 @windowed("max_pool", numbers=True)
 def max_pool(step: Step, x: Window) -> Tensor:
     """Return each window's largest element."""
-    dilation = _both(step, "dilation")
-    planes = _planes(step, x, *dilation, -torch.inf)
-    y = F.max_pool2d(planes, _both(step, "kernel"), _both(step, "stride"), 0, dilation)
-    return _frames(step, y)
+    return _largest(step, x, 1)
+
+
+def max_pool_across(step: Step, x: Window) -> Tensor:
+    """Return them, and of equal elements give the gradient to the first position's, not to the first frame's."""
+    return _largest(step, x, -1)
+
+
+def _largest(step: Step, x: Window, order: int) -> Tensor:
+    kernel, stride, dilation = (_both(step, name)[::order] for name in ("kernel", "stride", "dilation"))
+    planes = _planes(step, x, *_both(step, "dilation"), -torch.inf)
+    y = F.max_pool2d(planes if order > 0 else planes.transpose(2, 3), kernel, stride, 0, dilation)
+    return _frames(step, y if order > 0 else y.transpose(2, 3))
 
 
 @windowed("avg_pool")
@@ -104,7 +113,7 @@ def _parts_of_streams(step: Step, x: Window) -> Tensor:
     valid = there(within < size[..., None], frames)
     valid = valid.reshape(*valid.shape, *(1,) * (frames.dim() - 3))
     if step.attributes["kind"] == "max":
-        return torch.where(valid, frames, -torch.inf).amax(2)
+        return torch.where(valid, frames, -torch.inf).max(2).values
     some = valid.sum(2).clamp(min=1) * there(total > 0, frames).reshape(
         -1, *(1,) * (frames.dim() - 2)
     )  # of none: NaN

@@ -75,30 +75,66 @@ def _nothing(step: Step, weights: Sequence[Tensor | None], like: Tensor) -> tupl
     kind, shape = step.attributes["kind"], (1, *step.features[0])
     wide = torch.float64 if like.is_floating_point() else torch.int64
     made = [torch.full(shape, _start(kind, like), dtype=wide, device=like.device)]
-    if kind == "logsumexp" or kind.startswith("arg"):
-        made.append(torch.zeros(shape, dtype=wide if kind == "logsumexp" else torch.int64, device=like.device))
+    if kind == "logsumexp" or kind.startswith("arg") or _shares(step):
+        made.append(torch.zeros(shape, dtype=torch.int64 if kind.startswith("arg") else wide, device=like.device))
     return tuple(made)
+
+
+def _shares(step: Step) -> bool:
+    """Return whether equal frames share an extreme's gradient, so that they are counted."""
+    return step.live and step.name == "reduce_frames" and step.attributes["kind"] in ("max", "min")
 
 
 def _fold(kind: str, window: Window, state: Sequence[Tensor]) -> tuple[Tensor, ...]:
     """Return what is carried once a call's frames are folded into it."""
     frames, n = window.new()
     so_far, *more = state
-    wide = torch.where(_valid(frames, n), frames.to(so_far.dtype), _start(kind, frames))
+    valid = _valid(frames, n)
+    wide = torch.where(valid, frames.to(so_far.dtype), _start(kind, frames))
     if kind in ("sum", "mean"):
         return (so_far + wide.sum(1),)
     if kind == "prod":
         return (so_far * wide.prod(1),)
     every = torch.cat([so_far[:, None], wide], 1)
-    found = every.amin(1) if kind.endswith("min") else (every.detach() if more else every).amax(1)
+    every = every.detach() if more else every
+    found = every.amin(1) if kind.endswith("min") else every.amax(1)
     if kind == "logsumexp":
         centre = _centre(found)
-        return found, more[0] * (so_far - centre).exp() + (wide - centre[:, None]).exp().sum(1)
+        kept = torch.where(so_far == found, 1, (so_far - centre).exp())
+        if wide.requires_grad or more[0].requires_grad:  # beside an infinite frame the others have no gradient
+            spoilt = found == torch.inf
+            more = [torch.where(spoilt & (so_far != found), more[0].detach(), more[0])]
+            wide = torch.where(spoilt[:, None] & (wide != torch.inf), wide.detach(), wide)
+        return found, more[0] * kept + (wide - centre[:, None]).exp().sum(1)
     if not more:
         return (found,)
+    if not kind.startswith("arg"):
+        return _shared(found, so_far, more[0], wide, valid)
     hits = (every == found[:, None]) | ((every != every) & (found != found)[:, None])
     places = torch.cat([more[0][:, None], _places(window, wide).expand_as(wide)], 1)
     return found, torch.where(hits, places, torch.iinfo(torch.int64).max).amin(1)
+
+
+def _shared(found: Tensor, so_far: Tensor, count: Tensor, wide: Tensor, valid: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the extremes `found`, whose gradients all equal frames share, and how many of these there were."""
+    before = torch.where(so_far == found, count, 0).detach()
+    equal = (valid & (wide == found[:, None])).to(wide.dtype)
+    n = before + equal.sum(1)
+    if wide.requires_grad or so_far.requires_grad:
+        whole = torch.where(
+            (n == 0) & (found == found), 1, n
+        )  # nothing equals NaN, whose gradient is torch's 0 / 0
+        shares = before / whole * _of_gradient(so_far) + (equal / whole[:, None] * _of_gradient(wide)).sum(1)
+        found = found + shares
+    return found, n
+
+
+def _of_gradient(x: Tensor) -> Tensor:
+    """Return zeros whose gradient is that of x."""
+    out = x.clone()
+    with torch.no_grad():
+        out.zero_()
+    return out
 
 
 def _places(window: Window, frames: Tensor) -> Tensor:
@@ -122,7 +158,7 @@ def cumulative(step: Step, windows: Sequence[Window], weights: Sequence[Any], st
     kind, (x,), (so_far, *more) = step.attributes["kind"], windows, state
     frames, n = x.new()
     wide = frames.to(so_far.dtype)
-    folded = _fold(kind, x, state)
+    folded = _fold(kind, x, state) if kind[-3:] not in ("max", "min") else ()
     if kind in ("sum", "mean"):
         y = so_far[:, None] + wide.cumsum(1)
         if kind == "mean":
@@ -136,12 +172,12 @@ def cumulative(step: Step, windows: Sequence[Window], weights: Sequence[Any], st
     else:
         every = torch.cat([so_far[:, None], wide], 1)
         y, at = every.cummax(1) if kind.endswith("max") else every.cummin(1)
-        y = y[:, 1:]
-        if more:  # the last of equals
+        last = _of_rows(there(n, at)[:, None], at).expand(-1, -1, *at.shape[2:])
+        folded, y = (y.gather(1, last)[:, 0],), y[:, 1:]  # of equals the last has the gradient
+        if more:
             began = _of_rows(there(x.before, at)[:, None], at)
             at = torch.where(at == 0, more[0][:, None], began + at - 1)
-            last = _of_rows(there(n, at)[:, None], at).expand(-1, -1, *at.shape[2:])
-            folded, y = (folded[0], at.gather(1, last)[:, 0]), at[:, 1:]
+            folded, y = (*folded, at.gather(1, last)[:, 0]), at[:, 1:]
     return (y if kind.startswith("arg") else y.to(frames.dtype),), folded
 
 
@@ -150,7 +186,7 @@ def reduce_frames(step: Step, windows: Sequence[Window], weights: Sequence[Any],
     """Return what comes of whole streams, where they end."""
     kind, like = step.attributes["kind"], windows[0].new()[0]
     folded = _fold(kind, windows[0], state)
-    y = folded[-1]
+    y = folded[0] if kind in ("max", "min") else folded[-1]
     if kind == "mean":
         assert step.ended is not None
         y = y / _of_rows(windows[0].known.maximum((~step.ended).to(torch.int64)), y)  # of no frames: NaN
@@ -158,6 +194,25 @@ def reduce_frames(step: Step, windows: Sequence[Window], weights: Sequence[Any],
         assert step.ended is not None
         y = _log(folded[0], y, _of_rows(step.ended, y).expand_as(y))
     return ((y if kind.startswith("arg") else y.to(like.dtype))[:, None][:, : step.n[0]],), folded
+
+
+def nothing_chosen(step: Step, weights: Sequence[Tensor | None], like: Tensor) -> tuple[Tensor, ...]:
+    """Return what there is before the first frame, of `chosen_frame`."""
+    return _nothing(step, weights, like)[:1]
+
+
+def chosen_frame(step: Step, windows: Sequence[Window], weights: Sequence[Any], state: Any) -> Any:
+    """Return the extremes of whole streams, where they end; of equal frames the first alone has the gradient."""
+    kind, (x,), (so_far,) = step.attributes["kind"], windows, state
+    frames, n = x.new()
+    folded = so_far
+    if frames.shape[1]:
+        wide = torch.where(_valid(frames, n), frames.to(so_far.dtype), _start(kind, frames))
+        found = (wide.max(1) if kind == "max" else wide.min(1)).values
+        better = (found > so_far if kind == "max" else found < so_far) | (found != found)
+        better = torch.where(_of_rows(x.before, found) == 0, True, better & (so_far == so_far))
+        folded = torch.where(better & _of_rows(n > 0, found), found, so_far)
+    return (folded.to(frames.dtype)[:, None][:, : step.n[0]],), (folded,)
 
 
 def _zeros(n: int) -> Callable[..., tuple[Tensor, ...]]:

@@ -1,0 +1,117 @@
+"""Functions of torch that are operators of an eager call, where the C registry has their parts only.
+
+What the native front end composes of several operators has torch's values, but the gradient of the composition:
+another one, or NaN, where elements are equal, zero, at a limit, or infinite. So torch's own function runs in a
+call. A capture takes the composition.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ... import _core
+from ...array.dtypes import nominal
+from ...dispatch import MAKERS
+from ..private import without_functions
+from .kernels import Kernel, Step
+from .kernels.pointwise import TYPES, aligned
+from .kernels.pooling import max_pool_across
+from .kernels.reductions import chosen_frame, nothing_chosen
+
+
+class Function:
+    """A function of torch in an operator's place, which sees every frame by itself.
+
+    Attributes
+    ----------
+    kernel : Kernel
+        What computes it.
+    outputs : list
+        As `_core.Op` has them: type, features and rate of each.
+    """
+
+    whole = carries = False
+    framewise = lockstep = same_counts = in_python = True
+
+    def __init__(
+        self,
+        name: str,
+        attributes: Mapping[str, Any],
+        inputs: Sequence[Any],
+        weights: Sequence[Any],
+        *,
+        run: Callable[..., Any],
+    ) -> None:
+        self.name, self.attributes = name, {"order": [], **attributes}
+        self.n_values = len(inputs)
+        self.kernel = Kernel(run, True)
+        frames = tuple(tuple(features) for _, features, _, _ in inputs)
+        like = [torch.empty((1, *f), dtype=TYPES[i[0]], device="meta") for i, f in zip(inputs, frames)]
+        like += [torch.empty(shape, dtype=TYPES[dtype], device="meta") for dtype, shape in weights]
+        with without_functions():
+            made = run(Step(name, self.attributes, frames, ()), *like)
+        rate = tuple(inputs[0][2:])
+        outputs: Sequence[Tensor] = [made] if isinstance(made, Tensor) else made
+        self.outputs = [(nominal(y.dtype).name, tuple(y.shape[1:]), *rate) for y in outputs]
+
+    def counts(self, inputs: Sequence[Any], ended: Any, ids: Sequence[str] = ()) -> list[Any]:
+        """Return the outputs' counts, which are the inputs'."""
+        return [inputs[0].copy() for _ in self.outputs]
+
+
+def of_elements(name: str, function: Callable[..., Any]) -> None:
+    """Enter a function of single elements, whose operands broadcast.
+
+    Its attributes are ``order``, as binary operators have it, ``named``, the parameters that are operands, and all
+    other arguments by name; the name of the first parameter is empty.
+    """
+
+    def run(step: Step, *given: Tensor) -> Any:
+        named = dict(zip(step.attributes["named"], aligned(step, given)))
+        named |= {k: v for k, v in step.attributes.items() if k not in ("order", "named")}
+        return function(named.pop(""), **named)
+
+    _enter(name, run)
+
+
+def of_frames(name: str, function: Callable[..., Any]) -> None:
+    """Enter a function of every frame's features, ``function(*values, **attributes)``; axes count from the end."""
+
+    def run(step: Step, *values: Tensor) -> Any:
+        return function(*values, **{k: v for k, v in step.attributes.items() if k != "order"})
+
+    _enter(name, run)
+
+
+class Stand:
+    """An operator of the C registry whose values another kernel computes."""
+
+    in_python = True
+
+    def __init__(self, op: Any, kernel: Kernel) -> None:
+        self.op, self.kernel = op, kernel
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.op, name)
+
+
+def _in_place_of(operator: str, name: str, kernel: Kernel) -> None:
+    """Enter what computes the values of an operator of the C registry under another name."""
+
+    def make(_: str, attributes: Mapping[str, Any], inputs: Sequence[Any], weights: Sequence[Any]) -> Stand:
+        return Stand(_core.Op(operator, attributes, inputs, weights), kernel)
+
+    MAKERS[name] = make
+
+
+_in_place_of("reduce_frames", "chosen_frame", Kernel(chosen_frame, False, carries=nothing_chosen))
+_in_place_of("max_pool", "max_pool_across", Kernel(max_pool_across, False, numbers=True))
+
+
+def _enter(name: str, run: Callable[..., Any]) -> None:
+    MAKERS[name] = partial(Function, run=run)
