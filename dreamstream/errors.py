@@ -8,6 +8,7 @@ and repeat the call for the others, because a call that raises leaves every stre
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 
 __all__ = [
@@ -30,6 +31,8 @@ __all__ = [
 ]
 
 _MAX_NAMED, _MAX_ID = 8, 60
+#: A place in a file, as ``model.py:12 in forward``, and a message that begins with an operation's name.
+_PLACE, _NAMED = re.compile(r":\d+ in "), re.compile(r"([\w.]+): ")
 
 
 def _named(stream_id: str) -> str:
@@ -88,6 +91,24 @@ class DreamStreamError(Exception):
         extra = {k: v for k, v in self.__dict__.items() if k not in ("_message", "ids")}
         return _rebuild, (type(self), self._message, self.ids), extra or None
 
+    def at(self, line: str) -> None:
+        """Name the user's line in a message that names none: behind the operation with which it begins, or last."""
+        if _PLACE.search(self._message) or not _PLACE.search(line):
+            return
+        name = _NAMED.match(self._message)
+        if name is None:
+            self._say(f"{self._message}, at {line}")
+        else:
+            self._say(f"{name[1]} at {line}{self._message[len(name[1]) :]}")
+
+    def add(self, advice: str) -> None:
+        """Put what to do at the message's end."""
+        self._say(f"{self._message}; {advice}")
+
+    def _say(self, message: str) -> None:
+        self._message = message
+        self.args = (_with_ids(message, self.ids),)
+
 
 class LocatedError(DreamStreamError):
     """Base of what a layer says: in a forward the message names the module, and the user's line.
@@ -106,19 +127,6 @@ class LocatedError(DreamStreamError):
             self.path = path
             self._say(f"{path} ({layer}): {self._message}")
 
-    def at(self, name: str, line: str) -> None:
-        """Put the user's line behind the operation's name, with which the message begins."""
-        if self._message.startswith(f"{name}: "):
-            self._say(f"{name} at {line}{self._message[len(name) :]}")
-
-    def add(self, advice: str) -> None:
-        """Put what to do at the message's end."""
-        self._say(f"{self._message}; {advice}")
-
-    def _say(self, message: str) -> None:
-        self._message = message
-        self.args = (_with_ids(message, self.ids),)
-
 
 class ShapeError(LocatedError, ValueError):
     """A shape, a number of dimensions or a dimension's name doesn't fit."""
@@ -133,7 +141,7 @@ class FormatError(DreamStreamError, ValueError):
 
 
 class CaptureError(DreamStreamError, ValueError):
-    """A model's ``forward`` did something that a compiled graph can't express."""
+    """A graph can't hold what a forward does, though it may stream: a function of Python, an output of no stream."""
 
 
 class StreamIdError(DreamStreamError, ValueError, RuntimeError):

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from typing import Any
 
+import numpy as np
 import torch
 from torch.overrides import TorchFunctionMode, resolve_name
 
@@ -22,12 +23,12 @@ from ...array.stream_tensor import StreamTensor as NativeStream
 from ...array.symbolic import Symbolic
 from ...array.tensor import Tensor as NativeTensor
 from ...array.writing import copied, write
-from ...errors import ModeError, NotStreamableError, ShapeError, StreamMismatchError
+from ...errors import DreamStreamError, ModeError, NotStreamableError, ShapeError, StreamMismatchError
 from ...nn import functional as native_functional
 from ...stream.course import Course, Recording, repeat, same_entry, seen
 from ...stream.rules import Length, Quotient, Token
 from ...stream.tree import leaves
-from ...stream.where import INSTEAD, RETURNED, line_of, user_line
+from ...stream.where import INSTEAD, RETURNED, is_of_streams, line_of, passes_on, refused, user_line
 from ..private import active_modes, leave_innermost_mode
 from ..tensor.stream_tensor import SHELL, TAKERS, StreamTensor
 from .batch_constants import lifted, lifts, writes_into_all
@@ -108,6 +109,7 @@ class Forward(TorchFunctionMode):
         self._beneath: NotStreamableError | None = None
         self._has_loose = False
 
+    @passes_on
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
@@ -156,7 +158,24 @@ class Forward(TorchFunctionMode):
 
     # ---------------------------------------------------------------- one call
     def call(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Run a torch function on streams."""
+        """Run a torch function on streams; whatever it fails with names the user's line."""
+        try:
+            out = self._answer(func, args, kwargs)
+        except DreamStreamError as error:
+            error.at(user_line())
+            raise
+        except Exception as error:
+            if not is_of_streams(error):
+                raise
+            raise refused(resolve_name(func) or func.__name__, user_line(), error) from error
+        if out is NotImplemented and not any(map(_is_foreign, args)):
+            raise NotStreamableError(
+                f"{resolve_name(func) or func.__name__} on a stream inside a forward, at {user_line()}: it does not "
+                f"stream with these operands; {INSTEAD}"
+            )
+        return out
+
+    def _answer(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         name = func.__name__
         if name in ("__get__", "__set__"):
             return self._attribute(func, name, args)
@@ -517,6 +536,14 @@ def _concerned(tree: Any) -> bool:
         elif isinstance(x, (Token, BatchTensor, Symbolic)):
             return True
     return False
+
+
+def _is_foreign(x: Any) -> bool:
+    """Whether an operand may know by itself what an operator makes of it and a stream."""
+    return not isinstance(x, _KNOWN)
+
+
+_KNOWN = (torch.Tensor, Token, BatchTensor, Symbolic, np.ndarray, np.generic, int, float, complex, str, list, tuple, type(None))
 
 
 def _is_stream(x: Any) -> bool:
