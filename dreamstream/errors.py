@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from functools import lru_cache
 
 __all__ = [
     "CaptureError",
@@ -89,10 +90,10 @@ class DreamStreamError(Exception):
 
     def __reduce__(self) -> tuple[object, ...]:
         extra = {k: v for k, v in self.__dict__.items() if k not in ("_message", "ids")}
-        return _rebuild, (type(self), self._message, self.ids), extra or None
+        return _rebuild, (getattr(type(self), "_pickled_as", type(self)), self._message, self.ids), extra or None
 
     def at(self, line: str) -> None:
-        """Name the user's line in a message that names none: behind the operation with which it begins, or last."""
+        """Name the user's line in a message that names none: behind the operation at its beginning, or last."""
         if _PLACE.search(self._message) or not _PLACE.search(line):
             return
         name = _NAMED.match(self._message)
@@ -141,7 +142,7 @@ class FormatError(DreamStreamError, ValueError):
 
 
 class CaptureError(DreamStreamError, ValueError):
-    """A graph can't hold what a forward does, though it may stream: a function of Python, an output of no stream."""
+    """A graph can't hold what a forward does or returns, though it may stream."""
 
 
 class StreamIdError(DreamStreamError, ValueError, RuntimeError):
@@ -158,6 +159,16 @@ class DTypeError(LocatedError, TypeError):
 
 class NotStreamableError(LocatedError, TypeError):
     """A layer or call that can't be streamed exactly; the message says what would work."""
+
+
+@lru_cache(maxsize=64)
+def refusal_like(kind: type[Exception]) -> type[NotStreamableError]:
+    """Return NotStreamableError as a class that is another one too, for callers that expect that one."""
+    members = {"__module__": __name__, "_pickled_as": NotStreamableError}
+    try:
+        return type(NotStreamableError.__name__, (NotStreamableError, kind), members)
+    except TypeError:  # it is one already, or their instances differ in memory
+        return NotStreamableError
 
 
 class StreamBusyError(DreamStreamError, RuntimeError):

@@ -1,8 +1,8 @@
 """Capture: a model's own forward, run on symbolic streams, becomes a graph.
 
 Every operation goes through the door, so residuals, branches, crops and sizes are captured as they are
-written. What depends on data has no value here, and raises `NotStreamableError` with the user's line, as in an online
-call.
+written. What depends on data has no value here, and raises `NotStreamableError` with the user's line, as it
+does in an online call.
 """
 
 from __future__ import annotations

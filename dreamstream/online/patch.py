@@ -128,6 +128,7 @@ class Patch:
         states.load(self.session, given)
 
     # ---------------------------------------------------------------- calls
+    @passes_on
     def call(self, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Run the module's forward as its mode says, in its context."""
         if self.context is None:

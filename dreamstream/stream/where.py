@@ -12,7 +12,7 @@ from traceback import walk_tb
 from types import CodeType, FrameType
 from typing import Any, NoReturn, TypeVar
 
-from ..errors import DreamStreamError, LocatedError, NotStreamableError
+from ..errors import DreamStreamError, LocatedError, NotStreamableError, refusal_like
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -68,8 +68,8 @@ def passes_on(function: F) -> F:
 def explained(error: Exception) -> Exception:
     """Return what a forward raises for an error; the user's line is named where it is one of this package's.
 
-    What Python, or a library, says of a stream or of what stands for one becomes a NotStreamableError. Errors of the
-    user's own code, and of libraries that it calls with values of its own, are returned as they are.
+    What Python, or a library, says of a stream or of what stands for one becomes a NotStreamableError. Errors of
+    the user's own code, and of libraries that it calls with values of its own, are returned as they are.
     """
     line = line_of(error)
     line = user_line() if line == _UNKNOWN else line
@@ -91,11 +91,33 @@ def raise_explained(error: Exception, path: str, layer: str) -> NoReturn:
 
 
 def refused(what: str, line: str, error: Exception) -> NotStreamableError:
-    """Return the refusal of something that failed with an error of Python's or of a library's."""
-    said = f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0]}".removesuffix(": ")
-    return NotStreamableError(
-        f"{what} on a stream inside a forward, at {line}: it does not stream with these arguments ({said}); {INSTEAD}"
-    ).with_traceback(error.__traceback__)
+    """Return the refusal of what failed with an error of Python's, of a library's, or a plain one of ours."""
+    said = str(error).strip().partition("\n")[0]
+    if type(error) in (ValueError, TypeError) and _is_own(_innermost(error)[0]) and _is_raised(error):
+        out = refusal_like(type(error))(said)
+        out.at(line)
+    else:
+        said = f"{type(error).__name__}: {said}".removesuffix(": ")
+        out = refusal_like(type(error))(
+            f"{what} on a stream inside a forward, at {line}: it does not stream with these arguments ({said}); "
+            f"{INSTEAD}"
+        )
+    return out.with_traceback(error.__traceback__)
+
+
+def _innermost(error: BaseException) -> tuple[FrameType, int]:
+    """Return the frame in which an error arose, and the place in its code."""
+    at = error.__traceback__
+    while at is not None and at.tb_next is not None:
+        at = at.tb_next
+    assert at is not None
+    return at.tb_frame, at.tb_lasti
+
+
+def _is_raised(error: BaseException) -> bool:
+    """Whether a raise statement raised an error, and not what Python or a function in C did there."""
+    frame, place = _innermost(error)
+    return dis.opname[frame.f_code.co_code[place]] == "RAISE_VARARGS"
 
 
 def is_of_streams(error: Exception) -> bool:
@@ -106,10 +128,7 @@ def is_of_streams(error: Exception) -> bool:
     frame = next((f for f, _ in reversed(frames) if _is_own(f) or is_of_user(f)), None)
     if frame is None or _is_own(frame):
         return frame is not None and frame.f_code not in _PASSING
-    at = error.__traceback__
-    while at is not None and at.tb_next is not None:
-        at = at.tb_next
-    if at is not None and at.tb_frame is frame and dis.opname[frame.f_code.co_code[at.tb_lasti]] == "RAISE_VARARGS":
+    if frame is frames[-1][0] and _is_raised(error):
         return False
     if isinstance(error, AttributeError):
         return _is_stand_in(type(error.obj)) and any(hasattr(kind, error.name) for kind in _kinds_of_values())
@@ -130,7 +149,10 @@ def _stand_ins() -> set[str]:
     """Return the names of all classes of stand-ins, as Python's messages have them."""
     homes = [m for name, m in list(sys.modules.items()) if name.startswith(_STAND_INS)]
     return {
-        kind.__name__ for home in homes for kind in vars(home).values() if isinstance(kind, type) and _is_stand_in(kind)
+        kind.__name__
+        for home in homes
+        for kind in vars(home).values()
+        if isinstance(kind, type) and _is_stand_in(kind)
     }
 
 

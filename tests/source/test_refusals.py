@@ -52,6 +52,14 @@ SAMPLES: dict[str, nn.Module | Forward] = {
     "`x @ y`": lambda x: x @ x,
 }
 
+#: The dimensions of inputs, by how many they are.
+SPECS = {3: ("B", None, "L"), 4: ("B", None, None, "L")}
+
+
+def called(function: Callable[..., Any], *args: Any) -> None:
+    """Call a function; both ways of running a model do so in this line."""
+    function(*args)
+
 
 class Model(nn.Module):
     def __init__(self, function: Forward) -> None:
@@ -76,11 +84,16 @@ def test_every_refusal_has_a_row():
 @pytest.mark.parametrize("what, reason, remedy", ROWS, ids=lambda text: text[:30])
 def test_what_is_raised(what, reason, remedy):
     sample = next(sample for begin, sample in SAMPLES.items() if what.startswith(begin))
-    x = ds.stream_tensor([np.ones((4, 9), np.float32)], ids=["anna"], sos=True)
     model = sample if isinstance(sample, nn.Module) else Model(sample)
+    shape = (1, 1, 4, 9) if isinstance(sample, nn.Conv2d) else (1, 4, 9)
+    x = ds.stream_tensor(np.ones(shape, np.float32), names=SPECS[len(shape)], ids=["anna"], sos=True)
+    spec = [size if name is None else name for name, size in zip(SPECS[len(shape)], shape)]
+    with pytest.raises((ds.NotStreamableError, ds.StreamMismatchError)) as captured:
+        called(ds.compile, model, spec)
     with pytest.raises((ds.NotStreamableError, ds.StreamMismatchError)) as raised:
-        ds.patch_module(model).online()(x)
+        called(ds.patch_module(model).online(), x)
     message = str(raised.value)
+    assert (type(captured.value), str(captured.value)) == (type(raised.value), message)
     assert reason.replace("`", "") in message
     assert remedy.removesuffix(WAITS).replace("`", "") in message
     assert ("unstreamable=" in message) >= remedy.endswith(WAITS)

@@ -25,12 +25,13 @@ from ...array.tensor import Tensor as NativeTensor
 from ...array.writing import copied, write
 from ...errors import DreamStreamError, ModeError, NotStreamableError, ShapeError, StreamMismatchError
 from ...nn import functional as native_functional
-from ...stream.course import Course, Recording, repeat, same_entry, seen
+from ...stream.course import Course, Recording, repeat, same_entry
 from ...stream.rules import Length, Quotient, Token
 from ...stream.tree import leaves
 from ...stream.where import INSTEAD, RETURNED, is_of_streams, line_of, passes_on, refused, user_line
 from ..private import active_modes, leave_innermost_mode
 from ..tensor.stream_tensor import SHELL, TAKERS, StreamTensor
+from .asked import ATOMS, Asked
 from .batch_constants import lifted, lifts, writes_into_all
 from .buffers import Buffers
 from .complex_pair import Complex, among
@@ -170,8 +171,8 @@ class Forward(TorchFunctionMode):
             raise refused(resolve_name(func) or func.__name__, user_line(), error) from error
         if out is NotImplemented and not any(map(_is_foreign, args)):
             raise NotStreamableError(
-                f"{resolve_name(func) or func.__name__} on a stream inside a forward, at {user_line()}: it does not "
-                f"stream with these operands; {INSTEAD}"
+                f"{resolve_name(func) or func.__name__} on a stream inside a forward, at {user_line()}: it does "
+                f"not stream with these operands; {INSTEAD}"
             )
         return out
 
@@ -201,7 +202,7 @@ class Forward(TorchFunctionMode):
         repeats = meaning.repeats and kwargs.get("inplace") is not True
         if courses is None or not repeats or self.entry.recording is not None:
             return self._called(func, meaning, args, kwargs)
-        asked = _Asked(func, args, kwargs)
+        asked = Asked(func, args, kwargs)
         at = self.entry.n_done
         course = courses.get(at)
         if course is not None and course.asked == asked.tokens and same_entry(asked.streams):
@@ -274,7 +275,7 @@ class Forward(TorchFunctionMode):
         shells: list[Any] = [x for x in (*listed, *args, *kwargs.values()) if type(x) is SHELL]
         if not _NOTED.isdisjoint([type(x._inner) for x in shells]):
             return self._noted(func, meaning, target, args, kwargs)
-        given = [a if type(a) in _ATOMS else self.unwrap(a) for a in args]
+        given = [a if type(a) in ATOMS else self.unwrap(a) for a in args]
         if len(args) > 1 and isinstance(args[1], Symbolic) and meaning.name in ("__getitem__", "__setitem__"):
             given[1] = args[1]
         named = {
@@ -397,7 +398,7 @@ class Forward(TorchFunctionMode):
                 return constant
             return Constant(torch.from_numpy(constant.numpy()).to(self.device), self.arrays)
         if isinstance(x, (list, tuple)):
-            if _ATOMS.issuperset(map(type, x)):
+            if ATOMS.issuperset(map(type, x)):
                 return x
             return [self.unwrap(i) for i in x] if isinstance(x, list) else tuple(map(self.unwrap, x))
         return {k: self.unwrap(v) for k, v in x.items()} if isinstance(x, dict) else x
@@ -468,55 +469,10 @@ def _apart(result: Any, given: Sequence[Any], new: bool) -> Any:
     return result
 
 
-class _Asked:
-    """What a call of a torch function asks for, as far as it can be told again.
-
-    Attributes
-    ----------
-    tokens : list
-        Equal where the same is asked for.
-    held : list
-        Whose identities are among them.
-    streams : list
-        The native tensors of the arguments; none where something else has a say.
-    """
-
-    __slots__ = ("held", "streams", "tokens")
-
-    def __init__(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        self.tokens: list[Any] = [func, *kwargs]
-        self.held: list[Any] = []
-        self.streams: list[Any] = []
-        for x in (*args, *kwargs.values()) if kwargs else args:
-            kind = type(x)
-            if kind is SHELL:
-                inner = x._inner
-                if type(inner) is not NativeStream or inner.edge is None:
-                    break
-                self.tokens += seen(inner)
-                self.streams.append(inner)
-            elif kind is torch.nn.Parameter:
-                self.tokens.append(id(x))
-                self.held.append(x)
-            elif kind is float:
-                self.tokens.append(x.hex())
-            elif kind in _ATOMS or (kind is tuple and _INTS.issuperset(map(type, x))):
-                self.tokens += (kind, x)
-            else:
-                break
-        else:
-            return
-        self.streams = []
-
-
-_INTS = frozenset((int,))
 #: What gives a tensor as another one is.
 _AS_ANOTHER = ("type_as", "expand_as", "view_as", "reshape_as")
 #: What masks are made with, of tensors of ones.
 _OF_MASKS = ("cumsum", "tril", "triu", "masked_fill", "where_function", "__get__")
-
-#: Arguments that mean to streams what they mean to torch.
-_ATOMS = frozenset((int, float, bool, str, type(None)))
 
 
 def _concerned(tree: Any) -> bool:
@@ -525,7 +481,7 @@ def _concerned(tree: Any) -> bool:
         if isinstance(x, torch.Tensor):
             if isinstance(x, StreamTensor):
                 return True
-        elif type(x) in _ATOMS:
+        elif type(x) in ATOMS:
             continue
         elif isinstance(x, (list, tuple, dict)):
             if _concerned(x):
@@ -543,7 +499,7 @@ def _is_foreign(x: Any) -> bool:
     return not isinstance(x, _KNOWN)
 
 
-_KNOWN = (torch.Tensor, Token, BatchTensor, Symbolic, np.ndarray, np.generic, int, float, complex, str, list, tuple, type(None))
+_KNOWN = (torch.Tensor, Token, BatchTensor, Symbolic, np.ndarray, np.generic, complex, list, tuple, *ATOMS)
 
 
 def _is_stream(x: Any) -> bool:
