@@ -26,6 +26,7 @@ from .axes_of_scores import KEYS, QUERIES, STREAMS, Axes, Heads, atoms_of, laid,
 from .counted import as_noted
 from .filled import kept
 from .key_terms import KeyTerms, filled, read, with_terms
+from .protocol import refuse_the_rest
 from .reductions import Extreme
 from .relative import places_of
 from .score_views import OTHER, Greatest, ScoreViews, Step, number_of, turned
@@ -528,3 +529,6 @@ class Scores(ScoreViews):
         if name.startswith("__") or name in ("dtype", "device", "edge"):
             raise AttributeError(name)
         return self._misuse(f"asked for {name}")
+
+
+refuse_the_rest(Scores, lambda scores, name: scores._misuse(f"given to {name}"))

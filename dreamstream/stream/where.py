@@ -76,7 +76,7 @@ def explained(error: Exception) -> Exception:
     if isinstance(error, DreamStreamError):
         error.at(line)
     elif is_of_streams(error):
-        return refused("this", line, error)
+        return refused("an operation", line, error)
     return error
 
 

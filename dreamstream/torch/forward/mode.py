@@ -291,6 +291,11 @@ class Forward(TorchFunctionMode):
         if result is NotImplemented and (number := next((x for x in given if isinstance(x, Length)), None)):
             number._misuse(f'an operand of {func.__name__} beside frames (unstreamable="buffer" waits for it)')
         if (meaning.in_place or kwargs.get("inplace") is True) and isinstance(target, StreamTensor):
+            if meaning.shares and isinstance(
+                result, (NativeStream, Complex)
+            ):  # unsqueeze_: another view of itself
+                target._inner = result
+                return target
             return self._written(target, result, func.__name__)
         return self._wrapped(
             result if meaning.shares else _apart(result, (*given, *named.values()), meaning.repeats)
