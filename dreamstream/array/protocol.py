@@ -11,7 +11,7 @@ _BOTH = (*ARITHMETIC, *BITWISE, "matmul", "divmod")
 NAMES = (
     *_BOTH, *(f"{kind}{name}" for kind in "ri" for name in _BOTH[:-1]), "rdivmod", *RELATIONS, "neg", "pos", "abs",
     "invert", "bool", "int", "float", "complex", "index", "round", "trunc", "floor", "ceil", "len", "iter",
-    "getitem", "setitem", "delitem", "contains", "array",
+    "getitem", "setitem", "delitem", "contains", "array", "reduce_ex",
 )  # fmt: skip
 
 

@@ -25,6 +25,7 @@ from . import hook
 from .axes import Described, axis_of, numbered, sizes_of
 from .filled import Filled, sharing
 from .lengths import SAME_ORDER, LengthsOf
+from .protocol import refuse_the_rest
 from .stream_tensor import StreamTensor
 from .tensor import Tensor
 
@@ -575,3 +576,4 @@ for _both, _name in ((lambda a, b: bool(a) and bool(b), "and"), (lambda a, b: bo
 for _name in ("unsqueeze", "squeeze", "permute", "__getitem__", "expand", "expand_as", "view", "reshape"):
     setattr(Symbolic, _name, sharing(_name, getattr(Symbolic, _name)))
 Symbolic.__hash__ = object.__hash__  # type: ignore[method-assign]
+refuse_the_rest(Symbolic, Symbolic._refuse)

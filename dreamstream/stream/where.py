@@ -29,6 +29,8 @@ _PLUMBING = frozenset({"copy", "torch", "numpy", "functools", "contextlib", "run
 _STAND_INS = tuple(f"dreamstream.{room}" for room in ("array", "stream.rules", "torch.forward", "torch.tensor"))
 #: Functions of this package that call what isn't of it: what that raises is its own.
 _PASSING: set[CodeType] = set()
+#: What torch calls for every function, whoever calls that.
+_SEEN_BY_MODE = "__torch_function__"
 #: What is wrong with the host, not with a forward; torch's are found by their names.
 _OF_HOST = ("MemoryError", "OutOfMemoryError", "AcceleratorError")
 _TORCH_CALLS = ("torch.overrides", "torch.nn.functional")  # between a layer of torch and the mode that sees it
@@ -124,13 +126,14 @@ def is_of_streams(error: Exception) -> bool:
     """Whether an error comes of this package's code, or of what Python does with what stands for a stream."""
     if isinstance(error, Warning) or type(error).__name__ in _OF_HOST:
         return False
-    frames = list(walk_tb(error.__traceback__))
-    frame = next((f for f, _ in reversed(frames) if _is_own(f) or is_of_user(f)), None)
+    frames = [f for f, _ in walk_tb(error.__traceback__)]
+    known = (f for f in reversed(frames) if is_of_user(f) or (_is_own(f) and f.f_code.co_name != _SEEN_BY_MODE))
+    frame = next(known, None)
     if frame is None or _is_own(frame):
         return frame is not None and frame.f_code not in _PASSING
-    if frame is frames[-1][0] and _is_raised(error):
+    if frame is frames[-1] and _is_raised(error):
         return False
-    if isinstance(error, AttributeError):
+    if isinstance(error, AttributeError) and error.name is not None:
         return _is_stand_in(type(error.obj)) and any(hasattr(kind, error.name) for kind in _kinds_of_values())
     return bool(_stand_ins().intersection(re.findall(r"\w+", str(error))))
 

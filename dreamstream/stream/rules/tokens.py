@@ -90,6 +90,12 @@ class Token:
     def __hash__(self) -> int:
         self._misuse("hashed (put into a set or dict)")
 
+    def __copy__(self) -> Token:
+        return self
+
+    def __deepcopy__(self, memo: object) -> Token:
+        return self
+
     def __format__(self, spec: str) -> str:
         if spec:
             self._misuse(f"formatted with {spec!r}")
@@ -108,6 +114,7 @@ class Token:
 
     __complex__ = __float__
     __trunc__ = __floor__ = __ceil__ = __round__ = _refuse("converted to a number")
+    __reduce_ex__ = _refuse("pickled")
     __index__ = _refuse("used as an integer (range, index, array size)")
     __array__ = _refuse("made an array")
     __len__ = __iter__ = __getitem__ = __contains__ = _refuse("used as a sequence")

@@ -291,9 +291,7 @@ class Forward(TorchFunctionMode):
         if result is NotImplemented and (number := next((x for x in given if isinstance(x, Length)), None)):
             number._misuse(f'an operand of {func.__name__} beside frames (unstreamable="buffer" waits for it)')
         if (meaning.in_place or kwargs.get("inplace") is True) and isinstance(target, StreamTensor):
-            if meaning.shares and isinstance(
-                result, (NativeStream, Complex)
-            ):  # unsqueeze_: another view of itself
+            if meaning.shares and isinstance(result, (NativeStream, Complex)):  # as unsqueeze_ gives
                 target._inner = result
                 return target
             return self._written(target, result, func.__name__)
