@@ -15,7 +15,8 @@ from typing import Any, NoReturn
 import numpy as np
 
 from ..errors import NotStreamableError, ShapeError
-from ..operations.refusals import MASKED, SEES_ALL
+from ..operations import RELATIONS
+from ..operations.refusals import MASKED, OF_VALUES, SEES_ALL
 from ..stream.context import EVERYTHING, is_declared, seen_by
 from ..stream.pairs import Recognised, Unrecognised
 from ..stream.rules import Length
@@ -531,4 +532,11 @@ class Scores(ScoreViews):
         return self._misuse(f"asked for {name}")
 
 
-refuse_the_rest(Scores, lambda scores, name: scores._misuse(f"given to {name}"))
+def _refuse(scores: Scores, name: str) -> NoReturn:
+    if name in RELATIONS:
+        reason, remedy = OF_VALUES.words
+        raise NotStreamableError(f"{name} of scores of attention at {user_line()}: {reason}; {remedy}")
+    scores._misuse(f"given to {name}")
+
+
+refuse_the_rest(Scores, _refuse)

@@ -110,9 +110,9 @@ def compile(
     Raises
     ------
     CaptureError
-        For what can't be captured, with the line; where the engine and the model differ.
+        For what streams, but stands in no graph, with the line; where the engine and the model differ.
     NotStreamableError
-        For what can't stream, with its path, the reason and what would work.
+        For what can't stream, as in an online call: with its path or line, the reason and what would work.
     ValueError, DTypeError, StreamLimitError, ModeError
         For formats that there are not and patterns that fit nothing; weights beyond a format's range; products
         that are too deep for theirs; "fp32-tiles" without tile units.
