@@ -29,7 +29,7 @@ from ..stream.where import passes_on, raise_explained
 from . import states
 from .eager import EagerCall
 from .front import Front, foreign_front
-from .given import forgotten
+from .given import forgotten, input_names
 from .joining import may_join
 from .mask_functions import bring, note_failed
 from .register import forward_of, registered_for
@@ -199,6 +199,10 @@ class Patch:
                 EagerCall,
                 given,
             )
+            call.take_kinds(
+                [(name_of(x.value.dtype), x.value.shape[1:]) for x in tensors],
+                partial(input_names, module, args, kwargs, tensors),
+            )
             index = iter(range(len(call.rates)))
             entered = {}
             for x in tensors:
@@ -216,6 +220,7 @@ class Patch:
             try:
                 result = forward_of(module)(*inside_args, **inside_kwargs)
             except Exception as error:
+                call.explain(error)
                 told = forgotten(module, args, kwargs) if isinstance(error, (AttributeError, TypeError)) else None
                 if told is not None:
                     raise told from None

@@ -76,3 +76,28 @@ def test_a_value_or_the_line(kind, way):
 @pytest.mark.parametrize("kind", KINDS)
 def test_everything(kind, way):
     assert run(kind, way, (*OPERATORS, *FUNCTIONS)) == []
+
+
+class Tries(nn.Module):
+    """Goes on after an operation that fails in the stream's second call, or in all."""
+
+    def __init__(self, always):
+        super().__init__()
+        self.table, self.always = nn.Embedding(4, 2), always
+
+    def forward(self, x):
+        index = (x * 0).long() + (9 if self.always else 0)
+        try:
+            y = self.table(index)
+        except ds.DreamStreamError:
+            y = None
+        return x.cumsum(1) if y is None else x.cumsum(1) + y.sum(-1)
+
+
+def test_a_forward_that_goes_on():
+    online = ds.patch_module(Tries(always=True)).online()
+    out = []
+    for n, (sos, eos) in enumerate(((True, False), (False, True))):
+        chunk = np.arange(3, dtype=np.float32) + 3 * n
+        out += [online(ds.stream_tensor([chunk], ids=["a"], sos=sos, eos=eos))["a"].numpy()]
+    assert np.array_equal(np.concatenate(out), np.arange(6).cumsum())

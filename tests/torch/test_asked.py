@@ -8,6 +8,7 @@ import inspect
 import re
 import warnings
 
+import numpy as np
 import pytest
 
 pytest.importorskip("torch")
@@ -166,3 +167,90 @@ def test_all_values(kind):
 @pytest.mark.parametrize("kind", KINDS)
 def test_everything(kind, way):
     assert run(kind, way, (*OPERATORS, *FUNCTIONS)) == []
+
+
+class Does(nn.Module):
+    def __init__(self, does):
+        super().__init__()
+        self.does = does
+        self.register_buffer("past", torch.zeros(8, 4, 3))
+
+    def forward(self, x, lengths):
+        return self.does(self, x, lengths)
+
+
+def attended(x, hidden):
+    q = x.transpose(1, 2)
+    return (q @ x).masked_fill(hidden(q @ x), -1e9).softmax(-1) @ q
+
+
+def shifted_lengths(m, x, lengths):
+    x, lengths = F.avg_pool1d(x, 2), lengths >> 1
+    return x + torch.arange(0, max(0, lengths.max()))
+
+
+@pytest.mark.parametrize(
+    "does",
+    [
+        lambda m, x, lengths: (x * 1).unsqueeze_(1).squeeze_(1),
+        lambda m, x, lengths: (x * 1).transpose_(1, 2) * 2,
+        lambda m, x, lengths: (x * 1).swapaxes_(-1, 1) * 2,
+        lambda m, x, lengths: (x * 1)[:, 0].t_().t(),
+        lambda m, x, lengths: torch.diff(x, dim=2, prepend=torch.zeros(x.size(0), 4, 1)),
+        lambda m, x, lengths: torch.diff(x, dim=2, append=torch.zeros(x.size(0), 4, 1)),
+        lambda m, x, lengths: torch.diff(x, dim=1, prepend=x[:, :1], append=x[:, -1:]),
+        shifted_lengths,
+    ],
+)
+def test_what_gives_values(does):
+    whole = torch.randn(1, 4, 9)
+    want = Does(does)(whole, torch.tensor([9]))
+    engine = ds.compile(Does(does), {"x": ("B", 4, "L"), "lengths": ds.lengths_of("x")})
+    online, out = ds.patch_module(Does(does)).online(), []
+    for at, n in ((0, 4), (4, 0), (4, 5)):
+        x = ds.stream_tensor([whole[0, :, at : at + n]], ids=["a"], sos=at == n - 4 == 0, eos=n == 5)
+        out.append(online(x, ds.lengths_of(x)).tensor())
+    stacked = torch.cat(out, next(i for i, n in enumerate(want.shape) if n != out[0].shape[i]))
+    assert torch.allclose(stacked, want, atol=1e-6)
+    got = engine.step({"a": {"x": whole[0].numpy()}}, sos=["a"], eos=["a"])["a"]
+    assert np.abs(got - want[0].numpy()).max() <= 1e-6
+
+
+@pytest.mark.parametrize(
+    ("does", "says"),
+    [
+        (lambda m, x, lengths: attended(x, lambda s: s < 0), "lt of scores of .* the frames' values"),
+        (lambda m, x, lengths: attended(x, lambda s: s <= 0), "le of scores of attention"),
+        (lambda m, x, lengths: x.as_strided((2, 2), (1, 1)), "as_strided"),
+        (lambda m, x, lengths: x.resize_(2, 3), "resize_"),
+        (lambda m, x, lengths: x.set_(x), "set_"),
+        (lambda m, x, lengths: torch.cat([m.past[: x.shape[0]], x], 2), "rows would be those of other streams"),
+        (lambda m, x, lengths: m.past[: x.shape[0]].copy_(x), "rows would be those of other streams"),
+    ],
+)  # fmt: skip
+def test_what_is_refused(does, says):
+    x = ds.stream_tensor([torch.randn(4, 9)], ids=["a"], sos=True)
+    raised = []
+    for call in (
+        lambda: ds.patch_module(Does(does)).online()(x, ds.lengths_of(x)),
+        lambda: ds.compile(Does(does), {"x": ("B", 4, "L"), "lengths": ds.lengths_of("x")}),
+    ):
+        with pytest.raises(ds.NotStreamableError, match=says) as error:
+            call()
+        raised.append(error.value)
+    assert type(raised[0]) is type(raised[1]) and str(raised[0]) == str(raised[1])
+    assert "test_asked.py:" in str(raised[0])
+
+
+def test_errors_are_what_they_were_too():
+    def asks(m, x, lengths):
+        for kind, ask in ((ds.NotStreamableError, lambda: x.resize_(2)), (TypeError, lambda: torch.mul(x))):
+            with pytest.raises(kind, match=r"test_asked\.py:\d+"):
+                ask()
+        with pytest.raises(ValueError, match="a user's own") as own:
+            raise ValueError("a user's own")
+        assert type(own.value) is ValueError
+        return x * 1
+
+    x = ds.stream_tensor([torch.randn(4, 9)], ids=["a"], sos=True)
+    ds.patch_module(Does(asks)).online()(x, ds.lengths_of(x))
