@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from functools import lru_cache
+from typing import Any
 
 __all__ = [
     "CaptureError",
@@ -167,7 +168,7 @@ class NotStreamableError(LocatedError, TypeError):
 
 
 @lru_cache(maxsize=64)
-def refusal_like(kind: type[Exception]) -> type[NotStreamableError]:
+def refusal_like(kind: Any) -> type[NotStreamableError]:
     """Return NotStreamableError as a class that is another one too, for callers that expect that one."""
     members = {"__module__": __name__, "_pickled_as": NotStreamableError}
     try:

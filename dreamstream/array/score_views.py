@@ -198,8 +198,8 @@ class Greatest:
         """Refuse to be what a forward returns."""
         return self._misuse()
 
-    def _misuse(self, *_: Any) -> NoReturn:
-        self.of._misuse("asked for their greatest, but to be taken from them before softmax")
+    def _misuse(self, *_: Any) -> Any:
+        return self.of._misuse("asked for their greatest, but to be taken from them before softmax")
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__") or name in ("device", "edge"):

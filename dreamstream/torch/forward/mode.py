@@ -502,7 +502,7 @@ def _is_foreign(x: Any) -> bool:
     return not isinstance(x, _KNOWN)
 
 
-_KNOWN = (torch.Tensor, Token, BatchTensor, Symbolic, np.ndarray, np.generic, complex, list, tuple, *ATOMS)
+_KNOWN: Any = (torch.Tensor, Token, BatchTensor, Symbolic, np.ndarray, np.generic, complex, list, tuple, *ATOMS)
 
 
 def _is_stream(x: Any) -> bool:
