@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable
 from traceback import walk_tb
 from types import CodeType, FrameType
-from typing import Any, NoReturn, TypeVar
+from typing import Any, NoReturn, TypeVar, cast
 
 from ..errors import DreamStreamError, LocatedError, NotStreamableError, refusal_like
 
@@ -94,13 +94,13 @@ def raise_explained(error: Exception, path: str, layer: str) -> NoReturn:
 
 def refused(what: str, line: str, error: Exception) -> NotStreamableError:
     """Return the refusal of what failed with an error of Python's, of a library's, or a plain one of ours."""
-    said = str(error).strip().partition("\n")[0]
-    if type(error) in (ValueError, TypeError) and _is_own(_innermost(error)[0]) and _is_raised(error):
-        out = refusal_like(type(error))(said)
+    said, kind = str(error).strip().partition("\n")[0], cast("Any", type(error))
+    if kind in (ValueError, TypeError) and _is_own(_innermost(error)[0]) and _is_raised(error):
+        out = refusal_like(kind)(said)
         out.at(line)
     else:
-        said = f"{type(error).__name__}: {said}".removesuffix(": ")
-        out = refusal_like(type(error))(
+        said = f"{kind.__name__}: {said}".removesuffix(": ")
+        out = refusal_like(kind)(
             f"{what} on a stream inside a forward, at {line}: it does not stream with these arguments ({said}); "
             f"{INSTEAD}"
         )
