@@ -109,7 +109,7 @@ def operator(
     try:
         return _make(name, attrs, tuple(inputs), shapes)
     except LocatedError as error:
-        error.at(name, user_line())
+        error.at(user_line())
         raise
 
 

@@ -8,7 +8,10 @@ and repeat the call for the others, because a call that raises leaves every stre
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable
+from functools import lru_cache
+from typing import Any
 
 __all__ = [
     "CaptureError",
@@ -30,6 +33,8 @@ __all__ = [
 ]
 
 _MAX_NAMED, _MAX_ID = 8, 60
+#: A place in a file, as ``model.py:12 in forward``, and a message that begins with an operation's name.
+_PLACE, _NAMED = re.compile(r":\d+ in "), re.compile(r"([\w.]+): ")
 
 shown: Callable[..., str] = str
 """Makes a message one line that controls no terminal, whatever it quotes: `_core` puts its `shown` here."""
@@ -95,7 +100,25 @@ class DreamStreamError(Exception):
 
     def __reduce__(self) -> tuple[object, ...]:
         extra = {k: v for k, v in self.__dict__.items() if k not in ("_message", "ids")}
-        return _rebuild, (type(self), self._message, self.ids), extra or None
+        return _rebuild, (getattr(type(self), "_pickled_as", type(self)), self._message, self.ids), extra or None
+
+    def at(self, line: str) -> None:
+        """Name the user's line in a message that names none: behind the operation at its beginning, or last."""
+        if _PLACE.search(self._message) or not _PLACE.search(line):
+            return
+        name = _NAMED.match(self._message)
+        if name is None:
+            self._say(f"{self._message}, at {line}")
+        else:
+            self._say(f"{name[1]} at {line}{self._message[len(name[1]) :]}")
+
+    def add(self, advice: str) -> None:
+        """Put what to do at the message's end."""
+        self._say(f"{self._message}; {advice}")
+
+    def _say(self, message: str) -> None:
+        self._message = message = shown(message, True)
+        self.args = (_with_ids(message, self.ids),)
 
 
 class LocatedError(DreamStreamError):
@@ -115,19 +138,6 @@ class LocatedError(DreamStreamError):
             self.path = path
             self._say(f"{path} ({layer}): {self._message}")
 
-    def at(self, name: str, line: str) -> None:
-        """Put the user's line behind the operation's name, with which the message begins."""
-        if self._message.startswith(f"{name}: "):
-            self._say(f"{name} at {line}{self._message[len(name) :]}")
-
-    def add(self, advice: str) -> None:
-        """Put what to do at the message's end."""
-        self._say(f"{self._message}; {advice}")
-
-    def _say(self, message: str) -> None:
-        self._message = message = shown(message, True)
-        self.args = (_with_ids(message, self.ids),)
-
 
 class ShapeError(LocatedError, ValueError):
     """A shape, a number of dimensions or a dimension's name doesn't fit."""
@@ -142,7 +152,7 @@ class FormatError(DreamStreamError, ValueError):
 
 
 class CaptureError(DreamStreamError, ValueError):
-    """A model's ``forward`` did something that a compiled graph can't express."""
+    """A graph can't hold what a forward does or returns, though it may stream."""
 
 
 class StreamIdError(DreamStreamError, ValueError, RuntimeError):
@@ -159,6 +169,16 @@ class DTypeError(LocatedError, TypeError):
 
 class NotStreamableError(LocatedError, TypeError):
     """A layer or call that can't be streamed exactly; the message says what would work."""
+
+
+@lru_cache(maxsize=64)
+def refusal_like(kind: Any) -> type[NotStreamableError]:
+    """Return NotStreamableError as a class that is another one too, for callers that expect that one."""
+    members = {"__module__": __name__, "_pickled_as": NotStreamableError}
+    try:
+        return type(NotStreamableError.__name__, (NotStreamableError, kind), members)
+    except TypeError:  # it is one already, or their instances differ in memory
+        return NotStreamableError
 
 
 class StreamBusyError(DreamStreamError, RuntimeError):

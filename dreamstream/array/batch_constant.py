@@ -18,6 +18,7 @@ from ..errors import NotStreamableError, ShapeError
 from ..stream.rules import Length
 from ..stream.where import user_line
 from .axes import HasShape, axis_of, sizes_of
+from .protocol import refuse_the_rest
 from .stream_tensor import StreamTensor
 from .symbolic import Symbolic
 from .tensor import Tensor
@@ -155,3 +156,4 @@ class BatchTensor(HasShape):
 
 for _name in ("__add__", "__radd__", "__sub__", "__rsub__", "__rmul__", "__truediv__"):
     setattr(BatchTensor, _name, partialmethod(BatchTensor._combined, _name))
+refuse_the_rest(BatchTensor, lambda constant, name: constant.__getattr__(name))

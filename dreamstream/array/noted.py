@@ -21,6 +21,7 @@ from .einsum import noted_product
 from .filled import Shared, kept
 from .functions import OPERATORS
 from .pairs import Pairs, flat, to_a_copy
+from .protocol import refuse_the_rest
 from .score_views import Greatest
 from .scores import Scores
 from .stream_tensor import StreamTensor
@@ -96,6 +97,9 @@ class Noted(Shared, LikeOthers, Pairs):
             return getattr(self.as_stream(), name)
         return partial(Noted.of, func, self)
 
+    def _refuse(self, name: str) -> NoReturn:
+        raise NotStreamableError(f"{name} of {self!r}, at {user_line()}; {counted.SERVES}")
+
     def _number(self, name: str, *_: Any, **__: Any) -> NoReturn:
         self.__getattr__(name)
         raise AttributeError(name)
@@ -159,6 +163,7 @@ for _name in (
 for _name in ("index", "len", "iter", "array"):
     setattr(Noted, f"__{_name}__", partialmethod(Noted._number, f"__{_name}__"))
 Noted.__hash__ = object.__hash__  # type: ignore[method-assign]
+refuse_the_rest(Noted, Noted._refuse)
 
 
 def _of_lengths(name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:

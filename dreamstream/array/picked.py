@@ -10,10 +10,11 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NoReturn, cast
 
 from ..errors import NotStreamableError
-from ..operations import ARITHMETIC, LOGICAL, RELATIONS
+from ..operations import LOGICAL
 from ..operations.refusals import PLACES
 from ..stream.edge import Line
 from ..stream.where import user_line
+from .protocol import refuse_the_rest
 from .stand_in import StandIn
 from .stream_tensor import StreamTensor
 
@@ -125,11 +126,7 @@ class _Number:
     _misuse = _refuse
 
 
-for _name in (
-    "index", "int", "float", "bool", "neg", *RELATIONS, *ARITHMETIC, *(f"r{name}" for name in ARITHMETIC),
-):  # fmt: skip
-    setattr(_Number, f"__{_name}__", _Number._refuse)
-_Number.__hash__ = object.__hash__  # type: ignore[method-assign]
+refuse_the_rest(_Number, _Number._refuse)
 
 
 class _Shape(tuple[Any, ...]):

@@ -14,6 +14,7 @@ from ..stream.where import user_line
 from .axes import Described, sizes_of
 from .axes_of_scores import KEYS, QUERIES, Axes
 from .filled import Shared
+from .protocol import refuse_the_rest
 from .symbolic import Symbolic
 
 V = TypeVar("V", bound="ScoreViews")
@@ -195,7 +196,18 @@ class Greatest:
 
     def as_output(self) -> Any:
         """Refuse to be what a forward returns."""
-        return self.of._misuse("asked for their greatest")
+        return self._misuse()
+
+    def _misuse(self, *_: Any) -> Any:
+        return self.of._misuse("asked for their greatest, but to be taken from them before softmax")
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__") or name in ("device", "edge"):
+            raise AttributeError(name)
+        return self._misuse()
+
+
+refuse_the_rest(Greatest, Greatest._misuse)
 
 
 def number_of(x: Any) -> Any:

@@ -15,7 +15,8 @@ from typing import Any, NoReturn
 import numpy as np
 
 from ..errors import NotStreamableError, ShapeError
-from ..operations.refusals import MASKED, SEES_ALL
+from ..operations import RELATIONS
+from ..operations.refusals import MASKED, OF_VALUES, SEES_ALL
 from ..stream.context import EVERYTHING, is_declared, seen_by
 from ..stream.pairs import Recognised, Unrecognised
 from ..stream.rules import Length
@@ -26,6 +27,7 @@ from .axes_of_scores import KEYS, QUERIES, STREAMS, Axes, Heads, atoms_of, laid,
 from .counted import as_noted
 from .filled import kept
 from .key_terms import KeyTerms, filled, read, with_terms
+from .protocol import refuse_the_rest
 from .reductions import Extreme
 from .relative import places_of
 from .score_views import OTHER, Greatest, ScoreViews, Step, number_of, turned
@@ -528,3 +530,13 @@ class Scores(ScoreViews):
         if name.startswith("__") or name in ("dtype", "device", "edge"):
             raise AttributeError(name)
         return self._misuse(f"asked for {name}")
+
+
+def _refuse(scores: Scores, name: str) -> NoReturn:
+    if name in RELATIONS:
+        reason, remedy = OF_VALUES.words
+        raise NotStreamableError(f"{name} of scores of attention at {user_line()}: {reason}; {remedy}")
+    scores._misuse(f"given to {name}")
+
+
+refuse_the_rest(Scores, _refuse)

@@ -7,14 +7,13 @@ have no more: joined with others they vanish.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partialmethod
 from typing import Any, NoReturn
 
 from ..errors import NotStreamableError, ShapeError
-from ..operations import ARITHMETIC, BITWISE, RELATIONS
 from ..stream.rules import BatchSize, Length
 from ..stream.where import user_line
 from .axes import Described, HasShape
+from .protocol import refuse_the_rest
 
 
 class ShapeOf(HasShape):
@@ -45,11 +44,7 @@ class ShapeOf(HasShape):
         )
 
 
-for _name in (
-    "getitem", "iter", "array", "matmul", "neg", "abs", "invert", *ARITHMETIC, *BITWISE, *RELATIONS,
-):  # fmt: skip
-    setattr(ShapeOf, f"__{_name}__", partialmethod(ShapeOf._refuse, _name))
-ShapeOf.__hash__ = object.__hash__  # type: ignore[method-assign]
+refuse_the_rest(ShapeOf, ShapeOf._refuse)
 
 
 def shape_alone(x: Any) -> Any:
@@ -111,3 +106,6 @@ class Empty(Described):
         if name.startswith("__") or name == "device":
             raise AttributeError(name)
         return self._misuse(f"asked for {name}")
+
+
+refuse_the_rest(Empty, lambda empty, name: empty._misuse(f"given to {name}"))

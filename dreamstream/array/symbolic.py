@@ -25,6 +25,7 @@ from . import hook
 from .axes import Described, axis_of, numbered, sizes_of
 from .filled import Filled, sharing
 from .lengths import SAME_ORDER, LengthsOf
+from .protocol import refuse_the_rest
 from .stream_tensor import StreamTensor
 from .tensor import Tensor
 
@@ -562,14 +563,17 @@ def _answering(answer: Callable[[Symbolic, Any], Any], *names: str) -> None:
         setattr(Symbolic, name, method)
 
 
-for _name in ("__matmul__", "__rmatmul__", "__lshift__", "__rshift__"):
+for _name in ("__matmul__", "__rmatmul__"):
     setattr(Symbolic, _name, lambda self, other, name=_name: self._otherwise(name, (other,), {}))
 for _name in (n for n in ARITHMETIC if n != "pow"):
     _arithmetic(_name, _name in ("add", "sub"))
 for _name in RELATIONS:
     _answering(partial(Symbolic._compare, relation=_name), f"__{_name}__", _name)
+for _name in ("lshift", "rshift"):
+    _answering(partial(Symbolic._apply, function=getattr(operator, _name)), f"__{_name}__")
 for _both, _name in ((lambda a, b: bool(a) and bool(b), "and"), (lambda a, b: bool(a) or bool(b), "or")):
     _answering(partial(Symbolic._apply, function=_both), f"__{_name}__", f"__r{_name}__", f"logical_{_name}")
 for _name in ("unsqueeze", "squeeze", "permute", "__getitem__", "expand", "expand_as", "view", "reshape"):
     setattr(Symbolic, _name, sharing(_name, getattr(Symbolic, _name)))
 Symbolic.__hash__ = object.__hash__  # type: ignore[method-assign]
+refuse_the_rest(Symbolic, Symbolic._refuse)

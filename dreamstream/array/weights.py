@@ -53,6 +53,9 @@ class Weights(StandIn):
 
     as_output = StreamTensor.as_output
 
+    def __repr__(self) -> str:
+        return f"StreamTensor({', '.join(map(str, self.shape))}, a softmax over L)"
+
     # ------------------------------------------------------------------ its frames
     def frames(self) -> Any:
         """Return them as any other stream: they wait for the stream's end.

@@ -1,7 +1,8 @@
 """Capture: a model's own forward, run on symbolic streams, becomes a graph.
 
 Every operation goes through the door, so residuals, branches, crops and sizes are captured as they are
-written. What depends on data has no value here, and raises `CaptureError` with the user's line.
+written. What depends on data has no value here, and raises `NotStreamableError` with the user's line, as it
+does in an online call.
 """
 
 from __future__ import annotations
@@ -13,13 +14,13 @@ from typing import Any
 from .. import _core
 from ..array.stream_tensor import StreamTensor
 from ..array.symbolic import as_symbolic, measured
-from ..errors import CaptureError, LocatedError, NotStreamableError
+from ..errors import CaptureError, NotStreamableError
 from ..online.mask_functions import note_failed
 from ..stream.edge import Edge, Line, Request, lines_of
 from ..stream.rules import Sizes, entry
 from ..stream.rules.tokens import Token
 from ..stream.tree import leaves, map_leaves
-from ..stream.where import user_line
+from ..stream.where import raise_explained, user_line
 from .source import source_of
 from .spec import InputSpec, lengths_in, read_specs
 
@@ -70,6 +71,7 @@ class Capture:
         self.paths: list[str] = []
         self.specs = specs
         self.inputs: list[StreamTensor] = []
+        self.misused: NotStreamableError | None = None
         for i, spec in enumerate(specs):
             signature = (spec.dtype, spec.features, spec.rate.numerator, spec.rate.denominator)
             handle = self.graph.input(signature)
@@ -106,15 +108,15 @@ class Capture:
         self.paths.append(self.paths[-1] if path is None and self.paths else path or "")
         try:
             yield
-        except LocatedError as error:
-            error.locate(self.paths[-1], type(module).__name__)
-            raise
+        except Exception as error:
+            raise_explained(error, self.paths[-1], type(module).__name__)
         finally:
             self.paths.pop()
 
     def misuse(self, message: str) -> Exception:
-        """Return the exception for what can't be captured."""
-        return CaptureError(message)
+        """Return the exception for a use that streams can't have."""
+        self.misused = NotStreamableError(message)
+        return self.misused
 
 
 def _place(array: Any) -> Any:
@@ -144,7 +146,7 @@ def captured(
     failed = False
     try:
         result = source.streamed(capture, args, kwargs)
-    except (CaptureError, NotStreamableError) as error:
+    except NotStreamableError as error:
         if not note_failed(error):
             raise
         failed = True

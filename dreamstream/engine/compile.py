@@ -114,9 +114,9 @@ def compile(
     Raises
     ------
     CaptureError
-        For what can't be captured, with the line; where the engine and the model differ.
+        For what streams, but stands in no graph, with the line; where the engine and the model differ.
     NotStreamableError
-        For what can't stream, with its path, the reason and what would work.
+        For what can't stream, as in an online call: with its path or line, the reason and what would work.
     StreamLimitError
         For a model that takes more than `max_bytes`, with the layer that takes most.
     ValueError, DTypeError, StreamLimitError, ModeError

@@ -16,6 +16,7 @@ from ..online.register import forward_of
 from ..stream.context import declared
 from ..stream.rules import Sizes
 from ..stream.tree import leaves
+from ..stream.where import passes_on
 
 
 class Source(Protocol):
@@ -77,6 +78,7 @@ def _observe(model: Module, capture: Any) -> Any:
     """Return what runs modules: their forwards, patched or not, their paths noted."""
     names = {id(m): n for n, m in model.named_modules()}
 
+    @passes_on
     def call(module: Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         patch = module.__dict__.get("_patch")
         with nullcontext() if patch is None or patch.context is None else declared(patch.context):

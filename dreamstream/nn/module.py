@@ -10,6 +10,7 @@ from typing import Any, ClassVar, NamedTuple, TypeVar
 
 from ..array import Tensor, dtypes as element_types
 from ..errors import DTypeError, FormatError, ModeError
+from ..stream.where import passes_on
 from .parameter import Parameter
 
 __all__ = ["Module"]
@@ -75,6 +76,7 @@ class Module:
         """Compute the output; subclasses define it."""
         raise NotImplementedError(f"{type(self).__name__} does not define forward")
 
+    @passes_on
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         observer = OBSERVER.get()
         if observer is not None:

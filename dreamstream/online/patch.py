@@ -19,12 +19,13 @@ from ..array.lengths import LengthsOf
 from ..array.scores import Scores
 from ..array.stream_tensor import StreamTensor
 from ..array.symbolic import as_symbolic, measured
-from ..errors import LocatedError, ModeError, NotStreamableError, StreamIdError, StreamMismatchError, no_tape
+from ..errors import ModeError, NotStreamableError, StreamIdError, StreamMismatchError, no_tape
 from ..nn.module import Module
 from ..operations.refusals import BACKWARDS
 from ..stream.context import Context, contexts_of, declared
 from ..stream.rules import require_same_streams
 from ..stream.tree import leaves, map_leaves
+from ..stream.where import passes_on, raise_explained
 from . import states
 from .eager import EagerCall
 from .front import Front, foreign_front
@@ -127,6 +128,7 @@ class Patch:
         states.load(self.session, given)
 
     # ---------------------------------------------------------------- calls
+    @passes_on
     def call(self, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Run the module's forward as its mode says, in its context."""
         if self.context is None:
@@ -141,6 +143,7 @@ class Patch:
             )
         return out
 
+    @passes_on
     def _call(self, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         tensors = [x for x in leaves((args, kwargs)) if isinstance(x, StreamTensor)]
         inside = [x.edge.entry for x in tensors if x.edge is not None]
@@ -151,9 +154,8 @@ class Patch:
                 raise StreamMismatchError("a StreamTensor from outside meets streams inside a forward")
             try:
                 return forward_of(module)(*args, **kwargs)
-            except LocatedError as error:
-                error.locate(self.path, type(module).__name__)
-                raise
+            except Exception as error:
+                raise_explained(error, self.path, type(module).__name__)
         name = type(module).__name__
         if not self.online_mode:
             if tensors:
@@ -176,6 +178,7 @@ class Patch:
                 raise
         return self._call(module, args, kwargs)
 
+    @passes_on
     def _outermost(
         self, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any], tensors: Sequence[StreamTensor]
     ) -> Any:
@@ -218,9 +221,10 @@ class Patch:
                 result = forward_of(module)(*inside_args, **inside_kwargs)
             except Exception as error:
                 call.explain(error)
-                if isinstance(error, (AttributeError, TypeError)):
-                    raise forgotten(module, args, kwargs) or error from None
-                raise
+                told = forgotten(module, args, kwargs) if isinstance(error, (AttributeError, TypeError)) else None
+                if told is not None:
+                    raise told from None
+                raise_explained(error, self.path, type(module).__name__)
             result = map_leaves(result, lambda x: _leave(measured(x), call))
             session.commit(call)
             return result

@@ -455,7 +455,11 @@ class Call:
         self._follow(key)
         lines = lines_of(op, edges, self.n_done - 1, request.cid)
         leg = Leg(op, key, [e.signature for e in edges], lines)
-        results = self.compute(leg, edges, request.values[: op.n_values], request.weights)
+        try:
+            results = self.compute(leg, edges, request.values[: op.n_values], request.weights)
+        except Exception:
+            self._step_back()
+            raise
         if self.recording is not None:
             self.recording.add(leg, request, results)
         return results
@@ -465,7 +469,11 @@ class Call:
     ) -> list[tuple[Any, Edge]]:
         """Run a leg of a course."""
         self._follow(leg.key)
-        return self.compute(leg, edges, values, weights)
+        try:
+            return self.compute(leg, edges, values, weights)
+        except Exception:
+            self._step_back()
+            raise
 
     def compute(
         self, leg: Leg, edges: Sequence[Edge], values: Sequence[Any], weights: Sequence[Any]
@@ -510,6 +518,12 @@ class Call:
         self.n_done += 1
         if ordinal == self.fail_at:
             raise KeyboardInterrupt
+
+    def _step_back(self) -> None:
+        """Let an operation that failed be none of the script, should the forward go on without it."""
+        self.n_done -= 1
+        if self.fresh and self.n_done == len(self.script) - 1:
+            del self.script[self.n_done]
 
     def counts_once(self, op: Any, inputs: Sequence[Counts]) -> tuple[list[Counts], Any]:
         """Return the counts of the outputs of an operation on what is given once, and which rows end for it: all.

@@ -141,7 +141,7 @@ class Edge:
         try:
             self.entry.run(Request("require", attributes, [self, other], [], op=op))
         except LocatedError as error:
-            error.at("require", user_line())
+            error.at(user_line())
             raise
 
     def measure(self, attributes: Mapping[str, Any]) -> list[tuple[Any, Edge]]:

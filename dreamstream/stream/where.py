@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import dis
 import linecache
 import os
+import re
 import sys
+from collections.abc import Callable
 from traceback import walk_tb
-from types import FrameType
+from types import CodeType, FrameType
+from typing import Any, NoReturn, TypeVar, cast
+
+from ..errors import DreamStreamError, LocatedError, NotStreamableError, refusal_like
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 #: What to do about an operation of which nobody has said how it streams.
 INSTEAD = "apply it to the outputs of a stream that has ended, or say how it streams (@ds.register, ds.Op)"
@@ -14,8 +22,17 @@ INSTEAD = "apply it to the outputs of a stream that has ended, or say how it str
 #: What is wrong with a stream that a model keeps from call to call, as a cache written by hand does.
 RETURNED = "a stream of a forward that has returned; keep none by hand: what layers need again is kept for them"
 
+_UNKNOWN = "unknown line"
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _PLUMBING = frozenset({"copy", "torch", "numpy", "functools", "contextlib", "runpy", "importlib"})
+#: Where the classes are of what stands for streams, lengths and masks inside a forward.
+_STAND_INS = tuple(f"dreamstream.{room}" for room in ("array", "stream.rules", "torch.forward", "torch.tensor"))
+#: Functions of this package that call what isn't of it: what that raises is its own.
+_PASSING: set[CodeType] = set()
+#: What torch calls for every function, whoever calls that.
+_SEEN_BY_MODE = "__torch_function__"
+#: What is wrong with the host, not with a forward; torch's are found by their names.
+_OF_HOST = ("MemoryError", "OutOfMemoryError", "AcceleratorError")
 _TORCH_CALLS = ("torch.overrides", "torch.nn.functional")  # between a layer of torch and the mode that sees it
 
 
@@ -35,7 +52,7 @@ def user_line() -> str:
         if not _is_own(frame) and _module(frame) not in _TORCH_CALLS:
             found = found or frame
         frame = frame.f_back
-    return "unknown line" if found is None else _place(found, found.f_lineno)
+    return _UNKNOWN if found is None else _place(found, found.f_lineno)
 
 
 def line_above(frame: FrameType) -> str:
@@ -49,7 +66,105 @@ def line_above(frame: FrameType) -> str:
 def line_of(error: BaseException) -> str:
     """Return the place in the user's code where an error was raised, as `user_line` does."""
     found = [(frame, line) for frame, line in walk_tb(error.__traceback__) if is_of_user(frame)]
-    return _place(*found[-1]) if found else "unknown line"
+    return _place(*found[-1]) if found else _UNKNOWN
+
+
+def passes_on(function: F) -> F:
+    """Mark a function of this package that calls users' or libraries' functions: their errors stay their own."""
+    _PASSING.add(function.__code__)
+    return function
+
+
+def explained(error: Exception) -> Exception:
+    """Return what a forward raises for an error; the user's line is named where it is one of this package's.
+
+    What Python, or a library, says of a stream or of what stands for one becomes a NotStreamableError. Errors of
+    the user's own code, and of libraries that it calls with values of its own, are returned as they are.
+    """
+    line = line_of(error)
+    line = user_line() if line == _UNKNOWN else line
+    if isinstance(error, DreamStreamError):
+        error.at(line)
+    elif is_of_streams(error):
+        return refused("an operation", line, error)
+    return error
+
+
+def raise_explained(error: Exception, path: str, layer: str) -> NoReturn:
+    """Raise what `explained` makes of an error, with the module of a path and a class named before the message."""
+    told = explained(error)
+    if isinstance(told, LocatedError):
+        told.locate(path, layer)
+    if told is error:
+        raise error
+    raise told from error
+
+
+def refused(what: str, line: str, error: Exception) -> NotStreamableError:
+    """Return the refusal of what failed with an error of Python's, of a library's, or a plain one of ours."""
+    said, kind = str(error).strip().partition("\n")[0], cast("Any", type(error))
+    if kind in (ValueError, TypeError) and _is_own(_innermost(error)[0]) and _is_raised(error):
+        out = refusal_like(kind)(said)
+        out.at(line)
+    else:
+        said = f"{kind.__name__}: {said}".removesuffix(": ")
+        out = refusal_like(kind)(
+            f"{what} on a stream inside a forward, at {line}: it does not stream with these arguments ({said}); "
+            f"{INSTEAD}"
+        )
+    return out.with_traceback(error.__traceback__)
+
+
+def _innermost(error: BaseException) -> tuple[FrameType, int]:
+    """Return the frame in which an error arose, and the place in its code."""
+    at = error.__traceback__
+    while at is not None and at.tb_next is not None:
+        at = at.tb_next
+    assert at is not None
+    return at.tb_frame, at.tb_lasti
+
+
+def _is_raised(error: BaseException) -> bool:
+    """Whether a raise statement raised an error, and not what Python or a function in C did there."""
+    frame, place = _innermost(error)
+    return dis.opname[frame.f_code.co_code[place]] == "RAISE_VARARGS"
+
+
+def is_of_streams(error: Exception) -> bool:
+    """Whether an error comes of this package's code, or of what Python does with what stands for a stream."""
+    if isinstance(error, Warning) or type(error).__name__ in _OF_HOST:
+        return False
+    frames = [f for f, _ in walk_tb(error.__traceback__)]
+    known = (f for f in reversed(frames) if is_of_user(f) or (_is_own(f) and f.f_code.co_name != _SEEN_BY_MODE))
+    frame = next(known, None)
+    if frame is None or _is_own(frame):
+        return frame is not None and frame.f_code not in _PASSING
+    if frame is frames[-1] and _is_raised(error):
+        return False
+    if isinstance(error, AttributeError) and error.name is not None:
+        return _is_stand_in(type(error.obj)) and any(hasattr(kind, error.name) for kind in _kinds_of_values())
+    return bool(_stand_ins().intersection(re.findall(r"\w+", str(error))))
+
+
+def _kinds_of_values() -> list[Any]:
+    """Return the classes of what stand-ins stand for."""
+    homes = ("torch", "dreamstream.array.tensor")
+    return [int, *(sys.modules[home].Tensor for home in homes if home in sys.modules)]
+
+
+def _is_stand_in(kind: type) -> bool:
+    return kind.__module__.startswith(_STAND_INS)
+
+
+def _stand_ins() -> set[str]:
+    """Return the names of all classes of stand-ins, as Python's messages have them."""
+    homes = [m for name, m in list(sys.modules.items()) if name.startswith(_STAND_INS)]
+    return {
+        kind.__name__
+        for home in homes
+        for kind in vars(home).values()
+        if isinstance(kind, type) and _is_stand_in(kind)
+    }
 
 
 def _place(found: FrameType, line: int) -> str:

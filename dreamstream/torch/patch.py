@@ -18,12 +18,13 @@ from ..array.dtypes import name_of, nominal
 from ..array.lengths import LengthsOf
 from ..array.stream_tensor import StreamTensor as Native
 from ..array.symbolic import as_symbolic, measured
-from ..errors import DreamStreamError, LocatedError, ModeError, NotStreamableError, StreamMismatchError
+from ..errors import DreamStreamError, ModeError, NotStreamableError, StreamMismatchError
 from ..online.front import CONVOLUTIONS
 from ..online.given import Given, forgotten, input_names
 from ..online.mask_functions import note_failed
 from ..online.patch import Patch, PatchesItself
 from ..stream.rules import Length, require_same_streams
+from ..stream.where import passes_on, raise_explained
 from . import private
 from .forward.buffers import Buffers
 from .forward.drawn import warned
@@ -101,9 +102,8 @@ class TorchPatch(Patch):
             out = _run(module, args, kwargs)
             current().settle()
             return out
-        except LocatedError as error:
-            error.locate(self.path, type(module).__name__)
-            raise
+        except Exception as error:
+            raise_explained(error, self.path, type(module).__name__)
 
     def _outermost(
         self, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any], tensors: Sequence[Any]
@@ -240,6 +240,7 @@ def _run(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         raise refusal from error
 
 
+@passes_on
 def _run_as_it_streams(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     other = streaming_forward(module)
     if other is None:
@@ -278,6 +279,7 @@ def _leaves(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Sequence[Any]:
 _PATCHED: dict[type, type] = {}
 
 
+@passes_on
 def _plain_call(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Call a module as torch does."""
     return Module.__call__(module, *args, **kwargs)

@@ -52,6 +52,14 @@ SAMPLES: dict[str, nn.Module | Forward] = {
     "`x @ y`": lambda x: x @ x,
 }
 
+#: The dimensions of inputs, by how many they are.
+SPECS = {3: ("B", None, "L"), 4: ("B", None, None, "L")}
+
+
+def called(function: Callable[..., Any], *args: Any) -> None:
+    """Call a function; both ways of running a model do so in this line."""
+    function(*args)
+
 
 #: Likewise, what is refused in torch modules in training: functions of torch and a stream (B, L, 4).
 IN_TRAINING: dict[str, Callable[[Any, Any], Any]] = {
@@ -112,15 +120,21 @@ def test_every_refusal_has_a_row():
 def test_what_is_raised(what, reason, remedy):
     samples: dict[str, Any] = {**SAMPLES, **IN_TRAINING}
     begin = next(begin for begin in samples if what.startswith(begin))
-    sample = samples[begin]
+    sample, captured = samples[begin], None
     if begin in IN_TRAINING:
         model, x = _in_training(sample)
     else:
         model = sample if isinstance(sample, nn.Module) else Model(sample)
-        x = ds.stream_tensor([np.ones((4, 9), np.float32)], ids=["anna"], sos=True)
+        shape = (1, 1, 4, 9) if isinstance(sample, nn.Conv2d) else (1, 4, 9)
+        x = ds.stream_tensor(np.ones(shape, np.float32), names=SPECS[len(shape)], ids=["anna"], sos=True)
+        spec = [size if name is None else name for name, size in zip(SPECS[len(shape)], shape)]
+        with pytest.raises((ds.NotStreamableError, ds.StreamMismatchError)) as captured:
+            called(ds.compile, model, spec)
     with pytest.raises((ds.NotStreamableError, ds.StreamMismatchError)) as raised:
-        ds.patch_module(model).online()(x)
+        called(ds.patch_module(model).online(), x)
     message = str(raised.value)
+    if captured is not None:
+        assert (type(captured.value), str(captured.value)) == (type(raised.value), message)
     assert reason.replace("`", "") in message
     assert remedy.removesuffix(WAITS).replace("`", "") in message
     assert ("unstreamable=" in message) >= remedy.endswith(WAITS)

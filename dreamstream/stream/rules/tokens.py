@@ -8,7 +8,6 @@ from collections.abc import Callable, Hashable, Mapping
 from fractions import Fraction
 from typing import Any, NoReturn, Protocol
 
-from ...errors import CaptureError
 from ...operations import BINARY
 from ..where import user_line
 
@@ -43,12 +42,6 @@ class Edge(Protocol):
 #: NumPy's functions that round, by name.
 _ROUNDED: dict[str, Callable[[Any], Any]] = {"ceil": math.ceil, "floor": math.floor, "trunc": math.trunc}
 
-
-class _Unhashable(CaptureError, TypeError):
-    """What a capture says of a size that is hashed: a TypeError, as of everything that can't be hashed."""
-
-
-_Unhashable.__name__ = _Unhashable.__qualname__ = CaptureError.__name__  # as tracebacks have it
 
 #: Python's operators, by NumPy's functions.
 _OPERATORS = {row.reference: row.python for row in BINARY if row.python}
@@ -95,11 +88,13 @@ class Token:
         return getattr(operator, _OPERATORS[ufunc])(*plain)
 
     def __hash__(self) -> int:
-        """Raise the token's own error, which is a TypeError too."""
-        try:
-            self._misuse("hashed (put into a set or dict)")
-        except CaptureError as error:
-            raise _Unhashable(str(error)) from None
+        self._misuse("hashed (put into a set or dict)")
+
+    def __copy__(self) -> Token:
+        return self
+
+    def __deepcopy__(self, memo: object) -> Token:
+        return self
 
     def __format__(self, spec: str) -> str:
         if spec:
@@ -119,6 +114,7 @@ class Token:
 
     __complex__ = __float__
     __trunc__ = __floor__ = __ceil__ = __round__ = _refuse("converted to a number")
+    __reduce_ex__ = _refuse("pickled")
     __index__ = _refuse("used as an integer (range, index, array size)")
     __array__ = _refuse("made an array")
     __len__ = __iter__ = __getitem__ = __contains__ = _refuse("used as a sequence")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import torch
 
 from ...array import BatchTensor
@@ -94,3 +95,11 @@ def only_symbolic(tree: Any) -> bool:
     """Whether lengths as tensors are among arguments, and no stream is."""
     found = [x for x in leaves(tree) if isinstance(x, (Symbolic, Quotient, StreamTensor))]
     return bool(found) and not any(isinstance(x, StreamTensor) for x in found)
+
+
+def is_foreign(x: Any) -> bool:
+    """Whether an operand may know by itself what an operator makes of it and a stream."""
+    return not isinstance(x, _KNOWN)
+
+
+_KNOWN: Any = (torch.Tensor, Token, BatchTensor, Symbolic, np.ndarray, np.generic, complex, list, tuple, *ATOMS)

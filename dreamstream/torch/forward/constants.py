@@ -117,6 +117,9 @@ class Constant(Tensor):
 
     def __getitem__(self, index: Any) -> Any:
         parts = index if isinstance(index, tuple) else (index,)
+        for end in (e for p in parts for e in ((p.start, p.stop, p.step) if isinstance(p, slice) else (p,))):
+            if isinstance(end, Rows):
+                end._misuse("an index of a constant, whose rows would be those of other streams in every call")
         cuts = sum(isinstance(p, slice) and isinstance(p.stop, Length) for p in parts)
         moves = any(isinstance(p, slice) and isinstance(p.start, Length) for p in parts)
         if cuts > 1 or moves or (cuts and self.torch.is_complex()):

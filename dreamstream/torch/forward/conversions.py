@@ -284,8 +284,12 @@ def tile(input: Any, *dims: Any) -> Any:
 
 
 @function("diff")
-def diff(input: Any, n: int = 1, dim: int = -1) -> Any:
+def diff(input: Any, n: int = 1, dim: int = -1, prepend: Any = None, append: Any = None) -> Any:
     axis = input._axis("diff", dim)
+    if prepend is not None or append is not None:
+        forward = current()
+        parts = [forward._wrapped(x) for x in (prepend, input, append) if x is not None]
+        input = forward.unwrap(forward.call(torch.cat, (parts, axis), {}))
     before = (slice(None),) * axis
     for _ in range(n):
         later, earlier = (*before, slice(1, None)), (*before, slice(None, -1))

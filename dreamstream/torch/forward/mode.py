@@ -23,22 +23,22 @@ from ...array.stream_tensor import StreamTensor as NativeStream
 from ...array.symbolic import Symbolic
 from ...array.tensor import Tensor as NativeTensor
 from ...array.writing import copied, write
-from ...errors import ModeError, NotStreamableError, ShapeError, StreamMismatchError
+from ...errors import DreamStreamError, ModeError, NotStreamableError, ShapeError, StreamMismatchError
 from ...nn import functional as native_functional
-from ...operations.refusals import GRADIENTS
 from ...stream.course import Course, Recording, repeat, same_entry
 from ...stream.rules import Length, Quotient
 from ...stream.tree import leaves
-from ...stream.where import INSTEAD, RETURNED, line_of, user_line
-from ..private import active_modes, is_transformed, leave_innermost_mode, set_gradients
+from ...stream.where import INSTEAD, RETURNED, is_of_streams, passes_on, refused, user_line
+from ..private import active_modes, leave_innermost_mode, set_gradients
 from ..tensor.stream_tensor import SHELL, TAKERS, StreamTensor
-from .arguments import ATOMS, Asked, bared, concerned, only_symbolic
+from .arguments import ATOMS, Asked, bared, concerned, is_foreign, only_symbolic
 from .batch_constants import lifted, lifts, writes_into_all
 from .buffers import Buffers
 from .complex_pair import Complex, among
 from .constants import Arrays, ComplexConstant, Constant
 from .custom import Gradients, saving
 from .drawn import Drawn
+from .foreign_errors import COMPILED, refusal_of
 from .names import (
     ATTRIBUTES,
     COMPLEX,
@@ -53,11 +53,6 @@ from .names import (
     Meaning,
     meaning_of,
     writes,
-)
-
-COMPILED = (
-    "a stream can't pass through compiled code, such as a function of torch.jit.script; call a plain function, or "
-    "say how the module streams with @ds.register"
 )
 
 #: Stands where torch's function is not repeated.
@@ -116,6 +111,7 @@ class Forward(TorchFunctionMode):
         self._beneath: NotStreamableError | None = None
         self._has_loose = False
 
+    @passes_on
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
@@ -197,44 +193,30 @@ class Forward(TorchFunctionMode):
             self.gradients.finish()
 
     def refusal(self, error: Exception) -> NotStreamableError | None:
-        """Return what an error means for streams if it comes from where ours are lost.
-
-        That is compiled code, torch.vmap, and what says in its own words that a length is no number.
-        """
-        found, self._beneath = self._beneath, None
-        line, misused = line_of(error), getattr(self.entry, "misused", None)
-        if is_transformed(error):
-            reason, remedy = GRADIENTS.words
-            name = "torch.func"
-            if "dynamicLayerStack" in str(error):
-                name, reason, remedy = (
-                    "torch.vmap",
-                    "it takes streams apart",
-                    "call the function on the whole tensor",
-                )
-            return NotStreamableError(f"{name} of a stream inside a forward, at {line}: {reason}; {remedy}")
-        if "leaf Variable that requires grad" in str(error):
-            return NotStreamableError(
-                f"a torch.autograd.Function writes into a stream at {line}: its gradient can't follow that; "
-                "return a new tensor, without ctx.mark_dirty"
-            )
-        if isinstance(error, TypeError):
-            if "TorchLength" in str(error) or "TorchBatch" in str(error):
-                said = f"a tensor's type is called with a size of streams at {line}: use torch.arange or zeros"
-                return NotStreamableError(said).with_traceback(error.__traceback__)
-            return misused if misused is not None and f", at {line}" in str(misused) else None
-        if found is None and "TorchScript interpreter" in str(error):
-            found = NotStreamableError(f"{COMPILED}. It failed: {str(error).strip().splitlines()[-1]}")
-        return found
+        """Return what an error means for streams if it comes from where ours are lost."""
+        beneath, self._beneath = self._beneath, None
+        return refusal_of(error, beneath, getattr(self.entry, "misused", None))
 
     # ---------------------------------------------------------------- one call
     def call(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Run a torch function on streams."""
-        if self.gradients is None:
-            return self._call(func, args, kwargs)
-        return self.watched(self._call, func, args, kwargs)
+        """Run a torch function on streams; whatever it fails with names the user's line."""
+        try:
+            out = self.watched(self._answer, func, args, kwargs)
+        except DreamStreamError as error:
+            error.at(user_line())
+            raise
+        except Exception as error:
+            if not is_of_streams(error):
+                raise
+            raise refused(resolve_name(func) or func.__name__, user_line(), error) from error
+        if out is NotImplemented and not any(map(is_foreign, args)):
+            raise NotStreamableError(
+                f"{resolve_name(func) or func.__name__} on a stream inside a forward, at {user_line()}: it does "
+                f"not stream with these operands; {INSTEAD}"
+            )
+        return out
 
-    def _call(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def _answer(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         name = func.__name__
         if name in ("__get__", "__set__"):
             return self._attribute(func, name, args)
@@ -349,6 +331,9 @@ class Forward(TorchFunctionMode):
         if result is NotImplemented and (number := next((x for x in given if isinstance(x, Length)), None)):
             number._misuse(f'an operand of {func.__name__} beside frames (unstreamable="buffer" waits for it)')
         if (meaning.in_place or kwargs.get("inplace") is True) and isinstance(target, StreamTensor):
+            if meaning.shares and isinstance(result, (NativeStream, Complex)):  # as unsqueeze_ gives
+                target._inner = result
+                return target
             return self._written(target, result, func.__name__)
         return self._wrapped(
             result if meaning.shares else _apart(result, (*given, *named.values()), meaning.repeats)

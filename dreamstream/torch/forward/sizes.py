@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 
 import torch
 
+from ...array.protocol import refuse_the_rest
 from ...errors import NotStreamableError
 from ...stream.rules import BatchLength, BatchSize, Length, Sizes
 from ...stream.where import user_line
@@ -71,6 +72,11 @@ class TensorOfSizes:
         """Return the sizes."""
         return list(self._sizes)
 
+    @classmethod
+    def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        return TensorOfSizes(()).__getattr__(func.__name__)
+
 
 TorchLength._joined = TorchBatchLength
+refuse_the_rest(TensorOfSizes, TensorOfSizes.__getattr__)
 SIZES = Sizes(TorchBatch, TorchLength, TorchBatchLength)

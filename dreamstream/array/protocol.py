@@ -1,0 +1,37 @@
+"""Python's operators, conversions and containers' methods of what has no values: refused in its own words."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+from ..operations import ARITHMETIC, BITWISE, RELATIONS
+
+_BOTH = (*ARITHMETIC, *BITWISE, "matmul", "divmod")
+NAMES = (
+    *_BOTH, *(f"{kind}{name}" for kind in "ri" for name in _BOTH[:-1]), "rdivmod", *RELATIONS, "neg", "pos", "abs",
+    "invert", "bool", "int", "float", "complex", "index", "round", "trunc", "floor", "ceil", "len", "iter",
+    "getitem", "setitem", "delitem", "contains", "array", "reduce_ex",
+)  # fmt: skip
+
+
+def refuse_the_rest(kind: type, refuse: Callable[..., Any]) -> None:
+    """Give a class every method of Python's operators that it lacks: it refuses, by the operator's name.
+
+    Parameters
+    ----------
+    kind : type
+    refuse : callable
+        ``(self, name)``, which raises.
+    """
+    for name in NAMES:
+        if getattr(kind, f"__{name}__", None) in (None, getattr(object, f"__{name}__", None)):
+            setattr(kind, f"__{name}__", _refusal(name, refuse))
+
+
+def _refusal(name: str, refuse: Callable[..., Any]) -> Callable[..., NoReturn]:
+    def method(self: Any, *_: Any) -> NoReturn:
+        refuse(self, name)
+        raise AssertionError(f"{refuse} lets {name} pass")
+
+    return method
