@@ -22,7 +22,7 @@ import dreamstream as ds
 from .. import models, nn
 from ..errors import FormatError
 from .arguments import Commands, add_numbers, add_threads, at_least
-from .described import FUNCTION, described, require_function
+from .described import FUNCTION, described, named_model, require_function
 from .plot import new_figure, require_matplotlib
 
 Array = npt.NDArray[Any]
@@ -38,18 +38,13 @@ COLUMNS = ("streams", "chunk_ms", "engine", "p50_ms", "p90_ms", "p99_ms", "real_
 def _load(args: argparse.Namespace, stack: ExitStack) -> tuple[ds.Engine, Any, Any]:
     """Return the engine, and the model with its spec where it is one in Python."""
     require_function(args.model)
-    if os.path.splitext(args.model)[1].lower() in (".dsm", ".json", ".xml"):
-        return stack.enter_context(ds.load(args.model, threads=args.threads)), None, None
     if FUNCTION.fullmatch(args.model):
         model, spec, rate = stack.enter_context(described(args.model))
     else:
-        found = {name.lower(): name for name in models.COMPLETE}.get(args.model.lower())
+        found = named_model(args.model)
         if found is None:
-            raise FormatError(
-                f"there is no model {args.model!r}; give a model file, FILE.py:FUNCTION or one of "
-                f"{', '.join(models.COMPLETE)}"
-            )
-        model = getattr(models, found)().eval()
+            return stack.enter_context(ds.load(args.model, threads=args.threads)), None, None
+        model = found().eval()
         spec, rate = model.spec, model.sample_rate
     engine = ds.compile(model, spec, rate=rate, threads=args.threads, verify=False)
     return stack.enter_context(engine), model, spec

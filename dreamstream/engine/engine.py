@@ -40,11 +40,13 @@ class Engine(_core.Stepper):
 
     def __init__(
         self,
-        core: _core.Engine,
-        interface: Interface,
+        core: Any,
+        interface: Any = None,
         max_streams: int = 0,
         origin: tuple[str, tuple[int, ...]] | None = None,
     ) -> None:
+        if not isinstance(core, _core.Engine) or not isinstance(interface, Interface):
+            raise TypeError("an Engine is what ds.compile(model, spec) and ds.load(path) return")
         super().__init__(
             core,
             tuple(s.name for s in interface.inputs),

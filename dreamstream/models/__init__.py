@@ -11,4 +11,5 @@ from .u2 import GlobalCMVN, U2Encoder
 __all__ = ["ConformerMoE", "GlobalCMVN", "SileroVAD", "StreamingTransformer", "U2Encoder"]
 
 COMPLETE = ("SileroVAD",)
-"""Those that are one network: made without arguments, with a `spec` and a `sample_rate`."""
+"""Those that are one network: made without arguments, or by `pretrained=True`, with a `spec` and a
+`sample_rate`."""

@@ -202,6 +202,7 @@ def audit(
     if _plan is None:
         raise RuntimeError("the engine is not loaded; import dreamstream")
     front = front_of(model, "audit")
+    front.parts(model)  # which refuses what is scripted
     if context is not None:
         patch_module(model, unstreamable="buffer", context=context)
     core, nodes, n_outputs, rate0 = _plan(model, spec, 1 if rate is None else rate, dtype, skew)

@@ -20,6 +20,7 @@ from ..array.scores import Scores
 from ..array.stream_tensor import StreamTensor
 from ..array.symbolic import as_symbolic, measured
 from ..errors import LocatedError, ModeError, NotStreamableError, StreamIdError, StreamMismatchError, no_tape
+from ..file_kinds import instead_of_module
 from ..nn.module import Module
 from ..operations.refusals import BACKWARDS
 from ..stream.context import Context, contexts_of, declared
@@ -261,7 +262,10 @@ def front_of(module: Any, what: str) -> Front:
     """
     front: Front | None = _NATIVE if isinstance(module, Module) else foreign_front(type(module))
     if front is None:
-        raise TypeError(f"{what} takes a module of dreamstream.nn or torch.nn, got {type(module).__name__}")
+        hint = instead_of_module(module)
+        raise TypeError(
+            f"{what} takes a module of dreamstream.nn or torch.nn, got {type(module).__name__}{hint and f'; {hint}'}"
+        )
     return front
 
 

@@ -120,7 +120,7 @@ def test_plot(measure, file, tmp_path):
 @pytest.mark.parametrize(
     ("args", "status", "says"),
     [
-        (("Whisper",), 1, "there is no model 'Whisper'; give a model file, FILE.py:FUNCTION or one of SileroVAD"),
+        (("Whisper",), 1, "there is no model 'Whisper', nor a file; give a model file"),
         (("net.py",), 1, "net.py names no function; give net.py:FUNCTION"),
         (("gone.py:net",), 1, "there is no file gone.py"),
         (("FILE",), 1, "the model does not know its rate: give --rate"),
