@@ -101,11 +101,6 @@ def test_values_that_are_no_numbers(run, folder):
     assert status == 0 and lines[1]["values"] == [None] and lines[0]["values"] != [None]
 
 
-def test_without_weights(run):
-    status, out, err = run("a.wav", weights=False)
-    assert (status, out) == (1, "") and "SileroVAD comes without weights, and random ones say nothing" in err
-
-
 def test_written_outputs(run, folder, tmp_path):
     for name in ("out.npz", "out.csv"):
         assert run("a.wav", "slow.wav", "-o", tmp_path / name)[0] == 0
