@@ -1,4 +1,4 @@
-"""What the files of other programs are, by their content: for the messages of what asks for a model or for weights.
+"""What the files of other programs are, by their content: for the messages of what reads models or weights.
 
 A suffix says what a file was meant to be. The first bytes say what it is: a download that failed is a web page
 called ``model.dsm``. Nothing here is unpacked, unpickled or executed.
@@ -6,6 +6,7 @@ called ``model.dsm``. Nothing here is unpacked, unpickled or executed.
 
 from __future__ import annotations
 
+import codecs
 import io
 import os
 import zipfile
@@ -20,30 +21,29 @@ class FileKind(NamedTuple):
 
     what: str  # with its article: "an ONNX model"
     to_model: str  # how to get a model of DreamStream
-    to_weights: str = ""  # how to get what `load_state_dict` takes, where it holds weights
+    to_weights: str = ""  # an expression of what `load_state_dict` takes, where the file holds that
 
 
 COMPILE = (
-    'compile the model in Python: ds.compile(model, spec).save("OUT.dsm"), or dreamstream convert FILE.py:FUNCTION '
-    "OUT.dsm"
+    'compile the model in Python: ds.compile(model, spec).save("OUT.dsm"), or dreamstream convert '
+    "FILE.py:FUNCTION OUT.dsm"
 )
 GRAPH = f"it was exported from a model in Python, which DreamStream needs; {COMPILE}"
 WEIGHTS = (
-    "it holds weights, and not what is computed with them; give them to the model in Python by load_state_dict, and "
-    f"{COMPILE}"
+    "it holds weights, and not what is computed with them; give them to the model in Python by load_state_dict, "
+    f"and {COMPILE}"
 )
-WEIGHTS_OF_TORCH = f"{WEIGHTS} --weights FILE"
 PICKLE = f"it is not opened, since a pickle can run anything; {COMPILE}"
 AUDIO = "a model comes first and recordings behind it: dreamstream run MODEL AUDIO"
 AGAIN = "what was to be downloaded or copied did not arrive; fetch it again"
 UNPACK = "unpack it, and look at what is inside"
 NOTHING = "a model is a .dsm, .json or .xml file that Engine.save or dreamstream convert wrote"
+OF_TORCH = f"{WEIGHTS} --weights FILE", "torch.load(FILE, weights_only=True)"
+OLDER_TORCH = b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19"  # a pickle of torch's magic number
 
-DICT_OF_TORCH = "torch.load(FILE, weights_only=True)"
-
-#: Where the bytes stand, the bytes, what such a file is, and what is done with it.
+#: Where the bytes stand, the bytes, and the kind of file; the first that fits.
 MARKS: tuple[tuple[int, bytes, FileKind], ...] = (
-    (0, b"DSSTATE", FileKind("a snapshot of a stream", "engine.restore(data) of its model takes it; " + NOTHING)),
+    (0, b"DSSTATE", FileKind("a snapshot of a stream", f"engine.restore(data) takes it; {NOTHING}")),
     (0, b"GGUF", FileKind("a GGUF file (llama.cpp)", WEIGHTS)),
     (0, b"lmgg", FileKind("a GGML file (whisper.cpp, llama.cpp)", WEIGHTS)),
     (0, b"tjgg", FileKind("a GGML file (llama.cpp)", WEIGHTS)),
@@ -56,8 +56,8 @@ MARKS: tuple[tuple[int, bytes, FileKind], ...] = (
     (0, b"MATLAB 5.0 MAT-file", FileKind("a MATLAB file", WEIGHTS)),
     (0, b"\0B<", FileKind("a Kaldi model", WEIGHTS)),
     (0, b"7767517\n", FileKind("an ncnn .param file", GRAPH)),
-    (0, b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19", FileKind("what torch.save wrote, in its older form, a pickle", WEIGHTS_OF_TORCH, DICT_OF_TORCH)),
-    *((0, b"\x80%c" % n, FileKind("a Python pickle", PICKLE)) for n in range(2, 6)),
+    (0, OLDER_TORCH, FileKind("what torch.save wrote, in its older form, a pickle", *OF_TORCH)),
+    *((0, b"\x80%c" % version, FileKind("a Python pickle", PICKLE)) for version in range(2, 6)),
     (0, b"\x1f\x8b", FileKind("a gzip archive", UNPACK)),
     (0, b"BZh", FileKind("a bzip2 archive", UNPACK)),
     (0, b"\xfd7zXZ\0", FileKind("an xz archive", UNPACK)),
@@ -70,7 +70,7 @@ MARKS: tuple[tuple[int, bytes, FileKind], ...] = (
     (0, b"fLaC", FileKind("a FLAC recording", AUDIO)),
     (0, b"OggS", FileKind("an Ogg recording", AUDIO)),
     (0, b"ID3", FileKind("an MP3 recording", AUDIO)),
-    (0, b"\xff\xfb", FileKind("an MP3 recording", AUDIO)),
+    *((0, mark, FileKind("an MP3 recording", AUDIO)) for mark in (b"\xff\xfb", b"\xff\xf3", b"\xff\xf2")),
     (0, b".snd", FileKind("an AU recording", AUDIO)),
     (0, b"caff", FileKind("a Core Audio recording", AUDIO)),
     (4, b"ftyp", FileKind("an MP4 recording", AUDIO)),
@@ -80,25 +80,28 @@ MARKS: tuple[tuple[int, bytes, FileKind], ...] = (
     (0, b"\xff\xd8\xff", FileKind("a JPEG picture", NOTHING)),
     (0, b"%PDF", FileKind("a PDF document", NOTHING)),
     (0, b"SQLite format 3\0", FileKind("an SQLite database", NOTHING)),
-)  # fmt: skip
+)
 
-#: Members of zip archives that tell what wrote them, by how their names end, in this order.
-MEMBERS: tuple[tuple[tuple[str, ...], FileKind], ...] = (
-    (("/constants.pkl", "/bytecode.pkl"), FileKind("a TorchScript archive", GRAPH, "torch.jit.load(FILE).state_dict()")),
-    (("/archive_format", "/models/model.json", "serialized_exported_program.json"), FileKind("a program of torch.export (.pt2)", GRAPH, "torch.export.load(FILE).state_dict")),
-    (("model.weights.h5",), FileKind("a Keras model", GRAPH)),
-    (("data.pkl",), FileKind("what torch.save wrote, a zip archive", WEIGHTS_OF_TORCH, DICT_OF_TORCH)),
-    ((".npy",), FileKind("an archive of NumPy arrays (.npz)", WEIGHTS, "dict(numpy.load(FILE))")),
-)  # fmt: skip
+EXPORTED = FileKind("a program of torch.export (.pt2)", GRAPH, "torch.export.load(FILE).state_dict")
 
-#: Texts that begin so, in lower case and behind white space.
-TEXTS: tuple[tuple[tuple[bytes, ...], FileKind], ...] = (
-    ((b"version https://git-lfs",), FileKind("a pointer of Git LFS, in the place of the file", "git lfs pull brings the file itself")),
-    ((b"<!doctype html", b"<html", b"<head"), FileKind("a web page", AGAIN)),
-    ((b"<!doctype", b"<?xml", b"<"), FileKind("an XML file of another program", NOTHING)),
-    ((b"{", b"["), FileKind("a JSON file of another program", NOTHING)),
-    ((b"import ", b"from ", b"#!/usr/bin/env python", b'"""'), FileKind("Python source", COMPILE)),
-)  # fmt: skip
+#: How names of members of zip archives end, and what they are part of; the first that fits.
+MEMBERS: tuple[tuple[str, FileKind], ...] = (
+    ("/constants.pkl", FileKind("a TorchScript archive", GRAPH, "torch.jit.load(FILE).state_dict()")),
+    ("/archive_format", EXPORTED),
+    ("serialized_exported_program.json", EXPORTED),  # as older versions of torch wrote it
+    ("model.weights.h5", FileKind("a Keras model", GRAPH)),
+    ("data.pkl", FileKind("what torch.save wrote, a zip archive", *OF_TORCH)),
+    (".npy", FileKind("an archive of NumPy arrays (.npz)", WEIGHTS, "dict(numpy.load(FILE))")),
+)
+
+#: What texts begin with, in lower case and behind white space, and what they are; the first that fits.
+TEXTS: tuple[tuple[bytes, FileKind], ...] = (
+    (b"version https://git-lfs", FileKind("a pointer of Git LFS, and not the file", "git lfs pull brings that")),
+    *((tag, FileKind("a web page", AGAIN)) for tag in (b"<!doctype html", b"<html", b"<head")),
+    (b"<", FileKind("an XML file of another program", NOTHING)),
+    *((mark, FileKind("a JSON file of another program", NOTHING)) for mark in (b"{", b"[")),
+    *((mark, FileKind("Python source", COMPILE)) for mark in (b"import ", b"from ", b"#!/usr/bin/env py", b'"""')),
+)
 
 #: Files whose presence says what a folder is.
 FOLDERS: tuple[tuple[str, str], ...] = (
@@ -112,11 +115,11 @@ FOLDERS: tuple[tuple[str, str], ...] = (
 SAFETENSORS = FileKind("a safetensors file", WEIGHTS)
 EMPTY = FileKind("an empty file", AGAIN)
 ZEROS = FileKind("a file of zeros", AGAIN)
-ONNX = FileKind("an ONNX model", GRAPH, "{i.name: onnx.numpy_helper.to_array(i) for i in onnx.load(FILE).graph.initializer}")
+ONNX = FileKind("an ONNX model", GRAPH)
 ONNX_FIELDS = {1, 2, 3, 4, 5, 6, 7, 8, 14, 20, 25}  # of a ModelProto; the first is the version
 PROTOBUF = FileKind("a protobuf file (TensorFlow, Core ML)", GRAPH)
 TAR = FileKind("a tar archive", UNPACK)
-NEMO = FileKind("a tar archive of NeMo", f"unpack it; it holds weights, and not what is computed with them; {COMPILE}")
+NEMO = FileKind("a tar archive of NeMo", f"{UNPACK}; {WEIGHTS}")
 ZIP = FileKind("a zip archive", UNPACK)
 TEXT = FileKind("a text", NOTHING)
 
@@ -138,11 +141,12 @@ def not_a_model(name: str, source: Any) -> str:
 
 
 def not_weights(name: str, source: Any) -> str:
-    """Return what to say of a file that is no safetensors file; nothing where the reader's own message is better."""
+    """Return what to say of a file that is none of weights; nothing where the reader's own message is better."""
     kind = kind_of_file(source)
     if kind is None or kind is SAFETENSORS:
         return ""
-    advice = f"{kind.to_weights} gives what load_state_dict takes" if kind.to_weights else "it is no source of weights"
+    takes = "gives what load_state_dict takes"
+    advice = f"{kind.to_weights} {takes}" if kind.to_weights else "load_state_dict takes a dict or safetensors"
     return f"{name} is {kind.what}, no safetensors file; {advice}"
 
 
@@ -155,18 +159,19 @@ def not_a_file(path: str) -> str:
 
 
 def instead_of_module(value: Any) -> str:
-    """Return what to do with an object that is given as a model in Python, or as a file, and is neither."""
+    """Return the type of what is given as a module or as a file and is neither, and what to do with it."""
+    advice = ""
     if isinstance(value, (str, os.PathLike)):
-        return f'ds.load reads what Engine.save wrote, and else {COMPILE}'
-    if isinstance(value, type):
-        return f"make one of the class: {value.__name__}()"
-    if isinstance(value, Mapping):
-        return "a dict of weights is not what is computed with them; a module takes it by load_state_dict"
-    if type(value).__name__ in ("ExportedProgram", "ModelProto"):
-        return "take the module of which it was exported"
-    if hasattr(value, "state_dict") and callable(value):
-        return 'ds.compile(model, spec) makes an engine of it'
-    return ""
+        advice = f"ds.load reads what Engine.save wrote, and else {COMPILE}"
+    elif isinstance(value, type):
+        advice = f"make one of the class: {value.__name__}()"
+    elif isinstance(value, Mapping):
+        advice = "a dict of weights is not what is computed with them; a module takes it by load_state_dict"
+    elif type(value).__name__ in ("ExportedProgram", "ModelProto"):
+        advice = "take the module of which it was exported"
+    elif hasattr(value, "state_dict") and callable(value):
+        advice = "ds.compile(model, spec) makes an engine of it"
+    return f"{type(value).__name__}{advice and f'; {advice}'}"
 
 
 def _kind(file: Any) -> FileKind | None:
@@ -200,7 +205,7 @@ def _kind_of_zip(file: Any, head: bytes) -> FileKind:
 
 
 def _kind_by_members(names: list[str]) -> FileKind:
-    return next((kind for ends, kind in MEMBERS if any(name.endswith(ends) for name in names)), ZIP)
+    return next((kind for end, kind in MEMBERS if any(name.endswith(end) for name in names)), ZIP)
 
 
 def _cut(kind: FileKind) -> FileKind:
@@ -251,15 +256,12 @@ def _kind_of_text(head: bytes) -> FileKind | None:
     if b"dreamstream" in head:  # ours, damaged: its reader says where
         return None
     begin = head.removeprefix(b"\xef\xbb\xbf").lstrip()[:64].lower()
-    for marks, kind in TEXTS:
-        if begin.startswith(marks):
-            return kind
-    return TEXT
+    return next((kind for mark, kind in TEXTS if begin.startswith(mark)), TEXT)
 
 
 def _is_text(head: bytes) -> bool:
     try:
-        text = head.decode() if len(head) < HEAD else head[:-4].decode(errors="ignore")
+        text = codecs.getincrementaldecoder("utf-8")().decode(head)  # a character may be cut off at the end
     except UnicodeDecodeError:
         return False
     return all(c.isprintable() or c in "\t\n\r\f" for c in text)

@@ -306,7 +306,9 @@ def demo(args: argparse.Namespace) -> int:
         say(f"{len(callers)} calls, {seconds:.1f} s, at the same time and in random chunks, through Silero VAD")
         say(f"({n_weights:,} trained weights), which says for each 32 ms whether somebody speaks:")
     else:
-        say(f"{len(callers)} streams, {seconds:.1f} s of speech, through a network of {n_weights:,} random weights")
+        say(
+            f"{len(callers)} streams, {seconds:.1f} s of speech, through a network of {n_weights:,} random weights"
+        )
         say("(25 ms windows, non-causal convolutions, residuals, LSTM); classes mean nothing, but must agree.")
         say("With trained weights it says where somebody speaks: pip install --no-deps silero-vad")
     latencies = _stream(engine, callers, rng, args.quiet, None if vad is not None else _class_of)

@@ -12,7 +12,7 @@ from typing import Any
 
 from .. import models
 from ..errors import DreamStreamError, FormatError
-from ..file_kinds import DICT_OF_TORCH, kind_of_file
+from ..file_kinds import OF_TORCH, kind_of_file
 from ..nn import Module
 from ..nn.state import read_safetensors
 from ..online.front import is_module_class
@@ -84,7 +84,7 @@ def load_weights(model: Any, path: str) -> None:
     import torch  # the model is torch's
 
     kind = kind_of_file(path)
-    if kind is not None and kind.to_weights == DICT_OF_TORCH:
+    if kind is not None and kind[1:] == OF_TORCH:
         model.load_state_dict(torch.load(path, map_location="cpu", weights_only=True))
     else:
         model.load_state_dict({name: torch.tensor(v) for name, v in read_safetensors(path).items()})

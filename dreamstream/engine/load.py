@@ -186,10 +186,7 @@ def _content(source: Any) -> bytes:
         return bytes(source)
     if hasattr(source, "read"):
         return read_all(source)
-    hint = instead_of_module(source)
-    raise TypeError(
-        f"expected a path, a file object with read() or bytes, got {type(source).__name__}{hint and f'; {hint}'}"
-    )
+    raise TypeError(f"expected a path, a file object with read() or bytes, got {instead_of_module(source)}")
 
 
 def _reads_as_text(head: bytes, size: int) -> bool:

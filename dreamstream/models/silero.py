@@ -66,7 +66,9 @@ class SileroVAD(nn.Module):
         if sample_rate not in (8000, 16000):
             raise ShapeError(f"SileroVAD: sample_rate is 8000 or 16000, got {sample_rate}")
         if pretrained and sample_rate != 16000:
-            raise ShapeError(f"SileroVAD: the pretrained weights are for 16000 samples per second, got {sample_rate}")
+            raise ShapeError(
+                f"SileroVAD: the pretrained weights are for 16000 samples per second, got {sample_rate}"
+            )
         self.sample_rate = sample_rate
         self.window = sample_rate * 32 // 1000
         self.context = self.window // 8

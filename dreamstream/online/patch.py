@@ -262,10 +262,7 @@ def front_of(module: Any, what: str) -> Front:
     """
     front: Front | None = _NATIVE if isinstance(module, Module) else foreign_front(type(module))
     if front is None:
-        hint = instead_of_module(module)
-        raise TypeError(
-            f"{what} takes a module of dreamstream.nn or torch.nn, got {type(module).__name__}{hint and f'; {hint}'}"
-        )
+        raise TypeError(f"{what} takes a module of dreamstream.nn or torch.nn, got {instead_of_module(module)}")
     return front
 
 

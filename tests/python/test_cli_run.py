@@ -277,7 +277,10 @@ def test_an_unknown_model_and_weights_that_do_not_fit(folder, capsys, tmp_path):
     from safetensors.numpy import save_file
 
     assert cli.main(["run", "Whisper", str(folder / "a.wav")]) == 1
-    assert "no model 'Whisper', nor a file; give a model file, FILE.py:FUNCTION or one of SileroVAD" in capsys.readouterr().err
+    assert (
+        "no model 'Whisper', nor a file; give a model file, FILE.py:FUNCTION or one of SileroVAD"
+        in capsys.readouterr().err
+    )
     save_file({"conv1.weight": np.zeros((2, 2), np.float32)}, tmp_path / "other.safetensors")
     call = ["run", "SileroVAD", str(folder / "a.wav"), "--weights", str(tmp_path / "other.safetensors")]
     assert cli.main(call) == 1

@@ -1,4 +1,4 @@
-"""Files of other programs in the place of a model or of weights: what they are is said, and what makes a model of them."""
+"""Files of other programs in the place of a model or of weights: it is said what they are and how to go on."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ FILES = {
     "a graph of tensorflow": (b"\x0a\x04\x0a\x02ab" * 9, "a protobuf file", COMPILES),
     "torchscript": (zipped("m/data.pkl", "m/code/a.py", "m/constants.pkl"), "a TorchScript archive", COMPILES),
     "state dict": (zipped("m/data.pkl", "m/data/0"), "what torch.save wrote, a zip archive", "--weights FILE"),
-    "state dict, cut": (zipped("m/data.pkl", "m/data/0")[:60], "a zip archive that is cut short", "fetch it again"),
+    "state dict, cut": (zipped("m/data.pkl")[:60], "torch.save wrote, a zip archive that is cut", "fetch it"),
     "older state dict": (b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19.\x80\x02M\xe9\x03.", "a pickle", "--weights"),
     "torch.export": (zipped("m/archive_format", "m/models/model.json"), "a program of torch.export", COMPILES),
     "keras": (zipped("metadata.json", "config.json", "model.weights.h5"), "a Keras model", COMPILES),
@@ -76,7 +76,7 @@ FILES = {
     "wav": (b"RIFF\x24\0\0\0WAVEfmt " + bytes(90), "a WAV recording", "dreamstream run MODEL AUDIO"),
     "flac": (b"fLaC\0\0\0\x22" + bytes(90), "a FLAC recording", "dreamstream run MODEL AUDIO"),
     "web page": (b"\n<!DOCTYPE html>\n<html><body>404</body></html>", "a web page", "fetch it again"),
-    "git lfs": (b"version https://git-lfs.github.com/spec/v1\noid sha256:12\n", "a pointer of Git LFS", "git lfs pull"),
+    "git lfs": (b"version https://git-lfs.github.com/spec/v1\noid 12\n", "a pointer of Git LFS", "git lfs pull"),
     "empty": (b"", "an empty file", "fetch it again"),
     "zeros": (bytes(5000), "a file of zeros", "fetch it again"),
     "json": (b'{"model_type": "llama"}', "a JSON file of another program", "dreamstream convert"),

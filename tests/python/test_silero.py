@@ -155,7 +155,9 @@ def package(tmp_path, monkeypatch):
     folder.mkdir(parents=True)
     (folder.parent / "__init__.py").write_text("raise ImportError('torchaudio')")
     save = pytest.importorskip("safetensors.numpy").save_file
-    names = {f"lstm_cell.{kind}_{of}_l0": f"lstm_cell.{kind}_{of}" for kind in ("weight", "bias") for of in ("ih", "hh")}
+    names = {
+        f"lstm_cell.{kind}_{of}_l0": f"lstm_cell.{kind}_{of}" for kind in ("weight", "bias") for of in ("ih", "hh")
+    }
     weights = {names.get(k, k): np.array(v.numpy()) for k, v in random_model().state_dict().items()}
     save(weights, folder / "silero_vad_16k.safetensors")
     monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
@@ -187,7 +189,9 @@ def test_weights_that_are_not_there(package, tmp_path, monkeypatch, capsys):
     with pytest.raises(ds.ShapeError, match="for 16000 samples per second, got 8000"):
         SileroVAD(8000, pretrained=True)
     (package / "silero_vad_16k.safetensors").unlink()
-    with pytest.raises(ImportError, match="not in the silero-vad that is installed: pip install --no-deps --upgrade"):
+    with pytest.raises(
+        ImportError, match="not in the silero-vad that is installed: pip install --no-deps --upgrade"
+    ):
         SileroVAD(pretrained=True)
     for missing in (lambda name: None, lambda name: (_ for _ in ()).throw(ValueError(f"{name}.__spec__ is None"))):
         monkeypatch.setattr(importlib.util, "find_spec", missing)
