@@ -30,6 +30,7 @@ Step = Callable[[], Any]
 """One step of all streams, on chunks that are ready."""
 
 WARMUP, LEAST = 3, 20  # steps: not counted, and counted at least
+FOR_STREAMS = "with those for starts and ends; one with caches written by hand has fewer and may be faster"
 PEERS = ("torch", "onnxruntime")
 COLUMNS = ("streams", "chunk_ms", "engine", "p50_ms", "p90_ms", "p99_ms", "real_time_factor", "streams_per_core")
 
@@ -116,9 +117,12 @@ def _torch(module: Any, chunks: Sequence[Array], n: int, threads: int) -> Step:
     return step
 
 
-def _onnxruntime(module: Any, model: Any, spec: Any, chunks: Sequence[Array], n: int, threads: int) -> Step:
-    """The model as ONNX, of just this many rows and frames: `dreamstream.export.onnx`."""
+def _onnxruntime(
+    module: Any, model: Any, spec: Any, chunks: Sequence[Array], n: int, threads: int
+) -> tuple[Step, int]:
+    """The model as ONNX, of just this many rows and frames: `dreamstream.export.onnx`; and its number of nodes."""
     import onnxruntime
+    from onnx import load_from_string
 
     from ..export import onnx
 
@@ -146,7 +150,7 @@ def _onnxruntime(module: Any, model: Any, spec: Any, chunks: Sequence[Array], n:
         feed["sos"] = no
 
     no = np.zeros(n, bool)
-    return step
+    return step, len(load_from_string(file.getvalue()).graph.node)
 
 
 # ---------------------------------------------------------------------- measuring
@@ -165,8 +169,8 @@ def _times(steps: dict[str, Step], seconds: float) -> dict[str, Array]:
     return {name: np.array(t) for name, t in times.items()}
 
 
-def _rows(args: argparse.Namespace) -> Iterator[dict[str, Any]]:
-    """Measure; yield a row per number of streams, size of chunks and engine."""
+def _rows(args: argparse.Namespace, notes: dict[str, str]) -> Iterator[dict[str, Any]]:
+    """Measure; yield a row per number of streams, size of chunks and engine; `notes` gets words on an engine."""
     with ExitStack() as stack:
         engine, model, spec = _load(args, stack)
         sizes = [(ms, _frames(engine, ms, args.rate)) for ms in args.chunk_ms]
@@ -179,7 +183,10 @@ def _rows(args: argparse.Namespace) -> Iterator[dict[str, Any]]:
                 if "torch" in peers:
                     steps["torch"] = _torch(module, chunks, n, args.threads)
                 if "onnxruntime" in peers:
-                    steps["onnxruntime"] = _onnxruntime(module, model, spec, chunks, n, args.threads)
+                    steps["onnxruntime"], nodes = _onnxruntime(module, model, spec, chunks, n, args.threads)
+                    notes["onnxruntime"] = (
+                        f"runs the graph of dreamstream.export.onnx, {nodes} nodes {FOR_STREAMS}"
+                    )
                 for name, times in _times(steps, args.seconds).items():
                     p50, p90, p99 = (1000 * float(np.percentile(times, q)) for q in (50, 90, 99))
                     figures = (p50, p90, p99, p50 / chunk_ms, n * chunk_ms / p50 / args.threads)
@@ -209,7 +216,8 @@ def bench(args: argparse.Namespace) -> int:
     if args.plot:
         require_matplotlib(args.plot)
     rows: list[dict[str, Any]] = []
-    for row in _rows(args):
+    notes: dict[str, str] = {}
+    for row in _rows(args, notes):
         if not rows and not args.json:
             print("  streams  chunk  engine       50 %        90 %        99 %   real-time   streams")
             print("           ms                    ms          ms          ms      factor  per core")
@@ -219,6 +227,9 @@ def bench(args: argparse.Namespace) -> int:
             f"  {n:7}  {chunk:5g}  {name:11} {p50:9.4g}   {p90:9.4g}   {p99:9.4g}   {factor:9.3g}  {per_core:8.4g}"
         )
         print(json.dumps(row) if args.json else line, flush=True)
+    if not args.json:
+        for name, note in notes.items():
+            print(f"{name} {note}")
     if args.plot:
         _plot(args.plot, args.model, rows)
     return 0
@@ -258,7 +269,8 @@ def add(commands: Commands) -> None:
         "mid-stream, on noise: the 50th, 90th and 99th percentile in milliseconds; the real-time factor, the "
         "first of these over the chunk's duration; and how many streams one core carries at that. Beside it, for "
         "a torch model, torch itself with states as arguments (dreamstream.torch.functionalize) and onnxruntime "
-        "on the exported model, where they are installed, all streams in one batch.",
+        "on the exported model, where they are installed, all streams in one batch. What is exported has nodes "
+        "for starts and ends of streams, which a graph with caches written by hand has not.",
     )
     parser.add_argument(
         "model",

@@ -293,7 +293,7 @@ def add(commands: Commands) -> None:
     )
     parser.add_argument("model", metavar="MODEL", help=f"a .dsm file, or one of {', '.join(models.COMPLETE)}")
     parser.add_argument("audio", metavar="AUDIO", nargs="+", help="WAV files; others with soundfile installed")
-    parser.add_argument("--weights", metavar="FILE", help="a .safetensors file")
+    parser.add_argument("--weights", metavar="FILE", help="a .safetensors file; by default that of silero-vad")
     parser.add_argument("--chunk-ms", type=at_least(1, int), default=100, metavar="N", help="audio per step (100)")
     parser.add_argument(
         "--compare-offline", action="store_true", help="also run each file as a whole; fail where they differ"

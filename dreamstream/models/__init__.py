@@ -1,6 +1,7 @@
 """Models that are ready to load: networks whose trained weights others have published.
 
-Each has its original's argument names and `state_dict` layout; weights are not part of the package.
+Each has its original's argument names and `state_dict` layout; weights are not part of the package, those of
+`SileroVAD` are found in another one.
 """
 
 from .conformer_moe import ConformerMoE

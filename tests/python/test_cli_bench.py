@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 
@@ -84,6 +85,10 @@ def test_beside(measure, tmp_path):
     status, out, err = measure(f"{path}:net", "--streams", 2, "--chunk-ms", 160, "--json")
     assert status == 0, err
     assert [json.loads(line)["engine"] for line in out.splitlines()] == ["dreamstream", "torch", "onnxruntime"]
+    status, out, _ = measure(f"{path}:net", "--streams", 2, "--chunk-ms", 160)
+    assert status == 0 and re.search(
+        r"^onnxruntime runs the graph of dreamstream.export.onnx, \d\d+ nodes", out, re.M
+    )
     status, out, _ = measure(f"{path}:net", "--streams", 2, "--chunk-ms", 160, "--json", "--beside")
     assert [json.loads(line)["engine"] for line in out.splitlines()] == ["dreamstream"]
 

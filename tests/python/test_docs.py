@@ -108,7 +108,7 @@ def test_environment_variables_are_documented():
 
 
 def test_pages_say_where_else_their_text_is():
-    """A viewer of the repository includes nothing: each page says what would be there, and links to what exists."""
+    """A viewer of the repository includes nothing: each page says what would be there, with links that hold."""
     pages = [page for page in DOCS.rglob("*.md") if "```{include} " in page.read_text(encoding="utf-8")]
     assert len(pages) > 10
     for page in pages:
