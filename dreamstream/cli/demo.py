@@ -271,12 +271,16 @@ def trained() -> SileroVAD | None:
         return None
 
 
+def _in_words(spans: Sequence[Span]) -> str:
+    return ", ".join(f"{begin:.1f}-{end:.1f}" for begin, end in spans) or "-"
+
+
 def _table(callers: Sequence[_Caller], rate: float) -> Iterator[str]:
     """Yield for each call where somebody was put, where the network hears somebody, and how exact that is."""
     rows = [("call", "seconds", "somebody speaks at", "is heard at", "offline differs by")]
     for c in callers[:MOST_ROWS]:
-        spans = (", ".join(f"{a:.1f}-{b:.1f}" for a, b in s) or "-" for s in (c.spoken, _heard(c.output(), rate)))
-        rows.append((c.id, f"{len(c.samples) / SAMPLE_RATE:.1f}", *spans, f"{c.gap:.1e}"))
+        seconds, heard = len(c.samples) / SAMPLE_RATE, _heard(c.output(), rate)
+        rows.append((c.id, f"{seconds:.1f}", _in_words(c.spoken), _in_words(heard), f"{c.gap:.1e}"))
     widths = [max(len(row[i]) for row in rows) for i in range(4)]
     for name, seconds, spoken, heard, gap in rows:
         yield f"  {name:{widths[0]}}  {seconds:>{widths[1]}}  {spoken:{widths[2]}}  {heard:{widths[3]}}  {gap}"

@@ -119,7 +119,8 @@ def test_demo_prints_what_the_readme_shows(capsys):
     assert [re.sub(" +", " ", line) for line in shape(printed).splitlines()] == [
         re.sub(" +", " ", line) for line in shape(shown).splitlines()
     ]
-    for pattern in (r"^24 calls.*$", r"^  caller-01 .*  ", r"^offline model +\d+ frames", r"^delay.*$", r"^state.*$"):
+    same = r"^24 calls.*$", r"^  caller-01 .*  ", r"^offline model +\d+ frames", r"^delay.*$", r"^state.*$"
+    for pattern in same:
         assert re.search(pattern, shown, re.MULTILINE)[0] == re.search(pattern, printed, re.MULTILINE)[0]
 
 
