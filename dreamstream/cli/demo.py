@@ -279,8 +279,8 @@ def _table(callers: Sequence[_Caller], rate: float) -> Iterator[str]:
     """Yield for each call where somebody was put, where the network hears somebody, and how exact that is."""
     rows = [("call", "seconds", "somebody speaks at", "is heard at", "offline differs by")]
     for c in callers[:MOST_ROWS]:
-        seconds, heard = len(c.samples) / SAMPLE_RATE, _heard(c.output(), rate)
-        rows.append((c.id, f"{seconds:.1f}", _in_words(c.spoken), _in_words(heard), f"{c.gap:.1e}"))
+        spans = _in_words(c.spoken), _in_words(_heard(c.output(), rate))
+        rows.append((c.id, f"{len(c.samples) / SAMPLE_RATE:.1f}", *spans, f"{c.gap:.1e}"))
     widths = [max(len(row[i]) for row in rows) for i in range(4)]
     for name, seconds, spoken, heard, gap in rows:
         yield f"  {name:{widths[0]}}  {seconds:>{widths[1]}}  {spoken:{widths[2]}}  {heard:{widths[3]}}  {gap}"
