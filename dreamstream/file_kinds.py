@@ -39,7 +39,8 @@ AGAIN = "what was to be downloaded or copied did not arrive; fetch it again"
 UNPACK = "unpack it, and look at what is inside"
 NOTHING = "a model is a .dsm, .json or .xml file that Engine.save or dreamstream convert wrote"
 OF_TORCH = f"{WEIGHTS} --weights FILE", "torch.load(FILE, weights_only=True)"
-OLDER_TORCH = b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19"  # a pickle of torch's magic number
+OLDER_TORCH = FileKind("what torch.save wrote, in its older form, a pickle", *OF_TORCH)
+TORCH_NUMBER = b"\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19"  # what such a pickle begins with, in a frame or not
 
 #: Where the bytes stand, the bytes, and the kind of file; the first that fits.
 MARKS: tuple[tuple[int, bytes, FileKind], ...] = (
@@ -56,7 +57,7 @@ MARKS: tuple[tuple[int, bytes, FileKind], ...] = (
     (0, b"MATLAB 5.0 MAT-file", FileKind("a MATLAB file", WEIGHTS)),
     (0, b"\0B<", FileKind("a Kaldi model", WEIGHTS)),
     (0, b"7767517\n", FileKind("an ncnn .param file", GRAPH)),
-    (0, OLDER_TORCH, FileKind("what torch.save wrote, in its older form, a pickle", *OF_TORCH)),
+    *((at, TORCH_NUMBER, OLDER_TORCH) for at in (2, 11)),
     *((0, b"\x80%c" % version, FileKind("a Python pickle", PICKLE)) for version in range(2, 6)),
     (0, b"\x1f\x8b", FileKind("a gzip archive", UNPACK)),
     (0, b"BZh", FileKind("a bzip2 archive", UNPACK)),

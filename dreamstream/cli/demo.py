@@ -129,7 +129,7 @@ def _callers(n_streams: int, seconds: float | None, rng: np.random.Generator) ->
 
 
 def _with_pauses(callers: Sequence[_Caller], rng: np.random.Generator) -> None:
-    """Cut what each caller says in up to three pieces, with seconds of faint noise around them."""
+    """Cut what each caller says in pieces of up to three seconds, with some of faint noise around them."""
     for c in callers:
         if not len(c.samples):
             continue

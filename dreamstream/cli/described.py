@@ -18,8 +18,6 @@ from ..nn.state import read_safetensors
 from ..online.front import is_module_class
 
 FUNCTION = re.compile(r"(?P<file>.+\.py):(?P<function>[^:/]+)")
-
-
 MODEL_FILES = (".dsm", ".json", ".xml")
 
 

@@ -175,8 +175,9 @@ def test_weights_of_torch_whatever_their_suffix(tmp_path):
     )
     layer = torch.nn.Conv1d(2, 2, 3)
     source, out = f"{tmp_path}/net.py:net", str(tmp_path / "out.dsm")
-    for older in (False, True):
-        torch.save(layer.state_dict(), tmp_path / "w", _use_new_zipfile_serialization=not older)
+    for older, protocol in ((False, 2), (True, 2), (True, 3)):
+        options = {"_use_new_zipfile_serialization": not older, "pickle_protocol": protocol}
+        torch.save(layer.state_dict(), tmp_path / "w", **options)
         assert cli.main(["convert", source, out, "--weights", f"{tmp_path}/w"]) == 0
         x = torch.randn(2, 9)
         y = ds.load(out).step({"anna": x.numpy()}, sos="anna", eos="anna")["anna"]
