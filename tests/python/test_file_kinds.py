@@ -149,9 +149,6 @@ def test_what_torch_writes(tmp_path):
         "what torch.save wrote, in its older form": lambda path: torch.save(
             layer.state_dict(), path, _use_new_zipfile_serialization=False
         ),
-        "a program of torch.export": lambda path: torch.export.save(
-            torch.export.export(layer, (torch.zeros(1, 2, 9),)), path
-        ),
     }
     for what, write in files.items():
         write(str(tmp_path / "m.pt2"))
