@@ -227,7 +227,7 @@ static ds_status arrange(ds_safetensors *file, size_t first_byte)
 
 static ds_status fill(ds_safetensors *file, const char *bytes, size_t n_bytes)
 {
-    DS_CHECK(n_bytes > 0, DS_FORMAT, "safetensors: an empty file");
+    DS_CHECK(n_bytes > 0, DS_FORMAT, "safetensors: expected a header, got an empty file");
     DS_CHECK(n_bytes >= LENGTH_BYTES, DS_FORMAT,
              "safetensors: expected at least %d bytes, the header's length, got %zu", LENGTH_BYTES,
              n_bytes);

@@ -407,9 +407,10 @@ static ds_status parse_text(reader *r)
     const char *text = ds_safetensors_text(r->container, DS_MODEL_KEY, &n_bytes);
     DS_CHECK(
         text != NULL, DS_FORMAT,
-        "model: a safetensors file without a text \"" DS_MODEL_KEY
-        "\" in its metadata: it holds weights, and no graph of what is computed with them; compile "
-        "the model in Python: dreamstream convert FILE.py:FUNCTION OUT.dsm --weights FILE");
+        "model: expected a text \"" DS_MODEL_KEY
+        "\" in the metadata; a safetensors file without it holds weights, and no graph of what is "
+        "computed with them; compile the model in Python: dreamstream convert FILE.py:FUNCTION "
+        "OUT.dsm --weights FILE");
     ds_status status = ds_json_parse(&r->json, &r->allocator, text, n_bytes, 0);
     if (status == DS_OK)
         status = read_text(r, ds_json_root(r->json));
