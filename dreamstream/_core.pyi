@@ -50,7 +50,7 @@ class Op:
     same_counts: bool  # counts of output 0, and of each of its rate, are the input's, always
     lockstep: bool  # value inputs must progress equally (sync)
     checked_input: int | None  # whose values `check_values` takes
-    n_leading: int  # inputs without whose frames there are no outputs
+    needs_frames: bool  # a stream of no frames has no outputs, not even empty ones
     whole: bool  # needs the whole stream: nothing leaves before the end
     carries: bool  # arrays are carried from call to call
     prepared_bytes: int  # of its weights as kernels want them

@@ -146,7 +146,7 @@ def stream_buffer(module: Any) -> dict[str, Any]:
             dtype = "float64" if str(module.weight.dtype) == "torch.float64" else "float32"
             signature = (dtype, (module.in_channels,), 1, 1)
             op = dispatch.operator(name, dict(attributes), [signature], [module.weight, module.bias])
-            counts = np.array([[0, 0, n, n]], np.int64)
+            counts = np.array([[0, -1, n, n]], np.int64)
             (after,) = op.counts([counts], np.zeros(1, bool))
             size = n - int(op.kept([counts], [after])[0][0, 1])
             rows = state.states.store.tensors.get((0, 0))

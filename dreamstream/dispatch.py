@@ -123,7 +123,7 @@ def _run_whole(
     op: _core.Op, values: Sequence[Array], n_rows: int, n_frames: Sequence[int], weights: Sequence[Array | None]
 ) -> tuple[list[Array], list[int]]:
     """Run an operator on whole sequences, of one length for each input; return its outputs and their lengths."""
-    row = [np.array([[0, 0, n, n]], np.int64) for n in n_frames]
+    row = [np.array([[0, -1, n, n]], np.int64) for n in n_frames]  # -1: it begins here
     out = op.counts(row, np.ones(1, bool))
     inputs, outputs = ([np.repeat(c, n_rows, 0) for c in counts] for counts in (row, out))
     results, _ = op.run(values, inputs, outputs, np.ones(n_rows, bool), None, weights, True)
@@ -188,7 +188,7 @@ def _unfold(
         lead = len(roles) - n_before
         places = [i if r is Ellipsis else lead + r for i, r in enumerate(roles)]
         return in_c_order(stored.transpose(places))
-    if pooled and not n_frames:  # of no frames: there is nothing to pool
+    if pooled and not len(out):  # what can't be made of no frames
         out = np.full((n_rows, *features), np.nan, out.dtype)
     streams = [r for r in ("B", "L") if r in roles and not (pooled and r == "L")]
     sizes = {"B": n_rows, "L": n_frames}

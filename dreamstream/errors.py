@@ -84,6 +84,11 @@ class DreamStreamError(Exception):
         self.ids = (ids,) if isinstance(ids, str) else tuple(ids)
         super().__init__(_with_ids(self._message, self.ids))
 
+    def concern(self, ids: Iterable[str]) -> None:
+        """Make it an error about these streams."""
+        self.ids = tuple(ids)
+        self.args = (_with_ids(self._message, self.ids),)
+
     def __reduce__(self) -> tuple[object, ...]:
         extra = {k: v for k, v in self.__dict__.items() if k not in ("_message", "ids")}
         return _rebuild, (type(self), self._message, self.ids), extra or None

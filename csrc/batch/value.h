@@ -25,7 +25,9 @@ typedef struct ds_signature {
 } ds_signature;
 
 /* known: frames whose value and existence no future can change; total: the length if the stream
- * ended now. 0 <= known <= total. */
+ * ended now, 0 <= known <= total. Or total is -1, and known 0, where a stream that ended now would have no such
+ * edge: it has not begun (by a first frame or its end), or is too short for an operator that refuses what is (torch raises an error there). No
+ * frames and no edge are not the same: what pads an edge of no frames has some. */
 typedef struct ds_pair {
     int64_t known, total;
 } ds_pair;

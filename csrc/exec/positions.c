@@ -20,14 +20,18 @@ typedef struct entry {
 static void count(const ds_graph *g, const int64_t *frames, bool ended, ds_pair *pairs,
                   int64_t *first, ds_edge_counts *edges)
 {
+    bool begun = ended; /* with its first frame, or its end */
     memset(pairs, 0, g->n_edges * sizeof *pairs);
-    for (size_t i = 0; i < g->n_inputs; i++)
+    for (size_t i = 0; i < g->n_inputs; i++) {
         pairs[g->inputs[i]] = (ds_pair){frames[i], frames[i]};
+        begun = begun || frames[i] > 0;
+    }
     ds_graph_counts(g, ended, pairs);
     ds_graph_needs(g, pairs, first);
-    for (size_t e = 0; e < g->n_edges; e++)
-        edges[e] = (ds_edge_counts){pairs[e].known, pairs[e].total,
-                                    first[e] < pairs[e].known ? first[e] : pairs[e].known};
+    for (size_t e = 0; e < g->n_edges; e++) {
+        const int64_t known = begun ? pairs[e].known : 0;
+        edges[e] = (ds_edge_counts){known, pairs[e].total, first[e] < known ? first[e] : known};
+    }
 }
 
 ds_status ds_positions_count(const ds_graph *graph, const int64_t *frames, ds_arena *arena,

@@ -28,6 +28,7 @@ typedef struct walk {
     int64_t *growth_period; /* [n_edges]: frames of input 0 that its growth takes, so far */
     bool *dead;             /* [n_nodes]: no output follows from it, no stream is refused by it */
     int64_t offsets[DS_MAX_INPUTS];
+    const ds_stairs *begun; /* positive once the stream has: nothing is known before */
     const ds_stairs *mask; /* 1 where the clock admits it, else 0; NULL: everywhere */
     bool diagonal;         /* all inputs as far as whole frames of input 0's time allow */
 } walk;
@@ -76,11 +77,16 @@ static ds_status find_difference(walk *w, const ds_stairs *f, const ds_stairs *g
     return DS_OK;
 }
 
-/* The same for the counts of two edges: where what is known differs, or else the total. */
+/* The same for the counts of two edges: where what is known differs, or else the number of frames in all. */
 static ds_status find_other_counts(walk *w, int a, int b, int64_t *n)
 {
+    const ds_stairs *all_of_a = w->total[a], *all_of_b = w->total[b];
     DS_TRY(find_difference(w, w->known[a], w->known[b], n));
-    return *n >= 0 ? DS_OK : find_difference(w, w->total[a], w->total[b], n);
+    if (*n >= 0 || all_of_a == all_of_b)
+        return DS_OK;
+    DS_TRY(ds_stairs_apply_k(&w->maker, &all_of_a, DS_EXPR_MAX, all_of_a, 0));
+    DS_TRY(ds_stairs_apply_k(&w->maker, &all_of_b, DS_EXPR_MAX, all_of_b, 0));
+    return find_difference(w, all_of_a, all_of_b, n);
 }
 
 /* Starts a walk: the inputs' functions and the mask. */
@@ -92,6 +98,10 @@ static ds_status start(walk *w)
     DS_TRY(ds_clock_functions(w->clock, &w->maker, w->offsets, frames, &w->mask));
     if (w->mask)
         DS_TRY(ds_stairs_keep(&w->functions, &w->mask));
+    w->begun = frames[0];
+    for (size_t i = 1; i < w->graph->n_inputs; i++)
+        DS_TRY(ds_stairs_apply(&w->maker, &w->begun, DS_EXPR_MAX, w->begun, frames[i], NULL));
+    DS_TRY(ds_stairs_keep(&w->functions, &w->begun));
     for (size_t i = 0; i < w->graph->n_inputs; i++) {
         const int e = w->graph->inputs[i];
         DS_TRY(ds_stairs_keep(&w->functions, &frames[i]));
@@ -118,11 +128,12 @@ static ds_status check_lockstep(walk *w, const ds_node *node)
     return DS_OK;
 }
 
-/* `before` at n must not be above `then` at n + 1. */
+/* `before` at n must not be above `then` at n + 1, which counts as 0 below that. */
 static ds_status check_grows(walk *w, const ds_op *op, const ds_stairs *before,
                              const ds_stairs *then)
 {
     ds_stairs_summary sum;
+    DS_TRY(ds_stairs_apply_k(&w->maker, &then, DS_EXPR_MAX, then, 0));
     DS_TRY(ds_stairs_next(&w->maker, &then, then));
     DS_TRY(ds_stairs_apply(&w->maker, &then, DS_EXPR_SUB, before, then, NULL));
     DS_TRY(ds_stairs_summarise(&w->maker, then, &sum));
@@ -139,8 +150,9 @@ static ds_status take_counts(walk *w, const ds_node *node, int o, const ds_stair
 {
     ds_stairs_maker *m = &w->maker;
     const int in = node->inputs[0];
-    DS_TRY(ds_stairs_apply_k(m, &known, DS_EXPR_MAX, known, 0));
     DS_TRY(ds_stairs_apply(m, &known, DS_EXPR_MIN, known, total, NULL));
+    DS_TRY(ds_stairs_apply_k(m, &known, DS_EXPR_MAX, known, 0));
+    DS_TRY(ds_stairs_mask(m, &known, known, w->begun));
     if (w->diagonal) {
         DS_TRY(check_grows(w, node->op, known, known));
         DS_TRY(check_grows(w, node->op, known, total));
@@ -158,7 +170,10 @@ static ds_status count(walk *w, const ds_node *node)
 {
     const ds_op *op = node->op;
     const int e = node->first_output, in = node->inputs[0];
-    if (op->same_counts && op->n_outputs == 1) { /* most operators: no program needed */
+    bool alike = op->same_counts && op->n_outputs == 1 && !op->needs_frames;
+    for (int i = 1; i < op->n_inputs; i++)
+        alike = alike && w->total[node->inputs[i]] == w->total[in];
+    if (alike) { /* most operators: no program needed */
         w->known[e] = w->known[in];
         w->total[e] = w->total[in];
         return DS_OK;

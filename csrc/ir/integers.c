@@ -34,8 +34,17 @@ ds_status ds_stairs_program(ds_stairs_maker *maker, const ds_program *p,
 ds_status ds_stairs_total(ds_stairs_maker *maker, const ds_op *op, const ds_stairs *const *inputs,
                           const ds_stairs **total)
 {
+    /* One more than the total, 0 where there is no such edge. */
+    const ds_stairs *there, *more;
     DS_TRY(ds_stairs_apply_k(maker, total, DS_EXPR_MAX, *total, 0));
-    for (int i = 0; i < ds_op_n_leading(op); i++)
-        DS_TRY(ds_stairs_mask(maker, total, *total, inputs[i]));
-    return DS_OK;
+    DS_TRY(ds_stairs_apply_k(maker, &more, DS_EXPR_ADD, *total, 1));
+    if (op->needs_frames) {
+        DS_TRY(ds_stairs_mask(maker, &more, more, *total));
+        DS_TRY(ds_stairs_mask(maker, &more, more, inputs[0]));
+    }
+    for (int i = 0; i < op->n_inputs; i++) {
+        DS_TRY(ds_stairs_apply_k(maker, &there, DS_EXPR_ADD, inputs[i], 1));
+        DS_TRY(ds_stairs_mask(maker, &more, more, there));
+    }
+    return ds_stairs_apply_k(maker, total, DS_EXPR_ADD, more, -1);
 }

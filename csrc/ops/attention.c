@@ -440,7 +440,7 @@ const ds_op_def ds_op_attention = {
 
 const ds_op_def ds_op_cross_attention = {
     DS_OPERATOR_OF(cross_attention, "Scaled dot-product attention to keys given once.", 1, 1, -1),
-    .flags = DS_OP_REAL | DS_OP_MEMORY | DS_OP_LED | DS_OP_VARIADIC,
+    .flags = DS_OP_REAL | DS_OP_MEMORY | DS_OP_VARIADIC,
     .member = ACROSS,
     .attrs = cross_attention_attrs,
     .weights = "keys? values?",

@@ -56,6 +56,7 @@ ds_status ds_op_declare(ds_op **op, const ds_allocator *allocator, const ds_sign
     o->def = &definition;
     o->n_inputs = (int)n_inputs;
     o->n_outputs = (int)n_outputs;
+    o->needs_frames = true; /* its author is not asked what comes of no frames */
     memcpy(o->in, inputs, n_inputs * sizeof *inputs);
     memcpy(o->out, outputs, n_outputs * sizeof *outputs);
     o->counts = *counts;

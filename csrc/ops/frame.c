@@ -48,6 +48,7 @@ static ds_status frame_infer(ds_op *op)
     DS_CHECK(op->attr[EXACT].i == 0 || (step == size && op->attr[DILATION].i == 1), DS_ARGUMENT,
              "frame: exact windows need step = size and dilation 1, got %lld, %lld and %lld",
              (long long)step, (long long)size, (long long)op->attr[DILATION].i);
+    op->needs_frames = op->attr[EXACT].i == 0; /* a view has no frames of none */
     ds_signature *out = &op->out[0];
     DS_CHECK(out->rank < DS_MAX_RANK, DS_SHAPE,
              "frame: its input has %d feature dimensions, one more is not supported", out->rank);
@@ -236,4 +237,4 @@ static void overlap_add_forward(const ds_op *op, const ds_run *run)
 
 const ds_op_def ds_op_overlap_add = {
     DS_OPERATOR(overlap_add, "Windows laid over each other, a step apart, and added."),
-    .flags = DS_OP_REAL, .attrs = overlap_add_attrs, DS_COUNTED(overlap_add)};
+    .flags = DS_OP_REAL | DS_OP_NEEDS_FRAMES, .attrs = overlap_add_attrs, DS_COUNTED(overlap_add)};

@@ -116,21 +116,24 @@ static void require_check(const ds_op *op, ds_program *p)
                               : ds_add_k(p, ds_length_of(op, OTHER, p, 1), plus);
     const ds_expr over = ds_sub(p, ds_length_of(op, LENGTH, p, 0), other); /* a - b */
     const ds_expr under = ds_sub(p, ds_const(p, 0), over);
-    ds_root(p, ds_const(p, 1));
+    ds_expr wrong;
     switch (op->attr[RELATION].i) {
     case EQ:
-        ds_root(p, ds_max(p, over, under));
+        wrong = ds_max(p, over, under);
         break;
     case NE:
-        ds_root(p, ds_add_k(p, ds_mul_k(p, ds_max(p, over, under), -1), 1));
+        wrong = ds_add_k(p, ds_mul_k(p, ds_max(p, over, under), -1), 1);
         break;
     case LT:
     case LE:
-        ds_root(p, ds_add_k(p, over, op->attr[RELATION].i == LT));
+        wrong = ds_add_k(p, over, op->attr[RELATION].i == LT);
         break;
     default:
-        ds_root(p, ds_add_k(p, under, op->attr[RELATION].i == GT));
+        wrong = ds_add_k(p, under, op->attr[RELATION].i == GT);
     }
+    const ds_expr compared = ds_min(p, ds_total(p, 0), ds_total(p, 1));
+    ds_root(p, ds_const(p, 1));
+    ds_root(p, ds_select(p, compared, wrong, ds_const(p, 0)));
 }
 
 static ds_status require_fail_check(const ds_op *op, const ds_pair *in)

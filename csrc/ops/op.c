@@ -318,6 +318,7 @@ static ds_status build(ds_op *op, const ds_attr *attrs, size_t n_attrs, const ds
     DS_CHECK(!(op->def->flags & DS_OP_FEATURES) || op->in[0].rank >= 1, DS_SHAPE,
              "%s: its input needs a feature dimension", op->def->name);
     op->whole = (op->def->flags & DS_OP_WHOLE) != 0;
+    op->needs_frames = (op->def->flags & DS_OP_NEEDS_FRAMES) != 0;
     op->at_end = op->def->flags & DS_OP_AT_END ? UINT_MAX : 0;
     if (op->def->infer != NULL)
         DS_TRY(op->def->infer(op));
@@ -392,11 +393,6 @@ void ds_op_prepare(const ds_op *op, void *prepared, const void *const *weights,
     op->def->prepare(op, prepared, weights, &stored);
 }
 
-int ds_op_n_leading(const ds_op *op)
-{
-    return op->def->flags & DS_OP_LED ? 1 : op->n_inputs;
-}
-
 int ds_op_n_values(const ds_op *op)
 {
     return op->def->n_values < 0 ? op->n_inputs : op->def->n_values;
@@ -410,32 +406,30 @@ bool ds_op_framewise(const ds_op *op)
 
 /* ---------------------------------------------------------------- the driver */
 
-static bool any_empty(const ds_op *op, const ds_pair *in)
+/* Whether some input has a total of at most `most`. */
+static bool any_at_most(const ds_op *op, const ds_pair *in, int64_t most)
 {
-    for (int i = 0; i < ds_op_n_leading(op); i++) {
-        if (in[i].total <= 0)
+    for (int i = 0; i < op->n_inputs; i++)
+        if (in[i].total <= most)
             return true;
-    }
     return false;
 }
 
 void ds_op_counts(const ds_op *op, const ds_pair *in, bool ended, ds_pair *out)
 {
-    if (any_empty(op, in)) {
-        for (int i = 0; i < op->n_outputs; i++)
-            out[i] = (ds_pair){0, 0};
-        return;
-    }
-    if (op->same_counts && op->n_outputs == 1) { /* most operators: no program needed */
+    const bool missing = any_at_most(op, in, -1) || (op->needs_frames && in[0].total == 0);
+    if (!missing && op->same_counts && op->n_outputs == 1) { /* most operators: no program needed */
         out[0] = (ds_pair){ended ? in[0].total : in[0].known, in[0].total};
         return;
     }
     int64_t results[DS_PROGRAM_ROOTS];
-    ds_program_eval(&op->counts, in, 0, results);
+    if (!missing)
+        ds_program_eval(&op->counts, in, 0, results);
     for (int i = 0; i < op->n_outputs; i++) {
-        const int64_t total = results[2 * i + 1] > 0 ? results[2 * i + 1] : 0;
-        const int64_t known = results[2 * i] > 0 ? results[2 * i] : 0;
-        out[i] = (ds_pair){ended || known > total ? total : known, total};
+        const int64_t total = missing ? 0 : results[2 * i + 1] > 0 ? results[2 * i + 1] : 0;
+        const int64_t known = missing ? 0 : results[2 * i] > 0 ? results[2 * i] : 0;
+        const bool none = missing || (op->needs_frames && total == 0);
+        out[i] = (ds_pair){ended || known > total ? total : known, none ? -1 : total};
     }
 }
 
@@ -454,8 +448,7 @@ void ds_op_need(const ds_op *op, int64_t m, int64_t *first)
 
 ds_status ds_op_check(const ds_op *op, const ds_pair *in, bool ended)
 {
-    /* An empty input makes every output empty, so nothing can be wrong with them. */
-    if (op->check.n_roots == 0 || any_empty(op, in))
+    if (op->check.n_roots == 0 || any_at_most(op, in, -1))
         return DS_OK;
     int64_t results[DS_PROGRAM_ROOTS];
     ds_program_eval(&op->check, in, 0, results);

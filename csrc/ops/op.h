@@ -5,8 +5,8 @@
  * own layout. An operator never sees chunks: its forward gets, per row, windows of its inputs at absolute
  * positions and produces the outputs [m0, m1). Offline is the same forward with m0 = 0, m1 = total.
  *
- * The driver (ds_op_counts, ds_op_need, ds_op_check) does what no operator states: clamps, the
- * zero-length rule, the end of a stream. */
+ * The driver (ds_op_counts, ds_op_need, ds_op_check) does what no operator states: clamps, edges that are
+ * missing, the end of a stream. */
 #ifndef DS_OPS_OP_H
 #define DS_OPS_OP_H
 #include "base/status.h"
@@ -76,7 +76,7 @@ enum {
     /* prepare writes ds_packed objects alone; what they hold whole is not read raw. */
     DS_OP_PACKS = 8,
     DS_OP_REAL = 16,      /* all that is read is float or double, of one type */
-    DS_OP_LED = 32,       /* nothing comes of nothing in input 0; the others may have no frames */
+    DS_OP_NEEDS_FRAMES = 32, /* presets needs_frames */
     DS_OP_MEMORY = 64,    /* inputs after the first are given once, with the start, of any length */
     DS_OP_FEATURES = 128, /* input 0 has a feature dimension */
     DS_OP_WHOLE = 256,    /* every instance needs the whole stream */
@@ -166,6 +166,9 @@ struct ds_op {
     /* This instance needs the whole stream (bidirectional, circular): nothing leaves before the end, everything
      * is kept; refused unless buffering is asked for. */
     bool whole;
+    /* torch refuses a stream of no frames in input 0, or of too few for one frame of an output: it has no outputs
+     * (a total of -1). Others make of no frames what their counts say. */
+    bool needs_frames;
     /* Outputs, a bit each, that have one frame, at the end, and so rate 0; preset by DS_OP_AT_END. */
     unsigned at_end;
     /* A token reads one part of the weights in so many (experts); preset to 1. */
@@ -222,8 +225,6 @@ size_t ds_op_narrowed(const ds_op *op, int i, const float *from, float *scales, 
                       float *wide);
 /* Bytes that ds_op_prepare writes for these kernels; 0: it needs not be called. */
 size_t ds_op_prepared_bytes(const ds_op *op, const ds_real_kernels *k);
-/* Number of inputs, the first, of which each must have frames, that there be any of the outputs. */
-int ds_op_n_leading(const ds_op *op);
 /* Calls op->def->prepare. */
 void ds_op_prepare(const ds_op *op, void *prepared, const void *const *weights,
                    const ds_real_kernels *k);

@@ -73,6 +73,8 @@ static int64_t pad_whole(const ds_op *op, int64_t total)
 
 static ds_status pad_infer(ds_op *op)
 {
+    op->needs_frames =
+        op->attr[MODE].i == REPLICATE || (op->attr[MODE].i == REFLECT && !pad_rounds(op));
     if (pad_follows(op))
         DS_TRY(ds_length_of_rate(op, LENGTH, "padded"));
     return ds_move_require_value(op, VALUE);
@@ -183,9 +185,10 @@ static void pad_to_check(const ds_op *op, ds_program *p)
 {
     const ds_expr behind = ds_sub(p, ds_length_of(op, LENGTH, p, 1), ds_total(p, 0));
     ds_root(p, ds_const(p, 1));
+    const ds_expr over = ds_add_k(p, behind, op->attr[RIGHT].i - op->attr[LONGEST].i);
     ds_root(p, op->attr[MODE].i == CONSTANT
                    ? ds_const(p, 0)
-                   : ds_add_k(p, behind, op->attr[RIGHT].i - op->attr[LONGEST].i));
+                   : ds_select(p, ds_total(p, 0), over, ds_const(p, 0)));
 }
 
 static ds_status pad_to_fail_check(const ds_op *op, const ds_pair *in)

@@ -179,6 +179,8 @@ static ds_status pool_infer(ds_op *op)
     }
     op->scratch.per_call = p.max ? 0 : p.n_channels * sizeof(double);
     op->whole = p.frames.parts > 0;
+    /* The mean of no frames, as one part, is NaN in torch. */
+    op->needs_frames = !p.adaptive || (op->whole && (p.max || p.frames.parts > 1));
     return ds_scale_rate(op, 1, p.frames.window.stride);
 }
 
@@ -257,7 +259,7 @@ static void pool_reduce(const ds_op *op, const ds_run *run, const pool *p, const
         }
     }
     if (!p->max) {
-        ds_sums_write(y, sum, n, divisor != 0 ? (double)divisor : 1.0, dtype);
+        ds_sums_write(y, sum, n, divisor != 0 || p->frames.parts > 0 ? (double)divisor : 1.0, dtype);
     } else if (!any) {
         char none[8];
         ds_move_encode(dtype, -INFINITY, none);

@@ -57,10 +57,10 @@ static void put_check(const ds_op *op, ds_program *p)
 {
     const int64_t outside = op->attr[PUT_START].i + op->attr[PUT_CROP].i;
     const ds_expr wanted = put_whole(op, p, ds_add_k(p, ds_total(p, 0), -outside));
+    const ds_expr missing = ds_sub(p, wanted, ds_total(p, 1));
+    const ds_expr wrong = ds_max(p, missing, ds_sub(p, ds_const(p, 0), missing));
     ds_root(p, ds_const(p, 1));
-    ds_root(p, ds_sub(p, wanted, ds_total(p, 1)));
-    ds_root(p, ds_const(p, 1));
-    ds_root(p, ds_sub(p, ds_total(p, 1), wanted));
+    ds_root(p, ds_select(p, ds_total(p, 0), wrong, ds_const(p, 0)));
 }
 
 static ds_status put_fail_check(const ds_op *op, const ds_pair *in)
@@ -110,7 +110,6 @@ DS_MOVE_FORWARD(put, put_pieces, DS_MOVE_ENDS)
 
 const ds_op_def ds_op_put = {
     DS_OPERATOR_OF(put, "Replaces frames of a stream by those of another one.", 2, 1, 2),
-    .flags = DS_OP_LED,
     .attrs = put_attrs,
     .infer = put_infer,
     DS_COUNTED(put),

@@ -290,7 +290,8 @@ static const ds_attr_def rnn_cell_attrs[] = {NONLINEARITY, {0}};
         .flags = DS_OP_PACKS | DS_OP_REAL | (more), .infer = recurrence_infer, \
         DS_PREPARED(recurrence), .narrows = recurrence_narrows, .forward = ds_recurrence_forward
 #define STREAM(op, which, outputs, text) \
-    RECURRENT(op, which, outputs, text " along the stream", DS_OP_LOCKSTEP | DS_OP_VARIADIC)
+    RECURRENT(op, which, outputs, text " along the stream", \
+              DS_OP_LOCKSTEP | DS_OP_VARIADIC | DS_OP_NEEDS_FRAMES)
 #define WITHIN(op, which, outputs, text) \
     RECURRENT(op, 2 * DS_SINGLE + which, outputs, text " within each frame", 0)
 #define CELL(op, which, outputs, text)                                                \

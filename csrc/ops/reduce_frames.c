@@ -41,6 +41,7 @@ static ds_status fold_infer(ds_op *op, const char *name)
 {
     const int64_t kind = op->attr[KIND].i;
     const bool real = ds_is_real(op->in[0].dtype);
+    op->needs_frames = kind == MAX || kind == MIN || kind == ARGMAX || kind == ARGMIN;
     if (!real && op->in[0].dtype == DS_I64 && kind != MEAN && kind != LOGSUMEXP)
         carry(op, 0, name, DS_I64);
     else
@@ -172,7 +173,15 @@ static void fold_write(const ds_op *op, const ds_run *run, size_t r, void *y, in
     const size_t n = (size_t)ds_signature_elements(&op->in[0]);
     const int64_t kind = op->attr[KIND].i;
     const ds_dtype dtype = op->in[0].dtype;
-    const void *const so_far = carried_of(op, run, r, 0), *const more = carried_of(op, run, r, 1);
+    void *const so_far = carried_of(op, run, r, 0);
+    const void *const more = carried_of(op, run, r, 1);
+    if (n_frames == 0 && kind == PROD) { /* of no frames: 1; sums are 0, their logarithms -inf */
+        for (size_t i = 0; i < n; i++)
+            if (dtype == DS_I64)
+                ((int64_t *)so_far)[i] = 1;
+            else
+                ((double *)so_far)[i] = 1;
+    }
     if (op->out[0].dtype == DS_I64)
         memcpy(y, more ? more : so_far, n * sizeof(int64_t));
     else if (kind == LOGSUMEXP)

@@ -4,8 +4,8 @@
  *             known  ceil((known - start) / step)          frames below known lie before the crop if at all
  *             total  ceil((total - crop - start) / step)
  *     cut     y'[m] = x[start + m step]                 x[..., start : f(y.size(L)) : step]
- *             known  ceil((known x - start) / step), at most total    f grows, so what is below it stays
- *             total  ceil((min(total x, f(total y)) - start) / step)
+ *             known  ceil((min(known x, f(total y)) - start) / step)   f grows, so what is below it stays
+ *             total  ceil((min(total x, f(total y)) - start) / step)   a stop below 0 counts from the end of x
  *             need   start + m step in both; of y only the length is read
  *     delay   y[m] = x[m - frames], zeros before; the last frames of x are never seen
  *             known  known + frames, at most total      total  total      need  m - frames
@@ -55,10 +55,17 @@ static ds_status slice_infer(ds_op *op)
 static void slice_counts(const ds_op *op, ds_program *p)
 {
     const int64_t start = op->attr[SLICE_START].i, step = slice_step(op);
-    const ds_expr end = op->def->member == CUT
-                            ? ds_min(p, ds_total(p, 0), ds_length_of(op, CUT_LENGTH, p, 1))
-                            : ds_add_k(p, ds_total(p, 0), -op->attr[SLICE_CROP].i);
-    ds_root(p, ds_ceildiv_k(p, ds_add_k(p, ds_known(p, 0), -start), step));
+    const ds_expr all = ds_total(p, 0);
+    ds_expr known = ds_known(p, 0), end = all;
+    if (op->def->member == CUT) {
+        const ds_expr stop = ds_length_of(op, CUT_LENGTH, p, 1);
+        const ds_expr from_end = ds_max(p, ds_add(p, all, stop), ds_const(p, 0));
+        known = ds_min(p, known, ds_max(p, stop, ds_const(p, 0)));
+        end = ds_select(p, ds_add_k(p, stop, 1), ds_min(p, all, stop), from_end);
+    } else {
+        end = ds_add_k(p, all, -op->attr[SLICE_CROP].i);
+    }
+    ds_root(p, ds_ceildiv_k(p, ds_add_k(p, known, -start), step));
     ds_root(p, ds_ceildiv_k(p, ds_add_k(p, end, -start), step));
 }
 

@@ -75,7 +75,7 @@ static void softmax_sum_forward(const ds_op *op, const ds_run *run)
                     sums[i] * scale[meets[i]] + weight[meets[i]] * ds_sums_real(frame, element, i);
         }
         for (size_t i = 0; i < n_values && out->m0 < out->m1; i++)
-            ds_sums_set_real(out->data, element, i, sums[i] / weights[meets[i]]);
+            ds_sums_set_real(out->data, element, i, end > 0 ? sums[i] / weights[meets[i]] : 0);
     }
 }
 

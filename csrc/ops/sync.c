@@ -36,7 +36,7 @@ static void sync_check(const ds_op *op, ds_program *p)
         most = ds_max(p, most, ds_total(p, i));
     }
     ds_root(p, ds_const(p, 1));
-    ds_root(p, ds_sub(p, most, least));
+    ds_root(p, ds_select(p, least, ds_sub(p, most, least), ds_const(p, 0)));
 }
 
 static ds_status sync_fail_check(const ds_op *op, const ds_pair *in)
@@ -111,7 +111,7 @@ static void hold_counts(const ds_op *op, ds_program *p)
 {
     (void)op;
     ds_root(p, ds_select(p, ds_known(p, 0), ds_known(p, 1), ds_const(p, 0)));
-    ds_root(p, ds_total(p, 1));
+    ds_root(p, ds_select(p, ds_total(p, 0), ds_total(p, 1), ds_const(p, 0)));
 }
 
 static void hold_need(const ds_op *op, ds_program *p)

@@ -29,7 +29,7 @@ static ds_status spread_infer(ds_op *op)
 static void spread_counts(const ds_op *op, ds_program *p)
 {
     ds_root(p, ds_const(p, 0));
-    ds_root(p, ds_length_of(op, SPREAD_LENGTH, p, 1));
+    ds_root(p, ds_select(p, ds_total(p, 0), ds_length_of(op, SPREAD_LENGTH, p, 1), ds_const(p, 0)));
 }
 
 static void spread_check(const ds_op *op, ds_program *p)

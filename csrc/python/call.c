@@ -38,15 +38,55 @@ void *ds_call_room(ds_call *c, size_t n, size_t item_bytes)
 }
 
 /* ---------------------------------------------------------------- ids */
-int ds_call_refuse(const ds_call *c, ds_status status)
+static PyObject *list_bad(const ds_call *c)
 {
     PyObject *ids = PyList_New(0);
     for (Py_ssize_t r = 0; ids && r < c->n; r++)
         if (c->step->bad[r] && PyList_Append(ids, c->ids[r]) < 0)
             Py_CLEAR(ids);
+    return ids;
+}
+
+int ds_call_refuse(const ds_call *c, ds_status status)
+{
+    PyObject *ids = list_bad(c);
     if (ids)
         ds_raise(c->m, status, ids);
     Py_XDECREF(ids);
+    return -1;
+}
+
+bool ds_call_collect(ds_call *c, Py_ssize_t r)
+{
+    if (!PyErr_ExceptionMatches(c->m->errors[DS_INTERNAL]) ||
+        PyErr_ExceptionMatches(PyExc_MemoryError))
+        return false;
+    PyObject *type, *error, *traceback;
+    PyErr_Fetch(&type, &error, &traceback);
+    PyErr_NormalizeException(&type, &error, &traceback);
+    if (traceback)
+        PyException_SetTraceback(error, traceback);
+    c->step->bad[r] = !c->error || Py_TYPE(error) == Py_TYPE(c->error);
+    if (!c->error)
+        c->error = Py_NewRef(error);
+    Py_XDECREF(type);
+    Py_XDECREF(error);
+    Py_XDECREF(traceback);
+    return true;
+}
+
+int ds_call_collected(ds_call *c)
+{
+    if (!c->error)
+        return 0;
+    PyObject *error = c->error, *ids = list_bad(c);
+    c->error = NULL;
+    PyObject *done = ids ? PyObject_CallMethod(error, "concern", "O", ids) : NULL;
+    if (done)
+        PyErr_SetObject((PyObject *)Py_TYPE(error), error);
+    Py_XDECREF(done);
+    Py_XDECREF(ids);
+    Py_DECREF(error);
     return -1;
 }
 
@@ -185,6 +225,7 @@ void ds_call_close(ds_call *c)
         for (Py_ssize_t r = 0; r < c->n; r++)
             Py_XDECREF(c->fresh[r]);
     c->e->n_running--;
+    Py_XDECREF(c->error);
     Py_XDECREF(c->watch);
     Py_XDECREF(c->seen);
     ds_step_give(c->e->engine, c->step);

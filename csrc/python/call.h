@@ -45,7 +45,8 @@ typedef struct ds_call {
     ds_rows *in, *out; /* [n_inputs], [n_outputs] */
     bool restart;      /* sos may start a live stream anew */
     PyObject *watch,
-        *seen; /* the engine's, and what this call adds to it; NULL: nothing is watched */
+        *seen;       /* the engine's, and what this call adds to it; NULL: nothing is watched */
+    PyObject *error; /* the first about a row, while others are looked at; NULL: none */
     bool any_sos, ran;
     Py_ssize_t n_entered;
     size_t
@@ -63,6 +64,11 @@ void ds_call_run(ds_call *c);
 void ds_call_close(ds_call *c);
 /* Raises what an exec function reported, about the rows that are bad. Always -1. */
 int ds_call_refuse(const ds_call *c, ds_status status);
+/* Takes an exception about row r aside, so that rows that fail alike are named by one; false: it stays, and is to be
+ * raised at once. */
+bool ds_call_collect(ds_call *c, Py_ssize_t r);
+/* Raises what was collected, -1; 0 where nothing was. */
+int ds_call_collected(ds_call *c);
 
 /* Makes room for what the call will see of watched edges (watch.c). May run Python code. */
 int ds_call_watch(ds_call *c);
@@ -73,13 +79,10 @@ static inline ds_rows ds_rows_in(PyObject **arrays, size_t next, const ds_axes *
     return (ds_rows){arrays, next, axes->rank, axes->batch, axes->axis};
 }
 
-/* An array of this machine's byte order, or None. */
-static inline bool ds_is_chunk(PyObject *given)
-{
-    return given == Py_None ||
-           (PyArray_Check(given) && PyArray_ISNOTSWAPPED((PyArrayObject *)given));
-}
-
+/* Whether input k can read what was given as it stands: None, or a plain array of this machine's byte order whose
+ * elements are converted while they are copied. What all else means is decided in Python
+ * (dreamstream/array/chunk_values.py). */
+bool ds_frames_take(const ds_engine_object *e, size_t k, PyObject *given);
 /* Reads how many frames each row has, where its array or nobody says; checks arrays and lengths. */
 int ds_frames_measure(ds_call *c);
 void ds_frames_put(const ds_call *c);

@@ -2,6 +2,19 @@
 #include "python/call.h"
 
 /* ---------------------------------------------------------------- what there is */
+bool ds_frames_take(const ds_engine_object *e, size_t k, PyObject *given)
+{
+    if (given == Py_None)
+        return true;
+    PyArrayObject *a = (PyArrayObject *)given;
+    const ds_element element = PyArray_CheckExact(given) ? ds_element_of(a) : 0;
+    const ds_signature *signature = ds_step_input(e->engine->plan, k);
+    const bool is_number = element == DS_ELEMENT_I16 && ds_is_real(signature->dtype) &&
+                           signature->rate.num == 0; /* given once: no sample */
+    return element && element != DS_ELEMENT_U64 && !is_number && PyArray_ISNOTSWAPPED(a) &&
+           ds_layout_fits(signature, element);
+}
+
 static bool fits(const ds_call *c, const ds_rows *rows, const ds_signature *signature,
                  PyArrayObject *a)
 {
@@ -40,8 +53,6 @@ static const char *advice(ds_status status, const ds_rows *rows, const ds_signat
                           PyArrayObject *a)
 {
     const bool flat = rows->rank == 2 && rows->batch < 0 && signature->rank == 1;
-    if (status == DS_DTYPE && PyTypeNum_ISINTEGER(PyArray_TYPE(a)) && ds_is_real(signature->dtype))
-        return "; 16-bit samples become what is expected by chunk.astype(np.float32) / 32768";
     if (status == DS_SHAPE && flat && PyArray_NDIM(a) == 2 &&
         PyArray_DIM(a, rows->axis[0]) == signature->shape[0])
         return "; its transpose fits, chunk.T";
@@ -94,8 +105,7 @@ static int64_t count_frames(const ds_call *c, size_t k, PyObject *array, PyObjec
     PyArrayObject *a = (PyArrayObject *)array;
     if (array == Py_None)
         return 0;
-    const ds_element element = ds_element_of(a);
-    if (!element || !ds_layout_fits(signature, element) || !PyArray_ISNOTSWAPPED(a))
+    if (!ds_frames_take(c->e, k, array)) /* Python code that ran meanwhile has changed its type */
         return refuse_input(c, DS_DTYPE, k, a, id);
     if (!fits(c, &c->in[k], signature, a))
         return refuse_input(c, DS_SHAPE, k, a, id);
@@ -138,12 +148,12 @@ int ds_frames_measure(ds_call *c)
         for (Py_ssize_t r = 0; rows->next && r < c->n; r++) {
             const int64_t frames =
                 count_frames(c, k, rows->arrays[(size_t)r * rows->next], c->ids[r]);
-            if (frames < 0)
+            if (frames < 0 && !ds_call_collect(c, r))
                 return -1;
             c->step->n_frames[k * (size_t)c->n + (size_t)r] = frames;
         }
     }
-    return 0;
+    return ds_call_collected(c);
 }
 
 /* ---------------------------------------------------------------- copies */

@@ -240,7 +240,7 @@ static PyObject *op_get(PyObject *self, void *which)
     case 'l':
         return PyBool_FromLong(op->def->flags & DS_OP_LOCKSTEP);
     case 'e':
-        return PyLong_FromLong(ds_op_n_leading(op));
+        return PyBool_FromLong(op->needs_frames);
     case 'w':
         return PyBool_FromLong(op->whole);
     case 'c':
@@ -263,7 +263,8 @@ static PyGetSetDef op_getset[] = {
     {"same_counts", op_get, NULL, "Whether outputs have the input's counts.", "s"},
     {"framewise", op_get, NULL, "Whether a frame is made of those in its place alone.", "f"},
     {"lockstep", op_get, NULL, "Whether value inputs must progress equally.", "l"},
-    {"n_leading", op_get, NULL, "Inputs without whose frames there are no outputs.", "e"},
+    {"needs_frames", op_get, NULL, "Whether a stream of no frames has no outputs, not even empty ones.",
+     "e"},
     {"whole", op_get, NULL, "Whether it needs the whole stream.", "w"},
     {"carries", op_get, NULL, "Whether it carries arrays from call to call.", "c"},
     {"n_values", op_get, NULL, "Inputs whose values are read.", "v"},

@@ -223,7 +223,7 @@ static int read_state(call *c, Py_ssize_t r, PyObject *old)
     }
     Py_DECREF(flat); /* the list keeps it */
     const size_t length = flat == Py_None ? 0 : (size_t)PyBytes_GET_SIZE(flat);
-    const bool started = c->in[0][r].before.total != 0;
+    const bool started = c->in[0][r].before.total >= 0;
     DS_EXPECT(length == expected || (length == 0 && !started), c->m->errors[DS_INTERNAL],
               "%s: row %zd has %zu bytes of state, not %zu", c->op->def->name, r, length, expected);
     c->states[r] = flat == Py_None ? NULL : PyBytes_AS_STRING(flat);

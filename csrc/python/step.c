@@ -55,8 +55,9 @@ typedef struct dict_step {
 /* Takes the row's arrays where they are ready: an array alone, or a plain dict of them by name. */
 static bool take_arrays(const dict_step *d, PyObject *given, PyObject **arrays)
 {
+    const ds_engine_object *e = d->call.e;
     const Py_ssize_t n_inputs = (Py_ssize_t)d->call.n_inputs;
-    if (given == Py_None || (n_inputs == 1 && ds_is_chunk(given))) {
+    if (given == Py_None || (n_inputs == 1 && ds_frames_take(e, 0, given))) {
         arrays[0] = given;
         for (Py_ssize_t k = 1; k < n_inputs; k++)
             arrays[k] = Py_None;
@@ -69,7 +70,7 @@ static bool take_arrays(const dict_step *d, PyObject *given, PyObject **arrays)
         PyObject *item = PyDict_GetItemWithError(given, PyTuple_GET_ITEM(d->stepper->names, k));
         n_found += item != NULL;
         arrays[k] = item ? item : Py_None;
-        if (!ds_is_chunk(arrays[k]) || PyList_Append(d->kept, arrays[k]) < 0)
+        if (!ds_frames_take(e, (size_t)k, arrays[k]) || PyList_Append(d->kept, arrays[k]) < 0)
             return false;
     }
     return n_found == PyDict_GET_SIZE(given) && !PyErr_Occurred();
@@ -86,7 +87,7 @@ static int keep_arrays(dict_step *d, PyObject *id, PyObject *given, PyObject **a
                  PyList_Append(d->kept, items) == 0;
     for (Py_ssize_t k = 0; right && k < PyTuple_GET_SIZE(items); k++) {
         arrays[k] = PyTuple_GET_ITEM(items, k);
-        right = ds_is_chunk(arrays[k]);
+        right = ds_frames_take(d->call.e, (size_t)k, arrays[k]);
     }
     if (!right && !PyErr_Occurred())
         ds_engine_error(d->call.m, ds_fail(DS_DTYPE, "expected a NumPy array per input"), id);
@@ -104,9 +105,12 @@ static int read_rows(dict_step *d, PyObject *rows, PyObject *starting, PyObject 
     for (Py_ssize_t r = 0; PyDict_Next(rows, &at, &id, &given); r++) {
         c->ids[r] = id;
         PyObject **arrays = &d->arrays[r * (Py_ssize_t)c->n_inputs];
-        if (!take_arrays(d, given, arrays) && keep_arrays(d, id, given, arrays) < 0)
+        if (!take_arrays(d, given, arrays) && keep_arrays(d, id, given, arrays) < 0 &&
+            !ds_call_collect(c, r))
             return -1;
     }
+    if (ds_call_collected(c) < 0)
+        return -1;
     for (size_t k = 0; k < c->n_inputs; k++)
         c->in[k] = ds_rows_in(d->arrays + k, c->n_inputs, &d->stepper->inputs[c->n_inputs + k]);
     for (size_t o = 0; o < c->n_outputs; o++)

@@ -63,22 +63,28 @@ static int check_number(ds_module *m, const ds_engine_object *e, Py_ssize_t n)
     return 0;
 }
 
-/* Arrays of this machine's byte order, one per input; new reference. */
-static PyObject *read_arrays(ds_module *m, ds_stepper *s, PyObject *const *args, Py_ssize_t n_args)
+/* Puts arrays that the engine can read, or None, into the places of all else in a tuple of our own. Runs Python
+ * code. stepper: NULL where there must be none. */
+static int read_arrays(ds_module *m, const ds_engine_object *e, ds_stepper *stepper,
+                       PyObject *arrays, PyObject *ids)
 {
-    PyObject *arrays = PyTuple_New(n_args);
-    for (Py_ssize_t k = 0; arrays && k < n_args; k++) {
-        PyObject *item = ds_is_chunk(args[k])
-                             ? Py_NewRef(args[k])
-                             : PyObject_CallMethod((PyObject *)s, "_array_of", "nO", k, args[k]);
-        if (item)
-            PyTuple_SET_ITEM(arrays, k, item);
-        if (item && !ds_is_chunk(item))
-            PyErr_SetString(m->errors[DS_DTYPE], "step_batch: expected arrays");
-        if (PyErr_Occurred())
-            Py_CLEAR(arrays);
+    for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(arrays); k++) {
+        PyObject *item = PyTuple_GET_ITEM(arrays, k);
+        if (ds_frames_take(e, (size_t)k, item))
+            continue;
+        PyObject *made = stepper ? PyObject_CallMethod((PyObject *)stepper, "_array_of", "nON", k,
+                                                       item, PyList_AsTuple(ids))
+                                 : NULL;
+        if (made) {
+            PyTuple_SET_ITEM(arrays, k, made);
+            Py_DECREF(item);
+        }
+        DS_EXPECT(PyErr_Occurred() || (made && ds_frames_take(e, (size_t)k, made)),
+                  m->errors[DS_DTYPE], "input %zd: expected an array that it takes", k);
+        if (!made)
+            return -1;
     }
-    return arrays;
+    return 0;
 }
 
 static ds_rows rows_of(const ds_axes *p, PyObject **arrays, const ds_signature *signature)
@@ -218,15 +224,17 @@ static PyObject *run_batch(batch_step *b, PyObject *ids, PyObject *known, PyObje
     return result;
 }
 
-/* Takes `arrays`, NULL with an exception. */
+/* arrays: a tuple of what came for each input, our own if there is a stepper, or NULL with an exception; it is
+ * released. */
 static PyObject *step_arrays(ds_module *m, ds_engine_object *e, ds_stepper *stepper,
                              PyObject *given_ids, PyObject *arrays, PyObject *const *options,
                              bool restart)
 {
     batch_step b = {.stepper = stepper, .arrays = arrays};
     PyObject *known = NULL, *result = NULL;
-    PyObject *ids = arrays ? ds_rows_ids(m, e, given_ids, &known) : NULL;
-    if (ids &&
+    const bool right = arrays && check_number(m, e, PyTuple_GET_SIZE(arrays)) == 0;
+    PyObject *ids = right ? ds_rows_ids(m, e, given_ids, &known) : NULL;
+    if (ids && read_arrays(m, e, stepper, arrays, ids) == 0 &&
         ds_call_open(&b.call, m, e, stepper ? stepper->names : NULL, PyList_GET_SIZE(ids)) == 0) {
         b.call.restart = restart;
         result = run_batch(&b, ids, known, options);
@@ -251,9 +259,10 @@ PyObject *ds_stepper_step_batch(DS_METHOD_ARGUMENTS)
         return NULL;
     if (n_args == 0)
         return PyErr_Format(PyExc_TypeError, "step_batch() needs ids");
-    if (check_number(m, e, n_args - 1) < 0)
-        return NULL;
-    return step_arrays(m, e, s, args[0], read_arrays(m, s, args + 1, n_args - 1), options, false);
+    PyObject *arrays = PyTuple_New(n_args - 1);
+    for (Py_ssize_t k = 0; arrays && k < n_args - 1; k++)
+        PyTuple_SET_ITEM(arrays, k, Py_NewRef(args[k + 1]));
+    return step_arrays(m, e, s, args[0], arrays, options, false);
 }
 
 PyObject *ds_engine_step(PyObject *self, PyObject *args)
@@ -265,13 +274,5 @@ PyObject *ds_engine_step(PyObject *self, PyObject *args)
     if (!PyArg_ParseTuple(args, "OOOOOp:step", &ids, &options[SOS], &options[EOS], &values,
                           &options[LENGTHS], &restart))
         return NULL;
-    PyObject *arrays = PySequence_Tuple(values);
-    if (arrays && check_number(m, e, PyTuple_GET_SIZE(arrays)) < 0)
-        Py_CLEAR(arrays);
-    for (Py_ssize_t k = 0; arrays && k < PyTuple_GET_SIZE(arrays); k++)
-        if (!ds_is_chunk(PyTuple_GET_ITEM(arrays, k))) {
-            PyErr_Format(PyExc_TypeError, "input %zd: expected an array", k);
-            Py_CLEAR(arrays);
-        }
-    return step_arrays(m, e, NULL, ids, arrays, options, restart);
+    return step_arrays(m, e, NULL, ids, PySequence_Tuple(values), options, restart);
 }

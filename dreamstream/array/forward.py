@@ -137,10 +137,14 @@ def slice_stream(x: StreamTensor, index: Any) -> StreamTensor:
     edge: Any = x.edge
 
     def behind(at: Any) -> Any:
-        """Return a position that is a length, counted from the end where that is always so many frames."""
+        """Return a position that is a length, counted from the end where that is always so many frames.
+
+        A length that some streams are too short for stays as it is: below 0 a position counts from the end.
+        """
         at = at.item() if isinstance(at, Symbolic) else at
         more = at - edge.entry.sizes.length(edge) if isinstance(at, Length) else None
-        return more if isinstance(more, int) and more < 0 else at
+        short = isinstance(at, Length) and at.fact("short", lambda formula: formula.falls_below(0))
+        return more if isinstance(more, int) and more < 0 and not short else at
 
     if is_static(x) and _counts_from_the_first(index):
         if not isinstance(index, slice):
@@ -155,8 +159,9 @@ def slice_stream(x: StreamTensor, index: Any) -> StreamTensor:
             stop = edge.entry.sizes.length(edge) + stop
         if isinstance(stop, Length):
             stop = stop.of_one()
-        if isinstance(stop, Length) and isinstance(stop - edge.entry.sizes.length(edge), int):
-            stop = None  # at the end, or behind it
+        past = stop - edge.entry.sizes.length(edge) if isinstance(stop, Length) else None
+        if isinstance(past, int) and past >= 0:
+            stop = None
         if isinstance(start, Length):  # counted from the end, so that what is left has another's length
             from_end = edge.entry.sizes.length(edge) + start
             start = start if isinstance(from_end, Length) or from_end < 0 else from_end

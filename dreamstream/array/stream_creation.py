@@ -16,9 +16,8 @@ from ..stream.metadata import StreamMetadata
 from ..stream.rules import ONE, Names, check_names, default_names, read_rate
 from . import dtypes
 from .axes import in_c_order
-from .creation import as_tensor
+from .chunk_values import RowNames, Wanted, read_chunk, read_each
 from .stream_tensor import StreamTensor
-from .tensor import Tensor
 
 Array = npt.NDArray[Any]
 
@@ -61,7 +60,9 @@ def stream_tensor(
     restart : bool
         Let ``sos`` on a live stream start it anew.
     dtype : dtype, optional
-        Element type; arrays keep theirs, lists become float32.
+        Element type. Of floats the chunks are read as by an input of that type: int16 ``("B", "L")`` are samples,
+        divided by 32768, other integers are refused. Without it arrays keep their own, integers become int64, and
+        floats that are narrower, or stand in lists, float32.
     device : device, optional
         Of torch's tensors; arrays live on the host.
     requires_grad : bool
@@ -86,7 +87,7 @@ def stream_tensor(
     StreamTensor(B, 80, L; anna: 40, bob: 7)
     """
     own = {"ids": ids, "sos": sos, "eos": eos, "lengths": lengths, "rate": rate, "dtype": dtype, "device": device}
-    torch = _torch_creation(data)
+    torch = _torch_creation(data, row_names(meta, ids, sos))
     if torch is not None:
         more = {"restart": restart, "requires_grad": requires_grad}
         return torch.stream_tensor(data, meta, names, **own, **more)  # type: ignore[no-any-return]
@@ -115,7 +116,7 @@ def as_stream_tensor(
     That is for one row whose frames lie one after another, and for a StreamTensor.
     """
     own = {"ids": ids, "sos": sos, "eos": eos, "lengths": lengths, "rate": rate, "dtype": dtype, "device": device}
-    torch = _torch_creation(data)
+    torch = _torch_creation(data, row_names(meta, ids, sos))
     if torch is not None:
         return torch.as_stream_tensor(data, meta, names, **own)  # type: ignore[no-any-return]
     if isinstance(data, StreamTensor) and meta is None and ids is None and dtype is None:
@@ -124,50 +125,96 @@ def as_stream_tensor(
     return _build(data, meta, names, False, **own)
 
 
-def _torch_creation(data: Any) -> Any:
+def _torch_creation(data: Any, who: RowNames) -> Any:
     """Return the bridge where the data are torch's, None for all other data."""
     torch = sys.modules.get("torch")
     rows = data if isinstance(data, (list, tuple)) else (data,)
-    theirs = [isinstance(row, getattr(torch, "Tensor", ())) for row in rows]
+    theirs = [issubclass(type(row), getattr(torch, "Tensor", ())) for row in rows]
     if any(theirs) and not all(theirs):
-        raise DTypeError("the rows are arrays and torch's tensors; give all as t.numpy() or torch.from_numpy(a)")
+        raise DTypeError(
+            "the rows are arrays and torch's tensors; give all as t.numpy() or torch.from_numpy(a)",
+            who.odd(theirs),
+        )
     return bridge() if any(theirs) else None
 
 
-def _rows_of(data: Any, names: Any, lengths: Any, dtype: Any) -> tuple[list[Array], Names, Array]:
+def row_names(meta: StreamMetadata | None, ids: Any, sos: Any) -> RowNames:
+    """Return who the rows are, by metadata or their fields."""
+    return RowNames(ids, sos) if meta is None else RowNames(meta.ids, meta.sos)
+
+
+def _rows_of(data: Any, names: Any, lengths: Any, dtype: Any, who: RowNames) -> tuple[list[Array], Names, Array]:
     """Return B-less arrays, the names of all dimensions, and frames ``(0, *features)`` for no row."""
-    if isinstance(data, (list, tuple)) and all(isinstance(d, (np.ndarray, Tensor)) for d in data):
+    to = None if dtype is None else dtypes.as_dtype(dtype)
+    single = names is None or len(names) == 2  # B and L alone
+    real = to.name if to is not None and dtypes.is_float(to) else None
+    chunk, whole = (Wanted(real, rank * single, "stream_tensor") for rank in (1, 2))
+
+    def read(given: Any, row: Sequence[str], wanted: Wanted = chunk) -> Array:
+        array = read_chunk(given, wanted, row)
+        return array if to is None else array.astype(to, copy=False)
+
+    if isinstance(data, (list, tuple)) and _are_rows(data, names, lengths):
         if lengths is not None:
             raise StreamMismatchError("lengths are for padded data; a list's arrays have their own")
-        rows = [as_tensor(d, dtype).numpy() for d in data]
-        ranks = {r.ndim for r in rows} or {2 if names is None else len(names) - 1}
-        if len(ranks) > 1:
-            raise ShapeError(f"the rows differ in their number of dimensions: {sorted(ranks)}")
-        rank = ranks.pop() + 1
-        unknown = np.zeros((0,) + (1,) * (rank - 2), dtypes.as_dtype(dtype or "float32"))
-        return rows, names_of(names, rank), unknown
-    padded = as_tensor(data, dtype).numpy()
-    found = names_of(names, padded.ndim)
+        rows = read_each(read, data, who.of(len(data)))
+        if len({r.dtype for r in rows}) > 1:
+            rows = _with_types(data, rows)
+        require_equal("their number of dimensions", [r.ndim for r in rows], who)
+        rank = 1 + (rows[0].ndim if rows else 2 if names is None else len(names) - 1)
+        unknown = np.zeros((0,) + (1,) * (rank - 2), to or dtypes.float32)
+        return rows, names_of(names, rank, who), unknown
+    padded = read(data, who.of(1)[0], whole)
+    found = names_of(names, padded.ndim, who)
     features = [size for size, name in zip(padded.shape, found) if name not in ("B", "L")]
     return list(np.moveaxis(padded, found.index("B"), 0)), found, np.zeros((0, *features), padded.dtype)
 
 
-def names_of(names: Any, rank: int) -> Names:
+def _with_types(data: Sequence[Any], rows: list[Array]) -> list[Array]:
+    """Return the rows, those of empty lists in the type of the first that has one."""
+    untyped = [not r.size and isinstance(d, (list, tuple)) for d, r in zip(data, rows)]
+    dtype = next(r.dtype for r, without in zip(rows, untyped) if not without)
+    return [r.astype(dtype) if without else r for r, without in zip(rows, untyped)]
+
+
+def _are_rows(data: Sequence[Any], names: Any, lengths: Any) -> bool:
+    """Whether the items of a list are the rows' chunks, rather than parts of one padded array."""
+    numbers = [issubclass(type(d), (int, float, complex, np.generic)) for d in data]
+    lists = [issubclass(type(d), (list, tuple)) for d in data]
+    if all(lists) and data:
+        return lengths is None and (names is None or list(names[:1]) == ["B"])
+    return not data or not all(numbers)
+
+
+def names_of(names: Any, rank: int, who: RowNames) -> Names:
     """Return the names of all dimensions, among them B and L."""
-    found = default_names(rank) if names is None else check_names(names, rank)
-    for needed in ("B", "L"):
-        if needed not in found:
-            raise ShapeError(f"names {found}: a stream tensor needs a dimension {needed!r}")
+    try:
+        found = default_names(rank) if names is None else check_names(names, rank)
+        for needed in ("B", "L"):
+            if needed not in found:
+                raise ShapeError(f"names {found}: a stream tensor needs a dimension {needed!r}")
+    except ShapeError as error:
+        error.concern(who.of(1)[0])  # the only row, if there is one
+        raise
     return found
 
 
-def require_like(features: set[tuple[int, ...]], names: Names) -> None:
+def require_like(features: Sequence[tuple[int, ...]], names: Names, who: RowNames) -> None:
     """Raise ShapeError unless all rows have the same features."""
-    if len(features) > 1:
+    if len(set(features)) > 1:
         raise ShapeError(
-            f"the rows differ in features: {sorted(features)}, where the dimensions are {names}; those of chunks "
-            "that are (L, features) have to be named, by names=('B', 'L', None)"
+            f"the rows differ in features: {sorted(set(features))}, where the dimensions are {names}; those of "
+            "chunks that are (L, features) have to be named, by names=('B', 'L', None)",
+            who.odd(features),
         )
+
+
+def require_equal(what: str, kinds: Sequence[Any], who: RowNames) -> None:
+    """Raise DTypeError, or ShapeError for numbers, unless all rows have the same of it."""
+    if len(set(kinds)) > 1:
+        found = sorted({str(kind).removeprefix("torch.") for kind in kinds})
+        error = ShapeError if isinstance(kinds[0], int) else DTypeError
+        raise error(f"the rows differ in {what}: {', '.join(found)}", who.odd(kinds))
 
 
 def _frames(array: Array, names: Names) -> Array:
@@ -213,11 +260,11 @@ def _build(
     if isinstance(data, StreamTensor):
         meta = data.meta if meta is None and rows["ids"] is None else meta
         names, data = names or data.names, data.tensor()
-    arrays, names, empty = _rows_of(data, names, lengths, dtype)
-    if len({a.dtype for a in arrays}) > 1:
-        raise DTypeError(f"the rows differ in dtype: {sorted({a.dtype.name for a in arrays})}")
+    who = row_names(meta, rows["ids"], rows["sos"])
+    arrays, names, empty = _rows_of(data, names, lengths, dtype, who)
+    require_equal("dtype", [a.dtype for a in arrays], who)
     frames = [_frames(a, names) for a in arrays]
-    require_like({f.shape[1:] for f in frames}, names)
+    require_like([f.shape[1:] for f in frames], names, who)
     meta = meta_of(meta, lengths=lengths, widths=[len(f) for f in frames], **rows)
     kept = [f[:n] for f, n in zip(frames, meta.lengths)]
     if len(kept) == 1 and not copy:

@@ -217,7 +217,7 @@ class StreamTensor(OfStreams, Tensor):
     @property
     def rate(self) -> Fraction:
         """Frames per frame of the reference clock, exactly."""
-        return self._rate
+        return self._rate if self.edge is None else self.edge.rate
 
     @property
     def offsets(self) -> Array:

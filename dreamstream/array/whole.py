@@ -135,17 +135,19 @@ def _norm(x: StreamTensor, others: Sequence[int], options: dict[str, Any]) -> An
     return total if p == 1 else total.sqrt() if p == 2 else total.pow(1 / p)
 
 
-def _truth(kind: str) -> Callable[..., Any]:
-    def run(x: StreamTensor, others: Sequence[int], _: dict[str, Any]) -> Any:
-        true = x if x.dtype == np.bool_ else x.ne(0)
-        return _by_parts(kind)(true.to(np.dtype(np.float32)), others, {}).ne(0)
+def _any(x: StreamTensor, others: Sequence[int], _: dict[str, Any]) -> Any:
+    return _by_parts("sum")(x if x.dtype == np.bool_ else x.ne(0), others, {}).ne(0)
 
-    return run
+
+def _all(x: StreamTensor, others: Sequence[int], _: dict[str, Any]) -> Any:
+    return _any(x.eq(0), others, {}).logical_not()
 
 
 def _extreme(kind: str) -> Callable[..., Any]:
     def run(x: StreamTensor, others: Sequence[int], _: dict[str, Any]) -> Any:
-        return (_truth(kind) if x.dtype == np.bool_ else _by_parts(kind))(x, others, {})
+        if x.dtype != np.bool_:
+            return _by_parts(kind)(x, others, {})
+        return _by_parts(kind)(x.to(np.dtype(np.float32)), others, {}).ne(0)
 
     return run
 
@@ -157,8 +159,8 @@ _KINDS: dict[str, Callable[..., Any]] = {
     "var": _var,
     "std": lambda x, others, options: _var(x, others, options).sqrt(),
     "norm": _norm,
-    "any": _truth("amax"),
-    "all": _truth("amin"),
+    "any": _any,
+    "all": _all,
 }
 
 

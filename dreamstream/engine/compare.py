@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from .. import _core
+from ..array.chunk_values import Naming, as_array
 from ..array.tensor import Tensor
 from ..errors import ShapeError
 from ..stream.tree import leaves
@@ -287,4 +288,5 @@ def _call(given: Any) -> tuple[Mapping[str, Any], list[str] | None]:
 
 
 def _array(value: Any) -> Any:
-    return np.asarray(value.detach() if hasattr(value, "detach") else value)
+    with Naming("chunks", ()):
+        return as_array(value.detach() if hasattr(value, "detach") else value)

@@ -13,10 +13,9 @@ import numpy as np
 
 from .. import _core
 from .._core import Stream
-from ..array.creation import as_tensor
+from ..array.chunk_values import Naming, RowNames, Wanted, read_chunk, read_each
 from ..array.stream_tensor import StreamTensor
-from ..array.tensor import Tensor
-from ..errors import DTypeError, ModeError, ShapeError, StreamIdError
+from ..errors import ModeError, ShapeError, StreamIdError
 from ..online.given import Given, Static
 from ..stream.metadata import StreamMetadata
 from ..stream.rules import require_same_streams
@@ -61,6 +60,10 @@ class Engine(_core.Stepper):
         self._max_streams = max_streams  # 0: no limit
         self._origin = origin  # the path that it was loaded from, and that file's state
         self.inputs = list(interface.inputs)
+        self._wanted = [
+            Wanted(s.dtype, int(s.rate != 0 and not s.features), f"input {s.name}", s.shape_text())
+            for s in self.inputs
+        ]
         self.by_name = interface.by_name  # whether the forward takes its inputs by name
         self.outputs = list(interface.outputs)
         self._structure = interface.structure  # what forward returned, with output numbers for tensors
@@ -91,22 +94,40 @@ class Engine(_core.Stepper):
         return rows
 
     def _arrays_of(self, stream_id: str, given: Any) -> list[Any]:
-        """Return a stream's array per input, of whatever it was given that is no array."""
+        """Return a stream's array per input, of whatever it was given that C doesn't read."""
+        ids = (stream_id,)
+        names = [s.name for s in self.inputs]
         moving = [s.name for s in self.inputs if not s.once]
-        if len(moving) == 1 and not isinstance(given, Mapping):
-            given = {moving[0]: given}
-        names = ", ".join(s.name for s in self.inputs)
-        if not isinstance(given, Mapping):
-            raise ShapeError(f"expected a dict with the inputs {names}", (stream_id,))
-        unknown = set(given) - {s.name for s in self.inputs}
+        with Naming(f"input{'s' * (len(names) > 1)} {', '.join(names)}", ids):
+            items = dict(given.items()) if isinstance(given, Mapping) else None
+        if items is None and len(moving) == 1:
+            items = {moving[0]: given}
+        if items is None:
+            raise ShapeError(f"expected a dict with the inputs {', '.join(names)}", ids)
+        unknown = sorted(str(name) for name in items if name not in names)
         if unknown:
-            wrong = sorted(map(str, unknown))[0]
-            raise ShapeError(f"there is no input {wrong!r}; inputs are {names}", (stream_id,))
-        return [_as_array((stream_id,), given[s.name], s.dtype) if s.name in given else None for s in self.inputs]
+            raise ShapeError(f"there is no input {unknown[0]!r}; inputs are {', '.join(names)}", ids)
+        return [
+            None if items.get(name) is None else read_chunk(items[name], wanted, ids)
+            for name, wanted in zip(names, self._wanted)
+        ]
 
-    def _array_of(self, k: int, given: Any) -> Any:
-        """Return the padded array of input `k`, of whatever was given."""
-        return _as_array((), given, self.inputs[k].dtype)
+    def _array_of(self, k: int, given: Any, ids: Sequence[str]) -> Any:
+        """Return the padded array of input `k`, of whatever was given; a list may hold each row's chunk."""
+        spec, wanted = self.inputs[k], self._wanted[k]
+        whole = wanted._replace(samples=2 * wanted.samples, shape=spec.shape_text(len(ids)))
+        if not (isinstance(given, (list, tuple)) and spec.dimensions[0] == "B" and len(given) == len(ids) > 0):
+            return read_chunk(given, whole, ids if len(ids) == 1 else ())
+        rows = read_each(lambda row, row_ids: read_chunk(row, wanted, row_ids), given, [(i,) for i in ids])
+        shapes = [row.shape for row in rows]
+        if len(set(shapes)) > 1:
+            odd = [i for i, shape in zip(ids, shapes) if not spec.fits(shape)]
+            found = ", ".join(map(str, sorted(set(shapes))))
+            raise ShapeError(
+                f"{whole.name}: expected an array of shape {whole.shape}, got rows of {found}",
+                odd or RowNames(ids, False).odd(shapes),
+            )
+        return np.stack(rows)
 
     def _out_of(self, given: Any) -> tuple[Any, ...]:
         """Return the array per output of a caller's `out`; None for what forward does not return."""
@@ -136,8 +157,8 @@ class Engine(_core.Stepper):
         known = {s.name for s in self.inputs}
         if not needed <= set(given) <= known or len(given) < len(tensors) + len(named):
             raise ShapeError(f"expected the inputs {', '.join(s.name for s in self.inputs)}")
-        xs = []
-        for s in self.inputs:
+        xs, values = [], []
+        for s, wanted in zip(self.inputs, self._wanted):
             if s.once:
                 continue
             x = given[s.name]
@@ -151,8 +172,12 @@ class Engine(_core.Stepper):
             ):
                 raise ShapeError(f"input {s.name}: expected dimensions {s.dimensions}, got {x.roles}")
             xs.append(x)
+            value = x.in_order().value
+            if value.dtype != s.dtype:
+                value = read_chunk(value, wanted._replace(samples=0, shape=""), x.ids if len(x.ids) == 1 else ())
+            values.append((value, x.lengths))
         meta = require_same_streams([x.meta for x in xs])
-        moving = iter([(x.in_order().value, x.lengths) for x in xs])
+        moving = iter(values)
         pairs = [self._given_once(s, given.get(s.name), meta) if s.once else next(moving) for s in self.inputs]
         outputs, counts = self._core.step(
             meta.ids,
@@ -174,7 +199,7 @@ class Engine(_core.Stepper):
         if given is not None and not isinstance(given, Static):
             raise ModeError(f"input {spec.name} is given once: expected ds.static({{id: value}}) or None")
         roles = tuple(d for d in spec.dimensions if d != "B")
-        once = Given(spec.name, given, (spec.dtype, roles))
+        once = Given(spec.name, given, (spec.dtype, roles), spec.dtype)
         once.check(meta.ids, meta.sos.tolist())
         return once.stacked(meta.ids), once.lengths(meta.ids)
 
@@ -455,18 +480,3 @@ def _as_ids(ids: Any) -> list[str]:
 def _roles(dims: Sequence[Any]) -> list[int]:
     """Return what each axis of an array is: -1 rows, 0 frames, 1 and on those of a frame's features."""
     return [-1 if d == "B" else 0 if isinstance(d, str) else d + 1 for d in dims]
-
-
-def _as_array(ids: tuple[str, ...], value: Any, dtype: str) -> Any:
-    """Return an array of this machine's byte order, or None."""
-    if value is None:
-        return None
-    if isinstance(value, (list, tuple)):
-        try:
-            value = as_tensor(value, dtype)
-        except (DTypeError, ShapeError) as error:
-            raise type(error)(str(error), ids) from None
-    if getattr(value, "requires_grad", False):  # torch's own refusal names no stream
-        raise DTypeError("expected an array, got a tensor that requires grad; give t.detach().numpy()", ids)
-    array = value.numpy() if isinstance(value, Tensor) else np.asarray(value)
-    return array.astype(array.dtype.newbyteorder("="), copy=False)

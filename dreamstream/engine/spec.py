@@ -53,6 +53,16 @@ class InputSpec:
         sizes: list[Any] = [n_frames if d in ("L", "M") else d for d in self.dimensions if d != "B"]
         return tuple(sizes)
 
+    def shape_text(self, n_rows: int | None = None) -> str:
+        """Return the shape of a chunk, or of a padded array of so many rows, as messages show it."""
+        dims = [n_rows if d == "B" else d for d in self.dimensions if d != "B" or n_rows is not None]
+        return f"({', '.join(map(str, dims))}{',' * (len(dims) == 1)})"
+
+    def fits(self, shape: Sequence[int]) -> bool:
+        """Whether a chunk of this shape is one of the input's."""
+        dims = [d for d in self.dimensions if d != "B"]
+        return len(dims) == len(shape) and all(isinstance(d, str) or d == n for d, n in zip(dims, shape))
+
     @property
     def once(self) -> bool:
         """Whether it is given once, with a stream's start."""

@@ -201,7 +201,7 @@ class Op:
             raise ShapeError(f"{self.name}: expected (B, ..., L), got {[x.shape for x in inputs]}")
         bound = self._bind([(a.dtype.name, a.shape[2:], 1, 1) for a in arrays])
         n_rows = arrays[0].shape[0]
-        counts = [np.tile([0, 0, a.shape[1], a.shape[1]], (n_rows, 1)) for a in arrays]
+        counts = [np.tile([0, -1, a.shape[1], a.shape[1]], (n_rows, 1)) for a in arrays]
         ended = np.ones(n_rows, bool)
         out = bound.counts(counts, ended)
         values = [np.ascontiguousarray(a).reshape(-1, *a.shape[2:]) for a in arrays]

@@ -16,8 +16,9 @@ from typing import Any
 
 import numpy as np
 
-from ..array.creation import as_tensor
+from ..array.chunk_values import RowNames, Wanted, read_chunk
 from ..errors import DTypeError, ShapeError, StreamIdError, StreamMismatchError
+from ..stream.tree import leaves
 
 
 class Static:
@@ -94,20 +95,20 @@ class Given:
         Element type and dimensions of a row; None while nobody knows.
     """
 
-    def __init__(self, name: str, given: Static | None, known: Kind | None) -> None:
+    def __init__(self, name: str, given: Static | None, known: Kind | None, dtype: str | None = None) -> None:
         self.name = name
+        self.wanted = Wanted(dtype, name=f"input {name}")
         self.rows = {} if given is None else {i: self._read(i, value) for i, value in given.rows.items()}
         said = None if given is None else given.dims
         roles = tuple(d for d in said if d != "B") if said else known[1] if known else None
-        kinds = {self._kind_of(value, roles): i for i, value in self.rows.items()}
-        if known is not None and self.rows:
-            kinds.setdefault(known, "")
-        if len(kinds) > 1:
-            different = {kind[0] for kind in kinds}
-            raise (DTypeError if len(different) > 1 else ShapeError)(
+        kinds = [self._kind_of(value, roles) for value in self.rows.values()]
+        found = {*kinds, *([known] if known else [])}
+        if len(found) > 1:
+            odd = [i for i, kind in zip(self.rows, kinds) if kind != known]
+            raise (DTypeError if len({kind[0] for kind in found}) > 1 else ShapeError)(
                 f"input {name}: the streams' values differ: "
-                f"{', '.join(f'{d} {s}' for d, s in sorted(kinds, key=str))}",
-                [i for i in kinds.values() if i],
+                f"{', '.join(f'{d} {s}' for d, s in sorted(found, key=str))}",
+                odd if known else RowNames(list(self.rows), True).odd(kinds),
             )
         self.kind: Kind | None = next(iter(kinds), known)
         empty = [i for i, value in self.rows.items() if self.at is not None and not value.shape[self.at]]
@@ -116,7 +117,7 @@ class Given:
 
     def _read(self, stream_id: str, value: Any) -> Any:
         """Return one stream's value as what the front end computes with."""
-        return as_tensor(value, None).numpy()
+        return read_chunk(value, self.wanted, (stream_id,))
 
     def _type_of(self, value: Any) -> str:
         return str(value.dtype)
@@ -211,6 +212,13 @@ def take_given(
     order = [name for name in bound.signature.parameters if name in bound.arguments]
     bound.arguments = {name: bound.arguments[name] for name in order}
     return bound.args, bound.kwargs, found
+
+
+def input_names(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any], inputs: Sequence[Any]) -> list[str]:
+    """Return the forward's arguments that the inputs of a call are, or are in."""
+    bound = inspect.signature(module.forward).bind_partial(*args, **kwargs).arguments
+    within = {id(leaf): name for name, value in bound.items() for leaf in leaves(value)}
+    return [within.get(id(x), "?") for x in inputs]
 
 
 def forgotten(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> StreamMismatchError | None:

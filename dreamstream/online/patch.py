@@ -29,7 +29,7 @@ from ..stream.tree import leaves, map_leaves
 from . import states
 from .eager import EagerCall
 from .front import Front, foreign_front
-from .given import forgotten
+from .given import forgotten, input_names
 from .joining import may_join
 from .mask_functions import bring, note_failed
 from .register import forward_of, registered_for
@@ -197,6 +197,10 @@ class Patch:
                 EagerCall,
                 given,
             )
+            call.take_kinds(
+                [(name_of(x.value.dtype), x.value.shape[1:]) for x in tensors],
+                partial(input_names, module, args, kwargs, tensors),
+            )
             index = iter(range(len(call.rates)))
             entered = {}
             for x in tensors:
@@ -213,8 +217,11 @@ class Patch:
             inside_kwargs = map_leaves(kwargs, enter) if kwargs else kwargs
             try:
                 result = forward_of(module)(*inside_args, **inside_kwargs)
-            except (AttributeError, TypeError) as error:
-                raise forgotten(module, args, kwargs) or error from None
+            except Exception as error:
+                call.explain(error)
+                if isinstance(error, (AttributeError, TypeError)):
+                    raise forgotten(module, args, kwargs) or error from None
+                raise
             result = map_leaves(result, lambda x: _leave(measured(x), call))
             session.commit(call)
             return result

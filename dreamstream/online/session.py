@@ -17,13 +17,20 @@ from typing import Any, TypeVar
 import numpy as np
 
 from .. import _core
-from ..errors import DreamStreamError, ModeError, NotStreamableError, StreamIdError, StreamMismatchError
+from ..errors import (
+    DreamStreamError,
+    DTypeError,
+    ModeError,
+    NotStreamableError,
+    StreamIdError,
+    StreamMismatchError,
+)
 from ..stream.course import Course, Leg, Recording
 from ..stream.edge import Counts, Edge, Line, Request, lines_of
 from ..stream.metadata import StreamMetadata
 from ..stream.rules import Sizes, entry, require_equal_rates
 from ..stream.where import RETURNED, user_line
-from .given import Given, Static, take_given
+from .given import Given, Kind, Static, take_given
 
 C = TypeVar("C", bound="Call")
 
@@ -105,6 +112,7 @@ class Session:
         self.courses: dict[int, Course] = {}
         self.rates: tuple[Fraction, ...] = ()
         self.given: dict[str, Any] = {}  # inputs that live streams were given once, with the kind of their values
+        self.kinds: Sequence[Kind] = ()  # of the frames of live streams, by input
         self._entries: dict[int, Line] = {}
         self._slots: dict[str, Slot] = {}
         self._dirty = False  # a commit was cut off before the ended streams were taken out
@@ -294,6 +302,7 @@ class Session:
         ):
             new[stream_id] = None if ended else StreamState(tuple(frames), states[row])
         self.script, self.rates, self.given = call.script, call.rates, call.given  # while streams are live
+        self.kinds = call.kinds
         self.publish(new, (*call.also, (call.done, True)))
 
     # ---------------------------------------------------------------- bytes and copies
@@ -313,6 +322,7 @@ class Session:
         out = type(self)(*self.options)
         with self.hold():
             out.script, out.rates, out.given = list(self.script), self.rates, dict(self.given)
+            out.kinds = self.kinds
             live = {i: self.state_of(i) for i in self.live_ids}
             out.publish({i: StreamState(s.frames, self.copied(s.states)) for i, s in live.items() if s})
         return out
@@ -379,17 +389,45 @@ class Call:
         self.new: list[Sequence[Any]] = []
         self.n_done = 0
         self.over = False  # the forward has returned
+        self.kinds: Sequence[Kind] = ()
         self.given: dict[str, Any] = {}  # see Session.given
         self.moving = len(rates)  # inputs before those that are given once
         self.done = Slot(False)
         self.also: Sequence[tuple[Slot, Any]] = ()  # what else its commit publishes
         self.fail_at: int | None = None
 
+    def take_kinds(self, kinds: Sequence[Kind], names: Callable[[], Sequence[str]]) -> None:
+        """Note the element type and features of each input.
+
+        Raises
+        ------
+        DTypeError
+            Where live streams have another element type.
+        """
+        self.kinds = kinds
+        if self.fresh or kinds == self.session.kinds:
+            return
+        for n, ((now, _), (before, _)) in enumerate(zip(kinds, self.session.kinds)):
+            if now != before:
+                raise DTypeError(
+                    f"input {names()[n]}: the streams that are live have {before}, and these chunks {now}",
+                    self.ids,
+                )
+
+    def explain(self, error: Exception) -> None:
+        """Name the rows in an error of a forward whose inputs are not like those of live streams."""
+        if self.fresh or not self.session.kinds or self.kinds == self.session.kinds:
+            return
+        if isinstance(error, DreamStreamError) and not error.ids:
+            error.concern(self.ids)
+
     def input_edge(self, index: int, dtype: str, features: tuple[int, ...]) -> Edge:
         """Return the edge of one input."""
         counts = np.empty((len(self.ids), 4), np.int64)
         counts[:, :2] = self.frames_before[:, index : index + 1]
         counts[:, 2:] = self.frames_now[:, index : index + 1]
+        counts[~self.frames_before.any(1), 1] = -1  # a stream begins with its first frame, or its end
+        counts[~(self.frames_now.any(1) | self.ended), 3] = -1
         static = index >= self.moving
         return Edge(self, self.session.line_of_input(index, self.rates[index], dtype, features, static), counts)
 
@@ -481,7 +519,7 @@ class Call:
         ended = np.ones(len(self.ids), bool)
         whole = [c.copy() for c in inputs]
         for c in whole:
-            c[:, :2] = 0
+            c[:, :2] = 0, -1
         outputs = op.counts(whole, ended, self.ids)
         there = np.any([c[:, 0] > 0 for c in inputs], 0)
         for c in outputs:

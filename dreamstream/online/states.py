@@ -118,6 +118,7 @@ def load(session: Session, given: Mapping[str, bytes]) -> None:
         for i, (script, rates, known, _) in read.items():
             if fresh:
                 session.script, session.rates, session.given = list(script), rates, known
+                session.kinds = ()  # which files have no word of
                 own, fresh = tuple(script), False
             elif tuple(script) != tuple(own) or rates != session.rates or known != session.given:
                 raise ModeError("the state was taken from another model, or another forward", (i,))

@@ -19,7 +19,8 @@ from .where import user_line
 if TYPE_CHECKING:
     from .rules.length import Sizes
 
-#: (rows, 4) int64: known and total before the call, known and total now.
+#: (rows, 4) int64: known and total before the call, known and total now. A total of -1: there is no such edge,
+#: since the stream has not begun, or is too short for it.
 Counts = npt.NDArray[np.int64]
 
 

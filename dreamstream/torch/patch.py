@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import nullcontext
+from functools import partial
 from typing import Any
 
 import torch
@@ -19,7 +20,7 @@ from ..array.stream_tensor import StreamTensor as Native
 from ..array.symbolic import as_symbolic, measured
 from ..errors import DreamStreamError, LocatedError, ModeError, NotStreamableError, StreamMismatchError
 from ..online.front import CONVOLUTIONS
-from ..online.given import Given, forgotten
+from ..online.given import Given, forgotten, input_names
 from ..online.mask_functions import note_failed
 from ..online.patch import Patch, PatchesItself
 from ..stream.rules import Length, require_same_streams
@@ -38,6 +39,8 @@ from .train.outputs import Outputs
 
 Module = torch.nn.Module
 
+_NARROW = (torch.float16, torch.bfloat16)  # taken by modules of float32, exactly
+
 
 class TorchPatch(Patch):
     """The handle of one patched torch module."""
@@ -46,6 +49,7 @@ class TorchPatch(Patch):
     _names: dict[int, str] | None = None
     _named: list[torch.Tensor]
     _types: list[torch.dtype]
+    _is_single: bool = False  # whether its parameters of floats are float32
 
     def call(self, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Run the module's forward as its mode says, in its context."""
@@ -108,10 +112,15 @@ class TorchPatch(Patch):
         values = [unpad(x._plain(), x._info) for x in tensors]
         with session.hold(meta.ids):
             args, kwargs, given = session.take_given(module, args, kwargs, TorchGiven)
-            names = self._tensor_names(module, values)  # which looks at the types in every call
+            names = self._tensor_names(module)  # which looks at the types in every call
+            if self._is_single and any(v.dtype in _NARROW for v in values):
+                values = [v.float() if v.dtype in _NARROW else v for v in values]
             device = self._device(module, tensors, values)
             rates, lengths, restarts = zip(*[(i.rate, i.meta.lengths, i.restart) for i in infos])
             call = session.admit(meta, rates, lengths, True in restarts, lambda: names, TorchCall, given)
+            call.take_kinds(
+                [(str(v.dtype), v.shape[1:]) for v in values], partial(input_names, module, args, kwargs, tensors)
+            )
             taped = module.training and torch.is_grad_enabled()
             call.begin(device, taped, self.options.train_variant == "chunk-wise-aligned")
             outputs = Outputs(call, self.options.train_variant, module.training, taped)
@@ -149,13 +158,15 @@ class TorchPatch(Patch):
                 forward.leave()
                 if not call.committed:
                     forward.buffers.restore()
+                if isinstance(error, DreamStreamError):
+                    call.explain(error)
                 told = forgotten(module, args, kwargs) if isinstance(error, (AttributeError, TypeError)) else None
                 if told is not None:
                     raise told from error
                 raise
             return result
 
-    def _tensor_names(self, module: Any, inputs: Sequence[Any]) -> dict[int, str]:
+    def _tensor_names(self, module: Any) -> dict[int, str]:
         """Return the names of parameters and buffers by identity; they are read anew where no stream is live.
 
         Raises
@@ -167,16 +178,17 @@ class TorchPatch(Patch):
             named = [*module.named_parameters(), *module.named_buffers()]
             self._names = {id(t): n for n, t in named}
             self._named = [t for _, t in named]  # so that no other tensor takes their place in memory
-            self._types = [t.dtype for t in (*self._named, *inputs)]
+            self._types = [t.dtype for t in self._named]
+            self._is_single = {d for d in self._types if d.is_floating_point} == {torch.float32}
             session: Any = self.session
             session.know(self._named)
-        now = [t.dtype for t in (*self._named, *inputs)]
+        now = [t.dtype for t in self._named]
         changed = [(a, b) for a, b in zip(self._types, now) if a != b]
         if changed:
             before, after = changed[0]
             raise ModeError(
-                f"{type(module).__name__} or its input was {before} and is {after}, but streams are live; end "
-                "them or reset() first",
+                f"{type(module).__name__} was {before} and is {after}, but streams are live; end them or reset() "
+                "first",
                 self.session.live_ids,
             )
         return self._names

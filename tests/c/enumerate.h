@@ -14,13 +14,24 @@ typedef struct facts {
     int64_t known_at[MAX_GRAPH_OUTPUTS][2 * MOST_FRAMES]; /* least n with known > m; 0: never */
 } facts;
 
+/* The counts of all edges of a stream that goes on; before its first frame nothing is known. */
+static void count_edges(const ds_graph *g, const int64_t *frames, ds_pair *pairs)
+{
+    bool begun = false;
+    for (size_t i = 0; i < g->n_inputs; i++) {
+        pairs[g->inputs[i]] = (ds_pair){frames[i], frames[i]};
+        begun |= frames[i] > 0;
+    }
+    ds_graph_counts(g, false, pairs);
+    for (size_t e = 0; e < g->n_edges && !begun; e++)
+        pairs[e].known = 0;
+}
+
 static void look(const ds_graph *g, const int64_t *frames, facts *f, int64_t *most)
 {
     ds_pair pairs[MAX_GRAPH_EDGES] = {{0, 0}};
     int64_t first[MAX_GRAPH_EDGES];
-    for (size_t i = 0; i < g->n_inputs; i++)
-        pairs[g->inputs[i]] = (ds_pair){frames[i], frames[i]};
-    ds_graph_counts(g, false, pairs);
+    count_edges(g, frames, pairs);
     ds_graph_needs(g, pairs, first);
     for (size_t e = 0; e < g->n_edges; e++) {
         const int64_t kept = first[e] < pairs[e].known ? pairs[e].known - first[e] : 0;
@@ -35,11 +46,10 @@ static void follow_outputs(const ds_graph *g, const ds_clock *clock, int64_t n, 
 {
     ds_pair pairs[MAX_GRAPH_EDGES] = {{0, 0}};
     const ds_rate base = g->edges[g->inputs[0]].signature.rate;
-    for (size_t i = 0; i < g->n_inputs; i++) {
-        const int64_t frames = n * clock->tick[0] / clock->tick[i];
-        pairs[g->inputs[i]] = (ds_pair){frames, frames};
-    }
-    ds_graph_counts(g, false, pairs);
+    int64_t frames[DS_MAX_INPUTS];
+    for (size_t i = 0; i < g->n_inputs; i++)
+        frames[i] = n * clock->tick[0] / clock->tick[i];
+    count_edges(g, frames, pairs);
     for (size_t o = 0; o < g->n_outputs; o++) {
         const int e = g->outputs[o];
         ds_rate per = base; /* input frames per output frame */
@@ -98,9 +108,7 @@ static void positions_at(const ds_graph *g, const int64_t *frames, int64_t at[][
 {
     ds_pair pairs[MAX_GRAPH_EDGES] = {{0, 0}};
     int64_t first[MAX_GRAPH_EDGES];
-    for (size_t i = 0; i < g->n_inputs; i++)
-        pairs[g->inputs[i]] = (ds_pair){frames[i], frames[i]};
-    ds_graph_counts(g, false, pairs);
+    count_edges(g, frames, pairs);
     ds_graph_needs(g, pairs, first);
     for (size_t e = 0; e < g->n_edges; e++) {
         at[e][0] = pairs[e].known;

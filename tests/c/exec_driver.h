@@ -77,7 +77,7 @@ static inline fed make_fed(const runner *r, int64_t length)
     ds_weights_free(&whole);
     for (size_t o = 0; o < g->n_outputs; o++) {
         const int e = g->outputs[o];
-        s.y[o] = fresh_memory((size_t)s.want.counts[e].total *
+        s.y[o] = fresh_memory((size_t)s.want.counts[e].known *
                               ds_signature_bytes(&g->edges[e].signature));
     }
     return s;
@@ -128,7 +128,7 @@ static inline void read_outputs(const runner *r, fed *const *rows, size_t n_rows
             fed *s = rows[k];
             int64_t start;
             const int64_t n = ds_step_frames(r->batch, o, k, &start);
-            CHECK(start == s->n[o] && n >= 0 && start + n <= s->want.counts[e].total);
+            CHECK(start == s->n[o] && n >= 0 && start + n <= s->want.counts[e].known);
             if (n > 0) {
                 memcpy(s->y[o] + (size_t)start * bytes, ds_step_values(r->batch, o, k),
                        (size_t)n * bytes);
@@ -184,13 +184,13 @@ static inline void compare_fed(const runner *r, const fed *s)
     for (size_t o = 0; o < g->n_outputs; o++) {
         const int e = g->outputs[o];
         const size_t n_bytes =
-            (size_t)s->want.counts[e].total * ds_signature_bytes(&g->edges[e].signature);
-        if (s->n[o] != s->want.counts[e].total || memcmp(s->y[o], s->want.value[e], n_bytes) != 0) {
+            (size_t)s->want.counts[e].known * ds_signature_bytes(&g->edges[e].signature);
+        if (s->n[o] != s->want.counts[e].known || memcmp(s->y[o], s->want.value[e], n_bytes) != 0) {
             fprintf(stderr, "output %zu: %d frames, expected %d\n", o, (int)s->n[o],
-                    (int)s->want.counts[e].total);
+                    (int)s->want.counts[e].known);
             print_graph(g);
         }
-        CHECK(s->n[o] == s->want.counts[e].total);
+        CHECK(s->n[o] == s->want.counts[e].known);
         CHECK(memcmp(s->y[o], s->want.value[e], n_bytes) == 0);
     }
 }

@@ -216,7 +216,7 @@ static inline bool same_totals(const graph_case *c, int x, int y)
         for (size_t i = 0; i < c->graph->n_inputs; i++)
             pairs[c->graph->inputs[i]] = (ds_pair){n, n};
         ds_graph_counts(c->graph, true, pairs);
-        if (pairs[x].total != pairs[y].total)
+        if (pairs[x].known != pairs[y].known)
             return false;
     }
     return true;
@@ -352,8 +352,13 @@ static inline void compute_node(const ds_node *node, whole_stream *w, const ds_k
     char *in[DS_MAX_INPUTS];
     int64_t lengths[DS_MAX_INPUTS];
     for (int i = 0; i < op->n_inputs; i++) {
+        if (w->counts[node->inputs[i]].total < 0) { /* what follows from a missing edge is missing */
+            for (int o = 0; o < op->n_outputs; o++)
+                w->value[node->first_output + o] = fresh_memory(0);
+            return;
+        }
         in[i] = w->value[node->inputs[i]];
-        lengths[i] = w->counts[node->inputs[i]].total;
+        lengths[i] = w->counts[node->inputs[i]].known;
     }
     for (int i = 0; i < op->n_weights; i++)
         weights[i] = node->weights[i].data;

@@ -260,11 +260,18 @@ TEST(driver)
     CHECK(out[1].known == 2 && out[1].total == 2); /* 6 of 2 */
     ds_op_counts(op, (const ds_pair[]){{1, 2}, {2, 6}}, false, out);
     CHECK(out[0].known == 0 && out[0].total == 0); /* a total of -1 */
-    for (int ended = 0; ended <= 1; ended++) {
+    for (int ended = 0; ended <= 1; ended++) { /* no frames, and no edge */
         ds_op_counts(op, (const ds_pair[]){{0, 0}, {2, 6}}, ended == 1, out);
-        CHECK(out[0].known == 0 && out[0].total == 0 && out[1].known == 0 && out[1].total == 0);
-        ds_op_counts(op, (const ds_pair[]){{4, 8}, {0, 0}}, ended == 1, out);
-        CHECK(out[0].known == 0 && out[0].total == 0 && out[1].known == 0 && out[1].total == 0);
+        CHECK(out[0].known == 0 && out[0].total == 0 && out[1].known == 2 && out[1].total == 2);
+        ds_op_counts(op, (const ds_pair[]){{0, -1}, {2, 6}}, ended == 1, out);
+        CHECK(out[0].known == 0 && out[0].total == -1 && out[1].known == 0 && out[1].total == -1);
+        ds_op_counts(op, (const ds_pair[]){{4, 8}, {0, -1}}, ended == 1, out);
+        CHECK(out[0].known == 0 && out[0].total == -1 && out[1].known == 0 && out[1].total == -1);
+    }
+    op->needs_frames = true;
+    for (int64_t n = 0; n <= 6; n++) { /* 3 of them are lost */
+        ds_op_counts(op, (const ds_pair[]){{n, n}, {0, 0}}, true, out);
+        CHECK(out[0].total == (n > 3 ? n - 3 : -1) && out[0].known == (n > 3 ? n - 3 : 0));
     }
     ds_op_need(op, 10, first);
     CHECK(first[0] == 7 && first[1] == DS_NEVER);
@@ -280,13 +287,13 @@ TEST(driver)
     ds_op_counts(op, (const ds_pair[]){{5, 9}, {6, 6}}, true, out);
     CHECK(out[0].known == 6); /* ended: all that there is */
 
-    /* Checks: one at the end, one always, none with an empty input. */
+    /* Checks: one at the end, one always, none where an input is missing. */
     CHECK(ds_op_check(op, (const ds_pair[]){{10, 10}, {1, 1}}, true) == DS_OK);
     CHECK(ds_op_check(op, (const ds_pair[]){{11, 11}, {1, 1}}, false) == DS_OK);
     CHECK(failed(ds_op_check(op, (const ds_pair[]){{11, 11}, {1, 1}}, true), DS_SHAPE,
                  "probe: total 11 is too much"));
     CHECK(failed(ds_op_check(op, (const ds_pair[]){{2, 21}, {1, 1}}, false), DS_SHAPE, "total 21"));
-    CHECK(ds_op_check(op, (const ds_pair[]){{11, 11}, {0, 0}}, true) == DS_OK);
+    CHECK(ds_op_check(op, (const ds_pair[]){{11, 11}, {0, -1}}, true) == DS_OK);
     ds_op_destroy(op);
 
     /* The whole stream: nothing before the end, everything kept. */
@@ -296,7 +303,7 @@ TEST(driver)
         const ds_pair in[2] = {{n, n + 2}, {n, n}};
         ds_op_counts(op, in, false, out);
         CHECK(out[0].known == 0 && out[1].known == 0);
-        CHECK(out[0].total == (n == 0 || n + 2 < 3 ? 0 : n - 1) && out[1].total == n);
+        CHECK(out[0].total == (n + 2 < 3 ? 0 : n - 1) && out[1].total == n);
         ds_op_counts(op, in, true, out);
         CHECK(out[0].known == out[0].total && out[1].known == n);
         ds_op_need(op, n, first);

@@ -27,7 +27,7 @@ class PlainWindow:
 
     def __init__(self, rows, at, counts):
         self.rows, self.at = rows, at
-        self.known, self.total, self.before = counts[:, 2], counts[:, 3], counts[:, 0]
+        self.known, self.total, self.before = counts[:, 2], counts[:, 3].clamp(min=0), counts[:, 0]
         lengths = self.known - self.before
         self.even = bool((lengths == lengths[0]).all())
 

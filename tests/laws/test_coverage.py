@@ -92,6 +92,7 @@ def test_whole_sequences(name):
         counts = []
         for k in range(len(types)):
             lengths = np.zeros((len(streams), 4), np.int64)
+            lengths[:, 1] = -1  # they begin here
             lengths[:, 2:] = [[len(s[k])] * 2 for s in streams]
             counts.append(lengths)
         ended = np.ones(len(streams), bool)

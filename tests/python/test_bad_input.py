@@ -94,7 +94,6 @@ class Disturbed:
 
 GOOD = frames(6)
 WRONG_TYPES = {
-    "half": GOOD.astype(np.float16),
     "complex": GOOD.astype(np.complex64),
     "int16": GOOD.astype(np.int16),
     "int32": GOOD.astype(np.int32),
@@ -119,17 +118,13 @@ WRONG_SHAPES = {
 
 @pytest.mark.parametrize("name", [*WRONG_TYPES, *WRONG_SHAPES])
 def test_wrong_arrays(kind, name):
-    """Whoever makes the batch hears of it; an engine names the stream."""
+    """The stream is named: beside others, of which those that go on are trusted more, and alone."""
     bad = {**WRONG_TYPES, **WRONG_SHAPES}[name]
     error = DTypeError if name in WRONG_TYPES else ShapeError
-    if kind is Eager and isinstance(bad, str):
-        bad = np.array(bad)
     pair = Disturbed(kind)
-    named = kind is Compiled
-    pair.refuses(lambda x: x.feed({"a": GOOD, "b": bad}), error, ["b"] if named else [])
-    pair.refuses(lambda x: x.feed({"n": bad, "a": GOOD}, sos=["n"]), error, ["n"] if named else [])
-    if kind is Eager and not isinstance(bad, list):  # alone, it gets as far as the model
-        pair.refuses(lambda x: x.feed({"a": bad}), error)
+    pair.refuses(lambda x: x.feed({"a": GOOD, "b": bad}), error, ["b"])
+    pair.refuses(lambda x: x.feed({"n": bad, "a": GOOD}, sos=["n"]), error, ["n"])
+    pair.refuses(lambda x: x.feed({"a": bad}), error, ["a"])
     pair.goes_on()
 
 
@@ -162,7 +157,7 @@ def test_lists_are_float32(kind):
         ({"names": ("B", "F")}, ShapeError, []),
         ({"names": ("B", "B", "L")}, ShapeError, []),
         ({"names": ("B", "F", "G")}, ShapeError, []),
-        ({"names": ("B", "L", "F")}, ShapeError, []),
+        ({"names": ("B", "L", "F")}, ShapeError, ["a", "b"]),
         ({"names": "BFL"}, DTypeError, []),
         ({"rate": 0}, StreamMismatchError, []),
         ({"rate": float("nan")}, StreamMismatchError, []),
@@ -171,7 +166,7 @@ def test_lists_are_float32(kind):
         ({"rate": 2}, StreamMismatchError, []),
         ({"meta": ds.StreamMetadata(["a", "b"], False, False, [6, 6])}, StreamMismatchError, []),
         ({"dtype": "float16"}, DTypeError, []),
-        ({"dtype": "float64"}, DTypeError, []),
+        ({"dtype": "float64"}, DTypeError, ["a", "b"]),
     ],
     ids=lambda v: str(v)[:40],
 )

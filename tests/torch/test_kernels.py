@@ -56,7 +56,11 @@ def calls_of(case, rng, data, style):
     for rows in schedule(case, rng, data, style):
         if rows:
             cuts = [np.array([r.cuts[k] for r in rows], np.int64) for k in range(len(case.inputs))]
-            yield rows, [np.repeat(c, 2, 1) for c in cuts], np.array([r.eos for r in rows])
+            ended, counts = np.array([r.eos for r in rows]), [np.repeat(c, 2, 1) for c in cuts]
+            begun = np.any([c > 0 for c in cuts], 0) | (ended[:, None] & [False, True])
+            for c in counts:
+                c[:, 1::2][~begun] = -1
+            yield rows, counts, ended
 
 
 def parts_of(case, op, data, rows):

@@ -67,7 +67,7 @@ def _padded(input: Tensor, pad: Sequence[int], mode: str, value: float | None) -
 
 @torch_lacks
 @described(
-    "``left + max(least, T rounded up to the multiple) + right`` frames; none where T is 0.",
+    "``left + max(least, T rounded up to the multiple) + right`` frames; of no frames none are replicated.",
     {"ShapeError": "For a multiple below 1, a negative padding or least and an unknown mode."},
     input="``(*, L)``, or a stream, which knows its axis.",
     multiple="The size of a block.",
@@ -118,7 +118,7 @@ def _pad_axis(x: Tensor, axis: int, left: int, right: int, mode: str, value: flo
             "pad: a stream can't be padded with its own end; use replicate or reflect, or pad with zeros"
         )
     if not x.is_stream and not x.numel():
-        return _pad_nothing(x, axis, left, right, mode)
+        return _pad_nothing(x, axis, left, right, mode, value)
     more, less = (max(left, 0), max(right, 0)), (max(-left, 0), max(-right, 0))
     if mode == "circular":  # what is taken away doesn't come back at the other end
         x = _crop(x, axis, role, *less)
@@ -189,12 +189,12 @@ def _add(x: Any, axis: int, role: Any, left: int, right: int, mode: str, value: 
     return apply("pad", attributes, (x,), (), dims)[0]
 
 
-def _pad_nothing(x: Tensor, axis: int, left: int, right: int, mode: str) -> Tensor:
-    """Pad a plain tensor without elements; an axis of none stays without."""
+def _pad_nothing(x: Tensor, axis: int, left: int, right: int, mode: str, value: float) -> Tensor:
+    """Pad a plain tensor without elements; an axis of none has nothing that could be repeated or mirrored."""
     n, shape = x.shape[axis], list(x.shape)
-    too_short = n == 0 or (mode == "reflect" and n <= max(left, right))
+    too_short = (n == 0 and mode != "constant") or (mode == "reflect" and n <= max(left, right))
     shape[axis] = 0 if too_short else max(n + left + right, 0)
-    return Tensor._plain(np.zeros(shape, x.dtype))
+    return Tensor._plain(np.full(shape, value, x.dtype))
 
 
 def _pad_circular(x: Tensor, axis: int, left: int, right: int) -> Tensor:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ...array import Tensor, stack
+from ...array import Tensor
 from ...dispatch import apply
 from ...errors import NotStreamableError, ShapeError
 from ...operations.refusals import RESIZED
@@ -175,13 +175,11 @@ def _linear_frames(x: Any, size: int | None, factor: float | None, corners: bool
         first, last = (x[..., a : a - every + 1 or None : every] for a in (low, high))
         middle: Tensor = first * 0.5 + last * 0.5 if every % 2 == 0 else first
         return middle
+    # Between two frames lie as many outputs as have not been given with the first: all that the second decides on.
     k = int(factor)
-    around = pad(x, (1, 1), mode="replicate")
-    seen = stack([around[..., :-2], x, around[..., 2:]], -1)
+    padded = pad(x, (1, 1), mode="replicate")
     behind = (np.arange(k) + 0.5) / k - 0.5
-    first = (behind >= 0).astype(np.int64)
-    share = Tensor((behind - first + 1).astype(x.dtype))
-    out: Tensor = (
-        seen.index_select(-1, Tensor(first)) * (1 - share) + seen.index_select(-1, Tensor(first + 1)) * share
-    )
-    return out.reshape(*out.shape[:-2], out.shape[-2] * k)
+    early = int((behind <= 0).sum())
+    share = Tensor(np.concatenate([behind[early:], behind[:early] + 1]).astype(x.dtype))
+    between: Tensor = padded[..., :-1].unsqueeze(-1) * (1 - share) + padded[..., 1:].unsqueeze(-1) * share
+    return between.reshape(*between.shape[:-2], between.shape[-2] * k)[..., k - early : -early]

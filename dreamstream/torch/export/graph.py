@@ -77,10 +77,11 @@ class Graph:
     def pairs(self, counter: Counter, frames: Sequence[torch.Tensor]) -> list[Pair]:
         """Return the counts of every edge from the frames so far of every input; None for what nothing makes."""
         pairs: list[Any] = [None] * len(self.edges)
-        for e, n in zip(self.inputs, frames):
-            pairs[e] = (n, n)
+        for e, pair in zip(self.inputs, counter.start(frames)):
+            pairs[e] = pair
         for node in self.nodes:
-            out = counter.step(node.counts, [pairs[e] for e in node.inputs], node.keeps_counts, node.op.n_leading)
+            inputs = [pairs[e] for e in node.inputs]
+            out = counter.step(node.counts, inputs, node.keeps_counts, node.op.needs_frames)
             for e, pair in zip(node.outputs, out):
                 pairs[e] = pair
         return pairs

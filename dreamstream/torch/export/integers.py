@@ -37,8 +37,18 @@ class Counter:
         self.ended = ended
         self._done: dict[Any, tuple[Any, tuple[Any, ...]]] = {}
 
-    def step(self, program: Program, inputs: Sequence[Pair], kept: bool, n_leading: int) -> list[Pair]:
-        """Return the pairs of an operator's outputs.
+    def start(self, frames: Sequence[Tensor]) -> list[Pair]:
+        """Return the pairs of a graph's inputs, of which so many frames have come."""
+        most = frames[0]
+        for n in frames[1:]:
+            most = self._do(MAX, most, n)
+        begun = self._once(("begun", id(most)), (most,), lambda: most > 0)
+        if self.ended is not None:
+            begun = begun | self.ended
+        return [(n, self._choose(begun, n, -1)) for n in frames]
+
+    def step(self, program: Program, inputs: Sequence[Pair], kept: bool, needs_frames: bool) -> list[Pair]:
+        """Return the pairs of an operator's outputs; a total of -1 is an edge that isn't there.
 
         Parameters
         ----------
@@ -46,28 +56,31 @@ class Counter:
             Roots: known and total of each output, in turn.
         kept : bool
             Whether the counts of output 0, the only one, are those of input 0.
-        n_leading : int
-            Inputs without whose frames there are no outputs.
+        needs_frames : bool
+            Whether a stream of no frames has no outputs, not even empty ones.
         """
-        if kept:
+        if kept and not needs_frames and all(total is inputs[0][1] for _, total in inputs):
             return [inputs[0]]
-        roots = self._evaluate(program, inputs)
-        none = self._empty(inputs[:n_leading])
-        out = []
-        for known, total in zip(roots[::2], roots[1::2]):
-            total = self._do(MAX, self._full(total, none), 0)
-            known = self._do(MIN, self._do(MAX, self._full(known, none), 0), total)
-            if self.ended is not None:
-                known = self._choose(self.ended, total, known)
-            out.append((self._choose(none, 0, known), self._choose(none, 0, total)))
-        return out
-
-    def _empty(self, inputs: Sequence[Pair]) -> Tensor:
-        """Return where some input has no frames in all."""
         least = inputs[0][1]
         for _, total in inputs[1:]:
             least = self._do(MIN, least, total)
-        out: Tensor = self._once(("empty", id(least)), (least,), lambda: least <= 0)
+        missing = self._below(least, 0)
+        out = []
+        roots = self._evaluate(program, inputs)
+        for known, total in zip(roots[::2], roots[1::2]):
+            total = self._do(MAX, self._full(total, missing), 0)
+            none = missing
+            if needs_frames:
+                none = none | self._below(self._do(MIN, inputs[0][1], total), 1)
+            total = self._choose(none, -1, total)
+            known = self._full(known, missing)
+            if self.ended is not None:
+                known = self._choose(self.ended, total, known)
+            out.append((self._do(MAX, self._do(MIN, known, total), 0), total))
+        return out
+
+    def _below(self, value: Tensor, limit: int) -> Tensor:
+        out: Tensor = self._once(("below", id(value), limit), (value,), lambda: value < limit)
         return out
 
     def _full(self, value: Any, like: Tensor) -> Tensor:

@@ -22,11 +22,16 @@ class PaddedWindow:
     even = False
 
     def __init__(self, kept: Tensor | None, fresh: Tensor, before: Tensor, known: Tensor, total: Tensor) -> None:
-        self.known, self.total, self.before = known, total, before
+        self.known, self.before = known, before
+        self._total = total
         self._fresh = fresh
         self._frames = fresh if kept is None else torch.cat([kept, fresh], 1)
         self._at = before if kept is None else before - kept.shape[1]
         self._least = self._at.clamp(min=0)  # what is older is asked for in the places of frames that nobody sees
+
+    @property
+    def total(self) -> Tensor:
+        return self._total.clamp(min=0)
 
     def run(self, first: Tensor, n: int, fill: float = 0.0) -> Tensor:
         """Return n consecutive frames ``(B, n, *features)`` from the absolute position ``first (B,)`` on.

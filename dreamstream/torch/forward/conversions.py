@@ -25,7 +25,7 @@ from ...array.stream_tensor import StreamTensor as Native
 from ...array.symbolic import Symbolic, positions
 from ...array.weights import Weights
 from ...array.writing import unsure
-from ...errors import ModeError, NotStreamableError
+from ...errors import DTypeError, ModeError, NotStreamableError
 from ...nn import functional as native_functional
 from ...nn.functional.attention import hides_nothing, of_memory, under_masks, unread, weights_of
 from ...nn.recurrent_cell import Cell, GRUCell, LSTMCell, RNNCell
@@ -113,6 +113,12 @@ def to(x: Any, *args: Any, dtype: Any = None, device: Any = None, **_: Any) -> A
             )
     if dtype is None or _dtype(x) == dtype:
         return x
+    edge = getattr(x, "edge", None)
+    if dtype in (torch.float16, torch.bfloat16) and edge is not None and edge.counts is None:
+        raise DTypeError(
+            f"a stream becomes {str(dtype).removeprefix('torch.')} at {user_line()}, but an engine computes in "
+            "float32: leave the cast out, and ask compile for narrow weights= or products="
+        )
     return with_value(x.to(nominal(dtype)), lambda value: value.to(dtype))
 
 

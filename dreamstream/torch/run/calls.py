@@ -15,6 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ...array.chunk_values import Naming, check_dense, read_chunk
 from ...array.dtypes import name_of, nominal
 from ...array.stream_tensor import StreamTensor as Native
 from ...online.given import Given
@@ -94,7 +95,12 @@ class TorchGiven(Given):
     """An input that is given once, of torch's tensors."""
 
     def _read(self, stream_id: str, value: Any) -> Any:
-        return value if isinstance(value, Tensor) else torch.as_tensor(np.asarray(value))
+        if not isinstance(value, Tensor):
+            return torch.from_numpy(np.array(read_chunk(value, self.wanted, (stream_id,))))
+        with Naming(self.wanted.name, (stream_id,)):
+            check_dense(value)
+            nominal(value.dtype)  # which refuses what operators don't take
+        return value
 
     def _type_of(self, value: Any) -> str:
         return name_of(nominal(value.dtype))
@@ -163,7 +169,7 @@ class TorchCall(Call):
         self.store.write(key, rows, self.index)
         if self.keeps_tape:
             value = flat(rows, counts[:, 2])
-            counts[:, :2] = 0
+            counts[:, :2] = 0, -1
         return Native.inside(value, given.dims, edge)
 
     def compute(

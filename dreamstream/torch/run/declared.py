@@ -78,7 +78,7 @@ def _offline(op: Op, inputs: Sequence[Tensor]) -> Tensor:
     if any(x.ndim < 2 for x in frames):
         raise ShapeError(f"{op.name}: expected (B, ..., L), got {[tuple(x.shape) for x in inputs]}")
     core = op.core([("float32", tuple(x.shape[2:]), 1, 1) for x in frames])
-    counts = [np.array([[0, 0, x.shape[1], x.shape[1]]], np.int64) for x in frames]
+    counts = [np.array([[0, -1, x.shape[1], x.shape[1]]], np.int64) for x in frames]
     (out,) = core.counts(counts, np.ones(1, bool))
     n = int(out[0, 2])
     rows = [op.forward(*(Window(x[r], 0, x.shape[1]) for x in frames), 0, n) for r in range(len(frames[0]))]

@@ -54,7 +54,7 @@ class EagerWindow:
 
     @property
     def total(self) -> Tensor:
-        return torch.from_numpy(self._counts[:, 3])
+        return torch.from_numpy(self._counts[:, 3].clip(0))
 
     @property
     def before(self) -> Tensor:

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from ...array.stream_creation import meta_of, names_of, require_like
-from ...errors import DTypeError, ShapeError, StreamMismatchError
+from ...array.chunk_values import Naming, RowNames, Wanted, check_dense, factor, read_each
+from ...array.stream_creation import meta_of, names_of, require_equal, require_like, row_names
+from ...errors import DTypeError, StreamMismatchError
 from ...stream.collectors import register_arrays
 from ...stream.metadata import StreamMetadata
 from ...stream.rules import BATCH, LENGTH, ONE, Names, read_rate
@@ -104,14 +106,19 @@ def _build(
         known = data._info
         meta = known.meta if meta is None and ids is None else meta
         names, data = names or known.names, data.tensor()
+    who = row_names(meta, ids, sos)
+    real = getattr(dtype, "is_floating_point", False)  # read as an input of that type
+    wanted = Wanted(str(dtype).removeprefix("torch.") if real else None, name="stream_tensor")
+    single = names is None or len(names) == 2  # B and L alone
     if isinstance(data, (list, tuple)):
         if lengths is not None:
             raise StreamMismatchError("lengths are for padded data; a list's tensors have their own")
-        padded, found, widths = _padded(data, names)
+        padded, found, widths = _padded(data, names, wanted._replace(samples=int(single)), who)
     else:
-        padded, found = data, names_of(names, data.dim())
+        padded = data if known else _read(data, who.of(1)[0], wanted._replace(samples=2 * single))
+        found = names_of(names, padded.dim(), who)
         batch, length = found.index(BATCH), found.index(LENGTH)
-        widths = [data.shape[length]] * data.shape[batch]
+        widths = [padded.shape[length]] * padded.shape[batch]
     own_meta = meta_of(meta, ids, _on_host(sos), _on_host(eos), _on_host(lengths), widths)
     info = Info(check(found, padded.dim()), own_meta, None, ONE if rate is None else read_rate(rate), restart)
     if known is not None and own_meta == known.meta:
@@ -127,31 +134,52 @@ def _on_host(values: Any) -> Any:
     return values.cpu().numpy() if isinstance(values, Tensor) else values
 
 
-def _padded(rows: Sequence[Tensor], names: Any) -> tuple[Tensor, Names, list[int]]:
+def _read(row: Any, ids: Sequence[str], wanted: Wanted) -> Tensor:
+    """Return a row's tensor, converted where a type is wanted."""
+    if type(row) is Tensor and wanted.dtype is None and _is_dense(row):
+        return row
+    with Naming(wanted.name, ids):
+        if not isinstance(row, Tensor):
+            raise DTypeError(f"expected torch tensors, got {type(row).__name__}")
+        row = row.tensor() if isinstance(row, StreamTensor) else row
+        check_dense(row)
+        if wanted.dtype is not None:
+            scale = factor(str(row.dtype).removeprefix("torch."), wanted, row.shape)
+            row = row.to(getattr(torch, wanted.dtype))
+            row = row if scale == 1 else row * scale
+    read: Tensor = row
+    return read
+
+
+def _is_dense(row: Tensor) -> bool:
+    return row.layout is torch.strided and not row.is_quantized and not row.is_nested
+
+
+def _padded(given: Sequence[Any], names: Any, wanted: Wanted, who: RowNames) -> tuple[Tensor, Names, list[int]]:
     """Return tensors without B in one, zeros behind each."""
-    if not all(isinstance(r, Tensor) for r in rows):
-        raise DTypeError(f"expected torch tensors, got {sorted({type(r).__name__ for r in rows})}")
-    rows = [r.tensor() if isinstance(r, StreamTensor) else r for r in rows]
-    for what, kinds in (
-        ("number of dimensions", {r.dim() for r in rows}),
-        ("dtype", {str(r.dtype) for r in rows}),
-        ("device", {str(r.device) for r in rows}),
-    ):
-        if len(kinds) > 1:
-            error = ShapeError if what == "number of dimensions" else DTypeError
-            raise error(f"the rows differ in {what}: {sorted(kinds, key=str)}")
+    ids = who.of(len(given))
+    rows = read_each(partial(_read, wanted=wanted), given, ids)
+    dtypes = {r.dtype for r in rows}
+    if len(dtypes) > 1 and dtypes <= {torch.float16, torch.bfloat16, torch.float32}:
+        rows = [r.float() for r in rows]
+    require_equal("number of dimensions", [r.dim() for r in rows], who)
+    require_equal("dtype", [r.dtype for r in rows], who)
+    require_equal("device", [r.device for r in rows], who)
     rank = rows[0].dim() + 1
-    found = names_of(names, rank)
+    found = names_of(names, rank, who)
     axes = [n for n in found if n != BATCH]
     length = axes.index(LENGTH)
-    require_like({(*r.shape[:length], *r.shape[length + 1 :]) for r in rows}, found)
+    require_like([(*r.shape[:length], *r.shape[length + 1 :]) for r in rows], found, who)
     widths = [r.shape[length] for r in rows]
     shape = list(rows[0].shape)
     shape[length] = max(widths)
     shape.insert(found.index(BATCH), len(rows))
     out = rows[0].new_zeros(shape)
-    for target, row, n in zip(out.unbind(found.index(BATCH)), rows, widths):
-        target.narrow(length, 0, n).copy_(row.detach())
+    at: list[str] = []
+    with Naming(wanted.name, at):
+        for target, row, n, row_ids in zip(out.unbind(found.index(BATCH)), rows, widths, ids):
+            at[:] = row_ids
+            target.narrow(length, 0, n).copy_(row.detach())
     return out, found, widths
 
 

@@ -23,6 +23,13 @@ from .reference import REFERENCES, Refused
 
 __all__ = ["Case", "CaseModel", "Input", "Refused", "Rng", "normal", "pick", "random_layout", "together"]
 
+#: Operators whose references are asked what comes of no frames; of others none do.
+OF_NONE = (
+    "lstm", "gru", "rnn",
+    "pad", "pad_to_multiple", "pad_to", "slice", "cut", "put", "delay", "table", "positions", "hold", "spread",
+    "length", "require", "reduce_frames", "var_frames", "softmax_sum", "adaptive_pool",
+)  # fmt: skip
+
 Array = npt.NDArray[Any]
 Rng = np.random.Generator
 Layout = tuple[Any, ...]
@@ -236,7 +243,7 @@ class Case:
 def _independent(case: Case, reference: Callable[..., list[Array]], arrays: Any, weights: Any) -> list[Array]:
     wide = [a.astype(np.float64) if a.dtype.kind == "f" else a for a in arrays]
     constants = [None if w is None else w.astype(np.float64) if w.dtype.kind == "f" else w for w in weights]
-    if not all(map(len, wide)) and case.name not in ("lstm", "gru", "rnn"):
+    if not all(map(len, wide)) and case.name not in OF_NONE:
         ones = [np.ones((1, *i.features), w.dtype) for i, w in zip(case.inputs, wide)]
         try:
             return [y[:0] for y in reference(case.attributes, constants, *ones)]

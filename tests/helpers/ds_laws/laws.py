@@ -195,6 +195,9 @@ def finality(case: Case, rng: Rng) -> None:
             result = d.call((Row("s", step == 0, False, tuple(zip(now, then))),), data)
             emitted = [a + len(rows[0]) for a, rows in zip(emitted or [0] * len(result.frames), result.frames)]
             final = final_frames(case, base, then, horizon)
+            if not any(then):  # a stream begins with its first frame: what pads stand before it waits for that
+                assert not any(emitted), f"{mode}: frames before the stream's first"
+                continue
             if final is None:
                 continue
             for k, (n, m) in enumerate(zip(emitted, final)):

@@ -6,8 +6,8 @@ arithmetic alone. `Refused` is raised for lengths that are an error at the end o
 
 They stand beside the random cases, in `operators`, which enters them here; this file has what they share.
 
-Where torch raises only because a sequence is too short, or empty, there are no frames; nothing comes out
-of no frames. An output without a stream axis is one frame, or none.
+Where torch raises only because a sequence is too short, or empty, there are no frames. Where it defines what comes
+of no frames (pads, sums), references are given none. An output without a stream axis is one frame, or none.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def padded(x: Array, left: int, right: int, mode: str, value: float = 0.0) -> Ar
     """Add frames at both ends; None where there are too few to do so."""
     n = len(x)
     needed = {"reflect": max(left, right) + 1, "circular": max(left, right), "replicate": 1}.get(mode, 0)
-    if n == 0 or (n < needed and (left or right)):
+    if n < needed and (left or right or mode == "replicate"):
         return None
     names = {
         "zeros": "constant",

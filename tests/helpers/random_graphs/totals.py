@@ -73,11 +73,15 @@ class Totals:
         self.operators: set[str] = set()
         self.refused: set[int] = set()  # rows that a check refuses
         self.met: list[Any] = []  # per sync, the totals that met there: (rows, inputs)
-        self.pooled: list[Any] = []  # per operation that makes one frame of all, its input's totals: (rows,)
+        self.pooled: list[
+            Any
+        ] = []  # per operation that makes one frame of all, the totals of its input and output
         self.tensors = []
         for i, x in enumerate(inputs):
             counts = np.zeros((len(self.frames), 4), np.int64)
             counts[:, 2:] = self.frames[:, i : i + 1]
+            counts[:, 1] = -1
+            counts[~self.frames.any(1) & ~self.ended, 3] = -1  # these streams have not begun
             edge = Edge(self, Line(entry(i), x.rate, "float32", (x.size,)), counts)
             self.tensors.append(StreamTensor.inside(None, x.dims, edge))
 
@@ -87,8 +91,6 @@ class Totals:
         inputs = [e.counts for e in edges]
         if request.name == "sync":
             self.met.append(np.stack([c[:, 3] for c in inputs], 1))
-        if any(num == 0 for _, _, num, _ in op.outputs) and edges[0].rate:
-            self.pooled.append(inputs[0][:, 3])
         try:
             outputs = op.counts(inputs, self.ended, self.ids)
         except DreamStreamError as error:
@@ -96,8 +98,10 @@ class Totals:
             self.refused.update(rows)
             inputs = [c.copy() for c in inputs]
             for c in inputs:
-                c[rows] = 0
+                c[rows] = 0, -1, 0, -1
             outputs = op.counts(inputs, self.ended, self.ids)
+        if any(num == 0 for _, _, num, _ in op.outputs) and edges[0].rate:
+            self.pooled.append((inputs[0][:, 3], outputs[-1][:, 3]))
         lines = lines_of(op, edges, self.n_operations, request.cid)
         self.n_operations += 1
         self.operators.add(request.name)
@@ -109,11 +113,15 @@ class Totals:
 
     def cut_short(self) -> set[int]:
         """Rows in which a stream of no frames met one with some: then nothing comes out."""
-        return {int(r) for m in self.met for r in np.flatnonzero((m.min(1) == 0) & (m.max(1) > 0))}
+        return {int(r) for m in self.met for r in np.flatnonzero((m.min(1) <= 0) & (m.max(1) > 0))}
 
     def pooled_nothing(self) -> set[int]:
-        """Rows in which one frame was to be made of none: there is none."""
-        return {int(r) for n in self.pooled for r in np.flatnonzero(n == 0)}
+        """Rows in which one frame was to be made of none, and can't be: there is none."""
+        return {int(r) for _, made in self.pooled for r in np.flatnonzero(made < 0)}
+
+    def pooled_of_nothing(self) -> set[int]:
+        """Rows in which one frame was made of none: a mean is NaN."""
+        return {int(r) for n, _ in self.pooled for r in np.flatnonzero(n <= 0)}
 
     def would_broadcast(self) -> set[int]:
         """Rows in which a stream of one frame met longer ones: plain tensors broadcast, streams don't."""

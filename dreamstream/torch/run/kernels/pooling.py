@@ -105,4 +105,7 @@ def _parts_of_streams(step: Step, x: Window) -> Tensor:
     valid = valid.reshape(*valid.shape, *(1,) * (frames.dim() - 3))
     if step.attributes["kind"] == "max":
         return torch.where(valid, frames, -torch.inf).amax(2)
-    return torch.where(valid, frames, 0).sum(2) / valid.sum(2).clamp(min=1)
+    some = valid.sum(2).clamp(min=1) * there(total > 0, frames).reshape(
+        -1, *(1,) * (frames.dim() - 2)
+    )  # of none: NaN
+    return torch.where(valid, frames, 0).sum(2) / some

@@ -152,7 +152,8 @@ def reduce_frames(step: Step, windows: Sequence[Window], weights: Sequence[Any],
     folded = _fold(kind, windows[0], state)
     y = folded[-1]
     if kind == "mean":
-        y = y / _of_rows(windows[0].known.clamp(min=1), y)
+        assert step.ended is not None
+        y = y / _of_rows(windows[0].known.maximum((~step.ended).to(torch.int64)), y)  # of no frames: NaN
     if kind == "logsumexp":
         assert step.ended is not None
         y = _log(folded[0], y, _of_rows(step.ended, y).expand_as(y))
@@ -205,7 +206,8 @@ def softmax_sum(step: Step, windows: Sequence[Window], weights: Sequence[Any], s
     by = (hidden - centre[:, None]).exp()
     kept = torch.where(started, (so_far - centre).exp(), 0)
     divisor, total = divisor * kept + by.sum(1), total * kept + (by * frames).sum(1)
-    return _of_ended(step, total, divisor, frames), (largest, divisor, total)
+    weights_of_some = torch.where(_of_rows(scores.known, divisor) > 0, divisor, 1)
+    return _of_ended(step, total, weights_of_some, frames), (largest, divisor, total)
 
 
 @windowed("length", "require")

@@ -26,7 +26,7 @@ def matmul(step: Step, x: Tensor, weight: Tensor) -> Tensor:
 each_frame(
     {
         "linear": lambda step, x, weight, bias: F.linear(x, weight, bias),
-        "embedding": lambda step, x, weight: F.embedding(x, weight),
+        "embedding": lambda step, x, weight: F.embedding(x.long(), weight),
     }
 )
 

@@ -38,8 +38,10 @@ def cumulative(a: dict[str, Any], w: Any, x: Array) -> list[Array]:
 
 def reduce_frames(a: dict[str, Any], w: Any, x: Array) -> list[Array]:
     """Of extremes the first of equals is where they are."""
+    kind, one = a["kind"], np.zeros((1, *x.shape[1:]))
     if not len(x):
-        return [x[:0]]
+        none = {"sum": one, "mean": one + np.nan, "prod": one + 1, "logsumexp": one - np.inf}
+        return [none[kind].astype(x.dtype) if kind in none else x[:0]]
     return [getattr(x, a["kind"])(0)[None] if a["kind"].startswith("arg") else FOLDS[a["kind"]](x)[-1:]]
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
 
@@ -17,7 +17,7 @@ from .drawing import WAITS, along, any_type, make, shape
 
 # ---------------------------------------------------------------- what they compute
 def pad(a: dict[str, Any], w: Arrays, x: Array) -> list[Array]:
-    if w and len(x):
+    if w:
         return [np.concatenate([w[0][: a["left"]], x, w[0][a["left"] :]])]
     y = padded(x, a["left"], a["right"], a["mode"], a["value"])
     return [x[:0] if y is None else y]
@@ -25,26 +25,24 @@ def pad(a: dict[str, Any], w: Arrays, x: Array) -> list[Array]:
 
 def pad_to_multiple(a: dict[str, Any], w: Arrays, x: Array) -> list[Array]:
     n = len(x)
-    if not n:
+    if not n and a["mode"] == "replicate":
         return [x]
     right = a["right"] + max(n + -n % a["multiple"], a["least"]) - n
     missing = max(max(a["left"], right) + 1 - n, 0) if a["mode"] == "reflect" else 0
     longer = np.concatenate([x, np.full((missing, *x.shape[1:]), a["value"], x.dtype)])
     y = padded(longer, a["left"], right, a["mode"], a["value"])
-    assert y is not None
-    return [y[: len(y) - missing]]
+    return [x if y is None else y[: len(y) - missing]]
 
 
 def padded_to(a: dict[str, Any], x: Array, n: int) -> Array:
     """Frames before and behind x, until it has n, or n of its own, and those that are added in any case."""
     longer = padded(x, a["left"], max(n + a["right"] - len(x), 0), a["mode"], a["value"])
-    assert longer is not None
+    if longer is None or (not len(x) and a["mode"] == "replicate"):
+        return x
     return longer[: max(a["left"] + n + a["right"], 0)]
 
 
 def pad_to(a: dict[str, Any], w: Arrays, x: Array, y: Array) -> list[Array]:
-    if not len(x) or not len(y):
-        return [x[:0]]
     return [padded_to(a, x, length_of(a["length"], len(y)))]
 
 
@@ -53,9 +51,7 @@ def slice_(a: dict[str, Any], w: Arrays, x: Array) -> list[Array]:
 
 
 def cut(a: dict[str, Any], w: Arrays, x: Array, y: Array) -> list[Array]:
-    if not len(x) or not len(y):
-        return [x[:0]]
-    return [x[a["start"] : max(length_of(a["length"], len(y)), 0) : a["step"]]]
+    return [x[a["start"] : length_of(a["length"], len(y)) : a["step"]]]
 
 
 def put(a: dict[str, Any], w: Arrays, x: Array, v: Array) -> list[Array]:
@@ -80,7 +76,7 @@ def sync(a: dict[str, Any], w: Arrays, *xs: Array) -> list[Array]:
 
 
 def hold(a: dict[str, Any], w: Arrays, x: Array, y: Array) -> list[Array]:
-    return [np.repeat(x[:1], len(y), 0)]
+    return [np.repeat(x[:1], len(y), 0)]  # of no first frame none
 
 
 def limit(a: dict[str, Any], w: Arrays, x: Array) -> list[Array]:
@@ -103,7 +99,7 @@ def unstack(a: dict[str, Any], w: Arrays, x: Array) -> list[Array]:
 
 
 def table(a: dict[str, Any], w: Arrays, x: Array) -> list[Array]:
-    n = length_of(a["length"], len(x)) if len(x) else 0
+    n = length_of(a["length"], len(x))
     if n > len(w[0]):
         raise Refused
     return [w[0][: max(n, 0)]]
@@ -126,13 +122,13 @@ def required(a: dict[str, Any], n: int, m: int) -> bool:
 
 
 def length(a: dict[str, Any], w: Arrays, x: Array) -> list[Array]:
-    return [np.array([length_of(a["length"], len(x))] if len(x) else [], np.int64)]
+    return [np.array([length_of(a["length"], len(x))], np.int64)]
 
 
 def require(a: dict[str, Any], w: Arrays, x: Array, y: Array) -> list[Array]:
     if not required(a, len(x), len(y)):
         raise Refused
-    return [length(a, w, x)[0][: len(y)]]
+    return length(a, w, x)
 
 
 # ---------------------------------------------------------------- random cases
@@ -190,14 +186,6 @@ def steps(rng: Rng, n: int) -> tuple[list[int], Fraction, int]:
     return out, rate, reach
 
 
-def _stop(length: Any, steps: Sequence[int]) -> Any:
-    """Return a function of a length; of a plain tensor's at least 0: a stop below would count from the end."""
-    n: Any = length_of(steps, length)
-    if isinstance(n, int):
-        return max(n, 0) if length else 0
-    return n
-
-
 @along
 def _cut(rng: Rng, dtype: str) -> Case:
     length, ratio, reach = steps(rng, int(rng.integers(0, 4)))
@@ -211,7 +199,7 @@ def _cut(rng: Rng, dtype: str) -> Case:
     axis = layout.index("L")
 
     def forward(case: Case, weights: Any, x: Any, y: Any) -> Any:
-        n = _stop(y.size(axis), a["length"])
+        n: Any = length_of(a["length"], y.size(axis))
         return x[(slice(None),) * axis + (slice(a["start"], n, a["step"]),)]
 
     return make(
@@ -274,9 +262,8 @@ def _padded(case: Case, weights: Any, x: Any, y: Any) -> Any:
         return door(case, weights, x, y)
     axis, a = case.layout.index("L"), case.attributes
     frames = np.moveaxis(x.numpy(), axis, 0)
-    if x.shape[axis] and y.shape[axis]:
-        frames = padded_to(a, frames, length_of(a["length"], y.shape[axis]))
-    return ds.tensor(np.moveaxis(frames if y.shape[axis] else frames[:0], 0, axis))
+    frames = padded_to(a, frames, length_of(a["length"], y.shape[axis]))
+    return ds.tensor(np.moveaxis(frames, 0, axis))
 
 
 @along
@@ -408,13 +395,14 @@ def _unstack(rng: Rng, dtype: str) -> Case:
 
 def _table(rng: Rng, dtype: str) -> Case:
     length, _, reach = steps(rng, int(rng.integers(0, 3)))
-    rows, features = int(rng.integers(4, 60)), shape(rng, 0, 2)
+    rows, features = int(rng.integers(8, 60)), shape(rng, 0, 2)
     kind = any_type(rng, dtype)
     layout = ("B", "L", *range(len(features)))
     batch = len(features) > 0 and (bool(rng.integers(2)) or features[0] == 1)
 
     def forward(case: Case, weights: Any, x: Any) -> Any:
-        n = _stop(x.size(1), length)
+        n: Any = length_of(length, x.size(1))
+        n = max(n, 0) if isinstance(n, int) else n
         return weights[0].unsqueeze(0)[:, :n] if batch else weights[0][:n]
 
     def longest() -> int:

@@ -24,7 +24,7 @@ def _made(codes: Sequence[int], at: Any) -> Any:
 
 
 def numbers(a: dict[str, Any], w: Sequence[Array], x: Array) -> list[Array]:
-    n = length_of(a["length"], len(x)) if len(x) else 0
+    n = length_of(a["length"], len(x))
     return [_made(a["steps"], np.arange(max(n, 0))).astype(a["to"])]
 
 
@@ -42,7 +42,7 @@ def positions(rng: Rng, dtype: str) -> Case:
         for code, c in zip(length[::2], length[1::2]):
             n = n + c if code == 0 else n * c if code == 1 else n // c
         if isinstance(n, int):
-            return ds.tensor(_made(codes, np.arange(max(n, 0) if x.size(1) else 0)).astype(to))
+            return ds.tensor(_made(codes, np.arange(max(n, 0))).astype(to))
         return ds.arange(n).stream(to, codes)
 
     a = {"length": length, "steps": codes, "to": to}

@@ -73,6 +73,8 @@ def adaptive_pool(a: dict[str, Any], w: Arrays, x: Array) -> list[Array]:
             size = x.shape[axis]
             parts = [(i * size // n, -(-(i + 1) * size // n)) for i in range(n)]
             x = np.stack([reduce(np.take(x, range(*p), axis), axis) for p in parts], axis)
+        elif n and a["kind"] == "avg" and n == 1 and not axis:
+            x = np.full((1, *x.shape[1:]), np.nan)
         elif n:
             x = np.zeros((0, *([n] if axis else []), *x.shape[1 + axis :]))
     return [x]

@@ -23,6 +23,8 @@ def var_frames(a: dict[str, Any], w: Any, x: Array) -> list[Array]:
 
 
 def softmax_sum(a: dict[str, Any], w: Any, scores: Array, x: Array) -> list[Array]:
+    if not len(x) or not len(scores):
+        return [np.zeros((1, *x.shape[1:]))]
     powers = np.exp(scores - scores.max(0))
     return [(powers / powers.sum(0) * x).sum(0, keepdims=True)]
 
@@ -31,7 +33,7 @@ def spread(a: dict[str, Any], w: Any, x: Array, of: Array) -> list[Array]:
     if 0 <= a["limit"] < len(of):
         raise Refused
     n = max(length_of(a["length"], len(of)), 0)
-    return [np.broadcast_to(x[:1], (n, *x.shape[1:]))]
+    return [np.repeat(x[:1], n, 0)]
 
 
 def flip(a: dict[str, Any], w: Any, x: Array) -> list[Array]:
