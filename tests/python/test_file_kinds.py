@@ -135,7 +135,7 @@ def test_weights_without_a_graph(tmp_path):
     path = tmp_path / "weights.dsm"
     save_file({name: tensor.numpy() for name, tensor in layer.state_dict().items()}, path)
     for source in (path, path.read_bytes()):
-        with pytest.raises(ds.FormatError, match=r"safetensors file without it holds weights, and no graph.*FILE\.py:FUNCTION"):
+        with pytest.raises(ds.FormatError, match=r"without it holds weights, and no graph.*FILE\.py:FUNCTION"):
             ds.load(source)
     assert not layer.load_state_dict(path).missing_keys
 
