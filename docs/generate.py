@@ -337,7 +337,8 @@ def by_module(package: ModuleType) -> str:
     inside = re.compile(re.escape(package.__name__) + r"\.\w+")
     modules = [m for name, m in sys.modules.items() if inside.fullmatch(name)]  # in the order of imports
     for module in sorted((m for m in modules if "__path__" not in vars(m)), key=own.__contains__):
-        names = [n for n in getattr(module, "__all__", ()) if n in public or module in own]
+        held = {n: getattr(module, n) for n in getattr(module, "__all__", ())}
+        names = [n for n, x in held.items() if module in own or (n in public and x is getattr(package, n))]
         prefix = module.__name__ if module in own else package.__name__
         if names:
             heading = (module.__doc__ or "").split("\n")[0].split(":")[0].rstrip(".")

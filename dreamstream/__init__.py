@@ -64,7 +64,7 @@ __all__ = [
 
 
 if _TYPE_CHECKING:
-    from . import export, torch  # noqa: F401  (loaded by __getattr__)
+    from . import export, models, torch  # noqa: F401  (loaded by __getattr__)
 
 _set_bridge(lambda: _importlib.import_module(".torch", __name__))
 
@@ -74,8 +74,8 @@ def __dir__() -> list[str]:
 
 
 def __getattr__(name: str) -> _Any:
-    """Load what needs PyTorch when it is first asked for; functions that are methods of tensors too."""
-    if name in ("export", "torch"):
+    """Load what needs PyTorch, and models, when first asked for; functions that are methods of tensors too."""
+    if name in ("export", "models", "torch"):
         return _importlib.import_module(f".{name}", __name__)
     if name in _function_names:
         return _named(name)

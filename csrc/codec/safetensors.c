@@ -227,15 +227,19 @@ static ds_status arrange(ds_safetensors *file, size_t first_byte)
 
 static ds_status fill(ds_safetensors *file, const char *bytes, size_t n_bytes)
 {
+    DS_CHECK(n_bytes > 0, DS_FORMAT, "safetensors: expected a header, got an empty file");
     DS_CHECK(n_bytes >= LENGTH_BYTES, DS_FORMAT,
              "safetensors: expected at least %d bytes, the header's length, got %zu", LENGTH_BYTES,
              n_bytes);
     uint64_t n_header = 0;
     memcpy(&n_header, bytes, LENGTH_BYTES);
-    DS_CHECK(n_header <= DS_SAFETENSORS_MAX_HEADER, DS_FORMAT,
-             "safetensors, byte 0: expected a header of at most %u bytes, got a length of %llu; no "
-             "model file begins so",
-             DS_SAFETENSORS_MAX_HEADER, (unsigned long long)n_header);
+    const unsigned char *first = (const unsigned char *)bytes;
+    DS_CHECK(
+        n_header <= DS_SAFETENSORS_MAX_HEADER, DS_FORMAT,
+        "safetensors, byte 0: no model file begins with the bytes %02x %02x %02x %02x %02x %02x "
+        "%02x %02x: expected the length of a header, at most %u",
+        first[0], first[1], first[2], first[3], first[4], first[5], first[6], first[7],
+        DS_SAFETENSORS_MAX_HEADER);
     DS_CHECK(
         n_header <= n_bytes - LENGTH_BYTES, DS_FORMAT,
         "safetensors, byte 0: expected a header within the file's %zu bytes, got a length of %llu",

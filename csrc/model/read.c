@@ -405,9 +405,12 @@ static ds_status parse_text(reader *r)
 {
     size_t n_bytes = 0;
     const char *text = ds_safetensors_text(r->container, DS_MODEL_KEY, &n_bytes);
-    DS_CHECK(text != NULL, DS_FORMAT,
-             "model: expected a text \"" DS_MODEL_KEY
-             "\" in the metadata, got none: no model file");
+    DS_CHECK(
+        text != NULL, DS_FORMAT,
+        "model: expected a text \"" DS_MODEL_KEY
+        "\" in the metadata; a safetensors file without it holds weights, and no graph of what is "
+        "computed with them; compile the model in Python: dreamstream convert FILE.py:FUNCTION "
+        "OUT.dsm --weights FILE");
     ds_status status = ds_json_parse(&r->json, &r->allocator, text, n_bytes, 0);
     if (status == DS_OK)
         status = read_text(r, ds_json_root(r->json));

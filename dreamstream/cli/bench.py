@@ -22,7 +22,7 @@ import dreamstream as ds
 from .. import models, nn
 from ..errors import FormatError
 from .arguments import Commands, add_numbers, add_threads, at_least
-from .described import FUNCTION, described, require_function
+from .described import FUNCTION, described, named_model, require_function
 from .plot import new_figure, require_matplotlib
 
 Array = npt.NDArray[Any]
@@ -30,6 +30,7 @@ Step = Callable[[], Any]
 """One step of all streams, on chunks that are ready."""
 
 WARMUP, LEAST = 3, 20  # steps: not counted, and counted at least
+FOR_STREAMS = "with those for starts and ends; one with caches written by hand has fewer and may be faster"
 PEERS = ("torch", "onnxruntime")
 COLUMNS = ("streams", "chunk_ms", "engine", "p50_ms", "p90_ms", "p99_ms", "real_time_factor", "streams_per_core")
 
@@ -38,18 +39,13 @@ COLUMNS = ("streams", "chunk_ms", "engine", "p50_ms", "p90_ms", "p99_ms", "real_
 def _load(args: argparse.Namespace, stack: ExitStack) -> tuple[ds.Engine, Any, Any]:
     """Return the engine, and the model with its spec where it is one in Python."""
     require_function(args.model)
-    if os.path.splitext(args.model)[1].lower() in (".dsm", ".json", ".xml"):
-        return stack.enter_context(ds.load(args.model, threads=args.threads)), None, None
     if FUNCTION.fullmatch(args.model):
         model, spec, rate = stack.enter_context(described(args.model))
     else:
-        found = {name.lower(): name for name in models.COMPLETE}.get(args.model.lower())
+        found = named_model(args.model)
         if found is None:
-            raise FormatError(
-                f"there is no model {args.model!r}; give a model file, FILE.py:FUNCTION or one of "
-                f"{', '.join(models.COMPLETE)}"
-            )
-        model = getattr(models, found)().eval()
+            return stack.enter_context(ds.load(args.model, threads=args.threads)), None, None
+        model = found().eval()
         spec, rate = model.spec, model.sample_rate
     engine = ds.compile(model, spec, rate=rate, threads=args.threads, verify=False)
     return stack.enter_context(engine), model, spec
@@ -121,9 +117,12 @@ def _torch(module: Any, chunks: Sequence[Array], n: int, threads: int) -> Step:
     return step
 
 
-def _onnxruntime(module: Any, model: Any, spec: Any, chunks: Sequence[Array], n: int, threads: int) -> Step:
-    """The model as ONNX, of just this many rows and frames: `dreamstream.export.onnx`."""
+def _onnxruntime(
+    module: Any, model: Any, spec: Any, chunks: Sequence[Array], n: int, threads: int
+) -> tuple[Step, int]:
+    """The model as ONNX, of just this many rows and frames: `dreamstream.export.onnx`; and its number of nodes."""
     import onnxruntime
+    from onnx import load_from_string
 
     from ..export import onnx
 
@@ -151,7 +150,7 @@ def _onnxruntime(module: Any, model: Any, spec: Any, chunks: Sequence[Array], n:
         feed["sos"] = no
 
     no = np.zeros(n, bool)
-    return step
+    return step, len(load_from_string(file.getvalue()).graph.node)
 
 
 # ---------------------------------------------------------------------- measuring
@@ -170,8 +169,8 @@ def _times(steps: dict[str, Step], seconds: float) -> dict[str, Array]:
     return {name: np.array(t) for name, t in times.items()}
 
 
-def _rows(args: argparse.Namespace) -> Iterator[dict[str, Any]]:
-    """Measure; yield a row per number of streams, size of chunks and engine."""
+def _rows(args: argparse.Namespace, notes: dict[str, str]) -> Iterator[dict[str, Any]]:
+    """Measure; yield a row per number of streams, size of chunks and engine; `notes` gets words on an engine."""
     with ExitStack() as stack:
         engine, model, spec = _load(args, stack)
         sizes = [(ms, _frames(engine, ms, args.rate)) for ms in args.chunk_ms]
@@ -184,7 +183,10 @@ def _rows(args: argparse.Namespace) -> Iterator[dict[str, Any]]:
                 if "torch" in peers:
                     steps["torch"] = _torch(module, chunks, n, args.threads)
                 if "onnxruntime" in peers:
-                    steps["onnxruntime"] = _onnxruntime(module, model, spec, chunks, n, args.threads)
+                    steps["onnxruntime"], nodes = _onnxruntime(module, model, spec, chunks, n, args.threads)
+                    notes["onnxruntime"] = (
+                        f"runs the graph of dreamstream.export.onnx, {nodes} nodes {FOR_STREAMS}"
+                    )
                 for name, times in _times(steps, args.seconds).items():
                     p50, p90, p99 = (1000 * float(np.percentile(times, q)) for q in (50, 90, 99))
                     figures = (p50, p90, p99, p50 / chunk_ms, n * chunk_ms / p50 / args.threads)
@@ -214,7 +216,8 @@ def bench(args: argparse.Namespace) -> int:
     if args.plot:
         require_matplotlib(args.plot)
     rows: list[dict[str, Any]] = []
-    for row in _rows(args):
+    notes: dict[str, str] = {}
+    for row in _rows(args, notes):
         if not rows and not args.json:
             print("  streams  chunk  engine       50 %        90 %        99 %   real-time   streams")
             print("           ms                    ms          ms          ms      factor  per core")
@@ -224,6 +227,9 @@ def bench(args: argparse.Namespace) -> int:
             f"  {n:7}  {chunk:5g}  {name:11} {p50:9.4g}   {p90:9.4g}   {p99:9.4g}   {factor:9.3g}  {per_core:8.4g}"
         )
         print(json.dumps(row) if args.json else line, flush=True)
+    if not args.json:
+        for name, note in notes.items():
+            print(f"{name} {note}")
     if args.plot:
         _plot(args.plot, args.model, rows)
     return 0
@@ -263,7 +269,8 @@ def add(commands: Commands) -> None:
         "mid-stream, on noise: the 50th, 90th and 99th percentile in milliseconds; the real-time factor, the "
         "first of these over the chunk's duration; and how many streams one core carries at that. Beside it, for "
         "a torch model, torch itself with states as arguments (dreamstream.torch.functionalize) and onnxruntime "
-        "on the exported model, where they are installed, all streams in one batch.",
+        "on the exported model, where they are installed, all streams in one batch. What is exported has nodes "
+        "for starts and ends of streams, which a graph with caches written by hand has not.",
     )
     parser.add_argument(
         "model",

@@ -20,17 +20,16 @@ from ..engine.verify import random_inputs
 from ..engine.weights import BOUND, FORMATS, STORED_PRODUCTS, Narrowing
 from ..errors import FormatError
 from .arguments import Commands
-from .described import FUNCTION, described, load_weights, require_function
+from .described import FUNCTION, MODEL_FILES, described, load_weights, require_function
 from .run import as_taken, samples_only
 
 WORDS = (*FORMATS, "auto")
-SUFFIXES = (".dsm", ".json", ".xml")
 
 
 def convert(args: argparse.Namespace) -> int:
     """Read a model, write a file."""
-    if os.path.splitext(args.output)[1].lower() not in SUFFIXES:
-        raise FormatError(f"the name of what is written ends in {', '.join(SUFFIXES)}, got {args.output}")
+    if os.path.splitext(args.output)[1].lower() not in MODEL_FILES:
+        raise FormatError(f"the name of what is written ends in {', '.join(MODEL_FILES)}, got {args.output}")
     require_function(args.source)
     source = args.source if FUNCTION.fullmatch(args.source) else None
     stored, files = _asked(args.weights, WORDS)

@@ -6,7 +6,7 @@ import argparse
 import math
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from importlib import resources
 from typing import Any
@@ -19,15 +19,19 @@ import dreamstream as ds
 from .. import nn
 from ..config import config
 from ..data import AudioReader
+from ..models import SileroVAD
 from ..nn import functional as F
 from .arguments import Commands, add_threads, at_least
 from .progress import Progress
 
 Array = npt.NDArray[Any]
+Span = tuple[float, float]
+"""From and to, in seconds."""
 
 SAMPLE_RATE = 16000
 WINDOW, STEP = 400, 160  # samples per analysis window and from one to the next: 25 ms, 10 ms
-OUTPUT_RATE = SAMPLE_RATE / STEP / 2  # the network halves the rate once
+MOST_ROWS = 12  # of the table of calls
+SHORT_PAUSE = 0.4  # seconds: between words, and not between sentences
 TOLERANCE = 1e-4  # relative: two float32 computations that sum in different orders
 
 
@@ -75,7 +79,7 @@ class DemoNetwork(nn.Module):
 
 
 def offline(model: nn.Module, samples: Array) -> Array:
-    """Return the untouched model's output for one whole recording, ``(frames, classes)``."""
+    """Return the untouched model's output for one whole recording, frame by frame."""
     outputs: Array = np.asarray(model(ds.tensor(samples[None].astype(np.float32) / 32768)))
     output: Array = outputs[0]
     return output
@@ -84,13 +88,15 @@ def offline(model: nn.Module, samples: Array) -> Array:
 # ---------------------------------------------------------------------- the streams
 @dataclass
 class _Caller:
-    """One stream: an excerpt of the recording, and what came out so far."""
+    """One stream: what is sent, and what came out so far."""
 
     id: str
     samples: Array
     begins: int  # the round in which it starts
+    spoken: list[Span] = field(default_factory=list)  # where excerpts of the recording lie, if not everywhere
     sent: int = 0
     outputs: list[Array] = field(default_factory=list)
+    gap: float = 0.0  # the largest difference to the offline model
 
     @property
     def n_frames(self) -> int:
@@ -120,6 +126,33 @@ def _callers(n_streams: int, seconds: float | None, rng: np.random.Generator) ->
         at = int(rng.integers(0, len(speech) - n + 1))
         out.append(_Caller(f"caller-{i + 1:02d}", speech[at : at + n], int(rng.integers(0, 24)) * (i > 3)))
     return out
+
+
+def _with_pauses(callers: Sequence[_Caller], rng: np.random.Generator) -> None:
+    """Cut what each caller says in pieces of up to three seconds, with some of faint noise around them."""
+    for c in callers:
+        if not len(c.samples):
+            continue
+        parts, at = [], 0
+        for piece in np.array_split(c.samples, 1 + len(c.samples) // (3 * SAMPLE_RATE)):
+            pause = rng.integers(-8, 9, int(rng.uniform(0.8, 2.5) * SAMPLE_RATE)).astype(np.int16)
+            at += len(pause)
+            c.spoken.append((at / SAMPLE_RATE, (at + len(piece)) / SAMPLE_RATE))
+            at += len(piece)
+            parts += [pause, piece]
+        c.samples = np.concatenate([*parts, rng.integers(-8, 9, SAMPLE_RATE).astype(np.int16)])
+
+
+def _heard(probabilities: Array, rate: float) -> list[Span]:
+    """Return where somebody speaks: in frames above 0.5, and in short pauses between them."""
+    spans: list[Span] = []
+    for frame in np.flatnonzero(probabilities > 0.5):
+        begin, end = frame / rate, (frame + 1) / rate
+        if spans and begin - spans[-1][1] < SHORT_PAUSE:
+            spans[-1] = spans[-1][0], end
+        else:
+            spans.append((begin, end))
+    return spans
 
 
 def _seconds(callers: Sequence[_Caller]) -> float:
@@ -155,8 +188,20 @@ def _traffic(
 
 
 # ---------------------------------------------------------------------- the demo
-def _stream(engine: ds.Engine, callers: Sequence[_Caller], rng: np.random.Generator, quiet: bool) -> list[float]:
-    """Feed all streams to their ends, show some outputs; return the seconds that each step took."""
+def _stream(
+    engine: ds.Engine,
+    callers: Sequence[_Caller],
+    rng: np.random.Generator,
+    quiet: bool,
+    line: Callable[[_Caller, float], str] | None,
+) -> list[float]:
+    """Feed all streams to their ends; return the seconds that each step took.
+
+    Parameters
+    ----------
+    line : callable, optional
+        Says what the last frame of a stream holds, and the seconds at which it lies: for ten of them.
+    """
     by_id = {c.id: c for c in callers}
     total = _seconds(callers)
     latencies: list[float] = []
@@ -169,17 +214,20 @@ def _stream(engine: ds.Engine, callers: Sequence[_Caller], rng: np.random.Genera
             for i, frames in outputs.items():
                 by_id[i].outputs.append(frames)
             progress.advance(sum(map(len, chunks.values())) / SAMPLE_RATE)
-            if not quiet and progress.done >= to_show:
+            if line is not None and not quiet and progress.done >= to_show:
                 c = by_id[max(outputs, key=lambda i: len(outputs[i]))]
                 if len(outputs[c.id]):
                     to_show = progress.done + total / 10
-                    best, at = c.outputs[-1][-1], (c.n_frames - 1) / OUTPUT_RATE
+                    said = line(c, (c.n_frames - 1) / float(engine.outputs[0].rate))
                     progress.say(
-                        f"  {c.id:10} at {at:5.2f} s: class {best.argmax():2}, probability "
-                        f"{math.exp(best.max()):.2f}; {len(sos)} starting, {len(eos)} ending of "
-                        f"{len(chunks)} streams in this step"
+                        f"{said}; {len(sos)} starting, {len(eos)} ending of {len(chunks)} streams in this step"
                     )
     return latencies
+
+
+def _class_of(c: _Caller, seconds: float) -> str:
+    best = c.outputs[-1][-1]
+    return f"  {c.id:10} at {seconds:5.2f} s: class {best.argmax():2}, probability {math.exp(best.max()):.2f}"
 
 
 def _compare(
@@ -201,7 +249,7 @@ def _compare(
             if streamed.shape != whole.shape:
                 wrong.append(f"{c.id} gave {len(streamed)} frames, the offline model {len(whole)}")
                 continue
-            gap = float(np.abs(streamed - whole).max(initial=0))
+            gap = c.gap = float(np.abs(streamed - whole).max(initial=0))
             worst = max(worst, gap)
             if not gap <= TOLERANCE * max(1.0, float(np.abs(whole).max(initial=0))):  # so that NaN fails
                 wrong.append(f"{c.id} differs from the offline model by {gap:g}")
@@ -215,6 +263,31 @@ def _same_bits(engine: ds.Engine, c: _Caller) -> bool:
     return at_once.tobytes() == c.output().tobytes()
 
 
+def trained() -> SileroVAD | None:
+    """Return a network with trained weights, where they are installed."""
+    try:
+        return SileroVAD(pretrained=True).eval()
+    except ImportError:
+        return None
+
+
+def _in_words(spans: Sequence[Span]) -> str:
+    return ", ".join(f"{begin:.1f}-{end:.1f}" for begin, end in spans) or "-"
+
+
+def _table(callers: Sequence[_Caller], rate: float) -> Iterator[str]:
+    """Yield for each call where somebody was put, where the network hears somebody, and how exact that is."""
+    rows = [("call", "seconds", "somebody speaks at", "is heard at", "offline differs by")]
+    for c in callers[:MOST_ROWS]:
+        spans = _in_words(c.spoken), _in_words(_heard(c.output(), rate))
+        rows.append((c.id, f"{len(c.samples) / SAMPLE_RATE:.1f}", *spans, f"{c.gap:.1e}"))
+    widths = [max(len(row[i]) for row in rows) for i in range(4)]
+    for name, seconds, spoken, heard, gap in rows:
+        yield f"  {name:{widths[0]}}  {seconds:>{widths[1]}}  {spoken:{widths[2]}}  {heard:{widths[3]}}  {gap}"
+    if len(callers) > MOST_ROWS:
+        yield f"  and {len(callers) - MOST_ROWS} calls more"
+
+
 def demo(args: argparse.Namespace) -> int:
     """Stream many excerpts of a recording at once and compare with the offline model."""
 
@@ -222,21 +295,34 @@ def demo(args: argparse.Namespace) -> int:
         if not args.quiet:
             print(text)
 
-    model = DemoNetwork().eval()
+    vad = trained()
+    model = vad or DemoNetwork().eval()
     engine = ds.compile(model, ("B", "L"), rate=SAMPLE_RATE, threads=args.threads)
+    rate = float(engine.outputs[0].rate)
     rng = np.random.default_rng(args.seed)
     callers = _callers(args.streams, args.seconds, rng)
+    if vad is not None:
+        _with_pauses(callers, rng)
     engine.warmup(min(args.streams, 32), SAMPLE_RATE // 5)
     seconds = _seconds(callers)
     n_weights = sum(p.numel() for p in model.parameters())
-    say(f"{len(callers)} streams, {seconds:.1f} s of speech, through a network of {n_weights:,} random weights")
-    say("(25 ms windows, non-causal convolutions, residuals, LSTM); classes mean nothing, but must agree:")
-    latencies = _stream(engine, callers, rng, args.quiet)
+    if vad is not None:
+        say(f"{len(callers)} calls, {seconds:.1f} s, at the same time and in random chunks, through Silero VAD")
+        say(f"({n_weights:,} trained weights), which says for each 32 ms whether somebody speaks:")
+    else:
+        say(
+            f"{len(callers)} streams, {seconds:.1f} s of speech, through a network of {n_weights:,} random weights"
+        )
+        say("(25 ms windows, non-causal convolutions, residuals, LSTM); classes mean nothing, but must agree.")
+        say("With trained weights it says where somebody speaks: pip install --no-deps silero-vad")
+    latencies = _stream(engine, callers, rng, args.quiet, None if vad is not None else _class_of)
     frames, worst, wrong = _compare(model, engine, callers, args.quiet)
     if wrong:
         more = f" (and {len(wrong) - 1} more)" if len(wrong) > 1 else ""
         print(f"dreamstream demo: MISMATCH: {wrong[0]}{more}", file=sys.stderr)
         return 1
+    for line in _table(callers, rate) if vad is not None else ():
+        say(line)
     spent = sum(latencies)
     p50, p90, p99 = (1000 * float(np.percentile(latencies, q)) for q in (50, 90, 99))
     say()
@@ -244,13 +330,15 @@ def demo(args: argparse.Namespace) -> int:
     say("one at a time   every third stream again, alone and in one chunk: the same bits")
     say(
         f"delay           {engine.delay} samples, {engine.delay / SAMPLE_RATE * 1000:.1f} ms "
-        f"({engine.delay / SAMPLE_RATE * OUTPUT_RATE:.1f} output frames)"
+        f"({engine.delay / SAMPLE_RATE * rate:.1f} output frames)"
     )
     factor = f"factor {spent / seconds:.5f}: " if seconds else ""
     say(f"real time       {factor}{spent:.3f} s for {seconds:.1f} s of audio, {engine.threads} thread(s)")
     say(f"step latency    50 %: {p50:.2f} ms, 90 %: {p90:.2f} ms, 99 %: {p99:.2f} ms, of {len(latencies)} steps")
     say(f"state           {engine.state_size} bytes per stream; weights {engine.weights_size:,} bytes, shared")
     say(f"kernels         {config()['kernels']}")
+    if vad is not None:
+        say("your recording  dreamstream run SileroVAD call.wav --compare-offline")
     return 0
 
 

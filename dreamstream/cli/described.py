@@ -10,12 +10,34 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from .. import models
 from ..errors import DreamStreamError, FormatError
+from ..file_kinds import OF_TORCH, kind_of_file
 from ..nn import Module
 from ..nn.state import read_safetensors
 from ..online.front import is_module_class
 
 FUNCTION = re.compile(r"(?P<file>.+\.py):(?P<function>[^:/]+)")
+MODEL_FILES = (".dsm", ".json", ".xml")
+
+
+def named_model(name: str) -> Any:
+    """Return the class of a model of the package by its name, whatever its case; None for what is a file.
+
+    Raises
+    ------
+    FormatError
+        Where there is neither such a model nor such a file.
+    """
+    found = {n.lower(): n for n in models.COMPLETE}.get(name.lower())
+    if found is not None:
+        return getattr(models, found)
+    if not os.path.exists(name) and os.path.splitext(name)[1].lower() not in MODEL_FILES:
+        raise FormatError(
+            f"there is no model {name!r}, nor a file; give a model file, FILE.py:FUNCTION or one of "
+            f"{', '.join(models.COMPLETE)}"
+        )
+    return None
 
 
 def require_function(source: str) -> None:
@@ -59,10 +81,11 @@ def load_weights(model: Any, path: str) -> None:
         return
     import torch  # the model is torch's
 
-    if path.endswith(".safetensors"):
-        model.load_state_dict({name: torch.tensor(v) for name, v in read_safetensors(path).items()})
-    else:
+    kind = kind_of_file(path)
+    if kind is not None and kind[1:] == OF_TORCH:
         model.load_state_dict(torch.load(path, map_location="cpu", weights_only=True))
+    else:
+        model.load_state_dict({name: torch.tensor(v) for name, v in read_safetensors(path).items()})
 
 
 def _returned(path: str, function: str) -> tuple[Any, Any, Any]:

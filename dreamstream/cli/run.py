@@ -25,6 +25,7 @@ from ..errors import FormatError
 from ..stream.tree import leaves
 from .arguments import Commands, add_threads, at_least
 from .audio_file import AudioFile
+from .described import FUNCTION, named_model
 from .outputs import check_outputs, in_frames, in_pairs, write_outputs
 from .plot import plot, require_matplotlib
 from .progress import Progress
@@ -48,18 +49,17 @@ class _Resampled(nn.Module):
 def _load(args: argparse.Namespace) -> Any:
     """Return the model, or the engine of a model file."""
     name, weights = args.model, args.weights
-    if os.path.splitext(name)[1].lower() in (".dsm", ".json", ".xml"):
+    if FUNCTION.fullmatch(name) or name.endswith(".py"):
+        raise FormatError(f"{name} is Python; dreamstream convert FILE.py:FUNCTION OUT.dsm writes a file for run")
+    found = named_model(name)
+    if found is None:
+        engine = ds.load(name, threads=args.threads)
         if weights is not None:
             raise FormatError(f"--weights goes with a model's name; {name} has its weights")
-        return samples_only(name, ds.load(name, threads=args.threads))
-    found = {n.lower(): n for n in models.COMPLETE}.get(name.lower())
-    if found is None and ".py" in name:
-        raise FormatError(f"{name} is Python; dreamstream convert FILE.py:FUNCTION OUT.dsm writes a file for run")
-    if found is None:
-        raise FormatError(f"there is no model {name!r}; give a .dsm file or one of {', '.join(models.COMPLETE)}")
-    model = getattr(models, found)().eval()
+        return samples_only(name, engine)
     if weights is None:
-        raise FormatError(f"{found} comes without weights, and random ones say nothing; give --weights FILE")
+        return found(pretrained=True).eval()
+    model = found().eval()
     model.load_state_dict(weights)
     return model
 
@@ -294,7 +294,7 @@ def add(commands: Commands) -> None:
     )
     parser.add_argument("model", metavar="MODEL", help=f"a .dsm file, or one of {', '.join(models.COMPLETE)}")
     parser.add_argument("audio", metavar="AUDIO", nargs="+", help="WAV files; others with soundfile installed")
-    parser.add_argument("--weights", metavar="FILE", help="a .safetensors file")
+    parser.add_argument("--weights", metavar="FILE", help="a .safetensors file; by default that of silero-vad")
     parser.add_argument("--chunk-ms", type=at_least(1, int), default=100, metavar="N", help="audio per step (100)")
     parser.add_argument(
         "--compare-offline", action="store_true", help="also run each file as a whole; fail where they differ"

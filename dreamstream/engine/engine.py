@@ -39,12 +39,14 @@ class Engine(_core.Stepper):
 
     def __init__(
         self,
-        core: _core.Engine,
-        interface: Interface,
+        core: Any,
+        interface: Any = None,
         max_streams: int = 0,
         origin: tuple[str, tuple[int, ...]] | None = None,
         max_bytes: int = 0,
     ) -> None:
+        if not isinstance(core, _core.Engine) or not isinstance(interface, Interface):
+            raise TypeError("an Engine is what ds.compile(model, spec) and ds.load(path) return")
         super().__init__(
             core,
             tuple(s.name for s in interface.inputs),

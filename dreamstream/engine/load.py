@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import copyreg
 import dataclasses
+import errno
 import mmap
 import os
 import stat
@@ -14,6 +15,7 @@ from typing import Any
 from .. import _core
 from ..config import default_threads
 from ..errors import CaptureError, DTypeError, FormatError, ShapeError, StreamMismatchError
+from ..file_kinds import instead_of_module, not_a_file, not_a_model
 from .engine import Engine
 from .files import is_path, read_all
 from .interface import Interface
@@ -166,8 +168,14 @@ def planned(
 def _read(source: Any, changed: bool = False, how: Narrowing = AS_IT_IS) -> tuple[_core.Graph, Interface, Any]:
     """Return graph and interface, and of a path where and what it was."""
     if not is_path(source):
-        return *_model(_content(source), changed=changed, how=how), None
+        content = _content(source)
+        try:
+            return *_model(content, changed=changed, how=how), None
+        except FormatError as error:
+            raise FormatError(not_a_model("this", content) or str(error)) from None
     path = os.path.abspath(os.fsdecode(source))
+    if os.path.isdir(path):
+        raise IsADirectoryError(errno.EISDIR, not_a_file(path), path)
     with open(path, "rb") as file:
         seen = os.fstat(file.fileno())
         head = file.read(HEAD)
@@ -176,8 +184,8 @@ def _read(source: Any, changed: bool = False, how: Narrowing = AS_IT_IS) -> tupl
     try:
         model = _model(path if mapped else content, mapped, changed, how)
     except FormatError as error:
-        named = _core.shown(path) in str(error)
-        raise FormatError(str(error) if named else f"{path}: {error}") from None
+        said = not_a_model(path, path if mapped else content) or str(error)
+        raise FormatError(said if _core.shown(path) in _core.shown(said) else f"{path}: {said}") from None
     return *model, (path, state_of(seen)) if how.nothing else None
 
 
@@ -186,7 +194,7 @@ def _content(source: Any) -> bytes:
         return bytes(source)
     if hasattr(source, "read"):
         return read_all(source)
-    raise TypeError(f"expected a path, a file object with read() or bytes, got {type(source).__name__}")
+    raise TypeError(f"expected a path, a file object with read() or bytes, got {instead_of_module(source)}")
 
 
 def _reads_as_text(head: bytes, size: int) -> bool:

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from .. import container
 from ..array import Tensor
 from ..errors import FormatError
+from ..file_kinds import not_weights
 from .reparametrize import folded
 
 __all__ = ["load", "read_safetensors"]
@@ -66,6 +67,9 @@ def load(
     ]
     if wrong:
         faults.append(f"different shapes: {_named(wrong)}")
+    nested = [key for key in unexpected if isinstance(state[key], Mapping)]
+    if strict and nested:
+        faults.append(f"load_state_dict takes a dict of tensors, which may be what stands under {_named(nested)}")
     if faults:
         raise FormatError(f"the state dict does not fit {module}: {'; '.join(faults)}")
     for key, value in values.items():
@@ -110,7 +114,8 @@ def read_safetensors(path: str | os.PathLike[str]) -> dict[str, NDArray[Any]]:
     try:
         tensors, _ = container.read(data)
     except FormatError as error:
-        raise FormatError(f"{os.fspath(path)} is no safetensors file: {error}") from None
+        name = os.fspath(path)
+        raise FormatError(not_weights(name, data) or f"{name} is no safetensors file: {error}") from None
     return {t.name: _decoded(t).reshape(t.shape) for t in tensors}
 
 

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
 from .. import _core
+from ..errors import CaptureError, NotStreamableError
 from ..operations import row_of
 from ..stream.context import Context
+from .front import Front
 from .outlook import Node, outlook
 from .patch import front_of, patch_module
 
@@ -172,6 +174,14 @@ def set_capture(plan: Callable[..., Any]) -> None:
     _plan = plan
 
 
+def _unstreamable(front: Front, model: Any, said: str) -> Iterator[str]:
+    """Yield the layers that can't stream, with the reason and what would work, but for the one that was named."""
+    for path, part in front.parts(model):
+        name, found = f"{path or 'the model'} ({type(part).__name__})", front.unstreamable(part)
+        if found is not None and not said.startswith(name):
+            yield f"{name}: {found[0]}; {found[1]}"
+
+
 def audit(
     model: Any,
     spec: Any,
@@ -199,13 +209,24 @@ def audit(
     Audit
         Layers that can't stream are listed with the reason and what would work; sizes are then those
         with ``unstreamable="buffer"``.
+
+    Raises
+    ------
+    NotStreamableError, CaptureError
+        For what can't even wait for the end of its stream, like control flow that depends on values: then no sizes
+        are known. The message has the line with its reason, and layers that are known not to stream with theirs.
     """
     if _plan is None:
         raise RuntimeError("the engine is not loaded; import dreamstream")
     front = front_of(model, "audit")
+    front.parts(model)  # which refuses what is scripted
     if context is not None:
         patch_module(model, unstreamable="buffer", context=context)
-    core, nodes, n_outputs, rate0 = _plan(model, spec, 1 if rate is None else rate, dtype, skew)
+    try:
+        core, nodes, n_outputs, rate0 = _plan(model, spec, 1 if rate is None else rate, dtype, skew)
+    except (NotStreamableError, CaptureError) as error:
+        others = "; ".join(_unstreamable(front, model, str(error)))
+        raise (type(error)(f"{error}. Layers that can't stream either: {others}") if others else error) from None
     planned = {n["id"]: n for n in core.nodes}
     modules = dict(model.named_modules())
     groups: dict[str, list[int]] = {}

@@ -20,6 +20,7 @@ from ..array.scores import Scores
 from ..array.stream_tensor import StreamTensor
 from ..array.symbolic import as_symbolic, measured
 from ..errors import ModeError, NotStreamableError, StreamIdError, StreamMismatchError, no_tape
+from ..file_kinds import instead_of_module
 from ..nn.module import Module
 from ..operations.refusals import BACKWARDS
 from ..stream.context import Context, contexts_of, declared
@@ -272,7 +273,7 @@ def front_of(module: Any, what: str) -> Front:
     """
     front: Front | None = _NATIVE if isinstance(module, Module) else foreign_front(type(module))
     if front is None:
-        raise TypeError(f"{what} takes a module of dreamstream.nn or torch.nn, got {type(module).__name__}")
+        raise TypeError(f"{what} takes a module of dreamstream.nn or torch.nn, got {instead_of_module(module)}")
     return front
 
 

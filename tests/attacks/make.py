@@ -124,14 +124,14 @@ def of_containers() -> Iterator[Attack]:
     """Wrong as containers."""
     file = right()
     n = struct.unpack("<Q", file[:8])[0]
-    yield "empty", b"", "expected at least 8 bytes"
+    yield "empty", b"", "an empty file"
     yield "truncated_length", file[:5], "expected at least 8 bytes"
     yield "truncated_header", file[: 8 + n // 2], "expected a header within"
     yield "truncated_data", file[:-3], "expected an integer from 0 to"
     yield "longer", file + b"\0", "expected the end of the file"
-    yield "length_oversized", struct.pack("<Q", 2**63) + file[8:], "expected a header of at most"
-    yield "length_all_ones", struct.pack("<Q", 2**64 - 1) + file[8:], "expected a header of at most"
-    yield "length_big_endian", struct.pack(">Q", n) + file[8:], "expected a header of at most"
+    yield "length_oversized", struct.pack("<Q", 2**63) + file[8:], "no model file begins with the bytes"
+    yield "length_all_ones", struct.pack("<Q", 2**64 - 1) + file[8:], "no model file begins with the bytes"
+    yield "length_big_endian", struct.pack(">Q", n) + file[8:], "no model file begins with the bytes"
     yield "length_zero", struct.pack("<Q", 0) + file[8:], "begins with '{'"
     yield "header_no_json", file[:8] + b"<" + file[9:], "begins with '{'"
     yield "header_bad_utf8", file.replace(b"conv.bias", b"conv.b\xc3(s"), "UTF-8"

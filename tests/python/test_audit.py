@@ -102,6 +102,22 @@ def net(forward, **parts):
     return Net().eval()
 
 
+def test_what_can_not_be_followed_is_an_error_with_all_layers():
+    """There is no table where a forward can't be captured; each layer has its reason all the same."""
+    refused = {"a": nn.GRU(8, 8, bidirectional=True, batch_first=True)}
+    refused["b"] = nn.Conv1d(16, 8, 3, padding=1, padding_mode="circular")
+    model = net(lambda m, x: m.b(m.a(x.mT)[0].flip(0).mT), **refused)
+    with pytest.raises(ds.NotStreamableError) as caught:
+        ds.audit(model, ("B", 8, "L"))
+    first, _, others = str(caught.value).partition(". Layers that can't stream either: ")
+    assert "test_audit.py" in first and "flip" in first
+    assert "a (GRU): its backward direction begins at the stream's end; use bidirectional=False" in others
+    assert "b (Conv1d): circular padding" in others
+    with pytest.raises(ds.NotStreamableError) as caught:
+        ds.audit(net(lambda m, x: x.flip(0)), ("B", 8, "L"))
+    assert "Layers that" not in str(caught.value)
+
+
 @pytest.mark.parametrize(
     ("model", "reason", "substitute"),
     [

@@ -18,8 +18,15 @@ import dreamstream as ds
 from dreamstream import cli
 from dreamstream.cli import demo, progress as shown
 from dreamstream.cli.progress import Progress
+from dreamstream.models import SileroVAD
 
 SHORT = ["demo", "--streams", "9", "--seconds", "1.5"]
+
+
+@pytest.fixture(autouse=True)
+def without_trained_weights(monkeypatch):
+    """The demo's own network, whatever is installed."""
+    monkeypatch.setattr(demo, "trained", lambda: None)
 
 
 def status(argv):
@@ -151,6 +158,51 @@ def test_demo_streams_are_of_all_kinds():
     assert sorted(started) == sorted(ended) == sorted(c.id for c in callers)
     assert 0 in sizes and max(sizes) > demo.SAMPLE_RATE // 2 and len(sizes) > 100
     assert 0 < late_ends < len(callers)
+
+
+def rows_of(out):
+    """Of the table of calls: name, where somebody speaks, where somebody is heard, difference to offline."""
+    rows = [re.split("  +", line.strip()) for line in out.splitlines() if line.startswith("  caller-")]
+    return [(name, spans(spoken), spans(heard), float(gap)) for name, _, spoken, heard, gap in rows]
+
+
+def spans(text):
+    return [tuple(map(float, span.split("-"))) for span in text.split(", ")] if text != "-" else []
+
+
+def test_demo_with_weights_of_a_package(monkeypatch, capsys):
+    """What is said of each call: where somebody was put, where somebody is heard, how far offline is away."""
+    model, rng = SileroVAD().eval(), np.random.default_rng(3)
+    for p in model.parameters():
+        p.numpy()[...] = rng.standard_normal(p.shape) / np.sqrt(max(1, np.prod(p.shape[1:])))
+    monkeypatch.setattr(demo, "trained", lambda: model)
+    assert status(["demo"]) == 0
+    out, err = capsys.readouterr()
+    rows = rows_of(out)
+    assert err == "" and out.startswith("24 calls, ") and "309,633 trained weights" in out
+    assert [name for name, *_ in rows] == [f"caller-{i:02d}" for i in range(1, demo.MOST_ROWS + 1)]
+    assert all(gap < 1e-4 for *_, gap in rows) and "  and 12 calls more\n" in out
+    assert any(not spoken for _, spoken, *_ in rows) and any(len(spoken) > 1 for _, spoken, *_ in rows)
+    assert re.search(r"^delay +511 samples, 31\.9 ms \(1\.0 output frames\)$", out, re.MULTILINE)
+    assert status([*SHORT, "--quiet"]) == 0
+    assert capsys.readouterr() == ("", "")
+
+
+def test_the_trained_network_hears_who_speaks(monkeypatch, capsys):
+    monkeypatch.undo()
+    if demo.trained() is None:
+        pytest.skip("silero-vad is not installed")
+    assert status(["demo"]) == 0
+    long = [row for row in rows_of(capsys.readouterr().out) if row[1] and min(b - a for a, b in row[1]) > 0.5]
+    assert len(long) > 5
+    for name, spoken, heard, _ in long:
+        assert np.allclose(np.ravel(spoken), np.ravel(heard), atol=0.3), name
+
+
+def test_demo_says_where_somebody_is_heard():
+    heard = functools.partial(demo._heard, rate=10.0)
+    assert heard(np.zeros(9)) == []
+    assert heard(np.array([0, 1, 1, 0, 0, 1, 0, 0, 0, 0, 0.6])) == [(0.1, 0.6), (1.0, 1.1)]
 
 
 def test_demo_outputs_vary():
@@ -312,7 +364,7 @@ def test_interrupt_by_signal():
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     heard = functools.partial(signal.signal, signal.SIGINT, signal.SIG_DFL)  # shells mute background jobs
     with subprocess.Popen(command, **pipes, preexec_fn=heard) as process:
-        assert "5000 streams" in process.stdout.readline()
+        assert process.stdout.readline().startswith("5000 ")
         time.sleep(0.1)
         process.send_signal(signal.SIGINT)
         _, err = process.communicate(timeout=60)
@@ -323,7 +375,7 @@ def test_interrupt_by_signal():
 def test_a_reader_that_stops(tmp_path):
     command = f"{sys.executable} -um dreamstream demo | head -n 1"
     done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, timeout=120)
-    assert "24 streams" in done.stdout and done.stderr == ""
+    assert re.match("24 (streams|calls), ", done.stdout) and done.stderr == ""
 
 
 def test_python_m(tmp_path):

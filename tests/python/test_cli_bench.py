@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 
@@ -84,6 +85,10 @@ def test_beside(measure, tmp_path):
     status, out, err = measure(f"{path}:net", "--streams", 2, "--chunk-ms", 160, "--json")
     assert status == 0, err
     assert [json.loads(line)["engine"] for line in out.splitlines()] == ["dreamstream", "torch", "onnxruntime"]
+    status, out, _ = measure(f"{path}:net", "--streams", 2, "--chunk-ms", 160)
+    assert status == 0 and re.search(
+        r"^onnxruntime runs the graph of dreamstream.export.onnx, \d\d+ nodes", out, re.M
+    )
     status, out, _ = measure(f"{path}:net", "--streams", 2, "--chunk-ms", 160, "--json", "--beside")
     assert [json.loads(line)["engine"] for line in out.splitlines()] == ["dreamstream"]
 
@@ -120,7 +125,7 @@ def test_plot(measure, file, tmp_path):
 @pytest.mark.parametrize(
     ("args", "status", "says"),
     [
-        (("Whisper",), 1, "there is no model 'Whisper'; give a model file, FILE.py:FUNCTION or one of SileroVAD"),
+        (("Whisper",), 1, "there is no model 'Whisper', nor a file; give a model file"),
         (("net.py",), 1, "net.py names no function; give net.py:FUNCTION"),
         (("gone.py:net",), 1, "there is no file gone.py"),
         (("FILE",), 1, "the model does not know its rate: give --rate"),

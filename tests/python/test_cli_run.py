@@ -101,11 +101,6 @@ def test_values_that_are_no_numbers(run, folder):
     assert status == 0 and lines[1]["values"] == [None] and lines[0]["values"] != [None]
 
 
-def test_without_weights(run):
-    status, out, err = run("a.wav", weights=False)
-    assert (status, out) == (1, "") and "SileroVAD comes without weights, and random ones say nothing" in err
-
-
 def test_written_outputs(run, folder, tmp_path):
     for name in ("out.npz", "out.csv"):
         assert run("a.wav", "slow.wav", "-o", tmp_path / name)[0] == 0
@@ -282,7 +277,10 @@ def test_an_unknown_model_and_weights_that_do_not_fit(folder, capsys, tmp_path):
     from safetensors.numpy import save_file
 
     assert cli.main(["run", "Whisper", str(folder / "a.wav")]) == 1
-    assert "no model 'Whisper'; give a .dsm file or one of SileroVAD" in capsys.readouterr().err
+    assert (
+        "no model 'Whisper', nor a file; give a model file, FILE.py:FUNCTION or one of SileroVAD"
+        in capsys.readouterr().err
+    )
     save_file({"conv1.weight": np.zeros((2, 2), np.float32)}, tmp_path / "other.safetensors")
     call = ["run", "SileroVAD", str(folder / "a.wav"), "--weights", str(tmp_path / "other.safetensors")]
     assert cli.main(call) == 1

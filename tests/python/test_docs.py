@@ -107,6 +107,21 @@ def test_environment_variables_are_documented():
     assert not [n for n in names if f"`{n}`" not in page]
 
 
+def test_pages_say_where_else_their_text_is():
+    """A viewer of the repository includes nothing: each page says what would be there, with links that hold."""
+    pages = [page for page in DOCS.rglob("*.md") if "```{include} " in page.read_text(encoding="utf-8")]
+    assert len(pages) > 10
+    for page in pages:
+        text = page.read_text(encoding="utf-8")
+        notes = re.findall(r'```\n\n<p class="in-repository">\n(.*?)\n</p>\n', text, re.DOTALL)
+        assert len(notes) == text.count("```{include} "), page
+        for note in notes:
+            places = re.findall(r'href="([^"]+)"', note)
+            assert places or "--help</code>" in note, page
+            assert all((page.parent / place).exists() for place in places), page
+    assert ".in-repository {\n  display: none;" in (DOCS / "_static" / "wide.css").read_text(encoding="utf-8")
+
+
 def test_figure_is_up_to_date():
     script = DOCS / "figures" / "make_chunks.py"
     made = load(script)

@@ -338,7 +338,7 @@ def test_every_type_of_safetensors(tmp_path):
 @pytest.mark.parametrize("content", [b"", b"no", b"\x02" + bytes(7) + b"{]", b"\xff" * 40])
 def test_no_safetensors_file(tmp_path, content):
     (tmp_path / "a.safetensors").write_bytes(content)
-    with pytest.raises(FormatError, match=r"a\.safetensors is no safetensors file: "):
+    with pytest.raises(FormatError, match=r"a\.safetensors is .*no safetensors file"):
         Model().load_state_dict(tmp_path / "a.safetensors")
     with pytest.raises(FileNotFoundError):
         Model().load_state_dict(tmp_path / "b.safetensors")

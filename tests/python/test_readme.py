@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from dreamstream import cli
+from dreamstream.cli import demo
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 MADE = {"generated", "_build"}  # by Sphinx
@@ -104,19 +105,22 @@ def test_every_page_is_in_the_map():
 
 def shape(text):
     """Lines with numbers replaced: what depends on the machine."""
-    text = re.sub(r"\bx86_v\d\b|\bref\b", "KERNELS", text)
+    text = re.sub(r"\bx86_\w+\b|\bref\b", "KERNELS", text)
     return re.sub(r"\d[\d.,]*(e[-+]\d+)?", "0", text)
 
 
 def test_demo_prints_what_the_readme_shows(capsys):
     """Figures apart; those that don't depend on the machine too."""
-    shown = next(text for _, _, text, _ in blocks(ROOT / "README.md") if text.startswith("24 streams"))
+    if demo.trained() is None:
+        pytest.skip("silero-vad is not installed")
+    shown = next(text for _, _, text, _ in blocks(ROOT / "README.md") if text.startswith("24 calls"))
     assert cli.main(["demo"]) == 0
     printed = capsys.readouterr().out
     assert [re.sub(" +", " ", line) for line in shape(printed).splitlines()] == [
         re.sub(" +", " ", line) for line in shape(shown).splitlines()
     ]
-    for pattern in (r"^24 streams.*$", r"^offline model +\d+ frames", r"^delay.*$", r"^state.*$"):
+    same = r"^24 calls.*$", r"^  caller-01 .*  ", r"^offline model +\d+ frames", r"^delay.*$", r"^state.*$"
+    for pattern in same:
         assert re.search(pattern, shown, re.MULTILINE)[0] == re.search(pattern, printed, re.MULTILINE)[0]
 
 

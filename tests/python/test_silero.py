@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import importlib.util
+import sys
+import wave
+
 import numpy as np
 import pytest
 
 import dreamstream as ds
+from dreamstream import cli
 from dreamstream.data import read_audio
 from dreamstream.models import SileroVAD
 
@@ -140,6 +145,70 @@ def test_what_an_engine_says():
 def test_a_sample_rate_that_has_no_network():
     with pytest.raises(ds.ShapeError, match="8000 or 16000, got 44100"):
         SileroVAD(44100)
+
+
+# ---------------------------------------------------------------------- weights from the package
+@pytest.fixture
+def package(tmp_path, monkeypatch):
+    """The layout of the package that brings the weights, with made ones; importing it fails."""
+    folder = tmp_path / "silero_vad" / "data"
+    folder.mkdir(parents=True)
+    (folder.parent / "__init__.py").write_text("raise ImportError('torchaudio')")
+    save = pytest.importorskip("safetensors.numpy").save_file
+    names = {
+        f"lstm_cell.{kind}_{of}_l0": f"lstm_cell.{kind}_{of}" for kind in ("weight", "bias") for of in ("ih", "hh")
+    }
+    weights = {names.get(k, k): np.array(v.numpy()) for k, v in random_model().state_dict().items()}
+    save(weights, folder / "silero_vad_16k.safetensors")
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    monkeypatch.delitem(sys.modules, "silero_vad", raising=False)
+    importlib.invalidate_caches()
+    return folder
+
+
+def test_pretrained_finds_the_weights_and_imports_nothing(package):
+    model = SileroVAD(pretrained=True).eval()
+    for name, value in random_model().state_dict().items():
+        assert np.array_equal(model.state_dict()[name].numpy(), value.numpy()), name
+    assert "silero_vad" not in sys.modules
+
+
+def test_run_takes_the_weights_of_the_package(package, tmp_path, capsys):
+    samples = (noise(5000) * 32767).clip(-32768, 32767).astype("<i2")
+    with wave.open(str(tmp_path / "call.wav"), "wb") as file:
+        file.setparams((1, 2, 16000, 0, "NONE", ""))
+        file.writeframes(samples.tobytes())
+    said = []
+    for more in ([], ["--weights", str(package / "silero_vad_16k.safetensors")]):
+        assert cli.main(["run", "SileroVAD", str(tmp_path / "call.wav"), "--json", *more]) == 0
+        said.append(capsys.readouterr().out)
+    assert said[0] == said[1] and said[0].count("values") == 9
+
+
+def test_weights_that_are_not_there(package, tmp_path, monkeypatch, capsys):
+    with pytest.raises(ds.ShapeError, match="for 16000 samples per second, got 8000"):
+        SileroVAD(8000, pretrained=True)
+    (package / "silero_vad_16k.safetensors").unlink()
+    with pytest.raises(
+        ImportError, match="not in the silero-vad that is installed: pip install --no-deps --upgrade"
+    ):
+        SileroVAD(pretrained=True)
+    for missing in (lambda name: None, lambda name: (_ for _ in ()).throw(ValueError(f"{name}.__spec__ is None"))):
+        monkeypatch.setattr(importlib.util, "find_spec", missing)
+        with pytest.raises(ImportError, match="come with the package silero-vad: pip install --no-deps"):
+            SileroVAD(pretrained=True)
+        assert cli.main(["run", "SileroVAD", "call.wav"]) == 1
+        assert "pip install --no-deps" in capsys.readouterr().err
+
+
+def test_the_package_that_is_installed_says_what_the_reference_says(data_folder):
+    try:
+        model = SileroVAD(pretrained=True).eval()
+    except ImportError as error:
+        pytest.skip(str(error))
+    samples, reference = speech(data_folder)
+    engine = ds.compile(model, ("B", "L"), rate=16000)
+    np.testing.assert_allclose(engine.step({"a": samples}, sos="a", eos="a")["a"], reference, atol=1e-5)
 
 
 # ---------------------------------------------------------------------- the trained network

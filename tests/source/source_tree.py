@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 import subprocess
 from collections.abc import Iterator
@@ -9,24 +10,36 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 NOT_SOURCES = {"build", "dist", "_openblas", "__pycache__", ".git"}
+ENVIRONMENTS = ("pyvenv.cfg", "conda-meta")  # lie in folders of virtual environments, whatever those are called
 C_SUFFIXES = {".c", ".h", ".inc", ".def"}
 
 
 def files(root: Path = ROOT) -> list[Path]:
-    """Files that git tracks or would track; in an unpacked source distribution: all of them."""
+    """Files that git tracks or would track; in an unpacked source distribution: all of them.
+
+    What lies in a virtual environment is somebody else's.
+    """
     if (root / ".git").exists():
         command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
         done = subprocess.run(command, cwd=root, capture_output=True, text=True)
         if done.returncode == 0:
             found = (root / name for name in done.stdout.split("\0") if name)
-            return sorted(path for path in found if path.is_file())
+            inside = functools.cache(
+                lambda folder: is_environment(folder) or (folder != root and inside(folder.parent))
+            )
+            return sorted(path for path in found if path.is_file() and not inside(path.parent))
     return sorted(path for path in _walk(root) if not path.name.endswith((".so", ".pyc")))
+
+
+def is_environment(folder: Path) -> bool:
+    return any((folder / name).exists() for name in ENVIRONMENTS)
 
 
 def _walk(folder: Path) -> Iterator[Path]:
     for path in folder.iterdir():
         if path.is_dir():
-            if path.name not in NOT_SOURCES and not path.name.endswith((".egg-info", "_cache")):
+            ours = path.name not in NOT_SOURCES and not path.name.endswith((".egg-info", "_cache"))
+            if ours and not is_environment(path):
                 yield from _walk(path)
         else:
             yield path

@@ -69,6 +69,22 @@ def test_library_neither_ends_the_process_nor_prints():
     assert not forbidden_calls(source_tree.ROOT / "csrc")
 
 
+@pytest.mark.parametrize("git", [False, True])
+@pytest.mark.parametrize("mark", ["pyvenv.cfg", "conda-meta/history"])
+@pytest.mark.parametrize("name", ["v", "docs/my env", "a.b"])
+def test_virtual_environments_are_not_ours(tmp_path, git, mark, name):
+    """Whatever they are called, wherever they lie; what is new and not yet tracked is ours."""
+    files = {"docs/page.md", "setup.py", "lib/deep/new.py"}
+    theirs = {f"{name}/{mark}", f"{name}/bin/activate", f"{name}/lib/python3/site-packages/big/__init__.py"}
+    for path in files | theirs:
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).write_text("\n" * 2000)
+    if git:
+        subprocess.run(["git", "init", "-q", tmp_path], check=True)
+        subprocess.run(["git", "add", "setup.py"], cwd=tmp_path, check=True)
+    assert {path.relative_to(tmp_path).as_posix() for path in source_tree.files(tmp_path)} == files
+
+
 def test_words():
     assert not forbidden_words(source_tree.ROOT)
 
