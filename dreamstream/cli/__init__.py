@@ -48,12 +48,23 @@ def main(argv: Sequence[str] | None = None) -> int:
         return status
     except KeyboardInterrupt:
         return 130
-    except BrokenPipeError:  # whoever read the output has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except BrokenPipeError as error:  # whoever read the output has seen enough
+        if error.filename:
+            print(f"dreamstream: {error.filename}: {error.strerror}", file=sys.stderr)
+        _drop_output()
         return 1
     except (ds.DreamStreamError, ImportError, OSError, MemoryError) as error:
         said = str(error)
         if isinstance(error, OSError) and error.filename:
             said = f"{error.filename}: {error.strerror}"
         print(f"dreamstream: {' '.join(said.split())}", file=sys.stderr)
+        _drop_output()
         return 1
+
+
+def _drop_output() -> None:
+    """Keep what standard output doesn't take from failing once more when the interpreter ends."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
