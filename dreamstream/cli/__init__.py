@@ -6,6 +6,7 @@ Exit status 0: all that was asked held; 1: it did not, or failed; 2: the command
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from collections.abc import Sequence
@@ -57,6 +58,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         said = str(error)
         if isinstance(error, OSError) and error.filename:
             said = f"{error.filename}: {error.strerror}"
+        elif isinstance(error, OSError) and error.errno == errno.ENOSPC:  # files are named where they are written
+            said = f"standard output: {error.strerror}"
         print(f"dreamstream: {' '.join(said.split())}", file=sys.stderr)
         _drop_output()
         return 1

@@ -300,7 +300,9 @@ def _print_summary(files: list[AudioFile], latencies: list[float], frames: int, 
             print(f"compared        {n} output(s) with the offline model on each whole file")
             print(f"offline model   largest difference {worst:.1e}")
         else:
-            print(f"compared        {n} output(s) with {_compared_with(slowest)}, as a .dsm holds no offline model")
+            print(
+                f"compared        {n} output(s) with {_compared_with(slowest)}, as a .dsm holds no offline model"
+            )
             print(f"whole file      largest difference {worst:.1e}")
     finite = math.isfinite(slowest.delay)
     delay = f"{slowest.delay} samples, {slowest.delay / rate * 1000:.1f} ms" if finite else "until the end"

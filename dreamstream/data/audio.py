@@ -12,7 +12,7 @@ import numpy.typing as npt
 from ..array import tensor
 from ..errors import DTypeError, ShapeError
 from ..nn import functional as F
-from .foreign import BEGIN, SoundFileReader, promised_end
+from .foreign import SoundFileReader, promised_end
 from .source import Source
 from .wav import OtherCodec, WavReader
 
@@ -175,15 +175,15 @@ def read_audio(source: Any, sample_rate: int | None = None, mono: bool = True) -
 def _open(given: Any, dtype: str) -> _Decoder:
     source = Source(given)
     try:
-        begin = source.peek(BEGIN)
-        if not begin:
+        form = source.peek(4)
+        if not form:
             raise source.fault(0, "a recording, got nothing")
-        if begin[:4] not in (b"RIFF", b"RF64", b"BW64"):
-            return SoundFileReader(source, dtype, begin, promised_end(begin))
+        if form not in (b"RIFF", b"RF64", b"BW64"):
+            return SoundFileReader(source, dtype, promised_end(source))
         try:
             return WavReader(source, dtype)
         except OtherCodec as error:
-            return SoundFileReader(source, dtype, begin, error.end, str(error))
+            return SoundFileReader(source, dtype, error.end, str(error))
     except BaseException:
         source.close()
         raise

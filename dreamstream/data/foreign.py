@@ -1,7 +1,7 @@
 """Recordings that `soundfile` reads, where it is installed: FLAC, Ogg, MP3, AIFF, codecs within WAV, and others.
 
-libsndfile takes what is there for what there was: a file that was cut short is a shorter one to it. So what its header
-promises is looked up here, and held against what came.
+To libsndfile a file that was cut short is a shorter file. So what its header promises is looked up here, and held
+against what came.
 """
 
 from __future__ import annotations
@@ -24,15 +24,14 @@ LAST_PAGE = 1 << 16  # bytes at the end of an Ogg file that hold the head of its
 LENGTH_TAGS = (b"Xing", b"Info", b"VBRI")  # one of them holds the number of an MP3's frames
 
 
-def promised_end(begin: bytes) -> int | None:
-    """Return the offset at which a recording ends by its header; None where that doesn't say so.
-
-    Parameters
-    ----------
-    begin : bytes
-        Its first `BEGIN` bytes.
-    """
+def promised_end(source: Source) -> int | None:
+    """Return the offset at which a recording ends by its header; None where that doesn't say so."""
+    begin = source.peek(BEGIN)
     form = begin[:4]
+    if form == b"OggS":
+        return _end_of_last_page(source)
+    if form == b"caff":
+        return _end_of_caf(source.again())
     if form in (b"FORM", b"RIFX"):  # AIFF, 8SVX; WAV of big-endian numbers
         size = int.from_bytes(begin[4:8], "big")
         return None if size == 0 or is_unknown(size) or 0 <= size - 0x7F000000 <= NEAR else 8 + size
@@ -59,15 +58,13 @@ class SoundFileReader:
     source : Source
         Closed with the reader.
     dtype : {"float32", "int16"}
-    begin : bytes
-        The first `BEGIN` bytes.
     end : int or None
         The offset at which the recording ends, by its header.
     why : str
         Why the recording is not for the reader of WAV files.
     """
 
-    def __init__(self, source: Source, dtype: str, begin: bytes, end: int | None, why: str = "") -> None:
+    def __init__(self, source: Source, dtype: str, end: int | None, why: str = "") -> None:
         self._dtype = dtype
         self._source = source
         self._end = end
@@ -79,7 +76,7 @@ class SoundFileReader:
             raise FormatError(f"{says}; others are read by soundfile: pip install soundfile") from None
 
         class FrontToBack(soundfile.SoundFile):  # type: ignore[misc]
-            """A file that is never asked to go to a frame, which libsndfile can't where it doesn't know them all."""
+            """`soundfile` seeks behind each read, which fails in files of unknown length, and changes MP3's values."""
 
             def seekable(self) -> bool:
                 return False
@@ -87,17 +84,16 @@ class SoundFileReader:
         self._error = soundfile.LibsndfileError
         try:
             self._file = FrontToBack(source.again())
-            if self._file.format == "MP3" and not _holds_length(source.again()):
+            if self._file.format == "MP3":
                 self._file.close()
-                self._file = FrontToBack(_piped(source.again()))
+                known = _holds_length(source.again())
+                self._file = FrontToBack(source.again() if known else _piped(source.again()))
         except self._error as error:
             says = why or f"{source.name}: no WAV file"
             raise FormatError(f"{says}; soundfile reads no audio in it: {error.error_string}") from None
         self.sample_rate: int = self._file.samplerate
         self.channels: int = self._file.channels
         self.frames: int | None = self._file.frames if self._file.frames < UNKNOWN else None
-        if self._file.format == "OGG":
-            self._end = _end_of_last_page(source)
 
     def read(self, n_frames: int) -> npt.NDArray[Any]:
         """Return the next frames, ``(frames, channels)``; fewer at the end, and before a fault."""
@@ -148,8 +144,22 @@ def _end_of_last_page(source: Source) -> int | None:
     return begin + at + 27 + len(segments) + sum(segments) if complete else n_bytes + 1
 
 
+def _end_of_caf(file: Any) -> int | None:
+    """Return where the samples of a CAF file end; None where its header doesn't say so."""
+    at = 8
+    while True:
+        file.seek(at)
+        head: bytes = file.read(12)
+        n_bytes = int.from_bytes(head[4:], "big", signed=True)
+        if len(head) < 12 or n_bytes < 0:
+            return None
+        at += 12 + n_bytes
+        if head[:4] == b"data":
+            return at
+
+
 def _holds_length(file: Any) -> bool:
-    """Whether an MP3's first frame, behind a tag of ID3, holds how many there are: libsndfile guesses otherwise."""
+    """Whether an MP3's first frame, behind a tag of ID3, holds their number; libsndfile guesses otherwise."""
     head: bytes = file.read(10)
     if head[:3] == b"ID3":
         a, b, c, d = head[6:10]

@@ -1,19 +1,19 @@
 """WAV files, read front to back.
 
-Read: RIFF, and RF64 or BW64 with its 64-bit sizes; integers of 1 to 32 bits, at the upper end of 1 to 4 bytes (one
-byte is unsigned), and floating point of 32 and 64 bits, as such, as WAVE_FORMAT_EXTENSIBLE or as ambisonic B-format; 1
-to 65535 channels; chunks in any order before the samples, unknown ones skipped, odd ones padded. What else a WAV file
-can hold (`OtherCodec`) is not for this reader.
+Read: RIFF, and RF64 or BW64 with its 64-bit sizes; integers of 1 to 32 bits, at the upper end of 1 to 4 bytes
+(one byte is unsigned), and floating point of 32 and 64 bits, as such, as WAVE_FORMAT_EXTENSIBLE or as ambisonic
+B-format; 1 to 65535 channels; chunks in any order before the samples, unknown ones skipped, odd ones padded. What
+else a WAV file can hold (`OtherCodec`) is not for this reader.
 
-A recorder that can't go back leaves a size that it doesn't know: 0, or one near 2^31 or 2^32. Such a recording lasts
-until its source ends. Of a recording that is no pipe, what follows the samples must not be samples again. Bytes at the
-end that make no whole frame are dropped.
+A recorder that can't go back leaves a size that it doesn't know: 0, or one near 2^31 or 2^32. Such a recording
+lasts until its source ends. Where that is no pipe, a second recording or second samples behind the first are
+refused. Bytes at the end that make no whole frame are dropped.
 
 No byte is trusted: what else is found is a FormatError, with the offset, what was expected and what came; and a
 source is asked for 256 KiB at most at a time, so that no memory is had for what a header promises.
 
-Source: Microsoft's and IBM's RIFF, WAVEFORMATEX and WAVEFORMATEXTENSIBLE; EBU Tech 3306 (RF64); Martin Leese, "File
-Format for B-Format".
+Source: Microsoft's and IBM's RIFF, WAVEFORMATEX and WAVEFORMATEXTENSIBLE; EBU Tech 3306 (RF64); Martin Leese,
+"File Format for B-Format".
 """
 
 from __future__ import annotations
