@@ -48,6 +48,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
         return status
     except KeyboardInterrupt:
+        _drop_output()
         return 130
     except BrokenPipeError as error:  # whoever read the output has seen enough
         if error.filename:

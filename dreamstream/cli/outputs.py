@@ -29,6 +29,7 @@ def check_path(path: str, inputs: Sequence[str]) -> None:
     if not os.path.isdir(os.path.dirname(path) or "."):
         raise FileNotFoundError(f"there is no folder {os.path.dirname(path)} for {path}")
     for name in inputs:
+        name = "/dev/stdin" if name == "-" else name
         if os.path.exists(path) and os.path.exists(name) and os.path.samefile(path, name):
             raise FormatError(f"{path} is read from; give another file for what is written")
 

@@ -183,7 +183,7 @@ def _whole(file: AudioFile) -> list[Array]:
 
 
 def _compared_with(file: AudioFile) -> str:
-    """Return what `_whole` is: a model file holds no model in Python, so that its engine can be held against itself."""
+    """Return what `_whole` gives: as a model file holds no model in Python, its engine is held against itself."""
     return "the offline model" if file.model is not None else "the same engine given the whole file at once"
 
 
@@ -230,7 +230,7 @@ def run(args: argparse.Namespace) -> int:
     frames = sum(f.frames(0) for f in files)
     delay = max(f.delay for f in files)
     if args.json:
-        summary = {"frames": frames, "delay": delay if math.isfinite(delay) else None}
+        summary: dict[str, Any] = {"frames": frames, "delay": delay if math.isfinite(delay) else None}
         exact = worst is None or math.isfinite(worst)
         summary["max_difference"] = worst if exact else None
         if compared:
@@ -342,8 +342,8 @@ def add(commands: Commands) -> None:
     parser.add_argument(
         "--compare-offline",
         action="store_true",
-        help="also run the offline model on each whole file, or, as a .dsm holds none, the same engine; fail where "
-        "they differ",
+        help="also run the offline model on each whole file, or, as a .dsm holds none, the same engine; fail "
+        "where they differ",
     )
     parser.add_argument(
         "--json",

@@ -76,7 +76,7 @@ class SoundFileReader:
             raise FormatError(f"{says}; others are read by soundfile: pip install soundfile") from None
 
         class FrontToBack(soundfile.SoundFile):  # type: ignore[misc]
-            """`soundfile` seeks behind each read, which fails in files of unknown length, and changes MP3's values."""
+            """Reads without seeking, which fails in files of unknown length, and changes MP3's values."""
 
             def seekable(self) -> bool:
                 return False
