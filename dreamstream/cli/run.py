@@ -238,20 +238,22 @@ def run(args: argparse.Namespace) -> int:
         print(json.dumps(summary))
     else:
         _print_summary(files, latencies, frames, worst)
+    wrong = [text for _, text in compared if text]
+    faults = [str(f.fault) for f in files if f.fault is not None]
+    for text in (*_notes(args, files, output), *faults, *([f"MISMATCH: {'; '.join(wrong)}"] if wrong else [])):
+        print(f"dreamstream run: {text}", file=sys.stderr)
+    return 1 if wrong or faults else 0
+
+
+def _notes(args: argparse.Namespace, files: list[AudioFile], output: Output | None) -> Iterator[str]:
+    """Say what is no fault, and may surprise."""
     for f in files:
         if not any(f.frames(k) for k in range(len(f.new))):
-            print(f"dreamstream run: {f.path} gave no frames; it lasts {f.seconds:.3f} s", file=sys.stderr)
+            yield f"{f.path} gave no frames; it lasts {f.seconds:.3f} s"
     if output is not None and output.beyond:
         become = "are clipped, as --int16 asks" if args.int16 else "stay as they are, which players may clip"
-        text = f"{output.beyond} samples in {output.frames} frames are beyond full scale and {become}"
-        print(f"dreamstream run: {output.path}: {text}", file=sys.stderr)
-    faults = [str(f.fault) for f in files if f.fault is not None]
-    for text in faults:
-        print(f"dreamstream run: {text}", file=sys.stderr)
-    wrong = [text for _, text in compared if text]
-    if wrong:
-        print(f"dreamstream run: MISMATCH: {'; '.join(wrong)}", file=sys.stderr)
-    return 1 if wrong or faults else 0
+        of = f"{output.beyond} samples in {output.frames} frames"
+        yield f"{output.path}: {of} are beyond full scale and {become}"
 
 
 def _stream(args: argparse.Namespace, files: list[AudioFile], output: Output | None) -> list[float]:

@@ -160,13 +160,18 @@ def _end_of_caf(file: Any) -> int | None:
 
 def _holds_length(file: Any) -> bool:
     """Whether an MP3's first frame, behind a tag of ID3, holds their number; libsndfile guesses otherwise."""
-    head: bytes = file.read(10)
-    if head[:3] == b"ID3":
-        a, b, c, d = head[6:10]
-        file.seek(10 + (a << 21 | b << 14 | c << 7 | d))
-        head = b""
-    frame = head + file.read(256)
+    file.seek(_behind_tag(file))
+    frame: bytes = file.read(256)
     return any(tag in frame for tag in LENGTH_TAGS)
+
+
+def _behind_tag(file: Any) -> int:
+    """Return where a tag of ID3 at a file's beginning ends; its size is a number of four times 7 bits."""
+    head: bytes = file.read(10)
+    if head[:3] != b"ID3" or len(head) < 10:
+        return 0
+    a, b, c, d = head[6:]
+    return 10 + (a << 21 | b << 14 | c << 7 | d)
 
 
 def _piped(file: Any) -> int:
