@@ -119,7 +119,6 @@ static ds_status read_shape(ds_tensor_view *tensor, ds_arena *memory, ds_json_va
 static ds_status read_offsets(ds_tensor_view *tensor, const char *data, size_t n_data,
                               ds_json_value entry)
 {
-    const int64_t most = n_data < INT64_MAX ? (int64_t)n_data : INT64_MAX;
     int64_t ends[2];
     ds_json_value offsets, value;
     ds_json_cursor at;
@@ -130,7 +129,13 @@ static ds_status read_offsets(ds_tensor_view *tensor, const char *data, size_t n
                               ds_json_count(offsets));
     }
     for (int i = 0; ds_json_next(&at, &value); i++)
-        DS_TRY(ds_json_integer(&ends[i], value, 0, most));
+        DS_TRY(ds_json_integer(&ends[i], value, 0, INT64_MAX));
+    if ((uint64_t)ends[1] > n_data) {
+        return ds_json_refuse(offsets,
+                              "expected at most %zu, the bytes behind the header, got %lld: the "
+                              "file is cut short",
+                              n_data, (long long)ends[1]);
+    }
     if (ends[0] > ends[1] || (size_t)(ends[1] - ends[0]) != tensor->n_bytes) {
         return ds_json_refuse(offsets,
                               "expected %zu bytes, as the shape and %s say, got from %lld to %lld",
@@ -242,7 +247,8 @@ static ds_status fill(ds_safetensors *file, const char *bytes, size_t n_bytes)
         DS_SAFETENSORS_MAX_HEADER);
     DS_CHECK(
         n_header <= n_bytes - LENGTH_BYTES, DS_FORMAT,
-        "safetensors, byte 0: expected a header within the file's %zu bytes, got a length of %llu",
+        "safetensors, byte 0: expected a header within the file's %zu bytes, got a length of %llu: "
+        "the file is cut short",
         n_bytes, (unsigned long long)n_header);
     const size_t first_byte = LENGTH_BYTES + (size_t)n_header;
     DS_CHECK(n_header > 0 && bytes[LENGTH_BYTES] == '{', DS_FORMAT,

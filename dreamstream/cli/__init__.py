@@ -6,6 +6,7 @@ Exit status 0: all that was asked held; 1: it did not, or failed; 2: the command
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from collections.abc import Sequence
@@ -47,13 +48,27 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
         return status
     except KeyboardInterrupt:
+        _drop_output()
         return 130
-    except BrokenPipeError:  # whoever read the output has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except BrokenPipeError as error:  # whoever read the output has seen enough
+        if error.filename:
+            print(f"dreamstream: {error.filename}: {error.strerror}", file=sys.stderr)
+        _drop_output()
         return 1
     except (ds.DreamStreamError, ImportError, OSError, MemoryError) as error:
         said = str(error)
         if isinstance(error, OSError) and error.filename:
             said = f"{error.filename}: {error.strerror}"
+        elif isinstance(error, OSError) and error.errno == errno.ENOSPC:  # files are named where they are written
+            said = f"standard output: {error.strerror}"
         print(f"dreamstream: {_core.shown(' '.join(said.split()), True)}", file=sys.stderr)
+        _drop_output()
         return 1
+
+
+def _drop_output() -> None:
+    """Keep what standard output doesn't take from failing once more when the interpreter ends."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

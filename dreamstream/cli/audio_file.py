@@ -12,8 +12,19 @@ import numpy.typing as npt
 from .. import nn
 from ..data import AudioReader
 from ..engine import Engine
+from ..errors import FormatError
 
 Array = npt.NDArray[Any]
+
+
+def in_frames(array: Array, axis: int) -> Array:
+    """Return an output frame by frame."""
+    return np.moveaxis(array, axis, 0)
+
+
+def in_pairs(array: Array) -> Array:
+    """Return complex numbers as real and imaginary part, along one axis more; all others as they are."""
+    return np.stack([array.real, array.imag], -1) if array.dtype.kind == "c" else array
 
 
 @dataclass
@@ -23,19 +34,25 @@ class AudioFile:
     Attributes
     ----------
     path : str
-        As it was given; the stream's id.
+        As it was given, "-" for standard input; the stream's id.
     engine : Engine
         Of a model at the file's own sample rate, or of a model file.
     model : Module or None
         None where the model came as a file.
     front : Engine or None
         Resamples for the engine of a model file.
-    outputs : list of list of array
-        Per output of the model, what each step gave.
+    new : list of array
+        Per output of the model, what the last step gave.
     left : list of (float, int)
         After each step the seconds fed so far, and the frames of the first output that had left.
     samples : int
         Fed so far.
+    fault : FormatError or None
+        Why the recording ended before it should.
+    keeps_samples, keeps_outputs : bool
+        Whether all that was fed, and all that came out, is held for `recording` and `output`.
+    least, most, mean : float
+        Of the values of the first output; not numbers as long as there is none.
     """
 
     path: str
@@ -43,30 +60,76 @@ class AudioFile:
     engine: Engine
     model: nn.Module | None
     front: Engine | None
-    outputs: list[list[Array]] = field(init=False)
+    new: list[Array] = field(default_factory=list)
     left: list[tuple[float, int]] = field(default_factory=list)
     samples: int = 0
     ended: bool = False
+    fault: FormatError | None = None
+    keeps_samples: bool = False
+    keeps_outputs: bool = False
+    least: float = math.nan
+    most: float = math.nan
+    mean: float = math.nan
 
     def __post_init__(self) -> None:
-        self.outputs = [[] for _ in self.engine.outputs]
-        self._frames = [0] * len(self.outputs)
+        self._heard: list[Array] = []
+        self._outputs: list[list[Array]] = [[] for _ in self.engine.outputs]
+        self._frames = [0] * len(self._outputs)
+        self._n_values = 0
+
+    def next(self, n_frames: int) -> Array:
+        """Return the next chunk; it is shorter only where the recording has ended, or broken off."""
+        parts = [np.empty(0, np.float32)]
+        try:
+            while n_frames > 0 and len(part := self.reader.read(n_frames)):
+                parts.append(part)
+                n_frames -= len(part)
+        except FormatError as error:
+            self.fault = error
+        self.ended = n_frames > 0
+        chunk = parts[1] if len(parts) == 2 else np.concatenate(parts)
+        self.samples += len(chunk)
+        if self.keeps_samples:
+            self._heard.append(chunk)
+        return chunk
 
     def add(self, outputs: list[Array]) -> None:
-        """Add what a step gave."""
+        """Take what a step gave."""
+        self.new = outputs
         for k, frames in enumerate(outputs):
-            self.outputs[k].append(frames)
             self._frames[k] += frames.shape[self.engine.stream_axis(k)]
-        self.left.append((self.samples / self.reader.sample_rate, self._frames[0]))
+            if self.keeps_outputs:
+                self._outputs[k].append(frames)
+        if self.keeps_samples:
+            self.left.append((self.samples / self.reader.sample_rate, self._frames[0]))
+        if (values := in_pairs(outputs[0])).size:
+            n, self._n_values = self._n_values, self._n_values + values.size
+            self.least = float(values.min() if n == 0 else np.minimum(self.least, values.min()))
+            self.most = float(values.max() if n == 0 else np.maximum(self.most, values.max()))
+            total = float(values.sum(dtype=np.float64)) + (self.mean * n if n else 0.0)
+            self.mean = total / self._n_values
 
     def frames(self, k: int) -> int:
         """Return how many frames of output k there were so far, along its L."""
         return self._frames[k]
 
+    def n_axes(self, k: int) -> int:
+        """Return the number of axes of output k's arrays."""
+        return sum(d != "B" for d in self.engine.outputs[k].dimensions)
+
+    def recording(self) -> Array:
+        """Return all samples that were fed, where they are kept."""
+        return np.concatenate(self._heard)
+
     def output(self, k: int) -> Array:
-        """Return all frames of output k, laid end to end, once the stream has ended."""
-        self.outputs[k] = [np.concatenate(self.outputs[k], axis=self.engine.stream_axis(k))]
-        return self.outputs[k][0]
+        """Return all frames of output k so far, laid end to end, where they are kept."""
+        self._outputs[k] = [np.concatenate(self._outputs[k], axis=self.engine.stream_axis(k))]
+        return self._outputs[k][0]
+
+    @property
+    def seconds(self) -> float:
+        """Of audio, fed so far."""
+        return self.samples / self.reader.sample_rate
 
     @property
     def delay(self) -> float:

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from ..data import read_audio
 from ..errors import FormatError
-from .outputs import in_frames, in_pairs
+from .audio_file import in_frames, in_pairs
 
 if TYPE_CHECKING:
     from .audio_file import AudioFile
@@ -60,13 +59,17 @@ def plot(path: str, files: Sequence[AudioFile], latencies: Sequence[float], chun
     axes[-1].plot(
         (1 + np.arange(len(latencies))) * chunk_ms / 1000, 1000 * np.asarray(latencies), linewidth=0.8, color="0.3"
     )
-    longest = max(file.samples / file.reader.sample_rate for file in shown)
+    longest = max(file.seconds for file in shown)
     axes[-1].set(xlabel="seconds of audio", ylabel="ms per step", ylim=(0, None), xlim=(0, max(longest, 1e-3)))
-    figure.savefig(path, dpi=120)
+    try:
+        figure.savefig(path, dpi=120)
+    except OSError as error:
+        error.filename = path
+        raise
 
 
 def _draw_waveform(axes: Any, file: AudioFile) -> None:
-    samples, rate = read_audio(file.path)
+    samples, rate = file.recording(), file.reader.sample_rate
     step = max(1, len(samples) // 4000)  # the extremes of so many samples make one column
     n = len(samples) // step
     columns = samples[: n * step].reshape(n, step) if n else np.zeros((1, 1))

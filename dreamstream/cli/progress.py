@@ -15,7 +15,7 @@ class Progress:
         self.total, self.done, self.shown = seconds, 0.0, 0.0
         self.bar: Any = None
         self.active = not quiet and sys.stderr.isatty()
-        if self.active:
+        if self.active and seconds:
             try:
                 from tqdm import tqdm
             except ImportError:
@@ -45,7 +45,8 @@ class Progress:
             self.bar.update(seconds)
         elif self.active and time.monotonic() - self.shown > 0.25:
             self.shown = time.monotonic()
-            sys.stderr.write(f"\r\x1b[K  {self.done:.0f} of {self.total:.0f} s")
+            of = f" of {self.total:.0f}" if self.total else ""
+            sys.stderr.write(f"\r\x1b[K  {self.done:.0f}{of} s")
             sys.stderr.flush()
 
     def say(self, line: str) -> None:

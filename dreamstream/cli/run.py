@@ -19,14 +19,14 @@ import dreamstream as ds
 
 from .. import models, nn
 from .._core import shown
-from ..data import AudioReader, read_audio
+from ..data import AudioReader
 from ..engine.verify import TOLERANCE, difference
 from ..errors import FormatError
 from ..stream.tree import leaves
 from .arguments import Commands, add_threads, at_least
-from .audio_file import AudioFile
+from .audio_file import AudioFile, in_frames, in_pairs
 from .described import FUNCTION, named_model
-from .outputs import check_outputs, in_frames, in_pairs, write_outputs
+from .outputs import Output, check_path, open_output
 from .plot import plot, require_matplotlib
 from .progress import Progress
 
@@ -123,10 +123,7 @@ def _steps(files: list[AudioFile], chunk_ms: int) -> Iterator[tuple[float, list[
             fed = [f for f in live if f.engine is engine]
             chunks, starting = {}, [f.path for f in fed if f.samples == 0]
             for f in fed:
-                size = max(1, f.reader.sample_rate * chunk_ms // 1000)
-                chunks[f.path] = f.reader.read(size)
-                f.samples += len(chunks[f.path])
-                f.ended = len(chunks[f.path]) < size
+                chunks[f.path] = f.next(max(1, f.reader.sample_rate * chunk_ms // 1000))
             begin = time.perf_counter()
             for front in {id(f.front): f.front for f in fed if f.front}.values():
                 mine = [f for f in fed if f.front is front]
@@ -151,11 +148,11 @@ def _step(engine: ds.Engine, fed: list[AudioFile], chunks: dict[str, Any], start
 def _new_frames(file: AudioFile) -> Iterator[dict[str, Any]]:
     """Describe the frames of the file's last step, for JSON."""
     for k, info in enumerate(file.engine.outputs):
-        frames = in_frames(file.outputs[k][-1], file.engine.stream_axis(k))
+        frames = in_frames(file.new[k], file.engine.stream_axis(k))
         for n, frame in enumerate(frames, file.frames(k) - len(frames)):
             start = float(n / info.rate) if info.rate else 0.0
             line: dict[str, Any] = {"file": file.path, "start": round(start, 9)}
-            if len(file.outputs) > 1:
+            if len(file.new) > 1:
                 line["output"] = info.name
             yield {**line, "values": _numbers(np.atleast_1d(frame))}
 
@@ -173,7 +170,7 @@ def _numbers(array: Array) -> Any:
 # ---------------------------------------------------------------------- the whole at once
 def _whole(file: AudioFile) -> list[Array]:
     """Return what the offline model says of the whole file: an engine alone says it in one step."""
-    samples, _ = read_audio(file.path)
+    samples = file.recording()
     if file.model is not None:
         whole = leaves(file.model(ds.tensor(samples[None])))
         return [
@@ -186,8 +183,13 @@ def _whole(file: AudioFile) -> list[Array]:
     return leaves(chunk["whole"])
 
 
+def _compared_with(file: AudioFile) -> str:
+    """Return what `_whole` gives: as a model file holds no model in Python, its engine is held against itself."""
+    return "the offline model" if file.model is not None else "the same engine given the whole file at once"
+
+
 def _compare(file: AudioFile) -> tuple[float, str]:
-    """Return the largest difference to the offline model, relative to the larger of 1 and its values.
+    """Return the largest difference to the whole at once, relative to the larger of 1 and its values.
 
     The text says what does not hold; it is empty where all does.
     """
@@ -197,9 +199,9 @@ def _compare(file: AudioFile) -> tuple[float, str]:
         if file.engine.outputs[k].rate == 0:
             expected = expected[: len(got)]
         if got.shape != expected.shape:
-            return math.inf, f"{file.path} gave {got.shape}, the offline model {expected.shape}"
+            return math.inf, f"{file.path} gave {got.shape}, {_compared_with(file)} {expected.shape}"
         worst = max(worst, difference(got, expected, file.engine.stream_axis(k))[1])
-    wrong = "" if worst <= TOLERANCE else f"{file.path} differs from the offline model by {worst:g}"
+    wrong = "" if worst <= TOLERANCE else f"{file.path} differs from {_compared_with(file)} by {worst:g}"
     return worst, wrong
 
 
@@ -209,39 +211,77 @@ def run(args: argparse.Namespace) -> int:
     if args.plot:
         require_matplotlib(args.plot)  # this and paths before all the work
     for path in filter(None, (args.output, args.plot)):
-        if not os.path.isdir(os.path.dirname(path) or "."):
-            raise FileNotFoundError(f"there is no folder {os.path.dirname(path)} for {path}")
+        check_path(path, args.audio)
     model = _load(args)
-    latencies = []
     with ExitStack() as stack:
         files = _open(args, model, stack)
+        output = None
         if args.output:
-            check_outputs(args.output, files)
-        progress = stack.enter_context(Progress(_seconds(files), args.json))
-        for seconds, fed in _steps(files, args.chunk_ms):
-            latencies.append(seconds)
-            progress.advance(len(fed) * args.chunk_ms / 1000)
-            if args.json:
-                for line in (line for file in fed for line in _new_frames(file)):
-                    print(json.dumps(line), flush=True)
+            output = stack.enter_context(open_output(args.output, files, args.int16))
+        for file in files:
+            file.keeps_samples = bool(args.compare_offline or args.plot)
+            file.keeps_outputs = file.keeps_samples or (output is not None and output.keeps(file))
+        latencies = _stream(args, files, output)
+        if output is not None:
+            output.finish(files)
     compared = [_compare(f) for f in files] if args.compare_offline else []
     worst = max((gap for gap, _ in compared), default=None)
-    if args.output:
-        write_outputs(args.output, files)
     if args.plot:
         plot(args.plot, files, latencies, args.chunk_ms)
     frames = sum(f.frames(0) for f in files)
     delay = max(f.delay for f in files)
     if args.json:
-        summary = {"frames": frames, "delay": delay if math.isfinite(delay) else None}
+        summary: dict[str, Any] = {"frames": frames, "delay": delay if math.isfinite(delay) else None}
         exact = worst is None or math.isfinite(worst)
-        print(json.dumps({**summary, "max_difference": worst if exact else None}))
+        summary["max_difference"] = worst if exact else None
+        if compared:
+            summary["compared_with"] = _compared_with(files[0])
+        print(json.dumps(summary))
     else:
         _print_summary(files, latencies, frames, worst)
     wrong = [text for _, text in compared if text]
-    if wrong:
-        print(f"dreamstream run: MISMATCH: {shown('; '.join(wrong), True)}", file=sys.stderr)
-    return 1 if wrong else 0
+    faults = [str(f.fault) for f in files if f.fault is not None]
+    for text in (*_notes(args, files, output), *faults, *([f"MISMATCH: {'; '.join(wrong)}"] if wrong else [])):
+        print(f"dreamstream run: {shown(text, True)}", file=sys.stderr)
+    return 1 if wrong or faults else 0
+
+
+def _notes(args: argparse.Namespace, files: list[AudioFile], output: Output | None) -> Iterator[str]:
+    """Say what is no fault, and may surprise."""
+    for f in files:
+        if not any(f.frames(k) for k in range(len(f.new))):
+            yield f"{f.path} gave no frames; it lasts {f.seconds:.3f} s"
+    if output is not None and output.beyond:
+        become = "are clipped, as --int16 asks" if args.int16 else "stay as they are, which players may clip"
+        of = f"{output.beyond} samples in {output.frames} frames"
+        yield f"{output.path}: {of} are beyond full scale and {become}"
+
+
+def _stream(args: argparse.Namespace, files: list[AudioFile], output: Output | None) -> list[float]:
+    """Stream all files, write what comes, and return the seconds of each step."""
+    latencies = []
+    try:
+        with Progress(_seconds(files), args.json) as progress:
+            for seconds, fed in _steps(files, args.chunk_ms):
+                latencies.append(seconds)
+                progress.advance(len(fed) * args.chunk_ms / 1000)
+                for file in fed:
+                    if output is not None:
+                        output.add(file)
+                    if args.json:
+                        for line in _new_frames(file):
+                            print(json.dumps(line), flush=True)
+    except BaseException as error:
+        said = f"stopped after {sum(f.seconds for f in files):.2f} s of audio"
+        if output is not None:
+            if not (isinstance(error, OSError) and error.filename == output.path):
+                output.finish(files)
+            n = f"{output.frames} frames were" if output.frames else "nothing was"
+            said += f"; {n} written to {output.path}"
+        if output is not None or isinstance(error, KeyboardInterrupt):
+            print(f"dreamstream run: {shown(said, True)}", file=sys.stderr)
+        raise
+    return latencies
 
 
 def _seconds(files: list[AudioFile]) -> float:
@@ -251,21 +291,22 @@ def _seconds(files: list[AudioFile]) -> float:
 
 def _print_summary(files: list[AudioFile], latencies: list[float], frames: int, worst: float | None) -> None:
     for f in files:
-        values = in_pairs(f.output(0))
-        about = f"values {values.min():.4f} to {values.max():.4f}, mean {values.mean():.4f}" if values.size else ""
-        seconds = f.samples / f.reader.sample_rate
-        print(f"{shown(f.path)}  {seconds:.2f} s, {f.frames(0)} frames  {about}".rstrip())
-    audio = sum(f.samples / f.reader.sample_rate for f in files)
+        about = f"values {f.least:.4f} to {f.most:.4f}, mean {f.mean:.4f}" if f.frames(0) else ""
+        print(f"{shown(f.path)}  {f.seconds:.2f} s, {f.frames(0)} frames  {about}".rstrip())
+    audio = sum(f.seconds for f in files)
     slowest = max(files, key=lambda f: f.delay)
     engine, rate = slowest.engine, slowest.reader.sample_rate
     print(f"frames          {frames}, of {len(files)} file(s), together in {len(latencies)} steps")
     if worst is not None:
-        compared = (
-            "the offline model" if slowest.model is not None else "the engine in one step (no model in Python)"
-        )
-        outputs = sum(len(f.outputs) for f in files)
-        print(f"compared        {outputs} output(s) with {compared} on each whole file")
-        print(f"offline model   largest difference {worst:.1e}")
+        n = sum(len(f.new) for f in files)
+        if slowest.model is not None:
+            print(f"compared        {n} output(s) with the offline model on each whole file")
+            print(f"offline model   largest difference {worst:.1e}")
+        else:
+            print(
+                f"compared        {n} output(s) with {_compared_with(slowest)}, as a .dsm holds no offline model"
+            )
+            print(f"whole file      largest difference {worst:.1e}")
     finite = math.isfinite(slowest.delay)
     delay = f"{slowest.delay} samples, {slowest.delay / rate * 1000:.1f} ms" if finite else "until the end"
     print(f"delay           {delay}")
@@ -293,17 +334,25 @@ def add(commands: Commands) -> None:
         "rate are resampled, in the stream; of several channels the mean is taken.",
     )
     parser.add_argument("model", metavar="MODEL", help=f"a .dsm file, or one of {', '.join(models.COMPLETE)}")
-    parser.add_argument("audio", metavar="AUDIO", nargs="+", help="WAV files; others with soundfile installed")
+    parser.add_argument(
+        "audio",
+        metavar="AUDIO",
+        nargs="+",
+        help="WAV files, each given once; others with soundfile installed; - is standard input",
+    )
     parser.add_argument("--weights", metavar="FILE", help="a .safetensors file; by default that of silero-vad")
     parser.add_argument("--chunk-ms", type=at_least(1, int), default=100, metavar="N", help="audio per step (100)")
     parser.add_argument(
-        "--compare-offline", action="store_true", help="also run each file as a whole; fail where they differ"
+        "--compare-offline",
+        action="store_true",
+        help="also run the offline model on each whole file, or, as a .dsm holds none, the same engine; fail "
+        "where they differ",
     )
     parser.add_argument(
         "--json",
         action="store_true",
         help="print a line {file, start (seconds), values} per output frame, as they come; last a summary "
-        "{frames, delay (samples), max_difference}",
+        "{frames, delay (samples), max_difference, compared_with}",
     )
     parser.add_argument(
         "--plot",
@@ -316,7 +365,11 @@ def add(commands: Commands) -> None:
         "--output",
         metavar="OUT",
         type=_output_path,
-        help="write all outputs: .csv, .npz (an array per file), .npy (one file), .wav (one output of samples)",
+        help="write all outputs as they come: .csv, .npz (an array per file, when it has ended), .npy (one file), "
+        ".wav (one output of samples, float32)",
+    )
+    parser.add_argument(
+        "--int16", action="store_true", help="write integers to the .wav; says how many samples were clipped"
     )
     add_threads(parser)
     parser.set_defaults(run=run)

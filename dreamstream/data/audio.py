@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import io
-import os
 from collections.abc import Iterator
 from types import TracebackType
 from typing import Any, Protocol
@@ -12,14 +10,15 @@ import numpy as np
 import numpy.typing as npt
 
 from ..array import tensor
-from ..errors import DTypeError, FormatError, ShapeError
+from ..errors import DTypeError, ShapeError
 from ..nn import functional as F
-from .wav import WavReader
+from .foreign import SoundFileReader, promised_end
+from .source import Source
+from .wav import OtherCodec, WavReader
 
 Array = npt.NDArray[Any]
 
 BLOCK = 1 << 16  # frames that are asked for at once where all of a recording is wanted
-FOREIGN = "got format 0x"  # what the WAV reader says of a codec that it does not know
 
 
 class _Decoder(Protocol):
@@ -38,14 +37,15 @@ class _Decoder(Protocol):
 class AudioReader:
     """A recording, read front to back in pieces of any size.
 
-    WAV files (integers of 8 to 32 bits, floating point, RF64, recordings that are still being written) are
+    WAV files (integers of up to 32 bits, floating point, RF64, recordings that are still being written) are
     read by DreamStream itself; other formats and codecs by `soundfile`, where it is installed.
 
     Parameters
     ----------
     source : str, path, bytes or file object
-        A path, the file's content, or an object with ``read(n)`` that gives bytes: a socket, a pipe. One
-        that can't go back must give WAV.
+        A path, ``"-"`` for standard input, the file's content, or an object with ``read(n)`` that gives bytes: a
+        socket, a pipe. WAV is read as it comes; other formats are read to the end first where the source can't go
+        back.
     mono : bool
         Whether channels are averaged into one.
     dtype : {"float32", "int16"}
@@ -63,7 +63,8 @@ class AudioReader:
     Raises
     ------
     FormatError
-        Where this is no recording, or a broken one; the message names the file and the offset.
+        Where this is no recording, or a broken one, or it ends before its header says; the message names the
+        file and the offset.
     OSError
         Where the file can't be opened or read.
     DTypeError
@@ -97,7 +98,8 @@ class AudioReader:
         Parameters
         ----------
         n_frames : int, optional
-            The most that are returned; fewer come at the end only.
+            The most that are returned. Fewer come at the end, and where the recording breaks off, which the next
+            call raises: it has ended where none come.
 
         Returns
         -------
@@ -170,77 +172,18 @@ def read_audio(source: Any, sample_rate: int | None = None, mono: bool = True) -
 
 
 # ---------------------------------------------------------------------- who reads it
-def _open(source: Any, dtype: str) -> _Decoder:
-    head = _head(source)
-    if head is None:
-        return WavReader(source, dtype)
-    if head[:4] not in (b"RIFF", b"RF64", b"BW64") or head[8:12] != b"WAVE":
-        return _SoundFile(source, dtype)
-    at = source.tell() if hasattr(source, "tell") else None
+def _open(given: Any, dtype: str) -> _Decoder:
+    source = Source(given)
     try:
-        return WavReader(source, dtype)
-    except FormatError as error:
-        if FOREIGN not in str(error):
-            raise
-    if at is not None:
-        source.seek(at)
-    return _SoundFile(source, dtype)
-
-
-def _head(source: Any) -> bytes | None:
-    """Return a recording's first bytes; None where they could not be read again."""
-    if isinstance(source, (bytes, bytearray, memoryview)):
-        return bytes(memoryview(source).cast("B")[:12])
-    if isinstance(source, (str, os.PathLike)):
-        if not os.path.isfile(source):  # a pipe; or nothing, which the reader will say
-            return None
-        with open(source, "rb") as file:
-            return file.read(12)
-    try:
-        if not source.seekable():
-            return None
-    except AttributeError:
-        return None
-    at = source.tell()
-    head = source.read(12)
-    source.seek(at)
-    return head if isinstance(head, bytes) else None
-
-
-class _SoundFile:
-    """`soundfile`, as a decoder."""
-
-    def __init__(self, source: Any, dtype: str) -> None:
-        self._dtype = dtype
-        name = source if isinstance(source, (str, os.PathLike)) else getattr(source, "name", "recording")
-        self._name = os.fspath(name) if isinstance(name, os.PathLike) else str(name)
+        form = source.peek(4)
+        if not form:
+            raise source.fault(0, "a recording, got nothing")
+        if form not in (b"RIFF", b"RF64", b"BW64"):
+            return SoundFileReader(source, dtype, promised_end(source))
         try:
-            import soundfile
-        except ImportError:
-            raise FormatError(
-                f"{self._name}: no WAV file of integers or floating point; others are read by soundfile: "
-                "pip install soundfile"
-            ) from None
-        self._error = soundfile.LibsndfileError
-        try:
-            whole = isinstance(source, (bytes, bytearray, memoryview))
-            self._file = soundfile.SoundFile(io.BytesIO(source) if whole else source)
-        except self._error as error:
-            raise FormatError(f"{self._name}: soundfile reads no audio in it: {error.error_string}") from None
-        self.sample_rate: int = self._file.samplerate
-        self.channels: int = self._file.channels
-        self.frames: int | None = self._file.frames
-
-    def read(self, n_frames: int) -> Array:
-        if n_frames < 0:
-            raise ShapeError(f"expected a number of frames, got {n_frames}")
-        if self._dtype == "int16" and self._file.subtype not in ("PCM_16", "PCM_S8", "PCM_U8"):
-            raise DTypeError(f"{self._name}: {self._file.subtype} is no int16; read float32")
-        try:
-            frames: Array = self._file.read(n_frames, dtype=self._dtype, always_2d=True)
-        except self._error as error:
-            raise FormatError(f"{self._name}: {error.error_string}") from None
-        return frames
-
-    def close(self) -> None:
-        self._file.close()
+            return WavReader(source, dtype)
+        except OtherCodec as error:
+            return SoundFileReader(source, dtype, error.end, str(error))
+    except BaseException:
+        source.close()
+        raise

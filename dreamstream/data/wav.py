@@ -1,20 +1,23 @@
 """WAV files, read front to back.
 
-Read: RIFF, and RF64 or BW64 with its 64-bit sizes; integers of 8 (unsigned), 16, 24 and 32 bits and floating
-point of 32 and 64 bits, as such or as WAVE_FORMAT_EXTENSIBLE; 1 to 65535 channels; chunks in any order before
-the samples, unknown ones skipped, odd ones padded. What follows the samples is not looked at. A data chunk of
-0xFFFFFFFF bytes (or, where the RIFF chunk ends with it, of none) is that of a recorder that can't go back: it
-lasts until the source ends. Bytes at the end that make no whole frame are dropped.
+Read: RIFF, and RF64 or BW64 with its 64-bit sizes; integers of 1 to 32 bits, at the upper end of 1 to 4 bytes
+(one byte is unsigned), and floating point of 32 and 64 bits, as such, as WAVE_FORMAT_EXTENSIBLE or as ambisonic
+B-format; 1 to 65535 channels; chunks in any order before the samples, unknown ones skipped, odd ones padded. What
+else a WAV file can hold (`OtherCodec`) is not for this reader.
+
+A recorder that can't go back leaves a size that it doesn't know: 0, or one near 2^31 or 2^32. Such a recording
+lasts until its source ends. Where that is no pipe, a second recording or second samples behind the first are
+refused. Bytes at the end that make no whole frame are dropped.
 
 No byte is trusted: what else is found is a FormatError, with the offset, what was expected and what came; and a
 source is asked for 256 KiB at most at a time, so that no memory is had for what a header promises.
 
-Source: Microsoft's and IBM's RIFF, WAVEFORMATEX and WAVEFORMATEXTENSIBLE; EBU Tech 3306 (RF64).
+Source: Microsoft's and IBM's RIFF, WAVEFORMATEX and WAVEFORMATEXTENSIBLE; EBU Tech 3306 (RF64); Martin Leese,
+"File Format for B-Format".
 """
 
 from __future__ import annotations
 
-import os
 import struct
 import threading
 from typing import Any
@@ -23,106 +26,39 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import ClosedError, DTypeError, FormatError, ShapeError, StreamBusyError
+from .source import PIECE, Source
 
+FORMS = ("RIFF", "RF64", "BW64")
 PCM, FLOAT, EXTENSIBLE = 1, 3, 0xFFFE
-GUID_TAIL = bytes.fromhex("000000001000800000aa00389b71")  # of a sub-format, behind its two bytes
-OPEN_32, OPEN_64 = 2**32 - 1, 2**64 - 1  # sizes that a recorder leaves which doesn't know them
-SKIPPED = 1 << 16  # bytes at once
-PIECE = 1 << 18  # bytes; no frame has as many
+SUB_FORMATS = (  # what follows the two bytes of a format in the GUID of a sub-format
+    bytes.fromhex("000000001000800000aa00389b71"),
+    bytes.fromhex("00002107d3118644c8c1ca000000"),  # ambisonic B-format
+)
+NEAR = 1 << 16  # how far from 2^31 or 2^32 a size can lie that is unknown: sox leaves 0x7FFFF000, less some bytes
 AHEAD = 1 << 14  # samples that are decoded at once where nobody has to wait for them
 
 
-class _Source:
-    """Where bytes come from: a path, a file object, or bytes themselves, which are held meanwhile."""
+def is_unknown(n_bytes: int) -> bool:
+    """Whether a size is one of those, beside 0, that recorders leave who can't go back."""
+    return n_bytes >= 2**62 or any(abs(n_bytes - n) <= NEAR for n in (2**31, 2**32))
 
-    def __init__(self, source: Any) -> None:
-        self.name = "recording"
-        self.offset = 0  # bytes taken
-        self.waits = False  # for who writes what is read
-        self._path: Any = None
-        self._file: Any = None
-        self._bytes: memoryview | None = None
-        if isinstance(source, (str, os.PathLike)):
-            self.name = os.fsdecode(source)
-            self._path = source
-            self.waits = not os.path.isfile(source)
-            self._file = self._system(open, source, "rb")
-            return
-        try:
-            self._bytes = memoryview(source).cast("B")
-        except TypeError:
-            if not hasattr(source, "read"):
-                kind = type(source).__name__
-                says = f"expected a path, bytes or a file object with read(), got {kind}"
-                raise TypeError(says) from None
-            self._file = source
-            self.waits = True
-            if isinstance(name := getattr(source, "name", None), str):
-                self.name = name
 
-    def _system(self, call: Any, *args: Any) -> Any:
-        """Call what the system may refuse; its error names the path as it was given."""
-        try:
-            return call(*args)
-        except OSError as error:
-            if self._path is not None:
-                error.filename = self._path
-            raise
+class OtherCodec(FormatError):
+    """A WAV file, or one that is alike, whose samples are no plain integers or floats.
 
-    def _piece(self, n_bytes: int) -> memoryview:
-        """Return some bytes; none at the end only."""
-        if self._bytes is not None:
-            return self._bytes[self.offset : self.offset + n_bytes]
-        piece = self._system(self._file.read, n_bytes)
-        try:
-            view = memoryview(piece).cast("B")
-        except TypeError:
-            kind = type(piece).__name__
-            says = f'read() of a file object must return bytes (open it with "rb"), got {kind}'
-            raise TypeError(says) from None
-        if len(view) > n_bytes:
-            raise ValueError(f"read({n_bytes}) of a file object returned {len(view)} bytes")
-        return view
+    Attributes
+    ----------
+    end : int or None
+        The offset at which the samples end; None where they last until the source ends.
+    """
 
-    def take(self, n_bytes: int) -> memoryview:
-        """Return that many bytes, at most PIECE; fewer at the end only."""
-        taken = self._piece(n_bytes)
-        self.offset += len(taken)
-        if len(taken) in (0, n_bytes):
-            return taken
-        pieces = bytearray(taken)
-        while len(pieces) < n_bytes and (piece := self._piece(n_bytes - len(pieces))):
-            pieces += piece
-            self.offset += len(piece)
-        return memoryview(pieces)
-
-    def take_all(self, n_bytes: int, what: str) -> bytes:
-        taken = bytes(self.take(n_bytes))
-        if len(taken) < n_bytes:
-            raise self.fault(self.offset, f"{n_bytes - len(taken)} more bytes of {what}, but the recording ends")
-        return taken
-
-    def skip(self, n_bytes: int, what: str) -> None:
-        while n_bytes > 0:
-            n_bytes -= len(self.take_all(min(n_bytes, SKIPPED), what))
-
-    def fault(self, offset: int, expected: str) -> FormatError:
-        return FormatError(f"{self.name}: offset {offset}: expected {expected}")
-
-    def close(self) -> None:
-        if self._bytes is not None:
-            self._bytes.release()
-        elif self._path is not None and self._file is not None:
-            self._file.close()
-        self._file = self._bytes = None
-
-    __del__ = close
+    end: int | None = None
 
 
 class WavReader:
     """The frames of a recording, as "float32" or, where that is exact, "int16".
 
-    Integers of b bits are divided by 2^(b - 1), so that full scale is -1 to 1. One call at a time: another one,
+    Integers of b bytes are divided by 2^(8 b - 1), so that full scale is -1 to 1. One call at a time: another one,
     of a second thread or from within the file object, is refused.
     """
 
@@ -132,20 +68,19 @@ class WavReader:
         self._alone = threading.Lock()
         self._closed = False
         self._position = 0  # frames decoded
-        self._source = _Source(source)
-        try:
-            self._read_header()
-        except BaseException:
-            self._source.close()
-            raise
+        self._source = source if isinstance(source, Source) else Source(source)
+        self._other_codec = ""
+        self._read_header()
+        self._source.forget()
         self._ahead = 0 if self._source.waits else max(1, AHEAD // self.channels)
         self._ready = np.empty((0, self.channels), dtype)  # decoded, and nobody's yet
+        self._end_is_checked = not self._source.rewinds
 
     # ------------------------------------------------------------------ the header
     def _read_header(self) -> None:
         source = self._source
         head = source.take_all(12, "a RIFF header")
-        if (form := _text(head[:4])) not in ("RIFF", "RF64", "BW64"):
+        if (form := _text(head[:4])) not in FORMS:
             raise source.fault(0, f"a WAV file ('RIFF', 'RF64' or 'BW64'), got '{form}'")
         if (form := _text(head[8:])) != "WAVE":
             raise source.fault(8, f"a form 'WAVE', got '{form}'")
@@ -168,8 +103,7 @@ class WavReader:
                 has_format = True
 
     def _next_chunk(self) -> tuple[int, str, int]:
-        at = self._source.offset
-        head = bytes(self._source.take(8))
+        at, head = self._source.offset, bytes(self._source.take(8))
         if len(head) < 8:
             raise self._source.fault(self._source.offset, "a chunk 'data', but the recording ends")
         return at, _text(head[:4]), int.from_bytes(head[4:], "little")
@@ -190,51 +124,45 @@ class WavReader:
         chunk = self._source.take_all(min(n_bytes, 40), "the chunk 'fmt '")
         form, channels, rate, _, frame_bytes, bits = struct.unpack_from("<HHIIHH", chunk)
         if form == EXTENSIBLE:
-            form = self._read_extension(at, n_bytes, chunk, bits)
-        if form not in (PCM, FLOAT):
-            says = f"integer (0x0001) or floating-point (0x0003) samples, got format 0x{form:04X}"
-            raise fault(at + 8, says)
+            if n_bytes < 40:
+                raise fault(at, f"an extensible chunk 'fmt ' of 40 bytes or more, got {n_bytes}")
+            form = int.from_bytes(chunk[24:26], "little") if chunk[26:] in SUB_FORMATS else form
         if channels == 0:
             raise fault(at + 10, "at least 1 channel, got 0")
         if rate == 0:
             raise fault(at + 12, "a sample rate, got 0")
-        if bits not in ((32, 64) if form == FLOAT else (8, 16, 24, 32)):
-            known = "32 or 64 floating-point" if form == FLOAT else "8, 16, 24 or 32"
-            raise fault(at + 22, f"samples of {known} bits, got {bits}")
-        if frame_bytes != (n := channels * bits // 8):
-            says = f"frames of {n} bytes ({channels} channels of {bits} bits), got {frame_bytes}"
-            raise fault(at + 20, says)
+        n = (bits + 7) // 8
+        if form not in (PCM, FLOAT):
+            says = f"integer (0x0001) or floating-point (0x0003) samples, got format 0x{form:04X}"
+            self._other_codec = f"offset {at + 8}: expected {says}"
+        elif bits not in ((32, 64) if form == FLOAT else range(1, 33)):
+            known = "32 or 64 floating-point" if form == FLOAT else "1 to 32"
+            self._other_codec = f"offset {at + 22}: expected samples of {known} bits, got {bits}"
+        elif frame_bytes not in (0, channels * n):
+            says = f"frames of {channels * n} bytes ({channels} channels of {bits} bits), got {frame_bytes}"
+            self._other_codec = f"offset {at + 20}: expected {says}"
         self.sample_rate: int = rate
         self.channels: int = channels
-        self.bits: int = bits
+        self.bits = 8 * n  # that a sample takes
         self.floating = form == FLOAT
         self._source.skip(n_bytes - len(chunk) + n_bytes % 2, "the chunk 'fmt '")
 
-    def _read_extension(self, at: int, n_bytes: int, chunk: bytes, bits: int) -> int:
-        """Return the format behind a WAVE_FORMAT_EXTENSIBLE: the first bytes of its GUID."""
-        fault = self._source.fault
-        if n_bytes < 40:
-            raise fault(at, f"an extensible chunk 'fmt ' of 40 bytes or more, got {n_bytes}")
-        size, valid, _, form = struct.unpack_from("<HHIH", chunk, 16)
-        if size < 22:
-            raise fault(at + 24, f"an extension of 22 bytes, got {size}")
-        if chunk[26:] != GUID_TAIL:
-            raise fault(at + 32, "a sub-format of WAVE's, got another")
-        if valid > bits:
-            raise fault(at + 26, f"at most {bits} valid bits in a sample, got {valid}")
-        return int(form)
-
     def _begin_data(self, at: int, n_bytes: int, riff_bytes: int, data_bytes: int | None) -> None:
-        unknown = OPEN_32
-        if data_bytes is not None and n_bytes == OPEN_32:
-            n_bytes, unknown = data_bytes, OPEN_64
+        source = self._source
+        if data_bytes is not None and is_unknown(n_bytes):
+            n_bytes = data_bytes
         # where the RIFF chunk goes on behind an empty data chunk, it is empty indeed
-        goes_on = riff_bytes not in (OPEN_32, OPEN_64) and riff_bytes > self._source.offset - 8
-        if n_bytes == unknown or (n_bytes == 0 and not goes_on):
-            return
-        if n_bytes >= 2**62:
-            raise self._source.fault(at, f"a chunk 'data' of at most 2^62 bytes, got {n_bytes}")
-        self.frames = n_bytes // (self.channels * self.bits // 8)
+        goes_on = not is_unknown(riff_bytes) and riff_bytes > source.offset - 8
+        lasts = is_unknown(n_bytes) or (n_bytes == 0 and not goes_on)
+        if lasts and source.rewinds and riff_bytes + 8 == source.size():
+            lasts = False  # sizes that agree with the file's own are no placeholders, whatever they are
+        if self._other_codec:
+            error = OtherCodec(f"{source.name}: {self._other_codec}")
+            error.end = None if lasts else source.offset + n_bytes
+            raise error
+        if not lasts:
+            self.frames = n_bytes // (self.channels * self.bits // 8)
+            self._left_behind = n_bytes % (self.channels * self.bits // 8) + n_bytes % 2
 
     # ------------------------------------------------------------------ frames
     def read(self, n_frames: int) -> npt.NDArray[Any]:
@@ -293,7 +221,26 @@ class WavReader:
             left = self.frames - self._position
             says = f"{left} more frames of {self.frames}, but the recording ends"
             raise self._source.fault(self._source.offset, says)
+        if have == 0 and not self._end_is_checked:
+            self._check_end()
         self._ready = blocks[0] if len(blocks) == 1 else np.concatenate(blocks)
+
+    def _check_end(self) -> None:
+        """Look at the chunks behind the samples: whether there are other samples, or another recording."""
+        self._end_is_checked = True
+        if self.frames is None:
+            return
+        source, left = self._source, self._left_behind
+        while True:
+            while left > 0 and (n := len(source.take(min(left, PIECE)))):
+                left -= n
+            head = bytes(source.take(8))
+            if len(head) < 8:
+                return
+            if (name := _text(head[:4])) in ("data", *FORMS):
+                raise source.fault(source.offset - 8, f"the recording's end, got a second '{name}'")
+            left = int.from_bytes(head[4:], "little")
+            left += left % 2
 
     def _decoded(self, content: memoryview) -> npt.NDArray[Any]:
         bits = self.bits

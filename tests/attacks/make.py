@@ -126,8 +126,8 @@ def of_containers() -> Iterator[Attack]:
     n = struct.unpack("<Q", file[:8])[0]
     yield "empty", b"", "an empty file"
     yield "truncated_length", file[:5], "expected at least 8 bytes"
-    yield "truncated_header", file[: 8 + n // 2], "expected a header within"
-    yield "truncated_data", file[:-3], "expected an integer from 0 to"
+    yield "truncated_header", file[: 8 + n // 2], "the file is cut short"
+    yield "truncated_data", file[:-3], "the file is cut short"
     yield "longer", file + b"\0", "expected the end of the file"
     yield "length_oversized", struct.pack("<Q", 2**63) + file[8:], "no model file begins with the bytes"
     yield "length_all_ones", struct.pack("<Q", 2**64 - 1) + file[8:], "no model file begins with the bytes"
@@ -145,7 +145,7 @@ def of_containers() -> Iterator[Attack]:
     for name, change, words in [
         ("tensors_overlap", put(bias, "data_offsets", to=[64, 76]), "they overlap"),
         ("hole", drop(".pad.0"), "there is a hole"),
-        ("offsets_beyond", put(bias, "data_offsets", to=[2**62, 2**62 + 12]), "expected an integer from 0 to"),
+        ("offsets_beyond", put(bias, "data_offsets", to=[2**62, 2**62 + 12]), "the bytes behind the header"),
         ("shape_negative", put(bias, "shape", to=[-3]), "expected an integer from 0"),
         ("shape_huge", put(bias, "shape", to=[2**32] * 3), "product can be counted"),
         ("type_unknown", put(bias, "dtype", to="PICKLE"), "expected one of F64"),

@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 import csv
+import io
 import json
+import os
+import resource
+import sys
+import threading
+import time
 import wave
 
 import numpy as np
 import pytest
+from wav_files import piped_stdin
 
 import dreamstream as ds
 from dreamstream import cli
@@ -79,8 +86,11 @@ def test_what_it_says(run):
 def test_json(run, folder, chunk):
     files = "a.wav", "slow.wav", "none.wav", "short.wav"
     status, out, err = run(*files, "--json", "--compare-offline", "--chunk-ms", chunk)
-    assert (status, err) == (0, "")
+    assert status == 0
+    none = [line.split("/")[-1] for line in err.splitlines()]
+    assert none == ["none.wav gave no frames; it lasts 0.000 s", "short.wav gave no frames; it lasts 0.006 s"]
     *lines, summary = map(json.loads, out.splitlines())
+    assert summary["compared_with"] == "the offline model"
     assert summary["max_difference"] < 1e-5 and summary["delay"] >= 511 and summary["frames"] == len(lines)
     for name in files:
         own = [line for line in lines if line["file"].endswith(f"/{name}")]
@@ -139,24 +149,273 @@ def test_frames_are_counted_along_l(stereo, folder, capsys):
     counts = {name: sum(line["output"] == name for line in lines) for name in {line["output"] for line in lines}}
     assert summary["frames"] == 20000 and sorted(counts.values()) == [1, 20000, 20000]
     assert cli.main(["run", stereo, str(folder / "a.wav"), "--compare-offline"]) == 0
+    assert "1.25 s, 20000 frames" in capsys.readouterr().out
+
+
+def test_a_model_file_is_compared_with_itself(stereo, folder, capsys):
+    """And that is what is said: there is no offline model in it."""
+    call = ["run", stereo, str(folder / "a.wav"), "--compare-offline"]
+    assert cli.main(call) == 0
     out = capsys.readouterr().out
-    assert "1.25 s, 20000 frames" in out
-    assert "compared        3 output(s) with the engine in one step (no model in Python) on each whole file" in out
+    own = "the same engine given the whole file at once"
+    assert f"compared        3 output(s) with {own}, as a .dsm holds no offline model\n" in out
+    assert "whole file      largest difference 0.0e+00" in out and "offline model  " not in out
+    call[2] = str(folder / "b.wav")
+    assert cli.main([*call, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out.splitlines()[-1])["compared_with"] == own
 
 
-def test_samples_are_written_as_wav(folder, tmp_path, capsys):
-    class Louder(ds.nn.Module):
-        def forward(self, x):
-            return ds.stack([x, x * -40], 1)
+class Louder(ds.nn.Module):
+    """Two channels of samples, channels first, the second beyond full scale."""
 
-    path = tmp_path / "louder.dsm"
+    def forward(self, x):
+        return ds.stack([x, x * -40], 1)
+
+
+@pytest.fixture(scope="module")
+def louder(tmp_path_factory):
+    path = tmp_path_factory.mktemp("louder") / "louder.dsm"
     ds.compile(Louder().eval(), ("B", "L"), rate=16000).save(path)
-    assert cli.main(["run", str(path), str(folder / "a.wav"), "-o", str(tmp_path / "out.wav")]) == 0
+    return str(path)
+
+
+def test_samples_are_written_as_wav(louder, folder, tmp_path, capsys):
+    path = str(tmp_path / "out.wav")
     samples, rate = ds.data.read_audio(folder / "a.wav")
-    written, its_rate = ds.data.read_audio(tmp_path / "out.wav", mono=False)
-    assert (rate, its_rate) == (16000, 16000)
-    np.testing.assert_array_equal(written[:, 0], samples)
-    np.testing.assert_allclose(written[:, 1], np.clip(samples * -40, -1, 32767 / 32768), atol=2e-5)
+    beyond = np.count_nonzero(np.abs(samples * -40) > 1)
+    assert beyond
+    assert cli.main(["run", louder, str(folder / "a.wav"), "-o", path]) == 0
+    reader = ds.data.AudioReader(path, mono=False)
+    assert (reader.sample_rate, reader.channels, reader.frames) == (rate, 2, 20000)
+    written = reader.read()
+    np.testing.assert_array_equal(written, np.stack([samples, samples * np.float32(-40)], 1))
+    said = f"dreamstream run: {path}: {beyond} samples in 20000 frames are beyond full scale and "
+    assert capsys.readouterr().err == said + "stay as they are, which players may clip\n"
+
+    assert cli.main(["run", louder, str(folder / "a.wav"), "-o", path, "--int16"]) == 0
+    assert capsys.readouterr().err == said + "are clipped, as --int16 asks\n"
+    with wave.open(path) as file:  # of the standard library, which knows integers only
+        assert file.getparams()[:4] == (2, 2, 16000, 20000)
+        integers = np.frombuffer(file.readframes(20000), "<i2").reshape(-1, 2)
+    np.testing.assert_array_equal(integers[:, 0], np.rint(samples * 32768))
+    np.testing.assert_allclose(integers[:, 1], np.clip(samples * -40 * 32768, -32768, 32767), atol=0.5)
+
+
+@pytest.mark.parametrize("integers", [False, True])
+def test_wav_of_many_bytes(tmp_path, integers):
+    """From where RIFF's sizes end, a header of the same length is RF64's."""
+    from dreamstream.cli.outputs import _Wav
+
+    path, most = tmp_path / "out.wav", (2**32 - 2**17) // (4 if integers else 8)
+    with _Wav(str(path), 48000, 2, integers) as output:
+        headers = {n: output._header(n) for n in (0, 5, most - 50, most, 2**33)}
+    assert len({len(header) for header in headers.values()}) == 1
+    assert [header[:4] for header in headers.values()] == [b"RIFF"] * 3 + [b"RF64"] * 2
+    for n, header in headers.items():
+        reader = ds.data.AudioReader(io.BytesIO(header))
+        assert (reader.sample_rate, reader.channels, reader.frames) == (48000, 2, n)
+
+
+@pytest.mark.parametrize("n", [0, 1, 3000])
+def test_wav_that_others_read(n, louder, tmp_path, capsys):
+    soundfile = pytest.importorskip("soundfile")
+    samples = np.random.default_rng(1).integers(-9000, 9000, n).astype("<i2")
+    soundfile.write(tmp_path / "in.wav", samples, 16000)
+    for more, subtype in ((), "FLOAT"), (("--int16",), "PCM_16"):
+        path = tmp_path / "out.wav"
+        assert cli.main(["run", louder, str(tmp_path / "in.wav"), "-o", str(path), *more]) == 0
+        info = soundfile.info(path)
+        assert (info.frames, info.channels, info.samplerate, info.subtype) == (n, 2, 16000, subtype)
+        np.testing.assert_array_equal(soundfile.read(path)[0][:, 0] * 32768, samples)
+
+
+@pytest.mark.parametrize("form", ["npy", "npz"])
+def test_arrays_of_every_axis(form, tmp_path, folder, capsys):
+    """Frames along the first, the last or an axis in between: what is written is what the engine gives."""
+
+    class Shaped(ds.nn.Module):
+        def __init__(self, axis):
+            super().__init__()
+            self.axis = axis
+
+        def forward(self, x):
+            y = ds.stack([ds.stack([x, x * 2], 1), ds.stack([x * 3, x * 4], 1), ds.stack([x, x], 1)], 1)
+            return {0: x, 1: y.permute(0, 3, 1, 2), 2: y.transpose(2, 3), 3: y, 4: x.sum(1), 5: (x > 0)}[self.axis]
+
+    samples, _ = ds.data.read_audio(folder / "a.wav")
+    for axis in range(6):
+        engine = ds.compile(Shaped(axis).eval(), ("B", "L"), rate=16000)
+        engine.save(tmp_path / "m.dsm")
+        call = ["run", tmp_path / "m.dsm", folder / "a.wav", "-o", tmp_path / f"out.{form}"]
+        assert cli.main(list(map(str, call))) == 0
+        written = np.load(tmp_path / f"out.{form}")
+        written = written if form == "npy" else written[str(folder / "a.wav")]
+        expected = engine.step({"a": samples}, sos="a", eos="a")["a"]
+        assert written.dtype == expected.dtype
+        np.testing.assert_array_equal(written, expected)
+
+
+# ---------------------------------------------------------------- as it comes
+@pytest.fixture
+def stdin(monkeypatch):
+    with piped_stdin(monkeypatch) as out:
+        yield out
+
+
+def read_back(path):
+    """The first channel of what was written, of two."""
+    if path.suffix == ".wav":
+        return ds.data.read_audio(path, mono=False)[0][:, 0]
+    if path.suffix == ".csv":
+        with open(path, newline="") as file:
+            return np.array([line[2] for line in csv.reader(file)], np.float32)
+    arrays = np.load(path)
+    return (arrays["-"] if path.suffix == ".npz" else arrays)[0]
+
+
+@pytest.mark.parametrize("form", ["wav", "csv", "npy"])
+def test_outputs_are_written_as_they_come(form, louder, folder, stdin, tmp_path, capsys):
+    """What had come can be read while it is written: whatever ends the process leaves that much."""
+    content = (folder / "a.wav").read_bytes()
+    samples, path = ds.data.read_audio(content)[0], tmp_path / f"out.{form}"
+    status = []
+    call = ["run", louder, "-", "-o", str(path), "--compare-offline"]
+    thread = threading.Thread(target=lambda: status.append(cli.main(call)))
+    thread.start()
+    stdin.write(content[: 44 + 2 * 4000])
+    give_up, got = time.monotonic() + 60, np.zeros(0)
+    while len(got) < 3200 and time.monotonic() < give_up:
+        time.sleep(0.01)
+        if path.exists() and path.stat().st_size:
+            got = read_back(path)
+    assert thread.is_alive()
+    np.testing.assert_array_equal(got, samples[: len(got)])
+    stdin.write(content[44 + 2 * 4000 :])
+    stdin.close()
+    thread.join()
+    assert status == [0]
+    np.testing.assert_array_equal(read_back(path), samples)
+
+
+class Interrupted(io.BytesIO):
+    """Ctrl-C comes when all has been read."""
+
+    def read(self, n=-1):
+        content = super().read(n)
+        if not content:
+            raise KeyboardInterrupt
+        return content
+
+
+@pytest.mark.parametrize("form", ["wav", "csv", "npy", "npz"])
+def test_interrupted(form, louder, folder, tmp_path, monkeypatch, capsys):
+    content, path = (folder / "a.wav").read_bytes(), tmp_path / f"out.{form}"
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(Interrupted(content[: 44 + 2 * 4000])))
+    assert cli.main(["run", louder, "-", "-o", str(path)]) == 130
+    err = capsys.readouterr().err
+    assert err == f"dreamstream run: stopped after 0.20 s of audio; 3200 frames were written to {path}\n"
+    np.testing.assert_array_equal(read_back(path), ds.data.read_audio(folder / "a.wav")[0][:3200])
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(Interrupted(content[:50])))
+    assert cli.main(["run", louder, "-", "-o", str(path)]) == 130
+    assert "nothing was written to" in capsys.readouterr().err and not path.exists()
+
+
+@pytest.mark.parametrize("form", ["wav", "csv", "npy"])
+def test_a_disk_that_is_full(form, louder, folder, tmp_path, capsys):
+    """The path is named, and the file holds what had come; one that would hold nothing is removed."""
+    path, before = tmp_path / f"out.{form}", resource.getrlimit(resource.RLIMIT_FSIZE)
+    samples = ds.data.read_audio(folder / "a.wav")[0]
+    for room in (60_000 if form != "csv" else 900_000, 50):
+        resource.setrlimit(resource.RLIMIT_FSIZE, (room, before[1]))
+        try:
+            assert cli.main(["run", louder, str(folder / "a.wav"), "-o", str(path)]) == 1
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        err = capsys.readouterr().err
+        assert f"dreamstream: {path}: File too large\n" in err
+        if room > 50:
+            written = read_back(path)
+            assert len(written) and f" {len(written)} frames were written to {path}\n" in err
+            np.testing.assert_array_equal(written, samples[: len(written)])
+        else:
+            assert f"nothing was written to {path}\n" in err and not path.exists()
+
+
+def test_an_archive_on_a_disk_that_is_full(louder, folder, tmp_path, capsys):
+    """Files that had ended are in it."""
+    path, before = tmp_path / "out.npz", resource.getrlimit(resource.RLIMIT_FSIZE)
+    names = [str(folder / n) for n in ("short.wav", "b.wav", "a.wav")]
+    resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, before[1]))
+    try:
+        assert cli.main(["run", louder, *names, "-o", str(path)]) == 1
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert f"800 frames were written to {path}\ndreamstream: {path}: File too large\n" in capsys.readouterr().err
+    with np.load(path) as arrays:
+        assert {name: array.shape for name, array in arrays.items()} == {names[0]: (2, 100), names[1]: (2, 700)}
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs a device that is full")
+def test_a_device_that_is_full(louder, folder, tmp_path, monkeypatch, capsys):
+    (tmp_path / "out.wav").symlink_to("/dev/full")
+    assert cli.main(["run", louder, str(folder / "a.wav"), "-o", str(tmp_path / "out.wav")]) == 1
+    assert f"dreamstream: {tmp_path / 'out.wav'}: No space left on device\n" in capsys.readouterr().err
+    with open("/dev/full", "w") as full, monkeypatch.context() as patch:
+        patch.setattr(sys, "stdout", full)
+        patch.setattr(os, "dup2", lambda *_: None)
+        assert cli.main(["run", louder, str(folder / "a.wav"), "--json"]) == 1
+        patch.undo()
+        assert capsys.readouterr().err == "dreamstream: standard output: No space left on device\n"
+        full.close = lambda: None
+
+
+# ---------------------------------------------------------------- recordings
+@pytest.mark.parametrize("more", [0, 1, 3200, 5000])
+def test_a_recording_that_breaks_off(more, louder, folder, tmp_path, capsys):
+    """At a chunk's end or within one: it fails with the offset, what came is there, and others are whole."""
+    content, cut = (folder / "a.wav").read_bytes(), str(tmp_path / "cut.wav")
+    end = 44 + 2 * 1600 + more
+    (tmp_path / "cut.wav").write_bytes(content[:end])
+    path = tmp_path / "out.npz"
+    assert cli.main(["run", louder, cut, str(folder / "a.wav"), "-o", str(path)]) == 1
+    out, err = capsys.readouterr()
+    n = (end - 44) // 2
+    assert f"{cut}: offset {end}: expected {20000 - n} more frames of 20000, but the recording ends\n" in err
+    assert err.startswith("dreamstream run: ") and err.count("\n") == 1
+    assert f"cut.wav  {n / 16000:.2f} s, {n} frames" in out and "a.wav  1.25 s, 20000 frames" in out
+    with np.load(path) as arrays:
+        assert {name: array.shape[1] for name, array in arrays.items()} == {cut: n, str(folder / "a.wav"): 20000}
+
+
+def test_standard_input(run, folder, stdin, tmp_path):
+    """It is heard once: what it is compared with, and what is drawn, is what was fed."""
+    pytest.importorskip("matplotlib")
+    stdin.write((folder / "a.wav").read_bytes()[:40] + b"\xff\xff\xff\xff" + (folder / "a.wav").read_bytes()[44:])
+    stdin.close()
+    status, out, err = run("-", "b.wav", "--json", "--compare-offline", "--plot", tmp_path / "plot.png")
+    assert (status, err) == (0, "")
+    *lines, summary = map(json.loads, out.splitlines())
+    assert summary["max_difference"] < 1e-5
+    values = [line["values"][0] for line in lines if line["file"] == "-"]
+    np.testing.assert_allclose(values, offline(folder, "a.wav"), atol=1e-5)
+    assert (tmp_path / "plot.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_frames_that_never_came(tmp_path, folder, capsys):
+    """Padding that reflects more than there is: torch raises, a stream gives no frames, and that is said."""
+
+    class Spectrum(ds.nn.Module):
+        def forward(self, x):
+            return ds.nn.functional.pad(x.unsqueeze(1), (200, 200), mode="reflect").squeeze(1).unfold(-1, 400, 160)
+
+    ds.compile(Spectrum().eval(), ("B", "L"), rate=16000).save(tmp_path / "m.dsm")
+    names = [str(folder / n) for n in ("short.wav", "a.wav")]
+    assert cli.main(["run", str(tmp_path / "m.dsm"), *names]) == 0
+    out, err = capsys.readouterr()
+    assert (
+        err == f"dreamstream run: {names[0]} gave no frames; it lasts 0.006 s\n"
+        and "a.wav  1.25 s, 126 frames" in out
+    )
 
 
 def test_complex_outputs_are_pairs():
@@ -179,6 +438,10 @@ def test_complex_outputs_are_pairs():
         ),
         (("b.wav", "-o", "out.wav"), "can hold one output of one file, not 2"),
         (("b.wav", "-o", "out.npy"), "can hold one array, not 2"),
+        (("-o", "out.npy", "--int16"), "--int16 goes with a .wav file, got out.npy"),
+        (("-o", "a.wav"), "a.wav is read from; give another file for what is written"),
+        (("-o", "link.wav"), "link.wav is read from; give another file"),
+        (("-o", "folder.npy"), "folder.npy: Is a directory"),
     ],
 )
 def test_paths_are_checked_before_the_work(run, folder, monkeypatch, options, says):
@@ -186,10 +449,15 @@ def test_paths_are_checked_before_the_work(run, folder, monkeypatch, options, sa
 
     pytest.importorskip("matplotlib")
     monkeypatch.chdir(folder)
+    before = (folder / "a.wav").read_bytes()
+    if not (folder / "link.wav").exists():
+        (folder / "link.wav").symlink_to(folder / "a.wav")
+        (folder / "folder.npy").mkdir()
     monkeypatch.setattr(command, "_steps", lambda *_: pytest.fail("it works already"))
     status, out, err = run(
         "a.wav", *[o if o.startswith("-") or o == "b.wav" else str(folder / o) for o in options]
     )
+    assert (folder / "a.wav").read_bytes() == before and not (folder / "out.wav").exists()
     assert (status, out) == (1, "") and says in err.replace(str(folder) + "/", "") and err.count("\n") == 1
 
 
@@ -246,13 +514,13 @@ def test_plot_without_matplotlib(run, tmp_path, monkeypatch):
 
 
 def test_a_mismatch_fails(run, monkeypatch):
-    from dreamstream.cli import run as command
+    from dreamstream.cli.audio_file import AudioFile
 
-    read = command.read_audio
-    monkeypatch.setattr(command, "read_audio", lambda path: (read(path)[0] * 0.5, 16000))
+    recording = AudioFile.recording
+    monkeypatch.setattr(AudioFile, "recording", lambda self: recording(self) * np.float32(0.5))
     status, _, err = run("a.wav", "--compare-offline")
     assert status == 1 and "MISMATCH" in err and "a.wav" in err and err.count("\n") == 1
-    monkeypatch.setattr(command, "read_audio", lambda path: (read(path)[0][:-600], 16000))
+    monkeypatch.setattr(AudioFile, "recording", lambda self: recording(self)[:-600])
     status, out, err = run("a.wav", "--compare-offline", "--json")
     assert status == 1 and "gave (39,), the offline model (37,)" in err
     assert json.loads(out.splitlines()[-1])["max_difference"] is None
@@ -263,6 +531,7 @@ def test_a_mismatch_fails(run, monkeypatch):
     [
         (("gone.wav",), 1, "gone.wav: No such file"),
         (("a.wav", "a.wav"), 1, "given twice"),
+        (("-", "a.wav", "-"), 1, "- is given twice"),
         (("a.wav", "--chunk-ms", "0"), 2, "expected 1 or more"),
         (("a.wav", "-o", "out.txt.doc"), 2, "expected a .npy, .npz, .csv or .wav file"),
         ((), 2, "AUDIO"),
