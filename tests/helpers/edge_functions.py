@@ -272,12 +272,12 @@ def unlike(name: str) -> set[str]:
 
 #: Files of functions without edges: linear ones, those that move or look up elements, and dropout.
 SMOOTH = words(
-    "attention, convolution, convolution2d, dropout, experts, frames, lookup, padding, positions, products"
+    "attention, convolution, convolution2d, dropout, experts, frames, lookup, padding, positions, products, resampling"
 )
 #: Others that are linear, move elements, or have no gradient.
 ELSEWHERE = frozenset(
     words(
-        "adaptive_avg_pool1d, fft, ifft, resample, running_mean, argmax, argmin, all, any, count_nonzero, "
+        "adaptive_avg_pool1d, fft, ifft, running_mean, argmax, argmin, all, any, count_nonzero, "
         "flip, roll, argsort, "
         "scatter, scatter_add, index_add, index_copy, index_fill, repeat_interleave, fft_fft, fft_ifft, fft_rfft"
     )

@@ -182,4 +182,5 @@ def _linear_frames(x: Any, size: int | None, factor: float | None, corners: bool
     early = int((behind <= 0).sum())
     share = Tensor(np.concatenate([behind[early:], behind[:early] + 1]).astype(x.dtype))
     between: Tensor = padded[..., :-1].unsqueeze(-1) * (1 - share) + padded[..., 1:].unsqueeze(-1) * share
-    return between.reshape(*between.shape[:-2], between.shape[-2] * k)[..., k - early : -early]
+    out: Tensor = between.reshape(*between.shape[:-2], between.shape[-2] * k)[..., k - early : -early]
+    return out
