@@ -272,7 +272,8 @@ def unlike(name: str) -> set[str]:
 
 #: Files of functions without edges: linear ones, those that move or look up elements, and dropout.
 SMOOTH = words(
-    "attention, convolution, convolution2d, dropout, experts, frames, lookup, padding, positions, products, resampling"
+    "attention, convolution, convolution2d, dropout, experts, frames, lookup, padding, positions, products, "
+    "resampling"
 )
 #: Others that are linear, move elements, or have no gradient.
 ELSEWHERE = frozenset(
