@@ -156,4 +156,4 @@ class BatchTensor(HasShape):
 
 for _name in ("__add__", "__radd__", "__sub__", "__rsub__", "__rmul__", "__truediv__"):
     setattr(BatchTensor, _name, partialmethod(BatchTensor._combined, _name))
-refuse_the_rest(BatchTensor, lambda constant, name: constant.__getattr__(name))
+refuse_the_rest(BatchTensor, lambda constant, name: constant.__getattr__(name), copies=True)

@@ -15,7 +15,7 @@ NAMES = (
 )  # fmt: skip
 
 
-def refuse_the_rest(kind: type, refuse: Callable[..., Any]) -> None:
+def refuse_the_rest(kind: type, refuse: Callable[..., Any], copies: bool = False) -> None:
     """Give a class every method of Python's operators that it lacks: it refuses, by the operator's name.
 
     Parameters
@@ -23,8 +23,10 @@ def refuse_the_rest(kind: type, refuse: Callable[..., Any]) -> None:
     kind : type
     refuse : callable
         ``(self, name)``, which raises.
+    copies : bool
+        Whether its instances may be copied and pickled.
     """
-    for name in NAMES:
+    for name in NAMES[: -1 if copies else None]:  # reduce_ex is the last
         if getattr(kind, f"__{name}__", None) in (None, getattr(object, f"__{name}__", None)):
             setattr(kind, f"__{name}__", _refusal(name, refuse))
 

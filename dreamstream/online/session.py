@@ -34,6 +34,8 @@ from .given import Given, Kind, Static, take_given
 
 C = TypeVar("C", bound="Call")
 
+_any = np.logical_or.reduce
+
 MOST_PREPARED = 1 << 28
 """Bytes of prepared weights that a session keeps; operations beyond it prepare theirs in every call."""
 
@@ -426,8 +428,9 @@ class Call:
         counts = np.empty((len(self.ids), 4), np.int64)
         counts[:, :2] = self.frames_before[:, index : index + 1]
         counts[:, 2:] = self.frames_now[:, index : index + 1]
-        counts[~self.frames_before.any(1), 1] = -1  # a stream begins with its first frame, or its end
-        counts[~(self.frames_now.any(1) | self.ended), 3] = -1
+        # A stream begins with its first frame, or its end.
+        counts[~_any(self.frames_before, 1), 1] = -1
+        counts[~(_any(self.frames_now, 1) | self.ended), 3] = -1
         static = index >= self.moving
         return Edge(self, self.session.line_of_input(index, self.rates[index], dtype, features, static), counts)
 
@@ -536,8 +539,10 @@ class Call:
             c[:, :2] = 0, -1
         outputs = op.counts(whole, ended, self.ids)
         there = np.any([c[:, 0] > 0 for c in inputs], 0)
+        begun = np.all([c[:, 1] >= 0 for c in inputs], 0)
         for c in outputs:
             c[there, :2] = c[there, 2:]
+            c[begun, 1] = c[begun, 3]
         return outputs, ended
 
     def before(self) -> list[Any]:

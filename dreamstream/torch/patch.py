@@ -173,7 +173,7 @@ class TorchPatch(Patch):
     def _watched(self, forward: Forward, module: Any) -> AbstractContextManager[None]:
         """Return what warns of other random numbers than torch's, in the first calls."""
         session: Any = self.session
-        if not forward.goes_on or session.watched > 3:
+        if session.watched > 3 or not forward.goes_on:
             return nullcontext()
         session.watched += 1
         return warned(type(module).__name__)

@@ -179,7 +179,7 @@ static inline const char *name_by_shape(char *name, const ds_signature *s, size_
 }
 
 /* A graph of that one operator, all its outputs the graph's; it may be refused. */
-static inline graph_case try_op(const op_text *t)
+static inline graph_case graph_of_op(const op_text *t)
 {
     const char *names[EVERY_OP_WEIGHTS] = {NULL};
     char name_texts[EVERY_OP_WEIGHTS][64];
@@ -210,7 +210,7 @@ static inline graph_case try_op(const op_text *t)
 static inline graph_case case_of_op(const char *text, const char **op_name)
 {
     op_text t = read_op(text);
-    graph_case c = try_op(&t);
+    graph_case c = graph_of_op(&t);
     *op_name = t.def->name;
     if (c.status != DS_OK)
         fprintf(stderr, "%s: %s\n", text, ds_last_error());

@@ -133,7 +133,7 @@ def test_a_report_is_against_float32(call, folder):
         (("net.py:number", "x.dsm"), "net.py has no function number"),
         (("net.py:nothing", "x.dsm"), "must return (model, spec, rate)"),
         (("net.py:fails", "x.dsm"), "net.py: KeyError: "),
-        (("net.py:wrong", "x.dsm"), "net.py: AttributeError: "),
+        (("net.py:wrong", "x.dsm"), "net.py:41 in forward"),
         (("none.py:model", "x.dsm"), "there is no file none.py"),
         (("none.dsm", "x.dsm"), "none.dsm"),
         (("net.py", "x.dsm"), "net.py"),
@@ -265,7 +265,7 @@ def test_run_refuses(call, folder, recordings):
         (("vad.dsm", "a.wav", "--weights", "w.safetensors"), "vad.dsm has its weights"),
         (("missing.dsm", "a.wav"), "missing.dsm"),
         (("net.py:model", "a.wav"), "dreamstream convert FILE.py:FUNCTION OUT.dsm"),
-        (("Whisper", "a.wav"), "give a .dsm file or one of SileroVAD"),
+        (("Whisper", "a.wav"), "give a model file, FILE.py:FUNCTION or one of SileroVAD"),
     ):
         status, out, err = call("run", *args)
         assert (status, out) == (1, "") and says in err and err.count("\n") == 1

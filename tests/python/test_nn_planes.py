@@ -61,7 +61,7 @@ def test_too_short_is_empty(shape):
     assert nn.Conv2d(4, 3, 3)(x).shape == (2, 3, *out)
     up = tuple(n and n + 1 for n in shape[2:])
     assert nn.ConvTranspose2d(4, 3, 2)(x).shape == (2, 3, *up)
-    assert nn.ZeroPad2d(1)(x).shape == (2, 4, *(n and n + 2 for n in shape[2:]))
+    assert nn.ZeroPad2d(1)(x).shape == (2, 4, *(n + 2 for n in shape[2:]))
 
 
 @pytest.mark.parametrize(

@@ -78,8 +78,7 @@ def test_lengths():
     reader, got, fault = read_all(recording(**wide, data64=2**41), 4)
     assert reader.frames == 2**40 and len(got) == 9 and "the recording ends" in fault
     assert WavReader(recording(**wide, data64=2**64 - 1)).frames is None
-    with pytest.raises(FormatError, match=r"at most 2\^62 bytes, got 18374686479671623679"):
-        WavReader(recording(**wide, data64=0xFEFFFFFFFFFFFFFF))
+    assert WavReader(recording(**wide, data64=0xFEFFFFFFFFFFFFFF)).frames is None  # more than there can be
 
 
 def test_large_frames():
@@ -107,24 +106,15 @@ LONG = recording(content=bytes(40), extensible=True)
             with_bytes(GOOD, AT + 12, b"\2"),
             f"offset {AT + 12}: expected frames of 4 bytes (2 channels of 16 bits), got 2",
         ),
-        (
-            with_bytes(GOOD, AT + 14, b"\x0c"),
-            f"offset {AT + 14}: expected samples of 8, 16, 24 or 32 bits, got 12",
-        ),
-        (with_bytes(GOOD, AT + 14, b"\0"), "8, 16, 24 or 32 bits, got 0"),
-        (with_bytes(GOOD, AT + 14, b"\x40"), "8, 16, 24 or 32 bits, got 64"),
+        (with_bytes(GOOD, AT + 14, b"\0"), f"offset {AT + 14}: expected samples of 1 to 32 bits, got 0"),
+        (with_bytes(GOOD, AT + 14, b"\x40"), "samples of 1 to 32 bits, got 64"),
         (with_bytes(GOOD, AT - 4, b"\x0f"), "a chunk 'fmt ' of 16 bytes or more, got 15"),
         (with_bytes(GOOD, AT - 8, b"fnt "), "a chunk 'fmt ' before 'data'"),
         (with_bytes(GOOD, len(GOOD) - 48, b"dada"), "a chunk 'data', but the recording ends"),
         (with_bytes(GOOD, 16, b"\xff" * 4), "more bytes of a chunk before 'data', but the recording ends"),
         (GOOD[: AT + 16] + GOOD[AT - 8 :], "one chunk 'fmt ', got a second"),
-        (with_bytes(LONG, AT + 16, b"\x15"), f"offset {AT + 16}: expected an extension of 22 bytes, got 21"),
-        (
-            with_bytes(LONG, AT + 18, b"\x11"),
-            f"offset {AT + 18}: expected at most 16 valid bits in a sample, got 17",
-        ),
         (with_bytes(LONG, AT + 24, b"\6"), "got format 0x0006"),
-        (with_bytes(LONG, AT + 31, b"\7"), f"offset {AT + 24}: expected a sub-format of WAVE's, got another"),
+        (with_bytes(LONG, AT + 31, b"\7"), f"offset {AT}: expected integer (0x0001) or floating-point"),
         (with_bytes(LONG, AT - 4, b"\x26"), "an extensible chunk 'fmt ' of 40 bytes or more, got 38"),
         (with_bytes(WIDE, 12, b"D"), "offset 12: expected a chunk 'ds64' of 28 bytes or more, got 'Ds64' of 28"),
         (
@@ -137,6 +127,19 @@ def test_refused(content, says):
     with pytest.raises(FormatError) as error:
         WavReader(content)
     assert says in str(error.value) and str(error.value).startswith("recording: offset ")
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        with_bytes(GOOD, AT + 14, b"\x0c"),  # 12 bits in two bytes
+        with_bytes(LONG, AT + 16, b"\x15"),  # a size of the extension that nobody needs
+        with_bytes(LONG, AT + 18, b"\x11"),  # more valid bits than a sample has
+    ],
+)
+def test_what_says_little_is_read(content):
+    reader, got, fault = read_all(content, 4)
+    assert reader.frames == len(got) == 10 and fault is None and (got == 0).all()
 
 
 def test_truncated_everywhere(rng):

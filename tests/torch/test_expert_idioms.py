@@ -12,6 +12,8 @@ from dreamstream import nn as native
 from dreamstream.torch.forward.source import CHOOSE
 
 D, E = 8, 6
+#: So many products are summed in another order by torch than by an engine, on every processor.
+WIDE = 600
 
 
 def drawn(*shape: int, seed: int = 0) -> torch.Tensor:
@@ -155,9 +157,9 @@ class Tied(torch.nn.Module):
     def __init__(self, how):
         super().__init__()
         torch.manual_seed(0)
-        self.how, self.before, self.gate = how, torch.nn.Linear(D, D), torch.nn.Linear(D, E, bias=False)
-        self.gate.weight.data[1::2] = self.gate.weight.data[::2] + 1e-8 * drawn(E // 2, D)
-        self.experts = torch.nn.ModuleList(torch.nn.Linear(D, D) for _ in range(E))
+        self.how, self.before, self.gate = how, torch.nn.Linear(D, WIDE), torch.nn.Linear(WIDE, E, bias=False)
+        self.gate.weight.data[1::2] = self.gate.weight.data[::2] + 1e-8 * drawn(E // 2, WIDE)
+        self.experts = torch.nn.ModuleList(torch.nn.Linear(WIDE, D) for _ in range(E))
 
     def forward(self, x):
         x = self.before(x)

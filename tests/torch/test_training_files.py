@@ -228,7 +228,7 @@ def test_dropout_of_streams():
     torch.manual_seed(0)
     model = ds.patch_module(Dropping()).online()
     x = [torch.rand(4, n) + 1 for n in (400, 300)]
-    single, channels, y = model(ds.stream_tensor(x, ids=["a", "b"], sos=True))
+    single, channels, y = model(ds.stream_tensor(x, ids=["a", "b"], sos=True, eos=True))
     for stream_id, own in zip("ab", x):
         kept = single[stream_id] != 0
         assert 0.7 < kept.float().mean() < 0.8
@@ -237,7 +237,7 @@ def test_dropout_of_streams():
         assert set(whole.tolist()) <= {0.0, 1.0}
         torch.testing.assert_close(channels[stream_id], whole[:, None] * own / 0.5)
     assert (channels["a"].ne(0).any(1) != channels["b"].ne(0).any(1)).any()
-    again = model(ds.stream_tensor(x, ids=["a", "b"], sos=True, restart=True))
+    again = model(ds.stream_tensor(x, ids=["a", "b"], sos=True, eos=True))
     assert not torch.equal(again[2].tensor(), y.tensor())
     model.reset()
     model.eval()

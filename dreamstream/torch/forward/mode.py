@@ -29,7 +29,7 @@ from ...stream.course import Course, Recording, repeat, same_entry
 from ...stream.rules import Length, Quotient
 from ...stream.tree import leaves
 from ...stream.where import INSTEAD, RETURNED, is_of_streams, passes_on, refused, user_line
-from ..private import active_modes, leave_innermost_mode, set_gradients
+from ..private import active_modes, kept_by_checkpoint, leave_innermost_mode, set_gradients
 from ..tensor.stream_tensor import SHELL, TAKERS, StreamTensor
 from .arguments import ATOMS, Asked, bared, concerned, is_foreign, only_symbolic
 from .batch_constants import lifted, lifts, writes_into_all
@@ -143,7 +143,7 @@ class Forward(TorchFunctionMode):
     def watched(self, run: Any, *args: Any, **kwargs: Any) -> Any:
         """Run something on streams; where gradients are recorded, those of the user's own Functions are theirs."""
         gradients = self.gradients
-        if gradients is None:
+        if gradients is None or not (gradients.changed or kept_by_checkpoint()):
             return run(*args, **kwargs)
         checkpointed = gradients.changed and gradients.look()
         with saving(), torch.enable_grad() if checkpointed else nullcontext():

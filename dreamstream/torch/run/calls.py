@@ -171,7 +171,7 @@ class TorchCall(Call):
         self.store.write(key, rows, self.index)
         if self.keeps_tape:
             value = flat(rows, counts[:, 2])
-            counts[:, :2] = 0, -1
+            counts[:, 0] = 0
         return Native.inside(value, given.dims, edge)
 
     def compute(

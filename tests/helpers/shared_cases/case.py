@@ -87,6 +87,8 @@ class Case:
         What `patch_module` and `compile` are told besides.
     offline : function, optional
         As `make`, where what it must say offline is said by another module.
+    of_none : bool
+        Whether it is compared of streams without frames: an if on a length is looked at for those that have some.
     """
 
     name: str
@@ -102,6 +104,7 @@ class Case:
     buffer_limit: int | None = None
     skew: int = 0
     offline: Make | None = None
+    of_none: bool = True
 
     def __str__(self) -> str:
         return self.name
@@ -194,7 +197,7 @@ def expected(
         nothing = [np.zeros((0, *s), np.float32) for s in shapes]
         return nothing, nothing
     some = [bool(len(a)) for a in arrays]
-    if both is None or any(some) != all(some):
+    if both is None or any(some) != all(some) or not (any(some) or case.of_none):
         return None
     single, double = ([canonical(y, n) for y, n in zip(said, names, strict=True)] for said in both)
     return single, double

@@ -25,6 +25,8 @@ def require_offline(case: Case, plan: Schedule, run: Run, way: str) -> int:
         if wanted is None:  # too short for some output
             continue
         for k, (y, single, double) in enumerate(zip(got, *wanted, strict=True)):
+            if not len(y) and y.shape[1:] != single.shape[1:]:
+                continue  # of fewer frames than an output is made of, torch makes a smaller one
             what = f"{way}: output {k} of stream {i!r} of {[len(a) for a in arrays]} frames"
             require_close(case, y, single, double, what)
             compared += len(y)

@@ -87,7 +87,7 @@ def _padded_to_whole_strides(self: Any, x: Any) -> Any:
     return self.conv(F.pad(x, (2, whole - n)))
 
 
-@module(BCL(4), multiple=3, reach=9)
+@module(BCL(4), multiple=3, reach=9, of_none=False)
 def _padded_to_a_valid_length(nn: Any, F: Any, ds: Any) -> Any:
     """As Demucs does, whose least length differs for streams of one or two frames, and to what its input lacks."""
 
