@@ -130,9 +130,13 @@ def _is_raised(error: BaseException) -> bool:
     return dis.opname[frame.f_code.co_code[place]] == "RAISE_VARARGS"
 
 
+#: How errors about environment variables begin.
+_OF_ENVIRONMENT = "DREAMSTREAM_"
+
+
 def is_of_streams(error: Exception) -> bool:
     """Whether an error comes of this package's code, or of what Python does with what stands for a stream."""
-    if isinstance(error, Warning) or type(error).__name__ in _OF_HOST:
+    if isinstance(error, Warning) or type(error).__name__ in _OF_HOST or str(error).startswith(_OF_ENVIRONMENT):
         return False
     frames = [f for f, _ in walk_tb(error.__traceback__)]
     known = (f for f in reversed(frames) if is_of_user(f) or (_is_own(f) and f.f_code.co_name != _SEEN_BY_MODE))
