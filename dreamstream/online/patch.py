@@ -200,10 +200,9 @@ class Patch:
                 EagerCall,
                 given,
             )
-            call.take_kinds(
-                [(name_of(x.value.dtype), x.value.shape[1:]) for x in tensors],
-                partial(input_names, module, args, kwargs, tensors),
-            )
+            call.kinds = [(name_of(x.value.dtype), x.value.shape[1:]) for x in tensors]
+            if call.kinds != session.kinds:
+                call.require_kinds(input_names(module, args, kwargs, tensors))
             index = iter(range(len(call.rates)))
             entered = {}
             for x in tensors:

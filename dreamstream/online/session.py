@@ -398,22 +398,14 @@ class Call:
         self.also: Sequence[tuple[Slot, Any]] = ()  # what else its commit publishes
         self.fail_at: int | None = None
 
-    def take_kinds(self, kinds: Sequence[Kind], names: Callable[[], Sequence[str]]) -> None:
-        """Note the element type and features of each input.
-
-        Raises
-        ------
-        DTypeError
-            Where live streams have another element type.
-        """
-        self.kinds = kinds
-        if self.fresh or kinds == self.session.kinds:
+    def require_kinds(self, names: Sequence[str]) -> None:
+        """Refuse inputs of these names where live streams have another element type (DTypeError)."""
+        if self.fresh:
             return
-        for n, ((now, _), (before, _)) in enumerate(zip(kinds, self.session.kinds)):
+        for name, (now, _), (before, _) in zip(names, self.kinds, self.session.kinds):
             if now != before:
                 raise DTypeError(
-                    f"input {names()[n]}: the streams that are live have {before}, and these chunks {now}",
-                    self.ids,
+                    f"input {name}: the streams that are live have {before}, and these chunks {now}", self.ids
                 )
 
     def explain(self, error: Exception) -> None:

@@ -215,7 +215,7 @@ class StreamMetadata:
     @property
     def all_starting_and_ending(self) -> bool:
         """Whether every row holds a whole stream."""
-        return self.all_starting and self.all_ending
+        return bool(np.logical_and.reduce(self._sos & self._eos))
 
     @property
     def starting_lengths(self) -> IntArray:

@@ -41,7 +41,7 @@ from .train.outputs import Outputs
 
 Module = torch.nn.Module
 
-_NARROW = (torch.float16, torch.bfloat16)  # taken by modules of float32, exactly
+_NARROW = frozenset((torch.float16, torch.bfloat16))  # taken by modules of float32, exactly
 
 
 class TorchPatch(Patch):
@@ -93,14 +93,18 @@ class TorchPatch(Patch):
 
     def _inside(self, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Run the module on streams that are inside a forward already."""
-        current().settle()  # where what came before it is refused, it is not at fault
-        capture = current().entry
-        if hasattr(capture, "within"):
-            with capture.within(current().paths.get(id(module)), module):
+        forward = current()
+        forward.settle()  # where what came before it is refused, it is not at fault
+        if hasattr(forward.entry, "within"):
+            with forward.entry.within(forward.paths.get(id(module)), module):
                 return _run(module, args, kwargs)
+        return self._ran(forward, module, args, kwargs)
+
+    def _ran(self, forward: Forward, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Run the module; its errors name it."""
         try:
             out = _run(module, args, kwargs)
-            current().settle()
+            forward.settle()
             return out
         except Exception as error:
             raise_explained(error, self.path, type(module).__name__)
@@ -112,19 +116,19 @@ class TorchPatch(Patch):
         meta = infos[0].meta
         if len(infos) > 1:
             require_same_streams([i.meta for i in infos])
-        session = self.session
+        session: Any = self.session
         values = [unpad(x._plain(), x._info) for x in tensors]
         with session.hold(meta.ids):
             args, kwargs, given = session.take_given(module, args, kwargs, TorchGiven)
-            names = self._tensor_names(module)  # which looks at the types in every call
-            if self._is_single and any(v.dtype in _NARROW for v in values):
+            names = self._tensor_names(module, session)  # which looks at the types in every call
+            if self._is_single and not _NARROW.isdisjoint([v.dtype for v in values]):
                 values = [v.float() if v.dtype in _NARROW else v for v in values]
             device = self._device(module, tensors, values)
             rates, lengths, restarts = zip(*[(i.rate, i.meta.lengths, i.restart) for i in infos])
             call = session.admit(meta, rates, lengths, True in restarts, lambda: names, TorchCall, given)
-            call.take_kinds(
-                [(str(v.dtype), v.shape[1:]) for v in values], partial(input_names, module, args, kwargs, tensors)
-            )
+            call.kinds = [(str(v.dtype), v.shape[1:]) for v in values]
+            if call.kinds != session.kinds:
+                call.require_kinds(input_names(module, args, kwargs, tensors))
             taped = module.training and torch.is_grad_enabled()
             call.begin(device, taped, self.options.train_variant == "chunk-wise-aligned")
             outputs = Outputs(call, self.options.train_variant, module.training, taped)
@@ -147,8 +151,8 @@ class TorchPatch(Patch):
                     inside_args, inside_kwargs = tuple(map(enter, args)), kwargs
                 else:
                     inside_args, inside_kwargs = pytree.tree_map(enter, (args, kwargs))
-                with self._watched(forward, module), forward:
-                    result = self._inside(module, inside_args, inside_kwargs)
+                with forward if session.watched > 3 else self._watched(session, forward, module):
+                    result = self._ran(forward, module, inside_args, inside_kwargs)
                 result = _measured(result)
                 if isinstance(result, StreamTensor):
                     (result,) = outputs.given((result,), forward)
@@ -170,15 +174,14 @@ class TorchPatch(Patch):
                 raise
             return result
 
-    def _watched(self, forward: Forward, module: Any) -> AbstractContextManager[None]:
-        """Return what warns of other random numbers than torch's, in the first calls."""
-        session: Any = self.session
-        if session.watched > 3 or not forward.goes_on:
-            return nullcontext()
+    def _watched(self, session: Any, forward: Forward, module: Any) -> AbstractContextManager[Any]:
+        """Return the forward as one that warns of other random numbers than torch's; the first calls do."""
+        if not forward.goes_on:
+            return forward
         session.watched += 1
-        return warned(type(module).__name__)
+        return warned(type(module).__name__, forward)
 
-    def _tensor_names(self, module: Any) -> dict[int, str]:
+    def _tensor_names(self, module: Any, session: Any) -> dict[int, str]:
         """Return the names of parameters and buffers by identity; they are read anew where no stream is live.
 
         Raises
@@ -186,13 +189,12 @@ class TorchPatch(Patch):
         ModeError
             Where element types have changed while streams are live.
         """
-        if self._names is None or not self.session.is_live:
+        if self._names is None or not session.is_live:
             named = [*module.named_parameters(), *module.named_buffers()]
             self._names = {id(t): n for n, t in named}
             self._named = [t for _, t in named]  # so that no other tensor takes their place in memory
             self._types = [t.dtype for t in self._named]
             self._is_single = {d for d in self._types if d.is_floating_point} == {torch.float32}
-            session: Any = self.session
             session.know(self._named)
         now = [t.dtype for t in self._named]
         changed = [(a, b) for a, b in zip(self._types, now) if a != b]
@@ -201,7 +203,7 @@ class TorchPatch(Patch):
             raise ModeError(
                 f"{type(module).__name__} was {before} and is {after}, but streams are live; end them or reset() "
                 "first",
-                self.session.live_ids,
+                session.live_ids,
             )
         return self._names
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 from torch._ops import OpOverloadPacket
-from torch.overrides import _get_current_function_mode_stack as active_modes, _pop_mode as leave_innermost_mode
+from torch.overrides import _get_current_function_mode_stack as active_modes
 from torch.utils import _pytree as pytree
 from torch.utils.checkpoint import CheckpointFunction
 
@@ -21,6 +21,7 @@ __all__ = [
     "APPLY",
     "CheckpointFunction",
     "active_modes",
+    "enter_mode",
     "function_of",
     "graph_task",
     "has_hooks",
@@ -37,6 +38,7 @@ __all__ = [
     "pytree",
     "recurrent_function",
     "recurrent_weights",
+    "saved_tensors_hooks_on_top",
     "set_gradients",
     "unused_properties",
     "will_run",
@@ -69,9 +71,17 @@ def is_of_checkpoint(frame: FrameType | None) -> bool:
     return frame is not None and frame.f_code is CheckpointFunction.forward.__code__
 
 
+#: A mode of torch functions becomes the innermost one; the innermost one is left.
+enter_mode = torch._C._push_on_torch_function_stack
+leave_innermost_mode = torch._C._pop_torch_function_stack
+
+#: Returns what is called with tensors that are saved for a backward, or None.
+saved_tensors_hooks_on_top = torch._C._autograd._top_saved_tensors_default_hooks
+
+
 def kept_by_checkpoint() -> bool:
     """Return whether tensors that are saved for a backward are left to a checkpoint, which computes them again."""
-    hooks = torch._C._autograd._top_saved_tensors_default_hooks(True)
+    hooks = saved_tensors_hooks_on_top(True)
     return hooks is not None and getattr(hooks[0], "__module__", None) == "torch.utils.checkpoint"
 
 

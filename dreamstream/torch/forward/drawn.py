@@ -10,7 +10,7 @@ from __future__ import annotations
 import random
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from functools import lru_cache
 from typing import Any
 
@@ -51,10 +51,6 @@ class Drawn:
     def __init__(self, device: torch.device) -> None:
         self._device = device
         self._held: dict[int, tuple[Tensor, str]] = {}  # by memory, which the tensor keeps from being used again
-
-    def concerns(self, func: Any) -> bool:
-        """Whether `run` must run a function of plain tensors."""
-        return bool(self._held) or draws(func)
 
     def run(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Run a function of plain tensors and remember what it draws."""
@@ -97,14 +93,15 @@ def random_states(device: torch.device) -> list[Tensor]:
 
 
 @contextmanager
-def warned(name: str) -> Iterator[None]:
-    """Warn where numbers of Python's or NumPy's generator are drawn meanwhile: nothing says where they go."""
+def warned(name: str, forward: AbstractContextManager[Any]) -> Iterator[None]:
+    """Enter a forward; warn where it draws numbers of Python's or NumPy's generator, which are not followed."""
 
     def state() -> tuple[Any, Any]:
         return random.getstate(), [*map(repr, np.random.get_state(legacy=False).values())]
 
     before = state()
-    yield
+    with forward:
+        yield
     if state() != before:
         warnings.warn(
             f"the forward of {name} draws numbers by random or np.random. If frames use them, {DRAWN.words[0]}: "

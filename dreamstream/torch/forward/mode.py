@@ -29,7 +29,7 @@ from ...stream.course import Course, Recording, repeat, same_entry
 from ...stream.rules import Length, Quotient
 from ...stream.tree import leaves
 from ...stream.where import INSTEAD, RETURNED, is_of_streams, passes_on, refused, user_line
-from ..private import active_modes, kept_by_checkpoint, leave_innermost_mode, set_gradients
+from ..private import active_modes, enter_mode, leave_innermost_mode, saved_tensors_hooks_on_top, set_gradients
 from ..tensor.stream_tensor import SHELL, TAKERS, StreamTensor
 from .arguments import ATOMS, Asked, bared, concerned, is_foreign, only_symbolic
 from .batch_constants import lifted, lifts, writes_into_all
@@ -37,7 +37,7 @@ from .buffers import Buffers
 from .complex_pair import Complex, among
 from .constants import Arrays, ComplexConstant, Constant
 from .custom import Gradients, saving
-from .drawn import Drawn
+from .drawn import Drawn, draws
 from .foreign_errors import COMPILED, refusal_of
 from .names import (
     ATTRIBUTES,
@@ -136,14 +136,19 @@ class Forward(TorchFunctionMode):
                     "these streams go on; call .eval() on the layer",
                     self.going_on,
                 )
-        if self.drawn is not None and self.drawn.concerns(func):
+        if (draws(func) or self.drawn is not None) and self.goes_on:
+            self.drawn = self.drawn or Drawn(self.device)
             return self.drawn.run(func, args, kwargs)
         return func(*args, **kwargs)
 
     def watched(self, run: Any, *args: Any, **kwargs: Any) -> Any:
         """Run something on streams; where gradients are recorded, those of the user's own Functions are theirs."""
         gradients = self.gradients
-        if gradients is None or not (gradients.changed or kept_by_checkpoint()):
+        if gradients is None or (
+            gradients.running is None
+            and torch.is_grad_enabled() is gradients.wanted
+            and saved_tensors_hooks_on_top(True) is None
+        ):
             return run(*args, **kwargs)
         checkpointed = gradients.changed and gradients.look()
         with saving(), torch.enable_grad() if checkpointed else nullcontext():
@@ -156,19 +161,19 @@ class Forward(TorchFunctionMode):
         self._outer = _CURRENT.get()
         _CURRENT.set(self)
         self.gradients = Gradients(self.entry, self.device) if torch.is_grad_enabled() else None
-        self.drawn = Drawn(self.device) if self.goes_on else None
-        super().__enter__()
+        self.drawn = None
+        enter_mode(self)
         return self
 
-    def __exit__(self, *exception: Any) -> None:
-        self.leave()
-
-    def leave(self) -> None:
+    def leave(self, *exception: Any) -> None:
         """Be active no more, however far a with statement that was interrupted had come."""
-        while self in active_modes():
+        modes = active_modes()
+        for _ in modes[modes.index(self) :] if self in modes else ():
             leave_innermost_mode()
         if _CURRENT.get() is self:
             _CURRENT.set(self._outer)
+
+    __exit__ = leave
 
     @property
     def going_on(self) -> list[str]:
