@@ -60,7 +60,7 @@ def line_above(frame: FrameType) -> str:
     above = frame.f_back
     while above is not None and not is_of_user(above):
         above = above.f_back
-    return "unknown line" if above is None else _place(above, above.f_lineno)
+    return _UNKNOWN if above is None else _place(above, above.f_lineno)
 
 
 def line_of(error: BaseException) -> str:

@@ -15,6 +15,7 @@ import operator
 import pickle
 import random
 import re
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
@@ -272,3 +273,47 @@ def kinds(
         "no features": lambda: (x * 1)[:, 4:],
         **more,
     }  # fmt: skip
+
+
+def asking(nn: Any, kinds_of: Callable[..., Any], plain_things: Callable[[], tuple[Any, Any, Any]]) -> type:
+    """Return a class of models whose forward asks cases of one kind of thing, and notes what is wrong.
+
+    Parameters
+    ----------
+    nn : module
+        torch's, or the native one.
+    kinds_of : callable
+        ``(x, lengths)``, as `kinds`.
+    plain_things : callable
+        Gives what stands for streams and lengths outside a forward, and a plain tensor (4, 1).
+    """
+
+    class Inside(nn.Module):
+        def forward(self, x: Any, function: Callable[[], Any]) -> Any:
+            return function()
+
+    class Asks(nn.Module):
+        def __init__(self, kind: str, cases: Any) -> None:
+            super().__init__()
+            self.inside, self.kind, self.cases, self.wrong = Inside(), kind, cases, None
+
+        def forward(self, x: Any, lengths: Any) -> Any:
+            whole, some, plain = plain_things()
+            twin = kinds_of(whole, some)[self.kind], whole, plain
+            make = kinds_of(x, lengths)[self.kind]
+            self.wrong = wrong(self.cases, lambda function: self.inside(x, function), (make, x, plain), twin)
+            return x * 1
+
+    return Asks
+
+
+def answers(model: Any, way: str, chunks: Any) -> Any:
+    """Run a model that asks, "compiled", "trained", or else in evaluation; return what is wrong."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        if way == "compiled":
+            ds.compile(model, {"x": ("B", 4, "L"), "lengths": ds.lengths_of("x")}, verify=False)
+        else:
+            x = ds.stream_tensor(chunks, ids=["a", "b"], sos=True, eos=True)
+            ds.patch_module(model).online().train(way == "trained")(x, ds.lengths_of(x))
+    return model.wrong

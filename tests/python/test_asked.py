@@ -4,11 +4,10 @@ What is asked is drawn anew for every kind of thing; the slow tier asks everythi
 """
 
 import inspect
-import warnings
 
 import numpy as np
 import pytest
-from asked import OPERATORS, few, functions, kinds, wrong
+from asked import OPERATORS, answers, asking, few, functions, kinds
 
 import dreamstream as ds
 import dreamstream.nn.functional as F
@@ -34,35 +33,12 @@ WHOLE = ds.tensor(np.linspace(-1, 1, 24, dtype=np.float32).reshape(2, 4, 3))
 KINDS = tuple(kinds(ds, WHOLE, ds.tensor([3, 3])))
 
 
-class Inside(nn.Module):
-    def forward(self, x, function):
-        return function()
-
-
-class Asks(nn.Module):
-    def __init__(self, kind, cases):
-        super().__init__()
-        self.inside, self.kind, self.cases, self.wrong = Inside(), kind, cases, None
-
-    def forward(self, x, lengths):
-        plain = ds.ones(4, 1)
-        make = kinds(ds, x, lengths)[self.kind]
-        twin = kinds(ds, WHOLE, ds.tensor([3, 3]))[self.kind], WHOLE, plain
-        self.wrong = wrong(self.cases, lambda function: self.inside(x, function), (make, x, plain), twin)
-        return x * 1
+Asks = asking(nn, lambda x, lengths: kinds(ds, x, lengths), lambda: (WHOLE, ds.tensor([3, 3]), ds.ones(4, 1)))
 
 
 def run(kind, way, cases):
-    model = Asks(kind, cases)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        if way == "compiled":
-            ds.compile(model, {"x": ("B", 4, "L"), "lengths": ds.lengths_of("x")}, verify=False)
-        else:
-            chunks = [np.random.default_rng(n).standard_normal((4, n), np.float32) for n in (5, 7)]
-            x = ds.stream_tensor(chunks, ids=["a", "b"], sos=True, eos=True)
-            ds.patch_module(model).online()(x, ds.lengths_of(x))
-    return model.wrong
+    chunks = [np.random.default_rng(n).standard_normal((4, n), np.float32) for n in (5, 7)]
+    return answers(Asks(kind, cases), way, chunks)
 
 
 @pytest.mark.parametrize("way", ["online", "compiled"])

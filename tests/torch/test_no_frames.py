@@ -46,6 +46,9 @@ FRAMES = {
     "sums so far": lambda m, x: F.pad(x[..., 1:].cumsum(-1), (1, 0)),
     "a convolution that is too long, padded": lambda m, x: F.pad(m.conv(x), (1, 1)),
     "an LSTM of nothing, padded": lambda m, x: F.pad(m.lstm(x[..., 2:].mT)[0].mT, (1, 1)),
+    "of two of which one can't be, padded": lambda m, x: F.pad(
+        torch.lerp(x[..., 2:], m.lstm(x[..., 2:].mT)[0].mT, 0.5), (1, 0)
+    ),
     "windows, padded": lambda m, x: F.pad(x[..., 1:].unfold(-1, 2, 1).mean(-1), (1, 0)),
     "differences, padded": lambda m, x: F.pad(x[..., 1:] - x[..., :-1], (1, 0)),
     "a spectrum padded with zeros": lambda m, x: torch.stft(

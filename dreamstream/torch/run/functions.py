@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -60,8 +61,9 @@ class Function:
         self.outputs = [(nominal(y.dtype).name, tuple(y.shape[1:]), *rate) for y in outputs]
 
     def counts(self, inputs: Sequence[Any], ended: Any, ids: Sequence[str] = ()) -> list[Any]:
-        """Return the outputs' counts, which are the inputs'."""
-        return [inputs[0].copy() for _ in self.outputs]
+        """Return the outputs' counts, which are the inputs'; where an input is missing, so are they."""
+        least = np.minimum.reduce(inputs)
+        return [least.copy() for _ in self.outputs]
 
 
 def of_elements(name: str, function: Callable[..., Any]) -> None:
