@@ -30,6 +30,10 @@ class Net(nn.Module):
         return self.function(self, x)
 
 
+def _with_lstm(model, y):
+    return torch.lerp(y, model.lstm(y.mT)[0].mT, 0.5)
+
+
 #: Frames are lost before others come: functions of (B, 3, L).
 FRAMES = {
     "a residual of the next frame": lambda m, x: x + F.pad(x[..., 1:], (0, 1)),
@@ -46,9 +50,7 @@ FRAMES = {
     "sums so far": lambda m, x: F.pad(x[..., 1:].cumsum(-1), (1, 0)),
     "a convolution that is too long, padded": lambda m, x: F.pad(m.conv(x), (1, 1)),
     "an LSTM of nothing, padded": lambda m, x: F.pad(m.lstm(x[..., 2:].mT)[0].mT, (1, 1)),
-    "of two of which one can't be, padded": lambda m, x: F.pad(
-        torch.lerp(x[..., 2:], m.lstm(x[..., 2:].mT)[0].mT, 0.5), (1, 0)
-    ),
+    "of two of which one can't be, padded": lambda m, x: F.pad(_with_lstm(m, x[..., 2:]), (1, 0)),
     "windows, padded": lambda m, x: F.pad(x[..., 1:].unfold(-1, 2, 1).mean(-1), (1, 0)),
     "differences, padded": lambda m, x: F.pad(x[..., 1:] - x[..., :-1], (1, 0)),
     "a spectrum padded with zeros": lambda m, x: torch.stft(
