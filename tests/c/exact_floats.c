@@ -46,7 +46,7 @@ __attribute__((visibility("default"))) uint64_t exact_floats_digest(void)
     const float parts[] = {x[7] / largest, x[8] / largest, x[9] / largest, x[10] / largest};
     add_floats(parts, 4); /* four divisions, not one */
     for (int i = 0; i < N; i++)
-        y[i] = (float)(x[i] * 0.1 + 1.7); /* doubles */
+        y[i] = (float)((double)x[i] * 0.1 + 1.7); /* doubles */
     add_floats(y, N);
     for (int i = 0; i < N; i++)
         y[i] = x[i] * by + sum; /* two roundings */
