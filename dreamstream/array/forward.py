@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import lru_cache
 from typing import Any, NoReturn, cast
 
@@ -23,6 +22,7 @@ from ..stream.rules import (
     Length,
     holds,
     is_whole,
+    open_branch,
     parse_index,
     plan_reshape,
     stream_slice,
@@ -239,12 +239,12 @@ def getitem(x: StreamTensor, index: Any) -> Any:
     only_slices = parts.take is None and all(isinstance(i, slice) for i in parts.features)
     if not only_slices:
         x = x.in_order()
-    guard = cast(Any, x.edge).entry.guard
-    if guard is not None and "L" in x.dims:
-        at = guard.stop(parts.length, x.size(x.dims.index("L")))
-        if at is not parts.length and not all(is_whole(i) for i in parts.features):
-            _refuse(x, "an index of features besides, in an if that some streams enter", "index them after it")
-        parts = replace(parts, length=at)
+    if "L" in x.dims and not is_whole(parts.length):
+        branch = open_branch(cast(Any, x.edge).entry)
+        if branch is not None:
+            if not only_slices or not all(is_whole(i) for i in parts.features):
+                _refuse(x, "an index of features besides, in an if that some streams enter", "index them after it")
+            return branch.cropped(x, parts.length, x.size(x.dims.index("L")), slice_stream)
     if not is_whole(parts.length):
         if "L" not in x.dims:
             _refuse(x, "an index on B and L joined", "index before the reshape")

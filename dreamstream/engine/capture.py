@@ -15,7 +15,6 @@ from .. import _core
 from ..array.stream_tensor import StreamTensor
 from ..array.symbolic import as_symbolic, measured
 from ..errors import CaptureError, NotStreamableError
-from ..online.mask_functions import note_failed
 from ..stream.edge import Edge, Line, Request, lines_of
 from ..stream.rules import Sizes, entry
 from ..stream.rules.tokens import Token
@@ -143,15 +142,7 @@ def captured(
     named: dict[str, Any] = {s.name: x for s, x in zip(specs, capture.inputs)}
     named |= {name: as_symbolic(given, named) for name, given in lengths_in(spec).items()}
     args, kwargs = ((), named) if isinstance(spec, Mapping) else ((capture.inputs[0],), {})
-    failed = False
-    try:
-        result = source.streamed(capture, args, kwargs)
-    except NotStreamableError as error:
-        if not note_failed(error):
-            raise
-        failed = True
-    if failed:
-        return captured(model, spec, rate, dtype, buffers, buffer_limit, context_limit)
+    result = source.streamed(capture, args, kwargs)
 
     def check(x: Any) -> Any:
         x = measured(x)

@@ -13,7 +13,6 @@ from .. import _core
 from ..config import default_threads
 from ..errors import CaptureError, DTypeError, StreamLimitError
 from ..online.audit import set_capture
-from ..online.mask_functions import bring
 from ..online.outlook import Node
 from ..online.patch import as_it_was, check_policy, front_of, patch_module, refuse_unstreamable
 from ..stream.context import Context
@@ -135,7 +134,6 @@ def compile(
     most_bytes = number_of("max_bytes", max_bytes, 0, MOST_BYTES)
     if unstreamable == "raise":
         refuse_unstreamable(model)
-    bring(model)
     model = model if dtype is None else _in_float32(model)
     waits = unstreamable == "buffer"
     capture, result = captured(model, spec, rate, dtype or "float32", waits, buffer_limit, context_limit)

@@ -12,7 +12,7 @@ from ..array.tensor import Tensor
 from ..errors import DreamStreamError, ShapeError
 from ..nn.module import OBSERVER, Module
 from ..online.front import foreign_front
-from ..online.register import forward_of
+from ..online.tracer import forward_of
 from ..stream.context import declared
 from ..stream.rules import Sizes
 from ..stream.tree import leaves

@@ -32,9 +32,9 @@ from .eager import EagerCall
 from .front import Front, foreign_front
 from .given import forgotten, input_names
 from .joining import may_join
-from .mask_functions import bring, note_failed
-from .register import forward_of, registered_for
+from .register import registered_for
 from .session import Session
+from .tracer import forward_of
 
 M = TypeVar("M")
 
@@ -172,12 +172,7 @@ class Patch:
                 f"{name} is online and got no StreamTensor; wrap its input with ds.stream_tensor, or call "
                 ".offline() first"
             )
-        try:
-            return self._outermost(module, args, kwargs, tensors)
-        except NotStreamableError as error:
-            if not note_failed(error):
-                raise
-        return self._call(module, args, kwargs)
+        return self._outermost(module, args, kwargs, tensors)
 
     @passes_on
     def _outermost(
@@ -385,7 +380,6 @@ def patch_module(
         raise ValueError(f"train_variant is one of {', '.join(VARIANTS)}, got {train_variant!r}")
     if front is _NATIVE and train_variant != VARIANTS[0]:
         raise no_tape(f"train_variant={train_variant!r} of a module of dreamstream.nn")
-    bring(module)
     check_policy(unstreamable, buffer_limit, skew, context_limit)
     if unstreamable == "raise":
         refuse_unstreamable(module)

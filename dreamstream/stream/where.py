@@ -13,6 +13,7 @@ from types import CodeType, FrameType
 from typing import Any, NoReturn, TypeVar, cast
 
 from ..errors import DreamStreamError, LocatedError, NotStreamableError, refusal_like
+from ..tracing.copies import why_not
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -53,6 +54,15 @@ def user_line() -> str:
             found = found or frame
         frame = frame.f_back
     return _UNKNOWN if found is None else _place(found, found.f_lineno)
+
+
+def why_no_copy() -> str:
+    """Return why what runs in the user's code is not a private copy, where one should have been made; else ""."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and not is_of_user(frame):
+        frame = frame.f_back
+    reason = "" if frame is None else why_not(frame.f_code)
+    return f" No private copy of it could be made: {reason}." if reason else ""
 
 
 def line_above(frame: FrameType) -> str:

@@ -10,9 +10,10 @@ from ..array.chunks import on_fallback
 if _find_spec("torch") is None:
     raise ImportError("dreamstream.torch is the bridge to PyTorch, which is not installed: pip install torch")
 
+from .. import contrib  # noqa: F401  (it registers layers and functions of other packages)
 from . import outside  # noqa: F401  (it enters what torch's functions do, as the next do)
 from .export import FunctionalModule, functionalize
-from .forward import complex_streams, conversions, mask_functions, of_lengths, own, pairs  # noqa: F401
+from .forward import complex_streams, conversions, of_lengths, own, pairs  # noqa: F401
 from .patch import FRONT, StreamModule
 from .tensor import StreamTensor
 from .tensor.creation import as_stream_tensor, stream_tensor

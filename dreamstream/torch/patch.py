@@ -18,11 +18,11 @@ from ..array.dtypes import name_of, nominal
 from ..array.lengths import LengthsOf
 from ..array.stream_tensor import StreamTensor as Native
 from ..array.symbolic import as_symbolic, measured
-from ..errors import DreamStreamError, ModeError, NotStreamableError, StreamMismatchError
+from ..errors import DreamStreamError, ModeError, StreamMismatchError
 from ..online.front import CONVOLUTIONS
 from ..online.given import Given, forgotten, input_names
-from ..online.mask_functions import note_failed
 from ..online.patch import Patch, PatchesItself
+from ..online.tracer import TRACER
 from ..stream.rules import Length, require_same_streams
 from ..stream.where import passes_on, raise_explained
 from . import private
@@ -73,12 +73,7 @@ class TorchPatch(Patch):
                 raise ModeError(f"{name} is offline and got a StreamTensor; call .online() first")
             return _plain_call(module, args, kwargs)
         if tensors:
-            try:
-                return self._outermost(module, args, kwargs, tensors)
-            except NotStreamableError as error:
-                if not note_failed(error):
-                    raise
-            return self._call(module, args, kwargs)
+            return self._outermost(module, args, kwargs, tensors)
         if _within(Forward) and current().takes_constants:  # a layer of constants
             return _plain_call(module, args, kwargs)
         if any(isinstance(x, Native) for x in _leaves(args, kwargs)):
@@ -246,8 +241,8 @@ def _run(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 def _run_as_it_streams(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     other = streaming_forward(module)
     if other is None:
-        return _plain_call(module, args, kwargs)
-    other = partial(current().watched, other)
+        return TRACER.of(Module._call_impl)(module, *args, **kwargs)
+    other = partial(current().watched, TRACER.of(other))
     if not private.has_hooks(module):
         return other(*args, **kwargs)
     own = module.__dict__.get("forward")

@@ -13,7 +13,7 @@ from ...array.scores import Scores
 from ...dispatch import apply, run
 from ...errors import NotStreamableError, ShapeError
 from ...stream.edge import Request
-from ...stream.rules import Length
+from ...stream.rules import Length, open_branch
 from ...stream.where import user_line
 from .arguments import checked, frame_dims
 from .texts import described, torch_lacks
@@ -54,14 +54,24 @@ def _padded(input: Tensor, pad: Sequence[int], mode: str, value: float | None) -
         raise ShapeError(f"pad: mode is constant, replicate, reflect or circular, got {mode!r}")
     if mode != "constant" and value:
         raise ShapeError(f"pad: mode {mode!r} takes no value")
-    if x.is_stream:
-        pads = _guarded(x, pads)
+    fill = 0.0 if value is None else float(value)
+    branch = open_branch(x.edge.entry) if x.is_stream and x.edge is not None and "L" in x.dims else None
+    if branch is not None:
+        axis = x.dims.index("L")
+        end = 2 * (x.ndim - 1 - axis) + 1
+        if end < len(pads):
+            return branch.padded(x, pads, end, x.size(axis), lambda y, by: _pad_axes(y, by, mode, fill))
+    return _pad_axes(x, pads, mode, fill)
+
+
+def _pad_axes(x: Any, pads: Sequence[Any], mode: str, value: float) -> Tensor:
+    """Pad the last dimensions, one pair of numbers for each, beginning at the last."""
     for i in range(0, len(pads), 2):
         axis, (left, right) = x.ndim - 1 - i // 2, pads[i : i + 2]
         if isinstance(right, Length):
-            x = _pad_to(x, axis, operator.index(left), right, mode, 0.0 if value is None else float(value))
+            x = _pad_to(x, axis, operator.index(left), right, mode, value)
         elif operator.index(left) or right:
-            x = _pad_axis(x, axis, left, right, mode, 0.0 if value is None else float(value))
+            x = _pad_axis(x, axis, left, right, mode, value)
     return x
 
 
@@ -124,16 +134,6 @@ def _pad_axis(x: Tensor, axis: int, left: int, right: int, mode: str, value: flo
         x = _crop(x, axis, role, *less)
         return _add(x, axis, role, *more, mode, value)
     return _crop(_add(x, axis, role, *more, mode, value), axis, role, *less)
-
-
-def _guarded(x: Any, pads: list[Any]) -> list[Any]:
-    """Return the pads of a stream; those in an if that some streams enter hold for all."""
-    guard = None if x.edge is None else x.edge.entry.guard
-    if guard is None or "L" not in x.dims:
-        return pads
-    axis = x.dims.index("L")
-    end = 2 * (x.ndim - 1 - axis) + 1
-    return guard.pads(pads, end, x.size(axis)) if end < len(pads) else pads
 
 
 def _pad_to(x: Any, axis: int, left: int, right: Length, mode: str, value: float) -> Tensor:

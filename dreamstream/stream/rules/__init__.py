@@ -7,6 +7,7 @@ and never compute them. Each file says by its ``__all__`` which of its names are
 from ..metadata import set_rules
 from . import frames, rows
 from .bits import *  # noqa: F403
+from .branches import *  # noqa: F403
 from .combine import *  # noqa: F403
 from .compare import *  # noqa: F403
 from .frames import *  # noqa: F403

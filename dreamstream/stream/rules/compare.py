@@ -1,29 +1,24 @@
 """Comparisons of lengths: true or false for every stream, or checked when each stream ends.
 
-A comparison that depends on the stream has no truth while it is open. Where one of its answers leads to an
-exception and to nothing else, as in an ``assert``, the other may be taken on trust: an operator that refuses
-streams of other lengths, at their ends, says what torch would have said. So is what all streams answer that are
-not short, where ``max``, ``min``, or an if that only pads or crops asks, and all but those of a few frames, where
-any if asks: others are refused at their ends. The sizes of a tensor are one value, which is compared as one.
+A comparison that depends on the stream has no truth while it is open. What asks for one in a forward is given the
+comparison itself by the forward's private copy, and goes on with it (`branches`). An answer may be required: an
+operator then refuses streams of other lengths at their ends. The sizes of a tensor are one value, which is compared
+as one.
 """
 
 from __future__ import annotations
 
 import operator
-import sys
 from collections.abc import Sequence
-from types import FrameType
-from typing import Any
+from typing import Any, NoReturn
 
+from ..where import why_no_copy
 from .condition import Condition, is_length
 from .decide import OPPOSITE, holds
-from .guarded import asked_by, entered, false_anyway
-from .raising import answer_that_raises
 from .tokens import Token
 
-__all__ = ["Comparison", "Shape", "compared"]
+__all__ = ["Comparison", "Shape", "compared", "open_branch"]
 
-_OR_EQUAL = {"lt": "le", "gt": "ge"}
 _MIRRORED = {"eq": "eq", "ne": "ne", "lt": "gt", "gt": "lt", "le": "ge", "ge": "le"}
 
 
@@ -41,6 +36,14 @@ def compared(length: Any, difference: Any, relation: str) -> Any:
         return getattr(operator, relation)(difference, 0)
     found = difference.fact(relation, lambda formula: holds(formula, relation))
     return Comparison([(difference, relation)]) if found is None else found
+
+
+def open_branch(entry: Any) -> Any:
+    """Return the innermost if or loop that runs now and that only some streams enter; None: all are meant."""
+    branch = entry.guard
+    while branch is not None and not branch.is_running():  # an exception has left it
+        branch = entry.guard = branch.outer
+    return branch
 
 
 class Comparison(Token):
@@ -71,42 +74,40 @@ class Comparison(Token):
         self.negated = negated
 
     def __bool__(self) -> bool:
-        return self.truth(sys._getframe(1), self)
+        self.refuse()
 
-    def truth(self, frame: FrameType, asked: object) -> bool:
-        """Return the answer to the test that a frame makes of an object; it is checked at the end of streams.
+    def refuse(self) -> NoReturn:
+        """Raise what says that streams answer differently."""
+        self._misuse("compared where streams answer differently", why_no_copy())
 
-        Or it is the one with which the body of an if is entered that holds for all (`guarded`).
-        """
-        raises = answer_that_raises(frame, asked)
-        trusted, asks = None if raises is None else not raises, None
-        if trusted is None and len(self.parts) == 1:
-            ((length, relation),) = self.parts
-            asked_for = OPPOSITE[relation] if self.negated else relation
-            answer = entered(frame, length, asked_for, self.edge.entry)
-            if answer is not None:
-                return answer
-            asks = asked_by(frame)
-            if asks == "largest" and asked_for in _OR_EQUAL:
-                for relation, answer in ((_OR_EQUAL[asked_for], True), (OPPOSITE[asked_for], False)):
-                    if length.fact(relation, lambda formula, r=relation: holds(formula, r)):
-                        return answer  # as right where both are equal
-            if asks == "other":
-                trusted = length.fact(("few", asked_for), lambda formula: holds(formula.beyond_few(), asked_for))
-                if trusted is not None and false_anyway(frame):
-                    return False
-            elif asks is not None:
-                trusted = length.fact(("soon", asked_for), lambda formula: holds(formula.soon(), asked_for))
-        if trusted is None or (trusted == self.negated and len(self.parts) > 1):
-            self._misuse("compared where streams answer differently")
-        if asks == "largest" and trusted:  # which may be either where both are equal
-            _require(length, _OR_EQUAL.get(asked_for, asked_for))
-        else:
-            self.require(trusted)
-        return trusted
+    def single(self) -> tuple[Any, str]:
+        """Return the one length that compares with 0, and how; None, "" where it is several."""
+        if len(self.parts) > 1:
+            return None, ""
+        ((length, relation),) = self.parts
+        return length, OPPOSITE[relation] if self.negated else relation
+
+    def opposite(self) -> Comparison:
+        """Return what holds in all other streams."""
+        length, relation = self.single()
+        if length is not None:
+            return Comparison([(length, OPPOSITE[relation])])
+        return Comparison(self.parts, not self.negated)
+
+    def both(self, other: Comparison) -> Comparison:
+        """Return what holds where this does and another."""
+        ways = [c.opposite().opposite() for c in (self, other)]  # one part alone is not negated
+        if any(c.negated for c in ways):
+            self.refuse()
+        return Comparison([part for c in ways for part in c.parts])
 
     def require(self, answer: bool = True) -> None:
-        """Let streams that don't answer so be refused at their ends."""
+        """Let streams that don't answer so be refused at their ends.
+
+        Not where only some streams are meant, nor where one of several lengths may differ.
+        """
+        if open_branch(self.edge.entry) is not None or (answer == self.negated and len(self.parts) > 1):
+            self.refuse()
         for length, relation in self.parts:
             _require(length, relation if answer != self.negated else OPPOSITE[relation])
 

@@ -7,6 +7,7 @@ the same wherever the condition holds, and nothing in all other streams.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from copy import copy
 from typing import Any
 
 from ...errors import StreamLimitError
@@ -39,11 +40,20 @@ class Condition:
     """A length, with its formula, that compares with 0 by a relation in some streams only."""
 
     def __init__(self, length: Any, formula: Formula, relation: str) -> None:
-        self._length = length
-        self._relation = relation
+        self._asked = [(length, relation)]
         self._of = formula
         self._inside = _HOLDS[relation](formula)
         self._outside = _HOLDS[OPPOSITE[relation]](formula)
+
+    def within(self, other: Condition) -> Condition:
+        """Return where both hold."""
+        out = copy(self)
+        out._asked = [*self._asked, *other._asked]
+        out._of = self._of.beside(other._of)
+        known = self._of.root == other._of.root
+        out._inside = [[*a, *b] for a in self._inside for b in other._inside] if known else [[None]]
+        out._outside = [*self._outside, *other._outside]
+        return out
 
     def settled(self, amount: Any, used: Callable[[Any], Any] = lambda n: n) -> Any:
         """Return what is the amount wherever the condition holds, and 0 elsewhere; None where that isn't found.
@@ -53,25 +63,14 @@ class Condition:
         tried: list[Any] = [amount] if is_length(amount) else []
         if tried and (most := _most(amount)):
             tried.append(amount % most)
-        if type(amount) is int and (one := self.number()) is not None:
-            tried.append(one * amount)
+        if type(amount) is int:
+            ones = [_number(*asked) for asked in self._asked]
+            tried += [one * amount for one in ones if one is not None]
         tried.sort(key=lambda t: len(getattr(used(t), "terms", ())) > 1)
         try:
             return next((t for t in tried if self._fits(t, amount)), None)
         except StreamLimitError:
             return None
-
-    def number(self) -> Any:
-        """Return 1 where the condition holds and 0 elsewhere; None where what it compares has no bounds."""
-        most, least = self._length.most(), (-self._length).most()
-        if most is None or least is None:
-            return None
-        far = max(most, least) + 2
-        positive, whole = (self._length + (far - 1)) // far, (self._length + far) // far  # > 0, >= 0
-        by_relation = {"gt": positive, "ge": whole, "eq": whole - positive}
-        if self._relation in by_relation:
-            return by_relation[self._relation]
-        return 1 - by_relation[OPPOSITE[self._relation]]
 
     def _fits(self, settled: Any, amount: Any) -> bool:
         return self._vanishes(settled - amount, self._inside) and self._vanishes(settled, self._outside)
@@ -93,6 +92,19 @@ class Condition:
                 if differs.count.first_positive((*lengths, *where)) is not None:
                     return False
         return True
+
+
+def _number(length: Any, relation: str) -> Any:
+    """Return 1 where a length compares with 0 so, and 0 elsewhere; None where it has no bounds."""
+    most, least = length.most(), (-length).most()
+    if most is None or least is None:
+        return None
+    far = max(most, least) + 2
+    positive, whole = (length + (far - 1)) // far, (length + far) // far  # > 0, >= 0
+    by_relation = {"gt": positive, "ge": whole, "eq": whole - positive}
+    if relation in by_relation:
+        return by_relation[relation]
+    return 1 - by_relation[OPPOSITE[relation]]
 
 
 def _most(length: Any) -> int | None:

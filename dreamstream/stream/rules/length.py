@@ -12,7 +12,6 @@ Each refusal raises what the edge's `misuse` returns, with the line of the user'
 from __future__ import annotations
 
 import math
-import sys
 from collections.abc import Callable, Iterable
 from fractions import Fraction
 from functools import partialmethod
@@ -107,8 +106,7 @@ class Length(Bits):
             number = out.fact("constant", constant)
             if number is not None:
                 return number
-        guard = self.edge.entry.guard
-        return out if guard is None else guard.length(out)
+        return out
 
     # ------------------------------------------------------------------ arithmetic
     def _integer(self, op: str, value: object) -> int:
@@ -221,7 +219,7 @@ class Length(Bits):
 
     def __bool__(self) -> bool:
         differs = self.compare(0, "ne")
-        return bool(differs if isinstance(differs, bool) else differs.truth(sys._getframe(1), self))
+        return bool(differs)
 
     def counting(self) -> Length:
         """Return it as the length of something: as with edges, streams in which that has no frames don't count."""

@@ -14,7 +14,6 @@ from ...online.register import registered_for
 from ..private import recurrent_weights
 from .constants import Constant
 from .mode import Forward, as_stream, current
-from .packages import OF_OTHERS
 
 Reason = tuple[str, str]
 
@@ -35,11 +34,8 @@ def streaming_forward(module: torch.nn.Module) -> Callable[..., Any] | None:
 @lru_cache(maxsize=1024)
 def _streams_as(kind: Any) -> Callable[..., Any] | None:
     """Return what streams in place of the forward of a class that has not written its own."""
-    written = getattr(kind.forward, "__globals__", {}).get("__name__", "")
-    if written != kind.__module__ and written in OF_OTHERS:
-        return OF_OTHERS[written]
     for cls in kind.__mro__:
-        run = _STREAMING.get(cls) or OF_OTHERS.get(f"{cls.__module__}.{cls.__qualname__}")
+        run = _STREAMING.get(cls)
         if run is not None and kind.forward is cls.forward:
             return run
     return None

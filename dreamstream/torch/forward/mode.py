@@ -245,7 +245,7 @@ class Forward(TorchFunctionMode):
         ):
             return self._wrapped(_of_lengths(func, meaning.name, args, kwargs))
         repeats = meaning.repeats and kwargs.get("inplace") is not True
-        if courses is None or not repeats or self.entry.recording is not None:
+        if courses is None or not repeats or self.entry.recording is not None or self.entry.guard is not None:
             return self._called(func, meaning, args, kwargs)
         asked = Asked(func, args, kwargs)
         at = self.entry.n_done

@@ -1,0 +1,31 @@
+"""Layers and functions of packages that recognise speech."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..online.register import called_with_numbers, register
+from ..online.tracer import own_forward
+
+
+@register("nemo.collections.asr.parts.submodules.subsampling.ConvSubsampling")
+def subsampling(module: Any, x: Any, lengths: Any) -> Any:
+    """It asks how many numbers there are, to split what some devices can't hold."""
+    if not module.conv2d_subsampling:
+        return own_forward(module, x, lengths)
+    y, lengths = module.conv(x, lengths)
+    return module.out(y.transpose(1, 2).flatten(2)), lengths
+
+
+@register("wenet.utils.mask.subsequent_chunk_mask")
+@register("wenet.utils.mask.add_optional_chunk_mask")
+def chunk_mask(function: Any, *args: Any, **kwargs: Any) -> Any:
+    """They make masks by loops over lengths."""
+    return called_with_numbers(function, *args, **kwargs)
+
+
+@register("espnet.nets.pytorch_backend.transformer.subsampling.check_short_utt")
+@register("funasr.models.transformer.utils.subsampling.check_short_utt")
+def check_short_utt(function: Any, *_: Any) -> tuple[bool, int]:
+    """They ask whether a stream is too short for its layers: then it gives no frame."""
+    return False, -1

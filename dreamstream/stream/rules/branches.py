@@ -1,0 +1,396 @@
+"""Ifs and loops over lengths that streams answer differently.
+
+``if T % 4: x = F.pad(x, (0, 4 - T % 4))`` is one operation for all streams: a pad by an amount that is 0 where the
+condition doesn't hold. The private copy of a forward (`dreamstream.tracing`) runs both branches of such an if, one
+after the other, and what each leaves in the variables is merged: numbers become a length that counts show to be the
+one where the condition holds and the other elsewhere; a stream that a branch pads or crops is padded or cropped at
+once by an amount that is nothing in all other streams. Of ``while T % 8: T += 1`` one round runs, which tells what
+all rounds do.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping
+from types import FrameType
+from typing import Any, NoReturn
+
+from ...errors import NotStreamableError
+from ...tracing.copies import UNBOUND
+from ..where import user_line
+from .compare import Comparison, open_branch
+from .condition import Condition, is_length
+from .decide import OPPOSITE, holds
+from .tokens import Token
+
+__all__ = ["Apart", "Branch", "Loop", "chosen", "trusted"]
+
+_CHOICE = (
+    "an if that some streams enter {} by what is not nothing in others, at {}; do so by lengths without an if, as in "
+    "F.pad(x, (0, -x.size(L) % 4))"
+)
+
+
+class Apart(Exception):
+    """The two values of a variable can't be merged."""
+
+
+def trusted(asked: Comparison, short: str = "few") -> bool | None:
+    """Return what all streams answer but short ones: "few" frames, or fewer than any file has ("soon")."""
+    length, relation = asked.single()
+    if length is None:
+        return None
+    where = {"few": "beyond_few", "soon": "soon"}[short]
+    found: bool | None = length.fact((short, relation), lambda f: holds(getattr(f, where)(), relation))
+    return found
+
+
+def chosen(asked: Comparison, yes: Any, no: Any) -> Any:
+    """Return what is `yes` where a comparison holds and `no` elsewhere; numbers and lengths only."""
+    return _Values(_conditions(asked, None), {}).merged(yes, no)
+
+
+def _conditions(asked: Comparison, outer: Any) -> dict[bool, Condition]:
+    """Return where each side of a comparison runs."""
+    length, relation = asked.single()
+    formula = None if length is None else length.formula()
+    if formula is None:
+        asked.refuse()
+    made = {True: Condition(length, formula, relation), False: Condition(length, formula, OPPOSITE[relation])}
+    return made if outer is None else {side: where.within(outer.where) for side, where in made.items()}
+
+
+class _Values:
+    """What two branches leave in a variable, made one value."""
+
+    def __init__(self, where: Mapping[bool, Condition], edits: Mapping[int, tuple[Any, Any, Callable[[Any], Any]]]) -> None:
+        self._where = where
+        self._edits = edits
+
+    def merged(self, yes: Any, no: Any) -> Any:
+        """Return what is `yes` where the condition holds and `no` elsewhere.
+
+        Raises
+        ------
+        Apart
+            Where no such value was found.
+        """
+        if yes is no or no is UNBOUND:
+            return yes
+        if yes is UNBOUND:
+            return no
+        if type(yes) is tuple and type(no) is tuple and len(yes) == len(no):
+            return tuple(self.merged(a, b) for a, b in zip(yes, no))
+        if all(is_length(v) or type(v) is int for v in (yes, no)):
+            return self._number(yes, no)
+        if type(yes) is type(no) and type(yes) in (str, float, bool, bytes) and yes == no:
+            return yes
+        return self._stream(yes, no)
+
+    def _number(self, yes: Any, no: Any) -> Any:
+        if type(differs := yes - no) is int and differs == 0:
+            return no
+        for side, own, other in ((True, yes, no), (False, no, yes)):
+            settled = self._where[side].settled(own - other, lambda n, other=other: other + n)
+            if settled is not None:
+                return other + settled
+        raise Apart
+
+    def _stream(self, yes: Any, no: Any) -> Any:
+        """Return a stream that comes from one by the pads and crops of both branches."""
+        a, b = (getattr(v, "_inner", v) for v in (yes, no))
+        ways = self._way(a), self._way(b)
+        roots = [id(x) for x, _ in ways[1]]
+        common = next((i for i, (x, _) in enumerate(ways[0]) if id(x) in roots), None)
+        if common is None:
+            raise Apart
+        more = ways[1][: roots.index(id(ways[0][common][0]))]
+        if not more:
+            return yes
+        if not common:
+            return no
+        for _, again in reversed(more):
+            a = again(a)
+        return a if a is yes or (yes is not getattr(yes, "_inner", yes) and a is yes._inner) else _wrapped(yes, a)
+
+    def _way(self, x: Any) -> list[tuple[Any, Any]]:
+        """Return a stream and what it was made of by pads and crops, the last first."""
+        way: list[tuple[Any, Any]] = []
+        while id(x) in self._edits:
+            _, base, again = self._edits[id(x)]
+            way.append((x, again))
+            x = base
+        return [*way, (x, None)]
+
+
+def _wrapped(like: Any, x: Any) -> Any:
+    """Return a native stream as the front end's tensor that another is."""
+    return type(like).shell(x) if hasattr(like, "_inner") else x
+
+
+class _Open:
+    """What runs in a frame while only some streams are meant."""
+
+    def __init__(self, asked: Comparison, lines: range, frame: FrameType) -> None:
+        self.entry = asked.edge.entry
+        self.outer = open_branch(self.entry)
+        self._asked = asked
+        self._lines = lines
+        self._frame: FrameType | None = frame
+        self._edits: dict[int, tuple[Any, Any, Callable[[Any], Any]]] = {}
+
+    def is_running(self) -> bool:
+        """Whether what runs is within it."""
+        frame: FrameType | None = sys._getframe(1)
+        while frame is not None and frame is not self._frame:
+            frame = frame.f_back
+        return frame is not None and frame.f_lineno in self._lines
+
+    def open(self) -> None:
+        """Let pads and crops of streams be within it from now on."""
+        self.entry.guard = self
+
+    def close(self) -> None:
+        """End it; what encloses it knows what was padded and cropped within."""
+        if self.entry.guard is self:
+            self.entry.guard = self.outer
+        self._frame = None
+        if self.outer is not None:
+            self.outer._edits.update(self._edits)
+
+    # ------------------------------------------------------------------ what happens to streams meanwhile
+    def padded(self, x: Any, pads: list[Any], end: int, whole: Any, pad: Callable[[Any, list[Any]], Any]) -> Any:
+        """Pad a stream of this length by what all streams are padded by; `end` is behind its last frame."""
+        if any(type(p) is not int or p for i, p in enumerate(pads) if i != end):
+            raise self._refused("pads")
+        amount = pads[end]
+        if is_length(amount) or amount:
+            amount = self._pad(amount, whole)
+        if amount is None:
+            raise self._refused("pads")
+        by = [*pads[:end], amount, *pads[end + 1 :]]
+        return self._edited(pad(x, by), x, lambda y: pad(y, by))
+
+    def cropped(self, x: Any, index: Any, whole: Any, crop: Callable[[Any, slice], Any]) -> Any:
+        """Crop the end of a stream of this length by what all streams lose."""
+        if not isinstance(index, slice) or index.start or index.step or index.stop is None:
+            raise self._refused("crops")
+        lost = self._crop(-index.stop if _is_negative(index.stop) else whole - index.stop, whole)
+        if lost is None:
+            raise self._refused("crops")
+        if type(lost) is int and not lost:
+            return x
+
+        def again(y: Any) -> Any:
+            return crop(y, slice(None, y.size(y.dims.index("L")) - lost))
+
+        return self._edited(again(x), x, again)
+
+    def _pad(self, amount: Any, whole: Any) -> Any:
+        raise NotImplementedError
+
+    def _crop(self, amount: Any, whole: Any) -> Any:
+        raise NotImplementedError
+
+    def _edited(self, result: Any, base: Any, again: Callable[[Any], Any]) -> Any:
+        if result is not base:
+            self._edits[id(result)] = result, base, again
+        return result
+
+    def _refused(self, does: str) -> NotStreamableError:
+        return NotStreamableError(_CHOICE.format(does, user_line()))
+
+
+class Branch(_Open):
+    """An if that streams answer differently: first the branch where its test holds, then the other.
+
+    Parameters
+    ----------
+    asked : Comparison
+    lines : range
+        Lines of the statement.
+    frame : FrameType
+        That runs it; it is only looked at.
+    seen : dict
+        Its variables.
+    """
+
+    def __init__(self, asked: Comparison, lines: range, frame: FrameType, seen: Mapping[str, Any]) -> None:
+        super().__init__(asked, lines, frame)
+        self._conditions = _conditions(asked, self.outer)
+        self._before = seen
+        self._after: Mapping[str, Any] = seen
+        self._side = True
+        self._answer: bool | None = None  # what all but short streams answer, where an amount has no meaning for all
+        self._merged: dict[str, Any] = {}
+        self.open()
+
+    @property
+    def where(self) -> Condition:
+        """Where the branch that runs is entered."""
+        return self._conditions[self._side]
+
+    def then(self, seen: Mapping[str, Any]) -> None:
+        """Go on with the other branch; `seen` are the variables behind the first."""
+        self._after, self._side = seen, False
+
+    def back(self, name: str) -> Any:
+        """Return what a variable was before the if."""
+        return self._before.get(name, UNBOUND)
+
+    def merge(self, seen: Mapping[str, Any], names: tuple[str, ...]) -> None:
+        """Merge variables; `seen` are those behind the second branch.
+
+        Where they can't be, all take the values that all but short streams answer; others are refused at their ends.
+        """
+        self.close()
+        values = _Values(self._conditions, self._edits)
+        for name in names:
+            yes, no = self._after.get(name, UNBOUND), seen.get(name, UNBOUND)
+            try:
+                self._merged[name] = values.merged(yes, no)
+            except Apart:
+                self._trust("few" if type(yes) is int or type(no) is int else "soon")
+                if self._answer is None:
+                    self._merged[name] = self._unknown(name, yes, no)
+        if self._answer is not None:
+            self._asked.require(self._answer)
+            taken = self._after if self._answer else seen
+            self._merged = {name: taken.get(name, UNBOUND) for name in names}
+
+    def _trust(self, short: str) -> None:
+        if self._answer is None:
+            self._answer = trusted(self._asked, short)
+
+    def _unknown(self, name: str, yes: Any, no: Any) -> Any:
+        """Return what stands for a number that may be needed within the if only."""
+        error = (
+            f"`{name}` after the if at {user_line()} is, where it holds, not what it is elsewhere but for padding, "
+            f"cropping and numbers. {Comparison._serves}"
+        )
+        if all(is_length(v) or type(v) is int for v in (yes, no)):
+            return Unknown(self._asked.edge, error)
+        raise NotStreamableError(error)
+
+    def merged(self, name: str) -> Any:
+        """Return what a variable is behind the if."""
+        return self._merged[name]
+
+    def _pad(self, amount: Any, whole: Any) -> Any:
+        return self._settled(amount, lambda n: whole + n)
+
+    def _crop(self, amount: Any, whole: Any) -> Any:
+        return self._settled(amount, lambda n: whole - n)
+
+    def _settled(self, amount: Any, used: Callable[[Any], Any]) -> Any:
+        settled = self.where.settled(amount, used)
+        if settled is None and self.outer is None:
+            self._trust("few" if type(amount) is int else "soon")
+            return None if self._answer is None else amount if self._answer is self._side else 0
+        return settled
+
+
+class Unknown(Token):
+    """A number that streams don't share after an if: it may be assigned anew, and nothing else."""
+
+    __slots__ = ("_error",)
+
+    def __init__(self, edge: Any, error: str) -> None:
+        super().__init__(edge)
+        self._error = error
+
+    def _misuse(self, use: str, more: str = "") -> NoReturn:
+        raise NotStreamableError(self._error)
+
+
+
+def _is_negative(stop: Any) -> bool:
+    if type(stop) is int:
+        return stop < 0
+    return bool(stop.fact("never above", lambda f: not f.exceeds(0)))
+
+
+class Loop(_Open):
+    """A ``while`` whose test streams answer differently: what its first round does tells what all do."""
+
+    def __init__(self, asked: Comparison, lines: range, frame: FrameType, seen: Mapping[str, Any]) -> None:
+        super().__init__(asked, lines, frame)
+        self._before = seen
+        self._missing: Any = None
+        self._results: dict[str, Any] = {}
+        length, self._relation = asked.single()
+        if length is None or self.outer is not None:
+            asked.refuse()
+        self._length = length
+        self.open()
+
+    def _pad(self, amount: Any, whole: Any) -> Any:
+        """Return by how much all rounds pad a stream, each by one frame up to a multiple."""
+        of, by = _remainder(self._length)
+        if of is None or amount != 1 or whole.key() != of.key() or self._relation not in ("ne", "gt"):
+            return None
+        self._missing = -of % by
+        return self._missing
+
+    def _crop(self, amount: Any, whole: Any) -> Any:
+        return None
+
+    def end(self, asked: Any, seen: Mapping[str, Any], names: tuple[str, ...]) -> None:
+        """Find what variables are behind the loop; `seen` are those after its first round, `asked` its test then."""
+        self.close()
+        rounds = self._missing if asked is False else self._rounds(asked)
+        if rounds is None:
+            self._asked.refuse()
+        for name in names:
+            before, after = self._before.get(name, UNBOUND), seen.get(name, UNBOUND)
+            self._results[name] = self._behind(before, after, rounds)
+
+    def _behind(self, before: Any, after: Any, rounds: Any) -> Any:
+        if after is before or id(getattr(after, "_inner", after)) in self._edits:
+            return after
+        if not all(is_length(v) or type(v) is int for v in (before, after)) or type(after - before) is not int:
+            self._asked.refuse()
+        return before + rounds * (after - before)
+
+    def after(self, name: str) -> Any:
+        """Return what a variable is behind the loop."""
+        return self._results[name]
+
+    def _rounds(self, asked: Any) -> Any:
+        """Return how many rounds there are; None where that is not known."""
+        length, relation = asked.single() if isinstance(asked, Comparison) else (None, None)
+        if length is None or relation != self._relation:
+            return None
+        (of, by), (later, by_later) = _remainder(self._length), _remainder(length)
+        if of is not None and by == by_later and relation in ("ne", "gt"):
+            step = later - of
+            step = step % by if type(step) is int else 0
+            return -of % by if step == 1 else of % by if step == by - 1 else None
+        below = _BELOW.get(relation)
+        if below is None:
+            return None
+        first, more = below(self._length), below(length) - below(self._length)
+        if type(more) is not int or more <= 0:
+            return None
+        rounds = -(first // more)
+        if not is_length(rounds) or rounds.compare(0, "ge") is True:
+            return rounds
+        return _conditions(self._asked, None)[True].settled(rounds)
+
+
+#: A length that is below 0 as long as a loop goes on, by the relation with 0 of the one that it asks for.
+_BELOW: dict[str, Callable[[Any], Any]] = {
+    "lt": lambda n: n,
+    "le": lambda n: n - 1,
+    "gt": lambda n: -n,
+    "ge": lambda n: -n - 1,
+}
+
+
+def _remainder(length: Any) -> tuple[Any, int]:
+    """Return of what a length is the remainder, and by which number; None, 0 where it is none."""
+    for coefficient, atom in length.terms:
+        by = getattr(atom, "by", 0)
+        if coefficient == -by and by > 1 and (length - atom.length % by) == 0:
+            return atom.length, by
+    return None, 0
