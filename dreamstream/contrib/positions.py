@@ -7,7 +7,8 @@ from typing import Any
 import torch
 
 from ..array.shape_of import ShapeOf, shape_alone
-from ..online.register import called_with_numbers, register
+from ..online.register import register
+from ..online.registered import called_with_numbers
 from ..stream.rules import Length
 from ..stream.tree import map_leaves
 from ..torch.forward.pairs import Pairs

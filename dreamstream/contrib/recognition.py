@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..online.register import called_with_numbers, register
+from ..online.register import register
+from ..online.registered import called_with_numbers
 from ..online.tracer import own_forward
 
 

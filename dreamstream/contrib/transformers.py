@@ -9,7 +9,8 @@ from typing import Any
 
 import torch.nn.functional as F
 
-from ..online.register import called_with_numbers, register
+from ..online.register import register
+from ..online.registered import called_with_numbers
 from ..online.tracer import own_forward
 from ..stream.context import is_declared
 from ..torch.functional import combine, expert_linear

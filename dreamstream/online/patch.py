@@ -32,7 +32,7 @@ from .eager import EagerCall
 from .front import Front, foreign_front
 from .given import forgotten, input_names
 from .joining import may_join
-from .register import registered_for
+from .registered import registered_for
 from .session import Session
 from .tracer import forward_of
 

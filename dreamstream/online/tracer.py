@@ -10,18 +10,24 @@ import math
 import sys
 from collections.abc import Callable
 from functools import partial
-from types import FunctionType
-from typing import Any
+from types import FrameType, FunctionType
+from typing import Any, ClassVar, NoReturn, cast
 
 from ..array.symbolic import Symbolic
 from ..errors import DreamStreamError
 from ..stream.rules import Apart, Branch, Comparison, Length, Loop, Token, chosen, open_branch, trusted
 from ..stream.tree import leaves, map_leaves
-from ..tracing.copies import Hooks, loops
-from . import register
+from ..tracing import Hooks, NoCopy, Site, variables
+from ..tracing.callees import wanted
+from ..tracing.copies import converted
+from . import registered
 
 #: Frames for which a function is asked whether it makes a tensor.
 _TRIED = 48
+
+#: Kinds of sites, and names, of functions that may ask for lengths as numbers.
+_LOOPS = ("for", "while", "comprehension")
+_ASKING = frozenset(("np", "numpy", "range"))
 
 
 def _bared(x: Any) -> Any:
@@ -87,40 +93,29 @@ def _better(value: Any, best: Any, greater: bool) -> Any:
     return value
 
 
-#: What runs in place of Python's own functions.
-_NUMBERS: dict[Any, Callable[..., Any]] = {
-    int: _int,
-    float: _float,
-    bool: _bool,
-    math.sqrt: _sqrt,
-    max: _extreme(max, True),
-    min: _extreme(min, False),
-}
-
-
 # ---------------------------------------------------------------------- functions that are given lengths
-def _registered(instead: Callable[..., Any], original: Any, copied: Any, /, *args: Any, **kwargs: Any) -> Any:
+def _registered(instead: Callable[..., Any], original: Any, /, *args: Any, **kwargs: Any) -> Any:
     """Run what is registered for a function where a length is among its arguments, else the function."""
-    if register.length_in((args, kwargs)) is None:
-        return copied(*args, **kwargs)
+    if registered.length_in((args, kwargs)) is None:
+        return TRACER.copied(original)(*args, **kwargs)
     return instead(original, *args, **kwargs)
 
 
-def _asking(original: Any, copied: Any, /, *args: Any, **kwargs: Any) -> Any:
+def _asking(original: Any, /, *args: Any, **kwargs: Any) -> Any:
     """Run a function; where it asks for lengths as numbers and makes a tensor of them, note that it does."""
     try:
-        return copied(*args, **kwargs)
+        return TRACER.copied(original)(*args, **kwargs)
     except DreamStreamError:
-        length = register.length_in((args, kwargs))
+        length = registered.length_in((args, kwargs))
         if length is None or not _makes_tensor(original, args, kwargs, type(length).noting):
             raise
     length.edge.entry.misused = None
-    return register.called_with_numbers(original, *args, **kwargs)
+    return registered.called_with_numbers(original, *args, **kwargs)
 
 
 def _makes_tensor(function: Any, args: Any, kwargs: Any, noting: Any) -> bool:
     """Whether a function that is given numbers in place of lengths returns a tensor of so many."""
-    args, kwargs = map_leaves((args, kwargs), register.stands_for)
+    args, kwargs = map_leaves((args, kwargs), registered.stands_for)
     given = leaves((args, kwargs))
     if any(getattr(x, "edge", None) is not None and not isinstance(x, (Length, Symbolic)) for x in given):
         return False  # of streams it may know more than their shapes
@@ -133,12 +128,54 @@ def _makes_tensor(function: Any, args: Any, kwargs: Any, noting: Any) -> bool:
 
 
 # ---------------------------------------------------------------------- what copies ask
+class _While:
+    """A ``while`` that runs; of one that streams answer differently one round does."""
+
+    scans = False
+
+    def __init__(self) -> None:
+        self._open: Loop | None = None
+        self._is_known = False
+
+    def again(self, asked: Comparison, site: Site, frame: FrameType, seen: dict[str, Any]) -> bool:
+        """Return whether another round runs."""
+        if self._open is not None:
+            self._open.end(asked, seen)
+            self._is_known = True
+            return False
+        self._open = Loop(asked, site, frame, seen)
+        return True
+
+    @property
+    def solved(self) -> bool:
+        """Whether `after` gives the variables behind it."""
+        if self._open is not None and not self._is_known:
+            self._open.end(False, variables(sys._getframe(1)))
+            self._is_known = True
+        return self._is_known
+
+    def after(self, name: str) -> Any:
+        """Return what a variable is behind it."""
+        return cast(Loop, self._open).after(name)
+
+
 class Tracer(Hooks):
     """The meaning of a forward's constructs where lengths of streams take part."""
 
-    instead = Hooks.instead | _NUMBERS
+    instead: ClassVar[dict[Any, Callable[..., Any]]] = {
+        int: _int,
+        float: _float,
+        bool: _bool,
+        math.sqrt: _sqrt,
+        max: _extreme(max, True),
+        min: _extreme(min, False),
+    }
 
     # ------------------------------------------------------------------ truths
+    def symbolic(self, value: Any) -> bool:
+        """Whether something is a length, or says something of lengths."""
+        return isinstance(_bared(value), (Length, Comparison))
+
     def test(self, value: Any) -> Any:
         """Return whether something is true, or the comparison of lengths that says so."""
         if value is True or value is False or isinstance(value, Comparison):
@@ -148,114 +185,99 @@ class Tracer(Hooks):
             return number.compare(0, "ne")
         return number if isinstance(number, Comparison) else bool(value)
 
-    def not_(self, asked: Any) -> Any:
-        return asked.opposite() if isinstance(asked, Comparison) else not asked
+    def not_(self, w: Any) -> Any:
+        return w.opposite() if isinstance(w, Comparison) else not w
 
-    def tand(self, asked: Any, other: Any) -> Any:
-        if not isinstance(asked, Comparison) or other is False:
-            return other
-        return asked if other is True else asked.both(other)
+    def refuse(self, w: Any, site: Site) -> NoReturn:
+        w.refuse()
 
-    def tor(self, asked: Any, other: Any) -> Any:
-        if not isinstance(asked, Comparison) or other is True:
-            return other
-        return asked if other is False else asked.opposite().both(other.opposite()).opposite()
+    def checked(self, w: Any, site: Site) -> bool:
+        w.require()
+        return True
 
-    def join(self, asked: Any, value: Any, other: Any, is_or: bool) -> Any:
-        """Return `value and other`, or `value or other`, of which the first is undecided."""
-        if not isinstance(asked, Comparison):
-            return other
-        if isinstance(value, Comparison):
-            return (self.tor if is_or else self.tand)(asked, self.test(other))
-        return self._chosen(asked, *((value, other) if is_or else (other, value)))
-
-    def sure(self, asked: Any, where: str = "") -> bool:
-        if isinstance(asked, Comparison):
-            asked.refuse()
-        return bool(asked)
-
-    def check(self, asked: Any, where: Any) -> Any:
-        if isinstance(asked, Comparison):
-            asked.require()
-            return True
-        return asked
-
-    def contains(self, a: Any, b: Any) -> Any:
+    def held(self, a: Any, b: Any) -> Any:
         number = _bared(a)
-        if not isinstance(number, Length) or not isinstance(b, (tuple, list, range, set, frozenset)):
+        if not isinstance(b, (tuple, list, range, set, frozenset)):
             return a in b
         found: Any = False
         for each in b:
-            found = self.tor(found, self.test(number == each)) if found is not True else True
+            same = self.test(number == each)
+            found = same if found is False else found if found is True else self.tor(found, same)
         return found
 
     # ------------------------------------------------------------------ choices
-    def side(self, asked: Any, first: bool) -> bool:
-        """Whether a side of a conditional expression is evaluated; of one that is undecided both are."""
-        if not isinstance(asked, Comparison):
-            return asked is first
-        frame = sys._getframe(1)
-        if first:
-            lines = range(frame.f_lineno, frame.f_lineno + 1)
-            Branch(asked, lines, frame, {})
-        else:
-            branch = open_branch(asked.edge.entry)
-            branch.then({})
-        return True
+    def ways(self, w: Comparison, site: Site, seen: dict[str, Any]) -> Any:
+        if site.then_raises != site.else_raises:
+            w.require(site.else_raises)
+            return site.else_raises
+        return self._taken(w, site, seen, sys._getframe(1))
 
-    def pick(self, asked: Any, yes: Any, no: Any) -> Any:
-        if not isinstance(asked, Comparison):
-            return yes if asked else no
-        branch = open_branch(asked.edge.entry)
-        branch._after = {"": yes}
-        branch.merge({"": no}, ("",))
-        return branch.merged("")
+    def sides(self, w: Comparison, site: Site) -> Any:
+        if site.kind != "conditional":
+            return w
+        branch = self._taken(w, site, {}, sys._getframe(1))
+        return branch if isinstance(branch, bool) else w
 
-    def _chosen(self, asked: Comparison, yes: Any, no: Any) -> Any:
+    def _taken(self, w: Comparison, site: Site, seen: dict[str, Any], frame: FrameType) -> Any:
+        """Return the answer that all but short streams give, where the other can't be taken too, or a branch."""
+        lasting = site.escapes or site.effects
+        answer = None if site.again or (site.plain and not lasting) else trusted(w)
+        if answer is not None:
+            w.require(answer)
+            return answer
+        if lasting:
+            ((what, line), *_) = lasting
+            w.refuse(f" `{what}` in line {line} would be done for all of them.")
+        return Branch(w, site, frame, seen)
+
+    def other_side(self, w: Comparison) -> None:
+        open_branch(w.edge.entry).then({})
+
+    def picked(self, w: Comparison, a: Any, b: Any) -> Any:
+        return open_branch(w.edge.entry).chosen(a, b)
+
+    def joined(self, w: Comparison, v: Any, other: Any, is_or: bool) -> Any:
+        if isinstance(v, Comparison):
+            return (self.tor if is_or else self.tand)(w, self.test(other))
+        yes, no = (v, other) if is_or else (other, v)
         try:
-            return chosen(asked, yes, no)
+            return chosen(w, yes, no)
         except Apart:
-            answer = trusted(asked)
+            answer = trusted(w)
         if answer is None:
-            asked.refuse()
-        asked.require(answer)
+            w.refuse()
+        w.require(answer)
         return yes if answer else no
 
-    def ways(self, asked: Any, site: Any, seen: Any) -> Any:
-        """Return the answer that is taken to the test of an if, or the branch object that takes both."""
-        escapes, effects = site.escapes, site.effects
-        if site.then_raises != site.else_raises:
-            asked.require(site.else_raises)
-            return site.else_raises
-        answer = trusted(asked)
-        if answer is not None and (escapes or effects or not site.simple):
-            asked.require(answer)
-            return answer
-        if escapes or effects:
-            asked.refuse()
-        return Branch(asked, site.lines, sys._getframe(1), seen)
+    # ------------------------------------------------------------------ loops
+    def loop(self, site: Site) -> Any:
+        return _While() if site.kind == "while" else super().loop(site)
 
-    def rounds(self, loop: Any, asked: Any, site: Any) -> bool:
-        """Return whether a while loop goes on; where that is undecided, one round tells what all do."""
-        if loop.loop is None:
-            if not isinstance(asked, Comparison):
-                return bool(asked)
-            frame = sys._getframe(1)
-            loop.loop = Loop(asked, site.lines, frame, dict(frame.f_locals))
-            return True
-        loop.loop.end(asked, dict(sys._getframe(1).f_locals), site.names)
-        loop.solved = True
-        return False
+    def rounds(self, loop: Any, w: Comparison, site: Site, seen: dict[str, Any]) -> bool:
+        if site.escapes or site.effects:
+            w.refuse()
+        return cast(_While, loop).again(w, site, sys._getframe(1), seen)
 
     # ------------------------------------------------------------------ callees
-    def of_function(self, f: FunctionType) -> Any:
-        instead = register.instead_of(f)
-        copied = super().of_function(f)
+    def stands_for(self, f: Any) -> Any:
+        """Return what is called in a function's place: what is registered, or what makes masks of numbers."""
+        found = super().stands_for(f)
+        if found is not None or not isinstance(f, FunctionType):
+            return found
+        instead = registered.instead_of(f)
         if instead is not None:
-            return partial(_registered, instead, f, copied)
-        if copied is not f and f.__qualname__ == f.__name__ and loops(f.__code__):
-            return partial(_asking, f, copied)
-        return copied
+            return partial(_registered, instead, f)
+        if f.__qualname__ == f.__name__ and wanted(f) and self._loops(f):
+            return partial(_asking, f)
+        return None
+
+    def _loops(self, f: FunctionType) -> bool:
+        """Whether a function may ask for lengths as numbers: it has loops, or calls NumPy."""
+        try:
+            sites = converted(f).sites.cell_contents
+        except NoCopy:
+            return False
+        return any(s.kind in _LOOPS for s in sites) or not _ASKING.isdisjoint(f.__code__.co_names)
 
 
 TRACER = Tracer()
@@ -263,10 +285,10 @@ TRACER = Tracer()
 
 def forward_of(module: Any) -> Callable[..., Any]:
     """Return what a streaming call of a module runs."""
-    registered = register.registered_for(type(module))
+    registered = registered.registered_for(type(module))
     return TRACER.of(module.forward) if registered is None else partial(TRACER.of(registered), module)
 
 
 def own_forward(module: Any, *args: Any, **kwargs: Any) -> Any:
     """Run the forward that a module's class has, whatever is registered for it."""
-    return TRACER.of(type(module).forward)(module, *args, **kwargs)
+    return TRACER.copied(type(module).forward)(module, *args, **kwargs)

@@ -13,7 +13,7 @@ from types import CodeType, FrameType
 from typing import Any, NoReturn, TypeVar, cast
 
 from ..errors import DreamStreamError, LocatedError, NotStreamableError, refusal_like
-from ..tracing.copies import why_not
+from ..tracing import why_not
 
 F = TypeVar("F", bound=Callable[..., Any])
 

@@ -13,7 +13,7 @@ if _find_spec("torch") is None:
 from .. import contrib  # noqa: F401  (it registers layers and functions of other packages)
 from . import outside  # noqa: F401  (it enters what torch's functions do, as the next do)
 from .export import FunctionalModule, functionalize
-from .forward import complex_streams, conversions, of_lengths, own, pairs  # noqa: F401
+from .forward import callees, complex_streams, conversions, of_lengths, own, pairs  # noqa: F401
 from .patch import FRONT, StreamModule
 from .tensor import StreamTensor
 from .tensor.creation import as_stream_tensor, stream_tensor

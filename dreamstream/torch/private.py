@@ -19,6 +19,7 @@ from torch.utils.checkpoint import CheckpointFunction
 
 __all__ = [
     "APPLY",
+    "CALLS_USERS",
     "CheckpointFunction",
     "active_modes",
     "enter_mode",
@@ -33,6 +34,7 @@ __all__ = [
     "kept_by_checkpoint",
     "leave_innermost_mode",
     "onnx_type",
+    "original_of",
     "own_buffers",
     "own_tensors",
     "pytree",
@@ -45,6 +47,20 @@ __all__ = [
     "without_functions",
     "without_subclass",
 ]
+
+#: Functions that do nothing but call those of users, by module and name.
+CALLS_USERS = {
+    ("torch.nn.modules.module", "_call_impl"),
+    ("torch.nn.modules.module", "_wrapped_call_impl"),
+    ("torch.nn.modules.container", "forward"),
+    ("torch.nn.parallel.data_parallel", "forward"),
+    ("torch.nn.parallel.distributed", "forward"),
+    ("torch.nn.parallel.distributed", "_run_ddp_forward"),
+    ("torch.nn.utils.stateless", "_functional_call"),
+    ("torch._functorch.functional_call", "functional_call"),
+    ("torch.utils.checkpoint", "checkpoint"),
+    ("torch.utils.checkpoint", "checkpoint_sequential"),
+}
 
 #: Contexts in which stream tensors are torch's own; the second also where a mode is active.
 without_subclass = torch._C.DisableTorchFunctionSubclass
@@ -106,6 +122,16 @@ def recurrent_weights(layer: Any) -> list[list[str]]:
     """Return the names of a recurrent layer's weights, per layer and direction."""
     names: list[list[str]] = layer._all_weights
     return names
+
+
+def original_of(compiled: Any) -> Any:
+    """Return what `torch.compile` made something from, or None where it made nothing."""
+    attributes = getattr(compiled, "__dict__", None)
+    if not attributes:
+        return None
+    if type(compiled).__name__ == "OptimizedModule" and "_modules" in attributes:
+        return attributes["_modules"].get("_orig_mod")
+    return attributes.get("_torchdynamo_orig_callable")
 
 
 def has_hooks(module: torch.nn.Module) -> bool:

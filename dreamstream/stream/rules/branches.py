@@ -16,7 +16,7 @@ from types import FrameType
 from typing import Any, NoReturn
 
 from ...errors import NotStreamableError
-from ...tracing.copies import UNBOUND
+from ...tracing import Hooks, Site
 from ..where import user_line
 from .compare import Comparison, open_branch
 from .condition import Condition, is_length
@@ -29,6 +29,9 @@ _CHOICE = (
     "an if that some streams enter {} by what is not nothing in others, at {}; do so by lengths without an if, as in "
     "F.pad(x, (0, -x.size(L) % 4))"
 )
+
+
+UNBOUND = Hooks.unbound
 
 
 class Apart(Exception):
@@ -131,11 +134,11 @@ def _wrapped(like: Any, x: Any) -> Any:
 class _Open:
     """What runs in a frame while only some streams are meant."""
 
-    def __init__(self, asked: Comparison, lines: range, frame: FrameType) -> None:
+    def __init__(self, asked: Comparison, site: Site, frame: FrameType) -> None:
         self.entry = asked.edge.entry
         self.outer = open_branch(self.entry)
         self._asked = asked
-        self._lines = lines
+        self._site = site
         self._frame: FrameType | None = frame
         self._edits: dict[int, tuple[Any, Any, Callable[[Any], Any]]] = {}
 
@@ -144,7 +147,7 @@ class _Open:
         frame: FrameType | None = sys._getframe(1)
         while frame is not None and frame is not self._frame:
             frame = frame.f_back
-        return frame is not None and frame.f_lineno in self._lines
+        return frame is not None and frame.f_lineno in self._site.lines
 
     def open(self) -> None:
         """Let pads and crops of streams be within it from now on."""
@@ -207,16 +210,16 @@ class Branch(_Open):
     Parameters
     ----------
     asked : Comparison
-    lines : range
-        Lines of the statement.
+    site : Site
     frame : FrameType
         That runs it; it is only looked at.
     seen : dict
         Its variables.
     """
 
-    def __init__(self, asked: Comparison, lines: range, frame: FrameType, seen: Mapping[str, Any]) -> None:
-        super().__init__(asked, lines, frame)
+    def __init__(self, asked: Comparison, site: Site, frame: FrameType, seen: Mapping[str, Any]) -> None:
+        super().__init__(asked, site, frame)
+        self._may_trust = self.outer is None and not site.again
         self._conditions = _conditions(asked, self.outer)
         self._before = seen
         self._after: Mapping[str, Any] = seen
@@ -234,43 +237,49 @@ class Branch(_Open):
         """Go on with the other branch; `seen` are the variables behind the first."""
         self._after, self._side = seen, False
 
+    def chosen(self, yes: Any, no: Any) -> Any:
+        """Return the value of a conditional expression, of whose sides these are the values."""
+        self._site, self._after = self._site._replace(names=("",)), {"": yes}
+        self.merge({"": no})
+        return self._merged[""]
+
     def back(self, name: str) -> Any:
         """Return what a variable was before the if."""
         return self._before.get(name, UNBOUND)
 
-    def merge(self, seen: Mapping[str, Any], names: tuple[str, ...]) -> None:
+    def merge(self, seen: Mapping[str, Any]) -> None:
         """Merge variables; `seen` are those behind the second branch.
 
         Where they can't be, all take the values that all but short streams answer; others are refused at their ends.
         """
         self.close()
         values = _Values(self._conditions, self._edits)
-        for name in names:
+        for name in self._site.names:
             yes, no = self._after.get(name, UNBOUND), seen.get(name, UNBOUND)
             try:
                 self._merged[name] = values.merged(yes, no)
             except Apart:
-                self._trust("few" if type(yes) is int or type(no) is int else "soon")
+                self._trust("soon" if is_length(yes) and is_length(no) else "few")
                 if self._answer is None:
                     self._merged[name] = self._unknown(name, yes, no)
         if self._answer is not None:
-            self._asked.require(self._answer)
             taken = self._after if self._answer else seen
-            self._merged = {name: taken.get(name, UNBOUND) for name in names}
+            self._merged = {name: taken.get(name, UNBOUND) for name in self._site.names}
 
     def _trust(self, short: str) -> None:
-        if self._answer is None:
+        if self._answer is None and self._may_trust:
             self._answer = trusted(self._asked, short)
+            if self._answer is not None:
+                now, self.entry.guard = self.entry.guard, None
+                self._asked.require(self._answer)
+                self.entry.guard = now
 
     def _unknown(self, name: str, yes: Any, no: Any) -> Any:
         """Return what stands for a number that may be needed within the if only."""
-        error = (
-            f"`{name}` after the if at {user_line()} is, where it holds, not what it is elsewhere but for padding, "
-            f"cropping and numbers. {Comparison._serves}"
-        )
+        more = f" `{name}` after the if at {user_line()} is, where it holds, not what it is elsewhere but for padding, cropping and numbers."
         if all(is_length(v) or type(v) is int for v in (yes, no)):
-            return Unknown(self._asked.edge, error)
-        raise NotStreamableError(error)
+            return Unknown(self._asked, more)
+        self._asked.refuse(more)
 
     def merged(self, name: str) -> Any:
         """Return what a variable is behind the if."""
@@ -284,24 +293,28 @@ class Branch(_Open):
 
     def _settled(self, amount: Any, used: Callable[[Any], Any]) -> Any:
         settled = self.where.settled(amount, used)
-        if settled is None and self.outer is None:
+        if settled is None:
             self._trust("few" if type(amount) is int else "soon")
             return None if self._answer is None else amount if self._answer is self._side else 0
         return settled
+
+    def meant(self) -> bool | None:
+        """Whether what is required here is so of all but short streams; False: of none of them; None: of others."""
+        self._trust("few")
+        return None if self._answer is None else self._answer is self._side
 
 
 class Unknown(Token):
     """A number that streams don't share after an if: it may be assigned anew, and nothing else."""
 
-    __slots__ = ("_error",)
+    __slots__ = ("_asked", "_why")
 
-    def __init__(self, edge: Any, error: str) -> None:
-        super().__init__(edge)
-        self._error = error
+    def __init__(self, asked: Comparison, why: str) -> None:
+        super().__init__(asked.edge)
+        self._asked, self._why = asked, why
 
     def _misuse(self, use: str, more: str = "") -> NoReturn:
-        raise NotStreamableError(self._error)
-
+        self._asked.refuse(self._why)
 
 
 def _is_negative(stop: Any) -> bool:
@@ -313,8 +326,8 @@ def _is_negative(stop: Any) -> bool:
 class Loop(_Open):
     """A ``while`` whose test streams answer differently: what its first round does tells what all do."""
 
-    def __init__(self, asked: Comparison, lines: range, frame: FrameType, seen: Mapping[str, Any]) -> None:
-        super().__init__(asked, lines, frame)
+    def __init__(self, asked: Comparison, site: Site, frame: FrameType, seen: Mapping[str, Any]) -> None:
+        super().__init__(asked, site, frame)
         self._before = seen
         self._missing: Any = None
         self._results: dict[str, Any] = {}
@@ -335,20 +348,24 @@ class Loop(_Open):
     def _crop(self, amount: Any, whole: Any) -> Any:
         return None
 
-    def end(self, asked: Any, seen: Mapping[str, Any], names: tuple[str, ...]) -> None:
+    def meant(self) -> None:
+        """Say that nothing can be required within it."""
+
+    def end(self, asked: Any, seen: Mapping[str, Any]) -> None:
         """Find what variables are behind the loop; `seen` are those after its first round, `asked` its test then."""
         self.close()
         rounds = self._missing if asked is False else self._rounds(asked)
         if rounds is None:
             self._asked.refuse()
-        for name in names:
+        for name in self._site.names:
             before, after = self._before.get(name, UNBOUND), seen.get(name, UNBOUND)
-            self._results[name] = self._behind(before, after, rounds)
+            self._results[name] = self._behind(before, after, rounds if name in self._site.even else None)
 
     def _behind(self, before: Any, after: Any, rounds: Any) -> Any:
         if after is before or id(getattr(after, "_inner", after)) in self._edits:
             return after
-        if not all(is_length(v) or type(v) is int for v in (before, after)) or type(after - before) is not int:
+        numbers = all(is_length(v) or type(v) is int for v in (before, after))
+        if rounds is None or not numbers or type(after - before) is not int:
             self._asked.refuse()
         return before + rounds * (after - before)
 

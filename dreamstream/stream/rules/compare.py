@@ -76,9 +76,9 @@ class Comparison(Token):
     def __bool__(self) -> bool:
         self.refuse()
 
-    def refuse(self) -> NoReturn:
+    def refuse(self, more: str = "") -> NoReturn:
         """Raise what says that streams answer differently."""
-        self._misuse("compared where streams answer differently", why_no_copy())
+        self._misuse("compared where streams answer differently", more or why_no_copy())
 
     def single(self) -> tuple[Any, str]:
         """Return the one length that compares with 0, and how; None, "" where it is several."""
@@ -94,6 +94,10 @@ class Comparison(Token):
             return Comparison([(length, OPPOSITE[relation])])
         return Comparison(self.parts, not self.negated)
 
+    def either(self, other: Comparison) -> Comparison:
+        """Return what holds where one of two does."""
+        return self.opposite().both(other.opposite()).opposite()
+
     def both(self, other: Comparison) -> Comparison:
         """Return what holds where this does and another."""
         ways = [c.opposite().opposite() for c in (self, other)]  # one part alone is not negated
@@ -104,10 +108,14 @@ class Comparison(Token):
     def require(self, answer: bool = True) -> None:
         """Let streams that don't answer so be refused at their ends.
 
-        Not where only some streams are meant, nor where one of several lengths may differ.
+        Not where one of several lengths may differ, nor in a branch that some streams enter.
         """
-        if open_branch(self.edge.entry) is not None or (answer == self.negated and len(self.parts) > 1):
+        branch = open_branch(self.edge.entry)
+        meant = branch is None or branch.meant()
+        if meant is None or (answer == self.negated and len(self.parts) > 1):
             self.refuse()
+        if not meant:  # no stream keeps what this branch makes
+            return
         for length, relation in self.parts:
             _require(length, relation if answer != self.negated else OPPOSITE[relation])
 

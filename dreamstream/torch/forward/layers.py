@@ -10,7 +10,7 @@ import torch
 from torch.nn.utils.rnn import PackedSequence
 
 from ... import nn as native
-from ...online.register import registered_for
+from ...online.registered import registered_for
 from ..private import recurrent_weights
 from .constants import Constant
 from .mode import Forward, as_stream, current

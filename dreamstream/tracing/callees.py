@@ -1,0 +1,230 @@
+"""What is called in a callee's place: its copy, a function that stands for it, or itself."""
+
+import functools
+import sys
+import types
+import weakref
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+from .copies import Converted, converted, is_copy, make
+from .source import NoCopy
+
+Callee = Callable[..., Any]
+
+#: Packages whose functions are not converted, beside the standard library.
+SKIPPED = frozenset(("torch", "numpy", "scipy", "dreamstream", "_pytest", "pytest", "pluggy", "hypothesis"))
+_STANDARD = frozenset(sys.stdlib_module_names) - {"__main__"}
+
+#: Functions of skipped packages that do nothing but call those of users: module and name. Other rooms add theirs.
+GOES_ON: set[tuple[str, str]] = set()
+
+#: Each returns what a compiled callable was made from, or None where it knows of none. Other rooms add theirs.
+ORIGINALS: list[Callable[[Any], Any]] = []
+
+# What is kept of a function: what is called (None: itself; `Converted`: a copy that is made for each call, for one
+# that is kept would keep the function's cells, and so perhaps the function), what that was made from, a reference.
+_Known = tuple[
+    "Callee | Converted | None", types.CodeType, "tuple[Any, ...] | None", "dict[str, Any] | None", "_Reference"
+]
+
+
+class _Reference(weakref.ref[types.FunctionType]):
+    __slots__ = ("key",)
+    key: int
+
+
+class Callees:
+    """Looks up what is called in a callee's place. The call itself is made by the user's own line."""
+
+    #: Functions and what stands for them in every tracer of this class.
+    instead: ClassVar[dict[Any, Callee]] = {}
+
+    def __init__(self) -> None:
+        self._cell = types.CellType(self)
+        self._known: dict[int, _Known] = {}
+        known = self._known
+        self._gone: Callable[[_Reference], object] = lambda reference: known.pop(reference.key, None)
+        self._modules: dict[str, weakref.ref[types.ModuleType]] = {}
+        self._stand_ins: dict[int, Callee] = {}
+        self._originals: list[Any] = []  # keeps what `_stand_ins` and `_by_code` go by
+        self._by_code: dict[int, Callee] = {}
+        self._by_name: dict[str, Callee] = {}
+        self._awaited: set[str] = set()  # modules of `_by_name`
+        for original, replacement in self.instead.items():
+            self.stand_in(original, replacement)
+
+    # --------------------------------------------------------------------------------------------- stand-ins
+    def stand_in(self, original: Callee | str, replacement: Callee) -> None:
+        """Have a function called in another's place.
+
+        Parameters
+        ----------
+        original
+            A function, a builtin, a class, any callable; a function of Python stands for all that have its code.
+            Or the name of one, ``module.qualname``, whose module need not have been imported.
+        replacement
+            What is called instead. In the place of a method it is bound to the same object.
+        """
+        if isinstance(original, str):
+            self._by_name[original] = replacement
+            self._awaited.add(original.rpartition(".")[0])
+            original = _named(original)
+            if original is None:
+                return
+        original = getattr(original, "__func__", original)
+        self._originals.append(original)
+        self._stand_ins[id(original)] = replacement
+        if isinstance(original, types.FunctionType) and not original.__code__.co_freevars:
+            self._by_code[id(original.__code__)] = replacement
+            self._originals.append(original.__code__)
+        self.forget()
+
+    def stands_for(self, f: Callee) -> Callee | None:
+        """Return the function that stands for this one, if any; of a function of Python it is asked once."""
+        found = self._stand_ins.get(id(f))
+        if found is None and isinstance(f, types.FunctionType):
+            found = self._by_code.get(id(f.__code__))
+        if found is None and self._by_name:
+            found = self._by_name.get(f"{getattr(f, '__module__', '')}.{getattr(f, '__qualname__', '')}")
+        return found
+
+    # --------------------------------------------------------------------------------------------- looking up
+    def of(self, f: Any) -> Any:
+        """Return what is to be called in the place of ``f``."""
+        kind = type(f)
+        if kind is types.FunctionType:
+            known = self._known.get(id(f))
+            if known is not None:
+                copy, code, defaults, keywords, _ = known
+                if code is f.__code__ and defaults is f.__defaults__ and keywords is f.__kwdefaults__:
+                    if copy is None:
+                        return f
+                    return copy if copy.__class__ is not Converted else make(f, copy, self._cell)
+            return self._of_function(f)
+        if kind is types.MethodType:
+            function = f.__func__
+            inner = self.of(function)
+            return f if inner is function else types.MethodType(inner, f.__self__)
+        found = self._stand_ins.get(id(f))
+        if found is not None:
+            return found
+        if kind is types.BuiltinFunctionType:
+            return f if f.__module__ not in self._awaited else self.stands_for(f) or f
+        return f if kind is type else self._of_object(f, kind)
+
+    def not_copied(self, f: types.FunctionType, why: NoCopy) -> None:
+        """Called where a function runs as it is because it can't be converted."""
+
+    def holds_symbols(self, values: Any) -> bool:
+        """Whether arguments hold what must not reach a user's cache."""
+        return False
+
+    def forget(self) -> None:
+        """Drop the function objects that are kept, as after a change of what stands for what."""
+        self._known.clear()
+
+    def _of_function(self, f: types.FunctionType) -> Any:
+        if is_copy(f.__code__):
+            return f
+        for original in ORIGINALS:
+            if (found := original(f)) is not None:
+                return self.of(found)
+        stand_in = self.stands_for(f)
+        if stand_in is not None:
+            return self._keep(f, stand_in)
+        if not wanted(f):
+            return self._keep(f, None)
+        copy = self.copied(f)
+        if copy is f:
+            return self._keep(f, None)
+        made = converted(f)
+        self._keep(f, made if made.closed or not self._module_lives(f) else copy)
+        return copy
+
+    def copied(self, f: types.FunctionType) -> types.FunctionType:
+        """Return a new copy of a function, whatever stands for it; itself where there can be none."""
+        try:
+            return make(f, converted(f), self._cell)
+        except NoCopy as why:
+            self.not_copied(f, why)
+            return f
+
+    def _keep(self, f: types.FunctionType, copy: "Callee | Converted | None") -> Callee:
+        known = self._known
+        reference = _Reference(f, self._gone)
+        reference.key = id(f)
+        known[id(f)] = copy, f.__code__, f.__defaults__, f.__kwdefaults__, reference
+        return f if copy is None or isinstance(copy, Converted) else copy
+
+    def _module_lives(self, f: types.FunctionType) -> bool:
+        """Whether a function's globals are a module's; copies are kept as long as the module lives."""
+        name = f.__globals__.get("__name__")
+        module = sys.modules.get(name) if isinstance(name, str) else None
+        if not isinstance(name, str) or module is None or getattr(module, "__dict__", None) is not f.__globals__:
+            return False
+        if name not in self._modules:
+            known, modules = self._known, self._modules
+
+            def gone(_: object) -> None:
+                known.clear()
+                modules.pop(name, None)
+
+            modules[name] = weakref.ref(module, gone)
+        return True
+
+    def _of_object(self, f: Any, kind: type) -> Any:
+        if isinstance(f, type):
+            return f
+        if kind is functools.partial:
+            inner = self.of(f.func)
+            return f if inner is f.func else functools.partial(inner, *f.args, **f.keywords)
+        if kind is functools._lru_cache_wrapper:
+            return self._past_cache(f)
+        if kind is staticmethod:
+            return self.of(f.__func__)
+        for original in ORIGINALS:
+            if (found := original(f)) is not None:
+                return self.of(found)
+        call = kind.__call__
+        if type(call) is not types.FunctionType:
+            return f
+        inner = self.of(call)
+        return f if inner is call else types.MethodType(inner, f)
+
+    def _past_cache(self, f: Any) -> Any:
+        """A function with ``lru_cache``: what holds symbols goes past the cache."""
+        inner = self.of(f.__wrapped__)
+        if inner is f.__wrapped__:
+            return f
+
+        def call(*args: Any, **keywords: Any) -> Any:
+            return inner(*args, **keywords) if self.holds_symbols((args, keywords)) else f(*args, **keywords)
+
+        return call
+
+
+def wanted(f: types.FunctionType) -> bool:
+    """Whether a function may hold what a tracer has to see: those of users and of packages for models."""
+    for _ in range(20):
+        module = f.__globals__.get("__name__") or ""
+        top = module.partition(".")[0] if isinstance(module, str) else ""
+        if (top not in SKIPPED and top not in _STANDARD) or (module, f.__code__.co_name) in GOES_ON:
+            return True
+        inner = f.__dict__.get("__wrapped__")  # torch.no_grad() around a user's function
+        if not isinstance(inner, types.FunctionType):
+            return False
+        f = inner
+    return False
+
+
+def _named(name: str) -> Any:
+    """Return what ``module.qualname`` names in a module that has been imported, or None."""
+    parts = name.split(".")
+    for i in range(len(parts) - 1, 0, -1):
+        found: Any = sys.modules.get(".".join(parts[:i]))
+        if found is not None:
+            for part in parts[i:]:
+                found = getattr(found, part, None)
+            return found
+    return None

@@ -1,0 +1,110 @@
+"""Copies of functions: new function objects over the same globals, cells and defaults, with code of our own.
+
+Code is kept by the code that it was made from, as long as that lives.
+"""
+
+import threading
+import types
+import weakref
+from typing import Any, NamedTuple
+
+from .nodes import HOOKS, SITES
+from .source import NoCopy, compiled, find, place, qualified_name
+from .transform import transform
+
+
+class Converted(NamedTuple):
+    """The code of a function's copies."""
+
+    code: types.CodeType
+    sites: types.CellType
+    closed: bool
+    """Whether the function has cells of its own."""
+
+
+_converted: dict[int, tuple["weakref.ref[types.CodeType]", Converted | NoCopy]] = {}
+_ours: dict[int, "weakref.ref[types.CodeType]"] = {}
+_lock = threading.RLock()
+
+
+def is_copy(code: types.CodeType) -> bool:
+    """Whether a code is a copy's, or stands within one."""
+    return id(code) in _ours
+
+
+def why_not(code: types.CodeType) -> str | None:
+    """Return why functions of this code were not converted, or None where they were, or were never asked for."""
+    known = _converted.get(id(code))
+    return str(known[1]) if known is not None and isinstance(known[1], NoCopy) else None
+
+
+def converted(function: types.FunctionType) -> Converted:
+    """Return the code of a function's copies.
+
+    Raises
+    ------
+    NoCopy
+        It can't be converted; why is also kept for ``why_not``.
+    """
+    code = function.__code__
+    known = _converted.get(id(code))
+    if known is None:
+        with _lock:
+            known = _converted.get(id(code))
+            if known is None:
+                known = _weak(code, _converted), _convert(function)
+                _converted[id(code)] = known
+    if isinstance(known[1], NoCopy):
+        raise known[1].with_traceback(None)
+    return known[1]
+
+
+def copy_of(function: types.FunctionType, hooks: types.CellType) -> types.FunctionType:
+    """Return a new copy of a function whose control flow goes through the hooks in this cell."""
+    return make(function, converted(function), hooks)
+
+
+def make(function: types.FunctionType, made: Converted, hooks: types.CellType) -> types.FunctionType:
+    """Return a function object of converted code that shares all else with the original."""
+    code, own = made.code, function.__closure__
+    if own is None:
+        closure = tuple([hooks if n == HOOKS else made.sites for n in code.co_freevars])
+    else:
+        cells = dict(zip(function.__code__.co_freevars, own))
+        cells[HOOKS], cells[SITES] = hooks, made.sites
+        closure = tuple([cells[n] for n in code.co_freevars])
+    new = types.FunctionType(code, function.__globals__, function.__name__, function.__defaults__, closure)
+    if function.__kwdefaults__ is not None:
+        new.__kwdefaults__ = function.__kwdefaults__
+    new.__qualname__, new.__module__, new.__doc__ = function.__qualname__, function.__module__, function.__doc__
+    if function.__dict__:
+        new.__dict__.update(function.__dict__)
+    return new
+
+
+def _convert(function: types.FunctionType) -> Converted | NoCopy:
+    code, name = function.__code__, qualified_name(function)
+    try:
+        found = find(function)
+        sites = transform(found.node, code.co_filename, name)
+        made = compiled(found, code, (*code.co_freevars, HOOKS, SITES), name)
+    except NoCopy as reason:
+        return reason
+    except (SyntaxError, ValueError, RecursionError) as error:
+        return NoCopy(f"{place(code)}: what it is converted to can't be compiled ({error})")
+    _note(made)
+    return Converted(made, types.CellType(sites), bool(code.co_freevars))
+
+
+def _note(code: types.CodeType) -> None:
+    """Note a code, and those within it, as ours."""
+    _ours[id(code)] = _weak(code, _ours)
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            _note(constant)
+
+
+def _weak(code: types.CodeType, table: dict[int, Any]) -> "weakref.ref[types.CodeType]":
+    """A reference by which a table forgets a code that is gone."""
+    key = id(code)
+    return weakref.ref(code, lambda _: table.pop(key, None))

@@ -1,0 +1,176 @@
+"""Expressions whose control flow goes through hooks: truths, conditional expressions, calls, comprehensions."""
+
+import ast
+from typing import TypeVar
+
+from .block import Block
+from .nodes import SITES, hook, is_not, name, placed, undecided, walrus
+from .site import Site
+
+_Comprehension = TypeVar("_Comprehension", ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+
+
+class Expressions(ast.NodeTransformer):
+    """Transforms expressions. Sites that hooks may ask for are collected in ``sites``.
+
+    Parameters
+    ----------
+    file, function
+        Where the function stands, and its qualified name.
+    """
+
+    def __init__(self, file: str, function: str) -> None:
+        self.sites: list[Site] = []
+        self._file, self._function_name = file, function
+        self._temporaries = 0
+        self._elsewhere: frozenset[str] = frozenset()  # names that the function declares global or nonlocal
+        self._no_walrus = False  # within the iterables of comprehensions, where Python has none
+
+    def temporary(self, of: str) -> str:
+        """A variable that isn't the user's: its name begins with a dot, which leaves it out of what is seen."""
+        self._temporaries += 1
+        return f".{of}{self._temporaries}"
+
+    def site(
+        self, kind: str, node: ast.expr | ast.stmt, text: str, block: Block | None = None, **more: object
+    ) -> ast.expr:
+        """Note a site; the expression that gives it while the copy runs."""
+        if block is not None:
+            found = (block.names, tuple(block.escapes), tuple(block.effects), tuple(block.augmented))
+            more = {**dict(zip(("names", "escapes", "effects", "augmented"), found)), **more}
+        parts = [node, *getattr(node, "body", ()), *getattr(node, "orelse", ())] if isinstance(node, ast.stmt) else [node]
+        more["end"] = max(part.end_lineno or node.lineno for part in parts)
+        self.sites.append(Site(kind, self._file, node.lineno, self._function_name, text, **more))  # type: ignore[arg-type]
+        return ast.Subscript(name(SITES), ast.Constant(len(self.sites) - 1), ast.Load())
+
+    # ------------------------------------------------------------------------------------------ truths
+    def truth(self, node: ast.expr) -> ast.expr:
+        """An expression for a condition's truth: True, False, or an undecided object."""
+        return placed(self._truth(node), node)
+
+    def _truth(self, node: ast.expr) -> ast.expr:
+        if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
+            return hook("not_", self.truth(node.operand))
+        if isinstance(node, ast.Constant):
+            return ast.Constant(bool(node.value))
+        if not isinstance(node, ast.BoolOp) or self._no_walrus:
+            return hook("test", self.visit(node))
+        is_or = isinstance(node.op, ast.Or)
+        sites = [self._operand_site(node, i) for i in range(1, len(node.values))]
+        whole = self.truth(node.values[-1])
+        for value, site in zip(reversed(node.values[:-1]), reversed(sites)):
+            w = self.temporary("w")
+            further = is_not(walrus(w, self.truth(value)), is_or)
+            both = hook("tor" if is_or else "tand", self._entered(w, site), whole)
+            whole = placed(ast.IfExp(further, both, ast.Constant(is_or)), value)
+        return whole
+
+    def _operand_site(self, node: ast.BoolOp, index: int) -> ast.expr:
+        kind = "or" if isinstance(node.op, ast.Or) else "and"
+        block = Block(node.values[index:], self._elsewhere)
+        return self.site(kind, node, ast.unparse(node), block)
+
+    def _entered(self, w: str, site: ast.expr) -> ast.expr:
+        """The truth in ``w``, where what depends on it is about to be evaluated though it is undecided."""
+        return ast.IfExp(undecided(w), hook("sides", name(w), site), name(w))
+
+    def visit_BoolOp(self, node: ast.BoolOp) -> ast.expr:
+        if self._no_walrus:
+            return self._generic(node)
+        is_or = isinstance(node.op, ast.Or)
+        sites = [self._operand_site(node, i) for i in range(1, len(node.values))]
+        return self._joined(node, list(map(self.visit, node.values)), sites, is_or)
+
+    def _joined(self, node: ast.expr, values: list[ast.expr], sites: list[ast.expr], is_or: bool) -> ast.expr:
+        """The operands of ``and`` or ``or``: the last one is evaluated unless those before it decide."""
+        whole = values[-1]
+        for value, site in zip(reversed(values[:-1]), reversed(sites)):
+            w, v = self.temporary("w"), self.temporary("v")
+            further = is_not(walrus(w, hook("test", walrus(v, value))), is_or)
+            joined = hook("join", self._entered(w, site), name(v), whole, ast.Constant(is_or))
+            whole = placed(ast.IfExp(further, joined, name(v)), node)
+        return whole
+
+    def visit_UnaryOp(self, node: ast.UnaryOp) -> ast.expr:
+        return self.truth(node) if isinstance(node.op, ast.Not) else self._generic(node)
+
+    def visit_IfExp(self, node: ast.IfExp) -> ast.expr:
+        """``a if c else b``: where c is undecided, both are evaluated, with a hook before each."""
+        if self._no_walrus:
+            return self._generic(node)
+        w = self.temporary("w")
+        text = ast.unparse(node.test)
+        site = self.site("conditional", node, text, Block([node.body, node.orelse], self._elsewhere))
+        test = is_not(walrus(w, self.truth(node.test)), False)
+        holds = ast.Compare(name(w), [ast.Is()], [ast.Constant(True)])
+        enter = is_not(walrus(w, hook("sides", name(w), site)), False)
+        first = ast.BoolOp(ast.And(), [test, ast.BoolOp(ast.Or(), [holds, enter])])
+        fails = ast.BoolOp(ast.And(), [is_not(name(w), False), hook("other_side", name(w))])
+        second = ast.BoolOp(ast.Or(), [ast.Compare(name(w), [ast.Is()], [ast.Constant(True)]), fails])
+        then = ast.IfExp(first, self.visit(node.body), ast.Constant(None))
+        otherwise = ast.IfExp(second, ast.Constant(None), self.visit(node.orelse))
+        return placed(hook("pick", then, otherwise, name(w)), node)
+
+    def visit_Compare(self, node: ast.Compare) -> ast.expr:
+        values = [self.visit(v) for v in (node.left, *node.comparators)]
+        if len(node.ops) == 1:
+            return placed(self._comparison(node.ops[0], *values), node)
+        if self._no_walrus:
+            node.left, node.comparators = values[0], values[1:]
+            return node
+        kept = [self.temporary("c") for _ in values[1:-1]]  # a < b < c: b is evaluated once
+        left = [values[0], *map(name, kept)]
+        right = [*map(walrus, kept, values[1:-1]), values[-1]]
+        pairs = [placed(self._comparison(op, a, b), node) for op, a, b in zip(node.ops, left, right)]
+        text = ast.unparse(node)
+        sites = [
+            self.site("and", node, text, Block(node.comparators[i:], self._elsewhere))
+            for i in range(1, len(pairs))
+        ]
+        return self._joined(node, pairs, sites, False)
+
+    @staticmethod
+    def _comparison(op: ast.cmpop, left: ast.expr, right: ast.expr) -> ast.expr:
+        if not isinstance(op, (ast.In, ast.NotIn)):
+            return ast.Compare(left, [op], [right])
+        held = hook("contains", left, right)
+        return held if isinstance(op, ast.In) else hook("not_", hook("test", held))
+
+    # ------------------------------------------------------------------------------------------ calls, loops
+    def visit_Call(self, node: ast.Call) -> ast.expr:
+        """``f(…)``: f is looked up by a hook, and called here."""
+        self._generic(node)
+        node.func = placed(hook("of", node.func), node.func)
+        return node
+
+    def _comprehension(self, node: _Comprehension) -> ast.expr:
+        single = len(node.generators) == 1 and not node.generators[0].ifs
+        no_walrus = self._no_walrus
+        for g in node.generators:
+            text = ast.unparse(g.iter)
+            site = self.site("comprehension", g.iter, text, Block([node], self._elsewhere), single=single)
+            self._no_walrus = True
+            over = self.visit(g.iter)
+            self._no_walrus = no_walrus
+            g.iter = over if g.is_async else placed(hook("iterate", over, site, ast.Constant(None)), over)
+            g.ifs = [self.guard(test) for test in g.ifs]
+        for field in ("elt", "key", "value"):
+            if hasattr(node, field):
+                setattr(node, field, self.visit(getattr(node, field)))
+        return placed(hook("gathered", node), node) if single and isinstance(node, ast.ListComp) else node
+
+    visit_ListComp = visit_SetComp = visit_DictComp = visit_GeneratorExp = _comprehension
+
+    def guard(self, test: ast.expr) -> ast.expr:
+        """A condition where only a decided truth will do."""
+        site = self.site("guard", test, ast.unparse(test))
+        return placed(hook("sure", self.truth(test), site), test)
+
+    def _generic(self, node: ast.expr) -> ast.expr:
+        """Transform what is within an expression."""
+        for field, old in ast.iter_fields(node):
+            if isinstance(old, list):
+                setattr(node, field, [self.visit(v) if isinstance(v, ast.AST) else v for v in old])
+            elif isinstance(old, ast.AST):
+                setattr(node, field, self.visit(old))
+        return node
