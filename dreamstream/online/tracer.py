@@ -285,8 +285,8 @@ TRACER = Tracer()
 
 def forward_of(module: Any) -> Callable[..., Any]:
     """Return what a streaming call of a module runs."""
-    registered = registered.registered_for(type(module))
-    return TRACER.of(module.forward) if registered is None else partial(TRACER.of(registered), module)
+    instead = registered.registered_for(type(module))
+    return TRACER.of(module.forward) if instead is None else partial(TRACER.of(instead), module)
 
 
 def own_forward(module: Any, *args: Any, **kwargs: Any) -> Any:
