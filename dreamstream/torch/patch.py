@@ -100,7 +100,7 @@ class TorchPatch(Patch):
     @passes_on
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         """Take a call of the module from torch."""
-        if torch.compiler.is_compiling():
+        if torch.compiler.is_compiling() and not _streams(args, kwargs):  # else what follows can't be compiled
             return self.module._call_impl(*args, **kwargs)
         module, caller = self.module, sys._getframe(1)
         if caller.f_code.co_name == _CALLER and (found := caller.f_locals.get("self")) is not module:
@@ -109,7 +109,7 @@ class TorchPatch(Patch):
         if compiler is None:
             return self.call(module, args, kwargs)
         try:  # within torch.compile(model)
-            if any(isinstance(x, StreamTensor) for x in _leaves(args, kwargs)):
+            if _streams(args, kwargs):
                 return self.call(module, args, kwargs)
         finally:
             private.set_compiler(compiler)
@@ -121,7 +121,7 @@ class TorchPatch(Patch):
             self.module = module
             return self.call(module, args, kwargs)
         self.strip(module.__dict__)
-        given = [x for x in _leaves(args, kwargs) if isinstance(x, StreamTensor)]
+        given = _streams(args, kwargs)
         if any(x._inner is not None for x in given):
             return run_module(module, args, kwargs)
         if given:
@@ -137,7 +137,7 @@ class TorchPatch(Patch):
             return super().call(module, args, kwargs)
 
     def _call(self, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        tensors = [x for x in _leaves(args, kwargs) if isinstance(x, StreamTensor)]
+        tensors = _streams(args, kwargs)
         inside = [x for x in tensors if x._inner is not None]
         if inside:
             if len(inside) < len(tensors):
@@ -349,6 +349,10 @@ def _leaves(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Sequence[Any]:
         if not isinstance(x, torch.Tensor) and type(x) not in _ATOMS:
             return pytree.tree_leaves((args, kwargs))
     return given
+
+
+def _streams(args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[StreamTensor]:
+    return [x for x in _leaves(args, kwargs) if isinstance(x, StreamTensor)]
 
 
 class _Front:

@@ -15,12 +15,14 @@ import torch
 from torch._C._dynamo import eval_frame
 from torch._ops import OpOverloadPacket
 from torch.nn.modules import module as modules
+from torch.nn.modules._functions import BackwardHookFunction
 from torch.overrides import _get_current_function_mode_stack as active_modes
 from torch.utils import _pytree as pytree
 from torch.utils.checkpoint import CheckpointFunction
 
 __all__ = [
     "APPLY",
+    "BackwardHookFunction",
     "CheckpointFunction",
     "active_modes",
     "enter_mode",
@@ -127,10 +129,13 @@ def has_hooks(module: torch.nn.Module) -> bool:
     )
 
 
-def runs_uncompiled(function: F) -> F:
-    """Let torch.compile leave a function alone that it meets while others run; what that calls it looks at."""
-    skip = eval_frame._FrameExecStrategy(eval_frame._FrameAction.SKIP, eval_frame._FrameAction.DEFAULT)
-    eval_frame.set_code_exec_strategy(function.__code__, skip)
+def runs_uncompiled(function: F, below: bool = False) -> F:
+    """Let torch.compile leave a function alone, where it meets it within others or alone, and, `below`, its calls."""
+    actions, code = eval_frame._FrameAction, function.__code__  # type: ignore[attr-defined]
+    strategy = eval_frame._FrameExecStrategy(actions.SKIP, actions.SKIP if below else actions.DEFAULT)
+    eval_frame.set_code_exec_strategy(code, strategy)
+    if below:
+        function._torchdynamo_disable = True  # type: ignore[attr-defined]
     return function
 
 
