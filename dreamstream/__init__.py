@@ -27,7 +27,22 @@ from .config import show_config
 from .engine import Engine, compare, compile, load, verify
 from .errors import *  # noqa: F403
 from .errors import __all__ as _error_names
-from .online import Op, StreamModule, audit, patch_module, register, static, unpatch_module
+from .online import (
+    Op,
+    StreamModule,
+    audit,
+    get_state,
+    is_online,
+    live_ids,
+    offline,
+    online,
+    patch_module,
+    register,
+    reset,
+    set_state,
+    static,
+    unpatch_module,
+)
 from .stream import OutputCollector, StreamMetadata
 from .stream.context import Context
 from .stream.foreign import set_bridge as _set_bridge
@@ -47,11 +62,18 @@ __all__ = [
     "compare",
     "compile",
     "data",
+    "get_state",
+    "is_online",
+    "live_ids",
     "load",
     "nn",
+    "offline",
     "on_fallback",
+    "online",
     "patch_module",
     "register",
+    "reset",
+    "set_state",
     "show_config",
     "static",
     "stream_tensor",

@@ -9,7 +9,7 @@ a name of it is asked for, not before. Nothing else imports this module.
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -127,17 +127,33 @@ class OutputCollector(_OutputCollector):
 
 
 # ---------------------------------------------------------------------- patched convolutions
-def kernel_width(module: Any) -> int:
+def kernel_width(patch: Any) -> int:
     """Return how many frames one output frame of a convolution sees."""
+    module = patch.module
     return int(module.dilation[0] * (module.kernel_size[0] - 1) + 1)
 
 
-def stream_buffer(module: Any) -> dict[str, Any]:
-    """Return the frames ``(channels, frames)`` kept for each live stream of a convolution that is called itself.
+class StreamBuffer(Mapping[str, Any]):
+    """The frames ``(channels, frames)`` kept for each live stream of a convolution that is called itself.
 
     What it keeps inside a larger module is with that module's streams (`get_state`).
     """
-    session = module._patch.session
+
+    def __init__(self, patch: Any) -> None:
+        self.__self__ = patch
+
+    def __getitem__(self, stream_id: str) -> Any:
+        return _kept(self.__self__)[stream_id]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.__self__.live_ids)
+
+    def __len__(self) -> int:
+        return len(self.__self__.live_ids)
+
+
+def _kept(patch: Any) -> dict[str, Any]:
+    session, module = patch.session, patch.module
     kept: dict[str, Any] = {}
     with session.hold():
         for i in session.live_ids:
@@ -203,7 +219,7 @@ def _enter() -> None:
             setattr(sys.modules[parent], last, module)
     for function in (patch, add_streaming_modes):
         setattr(sys.modules[__package__], function.__name__, function)
-    CONVOLUTIONS.update(kernel_width=kernel_width, stream_buffer=stream_buffer)
+    CONVOLUTIONS.update(kernel_width=kernel_width, stream_buffer=StreamBuffer)
 
 
 _enter()

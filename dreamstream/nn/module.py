@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Mapping
 from contextvars import ContextVar
-from functools import partial
 from typing import Any, ClassVar, NamedTuple, TypeVar
 
 from ..array import Tensor, dtypes as element_types
@@ -90,11 +89,6 @@ class Module:
 
     # ------------------------------------------------------------------ attributes
     def __getattr__(self, name: str) -> Any:
-        patch = self.__dict__.get("_patch")
-        if patch is not None and name in patch.METHODS:
-            return partial(getattr(patch, name), self)
-        if patch is not None and name in patch.PROPERTIES:
-            return getattr(patch, name)(self)
         for kind in ("_parameters", "_buffers", "_modules"):
             held = self.__dict__.get(kind)
             if held is not None and name in held:
@@ -305,8 +299,8 @@ class Module:
             raise DTypeError(f"a module's parameters are float32 or float64, not {dtype}")
         for part in self.modules():
             patch = part.__dict__.get("_patch")
-            if patch is not None and patch.live_ids(part):
-                raise ModeError("streams are live; end them or reset() before .to(dtype)", patch.live_ids(part))
+            if patch is not None and patch.live_ids:
+                raise ModeError("streams are live; end them or reset() before .to(dtype)", list(patch.live_ids))
         for _, tensor in [*self.named_parameters(), *self.named_buffers()]:
             if element_types.is_float(tensor.dtype) and tensor.dtype != dtype:
                 tensor._array = tensor.numpy().astype(dtype)

@@ -3,7 +3,34 @@
 from .audit import Audit, audit
 from .declared import Op
 from .given import static
-from .patch import StreamModule, patch_module, unpatch_module
+from .patch import (
+    StreamModule,
+    get_state,
+    is_online,
+    live_ids,
+    offline,
+    online,
+    patch_module,
+    reset,
+    set_state,
+    unpatch_module,
+)
 from .register import register
 
-__all__ = ["Audit", "Op", "StreamModule", "audit", "patch_module", "register", "static", "unpatch_module"]
+__all__ = [
+    "Audit",
+    "Op",
+    "StreamModule",
+    "audit",
+    "get_state",
+    "is_online",
+    "live_ids",
+    "offline",
+    "online",
+    "patch_module",
+    "register",
+    "reset",
+    "set_state",
+    "static",
+    "unpatch_module",
+]

@@ -8,24 +8,18 @@ from typing import Any, Protocol
 from ..nn.module import Module
 from ..stream.foreign import bridge
 
-#: Attributes that patched torch convolutions compute: `dreamstream.compat` fills it.
+#: What patched torch convolutions offer, made of their handles: `dreamstream.compat` fills it.
 CONVOLUTIONS: dict[str, Callable[[Any], Any]] = {}
 
 
 class Front(Protocol):
     """What patching and capturing must know of a kind of modules."""
 
-    #: Makes the handle of a module from the options of `patch_module` and the module's path.
+    #: Makes the handle of a module from it, the options of `patch_module` and its path.
     patch: Any
 
     def parts(self, module: Any) -> list[tuple[str, Any]]:
         """Return a module and those below it that stream, by path."""
-
-    def attach(self, module: Any, patch: Any) -> None:
-        """Let the handle stand between the module's call and its forward."""
-
-    def detach(self, module: Any) -> None:
-        """Undo `attach`."""
 
     def unstreamable(self, module: Any) -> tuple[str, str] | None:
         """Return why a layer can't stream, and what would work; None if it can."""

@@ -7,232 +7,22 @@ forward. The outermost online module that is called owns the session.
 from __future__ import annotations
 
 import inspect
-import threading
+import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import partial
-from typing import Any, NamedTuple, TypeVar, cast
+from typing import Any, TypeVar
 
-from ..array.counted import noted
-from ..array.dtypes import name_of
-from ..array.lengths import LengthsOf
-from ..array.scores import Scores
-from ..array.stream_tensor import StreamTensor
-from ..array.symbolic import as_symbolic, measured
-from ..errors import ModeError, NotStreamableError, StreamIdError, StreamMismatchError, no_tape
+from ..errors import ModeError, NotStreamableError, StreamWarning, no_tape
 from ..file_kinds import instead_of_module
 from ..nn.module import Module
 from ..operations.refusals import BACKWARDS
-from ..stream.context import Context, contexts_of, declared
-from ..stream.rules import require_same_streams
-from ..stream.tree import leaves, map_leaves
-from ..stream.where import passes_on, raise_explained
-from . import states
-from .eager import EagerCall
+from ..stream.context import Context, contexts_of
 from .front import Front, foreign_front
-from .given import forgotten, input_names
+from .handle import OFFERED, POLICIES, VARIANTS, Options, Patch, forget_patch, patch_of
 from .joining import may_join
 from .registered import registered_for
-from .session import Session
-from .tracer import forward_of
 
 M = TypeVar("M")
-
-_MAKING = threading.Lock()
-
-VARIANTS = ("chunk-wise-aligned", "full-file-aligned", "full-file-unaligned")
-POLICIES = ("raise", "buffer")
-
-
-class Options(NamedTuple):
-    """What a module is patched with; see `patch_module`."""
-
-    train_variant: str = VARIANTS[0]
-    unstreamable: str = POLICIES[0]
-    buffer_limit: int | None = None
-    skew: int = 0
-    context_limit: int | None = None
-
-
-class Patch:
-    """The handle of one patched module: its mode, its options and, where it is outermost, its session."""
-
-    #: What a patched module offers besides its own methods.
-    METHODS = ("online", "offline", "reset", "get_state", "set_state")
-    PROPERTIES = ("is_online", "live_ids")
-
-    _kind: type[Session] = Session
-
-    def __init__(
-        self, options: Options, path: str = "", context: Context | None = None, around: bool = False
-    ) -> None:
-        self.options, self.path, self.context = options, path, context
-        self.around = around  # whether it, or a module below, has a context
-        self.online_mode = False
-        self._session: Session | None = None
-
-    @property
-    def train_variant(self) -> str:
-        """How the module trains."""
-        return self.options.train_variant
-
-    @property
-    def session(self) -> Session:
-        """The session, made when it is first needed."""
-        if self._session is None:
-            own = self.options
-            made = self._kind(own.skew, own.unstreamable == "buffer", own.buffer_limit, own.context_limit)
-            with _MAKING:  # two threads may come here at once
-                self._session = self._session or made
-        return self._session
-
-    # ---------------------------------------------------------------- what a patched module offers
-    def online(self, module: M, mode: bool = True) -> M:
-        """Stream from now on (or, with False, be the untouched model), here and below."""
-        if not isinstance(mode, bool):
-            raise ValueError(f"online: mode must be a bool, got {mode!r}")
-        for part in cast(Any, module).modules():
-            patch = part.__dict__.get("_patch")
-            if patch is not None:
-                patch.online_mode = mode
-        return module
-
-    def offline(self, module: M) -> M:
-        """Be the untouched model; live streams stay as they are."""
-        return self.online(module, False)
-
-    def is_online(self, module: Any) -> bool:
-        """Whether the module streams."""
-        return self.online_mode
-
-    def live_ids(self, module: Any) -> list[str]:
-        """Streams that have started and not ended."""
-        return [] if self._session is None else self._session.live_ids
-
-    def known_ids(self) -> list[str]:
-        """Streams that would be lost with the session."""
-        return [] if self._session is None else self._session.known_ids
-
-    def reset(self, module: Any, ids: Iterable[str] | None = None) -> None:
-        """Forget streams, or all."""
-        if self._session is not None:
-            self._session.reset(ids)
-        elif ids is not None:
-            raise StreamIdError("no such streams are live", [ids] if isinstance(ids, str) else list(ids))
-
-    def get_state(self, module: Any, ids: Sequence[str] | str | None = None) -> dict[str, bytes]:
-        """Return what streams remember, as bytes per id."""
-        return states.dump(self.session, ids)
-
-    def set_state(self, module: Any, given: Mapping[str, bytes]) -> None:
-        """Add streams with the states that `get_state` gave, here or in another process."""
-        states.load(self.session, given)
-
-    # ---------------------------------------------------------------- calls
-    @passes_on
-    def call(self, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Run the module's forward as its mode says, in its context."""
-        if self.context is None:
-            return self._call(module, args, kwargs)
-        with declared(self.context) as asked:
-            out = self._call(module, args, kwargs)
-        inside = (getattr(getattr(x, "_inner", x), "edge", None) is not None for x in leaves((args, kwargs)))
-        if not asked and any(inside):
-            raise ValueError(
-                f"context: in {self.path!r} ({type(module).__name__}), for which {self.context} is declared, "
-                "nothing attends to a stream; ds.unpatch_module(model) forgets what is declared"
-            )
-        return out
-
-    @passes_on
-    def _call(self, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        tensors = [x for x in leaves((args, kwargs)) if isinstance(x, StreamTensor)]
-        inside = [x.edge.entry for x in tensors if x.edge is not None]
-        if inside or (not tensors and any(isinstance(x, Scores) or noted(x) for x in leaves((args, kwargs)))):
-            if inside and inside.count(inside[0]) < len(inside):
-                raise StreamMismatchError("tensors of different forwards meet in one module")
-            if len(inside) < len(tensors):
-                raise StreamMismatchError("a StreamTensor from outside meets streams inside a forward")
-            try:
-                return forward_of(module)(*args, **kwargs)
-            except Exception as error:
-                raise_explained(error, self.path, type(module).__name__)
-        name = type(module).__name__
-        if not self.online_mode:
-            if tensors:
-                raise ModeError(f"{name} is offline and got a StreamTensor; call .online() first")
-            return module.forward(*args, **kwargs)
-        if not tensors:
-            if any(type(x).__name__ == "StreamTensor" for x in leaves((args, kwargs))):
-                raise ModeError(
-                    f"{name} computes with NumPy and got a StreamTensor of torch; make it of arrays, as in "
-                    "ds.stream_tensor([t.numpy()], ids=...)"
-                )
-            raise ModeError(
-                f"{name} is online and got no StreamTensor; wrap its input with ds.stream_tensor, or call "
-                ".offline() first"
-            )
-        return self._outermost(module, args, kwargs, tensors)
-
-    @passes_on
-    def _outermost(
-        self, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any], tensors: Sequence[StreamTensor]
-    ) -> Any:
-        if module.told_to_train:
-            raise no_tape(f"{type(module).__name__} is in train() and online; call .eval() to stream")
-        meta = tensors[0].meta
-        if len(tensors) > 1:
-            require_same_streams([x.meta for x in tensors])
-        session = self.session
-        with session.hold(meta.ids):
-            args, kwargs, given = session.take_given(module, args, kwargs)
-            call = session.admit(
-                meta,
-                tuple([x._rate for x in tensors]),
-                [x.lengths for x in tensors],
-                True in [x.restart for x in tensors],
-                partial(_names_of, module),
-                EagerCall,
-                given,
-            )
-            call.kinds = [(name_of(x.value.dtype), x.value.shape[1:]) for x in tensors]
-            if call.kinds != session.kinds:
-                call.require_kinds(input_names(module, args, kwargs, tensors))
-            index = iter(range(len(call.rates)))
-            entered = {}
-            for x in tensors:
-                edge = call.input_edge(next(index), name_of(x.value.dtype), x.value.shape[1:])
-                entered[id(x)] = StreamTensor.inside(x.value, x.dims, edge, x._names)
-            for each in given:
-                edge = call.input_edge(next(index), *each.known())
-                entered[id(each)] = StreamTensor.inside(each.stacked(meta.ids), each.dims, edge)
-
-            def enter(x: Any) -> Any:
-                return as_symbolic(x, entered) if isinstance(x, LengthsOf) else entered.get(id(x), x)
-
-            inside_args = map_leaves(args, enter)
-            inside_kwargs = map_leaves(kwargs, enter) if kwargs else kwargs
-            try:
-                result = forward_of(module)(*inside_args, **inside_kwargs)
-            except Exception as error:
-                call.explain(error)
-                told = forgotten(module, args, kwargs) if isinstance(error, (AttributeError, TypeError)) else None
-                if told is not None:
-                    raise told from None
-                raise_explained(error, self.path, type(module).__name__)
-            result = map_leaves(result, lambda x: _leave(measured(x), call))
-            session.commit(call)
-            return result
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> Patch:
-        out = type(self)(self.options, self.path, self.context, self.around)
-        out.online_mode = self.online_mode
-        if self._session is not None:
-            out._session = self._session.__deepcopy__(memo)
-        return out
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_session": None}  # live streams travel by get_state
 
 
 class _Native:
@@ -242,12 +32,6 @@ class _Native:
 
     def parts(self, module: Any) -> list[tuple[str, Any]]:
         return list(module.named_modules())
-
-    def attach(self, module: Any, patch: Patch) -> None:
-        module.__dict__["_patch"] = patch
-
-    def detach(self, module: Any) -> None:
-        module.__dict__.pop("_patch", None)
 
     def unstreamable(self, module: Any) -> tuple[str, str] | None:
         kind: Any = type(module)
@@ -269,20 +53,6 @@ def front_of(module: Any, what: str) -> Front:
     if front is None:
         raise TypeError(f"{what} takes a module of dreamstream.nn or torch.nn, got {instead_of_module(module)}")
     return front
-
-
-def _names_of(module: Module) -> dict[int, str]:
-    """Return the names of parameters and buffers by the identity of what holds their values."""
-    return {id(p.numpy()): n for n, p in [*module.named_parameters(), *module.named_buffers()]}
-
-
-def _leave(x: Any, call: EagerCall) -> Any:
-    """Return an output as the caller sees it: this call's frames."""
-    if not isinstance(x, StreamTensor):
-        return x
-    if x.edge is None or x.edge.entry is not call:
-        raise StreamMismatchError("the forward returned a tensor of another call")
-    return StreamTensor._make(x.value, x.dims, x._names, x.meta, x.starts, x._rate, None)
 
 
 # ---------------------------------------------------------------------- patching
@@ -386,21 +156,22 @@ def patch_module(
     options = Options(train_variant, unstreamable, buffer_limit, skew, context_limit)
     parts = front.parts(module)
     contexts = contexts_of(context, [path for path, _ in parts])
-    for _, part in parts:
-        patch = part.__dict__.get("_patch")
-        if patch is None:
-            continue
+    before = {path: patch for path, part in parts if (patch := patch_of(part)) is not None}
+    for patch in before.values():
         if patch.known_ids() and (contexts or patch.options != options):
             raise ModeError("streams are live; reset() before patching with other options", patch.known_ids())
-    before = {path: part.__dict__["_patch"] for path, part in parts if "_patch" in part.__dict__}
     contexts = {path: patch.context for path, patch in before.items() if patch.context is not None} | contexts
+    made = []
     for path, part in parts:
-        patch, own = before.get(path), contexts.get(path)
+        own, known = contexts.get(path), before.get(path)
         around = any(not path or f"{inner}.".startswith(f"{path}.") for inner in contexts)
-        if patch is None or (patch.options, patch.context, patch.around) != (options, own, around):
-            made = front.patch(options, path, own, around)
-            made.online_mode = patch is not None and patch.online_mode
-            front.attach(part, made)
+        if known is None or (known.options, known.context, known.around) != (options, own, around):
+            forget_patch(part)
+            new = front.patch(part, options, path, own, around)
+            new.online_mode = known is not None and known.online_mode
+            new.attach()
+            made.append((new, known is None))
+    _tell_of_names([patch for patch, is_new in made if is_new])
     return module
 
 
@@ -408,15 +179,15 @@ def patch_module(
 def as_it_was(module: Any) -> Iterator[None]:
     """Undo what is patched meanwhile where something fails."""
     front = front_of(module, "compile")
-    before = [(part, part.__dict__.get("_patch")) for _, part in front.parts(module)]
+    before = [(part, patch_of(part)) for _, part in front.parts(module)]
     try:
         yield
     except BaseException:
         for part, patch in before:
-            if patch is None:
-                front.detach(part)
-            else:
-                front.attach(part, patch)
+            if patch_of(part) is not patch:
+                forget_patch(part)
+                if patch is not None:
+                    patch.attach()
         raise
 
 
@@ -430,12 +201,76 @@ def unpatch_module(module: M) -> M:
     """
     front = front_of(module, "unpatch_module")
     parts = [m for _, m in front.parts(module)]
-    live = [i for m in parts if "_patch" in m.__dict__ for i in m.__dict__["_patch"].known_ids()]
+    live = [i for m in parts if (patch := patch_of(m)) is not None for i in patch.known_ids()]
     if live:
         raise ModeError("streams are live; end them or reset() before unpatching", live)
     for part in parts:
-        front.detach(part)
+        forget_patch(part)
     return module
+
+
+def _tell_of_names(patches: Sequence[Patch]) -> None:
+    """Warn of names that modules have themselves, and of what is computed around a model's forward."""
+    taken = {p: [n for n in OFFERED if n not in p.lent] for p in patches}
+    clashes = [f"{p.path or 'the model'} ({type(p.module).__name__}): {', '.join(n)}" for p, n in taken.items() if n]
+    if clashes:
+        more = f" and {len(clashes) - 3} more modules" if len(clashes) > 3 else ""
+        warnings.warn(
+            f"patch_module: attributes of a module's own stay what they are, in {'; '.join(clashes[:3])}{more}; use "
+            "the functions of these names: ds.online(model), ds.reset(model, ids), ...",
+            StreamWarning,
+            stacklevel=3,
+        )
+
+
+# ---------------------------------------------------------------------- what a patched module offers, as functions
+def _handle(model: Any, what: str) -> Patch:
+    found = patch_of(model)
+    if found is None:
+        front_of(model, what)
+        raise ModeError(f"{what}: {type(model).__name__} is not patched; call ds.patch_module(model) first")
+    return found
+
+
+def online(model: M, mode: bool = True) -> M:
+    """Let a patched module stream from now on, and those below it; with False, let it be the untouched model.
+
+    The same as ``model.online()``, which a model has where it has no such attribute of its own; so are the six
+    functions that follow.
+    """
+    out: M = _handle(model, "online").online(mode)
+    return out
+
+
+def offline(model: M) -> M:
+    """Let a patched module be the untouched model; live streams stay as they are."""
+    out: M = _handle(model, "offline").offline()
+    return out
+
+
+def is_online(model: Any) -> bool:
+    """Return whether a patched module streams."""
+    return _handle(model, "is_online").online_mode
+
+
+def live_ids(model: Any) -> list[str]:
+    """Return the ids of streams that have started and not ended."""
+    return list(_handle(model, "live_ids").live_ids)
+
+
+def reset(model: Any, ids: Iterable[str] | None = None) -> None:
+    """Forget streams of a patched module, or all."""
+    _handle(model, "reset").reset(ids)
+
+
+def get_state(model: Any, ids: Sequence[str] | str | None = None) -> dict[str, bytes]:
+    """Return what streams of a patched module remember, as bytes per id."""
+    return _handle(model, "get_state").get_state(ids)
+
+
+def set_state(model: Any, given: Mapping[str, bytes]) -> None:
+    """Add streams with the states that `get_state` gave, here or in another process."""
+    _handle(model, "set_state").set_state(given)
 
 
 class PatchesItself:
@@ -447,7 +282,7 @@ class PatchesItself:
     skew = 0
 
     def __getattr__(self, name: str) -> Any:
-        if name in (*Patch.METHODS, *Patch.PROPERTIES) and "_patch" not in self.__dict__:
+        if name in OFFERED and "_patch" not in self.__dict__:
             self._patch_itself()
             return getattr(self, name)
         return super().__getattr__(name)  # type: ignore[misc]
@@ -459,13 +294,11 @@ class PatchesItself:
         """Patch what is not patched yet, and stream from now on."""
         own: Any = self
         own._patch_itself()
-        patched: M = own.__dict__["_patch"].online(self, mode)
-        return patched
+        return online(self, mode)
 
     def offline(self: M) -> M:
         """Be the untouched model; live streams stay as they are."""
-        own: Any = self
-        return own.online(False) if "_patch" in own.__dict__ else self
+        return self if patch_of(self) is None else offline(self)
 
 
 class StreamModule(PatchesItself, Module):

@@ -1,11 +1,13 @@
-"""Patching torch modules: the handle of each, and the class that calls it.
+"""Patching torch modules: the handle of each, which torch's own call of a module reaches.
 
-A patched module is of a class made from its own, of the same name, whose call goes to the handle first. The
-forward is the class's own, so that `torch.jit.script` and `torch.export` see nothing new.
+``Module.__call__`` looks for ``_compiled_call_impl``, which `torch.nn.Module.compile` sets, before it runs hooks and
+the forward. The handle lies there, in the module's ``__dict__``; what torch has compiled is kept in it, and called
+offline.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
@@ -21,7 +23,8 @@ from ..array.symbolic import as_symbolic, measured
 from ..errors import DreamStreamError, ModeError, StreamMismatchError
 from ..online.front import CONVOLUTIONS
 from ..online.given import Given, forgotten, input_names
-from ..online.patch import Patch, PatchesItself
+from ..online.handle import Patch
+from ..online.patch import PatchesItself
 from ..online.tracer import TRACER
 from ..stream.rules import Length, require_same_streams
 from ..stream.where import passes_on, raise_explained
@@ -39,7 +42,8 @@ from .tensor import StreamTensor
 from .tensor.padding import unpad
 from .train.outputs import Outputs
 
-Module = torch.nn.Module
+#: The entry of a module's ``__dict__`` that torch calls in place of hooks and forward, and who looks for it.
+_CALLED, _CALLER = "_compiled_call_impl", "_wrapped_call_impl"
 
 _NARROW = frozenset((torch.float16, torch.bfloat16))  # taken by modules of float32, exactly
 
@@ -53,6 +57,78 @@ class TorchPatch(Patch):
     _types: list[torch.dtype]
     _is_single: bool = False  # whether its parameters of floats are float32
 
+    #: What `torch.nn.Module.compile` has made of the offline model.
+    compiled: Any = None
+
+    # ---------------------------------------------------------------- in the module's __dict__
+    def attach(self, lends: bool = True) -> None:
+        super().attach(lends)
+        if lends and isinstance(self.module, torch.nn.Conv1d):
+            self.lent += tuple(name for name in CONVOLUTIONS if not hasattr(self.module, name))
+            self._enter()
+
+    def _enter(self) -> None:
+        super()._enter()
+        own = self.module.__dict__
+        own.setdefault("compile", self.compile)
+        if own.get(_CALLED) is not self:
+            self.compiled = own.get(_CALLED)
+            own[_CALLED] = self
+
+    def strip(self, own: dict[str, Any]) -> None:
+        super().strip(own)
+        if getattr(own.get("compile"), "__self__", None) is self:
+            del own["compile"]
+        if own.get(_CALLED) is self:
+            own[_CALLED] = self.compiled
+            if self.compiled is None:
+                del own[_CALLED]
+
+    def __getattr__(self, name: str) -> Any:
+        if name in CONVOLUTIONS:
+            return CONVOLUTIONS[name](self)
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+    def compile(self, *args: Any, **kwargs: Any) -> None:
+        """Compile the offline model, as `torch.nn.Module.compile` does; online it streams as ever."""
+        module = self._of()
+        type(module).compile(module, *args, **kwargs)
+        self._enter()
+
+    # ---------------------------------------------------------------- calls
+    @private.runs_uncompiled
+    @passes_on
+    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
+        """Take a call of the module from torch."""
+        if torch.compiler.is_compiling() and not _streams(args, kwargs):  # else what follows can't be compiled
+            return self.module._call_impl(*args, **kwargs)
+        module, caller = self.module, sys._getframe(1)
+        if caller.f_code.co_name == _CALLER and (found := caller.f_locals.get("self")) is not module:
+            return self._of_copy(found, args, kwargs)
+        compiler = private.set_compiler(None)
+        if compiler is None:
+            return self.call(module, args, kwargs)
+        try:  # within torch.compile(model)
+            if _streams(args, kwargs):
+                return self.call(module, args, kwargs)
+        finally:
+            private.set_compiler(compiler)
+        return module._call_impl(*args, **kwargs)
+
+    def _of_copy(self, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Take a call of a module whose dictionary is a copy of this handle's module's, and let it be unpatched."""
+        if self.module is None:  # its class has its own way of copying
+            self.module = module
+            return self.call(module, args, kwargs)
+        self.strip(module.__dict__)
+        given = _streams(args, kwargs)
+        if any(x._inner is not None for x in given):
+            return run_module(module, args, kwargs)
+        if given:
+            name = type(module).__name__
+            raise ModeError(f"this {name} is a shallow copy of one that is patched: call ds.patch_module on it, too")
+        return module._wrapped_call_impl(*args, **kwargs)
+
     def call(self, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Run the module's forward as its mode says, in its context."""
         if not self.around:
@@ -61,7 +137,7 @@ class TorchPatch(Patch):
             return super().call(module, args, kwargs)
 
     def _call(self, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        tensors = [x for x in _leaves(args, kwargs) if isinstance(x, StreamTensor)]
+        tensors = _streams(args, kwargs)
         inside = [x for x in tensors if x._inner is not None]
         if inside:
             if len(inside) < len(tensors):
@@ -71,11 +147,11 @@ class TorchPatch(Patch):
         if not self.online_mode:
             if tensors:
                 raise ModeError(f"{name} is offline and got a StreamTensor; call .online() first")
-            return _plain_call(module, args, kwargs)
+            return (self.compiled or module._call_impl)(*args, **kwargs)
         if tensors:
             return self._outermost(module, args, kwargs, tensors)
         if _within(Forward) and current().takes_constants:  # a layer of constants
-            return _plain_call(module, args, kwargs)
+            return module._call_impl(*args, **kwargs)
         if any(isinstance(x, Native) for x in _leaves(args, kwargs)):
             raise ModeError(
                 f"{name} is a torch module and got a StreamTensor of NumPy arrays, as an empty list makes, too; "
@@ -215,7 +291,7 @@ class TorchPatch(Patch):
         return values[0].device if own is None else own
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**super().__getstate__(), "_names": None, "_named": [], "_types": []}
+        return {**super().__getstate__(), "_names": None, "_named": [], "_types": [], "compiled": None}
 
 
 def _measured(x: Any) -> Any:
@@ -229,7 +305,7 @@ def _measured(x: Any) -> Any:
 def _run(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Run what streams in place of a module's forward, or the forward."""
     try:
-        return _run_as_it_streams(module, args, kwargs)
+        return run_module(module, args, kwargs)
     except (RuntimeError, TypeError, AttributeError) as error:
         refusal = None if isinstance(error, DreamStreamError) else current().refusal(error)
         if refusal is None:
@@ -238,21 +314,25 @@ def _run(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 
 
 @passes_on
-def _run_as_it_streams(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def run_module(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Run a module's call on streams inside a forward: its hooks, and what streams in its forward's place."""
+    if private.has_hooks(module) or "forward" in module.__dict__:
+        forward = type(module).forward
+        if TRACER.stands_for(forward) is None:
+            TRACER.stand_in(forward, partial(_forward, forward))
+        return TRACER.of(type(module)._call_impl)(module, *args, **kwargs)
     other = streaming_forward(module)
     if other is None:
-        return TRACER.of(Module._call_impl)(module, *args, **kwargs)
-    other = partial(current().watched, TRACER.of(other))
-    if not private.has_hooks(module):
-        return other(*args, **kwargs)
-    own = module.__dict__.get("forward")
-    module.__dict__["forward"] = other  # so that torch's call runs the hooks around it
-    try:
-        return _plain_call(module, args, kwargs)
-    finally:
-        del module.__dict__["forward"]
-        if own is not None:
-            module.__dict__["forward"] = own
+        return TRACER.of(module.forward)(*args, **kwargs)
+    return current().watched(TRACER.of(other), *args, **kwargs)
+
+
+def _forward(forward: Any, module: Any, /, *args: Any, **kwargs: Any) -> Any:
+    """Run what streams in the place of the forward that a class has, or its copy."""
+    other = streaming_forward(module) if _streams(args, kwargs) else None
+    if other is None:
+        return TRACER.copied(forward)(module, *args, **kwargs)
+    return current().watched(TRACER.of(other), *args, **kwargs)
 
 
 def _within(*kinds: type) -> bool:
@@ -272,67 +352,8 @@ def _leaves(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Sequence[Any]:
     return given
 
 
-# ---------------------------------------------------------------------- classes
-_PATCHED: dict[type, type] = {}
-
-
-@passes_on
-def _plain_call(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Call a module as torch does."""
-    return Module.__call__(module, *args, **kwargs)
-
-
-def _call(self: Any, *args: Any, **kwargs: Any) -> Any:
-    patch = self.__dict__.get("_patch")
-    if patch is None or torch.compiler.is_compiling():
-        return _plain_call(self, args, kwargs)
-    return patch.call(self, args, kwargs)
-
-
-def _reduce(self: Any, protocol: int) -> Any:
-    state = self.__getstate__() if hasattr(self, "__getstate__") else self.__dict__
-    return _restored, (type(self)._unpatched,), state
-
-
-def _restored(cls: type) -> Any:
-    return object.__new__(patched_class(cls))
-
-
-def _method(name: str) -> Any:
-    def method(self: Any, *args: Any, **kwargs: Any) -> Any:
-        return getattr(self.__dict__["_patch"], name)(self, *args, **kwargs)
-
-    method.__name__ = name
-    method.__doc__ = getattr(Patch, name).__doc__
-    return method
-
-
-def _of_convolution(self: Any, name: str) -> Any:
-    """Return an attribute that was not found: one of `CONVOLUTIONS`, or what the module's own class gives."""
-    if name in CONVOLUTIONS:
-        return CONVOLUTIONS[name](self)
-    return type(self)._unpatched.__getattr__(self, name)
-
-
-def patched_class(cls: type) -> type:
-    """Return the class of patched modules of a class."""
-    if cls not in _PATCHED:
-        members: dict[str, Any] = {name: _method(name) for name in Patch.METHODS}
-        members.update({name: property(_method(name)) for name in Patch.PROPERTIES})
-        members |= {
-            "__call__": _call,
-            "__reduce_ex__": _reduce,
-            "__module__": cls.__module__,
-            "__qualname__": cls.__qualname__,
-            "__doc__": cls.__doc__,
-            "_unpatched": cls,
-        }
-        if issubclass(cls, torch.nn.Conv1d):
-            members["__getattr__"] = _of_convolution
-        properties = [n for n, m in members.items() if isinstance(m, property)]
-        members |= private.unused_properties(cls, properties)
-        _PATCHED[cls] = type(cls.__name__, (cls,), members)
-    return _PATCHED[cls]
+def _streams(args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[StreamTensor]:
+    return [x for x in _leaves(args, kwargs) if isinstance(x, StreamTensor)]
 
 
 class _Front:
@@ -358,16 +379,6 @@ class _Front:
             id(m) for p in module.modules() if isinstance(p, parametrize.ParametrizationList) for m in p.modules()
         }
         return [(path, m) for path, m in module.named_modules() if id(m) not in inner]
-
-    def attach(self, module: Any, patch: TorchPatch) -> None:
-        module.__dict__["_patch"] = patch
-        if "_unpatched" not in type(module).__dict__:
-            module.__class__ = patched_class(type(module))
-
-    def detach(self, module: Any) -> None:
-        module.__dict__.pop("_patch", None)
-        if "_unpatched" in type(module).__dict__:
-            module.__class__ = type(module)._unpatched
 
     def unstreamable(self, module: Any) -> tuple[str, str] | None:
         return unstreamable(module)

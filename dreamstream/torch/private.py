@@ -9,10 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from traceback import walk_tb
 from types import FrameType
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
+from torch._C._dynamo import eval_frame
 from torch._ops import OpOverloadPacket
+from torch.nn.modules import module as modules
+from torch.nn.modules._functions import BackwardHookFunction
 from torch.overrides import _get_current_function_mode_stack as active_modes
 from torch.utils import _pytree as pytree
 from torch.utils.checkpoint import CheckpointFunction
@@ -20,6 +23,7 @@ from torch.utils.checkpoint import CheckpointFunction
 __all__ = [
     "APPLY",
     "CALLS_USERS",
+    "BackwardHookFunction",
     "CheckpointFunction",
     "active_modes",
     "enter_mode",
@@ -40,13 +44,16 @@ __all__ = [
     "pytree",
     "recurrent_function",
     "recurrent_weights",
+    "runs_uncompiled",
     "saved_tensors_hooks_on_top",
+    "set_compiler",
     "set_gradients",
-    "unused_properties",
     "will_run",
     "without_functions",
     "without_subclass",
 ]
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 #: Functions that do nothing but call those of users, by module and name.
 CALLS_USERS = {
@@ -137,8 +144,29 @@ def original_of(compiled: Any) -> Any:
 def has_hooks(module: torch.nn.Module) -> bool:
     """Return whether a module's call does more than run its forward."""
     return bool(
-        module._forward_hooks or module._forward_pre_hooks or module._backward_hooks or module._backward_pre_hooks
+        module._forward_hooks
+        or module._forward_pre_hooks
+        or module._backward_hooks
+        or module._backward_pre_hooks
+        or modules._global_forward_hooks
+        or modules._global_forward_pre_hooks
+        or modules._global_backward_hooks
+        or modules._global_backward_pre_hooks
     )
+
+
+def runs_uncompiled(function: F, below: bool = False) -> F:
+    """Let torch.compile leave a function alone, where it meets it within others or alone, and, `below`, its calls."""
+    actions, code = eval_frame._FrameAction, function.__code__  # type: ignore[attr-defined]
+    strategy = eval_frame._FrameExecStrategy(actions.SKIP, actions.SKIP if below else actions.DEFAULT)
+    eval_frame.set_code_exec_strategy(code, strategy)
+    if below:
+        function._torchdynamo_disable = True  # type: ignore[attr-defined]
+    return function
+
+
+#: Sets what compiles functions as they are called, None for nothing; returns what did so.
+set_compiler: Callable[[Any], Any] = eval_frame.set_eval_frame
 
 
 def own_buffers(module: torch.nn.Module) -> dict[str, Any]:
@@ -166,11 +194,6 @@ def _is_tagged(name: str, tag: torch.Tag) -> bool:
     return isinstance(packet, OpOverloadPacket) and any(
         tag in getattr(packet, overload).tags for overload in packet.overloads()
     )
-
-
-def unused_properties(cls: type, more: list[str]) -> dict[str, list[str]]:
-    """Return the member of a class that says which properties `torch.jit.script` leaves out."""
-    return {"__jit_unused_properties__": [*getattr(cls, "__jit_unused_properties__", ()), *more]}
 
 
 def onnx_type(value: Any) -> Any:

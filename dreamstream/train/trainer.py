@@ -7,6 +7,7 @@ from typing import Any
 
 from ..errors import ModeError, ShapeError, StreamIdError, no_tape
 from ..nn.module import Module
+from ..online.handle import patch_of
 from .align import align
 
 
@@ -72,7 +73,7 @@ class ChunkTrainer:
     ) -> None:
         if isinstance(model, Module):
             raise no_tape("ChunkTrainer with a module of dreamstream.nn")
-        if "_patch" not in getattr(model, "__dict__", {}):
+        if patch_of(model) is None:
             raise ModeError(f"ChunkTrainer: {type(model).__name__} is not patched; give ds.patch_module(model)")
         for name, number in (("chunk", chunk), ("lanes", lanes)):
             if number < 1:
@@ -111,8 +112,9 @@ class ChunkTrainer:
             raise StreamIdError("ChunkTrainer: these streams have no target", missing)
         if not self.model.training:
             raise ModeError("ChunkTrainer: the model is in eval(); call train() first")
-        together = self.model._patch.train_variant != "chunk-wise-aligned"
-        self.model.online()
+        patch: Any = patch_of(self.model)
+        together = patch.train_variant != "chunk-wise-aligned"
+        patch.online()
         total, frames = 0.0, 0
         waiting: list[tuple[Any, int]] = []
         try:
@@ -126,9 +128,9 @@ class ChunkTrainer:
                     frames += sum(n for _, n in waiting)
                     waiting = []
         finally:  # all have ended, but where something was raised
-            live = [i for i in self.model.live_ids if i in inputs]
+            live = [i for i in patch.live_ids if i in inputs]
             if live:
-                self.model.reset(live)
+                patch.reset(live)
         return total / frames if frames else float("nan")
 
     def _target(self, y: Any, targets: Mapping[str, Any]) -> Any:

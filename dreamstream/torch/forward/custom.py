@@ -29,6 +29,7 @@ from ...stream.tree import leaves, map_leaves
 from ...stream.where import line_above
 from ..private import (
     APPLY,
+    BackwardHookFunction,
     CheckpointFunction,
     function_of,
     is_of_checkpoint,
@@ -86,6 +87,13 @@ class Gradients:
         if frame is not None:
             self.running = _Applied(frame, self)
         return frame is None and checkpointed
+
+    def note(self, shell: Any) -> None:
+        """Note a stream that a Function returns as it was given."""
+        if self.changed:
+            self.look()
+        if self.running is not None:
+            self.running.made.append(shell)
 
     def set(self, func: Callable[[bool], None], enabled: bool) -> None:
         """Turn gradients on or off, as the user says; the block of a checkpoint keeps them on."""
@@ -180,6 +188,9 @@ class _Applied:
                     found[shell.output_nr] = shell
         if not self.learns or not found:
             return
+        if self.cls is BackwardHookFunction:
+            self._hook(found)
+            return
         wrong = self._unfit(list(found.values()))
         if wrong is None and len(next(iter(found.values()))._inner.value):
             wrong = self._apply(found)
@@ -227,6 +238,21 @@ class _Applied:
             for number, shell in found.items():
                 shell._inner = _with(shell._inner, _frames(results[number], shell._inner.dims))
         return None
+
+    def _hook(self, found: dict[int, Any]) -> None:
+        """Let the backward hooks of a layer hang on the frames of the call, seen as one row."""
+        unfit = [i for i in self._streams() if type(i) is not NativeStream or not _axes(i.dims)]
+        if any(type(i) is not NativeStream and not isinstance(i, Symbolic) for i in unfit):
+            raise NotStreamableError(
+                f"a full backward hook of a layer at {self.line}: not all that it is given are streams' frames; "
+                "x.register_hook on the model's outputs sees gradients"
+            )
+        values = {id(i): i.value for i in self._streams() if i not in unfit}
+        with without_functions(), saving(), torch.enable_grad():
+            results = self._run({**{id(i): _anywhere().detach() for i in unfit}, **values}, False)
+            for number, shell in found.items():
+                shell._inner = _with(shell._inner, _frames(results[number], shell._inner.dims))
+                shell._node = results[number].grad_fn
 
     def _nothing(self, found: dict[int, Any]) -> None:
         """Let a loss over results without frames have a gradient, which goes nowhere."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import lru_cache, partial
+from functools import partial
 from typing import Any
 
 import torch
@@ -18,31 +18,19 @@ from .mode import Forward, as_stream, current
 Reason = tuple[str, str]
 
 
-_STREAMING: dict[type[torch.nn.Module], Callable[..., Any]] = {}
+#: By the forward of a class: what streams in its place, ``(module, *inputs)``.
+_STREAMING: dict[Any, Callable[..., Any]] = {}
 
 
 def streaming_forward(module: torch.nn.Module) -> Callable[..., Any] | None:
-    """Return what runs in a streaming call in place of the module's own forward, if anything does."""
-    own: Any = type(module)
-    registered = registered_for(own)
-    if registered is not None:
-        return partial(registered, module)
-    run = _streams_as(own)
+    """Return what runs in a streaming call in place of the forward of a module's class, if anything does."""
+    kind: Any = type(module)
+    run = registered_for(kind) or _STREAMING.get(kind.forward)
     return None if run is None else partial(run, module)
 
 
-@lru_cache(maxsize=1024)
-def _streams_as(kind: Any) -> Callable[..., Any] | None:
-    """Return what streams in place of the forward of a class that has not written its own."""
-    for cls in kind.__mro__:
-        run = _STREAMING.get(cls)
-        if run is not None and kind.forward is cls.forward:
-            return run
-    return None
-
-
 # ---------------------------------------------------------------------- recurrence
-def _recurrent(kind: type[torch.nn.Module], twin: type[native.Module]) -> None:
+def _recurrent(kind: Any, twin: type[native.Module]) -> None:
     """Let a recurrent layer or cell stream as the native one with its weights."""
 
     def stream(module: Any, input: Any, hx: Any = None) -> Any:
@@ -55,7 +43,7 @@ def _recurrent(kind: type[torch.nn.Module], twin: type[native.Module]) -> None:
             return _layer_by_layer(module, twin, forward, input, hx)
         return _run(_twin(module, twin, forward), forward, input, hx)
 
-    _STREAMING[kind] = stream
+    _STREAMING[kind.forward] = stream
 
 
 _OPTIONS = (
@@ -125,7 +113,7 @@ for _name in ("LSTM", "GRU", "RNN", "LSTMCell", "GRUCell", "RNNCell"):
 
 
 # ---------------------------------------------------------------------- padding
-def _padded(kind: type[torch.nn.Module], convolve: Callable[..., Any]) -> None:
+def _padded(kind: Any, convolve: Callable[..., Any]) -> None:
     """Let circular padding be part of the convolution, which can wait for the end; a stream by itself can't."""
 
     def stream(module: Any, input: Any) -> Any:
@@ -136,7 +124,7 @@ def _padded(kind: type[torch.nn.Module], convolve: Callable[..., Any]) -> None:
         options = (module.stride, module.padding, module.dilation, module.groups)
         return forward._wrapped(convolve(*given, *options, padding_mode=module.padding_mode))
 
-    _STREAMING[kind] = stream
+    _STREAMING[kind.forward] = stream
 
 
 _padded(torch.nn.Conv1d, native.functional.conv1d)

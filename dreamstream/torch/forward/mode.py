@@ -420,6 +420,8 @@ class Forward(TorchFunctionMode):
                 HANDLERS[what](self.unwrap(args[0]), *args[1:])
                 return None
             raise NotStreamableError(f"{what} of a stream can't be set inside a forward, at {user_line()}")
+        if what == "grad_fn" and (node := self._node_of(args[0])) is not None:
+            return node
         inner: Any = getattr(args[0], "_inner", None)
         if isinstance(inner, BatchTensor) and what not in ATTRIBUTES:
             return self._wrapped(lifted(func, (inner,), {}, self.arrays))
@@ -435,6 +437,11 @@ class Forward(TorchFunctionMode):
         if hasattr(inner, what):
             return self._wrapped(getattr(inner, what))
         raise NotStreamableError(f"{what} of a stream inside a forward, at {user_line()}")
+
+    def _node_of(self, x: Any) -> Any:
+        """Return what backward hooks of a layer hang on, where torch asks for it; None for the graph of a stream."""
+        self.settle()
+        return getattr(x, "_node", None)
 
     # ---------------------------------------------------------------- in and out
     def unwrap(self, x: Any) -> Any:
@@ -579,6 +586,12 @@ def _call_beneath(func: Any, types: Any, args: Any, kwargs: Any) -> Any:
     raise error
 
 
+def _note_alias(x: Any) -> None:
+    forward = _CURRENT.get()
+    if forward is not None and forward.gradients is not None:
+        forward.gradients.note(x)
+
+
 def _call_on_lengths(cls: Any, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
     """What a length that is given to torch's functions calls by itself."""
     return _call(func, types, args, kwargs or {})
@@ -588,3 +601,4 @@ for _kind in (Symbolic, Quotient, BatchTensor):
     setattr(_kind, "__torch_function__", classmethod(_call_on_lengths))  # noqa: B010
 TAKERS.inside = _call
 TAKERS.beneath = _call_beneath
+TAKERS.aliased = _note_alias

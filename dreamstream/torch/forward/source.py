@@ -16,7 +16,7 @@ from ...array.hook import CHOICE
 from ...array.symbolic import Symbolic, measured
 from ...engine.source import turned_off, whole
 from ...errors import CaptureError, DTypeError, ModeError
-from ...online.patch import Options
+from ...online.handle import Options, forget_patch, patch_of
 from ...operations import ELEMENTWISE, RELATIONS
 from ...stream.rules import Length
 from ...stream.tree import leaves, map_leaves
@@ -94,17 +94,17 @@ class TorchSource:
 
     @contextmanager
     def _patched(self) -> Iterator[None]:
-        new = [(p, m) for p, m in self.front.parts(self.model) if "_patch" not in m.__dict__]
+        new = [(p, m) for p, m in self.front.parts(self.model) if patch_of(m) is None]
         for path, m in new:
-            self.front.attach(m, self.front.patch(Options(), path))
+            self.front.patch(m, Options(), path).attach(lends=False)
         try:
             yield
         finally:
             for _, m in new:
-                self.front.detach(m)
+                forget_patch(m)
 
     def _unpatched(self) -> AbstractContextManager[None]:
-        patches = [m.__dict__["_patch"] for m in self.model.modules() if "_patch" in m.__dict__]
+        patches = [patch for m in self.model.modules() if (patch := patch_of(m)) is not None]
         return turned_off(patches, "online_mode")
 
 

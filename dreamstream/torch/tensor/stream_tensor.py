@@ -11,7 +11,7 @@ import copy
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -22,7 +22,7 @@ from ...errors import ShapeError
 from ...operations import ARITHMETIC, BITWISE, RELATIONS
 from ...stream.metadata import OfStreams, StreamMetadata
 from ...stream.rules import BATCH, LENGTH, Names, check_names, order_of, resolve
-from ..private import without_functions, without_subclass
+from ..private import runs_uncompiled, without_functions, without_subclass
 from .known import JOINED, Info, Starts, check
 from .padding import cleaned, pad, unpad
 
@@ -49,6 +49,8 @@ class Takers:
         ``(func, types, args, kwargs)``: calls on tensors of a running forward, and all others.
     beneath : callable
         Likewise: calls on the data of tensors of a running forward, which have none.
+    aliased : callable
+        ``(tensor,)``: likewise, where the data are handed on as they are.
     noted : callable
         ``(func, name, args, kwargs)``: calls on what is noted until attention asks; NotImplemented for all others.
     cut : callable
@@ -59,6 +61,7 @@ class Takers:
     inside: Call = _unfilled
     outside: Call = _unfilled
     beneath: Call = _unfilled
+    aliased: Call = _unfilled
     noted: Call = _unfilled
     cut: Call = _unfilled
 
@@ -118,6 +121,8 @@ class StreamTensor(OfStreams, torch.Tensor):
     #: into, and how often it was when this one was made.
     _alias: list[int] | None = None
     _written: int = 0
+    #: Inside a forward: the node of the graph that backward hooks of a layer hang on.
+    _node: Any = None
 
     def __new__(cls, data: Any, meta: StreamMetadata, names: Sequence[str | None] | None = None) -> StreamTensor:
         """Return a stream tensor that shares the storage of a padded tensor."""
@@ -211,6 +216,7 @@ class StreamTensor(OfStreams, torch.Tensor):
         return out
 
     @classmethod
+    @partial(runs_uncompiled, below=True)
     def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         if _any_inside(args) or (kwargs and _any_inside(kwargs.values())):
@@ -472,7 +478,9 @@ class _Shell(StreamTensor):
         cls, func: Any, types: Any, args: Any = (), kwargs: Any = None
     ) -> Any:
         if func in (torch.ops.aten.alias.default, torch.ops.aten.detach.default):  # torch.Tensor(x), what is saved
-            return StreamTensor.shell(args[0]._inner)
+            out = StreamTensor.shell(args[0]._inner)
+            TAKERS.aliased(out)
+            return out
         return TAKERS.beneath(func, types, args, kwargs or {})
 
 

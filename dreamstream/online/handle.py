@@ -1,0 +1,388 @@
+"""The handle of a patched module: what stands between its call and its forward, and the names that it lends.
+
+Everything is in the module's own ``__dict__``: the handle under ``_patch``, and ``online``, ``reset``, … where the
+module has no attribute of that name. Its class is what it was. A front end says which entry its modules' calls reach.
+"""
+
+from __future__ import annotations
+
+import copy
+import threading
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+from ..array.counted import noted
+from ..array.dtypes import name_of
+from ..array.lengths import LengthsOf
+from ..array.scores import Scores
+from ..array.stream_tensor import StreamTensor
+from ..array.symbolic import as_symbolic, measured
+from ..errors import ModeError, StreamIdError, StreamMismatchError, no_tape
+from ..nn.module import Module
+from ..stream.context import Context, declared
+from ..stream.rules import require_same_streams
+from ..stream.tree import leaves, map_leaves
+from ..stream.where import passes_on, raise_explained
+from . import states
+from .eager import EagerCall
+from .given import forgotten, input_names
+from .session import Session
+from .tracer import forward_of
+
+_MAKING = threading.Lock()
+
+VARIANTS = ("chunk-wise-aligned", "full-file-aligned", "full-file-unaligned")
+POLICIES = ("raise", "buffer")
+
+#: What a patched module offers, where it has no attribute of its own of that name.
+METHODS = ("online", "offline", "reset", "get_state", "set_state")
+OFFERED = (*METHODS, "is_online", "live_ids")
+_VALUES = ("is_online", "kernel_width")  # what is lent and doesn't know its handle
+_PATCHING = f"{__package__}.patch"  # where classes are of modules that patch themselves
+
+
+class Options(NamedTuple):
+    """What a module is patched with; see `patch_module`."""
+
+    train_variant: str = VARIANTS[0]
+    unstreamable: str = POLICIES[0]
+    buffer_limit: int | None = None
+    skew: int = 0
+    context_limit: int | None = None
+
+
+class LiveIds(Sequence[str]):
+    """The ids of the streams that have started and not ended: a view, right at any time, that reads as a list."""
+
+    def __init__(self, patch: Patch) -> None:
+        self.__self__ = patch
+
+    def _list(self) -> list[str]:
+        session = self.__self__._session
+        return [] if session is None else session.live_ids
+
+    def __getitem__(self, index: Any) -> Any:
+        return self._list()[index]
+
+    def __len__(self) -> int:
+        return len(self._list())
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._list())
+
+    def __eq__(self, other: object) -> bool:
+        return self._list() == (list(other) if isinstance(other, LiveIds) else other)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __add__(self, other: Sequence[str]) -> list[str]:
+        return [*self, *other]
+
+    def __radd__(self, other: Sequence[str]) -> list[str]:
+        return [*other, *self]
+
+    def __repr__(self) -> str:
+        return repr(self._list())
+
+
+class Patch:
+    """The handle of one patched module: its mode, its options and, where it is outermost, its session.
+
+    Attributes
+    ----------
+    module : Module or None
+        None in a copy that its class made by itself, until it is called.
+    online_mode : bool
+        Whether it streams.
+    around : bool
+        Whether it, or a module below, has a context.
+    lent : tuple of str
+        The names that the module had not, and has from here.
+    """
+
+    _kind: type[Session] = Session
+
+    def __init__(
+        self, module: Any, options: Options, path: str = "", context: Context | None = None, around: bool = False
+    ) -> None:
+        self.module = module
+        self.options, self.path, self.context, self.around = options, path, context, around
+        self.online_mode = False
+        self.lent: tuple[str, ...] = ()
+        self._session: Session | None = None
+
+    @property
+    def train_variant(self) -> str:
+        """How the module trains."""
+        return self.options.train_variant
+
+    @property
+    def session(self) -> Session:
+        """The session, made when it is first needed."""
+        if self._session is None:
+            own = self.options
+            made = self._kind(own.skew, own.unstreamable == "buffer", own.buffer_limit, own.context_limit)
+            with _MAKING:  # two threads may come here at once
+                self._session = self._session or made
+        return self._session
+
+    # ---------------------------------------------------------------- in the module's __dict__
+    def attach(self, lends: bool = True) -> None:
+        """Stand before the module's forward from now on; lend it the names that it has not."""
+        self.module.__dict__["_patch"] = self
+        self.lent = tuple(name for name in OFFERED if lends and not _has(self.module, name))
+        self._enter()
+
+    def _enter(self) -> None:
+        """Put what is lent into the module's dictionary."""
+        for name in self.lent:
+            value = getattr(self, name, None)
+            if value is not None:  # as where a copy has no attributes yet
+                self.module.__dict__[name] = value
+        self.module.__dict__["__getstate__"] = self._state_of_module
+
+    def strip(self, own: dict[str, Any]) -> None:
+        """Take what is this handle's out of a dictionary, the module's or a copy of it."""
+        for name in (*self.lent, "_patch", "__getstate__"):
+            if name in _VALUES or getattr(own.get(name), "__self__", own.get(name)) is self:
+                own.pop(name, None)
+
+    def _state_of_module(self) -> Any:
+        """Return the module's state for copies and pickles, as its class does: they get a handle of their own."""
+        reduce = getattr(type(self.module), "__getstate__", None)  # which Python 3.10 has not
+        state = self.module.__dict__ if reduce is None else reduce(self.module)
+        if isinstance(state, dict) and "_patch" in state:
+            state = dict(state)
+            self.strip(state)
+            state["_patch"] = Travelling(self)
+        return state
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Patch:
+        out = copy.copy(self)
+        memo[id(self)] = out
+        out.module = memo.get(id(self.module))
+        out._session = None if self._session is None else self._session.__deepcopy__(memo)
+        return out
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "module": None, "_session": None}  # live streams travel by get_state
+
+    def _of(self) -> Any:
+        if self.module is None:
+            raise ModeError("this is a copy that a class made by itself of a patched module: patch it, too")
+        return self.module
+
+    # ---------------------------------------------------------------- what a patched module offers
+    def online(self, mode: bool = True) -> Any:
+        """Stream from now on (or, with False, be the untouched model), here and below."""
+        if not isinstance(mode, bool):
+            raise ValueError(f"online: mode must be a bool, got {mode!r}")
+        for part in self._of().modules():
+            patch = patch_of(part)
+            if patch is not None:
+                patch.online_mode = mode
+                patch._enter()
+        return self.module
+
+    def offline(self) -> Any:
+        """Be the untouched model; live streams stay as they are."""
+        return self.online(False)
+
+    @property
+    def is_online(self) -> bool:
+        """Whether the module streams."""
+        return self.online_mode
+
+    @property
+    def live_ids(self) -> LiveIds:
+        """Streams that have started and not ended."""
+        return LiveIds(self)
+
+    def known_ids(self) -> list[str]:
+        """Streams that would be lost with the session."""
+        return [] if self._session is None else self._session.known_ids
+
+    def reset(self, ids: Iterable[str] | None = None) -> None:
+        """Forget streams, or all."""
+        if self._session is not None:
+            self._session.reset(ids)
+        elif ids is not None:
+            raise StreamIdError("no such streams are live", [ids] if isinstance(ids, str) else list(ids))
+
+    def get_state(self, ids: Sequence[str] | str | None = None) -> dict[str, bytes]:
+        """Return what streams remember, as bytes per id."""
+        return states.dump(self.session, ids)
+
+    def set_state(self, given: Mapping[str, bytes]) -> None:
+        """Add streams with the states that `get_state` gave, here or in another process."""
+        states.load(self.session, given)
+
+    # ---------------------------------------------------------------- calls
+    @passes_on
+    def call(self, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Run the module's forward as its mode says, in its context."""
+        if self.context is None:
+            return self._call(module, args, kwargs)
+        with declared(self.context) as asked:
+            out = self._call(module, args, kwargs)
+        inside = (getattr(getattr(x, "_inner", x), "edge", None) is not None for x in leaves((args, kwargs)))
+        if not asked and any(inside):
+            raise ValueError(
+                f"context: in {self.path!r} ({type(module).__name__}), for which {self.context} is declared, "
+                "nothing attends to a stream; ds.unpatch_module(model) forgets what is declared"
+            )
+        return out
+
+    @passes_on
+    def _call(self, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        tensors = [x for x in leaves((args, kwargs)) if isinstance(x, StreamTensor)]
+        inside = [x.edge.entry for x in tensors if x.edge is not None]
+        if inside or (not tensors and any(isinstance(x, Scores) or noted(x) for x in leaves((args, kwargs)))):
+            if inside and inside.count(inside[0]) < len(inside):
+                raise StreamMismatchError("tensors of different forwards meet in one module")
+            if len(inside) < len(tensors):
+                raise StreamMismatchError("a StreamTensor from outside meets streams inside a forward")
+            try:
+                return forward_of(module)(*args, **kwargs)
+            except Exception as error:
+                raise_explained(error, self.path, type(module).__name__)
+        name = type(module).__name__
+        if not self.online_mode:
+            if tensors:
+                raise ModeError(f"{name} is offline and got a StreamTensor; call .online() first")
+            return module.forward(*args, **kwargs)
+        if not tensors:
+            if any(type(x).__name__ == "StreamTensor" for x in leaves((args, kwargs))):
+                raise ModeError(
+                    f"{name} computes with NumPy and got a StreamTensor of torch; make it of arrays, as in "
+                    "ds.stream_tensor([t.numpy()], ids=...)"
+                )
+            raise ModeError(
+                f"{name} is online and got no StreamTensor; wrap its input with ds.stream_tensor, or call "
+                ".offline() first"
+            )
+        return self._outermost(module, args, kwargs, tensors)
+
+    @passes_on
+    def _outermost(
+        self, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any], tensors: Sequence[StreamTensor]
+    ) -> Any:
+        if module.told_to_train:
+            raise no_tape(f"{type(module).__name__} is in train() and online; call .eval() to stream")
+        meta = tensors[0].meta
+        if len(tensors) > 1:
+            require_same_streams([x.meta for x in tensors])
+        session = self.session
+        with session.hold(meta.ids):
+            args, kwargs, given = session.take_given(module, args, kwargs)
+            call = session.admit(
+                meta,
+                tuple([x._rate for x in tensors]),
+                [x.lengths for x in tensors],
+                True in [x.restart for x in tensors],
+                partial(_names_of, module),
+                EagerCall,
+                given,
+            )
+            call.kinds = [(name_of(x.value.dtype), x.value.shape[1:]) for x in tensors]
+            if call.kinds != session.kinds:
+                call.require_kinds(input_names(module, args, kwargs, tensors))
+            index = iter(range(len(call.rates)))
+            entered = {}
+            for x in tensors:
+                edge = call.input_edge(next(index), name_of(x.value.dtype), x.value.shape[1:])
+                entered[id(x)] = StreamTensor.inside(x.value, x.dims, edge, x._names)
+            for each in given:
+                edge = call.input_edge(next(index), *each.known())
+                entered[id(each)] = StreamTensor.inside(each.stacked(meta.ids), each.dims, edge)
+
+            def enter(x: Any) -> Any:
+                return as_symbolic(x, entered) if isinstance(x, LengthsOf) else entered.get(id(x), x)
+
+            inside_args = map_leaves(args, enter)
+            inside_kwargs = map_leaves(kwargs, enter) if kwargs else kwargs
+            try:
+                result = forward_of(module)(*inside_args, **inside_kwargs)
+            except Exception as error:
+                call.explain(error)
+                told = forgotten(module, args, kwargs) if isinstance(error, (AttributeError, TypeError)) else None
+                if told is not None:
+                    raise told from None
+                raise_explained(error, self.path, type(module).__name__)
+            result = map_leaves(result, lambda x: _leave(measured(x), call))
+            session.commit(call)
+            return result
+
+
+class Travelling:
+    """What stands for a handle in a module's state: the copy that is made of it gets a handle of its own.
+
+    In a shallow copy it stays what it is: that module is not patched.
+    """
+
+    def __init__(self, patch: Patch) -> None:
+        self.patch = patch
+
+    def call(self, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Run the forward of a shallow copy."""
+        return module.forward(*args, **kwargs)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Patch:
+        return _arrived(memo.get(id(self.patch.module)), copy.deepcopy(self.patch, memo))
+
+    def __reduce__(self) -> Any:
+        return _arrived, (self.patch.module, self.patch)
+
+
+def _arrived(module: Any, patch: Patch) -> Patch:
+    """Return a handle that has come to a module of which nothing but the object is there yet."""
+    if module is None or "_parameters" in module.__dict__:
+        raise ModeError(
+            "a shallow copy of a patched module can't be copied: it would become the other one; copy that"
+        )
+    patch.module = module
+    patch._enter()
+    return patch
+
+
+def patch_of(module: Any) -> Patch | None:
+    """Return a module's handle; None where it is not patched, as a shallow copy of one that is."""
+    found = getattr(module, "__dict__", {}).get("_patch")
+    return found if isinstance(found, Patch) and found.module is module else None
+
+
+def _has(module: Any, name: str) -> bool:
+    """Whether a module has an attribute of a name, without asking properties for their values."""
+    homes = [cls.__module__ for cls in type(module).__mro__ if name in vars(cls)]
+    if homes:
+        return homes[0] != _PATCHING
+    try:
+        found = getattr(module, name)
+    except Exception:  # of a class's own __getattr__
+        return False
+    return not isinstance(getattr(found, "__self__", None), Patch)  # which a wrapper finds in what it wraps
+
+
+def forget_patch(module: Any) -> None:
+    """Undo what `Patch.attach` did, or what a copy brought along."""
+    found = module.__dict__.get("_patch")
+    if isinstance(found, Patch):
+        found.strip(module.__dict__)
+    module.__dict__.pop("_patch", None)
+
+
+def _names_of(module: Module) -> dict[int, str]:
+    """Return the names of parameters and buffers by the identity of what holds their values."""
+    return {id(p.numpy()): n for n, p in [*module.named_parameters(), *module.named_buffers()]}
+
+
+def _leave(x: Any, call: EagerCall) -> Any:
+    """Return an output as the caller sees it: this call's frames."""
+    if not isinstance(x, StreamTensor):
+        return x
+    if x.edge is None or x.edge.entry is not call:
+        raise StreamMismatchError("the forward returned a tensor of another call")
+    return StreamTensor._make(x.value, x.dims, x._names, x.meta, x.starts, x._rate, None)
+
+
