@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from inspect import isfunction, signature
 from typing import Any
 
@@ -84,7 +85,7 @@ class TorchSource:
     def offline(self, inputs: Mapping[str, Any], by_name: bool) -> list[Any]:
         device = device_of(self.model)
         tensors = {k: torch.tensor(a, device=device) for k, a in inputs.items()}  # copies: forwards may write
-        with self._evaluating(), self._unpatched(), torch.no_grad(), _Choosing():
+        with self._evaluating(), self._unpatched(), torch.no_grad(), _uncompiled(), _Choosing():
             found = leaves(_tree(whole(self.model, tensors, by_name)))
         return [as_array(t) if isinstance(t, torch.Tensor) else np.asarray(t) for t in found]
 
@@ -106,6 +107,11 @@ class TorchSource:
     def _unpatched(self) -> AbstractContextManager[None]:
         patches = [patch for m in self.model.modules() if (patch := patch_of(m)) is not None]
         return turned_off(patches, "online_mode")
+
+
+def _uncompiled() -> AbstractContextManager[Any]:
+    """Within it what torch has compiled runs as it was written; nothing is, where its compiler isn't loaded."""
+    return torch.compiler.set_stance("force_eager") if "torch._dynamo" in sys.modules else nullcontext()
 
 
 def _tree(result: Any) -> Any:
