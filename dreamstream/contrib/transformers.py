@@ -19,7 +19,9 @@ from ..torch.functional import combine, expert_linear
 _NUMBERS = ("sliding_window", "attention_chunk_size")
 
 
-@register("transformers.models.wav2vec2_conformer.modeling_wav2vec2_conformer.Wav2Vec2ConformerRotaryPositionalEmbedding")
+@register(
+    "transformers.models.wav2vec2_conformer.modeling_wav2vec2_conformer.Wav2Vec2ConformerRotaryPositionalEmbedding"
+)
 @register("transformers.models.wav2vec2_bert.modeling_wav2vec2_bert.Wav2Vec2BertRotaryPositionalEmbedding")
 @register("transformers.models.seamless_m4t.modeling_seamless_m4t.SeamlessM4TConformerRotaryPositionalEmbedding")
 def uncached(module: Any, x: Any) -> Any:

@@ -384,5 +384,3 @@ def _leave(x: Any, call: EagerCall) -> Any:
     if x.edge is None or x.edge.entry is not call:
         raise StreamMismatchError("the forward returned a tensor of another call")
     return StreamTensor._make(x.value, x.dims, x._names, x.meta, x.starts, x._rate, None)
-
-

@@ -212,7 +212,9 @@ def unpatch_module(module: M) -> M:
 def _tell_of_names(patches: Sequence[Patch]) -> None:
     """Warn of names that modules have themselves, and of what is computed around a model's forward."""
     taken = {p: [n for n in OFFERED if n not in p.lent] for p in patches}
-    clashes = [f"{p.path or 'the model'} ({type(p.module).__name__}): {', '.join(n)}" for p, n in taken.items() if n]
+    clashes = [
+        f"{p.path or 'the model'} ({type(p.module).__name__}): {', '.join(n)}" for p, n in taken.items() if n
+    ]
     if clashes:
         more = f" and {len(clashes) - 3} more modules" if len(clashes) > 3 else ""
         warnings.warn(

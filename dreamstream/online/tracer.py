@@ -239,7 +239,8 @@ class Tracer(Hooks):
     def joined(self, w: Comparison, v: Any, other: Any, is_or: bool) -> Any:
         if isinstance(v, Comparison):
             return (self.tor if is_or else self.tand)(w, self.test(other))
-        yes, no = (v, other) if is_or else (other, v)
+        nothing = 0 if isinstance(v, Length) else v  # what an `and` gives where its first operand is false
+        yes, no = (v, other) if is_or else (other, nothing)
         try:
             return chosen(w, yes, no)
         except Apart:
@@ -285,8 +286,11 @@ TRACER = Tracer()
 
 def forward_of(module: Any) -> Callable[..., Any]:
     """Return what a streaming call of a module runs."""
-    instead = registered.registered_for(type(module))
-    return TRACER.of(module.forward) if instead is None else partial(TRACER.of(instead), module)
+    kind: Any = type(module)
+    instead = registered.registered_for(kind)
+    if instead is None and "forward" in module.__dict__:
+        return TRACER.of(module.forward)
+    return partial(TRACER.of(instead or kind.forward), module)
 
 
 def own_forward(module: Any, *args: Any, **kwargs: Any) -> Any:

@@ -126,7 +126,9 @@ class TorchPatch(Patch):
             return run_module(module, args, kwargs)
         if given:
             name = type(module).__name__
-            raise ModeError(f"this {name} is a shallow copy of one that is patched: call ds.patch_module on it, too")
+            raise ModeError(
+                f"this {name} is a shallow copy of one that is patched: call ds.patch_module on it, too"
+            )
         return module._wrapped_call_impl(*args, **kwargs)
 
     def call(self, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -323,7 +325,7 @@ def run_module(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> An
         return TRACER.of(type(module)._call_impl)(module, *args, **kwargs)
     other = streaming_forward(module)
     if other is None:
-        return TRACER.of(module.forward)(*args, **kwargs)
+        return TRACER.of(type(module).forward)(module, *args, **kwargs)
     return current().watched(TRACER.of(other), *args, **kwargs)
 
 

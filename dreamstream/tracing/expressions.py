@@ -38,7 +38,11 @@ class Expressions(ast.NodeTransformer):
         if block is not None:
             found = (block.names, tuple(block.escapes), tuple(block.effects), tuple(block.augmented))
             more = {**dict(zip(("names", "escapes", "effects", "augmented"), found)), **more}
-        parts = [node, *getattr(node, "body", ()), *getattr(node, "orelse", ())] if isinstance(node, ast.stmt) else [node]
+        parts = (
+            [node, *getattr(node, "body", ()), *getattr(node, "orelse", ())]
+            if isinstance(node, ast.stmt)
+            else [node]
+        )
         more["end"] = max(part.end_lineno or node.lineno for part in parts)
         self.sites.append(Site(kind, self._file, node.lineno, self._function_name, text, **more))  # type: ignore[arg-type]
         return ast.Subscript(name(SITES), ast.Constant(len(self.sites) - 1), ast.Load())

@@ -50,7 +50,7 @@ def trusted(asked: Comparison, short: str = "few") -> bool | None:
 
 def chosen(asked: Comparison, yes: Any, no: Any) -> Any:
     """Return what is `yes` where a comparison holds and `no` elsewhere; numbers and lengths only."""
-    return _Values(_conditions(asked, None), {}).merged(yes, no)
+    return _Values(asked, _conditions(asked, None), {}).merged(yes, no)
 
 
 def _conditions(asked: Comparison, outer: Any) -> dict[bool, Condition]:
@@ -66,7 +66,13 @@ def _conditions(asked: Comparison, outer: Any) -> dict[bool, Condition]:
 class _Values:
     """What two branches leave in a variable, made one value."""
 
-    def __init__(self, where: Mapping[bool, Condition], edits: Mapping[int, tuple[Any, Any, Callable[[Any], Any]]]) -> None:
+    def __init__(
+        self,
+        asked: Comparison,
+        where: Mapping[bool, Condition],
+        edits: Mapping[int, tuple[Any, Any, Callable[[Any], Any]]],
+    ) -> None:
+        self._asked = asked
         self._where = where
         self._edits = edits
 
@@ -86,7 +92,9 @@ class _Values:
             return tuple(self.merged(a, b) for a, b in zip(yes, no))
         if all(is_length(v) or type(v) is int for v in (yes, no)):
             return self._number(yes, no)
-        if type(yes) is type(no) and type(yes) in (str, float, bool, bytes) and yes == no:
+        if type(yes) is bool and type(no) is bool:
+            return yes if yes is no else self._asked if yes else self._asked.opposite()
+        if type(yes) is type(no) and type(yes) in (str, float, bytes) and yes == no:
             return yes
         return self._stream(yes, no)
 
@@ -94,10 +102,14 @@ class _Values:
         if type(differs := yes - no) is int and differs == 0:
             return no
         for side, own, other in ((True, yes, no), (False, no, yes)):
-            settled = self._where[side].settled(own - other, lambda n, other=other: other + n)
-            if settled is not None:
-                return other + settled
-        raise Apart
+            for sign in (1, -1):
+                settled = self._where[side].settled(sign * (own - other), lambda n, o=other, k=sign: o + k * n)
+                if settled is not None:
+                    return other + sign * settled
+        each = [self._where[side].settled(value) for side, value in ((True, yes), (False, no))]
+        if any(value is None for value in each):
+            raise Apart
+        return each[0] + each[1]
 
     def _stream(self, yes: Any, no: Any) -> Any:
         """Return a stream that comes from one by the pads and crops of both branches."""
@@ -224,7 +236,9 @@ class Branch(_Open):
         self._before = seen
         self._after: Mapping[str, Any] = seen
         self._side = True
-        self._answer: bool | None = None  # what all but short streams answer, where an amount has no meaning for all
+        self._answer: bool | None = (
+            None  # what all but short streams answer, where an amount has no meaning for all
+        )
         self._merged: dict[str, Any] = {}
         self.open()
 
@@ -253,7 +267,7 @@ class Branch(_Open):
         Where they can't be, all take the values that all but short streams answer; others are refused at their ends.
         """
         self.close()
-        values = _Values(self._conditions, self._edits)
+        values = _Values(self._asked, self._conditions, self._edits)
         for name in self._site.names:
             yes, no = self._after.get(name, UNBOUND), seen.get(name, UNBOUND)
             try:

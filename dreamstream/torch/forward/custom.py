@@ -137,8 +137,9 @@ def _entered() -> tuple[FrameType | None, bool]:
     found, checkpointed = None, False
     for frame in _stack():
         if frame.f_code is APPLY and any(_is_shell(x) for x in leaves(frame.f_locals.get("args", ()))):
-            if issubclass(frame.f_locals["cls"], CheckpointFunction):
-                checkpointed = checkpointed or any(map(_learns, frame.f_locals["args"]))
+            given = frame.f_locals
+            if issubclass(given["cls"], CheckpointFunction):
+                checkpointed = checkpointed or any(map(_learns, given["args"]))
             else:
                 found = frame
     return found, checkpointed
@@ -168,9 +169,10 @@ class _Applied:
 
     def __init__(self, frame: FrameType, gradients: Gradients) -> None:
         self.frame, self.entry, self.device = frame, gradients.entry, gradients.device
-        self.cls: Any = frame.f_locals["cls"]
-        self.args: tuple[Any, ...] = frame.f_locals["args"]
-        self.kwargs: dict[str, Any] = frame.f_locals["kwargs"]
+        given = frame.f_locals
+        self.cls: Any = given["cls"]
+        self.args: tuple[Any, ...] = given["args"]
+        self.kwargs: dict[str, Any] = given["kwargs"]
         with without_functions():
             self.learns = any(map(_learns, (*self.args, *self.kwargs.values())))
             self.random = random_states(self.device)

@@ -329,6 +329,47 @@ def _numbers_made_of_conditions(self: Any, x: Any) -> Any:
     )
 
 
+@module(BCL(4), reach=9)
+def _amounts_that_branches_choose(nn: Any, F: Any, ds: Any) -> Any:
+    """By elif, or, and, chained and stored conditions, in other functions, of several streams, as pairs."""
+
+    def whole(x: Any, k: Any) -> Any:
+        rest = x.size(2) % k
+        if rest == 0:
+            return x
+        return F.pad(x, (0, k - rest))
+
+    def forward(self: Any, x: Any) -> Any:
+        n, y, odd = x.size(2), x * 2, x.size(2) % 2 == 1
+        if n % 3 == 1:
+            more = 2
+        elif n % 3 == 2:
+            more = 1
+        else:
+            more = 0
+        if n % 4:
+            rest = 4 - n % 4
+            y, z = F.pad(y, (0, rest)), F.pad(x, (0, rest))
+            assert y.size(2) % 4 == 0
+        else:
+            z = x
+        if 0 < n % 5 < 5:
+            cut = x[..., : -(n % 5)]
+        else:
+            cut = x
+        if n % 2:
+            even = False
+        else:
+            even = True
+        pads = (0, 6 - n % 6) if n % 6 else (0, 0)
+        return (
+            F.pad(x, (0, more)), y + z, cut, whole(x, 3), F.pad(x, pads), F.pad(x, (0, 5 - (n % 5 or 5))),
+            F.pad(x, (0, n % 7 and 7 - n % 7)), F.pad(x, (0, 1 if odd else 0)), F.pad(x, (0, 0 if even else 1)),
+        )  # fmt: skip
+
+    return net(nn, forward)
+
+
 @forward(BLC(4), lambda: {"rnn": nn.GRU(4, 3, batch_first=True)}, multiple=2)
 def _branches_for_single_frames(self: Any, x: Any, state: Any = None) -> Any:
     """What a model does that is stepped frame by frame, beside what it does otherwise."""
