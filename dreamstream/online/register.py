@@ -5,13 +5,21 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, TypeVar, overload
 
 from .front import is_module_class
 from .registered import CLASSES, MASKS, NAMES, registered_for
 from .tracer import TRACER
 
 F = TypeVar("F", bound=Callable[..., Any])
+
+
+@overload
+def register(target: str) -> Callable[[F], F]: ...
+
+
+@overload
+def register(target: Any) -> Any: ...
 
 
 def register(target: Any) -> Any:
@@ -51,8 +59,8 @@ def register(target: Any) -> Any:
         return partial(_keep, NAMES, target)
     if not is_module_class(target):
         raise TypeError(
-            "register takes a class of modules, a function of Python that makes masks, or the full name of a class "
-            f"or function, got {target!r}"
+            "register takes a class of modules, a function of Python that makes masks, or the full name of a "
+            f"class or function, got {target!r}"
         )
     return partial(_keep, CLASSES, target)
 

@@ -1,7 +1,7 @@
 """What a forward's private copy asks: of truths and numbers of lengths, and what runs in a function's place.
 
-A forward that streams runs as a copy (`dreamstream.tracing`) whose constructs ask the `TRACER`. What is no length has
-its plain meaning.
+A forward that streams runs as a copy (`dreamstream.tracing`) whose constructs ask the `TRACER`. What is no length
+has its plain meaning.
 """
 
 from __future__ import annotations
@@ -188,7 +188,7 @@ class Tracer(Hooks):
     def not_(self, w: Any) -> Any:
         return w.opposite() if isinstance(w, Comparison) else not w
 
-    def refuse(self, w: Any, site: Site) -> NoReturn:
+    def refuse(self, w: Comparison, site: Site) -> NoReturn:
         w.refuse()
 
     def checked(self, w: Any, site: Site) -> bool:
@@ -289,8 +289,9 @@ def forward_of(module: Any) -> Callable[..., Any]:
     kind: Any = type(module)
     instead = registered.registered_for(kind)
     if instead is None and "forward" in module.__dict__:
-        return TRACER.of(module.forward)
-    return partial(TRACER.of(instead or kind.forward), module)
+        return cast(Callable[..., Any], TRACER.of(module.forward))
+    forward: Callable[..., Any] = TRACER.of(instead or kind.forward)
+    return partial(forward, module)
 
 
 def own_forward(module: Any, *args: Any, **kwargs: Any) -> Any:

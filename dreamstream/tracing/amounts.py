@@ -47,7 +47,7 @@ def only_amounts(block: Iterable[ast.stmt]) -> bool:
 
 
 def even_names(loop: ast.While, assigned: Iterable[str]) -> tuple[str, ...]:
-    """Return the names that a loop moves by as much in every round; none where its condition doesn't follow evenly.
+    """Return the names that a loop moves by as much in every round; none where its test doesn't follow evenly.
 
     ``while (n + more) % 8: more += 1`` moves evenly; ``while n < size: n *= 2`` and ``while n * n < size: n += 1``
     don't.

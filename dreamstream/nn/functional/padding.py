@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -55,16 +55,22 @@ def _padded(input: Tensor, pad: Sequence[int], mode: str, value: float | None) -
     if mode != "constant" and value:
         raise ShapeError(f"pad: mode {mode!r} takes no value")
     fill = 0.0 if value is None else float(value)
-    branch = open_branch(x.edge.entry) if x.is_stream and x.edge is not None and "L" in x.dims else None
-    if branch is not None:
-        axis = x.dims.index("L")
-        end = 2 * (x.ndim - 1 - axis) + 1
-        if end < len(pads):
-            return branch.padded(x, pads, end, x.size(axis), lambda y, by: _pad_axes(y, by, mode, fill))
+    if x.is_stream:
+        return _pad_stream(x, pads, lambda y, by: _pad_axes(y, by, mode, fill))
     return _pad_axes(x, pads, mode, fill)
 
 
-def _pad_axes(x: Any, pads: Sequence[Any], mode: str, value: float) -> Tensor:
+def _pad_stream(x: Any, pads: list[Any], pad: Callable[[Any, list[Any]], Tensor]) -> Tensor:
+    """Pad a stream; in an if that some streams enter, by what is nothing in others."""
+    branch: Any = None if x.edge is None or "L" not in x.dims else open_branch(x.edge.entry)
+    end = 2 * (x.ndim - 1 - x.dims.index("L")) + 1 if branch is not None else len(pads)
+    if end >= len(pads):
+        return pad(x, pads)
+    padded: Tensor = branch.padded(x, pads, end, x.size(x.dims.index("L")), pad)
+    return padded
+
+
+def _pad_axes(x: Tensor, pads: Sequence[Any], mode: str, value: float) -> Tensor:
     """Pad the last dimensions, one pair of numbers for each, beginning at the last."""
     for i in range(0, len(pads), 2):
         axis, (left, right) = x.ndim - 1 - i // 2, pads[i : i + 2]

@@ -1,17 +1,18 @@
 """Ifs and loops over lengths that streams answer differently.
 
-``if T % 4: x = F.pad(x, (0, 4 - T % 4))`` is one operation for all streams: a pad by an amount that is 0 where the
-condition doesn't hold. The private copy of a forward (`dreamstream.tracing`) runs both branches of such an if, one
-after the other, and what each leaves in the variables is merged: numbers become a length that counts show to be the
-one where the condition holds and the other elsewhere; a stream that a branch pads or crops is padded or cropped at
-once by an amount that is nothing in all other streams. Of ``while T % 8: T += 1`` one round runs, which tells what
-all rounds do.
+``if T % 4: x = F.pad(x, (0, 4 - T % 4))`` is one operation for all streams: a pad by an amount that is 0 where
+the condition doesn't hold. The private copy of a forward (`dreamstream.tracing`) runs both branches of such an
+if, one after the other, and what each leaves in the variables is merged. Two numbers become a length that counts
+show to be the one where the condition holds and the other elsewhere. A stream that a branch pads or crops is
+padded or cropped at once, by an amount that is nothing in all other streams. Of ``while T % 8: T += 1`` one
+round runs, which tells what all rounds do.
 """
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping
+from functools import partial
 from types import FrameType
 from typing import Any, NoReturn
 
@@ -26,8 +27,8 @@ from .tokens import Token
 __all__ = ["Apart", "Branch", "Loop", "chosen", "trusted"]
 
 _CHOICE = (
-    "an if that some streams enter {} by what is not nothing in others, at {}; do so by lengths without an if, as in "
-    "F.pad(x, (0, -x.size(L) % 4))"
+    "an if that some streams enter {} by what is not nothing in others, at {}; do so by lengths without an if, as "
+    "in F.pad(x, (0, -x.size(L) % 4))"
 )
 
 
@@ -103,7 +104,8 @@ class _Values:
             return no
         for side, own, other in ((True, yes, no), (False, no, yes)):
             for sign in (1, -1):
-                settled = self._where[side].settled(sign * (own - other), lambda n, o=other, k=sign: o + k * n)
+                used = partial(_plus, other, sign)
+                settled = self._where[side].settled(sign * (own - other), used)
                 if settled is not None:
                     return other + sign * settled
         each = [self._where[side].settled(value) for side, value in ((True, yes), (False, no))]
@@ -136,6 +138,10 @@ class _Values:
             way.append((x, again))
             x = base
         return [*way, (x, None)]
+
+
+def _plus(number: Any, sign: int, settled: Any) -> Any:
+    return number + sign * settled
 
 
 def _wrapped(like: Any, x: Any) -> Any:
@@ -264,7 +270,8 @@ class Branch(_Open):
     def merge(self, seen: Mapping[str, Any]) -> None:
         """Merge variables; `seen` are those behind the second branch.
 
-        Where they can't be, all take the values that all but short streams answer; others are refused at their ends.
+        Where they can't be, all take the values of the branch that all but short streams enter; others are refused
+        at their ends.
         """
         self.close()
         values = _Values(self._asked, self._conditions, self._edits)
@@ -290,7 +297,10 @@ class Branch(_Open):
 
     def _unknown(self, name: str, yes: Any, no: Any) -> Any:
         """Return what stands for a number that may be needed within the if only."""
-        more = f" `{name}` after the if at {user_line()} is, where it holds, not what it is elsewhere but for padding, cropping and numbers."
+        more = (
+            f" `{name}` after the if at {user_line()} is, where it holds, not what it is elsewhere but for "
+            "padding, cropping and numbers."
+        )
         if all(is_length(v) or type(v) is int for v in (yes, no)):
             return Unknown(self._asked, more)
         self._asked.refuse(more)
@@ -313,7 +323,7 @@ class Branch(_Open):
         return settled
 
     def meant(self) -> bool | None:
-        """Whether what is required here is so of all but short streams; False: of none of them; None: of others."""
+        """Return whether all but short streams enter this branch; None where that can't be said."""
         self._trust("few")
         return None if self._answer is None else self._answer is self._side
 
@@ -366,7 +376,7 @@ class Loop(_Open):
         """Say that nothing can be required within it."""
 
     def end(self, asked: Any, seen: Mapping[str, Any]) -> None:
-        """Find what variables are behind the loop; `seen` are those after its first round, `asked` its test then."""
+        """Find the variables behind the loop; `seen` are those after its first round, `asked` its test then."""
         self.close()
         rounds = self._missing if asked is False else self._rounds(asked)
         if rounds is None:

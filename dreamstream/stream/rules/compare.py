@@ -1,9 +1,8 @@
 """Comparisons of lengths: true or false for every stream, or checked when each stream ends.
 
-A comparison that depends on the stream has no truth while it is open. What asks for one in a forward is given the
-comparison itself by the forward's private copy, and goes on with it (`branches`). An answer may be required: an
-operator then refuses streams of other lengths at their ends. The sizes of a tensor are one value, which is compared
-as one.
+A comparison that depends on the stream has no truth while it is open. The private copy of a forward goes on with
+the comparison itself (`branches`). An answer may be required: an operator then refuses streams of other lengths at
+their ends. The sizes of a tensor are one value, which is compared as one.
 """
 
 from __future__ import annotations
