@@ -20,6 +20,14 @@ CHANGING = frozenset([
 _CHANGING_FUNCTIONS = frozenset(["setattr", "delattr", "next", "exec"])
 
 
+def text_of(node: ast.expr | ast.stmt) -> str:
+    """Return what is written, for messages."""
+    try:
+        return ast.unparse(node)
+    except ValueError:  # some nested f-strings, until Python 3.11
+        return "…"
+
+
 def own(node: ast.AST) -> Iterator[ast.AST]:
     """Walk a node in order, without what is in functions and classes of its own."""
     yield node
@@ -61,7 +69,7 @@ class Block(ast.NodeVisitor):
             self._names[name] = None
 
     def _effect(self, node: ast.expr | ast.stmt) -> None:
-        text = ast.unparse(node)
+        text = text_of(node)
         effect = (text if len(text) <= 60 else text[:59] + "…", node.lineno)
         if effect not in self.effects:
             self.effects.append(effect)
@@ -148,9 +156,7 @@ class Block(ast.NodeVisitor):
         self.generic_visit(node)
 
     def _call(self, node: ast.Call) -> None:
-        if changes(node) and not any(
-            line == node.lineno and ast.unparse(node)[:40] in e for e, line in self.effects
-        ):
+        if changes(node) and not any(line == node.lineno and text_of(node)[:40] in e for e, line in self.effects):
             self._effect(node)
 
 

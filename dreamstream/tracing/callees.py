@@ -168,21 +168,17 @@ class Callees:
         return True
 
     def _of_object(self, f: Any, kind: type) -> Any:
-        if isinstance(f, type):
-            return f
-        if kind is functools.partial:
-            inner = self.of(f.func)
-            return f if inner is f.func else functools.partial(inner, *f.args, **f.keywords)
-        if kind is functools._lru_cache_wrapper:
-            return self._past_cache(f)
-        if kind is staticmethod:
-            return self.of(f.__func__)
+        call = kind.__call__
+        if type(call) is not types.FunctionType:
+            if kind is functools.partial:
+                inner = self.of(f.func)
+                return f if inner is f.func else functools.partial(inner, *f.args, **f.keywords)
+            if kind is functools._lru_cache_wrapper:
+                return self._past_cache(f)
+            return self.of(f.__func__) if kind is staticmethod else f
         for original in ORIGINALS:
             if (found := original(f)) is not None:
                 return self.of(found)
-        call = kind.__call__
-        if type(call) is not types.FunctionType:
-            return f
         inner = self.of(call)
         return f if inner is call else types.MethodType(inner, f)
 

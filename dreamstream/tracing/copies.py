@@ -22,7 +22,8 @@ class Converted(NamedTuple):
     """Whether the function has cells of its own."""
 
 
-_converted: dict[int, tuple["weakref.ref[types.CodeType]", Converted | NoCopy]] = {}
+# By the code that a copy was made from: its own, or why there is none. By code of ours: that it is.
+_converted: dict[int, tuple["weakref.ref[types.CodeType]", Converted | str]] = {}
 _ours: dict[int, "weakref.ref[types.CodeType]"] = {}
 _lock = threading.RLock()
 
@@ -35,7 +36,7 @@ def is_copy(code: types.CodeType) -> bool:
 def why_not(code: types.CodeType) -> str | None:
     """Return why functions of this code were not converted, or None where they were, or were never asked for."""
     known = _converted.get(id(code))
-    return str(known[1]) if known is not None and isinstance(known[1], NoCopy) else None
+    return known[1] if known is not None and isinstance(known[1], str) else None
 
 
 def converted(function: types.FunctionType) -> Converted:
@@ -54,8 +55,8 @@ def converted(function: types.FunctionType) -> Converted:
             if known is None:
                 known = _weak(code, _converted), _convert(function)
                 _converted[id(code)] = known
-    if isinstance(known[1], NoCopy):
-        raise known[1].with_traceback(None)
+    if isinstance(known[1], str):
+        raise NoCopy(known[1])
     return known[1]
 
 
@@ -82,16 +83,16 @@ def make(function: types.FunctionType, made: Converted, hooks: types.CellType) -
     return new
 
 
-def _convert(function: types.FunctionType) -> Converted | NoCopy:
+def _convert(function: types.FunctionType) -> Converted | str:
     code, name = function.__code__, qualified_name(function)
     try:
         found = find(function)
         sites = transform(found.node, code.co_filename, name)
         made = compiled(found, code, (*code.co_freevars, HOOKS, SITES), name)
     except NoCopy as reason:
-        return reason
+        return str(reason)
     except (SyntaxError, ValueError, RecursionError) as error:
-        return NoCopy(f"{place(code)}: what it is converted to can't be compiled ({error})")
+        return f"{place(code)}: what it is converted to can't be compiled ({error})"
     _note(made)
     return Converted(made, types.CellType(sites), bool(code.co_freevars))
 

@@ -95,7 +95,7 @@ class Statements(Expressions):
         """Where the condition is undecided, both branches run, with names put back between them."""
         done = Block([*node.body, *node.orelse], self._elsewhere)
         raises = {"then_raises": always_raises(node.body), "else_raises": always_raises(node.orelse)}
-        site = self.site("if", node, ast.unparse(node.test), done, **raises)
+        site = self.site("if", node, node.test, done, **raises)
         names = () if done.escapes and not any(raises.values()) else done.names
         w = self.temporary("w")
         ask = assign(w, hook("ways", name(w), site, hook("seen")))
@@ -118,7 +118,7 @@ class Statements(Expressions):
             node.body, node.orelse = self.block(node.body), self.block(node.orelse)
             return [node]
         done = Block(node.body, self._elsewhere)
-        site = self.site("while", node, ast.unparse(node.test), done)
+        site = self.site("while", node, node.test, done)
         w, loop = self.temporary("w"), self.temporary("l")
         holds = ast.Compare(walrus(w, self.truth(node.test)), [ast.Is()], [ast.Constant(True)])
         fails = ast.Compare(name(w), [ast.Is()], [ast.Constant(False)])
@@ -135,7 +135,7 @@ class Statements(Expressions):
         found = self._loop_names[node]
         done = Block(node.body, self._elsewhere)
         more = {"names": found.assigned, "live": found.live, "later": found.later, "held": found.held}
-        site = self.site("for", node, ast.unparse(node.iter), done, **more)
+        site = self.site("for", node, node.iter, done, **more)
         names = tuple(dict.fromkeys((*found.assigned, *found.held)))
         loop = self.temporary("l")
         over = placed(hook("iterate", self.visit(node.iter), site, name(loop)), node.iter)
@@ -149,7 +149,7 @@ class Statements(Expressions):
         return [placed(assign(loop, hook("loop", site)), node.iter), new]
 
     def visit_Assert(self, node: ast.Assert) -> ast.Assert:
-        site = self.site("assert", node, ast.unparse(node.test))
+        site = self.site("assert", node, node.test)
         node.test = placed(hook("check", self.truth(node.test), site), node.test)
         node.msg = node.msg and self.visit(node.msg)
         return node
