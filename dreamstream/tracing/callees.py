@@ -1,6 +1,7 @@
 """What is called in a callee's place: its copy, a function that stands for it, or itself."""
 
 import functools
+import os
 import sys
 import types
 import weakref
@@ -12,9 +13,9 @@ from .source import NoCopy
 
 Callee = Callable[..., Any]
 
-#: Packages whose functions are not converted, beside the standard library.
+#: Packages whose functions are not converted, beside the standard library's.
 SKIPPED = frozenset(("torch", "numpy", "scipy", "dreamstream", "_pytest", "pytest", "pluggy", "hypothesis"))
-_STANDARD = frozenset(sys.stdlib_module_names) - {"__main__"}
+_STANDARD = os.path.dirname(os.__file__) + os.sep
 
 #: Functions of skipped packages that do nothing but call those of users: module and name. Other rooms add theirs.
 GOES_ON: set[tuple[str, str]] = set()
@@ -199,13 +200,19 @@ def wanted(f: types.FunctionType) -> bool:
     for _ in range(20):
         module = f.__globals__.get("__name__") or ""
         top = module.partition(".")[0] if isinstance(module, str) else ""
-        if (top not in SKIPPED and top not in _STANDARD) or (module, f.__code__.co_name) in GOES_ON:
+        if (top not in SKIPPED and not _is_standard(f.__code__)) or (module, f.__code__.co_name) in GOES_ON:
             return True
         inner = f.__dict__.get("__wrapped__")  # torch.no_grad() around a user's function
         if not isinstance(inner, types.FunctionType):
             return False
         f = inner
     return False
+
+
+def _is_standard(code: types.CodeType) -> bool:
+    """Whether a code is of the standard library: by its file, for users have modules of the same names."""
+    file = code.co_filename
+    return file.startswith("<frozen ") or (file.startswith(_STANDARD) and "-packages" + os.sep not in file)
 
 
 def _named(name: str) -> Any:

@@ -51,7 +51,8 @@ class Statements(Expressions):
         around = self._elsewhere, self._loop_names
         doc = 1 if ast.get_docstring(node, clean=False) is not None else 0
         declarations = Declarations()
-        body = [declarations.visit(s) for s in Returns().lowered(node.body[doc:])]
+        visited = [declarations.visit(s) for s in Returns().lowered(node.body[doc:])]
+        body = [s for s in visited if s is not None]
         self._elsewhere = declarations.names
         self._loop_names = _loop_names(node, body, self._elsewhere)
         node.body = [*node.body[:doc], *declarations.found, *self.block(body)]
