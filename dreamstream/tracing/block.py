@@ -6,11 +6,12 @@ from collections.abc import Iterable, Iterator
 _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 
-#: Methods of lists, dictionaries, sets, generators and modules that change them.
+#: Methods of lists, dictionaries, sets, generators and modules that change them. `add` and `sort` are missing, which
+#: tensors have, too: where they change something, nobody uses their value.
 # fmt: off
 CHANGING = frozenset([
     "append", "appendleft", "extend", "extendleft", "insert", "pop", "popleft", "popitem", "remove", "clear",
-    "sort", "reverse", "rotate", "update", "setdefault", "add", "discard", "difference_update",
+    "reverse", "rotate", "update", "setdefault", "discard", "difference_update",
     "intersection_update", "symmetric_difference_update", "__setitem__", "__delitem__", "__setattr__",
     "__delattr__", "__next__", "send", "throw", "write", "register_buffer", "register_parameter", "__iadd__",
     "__isub__", "__imul__", "__itruediv__", "__ifloordiv__", "__imod__", "__ipow__", "__imatmul__", "__iand__",

@@ -1,6 +1,7 @@
 """Expressions whose control flow goes through hooks: truths, conditional expressions, calls, comprehensions."""
 
 import ast
+from collections.abc import Sequence
 from typing import TypeVar
 
 from .block import Block, text_of
@@ -34,6 +35,7 @@ class Expressions(ast.NodeTransformer):
         self._file, self._function_name = file, function
         self._temporaries = 0
         self._elsewhere: frozenset[str] = frozenset()  # names that the function declares global or nonlocal
+        self._unused: set[ast.expr] = set()  # expressions of which nobody uses the value
         self._no_walrus = False  # within the iterables of comprehensions, where Python has none
 
     def temporary(self, of: str) -> str:
@@ -91,8 +93,15 @@ class Expressions(ast.NodeTransformer):
         return ast.BoolOp(ast.And(), [is_not(walrus(w, truth), unless), ast.BoolOp(ast.Or(), [decided, entered])])
 
     def _operand_site(self, node: ast.BoolOp, index: int) -> ast.expr:
-        block = Block(node.values[index:], self._elsewhere)
+        block = Block(self._sides(node, node.values[index:]), self._elsewhere)
         return self.site("or" if isinstance(node.op, ast.Or) else "and", node, node, block)
+
+    def _sides(self, node: ast.expr, sides: list[ast.expr]) -> Sequence[ast.expr | ast.stmt]:
+        """What a condition decides about: statements, where the value of the whole isn't used."""
+        if node not in self._unused:
+            return sides
+        self._unused.update(sides)
+        return [ast.copy_location(ast.Expr(side), side) for side in sides]
 
     def visit_BoolOp(self, node: ast.BoolOp) -> ast.expr:
         if self._no_walrus:
@@ -124,7 +133,8 @@ class Expressions(ast.NodeTransformer):
         if self._no_walrus:
             return self._generic(node)
         w = self.temporary("w")
-        site = self.site("conditional", node, node.test, Block([node.body, node.orelse], self._elsewhere))
+        sides = self._sides(node, [node.body, node.orelse])
+        site = self.site("conditional", node, node.test, Block(sides, self._elsewhere))
         first = self._further(w, self.truth(node.test), False, site)
         fails = ast.BoolOp(ast.And(), [is_not(name(w), False), hook("other_side", name(w))])
         second = ast.BoolOp(ast.Or(), [ast.Compare(name(w), [ast.Is()], [ast.Constant(True)]), fails])

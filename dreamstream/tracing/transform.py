@@ -149,6 +149,11 @@ class Statements(Expressions):
         new = ast.copy_location(ast.For(self.visit(node.target), over, body, orelse), node)
         return [placed(assign(loop, hook("loop", site)), node.iter), new]
 
+    def visit_Expr(self, node: ast.Expr) -> ast.Expr:
+        self._unused.add(node.value)
+        node.value = self.visit(node.value)
+        return node
+
     def visit_Assert(self, node: ast.Assert) -> ast.Assert:
         site = self.site("assert", node, node.test)
         node.test = placed(hook("check", self.truth(node.test), site), node.test)

@@ -1,8 +1,8 @@
 """A tracer for tests: a function runs once for all cases, and must give what it gives in each by itself.
 
-An ``Each`` is a number, or a truth, that has a value for every case. A condition that holds in some is undecided: both
-branches are entered, and what the names hold afterwards is selected case by case. So any function of numbers, without
-effects, can be held against itself.
+An ``Each`` is a number, or a truth, that has a value for every case. A condition that holds in some is undecided:
+both branches are entered, and what the names hold afterwards is selected case by case. So any function of numbers,
+without effects, can be held against itself.
 """
 
 import operator

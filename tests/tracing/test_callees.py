@@ -5,11 +5,13 @@ import functools
 import gc
 import importlib
 import json
+import linecache
 import math
 import operator
 import sys
 import types
 import weakref
+from typing import ClassVar
 
 import pytest
 
@@ -104,8 +106,10 @@ def test_partials(hooks):
     assert hooks.of(functools.partial(len, "ab")).func is len
 
 
-BUILTINS = [len, print, math.sqrt, [].append, "a".join, int, list, Layer, str.upper, operator.add, object().__str__,
-            operator.itemgetter(0), types.FunctionType, type, collections.OrderedDict, "".__add__, dict.get]  # fmt: skip
+BUILTINS = [
+    len, print, math.sqrt, [].append, "a".join, int, list, Layer, str.upper, operator.add, object().__str__,
+    operator.itemgetter(0), types.FunctionType, type, collections.OrderedDict, "".__add__, dict.get,
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("f", BUILTINS, ids=str)
@@ -197,7 +201,7 @@ def test_stand_ins_of_packages_that_are_not_imported_yet(hooks, tmp_path, monkey
     (tmp_path / "later_package").mkdir()
     (tmp_path / "later_package" / "__init__.py").write_text("")
     (tmp_path / "later_package" / "masks.py").write_text(
-        "class C:\n    def m(self, x):\n        return x\n\ndef mask(x):\n    return x\n\ndef other(x):\n    return x\n"
+        "class C:\n    def m(self, x): return x\n\ndef mask(x): return x\n\ndef other(x): return x\n"
     )
     monkeypatch.syspath_prepend(tmp_path)
     hooks.stand_in("later_package.masks.mask", stand_in)
@@ -222,7 +226,7 @@ def test_names_of_what_is_imported(hooks):
 
 def test_a_class_has_stand_ins_of_its_own():
     class Mine(Hooks):
-        instead = {int: stand_in}
+        instead: ClassVar = {int: stand_in}
 
     assert Mine().of(int) is stand_in
     assert Hooks().of(int) is int
@@ -271,7 +275,7 @@ def test_functions_that_only_go_on(hooks):
         GOES_ON.remove(("types", "resolve_bases"))
 
 
-# ---------------------------------------------------------------------------------------------- functions that change
+# --------------------------------------------------------------------------------------- functions that change
 def test_a_function_that_is_changed_has_another_copy(hooks):
     def changing(x, y=1, *, z=2):
         return x or (y, z)
@@ -344,29 +348,26 @@ def method_of_an_instance():
 
 
 def function_of_a_module():
+    """Of a module that has been imported, and is no longer."""
     name = "module_that_goes"
-    module = types.ModuleType(name)
-    source = "def f(x):\n    return g(x) or f\n\ndef g(x):\n    return x\n"
-    sys.modules[name] = module
-    module.__file__ = write(name, source)
-    exec(compile(source, module.__file__, "exec"), vars(module))
-    Hooks.of(HELD, module.f)(0)
-    del sys.modules[name]
+    module = sys.modules[name] = types.ModuleType(name)
+    module.__file__ = __file__.replace("test_callees.py", "goes.py")
+    text = "def f(x):\n    return g(x) or f\n\ndef g(x):\n    return x\n"
+    linecache.cache[module.__file__] = len(text), None, text.splitlines(True), module.__file__
+    exec(compile(text, module.__file__, "exec"), vars(module))
+    assert converted(Hooks().of(module.f))
     return module.f
 
 
 @pytest.mark.parametrize(
     "make", [recursive_closure, class_with_super, method_of_an_instance, function_of_a_module]
 )
-def test_nothing_is_kept_alive_by_a_tracer(make, tmp_path, monkeypatch):
-    hooks = Hooks()
-    monkeypatch.setitem(globals(), "HELD", hooks)
-    monkeypatch.setitem(globals(), "write", lambda name, text: written(tmp_path, name, text))
+def test_nothing_is_kept_alive_by_a_tracer(hooks, make):
     f = make()
-    copy = hooks.of(f)
-    assert copy is not f, why_not(f.__code__)
-    gone = weakref.ref(f), weakref.ref(copy)
-    del f, copy
+    assert converted(hooks.of(f)), why_not(f.__code__)
+    gone = weakref.ref(f), weakref.ref(hooks.of(f))
+    sys.modules.pop("module_that_goes", None)
+    del f
     gc.collect()
     assert [r() for r in gone] == [None, None]
 

@@ -9,6 +9,7 @@ from every_case import EveryCase, Refused, alone, every
 from dreamstream.tracing import Hooks, Loop, Site, Symbolic, Undecided, variables
 
 # fmt: off
+# ruff: noqa: B023, E701, E702, E731
 CASES = list(range(24))
 ACCEPTED = []
 
