@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator
 _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 
-#: Methods of lists, dictionaries, sets, generators and modules that change them. `add` and `sort` are missing, which
-#: tensors have, too: where they change something, nobody uses their value.
+#: Methods of lists, dictionaries, sets, generators and modules that change them; but for `add` and `sort`, which
+#: tensors have, too: where those change something, nobody uses their value.
 # fmt: off
 CHANGING = frozenset([
     "append", "appendleft", "extend", "extendleft", "insert", "pop", "popleft", "popitem", "remove", "clear",

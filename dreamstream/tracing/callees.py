@@ -47,7 +47,8 @@ class Callees:
         known = self._known
         self._gone: Callable[[_Reference], object] = lambda reference: known.pop(reference.key, None)
         self._modules: dict[str, weakref.ref[types.ModuleType]] = {}
-        self._stand_ins: dict[int, Callee] = {}
+        self._builtins: dict[Any, Callee] = {}  # stand-ins of builtin functions and classes
+        self._stand_ins: dict[int, Callee] = {}  # of these and all others
         self._originals: list[Any] = []  # keeps what `_stand_ins` and `_by_code` go by
         self._by_code: dict[int, Callee] = {}
         self._by_name: dict[str, Callee] = {}
@@ -76,6 +77,8 @@ class Callees:
         original = getattr(original, "__func__", original)
         self._originals.append(original)
         self._stand_ins[id(original)] = replacement
+        if type(original) in (types.BuiltinFunctionType, type):
+            self._builtins[original] = replacement
         if isinstance(original, types.FunctionType) and not original.__code__.co_freevars:
             self._by_code[id(original.__code__)] = replacement
             self._originals.append(original.__code__)
@@ -107,12 +110,12 @@ class Callees:
             function = f.__func__
             inner = self.of(function)
             return f if inner is function else types.MethodType(inner, f.__self__)
-        found = self._stand_ins.get(id(f))
-        if found is not None:
-            return found
-        if kind is types.BuiltinFunctionType:
-            return f if f.__module__ not in self._awaited else self.stands_for(f) or f
-        return f if kind is type else self._of_object(f, kind)
+        if kind is types.BuiltinFunctionType or kind is type:
+            found = self._builtins.get(f)
+            if found is None and self._awaited and f.__module__ in self._awaited:
+                found = self.stands_for(f)
+            return f if found is None else found
+        return self._of_object(f, kind)
 
     def not_copied(self, f: types.FunctionType, why: NoCopy) -> None:
         """Called where a function runs as it is because it can't be converted."""
@@ -142,7 +145,7 @@ class Callees:
             self.not_copied(f, why)
             return self._keep(f, None)
         copy = make(f, made, self._cell)
-        self._keep(f, made if made.closed or not self._module_lives(f) else copy)
+        self._keep(f, copy if self._lives_on(f) else made)
         return copy
 
     def _keep(self, f: types.FunctionType, copy: "Callee | Converted | None") -> Callee:
@@ -152,12 +155,19 @@ class Callees:
         known[id(f)] = copy, f.__code__, f.__defaults__, f.__kwdefaults__, reference
         return f if copy is None or isinstance(copy, Converted) else copy
 
-    def _module_lives(self, f: types.FunctionType) -> bool:
-        """Whether a function's globals are a module's; copies are kept as long as the module lives."""
+    def _lives_on(self, f: types.FunctionType) -> bool:
+        """Whether all that a function holds is a module's, and so lives as long as that, at least.
+
+        So it is with a function without cells, but for that of the module's class in which it is a method.
+        """
         name = f.__globals__.get("__name__")
         module = sys.modules.get(name) if isinstance(name, str) else None
         if not isinstance(name, str) or module is None or getattr(module, "__dict__", None) is not f.__globals__:
             return False
+        if f.__closure__ is not None:
+            cls = f.__closure__[0].cell_contents if f.__code__.co_freevars == ("__class__",) else None
+            if cls is None or _named(f"{name}.{cls.__qualname__}") is not cls:
+                return False
         if name not in self._modules:
             known, modules = self._known, self._modules
 
@@ -169,6 +179,9 @@ class Callees:
         return True
 
     def _of_object(self, f: Any, kind: type) -> Any:
+        found = self._stand_ins.get(id(f))
+        if found is not None:
+            return found
         call = kind.__call__
         if type(call) is not types.FunctionType:
             if kind is functools.partial:

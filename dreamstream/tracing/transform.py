@@ -20,7 +20,7 @@ _Function = TypeVar("_Function", bound=ast.FunctionDef | ast.Lambda)
 def transform(node: ast.FunctionDef | ast.Lambda, file: str, function: str) -> tuple[Site, ...]:
     """Transform a function's node in place; the sites are what its hooks are given."""
     statements = Statements(file, function)
-    statements.function(node)
+    ast.fix_missing_locations(statements.function(node))
     return tuple(statements.sites)
 
 
