@@ -25,9 +25,9 @@ from . import registered
 #: Frames for which a function is asked whether it makes a tensor.
 _TRIED = 48
 
-#: Kinds of sites, and names, of functions that may ask for lengths as numbers.
+#: Kinds of sites, and names, of functions that may make a tensor of lengths as numbers.
 _LOOPS = ("for", "while", "comprehension")
-_ASKING = frozenset(("np", "numpy", "range"))
+_MAKERS = frozenset("np numpy range arange empty eye full linspace ones tensor tril triu zeros".split())
 
 
 def _bared(x: Any) -> Any:
@@ -268,17 +268,17 @@ class Tracer(Hooks):
         instead = registered.instead_of(f)
         if instead is not None:
             return partial(_registered, instead, f)
-        if f.__qualname__ == f.__name__ and wanted(f) and self._loops(f):
+        if f.__qualname__ == f.__name__ and wanted(f) and self._makes(f):
             return partial(_asking, f)
         return None
 
-    def _loops(self, f: FunctionType) -> bool:
-        """Whether a function may ask for lengths as numbers: it has loops, or calls NumPy."""
+    def _makes(self, f: FunctionType) -> bool:
+        """Whether a function may make a tensor of lengths as numbers: it has loops, or calls what makes tensors."""
         try:
             sites = converted(f).sites.cell_contents
         except NoCopy:
             return False
-        return any(s.kind in _LOOPS for s in sites) or not _ASKING.isdisjoint(f.__code__.co_names)
+        return any(s.kind in _LOOPS for s in sites) or not _MAKERS.isdisjoint(f.__code__.co_names)
 
 
 TRACER = Tracer()

@@ -6,11 +6,12 @@ from collections.abc import Iterable, Iterator
 _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 
-#: Methods of lists, dictionaries, sets, generators and modules that change them.
+#: Methods of lists, dictionaries, sets, generators and modules that change them; but for `add` and `sort`, which
+#: tensors have, too: where those change something, nobody uses their value.
 # fmt: off
 CHANGING = frozenset([
     "append", "appendleft", "extend", "extendleft", "insert", "pop", "popleft", "popitem", "remove", "clear",
-    "sort", "reverse", "rotate", "update", "setdefault", "add", "discard", "difference_update",
+    "reverse", "rotate", "update", "setdefault", "discard", "difference_update",
     "intersection_update", "symmetric_difference_update", "__setitem__", "__delitem__", "__setattr__",
     "__delattr__", "__next__", "send", "throw", "write", "register_buffer", "register_parameter", "__iadd__",
     "__isub__", "__imul__", "__itruediv__", "__ifloordiv__", "__imod__", "__ipow__", "__imatmul__", "__iand__",
@@ -18,6 +19,14 @@ CHANGING = frozenset([
 ])
 # fmt: on
 _CHANGING_FUNCTIONS = frozenset(["setattr", "delattr", "next", "exec"])
+
+
+def text_of(node: ast.expr | ast.stmt) -> str:
+    """Return what is written, for messages."""
+    try:
+        return ast.unparse(node)
+    except ValueError:  # some nested f-strings, until Python 3.11
+        return "…"
 
 
 def own(node: ast.AST) -> Iterator[ast.AST]:
@@ -61,7 +70,7 @@ class Block(ast.NodeVisitor):
             self._names[name] = None
 
     def _effect(self, node: ast.expr | ast.stmt) -> None:
-        text = ast.unparse(node)
+        text = text_of(node)
         effect = (text if len(text) <= 60 else text[:59] + "…", node.lineno)
         if effect not in self.effects:
             self.effects.append(effect)
@@ -148,9 +157,7 @@ class Block(ast.NodeVisitor):
         self.generic_visit(node)
 
     def _call(self, node: ast.Call) -> None:
-        if changes(node) and not any(
-            line == node.lineno and ast.unparse(node)[:40] in e for e, line in self.effects
-        ):
+        if changes(node) and not any(line == node.lineno and text_of(node)[:40] in e for e, line in self.effects):
             self._effect(node)
 
 

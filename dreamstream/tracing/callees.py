@@ -1,6 +1,7 @@
 """What is called in a callee's place: its copy, a function that stands for it, or itself."""
 
 import functools
+import os
 import sys
 import types
 import weakref
@@ -12,9 +13,9 @@ from .source import NoCopy
 
 Callee = Callable[..., Any]
 
-#: Packages whose functions are not converted, beside the standard library.
+#: Packages whose functions are not converted, beside the standard library's.
 SKIPPED = frozenset(("torch", "numpy", "scipy", "dreamstream", "_pytest", "pytest", "pluggy", "hypothesis"))
-_STANDARD = frozenset(sys.stdlib_module_names) - {"__main__"}
+_STANDARD = os.path.dirname(os.__file__) + os.sep
 
 #: Functions of skipped packages that do nothing but call those of users: module and name. Other rooms add theirs.
 GOES_ON: set[tuple[str, str]] = set()
@@ -46,7 +47,8 @@ class Callees:
         known = self._known
         self._gone: Callable[[_Reference], object] = lambda reference: known.pop(reference.key, None)
         self._modules: dict[str, weakref.ref[types.ModuleType]] = {}
-        self._stand_ins: dict[int, Callee] = {}
+        self._builtins: dict[Any, Callee] = {}  # stand-ins of builtin functions and classes
+        self._stand_ins: dict[int, Callee] = {}  # of these and all others
         self._originals: list[Any] = []  # keeps what `_stand_ins` and `_by_code` go by
         self._by_code: dict[int, Callee] = {}
         self._by_name: dict[str, Callee] = {}
@@ -75,6 +77,8 @@ class Callees:
         original = getattr(original, "__func__", original)
         self._originals.append(original)
         self._stand_ins[id(original)] = replacement
+        if type(original) in (types.BuiltinFunctionType, type):
+            self._builtins[original] = replacement
         if isinstance(original, types.FunctionType) and not original.__code__.co_freevars:
             self._by_code[id(original.__code__)] = replacement
             self._originals.append(original.__code__)
@@ -106,12 +110,12 @@ class Callees:
             function = f.__func__
             inner = self.of(function)
             return f if inner is function else types.MethodType(inner, f.__self__)
-        found = self._stand_ins.get(id(f))
-        if found is not None:
-            return found
-        if kind is types.BuiltinFunctionType:
-            return f if f.__module__ not in self._awaited else self.stands_for(f) or f
-        return f if kind is type else self._of_object(f, kind)
+        if kind is types.BuiltinFunctionType or kind is type:
+            found = self._builtins.get(f)
+            if found is None and self._awaited and f.__module__ in self._awaited:
+                found = self.stands_for(f)
+            return f if found is None else found
+        return self._of_object(f, kind)
 
     def not_copied(self, f: types.FunctionType, why: NoCopy) -> None:
         """Called where a function runs as it is because it can't be converted."""
@@ -138,8 +142,7 @@ class Callees:
         copy = self.copied(f)
         if copy is f:
             return self._keep(f, None)
-        made = converted(f)
-        self._keep(f, made if made.closed or not self._module_lives(f) else copy)
+        self._keep(f, copy if self._lives_on(f) else converted(f))
         return copy
 
     def copied(self, f: types.FunctionType) -> types.FunctionType:
@@ -157,12 +160,19 @@ class Callees:
         known[id(f)] = copy, f.__code__, f.__defaults__, f.__kwdefaults__, reference
         return f if copy is None or isinstance(copy, Converted) else copy
 
-    def _module_lives(self, f: types.FunctionType) -> bool:
-        """Whether a function's globals are a module's; copies are kept as long as the module lives."""
+    def _lives_on(self, f: types.FunctionType) -> bool:
+        """Whether all that a function holds is a module's, and so lives as long as that, at least.
+
+        So it is with a function without cells, but for that of the module's class in which it is a method.
+        """
         name = f.__globals__.get("__name__")
         module = sys.modules.get(name) if isinstance(name, str) else None
         if not isinstance(name, str) or module is None or getattr(module, "__dict__", None) is not f.__globals__:
             return False
+        if f.__closure__ is not None:
+            cls = f.__closure__[0].cell_contents if f.__code__.co_freevars == ("__class__",) else None
+            if cls is None or _named(f"{name}.{cls.__qualname__}") is not cls:
+                return False
         if name not in self._modules:
             known, modules = self._known, self._modules
 
@@ -174,21 +184,20 @@ class Callees:
         return True
 
     def _of_object(self, f: Any, kind: type) -> Any:
-        if isinstance(f, type):
-            return f
-        if kind is functools.partial:
-            inner = self.of(f.func)
-            return f if inner is f.func else functools.partial(inner, *f.args, **f.keywords)
-        if kind is functools._lru_cache_wrapper:
-            return self._past_cache(f)
-        if kind is staticmethod:
-            return self.of(f.__func__)
+        found = self._stand_ins.get(id(f))
+        if found is not None:
+            return found
+        call = kind.__call__
+        if type(call) is not types.FunctionType:
+            if kind is functools.partial:
+                inner = self.of(f.func)
+                return f if inner is f.func else functools.partial(inner, *f.args, **f.keywords)
+            if kind is functools._lru_cache_wrapper:
+                return self._past_cache(f)
+            return self.of(f.__func__) if kind is staticmethod else f
         for original in ORIGINALS:
             if (found := original(f)) is not None:
                 return self.of(found)
-        call = kind.__call__
-        if type(call) is not types.FunctionType:
-            return f
         inner = self.of(call)
         return f if inner is call else types.MethodType(inner, f)
 
@@ -209,13 +218,19 @@ def wanted(f: types.FunctionType) -> bool:
     for _ in range(20):
         module = f.__globals__.get("__name__") or ""
         top = module.partition(".")[0] if isinstance(module, str) else ""
-        if (top not in SKIPPED and top not in _STANDARD) or (module, f.__code__.co_name) in GOES_ON:
+        if (top not in SKIPPED and not _is_standard(f.__code__)) or (module, f.__code__.co_name) in GOES_ON:
             return True
         inner = f.__dict__.get("__wrapped__")  # torch.no_grad() around a user's function
         if not isinstance(inner, types.FunctionType):
             return False
         f = inner
     return False
+
+
+def _is_standard(code: types.CodeType) -> bool:
+    """Whether a code is of the standard library: by its file, for users have modules of the same names."""
+    file = code.co_filename
+    return file.startswith("<frozen ") or (file.startswith(_STANDARD) and "-packages" + os.sep not in file)
 
 
 def _named(name: str) -> Any:

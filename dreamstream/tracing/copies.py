@@ -6,6 +6,8 @@ Code is kept by the code that it was made from, as long as that lives.
 import threading
 import types
 import weakref
+from collections.abc import Callable
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 from .nodes import HOOKS, SITES
@@ -18,11 +20,12 @@ class Converted(NamedTuple):
 
     code: types.CodeType
     sites: types.CellType
-    closed: bool
-    """Whether the function has cells of its own."""
+    closure: Callable[[tuple[types.CellType, ...]], tuple[types.CellType, ...]]
+    """Puts the function's own cells, that of the sites and that of the hooks into the order that the code has."""
 
 
-_converted: dict[int, tuple["weakref.ref[types.CodeType]", Converted | NoCopy]] = {}
+# By the code that a copy was made from: its own, or why there is none. By code of ours: that it is.
+_converted: dict[int, tuple["weakref.ref[types.CodeType]", Converted | str]] = {}
 _ours: dict[int, "weakref.ref[types.CodeType]"] = {}
 _lock = threading.RLock()
 
@@ -35,7 +38,7 @@ def is_copy(code: types.CodeType) -> bool:
 def why_not(code: types.CodeType) -> str | None:
     """Return why functions of this code were not converted, or None where they were, or were never asked for."""
     known = _converted.get(id(code))
-    return str(known[1]) if known is not None and isinstance(known[1], NoCopy) else None
+    return known[1] if known is not None and isinstance(known[1], str) else None
 
 
 def converted(function: types.FunctionType) -> Converted:
@@ -54,8 +57,8 @@ def converted(function: types.FunctionType) -> Converted:
             if known is None:
                 known = _weak(code, _converted), _convert(function)
                 _converted[id(code)] = known
-    if isinstance(known[1], NoCopy):
-        raise known[1].with_traceback(None)
+    if isinstance(known[1], str):
+        raise NoCopy(known[1])
     return known[1]
 
 
@@ -66,14 +69,8 @@ def copy_of(function: types.FunctionType, hooks: types.CellType) -> types.Functi
 
 def make(function: types.FunctionType, made: Converted, hooks: types.CellType) -> types.FunctionType:
     """Return a function object of converted code that shares all else with the original."""
-    code, own = made.code, function.__closure__
-    if own is None:
-        closure = tuple([hooks if n == HOOKS else made.sites for n in code.co_freevars])
-    else:
-        cells = dict(zip(function.__code__.co_freevars, own))
-        cells[HOOKS], cells[SITES] = hooks, made.sites
-        closure = tuple([cells[n] for n in code.co_freevars])
-    new = types.FunctionType(code, function.__globals__, function.__name__, function.__defaults__, closure)
+    cells = made.closure((*(function.__closure__ or ()), made.sites, hooks))
+    new = types.FunctionType(made.code, function.__globals__, function.__name__, function.__defaults__, cells)
     if function.__kwdefaults__ is not None:
         new.__kwdefaults__ = function.__kwdefaults__
     new.__qualname__, new.__module__, new.__doc__ = function.__qualname__, function.__module__, function.__doc__
@@ -82,18 +79,21 @@ def make(function: types.FunctionType, made: Converted, hooks: types.CellType) -
     return new
 
 
-def _convert(function: types.FunctionType) -> Converted | NoCopy:
+def _convert(function: types.FunctionType) -> Converted | str:
     code, name = function.__code__, qualified_name(function)
     try:
         found = find(function)
         sites = transform(found.node, code.co_filename, name)
         made = compiled(found, code, (*code.co_freevars, HOOKS, SITES), name)
     except NoCopy as reason:
-        return reason
+        return str(reason)
     except (SyntaxError, ValueError, RecursionError) as error:
-        return NoCopy(f"{place(code)}: what it is converted to can't be compiled ({error})")
+        return f"{place(code)}: what it is converted to can't be compiled ({error})"
     _note(made)
-    return Converted(made, types.CellType(sites), bool(code.co_freevars))
+    names = (*code.co_freevars, SITES, HOOKS)
+    order = [names.index(n) for n in made.co_freevars]
+    closure = itemgetter(*order) if len(order) > 1 else lambda cells: tuple(cells[i] for i in order)
+    return Converted(made, types.CellType(sites), closure)
 
 
 def _note(code: types.CodeType) -> None:

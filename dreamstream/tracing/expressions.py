@@ -1,13 +1,24 @@
 """Expressions whose control flow goes through hooks: truths, conditional expressions, calls, comprehensions."""
 
 import ast
+from collections.abc import Sequence
 from typing import TypeVar
 
-from .block import Block
-from .nodes import SITES, hook, is_not, name, placed, undecided, walrus
+from .block import Block, text_of
+from .nodes import SITES, hook, is_not, name, placed, walrus
 from .site import Site
 
 _Comprehension = TypeVar("_Comprehension", ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+
+
+_TRUTHS = (ast.Is, ast.IsNot, ast.In, ast.NotIn)
+
+
+def _is_truth(node: ast.expr) -> bool:
+    """Whether an expression's value is a truth already, be it undecided."""
+    if isinstance(node, ast.Compare):
+        return len(node.ops) == 1 and isinstance(node.ops[0], _TRUTHS)
+    return isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not)
 
 
 class Expressions(ast.NodeTransformer):
@@ -24,6 +35,7 @@ class Expressions(ast.NodeTransformer):
         self._file, self._function_name = file, function
         self._temporaries = 0
         self._elsewhere: frozenset[str] = frozenset()  # names that the function declares global or nonlocal
+        self._unused: set[ast.expr] = set()  # expressions of which nobody uses the value
         self._no_walrus = False  # within the iterables of comprehensions, where Python has none
 
     def temporary(self, of: str) -> str:
@@ -32,19 +44,16 @@ class Expressions(ast.NodeTransformer):
         return f".{of}{self._temporaries}"
 
     def site(
-        self, kind: str, node: ast.expr | ast.stmt, text: str, block: Block | None = None, **more: object
+        self, kind: str, node: ast.expr | ast.stmt, condition: ast.expr, block: Block | None = None, **more: object
     ) -> ast.expr:
         """Note a site; the expression that gives it while the copy runs."""
         if block is not None:
             found = (block.names, tuple(block.escapes), tuple(block.effects), tuple(block.augmented))
             more = {**dict(zip(("names", "escapes", "effects", "augmented"), found)), **more}
-        parts = (
-            [node, *getattr(node, "body", ()), *getattr(node, "orelse", ())]
-            if isinstance(node, ast.stmt)
-            else [node]
-        )
-        more["end"] = max(part.end_lineno or node.lineno for part in parts)
-        self.sites.append(Site(kind, self._file, node.lineno, self._function_name, text, **more))  # type: ignore[arg-type]
+        parts = [node, *getattr(node, "body", ()), *getattr(node, "orelse", ())] if isinstance(node, ast.stmt) else []
+        more["end"] = max([node.end_lineno or node.lineno, *(part.end_lineno or 0 for part in parts)])
+        where = (kind, self._file, node.lineno, self._function_name, text_of(condition))
+        self.sites.append(Site(*where, **more))  # type: ignore[arg-type]
         return ast.Subscript(name(SITES), ast.Constant(len(self.sites) - 1), ast.Load())
 
     # ------------------------------------------------------------------------------------------ truths
@@ -58,40 +67,63 @@ class Expressions(ast.NodeTransformer):
         if isinstance(node, ast.Constant):
             return ast.Constant(bool(node.value))
         if not isinstance(node, ast.BoolOp) or self._no_walrus:
-            return hook("test", self.visit(node))
+            value = self.visit(node)
+            return value if _is_truth(node) else self._asked(value, self.temporary("v"))
         is_or = isinstance(node.op, ast.Or)
         sites = [self._operand_site(node, i) for i in range(1, len(node.values))]
         whole = self.truth(node.values[-1])
         for value, site in zip(reversed(node.values[:-1]), reversed(sites)):
             w = self.temporary("w")
-            further = is_not(walrus(w, self.truth(value)), is_or)
-            both = hook("tor" if is_or else "tand", self._entered(w, site), whole)
+            further = self._further(w, self.truth(value), is_or, site)
+            both = hook("tor" if is_or else "tand", name(w), whole)
             whole = placed(ast.IfExp(further, both, ast.Constant(is_or)), value)
         return whole
 
-    def _operand_site(self, node: ast.BoolOp, index: int) -> ast.expr:
-        kind = "or" if isinstance(node.op, ast.Or) else "and"
-        block = Block(node.values[index:], self._elsewhere)
-        return self.site(kind, node, ast.unparse(node), block)
+    def _asked(self, value: ast.expr, v: str) -> ast.expr:
+        """The truth of a value, which the variable ``v`` keeps. A plain one is asked by the user's own line."""
+        if self._no_walrus:
+            return hook("truth", value)
+        w = self.temporary("w")
+        told = ast.Compare(walrus(w, hook("test", walrus(v, value))), [ast.IsNot()], [ast.Constant(None)])
+        return ast.IfExp(told, name(w), ast.UnaryOp(ast.Not(), ast.UnaryOp(ast.Not(), name(v))))
 
-    def _entered(self, w: str, site: ast.expr) -> ast.expr:
-        """The truth in ``w``, where what depends on it is about to be evaluated though it is undecided."""
-        return ast.IfExp(undecided(w), hook("sides", name(w), site), name(w))
+    @staticmethod
+    def _further(w: str, truth: ast.expr, unless: bool, site: ast.expr) -> ast.expr:
+        """Whether to go on with a truth ``w``: unless it is ``unless``. Where it is undecided, a hook is asked."""
+        decided = ast.Compare(name(w), [ast.Is()], [ast.Constant(not unless)])
+        entered = is_not(walrus(w, hook("sides", name(w), site)), unless)
+        return ast.BoolOp(ast.And(), [is_not(walrus(w, truth), unless), ast.BoolOp(ast.Or(), [decided, entered])])
+
+    def _operand_site(self, node: ast.BoolOp, index: int) -> ast.expr:
+        block = Block(self._sides(node, node.values[index:]), self._elsewhere)
+        return self.site("or" if isinstance(node.op, ast.Or) else "and", node, node, block)
+
+    def _sides(self, node: ast.expr, sides: list[ast.expr]) -> Sequence[ast.expr | ast.stmt]:
+        """What a condition decides about: statements, where the value of the whole isn't used."""
+        if node not in self._unused:
+            return sides
+        self._unused.update(sides)
+        return [ast.copy_location(ast.Expr(side), side) for side in sides]
 
     def visit_BoolOp(self, node: ast.BoolOp) -> ast.expr:
         if self._no_walrus:
             return self._generic(node)
         is_or = isinstance(node.op, ast.Or)
         sites = [self._operand_site(node, i) for i in range(1, len(node.values))]
-        return self._joined(node, list(map(self.visit, node.values)), sites, is_or)
+        truths = list(map(_is_truth, node.values))
+        return self._joined(node, list(map(self.visit, node.values)), truths, sites, is_or)
 
-    def _joined(self, node: ast.expr, values: list[ast.expr], sites: list[ast.expr], is_or: bool) -> ast.expr:
+    def _joined(
+        self, node: ast.expr, values: list[ast.expr], truths: list[bool], sites: list[ast.expr], is_or: bool
+    ) -> ast.expr:
         """The operands of ``and`` or ``or``: the last one is evaluated unless those before it decide."""
         whole = values[-1]
-        for value, site in zip(reversed(values[:-1]), reversed(sites)):
-            w, v = self.temporary("w"), self.temporary("v")
-            further = is_not(walrus(w, hook("test", walrus(v, value))), is_or)
-            joined = hook("join", self._entered(w, site), name(v), whole, ast.Constant(is_or))
+        for value, is_truth, site in zip(reversed(values[:-1]), reversed(truths[:-1]), reversed(sites)):
+            w = self.temporary("w")
+            v = w if is_truth else self.temporary("v")
+            asked = value if is_truth else self._asked(value, v)
+            further = self._further(w, asked, is_or, site)
+            joined = hook("join", name(w), name(v), whole, ast.Constant(is_or))
             whole = placed(ast.IfExp(further, joined, name(v)), node)
         return whole
 
@@ -103,12 +135,9 @@ class Expressions(ast.NodeTransformer):
         if self._no_walrus:
             return self._generic(node)
         w = self.temporary("w")
-        text = ast.unparse(node.test)
-        site = self.site("conditional", node, text, Block([node.body, node.orelse], self._elsewhere))
-        test = is_not(walrus(w, self.truth(node.test)), False)
-        holds = ast.Compare(name(w), [ast.Is()], [ast.Constant(True)])
-        enter = is_not(walrus(w, hook("sides", name(w), site)), False)
-        first = ast.BoolOp(ast.And(), [test, ast.BoolOp(ast.Or(), [holds, enter])])
+        sides = self._sides(node, [node.body, node.orelse])
+        site = self.site("conditional", node, node.test, Block(sides, self._elsewhere))
+        first = self._further(w, self.truth(node.test), False, site)
         fails = ast.BoolOp(ast.And(), [is_not(name(w), False), hook("other_side", name(w))])
         second = ast.BoolOp(ast.Or(), [ast.Compare(name(w), [ast.Is()], [ast.Constant(True)]), fails])
         then = ast.IfExp(first, self.visit(node.body), ast.Constant(None))
@@ -116,29 +145,28 @@ class Expressions(ast.NodeTransformer):
         return placed(hook("pick", then, otherwise, name(w)), node)
 
     def visit_Compare(self, node: ast.Compare) -> ast.expr:
-        values = [self.visit(v) for v in (node.left, *node.comparators)]
-        if len(node.ops) == 1:
-            return placed(self._comparison(node.ops[0], *values), node)
-        if self._no_walrus:
-            node.left, node.comparators = values[0], values[1:]
-            return node
-        kept = [self.temporary("c") for _ in values[1:-1]]  # a < b < c: b is evaluated once
+        if self._no_walrus and len(node.ops) > 1:
+            return self._generic(node)
+        rest = node.comparators
+        sites = [self.site("and", node, node, Block(rest[i:], self._elsewhere)) for i in range(1, len(rest))]
+        values = [self.visit(v) for v in (node.left, *rest)]
+        kept = [self.temporary("c") for _ in rest[1:]]  # a < b < c: b is evaluated once
         left = [values[0], *map(name, kept)]
         right = [*map(walrus, kept, values[1:-1]), values[-1]]
         pairs = [placed(self._comparison(op, a, b), node) for op, a, b in zip(node.ops, left, right)]
-        text = ast.unparse(node)
-        sites = [
-            self.site("and", node, text, Block(node.comparators[i:], self._elsewhere))
-            for i in range(1, len(pairs))
-        ]
-        return self._joined(node, pairs, sites, False)
+        truths = [isinstance(op, _TRUTHS) for op in node.ops]
+        return self._joined(node, pairs, truths, sites, False)
 
-    @staticmethod
-    def _comparison(op: ast.cmpop, left: ast.expr, right: ast.expr) -> ast.expr:
+    def _comparison(self, op: ast.cmpop, left: ast.expr, right: ast.expr) -> ast.expr:
         if not isinstance(op, (ast.In, ast.NotIn)):
             return ast.Compare(left, [op], [right])
-        held = hook("contains", left, right)
-        return held if isinstance(op, ast.In) else hook("not_", hook("test", held))
+        if self._no_walrus:
+            held: ast.expr = hook("contains", left, right)
+        else:
+            a, b = self.temporary("a"), self.temporary("b")
+            symbolic = hook("holds", walrus(a, left), walrus(b, right))
+            held = ast.IfExp(symbolic, hook("held", name(a), name(b)), ast.Compare(name(a), [ast.In()], [name(b)]))
+        return held if isinstance(op, ast.In) else hook("not_", held)
 
     # ------------------------------------------------------------------------------------------ calls, loops
     def visit_Call(self, node: ast.Call) -> ast.expr:
@@ -151,8 +179,7 @@ class Expressions(ast.NodeTransformer):
         single = len(node.generators) == 1 and not node.generators[0].ifs
         no_walrus = self._no_walrus
         for g in node.generators:
-            text = ast.unparse(g.iter)
-            site = self.site("comprehension", g.iter, text, Block([node], self._elsewhere), single=single)
+            site = self.site("comprehension", g.iter, g.iter, Block([node], self._elsewhere), single=single)
             self._no_walrus = True
             over = self.visit(g.iter)
             self._no_walrus = no_walrus
@@ -167,7 +194,7 @@ class Expressions(ast.NodeTransformer):
 
     def guard(self, test: ast.expr) -> ast.expr:
         """A condition where only a decided truth will do."""
-        site = self.site("guard", test, ast.unparse(test))
+        site = self.site("guard", test, test)
         return placed(hook("sure", self.truth(test), site), test)
 
     def _generic(self, node: ast.expr) -> ast.expr:

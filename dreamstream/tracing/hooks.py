@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, NoReturn
 
 from .callees import Callees
+from .nodes import HOOKS, SITES
 from .site import Site
 
 
@@ -69,12 +70,15 @@ class Hooks(Callees):
         return isinstance(value, Symbolic)
 
     def test(self, value: Any) -> Any:
-        """Return the truth of a value: True, False, or undecided."""
+        """Return the truth of a value: True, False, undecided, or None where Python is to ask a plain value."""
         if value is True or value is False:
             return value
-        if self.symbolic(value):
-            return value.decide()
-        return bool(value)
+        return value.decide() if self.symbolic(value) else None
+
+    def truth(self, value: Any) -> Any:
+        """Return the truth of a value, a plain one's too."""
+        w = self.test(value)
+        return bool(value) if w is None else w
 
     def not_(self, w: Any) -> Any:
         return w.negated() if w is not True and w is not False else not w
@@ -103,14 +107,17 @@ class Hooks(Callees):
         """Return True where an undecided assertion is to be held later."""
         return self.refuse(w, site)
 
-    def contains(self, a: Any, b: Any) -> Any:
-        if self.symbolic(a) or (type(b) in (tuple, list) and any(map(self.symbolic, b))):
-            return self.held(a, b)
-        return a in b
+    def holds(self, a: Any, b: Any) -> bool:
+        """Return whether ``held`` is to say if a is in b: one of them is symbolic, or holds what is."""
+        return self.symbolic(a) or (type(b) in (tuple, list) and any(map(self.symbolic, b)))
 
     def held(self, a: Any, b: Any) -> Any:
-        """Return ``a in b`` where one of them is symbolic, or holds what is."""
+        """Return the truth of ``a in b`` where ``holds``."""
         return a in b
+
+    def contains(self, a: Any, b: Any) -> Any:
+        """Return the truth of ``a in b``, a plain one's too."""
+        return self.held(a, b) if self.holds(a, b) else a in b
 
     def refuse(self, w: Any, site: Site) -> NoReturn:
         """Raise for an undecided truth that must be decided here."""
@@ -192,8 +199,13 @@ class Hooks(Callees):
 
 
 def variables(frame: Any) -> dict[str, Any]:
-    """Return a frame's variables without those that a copy has of its own."""
-    return {n: v for n, v in frame.f_locals.items() if n[:1] != "." and " of the " not in n}
+    """Return a frame's variables without those that a copy has of its own, but for values that it returns."""
+    return {n: v for n, v in frame.f_locals.items() if n[:1] != "." and n != HOOKS and n != SITES}
+
+
+def _written(frame: Any) -> dict[str, Any]:
+    """Return a frame's variables as they are written."""
+    return {n: v for n, v in frame.f_locals.items() if n[:1] != "." and " " not in n}
 
 
 def _frames_builtins() -> dict[Any, Callable[..., Any]]:
@@ -201,7 +213,7 @@ def _frames_builtins() -> dict[Any, Callable[..., Any]]:
 
     def alike(real: Callable[..., Any], result: Callable[[dict[str, Any]], Any]) -> Callable[..., Any]:
         def call(*args: Any) -> Any:
-            return real(*args) if args else result(variables(sys._getframe(1)))
+            return real(*args) if args else result(_written(sys._getframe(1)))
 
         return call
 

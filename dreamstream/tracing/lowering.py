@@ -19,26 +19,35 @@ class Returns:
     def lowered(self, block: list[ast.stmt]) -> list[ast.stmt]:
         for statement in block:
             self._within(statement)
+        return self._joined(block)
+
+    def _joined(self, block: list[ast.stmt]) -> list[ast.stmt]:
+        """What follows an if of which one branch returns belongs to the other branch."""
         for i in range(len(block) - 1, -1, -1):
-            statement = block[i]
-            if isinstance(statement, ast.If) and not (statement.orelse and block[i + 1 :]):
-                block = (
-                    [*block[:i], *self._one_return(statement, statement.orelse or block[i + 1 :])]
-                    if (_returns(statement.body) and _returns(statement.orelse or block[i + 1 :]))
-                    else block
-                )
+            statement, rest = block[i], block[i + 1 :]
+            if not isinstance(statement, ast.If):
+                continue
+            then, otherwise = statement.body, statement.orelse
+            if _returns(then):
+                otherwise = self._joined([*otherwise, *rest]) if otherwise and rest else otherwise or rest
+            elif _returns(otherwise):
+                then = self._joined([*then, *rest])
+            if _returns(then) and _returns(otherwise):
+                block = [*block[:i], *self._one_return(statement, then, otherwise)]
         return block
 
-    def _one_return(self, statement: ast.If, after: list[ast.stmt]) -> list[ast.stmt]:
+    def _one_return(self, statement: ast.If, then: list[ast.stmt], otherwise: list[ast.stmt]) -> list[ast.stmt]:
         self._count += 1
         value = f"returned value {self._count}"
-        for block in (statement.body, after):
-            end = block[-1]
-            assert isinstance(end, ast.Return) and end.value is not None
-            new = ast.Assign(targets=[ast.Name(value, ast.Store())], value=end.value)
-            block[-1] = placed(new, end)
-        joined = ast.copy_location(ast.If(statement.test, statement.body, after), statement)
-        return [joined, placed(ast.Return(name(value)), statement.test)]
+        joined = ast.If(statement.test, self._assigned(then, value), self._assigned(otherwise, value))
+        return [ast.copy_location(joined, statement), placed(ast.Return(name(value)), statement.test)]
+
+    @staticmethod
+    def _assigned(block: list[ast.stmt], value: str) -> list[ast.stmt]:
+        """A block that ends by assigning what it would return."""
+        end = block[-1]
+        assert isinstance(end, ast.Return) and end.value is not None
+        return [*block[:-1], placed(ast.Assign(targets=[ast.Name(value, ast.Store())], value=end.value), end)]
 
     def _within(self, node: ast.AST) -> None:
         """Lower the blocks of a statement; those of functions within it are lowered as they are reached."""
@@ -71,9 +80,8 @@ class Declarations(ast.NodeTransformer):
     def names(self) -> frozenset[str]:
         return frozenset(n for d in self.found if isinstance(d, (ast.Global, ast.Nonlocal)) for n in d.names)
 
-    def _declaration(self, node: ast.Global | ast.Nonlocal) -> ast.stmt:
+    def _declaration(self, node: ast.Global | ast.Nonlocal) -> None:
         self.found.append(node)
-        return ast.copy_location(ast.Pass(), node)
 
     visit_Global = visit_Nonlocal = _declaration
 
@@ -81,3 +89,9 @@ class Declarations(ast.NodeTransformer):
         return node
 
     visit_FunctionDef = visit_AsyncFunctionDef = visit_ClassDef = visit_Lambda = _scope
+
+    def generic_visit(self, node: ast.AST) -> ast.AST:
+        super().generic_visit(node)
+        if getattr(node, "body", None) == []:
+            node.body = [ast.copy_location(ast.Pass(), getattr(node, "pattern", node))]  # type: ignore[attr-defined]
+        return node

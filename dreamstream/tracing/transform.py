@@ -21,7 +21,7 @@ _Function = TypeVar("_Function", bound=ast.FunctionDef | ast.Lambda)
 def transform(node: ast.FunctionDef | ast.Lambda, file: str, function: str) -> tuple[Site, ...]:
     """Transform a function's node in place; the sites are what its hooks are given."""
     statements = Statements(file, function)
-    statements.function(node)
+    ast.fix_missing_locations(statements.function(node))
     return tuple(statements.sites)
 
 
@@ -54,7 +54,8 @@ class Statements(Expressions):
         self._whiles = 0
         doc = 1 if ast.get_docstring(node, clean=False) is not None else 0
         declarations = Declarations()
-        body = [declarations.visit(s) for s in Returns().lowered(node.body[doc:])]
+        visited = [declarations.visit(s) for s in Returns().lowered(node.body[doc:])]
+        body = [s for s in visited if s is not None]
         self._elsewhere = declarations.names
         self._loop_names = _loop_names(node, body, self._elsewhere)
         node.body = [*node.body[:doc], *declarations.found, *self.block(body)]
@@ -99,7 +100,7 @@ class Statements(Expressions):
         done = Block([*node.body, *node.orelse], self._elsewhere)
         raises = {"then_raises": always_raises(node.body), "else_raises": always_raises(node.orelse)}
         more = {"again": self._whiles > 0, "plain": only_amounts([*node.body, *node.orelse])}
-        site = self.site("if", node, ast.unparse(node.test), done, **raises, **more)
+        site = self.site("if", node, node.test, done, **raises, **more)
         names = () if done.escapes and not any(raises.values()) else done.names
         w = self.temporary("w")
         ask = assign(w, hook("ways", name(w), site, hook("seen")))
@@ -124,7 +125,7 @@ class Statements(Expressions):
             self._whiles -= 1
             return [node]
         done = Block(node.body, self._elsewhere)
-        site = self.site("while", node, ast.unparse(node.test), done, even=even_names(node, done.names))
+        site = self.site("while", node, node.test, done, even=even_names(node, done.names))
         w, loop = self.temporary("w"), self.temporary("l")
         holds = ast.Compare(walrus(w, self.truth(node.test)), [ast.Is()], [ast.Constant(True)])
         fails = ast.Compare(name(w), [ast.Is()], [ast.Constant(False)])
@@ -144,7 +145,7 @@ class Statements(Expressions):
         found = self._loop_names[node]
         done = Block(node.body, self._elsewhere)
         more = {"names": found.assigned, "live": found.live, "later": found.later, "held": found.held}
-        site = self.site("for", node, ast.unparse(node.iter), done, **more)
+        site = self.site("for", node, node.iter, done, **more)
         names = tuple(dict.fromkeys((*found.assigned, *found.held)))
         loop = self.temporary("l")
         over = placed(hook("iterate", self.visit(node.iter), site, name(loop)), node.iter)
@@ -157,8 +158,13 @@ class Statements(Expressions):
         new = ast.copy_location(ast.For(self.visit(node.target), over, body, orelse), node)
         return [placed(assign(loop, hook("loop", site)), node.iter), new]
 
+    def visit_Expr(self, node: ast.Expr) -> ast.Expr:
+        self._unused.add(node.value)
+        node.value = self.visit(node.value)
+        return node
+
     def visit_Assert(self, node: ast.Assert) -> ast.Assert:
-        site = self.site("assert", node, ast.unparse(node.test))
+        site = self.site("assert", node, node.test)
         node.test = placed(hook("check", self.truth(node.test), site), node.test)
         node.msg = node.msg and self.visit(node.msg)
         return node
