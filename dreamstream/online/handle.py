@@ -7,6 +7,7 @@ module has no attribute of that name. Its class is what it was. A front end says
 from __future__ import annotations
 
 import copy
+import sys
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
@@ -150,13 +151,22 @@ class Patch:
                 own.pop(name, None)
 
     def _state_of_module(self) -> Any:
-        """Return the module's state for copies and pickles, as its class does: they get a handle of their own."""
-        reduce = getattr(type(self.module), "__getstate__", None)  # which Python 3.10 has not
-        state = self.module.__dict__ if reduce is None else reduce(self.module)
-        if isinstance(state, dict) and "_patch" in state:
+        """Return the module's state for copies and pickles, as its class does: they get a handle of their own.
+
+        Where a module was made with the same dictionary, `copy` asks here, too: who is copied stands in its frame.
+        """
+        module, caller = self.module, sys._getframe(1)
+        by_copy = caller.f_globals.get("__name__") == "copy"
+        if by_copy and (found := caller.f_locals.get("x")) is not module:
+            module = found
+            self.strip(module.__dict__)
+        own = getattr(type(module), "__getstate__", None)  # which Python 3.10 has not
+        state = module.__dict__ if own is None else own(module)
+        if isinstance(state, dict) and state.get("_patch") is self:
             state = dict(state)
             self.strip(state)
-            state["_patch"] = Travelling(self)
+            if not by_copy or caller.f_code.co_name != "copy":  # a shallow copy is not patched
+                state["_patch"] = Travelling(self)
         return state
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Patch:
@@ -322,17 +332,10 @@ class Patch:
 
 
 class Travelling:
-    """What stands for a handle in a module's state: the copy that is made of it gets a handle of its own.
-
-    In a shallow copy it stays what it is: that module is not patched.
-    """
+    """What stands for a handle in a module's state: the copy that is made of it gets a handle of its own."""
 
     def __init__(self, patch: Patch) -> None:
         self.patch = patch
-
-    def call(self, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Run the forward of a shallow copy."""
-        return module.forward(*args, **kwargs)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Patch:
         return _arrived(memo.get(id(self.patch.module)), copy.deepcopy(self.patch, memo))
@@ -344,9 +347,7 @@ class Travelling:
 def _arrived(module: Any, patch: Patch) -> Patch:
     """Return a handle that has come to a module of which nothing but the object is there yet."""
     if module is None or "_parameters" in module.__dict__:
-        raise ModeError(
-            "a shallow copy of a patched module can't be copied: it would become the other one; copy that"
-        )
+        raise ModeError("what has the dictionary of a patched module would become that one; call it once before")
     patch.module = module
     patch._enter()
     return patch

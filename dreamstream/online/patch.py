@@ -29,7 +29,7 @@ M = TypeVar("M")
 class _Native:
     """The native front end."""
 
-    patch = Patch
+    base, patch = Module, Patch
 
     def parts(self, module: Any) -> list[tuple[str, Any]]:
         return list(module.named_modules())
@@ -152,6 +152,12 @@ def patch_module(
     if front is _NATIVE and train_variant != VARIANTS[0]:
         raise no_tape(f"train_variant={train_variant!r} of a module of dreamstream.nn")
     bring(module)
+    around = _has_own_call(module, front)
+    if around and type(module).forward is front.base.forward and "forward" not in module.__dict__:
+        raise NotStreamableError(
+            f"{type(module).__name__} computes in a __call__ of its own and has no forward, in which an online call "
+            "begins; patch a module that calls it, as torch.nn.Sequential(model) does"
+        )
     check_policy(unstreamable, buffer_limit, skew, context_limit)
     if unstreamable == "raise":
         refuse_unstreamable(module)
@@ -166,14 +172,22 @@ def patch_module(
     made = []
     for path, part in parts:
         own, known = contexts.get(path), before.get(path)
-        around = any(not path or f"{inner}.".startswith(f"{path}.") for inner in contexts)
-        if known is None or (known.options, known.context, known.around) != (options, own, around):
+        has_context = any(not path or f"{inner}.".startswith(f"{path}.") for inner in contexts)
+        if known is None or (known.options, known.context, known.around) != (options, own, has_context):
             forget_patch(part)
-            new = front.patch(part, options, path, own, around)
-            new.online_mode = known is not None and known.online_mode
-            new.attach()
-            made.append((new, known is None))
-    _tell_of_names([patch for patch, is_new in made if is_new])
+            patch = front.patch(part, options, path, own, has_context)
+            patch.online_mode = known is not None and known.online_mode
+            patch.attach()
+            made.append((patch, known is None))
+    new = [patch for patch, is_new in made if is_new]
+    _tell_of_names(new)
+    if around and new and new[0].module is module:
+        warnings.warn(
+            f"patch_module: {type(module).__name__} has a __call__ of its own: online, what that does around the "
+            "forward sees the frames of each call by themselves; patched in torch.nn.Sequential(model), it streams",
+            StreamWarning,
+            stacklevel=2,
+        )
     return module
 
 
@@ -209,6 +223,12 @@ def unpatch_module(module: M) -> M:
     for part in parts:
         forget_patch(part)
     return module
+
+
+def _has_own_call(module: Any, front: Front) -> bool:
+    """Whether a class writes its ``__call__`` itself."""
+    home = next(cls for cls in type(module).__mro__ if "__call__" in vars(cls))
+    return home is not front.base and home.__module__.partition(".")[0] != "torch"
 
 
 def _tell_of_names(patches: Sequence[Patch]) -> None:

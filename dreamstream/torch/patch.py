@@ -44,8 +44,14 @@ from .train.outputs import Outputs
 
 #: The entry of a module's ``__dict__`` that torch calls in place of hooks and forward, and who looks for it.
 _CALLED, _CALLER = "_compiled_call_impl", "_wrapped_call_impl"
+#: The attribute that tells `torch.jit.script` which entries it is not to look at.
+_IGNORED = "__jit_ignored_attributes__"
 
 _NARROW = frozenset((torch.float16, torch.bfloat16))  # taken by modules of float32, exactly
+
+
+class Ignored(list[str]):
+    """Names that `torch.jit.script` is not to look at."""
 
 
 class TorchPatch(Patch):
@@ -61,16 +67,16 @@ class TorchPatch(Patch):
     compiled: Any = None
 
     # ---------------------------------------------------------------- in the module's __dict__
-    def attach(self, lends: bool = True) -> None:
-        super().attach(lends)
-        if lends and isinstance(self.module, torch.nn.Conv1d):
-            self.lent += tuple(name for name in CONVOLUTIONS if not hasattr(self.module, name))
-            self._enter()
-
     def _enter(self) -> None:
+        if self.lent and isinstance(self.module, torch.nn.Conv1d):
+            self.lent += tuple(n for n in CONVOLUTIONS if n not in self.lent and not hasattr(self.module, n))
         super()._enter()
         own = self.module.__dict__
         own.setdefault("compile", self.compile)
+        if _IGNORED not in own:
+            theirs = getattr(type(self.module), _IGNORED, ())
+            ours = (*self.lent, *CONVOLUTIONS, "_patch", "compile", "__getstate__", _CALLED, _IGNORED)
+            own[_IGNORED] = Ignored((*theirs, *ours))
         if own.get(_CALLED) is not self:
             self.compiled = own.get(_CALLED)
             own[_CALLED] = self
@@ -79,6 +85,8 @@ class TorchPatch(Patch):
         super().strip(own)
         if getattr(own.get("compile"), "__self__", None) is self:
             del own["compile"]
+        if isinstance(own.get(_IGNORED), Ignored):
+            del own[_IGNORED]
         if own.get(_CALLED) is self:
             own[_CALLED] = self.compiled
             if self.compiled is None:
@@ -358,7 +366,7 @@ def _streams(args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[StreamTensor
 class _Front:
     """The torch front end."""
 
-    patch = TorchPatch
+    base, patch = torch.nn.Module, TorchPatch
 
     def parts(self, module: Any) -> list[tuple[str, Any]]:
         """Return a module and all below it, but for what computes parametrized weights.
