@@ -94,7 +94,7 @@ class Patch:
     Attributes
     ----------
     module : Module or None
-        None in a copy that its class made by itself, until it is called.
+        None in copies that classes make by themselves: these are not patched.
     online_mode : bool
         Whether it streams.
     around : bool
@@ -147,8 +147,13 @@ class Patch:
     def strip(self, own: dict[str, Any]) -> None:
         """Take what is this handle's out of a dictionary, the module's or a copy of it."""
         for name in (*self.lent, "_patch", "__getstate__"):
-            if name in _VALUES or getattr(own.get(name), "__self__", own.get(name)) is self:
+            if name in _VALUES or self._is_mine(own.get(name)):
                 own.pop(name, None)
+
+    def _is_mine(self, value: Any) -> bool:
+        """Whether an entry is this handle's, or of one that came with a copy and knows no module."""
+        owner = getattr(value, "__self__", value)
+        return owner is self or (isinstance(owner, Patch) and owner.module is None)
 
     def _state_of_module(self) -> Any:
         """Return the module's state for copies and pickles, as its class does: they get a handle of their own.
@@ -181,7 +186,7 @@ class Patch:
 
     def _of(self) -> Any:
         if self.module is None:
-            raise ModeError("this is a copy that a class made by itself of a patched module: patch it, too")
+            raise ModeError("this is a copy of a patched module that its class made by itself: patch it, too")
         return self.module
 
     # ---------------------------------------------------------------- what a patched module offers

@@ -83,13 +83,13 @@ class TorchPatch(Patch):
 
     def strip(self, own: dict[str, Any]) -> None:
         super().strip(own)
-        if getattr(own.get("compile"), "__self__", None) is self:
+        if self._is_mine(own.get("compile")):
             del own["compile"]
         if isinstance(own.get(_IGNORED), Ignored):
             del own[_IGNORED]
-        if own.get(_CALLED) is self:
-            own[_CALLED] = self.compiled
-            if self.compiled is None:
+        if self._is_mine(own.get(_CALLED)):
+            own[_CALLED] = own[_CALLED].compiled
+            if own[_CALLED] is None:
                 del own[_CALLED]
 
     def __getattr__(self, name: str) -> Any:
@@ -124,17 +124,14 @@ class TorchPatch(Patch):
         return module._call_impl(*args, **kwargs)
 
     def _of_copy(self, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Take a call of a module whose dictionary is a copy of this handle's module's, and let it be unpatched."""
-        if self.module is None:  # its class has its own way of copying
-            self.module = module
-            return self.call(module, args, kwargs)
+        """Take a call of a module that has a copy of another one's dictionary, and let it be unpatched."""
         self.strip(module.__dict__)
         given = _streams(args, kwargs)
         if any(x._inner is not None for x in given):
             return run_module(module, args, kwargs)
         if given:
             name = type(module).__name__
-            raise ModeError(f"this {name} is a shallow copy of one that is patched: call ds.patch_module on it, too")
+            raise ModeError(f"this {name} is a copy of one that is patched, and is not: ds.patch_module lets it stream")
         return module._wrapped_call_impl(*args, **kwargs)
 
     def call(self, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
