@@ -40,7 +40,7 @@ POLICIES = ("raise", "buffer")
 #: What a patched module offers, where it has no attribute of its own of that name.
 METHODS = ("online", "offline", "reset", "get_state", "set_state")
 OFFERED = (*METHODS, "is_online", "live_ids")
-_VALUES = ("is_online", "kernel_width")  # what is lent and doesn't know its handle
+VALUES = ("is_online", "kernel_width")  # what is lent and doesn't know its handle
 _PATCHING = f"{__package__}.patch"  # where classes are of modules that patch themselves
 
 
@@ -147,7 +147,7 @@ class Patch:
     def strip(self, own: dict[str, Any]) -> None:
         """Take what is this handle's out of a dictionary, the module's or a copy of it."""
         for name in (*self.lent, "_patch", "__getstate__"):
-            if name in _VALUES or self._is_mine(own.get(name)):
+            if name in VALUES or self._is_mine(own.get(name)):
                 own.pop(name, None)
 
     def _is_mine(self, value: Any) -> bool:

@@ -24,7 +24,7 @@ from ..errors import DreamStreamError, ModeError, NotStreamableError, StreamMism
 from ..online.front import CONVOLUTIONS
 from ..online.given import Given, forgotten, input_names
 from ..online.mask_functions import note_failed
-from ..online.handle import Patch
+from ..online.handle import VALUES, Patch
 from ..online.patch import PatchesItself
 from ..stream.rules import Length, require_same_streams
 from ..stream.where import passes_on, raise_explained
@@ -74,9 +74,7 @@ class TorchPatch(Patch):
         own = self.module.__dict__
         own.setdefault("compile", self.compile)
         if _IGNORED not in own:
-            theirs = getattr(type(self.module), _IGNORED, ())
-            ours = (*self.lent, *CONVOLUTIONS, "_patch", "compile", "__getstate__", _CALLED, _IGNORED)
-            own[_IGNORED] = Ignored((*theirs, *ours))
+            own[_IGNORED] = Ignored((*getattr(type(self.module), _IGNORED, ()), _CALLED, *VALUES))
         if own.get(_CALLED) is not self:
             self.compiled = own.get(_CALLED)
             own[_CALLED] = self
