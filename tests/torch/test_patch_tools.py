@@ -163,7 +163,7 @@ def exported(model, strict):
 
 def scripted(model):
     out = torch.jit.script(model)
-    kept = re.sub(r"___torch_mangle_\d+\.", "", out._c.dump_to_str(True, True, False))
+    kept = re.sub(r"___torch_mangle_\d+\.| at 0x\w+", "", out._c.dump_to_str(True, True, False))
     names = [n for part in out.modules() for n in dir(part) if not n.startswith(("__", "is_online"))]
     return out.code, kept, names, out
 
