@@ -1,7 +1,7 @@
 """The handle of a patched module: what stands between its call and its forward, and the names that it lends.
 
 Everything is in the module's own ``__dict__``: the handle under ``_patch``, and ``online``, ``reset``, … where the
-module has no attribute of that name. Its class is what it was. A front end says which entry its modules' calls reach.
+module has no attribute of that name. Its class is what it was. A front end says what brings a call to the handle.
 """
 
 from __future__ import annotations
@@ -238,6 +238,8 @@ class Patch:
     @passes_on
     def call(self, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Run the module's forward as its mode says, in its context."""
+        if module is not self.module:
+            return self._of_copy(module, args, kwargs)
         if self.context is None:
             return self._call(module, args, kwargs)
         with declared(self.context) as asked:
@@ -249,6 +251,13 @@ class Patch:
                 "nothing attends to a stream; ds.unpatch_module(model) forgets what is declared"
             )
         return out
+
+    def _of_copy(self, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Take a call of a module that has a copy of another one's dictionary, and let it be unpatched."""
+        self.strip(module.__dict__)
+        if any(isinstance(x, StreamTensor) and x.edge is None for x in leaves((args, kwargs))):
+            raise not_patched(module)
+        return forward_of(module)(*args, **kwargs)
 
     @passes_on
     def _call(self, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -364,6 +373,12 @@ def patch_of(module: Any) -> Patch | None:
     return found if isinstance(found, Patch) and found.module is module else None
 
 
+def not_patched(module: Any) -> ModeError:
+    """Return the error for streams that come to a module whose dictionary is a copy of a patched one's."""
+    name = type(module).__name__
+    return ModeError(f"this {name} is a copy of one that is patched, and is not: ds.patch_module lets it stream")
+
+
 def _has(module: Any, name: str) -> bool:
     """Whether a module has an attribute of a name, without asking properties for their values."""
     homes = [cls.__module__ for cls in type(module).__mro__ if name in vars(cls)]
@@ -396,5 +411,3 @@ def _leave(x: Any, call: EagerCall) -> Any:
     if x.edge is None or x.edge.entry is not call:
         raise StreamMismatchError("the forward returned a tensor of another call")
     return StreamTensor._make(x.value, x.dims, x._names, x.meta, x.starts, x._rate, None)
-
-

@@ -18,7 +18,7 @@ from ..nn.module import Module
 from ..operations.refusals import BACKWARDS
 from ..stream.context import Context, contexts_of
 from .front import Front, foreign_front
-from .handle import METHODS, OFFERED, POLICIES, VARIANTS, Options, Patch, forget_patch, patch_of
+from .handle import OFFERED, POLICIES, VARIANTS, Options, Patch, forget_patch, patch_of
 from .joining import may_join
 from .mask_functions import bring
 from .register import registered_for
@@ -153,10 +153,11 @@ def patch_module(
         raise no_tape(f"train_variant={train_variant!r} of a module of dreamstream.nn")
     bring(module)
     around = _has_own_call(module, front)
-    if around and type(module).forward is front.base.forward and "forward" not in module.__dict__:
+    kind: Any = type(module)
+    if around and kind.forward is front.base.forward and "forward" not in module.__dict__:
         raise NotStreamableError(
-            f"{type(module).__name__} computes in a __call__ of its own and has no forward, in which an online call "
-            "begins; patch a module that calls it, as torch.nn.Sequential(model) does"
+            f"{kind.__name__} computes in a __call__ of its own and has no forward, in which an online call begins; "
+            "patch a module that calls it, as torch.nn.Sequential(model) does"
         )
     check_policy(unstreamable, buffer_limit, skew, context_limit)
     if unstreamable == "raise":
@@ -183,8 +184,8 @@ def patch_module(
     _tell_of_names(new)
     if around and new and new[0].module is module:
         warnings.warn(
-            f"patch_module: {type(module).__name__} has a __call__ of its own: online, what that does around the "
-            "forward sees the frames of each call by themselves; patched in torch.nn.Sequential(model), it streams",
+            f"patch_module: {kind.__name__} has a __call__ of its own: online, what that does around the forward sees "
+            "the frames of each call by themselves; patched in torch.nn.Sequential(model), it streams",
             StreamWarning,
             stacklevel=2,
         )
@@ -232,14 +233,16 @@ def _has_own_call(module: Any, front: Front) -> bool:
 
 
 def _tell_of_names(patches: Sequence[Patch]) -> None:
-    """Warn of names that modules have themselves, and of what is computed around a model's forward."""
+    """Warn of names that modules have themselves."""
     taken = {p: [n for n in OFFERED if n not in p.lent] for p in patches}
-    clashes = [f"{p.path or 'the model'} ({type(p.module).__name__}): {', '.join(n)}" for p, n in taken.items() if n]
+    clashes = [
+        f"{p.path or 'the model'} ({type(p.module).__name__}): {', '.join(n)}" for p, n in taken.items() if n
+    ]
     if clashes:
         more = f" and {len(clashes) - 3} more modules" if len(clashes) > 3 else ""
         warnings.warn(
-            f"patch_module: attributes of a module's own stay what they are, in {'; '.join(clashes[:3])}{more}; use "
-            "the functions of these names: ds.online(model), ds.reset(model, ids), ...",
+            f"patch_module: attributes of a module's own stay what they are, in {'; '.join(clashes[:3])}{more}; "
+            "use the functions of these names: ds.online(model), ds.reset(model, ids), ...",
             StreamWarning,
             stacklevel=3,
         )

@@ -1,8 +1,8 @@
 """Patching torch modules: the handle of each, which torch's own call of a module reaches.
 
-``Module.__call__`` looks for ``_compiled_call_impl``, which `torch.nn.Module.compile` sets, before it runs hooks and
-the forward. The handle lies there, in the module's ``__dict__``; what torch has compiled is kept in it, and called
-offline.
+``Module.__call__`` looks for ``_compiled_call_impl``, which `torch.nn.Module.compile` sets, before it runs hooks
+and the forward. The handle lies there, in the module's ``__dict__``; what torch has compiled is kept in it, and
+called offline.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from ..array.symbolic import as_symbolic, measured
 from ..errors import DreamStreamError, ModeError, NotStreamableError, StreamMismatchError
 from ..online.front import CONVOLUTIONS
 from ..online.given import Given, forgotten, input_names
+from ..online.handle import VALUES, Patch, not_patched
 from ..online.mask_functions import note_failed
-from ..online.handle import VALUES, Patch
 from ..online.patch import PatchesItself
 from ..stream.rules import Length, require_same_streams
 from ..stream.where import passes_on, raise_explained
@@ -115,21 +115,19 @@ class TorchPatch(Patch):
         if compiler is None:
             return self.call(module, args, kwargs)
         try:  # within torch.compile(model)
-            if _streams(args, kwargs):
+            if self.online_mode or _streams(args, kwargs):
                 return self.call(module, args, kwargs)
         finally:
             private.set_compiler(compiler)
-        return module._call_impl(*args, **kwargs)
+        return (self.compiled or module._call_impl)(*args, **kwargs)
 
     def _of_copy(self, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Take a call of a module that has a copy of another one's dictionary, and let it be unpatched."""
         self.strip(module.__dict__)
         given = _streams(args, kwargs)
         if any(x._inner is not None for x in given):
             return run_module(module, args, kwargs)
         if given:
-            name = type(module).__name__
-            raise ModeError(f"this {name} is a copy of one that is patched, and is not: ds.patch_module lets it stream")
+            raise not_patched(module)
         return module._wrapped_call_impl(*args, **kwargs)
 
     def call(self, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -141,6 +139,8 @@ class TorchPatch(Patch):
 
     def _call(self, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         tensors = _streams(args, kwargs)
+        if not tensors and not self.online_mode:
+            return (self.compiled or module._call_impl)(*args, **kwargs)
         inside = [x for x in tensors if x._inner is not None]
         if inside:
             if len(inside) < len(tensors):
@@ -148,9 +148,7 @@ class TorchPatch(Patch):
             return self._inside(module, args, kwargs)
         name = type(module).__name__
         if not self.online_mode:
-            if tensors:
-                raise ModeError(f"{name} is offline and got a StreamTensor; call .online() first")
-            return (self.compiled or module._call_impl)(*args, **kwargs)
+            raise ModeError(f"{name} is offline and got a StreamTensor; call .online() first")
         if tensors:
             try:
                 return self._outermost(module, args, kwargs, tensors)

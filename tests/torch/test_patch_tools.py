@@ -1,4 +1,4 @@
-"""Tools of torch on patched modules: parametrizations, pruning, compilers, scripts, exports, wrappers for training."""
+"""Tools of torch on patched modules: parametrizations, pruning, compilers, scripts, exports, wrappers."""
 
 from __future__ import annotations
 
@@ -95,7 +95,10 @@ WEIGHTS = {
     "old weight_norm": old(nn.utils.weight_norm, nn.utils.remove_weight_norm),
     "old spectral_norm": old(nn.utils.spectral_norm, nn.utils.remove_spectral_norm),
     "pruning": (lambda m: prune.l1_unstructured(m, "weight", 0.5), lambda m: prune.remove(m, "weight")),
-    "random pruning": (lambda m: prune.random_structured(m, "weight", 0.5, 0), lambda m: prune.remove(m, "weight")),
+    "random pruning": (
+        lambda m: prune.random_structured(m, "weight", 0.5, 0),
+        lambda m: prune.remove(m, "weight"),
+    ),
 }
 
 
@@ -164,7 +167,7 @@ def exported(model, strict):
 def scripted(model):
     out = torch.jit.script(model)
     kept = re.sub(r"___torch_mangle_\d+\.| at 0x\w+", "", out._c.dump_to_str(True, True, False))
-    names = [n for part in out.modules() for n in dir(part) if not n.startswith(("__", "is_online"))]
+    names = sorted({n for part in out.modules() for n in dir(part) if n != "is_online"})
     return out.code, kept, names, out
 
 

@@ -161,20 +161,17 @@ SPECIAL = {
     "own ignored attributes": lambda: type("Ignoring", (nn.Linear,), {"__jit_ignored_attributes__": ["a"]})(3, 3),
     "patches itself": lambda: type("Itself", (ds.torch.StreamModule, nn.Linear), {})(3, 3),
 }
-MAKERS = {
-    **{name: lambda name=name, args=args: getattr(nn, name)(*args) for name, args in LAYERS},
-    **SPECIAL,
-}
+MAKERS = {**{name: lambda name=name, args=args: getattr(nn, name)(*args) for name, args in LAYERS}, **SPECIAL}
 
 
 def seen(model):
-    """All of a module and those below it that somebody could look at, by identity; containers by what they hold."""
+    """All of a module and those below it that can be looked at, by identity; containers by what they hold."""
     out = []
     for path, module in model.named_modules(remove_duplicate=False):
         kept = {}
         for name, value in module.__dict__.items():
-            held = list(value.items()) if isinstance(value, dict) else list(value) if isinstance(value, set) else None
-            kept[name] = (value, id(value), held)
+            held = value.items() if isinstance(value, dict) else value if isinstance(value, set) else ()
+            kept[name] = (value, id(value), list(held))
         names = {cls: list(vars(cls)) for cls in type(module).__mro__}
         out.append((path, module, type(module), id(module.__dict__), list(kept.items()), names, repr(module)))
     return out, list(model.state_dict()), dir(model)

@@ -32,7 +32,7 @@ def streaming_forward(module: torch.nn.Module) -> Callable[..., Any] | None:
 
 @lru_cache(maxsize=1024)
 def streams_as(forward: Any) -> Callable[..., Any] | None:
-    """Return what streams in place of a class's forward, a function ``(module, *inputs)``; None if nothing does."""
+    """Return what streams in place of a class's forward, a function ``(module, *inputs)``, if anything does."""
     home, path = forward.__module__, getattr(forward, "__qualname__", "").removesuffix(".forward")
     written = getattr(forward, "__globals__", {}).get("__name__", "")
     if written != home and written in OF_OTHERS:  # a decorator's

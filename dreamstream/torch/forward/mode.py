@@ -439,7 +439,7 @@ class Forward(TorchFunctionMode):
         raise NotStreamableError(f"{what} of a stream inside a forward, at {user_line()}")
 
     def _node_of(self, x: Any) -> Any:
-        """Return what backward hooks of a layer hang on, where torch asks for it; None for the graph of a stream."""
+        """Return the node that backward hooks of a layer hang on, where torch asks for it; else None."""
         self.settle()
         return getattr(x, "_node", None)
 
