@@ -156,8 +156,8 @@ def patch_module(
     kind: Any = type(module)
     if around and kind.forward is front.base.forward and "forward" not in module.__dict__:
         raise NotStreamableError(
-            f"{kind.__name__} computes in a __call__ of its own and has no forward, in which an online call begins; "
-            "patch a module that calls it, as torch.nn.Sequential(model) does"
+            f"{kind.__name__} computes in a __call__ of its own and has no forward, in which an online call "
+            "begins; patch a module that calls it, as torch.nn.Sequential(model) does"
         )
     check_policy(unstreamable, buffer_limit, skew, context_limit)
     if unstreamable == "raise":
@@ -184,8 +184,8 @@ def patch_module(
     _tell_of_names(new)
     if around and new and new[0].module is module:
         warnings.warn(
-            f"patch_module: {kind.__name__} has a __call__ of its own: online, what that does around the forward sees "
-            "the frames of each call by themselves; patched in torch.nn.Sequential(model), it streams",
+            f"patch_module: {kind.__name__} has a __call__ of its own: online, what that does around the forward "
+            "sees the frames of each call by themselves; patched in torch.nn.Sequential(model), it streams",
             StreamWarning,
             stacklevel=2,
         )

@@ -140,7 +140,8 @@ class TorchPatch(Patch):
     def _call(self, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         tensors = _streams(args, kwargs)
         if not tensors and not self.online_mode:
-            return (self.compiled or module._call_impl)(*args, **kwargs)
+            run = module._call_impl if self.compiled is None or _within(Forward) else self.compiled
+            return run(*args, **kwargs)
         inside = [x for x in tensors if x._inner is not None]
         if inside:
             if len(inside) < len(tensors):

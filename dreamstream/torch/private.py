@@ -130,7 +130,7 @@ def has_hooks(module: torch.nn.Module) -> bool:
 
 
 def runs_uncompiled(function: F, below: bool = False) -> F:
-    """Let torch.compile leave a function alone; with `below`, what it calls, too, and in functions that call it."""
+    """Let torch.compile leave a function alone where it is called; `below`, what it calls, and where, too."""
     actions, code = eval_frame._FrameAction, function.__code__
     strategy = eval_frame._FrameExecStrategy(actions.SKIP, actions.SKIP if below else actions.DEFAULT)
     eval_frame.set_code_exec_strategy(code, strategy)

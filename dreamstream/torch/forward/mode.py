@@ -420,8 +420,10 @@ class Forward(TorchFunctionMode):
                 HANDLERS[what](self.unwrap(args[0]), *args[1:])
                 return None
             raise NotStreamableError(f"{what} of a stream can't be set inside a forward, at {user_line()}")
-        if what == "grad_fn" and (node := self._node_of(args[0])) is not None:
-            return node
+        if what == "grad_fn":
+            self.settle()
+            if getattr(args[0], "_node", None) is not None:
+                return args[0]._node
         inner: Any = getattr(args[0], "_inner", None)
         if isinstance(inner, BatchTensor) and what not in ATTRIBUTES:
             return self._wrapped(lifted(func, (inner,), {}, self.arrays))
@@ -437,11 +439,6 @@ class Forward(TorchFunctionMode):
         if hasattr(inner, what):
             return self._wrapped(getattr(inner, what))
         raise NotStreamableError(f"{what} of a stream inside a forward, at {user_line()}")
-
-    def _node_of(self, x: Any) -> Any:
-        """Return the node that backward hooks of a layer hang on, where torch asks for it; else None."""
-        self.settle()
-        return getattr(x, "_node", None)
 
     # ---------------------------------------------------------------- in and out
     def unwrap(self, x: Any) -> Any:
