@@ -420,16 +420,14 @@ class Forward(TorchFunctionMode):
                 HANDLERS[what](self.unwrap(args[0]), *args[1:])
                 return None
             raise NotStreamableError(f"{what} of a stream can't be set inside a forward, at {user_line()}")
-        if what == "grad_fn":
-            self.settle()
-            if getattr(args[0], "_node", None) is not None:
-                return args[0]._node
         inner: Any = getattr(args[0], "_inner", None)
         if isinstance(inner, BatchTensor) and what not in ATTRIBUTES:
             return self._wrapped(lifted(func, (inner,), {}, self.arrays))
         if isinstance(inner, Symbolic) and hasattr(type(inner), what):
             return self._wrapped(getattr(inner, what))
         inner = self.unwrap(args[0])
+        if what == "grad_fn" and getattr(args[0], "_node", None) is not None:
+            return args[0]._node
         own = type(inner) is Complex and hasattr(inner, what)
         handler = None if own else ATTRIBUTES.get(what)
         if handler is not None:
