@@ -134,15 +134,19 @@ class Patch:
         """Stand before the module's forward from now on; lend it the names that it has not."""
         self.module.__dict__["_patch"] = self
         self.lent = tuple(name for name in OFFERED if lends and not _has(self.module, name))
-        self._enter()
+        self._lend(self.lent)
 
-    def _enter(self) -> None:
-        """Put what is lent into the module's dictionary."""
-        for name in self.lent:
-            value = getattr(self, name, None)
-            if value is not None:  # as where a copy has no attributes yet
-                self.module.__dict__[name] = value
+    def _lend(self, names: Iterable[str]) -> None:
+        """Give the module attributes of these names, and let calls come here."""
+        self.module.__dict__.update({name: self._offer(name) for name in names})
         self.module.__dict__["__getstate__"] = self._state_of_module
+        self._take_calls()
+
+    def _offer(self, name: str) -> Any:
+        return getattr(self, name)
+
+    def _take_calls(self) -> None:
+        """Let calls of the module come here; those of modules of `dreamstream.nn` do."""
 
     def strip(self, own: dict[str, Any]) -> None:
         """Take what is this handle's out of a dictionary, the module's or a copy of it."""
@@ -168,10 +172,11 @@ class Patch:
         own = getattr(type(module), "__getstate__", None)  # which Python 3.10 has not
         state = module.__dict__ if own is None else own(module)
         if isinstance(state, dict) and state.get("_patch") is self:
+            values = {name: state[name] for name in VALUES if name in self.lent and name in state}
             state = dict(state)
             self.strip(state)
             if not by_copy or caller.f_code.co_name != "copy":  # a shallow copy is not patched
-                state["_patch"] = Travelling(self)
+                state.update(values, _patch=Travelling(self))
         return state
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Patch:
@@ -198,7 +203,9 @@ class Patch:
             patch = patch_of(part)
             if patch is not None:
                 patch.online_mode = mode
-                patch._enter()
+                if "is_online" in patch.lent and "is_online" in part.__dict__:
+                    part.__dict__["is_online"] = mode
+                patch._take_calls()
         return self.module
 
     def offline(self) -> Any:
@@ -363,7 +370,7 @@ def _arrived(module: Any, patch: Patch) -> Patch:
     if module is None or "_parameters" in module.__dict__:
         raise ModeError("what has the dictionary of a patched module would become that one; call it once before")
     patch.module = module
-    patch._enter()
+    patch._lend(name for name in patch.lent if name not in VALUES)  # which are in the state
     return patch
 
 

@@ -67,17 +67,21 @@ class TorchPatch(Patch):
     compiled: Any = None
 
     # ---------------------------------------------------------------- in the module's __dict__
-    def _enter(self) -> None:
-        if self.lent and isinstance(self.module, torch.nn.Conv1d):
-            self.lent += tuple(n for n in CONVOLUTIONS if n not in self.lent and not hasattr(self.module, n))
-        super()._enter()
+    def _take_calls(self) -> None:
         own = self.module.__dict__
+        if self.lent and isinstance(self.module, torch.nn.Conv1d) and "kernel_size" in own:
+            more = tuple(n for n in CONVOLUTIONS if n not in self.lent and not hasattr(self.module, n))
+            own.update({n: self._offer(n) for n in more})
+            self.lent += more
         own.setdefault("compile", self.compile)
         if _IGNORED not in own:
             own[_IGNORED] = Ignored((*getattr(type(self.module), _IGNORED, ()), _CALLED, *VALUES))
         if own.get(_CALLED) is not self:
             self.compiled = own.get(_CALLED)
             own[_CALLED] = self
+
+    def _offer(self, name: str) -> Any:
+        return CONVOLUTIONS[name](self) if name in CONVOLUTIONS else super()._offer(name)
 
     def strip(self, own: dict[str, Any]) -> None:
         super().strip(own)
@@ -90,16 +94,13 @@ class TorchPatch(Patch):
             if own[_CALLED] is None:
                 del own[_CALLED]
 
-    def __getattr__(self, name: str) -> Any:
-        if name in CONVOLUTIONS:
-            return CONVOLUTIONS[name](self)
-        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-
-    def compile(self, *args: Any, **kwargs: Any) -> None:
-        """Compile the offline model, as `torch.nn.Module.compile` does; online it streams as ever."""
+    def compile(self, *args: Any, **kwargs: Any) -> Any:
+        """Compile the offline model, as the module's class does; online it streams as ever."""
         module = self._of()
-        type(module).compile(module, *args, **kwargs)
-        self._enter()
+        try:
+            return type(module).compile(module, *args, **kwargs)
+        finally:
+            self._take_calls()
 
     # ---------------------------------------------------------------- calls
     @private.runs_uncompiled

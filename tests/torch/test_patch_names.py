@@ -145,6 +145,28 @@ def test_what_is_offered(library):
     assert "Stream from now on" in model.online.__doc__
 
 
+def test_names_that_are_given_later_stay():
+    model = ds.patch_module(nn.Linear(3, 2)).eval()
+    model.get_state, model.online = nn.Linear(3, 3), (lambda: "mine")
+    model.is_online = nn.Linear(3, 3)
+    driven(model)
+    assert isinstance(model.get_state, nn.Linear) and isinstance(model.is_online, nn.Linear)
+    assert model.online() == "mine" and model.offline() is model
+    ds.unpatch_module(model)
+    assert model.online() == "mine" and set(model._modules) == {"get_state", "is_online"}
+    assert set(model.__dict__) == {*nn.Linear(3, 2).__dict__, "online"}
+
+
+def test_a_compile_of_a_class():
+    class Trained(nn.Linear):
+        def compile(self, optimizer):
+            return f"compiled with {optimizer}"
+
+    model = ds.patch_module(Trained(3, 2))
+    assert model.compile("adam") == "compiled with adam"
+    driven(model)
+
+
 def test_wrappers_that_forward_attributes():
     class Wrapper(nn.Module):
         def __init__(self, inner):
