@@ -15,6 +15,8 @@ CONVOLUTIONS: dict[str, Callable[[Any], Any]] = {}
 class Front(Protocol):
     """What patching and capturing must know of a kind of modules."""
 
+    #: The class of all its modules.
+    base: Any
     #: Makes the handle of a module from it, the options of `patch_module` and its path.
     patch: Any
 

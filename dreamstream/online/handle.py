@@ -1,12 +1,13 @@
 """The handle of a patched module: what stands between its call and its forward, and the names that it lends.
 
 Everything is in the module's own ``__dict__``: the handle under ``_patch``, and ``online``, ``reset``, … where the
-module has no attribute of that name. Its class is what it was. A front end says which entry its modules' calls reach.
+module has no attribute of that name. Its class is what it was. A front end says what brings a call to the handle.
 """
 
 from __future__ import annotations
 
 import copy
+import sys
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
@@ -38,7 +39,7 @@ POLICIES = ("raise", "buffer")
 #: What a patched module offers, where it has no attribute of its own of that name.
 METHODS = ("online", "offline", "reset", "get_state", "set_state")
 OFFERED = (*METHODS, "is_online", "live_ids")
-_VALUES = ("is_online", "kernel_width")  # what is lent and doesn't know its handle
+VALUES = ("is_online", "kernel_width")  # what is lent and doesn't know its handle
 _PATCHING = f"{__package__}.patch"  # where classes are of modules that patch themselves
 
 
@@ -92,7 +93,7 @@ class Patch:
     Attributes
     ----------
     module : Module or None
-        None in a copy that its class made by itself, until it is called.
+        None in copies that classes make by themselves: these are not patched.
     online_mode : bool
         Whether it streams.
     around : bool
@@ -132,30 +133,49 @@ class Patch:
         """Stand before the module's forward from now on; lend it the names that it has not."""
         self.module.__dict__["_patch"] = self
         self.lent = tuple(name for name in OFFERED if lends and not _has(self.module, name))
-        self._enter()
+        self._lend(self.lent)
 
-    def _enter(self) -> None:
-        """Put what is lent into the module's dictionary."""
-        for name in self.lent:
-            value = getattr(self, name, None)
-            if value is not None:  # as where a copy has no attributes yet
-                self.module.__dict__[name] = value
+    def _lend(self, names: Iterable[str]) -> None:
+        """Give the module attributes of these names, and let calls come here."""
+        self.module.__dict__.update({name: self._offer(name) for name in names})
         self.module.__dict__["__getstate__"] = self._state_of_module
+        self._take_calls()
+
+    def _offer(self, name: str) -> Any:
+        return getattr(self, name)
+
+    def _take_calls(self) -> None:
+        """Let calls of the module come here; those of modules of `dreamstream.nn` do."""
 
     def strip(self, own: dict[str, Any]) -> None:
         """Take what is this handle's out of a dictionary, the module's or a copy of it."""
         for name in (*self.lent, "_patch", "__getstate__"):
-            if name in _VALUES or getattr(own.get(name), "__self__", own.get(name)) is self:
+            if name in VALUES or self._is_mine(own.get(name)):
                 own.pop(name, None)
 
+    def _is_mine(self, value: Any) -> bool:
+        """Whether an entry is this handle's, or of one that came with a copy and knows no module."""
+        owner = getattr(value, "__self__", value)
+        return owner is self or (isinstance(owner, Patch) and owner.module is None)
+
     def _state_of_module(self) -> Any:
-        """Return the module's state for copies and pickles, as its class does: they get a handle of their own."""
-        reduce = getattr(type(self.module), "__getstate__", None)  # which Python 3.10 has not
-        state = self.module.__dict__ if reduce is None else reduce(self.module)
-        if isinstance(state, dict) and "_patch" in state:
+        """Return the module's state for copies and pickles, as its class does: they get a handle of their own.
+
+        Where a module was made with the same dictionary, `copy` asks here, too: who is copied stands in its frame.
+        """
+        module, caller = self.module, sys._getframe(1)
+        by_copy = caller.f_globals.get("__name__") == "copy"
+        if by_copy and (found := caller.f_locals.get("x")) is not module:
+            module = found
+            self.strip(module.__dict__)
+        own = getattr(type(module), "__getstate__", None)  # which Python 3.10 has not
+        state = module.__dict__ if own is None else own(module)
+        if isinstance(state, dict) and state.get("_patch") is self:
+            values = {name: state[name] for name in VALUES if name in self.lent and name in state}
             state = dict(state)
             self.strip(state)
-            state["_patch"] = Travelling(self)
+            if not by_copy or caller.f_code.co_name != "copy":  # a shallow copy is not patched
+                state.update(values, _patch=Travelling(self))
         return state
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Patch:
@@ -170,7 +190,7 @@ class Patch:
 
     def _of(self) -> Any:
         if self.module is None:
-            raise ModeError("this is a copy that a class made by itself of a patched module: patch it, too")
+            raise ModeError("this is a copy of a patched module that its class made by itself: patch it, too")
         return self.module
 
     # ---------------------------------------------------------------- what a patched module offers
@@ -182,7 +202,9 @@ class Patch:
             patch = patch_of(part)
             if patch is not None:
                 patch.online_mode = mode
-                patch._enter()
+                if "is_online" in patch.lent and "is_online" in part.__dict__:
+                    part.__dict__["is_online"] = mode
+                patch._take_calls()
         return self.module
 
     def offline(self) -> Any:
@@ -222,6 +244,8 @@ class Patch:
     @passes_on
     def call(self, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Run the module's forward as its mode says, in its context."""
+        if module is not self.module:
+            return self._of_copy(module, args, kwargs)
         if self.context is None:
             return self._call(module, args, kwargs)
         with declared(self.context) as asked:
@@ -233,6 +257,13 @@ class Patch:
                 "nothing attends to a stream; ds.unpatch_module(model) forgets what is declared"
             )
         return out
+
+    def _of_copy(self, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Take a call of a module that has a copy of another one's dictionary, and let it be unpatched."""
+        self.strip(module.__dict__)
+        if any(isinstance(x, StreamTensor) and x.edge is None for x in leaves((args, kwargs))):
+            raise not_patched(module)
+        return forward_of(module)(*args, **kwargs)
 
     @passes_on
     def _call(self, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -316,17 +347,10 @@ class Patch:
 
 
 class Travelling:
-    """What stands for a handle in a module's state: the copy that is made of it gets a handle of its own.
-
-    In a shallow copy it stays what it is: that module is not patched.
-    """
+    """What stands for a handle in a module's state: the copy that is made of it gets a handle of its own."""
 
     def __init__(self, patch: Patch) -> None:
         self.patch = patch
-
-    def call(self, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Run the forward of a shallow copy."""
-        return module.forward(*args, **kwargs)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Patch:
         return _arrived(memo.get(id(self.patch.module)), copy.deepcopy(self.patch, memo))
@@ -338,11 +362,9 @@ class Travelling:
 def _arrived(module: Any, patch: Patch) -> Patch:
     """Return a handle that has come to a module of which nothing but the object is there yet."""
     if module is None or "_parameters" in module.__dict__:
-        raise ModeError(
-            "a shallow copy of a patched module can't be copied: it would become the other one; copy that"
-        )
+        raise ModeError("what has the dictionary of a patched module would become that one; call it once before")
     patch.module = module
-    patch._enter()
+    patch._lend(name for name in patch.lent if name not in VALUES)  # which are in the state
     return patch
 
 
@@ -350,6 +372,12 @@ def patch_of(module: Any) -> Patch | None:
     """Return a module's handle; None where it is not patched, as a shallow copy of one that is."""
     found = getattr(module, "__dict__", {}).get("_patch")
     return found if isinstance(found, Patch) and found.module is module else None
+
+
+def not_patched(module: Any) -> ModeError:
+    """Return the error for streams that come to a module whose dictionary is a copy of a patched one's."""
+    name = type(module).__name__
+    return ModeError(f"this {name} is a copy of one that is patched, and is not: ds.patch_module lets it stream")
 
 
 def _has(module: Any, name: str) -> bool:

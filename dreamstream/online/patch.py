@@ -28,7 +28,7 @@ M = TypeVar("M")
 class _Native:
     """The native front end."""
 
-    patch = Patch
+    base, patch = Module, Patch
 
     def parts(self, module: Any) -> list[tuple[str, Any]]:
         return list(module.named_modules())
@@ -150,6 +150,13 @@ def patch_module(
         raise ValueError(f"train_variant is one of {', '.join(VARIANTS)}, got {train_variant!r}")
     if front is _NATIVE and train_variant != VARIANTS[0]:
         raise no_tape(f"train_variant={train_variant!r} of a module of dreamstream.nn")
+    around = _has_own_call(module, front)
+    kind: Any = type(module)
+    if around and kind.forward is front.base.forward and "forward" not in module.__dict__:
+        raise NotStreamableError(
+            f"{kind.__name__} computes in a __call__ of its own and has no forward, in which an online call "
+            "begins; patch a module that calls it, as torch.nn.Sequential(model) does"
+        )
     check_policy(unstreamable, buffer_limit, skew, context_limit)
     if unstreamable == "raise":
         refuse_unstreamable(module)
@@ -164,14 +171,22 @@ def patch_module(
     made = []
     for path, part in parts:
         own, known = contexts.get(path), before.get(path)
-        around = any(not path or f"{inner}.".startswith(f"{path}.") for inner in contexts)
-        if known is None or (known.options, known.context, known.around) != (options, own, around):
+        has_context = any(not path or f"{inner}.".startswith(f"{path}.") for inner in contexts)
+        if known is None or (known.options, known.context, known.around) != (options, own, has_context):
             forget_patch(part)
-            new = front.patch(part, options, path, own, around)
-            new.online_mode = known is not None and known.online_mode
-            new.attach()
-            made.append((new, known is None))
-    _tell_of_names([patch for patch, is_new in made if is_new])
+            patch = front.patch(part, options, path, own, has_context)
+            patch.online_mode = known is not None and known.online_mode
+            patch.attach()
+            made.append((patch, known is None))
+    new = [patch for patch, is_new in made if is_new]
+    _tell_of_names(new)
+    if around and new and new[0].module is module:
+        warnings.warn(
+            f"patch_module: {kind.__name__} has a __call__ of its own: online, what that does around the forward "
+            "sees the frames of each call by themselves; patched in torch.nn.Sequential(model), it streams",
+            StreamWarning,
+            stacklevel=2,
+        )
     return module
 
 
@@ -209,8 +224,14 @@ def unpatch_module(module: M) -> M:
     return module
 
 
+def _has_own_call(module: Any, front: Front) -> bool:
+    """Whether a class writes its ``__call__`` itself."""
+    home = next(cls for cls in type(module).__mro__ if "__call__" in vars(cls))
+    return home is not front.base and home.__module__.partition(".")[0] != "torch"
+
+
 def _tell_of_names(patches: Sequence[Patch]) -> None:
-    """Warn of names that modules have themselves, and of what is computed around a model's forward."""
+    """Warn of names that modules have themselves."""
     taken = {p: [n for n in OFFERED if n not in p.lent] for p in patches}
     clashes = [
         f"{p.path or 'the model'} ({type(p.module).__name__}): {', '.join(n)}" for p, n in taken.items() if n
@@ -218,8 +239,8 @@ def _tell_of_names(patches: Sequence[Patch]) -> None:
     if clashes:
         more = f" and {len(clashes) - 3} more modules" if len(clashes) > 3 else ""
         warnings.warn(
-            f"patch_module: attributes of a module's own stay what they are, in {'; '.join(clashes[:3])}{more}; use "
-            "the functions of these names: ds.online(model), ds.reset(model, ids), ...",
+            f"patch_module: attributes of a module's own stay what they are, in {'; '.join(clashes[:3])}{more}; "
+            "use the functions of these names: ds.online(model), ds.reset(model, ids), ...",
             StreamWarning,
             stacklevel=3,
         )

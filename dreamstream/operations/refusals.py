@@ -108,7 +108,7 @@ FREQUENCIES = Refusal(
     "give whole files in one call, or leave it out",
 )
 GRADIENTS = Refusal(
-    "gradients inside a forward: `x.register_hook(f)`, backward hooks of layers, `x.retain_grad()`, `x.grad_fn`, "
+    "gradients inside a forward: `x.register_hook(f)`, `register_backward_hook`, `x.retain_grad()`, `x.grad_fn`, "
     "`torch.autograd.grad(y, x)`, `torch.func.grad`",
     "the gradient of a stream's frames is that of all their calls, which no tensor inside a forward holds",
     "ask for gradients of inputs and outputs outside the forward, or write a `torch.autograd.Function` of single "

@@ -1,8 +1,8 @@
 """Patching torch modules: the handle of each, which torch's own call of a module reaches.
 
-``Module.__call__`` looks for ``_compiled_call_impl``, which `torch.nn.Module.compile` sets, before it runs hooks and
-the forward. The handle lies there, in the module's ``__dict__``; what torch has compiled is kept in it, and called
-offline.
+``Module.__call__`` looks for ``_compiled_call_impl``, which `torch.nn.Module.compile` sets, before it runs hooks
+and the forward. The handle lies there, in the module's ``__dict__``; what torch has compiled is kept in it, and
+called offline.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from ..array.symbolic import as_symbolic, measured
 from ..errors import DreamStreamError, ModeError, StreamMismatchError
 from ..online.front import CONVOLUTIONS
 from ..online.given import Given, forgotten, input_names
-from ..online.handle import Patch
+from ..online.handle import VALUES, Patch, not_patched
 from ..online.patch import PatchesItself
 from ..online.tracer import TRACER
 from ..stream.rules import Length, require_same_streams
@@ -44,8 +44,14 @@ from .train.outputs import Outputs
 
 #: The entry of a module's ``__dict__`` that torch calls in place of hooks and forward, and who looks for it.
 _CALLED, _CALLER = "_compiled_call_impl", "_wrapped_call_impl"
+#: The attribute that tells `torch.jit.script` which entries it is not to look at.
+_IGNORED = "__jit_ignored_attributes__"
 
 _NARROW = frozenset((torch.float16, torch.bfloat16))  # taken by modules of float32, exactly
+
+
+class Ignored(list[str]):
+    """Names that `torch.jit.script` is not to look at."""
 
 
 class TorchPatch(Patch):
@@ -61,39 +67,40 @@ class TorchPatch(Patch):
     compiled: Any = None
 
     # ---------------------------------------------------------------- in the module's __dict__
-    def attach(self, lends: bool = True) -> None:
-        super().attach(lends)
-        if lends and isinstance(self.module, torch.nn.Conv1d):
-            self.lent += tuple(name for name in CONVOLUTIONS if not hasattr(self.module, name))
-            self._enter()
-
-    def _enter(self) -> None:
-        super()._enter()
+    def _take_calls(self) -> None:
         own = self.module.__dict__
+        if self.lent and isinstance(self.module, torch.nn.Conv1d) and "kernel_size" in own:
+            more = tuple(n for n in CONVOLUTIONS if n not in self.lent and not hasattr(self.module, n))
+            own.update({n: self._offer(n) for n in more})
+            self.lent += more
         own.setdefault("compile", self.compile)
+        if _IGNORED not in own:
+            own[_IGNORED] = Ignored((*getattr(type(self.module), _IGNORED, ()), _CALLED, *VALUES))
         if own.get(_CALLED) is not self:
             self.compiled = own.get(_CALLED)
             own[_CALLED] = self
 
+    def _offer(self, name: str) -> Any:
+        return CONVOLUTIONS[name](self) if name in CONVOLUTIONS else super()._offer(name)
+
     def strip(self, own: dict[str, Any]) -> None:
         super().strip(own)
-        if getattr(own.get("compile"), "__self__", None) is self:
+        if self._is_mine(own.get("compile")):
             del own["compile"]
-        if own.get(_CALLED) is self:
-            own[_CALLED] = self.compiled
-            if self.compiled is None:
+        if isinstance(own.get(_IGNORED), Ignored):
+            del own[_IGNORED]
+        if self._is_mine(own.get(_CALLED)):
+            own[_CALLED] = own[_CALLED].compiled
+            if own[_CALLED] is None:
                 del own[_CALLED]
 
-    def __getattr__(self, name: str) -> Any:
-        if name in CONVOLUTIONS:
-            return CONVOLUTIONS[name](self)
-        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-
-    def compile(self, *args: Any, **kwargs: Any) -> None:
-        """Compile the offline model, as `torch.nn.Module.compile` does; online it streams as ever."""
+    def compile(self, *args: Any, **kwargs: Any) -> Any:
+        """Compile the offline model, as the module's class does; online it streams as ever."""
         module = self._of()
-        type(module).compile(module, *args, **kwargs)
-        self._enter()
+        try:
+            return type(module).compile(module, *args, **kwargs)
+        finally:
+            self._take_calls()
 
     # ---------------------------------------------------------------- calls
     @private.runs_uncompiled
@@ -109,26 +116,19 @@ class TorchPatch(Patch):
         if compiler is None:
             return self.call(module, args, kwargs)
         try:  # within torch.compile(model)
-            if _streams(args, kwargs):
+            if self.online_mode or _streams(args, kwargs):
                 return self.call(module, args, kwargs)
         finally:
             private.set_compiler(compiler)
-        return module._call_impl(*args, **kwargs)
+        return (self.compiled or module._call_impl)(*args, **kwargs)
 
     def _of_copy(self, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Take a call of a module whose dictionary is a copy of this handle's module's, and let it be unpatched."""
-        if self.module is None:  # its class has its own way of copying
-            self.module = module
-            return self.call(module, args, kwargs)
         self.strip(module.__dict__)
         given = _streams(args, kwargs)
         if any(x._inner is not None for x in given):
             return run_module(module, args, kwargs)
         if given:
-            name = type(module).__name__
-            raise ModeError(
-                f"this {name} is a shallow copy of one that is patched: call ds.patch_module on it, too"
-            )
+            raise not_patched(module)
         return module._wrapped_call_impl(*args, **kwargs)
 
     def call(self, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -140,6 +140,9 @@ class TorchPatch(Patch):
 
     def _call(self, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         tensors = _streams(args, kwargs)
+        if not tensors and not self.online_mode:
+            run = module._call_impl if self.compiled is None or _within(Forward) else self.compiled
+            return run(*args, **kwargs)
         inside = [x for x in tensors if x._inner is not None]
         if inside:
             if len(inside) < len(tensors):
@@ -147,9 +150,7 @@ class TorchPatch(Patch):
             return self._inside(module, args, kwargs)
         name = type(module).__name__
         if not self.online_mode:
-            if tensors:
-                raise ModeError(f"{name} is offline and got a StreamTensor; call .online() first")
-            return (self.compiled or module._call_impl)(*args, **kwargs)
+            raise ModeError(f"{name} is offline and got a StreamTensor; call .online() first")
         if tensors:
             return self._outermost(module, args, kwargs, tensors)
         if _within(Forward) and current().takes_constants:  # a layer of constants
@@ -361,7 +362,7 @@ def _streams(args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[StreamTensor
 class _Front:
     """The torch front end."""
 
-    patch = TorchPatch
+    base, patch = torch.nn.Module, TorchPatch
 
     def parts(self, module: Any) -> list[tuple[str, Any]]:
         """Return a module and all below it, but for what computes parametrized weights.

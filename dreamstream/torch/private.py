@@ -156,8 +156,8 @@ def has_hooks(module: torch.nn.Module) -> bool:
 
 
 def runs_uncompiled(function: F, below: bool = False) -> F:
-    """Let torch.compile leave a function alone, where it meets it within others or alone, and, `below`, its calls."""
-    actions, code = eval_frame._FrameAction, function.__code__  # type: ignore[attr-defined]
+    """Let torch.compile leave a function alone where it is called; `below`, what it calls, and where, too."""
+    actions, code = eval_frame._FrameAction, function.__code__
     strategy = eval_frame._FrameExecStrategy(actions.SKIP, actions.SKIP if below else actions.DEFAULT)
     eval_frame.set_code_exec_strategy(code, strategy)
     if below:

@@ -50,7 +50,9 @@ class Expressions(ast.NodeTransformer):
         if block is not None:
             found = (block.names, tuple(block.escapes), tuple(block.effects), tuple(block.augmented))
             more = {**dict(zip(("names", "escapes", "effects", "augmented"), found)), **more}
-        parts = [node, *getattr(node, "body", ()), *getattr(node, "orelse", ())] if isinstance(node, ast.stmt) else []
+        parts = (
+            [node, *getattr(node, "body", ()), *getattr(node, "orelse", ())] if isinstance(node, ast.stmt) else []
+        )
         more["end"] = max([node.end_lineno or node.lineno, *(part.end_lineno or 0 for part in parts)])
         where = (kind, self._file, node.lineno, self._function_name, text_of(condition))
         self.sites.append(Site(*where, **more))  # type: ignore[arg-type]

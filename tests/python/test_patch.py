@@ -329,6 +329,38 @@ def test_pickles_hold_no_streams():
     same(other(stream(6, 1)), model(stream(6, 1)))
 
 
+def bare(model):
+    out = object.__new__(type(model))
+    out.__dict__ = model.__dict__.copy()
+    return out
+
+
+@pytest.mark.parametrize("way", [copy.copy, bare])
+def test_shallow_copies_are_not_patched(way):
+    model, x = ds.patch_module(Model()), ds.tensor(frames(9)[None])
+    other = way(model)
+    other._modules = {**model._modules, "near": nn.Conv1d(4, 4, 3, padding=1)}
+    want = bare(other)
+    assert not (other(x).numpy() == model(x).numpy()).all() and (other(x).numpy() == want(x).numpy()).all()
+    assert "_patch" not in other.__dict__ and not hasattr(other, "online") and copy.deepcopy(other)(x).shape
+    if way is bare:
+        with pytest.raises(ModeError, match="Model is a copy of one that is patched"):
+            way(model.online())(stream(9, sos=True))
+    ds.patch_module(other).online()(stream(9, sos=True))
+    assert other.live_ids == ["a"] and model.live_ids == []
+
+
+def test_no_trace_is_left():
+    """Dictionaries of modules hold what they held, in the same order, and classes are what they were."""
+    model = nn.Sequential(Model(), nn.LSTM(4, 4, batch_first=True), Itself())
+    before = [(m, type(m), list(m.__dict__.items()), list(vars(type(m)))) for m in model.modules()]
+    ds.patch_module(model).online().offline()
+    ds.patch_module(model, skew=1)
+    assert [m[:2] for m in before] == [(m, type(m)) for m in model.modules()]
+    ds.unpatch_module(model)
+    assert before == [(m, type(m), list(m.__dict__.items()), list(vars(type(m)))) for m in model.modules()]
+
+
 # ---------------------------------------------------------------------- modules that patch themselves
 
 

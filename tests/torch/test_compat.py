@@ -49,7 +49,7 @@ assert not hasattr(dreamstream.data, "data_objects")
 conv = dreamstream.patch_module(torch.nn.Conv1d(2, 3, 5))
 assert not hasattr(conv, "kernel_width") and not hasattr(conv, "stream_buffer")
 import dreamstream.compat
-assert conv.kernel_width == 5 and conv.online().stream_buffer == {{}}
+assert conv.online().kernel_width == 5 and conv.stream_buffer == {{}}
 """
     subprocess.run([sys.executable, "-c", code], check=True)
 

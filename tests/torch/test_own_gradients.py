@@ -449,21 +449,6 @@ def test_a_function_that_was_right_with_one_frame_is_asked_again_of_each_place()
         model(streams({"a": torch.randn(3, 1, dtype=torch.float64)}, "a"))
 
 
-@pytest.mark.parametrize("part", ["conv", "gru", "after"])
-@pytest.mark.parametrize("kind", ["register_full_backward_hook", "register_full_backward_pre_hook"])
-def test_hooks_of_layers_that_see_gradients_are_refused(part, kind):
-    _, model = pair(lambda m, x: m.gru(m.conv(x.transpose(1, 2)).transpose(1, 2))[0])
-    handle = getattr(getattr(model, part), kind)(lambda *_: None)
-    x = streams({"a": torch.randn(3, 8, dtype=torch.float64)}, "a")
-    with pytest.raises(NotStreamableError, match=r"grad_fn at .* gradient"):
-        model(x)
-    with torch.no_grad():
-        model.eval()(x)
-    model.reset()
-    handle.remove()
-    model.train()(x)
-
-
 def test_gradients_may_begin_inside_a_forward():
     """As where a checkpoint wants an argument with a gradient, though nothing before it learns."""
 

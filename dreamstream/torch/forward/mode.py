@@ -420,14 +420,14 @@ class Forward(TorchFunctionMode):
                 HANDLERS[what](self.unwrap(args[0]), *args[1:])
                 return None
             raise NotStreamableError(f"{what} of a stream can't be set inside a forward, at {user_line()}")
-        if what == "grad_fn" and (node := self._node_of(args[0])) is not None:
-            return node
         inner: Any = getattr(args[0], "_inner", None)
         if isinstance(inner, BatchTensor) and what not in ATTRIBUTES:
             return self._wrapped(lifted(func, (inner,), {}, self.arrays))
         if isinstance(inner, Symbolic) and hasattr(type(inner), what):
             return self._wrapped(getattr(inner, what))
         inner = self.unwrap(args[0])
+        if what == "grad_fn" and getattr(args[0], "_node", None) is not None:
+            return args[0]._node
         own = type(inner) is Complex and hasattr(inner, what)
         handler = None if own else ATTRIBUTES.get(what)
         if handler is not None:
@@ -437,11 +437,6 @@ class Forward(TorchFunctionMode):
         if hasattr(inner, what):
             return self._wrapped(getattr(inner, what))
         raise NotStreamableError(f"{what} of a stream inside a forward, at {user_line()}")
-
-    def _node_of(self, x: Any) -> Any:
-        """Return what backward hooks of a layer hang on, where torch asks for it; None for the graph of a stream."""
-        self.settle()
-        return getattr(x, "_node", None)
 
     # ---------------------------------------------------------------- in and out
     def unwrap(self, x: Any) -> Any:

@@ -68,7 +68,7 @@ class TorchSource:
         )
         with self._evaluating(), self._patched(), torch.no_grad(), forward:
             try:
-                return _tree(self.model(*args, **kwargs))
+                return _tree(TRACER.of(self.model)(*args, **kwargs))
             except DTypeError as error:
                 raise self._explained(error) from None
 
