@@ -27,7 +27,23 @@ _TRIED = 48
 
 #: Kinds of sites, and names, of functions that may make a tensor of lengths as numbers.
 _LOOPS = ("for", "while", "comprehension")
-_MAKERS = frozenset("np numpy range arange empty eye full linspace ones tensor tril triu zeros".split())
+_MAKERS = frozenset(
+    (
+        "np",
+        "numpy",
+        "range",
+        "arange",
+        "empty",
+        "eye",
+        "full",
+        "linspace",
+        "ones",
+        "tensor",
+        "tril",
+        "triu",
+        "zeros",
+    )
+)
 
 
 def _bared(x: Any) -> Any:
@@ -273,7 +289,7 @@ class Tracer(Hooks):
         return None
 
     def _makes(self, f: FunctionType) -> bool:
-        """Whether a function may make a tensor of lengths as numbers: it has loops, or calls what makes tensors."""
+        """Whether a function may make a tensor of lengths as numbers: it has loops, or calls what makes some."""
         try:
             sites = converted(f).sites.cell_contents
         except NoCopy:

@@ -18,6 +18,7 @@ from ...array.symbolic import Symbolic, measured
 from ...engine.source import turned_off, whole
 from ...errors import CaptureError, DTypeError, ModeError
 from ...online.handle import Options, forget_patch, patch_of
+from ...online.tracer import TRACER
 from ...operations import ELEMENTWISE, RELATIONS
 from ...stream.rules import Length
 from ...stream.tree import leaves, map_leaves
