@@ -88,7 +88,15 @@ __all__ = [
 if _TYPE_CHECKING:
     from . import export, models, torch  # noqa: F401  (loaded by __getattr__)
 
-_set_bridge(lambda: _importlib.import_module(".torch", __name__))
+
+def _load_bridge() -> _Any:
+    """Load the bridge to PyTorch, and what is registered for layers of other packages."""
+    bridge = _importlib.import_module(".torch", __name__)
+    _importlib.import_module(".contrib", __name__)
+    return bridge
+
+
+_set_bridge(_load_bridge)
 
 
 def __dir__() -> list[str]:

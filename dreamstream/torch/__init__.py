@@ -10,7 +10,6 @@ from ..array.chunks import on_fallback
 if _find_spec("torch") is None:
     raise ImportError("dreamstream.torch is the bridge to PyTorch, which is not installed: pip install torch")
 
-from .. import contrib  # noqa: F401  (it registers layers and functions of other packages)
 from . import outside  # noqa: F401  (it enters what torch's functions do, as the next do)
 from .export import FunctionalModule, functionalize
 from .forward import callees, complex_streams, conversions, of_lengths, own, pairs  # noqa: F401

@@ -6,7 +6,9 @@ names say what the bridge relies on.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from traceback import walk_tb
 from types import FrameType
 from typing import Any, TypeVar
@@ -48,6 +50,7 @@ __all__ = [
     "saved_tensors_hooks_on_top",
     "set_compiler",
     "set_gradients",
+    "uncompiled",
     "will_run",
     "without_functions",
     "without_subclass",
@@ -167,6 +170,11 @@ def runs_uncompiled(function: F, below: bool = False) -> F:
 
 #: Sets what compiles functions as they are called, None for nothing; returns what did so.
 set_compiler: Callable[[Any], Any] = eval_frame.set_eval_frame
+
+
+def uncompiled() -> AbstractContextManager[Any]:
+    """Within it what torch has compiled runs as it was written; nothing is, where its compiler isn't loaded."""
+    return torch.compiler.set_stance("force_eager") if "torch._dynamo" in sys.modules else nullcontext()
 
 
 def own_buffers(module: torch.nn.Module) -> dict[str, Any]:

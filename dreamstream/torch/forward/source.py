@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager
 from inspect import isfunction, signature
 from typing import Any
 
@@ -22,6 +21,7 @@ from ...online.tracer import TRACER
 from ...operations import ELEMENTWISE, RELATIONS
 from ...stream.rules import Length
 from ...stream.tree import leaves, map_leaves
+from ..private import uncompiled
 from ..tensor import StreamTensor
 from .complex_pair import Complex
 from .constants import Arrays, as_array, device_of
@@ -86,7 +86,7 @@ class TorchSource:
     def offline(self, inputs: Mapping[str, Any], by_name: bool) -> list[Any]:
         device = device_of(self.model)
         tensors = {k: torch.tensor(a, device=device) for k, a in inputs.items()}  # copies: forwards may write
-        with self._evaluating(), self._unpatched(), torch.no_grad(), _uncompiled(), _Choosing():
+        with self._evaluating(), self._unpatched(), torch.no_grad(), uncompiled(), _Choosing():
             found = leaves(_tree(whole(self.model, tensors, by_name)))
         return [as_array(t) if isinstance(t, torch.Tensor) else np.asarray(t) for t in found]
 
@@ -108,11 +108,6 @@ class TorchSource:
     def _unpatched(self) -> AbstractContextManager[None]:
         patches = [patch for m in self.model.modules() if (patch := patch_of(m)) is not None]
         return turned_off(patches, "online_mode")
-
-
-def _uncompiled() -> AbstractContextManager[Any]:
-    """Within it what torch has compiled runs as it was written; nothing is, where its compiler isn't loaded."""
-    return torch.compiler.set_stance("force_eager") if "torch._dynamo" in sys.modules else nullcontext()
 
 
 def _tree(result: Any) -> Any:

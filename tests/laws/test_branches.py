@@ -1,0 +1,187 @@
+"""Ifs and loops over lengths: what a forward's private copy makes of them, held against the forward as it is."""
+
+import numpy as np
+import pytest
+from random_graphs.idioms import net
+
+import dreamstream as ds
+import dreamstream.nn.functional as F
+from dreamstream.errors import NotStreamableError
+
+
+def streamed(forward, lengths, seed=0):
+    """Compare what streams in random pieces give with the forward on whole ones."""
+    rng = np.random.default_rng(seed)
+    model = net(forward)
+    engine = ds.compile(model, ("B", 2, "L"))
+    online = ds.patch_module(net(forward)).online()
+    for n in lengths:
+        x = rng.standard_normal((2, n)).astype(np.float32)
+        cuts = [0, *sorted(rng.integers(0, n + 1, 3)), n]
+        pieces = [x[:, a:b] for a, b in zip(cuts, cuts[1:])]
+        wanted = model(ds.tensor(x[None])).numpy()[0]
+        outputs, steps = [], []
+        for i, piece in enumerate(pieces):
+            sos, eos = i == 0, i == len(pieces) - 1
+            y = online(ds.stream_tensor([piece], ids=["a"], sos=sos, eos=eos))
+            outputs.append(y.numpy()[0][..., : int(y.lengths[0])])
+            steps.append(engine.step({"a": piece}, ["a"] if sos else [], ["a"] if eos else [])["a"])
+        for found in (outputs, steps):
+            np.testing.assert_allclose(np.concatenate(found, -1), wanted, rtol=1e-6, atol=1e-6, err_msg=str(n))
+
+
+def pads_of_two_streams(self, x):
+    y = x * 2
+    if x.size(2) % 4:
+        rest = 4 - x.size(2) % 4
+        x = F.pad(x, (0, rest))
+        y = F.pad(y, (0, rest))
+    return x + y
+
+
+def checked_within(self, x):
+    if x.size(2) % 4:
+        x = F.pad(x, (0, 4 - x.size(2) % 4))
+        assert x.size(2) % 4 == 0
+    return x
+
+
+def stored(self, x):
+    odd = x.size(2) % 2 == 1 and self.training is False
+    return F.pad(x, (0, 1)) if odd else x
+
+
+def caught(self, x):
+    """An exception leaves the branch that some streams enter; what follows is for all."""
+    n = x.size(2)
+    try:
+        if n % 4:
+            x = F.pad(x, (0, 4 - n % 4))
+            x = x[:, :, :, :, 0]
+    except IndexError:
+        pass
+    return F.pad(x, (0, 3))
+
+
+def fallen_back(self, x):
+    try:
+        if x.size(2) % 3:
+            y = x.no_such_method()  # noqa: F841
+    except AttributeError:
+        x = x * 2
+    return F.pad(x, (0, 2))
+
+
+def counted_in_a_loop(self, x):
+    k = 0
+    for _ in range(2):
+        if x.size(2) % 3:
+            k = 3 - x.size(2) % 3
+            x = F.pad(x, (0, k))
+    return x
+
+
+@pytest.mark.parametrize("forward", [pads_of_two_streams, checked_within, stored, counted_in_a_loop])
+def test_branches_that_some_streams_enter(forward):
+    streamed(forward, [*range(1, 14), 29])
+
+
+def test_a_branch_that_an_exception_leaves_is_left():
+    streamed(fallen_back, range(1, 9))
+    with pytest.raises(NotStreamableError):
+        ds.compile(net(caught), ("B", 2, "L"))
+
+
+def kept_in_an_attribute(self, x):
+    if x.size(2) % 2:
+        self.odd = True
+    return x
+
+
+def kept_in_a_list(self, x):
+    found = []
+    if x.size(2) % 2:
+        found.append(1)
+    return x * len(found)
+
+
+def written_in_place(self, x):
+    y = x + 1
+    if x.size(2) % 2:
+        y.add_(1)
+    return y
+
+
+def left_early(self, x):
+    for _ in range(2):
+        if x.size(2) % 2:
+            break
+        x = x + 1
+    return x
+
+
+def other_values(self, x):
+    if x.size(2) % 2:
+        x = x * 2
+    return x
+
+
+def other_kinds(self, x):
+    pad = None
+    if x.size(2) % 2:
+        pad = 1
+    return x if pad is None else F.pad(x, (0, pad))
+
+
+def in_a_comprehension(self, x):
+    return x * len([k for k in (2, 3) if x.size(2) % k])
+
+
+@pytest.mark.parametrize(
+    "forward, what",
+    [
+        (kept_in_an_attribute, r"`self.odd` in line \d+ would be done for all"),
+        (kept_in_a_list, r"`found.append\(1\)` in line \d+ would be done for all"),
+        (written_in_place, r"`y.add_\(1\)` in line \d+ would be done for all"),
+        (left_early, r"`break` in line \d+ would be done for all"),
+        (other_values, "`x` after the if at .* is, where it holds, not what it is elsewhere"),
+        (other_kinds, "`pad` after the if at .* is, where it holds, not what it is elsewhere"),
+        (in_a_comprehension, "compared where streams answer differently"),
+    ],
+)
+def test_branches_that_are_refused(forward, what):
+    with pytest.raises(NotStreamableError, match=what):
+        ds.compile(net(forward), ("B", 2, "L"))
+    with pytest.raises(NotStreamableError, match=what):
+        ds.patch_module(net(forward)).online()(
+            ds.stream_tensor([np.ones((2, 5), np.float32)], ids=["a"], sos=True)
+        )
+
+
+def test_a_forward_without_source_says_so():
+    names = {"F": F}
+    exec("def forward(self, x):\n    if x.size(2) % 2:\n        x = F.pad(x, (0, 1))\n    return x\n", names)
+    with pytest.raises(
+        NotStreamableError, match="No private copy of it could be made: .*there is no source of it"
+    ):
+        ds.compile(net(names["forward"]), ("B", 2, "L"))
+    exec("def plain(self, x):\n    return F.pad(x * 2, (0, 1))\n", names)
+    streamed(names["plain"], [1, 5])
+
+
+def test_a_forward_runs_once():
+    runs = []
+
+    def forward(self, x):
+        runs.append(x.size(2))
+        if x.size(2) % 2:
+            x = F.pad(x, (0, 1))
+        while x.size(2) % 4:
+            x = F.pad(x, (0, 1))
+        return x
+
+    model = ds.patch_module(net(forward)).online()
+    model(ds.stream_tensor([np.ones((2, 5), np.float32)], ids=["a"], sos=True))
+    assert len(runs) == 1
+    ds.compile(net(forward), ("B", 2, "L"), verify=False)
+    assert len(runs) == 2
