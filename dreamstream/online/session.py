@@ -28,7 +28,7 @@ from ..errors import (
 from ..stream.course import Course, Leg, Recording
 from ..stream.edge import Counts, Edge, Line, Request, lines_of
 from ..stream.metadata import StreamMetadata
-from ..stream.rules import Sizes, entry, require_equal_rates
+from ..stream.rules import Sizes, entry, require_all_meant, require_equal_rates
 from ..stream.where import RETURNED, user_line
 from .given import Given, Kind, Static, take_given
 
@@ -296,7 +296,8 @@ class Session:
                 f"the forward ran {call.n_done} streaming operations, but {len(call.script)} while these "
                 "streams were live; its course must not depend on data"
             )
-        call.over, call.guard = True, None
+        require_all_meant(call)
+        call.over = True
         states = call.states()
         new: dict[str, StreamState | None] = {}
         for row, (stream_id, frames, ended) in enumerate(

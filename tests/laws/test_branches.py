@@ -52,24 +52,31 @@ def stored(self, x):
 
 
 def caught(self, x):
-    """An exception leaves the branch that some streams enter; what follows is for all."""
-    n = x.size(2)
     try:
-        if n % 4:
-            x = F.pad(x, (0, 4 - n % 4))
-            x = x[:, :, :, :, 0]
-    except IndexError:
+        if x.size(2) % 4:
+            x = F.pad(x, (0, 4 - x.size(2) % 4))
+            x = x.no_such_method()
+    except AttributeError:
         pass
     return F.pad(x, (0, 3))
 
 
 def fallen_back(self, x):
     try:
-        if x.size(2) % 3:
-            y = x.no_such_method()  # noqa: F841
+        y = x.no_such_method() if x.size(2) % 3 else x
     except AttributeError:
-        x = x * 2
-    return F.pad(x, (0, 2))
+        y = x * 2
+    return F.pad(y, (0, 2))
+
+
+def fallen_back_at_the_end(self, x):
+    try:
+        if x.size(2) % 3:
+            y = x.no_such_method()
+        return x
+    except AttributeError:
+        y = x * 2
+    return y
 
 
 def counted_in_a_loop(self, x):
@@ -86,10 +93,18 @@ def test_branches_that_some_streams_enter(forward):
     streamed(forward, [*range(1, 14), 29])
 
 
-def test_a_branch_that_an_exception_leaves_is_left():
-    streamed(fallen_back, range(1, 9))
-    with pytest.raises(NotStreamableError):
-        ds.compile(net(caught), ("B", 2, "L"))
+@pytest.mark.parametrize("forward", [caught, fallen_back, fallen_back_at_the_end])
+def test_an_exception_that_only_some_streams_have_is_refused(forward):
+    with pytest.raises(
+        NotStreamableError, match=r"an exception was caught that leaves the `(if|conditional) x.size"
+    ):
+        ds.compile(net(forward), ("B", 2, "L"), verify=False)
+    online = ds.patch_module(net(forward)).online()
+    with pytest.raises(
+        NotStreamableError, match=r"an exception was caught that leaves the `(if|conditional) x.size"
+    ):
+        online(ds.stream_tensor([np.ones((2, 5), np.float32)], ids=["a"], sos=True))
+    assert online.live_ids == []
 
 
 def kept_in_an_attribute(self, x):
@@ -162,7 +177,7 @@ def test_a_forward_without_source_says_so():
     names = {"F": F}
     exec("def forward(self, x):\n    if x.size(2) % 2:\n        x = F.pad(x, (0, 1))\n    return x\n", names)
     with pytest.raises(
-        NotStreamableError, match="No private copy of it could be made: .*there is no source of it"
+        NotStreamableError, match=r"No private copy of it could be made: .*there is no source of it"
     ):
         ds.compile(net(names["forward"]), ("B", 2, "L"))
     exec("def plain(self, x):\n    return F.pad(x * 2, (0, 1))\n", names)

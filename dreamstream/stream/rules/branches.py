@@ -167,6 +167,14 @@ class _Open:
             frame = frame.f_back
         return frame is not None and frame.f_lineno in self._site.lines
 
+    def left(self) -> NotStreamableError:
+        """Return the error for a forward that goes on after an exception within it."""
+        self.entry.guard = None
+        return NotStreamableError(
+            f"an exception was caught that leaves the `{self._site.kind} {self._site.text}` at {self._site}: streams "
+            "that don't enter it have none; ask for what raises it by a comparison"
+        )
+
     def open(self) -> None:
         """Let pads and crops of streams be within it from now on."""
         self.entry.guard = self

@@ -16,7 +16,7 @@ from .condition import Condition, is_length
 from .decide import OPPOSITE, holds
 from .tokens import Token
 
-__all__ = ["Comparison", "Shape", "compared", "open_branch"]
+__all__ = ["Comparison", "Shape", "compared", "open_branch", "require_all_meant"]
 
 _MIRRORED = {"eq": "eq", "ne": "ne", "lt": "gt", "gt": "lt", "le": "ge", "ge": "le"}
 
@@ -38,11 +38,23 @@ def compared(length: Any, difference: Any, relation: str) -> Any:
 
 
 def open_branch(entry: Any) -> Any:
-    """Return the innermost if or loop that runs now and that only some streams enter; None: all are meant."""
+    """Return the innermost if or loop that runs now and that only some streams enter; None: all are meant.
+
+    Raises
+    ------
+    NotStreamableError
+        Where an exception has left it, which the forward has caught: other streams have none.
+    """
     branch = entry.guard
-    while branch is not None and not branch.is_running():  # an exception has left it
-        branch = entry.guard = branch.outer
+    if branch is not None and not branch.is_running():
+        raise branch.left()
     return branch
+
+
+def require_all_meant(entry: Any) -> None:
+    """Raise NotStreamableError where a forward ends in an if or loop that only some streams enter."""
+    if entry.guard is not None:
+        raise entry.guard.left()
 
 
 class Comparison(Token):
