@@ -155,7 +155,7 @@ def patch_module(
     if around and kind.forward is front.base.forward and "forward" not in module.__dict__:
         raise NotStreamableError(
             f"{kind.__name__} computes in a __call__ of its own and has no forward, in which an online call "
-            "begins; patch a module that calls it, as torch.nn.Sequential(model) does"
+            "begins; patch a module that calls it, as nn.Sequential(model) does"
         )
     check_policy(unstreamable, buffer_limit, skew, context_limit)
     if unstreamable == "raise":
@@ -168,7 +168,7 @@ def patch_module(
         if patch.known_ids() and (contexts or patch.options != options):
             raise ModeError("streams are live; reset() before patching with other options", patch.known_ids())
     contexts = {path: patch.context for path, patch in before.items() if patch.context is not None} | contexts
-    made = []
+    new: list[Patch] = []
     for path, part in parts:
         own, known = contexts.get(path), before.get(path)
         has_context = any(not path or f"{inner}.".startswith(f"{path}.") for inner in contexts)
@@ -177,16 +177,14 @@ def patch_module(
             patch = front.patch(part, options, path, own, has_context)
             patch.online_mode = known is not None and known.online_mode
             patch.attach()
-            made.append((patch, known is None))
-    new = [patch for patch, is_new in made if is_new]
+            new += [patch] * (known is None)
     _tell_of_names(new)
     if around and new and new[0].module is module:
-        warnings.warn(
+        told = (
             f"patch_module: {kind.__name__} has a __call__ of its own: online, what that does around the forward "
-            "sees the frames of each call by themselves; patched in torch.nn.Sequential(model), it streams",
-            StreamWarning,
-            stacklevel=2,
+            "sees the frames of each call by themselves; patched in nn.Sequential(model), it streams"
         )
+        warnings.warn(told, StreamWarning, stacklevel=2)
     return module
 
 
@@ -238,12 +236,11 @@ def _tell_of_names(patches: Sequence[Patch]) -> None:
     ]
     if clashes:
         more = f" and {len(clashes) - 3} more modules" if len(clashes) > 3 else ""
-        warnings.warn(
+        told = (
             f"patch_module: attributes of a module's own stay what they are, in {'; '.join(clashes[:3])}{more}; "
-            "use the functions of these names: ds.online(model), ds.reset(model, ids), ...",
-            StreamWarning,
-            stacklevel=3,
+            "use the functions of these names: ds.online(model), ds.reset(model, ids), ..."
         )
+        warnings.warn(told, StreamWarning, stacklevel=3)
 
 
 # ---------------------------------------------------------------------- what a patched module offers, as functions
@@ -305,10 +302,13 @@ class PatchesItself:
     skew = 0
 
     def __getattr__(self, name: str) -> Any:
-        if name in OFFERED and "_patch" not in self.__dict__:
-            self._patch_itself()
-            return getattr(self, name)
-        return super().__getattr__(name)  # type: ignore[misc]
+        try:
+            return super().__getattr__(name)  # type: ignore[misc]
+        except AttributeError:
+            if name not in OFFERED or "_patch" in self.__dict__:
+                raise
+        self._patch_itself()
+        return getattr(self, name)
 
     def _patch_itself(self) -> None:
         patch_module(self, self.train_variant, self.unstreamable_policy, self.buffer_limit, self.skew)

@@ -112,12 +112,12 @@ class TorchPatch(Patch):
         module, caller = self.module, sys._getframe(1)
         if caller.f_code.co_name == _CALLER and (found := caller.f_locals.get("self")) is not module:
             return self._of_copy(found, args, kwargs)
-        compiler = private.set_compiler(None)
+        call, compiler = self.call if self.around else self._call, private.set_compiler(None)
         if compiler is None:
-            return self.call(module, args, kwargs)
+            return call(module, args, kwargs)
         try:  # within torch.compile(model)
             if self.online_mode or _streams(args, kwargs):
-                return self.call(module, args, kwargs)
+                return call(module, args, kwargs)
         finally:
             private.set_compiler(compiler)
         return (self.compiled or module._call_impl)(*args, **kwargs)
@@ -133,8 +133,6 @@ class TorchPatch(Patch):
 
     def call(self, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Run the module's forward as its mode says, in its context."""
-        if not self.around:
-            return self._call(module, args, kwargs)
         with nullcontext() if _within(Forward, DeclaredContext) else DeclaredContext():
             return super().call(module, args, kwargs)
 
