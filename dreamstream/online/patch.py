@@ -31,6 +31,7 @@ from . import states
 from .eager import EagerCall
 from .front import Front, foreign_front
 from .given import forgotten, input_names
+from .held import Held
 from .joining import may_join
 from .mask_functions import bring, note_failed
 from .register import forward_of, registered_for
@@ -217,17 +218,31 @@ class Patch:
 
             inside_args = map_leaves(args, enter)
             inside_kwargs = map_leaves(kwargs, enter) if kwargs else kwargs
+            held = session.held = session.held or Held(module)
+            held.look(first=not session.is_live)
             try:
-                result = forward_of(module)(*inside_args, **inside_kwargs)
-            except Exception as error:
-                call.explain(error)
-                told = forgotten(module, args, kwargs) if isinstance(error, (AttributeError, TypeError)) else None
-                if told is not None:
-                    raise told from None
-                raise_explained(error, self.path, type(module).__name__)
-            result = map_leaves(result, lambda x: _leave(measured(x), call))
-            session.commit(call)
+                held.note()
+                result = self._forward(call, module, inside_args, inside_kwargs)
+                result = map_leaves(result, lambda x: _leave(measured(x), call))
+                held.settle()
+                session.commit(call)
+            except BaseException:
+                if not call.committed:
+                    held.restore()
+                raise
             return result
+
+    @passes_on
+    def _forward(self, call: EagerCall, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Run the module; its errors name it."""
+        try:
+            return forward_of(module)(*args, **kwargs)
+        except Exception as error:
+            call.explain(error)
+            told = forgotten(module, args, kwargs) if isinstance(error, (AttributeError, TypeError)) else None
+            if told is not None:
+                raise told from None
+            raise_explained(error, self.path, type(module).__name__)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Patch:
         out = type(self)(self.options, self.path, self.context, self.around)

@@ -115,6 +115,7 @@ class Session:
         self.rates: tuple[Fraction, ...] = ()
         self.given: dict[str, Any] = {}  # inputs that live streams were given once, with the kind of their values
         self.kinds: Sequence[Kind] = ()  # of the frames of live streams, by input
+        self.held: Any = None  # what the module holds besides
         self._entries: dict[int, Line] = {}
         self._slots: dict[str, Slot] = {}
         self._dirty = False  # a commit was cut off before the ended streams were taken out
