@@ -79,21 +79,21 @@ class Held:
             self._small = [h for h in self._homes if not _is_large(h.of)]
         self._noted = self._homes
         if not first:
-            self._noted = [*self._small, *(h for h in self._homes if id(h.of) in self._changing)]
+            self._noted = [*self._small, *(h for h in self._homes if _key(h.of) in self._changing)]
         self._before, self._states, self._kept_before = [], [], self._kept
 
     def note(self) -> None:
         """Note what it holds; let it hold what stood for streams in the last call, which none may read."""
         self._before = [h.read(h.of) if h.of else None for h in self._noted]
-        self._states = self._random_states()
+        self._states = self._settings()
         for home, key, value, other in self._kept:
             if key is not _WHOLE and home.of.get(key, _MISSING) is other:
                 home.of[key] = value
             elif key is _WHOLE and not _changed(home.of, other):
                 home.write(home.of, value)
 
-    def _random_states(self) -> list[tuple[Callable[[Any], Any], Any]]:
-        """Return the states of generators, each with what sets it."""
+    def _settings(self) -> list[tuple[Callable[[Any], Any], Any]]:
+        """Return the states of generators, and what else a forward may set, each with what sets it."""
         states = [_state_of(g) for g in self._generators]
         if self._watched:
             states += _others()
@@ -116,9 +116,9 @@ class Held:
             elif _may_hold(value):
                 self._stale = True
             if _is_large(home.of):
-                self._changing.add(id(home.of))
-        known = {(id(home.of), key) for home, key, _, _ in self._kept}
-        self._require_no_cache([k for k in kept if (id(k[0].of), k[1]) not in known])
+                self._changing.add(_key(home.of))
+        known = {(_key(home.of), key) for home, key, _, _ in self._kept}
+        self._require_no_cache([k for k in kept if (_key(k[0].of), k[1]) not in known])
         for home, key, _, other in kept:
             if key is _WHOLE:
                 home.write(home.of, other)
@@ -198,6 +198,11 @@ def _changed(of: Any, before: Any) -> bool:
     if isinstance(now, dict):
         return not (all(map(is_, now.values(), before.values())) and all(map(is_, now, before)))
     return not all(map(is_, now, before))
+
+
+def _key(of: Any) -> int:
+    """Return the identity of a place, which is looked for anew."""
+    return id(of.of if isinstance(of, (Array, Attributes, Globals)) else of)
 
 
 def _is_large(of: Any) -> bool:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import random
 import sys
+from argparse import Namespace
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import partial
-from types import CellType, FunctionType, MethodType, ModuleType
+from types import CellType, FunctionType, MethodType, ModuleType, SimpleNamespace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,6 +19,8 @@ from ..nn.parameter import Parameter
 
 #: Packages whose objects, functions and classes are not looked into, but for their modules and containers.
 _FOREIGN = frozenset({*sys.stdlib_module_names, "dreamstream", "numpy", "scipy", "torch"})
+#: But for these, which have nothing but attributes.
+_PLAIN = (SimpleNamespace, Namespace)
 ATOMS = frozenset({bool, bytes, complex, float, int, str, type(None)})
 _GENERATORS = (random.Random, np.random.RandomState, np.random.Generator)
 _MISSING = object()
@@ -183,6 +186,8 @@ def homes_of(model: Any, *, functions: bool) -> Homes:
 def is_foreign(x: Any) -> bool:
     """Whether an object, function or class is of a package that is not looked into."""
     of = x if isinstance(x, (type, FunctionType)) else type(x)
+    if of in _PLAIN:
+        return False
     return (getattr(of, "__module__", None) or "builtins").partition(".")[0] in _FOREIGN
 
 

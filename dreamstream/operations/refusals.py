@@ -163,7 +163,7 @@ LOOPS = Refusal(
 )
 
 KEPT = Refusal(
-    "`self.h = h` after `self.h` was read, frames that are assigned to a registered buffer: a cache that a forward "
+    "`self.h = h` after `self.h` was read, frames assigned to a registered buffer: a cache that a forward "
     "keeps for its next call",
     "it would hold the frames of another call, or of other streams",
     "take earlier frames from the stream itself, whose slices reach back across calls (`F.pad(x, (4, 0))`, "

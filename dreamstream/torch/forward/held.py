@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from ...online.held import Held
+from ...stream.tree import leaves
 from ..private import without_functions, without_subclass
 
 
@@ -45,7 +46,7 @@ class TorchHeld(Held):
             self._own = {}
             for tensor in self._tensors():
                 self._own.setdefault(memory_of(tensor), []).append(tensor)
-        for tensor in tensors:
+        for tensor in leaves(list(tensors)):
             if isinstance(tensor, Tensor) and tensor.layout == torch.strided:
                 found = self._own.pop(memory_of(tensor), ())
                 for own in found:
@@ -61,11 +62,15 @@ class TorchHeld(Held):
             found = {id(x): x for x in values if isinstance(x, Tensor) and x.layout == torch.strided}
         return [x for x in found.values() if getattr(x, "_inner", None) is None]
 
-    def _random_states(self) -> list[tuple[Callable[[Any], Any], Any]]:
-        states = [*super()._random_states(), (torch.set_rng_state, torch.get_rng_state())]
+    def _settings(self) -> list[tuple[Callable[[Any], Any], Any]]:
+        settings = [*super()._settings(), (torch.set_rng_state, torch.get_rng_state())]
         if torch.cuda.is_initialized():
-            states.append((torch.cuda.set_rng_state_all, torch.cuda.get_rng_state_all()))
-        return states
+            settings.append((torch.cuda.set_rng_state_all, torch.cuda.get_rng_state_all()))
+        if self._trace:
+            settings.append((torch.set_grad_enabled, torch.is_grad_enabled()))
+            settings.append((torch.set_default_dtype, torch.get_default_dtype()))
+            settings += [(x.requires_grad_, x.requires_grad) for x in self._tensors() if x.is_leaf]
+        return settings
 
     def restore(self) -> None:
         with torch.no_grad(), without_functions():
