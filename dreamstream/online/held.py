@@ -21,7 +21,9 @@ from typing import Any
 import numpy as np
 
 from ..array.base import Base
+from ..array.stand_in import StandIn
 from ..array.stream_tensor import StreamTensor
+from ..array.symbolic import Symbolic
 from ..errors import NotStreamableError
 from ..operations.refusals import KEPT
 from ..stream.where import is_stand_in
@@ -51,6 +53,8 @@ class Held:
 
     Attributes
     ----------
+    noted : bool
+        Whether it was noted since this was last set to False, as it is before each forward.
     drew : bool
         Whether the last forward has drawn numbers of Python's or NumPy's generators.
     """
@@ -60,7 +64,7 @@ class Held:
         self._homes: list[Home] = []
         self._small: list[Home] = []
         self._generators: Sequence[Any] = ()
-        self._noted: list[Home] = []
+        self._now: list[Home] = []
         self._before: list[Any] = []
         self._states: list[tuple[Callable[[Any], Any], Any]] = []
         self._changing: set[int] = set()  # large places that calls change
@@ -68,24 +72,25 @@ class Held:
         self._kept_before: list[_Kept] = []
         self._stale = True
         self._watched = _WATCHED  # for how many calls Python's and NumPy's generators are looked at
+        self.noted = False
         self.drew = False
 
     # ---------------------------------------------------------------- before a forward
-    def look(self, *, first: bool = True) -> None:
-        """Find where the model holds values; where streams go on (not `first`) large containers are left out."""
+    def note(self, *, first: bool = True) -> None:
+        """Note what the model holds; where streams go on (not `first`) large containers are left out.
+
+        Then let it hold what stood for streams in the last call, which this one must not read.
+        """
         if self._stale or (first and any(_may_hold(value) for _, _, value, _ in self._changes())):
             found = homes_of(self._model, functions=self._trace)
             self._homes, self._generators, self._stale = found.homes, found.generators, False
             self._small = [h for h in self._homes if not _is_large(h.of)]
-        self._noted = self._homes
-        if not first:
-            self._noted = [*self._small, *(h for h in self._homes if _key(h.of) in self._changing)]
-        self._before, self._states, self._kept_before = [], [], self._kept
-
-    def note(self) -> None:
-        """Note what it holds; let it hold what stood for streams in the last call, which none may read."""
-        self._before = [h.read(h.of) if h.of else None for h in self._noted]
-        self._states = self._settings()
+        noted = self._homes if first else self._small
+        if not first and self._changing:
+            noted = [*noted, *(h for h in self._homes if _key(h.of) in self._changing)]
+        self._before = [h.read(h.of) if h.of else None for h in noted]
+        self._now, self._states, self._kept_before = noted, self._settings(), self._kept
+        self.noted = True
         for home, key, value, other in self._kept:
             if key is not _WHOLE and home.of.get(key, _MISSING) is other:
                 home.of[key] = value
@@ -94,10 +99,8 @@ class Held:
 
     def _settings(self) -> list[tuple[Callable[[Any], Any], Any]]:
         """Return the states of generators, and what else a forward may set, each with what sets it."""
-        states = [_state_of(g) for g in self._generators]
-        if self._watched:
-            states += _others()
-        return states
+        states = [_state_of(g) for g in self._generators] if self._generators else []
+        return [*states, *_others()] if self._watched else states
 
     # ---------------------------------------------------------------- after it
     def settle(self) -> None:
@@ -108,17 +111,22 @@ class Held:
         NotStreamableError
             Where the forward has read what an earlier one kept.
         """
-        kept: list[_Kept] = []
+        kept, new = [], []
         for change in self._changes():
-            home, _, value, _ = change
-            if _stands_for_streams(value):
+            home, key, value, other = change
+            what = _kind_of((key, value))
+            if what is not None:
                 kept.append(change)
             elif _may_hold(value):
                 self._stale = True
             if _is_large(home.of):
                 self._changing.add(_key(home.of))
+            if what is _FRAMES:
+                new.append(change)
         known = {(_key(home.of), key) for home, key, _, _ in self._kept}
-        self._require_no_cache([k for k in kept if (_key(k[0].of), k[1]) not in known])
+        for home, key, _, _ in new:
+            if (_key(home.of), key) not in known:
+                self._require_no_cache(home, key)
         for home, key, _, other in kept:
             if key is _WHOLE:
                 home.write(home.of, other)
@@ -126,15 +134,17 @@ class Held:
                 del home.of[key]
             else:
                 home.of[key] = other
-        self._kept = kept
+        self._kept = new
         if self._watched:
             now = dict(_others())
             self.drew = any(str(now[put]) != str(state) for put, state in self._states if put in now)
             self._watched = _WATCHED if self.drew else self._watched - 1
 
     def restore(self) -> None:
-        """Let the model hold what it held."""
-        for home, before in zip(self._noted, self._before):
+        """Let the model hold what it held when it was noted."""
+        if not self.noted:
+            return
+        for home, before in zip(self._now, self._before):
             if _changed(home.of, before):
                 home.write(home.of, {} if before is None else before)
         for put, state in self._states:
@@ -142,41 +152,43 @@ class Held:
         self._kept = self._kept_before
         self._stale = True
 
-    def _changes(self) -> Iterator[_Kept]:
-        """Yield what has changed: the place, its key there, and what is there now and was there before."""
-        for home, before in zip(self._noted, self._before):
+    def _changes(self) -> list[_Kept]:
+        """Return what has changed: the place, its key there, and what is there now and was there before."""
+        out: list[_Kept] = []
+        for home, before in zip(self._now, self._before):
             of = home.of
-            if (before is None and not of) or not _changed(of, before):
+            if before is None:
+                if not of:
+                    continue
+            elif isinstance(of, dict):
+                if len(of) == len(before) and all(map(is_, of.values(), before.values())):
+                    continue
+            elif not _changed(of, before):
                 continue
             now, then = home.read(of), {} if before is None else before
             if isinstance(now, dict):
-                for key, value in now.items():
-                    other = then.get(key, _MISSING)
-                    if other is not value:
-                        yield home, key, value, other
+                changed = ((key, value, then.get(key, _MISSING)) for key, value in now.items())
+                out += [(home, key, value, other) for key, value, other in changed if other is not value]
             else:
-                yield home, _WHOLE, now, then
+                out.append((home, _WHOLE, now, then))
+        return out
 
-    def _require_no_cache(self, kept: Sequence[_Kept]) -> None:
-        if not kept:
-            return
-        functions = homes_of(self._model, functions=True).functions
-        for home, key, _, _ in kept:
-            is_buffer = home.name == "_buffers"
-            name = str(key if is_buffer or not home.name else home.name)
-            found = assignment_of(name, functions)
-            if is_buffer or (found is not None and found.read_before):
-                path = home.path if home.name and not is_buffer else ".".join(filter(None, (home.path, name)))
-                reason, remedy = KEPT.words
-                line = "" if found is None else f", at {found.line}"
-                raise NotStreamableError(f"{path} keeps frames{line}: {reason}; {remedy}")
+    def _require_no_cache(self, home: Home, key: Any) -> None:
+        """Refuse what a place keeps of streams, where a function reads it before it assigns it."""
+        is_buffer = home.name == "_buffers"
+        name = str(key if is_buffer or not home.name else home.name)
+        found = assignment_of(name, homes_of(self._model, functions=True).functions)
+        if is_buffer or (found is not None and found.read_before):
+            path = home.path if home.name and not is_buffer else ".".join(filter(None, (home.path, name)))
+            reason, remedy = KEPT.words
+            line = "" if found is None else f", at {found.line}"
+            raise NotStreamableError(f"{path} keeps frames{line}: {reason}; {remedy}")
 
 
 @contextmanager
 def undone(held: Held) -> Iterator[None]:
     """Let a model be as it was when what runs within has ended, however it ends."""
     with _TRACING:
-        held.look()
         held.note()
         try:
             yield
@@ -214,29 +226,35 @@ def _may_hold(value: Any) -> bool:
     return type(value) not in ATOMS and type(value).__module__ not in ("torch", "torch.nn.parameter")
 
 
-def _stands_for_streams(value: Any) -> bool:
-    """Whether a value is, or holds, what stands for a stream or its length inside a forward."""
+#: What a value stands for: frames or lengths of streams, or a table that all streams have in common.
+_FRAMES, _TABLE = "frames", "table"
+
+
+def _kind_of(value: Any) -> str | None:
+    """Return what of a stream inside a forward a value is, or holds."""
     seen: set[int] = set()
-    waiting = [value]
+    waiting, found = [value], None
     while waiting:
         x = waiting.pop()
         if type(x) in ATOMS or id(x) in seen:
             continue
         seen.add(id(x))
         if is_stand_in(type(x)):
-            if (
-                x.is_stream and (type(x) is not StreamTensor or x.edge is not None)
-                if isinstance(x, Base)
-                else (getattr(x, "_inner", _MISSING) is not None)
+            inner = getattr(x, "_inner", x)
+            edge = inner.edge if type(inner) is StreamTensor else None
+            if isinstance(inner, Symbolic) or (edge is not None and edge.line.alike):
+                found = _TABLE
+            elif inner is not None and (
+                edge is not None or not isinstance(inner, Base) or isinstance(inner, StandIn)
             ):
-                return True
+                return _FRAMES
         elif isinstance(x, dict):
-            waiting += x.values()
+            waiting += (*x, *x.values())
         elif isinstance(x, (list, tuple, set, deque)):
             waiting += x
         elif not (is_foreign(x) or isinstance(x, (type, FunctionType))):
             waiting += getattr(x, "__dict__", {}).values()
-    return False
+    return found
 
 
 def _others() -> list[tuple[Callable[[Any], Any], Any]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import sys
 from argparse import Namespace
-from collections import OrderedDict, deque
+from collections import OrderedDict, UserDict, UserList, deque
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import partial
@@ -20,7 +20,7 @@ from ..nn.parameter import Parameter
 #: Packages whose objects, functions and classes are not looked into, but for their modules and containers.
 _FOREIGN = frozenset({*sys.stdlib_module_names, "dreamstream", "numpy", "scipy", "torch"})
 #: But for these, which have nothing but attributes.
-_PLAIN = (SimpleNamespace, Namespace)
+_PLAIN = (Namespace, SimpleNamespace, UserDict, UserList)
 ATOMS = frozenset({bool, bytes, complex, float, int, str, type(None)})
 _GENERATORS = (random.Random, np.random.RandomState, np.random.Generator)
 _MISSING = object()
@@ -136,6 +136,8 @@ class Home:
     def __init__(self, of: Any, path: str, name: str) -> None:
         self.of, self.path, self.name = of, path, name
         self.read, self.write = _KINDS[next(kind for kind in _KINDS if isinstance(of, kind))]
+        if type(of) is OrderedDict:
+            self.read = dict
 
 
 class Homes(NamedTuple):

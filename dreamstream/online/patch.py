@@ -219,9 +219,9 @@ class Patch:
             inside_args = map_leaves(args, enter)
             inside_kwargs = map_leaves(kwargs, enter) if kwargs else kwargs
             held = session.held = session.held or Held(module)
-            held.look(first=not session.is_live)
+            held.noted = False
             try:
-                held.note()
+                held.note(first=not session.is_live)
                 result = self._forward(call, module, inside_args, inside_kwargs)
                 result = map_leaves(result, lambda x: _leave(measured(x), call))
                 held.settle()

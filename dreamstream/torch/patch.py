@@ -134,7 +134,7 @@ class TorchPatch(Patch):
             outputs = Outputs(call, self.options.train_variant, module.training, taped)
             forward = Forward(call, device)
             held = forward.held = session.held = session.held or TorchHeld(module)
-            held.look(first=not session.is_live)
+            held.noted = False
             inner = {}
             for n, each in enumerate(given, len(tensors)):
                 inner[id(each)] = call.give(n, each, device)
@@ -148,7 +148,7 @@ class TorchPatch(Patch):
                 return StreamTensor.shell(inner[id(x)]) if isinstance(x, (StreamTensor, Given)) else x
 
             try:
-                held.note()
+                held.note(first=not session.is_live)
                 if _leaves(args, kwargs) is args:
                     inside_args, inside_kwargs = tuple(map(enter, args)), kwargs
                 else:

@@ -252,7 +252,7 @@ KEEPING: dict[str, Any] = {
 
 
 def keeping(library: Any, of: Any, forward: Any) -> Any:
-    """Return a module of ``torch.nn`` or ``dreamstream.nn`` with this forward; `of` has the library's functions."""
+    """Return a module of ``torch.nn`` or ``dreamstream.nn`` with this forward; `of` has the functions."""
 
     class Keeping(library.Module):  # type: ignore[misc, name-defined]
         def __init__(self) -> None:

@@ -63,7 +63,7 @@ class Process:
                 self.functions.append((x, state, _cells(x)))
                 if x.__dict__ and not _own(x):
                     self.objects.append((x, kind, dict(x.__dict__)))
-            elif isinstance(x, type):
+            elif issubclass(kind, type):
                 if not _own(x):
                     self.classes.append((x, dict(vars(x)), set(map(id, type.__subclasses__(x)))))
             elif kind.__dictoffset__ and not _own(kind) and kind is not types.ModuleType:
@@ -72,7 +72,7 @@ class Process:
                 except (AttributeError, TypeError):
                     continue
         self.modules = {
-            name: dict(vars(m)) for name, m in list(sys.modules.items()) if not name.startswith("dreamstream")
+            name: _of_module(m) for name, m in list(sys.modules.items()) if not name.startswith("dreamstream")
         }
         self.settings = settings()
 
@@ -97,9 +97,7 @@ class Process:
             )
         for name, members in self.modules.items():
             if name in sys.modules:
-                now = {k: v for k, v in vars(sys.modules[name]).items() if not isinstance(v, types.ModuleType)}
-                members = {k: v for k, v in members.items() if not isinstance(v, types.ModuleType)}
-                out += _changes(f"module {name}", now, members)
+                out += _changes(f"module {name}", _of_module(sys.modules[name]), members)
         after = settings()
         out += [
             f"{what}: {after[what]!r:.80}, not {then!r:.80}"
@@ -109,9 +107,19 @@ class Process:
         return out
 
 
+def _of_module(module: Any) -> dict[str, Any]:
+    """Return a Python module's attributes, but for others that were loaded into it."""
+    return {k: v for k, v in vars(module).items() if not issubclass(type(v), types.ModuleType)}
+
+
 def _changes(where: str, now: dict[Any, Any], then: dict[Any, Any]) -> list[str]:
     keys = [k for k in {**then, **now} if k not in PYTHONS]
-    return [f"{where}: {k}" for k in keys if now.get(k, MISSING) is not then.get(k, MISSING)]
+    return [f"{where}: {k}" for k in keys if not _is(now.get(k, MISSING), then.get(k, MISSING))]
+
+
+def _is(a: Any, b: Any) -> bool:
+    """Whether a value is another one's equal, where Python may make the same anew, and itself elsewhere."""
+    return a is b or (type(a) is type(b) and isinstance(a, (int, float, str)) and a == b)
 
 
 def settings() -> dict[str, Any]:
@@ -146,7 +154,7 @@ def settings() -> dict[str, Any]:
 
 # ---------------------------------------------------------------------- one model
 class Model:
-    """What a model holds: attributes, containers, objects and classes by identity, tensors and arrays by value too."""
+    """What a model holds: attributes, containers, objects, classes by identity, tensors and arrays by value too."""
 
     def __init__(self, model: Any, *besides: str) -> None:
         self.model, self.besides = model, besides
@@ -161,9 +169,7 @@ class Model:
         now_by = {path: (state, x) for path, state, x in now}
         for path in {**then_by, **now_by}:
             a, b = then_by.get(path, (MISSING, MISSING)), now_by.get(path, (MISSING, MISSING))
-            if a[1] is not b[1] and not (
-                type(a[1]) is type(b[1]) and isinstance(a[1], (int, float, str)) and a[1] == b[1]
-            ):
+            if not _is(a[1], b[1]):
                 out.append(
                     f"{path}: another object"
                     if MISSING not in (a[1], b[1])

@@ -30,11 +30,7 @@ class TorchHeld(Held):
         self.written: set[int] = set()
         self._own: dict[int, list[Tensor]] | None = None
         self._copies: list[tuple[Tensor, Tensor, Tensor]] = []
-
-    def look(self, *, first: bool = True) -> None:
-        super().look(first=first)
-        self._own, self._copies = None, []
-        self.written.clear()
+        self._on_cuda = any(x.is_cuda for x in module.parameters()) or torch.cuda.is_initialized()
 
     def writes(self, tensors: Iterable[Any]) -> bool:
         """Note that tensors are about to be written into: what the model holds and shares their memory is kept.
@@ -58,13 +54,20 @@ class TorchHeld(Held):
         """Return the tensors that the model held when it was noted, each once."""
         with without_subclass(), without_functions():
             held = [before for before in self._before if before is not None and not isinstance(before, np.ndarray)]
-            values = (x for b in held for x in (b.values() if isinstance(b, dict) else b))
+            values = [x for b in held for x in (b.values() if isinstance(b, dict) else b)]
+            values += leaves([x for x in values if isinstance(x, tuple)])
             found = {id(x): x for x in values if isinstance(x, Tensor) and x.layout == torch.strided}
         return [x for x in found.values() if getattr(x, "_inner", None) is None]
 
     def _settings(self) -> list[tuple[Callable[[Any], Any], Any]]:
-        settings = [*super()._settings(), (torch.set_rng_state, torch.get_rng_state())]
-        if torch.cuda.is_initialized():
+        self._own, self._copies = None, []
+        self.written.clear()
+        settings: list[tuple[Callable[[Any], Any], Any]] = [
+            (torch.default_generator.set_state, torch.default_generator.get_state())
+        ]
+        if self._generators or self._watched:
+            settings += super()._settings()
+        if self._on_cuda and torch.cuda.is_initialized():
             settings.append((torch.cuda.set_rng_state_all, torch.cuda.get_rng_state_all()))
         if self._trace:
             settings.append((torch.set_grad_enabled, torch.is_grad_enabled()))
