@@ -88,7 +88,9 @@ class Held:
         noted = self._homes if first else self._small
         if not first and self._changing:
             noted = [*noted, *(h for h in self._homes if _key(h.of) in self._changing)]
-        self._before = [h.read(h.of) if h.of else None for h in noted]
+        before = self._before = []
+        for home in noted:
+            before.append(home.read(home.of) if home.of else None)  # noqa: PERF401 (one Python call less)
         self._now, self._states, self._kept_before = noted, self._settings(), self._kept
         self.noted = True
         for home, key, value, other in self._kept:
@@ -111,8 +113,11 @@ class Held:
         NotStreamableError
             Where the forward has read what an earlier one kept.
         """
+        changes = self._changes()
+        if not (changes or self._kept or self._watched):
+            return
         kept, new = [], []
-        for change in self._changes():
+        for change in changes:
             home, key, value, other = change
             what = _kind_of((key, value))
             if what is not None:

@@ -192,15 +192,9 @@ class Patch:
         session = self.session
         with session.hold(meta.ids):
             args, kwargs, given = session.take_given(module, args, kwargs)
-            call = session.admit(
-                meta,
-                tuple([x._rate for x in tensors]),
-                [x.lengths for x in tensors],
-                True in [x.restart for x in tensors],
-                partial(_names_of, module),
-                EagerCall,
-                given,
-            )
+            rates, lengths, restarts = zip(*[(x._rate, x.lengths, x.restart) for x in tensors])
+            names = partial(_names_of, module)
+            call = session.admit(meta, rates, lengths, True in restarts, names, EagerCall, given)
             call.kinds = [(name_of(x.value.dtype), x.value.shape[1:]) for x in tensors]
             if call.kinds != session.kinds:
                 call.require_kinds(input_names(module, args, kwargs, tensors))
@@ -221,8 +215,16 @@ class Patch:
             held = session.held = session.held or Held(module)
             held.noted = False
             try:
-                held.note(first=not session.is_live)
-                result = self._forward(call, module, inside_args, inside_kwargs)
+                held.note(first=call.fresh)
+                try:
+                    result = forward_of(module)(*inside_args, **inside_kwargs)
+                except Exception as error:
+                    call.explain(error)
+                    wrong = isinstance(error, (AttributeError, TypeError))
+                    told = forgotten(module, args, kwargs) if wrong else None
+                    if told is not None:
+                        raise told from None
+                    raise_explained(error, self.path, type(module).__name__)
                 result = map_leaves(result, lambda x: _leave(measured(x), call))
                 held.settle()
                 session.commit(call)
@@ -231,18 +233,6 @@ class Patch:
                     held.restore()
                 raise
             return result
-
-    @passes_on
-    def _forward(self, call: EagerCall, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Run the module; its errors name it."""
-        try:
-            return forward_of(module)(*args, **kwargs)
-        except Exception as error:
-            call.explain(error)
-            told = forgotten(module, args, kwargs) if isinstance(error, (AttributeError, TypeError)) else None
-            if told is not None:
-                raise told from None
-            raise_explained(error, self.path, type(module).__name__)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Patch:
         out = type(self)(self.options, self.path, self.context, self.around)

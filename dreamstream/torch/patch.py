@@ -148,7 +148,7 @@ class TorchPatch(Patch):
                 return StreamTensor.shell(inner[id(x)]) if isinstance(x, (StreamTensor, Given)) else x
 
             try:
-                held.note(first=not session.is_live)
+                held.note(first=call.fresh)
                 if _leaves(args, kwargs) is args:
                     inside_args, inside_kwargs = tuple(map(enter, args)), kwargs
                 else:
@@ -196,9 +196,8 @@ class TorchPatch(Patch):
             self._is_single = {d for d in self._types if d.is_floating_point} == {torch.float32}
             session.know(self._named)
         now = [t.dtype for t in self._named]
-        changed = [(a, b) for a, b in zip(self._types, now) if a != b]
-        if changed:
-            before, after = changed[0]
+        if now != self._types:
+            before, after = next((a, b) for a, b in zip(self._types, now) if a != b)
             raise ModeError(
                 f"{type(module).__name__} was {before} and is {after}, but streams are live; end them or reset() "
                 "first",
