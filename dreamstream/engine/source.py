@@ -12,6 +12,7 @@ from ..array.tensor import Tensor
 from ..errors import DreamStreamError, ShapeError
 from ..nn.module import OBSERVER, Module
 from ..online.front import foreign_front
+from ..online.held import Held, undone
 from ..online.tracer import forward_of
 from ..stream.context import declared
 from ..stream.rules import Sizes
@@ -65,12 +66,15 @@ class _Native:
         return {key: tensor.numpy() for key, tensor in self.model.state_dict().items()}
 
     def streamed(self, capture: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        with _untouched(self.model, capture):
-            return self.model(*args, **kwargs)
+        held = Held(self.model, trace=True)
+        with undone(held), _untouched(self.model, capture):
+            result = self.model(*args, **kwargs)
+            held.settle()
+            return result
 
     def offline(self, inputs: Mapping[str, Any], by_name: bool) -> list[Any]:
         tensors = {name: Tensor(array) for name, array in inputs.items()}
-        with _untouched(self.model):
+        with undone(Held(self.model, trace=True)), _untouched(self.model):
             return [np.asarray(t) for t in leaves(whole(self.model, tensors, by_name))]
 
 

@@ -28,6 +28,7 @@ from ..stream.where import passes_on, raise_explained
 from . import states
 from .eager import EagerCall
 from .given import forgotten, input_names
+from .held import Held
 from .session import Session
 from .tracer import forward_of
 
@@ -307,15 +308,9 @@ class Patch:
         session = self.session
         with session.hold(meta.ids):
             args, kwargs, given = session.take_given(module, args, kwargs)
-            call = session.admit(
-                meta,
-                tuple([x._rate for x in tensors]),
-                [x.lengths for x in tensors],
-                True in [x.restart for x in tensors],
-                partial(_names_of, module),
-                EagerCall,
-                given,
-            )
+            rates, lengths, restarts = zip(*[(x._rate, x.lengths, x.restart) for x in tensors])
+            names = partial(_names_of, module)
+            call = session.admit(meta, rates, lengths, True in restarts, names, EagerCall, given)
             call.kinds = [(name_of(x.value.dtype), x.value.shape[1:]) for x in tensors]
             if call.kinds != session.kinds:
                 call.require_kinds(input_names(module, args, kwargs, tensors))
@@ -333,16 +328,26 @@ class Patch:
 
             inside_args = map_leaves(args, enter)
             inside_kwargs = map_leaves(kwargs, enter) if kwargs else kwargs
+            held = session.held = session.held or Held(module)
+            held.noted = False
             try:
-                result = forward_of(module)(*inside_args, **inside_kwargs)
-            except Exception as error:
-                call.explain(error)
-                told = forgotten(module, args, kwargs) if isinstance(error, (AttributeError, TypeError)) else None
-                if told is not None:
-                    raise told from None
-                raise_explained(error, self.path, type(module).__name__)
-            result = map_leaves(result, lambda x: _leave(measured(x), call))
-            session.commit(call)
+                held.note(first=call.fresh)
+                try:
+                    result = forward_of(module)(*inside_args, **inside_kwargs)
+                except Exception as error:
+                    call.explain(error)
+                    wrong = isinstance(error, (AttributeError, TypeError))
+                    told = forgotten(module, args, kwargs) if wrong else None
+                    if told is not None:
+                        raise told from None
+                    raise_explained(error, self.path, type(module).__name__)
+                result = map_leaves(result, lambda x: _leave(measured(x), call))
+                held.settle()
+                session.commit(call)
+            except BaseException:
+                if not call.committed:
+                    held.restore()
+                raise
             return result
 
 

@@ -115,6 +115,7 @@ class Session:
         self.rates: tuple[Fraction, ...] = ()
         self.given: dict[str, Any] = {}  # inputs that live streams were given once, with the kind of their values
         self.kinds: Sequence[Kind] = ()  # of the frames of live streams, by input
+        self.held: Any = None  # what the module holds besides
         self._entries: dict[int, Line] = {}
         self._slots: dict[str, Slot] = {}
         self._dirty = False  # a commit was cut off before the ended streams were taken out
@@ -144,7 +145,8 @@ class Session:
     def reset(self, ids: Iterable[str] | None = None) -> None:
         """Forget streams, or all."""
         with self.hold():
-            self._tidy()
+            if self._dirty:
+                self._tidy()
             known = self.known_ids
             gone = known if ids is None else [ids] if isinstance(ids, str) else list(ids)
             unknown = [i for i in gone if i not in known]
@@ -173,7 +175,8 @@ class Session:
         One assignment does it. What is interrupted before it leaves no trace but dead entries, and what
         is interrupted after it, entries of ended streams; the next call takes them out.
         """
-        self._tidy()
+        if self._dirty:
+            self._tidy()
         transaction = _Transaction()
         self._dirty = True
         for stream_id, new in states.items():
@@ -198,8 +201,7 @@ class Session:
         self._dirty = False
 
     def _tidy(self) -> None:
-        if self._dirty:
-            self._settle(list(self._slots))
+        self._settle(list(self._slots))
 
     def line_of_input(
         self, index: int, rate: Fraction, dtype: str, features: tuple[int, ...], static: bool
@@ -250,7 +252,8 @@ class Session:
         parameters by the identity of what holds their values; it is asked where an operation is not the one that
         was there before.
         """
-        self._tidy()
+        if self._dirty:
+            self._tidy()
         ids = meta.ids
         starts = meta.sos.tolist()
         states = [None if sos else self.state_of(i) for i, sos in zip(ids, starts)]

@@ -19,6 +19,7 @@ __all__ = [
     "FREQUENCIES",
     "GRADIENTS",
     "IN_ORDER",
+    "KEPT",
     "LOOPS",
     "MASKED",
     "OF_VALUES",
@@ -159,4 +160,12 @@ LOOPS = Refusal(
     "use what does for all frames what a loop does for each: layers, slices (`x[..., 1:]`), `x.cumsum`; `nn.GRU`, "
     "`nn.LSTM` and `nn.RNN` are such loops over their cells, whose weights they take (`weight_ih_l0` is a cell's "
     "`weight_ih`), and of another recurrence @ds.register says how it streams",
+)
+
+KEPT = Refusal(
+    "`self.h = h` after `self.h` was read, frames assigned to a registered buffer: a cache that a forward "
+    "keeps for its next call",
+    "it would hold the frames of another call, or of other streams",
+    "take earlier frames from the stream itself, whose slices reach back across calls (`F.pad(x, (4, 0))`, "
+    "`x[..., :-1]`); what layers need again is kept for them",
 )

@@ -156,7 +156,7 @@ def is_of_streams(error: Exception) -> bool:
     if frame is frames[-1] and _is_raised(error):
         return False
     if isinstance(error, AttributeError) and error.name is not None:
-        return _is_stand_in(type(error.obj)) and any(hasattr(kind, error.name) for kind in _kinds_of_values())
+        return is_stand_in(type(error.obj)) and any(hasattr(kind, error.name) for kind in _kinds_of_values())
     return bool(_stand_ins().intersection(re.findall(r"\w+", str(error))))
 
 
@@ -166,7 +166,8 @@ def _kinds_of_values() -> list[Any]:
     return [int, *(sys.modules[home].Tensor for home in homes if home in sys.modules)]
 
 
-def _is_stand_in(kind: type) -> bool:
+def is_stand_in(kind: type) -> bool:
+    """Whether a class is of what stands for streams, lengths and masks inside a forward."""
     return kind.__module__.startswith(_STAND_INS)
 
 
@@ -177,7 +178,7 @@ def _stand_ins() -> set[str]:
         kind.__name__
         for home in homes
         for kind in vars(home).values()
-        if isinstance(kind, type) and _is_stand_in(kind)
+        if isinstance(kind, type) and is_stand_in(kind)
     }
 
 

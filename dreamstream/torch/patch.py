@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from functools import partial
 from typing import Any
 
@@ -29,8 +29,8 @@ from ..online.tracer import TRACER
 from ..stream.rules import Length, require_same_streams
 from ..stream.where import passes_on, raise_explained
 from . import private
-from .forward.buffers import Buffers
-from .forward.drawn import warned
+from .forward.drawn import warn_of_others
+from .forward.held import TorchHeld
 from .forward.layers import streaming_forward, unstreamable
 from .forward.mode import Forward, current
 from .forward.source import TorchSource
@@ -205,7 +205,8 @@ class TorchPatch(Patch):
             call.begin(device, taped, self.options.train_variant == "chunk-wise-aligned")
             outputs = Outputs(call, self.options.train_variant, module.training, taped)
             forward = Forward(call, device)
-            forward.buffers = Buffers(module, module.training)
+            held = forward.held = session.held = session.held or TorchHeld(module)
+            held.noted = False
             inner = {}
             for n, each in enumerate(given, len(tensors)):
                 inner[id(each)] = call.give(n, each, device)
@@ -219,12 +220,17 @@ class TorchPatch(Patch):
                 return StreamTensor.shell(inner[id(x)]) if isinstance(x, (StreamTensor, Given)) else x
 
             try:
+                held.note(first=call.fresh)
                 if _leaves(args, kwargs) is args:
                     inside_args, inside_kwargs = tuple(map(enter, args)), kwargs
                 else:
                     inside_args, inside_kwargs = pytree.tree_map(enter, (args, kwargs))
-                with forward if session.watched > 3 else self._watched(session, forward, module):
+                with forward:
                     result = self._ran(forward, module, inside_args, inside_kwargs)
+                held.settle()
+                if held.drew and forward.goes_on and session.warned < 3:
+                    session.warned += 1
+                    warn_of_others(type(module).__name__)
                 result = _measured(result)
                 if isinstance(result, StreamTensor):
                     (result,) = outputs.given((result,), forward)
@@ -237,7 +243,7 @@ class TorchPatch(Patch):
             except BaseException as error:
                 forward.leave()
                 if not call.committed:
-                    forward.buffers.restore()
+                    held.restore()
                 if isinstance(error, DreamStreamError):
                     call.explain(error)
                 told = forgotten(module, args, kwargs) if isinstance(error, (AttributeError, TypeError)) else None
@@ -245,13 +251,6 @@ class TorchPatch(Patch):
                     raise told from error
                 raise
             return result
-
-    def _watched(self, session: Any, forward: Forward, module: Any) -> AbstractContextManager[Any]:
-        """Return the forward as one that warns of other random numbers than torch's; the first calls do."""
-        if not forward.goes_on:
-            return forward
-        session.watched += 1
-        return warned(type(module).__name__, forward)
 
     def _tensor_names(self, module: Any, session: Any) -> dict[int, str]:
         """Return the names of parameters and buffers by identity; they are read anew where no stream is live.
@@ -269,9 +268,8 @@ class TorchPatch(Patch):
             self._is_single = {d for d in self._types if d.is_floating_point} == {torch.float32}
             session.know(self._named)
         now = [t.dtype for t in self._named]
-        changed = [(a, b) for a, b in zip(self._types, now) if a != b]
-        if changed:
-            before, after = changed[0]
+        if now != self._types:
+            before, after = next((a, b) for a, b in zip(self._types, now) if a != b)
             raise ModeError(
                 f"{type(module).__name__} was {before} and is {after}, but streams are live; end them or reset() "
                 "first",

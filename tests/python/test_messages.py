@@ -418,11 +418,35 @@ def test_a_cache_by_hand(eager):
             return y
 
     model = ds.patch_module(Cached().eval()).online()
+    with pytest.raises(ds.NotStreamableError, match=rf"last keeps frames, at {HERE}.*take earlier frames from"):
+        model(ds.stream_tensor([eager.given(noise(4, 5))], ids="anna", sos=True))
+    assert model.last == 0
+
+
+def test_a_cache_by_hand_behind_methods(eager):
+    """Where no function is seen to read what it assigns, the next call that reads it is refused."""
+
+    class Cached(eager.library.Module):
+        def __init__(self):
+            super().__init__()
+            self.last = 0
+
+        def keep(self, last):
+            self.last = last
+
+        def forward(self, x):
+            y = x + self.last
+            self.keep(x[..., -1:])
+            return y
+
+    model = ds.patch_module(Cached().eval()).online()
     model(ds.stream_tensor([eager.given(noise(4, 5))], ids="anna", sos=True))
+    assert model.last == 0
     with pytest.raises(
         ds.ModeError, match=rf"at {HERE}.*a stream of a forward that has returned; keep none by hand"
     ):
         model(ds.stream_tensor([eager.given(noise(4, 5))], ids="anna"))
+    assert model.last == 0
 
 
 def test_what_verify_takes():

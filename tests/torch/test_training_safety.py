@@ -113,7 +113,7 @@ def test_a_call_interrupted_at_any_operation_is_as_none(name, variant, monkeypat
     assert model.live_ids == []
 
 
-TRACED = ("session.py", "train/outputs.py", "train/groups.py", "torch/patch.py", "forward/mode.py")
+TRACED = ("session.py", "train/outputs.py", "train/groups.py", "torch/patch.py", "forward/mode.py", "held.py")
 
 
 def interrupted(function, at):

@@ -16,6 +16,7 @@ from ...array.elementwise import rows_at
 from ...operations import ARITHMETIC, RELATIONS
 from ...stream.rules import Length, Rows, Token
 from ..tensor.stream_tensor import TAKERS
+from .held import memory_of
 
 _REAL = {"float32": torch.float32, "float64": torch.float64, "int64": torch.int64, "bool": torch.bool}
 
@@ -43,9 +44,12 @@ class Arrays:
 
     def __init__(self) -> None:
         self._made: dict[Any, tuple[torch.Tensor, Any]] = {}
+        self.written: set[int] = set()  # memory that the forward has written into, and that is put back after it
 
     def of(self, tensor: torch.Tensor) -> Any:
         """Return a tensor's values in C order."""
+        if self.written and memory_of(tensor) in self.written:
+            return np.array(as_array(tensor), order="C")
         key = (tensor.data_ptr(), tuple(tensor.shape), tensor.stride(), tensor.dtype)
         if key not in self._made or not tensor.numel():
             self._made[key] = (tensor, np.asarray(as_array(tensor), order="C"))

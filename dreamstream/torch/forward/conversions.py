@@ -584,8 +584,8 @@ def batch_norm(
     plain = [None if w is None else w.torch for w in operands]
     if not len(x.value):
         return x
-    if forward.buffers is not None:
-        forward.buffers.writes(plain[:2])
+    if forward.held is not None:
+        forward.held.writes(plain[:2])
 
     def run(value: torch.Tensor) -> torch.Tensor:
         moved = value.movedim(at, 1)

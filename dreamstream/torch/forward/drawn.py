@@ -7,14 +7,10 @@ are computed of it, is remembered by its memory, and refused where it meets a st
 
 from __future__ import annotations
 
-import random
 import warnings
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
 from functools import lru_cache
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -23,7 +19,7 @@ from ...operations.refusals import DRAWN
 from ...stream.tree import leaves
 from ...stream.where import user_line
 from ..private import is_random_operator, without_functions, without_subclass
-from .buffers import memory_of
+from .held import memory_of
 
 #: Functions of Python that draw by operators of torch.
 _OF_PYTHON = frozenset(
@@ -92,20 +88,11 @@ def random_states(device: torch.device) -> list[Tensor]:
     return [*states, torch.cuda.get_rng_state(device)] if device.type == "cuda" else states
 
 
-@contextmanager
-def warned(name: str, forward: AbstractContextManager[Any]) -> Iterator[None]:
-    """Enter a forward; warn where it draws numbers of Python's or NumPy's generator, which are not followed."""
-
-    def state() -> tuple[Any, Any]:
-        return random.getstate(), [*map(repr, np.random.get_state(legacy=False).values())]
-
-    before = state()
-    with forward:
-        yield
-    if state() != before:
-        warnings.warn(
-            f"the forward of {name} draws numbers by random or np.random. If frames use them, {DRAWN.words[0]}: "
-            f"{DRAWN.words[1]}",
-            StreamWarning,
-            stacklevel=2,
-        )
+def warn_of_others(name: str) -> None:
+    """Warn that a forward draws numbers of Python's or NumPy's generator, which are not followed."""
+    warnings.warn(
+        f"the forward of {name} draws numbers by random or np.random. If frames use them, {DRAWN.words[0]}: "
+        f"{DRAWN.words[1]}",
+        StreamWarning,
+        stacklevel=2,
+    )

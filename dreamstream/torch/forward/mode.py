@@ -33,12 +33,12 @@ from ..private import active_modes, enter_mode, leave_innermost_mode, saved_tens
 from ..tensor.stream_tensor import SHELL, TAKERS, StreamTensor
 from .arguments import ATOMS, Asked, bared, concerned, is_foreign, only_symbolic
 from .batch_constants import lifted, lifts, writes_into_all
-from .buffers import Buffers
 from .complex_pair import Complex, among
 from .constants import Arrays, ComplexConstant, Constant
 from .custom import Gradients, saving
 from .drawn import Drawn, draws
 from .foreign_errors import COMPILED, refusal_of
+from .held import TorchHeld
 from .names import (
     ATTRIBUTES,
     COMPLEX,
@@ -104,7 +104,7 @@ class Forward(TorchFunctionMode):
         self.paths = paths or {}
         self._parameters: dict[int, Constant] = getattr(entry, "parameters", {})
         self._outer: Forward | None = None
-        self.buffers: Buffers | None = None
+        self.held: TorchHeld | None = None
         self.gradients: Gradients | None = None
         self.drawn: Drawn | None = None
         self._stand_in = torch.empty(0, device=device)
@@ -126,8 +126,8 @@ class Forward(TorchFunctionMode):
 
     def _plainly(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Run a torch function on plain tensors."""
-        if self.buffers is not None and writes(func.__name__, kwargs):
-            found = self.buffers.writes((*args, *kwargs.values()))
+        if self.held is not None and writes(func.__name__, kwargs):
+            found = self.held.writes((*args, *kwargs.values()))
             if found and self.gradients is not None and self.gradients.running is not None:
                 self.gradients.running.writes = True
             if found and func is torch.nn.functional.normalize and self.goes_on:

@@ -17,6 +17,7 @@ from ...array.symbolic import Symbolic, measured
 from ...engine.source import turned_off, whole
 from ...errors import CaptureError, DTypeError, ModeError
 from ...online.handle import Options, forget_patch, patch_of
+from ...online.held import undone
 from ...online.tracer import TRACER
 from ...operations import ELEMENTWISE, RELATIONS
 from ...stream.rules import Length
@@ -25,7 +26,9 @@ from ..private import uncompiled
 from ..tensor import StreamTensor
 from .complex_pair import Complex
 from .constants import Arrays, as_array, device_of
+from .held import TorchHeld
 from .mode import Forward
+from .names import writes
 from .sizes import SIZES
 
 
@@ -67,11 +70,16 @@ class TorchSource:
         args, kwargs = map_leaves(
             (args, kwargs), lambda x: forward.loose(x) if isinstance(x, Symbolic) else StreamTensor.shell(x)
         )
-        with self._evaluating(), self._patched(), torch.no_grad(), forward:
-            try:
-                return _tree(TRACER.of(self.model)(*args, **kwargs))
-            except DTypeError as error:
-                raise self._explained(error) from None
+        held = forward.held = TorchHeld(self.model, trace=True)
+        held.written = self._arrays.written
+        with undone(held), self._evaluating(), self._patched(), torch.no_grad():
+            with forward:
+                try:
+                    result = TRACER.of(self.model)(*args, **kwargs)
+                except DTypeError as error:
+                    raise self._explained(error) from None
+            held.settle()
+            return _tree(result)
 
     def _explained(self, error: DTypeError) -> DTypeError:
         """Say why types don't fit, where the model is of float64."""
@@ -86,7 +94,8 @@ class TorchSource:
     def offline(self, inputs: Mapping[str, Any], by_name: bool) -> list[Any]:
         device = device_of(self.model)
         tensors = {k: torch.tensor(a, device=device) for k, a in inputs.items()}  # copies: forwards may write
-        with self._evaluating(), self._unpatched(), torch.no_grad(), uncompiled(), _Choosing():
+        held = TorchHeld(self.model, trace=True)
+        with undone(held), self._evaluating(), self._unpatched(), torch.no_grad(), uncompiled(), _Choosing(held):
             found = leaves(_tree(whole(self.model, tensors, by_name)))
         return [as_array(t) if isinstance(t, torch.Tensor) else np.asarray(t) for t in found]
 
@@ -165,9 +174,15 @@ def _compared(choice: Any, said: Any, a: Any, b: Any) -> Any:
 
 
 class _Choosing(TorchFunctionMode):
-    """Within it, choices are those of `CHOICE`."""
+    """Within it, choices are those of `CHOICE`, and what is written into is noted."""
+
+    def __init__(self, held: TorchHeld) -> None:
+        super().__init__()
+        self._held = held
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if writes(func.__name__, kwargs or {}):
+            self._held.writes((*args, *(kwargs or {}).values()))
         result = func(*args, **(kwargs or {}))
         name = getattr(func, "__name__", "")
         choice = CHOICE.get()

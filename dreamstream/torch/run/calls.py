@@ -45,7 +45,7 @@ class TorchSession(Session):
         self.joined = Slot(Groups())
         self.guard = Guard(self)
         self.tried: set[Any] = set()  # where Functions of the user were found to be right
-        self.watched = 0  # calls that were watched for random numbers
+        self.warned = 0  # calls that warned of random numbers
 
     def know(self, tensors: Sequence[Tensor]) -> None:
         """Learn the parameters; forget what the calls before did if they are no longer what they were."""

@@ -1,0 +1,101 @@
+"""Where functions assign an attribute, and whether they read it before: it then has what an earlier call left."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import linecache
+import os
+import textwrap
+from collections.abc import Iterable
+from types import FunctionType
+from typing import Any, NamedTuple
+
+#: Methods by which a container takes values.
+_TAKING = frozenset({"add", "append", "appendleft", "extend", "insert", "setdefault", "update"})
+
+
+class Assignment(NamedTuple):
+    """Where an attribute is assigned, as messages have it, and whether the same function reads it before."""
+
+    line: str
+    read_before: bool
+
+
+def assignment_of(name: str, functions: Iterable[FunctionType]) -> Assignment | None:
+    """Return where functions assign an attribute, the place that reads it before if there is one."""
+    found = None
+    for function in functions:
+        uses = _Uses(name)
+        try:
+            lines, first = inspect.getsourcelines(function)
+            uses.visit(ast.parse(textwrap.dedent("".join(lines))))
+        except (OSError, SyntaxError, TypeError):
+            continue
+        if uses.assigned:
+            code, line = function.__code__, first + uses.assigned - 1
+            text = linecache.getline(code.co_filename, line).strip()
+            place = f"{os.path.basename(code.co_filename)}:{line} in {code.co_name}"
+            found = Assignment(f"{place}: `{text}`" if text else place, uses.read_before)
+            if uses.read_before:
+                return found
+    return found
+
+
+class _Uses(ast.NodeVisitor):
+    """Walks over a function as it is evaluated."""
+
+    def __init__(self, name: str) -> None:
+        self.name, self.assigned, self.read_before = name, 0, False
+
+    def _is(self, node: ast.AST) -> bool:
+        return isinstance(node, ast.Attribute) and node.attr == self.name
+
+    def _assigns(self, node: Any) -> None:
+        self.assigned = self.assigned or node.lineno
+
+    def _reads(self) -> None:
+        self.read_before = self.read_before or not self.assigned
+
+    def visit_Attribute(self, node: ast.Attribute) -> None:
+        self.visit(node.value)
+        if self._is(node):
+            self._assigns(node) if isinstance(node.ctx, ast.Store) else self._reads()
+
+    def visit_Subscript(self, node: ast.Subscript) -> None:
+        if self._is(node.value) and isinstance(node.ctx, ast.Store):
+            self.visit(node.slice)
+            self._assigns(node)
+        else:
+            self.generic_visit(node)
+
+    def visit_Assign(self, node: ast.Assign) -> None:
+        self.visit(node.value)
+        for target in node.targets:
+            self.visit(target)
+
+    def visit_AugAssign(self, node: ast.AugAssign) -> None:
+        inner = node.target.value if isinstance(node.target, ast.Subscript) else node.target
+        if self._is(inner):
+            self._reads()
+        self.visit(node.value)
+        self.visit(node.target)
+
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> None:
+        if node.value is not None:
+            self.visit(node.value)
+            self.visit(node.target)
+
+    def visit_Call(self, node: ast.Call) -> None:
+        of, called = node.func, getattr(node.func, "id", "")
+        named = len(node.args) > 1 and isinstance(node.args[1], ast.Constant) and node.args[1].value == self.name
+        if isinstance(of, ast.Attribute) and of.attr in _TAKING and self._is(of.value):
+            for given in (*node.args, *node.keywords):
+                self.visit(given)
+            self._assigns(node)
+            return
+        self.generic_visit(node)
+        if named and called == "setattr":
+            self._assigns(node)
+        elif named and called in ("getattr", "hasattr"):
+            self._reads()

@@ -1,0 +1,276 @@
+"""What a model holds: noted before a forward that must not change it, and put back after.
+
+A trace (a capture, a run offline beside an engine) leaves a model as it was; so does an online call that fails.
+The forward runs on the user's own modules, so that hooks, closures and what refers to them see what it assigns;
+all is put back when it has ended. An online call that succeeds keeps what it has assigned, as offline, but for
+what stands for streams: that is its session's, which brings it back for the next call alone.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from operator import is_
+from types import FunctionType
+from typing import Any
+
+import numpy as np
+
+from ..array.base import Base
+from ..array.stand_in import StandIn
+from ..array.stream_tensor import StreamTensor
+from ..array.symbolic import Symbolic
+from ..errors import NotStreamableError
+from ..operations.refusals import KEPT
+from ..stream.where import is_stand_in
+from .assigned import assignment_of
+from .homes import ATOMS, Array, Attributes, Globals, Home, homes_of, is_foreign
+
+#: Where streams go on, containers of more items, and arrays, are noted if an earlier call has changed them.
+_MANY = 256
+#: A session's calls for which Python's and NumPy's generators are looked at, unless they are used.
+_WATCHED = 3
+#: Traces run one at a time: what one puts back must not be what another has assigned.
+_TRACING = threading.RLock()
+_MISSING: Any = object()
+_WHOLE: Any = object()
+#: A place that holds what stands for a stream: the place, its key there, that value, and what stands there else.
+_Kept = tuple[Home, Any, Any, Any]
+
+
+class Held:
+    """What a model holds, as it was when it was last noted.
+
+    Parameters
+    ----------
+    model : module
+    trace : bool
+        Whether a trace runs: what the model's functions hold (globals they use, closures, classes) counts too.
+
+    Attributes
+    ----------
+    noted : bool
+        Whether it was noted since this was last set to False, as it is before each forward.
+    drew : bool
+        Whether the last forward has drawn numbers of Python's or NumPy's generators.
+    """
+
+    def __init__(self, model: Any, *, trace: bool = False) -> None:
+        self._model, self._trace = model, trace
+        self._homes: list[Home] = []
+        self._small: list[Home] = []
+        self._generators: Sequence[Any] = ()
+        self._now: list[Home] = []
+        self._before: list[Any] = []
+        self._states: list[tuple[Callable[[Any], Any], Any]] = []
+        self._changing: set[int] = set()  # large places that calls change
+        self._kept: list[_Kept] = []
+        self._kept_before: list[_Kept] = []
+        self._stale = True
+        self._watched = _WATCHED  # for how many calls Python's and NumPy's generators are looked at
+        self.noted = False
+        self.drew = False
+
+    # ---------------------------------------------------------------- before a forward
+    def note(self, *, first: bool = True) -> None:
+        """Note what the model holds; where streams go on (not `first`) large containers are left out.
+
+        Then let it hold what stood for streams in the last call, which this one must not read.
+        """
+        if self._stale or (first and any(_may_hold(value) for _, _, value, _ in self._changes())):
+            found = homes_of(self._model, functions=self._trace)
+            self._homes, self._generators, self._stale = found.homes, found.generators, False
+            self._small = [h for h in self._homes if not _is_large(h.of)]
+        noted = self._homes if first else self._small
+        if not first and self._changing:
+            noted = [*noted, *(h for h in self._homes if _key(h.of) in self._changing)]
+        before = self._before = []
+        for home in noted:
+            before.append(home.read(home.of) if home.of else None)  # noqa: PERF401 (one Python call less)
+        self._now, self._states, self._kept_before = noted, self._settings(), self._kept
+        self.noted = True
+        for home, key, value, other in self._kept:
+            if key is not _WHOLE and home.of.get(key, _MISSING) is other:
+                home.of[key] = value
+            elif key is _WHOLE and not _changed(home.of, other):
+                home.write(home.of, value)
+
+    def _settings(self) -> list[tuple[Callable[[Any], Any], Any]]:
+        """Return the states of generators, and what else a forward may set, each with what sets it."""
+        states = [_state_of(g) for g in self._generators] if self._generators else []
+        return [*states, *_others()] if self._watched else states
+
+    # ---------------------------------------------------------------- after it
+    def settle(self) -> None:
+        """Take out of the model what stands for streams.
+
+        Raises
+        ------
+        NotStreamableError
+            Where the forward has read what an earlier one kept.
+        """
+        changes = self._changes()
+        if not (changes or self._kept or self._watched):
+            return
+        kept, new = [], []
+        for change in changes:
+            home, key, value, other = change
+            what = _kind_of((key, value))
+            if what is not None:
+                kept.append(change)
+            elif _may_hold(value):
+                self._stale = True
+            if _is_large(home.of):
+                self._changing.add(_key(home.of))
+            if what is _FRAMES:
+                new.append(change)
+        known = {(_key(home.of), key) for home, key, _, _ in self._kept}
+        for home, key, _, _ in new:
+            if (_key(home.of), key) not in known:
+                self._require_no_cache(home, key)
+        for home, key, _, other in kept:
+            if key is _WHOLE:
+                home.write(home.of, other)
+            elif other is _MISSING:
+                del home.of[key]
+            else:
+                home.of[key] = other
+        self._kept = new
+        if self._watched:
+            now = dict(_others())
+            self.drew = any(str(now[put]) != str(state) for put, state in self._states if put in now)
+            self._watched = _WATCHED if self.drew else self._watched - 1
+
+    def restore(self) -> None:
+        """Let the model hold what it held when it was noted."""
+        if not self.noted:
+            return
+        for home, before in zip(self._now, self._before):
+            if _changed(home.of, before):
+                home.write(home.of, {} if before is None else before)
+        for put, state in self._states:
+            put(state)
+        self._kept = self._kept_before
+        self._stale = True
+
+    def _changes(self) -> list[_Kept]:
+        """Return what has changed: the place, its key there, and what is there now and was there before."""
+        out: list[_Kept] = []
+        for home, before in zip(self._now, self._before):
+            of = home.of
+            if before is None:
+                if not of:
+                    continue
+            elif isinstance(of, dict):
+                if len(of) == len(before) and all(map(is_, of.values(), before.values())):
+                    continue
+            elif not _changed(of, before):
+                continue
+            now, then = home.read(of), {} if before is None else before
+            if isinstance(now, dict):
+                changed = ((key, value, then.get(key, _MISSING)) for key, value in now.items())
+                out += [(home, key, value, other) for key, value, other in changed if other is not value]
+            else:
+                out.append((home, _WHOLE, now, then))
+        return out
+
+    def _require_no_cache(self, home: Home, key: Any) -> None:
+        """Refuse what a place keeps of streams, where a function reads it before it assigns it."""
+        is_buffer = home.name == "_buffers"
+        name = str(key if is_buffer or not home.name else home.name)
+        found = assignment_of(name, homes_of(self._model, functions=True).functions)
+        if is_buffer or (found is not None and found.read_before):
+            path = home.path if home.name and not is_buffer else ".".join(filter(None, (home.path, name)))
+            reason, remedy = KEPT.words
+            line = "" if found is None else f", at {found.line}"
+            raise NotStreamableError(f"{path} keeps frames{line}: {reason}; {remedy}")
+
+
+@contextmanager
+def undone(held: Held) -> Iterator[None]:
+    """Let a model be as it was when what runs within has ended, however it ends."""
+    with _TRACING:
+        held.note()
+        try:
+            yield
+        finally:
+            held.restore()
+
+
+# ---------------------------------------------------------------------- values
+def _changed(of: Any, before: Any) -> bool:
+    """Whether a place no longer holds the very values that it held before."""
+    if before is None:
+        return bool(of)
+    if isinstance(of, Array):
+        now = of.of
+        return not np.array_equal(now, before, equal_nan=now.dtype.kind in "fc")
+    now = of.read() if isinstance(of, (Attributes, Globals)) else of
+    if len(now) != len(before):
+        return True
+    if isinstance(now, dict):
+        return not (all(map(is_, now.values(), before.values())) and all(map(is_, now, before)))
+    return not all(map(is_, now, before))
+
+
+def _key(of: Any) -> int:
+    """Return the identity of a place, which is looked for anew."""
+    return id(of.of if isinstance(of, (Array, Attributes, Globals)) else of)
+
+
+def _is_large(of: Any) -> bool:
+    return isinstance(of, Array) or (isinstance(of, (dict, list, set, deque)) and len(of) > _MANY)
+
+
+def _may_hold(value: Any) -> bool:
+    """Whether a value may hold others: anything but numbers, texts and tensors of torch."""
+    return type(value) not in ATOMS and type(value).__module__ not in ("torch", "torch.nn.parameter")
+
+
+#: What a value stands for: frames or lengths of streams, or a table that all streams have in common.
+_FRAMES, _TABLE = "frames", "table"
+
+
+def _kind_of(value: Any) -> str | None:
+    """Return what of a stream inside a forward a value is, or holds."""
+    seen: set[int] = set()
+    waiting, found = [value], None
+    while waiting:
+        x = waiting.pop()
+        if type(x) in ATOMS or id(x) in seen:
+            continue
+        seen.add(id(x))
+        if is_stand_in(type(x)):
+            inner = getattr(x, "_inner", x)
+            edge = inner.edge if type(inner) is StreamTensor else None
+            if isinstance(inner, Symbolic) or (edge is not None and edge.line.alike):
+                found = _TABLE
+            elif inner is not None and (
+                edge is not None or not isinstance(inner, Base) or isinstance(inner, StandIn)
+            ):
+                return _FRAMES
+        elif isinstance(x, dict):
+            waiting += (*x, *x.values())
+        elif isinstance(x, (list, tuple, set, deque)):
+            waiting += x
+        elif not (is_foreign(x) or isinstance(x, (type, FunctionType))):
+            waiting += getattr(x, "__dict__", {}).values()
+    return found
+
+
+def _others() -> list[tuple[Callable[[Any], Any], Any]]:
+    """Return the states of Python's and NumPy's generators, each with what sets it."""
+    return [(random.setstate, random.getstate()), (np.random.set_state, np.random.get_state(legacy=False))]
+
+
+def _state_of(generator: Any) -> tuple[Callable[[Any], Any], Any]:
+    """Return what sets a generator of random numbers, and its state."""
+    if isinstance(generator, np.random.Generator):
+        return partial(setattr, generator.bit_generator, "state"), generator.bit_generator.state
+    if isinstance(generator, random.Random):
+        return generator.setstate, generator.getstate()
+    return generator.set_state, generator.get_state()
