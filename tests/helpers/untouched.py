@@ -153,8 +153,15 @@ def settings() -> dict[str, Any]:
 
 
 # ---------------------------------------------------------------------- one model
+#: Entries of a patched module's own dictionary that belong to its handle.
+OF_HANDLE = {
+    "_patch", "_compiled_call_impl", "compile", "__getstate__", "__jit_ignored_attributes__", "online", "offline",
+    "reset", "get_state", "set_state", "is_online", "live_ids", "kernel_width",
+}  # fmt: skip
+
+
 class Model:
-    """What a model holds: attributes, containers, objects, classes by identity, tensors and arrays by value too."""
+    """What a model holds: attributes, containers, objects, classes by identity, tensors by value too."""
 
     def __init__(self, model: Any, *besides: str) -> None:
         self.model, self.besides = model, besides
@@ -233,5 +240,7 @@ def _held(model: Any, besides: tuple[str, ...]) -> Any:
             ]
             inside = [(f"{path}.{n}", getattr(x, n)) for n in slots if hasattr(x, n)]
             if not hasattr(x, "untyped_storage"):
-                inside += [(f"{path}.{k}", v) for k, v in getattr(x, "__dict__", {}).items() if k not in besides]
+                own = dict(getattr(x, "__dict__", {}))
+                left_out = {*besides, *(OF_HANDLE if "_patch" in own else ())}
+                inside += [(f"{path}.{k}", v) for k, v in own.items() if k not in left_out]
         waiting.extend(reversed(inside))

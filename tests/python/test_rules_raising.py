@@ -4,7 +4,6 @@ import contextlib
 import sys
 
 import pytest
-
 from dreamstream.stream.rules.raising import answer_that_raises
 
 found = []
