@@ -106,6 +106,7 @@ def run(call, model, frames):
     return y, x.grad, counts, list(RAN)
 
 
+@pytest.mark.filterwarnings("ignore:Full backward hook")
 @pytest.mark.parametrize("frames", [1, 2, 3, 6])
 def test_values_gradients_and_hooks(model, frames):
     y, gradient, counts, ran = run(model, model, frames)

@@ -13,16 +13,17 @@ import pytest
 from dreamstream.tracing import NoCopy
 from dreamstream.tracing.copies import converted
 
-#: What of Python's own stands for users' code: classes, generators, decorators, long functions, old and new style.
+#: What of Python's own stands for users' code: old and new, short and long, classes, generators, decorators.
 STANDARD = [
-    "argparse", "ast", "bdb", "calendar", "cmd", "codecs", "collections", "configparser", "contextlib", "copy", "csv",
-    "dataclasses", "datetime", "decimal", "difflib", "dis", "doctest", "email", "enum", "fileinput", "fractions",
-    "ftplib", "functools", "gettext", "gzip", "heapq", "html", "http", "imaplib", "inspect", "ipaddress", "json",
-    "locale", "logging", "mailbox", "mimetypes", "multiprocessing", "netrc", "numbers", "optparse", "os", "pathlib",
-    "pdb", "pickle", "pickletools", "platform", "plistlib", "pprint", "profile", "pstats", "pydoc", "queue", "random",
-    "sched", "selectors", "shelve", "shlex", "shutil", "smtplib", "socket", "socketserver", "sqlite3", "statistics",
-    "string", "subprocess", "tarfile", "tempfile", "textwrap", "threading", "timeit", "tokenize", "trace", "traceback",
-    "turtle", "types", "typing", "unittest", "urllib", "uuid", "warnings", "wave", "weakref", "xml", "zipfile",
+    "argparse", "ast", "bdb", "calendar", "cmd", "codecs", "collections", "configparser", "contextlib", "copy",
+    "csv", "dataclasses", "datetime", "decimal", "difflib", "dis", "doctest", "email", "enum", "fileinput",
+    "fractions", "ftplib", "functools", "gettext", "gzip", "heapq", "html", "http", "imaplib", "inspect",
+    "ipaddress", "json", "locale", "logging", "mailbox", "mimetypes", "multiprocessing", "netrc", "numbers",
+    "optparse", "os", "pathlib", "pdb", "pickle", "pickletools", "platform", "plistlib", "pprint", "profile",
+    "pstats", "pydoc", "queue", "random", "sched", "selectors", "shelve", "shlex", "shutil", "smtplib",
+    "socket", "socketserver", "sqlite3", "statistics", "string", "subprocess", "tarfile", "tempfile",
+    "textwrap", "threading", "timeit", "tokenize", "trace", "traceback", "turtle", "types", "typing",
+    "unittest", "urllib", "uuid", "warnings", "wave", "weakref", "xml", "zipfile",
 ]  # fmt: skip
 SAMPLE = ["argparse", "contextlib", "json", "statistics"]
 SAMPLE_OF_TORCH = ["torch.nn.modules.rnn", "torch.nn.modules.activation", "torch.nn.modules.module"]
