@@ -8,20 +8,18 @@ import traceback
 import types
 
 import pytest
-import tracing_snippets
-from tracing_snippets import CALLS
+from tracing_snippets import CALLS, FILES, MODULES
 
 from dreamstream.tracing import Hooks, why_not
 
 ORIGINAL, COPY = "original", "copy"
-FILE = tracing_snippets.__file__
 
 
 def outcome(function, args, lines=None):
     """What a call gives: its result as text, or its exception with the places that it went through."""
 
     def trace(frame, event, _):
-        if frame.f_code.co_filename != FILE:
+        if frame.f_code.co_filename not in FILES:
             return None
         if event == "line":
             lines.add((frame.f_code.co_name, frame.f_lineno))
@@ -97,18 +95,18 @@ def test_copies_look_like_their_functions(function, several):
 def state():
     """Everything of the module's functions and classes, and of what they hold."""
     found = {}
-    waiting = [tracing_snippets]
+    waiting = list(MODULES)
     while waiting:
         holder = waiting.pop()
         for name, value in vars(holder).items():
             value = getattr(value, "__wrapped__", value)
             value = getattr(value, "__func__", getattr(value, "fget", value))
-            key = f"{getattr(holder, '__qualname__', '')}.{name}"
-            if isinstance(value, types.FunctionType) and value.__code__.co_filename == FILE:
+            key = f"{holder.__name__}.{getattr(holder, '__qualname__', '')}.{name}"
+            if isinstance(value, types.FunctionType) and value.__code__.co_filename in FILES:
                 cells = [id(c.cell_contents) for c in value.__closure__ or ()]
                 found[key] = (id(value), id(value.__code__), id(value.__globals__), cells, value.__defaults__)
                 found[key] += (value.__kwdefaults__, dict(value.__dict__), value.__annotations__)
-            elif isinstance(value, type) and value.__module__ == tracing_snippets.__name__:
+            elif isinstance(value, type) and value.__module__ in {m.__name__ for m in MODULES}:
                 found[key] = id(value), sorted(vars(value)), value.__mro__
                 waiting.append(value)
             elif name not in ("__warningregistry__", "GLOBAL", "LOG"):
@@ -118,7 +116,8 @@ def state():
 
 def test_nothing_of_the_users_changes():
     gc.collect()
-    before, modules, lines = state(), set(sys.modules), linecache.getlines(FILE)
+    before, modules = state(), set(sys.modules)
+    lines = {file: linecache.getlines(file) for file in FILES}
     builtins = dict(vars(__builtins__ if isinstance(__builtins__, types.ModuleType) else sys.modules["builtins"]))
     hooks = Hooks()
     for function, several in CALLS:
@@ -126,7 +125,7 @@ def test_nothing_of_the_users_changes():
             outcome(hooks.of(function), args)
     assert state() == before
     assert len(before) > 100
-    assert linecache.getlines(FILE) is lines
+    assert all(linecache.getlines(file) is lines[file] for file in FILES)
     assert set(sys.modules) - modules <= {"json", "string"} | {m for m in sys.modules if m.startswith("json")}
     assert vars(sys.modules["builtins"]) == builtins
 
