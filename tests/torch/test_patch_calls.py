@@ -336,3 +336,66 @@ def test_backward_hooks_of_the_old_kind_are_refused():
     model.conv.register_backward_hook(lambda *_: None)
     with pytest.raises(ds.NotStreamableError, match=r"conv \(Conv1d\).*grad_fn at test_patch_calls"):
         ds.patch_module(model).online()(chunk(frames(), 0, 4))
+
+
+class Part(nn.Module):
+    """A model of one part in a place of its own, which is hooked."""
+
+    def __init__(self, part, use):
+        super().__init__()
+        self.first, self.part, self.last, self.use = nn.Linear(3, 4), part(), nn.Linear(4, 2), use
+
+    def forward(self, x):
+        return self.last(self.use(self.part, self.first(x)))
+
+
+class Of(nn.Module):
+    def __init__(self, function):
+        super().__init__()
+        self.layer, self.function = nn.Conv1d(4, 4, 3, padding=1), function
+
+    def forward(self, x, *more, **named):
+        return self.function(self.layer(x.transpose(1, 2)).transpose(1, 2), *more, **named)
+
+
+def causal(x):
+    return torch.triu(torch.ones(x.shape[1], x.shape[1], dtype=torch.bool), 1)
+
+
+PARTS = {
+    "two streams": (lambda: Of(torch.mul), lambda m, x: m(x, x.cumsum(1))),
+    "lengths": (lambda: Of(lambda x, n: (x, n)), lambda m, x: m(x, torch.full((x.shape[0],), x.shape[1]))[0]),
+    "a mask": (lambda: Of(lambda x, mask: x.masked_fill(mask, 0.0)), lambda m, x: m(x, mask=x > 0)),
+    "a state": (lambda: nn.GRU(4, 4, batch_first=True), lambda m, x: m(x, torch.zeros(1, x.shape[0], 4))[0]),
+    "attention": (
+        lambda: nn.MultiheadAttention(4, 2, batch_first=True),
+        lambda m, x: m(x, x, x, attn_mask=causal(x), need_weights=False)[0],
+    ),
+    "a dict": (lambda: Of(lambda x: {"y": x}), lambda m, x: m(x)["y"]),
+    "the end": (lambda: Of(lambda x: x.mean(1)), lambda m, x: m(x).unsqueeze(1)),
+    "joined": (lambda: nn.Flatten(0, 1), lambda m, x: m(x).unflatten(0, (x.shape[0], x.shape[1]))),
+    "planes": (lambda: nn.Conv2d(1, 1, 3, padding=1), lambda m, x: m(x[:, None]).squeeze(1)),
+    "weights that don't learn": (lambda: nn.Linear(4, 4).requires_grad_(False), lambda m, x: m(x)),
+}
+
+
+@pytest.mark.parametrize("kind", [full, pre])
+@pytest.mark.parametrize("name", PARTS)
+def test_backward_hooks_of_modules_that_take_and_give(name, kind):
+    change = None if (name, kind) == ("a mask", full) else twice  # a mask's gradient can't be changed in torch
+    plain = made(Part, *PARTS[name])
+    model, row = copy.deepcopy(plain), kind("part", change)
+    want, gradients = learned(plain, row)
+    seen, got = learned(model, row, "full-file-aligned")
+    torch.testing.assert_close(got, gradients, rtol=1e-4, atol=1e-5)
+    assert len(seen) == 3 * len(want)
+
+
+def test_backward_hooks_of_complex_streams_are_refused():
+    def use(part, x):
+        return torch.view_as_real(part(torch.view_as_complex(x.unflatten(-1, (2, 2)).contiguous()))).flatten(-2)
+
+    model = made(Part, nn.Identity, use)
+    set_hook(model, *full("part"), [])
+    with pytest.raises(ds.NotStreamableError, match=r"part \(Identity\): a full backward hook.*test_patch_calls"):
+        ds.patch_module(model).online()(chunk(frames(), 0, 4))

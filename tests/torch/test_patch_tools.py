@@ -230,9 +230,14 @@ def compiled(make, way, before, hooks, patch=True):
     return model, called, graphs
 
 
-@pytest.mark.parametrize(("make", "hooks"), [(Net, False), (Net, True), (Doubled, True)])
-@pytest.mark.parametrize("before", [False, True])
-@pytest.mark.parametrize("way", COMPILED)
+@pytest.mark.parametrize(
+    ("way", "before", "make", "hooks"),
+    [
+        ("the model", False, Net, True), ("the model", True, Net, False), ("the model", True, Doubled, True),
+        ("a wrapper", False, Net, False), ("a wrapper", True, Net, True), ("a wrapper", False, Doubled, False),
+        ("a layer", False, Net, True), ("a layer", True, Net, True), ("of a container", False, Net, False),
+    ],
+)  # fmt: skip
 def test_compiled_models(way, before, make, hooks):
     """Offline they are what torch compiles of the untouched model; streams run as ever."""
     plain, called, wanted = compiled(make, way, before, hooks, False)

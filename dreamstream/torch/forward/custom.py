@@ -243,15 +243,16 @@ class _Applied:
 
     def _hook(self, found: dict[int, Any]) -> None:
         """Let the backward hooks of a layer hang on the frames of the call, seen as one row."""
-        unfit = [i for i in self._streams() if type(i) is not NativeStream or not _axes(i.dims)]
-        if any(type(i) is not NativeStream and not isinstance(i, Symbolic) for i in unfit):
+        given = [x._inner if _is_shell(x) else x for x in self.args]
+        fit = [type(i) is NativeStream and bool(_axes(i.dims)) for i in given]
+        if not all(fit[number] for number in found):
             raise NotStreamableError(
-                f"a full backward hook of a layer at {self.line}: not all that it is given are streams' frames; "
-                "x.register_hook on the model's outputs sees gradients"
+                f"a full backward hook of a layer at {self.line}: not all gradients that it would see are of "
+                "streams' frames; outside the forward, x.register_hook sees those of inputs and outputs"
             )
-        values = {id(i): i.value for i in self._streams() if i not in unfit}
         with without_functions(), saving(), torch.enable_grad():
-            results = self._run({**{id(i): _anywhere().detach() for i in unfit}, **values}, False)
+            rows = [_laid(i.value, i.dims, False) if ok else torch.zeros(0) for i, ok in zip(given, fit)]
+            results = BackwardHookFunction.apply(*rows)
             for number, shell in found.items():
                 shell._inner = _with(shell._inner, _frames(results[number], shell._inner.dims))
                 shell._node = results[number].grad_fn
