@@ -154,7 +154,7 @@ def settings() -> dict[str, Any]:
 
 # ---------------------------------------------------------------------- one model
 class Model:
-    """What a model holds: attributes, containers, objects, classes by identity, tensors and arrays by value too."""
+    """What a model holds: attributes, containers, objects, classes by identity, tensors and arrays by value."""
 
     def __init__(self, model: Any, *besides: str) -> None:
         self.model, self.besides = model, besides

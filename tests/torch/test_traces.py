@@ -208,6 +208,24 @@ def test_an_engine_has_what_the_forward_wrote():
     assert np.all(engine.step({"a": x}, sos="a", eos="a")["a"] == 31)
 
 
+@pytest.mark.parametrize("run", [ds.audit, ds.compile])
+@pytest.mark.parametrize("library", [torch.nn, native], ids=["torch", "native"])
+def test_a_context_is_not_declared_where_the_trace_fails(library, run):
+    class Failing(library.Module):
+        def __init__(self):
+            super().__init__()
+            self.attention = library.MultiheadAttention(4, 2, batch_first=True)
+
+        def forward(self, x):
+            raise ValueError("in mid-forward")
+
+    model = Failing().eval()
+    then = Model(model)
+    with pytest.raises(ValueError, match="in mid-forward"):
+        run(model, ("B", "L", 4), context=ds.Context(left=4))
+    assert then.differences() == []
+
+
 @pytest.mark.parametrize("front_end", ["torch", "native"])
 def test_traces_of_several_threads(front_end):
     model = made(
@@ -260,6 +278,23 @@ def test_what_one_call_keeps_for_itself_is_taken_out_of_the_model(kept, front_en
         copy.deepcopy(model)
     want = engine.step({"a": x}, sos="a", eos="a")["a"]
     assert np.allclose(np.concatenate(got, 1), want, atol=1e-5)
+
+
+@pytest.mark.parametrize("front_end", LIBRARIES)
+@pytest.mark.parametrize("write", ["add_", "copy_", "sub_", "mul_"])
+def test_frames_are_not_written_into_constants(write, front_end):
+    """A vector per stream, whose shape fits: torch would write it into the buffer."""
+
+    def forward(self, x):
+        getattr(self.cache, write)(x.mean(2, keepdim=True).expand(x.size(0), 4, 2))
+        return self.conv(x) + self.cache[:, :, :1]
+
+    model = ds.patch_module(keeping(*LIBRARIES[front_end], forward)).online()
+    then = Model(model, "_patch")
+    for run in (lambda model: model(chunk(model, sos=True)), TRACES["compile"]):
+        with pytest.raises(ds.DreamStreamError, match=r"test_traces.py:\d+ in forward"):
+            run(model)
+        assert then.differences() == []
 
 
 # ---------------------------------------------------------------------- around it
