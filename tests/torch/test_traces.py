@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import copy
+import gc
 import io
 import random
 import threading
+import weakref
 
 import numpy as np
 import pytest
@@ -239,6 +241,24 @@ def test_traces_of_several_threads(front_end):
     for thread in threads:
         thread.join()
     assert then.differences() == []
+
+
+@pytest.mark.parametrize("library", [torch.nn, native], ids=["torch", "native"])
+def test_a_patched_model_goes_with_its_last_reference(library):
+    """Also after calls, of which one has failed, without the collector."""
+    model = ds.patch_module(library.Sequential(library.Conv1d(4, 4, 3), library.ReLU()).eval()).online()
+    gc.collect()
+    gc.disable()
+    try:
+        for k in range(5):
+            model(chunk(model, sos=k == 0))
+        with pytest.raises(ds.StreamIdError):
+            model(chunk(model, sos=True))
+        alive = weakref.ref(model)
+        del model
+        assert alive() is None
+    finally:
+        gc.enable()
 
 
 # ---------------------------------------------------------------------- what is kept of streams
