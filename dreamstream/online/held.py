@@ -102,10 +102,8 @@ class Held:
         self._states = self._settings() if self._generators or self._watched or self._sets else []
         self.noted = True
         for home, key, value, other in self._kept:
-            if key is not _WHOLE and home.of.get(key, _MISSING) is other:
-                home.of[key] = value
-            elif key is _WHOLE and not _changed(home.of, other):
-                home.write(home.of, value)
+            if _has(home, key, other):
+                _put(home, key, value)
 
     def _settings(self) -> list[tuple[Callable[[Any], Any], Any]]:
         """Return the states of generators, and what else a forward may set, each with what sets it."""
@@ -141,12 +139,7 @@ class Held:
             if (_key(home.of), key) not in known:
                 self._require_no_cache(home, key)
         for home, key, _, other in kept:
-            if key is _WHOLE:
-                home.write(home.of, other)
-            elif other is _MISSING:
-                del home.of[key]
-            else:
-                home.of[key] = other
+            _put(home, key, other)
         self._kept = new
         if self._watched:
             now = dict(_others())
@@ -196,7 +189,8 @@ class Held:
         """Refuse what a place keeps of streams, where a function reads it before it assigns it."""
         is_buffer = home.name == "_buffers"
         name = str(key if is_buffer or not home.name else home.name)
-        found = assignment_of(name, homes_of(self._model(), functions=True).functions)
+        functions = homes_of(self._model(), functions=True).functions
+        found = assignment_of(name, functions, is_variable=home.is_variable)
         if is_buffer or (found is not None and found.read_before):
             path = home.path if home.name and not is_buffer else ".".join(filter(None, (home.path, name)))
             reason, remedy = KEPT.words
@@ -215,7 +209,25 @@ def undone(held: Held) -> Iterator[None]:
             held.restore()
 
 
-# ---------------------------------------------------------------------- values
+# ---------------------------------------------------------------------- places
+def _has(home: Home, key: Any, value: Any) -> bool:
+    """Whether a place holds this very value at a key, or all of these."""
+    if key is _WHOLE:
+        return not _changed(home.of, value)
+    return home.read(home.of).get(key, _MISSING) is value
+
+
+def _put(home: Home, key: Any, value: Any) -> None:
+    """Let a place hold a value at a key, or nothing, or let it hold all of these."""
+    then = value
+    if key is not _WHOLE:
+        then = home.read(home.of)
+        then[key] = value
+        if value is _MISSING:
+            del then[key]
+    home.write(home.of, then)
+
+
 def _changed(of: Any, before: Any) -> bool:
     """Whether a place no longer holds the very values that it held before."""
     if before is None:

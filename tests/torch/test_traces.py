@@ -20,7 +20,7 @@ torch = pytest.importorskip("torch")
 from shared_cases import CASES as SHARED, schedule
 from shared_cases.case import theirs, twin
 from shared_cases.front_ends import tensors_of
-from side_effects import CACHES, EFFECTS, KEEPING, keeping, made
+from side_effects import CACHES, CACHES_OUTSIDE, EFFECTS, KEEPING, keeping, made
 from untouched import Model, Process
 
 SPEC = ("B", 4, "L")
@@ -262,6 +262,7 @@ def test_a_patched_model_goes_with_its_last_reference(library):
 
 
 # ---------------------------------------------------------------------- what is kept of streams
+OWN_CLASS = pytest.mark.xfail(strict=True, reason="a patched module gets a class of its own")
 LIBRARIES = {"torch": (torch.nn, torch), "native": (native, ds)}
 
 
@@ -277,6 +278,27 @@ def test_a_cache_by_hand_is_refused(cache, front_end):
             run(model)
         assert "slices reach back across calls" in str(caught.value) and name in str(caught.value)
         assert then.differences() == []
+
+
+@pytest.mark.parametrize(
+    ("name", "front_end"),
+    [
+        pytest.param(name, front_end, marks=[OWN_CLASS] * ((name, front_end) == ("of_all", "torch")))
+        for name in CACHES_OUTSIDE
+        for front_end in LIBRARIES
+    ],
+)
+def test_a_cache_outside_the_model_is_refused(name, front_end):
+    forward = CACHES_OUTSIDE[name]
+    for trace in ("audit", "compile"):
+        model = keeping(*LIBRARIES[front_end], forward)
+        with pytest.raises(ds.NotStreamableError, match=rf"{name} keeps frames, at .* in {forward.__name__}"):
+            TRACES[trace](model)
+        assert model.of_all is None and _of_functions(forward) == [None]
+
+
+def _of_functions(forward):
+    return [forward.__globals__["LAST"], *(c.cell_contents for c in forward.__closure__ or ())][-1:]
 
 
 @pytest.mark.parametrize("front_end", LIBRARIES)
@@ -433,7 +455,7 @@ def test_nothing_around_a_model_changes(make, warm):
     assert unknown(differences(make().eval())) == []
 
 
-@pytest.mark.xfail(strict=True, reason="a patched module gets a class of its own")
+@OWN_CLASS
 def test_no_class_is_made(warm):
     found = differences(Mixed().eval())
     assert [d for d in found if d.startswith("class of ") or "has the subclass" in d] == []
