@@ -385,7 +385,8 @@ def __setitem__(self: Tensor, index: Any, value: Any) -> None:
     if getattr(value, "is_stream", False) or any(getattr(p, "is_stream", False) for p in parts):
         raise NotStreamableError(
             f"frames are written into a constant, at {user_line()}: streams keep what they need of earlier "
-            "frames, as attention its keys; leave caches out, and join frames with constants by ds.prepend or cat"
+            "frames, as attention its keys, and their slices reach back across calls; leave caches out, and join "
+            "frames with constants by ds.prepend or cat"
         )
     source = plain_array("assignment", value) if isinstance(value, (Tensor, np.ndarray)) else value
     try:

@@ -22,11 +22,11 @@ class Assignment(NamedTuple):
     read_before: bool
 
 
-def assignment_of(name: str, functions: Iterable[FunctionType]) -> Assignment | None:
-    """Return where functions assign an attribute, the place that reads it before if there is one."""
+def assignment_of(name: str, functions: Iterable[FunctionType], *, is_variable: bool = False) -> Assignment | None:
+    """Return where functions assign an attribute, or a variable; where one reads it before, there."""
     found = None
     for function in functions:
-        uses = _Uses(name)
+        uses = _Uses(name, ast.Name if is_variable else ast.Attribute)
         try:
             lines, first = inspect.getsourcelines(function)
             uses.visit(ast.parse(textwrap.dedent("".join(lines))))
@@ -45,11 +45,11 @@ def assignment_of(name: str, functions: Iterable[FunctionType]) -> Assignment | 
 class _Uses(ast.NodeVisitor):
     """Walks over a function as it is evaluated."""
 
-    def __init__(self, name: str) -> None:
-        self.name, self.assigned, self.read_before = name, 0, False
+    def __init__(self, name: str, kind: type[ast.expr]) -> None:
+        self.name, self.kind, self.assigned, self.read_before = name, kind, 0, False
 
     def _is(self, node: ast.AST) -> bool:
-        return isinstance(node, ast.Attribute) and node.attr == self.name
+        return isinstance(node, self.kind) and getattr(node, "attr", getattr(node, "id", "")) == self.name
 
     def _assigns(self, node: Any) -> None:
         self.assigned = self.assigned or node.lineno
@@ -57,10 +57,12 @@ class _Uses(ast.NodeVisitor):
     def _reads(self) -> None:
         self.read_before = self.read_before or not self.assigned
 
-    def visit_Attribute(self, node: ast.Attribute) -> None:
-        self.visit(node.value)
+    def visit_Attribute(self, node: Any) -> None:
+        self.generic_visit(node)
         if self._is(node):
             self._assigns(node) if isinstance(node.ctx, ast.Store) else self._reads()
+
+    visit_Name = visit_Attribute
 
     def visit_Subscript(self, node: ast.Subscript) -> None:
         if self._is(node.value) and isinstance(node.ctx, ast.Store):

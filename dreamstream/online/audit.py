@@ -14,7 +14,7 @@ from ..operations import row_of
 from ..stream.context import Context
 from .front import Front
 from .outlook import Node, outlook
-from .patch import front_of, patch_module
+from .patch import as_it_was, front_of, patch_module
 
 
 @dataclass(frozen=True)
@@ -220,10 +220,11 @@ def audit(
         raise RuntimeError("the engine is not loaded; import dreamstream")
     front = front_of(model, "audit")
     front.parts(model)  # which refuses what is scripted
-    if context is not None:
-        patch_module(model, unstreamable="buffer", context=context)
     try:
-        core, nodes, n_outputs, rate0 = _plan(model, spec, 1 if rate is None else rate, dtype, skew)
+        with as_it_was(model):
+            if context is not None:
+                patch_module(model, unstreamable="buffer", context=context)
+            core, nodes, n_outputs, rate0 = _plan(model, spec, 1 if rate is None else rate, dtype, skew)
     except (NotStreamableError, CaptureError) as error:
         others = "; ".join(_unstreamable(front, model, str(error)))
         raise (type(error)(f"{error}. Layers that can't stream either: {others}") if others else error) from None

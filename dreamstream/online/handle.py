@@ -344,6 +344,7 @@ class Patch:
                 result = map_leaves(result, lambda x: _leave(measured(x), call))
                 held.settle()
                 session.commit(call)
+                held.rest()
             except BaseException:
                 if not call.committed:
                     held.restore()

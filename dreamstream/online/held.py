@@ -17,6 +17,7 @@ from functools import partial
 from operator import is_
 from types import FunctionType
 from typing import Any
+from weakref import ref
 
 import numpy as np
 
@@ -60,7 +61,7 @@ class Held:
     """
 
     def __init__(self, model: Any, *, trace: bool = False) -> None:
-        self._model, self._trace = model, trace
+        self._model, self._trace = ref(model), trace
         self._homes: list[Home] = []
         self._small: list[Home] = []
         self._generators: Sequence[Any] = ()
@@ -75,29 +76,34 @@ class Held:
         self.noted = False
         self.drew = False
 
+    #: Whether there is more that a forward may set than generators of random numbers.
+    _sets = False
+
     # ---------------------------------------------------------------- before a forward
     def note(self, *, first: bool = True) -> None:
         """Note what the model holds; where streams go on (not `first`) large containers are left out.
 
         Then let it hold what stood for streams in the last call, which this one must not read.
         """
-        if self._stale or (first and any(_may_hold(value) for _, _, value, _ in self._changes())):
-            found = homes_of(self._model, functions=self._trace)
+        model = self._model()
+        if not self._stale:
+            self._homes[0].of = model.__dict__
+        if self._stale or (first and any(k != "_patch" and _may_hold(x) for _, k, x, _ in self._changes())):
+            found = homes_of(model, functions=self._trace)
             self._homes, self._generators, self._stale = found.homes, found.generators, False
-            self._small = [h for h in self._homes if not _is_large(h.of)]
+            self._small = [h for h in self._homes if h is self._homes[0] or not _is_large(h.of)]
         noted = self._homes if first else self._small
         if not first and self._changing:
             noted = [*noted, *(h for h in self._homes if _key(h.of) in self._changing)]
         before = self._before = []
         for home in noted:
             before.append(home.read(home.of) if home.of else None)  # noqa: PERF401 (one Python call less)
-        self._now, self._states, self._kept_before = noted, self._settings(), self._kept
+        self._now, self._kept_before = noted, self._kept
+        self._states = self._settings() if self._generators or self._watched or self._sets else []
         self.noted = True
         for home, key, value, other in self._kept:
-            if key is not _WHOLE and home.of.get(key, _MISSING) is other:
-                home.of[key] = value
-            elif key is _WHOLE and not _changed(home.of, other):
-                home.write(home.of, value)
+            if _has(home, key, other):
+                _put(home, key, value)
 
     def _settings(self) -> list[tuple[Callable[[Any], Any], Any]]:
         """Return the states of generators, and what else a forward may set, each with what sets it."""
@@ -133,12 +139,7 @@ class Held:
             if (_key(home.of), key) not in known:
                 self._require_no_cache(home, key)
         for home, key, _, other in kept:
-            if key is _WHOLE:
-                home.write(home.of, other)
-            elif other is _MISSING:
-                del home.of[key]
-            else:
-                home.of[key] = other
+            _put(home, key, other)
         self._kept = new
         if self._watched:
             now = dict(_others())
@@ -154,8 +155,14 @@ class Held:
                 home.write(home.of, {} if before is None else before)
         for put, state in self._states:
             put(state)
-        self._kept = self._kept_before
-        self._stale = True
+        self._kept, self._stale = self._kept_before, True
+        self._homes, self._now, self._before = [], [], []
+
+    def rest(self) -> None:
+        """Refer to the model itself no more, which would else wait for the collector when it is forgotten."""
+        self._homes[0].of = {}
+        if self._before[0]:
+            self._before[0].pop("_patch", None)
 
     def _changes(self) -> list[_Kept]:
         """Return what has changed: the place, its key there, and what is there now and was there before."""
@@ -182,7 +189,8 @@ class Held:
         """Refuse what a place keeps of streams, where a function reads it before it assigns it."""
         is_buffer = home.name == "_buffers"
         name = str(key if is_buffer or not home.name else home.name)
-        found = assignment_of(name, homes_of(self._model, functions=True).functions)
+        functions = homes_of(self._model(), functions=True).functions
+        found = assignment_of(name, functions, is_variable=home.is_variable)
         if is_buffer or (found is not None and found.read_before):
             path = home.path if home.name and not is_buffer else ".".join(filter(None, (home.path, name)))
             reason, remedy = KEPT.words
@@ -201,7 +209,25 @@ def undone(held: Held) -> Iterator[None]:
             held.restore()
 
 
-# ---------------------------------------------------------------------- values
+# ---------------------------------------------------------------------- places
+def _has(home: Home, key: Any, value: Any) -> bool:
+    """Whether a place holds this very value at a key, or all of these."""
+    if key is _WHOLE:
+        return not _changed(home.of, value)
+    return home.read(home.of).get(key, _MISSING) is value
+
+
+def _put(home: Home, key: Any, value: Any) -> None:
+    """Let a place hold a value at a key, or nothing, or let it hold all of these."""
+    then = value
+    if key is not _WHOLE:
+        then = home.read(home.of)
+        then[key] = value
+        if value is _MISSING:
+            del then[key]
+    home.write(home.of, then)
+
+
 def _changed(of: Any, before: Any) -> bool:
     """Whether a place no longer holds the very values that it held before."""
     if before is None:

@@ -139,6 +139,13 @@ class Home:
         if type(of) is OrderedDict:
             self.read = dict
 
+    @property
+    def is_variable(self) -> bool:
+        """Whether it holds variables, of closures and of Python modules, and not attributes."""
+        return isinstance(self.of, Globals) or (
+            isinstance(self.of, Attributes) and isinstance(self.of.of, CellType)
+        )
+
 
 class Homes(NamedTuple):
     """All that a model holds.

@@ -161,7 +161,6 @@ LOOPS = Refusal(
     "`nn.LSTM` and `nn.RNN` are such loops over their cells, whose weights they take (`weight_ih_l0` is a cell's "
     "`weight_ih`), and of another recurrence @ds.register says how it streams",
 )
-
 KEPT = Refusal(
     "`self.h = h` after `self.h` was read, frames assigned to a registered buffer: a cache that a forward "
     "keeps for its next call",

@@ -23,6 +23,12 @@ INSTEAD = "apply it to the outputs of a stream that has ended, or say how it str
 #: What is wrong with a stream that a model keeps from call to call, as a cache written by hand does.
 RETURNED = "a stream of a forward that has returned; keep none by hand: what layers need again is kept for them"
 
+#: What is wrong with frames that are written into a buffer or another constant, as a cache written by hand does.
+WRITTEN = (
+    "writes frames into a constant, which all streams share; compute a new tensor instead. A cache can be left "
+    "out: slices of the stream reach back across calls, and what layers need again is kept for them"
+)
+
 _UNKNOWN = "unknown line"
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _PLUMBING = frozenset({"copy", "torch", "numpy", "functools", "contextlib", "runpy", "importlib"})

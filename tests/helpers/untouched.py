@@ -161,7 +161,7 @@ OF_HANDLE = {
 
 
 class Model:
-    """What a model holds: attributes, containers, objects, classes by identity, tensors by value too."""
+    """What a model holds: attributes, containers, objects, classes by identity, tensors and arrays by value."""
 
     def __init__(self, model: Any, *besides: str) -> None:
         self.model, self.besides = model, besides

@@ -28,7 +28,7 @@ from ...nn import functional as native_functional
 from ...stream.course import Course, Recording, repeat, same_entry
 from ...stream.rules import Length, Quotient
 from ...stream.tree import leaves
-from ...stream.where import INSTEAD, RETURNED, is_of_streams, passes_on, refused, user_line
+from ...stream.where import INSTEAD, RETURNED, WRITTEN, is_of_streams, passes_on, refused, user_line
 from ..private import active_modes, enter_mode, leave_innermost_mode, saved_tensors_hooks_on_top, set_gradients
 from ..tensor.stream_tensor import SHELL, TAKERS, StreamTensor
 from .arguments import ATOMS, Asked, bared, concerned, is_foreign, only_symbolic
@@ -313,6 +313,10 @@ class Forward(TorchFunctionMode):
     def _called(self, func: Any, meaning: Meaning, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if kwargs.get("out") is not None:
             raise NotStreamableError(f"{func.__name__}: out= of a stream inside a forward, at {user_line()}")
+        if (meaning.in_place or meaning.name == "copy_") and func.__name__[:2] != "__":
+            target = args[0] if args else kwargs.get("input")
+            if isinstance(target, torch.Tensor) and not isinstance(target, StreamTensor):
+                raise NotStreamableError(f"{func.__name__} at {user_line()} {WRITTEN}")
         if meaning.name in OF_LENGTHS:
             return self._wrapped(OF_LENGTHS[meaning.name](*args, **kwargs))
         target = args[0] if args else kwargs.get("input")
