@@ -218,7 +218,8 @@ def istft(
     if length is None:
         return with_frames(y[..., :-half]) if half else y
     longer: Tensor = pad(y, (0, length if isinstance(length, int) else hop))
-    return with_frames(longer[..., :length])
+    y = with_frames(longer[..., :length])
+    return y
 
 
 def _hop(name: str, n_fft: int, hop_length: int | None) -> int:

@@ -113,14 +113,16 @@ def _factor(old: Any, new: Length) -> float:
 
 def _resized(x: Tensor, axis: int, size: int | None, factor: float | None, by_sizes: bool) -> Tensor:
     if factor is not None and factor.is_integer():
-        return with_frames(x).repeat_interleave(int(factor), axis)
+        repeated: Tensor = with_frames(x).repeat_interleave(int(factor), axis)
+        return repeated
     role = x.dims[axis] if x.is_stream else None  # type: ignore[attr-defined]
     if isinstance(role, str) and role != "L":
         raise NotStreamableError(f"interpolate along {role} at {user_line()}: it would mix streams")
     every = 0 if factor is None else round(1 / factor)
     if factor is not None and every > 1 and abs(every * factor - 1) < 1e-9:
         whole = slice(0, 1 - every, every)
-        return with_frames(x[(slice(None),) * axis + (whole,)])
+        out: Tensor = with_frames(x[(slice(None),) * axis + (whole,)])
+        return out
     if role == "L":
         raise _refused(size, factor)
     n = x.shape[axis]
@@ -173,7 +175,8 @@ def _linear_frames(x: Any, size: int | None, factor: float | None, corners: bool
     if not factor.is_integer():  # between the middle frames of each k
         low, high = (every - 1) // 2, every // 2
         first, last = (x[..., a : a - every + 1 or None : every] for a in (low, high))
-        return with_frames(first * 0.5 + last * 0.5 if every % 2 == 0 else first)
+        middle: Tensor = with_frames(first * 0.5 + last * 0.5 if every % 2 == 0 else first)
+        return middle
     # Between two frames lie as many outputs as have not been given with the first: all that the second decides on.
     k = int(factor)
     padded = pad(x, (1, 1), mode="replicate")
