@@ -10,7 +10,7 @@ from __future__ import annotations
 import random
 import warnings
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any
 
@@ -92,20 +92,33 @@ def random_states(device: torch.device) -> list[Tensor]:
     return [*states, torch.cuda.get_rng_state(device)] if device.type == "cuda" else states
 
 
+def _places() -> tuple[Any, ...]:
+    """Return how far the generators of Python and NumPy have come."""
+    state = np.random.get_state(legacy=False)
+    return random.getstate()[1][-1], random.getstate()[2], *map(repr, (state["state"].get("pos"), state["gauss"]))
+
+
 @contextmanager
-def warned(name: str, forward: AbstractContextManager[Any]) -> Iterator[None]:
-    """Enter a forward; warn where it draws numbers of Python's or NumPy's generator, which are not followed."""
+def warned(name: str, forward: Any) -> Iterator[None]:
+    """Enter a forward; warn where it draws numbers of Python's or NumPy's generator, which are not followed.
 
-    def state() -> tuple[Any, Any]:
-        return random.getstate(), [*map(repr, np.random.get_state(legacy=False).values())]
+    The line that is named is that of the first operation on streams after the first draw, which often uses it.
+    """
+    lines: list[str] = []
+    before, call = _places(), forward.call
 
-    before = state()
+    def watching(*args: Any) -> Any:
+        if not lines and _places() != before:
+            lines.append(f" at or before {user_line()}")
+        return call(*args)
+
+    forward.call = watching
     with forward:
         yield
-    if state() != before:
+    if lines or _places() != before:
         warnings.warn(
-            f"the forward of {name} draws numbers by random or np.random. If frames use them, {DRAWN.words[0]}: "
-            f"{DRAWN.words[1]}",
+            f"the forward of {name} draws numbers by random or np.random{''.join(lines)}. If frames use them, "
+            f"{DRAWN.words[0]}: {DRAWN.words[1]}",
             StreamWarning,
             stacklevel=2,
         )
