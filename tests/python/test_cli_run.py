@@ -341,6 +341,24 @@ def test_a_disk_that_is_full(form, louder, folder, tmp_path, capsys):
             assert f"nothing was written to {path}\n" in err and not path.exists()
 
 
+def test_an_archive_before_the_first_file_has_ended(louder, folder, stdin, tmp_path):
+    """It can be read, and has no arrays yet."""
+    content, path = (folder / "a.wav").read_bytes(), tmp_path / "out.npz"
+    thread = threading.Thread(target=cli.main, args=[["run", louder, "-", "-o", str(path)]])
+    thread.start()
+    stdin.write(content[: 44 + 2 * 4000])
+    give_up = time.monotonic() + 60
+    while not (path.exists() and path.stat().st_size) and time.monotonic() < give_up:
+        time.sleep(0.01)
+    with np.load(path) as arrays:
+        assert not list(arrays)
+    stdin.write(content[44 + 2 * 4000 :])
+    stdin.close()
+    thread.join()
+    with np.load(path) as arrays:
+        assert arrays["-"].shape == (2, 20000)
+
+
 def test_an_archive_on_a_disk_that_is_full(louder, folder, tmp_path, capsys):
     """Files that had ended are in it."""
     path, before = tmp_path / "out.npz", resource.getrlimit(resource.RLIMIT_FSIZE)
