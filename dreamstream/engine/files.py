@@ -128,11 +128,12 @@ def _beginning(path: str) -> str:
 
 
 def _remove_left(path: str) -> None:
-    """Remove the unfinished files of processes that were killed; those that are being written are locked."""
+    """Remove the unfinished files of processes that were killed; those that are written to are locked."""
     for left in glob.glob(f"{glob.escape(_beginning(path))}*.part"):
         with contextlib.suppress(OSError), open(left, "rb") as file:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            os.unlink(left)
+            if os.fstat(file.fileno()).st_size:  # an empty one may be locked next
+                os.unlink(left)
 
 
 def _new_file(part: str, mode: int) -> tuple[int, bool]:

@@ -95,7 +95,8 @@ def random_states(device: torch.device) -> list[Tensor]:
 def _places() -> tuple[Any, ...]:
     """Return how far the generators of Python and NumPy have come."""
     state = np.random.get_state(legacy=False)
-    return random.getstate()[1][-1], random.getstate()[2], *map(repr, (state["state"].get("pos"), state["gauss"]))
+    inner = state["state"]
+    return random.getstate(), inner.get("pos", repr(inner)), repr(state["gauss"])
 
 
 @contextmanager
