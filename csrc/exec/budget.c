@@ -67,6 +67,14 @@ static size_t given_bytes(const ds_graph *g)
     return n_bytes;
 }
 
+/* What nodes are themselves, in the model and in the graphs that it is rewritten to, which share the operators. */
+static ds_status add_nodes(ds_plan *p)
+{
+    for (size_t j = 0; j < p->graph->n_nodes; j++)
+        DS_TRY(ds_budget_add(p, j, sizeof(ds_op) + 3 * (sizeof(ds_node) + sizeof(ds_edge))));
+    return DS_OK;
+}
+
 /* What a stream remembers. */
 static ds_status add_state(ds_plan *p)
 {
@@ -135,6 +143,7 @@ ds_status ds_budget_start(ds_plan *plan, ds_arena *scratch, size_t max_bytes)
     b->max_bytes = max_bytes ? max_bytes : ds_saturated_sum(DS_DEFAULT_BYTES, given);
     b->chosen = max_bytes > 0;
     b->max_call_bytes = max_bytes ? max_bytes : memory_of_machine();
+    DS_TRY(add_nodes(plan));
     DS_TRY(add_state(plan));
     return add_call(plan, scratch);
 }

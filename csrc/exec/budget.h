@@ -1,8 +1,9 @@
 /* exec/budget.h: the most memory that a model may take, counted before any of it is taken.
  *
  * A file of some hundred bytes can ask for any amount: a pad of 2^40 frames, a Fourier transform of 2^24 numbers a
- * thousand times. So a plan adds up what its weights take as its kernels want them, what one stream remembers, and what
- * a call takes that brings one frame of input 0 and ends the stream; each call, what its rows take. */
+ * thousand times. So a plan adds up what its nodes take, what its weights do as its kernels want them, what one stream
+ * remembers, and what a call takes that brings one frame of input 0 and ends the stream; each call, what its rows
+ * take. */
 #ifndef DS_EXEC_BUDGET_H
 #define DS_EXEC_BUDGET_H
 #include "exec/plan.h"

@@ -218,9 +218,9 @@ typedef struct ds_model_options {
     const ds_allocator *allocator;
     /* 1: reads a file into memory instead of mapping it, for files that may be changed in place; else 0. */
     int32_t copy;
-    /* The most bytes that its weights, one stream and a step of one frame may take together, and the most of any step;
-     * 0: 2 GiB and four times the file's for the former, the machine's memory for the latter. Counted before anything
-     * is made: of a file that asks for more, nothing but DS_LIMIT comes. */
+    /* The most bytes that its nodes, its weights, one stream and a step of one frame may take together, and the most of
+     * any step; 0: 2 GiB and four times the file's for the former, the machine's memory for the latter. Counted before
+     * anything but nodes is made: of a file that asks for more, nothing but DS_LIMIT comes. */
     uint64_t max_bytes;
 } ds_model_options;
 

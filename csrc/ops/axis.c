@@ -217,7 +217,7 @@ DS_MOVE_FORWARD(nearest, nearest_pieces, DS_MOVE_WITHIN)
 
 const ds_op_def ds_op_nearest = {
     DS_OPERATOR(nearest, "A feature dimension of another size, by the nearest elements."),
-    .attrs = nearest_attrs};
+    .flags = DS_OP_NEEDS_FRAMES, .attrs = nearest_attrs};
 
 /* ---------------------------------------------------------------- pad_features */
 
@@ -249,6 +249,7 @@ static ds_status pad_features_infer(ds_op *op)
              "got %lld",
              (long long)*size, (long long)most, (long long)widest);
     *size += left + right;
+    op->needs_frames = mode == DS_PADDING_REPLICATE || mode == DS_PADDING_REFLECT;
     return ds_move_require_value(op, PAD_VALUE);
 }
 

@@ -152,6 +152,8 @@ static ds_status group_norm_infer(ds_op *op)
     DS_TRY(ds_require_optional(op, GROUP_WEIGHT, "weight", 1, &n));
     DS_TRY(ds_require_optional(op, GROUP_BIAS, "bias", 1, &n));
     op->whole = op->attr[GROUP_OVER].i == STREAM;
+    /* torch refuses one frame then. Of none it gives none; but a pad behind would leave before there are two. */
+    op->needs_frames = op->whole && group_norm_single(op);
     return ds_size_mul(&op->scratch.per_call, (size_t)n,
                        2 * sizeof(double) + COLUMNS * ds_op_element(op));
 }
@@ -160,8 +162,8 @@ static void group_norm_counts(const ds_op *op, ds_program *p)
 {
     ds_root(p, ds_known(p, 0));
     const ds_expr total = ds_total(p, 0);
-    const bool needs_two = op->whole && group_norm_single(op);
-    ds_root(p, needs_two ? ds_select(p, ds_add_k(p, total, -1), total, ds_const(p, 0)) : total);
+    const bool two = op->needs_frames; /* or more */
+    ds_root(p, two ? ds_select(p, ds_add_k(p, total, -1), total, ds_const(p, 0)) : total);
 }
 
 /* Gives all of n channels the mean of their group's values, from their channels' sums; several groups at a time,

@@ -81,10 +81,10 @@ static void fft_frames(const ds_op *op, const ds_run *run, void *const *y, const
 }
 DS_FRAMEWISE_FORWARD_OF_ALL(fft)
 
-#define FFT(op, kind, inputs, outputs, text)                                       \
-    DS_OPERATOR_OF(op, text, inputs, outputs, -1), .member = DS_FFT_##kind,        \
-        .flags = DS_OP_REAL | DS_OP_LOCKSTEP | DS_OP_FEATURES, .infer = fft_infer, \
-        DS_PREPARED(fft), .forward = fft_forward
+#define FFT(op, kind, inputs, outputs, text)                                        \
+    DS_OPERATOR_OF(op, text, inputs, outputs, -1), .member = DS_FFT_##kind,         \
+        .flags = DS_OP_REAL | DS_OP_LOCKSTEP | DS_OP_FEATURES | DS_OP_NEEDS_FRAMES, \
+        .infer = fft_infer, DS_PREPARED(fft), .forward = fft_forward
 
 const ds_op_def ds_op_rfft = {
     FFT(rfft, REAL, 1, 2, "Fourier transform of real numbers: real and imaginary parts.")};

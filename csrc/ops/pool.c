@@ -180,7 +180,7 @@ static ds_status pool_infer(ds_op *op)
     op->scratch.per_call = p.max ? 0 : p.n_channels * sizeof(double);
     op->whole = p.frames.parts > 0;
     /* The mean of no frames, as one part, is NaN in torch. */
-    op->needs_frames = !p.adaptive || (op->whole && (p.max || p.frames.parts > 1));
+    op->needs_frames = !p.adaptive || p.max || p.frames.parts > 1;
     return ds_scale_rate(op, 1, p.frames.window.stride);
 }
 

@@ -41,7 +41,8 @@ static ds_status fold_infer(ds_op *op, const char *name)
 {
     const int64_t kind = op->attr[KIND].i;
     const bool real = ds_is_real(op->in[0].dtype);
-    op->needs_frames = kind == MAX || kind == MIN || kind == ARGMAX || kind == ARGMIN;
+    op->needs_frames =
+        op->at_end != 0 && (kind == MAX || kind == MIN || kind == ARGMAX || kind == ARGMIN);
     if (!real && op->in[0].dtype == DS_I64 && kind != MEAN && kind != LOGSUMEXP)
         carry(op, 0, name, DS_I64);
     else

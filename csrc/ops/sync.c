@@ -4,6 +4,7 @@
  *             known  minimum of all known       total  minimum of all totals
  *             need   m of the first input; of the others only counts are read
  *     limit   y = x        known, total, need: the input's
+ *     unless_empty  y = x       of a stream without frames there is no y
  *     hold    y[m] = x[0], for every frame of the second input, of which only counts are read
  *             known  the second's, 0 while frame 0 of the first is not    total  the second's    need  0, for ever
  *
@@ -98,6 +99,15 @@ static ds_status limit_fail_check(const ds_op *op, const ds_pair *in)
 const ds_op_def ds_op_limit = {
     DS_OPERATOR_OF(limit, "Refuses streams that become longer than a number of frames.", 1, 1, 1),
     .flags = DS_OP_INPLACE, .attrs = limit_attrs, DS_CHECKED(limit), .forward = ds_forward_same};
+
+/* ---------------------------------------------------------------- unless_empty */
+
+const ds_op_def ds_op_unless_empty = {
+    DS_OPERATOR_OF(unless_empty,
+                   "A stream as it is; one without frames is refused, as by torch: nothing follows "
+                   "from it.",
+                   1, 1, 1),
+    .flags = DS_OP_INPLACE | DS_OP_NEEDS_FRAMES, .forward = ds_forward_same};
 
 /* ---------------------------------------------------------------- hold */
 

@@ -228,6 +228,11 @@ def as_flags(x: Any) -> Any:
     return x if x.dtype == dtypes.bool else binary("ne", x, 0)
 
 
+def with_frames(x: Any) -> Any:
+    """Return a tensor as it is. torch refuses one without frames here, so nothing follows from such a stream."""
+    return x._through("unless_empty", {}) if getattr(x, "edge", None) is not None else x
+
+
 def along(name: str, x: Tensor, dim: int | None, attributes: Mapping[str, Any] | None = None) -> Tensor:
     """Apply an operator that works along the last feature axis, along dimension `dim`."""
     if dim is None:

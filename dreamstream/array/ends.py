@@ -7,7 +7,7 @@ from typing import Any
 from ..errors import ShapeError
 from ..stream.rules import Length
 from ..stream.where import user_line
-from .elementwise import where
+from .elementwise import where, with_frames
 from .lengths import SAME_ORDER
 from .stream_tensor import StreamTensor
 from .symbolic import Symbolic
@@ -21,6 +21,7 @@ def last_frame(x: StreamTensor, behind: int = 1) -> StreamTensor:
     """
     if behind > 1:
         x = x._through("slice", {"start": 0, "crop": behind - 1, "step": 1})
+    x = with_frames(x)
     zeros: Any = where(x.eq(x), 0.0, 0.0)
     behind_all = zeros._through("pad", {"left": 0, "right": 1, "value": 1.0})
     later = behind_all._through("slice", {"start": 1, "crop": 0, "step": 1})

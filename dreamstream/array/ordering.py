@@ -11,7 +11,7 @@ from ..errors import ShapeError
 from . import dtypes, hook
 from .axes import numbered
 from .creation import stack, zeros_like
-from .elementwise import where
+from .elementwise import where, with_frames
 from .hook import CHOICE
 from .reductions import Extreme
 from .tensor import Tensor, take
@@ -142,7 +142,7 @@ def _quantile(
         )
     if dim is None:
         x, dim, keepdim = x.flatten(), 0, False
-    axis = x._axis(name, dim)
+    axis, x = x._axis(name, dim), with_frames(x)
     parts = q.tolist() if isinstance(q, Tensor) else q
     given = parts if isinstance(parts, list) else [parts]
     if not all(0 <= p <= 1 for p in given):

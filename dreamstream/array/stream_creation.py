@@ -163,7 +163,7 @@ def _rows_of(data: Any, names: Any, lengths: Any, dtype: Any, who: RowNames) -> 
         require_equal("their number of dimensions", [r.ndim for r in rows], who)
         rank = 1 + (rows[0].ndim if rows else 2 if names is None else len(names) - 1)
         unknown = np.zeros((0,) + (1,) * (rank - 2), to or dtypes.float32)
-        return rows, names_of(names, rank, who), unknown
+        return rows, names_of(names, rank, who, len(rows)), unknown
     padded = read(data, who.of(1)[0], whole)
     found = names_of(names, padded.ndim, who)
     features = [size for size, name in zip(padded.shape, found) if name not in ("B", "L")]
@@ -186,7 +186,7 @@ def _are_rows(data: Sequence[Any], names: Any, lengths: Any) -> bool:
     return not data or not all(numbers)
 
 
-def names_of(names: Any, rank: int, who: RowNames) -> Names:
+def names_of(names: Any, rank: int, who: RowNames, n_rows: int = 1) -> Names:
     """Return the names of all dimensions, among them B and L."""
     try:
         found = default_names(rank) if names is None else check_names(names, rank)
@@ -194,7 +194,7 @@ def names_of(names: Any, rank: int, who: RowNames) -> Names:
             if needed not in found:
                 raise ShapeError(f"names {found}: a stream tensor needs a dimension {needed!r}")
     except ShapeError as error:
-        error.concern(who.of(1)[0])  # the only row, if there is one
+        error.concern([i for row in who.of(n_rows) for i in row])
         raise
     return found
 

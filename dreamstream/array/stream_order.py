@@ -9,7 +9,7 @@ from typing import Any
 
 from ..operations.refusals import IN_ORDER
 from . import hook, ordering
-from .elementwise import where
+from .elementwise import where, with_frames
 from .ends import where_counted
 from .reductions import Extreme
 from .stream_tensor import StreamTensor
@@ -75,7 +75,7 @@ def frames_at(x: Any, axis: int, place: Any) -> Any:
     places: Any = x._told("positions", attributes, [x.edge], [], tuple(d for d in x.dims if isinstance(d, str)))
     for at, d in enumerate(x.dims):
         places = places if isinstance(d, str) else places.unsqueeze(at)
-    return where(places.eq(place), x, 0).sum(axis, keepdim=True)
+    return where(places.eq(place), with_frames(x), 0).sum(axis, keepdim=True)
 
 
 def gather(self: Any, dim: int, index: Any) -> Any:

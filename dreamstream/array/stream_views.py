@@ -177,7 +177,8 @@ def _across(self: Any, what: str, axis: int) -> Any:
         if what == "softmax" and self.dims[axis] == "L":
             return Weights(self)
         if what == "log_softmax" and self.dims[axis] == "L":
-            return self - self.logsumexp(axis, keepdim=True)
+            total = self.logsumexp(axis, keepdim=True)
+            return self - (total + (total - total))  # NaN of an infinite total, as torch's
         raise _refuse(self, f"{what} along {self.dims[axis]}")
     return chunks.fall_back(self, f"{what} along {self.dims[axis]}")
 

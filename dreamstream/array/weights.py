@@ -68,7 +68,8 @@ class Weights(StandIn):
         if self._made is None:
             require_waiting("softmax over L", self.scores.edge, self._where)
             axis = self.dims.index("L")
-            powers = (self.scores - self.scores.amax(axis, keepdim=True)).exp()
+            # Not the greatest, which no stream without frames has.
+            powers = (self.scores - self.scores.logsumexp(axis, keepdim=True)).exp()
             frames = _done(powers / powers.sum(axis, keepdim=True), self.steps)
             self._made = (frames if self.factor is None else frames * self.factor).in_order()
         return self._made

@@ -17,6 +17,7 @@ from ..operations.refusals import AT_THE_END, Refusal
 from ..stream.edge import Edge
 from ..stream.where import user_line
 from .axes import numbered
+from .elementwise import with_frames
 from .features import attributes_of, reduce_features
 from .stream_tensor import StreamTensor
 
@@ -132,6 +133,8 @@ def _norm(x: StreamTensor, others: Sequence[int], options: dict[str, Any]) -> An
     p = attributes_of("norm", options)["p"]
     if math.isinf(p):
         return _KINDS["amax" if p > 0 else "amin"](x.abs(), others, {})
+    if p < 0:
+        x = with_frames(x)
     if p == 0:
         return _KINDS["sum"](x.ne(0).to(x.dtype), others, {})
     size: Any = x.abs() if p != 2 else x

@@ -31,7 +31,6 @@ Span = tuple[float, float]
 SAMPLE_RATE = 16000
 WINDOW, STEP = 400, 160  # samples per analysis window and from one to the next: 25 ms, 10 ms
 MOST_ROWS = 12  # of the table of calls
-SHORT_PAUSE = 0.4  # seconds: between words, and not between sentences
 TOLERANCE = 1e-4  # relative: two float32 computations that sum in different orders
 
 
@@ -141,18 +140,6 @@ def _with_pauses(callers: Sequence[_Caller], rng: np.random.Generator) -> None:
             at += len(piece)
             parts += [pause, piece]
         c.samples = np.concatenate([*parts, rng.integers(-8, 9, SAMPLE_RATE).astype(np.int16)])
-
-
-def _heard(probabilities: Array, rate: float) -> list[Span]:
-    """Return where somebody speaks: in frames above 0.5, and in short pauses between them."""
-    spans: list[Span] = []
-    for frame in np.flatnonzero(probabilities > 0.5):
-        begin, end = frame / rate, (frame + 1) / rate
-        if spans and begin - spans[-1][1] < SHORT_PAUSE:
-            spans[-1] = spans[-1][0], end
-        else:
-            spans.append((begin, end))
-    return spans
 
 
 def _seconds(callers: Sequence[_Caller]) -> float:
@@ -279,7 +266,7 @@ def _table(callers: Sequence[_Caller], rate: float) -> Iterator[str]:
     """Yield for each call where somebody was put, where the network hears somebody, and how exact that is."""
     rows = [("call", "seconds", "somebody speaks at", "is heard at", "offline differs by")]
     for c in callers[:MOST_ROWS]:
-        spans = _in_words(c.spoken), _in_words(_heard(c.output(), rate))
+        spans = _in_words(c.spoken), _in_words(SileroVAD.spoken(c.output(), rate))
         rows.append((c.id, f"{len(c.samples) / SAMPLE_RATE:.1f}", *spans, f"{c.gap:.1e}"))
     widths = [max(len(row[i]) for row in rows) for i in range(4)]
     for name, seconds, spoken, heard, gap in rows:

@@ -213,6 +213,7 @@ def run(args: argparse.Namespace) -> int:
     for path in filter(None, (args.output, args.plot)):
         check_path(path, args.audio)
     model = _load(args)
+    hears = isinstance(model, models.SileroVAD)
     with ExitStack() as stack:
         files = _open(args, model, stack)
         output = None
@@ -220,7 +221,7 @@ def run(args: argparse.Namespace) -> int:
             output = stack.enter_context(open_output(args.output, files, args.int16))
         for file in files:
             file.keeps_samples = bool(args.compare_offline or args.plot)
-            file.keeps_outputs = file.keeps_samples or (output is not None and output.keeps(file))
+            file.keeps_outputs = file.keeps_samples or (output is not None and output.keeps(file)) or hears
         latencies = _stream(args, files, output)
         if output is not None:
             output.finish(files)
@@ -236,8 +237,13 @@ def run(args: argparse.Namespace) -> int:
         summary["max_difference"] = worst if exact else None
         if compared:
             summary["compared_with"] = _compared_with(files[0])
+        if hears:
+            summary["spoken"] = {f.path: [[round(t, 6) for t in span] for span in _spoken(f)] for f in files}
         print(json.dumps(summary))
     else:
+        for f in files:
+            about = _heard(f) if hears else _values(f)
+            print(f"{shown(f.path)}  {f.seconds:.2f} s, {f.frames(0)} frames  {about}".rstrip())
         _print_summary(files, latencies, frames, worst)
     wrong = [text for _, text in compared if text]
     faults = [str(f.fault) for f in files if f.fault is not None]
@@ -289,10 +295,25 @@ def _seconds(files: list[AudioFile]) -> float:
     return sum((f.reader.frames or 0) / f.reader.sample_rate for f in files)
 
 
+def _values(file: AudioFile) -> str:
+    return f"values {file.least:.4f} to {file.most:.4f}, mean {file.mean:.4f}" if file.frames(0) else ""
+
+
+def _spoken(file: AudioFile) -> list[tuple[float, float]]:
+    """Return where somebody speaks in a file, in seconds."""
+    if not file.frames(0):
+        return []
+    return models.SileroVAD.spoken(file.output(0), float(file.engine.outputs[0].rate))
+
+
+def _heard(file: AudioFile) -> str:
+    """Return where somebody speaks in a file, in lines."""
+    spans = _spoken(file)
+    lines = [f"somebody speaks for {sum(b - a for a, b in spans):.2f} s" if spans else "nobody speaks"]
+    return "\n".join([*lines, *(f"  {begin:9.2f} to {end:9.2f} s" for begin, end in spans)])
+
+
 def _print_summary(files: list[AudioFile], latencies: list[float], frames: int, worst: float | None) -> None:
-    for f in files:
-        about = f"values {f.least:.4f} to {f.most:.4f}, mean {f.mean:.4f}" if f.frames(0) else ""
-        print(f"{shown(f.path)}  {f.seconds:.2f} s, {f.frames(0)} frames  {about}".rstrip())
     audio = sum(f.seconds for f in files)
     slowest = max(files, key=lambda f: f.delay)
     engine, rate = slowest.engine, slowest.reader.sample_rate

@@ -32,6 +32,8 @@ def promised_end(source: Source) -> int | None:
         return _end_of_last_page(source)
     if form == b"caff":
         return _end_of_caf(source.again())
+    if form == b"Crea":
+        return _end_of_voc(source.again())
     if form in (b"FORM", b"RIFX"):  # AIFF, 8SVX; WAV of big-endian numbers
         size = int.from_bytes(begin[4:8], "big")
         return None if size == 0 or is_unknown(size) or 0 <= size - 0x7F000000 <= NEAR else 8 + size
@@ -155,6 +157,22 @@ def _end_of_caf(file: Any) -> int | None:
             return None
         at += 12 + n_bytes
         if head[:4] == b"data":
+            return at
+
+
+def _end_of_voc(file: Any) -> int | None:
+    """Return where the blocks of a VOC file end; the last is of type 0 and has no size, or may be missing."""
+    file.seek(20)
+    at = int.from_bytes(file.read(2), "little")
+    while True:
+        file.seek(at)
+        head: bytes = file.read(4)
+        if not head:
+            return at
+        if head[:1] == b"\0":
+            return at + 1
+        at += 4 + int.from_bytes(head[1:], "little")
+        if len(head) < 4 or file.seek(0, os.SEEK_END) < at:
             return at
 
 

@@ -7,7 +7,10 @@ whole, whatever happens on the way, and a mapping of the old one stays as it is.
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import functools
+import glob
+import hashlib
 import io
 import os
 import secrets
@@ -93,7 +96,8 @@ def _replacing(path: str) -> Iterator[Any]:
             yield file
         return
     path = os.path.realpath(path)  # a link stays one
-    part = os.path.join(os.path.dirname(path), f".{secrets.token_hex(8)}.part")
+    _remove_left(path)
+    part = f"{_beginning(path)}{secrets.token_hex(8)}.part"
     mode = 0o666 if old is None else 0o600  # nobody reads meanwhile who could not before
     try:
         number, named = _new_file(part, mode)
@@ -101,6 +105,8 @@ def _replacing(path: str) -> Iterator[Any]:
         raise OSError(error.errno, error.strerror, path) from None
     try:
         with open(number, "wb") as file:
+            with contextlib.suppress(OSError):  # a file system without locks
+                fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
             yield file
             file.flush()
             if old is not None:
@@ -108,11 +114,26 @@ def _replacing(path: str) -> Iterator[Any]:
             os.fsync(number)
             if not named:
                 _name(number, part)
-        os.replace(part, path)
+            os.replace(part, path)
     except BaseException:
         with contextlib.suppress(OSError):
             os.unlink(part)
         raise
+
+
+def _beginning(path: str) -> str:
+    """Return how the paths of unfinished files begin that shall take a path's place."""
+    folder, name = os.path.split(path)
+    return os.path.join(folder, f".{hashlib.blake2s(os.fsencode(name), digest_size=8).hexdigest()}-")
+
+
+def _remove_left(path: str) -> None:
+    """Remove the unfinished files of processes that were killed; those that are written to are locked."""
+    for left in glob.glob(f"{glob.escape(_beginning(path))}*.part"):
+        with contextlib.suppress(OSError), open(left, "rb") as file:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if os.fstat(file.fileno()).st_size:  # an empty one may be locked next
+                os.unlink(left)
 
 
 def _new_file(part: str, mode: int) -> tuple[int, bool]:

@@ -6,6 +6,8 @@ import importlib.util
 import os
 from typing import Any
 
+import numpy as np
+
 from .. import nn
 from ..errors import ShapeError
 from ..nn import functional as F
@@ -67,7 +69,8 @@ class SileroVAD(nn.Module):
             raise ShapeError(f"SileroVAD: sample_rate is 8000 or 16000, got {sample_rate}")
         if pretrained and sample_rate != 16000:
             raise ShapeError(
-                f"SileroVAD: the pretrained weights are for 16000 samples per second, got {sample_rate}"
+                f"SileroVAD: the pretrained weights are for 16000 samples per second, got {sample_rate}; "
+                f"nn.Resample({sample_rate}, 16000) goes before them"
             )
         self.sample_rate = sample_rate
         self.window = sample_rate * 32 // 1000
@@ -97,6 +100,33 @@ class SileroVAD(nn.Module):
         x, _ = self.lstm_cell(x.reshape(batch, windows, 128))
         x = self.final_conv(F.relu(x).transpose(1, 2))
         return F.sigmoid(x).squeeze(1)
+
+    @staticmethod
+    def spoken(probabilities: Any, rate: float = 31.25, pause: float = 0.4) -> list[tuple[float, float]]:
+        """Return where somebody speaks, from and to, in seconds.
+
+        Parameters
+        ----------
+        probabilities : array
+            ``(L,)``, those of one recording.
+        rate : float
+            Frames of them in a second.
+        pause : float
+            Seconds; somebody speaks in frames above 0.5, and in pauses between them that are shorter.
+
+        Examples
+        --------
+        >>> SileroVAD.spoken([0.1, 0.9, 0.2, 0.8, 0.1], rate=10)
+        [(0.1, 0.4)]
+        """
+        spans: list[tuple[float, float]] = []
+        for frame in np.flatnonzero(np.asarray(probabilities) > 0.5).tolist():
+            begin, end = frame / rate, (frame + 1) / rate
+            if spans and begin - spans[-1][1] < pause:
+                spans[-1] = spans[-1][0], end
+            else:
+                spans.append((begin, end))
+        return spans
 
 
 def _packaged_weights() -> str:

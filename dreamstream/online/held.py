@@ -110,6 +110,11 @@ class Held:
         states = [_state_of(g) for g in self._generators] if self._generators else []
         return [*states, *_others()] if self._watched else states
 
+    @property
+    def watches(self) -> bool:
+        """Whether Python's and NumPy's generators are looked at in this call."""
+        return self._watched > 0
+
     # ---------------------------------------------------------------- after it
     def settle(self) -> None:
         """Take out of the model what stands for streams.

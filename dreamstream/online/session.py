@@ -17,11 +17,13 @@ from typing import Any, TypeVar
 import numpy as np
 
 from .. import _core
+from ..array.dtypes import nominal
 from ..errors import (
     DreamStreamError,
     DTypeError,
     ModeError,
     NotStreamableError,
+    ShapeError,
     StreamIdError,
     StreamMismatchError,
 )
@@ -403,7 +405,13 @@ class Call:
         self.fail_at: int | None = None
 
     def require_kinds(self, names: Sequence[str]) -> None:
-        """Refuse inputs of these names where live streams have another element type (DTypeError)."""
+        """Refuse inputs of types that no operator takes, or other than those of live streams (DTypeError)."""
+        for kind, _ in self.kinds:
+            try:
+                nominal(kind)
+            except DTypeError as error:
+                error.concern(self.ids)
+                raise
         if self.fresh:
             return
         for name, (now, _), (before, _) in zip(names, self.kinds, self.session.kinds):
@@ -413,10 +421,12 @@ class Call:
                 )
 
     def explain(self, error: Exception) -> None:
-        """Name the rows in an error of a forward whose inputs are not like those of live streams."""
-        if self.fresh or not self.session.kinds or self.kinds == self.session.kinds:
-            return
-        if isinstance(error, DreamStreamError) and not error.ids:
+        """Name the rows in an error of a forward whose inputs are not like those that it has taken before.
+
+        Before it has taken any, all rows of a first call may be of a wrong type or shape.
+        """
+        blamed = DreamStreamError if self.session.kinds else (DTypeError, ShapeError)
+        if self.kinds != self.session.kinds and isinstance(error, blamed) and not error.ids:
             error.concern(self.ids)
 
     def input_edge(self, index: int, dtype: str, features: tuple[int, ...]) -> Edge:

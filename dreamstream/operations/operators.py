@@ -178,6 +178,10 @@ _ROWS = (
         alone="refuses streams that are too long; computes nothing", lanes="as they come",
     ),
     Operator(
+        "unless_empty", kind="frame", written="nothing: it stands where torch refuses a tensor without frames",
+        alone="a stream as it is; computes nothing", lanes="as they come",
+    ),
+    Operator(
         "length", kind="window", written="`x.size(L)`, where a forward returns it",
         alone="one integer of a stream; no frame is read", by_position=True,
     ),

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-import dis
+import ast
 import linecache
 import os
 import re
 import sys
 from collections.abc import Callable
+from functools import lru_cache
+from itertools import islice
 from traceback import walk_tb
-from types import CodeType, FrameType
+from types import CodeType, FrameType, TracebackType
 from typing import Any, NoReturn, TypeVar, cast
 
 from ..errors import DreamStreamError, LocatedError, NotStreamableError, refusal_like
@@ -119,7 +121,7 @@ def raise_explained(error: Exception, path: str, layer: str) -> NoReturn:
 def refused(what: str, line: str, error: Exception) -> NotStreamableError:
     """Return the refusal of what failed with an error of Python's, of a library's, or a plain one of ours."""
     said, kind = str(error).strip().partition("\n")[0], cast("Any", type(error))
-    if kind in (ValueError, TypeError) and _is_own(_innermost(error)[0]) and _is_raised(error):
+    if kind in (ValueError, TypeError) and _is_own(_innermost(error).tb_frame) and _is_raised(error):
         out = refusal_like(kind)(said)
         out.at(line)
     else:
@@ -131,19 +133,42 @@ def refused(what: str, line: str, error: Exception) -> NotStreamableError:
     return out.with_traceback(error.__traceback__)
 
 
-def _innermost(error: BaseException) -> tuple[FrameType, int]:
-    """Return the frame in which an error arose, and the place in its code."""
+def _innermost(error: BaseException) -> TracebackType:
+    """Return where an error arose."""
     at = error.__traceback__
     while at is not None and at.tb_next is not None:
         at = at.tb_next
     assert at is not None
-    return at.tb_frame, at.tb_lasti
+    return at
 
 
 def _is_raised(error: BaseException) -> bool:
-    """Whether a raise statement raised an error, and not what Python or a function in C did there."""
-    frame, place = _innermost(error)
-    return dis.opname[frame.f_code.co_code[place]] == "RAISE_VARARGS"
+    """Whether a statement that raises did raise an error, and not what Python or a function in C did there.
+
+    That is read from the source. Python 3.10 knows lines alone, later ones whether it was the whole statement.
+    """
+    at = _innermost(error)
+    code = at.tb_frame.f_code
+    source = "".join(linecache.getlines(code.co_filename, at.tb_frame.f_globals))
+    found = [s for s in _raising(source) if s.lineno <= at.tb_lineno <= (s.end_lineno or s.lineno)]
+    if not found or isinstance(found[0], ast.Assert):
+        return bool(found) and isinstance(error, AssertionError)
+    if not hasattr(code, "co_positions"):
+        return True
+    position = next(islice(code.co_positions(), at.tb_lasti // 2, None))
+    return None in position or any(
+        position == (s.lineno, s.end_lineno, s.col_offset, s.end_col_offset) for s in found
+    )
+
+
+@lru_cache(maxsize=16)
+def _raising(source: str) -> list[ast.Raise | ast.Assert]:
+    """Return the statements of a source that raise; none of what isn't Python's."""
+    try:
+        tree = ast.parse(source)
+    except (SyntaxError, ValueError):
+        return []
+    return [node for node in ast.walk(tree) if isinstance(node, (ast.Raise, ast.Assert))]
 
 
 #: How errors about environment variables begin.

@@ -29,7 +29,7 @@ from ..online.tracer import TRACER
 from ..stream.rules import Length, require_same_streams
 from ..stream.where import passes_on, raise_explained
 from . import private
-from .forward.drawn import warn_of_others
+from .forward.drawn import places_of_draws, warn_of_others
 from .forward.held import TorchHeld
 from .forward.layers import streaming_forward, unstreamable
 from .forward.mode import Forward, current
@@ -225,12 +225,13 @@ class TorchPatch(Patch):
                     inside_args, inside_kwargs = tuple(map(enter, args)), kwargs
                 else:
                     inside_args, inside_kwargs = pytree.tree_map(enter, (args, kwargs))
-                with forward:
+                watched = held.watches and forward.goes_on
+                with places_of_draws(forward) if watched else forward as lines:
                     result = self._ran(forward, module, inside_args, inside_kwargs)
                 held.settle()
-                if held.drew and forward.goes_on and session.warned < 3:
+                if held.drew and watched and session.warned < 3:
                     session.warned += 1
-                    warn_of_others(type(module).__name__)
+                    warn_of_others(type(module).__name__, lines)
                 result = _measured(result)
                 if isinstance(result, StreamTensor):
                     (result,) = outputs.given((result,), forward)

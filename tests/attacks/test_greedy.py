@@ -150,12 +150,12 @@ def test_max_bytes():
     ):
         with pytest.raises(ds.StreamLimitError, match=r"^0 \(conv1d\) takes .*; at most 1000 are allowed"):
             make(1000)
-        small = make(20_000)
+        small = make(40_000)
         x = np.ones((4, 6), np.float32)
         y = small.step({"a": x, "b": x}, sos=["a", "b"])
-        long = np.ones((4, 2000), np.float32)
+        long = np.ones((4, 4000), np.float32)
         for again in range(2):  # it is as if the call had not been made
-            with pytest.raises(ds.StreamLimitError, match="max_bytes is 20000: shorter chunks") as caught:
+            with pytest.raises(ds.StreamLimitError, match="max_bytes is 40000: shorter chunks") as caught:
                 small.step({"a": x, "b": long})
             assert caught.value.ids == ("b",), again
         rest = small.step({"a": x, "b": x})
@@ -167,8 +167,8 @@ def test_max_bytes():
 
 
 def test_max_bytes_goes_with_the_engine():
-    engine = ds.compile(conv(), ("B", 4, "L"), max_bytes=20_000)
-    long = np.ones((4, 2000), np.float32)
+    engine = ds.compile(conv(), ("B", 4, "L"), max_bytes=40_000)
+    long = np.ones((4, 4000), np.float32)
     for other in (copy.copy(engine), pickle.loads(pickle.dumps(engine))):
         with pytest.raises(ds.StreamLimitError, match="max_bytes"):
             other.step({"a": long}, "a")

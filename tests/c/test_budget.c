@@ -116,12 +116,31 @@ TEST(weights)
     ds_plan_destroy(plan);
 }
 
+/* Nodes count, too: a file has thousands for little. */
+TEST(nodes)
+{
+    size_t counted[2];
+    for (int n = 1; n <= 201; n += 200) {
+        graph_case c = new_case();
+        int x = add_input(&c, 1, 1, 1);
+        for (int i = 0; i < n; i++)
+            x = add_shift(&c, "delay", x, "frames", 1, NULL, 0);
+        add_output(&c, x);
+        const size_t before = ds_fault_live_bytes(&fault);
+        ds_plan *plan = plan_within(&c, best_kernels(), 0, 0);
+        counted[n > 1] = plan->budget.n_bytes;
+        CHECK(n == 1 || counted[1] - counted[0] > 200 * sizeof(ds_op));
+        CHECK(n == 1 || (counted[1] > before / 2 && counted[1] < 2 * before));
+        ds_plan_destroy(plan);
+    }
+}
+
 /* A call's rows are added up, and those that want most are to blame; nothing has happened. */
 TEST(calls)
 {
     for (size_t n_threads = 1; n_threads <= 2; n_threads++) {
         graph_case c = case_of(1, 10);
-        runner r = run_plan(plan_within(&c, best_kernels(), 0, 1 << 13));
+        runner r = run_plan(plan_within(&c, best_kernels(), 0, 1 << 15));
         CHECK(n_threads == 1 || ds_pool_create(&r.pool, &hooks, n_threads) == DS_OK);
         r.batch->pool = r.pool;
         ds_slot *slots[2];
@@ -129,9 +148,9 @@ TEST(calls)
         CHECK(ds_session_open(r.session, &slots[1], 0) == DS_OK);
         const bool ended[2] = {false, false};
         bool bad[2];
-        const int64_t much[] = {2, 4000}, less[] = {2, 500};
-        CHECK(
-            failed(begin_rows(r.batch, slots, much, ended, bad, 2), DS_LIMIT, "max_bytes is 8192"));
+        const int64_t much[] = {2, 16000}, less[] = {2, 500};
+        CHECK(failed(begin_rows(r.batch, slots, much, ended, bad, 2), DS_LIMIT,
+                     "max_bytes is 32768"));
         CHECK(!bad[0] && bad[1]);
         CHECK(strstr(ds_last_error(), "of one stream for what") != NULL);
         CHECK_OK(begin_rows(r.batch, slots, less, ended, bad, 2));

@@ -24,7 +24,7 @@ from dreamstream.nn import functional as native_functional
 from dreamstream.operations import BINARY, OPERATIONS, UNARY
 from dreamstream.torch.forward.names import HANDLERS
 
-__all__ = ["FUNCTIONS", "Function", "required", "unlike", "words"]
+__all__ = ["FUNCTIONS", "UNLIKE_GRADIENTS", "Function", "required", "unlike", "words"]
 
 Function = Callable[[Any], Any]
 FUNCTIONS: dict[str, Function] = {}
@@ -134,6 +134,8 @@ def _along_one(d: int) -> Iterator[tuple[str, Function]]:
     yield f"aminmax: {d}", lambda x: x.aminmax(dim=d)
     yield f"kthvalue: {d}", lambda x: x.kthvalue(2, d)
     yield f"topk: {d}", lambda x: x.topk(2, d)
+    yield f"values of topk: {d}", lambda x: x.topk(2, d).values
+    yield f"values of kthvalue: {d}", lambda x: x.kthvalue(2, d).values
     yield f"quantile: {d}", lambda x: x.quantile(0.3, d)
     yield f"quantile: {d} midpoint", lambda x: x.quantile(0.5, d, interpolation="midpoint")
     yield f"nanquantile: {d}", lambda x: x.nanquantile(0.3, d)
@@ -238,36 +240,48 @@ _enter(
 _ANY = {*STREAMS} - {"ordinary", "limits", "one frame", "empty"}
 _INFINITE = {"some inf", "some -inf", "all inf", "all -inf", "infinite"}
 
-#: By the beginning of a name: streams on which a function has other values or gradients, with the reason.
+#: By the beginning of a name: streams on which a function has other values, with the reason.
 UNLIKE: dict[str, tuple[set[str], str]] = {
-    "kthvalue": (_ANY, "torch leaves open which of equal elements it takes"),
-    "topk": (_ANY, "torch leaves open which of equal elements it takes"),
-    "prod": (_INFINITE, "torch divides the product by each element, unless there is a zero anywhere in the batch"),
-    "cumprod": ({*_INFINITE, "huge", "tiny"}, "as of prod"),
-    "std": ({"huge"}, "squares overflow in another order"),
-    "var": ({"huge", *_INFINITE}, "squares overflow in another order; a variance of infinities is NaN anyway"),
-    "std_mean": ({"huge", *_INFINITE}, "torch's mean beside a deviation of infinities is NaN"),
-    "group_norm: channels": ({"huge"}, "squares overflow in another order"),
-    "norm: 2 -": (_INFINITE, "of infinities alone torch's gradient is 0 / 0"),
-    "norm: (1, 2) -": (_INFINITE, "of infinities alone torch's gradient is 0 / 0"),
-    "logsumexp: (1, 2)": ({"huge"}, "equal numbers of 1e300 are all the largest to torch's gradient"),
-    "logcumsumexp: 2": ({"huge"}, "equal numbers of 1e300 are all the largest to torch's gradient"),
-    "log_softmax: 2": (_INFINITE, "torch spreads the NaN of one infinite element to all"),
-    "max_pool": ({"some -inf", "all -inf"}, "what pads is -inf as well, and comes first"),
-    "cosine_similarity": ({"tiny"}, "rounded otherwise"),
+    **dict.fromkeys(("kthvalue", "topk"), (_ANY, "torch leaves open which of equal elements it takes")),
+    "cumprod: 2": ({"huge", *_INFINITE}, "products overflow in another order"),
+    **dict.fromkeys(
+        ("std: 2", "std: (1, 2)", "std: standardised", "var: 2", "var: (1, 2)", "group_norm", "complex pow: 2"),
+        ({"huge"}, "squares overflow in another order"),
+    ),
+    **dict.fromkeys(
+        ("std_mean", "var_mean"), ({"huge", *_INFINITE}, "torch's mean beside a deviation of infinities is NaN")
+    ),
     "interpolate: linear": (_INFINITE, "0 times infinity, where torch takes a neighbour that has no part in it"),
-    "complex": ({"huge", *_INFINITE}, "products of infinite parts are composed"),
-    "polar": (_INFINITE, "as of complex numbers"),
+    **dict.fromkeys(
+        ("complex sgn:", "complex square", "complex mean"),
+        (_INFINITE, "infinite parts: C leaves open which parts of their products are NaN"),
+    ),
     **dict.fromkeys(
         ("complex abs", "complex sgn", "complex div", "rfft:", "stft"),
         ({"tiny"}, "of subnormal numbers torch's vectors and its single elements differ"),
     ),
 }
 
+#: The same of gradients, where values are equal.
+UNLIKE_GRADIENTS: dict[str, tuple[set[str], str]] = {
+    "values of": (_ANY, "torch leaves open which of equal elements it takes"),
+    "prod": (_INFINITE, "torch divides the product by each element, unless there is a zero anywhere in the batch"),
+    "cumprod: 2": ({"tiny"}, "torch divides by each element, which leaves nothing of subnormal numbers"),
+    "var": ({"some inf", "some -inf"}, "of a variance that is NaN"),
+    "log_softmax: 2": (_INFINITE, "of values that are NaN"),
+    **dict.fromkeys(("norm: 2 -", "norm: (1, 2) -"), (_INFINITE, "of infinities alone torch's is 0 / 0")),
+    **dict.fromkeys(
+        ("logsumexp: (1, 2)", "logcumsumexp: 2"),
+        ({"huge"}, "equal numbers of 1e300 are all the largest to torch's"),
+    ),
+    "max_pool": ({"some -inf", "all -inf"}, "what pads is -inf as well, and comes first"),
+    "cosine_similarity": ({"tiny"}, "rounded otherwise"),
+}
 
-def unlike(name: str) -> set[str]:
+
+def unlike(name: str, table: dict[str, tuple[set[str], str]] = UNLIKE) -> set[str]:
     """Return the streams that are left out for a function."""
-    return set().union(*(streams for begin, (streams, _) in UNLIKE.items() if name.startswith(begin)))
+    return set().union(*(streams for begin, (streams, _) in table.items() if name.startswith(begin)))
 
 
 #: Files of functions without edges: linear ones, those that move or look up elements, and dropout.

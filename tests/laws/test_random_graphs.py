@@ -41,6 +41,7 @@ ELSEWHERE: dict[str, str] = {
     "require": "what lengths must be at the end: tests/helpers/shared_cases/lengths.py",
     "cross_attention": "its keys are given once: tests/torch/test_memory.py",
     "hold": "an input that is given once: tests/python/test_given_once.py",
+    "unless_empty": "which streams are refused: tests/torch/test_no_frames.py",
     "embedding": "its indices are an input of whole numbers: tests/python/test_nn_embedding.py",
 }
 

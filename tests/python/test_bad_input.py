@@ -386,7 +386,7 @@ def test_float64_is_converted():
     pair = Disturbed(Compiled)
     x = np.random.default_rng(1).standard_normal((3, 9)) * 1e-3
     same(pair.subject.feed({"a": x}), pair.twin.feed({"a": x.astype(np.float32)}))
-    pair.refuses(lambda e: Eager().feed({"a": x}, sos=["a"]), DTypeError)
+    pair.refuses(lambda e: Eager().feed({"a": x}, sos=["a"]), DTypeError, ids=["a"])
     pair.goes_on()
 
 

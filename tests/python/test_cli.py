@@ -199,12 +199,6 @@ def test_the_trained_network_hears_who_speaks(monkeypatch, capsys):
         assert np.allclose(np.ravel(spoken), np.ravel(heard), atol=0.3), name
 
 
-def test_demo_says_where_somebody_is_heard():
-    heard = functools.partial(demo._heard, rate=10.0)
-    assert heard(np.zeros(9)) == []
-    assert heard(np.array([0, 1, 1, 0, 0, 1, 0, 0, 0, 0, 0.6])) == [(0.1, 0.6), (1.0, 1.1)]
-
-
 def test_demo_outputs_vary():
     model = demo.DemoNetwork().eval()
     whole = demo.offline(model, demo._read_speech())

@@ -72,12 +72,16 @@ def offline(folder, name):
     return np.asarray(model(ds.tensor(samples[None])))[0]
 
 
-def test_what_it_says(run):
+def test_what_it_says(run, folder):
     status, out, err = run("a.wav", "b.wav", "--compare-offline")
     assert (status, err) == (0, "")
     lines = out.splitlines()
-    assert lines[0].endswith(tuple("0123456789")) and "a.wav  1.25 s, 39 frames  values " in lines[0]
-    assert "b.wav  0.02 s, 0 frames" in lines[1] or "b.wav  0.04 s, 1 frames" in lines[1]
+    spans = SileroVAD.spoken(offline(folder, "a.wav"))
+    about = f"somebody speaks for {sum(b - a for a, b in spans):.2f} s" if spans else "nobody speaks"
+    assert lines[0].endswith(f"a.wav  1.25 s, 39 frames  {about}")
+    assert lines[1 : 1 + len(spans)] == [f"  {a:9.2f} to {b:9.2f} s" for a, b in spans]
+    after = lines[1 + len(spans)]
+    assert "b.wav  0.02 s, 0 frames" in after or "b.wav  0.04 s, 1 frames" in after
     for start in ("frames ", "offline model ", "delay ", "real time ", "step latency ", "state "):
         assert sum(line.startswith(start) for line in lines) == 1, start
 
@@ -93,6 +97,8 @@ def test_json(run, folder, chunk):
     assert summary["compared_with"] == "the offline model"
     assert summary["max_difference"] < 1e-5 and summary["delay"] >= 511 and summary["frames"] == len(lines)
     for name in files:
+        said = SileroVAD.spoken(offline(folder, name))
+        np.testing.assert_allclose(summary["spoken"][str(folder / name)], said or np.zeros((0,)), atol=1e-5)
         own = [line for line in lines if line["file"].endswith(f"/{name}")]
         values = np.array([line["values"] for line in own]).reshape(-1)
         np.testing.assert_allclose(values, offline(folder, name), atol=1e-5)
@@ -339,6 +345,24 @@ def test_a_disk_that_is_full(form, louder, folder, tmp_path, capsys):
             np.testing.assert_array_equal(written, samples[: len(written)])
         else:
             assert f"nothing was written to {path}\n" in err and not path.exists()
+
+
+def test_an_archive_before_the_first_file_has_ended(louder, folder, stdin, tmp_path):
+    """It can be read, and has no arrays yet."""
+    content, path = (folder / "a.wav").read_bytes(), tmp_path / "out.npz"
+    thread = threading.Thread(target=cli.main, args=[["run", louder, "-", "-o", str(path)]])
+    thread.start()
+    stdin.write(content[: 44 + 2 * 4000])
+    give_up = time.monotonic() + 60
+    while not (path.exists() and path.stat().st_size) and time.monotonic() < give_up:
+        time.sleep(0.01)
+    with np.load(path) as arrays:
+        assert not list(arrays)
+    stdin.write(content[44 + 2 * 4000 :])
+    stdin.close()
+    thread.join()
+    with np.load(path) as arrays:
+        assert arrays["-"].shape == (2, 20000)
 
 
 def test_an_archive_on_a_disk_that_is_full(louder, folder, tmp_path, capsys):

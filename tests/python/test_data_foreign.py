@@ -94,6 +94,8 @@ CODED = [
     ("CAF", "PCM_16"),
     ("NIST", "PCM_16"),
     ("SVX", "PCM_16"),
+    ("VOC", "PCM_16"),
+    ("VOC", "ULAW"),
     ("FLAC", "PCM_16"),
     ("OGG", "VORBIS"),
     ("OGG", "OPUS"),

@@ -509,6 +509,31 @@ def test_a_process_that_is_killed_leaves_nothing(tmp_path):
     assert os.listdir(tmp_path) == ["m.dsm"] and path.read_bytes() == b"old"
 
 
+def test_what_a_killed_process_left_goes_with_the_next_save(tmp_path, monkeypatch):
+    """Where files have names from the start; what another process is just writing stays, and other files' do."""
+    named = KILLED.replace("with files", "files._has_nameless = lambda folder: False\nwith files")
+    for name in ("m.dsm", "other[1].dsm"):
+        subprocess.run([sys.executable, "-c", named, str(tmp_path / name)])
+    assert len(os.listdir(tmp_path)) == 2
+    monkeypatch.setattr(files, "_has_nameless", lambda folder: False)
+    path = tmp_path / "m.dsm"
+    with files._replacing(str(path)) as file:
+        assert len(os.listdir(tmp_path)) == 2
+        (other,) = [
+            n for n in os.listdir(tmp_path) if not n.startswith(os.path.basename(files._beginning(str(path))))
+        ]
+        small().save(path)
+        assert sorted(os.listdir(tmp_path)) == sorted([other, os.path.basename(file_of(file)), "m.dsm"])
+        file.write(b"new")
+    assert sorted(os.listdir(tmp_path)) == sorted([other, "m.dsm"]) and path.read_bytes() == b"new"
+    small().save(tmp_path / "other[1].dsm")
+    assert sorted(os.listdir(tmp_path)) == ["m.dsm", "other[1].dsm"]
+
+
+def file_of(file):
+    return os.readlink(f"/proc/self/fd/{file.fileno()}")
+
+
 def test_containers_are_written_alike(whole):
     """In Python as in C, fillers included."""
     tensors, texts = container.read(whole)

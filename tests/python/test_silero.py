@@ -173,6 +173,15 @@ def test_pretrained_finds_the_weights_and_imports_nothing(package):
     assert "silero_vad" not in sys.modules
 
 
+def test_where_somebody_speaks():
+    """In frames above one half, and in short pauses between them."""
+    assert SileroVAD.spoken(np.zeros(9)) == [] == SileroVAD.spoken([])
+    heard = [0, 1, 1, 0, 0, 1, 0, 0, 0, 0, 0.6]
+    assert SileroVAD.spoken(np.array(heard), 10) == [(0.1, 0.6), (1.0, 1.1)]
+    assert SileroVAD.spoken(heard, 10, pause=0.05) == [(0.1, 0.3), (0.5, 0.6), (1.0, 1.1)]
+    assert SileroVAD.spoken([0.5, 0.51]) == [(0.032, 0.064)]
+
+
 def test_run_takes_the_weights_of_the_package(package, tmp_path, capsys):
     samples = (noise(5000) * 32767).clip(-32768, 32767).astype("<i2")
     with wave.open(str(tmp_path / "call.wav"), "wb") as file:

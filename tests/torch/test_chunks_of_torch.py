@@ -244,3 +244,51 @@ def test_calls_that_are_not_as_live_streams_are():
         if error is DTypeError:
             assert re.match(r"input input: .* torch.float32, and these chunks ", str(caught.value))
     assert model.live_ids == ["ok"]
+
+
+class Native(ds.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = ds.nn.Linear(2, 1)
+
+    def forward(self, x):
+        return self.linear(x)
+
+
+@pytest.mark.parametrize("kind", ["torch", "native"])
+@pytest.mark.parametrize("before", ["nothing", "others, which have ended"])
+def test_first_calls_of_which_all_rows_are_wrong(kind, before):
+    """Nothing is live that could say what is right, and yet the rows are named, so that a server can drop them."""
+    model = ds.patch_module(nn.Linear(2, 1).eval() if kind == "torch" else Native()).online()
+    ok, options = torch.ones(3, 2), {"names": ("B", "L", None), "sos": True}
+    wrong = [
+        ok.double(),
+        ok.long(),
+        ok > 0,
+        torch.ones(3, 4),
+        torch.ones(3),
+        torch.ones(3, 2, dtype=torch.complex64),
+    ]
+
+    def given(x):
+        return x if kind == "torch" else x.numpy()
+
+    if before != "nothing":
+        model(ds.stream_tensor([given(ok)], ids=["ok"], eos=True, **options))
+    for bad in wrong:
+        with pytest.raises((DTypeError, ShapeError)) as caught:
+            model(ds.stream_tensor([given(bad)] * 2, ids=["b", "c"], **options))
+        assert caught.value.ids == ("b", "c"), bad.dtype
+    assert not model.live_ids
+    assert model(ds.stream_tensor([given(ok)], ids=["ok"], **options))["ok"].shape == (3, 1)
+
+
+def test_a_model_that_never_streams_blames_nobody():
+    class Backwards(nn.Module):
+        def forward(self, x):
+            return x.flip(2)
+
+    model = ds.patch_module(Backwards()).online()
+    with pytest.raises(ds.NotStreamableError) as caught:
+        model(ds.stream_tensor([torch.ones(2, 9)], ids=["a"], sos=True, names=("B", None, "L")))
+    assert caught.value.ids == ()

@@ -52,6 +52,10 @@ FRAMES = {
     "an LSTM of nothing, padded": lambda m, x: F.pad(m.lstm(x[..., 2:].mT)[0].mT, (1, 1)),
     "of two of which one can't be, padded": lambda m, x: F.pad(_with_lstm(m, x[..., 2:]), (1, 0)),
     "windows, padded": lambda m, x: F.pad(x[..., 1:].unfold(-1, 2, 1).mean(-1), (1, 0)),
+    "nearest, padded": lambda m, x: F.pad(F.interpolate(x[..., 1:], scale_factor=2), (1, 0)),
+    "every third by its middle, padded": lambda m, x: F.pad(
+        F.interpolate(x, scale_factor=1 / 3, mode="linear"), (1, 0)
+    ),
     "differences, padded": lambda m, x: F.pad(x[..., 1:] - x[..., :-1], (1, 0)),
     "a spectrum padded with zeros": lambda m, x: torch.stft(
         x[:, 0], 4, 2, pad_mode="constant", window=torch.ones(4), return_complex=True
@@ -138,7 +142,16 @@ def test_streams_have_what_torch_has(name, front):
 
 
 @pytest.mark.parametrize(
-    "name", ["a residual of the next frame", "both ends", "a convolution that is too long, padded", "mean", "sum"]
+    "name",
+    [
+        "a residual of the next frame",
+        "both ends",
+        "a convolution that is too long, padded",
+        "mean",
+        "sum",
+        "nearest, padded",
+        "every third by its middle, padded",
+    ],
 )
 def test_exported_graphs_do_too(name, tmp_path):
     torch.manual_seed(0)
@@ -169,6 +182,29 @@ def test_streams_of_other_lengths_beside():
         y, mean = model(x[None])
         np.testing.assert_allclose(found[i][0], y[0].detach().numpy(), 1e-5, 1e-5)
         np.testing.assert_allclose(found[i][1][0], mean[0].detach().numpy(), 1e-5, 1e-5)
+
+
+def test_native_modules_do_too():
+    """Eagerly, and compiled."""
+
+    class Native(ds.nn.Module):
+        def forward(self, x):
+            F = ds.nn.functional
+            made = (
+                F.interpolate(x, scale_factor=2),
+                F.instance_norm(x),
+                F.rfft(x.transpose(1, 2))[0].transpose(1, 2),
+            )
+            return [F.pad(y, (1, 1)) for y in made]
+
+    model = ds.patch_module(Native(), unstreamable="buffer").online()
+    xs = {f"s{n}": np.ones((3, n), np.float32) for n in LENGTHS}
+    engine = ds.compile(Native(), ("B", 3, "L"), unstreamable="buffer")
+    found = engine.step(xs, sos=list(xs), eos=list(xs))
+    outputs = model(ds.stream_tensor(list(xs.values()), ids=list(xs), sos=True, eos=True, names=("B", None, "L")))
+    for n, i in enumerate(xs):
+        wanted = [2 * n + 2 if n else 0, n + 2 if n > 1 else 0, n + 2 if n else 0]
+        assert [y.shape[-1] for y in found[i]] == [y[i].shape[-1] for y in outputs] == wanted, i
 
 
 def test_nothing_leaves_before_a_stream_begins():

@@ -6,9 +6,12 @@ row. Behind the rows' frames stands NaN, in all of them.
 
 from __future__ import annotations
 
+import copy
 import math
+import pickle
 import warnings
 
+import numpy as np
 import pytest
 
 import dreamstream as ds
@@ -205,6 +208,10 @@ DIVIDED = {
     "a sum over L": lambda t: t.sum("L") / t.size("L"),
     "a sum": lambda t: t.sum() / (t.size(0) * t.size(1) * t.size(2)),
     "by a product": lambda t: t.sum().div(math.prod(t.shape)),
+    "by NumPy's product": lambda t: t.sum() / np.prod(t.shape),
+    "by a shape's number": lambda t: t.square().sum() / t.shape.numel(),
+    "by torch": lambda t: torch.div(t.sum(), t.size().numel()),
+    "by half a shape's number": lambda t: t.sum() / (t.shape.numel() * 2),
     "in place": lambda t: t.sum().div_(t.shape[-1]),
     "streams": lambda t: (t / t.size(2)).sum(2),
 }
@@ -228,6 +235,14 @@ def test_padded_sizes_are_numbers():
         assert torch.zeros(x.shape).shape == torch.zeros(*x.shape).shape == x.tensor().reshape(x.shape).shape
         assert torch.equal(torch.arange(x.size(2)), torch.arange(9)) and len(torch.zeros(20)[: x.size(2)]) == 9
         assert torch.equal(torch.ones(3) * x.size(2), 9 * torch.ones(3)) and type(x.size(2) // 2) is int
+        shape, size = x.shape, x.tensor().shape
+        assert isinstance(shape, torch.Size) and repr(shape) == repr(size) and hash(shape) == hash(size)
+        assert type(shape[1:]) is type(shape + size) is type(copy.deepcopy(shape)) is torch.Size
+        assert pickle.loads(pickle.dumps(shape)) == size == torch.Size(shape) and [*reversed(shape)] == [9, 4, 4]
+        assert torch.broadcast_shapes(shape, (1,)) == size and np.zeros(shape).shape == np.ones(size).shape
+        layer = torch.nn.LayerNorm(shape[1:]).double()
+        assert torch.zeros(4, 1, 9).expand(shape).shape == layer(x.tensor()).shape == size
+        assert shape.numel() == math.prod(shape) == np.prod(shape) == size.numel() == 144
 
 
 def test_nothing_to_reduce():

@@ -262,7 +262,6 @@ def test_a_patched_model_goes_with_its_last_reference(library):
 
 
 # ---------------------------------------------------------------------- what is kept of streams
-OWN_CLASS = pytest.mark.xfail(strict=True, reason="a patched module gets a class of its own")
 LIBRARIES = {"torch": (torch.nn, torch), "native": (native, ds)}
 
 
@@ -281,12 +280,7 @@ def test_a_cache_by_hand_is_refused(cache, front_end):
 
 
 @pytest.mark.parametrize(
-    ("name", "front_end"),
-    [
-        pytest.param(name, front_end, marks=[OWN_CLASS] * ((name, front_end) == ("of_all", "torch")))
-        for name in CACHES_OUTSIDE
-        for front_end in LIBRARIES
-    ],
+    ("name", "front_end"), [(name, front_end) for name in CACHES_OUTSIDE for front_end in LIBRARIES]
 )
 def test_a_cache_outside_the_model_is_refused(name, front_end):
     forward = CACHES_OUTSIDE[name]

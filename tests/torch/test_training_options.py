@@ -258,7 +258,8 @@ def test_each_frame_has_numbers_of_its_own(name):
 @pytest.mark.parametrize("draw", [random.random, lambda: float(np.random.rand())], ids=["random", "NumPy"])
 def test_other_generators_are_told_of(draw):
     model = ds.patch_module(Of(lambda m, x: x * draw())).train().online()
-    with pytest.warns(StreamWarning, match=f"draws numbers.*{SHARED}"):
+    line = r"by random or np\.random at or before test_training_options\.py:\d+ in <lambda>: `.*x \* draw\(\)"
+    with pytest.warns(StreamWarning, match=f"{line}.*{SHARED}"):
         model(next(parts(torch.ones(6, 16), ("B", "L", "F"))))
     (call,) = parts(torch.ones(6, 16), ("B", "L", "F"), 1)
     with warnings.catch_warnings():

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...array import Tensor
+from ...array.elementwise import with_frames
 from ...array.whole import chosen
 from ...dispatch import apply
 from ...errors import NotStreamableError, ShapeError
@@ -328,6 +329,8 @@ def _adaptive(name: str, kind: str, input: Any, size: Any, n: int, indices: bool
     at = roles.index("L") - x.ndim if "L" in roles[-n:] else None
     if at is not None and parts[at] > 1:
         _require_buffer(name, x)
+    if kind == "avg" and n == 2 and at is not None and parts != [1, 1]:  # a mean of all is taken of nothing, too
+        x = with_frames(x)
     inner = [i for i in range(-n, 0) if i != at and parts[i]]
     once = x.is_stream and at is not None and parts[at] == 1
     attributes: Attributes = {"kind": kind, "frames": 0 if at is None or once else parts[at]}

@@ -11,6 +11,7 @@ import numpy as np
 
 from ...array import Tensor, zeros_like
 from ...array.dtypes import require_float, require_same
+from ...array.elementwise import with_frames
 from ...dispatch import apply
 from ...errors import NotStreamableError, ShapeError
 from ...stream.where import user_line
@@ -215,9 +216,9 @@ def istft(
     half = n_fft // 2 if center else 0
     y = y[..., half:] if half else y
     if length is None:
-        return y[..., :-half] if half else y
+        return with_frames(y[..., :-half]) if half else y
     longer: Tensor = pad(y, (0, length if isinstance(length, int) else hop))
-    y = longer[..., :length]
+    y = with_frames(longer[..., :length])
     return y
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from ...array import Tensor
+from ...array.elementwise import with_frames
 from ...dispatch import apply
 from ...errors import NotStreamableError, ShapeError
 from ...operations.refusals import RESIZED
@@ -112,14 +113,15 @@ def _factor(old: Any, new: Length) -> float:
 
 def _resized(x: Tensor, axis: int, size: int | None, factor: float | None, by_sizes: bool) -> Tensor:
     if factor is not None and factor.is_integer():
-        return x.repeat_interleave(int(factor), axis)
+        repeated: Tensor = with_frames(x).repeat_interleave(int(factor), axis)
+        return repeated
     role = x.dims[axis] if x.is_stream else None  # type: ignore[attr-defined]
     if isinstance(role, str) and role != "L":
         raise NotStreamableError(f"interpolate along {role} at {user_line()}: it would mix streams")
     every = 0 if factor is None else round(1 / factor)
     if factor is not None and every > 1 and abs(every * factor - 1) < 1e-9:
         whole = slice(0, 1 - every, every)
-        out: Tensor = x[(slice(None),) * axis + (whole,)]
+        out: Tensor = with_frames(x[(slice(None),) * axis + (whole,)])
         return out
     if role == "L":
         raise _refused(size, factor)
@@ -148,7 +150,7 @@ def _linear(x: Tensor, axis: int, size: int | None, factor: float | None, by_siz
         raise NotStreamableError(f"interpolate along {role} at {user_line()}: it would mix streams")
     if role == "L":
         return _linear_frames(x.movedim(axis, -1), size, factor, corners).movedim(-1, axis)
-    n = x.shape[axis]
+    n, x = x.shape[axis], with_frames(x)
     wanted = int(n * factor) if size is None and factor is not None else size
     if not n:
         return x
@@ -173,7 +175,7 @@ def _linear_frames(x: Any, size: int | None, factor: float | None, corners: bool
     if not factor.is_integer():  # between the middle frames of each k
         low, high = (every - 1) // 2, every // 2
         first, last = (x[..., a : a - every + 1 or None : every] for a in (low, high))
-        middle: Tensor = first * 0.5 + last * 0.5 if every % 2 == 0 else first
+        middle: Tensor = with_frames(first * 0.5 + last * 0.5 if every % 2 == 0 else first)
         return middle
     # Between two frames lie as many outputs as have not been given with the first: all that the second decides on.
     k = int(factor)

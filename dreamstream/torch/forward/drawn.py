@@ -7,7 +7,10 @@ are computed of it, is remembered by its memory, and refused where it meets a st
 
 from __future__ import annotations
 
+import random
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any
 
@@ -88,10 +91,37 @@ def random_states(device: torch.device) -> list[Tensor]:
     return [*states, torch.cuda.get_rng_state(device)] if device.type == "cuda" else states
 
 
-def warn_of_others(name: str) -> None:
+def _places() -> tuple[Any, ...]:
+    """Return how far the generators of Python and NumPy have come."""
+    state = np.random.get_state(legacy=False)
+    inner = state["state"]
+    return random.getstate(), inner.get("pos", repr(inner)), repr(state["gauss"])
+
+
+@contextmanager
+def places_of_draws(forward: Any) -> Iterator[list[str]]:
+    """Enter a forward; give the line of the first operation on streams after a draw by Python's or NumPy's generator.
+
+    It often uses what was drawn.
+    """
+    lines: list[str] = []
+    before, call = _places(), forward.call
+
+    def watching(*args: Any) -> Any:
+        if not lines and _places() != before:
+            lines.append(user_line())
+        return call(*args)
+
+    forward.call = watching
+    with forward:
+        yield lines
+
+
+def warn_of_others(name: str, lines: list[str]) -> None:
     """Warn that a forward draws numbers of Python's or NumPy's generator, which are not followed."""
+    at = f" at or before {lines[0]}" if lines else ""
     warnings.warn(
-        f"the forward of {name} draws numbers by random or np.random. If frames use them, {DRAWN.words[0]}: "
+        f"the forward of {name} draws numbers by random or np.random{at}. If frames use them, {DRAWN.words[0]}: "
         f"{DRAWN.words[1]}",
         StreamWarning,
         stacklevel=2,

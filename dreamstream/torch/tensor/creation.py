@@ -166,7 +166,7 @@ def _padded(given: Sequence[Any], names: Any, wanted: Wanted, who: RowNames) -> 
     require_equal("dtype", [r.dtype for r in rows], who)
     require_equal("device", [r.device for r in rows], who)
     rank = rows[0].dim() + 1
-    found = names_of(names, rank, who)
+    found = names_of(names, rank, who, len(rows))
     axes = [n for n in found if n != BATCH]
     length = axes.index(LENGTH)
     require_like([(*r.shape[:length], *r.shape[length + 1 :]) for r in rows], found, who)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import warnings
-from typing import Any
+from typing import Any, cast
 
 import torch
 
@@ -44,6 +45,34 @@ def _number(x: Any) -> Any:
     return int(x) if type(x) is PaddedSize else x
 
 
+class PaddedShape(tuple):  # type: ignore[type-arg]
+    """A `torch.Size`, which allows no subclasses, whose products count padding and warn as its sizes do."""
+
+    __class__ = property(lambda self: torch.Size)
+
+    def numel(self) -> int:
+        """Return how many elements the padded tensor has."""
+        return self.prod()
+
+    def prod(self, *_: Any, **__: Any) -> int:  # `np.prod(x.shape)` asks for it
+        """Return how many elements the padded tensor has."""
+        return PaddedSize(math.prod(self))
+
+    def __getitem__(self, index: Any) -> Any:
+        found = tuple.__getitem__(self, index)
+        return torch.Size(found) if isinstance(index, slice) else found
+
+    def __add__(self, other: Any) -> Any:
+        return torch.Size(self) + torch.Size(other)
+
+    def __repr__(self) -> str:
+        return repr(torch.Size(map(int, self)))
+
+    def __reduce__(self) -> Any:
+        return torch.Size, (tuple(map(int, self)),)
+
+
 def padded_sizes(shape: torch.Size, length: int | None) -> torch.Size:
     """Return sizes of which that of dimension `length` counts padding."""
-    return torch.Size(PaddedSize(n) if i == length else n for i, n in enumerate(shape))
+    sizes = (PaddedSize(n) if i == length else n for i, n in enumerate(shape))
+    return cast(torch.Size, PaddedShape(sizes))

@@ -57,6 +57,7 @@ each_frame(
     {
         "cast": lambda step, x: x.to(TYPES[step.attributes["to"]]),
         "limit": lambda step, x: x,  # how long it may become is checked with the counts
+        "unless_empty": lambda step, x: x,
         "softmax": lambda step, x: torch.softmax(x, -1),
         "log_softmax": lambda step, x: torch.log_softmax(x, -1),
         "glu": lambda step, x: F.glu(x, -1),

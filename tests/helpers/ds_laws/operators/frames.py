@@ -85,6 +85,10 @@ def limit(a: dict[str, Any], w: Arrays, x: Array) -> list[Array]:
     return [x]
 
 
+def unless_empty(a: dict[str, Any], w: Arrays, x: Array) -> list[Array]:
+    return [x]
+
+
 def frame(a: dict[str, Any], w: Arrays, x: Array) -> list[Array]:
     size, step, dilation = a["size"], a["step"], a["dilation"]
     if a["exact"] and len(x) % size:
@@ -364,6 +368,10 @@ def _limit(rng: Rng, dtype: str) -> Case:
         lengths=lambda rng, n: [min(n, a["frames"])],
         refused=lambda rng: [a["frames"] + 1],
     )
+
+
+def _unless_empty(rng: Rng, dtype: str) -> Case:
+    return make(rng, "unless_empty", [Input(shape(rng), any_type(rng, dtype))], {}, exact=True, reach=6)
 
 
 @along
