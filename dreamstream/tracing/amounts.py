@@ -66,9 +66,10 @@ def _assignment(statement: ast.stmt) -> tuple[str | None, ast.expr | None]:
     if isinstance(statement, ast.AugAssign) and isinstance(statement.target, ast.Name):
         before = ast.Name(statement.target.id, ast.Load())
         return statement.target.id, ast.BinOp(before, statement.op, statement.value)
-    targets = statement.targets if isinstance(statement, ast.Assign) else [getattr(statement, "target", None)]
-    target = targets[0]
-    return (target.id, statement.value) if len(targets) == 1 and isinstance(target, ast.Name) else (None, None)  # type: ignore[attr-defined]
+    if not isinstance(statement, (ast.Assign, ast.AnnAssign)):
+        return None, None
+    target, *others = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
+    return (target.id, statement.value) if not others and isinstance(target, ast.Name) else (None, None)
 
 
 def _moves(name: str, value: ast.expr | None, changed: set[str]) -> bool:

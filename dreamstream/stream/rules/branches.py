@@ -171,8 +171,8 @@ class _Open:
         """Return the error for a forward that goes on after an exception within it."""
         self.entry.guard = None
         return NotStreamableError(
-            f"an exception was caught that leaves the `{self._site.kind} {self._site.text}` at {self._site}: streams "
-            "that don't enter it have none; ask for what raises it by a comparison"
+            f"an exception was caught that leaves the `{self._site.kind} {self._site.text}` at {self._site}: "
+            "streams that don't enter it have none; ask for what raises it by a comparison"
         )
 
     def open(self) -> None:

@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -100,7 +101,7 @@ def _places() -> tuple[Any, ...]:
 
 @contextmanager
 def places_of_draws(forward: Any) -> Iterator[list[str]]:
-    """Enter a forward; give the line of the first operation on streams after a draw by Python's or NumPy's generator.
+    """Enter a forward; give the line of the first operation on streams after Python's or NumPy's generator drew.
 
     It often uses what was drawn.
     """
