@@ -216,7 +216,7 @@ def test_looking_on_while_a_module_streams():
 
     def look():
         while not done.is_set():
-            ids = model.live_ids
+            ids = list(model.live_ids)
             assert len(set(ids)) == len(ids)
             try:
                 states = model.get_state()
