@@ -135,7 +135,8 @@ class Home:
 
     def __init__(self, of: Any, path: str, name: str) -> None:
         self.of, self.path, self.name = of, path, name
-        self.read, self.write = _KINDS[next(kind for kind in _KINDS if isinstance(of, kind))]
+        kind = type(of) if type(of) in _KINDS else next(kind for kind in _KINDS if isinstance(of, kind))
+        self.read, self.write = _KINDS[kind]
         if type(of) is OrderedDict:
             self.read = dict
 
@@ -153,7 +154,6 @@ class Homes(NamedTuple):
     Attributes
     ----------
     homes : list of Home
-    modules : list
     generators : list
         Generators of random numbers.
     functions : list of function
@@ -161,19 +161,18 @@ class Homes(NamedTuple):
     """
 
     homes: list[Home]
-    modules: list[Any]
     generators: list[Any]
     functions: list[FunctionType]
 
 
 def homes_of(model: Any, *, functions: bool) -> Homes:
     """Find where a model holds values; with `functions` also where its functions and classes do."""
-    found = Homes([], [], [], [])
+    found = Homes([], [], [])
     seen: dict[int, Any] = {}
     waiting: list[tuple[Any, str, str]] = [(model, "", "")]
     while waiting:
         x, path, name = waiting.pop()
-        if type(x) in ATOMS or id(x) in seen:
+        if id(x) in seen:
             continue
         seen[id(x)] = x
         if not functions and isinstance(x, (type, FunctionType, MethodType, partial)):
@@ -182,13 +181,14 @@ def homes_of(model: Any, *, functions: bool) -> Homes:
         if home is not None and (home.of is x or id(home.of) not in seen):
             seen[id(home.of)] = home.of
             found.homes.append(home)
-        if isinstance(vars(x).get("_modules") if hasattr(x, "__dict__") else None, dict):
-            found.modules.append(x)
-        elif isinstance(x, _GENERATORS) or (type(x).__name__ == "Generator" and hasattr(x, "get_state")):
+        if isinstance(x, (dict, list, tuple)) and not x:
+            continue
+        if isinstance(x, _GENERATORS) or (type(x).__name__ == "Generator" and hasattr(x, "get_state")):
             found.generators.append(x)
         elif isinstance(x, FunctionType) and not is_foreign(x):
             found.functions.append(x)
-        waiting.extend((y, where, own or name) for y, where, own in reversed(list(_inside(x, path, functions))))
+        inside = [(y, where, own or name) for y, where, own in _inside(x, path, functions) if type(y) not in ATOMS]
+        waiting += reversed(inside)
     return found
 
 
@@ -201,6 +201,8 @@ def is_foreign(x: Any) -> bool:
 
 
 def _home(x: Any, path: str, name: str) -> Home | None:
+    if type(x) in _KINDS:
+        return Home(x, path, name)
     if isinstance(x, Base):  # a tensor of this package: the array that it holds may be written into
         array = None if x.is_stream or isinstance(x, Parameter) else x.numpy()
         return None if array is None or not array.flags.writeable else Home(Array(array), path, name)

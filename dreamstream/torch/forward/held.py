@@ -79,7 +79,7 @@ class TorchHeld(Held):
 
     def restore(self) -> None:
         with torch.no_grad(), without_functions():
-            for tensor, data, values in self._copies:
+            for tensor, data, values in self._copies if self.noted else ():
                 if tensor.data_ptr() != data.data_ptr():
                     tensor.data = data
                 tensor.copy_(values)
