@@ -226,7 +226,8 @@ class TorchPatch(Patch):
                 else:
                     inside_args, inside_kwargs = pytree.tree_map(enter, (args, kwargs))
                 watched = held.watches and forward.goes_on
-                with places_of_draws(forward) if watched else forward as lines:
+                entered: Any = places_of_draws(forward) if watched else forward
+                with entered as lines:
                     result = self._ran(forward, module, inside_args, inside_kwargs)
                 held.settle()
                 if held.drew and watched and session.warned < 3:
