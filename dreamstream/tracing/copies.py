@@ -7,6 +7,7 @@ import threading
 import types
 import weakref
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from operator import itemgetter
 from typing import Any, NamedTuple
 
@@ -79,7 +80,7 @@ def make(function: types.FunctionType, made: Converted, hooks: types.CellType) -
     return new
 
 
-def _convert(function: types.FunctionType) -> Converted | str:
+def _convert(function: types.FunctionType, deep: bool = False) -> Converted | str:
     code, name = function.__code__, qualified_name(function)
     try:
         found = find(function)
@@ -87,7 +88,12 @@ def _convert(function: types.FunctionType) -> Converted | str:
         made = compiled(found, code, (*code.co_freevars, HOOKS, SITES), name)
     except NoCopy as reason:
         return str(reason)
-    except (SyntaxError, ValueError, RecursionError) as error:
+    except RecursionError as error:
+        if deep:
+            return f"{place(code)}: it is nested too deeply ({error})"
+        with ThreadPoolExecutor(1) as thread:  # whose stack is empty, however deep the user's calls are
+            return thread.submit(_convert, function, deep=True).result()
+    except (SyntaxError, ValueError) as error:
         return f"{place(code)}: what it is converted to can't be compiled ({error})"
     _note(made)
     names = (*code.co_freevars, SITES, HOOKS)

@@ -35,6 +35,7 @@ class Expressions(ast.NodeTransformer):
         self._file, self._function_name = file, function
         self._temporaries = 0
         self._elsewhere: frozenset[str] = frozenset()  # names that the function declares global or nonlocal
+        self._texts: dict[ast.expr, str] = {}
         self._unused: set[ast.expr] = set()  # expressions of which nobody uses the value
         self._no_walrus = False  # within the iterables of comprehensions, where Python has none
 
@@ -50,13 +51,22 @@ class Expressions(ast.NodeTransformer):
         if block is not None:
             found = (block.names, tuple(block.escapes), tuple(block.effects), tuple(block.augmented))
             more = {**dict(zip(("names", "escapes", "effects", "augmented"), found)), **more}
+<<<<<<< HEAD
         parts = (
             [node, *getattr(node, "body", ()), *getattr(node, "orelse", ())] if isinstance(node, ast.stmt) else []
         )
         more["end"] = max([node.end_lineno or node.lineno, *(part.end_lineno or 0 for part in parts)])
         where = (kind, self._file, node.lineno, self._function_name, text_of(condition))
+=======
+        where = (kind, self._file, node.lineno, self._function_name, self._text(condition))
+>>>>>>> copies
         self.sites.append(Site(*where, **more))  # type: ignore[arg-type]
         return ast.Subscript(name(SITES), ast.Constant(len(self.sites) - 1), ast.Load())
+
+    def _text(self, condition: ast.expr) -> str:
+        if condition not in self._texts:  # which has a site for each operand
+            self._texts[condition] = text_of(condition)
+        return self._texts[condition]
 
     # ------------------------------------------------------------------------------------------ truths
     def truth(self, node: ast.expr) -> ast.expr:

@@ -56,7 +56,7 @@ class _File(NamedTuple):
 
 #: The files that were read last.
 _files: "OrderedDict[str, _File]" = OrderedDict()
-_KEPT_FILES = 16
+_KEPT_FILES = 8
 _lock = threading.RLock()
 
 

@@ -112,7 +112,7 @@ BUILTINS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("f", BUILTINS, ids=str)
+@pytest.mark.parametrize("f", BUILTINS, ids=lambda f: getattr(f, "__name__", type(f).__name__))
 def test_builtins_and_classes_are_themselves(hooks, f):
     assert hooks.of(f) is f
 
@@ -145,7 +145,7 @@ def stand_in(*args):
     return ("stand-in", *args)
 
 
-@pytest.mark.parametrize("f", [double, len, math.sqrt, int, Layer, operator.itemgetter(1)], ids=str)
+@pytest.mark.parametrize("f", [double, len, math.sqrt, int, Layer, operator.itemgetter(1)], ids=lambda f: getattr(f, "__name__", type(f).__name__))
 def test_stand_ins(hooks, f):
     hooks.stand_in(f, stand_in)
     assert hooks.of(f) is stand_in

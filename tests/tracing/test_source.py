@@ -1,6 +1,7 @@
 """Where the source of a function comes from, and why there is none."""
 
 import importlib
+import inspect
 import linecache
 import sys
 import textwrap
@@ -195,7 +196,7 @@ def test_files_are_read_again_only_if_they_change(tmp_path, monkeypatch):
     assert source._file(module.__file__, vars(module)) is file
     for i in range(40):
         source._file(f"<none {i}>", {})
-    assert len(source._files) <= 16
+    assert len(source._files) <= 8
 
 
 def test_warnings_of_the_compiler_are_not_repeated(tmp_path, monkeypatch):
@@ -225,6 +226,36 @@ def test_threads_convert_a_function_at_once(tmp_path, monkeypatch, several):
         results = list(pool.map(run, range(8)))
     assert len({id(code) for code, *_ in results}) == 1
     assert [value for _, value, _ in results] == [module.f0(40 + i) for i in range(8)]
+
+
+def long_function(elifs, operands):
+    lines = [f"    {'el' if i else ''}if x == {i}:\n        y = {i}" for i in range(elifs)]
+    return (
+        "def f(x):\n    y = None\n" + "\n".join(lines) + "\n    return y, " + " or ".join(["x == -1"] * operands)
+    )
+
+
+@pytest.mark.parametrize("elifs, operands", [(30, 30), (60, 1), (1, 80)])
+def test_long_functions(tmp_path, monkeypatch, elifs, operands):
+    module = load(tmp_path, monkeypatch, long_function(elifs, operands), f"long_{elifs}_{operands}")
+    copy = Hooks().of(module.f)
+    assert is_copy(copy.__code__), why_not(module.f.__code__)
+    assert [copy(x) for x in (0, elifs - 1, -1)] == [module.f(x) for x in (0, elifs - 1, -1)]
+
+
+def test_functions_that_are_too_long(tmp_path, monkeypatch):
+    module = load(tmp_path, monkeypatch, long_function(1, 500), "too_long")
+    assert Hooks().of(module.f)(3) == module.f(3)
+
+
+def test_a_function_that_is_first_called_deep_down(tmp_path, monkeypatch):
+    module = load(tmp_path, monkeypatch, long_function(8, 8), "deep_down")
+
+    def down(n):
+        return down(n - 1) if n else is_copy(Hooks().of(module.f).__code__)
+
+    depth = len(inspect.stack())
+    assert down(sys.getrecursionlimit() - depth - 60)
 
 
 def test_a_copy_is_no_function_of_a_module():
