@@ -51,15 +51,11 @@ class Expressions(ast.NodeTransformer):
         if block is not None:
             found = (block.names, tuple(block.escapes), tuple(block.effects), tuple(block.augmented))
             more = {**dict(zip(("names", "escapes", "effects", "augmented"), found)), **more}
-<<<<<<< HEAD
         parts = (
             [node, *getattr(node, "body", ()), *getattr(node, "orelse", ())] if isinstance(node, ast.stmt) else []
         )
         more["end"] = max([node.end_lineno or node.lineno, *(part.end_lineno or 0 for part in parts)])
-        where = (kind, self._file, node.lineno, self._function_name, text_of(condition))
-=======
         where = (kind, self._file, node.lineno, self._function_name, self._text(condition))
->>>>>>> copies
         self.sites.append(Site(*where, **more))  # type: ignore[arg-type]
         return ast.Subscript(name(SITES), ast.Constant(len(self.sites) - 1), ast.Load())
 
