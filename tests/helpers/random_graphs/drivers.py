@@ -14,7 +14,7 @@ from unittest import mock
 import numpy as np
 
 import dreamstream as ds
-from dreamstream.online import patch
+from dreamstream.online import handle
 from dreamstream.online.eager import EagerCall
 from dreamstream.stream.tree import leaves
 
@@ -195,5 +195,5 @@ def failing_at(k: int) -> Any:
             super().__init__(*args, **kwargs)
             self.fail_at = k
 
-    with mock.patch.object(patch, "EagerCall", Failing):
+    with mock.patch.object(handle, "EagerCall", Failing):
         yield
