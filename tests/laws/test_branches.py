@@ -184,11 +184,9 @@ def test_a_forward_without_source_says_so():
     streamed(names["plain"], [1, 5])
 
 
-def test_a_forward_runs_once():
-    runs = []
-
+def test_a_forward_runs_once(capsys):
     def forward(self, x):
-        runs.append(x.size(2))
+        print("runs")
         if x.size(2) % 2:
             x = F.pad(x, (0, 1))
         while x.size(2) % 4:
@@ -197,6 +195,6 @@ def test_a_forward_runs_once():
 
     model = ds.patch_module(net(forward)).online()
     model(ds.stream_tensor([np.ones((2, 5), np.float32)], ids=["a"], sos=True))
-    assert len(runs) == 1
+    assert capsys.readouterr().out == "runs\n"
     ds.compile(net(forward), ("B", 2, "L"), verify=False)
-    assert len(runs) == 2
+    assert capsys.readouterr().out == "runs\n"

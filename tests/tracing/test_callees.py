@@ -106,13 +106,18 @@ def test_partials(hooks):
     assert hooks.of(functools.partial(len, "ab")).func is len
 
 
+def called(f):
+    """Return the same name of a callable in every process."""
+    return getattr(f, "__name__", type(f).__name__)
+
+
 BUILTINS = [
     len, print, math.sqrt, [].append, "a".join, int, list, Layer, str.upper, operator.add, object().__str__,
     operator.itemgetter(0), types.FunctionType, type, collections.OrderedDict, "".__add__, dict.get,
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("f", BUILTINS, ids=lambda f: getattr(f, "__name__", type(f).__name__))
+@pytest.mark.parametrize("f", BUILTINS, ids=called)
 def test_builtins_and_classes_are_themselves(hooks, f):
     assert hooks.of(f) is f
 
@@ -145,7 +150,11 @@ def stand_in(*args):
     return ("stand-in", *args)
 
 
-@pytest.mark.parametrize("f", [double, len, math.sqrt, int, Layer, operator.itemgetter(1)], ids=lambda f: getattr(f, "__name__", type(f).__name__))
+@pytest.mark.parametrize(
+    "f",
+    [double, len, math.sqrt, int, Layer, operator.itemgetter(1)],
+    ids=lambda f: getattr(f, "__name__", type(f).__name__),
+)
 def test_stand_ins(hooks, f):
     hooks.stand_in(f, stand_in)
     assert hooks.of(f) is stand_in
