@@ -344,7 +344,6 @@ class Patch:
                 result = map_leaves(result, lambda x: _leave(measured(x), call))
                 held.settle()
                 session.commit(call)
-                held.rest()
             except BaseException:
                 if not call.committed:
                     held.restore()

@@ -163,12 +163,6 @@ class Held:
         self._kept, self._stale = self._kept_before, True
         self._homes, self._now, self._before = [], [], []
 
-    def rest(self) -> None:
-        """Refer to the model itself no more, which would else wait for the collector when it is forgotten."""
-        self._homes[0].of = {}
-        if self._before[0]:
-            self._before[0].pop("_patch", None)
-
     def _changes(self) -> list[_Kept]:
         """Return what has changed: the place, its key there, and what is there now and was there before."""
         out: list[_Kept] = []

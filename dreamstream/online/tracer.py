@@ -14,7 +14,6 @@ from types import FrameType, FunctionType
 from typing import Any, ClassVar, NoReturn, cast
 
 from ..array.symbolic import Symbolic
-from ..errors import DreamStreamError
 from ..stream.rules import Apart, Branch, Comparison, Length, Loop, Token, chosen, open_branch, trusted
 from ..stream.tree import leaves, map_leaves
 from ..tracing import Hooks, NoCopy, Site, variables
@@ -77,9 +76,10 @@ def _extreme(python: Callable[..., Any], greater: bool) -> Callable[..., Any]:
 
     def extreme(*values: Any, **options: Any) -> Any:
         given = values[0] if len(values) == 1 and isinstance(values[0], (list, tuple)) else values
-        if options or not any(isinstance(v, Token) for v in given):
+        numbers = [_bared(v) for v in given]
+        if options or not any(isinstance(v, Token) for v in numbers):
             return python(*values, **options)
-        best, *others = given
+        best, *others = numbers
         for value in others:
             best = _better(value, best, greater)
         return best
@@ -121,7 +121,7 @@ def _asking(original: Any, /, *args: Any, **kwargs: Any) -> Any:
     """Run a function; where it asks for lengths as numbers and makes a tensor of them, note that it does."""
     try:
         return TRACER.copied(original)(*args, **kwargs)
-    except DreamStreamError:
+    except Exception:  # what Python, or torch, says of a length that is no number
         length = registered.length_in((args, kwargs))
         if length is None or not _makes_tensor(original, args, kwargs, type(length).noting):
             raise

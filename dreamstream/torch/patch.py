@@ -242,7 +242,6 @@ class TorchPatch(Patch):
                         outputs.given([_measured(x) for x in found], forward), structure
                     )
                 session.commit(call)
-                held.rest()
             except BaseException as error:
                 forward.leave()
                 if not call.committed:
