@@ -591,13 +591,9 @@ def _note_alias(x: Any) -> None:
         forward.gradients.note(x)
 
 
-def _call_on_lengths(cls: Any, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-    """What a length that is given to torch's functions calls by itself."""
-    return _call(func, types, args, kwargs or {})
-
-
 for _kind in (Symbolic, Quotient, BatchTensor):
-    setattr(_kind, "__torch_function__", classmethod(_call_on_lengths))  # noqa: B010
+    _asked = classmethod(lambda cls, func, types, args=(), kwargs=None: _call(func, types, args, kwargs or {}))
+    setattr(_kind, "__torch_function__", _asked)  # noqa: B010
 TAKERS.inside = _call
 TAKERS.beneath = _call_beneath
 TAKERS.aliased = _note_alias
