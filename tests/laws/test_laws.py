@@ -7,14 +7,22 @@ tests/torch/test_shared_cases.py.
 from __future__ import annotations
 
 import pytest
-from ds_laws import GENERATORS, LAWS, MODELS, check, is_fast, n_cases
+from ds_laws import FAMILIES, GENERATORS, LAWS, MODELS, check, is_default, is_fast, n_cases
 
 NAMES = [*GENERATORS, *MODELS]
 
 
+def marks(law, name):
+    return [pytest.mark.fast] * is_fast(law, name) + [pytest.mark.slow] * (not is_default(law, name))
+
+
+def test_families_have_their_members():
+    assert all(name in members <= GENERATORS.keys() for name, members in FAMILIES.items())
+    assert len(set().union(*FAMILIES.values())) == sum(map(len, FAMILIES.values())) >= 60
+
+
 @pytest.mark.parametrize(
-    ("law", "name"),
-    [pytest.param(law, name, marks=[pytest.mark.fast] * is_fast(law, name)) for law in LAWS for name in NAMES],
+    ("law", "name"), [pytest.param(law, name, marks=marks(law, name)) for law in LAWS for name in NAMES]
 )
 def test_law(law, name):
     check(law, name, n_cases(name))

@@ -248,6 +248,7 @@ def test_lines_are_there_once():
     assert {name: n for name, n in found.items() if n != 1} == {}, "plant them anew"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", mutants.MUTANTS)
 def test_planted_in_c(name, tmp_path):
     if not (mutants.ROOT / "csrc" / "cbuild.py").exists() or shutil.which("cc") is None:

@@ -167,10 +167,10 @@ def padded(n_bytes: int) -> int:
 def test_streams():
     stats: Counter[str] = Counter()
     operators: set[str] = set()
-    numbers = seeds(range(400))
+    numbers = seeds(range(240))
     each(numbers, lambda seed: operators.update(run(seed, stats).operators))
     print(dict(stats))
-    if len(numbers) < 400:
+    if len(numbers) < 240:
         return
     for what in (
         "calls",

@@ -16,6 +16,7 @@ from edge_functions import FUNCTIONS, UNLIKE_GRADIENTS, required, unlike
 from edge_values import STREAMS
 from torch import nn
 from torch_training import streams as stream_tensor
+from turns import by_turns
 
 import dreamstream as ds
 from dreamstream.stream import StreamMetadata
@@ -112,14 +113,15 @@ def compare(got, wanted, xs):
             assert not where.any(), (i, "gradients", xs[i][where][:4], found[where][:4], expected[where][:4])
 
 
-@pytest.mark.parametrize("name", FUNCTIONS)
-def test_inside_a_forward(name):
+@pytest.mark.parametrize(
+    ("name", "ways"), by_turns(FUNCTIONS, ["whole pieces frames", "frames whole whole pieces"])
+)
+def test_inside_a_forward(name, ways):
     """In one chunk, in pieces of which one is empty, and frame by frame, in batches of all of these."""
     wanted = offline(FUNCTIONS[name], name)
     assert wanted
-    for ways in (("whole", "pieces", "frames"), ("frames", "whole", "whole", "pieces")):
-        xs = {i: torch.tensor(STREAMS[i], requires_grad=True) for i in (*wanted, "empty")}
-        compare(online(FUNCTIONS[name], xs, ways), wanted, xs)
+    xs = {i: torch.tensor(STREAMS[i], requires_grad=True) for i in (*wanted, "empty")}
+    compare(online(FUNCTIONS[name], xs, ways.split()), wanted, xs)
 
 
 # ---------------------------------------------------------------- streams outside a forward

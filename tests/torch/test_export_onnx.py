@@ -12,6 +12,7 @@ onnx = pytest.importorskip("onnx")
 pytest.importorskip("onnxruntime")
 from exported import Exported, compare, in_onnxruntime, scaled
 from exported_models import MODELS, made
+from turns import by_turns
 
 import dreamstream as ds
 from dreamstream.errors import CaptureError
@@ -19,10 +20,10 @@ from dreamstream.errors import CaptureError
 TOLERANCE = 1e-5
 
 
-@pytest.mark.parametrize("name", MODELS)
-@pytest.mark.parametrize("dynamic", [False, True], ids=["fixed", "dynamic"])
-def test_models(name, dynamic, tmp_path):
+@pytest.mark.parametrize(("name", "chunk"), by_turns(MODELS, ["fixed", "dynamic"]))
+def test_models(name, chunk, tmp_path):
     model, spec, dtype = made(name)
+    dynamic = chunk == "dynamic"
     path = str(tmp_path / "model.onnx")
     said = ds.export.onnx(model, spec, path, dynamic, dtype=dtype, rows=3)
     call, manifest = in_onnxruntime(path)

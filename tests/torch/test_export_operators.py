@@ -13,6 +13,7 @@ from ds_laws import made
 from ds_laws.drive import schedule
 from ds_laws.operators.norms import CANCELS
 from exported import Exported, in_onnxruntime, scaled
+from turns import by_turns
 
 import dreamstream as ds
 from dreamstream import _core
@@ -65,10 +66,15 @@ def furthest(case, rng, engine, exported):
     return worst
 
 
-@pytest.mark.parametrize("name", [o["name"] for o in _core.operators()])
-@pytest.mark.parametrize("form", [called, torchscript, onnx], ids=lambda f: f.__name__)
-def test_operators(name, form):
-    compared, refusals = 0, []
+NAMES = [o["name"] for o in _core.operators()]
+FORMS = {form.__name__: form for form in (called, torchscript, onnx)}
+
+
+@pytest.mark.parametrize(
+    ("name", "way"), [*((name, "called") for name in NAMES), *by_turns(NAMES, ["torchscript", "onnx"])]
+)
+def test_operators(name, way):
+    form, compared, refusals = FORMS[way], 0, []
     for index in range(30):
         case, rng = made("values", name, index)
         if "engine" not in case.modes:
@@ -77,7 +83,7 @@ def test_operators(name, form):
         try:
             exported = form(engine, rng)
         except (NotStreamableError, CaptureError) as error:
-            assert engine.state_bytes_per_frame or (form.__name__, name) in PARTLY or name in REFUSED, error
+            assert engine.state_bytes_per_frame or (way, name) in PARTLY or name in REFUSED, error
             refusals.append(str(error))
             assert name in refusals[-1]
         else:

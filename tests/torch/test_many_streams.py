@@ -12,6 +12,7 @@ torch = pytest.importorskip("torch")
 from many_streams import Patched, come_and_go
 from torch_references.transformer import Relative, Transformer
 from torch_references.u2 import Encoder
+from turns import by_turns
 
 import dreamstream as ds
 from dreamstream import nn
@@ -66,8 +67,10 @@ FORMS = {
 }
 
 
-@pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize(
+    ("name", "form"),
+    [*by_turns(MODELS, ["compiled", "patched"]), *by_turns(MODELS, ["patched, of torch", "compiled, of torch"])],
+)
 def test_streams_that_come_and_go(name, form):
     torch.manual_seed(len(name))
     ours, theirs = MODELS[name]()

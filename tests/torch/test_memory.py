@@ -244,8 +244,14 @@ def compiled(model: Any, path: Any) -> Any:
     return call
 
 
-@pytest.mark.parametrize("form", [patched, compiled])
-@pytest.mark.parametrize("kind", range(len(KINDS)))
+@pytest.mark.parametrize(
+    ("kind", "form"),
+    [
+        pytest.param(kind, form, marks=[pytest.mark.slow] * (kind % 2 != turn))
+        for kind in range(len(KINDS))
+        for turn, form in enumerate((patched, compiled))
+    ],
+)
 def test_streams_that_come_and_go(kind: int, form: Any, tmp_path: Any) -> None:
     torch.manual_seed(0)
     rng = np.random.default_rng(kind)

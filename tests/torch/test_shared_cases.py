@@ -1,7 +1,8 @@
 """One table of cases through every front end: all say what torch says offline, at the same calls.
 
-Cases stand in tests/helpers/shared_cases; ``-k NAME`` picks one, ``-k FRONT_END`` a way in.
-All of them in all formats of exports::
+Cases stand in tests/helpers/shared_cases; ``-k NAME`` picks one, ``-k FRONT_END`` a way in. In the default tier a
+case is compiled from both libraries and patched in one of them; every third is exported, in one format. All of
+them in every way::
 
     pytest -m "slow or not slow" tests/torch/test_shared_cases.py
 """
@@ -17,31 +18,40 @@ torch = pytest.importorskip("torch")
 
 from shared_cases import CASES, EXPORTS, FRONT_ENDS, baseline, schedule, theirs
 from shared_cases.checks import require_offline
+from turns import by_turns
 
 from dreamstream.stream.tree import leaves
 
 pytestmark = pytest.mark.filterwarnings("ignore:LSTM with projections:UserWarning")  # torch's own
 
 
-@pytest.mark.parametrize(("way", "name"), [(way, name) for name in CASES for way in FRONT_ENDS])
-def test_case(way, name):
+COMPILED = [way for way in FRONT_ENDS if way.endswith("-compiled")]
+CALLED = [way for way in FRONT_ENDS if way not in COMPILED]
+
+
+def has(name, way):
+    """Whether a front end has a case."""
+    return FRONT_ENDS[way].applies(CASES[name])
+
+
+@pytest.mark.parametrize(
+    ("name", "way"), [*((name, way) for name in CASES for way in COMPILED), *by_turns(CASES, CALLED, has)]
+)
+def test_case(name, way):
     """Outputs laid end to end are torch's offline; counts and starts are those of the other front ends."""
     other, same = baseline(CASES[name])
     run = said(FRONT_ENDS[way], CASES[name], same if way == other else None)
     assert run.counts == same.counts, f"{way} and {other} differ in counts"
 
 
-#: Every case in one format; the slow tier has all.
-TURNS = {name: list(EXPORTS)[k % len(EXPORTS)] for k, name in enumerate(CASES)}
-
-
 @pytest.mark.parametrize(
     ("name", "way"),
-    [
-        pytest.param(name, way, marks=[pytest.mark.slow] * (TURNS[name] != way))
-        for name in CASES
-        for way in EXPORTS
-    ],
+    by_turns(
+        CASES,
+        list(EXPORTS),
+        lambda name, way: CASES[name].exports and (CASES[name].onnx or "onnx" not in way),
+        one_in=3,
+    ),
 )
 def test_exported_case(name, way):
     """An exported model's outputs laid end to end are torch's offline."""

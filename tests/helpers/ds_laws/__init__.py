@@ -2,19 +2,21 @@
 
 from . import models_pointwise  # noqa: F401  (adds to MODELS)
 from .check import ALONG, Broken, check, first_broken, made, n_cases
-from .fast import is_fast
+from .fast import FAMILIES, is_default, is_fast
 from .laws import LAWS
 from .models import MODELS
 from .operators import GENERATORS
 
 __all__ = [
     "ALONG",
+    "FAMILIES",
     "GENERATORS",
     "LAWS",
     "MODELS",
     "Broken",
     "check",
     "first_broken",
+    "is_default",
     "is_fast",
     "made",
     "n_cases",

@@ -8,9 +8,11 @@ in which order the dimensions are given.
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -85,8 +87,16 @@ def together(rates: Sequence[Fraction], frames: Sequence[int], skew: int) -> boo
     """Whether inputs with these frames so far are within the skew."""
     if len(frames) == 1:
         return True
-    times = [Fraction(n) / r for n, r in zip(frames, rates)]
-    return max(times) - min(times) < (skew + 1) / min(rates)
+    spacing = _spacing(tuple(rates))
+    times = [n * s for n, s in zip(frames, spacing)]
+    return max(times) - min(times) < (skew + 1) * max(spacing)
+
+
+@lru_cache
+def _spacing(rates: tuple[Fraction, ...]) -> list[int]:
+    """The time from a frame to the next at each of these rates, in a unit that makes them whole numbers."""
+    unit = math.lcm(*(r.numerator for r in rates))
+    return [unit // r.numerator * r.denominator for r in rates]
 
 
 # ---------------------------------------------------------------- a case

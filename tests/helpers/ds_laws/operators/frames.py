@@ -10,7 +10,7 @@ import numpy as np
 
 import dreamstream as ds
 
-from ..case import Array, Case, Input, Rng, door, normal, pick, random_layout
+from ..case import Array, Case, Input, Rng, door, normal, pick, random_layout, together
 from ..reference import Arrays, Refused, length_of, padded
 from .drawing import WAITS, along, any_type, make, shape
 
@@ -220,17 +220,12 @@ def _cut(rng: Rng, dtype: str) -> Case:
     )
 
 
-def _close(rates: tuple[Fraction, ...], frames: tuple[int, ...], skew: int) -> bool:
-    times = [Fraction(n) / r for n, r in zip(frames, rates)]
-    return max(times) - min(times) < (skew + 1) / min(rates)
-
-
 def _lengths(ratio: Fraction, skew: int) -> Callable[[Rng, int], list[int]]:
     """Return what draws lengths of two inputs, one of another rate, that end together."""
 
     def lengths(rng: Rng, n: int) -> list[int]:
         some = [(i, j) for i in range(3 * n + 4) for j in range(max(0, n - 2), n + 3)]
-        found = [pair for pair in some if _close((ratio, Fraction(1)), pair, skew)]
+        found = [pair for pair in some if together((ratio, Fraction(1)), pair, skew)]
         return list(pick(rng, *found)) if found else [0, 0]
 
     return lengths
@@ -242,7 +237,7 @@ def _pad_to(rng: Rng, dtype: str) -> Case:
     kind = any_type(rng, dtype)
     pads_ = {**pads(rng, kind), "mode": str(pick(rng, "constant", "replicate"))}
     inputs = [Input(shape(rng, 1, 1), kind, ratio), Input(shape(rng, 1, 1), kind)]
-    all_ = [(i, j) for i in range(90) for j in range(40) if _close((ratio, Fraction(1)), (i, j), skew)]
+    all_ = [(i, j) for i in range(90) for j in range(40) if together((ratio, Fraction(1)), (i, j), skew)]
     longest = max([0, *(length_of(length, j) - i + pads_["right"] for i, j in all_)])
     if longest > 8:  # what is kept for so many would outlast the streams that are tried
         pads_["mode"], longest = "constant", 0
@@ -454,7 +449,7 @@ def _require(rng: Rng, dtype: str) -> Case:
         "relation": str(pick(rng, *RELATIONS)),
     }
     ones = (Fraction(1), Fraction(1))
-    some = [(i, j) for i in range(12) for j in range(12) if _close(ones, (i, j), skew)]
+    some = [(i, j) for i in range(12) for j in range(12) if together(ones, (i, j), skew)]
     right = [n for n in some if required(a, *n)]
     wrong = [n for n in some if not required(a, *n)]
     return make(
