@@ -14,7 +14,7 @@ from ..torch.forward.mode import current
 
 
 @register("torchaudio.transforms._transforms.Resample")
-def resample(module: Any, waveform: Any) -> Any:
+def at_another_rate(module: Any, waveform: Any) -> Any:
     """It asks for the length as a number; the operator has its kernel."""
     forward = current()
     x = forward.unwrap(waveform)

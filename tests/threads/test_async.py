@@ -228,7 +228,7 @@ class Stop:
 def every_point(action, check, opcodes, stride):
     """Interrupt an action at points that are a stride apart, and at each of the last; return how often.
 
-    After an interruption it does more than after none, so that its last points are looked for after one that ended.
+    After an interruption it does more than after none: its last points are looked for after one that ended.
     """
     n, hits, out = 1, 0, None
     while out is None:
