@@ -317,12 +317,12 @@ def _run(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 @passes_on
 def run_module(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Run a module's call on streams inside a forward: its hooks, and what streams in its forward's place."""
+    other = streaming_forward(module)
     if private.has_hooks(module) or "forward" in module.__dict__:
         forward = type(module).forward
-        if TRACER.stands_for(forward) is None:
+        if other is not None and TRACER.stands_for(forward) is None:
             TRACER.stand_in(forward, partial(_forward, forward))
         return TRACER.of(type(module)._call_impl)(module, *args, **kwargs)
-    other = streaming_forward(module)
     if other is None:
         return TRACER.of(type(module).forward)(module, *args, **kwargs)
     return current().watched(TRACER.of(other), *args, **kwargs)
