@@ -16,7 +16,7 @@ from ..array.stream_tensor import StreamTensor
 from ..array.symbolic import as_symbolic, measured
 from ..errors import CaptureError, NotStreamableError
 from ..stream.edge import Edge, Line, Request, lines_of
-from ..stream.rules import Sizes, entry, require_all_meant
+from ..stream.rules import Sizes, entry
 from ..stream.rules.tokens import Token
 from ..stream.tree import leaves, map_leaves
 from ..stream.where import raise_explained, user_line
@@ -143,7 +143,8 @@ def captured(
     named |= {name: as_symbolic(given, named) for name, given in lengths_in(spec).items()}
     args, kwargs = ((), named) if isinstance(spec, Mapping) else ((capture.inputs[0],), {})
     result = source.streamed(capture, args, kwargs)
-    require_all_meant(capture)
+    if capture.guard is not None:
+        raise capture.guard.left()
 
     def check(x: Any) -> Any:
         x = measured(x)

@@ -58,6 +58,8 @@ class Held:
         Whether it was noted since this was last set to False, as it is before each forward.
     drew : bool
         Whether the last forward has drawn numbers of Python's or NumPy's generators.
+    watched : int
+        For how many calls these generators are looked at.
     """
 
     def __init__(self, model: Any, *, trace: bool = False) -> None:
@@ -72,7 +74,7 @@ class Held:
         self._kept: list[_Kept] = []
         self._kept_before: list[_Kept] = []
         self._stale = True
-        self._watched = _WATCHED  # for how many calls Python's and NumPy's generators are looked at
+        self.watched = _WATCHED
         self.noted = False
         self.drew = False
 
@@ -99,7 +101,7 @@ class Held:
         for home in noted:
             before.append(home.read(home.of) if home.of else None)  # noqa: PERF401 (one Python call less)
         self._now, self._kept_before = noted, self._kept
-        self._states = self._settings() if self._generators or self._watched or self._sets else []
+        self._states = self._settings() if self._generators or self.watched or self._sets else []
         self.noted = True
         for home, key, value, other in self._kept:
             if _has(home, key, other):
@@ -108,12 +110,7 @@ class Held:
     def _settings(self) -> list[tuple[Callable[[Any], Any], Any]]:
         """Return the states of generators, and what else a forward may set, each with what sets it."""
         states = [_state_of(g) for g in self._generators] if self._generators else []
-        return [*states, *_others()] if self._watched else states
-
-    @property
-    def watches(self) -> bool:
-        """Whether Python's and NumPy's generators are looked at in this call."""
-        return self._watched > 0
+        return [*states, *_others()] if self.watched else states
 
     # ---------------------------------------------------------------- after it
     def settle(self) -> None:
@@ -125,7 +122,7 @@ class Held:
             Where the forward has read what an earlier one kept.
         """
         changes = self._changes()
-        if not (changes or self._kept or self._watched):
+        if not (changes or self._kept or self.watched):
             return
         kept, new = [], []
         for change in changes:
@@ -146,10 +143,10 @@ class Held:
         for home, key, _, other in kept:
             _put(home, key, other)
         self._kept = new
-        if self._watched:
+        if self.watched:
             now = dict(_others())
             self.drew = any(str(now[put]) != str(state) for put, state in self._states if put in now)
-            self._watched = _WATCHED if self.drew else self._watched - 1
+            self.watched = _WATCHED if self.drew else self.watched - 1
 
     def restore(self) -> None:
         """Let the model hold what it held when it was noted."""

@@ -30,7 +30,7 @@ from ..errors import (
 from ..stream.course import Course, Leg, Recording
 from ..stream.edge import Counts, Edge, Line, Request, lines_of
 from ..stream.metadata import StreamMetadata
-from ..stream.rules import Sizes, entry, require_all_meant, require_equal_rates
+from ..stream.rules import Sizes, entry, require_equal_rates
 from ..stream.where import RETURNED, user_line
 from .given import Given, Kind, Static, take_given
 
@@ -301,7 +301,8 @@ class Session:
                 f"the forward ran {call.n_done} streaming operations, but {len(call.script)} while these "
                 "streams were live; its course must not depend on data"
             )
-        require_all_meant(call)
+        if call.guard is not None:
+            raise call.guard.left()
         call.over = True
         states = call.states()
         new: dict[str, StreamState | None] = {}

@@ -225,7 +225,7 @@ class TorchPatch(Patch):
                     inside_args, inside_kwargs = tuple(map(enter, args)), kwargs
                 else:
                     inside_args, inside_kwargs = pytree.tree_map(enter, (args, kwargs))
-                watched = held.watches and forward.goes_on
+                watched = held.watched and forward.goes_on
                 entered: Any = places_of_draws(forward) if watched else forward
                 with entered as lines:
                     result = self._ran(forward, module, inside_args, inside_kwargs)
@@ -325,7 +325,7 @@ def run_module(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> An
         return TRACER.of(type(module)._call_impl)(module, *args, **kwargs)
     if other is None:
         return TRACER.of(type(module).forward)(module, *args, **kwargs)
-    return current().watched(TRACER.of(other), *args, **kwargs)
+    return current().watched(TRACER.of(other), module, *args, **kwargs)
 
 
 def _forward(forward: Any, module: Any, /, *args: Any, **kwargs: Any) -> Any:
@@ -333,7 +333,7 @@ def _forward(forward: Any, module: Any, /, *args: Any, **kwargs: Any) -> Any:
     other = streaming_forward(module) if _streams(args, kwargs) else None
     if other is None:
         return TRACER.copied(forward)(module, *args, **kwargs)
-    return current().watched(TRACER.of(other), *args, **kwargs)
+    return current().watched(TRACER.of(other), module, *args, **kwargs)
 
 
 def _within(*kinds: type) -> bool:

@@ -7,8 +7,6 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.slow
-
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -20,6 +18,7 @@ def run(script, *arguments):
     return [json.loads(line) for line in done.stdout.splitlines()]
 
 
+@pytest.mark.slow
 def test_kernels():
     pytest.importorskip("scipy_openblas32")
     config = pytest.importorskip("dreamstream").config.config()
@@ -42,6 +41,7 @@ def test_kernels():
     ]
 
 
+@pytest.mark.slow
 def test_models():
     """Outputs are compared with PyTorch's, and with those of the other engines that are installed."""
     pytest.importorskip("torch")
@@ -55,6 +55,7 @@ def test_models():
     assert size["fp32"] > size["fp16 weights"] == size["bf16 weights"] > size["int8 weights"]
 
 
+@pytest.mark.slow
 def test_capi():
     """C's outputs are compared with Python's."""
     pytest.importorskip("dreamstream")
@@ -63,6 +64,7 @@ def test_capi():
     assert all(way[1] > 0 for r in rows for way in r["us"].values())
 
 
+@pytest.mark.slow
 def test_before_after(tmp_path):
     """This tree beside itself: all variants give the same bits, and both tables have their figures."""
     figures = tmp_path / "figures.json"
@@ -92,6 +94,7 @@ def test_bytes_moved_are_counted():
     assert 0 < row["moved_bytes_per_stream"] + given_and_made <= 2 * 30 * 1024 + 2 * given_and_made
 
 
+@pytest.mark.slow
 def test_threads():
     """Outputs have the same bits with more threads, else the script ends."""
     rows = run(
@@ -115,6 +118,7 @@ def test_threads():
     assert all(r["one"][1] > 0 and r["more"][1] > 0 for r in rows)
 
 
+@pytest.mark.slow
 def test_planning():
     rows = run("planning.py", "--sizes", "2", "3")
     assert [(r["model"], r["size"]) for r in rows] == [(m, n) for m in ("stack-raw", "relu") for n in (2, 3)]
@@ -134,6 +138,7 @@ def test_labels(data_folder):
     assert all(r["error"] == 0 for r in rows[::3]) and all(r["wrong"] > 0.5 for r in rows[:3])
 
 
+@pytest.mark.slow
 def test_operators():
     """Every operator has a row, or a reason why not; outputs are compared with torch's."""
     pytest.importorskip("torch")
@@ -142,6 +147,7 @@ def test_operators():
     assert all(r["torch"] > 0 and r["engine"] > 0 and r["eager"] > 0 for r in rows)
 
 
+@pytest.mark.slow
 def test_loading():
     """All processes, with the reference kernels and with those chosen here, give the same bits."""
     if not Path("/proc/self/smaps_rollup").exists():

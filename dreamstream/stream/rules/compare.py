@@ -16,7 +16,7 @@ from .condition import Condition, is_length
 from .decide import OPPOSITE, holds
 from .tokens import Token
 
-__all__ = ["Comparison", "Shape", "compared", "open_branch", "require_all_meant"]
+__all__ = ["Comparison", "Shape", "compared", "open_branch"]
 
 _MIRRORED = {"eq": "eq", "ne": "ne", "lt": "gt", "gt": "lt", "le": "ge", "ge": "le"}
 
@@ -49,12 +49,6 @@ def open_branch(entry: Any) -> Any:
     if branch is not None and not branch.is_running():
         raise branch.left()
     return branch
-
-
-def require_all_meant(entry: Any) -> None:
-    """Raise NotStreamableError where a forward ends in an if or loop that only some streams enter."""
-    if entry.guard is not None:
-        raise entry.guard.left()
 
 
 class Comparison(Token):

@@ -67,7 +67,7 @@ class TorchHeld(Held):
         settings: list[tuple[Callable[[Any], Any], Any]] = [
             (torch.default_generator.set_state, torch.default_generator.get_state())
         ]
-        if self._generators or self._watched:
+        if self._generators or self.watched:
             settings += super()._settings()
         if self._on_cuda and torch.cuda.is_initialized():
             settings.append((torch.cuda.set_rng_state_all, torch.cuda.get_rng_state_all()))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import torch
@@ -25,8 +24,7 @@ _STREAMING: dict[Any, Callable[..., Any]] = {}
 def streaming_forward(module: torch.nn.Module) -> Callable[..., Any] | None:
     """Return what runs in a streaming call in place of the forward of a module's class, if anything does."""
     kind: Any = type(module)
-    run = registered_for(kind) or _STREAMING.get(kind.forward)
-    return None if run is None else partial(run, module)
+    return registered_for(kind) or _STREAMING.get(kind.forward)
 
 
 # ---------------------------------------------------------------------- recurrence
