@@ -145,7 +145,7 @@ class Held:
         self._kept = new
         if self.watched:
             now = dict(_others())
-            self.drew = any(str(now[put]) != str(state) for put, state in self._states if put in now)
+            self.drew = not all(_same_state(now[put], state) for put, state in self._states if put in now)
             self.watched = _WATCHED if self.drew else self.watched - 1
 
     def restore(self) -> None:
@@ -282,6 +282,13 @@ def _kind_of(value: Any) -> str | None:
         elif not (is_foreign(x) or isinstance(x, (type, FunctionType))):
             waiting += getattr(x, "__dict__", {}).values()
     return found
+
+
+def _same_state(a: Any, b: Any) -> bool:
+    """Whether two states of a generator of random numbers are one."""
+    if isinstance(a, dict):
+        return all(_same_state(value, b[name]) for name, value in a.items())
+    return np.array_equal(a, b) if isinstance(a, np.ndarray) else bool(a == b)
 
 
 def _others() -> list[tuple[Callable[[Any], Any], Any]]:

@@ -91,7 +91,7 @@ def engine(variant: str) -> Engine:
         subprocess.run(["ar", "qcs", str(archive), *map(str, objects)], check=True)
     libraries = ["-lm", "-pthread", *cbuild.sanitizer_flags(SANITIZERS[variant])]
     libraries += [str(blas), f"-Wl,-rpath,{blas.parent}"] if blas else []
-    return Engine(variant, archive, [*cflags, "-O1"], libraries, error)  # optimised further they gain nothing
+    return Engine(variant, archive, cflags, libraries, error)
 
 
 def program(made: Engine, source: Path, everything: bool = False) -> Path:

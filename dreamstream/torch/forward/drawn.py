@@ -96,7 +96,7 @@ def _places() -> tuple[Any, ...]:
     """Return how far the generators of Python and NumPy have come."""
     state = np.random.get_state(legacy=False)
     inner = state["state"]
-    return random.getstate(), inner.get("pos", repr(inner)), repr(state["gauss"])
+    return random.getstate(), inner["pos"] if "pos" in inner else repr(inner), repr(state["gauss"])
 
 
 @contextmanager
