@@ -292,8 +292,8 @@ class Tracer(Hooks):
         """Whether a function may make a tensor of lengths as numbers: it has loops, or calls what makes some."""
         try:
             sites = converted(f).sites.cell_contents
-        except NoCopy:
-            return False
+        except NoCopy:  # it runs as it is, and may
+            return True
         return any(s.kind in _LOOPS for s in sites) or not _MAKERS.isdisjoint(f.__code__.co_names)
 
 

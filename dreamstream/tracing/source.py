@@ -8,6 +8,7 @@ code: this tells two lambdas of one line apart, and files that were edited since
 import __future__
 
 import ast
+import itertools
 import linecache
 import sys
 import threading
@@ -85,11 +86,12 @@ def find(function: types.FunctionType) -> Found:
     file = _file(code.co_filename, function.__globals__)
     if not file.functions:
         raise NoCopy(f"{place(code)}: there is no source of it (made by exec, in a console, or frozen)")
-    rewritten = []
-    for node, cls in file.candidates(code):
+    rewritten: dict[int, Found] = {}
+    by_parts = dict.fromkeys((file.imports, ()))  # a file may have been run part by part
+    for (node, cls), imports in itertools.product(file.candidates(code), by_parts):
         if isinstance(node, ast.AsyncFunctionDef):
             continue
-        found = Found(_bare(node, code.co_name), cls, file.imports)
+        found = Found(_bare(node, code.co_name), cls, imports)
         try:
             made = compiled(found, code, code.co_freevars, qualified_name(function))
         except (SyntaxError, ValueError):
@@ -97,9 +99,9 @@ def find(function: types.FunctionType) -> Found:
         if _equal(made, code):
             return found
         if _rewritten(made, code):
-            rewritten.append(found)
+            rewritten[id(node)] = found
     if len(rewritten) == 1:
-        return rewritten[0]
+        return next(iter(rewritten.values()))
     raise NoCopy(
         f"{place(code)}: its source is not what runs (edited since it was imported, or made by another program)"
     )

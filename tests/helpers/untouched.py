@@ -44,6 +44,8 @@ def _own(x: Any) -> bool:
         "_pytest",
         "pytest",
         "pluggy",
+        "hypothesis",  # which counts the collector's work while it is loaded
+        "tqdm",
     )
 
 
@@ -72,7 +74,9 @@ class Process:
                 except (AttributeError, TypeError):
                     continue
         self.modules = {
-            name: _of_module(m) for name, m in list(sys.modules.items()) if not name.startswith("dreamstream")
+            name: _of_module(m)
+            for name, m in list(sys.modules.items())
+            if not name.startswith(("dreamstream", "hypothesis", "tqdm"))
         }
         self.settings = settings()
 

@@ -4,6 +4,7 @@ import ast
 import contextlib
 import fnmatch
 import io
+import linecache
 import re
 import subprocess
 import sys
@@ -46,6 +47,11 @@ def test_examples(page, tmp_path, monkeypatch):
     if re.search(r"^(?:import|from) torch\b", page.read_text(encoding="utf-8"), re.MULTILINE):
         pytest.importorskip("torch")
     monkeypatch.chdir(tmp_path)
+    lines = [""] * len(page.read_text(encoding="utf-8").splitlines())  # what the file would be, for who reads it
+    for line, language, text, _ in blocks(page):
+        if language == "python":
+            lines[line : line + text.count("\n")] = text.splitlines()
+    monkeypatch.setitem(linecache.cache, str(page), (1, None, [f"{line}\n" for line in lines], str(page)))
     scope, printed, last = {"__name__": "example"}, "", ""
     for line, language, text, adjacent in blocks(page):
         if language == "python":

@@ -114,8 +114,11 @@ def places_of_draws(forward: Any) -> Iterator[list[str]]:
         return call(*args)
 
     forward.call = watching
-    with forward:
-        yield lines
+    try:
+        with forward:
+            yield lines
+    finally:
+        del forward.call
 
 
 def warn_of_others(name: str, lines: list[str]) -> None:
