@@ -160,7 +160,7 @@ def settings() -> dict[str, Any]:
 #: Entries of a patched module's own dictionary that belong to its handle.
 OF_HANDLE = {
     "_patch", "_compiled_call_impl", "compile", "__getstate__", "__jit_ignored_attributes__", "online", "offline",
-    "reset", "get_state", "set_state", "is_online", "live_ids", "kernel_width",
+    "reset", "get_state", "set_state", "is_online", "live_ids", "kernel_width", "stream_buffer",
 }  # fmt: skip
 
 
