@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import ast
 import inspect
-import linecache
-import os
 import textwrap
 from collections.abc import Iterable
 from types import FunctionType
 from typing import Any, NamedTuple
+
+from ..stream.where import place
 
 #: Methods by which a container takes values.
 _TAKING = frozenset({"add", "append", "appendleft", "extend", "insert", "setdefault", "update"})
@@ -33,10 +33,8 @@ def assignment_of(name: str, functions: Iterable[FunctionType], *, is_variable: 
         except (OSError, SyntaxError, TypeError):
             continue
         if uses.assigned:
-            code, line = function.__code__, first + uses.assigned - 1
-            text = linecache.getline(code.co_filename, line).strip()
-            place = f"{os.path.basename(code.co_filename)}:{line} in {code.co_name}"
-            found = Assignment(f"{place}: `{text}`" if text else place, uses.read_before)
+            line = first + uses.assigned - 1
+            found = Assignment(place(function.__code__, line, function.__globals__), uses.read_before)
             if uses.read_before:
                 return found
     return found

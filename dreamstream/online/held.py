@@ -88,12 +88,10 @@ class Held:
         Then let it hold what stood for streams in the last call, which this one must not read.
         """
         model = self._model()
-        if not self._stale:
-            self._homes[0].of = model.__dict__
-        if self._stale or (first and any(k != "_patch" and _may_hold(x) for _, k, x, _ in self._changes())):
+        if self._stale or (first and any(_may_hold(value) for _, _, value, _ in self._changes())):
             found = homes_of(model, functions=self._trace)
             self._homes, self._generators, self._stale = found.homes, found.generators, False
-            self._small = [h for h in self._homes if h is self._homes[0] or not _is_large(h.of)]
+            self._small = [h for h in self._homes if not _is_large(h.of)]
         noted = self._homes if first else self._small
         if not first and self._changing:
             noted = [*noted, *(h for h in self._homes if _key(h.of) in self._changing)]

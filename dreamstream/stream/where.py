@@ -213,11 +213,15 @@ def _stand_ins() -> set[str]:
     }
 
 
-def _place(found: FrameType, line: int) -> str:
-    code = found.f_code
-    text = linecache.getline(code.co_filename, line, found.f_globals).strip()
-    place = f"{os.path.basename(code.co_filename)}:{line} in {code.co_name}"
-    return f"{place}: `{text}`" if text else place
+def place(code: CodeType, line: int, names: dict[str, Any] | None = None) -> str:
+    """Return a line of a function as messages have it, with its text; `names` are those of its module."""
+    text = linecache.getline(code.co_filename, line, names).strip()
+    found = f"{os.path.basename(code.co_filename)}:{line} in {code.co_name}"
+    return f"{found}: `{text}`" if text else found
+
+
+def _place(frame: FrameType, line: int) -> str:
+    return place(frame.f_code, line, frame.f_globals)
 
 
 def is_of_user(frame: FrameType) -> bool:
