@@ -18,7 +18,7 @@ from weakref import ref
 import numpy as np
 
 from ..errors import DTypeError, NotStreamableError, ShapeError
-from ..stream.rules import Fallback, Length, is_whole, stream_slice
+from ..stream.rules import Fallback, Length, is_whole, open_branch, stream_slice
 from ..stream.where import user_line
 from . import dtypes, elementwise, forward, hook
 from .batch_constant import BatchTensor
@@ -177,6 +177,8 @@ def write(x: StreamTensor, value: Any, what: str) -> Any:
     """
     if value is x:
         return x
+    if x.edge is not None and (branch := open_branch(x.edge.entry)) is not None:
+        raise branch.wrote(what)
     if isinstance(x, Picked):
         x.become(value)
         return x

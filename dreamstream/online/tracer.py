@@ -14,7 +14,18 @@ from types import FrameType, FunctionType
 from typing import Any, ClassVar, NoReturn, cast
 
 from ..array.symbolic import Symbolic
-from ..stream.rules import Apart, Branch, Comparison, Length, Loop, Token, chosen, open_branch, trusted
+from ..stream.rules import (
+    Apart,
+    Branch,
+    Comparison,
+    Length,
+    Loop,
+    Token,
+    changed_in_place,
+    chosen,
+    open_branch,
+    trusted,
+)
 from ..stream.tree import leaves, map_leaves
 from ..tracing import Hooks, NoCopy, Site, variables
 from ..tracing.callees import wanted
@@ -63,7 +74,7 @@ def _float(x: Any = 0.0) -> Any:
 
 
 def _bool(x: Any = False) -> Any:
-    return TRACER.test(x)
+    return TRACER.truth(x)
 
 
 def _sqrt(x: Any) -> Any:
@@ -193,13 +204,13 @@ class Tracer(Hooks):
         return isinstance(_bared(value), (Length, Comparison))
 
     def test(self, value: Any) -> Any:
-        """Return whether something is true, or the comparison of lengths that says so."""
+        """Return the comparison of lengths that says whether something is true; None for what Python is to ask."""
         if value is True or value is False or isinstance(value, Comparison):
             return value
         number = _bared(value)
         if isinstance(number, Length):
             return number.compare(0, "ne")
-        return number if isinstance(number, Comparison) else bool(value)
+        return number if isinstance(number, Comparison) else None
 
     def not_(self, w: Any) -> Any:
         return w.opposite() if isinstance(w, Comparison) else not w
@@ -217,7 +228,7 @@ class Tracer(Hooks):
             return a in b
         found: Any = False
         for each in b:
-            same = self.test(number == each)
+            same = self.truth(number == each)
             found = same if found is False else found if found is True else self.tor(found, same)
         return found
 
@@ -226,25 +237,26 @@ class Tracer(Hooks):
         if site.then_raises != site.else_raises:
             w.require(site.else_raises)
             return site.else_raises
-        return self._taken(w, site, seen, sys._getframe(1))
+        answer = self._answer(w, site, seen)
+        return Branch(w, site, sys._getframe(1), seen) if answer is None else answer
 
     def sides(self, w: Comparison, site: Site) -> Any:
-        if site.kind != "conditional":
+        if site.kind != "conditional" and not (site.escapes or site.effects):
             return w
-        branch = self._taken(w, site, {}, sys._getframe(1))
-        return branch if isinstance(branch, bool) else w
+        answer = self._answer(w, site, {})
+        if answer is None:
+            Branch(w, site, sys._getframe(1), {})
+        return w if answer is None else answer
 
-    def _taken(self, w: Comparison, site: Site, seen: dict[str, Any], frame: FrameType) -> Any:
-        """Return the answer that all but short streams give, where the other can't be taken too, or a branch."""
-        lasting = site.escapes or site.effects
-        answer = None if site.again or (site.plain and not lasting) else trusted(w)
+    def _answer(self, w: Comparison, site: Site, seen: dict[str, Any]) -> bool | None:
+        """Return the answer that all but short streams give, where the other can't be taken too; else None."""
+        lasting = next(iter((*site.escapes, *site.effects)), None) or changed_in_place(site, seen)
+        answer = None if site.again or (site.plain and lasting is None) else trusted(w)
         if answer is not None:
             w.require(answer)
-            return answer
-        if lasting:
-            ((what, line), *_) = lasting
-            w.refuse(f" `{what}` in line {line} would be done for all of them.")
-        return Branch(w, site, frame, seen)
+        elif lasting is not None:
+            w.refuse_for_all(*lasting)
+        return answer
 
     def other_side(self, w: Comparison) -> None:
         open_branch(w.edge.entry).then({})
@@ -254,7 +266,7 @@ class Tracer(Hooks):
 
     def joined(self, w: Comparison, v: Any, other: Any, is_or: bool) -> Any:
         if isinstance(v, Comparison):
-            return (self.tor if is_or else self.tand)(w, self.test(other))
+            return (self.tor if is_or else self.tand)(w, self.truth(other))
         nothing = 0 if isinstance(v, Length) else v  # what an `and` gives where its first operand is false
         yes, no = (v, other) if is_or else (other, nothing)
         try:
@@ -271,7 +283,7 @@ class Tracer(Hooks):
         return _While() if site.kind == "while" else super().loop(site)
 
     def rounds(self, loop: Any, w: Comparison, site: Site, seen: dict[str, Any]) -> bool:
-        if site.escapes or site.effects:
+        if site.escapes or site.effects or changed_in_place(site, seen) is not None:
             w.refuse()
         return cast(_While, loop).again(w, site, sys._getframe(1), seen)
 

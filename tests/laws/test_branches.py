@@ -79,6 +79,15 @@ def fallen_back_at_the_end(self, x):
     return y
 
 
+def counted_up(self, x):
+    n = 0
+    if x.size(2) % 2:
+        n += 1
+        k = 2
+        k += n
+    return F.pad(x, (0, n))
+
+
 def counted_in_a_loop(self, x):
     k = 0
     for _ in range(2):
@@ -88,7 +97,7 @@ def counted_in_a_loop(self, x):
     return x
 
 
-@pytest.mark.parametrize("forward", [pads_of_two_streams, checked_within, stored, counted_in_a_loop])
+@pytest.mark.parametrize("forward", [pads_of_two_streams, checked_within, stored, counted_up, counted_in_a_loop])
 def test_branches_that_some_streams_enter(forward):
     streamed(forward, [*range(1, 14), 29])
 
@@ -127,6 +136,54 @@ def written_in_place(self, x):
     return y
 
 
+def added_in_place(self, x):
+    y = x * 1
+    if x.size(2) % 2:
+        y += 1
+    return y
+
+
+def added_by_another_name(self, x):
+    y = x * 1
+    if x.size(2) % 2:
+        z = y
+        z += 1
+    return y
+
+
+def added_by_a_function(self, x):
+    def more(y):
+        y += 1
+        return y
+
+    y = x * 1
+    if x.size(2) % 2:
+        z = more(y)  # noqa: F841
+    return y
+
+
+def added_in_a_loop(self, x):
+    y, n = x * 1, x.size(2)
+    while n % 4:
+        n += 1
+        y += 1
+    return y
+
+
+def added_in_a_condition(self, x):
+    y = x * 1
+    odd = x.size(2) % 2 == 1 and y.add_(1) is not None
+    return F.pad(y, (0, 1)) if odd else y
+
+
+def joined_to_a_list(self, x):
+    found = [x]
+    if x.size(2) % 2:
+        also = found
+        also += [x]
+    return x * len(found)
+
+
 def left_early(self, x):
     for _ in range(2):
         if x.size(2) % 2:
@@ -158,6 +215,12 @@ def in_a_comprehension(self, x):
         (kept_in_an_attribute, r"`self.odd` in line \d+ would be done for all"),
         (kept_in_a_list, r"`found.append\(1\)` in line \d+ would be done for all"),
         (written_in_place, r"`y.add_\(1\)` in line \d+ would be done for all"),
+        (added_in_place, r"`y` in line \d+ would be done for all"),
+        (added_by_another_name, "writes into a stream in the `if x.size"),
+        (added_by_a_function, "writes into a stream in the `if x.size"),
+        (added_in_a_loop, "compared where streams answer differently"),
+        (added_in_a_condition, r"`y.add_\(1\)` in line \d+ would be done for all"),
+        (joined_to_a_list, r"`also` in line \d+ would be done for all"),
         (left_early, r"`break` in line \d+ would be done for all"),
         (other_values, "`x` after the if at .* is, where it holds, not what it is elsewhere"),
         (other_kinds, "`pad` after the if at .* is, where it holds, not what it is elsewhere"),
@@ -171,6 +234,17 @@ def test_branches_that_are_refused(forward, what):
         ds.patch_module(net(forward)).online()(
             ds.stream_tensor([np.ones((2, 5), np.float32)], ids=["a"], sos=True)
         )
+
+
+@pytest.mark.parametrize("forward", [added_in_place, added_by_another_name, added_by_a_function, added_in_a_loop])
+def test_streams_of_torch_are_not_written_into_in_branches(forward):
+    torch = pytest.importorskip("torch")
+    make = type("Net", (torch.nn.Module,), {"forward": forward})
+    with pytest.raises(NotStreamableError):
+        ds.compile(make(), ("B", 2, "L"), verify=False)
+    online = ds.patch_module(make()).online()
+    with pytest.raises(NotStreamableError):
+        online(ds.stream_tensor([torch.ones(2, 5)], ids=["a"], sos=True))
 
 
 def test_a_forward_without_source_says_so():

@@ -24,7 +24,7 @@ from .condition import Condition, is_length
 from .decide import OPPOSITE, holds
 from .tokens import Token
 
-__all__ = ["Apart", "Branch", "Loop", "chosen", "trusted"]
+__all__ = ["Apart", "Branch", "Loop", "changed_in_place", "chosen", "trusted"]
 
 _CHOICE = (
     "an if that some streams enter {} by what is not nothing in others, at {}; do so by lengths without an if, as "
@@ -47,6 +47,15 @@ def trusted(asked: Comparison, short: str = "few") -> bool | None:
     where = {"few": "beyond_few", "soon": "soon"}[short]
     found: bool | None = length.fact((short, relation), lambda f: holds(getattr(f, where)(), relation))
     return found
+
+
+def changed_in_place(site: Site, seen: Mapping[str, Any]) -> tuple[str, int] | None:
+    """Return the first of a site's ``name += …`` that changes what the name holds, and its line; else None."""
+    for name, line in site.augmented:
+        value = seen.get(name, UNBOUND)
+        if value is not UNBOUND and not isinstance(value, (int, float, str, bytes, tuple, Token)):
+            return name, line
+    return None
 
 
 def chosen(asked: Comparison, yes: Any, no: Any) -> Any:
@@ -175,6 +184,13 @@ class _Open:
             "streams that don't enter it have none; ask for what raises it by a comparison"
         )
 
+    def wrote(self, what: str) -> NotStreamableError:
+        """Return the error for a stream that is written into here, where all who hold it would see that."""
+        return NotStreamableError(
+            f"{what} at {user_line()} writes into a stream in the `{self._site.kind} {self._site.text}` at "
+            f"{self._site}, which only some streams enter; compute a new one, as in y = y + 1"
+        )
+
     def open(self) -> None:
         """Let pads and crops of streams be within it from now on."""
         self.entry.guard = self
@@ -250,9 +266,8 @@ class Branch(_Open):
         self._before = seen
         self._after: Mapping[str, Any] = seen
         self._side = True
-        self._answer: bool | None = (
-            None  # what all but short streams answer, where an amount has no meaning for all
-        )
+        #: What all but short streams answer, where an amount has no meaning for all.
+        self._answer: bool | None = None
         self._merged: dict[str, Any] = {}
         self.open()
 
@@ -282,6 +297,10 @@ class Branch(_Open):
         at their ends.
         """
         self.close()
+        if (
+            changed := changed_in_place(self._site, self._after) or changed_in_place(self._site, seen)
+        ) is not None:
+            self._asked.refuse_for_all(*changed)
         values = _Values(self._asked, self._conditions, self._edits)
         for name in self._site.names:
             yes, no = self._after.get(name, UNBOUND), seen.get(name, UNBOUND)

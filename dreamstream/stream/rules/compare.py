@@ -85,6 +85,10 @@ class Comparison(Token):
         """Raise what says that streams answer differently."""
         self._misuse("compared where streams answer differently", more or why_no_copy())
 
+    def refuse_for_all(self, what: str, line: int) -> NoReturn:
+        """Refuse what lasts, in a branch that only some streams enter."""
+        self.refuse(f" `{what}` in line {line} would be done for all of them.")
+
     def single(self) -> tuple[Any, str]:
         """Return the one length that compares with 0, and how; None, "" where it is several."""
         if len(self.parts) > 1:

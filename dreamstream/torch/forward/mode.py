@@ -26,7 +26,7 @@ from ...array.writing import copied, write
 from ...errors import DreamStreamError, ModeError, NotStreamableError, ShapeError, StreamMismatchError
 from ...nn import functional as native_functional
 from ...stream.course import Course, Recording, repeat, same_entry
-from ...stream.rules import Length, Quotient
+from ...stream.rules import Length, Quotient, open_branch
 from ...stream.tree import leaves
 from ...stream.where import INSTEAD, RETURNED, WRITTEN, is_of_streams, passes_on, refused, user_line
 from ..private import active_modes, enter_mode, leave_innermost_mode, saved_tensors_hooks_on_top, set_gradients
@@ -313,13 +313,12 @@ class Forward(TorchFunctionMode):
     def _called(self, func: Any, meaning: Meaning, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if kwargs.get("out") is not None:
             raise NotStreamableError(f"{func.__name__}: out= of a stream inside a forward, at {user_line()}")
-        if (meaning.in_place or meaning.name == "copy_") and func.__name__[:2] != "__":
-            target = args[0] if args else kwargs.get("input")
-            if isinstance(target, torch.Tensor) and not isinstance(target, StreamTensor):
-                raise NotStreamableError(f"{func.__name__} at {user_line()} {WRITTEN}")
+        target = args[0] if args else kwargs.get("input")
+        constant = isinstance(target, torch.Tensor) and not isinstance(target, StreamTensor)
+        if constant and (meaning.in_place or meaning.name == "copy_") and func.__name__[:2] != "__":
+            raise NotStreamableError(f"{func.__name__} at {user_line()} {WRITTEN}")
         if meaning.name in OF_LENGTHS:
             return self._wrapped(OF_LENGTHS[meaning.name](*args, **kwargs))
-        target = args[0] if args else kwargs.get("input")
         listed = next((a for a in args[:2] if isinstance(a, (list, tuple))), ())
         shells: list[Any] = [x for x in (*listed, *args, *kwargs.values()) if type(x) is SHELL]
         if not _NOTED.isdisjoint([type(x._inner) for x in shells]):
@@ -501,6 +500,8 @@ class Forward(TorchFunctionMode):
 
     def _written(self, target: Any, result: Any, name: str) -> Any:
         """Let a stream be the result of an operation in place."""
+        if (branch := open_branch(self.entry)) is not None:
+            raise branch.wrote(name)
         before = target._inner
         result = result._inner if isinstance(result, StreamTensor) else result
         if isinstance(before, NativeStream):
@@ -586,14 +587,13 @@ def _call_beneath(func: Any, types: Any, args: Any, kwargs: Any) -> Any:
 
 
 def _note_alias(x: Any) -> None:
-    forward = _CURRENT.get()
-    if forward is not None and forward.gradients is not None:
+    if (forward := _CURRENT.get()) is not None and forward.gradients is not None:
         forward.gradients.note(x)
 
 
 for _kind in (Symbolic, Quotient, BatchTensor):
-    _asked = classmethod(lambda cls, func, types, args=(), kwargs=None: _call(func, types, args, kwargs or {}))
-    setattr(_kind, "__torch_function__", _asked)  # noqa: B010
+    _of_kind = classmethod(lambda cls, func, types, args=(), kwargs=None: _call(func, types, args, kwargs or {}))
+    setattr(_kind, "__torch_function__", _of_kind)  # noqa: B010
 TAKERS.inside = _call
 TAKERS.beneath = _call_beneath
 TAKERS.aliased = _note_alias
