@@ -9,6 +9,7 @@ from __future__ import annotations
 import copy
 import sys
 import threading
+import weakref
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
@@ -24,7 +25,7 @@ from ..nn.module import Module
 from ..stream.context import Context, declared
 from ..stream.rules import require_same_streams
 from ..stream.tree import leaves, map_leaves
-from ..stream.where import passes_on, raise_explained
+from ..stream.where import offline_error, passes_on, raise_explained
 from . import states
 from .eager import EagerCall
 from .given import forgotten, input_names
@@ -99,6 +100,9 @@ class Patch:
         Whether it streams.
     around : bool
         Whether it, or a module below, has a context.
+    takes_calls : bool
+        Whether calls of the module come here: where it streams, or has a context, or where a module above it
+        streams that has brought it online. Else the module is called as if it were not patched.
     lent : tuple of str
         The names that the module had not, and has from here.
     """
@@ -110,8 +114,9 @@ class Patch:
     ) -> None:
         self.module = module
         self.options, self.path, self.context, self.around = options, path, context, around
-        self.online_mode = False
+        self.online_mode = self.takes_calls = False
         self.lent: tuple[str, ...] = ()
+        self.leader: Any = None  # refers weakly to the module that has brought this one online
         self._session: Session | None = None
 
     @property
@@ -137,16 +142,23 @@ class Patch:
         self._lend(self.lent)
 
     def _lend(self, names: Iterable[str]) -> None:
-        """Give the module attributes of these names, and let calls come here."""
+        """Give the module attributes of these names."""
         self.module.__dict__.update({name: self._offer(name) for name in names})
         self.module.__dict__["__getstate__"] = self._state_of_module
-        self._take_calls()
+        self.stand()
 
     def _offer(self, name: str) -> Any:
         return getattr(self, name)
 
-    def _take_calls(self) -> None:
-        """Let calls of the module come here; those of modules of `dreamstream.nn` do."""
+    def stand(self, capturing: bool = False) -> None:
+        """Let calls of the module come here, where they have to; those of a module that is captured have to."""
+        self.takes_calls = capturing or self.online_mode or self.around or self.is_led
+
+    @property
+    def is_led(self) -> bool:
+        """Whether a module above streams, and has brought this one online, whatever it is now."""
+        leader = None if self.leader is None else patch_of(self.leader())
+        return leader is not None and leader.online_mode
 
     def strip(self, own: dict[str, Any]) -> None:
         """Take what is this handle's out of a dictionary, the module's or a copy of it."""
@@ -187,7 +199,7 @@ class Patch:
         return out
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "module": None, "_session": None}  # live streams travel by get_state
+        return {**self.__dict__, "module": None, "leader": None, "_session": None}  # streams: by get_state
 
     def _of(self) -> Any:
         if self.module is None:
@@ -205,7 +217,9 @@ class Patch:
                 patch.online_mode = mode
                 if "is_online" in patch.lent and "is_online" in part.__dict__:
                     part.__dict__["is_online"] = mode
-                patch._take_calls()
+                patch.stand()  # by the leader that it had
+                if mode and not patch.is_led:
+                    patch.leader = weakref.ref(self.module)
         return self.module
 
     def offline(self) -> Any:
@@ -263,7 +277,7 @@ class Patch:
         """Take a call of a module that has a copy of another one's dictionary, and let it be unpatched."""
         self.strip(module.__dict__)
         if any(isinstance(x, StreamTensor) and x.edge is None for x in leaves((args, kwargs))):
-            raise not_patched(module)
+            raise offline_error(module)
         return forward_of(module)(*args, **kwargs)
 
     @passes_on
@@ -282,7 +296,7 @@ class Patch:
         name = type(module).__name__
         if not self.online_mode:
             if tensors:
-                raise ModeError(f"{name} is offline and got a StreamTensor; call .online() first")
+                raise offline_error(module)
             return module.forward(*args, **kwargs)
         if not tensors:
             if any(type(x).__name__ == "StreamTensor" for x in leaves((args, kwargs))):
@@ -367,7 +381,7 @@ class Travelling:
 def _arrived(module: Any, patch: Patch) -> Patch:
     """Return a handle that has come to a module of which nothing but the object is there yet."""
     if module is None or "_parameters" in module.__dict__:
-        raise ModeError("what has the dictionary of a patched module would become that one; call it once before")
+        raise ModeError("what has the dictionary of a patched module would become that one; unpatch it before")
     patch.module = module
     patch._lend(name for name in patch.lent if name not in VALUES)  # which are in the state
     return patch
@@ -377,12 +391,6 @@ def patch_of(module: Any) -> Patch | None:
     """Return a module's handle; None where it is not patched, as a shallow copy of one that is."""
     found = getattr(module, "__dict__", {}).get("_patch")
     return found if isinstance(found, Patch) and found.module is module else None
-
-
-def not_patched(module: Any) -> ModeError:
-    """Return the error for streams that come to a module whose dictionary is a copy of a patched one's."""
-    name = type(module).__name__
-    return ModeError(f"this {name} is a copy of one that is patched, and is not: ds.patch_module lets it stream")
 
 
 def _has(module: Any, name: str) -> bool:

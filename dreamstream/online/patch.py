@@ -214,9 +214,12 @@ def unpatch_module(module: M) -> M:
     """
     front = front_of(module, "unpatch_module")
     parts = [m for _, m in front.parts(module)]
-    live = [i for m in parts if (patch := patch_of(m)) is not None for i in patch.known_ids()]
+    patches = [patch for m in parts if (patch := patch_of(m)) is not None]
+    live = [i for patch in patches for i in patch.known_ids()]
     if live:
         raise ModeError("streams are live; end them or reset() before unpatching", live)
+    for patch in patches:
+        patch.online_mode = False  # for somebody who has wrapped it
     for part in parts:
         forget_patch(part)
     return module
