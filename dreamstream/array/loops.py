@@ -1,0 +1,630 @@
+"""Loops over the frames of streams: what the body of such a loop sees, and the operator that the loop becomes.
+
+The body runs on one frame that stands for many: its operations are recorded (`Body`), and when it is known what goes
+from frame to frame, the loop becomes one operator, `scan`, with a graph for each kind of frame (`Loop`). How the
+Python statement is followed stands above (`online/loops.py`).
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from typing import Any, NoReturn
+
+from ..errors import NotStreamableError, ShapeError
+from ..operations.refusals import LOOPS
+from ..stream.edge import Edge, Line, Request, lines_of
+from ..stream.rules import Length, Token
+from ..stream.where import user_line
+from . import hook
+from .axes import numbered
+from .elementwise import where
+from .stream_tensor import StreamTensor
+from .tensor import Tensor
+
+#: All values of a body advance together, frame by frame.
+_FRAME = ("frame",)
+
+
+def refuse(why: str) -> NoReturn:
+    """Refuse what a loop over frames does."""
+    raise NotStreamableError(f"{user_line()}: {why}")
+
+
+class FrameNumber(Token):
+    """The position of the frame that a loop is at, and a constant more.
+
+    A comparison with a number is decided by the kind of frame: of the first ones each is a kind of its own.
+    """
+
+    __slots__ = ("loop", "off")
+    loop: Loop
+    off: int
+    _what = "the number of a frame"
+    _serves = "It serves to index streams and tables along L (`x[:, t]`, `x[:, t - 1]`), and in `if t >= k`."
+
+    def __init__(self, loop: Loop, off: int = 0) -> None:
+        super().__init__(loop.clock)
+        self.loop = loop
+        self.off = off
+
+    def __add__(self, other: Any) -> Any:
+        return FrameNumber(self.loop, self.off + other) if type(other) is int else self._misuse("added to this")
+
+    __radd__ = __add__
+
+    def __sub__(self, other: Any) -> Any:
+        if type(other) is not int:
+            self._misuse("subtracted like this")
+        return FrameNumber(self.loop, self.off - other)
+
+    def __rsub__(self, other: Any) -> NoReturn:
+        if isinstance(other, Length):
+            refuse(BACKWARDS)
+        self._misuse("subtracted like this")
+
+    def __bool__(self) -> bool:
+        return self != 0
+
+    def _compare(self, relation: str, other: Any) -> bool:
+        if isinstance(other, Length):
+            refuse("whether a frame is the last one is known when the stream has ended")
+        if isinstance(other, FrameNumber) and other.loop is self.loop:
+            return bool(getattr(self.off, relation)(other.off))
+        if type(other) is not int:
+            self._misuse("compared")
+        first = self.loop.position + self.off
+        here = bool(getattr(first, relation)(other))
+        later = {bool(getattr(n, relation)(other)) for n in (*range(first, max(first, other) + 2), 1 << 40)}
+        if not self.loop.of_one_frame and later != {here}:
+            self.loop.of_one_frame = True
+        return here
+
+    def __eq__(self, other: object) -> bool:
+        return self._compare("__eq__", other)
+
+    def __ne__(self, other: object) -> bool:
+        return self._compare("__ne__", other)
+
+    def __lt__(self, other: object) -> bool:
+        return self._compare("__lt__", other)
+
+    def __le__(self, other: object) -> bool:
+        return self._compare("__le__", other)
+
+    def __gt__(self, other: object) -> bool:
+        return self._compare("__gt__", other)
+
+    def __ge__(self, other: object) -> bool:
+        return self._compare("__ge__", other)
+
+    __hash__ = Token.__hash__
+
+    def __repr__(self) -> str:
+        return "<number of a frame>" if not self.off else f"<number of a frame {self.off:+d}>"
+
+
+BACKWARDS = 'a loop that goes backwards begins at the stream\'s end; unstreamable="buffer" waits for it'
+
+
+# ---------------------------------------------------------------------- what a loop goes over
+class Frames:
+    """What a loop over frames goes over: `at` gives what its target is for one frame."""
+
+    length: Length
+    first = 0
+
+    def at(self, number: FrameNumber) -> Any:
+        raise NotImplementedError
+
+    def __iter__(self) -> NoReturn:
+        why, remedy = LOOPS.words
+        refuse(f"frames are gone through where no loop of a forward's own source does; {why}; {remedy}")
+
+
+class Numbers(Frames):
+    """``range(first, length)``."""
+
+    def __init__(self, first: int, length: Length) -> None:
+        if first < 0:
+            refuse(f"a loop over frames that begins at {first}")
+        self.first, self.length = first, length
+
+    def at(self, number: FrameNumber) -> Any:
+        return number
+
+
+class EachFrame(Frames):
+    """``x.unbind(L)``, ``x.split(1, L)``, a stream that is iterated along L; ``keeps``: L stays, of one frame."""
+
+    def __init__(self, stream: StreamTensor, axis: int, keeps: bool = False) -> None:
+        self._stream, self._axis, self._keeps = stream, axis, keeps
+        self.length = stream.shape[axis]
+
+    def at(self, number: FrameNumber) -> Any:
+        index = (slice(None),) * self._axis + (number,)
+        frame = frame_of(self._stream, index)
+        return frame.unsqueeze(self._axis) if self._keeps else frame
+
+
+class Counted(Frames):
+    """``enumerate``: positions from a number on."""
+
+    def __init__(self, start: int, frames: Frames) -> None:
+        self._start, self._frames, self.length, self.first = start, frames, frames.length, frames.first
+
+    def at(self, number: FrameNumber) -> Any:
+        return number - self.first + self._start, self._frames.at(number)
+
+
+class Together(Frames):
+    """``zip``."""
+
+    def __init__(self, parts: Sequence[Frames]) -> None:
+        self._parts, self.length, self.first = parts, parts[0].length, parts[0].first
+        for part in parts[1:]:
+            if part.first != self.first:
+                refuse("zip of frames that begin at different positions")
+
+    def at(self, number: FrameNumber) -> Any:
+        return tuple(p.at(number) for p in self._parts)
+
+
+# ---------------------------------------------------------------------- one frame
+class Body:
+    """The entry of a loop's body: operations on one frame are recorded.
+
+    Attributes
+    ----------
+    nodes : list of (Request, first output's number)
+    """
+
+    meta = None
+    courses: dict[int, Any] | None = None
+    recording = None
+    guard: Any = None
+    buffers = False
+    buffer_limit: int | None = None
+    context_limit: int | None = None
+
+    def __init__(self, loop: Loop) -> None:
+        self.loop = loop
+        self.sizes = loop.entry.sizes
+        self.nodes: list[Request] = []
+        self.firsts: list[int] = []
+        self.n_values = 0
+
+    def known_as(self, weight: Any) -> Any:
+        return None
+
+    def misuse(self, message: str) -> Exception:
+        """Return the exception for a use that streams can't have."""
+        error: Exception = self.loop.entry.misuse(message)
+        return error
+
+    def value(self, line: Line, handle: Any) -> Edge:
+        """Return an edge of the body."""
+        return Edge(self, line, None, handle)
+
+    def run(self, request: Request) -> list[tuple[Any, Edge]]:
+        """Record one operation."""
+        name, op, edges = request.name, request.op, request.edges
+        if any(e.entry is not self for e in edges):
+            mixed(e.entry for e in edges)
+        if not op.framewise or getattr(op, "in_python", False):
+            refuse(
+                f"{name} needs more than the frame that a loop over frames is at; apply it to the whole stream before "
+                "or after the loop"
+            )
+        self.nodes.append(request)
+        self.firsts.append(self.n_values)
+        out = []
+        for line in lines_of(op, edges, len(self.nodes), _FRAME):
+            out.append((None, self.value(Line(_FRAME, line.rate, line.dtype, line.features), self.n_values)))
+            self.n_values += 1
+        return out
+
+
+def mixed(entries: Any) -> None:
+    """Refuse operands of a loop's body and of somewhere else; return where none is of a body."""
+    found = list(entries)
+    bodies = [e for e in found if isinstance(e, Body)]
+    if not bodies:
+        return
+    if all(isinstance(e, Body) for e in found):
+        refuse(
+            "what one frame left behind is used at another, but not in a variable of the loop's function (an "
+            "attribute, a cell of another function); carry it in a variable"
+        )
+    refuse("a whole stream within a loop over its frames, or a frame outside of its loop")
+
+
+class Loop:
+    """A loop over frames: what its body reads, kind by kind of frame, and what becomes of it.
+
+    Parameters
+    ----------
+    frames : Frames
+        What it goes over.
+    """
+
+    def __init__(self, frames: Frames) -> None:
+        length = frames.length
+        terms = getattr(length, "terms", ())
+        if len(terms) != 1 or terms[0][0] != 1 or not hasattr(terms[0][1], "entry") or length.plus > 0:
+            refuse(f"a loop over {length!r}, which are not the frames of a stream but for the first and the last ones")
+        #: The edge whose frames are counted; how many of its first and last ones are left out.
+        self.clock: Edge = terms[0][1]
+        self.first, self.left_out = frames.first, -length.plus
+        if self.clock.line.static:
+            refuse("a loop over the frames of an input that is given once")
+        self.entry: Any = self.clock.entry
+        if isinstance(self.entry, Body):
+            refuse("a loop over frames within another one")
+        self.inputs: list[tuple[Any, StreamTensor]] = []
+        #: By what is carried: its place, line and first value.
+        self.carried: dict[Any, tuple[Line, Any]] = {}
+        self.rounds: list[_Round] = []
+        self.of_one_frame = False
+        self.body = Body(self)
+
+    # ------------------------------------------------------------------ rounds
+    @property
+    def position(self) -> int:
+        """The least position of a frame of this round."""
+        return self.first + len(self.rounds)
+
+    def begin(self) -> FrameNumber:
+        """Begin a round."""
+        self.body = Body(self)
+        self.of_one_frame = False
+        return FrameNumber(self)
+
+    def place(self, key: Any, like: StreamTensor | None, first: Any = None, line: Line | None = None) -> Edge:
+        """Return what stands for something that is carried, in the body."""
+        if key not in self.carried:
+            assert like is not None or line is not None
+            edge: Any = like.edge if like is not None else None
+            self.carried[key] = (
+                line or Line(_FRAME, self.clock.rate, edge.dtype, edge.features),
+                first,
+            )
+        return self.body.value(self.carried[key][0], ("carried", key))
+
+    def end(self, carried: dict[Any, Edge], outputs: dict[Any, Edge]) -> None:
+        """End a round with what is carried on, and what is given for its frame."""
+        for edge in (*carried.values(), *outputs.values()):
+            if edge.entry is not self.body:
+                mixed([edge.entry, self.body])
+        self.rounds.append(_Round(self.body, carried, outputs, self.of_one_frame))
+
+    # ------------------------------------------------------------------ what the body reads
+    def input(self, key: Any, make: Any) -> StreamTensor:
+        """Return the frame of a stream that `make` gives, once for each key."""
+        for i, (known, stream) in enumerate(self.inputs):
+            if all(a is b or (type(a) is int and a == b) for a, b in zip(known, key)) and len(known) == len(key):
+                break
+        else:
+            i, stream = len(self.inputs), make()
+            self.inputs.append((key, stream))
+        edge: Any = stream.edge
+        line = Line(_FRAME, edge.rate, edge.dtype, edge.features)
+        dims = tuple(d for d in stream.dims if d != "L")
+        return StreamTensor.inside(None, dims, self.body.value(line, ("input", i)))
+
+    def shifted(self, x: StreamTensor, off: int) -> StreamTensor:
+        """Return the stream whose frame n is the frame of x that is `off` from the n-th of the loop."""
+        start, crop = self.first + off, self.left_out - off
+        if crop < 0:
+            refuse(f"a frame behind the last one; let the loop end {-crop} frame(s) earlier")
+        if start < 0:
+            x = x._through("pad", {"left": -start, "right": 0})
+        if start > 0 or crop > 0:
+            x = x._through("slice", {"start": max(start, 0), "crop": crop, "step": 1})
+        return x
+
+    def run(self, outputs: Sequence[Any]) -> dict[Any, StreamTensor]:
+        """Run the loop; return the streams of what it gives."""
+        if not self.inputs:
+            refuse("a loop over frames that reads no frame of a stream")
+        program = _Program(self, outputs)
+        streams = [x for _, x in self.inputs]
+        request = Request(
+            "scan",
+            {"body": program.text()},
+            [x.edge for x in streams],
+            [x.value for x in streams],
+            program.weights,
+        )
+        made = hook.run(request)
+        found = {}
+        for i, key in enumerate(outputs):
+            value, edge = made[program.places[i]]
+            found[key] = StreamTensor.inside(value, ("B", "L", *range(len(edge.features))), edge)
+        return found
+
+
+class _Round:
+    """One round of the body."""
+
+    def __init__(
+        self, body: Body, carried: dict[Any, Edge], outputs: dict[Any, Edge], of_one_frame: bool
+    ) -> None:
+        self.body, self.carried, self.outputs, self.of_one_frame = body, carried, outputs, of_one_frame
+
+    def told(self) -> Any:
+        """What it does, to be compared with another one."""
+        nodes = [(r.name, r.attributes, [e.handle for e in r.edges], [id(w) for w in r.weights]) for r in self.body.nodes]
+        ends = [{k: e.handle for k, e in of.items()} for of in (self.carried, self.outputs)]
+        return [(n, sorted(a.items(), key=str), h) for n, a, h, _ in nodes], ends
+
+
+class _Program:
+    """The text of a loop's bodies, and their weights."""
+
+    def __init__(self, loop: Loop, outputs: Sequence[Any]) -> None:
+        self._loop = loop
+        self._carried = list(loop.carried)
+        firsts = [first for _, first in loop.carried.values()]
+        self.weights: list[Any] = [None if f is None else f for f in firsts]
+        self._known = {id(w): i for i, w in enumerate(self.weights) if w is not None}
+        #: Of each output, where among those of the operator it is; what is the same in all rounds is given once.
+        self.places: list[int] = []
+        self._outputs: list[Any] = []
+        told: dict[Any, int] = {}
+        for key in outputs:
+            handles = tuple(r.outputs[key].handle for r in loop.rounds)
+            if handles not in told:
+                told[handles] = len(self._outputs)
+                self._outputs.append(key)
+            self.places.append(told[handles])
+
+    def _weight(self, weight: Any) -> int | None:
+        if weight is None:
+            return None
+        at = self._known.get(id(weight))
+        if at is None:
+            at = self._known[id(weight)] = len(self.weights)
+            self.weights.append(weight)
+        return at
+
+    def _number(self, handle: Any) -> int:
+        if isinstance(handle, int):
+            return len(self._loop.inputs) + len(self._carried) + handle
+        kind, key = handle
+        return int(key) if kind == "input" else len(self._loop.inputs) + self._carried.index(key)
+
+    def _body(self, round_: _Round) -> dict[str, Any]:
+        nodes = [
+            {
+                "op": r.name,
+                "attributes": {k: _plain(v) for k, v in r.op.attributes.items()},
+                "inputs": [self._number(e.handle) for e in r.edges],
+                "weights": [self._weight(w) for w in r.weights],
+            }
+            for r in round_.body.nodes
+        ]
+        kept = [round_.carried[k].handle if k in round_.carried else ("carried", k) for k in self._carried]
+        return {
+            "nodes": nodes,
+            "carried": [self._number(h) for h in kept],
+            "outputs": [self._number(round_.outputs[k].handle) for k in self._outputs],
+        }
+
+    def text(self) -> str:
+        """Return the attribute `body` of the operator; what the nodes read of weights is gathered on the way."""
+        named: dict[str, int] = {}
+        carried = []
+        for key, (line, _) in self._loop.carried.items():
+            name = key[0]
+            named[name] = named.get(name, 0) + 1
+            unique = name if named[name] == 1 else f"{name}'{named[name]}"
+            carried.append({"name": unique, "dtype": line.dtype, "shape": list(line.features)})
+        bodies = [self._body(r) for r in self._loop.rounds]
+        return json.dumps({"carried": carried, "bodies": bodies}, separators=(",", ":"))
+
+
+def _plain(value: Any) -> Any:
+    """Return an attribute as JSON has it."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return "nan" if math.isnan(value) else "inf" if value > 0 else "-inf"
+    return list(value) if isinstance(value, (tuple, list)) else value
+
+
+# ---------------------------------------------------------------------- indices
+def number_in(index: Any) -> bool:
+    """Whether the number of a loop's frame is among the parts of an index."""
+    for part in index if type(index) is tuple else (index,):
+        if type(part) is FrameNumber or (type(part) is slice and type(part.start) is FrameNumber):
+            return True
+    return False
+
+
+def _parts(index: Any, ndim: int) -> list[Any]:
+    """Return the parts of an index without its ellipsis."""
+    parts = list(index) if type(index) is tuple else [index]
+    if Ellipsis in [p for p in parts if p is Ellipsis]:
+        at = next(i for i, p in enumerate(parts) if p is Ellipsis)
+        parts[at : at + 1] = [slice(None)] * (ndim - sum(p is not None for p in parts) + 1)
+    return parts
+
+
+def _place(parts: Sequence[Any]) -> tuple[int, int]:
+    """Return where the frame's number stands, among the parts and among the dimensions."""
+    found = [i for i, p in enumerate(parts) if type(p) is FrameNumber or type(p) is slice and type(p.start) is FrameNumber]
+    if len(found) > 1:
+        refuse("two numbers of frames in one index")
+    return found[0], sum(p is not None for p in parts[: found[0]])
+
+
+def _of_frame(frame: Any, parts: Sequence[Any], at: int) -> Any:
+    """Return what else an index takes of a frame."""
+    rest = (*parts[:at], *parts[at + 1 :])
+    return frame if all(type(p) is slice and p == slice(None) for p in rest) else frame[rest]
+
+
+def frame_of(x: StreamTensor, index: Any) -> Any:
+    """Return ``x[:, t]`` and the like in the body of a loop over frames, of the whole stream."""
+    parts = _parts(index, x.ndim)
+    at, axis = _place(parts)
+    part = parts[at]
+    number = part if type(part) is FrameNumber else part.start
+    loop: Loop = number.loop
+    if x.edge is None or x.edge.entry is not loop.entry:
+        mixed([None if x.edge is None else x.edge.entry, loop.body])
+    if axis >= x.ndim or x.dims[axis] != "L":
+        refuse(f"the number of a frame indexes dimension {axis} of {x.roles}, which is not its frames")
+    count = 1 if part is number else _count(part)
+
+    def one(off: int) -> Any:
+        if loop.position + off < 0:
+            refuse(f"a frame before the first; ask `if t >= {-off}`")
+        start: Any = x
+        return loop.input((x.edge, x.value, off), lambda: loop.shifted(start.in_order(), off))
+
+    if part is number:
+        return _of_frame(one(number.off), parts, at)
+    frames = [one(number.off + k).unsqueeze(axis) for k in range(count)]
+    frame = frames[0] if count == 1 else frames[0]._cat(frames, axis)
+    parts[at] = slice(None, None, part.step)
+    return frame if all(p == slice(None) for p in parts) else frame[tuple(parts)]
+
+
+def _count(part: slice) -> int:
+    """Return how many frames a slice takes."""
+    start, stop = part.start, part.stop
+    n = stop.off - start.off if type(stop) is FrameNumber and stop.loop is start.loop else 0
+    if not 1 <= n <= 256:
+        refuse("a slice of other than a fixed number of frames")
+    return n
+
+
+def row_of(table: Tensor, index: Any) -> Any:
+    """Return ``table[t]``: the row of a table at the position of the frame."""
+    parts = _parts(index, table.ndim)
+    at, axis = _place(parts)
+    part = parts[at]
+    if type(part) is slice:
+        if _count(part) != 1:
+            refuse("several rows of a table at one frame")
+        parts[at] = part.start
+        return row_of(table, tuple(parts)).unsqueeze(axis)
+    loop: Loop = part.loop
+    start = loop.first + part.off
+    if loop.position + part.off < 0:
+        refuse(f"a row before the first; ask `if t >= {-part.off}`")
+
+    def make() -> StreamTensor:
+        length = loop.entry.sizes.length(loop.clock)
+        lead = (slice(None),) * axis
+        rows: Any = hook.table(table, (*lead, slice(max(start, 0), length + (part.off - loop.left_out))))
+        rows = rows.in_order()
+        return rows._through("pad", {"left": -start, "right": 0}) if start < 0 else rows
+
+    known = getattr(table, "_array", table)
+    return _of_frame(loop.input((known, axis, part.off), make), parts, at)
+
+
+# ---------------------------------------------------------------------- lists
+class Grown(list[Any]):
+    """A list within a loop: what is appended leaves the loop frame by frame."""
+
+    def __init__(self, items: Sequence[Any]) -> None:
+        super().__init__(items)
+        self.before = len(self)
+
+    def _whole(self) -> None:
+        if len(self) > self.before or not self.before:
+            refuse(
+                "what a loop has gathered so far grows with every frame; keep a fixed number of frames, or use "
+                "attention with a context"
+            )
+
+    def __iter__(self) -> Any:
+        self._whole()
+        return super().__iter__()
+
+    def __add__(self, other: Any) -> Any:
+        out = Grown(self)
+        out.before = self.before
+        out.extend(other)
+        return out
+
+
+class Gathered:
+    """What a list is after the loop that appended to it: frames, one for each of the loop.
+
+    Parameters
+    ----------
+    frames : StreamTensor
+        With L behind B.
+    dims : tuple
+        The dimensions of one frame.
+    see : callable
+        Shows a stream as a front end's own tensor.
+    """
+
+    def __init__(self, frames: StreamTensor, dims: tuple[Any, ...], see: Any) -> None:
+        self.frames, self._dims, self._see = frames, dims, see
+
+    @property
+    def length(self) -> Any:
+        """How many there are."""
+        return self._stream(0).shape[0]
+
+    def _stream(self, axis: int) -> StreamTensor:
+        dims = (*self._dims[:axis], "L", *self._dims[axis:])
+        return self.frames.with_dims(dims)
+
+    def stacked(self, dim: int = 0) -> Any:
+        """Return what ``stack`` gives."""
+        n = len(self._dims) + 1
+        if not -n <= dim < n:
+            raise ShapeError(f"stack: dimension {dim} of {n}")
+        return self._see(self._stream(dim % n))
+
+    def joined(self, dim: int = 0) -> Any:
+        """Return what ``cat`` gives, of frames that have one element along the dimension."""
+        n = len(self._dims)
+        if not -n <= dim < n:
+            raise ShapeError(f"cat: dimension {dim} of {n}")
+        axis = dim % n
+        own = self._dims[axis]
+        if isinstance(own, str) or self.frames.features[own] != 1:
+            refuse("cat of what has more than one element for each frame along that dimension")
+        stream: Any = self.frames.with_dims((*self._dims[:axis], "L", *self._dims[axis:])).squeeze(axis + 1)
+        return self._see(stream)
+
+    def __getitem__(self, index: Any) -> Any:
+        if index == -1:
+            return self._see(self._stream(0)[-1])
+        refuse("one frame of those that a loop gathered, by its number")
+
+    def __iter__(self) -> NoReturn:
+        refuse("what a loop gathered is gone through where no loop of a forward's own source does")
+
+    def each(self) -> EachFrame:
+        """Return what a loop over it goes over."""
+        return EachFrame(self._stream(0), 0)
+
+
+def last_of(frames: StreamTensor, dims: tuple[Any, ...], first: Any) -> StreamTensor:
+    """Return what is carried after the last frame, known at the stream's end; `first`, a constant, where there is none."""
+    stream: Any = frames.with_dims((*dims[:1], "L", *dims[1:]) if dims[:1] == ("B",) else ("L", *dims))
+    if first is not None:
+        before = stream._through("pad", {"left": 1, "right": 0})
+        there = (stream.eq(stream) | stream.ne(stream)).to("float32")._through("pad", {"left": 1, "right": 0})
+        stream = where(there.gt(0.5), before, first)
+    return stream.select(stream.dims.index("L"), -1)  # type: ignore[no-any-return]
+
+
+def stream_leaf(x: Any) -> Any:
+    """Return the native tensor that a leaf is, of any front end."""
+    return getattr(x, "_inner", x)
+
+
+def key_of(name: str, path: tuple[Any, ...], dims: tuple[Any, ...], edge: Edge) -> tuple[Any, ...]:
+    """Return what something that is carried is known by: a name, and what it is like."""
+    shown = name + "".join(f"[{p}]" for p in path)
+    return (shown, numbered(dims), edge.dtype, tuple(edge.features))
