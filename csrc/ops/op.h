@@ -139,6 +139,8 @@ typedef struct ds_op_def {
     int checked_input;   /* theirs */
     /* Bytes of the weights as these kernels want them, exact; NULL: none, the raw ones are read. */
     size_t (*prepared_bytes)(const ds_op *op, const ds_real_kernels *k);
+    /* How many of them, the first ones, are ds_packed objects; NULL: all, where DS_OP_PACKS, else none. */
+    size_t (*packed_bytes)(const ds_op *op, const ds_real_kernels *k);
     /* Writes them. Where k->borrows they may point at the raw ones, which must outlive them. */
     void (*prepare)(const ds_op *op, void *prepared, const void *const *weights,
                     const ds_real_kernels *k);

@@ -33,7 +33,7 @@ typedef struct scan_node {
 
 typedef struct scan_body {
     scan_node *nodes;
-    size_t n_nodes, n_values;
+    size_t n_nodes, n_values, first_node;
     ds_signature *values; /* [n_values] */
     int carried[DS_MAX_CARRIED], outputs[DS_MAX_OUTPUTS];
     size_t scratch_per_call, scratch_per_row; /* the most that a node takes */
@@ -46,6 +46,8 @@ typedef struct scan {
     char *text;
     scan_body *bodies;
     size_t n_bodies;
+    const scan_node **nodes; /* of all bodies */
+    size_t n_nodes;
 } scan;
 
 /* ---------------------------------------------------------------- reading a body */
@@ -255,6 +257,21 @@ static ds_status scan_read_carried(ds_op *op, scan *s, ds_json_value object)
     return DS_OK;
 }
 
+static ds_status scan_list_nodes(scan *s)
+{
+    for (size_t b = 0; b < s->n_bodies; b++) {
+        s->bodies[b].first_node = s->n_nodes;
+        s->n_nodes += s->bodies[b].n_nodes;
+    }
+    DS_CHECK(s->n_nodes <= SCAN_MAX_NODES, DS_LIMIT, "scan: its bodies have more than %d operators",
+             SCAN_MAX_NODES);
+    DS_PUSH(&s->arena, s->nodes, s->n_nodes);
+    for (size_t b = 0; b < s->n_bodies; b++)
+        for (size_t j = 0; j < s->bodies[b].n_nodes; j++)
+            s->nodes[s->bodies[b].first_node + j] = &s->bodies[b].nodes[j];
+    return DS_OK;
+}
+
 static ds_status scan_read(ds_op *op, scan *s)
 {
     ds_json_value value;
@@ -280,17 +297,16 @@ static ds_status scan_read(ds_op *op, scan *s)
         n_outputs = n;
     }
     op->n_outputs = (int)n_outputs;
+    DS_TRY(scan_list_nodes(s));
     const ds_dtype real = ds_op_real(op);
-    for (size_t b = 0; b < s->n_bodies; b++)
-        for (size_t j = 0; j < s->bodies[b].n_nodes; j++) {
-            const ds_op *node = s->bodies[b].nodes[j].op;
-            const ds_dtype own = ds_op_real(node);
-            bool reals = false;
-            for (int i = 0; i < node->n_inputs; i++)
-                reals |= ds_is_real(node->in[i].dtype);
-            DS_CHECK(own == real || !reals, DS_DTYPE, "scan: %s and %s meet in one body",
-                     ds_dtype_name(own), ds_dtype_name(real));
-        }
+    for (size_t i = 0; i < s->n_nodes; i++) {
+        const ds_op *node = s->nodes[i]->op;
+        bool reals = false;
+        for (int k = 0; k < node->n_inputs; k++)
+            reals |= ds_is_real(node->in[k].dtype);
+        DS_CHECK(ds_op_real(node) == real || !reals, DS_DTYPE, "scan: %s and %s meet in one body",
+                 ds_dtype_name(ds_op_real(node)), ds_dtype_name(real));
+    }
     return DS_OK;
 }
 
@@ -331,7 +347,8 @@ static ds_status scan_infer(ds_op *op)
         node_call = body->scratch_per_call > node_call ? body->scratch_per_call : node_call;
         node_row = body->scratch_per_row > node_row ? body->scratch_per_row : node_row;
     }
-    const size_t own = n_values * (sizeof(char *) + DS_ALIGNMENT) + 2 * (size_t)DS_ALIGNMENT;
+    const size_t own = n_values * (sizeof(char *) + DS_ALIGNMENT) + s->n_nodes * sizeof(char *) +
+                       3 * (size_t)DS_ALIGNMENT;
     op->scratch.per_call = ds_saturated_sum(own, node_call);
     op->scratch.per_row = ds_saturated_sum(ds_saturated_sum(values, node_row), sizeof(size_t));
     DS_CHECK(op->scratch.per_row < SIZE_MAX / 4, DS_LIMIT, "scan: its body is too large");
@@ -340,14 +357,44 @@ static ds_status scan_infer(ds_op *op)
 }
 
 /* ---------------------------------------------------------------- weights */
-static size_t scan_prepared_bytes(const ds_op *op, const ds_real_kernels *k)
+/* Packed weights of all nodes come first, one behind the other; then what other nodes prepare. */
+static bool scan_packs(const scan_node *node)
+{
+    return (node->op->def->flags & DS_OP_PACKS) != 0;
+}
+
+static size_t scan_packed_bytes(const ds_op *op, const ds_real_kernels *k)
 {
     const scan *s = op->own;
     size_t n_bytes = 0;
-    for (size_t b = 0; b < s->n_bodies; b++)
-        for (size_t j = 0; j < s->bodies[b].n_nodes; j++)
-            n_bytes += ds_aligned(ds_op_prepared_bytes(s->bodies[b].nodes[j].op, k));
+    for (size_t i = 0; i < s->n_nodes; i++)
+        n_bytes += scan_packs(s->nodes[i]) ? ds_op_prepared_bytes(s->nodes[i]->op, k) : 0;
     return n_bytes;
+}
+
+static size_t scan_prepared_bytes(const ds_op *op, const ds_real_kernels *k)
+{
+    const scan *s = op->own;
+    size_t n_bytes = ds_aligned(scan_packed_bytes(op, k));
+    for (size_t i = 0; i < s->n_nodes; i++)
+        if (!scan_packs(s->nodes[i]))
+            n_bytes += ds_aligned(ds_op_prepared_bytes(s->nodes[i]->op, k));
+    return n_bytes;
+}
+
+/* Fills where each node finds what it has prepared. */
+static void scan_places(const ds_op *op, const ds_real_kernels *k, const void *prepared,
+                        const char **places)
+{
+    const scan *s = op->own;
+    const char *packed = prepared;
+    const char *other = packed ? packed + ds_aligned(scan_packed_bytes(op, k)) : NULL;
+    for (size_t i = 0; i < s->n_nodes; i++) {
+        const size_t n_bytes = packed ? ds_op_prepared_bytes(s->nodes[i]->op, k) : 0;
+        const char **from = scan_packs(s->nodes[i]) ? &packed : &other;
+        places[i] = n_bytes > 0 ? *from : NULL;
+        *from += scan_packs(s->nodes[i]) ? n_bytes : ds_aligned(n_bytes);
+    }
 }
 
 static void scan_weights_of(const scan_node *node, const void **own, const void *const *weights)
@@ -360,17 +407,14 @@ static void scan_prepare(const ds_op *op, void *prepared, const void *const *wei
                          const ds_real_kernels *k)
 {
     const scan *s = op->own;
-    char *to = prepared;
-    for (size_t b = 0; b < s->n_bodies; b++)
-        for (size_t j = 0; j < s->bodies[b].n_nodes; j++) {
-            const scan_node *node = &s->bodies[b].nodes[j];
-            const size_t n_bytes = ds_op_prepared_bytes(node->op, k);
-            const void *own[DS_MAX_WEIGHTS];
-            scan_weights_of(node, own, weights);
-            if (n_bytes > 0)
-                ds_op_prepare(node->op, to, own, k);
-            to += ds_aligned(n_bytes);
-        }
+    const char *places[SCAN_MAX_NODES];
+    scan_places(op, k, prepared, places);
+    for (size_t i = 0; i < s->n_nodes; i++) {
+        const void *own[DS_MAX_WEIGHTS];
+        scan_weights_of(s->nodes[i], own, weights);
+        if (places[i])
+            ds_op_prepare(s->nodes[i]->op, (char *)(uintptr_t)places[i], own, k);
+    }
 }
 
 /* ---------------------------------------------------------------- running it */
@@ -378,19 +422,11 @@ typedef struct scan_work {
     const ds_op *op;
     const ds_run *run;
     const scan *s;
-    size_t *rows;  /* those that take part in a step */
-    char **values; /* of the body at hand: one frame of each of them */
-    char *data;    /* behind which values lie, and then what nodes take */
+    size_t *rows;          /* those that take part in a step */
+    char **values;         /* of the body at hand: one frame of each of them */
+    char *data;            /* behind which values lie, and then what nodes take */
+    const char **prepared; /* of all nodes */
 } scan_work;
-
-/* What is between the prepared weights of a body's first node and those of the next body's. */
-static size_t scan_prepared_of(const scan_body *body, const ds_real_kernels *k)
-{
-    size_t n_bytes = 0;
-    for (size_t j = 0; j < body->n_nodes; j++)
-        n_bytes += ds_aligned(ds_op_prepared_bytes(body->nodes[j].op, k));
-    return n_bytes;
-}
 
 static void scan_run_node(const scan_work *w, const scan_node *node, size_t n, void *scratch,
                           const void *prepared)
@@ -450,8 +486,7 @@ static void scan_begin(const scan_work *w, size_t r)
 }
 
 /* Frame m0 + step of all n rows that are listed. */
-static void scan_step(const scan_work *w, const scan_body *body, size_t n, int64_t step,
-                      const char *prepared)
+static void scan_step(const scan_work *w, const scan_body *body, size_t n, int64_t step)
 {
     const ds_op *op = w->op;
     const ds_run *run = w->run;
@@ -472,10 +507,8 @@ static void scan_step(const scan_work *w, const scan_body *body, size_t n, int64
                    n_bytes);
         }
     }
-    for (size_t j = 0; j < body->n_nodes; j++) {
-        scan_run_node(w, &body->nodes[j], n, scratch, prepared);
-        prepared += ds_aligned(ds_op_prepared_bytes(body->nodes[j].op, run->k));
-    }
+    for (size_t j = 0; j < body->n_nodes; j++)
+        scan_run_node(w, &body->nodes[j], n, scratch, w->prepared[body->first_node + j]);
     for (size_t k = 0; k < n; k++) {
         const size_t r = w->rows[k];
         for (int c = 0; c < op->n_carried; c++) {
@@ -500,10 +533,11 @@ static void scan_forward(const ds_op *op, const ds_run *run)
     for (size_t b = 0; b < s->n_bodies; b++)
         most = s->bodies[b].n_values > most ? s->bodies[b].n_values : most;
     w.values = (char **)(void *)((char *)run->scratch + ds_aligned(run->n_rows * sizeof *w.rows));
-    w.data = (char *)w.values + ds_aligned(most * sizeof *w.values);
+    w.prepared = (const char **)(void *)((char *)w.values + ds_aligned(most * sizeof *w.values));
+    w.data = (char *)(uintptr_t)w.prepared + ds_aligned(s->n_nodes * sizeof *w.prepared);
+    scan_places(op, run->k, run->prepared, w.prepared);
     size_t left = 1;
     for (int64_t step = 0; left > 0; step++) {
-        const char *prepared = run->prepared;
         left = 0;
         for (size_t b = 0; b < s->n_bodies; b++) {
             size_t n = 0;
@@ -514,9 +548,7 @@ static void scan_forward(const ds_op *op, const ds_run *run)
                     w.rows[n++] = r;
             }
             if (n > 0)
-                scan_step(&w, &s->bodies[b], n, step, prepared);
-            if (prepared != NULL)
-                prepared += scan_prepared_of(&s->bodies[b], run->k);
+                scan_step(&w, &s->bodies[b], n, step);
             left += n;
         }
     }
@@ -533,4 +565,5 @@ const ds_op_def ds_op_scan = {
     .infer = scan_infer,
     .release = scan_release,
     DS_PREPARED(scan),
+    .packed_bytes = scan_packed_bytes,
     .forward = scan_forward};
