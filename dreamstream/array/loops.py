@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import math
+from bisect import bisect_right
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
@@ -19,12 +20,13 @@ from ..stream.rules import Length, Token
 from ..stream.where import user_line
 from . import hook
 from .axes import numbered
-from .elementwise import where
 from .stream_tensor import StreamTensor
 from .tensor import Tensor
 
 #: All values of a body advance together, frame by frame.
 _FRAME = ("frame",)
+#: How many frames a loop may look back at what it wrote.
+_FAR = 8
 
 
 def refuse(why: str) -> NoReturn:
@@ -207,6 +209,10 @@ class Body:
         """Return an edge of the body."""
         return Edge(self, line, None, handle)
 
+    def node_of(self, value: int) -> int:
+        """Return the node that gives a value."""
+        return bisect_right(self.firsts, value) - 1
+
     def run(self, request: Request) -> list[tuple[Any, Edge]]:
         """Record one operation."""
         name, op, edges = request.name, request.op, request.edges
@@ -268,6 +274,11 @@ class Loop:
         self.rounds: list[_Round] = []
         self.of_one_frame = False
         self.body = Body(self)
+        #: What is written into frame by frame, with the first round in which it is; what it is at this frame; and
+        #: what was read of frames before in this round.
+        self.written: list[tuple[StreamTensor, int]] = []
+        self._frames_now: dict[int, StreamTensor] = {}
+        self._read_back: list[StreamTensor] = []
 
     # ------------------------------------------------------------------ rounds
     @property
@@ -279,6 +290,7 @@ class Loop:
         """Begin a round."""
         self.body = Body(self)
         self.of_one_frame = False
+        self._frames_now, self._read_back = {}, []
         return FrameNumber(self)
 
     def place(self, key: Any, like: StreamTensor | None, first: Any = None, line: Line | None = None) -> Edge:
@@ -294,10 +306,60 @@ class Loop:
 
     def end(self, carried: dict[Any, Edge], outputs: dict[Any, Edge]) -> None:
         """End a round with what is carried on, and what is given for its frame."""
+        for i, (y, since) in enumerate(self.written):
+            frame = self.frame(y, 0).in_order()
+            outputs["written", i] = frame.edge
+            before: Any = frame.edge
+            for k in range(1, min(len(self.rounds) - since, _FAR) + 2):
+                key = self._slot(i, k, before)
+                carried[key], before = before, self.place(key, frame)
         for edge in (*carried.values(), *outputs.values()):
             if edge.entry is not self.body:
                 mixed([edge.entry, self.body])
         self.rounds.append(_Round(self.body, carried, outputs, self.of_one_frame))
+
+    # ------------------------------------------------------------------ what it writes, and reads again
+    @staticmethod
+    def _slot(i: int, k: int, edge: Any) -> Any:
+        """Return what the frame is known by that was written k frames before."""
+        return (f"written[{i}]", k, edge.dtype, tuple(edge.features))
+
+    def _place_of(self, x: StreamTensor) -> int | None:
+        return next((i for i, (y, _) in enumerate(self.written) if y is x), None)
+
+    def write(self, y: StreamTensor, frame: StreamTensor) -> None:
+        """Let a frame be what was written at this position."""
+        i = self._place_of(y)
+        if i is None:
+            i = len(self.written)
+            self.written.append((y, len(self.rounds)))
+            if any(x is y for x in self._read_back):
+                self.of_one_frame = True
+        self._frames_now[i] = frame
+
+    def unwritten(self, round_: _Round, i: int) -> Edge:
+        """Return the frame of what is written only later, in a round that has ended."""
+        self.body = round_.body
+        return self.input((self.written[i][0].edge, self.written[i][0].value, 0), lambda: self.written[i][0]).edge  # type: ignore[return-value]
+
+    def frame(self, x: StreamTensor, off: int) -> StreamTensor:
+        """Return the frame of a stream that is `off` from the one that the loop is at."""
+        if self.position + off < 0:
+            refuse(f"a frame before the first; ask `if t >= {-off}`")
+        i = self._place_of(x)
+        if i is not None and off == 0 and i in self._frames_now:
+            return self._frames_now[i].with_dims(self._frames_now[i].dims)
+        if off < 0 and i is None:
+            self._read_back.append(x)
+        if off < 0 and i is not None:
+            if off < -_FAR:
+                refuse(f"a frame that the loop wrote {-off} frames before: at most {_FAR} are kept")
+            if len(self.rounds) + off >= self.written[i][1]:
+                like = self.rounds[-1].outputs["written", i]
+                edge = self.place(self._slot(i, -off, like), None, None, like.line)
+                return StreamTensor.inside(None, numbered([d for d in x.dims if d != "L"]), edge)
+            self.of_one_frame = True
+        return self.input((x.edge, x.value, off), lambda: self.shifted(x.in_order(), off))
 
     # ------------------------------------------------------------------ what the body reads
     def input(self, key: Any, make: Any) -> StreamTensor:
@@ -324,8 +386,19 @@ class Loop:
             x = x._through("slice", {"start": max(start, 0), "crop": crop, "step": 1})
         return x
 
+    def needed(self) -> set[Any]:
+        """Return what has to be carried for what is given."""
+        found: set[Any] = set()
+        while True:
+            more = set().union(*(r.reads(found) for r in self.rounds)) if self.rounds else set()
+            if more <= found:
+                return found
+            found |= more
+
     def run(self, outputs: Sequence[Any]) -> dict[Any, StreamTensor]:
         """Run the loop; return the streams of what it gives."""
+        needed = self.needed()
+        self.carried = {k: v for k, v in self.carried.items() if k in needed}
         if not self.inputs:
             refuse("a loop over frames that reads no frame of a stream")
         program = _Program(self, outputs)
@@ -353,11 +426,28 @@ class _Round:
     ) -> None:
         self.body, self.carried, self.outputs, self.of_one_frame = body, carried, outputs, of_one_frame
 
-    def told(self) -> Any:
+    def told(self, needed: Any) -> Any:
         """What it does, to be compared with another one."""
-        nodes = [(r.name, r.attributes, [e.handle for e in r.edges], [id(w) for w in r.weights]) for r in self.body.nodes]
-        ends = [{k: e.handle for k, e in of.items()} for of in (self.carried, self.outputs)]
-        return [(n, sorted(a.items(), key=str), h) for n, a, h, _ in nodes], ends
+        nodes = [
+            (r.name, sorted(r.attributes.items(), key=str), [e.handle for e in r.edges]) for r in self.body.nodes
+        ]
+        carried = {k: e.handle for k, e in self.carried.items() if k in needed}
+        return nodes, carried, {k: e.handle for k, e in self.outputs.items()}
+
+    def reads(self, carried: Any) -> set[Any]:
+        """Return what is read of what is carried, for the outputs and for what is carried on of these."""
+        waiting = [*self.outputs.values(), *(e for k, e in self.carried.items() if k in carried)]
+        found, seen = set(), set()
+        while waiting:
+            handle = waiting.pop().handle
+            if isinstance(handle, int):
+                node = self.body.node_of(handle)
+                if node not in seen:
+                    seen.add(node)
+                    waiting += self.body.nodes[node].edges
+            elif handle[0] == "carried":
+                found.add(handle[1])
+        return found
 
 
 class _Program:
@@ -477,18 +567,36 @@ def frame_of(x: StreamTensor, index: Any) -> Any:
         refuse(f"the number of a frame indexes dimension {axis} of {x.roles}, which is not its frames")
     count = 1 if part is number else _count(part)
 
-    def one(off: int) -> Any:
-        if loop.position + off < 0:
-            refuse(f"a frame before the first; ask `if t >= {-off}`")
-        start: Any = x
-        return loop.input((x.edge, x.value, off), lambda: loop.shifted(start.in_order(), off))
-
     if part is number:
-        return _of_frame(one(number.off), parts, at)
-    frames = [one(number.off + k).unsqueeze(axis) for k in range(count)]
+        return _of_frame(loop.frame(x, number.off), parts, at)
+    frames = [loop.frame(x, number.off + k).unsqueeze(axis) for k in range(count)]
     frame = frames[0] if count == 1 else frames[0]._cat(frames, axis)
     parts[at] = slice(None, None, part.step)
     return frame if all(p == slice(None) for p in parts) else frame[tuple(parts)]
+
+
+def set_frame(y: StreamTensor, index: Any, value: Any) -> None:
+    """Do ``y[:, t] = value`` in the body of a loop over frames."""
+    parts = _parts(index, y.ndim)
+    at, axis = _place(parts)
+    part = parts[at]
+    number = part if type(part) is FrameNumber else part.start
+    loop: Loop = number.loop
+    if y.edge is None or y.edge.entry is not loop.entry or axis >= y.ndim or y.dims[axis] != "L":
+        refuse(f"the number of a frame in an assignment to {y.roles}, which is not its frames")
+    if number.off != 0 or (part is not number and _count(part) != 1):
+        refuse("another frame than the loop's own is written; write each frame where the loop is at it")
+    if part is not number and getattr(value, "ndim", 0) > axis and value.shape[axis] == 1:
+        value = value.squeeze(axis)
+    rest = (*parts[:at], *parts[at + 1 :])
+    before = loop.frame(y, 0)
+    whole = all(type(p) is slice and p == slice(None) for p in rest)
+    if whole and isinstance(value, StreamTensor) and value.roles == before.roles and value.dtype == before.dtype:
+        loop.write(y, value.with_dims(value.dims))
+        return
+    frame: Any = before.with_dims(before.dims)
+    frame[rest] = value
+    loop.write(y, frame)
 
 
 def _count(part: slice) -> int:
@@ -609,22 +717,21 @@ class Gathered:
         return EachFrame(self._stream(0), 0)
 
 
-def last_of(frames: StreamTensor, dims: tuple[Any, ...], first: Any) -> StreamTensor:
-    """Return what is carried after the last frame, known at the stream's end; `first`, a constant, where there is none."""
-    stream: Any = frames.with_dims((*dims[:1], "L", *dims[1:]) if dims[:1] == ("B",) else ("L", *dims))
-    if first is not None:
-        before = stream._through("pad", {"left": 1, "right": 0})
-        there = (stream.eq(stream) | stream.ne(stream)).to("float32")._through("pad", {"left": 1, "right": 0})
-        stream = where(there.gt(0.5), before, first)
-    return stream.select(stream.dims.index("L"), -1)  # type: ignore[no-any-return]
+def _along(frames: StreamTensor, dims: tuple[Any, ...]) -> StreamTensor:
+    """Return the frames of what has these dimensions, with L behind B."""
+    at = 1 + dims.index("B") if "B" in dims else 0
+    return frames.with_dims((*dims[:at], "L", *dims[at:]))
 
 
-def stream_leaf(x: Any) -> Any:
-    """Return the native tensor that a leaf is, of any front end."""
-    return getattr(x, "_inner", x)
+def last_of(frames: StreamTensor, dims: tuple[Any, ...]) -> Any:
+    """Return what is carried after the last frame, known at the stream's end; zeros of a stream without frames."""
+    stream: Any = _along(frames, dims)
+    return stream.select(stream.dims.index("L"), -1)
 
 
-def key_of(name: str, path: tuple[Any, ...], dims: tuple[Any, ...], edge: Edge) -> tuple[Any, ...]:
-    """Return what something that is carried is known by: a name, and what it is like."""
-    shown = name + "".join(f"[{p}]" for p in path)
-    return (shown, numbered(dims), edge.dtype, tuple(edge.features))
+def from_before(frames: StreamTensor, dims: tuple[Any, ...]) -> tuple[Any, Any, Any]:
+    """Return what is carried, the same from before the first frame on, and where that is not."""
+    stream: Any = _along(frames, dims)
+    ones = (stream.eq(stream) | stream.ne(stream)).to("float32")
+    before, there = (x._through("pad", {"left": 1, "right": 0}) for x in (stream, ones))
+    return stream, before, there.gt(0.5)

@@ -25,7 +25,7 @@ from .dtypes import require_float
 from .elementwise import where
 from .ends import is_each, where_counted
 from .lengths import SAME_ORDER
-from .loops import EachFrame, frame_of, number_in
+from .loops import EachFrame, frame_of, number_in, set_frame
 from .reductions import Extreme
 from .stream_tensor import StreamTensor
 from .symbolic import Symbolic
@@ -482,6 +482,9 @@ def _plain_only(name: str, inside: Callable[..., Any] | None = None) -> Callable
 
 # ---------------------------------------------------------------------- writing, inside a forward
 def __setitem__(self: StreamTensor, index: Any, value: Any) -> None:
+    if number_in(index):
+        set_frame(self, index, value)
+        return
     if self.edge is None:
         raise NotStreamableError(f"a stream's frames can't be assigned to outside a forward, at {user_line()}")
     writing.write(self, writing.assign(self, index, value), "assignment")

@@ -13,7 +13,10 @@ from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 from typing import Any
 
-from ..array import BatchTensor
+import numpy as np
+
+from ..array import BatchTensor, writing
+from ..array.axes import numbered
 from ..array.loops import (
     BACKWARDS,
     Body,
@@ -26,10 +29,12 @@ from ..array.loops import (
     Loop,
     Numbers,
     Together,
+    from_before,
     last_of,
     mixed,
     refuse,
 )
+from ..array.elementwise import where
 from ..array.stream_tensor import StreamTensor
 from ..stream.edge import Line
 from ..stream.rules import Length, open_branch
@@ -152,6 +157,7 @@ class ForLoop:
         names = dict.fromkeys((*self.site.names, *self.site.held))
         self._names = [n for n in self._looked_at(names)]
         self._values = {n: found.get(n, Hooks.unbound) for n in names}
+        self._counts: dict[Any, FrameNumber] = {}
         return self._rounds()
 
     def _open(self, frames: Frames) -> None:
@@ -177,7 +183,8 @@ class ForLoop:
             for _ in range(_MOST):
                 number = self.loop.begin()
                 self._started = {n: self._start(n, v) for n, v in self._values.items()}
-                self._given: dict[str, Any] = {}
+                self._before = {n: self._kinds(n, v, 0) for n, v in self._started.items()}  # lists may be changed
+                self._given: dict[Any, Any] = {}
                 yield self._target(number)
                 seen = variables(sys._getframe(1))
                 again = self._end(seen)
@@ -187,7 +194,8 @@ class ForLoop:
             else:
                 refuse(_CHANGES)
             first, second = self.loop.rounds[-2:]
-            if first.told() != second.told():
+            needed = self.loop.needed()
+            if first.told(needed) != second.told(needed):
                 refuse(
                     "this loop does something else at its next frame, and not for what its variables hold; what goes "
                     "from frame to frame must stand in a variable of the loop's function"
@@ -209,6 +217,10 @@ class ForLoop:
             inner = _inner(leaf)
             if isinstance(inner, BatchTensor):
                 return self._begins_as(name, path, inner)
+            if type(leaf) is int and (number := self._counts.get((name, path))) is not None:
+                return number
+            if type(leaf) is FrameNumber:
+                return FrameNumber(self.loop, leaf.off - 1)
             if _is_of_body(leaf):
                 dims = inner.dims
                 edge = self.loop.place(self._key(name, path, dims, inner.edge), inner)
@@ -245,25 +257,29 @@ class ForLoop:
         values: dict[str, Any] = {}
         for name in self._started:
             value = seen.get(name, Hooks.unbound)
-            began = self._started[name]
             live = name in self.site.live
             if isinstance(value, Grown):
                 self._appended(name, value, outputs)
                 value = [*list.__iter__(value)][: value.before]
-                began = [*list.__iter__(began)][: began.before] if isinstance(began, Grown) else began
             values[name] = value
-            if value is Hooks.unbound:
-                steady = steady and (began is value or not live)
-                continue
-            now, before = self._kinds(name, value), self._kinds(name, began)
-            if live and now != before:
-                steady = False
+            if live:
+                self._count(name, value)
+                steady = steady and self._kinds(name, value, 1) == self._before[name]
             self._leave(name, value, live, carried, outputs)
         self.loop.end(carried, outputs)
         self._values = values
         return steady
 
-    def _kinds(self, name: str, value: Any) -> Any:
+    def _count(self, name: str, value: Any) -> None:
+        """Note integers that are one more after each frame: they are the frame's number and a constant more."""
+        numbers = {found[0]: found[1] for found in self._before[name] if type(found[1]) is int and len(found) == 2}
+        _walk(value, lambda x, path: self._is_more(name, path, numbers.get(path), x))
+
+    def _is_more(self, name: str, path: Any, before: int | None, now: Any) -> None:
+        if type(now) is int and before is not None and now == before + 1:
+            self._counts[name, path] = FrameNumber(self.loop, now - self.loop.position - 1)
+
+    def _kinds(self, name: str, value: Any, later: int) -> Any:
         """Return what a value is like, to be compared from round to round."""
         found: list[Any] = []
 
@@ -273,8 +289,10 @@ class ForLoop:
                 found.append((path, self._key(name, path, inner.dims, inner.edge)))
             elif type(leaf) in (int, float, bool, str, type(None)):
                 found.append((path, leaf))
-            else:
-                found.append((path, id(inner)))
+            elif type(leaf) is FrameNumber:
+                found.append((path, "number", leaf.off - later))
+            elif leaf is not Hooks.unbound:
+                found.append((path, "object", id(inner)))
             return leaf
 
         _walk(value, at)
@@ -317,15 +335,21 @@ class ForLoop:
     def _finish(self) -> None:
         outputs = self.loop.rounds[-1].outputs
         for round_ in self.loop.rounds:
-            for key in outputs:
-                if key not in round_.outputs and key[0] == "each":
-                    refuse("a list gathers nothing at some of the first frames")
-                round_.outputs.setdefault(key, None)  # type: ignore[arg-type]
+            for key in [k for k in outputs if k not in round_.outputs]:
+                if key[0] != "written":
+                    refuse(f"`{key[1]}` is no tensor of the frame, or gathers none, at some of the first frames")
+                round_.outputs[key] = self.loop.unwritten(round_, key[1])
             for key in [k for k in round_.outputs if k not in outputs]:
                 if key[0] == "each":
-                    refuse("a list gathers nothing but at some of the first frames")
+                    refuse(f"`{key[1]}` gathers nothing but at some of the first frames")
                 del round_.outputs[key]
         self._made = self.loop.run(list(outputs)) if outputs else {}
+        for i, (y, _) in enumerate(self.loop.written):
+            frames = self._made["written", i]
+            frames = frames.with_dims(numbered([d for d in y.dims]))
+            if self.loop.first or self.loop.left_out:
+                frames = writing.put_frames(y, frames, self.loop.first, self.loop.left_out)
+            writing.write(y, frames, "an assignment to frames")
 
     def see(self, seen: dict[str, Any]) -> None:
         """Called behind the loop."""
@@ -340,13 +364,40 @@ class ForLoop:
         if name in self.site.names and name not in self.site.later:
             return Hooks.unbound
 
+        firsts: dict[Any, Any] = {}
+        if self._initial[name] is not Hooks.unbound:
+            _walk(self._initial[name], lambda x, path: firsts.update({path: x}))
+
         def at(leaf: Any, path: tuple[Any, ...]) -> Any:
+            if type(leaf) is FrameNumber:
+                return self._frames.length - 1 + leaf.off
             key = ("last", name, path)
             if key not in self._made:
                 return leaf
-            return self._see(last_of(self._made[key], self._given[key], None))
+            return self._last(self._made[key], self._given[key], firsts.get(path))
 
         return _walk(value, at)
+
+
+    def _last(self, frames: StreamTensor, dims: Any, first: Any) -> Any:
+        """Return what is carried when a stream has ended: in one without frames what it began as."""
+        inner = _inner(first)
+        constant = inner.constant if isinstance(inner, BatchTensor) else first
+        if first is None or _is_zero(constant):
+            return self._see(last_of(frames, dims))
+        stream, before, there = from_before(frames, dims)
+        if hasattr(constant, "dim") and not hasattr(constant, "is_stream"):  # another front end's own
+            made = _inner(self._see(before).where(self._see(there), constant))
+        else:
+            made = where(there, before, constant)
+        return self._see(made.select(stream.dims.index("L"), -1))
+
+
+def _is_zero(constant: Any) -> bool:
+    if getattr(constant, "requires_grad", False):
+        return False
+    values = constant.numpy() if hasattr(constant, "numpy") else constant
+    return not bool((np.asarray(values) != 0).any())
 
 
 # ---------------------------------------------------------------------- comprehensions
