@@ -52,7 +52,7 @@ _LEAVES = (
 # ---------------------------------------------------------------------- values of either front end
 def _inner(x: Any) -> Any:
     """Return the native value that a front end's tensor is."""
-    return getattr(x, "_inner", x)
+    return x._inner if hasattr(type(x), "_inner") else x
 
 
 def _is_of_body(x: Any) -> bool:

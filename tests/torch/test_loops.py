@@ -31,21 +31,23 @@ class Loop(torch.nn.Module):
         super().__init__()
         torch.manual_seed(1)
         self.m = layers(torch.nn, lambda *shape: torch.nn.Parameter(torch.randn(*shape)))
+        self.scale = torch.nn.Parameter(torch.ones(D))
         self.f = f
 
     def forward(self, x):
-        return self.f(torch, self.m, x)
+        return self.f(torch, self.m, x * self.scale)
 
 
 class NativeLoop(dreamstream.nn.Module):
     def __init__(self, f, plain):
         super().__init__()
         self.m = layers(dreamstream.nn, lambda *shape: dreamstream.nn.Parameter(np.zeros(shape, np.float32)))
+        self.scale = dreamstream.nn.Parameter(np.ones(D, np.float32))
         self.f = f
         self.load_state_dict({k: v.numpy() for k, v in plain.state_dict().items()})
 
     def forward(self, x):
-        return self.f(ds, self.m, x)
+        return self.f(ds, self.m, x * self.scale)
 
 
 def wanted_of(model, xs):
