@@ -12,6 +12,8 @@
  * as the operator's own, of which the first ones, one for each carried array, are what it is before the first frame;
  * an absent one is zero.
  *
+ * A node's member "note" is not for kernels: it says what a front end's own arithmetic does besides.
+ *
  * All rows that have a frame left go through a node together, as frames of one row. No row of an operator that looks
  * at single frames depends on another, so neither chunks nor neighbours show in the results. */
 #include <math.h>
@@ -133,7 +135,7 @@ static ds_status scan_make_node(const ds_op *op, scan *s, scan_body *body, ds_js
     const char *name;
     ds_json_value list, key, value;
     ds_json_cursor at;
-    DS_TRY(ds_json_only(object, DS_JSON_KEYS("op", "attributes", "inputs", "weights")));
+    DS_TRY(ds_json_only(object, DS_JSON_KEYS("op", "attributes", "inputs", "weights", "note")));
     DS_TRY(ds_json_get_string(&name, object, "op"));
     const ds_op_def *def = ds_op_find(name);
     DS_CHECK(def != NULL && def != &ds_op_scan, DS_ARGUMENT,

@@ -17,9 +17,9 @@ from .axes import axis_of, sizes_of
 from .base import is_number
 from .batch_constant import BatchTensor
 from .counted import as_noted, noting
-from .loops import Gathered
 from .hook import made
 from .lengths import lengths_of
+from .loop_frames import Gathered
 from .symbolic import Symbolic, positions
 from .tensor import Tensor, take
 

@@ -1,8 +1,8 @@
 """Loops over the frames of streams: what the body of such a loop sees, and the operator that the loop becomes.
 
-The body runs on one frame that stands for many: its operations are recorded (`Body`), and when it is known what goes
-from frame to frame, the loop becomes one operator, `scan`, with a graph for each kind of frame (`Loop`). How the
-Python statement is followed stands above (`online/loops.py`).
+The body runs on one frame that stands for many: its operations are recorded (`Body`), and when it is known what
+goes from frame to frame, the loop becomes one operator, `scan`, with a graph for each kind of frame (`Loop`). How
+the Python statement is followed stands above (`online/loops.py`).
 """
 
 from __future__ import annotations
@@ -13,15 +13,14 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
-from ..errors import NotStreamableError, ShapeError
-from ..operations.refusals import LOOPS
+from ..errors import NotStreamableError
+from ..operations.refusals import LOOPS_BACKWARDS, LOOPS_ELSEWHERE, LOOPS_TO_LAST, LOOPS_WHOLE, Refusal
 from ..stream.edge import Edge, Line, Request, lines_of
 from ..stream.rules import Length, Token
 from ..stream.where import user_line
 from . import hook
 from .axes import numbered
 from .stream_tensor import StreamTensor
-from .tensor import Tensor
 
 #: All values of a body advance together, frame by frame.
 _FRAME = ("frame",)
@@ -29,9 +28,9 @@ _FRAME = ("frame",)
 _FAR = 8
 
 
-def refuse(why: str) -> NoReturn:
+def refuse(why: str | Refusal) -> NoReturn:
     """Refuse what a loop over frames does."""
-    raise NotStreamableError(f"{user_line()}: {why}")
+    raise NotStreamableError(f"{user_line()}: {why if isinstance(why, str) else '; '.join(why.words)}")
 
 
 class FrameNumber(Token):
@@ -63,7 +62,7 @@ class FrameNumber(Token):
 
     def __rsub__(self, other: Any) -> NoReturn:
         if isinstance(other, Length):
-            refuse(BACKWARDS)
+            refuse(LOOPS_BACKWARDS)
         self._misuse("subtracted like this")
 
     def __bool__(self) -> bool:
@@ -71,7 +70,7 @@ class FrameNumber(Token):
 
     def _compare(self, relation: str, other: Any) -> bool:
         if isinstance(other, Length):
-            refuse("whether a frame is the last one is known when the stream has ended")
+            refuse(LOOPS_TO_LAST)
         if isinstance(other, FrameNumber) and other.loop is self.loop:
             return bool(getattr(self.off, relation)(other.off))
         if type(other) is not int:
@@ -107,72 +106,6 @@ class FrameNumber(Token):
         return "<number of a frame>" if not self.off else f"<number of a frame {self.off:+d}>"
 
 
-BACKWARDS = 'a loop that goes backwards begins at the stream\'s end; unstreamable="buffer" waits for it'
-
-
-# ---------------------------------------------------------------------- what a loop goes over
-class Frames:
-    """What a loop over frames goes over: `at` gives what its target is for one frame."""
-
-    length: Length
-    first = 0
-
-    def at(self, number: FrameNumber) -> Any:
-        raise NotImplementedError
-
-    def __iter__(self) -> NoReturn:
-        why, remedy = LOOPS.words
-        refuse(f"frames are gone through where no loop of a forward's own source does; {why}; {remedy}")
-
-
-class Numbers(Frames):
-    """``range(first, length)``."""
-
-    def __init__(self, first: int, length: Length) -> None:
-        if first < 0:
-            refuse(f"a loop over frames that begins at {first}")
-        self.first, self.length = first, length
-
-    def at(self, number: FrameNumber) -> Any:
-        return number
-
-
-class EachFrame(Frames):
-    """``x.unbind(L)``, ``x.split(1, L)``, a stream that is iterated along L; ``keeps``: L stays, of one frame."""
-
-    def __init__(self, stream: StreamTensor, axis: int, keeps: bool = False) -> None:
-        self._stream, self._axis, self._keeps = stream, axis, keeps
-        self.length = stream.shape[axis]
-
-    def at(self, number: FrameNumber) -> Any:
-        index = (slice(None),) * self._axis + (number,)
-        frame = frame_of(self._stream, index)
-        return frame.unsqueeze(self._axis) if self._keeps else frame
-
-
-class Counted(Frames):
-    """``enumerate``: positions from a number on."""
-
-    def __init__(self, start: int, frames: Frames) -> None:
-        self._start, self._frames, self.length, self.first = start, frames, frames.length, frames.first
-
-    def at(self, number: FrameNumber) -> Any:
-        return number - self.first + self._start, self._frames.at(number)
-
-
-class Together(Frames):
-    """``zip``."""
-
-    def __init__(self, parts: Sequence[Frames]) -> None:
-        self._parts, self.length, self.first = parts, parts[0].length, parts[0].first
-        for part in parts[1:]:
-            if part.first != self.first:
-                refuse("zip of frames that begin at different positions")
-
-    def at(self, number: FrameNumber) -> Any:
-        return tuple(p.at(number) for p in self._parts)
-
-
 # ---------------------------------------------------------------------- one frame
 class Body:
     """The entry of a loop's body: operations on one frame are recorded.
@@ -194,6 +127,8 @@ class Body:
         self.loop = loop
         self.sizes = loop.entry.sizes
         self.nodes: list[Request] = []
+        #: What a front end's own arithmetic does beside an operator, by the node.
+        self.notes: dict[int, str] = {}
         self.firsts: list[int] = []
         self.n_values = 0
 
@@ -209,6 +144,12 @@ class Body:
         """Return an edge of the body."""
         return Edge(self, line, None, handle)
 
+    def noted(self, x: StreamTensor, note: str) -> StreamTensor:
+        """Return what a front end's own arithmetic makes of a frame; elsewhere it is the frame."""
+        own = x._through("reshape", {"shape": list(x.features)})
+        self.notes[len(self.nodes) - 1] = note
+        return own
+
     def node_of(self, value: int) -> int:
         """Return the node that gives a value."""
         return bisect_right(self.firsts, value) - 1
@@ -219,10 +160,10 @@ class Body:
         if any(e.entry is not self for e in edges):
             mixed(e.entry for e in edges)
         if not op.framewise or getattr(op, "in_python", False):
-            refuse(
-                f"{name} needs more than the frame that a loop over frames is at; apply it to the whole stream before "
-                "or after the loop"
-            )
+            reason, remedy = LOOPS_WHOLE.words
+            refuse(f"{name}: {reason}; {remedy}")
+        if self.loop.has_gradients and not self.sizes.has_gradients():
+            self.notes[len(self.nodes)] = "no_grad"
         self.nodes.append(request)
         self.firsts.append(self.n_values)
         out = []
@@ -239,11 +180,8 @@ def mixed(entries: Any) -> None:
     if not bodies:
         return
     if all(isinstance(e, Body) for e in found):
-        refuse(
-            "what one frame left behind is used at another, but not in a variable of the loop's function (an "
-            "attribute, a cell of another function); carry it in a variable"
-        )
-    refuse("a whole stream within a loop over its frames, or a frame outside of its loop")
+        refuse(LOOPS_ELSEWHERE)
+    refuse(LOOPS_WHOLE)
 
 
 class Loop:
@@ -251,21 +189,25 @@ class Loop:
 
     Parameters
     ----------
-    frames : Frames
-        What it goes over.
+    length : Length
+        Where it ends.
+    first : int
+        The position at which it begins.
     """
 
-    def __init__(self, frames: Frames) -> None:
-        length = frames.length
-        terms = getattr(length, "terms", ())
+    def __init__(self, length: Any, first: int) -> None:
+        terms: Any = getattr(length, "terms", ())
         if len(terms) != 1 or terms[0][0] != 1 or not hasattr(terms[0][1], "entry") or length.plus > 0:
-            refuse(f"a loop over {length!r}, which are not the frames of a stream but for the first and the last ones")
+            refuse(
+                f"a loop over {length!r}, which are not the frames of a stream but for the first and the last ones"
+            )
         #: The edge whose frames are counted; how many of its first and last ones are left out.
         self.clock: Edge = terms[0][1]
-        self.first, self.left_out = frames.first, -length.plus
+        self.first, self.left_out = first, -length.plus
         if self.clock.line.static:
             refuse("a loop over the frames of an input that is given once")
         self.entry: Any = self.clock.entry
+        self.has_gradients = bool(self.entry.sizes.has_gradients())
         if isinstance(self.entry, Body):
             refuse("a loop over frames within another one")
         self.inputs: list[tuple[Any, StreamTensor]] = []
@@ -298,18 +240,15 @@ class Loop:
         if key not in self.carried:
             assert like is not None or line is not None
             edge: Any = like.edge if like is not None else None
-            self.carried[key] = (
-                line or Line(_FRAME, self.clock.rate, edge.dtype, edge.features),
-                first,
-            )
+            self.carried[key] = (line or Line(_FRAME, self.clock.rate, edge.dtype, edge.features), first)
         return self.body.value(self.carried[key][0], ("carried", key))
 
     def end(self, carried: dict[Any, Edge], outputs: dict[Any, Edge]) -> None:
         """End a round with what is carried on, and what is given for its frame."""
         for i, (y, since) in enumerate(self.written):
             frame = self.frame(y, 0).in_order()
-            outputs["written", i] = frame.edge
             before: Any = frame.edge
+            outputs["written", i] = before
             for k in range(1, min(len(self.rounds) - since, _FAR) + 2):
                 key = self._slot(i, k, before)
                 carried[key], before = before, self.place(key, frame)
@@ -364,12 +303,10 @@ class Loop:
     # ------------------------------------------------------------------ what the body reads
     def input(self, key: Any, make: Any) -> StreamTensor:
         """Return the frame of a stream that `make` gives, once for each key."""
-        for i, (known, stream) in enumerate(self.inputs):
-            if all(a is b or (type(a) is int and a == b) for a, b in zip(known, key)) and len(known) == len(key):
-                break
-        else:
-            i, stream = len(self.inputs), make()
-            self.inputs.append((key, stream))
+        i = next((i for i, (known, _) in enumerate(self.inputs) if _same(known, key)), len(self.inputs))
+        if i == len(self.inputs):
+            self.inputs.append((key, make()))
+        stream = self.inputs[i][1]
         edge: Any = stream.edge
         line = Line(_FRAME, edge.rate, edge.dtype, edge.features)
         dims = tuple(d for d in stream.dims if d != "L")
@@ -402,15 +339,9 @@ class Loop:
         if not self.inputs:
             refuse("a loop over frames that reads no frame of a stream")
         program = _Program(self, outputs)
-        streams = [x for _, x in self.inputs]
-        request = Request(
-            "scan",
-            {"body": program.text()},
-            [x.edge for x in streams],
-            [x.value for x in streams],
-            program.weights,
-        )
-        made = hook.run(request)
+        streams: list[Any] = [x for _, x in self.inputs]
+        edges, values = [x.edge for x in streams], [x.value for x in streams]
+        made = hook.run(Request("scan", {"body": program.text()}, edges, values, program.weights))
         found = {}
         for i, key in enumerate(outputs):
             value, edge = made[program.places[i]]
@@ -418,12 +349,22 @@ class Loop:
         return found
 
 
+def _same(known: tuple[Any, ...], key: tuple[Any, ...]) -> bool:
+    """Whether two keys of inputs are of the same objects and numbers."""
+    return len(known) == len(key) and all(a is b or (type(a) is int and a == b) for a, b in zip(known, key))
+
+
+def _equal(a: Any, b: Any) -> bool:
+    """Whether two weights, arrays of either front end, hold the same."""
+    if a is None or b is None or tuple(a.shape) != tuple(b.shape) or a.dtype != b.dtype:
+        return False
+    return bool(((a == b) | ((a != a) & (b != b))).all())
+
+
 class _Round:
     """One round of the body."""
 
-    def __init__(
-        self, body: Body, carried: dict[Any, Edge], outputs: dict[Any, Edge], of_one_frame: bool
-    ) -> None:
+    def __init__(self, body: Body, carried: dict[Any, Edge], outputs: dict[Any, Edge], of_one_frame: bool) -> None:
         self.body, self.carried, self.outputs, self.of_one_frame = body, carried, outputs, of_one_frame
 
     def told(self, needed: Any) -> Any:
@@ -432,14 +373,21 @@ class _Round:
             (r.name, sorted(r.attributes.items(), key=str), [e.handle for e in r.edges]) for r in self.body.nodes
         ]
         carried = {k: e.handle for k, e in self.carried.items() if k in needed}
-        return nodes, carried, {k: e.handle for k, e in self.outputs.items()}
+        return nodes, carried, {k: e.handle for k, e in self.outputs.items()}, self.body.notes
+
+    def does_as(self, other: _Round, needed: Any) -> bool:
+        """Whether another round does the same, with the same weights."""
+        if self.told(needed) != other.told(needed):
+            return False
+        pairs = [(a, b) for r, s in zip(self.body.nodes, other.body.nodes) for a, b in zip(r.weights, s.weights)]
+        return all(a is b or _equal(a, b) for a, b in pairs)
 
     def reads(self, carried: Any) -> set[Any]:
         """Return what is read of what is carried, for the outputs and for what is carried on of these."""
         waiting = [*self.outputs.values(), *(e for k, e in self.carried.items() if k in carried)]
         found, seen = set(), set()
         while waiting:
-            handle = waiting.pop().handle
+            handle: Any = waiting.pop().handle
             if isinstance(handle, int):
                 node = self.body.node_of(handle)
                 if node not in seen:
@@ -493,7 +441,8 @@ class _Program:
                 "inputs": [self._number(e.handle) for e in r.edges],
                 "weights": [self._weight(w) for w in r.weights],
             }
-            for r in round_.body.nodes
+            | ({"note": round_.body.notes[j]} if j in round_.body.notes else {})
+            for j, r in enumerate(round_.body.nodes)
         ]
         kept = [round_.carried[k].handle if k in round_.carried else ("carried", k) for k in self._carried]
         return {
@@ -520,218 +469,3 @@ def _plain(value: Any) -> Any:
     if isinstance(value, float) and not math.isfinite(value):
         return "nan" if math.isnan(value) else "inf" if value > 0 else "-inf"
     return list(value) if isinstance(value, (tuple, list)) else value
-
-
-# ---------------------------------------------------------------------- indices
-def number_in(index: Any) -> bool:
-    """Whether the number of a loop's frame is among the parts of an index."""
-    for part in index if type(index) is tuple else (index,):
-        if type(part) is FrameNumber or (type(part) is slice and type(part.start) is FrameNumber):
-            return True
-    return False
-
-
-def _parts(index: Any, ndim: int) -> list[Any]:
-    """Return the parts of an index without its ellipsis."""
-    parts = list(index) if type(index) is tuple else [index]
-    if Ellipsis in [p for p in parts if p is Ellipsis]:
-        at = next(i for i, p in enumerate(parts) if p is Ellipsis)
-        parts[at : at + 1] = [slice(None)] * (ndim - sum(p is not None for p in parts) + 1)
-    return parts
-
-
-def _place(parts: Sequence[Any]) -> tuple[int, int]:
-    """Return where the frame's number stands, among the parts and among the dimensions."""
-    found = [i for i, p in enumerate(parts) if type(p) is FrameNumber or type(p) is slice and type(p.start) is FrameNumber]
-    if len(found) > 1:
-        refuse("two numbers of frames in one index")
-    return found[0], sum(p is not None for p in parts[: found[0]])
-
-
-def _of_frame(frame: Any, parts: Sequence[Any], at: int) -> Any:
-    """Return what else an index takes of a frame."""
-    rest = (*parts[:at], *parts[at + 1 :])
-    return frame if all(type(p) is slice and p == slice(None) for p in rest) else frame[rest]
-
-
-def frame_of(x: StreamTensor, index: Any) -> Any:
-    """Return ``x[:, t]`` and the like in the body of a loop over frames, of the whole stream."""
-    parts = _parts(index, x.ndim)
-    at, axis = _place(parts)
-    part = parts[at]
-    number = part if type(part) is FrameNumber else part.start
-    loop: Loop = number.loop
-    if x.edge is None or x.edge.entry is not loop.entry:
-        mixed([None if x.edge is None else x.edge.entry, loop.body])
-    if axis >= x.ndim or x.dims[axis] != "L":
-        refuse(f"the number of a frame indexes dimension {axis} of {x.roles}, which is not its frames")
-    count = 1 if part is number else _count(part)
-
-    if part is number:
-        return _of_frame(loop.frame(x, number.off), parts, at)
-    frames = [loop.frame(x, number.off + k).unsqueeze(axis) for k in range(count)]
-    frame = frames[0] if count == 1 else frames[0]._cat(frames, axis)
-    parts[at] = slice(None, None, part.step)
-    return frame if all(p == slice(None) for p in parts) else frame[tuple(parts)]
-
-
-def set_frame(y: StreamTensor, index: Any, value: Any) -> None:
-    """Do ``y[:, t] = value`` in the body of a loop over frames."""
-    parts = _parts(index, y.ndim)
-    at, axis = _place(parts)
-    part = parts[at]
-    number = part if type(part) is FrameNumber else part.start
-    loop: Loop = number.loop
-    if y.edge is None or y.edge.entry is not loop.entry or axis >= y.ndim or y.dims[axis] != "L":
-        refuse(f"the number of a frame in an assignment to {y.roles}, which is not its frames")
-    if number.off != 0 or (part is not number and _count(part) != 1):
-        refuse("another frame than the loop's own is written; write each frame where the loop is at it")
-    if part is not number and getattr(value, "ndim", 0) > axis and value.shape[axis] == 1:
-        value = value.squeeze(axis)
-    rest = (*parts[:at], *parts[at + 1 :])
-    before = loop.frame(y, 0)
-    whole = all(type(p) is slice and p == slice(None) for p in rest)
-    if whole and isinstance(value, StreamTensor) and value.roles == before.roles and value.dtype == before.dtype:
-        loop.write(y, value.with_dims(value.dims))
-        return
-    frame: Any = before.with_dims(before.dims)
-    frame[rest] = value
-    loop.write(y, frame)
-
-
-def _count(part: slice) -> int:
-    """Return how many frames a slice takes."""
-    start, stop = part.start, part.stop
-    n = stop.off - start.off if type(stop) is FrameNumber and stop.loop is start.loop else 0
-    if not 1 <= n <= 256:
-        refuse("a slice of other than a fixed number of frames")
-    return n
-
-
-def row_of(table: Tensor, index: Any) -> Any:
-    """Return ``table[t]``: the row of a table at the position of the frame."""
-    parts = _parts(index, table.ndim)
-    at, axis = _place(parts)
-    part = parts[at]
-    if type(part) is slice:
-        if _count(part) != 1:
-            refuse("several rows of a table at one frame")
-        parts[at] = part.start
-        return row_of(table, tuple(parts)).unsqueeze(axis)
-    loop: Loop = part.loop
-    start = loop.first + part.off
-    if loop.position + part.off < 0:
-        refuse(f"a row before the first; ask `if t >= {-part.off}`")
-
-    def make() -> StreamTensor:
-        length = loop.entry.sizes.length(loop.clock)
-        lead = (slice(None),) * axis
-        rows: Any = hook.table(table, (*lead, slice(max(start, 0), length + (part.off - loop.left_out))))
-        rows = rows.in_order()
-        return rows._through("pad", {"left": -start, "right": 0}) if start < 0 else rows
-
-    known = getattr(table, "_array", table)
-    return _of_frame(loop.input((known, axis, part.off), make), parts, at)
-
-
-# ---------------------------------------------------------------------- lists
-class Grown(list[Any]):
-    """A list within a loop: what is appended leaves the loop frame by frame."""
-
-    def __init__(self, items: Sequence[Any]) -> None:
-        super().__init__(items)
-        self.before = len(self)
-
-    def _whole(self) -> None:
-        if len(self) > self.before or not self.before:
-            refuse(
-                "what a loop has gathered so far grows with every frame; keep a fixed number of frames, or use "
-                "attention with a context"
-            )
-
-    def __iter__(self) -> Any:
-        self._whole()
-        return super().__iter__()
-
-    def __add__(self, other: Any) -> Any:
-        out = Grown(self)
-        out.before = self.before
-        out.extend(other)
-        return out
-
-
-class Gathered:
-    """What a list is after the loop that appended to it: frames, one for each of the loop.
-
-    Parameters
-    ----------
-    frames : StreamTensor
-        With L behind B.
-    dims : tuple
-        The dimensions of one frame.
-    see : callable
-        Shows a stream as a front end's own tensor.
-    """
-
-    def __init__(self, frames: StreamTensor, dims: tuple[Any, ...], see: Any) -> None:
-        self.frames, self._dims, self._see = frames, dims, see
-
-    @property
-    def length(self) -> Any:
-        """How many there are."""
-        return self._stream(0).shape[0]
-
-    def _stream(self, axis: int) -> StreamTensor:
-        dims = (*self._dims[:axis], "L", *self._dims[axis:])
-        return self.frames.with_dims(dims)
-
-    def stacked(self, dim: int = 0) -> Any:
-        """Return what ``stack`` gives."""
-        n = len(self._dims) + 1
-        if not -n <= dim < n:
-            raise ShapeError(f"stack: dimension {dim} of {n}")
-        return self._see(self._stream(dim % n))
-
-    def joined(self, dim: int = 0) -> Any:
-        """Return what ``cat`` gives, of frames that have one element along the dimension."""
-        n = len(self._dims)
-        if not -n <= dim < n:
-            raise ShapeError(f"cat: dimension {dim} of {n}")
-        axis = dim % n
-        own = self._dims[axis]
-        if isinstance(own, str) or self.frames.features[own] != 1:
-            refuse("cat of what has more than one element for each frame along that dimension")
-        stream: Any = self.frames.with_dims((*self._dims[:axis], "L", *self._dims[axis:])).squeeze(axis + 1)
-        return self._see(stream)
-
-    def __getitem__(self, index: Any) -> Any:
-        if index == -1:
-            return self._see(self._stream(0)[-1])
-        refuse("one frame of those that a loop gathered, by its number")
-
-    def __iter__(self) -> NoReturn:
-        refuse("what a loop gathered is gone through where no loop of a forward's own source does")
-
-    def each(self) -> EachFrame:
-        """Return what a loop over it goes over."""
-        return EachFrame(self._stream(0), 0)
-
-
-def _along(frames: StreamTensor, dims: tuple[Any, ...]) -> StreamTensor:
-    """Return the frames of what has these dimensions, with L behind B."""
-    at = 1 + dims.index("B") if "B" in dims else 0
-    return frames.with_dims((*dims[:at], "L", *dims[at:]))
-
-
-def last_of(frames: StreamTensor, dims: tuple[Any, ...]) -> Any:
-    """Return what is carried after the last frame, known at the stream's end; zeros of a stream without frames."""
-    stream: Any = _along(frames, dims)
-    return stream.select(stream.dims.index("L"), -1)
-
-
-def from_before(frames: StreamTensor, dims: tuple[Any, ...]) -> tuple[Any, Any, Any]:
-    """Return what is carried, the same from before the first frame on, and where that is not."""
-    stream: Any = _along(frames, dims)
-    ones = (stream.eq(stream) | stream.ne(stream)).to("float32")
-    before, there = (x._through("pad", {"left": 1, "right": 0}) for x in (stream, ones))
-    return stream, before, there.gt(0.5)

@@ -25,7 +25,7 @@ from .dtypes import require_float
 from .elementwise import where
 from .ends import is_each, where_counted
 from .lengths import SAME_ORDER
-from .loops import EachFrame, frame_of, number_in, set_frame
+from .loop_frames import EachFrame, frame_of, number_in, set_frame
 from .reductions import Extreme
 from .stream_tensor import StreamTensor
 from .symbolic import Symbolic

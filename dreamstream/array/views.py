@@ -25,7 +25,7 @@ from .batch_constant import BatchTensor
 from .counted import noting
 from .elementwise import plain_array, refuse_in_place, refuse_streams, rows_at
 from .hook import made, table
-from .loops import number_in, row_of
+from .loop_frames import number_in, row_of
 from .symbolic import Symbolic
 from .tensor import Tensor, take
 

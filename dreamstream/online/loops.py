@@ -1,9 +1,9 @@
 """Loops over frames in a forward's private copy: which rounds their bodies run, and what their names mean.
 
 A round of the body stands for one frame and all later ones, or, where something in it holds at its position alone,
-for that frame; then another round follows. A round at whose end all that is carried is as it was at its beginning is
-that of all later frames. It runs once more, to see that it does the same again: what a forward keeps elsewhere from
-frame to frame, in an attribute perhaps, would show there.
+for that frame; then another round follows. A round at whose end all that is carried is as it was at its beginning
+is that of all later frames. It runs once more, to see that it does the same again: what a forward keeps elsewhere
+from frame to frame, in an attribute perhaps, would show there.
 """
 
 from __future__ import annotations
@@ -17,36 +17,27 @@ import numpy as np
 
 from ..array import BatchTensor, writing
 from ..array.axes import numbered
-from ..array.loops import (
-    BACKWARDS,
-    Body,
+from ..array.elementwise import where
+from ..array.loop_frames import (
     Counted,
     EachFrame,
-    FrameNumber,
     Frames,
     Gathered,
     Grown,
-    Loop,
     Numbers,
     Together,
     from_before,
     last_of,
-    mixed,
-    refuse,
 )
-from ..array.elementwise import where
+from ..array.loops import Body, FrameNumber, Loop, mixed, refuse
 from ..array.stream_tensor import StreamTensor
+from ..operations.refusals import LOOPS_BACKWARDS, LOOPS_CHANGE, LOOPS_ELSEWHERE, LOOPS_GROW, LOOPS_LEFT
 from ..stream.edge import Line
 from ..stream.rules import Length, open_branch
 from ..tracing import Hooks, Site, variables
 
 #: Most rounds of a body: more kinds of frames are a loop whose values change their kind in every frame.
 _MOST = 9
-
-_CHANGES = "what this loop carries changes its kind or shape in every frame"
-_LEAVES = (
-    "`{}` at line {} leaves a loop over frames at another frame in each stream; compute on, and choose with torch.where"
-)
 
 
 # ---------------------------------------------------------------------- values of either front end
@@ -90,10 +81,10 @@ def _range(*args: Any) -> Any:
     if not any(isinstance(a, (Length, FrameNumber)) for a in args):
         return range(*args)
     if len(args) > 2 and args[2] != 1:
-        refuse(BACKWARDS if type(args[2]) is int and args[2] < 0 else "a step over frames")
+        refuse(LOOPS_BACKWARDS if type(args[2]) is int and args[2] < 0 else "a step over frames")
     start, stop = (0, args[0]) if len(args) == 1 else args[:2]
     if isinstance(stop, FrameNumber) or isinstance(start, FrameNumber):
-        refuse("a loop over all frames up to one grows with every frame; keep a fixed number of frames")
+        refuse(LOOPS_GROW)
     if not isinstance(start, int):
         refuse("a loop over frames that begins at another frame in each stream")
     return Numbers(start, stop)
@@ -114,7 +105,7 @@ def _zip(*parts: Any, **options: Any) -> Any:
 
 
 def _reversed(over: Any) -> Any:
-    return reversed(over) if frames_in(over) is None else refuse(BACKWARDS)
+    return reversed(over) if frames_in(over) is None else refuse(LOOPS_BACKWARDS)
 
 
 def _len(x: Any) -> Any:
@@ -150,18 +141,17 @@ class ForLoop:
         """Return the rounds of a loop over frames; `found` are the function's variables."""
         leave = next((e for e in self.site.escapes if e[0] not in ("continue", "del")), None)
         if leave is not None:
-            refuse(_LEAVES.format(*leave))
+            refuse(f"`{leave[0]}` at line {leave[1]}: {'; '.join(LOOPS_LEFT.words)}")
         self._open(frames)
         self.scans = True
         self._initial = {n: found.get(n, Hooks.unbound) for n in (*self.site.names, *self.site.held)}
         names = dict.fromkeys((*self.site.names, *self.site.held))
-        self._names = [n for n in self._looked_at(names)]
         self._values = {n: found.get(n, Hooks.unbound) for n in names}
         self._counts: dict[Any, FrameNumber] = {}
         return self._rounds()
 
     def _open(self, frames: Frames) -> None:
-        self.loop = Loop(frames)
+        self.loop = Loop(frames.length, frames.first)
         self._frames = frames
         entry = self.loop.entry
         if open_branch(entry) is not None:
@@ -171,9 +161,6 @@ class ForLoop:
 
     def _target(self, number: FrameNumber) -> Any:
         return _walk(self._frames.at(number), lambda x, _: self._see(x) if type(x) is StreamTensor else x)
-
-    def _looked_at(self, names: Any) -> list[str]:
-        return [n for n in names if n in self.site.live or n in self.site.held or n in self.site.later]
 
     def _rounds(self) -> Iterator[Any]:
         entry = self.loop.entry
@@ -192,14 +179,11 @@ class ForLoop:
                     break
                 steady = again
             else:
-                refuse(_CHANGES)
+                refuse(LOOPS_CHANGE)
             first, second = self.loop.rounds[-2:]
             needed = self.loop.needed()
-            if first.told(needed) != second.told(needed):
-                refuse(
-                    "this loop does something else at its next frame, and not for what its variables hold; what goes "
-                    "from frame to frame must stand in a variable of the loop's function"
-                )
+            if not first.does_as(second, needed):
+                refuse(LOOPS_ELSEWHERE)
             self.loop.rounds.pop()
             self._finish()
         finally:
@@ -298,9 +282,7 @@ class ForLoop:
         _walk(value, at)
         return found
 
-    def _leave(
-        self, name: str, value: Any, live: bool, carried: dict[Any, Any], outputs: dict[Any, Any]
-    ) -> None:
+    def _leave(self, name: str, value: Any, live: bool, carried: dict[Any, Any], outputs: dict[Any, Any]) -> None:
         """Note what goes on to the next frame, and what is used after the loop."""
 
         def at(leaf: Any, path: tuple[Any, ...]) -> Any:
@@ -346,7 +328,7 @@ class ForLoop:
         self._made = self.loop.run(list(outputs)) if outputs else {}
         for i, (y, _) in enumerate(self.loop.written):
             frames = self._made["written", i]
-            frames = frames.with_dims(numbered([d for d in y.dims]))
+            frames = frames.with_dims(numbered(y.dims))
             if self.loop.first or self.loop.left_out:
                 frames = writing.put_frames(y, frames, self.loop.first, self.loop.left_out)
             writing.write(y, frames, "an assignment to frames")
@@ -377,7 +359,6 @@ class ForLoop:
             return self._last(self._made[key], self._given[key], firsts.get(path))
 
         return _walk(value, at)
-
 
     def _last(self, frames: StreamTensor, dims: Any, first: Any) -> Any:
         """Return what is carried when a stream has ended: in one without frames what it began as."""
@@ -445,5 +426,3 @@ def gathered(made: list[Any]) -> Any:
         return made
     _OPEN.set(opened[:-1])
     return here.gather(made)
-
-

@@ -1,4 +1,4 @@
-"""Loops over frames as people write them, for both front ends: ``lib`` is torch or dreamstream, ``m`` holds layers.
+"""Loops over frames as people write them: ``lib`` is torch or dreamstream, ``m`` holds layers.
 
 Each takes ``x`` of (B, L, 5) and gives tensors with L, or without it what the loop carries at the end.
 """
@@ -296,7 +296,7 @@ def a_counter(lib: Any, m: Any, x: Any) -> Any:
     h, i, ys = lib.zeros(x.size(0), D), 0, []
     for frame in x.unbind(1):
         h = 0.5 * h + frame * m.table[i]
-        i += 1
+        i += 1  # noqa: SIM113
         ys += [h]
     return lib.stack(ys, 1)
 

@@ -1,4 +1,4 @@
-"""Loops over frames, as people write them: chunk by chunk they give what the plain loop gives of whole sequences."""
+"""Loops over frames as people write them give, chunk by chunk, what the plain loop gives of whole sequences."""
 
 from __future__ import annotations
 

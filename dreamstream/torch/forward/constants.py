@@ -13,7 +13,7 @@ from ...array import METHODS, Tensor
 from ...array.axes import sizes_of
 from ...array.dtypes import nominal
 from ...array.elementwise import rows_at
-from ...array.loops import number_in, row_of
+from ...array.loop_frames import number_in, row_of
 from ...operations import ARITHMETIC, RELATIONS
 from ...stream.rules import Length, Rows, Token
 from ..tensor.stream_tensor import TAKERS

@@ -80,4 +80,4 @@ class TensorOfSizes:
 
 TorchLength._joined = TorchBatchLength
 refuse_the_rest(TensorOfSizes, TensorOfSizes.__getattr__)
-SIZES = Sizes(TorchBatch, TorchLength, TorchBatchLength, StreamTensor.shell)
+SIZES = Sizes(TorchBatch, TorchLength, TorchBatchLength, StreamTensor.shell, torch.is_grad_enabled)

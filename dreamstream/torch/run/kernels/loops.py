@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 import torch
@@ -26,11 +26,22 @@ class _Node:
         self.inputs, self.weights = told["inputs"], told["weights"]
         attributes = {k: _number(v) for k, v in told["attributes"].items()}
         signatures = [values[i] for i in self.inputs]
-        op = _core.Op(told["op"], attributes, signatures, [None if w is None else weights[w] for w in self.weights])
-        self.kernel = KERNELS[op.name]
+        op = _core.Op(
+            told["op"], attributes, signatures, [None if w is None else weights[w] for w in self.weights]
+        )
+        self.run = partial(_noted, told["note"], KERNELS[op.name].run) if "note" in told else KERNELS[op.name].run
         frames = tuple(features for _, features, _, _ in signatures)
         self.step = Step(op.name, op.attributes, frames, tuple(y[1] for y in op.outputs), live=True)
         values += op.outputs
+
+
+def _noted(note: str, run: Any, step: Step, *values: Any) -> Any:
+    """Compute what torch does beside an operator: gradients that end here, or what is dropped."""
+    if note == "no_grad":
+        with torch.no_grad():
+            return run(step, *values)
+    name, _, p = note.partition(" ")
+    return values[0].detach() if name == "detach" else getattr(torch, name)(values[0], float(p), True)
 
 
 def _number(value: Any) -> Any:
@@ -41,7 +52,11 @@ class _Body:
     """What becomes of a frame of one kind."""
 
     def __init__(
-        self, told: dict[str, Any], given: Sequence[Signature], carried: Sequence[Signature], weights: Sequence[Any]
+        self,
+        told: dict[str, Any],
+        given: Sequence[Signature],
+        carried: Sequence[Signature],
+        weights: Sequence[Any],
     ) -> None:
         values = [*given, *carried]
         self.nodes = [_Node(node, values, weights) for node in told["nodes"]]
@@ -55,7 +70,7 @@ class _Body:
         for node in self.nodes:
             own = [None if w is None else weights[w] for w in node.weights]
             node.step.training = training
-            made = node.kernel.run(node.step, *[values[i] for i in node.inputs], *own)
+            made = node.run(node.step, *[values[i] for i in node.inputs], *own)
             values += made if isinstance(made, (tuple, list)) else (made,)
         return [values[i] for i in self.outputs], [values[i] for i in self.carried]
 
@@ -90,7 +105,9 @@ def _carried(step: Step, weights: Sequence[Tensor | None], like: Tensor) -> Stat
 def scan(step: Step, windows: Sequence[Window], weights: Sequence[Any], state: State) -> Any:
     """Run a body frame after frame, over all rows that have one left."""
     if not step.live:
-        raise NotStreamableError("a loop over frames is not exported: its body is a graph that runs frame by frame")
+        raise NotStreamableError(
+            "a loop over frames is not exported: its body is a graph that runs frame by frame"
+        )
     parts = [w.new() for w in windows]
     lengths: list[int] = parts[0][1].tolist()
     frames = [x for x, _ in parts]
