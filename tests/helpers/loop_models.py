@@ -378,3 +378,32 @@ def extremes_so_far(lib: Any, m: Any, x: Any) -> Any:
         best = frame if best is None else lib.maximum(best, frame)
         ys.append(best + total)
     return lib.stack(ys, 1)
+
+
+@case
+def a_scan_by_function(lib: Any, m: Any, x: Any) -> Any:
+    def step(carry: Any, frame: Any) -> Any:
+        h, n = carry
+        h = m.gru(frame, h)
+        return (h, n + h), m.norm(n)
+
+    (h, _), ys = functional(lib).scan(step, (lib.zeros(x.size(0), H), lib.zeros(x.size(0), H)), x)
+    return ys, h
+
+
+@case
+def a_linear_recurrence(lib: Any, m: Any, x: Any) -> Any:
+    a, b = lib.sigmoid(m.a(x)), m.b(x)
+    h = functional(lib).linear_recurrence(a, b, lib.zeros(x.size(0), H) + 1)
+    return h + functional(lib).linear_recurrence(a, b)
+
+
+def functional(lib: Any) -> Any:
+    """Return where `scan` is."""
+    import dreamstream.nn.functional
+
+    if lib.__name__ == "dreamstream":
+        return dreamstream.nn.functional
+    import dreamstream.torch.functional
+
+    return dreamstream.torch.functional

@@ -15,26 +15,17 @@ from typing import Any
 
 import numpy as np
 
-from ..array import BatchTensor, writing
-from ..array.axes import numbered
-from ..array.elementwise import where
-from ..array.loop_frames import (
-    Counted,
-    EachFrame,
-    Frames,
-    Gathered,
-    Grown,
-    Numbers,
-    Together,
-    from_before,
-    last_of,
-)
-from ..array.loops import Body, FrameNumber, Loop, mixed, refuse
-from ..array.stream_tensor import StreamTensor
 from ..operations.refusals import LOOPS_BACKWARDS, LOOPS_CHANGE, LOOPS_ELSEWHERE, LOOPS_GROW, LOOPS_LEFT
 from ..stream.edge import Line
 from ..stream.rules import Length, open_branch
 from ..tracing import Hooks, Site, variables
+from . import writing
+from .axes import numbered
+from .batch_constant import BatchTensor
+from .elementwise import where
+from .loop_frames import Counted, EachFrame, Frames, Gathered, Grown, Numbers, Together, from_before, last_of
+from .loops import Body, FrameNumber, Loop, mixed, refuse
+from .stream_tensor import StreamTensor
 
 #: Most rounds of a body: more kinds of frames are a loop whose values change their kind in every frame.
 _MOST = 9
@@ -426,3 +417,56 @@ def gathered(made: list[Any]) -> Any:
         return made
     _OPEN.set(opened[:-1])
     return here.gather(made)
+
+
+# ---------------------------------------------------------------------- loops that are functions
+_CARRY = Site(
+    "for", __file__, 0, "scan", "xs", ("carry",), live=("carry", "ys"), later=("carry", "ys"), held=("ys",)
+)
+
+
+def _frames_of(xs: Any, dim: int) -> Any:
+    """Return what a loop over frames, or over parts of plain tensors, goes over."""
+    if isinstance(xs, (tuple, list)):
+        parts = [_frames_of(x, dim) for x in xs]
+        streams = [p for p in parts if isinstance(p, Frames)]
+        if streams and len(streams) < len(parts):
+            refuse("frames and a plain tensor are gone through together")
+        return Together(streams) if streams else zip(*parts)
+    inner = _inner(xs)
+    if type(inner) is StreamTensor and inner.edge is not None:
+        axis = inner._axis("scan", dim)
+        if inner.dims[axis] != "L":
+            refuse(f"scan goes along L, which is not dimension {dim} of {inner.roles}")
+        return EachFrame(inner, axis)
+    return xs.unbind(dim)
+
+
+def scan(
+    f: Callable[[Any, Any], tuple[Any, Any]], init: Any, xs: Any, dim: int, stack: Callable[..., Any]
+) -> tuple[Any, Any]:
+    """Do what the public functions of this name say; `stack` is the front end's."""
+    carry: Any = init
+    ys: Any = []
+    over = _frames_of(xs, dim)
+    loop = ForLoop(_CARRY)
+    if isinstance(over, Frames):
+        over = loop.begin(over, {"carry": carry, "ys": ys})
+    for x in over:
+        if loop.scans:
+            carry, ys = loop.carried("carry"), loop.carried("ys")
+        carry, y = f(carry, x)
+        if y is not None:
+            ys.append(y)
+    if loop.scans:
+        carry, ys = loop.after("carry"), loop.after("ys")
+    if isinstance(ys, Gathered):
+        return carry, ys.stacked(dim)
+    return carry, stack(ys, dim) if ys else None
+
+
+def recurrence_step(h: Any, ab: Any) -> tuple[Any, Any]:
+    """Return h of a linear recurrence, and h."""
+    a, b = ab
+    h = b if h is None else a * h + b
+    return h, h
