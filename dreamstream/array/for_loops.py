@@ -23,7 +23,20 @@ from . import writing
 from .axes import numbered
 from .batch_constant import BatchTensor
 from .elementwise import where
-from .loop_frames import Counted, EachFrame, Frames, Gathered, Grown, Numbers, Together, from_before, last_of
+from .loop_frames import (
+    Counted,
+    EachFrame,
+    FirstFrame,
+    Frames,
+    Gathered,
+    Grown,
+    Numbers,
+    Together,
+    along,
+    from_before,
+    last_of,
+    with_first,
+)
 from .loops import Body, FrameNumber, Loop, mixed, refuse
 from .stream_tensor import StreamTensor
 
@@ -196,6 +209,9 @@ class ForLoop:
                 return number
             if type(leaf) is FrameNumber:
                 return FrameNumber(self.loop, leaf.off - 1)
+            if isinstance(leaf, FirstFrame):
+                self.loop.of_one_frame = True
+                return self._see(leaf.frame(self.loop))
             if _is_of_body(leaf):
                 dims = inner.dims
                 edge = self.loop.place(self._key(name, path, dims, inner.edge), inner)
@@ -330,7 +346,13 @@ class ForLoop:
     def after(self, name: str) -> Any:
         """Return what a name holds behind the loop."""
         if ("each", name) in self._made:
-            if self._initial[name]:
+            before = self._initial[name]
+            if len(before) == 1 and isinstance(before[0], FirstFrame) and self.loop.first == 1:
+                made = along(self._made["each", name], self._given["each", name])
+                if before[0].keeps:
+                    made = made.squeeze(1 + before[0].axis)
+                self._made["each", name] = with_first(made, before[0], self.loop.left_out)
+            elif before:
                 refuse("a list that held something before the loop gathers frames")
             return Gathered(self._made["each", name], self._given["each", name], self._see)
         value = self._values[name]
@@ -353,6 +375,13 @@ class ForLoop:
 
     def _last(self, frames: StreamTensor, dims: Any, first: Any) -> Any:
         """Return what is carried when a stream has ended: in one without frames what it began as."""
+        if isinstance(first, FirstFrame):
+            if self.loop.first != 1:
+                refuse("what begins with a stream's first frame is used after a loop that begins elsewhere")
+            own: Any = along(frames, dims)
+            whole = with_first(own.squeeze(1 + first.axis) if first.keeps else own, first, self.loop.left_out)
+            last = whole.select(whole.dims.index("L"), -1)
+            return self._see(last.unsqueeze(first.axis) if first.keeps else last)
         inner = _inner(first)
         constant = inner.constant if isinstance(inner, BatchTensor) else first
         if first is None or _is_zero(constant):
