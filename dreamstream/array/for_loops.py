@@ -351,7 +351,8 @@ class ForLoop:
                 made = along(self._made["each", name], self._given["each", name])
                 if before[0].keeps:
                     made = made.squeeze(1 + before[0].axis)
-                self._made["each", name] = with_first(made, before[0], self.loop.left_out)
+                made = with_first(made, before[0], self.loop.left_out)
+                self._made["each", name] = made.unsqueeze(1 + before[0].axis) if before[0].keeps else made
             elif before:
                 refuse("a list that held something before the loop gathers frames")
             return Gathered(self._made["each", name], self._given["each", name], self._see)

@@ -109,10 +109,15 @@ def _place(parts: Sequence[Any]) -> tuple[int, int]:
     return found[0], sum(p is not None for p in parts[: found[0]])
 
 
+def _is_all(part: Any) -> bool:
+    """Whether a part of an index takes all of its dimension."""
+    return type(part) is slice and part.start is None and part.stop is None and part.step in (None, 1)
+
+
 def _of_frame(frame: Any, parts: Sequence[Any], at: int) -> Any:
     """Return what else an index takes of a frame."""
     rest = (*parts[:at], *parts[at + 1 :])
-    return frame if all(type(p) is slice and p == slice(None) for p in rest) else frame[rest]
+    return frame if all(map(_is_all, rest)) else frame[rest]
 
 
 def frame_of(x: StreamTensor, index: Any) -> Any:
@@ -133,7 +138,7 @@ def frame_of(x: StreamTensor, index: Any) -> Any:
     frames: list[Any] = [loop.frame(x, number.off + k).unsqueeze(axis) for k in range(count)]
     frame = frames[0] if count == 1 else frames[0]._cat(frames, axis)
     parts[at] = slice(None, None, part.step)
-    return frame if all(p == slice(None) for p in parts) else frame[tuple(parts)]
+    return frame if all(map(_is_all, parts)) else frame[tuple(parts)]
 
 
 def set_frame(y: StreamTensor, index: Any, value: Any) -> None:
@@ -151,7 +156,7 @@ def set_frame(y: StreamTensor, index: Any, value: Any) -> None:
         value = value.squeeze(axis)
     rest = (*parts[:at], *parts[at + 1 :])
     before = loop.frame(y, 0)
-    whole = all(type(p) is slice and p == slice(None) for p in rest)
+    whole = all(map(_is_all, rest))
     if whole and isinstance(value, StreamTensor) and value.roles == before.roles and value.dtype == before.dtype:
         loop.write(y, value.with_dims(value.dims))
         return
@@ -234,6 +239,7 @@ class Gathered:
 
     def __init__(self, frames: StreamTensor, dims: tuple[Any, ...], see: Any) -> None:
         self.frames, self._dims, self._see = frames, dims, see
+        self._line = user_line()
 
     @property
     def length(self) -> Any:
@@ -273,7 +279,7 @@ class Gathered:
 
     def as_output(self) -> NoReturn:
         """Refuse to leave the forward."""
-        refuse(LOOPS)
+        raise NotStreamableError(f"{self._line}: {'; '.join(LOOPS.words)}")
 
     def each(self) -> EachFrame:
         """Return what a loop over it goes over."""
@@ -318,6 +324,7 @@ class FirstFrame:
 
     def __init__(self, stream: StreamTensor, axis: int, keeps: bool) -> None:
         self.stream, self.axis, self.keeps = stream, axis, keeps
+        self.line = user_line()
 
     def frame(self, loop: Loop) -> Any:
         """Return it in the body of a loop, whose first frame it is given to."""
@@ -330,7 +337,7 @@ class FirstFrame:
     def refuse(self, name: str) -> NoReturn:
         """Say what it is not for."""
         raise NotStreamableError(
-            f"{name} of the first frame of a stream, at {user_line()}: one frame of a stream is neither its first "
+            f"{name} of the first frame of a stream, taken at {self.line}: one frame of a stream is neither its first "
             "nor its last for ever; use a slice (x[..., a:], x[..., :-b], x[..., ::k]), or pick the frame outside "
             "the forward. A loop over frames may begin with it"
         )
@@ -363,11 +370,12 @@ def first_frame(x: StreamTensor, index: Any) -> FirstFrame | None:
     if axis >= len(places):
         return None
     part = parts[places[axis]]
-    keeps = type(part) is slice and part in (slice(None, 1), slice(0, 1))
+    ends = (part.start, part.stop, part.step) if type(part) is slice else ()
+    keeps = {int, type(None)}.issuperset(map(type, ends)) and ends in ((None, 1, None), (0, 1, None), (None, 1, 1))
     if not keeps and not (type(part) is int and part == 0):
         return None
     others = [p for i, p in enumerate(parts) if i != places[axis]]
-    if any(not (type(p) is slice and p == slice(None)) for p in others):
+    if not all(map(_is_all, others)):
         return None
     return FirstFrame(x.with_dims(x.dims), axis, keeps)
 
