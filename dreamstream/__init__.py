@@ -12,6 +12,7 @@ from . import clone as _clone  # noqa: F401  (finds _core, before anything needs
 # isort: split
 from . import (
     data,
+    decode,
     dispatch as _dispatch,  # noqa: F401  (opens the door)
     nn,
     train,
@@ -62,6 +63,7 @@ __all__ = [
     "compare",
     "compile",
     "data",
+    "decode",
     "get_state",
     "is_online",
     "live_ids",
