@@ -88,7 +88,7 @@ __all__ = [
 
 
 if _TYPE_CHECKING:
-    from . import export, models, torch  # noqa: F401  (loaded by __getattr__)
+    from . import client, decode, export, models, serve, torch  # noqa: F401  (loaded by __getattr__)
 
 
 def _load_bridge() -> _Any:
@@ -106,8 +106,8 @@ def __dir__() -> list[str]:
 
 
 def __getattr__(name: str) -> _Any:
-    """Load what needs PyTorch, and models, when first asked for; functions that are methods of tensors too."""
-    if name in ("export", "models", "torch"):
+    """Load rooms that few programs need when first asked for; functions that are methods of tensors too."""
+    if name in ("client", "decode", "export", "models", "serve", "torch"):
         return _importlib.import_module(f".{name}", __name__)
     if name in _function_names:
         return _named(name)
