@@ -22,6 +22,7 @@ from .array.axes import in_c_order
 from .array.dtypes import name_of, nominal
 from .array.forward import for_batch, held, is_static
 from .array.lanes import by_lane
+from .array.loops import mixed
 from .array.merged import Merged
 from .array.picked import Picked
 from .array.plain import ARRAYS, INTEGERS, of_integers
@@ -313,6 +314,8 @@ def _found(
                 f"{name}: a plain tensor of shape {x.shape} meets streams at {user_line()}; constants "
                 "serve in arithmetic, where their extent along B and L is 1"
             )
+    if len(inputs) > 1 and not same_entry(inputs):
+        mixed(x.edge.entry for x in inputs if x.edge is not None)
     tensors: list[Any] = list(inputs)
     if dims is not None:
         tensors = [_stored(name, x, dims) for x in inputs]

@@ -18,6 +18,7 @@ from torch.nn.utils import parametrize
 
 from ..array.dtypes import name_of, nominal
 from ..array.lengths import LengthsOf
+from ..array.loop_frames import Gathered
 from ..array.stream_tensor import StreamTensor as Native
 from ..array.symbolic import as_symbolic, measured
 from ..errors import DreamStreamError, ModeError, StreamMismatchError
@@ -29,6 +30,7 @@ from ..online.tracer import TRACER
 from ..stream.rules import Length, require_same_streams
 from ..stream.where import offline_error, passes_on, raise_explained, runs_forward
 from . import private
+from .forward import gathering  # noqa: F401  (functions that forwards' copies call)
 from .forward.drawn import places_of_draws, warn_of_others
 from .forward.held import TorchHeld
 from .forward.layers import streaming_forward, unstreamable
@@ -200,6 +202,9 @@ class TorchPatch(Patch):
         meta = infos[0].meta
         if len(infos) > 1:
             require_same_streams([i.meta for i in infos])
+        evaluated = self._evaluated(module, args, kwargs, meta.ids)
+        if evaluated:
+            return evaluated[0]
         session: Any = self.session
         values = [unpad(x._plain(), x._info) for x in tensors]
         with session.hold(meta.ids):
@@ -266,6 +271,49 @@ class TorchPatch(Patch):
                 raise
             return result
 
+    # ---------------------------------------------------------------- on an engine
+    def require_evaluation(self, modules: Sequence[Any], tensors: Sequence[Any]) -> None:
+        super().require_evaluation(modules, tensors)
+        hooked = next((m for m in modules if private.has_hooks(m)), None)
+        elsewhere = next((t.device for t in tensors if not t.is_cpu), None)
+        why = ""
+        if torch.is_grad_enabled() and any(t.requires_grad for t in tensors):
+            why = "gradients are recorded, which an engine does not: call it within torch.no_grad()"
+        elif hooked is not None:
+            why = f"{type(hooked).__name__} has hooks, which an engine does not run: remove them"
+        elif torch.is_autocast_enabled("cpu"):
+            why = "autocast is on, and an engine computes in float32: leave it out"
+        elif elsewhere is not None:
+            why = f"a weight is on {elsewhere}, and an engine on the CPU: move it there"
+        if why:
+            raise ModeError(f'{why}, or use online(backend="auto")')
+
+    def to_native(self, x: Any) -> Native | None:
+        if not isinstance(x, StreamTensor) or x._info is None:
+            return None
+        info, value = x._info, unpad(x._plain(), x._info)
+        if value.requires_grad and torch.is_grad_enabled():
+            raise ModeError(
+                'gradients of an input are recorded, which an engine has not: use online(backend="auto")', x.ids
+            )
+        value = value.detach()
+        value = (value.float() if value.dtype in _NARROW else value).cpu().contiguous()
+        out = Native._make(value.numpy(), info.dims, info.names, info.meta, info.starts, info.rate, None)
+        out.restart = info.restart
+        return out
+
+    def from_native(self, x: Native) -> StreamTensor:
+        return StreamTensor.from_frames(torch.from_numpy(x.value), x.dims, x.meta, x.starts, x._rate)
+
+    def array_of(self, x: Any) -> Any:
+        return x.detach().cpu().numpy() if isinstance(x, torch.Tensor) else super().array_of(x)
+
+    def stamp(self, x: Any) -> Any:
+        return x.data_ptr(), 0 if x.is_inference() else x._version
+
+    def n_threads(self) -> int | None:
+        return torch.get_num_threads()
+
     def _tensor_names(self, module: Any, session: Any) -> dict[int, str]:
         """Return the names of parameters and buffers by identity; they are read anew where no stream is live.
 
@@ -312,7 +360,7 @@ def _measured(x: Any) -> Any:
     if isinstance(x, StreamTensor):
         inner = measured(x._inner)  # which refuses what is no stream
         return x if inner is x._inner else StreamTensor.shell(inner)
-    return StreamTensor.shell(measured(x)) if isinstance(x, Length) else x
+    return StreamTensor.shell(measured(x)) if isinstance(x, (Length, Gathered)) else x
 
 
 def _run(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
