@@ -38,7 +38,7 @@ def layers(nn: Any, parameter: Callable[..., Any]) -> Any:
 
 
 @case
-def gru_cell(lib: Any, m: Any, x: Any) -> Any:
+def gated_cell(lib: Any, m: Any, x: Any) -> Any:
     h, ys = lib.zeros(x.size(0), H), []
     for t in range(x.size(1)):
         h = m.gru(x[:, t], h)

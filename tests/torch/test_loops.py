@@ -245,7 +245,7 @@ def test_what_is_carried_is_in_snapshots_and_forks():
 
 
 def test_plain_modules_of_an_engine_have_loops():
-    model, x = Loop(CASES["gru_cell"]).eval(), torch.randn(9, D)
+    model, x = Loop(CASES["gated_cell"]).eval(), torch.randn(9, D)
     engine = ds.compile(model, ("B", "L", D))
     ds.torch.functionalize(engine)
     with pytest.raises(ds.NotStreamableError, match="not exported"):

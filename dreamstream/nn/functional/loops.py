@@ -7,10 +7,12 @@ from typing import Any
 
 from ...array import for_loops
 from ...array.creation import stack
+from .texts import torch_lacks
 
 __all__ = ["linear_recurrence", "scan"]
 
 
+@torch_lacks
 def scan(f: Callable[[Any, Any], tuple[Any, Any]], init: Any, xs: Any, dim: int = 1) -> tuple[Any, Any]:
     """Return what is carried after the last frame, and what each frame gives.
 
@@ -44,6 +46,7 @@ def scan(f: Callable[[Any, Any], tuple[Any, Any]], init: Any, xs: Any, dim: int 
     return for_loops.scan(f, init, xs, dim, stack)
 
 
+@torch_lacks
 def linear_recurrence(a: Any, b: Any, h0: Any = None, dim: int = 1) -> Any:
     """Return the frames of h with h[t] = a[t] * h[t - 1] + b[t].
 
