@@ -37,6 +37,9 @@ class _Native:
         kind: Any = type(module)
         return module.unstreamable() if registered_for(kind) is None else None
 
+    def kept_by_calls(self, model: Any, *options: Any) -> list[int]:
+        raise no_tape("audit(train_variant=…) of a module of dreamstream.nn")
+
 
 _NATIVE = _Native()
 
