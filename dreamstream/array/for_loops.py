@@ -15,26 +15,30 @@ from typing import Any
 
 import numpy as np
 
-from ..array import BatchTensor, writing
-from ..array.axes import numbered
-from ..array.elementwise import where
-from ..array.loop_frames import (
+from ..operations.refusals import LOOPS_BACKWARDS, LOOPS_CHANGE, LOOPS_ELSEWHERE, LOOPS_GROW, LOOPS_LEFT
+from ..stream.edge import Line
+from ..stream.rules import Length, open_branch
+from ..tracing import Hooks, Site, variables
+from . import writing
+from .axes import numbered
+from .batch_constant import BatchTensor
+from .elementwise import where
+from .loop_frames import (
     Counted,
     EachFrame,
+    FirstFrame,
     Frames,
     Gathered,
     Grown,
     Numbers,
     Together,
+    along,
     from_before,
     last_of,
+    with_first,
 )
-from ..array.loops import Body, FrameNumber, Loop, mixed, refuse
-from ..array.stream_tensor import StreamTensor
-from ..operations.refusals import LOOPS_BACKWARDS, LOOPS_CHANGE, LOOPS_ELSEWHERE, LOOPS_GROW, LOOPS_LEFT
-from ..stream.edge import Line
-from ..stream.rules import Length, open_branch
-from ..tracing import Hooks, Site, variables
+from .loops import Body, FrameNumber, Loop, mixed, refuse
+from .stream_tensor import StreamTensor
 
 #: Most rounds of a body: more kinds of frames are a loop whose values change their kind in every frame.
 _MOST = 9
@@ -205,6 +209,9 @@ class ForLoop:
                 return number
             if type(leaf) is FrameNumber:
                 return FrameNumber(self.loop, leaf.off - 1)
+            if isinstance(leaf, FirstFrame):
+                self.loop.of_one_frame = True
+                return self._see(leaf.frame(self.loop))
             if _is_of_body(leaf):
                 dims = inner.dims
                 edge = self.loop.place(self._key(name, path, dims, inner.edge), inner)
@@ -339,7 +346,14 @@ class ForLoop:
     def after(self, name: str) -> Any:
         """Return what a name holds behind the loop."""
         if ("each", name) in self._made:
-            if self._initial[name]:
+            before = self._initial[name]
+            if len(before) == 1 and isinstance(before[0], FirstFrame) and self.loop.first == 1:
+                made = along(self._made["each", name], self._given["each", name])
+                if before[0].keeps:
+                    made = made.squeeze(1 + before[0].axis)
+                made = with_first(made, before[0], self.loop.left_out)
+                self._made["each", name] = made.unsqueeze(1 + before[0].axis) if before[0].keeps else made
+            elif before:
                 refuse("a list that held something before the loop gathers frames")
             return Gathered(self._made["each", name], self._given["each", name], self._see)
         value = self._values[name]
@@ -362,6 +376,13 @@ class ForLoop:
 
     def _last(self, frames: StreamTensor, dims: Any, first: Any) -> Any:
         """Return what is carried when a stream has ended: in one without frames what it began as."""
+        if isinstance(first, FirstFrame):
+            if self.loop.first != 1:
+                refuse("what begins with a stream's first frame is used after a loop that begins elsewhere")
+            own: Any = along(frames, dims)
+            whole = with_first(own.squeeze(1 + first.axis) if first.keeps else own, first, self.loop.left_out)
+            last = whole.select(whole.dims.index("L"), -1)
+            return self._see(last.unsqueeze(first.axis) if first.keeps else last)
         inner = _inner(first)
         constant = inner.constant if isinstance(inner, BatchTensor) else first
         if first is None or _is_zero(constant):
@@ -426,3 +447,56 @@ def gathered(made: list[Any]) -> Any:
         return made
     _OPEN.set(opened[:-1])
     return here.gather(made)
+
+
+# ---------------------------------------------------------------------- loops that are functions
+_CARRY = Site(
+    "for", __file__, 0, "scan", "xs", ("carry",), live=("carry", "ys"), later=("carry", "ys"), held=("ys",)
+)
+
+
+def _frames_of(xs: Any, dim: int) -> Any:
+    """Return what a loop over frames, or over parts of plain tensors, goes over."""
+    if isinstance(xs, (tuple, list)):
+        parts = [_frames_of(x, dim) for x in xs]
+        streams = [p for p in parts if isinstance(p, Frames)]
+        if streams and len(streams) < len(parts):
+            refuse("frames and a plain tensor are gone through together")
+        return Together(streams) if streams else zip(*parts)
+    inner = _inner(xs)
+    if type(inner) is StreamTensor and inner.edge is not None:
+        axis = inner._axis("scan", dim)
+        if inner.dims[axis] != "L":
+            refuse(f"scan goes along L, which is not dimension {dim} of {inner.roles}")
+        return EachFrame(inner, axis)
+    return xs.unbind(dim)
+
+
+def scan(
+    f: Callable[[Any, Any], tuple[Any, Any]], init: Any, xs: Any, dim: int, stack: Callable[..., Any]
+) -> tuple[Any, Any]:
+    """Do what the public functions of this name say; `stack` is the front end's."""
+    carry: Any = init
+    ys: Any = []
+    over = _frames_of(xs, dim)
+    loop = ForLoop(_CARRY)
+    if isinstance(over, Frames):
+        over = loop.begin(over, {"carry": carry, "ys": ys})
+    for x in over:
+        if loop.scans:
+            carry, ys = loop.carried("carry"), loop.carried("ys")
+        carry, y = f(carry, x)
+        if y is not None:
+            ys.append(y)
+    if loop.scans:
+        carry, ys = loop.after("carry"), loop.after("ys")
+    if isinstance(ys, Gathered):
+        return carry, ys.stacked(dim)
+    return carry, stack(ys, dim) if ys else None
+
+
+def recurrence_step(h: Any, ab: Any) -> tuple[Any, Any]:
+    """Return h of a linear recurrence, and h."""
+    a, b = ab
+    h = b if h is None else a * h + b
+    return h, h
