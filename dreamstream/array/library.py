@@ -46,6 +46,8 @@ class Library(Sizes):
     tensor: Any = Tensor
     types: Mapping[Any, Any] = TYPES
     device: Any = "cpu"
+    see: Callable[[Any], Any] = staticmethod(lambda native: native)  # shows a stream as the user's code sees it
+    has_gradients: Callable[[], bool] = staticmethod(lambda: False)  # whether they are recorded at the moment
 
     # ------------------------------------------------------------------ what deferred values are computed with
     def evaluating(self) -> AbstractContextManager[Any]:

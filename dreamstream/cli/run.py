@@ -20,15 +20,17 @@ import dreamstream as ds
 from .. import models, nn
 from .._core import shown
 from ..data import AudioReader
+from ..data.progress import Progress
+from ..data.values import in_frames, in_lists
 from ..engine.verify import TOLERANCE, difference
 from ..errors import FormatError
 from ..stream.tree import leaves
+from . import folder
 from .arguments import Commands, add_threads, at_least
-from .audio_file import AudioFile, in_frames, in_pairs
+from .audio_file import AudioFile
 from .described import FUNCTION, named_model
 from .outputs import Output, check_path, open_output
 from .plot import plot, require_matplotlib
-from .progress import Progress
 
 Array = npt.NDArray[Any]
 
@@ -82,41 +84,46 @@ def as_taken(engine: ds.Engine, samples: Array) -> Array:
     return samples.reshape([-1 if d == "L" else 1 for d in engine.inputs[0].dimensions if d != "B"])
 
 
-def _engine_at(rate: int, model: Any, args: argparse.Namespace) -> tuple[Any, Any, Any]:
+def _engine_at(rate: int, model: Any, threads: int | None) -> tuple[Any, Any, Any]:
     """Return engine, model and front for recordings of a sample rate."""
     if isinstance(model, nn.Module):
         own = rate == model.sample_rate
         whole = model if own else _Resampled(model, rate, model.sample_rate).eval()
-        return ds.compile(whole, model.spec, rate=rate, threads=args.threads, verify=False), whole, None
+        return ds.compile(whole, model.spec, rate=rate, threads=threads, verify=False), whole, None
     front = None
     if rate != model.rate:
         resample = nn.Resample(rate, int(model.rate)).eval()
-        front = ds.compile(resample, ("B", "L"), rate=rate, threads=args.threads, verify=False)
+        front = ds.compile(resample, ("B", "L"), rate=rate, threads=threads, verify=False)
     return model, None, front
 
 
-def _open(args: argparse.Namespace, model: Any, stack: ExitStack) -> list[AudioFile]:
-    """Open all files, until the stack closes them; one engine per sample rate, or that of a model file."""
-    twice = {p for p in args.audio if args.audio.count(p) > 1}
+def opened(
+    paths: list[str], model: Any, threads: int | None, chunk_ms: int, stack: ExitStack, routes: bool = False
+) -> list[AudioFile]:
+    """Open files, until the stack closes them; one engine per sample rate, or that of a model file.
+
+    With `routes` engines keep how they route tokens among experts.
+    """
+    twice = {p for p in paths if paths.count(p) > 1}
     if twice:
         raise FormatError(f"{sorted(twice)[0]} is given twice")
     engines: dict[int, tuple[Any, Any, Any]] = {}
     files = []
-    for path in args.audio:
+    for path in paths:
         reader = stack.enter_context(AudioReader(path))
         rate = reader.sample_rate
         if rate not in engines:
-            engine, _, front = engines[rate] = _engine_at(rate, model, args)
+            engine, _, front = engines[rate] = _engine_at(rate, model, threads)
             for each in (engine, front) if front else (engine,):
-                each.warmup(len(args.audio), max(1, int(each.rate) * args.chunk_ms // 1000))
-            if args.plot:
+                each.warmup(len(paths), max(1, int(each.rate) * chunk_ms // 1000))
+            if routes:
                 engine.keep_statistics(history=True)
         files.append(AudioFile(path, reader, *engines[rate]))
     return files
 
 
 # ---------------------------------------------------------------------- streaming
-def _steps(files: list[AudioFile], chunk_ms: int) -> Iterator[tuple[float, list[AudioFile]]]:
+def steps(files: list[AudioFile], chunk_ms: int) -> Iterator[tuple[float, list[AudioFile]]]:
     """Feed a chunk of every file per step; yield the seconds that it took, and whom it fed."""
     while live := [f for f in files if not f.ended]:
         for engine in {id(f.engine): f.engine for f in live}.values():
@@ -154,17 +161,7 @@ def _new_frames(file: AudioFile) -> Iterator[dict[str, Any]]:
             line: dict[str, Any] = {"file": file.path, "start": round(start, 9)}
             if len(file.new) > 1:
                 line["output"] = info.name
-            yield {**line, "values": _numbers(np.atleast_1d(frame))}
-
-
-def _numbers(array: Array) -> Any:
-    """Return nested lists; what is no finite number becomes None, which JSON can hold."""
-    array = in_pairs(array)
-    if array.dtype.kind != "f" or np.isfinite(array).all():
-        return array.tolist()
-    out = array.astype(object)
-    out[~np.isfinite(array)] = None
-    return out.tolist()
+            yield {**line, "values": in_lists(np.atleast_1d(frame))}
 
 
 # ---------------------------------------------------------------------- the whole at once
@@ -208,6 +205,8 @@ def _compare(file: AudioFile) -> tuple[float, str]:
 # ---------------------------------------------------------------------- the command
 def run(args: argparse.Namespace) -> int:
     """Stream audio files through a model."""
+    if folder.is_asked(args):
+        return folder.run(args, _load(args))
     if args.plot:
         require_matplotlib(args.plot)  # this and paths before all the work
     for path in filter(None, (args.output, args.plot)):
@@ -215,7 +214,7 @@ def run(args: argparse.Namespace) -> int:
     model = _load(args)
     hears = isinstance(model, models.SileroVAD)
     with ExitStack() as stack:
-        files = _open(args, model, stack)
+        files = opened(args.audio, model, args.threads, args.chunk_ms, stack, bool(args.plot))
         output = None
         if args.output:
             output = stack.enter_context(open_output(args.output, files, args.int16))
@@ -267,8 +266,8 @@ def _stream(args: argparse.Namespace, files: list[AudioFile], output: Output | N
     """Stream all files, write what comes, and return the seconds of each step."""
     latencies = []
     try:
-        with Progress(_seconds(files), args.json) as progress:
-            for seconds, fed in _steps(files, args.chunk_ms):
+        with Progress(seconds_of(files), args.json) as progress:
+            for seconds, fed in steps(files, args.chunk_ms):
                 latencies.append(seconds)
                 progress.advance(len(fed) * args.chunk_ms / 1000)
                 for file in fed:
@@ -290,7 +289,7 @@ def _stream(args: argparse.Namespace, files: list[AudioFile], output: Output | N
     return latencies
 
 
-def _seconds(files: list[AudioFile]) -> float:
+def seconds_of(files: list[AudioFile]) -> float:
     """Return how long the files last; those that don't say so count for nothing."""
     return sum((f.reader.frames or 0) / f.reader.sample_rate for f in files)
 
@@ -340,8 +339,8 @@ def _print_summary(files: list[AudioFile], latencies: list[float], frames: int, 
 
 
 def _output_path(text: str) -> str:
-    if os.path.splitext(text)[1] not in (".npy", ".npz", ".csv", ".wav"):
-        raise argparse.ArgumentTypeError(f"expected a .npy, .npz, .csv or .wav file, got {text}")
+    if os.path.splitext(text)[1] not in (".npy", ".npz", ".csv", ".wav", ".jsonl"):
+        raise argparse.ArgumentTypeError(f"expected a .npy, .npz, .csv, .wav or .jsonl file, got {text}")
     return text
 
 
@@ -359,7 +358,8 @@ def add(commands: Commands) -> None:
         "audio",
         metavar="AUDIO",
         nargs="+",
-        help="WAV files, each given once; others with soundfile installed; - is standard input",
+        help="WAV files, each given once; others with soundfile installed; - is standard input; with -o OUT.jsonl "
+        "also folders, of which all recordings are run",
     )
     parser.add_argument("--weights", metavar="FILE", help="a .safetensors file; by default that of silero-vad")
     parser.add_argument("--chunk-ms", type=at_least(1, int), default=100, metavar="N", help="audio per step (100)")
@@ -387,10 +387,14 @@ def add(commands: Commands) -> None:
         metavar="OUT",
         type=_output_path,
         help="write all outputs as they come: .csv, .npz (an array per file, when it has ended), .npy (one file), "
-        ".wav (one output of samples, float32)",
+        ".wav (one output of samples, float32), .jsonl (a line {file, model, frames, values} per file that has "
+        "ended; run again, it goes on with the files that have none)",
     )
     parser.add_argument(
         "--int16", action="store_true", help="write integers to the .wav; says how many samples were clipped"
+    )
+    parser.add_argument(
+        "--workers", type=at_least(0, int), default=0, metavar="N", help="processes that read for a .jsonl (0)"
     )
     add_threads(parser)
     parser.set_defaults(run=run)

@@ -14,6 +14,7 @@ from ...array.axes import sizes_of
 from ...array.deferred import flat
 from ...array.dtypes import nominal
 from ...array.elementwise import rows_at
+from ...array.loop_frames import number_in, row_of
 from ...operations import ARITHMETIC, RELATIONS
 from ...stream.rules import Length, Rows, Token
 from .held import memory_of
@@ -120,6 +121,8 @@ class Constant(Tensor):
         return self._like(torch.cat([t.torch for t in tensors], dim))
 
     def __getitem__(self, index: Any) -> Any:
+        if number_in(index):
+            return row_of(self, index)
         parts = index if isinstance(index, tuple) else (index,)
         ends = list(flat(parts))
         for end in ends:

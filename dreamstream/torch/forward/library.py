@@ -36,6 +36,7 @@ from ...stream.tree import leaves, map_leaves
 from ...stream.where import user_line
 from ..private import without_functions
 from ..run.kernels.attention import dropping
+from ..tensor.stream_tensor import StreamTensor as Shell
 from . import names
 from .complex_pair import Complex
 from .constants import Constant
@@ -64,6 +65,8 @@ class TorchLibrary(Library):
     types = {bool: torch.bool, float: torch.float32, int: torch.int64} | {
         name: getattr(torch, name) for name in ("bool", "float32", "float64", "int64")
     }
+    see = staticmethod(Shell.shell)
+    has_gradients = staticmethod(torch.is_grad_enabled)
     dropped = staticmethod(dropping)
 
     @property
