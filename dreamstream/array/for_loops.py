@@ -173,6 +173,7 @@ class ForLoop:
             steady = False
             for _ in range(_MOST):
                 number = self.loop.begin()
+                self._stand_ins: list[tuple[int, StreamTensor, Any]] = []
                 self._started = {n: self._start(n, v) for n, v in self._values.items()}
                 self._before = {n: self._kinds(n, v, 0) for n, v in self._started.items()}  # lists may be changed
                 self._given: dict[Any, Any] = {}
@@ -215,7 +216,7 @@ class ForLoop:
             if _is_of_body(leaf):
                 dims = inner.dims
                 edge = self.loop.place(self._key(name, path, dims, inner.edge), inner)
-                return self._see(StreamTensor.inside(None, dims, edge))
+                return self._placed(inner, StreamTensor.inside(None, dims, edge))
             return leaf
 
         if type(value) is list or type(value) is Grown:
@@ -234,7 +235,23 @@ class ForLoop:
         line = Line(("frame",), self.loop.clock.rate, value.dtype.name, shape)
         key = (name + "".join(f"[{p}]" for p in path), tuple(dims), line.dtype, shape)
         edge = self.loop.place(key, None, value.constant(), line)
-        return self._see(StreamTensor.inside(None, tuple(dims), edge))
+        return self._placed(constant, StreamTensor.inside(None, tuple(dims), edge))
+
+    def _placed(self, of: Any, native: StreamTensor) -> Any:
+        """Note what stands for a tensor, to see whether it is written into, and return it."""
+        self._stand_ins.append((id(of), native, native.edge))
+        return self._see(native)
+
+    def _require_own_memory(self, gathered: Any) -> None:
+        """Refuse what is written in place where another variable, or a list, holds the same tensor."""
+        written = [(of, native) for of, native, edge in self._stand_ins if native.edge is not edge]
+        for of, native in written:
+            shared = sum(other == of for other, _, _ in self._stand_ins) > 1
+            if shared or any(_inner(item) is native for item in gathered):
+                refuse(
+                    "a loop over frames writes in place into a tensor that another variable, or a list, holds, "
+                    "too; compute a new tensor instead"
+                )
 
     def carried(self, name: str) -> Any:
         """Return what a name holds at the head of the body."""
@@ -257,6 +274,8 @@ class ForLoop:
                 self._count(name, value)
                 steady = steady and self._kinds(name, value, 1) == self._before[name]
             self._leave(name, value, live, carried, outputs)
+        grown = [v for v in seen.values() if isinstance(v, Grown)]
+        self._require_own_memory([item for v in grown for item in list.__iter__(v)][: 1 << 10])
         self.loop.end(carried, outputs)
         self._values = values
         return steady
@@ -407,25 +426,40 @@ _OPEN: ContextVar[tuple[Comprehension, ...]] = ContextVar("dreamstream_comprehen
 
 
 class Comprehension(ForLoop):
-    """A comprehension over frames: one round, whose value is gathered."""
+    """A comprehension over frames: two rounds, of which the values must be alike, and are gathered."""
 
     def begin(self, frames: Frames, found: dict[str, Any]) -> Iterator[Any]:
-        """Return the one round."""
+        """Return the rounds."""
         if not self.site.single:
             refuse("a comprehension over frames with ifs, or with several loops")
         self._open(frames)
         _OPEN.set((*_OPEN.get(), self))
         entry = self.loop.entry
         entry.courses = None
-        return iter([self._target(self.loop.begin())])
+        return self._twice()
+
+    def _twice(self) -> Iterator[Any]:
+        """Give the frame twice: what else than the frame the value depends on shows in the second one."""
+        self._bodies = []
+        for _ in range(2):
+            number = self.loop.begin()
+            self._bodies.append(self.loop.body)
+            yield self._target(number)
+            if self.loop.of_one_frame:
+                refuse("a condition on the frame's number in a comprehension; use a `for`")
 
     def gather(self, made: list[Any]) -> Any:
         """Return what is gathered."""
         self.loop.entry.courses = self._courses
-        if len(made) != 1 or not _is_of_body(made[0]) or self.loop.of_one_frame:
+        if len(made) != 2 or not all(map(_is_of_body, made)):
             refuse("a comprehension over frames must give a tensor for each, all alike")
-        inner = _inner(made[0]).in_order()
-        self.loop.end({}, {"each": inner.edge})
+        for item, body in zip(made, self._bodies):
+            self.loop.body = body
+            inner = _inner(item).in_order()
+            self.loop.end({}, {"each": inner.edge})
+        second = self.loop.rounds.pop()
+        if not self.loop.rounds[0].does_as(second, ()):
+            refuse(LOOPS_ELSEWHERE)
         return Gathered(self.loop.run(["each"])["each"], inner.dims, self._see)
 
 
@@ -440,10 +474,10 @@ def iterate(iterable: Any, site: Site, loop: Any, found: dict[str, Any]) -> Any:
 def gathered(made: list[Any]) -> Any:
     """Return the value of a list comprehension."""
     opened = _OPEN.get()
-    if not opened or len(made) != 1:
+    if not opened or len(made) != 2:
         return made
     here = opened[-1]
-    if not (_is_of_body(made[0]) and _inner(made[0]).edge.entry is here.loop.body):
+    if not (_is_of_body(made[1]) and _inner(made[1]).edge.entry is here.loop.body):
         return made
     _OPEN.set(opened[:-1])
     return here.gather(made)

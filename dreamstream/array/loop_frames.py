@@ -337,9 +337,9 @@ class FirstFrame:
     def refuse(self, name: str) -> NoReturn:
         """Say what it is not for."""
         raise NotStreamableError(
-            f"{name} of the first frame of a stream, taken at {self.line}: one frame of a stream is neither its first "
-            "nor its last for ever; use a slice (x[..., a:], x[..., :-b], x[..., ::k]), or pick the frame outside "
-            "the forward. A loop over frames may begin with it"
+            f"{name} of the first frame of a stream, taken at {self.line}: one frame of a stream is neither its "
+            "first nor its last for ever; use a slice (x[..., a:], x[..., :-b], x[..., ::k]), or pick the frame "
+            "outside the forward. A loop over frames may begin with it"
         )
 
     def as_output(self) -> NoReturn:
