@@ -1,0 +1,119 @@
+"""Slopes of every operator: by central differences in float64, and of chunked and ragged runs as of whole files."""
+
+from __future__ import annotations
+
+import zlib
+
+import numpy as np
+import pytest
+from ds_laws import GENERATORS
+from ds_laws.case import Refused
+from slopes import chunked, loss, random_slopes, whole
+
+from dreamstream import _core, dispatch
+
+#: Operators that could be differentiated and have no backward yet: this list only gets shorter.
+MISSING: set[str] = set()
+
+
+def differentiable(case) -> bool:
+    types = [(i.dtype, i.features, i.rate.numerator, i.rate.denominator) for i in case.inputs]
+    return bool(dispatch.operator(case.name, case.attributes, types, case.weights).differentiable)
+
+
+def cases(name: str, n: int, law: str):
+    """Random cases of an operator in float64 that have slopes, and streams of them."""
+    for index in range(n):
+        rng = np.random.default_rng([zlib.crc32(f"{law} {name}".encode()), index])
+        case = GENERATORS[name](rng, "float64")
+        if not differentiable(case):
+            continue
+        streams = []
+        while len(streams) < 3:
+            stream = case.stream(rng)
+            try:
+                case.expected(stream)
+            except Refused:
+                continue
+            streams.append(stream)
+        yield case, rng, streams
+
+
+NAMES = [n for n in GENERATORS if n not in MISSING]
+
+
+def moved(arrays, directions, h):
+    return [a if d is None else a + h * d for a, d in zip(arrays, directions)]
+
+
+def directions(rng, arrays):
+    return [
+        rng.standard_normal(a.shape) if a is not None and a.dtype.kind == "f" else None for a in arrays
+    ]
+
+
+def dot(slopes, along) -> float:
+    return float(sum((s * d).sum() for s, d in zip(slopes, along) if s is not None and d is not None))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_slopes_are_central_differences(name):
+    """The slope along random directions of all inputs and weights of a whole ragged batch."""
+    h, held = 1e-5, 0
+    for case, rng, streams in cases(name, 12, "differences"):
+        streams = [[x + 0.03 * rng.standard_normal(x.shape) if x.dtype.kind == "f" else x for x in s] for s in streams]
+        driven, outputs = whole(case, streams, record=True)
+        gs = [random_slopes(rng, ys) for ys in outputs]
+        dx, dw = driven.backward(dict(enumerate(gs)))
+        for which in range(2 * len(streams)):
+            along = [directions(rng, s) for s in streams]
+            sideways = directions(rng, case.weights)
+            ends = []
+            for step in (h, -h):
+                there = [moved(s, d, step) for s, d in zip(streams, along)]
+                if which % 2:
+                    there, weights = streams, moved(case.weights, sideways, step)
+                else:
+                    weights = case.weights
+                ends.append(sum(loss(y, g) for y, g in zip(whole(case, there, weights)[1], gs)))
+            numeric = (ends[0] - ends[1]) / (2 * h)
+            if which % 2:
+                exact = dot(dw, sideways)
+            else:
+                exact = sum(dot(dx[r], along[r]) for r in range(len(streams)))
+            if np.isfinite(numeric):
+                scale = 1 + abs(numeric) + max(abs(e) for e in ends)
+                assert abs(exact - numeric) < 2e-6 * scale, f"{case}: {exact} is not {numeric} ({'xw'[which % 2]})"
+                held += 1
+    assert held or not any(True for _ in cases(name, 12, "differences"))
+
+
+def close(a, b, what, case):
+    if a is None or b is None:
+        assert a is None and b is None
+        return
+    scale = np.abs(b).max(initial=1.0)
+    np.testing.assert_allclose(a, b, rtol=0, atol=1e-10 * scale, err_msg=f"{what} of {case}")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_chunked_slopes_are_those_of_whole_files(name):
+    for case, rng, streams in cases(name, 8, "chunked"):
+        driven, outputs = whole(case, streams, record=True)
+        gs = dict(enumerate([random_slopes(rng, ys) for ys in outputs]))
+        dx, dw = driven.backward(gs)
+        cut, again = chunked(case, rng, streams)
+        for a, b in zip(again, outputs):
+            for y, z in zip(a, b):
+                assert y.shape == z.shape
+        got_x, got_w = cut.backward(gs)
+        for r in range(len(streams)):
+            for i, (a, b) in enumerate(zip(got_x[r], dx[r])):
+                close(a, b, f"input {i}", case)
+        for i, (a, b) in enumerate(zip(got_w, dw)):
+            close(a, b, f"weight {i}", case)
+
+
+def test_every_operator_has_a_backward_or_says_that_calculus_ends():
+    missing = {o["name"] for o in _core.operators() if not (o["backward"] or o["constant"])}
+    assert missing == MISSING
