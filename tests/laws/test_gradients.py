@@ -41,6 +41,19 @@ def cases(name: str, n: int, law: str):
 
 NAMES = [n for n in GENERATORS if n not in MISSING]
 
+#: Functions that are defined for some numbers only, and how any number becomes one of those.
+DOMAINS = {
+    **dict.fromkeys(("log", "log2", "log10", "log1p", "sqrt", "rsqrt", "pow"), lambda x: np.abs(x) + 0.1),
+    **dict.fromkeys(("asin", "acos", "atanh"), lambda x: 0.9 * np.tanh(x)),
+    "acosh": lambda x: np.abs(x) + 1.1,
+}
+
+
+def within(name, arrays):
+    """The arrays in a function's domain."""
+    move = DOMAINS.get(name, lambda x: x)
+    return [move(x) if x is not None and x.dtype.kind == "f" else x for x in arrays]
+
 
 def moved(arrays, directions, h):
     return [a if d is None else a + h * d for a, d in zip(arrays, directions)]
@@ -56,43 +69,52 @@ def dot(slopes, along) -> float:
     return float(sum((s * d).sum() for s, d in zip(slopes, along) if s is not None and d is not None))
 
 
+def numeric(case, streams, gs, along, sideways) -> tuple[float, float]:
+    """The central difference along these directions, and how far it may be from the slope.
+
+    Where the function has a corner nearby, or a pole, differences of two widths disagree: then it says nothing.
+    """
+    found, most = [], 1.0
+    for h in (1e-5, 2.5e-6):
+        ends = []
+        for step in (h, -h):
+            there = [moved(s, d, step) for s, d in zip(streams, along)]
+            outputs = whole(case, there, moved(case.weights, sideways, step))[1]
+            ends.append(sum(loss(y, g) for y, g in zip(outputs, gs)))
+        found.append((ends[0] - ends[1]) / (2 * h))
+        most += abs(ends[0]) + abs(found[-1])
+    tolerance = 1e-6 * most
+    return found[0], tolerance if abs(found[0] - found[1]) < tolerance else np.inf
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_slopes_are_central_differences(name):
-    """The slope along random directions of all inputs and weights of a whole ragged batch."""
-    h, held = 1e-5, 0
+    """The slope along random directions, of all inputs or of all weights, of a whole ragged batch."""
+    held = tried = 0
     for case, rng, streams in cases(name, 12, "differences"):
         streams = [[x + 0.03 * rng.standard_normal(x.shape) if x.dtype.kind == "f" else x for x in s] for s in streams]
+        streams = [within(name, s) for s in streams]
+        case.weights = within(name, case.weights)
         driven, outputs = whole(case, streams, record=True)
         gs = [random_slopes(rng, ys) for ys in outputs]
         dx, dw = driven.backward(dict(enumerate(gs)))
-        for which in range(2 * len(streams)):
-            along = [directions(rng, s) for s in streams]
-            sideways = directions(rng, case.weights)
-            ends = []
-            for step in (h, -h):
-                there = [moved(s, d, step) for s, d in zip(streams, along)]
-                if which % 2:
-                    there, weights = streams, moved(case.weights, sideways, step)
-                else:
-                    weights = case.weights
-                ends.append(sum(loss(y, g) for y, g in zip(whole(case, there, weights)[1], gs)))
-            numeric = (ends[0] - ends[1]) / (2 * h)
-            if which % 2:
-                exact = dot(dw, sideways)
-            else:
-                exact = sum(dot(dx[r], along[r]) for r in range(len(streams)))
-            if np.isfinite(numeric):
-                scale = 1 + abs(numeric) + max(abs(e) for e in ends)
-                assert abs(exact - numeric) < 2e-6 * scale, f"{case}: {exact} is not {numeric} ({'xw'[which % 2]})"
+        for of_weights in (False, True, False, True):
+            along = [[None] * len(s) if of_weights else directions(rng, s) for s in streams]
+            sideways = directions(rng, case.weights) if of_weights else [None] * len(case.weights)
+            expected, tolerance = numeric(case, streams, gs, along, sideways)
+            got = dot(dw, sideways) + sum(dot(dx[r], along[r]) for r in range(len(streams)))
+            tried += 1
+            if np.isfinite(tolerance):
+                assert abs(got - expected) < 2 * tolerance, f"{case}: {got}, not {expected} ({of_weights=})"
                 held += 1
-    assert held or not any(True for _ in cases(name, 12, "differences"))
+    assert held > tried / 3 or not tried
 
 
 def close(a, b, what, case):
     if a is None or b is None:
         assert a is None and b is None
         return
-    scale = np.abs(b).max(initial=1.0)
+    scale = np.abs(b[np.isfinite(b)]).max(initial=1.0)
     np.testing.assert_allclose(a, b, rtol=0, atol=1e-10 * scale, err_msg=f"{what} of {case}")
 
 
