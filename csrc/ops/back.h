@@ -53,6 +53,22 @@ void ds_back_column_sums(const ds_run *run, void *sum, const void *const *g, siz
 size_t ds_back_frames(const ds_op *op, const ds_back *b, size_t r, const void **g, const void **y,
                       const void **x, void **dx);
 
+/* Calls a function that is compiled for both real types from one text: it is DS_FOR_ELEMENT, and its last parameter the
+ * bytes of an element, a constant to the compiler. */
+#define DS_FOR_ELEMENT static inline __attribute__((always_inline))
+#define DS_BY_ELEMENT(function, element, ...)         \
+    ((element) == sizeof(float) ? function(__VA_ARGS__, sizeof(float)) \
+                                : function(__VA_ARGS__, sizeof(double)))
+
+/* x[i] += value */
+static inline void ds_back_add_real(void *x, size_t element, size_t i, double value)
+{
+    if (element == sizeof(float))
+        ((float *)x)[i] = (float)((double)((float *)x)[i] + value);
+    else
+        ((double *)x)[i] += value;
+}
+
 /* The backward `name_backward` of framewise operators with one input: `name_slopes(op, b, dx, g, x, y, n_frames)` for
  * the n_frames >= 1 frames of every row that has some. dx NULL: not wanted. */
 #define DS_FRAMEWISE_BACKWARD(name)                                       \

@@ -74,7 +74,8 @@ typedef struct ds_carried {
 } ds_carried;
 
 /* What of a call backward reads; what is not named is not kept for it. DS_READS_X << i: the windows of input i. */
-enum { DS_READS_Y = 1, DS_READS_CARRIED = 2, DS_READS_X = 4, DS_READS_ALL_X = ~3 };
+enum { DS_READS_Y = 1, DS_READS_CARRIED = 2, DS_READS_X = 4 };
+#define DS_READS_ALL_X (~3U)
 
 typedef enum ds_saved_per {
     DS_PER_OUT, /* frame of output 0 */

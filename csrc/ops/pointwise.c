@@ -186,10 +186,9 @@ static void where_backward(const ds_op *op, const ds_back *b)
     ds_operands_backward(op, b, 3, where_slopes);
 }
 
-/* What slopes of two operands read. */
+/* Whether slopes of two operands read these. */
 enum {
-#define SLOPES(ID, reads, of_u, of_v) \
-    BINARY_READS_##ID = READS_##reads == READS_NONE ? 0 : (int)DS_READS_ALL_X,
+#define SLOPES(ID, reads, of_u, of_v) BINARY_READS_##ID = READS_##reads != READS_NONE,
 #include "kernels/pointwise.def"
 };
 
@@ -233,7 +232,7 @@ KIND(where, "bnn", 'n')
 
 #define BINARY(op_name, ID, text, ...) \
     OPERANDS(op_name, text, binary, DS_BINARY_##ID, DS_OP_INPLACE, .backward = binary_backward, \
-             .reads = (unsigned)BINARY_READS_##ID)
+             .reads = BINARY_READS_##ID ? DS_READS_ALL_X : 0)
 #define COMPARE(op_name, ID, text, ...) \
     OPERANDS(op_name, text, compare, DS_COMPARE_##ID, DS_OP_CONSTANT, .backward = NULL)
 /* By way of a block of its own: compilers can't see that what is written is read no more. */

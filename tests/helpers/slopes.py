@@ -40,9 +40,7 @@ class Driven:
             self.frames[row] = now
         ended = np.array(eos)
         made = self.op.counts(counts, ended)
-        values = [
-            np.ascontiguousarray(np.concatenate([p[i] for p in parts])) for i in range(self.op.n_values)
-        ]
+        values = [np.ascontiguousarray(np.concatenate([p[i] for p in parts])) for i in range(self.op.n_values)]
         states = [self.states.get(row) for row in rows]
         results = self.op.run(values, counts, made, ended, states, self.weights, False, (), None, record)
         for row, state in zip(rows, results[1]):
@@ -52,7 +50,9 @@ class Driven:
             self.calls.append((list(rows), results[2], lengths))
         return [np.split(y, np.cumsum(n)[:-1]) for y, n in zip(results[0], lengths)]
 
-    def backward(self, slopes: dict[int, list[Array]], kept: bool = True) -> tuple[dict[int, list[Array]], list[Array]]:
+    def backward(
+        self, slopes: dict[int, list[Array]], kept: bool = True
+    ) -> tuple[dict[int, list[Array]], list[Array]]:
         """Slopes of every stream's inputs and of the weights, for those of every stream's outputs, end to end."""
         left = {row: [len(g) for g in gs] for row, gs in slopes.items()}
         after: dict[int, Any] = {}
@@ -73,9 +73,7 @@ class Driven:
                     if d is not None:
                         at = record_counts(record, i)
                         inputs[row][i].insert(0, d[at[r] : at[r + 1]])
-        joined = {
-            row: [np.concatenate(p) if p else None for p in parts] for row, parts in inputs.items()
-        }
+        joined = {row: [np.concatenate(p) if p else None for p in parts] for row, parts in inputs.items()}
         return joined, weights
 
 
