@@ -139,9 +139,9 @@ static ds_status prepare(turned *t, ds_run *run, bool *flat)
     run->prepared = NULL;
     for (int i = 0; i < ds_op_n_values(c->op); i++)
         apart |= t->whole[i];
-    DS_TRY(ds_arena_push(
-        w->arena, &t->b.scratch,
-        ds_scratch_bytes(&c->op->back_scratch, c->n_rows, w->n_in[0], w->n_out[0])));
+    DS_TRY(
+        ds_arena_push(w->arena, &t->b.scratch,
+                      ds_scratch_bytes(&c->op->back_scratch, c->n_rows, w->n_in[0], w->n_out[0])));
     DS_TRY(ds_arena_push(w->arena, &t->workspace, DS_WORKSPACE_BYTES));
     *flat = !apart && ds_work_flatten(w, run);
     if (*flat) {

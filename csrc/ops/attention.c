@@ -90,16 +90,16 @@ ds_attention ds_attention_of(const ds_op *op)
     int64_t n_fixed = 0;
     const ds_signature keys = signature_of(op, K, &n_fixed), values = signature_of(op, V, &n_fixed);
     return (ds_attention){.chunk = across ? 0 : op->attr[CHUNK].i,
-                   .left = across ? UNBOUNDED : op->attr[LEFT].i,
-                   .right = across ? UNBOUNDED : op->attr[RIGHT].i,
-                   .scale = op->attr[across ? 0 : SCALE].x,
-                   .heads = (size_t)op->in[Q].shape[0],
-                   .groups = (size_t)keys.shape[0],
-                   .d_key = (size_t)keys.shape[1],
-                   .d_value = (size_t)values.shape[1],
-                   .n_fixed = n_fixed,
-                   .n_kept = op->n_carried > 0 ? op->attr[KEEP].i : 0,
-                   .element = ds_op_element(op)};
+                          .left = across ? UNBOUNDED : op->attr[LEFT].i,
+                          .right = across ? UNBOUNDED : op->attr[RIGHT].i,
+                          .scale = op->attr[across ? 0 : SCALE].x,
+                          .heads = (size_t)op->in[Q].shape[0],
+                          .groups = (size_t)keys.shape[0],
+                          .d_key = (size_t)keys.shape[1],
+                          .d_value = (size_t)values.shape[1],
+                          .n_fixed = n_fixed,
+                          .n_kept = op->n_carried > 0 ? op->attr[KEEP].i : 0,
+                          .element = ds_op_element(op)};
 }
 
 static ds_status attention_check_bias(const ds_op *op)

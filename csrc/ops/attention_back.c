@@ -36,9 +36,9 @@ typedef struct query {
     run_of_keys keys[6]; /* kept and new, each of which may be split in two */
     int n_keys;
     double scale, cap;
-    double *dq, *du;                 /* in double */
-    double *dbias, *drows, *dsinks;  /* of all heads; NULL: not wanted */
-    double *angles, *row;            /* of sines and cosines; a row by distance */
+    double *dq, *du;                /* in double */
+    double *dbias, *drows, *dsinks; /* of all heads; NULL: not wanted */
+    double *angles, *row;           /* of sines and cosines; a row by distance */
 } query;
 
 void ds_attention_set_back_sizes(ds_op *op)
@@ -60,7 +60,8 @@ DS_FOR_ELEMENT double dot(const void *a, const void *b, size_t n, size_t e)
             lane[j] += ds_sums_real(a, e, i + j) * ds_sums_real(b, e, i + j);
     for (; i < n; i++)
         lane[0] += ds_sums_real(a, e, i) * ds_sums_real(b, e, i);
-    return ((lane[0] + lane[4]) + (lane[1] + lane[5])) + ((lane[2] + lane[6]) + (lane[3] + lane[7]));
+    return ((lane[0] + lane[4]) + (lane[1] + lane[5])) +
+           ((lane[2] + lane[6]) + (lane[3] + lane[7]));
 }
 
 /* The row of the distance to key j, in double: its place in the table, or -1 where it is made. */
@@ -87,7 +88,10 @@ static void bias_of(const query *a, int64_t j, size_t *entry, double *weigh)
     const ds_signature *bias = &a->op->weight[BIAS];
     const int64_t n = bias->shape[1], last = n - 1,
                   i = a->position - j - a->op->attr[DS_ATTENTION_FIRST].i,
-                  near = i < 0 ? 0 : i > last ? last : i, other = near == 0 ? last > 0 : last - 1;
+                  near = i < 0      ? 0
+                         : i > last ? last
+                                    : i,
+                  other = near == 0 ? last > 0 : last - 1;
     const bool beyond = near != i && a->op->attr[DS_ATTENTION_BEYOND].i == 1;
     const double past = beyond ? (double)(i - near) : 0;
     const int64_t first = bias->shape[0] == 1 ? 0 : (int64_t)a->head * n;
@@ -134,8 +138,8 @@ DS_FOR_ELEMENT void exponentials(const query *a, double *score, double top, size
 }
 
 /* Slopes that one key has of a query. */
-DS_FOR_ELEMENT void key_back(const query *a, const run_of_keys *r, int64_t j, double p, double capped,
-                             double d, size_t e)
+DS_FOR_ELEMENT void key_back(const query *a, const run_of_keys *r, int64_t j, double p,
+                             double capped, double d, size_t e)
 {
     const ds_attention *s = a->s;
     const size_t at = (size_t)(j - r->from), d_u = a->u ? (size_t)a->op->in[U].shape[1] : 0;
@@ -184,8 +188,7 @@ DS_FOR_ELEMENT int query_back(const query *a, size_t e)
                 double here = -(double)INFINITY;
                 for (size_t i = 0; i < n; i++) {
                     const size_t at = (size_t)(j - keys->from) + i;
-                    score[i] =
-                        score_of(a, keys->k + at * a->k_step, j + (int64_t)i, &capped[i], e);
+                    score[i] = score_of(a, keys->k + at * a->k_step, j + (int64_t)i, &capped[i], e);
                     here = score[i] > here ? score[i] : here;
                 }
                 if (pass == 0 && here > top) {
@@ -216,7 +219,8 @@ static void window_of(const ds_op *op, const ds_back *b, int i, size_t row, ds_w
 {
     const size_t at = (size_t)i * b->run->n_rows + row;
     const bool given = op->n_inputs > i;
-    *in = given ? b->run->in[at] : (ds_window){b->run->weights[i - K], 0, op->weight[i - K].shape[0]};
+    *in =
+        given ? b->run->in[at] : (ds_window){b->run->weights[i - K], 0, op->weight[i - K].shape[0]};
     *dx = given ? b->dx[at] : (ds_slope){b->dweights[i - K], 0, op->weight[i - K].shape[0]};
 }
 

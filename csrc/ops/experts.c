@@ -99,10 +99,10 @@ static ds_status expert_linear_infer(ds_op *op)
     const size_t outer = ds_back_outer_bytes(s.n_out, s.depth, s.element),
                  rows = ds_back_rows_bytes(s.depth, s.element);
     op->back_scratch.per_out = choices * 3 * sizeof(void *);
-    op->back_scratch.per_call = ds_saturated_sum(
-        (outer > rows ? outer : rows) + (s.n_out + s.experts + 1) * sizeof(double) +
-            8 * (size_t)DS_ALIGNMENT,
-        ds_back_packed_bytes(s.depth, s.n_out, s.element));
+    op->back_scratch.per_call =
+        ds_saturated_sum((outer > rows ? outer : rows) +
+                             (s.n_out + s.experts + 1) * sizeof(double) + 8 * (size_t)DS_ALIGNMENT,
+                         ds_back_packed_bytes(s.depth, s.n_out, s.element));
     op->shares = true;
     op->spread = s.choices < s.experts ? (double)s.experts / (double)s.choices : 1;
     return DS_OK;
@@ -246,15 +246,22 @@ static void expert_linear_backward(const ds_op *op, const ds_back *b)
     const ds_run *run = b->run;
     ds_room room = {b->scratch};
     const size_t n = (size_t)run->frames_out * s->tokens * s->choices;
-    const ds_weight_layout turn = {
-        .n_taps = 1, .n_inner = 1, .n_channels = s->n_out, .col = 1, .channel = (ptrdiff_t)s->depth};
-    const ds_weight_layout rows = {
-        .n_taps = 1, .n_inner = 1, .n_channels = s->depth, .col = (ptrdiff_t)s->depth, .channel = 1};
+    const ds_weight_layout turn = {.n_taps = 1,
+                                   .n_inner = 1,
+                                   .n_channels = s->n_out,
+                                   .col = 1,
+                                   .channel = (ptrdiff_t)s->depth};
+    const ds_weight_layout rows = {.n_taps = 1,
+                                   .n_inner = 1,
+                                   .n_channels = s->depth,
+                                   .col = (ptrdiff_t)s->depth,
+                                   .channel = 1};
     t.g = ds_room_take(&room, n * sizeof *t.g);
     t.x = ds_room_take(&room, n * sizeof *t.x);
     t.dx = ds_room_take(&room, n * sizeof *t.dx);
     t.first = ds_room_take(&room, (s->experts + 1) * sizeof *t.first);
-    ds_packed *const packed = ds_room_take(&room, ds_back_packed_bytes(s->depth, s->n_out, s->element));
+    ds_packed *const packed =
+        ds_room_take(&room, ds_back_packed_bytes(s->depth, s->n_out, s->element));
     memset(t.first, 0, (s->experts + 1) * sizeof *t.first);
     each_choice_back(op, b, &t, true);
     for (size_t e = 0; e < s->experts; e++)
@@ -366,5 +373,8 @@ static void combine_backward(const ds_op *op, const ds_back *b)
 const ds_op_def ds_op_combine = {
     DS_OPERATOR_OF(combine, "Sums of what experts gave, weighted, in the order of choices.", 2, 1,
                    2),
-    .flags = DS_OP_LOCKSTEP, .infer = combine_infer, .forward = combine_forward,
-    .backward = combine_backward, .reads = DS_READS_ALL_X};
+    .flags = DS_OP_LOCKSTEP,
+    .infer = combine_infer,
+    .forward = combine_forward,
+    .backward = combine_backward,
+    .reads = DS_READS_ALL_X};

@@ -137,8 +137,8 @@ static void fft_backward(const ds_op *op, const ds_back *b)
     for (size_t r = 0; r < b->run->n_rows; r++) {
         const void *g[2], *y[2], *x[2];
         void *dx[2] = {NULL, NULL};
-        const size_t rows = ds_back_frames(op, b, r, g, y, x, dx) *
-                            (size_t)ds_signature_elements(&op->in[0]) / n_x;
+        const size_t rows =
+            ds_back_frames(op, b, r, g, y, x, dx) * (size_t)ds_signature_elements(&op->in[0]) / n_x;
         for (size_t i = 0; i < rows; i++)
             fft_row_back(op, k, &f, room.at, dx, g, i * n_x, i * n_g);
     }
@@ -147,8 +147,7 @@ static void fft_backward(const ds_op *op, const ds_back *b)
 #define FFT(op, kind, inputs, outputs, text)                                        \
     DS_OPERATOR_OF(op, text, inputs, outputs, -1), .member = DS_FFT_##kind,         \
         .flags = DS_OP_REAL | DS_OP_LOCKSTEP | DS_OP_FEATURES | DS_OP_NEEDS_FRAMES, \
-        .infer = fft_infer, DS_PREPARED(fft), .forward = fft_forward,               \
-        .backward = fft_backward
+        .infer = fft_infer, DS_PREPARED(fft), .forward = fft_forward, .backward = fft_backward
 
 const ds_op_def ds_op_rfft = {
     FFT(rfft, REAL, 1, 2, "Fourier transform of real numbers: real and imaginary parts.")};

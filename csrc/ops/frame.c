@@ -155,11 +155,11 @@ const ds_op_def ds_op_unstack = {
     DS_OPERATOR_OF(unstack,
                    "Lays the first feature dimension out along the stream: k frames for each.", 1,
                    1, 1),
-    .flags = DS_OP_FEATURES, .infer = unstack_infer, DS_COUNTED(repeat_frames),
-    DS_MOVED(ds_same)};
+    .flags = DS_OP_FEATURES, .infer = unstack_infer, DS_COUNTED(repeat_frames), DS_MOVED(ds_same)};
 
-const ds_op_def ds_op_repeat_frames = {DS_OPERATOR(repeat_frames, "Every frame several times."),
-                                       .attrs = repeat_frames_attrs, .backward = repeat_frames_backward, DS_COUNTED(repeat_frames)};
+const ds_op_def ds_op_repeat_frames = {
+    DS_OPERATOR(repeat_frames, "Every frame several times."), .attrs = repeat_frames_attrs,
+    .backward = repeat_frames_backward, DS_COUNTED(repeat_frames)};
 
 /* ---------------------------------------------------------------- overlap_add */
 
@@ -248,7 +248,8 @@ static void overlap_add_backward(const ds_op *op, const ds_back *b)
             const int64_t to = i * step + size < out->m1 ? i * step + size : out->m1;
             if (from < to)
                 ds_back_add(b->run->k,
-                            (char *)dx->data + (size_t)((i - dx->at) * size + from - i * step) * n_bytes,
+                            (char *)dx->data +
+                                (size_t)((i - dx->at) * size + from - i * step) * n_bytes,
                             (const char *)b->dy[r] + (size_t)(from - out->m0) * n_bytes,
                             (size_t)(to - from) * n);
         }

@@ -75,7 +75,10 @@ static void positions_forward(const ds_op *op, const ds_run *run)
 
 const ds_op_def ds_op_positions = {
     DS_OPERATOR_OF(positions, "Absolute positions in the stream.", 1, 1, 0),
-    .flags = DS_OP_CONSTANT, .attrs = positions_attrs, .infer = positions_infer, .counts = ds_length_counts,
+    .flags = DS_OP_CONSTANT,
+    .attrs = positions_attrs,
+    .infer = positions_infer,
+    .counts = ds_length_counts,
     .forward = positions_forward};
 
 /* ---------------------------------------------------------------- rotary */
@@ -230,5 +233,8 @@ static void rotary_backward(const ds_op *op, const ds_back *b)
 
 const ds_op_def ds_op_rotary = {
     DS_OPERATOR(rotary, "Pairs of features turned by angles that grow with the position."),
-    .flags = DS_OP_INPLACE | DS_OP_REAL | DS_OP_FEATURES | DS_OP_PLACED, .attrs = rotary_attrs,
-    .weights = "frequencies?", DS_PREPARED(rotary), .backward = rotary_backward};
+    .flags = DS_OP_INPLACE | DS_OP_REAL | DS_OP_FEATURES | DS_OP_PLACED,
+    .attrs = rotary_attrs,
+    .weights = "frequencies?",
+    DS_PREPARED(rotary),
+    .backward = rotary_backward};

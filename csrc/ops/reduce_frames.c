@@ -203,15 +203,15 @@ static void fold_write(const ds_op *op, const ds_run *run, size_t r, void *y, in
 
 /* One feature of one row's frames. */
 typedef struct folded {
-    int64_t kind, t0, n; /* t0: the frames folded before */
-    bool each, last;     /* each: gives at every frame; last: of equals */
-    const void *x;       /* NULL: not read */
-    void *dx;            /* NULL: not wanted */
-    const void *g;       /* of every frame, or of the end; NULL: it gives nothing */
+    int64_t kind, t0, n;  /* t0: the frames folded before */
+    bool each, last;      /* each: gives at every frame; last: of equals */
+    const void *x;        /* NULL: not read */
+    void *dx;             /* NULL: not wanted */
+    const void *g;        /* of every frame, or of the end; NULL: it gives nothing */
     size_t step, element; /* step: elements from frame to frame */
-    const double *in;    /* what was carried in, one for each carried array; NULL where it starts */
-    double *slope;       /* of what is carried: out, then in */
-    double *room;        /* [n]: of what is folded */
+    const double *in; /* what was carried in, one for each carried array; NULL where it starts */
+    double *slope;    /* of what is carried: out, then in */
+    double *room;     /* [n]: of what is folded */
 } folded;
 
 /* The slope of what a frame's fold gives; its number among all is t + 1. */
@@ -279,7 +279,8 @@ DS_FOR_ELEMENT void logarithm_back(folded *f, size_t e)
     const double first = y, first_weights = weights;
     for (int64_t t = 0; t < f->n; t++) {
         const double v = frame_of(f, t, e), now = v > top ? v : top;
-        weights = (top == now ? weights : weights * exp(top - now)) + (isinf(now) ? v == now : exp(v - now));
+        weights = (top == now ? weights : weights * exp(top - now)) +
+                  (isinf(now) ? v == now : exp(v - now));
         top = now;
         y = isinf(top) ? top : top + log(weights);
         f->room[t] = y;
@@ -329,7 +330,8 @@ static void fold_backward(const ds_op *op, const ds_back *b)
         const ds_target *out = &run->out[r];
         const int64_t t0 = each ? out->m0 : count->before.known,
                       end = each ? out->m1 : count->now.known;
-        const char *const x = run->in[r].data && t0 < end ? ds_at(&run->in[r], t0, n * element) : NULL;
+        const char *const x =
+            run->in[r].data && t0 < end ? ds_at(&run->in[r], t0, n * element) : NULL;
         char *const dx = t0 < end ? ds_slope_at(&b->dx[r], t0, n * element) : NULL;
         const bool given = out->m0 < out->m1;
         for (size_t i = 0; i < n; i++) {
@@ -356,9 +358,7 @@ static void fold_backward(const ds_op *op, const ds_back *b)
             if (end == t0 && given && !each) { /* what was folded before leaves */
                 const double g = ds_sums_real(f.g, element, 0);
                 const int of = f.kind == LOGSUMEXP;
-                slope[of] += f.kind == MEAN       ? g / (double)end
-                             : f.kind == LOGSUMEXP ? g / in[1]
-                                                   : g;
+                slope[of] += f.kind == MEAN ? g / (double)end : f.kind == LOGSUMEXP ? g / in[1] : g;
             }
             (void)DS_BY_ELEMENT(feature_back, element, &f);
             for (int c = 0; c < op->n_carried; c++)
@@ -501,5 +501,5 @@ static void var_frames_backward(const ds_op *op, const ds_back *b)
 
 const ds_op_def ds_op_var_frames = {
     DS_OPERATOR(var_frames, "Variance over all frames, at the end of the stream."),
-    .flags = DS_OP_REAL | DS_OP_AT_END, .attrs = var_frames_attrs,
-    .backward = var_frames_backward, .reads = DS_READS_X | DS_READS_CARRIED};
+    .flags = DS_OP_REAL | DS_OP_AT_END, .attrs = var_frames_attrs, .backward = var_frames_backward,
+    .reads = DS_READS_X | DS_READS_CARRIED};

@@ -231,12 +231,12 @@ static void resample_backward(const ds_op *op, const ds_back *b)
                 const int64_t frame = block + i;
                 if (frame < 0 || frame >= total)
                     continue;
-                (void)DS_BY_ELEMENT(
-                    resample_tap, element, &g, ds_slope_at(&b->dx[r], frame, frame_bytes),
-                    b->dweights[0] ? &sums[tap] : NULL,
-                    (const char *)b->dy[r] + (size_t)(m - out->m0) * frame_bytes,
-                    ds_at(&run->in[r], frame, frame_bytes),
-                    ds_sums_real(run->weights[0], element, tap));
+                (void)DS_BY_ELEMENT(resample_tap, element, &g,
+                                    ds_slope_at(&b->dx[r], frame, frame_bytes),
+                                    b->dweights[0] ? &sums[tap] : NULL,
+                                    (const char *)b->dy[r] + (size_t)(m - out->m0) * frame_bytes,
+                                    ds_at(&run->in[r], frame, frame_bytes),
+                                    ds_sums_real(run->weights[0], element, tap));
             }
         }
     }

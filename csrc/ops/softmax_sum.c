@@ -106,8 +106,7 @@ static void softmax_sum_row(const ds_op *op, const ds_back *b, size_t r, const s
             top[i] = fmax(top[i], ds_sums_real(ds_at(&run->in[r], t, n * element), element, i));
         total[i] = from > 0 ? weights[i] * exp(largest[i] - top[i]) : 0;
         for (int64_t t = from; t < end; t++)
-            total[i] +=
-                exp(ds_sums_real(ds_at(&run->in[r], t, n * element), element, i) - top[i]);
+            total[i] += exp(ds_sums_real(ds_at(&run->in[r], t, n * element), element, i) - top[i]);
     }
     for (size_t i = 0; i < n_values && out->m0 < out->m1 && end > 0; i++) {
         const double g = ds_sums_real(b->dy[r], element, i) / total[meets[i]];
@@ -115,10 +114,12 @@ static void softmax_sum_row(const ds_op *op, const ds_back *b, size_t r, const s
         slopes[WEIGHTS][meets[i]] -= g * ds_sums_real(out->data, element, i);
     }
     for (int64_t t = from; t < end; t++) {
-        const void *const a = ds_at(&run->in[r], t, n * element),
-                          *const x = ds_at(&run->in[run->n_rows + r], t, n_values * element);
-        void *const da = ds_slope_at(&b->dx[r], t, n * element),
-                    *const dx = ds_slope_at(&b->dx[run->n_rows + r], t, n_values * element);
+        const void *const a = ds_at(&run->in[r], t, n * element), *const x = ds_at(
+                                                                      &run->in[run->n_rows + r], t,
+                                                                      n_values * element);
+        void *const da = ds_slope_at(&b->dx[r], t, n * element), *const dx = ds_slope_at(
+                                                                     &b->dx[run->n_rows + r], t,
+                                                                     n_values * element);
         for (size_t i = 0; i < n && da; i++)
             ds_back_add_real(da, element, i,
                              exp(ds_sums_real(a, element, i) - top[i]) * slopes[WEIGHTS][i]);
@@ -152,6 +153,8 @@ const ds_op_def ds_op_softmax_sum = {
     DS_OPERATOR_OF(softmax_sum,
                    "The mean of all frames, weighted by a softmax over the stream, at its end.", 2,
                    1, 2),
-    .flags = DS_OP_REAL | DS_OP_LOCKSTEP | DS_OP_AT_END, .infer = softmax_sum_infer,
-    .forward = softmax_sum_forward, .backward = softmax_sum_backward,
+    .flags = DS_OP_REAL | DS_OP_LOCKSTEP | DS_OP_AT_END,
+    .infer = softmax_sum_infer,
+    .forward = softmax_sum_forward,
+    .backward = softmax_sum_backward,
     .reads = DS_READS_ALL_X | DS_READS_Y | DS_READS_CARRIED};

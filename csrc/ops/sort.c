@@ -97,5 +97,9 @@ static void sort_backward(const ds_op *op, const ds_back *b)
 const ds_op_def ds_op_sort = {
     DS_OPERATOR_OF(sort, "The frames of a stream in order, per feature, and where they were.", 1, 2,
                    1),
-    .flags = DS_OP_WHOLE, .attrs = sort_attrs, .infer = sort_infer, .forward = sort_forward,
-    .backward = sort_backward, .reads = DS_READS_Y};
+    .flags = DS_OP_WHOLE,
+    .attrs = sort_attrs,
+    .infer = sort_infer,
+    .forward = sort_forward,
+    .backward = sort_backward,
+    .reads = DS_READS_Y};

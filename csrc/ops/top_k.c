@@ -173,10 +173,17 @@ static void gather_backward(const ds_op *op, const ds_back *b)
 const ds_op_def ds_op_topk = {
     DS_OPERATOR_OF(topk, "The k greatest elements of the last feature axis, and their places.", 1,
                    2, 1),
-    .flags = DS_OP_FEATURES, .attrs = topk_attrs, .infer = topk_infer, .forward = topk_forward,
-    .backward = topk_backward, .reads = DS_READS_Y};
+    .flags = DS_OP_FEATURES,
+    .attrs = topk_attrs,
+    .infer = topk_infer,
+    .forward = topk_forward,
+    .backward = topk_backward,
+    .reads = DS_READS_Y};
 
 const ds_op_def ds_op_gather = {
     DS_OPERATOR_OF(gather, "Elements of the last feature axis by their places.", 2, 1, 2),
-    .flags = DS_OP_LOCKSTEP, .infer = gather_infer, .forward = gather_forward,
-    .backward = gather_backward, .reads = DS_READS_X << 1};
+    .flags = DS_OP_LOCKSTEP,
+    .infer = gather_infer,
+    .forward = gather_forward,
+    .backward = gather_backward,
+    .reads = DS_READS_X << 1};
