@@ -46,7 +46,9 @@ static ds_status load_slopes(turned *t, int i, const char **after, bool full)
         n_kept += c->in[i][r].before.known - in[r].at;
         later |= after[r] && kept_now(t, i, r) < c->in[i][r].now.known;
     }
-    t->whole[i] = ds_is_real(s->dtype) && full && (n_kept > 0 || (later && !t->back->inputs[i]));
+    /* What sees the whole stream at once needs not know from where on its slopes are wanted. */
+    const bool kept = (full || c->op->whole) && n_kept > 0;
+    t->whole[i] = ds_is_real(s->dtype) && (kept || (later && !t->back->inputs[i]));
     char *data = t->back->inputs[i];
     if (t->whole[i])
         DS_TRY(ds_arena_push_zeroed(t->work.arena, (void **)&data,

@@ -286,6 +286,11 @@ static ds_window seen_window(const ds_op *op, const ds_run *run, int i, size_t r
                             : (ds_window){.data = run->weights[i - K]};
 }
 
+int64_t ds_attention_keys(const ds_attention *s, const ds_run *run, size_t row)
+{
+    return s->n_fixed > 0 ? s->n_fixed : run->count[K * run->n_rows + row].now.known;
+}
+
 /* Where keys or values of the first frames stay, of one row and one group of heads. */
 static void *kept_of(const attention_tasks *t, int i, size_t row, size_t group)
 {

@@ -29,11 +29,8 @@ typedef struct ds_attention {
 
 ds_attention ds_attention_of(const ds_op *op);
 
-static inline int64_t ds_attention_keys(const ds_attention *s, const ds_run *run, size_t row)
-{
-    return s->n_fixed > 0 ? s->n_fixed : run->count[DS_ATTENTION_K * run->n_rows + row].now.known;
-}
-
+/* How many keys a row's queries may see. */
+int64_t ds_attention_keys(const ds_attention *s, const ds_run *run, size_t row);
 /* Keys [*from, *to) that query i sees of n. */
 static inline void ds_attention_sees(const ds_attention *s, int64_t i, int64_t n, int64_t *from,
                                      int64_t *to)

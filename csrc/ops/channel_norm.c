@@ -284,9 +284,9 @@ static void group_norm_backward(const ds_op *op, const ds_back *b)
     memset(sums, 0, 2 * n * sizeof *sums);
     for (size_t r = 0; r < b->run->n_rows; r++) {
         const ds_target *out = &b->run->out[r];
-        const int64_t step = op->whole ? out->m1 - out->m0 : 1;
-        norm.n_rows = (size_t)step * positions;
-        for (int64_t m = out->m0; m < out->m1; m += step)
+        const int64_t together = op->whole ? out->m1 - out->m0 : 1;
+        norm.n_rows = (size_t)together * positions;
+        for (int64_t m = out->m0; m < out->m1; m += together)
             ds_norm_back(&norm, ds_slope_at(&b->dx[r], m, n_bytes), sums_of[GROUP_WEIGHT],
                          sums_of[GROUP_BIAS],
                          (const char *)b->dy[r] + (size_t)(m - out->m0) * n_bytes,

@@ -223,15 +223,15 @@ static void each_choice_back(const ds_op *op, const ds_back *b, turned *t, bool 
         const size_t n = ds_back_frames(op, b, r, &g, &y, x, dx) * s->tokens * s->choices;
         const int64_t *const index = n ? x[INDEX] : NULL;
         for (size_t i = 0; i < n; i++) {
-            const int64_t e = index[i];
+            const int64_t expert = index[i];
             const size_t token = (s->each ? i : i / s->choices) * vector;
-            if (e < 0 || e >= (int64_t)s->experts)
+            if (expert < 0 || expert >= (int64_t)s->experts)
                 continue;
             if (counting) {
-                t->first[e + 1]++;
+                t->first[expert + 1]++;
                 continue;
             }
-            const size_t at = t->first[e]++;
+            const size_t at = t->first[expert]++;
             t->g[at] = (const char *)g + i * result;
             t->x[at] = (const char *)x[X] + token;
             t->dx[at] = dx[X] ? (char *)dx[X] + token : NULL;
