@@ -84,15 +84,18 @@ def record_counts(record: Any, i: int) -> Array:
 
 
 def random_slopes(rng: Rng, outputs: list[Array]) -> list[Array]:
-    """Slopes of these outputs; zeros of those that are not real."""
+    """Slopes of these outputs; zeros of those that are not real or not finite."""
     return [
-        rng.standard_normal(y.shape).astype(y.dtype) if y.dtype.kind == "f" else np.zeros_like(y) for y in outputs
+        np.where(np.isfinite(y), rng.standard_normal(y.shape), 0).astype(y.dtype)
+        if y.dtype.kind == "f"
+        else np.zeros_like(y)
+        for y in outputs
     ]
 
 
 def loss(outputs: list[Array], slopes: list[Array]) -> float:
     """What the slopes are those of."""
-    return float(sum((y.astype(float) * g).sum() for y, g in zip(outputs, slopes) if y.dtype.kind == "f"))
+    return float(sum((y[g != 0].astype(float) * g[g != 0]).sum() for y, g in zip(outputs, slopes)))
 
 
 def whole(case: Case, streams: list[list[Array]], weights: list[Array | None] | None = None, record: bool = False):
