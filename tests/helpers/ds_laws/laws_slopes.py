@@ -114,6 +114,8 @@ def slopes(case: Case, rng: Rng) -> None:
     held = tried = 0
     for made, given in _cases(case, rng, 16):
         streams = _smooth(made, rng, given)
+        finite = [s for s, ys in zip(streams, whole(made, streams)[1]) if all(np.isfinite(y).all() for y in ys)]
+        streams = finite or streams
         driven, outputs = whole(made, streams, record=True)
         gs = [random_slopes(rng, ys) for ys in outputs]
         dx, dw = driven.backward(dict(enumerate(gs)))
@@ -123,7 +125,7 @@ def slopes(case: Case, rng: Rng) -> None:
             wanted, tolerance = _difference(made, streams, gs, along, sideways)
             got = _along(dw, sideways) + sum(_along(dx[r], along[r]) for r in range(len(streams)))
             tried += 1
-            if np.isfinite(tolerance):
+            if np.isfinite(tolerance) and (finite or np.isfinite(got)):
                 what = "weights" if of_weights else "inputs"
                 assert abs(got - wanted) < 2 * tolerance, f"{what} of {made}: {got}, not {wanted}"
                 held += 1
