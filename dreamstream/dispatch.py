@@ -22,6 +22,7 @@ from .array.axes import in_c_order
 from .array.dtypes import name_of, nominal
 from .array.forward import for_batch, held, is_static
 from .array.lanes import by_lane
+from .array.loops import mixed
 from .array.merged import Merged
 from .array.picked import Picked
 from .array.plain import ARRAYS, INTEGERS, of_integers
@@ -34,7 +35,7 @@ from .errors import DTypeError, LocatedError, ModeError, NotStreamableError, Sha
 from .stream.course import Recording, is_number, repeat, same_entry, seen
 from .stream.edge import Edge, Request
 from .stream.rules import Length, holds, joined, lanes_of, require_equal_rates, require_same, same_lineage
-from .stream.where import user_line
+from .stream.where import refuse_offline, user_line
 
 Dims = tuple[Any, ...]
 """What each visible dimension is: ``"B"`` (streams), ``"L"`` (stream axis), ``"B_L"`` (both joined), or
@@ -313,6 +314,8 @@ def _found(
                 f"{name}: a plain tensor of shape {x.shape} meets streams at {user_line()}; constants "
                 "serve in arithmetic, where their extent along B and L is 1"
             )
+    if len(inputs) > 1 and not same_entry(inputs):
+        mixed(x.edge.entry for x in inputs if x.edge is not None)
     tensors: list[Any] = list(inputs)
     if dims is not None:
         tensors = [_stored(name, x, dims) for x in inputs]
@@ -544,6 +547,7 @@ def _outside(
     """Frame by frame, on what the tensors hold."""
     if any(x.edge is not None for x in tensors):
         raise StreamMismatchError(f"{name}: a tensor from outside meets streams at {user_line()}")
+    refuse_offline(StreamTensor)
     require_same([x.meta for x in tensors], [x.starts for x in tensors], name)
     op = operator(name, attributes, [_signature(x.value) for x in tensors], weights)
     if not op.framewise:
