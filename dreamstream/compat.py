@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from . import dispatch
 from .errors import ShapeError
+from .offline import operator
 from .online import patch_module
 from .online.front import CONVOLUTIONS
 from .stream import OutputCollector as _OutputCollector, StreamMetadata
@@ -161,7 +161,7 @@ def _kept(patch: Any) -> dict[str, Any]:
             (name, attributes, *_), n = session.script[0], int(state.frames[0])
             dtype = "float64" if str(module.weight.dtype) == "torch.float64" else "float32"
             signature = (dtype, (module.in_channels,), 1, 1)
-            op = dispatch.operator(name, dict(attributes), [signature], [module.weight, module.bias])
+            op = operator(name, dict(attributes), [signature], [module.weight, module.bias])
             counts = np.array([[0, -1, n, n]], np.int64)
             (after,) = op.counts([counts], np.zeros(1, bool))
             size = n - int(op.kept([counts], [after])[0][0, 1])

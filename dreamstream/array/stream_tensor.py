@@ -18,13 +18,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ..errors import NotStreamableError, ShapeError
+from ..errors import NotStreamableError, ShapeError, no_tape
 from ..operations.refusals import LOOPS
 from ..stream.edge import Edge, Request
 from ..stream.metadata import OfStreams, StreamMetadata
 from ..stream.rules import Comparison, Shape, holds, lanes_of
 from ..stream.where import user_line
-from . import hook
+from . import dtypes, hook
 from .axes import numbered
 from .tensor import Tensor
 
@@ -57,8 +57,6 @@ class StreamTensor(OfStreams, Tensor):
     dims: Dims
     edge: Edge | None
     restart: bool = False
-    grad = None
-    grad_fn = None
     _names: tuple[str | None, ...]
     _meta: StreamMetadata | None
     _starts: tuple[int | None, ...] | None
@@ -173,6 +171,17 @@ class StreamTensor(OfStreams, Tensor):
             return self.value.shape[1:]
         own = self.edge.line.features
         return own[1:] if self.lanes else own
+
+    @property
+    def requires_grad(self) -> bool:
+        """Whether a gradient is wanted: no streams without torch have one."""
+        return False
+
+    @requires_grad.setter
+    def requires_grad(self, wanted: bool) -> None:
+        if wanted:
+            dtypes.require_float("requires_grad", self.dtype)
+            raise no_tape("requires_grad=True of streams")
 
     @property
     def has_gradients(self) -> bool:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from .elementwise import ELEMENTWISE
 from .operator import Kind, Lanes, Operation, Operator, Rule, each
 from .refusals import ADAPTIVE, AT_THE_END, BACKWARDS, CIRCULAR, IN_ORDER, OVER_STREAM, SEES_ALL
@@ -192,7 +194,14 @@ _ROWS = (
     ),
     # within a frame
     *_all("frame", "rfft", "irfft", "fft", "ifft"),
-    *_all("frame", "softmax", "log_softmax", outside="along", arguments=("dim",)),
+    Operator(
+        "softmax", kind="frame", lanes="as they come", named=each("along", "softmax", arguments=("dim",)),
+        derivatives=(lambda g, y: (g - (g * y).sum(-1, keepdims=True)) * y,),
+    ),
+    Operator(
+        "log_softmax", kind="frame", lanes="as they come", named=each("along", "log_softmax", arguments=("dim",)),
+        derivatives=(lambda g, y: g - np.exp(y) * g.sum(-1, keepdims=True),),
+    ),
     *_all("frame", "glu", outside="along", arguments=("dim",), default=-1),
     *_all("frame", "reshape", lanes="shape", outside="reshaped", shares=True),
     *_all("frame", "expand", lanes="shape", outside="repeated", shares=True),
@@ -221,7 +230,10 @@ _ROWS = (
     ),
     # elements of other types
     Operator("cast", lanes="as they come"),
-    Operator("where", written="`ds.where(condition, a, b)`"),
+    Operator(
+        "where", written="`ds.where(condition, a, b)`",
+        derivatives=(None, lambda g, a: np.where(a, g, 0), lambda g, a: np.where(a, 0, g)),
+    ),
 )  # fmt: skip
 
 #: By name.

@@ -12,10 +12,10 @@ import numpy as np
 import torch
 
 from ... import _core
-from ...dispatch import operator
 from ...engine import Engine
 from ...engine.weights import FORMATS
 from ...errors import NotStreamableError
+from ...offline import operator
 from ...operations import row_of
 from .integers import Counter, Pair
 
