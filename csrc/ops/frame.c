@@ -93,12 +93,12 @@ static void frame_pieces(const ds_op *op, const ds_move *move)
                           .rank = 2,
                           .axis = {{op->attr[SIZE].i, n, op->attr[DILATION].i * n}, {n, 1, 1}}});
 }
-DS_MOVE_FORWARD(frame, frame_pieces, 0)
+DS_MOVE_FUNCTIONS(frame, frame_pieces, 0)
 
 const ds_op_def ds_op_frame = {
     DS_OPERATOR(frame,
                 "Windows of successive frames, each a frame with one more feature dimension."),
-    .attrs = frame_attrs, DS_COUNTED(frame), DS_CHECKED(frame)};
+    .attrs = frame_attrs, .backward = frame_backward, DS_COUNTED(frame), DS_CHECKED(frame)};
 
 /* ---------------------------------------------------------------- unstack, repeat_frames */
 
@@ -148,17 +148,17 @@ static void repeat_frames_pieces(const ds_op *op, const ds_move *move)
         &(ds_piece){
             .m1 = DS_NEVER, .step = n, .hold = op->attr[TIMES].i, .rank = 1, .axis = {{n, 1, 1}}});
 }
-DS_MOVE_FORWARD(repeat_frames, repeat_frames_pieces, 0)
+DS_MOVE_FUNCTIONS(repeat_frames, repeat_frames_pieces, 0)
 
 const ds_op_def ds_op_unstack = {
     DS_OPERATOR_OF(unstack,
                    "Lays the first feature dimension out along the stream: k frames for each.", 1,
                    1, 1),
     .flags = DS_OP_FEATURES, .infer = unstack_infer, DS_COUNTED(repeat_frames),
-    .forward = ds_forward_same};
+    DS_MOVED(ds_same)};
 
 const ds_op_def ds_op_repeat_frames = {DS_OPERATOR(repeat_frames, "Every frame several times."),
-                                       .attrs = repeat_frames_attrs, DS_COUNTED(repeat_frames)};
+                                       .attrs = repeat_frames_attrs, .backward = repeat_frames_backward, DS_COUNTED(repeat_frames)};
 
 /* ---------------------------------------------------------------- overlap_add */
 

@@ -74,7 +74,7 @@ static void positions_forward(const ds_op *op, const ds_run *run)
 
 const ds_op_def ds_op_positions = {
     DS_OPERATOR_OF(positions, "Absolute positions in the stream.", 1, 1, 0),
-    .attrs = positions_attrs, .infer = positions_infer, .counts = ds_length_counts,
+    .flags = DS_OP_CONSTANT, .attrs = positions_attrs, .infer = positions_infer, .counts = ds_length_counts,
     .forward = positions_forward};
 
 /* ---------------------------------------------------------------- rotary */

@@ -19,11 +19,13 @@ static PyObject *build_operator(const void *defs, size_t i)
     size_t n_attrs = 0;
     while (def->attrs && def->attrs[n_attrs].name)
         n_attrs++;
-    return Py_BuildValue("{s:s,s:z,s:i,s:i,s:i,s:z,s:N,s:N,s:N}", "name", def->name, "doc",
+    return Py_BuildValue("{s:s,s:z,s:i,s:i,s:i,s:z,s:N,s:N,s:N,s:N,s:N}", "name", def->name, "doc",
                          def->doc, "n_inputs", def->n_inputs, "n_outputs", def->n_outputs,
                          "n_values", def->n_values, "weights", def->weights, "lockstep",
                          PyBool_FromLong(def->flags & DS_OP_LOCKSTEP), "variadic",
-                         PyBool_FromLong(def->flags & DS_OP_VARIADIC), "attributes",
+                         PyBool_FromLong(def->flags & DS_OP_VARIADIC), "backward",
+                         PyBool_FromLong(def->backward != NULL), "constant",
+                         PyBool_FromLong(def->flags & DS_OP_CONSTANT), "attributes",
                          ds_build_list(n_attrs, build_attr, def->attrs));
 }
 
