@@ -53,6 +53,8 @@ class Op:
     needs_frames: bool  # a stream of no frames has no outputs, not even empty ones
     whole: bool  # needs the whole stream: nothing leaves before the end
     carries: bool  # arrays are carried from call to call
+    differentiable: bool  # it has a backward, and outputs that have gradients
+    constant: bool  # calculus ends here
     prepared_bytes: int  # of its weights as kernels want them
 
     def counts(self, inputs: Sequence[Counts], ended: NDArray[np.bool_], ids: Sequence[str] = ()) -> list[Counts]:
@@ -72,13 +74,34 @@ class Op:
         blas: bool = False,
         ids: Sequence[str] = (),
         prepared: Prepared | None = None,
-    ) -> tuple[list[NDArray[Any]], list[State] | None]:
-        """New frames of every output, and the rows' new states (None where the operator keeps none).
+        record: bool = False,
+    ) -> Any:
+        """New frames of every output, the rows' new states (None where the operator keeps none), and where asked
+        for a Record.
 
         ``values``: per value input its new frames ``(frames of all rows, *features)``, C-contiguous.
         ``states`` None: every row starts here. StreamIndexError, with the ids of its rows, where new
         frames hold an index that is out of range.
         """
+
+@final
+class Record:
+    """One call of an operator, as its backward reads it (docs/internals/gradients.md)."""
+
+    op: Op
+    n_bytes: int
+    reads: tuple[NDArray[Any] | None, ...]  # values, then outputs; None for those that backward does not read
+    def frames(self, index: int) -> NDArray[np.int64]:
+        """Per row how many new frames it has of an input."""
+    def backward(
+        self,
+        slopes: Sequence[NDArray[Any] | None],
+        inputs: Sequence[Any],
+        weights: Sequence[Any],
+        states: Any,
+        kept: bool,
+    ) -> tuple[list[Any], list[Any], list[Any]]:
+        """Gradients of inputs, weights and the states before, for those of outputs and the states after."""
 
 @final
 class Count:

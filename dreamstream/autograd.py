@@ -238,7 +238,7 @@ class Record:
 
 def source(tensor: Any) -> Any:
     """Return where a tensor's gradient goes: (Record, number), the leaf itself, or None."""
-    if not tensor.requires_grad:
+    if tensor is None or not tensor.requires_grad:
         return None
     return tensor if tensor.grad_fn is None else (tensor.grad_fn, tensor.output_nr)
 
@@ -249,6 +249,13 @@ def sources(tensors: Sequence[Any]) -> list[Any] | None:
         return None
     found = [source(t) for t in tensors]
     return found if any(f is not None for f in found) else None
+
+
+def recorded(record: Record, outputs: Sequence[Any]) -> None:
+    """Let tensors of real numbers follow from a record, whose outputs they are."""
+    for i, out in enumerate(outputs):
+        if out.is_floating_point():
+            out.grad_fn, out.output_nr = record, i
 
 
 class _Sums:

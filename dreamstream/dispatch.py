@@ -27,7 +27,7 @@ from .array.weights import Weights, weighted
 from .array.whole import spread_to
 from .array.writing import of_constant
 from .errors import ModeError, NotStreamableError, ShapeError, StreamMismatchError
-from .offline import MAKERS, offline, operator, require_one_float, run_whole, signature, weight_of as _weight  # noqa: F401  (whoever makes operators finds it here)
+from .plain_operators import offline, operator, require_one_float, run_whole, signature, weight_of as _weight
 from .stream.course import Recording, is_number, repeat, same_entry, seen
 from .stream.edge import Edge, Request
 from .stream.rules import Length, holds, joined, lanes_of, require_equal_rates, require_same, same_lineage
@@ -386,7 +386,7 @@ def _outside(
             f"{name} on a StreamTensor needs what came before: it works inside an online module "
             "(ds.patch_module(model).online())"
         )
-    results, _ = run_whole(op, [x.value for x in tensors], 1, [len(model.value)] * len(tensors), weights)
+    results, _, _ = run_whole(op, [x.value for x in tensors], 1, [len(model.value)] * len(tensors), weights)
     return tuple(model.like(out) for out in results)
 
 

@@ -194,14 +194,7 @@ _ROWS = (
     ),
     # within a frame
     *_all("frame", "rfft", "irfft", "fft", "ifft"),
-    Operator(
-        "softmax", kind="frame", lanes="as they come", named=each("along", "softmax", arguments=("dim",)),
-        derivatives=(lambda g, y: (g - (g * y).sum(-1, keepdims=True)) * y,),
-    ),
-    Operator(
-        "log_softmax", kind="frame", lanes="as they come", named=each("along", "log_softmax", arguments=("dim",)),
-        derivatives=(lambda g, y: g - np.exp(y) * g.sum(-1, keepdims=True),),
-    ),
+    *_all("frame", "softmax", "log_softmax", outside="along", arguments=("dim",)),
     *_all("frame", "glu", outside="along", arguments=("dim",), default=-1),
     *_all("frame", "reshape", lanes="shape", outside="reshaped", shares=True),
     *_all("frame", "expand", lanes="shape", outside="repeated", shares=True),

@@ -15,8 +15,8 @@ from ... import _core
 from ...engine import Engine
 from ...engine.weights import FORMATS
 from ...errors import NotStreamableError
-from ...offline import operator
 from ...operations import row_of
+from ...plain_operators import operator
 from .integers import Counter, Pair
 
 

@@ -7,14 +7,14 @@ into the order of the caller's dimensions.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from math import prod
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from . import _core
+from . import _core, autograd
 from .array.axes import in_c_order
 from .array.derivatives import record
 from .array.dtypes import name_of, nominal
@@ -62,14 +62,23 @@ def weight_of(tensor: Any) -> Any:
 
 # ---------------------------------------------------------------- plain tensors
 def run_whole(
-    op: _core.Op, values: Sequence[Array], n_rows: int, n_frames: Sequence[int], weights: Sequence[Array | None]
-) -> tuple[list[Array], list[int]]:
-    """Run an operator on whole sequences, of one length for each input; return its outputs and their lengths."""
+    op: _core.Op,
+    values: Sequence[Array],
+    n_rows: int,
+    n_frames: Sequence[int],
+    weights: Sequence[Array | None],
+    record: bool = False,
+) -> tuple[list[Array], list[int], Any]:
+    """Run an operator on whole sequences, of one length for each input.
+
+    Returns its outputs, their lengths, and if asked for what backward reads.
+    """
     row = [np.array([[0, -1, n, n]], np.int64) for n in n_frames]  # -1: it begins here
     out = op.counts(row, np.ones(1, bool))
     inputs, outputs = ([np.repeat(c, n_rows, 0) for c in counts] for counts in (row, out))
-    results, _ = op.run(values, inputs, outputs, np.ones(n_rows, bool), None, weights, True)
-    return results, [int(c[0, 2]) for c in out]
+    ended = np.ones(n_rows, bool)
+    made = op.run(values, inputs, outputs, ended, None, weights, True, (), None, record)
+    return made[0], [int(c[0, 2]) for c in out], made[2] if record else None
 
 
 def signature(array: Array) -> _core.Signature:
@@ -98,15 +107,49 @@ def offline(
         for a, n in zip(arrays, n_frames)
     ]
     op = operator(name, attributes, [signature(f) for f in frames], constants)
-    outputs, lengths = run_whole(op, frames, n_rows, n_frames, constants)
-    made = tuple(
-        Tensor._plain(_unfold(out, n, rate_num == 0, roles, shape, n_rows))
-        for out, n, (_, _, rate_num, _) in zip(outputs, lengths, op.outputs)
-    )
-    rules = row_of(name).derivatives or f"{name} has no derivative yet"
-    for out in made:
-        record(name, rules, out, (*inputs, *(w for w in weights if w is not None)), attributes)
+    places = None if op.constant else autograd.sources([*inputs, *weights])
+    taped = places is not None and op.differentiable
+    outputs, lengths, known = run_whole(op, frames, n_rows, n_frames, constants, taped)
+    views = [
+        partial(_unfold, n_frames=n, pooled=rate_num == 0, roles=roles, shape=shape, n_rows=n_rows)
+        for n, (_, _, rate_num, _) in zip(lengths, op.outputs)
+    ]
+    made = tuple(Tensor._plain(in_c_order(view(out))) for view, out in zip(views, outputs))
+    if places is not None:
+        back: Any = f"{name} has no derivative yet"
+        if taped:
+            back = _back(known, places, views, outputs, [a.shape for a in arrays], order)
+        read = [a for a in (*known.reads, *constants) if a is not None] if taped else ()
+        autograd.recorded(autograd.Record(name, places, back, read, len(made)), made)
     return made
+
+
+def _back(
+    known: _core.Record,
+    places: Sequence[Any],
+    views: Sequence[Callable[[Array], Array]],
+    outputs: Sequence[Array],
+    shapes: Sequence[tuple[int, ...]],
+    order: Sequence[int],
+) -> autograd.Back:
+    """Return what makes gradients of an operator's inputs and weights, as they are seen."""
+    like = [(out.shape, out.dtype) for out in outputs]
+    wanted, n, turn = [p is not None for p in places], len(shapes), np.argsort(order)
+
+    def back(*slopes: Array | None) -> list[Array | None]:
+        given = [None if g is None else _laid(view, own, g) for view, own, g in zip(views, like, slopes)]
+        inner, of_weights, _ = known.backward(given, wanted[:n], wanted[n:], None, False)
+        frames = [None if g is None else g.reshape([s[i] for i in order]) for g, s in zip(inner, shapes)]
+        return [*(None if g is None else g.transpose(turn) for g in frames), *of_weights]
+
+    return back
+
+
+def _laid(look: Callable[[Array], Array], like: tuple[Any, Any], g: Array) -> Array:
+    """Return the gradient of an operator's output, of that of the output as it is seen."""
+    out = np.empty(*like)
+    look(out)[...] = g  # a view
+    return out
 
 
 def _roles(name: str, dims: Dims, array: Array) -> tuple[Any, ...]:
@@ -124,7 +167,7 @@ def _roles(name: str, dims: Dims, array: Array) -> tuple[Any, ...]:
 def _unfold(
     out: Array, n_frames: int, pooled: bool, roles: tuple[Any, ...], shape: tuple[int, ...], n_rows: int
 ) -> Array:
-    """Bring an operator's output back into the order of the caller's dimensions."""
+    """Return a view of an operator's output in the order of the caller's dimensions."""
     features = out.shape[1:]
     n_before = sum(isinstance(r, int) for r in roles)
     if Ellipsis in roles:
@@ -133,7 +176,7 @@ def _unfold(
             return stored
         lead = len(roles) - n_before
         places = [i if r is Ellipsis else lead + r for i, r in enumerate(roles)]
-        return in_c_order(stored.transpose(places))
+        return np.transpose(stored, places)
     if pooled and not len(out):  # what can't be made of no frames
         out = np.full((n_rows, *features), np.nan, out.dtype)
     streams = [r for r in ("B", "L") if r in roles and not (pooled and r == "L")]
@@ -143,7 +186,7 @@ def _unfold(
     kept = [r for r in roles if r in axes]
     if len(features) != n_before:
         kept = [r for r in roles if isinstance(r, str) and r in axes] + list(range(len(features)))
-    return in_c_order(stored.transpose([axes.index(r) for r in kept]))
+    return np.transpose(stored, [axes.index(r) for r in kept])
 
 
 def _operands(
@@ -185,7 +228,7 @@ def elementwise(name: str, attributes: dict[str, Any], inputs: Sequence[Tensor],
     if len(arrays) > 1:
         attributes = {**attributes, "order": order}
     op = operator(name, attributes, [signature(v) for v in values], constants)
-    (out,), _ = run_whole(op, values, 1, [len(v) for v in values], constants)
+    (out,), _, _ = run_whole(op, values, 1, [len(v) for v in values], constants)
     given = {k: v for k, v in attributes.items() if k != "order"}
     made: Tensor = record(
         name, row_of(name).derivatives, Tensor._plain(out.reshape(shape)), [x for _, x in operands], given
