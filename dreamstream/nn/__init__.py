@@ -17,6 +17,7 @@ from .features import *  # noqa: F403
 from .frames import *  # noqa: F403
 from .group_norm import *  # noqa: F403
 from .linear import *  # noqa: F403
+from .loss import *  # noqa: F403
 from .module import *  # noqa: F403
 from .normalization import *  # noqa: F403
 from .padding import *  # noqa: F403
