@@ -16,8 +16,8 @@ arrays.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import ContextDecorator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ContextDecorator, contextmanager
 from contextvars import ContextVar
 from typing import Any, ClassVar
 from weakref import ref
@@ -236,6 +236,27 @@ class Record:
         self.back, self.parents, self.reads = None, (), ()
 
 
+#: While operators that are recorded get constants: by the identity of an array it, and the tensor whose it is.
+CONSTANTS: ContextVar[dict[int, tuple[Array, Any]] | None] = ContextVar("CONSTANTS", default=None)
+
+
+@contextmanager
+def noting() -> Iterator[dict[int, tuple[Array, Any]]]:
+    """Keep, within it, which arrays that operators get as constants are whose."""
+    noted: dict[int, tuple[Array, Any]] = {}
+    before = CONSTANTS.set(noted)
+    try:
+        yield noted
+    finally:
+        CONSTANTS.reset(before)
+
+
+def of_constant(noted: Mapping[int, tuple[Array, Any]], array: Any) -> Any:
+    """Return where the gradient of a constant's array goes."""
+    found = noted.get(id(array))
+    return None if found is None else source(found[1])
+
+
 def source(tensor: Any) -> Any:
     """Return where a tensor's gradient goes: (Record, number), the leaf itself, or None."""
     if tensor is None or not tensor.requires_grad:
@@ -258,6 +279,15 @@ def recorded(record: Record, outputs: Sequence[Any]) -> None:
             out.grad_fn, out.output_nr = record, i
 
 
+def follow(out: Any, place: Any, name: str) -> Any:
+    """Let a tensor have the gradient of another place, where there is one, and return it."""
+    if place is not None and not isinstance(place, tuple):
+        place = Record(name, [place], lambda g: [g]), 0
+    if place is not None:
+        out.grad_fn, out.output_nr = place
+    return out
+
+
 class _Sums:
     """Gradients on their way: by the number of a record and of its output, or by the identity of a leaf."""
 
@@ -271,9 +301,11 @@ class _Sums:
             self._arrays[key] = array
         elif key in self._own:
             known += array
-        else:
+        elif isinstance(known, np.ndarray):
             self._arrays[key] = np.asarray(known + array)
             self._own.add(key)
+        else:  # of a stream's state
+            self._arrays[key] = known + array
 
     def set(self, key: Any, array: Array) -> None:
         self._arrays[key] = array
@@ -407,10 +439,10 @@ def _hooked(hook: Callable[[Any], Any], gradient: Any) -> Array:
 
 def collect(tensor: Any, gradient: Array) -> None:
     """Add a gradient to a tensor's `grad`."""
-    if tensor.grad is None:
-        tensor.grad = _as_tensor(gradient)
-    else:
-        tensor.grad = _as_tensor(np.asarray(tensor.grad.numpy() + gradient))
+    known = tensor.grad
+    if known is not None:
+        gradient = np.asarray((known.value if known.is_stream else known.numpy()) + gradient)
+    tensor.grad = tensor.like(gradient) if tensor.is_stream else _as_tensor(gradient)
 
 
 # ------------------------------------------------------------------ what users call
@@ -419,7 +451,7 @@ def _root(name: str, tensor: Any, gradient: Any) -> tuple[Any, Array]:
     place = source(tensor)
     if place is None:
         raise ModeError(f"{name}: this tensor does not follow from any with requires_grad=True")
-    array = tensor.numpy()
+    array = tensor.value if tensor.is_stream else tensor.numpy()
     if gradient is None:
         if array.size != 1:
             raise ShapeError(
@@ -427,7 +459,7 @@ def _root(name: str, tensor: Any, gradient: Any) -> tuple[Any, Array]:
                 "give a gradient of its shape"
             )
         return place, np.ones_like(array)
-    given = np.asarray(gradient)
+    given = gradient.value if getattr(gradient, "is_stream", False) else np.asarray(gradient)
     if given.shape != array.shape:
         raise ShapeError(f"{name}: a gradient of shape {given.shape} for a tensor of {array.shape}")
     if given.dtype != array.dtype:

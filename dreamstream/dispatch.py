@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy.typing as npt
 
+from . import autograd
 from .array import hook
 from .array.derivatives import record
 from .array.forward import for_batch, held, is_static
@@ -27,7 +28,15 @@ from .array.weights import Weights, weighted
 from .array.whole import spread_to
 from .array.writing import of_constant
 from .errors import ModeError, NotStreamableError, ShapeError, StreamMismatchError
-from .plain_operators import offline, operator, require_one_float, run_whole, signature, weight_of as _weight
+from .plain_operators import (
+    back_of,
+    offline,
+    operator,
+    require_one_float,
+    run_whole,
+    signature,
+    weight_of as _weight,
+)
 from .stream.course import Recording, is_number, repeat, same_entry, seen
 from .stream.edge import Edge, Request
 from .stream.rules import Length, holds, joined, lanes_of, require_equal_rates, require_same, same_lineage
@@ -164,14 +173,19 @@ def _found(
         for x in tensors:
             _require_aligned(name, x, model)
     require_one_float(name, [x.dtype for x in tensors] + [w.dtype for w in weights if w is not None])
-    given, weights = weights, _constants(name, weights, dims, tensors)
+    given = weights
+    if model.edge is None and autograd.is_grad_enabled():
+        with autograd.noting() as noted:
+            weights = _constants(name, weights, dims, tensors)
+    else:
+        noted, weights = {}, _constants(name, weights, dims, tensors)
     lead = model.dims[: len(model.dims) - len(dims) + 1] if dims and Ellipsis in dims else ()
     if dims is not None and model.lanes:
         laned = by_lane(name, attributes, tensors, given)
         if laned is not None:
             return tuple(_led(lead, model.made(y.value, y.edge)) for y in laned)
     if model.edge is None:
-        return tuple(_led(lead, y) for y in _outside(name, dict(attributes), tensors, weights, model))
+        return tuple(_led(lead, y) for y in _outside(name, dict(attributes), tensors, weights, model, noted))
     if any(x.edge is None or x.edge.entry is not model.edge.entry for x in tensors):
         raise StreamMismatchError(
             f"{name}: tensors of different entries meet at {user_line()}; what one forward returned "
@@ -375,6 +389,7 @@ def _outside(
     tensors: Sequence[StreamTensor],
     weights: Sequence[Array | None],
     model: StreamTensor,
+    noted: Mapping[int, Any],
 ) -> tuple[StreamTensor, ...]:
     """Frame by frame, on what the tensors hold."""
     if any(x.edge is not None for x in tensors):
@@ -386,8 +401,20 @@ def _outside(
             f"{name} on a StreamTensor needs what came before: it works inside an online module "
             "(ds.patch_module(model).online())"
         )
-    results, _, _ = run_whole(op, [x.value for x in tensors], 1, [len(model.value)] * len(tensors), weights)
-    return tuple(model.like(out) for out in results)
+    places = None if op.constant else autograd.sources(tensors)
+    of_weights = [autograd.of_constant(noted, w) for w in weights]
+    if places is None and any(p is not None for p in of_weights):
+        places = [None] * len(tensors)
+    taped = places is not None and op.differentiable
+    values = [x.value for x in tensors]
+    results, _, known = run_whole(op, values, 1, [len(model.value)] * len(tensors), weights, taped)
+    out = tuple(model.like(y) for y in results)
+    if places is not None:
+        places += of_weights
+        read = [w for w in weights if w is not None and id(w) in noted]
+        back = back_of(known, places, len(tensors)) if taped else f"{name} has no derivative yet"
+        autograd.recorded(autograd.Record(name, places, back, read, len(out)), out)
+    return out
 
 
 # ---------------------------------------------------------------- tables

@@ -124,6 +124,18 @@ def offline(
     return made
 
 
+def back_of(known: _core.Record, places: Sequence[Any], n_inputs: int) -> autograd.Back:
+    """Return what makes gradients of an operator's inputs and weights, as they are stored."""
+    wanted = [p is not None for p in places]
+
+    def back(*slopes: Array | None) -> list[Array | None]:
+        given = [None if g is None else np.ascontiguousarray(g) for g in slopes]
+        inner, of_weights, _ = known.backward(given, wanted[:n_inputs], wanted[n_inputs:], None, False)
+        return [*inner, *of_weights]
+
+    return back
+
+
 def _back(
     known: _core.Record,
     places: Sequence[Any],
@@ -134,13 +146,12 @@ def _back(
 ) -> autograd.Back:
     """Return what makes gradients of an operator's inputs and weights, as they are seen."""
     like = [(out.shape, out.dtype) for out in outputs]
-    wanted, n, turn = [p is not None for p in places], len(shapes), np.argsort(order)
+    n, turn, stored = len(shapes), np.argsort(order), back_of(known, places, len(shapes))
 
     def back(*slopes: Array | None) -> list[Array | None]:
-        given = [None if g is None else _laid(view, own, g) for view, own, g in zip(views, like, slopes)]
-        inner, of_weights, _ = known.backward(given, wanted[:n], wanted[n:], None, False)
-        frames = [None if g is None else g.reshape([s[i] for i in order]) for g, s in zip(inner, shapes)]
-        return [*(None if g is None else g.transpose(turn) for g in frames), *of_weights]
+        made = stored(*[None if g is None else _laid(view, own, g) for view, own, g in zip(views, like, slopes)])
+        frames = [None if g is None else g.reshape([s[i] for i in order]) for g, s in zip(made, shapes)]
+        return [*(None if g is None else g.transpose(turn) for g in frames), *made[n:]]
 
     return back
 

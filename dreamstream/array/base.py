@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from ..autograd import CONSTANTS
 from ..errors import DTypeError, ModeError, ShapeError
 from . import dtypes, hook
 from .axes import LikeOthers, axis_of
@@ -124,7 +125,11 @@ class Base(LikeOthers):
 
     def constant(self) -> Any:
         """Return the values as operators take their weights: an array in C order."""
-        return np.asarray(self.numpy(), order="C")
+        array = np.asarray(self.numpy(), order="C")
+        noted = CONSTANTS.get()
+        if noted is not None and self.requires_grad:
+            noted[id(array)] = array, self
+        return array
 
     def __array__(self, dtype: Any = None, copy: Flag | None = None) -> NDArray[Any]:
         array = self.numpy()
