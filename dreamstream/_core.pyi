@@ -3,7 +3,7 @@
 from collections.abc import Callable, Collection, Mapping, Sequence
 from threading import Lock
 from types import TracebackType
-from typing import Any, final
+from typing import Any, Literal, final, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -53,9 +53,9 @@ class Op:
     needs_frames: bool  # a stream of no frames has no outputs, not even empty ones
     whole: bool  # needs the whole stream: nothing leaves before the end
     carries: bool  # arrays are carried from call to call
-    differentiable: bool  # it has a backward, and outputs that have gradients
-    constant: bool  # calculus ends here
     prepared_bytes: int  # of its weights as kernels want them
+    differentiable: bool  # it has a backward, and outputs that have slopes
+    constant: bool  # calculus ends here
 
     def counts(self, inputs: Sequence[Counts], ended: NDArray[np.bool_], ids: Sequence[str] = ()) -> list[Counts]:
         """Counts of every output; ShapeError with ids where a check fails."""
@@ -63,6 +63,7 @@ class Op:
         """Per value input (rows, 2): first frame kept before the call, and after it."""
     def check_values(self, values: NDArray[np.int64], counts: Counts, ids: Sequence[str]) -> None:
         """StreamIndexError, with the ids of its rows, where new frames of an input hold an index out of range."""
+    @overload
     def run(
         self,
         values: Sequence[NDArray[Any]],
@@ -74,34 +75,49 @@ class Op:
         blas: bool = False,
         ids: Sequence[str] = (),
         prepared: Prepared | None = None,
-        record: bool = False,
-    ) -> Any:
-        """New frames of every output, the rows' new states (None where the operator keeps none), and where asked
-        for a Record.
+        record: Literal[False] = False,
+    ) -> tuple[list[NDArray[Any]], list[State] | None]:
+        """New frames of every output, and the rows' new states (None where the operator keeps none).
 
         ``values``: per value input its new frames ``(frames of all rows, *features)``, C-contiguous.
         ``states`` None: every row starts here. StreamIndexError, with the ids of its rows, where new
         frames hold an index that is out of range.
         """
+    @overload
+    def run(
+        self,
+        values: Sequence[NDArray[Any]],
+        inputs: Sequence[Counts],
+        outputs: Sequence[Counts],
+        ended: NDArray[np.bool_],
+        states: Sequence[State] | None,
+        weights: Sequence[NDArray[Any] | None],
+        blas: bool,
+        ids: Sequence[str],
+        prepared: Prepared | None,
+        record: Literal[True],
+    ) -> tuple[list[NDArray[Any]], list[State] | None, Record | None]:
+        """The same, and a record of the call; None of an operator that is constant to calculus."""
 
 @final
 class Record:
-    """One call of an operator, as its backward reads it (docs/internals/gradients.md)."""
+    """One call of an operator, as its backward reads it; docs/internals/gradients.md."""
 
     op: Op
-    n_bytes: int
+    n_bytes: int  # of values, outputs, states and saved arrays that it refers to
     reads: tuple[NDArray[Any] | None, ...]  # values, then outputs; None for those that backward does not read
-    def frames(self, index: int) -> NDArray[np.int64]:
-        """Per row how many new frames it has of an input."""
+
+    def frames(self, input: int, /) -> NDArray[np.int64]:
+        """How many new frames each row has of an input."""
     def backward(
         self,
         slopes: Sequence[NDArray[Any] | None],
-        inputs: Sequence[Any],
-        weights: Sequence[Any],
-        states: Any,
+        inputs: Sequence[NDArray[Any] | bool | None],
+        weights: Sequence[NDArray[Any] | bool | None],
+        states: Sequence[State] | None,
         kept: bool,
-    ) -> tuple[list[Any], list[Any], list[Any]]:
-        """Gradients of inputs, weights and the states before, for those of outputs and the states after."""
+    ) -> tuple[list[NDArray[Any] | None], list[NDArray[Any] | None], list[State]]:
+        """Slopes of inputs, weights and states before, of those of outputs and states after."""
 
 @final
 class Count:

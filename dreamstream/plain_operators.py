@@ -77,7 +77,8 @@ def run_whole(
     out = op.counts(row, np.ones(1, bool))
     inputs, outputs = ([np.repeat(c, n_rows, 0) for c in counts] for counts in (row, out))
     ended = np.ones(n_rows, bool)
-    made = op.run(values, inputs, outputs, ended, None, weights, True, (), None, record)
+    run: Any = op.run
+    made = run(values, inputs, outputs, ended, None, weights, True, (), None, record)
     return made[0], [int(c[0, 2]) for c in out], made[2] if record else None
 
 

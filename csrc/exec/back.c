@@ -46,7 +46,9 @@ static ds_status load_slopes(turned *t, int i, const char **after, bool full)
         n_kept += c->in[i][r].before.known - in[r].at;
         later |= after[r] && kept_now(t, i, r) < c->in[i][r].now.known;
     }
-    t->whole[i] = ds_is_real(s->dtype) && full && (n_kept > 0 || (later && !t->back->inputs[i]));
+    /* What sees the whole stream at once needs not know from where on its slopes are wanted. */
+    const bool kept = (full || c->op->whole) && n_kept > 0;
+    t->whole[i] = ds_is_real(s->dtype) && (kept || (later && !t->back->inputs[i]));
     char *data = t->back->inputs[i];
     if (t->whole[i])
         DS_TRY(ds_arena_push_zeroed(t->work.arena, (void **)&data,
@@ -139,9 +141,9 @@ static ds_status prepare(turned *t, ds_run *run, bool *flat)
     run->prepared = NULL;
     for (int i = 0; i < ds_op_n_values(c->op); i++)
         apart |= t->whole[i];
-    DS_TRY(ds_arena_push(
-        w->arena, &t->b.scratch,
-        ds_scratch_bytes(&c->op->back_scratch, c->n_rows, w->n_in[0], w->n_out[0])));
+    DS_TRY(
+        ds_arena_push(w->arena, &t->b.scratch,
+                      ds_scratch_bytes(&c->op->back_scratch, c->n_rows, w->n_in[0], w->n_out[0])));
     DS_TRY(ds_arena_push(w->arena, &t->workspace, DS_WORKSPACE_BYTES));
     *flat = !apart && ds_work_flatten(w, run);
     if (*flat) {

@@ -113,8 +113,8 @@ static void pick_pieces(const ds_op *op, const ds_move *move)
 DS_MOVE_FUNCTIONS(pick, pick_pieces, DS_MOVE_WITHIN)
 
 const ds_op_def ds_op_pick = {
-    DS_OPERATOR(pick, "Positions of a feature dimension, by their indices."), .attrs = pick_attrs, .backward = pick_backward,
-    .weights = "index"};
+    DS_OPERATOR(pick, "Positions of a feature dimension, by their indices."), .attrs = pick_attrs,
+    .backward = pick_backward, .weights = "index"};
 
 /* ---------------------------------------------------------------- cat */
 

@@ -28,8 +28,8 @@ size_t ds_back_rows_bytes(size_t n_cols, size_t element)
            ds_saturated_product(DS_BACK_ROWS, ds_saturated_product(n_cols, element)) + DS_ALIGNMENT;
 }
 
-void ds_back_rows(const ds_run *run, const ds_packed *weight, void *const *dx,
-                  const void *const *g, size_t n_rows, ds_room room)
+void ds_back_rows(const ds_run *run, const ds_packed *weight, void *const *dx, const void *const *g,
+                  size_t n_rows, ds_room room)
 {
     const size_t n_bytes = weight->n_cols * run->k->element;
     void **y = ds_room_take(&room, DS_BACK_ROWS * sizeof *y);
@@ -54,15 +54,15 @@ size_t ds_back_outer_bytes(size_t n_g, size_t n_x, size_t element)
     size_t n = ds_aligned(ds_saturated_product(n_g, slab));
     n = ds_saturated_sum(n, ds_aligned(ds_saturated_product(n_x, slab)));
     n = ds_saturated_sum(n, ds_back_packed_bytes(n_x, DS_BACK_ROWS, element));
-    n = ds_saturated_sum(
-        n, ds_aligned(ds_saturated_product(n_g, ds_saturated_product(n_x, element))));
+    n = ds_saturated_sum(n,
+                         ds_aligned(ds_saturated_product(n_g, ds_saturated_product(n_x, element))));
     return ds_saturated_sum(n, 2 * ds_aligned(n_g * sizeof(void *)));
 }
 
 /* to[i][row] = from[row][i] */
-#define TURN(type)                                 \
-    for (size_t row = 0; row < n_rows; row++)      \
-        for (size_t i = 0; i < n; i++)             \
+#define TURN(type)                            \
+    for (size_t row = 0; row < n_rows; row++) \
+        for (size_t i = 0; i < n; i++)        \
             ((type *)to)[i * n_rows + row] = ((const type *)from[row])[i];
 
 static void turn_rows(void *to, const void *const *from, size_t n_rows, size_t n, size_t element)
@@ -128,8 +128,7 @@ void ds_back_outer(const ds_run *run, void *dw, const ds_weight_layout *layout,
     const size_t n_x = layout->n_taps * layout->n_inner * layout->n_channels;
     const size_t element = run->k->element, slab = DS_BACK_ROWS * element;
     char *const turned = ds_room_take(&room, n_g * slab);
-    ds_packed *const packed =
-        ds_room_take(&room, ds_back_packed_bytes(n_x, DS_BACK_ROWS, element));
+    ds_packed *const packed = ds_room_take(&room, ds_back_packed_bytes(n_x, DS_BACK_ROWS, element));
     char *const lines = ds_room_take(&room, n_g * n_x * element);
     void **const y = ds_room_take(&room, n_g * sizeof *y);
     const void **const rows = ds_room_take(&room, n_g * sizeof *rows);

@@ -34,8 +34,8 @@ size_t ds_back_packed_bytes(size_t n_cols, size_t depth, size_t element);
 
 /* dx[i] += g[i] . weight, for any number of rows; NULL among dx: not wanted. Room: ds_back_rows_bytes. */
 size_t ds_back_rows_bytes(size_t n_cols, size_t element);
-void ds_back_rows(const ds_run *run, const ds_packed *weight, void *const *dx,
-                  const void *const *g, size_t n_rows, ds_room room);
+void ds_back_rows(const ds_run *run, const ds_packed *weight, void *const *dx, const void *const *g,
+                  size_t n_rows, ds_room room);
 
 /* dw[i * layout->col + place of k by layout] += sum over rows of g[row][i] x[row][k], i < n_g; as many k as the layout
  * has. Room: ds_back_outer_bytes. */
@@ -56,7 +56,7 @@ size_t ds_back_frames(const ds_op *op, const ds_back *b, size_t r, const void **
 /* Calls a function that is compiled for both real types from one text: it is DS_FOR_ELEMENT, and its last parameter the
  * bytes of an element, a constant to the compiler. */
 #define DS_FOR_ELEMENT static inline __attribute__((always_inline))
-#define DS_BY_ELEMENT(function, element, ...)         \
+#define DS_BY_ELEMENT(function, element, ...)                          \
     ((element) == sizeof(float) ? function(__VA_ARGS__, sizeof(float)) \
                                 : function(__VA_ARGS__, sizeof(double)))
 
@@ -71,16 +71,16 @@ static inline void ds_back_add_real(void *x, size_t element, size_t i, double va
 
 /* The backward `name_backward` of framewise operators with one input: `name_slopes(op, b, dx, g, x, y, n_frames)` for
  * the n_frames >= 1 frames of every row that has some. dx NULL: not wanted. */
-#define DS_FRAMEWISE_BACKWARD(name)                                       \
-    static void name##_backward(const ds_op *op, const ds_back *b)        \
-    {                                                                     \
-        for (size_t r = 0, n; r < b->run->n_rows; r++) {                  \
-            const void *g[DS_MAX_OUTPUTS], *y[DS_MAX_OUTPUTS];            \
-            const void *x[DS_MAX_INPUTS];                                 \
-            void *dx[DS_MAX_INPUTS];                                      \
-            if ((n = ds_back_frames(op, b, r, g, y, x, dx)) > 0)          \
-                name##_slopes(op, b, dx[0], g[0], x[0], y[0], n);         \
-        }                                                                 \
+#define DS_FRAMEWISE_BACKWARD(name)                                \
+    static void name##_backward(const ds_op *op, const ds_back *b) \
+    {                                                              \
+        for (size_t r = 0, n; r < b->run->n_rows; r++) {           \
+            const void *g[DS_MAX_OUTPUTS], *y[DS_MAX_OUTPUTS];     \
+            const void *x[DS_MAX_INPUTS];                          \
+            void *dx[DS_MAX_INPUTS];                               \
+            if ((n = ds_back_frames(op, b, r, g, y, x, dx)) > 0)   \
+                name##_slopes(op, b, dx[0], g[0], x[0], y[0], n);  \
+        }                                                          \
     }
 
 #endif

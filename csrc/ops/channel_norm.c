@@ -131,8 +131,8 @@ static void batch_norm_backward(const ds_op *op, const ds_back *b)
     memset(sums, 0, 2 * n * sizeof *sums);
     for (size_t c = 0; c < n; c++) {
         mean[c] = column(run->weights[BATCH_MEAN], element, c, 0);
-        scale[c] = 1 / sqrt(column(run->weights[BATCH_VARIANCE], element, c, 1) +
-                            op->attr[BATCH_EPS].x);
+        scale[c] =
+            1 / sqrt(column(run->weights[BATCH_VARIANCE], element, c, 1) + op->attr[BATCH_EPS].x);
     }
     for (size_t r = 0; r < run->n_rows; r++) {
         const void *g, *y, *x;
@@ -158,9 +158,12 @@ static void batch_norm_backward(const ds_op *op, const ds_back *b)
 
 const ds_op_def ds_op_batch_norm = {
     DS_OPERATOR(batch_norm, "every channel normalised by statistics that are constants"),
-    .flags = DS_OP_INPLACE | DS_OP_REAL, .attrs = batch_norm_attrs,
-    .weights = "running_mean running_var weight? bias?", DS_PREPARED(batch_norm),
-    .backward = batch_norm_backward, .reads = DS_READS_X};
+    .flags = DS_OP_INPLACE | DS_OP_REAL,
+    .attrs = batch_norm_attrs,
+    .weights = "running_mean running_var weight? bias?",
+    DS_PREPARED(batch_norm),
+    .backward = batch_norm_backward,
+    .reads = DS_READS_X};
 
 /* ---------------------------------------------------------------- group_norm */
 
@@ -268,18 +271,22 @@ static void group_norm_backward(const ds_op *op, const ds_back *b)
 {
     const size_t n = channels(op), n_bytes = ds_signature_bytes(&op->in[0]);
     const size_t positions = (size_t)ds_signature_elements(&op->in[0]) / n;
-    ds_norm norm = {positions, n, (size_t)op->attr[GROUPS].i, false, op->attr[GROUP_EPS].x,
+    ds_norm norm = {positions,
+                    n,
+                    (size_t)op->attr[GROUPS].i,
+                    false,
+                    op->attr[GROUP_EPS].x,
                     ds_run_weight(op, b->run, GROUP_WEIGHT)};
     double *const sums = b->scratch;
-    double *const sums_of[] = {op->n_weights > GROUP_WEIGHT && b->dweights[GROUP_WEIGHT] ? sums : NULL,
-                               op->n_weights > GROUP_BIAS && b->dweights[GROUP_BIAS] ? sums + n
-                                                                                    : NULL};
+    double *const sums_of[] = {
+        op->n_weights > GROUP_WEIGHT && b->dweights[GROUP_WEIGHT] ? sums : NULL,
+        op->n_weights > GROUP_BIAS && b->dweights[GROUP_BIAS] ? sums + n : NULL};
     memset(sums, 0, 2 * n * sizeof *sums);
     for (size_t r = 0; r < b->run->n_rows; r++) {
         const ds_target *out = &b->run->out[r];
-        const int64_t step = op->whole ? out->m1 - out->m0 : 1;
-        norm.n_rows = (size_t)step * positions;
-        for (int64_t m = out->m0; m < out->m1; m += step)
+        const int64_t together = op->whole ? out->m1 - out->m0 : 1;
+        norm.n_rows = (size_t)together * positions;
+        for (int64_t m = out->m0; m < out->m1; m += together)
             ds_norm_back(&norm, ds_slope_at(&b->dx[r], m, n_bytes), sums_of[GROUP_WEIGHT],
                          sums_of[GROUP_BIAS],
                          (const char *)b->dy[r] + (size_t)(m - out->m0) * n_bytes,
@@ -292,5 +299,9 @@ static void group_norm_backward(const ds_op *op, const ds_back *b)
 
 const ds_op_def ds_op_group_norm = {
     DS_OPERATOR(group_norm, "normalisation over all positions and the channels of each group"),
-    .flags = DS_OP_REAL, .attrs = group_norm_attrs, .weights = "weight? bias?",
-    .counts = group_norm_counts, .backward = group_norm_backward, .reads = DS_READS_X};
+    .flags = DS_OP_REAL,
+    .attrs = group_norm_attrs,
+    .weights = "weight? bias?",
+    .counts = group_norm_counts,
+    .backward = group_norm_backward,
+    .reads = DS_READS_X};

@@ -70,8 +70,8 @@ static void layer_norm_backward(const ds_op *op, const ds_back *b)
 {
     const size_t n = layer_norm_size(op), n_bytes = n * ds_op_element(op);
     const size_t per_frame = (size_t)ds_signature_elements(&op->in[0]) / n;
-    const ds_norm norm = {1, n, 1, op->def->member == RMS, op->attr[EPS].x,
-                          ds_run_weight(op, b->run, WEIGHT)};
+    const ds_norm norm = {
+        1, n, 1, op->def->member == RMS, op->attr[EPS].x, ds_run_weight(op, b->run, WEIGHT)};
     double *const sums = b->scratch;
     double *const sums_of[] = {op->n_weights > WEIGHT && b->dweights[WEIGHT] ? sums : NULL,
                                op->n_weights > BIAS && b->dweights[BIAS] ? sums + n : NULL};

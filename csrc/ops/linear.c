@@ -147,8 +147,9 @@ static size_t linear_vectors(const sizes *s, size_t block, void *list, size_t n,
     const void **const to = list;
     for (size_t f = 0; f < n_frames; f++)
         for (size_t v = 0; v < s->vectors; v++, n++)
-            to[n] = frames ? (const char *)frames + (f * per_frame + block * s->vectors + v) * vector
-                           : NULL;
+            to[n] = frames
+                        ? (const char *)frames + (f * per_frame + block * s->vectors + v) * vector
+                        : NULL;
     return n;
 }
 
@@ -195,8 +196,7 @@ static void linear_backward(const ds_op *op, const ds_back *b)
     const void **const g = ds_room_take(&room, most * sizeof(void *));
     const void **const x = ds_room_take(&room, most * sizeof(void *));
     void **const dx = ds_room_take(&room, most * sizeof(void *));
-    ds_packed *const packed =
-        ds_room_take(&room, ds_back_packed_bytes(s.n_in, s.n_out, s.element));
+    ds_packed *const packed = ds_room_take(&room, ds_back_packed_bytes(s.n_in, s.n_out, s.element));
     const ds_weight_layout turned = {
         .n_taps = 1, .n_inner = 1, .n_channels = s.n_out, .col = 1, .channel = (ptrdiff_t)s.n_in};
     const ds_weight_layout rows = {
@@ -206,8 +206,8 @@ static void linear_backward(const ds_op *op, const ds_back *b)
         bool wanted = false;
         size_t n = 0;
         for (size_t block = 0; block < s.blocks; block++)
-            for (size_t r = 0, n_frames; r < run->n_rows && linear_matrix_of(op, &s, block) == matrix;
-                 r++) {
+            for (size_t r = 0, n_frames;
+                 r < run->n_rows && linear_matrix_of(op, &s, block) == matrix; r++) {
                 const void *slopes[DS_MAX_OUTPUTS], *y[DS_MAX_OUTPUTS], *from[DS_MAX_INPUTS];
                 void *to[DS_MAX_INPUTS];
                 if ((n_frames = ds_back_frames(op, b, r, slopes, y, from, to)) == 0)

@@ -47,10 +47,10 @@ void ds_box_copy(const ds_box *box, void *y, const void *x);
 typedef struct ds_move {
     const ds_op *op;
     const ds_run *run;
-    const ds_back *back;          /* pieces are read the other way, slopes added; NULL: they are copied */
-    size_t row, n_rows;           /* of the run */
-    int64_t m0, m1;               /* what is wanted of them, at most */
-    int64_t total;                /* DS_MOVE_ENDS: the stream's length, DS_NEVER while it goes on */
+    const ds_back *back; /* pieces are read the other way, slopes added; NULL: they are copied */
+    size_t row, n_rows;  /* of the run */
+    int64_t m0, m1;      /* what is wanted of them, at most */
+    int64_t total;       /* DS_MOVE_ENDS: the stream's length, DS_NEVER while it goes on */
     int64_t element, n_in, n_out; /* bytes; elements of a frame of input 0 and of the output */
 } ds_move;
 
@@ -92,14 +92,14 @@ void ds_first_forward(const ds_op *op, const ds_run *run);
 void ds_first_backward(const ds_op *op, const ds_back *b);
 
 /* Both functions of an operator with these pieces. */
-#define DS_MOVE_FUNCTIONS(name, list, flags)                         \
-    static void name##_forward(const ds_op *op, const ds_run *run)   \
-    {                                                                \
-        ds_move_forward(op, run, list, flags);                       \
-    }                                                                \
-    static void name##_backward(const ds_op *op, const ds_back *b)   \
-    {                                                                \
-        ds_move_backward(op, b, list, flags);                        \
+#define DS_MOVE_FUNCTIONS(name, list, flags)                       \
+    static void name##_forward(const ds_op *op, const ds_run *run) \
+    {                                                              \
+        ds_move_forward(op, run, list, flags);                     \
+    }                                                              \
+    static void name##_backward(const ds_op *op, const ds_back *b) \
+    {                                                              \
+        ds_move_backward(op, b, list, flags);                      \
     }
 #define DS_MOVED(name) .forward = name##_forward, .backward = name##_backward
 

@@ -7,8 +7,9 @@
 #include "ops/back.h"
 
 typedef struct ds_norm {
-    size_t n_rows, n, groups; /* rows of n channels that are normalised together, by groups of neighbours */
-    bool by_root;             /* the root mean square */
+    size_t n_rows, n,
+        groups;   /* rows of n channels that are normalised together, by groups of neighbours */
+    bool by_root; /* the root mean square */
     double eps;
     const void *weight; /* [n]; NULL: 1 */
 } ds_norm;

@@ -136,8 +136,8 @@ typedef struct ds_run {
     int64_t frames_in, frames_out;  /* over all rows: new frames of input 0, frames of output 0 */
 } ds_run;
 
-/* Slopes of frames [at, at + n), to the end of a window. `at` may lie behind the window's: what is before it is not
- * wanted. data NULL: none are. */
+/* Slopes of frames [at, at + n), to the end of a window. `at` may lie behind the window's, unless the operator sees the
+ * whole stream at once: what is before it is not wanted. data NULL: none are. */
 typedef struct ds_slope {
     void *data;
     int64_t at, n;

@@ -245,7 +245,8 @@ static void walk_form(walk *form, const ds_op *op, const ds_real_kernels *k, int
                       int *index, bool *weight, int64_t *frame, int64_t stride[][DS_OPERANDS])
 {
     const ds_signature *out = &op->out[0];
-    *form = (walk){.op = op, .k = k, .n_operands = n_operands, .y_bytes = ds_dtype_bytes(out->dtype)};
+    *form =
+        (walk){.op = op, .k = k, .n_operands = n_operands, .y_bytes = ds_dtype_bytes(out->dtype)};
     for (int i = 0; i < n_operands; i++) {
         const ds_signature *own = signature_of(op, i);
         weight[i] = locate(op, i, &index[i]);

@@ -77,7 +77,8 @@ ds_plane ds_planes_at(const ds_op *op, const ds_run *run, size_t row, int64_t i,
         plane.total = run->ended[row] ? run->count[row].now.total : DS_PADDING_OPEN;
         return plane;
     }
-    plane.in = (ds_window){in->data ? ds_at(in, m, ds_signature_bytes(&op->in[0])) : NULL, 0, height};
+    plane.in =
+        (ds_window){in->data ? ds_at(in, m, ds_signature_bytes(&op->in[0])) : NULL, 0, height};
     plane.out = (ds_target){ds_to(out, m, ds_signature_bytes(&op->out[0])), 0, op->out[0].shape[0]};
     plane.dx.data = dx ? ds_slope_at(dx, m, ds_signature_bytes(&op->in[0])) : NULL;
     plane.dx.at = 0;

@@ -142,7 +142,7 @@ typedef struct ds_window_product {
     const void **x;
     char *copies;
     size_t n, n_copies, max_copies;
-    size_t tap_stride; /* of the collected depthwise windows */
+    size_t tap_stride;           /* of the collected depthwise windows */
     struct ds_window_turn *turn; /* backward; NULL: forward */
 } ds_window_product;
 
@@ -162,7 +162,8 @@ void ds_window_flush(ds_window_product *p);
  * from; slopes of weights are the product of the outputs' slopes and copied windows. */
 typedef struct ds_window_turn {
     const ds_back *b;
-    const void *weight; /* of the first group, and its slope (NULL: not wanted), as layout has them */
+    const void
+        *weight; /* of the first group, and its slope (NULL: not wanted), as layout has them */
     char *dw;
     size_t group; /* elements from the weights of a group to those of the next */
     ds_weight_layout layout;
@@ -180,8 +181,8 @@ void ds_windows_set_back_sizes(ds_op *op, const ds_windows *s);
 ds_run ds_windows_turned(const ds_back *b, ds_room *room);
 /* layout, group: as for ds_windows_prepare; start: of the first group's weights, in elements. */
 void ds_window_begin_back(ds_window_product *p, ds_window_turn *turn, const ds_windows *s,
-                          const ds_back *b, const ds_run *run,
-                          const ds_weight_layout *layout, size_t group, size_t start, ds_room room);
+                          const ds_back *b, const ds_run *run, const ds_weight_layout *layout,
+                          size_t group, size_t start, ds_room room);
 void ds_window_end_back(ds_window_product *p);
 /* Collects a window; computes a slab. */
 void ds_window_see(ds_window_product *p, void *g, const ds_plane *plane, ds_window_place along,

@@ -21,8 +21,9 @@ static size_t slab(const ds_windows *s)
 /* Bytes of the matrices of all taps, or of one packed weight. */
 static size_t matrix_bytes(const ds_windows *s)
 {
-    return s->depthwise ? ds_back_packed_bytes(s->n_out, s->all_taps, s->element)
-                        : ds_back_packed_bytes(s->n_in / s->groups, s->n_out / s->groups, s->element);
+    return s->depthwise
+               ? ds_back_packed_bytes(s->n_out, s->all_taps, s->element)
+               : ds_back_packed_bytes(s->n_in / s->groups, s->n_out / s->groups, s->element);
 }
 
 static size_t n_matrices(const ds_windows *s)
@@ -60,8 +61,8 @@ ds_run ds_windows_turned(const ds_back *b, ds_room *room)
 }
 
 void ds_window_begin_back(ds_window_product *p, ds_window_turn *turn, const ds_windows *s,
-                          const ds_back *b, const ds_run *run,
-                          const ds_weight_layout *layout, size_t group, size_t start, ds_room room)
+                          const ds_back *b, const ds_run *run, const ds_weight_layout *layout,
+                          size_t group, size_t start, ds_room room)
 {
     char *const dw = b->dweights[DS_PLANES_WEIGHT];
     const char *const weight = (const char *)run->weights[DS_PLANES_WEIGHT] + start * s->element;
@@ -154,8 +155,7 @@ static void group_back(ds_window_product *p, size_t g)
             char *const to = tap_slopes(s, &turn->seen[i], tap);
             turn->dx[i] = to ? to + g * n_in * s->element : NULL;
         }
-        const char *const packed =
-            turn->packed + (g * s->all_taps + (size_t)tap) * matrix_bytes(s);
+        const char *const packed = turn->packed + (g * s->all_taps + (size_t)tap) * matrix_bytes(s);
         ds_back_rows(p->run, (const ds_packed *)(const void *)packed, turn->dx, slopes, p->n,
                      turn->room);
     }
@@ -230,7 +230,8 @@ void ds_window_end_back(ds_window_product *p)
                                  (ptrdiff_t)(n % each) * l->col +
                                  (ptrdiff_t)(tap / (size_t)s->n_inner) * l->tap +
                                  (ptrdiff_t)(tap % (size_t)s->n_inner) * l->inner;
-            ds_back_add_sums(p->run->k, turn->dw + at * element, &turn->sums[tap * s->n_out + n], 1);
+            ds_back_add_sums(p->run->k, turn->dw + at * element, &turn->sums[tap * s->n_out + n],
+                             1);
         }
     }
 }

@@ -50,12 +50,15 @@ enum {
 #define UNWRAP(...) __VA_ARGS__
 #define PARAMETER(word, value, text) {word, DS_ATTR_REAL, .x = value, .doc = text},
 #define CHOICE(word, words, text) {word, DS_ATTR_CHOICE, .choices = words, .doc = text},
-#define UNARY(op_name, ID, parameters, text, ...)                                    \
-    static const ds_attr_def op_name##_attrs[] = {UNWRAP parameters{0}};             \
-    const ds_op_def ds_op_##op_name = {                                              \
-        DS_OPERATOR_OF(op_name, text, 1, 1, 1), .flags = DS_OP_INPLACE | DS_OP_REAL, \
-        .member = DS_UNARY_##ID, .attrs = op_name##_attrs, .forward = unary_forward, \
-        .backward = unary_backward, .reads = UNARY_READS_##ID};
+#define UNARY(op_name, ID, parameters, text, ...)                              \
+    static const ds_attr_def op_name##_attrs[] = {UNWRAP parameters{0}};       \
+    const ds_op_def ds_op_##op_name = {DS_OPERATOR_OF(op_name, text, 1, 1, 1), \
+                                       .flags = DS_OP_INPLACE | DS_OP_REAL,    \
+                                       .member = DS_UNARY_##ID,                \
+                                       .attrs = op_name##_attrs,               \
+                                       .forward = unary_forward,               \
+                                       .backward = unary_backward,             \
+                                       .reads = UNARY_READS_##ID};
 #define WHOLE(op_name, ID, text, ...) UNARY(op_name, ID, (), text)
 #include "kernels/pointwise.def"
 
@@ -177,8 +180,8 @@ static void where_slopes(const ds_op *op, const ds_real_kernels *k, int operand,
 {
     static const double zeros[1];
     (void)op;
-    k->where(dx, x[0], operand == 1 ? g : zeros, operand == 1 ? zeros : g, n, step[0],
-             operand == 1, operand != 1);
+    k->where(dx, x[0], operand == 1 ? g : zeros, operand == 1 ? zeros : g, n, step[0], operand == 1,
+             operand != 1);
 }
 
 static void where_backward(const ds_op *op, const ds_back *b)
@@ -230,7 +233,7 @@ VISITOR(where)
 }
 KIND(where, "bnn", 'n')
 
-#define BINARY(op_name, ID, text, ...) \
+#define BINARY(op_name, ID, text, ...)                                                          \
     OPERANDS(op_name, text, binary, DS_BINARY_##ID, DS_OP_INPLACE, .backward = binary_backward, \
              .reads = BINARY_READS_##ID ? DS_READS_ALL_X : 0)
 #define COMPARE(op_name, ID, text, ...) \
@@ -261,5 +264,5 @@ KIND(where, "bnn", 'n')
     KIND(op_name, "bb", 'b')                                                     \
     OPERANDS(op_name, text, op_name, 0, DS_OP_INPLACE | DS_OP_CONSTANT, .backward = NULL)
 #include "kernels/pointwise.def"
-OPERANDS(where, "Elements of a where the condition holds, else of b.", where, 0, 0, .backward = where_backward,
-         .reads = DS_READS_X)
+OPERANDS(where, "Elements of a where the condition holds, else of b.", where, 0, 0,
+         .backward = where_backward, .reads = DS_READS_X)

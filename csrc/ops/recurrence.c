@@ -285,12 +285,11 @@ static const ds_attr_def gru_attrs[] = {STACKED, {0}};
 static const ds_attr_def rnn_attrs[] = {STACKED, NONLINEARITY, {0}};
 static const ds_attr_def rnn_cell_attrs[] = {NONLINEARITY, {0}};
 
-#define RECURRENT(op, which, outputs, text, more)                              \
-    DS_OPERATOR_OF(op, text, 1, outputs, -1), .member = which,                 \
-        .flags = DS_OP_PACKS | DS_OP_REAL | (more), .infer = recurrence_infer, \
-        DS_PREPARED(recurrence), .narrows = recurrence_narrows,                        \
-        .forward = ds_recurrence_forward, .backward = ds_recurrence_backward,          \
-        .reads = DS_READS_ALL_X | DS_READS_CARRIED
+#define RECURRENT(op, which, outputs, text, more)                                                 \
+    DS_OPERATOR_OF(op, text, 1, outputs, -1), .member = which,                                    \
+        .flags = DS_OP_PACKS | DS_OP_REAL | (more), .infer = recurrence_infer,                    \
+        DS_PREPARED(recurrence), .narrows = recurrence_narrows, .forward = ds_recurrence_forward, \
+        .backward = ds_recurrence_backward, .reads = DS_READS_ALL_X | DS_READS_CARRIED
 #define STREAM(op, which, outputs, text)                    \
     RECURRENT(op, which, outputs, text " along the stream", \
               DS_OP_LOCKSTEP | DS_OP_VARIADIC | DS_OP_NEEDS_FRAMES)

@@ -32,15 +32,17 @@ typedef struct work {
     ds_recurrence s;
     size_t n_vectors, n_lanes, apart; /* apart: vectors from one of a lane to the next */
     lane *lanes;
-    char *dh, *dc;         /* [lanes][P], [lanes][H] */
-    char *full, *gates;    /* of a step: [lanes][H], slopes of h before a projection; [5 H] */
-    char *da, *db;         /* [vectors][gates]: slopes of both products; the same but for a gru */
-    char *above, *next;    /* [vectors][D * P]: slopes of a layer's outputs, and of those of the layer below */
-    char *joined;          /* [vectors][D * P]: outputs of the layer below */
-    char *made, *dmade;    /* [vectors][H], [vectors][P]: of a projection, h before it, and slopes behind it */
-    const void **g, **x;   /* [vectors] */
-    void **dx;             /* [vectors] */
-    char *zeros;           /* for states that begin with none */
+    char *dh, *dc;      /* [lanes][P], [lanes][H] */
+    char *full, *gates; /* of a step: [lanes][H], slopes of h before a projection; [5 H] */
+    char *da, *db;      /* [vectors][gates]: slopes of both products; the same but for a gru */
+    char *above,
+        *next; /* [vectors][D * P]: slopes of a layer's outputs, and of those of the layer below */
+    char *joined; /* [vectors][D * P]: outputs of the layer below */
+    char *made,
+        *dmade; /* [vectors][H], [vectors][P]: of a projection, h before it, and slopes behind it */
+    const void **g, **x; /* [vectors] */
+    void **dx;           /* [vectors] */
+    char *zeros;         /* for states that begin with none */
     ds_packed *packed;
     ds_room room;
 } work;
@@ -54,7 +56,8 @@ void ds_recurrence_set_back_sizes(ds_op *op, const ds_recurrence *s)
 {
     const size_t e = s->element, in = most(s->in, s->directions * s->out);
     const bool as_out = s->single || s->within || s->directions == 2;
-    size_t room = most(ds_back_outer_bytes(s->gates, in, e), ds_back_outer_bytes(s->gates, s->out, e));
+    size_t room =
+        most(ds_back_outer_bytes(s->gates, in, e), ds_back_outer_bytes(s->gates, s->out, e));
     room = most(room, ds_back_outer_bytes(s->out, s->hidden, e));
     room = most(room, ds_back_rows_bytes(most(in, s->hidden), e));
     room = ds_saturated_sum(room, most(ds_back_packed_bytes(in, s->gates, e),
@@ -62,7 +65,8 @@ void ds_recurrence_set_back_sizes(ds_op *op, const ds_recurrence *s)
     op->back_scratch.per_call = ds_saturated_sum(
         room, 32 * (size_t)DS_ALIGNMENT + 6 * (s->hidden + s->gates + s->out) * sizeof(double));
     const size_t between = s->layers > 1 ? 3 * s->directions * s->out : 0;
-    const size_t per_vector = (2 * s->gates + between + s->out + s->hidden) * e + 3 * sizeof(void *),
+    const size_t per_vector =
+                     (2 * s->gates + between + s->out + s->hidden) * e + 3 * sizeof(void *),
                  per_lane = sizeof(lane) + (s->out + 2 * s->hidden) * e + 3 * sizeof(void *);
     const bool along = !s->single && !s->within;
     *(as_out ? &op->back_scratch.per_out : &op->back_scratch.per_in) =
@@ -114,9 +118,9 @@ static work begin(const ds_op *op, const ds_back *b)
     w.dx = ds_room_take(&w.room, n * sizeof *w.dx);
     w.zeros = ds_room_take(&w.room, (s->out + s->hidden) * e);
     memset(w.zeros, 0, (s->out + s->hidden) * e);
-    w.packed = ds_room_take(&w.room,
-                            most(ds_back_packed_bytes(most(s->in, s->directions * s->out), s->gates, e),
-                                 ds_back_packed_bytes(s->hidden, s->gates, e)));
+    w.packed = ds_room_take(
+        &w.room, most(ds_back_packed_bytes(most(s->in, s->directions * s->out), s->gates, e),
+                      ds_back_packed_bytes(s->hidden, s->gates, e)));
     return w;
 }
 
@@ -174,8 +178,8 @@ static const char *before(const work *w, const lane *l, size_t cell, size_t t, i
 
 /* ---------------------------------------------------------------- one step of a lane */
 
-DS_FOR_ELEMENT int lstm_slopes(size_t n, const void *gates, const void *tanh_c, const void *c_before,
-                               const void *dh, void *dc, void *da, size_t e)
+DS_FOR_ELEMENT int lstm_slopes(size_t n, const void *gates, const void *tanh_c,
+                               const void *c_before, const void *dh, void *dc, void *da, size_t e)
 {
     for (size_t j = 0; j < n; j++) {
         const double i = ds_sums_real(gates, e, j), f = ds_sums_real(gates, e, n + j),
@@ -212,7 +216,8 @@ DS_FOR_ELEMENT int gru_slopes(size_t n, const void *gates, const void *h_before,
     return 0;
 }
 
-DS_FOR_ELEMENT int rnn_slopes(size_t n, bool relu, const void *made, const void *dh, void *da, size_t e)
+DS_FOR_ELEMENT int rnn_slopes(size_t n, bool relu, const void *made, const void *dh, void *da,
+                              size_t e)
 {
     for (size_t j = 0; j < n; j++) {
         const double y = ds_sums_real(made, e, j), h = ds_sums_real(dh, e, j);
@@ -276,7 +281,8 @@ static void pack(const work *w, size_t cell, int which, size_t n_rows, size_t n_
     const ds_weight_layout turned = {
         .n_taps = 1, .n_inner = 1, .n_channels = n_rows, .col = 1, .channel = (ptrdiff_t)n_cols};
     ds_pack(w->run->k, w->run->k->format, w->packed,
-            w->run->weights[ds_recurrence_weight(w->op, &w->s, cell, which)], n_cols, &turned, NULL);
+            w->run->weights[ds_recurrence_weight(w->op, &w->s, cell, which)], n_cols, &turned,
+            NULL);
 }
 
 /* The slopes of a vector's output of this cell. */
@@ -398,7 +404,8 @@ static void weight_back(const work *w, size_t cell, int which, const char *slope
 static void point_at_inputs(const work *w, size_t cell)
 {
     const ds_recurrence *s = &w->s;
-    const size_t layer = cell / s->directions, n_bytes = ds_recurrence_inputs(s, layer) * s->element;
+    const size_t layer = cell / s->directions,
+                 n_bytes = ds_recurrence_inputs(s, layer) * s->element;
     size_t n = 0;
     for (size_t row = 0; row < w->run->n_rows; row++) {
         int64_t first;

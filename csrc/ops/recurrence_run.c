@@ -233,8 +233,7 @@ static void recurrence_recur(work *w, size_t cell, size_t n_lanes)
                 char *const vector = left + (l.first + at) * left_bytes;
                 memcpy(vector + ds_recurrence_left(s, DS_LEFT_H), l.h, out_bytes);
                 if (l.c)
-                    memcpy(vector + ds_recurrence_left(s, DS_LEFT_C), l.c,
-                           s->hidden * s->element);
+                    memcpy(vector + ds_recurrence_left(s, DS_LEFT_C), l.c, s->hidden * s->element);
             }
             if (!s->single) /* its h lies there */
                 memcpy(to + direction * out_bytes, l.h, out_bytes);
@@ -260,7 +259,8 @@ static void recurrence_emit_state(const work *w, size_t cell)
                 memcpy((char *)out->data + (l * w->s.cells + cell) * n_bytes,
                        recurrence_state_of(w, row, l, place + l, cell, i), n_bytes);
         }
-        place += ds_recurrence_lanes(&w->s, ds_recurrence_frames(w->op, &w->s, w->run, row, &first));
+        place +=
+            ds_recurrence_lanes(&w->s, ds_recurrence_frames(w->op, &w->s, w->run, row, &first));
     }
 }
 

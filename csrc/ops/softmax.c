@@ -96,8 +96,9 @@ static void glu_slopes(const ds_op *op, const ds_back *b, void *dx, const void *
     char *const gate = b->scratch, *const product = gate + n_bytes;
     (void)y;
     for (size_t i = 0; i < n_rows && dx; i++) {
-        const char *const from = (const char *)x + 2 * i * n_bytes,
-                          *const slopes = (const char *)g + i * n_bytes;
+        const char *const from = (const char *)x + 2 * i * n_bytes, *const slopes =
+                                                                        (const char *)g +
+                                                                        i * n_bytes;
         char *const to = (char *)dx + 2 * i * n_bytes;
         k->unary(DS_UNARY_SIGMOID, gate, from + n_bytes, n, NULL);
         k->binary(DS_BINARY_MUL, product, slopes, gate, n, 1, 1);
@@ -108,10 +109,9 @@ static void glu_slopes(const ds_op *op, const ds_back *b, void *dx, const void *
 }
 DS_FRAMEWISE_BACKWARD(glu)
 
-#define SOFTMAXES(which)                                                   \
-    .member = which, .flags = DS_OP_INPLACE | DS_OP_REAL | DS_OP_FEATURES, \
-    .infer = softmax_infer, .forward = softmax_forward, .backward = softmax_backward, \
-    .reads = DS_READS_Y
+#define SOFTMAXES(which)                                                                           \
+    .member = which, .flags = DS_OP_INPLACE | DS_OP_REAL | DS_OP_FEATURES, .infer = softmax_infer, \
+    .forward = softmax_forward, .backward = softmax_backward, .reads = DS_READS_Y
 
 const ds_op_def ds_op_softmax = {
     DS_OPERATOR_OF(softmax, "Softmax over the last feature dimension.", 1, 1, 1),

@@ -35,7 +35,8 @@ PyObject *ds_record_saved(ds_op_call *c)
         const int64_t n = s->per == DS_PER_ROW  ? (int64_t)c->n_rows
                           : s->per == DS_PER_IN ? ds_op_call_frames(c, c->in[0])
                                                 : ds_op_call_frames(c, c->out[0]);
-        npy_intp doubles = (npy_intp)(((size_t)n * s->n_bytes + sizeof(double) - 1) / sizeof(double));
+        npy_intp doubles =
+            (npy_intp)(((size_t)n * s->n_bytes + sizeof(double) - 1) / sizeof(double));
         PyObject *array = PyArray_SimpleNew(1, &doubles, NPY_DOUBLE);
         PyTuple_SET_ITEM(tuple, i, array);
         if (array)
@@ -52,8 +53,8 @@ static PyObject *those_read(PyObject *items, int n, unsigned reads)
 {
     PyObject *tuple = PyTuple_New(n);
     for (int i = 0; tuple && i < n; i++)
-        PyTuple_SET_ITEM(
-            tuple, i, Py_NewRef(reads >> i & 1 ? PySequence_Fast_GET_ITEM(items, i) : Py_None));
+        PyTuple_SET_ITEM(tuple, i,
+                         Py_NewRef(reads >> i & 1 ? PySequence_Fast_GET_ITEM(items, i) : Py_None));
     return tuple;
 }
 
@@ -122,8 +123,8 @@ static PyObject *wanted(const reading *b, PyObject *given, const char *what, int
 {
     PyObject *items = PySequence_Tuple(given), *list = items ? PyList_New(n) : NULL;
     if (list && PyTuple_GET_SIZE(items) != n) {
-        PyErr_Format(b->c.m->errors[DS_ARGUMENT], "%s: expected %d %s, got %zd",
-                     b->c.op->def->name, n, what, PyTuple_GET_SIZE(items));
+        PyErr_Format(b->c.m->errors[DS_ARGUMENT], "%s: expected %d %s, got %zd", b->c.op->def->name,
+                     n, what, PyTuple_GET_SIZE(items));
         Py_CLEAR(list);
     }
     for (int i = 0; list && i < n; i++) {
@@ -276,9 +277,8 @@ static PyObject *read_back(reading *b, const record *self, PyObject *const *args
     PyObject *inputs =
         slopes ? wanted(b, args[1], "value inputs", ds_op_n_values(op), op->in, n_frames, b->inputs)
                : NULL;
-    PyObject *weights = inputs ? wanted(b, args[2], "weights", op->n_weights, op->weight, NULL,
-                                        b->weights)
-                               : NULL;
+    PyObject *weights =
+        inputs ? wanted(b, args[2], "weights", op->n_weights, op->weight, NULL, b->weights) : NULL;
     const int kept = weights ? PyObject_IsTrue(args[4]) : -1;
     if (kept >= 0)
         states = read_states(b, self, args[3], kept);
@@ -305,8 +305,8 @@ static PyObject *record_backward(PyObject *object, PyObject *const *args, Py_ssi
     reading b = {.c = {.m = ds_module_of(Py_TYPE(object)), .op = own->op, .n_rows = -1}};
     if (n_args != 5)
         return PyErr_Format(PyExc_TypeError, "backward(slopes, inputs, weights, states, kept)");
-    PyObject *const run_args[] = {NULL,         self->in, self->out, self->ended, NULL, NULL,
-                                  self->blas ? Py_True : Py_False};
+    PyObject *const run_args[] = {
+        NULL, self->in, self->out, self->ended, NULL, NULL, self->blas ? Py_True : Py_False};
     PyObject *result = NULL, *kept = ds_op_call_weights(&b.c, self->weights);
     char *room = NULL;
     b.c.names = own->state_names;

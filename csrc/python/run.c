@@ -69,7 +69,8 @@ PyObject *ds_op_call_weights(ds_op_call *c, PyObject *weights)
 
 /* ---------------------------------------------------------------- states */
 /* n_kept: of each value input the frames that are kept. */
-int ds_op_call_state_bytes(const ds_op_call *c, Py_ssize_t r, bool now, int64_t *n_kept, size_t *n_bytes)
+int ds_op_call_state_bytes(const ds_op_call *c, Py_ssize_t r, bool now, int64_t *n_kept,
+                           size_t *n_bytes)
 {
     ds_pair in[DS_MAX_INPUTS];
     for (int i = 0; i < c->op->n_inputs; i++)
@@ -268,8 +269,7 @@ static PyObject *make_outputs(ds_op_call *c)
 {
     PyObject *list = PyList_New(c->op->n_outputs);
     for (int o = 0; list && o < c->op->n_outputs; o++) {
-        PyObject *array =
-            ds_op_call_array(&c->op->out[o], ds_op_call_frames(c, c->out[o]), false);
+        PyObject *array = ds_op_call_array(&c->op->out[o], ds_op_call_frames(c, c->out[o]), false);
         PyList_SET_ITEM(list, o, array);
         if (array)
             c->outputs[o] = PyArray_DATA((PyArrayObject *)array);
@@ -310,10 +310,9 @@ static PyObject *results(const ds_op_call *c, PyObject *const *args, const extra
 {
     if (!x->record)
         return PyTuple_Pack(2, outputs, c->news);
-    PyObject *record =
-        ds_op_differentiable(c->op)
-            ? ds_record_make(c, x->self, args, x->values, x->weights, outputs, saved)
-            : Py_NewRef(Py_None);
+    PyObject *record = ds_op_differentiable(c->op)
+                           ? ds_record_make(c, x->self, args, x->values, x->weights, outputs, saved)
+                           : Py_NewRef(Py_None);
     return record ? Py_BuildValue("OON", outputs, c->news, record) : NULL;
 }
 

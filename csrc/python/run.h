@@ -14,8 +14,9 @@ typedef struct ds_op_call {
     const void **states; /* [n_rows] */
     void **new_states;   /* [n_rows] */
     Py_ssize_t n_rows;
-    PyObject *news;  /* list of states after */
-    PyObject *flat;  /* list: the states before, each in one piece; True for one that is not read; None */
+    PyObject *news; /* list of states after */
+    PyObject
+        *flat; /* list: the states before, each in one piece; True for one that is not read; None */
     PyObject *names; /* of a state's arrays */
 } ds_op_call;
 

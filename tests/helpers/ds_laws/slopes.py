@@ -8,9 +8,10 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from ds_laws.case import Case, Rng
 
 from dreamstream import dispatch
+
+from .case import Case, Rng
 
 Array = Any
 
