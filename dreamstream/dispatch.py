@@ -40,7 +40,7 @@ from .plain_operators import (
 from .stream.course import Recording, is_number, repeat, same_entry, seen
 from .stream.edge import Edge, Request
 from .stream.rules import Length, holds, joined, lanes_of, require_equal_rates, require_same, same_lineage
-from .stream.where import user_line
+from .stream.where import refuse_offline, user_line
 
 Dims = tuple[Any, ...]
 """What each visible dimension is: ``"B"`` (streams), ``"L"`` (stream axis), ``"B_L"`` (both joined), or
@@ -394,6 +394,7 @@ def _outside(
     """Frame by frame, on what the tensors hold."""
     if any(x.edge is not None for x in tensors):
         raise StreamMismatchError(f"{name}: a tensor from outside meets streams at {user_line()}")
+    refuse_offline(StreamTensor)
     require_same([x.meta for x in tensors], [x.starts for x in tensors], name)
     op = operator(name, attributes, [signature(x.value) for x in tensors], weights)
     if not op.framewise:

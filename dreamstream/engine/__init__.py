@@ -5,6 +5,7 @@ from .compare import Comparison, compare
 from .compile import compile
 from .engine import Engine
 from .load import load
+from .patched import OnEngine
 from .spec import InputSpec, OutputInfo
 from .verify import Report, verify
 
@@ -12,6 +13,7 @@ __all__ = [
     "Comparison",
     "Engine",
     "InputSpec",
+    "OnEngine",
     "OutputInfo",
     "Report",
     "Stream",

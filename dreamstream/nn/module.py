@@ -9,7 +9,7 @@ from typing import Any, ClassVar, NamedTuple, TypeVar
 
 from ..array import Tensor, dtypes as element_types
 from ..errors import DTypeError, FormatError, ModeError
-from ..stream.where import passes_on
+from ..stream.where import passes_on, runs_forward
 from .parameter import Parameter
 
 __all__ = ["Module"]
@@ -37,8 +37,8 @@ class Module:
     Attributes
     ----------
     training : bool
-        Whether the module is in training mode, as new ones are (`train`, `eval`). What would train raises: layers
-        that drop or gather statistics, and online what `train` was called on.
+        Whether the module is in training mode, as new ones are (`train`, `eval`). Layers that drop, or gather
+        statistics, raise in it.
 
     Notes
     -----
@@ -76,12 +76,15 @@ class Module:
         raise NotImplementedError(f"{type(self).__name__} does not define forward")
 
     @passes_on
+    @runs_forward
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         observer = OBSERVER.get()
         if observer is not None:
             return observer(self, args, kwargs)
         patch = self.__dict__.get("_patch")
-        return self.forward(*args, **kwargs) if patch is None else patch.call(self, args, kwargs)
+        if patch is None or not patch.takes_calls:
+            return self.forward(*args, **kwargs)
+        return patch.call(self, args, kwargs)
 
     def unstreamable(self) -> tuple[str, str] | None:
         """Return why this layer can't stream and what would work, or None; layers override it."""
@@ -269,7 +272,7 @@ class Module:
     def train(self: Self, mode: Flag = True) -> Self:
         """Set training mode here and below, and return the module.
 
-        A module in it does not stream: no gradients are recorded without torch.
+        What a patched module computes online is recorded for gradients then, as its `train_variant` says.
         """
         if not isinstance(mode, bool):
             raise ValueError(f"train: mode must be a bool, got {mode!r}")

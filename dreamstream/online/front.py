@@ -11,6 +11,9 @@ from ..stream.foreign import bridge
 #: What patched torch convolutions offer, made of their handles: `dreamstream.compat` fills it.
 CONVOLUTIONS: dict[str, Callable[[Any], Any]] = {}
 
+#: By name what evaluates patched modules in the place of their forwards, made of their handles: engine/patched.py.
+BACKENDS: dict[str, Callable[[Any], Any]] = {}
+
 
 class Front(Protocol):
     """What patching and capturing must know of a kind of modules."""

@@ -9,9 +9,12 @@ from __future__ import annotations
 import copy
 import sys
 import threading
+import weakref
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
+
+import numpy as np
 
 from .. import autograd
 from ..array.counted import noted
@@ -20,14 +23,16 @@ from ..array.lengths import LengthsOf
 from ..array.scores import Scores
 from ..array.stream_tensor import StreamTensor
 from ..array.symbolic import as_symbolic, measured
+from ..array.tensor import Tensor
 from ..errors import ModeError, StreamIdError, StreamMismatchError
 from ..nn.module import Module
 from ..stream.context import Context, declared
 from ..stream.rules import require_same_streams
 from ..stream.tree import leaves, map_leaves
-from ..stream.where import passes_on, raise_explained
+from ..stream.where import offline_error, passes_on, raise_explained
 from . import states
 from .eager import EagerCall
+from .front import BACKENDS
 from .given import forgotten, input_names
 from .held import Held
 from .session import Session
@@ -64,7 +69,7 @@ class LiveIds(Sequence[str]):
 
     def _list(self) -> list[str]:
         session = self.__self__._session
-        return [] if session is None else session.live_ids
+        return [*([] if session is None else session.live_ids), *self.__self__.engine_ids]
 
     def __getitem__(self, index: Any) -> Any:
         return self._list()[index]
@@ -101,6 +106,9 @@ class Patch:
         Whether it streams.
     around : bool
         Whether it, or a module below, has a context.
+    takes_calls : bool
+        Whether calls of the module come here: where it streams, or has a context, or where a module above it
+        streams that has brought it online. Else the module is called as if it were not patched.
     lent : tuple of str
         The names that the module had not, and has from here.
     """
@@ -112,9 +120,12 @@ class Patch:
     ) -> None:
         self.module = module
         self.options, self.path, self.context, self.around = options, path, context, around
-        self.online_mode = False
+        self.online_mode = self.takes_calls = False
         self.lent: tuple[str, ...] = ()
+        self.leader: Any = None  # refers weakly to the module that has brought this one online
+        self.backend = "auto"
         self._session: Session | None = None
+        self._on_engine: Any = None
 
     @property
     def train_variant(self) -> str:
@@ -139,16 +150,23 @@ class Patch:
         self._lend(self.lent)
 
     def _lend(self, names: Iterable[str]) -> None:
-        """Give the module attributes of these names, and let calls come here."""
+        """Give the module attributes of these names."""
         self.module.__dict__.update({name: self._offer(name) for name in names})
         self.module.__dict__["__getstate__"] = self._state_of_module
-        self._take_calls()
+        self.stand()
 
     def _offer(self, name: str) -> Any:
         return getattr(self, name)
 
-    def _take_calls(self) -> None:
-        """Let calls of the module come here; those of modules of `dreamstream.nn` do."""
+    def stand(self, capturing: bool = False) -> None:
+        """Let calls of the module come here, where they have to; those of a module that is captured have to."""
+        self.takes_calls = capturing or self.online_mode or self.around or self.is_led
+
+    @property
+    def is_led(self) -> bool:
+        """Whether a module above streams, and has brought this one online, whatever it is now."""
+        leader = None if self.leader is None else patch_of(self.leader())
+        return leader is not None and leader.online_mode
 
     def strip(self, own: dict[str, Any]) -> None:
         """Take what is this handle's out of a dictionary, the module's or a copy of it."""
@@ -185,11 +203,13 @@ class Patch:
         out = copy.copy(self)
         memo[id(self)] = out
         out.module = memo.get(id(self.module))
+        out._on_engine = None if self._on_engine is None else self._on_engine.of_copy(out)
         out._session = None if self._session is None else self._session.__deepcopy__(memo)
         return out
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "module": None, "_session": None}  # live streams travel by get_state
+        own = dict.fromkeys(("module", "leader", "_session", "_on_engine"))
+        return {**self.__dict__, **own}  # live streams travel by get_state
 
     def _of(self) -> Any:
         if self.module is None:
@@ -197,17 +217,23 @@ class Patch:
         return self.module
 
     # ---------------------------------------------------------------- what a patched module offers
-    def online(self, mode: bool = True) -> Any:
-        """Stream from now on (or, with False, be the untouched model), here and below."""
+    def online(self, mode: bool = True, backend: str | None = None) -> Any:
+        """Stream from now on, here and below, or be the untouched model; see `dreamstream.online`."""
         if not isinstance(mode, bool):
             raise ValueError(f"online: mode must be a bool, got {mode!r}")
-        for part in self._of().modules():
-            patch = patch_of(part)
-            if patch is not None:
-                patch.online_mode = mode
-                if "is_online" in patch.lent and "is_online" in part.__dict__:
-                    part.__dict__["is_online"] = mode
-                patch._take_calls()
+        if backend is not None and backend not in ("auto", *BACKENDS):
+            raise ValueError(f'online: backend is "auto" or "engine", got {backend!r}')
+        parts = [(part, patch) for part in self._of().modules() if (patch := patch_of(part)) is not None]
+        live = [i for _, patch in parts if patch.backend != (backend or patch.backend) for i in patch.known_ids()]
+        if live:
+            raise ModeError("streams are live; end them or reset() before another backend", live)
+        for part, patch in parts:
+            patch.online_mode, patch.backend = mode, backend or patch.backend
+            if "is_online" in patch.lent and "is_online" in part.__dict__:
+                part.__dict__["is_online"] = mode
+            patch.stand()  # by the leader that it had
+            if mode and not patch.is_led:
+                patch.leader = weakref.ref(self.module)
         return self.module
 
     def offline(self) -> Any:
@@ -226,22 +252,91 @@ class Patch:
 
     def known_ids(self) -> list[str]:
         """Streams that would be lost with the session."""
-        return [] if self._session is None else self._session.known_ids
+        return [*([] if self._session is None else self._session.known_ids), *self.engine_ids]
 
     def reset(self, ids: Iterable[str] | None = None) -> None:
         """Forget streams, or all."""
+        gone = None if ids is None else [ids] if isinstance(ids, str) else list(ids)
+        known = self.known_ids()
+        unknown = [i for i in gone or () if i not in known]
+        if unknown:
+            raise StreamIdError("no such streams are live", unknown)
+        on_engine = [i for i in self.engine_ids if gone is None or i in gone]
         if self._session is not None:
-            self._session.reset(ids)
-        elif ids is not None:
-            raise StreamIdError("no such streams are live", [ids] if isinstance(ids, str) else list(ids))
+            self._session.reset(None if gone is None else [i for i in gone if i not in on_engine])
+        if on_engine:
+            self._on_engine.reset(on_engine)
 
     def get_state(self, ids: Sequence[str] | str | None = None) -> dict[str, bytes]:
         """Return what streams remember, as bytes per id."""
-        return states.dump(self.session, ids)
+        wanted = list(self.live_ids) if ids is None else [ids] if isinstance(ids, str) else list(ids)
+        on_engine = [i for i in wanted if i in self.engine_ids]
+        rest = states.dump(self.session, [i for i in wanted if i not in on_engine])
+        return {i: self._on_engine.get_state(i) if i in on_engine else rest[i] for i in wanted}
 
     def set_state(self, given: Mapping[str, bytes]) -> None:
         """Add streams with the states that `get_state` gave, here or in another process."""
-        states.load(self.session, given)
+        own = {
+            i: data for i, data in given.items() if self.on_engine is not None and self.on_engine.is_state(data)
+        }
+        states.load(self.session, {i: data for i, data in given.items() if i not in own})
+        if own:
+            self.on_engine.set_state(own)
+
+    # ---------------------------------------------------------------- on an engine
+    @property
+    def on_engine(self) -> Any:
+        """What evaluates the module in the place of its forward; None where its forward does."""
+        if self._on_engine is None and self.backend in BACKENDS:
+            with _MAKING:
+                self._on_engine = self._on_engine or BACKENDS[self.backend](self)
+        return self._on_engine
+
+    @property
+    def engine_ids(self) -> list[str]:
+        """The streams that are live on an engine."""
+        return [] if self._on_engine is None else self._on_engine.live_ids
+
+    def _evaluated(
+        self, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any], ids: Sequence[str]
+    ) -> tuple[Any, ...]:
+        """Return what an engine gives for a call, in a tuple; none where the forward runs."""
+        if self.backend not in BACKENDS:
+            return ()
+        if not module.training:
+            return (self.on_engine.call(module, args, kwargs),)
+        others = [i for i in ids if i in self.engine_ids]
+        if others:
+            raise ModeError(
+                "these streams are live on the engine, which evaluates; call .eval() on the model", others
+            )
+        return ()
+
+    def require_evaluation(self, modules: Sequence[Any], tensors: Sequence[Any]) -> None:
+        """Raise ModeError where modules, which hold these tensors, don't run as an engine would."""
+        if any(m.__dict__["training"] for m in modules):
+            name = next(n for n, m in self._of().named_modules() if m.training)
+            raise ModeError(f'{name} is in train(), which no engine is: call .eval(), or online(backend="auto")')
+
+    def to_native(self, x: Any) -> StreamTensor | None:
+        """Return a stream of the front end as an engine takes it; None for anything else."""
+        return x if isinstance(x, StreamTensor) else None
+
+    def from_native(self, x: Any) -> Any:
+        """Return a stream as the front end's."""
+        return x
+
+    def array_of(self, x: Any) -> Any:
+        """Return the values of a tensor, without a copy where that can be."""
+        return x.numpy() if isinstance(x, Tensor) else np.asarray(x)
+
+    def stamp(self, x: Any) -> Any:
+        """Return what of a tensor shows that it has been exchanged."""
+        return id(x.numpy())
+
+    def n_threads(self) -> int | None:
+        """Threads for an engine; None for the default."""
+        return None
 
     # ---------------------------------------------------------------- calls
     @passes_on
@@ -265,7 +360,7 @@ class Patch:
         """Take a call of a module that has a copy of another one's dictionary, and let it be unpatched."""
         self.strip(module.__dict__)
         if any(isinstance(x, StreamTensor) and x.edge is None for x in leaves((args, kwargs))):
-            raise not_patched(module)
+            raise offline_error(module)
         return forward_of(module)(*args, **kwargs)
 
     @passes_on
@@ -284,7 +379,7 @@ class Patch:
         name = type(module).__name__
         if not self.online_mode:
             if tensors:
-                raise ModeError(f"{name} is offline and got a StreamTensor; call .online() first")
+                raise offline_error(module)
             return module.forward(*args, **kwargs)
         if not tensors:
             if any(type(x).__name__ == "StreamTensor" for x in leaves((args, kwargs))):
@@ -302,6 +397,9 @@ class Patch:
     def _outermost(
         self, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any], tensors: Sequence[StreamTensor]
     ) -> Any:
+        evaluated = self._evaluated(module, args, kwargs, tensors[0].ids)
+        if evaluated:
+            return evaluated[0]
         meta = tensors[0].meta
         if len(tensors) > 1:
             require_same_streams([x.meta for x in tensors])
@@ -378,7 +476,7 @@ class Travelling:
 def _arrived(module: Any, patch: Patch) -> Patch:
     """Return a handle that has come to a module of which nothing but the object is there yet."""
     if module is None or "_parameters" in module.__dict__:
-        raise ModeError("what has the dictionary of a patched module would become that one; call it once before")
+        raise ModeError("what has the dictionary of a patched module would become that one; unpatch it before")
     patch.module = module
     patch._lend(name for name in patch.lent if name not in VALUES)  # which are in the state
     return patch
@@ -388,12 +486,6 @@ def patch_of(module: Any) -> Patch | None:
     """Return a module's handle; None where it is not patched, as a shallow copy of one that is."""
     found = getattr(module, "__dict__", {}).get("_patch")
     return found if isinstance(found, Patch) and found.module is module else None
-
-
-def not_patched(module: Any) -> ModeError:
-    """Return the error for streams that come to a module whose dictionary is a copy of a patched one's."""
-    name = type(module).__name__
-    return ModeError(f"this {name} is a copy of one that is patched, and is not: ds.patch_module lets it stream")
 
 
 def _has(module: Any, name: str) -> bool:

@@ -1,4 +1,4 @@
-"""How the outputs of a forward leave it: as this call's frames, or in training held back until files have ended."""
+"""How the outputs of a forward leave it: as this call's frames, or held back until files have ended."""
 
 from __future__ import annotations
 

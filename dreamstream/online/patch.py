@@ -172,7 +172,8 @@ def patch_module(
         if known is None or (known.options, known.context, known.around) != (options, own, has_context):
             forget_patch(part)
             patch = front.patch(part, options, path, own, has_context)
-            patch.online_mode = known is not None and known.online_mode
+            if known is not None:
+                patch.online_mode, patch.backend = known.online_mode, known.backend
             patch.attach()
             new += [patch] * (known is None)
     _tell_of_names(new)
@@ -211,9 +212,12 @@ def unpatch_module(module: M) -> M:
     """
     front = front_of(module, "unpatch_module")
     parts = [m for _, m in front.parts(module)]
-    live = [i for m in parts if (patch := patch_of(m)) is not None for i in patch.known_ids()]
+    patches = [patch for m in parts if (patch := patch_of(m)) is not None]
+    live = [i for patch in patches for i in patch.known_ids()]
     if live:
         raise ModeError("streams are live; end them or reset() before unpatching", live)
+    for patch in patches:
+        patch.online_mode = False  # for somebody who has wrapped it
     for part in parts:
         forget_patch(part)
     return module
@@ -249,13 +253,29 @@ def _handle(model: Any, what: str) -> Patch:
     return found
 
 
-def online(model: M, mode: bool = True) -> M:
+def online(model: M, mode: bool = True, backend: str | None = None) -> M:
     """Let a patched module stream from now on, and those below it; with False, let it be the untouched model.
 
     The same as ``model.online()``, which a model has where it has no such attribute of its own; so are the six
     functions that follow.
+
+    Parameters
+    ----------
+    model : module
+    mode : bool
+    backend : {"auto", "engine"}, optional
+        What computes calls in evaluation: the module's forward, or an engine that is compiled from the module at
+        its first call, many times faster for short chunks. On an engine the forward isn't run, so that neither
+        hooks nor what it does besides (prints, counters) happen; its graph is that of the first call, its weights
+        are those of the moment at which streams start. By default what it was, at first "auto", the forward.
+
+    Raises
+    ------
+    ModeError
+        For another backend while streams are live. In calls, with "engine": where gradients are wanted, layers are
+        in ``train()`` or have hooks, weights have changed while streams are live, or arguments are no streams.
     """
-    out: M = _handle(model, "online").online(mode)
+    out: M = _handle(model, "online").online(mode, backend)
     return out
 
 
@@ -310,11 +330,11 @@ class PatchesItself:
     def _patch_itself(self) -> None:
         patch_module(self, self.train_variant, self.unstreamable_policy, self.buffer_limit, self.skew)
 
-    def online(self: M, mode: bool = True) -> M:
+    def online(self: M, mode: bool = True, backend: str | None = None) -> M:
         """Patch what is not patched yet, and stream from now on."""
         own: Any = self
         own._patch_itself()
-        return online(self, mode)
+        return online(self, mode, backend)
 
     def offline(self: M) -> M:
         """Be the untouched model; live streams stay as they are."""

@@ -14,8 +14,9 @@ from traceback import walk_tb
 from types import CodeType, FrameType, TracebackType
 from typing import Any, NoReturn, TypeVar, cast
 
-from ..errors import DreamStreamError, LocatedError, NotStreamableError, refusal_like
+from ..errors import DreamStreamError, LocatedError, ModeError, NotStreamableError, refusal_like
 from ..tracing import why_not
+from .tree import leaves
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -38,6 +39,8 @@ _PLUMBING = frozenset({"copy", "torch", "numpy", "functools", "contextlib", "run
 _STAND_INS = tuple(f"dreamstream.{room}" for room in ("array", "stream.rules", "torch.forward", "torch.tensor"))
 #: Functions of this package that call what isn't of it: what that raises is its own.
 _PASSING: set[CodeType] = set()
+#: Functions that run the forward of a module, of this package's or of torch's.
+_RUNNING: set[CodeType] = set()
 #: What torch calls for every function, whoever calls that.
 _SEEN_BY_MODE = "__torch_function__"
 #: What is wrong with the host, not with a forward; torch's are found by their names.
@@ -85,6 +88,36 @@ def line_of(error: BaseException) -> str:
     """Return the place in the user's code where an error was raised, as `user_line` does."""
     found = [(frame, line) for frame, line in walk_tb(error.__traceback__) if is_of_user(frame)]
     return _place(*found[-1]) if found else _UNKNOWN
+
+
+def runs_forward(function: F) -> F:
+    """Say of a function of ``self``, ``args`` and ``kwargs`` that it runs a module's forward."""
+    _RUNNING.add(function.__code__)
+    return function
+
+
+def refuse_offline(kind: type) -> None:
+    """Raise ModeError where a stream of a class came to a module that is patched and offline.
+
+    Such a module is called as if it were not patched: that it got a stream shows where that meets an operation.
+    """
+    frame: FrameType | None = sys._getframe(1)
+    outermost = None
+    while frame is not None:
+        if frame.f_code in _RUNNING and "_patch" in frame.f_locals["self"].__dict__:
+            given = leaves((frame.f_locals["args"], frame.f_locals["kwargs"]))
+            outermost = frame.f_locals["self"] if any(isinstance(x, kind) for x in given) else outermost
+        frame = frame.f_back
+    if outermost is not None:
+        raise offline_error(outermost)
+
+
+def offline_error(module: Any) -> ModeError:
+    """Return the error for streams that come to a module which is offline, or has a patched one's dictionary."""
+    name = type(module).__name__
+    if getattr(module.__dict__.get("_patch"), "module", None) is module:
+        return ModeError(f"{name} is offline and got a StreamTensor; call .online() first")
+    return ModeError(f"this {name} is a copy of one that is patched, and is not: ds.patch_module lets it stream")
 
 
 def passes_on(function: F) -> F:

@@ -8,7 +8,7 @@ called offline.
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import nullcontext
 from functools import partial
 from typing import Any
@@ -23,11 +23,11 @@ from ..array.symbolic import as_symbolic, measured
 from ..errors import DreamStreamError, ModeError, StreamMismatchError
 from ..online.front import CONVOLUTIONS
 from ..online.given import Given, forgotten, input_names
-from ..online.handle import VALUES, Patch, not_patched
+from ..online.handle import VALUES, Patch
 from ..online.patch import PatchesItself
 from ..online.tracer import TRACER
 from ..stream.rules import Length, require_same_streams
-from ..stream.where import passes_on, raise_explained
+from ..stream.where import offline_error, passes_on, raise_explained, runs_forward
 from . import private
 from .forward.drawn import places_of_draws, warn_of_others
 from .forward.held import TorchHeld
@@ -46,6 +46,8 @@ from .train.outputs import TorchOutputs
 _CALLED, _CALLER = "_compiled_call_impl", "_wrapped_call_impl"
 #: The attribute that tells `torch.jit.script` which entries it is not to look at.
 _IGNORED = "__jit_ignored_attributes__"
+
+runs_forward(private.runs_modules)
 
 _NARROW = frozenset((torch.float16, torch.bfloat16))  # taken by modules of float32, exactly
 
@@ -67,18 +69,31 @@ class TorchPatch(Patch):
     compiled: Any = None
 
     # ---------------------------------------------------------------- in the module's __dict__
-    def _take_calls(self) -> None:
+    def _lend(self, names: Iterable[str]) -> None:
+        own = self.module.__dict__
+        own.setdefault("compile", self.compile)
+        if _IGNORED not in own:
+            own[_IGNORED] = Ignored((*getattr(type(self.module), _IGNORED, ()), _CALLED, *VALUES))
+        super()._lend(names)
+
+    def stand(self, capturing: bool = False) -> None:
+        super().stand(capturing)
         own = self.module.__dict__
         if self.lent and isinstance(self.module, torch.nn.Conv1d) and "kernel_size" in own:
             more = tuple(n for n in CONVOLUTIONS if n not in self.lent and not hasattr(self.module, n))
             own.update({n: self._offer(n) for n in more})
             self.lent += more
-        own.setdefault("compile", self.compile)
-        if _IGNORED not in own:
-            own[_IGNORED] = Ignored((*getattr(type(self.module), _IGNORED, ()), _CALLED, *VALUES))
-        if own.get(_CALLED) is not self:
+        if not self.takes_calls:
+            self._give_calls_back(own)
+        elif own.get(_CALLED) is not self:
             self.compiled = own.get(_CALLED)
             own[_CALLED] = self
+
+    def _give_calls_back(self, own: dict[str, Any]) -> None:
+        if self._is_mine(own.get(_CALLED)):
+            own[_CALLED] = own[_CALLED].compiled
+            if own[_CALLED] is None:
+                del own[_CALLED]
 
     def _offer(self, name: str) -> Any:
         return CONVOLUTIONS[name](self) if name in CONVOLUTIONS else super()._offer(name)
@@ -89,10 +104,7 @@ class TorchPatch(Patch):
             del own["compile"]
         if isinstance(own.get(_IGNORED), Ignored):
             del own[_IGNORED]
-        if self._is_mine(own.get(_CALLED)):
-            own[_CALLED] = own[_CALLED].compiled
-            if own[_CALLED] is None:
-                del own[_CALLED]
+        self._give_calls_back(own)
 
     def compile(self, *args: Any, **kwargs: Any) -> Any:
         """Compile the offline model, as the module's class does; online it streams as ever."""
@@ -100,7 +112,7 @@ class TorchPatch(Patch):
         try:
             return type(module).compile(module, *args, **kwargs)
         finally:
-            self._take_calls()
+            self.stand()
 
     # ---------------------------------------------------------------- calls
     @private.runs_uncompiled
@@ -128,7 +140,7 @@ class TorchPatch(Patch):
         if any(x._inner is not None for x in given):
             return run_module(module, args, kwargs)
         if given:
-            raise not_patched(module)
+            raise offline_error(module)
         return module._wrapped_call_impl(*args, **kwargs)
 
     def call(self, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -148,7 +160,7 @@ class TorchPatch(Patch):
             return self._inside(module, args, kwargs)
         name = type(module).__name__
         if not self.online_mode:
-            raise ModeError(f"{name} is offline and got a StreamTensor; call .online() first")
+            raise offline_error(module)
         if tensors:
             return self._outermost(module, args, kwargs, tensors)
         if _within(Forward) and current().takes_constants:  # a layer of constants
@@ -188,6 +200,9 @@ class TorchPatch(Patch):
         meta = infos[0].meta
         if len(infos) > 1:
             require_same_streams([i.meta for i in infos])
+        evaluated = self._evaluated(module, args, kwargs, meta.ids)
+        if evaluated:
+            return evaluated[0]
         session: Any = self.session
         values = [unpad(x._plain(), x._info) for x in tensors]
         with session.hold(meta.ids):
@@ -251,6 +266,49 @@ class TorchPatch(Patch):
                     raise told from error
                 raise
             return result
+
+    # ---------------------------------------------------------------- on an engine
+    def require_evaluation(self, modules: Sequence[Any], tensors: Sequence[Any]) -> None:
+        super().require_evaluation(modules, tensors)
+        hooked = next((m for m in modules if private.has_hooks(m)), None)
+        elsewhere = next((t.device for t in tensors if not t.is_cpu), None)
+        why = ""
+        if torch.is_grad_enabled() and any(t.requires_grad for t in tensors):
+            why = "gradients are recorded, which an engine does not: call it within torch.no_grad()"
+        elif hooked is not None:
+            why = f"{type(hooked).__name__} has hooks, which an engine does not run: remove them"
+        elif torch.is_autocast_enabled("cpu"):
+            why = "autocast is on, and an engine computes in float32: leave it out"
+        elif elsewhere is not None:
+            why = f"a weight is on {elsewhere}, and an engine on the CPU: move it there"
+        if why:
+            raise ModeError(f'{why}, or use online(backend="auto")')
+
+    def to_native(self, x: Any) -> Native | None:
+        if not isinstance(x, StreamTensor) or x._info is None:
+            return None
+        info, value = x._info, unpad(x._plain(), x._info)
+        if value.requires_grad and torch.is_grad_enabled():
+            raise ModeError(
+                'gradients of an input are recorded, which an engine has not: use online(backend="auto")', x.ids
+            )
+        value = value.detach()
+        value = (value.float() if value.dtype in _NARROW else value).cpu().contiguous()
+        out = Native._make(value.numpy(), info.dims, info.names, info.meta, info.starts, info.rate, None)
+        out.restart = info.restart
+        return out
+
+    def from_native(self, x: Native) -> StreamTensor:
+        return StreamTensor.from_frames(torch.from_numpy(x.value), x.dims, x.meta, x.starts, x._rate)
+
+    def array_of(self, x: Any) -> Any:
+        return x.detach().cpu().numpy() if isinstance(x, torch.Tensor) else super().array_of(x)
+
+    def stamp(self, x: Any) -> Any:
+        return x.data_ptr(), 0 if x.is_inference() else x._version
+
+    def n_threads(self) -> int | None:
+        return torch.get_num_threads()
 
     def _tensor_names(self, module: Any, session: Any) -> dict[int, str]:
         """Return the names of parameters and buffers by identity; they are read anew where no stream is live.

@@ -46,6 +46,7 @@ __all__ = [
     "pytree",
     "recurrent_function",
     "recurrent_weights",
+    "runs_modules",
     "runs_uncompiled",
     "saved_tensors_hooks_on_top",
     "set_compiler",
@@ -167,6 +168,9 @@ def runs_uncompiled(function: F, below: bool = False) -> F:
         function._torchdynamo_disable = True  # type: ignore[attr-defined]
     return function
 
+
+#: Runs the forward of a module, with its hooks.
+runs_modules: Callable[..., Any] = torch.nn.Module._call_impl
 
 #: Sets what compiles functions as they are called, None for nothing; returns what did so.
 set_compiler: Callable[[Any], Any] = eval_frame.set_eval_frame

@@ -67,11 +67,14 @@ LOADS = """
 
     for k in range(200):
         step(k)
-    before, blocks = resident(), faults.stats()["live_blocks"]
-    for k in range(1000):
-        step(k)
+    before, blocks = [resident()], faults.stats()["live_blocks"]
+    for _ in range(2):  # what leaks grows in both, what the allocator keeps of other threads' memory in one
+        for k in range(500):
+            step(k)
+        before.append(resident())
     stats = faults.stats()
-    print(json.dumps({"grown": resident() - before, "blocks": stats["live_blocks"] - blocks,
+    print(json.dumps({"grown": [b - a for a, b in zip(before, before[1:])],
+                      "blocks": stats["live_blocks"] - blocks,
                       "bad": stats["bad_releases"]}))
 """
 
@@ -119,7 +122,7 @@ def run(body, path, **env):
 
 def test_a_thousand_loads(tmp_path):
     seen = run(LOADS, tmp_path / "m.dsm")
-    assert seen["grown"] < 1024 and (seen["blocks"], seen["bad"]) == (0, 0), seen
+    assert min(seen["grown"]) < 512 and (seen["blocks"], seen["bad"]) == (0, 0), seen
 
 
 def test_ten_thousand_streams(tmp_path):

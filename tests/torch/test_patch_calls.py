@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+import os
+import sys
 
 import pytest
 
@@ -399,3 +401,51 @@ def test_backward_hooks_of_complex_streams_are_refused():
     set_hook(model, *full("part"), [])
     with pytest.raises(ds.NotStreamableError, match=r"part \(Identity\): a full backward hook.*test_patch_calls"):
         ds.patch_module(model).online()(chunk(frames(), 0, 4))
+
+
+# ---------------------------------------------------------------------- nothing stands before an offline call
+def test_offline_calls_are_torchs_own():
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.a, self.b = nn.Conv1d(2, 2, 3, padding=1), nn.Linear(2, 2)
+
+        def forward(self, x):
+            return self.b(self.a(x).transpose(1, 2))
+
+    model = ds.patch_module(Net().eval())
+    sequence = torch.randn(1, 2, 9)
+
+    def passed():
+        """The files of functions that run in an offline call."""
+        seen = set()
+        sys.setprofile(lambda frame, *_: seen.add(frame.f_code.co_filename))
+        try:
+            model(sequence)
+        finally:
+            sys.setprofile(None)
+        return [name for name in seen if f"{os.sep}dreamstream{os.sep}" in name]
+
+    assert passed() == [] and "_compiled_call_impl" not in model.__dict__
+    with torch.no_grad():
+        want = model(sequence)
+    chunk = ds.stream_tensor([sequence[0]], ids=["s"], sos=[True], eos=[True])
+    assert torch.allclose(model.online()(chunk).tensor(), want, atol=1e-6)
+    assert torch.equal(model.offline()(sequence), want) and passed() == []
+    with pytest.raises(ds.ModeError, match=r"Net is offline and got a StreamTensor; call .online\(\) first"):
+        model(chunk)
+
+
+def test_a_part_that_is_offline_within_a_model_that_streams():
+    model, sequence = ds.patch_module(made()), torch.randn(1, 12, 3)
+    want = made()(sequence)
+    model.online().rnn.offline()
+    x = torch.randn(1, 5, 4)
+    assert torch.equal(model.rnn(x)[0], made().rnn(x)[0])
+    torch.testing.assert_close(streamed(model, sequence[0]), want[0])
+    model.offline()
+    assert torch.equal(model(sequence), want) and not any(
+        "_compiled_call_impl" in m.__dict__ for m in model.modules()
+    )
+    model.rnn.online(), model.online(), model.rnn.offline()
+    torch.testing.assert_close(streamed(copy.deepcopy(model), sequence[0]), want[0])

@@ -233,7 +233,7 @@ def test_parts_of_scripts_are_refused():
 
 def test_what_others_put_on_top_stays():
     """Entries that somebody has written over since then are theirs."""
-    model = ds.patch_module(nn.Linear(3, 2))
+    model = ds.patch_module(nn.Linear(3, 2)).online()
     mine, called = (lambda: "mine"), model.__dict__["_compiled_call_impl"]
     model.reset = mine
     model._compiled_call_impl = wrapped = lambda *args: called(*args) * 2

@@ -105,14 +105,20 @@ class TorchSource:
 
     @contextmanager
     def _patched(self) -> Iterator[None]:
-        new = [(p, m) for p, m in self.front.parts(self.model) if patch_of(m) is None]
-        for path, m in new:
-            self.front.patch(m, Options(), path).attach(lends=False)
+        parts = self.front.parts(self.model)
+        before = [patch for _, m in parts if (patch := patch_of(m)) is not None]
+        new = [self.front.patch(m, Options(), path) for path, m in parts if patch_of(m) is None]
+        for patch in new:
+            patch.attach(lends=False)
+        for patch in (*before, *new):
+            patch.stand(capturing=True)
         try:
             yield
         finally:
-            for _, m in new:
-                forget_patch(m)
+            for patch in new:
+                forget_patch(patch.module)
+            for patch in before:
+                patch.stand()
 
     def _unpatched(self) -> AbstractContextManager[None]:
         patches = [patch for m in self.model.modules() if (patch := patch_of(m)) is not None]

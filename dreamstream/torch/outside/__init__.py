@@ -16,6 +16,7 @@ import torch
 from ...errors import ShapeError, StreamMismatchError
 from ...operations import OPERATIONS, RELATIONS, ours
 from ...stream.tree import leaves, map_leaves
+from ...stream.where import refuse_offline
 from ..tensor.padded_size import PaddedSize, without_padded_sizes
 from ..tensor.stream_tensor import TAKERS, StreamTensor
 from . import along, parts, products, reductions, shapes  # noqa: F401  (each enters its rules)
@@ -50,6 +51,7 @@ _RULES: dict[str, Rule] = {}
 
 def call(func: Any, types: Any, args: Any, kwargs: Any) -> Any:
     """Run a torch function on arguments of which some are stream tensors, none of them inside a forward."""
+    refuse_offline(StreamTensor)
     name = func.__name__
     if name == "__get__":
         name = func.__self__.__name__

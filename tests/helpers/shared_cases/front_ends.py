@@ -151,6 +151,15 @@ class TorchPatched(_Stepped):
         return ds.patch_module(theirs(case).to(DEVICE), **case.options).online()
 
 
+class TorchOnEngine(TorchPatched):
+    """A torch module, patched, that an engine evaluates in the place of its forward."""
+
+    name = "torch-on-engine"
+
+    def open(self, case: Case) -> Any:
+        return super().open(case).online(backend="engine")
+
+
 class TorchCompiled(_Stepped):
     """A torch module, compiled."""
 
@@ -172,7 +181,7 @@ def _compiled(case: Case, model: Any) -> ds.Engine:
 
 
 FRONT_ENDS: dict[str, FrontEnd] = {
-    f.name: f for f in (Native(), NativeCompiled(), TorchPatched(), TorchCompiled())
+    f.name: f for f in (Native(), NativeCompiled(), TorchPatched(), TorchOnEngine(), TorchCompiled())
 }
 
 

@@ -1,0 +1,295 @@
+"""Evaluation of a patched module on an engine: what ``online(backend="engine")`` does.
+
+The graph is captured at the first call, from that call's streams, and the forward is not run any more. What an
+engine can't give is refused: training, gradients, hooks, floats other than float32, arguments that are no streams.
+"""
+
+from __future__ import annotations
+
+import copy
+import inspect
+import json
+import struct
+import threading
+import zlib
+from collections.abc import Iterable, Mapping
+from fractions import Fraction
+from operator import is_
+from typing import Any
+
+import numpy as np
+
+from ..array.dtypes import name_of
+from ..array.lengths import LengthsOf
+from ..array.stream_tensor import StreamTensor
+from ..errors import FormatError, ModeError, StreamIdError, StreamMismatchError
+from ..online.front import BACKENDS
+from ..online.given import Static
+from ..stream.tree import map_leaves
+from .compile import compile
+from .engine import Engine
+from .interface import sizes_of
+
+_MAGIC = b"DSGRAPH1"
+
+
+class _Weights:
+    """What a module's weights were when an engine was made of them, and whether they still are.
+
+    Where a stream starts all their bytes are compared; in other calls their places, their versions where the front
+    end counts these, and the greatest number of each: an optimizer or an average changes all numbers.
+    """
+
+    def __init__(self, patch: Any) -> None:
+        self._patch = patch
+        module = patch.module
+        self.modules = list(module.modules())
+        self._held = [(m.__dict__, _held(m.__dict__)) for m in self.modules]
+        named = [*module.named_parameters(), *module.named_buffers()]
+        self.tensors = [tensor for _, tensor in named]
+        self._names = [name for name, _ in named]
+        self._stamps = list(map(patch.stamp, self.tensors))
+        arrays = [np.asarray(patch.array_of(tensor)).reshape(-1) for tensor in self.tensors]
+        self._greatest = [(a, int(np.abs(a).argmax())) for a in arrays if a.size]
+        self._numbers = [a[k] for a, k in self._greatest]
+        self.sums = self._sums()
+
+    def _sums(self) -> dict[str, int]:
+        arrays = (np.ascontiguousarray(self._patch.array_of(tensor)) for tensor in self.tensors)
+        return {name: zlib.crc32(a.reshape(-1).view(np.uint8).data) for name, a in zip(self._names, arrays)}
+
+    def change(self, starts: bool) -> str | None:
+        """Return the name of something that is no longer what it was, or None."""
+        for own, held in self._held:
+            now = _held(own)
+            if len(now) != len(held) or not all(map(is_, now, held)):
+                return "a layer or a parameter"
+        stamps = list(map(self._patch.stamp, self.tensors))
+        if stamps != self._stamps:
+            return next((n for n, now, then in zip(self._names, stamps, self._stamps) if now != then), None)
+        if any(a[k] != then and then == then for (a, k), then in zip(self._greatest, self._numbers)):
+            return "a weight"
+        if starts and (now_are := self._sums()) != self.sums:
+            return next((n for n in now_are if now_are[n] != self.sums.get(n)), None)
+        return None
+
+
+def _held(own: dict[str, Any]) -> tuple[Any, ...]:
+    """Return the tensors and modules that a module holds itself."""
+    return (*own["_parameters"].values(), *own["_buffers"].values(), *own["_modules"].values())
+
+
+class OnEngine:
+    """The streams of a patched module that are evaluated on an engine.
+
+    Parameters
+    ----------
+    patch : Patch
+        The handle of the module, whose options the engine is compiled with.
+
+    Attributes
+    ----------
+    engine : Engine or None
+        None before the first call.
+    """
+
+    def __init__(self, patch: Any) -> None:
+        self._patch = patch
+        self.engine: Engine | None = None
+        self._weights: _Weights | None = None
+        self._sums: dict[str, int] = {}  # of the weights, where the handle is a copy
+        self._asked = ""  # spec, rates and types of the inputs, as JSON
+        self._kinds: Any = None  # of the streams that it was asked for
+        self._making = threading.Lock()
+        self._signature: Any = None  # of the forward, beside it
+
+    # ---------------------------------------------------------------- calls
+    def call(self, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Advance the streams of a call, and return what the forward would."""
+        given, lengths = self._inputs(module, args, kwargs)
+        xs = {name: x for name, x in given.items() if isinstance(x, StreamTensor)}
+        metas = [x.meta for x in xs.values()]
+        elsewhere = self._patch.session.live_ids if self._patch.session.is_live else ()
+        others = [i for i in metas[0].ids if i in elsewhere]
+        if others:
+            raise ModeError("these streams have begun without the engine, as in training, and go on so", others)
+        engine = self._current(given, lengths, any(bool(m.sos.any()) for m in metas))
+        for spec in engine.inputs:
+            x = xs.get(spec.name)
+            if x is not None and x._rate != spec.rate:
+                raise StreamMismatchError(
+                    f"input {spec.name}: expected a rate of {spec.rate}, got {x._rate}", list(x.ids)
+                )
+        return map_leaves(engine(**given), self._patch.from_native)
+
+    def _inputs(
+        self, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[dict[str, Any], dict[str, LengthsOf]]:
+        """Return a call's inputs by name, and by name what stands for lengths of inputs."""
+        if self._signature is None or self._signature[0] != module.forward:
+            self._signature = (module.forward, inspect.signature(module.forward))
+        bound = self._signature[1].bind(*args, **kwargs)
+        given: dict[str, Any] = {}
+        lengths: dict[str, LengthsOf] = {}
+        names = {id(x): name for name, x in bound.arguments.items()}
+        for name, x in bound.arguments.items():
+            parameter = bound.signature.parameters[name]
+            once = self.engine is not None and any(s.once and s.name == name for s in self.engine.inputs)
+            if isinstance(x, LengthsOf) and id(x.of) in names:
+                lengths[name] = LengthsOf(names[id(x.of)], x.relative)
+            elif isinstance(x, Static):
+                given[name] = Static({i: self._patch.array_of(row) for i, row in x.rows.items()}, x.dims)
+            elif x is None and once:
+                given[name] = None
+            elif (native := self._patch.to_native(x)) is not None:
+                given[name] = native
+            elif not (x is parameter.default or (type(x) in _ATOMS and x == parameter.default)):
+                raise ModeError(
+                    f'online(backend="engine"): {type(module).__name__} got {str(x)[:60]!r} as {name}; an engine '
+                    f"takes streams and what is given once, and for the rest the defaults of the forward. {_ELSE}"
+                )
+        return given, lengths
+
+    def _current(self, given: Mapping[str, Any], lengths: Mapping[str, LengthsOf], starts: bool) -> Engine:
+        """Return the engine of the module's weights as they are."""
+        with self._making:
+            changed = None
+            kinds = [
+                (name, x.dims, x.value.shape[1:], x.value.dtype, x._rate)
+                for name, x in given.items()
+                if isinstance(x, StreamTensor)
+            ]
+            if kinds != self._kinds and not self.live_ids:
+                self._asked, self._kinds, self.engine = "", kinds, None
+            if self._weights is None:
+                self._weights = _Weights(self._patch)
+                if self.engine is not None and self._weights.sums != self._sums:  # a copy of another handle's
+                    changed = "a weight"
+            else:
+                changed = self._weights.change(starts)
+            if changed is not None:
+                if self.live_ids:
+                    raise ModeError(
+                        f"{changed} has changed while streams are live on the engine; end them or reset() first",
+                        self.live_ids,
+                    )
+                self._weights, self.engine = _Weights(self._patch), None
+            self._patch.require_evaluation(self._weights.modules, self._weights.tensors)
+            if self.engine is None:
+                self._asked = self._asked or _asked(given, lengths)
+                self._make()
+            assert self.engine is not None
+            return self.engine
+
+    def _make(self) -> None:
+        spec, rates, types = json.loads(self._asked)
+        own = self._patch.options
+        self.engine = compile(
+            self._patch.module,
+            {name: LengthsOf(**x) if isinstance(x, dict) else tuple(x) for name, x in spec.items()},
+            {name: Fraction(rate) for name, rate in rates.items()},
+            dtype=types,
+            threads=self._patch.n_threads(),
+            unstreamable=own.unstreamable,
+            buffer_limit=own.buffer_limit,
+            skew=own.skew,
+            context_limit=own.context_limit,
+        )
+        self._weights = _Weights(self._patch)  # which a comparison has written to and put back
+
+    # ---------------------------------------------------------------- streams
+    @property
+    def live_ids(self) -> list[str]:
+        """Streams that have started and not ended."""
+        return [] if self.engine is None else self.engine.ids
+
+    def reset(self, ids: Iterable[str]) -> None:
+        """Forget streams."""
+        if self.engine is not None:
+            self.engine.reset(list(ids))
+
+    def get_state(self, stream_id: str) -> bytes:
+        """Return what a stream remembers: the spec, as JSON, and the engine's snapshot."""
+        assert self.engine is not None
+        text = self._asked.encode()
+        return _MAGIC + struct.pack("<Q", len(text)) + text + self.engine.snapshot(stream_id)
+
+    @staticmethod
+    def is_state(data: Any) -> bool:
+        """Whether bytes are of `get_state`."""
+        return isinstance(data, bytes) and data[: len(_MAGIC)] == _MAGIC
+
+    def set_state(self, states: Mapping[str, bytes]) -> None:
+        """Add streams, all or none."""
+        read = {i: _read_state(data) for i, data in states.items()}
+        live = [i for i in states if i in self.live_ids]
+        if live:
+            raise StreamIdError("these streams are live", live)
+        with self._making:
+            for asked, _ in read.values():
+                if asked != (self._asked or asked):
+                    raise FormatError("these streams are of a model with other inputs")
+                self._asked = asked
+            if self.engine is None:
+                self._make()
+        assert self.engine is not None
+        done: list[str] = []
+        try:
+            for i, (_, snapshot) in read.items():
+                done.append(self.engine.restore(snapshot, i))
+        except BaseException:
+            self.engine.reset(done)
+            raise
+
+    # ---------------------------------------------------------------- copies
+    def of_copy(self, patch: Any) -> OnEngine:
+        """Return the same for the handle of a copy of the module, with the streams that are live."""
+        out = OnEngine(patch)
+        if self.engine is not None and self._weights is not None:
+            out.engine, out._asked, out._kinds = copy.copy(self.engine), self._asked, self._kinds
+            out._sums = self._weights.sums
+            for i in self.engine.ids:
+                out.engine.restore(self.engine.snapshot(i), i)
+        return out
+
+
+_ATOMS = (bool, float, int, str, type(None))
+#: What to do where an engine can't serve.
+_ELSE = 'model.online(backend="auto") runs the forward itself'
+
+
+def _asked(given: Mapping[str, Any], lengths: Mapping[str, LengthsOf]) -> str:
+    """Return what a first call tells of a module's inputs: spec, rates and types, as JSON."""
+    xs = {name: x for name, x in given.items() if isinstance(x, StreamTensor)}
+    spec: dict[str, Any] = {name: _spec_of(x) for name, x in given.items()}
+    spec |= {name: {"of": x.of, "relative": x.relative} for name, x in lengths.items()}
+    rates = {name: str(x._rate) for name, x in xs.items()}
+    return json.dumps([spec, rates, {name: name_of(x.value.dtype) for name, x in xs.items()}])
+
+
+def _spec_of(x: Any) -> tuple[Any, ...]:
+    """Return the dimensions of an input."""
+    if isinstance(x, StreamTensor):
+        return sizes_of(x.dims, x.value.shape[1:])
+    shape = np.shape(next(iter(x.rows.values())))
+    if x.dims is None:
+        return ("B", "M", shape[1]) if len(shape) == 2 else ("B", *shape)
+    sizes = iter(shape)
+    return tuple("B" if d == "B" else d if (n := next(sizes)) is not None and d == "M" else n for d in x.dims)
+
+
+def _read_state(data: bytes) -> tuple[str, bytes]:
+    """Return the inputs, as JSON, and the snapshot in what `OnEngine.get_state` gave."""
+    (n,) = struct.unpack_from("<Q", data, 8) if len(data) >= 16 else (len(data),)
+    try:
+        text = data[16 : 16 + n].decode()
+        spec, rates, types = json.loads(text)
+        fine = all(isinstance(x, dict) for x in (spec, rates, types))
+    except (ValueError, TypeError, UnicodeDecodeError):
+        fine = False
+    if not fine:
+        raise FormatError("the state of a stream is damaged: there are no inputs in it")
+    return text, data[16 + n :]
+
+
+BACKENDS["engine"] = OnEngine
