@@ -289,6 +289,19 @@ def shown(text: str, whole: bool = False, /) -> str:
     at most 240 bytes.
     """
 
+def ctc(
+    frames: NDArray[np.float64],
+    n_frames: NDArray[np.int64],
+    targets: NDArray[np.int64],
+    n_targets: NDArray[np.int64],
+    blank: int,
+    losses: NDArray[np.float64] = ...,
+    alphas: NDArray[np.float64] = ...,
+    scales: NDArray[np.float64] = ...,
+    /,
+) -> Any:
+    """The rows' losses and what their slopes read (alphas); of these and scales the slopes of frames."""
+
 def joined(arrays: Sequence[NDArray[Any]], /) -> NDArray[Any]:
     """A new array of these end to end along their first axis, in C order."""
 

@@ -10,7 +10,7 @@ from .functional.texts import parameters_of
 from .module import Module
 
 __all__ = [
-    "BCELoss", "BCEWithLogitsLoss", "CrossEntropyLoss", "KLDivLoss", "L1Loss", "MSELoss", "NLLLoss",
+    "BCELoss", "BCEWithLogitsLoss", "CTCLoss", "CrossEntropyLoss", "KLDivLoss", "L1Loss", "MSELoss", "NLLLoss",
     "SmoothL1Loss",
 ]  # fmt: skip
 
@@ -143,4 +143,20 @@ class CrossEntropyLoss(_Loss):
     ) -> None:
         super().__init__(
             weight=weight, ignore_index=ignore_index, reduction=reduction, label_smoothing=label_smoothing
+        )
+
+
+@_described("ctc_loss")
+class CTCLoss(_Loss):
+    """The loss of all ways to spell a target, with blanks and repeated classes."""
+
+    def __init__(self, blank: int = 0, reduction: str = "mean", zero_infinity: bool = False) -> None:
+        super().__init__(blank=blank, reduction=reduction, zero_infinity=zero_infinity)
+
+    def forward(  # type: ignore[override]
+        self, log_probs: Tensor, targets: Any, input_lengths: Any, target_lengths: Any
+    ) -> Tensor:
+        """Return the loss."""
+        return F.ctc_loss(
+            log_probs, targets, input_lengths, target_lengths, self.blank, self.reduction, self.zero_infinity
         )

@@ -44,7 +44,7 @@ _described = described(
 )
 
 
-def _reduced(name: str, loss: Tensor, reduction: str, shown: Callable[[Any], Any] = lambda y: y) -> Tensor:
+def reduced(name: str, loss: Tensor, reduction: str, shown: Callable[[Any], Any] = lambda y: y) -> Tensor:
     """Return the mean, the sum, or all of the losses of frames, shown as the input is."""
     if reduction == "none":
         return shown(loss)  # type: ignore[no-any-return]
@@ -60,7 +60,7 @@ def _of_elements(
     require_float(name, x.dtype)
     own, others, shown = of_elements(name, x, [target, *([] if weight is None else [weight])])
     loss = losses(own, others[0])
-    return _reduced(name, loss if weight is None else loss * others[1], reduction, shown)
+    return reduced(name, loss if weight is None else loss * others[1], reduction, shown)
 
 
 # ---------------------------------------------------------------------- of elements
@@ -149,7 +149,7 @@ def binary_cross_entropy_with_logits(
     low = unary("logsigmoid", own)
     positive = low if pos_weight is None else low * ((others[-1] - 1) * t + 1)
     loss = (1 - t) * own - positive
-    return _reduced(name, loss if weight is None else loss * others[0], reduction, shown)
+    return reduced(name, loss if weight is None else loss * others[0], reduction, shown)
 
 
 @_described
@@ -214,7 +214,7 @@ def cross_entropy(
         if reduction == "mean":
             total: Tensor = loss.sum() / (x.numel() / n)
             return total
-        return _reduced(name, loss, reduction, shown)
+        return reduced(name, loss, reduction, shown)
     loss = _at_classes(name, x, t, weight, ignore_index, reduction, shown)
     if not label_smoothing:
         return loss
@@ -223,7 +223,7 @@ def cross_entropy(
     if reduction == "mean":
         smooth = smooth.sum() / (valid * _of_targets(weight, t, ignore_index, x)).sum()
     else:
-        smooth = _reduced(name, smooth, reduction, shown)
+        smooth = reduced(name, smooth, reduction, shown)
     total = loss * (1 - label_smoothing) + smooth * (label_smoothing / n)
     return total
 
@@ -270,4 +270,4 @@ def _at_classes(
     loss = where(ignored, 0.0, -picked * factor)
     if reduction == "mean":
         return loss.sum() / factor.sum()
-    return _reduced(name, loss, reduction, shown)
+    return reduced(name, loss, reduction, shown)
