@@ -30,18 +30,26 @@ def _cases(case: Case, rng: Rng, n: int) -> Iterator[tuple[Case, list[list[Array
     """Cases of the operator in float64 that have slopes, and three streams of each."""
     from .operators import GENERATORS
 
-    for _ in range(n if case.module is None else 0):
+    found = 0
+    for _ in range(4 * n if case.module is None else 0):
         made = GENERATORS[case.name](rng, "float64")
-        streams: list[list[Array]] = []
-        while len(streams) < 3 and Driven(made).op.differentiable:
-            stream = made.stream(rng)
-            try:
-                made.expected(stream)
-            except Refused:
-                continue
-            streams.append(stream)
-        if streams:
-            yield made, streams
+        if not Driven(made).op.differentiable or found == n:
+            continue
+        found += 1
+        yield made, [_stream(made, rng) for _ in range(3)]
+
+
+def _stream(case: Case, rng: Rng) -> list[Array]:
+    """The longest of some streams that are not refused."""
+    streams: list[list[Array]] = []
+    while len(streams) < 3:
+        stream = case.stream(rng)
+        try:
+            case.expected(stream)
+        except Refused:
+            continue
+        streams.append(stream)
+    return max(streams, key=lambda s: max(map(len, s)))
 
 
 def _each(change: Callable[[Array], Array], arrays: Arrays) -> list[Any]:
@@ -106,6 +114,8 @@ def slopes(case: Case, rng: Rng) -> None:
     held = tried = 0
     for made, given in _cases(case, rng, 16):
         streams = _smooth(made, rng, given)
+        finite = [s for s, ys in zip(streams, whole(made, streams)[1]) if all(np.isfinite(y).all() for y in ys)]
+        streams = finite or streams
         driven, outputs = whole(made, streams, record=True)
         gs = [random_slopes(rng, ys) for ys in outputs]
         dx, dw = driven.backward(dict(enumerate(gs)))
@@ -115,7 +125,7 @@ def slopes(case: Case, rng: Rng) -> None:
             wanted, tolerance = _difference(made, streams, gs, along, sideways)
             got = _along(dw, sideways) + sum(_along(dx[r], along[r]) for r in range(len(streams)))
             tried += 1
-            if np.isfinite(tolerance):
+            if np.isfinite(tolerance) and (finite or np.isfinite(got)):
                 what = "weights" if of_weights else "inputs"
                 assert abs(got - wanted) < 2 * tolerance, f"{what} of {made}: {got}, not {wanted}"
                 held += 1
@@ -127,7 +137,7 @@ def slopes(case: Case, rng: Rng) -> None:
 @law
 def slopes_in_chunks(case: Case, rng: Rng) -> None:
     """Slopes of inputs and weights of chunks, in batches of any membership, are those of whole streams."""
-    for made, streams in _cases(case, rng, 3):
+    for made, streams in _cases(case, rng, 6):
         driven, outputs = whole(made, streams, record=True)
         gs = dict(enumerate([random_slopes(rng, ys) for ys in outputs]))
         dx, dw = driven.backward(gs)

@@ -19,10 +19,10 @@ Array = Any
 class Driven:
     """One operator with its weights, and streams that go through it."""
 
-    def __init__(self, case: Case, weights: list[Array | None] | None = None) -> None:
+    def __init__(self, case: Case, weights: list[Array | None] | None = None, blas: bool = False) -> None:
         types = [(i.dtype, i.features, i.rate.numerator, i.rate.denominator) for i in case.inputs]
         given = case.weights if weights is None else weights
-        self.case = case
+        self.case, self.blas = case, blas
         self.weights = [None if w is None else np.asarray(w, order="C") for w in given]
         self.op = dispatch.operator(case.name, case.attributes, types, self.weights)
         self.calls: list[tuple[list[int], Any, list[Array]]] = []
@@ -43,7 +43,7 @@ class Driven:
         made = self.op.counts(counts, ended)
         values = [np.ascontiguousarray(np.concatenate([p[i] for p in parts])) for i in range(self.op.n_values)]
         states = [self.states.get(row) for row in rows]
-        results = self.op.run(values, counts, made, ended, states, self.weights, False, (), None, record)
+        results = self.op.run(values, counts, made, ended, states, self.weights, self.blas, (), None, record)
         for row, state in zip(rows, results[1]):
             self.states[row] = state
         lengths = [c[:, 2] - c[:, 0] for c in made]
@@ -84,15 +84,18 @@ def record_counts(record: Any, i: int) -> Array:
 
 
 def random_slopes(rng: Rng, outputs: list[Array]) -> list[Array]:
-    """Slopes of these outputs; zeros of those that are not real."""
+    """Slopes of these outputs; zeros of those that are not real or not finite."""
     return [
-        rng.standard_normal(y.shape).astype(y.dtype) if y.dtype.kind == "f" else np.zeros_like(y) for y in outputs
+        np.where(np.isfinite(y), rng.standard_normal(y.shape), 0).astype(y.dtype)
+        if y.dtype.kind == "f"
+        else np.zeros_like(y)
+        for y in outputs
     ]
 
 
 def loss(outputs: list[Array], slopes: list[Array]) -> float:
     """What the slopes are those of."""
-    return float(sum((y.astype(float) * g).sum() for y, g in zip(outputs, slopes) if y.dtype.kind == "f"))
+    return float(sum((y[g != 0].astype(float) * g[g != 0]).sum() for y, g in zip(outputs, slopes)))
 
 
 def whole(case: Case, streams: list[list[Array]], weights: list[Array | None] | None = None, record: bool = False):
