@@ -39,6 +39,32 @@ class Recogniser(nn.Module):
         return self.head(self.norm(self.rnn(y)[0]))
 
 
+def block(model, library):
+    """A small Conformer block, of either library."""
+    model.before, model.inner, model.behind = (library.LayerNorm(8) for _ in range(3))
+    model.q, model.k, model.v, model.out = (library.Linear(8, 8) for _ in range(4))
+    model.wide, model.depth = library.Conv1d(8, 16, 1), library.Conv1d(8, 8, 5, padding=2, groups=8)
+    model.front, model.head = library.Conv1d(3, 8, 3, stride=2, padding=1), library.Linear(8, 2)
+    model.functions = library.functional
+
+
+class Conformer(nn.Module):
+    """Attention over all frames so far, a gated convolution that looks ahead, residual branches."""
+
+    def __init__(self):
+        super().__init__()
+        block(self, nn)
+
+    def forward(self, x):
+        f = self.functions
+        x = self.front(x).transpose(1, 2)
+        y = self.before(x)
+        q, k, v = (layer(y).unflatten(-1, (2, 4)).transpose(1, 2) for layer in (self.q, self.k, self.v))
+        x = x + self.out(f.scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2).flatten(2))
+        y = f.silu(self.depth(f.glu(self.wide(self.inner(x).transpose(1, 2)), 1)))
+        return self.head(self.behind(x + y.transpose(1, 2)))
+
+
 class Branches(nn.Module):
     """Branches that progress differently, a computed weight, a statistic of all frames so far, an LSTM."""
 
@@ -116,11 +142,11 @@ def assert_equal(ours, theirs, tolerance=1e-10):
 
 
 @pytest.mark.parametrize("variant", FULL)
-@pytest.mark.parametrize("kind", [Recogniser, Branches, Pooled])
+@pytest.mark.parametrize("kind", [Recogniser, Conformer, Branches, Pooled])
 @pytest.mark.parametrize("seed", range(3))
 def test_full_files_have_the_gradients_of_offline(kind, variant, seed):
     model, data = made(kind), recordings()
-    if kind is not Recogniser:
+    if kind in (Branches, Pooled):
         data.pop("c")  # too short for them
     with ds.no_grad():
         frames = {i: model(ds.tensor(x[None])).numpy()[0] for i, x in data.items()}
@@ -204,17 +230,18 @@ def test_what_chunks_keep_does_not_grow():
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
-def test_gradients_are_those_of_the_torch_front_end(variant):
+@pytest.mark.parametrize(("kind", "parts"), [(Recogniser, layers), (Conformer, block)])
+def test_gradients_are_those_of_the_torch_front_end(kind, parts, variant):
     torch = pytest.importorskip("torch")
 
     class Twin(torch.nn.Module):
         def __init__(self):
             super().__init__()
-            layers(self, torch.nn)
+            parts(self, torch.nn)
 
-        forward = Recogniser.forward
+        forward = kind.forward
 
-    ours, theirs = made(Recogniser), Twin().double()
+    ours, theirs = made(kind), Twin().double()
     theirs.load_state_dict({k: torch.tensor(v.numpy()) for k, v in ours.state_dict().items()})
     data = recordings()
     for model in (ours, theirs):

@@ -59,8 +59,8 @@ def ctc_loss(
         or n_targets.sum() != len(goals)
     ):
         raise ShapeError(
-            f"ctc_loss: targets of shape {np.shape(targets)} and {goals.dtype} don't fit lengths {n_targets.tolist()} "
-            f"of {len(lengths)} rows"
+            f"ctc_loss: targets of shape {np.shape(targets)} and {goals.dtype} don't fit the lengths "
+            f"{n_targets.tolist()} of {len(lengths)} rows"
         )
     n_classes = frames.shape[1]
     wrong = goals[(goals < 0) | (goals >= n_classes)]
@@ -115,7 +115,7 @@ def _of_files(x: Any, input_lengths: Any) -> tuple[Tensor, Any, bool]:
         or (given.size and not 0 <= given.max() <= x.shape[0])
     ):
         raise ShapeError(
-            f"ctc_loss: log_probs of shape {tuple(x.shape)} and input_lengths {input_lengths}; expected (L, B, classes) "
-            "and B lengths up to L"
+            f"ctc_loss: log_probs of shape {tuple(x.shape)} and input_lengths {input_lengths}; expected "
+            "(L, B, classes) and B lengths up to L"
         )
     return x.permute(1, 0, 2)[np.arange(x.shape[0]) < given[:, None]], given, single
