@@ -1,19 +1,20 @@
 """Build `dreamstream._core` from csrc/. The rest of the packaging stands in pyproject.toml.
 
-The environment decides: DREAMSTREAM_BLAS=none leaves OpenBLAS out, DREAMSTREAM_WERROR=1 makes
-warnings errors, DREAMSTREAM_SANITIZE=address,undefined (or thread) instruments the code; a Python
-that imports such a build needs `LD_PRELOAD=$(gcc -print-file-name=libasan.so)` (or libtsan.so).
+The environment decides: DREAMSTREAM_BLAS=scipy, system or none chooses OpenBLAS (the wheel's, which the
+package then carries; the one that is installed here; none), DREAMSTREAM_WERROR=1 makes warnings errors,
+DREAMSTREAM_SANITIZE=address,undefined (or thread) instruments the code; a Python that imports such a build
+needs `LD_PRELOAD=$(gcc -print-file-name=libasan.so)` (or libtsan.so).
 
 Developers: `pip install -e . --no-build-isolation`, or `python setup.py build_ext --inplace`, compile
 only what changed.
 """
 
 import os
+import re
 import shutil
 import subprocess
 import sys
 import sysconfig
-from importlib import metadata
 from pathlib import Path
 
 import numpy
@@ -26,27 +27,39 @@ ROOT = Path(__file__).resolve().parent
 sys.path.insert(0, str(ROOT / "csrc"))
 import cbuild  # noqa: E402
 
-OPENBLAS = "scipy-openblas32"  # the wheel that carries libscipy_openblas
+HEADER = (cbuild.CSRC / "include" / "dreamstream.h").read_text(encoding="utf-8")
+VERSION, ABI = (
+    re.search(rf"#define {name} \"?([0-9.]+)", HEADER)[1] for name in ("DS_VERSION_STRING", "DS_ABI_VERSION")
+)
 LIBRARY = "lib/libdreamstream.so"  # the engine for C programs, which have no Python to resolve _core
+SONAME = f"libdreamstream.so.{ABI}"
 SANITIZE = os.environ.get("DREAMSTREAM_SANITIZE", "")
 PYTHON_MACROS = ["-DNPY_NO_DEPRECATED_API=NPY_1_25_API_VERSION", "-DNPY_TARGET_VERSION=NPY_1_25_API_VERSION"]
 
 
-def openblas_libraries() -> list[Path]:
-    """OpenBLAS and what its wheel ships beside it; none: the build goes without."""
-    if os.environ.get("DREAMSTREAM_BLAS") == "none":
-        reason = "DREAMSTREAM_BLAS=none"
-    elif not sys.platform.startswith("linux"):
-        reason = f"not supported on {sys.platform}"
-    else:
-        try:
-            import scipy_openblas32
-        except ImportError:
-            reason = f"{OPENBLAS} is not installed"
-        else:
-            return sorted(Path(scipy_openblas32.get_lib_dir()).glob("*.so*"))
-    print(f"dreamstream: building without OpenBLAS ({reason})", file=sys.stderr)
-    return []
+#: How C programs are compiled against the package by pkg-config, wherever it lies.
+PKG_CONFIG = f"""prefix=${{pcfiledir}}/../..
+includedir=${{prefix}}/include
+libdir=${{prefix}}/lib
+
+Name: DreamStream
+Description: Neural models on streams, chunk by chunk, with the offline model's answers
+Version: {VERSION}
+Cflags: -I${{includedir}}
+Libs: -L${{libdir}} -Wl,-rpath,${{libdir}} -ldreamstream
+"""
+
+
+def chosen_blas() -> cbuild.Blas | None:
+    """The OpenBLAS to build with; none: the build says why."""
+    try:
+        found = cbuild.find_blas(os.environ.get("DREAMSTREAM_BLAS", ""))
+    except ValueError as error:
+        raise SetupError(f"dreamstream can't be built: {error}") from error
+    if isinstance(found, cbuild.Blas):
+        return found
+    print(f"dreamstream: building without OpenBLAS ({found})", file=sys.stderr)
+    return None
 
 
 def copy(source: Path, target: Path) -> None:
@@ -93,8 +106,9 @@ class BuildCore(build_ext):
         cc, cache = self.compiler.compiler_so, cbuild.build_folder() / "objects"
         self.exact = cbuild.link_flags(cc)
         check_compiler(cc, [paths["include"], paths["platinclude"]])
-        self.openblas = openblas_libraries()
-        cflags = cbuild.flags(openblas=bool(self.openblas), sanitize=SANITIZE)
+        self.blas = chosen_blas()
+        prefix = self.blas.prefix if self.blas else ""
+        cflags = cbuild.flags(openblas=self.blas is not None, prefix=prefix, sanitize=SANITIZE)
         engine = cbuild.compile_all(cc, cbuild.sources(python=False), cache, cflags, progress=True)
         module = cbuild.compile_all(
             cc,
@@ -108,17 +122,25 @@ class BuildCore(build_ext):
         core = Path(self.get_ext_fullpath(ext.name))
         self.place_companions(core.parent)
         self.link(core, engine + module, "$ORIGIN/_openblas")
-        complete = ["-Wl,-soname,libdreamstream.so", *([] if SANITIZE else ["-Wl,-z,defs"])]
-        self.link(core.parent / LIBRARY, engine, "$ORIGIN/../_openblas", *complete)
+        complete = [f"-Wl,-soname,{SONAME}", *([] if SANITIZE else ["-Wl,-z,defs"])]
+        library = core.parent / LIBRARY
+        self.link(library, engine, "$ORIGIN/../_openblas", *complete)
+        copy(library, library.with_name(SONAME))  # under both names, for a wheel holds no links
 
     def link(self, target, objects, rpath, *more):
         self.compiler.link_shared_object(
             [str(path) for path in objects],
             str(target),
-            libraries=["scipy_openblas", "m"] if self.openblas else ["m"],
-            library_dirs=[str(path.parent) for path in self.openblas[:1]],
-            runtime_library_dirs=[rpath] if self.openblas else [],
-            extra_postargs=["-pthread", *self.strip, *self.exact, *cbuild.sanitizer_flags(SANITIZE), *more],
+            libraries=["m"],
+            runtime_library_dirs=[rpath] if self.blas and self.blas.carried else [],
+            extra_postargs=[
+                *(self.blas.libraries if self.blas else []),
+                "-pthread",
+                *self.strip,
+                *self.exact,
+                *cbuild.sanitizer_flags(SANITIZE),
+                *more,
+            ],
             build_temp=self.build_temp,
         )
 
@@ -126,19 +148,18 @@ class BuildCore(build_ext):
         """Put what is not compiled beside _core; a former build's is removed."""
         for folder in ("_openblas", "include", "lib"):
             shutil.rmtree(package / folder, ignore_errors=True)
-        for library in self.openblas:
-            copy(library, package / "_openblas" / library.name)
-        if self.openblas:
-            (licence,) = [f for f in metadata.files(OPENBLAS) or [] if f.name == "LICENSE.txt"]
-            copy(licence.locate(), package / "_openblas" / "LICENSE.txt")
+        for path in [*self.blas.carried, *self.blas.licences] if self.blas else []:
+            copy(path, package / "_openblas" / path.name)
         copy(cbuild.CSRC / "include" / "dreamstream.h", package / "include" / "dreamstream.h")
-        (package / "lib").mkdir()
+        (package / "lib" / "pkgconfig").mkdir(parents=True)
+        (package / "lib" / "pkgconfig" / "dreamstream.pc").write_text(PKG_CONFIG, encoding="utf-8")
 
     def companions(self, package: Path) -> list[Path]:
         """All that the build puts beside _core."""
-        names = [f"_openblas/{path.name}" for path in self.openblas]
-        names += ["_openblas/LICENSE.txt"] if self.openblas else []
-        return [package / name for name in [*names, "include/dreamstream.h", LIBRARY]]
+        blas = [*self.blas.carried, *self.blas.licences] if self.blas else []
+        names = [f"_openblas/{path.name}" for path in blas]
+        names += ["include/dreamstream.h", LIBRARY, f"lib/{SONAME}", "lib/pkgconfig/dreamstream.pc"]
+        return [package / name for name in names]
 
     def copy_extensions_to_source(self):
         super().copy_extensions_to_source()  # in place, editable: the package is the source folder

@@ -48,10 +48,15 @@ def build(tree: Path) -> Path:
     if errors := tests.build("plain", []).errors:
         sys.exit(f"overhead.py: {errors}")
     folder, blas = tests.BUILD / "plain", tests.openblas()
+    libraries = [*blas.libraries, *(f"-Wl,-rpath,{path.parent}" for path in blas.carried[:1])] if blas else []
     program = folder / "overhead"
-    command = [*tests.cc(), *cbuild.flags(openblas=blas is not None), str(ROOT / "benchmarks" / "overhead.c")]
+    command = [
+        *tests.cc(),
+        *cbuild.flags(openblas=blas is not None, prefix=blas.prefix if blas else ""),
+        str(ROOT / "benchmarks" / "overhead.c"),
+    ]
     command += [str(folder / "engine.a"), *WRAP, "-lm", "-pthread", "-o", str(program)]
-    subprocess.run(command + ([str(blas), f"-Wl,-rpath,{blas.parent}"] if blas else []), check=True)
+    subprocess.run(command + libraries, check=True)
     return program
 
 

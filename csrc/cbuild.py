@@ -12,6 +12,7 @@ import atexit
 import functools
 import hashlib
 import os
+import platform
 import re
 import shlex
 import shutil
@@ -22,7 +23,9 @@ import tempfile
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from importlib import metadata, util
 from pathlib import Path
+from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parent.parent
 CSRC = ROOT / "csrc"
@@ -44,17 +47,73 @@ def sources(*, python: bool) -> list[Path]:
     return [path for path in found if (path.parts[len(CSRC.parts)] == "python") == python]
 
 
-def flags(*, openblas: bool, sanitize: str = "", werror: bool | None = None) -> list[str]:
+class Blas(NamedTuple):
+    """The OpenBLAS that a build takes.
+
+    `prefix` is what its symbols begin with, `libraries` the flags that link against it; `carried` are the files
+    that travel in the package, `licences` theirs.
+    """
+
+    prefix: str
+    libraries: list[str]
+    carried: list[Path]
+    licences: list[Path]
+
+
+WHEEL = "scipy-openblas32"
+
+
+def find_blas(wanted: str) -> Blas | str:
+    """Return the OpenBLAS of a choice, or why there is none.
+
+    Parameters
+    ----------
+    wanted : str
+        What DREAMSTREAM_BLAS says: "scipy" is the library of the scipy-openblas32 wheel, which travels in the
+        package; "system" the one that pkg-config calls openblas, or else the linker; "none"; and "", the wheel's
+        where it is installed.
+
+    Raises
+    ------
+    ValueError
+        The choice isn't one of these, or what it names isn't here.
+    """
+    if wanted == "none":
+        return "DREAMSTREAM_BLAS=none"
+    if wanted == "system":
+        command = [os.environ.get("PKG_CONFIG", "pkg-config"), "--libs", "openblas"]
+        try:
+            done = subprocess.run(command, capture_output=True, text=True)
+        except OSError:
+            return Blas("", ["-lopenblas"], [], [])
+        return Blas("", done.stdout.split() if done.returncode == 0 else ["-lopenblas"], [], [])
+    if wanted not in ("", "scipy"):
+        raise ValueError(f"DREAMSTREAM_BLAS must be scipy, system or none, got {wanted!r}")
+    spec = util.find_spec("scipy_openblas32")
+    folders = [Path(place) / "lib" for place in (spec.submodule_search_locations or [] if spec else [])]
+    carried = sorted(path for folder in folders for path in folder.glob("*.so*"))
+    if carried and sys.platform.startswith("linux"):
+        licences = [Path(f.locate()) for f in metadata.files(WHEEL) or [] if f.name == "LICENSE.txt"]
+        return Blas("scipy_", [f"-L{carried[0].parent}", "-lscipy_openblas"], carried, licences)
+    reason = f"{WHEEL} is not installed" if not carried else f"{WHEEL} is not used on {sys.platform}"
+    if wanted:
+        raise ValueError(f"DREAMSTREAM_BLAS=scipy: {reason}")
+    return reason
+
+
+def flags(*, openblas: bool, prefix: str = "scipy_", sanitize: str = "", werror: bool | None = None) -> list[str]:
     """Compiler flags. `werror=None` asks the environment (DREAMSTREAM_WERROR)."""
     out = (CSRC / "compile_flags.txt").read_text().split()
     out = [f"-I{CSRC / flag[2:]}" if flag.startswith("-I") else flag for flag in out]
     out = [str(CSRC / flag) if before == "-include" else flag for before, flag in zip(["", *out], out)]
     out.append(f"-DDS_HAVE_OPENBLAS={int(openblas)}")
+    out += [f"-DDS_BLAS_PREFIX={prefix}"] if openblas else []
     if not sanitize:
         out.append("-Wframe-larger-than=16384")  # of the stack that dreamstream.h promises to be enough
     else:
         out += sanitizer_flags(sanitize)
         out += ["-fno-omit-frame-pointer", "-g1", "-O1"]  # -g1: lines of stacks; variables take a third longer
+        out += ["-mfma"] if _fuses_inline() else []  # a call per product is ten times as slow
     if werror if werror is not None else os.environ.get("DREAMSTREAM_WERROR") == "1":
         out.append("-Werror")
     return out
@@ -90,6 +149,12 @@ def extension_compiler() -> list[str]:
     config = sysconfig.get_config_var
     words = [os.environ.get("CC") or config("CC"), config("CFLAGS"), config("CCSHARED")]
     return [w for text in words for w in shlex.split(text or "")]
+
+
+def _fuses_inline() -> bool:
+    """Can what runs on this machine alone have fma as an instruction? (Elsewhere than on x86 it always is one.)"""
+    info = Path("/proc/cpuinfo")
+    return platform.machine() == "x86_64" and info.exists() and " fma " in info.read_text()
 
 
 def sanitizer_flags(sanitize: str) -> list[str]:

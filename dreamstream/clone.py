@@ -1,12 +1,14 @@
-"""Where the extension module lies when this package is a source folder without one.
+"""Where the extension module lies when this package is a source folder, and whether it is up to date.
 
 After ``pip install .`` in a clone, Python that starts there imports the clone's folder, in which nothing was
-built. It takes the installed package's ``_core`` then, if that was built from the same version. The package
-imports this module first.
+built. It takes the installed package's ``_core`` then, if that was built from the same version. A ``_core`` that
+was built in the folder itself (``pip install -e .``) must be newer than the sources in C. The package imports
+this module first.
 """
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import MutableSequence, Sequence
 from importlib.machinery import PathFinder
@@ -19,9 +21,16 @@ def find_core(here: Path, path: MutableSequence[str]) -> None:
     Raises
     ------
     ImportError
-        Nothing is installed, or another version is: says what to do.
+        Nothing is installed, or another version is, or the sources have changed: says what to do.
     """
-    if _has_core(path):
+    core = PathFinder.find_spec("dreamstream._core", path)
+    if core is not None:
+        changed = _newer(here.parent / "csrc", os.stat(core.origin).st_mtime_ns) if core.origin else None
+        if changed is not None and core.origin is not None and Path(core.origin).parent == here:
+            raise ImportError(
+                f"{changed} has changed since the engine in {here} was compiled: run "
+                f"`python setup.py build_ext --inplace` in {here.parent}, which compiles what changed"
+            )
         return
     found = [Path(entry or ".").resolve() / "dreamstream" for entry in sys.path]
     found = [folder for folder in found if folder != here and _has_core([str(folder)])]
@@ -38,6 +47,15 @@ def find_core(here: Path, path: MutableSequence[str]) -> None:
 
 def _has_core(path: Sequence[str]) -> bool:
     return PathFinder.find_spec("dreamstream._core", path) is not None
+
+
+def _newer(sources: Path, built: int) -> Path | None:
+    """Return a source that has changed since a time in ns, if there is one; none outside of a source tree."""
+    for folder, _, names in os.walk(sources):
+        for name in names:
+            if name.endswith((".c", ".h", ".inc", ".def")) and os.stat(f"{folder}/{name}").st_mtime_ns > built:
+                return Path(folder, name)
+    return None
 
 
 def _interface(built: Path, package: Path) -> list[bytes | None]:

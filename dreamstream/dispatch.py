@@ -19,6 +19,7 @@ from .array.derivatives import record
 from .array.forward import for_batch, held, is_static
 from .array.in_place import view_of
 from .array.lanes import by_lane
+from .array.loops import mixed
 from .array.merged import Merged
 from .array.picked import Picked
 from .array.plain import ARRAYS
@@ -157,6 +158,8 @@ def _found(
                 f"{name}: a plain tensor of shape {x.shape} meets streams at {user_line()}; constants "
                 "serve in arithmetic, where their extent along B and L is 1"
             )
+    if len(inputs) > 1 and not same_entry(inputs):
+        mixed(x.edge.entry for x in inputs if x.edge is not None)
     tensors: list[Any] = list(inputs)
     if dims is not None:
         tensors = [_stored(name, x, dims) for x in inputs]

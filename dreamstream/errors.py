@@ -23,6 +23,7 @@ __all__ = [
     "NotStreamableError",
     "OutOfMemoryError",
     "ShapeError",
+    "SourceError",
     "StreamBusyError",
     "StreamFallbackWarning",
     "StreamIdError",
@@ -187,6 +188,10 @@ class StreamBusyError(DreamStreamError, RuntimeError):
 
 class StreamLimitError(DreamStreamError, RuntimeError):
     """A limit on streams or on buffered frames was reached."""
+
+
+class SourceError(DreamStreamError, RuntimeError):
+    """A stream can't be read further: its file or iterable raised, or its worker process died; `ids` names it."""
 
 
 class ModeError(DreamStreamError, RuntimeError):

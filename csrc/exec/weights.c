@@ -77,7 +77,10 @@ static ds_packed *first_packed(const ds_plan *p, size_t j, size_t *n_bytes)
 {
     const ds_op *main = ds_fused_main(p->graph->nodes[j].op);
     const bool packs = p->nodes[j].prepared && (main->def->flags & DS_OP_PACKS);
-    *n_bytes = packs ? ds_op_prepared_bytes(main, &p->kernels->real[0]) : 0;
+    const ds_real_kernels *k = &p->kernels->real[0];
+    *n_bytes = packs ? ds_op_prepared_bytes(main, k) : 0;
+    if (p->nodes[j].prepared && main->def->packed_bytes)
+        *n_bytes = main->def->packed_bytes(main, k);
     return p->nodes[j].prepared;
 }
 
@@ -246,7 +249,10 @@ static void list_uses(use **next, const ds_node *node, const ds_plan *plan, size
         *u = (use){.data = weight->data,
                    .weight = weight,
                    .slot = plan ? &plan->nodes[j].weights[i] : NULL};
-        if (i < ds_fused_main(node->op)->n_weights && holds(packed, packed_bytes, weight)) {
+        const bool body =
+            node->op->def->flags & DS_OP_BODY; /* whose other operators may read it raw */
+        if (!body && i < ds_fused_main(node->op)->n_weights &&
+            holds(packed, packed_bytes, weight)) {
             u->packed = packed;
             u->packed_bytes = packed_bytes;
         }

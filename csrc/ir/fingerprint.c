@@ -93,6 +93,8 @@ static void mix_node(uint64_t h[2], const ds_node *node)
         mix(h, (uint64_t)v->n_ints);
         for (int k = 0; k < v->n_ints; k++)
             mix(h, (uint64_t)v->ints[k]);
+        if (v->text)
+            ds_fingerprint_bytes(h, v->text, strlen(v->text));
     }
     if (op->products && !ds_op_splits(op)) /* that is no file's */
         mix(h, (uint64_t)op->stored);

@@ -1,4 +1,5 @@
-/* kernels/blas.c: products by OpenBLAS, of the scipy-openblas32 wheel (its symbols begin scipy_).
+/* kernels/blas.c: products by OpenBLAS. The symbols of the scipy-openblas32 wheel begin with scipy_, a
+ * distribution's with nothing: the build says which (DS_BLAS_PREFIX).
  *
  * The packed weight is [n_cols][depth]. Rows come by pointer, so runs of rows at equal distances in x
  * and in y become one gemm each. BLAS wants rows at least `depth` apart: where windows overlap (a
@@ -15,18 +16,21 @@
 
 /* From cblas.h and openblas's own declarations; enumerations are int. */
 enum { ROW_MAJOR = 101, NO_TRANSPOSE = 111, TRANSPOSE = 112 };
-void scipy_cblas_sgemm(int order, int transpose_a, int transpose_b, int m, int n, int k,
+#define BLAS_JOIN(prefix, name) prefix##name
+#define BLAS_NAMED(prefix, name) BLAS_JOIN(prefix, name)
+#define BLAS(name) BLAS_NAMED(DS_BLAS_PREFIX, name)
+void BLAS(cblas_sgemm)(int order, int transpose_a, int transpose_b, int m, int n, int k,
                        float alpha, const float *a, int lda, const float *b, int ldb, float beta,
                        float *c, int ldc);
-void scipy_cblas_dgemm(int order, int transpose_a, int transpose_b, int m, int n, int k,
+void BLAS(cblas_dgemm)(int order, int transpose_a, int transpose_b, int m, int n, int k,
                        double alpha, const double *a, int lda, const double *b, int ldb,
                        double beta, double *c, int ldc);
-void scipy_cblas_sgemv(int order, int transpose, int m, int n, float alpha, const float *a, int lda,
+void BLAS(cblas_sgemv)(int order, int transpose, int m, int n, float alpha, const float *a, int lda,
                        const float *x, int step_x, float beta, float *y, int step_y);
-void scipy_cblas_dgemv(int order, int transpose, int m, int n, double alpha, const double *a,
+void BLAS(cblas_dgemv)(int order, int transpose, int m, int n, double alpha, const double *a,
                        int lda, const double *x, int step_x, double beta, double *y, int step_y);
-void scipy_openblas_set_num_threads(int n_threads);
-char *scipy_openblas_get_config(void);
+void BLAS(openblas_set_num_threads)(int n_threads);
+char *BLAS(openblas_get_config)(void);
 
 /* The distance from p to q in elements of n_bytes, 0 where it is none or no int. */
 static size_t distance(const void *p, const void *q, size_t n_bytes)
@@ -73,14 +77,14 @@ static void run_rows(const ds_packed *weight, void *y, const void *x, run rows, 
     const void *const w = weight->data;
     const bool wide = weight->element == DS_F64;
     if (m == 1 && wide)
-        scipy_cblas_dgemv(ROW_MAJOR, NO_TRANSPOSE, n, k, 1, w, k, x, 1, 0, y, 1);
+        BLAS(cblas_dgemv)(ROW_MAJOR, NO_TRANSPOSE, n, k, 1, w, k, x, 1, 0, y, 1);
     else if (m == 1)
-        scipy_cblas_sgemv(ROW_MAJOR, NO_TRANSPOSE, n, k, 1, w, k, x, 1, 0, y, 1);
+        BLAS(cblas_sgemv)(ROW_MAJOR, NO_TRANSPOSE, n, k, 1, w, k, x, 1, 0, y, 1);
     else if (wide)
-        scipy_cblas_dgemm(ROW_MAJOR, NO_TRANSPOSE, TRANSPOSE, m, n, k, 1, x, x_step, w, k, 0, y,
+        BLAS(cblas_dgemm)(ROW_MAJOR, NO_TRANSPOSE, TRANSPOSE, m, n, k, 1, x, x_step, w, k, 0, y,
                           y_step);
     else
-        scipy_cblas_sgemm(ROW_MAJOR, NO_TRANSPOSE, TRANSPOSE, m, n, k, 1, x, x_step, w, k, 0, y,
+        BLAS(cblas_sgemm)(ROW_MAJOR, NO_TRANSPOSE, TRANSPOSE, m, n, k, 1, x, x_step, w, k, 0, y,
                           y_step);
 }
 
@@ -119,12 +123,12 @@ void dsk_product__openblas(const ds_product *p, size_t begin, size_t end)
 
 void ds_blas_set_threads(int n_threads)
 {
-    scipy_openblas_set_num_threads(n_threads);
+    BLAS(openblas_set_num_threads)(n_threads);
 }
 
 const char *ds_blas_description(void)
 {
-    return scipy_openblas_get_config();
+    return BLAS(openblas_get_config)();
 }
 
 #else

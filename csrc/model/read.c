@@ -59,6 +59,7 @@ static ds_status read_attr(ds_attr *attr, const ds_attr_def *def, ds_json_value 
         return ds_json_get_integers(v->ints, &v->n_ints, object, def->name, 0, DS_MAX_INTS,
                                     INT64_MIN);
     case DS_ATTR_CHOICE:
+    case DS_ATTR_TEXT:
         return ds_json_get_string(&attr->text, object, def->name);
     }
     return DS_OK;
@@ -224,6 +225,7 @@ typedef struct node_text {
     const char *names[DS_MAX_WEIGHTS];
     const char *path;
     size_t n_attrs, n_inputs, n_weights;
+    int n_outputs;
     ds_narrowing how;
 } node_text;
 
@@ -276,7 +278,11 @@ static ds_status parse_node(reader *r, node_text *n, ds_json_value node)
     DS_TRY(read_inputs(n->inputs, &n->n_inputs, node, r->graph));
     DS_TRY(read_weights(r, n, node));
     DS_TRY(read_products(n, node));
-    return ds_json_get_integer(&n_outputs, node, "outputs", n->def->n_outputs, n->def->n_outputs);
+    const bool body = (n->def->flags & DS_OP_BODY) != 0;
+    DS_TRY(ds_json_get_integer(&n_outputs, node, "outputs", n->def->n_outputs,
+                               body ? DS_MAX_OUTPUTS : n->def->n_outputs));
+    n->n_outputs = (int)n_outputs;
+    return DS_OK;
 }
 
 /* What the graph or the operator refuses is the file's fault; not that its weights can't be stored otherwise. */
@@ -315,6 +321,9 @@ static ds_status read_node(reader *r, node_text *n, ds_json_value value)
     const ds_node_names names = {n->path, n->names, told ? r->stored->nodes[number] : n->how};
     ds_status status = ds_graph_node(r->graph, outputs, n->def, n->attrs, n->n_attrs, n->inputs,
                                      n->n_inputs, n->weights, n->data, n->n_weights, &names);
+    if (status == DS_OK && r->graph->nodes[number].op->n_outputs != n->n_outputs)
+        status = ds_fail(DS_FORMAT, "%s: has %d outputs, not %d", n->def->name,
+                         r->graph->nodes[number].op->n_outputs, n->n_outputs);
     if (status == DS_OK && !told)
         status = check_stored(&r->graph->nodes[number], n);
     return blame_file(r, status, value, number, n);

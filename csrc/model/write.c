@@ -188,6 +188,9 @@ static void put_attr(ds_json_writer *j, const ds_attr_def *def, const ds_attr_va
     case DS_ATTR_INTS:
         ds_json_put_integers(j, def->name, v->ints, (size_t)v->n_ints);
         break;
+    case DS_ATTR_TEXT:
+        ds_json_put_string(j, def->name, v->text);
+        break;
     }
 }
 

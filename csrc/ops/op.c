@@ -69,12 +69,14 @@ static ds_status parse_choice(const ds_op_def *def, const ds_attr_def *attr, con
 static ds_status parse_attr(const ds_op_def *def, const ds_attr_def *attr, const ds_attr *given,
                             ds_attr_value *value)
 {
-    static const char *const kinds[] = {"an integer", "a number", "a list of integers", "text"};
+    static const char *const kinds[] = {"an integer", "a number", "a list of integers", "text",
+                                        "text"};
     const bool int_as_real = attr->kind == DS_ATTR_REAL && given->kind == DS_ATTR_INT;
+    const bool text = attr->kind == DS_ATTR_TEXT && given->kind == DS_ATTR_CHOICE;
     const bool list = attr->kind == DS_ATTR_INTS;
     const int n_ints = list ? given->value.n_ints : attr->kind == DS_ATTR_INT ? 1 : 0;
-    DS_CHECK(given->kind == attr->kind || int_as_real, DS_ARGUMENT, "%s: attribute '%s' must be %s",
-             def->name, attr->name, kinds[attr->kind]);
+    DS_CHECK(given->kind == attr->kind || int_as_real || text, DS_ARGUMENT,
+             "%s: attribute '%s' must be %s", def->name, attr->name, kinds[attr->kind]);
     DS_CHECK(n_ints >= 0 && n_ints <= DS_MAX_INTS, DS_ARGUMENT,
              "%s: attribute '%s' holds at most %d integers, got %d", def->name, attr->name,
              DS_MAX_INTS, n_ints);
@@ -87,6 +89,11 @@ static ds_status parse_attr(const ds_op_def *def, const ds_attr_def *attr, const
     }
     if (list)
         value->n_ints = n_ints;
+    if (attr->kind == DS_ATTR_TEXT) {
+        DS_CHECK(given->text != NULL, DS_ARGUMENT, "%s: attribute '%s' must be text", def->name,
+                 attr->name);
+        value->text = given->text;
+    }
     if (attr->kind == DS_ATTR_REAL)
         value->x = int_as_real ? (double)given->value.i : given->value.x;
     return attr->kind == DS_ATTR_CHOICE ? parse_choice(def, attr, given->text, &value->i) : DS_OK;
@@ -360,6 +367,8 @@ void ds_op_destroy(ds_op *op)
 {
     if (op != NULL) {
         const ds_allocator allocator = op->allocator;
+        if (op->def->release != NULL)
+            op->def->release(op);
         ds_release(&allocator, op, sizeof *op);
     }
 }

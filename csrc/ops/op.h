@@ -24,9 +24,9 @@ enum {
     DS_MAX_ATTRS = 10,
     DS_MAX_INTS = 16, /* in one attribute */
     DS_MAX_INPUTS = 16,
-    DS_MAX_OUTPUTS = 4,
+    DS_MAX_OUTPUTS = 16,
     DS_MAX_WEIGHTS = 128,
-    DS_MAX_CARRIED = 4,
+    DS_MAX_CARRIED = 32,
     DS_MAX_SAVED = 4
 };
 
@@ -35,6 +35,7 @@ typedef enum ds_attr_kind {
     DS_ATTR_REAL,   /* value.x */
     DS_ATTR_INTS,   /* value.ints, value.n_ints */
     DS_ATTR_CHOICE, /* value.i = index in choices */
+    DS_ATTR_TEXT,   /* value.text, which the operator's infer makes its own */
 } ds_attr_kind;
 
 /* What an attribute that is a number may be. */
@@ -56,9 +57,10 @@ typedef struct ds_attr_value {
     double x;
     int64_t ints[DS_MAX_INTS];
     int n_ints;
+    const char *text; /* NULL for all other kinds */
 } ds_attr_value;
 
-/* What a caller gives for one attribute; text is for choices. */
+/* What a caller gives for one attribute; text is for choices and texts. */
 typedef struct ds_attr {
     const char *name;
     ds_attr_kind kind;
@@ -109,8 +111,9 @@ enum {
     /* Of every output one frame, which leaves when the stream ends; each call reads its new frames only. */
     DS_OP_AT_END = 512,
     DS_OP_PLACED = 1024, /* what becomes of a frame depends on its position */
+    DS_OP_BODY = 2048,   /* it has as many outputs as the bodies say that it is given */
     /* Calculus ends here: outputs are constants to it, though they may be real. */
-    DS_OP_CONSTANT = 2048
+    DS_OP_CONSTANT = 4096
 };
 
 /* ELEMENTS: steps that are the same for all columns alone. */
@@ -186,6 +189,8 @@ typedef struct ds_op_def {
     int checked_input;   /* theirs */
     /* Bytes of the weights as these kernels want them, exact; NULL: none, the raw ones are read. */
     size_t (*prepared_bytes)(const ds_op *op, const ds_real_kernels *k);
+    /* How many of them, the first ones, are ds_packed objects; NULL: all, where DS_OP_PACKS, else none. */
+    size_t (*packed_bytes)(const ds_op *op, const ds_real_kernels *k);
     /* Writes them. Where k->borrows they may point at the raw ones, which must outlive them. */
     void (*prepare)(const ds_op *op, void *prepared, const void *const *weights,
                     const ds_real_kernels *k);
@@ -198,7 +203,8 @@ typedef struct ds_op_def {
     void (*forward)(const ds_op *op, const ds_run *run);
     /* Adds to slopes, in a fixed order. It can't fail and allocates nothing. It runs where forward ran. */
     void (*backward)(const ds_op *op, const ds_back *b);
-    unsigned reads; /* op->reads, unless infer says else */
+    unsigned reads;             /* op->reads, unless infer says else */
+    void (*release)(ds_op *op); /* releases what infer left in `own`; NULL: nothing */
 } ds_op_def;
 
 struct ds_op {
@@ -212,6 +218,7 @@ struct ds_op {
     ds_carried carried[DS_MAX_CARRIED];
     int n_carried;
     size_t carried_bytes; /* by ds_op_create */
+    void *own;            /* of this instance alone; released by def->release */
     ds_scratch scratch, back_scratch;
     unsigned reads; /* DS_READS_..., of which backward needs what it names */
     ds_saved saved[DS_MAX_SAVED];

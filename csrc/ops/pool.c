@@ -9,8 +9,8 @@
  *     adaptive_pool        of an axis that is divided into n parts, those of part i,
  *                          floor(i size / n) .. ceil((i + 1) size / n) - 1; with n = 0 the axis stays as it is
  *
- * The largest is -inf where there are none, and NaN wins. A mean's sum runs in double and in ascending order;
- * in avg_pool it is divided by
+ * The largest is -inf where there are none, and the first of equals; NaN wins. A mean's sum runs in double, frame by
+ * frame and in ascending order; in avg_pool it is divided by
  *
  *     divisor                     where that is given
  *     frames * elements           of the window, padding included, what hangs over it not
@@ -24,6 +24,11 @@
  *
  * A window that lies within what is known is there in any case, so ceil holds nothing back. Parts of the
  * stream depend on its length: known 0, total `frames`, need 0.
+ *
+ * Windows that overlap and are long (pool_slides) cost the same whatever their length: from what 1, 2, 4, ... taps
+ * give at every position follow twice as many by one operation. So sums are those of halves there, which begin with the
+ * window's first tap and get shorter: of 13 taps of 8, 4 and 1, each half of it by half. First along the inner axis, of
+ * each frame, then along the stream.
  *
  * Source: torch.nn.functional.max_pool1d, max_pool2d, avg_pool1d, avg_pool2d (there left = right);
  * adaptive_avg_pool2d, adaptive_max_pool2d. */
@@ -166,6 +171,56 @@ static ds_status pool_check_attrs(const ds_op *op, const pool *p)
     return p->max ? DS_OK : pool_check_flag(op, COUNT_INCLUDE_PAD);
 }
 
+/* ---------------------------------------------------------------- long windows */
+enum { POOL_BESIDE = 4, POOL_VECTOR = 16, POOL_LONG = 8, POOL_NEAR = 1 << 16 /* bytes */ };
+
+/* Whether windows slide: by the attributes alone, which say so how sums are ordered. */
+static bool pool_slides(const pool *p)
+{
+    const ds_padding *const a = &p->frames.window, *const b = &p->inner.window;
+    return !p->adaptive && ((a->kernel >= POOL_LONG && a->kernel > 2 * a->stride) ||
+                            (b->kernel >= POOL_LONG && b->kernel > 2 * b->stride));
+}
+
+/* Sizes of what is computed at a time: so many channels of the frames of so many outputs; elements of what is met. */
+typedef struct block {
+    size_t channels, line; /* a line: of a frame, what its inner windows give */
+    int64_t outputs, frames;
+    int64_t inner; /* positions of the inner axis that windows see, padding included */
+    size_t n_lines, n_inner, n_out;
+} block;
+
+static block pool_block(const ds_op *op, const pool *p)
+{
+    const ds_padding *const w = &p->frames.window, *const inner = &p->inner.window;
+    const size_t met = p->max ? ds_op_element(op) : sizeof(double), n_out = (size_t)p->n_out;
+    const size_t span = (size_t)ds_padding_span(w),
+                 fit = POOL_NEAR / ds_saturated_product(met * n_out, 2 * span);
+    block b = {.inner = (p->n_out - 1) * inner->stride + ds_padding_span(inner)};
+    b.channels = fit > POOL_VECTOR ? fit : POOL_VECTOR;
+    b.channels = b.channels < p->n_channels ? b.channels : p->n_channels;
+    b.line = b.channels * n_out;
+    const size_t least = span / (size_t)w->stride + 1;
+    const size_t near = POOL_NEAR / ds_saturated_product(b.line * met, (size_t)w->stride);
+    b.outputs = (int64_t)(near > least ? near : least);
+    b.frames = (b.outputs - 1) * w->stride + ds_padding_span(w);
+    b.n_lines = ds_saturated_product((size_t)b.frames, b.line);
+    b.n_inner = ds_saturated_product((size_t)b.inner, b.channels);
+    b.n_out = ds_saturated_product((size_t)b.outputs, b.line);
+    return b;
+}
+
+static size_t pool_scratch(const ds_op *op)
+{
+    const pool p = pool_of(op);
+    if (!pool_slides(&p))
+        return p.max ? 0 : p.n_channels * sizeof(double);
+    const block b = pool_block(op, &p);
+    const size_t n = ds_saturated_sum(b.n_lines, b.n_inner);
+    return ds_saturated_product(ds_saturated_sum(ds_saturated_product(n, 2), b.n_out),
+                                sizeof(double));
+}
+
 static ds_status pool_infer(ds_op *op)
 {
     const pool p = pool_of(op);
@@ -178,7 +233,7 @@ static ds_status pool_infer(ds_op *op)
                  "%s: the inner axis of %lld elements is shorter than a window of %lld",
                  op->def->name, (long long)p.n_in, (long long)ds_padding_span(&p.inner.window));
     }
-    op->scratch.per_call = p.max ? 0 : p.n_channels * sizeof(double);
+    op->scratch.per_call = pool_scratch(op);
     op->whole = p.frames.parts > 0;
     op->reads = p.max ? DS_READS_X : 0;
     /* The mean of no frames, as one part, is NaN in torch. */
@@ -237,35 +292,202 @@ static int64_t pool_counted(const ds_op *op, const axis *a, int64_t i, int64_t s
     return room < a->window.kernel ? room : a->window.kernel;
 }
 
+/* As maximum of the kernels, the first of equals; and the sum. */
+#define LARGER(later, sooner) ((later) > (sooner) || (later) != (later) ? (later) : (sooner))
+#define SUM(later, sooner) ((sooner) + (double)(later))
+/* met[i] = WITH(x[t * step + i], met[i]) for all t < n_taps and i < n. */
+#define TAKE(REAL, MET, WITH)                               \
+    for (size_t i = 0; i < n && n < POOL_BESIDE; i++) {     \
+        MET so_far = ((MET *)met)[i];                       \
+        for (size_t t = 0; t < n_taps; t++) {               \
+            const REAL v = ((const REAL *)x)[t * step + i]; \
+            so_far = WITH(v, so_far);                       \
+        }                                                   \
+        ((MET *)met)[i] = so_far;                           \
+    }                                                       \
+    for (size_t t = 0; t < n_taps && n >= POOL_BESIDE; t++) \
+        for (size_t i = 0; i < n; i++) {                    \
+            const REAL v = ((const REAL *)x)[t * step + i]; \
+            ((MET *)met)[i] = WITH(v, ((MET *)met)[i]);     \
+        }
+
+/* met[0..n) and so many taps of n elements, `step` elements apart, of doubles if wide. k: of the largest; NULL: sums. */
+static void pool_take(const ds_real_kernels *k, bool wide, void *met, const void *x, size_t n_taps,
+                      size_t step, size_t n)
+{
+    if (k != NULL && n >= POOL_VECTOR) {
+        for (size_t i = 0; i < n_taps; i++)
+            k->binary(DS_BINARY_MAXIMUM, met, (const char *)x + i * step * k->element, met, n, 1,
+                      1);
+    } else if (k != NULL && wide) {
+        TAKE(double, double, LARGER)
+    } else if (k != NULL) {
+        TAKE(float, float, LARGER)
+    } else if (wide) {
+        TAKE(double, double, SUM)
+    } else {
+        TAKE(float, double, SUM)
+    }
+}
+
+/* n elements of what nothing has been met of. */
+static void pool_none(const pool *p, bool wide, void *met, size_t n)
+{
+    char none[8];
+    const size_t element = wide ? sizeof(double) : sizeof(float);
+    ds_move_encode(wide ? DS_F64 : DS_F32, p->max ? -INFINITY : 0, none);
+    ds_move_repeat(met, n * element, none, element);
+}
+
 /* y[C] = the largest of x over both taps, or the sum / divisor. */
 static void pool_reduce(const ds_op *op, const ds_run *run, const pool *p, const ds_window *x,
-                        taps frames, taps inner, double divisor, void *y)
+                        taps frames, taps inner, int64_t divisor, void *y)
 {
-    const ds_dtype dtype = op->in[0].dtype;
-    const size_t n_bytes = ds_signature_bytes(&op->in[0]);
-    const size_t n = p->n_channels, stride = n * ds_op_element(op);
-    double *const sum = run->scratch;
-    bool any = false;
+    const ds_real_kernels *const k = p->max ? run->k : NULL;
+    const size_t n_bytes = ds_signature_bytes(&op->in[0]), n = p->n_channels,
+                 element = ds_op_element(op);
+    const bool wide = element == sizeof(double),
+               flat = p->n_in == 1 && inner.n == 1 && frames.n > 0;
+    void *const met = p->max ? y : run->scratch;
+    pool_none(p, wide || !p->max, met, n);
+    for (int64_t t = 0; t < (flat ? 1 : frames.n); t++) {
+        const char *const frame = ds_at(x, frames.first + t * frames.step, n_bytes);
+        const taps *const along = flat ? &frames : &inner;
+        pool_take(k, wide, met, frame + (flat ? 0 : (size_t)inner.first * n * element),
+                  (size_t)along->n, (size_t)along->step * n, n);
+    }
     if (!p->max)
-        memset(sum, 0, n * sizeof *sum);
-    for (int64_t t = 0; t < frames.n; t++) {
-        const char *frame = ds_at(x, frames.first + t * frames.step, n_bytes);
-        for (int64_t u = 0; u < inner.n; u++, any = true) {
-            const char *from = frame + (size_t)(inner.first + u * inner.step) * stride;
-            if (!p->max)
-                ds_sums_add(sum, from, n, dtype);
-            else if (any)
-                run->k->binary(DS_BINARY_MAXIMUM, y, y, from, n, 1, 1);
+        ds_sums_write(y, met, n, divisor != 0 || p->frames.parts > 0 ? (double)divisor : 1.0,
+                      op->in[0].dtype);
+}
+
+/* out[n_out][width] of windows over a[n][width], which is lost as is b; wide: of doubles. */
+static void pool_slide(const pool *p, const ds_real_kernels *max, bool wide, const ds_padding *w,
+                       char *out, char *a, char *b, size_t n, size_t n_out, size_t width)
+{
+    const size_t bytes = width * (wide ? sizeof(double) : sizeof(float)),
+                 stride = (size_t)w->stride;
+    const size_t kernel = (size_t)w->kernel, dilation = (size_t)w->dilation;
+    const size_t n_runs = stride == 1 ? 1 : n_out, run = stride == 1 ? n_out * width : width;
+    pool_none(p, wide, out, n_out * width);
+    for (size_t many = 1;; many *= 2) {
+        /* Sums are those of parts with so many taps; the largest is that of the first so many and of the last. */
+        const bool part = p->max ? 2 * many > kernel : (kernel & many) != 0;
+        const size_t last = (p->max ? kernel - many : kernel & ~(2 * many - 1)) * dilation * bytes;
+        for (size_t i = 0; part && i < n_runs; i++) {
+            const char *const from = a + i * stride * bytes;
+            if (p->max && last > 0)
+                pool_take(max, wide, out + i * bytes, from, 1, 0, run);
+            pool_take(max, wide, out + i * bytes, from + last, 1, 0, run);
+        }
+        if (2 * many > kernel)
+            return;
+        n -= many * dilation;
+        const char *const later = a + many * dilation * bytes;
+        if (max != NULL)
+            max->binary(DS_BINARY_MAXIMUM, b, later, a, n * width, 1, 1);
+        else
+            for (size_t i = 0; i < n * width; i++)
+                ((double *)(void *)b)[i] =
+                    ((const double *)(const void *)a)[i] + ((const double *)(const void *)later)[i];
+        char *const done = a;
+        a = b;
+        b = done;
+    }
+}
+
+/* to[channels] = x, or what nothing is where that is NULL. */
+static void pool_put(const pool *p, bool wide, void *to, const char *x, size_t channels,
+                     ds_dtype dtype)
+{
+    if (x == NULL)
+        pool_none(p, wide, to, channels);
+    else if (p->max)
+        memcpy(to, x, channels * (wide ? sizeof(double) : sizeof(float)));
+    else
+        ds_sums_set(to, x, channels, dtype);
+}
+
+/* Outputs [m0, m1), no more than the block has, of channels from c on; y is that of m0. */
+static void pool_block_forward(const ds_op *op, const ds_run *run, const pool *p, const block *b,
+                               size_t row, int64_t m0, int64_t m1, size_t c, char *y)
+{
+    const ds_padding *const w = &p->frames.window, *const inner = &p->inner.window;
+    const ds_real_kernels *const max = p->max ? run->k : NULL;
+    const ds_dtype dtype = op->in[0].dtype;
+    const bool wide = !p->max || dtype == DS_F64;
+    const size_t element = ds_op_element(op), met = wide ? sizeof(double) : sizeof(float);
+    const size_t n = b->channels < p->n_channels - c ? b->channels : p->n_channels - c;
+    const size_t line = n * (size_t)p->n_out * met, n_bytes = ds_signature_bytes(&op->in[0]);
+    const int64_t known = run->count[row].now.known,
+                  given = op->def == &ds_op_avg_pool ? op->attr[DIVISOR].i : 0;
+    const int64_t first = m0 * w->stride - w->left,
+                  n_frames = (m1 - 1 - m0) * w->stride + ds_padding_span(w);
+    char *const lines = run->scratch, *const other = lines + b->n_lines * met;
+    char *const out = other + b->n_lines * met, *const within = out + b->n_out * met;
+    char *const beside = within + b->n_inner * met;
+    for (int64_t t = 0; t < n_frames; t++) {
+        const bool there = first + t >= 0 && first + t < known;
+        const char *const x =
+            there ? (const char *)ds_at(&run->in[row], first + t, n_bytes) + c * element : NULL;
+        char *const to = lines + (size_t)t * line;
+        if (!there || pool_trivial(&p->inner)) {
+            pool_put(p, wide, to, x, line / met, dtype);
+            continue;
+        }
+        for (int64_t u = 0; u < b->inner; u++) {
+            const int64_t at = u - inner->left;
+            const char *const from =
+                at >= 0 && at < p->n_in ? x + (size_t)at * p->n_channels * element : NULL;
+            pool_put(p, wide, within + (size_t)u * n * met, from, n, dtype);
+        }
+        pool_slide(p, max, wide, inner, to, within, beside, (size_t)b->inner, (size_t)p->n_out, n);
+    }
+    pool_slide(p, max, wide, w, out, lines, other, (size_t)n_frames, (size_t)(m1 - m0), line / met);
+    const char *from = out;
+    for (int64_t m = m0; m < m1; m++) {
+        const int64_t counted =
+            pool_counted(op, &p->frames, m, known, pool_taps(&p->frames, m, known));
+        for (int64_t g = 0; g < p->n_out; g++, from += n * met, y += p->n_channels * element) {
+            const int64_t all =
+                counted * pool_counted(op, &p->inner, g, p->n_in, pool_taps(&p->inner, g, p->n_in));
+            const int64_t divisor = given != 0 ? given : all;
+            if (p->max)
+                memcpy(y + c * element, from, n * met);
             else
-                memcpy(y, from, stride);
+                ds_sums_write(y + c * element, (const double *)(const void *)from, n,
+                              divisor != 0 ? (double)divisor : 1.0, dtype);
         }
     }
-    if (!p->max) {
-        ds_sums_write(y, sum, n, divisor, dtype);
-    } else if (!any) {
-        char none[8];
-        ds_move_encode(dtype, -INFINITY, none);
-        ds_move_repeat(y, stride, none, ds_op_element(op));
+}
+
+/* ---------------------------------------------------------------- forward */
+static void pool_forward(const ds_op *op, const ds_run *run)
+{
+    const pool p = pool_of(op);
+    const bool slides = pool_slides(&p);
+    const block b = slides ? pool_block(op, &p) : (block){0};
+    const size_t stride = p.n_channels * ds_op_element(op);
+    const int64_t given = op->def == &ds_op_avg_pool ? op->attr[DIVISOR].i : 0;
+    for (size_t row = 0; row < run->n_rows; row++) {
+        const ds_target *out = &run->out[row];
+        const int64_t known = run->count[row].now.known;
+        char *y = out->data;
+        for (int64_t m = out->m0, to; slides && m < out->m1; m = to) {
+            to = out->m1 - m < b.outputs ? out->m1 : m + b.outputs;
+            for (size_t c = 0; c < p.n_channels; c += b.channels)
+                pool_block_forward(op, run, &p, &b, row, m, to, c, y);
+            y += (size_t)(to - m) * (size_t)p.n_out * stride;
+        }
+        for (int64_t m = out->m0; !slides && m < out->m1; m++) {
+            const taps frames = pool_taps(&p.frames, m, known);
+            const int64_t n_frames = pool_counted(op, &p.frames, m, known, frames);
+            for (int64_t g = 0; g < p.n_out; g++, y += stride) {
+                const taps inner = pool_taps(&p.inner, g, p.n_in);
+                const int64_t n = n_frames * pool_counted(op, &p.inner, g, p.n_in, inner);
+                pool_reduce(op, run, &p, &run->in[row], frames, inner, given != 0 ? given : n, y);
+            }
+        }
     }
 }
 
@@ -278,25 +500,6 @@ static double pool_divisor(const ds_op *op, const pool *p, int64_t m, int64_t kn
                                  : pool_counted(op, &p->frames, m, known, frames) *
                                        pool_counted(op, &p->inner, i, p->n_in, inner);
     return n != 0 || p->frames.parts > 0 ? (double)n : 1.0;
-}
-
-static void pool_forward(const ds_op *op, const ds_run *run)
-{
-    const pool p = pool_of(op);
-    const size_t stride = p.n_channels * ds_op_element(op);
-    for (size_t row = 0; row < run->n_rows; row++) {
-        const ds_target *out = &run->out[row];
-        const int64_t known = run->count[row].now.known;
-        char *y = out->data;
-        for (int64_t m = out->m0; m < out->m1; m++) {
-            const taps frames = pool_taps(&p.frames, m, known);
-            for (int64_t i = 0; i < p.n_out; i++, y += stride) {
-                const taps inner = pool_taps(&p.inner, i, p.n_in);
-                pool_reduce(op, run, &p, &run->in[row], frames, inner,
-                            pool_divisor(op, &p, m, known, frames, i, inner), y);
-            }
-        }
-    }
 }
 
 /* Adds the slopes g[C] of one output to the element of both taps that it is, channel by channel. */

@@ -6,7 +6,7 @@
 /* ---------------------------------------------------------------- what there is */
 static PyObject *build_attr(const void *attrs, size_t i)
 {
-    static const char *const kinds[] = {"int", "real", "ints", "choice"};
+    static const char *const kinds[] = {"int", "real", "ints", "choice", "text"};
     const ds_attr_def *a = (const ds_attr_def *)attrs + i;
     return Py_BuildValue("{s:s,s:s,s:N,s:L,s:d,s:z,s:z}", "name", a->name, "kind", kinds[a->kind],
                          "required", PyBool_FromLong(a->required), "int", (long long)a->i, "real",

@@ -228,6 +228,8 @@ static PyObject *build_attribute(const ds_attr_def *def, const ds_attr_value *v)
         const char *choice = ds_attr_choice(def, v->i, &n_bytes);
         return PyUnicode_FromStringAndSize(choice, (Py_ssize_t)n_bytes);
     }
+    if (def->kind == DS_ATTR_TEXT)
+        return PyUnicode_FromString(v->text);
     return ds_build_list((size_t)v->n_ints, ds_int64_item, v->ints);
 }
 

@@ -19,6 +19,7 @@ from .batch_constant import BatchTensor
 from .counted import as_noted, noting
 from .hook import made
 from .lengths import lengths_of
+from .loop_frames import Gathered
 from .symbolic import Symbolic, positions
 from .tensor import Tensor, take
 
@@ -345,6 +346,8 @@ def cat(tensors: Sequence[Any], dim: int = 0) -> Tensor:
     -----
     Source: torch.cat.
     """
+    if isinstance(tensors, Gathered):
+        return tensors.joined(dim)  # type: ignore[no-any-return]
     tensors = [as_noted(t) for t in tensors]
     if (kind := noting(tensors)) is not None:
         return kind.of(cat, tensors, dim)  # type: ignore[no-any-return]
@@ -453,6 +456,8 @@ def matmul(input: Any, other: Any) -> Any:
 
 def stack(tensors: Sequence[Any], dim: int = 0) -> Tensor:
     """Return tensors of equal shape along a new dimension `dim`. Source: torch.stack."""
+    if isinstance(tensors, Gathered):
+        return tensors.stacked(dim)  # type: ignore[no-any-return]
     tensors = [as_noted(t) for t in tensors]
     if (kind := noting(tensors)) is not None:
         return kind.of(stack, tensors, dim)  # type: ignore[no-any-return]

@@ -20,7 +20,7 @@ from .shape_of import ShapeOf
 def einsum(equation: str, *operands: Any) -> Any:
     """Return sums of products of elements, as an equation of letters names their dimensions.
 
-    Of streams one or two operands, whose letters of B and L are kept; two of queries and keys are scores of
+    Of streams the letters of B and L are kept; two of queries and keys are scores of
     attention.
 
     Parameters
@@ -34,7 +34,7 @@ def einsum(equation: str, *operands: Any) -> Any:
     ShapeError
         Where letters don't fit the operands.
     NotStreamableError
-        For streams where a sum runs over B, or over more than two operands.
+        For streams where a sum runs over B.
 
     Notes
     -----
@@ -52,9 +52,11 @@ def of_streams(equation: Any, *operands: Any) -> Any:
     """Return `einsum` of streams inside a forward, and of constants."""
     if len(operands) == 1 and isinstance(operands[0], (list, tuple)):
         operands = tuple(operands[0])
-    if not isinstance(equation, str) or len(operands) not in (1, 2):
-        raise NotStreamableError(f"einsum at {user_line()}: one or two operands and an equation stream")
+    if not isinstance(equation, str) or not operands:
+        raise NotStreamableError(f"einsum at {user_line()}: an equation and its operands stream")
     terms, out = letters_of(equation, operands)
+    if len(operands) > 2:
+        return _by_pairs(terms, out, operands)
     if len(operands) == 2 and operands[0].is_stream and operands[1].is_stream:
         attended = _attention(operands[0], operands[1], terms[0], terms[1], out)
         if attended is not None:
@@ -75,6 +77,19 @@ def of_streams(equation: Any, *operands: Any) -> Any:
         return _product(x, letters, w, others, out)
     union = [*s, *(c for c in t if c not in s)]
     return _summed(_spread(a, s, union) * _spread(b, t, union), "".join(union), out)
+
+
+def _by_pairs(terms: Sequence[str], out: str, operands: Sequence[Any]) -> Any:
+    """Return the sum of several operands: the product of the first stream with each other one in turn."""
+    first = next(i for i, x in enumerate(operands) if x.is_stream)
+    total, letters = operands[first], terms[first]
+    left = [(t, x) for i, (t, x) in enumerate(zip(terms, operands)) if i != first]
+    while left:
+        (t, x), left = left[0], left[1:]
+        later = {*out, *(c for s, _ in left for c in s)}
+        kept = "".join(dict.fromkeys(c for c in letters + t if c in later)) if left else out
+        total, letters = of_streams(f"{letters},{t}->{kept}", total, x), kept
+    return total
 
 
 def _attention(a: Any, b: Any, s: str, t: str, out: str) -> Any:

@@ -25,6 +25,7 @@ from .dtypes import require_float
 from .elementwise import where
 from .ends import is_each, where_counted
 from .lengths import SAME_ORDER
+from .loop_frames import EachFrame, frame_of, number_in, set_frame
 from .reductions import Extreme
 from .stream_tensor import StreamTensor
 from .symbolic import Symbolic
@@ -47,6 +48,8 @@ def __getitem__(self: StreamTensor, index: Any) -> Any:
         return self.stream(index)
     if index is SAME_ORDER:
         return self
+    if number_in(index):
+        return frame_of(self, index)
     if isinstance(index, tuple) and self.edge is not None:
         each = len(index) == 2 and self.dims[:2] == ("B", "L") and is_each(index[0])
         if each and (last := where_counted(self, 1, index[1])) is not None:
@@ -204,6 +207,28 @@ def _count(self: Any, name: str, axis: int) -> int:
     if not isinstance(size, int):
         raise _refuse(self, f"{name} along {self.dims[axis]}", axis)
     return size
+
+
+def _frames(self: Any, axis: int) -> bool:
+    """Whether parts along a dimension are the frames of a stream inside a forward, which a loop goes through."""
+    return self.edge is not None and self.dims[axis] == "L"
+
+
+def unbind(self: Any, dim: Any = 0) -> Any:
+    axis = self._axis("unbind", dim)
+    return EachFrame(self, axis) if _frames(self, axis) else Tensor.unbind(self, dim)
+
+
+def split(self: Any, split_size: Any, dim: Any = 0) -> Any:
+    axis = self._axis("split", dim)
+    each = _frames(self, axis) and type(split_size) is int and split_size == 1
+    return EachFrame(self, axis, keeps=True) if each else Tensor.split(self, split_size, dim)
+
+
+def chunk(self: Any, chunks: Any, dim: Any = 0) -> Any:
+    axis = self._axis("chunk", dim)
+    each = _frames(self, axis) and isinstance(chunks, Length) and chunks == self.shape[axis]
+    return EachFrame(self, axis, keeps=True) if each is True else Tensor.chunk(self, chunks, dim)
 
 
 def _parts(self: Any, axis: int, sizes: Sequence[int]) -> Any:
@@ -457,6 +482,9 @@ def _plain_only(name: str, inside: Callable[..., Any] | None = None) -> Callable
 
 # ---------------------------------------------------------------------- writing, inside a forward
 def __setitem__(self: StreamTensor, index: Any, value: Any) -> None:
+    if number_in(index):
+        set_frame(self, index, value)
+        return
     if self.edge is None:
         raise NotStreamableError(f"a stream's frames can't be assigned to outside a forward, at {user_line()}")
     writing.write(self, writing.assign(self, index, value), "assignment")

@@ -26,6 +26,7 @@ from .counted import noting
 from .elementwise import plain_array, refuse_in_place, refuse_streams, rows_at
 from .hook import made, table
 from .in_place import became, written
+from .loop_frames import number_in, row_of
 from .symbolic import Symbolic
 from .tensor import Tensor, take
 
@@ -364,6 +365,8 @@ def masked_select(self: Tensor, mask: Tensor) -> Tensor:
 
 # ------------------------------------------------------------------ brackets
 def __getitem__(self: Tensor, index: Any) -> Any:
+    if number_in(index):
+        return row_of(self, index)
     parts = index if isinstance(index, tuple) else (index,)
     cuts = [p.stop for p in parts if isinstance(p, slice) and isinstance(p.stop, Length)]
     if len(cuts) > 1:  # what stands at pairs of frames

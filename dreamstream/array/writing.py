@@ -278,7 +278,7 @@ def assign(x: StreamTensor, index: Any, value: Any) -> StreamTensor:
         if is_whole(at):
             return _of_stream(x, parts, value)
         s = stream_slice(at)
-        return _put(x, _of_stream(forward.slice_stream(x, at), parts, value), s.start, s.crop, s.step)
+        return put_frames(x, _of_stream(forward.slice_stream(x, at), parts, value), s.start, s.crop, s.step)
     filled = _of_constant(x, parts, value)
     return filled if is_whole(at) else _frames(x, filled, at)
 
@@ -305,7 +305,7 @@ def _counted(x: StreamTensor, at: slice) -> slice:
     return slice(bound(at.start, True), bound(at.stop, False), at.step)
 
 
-def _put(x: StreamTensor, v: StreamTensor, start: int, crop: int, step: int = 1) -> StreamTensor:
+def put_frames(x: StreamTensor, v: StreamTensor, start: int, crop: int, step: int = 1) -> StreamTensor:
     """Return x with frames of v in the place of its own."""
     x, v = x.in_order(), v.in_order()
     if step > 1:
@@ -330,19 +330,19 @@ def _frames(x: StreamTensor, filled: StreamTensor, at: Any) -> StreamTensor:
     if step > 1:
         if first < 0:
             _refuse(x, "every k-th frame from one on that is counted from the end")
-        filled, step = _put(x, part(filled, first, None, step), first, 0, step), 1
+        filled, step = put_frames(x, part(filled, first, None, step), first, 0, step), 1
     if first < 0:
         if last is not None and last >= 0:
             _refuse(x, "frames whose number depends on the stream's length")
-        ends = _put(filled, part(x, None, first), 0, -first)
-        return ends if last is None else x if last <= first else _put(x, part(ends, None, last), 0, -last)
+        ends = put_frames(filled, part(x, None, first), 0, -first)
+        return ends if last is None else x if last <= first else put_frames(x, part(ends, None, last), 0, -last)
     if last is None or last < 0:
         crop = -(last or 0)
-        return filled if not first and not crop else _put(x, part(filled, first, last), first, crop)
+        return filled if not first and not crop else put_frames(x, part(filled, first, last), first, crop)
     if last <= first:
         return x
-    starts = _put(filled, part(x, last, None), last, 0)
-    return starts if not first else _put(x, part(starts, first), first, 0)
+    starts = put_frames(filled, part(x, last, None), last, 0)
+    return starts if not first else put_frames(x, part(starts, first), first, 0)
 
 
 def _places(x: StreamTensor, parts: Any) -> Any:

@@ -11,20 +11,11 @@ import numpy.typing as npt
 
 from .. import nn
 from ..data import AudioReader
+from ..data.values import in_pairs
 from ..engine import Engine
 from ..errors import FormatError
 
 Array = npt.NDArray[Any]
-
-
-def in_frames(array: Array, axis: int) -> Array:
-    """Return an output frame by frame."""
-    return np.moveaxis(array, axis, 0)
-
-
-def in_pairs(array: Array) -> Array:
-    """Return complex numbers as real and imaginary part, along one axis more; all others as they are."""
-    return np.stack([array.real, array.imag], -1) if array.dtype.kind == "c" else array
 
 
 @dataclass

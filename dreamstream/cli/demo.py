@@ -19,10 +19,10 @@ import dreamstream as ds
 from .. import nn
 from ..config import config
 from ..data import AudioReader
+from ..data.progress import Progress
 from ..models import SileroVAD
 from ..nn import functional as F
 from .arguments import Commands, add_threads, at_least
-from .progress import Progress
 
 Array = npt.NDArray[Any]
 Span = tuple[float, float]

@@ -15,8 +15,9 @@ from typing import Any
 
 import numpy as np
 
+from ..data.values import in_frames, in_pairs
 from ..errors import FormatError
-from .audio_file import AudioFile, in_frames, in_pairs
+from .audio_file import AudioFile
 
 MOST_CHANNELS = 8
 LEAST_RATE = 1000  # Hz, of what may be samples

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from ..data.values import in_frames, in_pairs
 from ..errors import FormatError
-from .audio_file import in_frames, in_pairs
 
 if TYPE_CHECKING:
     from .audio_file import AudioFile

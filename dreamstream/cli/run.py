@@ -20,15 +20,17 @@ import dreamstream as ds
 from .. import models, nn
 from .._core import shown
 from ..data import AudioReader
+from ..data.progress import Progress
+from ..data.values import in_frames, in_lists
 from ..engine.verify import TOLERANCE, difference
 from ..errors import FormatError
 from ..stream.tree import leaves
+from . import folder
 from .arguments import Commands, add_threads, at_least
-from .audio_file import AudioFile, in_frames, in_pairs
+from .audio_file import AudioFile
 from .described import FUNCTION, named_model
 from .outputs import Output, check_path, open_output
 from .plot import plot, require_matplotlib
-from .progress import Progress
 
 Array = npt.NDArray[Any]
 
@@ -154,17 +156,7 @@ def _new_frames(file: AudioFile) -> Iterator[dict[str, Any]]:
             line: dict[str, Any] = {"file": file.path, "start": round(start, 9)}
             if len(file.new) > 1:
                 line["output"] = info.name
-            yield {**line, "values": _numbers(np.atleast_1d(frame))}
-
-
-def _numbers(array: Array) -> Any:
-    """Return nested lists; what is no finite number becomes None, which JSON can hold."""
-    array = in_pairs(array)
-    if array.dtype.kind != "f" or np.isfinite(array).all():
-        return array.tolist()
-    out = array.astype(object)
-    out[~np.isfinite(array)] = None
-    return out.tolist()
+            yield {**line, "values": in_lists(np.atleast_1d(frame))}
 
 
 # ---------------------------------------------------------------------- the whole at once
@@ -208,6 +200,8 @@ def _compare(file: AudioFile) -> tuple[float, str]:
 # ---------------------------------------------------------------------- the command
 def run(args: argparse.Namespace) -> int:
     """Stream audio files through a model."""
+    if folder.is_asked(args):
+        return folder.run(args, _load(args))
     if args.plot:
         require_matplotlib(args.plot)  # this and paths before all the work
     for path in filter(None, (args.output, args.plot)):
@@ -340,8 +334,8 @@ def _print_summary(files: list[AudioFile], latencies: list[float], frames: int, 
 
 
 def _output_path(text: str) -> str:
-    if os.path.splitext(text)[1] not in (".npy", ".npz", ".csv", ".wav"):
-        raise argparse.ArgumentTypeError(f"expected a .npy, .npz, .csv or .wav file, got {text}")
+    if os.path.splitext(text)[1] not in (".npy", ".npz", ".csv", ".wav", ".jsonl"):
+        raise argparse.ArgumentTypeError(f"expected a .npy, .npz, .csv, .wav or .jsonl file, got {text}")
     return text
 
 
@@ -359,7 +353,8 @@ def add(commands: Commands) -> None:
         "audio",
         metavar="AUDIO",
         nargs="+",
-        help="WAV files, each given once; others with soundfile installed; - is standard input",
+        help="WAV files, each given once; others with soundfile installed; - is standard input; with -o OUT.jsonl "
+        "also folders, of which all recordings are run",
     )
     parser.add_argument("--weights", metavar="FILE", help="a .safetensors file; by default that of silero-vad")
     parser.add_argument("--chunk-ms", type=at_least(1, int), default=100, metavar="N", help="audio per step (100)")
@@ -387,10 +382,14 @@ def add(commands: Commands) -> None:
         metavar="OUT",
         type=_output_path,
         help="write all outputs as they come: .csv, .npz (an array per file, when it has ended), .npy (one file), "
-        ".wav (one output of samples, float32)",
+        ".wav (one output of samples, float32), .jsonl (a line {file, model, frames, values} per file that has "
+        "ended; run again, it goes on with the files that have none)",
     )
     parser.add_argument(
         "--int16", action="store_true", help="write integers to the .wav; says how many samples were clipped"
+    )
+    parser.add_argument(
+        "--workers", type=at_least(0, int), default=0, metavar="N", help="processes that read for a .jsonl (0)"
     )
     add_threads(parser)
     parser.set_defaults(run=run)

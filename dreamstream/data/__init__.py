@@ -1,5 +1,7 @@
-"""Recordings, read piece by piece."""
+"""Recordings, read piece by piece, and batches of many."""
 
 from .audio import AudioReader, read_audio
+from .bulk import bulk
+from .loader import StreamLoader
 
-__all__ = ["AudioReader", "read_audio"]
+__all__ = ["AudioReader", "StreamLoader", "bulk", "read_audio"]

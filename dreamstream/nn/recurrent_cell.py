@@ -8,8 +8,10 @@ from typing import Any, ClassVar
 
 from ..array import Tensor
 from ..array.dtypes import require_same
+from ..array.loops import Body, refuse
 from ..dispatch import apply
 from ..errors import NotStreamableError, ShapeError
+from ..operations.refusals import LOOPS_ELSEWHERE
 from . import init
 from .functional.arguments import checked
 from .functional.texts import described
@@ -81,6 +83,8 @@ class Cell(Module):
         name = type(self).__name__
         x = checked(name, input)
         if x.is_stream and not all(getattr(h, "is_stream", False) for h in state):
+            if isinstance(getattr(getattr(x, "edge", None), "entry", None), Body):
+                refuse(LOOPS_ELSEWHERE)
             raise NotStreamableError(
                 f"{name}: the state of a stream's frames is one per frame, a stream like them, or None for "
                 f"zeros; what goes on from frame to frame is a layer's: nn.{name.removesuffix('Cell')}"

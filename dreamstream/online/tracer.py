@@ -30,7 +30,7 @@ from ..stream.tree import leaves, map_leaves
 from ..tracing import Hooks, NoCopy, Site, variables
 from ..tracing.callees import wanted
 from ..tracing.copies import converted
-from . import registered
+from . import loops, registered
 
 #: Frames for which a function is asked whether it makes a tensor.
 _TRIED = 48
@@ -196,6 +196,7 @@ class Tracer(Hooks):
         math.sqrt: _sqrt,
         max: _extreme(max, True),
         min: _extreme(min, False),
+        **loops.INSTEAD,
     }
 
     # ------------------------------------------------------------------ truths
@@ -280,7 +281,13 @@ class Tracer(Hooks):
 
     # ------------------------------------------------------------------ loops
     def loop(self, site: Site) -> Any:
-        return _While() if site.kind == "while" else super().loop(site)
+        return _While() if site.kind == "while" else loops.ForLoop(site)
+
+    def iterate(self, iterable: Any, site: Site, loop: Any) -> Any:
+        return loops.iterate(iterable, site, loop, variables(sys._getframe(1)))
+
+    def gathered(self, made: list[Any]) -> Any:
+        return loops.gathered(made)
 
     def rounds(self, loop: Any, w: Comparison, site: Site, seen: dict[str, Any]) -> bool:
         if site.escapes or site.effects or changed_in_place(site, seen) is not None:

@@ -29,6 +29,7 @@ _ROWS = (
     Operator("router", kind="frame", written="the gates of `nn.gates`"),
     Operator("expert_linear", kind="frame", written="`nn.FMoELinear`, `nn.FMoE`"),
     Operator("combine", kind="frame", written="`nn.FMoE`"),
+    Operator("scan", kind="carried", written="a loop over frames in a forward"),
     *_all("frame", "lstm_cell", "gru_cell", "rnn_cell"),
     *_all("frame", "linear", outside="linear"),
     *_all("frame", "embedding", outside="rows of tables"),

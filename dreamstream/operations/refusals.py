@@ -21,6 +21,13 @@ __all__ = [
     "IN_ORDER",
     "KEPT",
     "LOOPS",
+    "LOOPS_BACKWARDS",
+    "LOOPS_CHANGE",
+    "LOOPS_ELSEWHERE",
+    "LOOPS_GROW",
+    "LOOPS_LEFT",
+    "LOOPS_TO_LAST",
+    "LOOPS_WHOLE",
     "MASKED",
     "OF_VALUES",
     "OVER_STREAM",
@@ -155,11 +162,47 @@ PLACES = Refusal(
     "(`dreamstream.torch.functional.expert_linear`, `combine`)",
 )
 LOOPS = Refusal(
-    "a loop over frames: `for t in range(x.size(2))`, `for frame in x.unbind(2)`",
+    "frames that are not gone through by a `for` of the forward's own source, or given back as a list: "
+    "`return [f(frame) for frame in x.unbind(1)]`, `map(f, x.unbind(1))`",
     "which frames there are is known when the stream has ended",
-    "use what does for all frames what a loop does for each: layers, slices (`x[..., 1:]`), `x.cumsum`; `nn.GRU`, "
-    "`nn.LSTM` and `nn.RNN` are such loops over their cells, whose weights they take (`weight_ih_l0` is a cell's "
-    "`weight_ih`), and of another recurrence @ds.register says how it streams",
+    "go through them by `for`, and give what the loop gathers to `torch.stack` or `torch.cat`",
+)
+LOOPS_LEFT = Refusal(
+    "`break` and `return` in a loop over frames",
+    "it leaves the loop at another frame in each stream",
+    "compute on, and choose with `torch.where`",
+)
+LOOPS_BACKWARDS = Refusal(
+    "a loop over frames that goes backwards: `reversed(range(x.size(1)))`, `range(T - 1, -1, -1)`",
+    "it begins at the stream's end",
+    "go forwards, or give the frames in the other order from outside",
+)
+LOOPS_TO_LAST = Refusal(
+    "`if t == T - 1` in a loop over frames",
+    "whether a frame is the last one is known when the stream has ended",
+    "do behind the loop what is of the last frame alone",
+)
+LOOPS_GROW = Refusal(
+    "what a loop over frames has gathered so far, in the loop: `torch.stack(ys)`, `for y in ys`",
+    "it grows with every frame",
+    "keep a fixed number of frames, or use attention with a context",
+)
+LOOPS_CHANGE = Refusal(
+    "a loop over frames that carries what changes its kind or shape in every frame: "
+    "`h = torch.cat([h, x[:, t]], 1)`",
+    "no state of a fixed size holds it",
+    "keep a fixed number of frames, or use attention with a context",
+)
+LOOPS_ELSEWHERE = Refusal(
+    "what a loop over frames keeps in an attribute, or in a variable of another function: "
+    "`self.h = self.cell(x[:, t], self.h)`",
+    "what goes from frame to frame is seen in variables of the loop's own function alone",
+    "carry it in a variable, and assign the attribute after the loop",
+)
+LOOPS_WHOLE = Refusal(
+    "in a loop over frames, a layer that needs more than one frame, or a whole stream: `self.conv(x[:, t])`",
+    "the loop is at one frame",
+    "apply it to the whole stream before or after the loop",
 )
 KEPT = Refusal(
     "`self.h = h` after `self.h` was read, frames assigned to a registered buffer: a cache that a forward "

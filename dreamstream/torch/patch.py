@@ -18,6 +18,7 @@ from torch.nn.utils import parametrize
 
 from ..array.dtypes import name_of, nominal
 from ..array.lengths import LengthsOf
+from ..array.loop_frames import Gathered
 from ..array.stream_tensor import StreamTensor as Native
 from ..array.symbolic import as_symbolic, measured
 from ..errors import DreamStreamError, ModeError, StreamMismatchError
@@ -29,6 +30,7 @@ from ..online.tracer import TRACER
 from ..stream.rules import Length, require_same_streams
 from ..stream.where import offline_error, passes_on, raise_explained, runs_forward
 from . import private
+from .forward import gathering  # noqa: F401  (functions that forwards' copies call)
 from .forward.drawn import places_of_draws, warn_of_others
 from .forward.held import TorchHeld
 from .forward.layers import streaming_forward, unstreamable
@@ -356,7 +358,7 @@ def _measured(x: Any) -> Any:
     if isinstance(x, StreamTensor):
         inner = measured(x._inner)  # which refuses what is no stream
         return x if inner is x._inner else StreamTensor.shell(inner)
-    return StreamTensor.shell(measured(x)) if isinstance(x, Length) else x
+    return StreamTensor.shell(measured(x)) if isinstance(x, (Length, Gathered)) else x
 
 
 def _run(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

@@ -72,7 +72,9 @@ class Built(NamedTuple):
 def engine(variant: str) -> Engine:
     """Compile what changed of the engine, and the allocator that fails on demand."""
     blas = openblas() if variant == "plain" else None
-    flags = cbuild.flags(openblas=blas is not None, sanitize=SANITIZERS[variant])
+    flags = cbuild.flags(
+        openblas=blas is not None, prefix=blas.prefix if blas else "", sanitize=SANITIZERS[variant]
+    )
     cflags, where, error = [*flags, f"-I{HERE}", "-Wno-frame-larger-than"], BUILD / variant, ""  # of tests
     with _lock(where):
         try:
@@ -90,7 +92,7 @@ def engine(variant: str) -> Engine:
         archive.unlink(missing_ok=True)
         subprocess.run(["ar", "qcs", str(archive), *map(str, objects)], check=True)
     libraries = ["-lm", "-pthread", *cbuild.sanitizer_flags(SANITIZERS[variant])]
-    libraries += [str(blas), f"-Wl,-rpath,{blas.parent}"] if blas else []
+    libraries += [*blas.libraries, *(f"-Wl,-rpath,{path.parent}" for path in blas.carried[:1])] if blas else []
     return Engine(variant, archive, cflags, libraries, error)
 
 
@@ -175,16 +177,17 @@ def run(
     )
 
 
-def openblas() -> Path | None:
-    """libscipy_openblas.so: of its own wheel, else the copy inside an installed DreamStream."""
-    if os.environ.get("DREAMSTREAM_BLAS") == "none":
-        return None
-    for package, folder in [("scipy_openblas32", "lib"), ("dreamstream", "_openblas")]:
-        spec = importlib.util.find_spec(package)
-        for place in (spec.submodule_search_locations or []) if spec else []:
-            library = Path(place) / folder / "libscipy_openblas.so"
-            if library.exists():
-                return library
+def openblas() -> cbuild.Blas | None:
+    """The OpenBLAS that a build would take, else the copy inside an installed DreamStream."""
+    wanted = os.environ.get("DREAMSTREAM_BLAS", "")
+    found = cbuild.find_blas(wanted)
+    if isinstance(found, cbuild.Blas):
+        return found
+    spec = importlib.util.find_spec("dreamstream") if wanted != "none" else None
+    for place in (spec.submodule_search_locations or []) if spec else []:
+        library = Path(place) / "_openblas" / "libscipy_openblas.so"
+        if library.exists():
+            return cbuild.Blas("scipy_", [f"-L{library.parent}", "-lscipy_openblas"], [library], [])
     return None
 
 

@@ -74,3 +74,8 @@ def piped_stdin(monkeypatch):
     with open(read_end, encoding="utf-8") as text, open(write_end, "wb", buffering=0) as out:
         monkeypatch.setattr(sys, "stdin", text)
         yield out
+
+
+def write_wav(path, samples, rate):
+    """Write 16-bit samples ``(frames,)``."""
+    path.write_bytes(wav(np.asarray(samples, np.int16)[:, None], rate=rate))

@@ -16,8 +16,9 @@ import pytest
 
 import dreamstream as ds
 from dreamstream import cli
-from dreamstream.cli import demo, progress as shown
-from dreamstream.cli.progress import Progress
+from dreamstream.cli import demo
+from dreamstream.data import progress as shown
+from dreamstream.data.progress import Progress
 from dreamstream.models import SileroVAD
 
 SHORT = ["demo", "--streams", "9", "--seconds", "1.5"]

@@ -443,11 +443,10 @@ def test_frames_that_never_came(tmp_path, folder, capsys):
 
 
 def test_complex_outputs_are_pairs():
-    from dreamstream.cli.outputs import in_pairs
-    from dreamstream.cli.run import _numbers
+    from dreamstream.data.values import in_lists, in_pairs
 
     given = np.array([[1 + 2j, np.inf - 1j]], np.complex64)
-    assert _numbers(given) == [[[1.0, 2.0], [None, -1.0]]] and in_pairs(given).shape == (1, 2, 2)
+    assert in_lists(given) == [[[1.0, 2.0], [None, -1.0]]] and in_pairs(given).shape == (1, 2, 2)
 
 
 @pytest.mark.parametrize(
@@ -557,7 +556,7 @@ def test_a_mismatch_fails(run, monkeypatch):
         (("a.wav", "a.wav"), 1, "given twice"),
         (("-", "a.wav", "-"), 1, "- is given twice"),
         (("a.wav", "--chunk-ms", "0"), 2, "expected 1 or more"),
-        (("a.wav", "-o", "out.txt.doc"), 2, "expected a .npy, .npz, .csv or .wav file"),
+        (("a.wav", "-o", "out.txt.doc"), 2, "expected a .npy, .npz, .csv, .wav or .jsonl file"),
         ((), 2, "AUDIO"),
     ],
 )

@@ -79,3 +79,21 @@ def test_a_path_with_spaces(tmp_path, monkeypatch):
             shutil.copytree(PACKAGE / name, installed / name)
     monkeypatch.setattr(flags, "prefix", lambda: installed)
     build_and_run(tmp_path, f"cc version.c {flags.cflags()} {flags.libs()} -o version")
+
+
+@pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler")
+@pytest.mark.skipif(shutil.which("pkg-config") is None, reason="there is no pkg-config")
+@pytest.mark.skipif(SANITIZED, reason="the library needs the sanitizer's")
+def test_pkg_config(tmp_path):
+    """Of a package that has moved; the program asks for the library by the number of its interface."""
+    for name in "include", "lib", "_openblas":
+        if (PACKAGE / name).is_dir():
+            shutil.copytree(PACKAGE / name, tmp_path / "moved" / name)
+    asked = f"env PKG_CONFIG_PATH={tmp_path}/moved/lib/pkgconfig pkg-config"
+    told = subprocess.run(f"{asked} --modversion dreamstream", shell=True, capture_output=True, text=True)
+    assert told.stdout == f"{ds.__version__}\n"
+    (tmp_path / "moved" / "lib" / "libdreamstream.so.1").rename(tmp_path / "kept")
+    with pytest.raises(AssertionError, match=r"libdreamstream\.so\.1"):
+        build_and_run(tmp_path, f"cc version.c $({asked} --cflags --libs dreamstream) -o version")
+    (tmp_path / "kept").rename(tmp_path / "moved" / "lib" / "libdreamstream.so.1")
+    build_and_run(tmp_path, f"cc version.c $({asked} --cflags --libs dreamstream) -o version")

@@ -587,5 +587,5 @@ def test_shipped_elsewhere(c_build, features, tmp_path):
           "-Wl,-rpath,$ORIGIN/lib", "-ldreamstream")  # fmt: skip
     assert "model Features on " in run(tool, features[1])
     mapped = subprocess.run(["ldd", str(tool)], capture_output=True, text=True).stdout
-    assert str(tmp_path / "lib" / "libdreamstream.so") in mapped
+    assert f"libdreamstream.so.1 => {tmp_path / 'lib' / 'libdreamstream.so.1'}" in mapped
     assert str(LIBRARY.parent.parent) not in mapped

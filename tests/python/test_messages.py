@@ -5,6 +5,7 @@ Each is said by all that can say it: modules of ours, torch's, engines.
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
@@ -488,6 +489,22 @@ def test_a_clone_takes_the_installed_engine(tmp_path, monkeypatch):
         ImportError, match=r"no compiled engine for Python 3\.\d+, and none is installed: run `pip"
     ):
         clone.find_core(here, [str(here)])
+
+
+def test_an_engine_that_is_older_than_its_sources(tmp_path):
+    """Where it was compiled in the folder itself; one that is installed elsewhere has none beside it."""
+    here, source = tmp_path / "clone" / "dreamstream", tmp_path / "clone" / "csrc" / "base" / "floats.h"
+    core = here / Path(ds._core.__file__).name
+    for file in (source, core):
+        file.parent.mkdir(parents=True)
+        file.touch()
+    os.utime(core, ns=(5 * 10**9, 5 * 10**9))
+    os.utime(source, ns=(4 * 10**9, 4 * 10**9))
+    clone.find_core(here, [str(here)])
+    os.utime(source, ns=(6 * 10**9, 6 * 10**9))
+    with pytest.raises(ImportError, match=rf"{source} has changed .*: run `python setup\.py build_ext --inplace`"):
+        clone.find_core(here, [str(here)])
+    clone.find_core(tmp_path / "elsewhere", [str(here)])
 
 
 @pytest.mark.parametrize("asked", ["ds.torch", "ds.export.torchscript(ds.nn.ReLU(), ('B', 'L'), 'x')"])

@@ -30,6 +30,38 @@ def test_special_values():
         np.testing.assert_array_equal(ours(ds.tensor(x), 2).numpy(), theirs(torch.tensor(x), 2).numpy())
 
 
+LONG = (
+    (nn.MaxPool1d, (65, 1, 32)), (nn.MaxPool1d, (401, 1, 200)), (nn.MaxPool1d, (13, 3, 5, 2, False, True)),
+    (nn.MaxPool1d, (400, 160)), (nn.MaxPool1d, (31, 31)), (nn.MaxPool2d, ((9, 65), 1, (4, 32))),
+    (nn.MaxPool2d, ((3, 16), (2, 1), 1, (1, 3))), (nn.AvgPool1d, (65, 1, 32)), (nn.AvgPool1d, (400, 160)),
+    (nn.AvgPool1d, (400, 400)), (nn.AvgPool1d, (33, 2, 16, True, False)),
+    (nn.AvgPool2d, ((11, 8), (1, 2), (5, 3))),
+    (nn.AvgPool2d, ((8, 1), 1, (4, 0), True)), (nn.LPPool1d, (2, 65, 1)),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("channels", [1, 8, 40])
+@pytest.mark.parametrize(("layer", "given"), LONG, ids=[f"{c.__name__}{given}" for c, given in LONG])
+def test_long_windows(layer, given, channels, rng):
+    """Of one channel and of many; NaN, infinities and zeros of both signs as torch has them."""
+    special = np.array([0, -0.0, 0, -0.0, np.nan, np.inf, -np.inf], np.float32)
+    for share in (0, 0.01, 0.2):
+        flat = layer.__name__.endswith("1d")
+        x = rng.standard_normal((channels, *(() if flat else (12,)), 700), dtype=np.float32)
+        chosen = rng.random(x.shape) < share
+        x[chosen] = rng.choice(special, chosen.sum())
+        theirs = getattr(torch.nn, layer.__name__)(*given)
+        wanted = theirs(torch.tensor(x, dtype=torch.float64)).to(torch.float32).numpy()
+        got = layer(*given)(ds.tensor(x)).numpy()
+        if "Max" not in layer.__name__:
+            np.testing.assert_allclose(got, wanted, rtol=1e-6, atol=1e-6)
+            continue
+        np.testing.assert_array_equal(got, wanted)
+        if flat:  # the first of equals
+            signs = np.signbit(np.stack([got, wanted])[:, ~np.isnan(wanted)])
+            np.testing.assert_array_equal(*signs)
+
+
 def test_sizes_by_the_nearest_elements(rng):
     for n, size in itertools.product(range(1, 20), range(1, 40, 3)):
         x = rng.standard_normal((2, 1, n)).astype(np.float32)

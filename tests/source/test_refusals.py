@@ -33,6 +33,40 @@ class Cached(nn.Module):
         return y
 
 
+def leaving(x: Any) -> Any:
+    for t in range(x.size(2)):
+        if t == 5:
+            break
+    return x
+
+
+def growing(x: Any) -> Any:
+    ys: list[Any] = []
+    for t in range(x.size(2)):
+        ys.append(x[..., t])
+        total = ds.stack(ys, 2).sum(2)
+    return total
+
+
+def changing(x: Any) -> Any:
+    h = x.new_zeros(x.size(0), 1)
+    for t in range(x.size(2)):
+        h = ds.cat([h, x[..., t]], 1)
+    return h
+
+
+class Keeping(nn.Module):
+    """Carries a state in an attribute."""
+
+    def forward(self, x: Any) -> Any:
+        self.h: Any = None
+        ys = []
+        for t in range(x.size(2)):
+            self.h = x[..., t] if self.h is None else x[..., t] - self.h
+            ys.append(self.h)
+        return ds.stack(ys, 2)
+
+
 #: What is refused, by the first words of its row: layers, or functions of a stream (B, 4, L).
 SAMPLES: dict[str, nn.Module | Forward] = {
     "attention": lambda x: F.scaled_dot_product_attention(*3 * [x.transpose(1, 2)]),
@@ -50,8 +84,15 @@ SAMPLES: dict[str, nn.Module | Forward] = {
     "`x[..., 3]`": lambda x: x[..., 3],
     "`x[..., -9::2]`": lambda x: x[..., -9::2],
     "`x[..., :9]`": lambda x: x[..., :9],
-    "`if": lambda x: x if x.size(2) > 10 else -x,
-    "a loop over frames": lambda x: [x[..., t] for t in range(x.size(2))],
+    "`if x": lambda x: x if x.size(2) > 10 else -x,
+    "frames that are not gone": lambda x: [x[..., t] for t in range(x.size(2))],
+    "`break` and": lambda x: leaving(x),
+    "a loop over frames that goes": lambda x: ds.stack([x[..., t] for t in reversed(range(x.size(2)))]),
+    "`if t": lambda x: ds.stack([x[..., t] * (t == x.size(2) - 1) for t in range(x.size(2))]),
+    "what a loop over frames has": lambda x: growing(x),
+    "a loop over frames that carries": lambda x: changing(x),
+    "what a loop over frames keeps": Keeping(),
+    "in a loop over frames": lambda x: ds.stack([x[..., t] + x[:, 0] for t in range(x.size(2))], 2),
     "`int": lambda x: x * int(x.size(2)),
     "`np.asarray(x)`": np.asarray,
     "`(index == e)": lambda x: x[x > 0],

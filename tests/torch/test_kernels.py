@@ -173,6 +173,8 @@ def outputs_of(driver, case, op, rng, style, streams, weights):
 
 def gradients(outputs, probes, leaves):
     total = sum((outputs[key] * probe).sum() for key, probe in probes.items())
+    if not total.requires_grad:  # windows that see nothing but padding
+        return [torch.zeros_like(x) for x in leaves]
     found = torch.autograd.grad(total, leaves, allow_unused=True)
     return [torch.zeros_like(x) if g is None else g for x, g in zip(leaves, found)]
 

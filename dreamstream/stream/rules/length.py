@@ -588,3 +588,7 @@ class Sizes(NamedTuple):
     batch: type[BatchSize] = BatchSize
     length: type[Length] = Length
     joined: type[BatchLength] = BatchLength
+    #: Shows a native tensor of a forward as the front end's own.
+    see: Callable[[Any], Any] = staticmethod(lambda native: native)
+    #: Whether gradients are recorded at the moment.
+    has_gradients: Callable[[], bool] = staticmethod(lambda: False)

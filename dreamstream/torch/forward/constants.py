@@ -13,6 +13,7 @@ from ...array import METHODS, Tensor
 from ...array.axes import sizes_of
 from ...array.dtypes import nominal
 from ...array.elementwise import rows_at
+from ...array.loop_frames import number_in, row_of
 from ...operations import ARITHMETIC, RELATIONS
 from ...stream.rules import Length, Rows, Token
 from ..tensor.stream_tensor import TAKERS
@@ -120,6 +121,8 @@ class Constant(Tensor):
         return self._like(torch.cat([t.torch for t in tensors], dim))
 
     def __getitem__(self, index: Any) -> Any:
+        if number_in(index):
+            return row_of(self, index)
         parts = index if isinstance(index, tuple) else (index,)
         for end in (e for p in parts for e in ((p.start, p.stop, p.step) if isinstance(p, slice) else (p,))):
             if isinstance(end, Rows):

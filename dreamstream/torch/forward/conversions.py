@@ -20,6 +20,7 @@ from ...array.axes import sizes_of
 from ...array.creation import lengths_in
 from ...array.dtypes import nominal
 from ...array.einsum import of_streams
+from ...array.loops import Body
 from ...array.picked import Picked
 from ...array.scores import Scores
 from ...array.stream_tensor import StreamTensor as Native
@@ -50,15 +51,31 @@ class AMinMax(NamedTuple):
     max: Any
 
 
-def with_value(inner: Native, fn: Callable[[torch.Tensor], torch.Tensor]) -> Native:
-    """Return the same stream with other values; in a capture, where there are none, itself."""
+def with_value(inner: Native, fn: Callable[[torch.Tensor], torch.Tensor], note: str = "") -> Native:
+    """Return the same stream with other values; in a capture, where there are none, itself.
+
+    In the body of a loop over frames, `note` says what the loop's kernel is to do.
+    """
     if isinstance(inner, Complex):
         return inner.each(lambda part: with_value(part, fn))
     if isinstance(inner, Picked):
         return Picked(with_value(inner.whole, fn), inner.mask)
     if inner.value is None:
-        return inner
+        return in_loop(inner, note)
     return Native.inside(fn(inner.value), inner.dims, inner.edge, inner.names)  # type: ignore[arg-type]
+
+
+def in_loop(inner: Native, note: str) -> Native:
+    """Return a frame of a loop's body as the loop's kernel is to compute it; itself in a capture."""
+    body = inner.edge.entry if inner.edge is not None else None
+    if not isinstance(body, Body) or hasattr(body.loop.entry, "graph"):
+        return inner
+    if not note:
+        raise NotStreamableError(
+            f"an operation at {user_line()} needs the values of frames, which a loop over them computes later; "
+            "apply it to the whole stream before or after the loop"
+        )
+    return body.noted(inner, note)
 
 
 def _dtype(x: Any) -> torch.dtype:
@@ -113,7 +130,7 @@ def _requiring(x: Any, requires_grad: bool = True) -> Any:
 
 
 def _detached(x: Any) -> Any:
-    return unsure(x, with_value(x, torch.Tensor.detach))
+    return unsure(x, with_value(x, torch.Tensor.detach, "detach"))
 
 
 enter(
@@ -399,7 +416,9 @@ def _random(name: str) -> Callable[..., Any]:
     whole, native = getattr(F, name), getattr(native_functional, name)
 
     def run(input: Any, p: float = 0.5, training: bool = not name.endswith("alpha_dropout")) -> Any:
-        if not training or p == 0 or input.value is None:
+        if training and p != 0 and input.value is None:
+            return in_loop(input, f"{name} {p}" if name in ("dropout", "alpha_dropout") else "")
+        if not training or p == 0:
             return native(input, p, False)
         _require_own_numbers(name, input, name in _CHANNELS and "L" in input.dims[2:])
         return visible(input, lambda padded: whole(padded, p, True))

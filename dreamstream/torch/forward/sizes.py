@@ -15,6 +15,7 @@ from ...array.protocol import refuse_the_rest
 from ...errors import NotStreamableError
 from ...stream.rules import BatchLength, BatchSize, Length, Sizes
 from ...stream.where import user_line
+from ..tensor.stream_tensor import StreamTensor
 
 
 class TorchBatch(BatchSize, torch.SymInt):  # type: ignore[misc]
@@ -79,4 +80,4 @@ class TensorOfSizes:
 
 TorchLength._joined = TorchBatchLength
 refuse_the_rest(TensorOfSizes, TensorOfSizes.__getattr__)
-SIZES = Sizes(TorchBatch, TorchLength, TorchBatchLength)
+SIZES = Sizes(TorchBatch, TorchLength, TorchBatchLength, StreamTensor.shell, torch.is_grad_enabled)

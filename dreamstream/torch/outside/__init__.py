@@ -18,7 +18,7 @@ from ...operations import OPERATIONS, RELATIONS, ours
 from ...stream.tree import leaves, map_leaves
 from ...stream.where import refuse_offline
 from ..tensor.padded_size import PaddedSize, without_padded_sizes
-from ..tensor.stream_tensor import TAKERS, StreamTensor
+from ..tensor.stream_tensor import TAKERS, StreamTensor, collates
 from . import along, parts, products, reductions, shapes  # noqa: F401  (each enters its rules)
 from .common import ASSIGNED, RULES, Rule, name_of, plain, run, streams_in, unknown
 from .losses import LOSSES
@@ -63,8 +63,12 @@ def call(func: Any, types: Any, args: Any, kwargs: Any) -> Any:
         return run(func, args, kwargs)
     if outside == "resizing" and isinstance(args[0], StreamTensor):
         raise ShapeError(f"{name} of a stream tensor: its shape is that of its streams; use x.tensor()")
-    if kwargs.get("out") is not None:
-        return _into(func, args, dict(kwargs))
+    if "out" in kwargs:
+        kwargs = dict(kwargs)
+        if kwargs["out"] is None or (name == "stack" and collates()):
+            del kwargs["out"]
+        else:
+            return _into(func, args, kwargs)
     if func in LOSSES:
         return LOSSES[func](func, *args, **kwargs)
     if args and type(args[-1]) is PaddedSize:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from ...errors import ShapeError, StreamIndexError
+from ...errors import ShapeError, StreamIdError, StreamIndexError
 from ...stream.metadata import StreamMetadata
 from ...stream.rules import (
     BATCH,
@@ -292,6 +292,10 @@ def stack(func: Any, tensors: Any, dim: Any = 0) -> Any:
         require_equal_rates([t.rate for t in streams], "stack")
         names = [*first.names[:at], BATCH, *first.names[at:]]
         return _cat_rows([StreamTensor.of(plain(t).unsqueeze(at), t._info.with_names(names)) for t in streams], at)
+    if len(streams) > 1 and len(set(ids)) == len(ids) > 0 and all(BATCH in t.names for t in streams):
+        raise StreamIdError(
+            "stack: of different streams; torch.cat joins them, in a DataLoader collate_fn=torch.cat", ids
+        )
     info = agree(streams, "stack")
     if any(t.names != first.names for t in streams):
         raise ShapeError(f"stack: dimensions {[t.names for t in streams]} don't line up")

@@ -91,6 +91,15 @@ def _seen(dims: tuple[Any, ...], names: Names | None) -> tuple[Names, tuple[int,
     return tuple([d if isinstance(d, str) else n for d, n in zip(dims, own)]), order
 
 
+def collates() -> bool:
+    """Whether torch's DataLoader may be making a batch in a worker.
+
+    It stacks into shared memory, which can't hold whose frames they are, and takes as much as `numel` says, which
+    leaves padding out. So what it asks of `new` is not used.
+    """
+    return torch.utils.data.get_worker_info() is not None
+
+
 class StreamTensor(OfStreams, torch.Tensor):
     """The chunks of many streams, as a torch tensor; see :func:`dreamstream.stream_tensor`.
 
@@ -435,6 +444,10 @@ class StreamTensor(OfStreams, torch.Tensor):
         if isinstance(self._inner, Symbolic) or isinstance(getattr(self._inner, "dims", (0,))[0], str):
             return iter(self._inner)  # which refuses it
         return iter(self.unbind(0))
+
+    def new(self, *args: Any, **options: Any) -> Any:
+        """Return what torch's `new` does, which is no stream tensor."""
+        return torch.empty(0, dtype=self.dtype) if collates() else super().new(*args, **options)
 
     def __copy__(self) -> StreamTensor:
         return self.of(self._plain(), self._require_outside("a copy"))

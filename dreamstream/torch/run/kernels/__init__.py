@@ -4,6 +4,7 @@ from . import (  # noqa: F401  (each file enters its kernels)
     attention,
     convolution,
     experts,
+    loops,
     moving,
     normalization,
     places,

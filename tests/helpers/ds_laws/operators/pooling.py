@@ -83,7 +83,8 @@ def adaptive_pool(a: dict[str, Any], w: Arrays, x: Array) -> list[Array]:
 # ---------------------------------------------------------------- random cases
 def _windows(rng: Rng, features: tuple[int, ...], dilated: bool) -> dict[str, Any]:
     """What max_pool and avg_pool have in common; padding is at most half of a window, or anything."""
-    kernel, dilation = int(rng.integers(1, 6)), int(pick(rng, 1, 1, 2, 3)) if dilated else 1
+    kernel = int(pick(rng, rng.integers(1, 6), rng.integers(1, 6), rng.integers(8, 20)))
+    dilation = int(pick(rng, 1, 1, 2, 3)) if dilated else 1
     half = kernel // 2
     same = int(rng.integers(0, half + 1))
     left, right = pick(

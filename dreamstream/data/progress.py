@@ -1,4 +1,4 @@
-"""What is shown while audio is streamed."""
+"""What is shown on a terminal while audio is streamed."""
 
 from __future__ import annotations
 
@@ -9,19 +9,27 @@ from typing import Any
 
 
 class Progress:
-    """A bar on stderr if that is a terminal: tqdm's where it is installed, else a plain line."""
+    """A bar on stderr if that is a terminal: tqdm's where it is installed, else a plain line.
 
-    def __init__(self, seconds: float, quiet: bool) -> None:
-        self.total, self.done, self.shown = seconds, 0.0, 0.0
+    Parameters
+    ----------
+    total : float
+        How much there is to do, in `unit`; 0 where that is not known.
+    quiet : bool
+    unit : str
+    """
+
+    def __init__(self, total: float, quiet: bool, unit: str = "s") -> None:
+        self.total, self.done, self.shown, self.unit = total, 0.0, 0.0, unit
         self.bar: Any = None
         self.active = not quiet and sys.stderr.isatty()
-        if self.active and seconds:
+        if self.active and total:
             try:
                 from tqdm import tqdm
             except ImportError:
                 return
-            form = "{percentage:3.0f} %|{bar}| {n:.0f} of {total:.0f} s [{elapsed}<{remaining}]"
-            self.bar = tqdm(total=seconds, bar_format=form, leave=False, mininterval=0.25)
+            form = f"{{percentage:3.0f}} %|{{bar}}| {{n:.0f}} of {{total:.0f}} {unit} [{{elapsed}}<{{remaining}}]"
+            self.bar = tqdm(total=total, bar_format=form, leave=False, mininterval=0.25)
 
     def __enter__(self) -> Progress:
         return self
@@ -38,15 +46,15 @@ class Progress:
             sys.stderr.write("\r\x1b[K")
             sys.stderr.flush()
 
-    def advance(self, seconds: float) -> None:
-        """Count audio that has been streamed."""
-        self.done += seconds
+    def advance(self, amount: float) -> None:
+        """Count what has been done."""
+        self.done += amount
         if self.bar is not None:
-            self.bar.update(seconds)
+            self.bar.update(amount)
         elif self.active and time.monotonic() - self.shown > 0.25:
             self.shown = time.monotonic()
             of = f" of {self.total:.0f}" if self.total else ""
-            sys.stderr.write(f"\r\x1b[K  {self.done:.0f}{of} s")
+            sys.stderr.write(f"\r\x1b[K  {self.done:.0f}{of} {self.unit}")
             sys.stderr.flush()
 
     def say(self, line: str) -> None:

@@ -1,0 +1,571 @@
+/* ops/scan.c: a loop over frames. For each frame of a stream, one after the other, a body computes what the loop
+ * carries and what it gives from this frame of the inputs and from what it carried before.
+ *
+ * A body is a graph of operators that look at single frames. There is one for each of the first frames, where these
+ * are treated in another way, and the last body is that of all later frames. The attribute `body` holds them as JSON:
+ *
+ *     {"carried":[{"name":"h","dtype":"float32","shape":[4]}],
+ *      "bodies":[{"nodes":[{"op":"linear","attributes":{},"inputs":[1],"weights":[1,null]}],
+ *                 "carried":[2],"outputs":[2]}]}
+ *
+ * Values are numbered: the inputs, what is carried, then the outputs of the nodes in their order. Weights are numbered
+ * as the operator's own, of which the first ones, one for each carried array, are what it is before the first frame;
+ * an absent one is zero.
+ *
+ * A node's member "note" is not for kernels: it says what a front end's own arithmetic does besides.
+ *
+ * All rows that have a frame left go through a node together, as frames of one row. No row of an operator that looks
+ * at single frames depends on another, so neither chunks nor neighbours show in the results. */
+#include <math.h>
+#include <string.h>
+
+#include "base/arena.h"
+#include "codec/json.h"
+#include "ops/framewise.h"
+#include "ops/registry.h"
+
+enum { SCAN_BODY, SCAN_MAX_BODIES = 16, SCAN_MAX_NODES = 512, SCAN_MAX_NAME = 200 };
+
+typedef struct scan_node {
+    ds_op *op;
+    int inputs[DS_MAX_INPUTS];
+    int first_output;
+    int *weights; /* [op->n_weights], numbers of the operator's own; -1 where absent */
+} scan_node;
+
+typedef struct scan_body {
+    scan_node *nodes;
+    size_t n_nodes, n_values, first_node;
+    ds_signature *values; /* [n_values] */
+    int carried[DS_MAX_CARRIED], outputs[DS_MAX_OUTPUTS];
+    size_t scratch_per_call, scratch_per_row; /* the most that a node takes */
+} scan_body;
+
+/* What an instance owns. */
+typedef struct scan {
+    ds_arena arena;
+    ds_json *json;
+    char *text;
+    scan_body *bodies;
+    size_t n_bodies;
+    const scan_node **nodes; /* of all bodies */
+    size_t n_nodes;
+} scan;
+
+/* ---------------------------------------------------------------- reading a body */
+static ds_status scan_read_number(double *x, ds_json_value value)
+{
+    const char *text = NULL;
+    if (ds_json_kind_of(value) != DS_JSON_STRING)
+        return ds_json_double(x, value);
+    DS_TRY(ds_json_string(&text, NULL, value));
+    *x = strcmp(text, "nan") == 0 ? (double)NAN
+         : text[0] == '-'         ? -(double)INFINITY
+                                  : (double)INFINITY;
+    return DS_OK;
+}
+
+static ds_status scan_read_integers(ds_attr *attr, ds_json_value value)
+{
+    ds_json_cursor at;
+    ds_json_value each;
+    DS_TRY(ds_json_enter(&at, value, DS_JSON_ARRAY));
+    while (ds_json_next(&at, &each)) {
+        DS_CHECK(attr->value.n_ints < DS_MAX_INTS, DS_FORMAT,
+                 "scan: an attribute of its body holds more than %d integers", DS_MAX_INTS);
+        DS_TRY(
+            ds_json_integer(&attr->value.ints[attr->value.n_ints++], each, INT64_MIN, INT64_MAX));
+    }
+    return DS_OK;
+}
+
+static ds_status scan_read_attr(ds_attr *attr, const ds_op_def *def, ds_json_value key,
+                                ds_json_value value)
+{
+    const ds_attr_def *own = def->attrs;
+    *attr = (ds_attr){.name = NULL};
+    DS_TRY(ds_json_string(&attr->name, NULL, key));
+    while (own && own->name && strcmp(own->name, attr->name) != 0)
+        own++;
+    attr->kind =
+        own && own->name ? own->kind : DS_ATTR_INT; /* unknown names are refused by the operator */
+    switch (attr->kind) {
+    case DS_ATTR_INT:
+        return ds_json_integer(&attr->value.i, value, INT64_MIN, INT64_MAX);
+    case DS_ATTR_REAL:
+        return scan_read_number(&attr->value.x, value);
+    case DS_ATTR_INTS:
+        return scan_read_integers(attr, value);
+    case DS_ATTR_CHOICE:
+    case DS_ATTR_TEXT:
+        break;
+    }
+    return ds_json_string(&attr->text, NULL, value);
+}
+
+/* One of n numbers that exist; null is -1 where it may be absent. */
+static ds_status scan_read_place(int *place, ds_json_value value, size_t n, bool absent)
+{
+    int64_t i = -1;
+    if (!absent || ds_json_kind_of(value) != DS_JSON_NULL)
+        DS_TRY(ds_json_integer(&i, value, 0, (int64_t)n - 1));
+    *place = (int)i;
+    return DS_OK;
+}
+
+static ds_status scan_read_places(int *places, size_t *n, size_t most, ds_json_value object,
+                                  const char *key, size_t n_known, bool absent)
+{
+    ds_json_cursor at;
+    ds_json_value value;
+    DS_TRY(ds_json_get_list(&at, object, key, 0, most, key));
+    *n = 0;
+    while (ds_json_next(&at, &value))
+        DS_TRY(scan_read_place(&places[(*n)++], value, n_known, absent));
+    return DS_OK;
+}
+
+static ds_status scan_make_node(const ds_op *op, scan *s, scan_body *body, ds_json_value object)
+{
+    scan_node *node = &body->nodes[body->n_nodes];
+    ds_attr attrs[DS_MAX_ATTRS];
+    ds_signature in[DS_MAX_INPUTS], weights[DS_MAX_WEIGHTS];
+    int numbers[DS_MAX_WEIGHTS];
+    size_t n_attrs = 0, n_in, n_weights;
+    const char *name;
+    ds_json_value list, key, value;
+    ds_json_cursor at;
+    DS_TRY(ds_json_only(object, DS_JSON_KEYS("op", "attributes", "inputs", "weights", "note")));
+    DS_TRY(ds_json_get_string(&name, object, "op"));
+    const ds_op_def *def = ds_op_find(name);
+    DS_CHECK(def != NULL && def != &ds_op_scan, DS_ARGUMENT,
+             "scan: its body has an operator '%.40s', which is none that a body may have", name);
+    DS_TRY(ds_json_member(&list, object, "attributes"));
+    DS_TRY(ds_json_enter(&at, list, DS_JSON_OBJECT));
+    while (ds_json_next_member(&at, &key, &value)) {
+        DS_CHECK(n_attrs < DS_MAX_ATTRS, DS_FORMAT, "scan: too many attributes in its body");
+        DS_TRY(scan_read_attr(&attrs[n_attrs++], def, key, value));
+    }
+    DS_TRY(scan_read_places(node->inputs, &n_in, DS_MAX_INPUTS, object, "inputs", body->n_values,
+                            false));
+    DS_TRY(scan_read_places(numbers, &n_weights, DS_MAX_WEIGHTS, object, "weights",
+                            (size_t)op->n_weights, true));
+    for (size_t i = 0; i < n_in; i++)
+        in[i] = body->values[node->inputs[i]];
+    for (size_t i = 0; i < n_weights; i++) {
+        weights[i] = (ds_signature){.rank = 0};
+        DS_CHECK(numbers[i] < 0 || ds_op_has_weight(op, numbers[i]), DS_ARGUMENT,
+                 "scan: weight %d, which its body reads, is absent", numbers[i]);
+        if (numbers[i] >= 0)
+            weights[i] = op->weight[numbers[i]];
+    }
+    DS_PUSH_COPY(&s->arena, node->weights, numbers, n_weights);
+    DS_TRY(
+        ds_op_create(&node->op, &op->allocator, def, attrs, n_attrs, in, n_in, weights, n_weights));
+    body->n_nodes++; /* from here on its operator is released with the others */
+    DS_CHECK(ds_op_framewise(node->op), DS_ARGUMENT,
+             "scan: '%s' looks at more than one frame, and can't stand in its body", def->name);
+    node->first_output = (int)body->n_values;
+    for (int o = 0; o < node->op->n_outputs; o++)
+        body->values[body->n_values++] = node->op->out[o];
+    return DS_OK;
+}
+
+/* What a body's nodes take of scratch, for one frame of each row. */
+static void scan_measure(scan_body *body)
+{
+    for (size_t j = 0; j < body->n_nodes; j++) {
+        const ds_op *node = body->nodes[j].op;
+        const size_t call = ds_saturated_sum(node->scratch.per_call, node->scratch.per_row);
+        const size_t row = ds_saturated_sum(node->scratch.per_in, node->scratch.per_out);
+        body->scratch_per_call = call > body->scratch_per_call ? call : body->scratch_per_call;
+        body->scratch_per_row = row > body->scratch_per_row ? row : body->scratch_per_row;
+    }
+}
+
+static ds_status scan_make_body(const ds_op *op, scan *s, scan_body *body, ds_json_value object,
+                                size_t *n_outputs)
+{
+    ds_json_cursor at;
+    ds_json_value node;
+    size_t n_carried;
+    DS_TRY(ds_json_only(object, DS_JSON_KEYS("nodes", "carried", "outputs")));
+    DS_TRY(ds_json_get_list(&at, object, "nodes", 0, SCAN_MAX_NODES, "nodes"));
+    DS_TRY(ds_json_member(&node, object, "nodes"));
+    const size_t n_nodes = ds_json_count(node);
+    const size_t n_known = (size_t)op->n_inputs + (size_t)op->n_carried;
+    DS_PUSH_ZEROED(&s->arena, body->nodes, n_nodes);
+    DS_PUSH_ZEROED(&s->arena, body->values, n_known + n_nodes * DS_MAX_OUTPUTS);
+    for (int i = 0; i < op->n_inputs; i++)
+        body->values[body->n_values++] = op->in[i];
+    for (int i = 0; i < op->n_carried; i++)
+        body->values[body->n_values++] = op->carried[i].array;
+    while (ds_json_next(&at, &node))
+        DS_TRY(scan_make_node(op, s, body, node));
+    DS_TRY(scan_read_places(body->carried, &n_carried, DS_MAX_CARRIED, object, "carried",
+                            body->n_values, false));
+    DS_TRY(scan_read_places(body->outputs, n_outputs, DS_MAX_OUTPUTS, object, "outputs",
+                            body->n_values, false));
+    DS_CHECK(n_carried == (size_t)op->n_carried && *n_outputs > 0, DS_ARGUMENT,
+             "scan: a body gives %zu carried arrays and %zu outputs, expected %d and at least 1",
+             n_carried, *n_outputs, op->n_carried);
+    for (size_t i = 0; i < n_carried; i++) {
+        const ds_signature *is = &body->values[body->carried[i]], *was = &op->carried[i].array;
+        DS_CHECK(is->dtype == was->dtype && ds_signature_same_shape(is, was), DS_SHAPE,
+                 "scan: '%s' is %s %s, but %s %s after a frame", op->carried[i].name,
+                 ds_dtype_name(was->dtype), DS_SHAPE_TEXT(was), ds_dtype_name(is->dtype),
+                 DS_SHAPE_TEXT(is));
+    }
+    scan_measure(body);
+    return DS_OK;
+}
+
+static ds_status scan_read_carried(ds_op *op, scan *s, ds_json_value object)
+{
+    ds_json_cursor at;
+    ds_json_value value;
+    const char *name, *dtype;
+    DS_TRY(ds_json_get_list(&at, object, "carried", 0, DS_MAX_CARRIED, "carried arrays"));
+    while (ds_json_next(&at, &value)) {
+        ds_carried *c = &op->carried[op->n_carried];
+        DS_TRY(ds_json_only(value, DS_JSON_KEYS("name", "dtype", "shape")));
+        DS_TRY(ds_json_get_string(&name, value, "name"));
+        DS_TRY(ds_json_get_string(&dtype, value, "dtype"));
+        c->array = (ds_signature){.dtype = ds_dtype_find(dtype), .rate = op->in[0].rate};
+        DS_CHECK((int)c->array.dtype != 0 && strlen(name) <= SCAN_MAX_NAME, DS_ARGUMENT,
+                 "scan: a carried array has no element type '%.40s', or a name that is too long",
+                 dtype);
+        DS_TRY(ds_json_get_integers(c->array.shape, &c->array.rank, value, "shape", 0, DS_MAX_RANK,
+                                    1));
+        DS_CHECK(ds_signature_elements(&c->array) < DS_INT_LIMIT, DS_SHAPE,
+                 "scan: '%s' has 2^40 elements or more", name);
+        for (int i = 0; i < op->n_carried; i++)
+            DS_CHECK(strcmp(op->carried[i].name, name) != 0, DS_ARGUMENT,
+                     "scan: two carried arrays are called '%s'", name);
+        char *copy;
+        DS_PUSH_COPY(&s->arena, copy, name, strlen(name) + 1);
+        c->name = copy;
+        const int i = op->n_carried++;
+        if (ds_op_has_weight(op, i)) {
+            const ds_signature *first = &op->weight[i];
+            DS_CHECK(first->dtype == c->array.dtype && ds_signature_same_shape(first, &c->array),
+                     DS_SHAPE, "scan: '%s' is %s, but begins as %s", name, DS_SHAPE_TEXT(&c->array),
+                     DS_SHAPE_TEXT(first));
+        }
+    }
+    DS_CHECK(op->n_weights >= op->n_carried, DS_ARGUMENT,
+             "scan: expected a weight, or none, for each of %d carried arrays, got %d weights",
+             op->n_carried, op->n_weights);
+    return DS_OK;
+}
+
+static ds_status scan_list_nodes(scan *s)
+{
+    for (size_t b = 0; b < s->n_bodies; b++) {
+        s->bodies[b].first_node = s->n_nodes;
+        s->n_nodes += s->bodies[b].n_nodes;
+    }
+    DS_CHECK(s->n_nodes <= SCAN_MAX_NODES, DS_LIMIT, "scan: its bodies have more than %d operators",
+             SCAN_MAX_NODES);
+    DS_PUSH(&s->arena, s->nodes, s->n_nodes);
+    for (size_t b = 0; b < s->n_bodies; b++)
+        for (size_t j = 0; j < s->bodies[b].n_nodes; j++)
+            s->nodes[s->bodies[b].first_node + j] = &s->bodies[b].nodes[j];
+    return DS_OK;
+}
+
+static ds_status scan_read(ds_op *op, scan *s)
+{
+    ds_json_value value;
+    ds_json_cursor at;
+    const ds_json_value root = ds_json_root(s->json);
+    size_t n_outputs = 0;
+    DS_TRY(ds_json_only(root, DS_JSON_KEYS("carried", "bodies")));
+    DS_TRY(scan_read_carried(op, s, root));
+    DS_TRY(ds_json_get_list(&at, root, "bodies", 1, SCAN_MAX_BODIES, "bodies"));
+    DS_PUSH_ZEROED(&s->arena, s->bodies, SCAN_MAX_BODIES);
+    while (ds_json_next(&at, &value)) {
+        scan_body *body = &s->bodies[s->n_bodies++];
+        size_t n = 0;
+        DS_TRY(scan_make_body(op, s, body, value, &n));
+        for (size_t o = 0; o < n; o++) {
+            const ds_signature *y = &body->values[body->outputs[o]], *before = &op->out[o];
+            DS_CHECK(s->n_bodies == 1 || (n == n_outputs && y->dtype == before->dtype &&
+                                          ds_signature_same_shape(y, before)),
+                     DS_SHAPE, "scan: what frame %zu gives is %s, and %s before", s->n_bodies - 1,
+                     DS_SHAPE_TEXT(y), DS_SHAPE_TEXT(before));
+            op->out[o] = *y;
+        }
+        n_outputs = n;
+    }
+    op->n_outputs = (int)n_outputs;
+    DS_TRY(scan_list_nodes(s));
+    const ds_dtype real = ds_op_real(op);
+    for (size_t i = 0; i < s->n_nodes; i++) {
+        const ds_op *node = s->nodes[i]->op;
+        bool reals = false;
+        for (int k = 0; k < node->n_inputs; k++)
+            reals |= ds_is_real(node->in[k].dtype);
+        DS_CHECK(ds_op_real(node) == real || !reals, DS_DTYPE, "scan: %s and %s meet in one body",
+                 ds_dtype_name(ds_op_real(node)), ds_dtype_name(real));
+    }
+    return DS_OK;
+}
+
+static void scan_release(ds_op *op)
+{
+    scan *s = op->own;
+    if (s == NULL)
+        return;
+    for (size_t b = 0; b < s->n_bodies; b++)
+        for (size_t j = 0; j < s->bodies[b].n_nodes; j++)
+            ds_op_destroy(s->bodies[b].nodes[j].op);
+    ds_json_free(s->json);
+    ds_arena_free(&s->arena);
+    ds_release(&op->allocator, s, sizeof *s);
+}
+
+static ds_status scan_infer(ds_op *op)
+{
+    const char *text = op->attr[SCAN_BODY].text;
+    void *memory;
+    DS_TRY(ds_allocate_zeroed(&op->allocator, &memory, sizeof(scan)));
+    scan *s = op->own = memory;
+    ds_arena_init(&s->arena, &op->allocator);
+    DS_PUSH_COPY(&s->arena, s->text, text, strlen(text) + 1);
+    op->attr[SCAN_BODY].text = s->text;
+    DS_TRY(ds_json_parse(&s->json, &op->allocator, s->text, strlen(s->text), 0));
+    DS_TRY(scan_read(op, s));
+    ds_json_free(s->json);
+    s->json = NULL;
+    size_t values = 0, n_values = 0, node_call = 0, node_row = 0;
+    for (size_t b = 0; b < s->n_bodies; b++) {
+        const scan_body *body = &s->bodies[b];
+        size_t n_bytes = 0;
+        for (size_t v = 0; v < body->n_values; v++)
+            n_bytes = ds_saturated_sum(n_bytes, ds_signature_bytes(&body->values[v]));
+        values = n_bytes > values ? n_bytes : values;
+        n_values = body->n_values > n_values ? body->n_values : n_values;
+        node_call = body->scratch_per_call > node_call ? body->scratch_per_call : node_call;
+        node_row = body->scratch_per_row > node_row ? body->scratch_per_row : node_row;
+    }
+    const size_t own = n_values * (sizeof(char *) + DS_ALIGNMENT) + s->n_nodes * sizeof(char *) +
+                       3 * (size_t)DS_ALIGNMENT;
+    op->scratch.per_call = ds_saturated_sum(own, node_call);
+    op->scratch.per_row = ds_saturated_sum(ds_saturated_sum(values, node_row), sizeof(size_t));
+    DS_CHECK(op->scratch.per_row < SIZE_MAX / 4, DS_LIMIT, "scan: its body is too large");
+    op->shares = true;
+    return DS_OK;
+}
+
+/* ---------------------------------------------------------------- weights */
+/* Packed weights of all nodes come first, one behind the other; then what other nodes prepare. */
+static bool scan_packs(const scan_node *node)
+{
+    return (node->op->def->flags & DS_OP_PACKS) != 0;
+}
+
+static size_t scan_packed_bytes(const ds_op *op, const ds_real_kernels *k)
+{
+    const scan *s = op->own;
+    size_t n_bytes = 0;
+    for (size_t i = 0; i < s->n_nodes; i++)
+        n_bytes += scan_packs(s->nodes[i]) ? ds_op_prepared_bytes(s->nodes[i]->op, k) : 0;
+    return n_bytes;
+}
+
+static size_t scan_prepared_bytes(const ds_op *op, const ds_real_kernels *k)
+{
+    const scan *s = op->own;
+    size_t n_bytes = ds_aligned(scan_packed_bytes(op, k));
+    for (size_t i = 0; i < s->n_nodes; i++)
+        if (!scan_packs(s->nodes[i]))
+            n_bytes += ds_aligned(ds_op_prepared_bytes(s->nodes[i]->op, k));
+    return n_bytes;
+}
+
+/* Fills where each node finds what it has prepared. */
+static void scan_places(const ds_op *op, const ds_real_kernels *k, const void *prepared,
+                        const char **places)
+{
+    const scan *s = op->own;
+    const char *packed = prepared;
+    const char *other = packed ? packed + ds_aligned(scan_packed_bytes(op, k)) : NULL;
+    for (size_t i = 0; i < s->n_nodes; i++) {
+        const size_t n_bytes = packed ? ds_op_prepared_bytes(s->nodes[i]->op, k) : 0;
+        const char **from = scan_packs(s->nodes[i]) ? &packed : &other;
+        places[i] = n_bytes > 0 ? *from : NULL;
+        *from += scan_packs(s->nodes[i]) ? n_bytes : ds_aligned(n_bytes);
+    }
+}
+
+static void scan_weights_of(const scan_node *node, const void **own, const void *const *weights)
+{
+    for (int i = 0; i < node->op->n_weights; i++)
+        own[i] = node->weights[i] < 0 ? NULL : weights[node->weights[i]];
+}
+
+static void scan_prepare(const ds_op *op, void *prepared, const void *const *weights,
+                         const ds_real_kernels *k)
+{
+    const scan *s = op->own;
+    const char *places[SCAN_MAX_NODES];
+    scan_places(op, k, prepared, places);
+    for (size_t i = 0; i < s->n_nodes; i++) {
+        const void *own[DS_MAX_WEIGHTS];
+        scan_weights_of(s->nodes[i], own, weights);
+        if (places[i])
+            ds_op_prepare(s->nodes[i]->op, (char *)(uintptr_t)places[i], own, k);
+    }
+}
+
+/* ---------------------------------------------------------------- running it */
+typedef struct scan_work {
+    const ds_op *op;
+    const ds_run *run;
+    const scan *s;
+    size_t *rows;          /* those that take part in a step */
+    char **values;         /* of the body at hand: one frame of each of them */
+    char *data;            /* behind which values lie, and then what nodes take */
+    const char **prepared; /* of all nodes */
+} scan_work;
+
+static void scan_run_node(const scan_work *w, const scan_node *node, size_t n, void *scratch,
+                          const void *prepared)
+{
+    static const bool not_ended = false;
+    const ds_op *op = node->op;
+    const int64_t frames = (int64_t)n;
+    ds_window in[DS_MAX_INPUTS];
+    ds_counts count[DS_MAX_INPUTS];
+    ds_target out[DS_MAX_OUTPUTS];
+    const void *weights[DS_MAX_WEIGHTS];
+    for (int i = 0; i < op->n_inputs; i++) {
+        in[i] = (ds_window){w->values[node->inputs[i]], 0, frames};
+        count[i] = (ds_counts){{0, 0}, {frames, frames}};
+    }
+    for (int o = 0; o < op->n_outputs; o++)
+        out[o] = (ds_target){w->values[node->first_output + o], 0, frames};
+    scan_weights_of(node, weights, w->run->weights);
+    const ds_run run = {.n_rows = 1,
+                        .in = in,
+                        .out = out,
+                        .count = count,
+                        .ended = &not_ended,
+                        .prepared = prepared,
+                        .weights = weights,
+                        .k = w->run->k,
+                        .pool = w->run->pool,
+                        .scratch = scratch,
+                        .frames_in = frames,
+                        .frames_out = frames};
+    op->def->forward(op, &run);
+}
+
+/* Lays out the values of n rows; returns what is behind them. */
+static char *scan_lay_out(const scan_work *w, const scan_body *body, size_t n)
+{
+    char *at = w->data;
+    for (size_t v = 0; v < body->n_values; v++) {
+        w->values[v] = at;
+        at += ds_aligned(n * ds_signature_bytes(&body->values[v]));
+    }
+    return at;
+}
+
+/* What is carried is set to what it begins as. */
+static void scan_begin(const scan_work *w, size_t r)
+{
+    for (int c = 0; c < w->op->n_carried; c++) {
+        void *to = ds_run_carried(w->op, w->run, r, c);
+        const void *from = ds_run_weight(w->op, w->run, c);
+        const size_t n_bytes = ds_signature_bytes(&w->op->carried[c].array);
+        if (from != NULL)
+            memcpy(to, from, n_bytes);
+        else
+            memset(to, 0, n_bytes);
+    }
+}
+
+/* Frame m0 + step of all n rows that are listed. */
+static void scan_step(const scan_work *w, const scan_body *body, size_t n, int64_t step)
+{
+    const ds_op *op = w->op;
+    const ds_run *run = w->run;
+    char *const scratch = scan_lay_out(w, body, n);
+    for (size_t k = 0; k < n; k++) {
+        const size_t r = w->rows[k];
+        const int64_t position = run->out[r].m0 + step;
+        for (int i = 0; i < op->n_inputs; i++) {
+            const size_t n_bytes = ds_signature_bytes(&op->in[i]);
+            memcpy(w->values[i] + k * n_bytes,
+                   ds_at(&run->in[(size_t)i * run->n_rows + r], position, n_bytes), n_bytes);
+        }
+        if (position == 0)
+            scan_begin(w, r);
+        for (int c = 0; c < op->n_carried; c++) {
+            const size_t n_bytes = ds_signature_bytes(&op->carried[c].array);
+            memcpy(w->values[op->n_inputs + c] + k * n_bytes, ds_run_carried(op, run, r, c),
+                   n_bytes);
+        }
+    }
+    for (size_t j = 0; j < body->n_nodes; j++)
+        scan_run_node(w, &body->nodes[j], n, scratch, w->prepared[body->first_node + j]);
+    for (size_t k = 0; k < n; k++) {
+        const size_t r = w->rows[k];
+        for (int c = 0; c < op->n_carried; c++) {
+            const size_t n_bytes = ds_signature_bytes(&op->carried[c].array);
+            memcpy(ds_run_carried(op, run, r, c), w->values[body->carried[c]] + k * n_bytes,
+                   n_bytes);
+        }
+        for (int o = 0; o < op->n_outputs; o++) {
+            const ds_target *out = &run->out[(size_t)o * run->n_rows + r];
+            const size_t n_bytes = ds_signature_bytes(&op->out[o]);
+            memcpy(ds_to(out, out->m0 + step, n_bytes), w->values[body->outputs[o]] + k * n_bytes,
+                   n_bytes);
+        }
+    }
+}
+
+static void scan_forward(const ds_op *op, const ds_run *run)
+{
+    const scan *s = op->own;
+    scan_work w = {.op = op, .run = run, .s = s, .rows = run->scratch};
+    size_t most = 0;
+    for (size_t b = 0; b < s->n_bodies; b++)
+        most = s->bodies[b].n_values > most ? s->bodies[b].n_values : most;
+    w.values = (char **)(void *)((char *)run->scratch + ds_aligned(run->n_rows * sizeof *w.rows));
+    w.prepared = (const char **)(void *)((char *)w.values + ds_aligned(most * sizeof *w.values));
+    w.data = (char *)(uintptr_t)w.prepared + ds_aligned(s->n_nodes * sizeof *w.prepared);
+    scan_places(op, run->k, run->prepared, w.prepared);
+    size_t left = 1;
+    for (int64_t step = 0; left > 0; step++) {
+        left = 0;
+        for (size_t b = 0; b < s->n_bodies; b++) {
+            size_t n = 0;
+            for (size_t r = 0; r < run->n_rows; r++) {
+                const int64_t at = run->out[r].m0 + step;
+                const bool here = at == (int64_t)b || (at > (int64_t)b && b + 1 == s->n_bodies);
+                if (at < run->out[r].m1 && here)
+                    w.rows[n++] = r;
+            }
+            if (n > 0)
+                scan_step(&w, &s->bodies[b], n, step);
+            left += n;
+        }
+    }
+}
+
+static const ds_attr_def scan_attrs[] = {
+    {"body", DS_ATTR_TEXT, .required = true, .doc = "what it does with a frame, as JSON"}, {NULL}};
+
+const ds_op_def ds_op_scan = {
+    DS_OPERATOR_OF(scan, "a loop over frames: what it carries and gives, frame by frame", 1, 1, -1),
+    .flags = DS_OP_LOCKSTEP | DS_OP_VARIADIC | DS_OP_PLACED | DS_OP_BODY,
+    .attrs = scan_attrs,
+    .weights = "first* weight*",
+    .infer = scan_infer,
+    .release = scan_release,
+    DS_PREPARED(scan),
+    .packed_bytes = scan_packed_bytes,
+    .forward = scan_forward};

@@ -1,0 +1,297 @@
+"""What a loop over frames goes over, indexes and gathers, in its body and behind it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NoReturn
+
+from ..errors import ShapeError
+from ..operations.refusals import LOOPS, LOOPS_GROW
+from ..stream.rules import Length
+from . import hook
+from .loops import FrameNumber, Loop, mixed, refuse
+from .stream_tensor import StreamTensor
+from .tensor import Tensor
+
+
+# ---------------------------------------------------------------------- what a loop goes over
+class Frames:
+    """What a loop over frames goes over: `at` gives what its target is for one frame."""
+
+    length: Length
+    first = 0
+
+    def at(self, number: FrameNumber) -> Any:
+        raise NotImplementedError
+
+    def __iter__(self) -> NoReturn:
+        refuse(LOOPS)
+
+
+class Numbers(Frames):
+    """``range(first, length)``."""
+
+    def __init__(self, first: int, length: Length) -> None:
+        if first < 0:
+            refuse(f"a loop over frames that begins at {first}")
+        self.first, self.length = first, length
+
+    def at(self, number: FrameNumber) -> Any:
+        return number
+
+
+class EachFrame(Frames):
+    """``x.unbind(L)``, ``x.split(1, L)``, a stream that is iterated along L; ``keeps``: L stays, of one frame."""
+
+    def __init__(self, stream: StreamTensor, axis: int, keeps: bool = False) -> None:
+        self._stream, self._axis, self._keeps = stream, axis, keeps
+        self.length = stream.shape[axis]
+
+    def at(self, number: FrameNumber) -> Any:
+        index = (slice(None),) * self._axis + (number,)
+        frame = frame_of(self._stream, index)
+        return frame.unsqueeze(self._axis) if self._keeps else frame
+
+
+class Counted(Frames):
+    """``enumerate``: positions from a number on."""
+
+    def __init__(self, start: int, frames: Frames) -> None:
+        self._start, self._frames, self.length, self.first = start, frames, frames.length, frames.first
+
+    def at(self, number: FrameNumber) -> Any:
+        return number - self.first + self._start, self._frames.at(number)
+
+
+class Together(Frames):
+    """``zip``."""
+
+    def __init__(self, parts: Sequence[Frames]) -> None:
+        self._parts, self.length, self.first = parts, parts[0].length, parts[0].first
+        for part in parts[1:]:
+            if part.first != self.first:
+                refuse("zip of frames that begin at different positions")
+
+    def at(self, number: FrameNumber) -> Any:
+        return tuple(p.at(number) for p in self._parts)
+
+
+# ---------------------------------------------------------------------- indices
+def number_in(index: Any) -> bool:
+    """Whether the number of a loop's frame is among the parts of an index."""
+    for part in index if type(index) is tuple else (index,):
+        if type(part) is FrameNumber or (type(part) is slice and type(part.start) is FrameNumber):
+            return True
+    return False
+
+
+def _parts(index: Any, ndim: int) -> list[Any]:
+    """Return the parts of an index without its ellipsis."""
+    parts = list(index) if type(index) is tuple else [index]
+    if Ellipsis in [p for p in parts if p is Ellipsis]:
+        at = next(i for i, p in enumerate(parts) if p is Ellipsis)
+        parts[at : at + 1] = [slice(None)] * (ndim - sum(p is not None for p in parts) + 1)
+    return parts
+
+
+def _place(parts: Sequence[Any]) -> tuple[int, int]:
+    """Return where the frame's number stands, among the parts and among the dimensions."""
+    found = [
+        i
+        for i, p in enumerate(parts)
+        if type(p) is FrameNumber or (type(p) is slice and type(p.start) is FrameNumber)
+    ]
+    if len(found) > 1:
+        refuse("two numbers of frames in one index")
+    return found[0], sum(p is not None for p in parts[: found[0]])
+
+
+def _of_frame(frame: Any, parts: Sequence[Any], at: int) -> Any:
+    """Return what else an index takes of a frame."""
+    rest = (*parts[:at], *parts[at + 1 :])
+    return frame if all(type(p) is slice and p == slice(None) for p in rest) else frame[rest]
+
+
+def frame_of(x: StreamTensor, index: Any) -> Any:
+    """Return ``x[:, t]`` and the like in the body of a loop over frames, of the whole stream."""
+    parts = _parts(index, x.ndim)
+    at, axis = _place(parts)
+    part = parts[at]
+    number = part if type(part) is FrameNumber else part.start
+    loop: Loop = number.loop
+    if x.edge is None or x.edge.entry is not loop.entry:
+        mixed([None if x.edge is None else x.edge.entry, loop.body])
+    if axis >= x.ndim or x.dims[axis] != "L":
+        refuse(f"the number of a frame indexes dimension {axis} of {x.roles}, which is not its frames")
+    count = 1 if part is number else _count(part)
+
+    if part is number:
+        return _of_frame(loop.frame(x, number.off), parts, at)
+    frames: list[Any] = [loop.frame(x, number.off + k).unsqueeze(axis) for k in range(count)]
+    frame = frames[0] if count == 1 else frames[0]._cat(frames, axis)
+    parts[at] = slice(None, None, part.step)
+    return frame if all(p == slice(None) for p in parts) else frame[tuple(parts)]
+
+
+def set_frame(y: StreamTensor, index: Any, value: Any) -> None:
+    """Do ``y[:, t] = value`` in the body of a loop over frames."""
+    parts = _parts(index, y.ndim)
+    at, axis = _place(parts)
+    part = parts[at]
+    number = part if type(part) is FrameNumber else part.start
+    loop: Loop = number.loop
+    if y.edge is None or y.edge.entry is not loop.entry or axis >= y.ndim or y.dims[axis] != "L":
+        refuse(f"the number of a frame in an assignment to {y.roles}, which is not its frames")
+    if number.off != 0 or (part is not number and _count(part) != 1):
+        refuse("another frame than the loop's own is written; write each frame where the loop is at it")
+    if part is not number and getattr(value, "ndim", 0) > axis and value.shape[axis] == 1:
+        value = value.squeeze(axis)
+    rest = (*parts[:at], *parts[at + 1 :])
+    before = loop.frame(y, 0)
+    whole = all(type(p) is slice and p == slice(None) for p in rest)
+    if whole and isinstance(value, StreamTensor) and value.roles == before.roles and value.dtype == before.dtype:
+        loop.write(y, value.with_dims(value.dims))
+        return
+    frame: Any = before.with_dims(before.dims)
+    frame[rest] = value
+    loop.write(y, frame)
+
+
+def _count(part: slice) -> int:
+    """Return how many frames a slice takes."""
+    start, stop = part.start, part.stop
+    n = stop.off - start.off if type(stop) is FrameNumber and stop.loop is start.loop else 0
+    if not 1 <= n <= 256:
+        refuse("a slice of other than a fixed number of frames")
+    return n
+
+
+def row_of(table: Tensor, index: Any) -> Any:
+    """Return ``table[t]``: the row of a table at the position of the frame."""
+    parts = _parts(index, table.ndim)
+    at, axis = _place(parts)
+    part = parts[at]
+    if type(part) is slice:
+        if _count(part) != 1:
+            refuse("several rows of a table at one frame")
+        parts[at] = part.start
+        return row_of(table, tuple(parts)).unsqueeze(axis)
+    loop: Loop = part.loop
+    start = loop.first + part.off
+    if loop.position + part.off < 0:
+        refuse(f"a row before the first; ask `if t >= {-part.off}`")
+
+    def make() -> StreamTensor:
+        length = loop.entry.sizes.length(loop.clock)
+        lead = (slice(None),) * axis
+        rows: Any = hook.table(table, (*lead, slice(max(start, 0), length + (part.off - loop.left_out))))
+        rows = rows.in_order()
+        out: StreamTensor = rows._through("pad", {"left": -start, "right": 0}) if start < 0 else rows
+        return out
+
+    known = getattr(table, "_array", table)
+    return _of_frame(loop.input((known, axis, part.off), make), parts, at)
+
+
+# ---------------------------------------------------------------------- lists
+class Grown(list[Any]):
+    """A list within a loop: what is appended leaves the loop frame by frame."""
+
+    def __init__(self, items: Sequence[Any]) -> None:
+        super().__init__(items)
+        self.before = len(self)
+
+    def _whole(self) -> None:
+        if len(self) > self.before or not self.before:
+            refuse(LOOPS_GROW)
+
+    def __iter__(self) -> Any:
+        self._whole()
+        return super().__iter__()
+
+    def __add__(self, other: Any) -> Any:
+        out = Grown(self)
+        out.before = self.before
+        out.extend(other)
+        return out
+
+
+class Gathered:
+    """What a list is after the loop that appended to it: frames, one for each of the loop.
+
+    Parameters
+    ----------
+    frames : StreamTensor
+        With L behind B.
+    dims : tuple
+        The dimensions of one frame.
+    see : callable
+        Shows a stream as a front end's own tensor.
+    """
+
+    def __init__(self, frames: StreamTensor, dims: tuple[Any, ...], see: Any) -> None:
+        self.frames, self._dims, self._see = frames, dims, see
+
+    @property
+    def length(self) -> Any:
+        """How many there are."""
+        return self._stream(0).shape[0]
+
+    def _stream(self, axis: int) -> StreamTensor:
+        dims = (*self._dims[:axis], "L", *self._dims[axis:])
+        return self.frames.with_dims(dims)
+
+    def stacked(self, dim: int = 0) -> Any:
+        """Return what ``stack`` gives."""
+        n = len(self._dims) + 1
+        if not -n <= dim < n:
+            raise ShapeError(f"stack: dimension {dim} of {n}")
+        return self._see(self._stream(dim % n))
+
+    def joined(self, dim: int = 0) -> Any:
+        """Return what ``cat`` gives, of frames that have one element along the dimension."""
+        n = len(self._dims)
+        if not -n <= dim < n:
+            raise ShapeError(f"cat: dimension {dim} of {n}")
+        axis = dim % n
+        own = self._dims[axis]
+        if isinstance(own, str) or self.frames.features[own] != 1:
+            refuse("cat of what has more than one element for each frame along that dimension")
+        stream: Any = self.frames.with_dims((*self._dims[:axis], "L", *self._dims[axis:])).squeeze(axis + 1)
+        return self._see(stream)
+
+    def __getitem__(self, index: Any) -> Any:
+        if index == -1:
+            return self._see(self._stream(0)[-1])
+        refuse("one frame of those that a loop gathered, by its number")
+
+    def __iter__(self) -> NoReturn:
+        refuse(LOOPS)
+
+    def as_output(self) -> NoReturn:
+        """Refuse to leave the forward."""
+        refuse(LOOPS)
+
+    def each(self) -> EachFrame:
+        """Return what a loop over it goes over."""
+        return EachFrame(self._stream(0), 0)
+
+
+def _along(frames: StreamTensor, dims: tuple[Any, ...]) -> StreamTensor:
+    """Return the frames of what has these dimensions, with L behind B."""
+    at = 1 + dims.index("B") if "B" in dims else 0
+    return frames.with_dims((*dims[:at], "L", *dims[at:]))
+
+
+def last_of(frames: StreamTensor, dims: tuple[Any, ...]) -> Any:
+    """Return what is carried after the last frame, known at the stream's end; zeros of a stream without frames."""
+    stream: Any = _along(frames, dims)
+    return stream.select(stream.dims.index("L"), -1)
+
+
+def from_before(frames: StreamTensor, dims: tuple[Any, ...]) -> tuple[Any, Any, Any]:
+    """Return what is carried, the same from before the first frame on, and where that is not."""
+    stream: Any = _along(frames, dims)
+    ones = (stream.eq(stream) | stream.ne(stream)).to("float32")
+    before, there = (x._through("pad", {"left": 1, "right": 0}) for x in (stream, ones))
+    return stream, before, there.gt(0.5)

@@ -1,0 +1,471 @@
+"""Loops over the frames of streams: what the body of such a loop sees, and the operator that the loop becomes.
+
+The body runs on one frame that stands for many: its operations are recorded (`Body`), and when it is known what
+goes from frame to frame, the loop becomes one operator, `scan`, with a graph for each kind of frame (`Loop`). How
+the Python statement is followed stands above (`online/loops.py`).
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from bisect import bisect_right
+from collections.abc import Sequence
+from typing import Any, NoReturn
+
+from ..errors import NotStreamableError
+from ..operations.refusals import LOOPS_BACKWARDS, LOOPS_ELSEWHERE, LOOPS_TO_LAST, LOOPS_WHOLE, Refusal
+from ..stream.edge import Edge, Line, Request, lines_of
+from ..stream.rules import Length, Token
+from ..stream.where import user_line
+from . import hook
+from .axes import numbered
+from .stream_tensor import StreamTensor
+
+#: All values of a body advance together, frame by frame.
+_FRAME = ("frame",)
+#: How many frames a loop may look back at what it wrote.
+_FAR = 8
+
+
+def refuse(why: str | Refusal) -> NoReturn:
+    """Refuse what a loop over frames does."""
+    raise NotStreamableError(f"{user_line()}: {why if isinstance(why, str) else '; '.join(why.words)}")
+
+
+class FrameNumber(Token):
+    """The position of the frame that a loop is at, and a constant more.
+
+    A comparison with a number is decided by the kind of frame: of the first ones each is a kind of its own.
+    """
+
+    __slots__ = ("loop", "off")
+    loop: Loop
+    off: int
+    _what = "the number of a frame"
+    _serves = "It serves to index streams and tables along L (`x[:, t]`, `x[:, t - 1]`), and in `if t >= k`."
+
+    def __init__(self, loop: Loop, off: int = 0) -> None:
+        super().__init__(loop.clock)
+        self.loop = loop
+        self.off = off
+
+    def __add__(self, other: Any) -> Any:
+        return FrameNumber(self.loop, self.off + other) if type(other) is int else self._misuse("added to this")
+
+    __radd__ = __add__
+
+    def __sub__(self, other: Any) -> Any:
+        if type(other) is not int:
+            self._misuse("subtracted like this")
+        return FrameNumber(self.loop, self.off - other)
+
+    def __rsub__(self, other: Any) -> NoReturn:
+        if isinstance(other, Length):
+            refuse(LOOPS_BACKWARDS)
+        self._misuse("subtracted like this")
+
+    def __bool__(self) -> bool:
+        return self != 0
+
+    def _compare(self, relation: str, other: Any) -> bool:
+        if isinstance(other, Length):
+            refuse(LOOPS_TO_LAST)
+        if isinstance(other, FrameNumber) and other.loop is self.loop:
+            return bool(getattr(self.off, relation)(other.off))
+        if type(other) is not int:
+            self._misuse("compared")
+        first = self.loop.position + self.off
+        here = bool(getattr(first, relation)(other))
+        later = {bool(getattr(n, relation)(other)) for n in (*range(first, max(first, other) + 2), 1 << 40)}
+        if not self.loop.of_one_frame and later != {here}:
+            self.loop.of_one_frame = True
+        return here
+
+    def __eq__(self, other: object) -> bool:
+        return self._compare("__eq__", other)
+
+    def __ne__(self, other: object) -> bool:
+        return self._compare("__ne__", other)
+
+    def __lt__(self, other: object) -> bool:
+        return self._compare("__lt__", other)
+
+    def __le__(self, other: object) -> bool:
+        return self._compare("__le__", other)
+
+    def __gt__(self, other: object) -> bool:
+        return self._compare("__gt__", other)
+
+    def __ge__(self, other: object) -> bool:
+        return self._compare("__ge__", other)
+
+    __hash__ = Token.__hash__
+
+    def __repr__(self) -> str:
+        return "<number of a frame>" if not self.off else f"<number of a frame {self.off:+d}>"
+
+
+# ---------------------------------------------------------------------- one frame
+class Body:
+    """The entry of a loop's body: operations on one frame are recorded.
+
+    Attributes
+    ----------
+    nodes : list of (Request, first output's number)
+    """
+
+    meta = None
+    courses: dict[int, Any] | None = None
+    recording = None
+    guard: Any = None
+    buffers = False
+    buffer_limit: int | None = None
+    context_limit: int | None = None
+
+    def __init__(self, loop: Loop) -> None:
+        self.loop = loop
+        self.sizes = loop.entry.sizes
+        self.nodes: list[Request] = []
+        #: What a front end's own arithmetic does beside an operator, by the node.
+        self.notes: dict[int, str] = {}
+        self.firsts: list[int] = []
+        self.n_values = 0
+
+    def known_as(self, weight: Any) -> Any:
+        return None
+
+    def misuse(self, message: str) -> Exception:
+        """Return the exception for a use that streams can't have."""
+        error: Exception = self.loop.entry.misuse(message)
+        return error
+
+    def value(self, line: Line, handle: Any) -> Edge:
+        """Return an edge of the body."""
+        return Edge(self, line, None, handle)
+
+    def noted(self, x: StreamTensor, note: str) -> StreamTensor:
+        """Return what a front end's own arithmetic makes of a frame; elsewhere it is the frame."""
+        own = x._through("reshape", {"shape": list(x.features)})
+        self.notes[len(self.nodes) - 1] = note
+        return own
+
+    def node_of(self, value: int) -> int:
+        """Return the node that gives a value."""
+        return bisect_right(self.firsts, value) - 1
+
+    def run(self, request: Request) -> list[tuple[Any, Edge]]:
+        """Record one operation."""
+        name, op, edges = request.name, request.op, request.edges
+        if any(e.entry is not self for e in edges):
+            mixed(e.entry for e in edges)
+        if not op.framewise or getattr(op, "in_python", False):
+            reason, remedy = LOOPS_WHOLE.words
+            refuse(f"{name}: {reason}; {remedy}")
+        if self.loop.has_gradients and not self.sizes.has_gradients():
+            self.notes[len(self.nodes)] = "no_grad"
+        self.nodes.append(request)
+        self.firsts.append(self.n_values)
+        out = []
+        for line in lines_of(op, edges, len(self.nodes), _FRAME):
+            out.append((None, self.value(Line(_FRAME, line.rate, line.dtype, line.features), self.n_values)))
+            self.n_values += 1
+        return out
+
+
+def mixed(entries: Any) -> None:
+    """Refuse operands of a loop's body and of somewhere else; return where none is of a body."""
+    found = list(entries)
+    bodies = [e for e in found if isinstance(e, Body)]
+    if not bodies:
+        return
+    if all(isinstance(e, Body) for e in found):
+        refuse(LOOPS_ELSEWHERE)
+    refuse(LOOPS_WHOLE)
+
+
+class Loop:
+    """A loop over frames: what its body reads, kind by kind of frame, and what becomes of it.
+
+    Parameters
+    ----------
+    length : Length
+        Where it ends.
+    first : int
+        The position at which it begins.
+    """
+
+    def __init__(self, length: Any, first: int) -> None:
+        terms: Any = getattr(length, "terms", ())
+        if len(terms) != 1 or terms[0][0] != 1 or not hasattr(terms[0][1], "entry") or length.plus > 0:
+            refuse(
+                f"a loop over {length!r}, which are not the frames of a stream but for the first and the last ones"
+            )
+        #: The edge whose frames are counted; how many of its first and last ones are left out.
+        self.clock: Edge = terms[0][1]
+        self.first, self.left_out = first, -length.plus
+        if self.clock.line.static:
+            refuse("a loop over the frames of an input that is given once")
+        self.entry: Any = self.clock.entry
+        self.has_gradients = bool(self.entry.sizes.has_gradients())
+        if isinstance(self.entry, Body):
+            refuse("a loop over frames within another one")
+        self.inputs: list[tuple[Any, StreamTensor]] = []
+        #: By what is carried: its place, line and first value.
+        self.carried: dict[Any, tuple[Line, Any]] = {}
+        self.rounds: list[_Round] = []
+        self.of_one_frame = False
+        self.body = Body(self)
+        #: What is written into frame by frame, with the first round in which it is; what it is at this frame; and
+        #: what was read of frames before in this round.
+        self.written: list[tuple[StreamTensor, int]] = []
+        self._frames_now: dict[int, StreamTensor] = {}
+        self._read_back: list[StreamTensor] = []
+
+    # ------------------------------------------------------------------ rounds
+    @property
+    def position(self) -> int:
+        """The least position of a frame of this round."""
+        return self.first + len(self.rounds)
+
+    def begin(self) -> FrameNumber:
+        """Begin a round."""
+        self.body = Body(self)
+        self.of_one_frame = False
+        self._frames_now, self._read_back = {}, []
+        return FrameNumber(self)
+
+    def place(self, key: Any, like: StreamTensor | None, first: Any = None, line: Line | None = None) -> Edge:
+        """Return what stands for something that is carried, in the body."""
+        if key not in self.carried:
+            assert like is not None or line is not None
+            edge: Any = like.edge if like is not None else None
+            self.carried[key] = (line or Line(_FRAME, self.clock.rate, edge.dtype, edge.features), first)
+        return self.body.value(self.carried[key][0], ("carried", key))
+
+    def end(self, carried: dict[Any, Edge], outputs: dict[Any, Edge]) -> None:
+        """End a round with what is carried on, and what is given for its frame."""
+        for i, (y, since) in enumerate(self.written):
+            frame = self.frame(y, 0).in_order()
+            before: Any = frame.edge
+            outputs["written", i] = before
+            for k in range(1, min(len(self.rounds) - since, _FAR) + 2):
+                key = self._slot(i, k, before)
+                carried[key], before = before, self.place(key, frame)
+        for edge in (*carried.values(), *outputs.values()):
+            if edge.entry is not self.body:
+                mixed([edge.entry, self.body])
+        self.rounds.append(_Round(self.body, carried, outputs, self.of_one_frame))
+
+    # ------------------------------------------------------------------ what it writes, and reads again
+    @staticmethod
+    def _slot(i: int, k: int, edge: Any) -> Any:
+        """Return what the frame is known by that was written k frames before."""
+        return (f"written[{i}]", k, edge.dtype, tuple(edge.features))
+
+    def _place_of(self, x: StreamTensor) -> int | None:
+        return next((i for i, (y, _) in enumerate(self.written) if y is x), None)
+
+    def write(self, y: StreamTensor, frame: StreamTensor) -> None:
+        """Let a frame be what was written at this position."""
+        i = self._place_of(y)
+        if i is None:
+            i = len(self.written)
+            self.written.append((y, len(self.rounds)))
+            if any(x is y for x in self._read_back):
+                self.of_one_frame = True
+        self._frames_now[i] = frame
+
+    def unwritten(self, round_: _Round, i: int) -> Edge:
+        """Return the frame of what is written only later, in a round that has ended."""
+        self.body = round_.body
+        return self.input((self.written[i][0].edge, self.written[i][0].value, 0), lambda: self.written[i][0]).edge  # type: ignore[return-value]
+
+    def frame(self, x: StreamTensor, off: int) -> StreamTensor:
+        """Return the frame of a stream that is `off` from the one that the loop is at."""
+        if self.position + off < 0:
+            refuse(f"a frame before the first; ask `if t >= {-off}`")
+        i = self._place_of(x)
+        if i is not None and off == 0 and i in self._frames_now:
+            return self._frames_now[i].with_dims(self._frames_now[i].dims)
+        if off < 0 and i is None:
+            self._read_back.append(x)
+        if off < 0 and i is not None:
+            if off < -_FAR:
+                refuse(f"a frame that the loop wrote {-off} frames before: at most {_FAR} are kept")
+            if len(self.rounds) + off >= self.written[i][1]:
+                like = self.rounds[-1].outputs["written", i]
+                edge = self.place(self._slot(i, -off, like), None, None, like.line)
+                return StreamTensor.inside(None, numbered([d for d in x.dims if d != "L"]), edge)
+            self.of_one_frame = True
+        return self.input((x.edge, x.value, off), lambda: self.shifted(x.in_order(), off))
+
+    # ------------------------------------------------------------------ what the body reads
+    def input(self, key: Any, make: Any) -> StreamTensor:
+        """Return the frame of a stream that `make` gives, once for each key."""
+        i = next((i for i, (known, _) in enumerate(self.inputs) if _same(known, key)), len(self.inputs))
+        if i == len(self.inputs):
+            self.inputs.append((key, make()))
+        stream = self.inputs[i][1]
+        edge: Any = stream.edge
+        line = Line(_FRAME, edge.rate, edge.dtype, edge.features)
+        dims = tuple(d for d in stream.dims if d != "L")
+        return StreamTensor.inside(None, dims, self.body.value(line, ("input", i)))
+
+    def shifted(self, x: StreamTensor, off: int) -> StreamTensor:
+        """Return the stream whose frame n is the frame of x that is `off` from the n-th of the loop."""
+        start, crop = self.first + off, self.left_out - off
+        if crop < 0:
+            refuse(f"a frame behind the last one; let the loop end {-crop} frame(s) earlier")
+        if start < 0:
+            x = x._through("pad", {"left": -start, "right": 0})
+        if start > 0 or crop > 0:
+            x = x._through("slice", {"start": max(start, 0), "crop": crop, "step": 1})
+        return x
+
+    def needed(self) -> set[Any]:
+        """Return what has to be carried for what is given."""
+        found: set[Any] = set()
+        while True:
+            more = set().union(*(r.reads(found) for r in self.rounds)) if self.rounds else set()
+            if more <= found:
+                return found
+            found |= more
+
+    def run(self, outputs: Sequence[Any]) -> dict[Any, StreamTensor]:
+        """Run the loop; return the streams of what it gives."""
+        needed = self.needed()
+        self.carried = {k: v for k, v in self.carried.items() if k in needed}
+        if not self.inputs:
+            refuse("a loop over frames that reads no frame of a stream")
+        program = _Program(self, outputs)
+        streams: list[Any] = [x for _, x in self.inputs]
+        edges, values = [x.edge for x in streams], [x.value for x in streams]
+        made = hook.run(Request("scan", {"body": program.text()}, edges, values, program.weights))
+        found = {}
+        for i, key in enumerate(outputs):
+            value, edge = made[program.places[i]]
+            found[key] = StreamTensor.inside(value, ("B", "L", *range(len(edge.features))), edge)
+        return found
+
+
+def _same(known: tuple[Any, ...], key: tuple[Any, ...]) -> bool:
+    """Whether two keys of inputs are of the same objects and numbers."""
+    return len(known) == len(key) and all(a is b or (type(a) is int and a == b) for a, b in zip(known, key))
+
+
+def _equal(a: Any, b: Any) -> bool:
+    """Whether two weights, arrays of either front end, hold the same."""
+    if a is None or b is None or tuple(a.shape) != tuple(b.shape) or a.dtype != b.dtype:
+        return False
+    return bool(((a == b) | ((a != a) & (b != b))).all())
+
+
+class _Round:
+    """One round of the body."""
+
+    def __init__(self, body: Body, carried: dict[Any, Edge], outputs: dict[Any, Edge], of_one_frame: bool) -> None:
+        self.body, self.carried, self.outputs, self.of_one_frame = body, carried, outputs, of_one_frame
+
+    def told(self, needed: Any) -> Any:
+        """What it does, to be compared with another one."""
+        nodes = [
+            (r.name, sorted(r.attributes.items(), key=str), [e.handle for e in r.edges]) for r in self.body.nodes
+        ]
+        carried = {k: e.handle for k, e in self.carried.items() if k in needed}
+        return nodes, carried, {k: e.handle for k, e in self.outputs.items()}, self.body.notes
+
+    def does_as(self, other: _Round, needed: Any) -> bool:
+        """Whether another round does the same, with the same weights."""
+        if self.told(needed) != other.told(needed):
+            return False
+        pairs = [(a, b) for r, s in zip(self.body.nodes, other.body.nodes) for a, b in zip(r.weights, s.weights)]
+        return all(a is b or _equal(a, b) for a, b in pairs)
+
+    def reads(self, carried: Any) -> set[Any]:
+        """Return what is read of what is carried, for the outputs and for what is carried on of these."""
+        waiting = [*self.outputs.values(), *(e for k, e in self.carried.items() if k in carried)]
+        found, seen = set(), set()
+        while waiting:
+            handle: Any = waiting.pop().handle
+            if isinstance(handle, int):
+                node = self.body.node_of(handle)
+                if node not in seen:
+                    seen.add(node)
+                    waiting += self.body.nodes[node].edges
+            elif handle[0] == "carried":
+                found.add(handle[1])
+        return found
+
+
+class _Program:
+    """The text of a loop's bodies, and their weights."""
+
+    def __init__(self, loop: Loop, outputs: Sequence[Any]) -> None:
+        self._loop = loop
+        self._carried = list(loop.carried)
+        firsts = [first for _, first in loop.carried.values()]
+        self.weights: list[Any] = [None if f is None else f for f in firsts]
+        self._known = {id(w): i for i, w in enumerate(self.weights) if w is not None}
+        #: Of each output, where among those of the operator it is; what is the same in all rounds is given once.
+        self.places: list[int] = []
+        self._outputs: list[Any] = []
+        told: dict[Any, int] = {}
+        for key in outputs:
+            handles = tuple(r.outputs[key].handle for r in loop.rounds)
+            if handles not in told:
+                told[handles] = len(self._outputs)
+                self._outputs.append(key)
+            self.places.append(told[handles])
+
+    def _weight(self, weight: Any) -> int | None:
+        if weight is None:
+            return None
+        at = self._known.get(id(weight))
+        if at is None:
+            at = self._known[id(weight)] = len(self.weights)
+            self.weights.append(weight)
+        return at
+
+    def _number(self, handle: Any) -> int:
+        if isinstance(handle, int):
+            return len(self._loop.inputs) + len(self._carried) + handle
+        kind, key = handle
+        return int(key) if kind == "input" else len(self._loop.inputs) + self._carried.index(key)
+
+    def _body(self, round_: _Round) -> dict[str, Any]:
+        nodes = [
+            {
+                "op": r.name,
+                "attributes": {k: _plain(v) for k, v in r.op.attributes.items()},
+                "inputs": [self._number(e.handle) for e in r.edges],
+                "weights": [self._weight(w) for w in r.weights],
+            }
+            | ({"note": round_.body.notes[j]} if j in round_.body.notes else {})
+            for j, r in enumerate(round_.body.nodes)
+        ]
+        kept = [round_.carried[k].handle if k in round_.carried else ("carried", k) for k in self._carried]
+        return {
+            "nodes": nodes,
+            "carried": [self._number(h) for h in kept],
+            "outputs": [self._number(round_.outputs[k].handle) for k in self._outputs],
+        }
+
+    def text(self) -> str:
+        """Return the attribute `body` of the operator; what the nodes read of weights is gathered on the way."""
+        named: dict[str, int] = {}
+        carried = []
+        for key, (line, _) in self._loop.carried.items():
+            name = key[0]
+            named[name] = named.get(name, 0) + 1
+            unique = name if named[name] == 1 else f"{name}'{named[name]}"
+            carried.append({"name": unique, "dtype": line.dtype, "shape": list(line.features)})
+        bodies = [self._body(r) for r in self._loop.rounds]
+        return json.dumps({"carried": carried, "bodies": bodies}, separators=(",", ":"))
+
+
+def _plain(value: Any) -> Any:
+    """Return an attribute as JSON has it."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return "nan" if math.isnan(value) else "inf" if value > 0 else "-inf"
+    return list(value) if isinstance(value, (tuple, list)) else value

@@ -1,0 +1,111 @@
+"""``dreamstream serve``: models for live streams over WebSockets."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import importlib
+import os
+import ssl
+import sys
+from dataclasses import fields, replace
+from typing import Any
+
+import dreamstream as ds
+
+from .._core import shown
+from ..errors import FormatError
+from ..serve.limits import Limits
+from .arguments import Commands, add_threads, at_least
+from .described import named_model
+
+#: Limits that are options, and what they say.
+_OPTIONS = {
+    "tick": "seconds for which a step waits for more streams",
+    "streams": "streams in all",
+    "grace": "seconds for which a stream without a connection stays in the engine",
+    "keep": "seconds for which such a stream stays in the store",
+    "save": "seconds of input between a stream's records in the store",
+    "drain": "seconds for which streams may go on after SIGTERM",
+}
+
+
+def _engine(name: str, args: argparse.Namespace) -> ds.Engine:
+    found = named_model(name)
+    if found is None:
+        return ds.load(name, threads=args.threads, max_streams=args.streams)
+    model = found(pretrained=True).eval()
+    rate = model.sample_rate
+    return ds.compile(model, model.spec, rate=rate, threads=args.threads, max_streams=args.streams, verify=False)
+
+
+def _authorize(text: str | None) -> Any:
+    """Return the function that MODULE:FUNCTION names."""
+    if text is None:
+        return None
+    module, _, name = text.partition(":")
+    try:
+        sys.path.insert(0, os.getcwd())
+        return getattr(importlib.import_module(module), name)
+    except (ImportError, AttributeError) as error:
+        raise FormatError(f"--auth {text}: {error}") from error
+    finally:
+        del sys.path[0]
+
+
+def _run(args: argparse.Namespace) -> int:
+    from ..serve import Model, Service, open_store
+    from ..serve.server import serve
+
+    given = {f.name: getattr(args, f.name) for f in fields(Limits) if f.name in _OPTIONS}
+    limits = replace(Limits(), **given)
+    store = open_store(args.state, args.durable)
+    models = {}
+    for text in args.models:
+        name, _, path = text.rpartition("=")
+        name = name or os.path.splitext(os.path.basename(path))[0]
+        if name in models:
+            raise FormatError(f"two models are called {name}; give them names: NAME={path}")
+        models[name] = Model(name, _engine(path, args), limits, store)
+    tls = None
+    if args.cert:
+        tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        tls.load_cert_chain(args.cert, args.key)
+
+    def listening(host: str, port: int) -> None:
+        where = f"[{host}]" if ":" in host else host
+        told = ", ".join(shown(name) for name in models)
+        print(f"{told} at {'wss' if tls else 'ws'}://{where}:{port}", flush=True)
+
+    async def run() -> None:
+        service = Service(models, store, limits, _authorize(args.auth))
+        await serve(service, args.host, args.port, tls, listening)
+
+    asyncio.run(run())
+    return 0
+
+
+def add(commands: Commands) -> None:
+    """Add the command."""
+    text = "serve models to live streams over WebSockets"
+    parser = commands.add_parser("serve", help=text, description=f"{text[0].upper()}{text[1:]}.")
+    parser.add_argument(
+        "models", nargs="+", metavar="MODEL", help="a .dsm, or a model's name; NAME=MODEL gives it another"
+    )
+    parser.add_argument("--host", default="127.0.0.1", help="the address to listen at (127.0.0.1)")
+    parser.add_argument("--port", type=at_least(0, int), default=8765, help="0: a free one (8765)")
+    parser.add_argument("--state", metavar="DIR", help="where streams are kept, so that they survive this process")
+    parser.add_argument("--durable", action="store_true", help="flush each record to the disk")
+    parser.add_argument(
+        "--auth", metavar="MODULE:FUNCTION", help="called as f(token, address): may this client stream?"
+    )
+    parser.add_argument("--cert", metavar="FILE", help="a certificate for TLS")
+    parser.add_argument("--key", metavar="FILE", help="its key, if that is in another file")
+    for name, said in _OPTIONS.items():
+        value = getattr(Limits(), name)
+        kind = type(value)
+        parser.add_argument(
+            f"--{name}", type=at_least(0, kind), default=value, metavar="N", help=f"{said} ({value:g})"
+        )
+    add_threads(parser)
+    parser.set_defaults(run=_run)

@@ -1,0 +1,286 @@
+"""A client of `dreamstream serve`: it does what the protocol asks of one.
+
+It keeps its input until the server has stored it, and acknowledges outputs. Where the connection breaks it comes
+back, rewinds to what the server wants, and drops what it has already.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+from collections import deque
+from collections.abc import AsyncIterator
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from ..errors import DreamStreamError
+from .protocol import FORMATS, MOST_BYTES, PATH, SUBPROTOCOL, as_told, message, packed, unpacked
+
+__all__ = ["Output", "ServerError", "Stream", "connect"]
+
+#: Codes after which a client comes back; the others say that it can't.
+_COMES_BACK = frozenset({1001, 1006, 1011, 1012, 1013, 4408, 4429})
+_ACKNOWLEDGE = 64  # frames
+
+
+class ServerError(DreamStreamError):
+    """What a server has refused.
+
+    Attributes
+    ----------
+    code : int
+        Of the close, as docs/reference/protocol.md has it.
+    """
+
+    def __init__(self, reason: str, code: int) -> None:
+        super().__init__(reason or f"the server has closed the stream with code {code}")
+        self.code = code
+
+
+class Output(NamedTuple):
+    """Frames of an output: its number, the position of the first, and the frames, ``(n, *features)``."""
+
+    port: int
+    position: int
+    frames: npt.NDArray[Any]
+
+
+class Stream:
+    """One stream on a server; see `connect`.
+
+    Attributes
+    ----------
+    told : dict
+        What the server says of the model and of this stream.
+    """
+
+    def __init__(self, url: str, first: dict[str, Any], patience: float) -> None:
+        self._url, self._first, self._patience = url, first, patience
+        self.told: dict[str, Any] = {}
+        self._kept: deque[tuple[int, npt.NDArray[Any]]] = deque()  # input from what is stored on
+        self._given = self._sent = 0
+        self._end: int | None = None
+        self._have: list[int] = []
+        self._acknowledged = 0
+        self._outputs: asyncio.Queue[Output | Exception | None] = asyncio.Queue()
+        self._more = asyncio.Event()
+        self._room = asyncio.Event()
+        self._started = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+        self._error: Exception | None = None
+
+    # ---------------------------------------------------------------- for the caller
+    async def __aenter__(self) -> Stream:
+        self._task = asyncio.create_task(self._run())
+        started = asyncio.create_task(self._started.wait())
+        await asyncio.wait({self._task, started}, return_when=asyncio.FIRST_COMPLETED)
+        started.cancel()
+        if self._error is not None:
+            raise self._error
+        return self
+
+    async def __aexit__(self, *_: Any) -> None:
+        assert self._task is not None
+        self._task.cancel()
+        await asyncio.gather(self._task, return_exceptions=True)
+
+    async def send(self, frames: Any) -> None:
+        """Give frames ``(n, *features)``; wait while the server is more than its window behind.
+
+        Raises
+        ------
+        ServerError
+            Where the server has refused the stream.
+        """
+        kind = np.dtype(FORMATS[self._first["format"]])
+        frames = np.array(frames, kind)
+        shape = (*self.told["shape"],)
+        if frames.shape[1:] != shape:
+            raise ValueError(f"expected frames of shape (n, {', '.join(map(str, shape))}), got {frames.shape}")
+        most = (MOST_BYTES - 8) // (kind.itemsize * max(1, int(np.prod(shape))))
+        for part in np.split(frames, range(most, len(frames), most)):
+            while self._given - self._sent > self.told["window"] and self._error is None:
+                self._room.clear()
+                await self._room.wait()
+            self._raise()
+            if len(part):
+                self._kept.append((self._given, part))
+                self._given += len(part)
+                self._more.set()
+        await asyncio.sleep(0)
+
+    async def end(self) -> None:
+        """Say that no more frames come."""
+        self._end = self._given
+        self._more.set()
+
+    def __aiter__(self) -> AsyncIterator[Output]:
+        return self
+
+    async def __anext__(self) -> Output:
+        found = await self._outputs.get()
+        if isinstance(found, Exception):
+            self._outputs.put_nowait(found)
+            raise found
+        if found is None:
+            self._outputs.put_nowait(None)
+            raise StopAsyncIteration
+        return found
+
+    def _raise(self) -> None:
+        if self._error is not None:
+            raise self._error
+
+    # ---------------------------------------------------------------- connections
+    async def _run(self) -> None:
+        try:
+            from websockets.asyncio.client import connect as open_socket
+            from websockets.exceptions import ConnectionClosed, InvalidHandshake
+            from websockets.typing import Subprotocol
+        except ImportError:
+            self._fail(ImportError("a client needs the package websockets: pip install 'dreamstream[serve]'"))
+            return
+        loop, wait = asyncio.get_running_loop(), 0.05
+        until = loop.time() + self._patience
+        while True:
+            try:
+                async with open_socket(
+                    self._url + PATH, subprotocols=[Subprotocol(SUBPROTOCOL)], compression=None, max_size=None
+                ) as socket:
+                    until, wait = loop.time() + self._patience, 0.05
+                    if await self._stream(socket):
+                        self._outputs.put_nowait(None)
+                        return
+                    error: Exception = ConnectionError("the server has closed the connection")
+            except ConnectionClosed as closed:
+                code = 1006 if closed.rcvd is None else closed.rcvd.code
+                if code not in _COMES_BACK:
+                    self._fail(ServerError(closed.rcvd.reason if closed.rcvd else "", code))
+                    return
+                error = closed
+            except (OSError, InvalidHandshake, TimeoutError) as broken:
+                error = broken
+            except ServerError as refused:
+                self._fail(refused)
+                return
+            if loop.time() > until:
+                self._fail(ConnectionError(f"{self._url} is not there: {error}"))
+                return
+            await asyncio.sleep(wait)
+            wait = min(1.0, 2 * wait)
+
+    def _fail(self, error: Exception) -> None:
+        self._error = error
+        self._outputs.put_nowait(error)
+        self._room.set()
+
+    async def _stream(self, socket: Any) -> bool:
+        """Stream over a connection; return whether all is done."""
+        from websockets.exceptions import ConnectionClosed
+
+        saved = self._kept[0][0] if self._kept else self._given
+        if self.told:
+            resume = message("resume", stream=self.told["stream"], output=as_told(self._have), saved=saved)
+            await socket.send(resume)
+        else:
+            await socket.send(message("start", **self._first))
+        sender = None
+        try:
+            async for data in socket:
+                if isinstance(data, bytes):
+                    await self._take(socket, data)
+                    continue
+                found = json.loads(data)
+                if found["type"] == "started":
+                    self.told = found
+                    self._have = self._have or [0] * len(found["names"])
+                    self._sent = found["input"]
+                    self._started.set()
+                    sender = asyncio.create_task(self._send(socket))
+                elif found["type"] == "saved":
+                    while self._kept and self._kept[0][0] + len(self._kept[0][1]) <= found["input"]:
+                        self._kept.popleft()
+                elif found["type"] == "ended":
+                    totals = found["output"] if isinstance(found["output"], list) else [found["output"]]
+                    if totals != self._have or found["input"] != self._end:
+                        raise ServerError(f"the server has made {totals} frames, {self._have} came", 4500)
+                    with contextlib.suppress(OSError, ConnectionClosed):  # it has closed, having heard it before
+                        await socket.send(message("ack", output=as_told(self._have)))
+                    return True
+                elif found["type"] == "error" and found.get("code") not in _COMES_BACK:
+                    raise ServerError(found.get("reason", ""), found.get("code", 4500))
+        finally:
+            if sender is not None:
+                sender.cancel()
+        return False
+
+    async def _send(self, socket: Any) -> None:
+        """Send what the server has not got, and acknowledge what has come, at least once a second."""
+        told_end = False
+        while True:
+            self._more.clear()
+            for position, part in list(self._kept):
+                if position + len(part) > self._sent:
+                    rest = part[max(0, self._sent - position) :]
+                    await socket.send(packed(position + len(part) - len(rest), 0, rest))
+                    self._sent = position + len(part)
+                    self._room.set()
+            if self._end is not None and self._sent == self._end and not told_end:
+                await socket.send(message("end", input=self._end))
+                told_end = True
+            try:
+                await asyncio.wait_for(self._more.wait(), 1.0)
+            except asyncio.TimeoutError:
+                await self._acknowledge(socket)
+
+    async def _take(self, socket: Any, data: bytes) -> None:
+        position, port, rest = unpacked(data)
+        kind, shape = np.dtype(self.told["types"][port]).newbyteorder("<"), self.told["shapes"][port]
+        frames = np.frombuffer(rest, kind).reshape(-1, *shape)
+        if position > self._have[port]:
+            raise ServerError(f"output {port}: expected frames from {self._have[port]} on, got {position}", 4500)
+        new = frames[self._have[port] - position :]
+        if len(new):
+            self._outputs.put_nowait(Output(port, self._have[port], new))
+            self._have[port] += len(new)
+        if sum(self._have) - self._acknowledged >= _ACKNOWLEDGE:
+            await self._acknowledge(socket)
+
+    async def _acknowledge(self, socket: Any) -> None:
+        if sum(self._have) > self._acknowledged:
+            self._acknowledged = sum(self._have)
+            await socket.send(message("ack", output=as_told(self._have)))
+
+
+def connect(
+    url: str, model: str | None = None, *, format: str = "f32", token: Any = None, patience: float = 60.0
+) -> Stream:
+    """Return a stream on a server, to be entered: ``async with connect(url) as stream``.
+
+    Parameters
+    ----------
+    url : str
+        As ``ws://127.0.0.1:8765``.
+    model : str, optional
+        The server's first by default.
+    format : {"f32", "i16"}
+        What frames are sent as; "i16" are samples, of which the server makes floats of 1/32768.
+    token : optional
+        For the server's check of who may stream.
+    patience : float
+        Seconds for which a server that is not there is looked for.
+
+    Raises
+    ------
+    ServerError
+        When it is entered, or later: what the server refuses.
+    ConnectionError
+        Where the server stays away.
+    """
+    if format not in FORMATS:
+        raise ValueError(f'format is "f32" or "i16", got {format!r}')
+    first = {"format": format} | ({"model": model} if model else {}) | ({"token": token} if token else {})
+    return Stream(url, first, patience)

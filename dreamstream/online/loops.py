@@ -1,0 +1,428 @@
+"""Loops over frames in a forward's private copy: which rounds their bodies run, and what their names mean.
+
+A round of the body stands for one frame and all later ones, or, where something in it holds at its position alone,
+for that frame; then another round follows. A round at whose end all that is carried is as it was at its beginning
+is that of all later frames. It runs once more, to see that it does the same again: what a forward keeps elsewhere
+from frame to frame, in an attribute perhaps, would show there.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextvars import ContextVar
+from typing import Any
+
+import numpy as np
+
+from ..array import BatchTensor, writing
+from ..array.axes import numbered
+from ..array.elementwise import where
+from ..array.loop_frames import (
+    Counted,
+    EachFrame,
+    Frames,
+    Gathered,
+    Grown,
+    Numbers,
+    Together,
+    from_before,
+    last_of,
+)
+from ..array.loops import Body, FrameNumber, Loop, mixed, refuse
+from ..array.stream_tensor import StreamTensor
+from ..operations.refusals import LOOPS_BACKWARDS, LOOPS_CHANGE, LOOPS_ELSEWHERE, LOOPS_GROW, LOOPS_LEFT
+from ..stream.edge import Line
+from ..stream.rules import Length, open_branch
+from ..tracing import Hooks, Site, variables
+
+#: Most rounds of a body: more kinds of frames are a loop whose values change their kind in every frame.
+_MOST = 9
+
+
+# ---------------------------------------------------------------------- values of either front end
+def _inner(x: Any) -> Any:
+    """Return the native value that a front end's tensor is."""
+    return x._inner if hasattr(type(x), "_inner") else x
+
+
+def _is_of_body(x: Any) -> bool:
+    inner = _inner(x)
+    return type(inner) is StreamTensor and inner.edge is not None and isinstance(inner.edge.entry, Body)
+
+
+def _walk(value: Any, at: Callable[[Any, tuple[Any, ...]], Any], path: tuple[Any, ...] = ()) -> Any:
+    """Return a value with `at` applied to all leaves of its tuples, lists and dicts."""
+    if type(value) in (Grown, list):
+        made = [_walk(v, at, (*path, i)) for i, v in enumerate(list.__iter__(value))]
+        return made
+    if isinstance(value, tuple):
+        items = [_walk(v, at, (*path, i)) for i, v in enumerate(value)]
+        return type(value)(*items) if hasattr(value, "_fields") else type(value)(items)
+    if type(value) is dict:
+        return {k: _walk(v, at, (*path, k)) for k, v in value.items()}
+    return at(value, path)
+
+
+def frames_in(x: Any) -> Frames | None:
+    """Return the frames that a value is gone through by; None where it is none of streams."""
+    if isinstance(x, Frames):
+        return x
+    if isinstance(x, Gathered):
+        return x.each()
+    inner = _inner(x)
+    if type(inner) is StreamTensor and inner.edge is not None and inner.dims[:1] == ("L",):
+        return EachFrame(inner, 0)
+    return None
+
+
+# ---------------------------------------------------------------------- builtins
+def _range(*args: Any) -> Any:
+    if not any(isinstance(a, (Length, FrameNumber)) for a in args):
+        return range(*args)
+    if len(args) > 2 and args[2] != 1:
+        refuse(LOOPS_BACKWARDS if type(args[2]) is int and args[2] < 0 else "a step over frames")
+    start, stop = (0, args[0]) if len(args) == 1 else args[:2]
+    if isinstance(stop, FrameNumber) or isinstance(start, FrameNumber):
+        refuse(LOOPS_GROW)
+    if not isinstance(start, int):
+        refuse("a loop over frames that begins at another frame in each stream")
+    return Numbers(start, stop)
+
+
+def _enumerate(over: Any, start: int = 0) -> Any:
+    frames = frames_in(over)
+    return enumerate(over, start) if frames is None else Counted(start, frames)
+
+
+def _zip(*parts: Any, **options: Any) -> Any:
+    frames = [frames_in(p) for p in parts]
+    if not any(f is not None for f in frames):
+        return zip(*parts, **options)
+    if any(f is None for f in frames):
+        refuse("zip of frames and something else")
+    return Together(frames)  # type: ignore[arg-type]
+
+
+def _reversed(over: Any) -> Any:
+    return reversed(over) if frames_in(over) is None else refuse(LOOPS_BACKWARDS)
+
+
+def _len(x: Any) -> Any:
+    frames = frames_in(x)
+    return len(x) if frames is None else frames.length
+
+
+def _list(*args: Any) -> Any:
+    return args[0] if args and isinstance(args[0], (Frames, Gathered)) else list(*args)
+
+
+def _tuple(*args: Any) -> Any:
+    return args[0] if args and isinstance(args[0], (Frames, Gathered)) else tuple(*args)
+
+
+#: What stands for Python's functions of what a loop goes over.
+INSTEAD: dict[Any, Callable[..., Any]] = {
+    range: _range, enumerate: _enumerate, zip: _zip, reversed: _reversed, len: _len, list: _list, tuple: _tuple,
+}  # fmt: skip
+
+
+# ---------------------------------------------------------------------- the statement
+class ForLoop:
+    """A ``for`` that runs; `begin` makes it one over frames."""
+
+    solved = False
+    scans = False
+
+    def __init__(self, site: Site) -> None:
+        self.site = site
+
+    def begin(self, frames: Frames, found: dict[str, Any]) -> Iterator[Any]:
+        """Return the rounds of a loop over frames; `found` are the function's variables."""
+        leave = next((e for e in self.site.escapes if e[0] not in ("continue", "del")), None)
+        if leave is not None:
+            refuse(f"`{leave[0]}` at line {leave[1]}: {'; '.join(LOOPS_LEFT.words)}")
+        self._open(frames)
+        self.scans = True
+        self._initial = {n: found.get(n, Hooks.unbound) for n in (*self.site.names, *self.site.held)}
+        names = dict.fromkeys((*self.site.names, *self.site.held))
+        self._values = {n: found.get(n, Hooks.unbound) for n in names}
+        self._counts: dict[Any, FrameNumber] = {}
+        return self._rounds()
+
+    def _open(self, frames: Frames) -> None:
+        self.loop = Loop(frames.length, frames.first)
+        self._frames = frames
+        entry = self.loop.entry
+        if open_branch(entry) is not None:
+            refuse("a loop over frames in an if that only some streams enter")
+        self._see = getattr(entry.sizes, "see", lambda native: native)
+        self._courses = entry.courses
+
+    def _target(self, number: FrameNumber) -> Any:
+        return _walk(self._frames.at(number), lambda x, _: self._see(x) if type(x) is StreamTensor else x)
+
+    def _rounds(self) -> Iterator[Any]:
+        entry = self.loop.entry
+        entry.courses = None  # what happens within is recorded by the loop
+        try:
+            steady = False
+            for _ in range(_MOST):
+                number = self.loop.begin()
+                self._started = {n: self._start(n, v) for n, v in self._values.items()}
+                self._before = {n: self._kinds(n, v, 0) for n, v in self._started.items()}  # lists may be changed
+                self._given: dict[Any, Any] = {}
+                yield self._target(number)
+                seen = variables(sys._getframe(1))
+                again = self._end(seen)
+                if steady:
+                    break
+                steady = again
+            else:
+                refuse(LOOPS_CHANGE)
+            first, second = self.loop.rounds[-2:]
+            needed = self.loop.needed()
+            if not first.does_as(second, needed):
+                refuse(LOOPS_ELSEWHERE)
+            self.loop.rounds.pop()
+            self._finish()
+        finally:
+            entry.courses = self._courses
+
+    # ------------------------------------------------------------------ one round
+    def _start(self, name: str, value: Any) -> Any:
+        """Return what a name holds at the head of the body."""
+        if value is Hooks.unbound:
+            return value
+        if name in self.site.names and name not in self.site.live:
+            return value
+
+        def at(leaf: Any, path: tuple[Any, ...]) -> Any:
+            inner = _inner(leaf)
+            if isinstance(inner, BatchTensor):
+                return self._begins_as(name, path, inner)
+            if type(leaf) is int and (number := self._counts.get((name, path))) is not None:
+                return number
+            if type(leaf) is FrameNumber:
+                return FrameNumber(self.loop, leaf.off - 1)
+            if _is_of_body(leaf):
+                dims = inner.dims
+                edge = self.loop.place(self._key(name, path, dims, inner.edge), inner)
+                return self._see(StreamTensor.inside(None, dims, edge))
+            return leaf
+
+        if type(value) is list or type(value) is Grown:
+            return Grown(_walk(value, at))
+        return _walk(value, at)
+
+    def _key(self, name: str, path: tuple[Any, ...], dims: Any, edge: Any) -> Any:
+        return (name + "".join(f"[{p}]" for p in path), dims, edge.dtype, tuple(edge.features))
+
+    def _begins_as(self, name: str, path: tuple[Any, ...], constant: BatchTensor) -> Any:
+        """Return what stands for a state that every stream begins with alike."""
+        value = constant.constant
+        shape = tuple(value.shape)
+        dims: list[Any] = list(range(len(shape)))
+        dims.insert(constant.batch_axis, "B")
+        line = Line(("frame",), self.loop.clock.rate, value.dtype.name, shape)
+        key = (name + "".join(f"[{p}]" for p in path), tuple(dims), line.dtype, shape)
+        edge = self.loop.place(key, None, value.constant(), line)
+        return self._see(StreamTensor.inside(None, tuple(dims), edge))
+
+    def carried(self, name: str) -> Any:
+        """Return what a name holds at the head of the body."""
+        return self._started[name]
+
+    def _end(self, seen: dict[str, Any]) -> bool:
+        """End a round; return whether all that is carried is as it was when it began."""
+        carried: dict[Any, Any] = {}
+        outputs: dict[Any, Any] = {}
+        steady = not self.loop.of_one_frame
+        values: dict[str, Any] = {}
+        for name in self._started:
+            value = seen.get(name, Hooks.unbound)
+            live = name in self.site.live
+            if isinstance(value, Grown):
+                self._appended(name, value, outputs)
+                value = [*list.__iter__(value)][: value.before]
+            values[name] = value
+            if live:
+                self._count(name, value)
+                steady = steady and self._kinds(name, value, 1) == self._before[name]
+            self._leave(name, value, live, carried, outputs)
+        self.loop.end(carried, outputs)
+        self._values = values
+        return steady
+
+    def _count(self, name: str, value: Any) -> None:
+        """Note integers that are one more after each frame: they are the frame's number and a constant more."""
+        numbers = {found[0]: found[1] for found in self._before[name] if type(found[1]) is int and len(found) == 2}
+        _walk(value, lambda x, path: self._is_more(name, path, numbers.get(path), x))
+
+    def _is_more(self, name: str, path: Any, before: int | None, now: Any) -> None:
+        if type(now) is int and before is not None and now == before + 1:
+            self._counts[name, path] = FrameNumber(self.loop, now - self.loop.position - 1)
+
+    def _kinds(self, name: str, value: Any, later: int) -> Any:
+        """Return what a value is like, to be compared from round to round."""
+        found: list[Any] = []
+
+        def at(leaf: Any, path: tuple[Any, ...]) -> Any:
+            inner = _inner(leaf)
+            if _is_of_body(leaf):
+                found.append((path, self._key(name, path, inner.dims, inner.edge)))
+            elif type(leaf) in (int, float, bool, str, type(None)):
+                found.append((path, leaf))
+            elif type(leaf) is FrameNumber:
+                found.append((path, "number", leaf.off - later))
+            elif leaf is not Hooks.unbound:
+                found.append((path, "object", id(inner)))
+            return leaf
+
+        _walk(value, at)
+        return found
+
+    def _leave(self, name: str, value: Any, live: bool, carried: dict[Any, Any], outputs: dict[Any, Any]) -> None:
+        """Note what goes on to the next frame, and what is used after the loop."""
+
+        def at(leaf: Any, path: tuple[Any, ...]) -> Any:
+            if _is_of_body(leaf):
+                inner = _inner(leaf).in_order()
+                if inner.edge.entry is not self.loop.body:
+                    mixed([inner.edge.entry, self.loop.body])
+                if live:
+                    key = self._key(name, path, inner.dims, inner.edge)
+                    self.loop.place(key, inner)
+                    carried[key] = inner.edge
+                if name in self.site.later:
+                    outputs["last", name, path] = inner.edge
+                    self._given["last", name, path] = inner.dims
+            return leaf
+
+        _walk(value, at)
+
+    def _appended(self, name: str, value: Grown, outputs: dict[Any, Any]) -> None:
+        """Note what was appended to a list."""
+        more = [*list.__iter__(value)][value.before :]
+        if len(more) > 1:
+            refuse("several values for each frame in one list; keep them in several lists")
+        for item in more:
+            if not _is_of_body(item):
+                refuse("a list gathers what is no tensor of the loop's frames")
+            inner = _inner(item).in_order()
+            outputs["each", name] = inner.edge
+            self._given["each", name] = inner.dims
+
+    # ------------------------------------------------------------------ after the loop
+    def _finish(self) -> None:
+        outputs = self.loop.rounds[-1].outputs
+        for round_ in self.loop.rounds:
+            for key in [k for k in outputs if k not in round_.outputs]:
+                if key[0] != "written":
+                    refuse(f"`{key[1]}` is no tensor of the frame, or gathers none, at some of the first frames")
+                round_.outputs[key] = self.loop.unwritten(round_, key[1])
+            for key in [k for k in round_.outputs if k not in outputs]:
+                if key[0] == "each":
+                    refuse(f"`{key[1]}` gathers nothing but at some of the first frames")
+                del round_.outputs[key]
+        self._made = self.loop.run(list(outputs)) if outputs else {}
+        for i, (y, _) in enumerate(self.loop.written):
+            frames = self._made["written", i]
+            frames = frames.with_dims(numbered(y.dims))
+            if self.loop.first or self.loop.left_out:
+                frames = writing.put_frames(y, frames, self.loop.first, self.loop.left_out)
+            writing.write(y, frames, "an assignment to frames")
+
+    def see(self, seen: dict[str, Any]) -> None:
+        """Called behind the loop."""
+
+    def after(self, name: str) -> Any:
+        """Return what a name holds behind the loop."""
+        if ("each", name) in self._made:
+            if self._initial[name]:
+                refuse("a list that held something before the loop gathers frames")
+            return Gathered(self._made["each", name], self._given["each", name], self._see)
+        value = self._values[name]
+        if name in self.site.names and name not in self.site.later:
+            return Hooks.unbound
+
+        firsts: dict[Any, Any] = {}
+        if self._initial[name] is not Hooks.unbound:
+            _walk(self._initial[name], lambda x, path: firsts.update({path: x}))
+
+        def at(leaf: Any, path: tuple[Any, ...]) -> Any:
+            if type(leaf) is FrameNumber:
+                return self._frames.length - 1 + leaf.off
+            key = ("last", name, path)
+            if key not in self._made:
+                return leaf
+            return self._last(self._made[key], self._given[key], firsts.get(path))
+
+        return _walk(value, at)
+
+    def _last(self, frames: StreamTensor, dims: Any, first: Any) -> Any:
+        """Return what is carried when a stream has ended: in one without frames what it began as."""
+        inner = _inner(first)
+        constant = inner.constant if isinstance(inner, BatchTensor) else first
+        if first is None or _is_zero(constant):
+            return self._see(last_of(frames, dims))
+        stream, before, there = from_before(frames, dims)
+        if hasattr(constant, "dim") and not hasattr(constant, "is_stream"):  # another front end's own
+            made = _inner(self._see(before).where(self._see(there), constant))
+        else:
+            made = where(there, before, constant)
+        return self._see(made.select(stream.dims.index("L"), -1))
+
+
+def _is_zero(constant: Any) -> bool:
+    if getattr(constant, "requires_grad", False):
+        return False
+    values = constant.numpy() if hasattr(constant, "numpy") else constant
+    return not bool((np.asarray(values) != 0).any())
+
+
+# ---------------------------------------------------------------------- comprehensions
+_OPEN: ContextVar[tuple[Comprehension, ...]] = ContextVar("dreamstream_comprehensions", default=())
+
+
+class Comprehension(ForLoop):
+    """A comprehension over frames: one round, whose value is gathered."""
+
+    def begin(self, frames: Frames, found: dict[str, Any]) -> Iterator[Any]:
+        """Return the one round."""
+        if not self.site.single:
+            refuse("a comprehension over frames with ifs, or with several loops")
+        self._open(frames)
+        _OPEN.set((*_OPEN.get(), self))
+        entry = self.loop.entry
+        entry.courses = None
+        return iter([self._target(self.loop.begin())])
+
+    def gather(self, made: list[Any]) -> Any:
+        """Return what is gathered."""
+        self.loop.entry.courses = self._courses
+        if len(made) != 1 or not _is_of_body(made[0]) or self.loop.of_one_frame:
+            refuse("a comprehension over frames must give a tensor for each, all alike")
+        inner = _inner(made[0]).in_order()
+        self.loop.end({}, {"each": inner.edge})
+        return Gathered(self.loop.run(["each"])["each"], inner.dims, self._see)
+
+
+def iterate(iterable: Any, site: Site, loop: Any, found: dict[str, Any]) -> Any:
+    """Return what a ``for`` or a comprehension goes over."""
+    frames = frames_in(iterable)
+    if frames is None:
+        return iterable
+    return (Comprehension(site) if loop is None else loop).begin(frames, found)
+
+
+def gathered(made: list[Any]) -> Any:
+    """Return the value of a list comprehension."""
+    opened = _OPEN.get()
+    if not opened or len(made) != 1:
+        return made
+    here = opened[-1]
+    if not (_is_of_body(made[0]) and _inner(made[0]).edge.entry is here.loop.body):
+        return made
+    _OPEN.set(opened[:-1])
+    return here.gather(made)

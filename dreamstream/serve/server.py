@@ -1,0 +1,281 @@
+"""Sockets: one port for WebSocket streams and for plain requests.
+
+A connection is parsed by the sans-I/O protocols of `websockets` and h11: none has a task or a queue of its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import signal
+import ssl
+from collections.abc import Callable
+from functools import partial
+from importlib.resources import files
+from typing import Any
+
+from ..client.protocol import CODES, MOST_BYTES, PATH, SUBPROTOCOL, WireError, message
+from .service import Service
+from .streams import LOG, Live
+
+#: The most bytes of a request's head.
+_MOST_HEAD = 16384
+
+try:
+    import h11
+    from websockets.frames import Frame, Opcode
+    from websockets.http11 import Request
+    from websockets.protocol import State
+    from websockets.server import ServerProtocol
+    from websockets.typing import Subprotocol
+except ImportError:
+    raise ImportError("a server needs websockets and h11: pip install 'dreamstream[serve]'") from None
+
+
+class Socket(asyncio.Protocol):
+    """One connection."""
+
+    def __init__(self, service: Service, pages: Callable[[h11.Request], tuple[int, str, bytes]]) -> None:
+        self._service, self._pages = service, pages
+        self._head = b""
+        self._ws: ServerProtocol | None = None
+        self._stream: Live | None = None
+        self._parts: list[bytes] = []
+        self._is_text = self._closed = False
+        self._missed = 0
+
+    # ---------------------------------------------------------------- asyncio's calls
+    def connection_made(self, transport: Any) -> None:
+        self._transport: asyncio.Transport = transport
+        peer = transport.get_extra_info("peername")
+        self._address = peer[0] if isinstance(peer, tuple) else "local"
+        self._loop = asyncio.get_running_loop()
+        self._timer = self._loop.call_later(self._service.limits.handshake, self._late)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._timer.cancel()
+        self._closed = True
+        if self._stream is not None:
+            self._stream.detach(self)
+
+    def data_received(self, data: bytes) -> None:
+        if self._ws is not None:
+            self._ws.receive_data(data)
+            self._events()
+            return
+        self._head += data
+        end = self._head.find(b"\r\n\r\n")
+        if end < 0 and len(self._head) <= _MOST_HEAD:
+            return
+        self._greet(self._head if 0 <= end <= _MOST_HEAD else b"")
+
+    def eof_received(self) -> None:
+        if self._ws is not None:
+            self._ws.receive_eof()
+            self._events()
+
+    # ---------------------------------------------------------------- the handshake
+    def _greet(self, head: bytes) -> None:
+        plain = h11.Connection(h11.SERVER, max_incomplete_event_size=_MOST_HEAD)
+        try:
+            plain.receive_data(head)
+            request = plain.next_event()
+        except h11.RemoteProtocolError:
+            request = None
+        if not isinstance(request, h11.Request):
+            self._transport.write(b"HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\nconnection: close\r\n\r\n")
+            self._transport.close()
+            return
+        names = {name.lower(): value for name, value in request.headers}
+        if names.get(b"upgrade", b"").lower() != b"websocket":
+            status, kind, body = self._pages(request)
+            self._answer(plain, status, kind, body if request.method != b"HEAD" else b"", len(body))
+            return
+        try:
+            if request.target.partition(b"?")[0] != PATH.encode():
+                self._answer(plain, 404, "text/plain", f"streams are at {PATH}\n".encode())
+                return
+            self._service.admit(self._address)
+        except WireError as error:
+            wait = str(int(error.more.get("retry_after", 1)))
+            self._answer(plain, 503, "text/plain", f"{error.reason}\n".encode(), more=[("retry-after", wait)])
+            return
+        self._ws = ServerProtocol(
+            max_size=MOST_BYTES, subprotocols=[Subprotocol(SUBPROTOCOL)], select_subprotocol=_subprotocol
+        )
+        self._ws.receive_data(self._head)
+        self._head = b""
+        self._events()
+
+    def _answer(
+        self, plain: h11.Connection, status: int, kind: str, body: bytes, size: int | None = None, more: Any = ()
+    ) -> None:
+        headers = [
+            ("content-type", kind),
+            ("content-length", str(len(body) if size is None else size)),
+            ("connection", "close"),
+            *more,
+        ]
+        self._transport.write(plain.send(h11.Response(status_code=status, headers=headers)) or b"")
+        self._transport.write(body)
+        self._transport.close()
+
+    # ---------------------------------------------------------------- messages
+    def _events(self) -> None:
+        ws = self._ws
+        assert ws is not None
+        for event in ws.events_received():
+            if isinstance(event, Request):
+                ws.send_response(ws.accept(event))
+            elif not isinstance(event, Frame):
+                continue
+            elif event.opcode in (Opcode.TEXT, Opcode.BINARY, Opcode.CONT):
+                if event.opcode is not Opcode.CONT:
+                    self._is_text, self._parts = event.opcode is Opcode.TEXT, []
+                self._parts.append(bytes(event.data))
+                if event.fin and not self._closed:
+                    self._take(b"".join(self._parts) if len(self._parts) > 1 else self._parts[0])
+            elif event.opcode is Opcode.PONG:
+                self._missed = 0
+        self._flush()
+
+    def _take(self, data: bytes) -> None:
+        try:
+            given = data.decode() if self._is_text else data
+            if self._stream is None:
+                self._timer.cancel()
+                self._stream = self._service.first(self, given, self._address)
+                self._timer = self._loop.call_later(self._service.limits.ping, self._ping)
+            else:
+                self._missed = 0
+                self._service.received(self._stream, given)
+        except UnicodeDecodeError:
+            self.close("malformed", "text is UTF-8")
+        except WireError as error:
+            stream = self._stream
+            if stream is not None and error.kind in ("malformed", "queued"):
+                stream.detach(self)  # it may be resumed
+            self.close(error.kind, error.reason, **error.more)
+        except Exception:  # a fault of the server's, which is not to end it
+            LOG.exception("a message of %s", self._address)
+            self.close("engine", "the server has failed")
+
+    def send_text(self, text: str) -> None:
+        self._send(text.encode(), True)
+
+    def send_binary(self, data: bytes) -> None:
+        self._send(data, False)
+
+    def _send(self, data: bytes, is_text: bool) -> None:
+        ws = self._ws
+        if ws is not None and ws.state is State.OPEN and not self._closed:
+            (ws.send_text if is_text else ws.send_binary)(data)
+            self._flush()
+
+    def _flush(self) -> None:
+        assert self._ws is not None
+        for data in self._ws.data_to_send():
+            if data:
+                self._transport.write(data)
+            elif self._transport.can_write_eof():
+                self._transport.write_eof()
+        if self._ws.close_expected():
+            self._timer.cancel()
+            self._timer = self._loop.call_later(self._service.limits.handshake, self._transport.abort)
+
+    def close(self, kind: str, reason: str, **more: Any) -> None:
+        """Tell an error, unless there is none, and close the WebSocket."""
+        ws, stream, self._stream = self._ws, self._stream, None
+        if stream is not None:
+            stream.detach(self)
+        if ws is None or self._closed:
+            return
+        if kind not in ("done", "drained"):
+            self._send(message("error", code=CODES[kind], reason=reason, **more).encode(), True)
+        self._closed = True
+        self._transport.resume_reading()
+        if ws.state is State.OPEN:
+            ws.send_close(CODES[kind], reason.encode()[:120].decode(errors="ignore"))
+        self._flush()
+
+    def pause(self, paused: bool) -> None:
+        """Read no more for now, or again."""
+        (self._transport.pause_reading if paused else self._transport.resume_reading)()
+
+    # ---------------------------------------------------------------- time
+    def _late(self) -> None:
+        self._transport.abort()
+
+    def _ping(self) -> None:
+        if self._closed or self._ws is None:
+            return
+        if self._missed >= 2:
+            self._transport.abort()
+            return
+        self._missed += 1
+        if self._ws.state is State.OPEN:
+            self._ws.send_ping(b"")
+            self._flush()
+        self._timer = self._loop.call_later(self._service.limits.ping, self._ping)
+
+
+def _subprotocol(_: Any, offered: Any) -> Any:
+    return SUBPROTOCOL if SUBPROTOCOL in offered else None
+
+
+def pages(service: Service, request: h11.Request) -> tuple[int, str, bytes]:
+    """Answer a plain request: status, type and body."""
+    if request.method not in (b"GET", b"HEAD"):
+        return 405, "text/plain", b"GET\n"
+    path = request.target.partition(b"?")[0].decode("ascii", "replace")
+    if path == "/":
+        return 200, "text/html; charset=utf-8", files("dreamstream.serve").joinpath("page.html").read_bytes()
+    if path == "/healthz":
+        return 200, "text/plain", b"ok\n"
+    if path == "/readyz":
+        if service.draining is not None:
+            return 503, "text/plain", b"ending\n"
+        return 200, "text/plain", b"ready\n"
+    if path == "/metrics":
+        return 200, "text/plain; version=0.0.4", service.metrics.page()
+    if path == "/models":
+        return 200, "application/json", json.dumps([m.told for m in service.models.values()]).encode()
+    return 404, "text/plain", b"there are /, /healthz, /readyz, /metrics, /models and streams at /v1/stream\n"
+
+
+async def serve(
+    service: Service,
+    host: str = "127.0.0.1",
+    port: int = 8765,
+    tls: ssl.SSLContext | None = None,
+    listening: Callable[[str, int], None] | None = None,
+) -> None:
+    """Serve until SIGTERM or SIGINT, then drain.
+
+    Parameters
+    ----------
+    service : Service
+    host, port
+        Where to listen; port 0 takes a free one.
+    tls : SSLContext, optional
+    listening : callable, optional
+        Told host and port once connections are taken.
+    """
+    loop, ended = asyncio.get_running_loop(), asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        with contextlib.suppress(NotImplementedError, RuntimeError, ValueError):  # not in the main thread
+            loop.add_signal_handler(number, ended.set)
+    service.open()
+    made = partial(Socket, service, partial(pages, service))
+    server = await loop.create_server(made, host, port, ssl=tls, backlog=4096)
+    try:
+        if listening is not None:
+            listening(*server.sockets[0].getsockname()[:2])
+        await ended.wait()
+        server.close()
+        await service.drain()
+    except asyncio.CancelledError:
+        server.close()
+        await service.close()
+        raise

@@ -1,0 +1,159 @@
+"""Loops over frames: the graphs of their bodies, run by the kernels of their operators."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from functools import lru_cache, partial
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from .... import _core
+from ....array.dtypes import name_of, nominal
+from ....errors import NotStreamableError
+from .pointwise import TYPES
+from .registry import KERNELS, State, Step, Window, windowed
+
+Signature = tuple[str, tuple[int, ...], int, int]
+
+
+class _Node:
+    """One operator of a body."""
+
+    def __init__(self, told: dict[str, Any], values: list[Signature], weights: Sequence[Any]) -> None:
+        self.inputs, self.weights = told["inputs"], told["weights"]
+        attributes = {k: _number(v) for k, v in told["attributes"].items()}
+        signatures = [values[i] for i in self.inputs]
+        op = _core.Op(
+            told["op"], attributes, signatures, [None if w is None else weights[w] for w in self.weights]
+        )
+        self.run = partial(_noted, told["note"], KERNELS[op.name].run) if "note" in told else KERNELS[op.name].run
+        frames = tuple(features for _, features, _, _ in signatures)
+        self.step = Step(op.name, op.attributes, frames, tuple(y[1] for y in op.outputs), live=True)
+        values += op.outputs
+
+
+def _noted(note: str, run: Any, step: Step, *values: Any) -> Any:
+    """Compute what torch does beside an operator: gradients that end here, or what is dropped."""
+    if note == "no_grad":
+        with torch.no_grad():
+            return run(step, *values)
+    name, _, p = note.partition(" ")
+    return values[0].detach() if name == "detach" else getattr(torch, name)(values[0], float(p), True)
+
+
+def _number(value: Any) -> Any:
+    return float(value) if value in ("nan", "inf", "-inf") else value
+
+
+class _Body:
+    """What becomes of a frame of one kind."""
+
+    def __init__(
+        self,
+        told: dict[str, Any],
+        given: Sequence[Signature],
+        carried: Sequence[Signature],
+        weights: Sequence[Any],
+    ) -> None:
+        values = [*given, *carried]
+        self.nodes = [_Node(node, values, weights) for node in told["nodes"]]
+        self.carried, self.outputs = told["carried"], told["outputs"]
+
+    def run(
+        self, given: Sequence[Tensor], state: Sequence[Tensor], weights: Sequence[Any], training: bool
+    ) -> tuple[list[Tensor], list[Tensor]]:
+        """Return what one frame of some rows gives, and what is carried on."""
+        values = [*given, *state]
+        for node in self.nodes:
+            own = [None if w is None else weights[w] for w in node.weights]
+            node.step.training = training
+            made = node.run(node.step, *[values[i] for i in node.inputs], *own)
+            values += made if isinstance(made, (tuple, list)) else (made,)
+        return [values[i] for i in self.outputs], [values[i] for i in self.carried]
+
+
+@lru_cache(maxsize=256)
+def _program(
+    text: str, given: tuple[Signature, ...], weights: tuple[Any, ...]
+) -> tuple[list[Signature], list[_Body]]:
+    told = json.loads(text)
+    carried = [(c["dtype"], tuple(c["shape"]), 1, 1) for c in told["carried"]]
+    return carried, [_Body(b, given, carried, weights) for b in told["bodies"]]
+
+
+def _kind(x: Tensor | None) -> Any:
+    return None if x is None else (name_of(nominal(x.dtype)), tuple(x.shape))
+
+
+def _carried(step: Step, weights: Sequence[Tensor | None], like: Tensor) -> State:
+    """Return what is carried before the first frame of one row."""
+    told = json.loads(step.attributes["body"])["carried"]
+    made = []
+    for carried, first in zip(told, weights):
+        if first is None:
+            dtype = like.dtype if carried["dtype"] == name_of(nominal(like.dtype)) else TYPES[carried["dtype"]]
+            made.append(torch.zeros(1, *carried["shape"], dtype=dtype, device=like.device))
+        else:
+            made.append(first[None])
+    return tuple(made)
+
+
+@windowed("scan", carries=_carried)
+def scan(step: Step, windows: Sequence[Window], weights: Sequence[Any], state: State) -> Any:
+    """Run a body frame after frame, over all rows that have one left."""
+    if not step.live:
+        raise NotStreamableError(
+            "a loop over frames is not exported: its body is a graph that runs frame by frame"
+        )
+    parts = [w.new() for w in windows]
+    lengths: list[int] = parts[0][1].tolist()
+    frames = [x for x, _ in parts]
+    signatures = tuple((name_of(nominal(x.dtype)), tuple(x.shape[2:]), 1, 1) for x in frames)
+    _, bodies = _program(step.attributes["body"], signatures, tuple(map(_kind, weights)))
+    firsts: list[int] = step.first[0].tolist()
+    most = max(lengths, default=0)
+    if len(set(lengths)) <= 1 and len({min(f, len(bodies)) for f in firsts}) == 1:
+        made, after = [], list(state)
+        for t in range(most):
+            body = bodies[min(firsts[0] + t, len(bodies) - 1)]
+            ys, after = body.run([x[:, t] for x in frames], after, weights, step.training)
+            made.append(ys)
+        return tuple(torch.stack(ys, 1) for ys in zip(*made)) if made else _nothing(step), tuple(after)
+    return _ragged(step, bodies, frames, lengths, firsts, weights, state)
+
+
+def _nothing(step: Step) -> tuple[None, ...]:
+    return (None,) * len(step.features)
+
+
+def _ragged(
+    step: Step,
+    bodies: list[_Body],
+    frames: Sequence[Tensor],
+    lengths: list[int],
+    firsts: list[int],
+    weights: Sequence[Any],
+    state: State,
+) -> Any:
+    """Run rows of unequal lengths, or at different places: at each step those that take the same body."""
+    rows: list[list[Tensor]] = [[s[r : r + 1] for s in state] for r in range(len(lengths))]
+    made: list[list[list[Tensor]]] = [[] for _ in lengths]
+    for t in range(max(lengths, default=0)):
+        kinds: dict[int, list[int]] = {}
+        for r, n in enumerate(lengths):
+            if t < n:
+                kinds.setdefault(min(firsts[r] + t, len(bodies) - 1), []).append(r)
+        for kind, some in kinds.items():
+            at = torch.tensor(some, device=frames[0].device)
+            given = [x[:, t].index_select(0, at) for x in frames]
+            before = [torch.cat(parts) for parts in zip(*(rows[r] for r in some))]
+            ys, after = bodies[kind].run(given, before, weights, step.training)
+            for i, r in enumerate(some):
+                made[r].append([y[i : i + 1] for y in ys])
+                rows[r] = [s[i : i + 1] for s in after]
+    each = [y for row in made for y in row]
+    outputs = tuple(torch.cat(ys) for ys in zip(*each)) if each else _nothing(step)
+    return outputs, tuple(torch.cat(parts) for parts in zip(*rows))

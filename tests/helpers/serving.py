@@ -1,0 +1,151 @@
+"""A small model behind a server in this process, and clients of it: ours, and one that does what it is told."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+
+import numpy as np
+import pytest
+from websockets.asyncio.client import connect as open_socket
+from websockets.exceptions import ConnectionClosed
+
+import dreamstream as ds
+from dreamstream import nn
+from dreamstream.client import connect
+from dreamstream.client.protocol import PATH, SUBPROTOCOL, message, packed, unpacked
+from dreamstream.serve import Limits, MemoryStore, Model, Service
+from dreamstream.serve.server import serve
+
+RATE = 1600
+
+
+class Net(nn.Module):
+    """It looks ahead, leaves fewer frames than it takes, and has a state and two outputs."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv, self.rnn = nn.Conv1d(1, 4, 5, stride=4, padding=2), nn.LSTM(4, 3, batch_first=True)
+
+    def forward(self, x):
+        y = self.conv(x.unsqueeze(1)).transpose(1, 2)
+        return self.rnn(y)[0], x * 2
+
+
+def engine(cls=Net, **options):
+    ds.manual_seed(0)
+    return ds.compile(cls().eval(), ("B", "L"), rate=RATE, verify=False, **options)
+
+
+def samples(n, seed=0):
+    return np.random.default_rng(seed).standard_normal(n).astype(np.float32)
+
+
+def offline(x):
+    return [np.asarray(y) for y in engine().step({"a": x}, "a", "a")["a"]]
+
+
+def service(store=None, limits=None, **options):
+    limits = limits or Limits(grace=0.2, save=0.1, drain=1.0)
+    store = store or MemoryStore()
+    return Service({"net": Model("net", engine(), limits, store)}, store, limits, **options)
+
+
+@contextlib.asynccontextmanager
+async def running(own=None, tls=None):
+    """A server in this process; its address."""
+    own = own or service()
+    port = asyncio.get_running_loop().create_future()
+    task = asyncio.create_task(serve(own, port=0, tls=tls, listening=lambda _, p: port.set_result(p)))
+    try:
+        yield f"{'wss' if tls else 'ws'}://127.0.0.1:{await port}"
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+async def streamed(url, x, chunk=100, pause=0.0, **options):
+    """Stream samples; return what came, output by output."""
+    found = []
+    async with connect(url, **options) as stream:
+
+        async def read():
+            async for each in stream:
+                found.append(each)
+
+        reader = asyncio.create_task(read())
+        for at in range(0, len(x), chunk):
+            await stream.send(x[at : at + chunk])
+            await asyncio.sleep(pause)
+        await stream.end()
+        await reader
+    out = []
+    for port in range(2):
+        mine, at = [f for f in found if f.port == port], 0
+        for each in mine:
+            assert each.position == at
+            at += len(each.frames)
+        out.append(np.concatenate([each.frames for each in mine]) if mine else None)
+    return out
+
+
+def equal(got, want):
+    assert len(got) == len(want)
+    for a, b in zip(got, want):
+        assert a is None and b.shape[0] == 0 if a is None else np.array_equal(a, b)
+
+
+# ---------------------------------------------------------------- by hand
+class ByHand:
+    """A client that does what it is told, right or wrong."""
+
+    def __init__(self, url, **options):
+        self._url, self._options = url, options
+
+    async def __aenter__(self):
+        self.socket = await open_socket(
+            self._url + PATH, subprotocols=[SUBPROTOCOL], compression=None, max_size=None, **self._options
+        )
+        return self
+
+    async def __aexit__(self, *_):
+        await self.socket.close()
+
+    async def told(self, kind):
+        """The next message of a type; frames before it are kept."""
+        self.frames = []
+        while True:
+            data = await asyncio.wait_for(self.socket.recv(), 10)
+            if isinstance(data, bytes):
+                self.frames.append(unpacked(data))
+                continue
+            found = json.loads(data)
+            if found["type"] == kind:
+                return found
+
+    async def say(self, kind, **fields):
+        await self.socket.send(message(kind, **fields))
+
+    async def start(self, **fields):
+        await self.say("start", **fields)
+        return await self.told("started")
+
+    async def give(self, at, x):
+        await self.socket.send(packed(at, 0, x))
+
+    async def closed(self):
+        """The code with which the server closes."""
+        with pytest.raises(ConnectionClosed) as caught:
+            while True:
+                await asyncio.wait_for(self.socket.recv(), 10)
+        return caught.value.rcvd.code if caught.value.rcvd else 1006
+
+
+def by_hand(talk, own=None):
+    async def main():
+        server = own() if own else None
+        async with running(server) as url, ByHand(url) as client:
+            await talk(url, client)
+
+    asyncio.run(main())

@@ -1,0 +1,60 @@
+"""The records of a server's streams in a folder: what survives, cut short, out of date, or another's."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+
+import pytest
+
+import dreamstream as ds
+from dreamstream.serve import FolderStore
+from dreamstream.serve.store import Record
+
+
+def records(n):
+    return {f"s{k}": Record("f", k, [k, k], [0, k], b"x" * k, [(0, b"y" * 9)], bool(k % 2)) for k in range(n)}
+
+
+def test_records_survive(tmp_path):
+    store, made = FolderStore(tmp_path), records(5)
+    for stream_id, record in made.items():
+        store.keep(stream_id, record)
+    store.delete("s3")
+    key = store.key
+    store.close()
+    store = FolderStore(tmp_path)
+    assert store.key == key and store.get("s3") is None
+    assert {i: store.get(i) for i in made if i != "s3"} == {i: r for i, r in made.items() if i != "s3"}
+    with pytest.raises(ds.DreamStreamError, match="another server's"):
+        FolderStore(tmp_path)
+    store.close()
+    assert oct(os.stat(tmp_path / "key").st_mode & 0o77) == "0o0"
+
+
+def test_a_record_cut_in_two(tmp_path):
+    store, made = FolderStore(tmp_path), records(4)
+    sizes = []
+    for stream_id, record in made.items():
+        store.keep(stream_id, record)
+        sizes.append(os.path.getsize(tmp_path / "log"))
+    store.close()
+    content = (tmp_path / "log").read_bytes()
+    for cut in range(sizes[1], sizes[3] + 1, 3):
+        (tmp_path / "log").write_bytes(content[:cut])
+        store = FolderStore(tmp_path)
+        assert [i for i in made if store.get(i)] == list(made)[: sum(size <= cut for size in sizes)]
+        store.keep("new", made["s1"])
+        store.close()
+        store = FolderStore(tmp_path)
+        assert store.get("new") == made["s1"]
+        store.close()
+
+
+def test_a_log_is_rewritten(tmp_path):
+    store, record = FolderStore(tmp_path), replace(records(3)["s2"], snapshot=b"x" * 100_000)
+    for k in range(100):
+        store.keep(f"s{k % 3}", record)
+    assert os.path.getsize(tmp_path / "log") < 3_000_000 and store.get("s1") == record
+    assert store.sweep(-1.0, {"s0"}) == 2 and store.get("s0") == record and store.get("s1") is None
+    store.close()

@@ -1,0 +1,168 @@
+"""Loops over frames as people write them give, chunk by chunk, what the plain loop gives of whole sequences."""
+
+from __future__ import annotations
+
+import copy
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from architectures import schedule
+from loop_models import CASES, D, layers
+
+import dreamstream as ds
+import dreamstream.nn
+from dreamstream.stream.tree import leaves
+
+LENGTHS = (9, 1, 17, 2, 6, 4)
+
+
+@pytest.fixture
+def in_float64():
+    torch.set_default_dtype(torch.float64)
+    yield
+    torch.set_default_dtype(torch.float32)
+
+
+class Loop(torch.nn.Module):
+    def __init__(self, f):
+        super().__init__()
+        torch.manual_seed(1)
+        self.m = layers(torch.nn, lambda *shape: torch.nn.Parameter(torch.randn(*shape)))
+        self.scale = torch.nn.Parameter(torch.ones(D))
+        self.f = f
+
+    def forward(self, x):
+        return self.f(torch, self.m, x * self.scale)
+
+
+class NativeLoop(dreamstream.nn.Module):
+    def __init__(self, f, plain):
+        super().__init__()
+        self.m = layers(dreamstream.nn, lambda *shape: dreamstream.nn.Parameter(np.zeros(shape, np.float32)))
+        self.scale = dreamstream.nn.Parameter(np.ones(D, np.float32))
+        self.f = f
+        self.load_state_dict({k: v.numpy() for k, v in plain.state_dict().items()})
+
+    def forward(self, x):
+        return self.f(ds, self.m, x * self.scale)
+
+
+def wanted_of(model, xs):
+    with torch.no_grad():
+        return [[y[0] for y in leaves(model(x[None]))] if len(x) > 3 or enough(model, x) else None for x in xs]
+
+
+def enough(model, x):
+    """Whether the plain loop gives something: of no frames ``torch.stack`` has nothing to stack."""
+    try:
+        model(x[None])
+    except RuntimeError:
+        return False
+    return True
+
+
+def streamed(step, xs, seed, most=5):
+    """Return every stream's outputs laid end to end, of random chunks."""
+    out = [None] * len(xs)
+    for call in schedule(np.random.default_rng(seed), [len(x) for x in xs], most):
+        rows, begins, ends, sos, eos = zip(*call)
+        given = [xs[r][a:b] for r, a, b in zip(rows, begins, ends)]
+        made = step(given, ids=[f"s{r}" for r in rows], sos=list(sos), eos=list(eos))
+        for r in rows:
+            parts = [torch.as_tensor(np.asarray(y[f"s{r}"])) for y in leaves(made)]
+            out[r] = [[*o, p] for o, p in zip(out[r] or [[] for _ in parts], parts)]
+    return [[torch.cat(o) for o in stream] for stream in out]
+
+
+def compare(got, wanted, tolerance):
+    for ours, theirs in zip(got, wanted):
+        if theirs is None:
+            continue
+        for a, b in zip(ours, theirs, strict=True):
+            b = b.reshape(a.shape) if a.shape == (1, *b.shape) else b  # of what is carried at the end one
+            assert a.shape == b.shape
+            torch.testing.assert_close(a, b, rtol=tolerance, atol=tolerance)
+
+
+def patched(model, make=lambda x: x):
+    ours = ds.patch_module(copy.deepcopy(model)).online()
+
+    def step(given, **of):
+        with torch.no_grad():
+            return ours(ds.stream_tensor([make(x) for x in given], names=("B", "L", None), **of))
+
+    return step
+
+
+def compiled(engine):
+    return lambda given, **of: engine(ds.stream_tensor([x.numpy() for x in given], names=("B", "L", None), **of))
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_torch_modules_stream(name, in_float64):
+    model = Loop(CASES[name]).eval()
+    xs = [torch.randn(n, D) for n in LENGTHS]
+    wanted = wanted_of(model, xs)
+    step = patched(model)
+    for seed in (1, 2):
+        compare(streamed(step, xs, seed), wanted, 1e-12)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_engines_stream_as_files_and_snapshots_say(name, tmp_path):
+    model = Loop(CASES[name]).eval()
+    xs = [torch.randn(n, D) for n in LENGTHS]
+    engine = ds.compile(model, ("B", "L", D))
+    engine.save(tmp_path / "loop.dsm")
+    wanted = wanted_of(model, xs)
+    results = [streamed(compiled(e), xs, 1) for e in (engine, ds.load(tmp_path / "loop.dsm"))]
+    compare(results[0], wanted, 2e-5)
+    for ours, theirs in zip(*results):
+        for a, b in zip(ours, theirs):
+            assert torch.equal(a, b)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_any_chunks_have_the_same_bits(name):
+    model = Loop(CASES[name]).eval()
+    xs = [torch.randn(n, D) for n in LENGTHS]
+    engine = ds.compile(model, ("B", "L", D), verify=False)
+    first, *others = [streamed(compiled(engine), xs, seed, most) for seed, most in ((1, 1), (2, 4), (3, 20))]
+    for other in others:
+        for ours, theirs in zip(first, other):
+            for a, b in zip(ours, theirs):
+                assert torch.equal(a, b)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_native_modules_stream(name):
+    plain = Loop(CASES[name]).eval()
+    model = NativeLoop(CASES[name], plain).eval()
+    xs = [torch.randn(n, D) for n in LENGTHS]
+    wanted = wanted_of(plain, xs)
+    step = patched(model, lambda x: x.numpy())
+    compare(streamed(step, xs, 1), wanted, 2e-5)
+    engine = ds.compile(model, ("B", "L", D))
+    compare(streamed(compiled(engine), xs, 2), wanted, 2e-5)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_gradients_are_those_of_whole_files(name, in_float64):
+    model = Loop(CASES[name])
+    xs = [torch.randn(n, D) for n in (9, 4)]
+    loss = sum(y.sin().sum() for x in xs for y in leaves(model(x[None])))
+    loss.backward()
+    ours = ds.patch_module(Loop(CASES[name]), "full-file-aligned").online().train()
+    total = 0.0
+    for a, b in ((0, 3), (3, 4), (4, 4), (4, 9)):
+        chunks = [x[a:b] for x in xs]
+        ends = b == 9
+        made = ours(ds.stream_tensor(chunks, names=("B", "L", None), ids=["a", "b"], sos=a == 0, eos=ends))
+        total = total + sum(y[i].sin().sum() for y in leaves(made) for i in ("a", "b"))
+    total.backward()
+    for (key, p), q in zip(model.named_parameters(), ours.parameters()):
+        zero = torch.zeros_like(p)
+        torch.testing.assert_close(zero if q.grad is None else q.grad, zero if p.grad is None else p.grad, msg=key)
