@@ -57,7 +57,7 @@ def default_of(attribute: dict[str, Any]) -> str:
 def kind_of(attribute: dict[str, Any]) -> str:
     if attribute["kind"] == "choice":
         return ", ".join(f"`{c}`" for c in attribute["choices"].split("|"))
-    return {"int": "integer", "ints": "integers", "real": "number"}[attribute["kind"]]
+    return {"int": "integer", "ints": "integers", "real": "number", "text": "text"}[attribute["kind"]]
 
 
 def cell(text: str) -> str:

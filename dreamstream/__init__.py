@@ -13,6 +13,7 @@ from . import clone as _clone  # noqa: F401  (finds _core, before anything needs
 from . import (
     autograd,
     data,
+    decode,
     dispatch as _dispatch,  # noqa: F401  (opens the door)
     nn,
     optim,
@@ -66,6 +67,7 @@ __all__ = [
     "compare",
     "compile",
     "data",
+    "decode",
     "enable_grad",
     "get_state",
     "inference_mode",
@@ -96,7 +98,7 @@ __all__ = [
 
 
 if _TYPE_CHECKING:
-    from . import export, models, torch  # noqa: F401  (loaded by __getattr__)
+    from . import client, decode, export, models, serve, torch  # noqa: F401  (loaded by __getattr__)
 
 
 def _load_bridge() -> _Any:
@@ -114,8 +116,8 @@ def __dir__() -> list[str]:
 
 
 def __getattr__(name: str) -> _Any:
-    """Load what needs PyTorch, and models, when first asked for; functions that are methods of tensors too."""
-    if name in ("export", "models", "torch"):
+    """Load rooms that few programs need when first asked for; functions that are methods of tensors too."""
+    if name in ("client", "decode", "export", "models", "serve", "torch"):
         return _importlib.import_module(f".{name}", __name__)
     if name in _function_names:
         return _named(name)

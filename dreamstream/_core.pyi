@@ -333,3 +333,55 @@ def together(rates: tuple[tuple[int, int], ...], frames: NDArray[np.int64], skew
     """Per row of ``(rows, inputs)`` frames so far: whether the inputs are within the skew."""
 
 def set_blas_threads(n: int) -> None: ...
+
+Text = str | Buffer | None
+"""A file by its path or its bytes; None: there is none."""
+
+@final
+class Decoder:
+    """Tokens, words, language model and phrases; shared by streams (ds_decoder_options says what each is)."""
+
+    tokens: list[str]
+    words: list[str]
+    separator: int  # -1: none
+
+    def __new__(
+        cls,
+        tokens: Text,
+        lexicon: Text = None,
+        lm: Text = None,
+        hotwords: Text = None,
+        sil: str | None = None,
+        blank: int = 0,
+        greedy: bool = False,
+        best_alignment: bool = False,
+        lm_tokens: bool = False,
+        unknown_words: bool = False,
+        beam_size: int = 0,
+        beam_size_token: int = 0,
+        max_pending: int = 0,
+        max_final: int = 0,
+        hotword_weight: float = 0,
+        beam_threshold: float = 0,
+        token_threshold: float = 0,
+        blank_threshold: float = 0,
+        lm_weight: float = 0,
+        word_score: float = 0,
+        unk_score: float = 0,
+        sil_score: float = 0,
+        silence_frames: int = 0,
+        trailing_frames: int = 0,
+        utterance_frames: int = 0,
+    ) -> Decoder: ...
+    def step(self, rows: list[tuple[str, Decoding, NDArray[np.float32], int]], /) -> None:
+        """Advance streams: id, stream, scores, 1 (start) | 2 (end)."""
+
+@final
+class Decoding:
+    """One stream of a decoder."""
+
+    def __new__(cls, decoder: Decoder) -> Decoding: ...
+    def read(self, most: int, /) -> tuple[int, int, int, int, list[tuple[float, bytes]]]:
+        """Final tokens, those that left, frames, endpoints; score and tokens of the best hypotheses."""
+    def snapshot(self) -> bytes: ...
+    def restore(self, data: Buffer, /) -> None: ...

@@ -24,7 +24,7 @@ else:
 HERE = Path(__file__).resolve().parent
 
 #: What is in the fast tier as a whole; of the laws, those that `ds_laws.fast` names, each marked.
-FAST = ("attacks", "python", "source", "tracing")
+FAST = ("attacks", "decode", "python", "source", "tracing")
 #: But for what takes seconds: compilers, processes, memory, every failing allocation, other packages.
 NOT_FAST = {
     "test_benchmarks.py", "test_cli.py", "test_cli_files.py", "test_cli_run.py", "test_doctests.py",

@@ -53,19 +53,21 @@ static void take_out(const ds_handle *handle)
     }
 }
 
-static ds_status find_model(ds_handle **found, const void *model)
+static const char *const names[] = {"model", "stream", "decoder", "stream"};
+
+static ds_status find_parent(ds_handle **found, ds_handle_kind kind, const void *parent)
 {
-    DS_CHECK(model, DS_ARGUMENT, "the model is NULL");
-    *found = find(model, DS_HANDLE_MODEL);
-    DS_CHECK(*found, DS_CLOSED, "the model was closed, or never opened");
+    DS_CHECK(parent, DS_ARGUMENT, "the %s is NULL", names[kind]);
+    *found = find(parent, kind);
+    DS_CHECK(*found, DS_CLOSED, "the %s was closed, or never opened", names[kind]);
     return DS_OK;
 }
 
-ds_status ds_handle_enter_model(const void *model)
+ds_status ds_handle_enter_parent(ds_handle_kind kind, const void *parent)
 {
     ds_handle *found;
     pthread_mutex_lock(&known.lock);
-    const ds_status status = find_model(&found, model);
+    const ds_status status = find_parent(&found, kind, parent);
     if (status == DS_OK)
         found->n_users++;
     pthread_mutex_unlock(&known.lock);
@@ -73,13 +75,16 @@ ds_status ds_handle_enter_model(const void *model)
 }
 
 /* Enters stream i; on failure nothing of it is entered. */
-static ds_status enter_stream(const void *model, const void *const *streams, size_t i)
+static ds_status enter_stream(ds_handle_kind kind, const void *parent, const void *const *streams,
+                              size_t i)
 {
+    const ds_handle_kind above = kind == DS_HANDLE_STREAM ? DS_HANDLE_MODEL : DS_HANDLE_DECODER;
     DS_CHECK(streams[i], DS_ARGUMENT, "stream %zu is NULL", i);
-    ds_handle *stream = find(streams[i], DS_HANDLE_STREAM);
-    DS_CHECK(stream && find(stream->parent, DS_HANDLE_MODEL), DS_CLOSED,
+    ds_handle *stream = find(streams[i], kind);
+    DS_CHECK(stream && find(stream->parent, above), DS_CLOSED,
              "stream %zu was closed, or never opened", i);
-    DS_CHECK(!model || stream->parent == model, DS_ARGUMENT, "stream %zu is of another model", i);
+    DS_CHECK(!parent || stream->parent == parent, DS_ARGUMENT, "stream %zu is of another %s", i,
+             names[above]);
     for (size_t k = 0; stream->n_users > 0 && k < i; k++)
         DS_CHECK(streams[k] != streams[i], DS_ARGUMENT, "streams %zu and %zu are the same", k, i);
     DS_CHECK(stream->n_users == 0, DS_BUSY, "another thread is using stream %zu", i);
@@ -88,60 +93,52 @@ static ds_status enter_stream(const void *model, const void *const *streams, siz
     return DS_OK;
 }
 
-static void leave_stream(const void *stream)
+static void leave_stream(ds_handle_kind kind, const void *stream)
 {
-    ds_handle *found = find(stream, DS_HANDLE_STREAM);
+    ds_handle *found = find(stream, kind);
     found->n_users = 0;
     found->parent->n_users--;
 }
 
-ds_status ds_handle_enter_streams(const void *model, const void *const *streams, size_t n)
+ds_status ds_handle_enter_children(ds_handle_kind kind, const void *parent,
+                                   const void *const *streams, size_t n)
 {
     ds_status status = DS_OK;
     pthread_mutex_lock(&known.lock);
     for (size_t i = 0; status == DS_OK && i < n; i++) {
-        status = enter_stream(model, streams, i);
+        status = enter_stream(kind, parent, streams, i);
         for (size_t k = 0; status != DS_OK && k < i; k++)
-            leave_stream(streams[k]);
+            leave_stream(kind, streams[k]);
     }
     pthread_mutex_unlock(&known.lock);
     return status;
 }
 
-ds_status ds_handle_enter_stream(const void *stream)
-{
-    return ds_handle_enter_streams(NULL, &stream, 1);
-}
-
-ds_status ds_handle_leave_model(void *model, ds_status status)
+ds_status ds_handle_leave_parent(void *parent, ds_status status)
 {
     pthread_mutex_lock(&known.lock);
-    ((ds_handle *)model)->n_users--;
+    ((ds_handle *)parent)->n_users--;
     pthread_mutex_unlock(&known.lock);
     return status;
 }
 
-ds_status ds_handle_leave_streams(const void *const *streams, size_t n, ds_status status)
+ds_status ds_handle_leave_children(ds_handle_kind kind, const void *const *streams, size_t n,
+                                   ds_status status)
 {
     pthread_mutex_lock(&known.lock);
     for (size_t i = 0; i < n; i++)
-        leave_stream(streams[i]);
+        leave_stream(kind, streams[i]);
     pthread_mutex_unlock(&known.lock);
     return status;
 }
 
-ds_status ds_handle_leave_stream(const void *stream, ds_status status)
-{
-    return ds_handle_leave_streams(&stream, 1, status);
-}
-
-ds_status ds_handle_close_model(const void *model)
+ds_status ds_handle_close_parent(ds_handle_kind kind, const void *parent)
 {
     ds_handle *found;
     pthread_mutex_lock(&known.lock);
-    ds_status status = find_model(&found, model);
+    ds_status status = find_parent(&found, kind, parent);
     if (status == DS_OK && found->n_users > 0)
-        status = ds_fail(DS_BUSY, "a call with the model is under way");
+        status = ds_fail(DS_BUSY, "a call with the %s is under way", names[kind]);
     if (status == DS_OK)
         take_out(found);
     pthread_mutex_unlock(&known.lock);

@@ -31,28 +31,39 @@ void ds_give_struct(void *caller, const void *filled, size_t n_bytes)
 
 /* Options as this library knows them: what an older caller does not have is zero, the default; what a newer
  * one has beyond must be zero. */
+ds_status ds_take_struct(void *taken, size_t n_known, const void *caller, size_t size_1,
+                         const char *name)
+{
+    DS_TRY(ds_check_struct(caller, size_1, name));
+    size_t n_bytes;
+    memcpy(&n_bytes, caller, sizeof n_bytes);
+    for (size_t i = n_known; i < n_bytes; i++)
+        DS_CHECK(((const char *)caller)[i] == 0, DS_ARGUMENT,
+                 "%s: byte %zu is set, which this version of the library does not know", name, i);
+    memcpy(taken, caller, n_bytes < n_known ? n_bytes : n_known);
+    return DS_OK;
+}
+
+ds_status ds_check_allocator(const ds_allocator *allocator, const char *name)
+{
+    DS_CHECK(!allocator || (allocator->allocate && allocator->release), DS_ARGUMENT,
+             "%s: the allocator has no functions", name);
+    return DS_OK;
+}
+
 static ds_status read_options(ds_model_options *options, const ds_model_options *caller)
 {
     *options = (ds_model_options)DS_MODEL_OPTIONS_INIT;
     if (!caller)
         return DS_OK;
-    DS_TRY(ds_check_struct(caller, DS_MODEL_OPTIONS_1, "ds_model_options"));
-    const size_t n_bytes = caller->struct_size;
-    for (size_t i = sizeof *options; i < n_bytes; i++)
-        DS_CHECK(
-            ((const char *)caller)[i] == 0, DS_ARGUMENT,
-            "ds_model_options: byte %zu is set, which this version of the library does not know",
-            i);
-    memcpy(options, caller, n_bytes < sizeof *options ? n_bytes : sizeof *options);
+    DS_TRY(
+        ds_take_struct(options, sizeof *options, caller, DS_MODEL_OPTIONS_1, "ds_model_options"));
     DS_CHECK(options->threads <= DS_POOL_MAX_THREADS, DS_ARGUMENT,
              "ds_model_options: threads is %u, at most %d are supported", options->threads,
              DS_POOL_MAX_THREADS);
     DS_CHECK(options->copy == 0 || options->copy == 1, DS_ARGUMENT,
              "ds_model_options: copy is %d, expected 0 or 1", (int)options->copy);
-    const ds_allocator *a = options->allocator;
-    DS_CHECK(!a || (a->allocate && a->release), DS_ARGUMENT,
-             "ds_model_options: the allocator has no functions");
-    return DS_OK;
+    return ds_check_allocator(options->allocator, "ds_model_options");
 }
 
 /* The environment's number of threads where the options name none. */
@@ -215,7 +226,7 @@ ds_status ds_model_save(ds_model *model, ds_write_callback write, void *context)
 
 ds_status ds_model_close(ds_model *model)
 {
-    DS_TRY(ds_handle_close_model(model));
+    DS_TRY(ds_handle_close_parent(DS_HANDLE_MODEL, model));
     for (ds_stream *s = model->oldest; s; s = s->newer)
         ds_handle_drop(&s->handle);
     release_model(model);

@@ -54,12 +54,19 @@ enum {
     DS_MODEL_INFO_1 = 136,
     DS_PORT_INFO_1 = 64,
     DS_MEMORY_INFO_1 = 48,
-    DS_STREAM_INFO_1 = 40
+    DS_STREAM_INFO_1 = 40,
+    DS_DECODER_OPTIONS_1 = 264,
+    DS_HYPOTHESIS_1 = 72
 };
 
 /* Whether a struct of the caller's, which begins with its size, has at least that of version 1.
  * Errors: DS_ARGUMENT. */
 ds_status ds_check_struct(const void *caller, size_t size_1, const char *name);
+/* Fills options, of which this library knows `n_known` bytes, from a caller's struct. Errors: DS_ARGUMENT. */
+ds_status ds_take_struct(void *taken, size_t n_known, const void *caller, size_t size_1,
+                         const char *name);
+/* Whether a caller's allocator, if there is one, has its functions. Errors: DS_ARGUMENT. */
+ds_status ds_check_allocator(const ds_allocator *allocator, const char *name);
 /* Copies a struct that was filled, but for its size, to a caller that may have less of it, or more. */
 void ds_give_struct(void *caller, const void *filled, size_t n_bytes);
 

@@ -200,10 +200,11 @@ ds_status ds_model_step(ds_model *model, ds_stream *const *streams, ds_output *o
              "ds_model_step: model, streams, outputs or inputs is NULL");
     const void *const *addresses = (const void *const *)(const void *)streams;
     DS_TRY(ds_handle_enter_model(model)); /* a closed one is said to be, whatever its streams are */
-    ds_status status = ds_handle_enter_streams(model, addresses, n_streams);
+    ds_status status = ds_handle_enter_children(DS_HANDLE_STREAM, model, addresses, n_streams);
     if (status == DS_OK && n_streams > 0)
-        status = ds_handle_leave_streams(
-            addresses, n_streams, step_entered(model, streams, outputs, inputs, flags, n_streams));
+        status = ds_handle_leave_children(
+            DS_HANDLE_STREAM, addresses, n_streams,
+            step_entered(model, streams, outputs, inputs, flags, n_streams));
     return ds_handle_leave_model(model, status);
 }
 

@@ -435,6 +435,164 @@ DS_API ds_status ds_stream_snapshot(ds_stream *stream, void *bytes, size_t n_byt
  * model, DS_NO_MEMORY. Thread: one per stream. */
 DS_API ds_status ds_stream_restore(ds_stream *stream, const void *bytes, size_t n_bytes);
 
+/* ---- decoding ------------------------------------------------------------------------------- */
+
+/* Turns scores of tokens, frame by frame, into words (connectionist temporal classification): the tokens, and where
+ * given the list of words, the language model and the phrases, which all of its streams share. It needs no model. */
+typedef struct ds_decoder ds_decoder;
+/* One stream of scores. It is used by one thread at a time. */
+typedef struct ds_decoding ds_decoding;
+
+/* A text file: its path, or, where that is NULL, the bytes themselves (copied); neither: there is none. */
+typedef struct ds_text {
+    const char *path;
+    const void *bytes;
+    size_t n_bytes;
+} ds_text;
+
+typedef struct ds_decoder_options {
+    size_t struct_size; /* sizeof(ds_decoder_options) */
+    /* Lines "token id" in any order, or a token per line: the columns of the scores. */
+    ds_text tokens;
+    /* Lines "word token token ...": nothing else is recognised. None: any sequence of tokens is. */
+    ds_text lexicon;
+    /* An n-gram model in ARPA format. */
+    ds_text lm;
+    /* Phrases, one per line, each with a tab and its weight if it isn't `hotword_weight`: a phrase adds its weight to
+     * the score wherever it stands in whole words. */
+    ds_text hotwords;
+    double hotword_weight; /* 0: 1 */
+    const char *sil; /* the token between words; NULL: "|" or " ", if there is one; "": none */
+    int32_t blank;   /* a column */
+    int32_t greedy;  /* 1: the best token of every frame, no search */
+    int32_t best_alignment; /* 1: a sequence counts by its best alignment, 0: by the sum of all */
+    int32_t lm_tokens;      /* 1: the language model is one of tokens, 0: of words */
+    int32_t
+        unknown_words;  /* 1: words that the lexicon lacks may be spelled within it, as "<unk>" */
+    uint32_t beam_size; /* sequences that are pursued; 0: 100 */
+    uint32_t beam_size_token; /* best tokens of a frame that they go on with; 0: all */
+    double beam_threshold;    /* those this far below the best are dropped; 0: 25 */
+    double token_threshold;   /* tokens with lower scores are not tried; 0: all are */
+    double blank_threshold; /* frames whose blank is more probable hold nothing else; 0: none do */
+    double lm_weight;       /* of the base-10 logarithms of the language model */
+    double word_score, unk_score, sil_score; /* added for each word, unknown word, `sil` */
+    /* Tokens after which the oldest that is uncertain is decided; 0: 256. Final tokens that are kept; 0: 1024. */
+    uint32_t max_pending, max_final;
+    /* An utterance ends after so many frames: without a token; without one behind the first; in all. 0: no limit. */
+    int64_t silence_frames, trailing_frames, utterance_frames;
+    const ds_allocator
+        *allocator; /* of all that belongs to it (copied); NULL: ds_set_allocator's */
+} ds_decoder_options;
+
+#define DS_DECODER_OPTIONS_INIT  \
+    {sizeof(ds_decoder_options), \
+     {NULL, NULL, 0},            \
+     {NULL, NULL, 0},            \
+     {NULL, NULL, 0},            \
+     {NULL, NULL, 0},            \
+     0,                          \
+     NULL,                       \
+     0,                          \
+     0,                          \
+     0,                          \
+     0,                          \
+     0,                          \
+     0,                          \
+     0,                          \
+     0,                          \
+     0,                          \
+     0,                          \
+     0,                          \
+     0,                          \
+     0,                          \
+     0,                          \
+     0,                          \
+     0,                          \
+     0,                          \
+     0,                          \
+     0,                          \
+     NULL}
+
+/* Makes a decoder and fills `*decoder` (returns owned).
+ * Errors: DS_FORMAT for a file that can't be read or is not what it should be, naming the line; DS_ARGUMENT (NULL,
+ * struct_size, no tokens, a blank or sil that is no token, a number that can't be); DS_LIMIT, DS_NO_MEMORY.
+ * Thread: any. */
+DS_API ds_status ds_decoder_create(ds_decoder **decoder, const ds_decoder_options *options);
+
+/* Closes a decoder and all of its streams.
+ * Errors: DS_ARGUMENT (NULL), DS_CLOSED, DS_BUSY if a call with it is under way in another thread.
+ * Thread: any. */
+DS_API ds_status ds_decoder_close(ds_decoder *decoder);
+
+/* Opens a stream, at its beginning, and fills `*stream` (returns owned).
+ * Errors: DS_ARGUMENT (NULL), DS_CLOSED, DS_NO_MEMORY. Thread: any. */
+DS_API ds_status ds_decoding_open(ds_decoding **stream, ds_decoder *decoder);
+
+/* Closes a stream.
+ * Errors: DS_ARGUMENT (NULL), DS_CLOSED, DS_BUSY. Thread: one per stream. */
+DS_API ds_status ds_decoding_close(ds_decoding *stream);
+
+/* Advances `n_streams` streams of one decoder, each once, by chunks of any lengths: `chunks[i]` are the scores of
+ * stream i, log probabilities [frames][tokens] of DS_F32, `flags[i]` what a step of a model says (DS_START, DS_END;
+ * NULL: nothing of any). What a stream gets depends on its own frames alone, not on chunks or on others.
+ * All or nothing: on failure no stream has advanced.
+ * Errors: DS_ARGUMENT (NULL, a stream given twice or of another decoder, unknown flags), DS_CLOSED, DS_BUSY,
+ * DS_STREAM_ID (DS_START in mid-stream, a chunk after the end), DS_DTYPE, DS_INDEX (a score that is NaN or infinity,
+ * a frame in which none is above minus infinity), DS_NO_MEMORY. Thread: one per stream. */
+DS_API ds_status ds_decoder_step(ds_decoder *decoder, ds_decoding *const *streams,
+                                 const ds_input *chunks, const uint32_t *flags, size_t n_streams);
+
+/* A token of a hypothesis. */
+typedef struct ds_decoded_token {
+    int32_t token; /* a column; -1: an utterance ended here */
+    int32_t
+        word; /* that it completes: of the lexicon, its number of words for an unknown one; -1: none */
+    int64_t start,
+        end; /* frames of the stream, from start up to end, in which the best alignment has it */
+    float confidence; /* its mean probability in these */
+    int32_t is_final; /* 1: no later frame changes anything of it */
+} ds_decoded_token;
+
+/* What a stream may have said. */
+typedef struct ds_hypothesis {
+    size_t struct_size;             /* set by the caller */
+    const ds_decoded_token *tokens; /* view */
+    size_t n_tokens, n_final; /* the final ones come first, and are the same in all hypotheses */
+    int64_t n_left;           /* final tokens before these, which are kept no longer */
+    double score;     /* logarithm; of a stream that has ended with the end of its last sentence */
+    int64_t n_frames; /* of the stream so far */
+    int64_t n_endpoints; /* utterances that have ended */
+    size_t n_hypotheses; /* that there are */
+} ds_hypothesis;
+
+/* Fills `*hypothesis` with the stream's hypothesis `rank`, 0 the best. Views: valid until the stream's next call.
+ * Errors: DS_ARGUMENT (also: no such rank), DS_CLOSED, DS_BUSY, DS_NO_MEMORY. Thread: one per stream. */
+DS_API ds_status ds_decoding_read(ds_decoding *stream, ds_hypothesis *hypothesis, size_t rank);
+
+/* Fills `*text` with the text of a token, or of a word of the lexicon, of `*n_bytes` bytes, not ended by a zero.
+ * Returns view, valid until the decoder is closed.
+ * Errors: DS_ARGUMENT (also: no such number), DS_CLOSED. Thread: any. */
+DS_API ds_status ds_decoder_token(ds_decoder *decoder, int32_t token, const char **text,
+                                  size_t *n_bytes);
+/* Fills `*text` with the text of a word of the lexicon, of `*n_bytes` bytes: as ds_decoder_token does.
+ * Returns view. Errors: those of ds_decoder_token. Thread: any. */
+DS_API ds_status ds_decoder_word(ds_decoder *decoder, int32_t word, const char **text,
+                                 size_t *n_bytes);
+
+/* Fills `*n_bytes` with the size of the stream's snapshot, as it stands now.
+ * Errors: DS_ARGUMENT (NULL), DS_CLOSED, DS_BUSY, DS_STREAM_ID for a stream that has ended. Thread: one per stream. */
+DS_API ds_status ds_decoding_snapshot_size(ds_decoding *stream, size_t *n_bytes);
+
+/* Fills the `n_bytes` at `bytes`, exactly the snapshot's size, with all that the stream remembers, for a decoder with the
+ * same files and options.
+ * Errors: those of ds_decoding_snapshot_size; DS_ARGUMENT for another size. Thread: one per stream. */
+DS_API ds_status ds_decoding_snapshot(ds_decoding *stream, void *bytes, size_t n_bytes);
+
+/* Puts an open stream where the snapshot was taken. On failure it is as it was.
+ * Errors: DS_ARGUMENT (NULL), DS_CLOSED, DS_BUSY, DS_FORMAT for a snapshot that is damaged or of another decoder,
+ * DS_NO_MEMORY. Thread: one per stream. */
+DS_API ds_status ds_decoding_restore(ds_decoding *stream, const void *bytes, size_t n_bytes);
+
 #ifdef __cplusplus
 }
 #endif

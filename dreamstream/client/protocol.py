@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 SUBPROTOCOL = "dreamstream.v1"
-PATH = "/v1/stream"
+PATH, FILES = "/v1/stream", "/v1/files"
 MOST_POSITION = (1 << 56) - 1
 #: The most bytes of one message: a header, and 64 KiB.
 MOST_BYTES = (1 << 16) + 8

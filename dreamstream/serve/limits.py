@@ -39,6 +39,8 @@ class Limits:
         The input of a stream between records in the store.
     drain : float
         How long streams may go on after a server was told to end.
+    file : int
+        Bytes of a recording that is sent whole.
     """
 
     tick: float = 0.004
@@ -55,3 +57,4 @@ class Limits:
     keep: float = 600.0
     save: float = 1.0
     drain: float = 30.0
+    file: int = 1 << 28

@@ -10,12 +10,16 @@ import contextlib
 import json
 import signal
 import ssl
+import tempfile
 from collections.abc import Callable
 from functools import partial
 from importlib.resources import files
 from typing import Any
+from urllib.parse import parse_qs
 
-from ..client.protocol import CODES, MOST_BYTES, PATH, SUBPROTOCOL, WireError, message
+from ..client.protocol import CODES, FILES, MOST_BYTES, PATH, SUBPROTOCOL, WireError, message
+from ..errors import DreamStreamError
+from .files import outputs_of
 from .service import Service
 from .streams import LOG, Live
 
@@ -44,6 +48,7 @@ class Socket(asyncio.Protocol):
         self._parts: list[bytes] = []
         self._is_text = self._closed = False
         self._missed = 0
+        self._upload: Upload | None = None
 
     # ---------------------------------------------------------------- asyncio's calls
     def connection_made(self, transport: Any) -> None:
@@ -55,6 +60,8 @@ class Socket(asyncio.Protocol):
 
     def connection_lost(self, error: Exception | None) -> None:
         self._timer.cancel()
+        if self._upload is not None:
+            self._upload.close()
         self._closed = True
         if self._stream is not None:
             self._stream.detach(self)
@@ -63,6 +70,9 @@ class Socket(asyncio.Protocol):
         if self._ws is not None:
             self._ws.receive_data(data)
             self._events()
+            return
+        if self._upload is not None:
+            self._upload.take(data)
             return
         self._head += data
         end = self._head.find(b"\r\n\r\n")
@@ -89,6 +99,12 @@ class Socket(asyncio.Protocol):
             return
         names = {name.lower(): value for name, value in request.headers}
         if names.get(b"upgrade", b"").lower() != b"websocket":
+            if request.method == b"POST" and request.target.partition(b"?")[0] == FILES.encode():
+                self._timer.cancel()
+                self._timer = self._loop.call_later(self._service.limits.idle, self._late)
+                self._upload = Upload(self._service, plain, request, self._address, self._answer)
+                self._upload.take(b"")
+                return
             status, kind, body = self._pages(request)
             self._answer(plain, status, kind, body if request.method != b"HEAD" else b"", len(body))
             return
@@ -220,6 +236,76 @@ class Socket(asyncio.Protocol):
         self._timer = self._loop.call_later(self._service.limits.ping, self._ping)
 
 
+class Upload:
+    """The body of a request that sends a recording.
+
+    Parameters
+    ----------
+    service : Service
+    plain : h11.Connection
+        Which has seen the request's head.
+    request : h11.Request
+    address : str
+    answer : callable
+        Takes `plain`, status, type and body.
+    """
+
+    def __init__(
+        self, service: Service, plain: h11.Connection, request: h11.Request, address: str, answer: Any
+    ) -> None:
+        self._plain, self._answer, self._service = plain, answer, service
+        self._file, self._size = tempfile.TemporaryFile(), 0  # noqa: SIM115 (closed when the connection is)
+        query = parse_qs(request.target.partition(b"?")[2].decode("ascii", "replace"))
+        self._name = query.get("model", [next(iter(service.models))])[0]
+        names = {name.lower(): value for name, value in request.headers}
+        given = names.get(b"authorization", b"").decode("latin-1").removeprefix("Bearer ")
+        refused = service.authorize is not None and not service.authorize(given or None, address)
+        self._refusal = (401, "the token is not accepted") if refused else None
+        if self._name not in service.models:
+            self._refusal = (404, f"models are {', '.join(service.models)}")
+
+    def take(self, data: bytes) -> None:
+        """Take what has come of the body."""
+        if self._refusal is not None:
+            self._say(*self._refusal)
+            return
+        try:
+            if data:
+                self._plain.receive_data(data)
+            while not isinstance(event := self._plain.next_event(), type(h11.NEED_DATA)):
+                if isinstance(event, h11.Data):
+                    self._size += len(event.data)
+                    if self._size > self._service.limits.file:
+                        self._say(413, f"more than {self._service.limits.file} bytes")
+                        return
+                    self._file.write(event.data)
+                elif isinstance(event, h11.EndOfMessage):
+                    self._task = asyncio.get_running_loop().create_task(self._run())
+                    return
+                else:
+                    return
+        except h11.RemoteProtocolError as error:
+            self._say(400, str(error))
+        except OSError as error:
+            self._say(507, error.strerror or "")
+
+    async def _run(self) -> None:
+        self._file.seek(0)
+        model = self._service.models[self._name]
+        try:
+            found = await asyncio.get_running_loop().run_in_executor(None, outputs_of, model, self._file)
+            self._answer(self._plain, 200, "application/json", json.dumps(found).encode())
+        except (DreamStreamError, ImportError, OSError) as error:
+            self._say(415, str(error))
+
+    def _say(self, status: int, text: str) -> None:
+        self._answer(self._plain, status, "text/plain; charset=utf-8", f"{text}\n".encode())
+
+    def close(self) -> None:
+        """Forget what has come."""
+        self._file.close()
+
+
 def _subprotocol(_: Any, offered: Any) -> Any:
     return SUBPROTOCOL if SUBPROTOCOL in offered else None
 
@@ -241,7 +327,11 @@ def pages(service: Service, request: h11.Request) -> tuple[int, str, bytes]:
         return 200, "text/plain; version=0.0.4", service.metrics.page()
     if path == "/models":
         return 200, "application/json", json.dumps([m.told for m in service.models.values()]).encode()
-    return 404, "text/plain", b"there are /, /healthz, /readyz, /metrics, /models and streams at /v1/stream\n"
+    return (
+        404,
+        "text/plain",
+        b"there are /, /healthz, /readyz, /metrics, /models, POST /v1/files and streams at /v1/stream\n",
+    )
 
 
 async def serve(

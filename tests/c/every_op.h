@@ -96,6 +96,7 @@ static inline void read_attr(ds_attr *attr, const ds_op_def *def, ds_json_value 
         CHECK(ds_json_integer(&attr->value.i, value, INT64_MIN, INT64_MAX) == DS_OK);
         break;
     case DS_ATTR_CHOICE:
+    case DS_ATTR_TEXT:
         CHECK(ds_json_string(&attr->text, NULL, value) == DS_OK);
         break;
     case DS_ATTR_REAL: /* nan and -inf are texts */

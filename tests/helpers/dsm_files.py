@@ -84,6 +84,8 @@ def fingerprint(model: Mapping[str, Any], arrays: Arrays, operators: Sequence[Ma
             integers = value if kind == "ints" else []
             for w in [len(integers), *integers]:
                 h.word(w)
+            if kind == "text":
+                h.bytes(value.encode())
         for edge in n["inputs"]:
             h.word(edge)
         for name in n["weights"]:

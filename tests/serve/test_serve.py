@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import io
 import json
 import random
 import signal
@@ -11,13 +12,14 @@ import ssl
 import subprocess
 import sys
 import time
+import wave
 
 import numpy as np
 import pytest
 
 pytest.importorskip("websockets"), pytest.importorskip("h11"), pytest.importorskip("prometheus_client")
 
-from serving import ByHand, Net, by_hand, engine, equal, offline, running, samples, service, streamed
+from serving import RATE, ByHand, Net, by_hand, engine, equal, offline, running, samples, service, streamed
 from websockets.asyncio.client import connect as open_socket
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
@@ -447,6 +449,45 @@ def test_pages():
         assert (await fetched(url, "/x" * 20000))[0] == 400
 
     by_hand(talk)
+
+
+async def posted(url, path, body, size=None):
+    reader, writer = await asyncio.open_connection("127.0.0.1", int(url.rpartition(":")[2]))
+    length = len(body) if size is None else size
+    writer.write(f"POST {path} HTTP/1.1\r\nhost: x\r\ncontent-length: {length}\r\n\r\n".encode() + body)
+    answer = await asyncio.wait_for(reader.read(), 20)
+    writer.close()
+    head, _, body = answer.partition(b"\r\n\r\n")
+    return int(head.split()[1]), body
+
+
+def test_recordings_that_are_sent_whole():
+    x = (samples(5000) * 8000).astype(np.int16)
+    file = io.BytesIO()
+    with wave.open(file, "wb") as written:
+        written.setnchannels(1), written.setsampwidth(2), written.setframerate(RATE)
+        written.writeframes(x.tobytes())
+
+    async def talk(url, client):
+        status, body = await posted(url, "/v1/files?model=net", file.getvalue())
+        found = json.loads(body)
+        assert (status, found["samples"]) == (200, 5000)
+        for told, want in zip(found["outputs"], offline(x.astype(np.float32) / 32768)):
+            assert np.array_equal(np.array(told["values"], np.float32).reshape(told["shape"]), want)
+        head = bytearray(file.getvalue())
+        head[24:28] = (2 * RATE).to_bytes(4, "little")  # as if of twice the rate
+        status, body = await posted(url, "/v1/files", bytes(head))
+        assert (status, json.loads(body)["samples"]) == (200, 2500)
+        for path, content, code in (
+            ("/v1/files", b"nothing", 415),
+            ("/v1/files", file.getvalue()[:99], 415),
+            ("/v1/files?model=other", file.getvalue(), 404),
+            ("/v1/files", b"x" * 70000, 413),
+        ):
+            assert (await posted(url, path, content))[0] == code
+        assert (await posted(url, "/v1/files", b"", "abc"))[0] == 400
+
+    by_hand(talk, lambda: service(limits=Limits(file=65536)))
 
 
 def test_a_server_that_ends_lets_streams_come_to_their_end():

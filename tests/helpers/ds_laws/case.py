@@ -270,7 +270,10 @@ def without_defaults(rng: Rng, name: str, attributes: dict[str, Any]) -> dict[st
             continue
         value = attributes[d["name"]]
         kind = d["kind"]
-        default = [] if kind == "ints" else d["choices"].split("|")[d["int"]] if kind == "choice" else d.get(kind)
+        if kind == "choice":
+            default = d["choices"].split("|")[d["int"]]
+        else:
+            default = {"ints": [], "text": None}.get(kind) if kind in ("ints", "text") else d[kind]
         if d["required"] or value != default or rng.random() < 0.5:
             out[d["name"]] = value
     return out

@@ -1,0 +1,193 @@
+/* States of streams: room, copies, and letting go. */
+#include <math.h>
+#include <string.h>
+
+#include "decode/ctc.h"
+
+ds_status ds_ctc_grow(const ds_allocator *allocator, void **items, size_t n, size_t *room,
+                      size_t item_bytes)
+{
+    if (n < *room)
+        return DS_OK;
+    const size_t more = *room ? 2 * *room : 16;
+    size_t n_bytes;
+    void *larger;
+    DS_TRY(ds_array_bytes(&n_bytes, more, item_bytes));
+    DS_TRY(ds_allocate(allocator, &larger, n_bytes));
+    if (n)
+        memcpy(larger, *items, n * item_bytes);
+    ds_release(allocator, *items, *room * item_bytes);
+    *items = larger;
+    *room = more;
+    return DS_OK;
+}
+
+/* Fills an array of n items; its room is at least as large as the other's. */
+static ds_status copy_items(const ds_allocator *allocator, void **to, size_t *to_room,
+                            const void *from, size_t n, size_t room, size_t item_bytes)
+{
+    if (*to_room < n) {
+        void *larger;
+        DS_TRY(ds_allocate(allocator, &larger, room * item_bytes));
+        ds_release(allocator, *to, *to_room * item_bytes);
+        *to = larger;
+        *to_room = room;
+    }
+    if (n)
+        memcpy(*to, from, n * item_bytes);
+    return DS_OK;
+}
+
+ds_status ds_ctc_copy(const ds_allocator *allocator, ds_ctc_state *to, const ds_ctc_state *from)
+{
+#define COPY(items)                                                                   \
+    DS_TRY(copy_items(allocator, (void **)&to->items, &to->room_##items, from->items, \
+                      from->n_##items, from->room_##items, sizeof *to->items))
+    COPY(entries);
+    COPY(prefixes);
+    COPY(aligned);
+    COPY(past);
+#undef COPY
+    const ds_ctc_state kept = *to;
+    *to = *from;
+#define KEEP(items) (to->items = kept.items, to->room_##items = kept.room_##items)
+    KEEP(entries);
+    KEEP(prefixes);
+    KEEP(aligned);
+    KEEP(past);
+#undef KEEP
+    return DS_OK;
+}
+
+void ds_ctc_free(const ds_allocator *allocator, ds_ctc_state *state)
+{
+    ds_release(allocator, state->entries, state->room_entries * sizeof *state->entries);
+    ds_release(allocator, state->prefixes, state->room_prefixes * sizeof *state->prefixes);
+    ds_release(allocator, state->aligned, state->room_aligned * sizeof *state->aligned);
+    ds_release(allocator, state->past, state->room_past * sizeof *state->past);
+    *state = (ds_ctc_state){0};
+}
+
+/* ---------------------------------------------------------------- letting go */
+static void collect_prefixes(ds_ctc_state *s, int32_t *map)
+{
+    memset(map, 0, s->n_prefixes * sizeof *map);
+    map[s->root] = 1;
+    for (size_t i = 0; i < s->n_entries; i++)
+        for (int32_t at = s->entries[i].prefix; !map[at]; at = s->prefixes[at].parent)
+            map[at] = 1;
+    size_t n = 0;
+    for (size_t i = 0; i < s->n_prefixes; i++) {
+        if (!map[i])
+            continue;
+        ds_prefix p = s->prefixes[i];
+        p.parent = (int32_t)i == s->root ? -1 : map[p.parent];
+        p.child = -1;
+        p.sibling = -1;
+        p.seen = 0;
+        if (p.parent >= 0) {
+            p.sibling = s->prefixes[p.parent].child;
+            s->prefixes[p.parent].child = (int32_t)n;
+        }
+        s->prefixes[n] = p;
+        map[i] = (int32_t)n++;
+    }
+    s->n_prefixes = n;
+    s->seen = 0;
+    s->root = 0;
+    for (size_t i = 0; i < s->n_entries; i++)
+        s->entries[i].prefix = map[s->entries[i].prefix];
+}
+
+static void collect_aligned(ds_ctc_state *s, int32_t *map)
+{
+    memset(map, 0, s->n_aligned * sizeof *map);
+    for (size_t i = 0; i < s->n_entries; i++) {
+        for (int32_t at = s->entries[i].after_blank.before; at >= 0 && !map[at];
+             at = s->aligned[at].before)
+            map[at] = 1;
+        for (int32_t at = s->entries[i].after_token.before; at >= 0 && !map[at];
+             at = s->aligned[at].before)
+            map[at] = 1;
+    }
+    size_t n = 0;
+    for (size_t i = 0; i < s->n_aligned; i++) {
+        if (!map[i])
+            continue;
+        s->aligned[n] = s->aligned[i];
+        if (s->aligned[n].before >= 0)
+            s->aligned[n].before = map[s->aligned[n].before];
+        map[i] = (int32_t)n++;
+    }
+    s->n_aligned = n;
+    for (size_t i = 0; i < s->n_entries; i++) {
+        ds_path *const paths[2] = {&s->entries[i].after_blank, &s->entries[i].after_token};
+        for (int k = 0; k < 2; k++)
+            if (paths[k]->before >= 0)
+                paths[k]->before = map[paths[k]->before];
+    }
+}
+
+void ds_ctc_collect(ds_ctc_state *state, int32_t *map)
+{
+    collect_prefixes(state, map);
+    collect_aligned(state, map);
+}
+
+/* ---------------------------------------------------------------- beginning */
+ds_status ds_ctc_begin(const ds_ctc *ctc, const ds_allocator *allocator, ds_ctc_state *state)
+{
+    const ds_path nowhere = {-INFINITY, 0, state->frame, state->frame, -1};
+    ds_path here = nowhere;
+    here.score = 0;
+    DS_TRY(ds_ctc_grow(allocator, (void **)&state->entries, 0, &state->room_entries,
+                       sizeof *state->entries));
+    DS_TRY(ds_ctc_grow(allocator, (void **)&state->prefixes, 0, &state->room_prefixes,
+                       sizeof *state->prefixes));
+    state->n_entries = state->n_prefixes = 1;
+    state->n_aligned = 0;
+    state->root = 0;
+    state->seen = 0;
+    state->utterance = state->frame;
+    state->n_utterance = 0;
+    state->entries[0] = (ds_entry){0, -INFINITY, 0, here, nowhere, 0};
+    state->prefixes[0] = (ds_prefix){.sense = ds_language_start(&ctc->language),
+                                     .parent = -1,
+                                     .token = -1,
+                                     .child = -1,
+                                     .sibling = -1,
+                                     .entry = -1};
+    return DS_OK;
+}
+
+ds_status ds_ctc_restart(const ds_ctc *ctc, const ds_allocator *allocator, ds_ctc_state *state)
+{
+    state->frame = state->n_left = state->n_endpoints = 0;
+    state->n_past = 0;
+    state->settled_score = 0;
+    return ds_ctc_begin(ctc, allocator, state);
+}
+
+ds_status ds_ctc_open(ds_ctc_stream *stream, const ds_ctc *ctc, const ds_allocator *allocator)
+{
+    *stream = (ds_ctc_stream){.allocator = *allocator};
+    const ds_status status = ds_ctc_restart(ctc, allocator, &stream->now);
+    if (status != DS_OK)
+        ds_ctc_close(stream);
+    return status;
+}
+
+void ds_ctc_close(ds_ctc_stream *stream)
+{
+    ds_ctc_free(&stream->allocator, &stream->now);
+    ds_ctc_free(&stream->allocator, &stream->next);
+}
+
+void ds_ctc_commit(ds_ctc_stream *stream, bool end)
+{
+    const ds_ctc_state now = stream->now;
+    stream->now = stream->next;
+    stream->next = now;
+    stream->begun = true;
+    stream->ended = end;
+}

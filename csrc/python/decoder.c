@@ -1,0 +1,337 @@
+/* _core.Decoder: what turns scores into words. _core.Decoding: one stream of it. */
+#include "decode/ctc.h"
+#include "python/engine.h"
+
+typedef struct decoder_object {
+    PyObject_HEAD ds_ctc *ctc;
+} decoder_object;
+
+typedef struct decoding_object {
+    PyObject_HEAD decoder_object *decoder;
+    ds_ctc_stream stream;
+    ds_ctc_reading reading;
+    bool busy; /* a call without the GIL is using it; the GIL guards this */
+} decoding_object;
+
+/* ---------------------------------------------------------------- decoders */
+/* A file as None, its path (str) or its bytes; `held` keeps the bytes until it is released. */
+typedef struct given_text {
+    ds_text text;
+    PyObject *path;
+    Py_buffer held;
+} given_text;
+
+static int take_text(PyObject *given, void *taken)
+{
+    given_text *t = taken;
+    if (!given || given == Py_None)
+        return 1;
+    if (PyUnicode_Check(given)) {
+        if (!PyUnicode_FSConverter(given, &t->path))
+            return 0;
+        t->text.path = PyBytes_AS_STRING(t->path);
+        return 1;
+    }
+    if (PyObject_GetBuffer(given, &t->held, PyBUF_SIMPLE) < 0)
+        return 0;
+    t->text.bytes = t->held.len ? t->held.buf : "";
+    t->text.n_bytes = (size_t)t->held.len;
+    return 1;
+}
+
+static PyObject *decoder_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
+{
+    static char *names[] = {"tokens",
+                            "lexicon",
+                            "lm",
+                            "hotwords",
+                            "sil",
+                            "blank",
+                            "greedy",
+                            "best_alignment",
+                            "lm_tokens",
+                            "unknown_words",
+                            "beam_size",
+                            "beam_size_token",
+                            "max_pending",
+                            "max_final",
+                            "hotword_weight",
+                            "beam_threshold",
+                            "token_threshold",
+                            "blank_threshold",
+                            "lm_weight",
+                            "word_score",
+                            "unk_score",
+                            "sil_score",
+                            "silence_frames",
+                            "trailing_frames",
+                            "utterance_frames",
+                            NULL};
+    ds_module *m = ds_module_of(type);
+    given_text texts[4] = {{{NULL, NULL, 0}, NULL, {0}}};
+    ds_decoder_options o = DS_DECODER_OPTIONS_INIT;
+    long long silence = 0, trailing = 0, utterance = 0;
+    const int parsed = PyArg_ParseTupleAndKeywords(
+        args, kwargs, "O&|O&O&O&zippppIIIIddddddddLLL:Decoder", names, take_text, &texts[0],
+        take_text, &texts[1], take_text, &texts[2], take_text, &texts[3], &o.sil, &o.blank,
+        &o.greedy, &o.best_alignment, &o.lm_tokens, &o.unknown_words, &o.beam_size,
+        &o.beam_size_token, &o.max_pending, &o.max_final, &o.hotword_weight, &o.beam_threshold,
+        &o.token_threshold, &o.blank_threshold, &o.lm_weight, &o.word_score, &o.unk_score,
+        &o.sil_score, &silence, &trailing, &utterance);
+    decoder_object *self = parsed ? (decoder_object *)type->tp_alloc(type, 0) : NULL;
+    ds_status status = DS_OK;
+    if (self) {
+        o.tokens = texts[0].text;
+        o.lexicon = texts[1].text;
+        o.lm = texts[2].text;
+        o.hotwords = texts[3].text;
+        o.silence_frames = silence;
+        o.trailing_frames = trailing;
+        o.utterance_frames = utterance;
+        Py_BEGIN_ALLOW_THREADS;
+        status = ds_ctc_create(&self->ctc, &o);
+        Py_END_ALLOW_THREADS;
+    }
+    PyObject *made = self ? ds_unless_failed(m, status, (PyObject *)self) : NULL;
+    for (int i = 0; i < 4; i++) {
+        Py_XDECREF(texts[i].path);
+        if (texts[i].held.obj)
+            PyBuffer_Release(&texts[i].held);
+    }
+    return made;
+}
+
+static void decoder_dealloc(PyObject *self)
+{
+    ds_ctc_destroy(((decoder_object *)self)->ctc);
+    ds_free_object(self);
+}
+
+static PyObject *build_text(const void *texts, size_t i)
+{
+    const ds_span *span = (const ds_span *)texts + i;
+    return PyUnicode_DecodeUTF8(span->text, (Py_ssize_t)span->n, NULL);
+}
+
+static PyObject *decoder_tokens(PyObject *self, void *Py_UNUSED(closure))
+{
+    const ds_tokens *tokens = &((decoder_object *)self)->ctc->language.tokens;
+    return ds_build_list((size_t)tokens->n, build_text, tokens->texts);
+}
+
+static PyObject *decoder_words(PyObject *self, void *Py_UNUSED(closure))
+{
+    const ds_lexicon *lexicon = &((decoder_object *)self)->ctc->language.lexicon;
+    return ds_build_list(lexicon->n_words, build_text, lexicon->words);
+}
+
+static PyObject *decoder_separator(PyObject *self, void *Py_UNUSED(closure))
+{
+    return PyLong_FromLong(((decoder_object *)self)->ctc->language.separator);
+}
+
+/* ---------------------------------------------------------------- steps */
+typedef struct decoder_step {
+    ds_ctc_stream **streams;
+    ds_input *chunks;
+    uint32_t *flags;
+    bool *bad;
+    Py_ssize_t n, n_entered;
+} decoder_step;
+
+static int enter_row(ds_module *m, decoder_object *self, decoder_step *d, PyObject *rows,
+                     Py_ssize_t i)
+{
+    PyObject *id, *stream, *array;
+    unsigned int flags;
+    if (!PyArg_ParseTuple(PyList_GET_ITEM(rows, i), "UO!O!I", &id, m->decoding_type, &stream,
+                          &PyArray_Type, &array, &flags))
+        return -1;
+    decoding_object *s = (decoding_object *)stream;
+    PyArrayObject *a = (PyArrayObject *)array;
+    DS_EXPECT(s->decoder == self, PyExc_ValueError, "a stream of another decoder");
+    DS_EXPECT(PyArray_TYPE(a) == NPY_FLOAT32 && PyArray_NDIM(a) == 2 && PyArray_ISCARRAY_RO(a) &&
+                  PyArray_DIM(a, 1) == self->ctc->language.tokens.n,
+              PyExc_ValueError, "expected float32 scores (frames, tokens)");
+    if (s->busy) {
+        ds_engine_error(m, ds_fail(DS_BUSY, "another thread is using the stream"), id);
+        return -1;
+    }
+    s->busy = true;
+    d->n_entered++;
+    d->streams[i] = &s->stream;
+    d->chunks[i] = (ds_input){PyArray_DATA(a), (size_t)PyArray_DIM(a, 0), DS_F32};
+    d->flags[i] = flags;
+    return 0;
+}
+
+/* Raises what concerns the rows that are bad. */
+static void refuse(ds_module *m, const decoder_step *d, ds_status status, PyObject *rows)
+{
+    PyObject *ids = PyList_New(0);
+    for (Py_ssize_t i = 0; ids && i < d->n; i++)
+        if (d->bad[i] && PyList_Append(ids, PyTuple_GET_ITEM(PyList_GET_ITEM(rows, i), 0)) < 0)
+            Py_CLEAR(ids);
+    if (ids)
+        ds_raise(m, status, ids);
+    Py_XDECREF(ids);
+}
+
+static PyObject *decoder_step_rows(PyObject *self, PyObject *rows)
+{
+    ds_module *m = ds_module_of(Py_TYPE(self));
+    if (!PyList_CheckExact(rows))
+        return PyErr_Format(PyExc_TypeError, "expected a list of (id, stream, scores, flags)");
+    const Py_ssize_t n = PyList_GET_SIZE(rows);
+    ds_arena *arena = ds_take_arena(m);
+    decoder_step d = {.n = n};
+    ds_status status = arena ? DS_OK : DS_NO_MEMORY;
+    if (status == DS_OK)
+        status = ds_arena_push_zeroed(arena, (void **)&d.streams, (size_t)n, sizeof *d.streams);
+    if (status == DS_OK)
+        status = ds_arena_push_zeroed(arena, (void **)&d.chunks, (size_t)n, sizeof *d.chunks);
+    if (status == DS_OK)
+        status = ds_arena_push_zeroed(arena, (void **)&d.flags, (size_t)n, sizeof *d.flags);
+    if (status == DS_OK)
+        status = ds_arena_push_zeroed(arena, (void **)&d.bad, (size_t)n, sizeof *d.bad);
+    bool entered = status == DS_OK;
+    for (Py_ssize_t i = 0; entered && i < n; i++)
+        entered = enter_row(m, (decoder_object *)self, &d, rows, i) == 0;
+    if (entered) {
+        Py_BEGIN_ALLOW_THREADS;
+        status = ds_ctc_step(((decoder_object *)self)->ctc, d.streams, d.chunks, d.flags, (size_t)n,
+                             d.bad);
+        Py_END_ALLOW_THREADS;
+    }
+    if (entered && status != DS_OK)
+        refuse(m, &d, status, rows);
+    else if (!entered && !PyErr_Occurred())
+        ds_raise(m, status, NULL);
+    for (Py_ssize_t i = 0; i < d.n_entered; i++) {
+        decoding_object *s = (decoding_object *)PyTuple_GET_ITEM(PyList_GET_ITEM(rows, i), 1);
+        s->busy = false;
+        s->reading.is_ranked = false;
+    }
+    if (arena)
+        ds_give_arena(m, arena);
+    return PyErr_Occurred() ? NULL : Py_NewRef(Py_None);
+}
+
+static PyMethodDef decoder_methods[] = {
+    {"step", decoder_step_rows, METH_O,
+     "step([(id, stream, scores, flags)]): advance the streams."},
+    {NULL, NULL, 0, NULL},
+};
+
+static PyGetSetDef decoder_getset[] = {
+    {"tokens", decoder_tokens, NULL, "The tokens' texts.", NULL},
+    {"words", decoder_words, NULL, "The words of the lexicon.", NULL},
+    {"separator", decoder_separator, NULL, "The token between words; -1: there is none.", NULL},
+    {NULL, NULL, NULL, NULL, NULL},
+};
+
+DS_SPEC(decoder, "Decoder", decoder_object, 0, "Tokens, words, language model and phrases.",
+        {Py_tp_new, decoder_new}, {Py_tp_dealloc, decoder_dealloc},
+        {Py_tp_methods, decoder_methods}, {Py_tp_getset, decoder_getset});
+
+/* ---------------------------------------------------------------- streams */
+static PyObject *decoding_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
+{
+    static char *names[] = {"decoder", NULL};
+    ds_module *m = ds_module_of(type);
+    PyObject *decoder;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!:Decoding", names, m->decoder_type, &decoder))
+        return NULL;
+    decoding_object *s = (decoding_object *)type->tp_alloc(type, 0);
+    if (!s)
+        return NULL;
+    s->decoder = (decoder_object *)Py_NewRef(decoder);
+    const ds_ctc *ctc = s->decoder->ctc;
+    return ds_unless_failed(m, ds_ctc_open(&s->stream, ctc, &ctc->allocator), (PyObject *)s);
+}
+
+static void decoding_dealloc(PyObject *self)
+{
+    decoding_object *s = (decoding_object *)self;
+    if (s->decoder) {
+        ds_ctc_reading_free(&s->reading, &s->decoder->ctc->allocator);
+        ds_ctc_close(&s->stream);
+    }
+    Py_XDECREF((PyObject *)s->decoder);
+    ds_free_object(self);
+}
+
+static bool is_idle(PyObject *self)
+{
+    if (!((decoding_object *)self)->busy)
+        return true;
+    ds_raise(ds_module_of(Py_TYPE(self)), ds_fail(DS_BUSY, "another thread is using the stream"),
+             NULL);
+    return false;
+}
+
+/* read(most): (final, left, frames, endpoints, [(score, bytes of ds_decoded_token)]). */
+static PyObject *decoding_read(PyObject *self, PyObject *most)
+{
+    ds_module *m = ds_module_of(Py_TYPE(self));
+    decoding_object *s = (decoding_object *)self;
+    const size_t n = PyLong_AsSize_t(most);
+    if (PyErr_Occurred() || !is_idle(self))
+        return NULL;
+    PyObject *list = PyList_New(0);
+    ds_hypothesis h = {.n_hypotheses = 1}, best = h;
+    for (size_t i = 0; list && i < n && i < h.n_hypotheses; i++) {
+        const ds_status status = ds_ctc_read(s->decoder->ctc, &s->stream, &s->reading, &h, i);
+        if (status != DS_OK) {
+            Py_DECREF(list);
+            return ds_raise(m, status, NULL);
+        }
+        if (i == 0)
+            best = h;
+        PyObject *item = Py_BuildValue("dy#", h.score, h.n_tokens ? (const char *)h.tokens : "",
+                                       (Py_ssize_t)(h.n_tokens * sizeof *h.tokens));
+        if (!item || PyList_Append(list, item) < 0)
+            Py_CLEAR(list);
+        Py_XDECREF(item);
+    }
+    return list ? Py_BuildValue("nLLLN", (Py_ssize_t)best.n_final, (long long)best.n_left,
+                                (long long)best.n_frames, (long long)best.n_endpoints, list)
+                : NULL;
+}
+
+static PyObject *decoding_snapshot(PyObject *self, PyObject *Py_UNUSED(unused))
+{
+    decoding_object *s = (decoding_object *)self;
+    size_t n_bytes;
+    if (!is_idle(self))
+        return NULL;
+    (void)ds_ctc_snapshot(s->decoder->ctc, &s->stream, NULL, &n_bytes);
+    PyObject *bytes = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)n_bytes);
+    if (bytes)
+        (void)ds_ctc_snapshot(s->decoder->ctc, &s->stream, PyBytes_AS_STRING(bytes), &n_bytes);
+    return bytes;
+}
+
+static PyObject *decoding_restore(PyObject *self, PyObject *bytes)
+{
+    decoding_object *s = (decoding_object *)self;
+    Py_buffer view;
+    if (!is_idle(self) || PyObject_GetBuffer(bytes, &view, PyBUF_SIMPLE) < 0)
+        return NULL;
+    s->reading.is_ranked = false;
+    const ds_status status =
+        ds_ctc_restore(s->decoder->ctc, &s->stream, view.buf, (size_t)view.len);
+    PyBuffer_Release(&view);
+    return ds_unless_failed(ds_module_of(Py_TYPE(self)), status, Py_NewRef(Py_None));
+}
+
+static PyMethodDef decoding_methods[] = {
+    {"read", decoding_read, METH_O, "read(most): the best hypotheses."},
+    {"snapshot", decoding_snapshot, METH_NOARGS, "What the stream remembers."},
+    {"restore", decoding_restore, METH_O, "restore(bytes): go on from a snapshot."},
+    {NULL, NULL, 0, NULL},
+};
+
+DS_SPEC(decoding, "Decoding", decoding_object, 0, "One stream of a decoder.",
+        {Py_tp_new, decoding_new}, {Py_tp_dealloc, decoding_dealloc},
+        {Py_tp_methods, decoding_methods});

@@ -1,0 +1,152 @@
+/* The public API: decoders. Steps, hypotheses, snapshots, wrong use, the n-th allocation of every call. */
+#include "check.h"
+#include "dreamstream.h"
+#include "fault.h"
+#include "main.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { N_TOKENS = 5, N_FRAMES = 40 };
+
+static const char tokens[] = "- 0\n| 1\na 2\nb 3\nc 4\n";
+static const char lexicon[] = "ab a b |\nba b a |\nab a b b |\nc c |\n";
+static const char model[] = "\\data\\\nngram 1=6\nngram 2=2\n\n\\1-grams:\n-9 <s> -0.5\n-1 </s>\n-2 <unk>\n-1 ab -0.5\n"
+                            "-1.2 ba -0.1\n-1.1 c\n\n\\2-grams:\n-0.3 ab ba\n-0.4 <s> c\n\n\\end\\\n";
+static const char phrases[] = "ab ba\t2\nc\n";
+
+static ds_text text_of(const char *bytes)
+{
+    return (ds_text){NULL, bytes, strlen(bytes)};
+}
+
+static ds_decoder_options all_options(void)
+{
+    ds_decoder_options o = DS_DECODER_OPTIONS_INIT;
+    o.tokens = text_of(tokens);
+    o.lexicon = text_of(lexicon);
+    o.lm = text_of(model);
+    o.hotwords = text_of(phrases);
+    o.beam_size = 8;
+    o.lm_weight = 0.5;
+    o.utterance_frames = 25;
+    return o;
+}
+
+/* Scores in which every frame prefers another token. */
+static void fill_scores(float *x)
+{
+    uint32_t random = 1;
+    for (size_t i = 0; i < N_FRAMES * N_TOKENS; i++) {
+        random = random * 1664525u + 1013904223u;
+        x[i] = -(float)(random >> 8) / (float)(1 << 22);
+    }
+}
+
+static ds_status step(ds_decoder *d, ds_decoding *s, const float *x, size_t from, size_t to,
+                      uint32_t flags)
+{
+    const ds_input chunk = {x + from * N_TOKENS, to - from, DS_F32};
+    return ds_decoder_step(d, &s, &chunk, &flags, 1);
+}
+
+static bool same_hypotheses(ds_decoding *a, ds_decoding *b)
+{
+    ds_hypothesis one = {.struct_size = sizeof one}, other = one;
+    for (size_t rank = 0; rank == 0 || rank < one.n_hypotheses; rank++) {
+        CHECK(ds_decoding_read(a, &one, rank) == DS_OK && ds_decoding_read(b, &other, rank) == DS_OK);
+        if (one.n_tokens != other.n_tokens || one.n_final != other.n_final ||
+            memcmp(&one.score, &other.score, sizeof one.score) != 0 ||
+            (one.n_tokens && memcmp(one.tokens, other.tokens, one.n_tokens * sizeof *one.tokens)))
+            return false;
+    }
+    return true;
+}
+
+TEST(chunks_and_snapshots_change_no_bit)
+{
+    float x[N_FRAMES * N_TOKENS];
+    ds_decoder_options o = all_options();
+    ds_decoder *d = NULL;
+    ds_decoding *whole = NULL, *parts = NULL, *other = NULL;
+    fill_scores(x);
+    CHECK(ds_decoder_create(&d, &o) == DS_OK);
+    CHECK(ds_decoding_open(&whole, d) == DS_OK && ds_decoding_open(&parts, d) == DS_OK);
+    CHECK(ds_decoding_open(&other, d) == DS_OK);
+    CHECK(step(d, whole, x, 0, N_FRAMES, DS_START | DS_END) == DS_OK);
+    for (size_t t = 0; t < N_FRAMES; t++) {
+        size_t n = 0;
+        CHECK(step(d, parts, x, t, t + 1, 0) == DS_OK);
+        CHECK(ds_decoding_snapshot_size(parts, &n) == DS_OK);
+        unsigned char *bytes = malloc(n);
+        CHECK(bytes && ds_decoding_snapshot(parts, bytes, n) == DS_OK);
+        for (size_t k = 0; k < n; k += 1 + n / 64) { /* of its own size, so that a sanitizer sees a step beside it */
+            unsigned char *cut = malloc(k ? k : 1);
+            CHECK(cut != NULL);
+            memcpy(cut, bytes, k);
+            CHECK(ds_decoding_restore(other, cut, k) == DS_FORMAT);
+            free(cut);
+        }
+        CHECK(ds_decoding_restore(other, bytes, n) == DS_OK && same_hypotheses(other, parts));
+        ds_decoding *swap = parts;
+        parts = other;
+        other = swap;
+        free(bytes);
+    }
+    CHECK(step(d, parts, x, 0, 0, DS_END) == DS_OK);
+    CHECK(same_hypotheses(whole, parts));
+    CHECK(ds_decoding_close(other) == DS_OK && ds_decoder_close(d) == DS_OK);
+    CHECK(ds_decoding_close(whole) == DS_CLOSED);
+}
+
+TEST(texts_of_tokens_and_words)
+{
+    ds_decoder_options o = all_options();
+    ds_decoder *d = NULL;
+    const char *text = NULL;
+    size_t n = 0;
+    CHECK(ds_decoder_create(&d, &o) == DS_OK);
+    CHECK(ds_decoder_token(d, 2, &text, &n) == DS_OK && n == 1 && text[0] == 'a');
+    CHECK(ds_decoder_word(d, 0, &text, &n) == DS_OK && n == 2 && memcmp(text, "ab", 2) == 0);
+    CHECK(ds_decoder_word(d, 2, &text, &n) == DS_OK && n == 1 && text[0] == 'c');
+    CHECK(ds_decoder_word(d, 3, &text, &n) == DS_ARGUMENT && ds_decoder_token(d, -1, &text, &n) == DS_ARGUMENT);
+    CHECK(ds_decoder_close(d) == DS_OK && ds_decoder_close(d) == DS_CLOSED);
+}
+
+TEST(wrong_use_changes_nothing)
+{
+    float x[N_FRAMES * N_TOKENS];
+    ds_decoder_options o = all_options();
+    ds_decoder *d = NULL, *d2 = NULL;
+    ds_decoding *s = NULL, *s2 = NULL;
+    ds_hypothesis h = {.struct_size = sizeof h};
+    fill_scores(x);
+    CHECK(ds_decoder_create(NULL, &o) == DS_ARGUMENT && ds_decoder_create(&d, NULL) == DS_ARGUMENT);
+    o.struct_size = 8;
+    CHECK(ds_decoder_create(&d, &o) == DS_ARGUMENT);
+    o = all_options();
+    o.blank = N_TOKENS;
+    CHECK(ds_decoder_create(&d, &o) == DS_ARGUMENT);
+    o = all_options();
+    o.lexicon = text_of("ab a x\n");
+    CHECK(ds_decoder_create(&d, &o) == DS_FORMAT);
+    o = all_options();
+    CHECK(ds_decoder_create(&d, &o) == DS_OK && ds_decoder_create(&d2, &o) == DS_OK);
+    CHECK(ds_decoding_open(&s, d) == DS_OK && ds_decoding_open(&s2, d2) == DS_OK);
+    CHECK(step(d, s, x, 0, 3, 0) == DS_OK);
+    CHECK(step(d, s, x, 0, 3, DS_START) == DS_STREAM_ID && step(d, s, x, 0, 3, 4) == DS_ARGUMENT);
+    CHECK(step(d, s2, x, 0, 3, 0) == DS_ARGUMENT);
+    ds_decoding *twice[2] = {s, s};
+    const ds_input chunks[2] = {{x, 1, 0}, {x, 1, 0}}, wrong = {x, 1, DS_F64};
+    CHECK(ds_decoder_step(d, twice, chunks, NULL, 2) == DS_ARGUMENT);
+    CHECK(ds_decoder_step(d, &s, &wrong, NULL, 1) == DS_DTYPE);
+    x[2] = NAN;
+    CHECK(step(d, s, x, 0, 1, 0) == DS_INDEX);
+    CHECK(ds_decoding_read(s, &h, 0) == DS_OK && h.n_frames == 3);
+    CHECK(ds_decoding_read(s, &h, h.n_hypotheses) == DS_ARGUMENT);
+    CHECK(step(d, s, x, 1, 2, DS_END) == DS_OK && step(d, s, x, 1, 2, 0) == DS_STREAM_ID);
+    CHECK(step(d, s, x, 1, 2, DS_START) == DS_OK);
+    CHECK(ds_decoding_read(s, &h, 0) == DS_OK && h.n_frames == 1);
+    CHECK(ds_decoder_close(d) == DS_OK && ds_decoder_close(d2) == DS_OK);
+}

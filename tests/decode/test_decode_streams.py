@@ -1,0 +1,290 @@
+"""Streams of decoders: whatever chunks and batches, snapshots and forks, to the bit; what is final stays."""
+
+import math
+import resource
+import threading
+import tracemalloc
+
+import numpy as np
+import pytest
+from decoding import random_arpa, scores
+
+from dreamstream.decode import CTCDecoder, Endpoints
+from dreamstream.errors import (
+    DTypeError,
+    FormatError,
+    ShapeError,
+    StreamBusyError,
+    StreamIdError,
+    StreamIndexError,
+    StreamLimitError,
+)
+
+TEXTS = ["-", "|", *"abcdefgh"]
+WORDS = ["ab", "ba", "cab", "fed", "a", "hag", "bead"]
+ARPA = random_arpa(np.random.default_rng(5), WORDS).encode()
+OPTIONS = {
+    "plain": {},
+    "greedy": {"beam": 0},
+    "best alignment": {"log_add": False, "beam_size_token": 4},
+    "model": {"lm": ARPA, "lm_weight": 0.7, "word_score": 0.3, "unk_score": -1.0},
+    "lexicon": {"lexicon": WORDS, "lm": ARPA},
+    "unknown words": {"lexicon": WORDS, "lm": ARPA, "unk_score": -2.0},
+    "phrases": {"hotwords": {"ab ba": 3.0, "fed": 2.0}},
+    "utterances": {"endpoints": Endpoints(12, 6, 40), "lm": ARPA},
+    "few pending": {"max_pending": 3},
+    "few kept": {"max_final": 8},
+    "thresholds": {"blank_threshold": 0.6, "token_threshold": -3.0},
+}
+
+
+def make(name, **more):
+    return CTCDecoder(TEXTS, **{"beam": 12, "n_best": 4, **OPTIONS[name], **more})
+
+
+def streams(seed, n=5):
+    """Scores of streams, with silences."""
+    rng = np.random.default_rng(seed)
+    out = {}
+    for i in range(n):
+        x = scores(rng, int(rng.integers(0, 90)), len(TEXTS), 0.15)
+        for _ in range(len(x) // 30):
+            at = int(rng.integers(0, len(x)))
+            x[at : at + 9] = -20
+            x[at : at + 9, 0] = 0
+        out[f"stream {i}"] = x
+    return out
+
+
+def told(h):
+    """All that a result says."""
+    parts = [(g.tokens, g.score, g.times, g.confidences) for g in h.n_best]
+    return h.text, h.final, h.words, h.left, h.endpoints, h.frames, parts
+
+
+def whole(decoder, given):
+    return {i: told(decoder.step({i: x}, sos=i, eos=i)[i]) for i, x in given.items()}
+
+
+@pytest.mark.parametrize("name", OPTIONS)
+@pytest.mark.parametrize("seed", range(3))
+def test_chunks_batches_and_snapshots_change_no_bit(name, seed):
+    rng = np.random.default_rng(seed)
+    decoder, other, given = make(name), make(name), streams(seed)
+    want = whole(decoder, given)
+    at, final, got = dict.fromkeys(given, 0), dict.fromkeys(given, ""), {}
+    while len(got) < len(given):
+        chunks, sos, eos = {}, [], []
+        for i in given:
+            if i in got or rng.random() < 0.3:
+                continue
+            n = int(rng.integers(0, 8))
+            chunks[i], at[i] = given[i][at[i] : at[i] + n], at[i] + n
+            sos += [i] * (i not in decoder.ids)
+            eos += [i] * (at[i] >= len(given[i]))
+        for i, h in decoder.step(chunks, sos=sos, eos=eos).items():
+            assert h.text.startswith(h.final)
+            if not h.left:
+                assert h.final.startswith(final[i]), "what was final was taken back"
+                final[i] = h.final
+            if i in eos:
+                got[i] = told(h)
+        for i in decoder.ids:
+            if rng.random() < 0.3:
+                data = decoder.snapshot(i)
+                assert other.restore(data, i) == i and other.snapshot(i) == data
+        decoder.reset(other.ids)
+        for i in other.ids:
+            decoder.restore(other.snapshot(i), i)
+        other.reset()
+    assert got == want
+
+
+@pytest.mark.parametrize("name", OPTIONS)
+def test_snapshots_depend_on_frames_alone(name):
+    decoder = make(name)
+    x = streams(7, 1)["stream 0"]
+    decoder.step({"a": x}, sos="a")
+    decoder.step({}, sos="b")
+    for row in x:
+        decoder.step({"b": row[None]})
+    assert decoder.snapshot("a") == decoder.snapshot("b")
+
+
+def test_a_fork_goes_its_own_way():
+    decoder, given = make("model"), streams(3, 2)
+    x, y = given.values()
+    decoder.step({"a": x}, sos="a")
+    decoder.fork("a", "b")
+    got = decoder.step({"a": y, "b": x}, eos=["a", "b"])
+    for i, rest in (("a", y), ("b", x)):
+        want = decoder.step({"w": np.concatenate([x, rest])}, sos="w", eos="w")["w"]
+        assert told(got[i]) == told(want)
+
+
+def test_every_byte_of_a_snapshot_is_distrusted():
+    decoder = make("lexicon", beam=3)
+    decoder.step({"a": streams(1, 1)["stream 0"][:12]}, sos="a")
+    data = decoder.snapshot("a")
+    for n in range(0, len(data), 7):
+        with pytest.raises(FormatError):
+            decoder.restore(data[:n], "b")
+    for at in range(0, len(data), 5):
+        wrong = bytearray(data)
+        wrong[at] ^= 1 << at % 8
+        with pytest.raises(FormatError):
+            decoder.restore(bytes(wrong), "b")
+    with pytest.raises(FormatError, match="same tokens, files and options"):
+        make("model").restore(data, "b")
+    assert decoder.ids == ["a"] and decoder.snapshot("a") == data
+
+
+# ---------------------------------------------------------------- what is final
+def test_what_all_hypotheses_share_is_final():
+    """Once the beam agrees, and the token is over; later frames can't change it."""
+    decoder = CTCDecoder(["-", "a", "b"], beam=8, beam_threshold=5)
+    sure = np.log(np.array([[0.001, 0.998, 0.001], [0.998, 0.001, 0.001]], np.float32))
+    sounding = decoder.step({"x": sure[:1]}, sos="x")["x"]
+    assert (sounding.text, sounding.final) == ("a", "")
+    over = decoder.step({"x": sure[1:]})["x"]
+    assert (over.text, over.final, over.times) == ("a", "a", [(0.0, 1.0)])
+
+
+def test_what_is_decided_early_contradicts_nothing():
+    """Hypotheses that differ in a decided token are gone with it."""
+    rng = np.random.default_rng(0)
+    decoder = CTCDecoder(list("-abcd"), beam=50, n_best=50, max_pending=2)
+    decoder.step({}, sos="a")
+    for row in scores(rng, 80, 5):
+        h = decoder.step({"a": row[None]})["a"]
+        n = len(h.final_tokens)
+        assert all(g.tokens[:n] == h.final_tokens and len(g.tokens) <= n + 2 for g in h.n_best)
+
+
+def test_a_silence_ends_an_utterance():
+    silence, speech = np.log([[0.98, 0.01, 0.01]] * 10), np.log([[0.01, 0.98, 0.01]])
+    decoder = CTCDecoder(["-", "a", "b"], rate=10, endpoints=Endpoints(0.8, 0.4, 0))
+    counts = []
+    decoder.step({}, sos="x")
+    for row in np.concatenate([silence, speech, silence]):
+        counts.append(decoder.step({"x": row[None]})["x"].endpoints)
+    assert counts == [0] * 7 + [1] * 3 + [1] * 4 + [2] * 7
+    h = decoder.step({"x": speech}, eos="x")["x"]
+    assert h.text == "a a" and [w.start for w in h.words] == [1.0, 2.1] and -1 in h.tokens
+
+
+@pytest.mark.parametrize("length", [5, 12])
+def test_an_utterance_is_only_so_long(length):
+    rng = np.random.default_rng(length)
+    decoder = CTCDecoder(list("-abcd"), endpoints=Endpoints(0, 0, length))
+    h = decoder.step({"x": scores(rng, 60, 5)}, sos="x", eos="x")["x"]
+    assert h.endpoints == 60 // length and h.tokens.count(-1) == 60 // length
+
+
+def test_utterances_are_decoded_as_streams_of_their_own():
+    rng = np.random.default_rng(4)
+    x = scores(rng, 60, len(TEXTS))
+    decoder = CTCDecoder(TEXTS, lm=ARPA, endpoints=Endpoints(0, 0, 20))
+    parts = [decoder.step({"p": part}, sos="p", eos="p")["p"] for part in np.split(x, 3)]
+    h = decoder.step({"x": x}, sos="x", eos="x")["x"]
+    assert h.text.split() == " ".join(p.text for p in parts).split()
+
+
+def test_words_have_times_and_confidences():
+    rows = ["a", "a", "-", "b", "|", "|", "-", "c", "-"]
+    x = np.full((9, len(TEXTS)), 0.01)
+    for t, token in enumerate(rows):
+        x[t, TEXTS.index(token)] = 0.9
+    h = CTCDecoder(TEXTS, rate=100).step({"a": np.log(x)}, sos="a")["a"]
+    assert [(w.text, w.start, w.end) for w in h.words] == [("ab", 0.0, 0.04), ("c", 0.07, 0.08)]
+    assert all(math.isclose(w.confidence, 0.9, abs_tol=1e-6) for w in h.words)
+
+
+# ---------------------------------------------------------------- hours
+def test_hours_take_no_more_memory_than_minutes():
+    """Of one stream, 25 frames per second: from the first minutes on nothing grows, in Python or in C."""
+    decoder = CTCDecoder(TEXTS, beam=8, max_final=64, lm=ARPA)
+    rng = np.random.default_rng(0)
+    x = scores(rng, 1500, len(TEXTS), 0.15)
+    decoder.step({"a": x}, sos="a")
+    sizes, resident = [], []
+    tracemalloc.start()
+    for _ in range(60):
+        h = decoder.step({"a": x})["a"]
+        sizes.append((tracemalloc.get_traced_memory()[0], len(decoder.snapshot("a"))))
+        resident.append(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+    tracemalloc.stop()
+    assert h.frames == 61 * 1500 and h.left > 10_000
+    traced, snapshots = zip(*sizes)
+    assert max(traced[30:]) < max(traced[:30]) + 20_000
+    assert max(snapshots) < 40_000
+    assert resident[-1] - resident[10] < 1024
+
+
+# ---------------------------------------------------------------- what is refused
+def test_streams_are_started_and_ended_by_name():
+    decoder = make("plain", max_streams=2)
+    x = streams(0, 1)["stream 0"][:3]
+    decoder.step({"a": x, "b": x}, sos=["a", "b"])
+    before = decoder.snapshot("a")
+    for error, call in [
+        (StreamIdError, {"scores": {"a": x}, "sos": "a"}),
+        (StreamIdError, {"scores": {"a": x, "c": x}}),
+        (StreamIdError, {"scores": {"a": x}, "eos": "c"}),
+        (StreamLimitError, {"scores": {"a": x, "c": x}, "sos": "c"}),
+        (ShapeError, {"scores": {"a": x, "b": x[:, :3]}}),
+        (DTypeError, {"scores": {"a": x, "b": x.astype(str)}}),
+        (StreamIndexError, {"scores": {"a": x, "b": np.where(x == x[1, 2], np.nan, x)}}),
+        (StreamIndexError, {"scores": {"a": x, "b": np.where(x == x[1, 2], np.inf, x)}}),
+        (StreamIndexError, {"scores": {"a": x, "b": np.full_like(x, -np.inf)}}),
+    ]:
+        with pytest.raises(error) as info:
+            decoder.step(**call)
+        assert info.value.ids in [("a",), ("b",), ("c",)]
+        assert decoder.ids == ["a", "b"] and decoder.snapshot("a") == before, "nothing has advanced"
+    assert decoder.step({}, eos=["a"]).keys() == {"a"} and decoder.ids == ["b"]
+    with pytest.raises(StreamIdError):
+        decoder.snapshot("a")
+
+
+def test_a_stream_in_use_is_busy():
+    """Several threads may step one decoder, on different streams."""
+    decoder = make("plain", beam=200)
+    x = scores(np.random.default_rng(0), 2000, len(TEXTS))
+    decoder.step({}, sos=["a", "b"])
+    thread = threading.Thread(target=lambda: decoder.step({"a": x}))
+    thread.start()
+    busy = 0
+    while thread.is_alive():
+        try:
+            decoder.step({"b": x[:1]})
+            decoder.step({"a": x[:0]})
+        except StreamBusyError as error:
+            assert error.ids == ("a",)
+            busy += 1
+    thread.join()
+    assert busy > 0
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"beam": -1},
+        {"blank": 10},
+        {"blank": -1},
+        {"sil": "z"},
+        {"sil": "-"},
+        {"lm_unit": "letter"},
+        {"beam_threshold": -1.0},
+        {"token_threshold": 1.0},
+        {"blank_threshold": 2.0},
+        {"lm_weight": math.nan},
+        {"n_best": 0},
+        {"max_pending": 0},
+        {"rate": 0},
+        {"endpoints": Endpoints(-1.0, 0, 0)},
+    ],
+)
+def test_options_that_can_not_be(options):
+    with pytest.raises(ValueError):
+        CTCDecoder(TEXTS, **options)
