@@ -16,12 +16,11 @@ import numpy.typing as npt
 
 from . import _core, autograd
 from .array.axes import in_c_order
-from .array.derivatives import record
+from .array.derivatives import fitted
 from .array.dtypes import name_of, nominal
 from .array.plain import INTEGERS, of_integers
 from .array.tensor import Tensor
 from .errors import DTypeError, LocatedError, NotStreamableError, ShapeError
-from .operations import row_of
 from .stream.where import user_line
 
 Dims = tuple[Any, ...]
@@ -240,11 +239,27 @@ def elementwise(name: str, attributes: dict[str, Any], inputs: Sequence[Tensor],
     if len(arrays) > 1:
         attributes = {**attributes, "order": order}
     op = operator(name, attributes, [signature(v) for v in values], constants)
-    (out,), _, _ = run_whole(op, values, 1, [len(v) for v in values], constants)
-    given = {k: v for k, v in attributes.items() if k != "order"}
-    made: Tensor = record(
-        name, row_of(name).derivatives, Tensor._plain(out.reshape(shape)), [x for _, x in operands], given
-    )
+    kinds, shapes = order, [a.shape for a in arrays]
+    places = None if op.constant else autograd.sources([x for _, x in operands])
+    (out,), _, known = run_whole(op, values, 1, [len(v) for v in values], constants, places is not None)
+    made: Tensor = Tensor._plain(out.reshape(shape))
+    if places is not None:
+        own = [[p for p, k in zip(places, kinds) if k == kind] for kind in (0, 1)]
+        stored, like = back_of(known, [*own[0], *own[1]], len(values)), out.shape
+
+        def back(g: Array) -> list[Array | None]:
+            slopes = stored(g.reshape(like))
+            queues = [iter(slopes[: len(values)]), iter(slopes[len(values) :])]
+            with np.errstate(all="ignore"):
+                return [
+                    None if (d := next(queues[k])) is None else fitted(d.reshape(s if k else shape), s)
+                    for k, s in zip(kinds, shapes)
+                ]
+
+        read = [a for a in (*known.reads, *constants) if a is not None]
+        if name == "mul":  # each is read for the other's gradient
+            read = [a for a, p in zip(arrays, reversed(places)) if p is not None]
+        autograd.recorded(autograd.Record(name, places, back, read), [made])
     return made
 
 

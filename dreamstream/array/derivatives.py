@@ -34,15 +34,15 @@ def _reads(rule: Rule) -> tuple[str, ...]:
 
 
 def record(
-    name: str, rules: Sequence[Any] | str, out: Any, operands: Sequence[Any], attributes: Mapping[str, Any] = {}
+    name: str, rules: Sequence[Any], out: Any, operands: Sequence[Any], attributes: Mapping[str, Any] = {}
 ) -> Any:
     """Put an operation on plain tensors on the tape, where one of them wants a gradient, and return its output.
 
     Parameters
     ----------
     name : str
-    rules : sequence of callable, or str
-        The derivative of each operand; one, that reads `i`, of any number. A text: why there is none.
+    rules : sequence of callable
+        The derivative of each operand; one, that reads `i`, of any number.
     out : Tensor
     operands : sequence of Tensor
     attributes : mapping
@@ -51,28 +51,21 @@ def record(
     places = autograd.sources(operands)
     if places is None or not rules or out.dtype.kind != "f":
         return out
-    if isinstance(rules, str):
-        out.grad_fn = autograd.Record(name, places, rules)
-        return out
     arrays = [x.numpy() for x in operands]
-    many = rules[0] is not None and "i" in _reads(rules[0])
+    many = "i" in _reads(rules[0])
     chosen: list[Any] = [None if p is None else rules[0 if many else i] for i, p in enumerate(places)]
     shapes, types = [a.shape for a in arrays], [a.dtype for a in arrays]
     known = {**attributes, "y": out.numpy(), "arrays": arrays, "shapes": shapes}
     known |= {key: value for n, a in zip(_OPERANDS, arrays) for key, value in ((n, a), (f"{n}_shape", a.shape))}
-    wanted = {n for rule in chosen if rule is not None for n in _reads(rule)}
-    kept = {n: known[n] for n in wanted if n in known}
+    kept = {n: known[n] for rule in chosen if rule is not None for n in _reads(rule) if n in known}
+
+    def gradient(i: int, g: Array) -> Array:
+        given = {n: i if n == "i" else kept[n] for n in _reads(chosen[i]) if n == "i" or n in kept}
+        return fitted(chosen[i](g, **given), shapes[i]).astype(types[i], copy=False)
 
     def back(g: Array) -> list[Array | None]:
         with np.errstate(all="ignore"):
-            return [
-                None
-                if rule is None
-                else fitted(
-                    rule(g, **{n: i if n == "i" else kept[n] for n in _reads(rule) if n in kept or n == "i"}), s
-                ).astype(t, copy=False)
-                for i, (rule, s, t) in enumerate(zip(chosen, shapes, types))
-            ]
+            return [None if rule is None else gradient(i, g) for i, rule in enumerate(chosen)]
 
     out.grad_fn = autograd.Record(name, places, back, _arrays_in(kept.values()))
     return out

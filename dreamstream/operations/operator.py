@@ -94,8 +94,6 @@ class Operator:
         padded before and behind, where the padding decides how far it looks ahead.
     chooses : {"", "one", "several"}
         Whether its integers say which elements it chose: one, or along an axis more than one.
-    derivatives : tuple of callable
-        Of plain tensors, by operand: its gradient, as `dreamstream.array.derivatives` reads it; None: it has none.
     named : tuple of Operation
         torch's names for it, and what they mean for streams outside a forward, where there is more to say of them
         than of functions of single elements.
@@ -115,5 +113,4 @@ class Operator:
         default=None, kw_only=True
     )
     chooses: Literal["", "one", "several"] = field(default="", kw_only=True)
-    derivatives: tuple[Callable[..., Any] | None, ...] = field(default=(), kw_only=True)
     named: tuple[Operation, ...] = field(default=(), kw_only=True)

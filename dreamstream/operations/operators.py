@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy as np
-
 from .elementwise import ELEMENTWISE
 from .operator import Kind, Lanes, Operation, Operator, Rule, each
 from .refusals import ADAPTIVE, AT_THE_END, BACKWARDS, CIRCULAR, IN_ORDER, OVER_STREAM, SEES_ALL
@@ -224,10 +222,7 @@ _ROWS = (
     ),
     # elements of other types
     Operator("cast", lanes="as they come"),
-    Operator(
-        "where", written="`ds.where(condition, a, b)`",
-        derivatives=(None, lambda g, a: np.where(a, g, 0), lambda g, a: np.where(a, 0, g)),
-    ),
+    Operator("where", written="`ds.where(condition, a, b)`"),
 )  # fmt: skip
 
 #: By name.
