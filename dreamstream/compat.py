@@ -205,8 +205,8 @@ _MODULES: dict[str, Sequence[str]] = {
     "data.data_objects": ("OutputCollector", "StreamMetadata"),
     "overrides": ("join_dim_names",),
 }
-#: Their names mean something else: `dreamstream.tensor` is a function, `dreamstream.nn` has torch's names alone.
-_TAKEN = ("tensor", "nn.utils")
+#: Their names mean something else: `dreamstream.tensor` is a function.
+_TAKEN = ("tensor",)
 
 
 def _enter() -> None:
@@ -214,6 +214,8 @@ def _enter() -> None:
     for path, names in _MODULES.items():
         name = f"{__package__}.{path}"
         module = sys.modules.setdefault(name, _Module(name, names))
+        if not isinstance(module, _Module):  # `dreamstream.nn.utils`, which has torch's names
+            module.__dict__.update({n: globals()[n] for n in names})
         parent, _, last = name.rpartition(".")
         if path not in _TAKEN:
             setattr(sys.modules[parent], last, module)

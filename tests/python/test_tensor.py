@@ -310,9 +310,12 @@ def test_a_gradient_may_be_asked_for(how):
     assert GRADIENTS[how]().requires_grad
 
 
-def test_no_gradient_of_streams_is_promised():
-    with pytest.raises(ModeError, match=r"requires_grad=True.*dreamstream\.torch"):
-        ds.stream_tensor([np.ones((2, 3))], ids="a", requires_grad=True)
+def test_a_gradient_of_streams_may_be_asked_for():
+    x = ds.stream_tensor([np.ones((2, 3))], ids="a", requires_grad=True)
+    x.transpose(1, 2).square().sum().backward()
+    assert x.grad.ids == x.ids and x.grad["a"].tolist() == [[2, 2, 2]] * 2
+    with pytest.raises(DTypeError):
+        ds.stream_tensor([np.ones((2, 3), np.int64)], ids="a", requires_grad=True)
 
 
 @pytest.mark.parametrize(
