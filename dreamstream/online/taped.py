@@ -17,10 +17,11 @@ import numpy as np
 from .. import autograd
 from ..array.stream_tensor import StreamTensor
 from ..array.tensor import Tensor
-from ..errors import StreamMismatchError
+from ..errors import ModeError, StreamMismatchError
 from ..stream.course import Leg
 from ..stream.edge import Edge
 from ..stream.metadata import StreamMetadata
+from ..stream.where import user_line
 from .eager import EagerCall
 from .groups import Group, in_mid_file
 from .outputs import Outputs
@@ -61,6 +62,12 @@ class TapedCall(EagerCall):
         old = [s.places[ordinal] if s is not None and s.places else None for s in self.old]
         parents = [e.made for e in edges[: len(values)]] + [autograd.of_constant(self.noted, w) for w in weights]
         wanted = [p is not None for p in parents]
+        if leg.lines[0].static and any(wanted) and not self.hands_on and any(s is not None for s in self.old):
+            raise ModeError(
+                f"{op.name} at {user_line()}: what is computed of an input that is given once would have its "
+                "gradient from the first chunk alone; train such weights under a full-file variant, or give them "
+                "requires_grad=False"
+            )
         taped = not op.constant and (any(wanted) or any(p is not None for p in old))
         self.known: Any = None
         self.records = taped and op.differentiable

@@ -338,3 +338,86 @@ def test_nothing_is_recorded_unless_it_is_asked_for():
     assert model(x).requires_grad
     model.requires_grad_(False)
     assert not model(x).requires_grad
+
+
+# ---------------------------------------------------------------------- given once, trainers, memory
+class Voiced(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv, self.voice, self.head = nn.Conv1d(3, 4, 3, padding=1), nn.Linear(2, 4), nn.Linear(4, 2)
+
+    def forward(self, x, speaker):
+        y = self.conv(x) + self.voice(speaker).relu().unsqueeze(-1)
+        return self.head(y.transpose(1, 2))
+
+
+def test_what_is_given_once(rng):
+    model, x, speaker = made(Voiced), rng.standard_normal((3, 20)), rng.standard_normal(2)
+
+    def chunks():
+        for n in range(0, 20, 6):
+            part = ds.stream_tensor([x[:, n : n + 6]], ids="a", sos=n == 0, eos=n == 18)
+            yield model(part, ds.static({"a": speaker}) if n == 0 else None).square().sum()
+
+    model(ds.tensor(x[None]), ds.tensor(speaker[None])).square().sum().backward()
+    offline = gradients(model)
+    model.zero_grad()
+    ds.patch_module(model, "full-file-aligned").train().online()
+    sum(chunks()).backward()
+    assert_equal(gradients(model), offline)
+    ds.patch_module(model)
+    with pytest.raises(ModeError, match="given once"):
+        list(chunks())
+    model.reset()
+    model.voice.requires_grad_(False)
+    assert len(list(chunks())) == 4
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_trainers_of_both_front_ends_take_the_same_steps(variant):
+    torch = pytest.importorskip("torch")
+
+    class Twin(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            layers(self, torch.nn)
+
+        forward = Recogniser.forward
+
+    ours, theirs = made(Recogniser), Twin().double()
+    theirs.load_state_dict({k: torch.tensor(v.numpy()) for k, v in ours.state_dict().items()})
+    data = recordings()
+    targets = {i: np.ones((-(-n // 2), 2)) for i, n in FILES.items()}
+    losses = []
+    for model, library, make in ((ours, ds, np.asarray), (theirs, torch, torch.tensor)):
+        loss = F.mse_loss if library is ds else torch.nn.functional.mse_loss
+        ds.patch_module(model, variant).train()
+        optimizer = library.optim.Adam(model.parameters(), 0.01)
+        trainer = ds.train.ChunkTrainer(model, optimizer, loss, chunk=5, lanes=2)
+        inputs = {i: make(x) for i, x in data.items()}
+        losses.append([trainer.epoch(inputs, {i: make(t) for i, t in targets.items()}) for _ in range(5)])
+    np.testing.assert_allclose(*losses, rtol=1e-9)
+
+
+def test_a_new_module_has_to_be_told_to_train():
+    model = ds.patch_module(made(Recogniser))
+    trainer = ds.train.ChunkTrainer(model, ds.optim.SGD(model.parameters()), F.mse_loss, chunk=5)
+    with pytest.raises(ModeError, match=r"train\(\)"):
+        trainer.epoch({}, {})
+
+
+def test_full_files_are_freed_without_the_collector():
+    model, data = made(Recogniser), recordings()
+    ds.patch_module(model, "full-file-aligned").train().online()
+    gc.collect()
+    gc.disable()
+    try:
+        sizes = []
+        for _ in range(3):
+            losses = [model(x).square().sum() for x in calls(data, 1)]
+            sum(losses).backward()
+            del losses
+            sizes.append(len(gc.get_objects()))
+    finally:
+        gc.enable()
+    assert sizes[2] - sizes[1] < 50
