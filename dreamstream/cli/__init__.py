@@ -15,7 +15,7 @@ import dreamstream as ds
 
 from .. import _core
 from ..config import default_threads
-from . import bench, convert, demo, info, run, serve
+from . import bench, convert, demo, info, run, serve, transcribe
 from .arguments import Parser
 
 __all__ = ["main"]
@@ -27,6 +27,7 @@ def _parser() -> Parser:
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     demo.add(commands)
     run.add(commands)
+    transcribe.add(commands)
     serve.add(commands)
     info.add(commands)
     convert.add(commands)

@@ -84,41 +84,46 @@ def as_taken(engine: ds.Engine, samples: Array) -> Array:
     return samples.reshape([-1 if d == "L" else 1 for d in engine.inputs[0].dimensions if d != "B"])
 
 
-def _engine_at(rate: int, model: Any, args: argparse.Namespace) -> tuple[Any, Any, Any]:
+def _engine_at(rate: int, model: Any, threads: int | None) -> tuple[Any, Any, Any]:
     """Return engine, model and front for recordings of a sample rate."""
     if isinstance(model, nn.Module):
         own = rate == model.sample_rate
         whole = model if own else _Resampled(model, rate, model.sample_rate).eval()
-        return ds.compile(whole, model.spec, rate=rate, threads=args.threads, verify=False), whole, None
+        return ds.compile(whole, model.spec, rate=rate, threads=threads, verify=False), whole, None
     front = None
     if rate != model.rate:
         resample = nn.Resample(rate, int(model.rate)).eval()
-        front = ds.compile(resample, ("B", "L"), rate=rate, threads=args.threads, verify=False)
+        front = ds.compile(resample, ("B", "L"), rate=rate, threads=threads, verify=False)
     return model, None, front
 
 
-def _open(args: argparse.Namespace, model: Any, stack: ExitStack) -> list[AudioFile]:
-    """Open all files, until the stack closes them; one engine per sample rate, or that of a model file."""
-    twice = {p for p in args.audio if args.audio.count(p) > 1}
+def opened(
+    paths: list[str], model: Any, threads: int | None, chunk_ms: int, stack: ExitStack, routes: bool = False
+) -> list[AudioFile]:
+    """Open files, until the stack closes them; one engine per sample rate, or that of a model file.
+
+    With `routes` engines keep how they route tokens among experts.
+    """
+    twice = {p for p in paths if paths.count(p) > 1}
     if twice:
         raise FormatError(f"{sorted(twice)[0]} is given twice")
     engines: dict[int, tuple[Any, Any, Any]] = {}
     files = []
-    for path in args.audio:
+    for path in paths:
         reader = stack.enter_context(AudioReader(path))
         rate = reader.sample_rate
         if rate not in engines:
-            engine, _, front = engines[rate] = _engine_at(rate, model, args)
+            engine, _, front = engines[rate] = _engine_at(rate, model, threads)
             for each in (engine, front) if front else (engine,):
-                each.warmup(len(args.audio), max(1, int(each.rate) * args.chunk_ms // 1000))
-            if args.plot:
+                each.warmup(len(paths), max(1, int(each.rate) * chunk_ms // 1000))
+            if routes:
                 engine.keep_statistics(history=True)
         files.append(AudioFile(path, reader, *engines[rate]))
     return files
 
 
 # ---------------------------------------------------------------------- streaming
-def _steps(files: list[AudioFile], chunk_ms: int) -> Iterator[tuple[float, list[AudioFile]]]:
+def steps(files: list[AudioFile], chunk_ms: int) -> Iterator[tuple[float, list[AudioFile]]]:
     """Feed a chunk of every file per step; yield the seconds that it took, and whom it fed."""
     while live := [f for f in files if not f.ended]:
         for engine in {id(f.engine): f.engine for f in live}.values():
@@ -209,7 +214,7 @@ def run(args: argparse.Namespace) -> int:
     model = _load(args)
     hears = isinstance(model, models.SileroVAD)
     with ExitStack() as stack:
-        files = _open(args, model, stack)
+        files = opened(args.audio, model, args.threads, args.chunk_ms, stack, bool(args.plot))
         output = None
         if args.output:
             output = stack.enter_context(open_output(args.output, files, args.int16))
@@ -261,8 +266,8 @@ def _stream(args: argparse.Namespace, files: list[AudioFile], output: Output | N
     """Stream all files, write what comes, and return the seconds of each step."""
     latencies = []
     try:
-        with Progress(_seconds(files), args.json) as progress:
-            for seconds, fed in _steps(files, args.chunk_ms):
+        with Progress(seconds_of(files), args.json) as progress:
+            for seconds, fed in steps(files, args.chunk_ms):
                 latencies.append(seconds)
                 progress.advance(len(fed) * args.chunk_ms / 1000)
                 for file in fed:
@@ -284,7 +289,7 @@ def _stream(args: argparse.Namespace, files: list[AudioFile], output: Output | N
     return latencies
 
 
-def _seconds(files: list[AudioFile]) -> float:
+def seconds_of(files: list[AudioFile]) -> float:
     """Return how long the files last; those that don't say so count for nothing."""
     return sum((f.reader.frames or 0) / f.reader.sample_rate for f in files)
 

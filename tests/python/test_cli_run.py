@@ -476,7 +476,7 @@ def test_paths_are_checked_before_the_work(run, folder, monkeypatch, options, sa
     if not (folder / "link.wav").exists():
         (folder / "link.wav").symlink_to(folder / "a.wav")
         (folder / "folder.npy").mkdir()
-    monkeypatch.setattr(command, "_steps", lambda *_: pytest.fail("it works already"))
+    monkeypatch.setattr(command, "steps", lambda *_: pytest.fail("it works already"))
     status, out, err = run(
         "a.wav", *[o if o.startswith("-") or o == "b.wav" else str(folder / o) for o in options]
     )

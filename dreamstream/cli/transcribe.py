@@ -1,0 +1,174 @@
+"""``dreamstream transcribe`` and ``listen``: recordings, and what is said right now, as words."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+import dreamstream as ds
+
+from .._core import shown
+from ..data.progress import Progress
+from ..data.values import in_frames
+from ..decode.hypotheses import Hypotheses, Word
+from ..errors import FormatError
+from ..stream.tree import leaves
+from .arguments import Commands, at_least
+from .decoding import add_decoder, decoder_of, scores_of, subtitles
+from .run import as_taken, opened, samples_only, seconds_of, steps
+
+
+def _told(word: Word) -> dict[str, Any]:
+    times = {"start": round(word.start, 3), "end": round(word.end, 3)}
+    return {"word": word.text, **times, "confidence": round(word.confidence, 4)}
+
+
+# ---------------------------------------------------------------------- recordings
+def transcribe(args: argparse.Namespace) -> int:
+    """Print what is said in recordings."""
+    form = next((name for name in ("srt", "vtt") if getattr(args, name)), None)
+    if form and len(args.audio) > 1:
+        raise FormatError(f"--{form} is of one recording; {len(args.audio)} are given")
+    model = samples_only(args.model, ds.load(args.model, threads=args.threads))
+    with ExitStack() as stack:
+        files = opened(args.audio, model, args.threads, args.chunk_ms, stack)
+        decoder = decoder_of(args, model)
+        kept: dict[str, list[Word]] = {file.path: [] for file in files}
+        texts: dict[str, Hypotheses] = {}
+        with Progress(seconds_of(files), args.json) as progress:
+            for _, fed in steps(files, args.chunk_ms):
+                progress.advance(len(fed) * args.chunk_ms / 1000)
+                scores = {f.path: scores_of(in_frames(f.new[0], f.engine.stream_axis(0))) for f in fed}
+                starts = [f.path for f in fed if f.path not in texts]
+                texts |= decoder.step(scores, sos=starts, eos=[f.path for f in fed if f.ended])
+                for file in fed:
+                    _keep(kept[file.path], texts[file.path])
+    for file in files:
+        words = kept[file.path]
+        text = " ".join(word.text for word in words)
+        if args.json:
+            print(json.dumps({"file": file.path, "text": text, "words": [_told(word) for word in words]}))
+        elif form:
+            print(subtitles(words, form), end="")
+        else:
+            print(f"{shown(file.path)}  {shown(text)}" if len(files) > 1 else shown(text))
+    faults = [str(file.fault) for file in files if file.fault is not None]
+    for text in faults:
+        print(f"dreamstream transcribe: {shown(text, True)}", file=sys.stderr)
+    return 1 if faults else 0
+
+
+def _keep(words: list[Word], found: Hypotheses) -> None:
+    """Bring a recording's words up to date: of a long one the decoder has only the last at hand."""
+    new = found.words
+    if not new:
+        if found.left == 0:
+            words.clear()
+        return
+    while words and words[-1].start >= new[0].start:
+        words.pop()
+    if found.left and words and new[0].start < words[-1].end:
+        del new[0]  # the end of a word that is there whole
+    words += new
+
+
+# ---------------------------------------------------------------------- right now
+def listen(args: argparse.Namespace) -> int:
+    """Print what is said right now, from a microphone or from samples on standard input."""
+    engine = samples_only(args.model, ds.load(args.model, threads=args.threads))
+    decoder, rate = decoder_of(args, engine), int(engine.rate)
+    n, dim = max(1, rate * args.chunk_ms // 1000), sys.stdout.isatty() and not args.json
+    said, found = 0.0, None
+    with ExitStack() as stack, contextlib.suppress(KeyboardInterrupt):
+        chunks = _raw(n) if args.source == "-" else stack.enter_context(_microphone(args.source, rate, n))
+        for first, last, samples in _marked(chunks):
+            sos, eos = "live" if first else (), "live" if last else ()
+            out = leaves(engine.step({"live": as_taken(engine, samples)}, sos=sos, eos=eos)["live"])
+            scores = scores_of(in_frames(out[0], engine.stream_axis(0)))
+            found = decoder.step({"live": scores}, sos=sos, eos=eos)["live"]
+            final = [word for word in found.words if word.final]
+            _show([word for word in final if word.start >= said], found.words[len(final) :], args.json, dim)
+            said = final[-1].end if final else said
+    if dim and found is not None:
+        print()
+    return 0
+
+
+def _show(new: Sequence[Word], pending: Sequence[Word], as_json: bool, dim: bool) -> None:
+    """Print words that are final now; on a terminal, those that aren't dimly behind them."""
+    if as_json:
+        for word in new:
+            print(json.dumps(_told(word)), flush=True)
+        return
+    text = " ".join(shown(word.text) for word in new)
+    if dim:
+        rest = " ".join(shown(word.text) for word in pending)
+        print(f"\x1b[K{text}{' ' if text else ''}\x1b7\x1b[2m{rest}\x1b[0m\x1b8", end="", flush=True)
+    elif text:
+        print(text, flush=True)
+
+
+def _marked(chunks: Iterator[Any]) -> Iterator[tuple[bool, bool, Any]]:
+    """Yield chunks, and before each whether it is the first, and the last."""
+    first, held = True, next(chunks, np.empty(0, np.float32))
+    for chunk in chunks:
+        yield first, False, held
+        first, held = False, chunk
+    yield first, True, held
+
+
+def _raw(n: int) -> Iterator[npt.NDArray[Any]]:
+    """Yield samples of 16 bits, little-endian, of standard input."""
+    rest = b""
+    source: Any = sys.stdin.buffer
+    while data := source.read1(2 * n):
+        data = rest + data
+        rest = data[len(data) // 2 * 2 :]
+        yield np.frombuffer(data[: len(data) // 2 * 2], "<i2").astype(np.float32) / 32768
+
+
+@contextlib.contextmanager
+def _microphone(source: str | None, rate: int, n: int) -> Iterator[Iterator[npt.NDArray[Any]]]:
+    try:
+        import sounddevice
+    except (ImportError, OSError) as error:  # of the library PortAudio
+        raise ImportError(
+            f"a microphone needs the package sounddevice ({error}): pip install 'dreamstream[microphone]'; "
+            f"or send samples of 16 bits at {rate} Hz: arecord -t raw -f S16_LE -r {rate} | dreamstream listen -"
+        ) from None
+    device: Any = int(source) if source and source.isdigit() else source
+    with sounddevice.InputStream(
+        samplerate=rate, channels=1, dtype="float32", blocksize=n, device=device
+    ) as stream:
+        yield (stream.read(n)[0][:, 0] for _ in iter(int, 1))
+
+
+# ---------------------------------------------------------------------- the commands
+def add(commands: Commands) -> None:
+    """Add the commands."""
+    text = "print what is said in recordings"
+    parser = commands.add_parser("transcribe", help=text, description=f"{text[0].upper()}{text[1:]}.")
+    parser.add_argument("audio", nargs="+", metavar="FILE", help="recordings; - is standard input")
+    add_decoder(parser)
+    parser.add_argument("--chunk-ms", type=at_least(1, int), default=320, metavar="N", help="fed at a time (320)")
+    form = parser.add_mutually_exclusive_group()
+    form.add_argument("--json", action="store_true", help="a line per recording, with words, times and confidence")
+    form.add_argument("--srt", action="store_true", help="as subtitles")
+    form.add_argument("--vtt", action="store_true", help="as subtitles of the web")
+    parser.set_defaults(run=transcribe)
+    text = "print what is said right now"
+    parser = commands.add_parser("listen", help=text, description=f"{text[0].upper()}{text[1:]}.")
+    said = "a microphone's name or number; - is standard input, raw samples of 16 bits at the model's rate"
+    parser.add_argument("source", nargs="?", metavar="DEVICE", help=said)
+    add_decoder(parser)
+    parser.add_argument("--chunk-ms", type=at_least(1, int), default=80, metavar="N", help="heard at a time (80)")
+    parser.add_argument("--json", action="store_true", help="a line per word")
+    parser.set_defaults(run=listen)

@@ -1,0 +1,150 @@
+"""`dreamstream transcribe` and `listen`, with a network whose words are levels of a constant signal."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import wave
+
+import numpy as np
+import pytest
+
+import dreamstream as ds
+from dreamstream import cli, nn
+from dreamstream.cli.decoding import captions, scores_of, subtitles
+from dreamstream.decode.hypotheses import Word
+
+RATE, FRAME = 1600, 16
+TOKENS = ["-", "|", "a", "b", "c"]
+
+
+class Levels(nn.Module):
+    """The nearer the mean of a frame's samples is to a token's level, the likelier it is."""
+
+    def __init__(self):
+        super().__init__()
+        self.mean = nn.Conv1d(1, 1, FRAME, stride=FRAME, bias=False)
+        self.mean.weight.numpy()[:] = 1 / FRAME
+        self.scores = nn.Linear(1, len(TOKENS))
+        levels = np.arange(len(TOKENS)) / 10
+        self.scores.weight.numpy()[:, 0], self.scores.bias.numpy()[:] = 2000 * levels, -1000 * levels**2
+
+    def forward(self, x):
+        return self.scores(self.mean(x.unsqueeze(1)).transpose(1, 2))
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    path = tmp_path_factory.mktemp("words")
+    ds.compile(Levels().eval(), ("B", "L"), rate=RATE).save(path / "levels.dsm")
+    (path / "tokens.txt").write_text("\n".join(TOKENS))
+    (path / "lexicon.txt").write_text("ab a b |\ncab c a b |\n")
+    for name, text, rate in (("one", "ab cab ", RATE), ("two", "cab", RATE), ("fast", "ab ", 2 * RATE)):
+        with wave.open(str(path / f"{name}.wav"), "wb") as file:
+            file.setnchannels(1), file.setsampwidth(2), file.setframerate(rate)
+            file.writeframes(spoken(text, rate).tobytes())
+    return path
+
+
+def spoken(text, rate=RATE):
+    """100 ms of each letter, and 100 ms of the blank behind it."""
+    levels = [TOKENS.index("|" if c == " " else c) if k == 0 else 0 for c in text for k in range(2)]
+    return np.repeat(np.round(np.array(levels) * 3276.8).astype("<i2"), rate // 10)
+
+
+@pytest.fixture
+def call(folder, monkeypatch, capsys):
+    monkeypatch.chdir(folder)
+
+    def run(command, *args):
+        try:
+            status = cli.main([command, *args, "--model", "levels.dsm", "--tokens", "tokens.txt"])
+        except SystemExit as stop:
+            status = stop.code
+        return status, *capsys.readouterr()
+
+    return run
+
+
+@pytest.mark.parametrize("more", [(), ("--beam", "0"), ("--lexicon", "lexicon.txt"), ("--chunk-ms", "37")])
+def test_recordings(call, more):
+    assert call("transcribe", "one.wav", *more) == (0, "ab cab\n", "")
+    assert call("transcribe", "one.wav", "two.wav", *more)[1].split() == ["one.wav", "ab", "cab", "two.wav", "cab"]
+    assert call("transcribe", "fast.wav", *more) == (0, "ab\n", "")
+
+
+def test_words_with_times(call):
+    status, out, _ = call("transcribe", "one.wav", "--json")
+    found = json.loads(out)
+    assert (status, found["text"]) == (0, "ab cab")
+    assert [(w["word"], w["start"], w["end"]) for w in found["words"]] == [("ab", 0.0, 0.3), ("cab", 0.6, 1.1)]
+    assert all(w["confidence"] > 0.9 for w in found["words"])
+
+
+def test_subtitles(call):
+    assert call("transcribe", "one.wav", "--srt")[1] == "1\n00:00:00,000 --> 00:00:01,100\nab cab\n"
+    assert call("transcribe", "one.wav", "--vtt")[1] == "WEBVTT\n\n00:00:00.000 --> 00:00:01.100\nab cab\n"
+    assert call("transcribe", "one.wav", "two.wav", "--srt")[0] == 1
+    words = [Word(str(k), s, s + 0.5, 1.0, True) for k, s in enumerate((0, 1, 3, 4, 5, 6, 7, 8, 9, 3600))]
+    assert [[w.text for w in run] for run in captions(words)] == [list("01"), list("234567"), ["8"], ["9"]]
+    assert "01:00:00,000 --> 01:00:00,500" in subtitles(words, "srt")
+
+
+def test_what_does_not_fit(call, folder):
+    (folder / "few.txt").write_text("-\na\n")
+    status, _, error = call("transcribe", "one.wav", "--tokens", "few.txt")  # which the fixture's own comes after
+    assert status == 0
+    assert cli.main(["transcribe", "one.wav", "--model", "levels.dsm", "--tokens", "few.txt"]) == 1
+    status, _, error = call("transcribe", "missing.wav")
+    assert status == 1 and "missing.wav: No such file" in error
+
+
+def test_listening(folder):
+    command = [
+        sys.executable,
+        "-m",
+        "dreamstream",
+        "listen",
+        "-",
+        "--model",
+        "levels.dsm",
+        "--tokens",
+        "tokens.txt",
+    ]
+    for more, want in (((), "ab cab ab"), (("--json",), "ab cab ab")):
+        process = subprocess.Popen([*command, *more], cwd=folder, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        samples = spoken("ab cab ab").tobytes()
+        for at in range(0, len(samples), 333):
+            process.stdin.write(samples[at : at + 333])
+            process.stdin.flush()
+        out = process.communicate()[0].decode()
+        lines = [json.loads(line)["word"] for line in out.splitlines()] if more else out.split()
+        assert process.returncode == 0 and " ".join(lines) == want
+
+
+def test_words_are_there_as_soon_as_they_are_final(folder):
+    command = [
+        sys.executable,
+        "-m",
+        "dreamstream",
+        "listen",
+        "-",
+        "--model",
+        "levels.dsm",
+        "--tokens",
+        "tokens.txt",
+    ]
+    process = subprocess.Popen(command, cwd=folder, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    process.stdin.write(spoken("ab cab ").tobytes() + bytes(2 * 4 * RATE))  # and four seconds of silence
+    process.stdin.flush()
+    assert process.stdout.readline().split()[0] == b"ab"
+    process.communicate()
+
+
+def test_scores_become_log_probabilities():
+    raw = np.array([[1.0, 2.0, 3.0], [-np.inf, 0.0, -np.inf]])
+    assert np.allclose(np.exp(scores_of(raw)).sum(1), 1) and np.allclose(
+        scores_of(scores_of(raw))[0], scores_of(raw)[0]
+    )
+    assert scores_of(np.empty((0, 3))).shape == (0, 3)
