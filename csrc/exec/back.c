@@ -139,6 +139,13 @@ static ds_status prepare(turned *t, ds_run *run, bool *flat)
     bool apart = false; /* windows that have room for more than new frames */
     *run = ds_work_run(w);
     run->prepared = NULL;
+    if (c->op->def->flags & DS_OP_BODY) { /* its body runs again */
+        void *made;
+        DS_TRY(ds_arena_push(w->arena, &made, ds_op_prepared_bytes(c->op, run->k)));
+        if (made)
+            ds_op_prepare(c->op, made, c->weights, run->k);
+        run->prepared = made;
+    }
     for (int i = 0; i < ds_op_n_values(c->op); i++)
         apart |= t->whole[i];
     DS_TRY(

@@ -18,7 +18,8 @@ typedef struct ds_eager_back {
     void *const *before;       /* [n_rows]: room for those of the state before; NULL: dropped */
 } ds_eager_back;
 
-/* Scratch comes from the arena, which is reset first. Errors: DS_NO_MEMORY, before anything is added. */
+/* Scratch comes from the arena, which is reset first. Errors: DS_NO_MEMORY, upon which inputs may hold a part of their
+ * slopes. */
 ds_status ds_eager_backward(const ds_eager_back *back, ds_arena *arena);
 
 #endif

@@ -149,7 +149,7 @@ typedef struct ds_slope {
 /* One execution read backwards. */
 typedef struct ds_back {
     /* As forward had it, but for what backward does not read: windows and targets have no data there. Targets hold
-     * the outputs, carried what came in, saved what forward wrote; nothing is prepared. */
+     * the outputs, carried what came in, saved what forward wrote; nothing is prepared, unless an operator has bodies. */
     const ds_run *run;
     const void *const *dy; /* [n_outputs][n_rows]: slopes of frames [m0, m1), of real outputs */
     const ds_slope *dx;    /* [n_values][n_rows]: added to */

@@ -122,7 +122,6 @@ FRAMES = {  # operator, attributes, torch's function of (frames, features)
     "log_softmax": ({}, lambda x: torch.log_softmax(x, -1)),
     "glu": ({}, lambda x: F.glu(x, -1)),
     "layer_norm": ({"axes": 1}, lambda x: F.layer_norm(x, x.shape[1:])),
-    "rms_norm": ({"axes": 1, "eps": 1e-5}, lambda x: F.rms_norm(x, x.shape[1:], eps=1e-5)),
     "amax": ({"kind": "amax"}, lambda x: x.amax(-1)),
     "amin": ({"kind": "amin"}, lambda x: x.amin(-1)),
     "prod": ({"kind": "prod"}, lambda x: x.prod(-1)),

@@ -443,6 +443,9 @@ MUTANTS |= {
         ("mul",),
         SLOPES,
     ),
+    "slopes of what a loop carries are not used up": Mutant(
+        "ops/scan_back.c", "memset(carried_slopes(t, r, c), 0, n_bytes);", ";", ("scan",), SLOPES
+    ),
     "moved frames' slopes begin at the window": Mutant(
         "ops/move.c",
         "back ? -back->dx[at].at : -run->in[at].at",
