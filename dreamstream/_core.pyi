@@ -105,6 +105,7 @@ class Record:
 
     op: Op
     n_bytes: int  # of values, outputs, states and saved arrays that it refers to
+    reads: tuple[NDArray[Any] | None, ...]  # values, then outputs; None for those that backward does not read
 
     def frames(self, input: int, /) -> NDArray[np.int64]:
         """How many new frames each row has of an input."""
@@ -287,6 +288,19 @@ def shown(text: str, whole: bool = False, /) -> str:
     With \\x1b or \\u202e for what controls a terminal, begins a line or turns the direction of writing; of names
     at most 240 bytes.
     """
+
+def ctc(
+    frames: NDArray[np.float64],
+    n_frames: NDArray[np.int64],
+    targets: NDArray[np.int64],
+    n_targets: NDArray[np.int64],
+    blank: int,
+    losses: NDArray[np.float64] = ...,
+    alphas: NDArray[np.float64] = ...,
+    scales: NDArray[np.float64] = ...,
+    /,
+) -> Any:
+    """The rows' losses and what their slopes read (alphas); of these and scales the slopes of frames."""
 
 def joined(arrays: Sequence[NDArray[Any]], /) -> NDArray[Any]:
     """A new array of these end to end along their first axis, in C order."""

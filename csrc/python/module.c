@@ -127,6 +127,9 @@ static PyMethodDef methods[] = {
     {"config", config, METH_NOARGS, "What was chosen at import."},
     {"together", together, METH_VARARGS, "together(rates, frames, skew) -> bool per row"},
     {"shown", shown, METH_VARARGS, "shown(text, whole=False): text of strangers for a terminal."},
+    {"ctc", (PyCFunction)(void (*)(void))ds_python_ctc, METH_FASTCALL,
+     "ctc(frames, n_frames, targets, n_targets, blank) -> losses, alphas; of these and scales, "
+     "slopes"},
     {"joined", ds_joined, METH_O, "joined(arrays): a new array of them end to end, in C order."},
     {"check_container", ds_check_container, METH_O, "Whether bytes are a safetensors file."},
     {"read_model", ds_read_model, METH_VARARGS, "A model file: graph, interface, signatures."},

@@ -348,12 +348,16 @@ static PyObject *record_get(PyObject *object, void *which)
     const record *self = (const record *)object;
     if (*(const char *)which == 'o')
         return Py_NewRef(self->op);
+    if (*(const char *)which == 'r')
+        return PySequence_Concat(self->values, self->outputs);
     return PyLong_FromSize_t(n_bytes_of(self->values) + n_bytes_of(self->outputs) +
                              n_bytes_of(self->states) + n_bytes_of(self->saved));
 }
 
 static PyGetSetDef record_getset[] = {
     {"op", record_get, NULL, "The operator that ran.", "o"},
+    {"reads", record_get, NULL, "Values, then outputs; None for those that backward doesn't read.",
+     "r"},
     {"n_bytes", record_get, NULL,
      "Bytes of values, outputs, states and saved arrays that it refers to.", "n"},
     {NULL, NULL, NULL, NULL, NULL},
