@@ -344,6 +344,13 @@ typedef struct ds_real_kernels {
     void (*gru_cell)(void *h, const void *from_x, const void *from_h, size_t n);
     /* One plain cell: h = tanh(from_x + from_h), or its positive part where relu is not 0. */
     void (*rnn_cell)(void *h, const void *from_x, const void *from_h, size_t n, int relu);
+    /* dx[i] += what dy[i], the slope of y[i], makes of it for x[i]; x and y as far as the function's line of
+     * pointwise.def reads them. p as for `unary`. */
+    void (*unary_slope)(ds_unary function, void *dx, const void *dy, const void *x, const void *y,
+                        size_t n, const double *p);
+    /* dx[i] = the same of operand 0 or 1 of `binary`; a and b as there. */
+    void (*binary_slope)(ds_binary function, int operand, void *dx, const void *dy, const void *a,
+                         const void *b, size_t n, size_t a_step, size_t b_step);
 } ds_real_kernels;
 
 typedef struct ds_kernels {

@@ -160,7 +160,7 @@ class ForLoop:
         entry = self.loop.entry
         if open_branch(entry) is not None:
             refuse("a loop over frames in an if that only some streams enter")
-        self._see = getattr(entry.sizes, "see", lambda native: native)
+        self._see = entry.library.see
         self._courses = entry.courses
 
     def _target(self, number: FrameNumber) -> Any:

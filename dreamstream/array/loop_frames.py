@@ -190,7 +190,7 @@ def row_of(table: Tensor, index: Any) -> Any:
         refuse(f"a row before the first; ask `if t >= {-part.off}`")
 
     def make() -> StreamTensor:
-        length = loop.entry.sizes.length(loop.clock)
+        length = loop.entry.library.length(loop.clock)
         lead = (slice(None),) * axis
         rows: Any = hook.table(table, (*lead, slice(max(start, 0), length + (part.off - loop.left_out))))
         rows = rows.in_order()

@@ -14,6 +14,7 @@ from types import FrameType, FunctionType
 from typing import Any, ClassVar, NoReturn, cast
 
 from ..array import for_loops
+from ..array.deferred import Deferred
 from ..array.symbolic import Symbolic
 from ..stream.rules import (
     Apart,
@@ -135,21 +136,21 @@ def _asking(original: Any, /, *args: Any, **kwargs: Any) -> Any:
         return TRACER.copied(original)(*args, **kwargs)
     except Exception:  # what Python, or torch, says of a length that is no number
         length = registered.length_in((args, kwargs))
-        if length is None or not _makes_tensor(original, args, kwargs, type(length).noting):
+        if length is None or not _makes_tensor(original, args, kwargs, length.edge.entry.library):
             raise
     length.edge.entry.misused = None
     return registered.called_with_numbers(original, *args, **kwargs)
 
 
-def _makes_tensor(function: Any, args: Any, kwargs: Any, noting: Any) -> bool:
+def _makes_tensor(function: Any, args: Any, kwargs: Any, library: Any) -> bool:
     """Whether a function that is given numbers in place of lengths returns a tensor of so many."""
     args, kwargs = map_leaves((args, kwargs), registered.stands_for)
     given = leaves((args, kwargs))
     if any(getattr(x, "edge", None) is not None and not isinstance(x, (Length, Symbolic)) for x in given):
         return False  # of streams it may know more than their shapes
     try:
-        with noting.quietly():
-            out = noting(function, args, kwargs).at(lambda _: _TRIED)
+        with library.evaluating():
+            out = Deferred(library, function, args, kwargs).at(lambda _: _TRIED)
     except Exception:  # what it asks for is no number either
         return False
     return hasattr(out, "masked_fill") and _TRIED in out.shape

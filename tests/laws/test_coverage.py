@@ -12,7 +12,7 @@ from ds_laws.case import DEFINITIONS
 from ds_laws.drive import Eager, alone, plain
 from ds_laws.reference import REFERENCES, Refused
 
-from dreamstream import _core, dispatch
+from dreamstream import _core, dispatch, plain_operators
 from dreamstream.engine.capture import Capture
 from dreamstream.errors import DTypeError
 from dreamstream.online.eager import EagerCall
@@ -61,7 +61,8 @@ def test_runs_in_every_mode(name, monkeypatch):
         asked.add(name)
         return operator(name, *args, **kwargs)
 
-    monkeypatch.setattr(dispatch, "operator", watched)
+    for door in (dispatch, plain_operators):
+        monkeypatch.setattr(door, "operator", watched)
     rng, seen = np.random.default_rng(7), {"offline"} if name in NUMPY_DOES else set()
     for dtype in ("float32", "float64") * 10:
         if seen == set(MODES):
@@ -175,4 +176,8 @@ def test_laws_are_all_there():
         "empty-rows",
         "edited-weights",
         "far",
+        "slopes",
+        "slopes-in-chunks",
+        "slopes-of-calls",
+        "slopes-alone",
     }

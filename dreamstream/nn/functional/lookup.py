@@ -7,8 +7,10 @@ from typing import Any
 import numpy as np
 
 from ...array import Tensor, int64
-from ...array.counted import first_row, noted
+from ...array.deferred import Deferred, is_deferred
 from ...array.dtypes import require_float
+from ...array.hook import made
+from ...array.positions import first_row
 from ...dispatch import apply
 from ...errors import DTypeError, ModeError, NotStreamableError, ShapeError, StreamIndexError
 from ...stream.where import user_line
@@ -20,7 +22,7 @@ __all__ = ["bucketize", "embedding", "one_hot", "searchsorted"]
 
 #: What the parameters are, and what is wrong with them, of function and layer.
 ROWS = {
-    "padding_idx": "A row that is zero at first; of the function for torch's sake.",
+    "padding_idx": "A row that is zero at first, and has no gradient.",
     "max_norm": "None: Rows are not renormalised.",
     **dict.fromkeys(("norm_type", "scale_grad_by_freq", "sparse"), "For torch's sake, as it concerns gradients."),
 }
@@ -48,7 +50,7 @@ def embedding(
 ) -> Tensor:
     """Return the rows of `weight` that `input` names."""
     require_as_it_is(max_norm)
-    if noted(input) and (found := _of_positions(input, weight)) is not None:
+    if is_deferred(input) and (found := _of_positions(input, weight)) is not None:
         return found  # type: ignore[no-any-return]
     x = checked("embedding", input)
     if x.dtype != int64:
@@ -60,7 +62,8 @@ def embedding(
     if weight.ndim != 2:
         raise ShapeError(f"embedding: expected a weight (num_embeddings, embedding_dim), got {weight.shape}")
     if padding_idx is not None:
-        row_of("embedding", padding_idx, weight.shape[0])
+        row = row_of("embedding", padding_idx, weight.shape[0])
+        weight = made("fixed_row", weight, row=row) if weight.requires_grad else weight
     return apply("embedding", {}, (x,), (weight,), (...,))[0]
 
 
@@ -76,7 +79,7 @@ def _of_positions(at: Any, weight: Tensor) -> Any:
     """Return the rows for positions in turn, or note what other positions look up; None of all else."""
     found = first_row(at)
     if found is None:
-        return type(at).of(embedding, at, weight) if hasattr(type(at), "says") else None
+        return at.library.defer(embedding, (at, weight), {}) if isinstance(at, Deferred) else None
     start, length, n_axes, axis = found
     rows: Any = weight[start : length + start]
     for i in range(n_axes):
