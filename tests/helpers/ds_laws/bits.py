@@ -1,7 +1,7 @@
 """The bits of what is streamed, as a hash per model and mode: `python -m ds_laws.bits` prints them as JSON.
 
-Slopes are hashed, too. With the word `batched` nothing is streamed alone, and float32 in an engine only: that takes
-half the time.
+Slopes are hashed, too. With the word `batched` nothing is streamed alone, and float32 in an engine only: half the
+time.
 
 Run under different instruction sets, with and without OpenBLAS, with any number of threads, the lines must
 be equal. Within a process streams in random batches, on two threads, must get what one gets alone and frame by
