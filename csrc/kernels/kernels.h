@@ -116,7 +116,7 @@ typedef struct ds_packed {
     ds_format format;
     ds_dtype element; /* what is computed in */
     ds_stored stored;
-    bool tiles;                    /* as its kernels' */
+    bool tiles, pairs;             /* as its kernels' */
     size_t n_cols, depth, n_bytes; /* n_bytes: of the whole block */
     const void *data;
     const float *scales; /* a factor for each column of the panels; NULL: none, as floats have */
@@ -292,6 +292,7 @@ typedef struct ds_real_kernels {
     ds_format format;
     ds_stored stored; /* what ds_pack stores panels and cells of floats in */
     bool tiles;       /* whether products of cells go through tile units */
+    bool pairs; /* or, of bf16, through instructions for pairs, for which cells lie otherwise */
     /* ds_pack writes no elements: ds_pack_elements puts them where its caller wants them. */
     bool apart;
     /* Columns [begin, end) of y, begin a multiple of DS_PANEL_COLUMNS; of a gated product so is half of
@@ -353,8 +354,8 @@ typedef struct ds_real_kernels {
 } ds_real_kernels;
 
 typedef struct ds_kernels {
-    const char
-        *name; /* "ref", "x86_v3", "x86_v4", "x86_amx", with "+openblas" where products go there */
+    const char *
+        name; /* "ref", "x86_v3", "x86_v4", "x86_bf16", "x86_amx", with "+openblas" where products go there */
     ds_isa isa;
     ds_real_kernels real[2]; /* float, double */
 } ds_kernels;

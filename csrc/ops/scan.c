@@ -495,7 +495,7 @@ static void scan_step(const ds_scan_work *w, const ds_scan_body *body, size_t n,
         const int64_t position = run->out[r].m0 + step;
         if (position == 0)
             scan_begin(w, r);
-        if (run->saved)
+        if (run->saved && op->n_carried > 0)
             memcpy(ds_scan_left(op, run, r, step), run->carried[r], op->saved[0].n_bytes);
         for (int c = 0; c < op->n_carried; c++) {
             const size_t n_bytes = ds_signature_bytes(&op->carried[c].array);

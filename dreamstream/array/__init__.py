@@ -5,7 +5,6 @@ from .batch_constant import BatchTensor
 from .creation import *  # noqa: F403
 from .dtypes import bool, finfo, float32, float64, int64
 from .einsum import einsum
-from .noted import Noted  # noqa: F401
 from .tensor import Tensor
 
 #: Names of torch's methods and properties that tensors have.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..errors import ShapeError
-from ..stream.pairs import Recognised
+from ..stream.mask_recognition import Recognised
 from ..stream.where import user_line
 from . import hook
 from .batch_constant import BatchTensor

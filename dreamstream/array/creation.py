@@ -16,7 +16,7 @@ from . import dtypes, elementwise
 from .axes import axis_of, sizes_of
 from .base import is_number
 from .batch_constant import BatchTensor
-from .counted import as_noted, noting
+from .deferred import as_deferred, library_of
 from .hook import made
 from .lengths import lengths_of
 from .loop_frames import Gathered
@@ -243,8 +243,8 @@ def full_like(input: Tensor, fill_value: Any, dtype: Any = None, *, device: Any 
     """Return a tensor of the same shape (and streams) with all elements equal. Source: torch.full_like."""
     dtypes.check_device(device)
     to = dtypes.as_dtype(input.dtype if dtype is None else dtype)
-    if (kind := noting((input,))) is not None:
-        return kind.of(full_like, input, fill_value, to)  # type: ignore[no-any-return]
+    if (library := library_of((input,))) is not None:
+        return library.defer(full_like, (input, fill_value, to), {})  # type: ignore[no-any-return]
     if isinstance(input, Symbolic):
         return input.full_like(fill_value, to)
     if not input.is_stream:
@@ -348,9 +348,9 @@ def cat(tensors: Sequence[Any], dim: int = 0) -> Tensor:
     """
     if isinstance(tensors, Gathered):
         return tensors.joined(dim)  # type: ignore[no-any-return]
-    tensors = [as_noted(t) for t in tensors]
-    if (kind := noting(tensors)) is not None:
-        return kind.of(cat, tensors, dim)  # type: ignore[no-any-return]
+    tensors = [as_deferred(t) for t in tensors]
+    if (library := library_of(tensors)) is not None:
+        return library.defer(cat, (tensors, dim), {})  # type: ignore[no-any-return]
     if (scores := next((t for t in tensors if hasattr(type(t), "beside")), None)) is not None:
         return scores.beside(tensors, dim)  # type: ignore[no-any-return]
     given = _tensors("cat", tensors)
@@ -420,7 +420,7 @@ def eye(n: Any, m: Any = None, *, dtype: Any = None, device: Any = None, require
     sizes = (n, n if m is None else m)
     for size in sizes:
         if isinstance(size, Length):
-            return type(size).note("eye", sizes, {} if dtype is None else {"dtype": dtype})
+            return size.edge.entry.library.defer_method("eye", sizes, {} if dtype is None else {"dtype": dtype})
     to = dtypes.as_dtype(dtype or dtypes.float32)
     return Tensor(_sized(lambda shape: np.eye(*shape, dtype=to), sizes), requires_grad)
 
@@ -458,9 +458,9 @@ def stack(tensors: Sequence[Any], dim: int = 0) -> Tensor:
     """Return tensors of equal shape along a new dimension `dim`. Source: torch.stack."""
     if isinstance(tensors, Gathered):
         return tensors.stacked(dim)  # type: ignore[no-any-return]
-    tensors = [as_noted(t) for t in tensors]
-    if (kind := noting(tensors)) is not None:
-        return kind.of(stack, tensors, dim)  # type: ignore[no-any-return]
+    tensors = [as_deferred(t) for t in tensors]
+    if (library := library_of(tensors)) is not None:
+        return library.defer(stack, (tensors, dim), {})  # type: ignore[no-any-return]
     given = _tensors("stack", tensors)
     if not any(t.is_stream for t in given) and len({t.shape for t in given}) > 1:
         raise ShapeError(f"stack: the shapes differ: {', '.join(str(t.shape) for t in given)}")

@@ -10,9 +10,9 @@ import numpy as np
 
 from ..errors import NotStreamableError, ShapeError
 from ..stream.where import user_line
-from .counted import as_noted, noting
+from .deferred import Deferred, as_deferred, library_of
 from .hook import made
-from .relative import product
+from .relative import Places, product
 from .scores import Scores, matrices, paired
 from .shape_of import ShapeOf
 
@@ -40,9 +40,9 @@ def einsum(equation: str, *operands: Any) -> Any:
     -----
     Source: torch.einsum.
     """
-    given = [as_noted(x) for x in operands]
-    if (kind := noting(given)) is not None:
-        return kind.of(einsum, equation, *given)
+    given = [as_deferred(x) for x in operands]
+    if (library := library_of(given)) is not None:
+        return library.defer(einsum, (equation, *given), {})
     if not any(x.is_stream for x in operands):
         return made("einsum", *operands, equation=equation)
     return of_streams(equation, *operands)
@@ -102,13 +102,11 @@ def _attention(a: Any, b: Any, s: str, t: str, out: str) -> Any:
     return paired(a, s, b, t, out) if len({*along}) == 2 and {*along} <= {*out} else None
 
 
-def noted_product(kind: Any, name: str, args: Sequence[Any], met: Callable[[], Any]) -> Any:
+def table_product(name: str, args: Sequence[Any], met: Callable[[], Any]) -> Any:
     """Return the product of queries with a table by positions; None where it is none.
 
     Parameters
     ----------
-    kind : type
-        The class that notes it.
     name : str
         The function's.
     args : sequence
@@ -126,9 +124,9 @@ def noted_product(kind: Any, name: str, args: Sequence[Any], met: Callable[[], A
         return None
     if len(others) == 1 and isinstance(operands[0], Scores):
         return operands[0].valued(operands[1], others[0], s, out)
-    if len(others) != 1 or isinstance(operands[0], kind) or not isinstance(operands[1], kind):
+    if len(others) != 1 or isinstance(operands[0], Deferred) or not isinstance(operands[1], Deferred):
         return None
-    of_pairs = _of_pairs(kind, operands[0], s, operands[1], others[0], out)
+    of_pairs = _of_pairs(operands[0], s, operands[1], others[0], out)
     if of_pairs is not None:
         return of_pairs
     found = product(operands[0], s, operands[1], others[0], out)
@@ -142,15 +140,19 @@ def noted_product(kind: Any, name: str, args: Sequence[Any], met: Callable[[], A
             return met()
         except NotStreamableError:
             pass
-    return kind(places, (ShapeOf(shape, None, None),), {})
+    return _deferred(places, shape)
 
 
-def _of_pairs(kind: Any, x: Any, s: str, vectors: Any, t: str, out: str) -> Any:
+def _deferred(places: Places, shape: Sequence[Any]) -> Deferred:
+    return Deferred(places.table.library, places, (ShapeOf(shape, None, None),), {})
+
+
+def _of_pairs(x: Any, s: str, vectors: Any, t: str, out: str) -> Any:
     """Return the product of queries with a vector for each pair of query and key, or None where it is none.
 
-    Each vector is a row of a table: the product with all rows is noted, by a class, and what is taken of it.
+    Each vector is a row of a table: the product with all rows is deferred, and what is taken of it.
     """
-    while isinstance(vectors, kind) and vectors.func.__name__ in (*_AS_IT_IS, "transpose"):
+    while isinstance(vectors, Deferred) and vectors.func.__name__ in (*_AS_IT_IS, "transpose"):
         if vectors.func.__name__ == "transpose":
             axes = list(range(len(t)))
             a, b = vectors.args[1:]
@@ -159,22 +161,22 @@ def _of_pairs(kind: Any, x: Any, s: str, vectors: Any, t: str, out: str) -> Any:
         vectors = vectors.args[0]
     queries = next((c for c, d in zip(s, x.dims) if d == "L"), "")
     keys = [c for c in t if c not in s and c in out]
-    if not isinstance(vectors, kind) or len(t) != 3 or t[0] != queries or keys != [t[1]] or t[2] in out:
+    if not isinstance(vectors, Deferred) or len(t) != 3 or t[0] != queries or keys != [t[1]] or t[2] in out:
         return None
     if vectors.func.__name__ == "embedding":
         index, table = vectors.args[:2]
-    elif vectors.indexes(vectors.func):
+    elif vectors.func is vectors.library.tensor.__getitem__:
         table, index = vectors.args[:2]
     else:
         return None
-    if not isinstance(index, kind) or isinstance(table, kind) or len(table.shape) != 2:
+    if not isinstance(index, Deferred) or isinstance(table, Deferred) or len(table.shape) != 2:
         return None
-    found = product(x, s, kind(lambda table: table, (table,), {}), t[1:], out)
+    found = product(x, s, Deferred(vectors.library, lambda table: table, (table,), {}), t[1:], out)
     if found is None:
         return None
     places, shape = found
-    whole = kind(places, (ShapeOf(shape, None, None),), {})
-    return kind(_taken, (whole, index, out.index(t[0]), out.index(t[1])), {})
+    whole = _deferred(places, shape)
+    return Deferred(vectors.library, _taken, (whole, index, out.index(t[0]), out.index(t[1])), {})
 
 
 _AS_IT_IS = ("to", "type_as", "float", "contiguous", "clone", "detach")

@@ -29,7 +29,7 @@ from ..stream.where import user_line
 from . import dtypes, hook
 from .base import Number, is_number
 from .batch_constant import BatchTensor
-from .counted import as_noted, noting
+from .deferred import as_deferred, library_of
 from .in_place import check
 from .plain import INTEGERS
 from .symbolic import Symbolic
@@ -87,8 +87,8 @@ def foreign(name: str, x: Any) -> Exception:
 
 def binary_or_not(name: str, a: Any, b: Any) -> Any:
     """As `binary`, but NotImplemented for foreign operands: what Python's operators want."""
-    if (kind := _noting((a, b))) is not None:
-        return kind.of(getattr(Tensor, name), a, b)
+    if (library := _library((a, b))) is not None:
+        return library.defer(getattr(Tensor, name), (a, b), {})
     if name == "pow" and type(b) is float and b in ROOTS and isinstance(a, Tensor):
         return unary(ROOTS[b], a)
     operands = _operands((a, b))
@@ -117,8 +117,8 @@ def where(condition: Any, x: Any, y: Any) -> Tensor:
     DTypeError
         Where `condition` is no bool tensor, or x and y mix float types.
     """
-    if (kind := _noting((condition, x, y))) is not None:
-        return kind.of(where, condition, x, y)  # type: ignore[no-any-return]
+    if (library := _library((condition, x, y))) is not None:
+        return library.defer(where, (condition, x, y), {})  # type: ignore[no-any-return]
     operands = _operands((condition, x, y))
     if operands is None or not isinstance(operands[0], Tensor) or operands[0].dtype != dtypes.bool:
         raise DTypeError("where: expected a bool tensor, then two tensors or numbers")
@@ -253,10 +253,10 @@ def along(name: str, x: Tensor, dim: int | None, attributes: Mapping[str, Any] |
 
 
 # ---------------------------------------------------------------------- operands
-def _noting(values: Sequence[Any]) -> Any:
-    """Return the class that notes what is done to positions, where they are among values, and no stream."""
-    kind = noting(map(as_noted, values))
-    return None if kind is None or any(isinstance(v, Tensor) and v.is_stream for v in values) else kind
+def _library(values: Sequence[Any]) -> Any:
+    """Return the library of positions, where these are among values, and no stream."""
+    library = library_of(map(as_deferred, values))
+    return None if library is None or any(isinstance(v, Tensor) and v.is_stream for v in values) else library
 
 
 def _operands(values: Sequence[Any]) -> list[Tensor | Number] | None:

@@ -33,7 +33,7 @@ def last_frame(x: StreamTensor, behind: int = 1) -> StreamTensor:
 def _last_window(x: StreamTensor, count: int) -> StreamTensor:
     """Return the last frames in L's place; streams of fewer are refused."""
     edge: Any = x.edge
-    length = edge.entry.sizes.length(edge)
+    length = edge.entry.library.length(edge)
     if not isinstance(enough := length.compare(count, "ge"), bool):
         enough.require()
     axis = x.dims.index("L")

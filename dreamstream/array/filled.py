@@ -1,7 +1,7 @@
-"""Tensors that are only noted, where they are written into.
+"""Tensors that have no values yet, where they are written into.
 
-Those of one number become streams. All others hold a new value, and whoever noted the old one has a copy of it
-(`kept`); what shares their memory, which would see the change, is refused from then on.
+Those of one number become streams. All others hold a new value, and what was computed of the old one has a copy of
+it (`kept`).
 """
 
 from __future__ import annotations
@@ -12,9 +12,7 @@ from functools import lru_cache, partialmethod, wraps
 from typing import Any, cast
 from weakref import ref
 
-from ..errors import NotStreamableError
 from ..stream.rules import Token
-from ..stream.where import user_line
 from .stream_tensor import StreamTensor
 
 #: Element types of Python's numbers.
@@ -22,44 +20,60 @@ _KINDS = {bool: "bool", float: "float32", int: "int64"}
 
 
 class Shared:
-    """What is noted of a tensor, and which others share its memory."""
+    """A tensor without values, the variable that a forward holds; others may share its memory.
 
-    #: What it was taken of, by which method with which arguments, and what was taken of it.
+    A write makes it another value, as it does all that share its memory. What was computed of it before does not
+    change, since that holds a copy (`kept`).
+    """
+
+    #: What it was taken of, by which function or method with which arguments, and what was taken of it.
     _source: tuple[Any, ...] | None = None
     _taken: tuple[Callable[[], Any], ...] = ()
 
     def _shares(self, of: Shared, *how: Any) -> None:
-        """Let it share the memory of another, of which it was taken by a method with arguments."""
+        """Let it share the memory of another, of which it was taken by a function or method with arguments."""
         self._source = (of, *how)
         of._taken = (*of._taken, ref(self))
 
-    def _root(self) -> Shared:
-        root = self
-        while root._source is not None:
-            root = root._source[0]
-        return root
-
-    def is_alone(self) -> bool:
-        """Whether no other tensor shares its memory."""
-        return self._source is None and not any(at() is not None for at in self._taken)
+    def shares(self) -> bool:
+        """Whether it shares the memory of what it was taken of, or of a constant."""
+        return self._source is not None
 
     def hold(self, out: Any) -> Any:
-        """Be what was written into it; parts of it, and what it is a part of, are refused from now on."""
+        """Be what was written into it, as is all that shares its memory."""
         if not isinstance(out, Shared) or out is self:
             return out
-        family, line = [self._root()], user_line()
-        for member in family:
-            family += [x for x in (at() for at in member._taken) if x is not None]
-        for member in family:
-            if member is not self:
-                member.__dict__, member.__class__ = {"line": line}, _gone(cast("Any", type(member)))
-        own: Any = self
-        own.__class__, own.__dict__ = type(out), {**out.__dict__, "_source": None, "_taken": ()}
+        if self.shares():
+            of, *source = self._source or (self,)
+            of.hold(self._within(of, out, *source))
+        else:
+            self._become(out)
         return self
+
+    def _become(self, new: Any) -> None:
+        """Be another value, and let what was taken of it be what is taken of that."""
+        own: Any = self
+        own.__class__, own.__dict__ = type(new), {**new.__dict__, "_source": self._source, "_taken": self._taken}
+        for x in (at() for at in self._taken):
+            if x is not None and x.shares():
+                x._become(x._again(self, *x._source[1:]))
+
+    def _again(self, of: Any, *source: Any) -> Any:
+        """Return what is taken of a tensor in the same way."""
+        how, args, kwargs = source
+        if isinstance(how, str):
+            return getattr(of, how)(*args, **kwargs)
+        return of.library.defer(how, (of, *args), kwargs)
+
+    def _within(self, of: Any, out: Any, *source: Any) -> Any:
+        """Return what the tensor is of which it was taken, once it is `out` itself."""
+        library, (how, args, kwargs) = of.library, source
+        how = getattr(library.tensor, how) if isinstance(how, str) else how
+        return library.defer(with_part(how), (of, out, *args), kwargs)
 
     def written(self, name: str, *args: Any, **kwargs: Any) -> Any:
         """Hold what a method in place, or an operator, gives."""
-        plain = getattr(kept(self), f"__{name[3:]}" if name.startswith("__") else name[:-1], None)
+        plain = getattr(self, f"__{name[3:]}" if name.startswith("__") else name[:-1], None)
         return NotImplemented if plain is None else self.hold(plain(*args, **kwargs))
 
 
@@ -67,18 +81,16 @@ for _name in ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "and", "
     setattr(Shared, f"__i{_name}__", partialmethod(Shared.written, f"__i{_name}__"))
 
 
-@lru_cache(maxsize=64)
-def _gone(kind: type) -> type:
-    """Return the class of tensors of a class that others have written into."""
+@lru_cache(maxsize=256)
+def with_part(view: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function that writes into a part of a copy of its first argument, and gives the whole."""
 
-    def refuse(self: Any, name: str) -> Any:
-        raise NotStreamableError(
-            f"positions, a mask or scores are used at {user_line()}, whose memory was written into by another "
-            f"name, at {object.__getattribute__(self, '__dict__')['line']}: compute a new tensor there instead "
-            "(m = m & other)"
-        )
+    def put(whole: Any, value: Any, *args: Any, **kwargs: Any) -> Any:
+        whole = whole.clone()
+        view(whole, *args, **kwargs)[...] = value
+        return whole
 
-    return type(kind.__name__, (kind,), {"__getattribute__": refuse})
+    return put
 
 
 def kept(x: Any) -> Any:
@@ -135,12 +147,9 @@ class Filled(Shared):
         """
         if holds_nowhere(getattr(mask, "_inner", None)):
             return
-        root: Any = self._root()
-        if not root.is_filled:
-            raise NotStreamableError(
-                f"positions or lengths are written into at {user_line()}, and others share their memory: "
-                "compute a new tensor instead (i = i + 1)"
-            )
+        root: Any = self
+        while root._source is not None:
+            root = root._source[0]
         root._turn(root.as_stream())
 
     def is_floating_point(self) -> bool:
@@ -184,7 +193,7 @@ class Filled(Shared):
         own.__class__, own.__dict__ = StreamTensor, stream.__dict__
         for x in taken:
             _, name, args, kwargs = x._source
-            view = getattr(own, name)(*args, **kwargs)
+            view = getattr(own, name if isinstance(name, str) else name.__name__)(*args, **kwargs)
             own._views = [(ref(x) if at() is view else at, certain) for at, certain in own._views]
             x._turn(view)
 

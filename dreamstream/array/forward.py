@@ -31,6 +31,7 @@ from ..stream.where import user_line
 from . import dtypes, hook
 from .axes import numbered
 from .batch_constant import BatchTensor
+from .deferred import Deferred
 from .elementwise import where
 from .ends import first_frames, last_frame, last_frames
 from .features import product, reduce_features, why_not_matmul
@@ -80,7 +81,7 @@ def _spread(x: StreamTensor, sizes: Sequence[Any]) -> tuple[StreamTensor, list[A
     sizes = list(sizes)
     at = next(i for i, size in enumerate(sizes) if isinstance(size, Length))
     edge: Any = sizes[at].of
-    if (sizes[at] == edge.entry.sizes.length(edge)) is not True:
+    if (sizes[at] == edge.entry.library.length(edge)) is not True:
         _refuse(x, f"expand to the length {sizes[at]!r}", "expand it over the length of a stream as it is")
     new = len(sizes) - len(x.dims)
     if new > 1 or (new and at):
@@ -142,7 +143,7 @@ def slice_stream(x: StreamTensor, index: Any) -> StreamTensor:
         A length that some streams are too short for stays as it is: below 0 a position counts from the end.
         """
         at = at.item() if isinstance(at, Symbolic) else at
-        more = at - edge.entry.sizes.length(edge) if isinstance(at, Length) else None
+        more = at - edge.entry.library.length(edge) if isinstance(at, Length) else None
         short = isinstance(at, Length) and at.fact("short", lambda formula: formula.falls_below(0))
         return more if isinstance(more, int) and more < 0 and not short else at
 
@@ -156,14 +157,14 @@ def slice_stream(x: StreamTensor, index: Any) -> StreamTensor:
     if isinstance(index, slice):
         start, stop = behind(index.start), behind(index.stop)
         if isinstance(stop, Length) and stop.fact("behind", lambda f: not f.exceeds(-1)):
-            stop = edge.entry.sizes.length(edge) + stop
+            stop = edge.entry.library.length(edge) + stop
         if isinstance(stop, Length):
             stop = stop.of_one()
-        past = stop - edge.entry.sizes.length(edge) if isinstance(stop, Length) else None
+        past = stop - edge.entry.library.length(edge) if isinstance(stop, Length) else None
         if isinstance(past, int) and past >= 0:
             stop = None
         if isinstance(start, Length):  # counted from the end, so that what is left has another's length
-            from_end = edge.entry.sizes.length(edge) + start
+            from_end = edge.entry.library.length(edge) + start
             start = start if isinstance(from_end, Length) or from_end < 0 else from_end
         if isinstance(start, int) and start < 0 and index.step in (None, 1):
             before = stop if isinstance(stop, int) and stop < 0 else None
@@ -507,8 +508,8 @@ def extend(tensors: Sequence[Any], axis: int) -> StreamTensor:
 def matmul(x: StreamTensor, other: Any, reverse: bool) -> Any:
     if isinstance(other, Scores):
         return other.__rmatmul__(x)
-    if hasattr(type(other), "says"):  # computed of positions
-        return type(other).of(Tensor.__matmul__, *((other, x) if reverse else (x, other)))
+    if isinstance(other, Deferred):  # computed of positions
+        return other.library.defer(Tensor.__matmul__, (other, x) if reverse else (x, other), {})
     scores = None if reverse else scores_of(x, other)
     if scores is not None:
         return scores

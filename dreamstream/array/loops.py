@@ -2,7 +2,7 @@
 
 The body runs on one frame that stands for many: its operations are recorded (`Body`), and when it is known what
 goes from frame to frame, the loop becomes one operator, `scan`, with a graph for each kind of frame (`Loop`). How
-the Python statement is followed stands above (`online/loops.py`).
+the Python statement is followed stands above (`array/for_loops.py`).
 """
 
 from __future__ import annotations
@@ -125,7 +125,7 @@ class Body:
 
     def __init__(self, loop: Loop) -> None:
         self.loop = loop
-        self.sizes = loop.entry.sizes
+        self.library = loop.entry.library
         self.nodes: list[Request] = []
         #: What a front end's own arithmetic does beside an operator, by the node.
         self.notes: dict[int, str] = {}
@@ -162,7 +162,7 @@ class Body:
         if not op.framewise or getattr(op, "in_python", False):
             reason, remedy = LOOPS_WHOLE.words
             refuse(f"{name}: {reason}; {remedy}")
-        if self.loop.has_gradients and not self.sizes.has_gradients():
+        if self.loop.has_gradients and not self.library.has_gradients():
             self.notes[len(self.nodes)] = "no_grad"
         self.nodes.append(request)
         self.firsts.append(self.n_values)
@@ -207,7 +207,7 @@ class Loop:
         if self.clock.line.static:
             refuse("a loop over the frames of an input that is given once")
         self.entry: Any = self.clock.entry
-        self.has_gradients = bool(self.entry.sizes.has_gradients())
+        self.has_gradients = bool(self.entry.library.has_gradients())
         if isinstance(self.entry, Body):
             refuse("a loop over frames within another one")
         self.inputs: list[tuple[Any, StreamTensor]] = []

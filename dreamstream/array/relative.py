@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..stream.context import Context
-from ..stream.pairs import Recognised, Unrecognised, expected
+from ..stream.mask_recognition import Recognised, Unrecognised, expected
 from .axes_of_scores import QUERIES, STREAMS, Heads, atoms_of, laid
 
 Array = npt.NDArray[Any]
@@ -56,7 +56,7 @@ class Places:
     ----------
     queries : StreamTensor
         ``(B, heads, L, F)``.
-    table : Pairs
+    table : Deferred
         The rows; a dimension is as long as the product's last.
     order : sequence of int
         The table's dimensions: heads, rows, features.
@@ -79,7 +79,7 @@ class Places:
             out += np.arange(sizes[at], dtype=np.float32).reshape(
                 [-1 if i == at else 1 for i in range(len(sizes))]
             )
-        return self.table.made(out)
+        return self.table.library.array(out)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Places) and (self.dims, self.order) == (other.dims, other.order)
@@ -94,7 +94,7 @@ def product(x: Any, s: str, table: Any, t: str, out: str) -> tuple[Places, tuple
     Parameters
     ----------
     x : StreamTensor
-    table : Pairs
+    table : Deferred
     s, t, out : str
         A letter for each dimension of either, and of the product.
     """
@@ -123,15 +123,6 @@ def product(x: Any, s: str, table: Any, t: str, out: str) -> tuple[Places, tuple
     shape = dict(zip(s, x.shape)) | {rows[0]: sizes[rows[0]]}
     order = [t.index(c) for c in (*[c for c in others if c not in with_heads], *with_heads, rows[0], summed[0])]
     return Places(queries, table, order, dims), tuple(shape.get(c, 1) for c in out)
-
-
-def places_of(pairs: Any) -> Places | None:
-    """Return the product that something noted is made of, if there is one."""
-    if not hasattr(type(pairs), "says"):
-        return None
-    if isinstance(pairs.func, Places):
-        return pairs.func
-    return next((p for x in pairs.arguments() if (p := places_of(x)) is not None), None)
 
 
 def rows_of(

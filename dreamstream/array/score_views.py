@@ -13,6 +13,7 @@ from ..stream.rules import Length
 from ..stream.where import user_line
 from .axes import Described, sizes_of
 from .axes_of_scores import KEYS, QUERIES, Axes
+from .deferred import Deferred
 from .filled import Shared
 from .protocol import refuse_the_rest
 from .symbolic import Symbolic
@@ -42,7 +43,7 @@ class ScoreViews(Described, Shared):
         Where a column stands beside the keys: 1 behind them, -1 before them, 0 where none does.
     """
 
-    is_stream = True
+    is_stream = takes_deferred = True
     q: Any
     k: Any
     axes: Axes
@@ -74,6 +75,12 @@ class ScoreViews(Described, Shared):
         if "axes" in changes:
             out._shares(self)
         return out
+
+    def _again(self, of: Any, *_: Any) -> Any:
+        return of._copy(axes=self.axes)
+
+    def _within(self, of: Any, out: Any, *_: Any) -> Any:
+        return out._copy(axes=of.axes)
 
     def _seen(self: V, dims: Sequence[Any]) -> V:
         return self._copy(axes=self.axes.like(dims))
@@ -136,9 +143,9 @@ class Step(NamedTuple):
     name : str
         "add", "mul", "times", "fill", "keep", or "sum": what other steps give.
     by : Any
-        Pairs, a number, or steps.
+        A deferred value, a number, or steps.
     value : float or None
-        What pairs are multiplied by, or the number that stands where they say so.
+        What a deferred value is multiplied by, or the number that stands where they say so.
     axes : Axes
         What the dimensions are at that time.
     """
@@ -148,25 +155,25 @@ class Step(NamedTuple):
     value: Any
     axes: Axes
 
-    def programs(self) -> Iterator[Any]:
-        """Give all pairs in it."""
+    def deferred(self) -> Iterator[Any]:
+        """Give all deferred values in it."""
         if self.name == "sum":
             for step in self.by:
-                yield from step.programs()
-        elif hasattr(self.by, "says"):
+                yield from step.deferred()
+        elif isinstance(self.by, Deferred):
             yield self.by
 
     def replaced(self, number: int, by: int) -> Step:
-        """Return it with another number in place of one of its pairs'."""
+        """Return it with another number in place of one of its own."""
         if self.name == "sum":
             return self._replace(by=tuple(s.replaced(number, by) for s in self.by))
-        return self._replace(by=self.by.replaced(number, by)) if hasattr(self.by, "says") else self
+        return self._replace(by=self.by.replaced(number, by)) if isinstance(self.by, Deferred) else self
 
     def hides_nothing(self) -> bool:
         """Whether it is a mask that hides nothing, zeros that are added, or a factor, whatever the lengths."""
-        if not hasattr(self.by, "says"):
+        if not isinstance(self.by, Deferred):
             return self.name == "mul"
-        found = [self.by._probe(n) for n in (24, 37)]
+        found = [self.by.probe(n) for n in (24, 37)]
         return not any(bool((x == 0).any() if self.name == "keep" else (x != 0).any()) for x in found)
 
     def turned(self) -> Step:
@@ -185,7 +192,7 @@ def turned(axes: Axes) -> Axes:
 class Greatest:
     """The greatest score of each query: softmax is what it is without it."""
 
-    is_stream = True
+    is_stream = takes_deferred = True
     dims = features = ("scores",)
 
     def __init__(self, of: Any) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import string
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import nullcontext
 from typing import Any, NoReturn
 
@@ -18,18 +18,18 @@ from ..errors import NotStreamableError, ShapeError
 from ..operations import RELATIONS
 from ..operations.refusals import MASKED, OF_VALUES, SEES_ALL
 from ..stream.context import EVERYTHING, is_declared, seen_by
-from ..stream.pairs import Recognised, Unrecognised
+from ..stream.mask_recognition import Recognised, Unrecognised
 from ..stream.rules import Length
 from ..stream.where import user_line
 from . import hook
 from .attend import across, attend
 from .axes_of_scores import KEYS, QUERIES, STREAMS, Axes, Heads, atoms_of, laid, shown, streams_of
-from .counted import as_noted
+from .deferred import Deferred, as_deferred
 from .filled import kept
 from .key_terms import KeyTerms, filled, read, with_terms
+from .mask_terms import deferred_in, hide_keys, product_within, recognise, rows_by_distance, seen_in
 from .protocol import refuse_the_rest
 from .reductions import Extreme
-from .relative import places_of
 from .score_views import OTHER, Greatest, ScoreViews, Step, number_of, turned
 from .symbolic import Symbolic
 from .tensor import Tensor
@@ -108,8 +108,6 @@ class Scores(ScoreViews):
         What each dimension is.
     """
 
-    dropping: Callable[[float], Any]  # within what it gives weights are dropped
-
     def __init__(self, q: Any, k: Any, axes: Axes) -> None:
         self.q, self.k, self.axes = q, k, axes
         self.scale = 1.0
@@ -145,7 +143,7 @@ class Scores(ScoreViews):
         return self._copy(steps=[*self.steps, Step(name, kept(by), value, self.axes)], **changes)
 
     def mul(self, other: Any) -> Scores:
-        if hasattr(type(other), "says"):
+        if isinstance(other, Deferred):
             return self._with("times", other)
         factor = number_of(other)
         is_tensor = not isinstance(other, Symbolic) and hasattr(other, "numpy")
@@ -176,7 +174,7 @@ class Scores(ScoreViews):
         return self._copy(q=self.q * by)
 
     def add(self, other: Any, alpha: float = 1) -> Scores:
-        other = as_noted(other)
+        other = as_deferred(other)
         if isinstance(other, Greatest):
             return self if alpha == -1 else self._misuse("given their greatest")
         if isinstance(other, Scores):
@@ -242,7 +240,7 @@ class Scores(ScoreViews):
 
     def _of_keys(self, x: Any) -> KeyTerms | None:
         """Return a tensor that follows from what is given once as terms of keys; None where it is none."""
-        if hasattr(type(x), "says"):
+        if isinstance(x, Deferred):
             lengths = [s for s in x.shape if isinstance(s, Length)] if across(self.q, self.k) else []
             if len(lengths) != 1:
                 return None
@@ -294,7 +292,7 @@ class Scores(ScoreViews):
         *front, mask = index if isinstance(index, tuple) else (index,)
         rest = self.ndim - getattr(mask, "ndim", 0)
         whole = front == [Ellipsis] or (len(front) == rest and all(p == slice(None) for p in front))
-        if not whole or not hasattr(type(mask), "says"):
+        if not whole or not isinstance(mask, Deferred):
             self._misuse("written into")
         return self.masked_fill(mask, value)
 
@@ -362,10 +360,13 @@ class Scores(ScoreViews):
         self.zeros = True
         return Tensor(np.zeros((), bool)) if self.soft else self._misuse("asked for isnan")
 
+    def clone(self, *_: Any, **__: Any) -> Scores:
+        return self._copy()
+
     def _same(self, *_: Any, **__: Any) -> Scores:
         return self
 
-    to = float = double = half = bfloat16 = contiguous = clone = type = _same
+    to = float = double = half = bfloat16 = contiguous = type = _same
 
     def _hidden(self, mask: Any, value: Any) -> Scores:
         """Zero what softmax has made zero already, as is done where a row sees no key."""
@@ -375,7 +376,7 @@ class Scores(ScoreViews):
         return self._copy(zeros=True)
 
     def _pairs(self, x: Any) -> Any:
-        if not hasattr(type(x), "says"):
+        if not isinstance(x, Deferred):
             raise NotStreamableError(f"scores of attention at {user_line()}: {MASKED.reason}; {MASKED.remedy}")
         return x
 
@@ -407,7 +408,7 @@ class Scores(ScoreViews):
             self._misuse("multiplied with a column beside them, which has no value: drop it before")
         if not self.soft or self.logarithm or not getattr(v, "is_stream", False) or isinstance(v, Scores):
             self._misuse("multiplied before softmax")
-        if hasattr(type(v), "says"):
+        if isinstance(v, Deferred):
             self._misuse("combined with values by position (Shaw's second table), which no operator has")
         own = dict(zip(s, self.axes.dims))
         features = [c for c in t if c not in own]
@@ -435,7 +436,7 @@ class Scores(ScoreViews):
 
     def attended(self, v: Any) -> Any:
         """Return the attended values of values, both ``(B, heads, L, features)``."""
-        found, programs, q, k, scale = self._said(), self._programs(), self.q, self.k, self.scale
+        found, deferred, q, k, scale = self._said(), deferred_in(self.steps), self.q, self.k, self.scale
         softcap = abs(scale) if self.within else 0.0
         if self.within:
             scale *= self.within
@@ -458,8 +459,8 @@ class Scores(ScoreViews):
             )
         groups = max(k.shape[1], v.shape[1])
         k, v = (x if x.shape[1] == groups else x.repeat_interleave(groups // x.shape[1], 1) for x in (k, v))
-        bias = None if found.bias is None else programs[0].constant(found, self.steps, k)
-        rows, limits = self._rows(programs, found), [x.ends for x in programs]
+        bias = None if found.bias is None else k.edge.entry.library.bias(found, self.steps, k)
+        rows, limits = self._rows(deferred, found), [x.ends for x in deferred]
         if rows is not None:
             said, queries, table = rows
             limits.append(said.ends)
@@ -467,12 +468,12 @@ class Scores(ScoreViews):
         ends = min((n for n in limits if n is not None), default=None)
         if ends is not None:
             q = hook.one("limit", {"frames": ends, "of": "table"}, (q,), (), q.dims)
-        with self.dropping(self.p) if self.p else nullcontext():
+        with q.edge.entry.library.dropped(self.p) if self.p else nullcontext():
             return attend(q, k, v, found, scale, bias, rows, softcap, self.sinks)
 
-    def _rows(self, programs: Sequence[Any], found: Recognised) -> Any:
+    def _rows(self, deferred: Sequence[Any], found: Recognised) -> Any:
         """Return the term by position that is a product of its own: what is known of it, queries and table."""
-        products = [p for p in map(places_of, programs) if p is not None]
+        products = [p for p in map(product_within, deferred) if p is not None]
         if len(products) > 1:
             self._misuse("given several scores by position")
         if not products:
@@ -481,18 +482,14 @@ class Scores(ScoreViews):
             self._misuse("given scores by position behind tanh")
         (places,) = products
         try:
-            said, table = programs[0].rows(places, self.steps, self.k, found, self.scale)
+            said, table = rows_by_distance(places, self.steps, self.k, found, self.scale)
         except Unrecognised as error:
             raise self._unread(error) from None
         queries = places.queries
         return said, queries if said.factor == 1 else queries * said.factor, table
 
-    def _programs(self) -> list[Any]:
-        return [x for step in self.steps for x in step.programs()]
-
     def _said(self) -> Recognised:
         """Return what the steps say of attention."""
-        programs = self._programs()
         if across(self.q, self.k):
             if not all(step.hides_nothing() for step in self.steps):
                 raise NotStreamableError(
@@ -501,20 +498,18 @@ class Scores(ScoreViews):
                 )
             return Recognised(EVERYTHING)
         context = seen_by("attention", False)
-        if not programs:
+        if not deferred_in(self.steps):
             return Recognised(context)
         steps = self.steps
         if is_declared():
-            if programs[0].hides(steps, self.k):
+            if hide_keys(steps, self.k):
                 raise ValueError(
                     f"attention at {user_line()}: {context} and a mask both say what a query sees; give one of "
                     "them"
                 )
-            seen = programs[0].seen(context, self.k.shape[2])
-            steps = [*steps, Step("keep", seen, -math.inf, Axes([(QUERIES,), (KEYS,)], []))]
+            steps = [*steps, Step("keep", seen_in(context, self.k), -math.inf, Axes([(QUERIES,), (KEYS,)], []))]
         try:
-            found: Recognised = programs[0].says(steps, self.k)
-            return found
+            return recognise(steps, self.k)
         except Unrecognised as error:
             raise self._unread(error) from None
 

@@ -47,7 +47,7 @@ def _of_enough(self: Any, name: str, k: int, axis: int) -> Any:
     """Return the stream, of which those of fewer frames are refused."""
     enough: Any = True
     if _along_frames(self, axis):
-        enough = self.edge.entry.sizes.length(self.edge).compare(k, "ge")
+        enough = self.edge.entry.library.length(self.edge).compare(k, "ge")
     if not isinstance(enough, bool):
         enough.require()
     return Tensor._of_enough(self, name, k, axis)

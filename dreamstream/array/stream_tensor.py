@@ -259,12 +259,12 @@ class StreamTensor(OfStreams, Tensor):
         assert self.edge is not None
         if not isinstance(dim, str):
             return self.features[dim]
-        sizes = self.edge.entry.sizes
+        library = self.edge.entry.library
         times = lanes_of((dim,)) or 1
         if not holds(dim, "L"):
-            return sizes.batch(self.edge, times)
-        length = sizes.length(self.edge)
-        return sizes.joined(length, times) if holds(dim, "B") else length
+            return library.batch(self.edge, times)
+        length = library.length(self.edge)
+        return library.joined(length, times) if holds(dim, "B") else length
 
     def as_output(self) -> StreamTensor:
         """Return it, but not with dimensions that nobody outside a forward could tell apart."""
@@ -279,7 +279,7 @@ class StreamTensor(OfStreams, Tensor):
     def require_length(self, length: Any) -> None:
         """Refuse, at the end, streams that are not so long; those of another length at once, where all are."""
         assert self.edge is not None
-        same = self.edge.entry.sizes.length(self.edge) == length
+        same = self.edge.entry.library.length(self.edge) == length
         if isinstance(same, Comparison):
             same.require()
         elif not same:

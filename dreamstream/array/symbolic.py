@@ -49,7 +49,7 @@ def as_symbolic(given: LengthsOf, entered: Mapping[Any, Any]) -> Symbolic:
     inner = entered.get(id(given.of), None) if not isinstance(given.of, str) else entered.get(given.of)
     if inner is None:
         raise StreamMismatchError(f"{given!r} is not of an argument of the same call")
-    length = inner.edge.entry.sizes.length(inner.edge)
+    length = inner.edge.entry.library.length(inner.edge)
     return Symbolic(1.0 if given.relative else length, ("B",), length)
 
 
@@ -123,7 +123,7 @@ class Symbolic(Described, Filled):
         length, *others = (s for s in size if isinstance(s, Length))
         value = one.item()
         if any(s.key() != length.key() for s in others):
-            return builtins.type(length).note("full", (tuple(size), value), {})
+            return length.edge.entry.library.defer_method("full", (tuple(size), value), {})
         return cls(
             value, [_role(s) for s in size], length, kind=kind if (kind := str(one.dtype)) in _KINDS else None
         )
@@ -134,19 +134,12 @@ class Symbolic(Described, Filled):
             "masks that counts show to cover all frames, and as outputs"
         )
 
-    def _noted(self, name: str, args: Sequence[Any], kwargs: Mapping[str, Any], error: NotStreamableError) -> Any:
-        """Return what a method means of positions in pairs, where the library of the streams notes that."""
-        out = builtins.type(self.length).note(name, (self, *args), kwargs)
+    def _otherwise(self, name: str, args: Sequence[Any], kwargs: Mapping[str, Any], error: Any = None) -> Any:
+        """Return what a method means of positions that no formula says: a deferred value, or an error."""
+        out = self.library.defer_method(name, (self, *args), kwargs)
         if out is NotImplemented:
-            raise error
+            raise error or self._refuse(name)
         return out
-
-    def _otherwise(self, name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-        """Return what a method means of positions that no formula says."""
-        try:
-            self._refuse(name)
-        except NotStreamableError as error:
-            return self._noted(name, args, kwargs, error)
 
     def _like(self, value: Any, roles: Sequence[Any] | None = None) -> Symbolic:
         kind = self.kind if builtins.type(value) is builtins.type(self.value) else None
@@ -158,8 +151,13 @@ class Symbolic(Described, Filled):
     @property
     def shape(self) -> tuple[Any, ...]:
         """The sizes; B and L are tokens."""
-        batch = self.length.edge.entry.sizes.batch(self.length.edge)
+        batch = self.library.batch(self.length.edge)
         return tuple(batch if r == "B" else self.length if r == "L" else r for r in self.roles)
+
+    @property
+    def library(self) -> Any:
+        """The library of the streams."""
+        return self.length.edge.entry.library
 
     @property
     def device(self) -> Any:
@@ -172,7 +170,7 @@ class Symbolic(Described, Filled):
         kind = (
             builtins.type(self.value) if isinstance(self.value, (builtins.bool, builtins.float)) else builtins.int
         )
-        return getattr(builtins.type(self.length), "types", TYPES)[self.kind or kind]
+        return self.library.types[self.kind or kind]
 
     requires_grad = False
     data = property(lambda self: self)
@@ -522,34 +520,12 @@ def positions(start: Any, end: Any, step: Any = 1, dtype: Any = None) -> Any:
         out = out * step + int(start)
         return out if dtype is None else out.to(dtype)
     if not fixed or step != 1:
-        kind = type(end if isinstance(end, Length) else start)
-        return kind.note("arange", (start, end, step), {} if dtype is None else {"dtype": dtype})
+        of: Any = end if isinstance(end, Length) else start
+        return of.edge.entry.library.defer_method(
+            "arange", (start, end, step), {} if dtype is None else {"dtype": dtype}
+        )
     out = Symbolic(start, ("L",), end - int(start), True)
     return out if dtype is None else out.to(dtype)
-
-
-def _arithmetic(name: str, keeps: builtins.bool) -> None:
-    function = getattr(operator, name)
-
-    def method(self: Symbolic, other: Any) -> Any:
-        try:
-            return self._apply(other, function, keeps and (name == "add" or not getattr(other, "position", False)))
-        except NotStreamableError as error:
-            return self._noted(f"__{name}__", (other,), {}, error)
-
-    def reflected(self: Symbolic, other: Any) -> Any:
-        if getattr(other, "is_stream", False):
-            return function(other, self.constant())
-        try:
-            return self._apply(other, lambda a, b: function(b, a), name == "add")
-        except NotStreamableError as error:
-            return self._noted(f"__r{name}__", (other,), {}, error)
-
-    setattr(Symbolic, f"__i{name}__", lambda self, other: self._in_place(f"__i{name}__", other))
-    short = "true_divide" if name == "truediv" else ARITHMETIC[name]  # div is a method of its own
-    setattr(Symbolic, f"__{name}__", method)
-    setattr(Symbolic, f"__r{name}__", reflected)
-    setattr(Symbolic, short, method)
 
 
 def _answering(answer: Callable[[Symbolic, Any], Any], *names: str) -> None:
@@ -557,10 +533,27 @@ def _answering(answer: Callable[[Symbolic, Any], Any], *names: str) -> None:
         try:
             return answer(self, other)
         except NotStreamableError as error:
-            return self._noted(names[0], (other,), {}, error)
+            return self._otherwise(names[0], (other,), {}, error)
 
     for name in names:
         setattr(Symbolic, name, method)
+
+
+def _arithmetic(name: str, keeps: builtins.bool) -> None:
+    function = getattr(operator, name)
+
+    def forwards(self: Symbolic, other: Any) -> Any:
+        return self._apply(other, function, keeps and (name == "add" or not getattr(other, "position", False)))
+
+    def backwards(self: Symbolic, other: Any) -> Any:
+        if getattr(other, "is_stream", False):
+            return function(other, self.constant())
+        return self._apply(other, lambda a, b: function(b, a), name == "add")
+
+    short = "true_divide" if name == "truediv" else ARITHMETIC[name]  # div is a method of its own
+    _answering(forwards, f"__{name}__", short)
+    _answering(backwards, f"__r{name}__")
+    setattr(Symbolic, f"__i{name}__", lambda self, other: self._in_place(f"__i{name}__", other))
 
 
 for _name in ("__matmul__", "__rmatmul__"):

@@ -22,7 +22,7 @@ from ..stream.where import user_line
 from . import dtypes
 from .axes import axes_of, axis_of, sizes_of, solve_sizes
 from .batch_constant import BatchTensor
-from .counted import noting
+from .deferred import library_of
 from .elementwise import plain_array, refuse_in_place, refuse_streams, rows_at
 from .hook import made, table
 from .in_place import became, written
@@ -370,9 +370,9 @@ def __getitem__(self: Tensor, index: Any) -> Any:
     parts = index if isinstance(index, tuple) else (index,)
     cuts = [p.stop for p in parts if isinstance(p, slice) and isinstance(p.stop, Length)]
     if len(cuts) > 1:  # what stands at pairs of frames
-        return type(cuts[0]).note("__getitem__", (self, index), {})
-    if (kind := noting(parts)) is not None:
-        return kind.of(Tensor.__getitem__, self, index)
+        return cuts[0].edge.entry.library.defer_method("__getitem__", (self, index), {})
+    if (library := library_of(parts)) is not None:
+        return library.defer(Tensor.__getitem__, (self, index), {})
     if any(_has_length(p) for p in parts):
         return table(self, parts)
     if (rows := rows_at(self, parts)) is not None:

@@ -87,7 +87,7 @@ def spread_to(what: str, x: StreamTensor, model: StreamTensor) -> StreamTensor:
             f"{what} at {user_line()}: a value of the whole stream, {x.roles}, meets {model.roles}; it needs a "
             "dimension of size 1 where they have L, as by keepdim=True"
         )
-    return spread(what, x, axis, model.edge.entry.sizes.length(model.edge))
+    return spread(what, x, axis, model.edge.entry.library.length(model.edge))
 
 
 # ---------------------------------------------------------------------- statistics

@@ -11,7 +11,7 @@ from ..online.register import register
 from ..online.registered import called_with_numbers
 from ..stream.rules import Length
 from ..stream.tree import map_leaves
-from ..torch.forward.pairs import Pairs
+from ..torch.forward.library import TORCH
 
 #: Frames for which tables are made.
 _ROWS = 5000
@@ -37,5 +37,5 @@ def grown(function: Any, *args: Any, **kwargs: Any) -> Any:
             return x
         return torch.zeros((), dtype=alone.dtype).expand(alone.at(lambda _: _ROWS).shape)
 
-    with Pairs.quietly():
+    with TORCH.evaluating():
         return function(*map_leaves(args, long), **map_leaves(kwargs, long))

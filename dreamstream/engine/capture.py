@@ -12,11 +12,12 @@ from contextlib import contextmanager
 from typing import Any
 
 from .. import _core
+from ..array.library import NATIVE, Library
 from ..array.stream_tensor import StreamTensor
 from ..array.symbolic import as_symbolic, measured
 from ..errors import CaptureError, NotStreamableError
 from ..stream.edge import Edge, Line, Request, lines_of
-from ..stream.rules import Sizes, entry
+from ..stream.rules import entry
 from ..stream.rules.tokens import Token
 from ..stream.tree import leaves, map_leaves
 from ..stream.where import raise_explained, user_line
@@ -45,7 +46,7 @@ class Capture:
 
     meta = None
     courses: dict[int, Any] | None = None
-    sizes = Sizes()
+    library: Library = NATIVE
 
     def __init__(
         self,
@@ -138,7 +139,7 @@ def captured(
     """
     specs, source = read_specs(model, spec, rate, dtype), source_of(model)
     capture = Capture(source.arrays(), specs, buffers, buffer_limit, context_limit)
-    capture.sizes = source.sizes
+    capture.library = source.library
     named: dict[str, Any] = {s.name: x for s, x in zip(specs, capture.inputs)}
     named |= {name: as_symbolic(given, named) for name, given in lengths_in(spec).items()}
     args, kwargs = ((), named) if isinstance(spec, Mapping) else ((capture.inputs[0],), {})

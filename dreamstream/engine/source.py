@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from ..array.library import NATIVE, Library
 from ..array.tensor import Tensor
 from ..errors import DreamStreamError, ShapeError
 from ..nn.module import OBSERVER, Module
@@ -15,7 +16,6 @@ from ..online.front import foreign_front
 from ..online.held import Held, undone
 from ..online.tracer import forward_of
 from ..stream.context import declared
-from ..stream.rules import Sizes
 from ..stream.tree import leaves
 from ..stream.where import passes_on
 
@@ -23,8 +23,8 @@ from ..stream.where import passes_on
 class Source(Protocol):
     """A model of some front end. Whatever it does leaves the model's mode and live streams as they are."""
 
-    #: What sizes of B and L are to it.
-    sizes: Sizes
+    #: The library of its tensors.
+    library: Library
 
     def arrays(self) -> dict[str, Any]:
         """Return parameters and buffers by path, as arrays that share their memory where that can be."""
@@ -57,7 +57,7 @@ def source_of(model: Any) -> Source:
 
 
 class _Native:
-    sizes = Sizes()
+    library: Library = NATIVE
 
     def __init__(self, model: Module) -> None:
         self.model = model

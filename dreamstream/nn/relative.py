@@ -13,7 +13,7 @@ from ..array.attend import across, attend
 from ..dispatch import apply
 from ..errors import ShapeError
 from ..stream.context import Context
-from ..stream.pairs import Recognised
+from ..stream.mask_recognition import Recognised
 from . import functional as F, init
 from .embedding import Embedding
 from .functional.attention import streamed

@@ -17,12 +17,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .. import autograd
-from ..array.counted import noted
+from ..array.deferred import Deferred
 from ..array.dtypes import name_of
 from ..array.lengths import LengthsOf
 from ..array.scores import Scores
 from ..array.stream_tensor import StreamTensor
-from ..array.symbolic import as_symbolic, measured
+from ..array.symbolic import Symbolic, as_symbolic, measured
 from ..array.tensor import Tensor
 from ..errors import ModeError, StreamIdError, StreamMismatchError
 from ..nn.module import Module
@@ -367,7 +367,9 @@ class Patch:
     def _call(self, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         tensors = [x for x in leaves((args, kwargs)) if isinstance(x, StreamTensor)]
         inside = [x.edge.entry for x in tensors if x.edge is not None]
-        if inside or (not tensors and any(isinstance(x, Scores) or noted(x) for x in leaves((args, kwargs)))):
+        if inside or (
+            not tensors and any(isinstance(x, (Scores, Symbolic, Deferred)) for x in leaves((args, kwargs)))
+        ):
             if inside and inside.count(inside[0]) < len(inside):
                 raise StreamMismatchError("tensors of different forwards meet in one module")
             if len(inside) < len(tensors):

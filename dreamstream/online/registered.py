@@ -7,6 +7,7 @@ from functools import lru_cache
 from types import FunctionType
 from typing import Any
 
+from ..array.deferred import Deferred
 from ..array.scores import Scores
 from ..array.symbolic import Symbolic
 from ..stream.rules import Length
@@ -24,7 +25,7 @@ def length_in(args: Any) -> Any:
         inner = stands_for(x)
         if isinstance(inner, Symbolic):
             return inner.length
-        if hasattr(type(inner), "says"):
+        if isinstance(inner, Deferred):
             inner = next(inner.lengths(), None)
         elif getattr(inner, "is_stream", False) and getattr(inner, "edge", None):
             inner = next((s for s in inner.shape if isinstance(s, Length)), None)
@@ -40,7 +41,7 @@ def stands_for(x: Any) -> Any:
 
 def called_with_numbers(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """Return the mask that a function makes of lengths, found out by calls with integers."""
-    return type(length_in((args, kwargs))).note_call(function, args, kwargs)
+    return length_in((args, kwargs)).edge.entry.library.defer_call(function, args, kwargs)
 
 
 def full_name(x: Any) -> str:

@@ -18,6 +18,7 @@ import numpy as np
 
 from .. import _core
 from ..array.dtypes import nominal
+from ..array.library import NATIVE, Library
 from ..errors import (
     DreamStreamError,
     DTypeError,
@@ -30,7 +31,7 @@ from ..errors import (
 from ..stream.course import Course, Leg, Recording
 from ..stream.edge import Counts, Edge, Line, Request, lines_of
 from ..stream.metadata import StreamMetadata
-from ..stream.rules import Sizes, entry, require_equal_rates
+from ..stream.rules import entry, require_equal_rates
 from ..stream.where import RETURNED, user_line
 from .given import Given, Kind, Static, take_given
 from .groups import Groups
@@ -375,7 +376,7 @@ class Call:
     script has been followed. Arithmetic on values is the subclass's or the caller's (`advance`).
     """
 
-    sizes = Sizes()
+    library: Library = NATIVE
 
     def __init__(
         self,

@@ -13,6 +13,8 @@ from functools import partial
 from types import FrameType, FunctionType
 from typing import Any, ClassVar, NoReturn, cast
 
+from ..array import for_loops
+from ..array.deferred import Deferred
 from ..array.symbolic import Symbolic
 from ..stream.rules import (
     Apart,
@@ -30,7 +32,7 @@ from ..stream.tree import leaves, map_leaves
 from ..tracing import Hooks, NoCopy, Site, variables
 from ..tracing.callees import wanted
 from ..tracing.copies import converted
-from . import loops, registered
+from . import registered
 
 #: Frames for which a function is asked whether it makes a tensor.
 _TRIED = 48
@@ -134,21 +136,21 @@ def _asking(original: Any, /, *args: Any, **kwargs: Any) -> Any:
         return TRACER.copied(original)(*args, **kwargs)
     except Exception:  # what Python, or torch, says of a length that is no number
         length = registered.length_in((args, kwargs))
-        if length is None or not _makes_tensor(original, args, kwargs, type(length).noting):
+        if length is None or not _makes_tensor(original, args, kwargs, length.edge.entry.library):
             raise
     length.edge.entry.misused = None
     return registered.called_with_numbers(original, *args, **kwargs)
 
 
-def _makes_tensor(function: Any, args: Any, kwargs: Any, noting: Any) -> bool:
+def _makes_tensor(function: Any, args: Any, kwargs: Any, library: Any) -> bool:
     """Whether a function that is given numbers in place of lengths returns a tensor of so many."""
     args, kwargs = map_leaves((args, kwargs), registered.stands_for)
     given = leaves((args, kwargs))
     if any(getattr(x, "edge", None) is not None and not isinstance(x, (Length, Symbolic)) for x in given):
         return False  # of streams it may know more than their shapes
     try:
-        with noting.quietly():
-            out = noting(function, args, kwargs).at(lambda _: _TRIED)
+        with library.evaluating():
+            out = Deferred(library, function, args, kwargs).at(lambda _: _TRIED)
     except Exception:  # what it asks for is no number either
         return False
     return hasattr(out, "masked_fill") and _TRIED in out.shape
@@ -196,7 +198,7 @@ class Tracer(Hooks):
         math.sqrt: _sqrt,
         max: _extreme(max, True),
         min: _extreme(min, False),
-        **loops.INSTEAD,
+        **for_loops.INSTEAD,
     }
 
     # ------------------------------------------------------------------ truths
@@ -281,13 +283,13 @@ class Tracer(Hooks):
 
     # ------------------------------------------------------------------ loops
     def loop(self, site: Site) -> Any:
-        return _While() if site.kind == "while" else loops.ForLoop(site)
+        return _While() if site.kind == "while" else for_loops.ForLoop(site)
 
     def iterate(self, iterable: Any, site: Site, loop: Any) -> Any:
-        return loops.iterate(iterable, site, loop, variables(sys._getframe(1)))
+        return for_loops.iterate(iterable, site, loop, variables(sys._getframe(1)))
 
     def gathered(self, made: list[Any]) -> Any:
-        return loops.gathered(made)
+        return for_loops.gathered(made)
 
     def rounds(self, loop: Any, w: Comparison, site: Site, seen: dict[str, Any]) -> bool:
         if site.escapes or site.effects or changed_in_place(site, seen) is not None:

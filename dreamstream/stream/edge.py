@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from functools import lru_cache
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -15,9 +15,6 @@ from .. import _core
 from ..errors import LocatedError
 from .rules.lineage import Cid, lineages
 from .where import user_line
-
-if TYPE_CHECKING:
-    from .rules.length import Sizes
 
 #: (rows, 4) int64: known and total before the call, known and total now. A total of -1: there is no such edge,
 #: since the stream has not begun, or is too short for it.
@@ -210,8 +207,8 @@ class Entry(Protocol):
     buffer_limit: int | None
     #: The most frames that attention may keep where it keeps all, or None.
     context_limit: int | None
-    #: What sizes of B and L are.
-    sizes: Sizes
+    #: The library whose tensors run in the forward (`dreamstream.array.library`).
+    library: Any
     #: The if of the forward whose body pads or crops some streams only, or None.
     guard: Any
 

@@ -42,6 +42,7 @@ from .run import declared as _declared  # noqa: F401  (operators declared in Pyt
 from .run.calls import TorchCall, TorchGiven, TorchSession
 from .tensor import StreamTensor
 from .tensor.padding import unpad
+from .train.kept import kept_by_calls
 from .train.outputs import TorchOutputs
 
 #: The entry of a module's ``__dict__`` that torch calls in place of hooks and forward, and who looks for it.
@@ -441,6 +442,9 @@ class _Front:
 
     def unstreamable(self, module: Any) -> tuple[str, str] | None:
         return unstreamable(module)
+
+    def kept_by_calls(self, model: Any, *options: Any) -> list[int]:
+        return kept_by_calls(model, *options)
 
     def source(self, model: Any) -> Any:
         return TorchSource(model, self)

@@ -44,7 +44,9 @@ def test_an_empty_blank_has_a_name():
 def test_the_first_word_is_one():
     """And so is the first token, behind a blank that is another column."""
     x = np.log([[0.9, 0.05, 0.05]])
-    assert CTCDecoder(["a", "b", "-"], blank=2, lexicon={"w": "a"}).step({"x": x}, sos="x", eos="x")["x"].text == "w"
+    assert (
+        CTCDecoder(["a", "b", "-"], blank=2, lexicon={"w": "a"}).step({"x": x}, sos="x", eos="x")["x"].text == "w"
+    )
 
 
 def test_phrases_from_files(tmp_path):

@@ -22,7 +22,10 @@ MODES = {"offline": None, "eager": EagerCall, "captured": Capture}
 
 #: What computes nothing by itself, and modes that other tests cover, with their place.
 ABSTRACT = {"Entry", "Call"}
-ELSEWHERE = {"TorchCall": "tests/torch/test_kernels.py, which enumerates the registry too"}
+ELSEWHERE = {
+    "TorchCall": "tests/torch/test_kernels.py, which enumerates the registry too",
+    "Body": "tests/torch/test_loops.py: operations on single frames are recorded, for a loop",
+}
 
 #: Plain tensors do without these: they are indexed and joined by NumPy. `test_whole_sequences` runs them.
 NUMPY_DOES = {"cut", "table", "positions", "cat", "pad_to"}

@@ -22,12 +22,6 @@ class ByHand(nn.Module):
         return self.attend(x, q / 2, k, v, ds.arange(x.shape[1])).transpose(1, 2).reshape(x.shape)
 
 
-def written(x, part):
-    """A part of x, taken before x is written into."""
-    x *= 2
-    return part
-
-
 REFUSED = {
     "every query sees the whole stream": lambda x, q, k, v, i: (q @ k.mT).softmax(-1) @ v,
     "its mask depends on the frames' values": lambda x, q, k, v, i: F.scaled_dot_product_attention(
@@ -37,9 +31,6 @@ REFUSED = {
         q, k, v, attn_mask=i + i[:, None] < x.size(1)
     ),
     "behind softmax": lambda x, q, k, v, i: ((q @ k.mT).softmax(-1) * ds.ones(x.size(1), x.size(1)).tril()) @ v,
-    "whose memory was written into by another name": lambda x, q, k, v, i: q * written(i, i[:, None]),
-    "or scores are used": lambda x, q, k, v, i: (q @ k.mT + written(m := i > i[:, None], m[None])).softmax(-1) @ v,
-    "memory was written into by another": lambda x, q, k, v, i: written(s := q @ k.mT, s.mT).softmax(-2) @ v,
     "give way to numbers where they are not hidden": lambda x, q, k, v, i: (
         (q @ k.mT).masked_fill(i[:, None] - i == 3, 0).masked_fill(i > i[:, None], -1e9).softmax(-1) @ v
     ),

@@ -14,7 +14,7 @@ from snapshot_bytes import shift
 import dreamstream as ds
 import dreamstream.nn.functional as F
 from dreamstream import nn
-from dreamstream.stream.pairs import expected, recognised
+from dreamstream.stream.mask_recognition import expected, recognised
 
 CONTEXTS = [
     ds.Context(),

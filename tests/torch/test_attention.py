@@ -12,8 +12,8 @@ from torch import nn
 
 import dreamstream as ds
 from dreamstream import NotStreamableError
-from dreamstream.array import pairs
-from dreamstream.stream.pairs import recognised
+from dreamstream.array import deferred, mask_terms
+from dreamstream.stream.mask_recognition import recognised
 
 F = nn.functional
 
@@ -372,8 +372,8 @@ def test_great_numbers_say_what_smaller_ones_do(seed, monkeypatch):
     for model.at in range(5):
         seen = []
         for far in (1000, 60):
-            monkeypatch.setattr(pairs, "FAR", far)
-            monkeypatch.setattr(pairs, "_SAID", {})
+            monkeypatch.setattr(mask_terms, "FAR", far)
+            monkeypatch.setattr(deferred, "_ANSWERS", {})
             seen.append(ds.compile(model, ("B", "L", 8), verify=False))
         a, b = (y.step({"s": x[0].numpy()}, "s", "s")["s"] for y in seen)
         assert np.array_equal(a, b) and seen[0].receptive_field == seen[1].receptive_field
@@ -392,7 +392,7 @@ def test_a_great_number_that_smaller_ones_say_nothing_of():
 def test_what_masks_say_is_asked_once(size, mode, monkeypatch):
     """Though tensors in them are cut or made anew in each call; and again where they changed."""
     asked = []
-    monkeypatch.setattr(pairs, "recognised", lambda *args: asked.append(args) or recognised(*args))
+    monkeypatch.setattr(mask_terms, "recognised", lambda *args: asked.append(args) or recognised(*args))
 
     def attend(m, q, k, v):
         i = torch.arange(q.size(2))

@@ -45,6 +45,23 @@ def loops_that_nobody_registered(m, x):
     return merge(m, F.scaled_dot_product_attention(*split(m, x), attn_mask=seen[:, None]))
 
 
+@idiom(Context(left=6))
+def written_by_its_diagonal(m, x):
+    seen = ~future(x) & future(x, 1).logical_not().triu(-6)
+    seen.diagonal(-1).fill_(False)
+    return merge(m, F.scaled_dot_product_attention(*split(m, x), attn_mask=seen))
+
+
+@idiom(Context(left=4))
+def read_after_what_shares_its_memory_was_written(m, x):
+    seen = ~future(x)
+    other, before = seen[None].expand(x.size(0), -1, -1), seen.float()
+    seen.unsqueeze_(0)
+    seen[0] &= ~seen[0].tril(-5)
+    assert other.dtype == seen.dtype
+    return merge(m, F.scaled_dot_product_attention(*split(m, x), attn_mask=other[:, None] & before.bool()))
+
+
 @idiom(Context(chunk=3))
 def rows_that_see_nothing_zeroed(m, x):
     """As NeMo has it behind the function: there are none."""
@@ -485,13 +502,6 @@ def mask_of_a_chunk(m, x):
 
 
 @refused("writes into a part of a mask")
-def mask_written_by_its_diagonal(m, x):
-    seen = ~future(x)
-    seen.diagonal(-1).fill_(False)
-    return merge(m, F.scaled_dot_product_attention(*split(m, x), attn_mask=seen))
-
-
-@refused("writes into a part of a mask")
 def mask_written_in_a_part_of_a_table(m, x):
     seen = torch.ones(64, 64, dtype=torch.bool)[: x.size(1), : x.size(1)]
     seen &= ~future(x)
@@ -537,14 +547,6 @@ def values_by_position(m, x):
     weights = (q @ k.mT).masked_fill(future(x), -math.inf).softmax(-1)
     vectors = m.vectors((i - i[:, None]).clamp(-4, 4) + 4)
     return merge(m, weights @ v + torch.einsum("bhij,ijd->bhid", weights, vectors))
-
-
-@refused("written into")
-def mask_read_after_what_shares_its_memory_was_written(m, x):
-    seen = ~future(x)
-    other = seen[None]
-    seen[:, :2] = True
-    return merge(m, F.scaled_dot_product_attention(*split(m, x), attn_mask=other))
 
 
 @refused("numbers where they are not hidden")

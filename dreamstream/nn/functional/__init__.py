@@ -21,6 +21,7 @@ from .dropout import *  # noqa: F403
 from .experts import *  # noqa: F403
 from .frames import *  # noqa: F403
 from .lookup import *  # noqa: F403
+from .loops import *  # noqa: F403
 from .loss import *  # noqa: F403
 from .normalization import *  # noqa: F403
 from .padding import *  # noqa: F403

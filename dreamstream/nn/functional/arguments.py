@@ -10,7 +10,7 @@ import numpy as np
 
 from ...array import Tensor
 from ...array.axes import numbered
-from ...array.counted import noted
+from ...array.deferred import is_deferred
 from ...array.dtypes import require_same
 from ...array.symbolic import Symbolic
 from ...errors import DTypeError, NotStreamableError, ShapeError
@@ -25,7 +25,7 @@ Ints = int | Sequence[int]
 def checked(name: str, input: Any) -> Tensor:
     if isinstance(input, Tensor):
         return input
-    if noted(input):
+    if is_deferred(input):
         positions = isinstance(input, Symbolic) and not input.is_filled
         input = input.constant() if positions else input.as_stream()
     if not isinstance(input, Tensor):

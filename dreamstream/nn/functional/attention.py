@@ -8,12 +8,13 @@ from typing import Any
 
 from ...array import Tensor
 from ...array.attend import across, attend, of_all
+from ...array.deferred import Deferred
 from ...array.scores import Scores
 from ...array.symbolic import Symbolic
 from ...errors import DTypeError, ModeError, NotStreamableError, ShapeError
 from ...operations.refusals import MASKED, OF_VALUES, SEES_ALL, Refusal
 from ...stream.context import EVERYTHING, Context, is_declared, seen_by
-from ...stream.pairs import Recognised, expected
+from ...stream.mask_recognition import Recognised, expected
 from ...stream.where import user_line
 from .arguments import checked
 
@@ -47,7 +48,7 @@ def identity(mask: Any) -> bool:
 
 def hides_nothing(mask: Any) -> bool:
     """Whether a mask of keys, true or -inf where one is hidden, hides none of them."""
-    if hasattr(type(mask), "everywhere"):
+    if isinstance(mask, Deferred):
         return mask.everywhere() in (False, 0)
     return identity(~mask if "bool" in str(mask.dtype) else mask)
 
@@ -116,10 +117,10 @@ def scaled_dot_product_attention(
     """
     name = "scaled_dot_product_attention"
     q, k, v = (checked(name, of_all(x)) for x in (query, key, value))
-    noted = isinstance(attn_mask, Scores) or hasattr(attn_mask, "says") or of_memory(attn_mask)
+    deferred = isinstance(attn_mask, (Scores, Deferred)) or of_memory(attn_mask)
     if attn_mask is not None and identity(attn_mask):
         attn_mask = None
-    if attn_mask is not None and not noted and any(x.is_stream for x in (attn_mask, q, k, v)):
+    if attn_mask is not None and not deferred and any(x.is_stream for x in (attn_mask, q, k, v)):
         raise unread(name, attn_mask)
     if dropout_p:
         raise ModeError(f"{name}: dropout_p={dropout_p} is not offered; give 0")
@@ -154,7 +155,7 @@ def scaled_dot_product_attention(
         k, v = (x if groups == heads else x.repeat_interleave(heads // groups, 1) for x in (k, v))
         return ((q * factor) @ k.transpose(-2, -1)).softmax(-1) @ v
     if attn_mask is not None:
-        if is_causal or context is not None or (is_declared() and not noted):  # scores find what is declared
+        if is_causal or context is not None or (is_declared() and not deferred):  # scores find what is declared
             raise ValueError(
                 f"{name} at {user_line()}: attn_mask and a context both say what a query sees; give one of them"
             )

@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 
 from ...array import Tensor, int64
-from ...array.counted import first_row, noted
+from ...array.deferred import Deferred, is_deferred
 from ...array.dtypes import require_float
 from ...array.hook import made
+from ...array.positions import first_row
 from ...dispatch import apply
 from ...errors import DTypeError, ModeError, NotStreamableError, ShapeError, StreamIndexError
 from ...stream.where import user_line
@@ -49,7 +50,7 @@ def embedding(
 ) -> Tensor:
     """Return the rows of `weight` that `input` names."""
     require_as_it_is(max_norm)
-    if noted(input) and (found := _of_positions(input, weight)) is not None:
+    if is_deferred(input) and (found := _of_positions(input, weight)) is not None:
         return found  # type: ignore[no-any-return]
     x = checked("embedding", input)
     if x.dtype != int64:
@@ -78,7 +79,7 @@ def _of_positions(at: Any, weight: Tensor) -> Any:
     """Return the rows for positions in turn, or note what other positions look up; None of all else."""
     found = first_row(at)
     if found is None:
-        return type(at).of(embedding, at, weight) if hasattr(type(at), "says") else None
+        return at.library.defer(embedding, (at, weight), {}) if isinstance(at, Deferred) else None
     start, length, n_axes, axis = found
     rows: Any = weight[start : length + start]
     for i in range(n_axes):

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from ...array import Tensor
+from ...array.deferred import Deferred
 from ...array.scores import Scores
 from ...dispatch import apply, run
 from ...errors import NotStreamableError, ShapeError
@@ -38,9 +39,8 @@ __all__ = ["pad", "pad_to_multiple"]
 )
 def pad(input: Tensor, pad: Sequence[int], mode: str = "constant", value: float | None = None) -> Tensor:
     """Return the tensor with elements added at both ends of its last dimensions."""
-    if hasattr(type(input), "says"):  # computed of positions
-        noted: Any = type(input)
-        return noted.of(_padded, input, tuple(pad), mode, value)  # type: ignore[no-any-return]
+    if isinstance(input, Deferred):  # computed of positions
+        return input.library.defer(_padded, (input, tuple(pad), mode, value), {})  # type: ignore[no-any-return]
     if isinstance(input, Scores):
         return input.pad(tuple(pad), mode, value)
     return _padded(input, pad, mode, value)

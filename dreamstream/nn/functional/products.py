@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from ...array import Tensor
+from ...array.deferred import Deferred
 from ...dispatch import apply
 from ...errors import ShapeError
 from .arguments import checked, same_types
@@ -21,9 +20,8 @@ __all__ = ["bilinear", "linear"]
 )
 def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """Return input @ weight.T + bias."""
-    if hasattr(type(input), "says"):  # computed of positions
-        noted: Any = type(input)
-        return noted.of(linear, input, weight, bias)  # type: ignore[no-any-return]
+    if isinstance(input, Deferred):  # computed of positions
+        return input.library.defer(linear, (input, weight, bias), {})  # type: ignore[no-any-return]
     x = checked("linear", input)
     same_types("linear", x, weight, bias)
     return apply("linear", {}, (x,), (weight, bias), (..., 0))[0]

@@ -202,14 +202,14 @@ class Stairs(NamedTuple):
     def of(self, edges: Iterable[Any]) -> Any:
         """Return it as a length, of the one of these edges."""
         edge = next(e for e in edges if e.cid == self.cid)
-        return (edge.entry.sizes.length(edge) + self.before) // self.every * self.by + self.plus
+        return (edge.entry.library.length(edge) + self.before) // self.every * self.by + self.plus
 
 
 def stairs(length: Any, edges: Iterable[Any]) -> Stairs | None:
     """Return what a length is of the frames of one of these edges; None where it was not found."""
     formula = length.formula()
     for edge in edges:
-        frames = edge.entry.sizes.length(edge).formula()
+        frames = edge.entry.library.length(edge).formula()
         if frames is None or frames.root != formula.root:
             continue
         try:

@@ -15,7 +15,7 @@ import math
 from collections.abc import Callable, Iterable
 from fractions import Fraction
 from functools import partialmethod
-from typing import Any, ClassVar, NamedTuple, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 from ...errors import DTypeError
 from ...operations import RELATIONS
@@ -70,12 +70,6 @@ class Length(Bits):
     __slots__ = ("plus", "terms")
     terms: tuple[tuple[int, Atom], ...]
     plus: int
-    #: What functions give of lengths that no formula says, and what a user's function of them gives, where the
-    #: library of the streams notes it.
-    note: ClassVar[Callable[..., Any]]
-    note_call: ClassVar[Callable[..., Any]]
-    noting: ClassVar[Any]  # the class of what is noted
-    _joined: ClassVar[type[BatchLength]]  # its product with the number of streams
 
     _what = "the length of a stream"
     _serves = "It serves in reshape, view, expand, slices and to index a table, with +, -, * and // by integers."
@@ -147,7 +141,7 @@ class Length(Bits):
 
     def __mul__(self, other: object) -> Any:
         if isinstance(other, BatchSize):
-            return self._joined(self, other.times)
+            return self.edge.entry.library.joined(self, other.times)
         if isinstance(other, Comparison):
             return NotImplemented
         if isinstance(other, Token):
@@ -482,9 +476,9 @@ class BatchSize(Rows):
         super().__init__(edge)
         self.times = times
 
-    def __mul__(self, other: object) -> BatchLength | BatchSize:
+    def __mul__(self, other: object) -> Any:
         if isinstance(other, Length):
-            return other._joined(other, self.times)
+            return other * self
         if type(other) is not int or other < 1:
             self._misuse(f"multiplied by {type(other).__name__}")
         return self if other == 1 else type(self)(self.edge, self.times * other)
@@ -553,7 +547,7 @@ class BatchLength(Rows):
     __rmul__ = __mul__
 
     def __floordiv__(self, other: object) -> Any:
-        batch = self.edge.entry.sizes.batch if isinstance(other, Length) else BatchSize
+        batch = self.edge.entry.library.batch if isinstance(other, Length) else BatchSize
         rows = batch(self.edge, self.times)
         if isinstance(other, Length) and other == self.length:
             return rows
@@ -579,16 +573,9 @@ class BatchLength(Rows):
         return f"<number of streams * {self.length * self.times!r}>"
 
 
-Length._joined = BatchLength
-
-
-class Sizes(NamedTuple):
-    """The classes of the sizes that an entry hands out: those of B, of L, and of both joined."""
+class Sizes:
+    """The classes of the sizes of a library's tensors: those of B, of L, and of both joined."""
 
     batch: type[BatchSize] = BatchSize
     length: type[Length] = Length
     joined: type[BatchLength] = BatchLength
-    #: Shows a native tensor of a forward as the front end's own.
-    see: Callable[[Any], Any] = staticmethod(lambda native: native)
-    #: Whether gradients are recorded at the moment.
-    has_gradients: Callable[[], bool] = staticmethod(lambda: False)

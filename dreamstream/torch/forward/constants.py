@@ -11,12 +11,12 @@ import torch
 
 from ...array import METHODS, Tensor
 from ...array.axes import sizes_of
+from ...array.deferred import flat
 from ...array.dtypes import nominal
 from ...array.elementwise import rows_at
 from ...array.loop_frames import number_in, row_of
 from ...operations import ARITHMETIC, RELATIONS
 from ...stream.rules import Length, Rows, Token
-from ..tensor.stream_tensor import TAKERS
 from .held import memory_of
 
 _REAL = {"float32": torch.float32, "float64": torch.float64, "int64": torch.int64, "bool": torch.bool}
@@ -124,13 +124,14 @@ class Constant(Tensor):
         if number_in(index):
             return row_of(self, index)
         parts = index if isinstance(index, tuple) else (index,)
-        for end in (e for p in parts for e in ((p.start, p.stop, p.step) if isinstance(p, slice) else (p,))):
+        ends = list(flat(parts))
+        for end in ends:
             if isinstance(end, Rows):
                 end._misuse("an index of a constant, whose rows would be those of other streams in every call")
         cuts = sum(isinstance(p, slice) and isinstance(p.stop, Length) for p in parts)
         moves = any(isinstance(p, slice) and isinstance(p.start, Length) for p in parts)
         if cuts > 1 or moves or (cuts and self.torch.is_complex()):
-            return TAKERS.cut(self.torch, index)
+            return next(e for e in ends if isinstance(e, Length)).edge.entry.library.cut(self.torch, index)
         if cuts:
             return super().__getitem__(index)  # a table
         rows = rows_at(self, parts)

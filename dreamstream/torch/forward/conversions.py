@@ -18,6 +18,7 @@ from ... import dispatch
 from ...array import BatchTensor, baddbmm, where
 from ...array.axes import sizes_of
 from ...array.creation import lengths_in
+from ...array.deferred import Deferred
 from ...array.dtypes import nominal
 from ...array.einsum import of_streams
 from ...array.loops import Body
@@ -565,7 +566,7 @@ def multihead(
     causal = is_causal and attn_mask is None
     noted = weights_of(q, k) if need_weights else None
     p = dropout_p if training else 0.0
-    if hidden or (need_weights and hasattr(type(attn_mask), "says")):
+    if hidden or (need_weights and isinstance(attn_mask, Deferred)):
         padding = key_padding_mask.unsqueeze(1).unsqueeze(2) if hidden else None
         masks = [x for x in (attn_mask, padding) if x is not None]
         with dropping(p):  # torch's zeros are those of its fused kernels, which give no weights

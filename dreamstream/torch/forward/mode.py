@@ -18,7 +18,12 @@ from torch.overrides import TorchFunctionMode, resolve_name
 
 from ... import array as native_array
 from ...array import BatchTensor
+from ...array.deferred import Deferred, to_a_copy
 from ...array.dtypes import nominal
+from ...array.filled import Shared
+from ...array.score_views import Greatest
+from ...array.scores import Scores
+from ...array.shape_of import Empty
 from ...array.stream_tensor import StreamTensor as NativeStream
 from ...array.symbolic import Symbolic
 from ...array.tensor import Tensor as NativeTensor
@@ -44,7 +49,6 @@ from .names import (
     COMPLEX,
     HANDLERS,
     IGNORED,
-    NOTED as _NOTED,
     OF_LENGTHS,
     OWN,
     SIZES,
@@ -55,6 +59,8 @@ from .names import (
     writes,
 )
 
+#: What has a say in every function that it is given to.
+_DEFERRED = frozenset((Deferred, Scores, Greatest, Empty))
 #: Stands where torch's function is not repeated.
 _BY_OPERATOR = Course([""], (), None, [], [])
 
@@ -237,7 +243,7 @@ class Forward(TorchFunctionMode):
                 if meaning.in_place:
                     return self._written(target, _of_lengths(func, meaning.name, args, kwargs), name)
                 if meaning.name in WRITERS and not args[0].is_filled:
-                    return self._noted(func, meaning, target, args, kwargs)
+                    return self._defer(func, meaning, target, args, kwargs)
         if (
             meaning.name not in ("arange", "linspace")
             and (not args or type(args[0]) is not SHELL)
@@ -279,7 +285,7 @@ class Forward(TorchFunctionMode):
         if isinstance(own, Symbolic):
             known = hasattr(type(own), meaning.name) or meaning.name in _OF_MASKS
             writes_into = meaning.in_place or meaning.name in WRITERS
-            if (writes_into and not own.is_alone()) or (own.is_filled and (writes_into or not known)):
+            if own.is_filled and (writes_into or not known):
                 own.become(*args[1:2] if meaning.name == "masked_fill" else ())
         elif isinstance(own, BatchTensor) and (meaning.in_place or meaning.name in WRITERS):
             given = [getattr(x, "_inner", None) for x in leaves((args[1:], kwargs))]
@@ -321,8 +327,8 @@ class Forward(TorchFunctionMode):
             return self._wrapped(OF_LENGTHS[meaning.name](*args, **kwargs))
         listed = next((a for a in args[:2] if isinstance(a, (list, tuple))), ())
         shells: list[Any] = [x for x in (*listed, *args, *kwargs.values()) if type(x) is SHELL]
-        if not _NOTED.isdisjoint([type(x._inner) for x in shells]):
-            return self._noted(func, meaning, target, args, kwargs)
+        if not _DEFERRED.isdisjoint([type(x._inner) for x in shells]):
+            return self._defer(func, meaning, target, args, kwargs)
         given = [a if type(a) in ATOMS else self.unwrap(a) for a in args]
         if len(args) > 1 and isinstance(args[1], Symbolic) and meaning.name in ("__getitem__", "__setitem__"):
             given[1] = args[1]
@@ -347,25 +353,27 @@ class Forward(TorchFunctionMode):
             result if meaning.shares else _apart(result, (*given, *named.values()), meaning.repeats)
         )
 
-    def _noted(
+    def _defer(
         self, func: Any, meaning: Meaning, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
-        """Run a function on what is noted until attention asks for it."""
+        """Run a function on deferred values."""
         given = tuple(map(self._unless_symbolic, args))
         named = {k: self._unless_symbolic(v) for k, v in kwargs.items() if v is not None and k not in IGNORED}
-        result = TAKERS.noted(func, meaning.name, given, named)
+        writes_into = meaning.in_place or meaning.name in WRITERS
+        views = meaning.in_place and meaning.shares  # as unsqueeze_ does
+        if writes_into:
+            func = getattr(torch.Tensor, meaning.name) if views else to_a_copy(func)
+        result = self.entry.library.take(func, meaning.name, given, named)
         if result is NotImplemented:
             given = tuple(map(self.unwrap, given))
             named = {SPELLINGS.get(k, k): self.unwrap(v) for k, v in named.items()}
             result = self._run(func, meaning.name, given, named)
-        writes_into = meaning.in_place or (meaning.name in WRITERS and result is not None)
-        if writes_into and isinstance(target, StreamTensor):
-            return self._written(target, result, func.__name__)
-        out = self._wrapped(result)
-        if meaning.shares and isinstance(target, StreamTensor) and isinstance(out, StreamTensor):
-            target._alias = target._alias or [0]
-            out._alias, out._written = target._alias, target._written
-        return out
+        if isinstance(target, StreamTensor) and writes_into and result is not None:
+            if not views:
+                return self._written(target, result, func.__name__)
+            target._inner = result
+            return target
+        return self._wrapped(result)
 
     def _unless_symbolic(self, x: Any) -> Any:
         """Return an argument unwrapped; what lengths say stays as it is."""
@@ -475,11 +483,6 @@ class Forward(TorchFunctionMode):
             raise StreamMismatchError(
                 f"a StreamTensor from outside meets streams inside a forward, at {user_line()}"
             )
-        if x._alias is not None and x._alias[0] != x._written:
-            raise NotStreamableError(
-                f"scores or masks of attention are used at {user_line()} after what shares their memory was "
-                "written into: compute a new tensor instead"
-            )
         return inner
 
     def _wrapped(self, result: Any) -> Any:
@@ -510,15 +513,7 @@ class Forward(TorchFunctionMode):
             write(before.real, result.real, name)
             write(before.imag, result.imag, name)
         else:
-            if target._alias is None and hasattr(type(before), "shares") and before.shares():
-                raise NotStreamableError(
-                    f"{name} at {user_line()} writes into a part of a mask or term of attention: compute a new "
-                    "tensor instead (torch.where, masked_fill)"
-                )
-            target._inner = result
-            if target._alias is not None:
-                target._alias[0] += 1
-                target._written = target._alias[0]
+            target._inner = before.hold(result) if isinstance(before, Shared) else result
         return target
 
 
@@ -539,7 +534,7 @@ _OF_MASKS = ("cumsum", "tril", "triu", "masked_fill", "where_function", "__get__
 
 def _is_stream(x: Any) -> bool:
     inner = getattr(x, "_inner", None)
-    return type(x) is SHELL and not isinstance(inner, (Symbolic, BatchTensor)) and type(inner) not in _NOTED
+    return type(x) is SHELL and not isinstance(inner, (Symbolic, BatchTensor)) and type(inner) not in _DEFERRED
 
 
 def as_stream(x: Any) -> Any:
@@ -553,7 +548,7 @@ def _of_lengths(func: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, A
     owner, *rest = args or (kwargs.pop("input"),)
     table = isinstance(owner, BatchTensor) and owner.ndim > 1
     if table or isinstance(owner, (str, list, tuple)) or (isinstance(owner, torch.Tensor) and owner.numel() != 1):
-        return current()._noted(func, meaning_of(func), None, args, kwargs)
+        return current()._defer(func, meaning_of(func), None, args, kwargs)
     if isinstance(owner, Quotient):
         owner = Symbolic(owner, (), owner.over)
     if not isinstance(owner, Symbolic):
@@ -563,7 +558,7 @@ def _of_lengths(func: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, A
     given = {k: v for k, v in kwargs.items() if k not in IGNORED and v is not None}
     out = NotImplemented if method is None else method(*rest, **given)
     if out is NotImplemented:
-        return current()._noted(func, meaning_of(func), None, args, kwargs)
+        return current()._defer(func, meaning_of(func), None, args, kwargs)
     return out.item() if isinstance(args[0], Quotient) and name not in ("tensor", "as_tensor") else out
 
 

@@ -18,9 +18,6 @@ Handler = Callable[..., Any]
 #: Arguments that change nothing about a stream inside a forward.
 IGNORED = ("inplace", "out", "memory_format", "layout", "pin_memory")
 
-#: What is noted until attention asks for it: arguments of these types have a say in every function.
-NOTED: set[type] = set()
-
 HANDLERS: dict[str, Handler] = {}
 #: What an attribute of a stream is.
 ATTRIBUTES: dict[str, Handler] = {}

@@ -7,15 +7,14 @@ torch parses arguments before a mode sees the call: a size has to be a `torch.Sy
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 
 from ...array.protocol import refuse_the_rest
 from ...errors import NotStreamableError
-from ...stream.rules import BatchLength, BatchSize, Length, Sizes
+from ...stream.rules import BatchLength, BatchSize, Length
 from ...stream.where import user_line
-from ..tensor.stream_tensor import StreamTensor
 
 
 class TorchBatch(BatchSize, torch.SymInt):  # type: ignore[misc]
@@ -24,10 +23,6 @@ class TorchBatch(BatchSize, torch.SymInt):  # type: ignore[misc]
 
 class TorchLength(Length, torch.SymInt):
     """``x.size(L)``."""
-
-    types: ClassVar = {bool: torch.bool, float: torch.float32, int: torch.int64} | {
-        name: getattr(torch, name) for name in ("bool", "float32", "float64", "int64")
-    }
 
     def to(self, *_: object, **__: object) -> TorchLength:
         """Return it as an integer of any type: what torch's functions made of lengths is a number to them."""
@@ -78,6 +73,4 @@ class TensorOfSizes:
         return TensorOfSizes(()).__getattr__(func.__name__)
 
 
-TorchLength._joined = TorchBatchLength
 refuse_the_rest(TensorOfSizes, TensorOfSizes.__getattr__)
-SIZES = Sizes(TorchBatch, TorchLength, TorchBatchLength, StreamTensor.shell, torch.is_grad_enabled)

@@ -13,6 +13,7 @@ from torch.overrides import TorchFunctionMode
 
 from ...array import Tensor
 from ...array.hook import CHOICE
+from ...array.library import Library
 from ...array.symbolic import Symbolic, measured
 from ...engine.source import turned_off, whole
 from ...errors import CaptureError, DTypeError, ModeError
@@ -27,9 +28,9 @@ from ..tensor import StreamTensor
 from .complex_pair import Complex
 from .constants import Arrays, as_array, device_of
 from .held import TorchHeld
+from .library import TORCH
 from .mode import Forward
 from .names import writes
-from .sizes import SIZES
 
 
 class TorchSource:
@@ -42,7 +43,7 @@ class TorchSource:
         What patches its modules while they are captured, where they are not patched already.
     """
 
-    sizes = SIZES
+    library: Library = TORCH
 
     def __init__(self, model: Any, front: Any) -> None:
         self.model, self.front = model, front

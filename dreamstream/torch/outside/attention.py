@@ -11,7 +11,7 @@ from torch.overrides import TorchFunctionMode
 
 from ...errors import ShapeError
 from ...stream.context import Context, is_declared, seen_by
-from ...stream.pairs import MASKED, sees
+from ...stream.mask_recognition import MASKED, sees
 
 
 def _seen(context: Context, query: Tensor, key: Tensor, axis: int) -> Tensor:

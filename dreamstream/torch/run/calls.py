@@ -17,13 +17,14 @@ from torch import Tensor
 
 from ...array.chunk_values import Naming, check_dense, read_chunk
 from ...array.dtypes import name_of, nominal
+from ...array.library import Library
 from ...array.stream_tensor import StreamTensor as Native
 from ...online.given import Given
 from ...online.session import Call, Session
 from ...stream.course import Leg
 from ...stream.edge import Counts, Edge, Line
 from ..forward.constants import Constant, dtype_of
-from ..forward.sizes import SIZES
+from ..forward.library import TORCH
 from ..private import without_functions
 from ..tensor.padding import flat, same, to_device
 from ..train.groups import Guard
@@ -113,7 +114,7 @@ class TorchCall(Call):
     """
 
     session: TorchSession
-    sizes = SIZES
+    library: Library = TORCH
     keeps_tape = False
 
     def begin(self, device: torch.device, keeps_tape: bool, detach: bool) -> None:

@@ -51,10 +51,6 @@ class Takers:
         Likewise: calls on the data of tensors of a running forward, which have none.
     aliased : callable
         ``(tensor,)``: likewise, where the data are handed on as they are.
-    noted : callable
-        ``(func, name, args, kwargs)``: calls on what is noted until attention asks; NotImplemented for all others.
-    cut : callable
-        ``(table, index)``: a table cut to a stream's length along two dimensions, or of complex numbers.
     """
 
     making: Call = _unfilled
@@ -62,8 +58,6 @@ class Takers:
     outside: Call = _unfilled
     beneath: Call = _unfilled
     aliased: Call = _unfilled
-    noted: Call = _unfilled
-    cut: Call = _unfilled
 
 
 TAKERS = Takers()
@@ -126,10 +120,6 @@ class StreamTensor(OfStreams, torch.Tensor):
 
     _inner: Any = None
     _info: Info
-    #: Inside a forward, of what is noted for attention alone: how often what shares this one's memory was written
-    #: into, and how often it was when this one was made.
-    _alias: list[int] | None = None
-    _written: int = 0
     #: Inside a forward: the node of the graph that backward hooks of a layer hang on.
     _node: Any = None
 

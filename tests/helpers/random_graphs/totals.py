@@ -14,10 +14,11 @@ from typing import Any
 
 import numpy as np
 
+from dreamstream.array.library import NATIVE
 from dreamstream.array.stream_tensor import StreamTensor
 from dreamstream.errors import DreamStreamError
 from dreamstream.stream.edge import Edge, Line, Request, lines_of
-from dreamstream.stream.rules import Sizes, entry
+from dreamstream.stream.rules import entry
 
 __all__ = ["Input", "Totals"]
 
@@ -58,7 +59,7 @@ class Totals:
 
     meta = None
     courses = None
-    sizes = Sizes()
+    library = NATIVE
     guard = None
     buffers = True
 

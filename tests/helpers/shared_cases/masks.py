@@ -86,6 +86,47 @@ def _written_under_another_name(m: Any, x: Any, q: Any, k: Any, v: Any, i: Any, 
     return same.softmax(-1) @ v * (steps % 3 + 1).unsqueeze(-1)
 
 
+def _below(view: Any, seen: Any, near: Any, ds: Any) -> Any:
+    view &= near
+    return seen
+
+
+def _part(seen: Any, near: Any, ds: Any) -> Any:
+    """What Python does for a part is to read, change and write it, here in a view of a view."""
+    seen[None].transpose(1, 2)[0] &= near.transpose(0, 1)
+    return seen
+
+
+def _both(seen: Any, near: Any, ds: Any) -> Any:
+    """A part is written into after the whole, and read by a third name."""
+    part, other = seen[None], seen.unsqueeze(-1)
+    seen &= near
+    part |= ds.eye(seen.size(0), dtype=ds.bool)
+    return other.squeeze(-1)
+
+
+def _numbers(seen: Any, near: Any, ds: Any) -> Any:
+    """A tensor of the same type is itself, one of another type a copy."""
+    terms = ds.where(seen, 0.0, -1e9)
+    same, whole = terms.float(), terms.to(ds.float64)
+    terms.masked_fill_(~near, -1e9)
+    return ((same == 0) & (whole == 0)) if whole.dtype == same.dtype else same == 0
+
+
+#: Masks some of whose memory is written into under one name and read under another.
+_SHARED: dict[str, Callable[[Any, Any, Any], Any]] = {
+    "a view of what is written": lambda seen, near, ds: (view := seen[None], _below(seen, view, near, ds))[1],
+    "the whole of a view that is written": lambda seen, near, ds: _below(seen.transpose(0, 1), seen, near.mT, ds),
+    "a reshaped one that is written": lambda seen, near, ds: _below(seen.reshape(1, *seen.shape), seen, near, ds),
+    "a part of a view": _part,
+    "written twice": _both,
+    "of the same type": _numbers,
+    "a copy": lambda seen, near, ds: (_below(seen.clone(), seen, seen & False, ds), seen & near)[1],
+    "computed before": lambda seen, near, ds: (hidden := ~seen, _below(seen, hidden, near, ds), ~hidden & near)[2],
+    "a copy by its layout": lambda seen, near, ds: _below(seen.mT.clone().mT.contiguous(), seen & near, near, ds),
+}
+
+
 def _positions(m: Any, x: Any, q: Any, k: Any, v: Any, i: Any, F: Any, ds: Any) -> Any:
     waves = i.float()[:, None] * ds.tensor([1.0, 0.5, 0.2, 0.1])
     x = x + m.near(i.unsqueeze(0) + 2) + ds.cat([waves.sin(), waves.cos()], -1) * (i % 3 == 0).float()[:, None]
@@ -243,6 +284,31 @@ for _attend in (
     _entered(_attend.__name__.strip("_").replace("_", "-"), _attend)
 for _attend in (_by_functions, _not_a_number):
     _entered(_attend.__name__.strip("_").replace("_", "-"), _attend, reach=14)
+
+
+def _scores_by_another_name(m: Any, x: Any, q: Any, k: Any, v: Any, i: Any, F: Any, ds: Any) -> Any:
+    """Scores and positions that are written into, and read in another layout."""
+    scores = q @ k.mT
+    other, part, copy = scores.mT, scores[:, :, None], scores.clone()
+    scores *= 0.5
+    part += ds.where(i[:, None] >= i, 0.0, -1e9)
+    copy *= 3
+    turn, late = i[:, None], i.clone()
+    i *= 2
+    late[None].add_(3)
+    near = ((turn - 2 * late) < 5).float() - 1
+    return (other + near.mT * 1e9).softmax(-2).mT @ v * (turn % 3 + 1)
+
+
+_entered("scores-by-another-name", _scores_by_another_name, reach=14)
+for _at, _read in enumerate(_SHARED.values()):
+    _entered(
+        f"shared-memory-{_at}",
+        lambda m, x, q, k, v, i, F, ds, read=_read: _softmax(
+            q @ k.mT, ~read(i[:, None] >= i, i[:, None] - i < 5, ds), v
+        ),
+        reach=14,
+    )
 _entered("shifted-both-ways", _shifted_both_ways, reach=14, delay=2)
 _entered("expanded-positions", _expanded_positions, reach=14, delay=3)
 _entered("positions", _positions, delay=3)

@@ -1,16 +1,16 @@
-"""What a forward builds over stream axes: positions, masks and terms by position.
+"""Deferred values: what a forward has asked for and nothing can compute yet, such as masks over stream axes.
 
-``arange(x.size(1))`` is not known while streams are open. What is computed of it is noted, and computed for a
-length that shows all of it once attention asks what it says (`dreamstream.stream.pairs`).
+``arange(x.size(1))`` is not known while streams are open. A `Deferred` is an operation and its arguments; what it
+means is decided by what is done with it. Attention computes it for a length that shows all of it (`mask_terms`);
+where it meets frames, it is computed for each frame's own position (`library`).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext, suppress
-from functools import cached_property, lru_cache, partialmethod, wraps
-from hashlib import sha1
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
+from functools import cached_property, lru_cache, partial, partialmethod, wraps
 from operator import methodcaller
 from typing import Any, NoReturn
 from weakref import ref
@@ -18,117 +18,69 @@ from weakref import ref
 import numpy as np
 
 from ..errors import NotStreamableError
-from ..stream.context import Context
-from ..stream.pairs import (
-    FAR,
-    FARTHEST_TRIED,
-    LONGEST,
-    MASKED,
-    Recognised,
-    Unrecognised,
-    confirm,
-    expected,
-    extended,
-    long_enough,
-    recognised,
-)
+from ..operations import ARITHMETIC, BITWISE, OPERATIONS, RELATIONS, ours
+from ..stream.mask_recognition import LONGEST, MASKED, Unrecognised, long_enough
 from ..stream.rules import BatchSize, Length
 from ..stream.tree import map_leaves
 from ..stream.where import user_line
-from .relative import Places, Rows, rows_of
-from .shape_of import ShapeOf, shape_alone
+from .axes import LikeOthers
+from .filled import Shared, kept
+from .protocol import refuse_the_rest
+from .relative import Places
+from .shape_of import ShapeOf
 from .symbolic import Symbolic
-from .tensor import Tensor
 
-#: The most periods' frames between numbers that are tried in place of one that is too great.
-_MOST_STEPS = 256
 #: Elements of a tensor whose numbers may be positions.
-_FEW = 16
+FEW = 16
 
 BEYOND = "beyond a table at lengths that streams may have"
 SERVES = "what is computed of positions serves as a mask or a term of attention, and to index tables"
+SERVES_FRAMES = (
+    "what is computed of positions serves as a mask or a term of attention, to index tables, and with frames"
+)
 
 Count = Callable[[Length], int]
 
 
-class Pairs:
-    """A tensor whose size along some axes is a stream's length: what a function gives.
+class _NoNumber(NotStreamableError, AttributeError):
+    """Positions have no numbers, and so none of the methods that give them."""
 
-    Lengths and other pairs among its arguments stand for what they are at a number of frames.
+
+class Deferred(Shared, LikeOthers):
+    """A tensor that nothing can compute yet, such as a mask: a function and its arguments.
+
+    Lengths and other deferred values among these stand for what they are at a number of frames. It has the methods
+    of the library's tensors; each gives another deferred value, or what comes of meeting a stream.
+
+    Parameters
+    ----------
+    library : Library
+        Whose function it is, and whose tensors are computed.
+    func, args, kwargs
+        The function and its arguments.
     """
 
     is_stream, requires_grad = True, False
     dims = features = ("pairs",)  # what is written in place stays such
-    #: Whose functions compute it, and its tensors.
-    tensor: Any = Tensor
+    __array_ufunc__ = None
+    constants: tuple[int, ...] = ()  # that stand in the function
 
-    def __init__(self, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        self.func, self.args, self.kwargs = func, args, kwargs
-        self.constants: tuple[int, ...] = ()  # that stand in the function
-
-    def __iter__(self) -> NoReturn:
-        raise NotStreamableError(f"{self!r} are taken one by one, at {user_line()}; {SERVES}")
-
-    @classmethod
-    def of_call(cls, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Pairs:
-        """Return what a function of lengths gives that is called with integers, and with shapes of streams."""
-        given, named = (map_leaves(x, shape_alone) for x in (args, kwargs))
-        out = cls(func, given, named)
-        out.constants = tuple(c for c in func.__code__.co_consts if type(c) is int)
-        return out
-
-    @classmethod
-    def seen(cls, context: Context, length: Any) -> Pairs:
-        """Return whether queries see keys in a context."""
-        return cls(_seen, (cls.made, length, context.chunk, context.left, context.right, context.keep), {})
-
-    # ------------------------------------------------------------------ of the library
-    @staticmethod
-    def quietly() -> AbstractContextManager[Any]:
-        """Within it nothing is recorded."""
-        return nullcontext()
-
-    @staticmethod
-    def made(array: Any) -> Any:
-        """Return an array as a tensor."""
-        return Tensor._plain(array)
-
-    @staticmethod
-    def shaped(x: ShapeOf) -> Any:
-        """Return what functions of the library take in place of a stream of this shape."""
-        return x
-
-    @staticmethod
-    def told(x: Any, tensors: list[Any]) -> Any:
-        """Return what is equal of tensors that are equal; what it holds of by identity goes to a list."""
-        values = np.ascontiguousarray(x.numpy())
-        return x.shape, values.dtype.str, sha1(values.tobytes()).digest()
-
-    @staticmethod
-    def indexes(func: Callable[..., Any]) -> bool:
-        """Whether a function takes elements by an index."""
-        return func is Tensor.__getitem__
-
-    @staticmethod
-    def numbers(x: Any) -> Any:
-        """Return a tensor as numbers that may be added."""
-        return x.double()
-
-    def constant(self, found: Recognised, steps: Sequence[Any], keys: Any) -> Any:
-        """Return what is added to scores by distance, as operators take it."""
-        return Tensor._plain(np.asarray(found.bias, keys.dtype))
-
-    def learned(self, make: Callable[[], Any], found: Any, keys: Any) -> Any:
-        """Return a table that has been found, as operators take it; one that is learned is made anew."""
-        return found.to(keys.dtype)
+    def __init__(
+        self, library: Any, func: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]
+    ) -> None:
+        self.library, self.func = library, func
+        self.args, self.kwargs = map_leaves(tuple(args), kept), map_leaves(kwargs, kept)
+        if args and isinstance(args[0], Shared) and _may_share(func.__name__):
+            self._shares(args[0], func, self.args[1:], self.kwargs)
 
     # ------------------------------------------------------------------ at a number of frames
     def at(self, count: Count) -> Any:
         """Return the tensor where lengths are what `count` says."""
-        return self.func(*(self._at(a, count) for a in self.args), **self._at(self.kwargs, count))
+        args, kwargs = (self._at(x, count) for x in (self.args, self.kwargs))
+        return self.library.compute(self.func, args, kwargs)
 
     def _at(self, x: Any, count: Count) -> Any:
-        if isinstance(x, Pairs):
+        if isinstance(x, Deferred):
             return x.at(count)
         if isinstance(x, Symbolic):
             return self._of_symbolic(x, count)
@@ -142,13 +94,13 @@ class Pairs:
             return {k: self._at(v, count) for k, v in x.items()}
         if type(x) in (list, tuple):
             return type(x)(self._at(i, count) for i in x)
-        return self.shaped(x.at(count)) if isinstance(x, ShapeOf) else x
+        return self.library.without_values(x.at(count)) if isinstance(x, ShapeOf) else x
 
     def replaced(self, number: int, by: int) -> Any:
         """Return it with another number in place of one."""
 
         def exchanged(x: Any) -> Any:
-            if isinstance(x, Pairs):
+            if isinstance(x, Deferred):
                 return x.replaced(number, by)
             if isinstance(x, Symbolic):
                 return x._like(exchanged(x.value)) if type(x.value) in (int, float) else x
@@ -156,7 +108,7 @@ class Pairs:
                 return type(x)(math.copysign(by, x))
             return slice(*map(exchanged, (x.start, x.stop, x.step))) if isinstance(x, slice) else x
 
-        out = type(self)(self.func, *(map_leaves(x, exchanged) for x in (self.args, self.kwargs)))
+        out = Deferred(self.library, self.func, *(map_leaves(x, exchanged) for x in (self.args, self.kwargs)))
         out.constants = self.constants
         return out
 
@@ -168,152 +120,34 @@ class Pairs:
         if x.position:
             at = x.roles.index("L")
             out = out + np.arange(n).reshape([-1 if i == at else 1 for i in range(len(x.roles))])
-        return self.made(out.astype(np.float32) if out.dtype.kind == "f" else out)
+        return self.library.array(out.astype(np.float32) if out.dtype.kind == "f" else out)
 
-    def says(self, steps: Sequence[Any], keys: Any) -> Recognised:
-        """Return what steps say of the attention to keys."""
-        tensors: list[Any] = []
-        key = tuple(self._key(x, keys, tensors) for x in steps)
-
-        span = max(1, _frames_for(keys, LONGEST)[0] // LONGEST)
-        ends = (x.ends for step in steps for x in step.programs() if x.ends is not None)
-        most = min(ends, default=LONGEST) // span
-
-        def tried(steps: Sequence[Any]) -> Recognised:
-            n = max(64, max(x.frames for step in steps for x in step.programs()) // span)
-            return recognised(lambda n: self._added_always(steps, n, keys), min(n, most), most)
-
-        def numbers(steps: Sequence[Any]) -> set[int]:
-            return {math.ceil(abs(c)) for step in steps for x in step.programs() for c in x._numbers()}
-
-        def of_smaller(c: int, others: set[int]) -> Recognised:
-            """Return what steps say by what they say with smaller numbers in place of one."""
-            period = math.lcm(*(x for x in others if x))
-            near = c % period + period * (max(others | {_FEW}) // period + 1)
-            tries = [[step.replaced(c, near + k * period) for step in steps] for k in range(3)]
-            if period > _MOST_STEPS or near + 2 * period > c or c in numbers(tries[0]):
-                raise Unrecognised(f"it looks at {c} frames, more than can be tried")
-            found = extended([tried(x) for x in tries], (c - near) // period)
-            reach = sum(n or 0 for n in vars(found.context).values())
-            n = max(c, reach) + _FEW if c <= FARTHEST_TRIED else LONGEST // 4
-            confirm(found, lambda n: self._added_always(steps, n, keys), min(n, most))
-            return found
-
-        def made() -> Recognised:
-            every = numbers(steps)
-            others = {x for x in every if x <= FAR}
-            try:
-                return of_smaller(max(every), others) if len(every - others) == 1 else tried(steps)
-            except Unrecognised:
-                return tried(steps)
-
-        out: Recognised = self._once(key, tensors, made)
-        return out
-
-    def hides(self, steps: Sequence[Any], keys: Any) -> bool:
-        """Whether steps hide a key from any query."""
-        tensors: list[Any] = []
-        key = ("hides", *(self._key(x, keys, tensors) for x in steps))
-
-        def made() -> bool:
-            n = max(64, max(x.frames for step in steps for x in step.programs()))
-            return bool((self._added_always(steps, min(n, LONGEST), keys) <= MASKED).any())
-
-        return bool(self._once(key, tensors, made))
-
-    def _once(self, key: Any, tensors: Sequence[Any], make: Callable[[], Any]) -> Any:
-        """Return what is made of tensors, known by a key; the same as long as they are."""
-        found, held = _SAID.get(key, (None, ()))
+    def answered(self, key: Any, tensors: Sequence[Any], make: Callable[[], Any]) -> Any:
+        """Return what has been made for a key and the same tensors; make it where nothing has."""
+        found, held = _ANSWERS.get(key, (None, ()))
         if found is None or any(one() is not t for one, t in zip(held, tensors)):
             try:
-                with self.quietly():
+                with self.library.evaluating():
                     found = make()
             except IndexError as error:
                 raise Unrecognised(f"it looks {BEYOND}: {error}") from None
-            while len(_SAID) >= _REMEMBERED:
-                del _SAID[next(iter(_SAID))]
-            _SAID[key] = found, tuple(map(ref, tensors))
+            while len(_ANSWERS) >= _REMEMBERED:
+                del _ANSWERS[next(iter(_ANSWERS))]
+            _ANSWERS[key] = found, tuple(map(ref, tensors))
         return found
-
-    def rows(
-        self, places: Places, steps: Sequence[Any], keys: Any, found: Recognised, scale: float
-    ) -> tuple[Rows, Any]:
-        """Return the term that a product of queries and positions is among steps, and its table."""
-
-        @lru_cache(maxsize=4)
-        def table(n: int) -> Any:
-            return self._table(places, n, keys)
-
-        def made() -> tuple[Rows, Any]:
-            shown = max(x.frames for step in steps for x in step.programs())
-            said = rows_of(places, found, scale, lambda n: self._added_always(steps, n, keys), table, shown)
-            return said, table(said.keys)[:, said.picked]
-
-        tensors: list[Any] = []
-        key = ("rows", scale, *(self._key(x, keys, tensors) for x in ((places.table,), *steps)))
-        said, rows = self._once(key, tensors, made)
-        return said, self.learned(lambda: self._table(places, said.keys, keys)[:, said.picked], rows, keys)
-
-    def _table(self, places: Places, n: int, keys: Any) -> Any:
-        """Return the table of a product at n keys, ``(heads or 1, rows, features)``."""
-        given = _frames_for(keys, n)[0]
-        whole = places.table.at(lambda length: _frames(length, n, keys, given)).permute(*places.order)
-        return whole.reshape(-1, *whole.shape[-2:])
-
-    def _added_always(self, steps: Sequence[Any], n: int, keys: Any) -> Any:
-        """Return what is added to scores, as an array, where all streams of so many keys have the same."""
-        least, most, own = _frames_for(keys, n)
-        out = [self.added(steps, own, keys, frames).cpu().numpy() for frames in {least, most}]
-        if not np.array_equal(out[0], out[-1], equal_nan=True):
-            raise Unrecognised("it depends on frames that attention does not see")
-        return np.asarray(out[0])[:, :n, :n]
-
-    def added(self, steps: Sequence[Any], n: int, keys: Any, frames: int | None = None) -> Any:
-        """Return what steps add to scores of n keys, ``(1 or heads, n, n)``.
-
-        Parameters
-        ----------
-        frames : int, optional
-            Of the forward's input.
-        """
-        given = _frames_for(keys, n)[0] if frames is None else frames
-        out, gone = self.made(np.zeros((1, n, n), np.float32)), False  # where scores are no more
-        for step in steps:
-            if step.name == "mul":
-                out = out * step.by
-                continue
-            if step.name == "sum":
-                out = out + step.value * self.added(step.by, n, keys, frames)
-                continue
-            whole = step.by.at(lambda length: _frames(length, n, keys, given))
-            at = step.axes.read(whole, n)
-            if at is None:
-                raise Unrecognised(f"it has the shape {tuple(whole.shape)} at {n} frames")
-            if step.name == "times":
-                out, gone = out * at, gone | (at == 0)
-                if not (gone | (at == 1)).all():
-                    raise Unrecognised("scores are multiplied by positions, by other numbers than 0 and 1")
-            elif step.name == "add":
-                out = self.numbers(out) + step.value * self.numbers(at)
-            else:
-                at = at == 0 if step.name == "keep" else at != 0
-                out, gone = out.masked_fill(at, step.value), gone | at
-        if bool((gone & (out > MASKED)).any()):
-            raise Unrecognised("scores give way to numbers where they are not hidden")
-        return out
 
     # ------------------------------------------------------------------ what is in it
     @property
     def frames(self) -> int:
         """How many frames show all that its numbers say."""
-        return long_enough({math.ceil(abs(c)) for c in self._numbers() if abs(c) > 1})
+        return long_enough({math.ceil(abs(c)) for c in self.numbers() if abs(c) > 1})
 
     @property
     def ends(self) -> int | None:
         """The frames at which the first table ends that is cut to the stream's length."""
         return min((size for size, part in self._cuts() if not isinstance(part.start, Length)), default=None)
 
-    def _numbers(self) -> Iterator[float]:
+    def numbers(self) -> Iterator[float]:
         """Numbers that may be positions, or parts of one: all but what scores are filled or scaled with."""
         name = self.func.__name__.strip("_")
         filling = name in ("full", "masked_fill", "full_like", "new_full", "where", "setitem", "fill")
@@ -322,11 +156,11 @@ class Pairs:
         yield from self.constants
         for x in flat((*self.args, *self.kwargs.values())):
             found: list[float] = []
-            if isinstance(x, Pairs):
-                yield from x._numbers()
+            if isinstance(x, Deferred):
+                yield from x.numbers()
             elif isinstance(x, Symbolic) and isinstance(x.value, int):
                 found = [x.value]
-            elif isinstance(x, self.tensor) and math.prod(x.shape) <= _FEW:
+            elif isinstance(x, self.library.tensor) and math.prod(x.shape) <= FEW:
                 found = [c for c in x.flatten().tolist() if abs(c) > 1]
             elif isinstance(x, (int, float)) and not isinstance(x, bool):
                 found = [x]
@@ -339,9 +173,9 @@ class Pairs:
     def _cuts(self) -> Iterator[tuple[int, slice]]:
         """Give the cuts of tables, each with the size of what is cut."""
         for x in self.arguments():
-            if isinstance(x, Pairs):
+            if isinstance(x, Deferred):
                 yield from x._cuts()
-        if self.indexes(self.func) and isinstance(self.args[0], self.tensor):
+        if self.func is self.library.tensor.__getitem__ and isinstance(self.args[0], self.library.tensor):
             index = self.args[1] if isinstance(self.args[1], tuple) else (self.args[1],)
             for axis, part in enumerate(index):
                 if isinstance(part, slice) and any(isinstance(e, Length) for e in (part.start, part.stop)):
@@ -358,41 +192,37 @@ class Pairs:
                 yield x
             elif isinstance(x, Symbolic):
                 yield x.length
-            elif isinstance(x, Pairs):
+            elif isinstance(x, Deferred):
                 yield from x.lengths()
             elif isinstance(x, ShapeOf):
                 yield from (s for s in x.shape if isinstance(s, Length))
 
-    def _key(self, x: Any, keys: Any, tensors: list[Any]) -> Any:
-        """Return what is equal of equal programs; a list gets the tensors that are told apart by identity."""
-        if isinstance(x, Pairs):
-            return (x.func, self._key(x.args, keys, tensors), self._key(tuple(x.kwargs.items()), keys, tensors))
+    def key(self, x: Any, keys: Any, tensors: list[Any]) -> Any:
+        """Return the cache key of an argument; tensors that are compared by identity are appended to `tensors`."""
+        if isinstance(x, Deferred):
+            return (x.func, self.key(x.args, keys, tensors), self.key(tuple(x.kwargs.items()), keys, tensors))
         if isinstance(x, Symbolic):
-            own = (self._key(i, keys, tensors) for i in (x.length, x.value))
+            own = (self.key(i, keys, tensors) for i in (x.length, x.value))
             return (x.roles, x.position, *own)
         if isinstance(x, Length) and keys is None:
             return tuple(_count(x, n) for n in (*_PROBED[0], LONGEST, LONGEST + 1))
         if isinstance(x, Length):
-            return tuple(_frames(x, n, keys, _frames_for(keys, n)[0]) for n in (LONGEST, LONGEST + 1))
-        if isinstance(x, self.tensor):
-            return self.told(x, tensors)
+            return tuple(frames_at(x, n, keys, frames_for(keys, n)[0]) for n in (LONGEST, LONGEST + 1))
+        if isinstance(x, self.library.tensor):
+            return self.library.key(x, tensors)
         if isinstance(x, slice):
-            return self._key((x.start, x.stop, x.step), keys, tensors)
+            return self.key((x.start, x.stop, x.step), keys, tensors)
         if isinstance(x, (list, tuple)):
-            return tuple(self._key(i, keys, tensors) for i in x)
+            return tuple(self.key(i, keys, tensors) for i in x)
         if isinstance(x, ShapeOf):
-            return self._key(x.shape, keys, tensors)
+            return self.key(x.shape, keys, tensors)
         return type(x), x.key() if hasattr(x, "key") else str(x)
 
-    def as_output(self) -> NoReturn:
-        """Refuse to be what a forward returns."""
-        raise NotStreamableError(f"{self!r} are returned, at {user_line()}; {SERVES}")
-
     # ------------------------------------------------------------------ what it looks like
-    def _probe(self, n: int) -> Any:
+    def probe(self, n: int) -> Any:
         """Return the tensor for so many frames of the forward's input."""
         try:
-            with self.quietly():
+            with self.library.evaluating():
                 return self.at(lambda length: _count(length, n))
         except IndexError as error:
             raise NotStreamableError(f"{self!r} at {user_line()} look {BEYOND}: {error}; {SERVES}") from None
@@ -402,7 +232,7 @@ class Pairs:
         if isinstance(self.func, Places):
             return tuple(self.args[0].shape)
         lengths, probed = list(self.lengths()), self._probed()
-        sizes = zip(*(self._probe(n).shape for n in probed))
+        sizes = zip(*(self.probe(n).shape for n in probed))
         return tuple(few[0] if len({*few}) == 1 else self._length_of(few, probed, lengths) for few in sizes)
 
     def _probed(self) -> tuple[int, ...]:
@@ -440,7 +270,7 @@ class Pairs:
 
     @cached_property
     def _kind(self) -> tuple[int, Any]:
-        few = self._probe(self._probed()[0])
+        few = self.probe(self._probed()[0])
         return len(few.shape), few.dtype
 
     def dim(self) -> int:
@@ -462,17 +292,17 @@ class Pairs:
     def _alike(self, read: Callable[[Any], Any]) -> Any:
         """Return what is read of it where that is the same at every length, or None."""
         most = min(LONGEST, self.ends or LONGEST)
-        with suppress(Unrecognised), self.quietly():  # they may be too many to be tried
+        with suppress(Unrecognised), self.library.evaluating():  # they may be too many to be tried
             few = sorted({min(n, most) for n in (40, 41, 63, 64, 65, self.frames, self.frames + 1)})
-            found = {read(self._probe(n)) for n in self._input_for(few)}
+            found = {read(self.probe(n)) for n in self._input_for(few)}
             return found.pop() if len(found) == 1 else None
         return None
 
     def everywhere(self) -> Any:
         """Return the number that all its elements are at every length, or None."""
         tensors: list[Any] = []
-        key = ("everywhere", self._key(self, None, tensors))
-        return self._once(key, tensors, lambda: self._alike(_number_of))
+        key = ("everywhere", self.key(self, None, tensors))
+        return self.answered(key, tensors, lambda: self._alike(_number_of))
 
     def item(self, name: str = "item") -> Any:
         """Return the number that it is at every length."""
@@ -492,8 +322,124 @@ class Pairs:
             )
         return bool(found)
 
+    def as_stream(self) -> Any:
+        """Return it as the stream that it is, where only one of its axes is a stream's.
+
+        Raises
+        ------
+        NotStreamableError
+            Where it says something of pairs of frames.
+        """
+        return self.library.stream_of(self)
+
     def __repr__(self) -> str:
         return f"<{self.func.__name__} of positions>"
+
+    # ------------------------------------------------------------------ what is written into it
+    def shares(self) -> bool:
+        n = self._probed()[0]
+        with self.library.evaluating():
+            args, kwargs = (self._at(x, lambda length: _count(length, n)) for x in (self.args, self.kwargs))
+            return bool(self.library.share(self.library.compute(self.func, args, kwargs), args))
+
+    def _within(self, of: Any, out: Any, *source: Any) -> Any:
+        if not source:
+            raise NotStreamableError(
+                f"{out.func.__name__} at {user_line()} writes into a part of a mask or term of attention: compute "
+                "a new tensor instead (torch.where, masked_fill)"
+            )
+        return super()._within(of, out, *source)
+
+    def assigned(self, name: str, *args: Any) -> Any:
+        """Hold what a method that writes leaves."""
+        return self.hold(self.then(to_a_copy(getattr(self.library.tensor, name)), *args))
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        self.assigned("__setitem__", index, value)
+
+    # ------------------------------------------------------------------ as a tensor
+    def as_output(self) -> Any:
+        """Return what a forward returns."""
+        return self.library.output_of(self)
+
+    @property
+    def T(self) -> Any:
+        return self.t()
+
+    @property
+    def mT(self) -> Any:
+        return self.transpose(-2, -1)
+
+    @property
+    def device(self) -> Any:
+        return self.library.device
+
+    def is_floating_point(self) -> bool:
+        return "float" in str(self.dtype)
+
+    view_as = LikeOthers.reshape_as
+
+    def __getattr__(self, name: str) -> Any:
+        func = getattr(self.library.tensor, name, None)
+        if name in _NUMBERS:
+            raise _NoNumber(f"positions are made numbers by {name} at {user_line()}; {SERVES_FRAMES}")
+        if name.startswith("_") or not callable(func):
+            raise AttributeError(name)
+        if name.endswith("_"):
+            return partial(self.assigned if name in _WRITERS else self.written, name)
+        if str(getattr(func, "__annotations__", {}).get("return")).startswith(("tuple", "Extreme")):  # several
+            return getattr(self.as_stream(), name)
+        return partial(self.then, func)
+
+    def then(self, func: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """Return what a method of the library's tensors gives of it."""
+        return self.library.defer(func, (self, *args), kwargs)
+
+    def _refuse(self, name: str) -> NoReturn:
+        raise NotStreamableError(f"{name} of {self!r}, at {user_line()}; {SERVES_FRAMES}")
+
+    def _number(self, name: str, *_: Any, **__: Any) -> NoReturn:
+        self.__getattr__(name)
+        raise AttributeError(name)
+
+
+_NUMBERS = ("tolist", "numpy", "int", "__index__", "__len__", "__iter__", "__array__")
+_WRITERS = ("copy_", "fill_", "zero_")
+
+
+def _operator(name: str) -> Callable[..., Any]:
+    def method(self: Deferred, *others: Any) -> Any:
+        if any(getattr(type(x), "takes_deferred", False) for x in others):
+            return NotImplemented  # they know what is done to them
+        return self.then(getattr(self.library.tensor, name), *others)
+
+    return method
+
+
+_BOTH = (*ARITHMETIC, *BITWISE, "matmul")
+for _name in (*_BOTH, *(f"r{name}" for name in _BOTH), *RELATIONS, "neg", "invert", "abs", "getitem"):
+    setattr(Deferred, f"__{_name}__", _operator(f"__{_name}__"))
+for _name in ("index", "len", "iter", "array"):
+    setattr(Deferred, f"__{_name}__", partialmethod(Deferred._number, f"__{_name}__"))
+Deferred.__hash__ = object.__hash__  # type: ignore[method-assign]
+refuse_the_rest(Deferred, Deferred._refuse)
+
+
+def is_deferred(x: Any) -> bool:
+    """Whether something is computed of positions or lengths."""
+    return isinstance(x, (Symbolic, Deferred))
+
+
+def library_of(values: Iterable[Any]) -> Any:
+    """Return the library of the first deferred value among others; None where there is none."""
+    return next((v.library for v in values if isinstance(v, Deferred)), None)
+
+
+def as_deferred(x: Any) -> Any:
+    """Return positions as a deferred value; all else as it is."""
+    if isinstance(x, Symbolic) and x.position:
+        return x.length.edge.entry.library.defer_method("clone", (x,), {})
+    return x
 
 
 #: Frames for which shapes are looked at, of the shortest stream that is asked for its length.
@@ -502,11 +448,18 @@ _PROBED = ((96, 128, 149), (48, 64, 75), (24, 32, 37), (12, 16, 19), (6, 8, 11))
 _MOST = 2**40
 
 
-_SAID: dict[Any, tuple[Recognised, tuple[Any, ...]]] = {}
+_ANSWERS: dict[Any, tuple[Any, tuple[Any, ...]]] = {}
 _REMEMBERED = 256
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=256)
+def _may_share(name: str) -> bool:
+    """Whether what a function of a name gives may share the memory of its first argument."""
+    row = OPERATIONS.get(ours(name))
+    return name == "diagonal" or (row is not None and row.shares)
+
+
+@lru_cache(maxsize=256)
 def to_a_copy(func: Callable[..., Any]) -> Callable[..., Any]:
     """Return a function that writes into a copy of its first argument, and gives it."""
 
@@ -535,10 +488,6 @@ def _number_of(x: Any) -> Any:
     return few.pop() if len(few) == 1 else None
 
 
-def _seen(made: Callable[..., Any], n: int, *sizes: Any) -> Any:
-    return made(expected(Context(*sizes), n))
-
-
 def _fits(size: int, part: slice, frames: int) -> bool:
     """Whether a cut takes what is there, for so many frames of the forward's input."""
     start, stop = (_count(e, frames) if isinstance(e, Length) else e or 0 for e in (part.start, part.stop))
@@ -551,7 +500,7 @@ def _count(length: Length, frames: int) -> int:
     return length.apply(frames) if formula is None else int(formula.count.at(frames))
 
 
-def _frames_for(keys: Any, n: int) -> tuple[int, int, int]:
+def frames_for(keys: Any, n: int) -> tuple[int, int, int]:
     """Return the fewest and most frames of the forward's input that give n keys, or the next number; and that."""
     formula = keys.shape[2].formula()
     if formula is None:
@@ -574,7 +523,7 @@ def _first_of(count: Any, n: int) -> int:
     return high
 
 
-def _frames(length: Length, n: int, keys: Any, given: int) -> int:
+def frames_at(length: Length, n: int, keys: Any, given: int) -> int:
     """Return what a length is where the keys' stream has n frames, and the forward's input `given`."""
     if all(getattr(atom, "cid", None) == keys.edge.cid for _, atom in length.terms):
         return length.plus + n * sum(times for times, _ in length.terms)

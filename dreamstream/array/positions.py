@@ -1,13 +1,12 @@
 """Integers that are computed of a frame's position, as the operator of positions counts them.
 
-It knows sums, products, quotients and rests. What a forward does to ``arange(x.size(L))`` is read off the notes
-(`pairs`), and compared with what the functions themselves say of some lengths.
+It knows sums, products, quotients and rests. What a forward does to ``arange(x.size(L))`` is read off the deferred
+value, and compared with what the functions themselves say of some lengths.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -15,43 +14,17 @@ import numpy as np
 from ..errors import NotStreamableError
 from ..stream.rules import Length
 from ..stream.where import user_line
+from .deferred import SERVES_FRAMES, Deferred, is_deferred
 from .stream_tensor import StreamTensor
 from .symbolic import Symbolic
 
-SERVES = "what is computed of positions serves as a mask or a term of attention, to index tables, and with frames"
-
-_CODES = {
-    "add": 0,
-    "radd": 0,
-    "sub": 0,
-    "mul": 1,
-    "rmul": 1,
-    "floordiv": 2,
-    "floor_divide": 2,
-    "mod": 3,
-    "remainder": 3,
-}
+#: The operator's codes for sums, products, quotients and rests.
+_CODES = dict.fromkeys(("add", "radd", "sub"), 0) | dict.fromkeys(("mul", "rmul"), 1)
+_CODES |= dict.fromkeys(("floordiv", "floor_divide"), 2) | dict.fromkeys(("mod", "remainder"), 3)
 _SHAPES = (
     "to", "long", "int", "type", "type_as", "unsqueeze", "squeeze", "view", "reshape", "expand", "expand_as",
     "repeat", "getitem", "contiguous", "clone", "detach",
 )  # fmt: skip
-
-
-def noted(x: Any) -> bool:
-    """Whether something is computed of positions."""
-    return isinstance(x, Symbolic) or hasattr(type(x), "says")
-
-
-def noting(values: Iterable[Any]) -> Any:
-    """Return the class that notes what is done to positions, where something of it is among values; else None."""
-    return next((type(v) for v in values if hasattr(type(v), "says")), None)
-
-
-def as_noted(x: Any) -> Any:
-    """Return positions as what notes what is done to them; all else as it is."""
-    if isinstance(x, Symbolic) and x.position:
-        return type(x.length).note("clone", (x,), {})
-    return x
 
 
 def integers(x: Any) -> bool:
@@ -79,14 +52,14 @@ def _counted(x: Any) -> tuple[Symbolic, list[int]]:
     """Return the positions, and the steps that make integers of them, in the operator's codes."""
     if isinstance(x, Symbolic) and x.position and isinstance(x.value, (int, float)):
         return x, []
-    if hasattr(type(x), "says"):
+    if isinstance(x, Deferred):
         name, first = x.func.__name__.strip("_"), x.args[0]
         by = x.args[1] if len(x.args) > 1 else x.kwargs.get("other")
-        if integers(by) and not (noted(by) or getattr(by, "is_stream", False)) and math.prod(by.shape) == 1:
+        if integers(by) and not (is_deferred(by) or getattr(by, "is_stream", False)) and math.prod(by.shape) == 1:
             by = int(by)
         if name in _SHAPES:
             return _counted(first)
-        if isinstance(by, int) and noted(first):
+        if isinstance(by, int) and is_deferred(first):
             leaf, steps = _counted(first)
             floored = name == "div" and x.kwargs.get("rounding_mode") == "floor"
             code = 2 if floored else _CODES.get(name)
@@ -100,8 +73,8 @@ def _counted(x: Any) -> tuple[Symbolic, list[int]]:
 
 def _as_counted(x: Any, leaf: Symbolic, steps: list[int], n: int) -> bool:
     """Whether positions with these steps are what the functions say of n frames."""
-    with x.quietly():
-        wanted = x._probe(n).numpy()
+    with x.library.evaluating():
+        wanted = x.probe(n).numpy()
     at = np.arange(wanted.shape[next(i for i, s in enumerate(x.shape) if isinstance(s, Length))])
     at = at + int(leaf.value)
     for code, c in zip(steps[::2], steps[1::2]):
@@ -126,8 +99,8 @@ def first_row(at: Any, repeated: bool = False) -> tuple[int, Length, int, int] |
     start, length = at.value if isinstance(at, Symbolic) else 0, shape[places[0]]
     if not isinstance(at, Symbolic):
         for n in (64, at.frames + 1):
-            with at.quietly():
-                probed = np.moveaxis(at._probe(n).numpy(), places[0], -1)
+            with at.library.evaluating():
+                probed = np.moveaxis(at.probe(n).numpy(), places[0], -1)
             rows = np.arange(probed.shape[-1]) + int(probed.flat[0])
             start = int(rows[0])
             if not (probed == rows).all():
@@ -146,5 +119,5 @@ def unknown(x: Any) -> NotStreamableError:
         )
     return NotStreamableError(
         f"{x!r} meet a stream, at {user_line()}: integers that are no sum, product, quotient or rest of one "
-        f"position; {SERVES}"
+        f"position; {SERVES_FRAMES}"
     )

@@ -1,0 +1,164 @@
+"""The library whose tensors run in a forward: NumPy's here, torch's in `dreamstream.torch.forward.library`.
+
+Every entry has one, as `Entry.library`. Where positions meet frames, each frame meets what is computed of its own
+position: the functions run once more, now on the stream of the positions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from hashlib import sha1
+from typing import Any
+
+import numpy as np
+
+from ..errors import ModeError, NotStreamableError
+from ..operations import RELATIONS
+from ..stream.mask_recognition import Recognised
+from ..stream.rules import Length, Sizes
+from ..stream.tree import map_leaves
+from ..stream.where import user_line
+from . import creation, positions
+from .deferred import SERVES_FRAMES, Deferred, flat, is_deferred, to_a_copy
+from .einsum import table_product
+from .score_views import Greatest
+from .scores import Scores
+from .shape_of import ShapeOf, shape_alone
+from .stream_tensor import StreamTensor
+from .symbolic import TYPES, Symbolic
+from .tensor import Tensor
+
+
+class Library(Sizes):
+    """NumPy's arrays as this package's tensors, and what other libraries have alike.
+
+    Attributes
+    ----------
+    tensor : type
+        The class of its tensors.
+    types : mapping
+        Its element types, by Python's types and by their names.
+    device : Any
+        Where its tensors are.
+    """
+
+    tensor: Any = Tensor
+    types: Mapping[Any, Any] = TYPES
+    device: Any = "cpu"
+    see: Callable[[Any], Any] = staticmethod(lambda native: native)  # shows a stream as the user's code sees it
+    has_gradients: Callable[[], bool] = staticmethod(lambda: False)  # whether they are recorded at the moment
+
+    # ------------------------------------------------------------------ what deferred values are computed with
+    def evaluating(self) -> AbstractContextManager[Any]:
+        """Within it functions run unseen, and no gradient is recorded."""
+        return nullcontext()
+
+    def compute(self, func: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        """Return what a function gives of tensors and numbers."""
+        return func(*args, **kwargs)
+
+    def array(self, values: Any) -> Any:
+        """Return an array of NumPy's as a tensor."""
+        return Tensor._plain(values)
+
+    def without_values(self, x: ShapeOf) -> Any:
+        """Return what functions take in place of a stream, of which they may know the shape."""
+        return x
+
+    def share(self, out: Any, args: Sequence[Any]) -> bool:
+        """Whether what a function gave shares the memory of an argument."""
+        return any(isinstance(x, Tensor) and np.shares_memory(out.numpy(), x.numpy()) for x in flat(args))
+
+    def as_terms(self, x: Any) -> Any:
+        """Return a tensor as numbers that may be added to others."""
+        return x.double()
+
+    def key(self, tensor: Any, held: list[Any]) -> Any:
+        """Return a constant's cache key; tensors that are compared by identity are appended to `held`."""
+        values = np.ascontiguousarray(tensor.numpy())
+        return tensor.shape, values.dtype.str, sha1(values.tobytes()).digest()
+
+    def bias(self, found: Recognised, steps: Sequence[Any], keys: Any) -> Any:
+        """Return what is added to scores by distance, as operators take it."""
+        return Tensor._plain(np.asarray(found.bias, keys.dtype))
+
+    def table(self, make: Callable[[], Any], found: Any, keys: Any) -> Any:
+        """Return a table that was found, as operators take it; one that is learned is made anew."""
+        return found.to(keys.dtype)
+
+    def dropped(self, p: float) -> AbstractContextManager[Any]:
+        """Within it attention drops its weights with a probability."""
+        raise ModeError(f"attention's dropout of {p} is not offered; give 0")
+
+    # ------------------------------------------------------------------ what is deferred
+    def function(self, name: str) -> Any:
+        """Return the function, or the tensors' method, of a name; None where there is none."""
+        if name == "__setitem__":
+            return to_a_copy(Tensor.__setitem__)
+        return getattr(creation if name in ("arange", "eye", "full") else Tensor, name, None)
+
+    def defer(self, func: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        """Return what a function gives of deferred values and lengths, or of these and streams."""
+        if any(isinstance(x, (StreamTensor, Scores, Greatest)) for x in flat((args, kwargs))):
+            found = table_product(func.__name__, args, lambda: _run(func, args, kwargs))
+            return _run(func, args, kwargs) if found is None else found
+        return Deferred(self, func, args, dict(kwargs))
+
+    def defer_method(self, name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        """Return what a function, or a method of lengths and positions, gives that no formula says."""
+        func = self.function(name)
+        if func is None:
+            return NotImplemented
+        out = self.defer(func, args, kwargs)
+        lengths = any(isinstance(a, Symbolic) and not a.position for a in args)
+        compares = lengths and name.startswith("__") and name.strip("_") in RELATIONS and isinstance(out, Deferred)
+        if compares and sum(isinstance(s, Length) for s in out.shape) < 2:
+            return NotImplemented  # a mask of frames by their number, which is refused
+        return out
+
+    def defer_call(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Return a call of a user's function, which is called with integers and with shapes of streams."""
+        out = Deferred(self, func, *(map_leaves(x, shape_alone) for x in (args, kwargs)))
+        out.constants = tuple(c for c in func.__code__.co_consts if type(c) is int)
+        return out
+
+    def stream_of(self, x: Deferred) -> Any:
+        """Return a deferred value as the stream that it is, where only one of its axes is a stream's.
+
+        Raises
+        ------
+        NotStreamableError
+            Where it says something of pairs of frames.
+        """
+        known = x.__dict__
+        if "_stream" not in known:
+            if sum(isinstance(s, Length) for s in x.shape) != 1 or not any(map(is_deferred, x.arguments())):
+                raise NotStreamableError(f"{x!r} meet a stream, at {user_line()}; {SERVES_FRAMES}")
+            integers = positions.integers(x)
+            known["_stream"] = positions.streamed(x, "int64") if integers else _run(x.func, x.args, x.kwargs)
+        return known["_stream"]
+
+    def output_of(self, x: Deferred) -> Any:
+        """Return what a forward returns of a deferred value."""
+        return self.stream_of(x)
+
+
+def _run(func: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    """Run a function where each frame meets what is computed of its position."""
+    given, named = (map_leaves(x, _stream_of) for x in (tuple(args), dict(kwargs)))
+    method = getattr(given[0], func.__name__, None) if getattr(Tensor, func.__name__, None) is func else None
+    out = func(*given, **named) if method is None else method(*given[1:], **named)
+    if out is NotImplemented:
+        raise NotStreamableError(f"{func.__name__} of positions and a stream, at {user_line()}; {SERVES_FRAMES}")
+    return out
+
+
+def _stream_of(x: Any) -> Any:
+    if isinstance(x, Deferred):
+        return x.as_stream()
+    return x.constant() if isinstance(x, Symbolic) and x.position else x
+
+
+#: What stands for NumPy's arrays in forwards of this package.
+NATIVE = Library()

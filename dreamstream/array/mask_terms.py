@@ -1,0 +1,195 @@
+"""What masks and terms say of attention: the steps by which scores were changed, computed at lengths that show it.
+
+Each step holds a deferred value, or a number. All of them are run, in their order, on zeros in the scores' place;
+`dreamstream.stream.mask_recognition` reads from the values what each query sees, and what is added by distance.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from ..stream.context import Context
+from ..stream.mask_recognition import (
+    FAR,
+    FARTHEST_TRIED,
+    LONGEST,
+    MASKED,
+    Recognised,
+    Unrecognised,
+    confirm,
+    expected,
+    extended,
+    recognised,
+)
+from .deferred import FEW, Deferred, frames_at, frames_for
+from .relative import Places, Rows, rows_of
+
+#: The most periods' frames between numbers that are tried in place of one that is too great.
+_MOST_STEPS = 256
+
+
+def recognise(steps: Sequence[Any], keys: Any) -> Recognised:
+    """Return what steps say of the attention to keys.
+
+    Raises
+    ------
+    Unrecognised
+        Where it is nothing that streams.
+    """
+    span = max(1, frames_for(keys, LONGEST)[0] // LONGEST)
+    ends = (x.ends for x in deferred_in(steps) if x.ends is not None)
+    most = min(ends, default=LONGEST) // span
+
+    def tried(steps: Sequence[Any]) -> Recognised:
+        n = max(64, _shown(steps) // span)
+        return recognised(lambda n: _added_always(steps, n, keys), min(n, most), most)
+
+    def of_smaller(c: int, others: set[int]) -> Recognised:
+        """Return what steps say by what they say with smaller numbers in place of one."""
+        period = math.lcm(*(x for x in others if x))
+        near = c % period + period * (max(others | {FEW}) // period + 1)
+        tries = [[step.replaced(c, near + k * period) for step in steps] for k in range(3)]
+        if period > _MOST_STEPS or near + 2 * period > c or c in _numbers(tries[0]):
+            raise Unrecognised(f"it looks at {c} frames, more than can be tried")
+        found = extended([tried(x) for x in tries], (c - near) // period)
+        reach = sum(n or 0 for n in vars(found.context).values())
+        n = max(c, reach) + FEW if c <= FARTHEST_TRIED else LONGEST // 4
+        confirm(found, lambda n: _added_always(steps, n, keys), min(n, most))
+        return found
+
+    def made() -> Recognised:
+        every = _numbers(steps)
+        others = {x for x in every if x <= FAR}
+        try:
+            return of_smaller(max(every), others) if len(every - others) == 1 else tried(steps)
+        except Unrecognised:
+            return tried(steps)
+
+    out: Recognised = _answered((), steps, keys, made)
+    return out
+
+
+def hide_keys(steps: Sequence[Any], keys: Any) -> bool:
+    """Whether steps hide a key from any query."""
+
+    def made() -> bool:
+        return bool((_added_always(steps, min(max(64, _shown(steps)), LONGEST), keys) <= MASKED).any())
+
+    return bool(_answered(("hides",), steps, keys, made))
+
+
+def rows_by_distance(
+    places: Places, steps: Sequence[Any], keys: Any, found: Recognised, scale: float
+) -> tuple[Rows, Any]:
+    """Return the term that a product of queries and positions is among steps, and its table."""
+
+    @lru_cache(maxsize=4)
+    def table(n: int) -> Any:
+        return _table(places, n, keys)
+
+    def made() -> tuple[Rows, Any]:
+        said = rows_of(places, found, scale, lambda n: _added_always(steps, n, keys), table, _shown(steps))
+        return said, table(said.keys)[:, said.picked]
+
+    said, rows = _answered(("rows", scale), [(places.table,), *steps], keys, made, steps)
+    library = places.table.library
+    return said, library.table(lambda: _table(places, said.keys, keys)[:, said.picked], rows, keys)
+
+
+def seen_in(context: Context, keys: Any) -> Deferred:
+    """Return whether queries see keys in a context."""
+    length = keys.shape[2]
+    library = length.edge.entry.library
+
+    def seen(n: int, *sizes: Any) -> Any:
+        return library.array(expected(Context(*sizes), n))
+
+    return Deferred(library, seen, (length, context.chunk, context.left, context.right, context.keep), {})
+
+
+def product_within(x: Any) -> Places | None:
+    """Return the product of queries and a table that a deferred value is made of, if there is one."""
+    if not isinstance(x, Deferred):
+        return None
+    if isinstance(x.func, Places):
+        return x.func
+    return next((p for a in x.arguments() if (p := product_within(a)) is not None), None)
+
+
+def added(steps: Sequence[Any], n: int, keys: Any, frames: int | None = None) -> Any:
+    """Return what steps add to scores of n keys, ``(1 or heads, n, n)``.
+
+    Parameters
+    ----------
+    frames : int, optional
+        Of the forward's input.
+    """
+    given = frames_for(keys, n)[0] if frames is None else frames
+    library = keys.shape[2].edge.entry.library
+    out, gone = library.array(np.zeros((1, n, n), np.float32)), False  # where scores are no more
+    for step in steps:
+        if step.name == "mul":
+            out = out * step.by
+            continue
+        if step.name == "sum":
+            out = out + step.value * added(step.by, n, keys, frames)
+            continue
+        whole = step.by.at(lambda length: frames_at(length, n, keys, given))
+        at = step.axes.read(whole, n)
+        if at is None:
+            raise Unrecognised(f"it has the shape {tuple(whole.shape)} at {n} frames")
+        if step.name == "times":
+            out, gone = out * at, gone | (at == 0)
+            if not (gone | (at == 1)).all():
+                raise Unrecognised("scores are multiplied by positions, by other numbers than 0 and 1")
+        elif step.name == "add":
+            out = library.as_terms(out) + step.value * library.as_terms(at)
+        else:
+            at = at == 0 if step.name == "keep" else at != 0
+            out, gone = out.masked_fill(at, step.value), gone | at
+    if bool((gone & (out > MASKED)).any()):
+        raise Unrecognised("scores give way to numbers where they are not hidden")
+    return out
+
+
+def deferred_in(steps: Sequence[Any]) -> list[Deferred]:
+    """Return the deferred values of steps."""
+    return [x for step in steps for x in step.deferred()]
+
+
+def _shown(steps: Sequence[Any]) -> int:
+    """Return how many frames show all that the steps' numbers say."""
+    return max(x.frames for x in deferred_in(steps))
+
+
+def _numbers(steps: Sequence[Any]) -> set[int]:
+    return {math.ceil(abs(c)) for x in deferred_in(steps) for c in x.numbers()}
+
+
+def _answered(
+    what: tuple[Any, ...], known: Sequence[Any], keys: Any, make: Callable[[], Any], steps: Sequence[Any] = ()
+) -> Any:
+    """Return what has been made of equal steps before; make it where nothing has."""
+    first, tensors = deferred_in(steps or known)[0], list[Any]()
+    return first.answered((*what, *(first.key(x, keys, tensors) for x in known)), tensors, make)
+
+
+def _table(places: Places, n: int, keys: Any) -> Any:
+    """Return the table of a product at n keys, ``(heads or 1, rows, features)``."""
+    given = frames_for(keys, n)[0]
+    whole = places.table.at(lambda length: frames_at(length, n, keys, given)).permute(*places.order)
+    return whole.reshape(-1, *whole.shape[-2:])
+
+
+def _added_always(steps: Sequence[Any], n: int, keys: Any) -> Any:
+    """Return what is added to scores, as an array, where all streams of so many keys have the same."""
+    least, most, own = frames_for(keys, n)
+    out = [added(steps, own, keys, frames).cpu().numpy() for frames in {least, most}]
+    if not np.array_equal(out[0], out[-1], equal_nan=True):
+        raise Unrecognised("it depends on frames that attention does not see")
+    return np.asarray(out[0])[:, :n, :n]

@@ -1,0 +1,464 @@
+"""torch as the library of a forward: what deferred values are computed with, and what is deferred.
+
+Where what is computed of ``arange(x.size(1))`` meets frames, each meets what is computed of its own position:
+torch's functions run once more, now on the stream of the positions. Tables are cut to a stream's length.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import lru_cache, wraps
+from hashlib import sha1
+from typing import Any, NoReturn
+
+import torch
+
+from ...array import creation
+from ...array.attend import of_all
+from ...array.deferred import SERVES, SERVES_FRAMES, Deferred, flat, is_deferred
+from ...array.einsum import table_product
+from ...array.library import Library
+from ...array.mask_terms import added
+from ...array.positions import first_row, streamed, unknown
+from ...array.score_views import Greatest
+from ...array.scores import Scores
+from ...array.shape_of import Empty, ShapeOf
+from ...array.stream_tensor import StreamTensor
+from ...array.symbolic import Symbolic
+from ...array.whole import require_waiting
+from ...array.writing import copied
+from ...errors import NotStreamableError
+from ...nn.functional.lookup import require_as_it_is
+from ...stream.mask_recognition import Recognised
+from ...stream.rules import BatchSize, Length
+from ...stream.tree import leaves, map_leaves
+from ...stream.where import user_line
+from ..private import without_functions
+from ..run.kernels.attention import dropping
+from ..tensor.stream_tensor import StreamTensor as Shell
+from . import names
+from .complex_pair import Complex
+from .constants import Constant
+from .mode import current
+from .sizes import TorchBatch, TorchBatchLength, TorchLength
+
+#: Elements of a tensor that is known by its values; greater ones are known by what they are a view of.
+_FEW = 4096
+
+
+class _Shaped(torch.Tensor):
+    """A tensor without values, which says that it is where a stream is."""
+
+    stands: Any = None
+
+    @property
+    def device(self) -> Any:  # type: ignore[override]
+        return self.stands or super().device
+
+
+class TorchLibrary(Library):
+    """torch's tensors, and its functions."""
+
+    tensor = torch.Tensor
+    batch, length, joined = TorchBatch, TorchLength, TorchBatchLength
+    types = {bool: torch.bool, float: torch.float32, int: torch.int64} | {
+        name: getattr(torch, name) for name in ("bool", "float32", "float64", "int64")
+    }
+    see = staticmethod(Shell.shell)
+    has_gradients = staticmethod(torch.is_grad_enabled)
+    dropped = staticmethod(dropping)
+
+    @property
+    def device(self) -> Any:
+        return current().device
+
+    # ------------------------------------------------------------------ what deferred values are computed with
+    @contextmanager
+    def evaluating(self) -> Iterator[None]:
+        with torch.no_grad(), without_functions():
+            yield
+
+    def compute(self, func: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        try:
+            out = func(*args, **kwargs)
+        except (RuntimeError, NotImplementedError) as error:
+            if "meta" not in str(error):
+                raise
+            out = None
+        if out is None or getattr(out, "is_meta", False):
+            ShapeOf((), None, None)._refuse("a value")
+        return out
+
+    def array(self, values: Any) -> Any:
+        return torch.from_numpy(values)
+
+    def without_values(self, x: ShapeOf) -> torch.Tensor:
+        out = torch.empty(x.shape, dtype=x.dtype, device="meta").as_subclass(_Shaped)
+        out.stands = x.device
+        return out
+
+    def share(self, out: Any, args: Sequence[Any]) -> bool:
+        own = out.untyped_storage().data_ptr()
+        return any(isinstance(x, torch.Tensor) and x.untyped_storage().data_ptr() == own for x in flat(args))
+
+    def as_terms(self, x: Any) -> Any:
+        return x
+
+    def key(self, tensor: torch.Tensor, held: list[Any]) -> Any:
+        with self.evaluating():
+            kind = tuple(tensor.shape), tensor.dtype, tensor.device
+            if tensor.is_inference() or (tensor.numel() <= _FEW and tensor.device.type == "cpu"):
+                values = tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy()
+                return *kind, sha1(values.tobytes()).digest()
+            base = tensor if tensor._base is None else tensor._base  # of what a forward cuts anew in each call
+            held.append(base)
+            return *kind, id(base), base._version, tensor.storage_offset(), tensor.stride()
+
+    def bias(self, found: Recognised, steps: Sequence[Any], keys: Any) -> Constant:
+        """Return what is added to scores by distance, with the gradient that it has."""
+        forward = current()
+        if found.cells is None or keys.value is None or not torch.is_grad_enabled():
+            like = torch.get_default_dtype() if keys.value is None else keys.value.dtype
+            return Constant(torch.as_tensor(found.bias, dtype=like, device=forward.device), forward.arrays)
+        rows, columns = (torch.from_numpy(c) for c in found.cells)
+        with without_functions():
+            at = added(steps, int(max(rows.max(), columns.max())) + 1, keys)
+        return Constant((at[:, rows, columns] - at[:, rows, rows]).to(keys.value), forward.arrays)
+
+    def table(self, make: Callable[[], Any], found: Any, keys: Any) -> Constant:
+        forward = current()
+        like = torch.get_default_dtype() if keys.value is None else keys.value.dtype
+        if torch.is_grad_enabled():
+            with without_functions():
+                found = make()
+        return Constant(found.to(forward.device, like), forward.arrays)
+
+    # ------------------------------------------------------------------ what is deferred
+    def function(self, name: str) -> Any:
+        return next(
+            (getattr(o, name) for o in (torch.Tensor, torch.nn.functional, torch) if hasattr(o, name)), None
+        )
+
+    def defer(self, func: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        args, kwargs = tuple(args), dict(kwargs)
+        if func.__name__ in ("to", "type_as"):
+            args = tuple(_type_of(a) for a in args)
+            func = torch.Tensor.to
+        found = looked_up(func, args, kwargs)
+        if found is not None:
+            return found
+        given, named = plain(args), plain(kwargs)
+        if _streams((given, named)):
+            out = table_product(func.__name__, given, lambda: met(func, given, named))
+            return met(func, args, kwargs) if out is None else out
+        if func.__name__ in ("meshgrid", "broadcast_tensors"):
+            several = given[0] if isinstance(given[0], (list, tuple)) else given
+            return tuple(Deferred(self, _part(func, i), given, named) for i in range(len(several)))
+        return Deferred(self, func, given, named)
+
+    def defer_method(self, name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        forward = current()
+        given = [a if isinstance(a, Symbolic) else forward.unwrap(a) for a in args]
+        return forward._wrapped(super().defer_method(name, given, kwargs))
+
+    def defer_call(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        def unwrapped(x: Any) -> Any:
+            inner = getattr(x, "_inner", None)
+            return inner if isinstance(inner, (Deferred, Symbolic)) else x
+
+        args, kwargs = map_leaves((args, kwargs), unwrapped)
+        return current()._wrapped(super().defer_call(func, args, kwargs))
+
+    def take(self, func: Callable[..., Any], name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Run a function on deferred values, or on lengths that it makes a tensor of; else NotImplemented."""
+        kinds = set(map(type, flat((*args, kwargs))))
+        alone = name == "einsum" and kinds & {Deferred, Symbolic} and Scores not in kinds
+        if name in _OURS and not alone:
+            return NotImplemented
+        if (
+            name in names.WRITERS
+            and args
+            and isinstance(args[0], (Deferred, Symbolic))
+            and _streams((args, kwargs))
+        ):
+            raise NotStreamableError(f"frames' values are written into positions, at {user_line()}; {SERVES}")
+        if args and isinstance(args[0], Deferred) and name in _READ:
+            return getattr(args[0], name)(*args[1:], **kwargs)
+        if name == "cat" and kinds & {Scores, Empty}:
+            return creation.cat(*args, **{names.SPELLINGS.get(k, k): v for k, v in kwargs.items()})
+        if Empty in kinds:
+            empty = next(x for x in flat((args, kwargs)) if isinstance(x, Empty))
+            return (
+                getattr(empty, name)(*args[1:], **kwargs)
+                if args[0] is empty
+                else empty._misuse(f"given to {name}")
+            )
+        if Scores in kinds and not name.startswith("new_") and not name.endswith("_like"):
+            return _on_scores(name, args, kwargs)
+        if Greatest in kinds:
+            return getattr(args[0], name)(*args[1:], **kwargs)
+        if Deferred in kinds and name in _NUMBERS:
+            raise NotStreamableError(f"positions are made numbers by {name} at {user_line()}; {SERVES}")
+        return self.defer(func, args, kwargs) if kinds & {Deferred, Symbolic} else NotImplemented
+
+    def cut(self, table: torch.Tensor, index: Any) -> Any:
+        """Return a table cut to a stream's length along two dimensions, or one of complex numbers."""
+        cut = cut_complex(table, index) if table.is_complex() else None
+        return cut or Deferred(self, torch.Tensor.__getitem__, (table, index), {})
+
+    def stream_of(self, x: Deferred) -> Any:
+        return current().unwrap(streamed_of(x))
+
+    def output_of(self, x: Deferred) -> NoReturn:
+        raise NotStreamableError(f"{x!r} are returned, at {user_line()}; {SERVES}")
+
+
+def _streams(tree: Any) -> bool:
+    return any(getattr(x, "is_stream", False) and not isinstance(x, Deferred) for x in flat(tree))
+
+
+@lru_cache(maxsize=64)
+def _part(func: Callable[..., Any], at: int) -> Callable[..., Any]:
+    """Return a function that gives one of several."""
+
+    @wraps(func)
+    def part(*args: Any, **kwargs: Any) -> Any:
+        return func(*args, **kwargs)[at]
+
+    return part
+
+
+def _type_of(x: Any) -> Any:
+    """Return a stream's type in its place."""
+    return torch.float32 if getattr(x, "is_stream", False) and not isinstance(x, Deferred) else x
+
+
+#: What has a handler that takes deferred values.
+_OURS = ("scaled_dot_product_attention", "multi_head_attention_forward", "einsum", "baddbmm")
+#: What is read of a deferred value.
+_READ = ("__bool__", "__int__", "__float__", "item", "size", "dim", "is_floating_point", "is_complex")
+_NUMBERS = ("__index__", "__len__", "__iter__", "tolist", "numpy", "__array__")
+
+
+def _on_scores(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    if isinstance(args[0], Scores):
+        return getattr(args[0], "assigned" if name == "__setitem__" else name)(*args[1:], **kwargs)
+    if name == "where_function" and isinstance(args[1], Scores):
+        return args[1].filled_where(args[0], args[2])
+    if name == "where_function":
+        return args[2].masked_fill(args[0], args[1])
+    if name in ("add", "__add__", "mul", "__mul__"):
+        return getattr(args[1], name)(args[0], **kwargs)
+    if name in ("matmul", "__matmul__", "bmm"):
+        return args[1].__rmatmul__(args[0])
+    if name in ("view_as", "reshape_as", "expand_as"):
+        return args[0].reshape(*args[1].shape)
+    raise NotStreamableError(f"{name} of scores of attention, at {user_line()}")
+
+
+def plain(x: Any) -> Any:
+    """Return arguments with torch's tensors in place of constants."""
+    return map_leaves(x, lambda a: a.torch if isinstance(a, Constant) else a)
+
+
+# ---------------------------------------------------------------------- functions of the position alone
+def met(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Run a function of positions and a stream: each frame meets what is computed of its position."""
+    forward, name = current(), names.meaning_of(func).name
+    types = [x.dtype for x in leaves((args, kwargs)) if getattr(x, "is_stream", False) and not is_deferred(x)]
+    real = next((_REAL[str(t)] for t in types if str(t) in _REAL), None)
+
+    def own(x: Any) -> Any:
+        if not is_deferred(x):
+            return x
+        alike = None if isinstance(x, Symbolic) else x.everywhere()
+        if alike is not None:
+            return Constant(torch.tensor(alike, dtype=x.dtype, device=forward.device), forward.arrays)
+        return forward.unwrap(streamed_of(x, real))
+
+    return forward._run(func, name, map_leaves(args, own), map_leaves(kwargs, own))
+
+
+_REAL = {"float32": torch.float32, "float64": torch.float64}
+#: Types that integers of positions have.
+_INTEGERS = (torch.int64, torch.int32, torch.int16)
+
+
+def streamed_of(x: Any, wanted: torch.dtype | None = None) -> Any:
+    """Return what is computed of positions as the stream that it is: torch's functions of that of the positions.
+
+    Integers become numbers of the type `wanted`, float32 without it; other numbers do if it is wider.
+    """
+    known, key = x.__dict__.setdefault("_streams", {}), (current(), wanted)
+    if key not in known:
+        known[key] = _streamed_anew(x, wanted)
+    return known[key]
+
+
+def _streamed_anew(x: Any, wanted: torch.dtype | None) -> Any:
+    forward = current()
+    if x.dtype in _INTEGERS or isinstance(x, Symbolic):
+        return forward._wrapped(streamed(x, str(wanted or torch.float32).rpartition(".")[2]))
+    if sum(isinstance(s, Length) for s in x.shape) != 1:
+        raise NotStreamableError(f"{x.func.__name__} of positions and a stream, at {user_line()}; {SERVES_FRAMES}")
+    func, name = x.func, x.func.__name__.strip("_")
+    if name in ("embedding", "index_select", "gather"):
+        raise NotStreamableError(f"{name} at {user_line()}: rows of a table are read in turn, one for each frame")
+    given = leaves((x.args, x.kwargs))
+    if not any(map(is_deferred, given)):
+        raise unknown(x)
+    types = [a.dtype for a in given if is_deferred(a) or isinstance(a, torch.Tensor)]
+    if x.dtype == torch.bool and (
+        sum(is_deferred(a) and a.dtype in _INTEGERS for a in given) > 1
+        or any(isinstance(a, int) and abs(a) > _EXACT for a in given)
+    ):
+        raise unknown(x)
+    real = x.dtype if x.dtype.is_floating_point else next((t for t in types if t.is_floating_point), torch.float32)
+
+    def own(a: Any) -> Any:
+        if is_deferred(a):
+            return streamed_of(a, real)
+        if isinstance(a, torch.Tensor) and a.dtype in _INTEGERS:
+            return a.to(real)
+        return a
+
+    args = map_leaves(x.args, own)
+    kwargs = {k: map_leaves(v, own) for k, v in x.kwargs.items() if k not in ("device", "dtype")}
+    if name in _TYPES:
+        out = args[0].to(x.dtype)
+    else:
+        func, args = _without_sums(func, name, args)
+        out = forward.call(func, args, kwargs)
+        if out is NotImplemented:
+            edge = next(a._inner.edge for a in leaves((args, kwargs)) if hasattr(a, "_inner"))
+            require_waiting(f"{name}: positions meet a length,", edge)
+            raise unknown(x)
+    return out.to(wanted) if (x.dtype, wanted) == (torch.float32, torch.float64) else out
+
+
+#: Integers up to which float32 has all.
+_EXACT = 1 << 24
+_TYPES = ("to", "type", "float", "double", "half", "bfloat16", "long", "int", "bool", "type_as")
+
+
+def _without_sums(func: Callable[..., Any], name: str, args: tuple[Any, ...]) -> tuple[Callable[..., Any], Any]:
+    """Return products of matrices that add nothing up as products of elements."""
+    if name in ("outer", "ger"):
+        return torch.mul, (args[0].unsqueeze(1), args[1].unsqueeze(0))
+    if name in ("matmul", "bmm", "mm", "rmatmul"):
+        a, b = args[::-1] if name == "rmatmul" else args
+        if 1 in [s for s in (a.shape[-1], b.shape[-2]) if isinstance(s, int)]:
+            return torch.mul, (a, b)
+    if name == "einsum" and len(args) == 3:
+        inputs, _, made = args[0].replace(" ", "").partition("->")
+        if inputs.count("...") == 1:
+            own = next(i for i, part in enumerate(inputs.split(",")) if "..." in part)
+            more = "ABCDEFGH"[: args[1 + own].ndim - len(inputs.split(",")[own]) + 3]
+            inputs, made = inputs.replace("...", more), made.replace("...", more)
+        letters = inputs.split(",")
+        if {*made} == {*letters[0], *letters[1]}:
+            return torch.mul, tuple(_spread(x, own, made) for x, own in zip(args[1:], letters))
+    return func, args
+
+
+def _spread(x: Any, own: str, made: str) -> Any:
+    """Return a tensor with the dimensions `own` so that it broadcasts to `made`."""
+    x = x.permute(*(own.index(c) for c in made if c in own))
+    for i, c in enumerate(made):
+        x = x if c in own else x.unsqueeze(i)
+    return x
+
+
+# ---------------------------------------------------------------------- tables
+def looked_up(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Return the rows of a table for positions in turn, the table cut to the stream's length; None otherwise."""
+    dim: Any = 0
+    if func is torch.nn.functional.embedding:
+        at, weight = args[0], _learned(args[1] if len(args) > 1 else kwargs["weight"], kwargs)
+        require_as_it_is(kwargs.get("max_norm"))
+    elif func in (torch.index_select, torch.Tensor.index_select) and len(args) > 1:
+        weight, dim, at = args[0], args[1], args[2] if len(args) > 2 else kwargs["index"]
+    elif func is torch.Tensor.__getitem__:
+        weight, index = args
+        parts = index if isinstance(index, tuple) else (index,)
+        dim = next((i for i, part in enumerate(parts) if is_deferred(part)), None)
+        if dim is None or not all(map(_is_whole, (*parts[:dim], *parts[dim + 1 :]))):
+            return None
+        at, dim = parts[dim], dim - len(parts) if ... in parts[:dim] else dim
+    elif func in (torch.gather, torch.Tensor.gather):
+        return _gathered(*args, **kwargs)
+    else:
+        return None
+    cut = not is_deferred(weight) and dim == 0 and getattr(weight, "dims", ("",))[0] == "L"  # and all its rows
+    if not is_deferred(at) or not (cut or isinstance(weight, (torch.Tensor, Constant))):
+        return None
+    found = first_row(at)
+    if found is None:
+        return None
+    start, length, axes, axis = found
+    if cut and start == 0:
+        weight.require_length(length)
+        for i in range(axes):
+            weight = weight if i == axis else weight.unsqueeze(i)
+        return weight
+    table = weight if isinstance(weight, Constant) else Constant(weight, current().arrays)
+    dim %= table.ndim
+    table = table.narrow(dim, start, table.shape[dim] - start)
+    for i in range(axes):
+        table = table if i == axis else table.unsqueeze(dim + i)
+    return _apart(table[(slice(None),) * (dim + axis) + (slice(None, length),)])
+
+
+def _is_whole(part: Any) -> bool:
+    return part is ... or (isinstance(part, slice) and part == slice(None))
+
+
+def _learned(weight: Any, options: dict[str, Any]) -> Any:
+    """Return a table whose row for padding, if an embedding has one, gets no gradient."""
+    row, table = options.get("padding_idx"), getattr(weight, "torch", weight)
+    if row is None or not isinstance(table, torch.Tensor) or not table.requires_grad:
+        return weight
+    row %= len(table)
+    return torch.cat([table[:row], table[row : row + 1].detach(), table[row + 1 :]])
+
+
+def _apart(rows: Any) -> Any:
+    """Return rows of a table as what torch gives, which shares nothing with it."""
+    return copied(rows) if isinstance(rows, StreamTensor) else rows
+
+
+def _gathered(input: Any, dim: int, index: Any, **_: Any) -> Any:
+    """Return a table cut to the stream's length along an axis, where the index says so; None otherwise."""
+    table = of_all(input)
+    if not is_deferred(index) or not isinstance(table, Constant) or table.ndim != len(index.shape):
+        return None
+    axis, length = dim % table.ndim, index.shape[dim]
+    sizes = [1 if i == axis or isinstance(n, BatchSize) else n for i, n in enumerate(index.shape)]
+    if not isinstance(length, Length) or any(
+        n not in (1, m) for i, (n, m) in enumerate(zip(sizes, table.shape)) if i != axis
+    ):
+        return None
+    found = first_row(index, repeated=True)
+    if found is None:
+        return None
+    kept = tuple(slice(None if i == axis else n) for i, n in enumerate(sizes))
+    return _apart(table[kept][(slice(None),) * axis + (slice(found[0], length + found[0]),)])
+
+
+def cut_complex(table: torch.Tensor, index: Any) -> Any:
+    """Return a table of complex numbers that is cut to a stream's length along one dimension, else None."""
+    parts = index if isinstance(index, tuple) else (index,)
+    if sum(isinstance(p, slice) and isinstance(p.stop, Length) for p in parts) > 1:
+        return None
+    arrays = current().arrays
+    return Complex(*(Constant(part.contiguous(), arrays)[index] for part in (table.real, table.imag)))
+
+
+#: torch in the place of NumPy.
+TORCH = TorchLibrary()
+
+
+@names.function("eye")
+def eye(*sizes: Any, device: Any = None, **options: Any) -> Any:
+    return Deferred(TORCH, torch.eye, sizes, options)
