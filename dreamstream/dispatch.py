@@ -158,9 +158,9 @@ def _found(
                 f"{name}: a plain tensor of shape {x.shape} meets streams at {user_line()}; constants "
                 "serve in arithmetic, where their extent along B and L is 1"
             )
-    inside = [x for x in inputs if x.edge is not None]
-    if len(inside) > 1 and not same_entry(inside):
-        mixed(x.edge.entry for x in inside)
+    entries = [x.edge.entry for x in inputs if x.edge is not None]
+    if any(e is not entries[0] for e in entries):
+        mixed(entries)
     tensors: list[Any] = list(inputs)
     if dims is not None:
         tensors = [_stored(name, x, dims) for x in inputs]

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import NotStreamableError
+from ..errors import ModeError, NotStreamableError
 from ..operations import RELATIONS
 from ..stream.mask_recognition import Recognised
 from ..stream.rules import Length, Sizes
@@ -89,10 +89,7 @@ class Library(Sizes):
 
     def dropped(self, p: float) -> AbstractContextManager[Any]:
         """Within it attention drops its weights with a probability."""
-        raise NotStreamableError(
-            f"attention's dropout of {p} in training at {user_line()}: modules of dreamstream.nn have none yet; set "
-            "it to 0, or call .eval() on the layer"
-        )
+        raise ModeError(f"attention's dropout of {p} is not offered; give 0")
 
     # ------------------------------------------------------------------ what is deferred
     def function(self, name: str) -> Any:

@@ -38,7 +38,7 @@ class _Native:
         return module.unstreamable() if registered_for(kind) is None else None
 
     def kept_by_calls(self, model: Any, *options: Any) -> list[int]:
-        raise ModeError("audit(train_variant=…): what calls keep is measured for torch modules alone")
+        raise ModeError("audit(train_variant=…): what a module of dreamstream.nn keeps in training is not known")
 
 
 _NATIVE = _Native()

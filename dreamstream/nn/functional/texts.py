@@ -77,10 +77,9 @@ def _writing(function: Function) -> Function:
     def run(*args: Any, **kwargs: Any) -> Any:
         if not (args[place] if len(args) > place else kwargs.get("inplace")):
             return function(*args, **kwargs)
-        name = "input" if not args else None
-        input: Any = kwargs["input"] if name else args[0]
+        input: Any = args[0] if args else kwargs["input"]
         read = apart(input)
-        out = function(*args, **{**kwargs, "input": read}) if name else function(read, *args[1:], **kwargs)
+        out = function(read, *args[1:], **kwargs) if args else function(**{**kwargs, "input": read})
         return (
             out if out is input or (input.is_stream and input.edge is None) else input._write("inplace=True", out)
         )
