@@ -162,7 +162,7 @@ def main() -> None:
     parser.add_argument("--json", action="store_true", help="one object per line instead of tables")
     args = parser.parse_args()
     best = ds.config.config()["kernels"].split("+")[0]
-    best = "x86_v4" if best == "x86_amx" else best  # whose float products are the same
+    best = "x86_v4" if best in ("x86_bf16", "x86_amx") else best  # whose float products are the same
     if best not in ISAS:
         sys.exit(f"kernels.py: this processor runs the kernels {best}, which are no packed ones")
     program = build()

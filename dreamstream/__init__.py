@@ -11,10 +11,12 @@ from . import clone as _clone  # noqa: F401  (finds _core, before anything needs
 
 # isort: split
 from . import (
+    autograd,
     data,
     decode,
     dispatch as _dispatch,  # noqa: F401  (opens the door)
     nn,
+    optim,
     train,
 )
 from ._core import version as _version
@@ -24,6 +26,7 @@ from .array.chunks import on_fallback
 from .array.named import NAMES as _function_names, named as _named
 from .array.stream_creation import as_stream_tensor, stream_tensor
 from .array.stream_tensor import StreamTensor
+from .autograd import enable_grad, inference_mode, is_grad_enabled, no_grad, set_grad_enabled
 from .config import show_config
 from .engine import Engine, compare, compile, load, verify
 from .errors import *  # noqa: F403
@@ -60,21 +63,28 @@ __all__ = [
     "StreamTensor",
     "as_stream_tensor",
     "audit",
+    "autograd",
     "compare",
     "compile",
     "data",
     "decode",
+    "enable_grad",
     "get_state",
+    "inference_mode",
+    "is_grad_enabled",
     "is_online",
     "live_ids",
     "load",
     "nn",
+    "no_grad",
     "offline",
     "on_fallback",
     "online",
+    "optim",
     "patch_module",
     "register",
     "reset",
+    "set_grad_enabled",
     "set_state",
     "show_config",
     "static",

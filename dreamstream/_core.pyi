@@ -3,7 +3,7 @@
 from collections.abc import Callable, Collection, Mapping, Sequence
 from threading import Lock
 from types import TracebackType
-from typing import Any, final
+from typing import Any, Literal, final, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -54,6 +54,8 @@ class Op:
     whole: bool  # needs the whole stream: nothing leaves before the end
     carries: bool  # arrays are carried from call to call
     prepared_bytes: int  # of its weights as kernels want them
+    differentiable: bool  # it has a backward, and outputs that have slopes
+    constant: bool  # calculus ends here
 
     def counts(self, inputs: Sequence[Counts], ended: NDArray[np.bool_], ids: Sequence[str] = ()) -> list[Counts]:
         """Counts of every output; ShapeError with ids where a check fails."""
@@ -61,6 +63,7 @@ class Op:
         """Per value input (rows, 2): first frame kept before the call, and after it."""
     def check_values(self, values: NDArray[np.int64], counts: Counts, ids: Sequence[str]) -> None:
         """StreamIndexError, with the ids of its rows, where new frames of an input hold an index out of range."""
+    @overload
     def run(
         self,
         values: Sequence[NDArray[Any]],
@@ -72,6 +75,7 @@ class Op:
         blas: bool = False,
         ids: Sequence[str] = (),
         prepared: Prepared | None = None,
+        record: Literal[False] = False,
     ) -> tuple[list[NDArray[Any]], list[State] | None]:
         """New frames of every output, and the rows' new states (None where the operator keeps none).
 
@@ -79,6 +83,41 @@ class Op:
         ``states`` None: every row starts here. StreamIndexError, with the ids of its rows, where new
         frames hold an index that is out of range.
         """
+    @overload
+    def run(
+        self,
+        values: Sequence[NDArray[Any]],
+        inputs: Sequence[Counts],
+        outputs: Sequence[Counts],
+        ended: NDArray[np.bool_],
+        states: Sequence[State] | None,
+        weights: Sequence[NDArray[Any] | None],
+        blas: bool,
+        ids: Sequence[str],
+        prepared: Prepared | None,
+        record: Literal[True],
+    ) -> tuple[list[NDArray[Any]], list[State] | None, Record | None]:
+        """The same, and a record of the call; None of an operator that is constant to calculus."""
+
+@final
+class Record:
+    """One call of an operator, as its backward reads it; docs/internals/gradients.md."""
+
+    op: Op
+    n_bytes: int  # of values, outputs, states and saved arrays that it refers to
+    reads: tuple[NDArray[Any] | None, ...]  # values, then outputs; None for those that backward does not read
+
+    def frames(self, input: int, /) -> NDArray[np.int64]:
+        """How many new frames each row has of an input."""
+    def backward(
+        self,
+        slopes: Sequence[NDArray[Any] | None],
+        inputs: Sequence[NDArray[Any] | bool | None],
+        weights: Sequence[NDArray[Any] | bool | None],
+        states: Sequence[State] | None,
+        kept: bool,
+    ) -> tuple[list[NDArray[Any] | None], list[NDArray[Any] | None], list[State]]:
+        """Slopes of inputs, weights and states before, of those of outputs and states after."""
 
 @final
 class Count:
@@ -249,6 +288,19 @@ def shown(text: str, whole: bool = False, /) -> str:
     With \\x1b or \\u202e for what controls a terminal, begins a line or turns the direction of writing; of names
     at most 240 bytes.
     """
+
+def ctc(
+    frames: NDArray[np.float64],
+    n_frames: NDArray[np.int64],
+    targets: NDArray[np.int64],
+    n_targets: NDArray[np.int64],
+    blank: int,
+    losses: NDArray[np.float64] = ...,
+    alphas: NDArray[np.float64] = ...,
+    scales: NDArray[np.float64] = ...,
+    /,
+) -> Any:
+    """The rows' losses and what their slopes read (alphas); of these and scales the slopes of frames."""
 
 def joined(arrays: Sequence[NDArray[Any]], /) -> NDArray[Any]:
     """A new array of these end to end along their first axis, in C order."""

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from . import dispatch
 from .errors import ShapeError
 from .online import patch_module
 from .online.front import CONVOLUTIONS
+from .plain_operators import operator
 from .stream import OutputCollector as _OutputCollector, StreamMetadata
 from .stream.foreign import bridge
 from .stream.rules import BATCH, LENGTH
@@ -161,7 +161,7 @@ def _kept(patch: Any) -> dict[str, Any]:
             (name, attributes, *_), n = session.script[0], int(state.frames[0])
             dtype = "float64" if str(module.weight.dtype) == "torch.float64" else "float32"
             signature = (dtype, (module.in_channels,), 1, 1)
-            op = dispatch.operator(name, dict(attributes), [signature], [module.weight, module.bias])
+            op = operator(name, dict(attributes), [signature], [module.weight, module.bias])
             counts = np.array([[0, -1, n, n]], np.int64)
             (after,) = op.counts([counts], np.zeros(1, bool))
             size = n - int(op.kept([counts], [after])[0][0, 1])
@@ -205,8 +205,8 @@ _MODULES: dict[str, Sequence[str]] = {
     "data.data_objects": ("OutputCollector", "StreamMetadata"),
     "overrides": ("join_dim_names",),
 }
-#: Their names mean something else: `dreamstream.tensor` is a function, `dreamstream.nn` has torch's names alone.
-_TAKEN = ("tensor", "nn.utils")
+#: Their names mean something else: `dreamstream.tensor` is a function.
+_TAKEN = ("tensor",)
 
 
 def _enter() -> None:
@@ -214,6 +214,8 @@ def _enter() -> None:
     for path, names in _MODULES.items():
         name = f"{__package__}.{path}"
         module = sys.modules.setdefault(name, _Module(name, names))
+        if not isinstance(module, _Module):  # `dreamstream.nn.utils`, which has torch's names
+            module.__dict__.update({n: globals()[n] for n in names})
         parent, _, last = name.rpartition(".")
         if path not in _TAKEN:
             setattr(sys.modules[parent], last, module)

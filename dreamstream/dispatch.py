@@ -7,31 +7,37 @@ frames at hand. No operator is coded once per mode.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from functools import lru_cache
-from math import prod
+from collections.abc import Mapping, Sequence
 from operator import is_
 from typing import Any
 
-import numpy as np
 import numpy.typing as npt
 
-from . import _core
+from . import autograd
 from .array import hook
-from .array.axes import in_c_order
-from .array.dtypes import name_of, nominal
+from .array.derivatives import record
 from .array.forward import for_batch, held, is_static
+from .array.in_place import view_of
 from .array.lanes import by_lane
 from .array.loops import mixed
 from .array.merged import Merged
 from .array.picked import Picked
-from .array.plain import ARRAYS, INTEGERS, of_integers
+from .array.plain import ARRAYS
 from .array.stream_tensor import StreamTensor
 from .array.tensor import Tensor
 from .array.weights import Weights, weighted
 from .array.whole import spread_to
 from .array.writing import of_constant
-from .errors import DTypeError, LocatedError, ModeError, NotStreamableError, ShapeError, StreamMismatchError
+from .errors import ModeError, NotStreamableError, ShapeError, StreamMismatchError
+from .plain_operators import (
+    back_of,
+    offline,
+    operator,
+    require_one_float,
+    run_whole,
+    signature,
+    weight_of as _weight,
+)
 from .stream.course import Recording, is_number, repeat, same_entry, seen
 from .stream.edge import Edge, Request
 from .stream.rules import Length, holds, joined, lanes_of, require_equal_rates, require_same, same_lineage
@@ -87,174 +93,12 @@ def apply(
             entry = None if x.edge is None else x.edge.entry
             return _streaming(name, attributes, inputs, weights, dims, entry)
     if dims is None and name in ARRAYS:
-        return (Tensor._plain(ARRAYS[name](*[x.numpy() for x in inputs], **attributes)),)
-    return _offline(name, dict(attributes), inputs, weights, dims)
-
-
-# ---------------------------------------------------------------- operators
-#: What makes operators that the C registry lacks, by name: functions of another front end's arithmetic.
-MAKERS: dict[str, Callable[..., Any]] = {}
-
-
-@lru_cache(maxsize=4096)
-def _make(name: str, attributes: Any, inputs: Any, weights: Any) -> Any:
-    return MAKERS.get(name, _core.Op)(name, dict(attributes), inputs, weights)
-
-
-def operator(
-    name: str, attributes: Mapping[str, Any], inputs: Sequence[_core.Signature], weights: Sequence[Array | None]
-) -> Any:
-    """Return the operator for these attributes, signatures and weights (made once)."""
-    attrs = tuple(sorted((k, tuple(v) if isinstance(v, list) else v) for k, v in attributes.items()))
-    shapes = tuple(None if w is None else (nominal(w.dtype).name, tuple(w.shape)) for w in weights)
-    try:
-        return _make(name, attrs, tuple(inputs), shapes)
-    except LocatedError as error:
-        error.at(user_line())
-        raise
-
-
-def _weight(tensor: Any) -> Any:
-    """Return a constant tensor's values as the entry wants them."""
-    if tensor is None:
-        return None
-    if tensor.is_stream:
-        raise NotStreamableError(f"a stream can't serve as a weight, at {user_line()}")
-    return tensor.constant()
-
-
-# ---------------------------------------------------------------- plain tensors
-def _run_whole(
-    op: _core.Op, values: Sequence[Array], n_rows: int, n_frames: Sequence[int], weights: Sequence[Array | None]
-) -> tuple[list[Array], list[int]]:
-    """Run an operator on whole sequences, of one length for each input; return its outputs and their lengths."""
-    row = [np.array([[0, -1, n, n]], np.int64) for n in n_frames]  # -1: it begins here
-    out = op.counts(row, np.ones(1, bool))
-    inputs, outputs = ([np.repeat(c, n_rows, 0) for c in counts] for counts in (row, out))
-    results, _ = op.run(values, inputs, outputs, np.ones(n_rows, bool), None, weights, True)
-    return results, [int(c[0, 2]) for c in out]
-
-
-def _signature(array: Array) -> _core.Signature:
-    return (name_of(array.dtype), array.shape[1:], 1, 1)
-
-
-def _offline(
-    name: str, attributes: dict[str, Any], inputs: Sequence[Tensor], weights: Sequence[Any], dims: Dims | None
-) -> tuple[Tensor, ...]:
-    if dims is None:
-        return (_elementwise(name, attributes, inputs, weights),)
-    constants = [_weight(w) for w in weights]
-    arrays = [x.numpy() for x in inputs]
-    roles, shape = _roles(name, dims, arrays[0]), arrays[0].shape
-    alike = [i for i, r in enumerate(roles) if not isinstance(r, int) and (r, name) != ("L", "cross_attention")]
-    if any(a.ndim != len(roles) or any(a.shape[i] != shape[i] for i in alike) for a in arrays):
-        raise ShapeError(f"{name}: the inputs differ in shape: {[a.shape for a in arrays]}")
-    n_features = sum(isinstance(r, int) for r in roles)
-    order = [i for i, r in enumerate(roles) if r is Ellipsis]
-    order += [roles.index(r) for r in ("B", "L", *range(n_features)) if r in roles]
-    n_rows = shape[roles.index("B")] if "B" in roles else 1
-    along = [i for i, r in enumerate(roles) if r == "L" or r is Ellipsis]
-    n_frames = [prod(a.shape[i] for i in along) for a in arrays]
-    frames = [
-        in_c_order(a.transpose(order)).reshape(n_rows * n, *(a.shape[roles.index(i)] for i in range(n_features)))
-        for a, n in zip(arrays, n_frames)
-    ]
-    op = operator(name, attributes, [_signature(f) for f in frames], constants)
-    outputs, lengths = _run_whole(op, frames, n_rows, n_frames, constants)
-    return tuple(
-        Tensor._plain(_unfold(out, n, rate_num == 0, roles, shape, n_rows))
-        for out, n, (_, _, rate_num, _) in zip(outputs, lengths, op.outputs)
-    )
-
-
-def _roles(name: str, dims: Dims, array: Array) -> tuple[Any, ...]:
-    """Return the role of every dimension of a plain array: "B", "L", a feature axis, or Ellipsis."""
-    if Ellipsis in dims:
-        n_features = len(dims) - 1
-        if array.ndim < n_features:
-            raise ShapeError(f"{name}: expected {n_features} dimensions or more, got shape {array.shape}")
-        return (Ellipsis,) * (array.ndim - n_features) + tuple(d for d in dims if d is not Ellipsis)
-    if len(dims) != array.ndim:
-        raise ShapeError(f"{name}: expected {len(dims)} dimensions, got shape {array.shape}")
-    return tuple(dims)
-
-
-def _unfold(
-    out: Array, n_frames: int, pooled: bool, roles: tuple[Any, ...], shape: tuple[int, ...], n_rows: int
-) -> Array:
-    """Bring an operator's output back into the order of the caller's dimensions."""
-    features = out.shape[1:]
-    n_before = sum(isinstance(r, int) for r in roles)
-    if Ellipsis in roles:
-        stored = out.reshape(*(s for s, r in zip(shape, roles) if r is Ellipsis), *features)
-        if len(features) != n_before:
-            return stored
-        lead = len(roles) - n_before
-        places = [i if r is Ellipsis else lead + r for i, r in enumerate(roles)]
-        return in_c_order(stored.transpose(places))
-    if pooled and not len(out):  # what can't be made of no frames
-        out = np.full((n_rows, *features), np.nan, out.dtype)
-    streams = [r for r in ("B", "L") if r in roles and not (pooled and r == "L")]
-    sizes = {"B": n_rows, "L": n_frames}
-    stored = out.reshape(*(sizes[r] for r in streams), *features)
-    axes: list[Any] = [*streams, *range(len(features))]
-    kept = [r for r in roles if r in axes]
-    if len(features) != n_before:
-        kept = [r for r in roles if isinstance(r, str) and r in axes] + list(range(len(features)))
-    return in_c_order(stored.transpose([axes.index(r) for r in kept]))
-
-
-def _operands(
-    attributes: Mapping[str, Any], inputs: Sequence[Any], weights: Sequence[Any]
-) -> list[tuple[int, Any]]:
-    """Return the operands in their order, each with 0 (an input) or 1 (a constant)."""
-    order = attributes.get("order") or [0] * len(inputs)
-    queues = [list(inputs), list(weights)]
-    return [(kind, queues[kind].pop(0)) for kind in order]
-
-
-def _elementwise(
-    name: str, attributes: dict[str, Any], inputs: Sequence[Tensor], weights: Sequence[Any]
-) -> Tensor:
-    operands = _operands(attributes, inputs, weights) if len(inputs) + len(weights) > 1 else [(0, inputs[0])]
-    arrays = [x.numpy() for _, x in operands]
-    _require_one_float(name, [a.dtype for a in arrays])
-    if arrays[-1].dtype.kind != "f" and name in INTEGERS:
-        return Tensor._plain(of_integers(name, arrays))
-    try:
-        shape = np.broadcast_shapes(*(a.shape for a in arrays))
-    except ValueError:
-        raise ShapeError(f"{name}: shapes {[a.shape for a in arrays]} don't broadcast") from None
-    trail = min((a.shape for a in arrays if a.shape != shape), key=len, default=())
-    # Constants are what broadcasts over the leading axes; the rest are runs of frames.
-    if (
-        0 in trail
-        or any(a.shape not in (shape, trail) for a in arrays)
-        or shape[len(shape) - len(trail) :] != trail
-    ):
-        trail = ()
-    values, constants, order = [], [], []
-    for a in arrays:
-        constant = len(arrays) > 1 and a.shape == trail and a.shape != shape
-        order.append(int(constant))
-        if constant:
-            constants.append(np.asarray(a, order="C"))
-        else:
-            full = np.ascontiguousarray(np.broadcast_to(a, shape))
-            values.append(full.reshape(-1, *trail))
-    if len(arrays) > 1:
-        attributes = {**attributes, "order": order}
-    op = operator(name, attributes, [_signature(v) for v in values], constants)
-    (out,), _ = _run_whole(op, values, 1, [len(v) for v in values], constants)
-    return Tensor._plain(out.reshape(shape))
-
-
-def _require_one_float(name: str, types: Sequence[np.dtype[Any]]) -> None:
-    if len({t for t in types if t.kind == "f"}) > 1:
-        raise DTypeError(
-            f"{name} at {user_line()}: float32 and float64 don't mix; convert one with .float() or .double()"
-        )
+        row = ARRAYS[name]
+        out = Tensor._plain(row.of(*[x.numpy() for x in inputs], **attributes))
+        if row.views:
+            view_of(inputs[0], out)
+        return (record(name, row.rules, out, inputs, attributes),)
+    return offline(name, dict(attributes), inputs, weights, dims)
 
 
 # ---------------------------------------------------------------- streams
@@ -314,8 +158,9 @@ def _found(
                 f"{name}: a plain tensor of shape {x.shape} meets streams at {user_line()}; constants "
                 "serve in arithmetic, where their extent along B and L is 1"
             )
-    if len(inputs) > 1 and not same_entry(inputs):
-        mixed(x.edge.entry for x in inputs if x.edge is not None)
+    inside = [x for x in inputs if x.edge is not None]
+    if len(inside) > 1 and not same_entry(inside):
+        mixed(x.edge.entry for x in inside)
     tensors: list[Any] = list(inputs)
     if dims is not None:
         tensors = [_stored(name, x, dims) for x in inputs]
@@ -331,15 +176,20 @@ def _found(
             tensors = [_with_batch(x, model) for x in tensors]
         for x in tensors:
             _require_aligned(name, x, model)
-    _require_one_float(name, [x.dtype for x in tensors] + [w.dtype for w in weights if w is not None])
-    given, weights = weights, _constants(name, weights, dims, tensors)
+    require_one_float(name, [x.dtype for x in tensors] + [w.dtype for w in weights if w is not None])
+    given = weights
+    if model.edge is None and autograd.is_grad_enabled():
+        with autograd.noting() as noted:
+            weights = _constants(name, weights, dims, tensors)
+    else:
+        noted, weights = {}, _constants(name, weights, dims, tensors)
     lead = model.dims[: len(model.dims) - len(dims) + 1] if dims and Ellipsis in dims else ()
     if dims is not None and model.lanes:
         laned = by_lane(name, attributes, tensors, given)
         if laned is not None:
             return tuple(_led(lead, model.made(y.value, y.edge)) for y in laned)
     if model.edge is None:
-        return tuple(_led(lead, y) for y in _outside(name, dict(attributes), tensors, weights, model))
+        return tuple(_led(lead, y) for y in _outside(name, dict(attributes), tensors, weights, model, noted))
     if any(x.edge is None or x.edge.entry is not model.edge.entry for x in tensors):
         raise StreamMismatchError(
             f"{name}: tensors of different entries meet at {user_line()}; what one forward returned "
@@ -543,20 +393,33 @@ def _outside(
     tensors: Sequence[StreamTensor],
     weights: Sequence[Array | None],
     model: StreamTensor,
+    noted: Mapping[int, Any],
 ) -> tuple[StreamTensor, ...]:
     """Frame by frame, on what the tensors hold."""
     if any(x.edge is not None for x in tensors):
         raise StreamMismatchError(f"{name}: a tensor from outside meets streams at {user_line()}")
     refuse_offline(StreamTensor)
     require_same([x.meta for x in tensors], [x.starts for x in tensors], name)
-    op = operator(name, attributes, [_signature(x.value) for x in tensors], weights)
+    op = operator(name, attributes, [signature(x.value) for x in tensors], weights)
     if not op.framewise:
         raise ModeError(
             f"{name} on a StreamTensor needs what came before: it works inside an online module "
             "(ds.patch_module(model).online())"
         )
-    results, _ = _run_whole(op, [x.value for x in tensors], 1, [len(model.value)] * len(tensors), weights)
-    return tuple(model.like(out) for out in results)
+    places = None if op.constant else autograd.sources(tensors)
+    of_weights = [autograd.of_constant(noted, w) for w in weights]
+    if places is None and any(p is not None for p in of_weights):
+        places = [None] * len(tensors)
+    taped = places is not None and op.differentiable
+    values = [x.value for x in tensors]
+    results, _, known = run_whole(op, values, 1, [len(model.value)] * len(tensors), weights, taped)
+    out = tuple(model.like(y) for y in results)
+    if places is not None:
+        places += of_weights
+        read = [w for w in weights if w is not None and id(w) in noted]
+        back = back_of(known, places, len(tensors)) if taped else f"{name} has no derivative yet"
+        autograd.recorded(autograd.Record(name, places, back, read, len(out)), out)
+    return out
 
 
 # ---------------------------------------------------------------- tables

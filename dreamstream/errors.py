@@ -198,14 +198,6 @@ class ModeError(DreamStreamError, RuntimeError):
     """A call that doesn't fit the module's mode, or a ``forward`` that changed its course."""
 
 
-def no_tape(what: str) -> ModeError:
-    """Return the error for what only a tape could do: `what`, why not, and where it works."""
-    return ModeError(
-        f"{what}: without torch no gradients are recorded; train a torch.nn.Module, which dreamstream.torch, the "
-        "bridge to PyTorch, streams with torch's own gradients"
-    )
-
-
 class ClosedError(DreamStreamError, RuntimeError):
     """Something that has been closed was used."""
 

@@ -1,6 +1,6 @@
 /* exec/eager.c: puts together the windows of one operator's rows from kept frames and new ones, runs it, and
  * takes from them what is kept. */
-#include "exec/eager.h"
+#include "exec/work.h"
 
 #include <string.h>
 
@@ -29,11 +29,6 @@ ds_status ds_eager_state_bytes(const ds_op *op, const ds_pair *in, ds_pair out, 
     return DS_OK;
 }
 
-static int64_t fresh_frames(const ds_counts *c)
-{
-    return c->now.known - c->before.known;
-}
-
 /* Looks at the new values of all rows; the first fault is reported. */
 static ds_status check_values(const ds_eager *call)
 {
@@ -43,7 +38,7 @@ static ds_status check_values(const ds_eager *call)
     const char *values = call->values[checked];
     ds_first_fault first = {DS_OK, ""};
     for (size_t r = 0; r < call->n_rows; r++) {
-        const int64_t n = fresh_frames(&call->in[checked][r]);
+        const int64_t n = ds_new_frames(&call->in[checked][r]);
         call->bad[r] = false;
         ds_first_fault_note(&first, ds_op_check_values(call->op, values, n), &call->bad[r]);
         values = n ? values + (size_t)n * ds_signature_bytes(&call->op->in[checked]) : values;
@@ -51,26 +46,20 @@ static ds_status check_values(const ds_eager *call)
     return ds_first_fault_end(&first);
 }
 
-/* One call; in, out and count as a run has them. */
-typedef struct work {
-    const ds_eager *call;
-    ds_arena *arena;
-    ds_window *in;
-    ds_target *out;
-    ds_counts *count;
-    void **carried;
-    const char **from; /* [n_rows]: what is unread of the states before */
-    char **to;         /* [n_rows]: where the rest of the states after goes, or NULL */
-    int64_t n_in[DS_MAX_INPUTS], n_out[DS_MAX_OUTPUTS]; /* new frames of all rows */
-    int64_t n_kept;                                     /* all frames that had been kept */
-} work;
+/* Whether the kept frames of row r are at hand and looked at: backward has none of rows that gave nothing. */
+static bool reads_kept(const ds_work *w, size_t r)
+{
+    return w->call->states[r] &&
+           (!w->back || w->call->op->n_carried || ds_new_frames(&w->call->out[0][r]) > 0);
+}
 
 /* Fills the windows of value input i: the new frames where they are if no row has kept any, else [kept | new].
  * Writes what they keep for the next call. */
-static ds_status load_windows(work *w, int i)
+static ds_status load_windows(ds_work *w, int i)
 {
     const ds_eager *c = w->call;
     const size_t frame_bytes = ds_signature_bytes(&c->op->in[i]);
+    const bool reads = !w->back || (c->op->reads & (unsigned)DS_READS_X << i);
     const char *fresh = c->values[i];
     ds_window *in = w->in + (size_t)i * c->n_rows;
     int64_t n_kept = 0;
@@ -81,19 +70,23 @@ static ds_status load_windows(work *w, int i)
         in[r].n = c->in[i][r].now.known - in[r].at;
         n_kept += before.known - in[r].at;
     }
+    w->n_kept += n_kept;
     char *data = (char *)(uintptr_t)fresh;
-    if (n_kept > 0)
+    if (n_kept > 0 && reads)
         DS_TRY(ds_arena_push_array(w->arena, (void **)&data, (size_t)(n_kept + w->n_in[i]),
                                    frame_bytes));
     for (size_t r = 0; r < c->n_rows; r++) {
         const ds_pair now = c->in[i][r].now;
-        const size_t n_fresh = (size_t)fresh_frames(&c->in[i][r]) * frame_bytes;
+        const size_t n_fresh = (size_t)ds_new_frames(&c->in[i][r]) * frame_bytes;
         const size_t n_bytes = (size_t)in[r].n * frame_bytes, n_old = n_bytes - n_fresh;
         in[r].data = data;
-        if (n_old) {
-            memcpy(data, w->from[r], n_old);
+        if (n_old && reads_kept(w, r)) {
+            if (reads)
+                memcpy(data, w->from[r], n_old);
             w->from[r] += n_old;
         }
+        if (!reads)
+            continue;
         if (n_kept > 0 && n_fresh) {
             memcpy(data + n_old, fresh, n_fresh);
             fresh += n_fresh;
@@ -106,25 +99,24 @@ static ds_status load_windows(work *w, int i)
         }
         data = n_bytes ? data + n_bytes : data;
     }
-    w->n_kept += n_kept;
     return DS_OK;
 }
 
-static void list_targets(work *w, int o)
+static void list_targets(ds_work *w, int o)
 {
     const ds_eager *c = w->call;
     char *data = c->outputs[o];
     for (size_t r = 0; r < c->n_rows; r++) {
         const ds_counts *counts = &c->out[o][r];
-        const size_t n_bytes = (size_t)fresh_frames(counts) * ds_signature_bytes(&c->op->out[o]);
+        const size_t n_bytes = (size_t)ds_new_frames(counts) * ds_signature_bytes(&c->op->out[o]);
         w->out[(size_t)o * c->n_rows + r] =
             (ds_target){data, counts->before.known, counts->now.known};
         data = n_bytes ? data + n_bytes : data;
-        w->n_out[o] += fresh_frames(counts);
+        w->n_out[o] += ds_new_frames(counts);
     }
 }
 
-static ds_status load_rows(work *w)
+ds_status ds_work_load(ds_work *w)
 {
     const ds_eager *c = w->call;
     const ds_op *op = c->op;
@@ -137,12 +129,12 @@ static ds_status load_rows(work *w)
     DS_PUSH(w->arena, w->to, n);
     for (size_t r = 0; r < n; r++) {
         w->from[r] = c->states[r];
-        w->to[r] = c->new_states[r];
+        w->to[r] = w->back ? NULL : c->new_states[r];
     }
     for (int i = 0; i < op->n_inputs; i++) {
         for (size_t r = 0; r < n; r++) {
             const ds_counts *counts = &c->in[i][r];
-            const int64_t fresh = fresh_frames(counts);
+            const int64_t fresh = ds_new_frames(counts);
             w->count[(size_t)i * n + r] = *counts;
             w->in[(size_t)i * n + r] = (ds_window){NULL, counts->before.known, fresh};
             w->n_in[i] += fresh;
@@ -154,17 +146,18 @@ static ds_status load_rows(work *w)
         list_targets(w, o);
     for (size_t r = 0; r < n; r++) {
         DS_TRY(ds_arena_push_zeroed(w->arena, &w->carried[r], op->carried_bytes, 1));
-        if (op->carried_bytes && c->states[r])
+        if (op->carried_bytes && c->states[r] && (!w->back || op->reads & DS_READS_CARRIED))
             memcpy(w->carried[r], w->from[r], op->carried_bytes);
     }
     return DS_OK;
 }
 
-/* All rows as one, from frame 0 on. */
-static void flatten(work *w, ds_run *run)
+bool ds_work_flatten(ds_work *w, ds_run *run)
 {
     static const bool not_ended = false;
     const ds_eager *c = w->call;
+    if (!ds_op_framewise(c->op) || w->n_kept > 0)
+        return false;
     for (int i = 0; i < c->op->n_inputs; i++) {
         w->in[i] = (ds_window){c->values[i], 0, w->n_in[i]};
         w->count[i] = (ds_counts){{0, 0}, {w->n_in[i], w->n_in[i]}};
@@ -173,22 +166,41 @@ static void flatten(work *w, ds_run *run)
         w->out[o] = (ds_target){c->outputs[o], 0, w->n_out[o]};
     run->n_rows = 1;
     run->ended = &not_ended;
+    return true;
 }
 
-static ds_status forward(work *w)
+ds_run ds_work_run(const ds_work *w)
 {
     const ds_eager *c = w->call;
-    ds_run run = {.n_rows = c->n_rows,
-                  .in = w->in,
-                  .out = w->out,
-                  .count = w->count,
-                  .ended = c->ended,
-                  .carried = w->carried,
-                  .prepared = c->prepared,
-                  .weights = c->weights,
-                  .k = &c->kernels->real[ds_op_real(c->op) == DS_F64],
-                  .frames_in = w->n_in[0],
-                  .frames_out = w->n_out[0]};
+    return (ds_run){.n_rows = c->n_rows,
+                    .in = w->in,
+                    .out = w->out,
+                    .count = w->count,
+                    .ended = c->ended,
+                    .carried = w->carried,
+                    .prepared = c->prepared,
+                    .weights = c->weights,
+                    .k = &c->kernels->real[ds_op_real(c->op) == DS_F64],
+                    .saved = c->saved,
+                    .frames_in = w->n_in[0],
+                    .frames_out = w->n_out[0]};
+}
+
+bool ds_work_runs(const ds_work *w)
+{
+    const ds_op *op = w->call->op;
+    bool any = false;
+    for (int o = 0; o < op->n_outputs; o++)
+        any |= w->n_out[o] > 0;
+    for (int i = 0; i < op->n_inputs && op->n_carried > 0; i++)
+        any |= w->n_in[i] > 0;
+    return any;
+}
+
+static ds_status forward(ds_work *w)
+{
+    const ds_eager *c = w->call;
+    ds_run run = ds_work_run(w);
     const size_t n_scratch = ds_op_scratch_bytes(c->op, c->n_rows, w->n_in[0], w->n_out[0]);
     const size_t n_prepared = c->prepared ? 0 : ds_op_prepared_bytes(c->op, run.k);
     DS_TRY(ds_arena_push(w->arena, &run.scratch, n_scratch));
@@ -198,8 +210,7 @@ static ds_status forward(work *w)
         ds_op_prepare(c->op, made, c->weights, run.k);
         run.prepared = made;
     }
-    if (ds_op_framewise(c->op) && w->n_kept == 0)
-        flatten(w, &run);
+    (void)ds_work_flatten(w, &run);
     void *workspace;
     DS_TRY(ds_arena_push(w->arena, &workspace, DS_WORKSPACE_BYTES));
     workspace = ds_workspace_lend(workspace);
@@ -211,16 +222,11 @@ static ds_status forward(work *w)
 static ds_status run(const ds_eager *eager, ds_arena *arena)
 {
     const ds_op *op = eager->op;
-    work w = {.call = eager, .arena = arena};
+    ds_work w = {.call = eager, .arena = arena};
     DS_TRY(check_values(eager));
     ds_arena_reset(arena);
-    DS_TRY(load_rows(&w));
-    bool any = false; /* frames to give, or, where something is carried, to take */
-    for (int o = 0; o < op->n_outputs; o++)
-        any |= w.n_out[o] > 0;
-    for (int i = 0; i < op->n_inputs && op->n_carried > 0; i++)
-        any |= w.n_in[i] > 0;
-    if (any)
+    DS_TRY(ds_work_load(&w));
+    if (ds_work_runs(&w))
         DS_TRY(forward(&w));
     for (size_t r = 0; r < eager->n_rows && op->n_carried > 0; r++)
         if (w.to[r])

@@ -9,9 +9,8 @@ static const struct {
 } variants[] = {
     {DS_ISA_REF, dsk_table__ref},
 #if DSK_X86
-    {DS_ISA_X86_V3, dsk_table__x86_v3},
-    {DS_ISA_X86_V4, dsk_table__x86_v4},
-    {DS_ISA_X86_AMX, dsk_table__x86_amx},
+    {DS_ISA_X86_V3, dsk_table__x86_v3},     {DS_ISA_X86_V4, dsk_table__x86_v4},
+    {DS_ISA_X86_BF16, dsk_table__x86_bf16}, {DS_ISA_X86_AMX, dsk_table__x86_amx},
 #endif
 };
 
@@ -22,6 +21,10 @@ static const ds_kernels *best(ds_isa isa, bool blas)
     size_t i = N_VARIANTS - 1;
     while (i > 0 && isa < variants[i].level)
         i--;
+#if DSK_X86
+    if (variants[i].level == DS_ISA_X86_BF16 && !dsk_pairs_agree())
+        i--;
+#endif
     return variants[i].table(blas);
 }
 

@@ -116,7 +116,7 @@ typedef struct ds_packed {
     ds_format format;
     ds_dtype element; /* what is computed in */
     ds_stored stored;
-    bool tiles;                    /* as its kernels' */
+    bool tiles, pairs;             /* as its kernels' */
     size_t n_cols, depth, n_bytes; /* n_bytes: of the whole block */
     const void *data;
     const float *scales; /* a factor for each column of the panels; NULL: none, as floats have */
@@ -292,6 +292,7 @@ typedef struct ds_real_kernels {
     ds_format format;
     ds_stored stored; /* what ds_pack stores panels and cells of floats in */
     bool tiles;       /* whether products of cells go through tile units */
+    bool pairs; /* or, of bf16, through instructions for pairs, for which cells lie otherwise */
     /* ds_pack writes no elements: ds_pack_elements puts them where its caller wants them. */
     bool apart;
     /* Columns [begin, end) of y, begin a multiple of DS_PANEL_COLUMNS; of a gated product so is half of
@@ -343,11 +344,18 @@ typedef struct ds_real_kernels {
     void (*gru_cell)(void *h, const void *from_x, const void *from_h, size_t n);
     /* One plain cell: h = tanh(from_x + from_h), or its positive part where relu is not 0. */
     void (*rnn_cell)(void *h, const void *from_x, const void *from_h, size_t n, int relu);
+    /* dx[i] += what dy[i], the slope of y[i], makes of it for x[i]; x and y as far as the function's line of
+     * pointwise.def reads them. p as for `unary`. */
+    void (*unary_slope)(ds_unary function, void *dx, const void *dy, const void *x, const void *y,
+                        size_t n, const double *p);
+    /* dx[i] = the same of operand 0 or 1 of `binary`; a and b as there. */
+    void (*binary_slope)(ds_binary function, int operand, void *dx, const void *dy, const void *a,
+                         const void *b, size_t n, size_t a_step, size_t b_step);
 } ds_real_kernels;
 
 typedef struct ds_kernels {
-    const char
-        *name; /* "ref", "x86_v3", "x86_v4", "x86_amx", with "+openblas" where products go there */
+    const char *
+        name; /* "ref", "x86_v3", "x86_v4", "x86_bf16", "x86_amx", with "+openblas" where products go there */
     ds_isa isa;
     ds_real_kernels real[2]; /* float, double */
 } ds_kernels;

@@ -84,6 +84,16 @@ static size_t packed_place(const ds_packed *p, size_t n, size_t k)
     return p->format == DS_FORMAT_TAPS ? k * p->n_cols + n : n * p->depth + k;
 }
 
+/* The same of what has its numbers in pairs: of each four numbers the first and the third, then the second and the
+ * fourth, of 16 columns, and of the 16 others; the earlier one above the later one in four bytes. */
+static size_t packed_pair(const ds_packed *p, size_t n, size_t k)
+{
+    const size_t quads = ds_cells(p->stored, p->depth) * (DS_CELL / 8), half = DS_PANEL_COLUMNS / 2;
+    const size_t quad = n / DS_PANEL_COLUMNS * quads + k / 4;
+    const size_t vector = quad * 4 + n % DS_PANEL_COLUMNS / half * 2 + k % 2;
+    return (vector * half + n % half) * 2 + (k % 4 < 2);
+}
+
 /* Copies an element of the raw weight to its place, or back. */
 static inline void packed_copy(char *place, char *raw, bool back, size_t element, ds_stored stored,
                                float scale)
@@ -130,7 +140,15 @@ static inline void packed_move(const ds_packed *p, char *data, char *raw, bool b
 /* The same, a loop for each kind of element. */
 static void packed_move_all(const ds_packed *p, char *data, char *raw, bool back)
 {
-    if (p->stored == DS_STORED_INT8)
+    if (p->pairs)
+        for (size_t j = 0; j < p->n_cols; j++)
+            for (size_t k = 0; k < p->depth; k++) {
+                const ptrdiff_t at = ds_weight_column(&p->layout, j) + packed_source(&p->layout, k);
+                packed_copy(data + packed_pair(p, j, k) * sizeof(uint16_t),
+                            raw + at * (ptrdiff_t)sizeof(float), back, sizeof(float),
+                            DS_STORED_BF16, 1);
+            }
+    else if (p->stored == DS_STORED_INT8)
         packed_move(p, data, raw, back, sizeof(float), DS_STORED_INT8);
     else if (p->stored == DS_STORED_BF16)
         packed_move(p, data, raw, back, sizeof(float), DS_STORED_BF16);
@@ -186,6 +204,8 @@ void ds_pack(const ds_real_kernels *k, ds_format format, ds_packed *packed, cons
                           .element = k->element == sizeof(float) ? DS_F32 : DS_F64,
                           .stored = packed_stored(k, format),
                           .tiles = k->tiles,
+                          .pairs = k->pairs && format == DS_FORMAT_CELLS &&
+                                   packed_stored(k, format) == DS_STORED_BF16,
                           .n_cols = n_cols,
                           .depth = depth,
                           .n_bytes = ds_packed_bytes(k, format, n_cols, depth),

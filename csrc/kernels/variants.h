@@ -27,11 +27,14 @@
 const ds_kernels *dsk_table__ref(bool blas);
 const ds_kernels *dsk_table__x86_v3(bool blas);
 const ds_kernels *dsk_table__x86_v4(bool blas);
+const ds_kernels *dsk_table__x86_bf16(bool blas);
 const ds_kernels *dsk_table__x86_amx(bool blas);
 
 /* Products of int8 for processors that have no instruction for them. */
 void dsk_product_int8__x86_v3(const ds_packed *weight, void *const *y, const void *const *x,
                               size_t n_rows, size_t begin, size_t end);
+/* Whether this processor's instruction for pairs of bf16, if there is one, adds as kernels.h says. */
+bool dsk_pairs_agree(void);
 /* Products of cells for those that have tiles. */
 void dsk_product_cells__x86_amx(const ds_packed *weight, void *const *y, const void *const *x,
                                 size_t n_rows, size_t begin, size_t end);

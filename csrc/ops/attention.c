@@ -34,13 +34,14 @@
 #include <string.h>
 
 #include "kernels/turn.h"
+#include "ops/attention.h"
 #include "ops/framewise.h"
 #include "ops/registry.h"
 #include "ops/sums.h"
 
 enum { CHUNK, LEFT, RIGHT, SCALE, FIRST, BEYOND, ROWS_FIRST, SINUSOIDS, SOFTCAP, KEEP };
-enum { Q, K, V, U };
-enum { BIAS, ROWS, SINKS };
+enum { Q = DS_ATTENTION_Q, K = DS_ATTENTION_K, V = DS_ATTENTION_V, U = DS_ATTENTION_U };
+enum { BIAS = DS_ATTENTION_BIAS, ROWS = DS_ATTENTION_ROWS, SINKS = DS_ATTENTION_SINKS };
 enum { CONSTANT, LINEAR };
 enum { UNBOUNDED = -1 };
 enum {
@@ -69,7 +70,7 @@ static const ds_attr_def attention_attrs[] = {
 static const ds_attr_def cross_attention_attrs[] = {
     {"scale", DS_ATTR_REAL, .doc = "factor of products; 0: 1 / sqrt(D)"}, {0}};
 
-enum { ALONG, ACROSS }; /* members: the stream's own keys; those of a memory */
+enum { ALONG = DS_ATTENTION_ALONG, ACROSS = DS_ATTENTION_ACROSS };
 
 /* What a frame of keys or of values is; their number, where they are weights. */
 static ds_signature signature_of(const ds_op *op, int i, int64_t *n)
@@ -83,30 +84,22 @@ static ds_signature signature_of(const ds_op *op, int i, int64_t *n)
     return one;
 }
 
-typedef struct sizes {
-    int64_t chunk, left, right;
-    double scale;
-    size_t heads, groups, d_key, d_value, element;
-    int64_t n_fixed; /* keys that are weights */
-    int64_t n_kept;
-} sizes;
-
-static sizes attention_sizes(const ds_op *op)
+ds_attention ds_attention_of(const ds_op *op)
 {
     const bool across = op->def->member == ACROSS;
     int64_t n_fixed = 0;
     const ds_signature keys = signature_of(op, K, &n_fixed), values = signature_of(op, V, &n_fixed);
-    return (sizes){.chunk = across ? 0 : op->attr[CHUNK].i,
-                   .left = across ? UNBOUNDED : op->attr[LEFT].i,
-                   .right = across ? UNBOUNDED : op->attr[RIGHT].i,
-                   .scale = op->attr[across ? 0 : SCALE].x,
-                   .heads = (size_t)op->in[Q].shape[0],
-                   .groups = (size_t)keys.shape[0],
-                   .d_key = (size_t)keys.shape[1],
-                   .d_value = (size_t)values.shape[1],
-                   .n_fixed = n_fixed,
-                   .n_kept = op->n_carried > 0 ? op->attr[KEEP].i : 0,
-                   .element = ds_op_element(op)};
+    return (ds_attention){.chunk = across ? 0 : op->attr[CHUNK].i,
+                          .left = across ? UNBOUNDED : op->attr[LEFT].i,
+                          .right = across ? UNBOUNDED : op->attr[RIGHT].i,
+                          .scale = op->attr[across ? 0 : SCALE].x,
+                          .heads = (size_t)op->in[Q].shape[0],
+                          .groups = (size_t)keys.shape[0],
+                          .d_key = (size_t)keys.shape[1],
+                          .d_value = (size_t)values.shape[1],
+                          .n_fixed = n_fixed,
+                          .n_kept = op->n_carried > 0 ? op->attr[KEEP].i : 0,
+                          .element = ds_op_element(op)};
 }
 
 static ds_status attention_check_bias(const ds_op *op)
@@ -177,6 +170,7 @@ static ds_status check_heads(ds_op *op)
              op->def->name, (long long)in[Q].shape[1], (long long)in[K].shape[1]);
     op->out[0].shape[1] = in[V].shape[1];
     op->shares = true;
+    ds_attention_set_back_sizes(op);
     return DS_OK;
 }
 
@@ -282,7 +276,7 @@ static void attention_prepare(const ds_op *op, void *prepared, const void *const
 typedef struct attention_tasks {
     const ds_op *op;
     const ds_run *run;
-    sizes s;
+    ds_attention s;
 } attention_tasks;
 
 /* Keys or values of a row: frames, or what all rows have. */
@@ -292,18 +286,9 @@ static ds_window seen_window(const ds_op *op, const ds_run *run, int i, size_t r
                             : (ds_window){.data = run->weights[i - K]};
 }
 
-static int64_t count_keys(const sizes *s, const ds_run *run, size_t row)
+int64_t ds_attention_keys(const ds_attention *s, const ds_run *run, size_t row)
 {
     return s->n_fixed > 0 ? s->n_fixed : run->count[K * run->n_rows + row].now.known;
-}
-
-/* Keys [*from, *to) that query i sees of n. */
-static void attention_sees(const sizes *s, int64_t i, int64_t n, int64_t *from, int64_t *to)
-{
-    const int64_t begin = s->chunk == 0 ? 0 : i / s->chunk * s->chunk;
-    *from = s->left == UNBOUNDED || begin < s->left ? 0 : begin - s->left;
-    const bool all = s->chunk == 0 || s->right == UNBOUNDED || n - begin < s->chunk + s->right;
-    *to = all ? n : begin + s->chunk + s->right;
 }
 
 /* Where keys or values of the first frames stay, of one row and one group of heads. */
@@ -329,7 +314,7 @@ static void keep_first(const attention_tasks *t, int i, size_t row, size_t group
 static void attention_task(void *context, size_t index)
 {
     const attention_tasks *t = context;
-    const sizes *s = &t->s;
+    const ds_attention *s = &t->s;
     const ds_run *run = t->run;
     const size_t row = index / s->groups, group = index % s->groups, per = s->heads / s->groups;
     const ds_window *queries = &run->in[Q * run->n_rows + row];
@@ -340,7 +325,7 @@ static void attention_task(void *context, size_t index)
         keep_first(t, i, row, group);
     if (out->m0 >= out->m1)
         return;
-    const int64_t n_keys = count_keys(s, run, row);
+    const int64_t n_keys = ds_attention_keys(s, run, row);
     const size_t q_bytes = s->d_key * s->element, v_bytes = s->d_value * s->element;
     const ds_signature *bias = &t->op->weight[BIAS], *rows = &t->op->weight[ROWS];
     const bool along = t->op->def->member == ALONG;
@@ -401,7 +386,7 @@ static void attention_task(void *context, size_t index)
                     (const char *)ds_at(&run->in[U * run->n_rows + row], i, s->heads * u_bytes) +
                     h * u_bytes;
             position[a.n_queries] = i;
-            attention_sees(s, i, n_keys, &from[a.n_queries], &to[a.n_queries]);
+            ds_attention_sees(s, i, n_keys, &from[a.n_queries], &to[a.n_queries]);
             if (++a.n_queries == BESIDE || i + 1 == out->m1) {
                 run->k->attend(&a);
                 a.n_queries = 0;
@@ -412,13 +397,13 @@ static void attention_task(void *context, size_t index)
 
 static void attention_forward(const ds_op *op, const ds_run *run)
 {
-    attention_tasks t = {.op = op, .run = run, .s = attention_sizes(op)};
+    attention_tasks t = {.op = op, .run = run, .s = ds_attention_of(op)};
     double work = 0;
     for (size_t r = 0; r < run->n_rows; r++) {
         const ds_target *out = &run->out[r];
         int64_t from, to;
         if (out->m0 < out->m1) {
-            attention_sees(&t.s, out->m1 - 1, count_keys(&t.s, run, r), &from, &to);
+            ds_attention_sees(&t.s, out->m1 - 1, ds_attention_keys(&t.s, run, r), &from, &to);
             work += (double)(out->m1 - out->m0) * (double)(to - from);
         }
     }
@@ -436,7 +421,9 @@ const ds_op_def ds_op_attention = {
     .infer = attention_infer,
     DS_COUNTED(attention),
     DS_PREPARED(attention),
-    .forward = attention_forward};
+    .forward = attention_forward,
+    .backward = ds_attention_backward,
+    .reads = DS_READS_ALL_X | DS_READS_Y | DS_READS_CARRIED};
 
 const ds_op_def ds_op_cross_attention = {
     DS_OPERATOR_OF(cross_attention, "Scaled dot-product attention to keys given once.", 1, 1, -1),
@@ -446,4 +433,6 @@ const ds_op_def ds_op_cross_attention = {
     .weights = "keys? values?",
     .infer = cross_attention_infer,
     .need = cross_attention_need,
-    .forward = attention_forward};
+    .forward = attention_forward,
+    .backward = ds_attention_backward,
+    .reads = DS_READS_ALL_X | DS_READS_Y | DS_READS_CARRIED};

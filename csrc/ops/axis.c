@@ -69,11 +69,11 @@ static void narrow_pieces(const ds_op *op, const ds_move *move)
                                       op->attr[NARROW_START].i, op->attr[NARROW_STEP].i);
     ds_move_piece(move, &p);
 }
-DS_MOVE_FORWARD(narrow, narrow_pieces, 0)
+DS_MOVE_FUNCTIONS(narrow, narrow_pieces, 0)
 
 const ds_op_def ds_op_narrow = {
     DS_OPERATOR(narrow, "Part of a feature dimension, or every step-th of it."),
-    .attrs = narrow_attrs};
+    .attrs = narrow_attrs, .backward = narrow_backward};
 
 /* ---------------------------------------------------------------- pick */
 
@@ -110,11 +110,11 @@ static void pick_pieces(const ds_op *op, const ds_move *move)
         ds_move_piece(move, &p);
     }
 }
-DS_MOVE_FORWARD(pick, pick_pieces, DS_MOVE_WITHIN)
+DS_MOVE_FUNCTIONS(pick, pick_pieces, DS_MOVE_WITHIN)
 
 const ds_op_def ds_op_pick = {
     DS_OPERATOR(pick, "Positions of a feature dimension, by their indices."), .attrs = pick_attrs,
-    .weights = "index"};
+    .backward = pick_backward, .weights = "index"};
 
 /* ---------------------------------------------------------------- cat */
 
@@ -150,12 +150,12 @@ static void cat_pieces(const ds_op *op, const ds_move *move)
         ds_move_piece(move, &p);
     }
 }
-DS_MOVE_FORWARD(cat, cat_pieces, DS_MOVE_WITHIN)
+DS_MOVE_FUNCTIONS(cat, cat_pieces, DS_MOVE_WITHIN)
 
 const ds_op_def ds_op_cat = {
     DS_OPERATOR_OF(cat, "Joins streams along a feature dimension.", 2, 1, -1),
     .flags = DS_OP_LOCKSTEP | DS_OP_VARIADIC, .attrs = cat_attrs, .infer = cat_infer,
-    .forward = cat_forward};
+    DS_MOVED(cat)};
 
 /* ---------------------------------------------------------------- nearest */
 
@@ -213,11 +213,11 @@ static void nearest_pieces(const ds_op *op, const ds_move *move)
         ds_move_piece(move, &p);
     }
 }
-DS_MOVE_FORWARD(nearest, nearest_pieces, DS_MOVE_WITHIN)
+DS_MOVE_FUNCTIONS(nearest, nearest_pieces, DS_MOVE_WITHIN)
 
 const ds_op_def ds_op_nearest = {
     DS_OPERATOR(nearest, "A feature dimension of another size, by the nearest elements."),
-    .flags = DS_OP_NEEDS_FRAMES, .attrs = nearest_attrs};
+    .flags = DS_OP_NEEDS_FRAMES, .attrs = nearest_attrs, .backward = nearest_backward};
 
 /* ---------------------------------------------------------------- pad_features */
 
@@ -277,8 +277,8 @@ static void pad_features_pieces(const ds_op *op, const ds_move *move)
     ds_move_piece(move, &own);
     pad_features_end(op, move, left + n, right, ds_padding_source(mode, n, n), step);
 }
-DS_MOVE_FORWARD(pad_features, pad_features_pieces, DS_MOVE_WITHIN)
+DS_MOVE_FUNCTIONS(pad_features, pad_features_pieces, DS_MOVE_WITHIN)
 
 const ds_op_def ds_op_pad_features = {
     DS_OPERATOR(pad_features, "Adds elements at both ends of a feature dimension."),
-    .attrs = pad_features_attrs};
+    .attrs = pad_features_attrs, .backward = pad_features_backward};

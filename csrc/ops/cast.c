@@ -6,6 +6,7 @@
 #include <emmintrin.h>
 #endif
 
+#include "ops/back.h"
 #include "ops/framewise.h"
 #include "ops/registry.h"
 
@@ -75,5 +76,18 @@ static void cast_frames(const ds_op *op, const ds_run *run, void *restrict y,
 }
 DS_FRAMEWISE_FORWARD(cast)
 
+static void cast_slopes(const ds_op *op, const ds_back *b, void *dx, const void *g, const void *x,
+                        const void *y, size_t n_frames)
+{
+    const size_t n = n_frames * (size_t)ds_signature_elements(&op->in[0]);
+    (void)b;
+    (void)x;
+    (void)y;
+    for (size_t i = 0; i < n && dx; i++)
+        ds_back_add_real(dx, ds_op_element(op), i,
+                         ds_sums_real(g, ds_dtype_bytes(op->out[0].dtype), i));
+}
+DS_FRAMEWISE_BACKWARD(cast)
+
 const ds_op_def ds_op_cast = {DS_OPERATOR(cast, "Converts elements to another type."),
-                              .attrs = cast_attrs};
+                              .attrs = cast_attrs, .backward = cast_backward};

@@ -19,6 +19,7 @@
 #include <string.h>
 
 #include "ops/framewise.h"
+#include "ops/norm_back.h"
 #include "ops/packed.h"
 #include "ops/registry.h"
 #include "ops/sums.h"
@@ -88,6 +89,7 @@ static ds_status batch_norm_infer(ds_op *op)
         if (i <= BATCH_VARIANCE || ds_op_has_weight(op, i))
             DS_TRY(ds_op_require_weight(op, i, names[i], 1, &op->in[0].shape[op->in[0].rank - 1]));
     size_t n_bytes;
+    op->back_scratch.per_call = 4 * channels(op) * sizeof(double);
     return ds_size_mul(&n_bytes, channels(op), COLUMNS * ds_op_element(op));
 }
 
@@ -117,10 +119,51 @@ static void batch_norm_frames(const ds_op *op, const ds_run *run, void *y, const
 }
 DS_FRAMEWISE_FORWARD(batch_norm)
 
+/* Slopes of all four weights are sums over every value of a channel of its slope, and of that times the value. */
+static void batch_norm_backward(const ds_op *op, const ds_back *b)
+{
+    const ds_run *run = b->run;
+    const size_t n = channels(op), per_frame = (size_t)ds_signature_elements(&op->in[0]) / n,
+                 element = ds_op_element(op);
+    const void *const weight = ds_run_weight(op, run, BATCH_WEIGHT);
+    double *const sums = b->scratch, *const along = sums + n, *const mean = along + n,
+                  *const scale = mean + n;
+    memset(sums, 0, 2 * n * sizeof *sums);
+    for (size_t c = 0; c < n; c++) {
+        mean[c] = column(run->weights[BATCH_MEAN], element, c, 0);
+        scale[c] =
+            1 / sqrt(column(run->weights[BATCH_VARIANCE], element, c, 1) + op->attr[BATCH_EPS].x);
+    }
+    for (size_t r = 0; r < run->n_rows; r++) {
+        const void *g, *y, *x;
+        void *dx;
+        const size_t n_values = ds_back_frames(op, b, r, &g, &y, &x, &dx) * per_frame * n;
+        for (size_t i = 0, c = 0; i < n_values; i++, c = c + 1 == n ? 0 : c + 1) {
+            const double slope = ds_sums_real(g, element, i);
+            sums[c] += slope;
+            along[c] += slope * (ds_sums_real(x, element, i) - mean[c]) * scale[c];
+            if (dx)
+                ds_back_add_real(dx, element, i, slope * column(weight, element, c, 1) * scale[c]);
+        }
+    }
+    for (size_t c = 0; c < n; c++) {
+        const double factor = column(weight, element, c, 1) * scale[c];
+        const double of[] = {-sums[c] * factor, -along[c] * factor * scale[c] / 2, along[c],
+                             sums[c]};
+        for (int i = BATCH_MEAN; i <= BATCH_BIAS && i < op->n_weights; i++)
+            if (b->dweights[i])
+                ds_back_add_real(b->dweights[i], element, c, of[i]);
+    }
+}
+
 const ds_op_def ds_op_batch_norm = {
     DS_OPERATOR(batch_norm, "every channel normalised by statistics that are constants"),
-    .flags = DS_OP_INPLACE | DS_OP_REAL, .attrs = batch_norm_attrs,
-    .weights = "running_mean running_var weight? bias?", DS_PREPARED(batch_norm)};
+    .flags = DS_OP_INPLACE | DS_OP_REAL,
+    .attrs = batch_norm_attrs,
+    .weights = "running_mean running_var weight? bias?",
+    DS_PREPARED(batch_norm),
+    .backward = batch_norm_backward,
+    .reads = DS_READS_X};
 
 /* ---------------------------------------------------------------- group_norm */
 
@@ -154,6 +197,7 @@ static ds_status group_norm_infer(ds_op *op)
     op->whole = op->attr[GROUP_OVER].i == STREAM;
     /* torch refuses one frame then. Of none it gives none; but a pad behind would leave before there are two. */
     op->needs_frames = op->whole && group_norm_single(op);
+    op->back_scratch.per_call = 2 * (size_t)n * sizeof(double);
     return ds_size_mul(&op->scratch.per_call, (size_t)n,
                        2 * sizeof(double) + COLUMNS * ds_op_element(op));
 }
@@ -223,7 +267,41 @@ static void group_norm_forward(const ds_op *op, const ds_run *run)
     }
 }
 
+static void group_norm_backward(const ds_op *op, const ds_back *b)
+{
+    const size_t n = channels(op), n_bytes = ds_signature_bytes(&op->in[0]);
+    const size_t positions = (size_t)ds_signature_elements(&op->in[0]) / n;
+    ds_norm norm = {positions,
+                    n,
+                    (size_t)op->attr[GROUPS].i,
+                    false,
+                    op->attr[GROUP_EPS].x,
+                    ds_run_weight(op, b->run, GROUP_WEIGHT)};
+    double *const sums = b->scratch;
+    double *const sums_of[] = {
+        op->n_weights > GROUP_WEIGHT && b->dweights[GROUP_WEIGHT] ? sums : NULL,
+        op->n_weights > GROUP_BIAS && b->dweights[GROUP_BIAS] ? sums + n : NULL};
+    memset(sums, 0, 2 * n * sizeof *sums);
+    for (size_t r = 0; r < b->run->n_rows; r++) {
+        const ds_target *out = &b->run->out[r];
+        const int64_t together = op->whole ? out->m1 - out->m0 : 1;
+        norm.n_rows = (size_t)together * positions;
+        for (int64_t m = out->m0; m < out->m1; m += together)
+            ds_norm_back(&norm, ds_slope_at(&b->dx[r], m, n_bytes), sums_of[GROUP_WEIGHT],
+                         sums_of[GROUP_BIAS],
+                         (const char *)b->dy[r] + (size_t)(m - out->m0) * n_bytes,
+                         ds_at(&b->run->in[r], m, n_bytes), ds_op_element(op));
+    }
+    for (int i = GROUP_WEIGHT; i <= GROUP_BIAS; i++)
+        if (sums_of[i])
+            ds_back_add_sums(b->run->k, b->dweights[i], sums_of[i], n);
+}
+
 const ds_op_def ds_op_group_norm = {
     DS_OPERATOR(group_norm, "normalisation over all positions and the channels of each group"),
-    .flags = DS_OP_REAL, .attrs = group_norm_attrs, .weights = "weight? bias?",
-    .counts = group_norm_counts};
+    .flags = DS_OP_REAL,
+    .attrs = group_norm_attrs,
+    .weights = "weight? bias?",
+    .counts = group_norm_counts,
+    .backward = group_norm_backward,
+    .reads = DS_READS_X};

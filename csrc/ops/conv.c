@@ -158,43 +158,70 @@ static size_t conv_prepared_bytes(const ds_op *op, const ds_real_kernels *k)
     return ds_windows_prepared_bytes(&s, k);
 }
 
+static ds_weight_layout conv_layout(const ds_op *op, const ds_windows *s)
+{
+    const ptrdiff_t taps = (ptrdiff_t)s->all_taps;
+    return (ds_weight_layout){.col = (ptrdiff_t)(s->n_in / s->groups) * taps,
+                              .tap = (ptrdiff_t)ds_planes_tap(op, 0),
+                              .inner = (ptrdiff_t)ds_planes_tap(op, 1),
+                              .channel = taps};
+}
+
 static void conv_prepare(const ds_op *op, void *prepared, const void *const *weights,
                          const ds_real_kernels *k)
 {
     const ds_windows s = conv_shape(op);
-    const ptrdiff_t taps = (ptrdiff_t)s.all_taps;
-    ds_weight_layout layout = {.col = (ptrdiff_t)(s.n_in / s.groups) * taps,
-                               .tap = (ptrdiff_t)ds_planes_tap(op, 0),
-                               .inner = (ptrdiff_t)ds_planes_tap(op, 1),
-                               .channel = taps};
+    ds_weight_layout layout = conv_layout(op, &s);
     ds_windows_prepare(&s, prepared, weights[WEIGHT], s.n_out / s.groups * (size_t)layout.col,
                        &layout, ds_op_has_weight(op, BIAS) ? weights[BIAS] : NULL, k);
 }
 
-static void conv_forward(const ds_op *op, const ds_run *run)
+/* All windows of the product's run. dx: slopes of its rows' windows, or NULL. */
+static void conv_walk(const ds_op *op, ds_window_product *product, const ds_slope *dx)
 {
     const ds_padding along = conv_windows(op, 0), inner = conv_windows(op, 1);
-    const ds_windows s = conv_shape(op);
+    const ds_run *run = product->run;
     const ds_signature *out = &op->out[0];
     const size_t n_outputs = (size_t)ds_planes_width(out);
-    const size_t position_bytes = (size_t)out->shape[out->rank - 1] * s.element;
-    ds_window_product product;
-    ds_window_begin(&product, &s, op, run, run->prepared, run->scratch);
+    const size_t position_bytes = (size_t)out->shape[out->rank - 1] * product->shape.element;
     for (size_t row = 0; row < run->n_rows; row++) {
         for (int64_t i = 0; i < ds_planes_count(op, run, row); i++) {
-            const ds_plane plane = ds_planes_at(op, run, row, i);
+            const ds_plane plane = ds_planes_at(op, run, row, i, dx ? dx + row : NULL);
             char *y = plane.out.data;
             for (int64_t m = plane.out.m0; m < plane.out.m1; m++) {
                 const ds_window_place at = {m * along.stride - along.left, along.mode, plane.total};
                 for (size_t j = 0; j < n_outputs; j++, y += position_bytes) {
                     const ds_window_place within = {(int64_t)j * inner.stride - inner.left,
-                                                    inner.mode, s.width};
-                    ds_window_add(&product, y, &plane.in, at, within);
+                                                    inner.mode, product->shape.width};
+                    ds_window_add(product, y, &plane, at, within);
                 }
             }
         }
     }
+}
+
+static void conv_forward(const ds_op *op, const ds_run *run)
+{
+    const ds_windows s = conv_shape(op);
+    ds_window_product product;
+    ds_window_begin(&product, &s, op, run, run->prepared, run->scratch);
+    conv_walk(op, &product, NULL);
     ds_window_flush(&product);
+}
+
+static void conv_backward(const ds_op *op, const ds_back *b)
+{
+    const ds_windows s = conv_shape(op);
+    const ds_weight_layout layout = conv_layout(op, &s);
+    ds_room room = {b->scratch};
+    const ds_run run = ds_windows_turned(b, &room);
+    ds_window_product product;
+    ds_window_turn turn;
+    ds_window_begin_back(&product, &turn, &s, b, &run, &layout,
+                         s.n_out / s.groups * (size_t)layout.col, 0, room);
+    conv_walk(op, &product, b->dx);
+    ds_window_end_back(&product);
+    ds_windows_bias_back(op, b, room);
 }
 
 const ds_op_def ds_op_conv1d = {DS_PLANES_OPERATOR(

@@ -84,13 +84,32 @@ static int64_t conv_transpose_shared(const ds_op *op, const ds_phases *g, int64_
     return (f < g->n_full ? g->n_full : g->n_phases) - f;
 }
 
-/* Of phase f along the plane's first axis, with those that share its windows, and e along its second. */
-static ds_windows conv_transpose_shape(const ds_op *op, const ds_phases *g, int64_t f, int64_t e)
+/* Of n phases from f on along the plane's first axis, and e along its second. */
+static ds_windows conv_transpose_windows(const ds_op *op, const ds_phases *g, int64_t f, int64_t n,
+                                         int64_t e)
 {
     const int64_t n_out = op->out[0].shape[op->out[0].rank - 1];
-    return ds_windows_make(op, ds_planes_attr(op, GROUPS)->i,
-                           n_out * conv_transpose_shared(op, g, f), ds_phases_taps(&g[0], f),
+    return ds_windows_make(op, ds_planes_attr(op, GROUPS)->i, n_out * n, ds_phases_taps(&g[0], f),
                            g[0].frame_step, ds_phases_taps(&g[1], e), g[1].frame_step);
+}
+
+/* Of phase f with those that share its windows. */
+static ds_windows conv_transpose_shape(const ds_op *op, const ds_phases *g, int64_t f, int64_t e)
+{
+    return conv_transpose_windows(op, g, f, conv_transpose_shared(op, g, f), e);
+}
+
+/* Where the weights of phases f and e lie; start: those of the first channels, from the raw weight on. */
+static ds_weight_layout conv_transpose_layout(const ds_op *op, const ds_phases *g, int64_t f,
+                                              int64_t e, size_t *start)
+{
+    const int64_t tap = ds_planes_tap(op, 0), inner = ds_planes_tap(op, 1);
+    const int64_t taps = g[0].kernel * g[1].kernel, n_out = op->weight[WEIGHT].shape[1];
+    *start = (size_t)(ds_phases_last(&g[0], f) * tap + ds_phases_last(&g[1], e) * inner);
+    return (ds_weight_layout){.col = (ptrdiff_t)taps,
+                              .tap = -(ptrdiff_t)(g[0].tap_step * tap),
+                              .inner = -(ptrdiff_t)(g[1].tap_step * inner),
+                              .channel = (ptrdiff_t)(n_out * taps)};
 }
 
 /* Output frames that were computed aside. */
@@ -198,19 +217,14 @@ static void *conv_transpose_prepare_phases(const ds_op *op, const ds_phases *g, 
                                            int64_t e, void *prepared, const void *const *weights,
                                            const ds_real_kernels *k)
 {
-    const ds_phases *a = &g[0], *b = &g[1];
-    const int64_t tap = ds_planes_tap(op, 0), inner = ds_planes_tap(op, 1);
-    const int64_t taps = a->kernel * b->kernel, n_out = op->weight[WEIGHT].shape[1];
+    const int64_t n_out = op->weight[WEIGHT].shape[1];
     const ds_windows s = conv_transpose_shape(op, g, f, e);
-    const size_t start = (size_t)(ds_phases_last(a, f) * tap + ds_phases_last(b, e) * inner);
-    ds_weight_layout layout = {.col = (ptrdiff_t)taps,
-                               .tap = -(ptrdiff_t)(a->tap_step * tap),
-                               .inner = -(ptrdiff_t)(b->tap_step * inner),
-                               .channel = (ptrdiff_t)(n_out * taps)};
+    size_t start;
+    ds_weight_layout layout = conv_transpose_layout(op, g, f, e, &start);
     const char *bias = ds_op_has_weight(op, BIAS) ? weights[BIAS] : NULL;
     const size_t n_bytes = ds_windows_prepared_bytes(&s, k),
                  repeated = conv_transpose_bias_bytes(op, &s);
-    if (conv_transpose_shared(op, a, f) > 1) { /* columns (phase, n) */
+    if (conv_transpose_shared(op, g, f) > 1) { /* columns (phase, n) */
         layout.n_sub = (size_t)n_out;
         layout.sub = layout.col;
         layout.col = 1;
@@ -260,22 +274,23 @@ static size_t conv_transpose_scale_of(const ds_op *op, size_t place)
     return place;
 }
 
-/* All outputs of the phases [f, f + n) along the plane's first axis and e along its second. */
-static void conv_transpose_forward_phases(const ds_op *op, const ds_run *run, const ds_phases *g,
-                                          int64_t f, int64_t n, int64_t e,
-                                          ds_window_product *product)
+/* All outputs of the phases [f, f + n) along the plane's first axis and e along its second. dx: slopes of the rows'
+ * windows, or NULL; phases are one by one then. */
+static void conv_transpose_walk(const ds_op *op, const ds_phases *g, int64_t f, int64_t n,
+                                int64_t e, ds_window_product *product, const ds_slope *dx)
 {
+    const ds_run *run = product->run;
     const ds_phases *a = &g[0], *b = &g[1];
     const ds_signature *out = &op->out[0];
     const int64_t n_outputs = ds_planes_width(out);
     const size_t position_bytes = (size_t)out->shape[out->rank - 1] * product->shape.element;
     const size_t row_bytes = (size_t)n_outputs * position_bytes;
     piece *pieces = run->scratch;
-    char *aside = (char *)(pieces + 2 * run->n_rows);
+    char *aside = n > 1 ? (char *)(pieces + 2 * run->n_rows) : NULL;
     size_t n_pieces = 0;
     for (size_t row = 0; row < run->n_rows; row++) {
         for (int64_t i = 0; i < ds_planes_count(op, run, row); i++) {
-            const ds_plane plane = ds_planes_at(op, run, row, i);
+            const ds_plane plane = ds_planes_at(op, run, row, i, dx ? dx + row : NULL);
             const int64_t m0 = plane.out.m0, m1 = plane.out.m1;
             int64_t m = ds_phases_from(a, f, m0);
             if (n > 1 && m - a->stride + n > m0)
@@ -294,7 +309,7 @@ static void conv_transpose_forward_phases(const ds_op *op, const ds_run *run, co
                 for (int64_t j = ds_phases_from(b, e, 0); j < n_outputs; j += b->stride) {
                     const ds_window_place inner = {ds_phases_first(b, e, j), DS_PADDING_ZEROS,
                                                    product->shape.width};
-                    ds_window_add(product, y + (size_t)j * position_bytes, &plane.in, along, inner);
+                    ds_window_add(product, y + (size_t)j * position_bytes, &plane, along, inner);
                 }
             }
         }
@@ -318,7 +333,7 @@ static void conv_transpose_fill(const ds_op *op, const ds_run *run, const ds_pha
     const void *made = NULL; /* one of those that are alike */
     for (size_t row = 0; row < run->n_rows; row++) {
         for (int64_t i = 0; i < ds_planes_count(op, run, row); i++) {
-            const ds_target to = ds_planes_at(op, run, row, i).out;
+            const ds_target to = ds_planes_at(op, run, row, i, NULL).out;
             char *at = to.data;
             for (int64_t m = to.m0; m < to.m1; m++) {
                 const bool reached = ds_phases_reach(&g[0], m);
@@ -358,11 +373,32 @@ static void conv_transpose_forward(const ds_op *op, const ds_run *run)
             const ds_windows s = conv_transpose_shape(op, g, f, e);
             ds_window_product product;
             ds_window_begin(&product, &s, op, run, prepared, scratch);
-            conv_transpose_forward_phases(op, run, g, f, n, e, &product);
+            conv_transpose_walk(op, g, f, n, e, &product, NULL);
             for (size_t i = 0; i < (s.depthwise ? 1 : s.groups); i++)
                 prepared = ds_packed_next(prepared);
         }
     }
+}
+
+static void conv_transpose_backward(const ds_op *op, const ds_back *b)
+{
+    ds_phases g[2];
+    ds_room room = {b->scratch};
+    const ds_run run = ds_windows_turned(b, &room);
+    conv_transpose_geometry(op, g);
+    for (int64_t f = 0; f < g[0].n_phases; f++)
+        for (int64_t e = 0; e < g[1].n_phases; e++) {
+            const ds_windows s = conv_transpose_windows(op, g, f, 1, e);
+            ds_window_product product;
+            ds_window_turn turn;
+            size_t start;
+            const ds_weight_layout layout = conv_transpose_layout(op, g, f, e, &start);
+            ds_window_begin_back(&product, &turn, &s, b, &run, &layout,
+                                 s.n_in / s.groups * (size_t)layout.channel, start, room);
+            conv_transpose_walk(op, g, f, 1, e, &product, b->dx);
+            ds_window_end_back(&product);
+        }
+    ds_windows_bias_back(op, b, room);
 }
 
 const ds_op_def ds_op_conv_transpose1d = {

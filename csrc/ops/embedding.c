@@ -7,6 +7,7 @@
  * an index that is computed and is none of them has NaN for a row.
  *
  * Source: torch.nn.functional.embedding. */
+#include "ops/back.h"
 #include "ops/framewise.h"
 #include "ops/registry.h"
 
@@ -53,5 +54,23 @@ static void embedding_frames(const ds_op *op, const ds_run *run, void *y, const 
 }
 DS_FRAMEWISE_FORWARD(embedding)
 
+static void embedding_slopes(const ds_op *op, const ds_back *b, void *dx, const void *g,
+                             const void *given, const void *y, size_t n_frames)
+{
+    const ds_signature *weight = &op->weight[WEIGHT];
+    const size_t row = (size_t)weight->shape[1], n_bytes = row * b->run->k->element;
+    const size_t n = n_frames * (size_t)ds_signature_elements(&op->in[0]);
+    char *const table = b->dweights[WEIGHT];
+    const int64_t *const x = given;
+    (void)dx;
+    (void)y;
+    for (size_t i = 0; i < n && table; i++)
+        if (x[i] >= 0 && x[i] < weight->shape[0])
+            ds_back_add(b->run->k, table + (size_t)x[i] * n_bytes, (const char *)g + i * n_bytes,
+                        row);
+}
+DS_FRAMEWISE_BACKWARD(embedding)
+
 const ds_op_def ds_op_embedding = {DS_OPERATOR(embedding, "Rows of a table, by index."),
-                                   .weights = "weight", .indices = "index"};
+                                   .weights = "weight", .indices = "index",
+                                   .backward = embedding_backward, .reads = DS_READS_X};

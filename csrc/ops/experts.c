@@ -15,6 +15,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "ops/back.h"
 #include "ops/framewise.h"
 #include "ops/packed.h"
 #include "ops/registry.h"
@@ -95,6 +96,13 @@ static ds_status expert_linear_infer(ds_op *op)
     DS_TRY(ds_size_mul(&op->scratch.per_out, choices, 2 * sizeof(void *)));
     DS_TRY(ds_size_mul(&op->scratch.per_call, s.experts + 1, 2 * sizeof(size_t)));
     op->out[0].shape[op->in[X].rank - 1] = (int64_t)(s.choices * s.n_out);
+    const size_t outer = ds_back_outer_bytes(s.n_out, s.depth, s.element),
+                 rows = ds_back_rows_bytes(s.depth, s.element);
+    op->back_scratch.per_out = choices * 3 * sizeof(void *);
+    op->back_scratch.per_call =
+        ds_saturated_sum((outer > rows ? outer : rows) +
+                             (s.n_out + s.experts + 1) * sizeof(double) + 8 * (size_t)DS_ALIGNMENT,
+                         ds_back_packed_bytes(s.depth, s.n_out, s.element));
     op->shares = true;
     op->spread = s.choices < s.experts ? (double)s.experts / (double)s.choices : 1;
     return DS_OK;
@@ -197,6 +205,85 @@ static void expert_linear_forward(const ds_op *op, const ds_run *run)
     ds_pool_run(split ? run->pool : NULL, expert_linear_task, &c, c.n_hit * c.n_parts);
 }
 
+/* Slopes of chosen experts' products: those of expert e are [first[e], first[e + 1]), in the order of frames. */
+typedef struct turned {
+    sizes s;
+    const void **g, **x;
+    void **dx;
+    size_t *first;
+} turned;
+
+static void each_choice_back(const ds_op *op, const ds_back *b, turned *t, bool counting)
+{
+    const sizes *s = &t->s;
+    const size_t vector = s->depth * s->element, result = s->n_out * s->element;
+    for (size_t r = 0; r < b->run->n_rows; r++) {
+        const void *g, *y, *x[2];
+        void *dx[2];
+        const size_t n = ds_back_frames(op, b, r, &g, &y, x, dx) * s->tokens * s->choices;
+        const int64_t *const index = n ? x[INDEX] : NULL;
+        for (size_t i = 0; i < n; i++) {
+            const int64_t expert = index[i];
+            const size_t token = (s->each ? i : i / s->choices) * vector;
+            if (expert < 0 || expert >= (int64_t)s->experts)
+                continue;
+            if (counting) {
+                t->first[expert + 1]++;
+                continue;
+            }
+            const size_t at = t->first[expert]++;
+            t->g[at] = (const char *)g + i * result;
+            t->x[at] = (const char *)x[X] + token;
+            t->dx[at] = dx[X] ? (char *)dx[X] + token : NULL;
+        }
+    }
+}
+
+static void expert_linear_backward(const ds_op *op, const ds_back *b)
+{
+    turned t = {.s = expert_linear_sizes(op)};
+    const sizes *s = &t.s;
+    const ds_run *run = b->run;
+    ds_room room = {b->scratch};
+    const size_t n = (size_t)run->frames_out * s->tokens * s->choices;
+    const ds_weight_layout turn = {.n_taps = 1,
+                                   .n_inner = 1,
+                                   .n_channels = s->n_out,
+                                   .col = 1,
+                                   .channel = (ptrdiff_t)s->depth};
+    const ds_weight_layout rows = {.n_taps = 1,
+                                   .n_inner = 1,
+                                   .n_channels = s->depth,
+                                   .col = (ptrdiff_t)s->depth,
+                                   .channel = 1};
+    t.g = ds_room_take(&room, n * sizeof *t.g);
+    t.x = ds_room_take(&room, n * sizeof *t.x);
+    t.dx = ds_room_take(&room, n * sizeof *t.dx);
+    t.first = ds_room_take(&room, (s->experts + 1) * sizeof *t.first);
+    ds_packed *const packed =
+        ds_room_take(&room, ds_back_packed_bytes(s->depth, s->n_out, s->element));
+    memset(t.first, 0, (s->experts + 1) * sizeof *t.first);
+    each_choice_back(op, b, &t, true);
+    for (size_t e = 0; e < s->experts; e++)
+        t.first[e + 1] += t.first[e];
+    each_choice_back(op, b, &t, false);
+    for (size_t e = 0; e < s->experts; e++) {
+        const size_t from = e == 0 ? 0 : t.first[e - 1]; /* they have moved on by one expert */
+        const size_t n_rows = t.first[e] - from, matrix = e * s->n_out * s->depth * s->element;
+        if (n_rows == 0)
+            continue;
+        ds_pack(run->k, run->k->format, packed, (const char *)run->weights[WEIGHT] + matrix,
+                s->depth, &turn, NULL);
+        ds_back_rows(run, packed, t.dx + from, t.g + from, n_rows, room);
+        if (b->dweights[WEIGHT])
+            ds_back_outer(run, (char *)b->dweights[WEIGHT] + matrix, &rows, t.g + from, s->n_out,
+                          t.x + from, n_rows, room);
+        if (op->n_weights > BIAS && b->dweights[BIAS])
+            ds_back_column_sums(run, (char *)b->dweights[BIAS] + e * s->n_out * s->element,
+                                t.g + from, n_rows, s->n_out, room);
+    }
+}
+
 const ds_op_def ds_op_expert_linear = {
     DS_OPERATOR_OF(expert_linear, "Products with the matrices of chosen experts.", 2, 1, 2),
     .flags = DS_OP_LOCKSTEP | DS_OP_PACKS,
@@ -207,7 +294,9 @@ const ds_op_def ds_op_expert_linear = {
     .indices = "expert",
     .least_index = DROPPED,
     .checked_input = INDEX,
-    .forward = expert_linear_forward};
+    .forward = expert_linear_forward,
+    .backward = expert_linear_backward,
+    .reads = DS_READS_ALL_X};
 
 /* ---------------------------------------------------------------- combine */
 
@@ -246,7 +335,46 @@ static void combine_frames(const ds_op *op, const ds_run *run, void *const *to,
 }
 DS_FRAMEWISE_FORWARD_OF_ALL(combine)
 
+DS_FOR_ELEMENT int combine_token(void *dx, void *dw, const void *g, const void *x, const void *w,
+                                 size_t k, size_t n, size_t element)
+{
+    for (size_t j = 0; j < k; j++) {
+        double along = 0;
+        for (size_t i = 0; i < n; i++) {
+            const double slope = ds_sums_real(g, element, i);
+            along += slope * ds_sums_real(x, element, j * n + i);
+            if (dx)
+                ds_back_add_real(dx, element, j * n + i, slope * ds_sums_real(w, element, j));
+        }
+        if (dw)
+            ds_back_add_real(dw, element, j, along);
+    }
+    return 0;
+}
+
+static void combine_backward(const ds_op *op, const ds_back *b)
+{
+    const ds_signature *in = op->in, *out = &op->out[0];
+    const size_t k = (size_t)in[1].shape[in[1].rank - 1], n = (size_t)out->shape[out->rank - 1];
+    const size_t element = ds_op_element(op), row = n * element;
+    for (size_t r = 0; r < b->run->n_rows; r++) {
+        const void *g, *y, *x[2];
+        void *dx[2];
+        const size_t n_tokens =
+            ds_back_frames(op, b, r, &g, &y, x, dx) * (size_t)ds_signature_elements(&in[1]) / k;
+        for (size_t i = 0; i < n_tokens; i++)
+            (void)DS_BY_ELEMENT(combine_token, element, dx[0] ? (char *)dx[0] + i * k * row : NULL,
+                                dx[1] ? (char *)dx[1] + i * k * element : NULL,
+                                (const char *)g + i * row, (const char *)x[0] + i * k * row,
+                                (const char *)x[1] + i * k * element, k, n);
+    }
+}
+
 const ds_op_def ds_op_combine = {
     DS_OPERATOR_OF(combine, "Sums of what experts gave, weighted, in the order of choices.", 2, 1,
                    2),
-    .flags = DS_OP_LOCKSTEP, .infer = combine_infer, .forward = combine_forward};
+    .flags = DS_OP_LOCKSTEP,
+    .infer = combine_infer,
+    .forward = combine_forward,
+    .backward = combine_backward,
+    .reads = DS_READS_ALL_X};

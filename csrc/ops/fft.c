@@ -12,6 +12,7 @@
  * besides is made once (prepare).
  *
  * Source: torch.fft.rfft, irfft, fft, ifft. */
+#include "ops/back.h"
 #include "ops/framewise.h"
 #include "ops/packed.h"
 #include "ops/registry.h"
@@ -54,6 +55,10 @@ static ds_status fft_infer(ds_op *op)
     if (kind == DS_FFT_REAL)
         *fft_last(&op->out[0]) = *fft_last(&op->out[1]) = bins;
     op->scratch.per_call = ds_fft_scratch(kind, (size_t)n, ds_op_element(op));
+    const ds_fft_kind other = (ds_fft_kind)(kind ^ 1);
+    op->back_scratch.per_call = ds_fft_scratch(other, (size_t)n, ds_op_element(op)) +
+                                ds_fft_table_bytes(other, (size_t)n, ds_op_element(op)) +
+                                4 * (size_t)(n + 1) * sizeof(double) + 8 * (size_t)DS_ALIGNMENT;
     return DS_OK;
 }
 
@@ -81,10 +86,68 @@ static void fft_frames(const ds_op *op, const ds_run *run, void *const *y, const
 }
 DS_FRAMEWISE_FORWARD_OF_ALL(fft)
 
+/* The transpose of a transform is the other of its pair, but for factors: those of what goes in, and of what comes out;
+ * a real transform's numbers that stand for two are met twice one way and once the other. */
+static double fft_factor_in(ds_fft_kind kind, size_t n, size_t i)
+{
+    return kind == DS_FFT_REAL && i != 0 && 2 * i != n ? 0.5 : 1;
+}
+
+static double fft_factor_out(ds_fft_kind kind, size_t n, size_t i)
+{
+    if (kind == DS_FFT_REAL_INVERSE)
+        return (i == 0 || 2 * i == n ? 1.0 : 2.0) / (double)n;
+    return kind == DS_FFT_COMPLEX_INVERSE ? 1 / (double)n : (double)n;
+}
+
+/* One row: slopes of outputs from element at_g on, of inputs from at_x on. */
+static void fft_row_back(const ds_op *op, const ds_real_kernels *k, const ds_fft *f, char *room,
+                         void *const *dx, const void *const *g, size_t at_x, size_t at_g)
+{
+    const ds_fft_kind kind = (ds_fft_kind)op->def->member;
+    const size_t element = k->element, n_x = (size_t)op->in[0].shape[op->in[0].rank - 1],
+                 n_g = (size_t)op->out[0].shape[op->out[0].rank - 1], step = (f->n + 1) * element;
+    void *const from[2] = {room, room + step}, *const to[2] = {room + 2 * step, room + 3 * step};
+    const void *const given[2] = {from[0], from[1]};
+    for (int o = 0; o < op->n_outputs; o++)
+        for (size_t i = 0; i < n_g; i++)
+            ds_sums_set_real(from[o], element, i,
+                             ds_sums_real(g[o], element, at_g + i) * fft_factor_in(kind, f->n, i));
+    k->fft(f, to, given, 1);
+    for (int d = 0; d < op->n_inputs; d++)
+        for (size_t i = 0; i < n_x && dx[d]; i++) {
+            const bool none = kind == DS_FFT_REAL_INVERSE && d == 1 && (i == 0 || 2 * i == f->n);
+            if (!none) /* imaginary parts of what is real are not read */
+                ds_back_add_real(dx[d], element, at_x + i,
+                                 fft_factor_out(kind, f->n, i) * ds_sums_real(to[d], element, i));
+        }
+}
+
+static void fft_backward(const ds_op *op, const ds_back *b)
+{
+    const ds_real_kernels *k = b->run->k;
+    const size_t n = (size_t)fft_size(op), n_x = (size_t)op->in[0].shape[op->in[0].rank - 1],
+                 n_g = (size_t)op->out[0].shape[op->out[0].rank - 1];
+    ds_room room = {b->scratch};
+    ds_fft f = {.kind = (ds_fft_kind)(op->def->member ^ 1), .n = n};
+    void *const table = ds_room_take(&room, ds_fft_table_bytes(f.kind, n, k->element));
+    f.scratch = ds_room_take(&room, ds_fft_scratch(f.kind, n, k->element));
+    f.table = table;
+    k->fft_table(table, f.kind, n);
+    for (size_t r = 0; r < b->run->n_rows; r++) {
+        const void *g[2], *y[2], *x[2];
+        void *dx[2] = {NULL, NULL};
+        const size_t rows =
+            ds_back_frames(op, b, r, g, y, x, dx) * (size_t)ds_signature_elements(&op->in[0]) / n_x;
+        for (size_t i = 0; i < rows; i++)
+            fft_row_back(op, k, &f, room.at, dx, g, i * n_x, i * n_g);
+    }
+}
+
 #define FFT(op, kind, inputs, outputs, text)                                        \
     DS_OPERATOR_OF(op, text, inputs, outputs, -1), .member = DS_FFT_##kind,         \
         .flags = DS_OP_REAL | DS_OP_LOCKSTEP | DS_OP_FEATURES | DS_OP_NEEDS_FRAMES, \
-        .infer = fft_infer, DS_PREPARED(fft), .forward = fft_forward
+        .infer = fft_infer, DS_PREPARED(fft), .forward = fft_forward, .backward = fft_backward
 
 const ds_op_def ds_op_rfft = {
     FFT(rfft, REAL, 1, 2, "Fourier transform of real numbers: real and imaginary parts.")};

@@ -19,6 +19,7 @@
  * ascending i, and are rounded once; where size < step, the samples between windows are 0. */
 #include <string.h>
 
+#include "ops/back.h"
 #include "ops/move.h"
 #include "ops/packed.h"
 #include "ops/phases.h"
@@ -93,12 +94,12 @@ static void frame_pieces(const ds_op *op, const ds_move *move)
                           .rank = 2,
                           .axis = {{op->attr[SIZE].i, n, op->attr[DILATION].i * n}, {n, 1, 1}}});
 }
-DS_MOVE_FORWARD(frame, frame_pieces, 0)
+DS_MOVE_FUNCTIONS(frame, frame_pieces, 0)
 
 const ds_op_def ds_op_frame = {
     DS_OPERATOR(frame,
                 "Windows of successive frames, each a frame with one more feature dimension."),
-    .attrs = frame_attrs, DS_COUNTED(frame), DS_CHECKED(frame)};
+    .attrs = frame_attrs, .backward = frame_backward, DS_COUNTED(frame), DS_CHECKED(frame)};
 
 /* ---------------------------------------------------------------- unstack, repeat_frames */
 
@@ -148,17 +149,17 @@ static void repeat_frames_pieces(const ds_op *op, const ds_move *move)
         &(ds_piece){
             .m1 = DS_NEVER, .step = n, .hold = op->attr[TIMES].i, .rank = 1, .axis = {{n, 1, 1}}});
 }
-DS_MOVE_FORWARD(repeat_frames, repeat_frames_pieces, 0)
+DS_MOVE_FUNCTIONS(repeat_frames, repeat_frames_pieces, 0)
 
 const ds_op_def ds_op_unstack = {
     DS_OPERATOR_OF(unstack,
                    "Lays the first feature dimension out along the stream: k frames for each.", 1,
                    1, 1),
-    .flags = DS_OP_FEATURES, .infer = unstack_infer, DS_COUNTED(repeat_frames),
-    .forward = ds_forward_same};
+    .flags = DS_OP_FEATURES, .infer = unstack_infer, DS_COUNTED(repeat_frames), DS_MOVED(ds_same)};
 
-const ds_op_def ds_op_repeat_frames = {DS_OPERATOR(repeat_frames, "Every frame several times."),
-                                       .attrs = repeat_frames_attrs, DS_COUNTED(repeat_frames)};
+const ds_op_def ds_op_repeat_frames = {
+    DS_OPERATOR(repeat_frames, "Every frame several times."), .attrs = repeat_frames_attrs,
+    .backward = repeat_frames_backward, DS_COUNTED(repeat_frames)};
 
 /* ---------------------------------------------------------------- overlap_add */
 
@@ -235,6 +236,27 @@ static void overlap_add_forward(const ds_op *op, const ds_run *run)
     }
 }
 
+static void overlap_add_backward(const ds_op *op, const ds_back *b)
+{
+    const int64_t step = op->attr[BETWEEN].i, size = op->in[0].shape[0];
+    const size_t n = (size_t)ds_signature_elements(&op->out[0]), n_bytes = n * ds_op_element(op);
+    for (size_t r = 0; r < b->run->n_rows; r++) {
+        const ds_target *out = &b->run->out[r];
+        const ds_slope *dx = &b->dx[r];
+        for (int64_t i = dx->at; i < dx->at + dx->n && dx->data; i++) {
+            const int64_t from = i * step > out->m0 ? i * step : out->m0;
+            const int64_t to = i * step + size < out->m1 ? i * step + size : out->m1;
+            if (from < to)
+                ds_back_add(b->run->k,
+                            (char *)dx->data +
+                                (size_t)((i - dx->at) * size + from - i * step) * n_bytes,
+                            (const char *)b->dy[r] + (size_t)(from - out->m0) * n_bytes,
+                            (size_t)(to - from) * n);
+        }
+    }
+}
+
 const ds_op_def ds_op_overlap_add = {
     DS_OPERATOR(overlap_add, "Windows laid over each other, a step apart, and added."),
-    .flags = DS_OP_REAL | DS_OP_NEEDS_FRAMES, .attrs = overlap_add_attrs, DS_COUNTED(overlap_add)};
+    .flags = DS_OP_REAL | DS_OP_NEEDS_FRAMES, .attrs = overlap_add_attrs, DS_COUNTED(overlap_add),
+    .backward = overlap_add_backward};

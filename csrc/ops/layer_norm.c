@@ -7,7 +7,10 @@
  * bias? of that shape, out as in; frame in, frame out.
  *
  * Source: torch.nn.functional.layer_norm, rms_norm. */
+#include <string.h>
+
 #include "ops/framewise.h"
+#include "ops/norm_back.h"
 #include "ops/registry.h"
 
 enum { AXES, EPS };
@@ -25,6 +28,16 @@ static const ds_attr_def rms_norm_attrs[] = {
     {"eps", DS_ATTR_REAL, .required = true, .doc = "added to the mean square", .range = DS_FROM_0},
     {0}};
 
+/* Elements of a vector that is normalised. */
+static size_t layer_norm_size(const ds_op *op)
+{
+    const ds_signature *in = &op->in[0];
+    size_t n = 1;
+    for (int64_t d = in->rank - op->attr[AXES].i; d < in->rank; d++)
+        n *= (size_t)in->shape[d];
+    return n;
+}
+
 static ds_status layer_norm_infer(ds_op *op)
 {
     const ds_signature *in = &op->in[0];
@@ -33,6 +46,7 @@ static ds_status layer_norm_infer(ds_op *op)
              "%s: axes must be 1 to the rank of the features %s, got %lld", op->def->name,
              DS_SHAPE_TEXT(in), (long long)axes);
     const int64_t *shape = in->shape + (in->rank - axes);
+    op->back_scratch.per_call = 2 * layer_norm_size(op) * sizeof(double);
     DS_TRY(ds_require_optional(op, WEIGHT, "weight", (int)axes, shape));
     return ds_require_optional(op, BIAS, "bias", (int)axes, shape);
 }
@@ -43,9 +57,7 @@ static void layer_norm_frames(const ds_op *op, const ds_run *run, void *y, const
     const ds_signature *in = &op->in[0];
     const void *const weight = ds_run_weight(op, run, WEIGHT), *const bias =
                                                                    ds_run_weight(op, run, BIAS);
-    size_t n = 1; /* elements of a vector that is normalised */
-    for (int64_t d = in->rank - op->attr[AXES].i; d < in->rank; d++)
-        n *= (size_t)in->shape[d];
+    const size_t n = layer_norm_size(op);
     const size_t n_vectors = n_frames * (size_t)ds_signature_elements(in) / n;
     if (op->def->member == RMS)
         run->k->rms_norm(y, x, n_vectors, n, weight, op->attr[EPS].x);
@@ -54,9 +66,33 @@ static void layer_norm_frames(const ds_op *op, const ds_run *run, void *y, const
 }
 DS_FRAMEWISE_FORWARD(layer_norm)
 
+static void layer_norm_backward(const ds_op *op, const ds_back *b)
+{
+    const size_t n = layer_norm_size(op), n_bytes = n * ds_op_element(op);
+    const size_t per_frame = (size_t)ds_signature_elements(&op->in[0]) / n;
+    const ds_norm norm = {
+        1, n, 1, op->def->member == RMS, op->attr[EPS].x, ds_run_weight(op, b->run, WEIGHT)};
+    double *const sums = b->scratch;
+    double *const sums_of[] = {op->n_weights > WEIGHT && b->dweights[WEIGHT] ? sums : NULL,
+                               op->n_weights > BIAS && b->dweights[BIAS] ? sums + n : NULL};
+    memset(sums, 0, 2 * n * sizeof *sums);
+    for (size_t r = 0; r < b->run->n_rows; r++) {
+        const void *g, *y, *x;
+        void *dx;
+        const size_t n_vectors = ds_back_frames(op, b, r, &g, &y, &x, &dx) * per_frame;
+        for (size_t i = 0; i < n_vectors; i++)
+            ds_norm_back(&norm, dx ? (char *)dx + i * n_bytes : NULL, sums_of[WEIGHT],
+                         sums_of[BIAS], (const char *)g + i * n_bytes,
+                         (const char *)x + i * n_bytes, ds_op_element(op));
+    }
+    for (int i = WEIGHT; i <= BIAS; i++)
+        if (sums_of[i])
+            ds_back_add_sums(b->run->k, b->dweights[i], sums_of[i], n);
+}
+
 #define NORM(which)                                                                  \
     .member = which, .flags = DS_OP_INPLACE | DS_OP_REAL, .infer = layer_norm_infer, \
-    .forward = layer_norm_forward
+    .forward = layer_norm_forward, .backward = layer_norm_backward, .reads = DS_READS_X
 
 const ds_op_def ds_op_layer_norm = {
     DS_OPERATOR_OF(layer_norm, "normalisation over trailing feature axes", 1, 1, -1),

@@ -148,7 +148,8 @@ static ds_status require_fail_check(const ds_op *op, const ds_pair *in)
                    (long long)other);
 }
 
-#define LENGTHS .flags = DS_OP_AT_END, .infer = length_infer, .forward = length_forward
+#define LENGTHS \
+    .flags = DS_OP_AT_END | DS_OP_CONSTANT, .infer = length_infer, .forward = length_forward
 
 const ds_op_def ds_op_length = {
     DS_OPERATOR_OF(length, "A function of a stream's length, at its end.", 1, 1, 0),

@@ -11,6 +11,7 @@
  *
  * Source: torch.nn.functional.linear; torch.matmul with a constant (whose last two axes are the other
  * way round). */
+#include "ops/back.h"
 #include "ops/framewise.h"
 #include "ops/fused.h"
 #include "ops/packed.h"
@@ -79,6 +80,17 @@ static ds_status matmul_check_shapes(const ds_op *op)
     return DS_OK;
 }
 
+static void linear_set_back_scratch(ds_op *op, const sizes *s)
+{
+    const size_t rows = ds_back_rows_bytes(s->n_in, s->element);
+    size_t most = ds_back_outer_bytes(s->n_out, s->n_in, s->element);
+    most = most > rows ? most : rows;
+    most = most > s->n_out * sizeof(double) ? most : s->n_out * sizeof(double);
+    op->back_scratch.per_call = ds_saturated_sum(
+        most, ds_back_packed_bytes(s->n_in, s->n_out, s->element) + 4 * (size_t)DS_ALIGNMENT);
+    op->back_scratch.per_out = s->blocks * s->vectors * 3 * sizeof(void *);
+}
+
 static ds_status linear_infer(ds_op *op)
 {
     DS_TRY(op->def == &ds_op_matmul ? matmul_check_shapes(op) : linear_check_shapes(op));
@@ -92,6 +104,7 @@ static ds_status linear_infer(ds_op *op)
     op->out[0].shape[op->in[0].rank - 1] = (int64_t)s.n_out;
     op->finishes = DS_FINISHES_STEPS | DS_FINISHES_GLU;
     op->shares = true;
+    linear_set_back_scratch(op, &s);
     return DS_OK;
 }
 
@@ -125,30 +138,37 @@ static size_t linear_matrix_of(const ds_op *op, const sizes *s, size_t block)
     return matrix;
 }
 
-/* Adds pointers to the vectors of one block, over all frames of all rows; returns how many there are. */
-static size_t linear_gather(const ds_op *op, const ds_run *run, const sizes *s, size_t block,
-                            void **y, const void **x, size_t n)
+/* Puts pointers to the vectors of one block, of so many elements each, in all of these frames (NULL: there are none) at
+ * list[n]; returns where the next go. */
+static size_t linear_vectors(const sizes *s, size_t block, void *list, size_t n, const void *frames,
+                             size_t n_frames, size_t n_elements)
 {
-    const size_t in_vector = s->n_in * s->element;
-    const size_t out_vector = (size_t)op->out[0].shape[op->out[0].rank - 1] * s->element;
-    const size_t per_frame = s->blocks * s->vectors;
-    for (size_t row = 0; row < run->n_rows; row++) {
-        const ds_target *out = &run->out[row];
-        if (out->m0 >= out->m1)
-            continue;
-        const char *from = ds_at(&run->in[row], out->m0, per_frame * in_vector);
-        char *to = out->data;
-        from += block * s->vectors * in_vector;
-        to += block * s->vectors * out_vector;
-        for (int64_t m = out->m0; m < out->m1; m++) {
-            for (size_t v = 0; v < s->vectors; v++, n++) {
-                y[n] = to + v * out_vector;
-                x[n] = from + v * in_vector;
-            }
-            from += per_frame * in_vector;
-            to += per_frame * out_vector;
+    const size_t vector = n_elements * s->element, per_frame = s->blocks * s->vectors;
+    const void **const to = list;
+    for (size_t f = 0; f < n_frames; f++)
+        for (size_t v = 0; v < s->vectors; v++, n++)
+            to[n] = frames
+                        ? (const char *)frames + (f * per_frame + block * s->vectors + v) * vector
+                        : NULL;
+    return n;
+}
+
+/* The vectors of a matrix, over all frames of all rows; returns how many there are. */
+static size_t linear_gather(const ds_op *op, const ds_run *run, const sizes *s, size_t matrix,
+                            void **y, const void **x)
+{
+    const size_t width = (size_t)op->out[0].shape[op->out[0].rank - 1];
+    size_t n = 0;
+    for (size_t block = 0; block < s->blocks; block++)
+        for (size_t r = 0; r < run->n_rows && linear_matrix_of(op, s, block) == matrix; r++) {
+            void *to[DS_MAX_OUTPUTS];
+            const void *from[DS_MAX_INPUTS];
+            const size_t n_frames = ds_row_frames(op, run, r, to, from);
+            if (n_frames == 0)
+                continue;
+            (void)linear_vectors(s, block, y, n, to[0], n_frames, width);
+            n = linear_vectors(s, block, x, n, from[0], n_frames, s->n_in);
         }
-    }
     return n;
 }
 
@@ -159,14 +179,53 @@ static void linear_forward(const ds_op *op, const ds_run *run)
     void **y = run->scratch, *const behind_y = y + (size_t)run->frames_out * s.blocks * s.vectors;
     const void **x = behind_y;
     for (size_t matrix = 0; matrix < s.matrices; matrix++, packed = ds_packed_next(packed)) {
-        size_t n = 0;
-        for (size_t block = 0; block < s.blocks; block++)
-            if (linear_matrix_of(op, &s, block) == matrix)
-                n = linear_gather(op, run, &s, block, y, x, n);
+        const size_t n = linear_gather(op, run, &s, matrix, y, x);
         if (n > 0) {
             ds_product p = {.weight = packed, .y = y, .x = x, .n_rows = n};
             ds_run_product(run, &p, 0, 0);
         }
+    }
+}
+
+static void linear_backward(const ds_op *op, const ds_back *b)
+{
+    const sizes s = linear_sizes_of(op);
+    const ds_run *run = b->run;
+    const size_t most = (size_t)run->frames_out * s.blocks * s.vectors;
+    ds_room room = {b->scratch};
+    const void **const g = ds_room_take(&room, most * sizeof(void *));
+    const void **const x = ds_room_take(&room, most * sizeof(void *));
+    void **const dx = ds_room_take(&room, most * sizeof(void *));
+    ds_packed *const packed = ds_room_take(&room, ds_back_packed_bytes(s.n_in, s.n_out, s.element));
+    const ds_weight_layout turned = {
+        .n_taps = 1, .n_inner = 1, .n_channels = s.n_out, .col = 1, .channel = (ptrdiff_t)s.n_in};
+    const ds_weight_layout rows = {
+        .n_taps = 1, .n_inner = 1, .n_channels = s.n_in, .col = (ptrdiff_t)s.n_in, .channel = 1};
+    for (size_t matrix = 0; matrix < s.matrices; matrix++) {
+        const size_t offset = matrix * s.n_out * s.n_in * s.element;
+        bool wanted = false;
+        size_t n = 0;
+        for (size_t block = 0; block < s.blocks; block++)
+            for (size_t r = 0, n_frames;
+                 r < run->n_rows && linear_matrix_of(op, &s, block) == matrix; r++) {
+                const void *slopes[DS_MAX_OUTPUTS], *y[DS_MAX_OUTPUTS], *from[DS_MAX_INPUTS];
+                void *to[DS_MAX_INPUTS];
+                if ((n_frames = ds_back_frames(op, b, r, slopes, y, from, to)) == 0)
+                    continue;
+                wanted |= to[0] != NULL;
+                (void)linear_vectors(&s, block, x, n, from[0], n_frames, s.n_in);
+                (void)linear_vectors(&s, block, dx, n, to[0], n_frames, s.n_in);
+                n = linear_vectors(&s, block, g, n, slopes[0], n_frames, s.n_out);
+            }
+        if (n > 0 && wanted) {
+            ds_pack(run->k, run->k->format, packed, (const char *)run->weights[WEIGHT] + offset,
+                    s.n_in, &turned, NULL);
+            ds_back_rows(run, packed, dx, g, n, room);
+        }
+        if (n > 0 && b->dweights[WEIGHT])
+            ds_back_outer(run, (char *)b->dweights[WEIGHT] + offset, &rows, g, s.n_out, x, n, room);
+        if (n > 0 && op->n_weights > BIAS && b->dweights[BIAS])
+            ds_back_column_sums(run, b->dweights[BIAS], g, n, s.n_out, room);
     }
 }
 
@@ -188,9 +247,19 @@ static void router_forward(const ds_op *op, const ds_run *run)
     linear_forward(op, &own);
 }
 
+static void router_backward(const ds_op *op, const ds_back *b)
+{
+    ds_run own = *b->run;
+    ds_back back = *b;
+    own.k = own.k->own;
+    back.run = &own;
+    linear_backward(op, &back);
+}
+
 #define PRODUCT(op, functions, text, names)                                                  \
     DS_OPERATOR_OF(op, text, 1, 1, -1), .flags = DS_OP_PACKS | DS_OP_REAL, .weights = names, \
-        .infer = linear_infer, DS_PREPARED(functions), .forward = functions##_forward
+        .infer = linear_infer, DS_PREPARED(functions), .forward = functions##_forward,       \
+        .backward = functions##_backward, .reads = DS_READS_X
 
 const ds_op_def ds_op_linear = {
     PRODUCT(linear, linear, "y = x W^T + b over the last feature axis", "weight bias?"),

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/transpose.h"
+#include "ops/back.h"
 
 enum { BLOCK_BYTES = 131072 /* of frames with several pieces: what stays in the nearest cache */ };
 
@@ -166,12 +167,39 @@ static int64_t advance(int64_t a, int64_t n, int64_t b)
     return (int64_t)((uint64_t)a + (uint64_t)n * (uint64_t)b);
 }
 
+/* Adds slopes from y on, over axes d.. of a box, to the reals whose byte `at` is their first; what would lie before
+ * them is not wanted. */
+static void add_axes(const ds_real_kernels *k, const ds_box *b, int d, const char *y, char *x,
+                     int64_t at)
+{
+    const extent one = {1, 0, 0}, a = d < b->rank ? b->axis[d] : one;
+    const int64_t element = (int64_t)k->element;
+    if (d < b->rank - 1) {
+        for (int64_t i = 0; i < a.size; i++)
+            add_axes(k, b, d + 1, y + i * a.to, x, at + i * a.from);
+    } else if (a.to == element && a.from == element) {
+        const int64_t skipped = at < 0 ? -at / element : 0;
+        if (skipped < a.size)
+            ds_back_add(k, x + at + skipped * element, y + skipped * element,
+                        (size_t)(a.size - skipped));
+    } else if (a.from == 0 && at >= 0) {
+        double sum = 0;
+        for (int64_t i = 0; i < a.size; i++)
+            sum += ds_sums_real(y + i * a.to, k->element, 0);
+        ds_back_add_sums(k, x + at, &sum, 1);
+    } else {
+        for (int64_t i = 0; i < a.size; i++)
+            if (at + i * a.from >= 0)
+                ds_back_add(k, x + at + i * a.from, y + i * a.to, 1);
+    }
+}
+
 /* Frames [m0, m1) of one row, in groups of `hold` that show one place of the source, `step` bytes apart; frame 0 of
  * the output would begin `origin` bytes behind x in the source. */
-static void move_row(const ds_box *within, char *y, const char *x, int64_t origin, int64_t m0,
-                     int64_t m1, int64_t hold, int64_t step, int64_t frame)
+static void move_row(const ds_move *move, const ds_box *within, char *y, char *x, int64_t origin,
+                     int64_t m0, int64_t m1, int64_t hold, int64_t step, int64_t frame)
 {
-    if (m1 - m0 == 1) {
+    if (m1 - m0 == 1 && !move->back) {
         ds_box_copy(within, y, x + advance(origin, m0 / hold, step));
         return;
     }
@@ -187,21 +215,40 @@ static void move_row(const ds_box *within, char *y, const char *x, int64_t origi
         ds_box_add(&b, whole ? hold : n, frame, 0);
         for (int d = 0; d < within->rank; d++)
             ds_box_add(&b, within->axis[d].size, within->axis[d].to, within->axis[d].from);
-        ds_box_copy(&b, y, x + advance(origin, m0 / hold, step));
+        const int64_t at = advance(origin, m0 / hold, step);
+        if (move->back)
+            add_axes(move->run->k, &b, 0, y, x, at);
+        else
+            ds_box_copy(&b, y, x + at);
     }
+}
+
+/* The elements of a piece's source in row r, or their slopes, and the byte among them at which frame 0 of the output
+ * would begin; NULL where there are none. */
+static char *piece_source(const ds_move *move, const ds_piece *p, size_t r, int64_t *origin)
+{
+    const ds_run *run = move->run;
+    const ds_back *back = move->back;
+    const int64_t e = move->element;
+    const int64_t n = p->input > 0 ? ds_signature_elements(&move->op->in[p->input]) : move->n_in;
+    const size_t at = (size_t)(p->input > 0 ? p->input : 0) * run->n_rows + r;
+    *origin = advance(0, p->from, e);
+    if (p->input == DS_MOVE_WEIGHT)
+        return back ? back->dweights[0] : (char *)(uintptr_t)run->weights[0];
+    *origin = advance(*origin, back ? -back->dx[at].at : -run->in[at].at, n * e);
+    return back ? back->dx[at].data : (char *)(uintptr_t)run->in[at].data;
 }
 
 void ds_move_piece(const ds_move *move, const ds_piece *p)
 {
-    const ds_op *op = move->op;
     const ds_run *run = move->run;
     const bool constant = p->input == DS_MOVE_FILL;
     const int64_t e = move->element, step = constant ? 0 : p->step * e, frame = move->n_out * e;
-    const int64_t in_frame =
-        (p->input > 0 ? ds_signature_elements(&op->in[p->input]) : move->n_in) * e;
     char value[16];
+    if (constant && move->back)
+        return;
     if (constant) {
-        ds_move_encode(op->out[0].dtype, p->value, value);
+        ds_move_encode(move->op->out[0].dtype, p->value, value);
         for (size_t n = (size_t)e; n < sizeof value; n += (size_t)e)
             memcpy(value + n, value, (size_t)e);
     }
@@ -210,32 +257,25 @@ void ds_move_piece(const ds_move *move, const ds_piece *p)
     within.element = (size_t)e;
     for (int d = 0; d < p->rank; d++)
         ds_box_add(&within, p->axis[d].size, p->axis[d].to * e, constant ? 0 : p->axis[d].from * e);
-    widen(&within, constant);
-    const bool solid = p->hold == 1 && step == frame && p->rank == 1 &&
+    if (!move->back)
+        widen(&within, constant);
+    const bool solid = p->hold == 1 && step == frame && p->rank == 1 && !move->back &&
                        p->axis[0].size == move->n_out && p->axis[0].from == 1;
     for (size_t r = move->row; r < move->row + move->n_rows; r++) {
         const ds_target *out = &run->out[r];
         int64_t m0 = out->m0 > move->m0 ? out->m0 : move->m0,
-                m1 = out->m1 < move->m1 ? out->m1 : move->m1;
+                m1 = out->m1 < move->m1 ? out->m1 : move->m1, origin = 0;
         m0 = m0 > p->m0 ? m0 : p->m0;
         m1 = m1 < p->m1 ? m1 : p->m1;
-        if (m0 >= m1)
+        char *const x = constant ? value : piece_source(move, p, r, &origin);
+        if (m0 >= m1 || (!x && move->back))
             continue;
-        const char *x = value;
-        int64_t origin = 0;
-        if (p->input >= 0) {
-            const ds_window *in = &run->in[(size_t)p->input * run->n_rows + r];
-            x = in->data;
-            origin = advance(advance(0, p->from, e), -in->at, in_frame);
-        } else if (!constant) {
-            x = run->weights[0];
-            origin = advance(0, p->from, e);
-        }
-        char *const y = (char *)out->data + (m0 - out->m0) * frame + p->to * e;
+        char *const all = move->back ? (char *)(uintptr_t)move->back->dy[r] : out->data;
+        char *const y = all + (m0 - out->m0) * frame + p->to * e;
         if (solid)
             copy_run(y, x + advance(origin, m0, step), (size_t)((m1 - m0) * frame));
         else
-            move_row(&within, y, x, origin, m0, m1, p->hold, step, frame);
+            move_row(move, &within, y, x, origin, m0, m1, p->hold, step, frame);
     }
 }
 
@@ -286,10 +326,13 @@ ds_piece ds_piece_along(const ds_op *op, int axis, int64_t to, int64_t n, int in
                                {inner, 1, 1}}};
 }
 
-void ds_move_forward(const ds_op *op, const ds_run *run, ds_move_list list, unsigned flags)
+/* back NULL: forward. */
+static void move_rows(const ds_op *op, const ds_run *run, const ds_back *back, ds_move_list list,
+                      unsigned flags)
 {
     ds_move move = {op,
                     run,
+                    back,
                     0,
                     run->n_rows,
                     0,
@@ -330,15 +373,20 @@ void ds_move_forward(const ds_op *op, const ds_run *run, ds_move_list list, unsi
     }
 }
 
+void ds_move_forward(const ds_op *op, const ds_run *run, ds_move_list list, unsigned flags)
+{
+    move_rows(op, run, NULL, list, flags);
+}
+
+void ds_move_backward(const ds_op *op, const ds_back *b, ds_move_list list, unsigned flags)
+{
+    move_rows(op, b->run, b, list, flags);
+}
+
 static void same_pieces(const ds_op *op, const ds_move *move)
 {
     (void)op;
     ds_move_frames(move, 0, 0, DS_NEVER, 0, 1);
-}
-
-void ds_forward_same(const ds_op *op, const ds_run *run)
-{
-    ds_move_forward(op, run, same_pieces, 0);
 }
 
 static void first_pieces(const ds_op *op, const ds_move *move)
@@ -347,9 +395,24 @@ static void first_pieces(const ds_op *op, const ds_move *move)
     ds_move_frames(move, 0, 0, DS_NEVER, 0, 0);
 }
 
-void ds_forward_first(const ds_op *op, const ds_run *run)
+void ds_same_forward(const ds_op *op, const ds_run *run)
+{
+    ds_move_forward(op, run, same_pieces, 0);
+}
+
+void ds_same_backward(const ds_op *op, const ds_back *b)
+{
+    ds_move_backward(op, b, same_pieces, 0);
+}
+
+void ds_first_forward(const ds_op *op, const ds_run *run)
 {
     ds_move_forward(op, run, first_pieces, 0);
+}
+
+void ds_first_backward(const ds_op *op, const ds_back *b)
+{
+    ds_move_backward(op, b, first_pieces, 0);
 }
 
 /* ---------------------------------------------------------------- values */

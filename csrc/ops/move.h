@@ -47,9 +47,10 @@ void ds_box_copy(const ds_box *box, void *y, const void *x);
 typedef struct ds_move {
     const ds_op *op;
     const ds_run *run;
-    size_t row, n_rows;           /* of the run */
-    int64_t m0, m1;               /* what is wanted of them, at most */
-    int64_t total;                /* DS_MOVE_ENDS: the stream's length, DS_NEVER while it goes on */
+    const ds_back *back; /* pieces are read the other way, slopes added; NULL: they are copied */
+    size_t row, n_rows;  /* of the run */
+    int64_t m0, m1;      /* what is wanted of them, at most */
+    int64_t total;       /* DS_MOVE_ENDS: the stream's length, DS_NEVER while it goes on */
     int64_t element, n_in, n_out; /* bytes; elements of a frame of input 0 and of the output */
 } ds_move;
 
@@ -60,8 +61,9 @@ enum {
     DS_MOVE_WITHIN = 2 /* a frame has several pieces */
 };
 
-/* The forward of an operator with these pieces. */
+/* The forward of an operator with these pieces, and its backward. */
 void ds_move_forward(const ds_op *op, const ds_run *run, ds_move_list list, unsigned flags);
+void ds_move_backward(const ds_op *op, const ds_back *b, ds_move_list list, unsigned flags);
 
 /* Adds a piece to the list. */
 void ds_move_piece(const ds_move *move, const ds_piece *piece);
@@ -84,13 +86,21 @@ ds_status ds_move_require_value(const ds_op *op, int attr);
 void ds_move_repeat(void *to, size_t n_bytes, const void *pattern, size_t pattern_bytes);
 
 /* The forwards of those whose elements are input 0's, in its order; and of those all whose frames are its first. */
-void ds_forward_same(const ds_op *op, const ds_run *run);
-void ds_forward_first(const ds_op *op, const ds_run *run);
+void ds_same_forward(const ds_op *op, const ds_run *run);
+void ds_same_backward(const ds_op *op, const ds_back *b);
+void ds_first_forward(const ds_op *op, const ds_run *run);
+void ds_first_backward(const ds_op *op, const ds_back *b);
 
-#define DS_MOVE_FORWARD(name, list, flags)                         \
+/* Both functions of an operator with these pieces. */
+#define DS_MOVE_FUNCTIONS(name, list, flags)                       \
     static void name##_forward(const ds_op *op, const ds_run *run) \
     {                                                              \
         ds_move_forward(op, run, list, flags);                     \
+    }                                                              \
+    static void name##_backward(const ds_op *op, const ds_back *b) \
+    {                                                              \
+        ds_move_backward(op, b, list, flags);                      \
     }
+#define DS_MOVED(name) .forward = name##_forward, .backward = name##_backward
 
 #endif

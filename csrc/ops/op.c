@@ -318,6 +318,7 @@ static ds_status build(ds_op *op, const ds_attr *attrs, size_t n_attrs, const ds
     DS_TRY(take_signatures(op, inputs, n_inputs, weights, n_weights));
     op->n_outputs = op->def->n_outputs;
     op->spread = 1;
+    op->reads = op->def->reads;
     for (int i = 0; i < op->n_outputs; i++)
         op->out[i] = op->in[0];
     if (op->def->flags & DS_OP_REAL)
@@ -372,12 +373,39 @@ void ds_op_destroy(ds_op *op)
     }
 }
 
+/* The first real type among n signatures; 0 where there is none. */
+static ds_dtype first_real(const ds_signature *signatures, int n)
+{
+    for (int i = 0; i < n; i++)
+        if (ds_is_real(signatures[i].dtype))
+            return signatures[i].dtype;
+    return (ds_dtype)0;
+}
+
+size_t ds_scratch_bytes(const ds_scratch *scratch, size_t n_rows, int64_t frames_in,
+                        int64_t frames_out)
+{
+    size_t n = scratch->per_call;
+    n = ds_saturated_sum(n, ds_saturated_product(scratch->per_row, n_rows));
+    n = ds_saturated_sum(n, ds_saturated_product(scratch->per_in, (size_t)frames_in));
+    return ds_saturated_sum(n, ds_saturated_product(scratch->per_out, (size_t)frames_out));
+}
+
 size_t ds_op_scratch_bytes(const ds_op *op, size_t n_rows, int64_t frames_in, int64_t frames_out)
 {
-    size_t n = op->scratch.per_call;
-    n = ds_saturated_sum(n, ds_saturated_product(op->scratch.per_row, n_rows));
-    n = ds_saturated_sum(n, ds_saturated_product(op->scratch.per_in, (size_t)frames_in));
-    return ds_saturated_sum(n, ds_saturated_product(op->scratch.per_out, (size_t)frames_out));
+    return ds_scratch_bytes(&op->scratch, n_rows, frames_in, frames_out);
+}
+
+bool ds_op_constant(const ds_op *op)
+{
+    return (op->def->flags & DS_OP_CONSTANT) != 0 || first_real(op->out, op->n_outputs) == 0 ||
+           (first_real(op->in, ds_op_n_values(op)) == 0 &&
+            first_real(op->weight, op->n_weights) == 0);
+}
+
+bool ds_op_differentiable(const ds_op *op)
+{
+    return op->def->backward != NULL && !ds_op_constant(op);
 }
 
 static ds_real_kernels op_kernels(const ds_op *op, const ds_real_kernels *k)
@@ -526,15 +554,6 @@ bool ds_op_has_weight(const ds_op *op, int i)
 size_t ds_op_element(const ds_op *op)
 {
     return ds_dtype_bytes(op->in[0].dtype);
-}
-
-/* The first real type among n signatures; 0 where there is none. */
-static ds_dtype first_real(const ds_signature *signatures, int n)
-{
-    for (int i = 0; i < n; i++)
-        if (ds_is_real(signatures[i].dtype))
-            return signatures[i].dtype;
-    return (ds_dtype)0;
 }
 
 ds_dtype ds_op_real(const ds_op *op)

@@ -1,9 +1,13 @@
 /* ops/op.h: the contract that every streaming operator fulfils.
  *
  * A definition is data (name, attributes, inputs and outputs, flags) and six functions: infer, counts,
- * need, check, forward and (with training) backward, plus prepare for weights that pass once through a kernel's
+ * need, check, forward and backward, plus prepare for weights that pass once through a kernel's
  * own layout. An operator never sees chunks: its forward gets, per row, windows of its inputs at absolute
  * positions and produces the outputs [m0, m1). Offline is the same forward with m0 = 0, m1 = total.
+ *
+ * The slope of an array is the gradient of the loss with respect to it. Backward gets what forward had, the slopes
+ * of the outputs [m0, m1) and of what it carried out, and makes of them slopes of windows, of weights and of what
+ * was carried in. It knows neither chunks nor what becomes of these (exec/back.h).
  *
  * The driver (ds_op_counts, ds_op_need, ds_op_check) does what no operator states: clamps, edges that are
  * missing, the end of a stream. */
@@ -22,7 +26,8 @@ enum {
     DS_MAX_INPUTS = 16,
     DS_MAX_OUTPUTS = 16,
     DS_MAX_WEIGHTS = 128,
-    DS_MAX_CARRIED = 32
+    DS_MAX_CARRIED = 32,
+    DS_MAX_SAVED = 4
 };
 
 typedef enum ds_attr_kind {
@@ -70,6 +75,27 @@ typedef struct ds_carried {
     size_t offset;      /* in the carried block; filled by ds_op_create */
 } ds_carried;
 
+/* What of a call backward reads; what is not named is not kept for it. DS_READS_X << i: the windows of input i. */
+enum { DS_READS_Y = 1, DS_READS_CARRIED = 2, DS_READS_X = 4 };
+#define DS_READS_ALL_X (~3U)
+
+typedef enum ds_saved_per {
+    DS_PER_OUT, /* frame of output 0 */
+    DS_PER_IN,  /* new frame of input 0 */
+    DS_PER_ROW
+} ds_saved_per;
+
+/* An array that forward writes for backward, rows one after another. */
+typedef struct ds_saved {
+    ds_saved_per per;
+    size_t n_bytes; /* of each */
+} ds_saved;
+
+/* Scratch bytes = per_call + per_row * rows + per_in * frames_in + per_out * frames_out. */
+typedef struct ds_scratch {
+    size_t per_call, per_row, per_in, per_out;
+} ds_scratch;
+
 enum {
     /* Combines its value inputs frame by frame: they must progress equally (sync). */
     DS_OP_LOCKSTEP = 1,
@@ -85,7 +111,9 @@ enum {
     /* Of every output one frame, which leaves when the stream ends; each call reads its new frames only. */
     DS_OP_AT_END = 512,
     DS_OP_PLACED = 1024, /* what becomes of a frame depends on its position */
-    DS_OP_BODY = 2048    /* it has as many outputs as the bodies say that it is given */
+    DS_OP_BODY = 2048,   /* it has as many outputs as the bodies say that it is given */
+    /* Calculus ends here: outputs are constants to it, though they may be real. */
+    DS_OP_CONSTANT = 4096
 };
 
 /* ELEMENTS: steps that are the same for all columns alone. */
@@ -107,8 +135,30 @@ typedef struct ds_run {
     ds_pool *pool;                  /* for products where rows are few; NULL: none */
     const struct ds_finish *finish; /* what follows the products (ops/fused.h); NULL: nothing */
     void *scratch;                  /* 64-byte aligned, op->scratch's bytes */
+    void *const *saved;             /* [n_saved], for backward; NULL: not wanted */
     int64_t frames_in, frames_out;  /* over all rows: new frames of input 0, frames of output 0 */
 } ds_run;
+
+/* Slopes of frames [at, at + n), to the end of a window. `at` may lie behind the window's, unless the operator sees the
+ * whole stream at once: what is before it is not wanted. data NULL: none are. */
+typedef struct ds_slope {
+    void *data;
+    int64_t at, n;
+} ds_slope;
+
+/* One execution read backwards. */
+typedef struct ds_back {
+    /* As forward had it, but for what backward does not read: windows and targets have no data there. Targets hold
+     * the outputs, carried what came in, saved what forward wrote; nothing is prepared, unless an operator has bodies. */
+    const ds_run *run;
+    const void *const *dy; /* [n_outputs][n_rows]: slopes of frames [m0, m1), of real outputs */
+    const ds_slope *dx;    /* [n_values][n_rows]: added to */
+    /* [n_rows], laid out as what is carried: on entry of what went out, on return of what came in. A row that starts
+     * leaves zeros: what it began with, if that is an input or a weight, gets its slope here. */
+    void *const *dcarried;
+    void *const *dweights; /* [n_weights]: added to; NULL: not wanted */
+    void *scratch;         /* as run's, op->back_scratch's bytes */
+} ds_back;
 
 typedef struct ds_op_def {
     const char *name; /* torch's name where it has one */
@@ -151,6 +201,9 @@ typedef struct ds_op_def {
      * channels; the first place that has the same one. */
     size_t (*scale_of)(const ds_op *op, size_t place);
     void (*forward)(const ds_op *op, const ds_run *run);
+    /* Adds to slopes, in a fixed order. It can't fail and allocates nothing. It runs where forward ran. */
+    void (*backward)(const ds_op *op, const ds_back *b);
+    unsigned reads;             /* op->reads, unless infer says else */
     void (*release)(ds_op *op); /* releases what infer left in `own`; NULL: nothing */
 } ds_op_def;
 
@@ -166,10 +219,10 @@ struct ds_op {
     int n_carried;
     size_t carried_bytes; /* by ds_op_create */
     void *own;            /* of this instance alone; released by def->release */
-    /* Scratch bytes = per_call + per_row * rows + per_in * frames_in + per_out * frames_out. */
-    struct {
-        size_t per_call, per_row, per_in, per_out;
-    } scratch;
+    ds_scratch scratch, back_scratch;
+    unsigned reads; /* DS_READS_..., of which backward needs what it names */
+    ds_saved saved[DS_MAX_SAVED];
+    int n_saved;
     /* This instance needs the whole stream (bidirectional, circular): nothing leaves before the end, everything
      * is kept; refused unless buffering is asked for. */
     bool whole;
@@ -214,7 +267,13 @@ ds_status ds_op_declare(ds_op **op, const ds_allocator *allocator, const ds_sign
                         size_t n_inputs, const ds_signature *outputs, size_t n_outputs,
                         const ds_program *counts, const ds_program *need);
 void ds_op_destroy(ds_op *op);
+size_t ds_scratch_bytes(const ds_scratch *scratch, size_t n_rows, int64_t frames_in,
+                        int64_t frames_out);
 size_t ds_op_scratch_bytes(const ds_op *op, size_t n_rows, int64_t frames_in, int64_t frames_out);
+/* Whether it has a backward and outputs that have slopes. */
+bool ds_op_differentiable(const ds_op *op);
+/* Whether its outputs are constants to calculus. */
+bool ds_op_constant(const ds_op *op);
 /* Lets a new operator's weights be stored so, as far as they may be, and rows. Errors: DS_LIMIT where products are
  * too deep for what rows are stored in. */
 ds_status ds_op_store(ds_op *op, ds_narrowing how);
@@ -282,6 +341,13 @@ static inline const void *ds_run_weight(const ds_op *op, const ds_run *run, int 
 }
 /* How many frames row r has of output 0; where those of all outputs go, and those of value inputs in their place. */
 size_t ds_row_frames(const ds_op *op, const ds_run *run, size_t r, void **y, const void **x);
+/* Slopes of the frames from `position` on; NULL where they are not wanted. */
+static inline void *ds_slope_at(const ds_slope *s, int64_t position, size_t n_bytes)
+{
+    return s->data == NULL || position < s->at
+               ? NULL
+               : (char *)s->data + (size_t)(position - s->at) * n_bytes;
+}
 /* Array i of what row r carries. */
 static inline void *ds_run_carried(const ds_op *op, const ds_run *run, size_t r, int i)
 {

@@ -9,6 +9,7 @@
 
 #include <string.h>
 
+#include "ops/back.h"
 #include "ops/move.h"
 
 /* Whether operand i is a weight, and which input or weight it is. */
@@ -107,6 +108,9 @@ ds_status ds_operands_infer(ds_op *op, const char *types, char out)
     shape.dtype = out == 'b' ? DS_BOOL : signature_of(op, real)->dtype;
     shape.rate = op->in[0].rate;
     op->out[0] = shape;
+    for (int i = 0; i < op->n_weights; i++)
+        op->back_scratch.per_call +=
+            ds_aligned((size_t)ds_signature_elements(&op->weight[i]) * sizeof(double));
     return DS_OK;
 }
 
@@ -236,37 +240,50 @@ static void walk_run(walk *w, char *y)
 
 /* ---------------------------------------------------------------- forward */
 
-void ds_operands_forward(const ds_op *op, const ds_run *run, int n_operands,
-                         ds_operands_visit visit)
+/* What walks over all rows have in common. frame: elements from frame to frame of each operand. */
+static void walk_form(walk *form, const ds_op *op, const ds_real_kernels *k, int n_operands,
+                      int *index, bool *weight, int64_t *frame, int64_t stride[][DS_OPERANDS])
 {
     const ds_signature *out = &op->out[0];
-    int index[DS_OPERANDS];
-    bool weight[DS_OPERANDS];
-    int64_t frame[DS_OPERANDS]; /* elements from frame to frame */
-    int64_t stride[DS_MAX_RANK][DS_OPERANDS];
-    walk form = {.op = op,
-                 .k = run->k,
-                 .visit = visit,
-                 .n_operands = n_operands,
-                 .y_bytes = ds_dtype_bytes(out->dtype)};
+    *form =
+        (walk){.op = op, .k = k, .n_operands = n_operands, .y_bytes = ds_dtype_bytes(out->dtype)};
     for (int i = 0; i < n_operands; i++) {
         const ds_signature *own = signature_of(op, i);
         weight[i] = locate(op, i, &index[i]);
-        form.x_bytes[i] = ds_dtype_bytes(own->dtype);
+        form->x_bytes[i] = ds_dtype_bytes(own->dtype);
         frame[i] = weight[i] ? 0 : ds_signature_elements(own);
         for (int d = 0; d < out->rank; d++)
             stride[d][i] = ds_broadcast_stride(own, out->rank, d);
     }
+}
+
+/* The dimensions of so many frames. */
+static void walk_frames(walk *w, int64_t n_frames, const ds_op *op, const int64_t *frame,
+                        int64_t stride[][DS_OPERANDS])
+{
+    const ds_signature *out = &op->out[0];
+    walk_add(w, n_frames, frame);
+    for (int d = 0; d < out->rank; d++)
+        walk_add(w, out->shape[d], stride[d]);
+    if (w->rank == 0)
+        w->shape[w->rank++] = 1;
+}
+
+void ds_operands_forward(const ds_op *op, const ds_run *run, int n_operands,
+                         ds_operands_visit visit)
+{
+    int index[DS_OPERANDS];
+    bool weight[DS_OPERANDS];
+    int64_t frame[DS_OPERANDS], stride[DS_MAX_RANK][DS_OPERANDS];
+    walk form;
+    walk_form(&form, op, run->k, n_operands, index, weight, frame, stride);
+    form.visit = visit;
     for (size_t r = 0; r < run->n_rows; r++) {
         const ds_target *target = &run->out[r];
         if (target->m1 <= target->m0)
             continue;
         walk w = form;
-        walk_add(&w, target->m1 - target->m0, frame);
-        for (int d = 0; d < out->rank; d++)
-            walk_add(&w, out->shape[d], stride[d]);
-        if (w.rank == 0)
-            w.shape[w.rank++] = 1;
+        walk_frames(&w, target->m1 - target->m0, op, frame, stride);
         for (int i = 0; i < n_operands; i++) {
             w.at[i] = weight[i] ? run->weights[index[i]]
                                 : ds_at(&run->in[(size_t)index[i] * run->n_rows + r], target->m0,
@@ -274,4 +291,114 @@ void ds_operands_forward(const ds_op *op, const ds_run *run, int n_operands,
         }
         walk_run(&w, target->data);
     }
+}
+
+/* ---------------------------------------------------------------- backward */
+
+/* Where operands and their slopes are, at the walk's place; NULL where they aren't read or not wanted. */
+typedef struct turned {
+    const void *x[DS_OPERANDS];
+    char *dx[DS_OPERANDS];
+    double *sums[DS_OPERANDS]; /* instead of dx, of a weight */
+    const char *g;
+} turned;
+
+/* Adds n slopes to those of operand i, which are a step of 0 or 1 apart. */
+static void add_slopes(const walk *w, turned *t, int i, const void *slopes, size_t n, size_t step)
+{
+    if (step == 1 && t->sums[i]) {
+        ds_sums_add(t->sums[i], slopes, n, w->op->out[0].dtype);
+    } else if (step == 1) {
+        ds_back_add(w->k, t->dx[i], slopes, n);
+    } else {
+        double sum = 0;
+        for (size_t j = 0; j < n; j++)
+            sum += ds_sums_real(slopes, w->k->element, j);
+        if (t->sums[i])
+            *t->sums[i] += sum;
+        else
+            ds_back_add_sums(w->k, t->dx[i], &sum, 1);
+    }
+}
+
+/* All elements of dimensions d.. */
+static void walk_back(const walk *w, turned *t, int d, ds_operands_slopes slopes)
+{
+    if (d < w->rank - 1) {
+        for (int64_t j = 0; j < w->shape[d]; j++) {
+            turned at = *t;
+            for (int i = 0; i < w->n_operands; i++) {
+                const int64_t moved = j * w->stride[d][i];
+                at.x[i] = at.x[i] ? (const char *)at.x[i] + moved * (int64_t)w->x_bytes[i] : NULL;
+                at.dx[i] = at.dx[i] ? at.dx[i] + moved * (int64_t)w->x_bytes[i] : NULL;
+                at.sums[i] = at.sums[i] ? at.sums[i] + moved : NULL;
+            }
+            walk_back(w, &at, d + 1, slopes);
+            t->g = at.g;
+        }
+        return;
+    }
+    double room[BLOCK];
+    size_t step[DS_OPERANDS];
+    for (int i = 0; i < w->n_operands; i++)
+        step[i] = w->shape[d] > 1 ? (size_t)w->stride[d][i] : 1;
+    for (int64_t j = 0, n; j < w->shape[d]; j += n) {
+        n = w->shape[d] - j < BLOCK ? w->shape[d] - j : BLOCK;
+        for (int i = 0; i < w->n_operands; i++) {
+            if (!t->dx[i] && !t->sums[i])
+                continue;
+            slopes(w->op, w->k, i, room, t->g, t->x, (size_t)n, step);
+            add_slopes(w, t, i, room, (size_t)n, step[i]);
+        }
+        for (int i = 0; i < w->n_operands; i++) {
+            const int64_t moved = n * (int64_t)step[i];
+            t->x[i] = t->x[i] ? (const char *)t->x[i] + moved * (int64_t)w->x_bytes[i] : NULL;
+            t->dx[i] = t->dx[i] ? t->dx[i] + moved * (int64_t)w->x_bytes[i] : NULL;
+            t->sums[i] = t->sums[i] ? t->sums[i] + moved : NULL;
+        }
+        t->g += (size_t)n * w->y_bytes;
+    }
+}
+
+void ds_operands_backward(const ds_op *op, const ds_back *b, int n_operands,
+                          ds_operands_slopes slopes)
+{
+    const ds_run *run = b->run;
+    walk form;
+    int index[DS_OPERANDS];
+    bool weight[DS_OPERANDS];
+    int64_t frame[DS_OPERANDS], stride[DS_MAX_RANK][DS_OPERANDS];
+    double *sums[DS_OPERANDS] = {NULL};
+    ds_room room = {b->scratch};
+    walk_form(&form, op, run->k, n_operands, index, weight, frame, stride);
+    for (int i = 0; i < n_operands; i++)
+        if (weight[i] && b->dweights[index[i]]) {
+            const size_t n = (size_t)ds_signature_elements(signature_of(op, i));
+            sums[i] = ds_room_take(&room, n * sizeof(double));
+            memset(sums[i], 0, n * sizeof(double));
+        }
+    for (size_t r = 0; r < run->n_rows; r++) {
+        const ds_target *target = &run->out[r];
+        if (target->m1 <= target->m0)
+            continue;
+        walk w = form;
+        turned t = {.g = b->dy[r]};
+        walk_frames(&w, target->m1 - target->m0, op, frame, stride);
+        for (int i = 0; i < n_operands; i++) {
+            const size_t at = (size_t)index[i] * run->n_rows + r,
+                         n_bytes = (size_t)frame[i] * w.x_bytes[i];
+            t.sums[i] = sums[i];
+            if (weight[i]) {
+                t.x[i] = run->weights[index[i]];
+            } else {
+                t.x[i] = run->in[at].data ? ds_at(&run->in[at], target->m0, n_bytes) : NULL;
+                t.dx[i] = ds_slope_at(&b->dx[at], target->m0, n_bytes);
+            }
+        }
+        walk_back(&w, &t, 0, slopes);
+    }
+    for (int i = 0; i < n_operands; i++)
+        if (sums[i])
+            ds_back_add_sums(run->k, b->dweights[index[i]], sums[i],
+                             (size_t)ds_signature_elements(signature_of(op, i)));
 }

@@ -30,4 +30,14 @@ typedef void (*ds_operands_visit)(const ds_op *op, const ds_real_kernels *k, voi
 void ds_operands_forward(const ds_op *op, const ds_run *run, int n_operands,
                          ds_operands_visit visit);
 
+/* Writes the slopes of one operand for n elements of the output, whose slopes are g, contiguous; operands as above,
+ * where they are read. */
+typedef void (*ds_operands_slopes)(const ds_op *op, const ds_real_kernels *k, int operand, void *dx,
+                                   const void *g, const void *const *x, size_t n,
+                                   const size_t *step);
+/* Adds the slopes of all real operands; of those that are repeated over what they are repeated along, in double. Its
+ * scratch is set by ds_operands_infer. */
+void ds_operands_backward(const ds_op *op, const ds_back *b, int n_operands,
+                          ds_operands_slopes slopes);
+
 #endif

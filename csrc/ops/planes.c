@@ -67,16 +67,23 @@ int64_t ds_planes_count(const ds_op *op, const ds_run *run, size_t row)
     return ds_planes_images(op) ? run->out[row].m1 - run->out[row].m0 : 1;
 }
 
-ds_plane ds_planes_at(const ds_op *op, const ds_run *run, size_t row, int64_t i)
+ds_plane ds_planes_at(const ds_op *op, const ds_run *run, size_t row, int64_t i, const ds_slope *dx)
 {
     const ds_window *in = &run->in[row];
     const ds_target *out = &run->out[row];
     const int64_t m = out->m0 + i, height = op->in[0].shape[0];
-    if (ds_planes_images(op))
-        return (ds_plane){{ds_at(in, m, ds_signature_bytes(&op->in[0])), 0, height},
-                          {ds_to(out, m, ds_signature_bytes(&op->out[0])), 0, op->out[0].shape[0]},
-                          height};
-    return (ds_plane){*in, *out, run->ended[row] ? run->count[row].now.total : DS_PADDING_OPEN};
+    ds_plane plane = {.in = *in, .out = *out, .dx = dx ? *dx : (ds_slope){NULL, 0, 0}};
+    if (!ds_planes_images(op)) {
+        plane.total = run->ended[row] ? run->count[row].now.total : DS_PADDING_OPEN;
+        return plane;
+    }
+    plane.in =
+        (ds_window){in->data ? ds_at(in, m, ds_signature_bytes(&op->in[0])) : NULL, 0, height};
+    plane.out = (ds_target){ds_to(out, m, ds_signature_bytes(&op->out[0])), 0, op->out[0].shape[0]};
+    plane.dx.data = dx ? ds_slope_at(dx, m, ds_signature_bytes(&op->in[0])) : NULL;
+    plane.dx.at = 0;
+    plane.total = height;
+    return plane;
 }
 
 /* ---------------------------------------------------------------- shapes and weights */
@@ -127,6 +134,7 @@ ds_status ds_windows_set_sizes(ds_op *op, const ds_windows *s, size_t n, bool pa
     DS_TRY(ds_packed_check(&most, s->n_out / s->groups, n_taps, s->element));
     DS_TRY(ds_size_mul(&most, most, s->groups)); /* more than depthwise windows take, too */
     DS_TRY(ds_size_mul(&most, most, n));
+    ds_windows_set_back_sizes(op, s);
     if (padded || !s->direct) { /* not less for longer windows */
         const size_t least = LEAST_COPIES * s->n_bytes;
         const size_t copies = least > COPY_BYTES ? least : COPY_BYTES;
@@ -231,25 +239,35 @@ static void window_copy_inner(const ds_windows *s, char *row, size_t tap, const 
     }
 }
 
-static const void *window_copy(ds_window_product *p, const ds_window *in, ds_window_place along,
-                               ds_window_place inner)
+void ds_window_copy(const ds_windows *s, char *row, const ds_window *in, ds_window_place along,
+                    ds_window_place inner)
 {
-    const ds_windows *s = &p->shape;
     const size_t n_bytes = (size_t)s->width * s->n_in * s->element;
-    char *row = p->copies + p->n_copies++ * s->n_bytes;
     for (int64_t t = 0; t < s->n_taps; t++) {
         const int64_t position = along.first + t * s->step;
         const int64_t frame = ds_padding_source(along.mode, position, along.total);
         window_copy_inner(s, row, (size_t)(t * s->n_inner),
                           frame < 0 ? NULL : ds_at(in, frame, n_bytes), inner);
     }
+}
+
+static const void *window_copy(ds_window_product *p, const ds_window *in, ds_window_place along,
+                               ds_window_place inner)
+{
+    char *const row = p->copies + p->n_copies++ * p->shape.n_bytes;
+    ds_window_copy(&p->shape, row, in, along, inner);
     return row;
 }
 
-void ds_window_add(ds_window_product *p, void *y, const ds_window *in, ds_window_place along,
+void ds_window_add(ds_window_product *p, void *y, const ds_plane *plane, ds_window_place along,
                    ds_window_place inner)
 {
     const ds_windows *s = &p->shape;
+    const ds_window *in = &plane->in;
+    if (p->turn) {
+        ds_window_see(p, y, plane, along, inner);
+        return;
+    }
     const bool by_pointer = s->direct && window_inside(along, s->n_taps, s->step) &&
                             window_inside(inner, s->n_inner, s->inner_step);
     if (!by_pointer && p->n_copies == p->max_copies)
@@ -270,6 +288,10 @@ void ds_window_add(ds_window_product *p, void *y, const ds_window *in, ds_window
 void ds_window_flush(ds_window_product *p)
 {
     const ds_windows *s = &p->shape;
+    if (p->turn) {
+        ds_window_flush_back(p);
+        return;
+    }
     ds_product product = {.weight = p->prepared, .y = p->y, .x = p->x, .n_rows = p->n};
     const size_t n_products = s->depthwise ? 1 : s->groups, width = s->n_out / n_products;
     for (size_t g = 0; g < n_products && p->n > 0; g++) {

@@ -37,6 +37,7 @@
  * product depends on another, that leaves no trace in the results. */
 #ifndef DS_OPS_PLANES_H
 #define DS_OPS_PLANES_H
+#include "ops/back.h"
 #include "ops/framewise.h"
 #include "ops/packed.h"
 #include "ops/padding.h"
@@ -49,7 +50,8 @@ enum { DS_PLANES_OF_ROWS, DS_PLANES_VECTORS }; /* members of the family */
     DS_OPERATOR_OF(op, text, 1, 1, -1), .member = kind,                              \
         .flags = DS_OP_PACKS | DS_OP_REAL | DS_OP_NEEDS_FRAMES, .attrs = op##_attrs, \
         .weights = "weight bias?", .infer = prefix##_infer, DS_COUNTED(prefix),      \
-        DS_PREPARED(prefix), .narrows = (narrow), .forward = prefix##_forward
+        DS_PREPARED(prefix), .narrows = (narrow), .forward = prefix##_forward,       \
+        .backward = prefix##_backward, .reads = DS_READS_X
 
 /* Whether windows are of single positions: those of the operators without `axis`. */
 static inline bool ds_planes_vectors(const ds_op *op)
@@ -115,12 +117,14 @@ void ds_windows_prepare(const ds_windows *s, void *prepared, const void *weight,
 typedef struct ds_plane {
     ds_window in;
     ds_target out;
+    ds_slope dx; /* backward: of `in` */
     int64_t total;
 } ds_plane;
 
-/* Planes of a row of a run, and one of them. */
+/* Planes of a row of a run, and one of them; dx: slopes of the row's window, or NULL. */
 int64_t ds_planes_count(const ds_op *op, const ds_run *run, size_t row);
-ds_plane ds_planes_at(const ds_op *op, const ds_run *run, size_t row, int64_t i);
+ds_plane ds_planes_at(const ds_op *op, const ds_run *run, size_t row, int64_t i,
+                      const ds_slope *dx);
 
 /* Where taps are along one axis: the first, and what stands below 0 and from total on. */
 typedef struct ds_window_place {
@@ -138,16 +142,56 @@ typedef struct ds_window_product {
     const void **x;
     char *copies;
     size_t n, n_copies, max_copies;
-    size_t tap_stride; /* of the collected depthwise windows */
+    size_t tap_stride;           /* of the collected depthwise windows */
+    struct ds_window_turn *turn; /* backward; NULL: forward */
 } ds_window_product;
 
 /* scratch: as ds_windows_set_sizes has it. */
 void ds_window_begin(ds_window_product *p, const ds_windows *s, const ds_op *op, const ds_run *run,
                      const void *prepared, void *scratch);
-/* Adds a window of `in`; padding as in ops/padding.h. */
-void ds_window_add(ds_window_product *p, void *y, const ds_window *in, ds_window_place along,
+/* Adds a window of the plane; padding as in ops/padding.h. */
+void ds_window_add(ds_window_product *p, void *y, const ds_plane *plane, ds_window_place along,
                    ds_window_place inner);
 /* Computes what has been collected. */
 void ds_window_flush(ds_window_product *p);
+
+/* ---------------------------------------------------------------- backward (planes_back.c)
+ *
+ * The same walk collects the same windows, in slabs; `y` are slopes of outputs. Of a slab a window's slopes are made
+ * tap by tap, each a product with the tap's matrix the other way round, and added where forward took its values
+ * from; slopes of weights are the product of the outputs' slopes and copied windows. */
+typedef struct ds_window_turn {
+    const ds_back *b;
+    const void
+        *weight; /* of the first group, and its slope (NULL: not wanted), as layout has them */
+    char *dw;
+    size_t group; /* elements from the weights of a group to those of the next */
+    ds_weight_layout layout;
+    struct ds_window_seen *seen; /* [n]: where windows are */
+    void **dx;                   /* [n] */
+    double *sums;                /* depthwise: [taps][N] */
+    char *packed;                /* a matrix for each tap of each group; depthwise: one for all */
+    bool wanted;                 /* slopes of the input */
+    ds_room room;
+} ds_window_turn;
+
+/* In infer: room for it in back_scratch, for windows of this shape or smaller. */
+void ds_windows_set_back_sizes(ds_op *op, const ds_windows *s);
+/* b's run, whose targets hold slopes of outputs. */
+ds_run ds_windows_turned(const ds_back *b, ds_room *room);
+/* layout, group: as for ds_windows_prepare; start: of the first group's weights, in elements. */
+void ds_window_begin_back(ds_window_product *p, ds_window_turn *turn, const ds_windows *s,
+                          const ds_back *b, const ds_run *run, const ds_weight_layout *layout,
+                          size_t group, size_t start, ds_room room);
+void ds_window_end_back(ds_window_product *p);
+/* Collects a window; computes a slab. */
+void ds_window_see(ds_window_product *p, void *g, const ds_plane *plane, ds_window_place along,
+                   ds_window_place inner);
+void ds_window_flush_back(ds_window_product *p);
+/* Adds what all outputs' slopes make of it to the bias's. */
+void ds_windows_bias_back(const ds_op *op, const ds_back *b, ds_room room);
+/* A window's copy, [taps][C], [G][taps][C / G], or where channels are repeated [taps][N]. */
+void ds_window_copy(const ds_windows *s, char *row, const ds_window *in, ds_window_place along,
+                    ds_window_place inner);
 
 #endif

@@ -6,6 +6,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "ops/back.h"
 #include "ops/framewise.h"
 #include "ops/operands.h"
 #include "ops/registry.h"
@@ -13,24 +14,51 @@
 /* ---------------------------------------------------------------- one operand */
 
 /* The member is the function. */
+static ds_unary unary_function(const ds_op *op)
+{
+    const bool other = op->def->member == DS_UNARY_GELU && op->attr[0].i == 1;
+    return other ? DS_UNARY_GELU_TANH : (ds_unary)op->def->member;
+}
+
 static void unary_frames(const ds_op *op, const ds_run *run, void *y, const void *x,
                          size_t n_frames)
 {
-    const bool other = op->def->member == DS_UNARY_GELU && op->attr[0].i == 1;
-    const ds_unary function = other ? DS_UNARY_GELU_TANH : (ds_unary)op->def->member;
     const double p[3] = {op->attr[0].x, op->attr[1].x, op->attr[2].x};
-    run->k->unary(function, y, x, n_frames * (size_t)ds_signature_elements(&op->in[0]), p);
+    run->k->unary(unary_function(op), y, x, n_frames * (size_t)ds_signature_elements(&op->in[0]),
+                  p);
 }
 DS_FRAMEWISE_FORWARD(unary)
+
+static void unary_slopes(const ds_op *op, const ds_back *b, void *dx, const void *g, const void *x,
+                         const void *y, size_t n_frames)
+{
+    const double p[3] = {op->attr[0].x, op->attr[1].x, op->attr[2].x};
+    if (dx)
+        b->run->k->unary_slope(unary_function(op), dx, g, x, y,
+                               n_frames * (size_t)ds_signature_elements(&op->in[0]), p);
+}
+DS_FRAMEWISE_BACKWARD(unary)
+
+/* What each function's slope reads of a run. */
+enum { READS_NONE, READS_Y = DS_READS_Y, READS_X = DS_READS_X };
+enum {
+#define SLOPE(ID, reads, ...) UNARY_READS_##ID = READS_##reads,
+#define SLOPE_OF SLOPE
+#include "kernels/pointwise.def"
+};
 
 #define UNWRAP(...) __VA_ARGS__
 #define PARAMETER(word, value, text) {word, DS_ATTR_REAL, .x = value, .doc = text},
 #define CHOICE(word, words, text) {word, DS_ATTR_CHOICE, .choices = words, .doc = text},
-#define UNARY(op_name, ID, parameters, text, ...)                                    \
-    static const ds_attr_def op_name##_attrs[] = {UNWRAP parameters{0}};             \
-    const ds_op_def ds_op_##op_name = {                                              \
-        DS_OPERATOR_OF(op_name, text, 1, 1, 1), .flags = DS_OP_INPLACE | DS_OP_REAL, \
-        .member = DS_UNARY_##ID, .attrs = op_name##_attrs, .forward = unary_forward};
+#define UNARY(op_name, ID, parameters, text, ...)                              \
+    static const ds_attr_def op_name##_attrs[] = {UNWRAP parameters{0}};       \
+    const ds_op_def ds_op_##op_name = {DS_OPERATOR_OF(op_name, text, 1, 1, 1), \
+                                       .flags = DS_OP_INPLACE | DS_OP_REAL,    \
+                                       .member = DS_UNARY_##ID,                \
+                                       .attrs = op_name##_attrs,               \
+                                       .forward = unary_forward,               \
+                                       .backward = unary_backward,             \
+                                       .reads = UNARY_READS_##ID};
 #define WHOLE(op_name, ID, text, ...) UNARY(op_name, ID, (), text)
 #include "kernels/pointwise.def"
 
@@ -52,7 +80,7 @@ static void logical_not_frames(const ds_op *op, const ds_run *run, void *y, cons
 DS_FRAMEWISE_FORWARD(logical_not)
 
 const ds_op_def ds_op_logical_not = {DS_OPERATOR(logical_not, "True where the input is false."),
-                                     .flags = DS_OP_INPLACE};
+                                     .flags = DS_OP_INPLACE | DS_OP_CONSTANT};
 
 /* ---------------------------------------------------------------- two or three operands */
 
@@ -71,14 +99,15 @@ static const ds_attr_def operands_attrs[] = {DS_OPERANDS_ORDER, {0}};
 #define VISITOR(name)                                                            \
     static void name##_visit(const ds_op *op, const ds_real_kernels *k, void *y, \
                              const void *const *x, size_t n, const size_t *step)
-#define OPERANDS(op_name, text, kind, which, in_place)                                        \
-    const ds_op_def ds_op_##op_name = {DS_OPERATOR_OF(op_name, text, 1, 1, -1),               \
-                                       .flags = DS_OP_LOCKSTEP | DS_OP_VARIADIC | (in_place), \
-                                       .member = which,                                       \
-                                       .attrs = operands_attrs,                               \
-                                       .weights = "constant*",                                \
-                                       .infer = kind##_infer,                                 \
-                                       .forward = kind##_forward};
+#define OPERANDS(op_name, text, kind, which, flag, ...)                                   \
+    const ds_op_def ds_op_##op_name = {DS_OPERATOR_OF(op_name, text, 1, 1, -1),           \
+                                       .flags = DS_OP_LOCKSTEP | DS_OP_VARIADIC | (flag), \
+                                       .member = which,                                   \
+                                       .attrs = operands_attrs,                           \
+                                       .weights = "constant*",                            \
+                                       .infer = kind##_infer,                             \
+                                       .forward = kind##_forward,                         \
+                                       __VA_ARGS__};
 
 /* u to the power of v, which wraps; of powers below 0 what is left when fractions are dropped. */
 static int64_t integer_power(int64_t u, int64_t v)
@@ -134,6 +163,38 @@ static void binary_forward(const ds_op *op, const ds_run *run)
     ds_operands_forward(op, run, 2, binary_visit);
 }
 
+static void binary_slopes(const ds_op *op, const ds_real_kernels *k, int operand, void *dx,
+                          const void *g, const void *const *x, size_t n, const size_t *step)
+{
+    k->binary_slope((ds_binary)op->def->member, operand, dx, g, x[0], x[1], n, step[0], step[1]);
+}
+
+static void binary_backward(const ds_op *op, const ds_back *b)
+{
+    ds_operands_backward(op, b, 2, binary_slopes);
+}
+
+/* Operand 1 has the slopes where the condition, operand 0, holds, operand 2 the others. */
+static void where_slopes(const ds_op *op, const ds_real_kernels *k, int operand, void *dx,
+                         const void *g, const void *const *x, size_t n, const size_t *step)
+{
+    static const double zeros[1];
+    (void)op;
+    k->where(dx, x[0], operand == 1 ? g : zeros, operand == 1 ? zeros : g, n, step[0], operand == 1,
+             operand != 1);
+}
+
+static void where_backward(const ds_op *op, const ds_back *b)
+{
+    ds_operands_backward(op, b, 3, where_slopes);
+}
+
+/* Whether slopes of two operands read these. */
+enum {
+#define SLOPES(ID, reads, of_u, of_v) BINARY_READS_##ID = READS_##reads != READS_NONE,
+#include "kernels/pointwise.def"
+};
+
 static void compare_integers(ds_compare function, uint8_t *y, const int64_t *a, const int64_t *b,
                              size_t n, const size_t *step)
 {
@@ -172,9 +233,11 @@ VISITOR(where)
 }
 KIND(where, "bnn", 'n')
 
-#define BINARY(op_name, ID, text, ...) \
-    OPERANDS(op_name, text, binary, DS_BINARY_##ID, DS_OP_INPLACE)
-#define COMPARE(op_name, ID, text, ...) OPERANDS(op_name, text, compare, DS_COMPARE_##ID, 0)
+#define BINARY(op_name, ID, text, ...)                                                          \
+    OPERANDS(op_name, text, binary, DS_BINARY_##ID, DS_OP_INPLACE, .backward = binary_backward, \
+             .reads = BINARY_READS_##ID ? DS_READS_ALL_X : 0)
+#define COMPARE(op_name, ID, text, ...) \
+    OPERANDS(op_name, text, compare, DS_COMPARE_##ID, DS_OP_CONSTANT, .backward = NULL)
 /* By way of a block of its own: compilers can't see that what is written is read no more. */
 #define LOGICAL(op_name, text, ...)                                              \
     VISITOR(op_name)                                                             \
@@ -199,6 +262,7 @@ KIND(where, "bnn", 'n')
         }                                                                        \
     }                                                                            \
     KIND(op_name, "bb", 'b')                                                     \
-    OPERANDS(op_name, text, op_name, 0, DS_OP_INPLACE)
+    OPERANDS(op_name, text, op_name, 0, DS_OP_INPLACE | DS_OP_CONSTANT, .backward = NULL)
 #include "kernels/pointwise.def"
-OPERANDS(where, "Elements of a where the condition holds, else of b.", where, 0, 0)
+OPERANDS(where, "Elements of a where the condition holds, else of b.", where, 0, 0,
+         .backward = where_backward, .reads = DS_READS_X)

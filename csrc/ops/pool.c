@@ -35,7 +35,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "base/alloc.h"
+#include "ops/back.h"
 #include "ops/move.h"
 #include "ops/padding.h"
 #include "ops/registry.h"
@@ -235,6 +235,7 @@ static ds_status pool_infer(ds_op *op)
     }
     op->scratch.per_call = pool_scratch(op);
     op->whole = p.frames.parts > 0;
+    op->reads = p.max ? DS_READS_X : 0;
     /* The mean of no frames, as one part, is NaN in torch. */
     op->needs_frames = !p.adaptive || p.max || p.frames.parts > 1;
     return ds_scale_rate(op, 1, p.frames.window.stride);
@@ -490,9 +491,87 @@ static void pool_forward(const ds_op *op, const ds_run *run)
     }
 }
 
+/* What the sum of output (m, i) is divided by. */
+static double pool_divisor(const ds_op *op, const pool *p, int64_t m, int64_t known, taps frames,
+                           int64_t i, taps inner)
+{
+    const int64_t given = op->def == &ds_op_avg_pool ? op->attr[DIVISOR].i : 0;
+    const int64_t n = given != 0 ? given
+                                 : pool_counted(op, &p->frames, m, known, frames) *
+                                       pool_counted(op, &p->inner, i, p->n_in, inner);
+    return n != 0 || p->frames.parts > 0 ? (double)n : 1.0;
+}
+
+/* Adds the slopes g[C] of one output to the element of both taps that it is, channel by channel. */
+DS_FOR_ELEMENT int pool_place(const ds_op *op, const pool *p, const ds_window *x,
+                              const ds_slope *dx, taps frames, taps inner, const void *g,
+                              size_t element)
+{
+    const size_t n_bytes = ds_signature_bytes(&op->in[0]), n = p->n_channels;
+    for (size_t c = 0; c < n; c++) {
+        double most = -(double)INFINITY;
+        int64_t place = -1, frame = 0;
+        for (int64_t t = 0; t < frames.n; t++) {
+            const void *from = ds_at(x, frames.first + t * frames.step, n_bytes);
+            for (int64_t u = 0; u < inner.n; u++) {
+                const int64_t at = inner.first + u * inner.step;
+                const double v = ds_sums_real(from, element, (size_t)at * n + c);
+                if (place < 0 || v > most || v != v) {
+                    most = v;
+                    place = at;
+                    frame = frames.first + t * frames.step;
+                }
+            }
+        }
+        void *const to = place < 0 ? NULL : ds_slope_at(dx, frame, n_bytes);
+        if (to)
+            ds_back_add_real(to, element, (size_t)place * n + c, ds_sums_real(g, element, c));
+    }
+    return 0;
+}
+
+/* The same to all of them, divided. */
+DS_FOR_ELEMENT int pool_spread(const ds_op *op, const pool *p, const ds_slope *dx, taps frames,
+                               taps inner, double divisor, const void *g, size_t element)
+{
+    const size_t n_bytes = ds_signature_bytes(&op->in[0]), n = p->n_channels;
+    for (int64_t t = 0; t < frames.n; t++) {
+        void *const to = ds_slope_at(dx, frames.first + t * frames.step, n_bytes);
+        for (int64_t u = 0; u < inner.n && to; u++)
+            for (size_t c = 0; c < n; c++)
+                ds_back_add_real(to, element, (size_t)(inner.first + u * inner.step) * n + c,
+                                 ds_sums_real(g, element, c) / divisor);
+    }
+    return 0;
+}
+
+static void pool_backward(const ds_op *op, const ds_back *b)
+{
+    const pool p = pool_of(op);
+    const size_t element = ds_op_element(op);
+    for (size_t row = 0; row < b->run->n_rows; row++) {
+        const ds_target *out = &b->run->out[row];
+        const int64_t known = b->run->count[row].now.known;
+        const ds_slope *const dx = &b->dx[row];
+        const char *g = b->dy[row];
+        for (int64_t m = out->m0; m < out->m1 && dx->data; m++) {
+            const taps frames = pool_taps(&p.frames, m, known);
+            for (int64_t i = 0; i < p.n_out; i++, g += p.n_channels * element) {
+                const taps inner = pool_taps(&p.inner, i, p.n_in);
+                if (p.max)
+                    (void)DS_BY_ELEMENT(pool_place, element, op, &p, &b->run->in[row], dx, frames,
+                                        inner, g);
+                else
+                    (void)DS_BY_ELEMENT(pool_spread, element, op, &p, dx, frames, inner,
+                                        pool_divisor(op, &p, m, known, frames, i, inner), g);
+            }
+        }
+    }
+}
+
 #define POOL(op, text)                                                           \
     DS_OPERATOR_OF(op, text, 1, 1, 1), .flags = DS_OP_REAL, .attrs = op##_attrs, \
-        .infer = pool_infer, DS_COUNTED(pool), .forward = pool_forward
+        .infer = pool_infer, DS_COUNTED(pool), .forward = pool_forward, .backward = pool_backward
 
 const ds_op_def ds_op_max_pool = {
     POOL(max_pool, "the largest element of windows along the stream and the first feature axis")};

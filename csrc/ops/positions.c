@@ -17,6 +17,7 @@
 #include <string.h>
 
 #include "kernels/turn.h"
+#include "ops/back.h"
 #include "ops/length.h"
 #include "ops/registry.h"
 #include "ops/sums.h"
@@ -74,7 +75,10 @@ static void positions_forward(const ds_op *op, const ds_run *run)
 
 const ds_op_def ds_op_positions = {
     DS_OPERATOR_OF(positions, "Absolute positions in the stream.", 1, 1, 0),
-    .attrs = positions_attrs, .infer = positions_infer, .counts = ds_length_counts,
+    .flags = DS_OP_CONSTANT,
+    .attrs = positions_attrs,
+    .infer = positions_infer,
+    .counts = ds_length_counts,
     .forward = positions_forward};
 
 /* ---------------------------------------------------------------- rotary */
@@ -109,6 +113,8 @@ static ds_status rotary_infer(ds_op *op)
              op->attr[BASE].x);
     const int64_t n = (int64_t)rotary_pairs(op);
     op->scratch.per_call = 2 * (size_t)n * sizeof(double); /* sine and cosine of each pair */
+    op->back_scratch.per_call = 4 * (size_t)n * sizeof(double);
+    op->reads = ds_op_has_weight(op, FREQUENCIES) ? DS_READS_Y : 0;
     return ds_require_optional(op, FREQUENCIES, "frequencies", 1, &n);
 }
 
@@ -174,7 +180,61 @@ static void rotary_forward(const ds_op *op, const ds_run *run)
     }
 }
 
+/* Turns slopes back; adds to each pair's frequency what an angle of one more makes of y. */
+DS_FOR_ELEMENT int rotary_turn(void *dx, double *dangle, const void *g, const void *y,
+                               const double *turns, size_t n, size_t apart, size_t step, double by,
+                               size_t element)
+{
+    for (size_t i = 0; i < n; i++) {
+        const size_t a = i * step, b = a + apart;
+        const double ga = ds_sums_real(g, element, a), gb = ds_sums_real(g, element, b);
+        if (dx) {
+            ds_back_add_real(dx, element, a, ga * turns[2 * i + 1] + gb * turns[2 * i]);
+            ds_back_add_real(dx, element, b, gb * turns[2 * i + 1] - ga * turns[2 * i]);
+        }
+        if (dangle)
+            dangle[i] += by * (gb * ds_sums_real(y, element, a) - ga * ds_sums_real(y, element, b));
+    }
+    return 0;
+}
+
+static void rotary_backward(const ds_op *op, const ds_back *b)
+{
+    const ds_signature *in = &op->in[0];
+    const size_t n = rotary_pairs(op), width = (size_t)in->shape[in->rank - 1];
+    const size_t n_vectors = (size_t)ds_signature_elements(in) / width, element = ds_op_element(op);
+    const size_t n_bytes = ds_signature_bytes(in), step = op->attr[FORM].i == PAIRS ? 2 : 1;
+    const size_t apart = op->attr[FORM].i == PAIRS ? 1 : n;
+    double *const turns = b->scratch, *const angles = turns + 2 * n, *const sums = angles + n;
+    double *const dangle = op->n_weights > FREQUENCIES && b->dweights[FREQUENCIES] ? sums : NULL;
+    rotary_prepare(op, angles, b->run->weights, b->run->k);
+    memset(sums, 0, n * sizeof *sums);
+    for (size_t r = 0; r < b->run->n_rows; r++) {
+        const ds_target *out = &b->run->out[r];
+        for (int64_t m = out->m0; m < out->m1; m++) {
+            const size_t at = (size_t)(m - out->m0) * n_bytes;
+            char *const dx = ds_slope_at(&b->dx[r], m, n_bytes);
+            const char *const g = (const char *)b->dy[r] + at, *const y = out->data;
+            const double by = (double)m * op->attr[SCALE].x;
+            for (size_t i = 0; i < n; i++)
+                dsk_turn_far(by * angles[i], &turns[2 * i], &turns[2 * i + 1]);
+            for (size_t v = 0; v < n_vectors; v++) {
+                const size_t from = v * width * element, rest = from + 2 * n * element;
+                (void)DS_BY_ELEMENT(rotary_turn, element, dx ? dx + from : NULL, dangle, g + from,
+                                    y ? y + at + from : NULL, turns, n, apart, step, by);
+                if (dx)
+                    ds_back_add(b->run->k, dx + rest, g + rest, width - 2 * n);
+            }
+        }
+    }
+    if (dangle)
+        ds_back_add_sums(b->run->k, b->dweights[FREQUENCIES], sums, n);
+}
+
 const ds_op_def ds_op_rotary = {
     DS_OPERATOR(rotary, "Pairs of features turned by angles that grow with the position."),
-    .flags = DS_OP_INPLACE | DS_OP_REAL | DS_OP_FEATURES | DS_OP_PLACED, .attrs = rotary_attrs,
-    .weights = "frequencies?", DS_PREPARED(rotary)};
+    .flags = DS_OP_INPLACE | DS_OP_REAL | DS_OP_FEATURES | DS_OP_PLACED,
+    .attrs = rotary_attrs,
+    .weights = "frequencies?",
+    DS_PREPARED(rotary),
+    .backward = rotary_backward};

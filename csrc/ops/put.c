@@ -106,7 +106,7 @@ static void put_pieces(const ds_op *op, const ds_move *move)
         put_steps(op, &one, start, end);
     }
 }
-DS_MOVE_FORWARD(put, put_pieces, DS_MOVE_ENDS)
+DS_MOVE_FUNCTIONS(put, put_pieces, DS_MOVE_ENDS)
 
 const ds_op_def ds_op_put = {
     DS_OPERATOR_OF(put, "Replaces frames of a stream by those of another one.", 2, 1, 2),
@@ -114,4 +114,4 @@ const ds_op_def ds_op_put = {
     .infer = put_infer,
     DS_COUNTED(put),
     DS_CHECKED(put),
-    .forward = put_forward};
+    DS_MOVED(put)};

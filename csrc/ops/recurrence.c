@@ -76,8 +76,7 @@ ds_recurrence ds_recurrence_of(const ds_op *op)
 
 /* ---------------------------------------------------------------- infer */
 
-/* The place of a cell's weight among all; -1 where it has none of this kind. */
-static int recurrence_weight_index(const ds_op *op, const ds_recurrence *s, size_t cell, int which)
+int ds_recurrence_weight(const ds_op *op, const ds_recurrence *s, size_t cell, int which)
 {
     const bool is_bias = which == DS_BIAS_IH || which == DS_BIAS_HH;
     if ((is_bias && !(s->single ? ds_op_has_weight(op, which) : s->bias)) ||
@@ -99,7 +98,7 @@ static ds_status recurrence_check_cell(const ds_op *op, const ds_recurrence *s, 
                                  [DS_BIAS_HH] = {gates},
                                  [DS_WEIGHT_HR] = {out, (int64_t)s->hidden}};
     for (int which = DS_WEIGHT_IH; which <= DS_WEIGHT_HR; which++) {
-        const int at = recurrence_weight_index(op, s, cell, which);
+        const int at = ds_recurrence_weight(op, s, cell, which);
         if (at >= 0) {
             const int rank = which == DS_BIAS_IH || which == DS_BIAS_HH ? 1 : 2;
             char name[48];
@@ -206,6 +205,7 @@ static ds_status recurrence_infer(ds_op *op)
     DS_TRY(recurrence_check_weights(op, &s));
     DS_TRY(recurrence_set_sizes(op, &s));
     DS_TRY(recurrence_check_states(op, &s));
+    ds_recurrence_set_back_sizes(op, &s);
     for (int i = 0; i < op->n_outputs && single; i++)
         op->out[i].shape[rank - 1] = (int64_t)s.hidden;
     if (single)
@@ -247,7 +247,7 @@ static void recurrence_prepare(const ds_op *op, void *prepared, const void *cons
     for (size_t cell = 0; cell < s.cells; cell++) {
         const void *own[DS_WEIGHT_HR + 1];
         for (int which = DS_WEIGHT_IH; which <= DS_WEIGHT_HR; which++) {
-            const int at = recurrence_weight_index(op, &s, cell, which);
+            const int at = ds_recurrence_weight(op, &s, cell, which);
             own[which] = at < 0 ? NULL : weights[at];
         }
         prepared = ds_packed_rows(k, prepared, own[DS_WEIGHT_IH], s.gates,
@@ -285,10 +285,11 @@ static const ds_attr_def gru_attrs[] = {STACKED, {0}};
 static const ds_attr_def rnn_attrs[] = {STACKED, NONLINEARITY, {0}};
 static const ds_attr_def rnn_cell_attrs[] = {NONLINEARITY, {0}};
 
-#define RECURRENT(op, which, outputs, text, more)                              \
-    DS_OPERATOR_OF(op, text, 1, outputs, -1), .member = which,                 \
-        .flags = DS_OP_PACKS | DS_OP_REAL | (more), .infer = recurrence_infer, \
-        DS_PREPARED(recurrence), .narrows = recurrence_narrows, .forward = ds_recurrence_forward
+#define RECURRENT(op, which, outputs, text, more)                                                 \
+    DS_OPERATOR_OF(op, text, 1, outputs, -1), .member = which,                                    \
+        .flags = DS_OP_PACKS | DS_OP_REAL | (more), .infer = recurrence_infer,                    \
+        DS_PREPARED(recurrence), .narrows = recurrence_narrows, .forward = ds_recurrence_forward, \
+        .backward = ds_recurrence_backward, .reads = DS_READS_ALL_X | DS_READS_CARRIED
 #define STREAM(op, which, outputs, text)                    \
     RECURRENT(op, which, outputs, text " along the stream", \
               DS_OP_LOCKSTEP | DS_OP_VARIADIC | DS_OP_NEEDS_FRAMES)

@@ -55,6 +55,45 @@ static inline int ds_recurrence_per_cell(const ds_recurrence *s)
     return 2 + (s->bias || s->single ? 2 : 0) + (s->projection ? 1 : 0);
 }
 
+/* Frames [first, first + n) of a row's input are this call's; returns n. */
+static inline size_t ds_recurrence_frames(const ds_op *op, const ds_recurrence *s,
+                                          const ds_run *run, size_t row, int64_t *first)
+{
+    const ds_counts *count = &run->count[row];
+    const bool as_out = op->whole || s->single || s->within;
+    *first = as_out ? run->out[row].m0 : count->before.known;
+    const int64_t end = as_out ? run->out[row].m1 : count->now.known;
+    return end > *first ? (size_t)(end - *first) : 0;
+}
+
+/* Its lanes: the same in every call along the stream, others for each frame. */
+static inline size_t ds_recurrence_lanes(const ds_recurrence *s, size_t n_frames)
+{
+    return s->lanes * (s->single || s->within ? n_frames : 1);
+}
+
+/* The place of a cell's weight among all; -1 where it has none of this kind. */
+int ds_recurrence_weight(const ds_op *op, const ds_recurrence *s, size_t cell, int which);
+
+/* What forward leaves for backward, per cell and vector of the call: what gates are functions of (of a gru: r, z, and
+ * both parts of n), c of an lstm, h. Bytes of all of it, and where parts lie. */
+enum { DS_LEFT_GATES, DS_LEFT_C, DS_LEFT_H };
+static inline size_t ds_recurrence_left_gates(const ds_recurrence *s)
+{
+    return s->kind == DS_GRU ? s->gates + s->hidden : s->gates;
+}
+static inline size_t ds_recurrence_left(const ds_recurrence *s, int part)
+{
+    const size_t gates = ds_recurrence_left_gates(s), c = s->kind == DS_LSTM ? s->hidden : 0;
+    return (part == DS_LEFT_GATES ? 0 : part == DS_LEFT_C ? gates : gates + c) * s->element;
+}
+static inline size_t ds_recurrence_left_bytes(const ds_recurrence *s)
+{
+    return ds_recurrence_left(s, DS_LEFT_H) + s->out * s->element;
+}
+
+void ds_recurrence_set_back_sizes(ds_op *op, const ds_recurrence *s);
+void ds_recurrence_backward(const ds_op *op, const ds_back *b);
 void ds_recurrence_forward(const ds_op *op, const ds_run *run);
 
 #endif

@@ -28,22 +28,6 @@ typedef struct work {
     char *from_x, *between, *from_h, *full, *state;
 } work;
 
-/* Frames [first, first + n) of a row's input are this call's. */
-static size_t recurrence_row_frames(const work *w, size_t row, int64_t *first)
-{
-    const ds_counts *count = &w->run->count[row];
-    const bool as_out = w->op->whole || w->s.single || w->s.within;
-    *first = as_out ? w->run->out[row].m0 : count->before.known;
-    const int64_t end = as_out ? w->run->out[row].m1 : count->now.known;
-    return end > *first ? (size_t)(end - *first) : 0;
-}
-
-/* Its lanes: the same in every call along the stream, others for each frame. */
-static size_t recurrence_row_lanes(const work *w, size_t n_frames)
-{
-    return w->s.lanes * (w->s.single || w->s.within ? n_frames : 1);
-}
-
 static void *recurrence_take(char **scratch, size_t n_bytes)
 {
     void *const taken = *scratch;
@@ -57,9 +41,9 @@ static work recurrence_begin(const ds_op *op, const ds_run *run)
     size_t lanes = 0;
     for (size_t row = 0; row < run->n_rows; row++) {
         int64_t first;
-        const size_t n_frames = recurrence_row_frames(&w, row, &first);
+        const size_t n_frames = ds_recurrence_frames(op, &w.s, run, row, &first);
         w.n_vectors += n_frames * w.s.vectors;
-        lanes += recurrence_row_lanes(&w, n_frames);
+        lanes += ds_recurrence_lanes(&w.s, n_frames);
     }
     const size_t element = w.s.element;
     char *scratch = run->scratch;
@@ -103,7 +87,7 @@ static void recurrence_input_product(work *w, size_t cell)
     size_t n = 0;
     for (size_t row = 0; row < w->run->n_rows; row++) {
         int64_t first;
-        const size_t end = n + recurrence_row_frames(w, row, &first) * s->vectors;
+        const size_t end = n + ds_recurrence_frames(w->op, &w->s, w->run, row, &first) * s->vectors;
         const char *from = layer > 0 ? w->between + n * in_bytes
                            : n < end ? ds_at(&w->run->in[row], first, s->vectors * in_bytes)
                                      : NULL;
@@ -161,8 +145,8 @@ static size_t recurrence_open_lanes(work *w, size_t cell)
     size_t n_lanes = 0, n_before = 0, place = 0;
     for (size_t row = 0; row < w->run->n_rows; row++) {
         int64_t first;
-        const size_t n_frames = recurrence_row_frames(w, row, &first);
-        const size_t n = recurrence_row_lanes(w, n_frames);
+        const size_t n_frames = ds_recurrence_frames(w->op, &w->s, w->run, row, &first);
+        const size_t n = ds_recurrence_lanes(&w->s, n_frames);
         char *const y = ds_to(&w->run->out[row], first, s->vectors * y_bytes);
         for (size_t l = 0; l < n && n_frames > 0; l++) {
             ds_lane *const new = &w->lanes[n_lanes++];
@@ -193,6 +177,19 @@ static void recurrence_step(const work *w, void *h, void *c, const void *from_x,
         k->rnn_cell(h, from_x, from_h, w->s.hidden, w->s.relu);
 }
 
+/* Writes what a cell's gates are functions of. */
+static void leave_gates(const work *w, char *left, const void *from_x, const void *from_h)
+{
+    const ds_recurrence *s = &w->s;
+    const size_t n = s->kind == DS_GRU ? 2 * s->hidden : s->gates, n_bytes = n * s->element;
+    w->run->k->binary(DS_BINARY_ADD, left, from_x, from_h, n, 1, 1);
+    if (s->kind == DS_GRU) {
+        const size_t part = s->hidden * s->element;
+        memcpy(left + n_bytes, (const char *)from_x + n_bytes, part);
+        memcpy(left + n_bytes + part, (const char *)from_h + n_bytes, part);
+    }
+}
+
 /* Runs one cell over the frames of all lanes, those that have ended dropping out: h W_hh^T + b_hh, the cell, and
  * perhaps the projection h W_hr^T. */
 static void recurrence_recur(work *w, size_t cell, size_t n_lanes)
@@ -203,6 +200,9 @@ static void recurrence_recur(work *w, size_t cell, size_t n_lanes)
     const char *from_x = w->from_x + direction * w->n_vectors * gates_bytes;
     const bool last = cell / s->directions + 1 == s->layers;
     const size_t apart = s->single || s->within ? 1 : s->lanes; /* a lane's vectors */
+    const size_t left_bytes = ds_recurrence_left_bytes(s);
+    char *const left =
+        w->run->saved ? (char *)w->run->saved[0] + cell * w->n_vectors * left_bytes : NULL;
     for (size_t t = 0; n_lanes > 0; t++) {
         for (size_t i = 0; i < n_lanes; i++) {
             w->y_step[i] = w->from_h + i * gates_bytes;
@@ -214,6 +214,9 @@ static void recurrence_recur(work *w, size_t cell, size_t n_lanes)
             const ds_lane *l = &w->lanes[i];
             const size_t vector = l->first + (direction ? l->n - 1 - t : t) * apart;
             void *h = s->projection ? w->full + i * s->hidden * s->element : l->h;
+            if (w->run->saved)
+                leave_gates(w, left + vector * left_bytes, from_x + vector * gates_bytes,
+                            w->y_step[i]);
             recurrence_step(w, h, l->c, from_x + vector * gates_bytes, w->y_step[i]);
             w->y_step[i] = l->h;
             w->x_step[i] = h;
@@ -226,6 +229,12 @@ static void recurrence_recur(work *w, size_t cell, size_t n_lanes)
             const size_t at = (direction ? l.n - 1 - t : t) * apart;
             char *to = last ? l.y + at * s->directions * out_bytes
                             : w->between + (l.first + at) * s->directions * out_bytes;
+            if (w->run->saved) {
+                char *const vector = left + (l.first + at) * left_bytes;
+                memcpy(vector + ds_recurrence_left(s, DS_LEFT_H), l.h, out_bytes);
+                if (l.c)
+                    memcpy(vector + ds_recurrence_left(s, DS_LEFT_C), l.c, s->hidden * s->element);
+            }
             if (!s->single) /* its h lies there */
                 memcpy(to + direction * out_bytes, l.h, out_bytes);
             if (l.n > t + 1)
@@ -250,7 +259,8 @@ static void recurrence_emit_state(const work *w, size_t cell)
                 memcpy((char *)out->data + (l * w->s.cells + cell) * n_bytes,
                        recurrence_state_of(w, row, l, place + l, cell, i), n_bytes);
         }
-        place += recurrence_row_lanes(w, recurrence_row_frames(w, row, &first));
+        place +=
+            ds_recurrence_lanes(&w->s, ds_recurrence_frames(w->op, &w->s, w->run, row, &first));
     }
 }
 

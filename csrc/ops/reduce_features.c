@@ -16,6 +16,7 @@
  * Source: torch's functions of these names. */
 #include <math.h>
 
+#include "ops/back.h"
 #include "ops/move.h"
 #include "ops/packed.h"
 
@@ -87,6 +88,8 @@ static ds_status reduce_features_infer(ds_op *op)
     }
     /* what is made of a result's elements, and they as int64; those of a frame, brought together */
     const size_t n = (size_t)ds_signature_elements(in);
+    op->reads = kind == SUM || kind == MEAN ? 0 : DS_READS_X | DS_READS_Y;
+    op->back_scratch.per_call = reduced_elements(op) * (2 * sizeof(double) + sizeof(size_t));
     return ds_size_mul(&op->scratch.per_call, n, 3 * sizeof(double));
 }
 
@@ -362,6 +365,97 @@ static void reduce_features_forward(const ds_op *op, const ds_run *run)
     }
 }
 
+/* ---------------------------------------------------------------- slopes */
+
+/* Of n elements of one result, brought together in v, which becomes their slopes: g times what the result makes of
+ * each. Extremes that are equal divide theirs. */
+static void slopes_of(const ds_op *op, double *v, size_t n, double g, double y, double *room)
+{
+    const int64_t kind = op->attr[KIND].i;
+    const double p = op->attr[P].x, div = fmax((double)n - op->attr[CORRECTION].x, 0);
+    double sum = 0;
+    switch (kind) {
+    case SUM:
+    case MEAN:
+        for (size_t i = 0; i < n; i++)
+            v[i] = kind == MEAN ? g / (double)n : g;
+        return;
+    case PROD:
+        sum = 1;
+        for (size_t i = 0; i < n; sum *= v[i++])
+            room[i] = sum;
+        for (size_t i = n; i-- > 0;) {
+            const double x = v[i];
+            v[i] = g * room[i];
+            g *= x;
+        }
+        return;
+    case VAR:
+    case STD:
+        for (size_t i = 0; i < n; i++)
+            sum += v[i];
+        g = kind == VAR ? 2 * g / div : y == 0 ? 0 : g / (div * y);
+        for (size_t i = 0; i < n; i++)
+            v[i] = g * (v[i] - sum / (double)n);
+        return;
+    case LOGSUMEXP:
+        for (size_t i = 0; i < n; i++)
+            v[i] = g * exp(v[i] - y);
+        return;
+    default:
+        break;
+    }
+    const bool extreme = kind != NORM || isinf(p);
+    for (size_t i = 0; i < n && extreme; i++)
+        sum += (kind == NORM ? fabs(v[i]) : v[i]) == y || (v[i] != v[i] && y != y);
+    for (size_t i = 0; i < n; i++) {
+        const double sign = kind != NORM ? 1 : (v[i] > 0) - (v[i] < 0), x = fabs(v[i]);
+        if (extreme)
+            v[i] = (kind == NORM ? x : v[i]) == y || (v[i] != v[i] && y != y) ? g * sign / sum : 0;
+        else if (p == 0 || (y == 0 && p != 1) || (x == 0 && p < 1))
+            v[i] = 0;
+        else
+            v[i] = p == 1 ? g * sign : p == 2 ? g * (v[i] / y) : g * sign * pow(x / y, p - 1);
+    }
+}
+
+/* Elements from a frame's first to element i along the axes that are reduced, or along the others. */
+static size_t place_of(const ds_op *op, size_t i, bool are_reduced)
+{
+    const ds_signature *in = &op->in[0];
+    size_t place = 0;
+    for (int d = in->rank - 1; d >= 0; d--)
+        if (reduced(op, d) == are_reduced) {
+            place += i % (size_t)in->shape[d] * (size_t)ds_signature_stride(in, d);
+            i /= (size_t)in->shape[d];
+        }
+    return place;
+}
+
+static void reduce_features_backward(const ds_op *op, const ds_back *b)
+{
+    const size_t n = reduced_elements(op), element = ds_op_element(op),
+                 all = (size_t)ds_signature_elements(&op->in[0]), results = all / n;
+    double *const v = b->scratch, *const room = v + n;
+    size_t *const places = (size_t *)(void *)(room + n);
+    for (size_t i = 0; i < n; i++)
+        places[i] = place_of(op, i, true);
+    for (size_t r = 0; r < b->run->n_rows; r++) {
+        const void *g, *y, *x;
+        void *dx;
+        const size_t n_results = ds_back_frames(op, b, r, &g, &y, &x, &dx) * results;
+        for (size_t j = 0; j < n_results && dx; j++) {
+            const size_t at = j / results * all + place_of(op, j % results, false);
+            for (size_t i = 0; i < n && x; i++)
+                v[i] = ds_sums_real(x, element, at + places[i]);
+            slopes_of(op, v, n, ds_sums_real(g, element, j), y ? ds_sums_real(y, element, j) : 0,
+                      room);
+            for (size_t i = 0; i < n; i++)
+                ds_back_add_real(dx, element, at + places[i], v[i]);
+        }
+    }
+}
+
 const ds_op_def ds_op_reduce_features = {
     DS_OPERATOR(reduce_features, "Sum, mean, extreme, norm, ... along feature axes."),
-    .flags = DS_OP_FEATURES, .attrs = reduce_features_attrs};
+    .flags = DS_OP_FEATURES, .attrs = reduce_features_attrs, .backward = reduce_features_backward};

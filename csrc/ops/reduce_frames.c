@@ -16,6 +16,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "ops/back.h"
 #include "ops/framewise.h"
 #include "ops/registry.h"
 #include "ops/sums.h"
@@ -53,6 +54,10 @@ static ds_status fold_infer(ds_op *op, const char *name)
         carry(op, 1, "place", DS_I64);
         op->out[0].dtype = DS_I64;
     }
+    if (kind != SUM && kind != MEAN)
+        op->reads = DS_READS_X | DS_READS_CARRIED;
+    op->back_scratch.per_in = sizeof(double);
+    op->back_scratch.per_out = sizeof(double);
     if (kind == LOGSUMEXP) {
         carry(op, 1, "weights", DS_F64);
         op->scratch.per_call = (size_t)ds_signature_elements(&op->in[0]) * DS_SUMS_WEIGH_BYTES;
@@ -191,6 +196,177 @@ static void fold_write(const ds_op *op, const ds_run *run, size_t r, void *y, in
         ds_sums_write(y, so_far, n, kind == MEAN ? (double)n_frames : 1.0, dtype);
 }
 
+/* ---------------------------------------------------------------- slopes
+ *
+ * Feature by feature, over the frames [t0, t0 + n) of a call. Both operators are one: a fold gives what it holds at some
+ * frames, at each (cumulative) or at the stream's last. Behind a frame the slopes of all that it goes into add up. */
+
+/* One feature of one row's frames. */
+typedef struct folded {
+    int64_t kind, t0, n;  /* t0: the frames folded before */
+    bool each, last;      /* each: gives at every frame; last: of equals */
+    const void *x;        /* NULL: not read */
+    void *dx;             /* NULL: not wanted */
+    const void *g;        /* of every frame, or of the end; NULL: it gives nothing */
+    size_t step, element; /* step: elements from frame to frame */
+    const double *in; /* what was carried in, one for each carried array; NULL where it starts */
+    double *slope;    /* of what is carried: out, then in */
+    double *room;     /* [n]: of what is folded */
+} folded;
+
+/* The slope of what a frame's fold gives; its number among all is t + 1. */
+DS_FOR_ELEMENT double given_slope(const folded *f, int64_t t, size_t e)
+{
+    if (!f->g || (!f->each && t + 1 < f->n))
+        return 0;
+    const double g = ds_sums_real(f->g, e, f->each ? (size_t)t * f->step : 0);
+    return f->kind == MEAN ? g / (double)(f->t0 + t + 1) : g;
+}
+
+DS_FOR_ELEMENT double frame_of(const folded *f, int64_t t, size_t e)
+{
+    return ds_sums_real(f->x, e, (size_t)t * f->step);
+}
+
+DS_FOR_ELEMENT void add_frame(const folded *f, int64_t t, double slope, size_t e)
+{
+    if (f->dx)
+        ds_back_add_real(f->dx, e, (size_t)t * f->step, slope);
+}
+
+/* The extreme so far is some frame's, or was carried in (-1). */
+DS_FOR_ELEMENT void extreme_back(folded *f, size_t e)
+{
+    double most = f->in ? f->in[0] : 0, slope = 0;
+    int64_t place = -1;
+    if (f->n == 0)
+        return;
+    for (int64_t t = 0; t < f->n; t++) {
+        const double v = frame_of(f, t, e);
+        const bool greater = f->kind == MAX ? v > most : v < most, none = f->t0 + t == 0;
+        if (none || (v != v ? f->last || most == most
+                            : most == most && (greater || (f->last && v == most)))) {
+            most = v;
+            place = t;
+        }
+        const double g = given_slope(f, t, e) + (t + 1 == f->n ? f->slope[0] : 0);
+        if (place < 0)
+            slope += g;
+        else
+            add_frame(f, place, g, e);
+    }
+    f->slope[0] = slope;
+}
+
+/* Products without a frame, by those of all before it and of all behind. */
+DS_FOR_ELEMENT void product_back(folded *f, size_t e)
+{
+    double before = f->in ? f->in[0] : 1, behind = f->slope[0];
+    for (int64_t t = 0; t < f->n; before *= frame_of(f, t++, e))
+        f->room[t] = before;
+    for (int64_t t = f->n; t-- > 0; behind *= frame_of(f, t, e)) {
+        behind += given_slope(f, t, e);
+        add_frame(f, t, behind * f->room[t], e);
+    }
+    f->slope[0] = behind;
+}
+
+/* Of log(sum of exp): `behind` are slopes times what a frame's share of y has of them. */
+DS_FOR_ELEMENT void logarithm_back(folded *f, size_t e)
+{
+    double top = f->in ? f->in[0] : -(double)INFINITY, weights = f->in ? f->in[1] : 0;
+    double y = weights > 0 ? top + log(weights) : -(double)INFINITY;
+    const double first = y, first_weights = weights;
+    for (int64_t t = 0; t < f->n; t++) {
+        const double v = frame_of(f, t, e), now = v > top ? v : top;
+        weights = (top == now ? weights : weights * exp(top - now)) +
+                  (isinf(now) ? v == now : exp(v - now));
+        top = now;
+        y = isinf(top) ? top : top + log(weights);
+        f->room[t] = y;
+    }
+    double behind = f->slope[1] * weights;
+    for (int64_t t = f->n; t-- > 0;) {
+        const double before = t > 0 ? f->room[t - 1] : first;
+        behind += given_slope(f, t, e);
+        if (behind != 0) {
+            add_frame(f, t, exp(frame_of(f, t, e) - f->room[t]) * behind, e);
+            behind *= exp(before - f->room[t]);
+        }
+    }
+    f->slope[0] = 0; /* nothing depends on the greatest */
+    f->slope[1] = first_weights > 0 ? behind / first_weights : 0;
+}
+
+DS_FOR_ELEMENT int feature_back(folded *f, size_t e)
+{
+    switch (f->kind) {
+    case SUM:
+    case MEAN:
+        for (int64_t t = f->n; t-- > 0;) {
+            f->slope[0] += given_slope(f, t, e);
+            add_frame(f, t, f->slope[0], e);
+        }
+        break;
+    case PROD:
+        product_back(f, e);
+        break;
+    case LOGSUMEXP:
+        logarithm_back(f, e);
+        break;
+    default:
+        extreme_back(f, e);
+    }
+    return 0;
+}
+
+static void fold_backward(const ds_op *op, const ds_back *b)
+{
+    const ds_run *run = b->run;
+    const size_t n = (size_t)ds_signature_elements(&op->in[0]), element = ds_op_element(op);
+    const bool each = op->at_end == 0;
+    for (size_t r = 0; r < run->n_rows; r++) {
+        const ds_counts *count = &run->count[r];
+        const ds_target *out = &run->out[r];
+        const int64_t t0 = each ? out->m0 : count->before.known,
+                      end = each ? out->m1 : count->now.known;
+        const char *const x =
+            run->in[r].data && t0 < end ? ds_at(&run->in[r], t0, n * element) : NULL;
+        char *const dx = t0 < end ? ds_slope_at(&b->dx[r], t0, n * element) : NULL;
+        const bool given = out->m0 < out->m1;
+        for (size_t i = 0; i < n; i++) {
+            double in[2] = {0}, slope[2] = {0};
+            folded f = {.kind = op->attr[KIND].i,
+                        .t0 = t0,
+                        .n = end - t0,
+                        .each = each,
+                        .last = each,
+                        .x = x ? x + i * element : NULL,
+                        .dx = dx ? dx + i * element : NULL,
+                        .g = given ? (const char *)b->dy[r] + i * element : NULL,
+                        .step = n,
+                        .element = element,
+                        .in = t0 > 0 ? in : NULL,
+                        .slope = slope,
+                        .room = b->scratch};
+            double *carried[2];
+            for (int c = 0; c < op->n_carried; c++) {
+                carried[c] = (double *)(void *)((char *)b->dcarried[r] + op->carried[c].offset) + i;
+                slope[c] = *carried[c];
+                in[c] = ((const double *)ds_run_carried(op, run, r, c))[i];
+            }
+            if (end == t0 && given && !each) { /* what was folded before leaves */
+                const double g = ds_sums_real(f.g, element, 0);
+                const int of = f.kind == LOGSUMEXP;
+                slope[of] += f.kind == MEAN ? g / (double)end : f.kind == LOGSUMEXP ? g / in[1] : g;
+            }
+            (void)DS_BY_ELEMENT(feature_back, element, &f);
+            for (int c = 0; c < op->n_carried; c++)
+                *carried[c] = t0 > 0 ? slope[c] : 0;
+        }
+    }
+}
+
 /* ---------------------------------------------------------------- reduce_frames */
 
 static ds_status reduce_frames_infer(ds_op *op)
@@ -213,7 +389,7 @@ const ds_op_def ds_op_reduce_frames = {
         reduce_frames,
         "Sum, mean, product, extreme, where that is, or logarithm of a sum of powers of all "
         "frames, at the end of the stream."),
-    .flags = DS_OP_AT_END, .attrs = reduce_frames_attrs};
+    .flags = DS_OP_AT_END, .attrs = reduce_frames_attrs, .backward = fold_backward};
 
 /* ---------------------------------------------------------------- cumulative */
 
@@ -239,7 +415,7 @@ const ds_op_def ds_op_cumulative = {
         cumulative,
         "Sum, mean, product, extreme, where that is, or logarithm of a sum of powers of all "
         "frames so far."),
-    .flags = DS_OP_INPLACE, .attrs = reduce_frames_attrs};
+    .flags = DS_OP_INPLACE, .attrs = reduce_frames_attrs, .backward = fold_backward};
 
 /* ---------------------------------------------------------------- var_frames */
 
@@ -289,6 +465,41 @@ static void var_frames_forward(const ds_op *op, const ds_run *run)
     }
 }
 
+/* With q the slope of squares, m that of the mean, of n frames, n0 of them before:
+ *     x has 2 q (x - mean) + m / n;  squares before q;  their mean 2 q n0 (mean before - mean) + m n0 / n */
+static void var_frames_backward(const ds_op *op, const ds_back *b)
+{
+    const size_t n = (size_t)ds_signature_elements(&op->in[0]), element = ds_op_element(op);
+    for (size_t r = 0; r < b->run->n_rows; r++) {
+        const int64_t t0 = b->run->count[r].before.known, end = b->run->count[r].now.known;
+        double *const dmean = (double *)(void *)((char *)b->dcarried[r] + op->carried[0].offset);
+        double *const dsquares = (double *)(void *)((char *)b->dcarried[r] + op->carried[1].offset);
+        const double *const before = ds_run_carried(op, b->run, r, 0);
+        const void *const x = t0 < end ? ds_at(&b->run->in[r], t0, n * element) : NULL;
+        void *const dx = t0 < end ? ds_slope_at(&b->dx[r], t0, n * element) : NULL;
+        const bool given = b->run->out[r].m0 < b->run->out[r].m1;
+        for (size_t i = 0; i < n; i++) {
+            double mean = t0 > 0 ? before[i] * (double)t0 : 0;
+            for (int64_t t = 0; t < end - t0; t++)
+                mean += ds_sums_real(x, element, (size_t)t * n + i);
+            mean /= (double)end;
+            if (given)
+                dsquares[i] += ds_sums_real(b->dy[r], element, i) /
+                               fmax((double)end - op->attr[CORRECTION].x, 0);
+            for (int64_t t = 0; t < end - t0 && dx; t++)
+                ds_back_add_real(dx, element, (size_t)t * n + i,
+                                 2 * dsquares[i] *
+                                         (ds_sums_real(x, element, (size_t)t * n + i) - mean) +
+                                     dmean[i] / (double)end);
+            dmean[i] = t0 > 0 ? (2 * dsquares[i] * (before[i] - mean) + dmean[i] / (double)end) *
+                                    (double)t0
+                              : 0;
+            dsquares[i] = t0 > 0 ? dsquares[i] : 0;
+        }
+    }
+}
+
 const ds_op_def ds_op_var_frames = {
     DS_OPERATOR(var_frames, "Variance over all frames, at the end of the stream."),
-    .flags = DS_OP_REAL | DS_OP_AT_END, .attrs = var_frames_attrs};
+    .flags = DS_OP_REAL | DS_OP_AT_END, .attrs = var_frames_attrs, .backward = var_frames_backward,
+    .reads = DS_READS_X | DS_READS_CARRIED};

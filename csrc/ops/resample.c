@@ -22,6 +22,7 @@
  * Source: torchaudio.functional.resample (there the kernel is a windowed sinc). */
 #include <string.h>
 
+#include "ops/back.h"
 #include "ops/framewise.h"
 #include "ops/packed.h"
 #include "ops/registry.h"
@@ -88,6 +89,7 @@ static ds_status resample_infer(ds_op *op)
     DS_TRY(ds_size_mul(&n_bytes, ds_op_element(op), g.channels));
     DS_TRY(ds_size_mul(&n_bytes, n_bytes, g.taps));
     DS_TRY(ds_size_mul(&n_bytes, n_bytes, (size_t)new));
+    op->back_scratch.per_call = (size_t)(new * (2 * width + orig)) * sizeof(double);
     return ds_scale_rate(op, new, orig);
 }
 
@@ -197,10 +199,57 @@ static void resample_forward(const ds_op *op, const ds_run *run)
     }
 }
 
+/* One tap of one output: what of its slopes the tap's frame has, and what the tap has. */
+DS_FOR_ELEMENT int resample_tap(const geometry *g, void *dx, double *dtap, const void *slopes,
+                                const void *x, double tap, size_t element)
+{
+    for (size_t c = 0; c < g->channels; c++) {
+        const double slope = ds_sums_real(slopes, element, c);
+        if (dx)
+            ds_back_add_real(dx, element, c, tap * slope);
+        if (dtap)
+            *dtap += slope * ds_sums_real(x, element, c);
+    }
+    return 0;
+}
+
+static void resample_backward(const ds_op *op, const ds_back *b)
+{
+    const geometry g = resample_geometry_of(op);
+    const ds_run *run = b->run;
+    const size_t element = ds_op_element(op), frame_bytes = g.channels * element,
+                 row = (size_t)(2 * g.width + g.orig), n_taps = (size_t)g.new * row;
+    double *const sums = b->scratch;
+    memset(sums, 0, n_taps * sizeof *sums);
+    for (size_t r = 0; r < run->n_rows; r++) {
+        const ds_target *out = &run->out[r];
+        const int64_t total = run->ended[r] ? run->count[r].now.total : INT64_MAX;
+        for (int64_t m = out->m0; m < out->m1; m++) {
+            const int64_t p = m % g.new, block = m / g.new * g.orig;
+            for (int64_t i = resample_first_tap(&g, p); i <= resample_last_tap(&g, p); i++) {
+                const size_t tap = (size_t)p * row + (size_t)(i + g.width);
+                const int64_t frame = block + i;
+                if (frame < 0 || frame >= total)
+                    continue;
+                (void)DS_BY_ELEMENT(resample_tap, element, &g,
+                                    ds_slope_at(&b->dx[r], frame, frame_bytes),
+                                    b->dweights[0] ? &sums[tap] : NULL,
+                                    (const char *)b->dy[r] + (size_t)(m - out->m0) * frame_bytes,
+                                    ds_at(&run->in[r], frame, frame_bytes),
+                                    ds_sums_real(run->weights[0], element, tap));
+            }
+        }
+    }
+    if (b->dweights[0])
+        ds_back_add_sums(run->k, b->dweights[0], sums, n_taps);
+}
+
 const ds_op_def ds_op_resample = {
     DS_OPERATOR(resample, "changes the stream's rate by a fraction, with a kernel for every phase"),
     .flags = DS_OP_REAL,
     .attrs = attrs,
     .weights = "kernel",
     DS_COUNTED(resample),
-    DS_PREPARED(resample)};
+    DS_PREPARED(resample),
+    .backward = resample_backward,
+    .reads = DS_READS_X};

@@ -19,38 +19,11 @@
 #include <math.h>
 #include <string.h>
 
-#include "base/arena.h"
-#include "codec/json.h"
 #include "ops/framewise.h"
 #include "ops/registry.h"
+#include "ops/scan.h"
 
 enum { SCAN_BODY, SCAN_MAX_BODIES = 16, SCAN_MAX_NODES = 512, SCAN_MAX_NAME = 200 };
-
-typedef struct scan_node {
-    ds_op *op;
-    int inputs[DS_MAX_INPUTS];
-    int first_output;
-    int *weights; /* [op->n_weights], numbers of the operator's own; -1 where absent */
-} scan_node;
-
-typedef struct scan_body {
-    scan_node *nodes;
-    size_t n_nodes, n_values, first_node;
-    ds_signature *values; /* [n_values] */
-    int carried[DS_MAX_CARRIED], outputs[DS_MAX_OUTPUTS];
-    size_t scratch_per_call, scratch_per_row; /* the most that a node takes */
-} scan_body;
-
-/* What an instance owns. */
-typedef struct scan {
-    ds_arena arena;
-    ds_json *json;
-    char *text;
-    scan_body *bodies;
-    size_t n_bodies;
-    const scan_node **nodes; /* of all bodies */
-    size_t n_nodes;
-} scan;
 
 /* ---------------------------------------------------------------- reading a body */
 static ds_status scan_read_number(double *x, ds_json_value value)
@@ -125,9 +98,10 @@ static ds_status scan_read_places(int *places, size_t *n, size_t most, ds_json_v
     return DS_OK;
 }
 
-static ds_status scan_make_node(const ds_op *op, scan *s, scan_body *body, ds_json_value object)
+static ds_status scan_make_node(const ds_op *op, ds_scan *s, ds_scan_body *body,
+                                ds_json_value object)
 {
-    scan_node *node = &body->nodes[body->n_nodes];
+    ds_scan_node *node = &body->nodes[body->n_nodes];
     ds_attr attrs[DS_MAX_ATTRS];
     ds_signature in[DS_MAX_INPUTS], weights[DS_MAX_WEIGHTS];
     int numbers[DS_MAX_WEIGHTS];
@@ -172,7 +146,7 @@ static ds_status scan_make_node(const ds_op *op, scan *s, scan_body *body, ds_js
 }
 
 /* What a body's nodes take of scratch, for one frame of each row. */
-static void scan_measure(scan_body *body)
+static void scan_measure(ds_scan_body *body)
 {
     for (size_t j = 0; j < body->n_nodes; j++) {
         const ds_op *node = body->nodes[j].op;
@@ -183,8 +157,8 @@ static void scan_measure(scan_body *body)
     }
 }
 
-static ds_status scan_make_body(const ds_op *op, scan *s, scan_body *body, ds_json_value object,
-                                size_t *n_outputs)
+static ds_status scan_make_body(const ds_op *op, ds_scan *s, ds_scan_body *body,
+                                ds_json_value object, size_t *n_outputs)
 {
     ds_json_cursor at;
     ds_json_value node;
@@ -220,7 +194,7 @@ static ds_status scan_make_body(const ds_op *op, scan *s, scan_body *body, ds_js
     return DS_OK;
 }
 
-static ds_status scan_read_carried(ds_op *op, scan *s, ds_json_value object)
+static ds_status scan_read_carried(ds_op *op, ds_scan *s, ds_json_value object)
 {
     ds_json_cursor at;
     ds_json_value value;
@@ -259,7 +233,7 @@ static ds_status scan_read_carried(ds_op *op, scan *s, ds_json_value object)
     return DS_OK;
 }
 
-static ds_status scan_list_nodes(scan *s)
+static ds_status scan_list_nodes(ds_scan *s)
 {
     for (size_t b = 0; b < s->n_bodies; b++) {
         s->bodies[b].first_node = s->n_nodes;
@@ -274,7 +248,7 @@ static ds_status scan_list_nodes(scan *s)
     return DS_OK;
 }
 
-static ds_status scan_read(ds_op *op, scan *s)
+static ds_status scan_read(ds_op *op, ds_scan *s)
 {
     ds_json_value value;
     ds_json_cursor at;
@@ -285,7 +259,7 @@ static ds_status scan_read(ds_op *op, scan *s)
     DS_TRY(ds_json_get_list(&at, root, "bodies", 1, SCAN_MAX_BODIES, "bodies"));
     DS_PUSH_ZEROED(&s->arena, s->bodies, SCAN_MAX_BODIES);
     while (ds_json_next(&at, &value)) {
-        scan_body *body = &s->bodies[s->n_bodies++];
+        ds_scan_body *body = &s->bodies[s->n_bodies++];
         size_t n = 0;
         DS_TRY(scan_make_body(op, s, body, value, &n));
         for (size_t o = 0; o < n; o++) {
@@ -314,7 +288,7 @@ static ds_status scan_read(ds_op *op, scan *s)
 
 static void scan_release(ds_op *op)
 {
-    scan *s = op->own;
+    ds_scan *s = op->own;
     if (s == NULL)
         return;
     for (size_t b = 0; b < s->n_bodies; b++)
@@ -329,8 +303,8 @@ static ds_status scan_infer(ds_op *op)
 {
     const char *text = op->attr[SCAN_BODY].text;
     void *memory;
-    DS_TRY(ds_allocate_zeroed(&op->allocator, &memory, sizeof(scan)));
-    scan *s = op->own = memory;
+    DS_TRY(ds_allocate_zeroed(&op->allocator, &memory, sizeof(ds_scan)));
+    ds_scan *s = op->own = memory;
     ds_arena_init(&s->arena, &op->allocator);
     DS_PUSH_COPY(&s->arena, s->text, text, strlen(text) + 1);
     op->attr[SCAN_BODY].text = s->text;
@@ -340,7 +314,7 @@ static ds_status scan_infer(ds_op *op)
     s->json = NULL;
     size_t values = 0, n_values = 0, node_call = 0, node_row = 0;
     for (size_t b = 0; b < s->n_bodies; b++) {
-        const scan_body *body = &s->bodies[b];
+        const ds_scan_body *body = &s->bodies[b];
         size_t n_bytes = 0;
         for (size_t v = 0; v < body->n_values; v++)
             n_bytes = ds_saturated_sum(n_bytes, ds_signature_bytes(&body->values[v]));
@@ -355,19 +329,20 @@ static ds_status scan_infer(ds_op *op)
     op->scratch.per_row = ds_saturated_sum(ds_saturated_sum(values, node_row), sizeof(size_t));
     DS_CHECK(op->scratch.per_row < SIZE_MAX / 4, DS_LIMIT, "scan: its body is too large");
     op->shares = true;
+    ds_scan_set_back_sizes(op);
     return DS_OK;
 }
 
 /* ---------------------------------------------------------------- weights */
 /* Packed weights of all nodes come first, one behind the other; then what other nodes prepare. */
-static bool scan_packs(const scan_node *node)
+static bool scan_packs(const ds_scan_node *node)
 {
     return (node->op->def->flags & DS_OP_PACKS) != 0;
 }
 
 static size_t scan_packed_bytes(const ds_op *op, const ds_real_kernels *k)
 {
-    const scan *s = op->own;
+    const ds_scan *s = op->own;
     size_t n_bytes = 0;
     for (size_t i = 0; i < s->n_nodes; i++)
         n_bytes += scan_packs(s->nodes[i]) ? ds_op_prepared_bytes(s->nodes[i]->op, k) : 0;
@@ -376,7 +351,7 @@ static size_t scan_packed_bytes(const ds_op *op, const ds_real_kernels *k)
 
 static size_t scan_prepared_bytes(const ds_op *op, const ds_real_kernels *k)
 {
-    const scan *s = op->own;
+    const ds_scan *s = op->own;
     size_t n_bytes = ds_aligned(scan_packed_bytes(op, k));
     for (size_t i = 0; i < s->n_nodes; i++)
         if (!scan_packs(s->nodes[i]))
@@ -384,11 +359,10 @@ static size_t scan_prepared_bytes(const ds_op *op, const ds_real_kernels *k)
     return n_bytes;
 }
 
-/* Fills where each node finds what it has prepared. */
-static void scan_places(const ds_op *op, const ds_real_kernels *k, const void *prepared,
-                        const char **places)
+void ds_scan_places(const ds_op *op, const ds_real_kernels *k, const void *prepared,
+                    const char **places)
 {
-    const scan *s = op->own;
+    const ds_scan *s = op->own;
     const char *packed = prepared;
     const char *other = packed ? packed + ds_aligned(scan_packed_bytes(op, k)) : NULL;
     for (size_t i = 0; i < s->n_nodes; i++) {
@@ -399,7 +373,7 @@ static void scan_places(const ds_op *op, const ds_real_kernels *k, const void *p
     }
 }
 
-static void scan_weights_of(const scan_node *node, const void **own, const void *const *weights)
+static void scan_weights_of(const ds_scan_node *node, const void **own, const void *const *weights)
 {
     for (int i = 0; i < node->op->n_weights; i++)
         own[i] = node->weights[i] < 0 ? NULL : weights[node->weights[i]];
@@ -408,9 +382,9 @@ static void scan_weights_of(const scan_node *node, const void **own, const void 
 static void scan_prepare(const ds_op *op, void *prepared, const void *const *weights,
                          const ds_real_kernels *k)
 {
-    const scan *s = op->own;
+    const ds_scan *s = op->own;
     const char *places[SCAN_MAX_NODES];
-    scan_places(op, k, prepared, places);
+    ds_scan_places(op, k, prepared, places);
     for (size_t i = 0; i < s->n_nodes; i++) {
         const void *own[DS_MAX_WEIGHTS];
         scan_weights_of(s->nodes[i], own, weights);
@@ -420,61 +394,83 @@ static void scan_prepare(const ds_op *op, void *prepared, const void *const *wei
 }
 
 /* ---------------------------------------------------------------- running it */
-typedef struct scan_work {
-    const ds_op *op;
-    const ds_run *run;
-    const scan *s;
-    size_t *rows;          /* those that take part in a step */
-    char **values;         /* of the body at hand: one frame of each of them */
-    char *data;            /* behind which values lie, and then what nodes take */
-    const char **prepared; /* of all nodes */
-} scan_work;
-
-static void scan_run_node(const scan_work *w, const scan_node *node, size_t n, void *scratch,
-                          const void *prepared)
+void ds_scan_call_of(const ds_scan_work *w, const ds_scan_node *node, size_t n, void *scratch,
+                     const void *prepared, ds_scan_call *call)
 {
     static const bool not_ended = false;
     const ds_op *op = node->op;
     const int64_t frames = (int64_t)n;
-    ds_window in[DS_MAX_INPUTS];
-    ds_counts count[DS_MAX_INPUTS];
-    ds_target out[DS_MAX_OUTPUTS];
-    const void *weights[DS_MAX_WEIGHTS];
     for (int i = 0; i < op->n_inputs; i++) {
-        in[i] = (ds_window){w->values[node->inputs[i]], 0, frames};
-        count[i] = (ds_counts){{0, 0}, {frames, frames}};
+        call->in[i] = (ds_window){w->values[node->inputs[i]], 0, frames};
+        call->count[i] = (ds_counts){{0, 0}, {frames, frames}};
     }
     for (int o = 0; o < op->n_outputs; o++)
-        out[o] = (ds_target){w->values[node->first_output + o], 0, frames};
-    scan_weights_of(node, weights, w->run->weights);
-    const ds_run run = {.n_rows = 1,
-                        .in = in,
-                        .out = out,
-                        .count = count,
-                        .ended = &not_ended,
-                        .prepared = prepared,
-                        .weights = weights,
-                        .k = w->run->k,
-                        .pool = w->run->pool,
-                        .scratch = scratch,
-                        .frames_in = frames,
-                        .frames_out = frames};
-    op->def->forward(op, &run);
+        call->out[o] = (ds_target){w->values[node->first_output + o], 0, frames};
+    scan_weights_of(node, call->weights, w->run->weights);
+    call->run = (ds_run){.n_rows = 1,
+                         .in = call->in,
+                         .out = call->out,
+                         .count = call->count,
+                         .ended = &not_ended,
+                         .prepared = prepared,
+                         .weights = call->weights,
+                         .k = w->run->k,
+                         .pool = w->run->pool,
+                         .scratch = scratch,
+                         .frames_in = frames,
+                         .frames_out = frames};
 }
 
-/* Lays out the values of n rows; returns what is behind them. */
-static char *scan_lay_out(const scan_work *w, const scan_body *body, size_t n)
+static void scan_run_node(const ds_scan_work *w, const ds_scan_node *node, size_t n, void *scratch,
+                          const void *prepared)
 {
-    char *at = w->data;
+    ds_scan_call call;
+    ds_scan_call_of(w, node, n, scratch, prepared, &call);
+    node->op->def->forward(node->op, &call.run);
+}
+
+char *ds_scan_lay_out(const ds_scan_body *body, char **places, char *at, size_t n)
+{
     for (size_t v = 0; v < body->n_values; v++) {
-        w->values[v] = at;
+        places[v] = at;
         at += ds_aligned(n * ds_signature_bytes(&body->values[v]));
     }
     return at;
 }
 
+void ds_scan_load(const ds_scan_work *w, size_t n, int64_t step)
+{
+    const ds_run *run = w->run;
+    for (size_t k = 0; k < n; k++)
+        for (int i = 0; i < w->op->n_inputs; i++) {
+            const size_t n_bytes = ds_signature_bytes(&w->op->in[i]), r = w->rows[k];
+            memcpy(w->values[i] + k * n_bytes,
+                   ds_at(&run->in[(size_t)i * run->n_rows + r], run->out[r].m0 + step, n_bytes),
+                   n_bytes);
+        }
+}
+
+size_t ds_scan_rows(const ds_scan_work *w, size_t b, int64_t step)
+{
+    size_t n = 0;
+    for (size_t r = 0; r < w->run->n_rows; r++) {
+        const int64_t at = w->run->out[r].m0 + step;
+        const bool here = at == (int64_t)b || (at > (int64_t)b && b + 1 == w->s->n_bodies);
+        if (at < w->run->out[r].m1 && here)
+            w->rows[n++] = r;
+    }
+    return n;
+}
+
+void *ds_scan_left(const ds_op *op, const ds_run *run, size_t r, int64_t step)
+{
+    for (size_t before = 0; before < r; before++)
+        step += run->out[before].m1 - run->out[before].m0;
+    return (char *)run->saved[0] + (size_t)step * op->saved[0].n_bytes;
+}
+
 /* What is carried is set to what it begins as. */
-static void scan_begin(const scan_work *w, size_t r)
+static void scan_begin(const ds_scan_work *w, size_t r)
 {
     for (int c = 0; c < w->op->n_carried; c++) {
         void *to = ds_run_carried(w->op, w->run, r, c);
@@ -488,21 +484,19 @@ static void scan_begin(const scan_work *w, size_t r)
 }
 
 /* Frame m0 + step of all n rows that are listed. */
-static void scan_step(const scan_work *w, const scan_body *body, size_t n, int64_t step)
+static void scan_step(const ds_scan_work *w, const ds_scan_body *body, size_t n, int64_t step)
 {
     const ds_op *op = w->op;
     const ds_run *run = w->run;
-    char *const scratch = scan_lay_out(w, body, n);
+    char *const scratch = ds_scan_lay_out(body, w->values, w->data, n);
+    ds_scan_load(w, n, step);
     for (size_t k = 0; k < n; k++) {
         const size_t r = w->rows[k];
         const int64_t position = run->out[r].m0 + step;
-        for (int i = 0; i < op->n_inputs; i++) {
-            const size_t n_bytes = ds_signature_bytes(&op->in[i]);
-            memcpy(w->values[i] + k * n_bytes,
-                   ds_at(&run->in[(size_t)i * run->n_rows + r], position, n_bytes), n_bytes);
-        }
         if (position == 0)
             scan_begin(w, r);
+        if (run->saved && op->n_carried > 0)
+            memcpy(ds_scan_left(op, run, r, step), run->carried[r], op->saved[0].n_bytes);
         for (int c = 0; c < op->n_carried; c++) {
             const size_t n_bytes = ds_signature_bytes(&op->carried[c].array);
             memcpy(w->values[op->n_inputs + c] + k * n_bytes, ds_run_carried(op, run, r, c),
@@ -529,26 +523,20 @@ static void scan_step(const scan_work *w, const scan_body *body, size_t n, int64
 
 static void scan_forward(const ds_op *op, const ds_run *run)
 {
-    const scan *s = op->own;
-    scan_work w = {.op = op, .run = run, .s = s, .rows = run->scratch};
+    const ds_scan *s = op->own;
+    ds_scan_work w = {.op = op, .run = run, .s = s, .rows = run->scratch};
     size_t most = 0;
     for (size_t b = 0; b < s->n_bodies; b++)
         most = s->bodies[b].n_values > most ? s->bodies[b].n_values : most;
     w.values = (char **)(void *)((char *)run->scratch + ds_aligned(run->n_rows * sizeof *w.rows));
     w.prepared = (const char **)(void *)((char *)w.values + ds_aligned(most * sizeof *w.values));
     w.data = (char *)(uintptr_t)w.prepared + ds_aligned(s->n_nodes * sizeof *w.prepared);
-    scan_places(op, run->k, run->prepared, w.prepared);
+    ds_scan_places(op, run->k, run->prepared, w.prepared);
     size_t left = 1;
     for (int64_t step = 0; left > 0; step++) {
         left = 0;
         for (size_t b = 0; b < s->n_bodies; b++) {
-            size_t n = 0;
-            for (size_t r = 0; r < run->n_rows; r++) {
-                const int64_t at = run->out[r].m0 + step;
-                const bool here = at == (int64_t)b || (at > (int64_t)b && b + 1 == s->n_bodies);
-                if (at < run->out[r].m1 && here)
-                    w.rows[n++] = r;
-            }
+            const size_t n = ds_scan_rows(&w, b, step);
             if (n > 0)
                 scan_step(&w, &s->bodies[b], n, step);
             left += n;
@@ -568,4 +556,6 @@ const ds_op_def ds_op_scan = {
     .release = scan_release,
     DS_PREPARED(scan),
     .packed_bytes = scan_packed_bytes,
-    .forward = scan_forward};
+    .forward = scan_forward,
+    .backward = ds_scan_backward,
+    .reads = DS_READS_ALL_X};

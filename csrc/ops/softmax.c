@@ -5,6 +5,7 @@
  *     glu          in [..., 2 n], out [..., n]:  y = x[..., :n] sigmoid(x[..., n:])
  *
  * Source: torch.softmax, log_softmax, torch.nn.functional.glu. All counts are those of the input. */
+#include "ops/back.h"
 #include "ops/framewise.h"
 #include "ops/registry.h"
 
@@ -24,12 +25,52 @@ static void softmax_frames(const ds_op *op, const ds_run *run, void *y, const vo
 }
 DS_FRAMEWISE_FORWARD(softmax)
 
+/* dx += y (g - sum of g y), or of the logarithm g - p sum of g; p: the exponentials of y, or NULL. */
+DS_FOR_ELEMENT int softmax_row(void *dx, const void *g, const void *y, const void *p, size_t n,
+                               size_t element)
+{
+    double sum = 0;
+    for (size_t i = 0; i < n; i++)
+        sum += ds_sums_real(g, element, i) * (p ? 1 : ds_sums_real(y, element, i));
+    for (size_t i = 0; i < n; i++) {
+        const double slope = ds_sums_real(g, element, i);
+        ds_back_add_real(dx, element, i,
+                         p ? slope - ds_sums_real(p, element, i) * sum
+                           : ds_sums_real(y, element, i) * (slope - sum));
+    }
+    return 0;
+}
+
+static void softmax_slopes(const ds_op *op, const ds_back *b, void *dx, const void *g,
+                           const void *x, const void *y, size_t n_frames)
+{
+    const size_t n = last_size(&op->in[0]), n_bytes = n * ds_op_element(op);
+    const size_t n_rows = n_frames * (size_t)ds_signature_elements(&op->in[0]) / n;
+    void *const p = op->def->member == LOG_SOFTMAX ? b->scratch : NULL;
+    (void)x;
+    for (size_t i = 0; i < n_rows && dx; i++) {
+        const size_t at = i * n_bytes;
+        if (p)
+            b->run->k->unary(DS_UNARY_EXP, p, (const char *)y + at, n, NULL);
+        (void)DS_BY_ELEMENT(softmax_row, ds_op_element(op), (char *)dx + at, (const char *)g + at,
+                            (const char *)y + at, p, n);
+    }
+}
+DS_FRAMEWISE_BACKWARD(softmax)
+
+static ds_status softmax_infer(ds_op *op)
+{
+    op->back_scratch.per_call = last_size(&op->in[0]) * ds_op_element(op);
+    return DS_OK;
+}
+
 static ds_status glu_infer(ds_op *op)
 {
     ds_signature *out = &op->out[0];
     DS_CHECK(out->rank >= 1 && out->shape[out->rank - 1] % 2 == 0, DS_SHAPE,
              "glu: its last feature dimension must be even");
     out->shape[out->rank - 1] /= 2;
+    op->back_scratch.per_call = 2 * last_size(out) * ds_op_element(op);
     return DS_OK;
 }
 
@@ -46,9 +87,31 @@ static void glu_frames(const ds_op *op, const ds_run *run, void *y, const void *
 }
 DS_FRAMEWISE_FORWARD(glu)
 
-#define SOFTMAXES(which)                                                   \
-    .member = which, .flags = DS_OP_INPLACE | DS_OP_REAL | DS_OP_FEATURES, \
-    .forward = softmax_forward
+static void glu_slopes(const ds_op *op, const ds_back *b, void *dx, const void *g, const void *x,
+                       const void *y, size_t n_frames)
+{
+    const ds_real_kernels *k = b->run->k;
+    const size_t n = last_size(&op->out[0]), n_bytes = n * ds_op_element(op);
+    const size_t n_rows = n_frames * (size_t)ds_signature_elements(&op->out[0]) / n;
+    char *const gate = b->scratch, *const product = gate + n_bytes;
+    (void)y;
+    for (size_t i = 0; i < n_rows && dx; i++) {
+        const char *const from = (const char *)x + 2 * i * n_bytes, *const slopes =
+                                                                        (const char *)g +
+                                                                        i * n_bytes;
+        char *const to = (char *)dx + 2 * i * n_bytes;
+        k->unary(DS_UNARY_SIGMOID, gate, from + n_bytes, n, NULL);
+        k->binary(DS_BINARY_MUL, product, slopes, gate, n, 1, 1);
+        ds_back_add(k, to, product, n);
+        k->binary(DS_BINARY_MUL, product, slopes, from, n, 1, 1);
+        k->unary_slope(DS_UNARY_SIGMOID, to + n_bytes, product, NULL, gate, n, NULL);
+    }
+}
+DS_FRAMEWISE_BACKWARD(glu)
+
+#define SOFTMAXES(which)                                                                           \
+    .member = which, .flags = DS_OP_INPLACE | DS_OP_REAL | DS_OP_FEATURES, .infer = softmax_infer, \
+    .forward = softmax_forward, .backward = softmax_backward, .reads = DS_READS_Y
 
 const ds_op_def ds_op_softmax = {
     DS_OPERATOR_OF(softmax, "Softmax over the last feature dimension.", 1, 1, 1),
@@ -60,4 +123,4 @@ const ds_op_def ds_op_log_softmax = {
 
 const ds_op_def ds_op_glu = {
     DS_OPERATOR(glu, "Half of the last feature dimension, gated by the other half."),
-    .flags = DS_OP_REAL};
+    .flags = DS_OP_REAL, .backward = glu_backward, .reads = DS_READS_X};

@@ -8,7 +8,9 @@
  * exp(a - largest); per element of x: the sum of exp(a - largest) x. A larger one scales both. Frame by frame in order,
  * so that chunks don't matter. exp is the kernels', of the operator's real type. */
 #include <math.h>
+#include <string.h>
 
+#include "ops/back.h"
 #include "ops/framewise.h"
 #include "ops/registry.h"
 #include "ops/sums.h"
@@ -34,6 +36,8 @@ static ds_status softmax_sum_infer(ds_op *op)
     /* weights of a frame, scales of the sums before it, both as reals; which of them each value meets */
     op->scratch.per_call = (size_t)ds_signature_elements(a) * DS_SUMS_WEIGH_BYTES +
                            (size_t)ds_signature_elements(x) * sizeof(size_t);
+    op->back_scratch.per_call = (size_t)ds_signature_elements(a) * 2 * sizeof(double) +
+                                (size_t)ds_signature_elements(x) * sizeof(size_t);
     return DS_OK;
 }
 
@@ -79,9 +83,78 @@ static void softmax_sum_forward(const ds_op *op, const ds_run *run)
     }
 }
 
+/* With p = exp(a - largest) and slopes s of sums, w of weights, to which the output's slopes g add g / weights and
+ * -g y / weights:  x has p s;  a has p (sum of x s + w), over what it meets;  what came before both times
+ * exp(largest before - largest), the largest nothing: the result does not depend on it. */
+static void softmax_sum_row(const ds_op *op, const ds_back *b, size_t r, const size_t *meets,
+                            double *top, double *total)
+{
+    const ds_run *run = b->run;
+    const size_t n = (size_t)ds_signature_elements(&op->in[SCORES]),
+                 n_values = (size_t)ds_signature_elements(&op->in[VALUES]),
+                 element = ds_op_element(op);
+    const int64_t from = run->count[r].before.known, end = run->count[r].now.known;
+    const ds_target *out = &run->out[r];
+    double *slopes[SUMS + 1];
+    for (int i = LARGEST; i <= SUMS; i++)
+        slopes[i] = (double *)(void *)((char *)b->dcarried[r] + op->carried[i].offset);
+    const double *const largest = ds_run_carried(op, run, r, LARGEST);
+    const double *const weights = ds_run_carried(op, run, r, WEIGHTS);
+    for (size_t i = 0; i < n; i++) {
+        top[i] = from > 0 ? largest[i] : -(double)INFINITY;
+        for (int64_t t = from; t < end; t++)
+            top[i] = fmax(top[i], ds_sums_real(ds_at(&run->in[r], t, n * element), element, i));
+        total[i] = from > 0 ? weights[i] * exp(largest[i] - top[i]) : 0;
+        for (int64_t t = from; t < end; t++)
+            total[i] += exp(ds_sums_real(ds_at(&run->in[r], t, n * element), element, i) - top[i]);
+    }
+    for (size_t i = 0; i < n_values && out->m0 < out->m1 && end > 0; i++) {
+        const double g = ds_sums_real(b->dy[r], element, i) / total[meets[i]];
+        slopes[SUMS][i] += g;
+        slopes[WEIGHTS][meets[i]] -= g * ds_sums_real(out->data, element, i);
+    }
+    for (int64_t t = from; t < end; t++) {
+        const void *const a = ds_at(&run->in[r], t, n * element), *const x = ds_at(
+                                                                      &run->in[run->n_rows + r], t,
+                                                                      n_values * element);
+        void *const da = ds_slope_at(&b->dx[r], t, n * element), *const dx = ds_slope_at(
+                                                                     &b->dx[run->n_rows + r], t,
+                                                                     n_values * element);
+        for (size_t i = 0; i < n && da; i++)
+            ds_back_add_real(da, element, i,
+                             exp(ds_sums_real(a, element, i) - top[i]) * slopes[WEIGHTS][i]);
+        for (size_t i = 0; i < n_values; i++) {
+            const double p = exp(ds_sums_real(a, element, meets[i]) - top[meets[i]]);
+            if (da)
+                ds_back_add_real(da, element, meets[i],
+                                 p * ds_sums_real(x, element, i) * slopes[SUMS][i]);
+            if (dx)
+                ds_back_add_real(dx, element, i, p * slopes[SUMS][i]);
+        }
+    }
+    for (size_t i = 0; i < n_values; i++)
+        slopes[SUMS][i] *= from > 0 ? exp(largest[meets[i]] - top[meets[i]]) : 0;
+    for (size_t i = 0; i < n; i++)
+        slopes[WEIGHTS][i] *= from > 0 ? exp(largest[i] - top[i]) : 0;
+    memset(slopes[LARGEST], 0, n * sizeof(double));
+}
+
+static void softmax_sum_backward(const ds_op *op, const ds_back *b)
+{
+    const size_t n = (size_t)ds_signature_elements(&op->in[SCORES]);
+    double *const top = b->scratch, *const total = top + n;
+    size_t *const meets = (size_t *)(void *)(total + n);
+    softmax_sum_meets(op, meets);
+    for (size_t r = 0; r < b->run->n_rows; r++)
+        softmax_sum_row(op, b, r, meets, top, total);
+}
+
 const ds_op_def ds_op_softmax_sum = {
     DS_OPERATOR_OF(softmax_sum,
                    "The mean of all frames, weighted by a softmax over the stream, at its end.", 2,
                    1, 2),
-    .flags = DS_OP_REAL | DS_OP_LOCKSTEP | DS_OP_AT_END, .infer = softmax_sum_infer,
-    .forward = softmax_sum_forward};
+    .flags = DS_OP_REAL | DS_OP_LOCKSTEP | DS_OP_AT_END,
+    .infer = softmax_sum_infer,
+    .forward = softmax_sum_forward,
+    .backward = softmax_sum_backward,
+    .reads = DS_READS_ALL_X | DS_READS_Y | DS_READS_CARRIED};

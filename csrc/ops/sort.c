@@ -9,6 +9,7 @@
  * Source: torch.sort. */
 #include <string.h>
 
+#include "ops/back.h"
 #include "ops/framewise.h"
 #include "ops/order.h"
 #include "ops/registry.h"
@@ -76,7 +77,29 @@ static void sort_forward(const ds_op *op, const ds_run *run)
     }
 }
 
+static void sort_backward(const ds_op *op, const ds_back *b)
+{
+    const size_t n_features = (size_t)ds_signature_elements(&op->in[0]),
+                 element = ds_op_element(op);
+    for (size_t r = 0; r < b->run->n_rows; r++) {
+        const ds_target *out = &b->run->out[r];
+        const size_t n = (size_t)(out->m1 - out->m0) * n_features;
+        const int64_t *const places = b->run->out[b->run->n_rows + r].data;
+        const ds_slope *dx = &b->dx[r];
+        for (size_t i = 0; i < n && dx->data; i++)
+            if (places[i] >= dx->at)
+                ds_back_add_real(dx->data, element,
+                                 (size_t)(places[i] - dx->at) * n_features + i % n_features,
+                                 ds_sums_real(b->dy[r], element, i));
+    }
+}
+
 const ds_op_def ds_op_sort = {
     DS_OPERATOR_OF(sort, "The frames of a stream in order, per feature, and where they were.", 1, 2,
                    1),
-    .flags = DS_OP_WHOLE, .attrs = sort_attrs, .infer = sort_infer, .forward = sort_forward};
+    .flags = DS_OP_WHOLE,
+    .attrs = sort_attrs,
+    .infer = sort_infer,
+    .forward = sort_forward,
+    .backward = sort_backward,
+    .reads = DS_READS_Y};

@@ -10,6 +10,7 @@
  * Source: torch.topk, torch.gather. */
 #include <math.h>
 
+#include "ops/back.h"
 #include "ops/framewise.h"
 #include "ops/order.h"
 #include "ops/registry.h"
@@ -93,6 +94,30 @@ static void topk_frames(const ds_op *op, const ds_run *run, void *const *y, cons
 }
 DS_FRAMEWISE_FORWARD_OF_ALL(topk)
 
+/* Adds k slopes of each row to those of the n elements that they were, by their places. */
+static void add_by_place(const ds_real_kernels *real, void *dx, const void *g, const int64_t *index,
+                         size_t n_rows, size_t n, size_t k)
+{
+    for (size_t i = 0; i < n_rows * k && dx; i++)
+        if (index[i] >= 0 && index[i] < (int64_t)n)
+            ds_back_add_real(dx, real->element, i / k * n + (size_t)index[i],
+                             ds_sums_real(g, real->element, i));
+}
+
+static void topk_backward(const ds_op *op, const ds_back *b)
+{
+    const ds_signature *in = &op->in[0];
+    const size_t n = (size_t)in->shape[in->rank - 1], k = (size_t)op->attr[K].i;
+    const size_t per_frame = (size_t)ds_signature_elements(in) / n;
+    for (size_t r = 0; r < b->run->n_rows; r++) {
+        const void *g[2], *y[2], *x;
+        void *dx;
+        const size_t n_frames = ds_back_frames(op, b, r, g, y, &x, &dx);
+        if (n_frames > 0)
+            add_by_place(b->run->k, dx, g[0], y[1], n_frames * per_frame, n, k);
+    }
+}
+
 /* ---------------------------------------------------------------- gather */
 
 static ds_status gather_infer(ds_op *op)
@@ -131,11 +156,34 @@ static void gather_frames(const ds_op *op, const ds_run *run, void *const *to, c
 }
 DS_FRAMEWISE_FORWARD_OF_ALL(gather)
 
+static void gather_backward(const ds_op *op, const ds_back *b)
+{
+    const ds_signature *in = op->in;
+    const size_t n = (size_t)in[0].shape[in[0].rank - 1], k = (size_t)in[1].shape[in[1].rank - 1];
+    const size_t per_frame = (size_t)ds_signature_elements(&in[0]) / n;
+    for (size_t r = 0; r < b->run->n_rows; r++) {
+        const void *g, *y, *x[2];
+        void *dx[2];
+        const size_t n_frames = ds_back_frames(op, b, r, &g, &y, x, dx);
+        if (n_frames > 0)
+            add_by_place(b->run->k, dx[0], g, x[1], n_frames * per_frame, n, k);
+    }
+}
+
 const ds_op_def ds_op_topk = {
     DS_OPERATOR_OF(topk, "The k greatest elements of the last feature axis, and their places.", 1,
                    2, 1),
-    .flags = DS_OP_FEATURES, .attrs = topk_attrs, .infer = topk_infer, .forward = topk_forward};
+    .flags = DS_OP_FEATURES,
+    .attrs = topk_attrs,
+    .infer = topk_infer,
+    .forward = topk_forward,
+    .backward = topk_backward,
+    .reads = DS_READS_Y};
 
 const ds_op_def ds_op_gather = {
     DS_OPERATOR_OF(gather, "Elements of the last feature axis by their places.", 2, 1, 2),
-    .flags = DS_OP_LOCKSTEP, .infer = gather_infer, .forward = gather_forward};
+    .flags = DS_OP_LOCKSTEP,
+    .infer = gather_infer,
+    .forward = gather_forward,
+    .backward = gather_backward,
+    .reads = DS_READS_X << 1};

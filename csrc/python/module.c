@@ -19,11 +19,13 @@ static PyObject *build_operator(const void *defs, size_t i)
     size_t n_attrs = 0;
     while (def->attrs && def->attrs[n_attrs].name)
         n_attrs++;
-    return Py_BuildValue("{s:s,s:z,s:i,s:i,s:i,s:z,s:N,s:N,s:N}", "name", def->name, "doc",
+    return Py_BuildValue("{s:s,s:z,s:i,s:i,s:i,s:z,s:N,s:N,s:N,s:N,s:N}", "name", def->name, "doc",
                          def->doc, "n_inputs", def->n_inputs, "n_outputs", def->n_outputs,
                          "n_values", def->n_values, "weights", def->weights, "lockstep",
                          PyBool_FromLong(def->flags & DS_OP_LOCKSTEP), "variadic",
-                         PyBool_FromLong(def->flags & DS_OP_VARIADIC), "attributes",
+                         PyBool_FromLong(def->flags & DS_OP_VARIADIC), "backward",
+                         PyBool_FromLong(def->backward != NULL), "constant",
+                         PyBool_FromLong(def->flags & DS_OP_CONSTANT), "attributes",
                          ds_build_list(n_attrs, build_attr, def->attrs));
 }
 
@@ -125,6 +127,9 @@ static PyMethodDef methods[] = {
     {"config", config, METH_NOARGS, "What was chosen at import."},
     {"together", together, METH_VARARGS, "together(rates, frames, skew) -> bool per row"},
     {"shown", shown, METH_VARARGS, "shown(text, whole=False): text of strangers for a terminal."},
+    {"ctc", (PyCFunction)(void (*)(void))ds_python_ctc, METH_FASTCALL,
+     "ctc(frames, n_frames, targets, n_targets, blank) -> losses, alphas; of these and scales, "
+     "slopes"},
     {"joined", ds_joined, METH_O, "joined(arrays): a new array of them end to end, in C order."},
     {"check_container", ds_check_container, METH_O, "Whether bytes are a safetensors file."},
     {"read_model", ds_read_model, METH_VARARGS, "A model file: graph, interface, signatures."},

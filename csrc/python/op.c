@@ -247,6 +247,10 @@ static PyObject *op_get(PyObject *self, void *which)
         return PyBool_FromLong(op->n_carried > 0);
     case 'v':
         return PyLong_FromLong(ds_op_n_values(op));
+    case 'd':
+        return PyBool_FromLong(ds_op_differentiable(op));
+    case 'k':
+        return PyBool_FromLong(ds_op_constant(op));
     case 'i':
         return op->def->indices ? PyLong_FromLong(op->def->checked_input) : Py_NewRef(Py_None);
     default: /* for the kernels of calls without OpenBLAS */
@@ -268,6 +272,9 @@ static PyGetSetDef op_getset[] = {
     {"whole", op_get, NULL, "Whether it needs the whole stream.", "w"},
     {"carries", op_get, NULL, "Whether it carries arrays from call to call.", "c"},
     {"n_values", op_get, NULL, "Inputs whose values are read.", "v"},
+    {"differentiable", op_get, NULL, "Whether it has a backward, and outputs that have slopes.",
+     "d"},
+    {"constant", op_get, NULL, "Whether calculus ends here.", "k"},
     {"checked_input", op_get, NULL, "Which input's values are checked, or None.", "i"},
     {"prepared_bytes", op_get, NULL, "Bytes of its weights as kernels want them.", "p"},
     {NULL, NULL, NULL, NULL, NULL},
@@ -281,8 +288,8 @@ static PyMethodDef op_methods[] = {
     {"check_values", (PyCFunction)(void (*)(void))op_check_values, METH_FASTCALL,
      "check_values(values, counts, ids)"},
     {"run", (PyCFunction)(void (*)(void))ds_op_object_run, METH_FASTCALL,
-     "run(values, inputs, outputs, ended, states, weights, blas, ids=(), prepared=None)\n"
-     "-> outputs, new states"},
+     "run(values, inputs, outputs, ended, states, weights, blas, ids=(), prepared=None, "
+     "record=False)\n-> outputs, new states; and where asked for a record, or None of constants"},
     {"integers", ds_op_object_integers, METH_NOARGS,
      "integers() -> counts and need, each as what `declare` takes"},
     {"totals", ds_op_object_totals, METH_O,

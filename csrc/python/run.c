@@ -6,22 +6,7 @@
  * back. A state that has only grown is a pair (state before, what was added). */
 #include <string.h>
 
-#include "python/op.h"
-
-typedef struct call {
-    ds_module *m;
-    const ds_op *op;
-    ds_eager eager;
-    const ds_counts *in[DS_MAX_INPUTS], *out[DS_MAX_OUTPUTS];
-    const void *values[DS_MAX_INPUTS], *weights[DS_MAX_WEIGHTS];
-    void *outputs[DS_MAX_OUTPUTS];
-    const void **states; /* [n_rows] */
-    void **new_states;   /* [n_rows] */
-    Py_ssize_t n_rows;
-    PyObject *news;  /* list of states after */
-    PyObject *flat;  /* list: keeps the states before in one piece */
-    PyObject *names; /* of a state's arrays */
-} call;
+#include "python/run.h"
 
 static int64_t new_frames(const ds_counts *counts)
 {
@@ -29,7 +14,7 @@ static int64_t new_frames(const ds_counts *counts)
 }
 
 /* Of all rows. */
-static int64_t all_frames(const call *c, const ds_counts *counts)
+int64_t ds_op_call_frames(const ds_op_call *c, const ds_counts *counts)
 {
     int64_t n = 0;
     for (Py_ssize_t r = 0; r < c->n_rows; r++)
@@ -38,19 +23,21 @@ static int64_t all_frames(const call *c, const ds_counts *counts)
 }
 
 /* ---------------------------------------------------------------- arguments */
-static int parse_values(call *c, PyObject *values)
+static int parse_values(ds_op_call *c, PyObject *values)
 {
     const int n = ds_op_n_values(c->op);
     DS_EXPECT(PyTuple_GET_SIZE(values) >= n, PyExc_TypeError, "%s: expected %d values",
               c->op->def->name, n);
     for (int i = 0; i < n; i++) {
         PyObject *item = PyTuple_GET_ITEM(values, i);
+        if (item == Py_None)
+            continue;
         PyArrayObject *array = (PyArrayObject *)item;
         const ds_signature *s = &c->op->in[i];
         bool fits = PyArray_Check(item) && PyArray_ISCARRAY_RO(array) &&
                     PyArray_TYPE(array) == ds_numpy_type(s->dtype) &&
                     PyArray_NDIM(array) == s->rank + 1 &&
-                    PyArray_DIM(array, 0) == all_frames(c, c->in[i]);
+                    PyArray_DIM(array, 0) == ds_op_call_frames(c, c->in[i]);
         for (int d = 0; fits && d < s->rank; d++)
             fits = PyArray_DIM(array, d + 1) == s->shape[d];
         DS_EXPECT(fits, c->m->errors[DS_SHAPE],
@@ -61,7 +48,7 @@ static int parse_values(call *c, PyObject *values)
 }
 
 /* Returns what keeps them (new reference). */
-static PyObject *parse_weights(call *c, PyObject *weights)
+PyObject *ds_op_call_weights(ds_op_call *c, PyObject *weights)
 {
     ds_signature signatures[DS_MAX_WEIGHTS];
     size_t n;
@@ -82,7 +69,8 @@ static PyObject *parse_weights(call *c, PyObject *weights)
 
 /* ---------------------------------------------------------------- states */
 /* n_kept: of each value input the frames that are kept. */
-static int state_bytes(call *c, Py_ssize_t r, bool now, int64_t *n_kept, size_t *n_bytes)
+int ds_op_call_state_bytes(const ds_op_call *c, Py_ssize_t r, bool now, int64_t *n_kept,
+                           size_t *n_bytes)
 {
     ds_pair in[DS_MAX_INPUTS];
     for (int i = 0; i < c->op->n_inputs; i++)
@@ -95,7 +83,7 @@ static int state_bytes(call *c, Py_ssize_t r, bool now, int64_t *n_kept, size_t 
 }
 
 /* Whether the row only adds frames to what it keeps: then its state is a new segment. */
-static bool only_grows(const call *c, Py_ssize_t r)
+static bool only_grows(const ds_op_call *c, Py_ssize_t r)
 {
     const ds_op *op = c->op;
     if (op->n_carried || ds_op_n_values(op) != 1 || new_frames(&c->out[0][r]))
@@ -138,7 +126,7 @@ static int add_array(PyObject *state, PyObject *name, const ds_signature *s, int
 
 /* A state of the arrays that lie in these bytes, which it takes over (NULL: none): n[i] frames of input i,
  * then what is carried. */
-static PyObject *named_state(const call *c, const int64_t *n, PyObject *bytes)
+PyObject *ds_op_call_state(const ds_op_call *c, const int64_t *n, PyObject *bytes)
 {
     const ds_op *op = c->op;
     const int n_values = ds_op_n_values(op);
@@ -164,12 +152,12 @@ static PyObject *named_state(const call *c, const int64_t *n, PyObject *bytes)
 }
 
 /* The state after a call in which a row only kept n frames more: a segment on top of the old state. */
-static PyObject *grown_state(const call *c, PyObject *old, const char *fresh, int64_t n)
+static PyObject *grown_state(const ds_op_call *c, PyObject *old, const char *fresh, int64_t n)
 {
     if (!n)
         return Py_NewRef(old);
     const Py_ssize_t n_bytes = (Py_ssize_t)((size_t)n * ds_signature_bytes(&c->op->in[0]));
-    PyObject *segment = named_state(c, &n, PyBytes_FromStringAndSize(fresh, n_bytes));
+    PyObject *segment = ds_op_call_state(c, &n, PyBytes_FromStringAndSize(fresh, n_bytes));
     return segment && old != Py_None ? Py_BuildValue("ON", old, segment) : segment;
 }
 
@@ -187,7 +175,7 @@ static PyObject *bytes_of(PyObject *state)
 }
 
 /* A state's bytes in one piece, those of segments end to end (new reference). */
-static PyObject *flatten(PyObject *state)
+PyObject *ds_op_call_flatten(PyObject *state)
 {
     PyObject *whole = bytes_of(state);
     if (whole)
@@ -211,13 +199,13 @@ static PyObject *flatten(PyObject *state)
 }
 
 /* Makes row r's state before readable in one piece; fails where its size is not what the counts say. */
-static int read_state(call *c, Py_ssize_t r, PyObject *old)
+static int read_state(ds_op_call *c, Py_ssize_t r, PyObject *old)
 {
     size_t expected;
     int64_t n_kept[DS_MAX_INPUTS];
-    PyObject *flat = old == Py_None ? Py_NewRef(old) : flatten(old);
+    PyObject *flat = old == Py_None ? Py_NewRef(old) : ds_op_call_flatten(old);
     if (!flat || PyList_Append(c->flat, flat) < 0 ||
-        state_bytes(c, r, false, n_kept, &expected) < 0) {
+        ds_op_call_state_bytes(c, r, false, n_kept, &expected) < 0) {
         Py_XDECREF(flat);
         return -1;
     }
@@ -232,7 +220,7 @@ static int read_state(call *c, Py_ssize_t r, PyObject *old)
 
 /* Reads every row's state before and makes room for the state after. A row that only keeps its new
  * frames needs neither: they become a segment on top of the old state. */
-static int prepare_states(call *c, PyObject *states)
+static int prepare_states(ds_op_call *c, PyObject *states)
 {
     const int n_values = ds_op_n_values(c->op);
     const char *fresh = c->values[0];
@@ -244,7 +232,9 @@ static int prepare_states(call *c, PyObject *states)
         const int64_t n_fresh = n_values ? new_frames(&c->in[0][r]) : 0;
         size_t now;
         int64_t n_kept[DS_MAX_INPUTS];
-        if (state_bytes(c, r, true, n_kept, &now) < 0 || (!grows && read_state(c, r, old) < 0))
+        if (ds_op_call_state_bytes(c, r, true, n_kept, &now) < 0 ||
+            (grows ? PyList_Append(c->flat, old == Py_None ? old : Py_True)
+                   : read_state(c, r, old)) < 0)
             return -1;
         if (ended || !now)
             state = Py_NewRef(Py_None);
@@ -253,7 +243,7 @@ static int prepare_states(call *c, PyObject *states)
         else {
             PyObject *bytes = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)now);
             c->new_states[r] = bytes ? PyBytes_AS_STRING(bytes) : NULL;
-            state = named_state(c, n_kept, bytes);
+            state = ds_op_call_state(c, n_kept, bytes);
         }
         if (!state)
             return -1;
@@ -265,15 +255,21 @@ static int prepare_states(call *c, PyObject *states)
 }
 
 /* ---------------------------------------------------------------- the call */
-static PyObject *make_outputs(call *c)
+PyObject *ds_op_call_array(const ds_signature *s, int64_t n_frames, bool zeroed)
+{
+    const int frames = n_frames >= 0;
+    npy_intp shape[DS_MAX_RANK + 1] = {n_frames};
+    for (int d = 0; d < s->rank; d++)
+        shape[d + frames] = s->shape[d];
+    return zeroed ? PyArray_ZEROS(s->rank + frames, shape, ds_numpy_type(s->dtype), 0)
+                  : PyArray_SimpleNew(s->rank + frames, shape, ds_numpy_type(s->dtype));
+}
+
+static PyObject *make_outputs(ds_op_call *c)
 {
     PyObject *list = PyList_New(c->op->n_outputs);
     for (int o = 0; list && o < c->op->n_outputs; o++) {
-        const ds_signature *s = &c->op->out[o];
-        npy_intp shape[DS_MAX_RANK + 1] = {all_frames(c, c->out[o])};
-        for (int d = 0; d < s->rank; d++)
-            shape[d + 1] = s->shape[d];
-        PyObject *array = PyArray_SimpleNew(s->rank + 1, shape, ds_numpy_type(s->dtype));
+        PyObject *array = ds_op_call_array(&c->op->out[o], ds_op_call_frames(c, c->out[o]), false);
         PyList_SET_ITEM(list, o, array);
         if (array)
             c->outputs[o] = PyArray_DATA((PyArrayObject *)array);
@@ -287,11 +283,11 @@ static PyObject *make_outputs(call *c)
 enum { SMALL_WORK_BYTES = 1 << 16 };
 
 /* kept: prepared weights, taken for this run; NULL: none are. */
-static ds_status run_values(call *c, PyObject *kept, ds_arena *arena)
+static ds_status run_values(ds_op_call *c, PyObject *kept, ds_arena *arena)
 {
     size_t n_bytes = 0;
     for (int o = 0; o < c->op->n_outputs; o++)
-        n_bytes += (size_t)all_frames(c, c->out[o]) * ds_signature_bytes(&c->op->out[o]);
+        n_bytes += (size_t)ds_op_call_frames(c, c->out[o]) * ds_signature_bytes(&c->op->out[o]);
     for (int i = 0; i < c->op->n_weights; i++)
         n_bytes += c->op->weight[i].dtype ? ds_signature_bytes(&c->op->weight[i]) : 0;
     PyThreadState *thread = n_bytes < SMALL_WORK_BYTES ? NULL : PyEval_SaveThread();
@@ -303,9 +299,26 @@ static ds_status run_values(call *c, PyObject *kept, ds_arena *arena)
     return status;
 }
 
-static PyObject *run_call(call *c, PyObject *states, PyObject *kept, PyObject *ids)
+/* What a run is given besides its arguments: kept weights or NULL, whether it is recorded. */
+typedef struct extras {
+    PyObject *self, *kept, *values, *weights;
+    bool record;
+} extras;
+
+static PyObject *results(const ds_op_call *c, PyObject *const *args, const extras *x,
+                         PyObject *outputs, PyObject *saved)
 {
-    PyObject *result = NULL, *outputs = NULL;
+    if (!x->record)
+        return PyTuple_Pack(2, outputs, c->news);
+    PyObject *record = ds_op_differentiable(c->op)
+                           ? ds_record_make(c, x->self, args, x->values, x->weights, outputs, saved)
+                           : Py_NewRef(Py_None);
+    return record ? Py_BuildValue("OON", outputs, c->news, record) : NULL;
+}
+
+static PyObject *run_call(ds_op_call *c, PyObject *const *args, const extras *x, PyObject *ids)
+{
+    PyObject *result = NULL, *outputs = NULL, *saved = NULL;
     ds_arena *arena = NULL;
     char *room = PyMem_Calloc((size_t)c->n_rows + 1, 2 * sizeof *c->states + sizeof(bool));
     if (!room)
@@ -317,16 +330,19 @@ static PyObject *run_call(call *c, PyObject *states, PyObject *kept, PyObject *i
     c->eager.new_states = c->new_states;
     c->flat = PyList_New(0);
     c->news = PyList_New(c->n_rows);
-    if (c->flat && c->news && prepare_states(c, states) == 0)
+    if (c->flat && c->news && prepare_states(c, args[4]) == 0)
         outputs = make_outputs(c);
-    if (outputs)
+    if (outputs && x->record)
+        saved = ds_record_saved(c);
+    if (outputs && (saved || !x->record))
         arena = ds_take_arena(c->m);
     if (arena) {
-        const ds_status status = run_values(c, kept, arena);
+        const ds_status status = run_values(c, x->kept, arena);
         ds_give_arena(c->m, arena);
-        result = status == DS_OK ? PyTuple_Pack(2, outputs, c->news)
+        result = status == DS_OK ? results(c, args, x, outputs, saved)
                                  : ds_op_raise(c->m, status, ids, c->eager.bad, c->n_rows);
     }
+    Py_XDECREF(saved);
     PyMem_Free(room);
     Py_XDECREF(c->flat);
     Py_XDECREF(c->news);
@@ -334,7 +350,7 @@ static PyObject *run_call(call *c, PyObject *states, PyObject *kept, PyObject *i
     return result;
 }
 
-static int parse_arguments(call *c, PyObject *const *args, PyObject *values)
+int ds_op_call_parse(ds_op_call *c, PyObject *const *args, PyObject *values)
 {
     ds_module *m = c->m;
     const int blas = PyObject_IsTrue(args[6]);
@@ -357,22 +373,28 @@ static int parse_arguments(call *c, PyObject *const *args, PyObject *values)
 PyObject *ds_op_object_run(PyObject *self, PyObject *const *args, Py_ssize_t n_args)
 {
     ds_op_object *own = (ds_op_object *)self;
-    call c = {.m = ds_module_of(Py_TYPE(self)), .op = own->op, .n_rows = -1};
+    ds_op_call c = {.m = ds_module_of(Py_TYPE(self)), .op = own->op, .n_rows = -1};
     if (!c.op->def->forward)
         return PyErr_Format(PyExc_TypeError, "a declared operator's values are not computed here");
-    if (n_args < 7 || n_args > 9)
+    if (n_args < 7 || n_args > 10)
         return PyErr_Format(PyExc_TypeError, "run(values, inputs, outputs, ended, states, weights, "
-                                             "blas, ids=(), prepared=None)");
+                                             "blas, ids=(), prepared=None, record=False)");
+    const int record = n_args > 9 ? PyObject_IsTrue(args[9]) : 0;
+    if (record < 0)
+        return NULL;
+    if (record && !c.op->def->backward && !ds_op_constant(c.op))
+        return PyErr_Format(c.m->errors[DS_MODE], "%s has no backward yet", c.op->def->name);
     if (!own->state_names && !(own->state_names = state_names(c.op)))
         return NULL;
     c.names = own->state_names;
     PyObject *kept = n_args > 8 && ds_prepared_take(c.m, args[8], self) ? args[8] : NULL;
     /* Values and weights stay while they are used, whatever becomes of the caller's sequences. */
     PyObject *values = PySequence_Tuple(args[0]);
-    PyObject *weights = values ? parse_weights(&c, args[5]) : NULL;
+    PyObject *weights = values ? ds_op_call_weights(&c, args[5]) : NULL;
     PyObject *result = NULL;
-    if (weights && parse_arguments(&c, args, values) == 0)
-        result = run_call(&c, args[4], kept, n_args > 7 ? args[7] : NULL);
+    const extras x = {self, kept, values, weights, record};
+    if (weights && ds_op_call_parse(&c, args, values) == 0)
+        result = run_call(&c, args, &x, n_args > 7 ? args[7] : NULL);
     Py_XDECREF(values);
     Py_XDECREF(weights);
     if (kept)

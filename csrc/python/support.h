@@ -23,7 +23,7 @@ enum { DS_N_STATUS = 16, DS_MAX_ARENAS = 8 };
 #define DS_TYPES(X)                                                                         \
     X(op)                                                                                   \
     X(graph) X(engine) X(live) X(stepper) X(stream) X(hold) X(prepared) X(count) X(decoder) \
-        X(decoding)
+        X(decoding) X(record)
 #define DS_TYPE_MEMBER(name) PyTypeObject *name##_type;
 #define DS_TYPE_SPEC(name) extern PyType_Spec ds_##name##_spec;
 
@@ -107,6 +107,7 @@ void ds_give_arena(ds_module *m, ds_arena *arena);
 
 /* Functions of the module: joined.c, model.c. */
 PyObject *ds_joined(PyObject *module, PyObject *arrays);
+PyObject *ds_python_ctc(PyObject *module, PyObject *const *args, Py_ssize_t n_args);
 PyObject *ds_check_container(PyObject *module, PyObject *content);
 PyObject *ds_read_model(PyObject *module, PyObject *args);
 PyObject *ds_write_model(PyObject *module, PyObject *args);

@@ -1,6 +1,6 @@
 """Tensors: NumPy arrays with torch's methods, whose maths runs on the C kernels."""
 
-from . import creation, functions, maths, ordering, places, reductions, stream_order, views  # noqa: F401
+from . import creation, functions, gradients, maths, ordering, places, reductions, stream_order, views  # noqa: F401
 from .batch_constant import BatchTensor
 from .creation import *  # noqa: F403
 from .dtypes import bool, finfo, float32, float64, int64
@@ -12,8 +12,7 @@ METHODS = tuple(
     name
     for name in dir(Tensor)
     if not name.startswith("_")
-    and name
-    not in ("constant", "device", "dtype", "grad_fn", "half", "is_stream", "ndim", "requires_grad", "shape")
+    and name not in ("constant", "device", "dtype", "half", "is_stream", "ndim", "shape", *gradients.NAMES)
 )
 
 __all__ = ["BatchTensor", "Tensor", "bool", "einsum", "finfo", "float32", "float64", "int64"]

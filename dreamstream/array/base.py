@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import DTypeError, ShapeError, no_tape
+from ..autograd import CONSTANTS
+from ..errors import DTypeError, ModeError, ShapeError
 from . import dtypes, hook
 from .axes import LikeOthers, axis_of
+from .in_place import refresh
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -41,16 +43,23 @@ class Base(LikeOthers):
     _plain_class: ClassVar[type[Any]]
 
     _array: NDArray[Any]
-    #: The tape fills these, the gradient and the node that made this tensor. No tape, no gradient.
-    grad: Self | None
-    grad_fn: Any
+    grad: Self | None = None
+    #: The record of what made this tensor (`dreamstream.autograd`), and which of its outputs it is.
+    grad_fn: Any = None
+    output_nr: int = 0
+    _wanted: Flag = False
+    #: Of a leaf: functions of its gradient.
+    _hooks: dict[int, Any] | None = None
+    #: Of a view: the tensor whose memory it shares, and after how many writes into that it was taken of it.
+    _base: Any = None
+    _base_at: int = 0
+    #: How often what it follows from was replaced by a write.
+    _rewritten: int = 0
 
     def __init__(self, data: NDArray[Any], requires_grad: Flag = False) -> None:
         if not isinstance(data, np.ndarray):
             raise DTypeError(f"expected a NumPy array, got {type(data).__name__}; use ds.tensor(data)")
         self._array = dtypes.adopt(data)
-        self.grad = None
-        self.grad_fn = None
         if requires_grad:
             self.requires_grad_()
 
@@ -59,8 +68,6 @@ class Base(LikeOthers):
         """Return a plain tensor around an array or NumPy number of one of our types, without a copy."""
         out: Self = object.__new__(cls._plain_class)
         out._array = np.asarray(array)
-        out.grad = None
-        out.grad_fn = None
         return out
 
     # ------------------------------------------------------------------ what it holds
@@ -118,7 +125,11 @@ class Base(LikeOthers):
 
     def constant(self) -> Any:
         """Return the values as operators take their weights: an array in C order."""
-        return np.asarray(self.numpy(), order="C")
+        array = np.asarray(self.numpy(), order="C")
+        noted = CONSTANTS.get()
+        if noted is not None and self.requires_grad:
+            noted[id(array)] = array, self
+        return array
 
     def __array__(self, dtype: Any = None, copy: Flag | None = None) -> NDArray[Any]:
         array = self.numpy()
@@ -228,31 +239,38 @@ class Base(LikeOthers):
         """Return the tensor itself: it is on the CPU."""
         return self
 
-    # ------------------------------------------------------------------ gradients (there is no tape yet)
+    # ------------------------------------------------------------------ gradients
     @property
     def requires_grad(self) -> Flag:
-        """Whether a gradient is wanted: False, but for a module's parameters. True raises ModeError."""
-        return False
+        """Whether a gradient is wanted, of the tensor or of what it follows from."""
+        if self._base is not None and self._base_at != self._base._rewritten:
+            refresh(self)
+        return self._wanted or self.grad_fn is not None
 
     @requires_grad.setter
     def requires_grad(self, wanted: Flag) -> None:
+        if self.grad_fn is not None and not wanted:
+            raise ModeError("requires_grad=False: this tensor follows from others; use .detach()")
         if wanted:
-            raise no_tape("requires_grad=True")
+            dtypes.require_float("requires_grad", self.dtype)
+        self._wanted = bool(wanted)
+
+    @property
+    def is_leaf(self) -> Flag:
+        """Whether it is not what recorded operations have made."""
+        return self.grad_fn is None
 
     def requires_grad_(self, requires_grad: Flag = True) -> Self:
-        """Say that no gradient is wanted, and return the tensor itself.
+        """Say whether a gradient is wanted, and return the tensor itself.
 
         Raises
         ------
         DTypeError
             Where one is, and the elements are integers or bools.
         ModeError
-            Where one is wanted: without torch no gradients are recorded. The parameters of a module may say so
-            all the same, as torch's do.
+            Where none is, of what was computed of others.
         """
-        if requires_grad:
-            dtypes.require_float("requires_grad", self.dtype)
-        self.requires_grad = bool(requires_grad)
+        self.requires_grad = requires_grad
         return self
 
     def detach(self) -> Self:
@@ -272,12 +290,15 @@ class Base(LikeOthers):
         out.grad = copying.deepcopy(self.grad, memo)
         return out
 
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "grad_fn": None, "_hooks": None, "_base": None}
+
     def _again(self, array: NDArray[Any]) -> Self:
         """Return a tensor like this one, its own attributes included, around another array."""
         out = object.__new__(type(self))
         out.__dict__.update(self.__dict__)
         out._array = array
-        out.grad_fn = None
+        out.grad_fn, out._hooks, out._base = None, None, None
         return out
 
 

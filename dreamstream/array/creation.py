@@ -68,7 +68,7 @@ def tensor(data: Any, dtype: Any = None, requires_grad: bool = False, *, device:
     dtype : dtype or str, optional
         The element type, converted to if need be.
     requires_grad : bool
-        For torch's sake: True raises ModeError, for no gradients are recorded without torch.
+        Whether what is computed of it is recorded for gradients.
     device : None or "cpu"
         For torch's sake.
 
@@ -83,8 +83,6 @@ def tensor(data: Any, dtype: Any = None, requires_grad: bool = False, *, device:
         Where `data` or `dtype` is of a type that tensors don't hold.
     ShapeError
         For lists of unequal lengths.
-    ModeError
-        Where a gradient is wanted.
 
     Examples
     --------
@@ -150,7 +148,7 @@ def full(size: Any, fill_value: Any, dtype: Any = None, *, device: Any = None, r
     dtype : dtype or str, optional
         The element type; without it float32, int64 or bool, as `fill_value` is.
     requires_grad : bool
-        For torch's sake: True raises ModeError.
+        Whether what is computed of it is recorded for gradients.
 
     Returns
     -------

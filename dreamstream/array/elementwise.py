@@ -30,6 +30,7 @@ from . import dtypes, hook
 from .base import Number, is_number
 from .batch_constant import BatchTensor
 from .deferred import as_deferred, library_of
+from .in_place import check
 from .plain import INTEGERS
 from .symbolic import Symbolic
 from .tensor import Tensor
@@ -361,7 +362,8 @@ def _check_integers(name: str, operands: Sequence[Tensor | Number]) -> None:
 
 
 def refuse_in_place(x: Tensor, what: str) -> None:
-    """Raise ModeError where a plain `x` can't be written into: a constant that is expanded."""
+    """Raise ModeError where a plain `x` can't be written into: a constant that is expanded, and what trains."""
+    check(x, what)
     if not x.numpy().flags.writeable:
         raise ModeError(f"{what}: this tensor shares memory that can't be written; use .clone() first")
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from ..operations import ARITHMETIC, BITWISE, ELEMENTWISE, RELATIONS, Elementwise
 from .elementwise import DIVIDE, binary, binary_or_not, bits, quotient, rounded, shifted, unary
+from .in_place import apart
 from .tensor import Tensor, take
 
 
@@ -56,7 +57,7 @@ def _in_place(compute: Callable[..., Any], name: str, called: str) -> Callable[.
     """Return the method of an operator that writes; of streams outside a forward it makes a new tensor."""
 
     def writes(self: Any, other: Any) -> Any:
-        out = compute(name, self, other)
+        out = compute(name, apart(self, other), other)
         if out is NotImplemented or (self.edge is None if self.is_stream else out.is_stream):
             return out
         return self._write(called, out)
@@ -80,7 +81,7 @@ _OTHERS = (
 
 def _writing(name: str) -> Callable[..., Tensor]:
     def writes(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-        out: Tensor = getattr(self, name)(*args, **kwargs)
+        out: Tensor = getattr(apart(self, *args, *kwargs.values()), name)(*args, **kwargs)
         return self._write(f"{name}_", out)
 
     writes.__doc__ = f"Write what `{name}` gives into the tensor, and return it."

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import NotStreamableError, no_tape
+from ..errors import NotStreamableError
 from ..operations import RELATIONS
 from ..stream.mask_recognition import Recognised
 from ..stream.rules import Length, Sizes
@@ -89,7 +89,10 @@ class Library(Sizes):
 
     def dropped(self, p: float) -> AbstractContextManager[Any]:
         """Within it attention drops its weights with a probability."""
-        raise no_tape(f"attention's dropout of {p}")
+        raise NotStreamableError(
+            f"attention's dropout of {p} in training at {user_line()}: modules of dreamstream.nn have none yet; set it "
+            "to 0, or call .eval() on the layer"
+        )
 
     # ------------------------------------------------------------------ what is deferred
     def function(self, name: str) -> Any:

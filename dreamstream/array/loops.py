@@ -2,7 +2,7 @@
 
 The body runs on one frame that stands for many: its operations are recorded (`Body`), and when it is known what
 goes from frame to frame, the loop becomes one operator, `scan`, with a graph for each kind of frame (`Loop`). How
-the Python statement is followed stands above (`online/loops.py`).
+the Python statement is followed stands above (`array/for_loops.py`).
 """
 
 from __future__ import annotations

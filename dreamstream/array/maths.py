@@ -11,13 +11,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from inspect import signature
 from typing import Any, cast
 
 import numpy as np
 
 from ..errors import DTypeError
-from . import dtypes
+from . import derivatives as d, dtypes
 from .base import Number, is_number
+from .derivatives import derived
 from .elementwise import along, as_flags, binary, bits, quotient, unary, where as choose
 from .tensor import Tensor, take
 
@@ -102,6 +104,7 @@ def clamp_max(self: Tensor, max: Operand) -> Tensor:
     return self.clamp(max=max)
 
 
+@derived(d.logit)
 def logit(self: Tensor, eps: float | None = None) -> Tensor:
     """Return log(x / (1 - x)), x moved into [eps, 1 - eps] first where `eps` is given."""
     x = _real(self)
@@ -142,6 +145,7 @@ def _unless_nan(self: Tensor, name: str, other: Operand) -> Tensor:
     return choose(binary("ne", other, other), self, out)
 
 
+@derived(lambda g, a, b: g / (1 + np.exp(b - a)), lambda g, a, b: g / (1 + np.exp(a - b)))
 def logaddexp(self: Tensor, other: Operand) -> Tensor:
     """Return log(e ** self + e ** other), without overflow on the way."""
     x, y = _real(self), _real(_like(self, other))
@@ -149,6 +153,10 @@ def logaddexp(self: Tensor, other: Operand) -> Tensor:
     return choose(x == y, binary("add", x, math.log(2)), binary("add", binary("maximum", x, y), apart))
 
 
+@derived(
+    lambda g, a, b: np.where((a == 0) & (b <= 0), 0, np.where((g == 0) & (b == b), 0, g * np.log(b))),
+    lambda g, a, b: g * a / b,
+)
 def xlogy(self: Tensor, other: Operand) -> Tensor:
     """Return self * log(other), 0 where self is 0."""
     x, y = _real(self), _real(_like(self, other))
@@ -160,6 +168,7 @@ def heaviside(self: Tensor, values: Operand) -> Tensor:
     return choose(self == 0, values, binary("gt", self, 0).to(self.dtype))
 
 
+@derived(lambda g, c: g * (1 - c), lambda g, c: g * c, lambda g, a, b: g * (b - a))
 def lerp(self: Tensor, end: Operand, weight: Operand) -> Tensor:
     """Return the point at `weight` on the way from self (0) to `end` (1)."""
     way = binary("sub", end, self)
@@ -218,8 +227,23 @@ def _real(x: Operand) -> Operand:
 
 
 # ------------------------------------------------------------------ made of others, each in one line
+@derived(d.sinc)
 def _sinc(x: Tensor) -> Tensor:
+    x = binary("mul", _real(x), math.pi)
     return choose(x == 0, 1.0, binary("div", unary("sin", x), x))
+
+
+def _of_two(name: str, first: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the larger or the smaller of two elements, the other one where one is NaN."""
+
+    @derived(
+        lambda g, a, b: np.where(first(a, b) | np.isnan(b), g, 0),
+        lambda g, a, b: np.where(first(a, b) | np.isnan(b), 0, g),
+    )
+    def made(self: Tensor, other: Operand) -> Tensor:
+        return _unless_nan(self, name, other)
+
+    return made  # type: ignore[no-any-return]
 
 
 #: By method: what it returns of the tensor, or of it and another operand, and how.
@@ -242,16 +266,16 @@ COMPOSED: dict[str, tuple[str, Callable[..., Any]]] = {
     "tan": ("the tangent", lambda self: binary("div", unary("sin", x := _real(self)), unary("cos", x))),
     "exp2": ("2 ** x", lambda self: binary("pow", 2, _real(self))),
     "frac": ("what trunc takes away", lambda self: binary("sub", self, self.trunc())),
-    "sinc": ("sin(pi x) / (pi x), and 1 at 0", lambda self: _sinc(binary("mul", _real(self), math.pi))),
+    "sinc": ("sin(pi x) / (pi x), and 1 at 0", lambda self: _sinc(self)),
     "deg2rad": ("degrees as radians", lambda self: binary("mul", _real(self), math.pi / 180)),
     "rad2deg": ("radians as degrees", lambda self: binary("mul", _real(self), 180 / math.pi)),
     "fmax": (
         "the larger of each two elements, the other one where one is NaN",
-        lambda self, other: _unless_nan(self, "maximum", other),
+        _of_two("maximum", np.greater_equal),
     ),
     "fmin": (
         "the smaller of each two elements, the other one where one is NaN",
-        lambda self, other: _unless_nan(self, "minimum", other),
+        _of_two("minimum", np.less_equal),
     ),
     "__invert__": ("", lambda self: self.logical_not() if self.dtype == dtypes.bool else bits("xor", self, -1)),
     "__neg__": ("", lambda self: self.neg()),
@@ -262,7 +286,7 @@ COMPOSED: dict[str, tuple[str, Callable[..., Any]]] = {
 
 def _composed(doc: str, method: Any) -> Callable[..., Tensor]:
     """Return a row's method, as editors and the stub see it."""
-    of_two = method.__code__.co_argcount == 2
+    of_two = len(signature(method).parameters) == 2
     method.__annotations__ = {"self": "Tensor", **({"other": "Operand"} if of_two else {}), "return": "Tensor"}
     method.__doc__ = f"Return {doc}." if doc else None
     made: Callable[..., Tensor] = method

@@ -9,14 +9,15 @@ from typing import Any
 from . import dtypes
 from .base import is_number
 from .creation import tensor
+from .gradients import NAMES as OF_THE_TAPE
 from .tensor import Tensor
 
 _TYPES = {"float": dtypes.float32, "double": dtypes.float64, "long": dtypes.int64}
 #: Methods that are no functions.
 _ALONE = (
     "T", "constant", "contiguous", "cpu", "device", "dim", "dtype", "expand", "expand_as", "half", "is_contiguous",
-    "is_stream", "item", "mT", "ndim", "numpy", "repeat", "requires_grad", "reshape_as", "shape", "size", "to",
-    "tolist", "type_as", "unfold", "view", "view_as",
+    "is_stream", "item", "mT", "ndim", "numpy", "repeat", "reshape_as", "shape", "size", "to", "tolist", "type_as",
+    "unfold", "view", "view_as", *OF_THE_TAPE,
 )  # fmt: skip
 #: The names of these functions, and torch's other names of element types.
 NAMES = (

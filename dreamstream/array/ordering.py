@@ -8,9 +8,10 @@ from __future__ import annotations
 from typing import Any
 
 from ..errors import ShapeError
-from . import dtypes, hook
+from . import derivatives as d, dtypes, hook
 from .axes import numbered
 from .creation import stack, zeros_like
+from .derivatives import derived
 from .elementwise import where, with_frames
 from .hook import CHOICE
 from .reductions import Extreme
@@ -41,6 +42,7 @@ def _first(self: Tensor, k: int, axis: int, largest: bool) -> Extreme:
     order = _chosen(given, largest)
     if order is not None:
         indices = Tensor._plain(order[..., :k])
+    if order is not None or (given.requires_grad and not given.is_stream):
         values = given.gather(-1, indices)
     return Extreme(*(y if last else y.transpose(axis, -1) for y in (values, indices)))
 
@@ -57,6 +59,7 @@ def sort(self: Tensor, dim: int = -1, descending: bool = False, stable: bool = F
     order = _chosen(self.transpose(axis, -1), descending)
     if order is not None:
         indices = Tensor._plain(order).transpose(axis, -1)
+    if order is not None or self.requires_grad:
         values = self.gather(axis, indices)
     return Extreme(values, indices)
 
@@ -86,20 +89,34 @@ def kthvalue(self: Tensor, k: int, dim: int = -1, keepdim: bool = False) -> Extr
 def median(self: Tensor, dim: int | None = None, keepdim: bool = False) -> Any:
     """Return the median, the lower one of two, and with `dim` where it was; NaN where there is one."""
     if dim is None:
-        return self.flatten().median(0).values
+        return _median_of_all(self)
     axis = self._axis("median", dim)
     found = self.nanmedian(axis, True)
     if dtypes.is_float(self.dtype):
         unknown = self.isnan()
         first, spoilt = unknown.to(dtypes.float32).argmax(axis, True), unknown.any(axis, True)
-        found = Extreme(where(spoilt, float("nan"), found.values), where(spoilt, first, found.indices))
+        indices = where(spoilt, first, found.indices)
+        values = self.gather(axis, indices) if not self.is_stream else where(spoilt, float("nan"), found.values)
+        found = Extreme(values, indices)
     return found if keepdim else Extreme(*(y.squeeze(axis) for y in found))
+
+
+@derived(d.median)
+def _median_of_all(x: Tensor) -> Tensor:
+    values: Tensor = x.flatten().median(0).values
+    return values
+
+
+@derived(d.median)
+def _nanmedian_of_all(x: Tensor) -> Tensor:
+    values: Tensor = x.flatten().nanmedian(0).values
+    return values
 
 
 def nanmedian(self: Tensor, dim: int | None = None, keepdim: bool = False) -> Any:
     """Return `median` of the elements that are no NaN."""
     if dim is None:
-        return self.flatten().nanmedian(0).values
+        return _nanmedian_of_all(self)
     axis = self._axis("nanmedian", dim)
     return _picked(self.sort(axis), axis, (_last(self, axis)) // 2, keepdim)
 
@@ -147,6 +164,8 @@ def _quantile(
     given = parts if isinstance(parts, list) else [parts]
     if not all(0 <= p <= 1 for p in given):
         raise ValueError(f"{name}: q is from 0 to 1, got {parts}")
+    if getattr(q, "requires_grad", False):
+        given = list(q.unbind(0)) if q.ndim else [q]
     values, last = x.sort(axis).values, _last(x, axis).to(x.dtype)
     found = [_between(values, axis, last * p, interpolation) for p in given]
     found = found if keepdim else [y.squeeze(axis) for y in found]

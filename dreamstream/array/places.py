@@ -11,6 +11,7 @@ from ..errors import ShapeError
 from ..stream.where import user_line
 from . import dtypes, forward
 from .elementwise import plain_array, refuse_streams
+from .hook import made
 from .tensor import Tensor, take
 
 
@@ -83,19 +84,12 @@ def _scattered(x: Tensor, dim: int, index: Any, src: Any, adds: bool) -> Tensor:
     if x.is_stream or getattr(index, "is_stream", False) or getattr(src, "is_stream", False):
         return forward.scatter(x, axis, index, src, adds)
     where = plain_array(name, index, dtypes.int64)
-    given = src if isinstance(src, (int, float)) else plain_array(name, src)
+    given = x._plain(np.asarray(src, x.dtype)) if isinstance(src, (int, float)) else src
+    plain_array(name, given)
     if where.ndim != x.ndim or any(w > n for i, (w, n) in enumerate(zip(where.shape, x.shape)) if i != axis):
         raise ShapeError(f"{name}: an index of shape {where.shape} for a tensor of shape {tuple(x.shape)}")
-    if isinstance(given, np.ndarray):
-        given = given[tuple(map(slice, where.shape))]
-    out: Tensor = x.clone()
-    grid: list[Any] = list(np.indices(where.shape, sparse=True))
-    grid[axis] = where
-    if adds:
-        np.add.at(out.numpy(), tuple(grid), given)
-    else:
-        out.numpy()[tuple(grid)] = given
-    return out
+    given = given[tuple(map(slice, where.shape))] if given.ndim else given
+    return made(name, x, given, index=where, axis=axis)
 
 
 def take_along_dim(self: Tensor, indices: Tensor, dim: int | None = None) -> Tensor:

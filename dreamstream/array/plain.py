@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from .. import _core
 from ..errors import DTypeError
 from ..operations import BINARY, UNARY
-from . import dtypes
+from . import derivatives as d, dtypes
 from .axes import in_c_order
 
 Array = NDArray[Any]
@@ -133,54 +133,97 @@ def _padded(a: Array, lengths: Array, width: int, fill: float, order: Axes) -> A
     return in_c_order(out.transpose(order))
 
 
-ARRAYS: dict[str, Callable[..., Any]] = {
+class Plain(NamedTuple):
+    """An operation on plain tensors.
+
+    Attributes
+    ----------
+    of : callable
+        Of arrays; attributes are its named arguments.
+    rules : tuple of callable
+        The derivative of each operand (`derivatives`); none where what comes out is constant to calculus.
+    views : bool
+        Whether the result may share the first operand's memory.
+    """
+
+    of: Callable[..., Any]
+    rules: tuple[Callable[..., Any], ...] = ()
+    views: bool = False
+
+
+def _row(of: Callable[..., Any], *rules: Callable[..., Any]) -> Plain:
+    return Plain(of, rules)
+
+
+def _view(of: Callable[..., Any], *rules: Callable[..., Any]) -> Plain:
+    return Plain(of, rules, True)
+
+
+def _scatter(a: Array, b: Array, index: Array, axis: int) -> Array:
+    out: Array = a.copy()
+    out[d.grid(index, axis)] = b
+    return out
+
+
+def _scatter_add(a: Array, b: Array, index: Array, axis: int) -> Array:
+    out: Array = a.copy()
+    np.add.at(out, d.grid(index, axis), b)
+    return out
+
+
+ARRAYS: dict[str, Plain] = {
     # sizes and order
-    "reshape": lambda a, shape: a.reshape(shape),
-    "expand": lambda a, shape: np.broadcast_to(a, shape),
-    "repeat": lambda a, repeats: np.tile(a, repeats),
-    "permute": lambda a, order: a.transpose(order),
-    "repeat_interleave": lambda a, repeats, axis: np.repeat(a, repeats, axis),
-    "flip": lambda a, axes: np.flip(a, axes).copy(),
-    "roll": lambda a, shifts, axes: np.roll(a, shifts, axes),
-    "tril": np.tril,
-    "triu": np.triu,
-    "einsum": _einsum,
-    "clone": lambda a: a.copy(),
-    "contiguous": np.ascontiguousarray,
-    "cast": _cast,
+    "reshape": _view(lambda a, shape: a.reshape(shape), d.reshape),
+    "expand": _view(lambda a, shape: np.broadcast_to(a, shape), lambda g: g),
+    "repeat": _row(lambda a, repeats: np.tile(a, repeats), d.repeat),
+    "permute": _view(lambda a, order: a.transpose(order), d.permute),
+    "repeat_interleave": _row(lambda a, repeats, axis: np.repeat(a, repeats, axis), d.repeat_interleave),
+    "flip": _row(lambda a, axes: np.flip(a, axes).copy(), lambda g, axes: np.flip(g, axes)),
+    "roll": _row(lambda a, shifts, axes: np.roll(a, shifts, axes), d.roll),
+    "tril": _row(np.tril, lambda g, k: np.tril(g, k)),
+    "triu": _row(np.triu, lambda g, k: np.triu(g, k)),
+    "einsum": _row(_einsum, d.einsum),
+    "clone": _row(lambda a: a.copy(), lambda g: g),
+    "contiguous": _row(np.ascontiguousarray, lambda g: g),
+    "cast": _row(_cast, lambda g: g),
     # parts
-    "index": lambda a, index: a[index],
-    "frames": lambda a, start, stop, order: a[start:stop].transpose(order),
-    "padded": _padded,
-    "unfold": _windows,
-    "gather": lambda a, index, axis: np.take_along_axis(a, index, axis),
-    "index_select": lambda a, index, axis: np.take(a, index, axis),
-    "masked_select": _masked,
-    "cat": lambda *arrays, axis: np.concatenate(arrays, axis),
+    "index": _view(lambda a, index: a[index], d.index),
+    "frames": _view(lambda a, start, stop, order: a[start:stop].transpose(order), d.frames),
+    "padded": _row(_padded, d.padded),
+    "unfold": _view(_windows, d.unfold),
+    "gather": _row(lambda a, index, axis: np.take_along_axis(a, index, axis), d.gather),
+    "index_select": _row(lambda a, index, axis: np.take(a, index, axis), d.index_select),
+    "masked_select": _row(_masked, d.masked_select),
+    "fixed_row": _row(lambda a, row: a, lambda g, row: np.where(np.arange(len(g))[:, None] == row, 0, g)),
+    "scatter": _row(_scatter, d.scatter, d.scattered),
+    "scatter_add": _row(_scatter_add, lambda g: g, d.scattered),
+    "cat": _row(lambda *arrays, axis: np.concatenate(arrays, axis), d.cat),
     # reductions
-    "sum": _fold(np.add),
-    "prod": _fold(np.multiply),
-    "cumsum": _running(np.add),
-    "cumprod": _running(np.multiply),
-    "logcumsumexp": lambda a, axis: _quietly(np.logaddexp.accumulate, a, axis, np.float64).astype(a.dtype),
-    "cummax": np.maximum.accumulate,
-    "cummin": np.minimum.accumulate,
-    "last_equal": _last_equal,
-    "mean": _mean,
-    "var": lambda a, **options: _variance(a, **options).astype(a.dtype),
-    "std": lambda a, **options: np.sqrt(_variance(a, **options)).astype(a.dtype),
-    "norm": _norm,
-    "logsumexp": _logsumexp,
-    "amax": _over(np.max),
-    "amin": _over(np.min),
-    "argmax": _over(np.argmax),
-    "argmin": _over(np.argmin),
-    "all": _over(np.all),
-    "any": _over(np.any),
+    "sum": _row(_fold(np.add), d.fold),
+    "prod": _row(_fold(np.multiply), d.prod),
+    "cumsum": _row(_running(np.add), d.cumsum),
+    "cumprod": _row(_running(np.multiply), d.cumprod),
+    "logcumsumexp": _row(
+        lambda a, axis: _quietly(np.logaddexp.accumulate, a, axis, np.float64).astype(a.dtype), d.logcumsumexp
+    ),
+    "cummax": _row(np.maximum.accumulate, d.extreme_so_far),
+    "cummin": _row(np.minimum.accumulate, d.extreme_so_far),
+    "last_equal": _row(_last_equal),
+    "mean": _row(_mean, d.mean),
+    "var": _row(lambda a, **options: _variance(a, **options).astype(a.dtype), d.var),
+    "std": _row(lambda a, **options: np.sqrt(_variance(a, **options)).astype(a.dtype), d.std),
+    "norm": _row(_norm, d.norm),
+    "logsumexp": _row(_logsumexp, d.logsumexp),
+    "amax": _row(_over(np.max), d.extreme),
+    "amin": _row(_over(np.min), d.extreme),
+    "argmax": _row(_over(np.argmax)),
+    "argmin": _row(_over(np.argmin)),
+    "all": _row(_over(np.all)),
+    "any": _row(_over(np.any)),
     # matrices
-    "matmul": np.matmul,
+    "matmul": _row(np.matmul, d.left, d.right),
 }
-"""Of all element types; attributes are the functions' named arguments."""
+"""Of all element types."""
 
 INTEGERS: dict[str, Callable[..., Any]] = {
     **{row.name: row.integers for row in (*UNARY, *BINARY) if row.integers is not None},

@@ -66,7 +66,7 @@ def stream_tensor(
     device : device, optional
         Of torch's tensors; arrays live on the host.
     requires_grad : bool
-        Whether a gradient is wanted; of arrays ModeError, for no gradients are recorded without torch.
+        Whether a gradient of the frames is wanted.
 
     Returns
     -------

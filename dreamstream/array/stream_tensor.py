@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from ..autograd import follow, source
 from ..errors import NotStreamableError, ShapeError
 from ..operations.refusals import LOOPS
 from ..stream.edge import Edge, Request
@@ -57,8 +58,6 @@ class StreamTensor(OfStreams, Tensor):
     dims: Dims
     edge: Edge | None
     restart: bool = False
-    grad = None
-    grad_fn = None
     _names: tuple[str | None, ...]
     _meta: StreamMetadata | None
     _starts: tuple[int | None, ...] | None
@@ -129,7 +128,8 @@ class StreamTensor(OfStreams, Tensor):
         dims = self._dims_for(value.shape[1:], False) if dims is None else dims
         if names is None:
             names = self._names if dims == self.dims else None
-        return self._make(value, dims, names, self._meta, self._starts, self._rate, None)
+        out = self._make(value, dims, names, self._meta, self._starts, self._rate, None)
+        return follow(out, source(frames), "frames") if isinstance(frames, Tensor) else out
 
     def made(self, value: Any, edge: Edge) -> StreamTensor:
         """Return an operator's output, its dimensions in this tensor's order (inside a forward)."""
@@ -144,7 +144,8 @@ class StreamTensor(OfStreams, Tensor):
 
     def with_dims(self, dims: Dims, names: Sequence[str | None] | None = None) -> StreamTensor:
         """Return the same value seen with other dimensions."""
-        return self._make(self.value, dims, names, self._meta, self._starts, self._rate, self.edge)
+        out = self._make(self.value, dims, names, self._meta, self._starts, self._rate, self.edge)
+        return out if self.edge is not None else follow(out, source(self), "frames")
 
     # ---------------------------------------------------------------- what it is
     def __getattr__(self, name: str) -> Any:
@@ -173,6 +174,17 @@ class StreamTensor(OfStreams, Tensor):
             return self.value.shape[1:]
         own = self.edge.line.features
         return own[1:] if self.lanes else own
+
+    @property
+    def requires_grad(self) -> bool:
+        """Whether a gradient is wanted, of the frames or of what they follow from."""
+        made = self._wanted or self.grad_fn is not None
+        return made if self.edge is None else self.edge.made is not None
+
+    @requires_grad.setter
+    def requires_grad(self, wanted: bool) -> None:
+        self._require_outside("requires_grad")
+        Tensor.requires_grad.fset(self, wanted)  # type: ignore[attr-defined]
 
     @property
     def has_gradients(self) -> bool:
@@ -316,7 +328,7 @@ class StreamTensor(OfStreams, Tensor):
 
     def _frames(self) -> Tensor:
         """Return the stored frames of all rows ``(frames, *features)`` as a plain tensor that shares memory."""
-        return Tensor._plain(self.value)
+        return follow(Tensor._plain(self.value), source(self), "frames")  # type: ignore[no-any-return]
 
     def tensor(self) -> Tensor:
         """Return the padded plain tensor: zeros behind each row's frames (NaN where there is no L)."""
@@ -409,13 +421,15 @@ class StreamTensor(OfStreams, Tensor):
         self._require_outside("a deep copy")
         out = self.__copy__()
         memo[id(self)] = out
-        out.value = self.value.copy()
+        out.value, out.grad_fn, out._hooks = self.value.copy(), None, None
         out.grad = copy.deepcopy(self.grad, memo)
         return out
 
     def detach(self) -> StreamTensor:
-        """Return the tensor itself: there is no gradient."""
-        return self
+        """Return a tensor that shares the frames and has no gradient."""
+        if self.edge is not None or not self.requires_grad:
+            return self
+        return self._make(self.value, self.dims, self._names, self._meta, self._starts, self._rate, None)
 
     # ---------------------------------------------------------------- Python
     def __iter__(self) -> Any:

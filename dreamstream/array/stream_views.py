@@ -25,7 +25,7 @@ from .dtypes import require_float
 from .elementwise import where
 from .ends import is_each, where_counted
 from .lengths import SAME_ORDER
-from .loop_frames import EachFrame, frame_of, number_in, set_frame
+from .loop_frames import EachFrame, FirstFrame, first_frame, frame_of, number_in, set_frame, with_first
 from .reductions import Extreme
 from .stream_tensor import StreamTensor
 from .symbolic import Symbolic
@@ -50,6 +50,8 @@ def __getitem__(self: StreamTensor, index: Any) -> Any:
         return self
     if number_in(index):
         return frame_of(self, index)
+    if self.edge is not None and (first := first_frame(self, index)) is not None:
+        return first
     if isinstance(index, tuple) and self.edge is not None:
         each = len(index) == 2 and self.dims[:2] == ("B", "L") and is_each(index[0])
         if each and (last := where_counted(self, 1, index[1])) is not None:
@@ -484,6 +486,10 @@ def _plain_only(name: str, inside: Callable[..., Any] | None = None) -> Callable
 def __setitem__(self: StreamTensor, index: Any, value: Any) -> None:
     if number_in(index):
         set_frame(self, index, value)
+        return
+    if isinstance(value, FirstFrame) and (at := first_frame(self, index)) is not None and self.edge is not None:
+        rest = self[((slice(None),) * at.axis + (slice(1, None),))]
+        writing.write(self, with_first(rest, value, 0), "assignment")
         return
     if self.edge is None:
         raise NotStreamableError(f"a stream's frames can't be assigned to outside a forward, at {user_line()}")

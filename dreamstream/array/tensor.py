@@ -22,21 +22,19 @@ class Tensor(Base):
     data : numpy.ndarray
         The values, shared, not copied; `dreamstream.tensor` copies and takes lists and numbers.
     requires_grad : bool
-        For torch's sake: True raises ModeError, for no gradients are recorded without torch.
+        Whether what is computed of it is recorded, so that `backward` gives its gradient.
 
     Attributes
     ----------
     grad : Tensor or None
         The gradient; None until a backward pass has filled it.
     grad_fn : object or None
-        The node of the tape that made the tensor; None without a tape.
+        The record of what made the tensor; None of leaves.
 
     Raises
     ------
     DTypeError
-        For element types that a tensor doesn't hold.
-    ModeError
-        Where a gradient is wanted.
+        For element types that a tensor doesn't hold, and for gradients of integers and bools.
 
     Notes
     -----

@@ -321,6 +321,26 @@ class Tensor(Base):
         """Write what `scatter` gives into the tensor, and return it."""
     def scatter_add_(self, *args: Any, **kwargs: Any) -> Self:
         """Write what `scatter_add` gives into the tensor, and return it."""
+    @property
+    def retains_grad(self) -> Flag:
+        """Whether `retain_grad` was called on what is no leaf."""
+    @property
+    def _version(self) -> int:
+        """How often the tensor's memory was written into."""
+    def backward(
+        self,
+        gradient: Any = None,
+        retain_graph: Flag | None = None,
+        create_graph: Flag = False,
+        inputs: Any = None,
+    ) -> None:
+        """Add the gradients of this tensor to the `grad` of the leaves that it follows from."""
+    def register_hook(self, hook: Any) -> Any:
+        """Let a function see the tensor's gradient in each backward; what it returns, if anything, replaces it."""
+    def retain_grad(self) -> None:
+        """Let the tensor have its gradient in `grad`, as leaves have."""
+    def detach_(self) -> Self:
+        """Cut the tensor off from what it follows from."""
     def pow(self, exponent: Operand) -> Self:
         """Return self ** exponent."""
     def clip(self, min: Operand = None, max: Operand = None) -> Self:

@@ -25,6 +25,7 @@ from .batch_constant import BatchTensor
 from .deferred import library_of
 from .elementwise import plain_array, refuse_in_place, refuse_streams, rows_at
 from .hook import made, table
+from .in_place import became, written
 from .loop_frames import number_in, row_of
 from .symbolic import Symbolic
 from .tensor import Tensor, take
@@ -391,11 +392,13 @@ def __setitem__(self: Tensor, index: Any, value: Any) -> None:
             "frames, as attention its keys, and their slices reach back across calls; leave caches out, and join "
             "frames with constants by ds.prepend or cat"
         )
-    source = plain_array("assignment", value) if isinstance(value, (Tensor, np.ndarray)) else value
+    source, where = plain_array("assignment", value) if isinstance(value, (Tensor, np.ndarray)) else value, None
     try:
-        self._array[_numpy_index(parts)] = source
+        where = _numpy_index(parts)
+        self._array[where] = source
     except (IndexError, ValueError) as error:
         raise StreamIndexError(f"index {index!r} for a tensor of shape {self.shape}: {error}") from None
+    written(self, "assignment to elements", value, where)
 
 
 def __len__(self: Tensor) -> int:
@@ -425,6 +428,7 @@ def _write(self: Tensor, name: str, value: Tensor) -> Tensor:
         self._array[...] = source
     except ValueError:
         raise ShapeError(f"{name}: shape {source.shape} doesn't fit into {self.shape}") from None
+    became(self, name, value)
     return self
 
 
@@ -437,12 +441,20 @@ def fill_(self: Tensor, value: Any) -> Tensor:
     """Set all elements to a number, or a tensor of one element."""
     refuse_in_place(self, "fill_")
     self._array[...] = value.item() if isinstance(value, Tensor) else value
+    written(self, "fill_", value)
     return self
 
 
 def copy_(self: Tensor, src: Any, non_blocking: bool = False) -> Tensor:
     """Copy the elements of `src`, expanded and converted, into this tensor."""
-    return self._write("copy_", self._plain(plain_array("copy_", src).astype(self.dtype)))
+    given = src if isinstance(src, Tensor) else self._plain(plain_array("copy_", src))
+    refuse_in_place(self, "copy_")
+    try:
+        self._array[...] = plain_array("copy_", given)
+    except ValueError:
+        raise ShapeError(f"copy_: shape {given.shape} doesn't fit into {self.shape}") from None
+    written(self, "copy_", given)
+    return self
 
 
 def _check_range(name: str, index: NDArray[Any], size: int) -> None:

@@ -3,7 +3,7 @@
 Each file says by its ``__all__`` which of its names are public.
 """
 
-from . import functional, gates, init
+from . import functional, gates, init, utils
 from .activation import *  # noqa: F403
 from .attention import *  # noqa: F403
 from .batch_norm import *  # noqa: F403
@@ -17,6 +17,7 @@ from .features import *  # noqa: F403
 from .frames import *  # noqa: F403
 from .group_norm import *  # noqa: F403
 from .linear import *  # noqa: F403
+from .loss import *  # noqa: F403
 from .module import *  # noqa: F403
 from .normalization import *  # noqa: F403
 from .padding import *  # noqa: F403
@@ -31,4 +32,10 @@ from .resampling import *  # noqa: F403
 from .shape import *  # noqa: F403
 from .transformer import *  # noqa: F403
 
-__all__ = ["functional", "gates", "init", *(n for n, value in list(globals().items()) if isinstance(value, type))]
+__all__ = [
+    "functional",
+    "gates",
+    "init",
+    "utils",
+    *(n for n, value in list(globals().items()) if isinstance(value, type)),
+]

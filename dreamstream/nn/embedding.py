@@ -94,4 +94,4 @@ class Embedding(Module):
 
     def forward(self, input: Tensor) -> Tensor:
         """Return ``(*, embedding_dim)`` for an input ``(*)``."""
-        return F.embedding(input, self.weight)
+        return F.embedding(input, self.weight, self.padding_idx)

@@ -37,8 +37,8 @@ class Module:
     Attributes
     ----------
     training : bool
-        Whether the module is in training mode, as new ones are (`train`, `eval`). What would train raises: layers
-        that drop or gather statistics, and online what `train` was called on.
+        Whether the module is in training mode, as new ones are (`train`, `eval`). Layers that drop, or gather
+        statistics, raise in it.
 
     Notes
     -----
@@ -272,7 +272,7 @@ class Module:
     def train(self: Self, mode: Flag = True) -> Self:
         """Set training mode here and below, and return the module.
 
-        A module in it does not stream: no gradients are recorded without torch.
+        What a patched module computes online is recorded for gradients then, as its `train_variant` says.
         """
         if not isinstance(mode, bool):
             raise ValueError(f"train: mode must be a bool, got {mode!r}")

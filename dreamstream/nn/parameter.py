@@ -20,7 +20,7 @@ class Parameter(Tensor):
     data : Tensor or array
         The values, ``(*, any shape) float32 | float64``; shared, not copied.
     requires_grad : bool
-        Whether a trainer should change it. Nothing records gradients without torch.
+        Whether gradients of it are recorded.
 
     Raises
     ------
@@ -31,8 +31,6 @@ class Parameter(Tensor):
     -----
     Source: torch.nn.Parameter.
     """
-
-    requires_grad: bool = True  # a mark, which other tensors have not
 
     def __init__(self, data: Any = None, requires_grad: bool = True) -> None:
         if getattr(data, "is_stream", False):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -84,6 +84,8 @@ class Audit:
         The delay in milliseconds; None where no rate was given.
     max_delay : int or None
         The delay that is allowed, as it was given.
+    training : tuple of int
+        Bytes that each of the first calls in training keeps for its backward, where `train_variant` was given.
     """
 
     rows: list[AuditRow]
@@ -93,6 +95,7 @@ class Audit:
     state_bytes_per_frame: float
     latency: float | None = None
     max_delay: int | None = None
+    training: tuple[int, ...] = ()
 
     def __str__(self) -> str:
         late = self.max_delay is not None and self.delay > self.max_delay
@@ -134,6 +137,8 @@ class Audit:
             lines.append(f"and {self.state_bytes_per_frame:g} bytes per frame of a stream")
         if (of_memories := sum(r.memory_bytes for r in self.rows)) > 0:
             lines.append(f"and {of_memories} bytes per frame of what is given once")
+        if self.training:
+            lines.append(f"training keeps {', '.join(map(str, self.training))} bytes of the first calls")
         if late:
             lines.append(f"{_number(self.delay)} frames late, of {self.max_delay} that are allowed")
         return "\n".join(lines)
@@ -190,6 +195,11 @@ def audit(
     skew: int = 0,
     context: Mapping[str, Context] | Context | None = None,
     max_delay: int | None = None,
+    *,
+    train_variant: str | None = None,
+    chunk: int = 100,
+    ids: Sequence[str] = ("anna",),
+    n_calls: int = 4,
 ) -> Audit:
     """Say what streaming a model takes: delay, receptive field, stride and state, per layer and in total.
 
@@ -203,6 +213,12 @@ def audit(
     max_delay : int, optional
         Frames of the first input that outputs may be late; where they are later, the table says which layers look
         ahead, and what would look back alone.
+    train_variant : str, optional
+        As for `patch_module`: `training` then has what calls keep until their backward, measured on a copy of a
+        torch model: for "chunk-wise-aligned" what each call keeps by itself, else what it adds to what is kept
+        until the streams end. Weights, their gradients and what an optimiser holds are not among it.
+    chunk, ids, n_calls
+        Frames of the first input in a call, the streams, and how many calls are tried.
 
     Returns
     -------
@@ -279,4 +295,8 @@ def audit(
     delays = [math.inf if d is None else d for d in core.delays[:n_outputs]]
     fields = [math.inf if f is None else f for f in core.fields[:n_outputs]]
     state = core.state_size, core.state_bytes_per_frame
-    return Audit(rows, max(delays), max(fields), *state, latency(max(delays)), max_delay)
+    training: tuple[int, ...] = ()
+    if train_variant is not None:
+        spec_of = (model, spec, 1 if rate is None else rate, dtype)
+        training = tuple(front.kept_by_calls(*spec_of, train_variant, chunk, ids, n_calls))
+    return Audit(rows, max(delays), max(fields), *state, latency(max(delays)), max_delay, training)

@@ -27,7 +27,8 @@ class EagerCall(Call):
             seen, made = ([np.where(c[:, :1] > 0, 0, c) for c in both] for both in (inputs, outputs))
         else:
             made = outputs = op.counts(inputs, ended, self.ids)
-        results, states = op.run(
+        results, states = self.run_op(
+            op,
             values,
             seen,
             made,
@@ -40,3 +41,7 @@ class EagerCall(Call):
         )
         self.record(states)
         return [(y, Edge(self, line, counts)) for y, line, counts in zip(results, leg.lines, outputs)]
+
+    def run_op(self, op: Any, *given: Any) -> Any:
+        """Run an operator: its outputs, and the rows' states after it."""
+        return op.run(*given)

@@ -29,6 +29,9 @@ class Front(Protocol):
     def unstreamable(self, module: Any) -> tuple[str, str] | None:
         """Return why a layer can't stream, and what would work; None if it can."""
 
+    def kept_by_calls(self, model: Any, *options: Any) -> list[int]:
+        """Return the bytes that each of the first calls in training keeps for its backward."""
+
 
 def foreign_front(cls: type) -> Any:
     """Return the front end of a class of modules that is not ours; None where it is of none."""

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from .. import autograd
 from ..array.deferred import Deferred
 from ..array.dtypes import name_of
 from ..array.lengths import LengthsOf
@@ -23,7 +24,7 @@ from ..array.scores import Scores
 from ..array.stream_tensor import StreamTensor
 from ..array.symbolic import Symbolic, as_symbolic, measured
 from ..array.tensor import Tensor
-from ..errors import ModeError, StreamIdError, StreamMismatchError, no_tape
+from ..errors import ModeError, StreamIdError, StreamMismatchError
 from ..nn.module import Module
 from ..stream.context import Context, declared
 from ..stream.rules import require_same_streams
@@ -35,6 +36,7 @@ from .front import BACKENDS
 from .given import forgotten, input_names
 from .held import Held
 from .session import Session
+from .taped import NativeOutputs, TapedCall
 from .tracer import forward_of
 
 _MAKING = threading.Lock()
@@ -397,11 +399,9 @@ class Patch:
     def _outermost(
         self, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any], tensors: Sequence[StreamTensor]
     ) -> Any:
-        found = self._evaluated(module, args, kwargs, tensors[0].ids)
-        if found:
-            return found[0]
-        if module.told_to_train:
-            raise no_tape(f"{type(module).__name__} is in train() and online; call .eval() to stream")
+        evaluated = self._evaluated(module, args, kwargs, tensors[0].ids)
+        if evaluated:
+            return evaluated[0]
         meta = tensors[0].meta
         if len(tensors) > 1:
             require_same_streams([x.meta for x in tensors])
@@ -410,7 +410,10 @@ class Patch:
             args, kwargs, given = session.take_given(module, args, kwargs)
             rates, lengths, restarts = zip(*[(x._rate, x.lengths, x.restart) for x in tensors])
             names = partial(_names_of, module)
-            call = session.admit(meta, rates, lengths, True in restarts, names, EagerCall, given)
+            taped = module.told_to_train and autograd.is_grad_enabled()
+            kind = TapedCall if taped else EagerCall
+            call: Any = session.admit(meta, rates, lengths, True in restarts, names, kind, given)
+            outputs = NativeOutputs(call, self.train_variant, module.told_to_train, taped)
             call.kinds = [(name_of(x.value.dtype), x.value.shape[1:]) for x in tensors]
             if call.kinds != session.kinds:
                 call.require_kinds(input_names(module, args, kwargs, tensors))
@@ -418,6 +421,7 @@ class Patch:
             entered = {}
             for x in tensors:
                 edge = call.input_edge(next(index), name_of(x.value.dtype), x.value.shape[1:])
+                edge.made = autograd.source(x) if taped else None
                 entered[id(x)] = StreamTensor.inside(x.value, x.dims, edge, x._names)
             for each in given:
                 edge = call.input_edge(next(index), *each.known())
@@ -433,7 +437,12 @@ class Patch:
             try:
                 held.note(first=call.fresh)
                 try:
-                    result = forward_of(module)(*inside_args, **inside_kwargs)
+                    if taped:
+                        with autograd.noting() as constants:
+                            call.begin(self.train_variant != VARIANTS[0], constants)
+                            result = forward_of(module)(*inside_args, **inside_kwargs)
+                    else:
+                        result = forward_of(module)(*inside_args, **inside_kwargs)
                 except Exception as error:
                     call.explain(error)
                     wrong = isinstance(error, (AttributeError, TypeError))
@@ -441,7 +450,9 @@ class Patch:
                     if told is not None:
                         raise told from None
                     raise_explained(error, self.path, type(module).__name__)
-                result = map_leaves(result, lambda x: _leave(measured(x), call))
+                found = list(map(measured, leaves(result)))
+                seen = iter(outputs.given(found))
+                result = map_leaves(result, lambda x: next(seen))
                 held.settle()
                 session.commit(call)
             except BaseException:
@@ -502,12 +513,3 @@ def forget_patch(module: Any) -> None:
 def _names_of(module: Module) -> dict[int, str]:
     """Return the names of parameters and buffers by the identity of what holds their values."""
     return {id(p.numpy()): n for n, p in [*module.named_parameters(), *module.named_buffers()]}
-
-
-def _leave(x: Any, call: EagerCall) -> Any:
-    """Return an output as the caller sees it: this call's frames."""
-    if not isinstance(x, StreamTensor):
-        return x
-    if x.edge is None or x.edge.entry is not call:
-        raise StreamMismatchError("the forward returned a tensor of another call")
-    return StreamTensor._make(x.value, x.dims, x._names, x.meta, x.starts, x._rate, None)

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
-from ..errors import ModeError, NotStreamableError, StreamWarning, no_tape
+from ..errors import ModeError, NotStreamableError, StreamWarning
 from ..file_kinds import instead_of_module
 from ..nn.module import Module
 from ..operations.refusals import BACKWARDS
@@ -36,6 +36,9 @@ class _Native:
     def unstreamable(self, module: Any) -> tuple[str, str] | None:
         kind: Any = type(module)
         return module.unstreamable() if registered_for(kind) is None else None
+
+    def kept_by_calls(self, model: Any, *options: Any) -> list[int]:
+        raise ModeError("audit(train_variant=…): what calls keep is measured for torch modules alone")
 
 
 _NATIVE = _Native()
@@ -118,7 +121,7 @@ def patch_module(
         Any model of such layers.
     train_variant : {"chunk-wise-aligned", "full-file-aligned", "full-file-unaligned"}
         In training: gradients of each chunk by itself; of whole streams, outputs call by call; of whole streams,
-        outputs at their end. Modules of dreamstream.nn take the first alone.
+        outputs at their end.
     unstreamable : {"raise", "buffer"}
         What to do with layers that need the whole stream: refuse them, or let them wait for its end.
     buffer_limit : int, optional
@@ -142,14 +145,11 @@ def patch_module(
     NotStreamableError
         For a layer that can't stream: its path, the reason and what would work.
     ModeError
-        Where streams are live and the options differ from those of the earlier patch. For another `train_variant`
-        of a module of dreamstream.nn: gradients are torch's.
+        Where streams are live and the options differ from those of the earlier patch.
     """
     front = front_of(module, "patch_module")
     if train_variant not in VARIANTS:
         raise ValueError(f"train_variant is one of {', '.join(VARIANTS)}, got {train_variant!r}")
-    if front is _NATIVE and train_variant != VARIANTS[0]:
-        raise no_tape(f"train_variant={train_variant!r} of a module of dreamstream.nn")
     around = _has_own_call(module, front)
     kind: Any = type(module)
     if around and kind.forward is front.base.forward and "forward" not in module.__dict__:

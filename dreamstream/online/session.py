@@ -34,6 +34,7 @@ from ..stream.metadata import StreamMetadata
 from ..stream.rules import entry, require_equal_rates
 from ..stream.where import RETURNED, user_line
 from .given import Given, Kind, Static, take_given
+from .groups import Groups
 
 C = TypeVar("C", bound="Call")
 
@@ -47,13 +48,17 @@ Key = tuple[Any, ...]
 
 
 class StreamState:
-    """What one stream remembers: frames so far per input, and a state per operation."""
+    """What one stream remembers: frames so far per input, and a state per operation.
 
-    __slots__ = ("frames", "states")
+    In training also, per operation, where the gradient of its state goes.
+    """
 
-    def __init__(self, frames: tuple[int, ...], states: Any) -> None:
+    __slots__ = ("frames", "places", "states")
+
+    def __init__(self, frames: tuple[int, ...], states: Any, places: Sequence[Any] = ()) -> None:
         self.frames = frames
         self.states = states
+        self.places = places
 
 
 class _Transaction:
@@ -119,6 +124,7 @@ class Session:
         self.given: dict[str, Any] = {}  # inputs that live streams were given once, with the kind of their values
         self.kinds: Sequence[Kind] = ()  # of the frames of live streams, by input
         self.held: Any = None  # what the module holds besides
+        self.joined = Slot(Groups())
         self._entries: dict[int, Line] = {}
         self._slots: dict[str, Slot] = {}
         self._dirty = False  # a commit was cut off before the ended streams were taken out
@@ -158,13 +164,19 @@ class Session:
             self.publish(dict.fromkeys(gone), self.forgetting(gone))
 
     @property
+    def groups(self) -> Groups:
+        """The streams whose tapes are joined."""
+        groups: Groups = self.joined.current()
+        return groups
+
+    @property
     def known_ids(self) -> list[str]:
         """Streams that can be forgotten."""
-        return self.live_ids
+        return list(dict.fromkeys((*self.live_ids, *sorted(self.groups.waiting))))
 
     def forgetting(self, ids: Sequence[str]) -> Sequence[tuple[Slot, Any]]:
         """Return what else changes when streams are forgotten, as `publish` takes it."""
-        return ()
+        return ((self.joined, self.groups.without(ids)),)
 
     def state_of(self, stream_id: str) -> StreamState | None:
         """Return a stream's state, or None."""
@@ -305,12 +317,12 @@ class Session:
         if call.guard is not None:
             raise call.guard.left()
         call.over = True
-        states = call.states()
+        states, places = call.states(), call.state_places()
         new: dict[str, StreamState | None] = {}
         for row, (stream_id, frames, ended) in enumerate(
             zip(call.ids, call.frames_now.tolist(), call.meta.eos.tolist())
         ):
-            new[stream_id] = None if ended else StreamState(tuple(frames), states[row])
+            new[stream_id] = None if ended else StreamState(tuple(frames), states[row], places[row])
         self.script, self.rates, self.given = call.script, call.rates, call.given  # while streams are live
         self.kinds = call.kinds
         self.publish(new, (*call.also, (call.done, True)))
@@ -561,6 +573,10 @@ class Call:
     def states(self) -> Sequence[Any]:
         """Return what each row remembers after all operations."""
         return list(zip(*self.new)) if self.new else [()] * len(self.ids)
+
+    def state_places(self) -> Sequence[Any]:
+        """Return for each row, per operation, where the gradient of its state goes; () where it goes nowhere."""
+        return [()] * len(self.ids)
 
     def record(self, states: Sequence[Any] | None) -> None:
         """Add the rows' states after the operation that is being computed."""

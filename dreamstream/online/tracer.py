@@ -13,6 +13,7 @@ from functools import partial
 from types import FrameType, FunctionType
 from typing import Any, ClassVar, NoReturn, cast
 
+from ..array import for_loops
 from ..array.deferred import Deferred
 from ..array.symbolic import Symbolic
 from ..stream.rules import (
@@ -31,7 +32,7 @@ from ..stream.tree import leaves, map_leaves
 from ..tracing import Hooks, NoCopy, Site, variables
 from ..tracing.callees import wanted
 from ..tracing.copies import converted
-from . import loops, registered
+from . import registered
 
 #: Frames for which a function is asked whether it makes a tensor.
 _TRIED = 48
@@ -197,7 +198,7 @@ class Tracer(Hooks):
         math.sqrt: _sqrt,
         max: _extreme(max, True),
         min: _extreme(min, False),
-        **loops.INSTEAD,
+        **for_loops.INSTEAD,
     }
 
     # ------------------------------------------------------------------ truths
@@ -282,13 +283,13 @@ class Tracer(Hooks):
 
     # ------------------------------------------------------------------ loops
     def loop(self, site: Site) -> Any:
-        return _While() if site.kind == "while" else loops.ForLoop(site)
+        return _While() if site.kind == "while" else for_loops.ForLoop(site)
 
     def iterate(self, iterable: Any, site: Site, loop: Any) -> Any:
-        return loops.iterate(iterable, site, loop, variables(sys._getframe(1)))
+        return for_loops.iterate(iterable, site, loop, variables(sys._getframe(1)))
 
     def gathered(self, made: list[Any]) -> Any:
-        return loops.gathered(made)
+        return for_loops.gathered(made)
 
     def rounds(self, loop: Any, w: Comparison, site: Site, seen: dict[str, Any]) -> bool:
         if site.escapes or site.effects or changed_in_place(site, seen) is not None:

@@ -107,15 +107,18 @@ class Edge:
         None while a graph is captured.
     handle : int or None
         The graph's edge while one is captured.
+    made : object
+        In training: where the gradient of its values goes (`dreamstream.autograd`).
     """
 
-    __slots__ = ("counts", "entry", "handle", "line")
+    __slots__ = ("counts", "entry", "handle", "line", "made")
 
     def __init__(self, entry: Entry, line: Line, counts: Counts | None = None, handle: int | None = None) -> None:
         self.entry = entry
         self.line = line
         self.counts = counts
         self.handle = handle
+        self.made: Any = None
 
     cid = property(attrgetter("line.cid"))
     rate = property(attrgetter("line.rate"))

@@ -16,6 +16,9 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any
 
+import torch
+
+from ..array import for_loops
 from ..nn import functional as native
 from .forward.mode import current
 
@@ -36,3 +39,13 @@ def of_streams(function: Callable[..., Any]) -> Callable[..., Any]:
 __all__ = sorted(name for name in native.__all__ if hasattr(getattr(native, name), "torch_lacks"))
 
 globals().update({name: of_streams(getattr(native, name)) for name in __all__})
+
+
+def scan(f: Callable[[Any, Any], tuple[Any, Any]], init: Any, xs: Any, dim: int = 1) -> tuple[Any, Any]:
+    """As `dreamstream.nn.functional.scan`, of torch's tensors, of streams inside a forward and of plain ones."""
+    return for_loops.scan(f, init, xs, dim, torch.stack)
+
+
+def linear_recurrence(a: Any, b: Any, h0: Any = None, dim: int = 1) -> Any:
+    """As `dreamstream.nn.functional.linear_recurrence`, of torch's tensors."""
+    return for_loops.scan(for_loops.recurrence_step, h0, (a, b), dim, torch.stack)[1]

@@ -42,7 +42,8 @@ from .run import declared as _declared  # noqa: F401  (operators declared in Pyt
 from .run.calls import TorchCall, TorchGiven, TorchSession
 from .tensor import StreamTensor
 from .tensor.padding import unpad
-from .train.outputs import Outputs
+from .train.kept import kept_by_calls
+from .train.outputs import TorchOutputs
 
 #: The entry of a module's ``__dict__`` that torch calls in place of hooks and forward, and who looks for it.
 _CALLED, _CALLER = "_compiled_call_impl", "_wrapped_call_impl"
@@ -220,8 +221,8 @@ class TorchPatch(Patch):
                 call.require_kinds(input_names(module, args, kwargs, tensors))
             taped = module.training and torch.is_grad_enabled()
             call.begin(device, taped, self.options.train_variant == "chunk-wise-aligned")
-            outputs = Outputs(call, self.options.train_variant, module.training, taped)
-            forward = Forward(call, device)
+            outputs = TorchOutputs(call, self.options.train_variant, module.training, taped)
+            forward = outputs.forward = Forward(call, device)
             held = forward.held = session.held = session.held or TorchHeld(module)
             held.noted = False
             inner = {}
@@ -252,12 +253,10 @@ class TorchPatch(Patch):
                     warn_of_others(type(module).__name__, lines)
                 result = _measured(result)
                 if isinstance(result, StreamTensor):
-                    (result,) = outputs.given((result,), forward)
+                    (result,) = outputs.given((result,))
                 else:
                     found, structure = pytree.tree_flatten(result)
-                    result = pytree.tree_unflatten(
-                        outputs.given([_measured(x) for x in found], forward), structure
-                    )
+                    result = pytree.tree_unflatten(outputs.given([_measured(x) for x in found]), structure)
                 session.commit(call)
             except BaseException as error:
                 forward.leave()
@@ -443,6 +442,9 @@ class _Front:
 
     def unstreamable(self, module: Any) -> tuple[str, str] | None:
         return unstreamable(module)
+
+    def kept_by_calls(self, model: Any, *options: Any) -> list[int]:
+        return kept_by_calls(model, *options)
 
     def source(self, model: Any) -> Any:
         return TorchSource(model, self)

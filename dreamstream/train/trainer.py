@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import Any
 
-from ..errors import ModeError, ShapeError, StreamIdError, no_tape
+from ..array import as_tensor
+from ..array.stream_creation import stream_tensor
+from ..errors import ModeError, ShapeError, StreamIdError
 from ..nn.module import Module
 from ..online.handle import patch_of
 from .align import align
 
 
 class ChunkTrainer:
-    """Trains a patched torch module on streams of any length, some at a time and chunk by chunk.
+    """Trains a patched module on streams of any length, some at a time and chunk by chunk.
 
     Its `train_variant` says when weights change. "chunk-wise-aligned": with every call that gives frames; a lane
     whose stream has ended takes the next one. Both of "full-file-…": when `lanes` streams, which start together,
@@ -20,10 +23,10 @@ class ChunkTrainer:
 
     Parameters
     ----------
-    model : torch.nn.Module
+    model : torch.nn.Module or dreamstream.nn.Module
         As `dreamstream.patch_module` returns it, in ``train()``; layers of it may be in ``eval()``, as batch norm
         has to be chunk by chunk. `epoch` puts it online.
-    optimizer : torch.optim.Optimizer
+    optimizer : torch.optim.Optimizer or dreamstream.optim.Optimizer
         Of its parameters.
     loss : callable
         ``loss(y, target)``, the mean over the frames of what the model gave; both are stream tensors of the same
@@ -41,7 +44,7 @@ class ChunkTrainer:
     Raises
     ------
     ModeError
-        For a module that isn't patched, and one of `dreamstream.nn`.
+        For a module that isn't patched.
     ValueError
         For numbers below 1.
 
@@ -71,8 +74,6 @@ class ChunkTrainer:
         axis: int = -1,
         aligned: bool = True,
     ) -> None:
-        if isinstance(model, Module):
-            raise no_tape("ChunkTrainer with a module of dreamstream.nn")
         if patch_of(model) is None:
             raise ModeError(f"ChunkTrainer: {type(model).__name__} is not patched; give ds.patch_module(model)")
         for name, number in (("chunk", chunk), ("lanes", lanes)):
@@ -86,7 +87,7 @@ class ChunkTrainer:
 
         Parameters
         ----------
-        inputs : dict of str to torch.Tensor
+        inputs : dict of str to tensor
             By id a whole stream, without B. What is read when it is asked for (a mapping that reads files) is held
             while its stream lasts.
         targets : dict of str to tensor
@@ -110,8 +111,8 @@ class ChunkTrainer:
         missing = [i for i in inputs if i not in targets]
         if missing:
             raise StreamIdError("ChunkTrainer: these streams have no target", missing)
-        if not self.model.training:
-            raise ModeError("ChunkTrainer: the model is in eval(); call train() first")
+        if not getattr(self.model, "told_to_train", self.model.training):
+            raise ModeError("ChunkTrainer: the model is in eval(), or new; call train() first")
         patch: Any = patch_of(self.model)
         together = patch.train_variant != "chunk-wise-aligned"
         patch.online()
@@ -147,9 +148,11 @@ class ChunkTrainer:
 
     def _calls(self, inputs: Mapping[str, Any], together: bool) -> Iterator[tuple[Any, bool]]:
         """Yield the chunks of a call, and whether no stream is left behind it."""
-        from ..torch.tensor.creation import stream_tensor
+        make: Any = stream_tensor
+        if not isinstance(self.model, Module):
+            from ..torch.tensor.creation import stream_tensor as of_torch
 
-        device = next((p.device for p in self.model.parameters()), None)
+            make = partial(of_torch, device=next((p.device for p in self.model.parameters()), None))
         waiting = list(inputs)
         whole: dict[str, Any] = {}
         at: dict[str, int] = {}
@@ -157,7 +160,7 @@ class ChunkTrainer:
             n_free = 0 if together and at else self.lanes - len(at)
             started, waiting = waiting[:n_free], waiting[n_free:]
             for i in started:
-                whole[i], at[i] = inputs[i], 0
+                whole[i], at[i] = as_tensor(inputs[i]) if isinstance(self.model, Module) else inputs[i], 0
             length = {i: self._length(i, whole[i]) for i in at}
             chunks = [whole[i].narrow(self.axis, n, min(self.chunk, length[i] - n)) for i, n in at.items()]
             ids, at = list(at), {i: n + self.chunk for i, n in at.items()}
@@ -167,14 +170,7 @@ class ChunkTrainer:
             for i in ended:
                 del whole[i], at[i]
             yield (
-                stream_tensor(
-                    chunks,
-                    names=names,
-                    ids=ids,
-                    sos=[i in started for i in ids],
-                    eos=[i in ended for i in ids],
-                    device=device,
-                ),
+                make(chunks, names=names, ids=ids, sos=[i in started for i in ids], eos=[i in ended for i in ids]),
                 not at,
             )
 

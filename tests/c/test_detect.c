@@ -28,9 +28,17 @@ static ds_cpu_words v4_machine(void)
     return words;
 }
 
-static ds_cpu_words amx_machine(void)
+static ds_cpu_words bf16_machine(void)
 {
     ds_cpu_words words = v4_machine();
+    words.leaf7_ecx |= BIT(11);
+    words.leaf71_eax |= BIT(5);
+    return words;
+}
+
+static ds_cpu_words amx_machine(void)
+{
+    ds_cpu_words words = bf16_machine();
     words.leaf7_edx |= BIT(22) | BIT(24) | BIT(25);
     words.xcr0 |= BIT(17) | BIT(18);
     return words;
@@ -48,7 +56,8 @@ TEST(decode)
     CHECK(level(none) == 0);
     CHECK(level(v3_machine()) == 1);
     CHECK(level(v4_machine()) == 2);
-    CHECK(level(amx_machine()) == 3);
+    CHECK(level(bf16_machine()) == 3);
+    CHECK(level(amx_machine()) == 4);
 
     ds_cpu_words words = v3_machine();
     for (unsigned bit = 0; bit < 32; bit++) { /* every bit that is set is needed */
@@ -64,10 +73,16 @@ TEST(decode)
         ds_cpu_words less = words;
         less.leaf7_ebx &= ~BIT(bit);
         const bool of_v3 = v3_machine().leaf7_ebx & BIT(bit);
-        CHECK(level(less) == (of_v3 ? 0 : words.leaf7_ebx & BIT(bit) ? 1 : 3));
+        CHECK(level(less) == (of_v3 ? 0 : words.leaf7_ebx & BIT(bit) ? 1 : 4));
         less = words;
         less.leaf7_edx &= ~BIT(bit);
-        CHECK(level(less) == (words.leaf7_edx & BIT(bit) ? 2 : 3));
+        CHECK(level(less) == (words.leaf7_edx & BIT(bit) ? 3 : 4));
+        less = words;
+        less.leaf7_ecx &= ~BIT(bit);
+        CHECK(level(less) == (words.leaf7_ecx & BIT(bit) ? 2 : 4));
+        less = words;
+        less.leaf71_eax &= ~BIT(bit);
+        CHECK(level(less) == (words.leaf71_eax & BIT(bit) ? 2 : 4));
     }
 
     /* what the processor has but the operating system does not save */
@@ -82,26 +97,28 @@ TEST(decode)
         CHECK(level(words) == 1);
     }
     words.xcr0 = 0xE7;
-    CHECK(level(words) == 2);
+    CHECK(level(words) == 3);
     words.xcr0 = 0xE7 | BIT(17);
-    CHECK(level(words) == 2);
+    CHECK(level(words) == 3);
     words.xcr0 = 0xE7 | BIT(18);
-    CHECK(level(words) == 2);
+    CHECK(level(words) == 3);
 }
 
 TEST(choose)
 {
     const ds_isa best = ds_cpu_best();
     CHECK(best >= DS_ISA_REF && best <= DS_ISA_X86_AMX);
+    const ds_cpu_words words = ds_cpu_read();
+    const bool pairs = ds_cpu_decode(&words) >= DS_ISA_X86_BF16; /* used by name, wherever it is */
     CHECK(ds_cpu_best() == best); /* permission for tiles may be asked for again */
-    static const char *const names[] = {"ref", "x86_v3", "x86_v4", "x86_amx"};
-    for (int i = 0; i < 4; i++) {
+    static const char *const names[] = {"ref", "x86_v3", "x86_v4", "x86_bf16", "x86_amx"};
+    for (int i = 0; i < 5; i++) {
         ds_isa isa = (ds_isa)99;
         CHECK(strcmp(ds_isa_name((ds_isa)i), names[i]) == 0);
         CHECK(ds_cpu_choose(&isa, names[i]) == DS_OK);
-        CHECK((int)isa == ((int)best < i ? (int)best : i));
+        CHECK((int)isa == (pairs && i == DS_ISA_X86_BF16 ? i : (int)best < i ? (int)best : i));
     }
-    CHECK(strcmp(ds_isa_name((ds_isa)4), "unknown") == 0);
+    CHECK(strcmp(ds_isa_name((ds_isa)5), "unknown") == 0);
     ds_isa isa = (ds_isa)99;
     CHECK(ds_cpu_choose(&isa, NULL) == DS_OK && isa == best);
     isa = (ds_isa)99;
@@ -153,7 +170,7 @@ TEST(this_machine)
 #endif
     CHECK(!v3 || (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")));
     CHECK(!v4 || (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw")));
-    CHECK(best == has || (has == DS_ISA_X86_AMX && best == DS_ISA_X86_V4));
+    CHECK(best == has || (has > DS_ISA_X86_V4 && best >= DS_ISA_X86_V4 && best < has));
     if (best >= DS_ISA_X86_V3)
         run_v3();
     if (best >= DS_ISA_X86_V4)

@@ -38,7 +38,7 @@ def layers(nn: Any, parameter: Callable[..., Any]) -> Any:
 
 
 @case
-def gru_cell(lib: Any, m: Any, x: Any) -> Any:
+def gated_cell(lib: Any, m: Any, x: Any) -> Any:
     h, ys = lib.zeros(x.size(0), H), []
     for t in range(x.size(1)):
         h = m.gru(x[:, t], h)
@@ -378,3 +378,58 @@ def extremes_so_far(lib: Any, m: Any, x: Any) -> Any:
         best = frame if best is None else lib.maximum(best, frame)
         ys.append(best + total)
     return lib.stack(ys, 1)
+
+
+@case
+def a_beginning_with_the_first_frame(lib: Any, m: Any, x: Any) -> Any:
+    h = x[:, 0]
+    for t in range(1, x.size(1)):
+        h = 0.9 * h + 0.1 * x[:, t]
+    return h
+
+
+@case
+def a_first_frame_that_is_gathered(lib: Any, m: Any, x: Any) -> Any:
+    h, ys = x[:, :1], [x[:, :1]]
+    for t in range(1, x.size(1)):
+        h = 0.5 * h + x[:, t : t + 1]
+        ys.append(h)
+    return lib.cat(ys, 1), h
+
+
+@case
+def a_first_frame_that_is_written(lib: Any, m: Any, x: Any) -> Any:
+    y = lib.zeros_like(x)
+    y[:, 0] = x[:, 0]
+    for t in range(1, x.size(1)):
+        y[:, t] = 0.3 * x[:, t] + 0.7 * y[:, t - 1]
+    return y
+
+
+@case
+def a_scan_by_function(lib: Any, m: Any, x: Any) -> Any:
+    def step(carry: Any, frame: Any) -> Any:
+        h, n = carry
+        h = m.gru(frame, h)
+        return (h, n + h), m.norm(n)
+
+    (h, _), ys = functional(lib).scan(step, (lib.zeros(x.size(0), H), lib.zeros(x.size(0), H)), x)
+    return ys, h
+
+
+@case
+def a_linear_recurrence(lib: Any, m: Any, x: Any) -> Any:
+    a, b = lib.sigmoid(m.a(x)), m.b(x)
+    h = functional(lib).linear_recurrence(a, b, lib.zeros(x.size(0), H) + 1)
+    return h + functional(lib).linear_recurrence(a, b)
+
+
+def functional(lib: Any) -> Any:
+    """Return where `scan` is."""
+    import dreamstream.nn.functional
+
+    if lib.__name__ == "dreamstream":
+        return dreamstream.nn.functional
+    import dreamstream.torch.functional
+
+    return dreamstream.torch.functional

@@ -12,7 +12,7 @@ from ds_laws.case import DEFINITIONS
 from ds_laws.drive import Eager, alone, plain
 from ds_laws.reference import REFERENCES, Refused
 
-from dreamstream import _core, dispatch
+from dreamstream import _core, dispatch, plain_operators
 from dreamstream.engine.capture import Capture
 from dreamstream.errors import DTypeError
 from dreamstream.online.eager import EagerCall
@@ -22,7 +22,10 @@ MODES = {"offline": None, "eager": EagerCall, "captured": Capture}
 
 #: What computes nothing by itself, and modes that other tests cover, with their place.
 ABSTRACT = {"Entry", "Call"}
-ELSEWHERE = {"TorchCall": "tests/torch/test_kernels.py, which enumerates the registry too"}
+ELSEWHERE = {
+    "TorchCall": "tests/torch/test_kernels.py, which enumerates the registry too",
+    "Body": "tests/torch/test_loops.py: operations on single frames are recorded, for a loop",
+}
 
 #: Plain tensors do without these: they are indexed and joined by NumPy. `test_whole_sequences` runs them.
 NUMPY_DOES = {"cut", "table", "positions", "cat", "pad_to"}
@@ -58,7 +61,8 @@ def test_runs_in_every_mode(name, monkeypatch):
         asked.add(name)
         return operator(name, *args, **kwargs)
 
-    monkeypatch.setattr(dispatch, "operator", watched)
+    for door in (dispatch, plain_operators):
+        monkeypatch.setattr(door, "operator", watched)
     rng, seen = np.random.default_rng(7), {"offline"} if name in NUMPY_DOES else set()
     for dtype in ("float32", "float64") * 10:
         if seen == set(MODES):
@@ -172,4 +176,8 @@ def test_laws_are_all_there():
         "empty-rows",
         "edited-weights",
         "far",
+        "slopes",
+        "slopes-in-chunks",
+        "slopes-of-calls",
+        "slopes-alone",
     }

@@ -16,6 +16,7 @@ BUILTINS = {
     "StreamMismatchError": (ValueError, RuntimeError),
     "DTypeError": (TypeError,),
     "NotStreamableError": (TypeError,),
+    "SourceError": (RuntimeError,),
     "StreamBusyError": (RuntimeError,),
     "StreamLimitError": (RuntimeError,),
     "ModeError": (RuntimeError,),

@@ -121,31 +121,29 @@ def test_train_and_online_are_independent():
             assert model.training is True
 
 
-def test_training_is_refused():
-    """Where train() was said nothing would learn; a new module is in training mode without anybody's wish."""
+def test_a_stream_may_be_trained_on_and_evaluated():
+    """Where train() was said calls are recorded; a new module is in training mode without anybody's wish."""
     model = ds.patch_module(Model()).online()
     a, b, c = (ds.stream_tensor([frames(7, n)], ids="a", sos=n == 0, eos=n == 2) for n in range(3))
     assert model.training
-    y = [model(a)["a"]]
-    for told in (model.train(), copy.deepcopy(model), pickle.loads(pickle.dumps(model))):
-        with pytest.raises(ModeError, match=r"Model is in train\(\).*call \.eval\(\).*dreamstream\.torch"):
-            told(b)
-    assert model.live_ids == ["a"]
-    y += [model.eval()(x)["a"] for x in (b, c)]
+    y = [model(a)]
+    for told in (copy.deepcopy(model.train()), model):
+        got = told(b)
+        assert got.requires_grad
+    y += [got, model.eval()(c)]
+    assert not y[0].requires_grad and not y[2].requires_grad
     whole = Model().train()(ds.tensor(np.concatenate([frames(7, n) for n in range(3)], 1)[None]))
-    np.testing.assert_allclose(np.concatenate(y), whole.numpy()[0], atol=1e-6)
+    np.testing.assert_allclose(np.concatenate([part["a"].numpy() for part in y]), whole.numpy()[0], atol=1e-6)
 
 
-def test_variants_of_training_are_refused():
+def test_variants_of_training_are_taken():
     for variant in ("full-file-aligned", "full-file-unaligned"):
-        with pytest.raises(ModeError, match=rf"{variant}.*dreamstream\.torch"):
-            ds.patch_module(Model(), train_variant=variant)
+        assert ds.patch_module(Model(), train_variant=variant)._patch.train_variant == variant
 
         class Whole(ds.StreamModule):
             train_variant = variant
 
-        with pytest.raises(ModeError, match=variant):
-            Whole().online()
+        assert Whole().online()._patch.train_variant == variant
     model = Model()
     assert ds.patch_module(model, "chunk-wise-aligned") is model
 

@@ -166,3 +166,179 @@ def test_gradients_are_those_of_whole_files(name, in_float64):
     for (key, p), q in zip(model.named_parameters(), ours.parameters()):
         zero = torch.zeros_like(p)
         torch.testing.assert_close(zero if q.grad is None else q.grad, zero if p.grad is None else p.grad, msg=key)
+
+
+# ---------------------------------------------------------------------- what else holds of loops
+class Plain(torch.nn.Module):
+    def __init__(self, f):
+        super().__init__()
+        torch.manual_seed(1)
+        self.cell, self.line = torch.nn.GRUCell(D, 4), torch.nn.Linear(D, 4)
+        self.f = f
+
+    def forward(self, x):
+        return self.f(self, x)
+
+
+def cut_off(m, x):
+    h, ys = torch.zeros(x.size(0), 4), []
+    for t in range(x.size(1)):
+        h = m.cell(x[:, t], h.detach())
+        ys.append(h)
+    return torch.stack(ys, 1)
+
+
+def partly_without_gradients(m, x):
+    h, ys = torch.zeros(x.size(0), 4), []
+    for t in range(x.size(1)):
+        with torch.no_grad():
+            h = m.cell(x[:, t], h)
+        ys.append(h + m.line(x[:, t]))
+    return torch.stack(ys, 1)
+
+
+def dropping(m, x):
+    h, ys = torch.zeros(x.size(0), 4), []
+    for t in range(x.size(1)):
+        h = torch.nn.functional.dropout(m.cell(x[:, t], h), 0.5, m.training)
+        ys.append(h)
+    return torch.stack(ys, 1)
+
+
+@pytest.mark.parametrize("f", [cut_off, partly_without_gradients, dropping])
+def test_gradients_and_random_numbers_are_those_of_the_plain_loop(f):
+    model, ours = Plain(f), ds.patch_module(Plain(f), "full-file-aligned").online().train()
+    x = torch.randn(2, 6, D)
+    torch.manual_seed(2)
+    wanted = model(x)
+    wanted.sin().sum().backward()
+    torch.manual_seed(2)
+    got = ours(ds.stream_tensor(x, names=("B", "L", None), ids=["a", "b"], sos=True, eos=True))
+    torch.testing.assert_close(got.as_subclass(torch.Tensor), wanted)
+    got.as_subclass(torch.Tensor).sin().sum().backward()
+    for p, q in zip(model.parameters(), ours.parameters()):
+        torch.testing.assert_close(p.grad, q.grad)
+
+
+def test_what_is_carried_is_in_snapshots_and_forks():
+    model = Loop(CASES["lstm_cell_writes"]).eval()
+    engine, x = ds.compile(model, ("B", "L", D)), torch.randn(9, D).numpy()
+    engine.step({"a": x[:4]}, sos="a")
+    kept = engine.snapshot("a")
+    first = engine.step({"a": x[4:]}, eos="a")["a"]
+    engine.restore(kept, "b")
+    second = engine.step({"b": x[4:]}, eos="b")["b"]
+    for a, b in zip(leaves(first), leaves(second)):
+        assert np.array_equal(a, b)
+    step = ds.patch_module(copy.deepcopy(model)).online()
+    with torch.no_grad():
+        step(ds.stream_tensor(torch.from_numpy(x[None, :4]), names=("B", "L", None), ids=["a"], sos=True))
+        state = ds.get_state(step, "a")
+        other = ds.patch_module(copy.deepcopy(model)).online()
+        ds.set_state(other, state)
+        rest = [
+            m(ds.stream_tensor(torch.from_numpy(x[None, 4:]), names=("B", "L", None), ids=["a"], eos=True))
+            for m in (step, other)
+        ]
+    for a, b in zip(*map(leaves, rest)):
+        assert torch.equal(a["a"], b["a"])
+
+
+def test_plain_modules_of_an_engine_have_loops():
+    model, x = Loop(CASES["gated_cell"]).eval(), torch.randn(9, D)
+    engine = ds.compile(model, ("B", "L", D))
+    ds.torch.functionalize(engine)
+    with pytest.raises(ds.NotStreamableError, match="not exported"):
+        ds.export.torchscript(engine, None, "unused.pt")
+    assert engine.state_size > 0 and x.shape
+
+
+def in_an_attribute(m, x):
+    m.h, ys = None, []
+    for t in range(x.size(1)):
+        m.h = m.cell(x[:, t], m.h)
+        ys.append(m.h)
+    return torch.stack(ys, 1)
+
+
+def counting_in_an_attribute(m, x):
+    m.n, ys = 0, []
+    for t in range(x.size(1)):
+        m.n += 1
+        ys.append(m.line(x[:, t]) * m.n)
+    return torch.stack(ys, 1)
+
+
+def in_another_function(m, x):
+    h = None
+
+    def step(frame):
+        nonlocal h
+        h = m.cell(frame, h)
+        return h
+
+    return torch.stack([step(x[:, t]) for t in range(x.size(1))], 1)
+
+
+def written_and_held(m, x):
+    a = torch.zeros(x.size(0), D)
+    b, ys = a, []
+    for t in range(x.size(1)):
+        a.add_(x[:, t])
+        ys.append(a + b)
+    return torch.stack(ys, 1)
+
+
+def written_and_gathered(m, x):
+    h, ys = torch.zeros(x.size(0), D), []
+    for t in range(x.size(1)):
+        h.add_(x[:, t])
+        ys.append(h)
+    return torch.stack(ys, 1)
+
+
+def two_for_each(m, x):
+    ys = []
+    for t in range(x.size(1)):
+        ys.append(x[:, t])
+        ys.append(-x[:, t])
+    return torch.stack(ys, 1)
+
+
+def before_the_first(m, x):
+    return torch.stack([x[:, t] - x[:, t - 1] for t in range(x.size(1))], 1)
+
+
+def behind_the_last(m, x):
+    return torch.stack([x[:, t + 1] for t in range(x.size(1))], 1)
+
+
+def first_frame_in_arithmetic(m, x):
+    return x - x[:, :1]
+
+
+@pytest.mark.parametrize(
+    "f, words",
+    [
+        (in_an_attribute, "carry it in a variable"),
+        (counting_in_an_attribute, "carry it in a variable"),
+        (in_another_function, "carry it in a variable"),
+        (written_and_held, "compute a new tensor instead"),
+        (written_and_gathered, "compute a new tensor instead"),
+        (two_for_each, "several values for each frame"),
+        (before_the_first, "ask `if t >= 1`"),
+        (behind_the_last, "behind the last one"),
+        (first_frame_in_arithmetic, "neither its first nor its last"),
+    ],
+)
+def test_what_could_go_wrong_unseen_is_refused_by_line(f, words):
+    for run in (lambda m: ds.compile(m, ("B", "L", D)), called_once):
+        with pytest.raises(ds.NotStreamableError, match=words) as error:
+            run(Plain(f).eval())
+        assert "test_loops.py" in str(error.value)
+
+
+def called_once(model):
+    x = ds.stream_tensor(torch.randn(1, 3, D), names=("B", "L", None), ids=["a"], sos=True)
+    with torch.no_grad():
+        ds.patch_module(model).online()(x)

@@ -15,11 +15,13 @@ from .activation import *  # noqa: F403
 from .attention import *  # noqa: F403
 from .convolution import *  # noqa: F403
 from .convolution2d import *  # noqa: F403
+from .ctc import *  # noqa: F403
 from .distance import *  # noqa: F403
 from .dropout import *  # noqa: F403
 from .experts import *  # noqa: F403
 from .frames import *  # noqa: F403
 from .lookup import *  # noqa: F403
+from .loops import *  # noqa: F403
 from .loss import *  # noqa: F403
 from .normalization import *  # noqa: F403
 from .padding import *  # noqa: F403

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from ...array import Tensor
+from ...array.derivatives import derived
 from ...array.dtypes import require_float
 from ...array.elementwise import along, unary
 from ...array.scores import Scores
@@ -69,6 +72,7 @@ def logsigmoid(input: Tensor) -> Tensor:
 
 
 @described(min_val="The lower bound.", max_val="The upper bound.")
+@derived(lambda g, a, min_val=-1.0, max_val=1.0: np.where((a <= min_val) | (a >= max_val), 0, g))
 def hardtanh(input: Tensor, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False) -> Tensor:
     """Return x moved into [min_val, max_val]."""
     return checked("hardtanh", input).clamp(min_val, max_val)

@@ -11,7 +11,7 @@ from ...array.attend import across, attend, of_all
 from ...array.deferred import Deferred
 from ...array.scores import Scores
 from ...array.symbolic import Symbolic
-from ...errors import DTypeError, NotStreamableError, ShapeError, no_tape
+from ...errors import DTypeError, ModeError, NotStreamableError, ShapeError
 from ...operations.refusals import MASKED, OF_VALUES, SEES_ALL, Refusal
 from ...stream.context import EVERYTHING, Context, is_declared, seen_by
 from ...stream.mask_recognition import Recognised, expected
@@ -123,7 +123,7 @@ def scaled_dot_product_attention(
     if attn_mask is not None and not deferred and any(x.is_stream for x in (attn_mask, q, k, v)):
         raise unread(name, attn_mask)
     if dropout_p:
-        raise no_tape(f"{name}: dropout_p={dropout_p}")
+        raise ModeError(f"{name}: dropout_p={dropout_p} is not offered; give 0")
     if (at := _windows_at(q, k, v)) and attn_mask is None:
         rows = [x.movedim(at, 1).flatten(0, 1).flatten(1, -3) for x in (q, k, v)]
         found = scaled_dot_product_attention(rows[0], rows[1], rows[2], None, 0.0, is_causal, scale)

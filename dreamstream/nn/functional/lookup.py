@@ -9,6 +9,7 @@ import numpy as np
 from ...array import Tensor, int64
 from ...array.deferred import Deferred, is_deferred
 from ...array.dtypes import require_float
+from ...array.hook import made
 from ...array.positions import first_row
 from ...dispatch import apply
 from ...errors import DTypeError, ModeError, NotStreamableError, ShapeError, StreamIndexError
@@ -21,7 +22,7 @@ __all__ = ["bucketize", "embedding", "one_hot", "searchsorted"]
 
 #: What the parameters are, and what is wrong with them, of function and layer.
 ROWS = {
-    "padding_idx": "A row that is zero at first; of the function for torch's sake.",
+    "padding_idx": "A row that is zero at first, and has no gradient.",
     "max_norm": "None: Rows are not renormalised.",
     **dict.fromkeys(("norm_type", "scale_grad_by_freq", "sparse"), "For torch's sake, as it concerns gradients."),
 }
@@ -61,7 +62,8 @@ def embedding(
     if weight.ndim != 2:
         raise ShapeError(f"embedding: expected a weight (num_embeddings, embedding_dim), got {weight.shape}")
     if padding_idx is not None:
-        row_of("embedding", padding_idx, weight.shape[0])
+        row = row_of("embedding", padding_idx, weight.shape[0])
+        weight = made("fixed_row", weight, row=row) if weight.requires_grad else weight
     return apply("embedding", {}, (x,), (weight,), (...,))[0]
 
 

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from ...array import Tensor, where
+from ...array.derivatives import derived
 from ...array.dtypes import require_float, require_same
 from ...array.elementwise import binary, unary
 from ...errors import ModeError, NotStreamableError, ShapeError
@@ -115,18 +118,21 @@ def rrelu(
 
 
 @described()
+@derived(lambda g, a: np.where((a <= 0) | (a >= 6), 0, g))
 def relu6(input: Tensor, inplace: bool = False) -> Tensor:
     """Return x moved into [0, 6]."""
     return checked("relu6", input).clamp(0, 6)
 
 
 @described()
+@derived(lambda g, a: np.where((a > -3) & (a < 3), g / 6, 0))
 def hardsigmoid(input: Tensor, inplace: bool = False) -> Tensor:
     """Return x + 3 moved into [0, 6], / 6."""
     return (_real("hardsigmoid", input) + 3).clamp(0, 6) / 6
 
 
 @described()
+@derived(lambda g, a: np.where(a <= -3, 0, np.where(a < 3, g * (a / 3 + 0.5), g)))
 def hardswish(input: Tensor, inplace: bool = False) -> Tensor:
     """Return x * hardsigmoid(x)."""
     x = _real("hardswish", input)

@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import wraps
 from typing import Any, TypeVar
 
+from ...array.in_place import apart
+
 __all__ = ["described", "parameters_of", "summary_of", "torch_lacks"]
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -73,10 +75,12 @@ def _writing(function: Function) -> Function:
 
     @wraps(function)
     def run(*args: Any, **kwargs: Any) -> Any:
-        out = function(*args, **kwargs)
         if not (args[place] if len(args) > place else kwargs.get("inplace")):
-            return out
-        input: Any = args[0] if args else kwargs["input"]
+            return function(*args, **kwargs)
+        name = "input" if not args else None
+        input: Any = kwargs["input"] if name else args[0]
+        read = apart(input)
+        out = function(*args, **{**kwargs, "input": read}) if name else function(read, *args[1:], **kwargs)
         return (
             out if out is input or (input.is_stream and input.edge is None) else input._write("inplace=True", out)
         )

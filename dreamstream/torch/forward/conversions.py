@@ -21,7 +21,6 @@ from ...array.creation import lengths_in
 from ...array.deferred import Deferred
 from ...array.dtypes import nominal
 from ...array.einsum import of_streams
-from ...array.loops import Body
 from ...array.picked import Picked
 from ...array.scores import Scores
 from ...array.stream_tensor import StreamTensor as Native
@@ -40,6 +39,7 @@ from ..run.kernels.weights import looking_up
 from ..tensor import StreamTensor
 from .complex_pair import Complex
 from .constants import Constant, dtype_of
+from .in_loops import in_loop
 from .mode import current
 from .names import ATTRIBUTES, HANDLERS, enter, function
 from .sizes import TensorOfSizes
@@ -53,10 +53,7 @@ class AMinMax(NamedTuple):
 
 
 def with_value(inner: Native, fn: Callable[[torch.Tensor], torch.Tensor], note: str = "") -> Native:
-    """Return the same stream with other values; in a capture, where there are none, itself.
-
-    In the body of a loop over frames, `note` says what the loop's kernel is to do.
-    """
+    """Return the same stream with other values; in a capture itself, and in a loop's body as `note` says."""
     if isinstance(inner, Complex):
         return inner.each(lambda part: with_value(part, fn))
     if isinstance(inner, Picked):
@@ -64,19 +61,6 @@ def with_value(inner: Native, fn: Callable[[torch.Tensor], torch.Tensor], note: 
     if inner.value is None:
         return in_loop(inner, note)
     return Native.inside(fn(inner.value), inner.dims, inner.edge, inner.names)  # type: ignore[arg-type]
-
-
-def in_loop(inner: Native, note: str) -> Native:
-    """Return a frame of a loop's body as the loop's kernel is to compute it; itself in a capture."""
-    body = inner.edge.entry if inner.edge is not None else None
-    if not isinstance(body, Body) or hasattr(body.loop.entry, "graph"):
-        return inner
-    if not note:
-        raise NotStreamableError(
-            f"an operation at {user_line()} needs the values of frames, which a loop over them computes later; "
-            "apply it to the whole stream before or after the loop"
-        )
-    return body.noted(inner, note)
 
 
 def _dtype(x: Any) -> torch.dtype:

@@ -20,14 +20,14 @@ from ...array.dtypes import name_of, nominal
 from ...array.library import Library
 from ...array.stream_tensor import StreamTensor as Native
 from ...online.given import Given
-from ...online.session import Call, Session, Slot
+from ...online.session import Call, Session
 from ...stream.course import Leg
 from ...stream.edge import Counts, Edge, Line
 from ..forward.constants import Constant, dtype_of
 from ..forward.library import TORCH
 from ..private import without_functions
 from ..tensor.padding import flat, same, to_device
-from ..train.groups import Groups, Guard
+from ..train.groups import Guard
 from .kernels import KERNELS, Kernel, Step
 from .state_bytes import from_bytes, to_bytes
 from .tables import Gathered, Place, Record, Table, place_of, row_of, rows_index
@@ -43,7 +43,6 @@ class TorchSession(Session):
         self.constants: dict[int, tuple[Any, Tensor]] = {}
         self.parameters: dict[int, Constant] = {}  # as operators know them
         self._named: list[Any] = []
-        self.joined = Slot(Groups())
         self.guard = Guard(self)
         self.tried: set[Any] = set()  # where Functions of the user were found to be right
         self.warned = 0  # calls that warned of random numbers
@@ -55,19 +54,6 @@ class TorchSession(Session):
             self._named = named
             self.courses.clear()
             self.parameters = {id(t): Constant(t) for t in tensors}
-
-    @property
-    def groups(self) -> Groups:
-        """The streams whose graphs are joined."""
-        groups: Groups = self.joined.current()
-        return groups
-
-    @property
-    def known_ids(self) -> list[str]:
-        return list(dict.fromkeys((*self.live_ids, *sorted(self.groups.waiting))))
-
-    def forgetting(self, ids: Sequence[str]) -> Sequence[tuple[Slot, Any]]:
-        return ((self.joined, self.groups.without(ids)),)
 
     def constant(self, array: Any, like: Tensor) -> Tensor:
         """Return an array that serves as a weight as a tensor on the device, converted once."""

@@ -1,6 +1,7 @@
 """The bits of what is streamed, as a hash per model and mode: `python -m ds_laws.bits` prints them as JSON.
 
-With the word `batched` nothing is streamed alone, and float32 in an engine only: half the time.
+Slopes are hashed, too. With the word `batched` nothing is streamed alone, and float32 in an engine only: that takes
+half the time.
 
 Run under different instruction sets, with and without OpenBLAS, with any number of threads, the lines must
 be equal. Within a process streams in random batches, on two threads, must get what one gets alone and frame by
@@ -24,6 +25,7 @@ from .case import Array, Case, Input, Rng, normal
 from .drive import driver, run, schedule
 from .models import MODELS, case as model_case
 from .operators import GENERATORS
+from .slopes import random_slopes, whole
 
 __all__ = ["hashes"]
 
@@ -72,6 +74,17 @@ def _hash(case: Case, mode: str, rng: Rng, single_too: bool) -> str:
     return text.hexdigest()[:16]
 
 
+def _slopes_hash(case: Case, rng: Rng) -> str:
+    """Of slopes of inputs and weights of two whole streams; the bits of a NaN say nothing."""
+    driven, outputs = whole(case, [case.stream(rng) for _ in range(2)], record=True)
+    text = hashlib.sha256()
+    if driven.op.differentiable:
+        inputs, weights = driven.backward({r: random_slopes(rng, ys) for r, ys in enumerate(outputs)})
+        for slope in (*inputs[0], *inputs[1], *weights):
+            text.update(b"" if slope is None else _bits(np.nan_to_num(slope)))
+    return text.hexdigest()[:16]
+
+
 def hashes(n_cases: int = 1, single_too: bool = True) -> dict[str, str]:
     """Hashes of models, of large cases, and of random cases of every operator."""
     out = {}
@@ -86,6 +99,8 @@ def hashes(n_cases: int = 1, single_too: bool = True) -> dict[str, str]:
             for mode in case.modes:
                 if single_too or mode == "engine" or "engine" not in case.modes:
                     out[f"{name} {dtype} {mode}"] = _hash(case, mode, np.random.default_rng(4), single_too)
+            if case.name in GENERATORS:
+                out[f"{name} {dtype} slopes"] = _slopes_hash(case, np.random.default_rng(4))
     return out
 
 

@@ -11,7 +11,16 @@ import numpy as np
 
 import dreamstream as ds
 
-from . import laws_far, laws_state, models, models_attention, models_norms, models_planes, models_pooling  # noqa: F401  (they register themselves)
+from . import (  # noqa: F401  (they register themselves)
+    laws_far,
+    laws_slopes,
+    laws_state,
+    models,
+    models_attention,
+    models_norms,
+    models_planes,
+    models_pooling,
+)
 from .case import Case, Rng
 from .laws import LAWS
 from .operators import GENERATORS

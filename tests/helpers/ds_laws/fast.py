@@ -28,11 +28,11 @@ FAMILIES = {
 _OF_TRUTHS = {row.name for row in LOGICAL if row.operands == 2}
 FAMILIES[min(_OF_TRUTHS)] = _OF_TRUTHS
 #: What the laws hold of a member alone: that its expression is right, and gives the same bits in every chunk.
-OF_MEMBERS = {"values", "chunking"}
+OF_MEMBERS = {"values", "chunking", "slopes"}
 MEMBERS = set().union(*FAMILIES.values()) - FAMILIES.keys()
 
 #: Held against all operators.
-FIRST = {"values", "chunking", "finality", "snapshots"}
+FIRST = {"values", "chunking", "finality", "snapshots", "slopes", "slopes-in-chunks"}
 #: Not even against those that stand along the stream, but for some.
 LONG = {"reset", "batching"}
 #: What else it takes to notice the planted faults: names by law.

@@ -340,6 +340,121 @@ MUTANTS = {
     ),
 }
 
+SLOPES = ("slopes", "slopes-in-chunks")
+ALONG = ("conv1d", "attention", "slice")
+
+MUTANTS |= {
+    "slopes of kept frames are dropped": Mutant(
+        "exec/back.c", "memcpy(before[r], dx->data, n_old);", "memset(before[r], 0, n_old);", ALONG, SLOPES
+    ),
+    "slopes of what is carried are dropped": Mutant(
+        "exec/back.c",
+        "memcpy(before[r], t.dcarried[r], op->carried_bytes);",
+        "memset(before[r], 0, op->carried_bytes);",
+        ("lstm", "cumulative"),
+        SLOPES,
+    ),
+    "slopes of kept frames are new ones'": Mutant(
+        "exec/back.c", "(char *)dx->data + n_old,", "(char *)dx->data,", ALONG, SLOPES
+    ),
+    "slopes that later calls left go to a window's start": Mutant(
+        "exec/back.c",
+        "from < end ? ds_slope_at(&dx[r], from, frame)",
+        "from < end ? ds_slope_at(&dx[r], dx[r].at, frame)",
+        ALONG,
+        SLOPES,
+    ),
+    "slopes are lost where the operator did not run": Mutant(
+        "exec/back.c",
+        "if (t->whole[i])\n                memcpy(before",
+        "if (t->whole[i] && ds_work_runs(&t->work))\n                memcpy(before",
+        ALONG,
+        SLOPES,
+    ),
+    "the second tap's slopes are a frame late": Mutant(
+        "ops/planes_back.c",
+        "w->along.first + t * s->step,",
+        "w->along.first + t * s->step + (t == 1),",
+        ("conv1d",),
+        SLOPES,
+    ),
+    "a window's weights have the slopes of their first slab": Mutant(
+        "ops/planes_back.c",
+        "if (p->n == p->max_copies)\n        ds_window_flush_back(p);",
+        "if (p->n == p->max_copies)\n        p->n = 0;",
+        tests="laws/test_gradients.py",
+    ),
+    "running means' slopes count from the call's start": Mutant(
+        "ops/reduce_frames.c", "g / (double)(f->t0 + t + 1)", "g / (double)(t + 1)", laws=SLOPES
+    ),
+    "an extreme of an earlier call has no slope": Mutant(
+        "ops/reduce_frames.c",
+        "double most = f->in ? f->in[0] : 0, slope",
+        "double most = f->kind == MAX ? -(double)INFINITY : (double)INFINITY, slope",
+        laws=SLOPES,
+    ),
+    "a greatest score's change is forgotten": Mutant(
+        "ops/softmax_sum.c",
+        "slopes[WEIGHTS][i] *= from > 0 ? exp(largest[i] - top[i]) : 0;",
+        "slopes[WEIGHTS][i] *= from > 0 ? 1 : 0;",
+        laws=SLOPES,
+    ),
+    "states that are given have no slope": Mutant(
+        "ops/recurrence_back.c",
+        "all = slopes ? w->b->dweights[weight]",
+        "all = slopes ? NULL",
+        ("lstm", "gru"),
+        SLOPES,
+    ),
+    "the cell before a call is zero": Mutant(
+        "ops/recurrence_back.c",
+        "return at ? at : w->zeros;",
+        "return at && state == 0 ? at : w->zeros;",
+        ("lstm",),
+        SLOPES,
+    ),
+    "slopes of an index replace each other": Mutant(
+        "ops/embedding.c",
+        "ds_back_add(b->run->k, table + (size_t)x[i] * n_bytes, (const char *)g + i * n_bytes,",
+        "memcpy(table + (size_t)x[i] * n_bytes, (const char *)g + i * n_bytes, b->run->k->element *",
+        laws=SLOPES,
+    ),
+    "slopes of attention by the call's first query": Mutant(
+        "ops/attention_back.c", "a->position = i;", "a->position = i - out->m0;", ("attention",), SLOPES
+    ),
+    "slopes of first keys that stay are lost": Mutant(
+        "ops/attention_back.c",
+        "if (to)\n                ds_back_add(b->run->k, to, from, n);",
+        ";",
+        ("attention",),
+        SLOPES,
+    ),
+    "a norm's deviation is a constant": Mutant(
+        "ops/norm_back.c",
+        "scale * (u - slopes - h * along)",
+        "scale * (u - slopes)",
+        ("layer_norm", "group_norm"),
+        SLOPES,
+    ),
+    "a repeated operand has the slope of one": Mutant(
+        "ops/operands.c",
+        "for (size_t j = 0; j < n; j++)\n            sum += ds_sums_real(slopes",
+        "for (size_t j = 0; j < 1; j++)\n            sum += ds_sums_real(slopes",
+        ("mul",),
+        SLOPES,
+    ),
+    "slopes of what a loop carries are not used up": Mutant(
+        "ops/scan_back.c", "memset(carried_slopes(t, r, c), 0, n_bytes);", ";", ("scan",), SLOPES
+    ),
+    "moved frames' slopes begin at the window": Mutant(
+        "ops/move.c",
+        "back ? -back->dx[at].at : -run->in[at].at",
+        "-run->in[at].at",
+        ("slice", "pad", "frame"),
+        ("slopes-of-calls",),
+    ),
+}
+
 
 def _macros() -> list[str]:
     """The extension module's own macros, as setup.py has them."""

@@ -14,6 +14,7 @@ from .... import _core
 from ....array.dtypes import name_of, nominal
 from ....errors import NotStreamableError
 from .pointwise import TYPES
+from .positions import there, traced
 from .registry import KERNELS, State, Step, Window, windowed
 
 Signature = tuple[str, tuple[int, ...], int, int]
@@ -61,6 +62,7 @@ class _Body:
         values = [*given, *carried]
         self.nodes = [_Node(node, values, weights) for node in told["nodes"]]
         self.carried, self.outputs = told["carried"], told["outputs"]
+        self.gives = [values[i] for i in self.outputs]
 
     def run(
         self, given: Sequence[Tensor], state: Sequence[Tensor], weights: Sequence[Any], training: bool
@@ -104,15 +106,15 @@ def _carried(step: Step, weights: Sequence[Tensor | None], like: Tensor) -> Stat
 @windowed("scan", carries=_carried)
 def scan(step: Step, windows: Sequence[Window], weights: Sequence[Any], state: State) -> Any:
     """Run a body frame after frame, over all rows that have one left."""
-    if not step.live:
-        raise NotStreamableError(
-            "a loop over frames is not exported: its body is a graph that runs frame by frame"
-        )
+    if traced():
+        raise NotStreamableError("a loop over frames is not exported; save the engine, which has it")
     parts = [w.new() for w in windows]
-    lengths: list[int] = parts[0][1].tolist()
     frames = [x for x, _ in parts]
     signatures = tuple((name_of(nominal(x.dtype)), tuple(x.shape[2:]), 1, 1) for x in frames)
     _, bodies = _program(step.attributes["body"], signatures, tuple(map(_kind, weights)))
+    if not step.live:
+        return _masked(step, bodies, frames, parts[0][1], weights, state)
+    lengths: list[int] = parts[0][1].tolist()
     firsts: list[int] = step.first[0].tolist()
     most = max(lengths, default=0)
     if len(set(lengths)) <= 1 and len({min(f, len(bodies)) for f in firsts}) == 1:
@@ -127,6 +129,38 @@ def scan(step: Step, windows: Sequence[Window], weights: Sequence[Any], state: S
 
 def _nothing(step: Step) -> tuple[None, ...]:
     return (None,) * len(step.features)
+
+
+def _masked(
+    step: Step,
+    bodies: list[_Body],
+    frames: Sequence[Tensor],
+    lengths: Tensor,
+    weights: Sequence[Any],
+    state: State,
+) -> Any:
+    """Run all rows as often as the longest has frames, and choose; no number is read from a tensor."""
+    made, after = [], list(state)
+    place, lengths = there(step.first[0], frames[0]), there(lengths, frames[0])
+    for t in range(frames[0].shape[1]):
+        results = [body.run([x[:, t] for x in frames], after, weights, step.training) for body in bodies]
+        ys, new = results[-1]
+        for b, (first, kept) in enumerate(results[:-1]):
+            here = place + t == b
+            ys = [_where(here, y, z) for y, z in zip(first, ys)]
+            new = [_where(here, y, z) for y, z in zip(kept, new)]
+        after = [_where(lengths > t, y, z) for y, z in zip(new, after)]
+        made.append(ys)
+    if made:
+        return tuple(torch.stack(ys, 1) for ys in zip(*made)), tuple(after)
+    rows = frames[0].shape[0]
+    return tuple(
+        frames[0].new_zeros(rows, 0, *features, dtype=TYPES[dtype]) for dtype, features, *_ in bodies[0].gives
+    ), tuple(after)
+
+
+def _where(rows: Tensor, yes: Tensor, no: Tensor) -> Tensor:
+    return torch.where(rows.reshape(-1, *(1,) * (yes.dim() - 1)), yes, no)
 
 
 def _ragged(

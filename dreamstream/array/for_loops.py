@@ -15,26 +15,30 @@ from typing import Any
 
 import numpy as np
 
-from ..array import BatchTensor, writing
-from ..array.axes import numbered
-from ..array.elementwise import where
-from ..array.loop_frames import (
+from ..operations.refusals import LOOPS_BACKWARDS, LOOPS_CHANGE, LOOPS_ELSEWHERE, LOOPS_GROW, LOOPS_LEFT
+from ..stream.edge import Line
+from ..stream.rules import Length, open_branch
+from ..tracing import Hooks, Site, variables
+from . import writing
+from .axes import numbered
+from .batch_constant import BatchTensor
+from .elementwise import where
+from .loop_frames import (
     Counted,
     EachFrame,
+    FirstFrame,
     Frames,
     Gathered,
     Grown,
     Numbers,
     Together,
+    along,
     from_before,
     last_of,
+    with_first,
 )
-from ..array.loops import Body, FrameNumber, Loop, mixed, refuse
-from ..array.stream_tensor import StreamTensor
-from ..operations.refusals import LOOPS_BACKWARDS, LOOPS_CHANGE, LOOPS_ELSEWHERE, LOOPS_GROW, LOOPS_LEFT
-from ..stream.edge import Line
-from ..stream.rules import Length, open_branch
-from ..tracing import Hooks, Site, variables
+from .loops import Body, FrameNumber, Loop, mixed, refuse
+from .stream_tensor import StreamTensor
 
 #: Most rounds of a body: more kinds of frames are a loop whose values change their kind in every frame.
 _MOST = 9
@@ -169,6 +173,7 @@ class ForLoop:
             steady = False
             for _ in range(_MOST):
                 number = self.loop.begin()
+                self._stand_ins: list[tuple[int, StreamTensor, Any]] = []
                 self._started = {n: self._start(n, v) for n, v in self._values.items()}
                 self._before = {n: self._kinds(n, v, 0) for n, v in self._started.items()}  # lists may be changed
                 self._given: dict[Any, Any] = {}
@@ -205,10 +210,13 @@ class ForLoop:
                 return number
             if type(leaf) is FrameNumber:
                 return FrameNumber(self.loop, leaf.off - 1)
+            if isinstance(leaf, FirstFrame):
+                self.loop.of_one_frame = True
+                return self._see(leaf.frame(self.loop))
             if _is_of_body(leaf):
                 dims = inner.dims
                 edge = self.loop.place(self._key(name, path, dims, inner.edge), inner)
-                return self._see(StreamTensor.inside(None, dims, edge))
+                return self._placed(inner, StreamTensor.inside(None, dims, edge))
             return leaf
 
         if type(value) is list or type(value) is Grown:
@@ -227,7 +235,23 @@ class ForLoop:
         line = Line(("frame",), self.loop.clock.rate, value.dtype.name, shape)
         key = (name + "".join(f"[{p}]" for p in path), tuple(dims), line.dtype, shape)
         edge = self.loop.place(key, None, value.constant(), line)
-        return self._see(StreamTensor.inside(None, tuple(dims), edge))
+        return self._placed(constant, StreamTensor.inside(None, tuple(dims), edge))
+
+    def _placed(self, of: Any, native: StreamTensor) -> Any:
+        """Note what stands for a tensor, to see whether it is written into, and return it."""
+        self._stand_ins.append((id(of), native, native.edge))
+        return self._see(native)
+
+    def _require_own_memory(self, gathered: Any) -> None:
+        """Refuse what is written in place where another variable, or a list, holds the same tensor."""
+        written = [(of, native) for of, native, edge in self._stand_ins if native.edge is not edge]
+        for of, native in written:
+            shared = sum(other == of for other, _, _ in self._stand_ins) > 1
+            if shared or any(_inner(item) is native for item in gathered):
+                refuse(
+                    "a loop over frames writes in place into a tensor that another variable, or a list, holds, "
+                    "too; compute a new tensor instead"
+                )
 
     def carried(self, name: str) -> Any:
         """Return what a name holds at the head of the body."""
@@ -250,6 +274,8 @@ class ForLoop:
                 self._count(name, value)
                 steady = steady and self._kinds(name, value, 1) == self._before[name]
             self._leave(name, value, live, carried, outputs)
+        grown = [v for v in seen.values() if isinstance(v, Grown)]
+        self._require_own_memory([item for v in grown for item in list.__iter__(v)][: 1 << 10])
         self.loop.end(carried, outputs)
         self._values = values
         return steady
@@ -339,7 +365,14 @@ class ForLoop:
     def after(self, name: str) -> Any:
         """Return what a name holds behind the loop."""
         if ("each", name) in self._made:
-            if self._initial[name]:
+            before = self._initial[name]
+            if len(before) == 1 and isinstance(before[0], FirstFrame) and self.loop.first == 1:
+                made = along(self._made["each", name], self._given["each", name])
+                if before[0].keeps:
+                    made = made.squeeze(1 + before[0].axis)
+                made = with_first(made, before[0], self.loop.left_out)
+                self._made["each", name] = made.unsqueeze(1 + before[0].axis) if before[0].keeps else made
+            elif before:
                 refuse("a list that held something before the loop gathers frames")
             return Gathered(self._made["each", name], self._given["each", name], self._see)
         value = self._values[name]
@@ -362,6 +395,13 @@ class ForLoop:
 
     def _last(self, frames: StreamTensor, dims: Any, first: Any) -> Any:
         """Return what is carried when a stream has ended: in one without frames what it began as."""
+        if isinstance(first, FirstFrame):
+            if self.loop.first != 1:
+                refuse("what begins with a stream's first frame is used after a loop that begins elsewhere")
+            own: Any = along(frames, dims)
+            whole = with_first(own.squeeze(1 + first.axis) if first.keeps else own, first, self.loop.left_out)
+            last = whole.select(whole.dims.index("L"), -1)
+            return self._see(last.unsqueeze(first.axis) if first.keeps else last)
         inner = _inner(first)
         constant = inner.constant if isinstance(inner, BatchTensor) else first
         if first is None or _is_zero(constant):
@@ -386,25 +426,40 @@ _OPEN: ContextVar[tuple[Comprehension, ...]] = ContextVar("dreamstream_comprehen
 
 
 class Comprehension(ForLoop):
-    """A comprehension over frames: one round, whose value is gathered."""
+    """A comprehension over frames: two rounds, of which the values must be alike, and are gathered."""
 
     def begin(self, frames: Frames, found: dict[str, Any]) -> Iterator[Any]:
-        """Return the one round."""
+        """Return the rounds."""
         if not self.site.single:
             refuse("a comprehension over frames with ifs, or with several loops")
         self._open(frames)
         _OPEN.set((*_OPEN.get(), self))
         entry = self.loop.entry
         entry.courses = None
-        return iter([self._target(self.loop.begin())])
+        return self._twice()
+
+    def _twice(self) -> Iterator[Any]:
+        """Give the frame twice: what else than the frame the value depends on shows in the second one."""
+        self._bodies = []
+        for _ in range(2):
+            number = self.loop.begin()
+            self._bodies.append(self.loop.body)
+            yield self._target(number)
+            if self.loop.of_one_frame:
+                refuse("a condition on the frame's number in a comprehension; use a `for`")
 
     def gather(self, made: list[Any]) -> Any:
         """Return what is gathered."""
         self.loop.entry.courses = self._courses
-        if len(made) != 1 or not _is_of_body(made[0]) or self.loop.of_one_frame:
+        if len(made) != 2 or not all(map(_is_of_body, made)):
             refuse("a comprehension over frames must give a tensor for each, all alike")
-        inner = _inner(made[0]).in_order()
-        self.loop.end({}, {"each": inner.edge})
+        for item, body in zip(made, self._bodies):
+            self.loop.body = body
+            inner = _inner(item).in_order()
+            self.loop.end({}, {"each": inner.edge})
+        second = self.loop.rounds.pop()
+        if not self.loop.rounds[0].does_as(second, ()):
+            refuse(LOOPS_ELSEWHERE)
         return Gathered(self.loop.run(["each"])["each"], inner.dims, self._see)
 
 
@@ -419,10 +474,63 @@ def iterate(iterable: Any, site: Site, loop: Any, found: dict[str, Any]) -> Any:
 def gathered(made: list[Any]) -> Any:
     """Return the value of a list comprehension."""
     opened = _OPEN.get()
-    if not opened or len(made) != 1:
+    if not opened or len(made) != 2:
         return made
     here = opened[-1]
-    if not (_is_of_body(made[0]) and _inner(made[0]).edge.entry is here.loop.body):
+    if not (_is_of_body(made[1]) and _inner(made[1]).edge.entry is here.loop.body):
         return made
     _OPEN.set(opened[:-1])
     return here.gather(made)
+
+
+# ---------------------------------------------------------------------- loops that are functions
+_CARRY = Site(
+    "for", __file__, 0, "scan", "xs", ("carry",), live=("carry", "ys"), later=("carry", "ys"), held=("ys",)
+)
+
+
+def _frames_of(xs: Any, dim: int) -> Any:
+    """Return what a loop over frames, or over parts of plain tensors, goes over."""
+    if isinstance(xs, (tuple, list)):
+        parts = [_frames_of(x, dim) for x in xs]
+        streams = [p for p in parts if isinstance(p, Frames)]
+        if streams and len(streams) < len(parts):
+            refuse("frames and a plain tensor are gone through together")
+        return Together(streams) if streams else zip(*parts)
+    inner = _inner(xs)
+    if type(inner) is StreamTensor and inner.edge is not None:
+        axis = inner._axis("scan", dim)
+        if inner.dims[axis] != "L":
+            refuse(f"scan goes along L, which is not dimension {dim} of {inner.roles}")
+        return EachFrame(inner, axis)
+    return xs.unbind(dim)
+
+
+def scan(
+    f: Callable[[Any, Any], tuple[Any, Any]], init: Any, xs: Any, dim: int, stack: Callable[..., Any]
+) -> tuple[Any, Any]:
+    """Do what the public functions of this name say; `stack` is the front end's."""
+    carry: Any = init
+    ys: Any = []
+    over = _frames_of(xs, dim)
+    loop = ForLoop(_CARRY)
+    if isinstance(over, Frames):
+        over = loop.begin(over, {"carry": carry, "ys": ys})
+    for x in over:
+        if loop.scans:
+            carry, ys = loop.carried("carry"), loop.carried("ys")
+        carry, y = f(carry, x)
+        if y is not None:
+            ys.append(y)
+    if loop.scans:
+        carry, ys = loop.after("carry"), loop.after("ys")
+    if isinstance(ys, Gathered):
+        return carry, ys.stacked(dim)
+    return carry, stack(ys, dim) if ys else None
+
+
+def recurrence_step(h: Any, ab: Any) -> tuple[Any, Any]:
+    """Return h of a linear recurrence, and h."""
+    a, b = ab
+    h = b if h is None else a * h + b
+    return h, h

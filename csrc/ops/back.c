@@ -1,0 +1,180 @@
+/* ops/back.c: slopes of rows and of matrices as products. */
+#include "ops/back.h"
+
+#include <string.h>
+
+#include "ops/sums.h"
+
+void ds_back_add_sums(const ds_real_kernels *k, void *y, const double *x, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        ds_sums_set_real(y, k->element, i, ds_sums_real(y, k->element, i) + x[i]);
+}
+
+size_t ds_back_packed_bytes(size_t n_cols, size_t depth, size_t element)
+{
+    const size_t columns =
+        ds_saturated_sum(n_cols, DS_PANEL_COLUMNS) / DS_PANEL_COLUMNS * DS_PANEL_COLUMNS;
+    return ds_saturated_sum(
+        ds_aligned(sizeof(ds_packed)),
+        ds_aligned(ds_saturated_product(ds_saturated_product(columns, depth), element)));
+}
+
+/* ---------------------------------------------------------------- rows */
+
+size_t ds_back_rows_bytes(size_t n_cols, size_t element)
+{
+    return ds_aligned(DS_BACK_ROWS * sizeof(void *)) +
+           ds_saturated_product(DS_BACK_ROWS, ds_saturated_product(n_cols, element)) + DS_ALIGNMENT;
+}
+
+void ds_back_rows(const ds_run *run, const ds_packed *weight, void *const *dx, const void *const *g,
+                  size_t n_rows, ds_room room)
+{
+    const size_t n_bytes = weight->n_cols * run->k->element;
+    void **y = ds_room_take(&room, DS_BACK_ROWS * sizeof *y);
+    char *const rows = ds_room_take(&room, DS_BACK_ROWS * n_bytes);
+    for (size_t i = 0; i < DS_BACK_ROWS; i++)
+        y[i] = rows + i * n_bytes;
+    for (size_t first = 0, n; first < n_rows; first += n) {
+        n = n_rows - first < DS_BACK_ROWS ? n_rows - first : DS_BACK_ROWS;
+        const ds_product p = {.weight = weight, .y = y, .x = g + first, .n_rows = n};
+        ds_product_run(run->k, &p, run->pool);
+        for (size_t i = 0; i < n; i++)
+            if (dx[first + i])
+                ds_back_add(run->k, dx[first + i], y[i], weight->n_cols);
+    }
+}
+
+/* ---------------------------------------------------------------- matrices */
+
+size_t ds_back_outer_bytes(size_t n_g, size_t n_x, size_t element)
+{
+    const size_t slab = ds_saturated_product(DS_BACK_ROWS, element);
+    size_t n = ds_aligned(ds_saturated_product(n_g, slab));
+    n = ds_saturated_sum(n, ds_aligned(ds_saturated_product(n_x, slab)));
+    n = ds_saturated_sum(n, ds_back_packed_bytes(n_x, DS_BACK_ROWS, element));
+    n = ds_saturated_sum(n,
+                         ds_aligned(ds_saturated_product(n_g, ds_saturated_product(n_x, element))));
+    return ds_saturated_sum(n, 2 * ds_aligned(n_g * sizeof(void *)));
+}
+
+/* to[i][row] = from[row][i] */
+#define TURN(type)                            \
+    for (size_t row = 0; row < n_rows; row++) \
+        for (size_t i = 0; i < n; i++)        \
+            ((type *)to)[i * n_rows + row] = ((const type *)from[row])[i];
+
+static void turn_rows(void *to, const void *const *from, size_t n_rows, size_t n, size_t element)
+{
+    if (element == sizeof(float)) {
+        TURN(float)
+    } else {
+        TURN(double)
+    }
+}
+
+/* Rows as the columns of a packed weight, whose depth they are. */
+static void pack_rows(const ds_run *run, ds_packed *packed, const void *const *x, size_t n_rows,
+                      size_t n, ds_room room)
+{
+    const size_t element = run->k->element, n_bytes = n * element;
+    const void *at = x[0];
+    ptrdiff_t step = n_rows > 1 ? (const char *)x[1] - (const char *)x[0] : (ptrdiff_t)n_bytes;
+    bool even = step % (ptrdiff_t)element == 0;
+    for (size_t row = 2; even && row < n_rows; row++)
+        even = (const char *)x[row] - (const char *)x[row - 1] == step;
+    if (!even) {
+        char *const rows = ds_room_take(&room, n_rows * n_bytes);
+        for (size_t row = 0; row < n_rows; row++)
+            memcpy(rows + row * n_bytes, x[row], n_bytes);
+        at = rows;
+        step = (ptrdiff_t)n_bytes;
+    }
+    const ds_weight_layout columns = {.n_taps = 1,
+                                      .n_inner = 1,
+                                      .n_channels = n_rows,
+                                      .col = 1,
+                                      .channel = step / (ptrdiff_t)element};
+    ds_pack(run->k, run->k->format, packed, at, n, &columns, NULL);
+}
+
+/* Adds a line of a slope to where the layout has it. */
+static void add_line(const ds_real_kernels *k, char *dw, const ds_weight_layout *l,
+                     const char *line, size_t n)
+{
+    const ptrdiff_t element = (ptrdiff_t)k->element;
+    if (l->channel == 1 && l->n_taps * l->n_inner == 1) {
+        ds_back_add(k, dw, line, n);
+        return;
+    }
+    for (size_t i = 0; i < n; i++) {
+        const size_t tap = i / l->n_channels;
+        char *const to = dw + ((ptrdiff_t)(tap / l->n_inner) * l->tap +
+                               (ptrdiff_t)(tap % l->n_inner) * l->inner +
+                               (ptrdiff_t)(i % l->n_channels) * l->channel) *
+                                  element;
+        if (k->element == sizeof(float))
+            *(float *)(void *)to += ((const float *)(const void *)line)[i];
+        else
+            *(double *)(void *)to += ((const double *)(const void *)line)[i];
+    }
+}
+
+void ds_back_outer(const ds_run *run, void *dw, const ds_weight_layout *layout,
+                   const void *const *g, size_t n_g, const void *const *x, size_t n_rows,
+                   ds_room room)
+{
+    const size_t n_x = layout->n_taps * layout->n_inner * layout->n_channels;
+    const size_t element = run->k->element, slab = DS_BACK_ROWS * element;
+    char *const turned = ds_room_take(&room, n_g * slab);
+    ds_packed *const packed = ds_room_take(&room, ds_back_packed_bytes(n_x, DS_BACK_ROWS, element));
+    char *const lines = ds_room_take(&room, n_g * n_x * element);
+    void **const y = ds_room_take(&room, n_g * sizeof *y);
+    const void **const rows = ds_room_take(&room, n_g * sizeof *rows);
+    for (size_t first = 0, n; first < n_rows; first += n) {
+        n = n_rows - first < DS_BACK_ROWS ? n_rows - first : DS_BACK_ROWS;
+        turn_rows(turned, g + first, n, n_g, element);
+        pack_rows(run, packed, x + first, n, n_x, room);
+        for (size_t i = 0; i < n_g; i++) {
+            y[i] = lines + i * n_x * element;
+            rows[i] = turned + i * n * element;
+        }
+        const ds_product p = {.weight = packed, .y = y, .x = rows, .n_rows = n_g};
+        ds_product_run(run->k, &p, run->pool);
+        for (size_t i = 0; i < n_g; i++)
+            add_line(run->k, (char *)dw + (ptrdiff_t)i * layout->col * (ptrdiff_t)element, layout,
+                     y[i], n_x);
+    }
+}
+
+void ds_back_column_sums(const ds_run *run, void *sum, const void *const *g, size_t n_rows,
+                         size_t n, ds_room room)
+{
+    double *const sums = ds_room_take(&room, n * sizeof(double));
+    memset(sums, 0, n * sizeof *sums);
+    for (size_t row = 0; row < n_rows; row++)
+        run->k->column_sums(sums, g[row], 1, n, NULL);
+    ds_back_add_sums(run->k, sum, sums, n);
+}
+
+/* ---------------------------------------------------------------- frames */
+
+size_t ds_back_frames(const ds_op *op, const ds_back *b, size_t r, const void **g, const void **y,
+                      const void **x, void **dx)
+{
+    const ds_run *run = b->run;
+    const ds_target *out = &run->out[r];
+    if (out->m0 >= out->m1)
+        return 0;
+    for (int i = 0; i < ds_op_n_values(op); i++) {
+        const size_t at = (size_t)i * run->n_rows + r, n_bytes = ds_signature_bytes(&op->in[i]);
+        x[i] = run->in[at].data ? ds_at(&run->in[at], out->m0, n_bytes) : NULL;
+        dx[i] = ds_slope_at(&b->dx[at], out->m0, n_bytes);
+    }
+    for (int o = 0; o < op->n_outputs; o++) {
+        g[o] = b->dy[(size_t)o * run->n_rows + r];
+        y[o] = run->out[(size_t)o * run->n_rows + r].data;
+    }
+    return (size_t)(out->m1 - out->m0);
+}

@@ -1,0 +1,86 @@
+/* ops/back.h: what backward functions have in common: room, and sums that are products of rows.
+ *
+ * Slopes of rows that went through a matrix are a product with the matrix the other way round. The slope of the matrix
+ * is a product whose depth is the rows: slabs of DS_BACK_ROWS, one after another, in the order of the batch. */
+#ifndef DS_OPS_BACK_H
+#define DS_OPS_BACK_H
+#include "base/alloc.h"
+#include "ops/op.h"
+
+enum { DS_BACK_ROWS = 512 };
+
+/* Scratch that is taken piece by piece, each 64-byte aligned. */
+typedef struct ds_room {
+    char *at;
+} ds_room;
+
+static inline void *ds_room_take(ds_room *room, size_t n_bytes)
+{
+    void *const taken = room->at;
+    room->at += ds_aligned(n_bytes);
+    return taken;
+}
+
+/* y[i] += x[i] */
+static inline void ds_back_add(const ds_real_kernels *k, void *y, const void *x, size_t n)
+{
+    k->binary(DS_BINARY_ADD, y, y, x, n, 1, 1);
+}
+/* y[i] += x[i], x in double. */
+void ds_back_add_sums(const ds_real_kernels *k, void *y, const double *x, size_t n);
+
+/* The most bytes that a packed weight takes. */
+size_t ds_back_packed_bytes(size_t n_cols, size_t depth, size_t element);
+
+/* dx[i] += g[i] . weight, for any number of rows; NULL among dx: not wanted. Room: ds_back_rows_bytes. */
+size_t ds_back_rows_bytes(size_t n_cols, size_t element);
+void ds_back_rows(const ds_run *run, const ds_packed *weight, void *const *dx, const void *const *g,
+                  size_t n_rows, ds_room room);
+
+/* dw[i * layout->col + place of k by layout] += sum over rows of g[row][i] x[row][k], i < n_g; as many k as the layout
+ * has. Room: ds_back_outer_bytes. */
+size_t ds_back_outer_bytes(size_t n_g, size_t n_x, size_t element);
+void ds_back_outer(const ds_run *run, void *dw, const ds_weight_layout *layout,
+                   const void *const *g, size_t n_g, const void *const *x, size_t n_rows,
+                   ds_room room);
+
+/* sum[i] += sum over rows of g[row][i], in double on the way. Room: n doubles. */
+void ds_back_column_sums(const ds_run *run, void *sum, const void *const *g, size_t n_rows,
+                         size_t n, ds_room room);
+
+/* The frames of row r of output o that have slopes: theirs, the windows of value inputs and of their slopes at the
+ * first; for operators whose outputs lie in their inputs' places. x and dx: NULL where there are none. */
+size_t ds_back_frames(const ds_op *op, const ds_back *b, size_t r, const void **g, const void **y,
+                      const void **x, void **dx);
+
+/* Calls a function that is compiled for both real types from one text: it is DS_FOR_ELEMENT, and its last parameter the
+ * bytes of an element, a constant to the compiler. */
+#define DS_FOR_ELEMENT static inline __attribute__((always_inline))
+#define DS_BY_ELEMENT(function, element, ...)                          \
+    ((element) == sizeof(float) ? function(__VA_ARGS__, sizeof(float)) \
+                                : function(__VA_ARGS__, sizeof(double)))
+
+/* x[i] += value */
+static inline void ds_back_add_real(void *x, size_t element, size_t i, double value)
+{
+    if (element == sizeof(float))
+        ((float *)x)[i] = (float)((double)((float *)x)[i] + value);
+    else
+        ((double *)x)[i] += value;
+}
+
+/* The backward `name_backward` of framewise operators with one input: `name_slopes(op, b, dx, g, x, y, n_frames)` for
+ * the n_frames >= 1 frames of every row that has some. dx NULL: not wanted. */
+#define DS_FRAMEWISE_BACKWARD(name)                                \
+    static void name##_backward(const ds_op *op, const ds_back *b) \
+    {                                                              \
+        for (size_t r = 0, n; r < b->run->n_rows; r++) {           \
+            const void *g[DS_MAX_OUTPUTS], *y[DS_MAX_OUTPUTS];     \
+            const void *x[DS_MAX_INPUTS];                          \
+            void *dx[DS_MAX_INPUTS];                               \
+            if ((n = ds_back_frames(op, b, r, g, y, x, dx)) > 0)   \
+                name##_slopes(op, b, dx[0], g[0], x[0], y[0], n);  \
+        }                                                          \
+    }
+
+#endif

@@ -1,0 +1,131 @@
+"""How the outputs of a forward leave it: as this call's frames, or held back until files have ended."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ..errors import ModeError
+from ..stream.metadata import StreamMetadata
+from .groups import Group, Groups, Held, Part, delivered
+
+
+class Outputs:
+    """What one call does with its outputs, and what it makes of the groups of streams whose graphs are joined.
+
+    Parameters
+    ----------
+    call : Call
+    variant : str
+        How the module trains.
+    training, taped : bool
+        Whether the module is in training, and whether its states stay on the tape.
+
+    Raises
+    ------
+    StreamIdError, ModeError
+        For streams whose outputs are held back, where they start anew or the module's mode has changed.
+    """
+
+    def __init__(self, call: Any, variant: str, training: bool, taped: bool) -> None:
+        self._call = call
+        self._groups = groups = call.session.groups
+        self._holds = variant == "full-file-unaligned" and training
+        self._group = None
+        if variant == "full-file-unaligned":
+            groups.require_new(call.meta)
+            _require_one_mode(call.meta, groups, training)
+        if variant == "chunk-wise-aligned":
+            return
+        if self._holds or taped:
+            self._groups, self._group = groups.joined(call.meta)
+        else:
+            self._groups = groups.without(call.ids)
+
+    # ---------------------------------------------------------------- what a front end says
+    def inner(self, x: Any) -> Any:
+        """Return the native stream that an output is, which must be of this call; None of all else."""
+        raise NotImplementedError
+
+    def parts(self, inner: Any) -> tuple[Any, ...]:
+        """Return the real streams that an output consists of."""
+        return (inner,)
+
+    def frames(self, part: Any) -> Any:
+        """Return a stream's frames, on the tape."""
+        raise NotImplementedError
+
+    def guarded(self, frames: Any, group: Group) -> Any:
+        """Return frames through which no backward goes before their group has ended."""
+        raise NotImplementedError
+
+    def join(self, frames: Sequence[Any], order: Any) -> Any:
+        """Return the frames of calls end to end, in an order."""
+        raise NotImplementedError
+
+    def nothing(self, frames: Any) -> Any:
+        """Return no frames, of which a loss has a gradient that goes nowhere."""
+        raise NotImplementedError
+
+    def outside(self, inner: Any, values: Sequence[Any], meta: StreamMetadata, starts: Any) -> Any:
+        """Return frames as a tensor outside forwards, with the dimensions that the forward gave it."""
+        raise NotImplementedError
+
+    # ---------------------------------------------------------------- what leaves
+    def given(self, found: Sequence[Any]) -> list[Any]:
+        """Return what a forward returned as its caller sees it; the call then publishes the groups."""
+        inner = [self.inner(x) for x in found]
+        after = self._groups
+        if self._holds:
+            after, seen = self._whole([i for i in inner if i is not None])
+            leaves = iter(seen)
+            out = [x if i is None else next(leaves) for x, i in zip(found, inner)]
+        else:
+            out = [x if i is None else self._now(i) for x, i in zip(found, inner)]
+            if self._group is not None:
+                after = Groups((*after.groups, self._group))
+        if after.groups or self._call.session.groups.groups:
+            self._call.also = ((self._call.session.joined, after),)
+        return out
+
+    def _now(self, inner: Any) -> Any:
+        """Return this call's frames."""
+        parts = self.parts(inner)
+        values = list(map(self.frames, parts))
+        if self._group is not None:
+            values = [self.guarded(v, self._group) for v in values]
+        return self.outside(inner, values, parts[0].meta, parts[0].starts)
+
+    def _whole(self, inner: Sequence[Any]) -> tuple[Groups, list[Any]]:
+        """Hold the frames back; return those of the files whose groups have ended."""
+        assert self._group is not None
+        parts = [Part(self.frames(p), p.meta.lengths) for i in inner for p in self.parts(i)]
+        own = self._group.holding(Held(tuple(self._call.ids), tuple(parts)))
+        groups = (*self._groups.groups, own)
+        ended = [g for g in groups if not g.live]
+        if ended:
+            ids, whole = delivered(ended, len(parts), self.join)
+        else:
+            ids, whole = [], [Part(self.nothing(p.frames), p.lengths[:0]) for p in parts]
+        left = iter(whole)
+        out = []
+        for i in inner:
+            own_parts = [next(left) for _ in self.parts(i)]
+            meta = StreamMetadata(ids, True, True, own_parts[0].lengths)
+            out.append(self.outside(i, [p.frames for p in own_parts], meta, (0,) * len(ids)))
+        return Groups(g for g in groups if g.live), out
+
+
+def _require_one_mode(meta: StreamMetadata, groups: Groups, training: bool) -> None:
+    held = groups.live
+    changed = [i for i, sos in zip(meta.ids, meta.sos) if not sos and (i in held) != training]
+    if changed:
+        raise ModeError(
+            "under full-file-unaligned a stream begins and ends in one mode: "
+            + (
+                "the first frames of these have been given out already; end or reset() them before train()"
+                if training
+                else "the outputs of these are held back until they end; end or reset() them before eval()"
+            ),
+            changed,
+        )
