@@ -2,7 +2,7 @@
 
 Transformer-XL's scores have a second term, ``q @ p.transpose(-2, -1)`` of a table p with a row for each distance.
 Its row i is moved by i, by pads and views (``rel_shift``), so that column j is that of the distance i - j. Pads
-and views are noted like all that is done to positions (`pairs`); what stands where is read off an index.
+and views are deferred like all that is done to positions (`deferred`); what stands where is read off an index.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Rows(NamedTuple):
 
 
 class Places:
-    """What is noted in place of the product: where each of its elements stands, or how it is scaled.
+    """What stands in place of the product: where each of its elements stands, or how it is scaled.
 
     Parameters
     ----------

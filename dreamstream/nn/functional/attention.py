@@ -200,7 +200,7 @@ def weights_of(q: Any, k: Any) -> Scores | None:
 def under_masks(q: Any, k: Any, v: Any, masks: Sequence[Any], factor: float, zeros: bool = True) -> Tensor:
     """Return attention under masks that show keys, or terms; zeros where a query sees no key, or its refusal.
 
-    Masks of streams are noted, or of keys that are given once.
+    Masks are deferred values, or of keys that are given once.
     """
     if of_memory(k) and not q.is_stream:
         return _by_constants(q * factor, k, v, masks)
