@@ -574,8 +574,7 @@ DS_API ds_status ds_decoding_read(ds_decoding *stream, ds_hypothesis *hypothesis
  * Errors: DS_ARGUMENT (also: no such number), DS_CLOSED. Thread: any. */
 DS_API ds_status ds_decoder_token(ds_decoder *decoder, int32_t token, const char **text,
                                   size_t *n_bytes);
-/* Fills `*text` with the text of a word of the lexicon, of `*n_bytes` bytes: as ds_decoder_token does.
- * Returns view. Errors: those of ds_decoder_token. Thread: any. */
+/* Fills `*text`, of `*n_bytes` bytes, with a word of the lexicon: a view. Errors: as above. Thread: any. */
 DS_API ds_status ds_decoder_word(ds_decoder *decoder, int32_t word, const char **text,
                                  size_t *n_bytes);
 

@@ -10,12 +10,14 @@ __all__ = [
     "cumulative_mean",
     "cumulative_sum",
     "expert_linear",
+    "linear_recurrence",
     "overlap_add",
     "pad_to_multiple",
     "resample",
     "rotary_embedding",
     "router",
     "running_mean",
+    "scan",
 ]
 
 def of_streams(function: Callable[..., Any]) -> Callable[..., Any]: ...
@@ -27,6 +29,8 @@ def cumulative_sum(input: Tensor, dim: int = -1) -> Tensor:
     """Return the sum of all frames so far."""
 def expert_linear(input: Tensor, index: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """Return the products of every vector with the matrices of the experts that are chosen for it."""
+def linear_recurrence(a: Any, b: Any, h0: Any = None, dim: int = 1) -> Any:
+    """Return the frames of h with h[t] = a[t] * h[t - 1] + b[t]."""
 def overlap_add(input: Tensor, step: int) -> Tensor:
     """Return windows of samples laid over each other, `step` apart, and added."""
 def pad_to_multiple(
@@ -61,3 +65,10 @@ def router(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """Return input @ weight.T + bias, by sums whose order depends on nothing but the weight's shape."""
 def running_mean(input: Tensor, size: int, dim: int = -1) -> Tensor:
     """Return the mean of the last `size` frames, or of all so far where there are fewer."""
+def scan(
+        f: Callable[[Any, Any], tuple[Any, Any]],
+        init: Any,
+        xs: Any,
+        dim: int = 1,
+    ) -> tuple[Any, Any]:
+    """Return what is carried after the last frame, and what each frame gives."""

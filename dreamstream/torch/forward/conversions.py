@@ -1,7 +1,6 @@
 """What of torch has no counterpart in the native front end: devices, element types, gradients, dropout, sizes.
 
-They change values and leave frames alone, so that they need no operator; in a capture, which has no values, they
-are what they are in evaluation.
+They change values and leave frames alone, so that they need no operator; a capture has them as in evaluation.
 """
 
 from __future__ import annotations
