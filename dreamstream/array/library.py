@@ -90,8 +90,8 @@ class Library(Sizes):
     def dropped(self, p: float) -> AbstractContextManager[Any]:
         """Within it attention drops its weights with a probability."""
         raise NotStreamableError(
-            f"attention's dropout of {p} in training at {user_line()}: modules of dreamstream.nn have none yet; set "
-            "it to 0, or call .eval() on the layer"
+            f"attention's dropout of {p} in training at {user_line()}: modules of dreamstream.nn have none "
+            "yet; set it to 0, or call .eval() on the layer"
         )
 
     # ------------------------------------------------------------------ what is deferred
