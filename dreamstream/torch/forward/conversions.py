@@ -520,7 +520,7 @@ def multihead(
     static_v: Any = None,
     **_: Any,
 ) -> tuple[Any, Any]:
-    """Project, attend, and project again; masks are floats by now, and weights are noted: their use is refused."""
+    """Project, attend, and project again; masks are floats by now, and the use of weights is refused."""
     if add_zero_attn or any(x is not None for x in (bias_k, bias_v, static_k, static_v)):
         raise NotStreamableError(
             f"MultiheadAttention at {user_line()}: add_bias_kv, add_zero_attn, static_k and static_v do not stream"
@@ -529,9 +529,7 @@ def multihead(
     if key_padding_mask is not None and not hidden and not hides_nothing(key_padding_mask):
         raise unread("MultiheadAttention", key_padding_mask)
     linear = native_functional.linear
-    query, key, value = (
-        x.value if isinstance(x, BatchTensor) else x for x in (query, key, value)
-    )  # all have it alike
+    query, key, value = (x.value if isinstance(x, BatchTensor) else x for x in (query, key, value))  # of all
     if query is key is value and not use_separate_proj_weight:
         parts = list(linear(query, in_proj_weight, in_proj_bias).chunk(3, -1))
     else:
