@@ -20,11 +20,11 @@
 enum { DS_N_STATUS = 16, DS_MAX_ARENAS = 8 };
 
 /* The types of the module: <name>_type in its state, made by ds_<name>_spec. */
-#define DS_TYPES(X)                                                                            \
-    X(op)                                                                                      \
-    X(graph)                                                                                   \
-    X(engine) X(live) X(stepper) X(stream) X(hold) X(prepared) X(count) X(decoder) X(decoding) \
-        X(record)
+#define DS_TYPES(X) \
+    X(op)           \
+    X(graph)        \
+    X(engine)       \
+    X(live) X(stepper) X(stream) X(hold) X(prepared) X(count) X(decoder) X(decoding) X(record)
 #define DS_TYPE_MEMBER(name) PyTypeObject *name##_type;
 #define DS_TYPE_SPEC(name) extern PyType_Spec ds_##name##_spec;
 

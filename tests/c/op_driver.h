@@ -55,7 +55,8 @@ static inline void *aligned_room(size_t n_bytes)
 
 static inline driven drive(const ds_op *op, const ds_real_kernels *k, const void *const *weights)
 {
-    driven d = {op, k, weights, NULL, ds_op_prepared_bytes(op, k), aligned_room(DS_WORKSPACE_BYTES)};
+    driven d = {
+        op, k, weights, NULL, ds_op_prepared_bytes(op, k), aligned_room(DS_WORKSPACE_BYTES)};
     d.prepared = aligned_room(d.prepared_bytes);
     if (d.prepared_bytes > 0)
         op->def->prepare(op, d.prepared, weights, k);

@@ -12,8 +12,9 @@ enum { N_TOKENS = 5, N_FRAMES = 40 };
 
 static const char tokens[] = "- 0\n| 1\na 2\nb 3\nc 4\n";
 static const char lexicon[] = "ab a b |\nba b a |\nab a b b |\nc c |\n";
-static const char model[] = "\\data\\\nngram 1=6\nngram 2=2\n\n\\1-grams:\n-9 <s> -0.5\n-1 </s>\n-2 <unk>\n-1 ab -0.5\n"
-                            "-1.2 ba -0.1\n-1.1 c\n\n\\2-grams:\n-0.3 ab ba\n-0.4 <s> c\n\n\\end\\\n";
+static const char model[] =
+    "\\data\\\nngram 1=6\nngram 2=2\n\n\\1-grams:\n-9 <s> -0.5\n-1 </s>\n-2 <unk>\n-1 ab -0.5\n"
+    "-1.2 ba -0.1\n-1.1 c\n\n\\2-grams:\n-0.3 ab ba\n-0.4 <s> c\n\n\\end\\\n";
 static const char phrases[] = "ab ba\t2\nc\n";
 
 static ds_text text_of(const char *bytes)
@@ -55,7 +56,8 @@ static bool same_hypotheses(ds_decoding *a, ds_decoding *b)
 {
     ds_hypothesis one = {.struct_size = sizeof one}, other = one;
     for (size_t rank = 0; rank == 0 || rank < one.n_hypotheses; rank++) {
-        CHECK(ds_decoding_read(a, &one, rank) == DS_OK && ds_decoding_read(b, &other, rank) == DS_OK);
+        CHECK(ds_decoding_read(a, &one, rank) == DS_OK &&
+              ds_decoding_read(b, &other, rank) == DS_OK);
         if (one.n_tokens != other.n_tokens || one.n_final != other.n_final ||
             memcmp(&one.score, &other.score, sizeof one.score) != 0 ||
             (one.n_tokens && memcmp(one.tokens, other.tokens, one.n_tokens * sizeof *one.tokens)))
@@ -81,7 +83,8 @@ TEST(chunks_and_snapshots_change_no_bit)
         CHECK(ds_decoding_snapshot_size(parts, &n) == DS_OK);
         unsigned char *bytes = malloc(n);
         CHECK(bytes && ds_decoding_snapshot(parts, bytes, n) == DS_OK);
-        for (size_t k = 0; k < n; k += 1 + n / 64) { /* of its own size, so that a sanitizer sees a step beside it */
+        for (size_t k = 0; k < n;
+             k += 1 + n / 64) { /* of its own size, so that a sanitizer sees a step beside it */
             unsigned char *cut = malloc(k ? k : 1);
             CHECK(cut != NULL);
             memcpy(cut, bytes, k);
@@ -110,7 +113,8 @@ TEST(texts_of_tokens_and_words)
     CHECK(ds_decoder_token(d, 2, &text, &n) == DS_OK && n == 1 && text[0] == 'a');
     CHECK(ds_decoder_word(d, 0, &text, &n) == DS_OK && n == 2 && memcmp(text, "ab", 2) == 0);
     CHECK(ds_decoder_word(d, 2, &text, &n) == DS_OK && n == 1 && text[0] == 'c');
-    CHECK(ds_decoder_word(d, 3, &text, &n) == DS_ARGUMENT && ds_decoder_token(d, -1, &text, &n) == DS_ARGUMENT);
+    CHECK(ds_decoder_word(d, 3, &text, &n) == DS_ARGUMENT &&
+          ds_decoder_token(d, -1, &text, &n) == DS_ARGUMENT);
     CHECK(ds_decoder_close(d) == DS_OK && ds_decoder_close(d) == DS_CLOSED);
 }
 
