@@ -8,6 +8,7 @@ from typing import Any
 
 from dreamstream.errors import ModeError
 from dreamstream.stream.edge import Line
+from dreamstream.stream.rules import Sizes
 
 __all__ = ["Edge"]
 
@@ -18,7 +19,7 @@ class Edge:
     def __init__(self, cid: Any = ("in", 0), rate: Any = 1) -> None:
         self.cid, self.rate = cid, Fraction(rate)
         self.line = Line(cid, self.rate, "float32", ())
-        self.entry = SimpleNamespace(guard=None)
+        self.entry = SimpleNamespace(guard=None, library=Sizes())
 
     def misuse(self, message: str) -> ModeError:
         return ModeError(message)

@@ -46,7 +46,7 @@ def gradients(case, data, library, weights):
     return {n: None if leaf.grad is None else leaf.grad.numpy() for n, leaf in leaves.items()}
 
 
-@pytest.mark.parametrize("name", [n for n in CASES if n not in (*NOT_OF_TORCH, *OTHERS)])
+@pytest.mark.parametrize("name", sorted(n for n in CASES if n not in (*NOT_OF_TORCH, *OTHERS)))
 def test_gradients_are_those_of_torch(name):
     for number, case in enumerate(CASES[name]):
         for seed in range(3):
