@@ -1,7 +1,6 @@
 /* The public API: decoders. Steps, hypotheses, snapshots, wrong use, the n-th allocation of every call. */
 #include "check.h"
 #include "dreamstream.h"
-#include "fault.h"
 #include "main.h"
 
 #include <math.h>
@@ -12,8 +11,9 @@ enum { N_TOKENS = 5, N_FRAMES = 40 };
 
 static const char tokens[] = "- 0\n| 1\na 2\nb 3\nc 4\n";
 static const char lexicon[] = "ab a b |\nba b a |\nab a b b |\nc c |\n";
-static const char model[] = "\\data\\\nngram 1=6\nngram 2=2\n\n\\1-grams:\n-9 <s> -0.5\n-1 </s>\n-2 <unk>\n-1 ab -0.5\n"
-                            "-1.2 ba -0.1\n-1.1 c\n\n\\2-grams:\n-0.3 ab ba\n-0.4 <s> c\n\n\\end\\\n";
+static const char model[] =
+    "\\data\\\nngram 1=6\nngram 2=2\n\n\\1-grams:\n-9 <s> -0.5\n-1 </s>\n-2 <unk>\n-1 ab -0.5\n"
+    "-1.2 ba -0.1\n-1.1 c\n\n\\2-grams:\n-0.3 ab ba\n-0.4 <s> c\n\n\\end\\\n";
 static const char phrases[] = "ab ba\t2\nc\n";
 
 static ds_text text_of(const char *bytes)
@@ -55,7 +55,8 @@ static bool same_hypotheses(ds_decoding *a, ds_decoding *b)
 {
     ds_hypothesis one = {.struct_size = sizeof one}, other = one;
     for (size_t rank = 0; rank == 0 || rank < one.n_hypotheses; rank++) {
-        CHECK(ds_decoding_read(a, &one, rank) == DS_OK && ds_decoding_read(b, &other, rank) == DS_OK);
+        CHECK(ds_decoding_read(a, &one, rank) == DS_OK &&
+              ds_decoding_read(b, &other, rank) == DS_OK);
         if (one.n_tokens != other.n_tokens || one.n_final != other.n_final ||
             memcmp(&one.score, &other.score, sizeof one.score) != 0 ||
             (one.n_tokens && memcmp(one.tokens, other.tokens, one.n_tokens * sizeof *one.tokens)))
@@ -71,7 +72,7 @@ TEST(chunks_and_snapshots_change_no_bit)
     ds_decoder *d = NULL;
     ds_decoding *whole = NULL, *parts = NULL, *other = NULL;
     fill_scores(x);
-    CHECK(ds_decoder_create(&d, &o) == DS_OK);
+    CHECK(succeeded(ds_decoder_create(&d, &o)));
     CHECK(ds_decoding_open(&whole, d) == DS_OK && ds_decoding_open(&parts, d) == DS_OK);
     CHECK(ds_decoding_open(&other, d) == DS_OK);
     CHECK(step(d, whole, x, 0, N_FRAMES, DS_START | DS_END) == DS_OK);
@@ -81,7 +82,8 @@ TEST(chunks_and_snapshots_change_no_bit)
         CHECK(ds_decoding_snapshot_size(parts, &n) == DS_OK);
         unsigned char *bytes = malloc(n);
         CHECK(bytes && ds_decoding_snapshot(parts, bytes, n) == DS_OK);
-        for (size_t k = 0; k < n; k += 1 + n / 64) { /* of its own size, so that a sanitizer sees a step beside it */
+        for (size_t k = 0; k < n;
+             k += 1 + n / 64) { /* of its own size, so that a sanitizer sees a step beside it */
             unsigned char *cut = malloc(k ? k : 1);
             CHECK(cut != NULL);
             memcpy(cut, bytes, k);
@@ -106,11 +108,12 @@ TEST(texts_of_tokens_and_words)
     ds_decoder *d = NULL;
     const char *text = NULL;
     size_t n = 0;
-    CHECK(ds_decoder_create(&d, &o) == DS_OK);
+    CHECK(succeeded(ds_decoder_create(&d, &o)));
     CHECK(ds_decoder_token(d, 2, &text, &n) == DS_OK && n == 1 && text[0] == 'a');
     CHECK(ds_decoder_word(d, 0, &text, &n) == DS_OK && n == 2 && memcmp(text, "ab", 2) == 0);
     CHECK(ds_decoder_word(d, 2, &text, &n) == DS_OK && n == 1 && text[0] == 'c');
-    CHECK(ds_decoder_word(d, 3, &text, &n) == DS_ARGUMENT && ds_decoder_token(d, -1, &text, &n) == DS_ARGUMENT);
+    CHECK(ds_decoder_word(d, 3, &text, &n) == DS_ARGUMENT &&
+          ds_decoder_token(d, -1, &text, &n) == DS_ARGUMENT);
     CHECK(ds_decoder_close(d) == DS_OK && ds_decoder_close(d) == DS_CLOSED);
 }
 
@@ -149,4 +152,57 @@ TEST(wrong_use_changes_nothing)
     CHECK(step(d, s, x, 1, 2, DS_START) == DS_OK);
     CHECK(ds_decoding_read(s, &h, 0) == DS_OK && h.n_frames == 1);
     CHECK(ds_decoder_close(d) == DS_OK && ds_decoder_close(d2) == DS_OK);
+}
+
+/* A life of a decoder; the status of what failed first. */
+static ds_status live(const ds_decoder_options *o, const float *x)
+{
+    ds_decoder *d = NULL;
+    ds_decoding *s = NULL, *more = NULL;
+    ds_hypothesis h = {.struct_size = sizeof h};
+    unsigned char bytes[1 << 14];
+    size_t n = 0;
+    ds_status status = ds_decoder_create(&d, o);
+    if (status == DS_OK)
+        status = ds_decoding_open(&s, d);
+    for (size_t t = 0; status == DS_OK && t + 10 <= N_FRAMES; t += 10) {
+        status = step(d, s, x, t, t + 10, 0);
+        if (status != DS_OK) { /* nothing has happened: it can be done again */
+            CHECK(ds_decoding_snapshot_size(s, &n) == DS_OK);
+            CHECK(step(d, s, x, t, t + 10, 0) == DS_OK);
+        }
+    }
+    if (status == DS_OK)
+        status = ds_decoding_read(s, &h, 0);
+    if (status == DS_OK)
+        status = ds_decoding_snapshot_size(s, &n);
+    CHECK(n <= sizeof bytes);
+    if (status == DS_OK)
+        status = ds_decoding_snapshot(s, bytes, n);
+    if (status == DS_OK)
+        status = ds_decoding_open(&more, d);
+    if (status == DS_OK)
+        status = ds_decoding_restore(more, bytes, n);
+    if (d)
+        CHECK(ds_decoder_close(d) == DS_OK);
+    return status;
+}
+
+TEST(the_nth_allocation_fails)
+{
+    float x[N_FRAMES * N_TOKENS];
+    ds_decoder_options o = all_options();
+    o.allocator = &hooks;
+    fill_scores(x);
+    size_t nth = 1;
+    for (;; nth++) {
+        ds_fault_arm(&fault, nth, false);
+        const ds_status status = live(&o, x);
+        CHECK(status == DS_OK || status == DS_NO_MEMORY);
+        CHECK(ds_fault_live_blocks(&fault) == 0 && ds_fault_bad_releases(&fault) == 0);
+        if (status == DS_OK)
+            break;
+    }
+    CHECK(nth > 40);
+    ds_fault_disarm(&fault);
 }
