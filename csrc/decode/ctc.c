@@ -537,6 +537,7 @@ static size_t best_entry(const ds_ctc *ctc, const ds_ctc_state *s)
     return best;
 }
 
+/* After every frame: what is found in the tree depends on the beam alone, not on what was there before. */
 static ds_status collect(ds_ctc_work *w, ds_ctc_state *s)
 {
     const size_t n = s->n_prefixes > s->n_aligned ? s->n_prefixes : s->n_aligned;
@@ -551,17 +552,13 @@ ds_status ds_ctc_advance(ds_ctc_work *work, const ds_ctc *ctc, ds_ctc_stream *st
     ds_ctc_state *s = &stream->next;
     DS_TRY(start ? ds_ctc_restart(ctc, &stream->allocator, s)
                  : ds_ctc_copy(&stream->allocator, s, &stream->now));
-    size_t limit = 0; /* prefixes before what is of no use is let go */
     for (size_t t = 0; t < n_frames; t++, scores += work->n_tokens) {
         DS_TRY(decode_frame(work, ctc, &stream->allocator, s, scores));
         mark_entries(s);
         s->frame++;
         DS_TRY(ds_ctc_settle(ctc, &stream->allocator, s, best_entry(ctc, s)));
         DS_TRY(ds_ctc_endpoint(ctc, &stream->allocator, s, best_entry(ctc, s)));
-        if (s->n_prefixes + s->n_aligned > limit) {
-            DS_TRY(collect(work, s));
-            limit = 2 * (s->n_prefixes + s->n_aligned) + 16 * s->n_entries + 256;
-        }
+        DS_TRY(collect(work, s));
     }
-    return collect(work, s);
+    return DS_OK;
 }

@@ -1,7 +1,6 @@
 /* The public API: decoders. Steps, hypotheses, snapshots, wrong use, the n-th allocation of every call. */
 #include "check.h"
 #include "dreamstream.h"
-#include "fault.h"
 #include "main.h"
 
 #include <math.h>
@@ -73,7 +72,7 @@ TEST(chunks_and_snapshots_change_no_bit)
     ds_decoder *d = NULL;
     ds_decoding *whole = NULL, *parts = NULL, *other = NULL;
     fill_scores(x);
-    CHECK(ds_decoder_create(&d, &o) == DS_OK);
+    CHECK(succeeded(ds_decoder_create(&d, &o)));
     CHECK(ds_decoding_open(&whole, d) == DS_OK && ds_decoding_open(&parts, d) == DS_OK);
     CHECK(ds_decoding_open(&other, d) == DS_OK);
     CHECK(step(d, whole, x, 0, N_FRAMES, DS_START | DS_END) == DS_OK);
@@ -109,7 +108,7 @@ TEST(texts_of_tokens_and_words)
     ds_decoder *d = NULL;
     const char *text = NULL;
     size_t n = 0;
-    CHECK(ds_decoder_create(&d, &o) == DS_OK);
+    CHECK(succeeded(ds_decoder_create(&d, &o)));
     CHECK(ds_decoder_token(d, 2, &text, &n) == DS_OK && n == 1 && text[0] == 'a');
     CHECK(ds_decoder_word(d, 0, &text, &n) == DS_OK && n == 2 && memcmp(text, "ab", 2) == 0);
     CHECK(ds_decoder_word(d, 2, &text, &n) == DS_OK && n == 1 && text[0] == 'c');
@@ -153,4 +152,57 @@ TEST(wrong_use_changes_nothing)
     CHECK(step(d, s, x, 1, 2, DS_START) == DS_OK);
     CHECK(ds_decoding_read(s, &h, 0) == DS_OK && h.n_frames == 1);
     CHECK(ds_decoder_close(d) == DS_OK && ds_decoder_close(d2) == DS_OK);
+}
+
+/* A life of a decoder; the status of what failed first. */
+static ds_status live(const ds_decoder_options *o, const float *x)
+{
+    ds_decoder *d = NULL;
+    ds_decoding *s = NULL, *more = NULL;
+    ds_hypothesis h = {.struct_size = sizeof h};
+    unsigned char bytes[1 << 14];
+    size_t n = 0;
+    ds_status status = ds_decoder_create(&d, o);
+    if (status == DS_OK)
+        status = ds_decoding_open(&s, d);
+    for (size_t t = 0; status == DS_OK && t + 10 <= N_FRAMES; t += 10) {
+        status = step(d, s, x, t, t + 10, 0);
+        if (status != DS_OK) { /* nothing has happened: it can be done again */
+            CHECK(ds_decoding_snapshot_size(s, &n) == DS_OK);
+            CHECK(step(d, s, x, t, t + 10, 0) == DS_OK);
+        }
+    }
+    if (status == DS_OK)
+        status = ds_decoding_read(s, &h, 0);
+    if (status == DS_OK)
+        status = ds_decoding_snapshot_size(s, &n);
+    CHECK(n <= sizeof bytes);
+    if (status == DS_OK)
+        status = ds_decoding_snapshot(s, bytes, n);
+    if (status == DS_OK)
+        status = ds_decoding_open(&more, d);
+    if (status == DS_OK)
+        status = ds_decoding_restore(more, bytes, n);
+    if (d)
+        CHECK(ds_decoder_close(d) == DS_OK);
+    return status;
+}
+
+TEST(the_nth_allocation_fails)
+{
+    float x[N_FRAMES * N_TOKENS];
+    ds_decoder_options o = all_options();
+    o.allocator = &hooks;
+    fill_scores(x);
+    size_t nth = 1;
+    for (;; nth++) {
+        ds_fault_arm(&fault, nth, false);
+        const ds_status status = live(&o, x);
+        CHECK(status == DS_OK || status == DS_NO_MEMORY);
+        CHECK(ds_fault_live_blocks(&fault) == 0 && ds_fault_bad_releases(&fault) == 0);
+        if (status == DS_OK)
+            break;
+    }
+    CHECK(nth > 40);
+    ds_fault_disarm(&fault);
 }
