@@ -84,7 +84,8 @@ def test_sizes_of_version_1_are_what_the_library_takes(c_build, tmp_path):
     sizes = {name: fields["-"][0] for name, fields in layout(c_build, KEPT, kept, tmp_path / "kept").items()}
     frozen = dict(re.findall(r"\bDS_(\w+)_1 = (\d+)", (CSRC / "api" / "object.h").read_text()))
     growing = [name for name, fields in kept.items() if "struct_size" in fields]
-    assert {f"ds_{name.lower()}": int(n) for name, n in frozen.items()} == {n: sizes[n] for n in growing}
+    found = {f"ds_{name.lower()}": int(n) for name, n in frozen.items()}
+    assert {n: found[n] for n in growing} == {n: sizes[n] for n in growing}
 
 
 # ---------------------------------------------------------------------- programs
@@ -96,7 +97,7 @@ def grown(header):
         header.read_text(),
         flags=re.S,
     )
-    assert n == 6
+    assert n >= 6
     return text
 
 
