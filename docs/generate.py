@@ -25,7 +25,7 @@ import dreamstream
 import dreamstream.export
 import dreamstream.torch.functional
 import dreamstream.torch.nn
-from dreamstream import _core, cli, data, errors, models, nn, optim, torch as bridge, train
+from dreamstream import _core, cli, data, decode, errors, models, nn, optim, torch as bridge, train
 from dreamstream.array import Tensor
 from dreamstream.array.functions import NAMES
 from dreamstream.operations import OPERATORS
@@ -321,6 +321,7 @@ def package_parts() -> dict[str, str]:
             names[part_of(name)].append(f"dreamstream.{name}")
     out = {part: autodoc(sorted(found, key=kind)) for part, found in names.items()}
     out["data"] = autodoc([f"dreamstream.data.{n}" for n in data.__all__])
+    out["decode"] = autodoc([f"dreamstream.decode.{n}" for n in decode.__all__])
     out["autograd"] += autodoc([f"dreamstream.autograd.{n}" for n in ("backward", "grad")])
     out["optim"] = autodoc([f"dreamstream.optim.{n}" for n in optim.__all__ if n != "lr_scheduler"])
     out["optim"] += autodoc([f"dreamstream.optim.lr_scheduler.{n}" for n in optim.lr_scheduler.__all__])
