@@ -497,6 +497,8 @@ def _tensors(name: str, tensors: Sequence[Any]) -> list[Tensor]:
         given = [t.as_stream() if isinstance(t, Symbolic) and t.is_filled else t for t in given]
     for t in given:
         if not isinstance(t, (Tensor, BatchTensor)):
+            if hasattr(type(t), "refuse"):
+                t.refuse(name)
             raise DTypeError(f"{name}: expected tensors, got {type(t).__name__}")
     return given
 

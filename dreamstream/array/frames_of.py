@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import ShapeError
+from ..errors import NotStreamableError, ShapeError
 from ..stream.rules import require_same
+from ..stream.where import user_line
 from .tensor import Tensor
 
 Shown = Callable[[Any], Any]
@@ -29,8 +30,14 @@ def of_elements(name: str, x: Any, others: Sequence[Any]) -> tuple[Tensor, list[
     model: Any = next((o for o in given if o.is_stream), None)
     if model is None:
         return given[0], given[1:], lambda y: y
+    _require_outside(name, model)
     own, *rest = [_frames(name, model, o) for o in given]
     return own, rest, model.like
+
+
+def _require_outside(name: str, x: Any) -> None:
+    if x.edge is not None:
+        raise NotStreamableError(f"{name} inside a forward, at {user_line()}: apply it to what the forward returns")
 
 
 def _frames(name: str, model: Any, other: Any) -> Any:
@@ -58,6 +65,7 @@ def frames_of(name: str, x: Any, target: Any) -> tuple[Tensor, Tensor, Shown]:
     t = target if isinstance(target, Tensor) else Tensor(np.asarray(target))
     if not x.is_stream:
         return x, t, lambda y: y
+    _require_outside(name, x)
     if x.ndim < 2 or isinstance(x.dims[1], str):
         raise ShapeError(
             f"{name}: classes are dimension 1, which is no feature of {x.names}; transpose them there"

@@ -18,7 +18,7 @@ from torch.nn.utils import parametrize
 
 from ..array.dtypes import name_of, nominal
 from ..array.lengths import LengthsOf
-from ..array.loop_frames import Gathered
+from ..array.loop_frames import FirstFrame, Gathered
 from ..array.stream_tensor import StreamTensor as Native
 from ..array.symbolic import as_symbolic, measured
 from ..errors import DreamStreamError, ModeError, StreamMismatchError
@@ -359,7 +359,7 @@ def _measured(x: Any) -> Any:
     if isinstance(x, StreamTensor):
         inner = measured(x._inner)  # which refuses what is no stream
         return x if inner is x._inner else StreamTensor.shell(inner)
-    return StreamTensor.shell(measured(x)) if isinstance(x, (Length, Gathered)) else x
+    return StreamTensor.shell(measured(x)) if isinstance(x, (Length, Gathered, FirstFrame)) else x
 
 
 def _run(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

@@ -294,7 +294,10 @@ ELSEWHERE = frozenset(
     words(
         "adaptive_avg_pool1d, fft, ifft, running_mean, argmax, argmin, all, any, count_nonzero, "
         "flip, roll, argsort, "
-        "scatter, scatter_add, index_add, index_copy, index_fill, repeat_interleave, fft_fft, fft_ifft, fft_rfft"
+        "scatter, scatter_add, index_add, index_copy, index_fill, repeat_interleave, fft_fft, fft_ifft, fft_rfft, "
+        # losses, which are of outputs (tests/python/test_losses.py), and loops (tests/torch/test_loops.py)
+        "binary_cross_entropy, binary_cross_entropy_with_logits, cross_entropy, ctc_loss, kl_div, nll_loss, "
+        "smooth_l1_loss, scan, linear_recurrence"
     )
 )
 

@@ -24,6 +24,7 @@ MODES = {"offline": None, "eager": EagerCall, "captured": Capture}
 ABSTRACT = {"Entry", "Call"}
 ELSEWHERE = {
     "TorchCall": "tests/torch/test_kernels.py, which enumerates the registry too",
+    "TapedCall": "tests/laws/test_random_gradients.py, which streams what these laws do and reads it backwards",
     "Body": "tests/torch/test_loops.py: operations on single frames are recorded, for a loop",
 }
 

@@ -42,6 +42,7 @@ ELSEWHERE: dict[str, str] = {
     "cross_attention": "its keys are given once: tests/torch/test_memory.py",
     "hold": "an input that is given once: tests/python/test_given_once.py",
     "unless_empty": "which streams are refused: tests/torch/test_no_frames.py",
+    "scan": "its bodies are random by themselves: ds_laws/operators/loops.py",
     "embedding": "its indices are an input of whole numbers: tests/python/test_nn_embedding.py",
 }
 

@@ -25,7 +25,7 @@ class Net(nn.Module):
         self.lstm = nn.LSTM(32, 8, 2, batch_first=True)
         values = self.spoilt.weight.numpy().copy()
         values[:, 3] *= 100
-        self.spoilt.weight.copy_(ds.tensor(values))
+        self.spoilt.weight.detach().copy_(ds.tensor(values))
 
     def forward(self, x: Any) -> Any:
         y = self.spoilt(self.conv(x).transpose(1, 2)).tanh()
@@ -153,7 +153,7 @@ def test_auto_is_within_its_bound_and_no_wider():
     model = nn.Linear(64, 8, bias=False)
     weight = rng.standard_normal((8, 64)).astype(np.float32)
     weight[5, 7] = 60
-    model.weight.copy_(ds.tensor(weight))
+    model.weight.detach().copy_(ds.tensor(weight))
 
     def stored(bound: float) -> str:
         engine = ds.compile(model, ("B", "L", 64), weights="auto", weights_bound=bound)
@@ -187,10 +187,10 @@ def test_auto_looks_at_every_channel(kind):
         nodes = ds.compile(model, spec, weights="auto", verify=False)._core.nodes
         return next(n["stored"] for n in nodes if n["name"] in ("conv_transpose1d", "expert_linear"))
 
-    layer.weight.copy_(ds.tensor(weight))
+    layer.weight.detach().copy_(ds.tensor(weight))
     assert stored() == "bf16"
     weight[at] = weight[at].flat[1:2]
-    layer.weight.copy_(ds.tensor(weight))
+    layer.weight.detach().copy_(ds.tensor(weight))
     assert stored() == "int8"
 
 
@@ -221,7 +221,7 @@ def test_auto_keeps_what_is_not_finite(bad):
     model = nn.Linear(4, 3)
     values = np.ones((3, 4), np.float32)
     values[1, 2] = bad
-    model.weight.copy_(ds.tensor(values))
+    model.weight.detach().copy_(ds.tensor(values))
     engine = ds.compile(model, ("B", "L", 4), weights="auto", verify=False)
     assert {n["stored"] for n in engine._core.nodes} == {"fp32"}
 

@@ -88,8 +88,8 @@ def bf16_product(x: Any, w: Any, bias: Any, n_parts: int = 1) -> Any:
 
 def linear(w: Any, bias: Any) -> nn.Linear:
     layer = nn.Linear(w.shape[1], w.shape[0])
-    layer.weight.copy_(ds.tensor(w))
-    layer.bias.copy_(ds.tensor(bias))
+    layer.weight.detach().copy_(ds.tensor(w))
+    layer.bias.detach().copy_(ds.tensor(bias))
     return layer
 
 

@@ -11,7 +11,6 @@ torch = pytest.importorskip("torch")
 from torch.nn import functional as F
 
 import dreamstream as ds
-from dreamstream import nn
 
 LENGTHS = {"a": 23, "b": 7, "c": 1, "d": 12, "e": 30}
 WHOLE = ["full-file-aligned", "full-file-unaligned"]
@@ -169,8 +168,6 @@ def test_refusals():
     inputs, targets = data()
     with pytest.raises(ds.ModeError, match=r"Tagger is not patched; give ds\.patch_module"):
         ds.train.ChunkTrainer(plain, sgd(plain), F.mse_loss, chunk=5)
-    with pytest.raises(ds.ModeError, match="bridge to PyTorch"):
-        ds.train.ChunkTrainer(ds.patch_module(nn.Linear(3, 2)), None, F.mse_loss, chunk=5)
     for wrong in ({"chunk": 0}, {"chunk": 5, "lanes": 0}):
         with pytest.raises(ValueError, match="must be at least 1, got 0"):
             ds.train.ChunkTrainer(model, sgd(model), F.mse_loss, **wrong)

@@ -63,13 +63,20 @@ def _of_elements(
     return reduced(name, loss if weight is None else loss * others[1], reduction, shown)
 
 
+def _of_differences(name: str, losses: Callable[..., Tensor], input: Any, target: Any, reduction: str) -> Tensor:
+    """Return the losses of differences, which are known inside a forward, too."""
+    if getattr(input, "edge", None) is not None or getattr(target, "edge", None) is not None:
+        return reduced(name, losses(checked(name, input) - target), reduction)
+    return _of_elements(name, lambda x, t: losses(x - t), input, target, reduction)
+
+
 # ---------------------------------------------------------------------- of elements
 @_described
 def mse_loss(
     input: Tensor, target: Tensor, reduction: str = "mean", *, size_average: Any = None, reduce: Any = None
 ) -> Tensor:
     """Return the square of the difference."""
-    return _of_elements("mse_loss", lambda x, t: (x - t).square(), input, target, reduction)
+    return _of_differences("mse_loss", lambda x: x.square(), input, target, reduction)
 
 
 @_described
@@ -77,7 +84,7 @@ def l1_loss(
     input: Tensor, target: Tensor, reduction: str = "mean", *, size_average: Any = None, reduce: Any = None
 ) -> Tensor:
     """Return the absolute difference."""
-    return _of_elements("l1_loss", lambda x, t: (x - t).abs(), input, target, reduction)
+    return _of_differences("l1_loss", lambda x: x.abs(), input, target, reduction)
 
 
 @_described
