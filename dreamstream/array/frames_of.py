@@ -37,7 +37,7 @@ def of_elements(name: str, x: Any, others: Sequence[Any]) -> tuple[Tensor, list[
 
 def _require_outside(name: str, x: Any) -> None:
     if x.edge is not None:
-        raise NotStreamableError(f"{name} inside a forward, at {user_line()}: apply it to what the forward returns")
+        raise NotStreamableError(f"{name} inside a forward, at {user_line()}: apply it to what that returns")
 
 
 def _frames(name: str, model: Any, other: Any) -> Any:

@@ -107,7 +107,7 @@ def _carried(step: Step, weights: Sequence[Tensor | None], like: Tensor) -> Stat
 def scan(step: Step, windows: Sequence[Window], weights: Sequence[Any], state: State) -> Any:
     """Run a body frame after frame, over all rows that have one left."""
     if traced():
-        raise NotStreamableError("a loop over frames is not exported; save the engine, which has it")
+        raise NotStreamableError("a loop over frames (scan) is not exported; save the engine, which has it")
     parts = [w.new() for w in windows]
     frames = [x for x, _ in parts]
     signatures = tuple((name_of(nominal(x.dtype)), tuple(x.shape[2:]), 1, 1) for x in frames)
