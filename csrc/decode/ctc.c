@@ -8,6 +8,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/log_add.h"
 #include "decode/select.h"
 
 static const double NEVER = -(double)INFINITY; /* the logarithm of a probability of 0 */
@@ -116,15 +117,9 @@ ds_status ds_ctc_check(const ds_ctc *ctc, const float *scores, size_t n_frames)
 }
 
 /* ---------------------------------------------------------------- sums and alignments */
-static double log_add(double a, double b)
-{
-    const double high = a > b ? a : b, low = a > b ? b : a;
-    return isinf(low) ? high : high + log1p(exp(low - high));
-}
-
 static double join(const ds_ctc *ctc, double a, double b)
 {
-    return ctc->options.best_alignment ? fmax(a, b) : log_add(a, b);
+    return ctc->options.best_alignment ? fmax(a, b) : ds_log_add(a, b);
 }
 
 /* The probability of a score; scores that are no logarithms of probabilities count as 1. */

@@ -73,9 +73,12 @@ static ds_status count_state(state *s, const ds_plan *p, const int64_t *frames)
 static ds_status list_state(state *s, const ds_plan *p)
 {
     const size_t n_edges = p->graph->n_edges;
+    size_t n_carried = 0;
+    for (size_t j = 0; j < p->graph->n_nodes; j++)
+        n_carried += (size_t)p->graph->nodes[j].op->n_carried;
     int *place;
     DS_PUSH(&s->arena, place, n_edges);
-    DS_PUSH(&s->arena, s->entries, n_edges + DS_MAX_CARRIED * p->graph->n_nodes);
+    DS_PUSH(&s->arena, s->entries, n_edges + n_carried);
     find_places(p, place);
     s->n_bytes = (7 + p->graph->n_inputs) * WORD;
     for (size_t e = 0; e < n_edges; e++) {

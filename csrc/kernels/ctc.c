@@ -3,11 +3,7 @@
 
 #include <math.h>
 
-static double log_sum(double a, double b)
-{
-    const double most = a > b ? a : b;
-    return most == (double)-INFINITY ? most : most + log1p(exp(-fabs(a - b)));
-}
+#include "base/log_add.h"
 
 static size_t class_at(const ds_ctc *c, size_t s)
 {
@@ -34,15 +30,15 @@ double ds_ctc_loss(const ds_ctc *c, double *alpha)
             if (before) {
                 sum = before[s];
                 if (s)
-                    sum = log_sum(sum, before[s - 1]);
+                    sum = ds_log_add(sum, before[s - 1]);
                 if (skips(c, s))
-                    sum = log_sum(sum, before[s - 2]);
+                    sum = ds_log_add(sum, before[s - 2]);
             }
             now[s] = sum + x[class_at(c, s)];
         }
     }
     const double *last = alpha + (c->n_frames - 1) * n;
-    return -(n > 1 ? log_sum(last[n - 1], last[n - 2]) : last[0]);
+    return -(n > 1 ? ds_log_add(last[n - 1], last[n - 2]) : last[0]);
 }
 
 /* Fills beta[t] of that of the frame behind; NULL: there is none. */
@@ -54,9 +50,9 @@ static void beta_at(const ds_ctc *c, const double *x, const double *behind, doub
         if (behind) {
             sum = behind[s];
             if (s + 1 < n)
-                sum = log_sum(sum, behind[s + 1]);
+                sum = ds_log_add(sum, behind[s + 1]);
             if (s + 2 < n && skips(c, s + 2))
-                sum = log_sum(sum, behind[s + 2]);
+                sum = ds_log_add(sum, behind[s + 2]);
         }
         now[s] = sum + x[class_at(c, s)];
     }
@@ -74,7 +70,7 @@ void ds_ctc_slope(const ds_ctc *c, const double *alpha, double loss, double scal
         for (size_t k = 0; k < c->n_classes; k++)
             g[k] = -INFINITY;
         for (size_t s = 0; s < n; s++)
-            g[class_at(c, s)] = log_sum(g[class_at(c, s)], own[s] + now[s]);
+            g[class_at(c, s)] = ds_log_add(g[class_at(c, s)], own[s] + now[s]);
         for (size_t k = 0; k < c->n_classes; k++)
             g[k] = (exp(x[k]) - exp(g[k] + loss - x[k])) * scale;
         behind = now;

@@ -77,7 +77,7 @@ class Branches(nn.Module):
     def forward(self, x):
         y = F.pad(self.left(x), (2, 1)) * self.scale.exp() + self.right(x)
         y = y - y.cumsum(2) * 0.1
-        return self.rnn(F.avg_pool1d(y, 3, 2).transpose(1, 2))[0]
+        return self.rnn(nn.AvgPool1d(3, 2)(y).transpose(1, 2))[0]
 
 
 class Pooled(nn.Module):
