@@ -13,7 +13,18 @@ from .session import Call
 
 
 class EagerCall(Call):
-    """A call that computes NumPy values."""
+    """A call that computes NumPy values.
+
+    Attributes
+    ----------
+    records : bool
+        Whether the operator that runs next is to leave a record of what it did.
+    ran : tuple
+        What the last operator gave: outputs, states, and the record where one was asked for.
+    """
+
+    records = False
+    ran: tuple[Any, ...]
 
     def compute(
         self, leg: Leg, edges: Sequence[Edge], values: Sequence[Any], weights: Sequence[Any]
@@ -27,8 +38,7 @@ class EagerCall(Call):
             seen, made = ([np.where(c[:, :1] > 0, 0, c) for c in both] for both in (inputs, outputs))
         else:
             made = outputs = op.counts(inputs, ended, self.ids)
-        results, states = self.run_op(
-            op,
+        self.ran = op.run(
             values,
             seen,
             made,
@@ -38,10 +48,8 @@ class EagerCall(Call):
             False,
             self.ids,
             self.session.prepared(self.n_done - 1, op),
+            *((True,) if self.records else ()),  # operators that are declared in Python know of no records
         )
+        results, states = self.ran[:2]
         self.record(states)
         return [(y, Edge(self, line, counts)) for y, line, counts in zip(results, leg.lines, outputs)]
-
-    def run_op(self, op: Any, *given: Any) -> Any:
-        """Run an operator: its outputs, and the rows' states after it."""
-        return op.run(*given)

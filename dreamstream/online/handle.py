@@ -301,8 +301,6 @@ class Patch:
         self, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any], ids: Sequence[str]
     ) -> tuple[Any, ...]:
         """Return what an engine gives for a call, in a tuple; none where the forward runs."""
-        if self.backend not in BACKENDS:
-            return ()
         if not module.training:
             return (self.on_engine.call(module, args, kwargs),)
         others = [i for i in ids if i in self.engine_ids]
@@ -399,9 +397,8 @@ class Patch:
     def _outermost(
         self, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any], tensors: Sequence[StreamTensor]
     ) -> Any:
-        evaluated = self._evaluated(module, args, kwargs, tensors[0].ids)
-        if evaluated:
-            return evaluated[0]
+        if self.backend in BACKENDS and (found := self._evaluated(module, args, kwargs, tensors[0].ids)):
+            return found[0]
         meta = tensors[0].meta
         if len(tensors) > 1:
             require_same_streams([x.meta for x in tensors])
@@ -413,7 +410,7 @@ class Patch:
             taped = module.told_to_train and autograd.is_grad_enabled()
             kind = TapedCall if taped else EagerCall
             call: Any = session.admit(meta, rates, lengths, True in restarts, names, kind, given)
-            outputs = NativeOutputs(call, self.train_variant, module.told_to_train, taped)
+            outputs = NativeOutputs(call, self.options.train_variant, module.told_to_train, taped)
             call.kinds = [(name_of(x.value.dtype), x.value.shape[1:]) for x in tensors]
             if call.kinds != session.kinds:
                 call.require_kinds(input_names(module, args, kwargs, tensors))
@@ -430,7 +427,8 @@ class Patch:
             def enter(x: Any) -> Any:
                 return as_symbolic(x, entered) if isinstance(x, LengthsOf) else entered.get(id(x), x)
 
-            inside_args = map_leaves(args, enter)
+            only_streams = not kwargs and list(map(type, args)).count(StreamTensor) == len(args)
+            inside_args = tuple(map(enter, args)) if only_streams else map_leaves(args, enter)
             inside_kwargs = map_leaves(kwargs, enter) if kwargs else kwargs
             held = session.held = session.held or Held(module)
             held.noted = False
@@ -450,9 +448,11 @@ class Patch:
                     if told is not None:
                         raise told from None
                     raise_explained(error, self.path, type(module).__name__)
-                found = list(map(measured, leaves(result)))
-                seen = iter(outputs.given(found))
-                result = map_leaves(result, lambda x: next(seen))
+                if isinstance(result, StreamTensor):
+                    (result,) = outputs.given([measured(result)])
+                else:
+                    seen = iter(outputs.given(list(map(measured, leaves(result)))))
+                    result = map_leaves(result, lambda x: next(seen))
                 held.settle()
                 session.commit(call)
             except BaseException:

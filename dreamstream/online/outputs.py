@@ -29,14 +29,15 @@ class Outputs:
 
     def __init__(self, call: Any, variant: str, training: bool, taped: bool) -> None:
         self._call = call
-        self._groups = groups = call.session.groups
+        self._groups: Groups | None = None  # chunk by chunk there are none
+        self._group: Group | None = None
         self._holds = variant == "full-file-unaligned" and training
-        self._group = None
+        if variant == "chunk-wise-aligned":
+            return
+        groups = call.session.groups
         if variant == "full-file-unaligned":
             groups.require_new(call.meta)
             _require_one_mode(call.meta, groups, training)
-        if variant == "chunk-wise-aligned":
-            return
         if self._holds or taped:
             self._groups, self._group = groups.joined(call.meta)
         else:
@@ -74,22 +75,24 @@ class Outputs:
     # ---------------------------------------------------------------- what leaves
     def given(self, found: Sequence[Any]) -> list[Any]:
         """Return what a forward returned as its caller sees it; the call then publishes the groups."""
-        inner = [self.inner(x) for x in found]
+        inner = list(map(self.inner, found))
         after = self._groups
         if self._holds:
             after, seen = self._whole([i for i in inner if i is not None])
             leaves = iter(seen)
             out = [x if i is None else next(leaves) for x, i in zip(found, inner)]
         else:
-            out = [x if i is None else self._now(i) for x, i in zip(found, inner)]
-            if self._group is not None:
+            out = list(map(self._now, found, inner))
+            if after is not None and self._group is not None:
                 after = Groups((*after.groups, self._group))
-        if after.groups or self._call.session.groups.groups:
+        if after is not None and (after.groups or self._call.session.groups.groups):
             self._call.also = ((self._call.session.joined, after),)
         return out
 
-    def _now(self, inner: Any) -> Any:
-        """Return this call's frames."""
+    def _now(self, x: Any, inner: Any) -> Any:
+        """Return this call's frames of an output, and what is no stream as it is."""
+        if inner is None:
+            return x
         parts = self.parts(inner)
         values = list(map(self.frames, parts))
         if self._group is not None:
@@ -98,7 +101,7 @@ class Outputs:
 
     def _whole(self, inner: Sequence[Any]) -> tuple[Groups, list[Any]]:
         """Hold the frames back; return those of the files whose groups have ended."""
-        assert self._group is not None
+        assert self._groups is not None and self._group is not None
         parts = [Part(self.frames(p), p.meta.lengths) for i in inner for p in self.parts(i)]
         own = self._group.holding(Held(tuple(self._call.ids), tuple(parts)))
         groups = (*self._groups.groups, own)

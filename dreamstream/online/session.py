@@ -317,7 +317,8 @@ class Session:
         if call.guard is not None:
             raise call.guard.left()
         call.over = True
-        states, places = call.states(), call.state_places()
+        states = call.states()
+        places = list(zip(*call.left)) if call.left else [()] * len(call.ids)
         new: dict[str, StreamState | None] = {}
         for row, (stream_id, frames, ended) in enumerate(
             zip(call.ids, call.frames_now.tolist(), call.meta.eos.tolist())
@@ -409,6 +410,7 @@ class Call:
         self._names = names
         self._named: Mapping[int, str] | None = None
         self.new: list[Sequence[Any]] = []
+        self.left: list[Sequence[Any]] = []  # per operation where gradients of the rows' states go, if anywhere
         self.n_done = 0
         self.over = False  # the forward has returned
         self.kinds: Sequence[Kind] = ()
@@ -573,10 +575,6 @@ class Call:
     def states(self) -> Sequence[Any]:
         """Return what each row remembers after all operations."""
         return list(zip(*self.new)) if self.new else [()] * len(self.ids)
-
-    def state_places(self) -> Sequence[Any]:
-        """Return for each row, per operation, where the gradient of its state goes; () where it goes nowhere."""
-        return [()] * len(self.ids)
 
     def record(self, states: Sequence[Any] | None) -> None:
         """Add the rows' states after the operation that is being computed."""

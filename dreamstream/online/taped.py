@@ -52,7 +52,7 @@ class TapedCall(EagerCall):
         """Say whether gradients of states are handed on, and where it is noted whose constants arrays are."""
         self.hands_on, self.noted = hands_on, noted
         self.courses = None  # which keep arrays of the calls before
-        self.left: list[Any] = []
+        self.left = []
 
     def compute(
         self, leg: Leg, edges: Sequence[Edge], values: Sequence[Any], weights: Sequence[Any]
@@ -69,34 +69,23 @@ class TapedCall(EagerCall):
                 "requires_grad=False"
             )
         taped = not op.constant and (any(wanted) or any(p is not None for p in old))
-        self.known: Any = None
         self.records = taped and op.differentiable
         results = super().compute(leg, edges, values, weights)
         record: Any = None
         if taped:
             back: Any = f"{op.name} has no derivative yet"
-            if self.known is not None:
-                back = _back(self.known, wanted, len(values), len(results), len(self.ids), self.hands_on)
+            if self.records:
+                back = _back(self.ran[2], wanted, len(values), len(results), len(self.ids), self.hands_on)
             read = [w for w in weights if id(w) in self.noted]
             n_outputs = len(results) + len(self.ids)
             record = autograd.Record(op.name, [*parents, *old], back, read, n_outputs)
             for o, (value, edge) in enumerate(results):
                 if value.dtype.kind == "f":
                     edge.made = record, o
-        held = self.hands_on and record is not None
-        self.left.append([(record, len(results) + r) if held else None for r in range(len(self.ids))])
+        if self.hands_on:
+            rows = range(len(self.ids))
+            self.left.append([None if record is None else (record, len(results) + r) for r in rows])
         return results
-
-    def run_op(self, op: Any, *given: Any) -> Any:
-        """Run an operator, with a record where one is wanted."""
-        if not self.records:
-            return op.run(*given)
-        results, states, self.known = op.run(*given, True)
-        return results, states
-
-    def state_places(self) -> Sequence[Any]:
-        """Return for each row where the gradients of its states go."""
-        return list(zip(*self.left)) if self.hands_on and self.left else [()] * len(self.ids)
 
 
 def _back(known: Any, wanted: Sequence[bool], n_values: int, n_outputs: int, n_rows: int, kept: bool) -> Any:
@@ -140,7 +129,12 @@ class NativeOutputs(Outputs):
             return None
         if x.edge is None or x.edge.entry is not self._call:
             raise StreamMismatchError("the forward returned a tensor of another call")
-        return x.as_output()
+        return x
+
+    def _now(self, x: Any, inner: Any) -> Any:
+        if inner is None or self._group is not None or inner.edge.made is not None:
+            return super()._now(x, inner)
+        return _outside(inner, inner.value, inner.meta, inner.starts)  # nothing of it is on a tape
 
     def frames(self, part: Any) -> Tensor:
         """Return a stream's frames, on the tape."""
@@ -168,6 +162,11 @@ class NativeOutputs(Outputs):
     def outside(self, inner: Any, values: Sequence[Any], meta: StreamMetadata, starts: Any) -> StreamTensor:
         """Return frames as a tensor outside forwards, with the dimensions that the forward gave it."""
         (frames,) = values
-        made = (frames.numpy(), inner.dims, inner._names, meta, starts, inner._rate, None)
-        out: StreamTensor = autograd.follow(StreamTensor._make(*made), autograd.source(frames), "frames")
+        made = _outside(inner, frames.numpy(), meta, starts)
+        out: StreamTensor = autograd.follow(made, autograd.source(frames), "frames")
         return out
+
+
+def _outside(inner: Any, value: Any, meta: StreamMetadata, starts: Any) -> StreamTensor:
+    """Return frames with the dimensions that the forward gave a stream."""
+    return StreamTensor._make(value, inner.dims, inner._names, meta, starts, inner._rate, None)
