@@ -161,7 +161,7 @@ def compile(
     engine.lengths = lengths_in(spec)
     if verify:
         for name, x in model.named_parameters():
-            if _other(x):
+            if is_other_float(x):
                 raise DTypeError(
                     f"{name} is {str(x.dtype).rpartition('.')[2]}, but an engine computes in float32, and nothing "
                     'could be compared; compile with dtype="float32", which takes a copy of the model, or '
@@ -177,10 +177,10 @@ def compile(
 def _in_float32(model: Any) -> Any:
     """Return the model, or of one of other floats a copy in float32."""
     state = (*model.parameters(), *model.buffers())
-    return copy.deepcopy(model).float() if any(_other(x) for x in state) else model
+    return copy.deepcopy(model).float() if any(is_other_float(x) for x in state) else model
 
 
-def _other(x: Any) -> bool:
+def is_other_float(x: Any) -> bool:
     """Whether a tensor is of floats that no engine computes in."""
     return str(x.dtype).rpartition(".")[2] in ("float64", "float16", "bfloat16")
 

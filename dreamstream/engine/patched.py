@@ -9,7 +9,6 @@ from __future__ import annotations
 import copy
 import inspect
 import json
-import struct
 import threading
 import zlib
 from collections.abc import Iterable, Mapping
@@ -25,8 +24,9 @@ from ..array.stream_tensor import StreamTensor
 from ..errors import FormatError, ModeError, StreamIdError, StreamMismatchError
 from ..online.front import BACKENDS
 from ..online.given import Static
+from ..online.states import sealed, unsealed
 from ..stream.tree import map_leaves
-from .compile import compile
+from .compile import compile, is_other_float
 from .engine import Engine
 from .interface import sizes_of
 
@@ -49,8 +49,8 @@ class _Weights:
         self.tensors = [tensor for _, tensor in named]
         self._names = [name for name, _ in named]
         self._stamps = list(map(patch.stamp, self.tensors))
-        arrays = [np.asarray(patch.array_of(tensor)).reshape(-1) for tensor in self.tensors]
-        self._greatest = [(a, int(np.abs(a).argmax())) for a in arrays if a.size]
+        arrays = [patch.array_of(tensor) for tensor in self.tensors]
+        self._greatest = [(a, np.unravel_index(np.abs(a).argmax(), a.shape)) for a in arrays if a.size]
         self._numbers = [a[k] for a, k in self._greatest]
         self.sums = self._sums()
 
@@ -183,9 +183,13 @@ class OnEngine:
 
     def _make(self) -> None:
         spec, rates, types = json.loads(self._asked)
-        own = self._patch.options
+        own, model = self._patch.options, self._patch.module
+        for name, x in (*model.named_parameters(), *model.named_buffers()):
+            if is_other_float(x):
+                kind = str(x.dtype).rpartition(".")[2]
+                raise ModeError(f"{name} is {kind}, and an engine computes in float32: {_ELSE}")
         self.engine = compile(
-            self._patch.module,
+            model,
             {name: LengthsOf(**x) if isinstance(x, dict) else tuple(x) for name, x in spec.items()},
             {name: Fraction(rate) for name, rate in rates.items()},
             dtype=types,
@@ -211,8 +215,7 @@ class OnEngine:
     def get_state(self, stream_id: str) -> bytes:
         """Return what a stream remembers: the spec, as JSON, and the engine's snapshot."""
         assert self.engine is not None
-        text = self._asked.encode()
-        return _MAGIC + struct.pack("<Q", len(text)) + text + self.engine.snapshot(stream_id)
+        return sealed(_MAGIC, json.loads(self._asked), self.engine.snapshot(stream_id))
 
     @staticmethod
     def is_state(data: Any) -> bool:
@@ -280,16 +283,14 @@ def _spec_of(x: Any) -> tuple[Any, ...]:
 
 def _read_state(data: bytes) -> tuple[str, bytes]:
     """Return the inputs, as JSON, and the snapshot in what `OnEngine.get_state` gave."""
-    (n,) = struct.unpack_from("<Q", data, 8) if len(data) >= 16 else (len(data),)
+    text, snapshot = unsealed(_MAGIC, data)
     try:
-        text = data[16 : 16 + n].decode()
-        spec, rates, types = json.loads(text)
-        fine = all(isinstance(x, dict) for x in (spec, rates, types))
-    except (ValueError, TypeError, UnicodeDecodeError):
-        fine = False
-    if not fine:
-        raise FormatError("the state of a stream is damaged: there are no inputs in it")
-    return text, data[16 + n :]
+        inputs = json.loads(text)
+    except ValueError:
+        inputs = None
+    if not (isinstance(inputs, list) and len(inputs) == 3 and all(isinstance(x, dict) for x in inputs)):
+        raise FormatError("the state's header is damaged: there are no inputs in it")
+    return json.dumps(inputs), snapshot
 
 
 BACKENDS["engine"] = OnEngine

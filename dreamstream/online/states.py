@@ -47,19 +47,36 @@ def _dump_one(session: Session, stream_id: str) -> bytes:
         "frames": list(state.frames),
         "sizes": [None if p is None else len(p) for p in parts],
     }
+    return sealed(MAGIC, header, b"".join(p for p in parts if p is not None))
+
+
+def sealed(magic: bytes, header: Any, content: bytes) -> bytes:
+    """Return a state's bytes: the magic word, a header as JSON, what it is of, and a checksum."""
     text = json.dumps(header).encode()
-    body = MAGIC + struct.pack("<Q", len(text)) + text + b"".join(p for p in parts if p is not None)
+    body = magic + struct.pack("<Q", len(text)) + text + content
     return body + struct.pack("<I", zlib.crc32(body))
 
 
-def _read(data: bytes) -> tuple[list[Any], tuple[Fraction, ...], dict[str, Any], StreamState]:
-    if len(data) < 20 or data[:8] != MAGIC:
+def unsealed(magic: bytes, data: bytes) -> tuple[bytes, bytes]:
+    """Return the header, still as JSON, and the content of what `sealed` gave.
+
+    Raises
+    ------
+    FormatError
+        For other bytes.
+    """
+    if len(data) < 20 or data[:8] != magic:
         raise FormatError("these bytes are not a stream's state")
     if struct.unpack("<I", data[-4:])[0] != zlib.crc32(data[:-4]):
         raise FormatError("the state is damaged: its checksum does not match")
     (n,) = struct.unpack("<Q", data[8:16])
+    return data[16 : 16 + n], data[16 + n : -4]
+
+
+def _read(data: bytes) -> tuple[list[Any], tuple[Fraction, ...], dict[str, Any], StreamState]:
+    text, content = unsealed(MAGIC, data)
     try:
-        header = json.loads(data[16 : 16 + n])
+        header = json.loads(text)
         script = as_cid(header["script"])
         rates = tuple(Fraction(a, b) for a, b in header["rates"])
         frames = tuple(int(f) for f in header["frames"])
@@ -68,13 +85,13 @@ def _read(data: bytes) -> tuple[list[Any], tuple[Fraction, ...], dict[str, Any],
             for k, (dtype, dims) in header.get("given", {}).items()
         }
         sizes = header["sizes"]
-        at, parts = 16 + n, []
+        at, parts = 0, []
         for size in sizes:
-            parts.append(None if size is None else data[at : at + size])
+            parts.append(None if size is None else content[at : at + size])
             at += size or 0
     except (ValueError, KeyError, TypeError, ZeroDivisionError, RecursionError) as error:
         raise FormatError(f"the state's header is damaged: {error}") from None
-    if at != len(data) - 4 or len(sizes) != len(script) or len(frames) != len(rates):
+    if at != len(content) or len(sizes) != len(script) or len(frames) != len(rates):
         raise FormatError("the state's sizes do not add up")
     moving = len(rates) - len(given)
     memories = ["M" in dims for _, dims in given.values()]

@@ -103,13 +103,32 @@ class Store(Protocol):
         """Let another server have it."""
 
 
-class MemoryStore:
+class _Aging:
+    """Records that go when nobody has looked at them for long."""
+
+    def __init__(self) -> None:
+        self._times: dict[str, float] = {}  # when each was last kept or looked at
+
+    def delete(self, stream_id: str) -> None:
+        """Forget a stream."""
+        raise NotImplementedError
+
+    def sweep(self, seconds: float, live: set[str]) -> int:
+        """Forget what nobody has kept or looked at for so long, but for live streams; return how many."""
+        before = time.monotonic() - seconds
+        gone = [i for i, then in self._times.items() if then < before and i not in live]
+        for i in gone:
+            self.delete(i)
+        return len(gone)
+
+
+class MemoryStore(_Aging):
     """Records that last as long as the process."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.key = secrets.token_bytes(32)
         self._records: dict[str, Record] = {}
-        self._times: dict[str, float] = {}
 
     def keep(self, stream_id: str, record: Record) -> None:
         self._records[stream_id], self._times[stream_id] = record, time.monotonic()
@@ -123,13 +142,6 @@ class MemoryStore:
         self._records.pop(stream_id, None)
         self._times.pop(stream_id, None)
 
-    def sweep(self, seconds: float, live: set[str]) -> int:
-        before = time.monotonic() - seconds
-        gone = [i for i, then in self._times.items() if then < before and i not in live]
-        for i in gone:
-            self.delete(i)
-        return len(gone)
-
     def close(self) -> None:
         """There is nothing to let go."""
 
@@ -139,7 +151,7 @@ _ENTRY = struct.Struct("<4sHQI")
 _WORD = b"DSr1"
 
 
-class FolderStore:
+class FolderStore(_Aging):
     """Records in a folder: an append log, rewritten when half of it is out of date.
 
     What a server has written outlives it, killed at any moment: an entry that was cut short is left out. `durable`
@@ -152,6 +164,7 @@ class FolderStore:
     """
 
     def __init__(self, folder: str | os.PathLike[str], durable: bool = False) -> None:
+        super().__init__()
         self._folder, self._durable = Path(folder), durable
         self._folder.mkdir(parents=True, exist_ok=True)
         self._lock = open(self._folder / "lock", "wb")  # noqa: SIM115 (held as long as the store is)
@@ -162,7 +175,6 @@ class FolderStore:
             raise StoreError(f"{self._folder} is another server's; give each a folder of its own") from None
         self.key = self._read_key()
         self._places: dict[str, tuple[int, int]] = {}  # of each record, and its size
-        self._times: dict[str, float] = {}
         self._used = 0  # bytes of entries that hold
         self._log = self._open()
 
@@ -229,13 +241,6 @@ class FolderStore:
         if stream_id in self._places:
             self._append(stream_id, b"")
             self._drop(stream_id)
-
-    def sweep(self, seconds: float, live: set[str]) -> int:
-        before = time.monotonic() - seconds
-        gone = [i for i, then in self._times.items() if then < before and i not in live]
-        for i in gone:
-            self.delete(i)
-        return len(gone)
 
     def _rewrite(self) -> None:
         part = self._folder / "log.part"

@@ -22,7 +22,7 @@ from ..array.loop_frames import FirstFrame, Gathered
 from ..array.stream_tensor import StreamTensor as Native
 from ..array.symbolic import as_symbolic, measured
 from ..errors import DreamStreamError, ModeError, StreamMismatchError
-from ..online.front import CONVOLUTIONS
+from ..online.front import BACKENDS, CONVOLUTIONS
 from ..online.given import Given, forgotten, input_names
 from ..online.handle import VALUES, Patch
 from ..online.patch import PatchesItself
@@ -203,8 +203,7 @@ class TorchPatch(Patch):
         meta = infos[0].meta
         if len(infos) > 1:
             require_same_streams([i.meta for i in infos])
-        evaluated = self._evaluated(module, args, kwargs, meta.ids)
-        if evaluated:
+        if self.backend in BACKENDS and (evaluated := self._evaluated(module, args, kwargs, meta.ids)):
             return evaluated[0]
         session: Any = self.session
         values = [unpad(x._plain(), x._info) for x in tensors]
@@ -305,7 +304,10 @@ class TorchPatch(Patch):
         return StreamTensor.from_frames(torch.from_numpy(x.value), x.dims, x.meta, x.starts, x._rate)
 
     def array_of(self, x: Any) -> Any:
-        return x.detach().cpu().numpy() if isinstance(x, torch.Tensor) else super().array_of(x)
+        if not isinstance(x, torch.Tensor):
+            return super().array_of(x)
+        x = x.detach().cpu()
+        return (x.float() if x.dtype is torch.bfloat16 else x).numpy()  # of which NumPy has no type
 
     def stamp(self, x: Any) -> Any:
         return x.data_ptr(), 0 if x.is_inference() else x._version

@@ -100,7 +100,7 @@ def test_what_does_not_fit(call, folder):
     assert status == 1 and "missing.wav: No such file" in error
 
 
-def test_listening(folder):
+def listening(folder, *more):
     command = [
         sys.executable,
         "-m",
@@ -112,8 +112,12 @@ def test_listening(folder):
         "--tokens",
         "tokens.txt",
     ]
+    return subprocess.Popen([*command, *more], cwd=folder, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+
+
+def test_listening(folder):
     for more, want in (((), "ab cab ab"), (("--json",), "ab cab ab")):
-        process = subprocess.Popen([*command, *more], cwd=folder, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        process = listening(folder, *more)
         samples = spoken("ab cab ab").tobytes()
         for at in range(0, len(samples), 333):
             process.stdin.write(samples[at : at + 333])
@@ -124,18 +128,7 @@ def test_listening(folder):
 
 
 def test_words_are_there_as_soon_as_they_are_final(folder):
-    command = [
-        sys.executable,
-        "-m",
-        "dreamstream",
-        "listen",
-        "-",
-        "--model",
-        "levels.dsm",
-        "--tokens",
-        "tokens.txt",
-    ]
-    process = subprocess.Popen(command, cwd=folder, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    process = listening(folder)
     process.stdin.write(spoken("ab cab ").tobytes() + bytes(2 * 4 * RATE))  # and four seconds of silence
     process.stdin.flush()
     assert process.stdout.readline().split()[0] == b"ab"

@@ -354,3 +354,16 @@ def test_threads():
     for thread in threads:
         thread.join()
     assert all(torch.equal(y.tensor(), want.tensor()) for ys in found.values() for y in ys) and len(found) == 4
+
+
+def test_weights_that_lie_otherwise_and_narrow_ones():
+    """A weight whose elements don't lie in order is watched where it is; one that no engine takes is named."""
+    model, x = made(), frames()
+    model.head.weight = nn.Parameter(model.head.weight.T.contiguous().T)
+    model(chunk(x, 0, 5))
+    model.head.weight.numpy()[:] *= 2
+    with pytest.raises(ds.ModeError, match="changed while streams are live"):
+        model(chunk(x, 5, 20))
+    for kind in (torch.bfloat16, torch.float64):
+        with pytest.raises(ds.ModeError, match=f"is {str(kind)[6:]}, and an engine computes in float32"):
+            made().to(kind)(chunk(x.to(kind), 0, 5))
