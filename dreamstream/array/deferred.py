@@ -22,7 +22,6 @@ from ..operations import ARITHMETIC, BITWISE, OPERATIONS, RELATIONS, ours
 from ..stream.mask_recognition import LONGEST, MASKED, Unrecognised, long_enough
 from ..stream.rules import BatchSize, Length
 from ..stream.tree import map_leaves
-from ..stream.where import user_line
 from .axes import LikeOthers
 from .filled import Shared, kept
 from .protocol import refuse_the_rest
@@ -225,7 +224,7 @@ class Deferred(Shared, LikeOthers):
             with self.library.evaluating():
                 return self.at(lambda length: _count(length, n))
         except IndexError as error:
-            raise NotStreamableError(f"{self!r} at {user_line()} look {BEYOND}: {error}; {SERVES}") from None
+            raise NotStreamableError.here(f"{self!r}", f" look {BEYOND}: {error}; {SERVES}") from None
 
     @cached_property
     def shape(self) -> tuple[Any, ...]:
@@ -263,7 +262,7 @@ class Deferred(Shared, LikeOthers):
                 for more in range(plus, plus + by):
                     if all((_count(length, n) + more) // by == s for n, s in zip(probed, sizes)):
                         return length if (by, more) == (1, 0) else ((length + more) // by).counting()
-        raise NotStreamableError(f"the size of {self!r} at {user_line()} is none of a stream's; {SERVES}")
+        raise NotStreamableError.here(f"the size of {self!r}", f" is none of a stream's; {SERVES}")
 
     def size(self, dim: int | None = None) -> Any:
         return self.shape if dim is None else self.shape[dim]
@@ -308,7 +307,7 @@ class Deferred(Shared, LikeOthers):
         """Return the number that it is at every length."""
         number = None if self.dim() else self._alike(methodcaller(name))
         if number is None:
-            raise NotStreamableError(f"positions are made numbers by {name} at {user_line()}; {SERVES}")
+            raise NotStreamableError.here(f"positions are made numbers by {name}", f"; {SERVES}")
         return number
 
     __int__ = partialmethod(item, "__int__")
@@ -317,8 +316,8 @@ class Deferred(Shared, LikeOthers):
     def __bool__(self) -> bool:
         found = self._alike(bool)
         if found is None:
-            raise NotStreamableError(
-                f"a comparison of positions at {user_line()} depends on the length of the stream; {SERVES}"
+            raise NotStreamableError.here(
+                "a comparison of positions", f" depends on the length of the stream; {SERVES}"
             )
         return bool(found)
 
@@ -344,9 +343,10 @@ class Deferred(Shared, LikeOthers):
 
     def _within(self, of: Any, out: Any, *source: Any) -> Any:
         if not source:
-            raise NotStreamableError(
-                f"{out.func.__name__} at {user_line()} writes into a part of a mask or term of attention: compute "
-                "a new tensor instead (torch.where, masked_fill)"
+            raise NotStreamableError.here(
+                out.func.__name__,
+                " writes into a part of a mask or term of attention: compute a new tensor instead (torch.where, "
+                "masked_fill)",
             )
         return super()._within(of, out, *source)
 
@@ -382,7 +382,7 @@ class Deferred(Shared, LikeOthers):
     def __getattr__(self, name: str) -> Any:
         func = getattr(self.library.tensor, name, None)
         if name in _NUMBERS:
-            raise _NoNumber(f"positions are made numbers by {name} at {user_line()}; {SERVES_FRAMES}")
+            raise _NoNumber.here(f"positions are made numbers by {name}", f"; {SERVES_FRAMES}")
         if name.startswith("_") or not callable(func):
             raise AttributeError(name)
         if name.endswith("_"):
@@ -396,7 +396,7 @@ class Deferred(Shared, LikeOthers):
         return self.library.defer(func, (self, *args), kwargs)
 
     def _refuse(self, name: str) -> NoReturn:
-        raise NotStreamableError(f"{name} of {self!r}, at {user_line()}; {SERVES_FRAMES}")
+        raise NotStreamableError.here(f"{name} of {self!r},", f"; {SERVES_FRAMES}")
 
     def _number(self, name: str, *_: Any, **__: Any) -> NoReturn:
         self.__getattr__(name)

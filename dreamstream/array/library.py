@@ -18,7 +18,6 @@ from ..operations import RELATIONS
 from ..stream.mask_recognition import Recognised
 from ..stream.rules import Length, Sizes
 from ..stream.tree import map_leaves
-from ..stream.where import user_line
 from . import creation, positions
 from .deferred import SERVES_FRAMES, Deferred, flat, is_deferred, to_a_copy
 from .einsum import table_product
@@ -134,7 +133,7 @@ class Library(Sizes):
         known = x.__dict__
         if "_stream" not in known:
             if sum(isinstance(s, Length) for s in x.shape) != 1 or not any(map(is_deferred, x.arguments())):
-                raise NotStreamableError(f"{x!r} meet a stream, at {user_line()}; {SERVES_FRAMES}")
+                raise NotStreamableError.here(f"{x!r} meet a stream,", f"; {SERVES_FRAMES}")
             integers = positions.integers(x)
             known["_stream"] = positions.streamed(x, "int64") if integers else _run(x.func, x.args, x.kwargs)
         return known["_stream"]
@@ -150,7 +149,7 @@ def _run(func: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any
     method = getattr(given[0], func.__name__, None) if getattr(Tensor, func.__name__, None) is func else None
     out = func(*given, **named) if method is None else method(*given[1:], **named)
     if out is NotImplemented:
-        raise NotStreamableError(f"{func.__name__} of positions and a stream, at {user_line()}; {SERVES_FRAMES}")
+        raise NotStreamableError.here(f"{func.__name__} of positions and a stream,", f"; {SERVES_FRAMES}")
     return out
 
 

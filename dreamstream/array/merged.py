@@ -12,7 +12,6 @@ from typing import Any, NoReturn
 
 from ..errors import NotStreamableError
 from ..stream.rules import BatchSize, Length, Shape
-from ..stream.where import user_line
 from .axes import sizes_of
 from .stand_in import StandIn
 from .stream_tensor import StreamTensor
@@ -38,9 +37,11 @@ class Merged(StandIn):
         self._stand(whole, dims, dims)
 
     def refuse(self, what: str, line: str = "") -> NoReturn:
-        raise NotStreamableError(
-            f"{what} of a stream {self.roles} at {line or user_line()}, of which features and frames are one "
-            "dimension: take it apart first, as in x.view(batch, features, length); sums and means over it stream"
+        raise NotStreamableError.here(
+            f"{what} of a stream {self.roles}",
+            ", of which features and frames are one dimension: take it apart first, as in x.view(batch, features, "
+            "length); sums and means over it stream",
+            line,
         )
 
     @property

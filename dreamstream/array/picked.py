@@ -12,8 +12,8 @@ from typing import Any, NoReturn, cast
 from ..errors import NotStreamableError
 from ..operations import LOGICAL
 from ..operations.refusals import PLACES
+from ..source_line import user_line
 from ..stream.edge import Line
-from ..stream.where import user_line
 from .protocol import refuse_the_rest
 from .stand_in import StandIn
 from .stream_tensor import StreamTensor
@@ -41,9 +41,11 @@ class Picked(StandIn):
 
     def refuse(self, what: str, line: str = "") -> NoReturn:
         reason, remedy = PLACES.words
-        raise NotStreamableError(
-            f"{what} of elements that a stream of bools picks, at {line or user_line()}: {reason}; what is "
-            f"computed of each by itself is written back by the same bools (m = y < 0; y[m] *= 2), or {remedy}"
+        raise NotStreamableError.here(
+            f"{what} of elements that a stream of bools picks,",
+            f": {reason}; what is computed of each by itself is written back by the same bools (m = y < 0; "
+            f"y[m] *= 2), or {remedy}",
+            line,
         )
 
     @property

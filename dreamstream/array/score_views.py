@@ -10,7 +10,6 @@ import numpy as np
 
 from ..errors import NotStreamableError
 from ..stream.rules import Length
-from ..stream.where import user_line
 from .axes import Described, sizes_of
 from .axes_of_scores import KEYS, QUERIES, Axes
 from .deferred import Deferred
@@ -131,7 +130,7 @@ class ScoreViews(Described, Shared):
 
     def _misuse(self, use: str) -> NoReturn:
         layers = "; nn.MultiheadAttention gives none with need_weights=False" if self.soft else ""
-        raise NotStreamableError(f"scores of attention are {use}, at {user_line()}; {SERVES}{layers}")
+        raise NotStreamableError.here(f"scores of attention are {use},", f"; {SERVES}{layers}")
 
 
 # ---------------------------------------------------------------------- what is done to them

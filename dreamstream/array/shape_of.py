@@ -11,7 +11,6 @@ from typing import Any, NoReturn
 
 from ..errors import NotStreamableError, ShapeError
 from ..stream.rules import BatchSize, Length
-from ..stream.where import user_line
 from .axes import Described, HasShape
 from .protocol import refuse_the_rest
 
@@ -38,9 +37,9 @@ class ShapeOf(HasShape):
         return self._refuse(name)
 
     def _refuse(self, name: str, *_: Any) -> NoReturn:
-        raise NotStreamableError(
-            f"{name} of a stream in a function that makes a mask, at {user_line()}: of streams such a function "
-            "may know the shape; a mask of values does not stream"
+        raise NotStreamableError.here(
+            f"{name} of a stream in a function that makes a mask,",
+            ": of streams such a function may know the shape; a mask of values does not stream",
         )
 
 
@@ -97,9 +96,10 @@ class Empty(Described):
         self._misuse("returned")
 
     def _misuse(self, use: str) -> NoReturn:
-        raise ShapeError(
-            f"{self.said} keeps none, and is {use}, at {user_line()}: a frame has one of each dimension at least; "
-            "what is empty can be joined with others by cat, and is left out there"
+        raise ShapeError.here(
+            f"{self.said} keeps none, and is {use},",
+            ": a frame has one of each dimension at least; what is empty can be joined with others by cat, and "
+            "is left out there",
         )
 
     def __getattr__(self, name: str) -> Any:

@@ -24,7 +24,6 @@ from ..operations.refusals import LOOPS
 from ..stream.edge import Edge, Request
 from ..stream.metadata import OfStreams, StreamMetadata
 from ..stream.rules import Comparison, Shape, holds, lanes_of
-from ..stream.where import user_line
 from . import hook
 from .axes import numbered
 from .tensor import Tensor
@@ -218,9 +217,7 @@ class StreamTensor(OfStreams, Tensor):
             assert self.edge is not None
             meta = getattr(self.edge.entry, "meta", None)
             if meta is None or self.edge.counts is None:
-                raise self.edge.misuse(
-                    f"ids and lengths are not known while a model is captured, at {user_line()}"
-                )
+                raise self.edge.misuse("ids and lengths are not known while a model is captured")
             self._meta = meta.with_lengths(self.edge.counts[:, 2] - self.edge.counts[:, 0])
         return self._meta
 
@@ -283,7 +280,7 @@ class StreamTensor(OfStreams, Tensor):
         if isinstance(same, Comparison):
             same.require()
         elif not same:
-            raise ShapeError(f"a stream {self.roles} is never {length!r} long, at {user_line()}")
+            raise ShapeError.here(f"a stream {self.roles} is never {length!r} long")
 
     def of_length(self, length: Any) -> StreamTensor | None:
         """Return a length as a value of whole streams that broadcasts with this one, if it may meet such."""
@@ -318,7 +315,7 @@ class StreamTensor(OfStreams, Tensor):
 
     def _require_outside(self, what: str) -> None:
         if self.edge is not None:
-            raise self.edge.misuse(f"{what} of a stream inside a forward, at {user_line()}: {_AS_A_WHOLE}")
+            raise self.edge.misuse(f"{what} of a stream inside a forward,", f": {_AS_A_WHOLE}")
 
     # ---------------------------------------------------------------- values
     def rows(self) -> list[Array]:
@@ -440,7 +437,7 @@ class StreamTensor(OfStreams, Tensor):
             if self.dims[0] == "L":
                 why = "; ".join(LOOPS.words)
             what = f"a loop over a stream {self.roles} inside a forward"
-            raise NotStreamableError(f"{what}, at {user_line()}; {why}")
+            raise NotStreamableError.here(f"{what},", f"; {why}")
         raise TypeError("iterate over y.ids and take y[id], or over y.unpad_sequence()")
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:

@@ -20,7 +20,6 @@ import numpy as np
 from ..errors import NotStreamableError, ShapeError, StreamMismatchError
 from ..operations import ARITHMETIC, RELATIONS, UNARY
 from ..stream.rules import BatchSize, Length, Rows, Token, taken, takes_all
-from ..stream.where import user_line
 from . import hook
 from .axes import Described, axis_of, numbered, sizes_of
 from .filled import Filled, sharing
@@ -129,9 +128,10 @@ class Symbolic(Described, Filled):
         )
 
     def _refuse(self, what: str) -> NoReturn:
-        raise NotStreamableError(
-            f"{what} of {self!r}, at {user_line()}: it is not known before the stream's end; lengths serve in "
-            "masks that counts show to cover all frames, and as outputs"
+        raise NotStreamableError.here(
+            f"{what} of {self!r},",
+            ": it is not known before the stream's end; lengths serve in masks that counts show to cover all "
+            "frames, and as outputs",
         )
 
     def _otherwise(self, name: str, args: Sequence[Any], kwargs: Mapping[str, Any], error: Any = None) -> Any:
@@ -345,7 +345,7 @@ class Symbolic(Described, Filled):
         roles: list[Any] = []
         for a, b in zip(*((1,) * (n - s.ndim) + s.roles for s in (self, other))):
             if a != b and 1 not in (a, b):
-                raise ShapeError(f"{self!r} and {other!r} don't line up, at {user_line()}")
+                raise ShapeError.here(f"{self!r} and {other!r} don't line up")
             roles.append(b if a == 1 else a)
         if roles.count("L") > 1:
             self._refuse("two stream axes")

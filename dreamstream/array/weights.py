@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
+from ..source_line import user_line
 from ..stream.edge import Edge
 from ..stream.rules import Shape
-from ..stream.where import user_line
 from . import hook
 from .axes import axes_of, axis_of, sizes_of
 from .stand_in import StandIn

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any
 
-from .where import user_line
+from ..source_line import user_line
 
 
 @dataclass(frozen=True)
