@@ -5,6 +5,7 @@ from __future__ import annotations
 import linecache
 import os
 import sys
+from functools import lru_cache
 from traceback import walk_tb
 from types import CodeType, FrameType
 from typing import Any
@@ -67,7 +68,13 @@ def is_of_user(frame: FrameType) -> bool:
 
 
 def is_own(frame: FrameType) -> bool:
-    return os.path.abspath(frame.f_code.co_filename).startswith(_PACKAGE)
+    """Whether a frame runs a function of this package."""
+    return _is_own_file(frame.f_code.co_filename)
+
+
+@lru_cache(maxsize=1024)
+def _is_own_file(name: str) -> bool:
+    return os.path.abspath(name).startswith(_PACKAGE)
 
 
 def _module(frame: FrameType) -> str:
