@@ -74,7 +74,7 @@ class Deferred(Shared, LikeOthers):
 
     # ------------------------------------------------------------------ at a number of frames
     def at(self, count: Count) -> Any:
-        """Return the tensor where lengths are what `count` says."""
+        """Compute the tensor for lengths that `count` turns into numbers."""
         args, kwargs = (self._at(x, count) for x in (self.args, self.kwargs))
         return self.library.compute(self.func, args, kwargs)
 
@@ -147,7 +147,7 @@ class Deferred(Shared, LikeOthers):
         return min((size for size, part in self._cuts() if not isinstance(part.start, Length)), default=None)
 
     def numbers(self) -> Iterator[float]:
-        """Numbers that may be positions, or parts of one: all but what scores are filled or scaled with."""
+        """Give the numbers that may be positions or parts of one: all but those that fill or scale scores."""
         name = self.func.__name__.strip("_")
         filling = name in ("full", "masked_fill", "full_like", "new_full", "where", "setitem", "fill")
         scaling = filling or name in ("mul", "rmul", "imul", "multiply")
@@ -289,7 +289,7 @@ class Deferred(Shared, LikeOthers):
         return False
 
     def _alike(self, read: Callable[[Any], Any]) -> Any:
-        """Return what is read of it where that is the same at every length, or None."""
+        """Return what `read` gives of it if that is the same at every length; else None."""
         most = min(LONGEST, self.ends or LONGEST)
         with suppress(Unrecognised), self.library.evaluating():  # they may be too many to be tried
             few = sorted({min(n, most) for n in (40, 41, 63, 64, 65, self.frames, self.frames + 1)})
@@ -351,7 +351,7 @@ class Deferred(Shared, LikeOthers):
         return super()._within(of, out, *source)
 
     def assigned(self, name: str, *args: Any) -> Any:
-        """Hold what a method that writes leaves."""
+        """Hold what the tensor is after a method has written into it."""
         return self.hold(self.then(to_a_copy(getattr(self.library.tensor, name)), *args))
 
     def __setitem__(self, index: Any, value: Any) -> None:
@@ -436,7 +436,7 @@ def library_of(values: Iterable[Any]) -> Any:
 
 
 def as_deferred(x: Any) -> Any:
-    """Return positions as a deferred value; all else as it is."""
+    """Turn positions into a deferred value; return everything else unchanged."""
     if isinstance(x, Symbolic) and x.position:
         return x.length.edge.entry.library.defer_method("clone", (x,), {})
     return x

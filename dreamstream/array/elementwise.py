@@ -398,7 +398,7 @@ def plain_array(name: str, value: Any, dtype: dtypes.DType | None = None) -> NDA
 
 
 def refuse_streams(what: str, parts: Sequence[Any]) -> None:
-    """Refuse to read a constant's rows where a stream says, by an index."""
+    """Refuse to index a constant by a stream."""
     if any(isinstance(p, Tensor) and p.is_stream for p in parts):
         raise NotStreamableError.here(
             f"{what} by a stream,",

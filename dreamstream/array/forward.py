@@ -127,7 +127,7 @@ def scatter(x: Any, axis: int, index: Any, src: Any, adds: bool = False) -> Stre
 
 
 def _counts_from_the_first(index: Any) -> bool:
-    """Whether an index of frames says by a number which is the last."""
+    """Whether an index of frames ends at a number of frames counted from the first."""
     at = index.stop if isinstance(index, slice) else index
     return isinstance(at, int) and at >= 0 and (not isinstance(index, slice) or (index.start or 0) >= 0)
 

@@ -1,4 +1,4 @@
-"""What stands for the lengths of streams before a forward has them, and for their order."""
+"""Placeholders for the lengths of streams before a forward has them, and for the order of streams."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from ..errors import NotStreamableError
 
 
 class _Unserved(NotStreamableError, AttributeError):
-    """What is said of what an order does not have."""
+    """An attribute that the order of streams does not have."""
 
 
 _Unserved.__name__ = _Unserved.__qualname__ = NotStreamableError.__name__  # as tracebacks have it

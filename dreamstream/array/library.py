@@ -62,7 +62,7 @@ class Library(Sizes):
         return Tensor._plain(values)
 
     def without_values(self, x: ShapeOf) -> Any:
-        """Return what functions take in place of a stream, of which they may know the shape."""
+        """Return what a function that makes a mask gets in place of a stream: a tensor of its shape."""
         return x
 
     def share(self, out: Any, args: Sequence[Any]) -> bool:
@@ -83,7 +83,7 @@ class Library(Sizes):
         return Tensor._plain(np.asarray(found.bias, keys.dtype))
 
     def table(self, make: Callable[[], Any], found: Any, keys: Any) -> Any:
-        """Return a table that was found, as operators take it; one that is learned is made anew."""
+        """Return a recognised table as operators take it; compute one that is learned again, with its gradient."""
         return found.to(keys.dtype)
 
     def dropped(self, p: float) -> AbstractContextManager[Any]:
@@ -98,14 +98,14 @@ class Library(Sizes):
         return getattr(creation if name in ("arange", "eye", "full") else Tensor, name, None)
 
     def defer(self, func: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-        """Return what a function gives of deferred values and lengths, or of these and streams."""
+        """Defer a function of deferred values and lengths; with a stream among its arguments, run it."""
         if any(isinstance(x, (StreamTensor, Scores, Greatest)) for x in flat((args, kwargs))):
             found = table_product(func.__name__, args, lambda: _run(func, args, kwargs))
             return _run(func, args, kwargs) if found is None else found
         return Deferred(self, func, args, dict(kwargs))
 
     def defer_method(self, name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-        """Return what a function, or a method of lengths and positions, gives that no formula says."""
+        """Defer a function, or a method of lengths and positions, for which there is no formula."""
         func = self.function(name)
         if func is None:
             return NotImplemented

@@ -1,7 +1,7 @@
 """Features and the frames behind them as one dimension, as ``x.flatten(1)`` of ``(B, C, L)`` has: x itself.
 
-How long such a dimension is differs from stream to stream, and no frame has all of it. It is noted until it is
-taken apart again, as `F.unfold` is with blocks as wide as the stream, or summed over.
+How long such a dimension is differs from stream to stream, and no frame has all of it. It is deferred
+until it is taken apart again, as `F.unfold` is with blocks as wide as the stream, or summed over.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a stream of bools picks of a stream, as in ``y[m] = y[m] * 2``: the whole stream, until it is put back.
+"""Masked select, as in ``y[m] = y[m] * 2``: the whole stream is computed, until it is written back where m holds.
 
 How many elements there are depends on values, so their number can't be asked. What is computed of each by itself
 is computed of all, and where it is written to the places that the same bools pick, the others stay as they are.
@@ -78,7 +78,7 @@ class Picked(StandIn):
         self.whole = self._given(other, "a write")
 
     def _given(self, other: Any, what: str) -> StreamTensor:
-        """Return the whole of which another one is picked likewise."""
+        """Return the whole stream of another selection by the same mask."""
         if not isinstance(other, Picked) or not same_mask(self, other):
             self.refuse(what)
         return other.whole
@@ -140,7 +140,7 @@ class _Shape(tuple[Any, ...]):
 
 
 def same_mask(a: Picked, b: Picked) -> bool:
-    """Whether two were picked by the same bools: one stream, or what is computed of the same in the same way."""
+    """Whether two masks hold in the same places: one stream, or the same comparison of the same streams."""
     return a.line is b.line or _alike(a.line, b.line)
 
 

@@ -1,7 +1,7 @@
 """Attention written by hand: what the product of queries and keys is until it meets values.
 
 ``softmax(q @ k.transpose(-2, -1) * s + mask, -1) @ v`` has as many elements as pairs of frames, which no stream
-can keep. So the product is only noted, with what is done to it, and the product with values is the operator.
+can keep. So the product is deferred, with all that is done to it; the product with values runs the operator.
 """
 
 from __future__ import annotations
@@ -336,7 +336,7 @@ class Scores(ScoreViews):
     maximum = max
 
     def clamp(self, min: Any = None, max: Any = None) -> Scores:
-        """Return it where the limits are those of numbers: -inf is what is masked either way."""
+        """Return the scores where the limits are beyond all finite numbers: what is masked stays masked."""
         least, most = -math.inf if min is None else number_of(min), math.inf if max is None else number_of(max)
         if self.soft or None in (least, most) or least > _LEAST or most < -_LEAST:
             self._misuse("limited")
@@ -356,7 +356,7 @@ class Scores(ScoreViews):
         return self._copy(zeros=True) if self.soft and not nan else self._misuse("asked for nan_to_num")
 
     def isnan(self) -> Any:
-        """Return that none is, as who asks puts zeros there."""
+        """Answer that none is NaN: code that asks puts zeros where it is, which the operator then does."""
         self.zeros = True
         return Tensor(np.zeros((), bool)) if self.soft else self._misuse("asked for isnan")
 
@@ -369,7 +369,7 @@ class Scores(ScoreViews):
     to = float = double = half = bfloat16 = contiguous = type = _same
 
     def _hidden(self, mask: Any, value: Any) -> Scores:
-        """Zero what softmax has made zero already, as is done where a row sees no key."""
+        """Zero weights that softmax has made zero already, as models do for queries that see no key."""
         masked = Scores(self.q, self.k, self.axes)._with("fill", self._pairs(mask), -math.inf)
         if number_of(value) != 0 or masked._said().shows() != self._said().shows():
             self._misuse("masked behind softmax otherwise than before")

@@ -16,13 +16,13 @@ from .protocol import refuse_the_rest
 
 
 class ShapeOf(HasShape):
-    """A stream of which a function of lengths may know the shape, and nothing else."""
+    """A stream as a function that makes a mask sees it: it has a shape and no values."""
 
     def __init__(self, shape: Sequence[Any], device: Any, dtype: Any) -> None:
         self.shape, self.device, self.dtype = tuple(shape), device, dtype
 
     def at(self, count: Callable[[Length], int]) -> ShapeOf:
-        """Return it where lengths are what `count` says."""
+        """Return it with lengths that `count` turns into numbers."""
         sizes = (
             count(s) if isinstance(s, Length) else s.times if isinstance(s, BatchSize) else s for s in self.shape
         )
@@ -47,7 +47,7 @@ refuse_the_rest(ShapeOf, ShapeOf._refuse)
 
 
 def shape_alone(x: Any) -> Any:
-    """Return a stream's shape in its place; everything else as it is."""
+    """Replace a stream by its shape; return everything else unchanged."""
     inner = getattr(x, "_inner", x)
     edge = getattr(inner, "edge", None)
     if edge is None or isinstance(inner, Length):

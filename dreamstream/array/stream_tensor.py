@@ -264,7 +264,7 @@ class StreamTensor(OfStreams, Tensor):
         return library.joined(length, times) if holds(dim, "B") else length
 
     def as_output(self) -> StreamTensor:
-        """Return it, but not with dimensions that nobody outside a forward could tell apart."""
+        """Return the tensor as a forward's result; refuse one in which B or L is joined with features."""
         for d in self.dims:
             if isinstance(d, str) and d not in ("B", "L", "B_L"):
                 raise NotStreamableError(
@@ -380,7 +380,7 @@ class StreamTensor(OfStreams, Tensor):
     def _through(
         self, name: str, attributes: Mapping[str, Any], weights: Sequence[Any] = (), dims: Dims | None = None
     ) -> StreamTensor:
-        """Return what an operator makes of the value as it is stored, seen as this is or with other dimensions."""
+        """Run an operator on the stored value, and see the result with this tensor's dimensions or with others."""
         straight = self._straight()
         out = hook.one(name, attributes, [self.with_dims(straight)], weights, straight)
         return out.with_dims(self.dims, self._names) if dims is None else out.with_dims(dims)

@@ -308,7 +308,7 @@ def __rmatmul__(self: Any, other: Any) -> Any:
 
 # ---------------------------------------------------------------------- reductions
 def outside(name: str, inside: Callable[..., Any] | None = None) -> Callable[..., Any]:
-    """A reduction of the frames of a call; inside a forward it is what is said, or that of the whole stream."""
+    """Outside a forward, reduce the frames of the call; inside, run `inside`, or reduce the whole stream."""
     plain = getattr(Tensor, name)
     signature = inspect.signature(plain)
 

@@ -53,7 +53,7 @@ def as_symbolic(given: LengthsOf, entered: Mapping[Any, Any]) -> Symbolic:
 
 
 def measured(x: Any) -> Any:
-    """Return lengths that a forward gives back as a stream of one integer at the end; everything else as it is."""
+    """Turn lengths that a forward returns into a stream of one integer at the end; return all else unchanged."""
     if hasattr(type(x), "as_output"):
         x = x.as_output()
     if isinstance(x, Length):
@@ -71,7 +71,7 @@ class _NoFormula(Exception):
 
 
 def _role(size: Any) -> Any:
-    """Return what a dimension of a size is."""
+    """Return "B", "L" or a number for a size."""
     return "B" if isinstance(size, BatchSize) else "L" if isinstance(size, Length) else int(size)
 
 
@@ -141,7 +141,7 @@ class Symbolic(Described, Filled):
     def _otherwise(
         self, name: str, args: Sequence[Any], kwargs: Mapping[str, Any], error: Exception | None = None
     ) -> Any:
-        """Return what a method means of positions that no formula says: a deferred value, or an error."""
+        """Return a deferred value for a method that has no formula here, or raise an error."""
         out = self.library.defer_method(name, (self, *args), kwargs)
         if out is not NotImplemented:
             return out

@@ -1,7 +1,7 @@
 """The softmax of a stream over L: what it is until it is summed over L.
 
 ``(x * a.softmax(2)).sum(2)``, attention that pools, is a mean that streams: it needs the largest score so far and
-two sums. So softmax is only noted, with what it is multiplied with. Whatever else is done to it needs its frames,
+two sums. So softmax is deferred, with its factor. Whatever else is done to it needs its frames,
 which wait for the stream's end.
 """
 
@@ -87,7 +87,7 @@ class Weights(StandIn):
 
     # ------------------------------------------------------------------ as it is seen
     def _seen(self, view: Callable[[Any], Any], anew: bool = False) -> Any:
-        """Return the same view of both parts, which must be of equal shapes where it lays features out anew."""
+        """Return the same view of both parts, of equal shapes if it changes the shape of features."""
         if any(c.ndim for _, c in self.steps):
             return view(self.frames())
         if self.factor is None:

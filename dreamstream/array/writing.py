@@ -430,7 +430,7 @@ def _of_constant(x: StreamTensor, parts: Any, value: Any) -> StreamTensor:
 
 
 def _masked(x: StreamTensor, mask: Any, value: Any) -> StreamTensor:
-    """Return x with a constant, or what was picked likewise, where a stream of bools holds.
+    """Return x with a constant, or with a selection by the same mask, where a stream of bools holds.
 
     It picks elements, or all that lies behind its dimensions.
     """

@@ -156,7 +156,7 @@ def _of_lengths(name: str, attributes: Any, *inputs: Any) -> _core.Op:
 
 
 class Request:
-    """One operation inside a forward: what it is, and what it works on.
+    """One operation inside a forward, and its operands.
 
     Attributes
     ----------

@@ -179,7 +179,7 @@ class _Open:
         )
 
     def wrote(self, what: str) -> NotStreamableError:
-        """Return the error for a stream that is written into here, where all who hold it would see that."""
+        """Return the error for a stream that is written into inside such a branch."""
         return NotStreamableError.here(
             what,
             f" writes into a stream in the `{self._site.kind} {self._site.text}` at {self._site}, which only "
@@ -354,7 +354,7 @@ class Branch(_Open):
 
 
 class Unknown(Token):
-    """A number that streams don't share after an if: it may be assigned anew, and nothing else."""
+    """A number that differs between streams after an if. It may be assigned again; every other use is refused."""
 
     __slots__ = ("_asked", "_why")
 
@@ -373,7 +373,7 @@ def _is_negative(stop: Any) -> bool:
 
 
 class Loop(_Open):
-    """A ``while`` whose test streams answer differently: what its first round does tells what all do."""
+    """A ``while`` whose test streams answer differently. Its first round shows what every round does."""
 
     def __init__(self, asked: Comparison, site: Site, frame: FrameType, seen: Mapping[str, Any]) -> None:
         super().__init__(asked, site, frame)

@@ -456,7 +456,7 @@ def embedding(
     scale_grad_by_freq: bool = False,
     sparse: bool = False,
 ) -> Any:
-    """Look rows up; what concerns gradients is told to the kernel."""
+    """Look rows up; options that concern gradients go to the kernel."""
     if scale_grad_by_freq and getattr(weight, "learned", False) and current().goes_on:
         reason, remedy = FREQUENCIES.words
         raise NotStreamableError.here(f"embedding: {reason}; {remedy}")

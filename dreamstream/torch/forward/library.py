@@ -47,7 +47,7 @@ _FEW = 4096
 
 
 class _Shaped(torch.Tensor):
-    """A tensor without values, which says that it is where a stream is."""
+    """A tensor without values that reports the device of a stream."""
 
     stands: Any = None
 

@@ -378,7 +378,7 @@ class Forward(TorchFunctionMode):
         return self._wrapped(result)
 
     def _unless_symbolic(self, x: Any) -> Any:
-        """Return an argument unwrapped; what lengths say stays as it is."""
+        """Return an argument unwrapped, unless it stands for lengths."""
         if isinstance(x, Symbolic):
             return x
         return type(x)(map(self._unless_symbolic, x)) if type(x) in (list, tuple) else self.unwrap(x)
@@ -518,7 +518,7 @@ class Forward(TorchFunctionMode):
 
 
 def _apart(result: Any, given: Sequence[Any], new: bool) -> Any:
-    """Return what torch copies, where the native front end gives what it was given, or a view that none has."""
+    """Return a copy where torch copies and the native front end returned its argument or a view of it."""
     if isinstance(result, NativeStream):
         return copied(result) if any(result is x for x in given) or (new and result._view) else result
     if isinstance(result, Complex):
@@ -538,7 +538,7 @@ def _is_stream(x: Any) -> bool:
 
 
 def as_stream(x: Any) -> Any:
-    """Return a tensor that is one number for all frames as the stream that it is; any other as it is."""
+    """Turn a tensor that is one number for all frames into a stream; return any other unchanged."""
     inner = getattr(x, "_inner", None)
     return StreamTensor.shell(inner.as_stream()) if isinstance(inner, Symbolic) and inner.is_filled else x
 
