@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 
 from ..errors import ShapeError, StreamFallbackWarning, StreamMismatchError
+from ..source_line import user_line
 from ..stream.rules import Fallback, cat_batch, cat_length, plan_index, require_same
-from ..stream.where import user_line
 from . import creation
 from .axes import numbered
 from .features import product, why_not_matmul
