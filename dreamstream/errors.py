@@ -21,6 +21,7 @@ __all__ = [
     "DTypeError",
     "DreamStreamError",
     "FormatError",
+    "LossError",
     "ModeError",
     "NotStreamableError",
     "OutOfMemoryError",
@@ -207,6 +208,10 @@ class StreamLimitError(DreamStreamError, RuntimeError):
 
 class SourceError(DreamStreamError, RuntimeError):
     """A stream can't be read further: its file or iterable raised, or its worker process died; `ids` names it."""
+
+
+class LossError(DreamStreamError, FloatingPointError):
+    """A loss in training is no finite number; `ids` names the streams of its call, or those at fault."""
 
 
 class ModeError(DreamStreamError, RuntimeError):

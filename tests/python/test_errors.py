@@ -18,6 +18,7 @@ BUILTINS = {
     "DTypeError": (TypeError,),
     "NotStreamableError": (TypeError,),
     "SourceError": (RuntimeError,),
+    "LossError": (FloatingPointError,),
     "StreamBusyError": (RuntimeError,),
     "StreamLimitError": (RuntimeError,),
     "ModeError": (RuntimeError,),
