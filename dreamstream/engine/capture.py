@@ -97,7 +97,7 @@ class Capture:
             inputs = [e.handle or 0 for e in edges]
             handles = self.graph.node(name, dict(request.attributes), inputs, request.weights, path, names)
         except CaptureError as error:
-            raise CaptureError.here(f"{error}") from None
+            raise CaptureError.here(f"{error},", "") from None
         lines = lines_of(op, edges, len(self.nodes), request.cid)
         out = [Edge(self, line, None, handle) for line, handle in zip(lines, handles)]
         self.nodes.append((path, request, out[0]))

@@ -524,7 +524,7 @@ class Call:
     def _follow(self, key: Key) -> None:
         """Go one step along the script, or write it where no stream is live."""
         if self.over:
-            raise ModeError.here(f"{_describe(key)}: {RETURNED}")
+            raise ModeError.here(_describe(key), f": {RETURNED}")
         ordinal = self.n_done
         if ordinal < len(self.script):
             known = self.script[ordinal]

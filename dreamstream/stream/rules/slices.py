@@ -38,7 +38,7 @@ class StreamSlice(NamedTuple):
 
 
 def _refuse(index: Any, reason: str, remedy: str) -> NotStreamableError:
-    return NotStreamableError.here(f"x[..., {_text(index)}, ...] on the stream axis: {reason}; {remedy}")
+    return NotStreamableError.here(f"x[..., {_text(index)}, ...] on the stream axis", f": {reason}; {remedy}")
 
 
 def _text(index: Any) -> str:

@@ -243,7 +243,7 @@ def tensor(data: Any, **_: Any) -> Any:
         return Symbolic(data[0], ("B",), data[0])  # each stream by itself
     if isinstance(data, (list, tuple)) and all(isinstance(s, (int, Token)) for s in data):
         return TensorOfSizes(data)
-    raise NotStreamableError.here(f"a tensor made of {data!r}: torch.stack or torch.cat put streams together")
+    raise NotStreamableError.here(f"a tensor made of {data!r}", ": torch.stack or torch.cat put streams together")
 
 
 def _new(make: Callable[..., torch.Tensor]) -> Callable[..., Any]:
