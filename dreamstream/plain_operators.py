@@ -15,8 +15,8 @@ import numpy as np
 import numpy.typing as npt
 
 from . import _core, autograd
-from .array.axes import in_c_order
 from .array.derivatives import fitted
+from .array.dimension_arguments import in_c_order
 from .array.dtypes import name_of, nominal
 from .array.plain import INTEGERS, of_integers
 from .array.tensor import Tensor

@@ -7,7 +7,7 @@ from typing import Any
 from ..errors import ShapeError
 from ..stream.mask_recognition import Recognised
 from . import hook
-from .batch_constant import BatchTensor
+from .batch_constants import BatchTensor
 
 
 def attend(

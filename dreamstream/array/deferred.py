@@ -22,10 +22,10 @@ from ..operations import ARITHMETIC, BITWISE, OPERATIONS, RELATIONS, ours
 from ..stream.mask_recognition import LONGEST, MASKED, Unrecognised, long_enough
 from ..stream.rules import BatchSize, Length
 from ..stream.tree import map_leaves
-from .axes import LikeOthers
+from .dimension_arguments import LikeOthers
+from .distance_tables import Places
 from .filled import Shared, kept
 from .protocol import refuse_the_rest
-from .relative import Places
 from .shape_of import ShapeOf
 from .symbolic import Symbolic
 

@@ -7,7 +7,7 @@ from typing import Any
 from ..errors import ShapeError
 from ..stream.rules import Length
 from .elementwise import where, with_frames
-from .lengths import SAME_ORDER
+from .lengths_of import SAME_ORDER
 from .stream_tensor import StreamTensor
 from .symbolic import Symbolic
 from .tensor import Tensor

@@ -29,22 +29,22 @@ from ..stream.rules import (
     stream_slice,
 )
 from . import dtypes, hook
-from .axes import numbered
-from .batch_constant import BatchTensor
+from .batch_constants import BatchTensor
 from .deferred import Deferred
+from .dimension_arguments import numbered
 from .elementwise import where
 from .ends import first_frames, last_frame, last_frames
-from .features import product, reduce_features, why_not_matmul
-from .merged import Merged, merged
-from .picked import Picked
+from .feature_reductions import product, reduce_features, why_not_matmul
+from .masked_select import Picked
+from .merged_dimensions import Merged, merged
+from .over_time import chosen, reduce_stream, require_waiting, spread
 from .reductions import Extreme
 from .scores import Scores, scores_of
 from .shape_of import Empty
+from .softmax_pooling import product as summed_product
 from .stream_tensor import StreamTensor
 from .symbolic import Symbolic
 from .tensor import Tensor
-from .weights import product as summed_product
-from .whole import chosen, reduce_stream, require_waiting, spread
 
 
 def _refuse(x: StreamTensor, what: str, remedy: str) -> NoReturn:

@@ -27,7 +27,7 @@ from ..stream.mask_recognition import (
     recognised,
 )
 from .deferred import FEW, Deferred, frames_at, frames_for
-from .relative import Places, Rows, rows_of
+from .distance_tables import Places, Rows, rows_of
 
 #: The most periods' frames between numbers that are tried in place of one that is too great.
 _MOST_STEPS = 256

@@ -9,9 +9,9 @@ from typing import Any
 
 from ..errors import ShapeError
 from . import derivatives as d, dtypes, hook
-from .axes import numbered
 from .creation import stack, zeros_like
 from .derivatives import derived
+from .dimension_arguments import numbered
 from .elementwise import where, with_frames
 from .hook import CHOICE
 from .reductions import Extreme

@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 
 from ..errors import NotStreamableError, ShapeError
 from ..stream.rules import BatchSize, Length
-from .axes import Described, HasShape
+from .dimension_arguments import Described, HasShape
 from .protocol import refuse_the_rest
 
 

@@ -25,7 +25,7 @@ from ..stream.edge import Edge, Request
 from ..stream.metadata import OfStreams, StreamMetadata
 from ..stream.rules import Comparison, Shape, holds, lanes_of
 from . import hook
-from .axes import numbered
+from .dimension_arguments import numbered
 from .tensor import Tensor
 
 Array = npt.NDArray[Any]
@@ -46,7 +46,7 @@ class StreamTensor(OfStreams, Tensor):
         ``(frames of all rows, *features)``.
     dims : tuple
         For each visible dimension ``"B"``, ``"L"``, ``"B_L"`` or the stored feature axis. Inside a forward B may
-        also be joined with features, `lanes` of them in all (`stream.rules.regroup`).
+        also be joined with features, `lanes` of them in all (`stream.rules.batch_folding`).
     edge : Edge or None
         Inside a forward: where the value stands in it.
     """

@@ -21,9 +21,9 @@ from ..errors import DTypeError, NotStreamableError, ShapeError
 from ..source_line import user_line
 from ..stream.rules import Fallback, Length, is_whole, open_branch, stream_slice
 from . import dtypes, elementwise, forward, hook
-from .batch_constant import BatchTensor
-from .merged import Merged
-from .picked import Picked
+from .batch_constants import BatchTensor
+from .masked_select import Picked
+from .merged_dimensions import Merged
 from .stream_tensor import StreamTensor
 from .symbolic import Symbolic
 from .tensor import Tensor

@@ -19,7 +19,7 @@ from ..errors import CaptureError, NotStreamableError
 from ..source_line import user_line
 from ..stream.edge import Edge, Line, Request, lines_of
 from ..stream.rules import entry
-from ..stream.rules.tokens import Token
+from ..stream.rules.sizes import Token
 from ..stream.tree import leaves, map_leaves
 from ..stream.where import raise_explained
 from .source import source_of

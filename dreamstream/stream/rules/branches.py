@@ -21,8 +21,8 @@ from ...source_line import user_line
 from ...tracing import Hooks, Site
 from .compare import Comparison, open_branch
 from .condition import Condition, is_length
-from .decide import OPPOSITE, holds
-from .tokens import Token
+from .for_every_stream import OPPOSITE, holds
+from .sizes import Token
 
 __all__ = ["Apart", "Branch", "Loop", "changed_in_place", "chosen", "trusted"]
 

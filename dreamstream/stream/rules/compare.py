@@ -13,8 +13,8 @@ from typing import Any, NoReturn
 
 from ..where import why_no_copy
 from .condition import Condition, is_length
-from .decide import OPPOSITE, holds
-from .tokens import Token
+from .for_every_stream import OPPOSITE, holds
+from .sizes import Token
 
 __all__ = ["Comparison", "Shape", "compared", "open_branch"]
 

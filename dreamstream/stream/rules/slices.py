@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from ...errors import NotStreamableError
 from ._ints import as_int, is_integer
-from .length import BatchLength, BatchSize, Length
+from .lengths import BatchLength, BatchSize, Length
 
 __all__ = ["StreamSlice", "stream_slice", "taken", "takes_all"]
 

@@ -10,8 +10,8 @@ import numpy as np
 import torch
 
 from ...array import METHODS, Tensor
-from ...array.axes import sizes_of
 from ...array.deferred import flat
+from ...array.dimension_arguments import sizes_of
 from ...array.dtypes import nominal
 from ...array.elementwise import rows_at
 from ...array.loop_frames import number_in, row_of

@@ -15,16 +15,16 @@ import torch.nn.functional as F
 
 from ... import dispatch
 from ...array import BatchTensor, baddbmm, where
-from ...array.axes import sizes_of
 from ...array.creation import lengths_in
 from ...array.deferred import Deferred
+from ...array.dimension_arguments import sizes_of
 from ...array.dtypes import nominal
 from ...array.einsum import of_streams
-from ...array.picked import Picked
+from ...array.masked_select import Picked
 from ...array.scores import Scores
+from ...array.softmax_pooling import Weights
 from ...array.stream_tensor import StreamTensor as Native
 from ...array.symbolic import Symbolic, positions
-from ...array.weights import Weights
 from ...array.writing import unsure
 from ...errors import DTypeError, ModeError, NotStreamableError
 from ...nn import functional as native_functional

@@ -20,13 +20,13 @@ from ...array.deferred import SERVES, SERVES_FRAMES, Deferred, flat, is_deferred
 from ...array.einsum import table_product
 from ...array.library import Library
 from ...array.mask_terms import added
+from ...array.over_time import require_waiting
 from ...array.positions import first_row, streamed, unknown
 from ...array.score_views import Greatest
 from ...array.scores import Scores
 from ...array.shape_of import Empty, ShapeOf
 from ...array.stream_tensor import StreamTensor
 from ...array.symbolic import Symbolic
-from ...array.whole import require_waiting
 from ...array.writing import copied
 from ...errors import NotStreamableError
 from ...nn.functional.lookup import require_as_it_is

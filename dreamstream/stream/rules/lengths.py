@@ -24,8 +24,8 @@ from ...source_line import user_line
 from ._ints import as_int
 from .bits import Bits
 from .compare import Comparison, compared
-from .decide import Formula, constant, holds, stairs, total
-from .tokens import Edge, Rows, Token
+from .for_every_stream import Formula, constant, holds, stairs, total
+from .sizes import Edge, Rows, Token
 
 __all__ = ["BatchLength", "BatchSize", "Length", "Quotient", "Sizes", "Step"]
 

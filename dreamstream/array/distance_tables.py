@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from ..stream.context import Context
 from ..stream.mask_recognition import Recognised, Unrecognised, expected
-from .axes_of_scores import QUERIES, STREAMS, Heads, atoms_of, laid
+from .score_layout import QUERIES, STREAMS, Heads, atoms_of, laid
 
 Array = npt.NDArray[Any]
 

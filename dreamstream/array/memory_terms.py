@@ -10,8 +10,8 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from . import hook
-from .axes_of_scores import KEYS, QUERIES, STREAMS, Axes, Heads, atoms_of, laid, streams_of
 from .elementwise import where
+from .score_layout import KEYS, QUERIES, STREAMS, Axes, Heads, atoms_of, laid, streams_of
 
 
 class KeyTerms(NamedTuple):

@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from ...array.lengths import SAME_ORDER
+from ...array.lengths_of import SAME_ORDER
 from ...array.stream_tensor import StreamTensor as Native
 from ...array.symbolic import Symbolic
 from ...errors import NotStreamableError
