@@ -54,7 +54,7 @@ class Library(Sizes):
         return nullcontext()
 
     def compute(self, func: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-        """Return what a function gives of tensors and numbers."""
+        """Compute a function of tensors and numbers."""
         return func(*args, **kwargs)
 
     def array(self, values: Any) -> Any:
@@ -79,7 +79,7 @@ class Library(Sizes):
         return tensor.shape, values.dtype.str, sha1(values.tobytes()).digest()
 
     def bias(self, found: Recognised, steps: Sequence[Any], keys: Any) -> Any:
-        """Return what is added to scores by distance, as operators take it."""
+        """Return the recognised term by distance as operators take it."""
         return Tensor._plain(np.asarray(found.bias, keys.dtype))
 
     def table(self, make: Callable[[], Any], found: Any, keys: Any) -> Any:
@@ -139,7 +139,7 @@ class Library(Sizes):
         return known["_stream"]
 
     def output_of(self, x: Deferred) -> Any:
-        """Return what a forward returns of a deferred value."""
+        """Return a deferred value as a forward's result, or refuse it."""
         return self.stream_of(x)
 
 

@@ -15,7 +15,7 @@ from .score_layout import KEYS, QUERIES, STREAMS, Axes, Heads, atoms_of, laid, s
 
 
 class KeyTerms(NamedTuple):
-    """What is added to the scores of each key.
+    """Terms and masks that each key, or each query, has for itself.
 
     Attributes
     ----------

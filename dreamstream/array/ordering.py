@@ -124,7 +124,7 @@ def nanmedian(self: Tensor, dim: int | None = None, keepdim: bool = False) -> An
 def quantile(
     self: Tensor, q: Any, dim: int | None = None, keepdim: bool = False, *, interpolation: str = "linear"
 ) -> Tensor:
-    """Return what a part `q` of the elements is below; NaN where there is one.
+    """Return the value below which a part `q` of the elements lies; NaN where one is NaN.
 
     Parameters
     ----------

@@ -486,7 +486,7 @@ class Scores(ScoreViews):
         return said, queries if said.factor == 1 else queries * said.factor, table
 
     def _said(self) -> Recognised:
-        """Return what the steps say of attention."""
+        """Return what is recognised in the steps."""
         if across(self.q, self.k):
             if not all(step.hides_nothing() for step in self.steps):
                 raise NotStreamableError.here(

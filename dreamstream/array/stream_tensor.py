@@ -108,7 +108,7 @@ class StreamTensor(OfStreams, Tensor):
         names: Sequence[str | None] | None = None,
         cid: Any = None,
     ) -> StreamTensor:
-        """Return what an operation of a running forward makes of edges, seen with these dimensions."""
+        """Run an operator on edges of a running forward, and see the result with these dimensions."""
         ((value, edge),) = hook.run(Request(name, attributes, edges, values, cid=cid))
         return cls.inside(value, dims, edge, names)
 
@@ -154,7 +154,7 @@ class StreamTensor(OfStreams, Tensor):
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     def forget(self) -> None:
-        """Let the value be taken again when it is asked for."""
+        """Drop the value of a view; it is taken from its base again when it is asked for."""
         for name in _STATE:
             self.__dict__.pop(name, None)
 

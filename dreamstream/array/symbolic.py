@@ -37,7 +37,7 @@ TYPES.update((name, np.dtype(name)) for name in _KINDS)
 
 
 def as_symbolic(given: LengthsOf, entered: Mapping[Any, Any]) -> Symbolic:
-    """Return what stands for lengths inside a forward.
+    """Return lengths as a tensor inside a forward.
 
     Parameters
     ----------

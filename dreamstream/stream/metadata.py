@@ -369,7 +369,7 @@ class StreamMetadata:
 
 
 class OfStreams:
-    """What tensors of streams say of their rows: what their `meta` says, and what follows from their `dims`."""
+    """What a tensor of streams knows of its rows, by its `meta` and its `dims`."""
 
     meta: StreamMetadata
     dims: Any

@@ -62,7 +62,7 @@ _window("blackman_window", 0.42, 0.5, 0.08)
 
 # ---------------------------------------------------------------------- packed sequences
 class _Steps(Symbolic):
-    """What stands for the sizes of the steps' batches."""
+    """A placeholder for the sizes of the steps' batches."""
 
     device = torch.device("cpu")
 
