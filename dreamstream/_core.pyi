@@ -48,6 +48,7 @@ class Op:
     n_values: int  # inputs whose values are read; the rest are only counted
     framewise: bool  # an output frame is made of the inputs' in its place, and of nothing else
     same_counts: bool  # counts of output 0, and of each of its rate, are the input's, always
+    checks: bool  # counts may be refused
     lockstep: bool  # value inputs must progress equally (sync)
     checked_input: int | None  # whose values `check_values` takes
     needs_frames: bool  # a stream of no frames has no outputs, not even empty ones

@@ -32,7 +32,6 @@ from ...nn.functional.attention import hides_nothing, of_memory, under_masks, un
 from ...nn.recurrent_cell import Cell, GRUCell, LSTMCell, RNNCell
 from ...operations.refusals import DRAWN, FREQUENCIES, GRADIENTS, PLACES
 from ...stream.rules import Length, Rows, Token
-from ..run.kernels.attention import dropping
 from ..run.kernels.weights import looking_up
 from ..tensor import StreamTensor
 from .complex_pair import Complex
@@ -40,6 +39,7 @@ from .constants import Constant, dtype_of
 from .in_loops import in_loop
 from .mode import current
 from .names import ATTRIBUTES, HANDLERS, enter, function
+from .places import dropping, looked_at
 from .sizes import TensorOfSizes
 
 
@@ -460,6 +460,8 @@ def embedding(
     if scale_grad_by_freq and getattr(weight, "learned", False) and current().goes_on:
         reason, remedy = FREQUENCIES.words
         raise NotStreamableError.here(f"embedding: {reason}; {remedy}")
+    if padding_idx is not None or scale_grad_by_freq or sparse:
+        looked_at()
     with looking_up(padding_idx, scale_grad_by_freq, sparse):
         return native_functional.embedding(input, weight, padding_idx, max_norm)
 

@@ -34,12 +34,12 @@ from ...stream.mask_recognition import Recognised
 from ...stream.rules import BatchSize, Length
 from ...stream.tree import leaves, map_leaves
 from ..private import without_functions
-from ..run.kernels.attention import dropping
 from ..tensor.stream_tensor import StreamTensor as Shell
 from . import names
 from .complex_pair import Complex
 from .constants import Constant
 from .mode import current
+from .places import dropping
 from .sizes import TorchBatch, TorchBatchLength, TorchLength
 
 #: Elements of a tensor that is known by its values; greater ones are known by what they are a view of.
