@@ -76,6 +76,7 @@ class Op:
         ids: Sequence[str] = (),
         prepared: Prepared | None = None,
         record: Literal[False] = False,
+        drop: Drop = None,
     ) -> tuple[list[NDArray[Any]], list[State] | None]:
         """New frames of every output, and the rows' new states (None where the operator keeps none).
 
@@ -96,6 +97,7 @@ class Op:
         ids: Sequence[str],
         prepared: Prepared | None,
         record: Literal[True],
+        drop: Drop = None,
     ) -> tuple[list[NDArray[Any]], list[State] | None, Record | None]:
         """The same, and a record of the call; None of an operator that is constant to calculus."""
 
@@ -301,6 +303,11 @@ def ctc(
     /,
 ) -> Any:
     """The rows' losses and what their slopes read (alphas); of these and scales the slopes of frames."""
+
+def draws(
+    keys: NDArray[np.uint64], first: NDArray[np.int64], n: NDArray[np.int64], width: int, /
+) -> NDArray[np.float64]:
+    """Random numbers in [0, 1) ``(frames of all rows, width)``: of each row, frames ``[first, first + n)``."""
 
 def joined(arrays: Sequence[NDArray[Any]], /) -> NDArray[Any]:
     """A new array of these end to end along their first axis, in C order."""
