@@ -20,6 +20,7 @@ Counts = NDArray[np.int64]
 Buffer = bytes | bytearray | memoryview
 
 State = bytes | tuple[Any, bytes] | None
+Drop = tuple[float, NDArray[np.uint64]] | None  # a probability, and a key per row
 """One row's state in eager mode: bytes, or segments (earlier, bytes) where it only grows."""
 
 @final

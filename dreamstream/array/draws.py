@@ -1,8 +1,8 @@
 """Random numbers that layers draw in training: what is dropped, and noise.
 
-What a frame of a stream draws is a function of its stream's key, the place in the forward and the frame's position,
-so that neither chunks nor other streams of a batch change it (`online.draws` has the keys). What plain tensors draw
-comes from `manual_seed`'s generator.
+What a frame of a stream draws is a function of its stream's key, the place in the forward and the frame's
+position, so that neither chunks nor other streams of a batch change it (`online.draws` has the keys). What plain
+tensors draw comes from `manual_seed`'s generator.
 """
 
 from __future__ import annotations
@@ -17,10 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .. import _core, autograd
-from ..errors import DTypeError, NotStreamableError
+from ..errors import NotStreamableError
 from ..stream.edge import Edge, Line
 from ..stream.rules import holds
-from ..stream.where import user_line
 from . import creation
 from .stream_tensor import StreamTensor
 from .tensor import Tensor
@@ -61,14 +60,14 @@ def entry_of(name: str, x: StreamTensor) -> Any:
     """Return the running call that a stream belongs to, which must have values and keys."""
     edge = x.edge
     if edge is None or x.value is None or not hasattr(edge.entry, "draw_keys"):
-        raise NotStreamableError(
-            f"{name} at {user_line()}: random numbers are drawn in training, and an engine draws none; call module.eval()"
+        raise NotStreamableError.here(
+            f"{name}: random numbers are drawn in training, and an engine draws none; call module.eval()"
         )
     return edge.entry
 
 
 def uniform(name: str, x: StreamTensor, features: Sequence[int], by_frame: bool = True) -> Array:
-    """Return numbers in [0, 1) for each frame of a stream, or of which all frames of a stream have the same ones."""
+    """Return numbers in [0, 1) for each frame of a stream, or the same ones for all of its frames."""
     edge: Any = x.edge
     keys = entry_of(name, x).draw_keys()
     first = np.ascontiguousarray(np.maximum(edge.counts[:, 0], 0))
@@ -110,8 +109,6 @@ def dropped(name: str, x: Any, p: float, channels: bool, alpha: bool) -> Any:
     alpha : bool
         Whether dropped elements become what keeps mean and variance of a SELU's output.
     """
-    if x.dtype.kind != "f":
-        raise DTypeError(f"{name} at {user_line()}: expected floats, got {x.dtype}")
     if x.is_stream and x.edge is not None:
         scale, shift = factors(kept_of_stream(name, x, p, channels), p, alpha, x.dtype)
         return _scaled(name, x, scale, shift)
@@ -142,14 +139,16 @@ def _plainly(x: Any, kept: Array, p: float, alpha: bool) -> Any:
 
 def kept_of_stream(name: str, x: Any, p: float, channels: bool) -> Array:
     """Return which elements of a stream's frames, as they are stored, are kept."""
+    entry_of(name, x)
     features = tuple(x.value.shape[1:])
     if not channels:
         return uniform(name, x, features) >= p
     own = x.dims[:2] if len(x.dims) > 2 else x.dims[:1]
     if not any(isinstance(d, str) and holds(d, "B") for d in own):
-        raise NotStreamableError(
-            f"{name} at {user_line()} would drop the same of all streams of a batch in {x.roles}; B must be among "
-            "the first two dimensions"
+        raise NotStreamableError.here(
+            name,
+            f" would drop the same of all streams of a batch in {x.roles}; B must be one of its first two "
+            "dimensions",
         )
     lead = len(features) - len(x.features)  # features that are joined with B are stored in front
     shape = (*features[:lead], *(n if i in own else 1 for i, n in enumerate(x.features)))

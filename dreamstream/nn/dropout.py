@@ -13,9 +13,9 @@ __all__ = ["AlphaDropout", "Dropout", "Dropout1d", "Dropout2d", "Dropout3d", "Fe
 
 _NOTES = """Notes
 -----
-Input and output have the same shape, any. **Streaming.** Delay 0, no state; in training what is dropped of a stream
-follows from the seed, its name, the place in the forward and the frame's position, however it is cut and whatever
-streams are beside it. Source: torch.nn, the class of the same name."""
+Input and output have the same shape, any. **Streaming.** Delay 0, no state; in training what is dropped of a
+stream follows from the seed, its name, the place in the forward and the frame's position, however it is cut and
+whatever streams are beside it. Source: torch.nn, the class of the same name."""
 
 
 def _check(self: Any) -> None:

@@ -1,9 +1,9 @@
 """The keys of streams' random numbers.
 
 A stream's key follows from a number that is drawn of the front end's generator, the stream's name and how many
-streams of this name there were before it. It stays with the stream. The number is drawn when the first stream that
-draws starts, and again where no stream is live and one starts whose name was there: so the same seed gives the same
-masks to the same streams, in whatever order and company they come, and others when files are run again.
+streams of this name there were before it. It stays with the stream. The number is drawn when the first stream
+that draws starts, and again where no stream is live and one starts whose name was there: so the same seed gives
+the same masks to the same streams, in whatever order and company they come, and others when files are run again.
 """
 
 from __future__ import annotations

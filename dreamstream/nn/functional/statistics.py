@@ -13,7 +13,6 @@ from ...array.dtypes import require_same
 from ...dispatch import apply
 from ...errors import ModeError, NotStreamableError, ShapeError
 from ...operations.refusals import OVER_STREAM
-from ...stream.where import user_line
 from .arguments import checked, same_types
 from .texts import described
 
@@ -89,16 +88,17 @@ def by_batch(
     """
     dims = _channels_last("batch_norm", x)
     if x.is_stream and update is None:
-        raise NotStreamableError(
-            f"batch_norm at {user_line()} takes its statistics from the batch, over streams and frames; "
-            "give it running statistics (track_running_stats=True) and call bn.eval()"
+        raise NotStreamableError.here(
+            "batch_norm",
+            " takes its statistics from the batch, over streams and frames; give it running statistics "
+            "(track_running_stats=True) and call bn.eval()",
         )
     frames, at = _frames_of_whole(x) if x.is_stream else (x, 1)
     n = prod(s for i, s in enumerate(frames.shape) if i != at)
     if n == 0:
         return x  # type: ignore[no-any-return]
     if n == 1:
-        raise ShapeError(f"batch_norm at {user_line()}: expected more than one value of each channel in training")
+        raise ShapeError.here("batch_norm", ": expected more than one value of each channel in training")
     axes = [i for i in range(frames.ndim) if i != at]
     mean, variance = frames.mean(axes), frames.var(axes, correction=0)
     out = apply("batch_norm", {"eps": float(eps)}, (x,), (mean, variance, weight, bias), dims)[0]
@@ -114,17 +114,19 @@ def by_batch(
 def _frames_of_whole(x: Any) -> tuple[Tensor, int]:
     """Return the frames of streams that start and end in this call, and which of their axes is the channels'."""
     if x.edge is None or x.value is None or not hasattr(x.edge.entry, "afterwards"):
-        raise ModeError(
-            f"batch_norm at {user_line()} is in training, where it takes the statistics of whole streams; call "
-            "bn.eval() on the layer (or model.eval()), which uses those that it has gathered"
+        raise ModeError.here(
+            "batch_norm",
+            " is in training, where it takes the statistics of whole streams; call bn.eval() on the layer (or "
+            "model.eval()), which uses those that it has gathered",
         )
     meta = x.edge.entry.meta
     going = [i for i, sos, eos in zip(meta.ids, meta.sos, meta.eos) if not (sos and eos)]
     if going:
-        raise ModeError(
-            f"batch_norm at {user_line()} is in training: its statistics are those of whole streams, but these go "
-            "on; call bn.eval() on the layer",
-            going,
+        raise ModeError.here(
+            "batch_norm",
+            " is in training: its statistics are those of whole streams, but these go on; call bn.eval() on the "
+            "layer",
+            ids=going,
         )
     frames = autograd.follow(Tensor._plain(x.value), x.edge.made, "frames")
     return frames, x.value.ndim - len(x.features) + x.dims[1]
@@ -195,14 +197,14 @@ def _by_group(name: str, x: Any, groups: int, weight: Tensor | None, bias: Tenso
     if x.is_stream:
         roles = x.dims
         if not isinstance(roles[0], str) or "B" in roles[1:]:
-            raise NotStreamableError(
-                f"{name} at {user_line()}: the first dimension of {x.roles} must be B (or B and L joined), "
-                "each row of which has statistics of its own"
+            raise NotStreamableError.here(
+                f"{name}: the first dimension of {x.roles} must be B (or B and L joined), each row of which has "
+                "statistics of its own"
             )
         if over == "stream" and x.edge is not None and not x.edge.may_wait:
             reason, remedy = OVER_STREAM.words
-            raise NotStreamableError(
-                f'{name} at {user_line()} {reason}; {remedy}, or unstreamable="buffer" to wait for the end'
+            raise NotStreamableError.here(
+                name, f' {reason}; {remedy}, or unstreamable="buffer" to wait for the end'
             )
     attributes = {"groups": groups, "eps": float(eps), "over": over}
     return apply("group_norm", attributes, (x,), (weight, bias), dims)[0]
@@ -218,9 +220,9 @@ def _channels_last(name: str, x: Any) -> tuple[Any, ...]:
     if x.is_stream:
         roles = list(x.dims)
         if isinstance(roles[1], str):
-            raise NotStreamableError(
-                f"{name} at {user_line()}: dimension 1 of {x.roles} is taken for the channels, which must "
-                "be features; transpose them there"
+            raise NotStreamableError.here(
+                f"{name}: dimension 1 of {x.roles} is taken for the channels, which must be features; transpose "
+                "them there"
             )
     else:
         roles = ["B", 0, "L", *range(x.ndim - 3)] if x.ndim > 2 else ["L", 0]

@@ -1,7 +1,7 @@
 """What a forward of torch draws for frames: dropout, and random numbers like a stream.
 
-Files that start and end in one call draw what torch draws offline. Where streams go on, each frame's numbers follow
-from its stream's key and its position (`array.draws`), so that chunks and companions don't change them.
+Files that start and end in one call draw what torch draws offline. Where streams go on, each frame's numbers
+follow from its stream's key and its position (`array.draws`), so that chunks and companions don't change them.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ from ...array import draws
 from ...errors import NotStreamableError
 from ...nn import functional as native_functional
 from ...operations.refusals import DRAWN
-from ...stream.where import user_line
 from .conversions import to, visible, with_value
 from .in_loops import in_loop
 from .mode import current
@@ -64,7 +63,7 @@ def _require_own_numbers(name: str, x: Any, of_channels: bool = False) -> None:
     """Raise where frames of several calls would share what is drawn."""
     if (of_channels or (x.edge is not None and x.edge.line.static)) and current().goes_on:
         reason, remedy = DRAWN.words
-        raise NotStreamableError(f"{name} at {user_line()}: {reason}; {remedy}")
+        raise NotStreamableError.here(f"{name}: {reason}; {remedy}")
 
 
 def _numbers(of: Callable[..., Any]) -> Callable[..., torch.Tensor]:
@@ -84,7 +83,7 @@ def _random_frames(draw: Callable[..., torch.Tensor]) -> Callable[..., Any]:
 
     def run(input: Any, dtype: torch.dtype | None = None, generator: Any = None, **_: Any) -> Any:
         if getattr(input, "value", None) is None:
-            raise NotStreamableError(f"random numbers at {user_line()}: an engine draws none")
+            raise NotStreamableError.here("random numbers: an engine draws none")
         _require_own_numbers(draw.__name__, input)
         if generator is None and current().goes_on:
             out = with_value(input, partial(_OF_FRAMES[draw.__name__], input))
