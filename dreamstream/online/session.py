@@ -574,8 +574,7 @@ class Call:
             self.keys = self.session.draws.keys(self.ids, known, not self.session.is_live, self.library.draw)
         at, n = self._drawn
         self._drawn = (at, n + 1) if at == self.n_done else (self.n_done, 1)
-        place = (self.n_done << 16) + self._drawn[1]
-        return mixed(np.array(self.keys, np.uint64), place)
+        return mixed(np.array(self.keys, np.uint64), (self.n_done << 16) + self._drawn[1])
 
     def before(self) -> list[Any]:
         """Return the rows' states before the operation that is being computed."""
