@@ -13,13 +13,14 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import ModeError, NotStreamableError
+from ..errors import NotStreamableError
 from ..operations import RELATIONS
 from ..stream.mask_recognition import Recognised
 from ..stream.rules import Length, Sizes
 from ..stream.tree import map_leaves
 from . import creation, positions
 from .deferred import SERVES_FRAMES, Deferred, flat, is_deferred, to_a_copy
+from .draws import dropping
 from .einsum import table_product
 from .score_views import Greatest
 from .scores import Scores
@@ -88,7 +89,11 @@ class Library(Sizes):
 
     def dropped(self, p: float) -> AbstractContextManager[Any]:
         """Within it attention drops its weights with a probability."""
-        raise ModeError(f"attention's dropout of {p} is not offered; give 0")
+        return dropping(p)
+
+    def draw(self) -> int:
+        """Return a number of the generator that a seed sets."""
+        return int(creation.generator().integers(1 << 63))
 
     # ------------------------------------------------------------------ what is deferred
     def function(self, name: str) -> Any:

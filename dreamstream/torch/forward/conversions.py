@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from functools import partial
 from typing import Any, NamedTuple, NoReturn
 
 import torch
@@ -30,7 +29,7 @@ from ...errors import DTypeError, ModeError, NotStreamableError
 from ...nn import functional as native_functional
 from ...nn.functional.attention import hides_nothing, of_memory, under_masks, unread, weights_of
 from ...nn.recurrent_cell import Cell, GRUCell, LSTMCell, RNNCell
-from ...operations.refusals import DRAWN, FREQUENCIES, GRADIENTS, PLACES
+from ...operations.refusals import FREQUENCIES, GRADIENTS, PLACES
 from ...stream.rules import Length, Rows, Token
 from ..run.kernels.weights import looking_up
 from ..tensor import StreamTensor
@@ -386,63 +385,6 @@ def visible(inner: Native, fn: Callable[[torch.Tensor], torch.Tensor]) -> Native
         return StreamTensor.of(fn(seen.tensor().contiguous()), seen._info).frames()
 
     return with_value(x, run)
-
-
-#: What drops whole channels: for all frames of a file the same ones.
-_CHANNELS = ("dropout1d", "dropout2d", "dropout3d", "feature_alpha_dropout")
-
-
-def _random(name: str) -> Callable[..., Any]:
-    whole, native = getattr(F, name), getattr(native_functional, name)
-
-    def run(input: Any, p: float = 0.5, training: bool = not name.endswith("alpha_dropout")) -> Any:
-        if training and p != 0 and input.value is None:
-            return in_loop(input, f"{name} {p}" if name in ("dropout", "alpha_dropout") else "")
-        if not training or p == 0:
-            return native(input, p, False)
-        _require_own_numbers(name, input, name in _CHANNELS and "L" in input.dims[2:])
-        return visible(input, lambda padded: whole(padded, p, True))
-
-    return run
-
-
-enter(
-    HANDLERS,
-    {
-        name: _random(name)
-        for name in ("dropout", "dropout1d", "dropout2d", "dropout3d", "alpha_dropout", "feature_alpha_dropout")
-    },
-)
-
-
-def _require_own_numbers(name: str, x: Any, of_channels: bool = False) -> None:
-    """Raise where frames of several calls would share what is drawn."""
-    if (of_channels or (x.edge is not None and x.edge.line.static)) and current().goes_on:
-        reason, remedy = DRAWN.words
-        raise NotStreamableError.here(f"{name}: {reason}; {remedy}")
-
-
-def _random_frames(draw: Callable[..., torch.Tensor]) -> Callable[..., Any]:
-    """Return what draws a number for each element of a stream, which no engine does."""
-
-    def run(input: Any, dtype: torch.dtype | None = None, generator: Any = None, **_: Any) -> Any:
-        if getattr(input, "value", None) is None:
-            raise NotStreamableError.here("random numbers: an engine draws none")
-        _require_own_numbers(draw.__name__, input)
-        out = visible(input, draw if generator is None else partial(draw, generator=generator))
-        return out if dtype is None else to(out, dtype)
-
-    return run
-
-
-enter(
-    HANDLERS,
-    {
-        "rand_like": _random_frames(torch.rand_like),
-        "randn_like": _random_frames(torch.randn_like),
-        "bernoulli": _random_frames(torch.bernoulli),
-    },
-)
 
 
 # ---------------------------------------------------------------------- tables

@@ -72,6 +72,11 @@ class TorchLibrary(Library):
     def device(self) -> Any:
         return current().device
 
+    def draw(self) -> int:
+        """Return a number of torch's generator."""
+        with without_functions():
+            return int(torch.randint(1 << 62, ()))
+
     # ------------------------------------------------------------------ what deferred values are computed with
     @contextmanager
     def evaluating(self) -> Iterator[None]:
