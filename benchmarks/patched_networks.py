@@ -4,8 +4,8 @@ Usage: python benchmarks/patched_networks.py [--before FOLDER] [--networks NAMES
 
 Four networks in mid-stream, on one thread: `tcn` (eight dilated layers of 64), `dualpath` (two blocks with a GRU
 over bands and one over frames), `gtcrn` (a network like GTCRN: planes, batch norms, PReLUs, GRUs, a complex mask)
-and `conformer` (four blocks of 144 with a mask of chunks that the forward makes). One row, and eight ragged ones of
-10, 3, 7, 1, 9, 5, 8 and 2 frames (of one frame: six of them have it). Bare is the untouched module on as many
+and `conformer` (four blocks of 144 with a mask of chunks that the forward makes). One row, and eight ragged ones
+of 10, 3, 7, 1, 9, 5, 8 and 2 frames (of one frame: six of them have it). Bare is the untouched module on as many
 frames, padding included; it forgets what came before them.
 
 Times are CPU time of the thread, medians of calls in turns with the bare module's. The tree in `--before` (built
