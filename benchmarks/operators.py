@@ -4,7 +4,7 @@ Usage: python benchmarks/operators.py [--frames 1 100 20000] [--operators ...] [
        python benchmarks/operators.py --features 1 16 256 --streams 1 16 128 --frames 1 100 --worst
 
 One thread each, one stream or --streams, float32. operator_rows.py says sizes and functions; an operator that has
-no row there is an error. Four things are timed, in turns, after the outputs of ours and torch's have been compared:
+no row there is an error. Four things are timed, in turns, once the outputs of ours and torch's have been compared:
 
 - torch: its function, on tensors in the layout that suits it best (the row's fastest), without gradients;
 - eager: ours on a plain `dreamstream.Tensor`, offline;
