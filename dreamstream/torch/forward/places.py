@@ -21,6 +21,7 @@ from ...array.deferred import Deferred
 from ...array.ends import Later, last_frames
 from ...array.stream_tensor import StreamTensor as NativeStream
 from ...array.symbolic import Symbolic
+from ...stream.context import times_asked
 from ...stream.course import Recording, is_number
 from ...stream.edge import Edge
 from ...stream.rules import Token
@@ -213,6 +214,7 @@ class Noted(Recording):
         self.asked = asked
         self.steps: list[tuple[Any, tuple[Any, ...], dict[str, Any], torch.Tensor]] = []
         self.handled = False
+        self._asked_before = times_asked()
         self._token: Any = None
 
     def __enter__(self) -> Noted:
@@ -225,6 +227,8 @@ class Noted(Recording):
     def place(self, out: Any) -> Place | None:
         """Return the place whose call gave `out`; None where it can't be repeated."""
         if not self._whole or (self.handled and not self._legs):
+            return None
+        if times_asked() != self._asked_before:  # a declared context has to be asked for in every call
             return None
         try:
             recipe = _Recipe(self.asked, self.steps)
