@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 
 from .. import nn
-from ..array import Tensor, cat, ones_like, where
+from ..array import Tensor, ones_like, where
 from ..errors import FormatError, ShapeError
 from ..nn import functional as F
 
@@ -16,7 +17,7 @@ from ..nn import functional as F
 _LEAST_DEVIATION = 1e-5
 
 
-class Mfsc(nn.Module):
+class Mfsc(nn.KaldiFbank):
     """Logarithms of magnitudes in bands of the mel scale, as wav2letter computes them.
 
     Each window of `frame_size` ms is scaled to 16 bits, pre-emphasised by 0.97 within itself and multiplied with a
@@ -43,35 +44,19 @@ class Mfsc(nn.Module):
     bytes a sample. Source: wav2letter's LogMelFeature.
     """
 
-    window: Tensor
-    filters: Tensor
-
     def __init__(
         self, n_mels: int = 80, frame_size: int = 25, frame_shift: int = 10, sample_rate: int = 16000
     ) -> None:
-        super().__init__()
-        self.n_mels, self.sample_rate = n_mels, sample_rate
-        self.size, self.shift = sample_rate * frame_size // 1000, sample_rate * frame_shift // 1000
-        if n_mels < 1 or self.size < 2 or not 1 <= self.shift <= self.size:
-            raise ShapeError(f"Mfsc: {n_mels} bands of windows of {self.size} samples, {self.shift} apart")
-        self.n_fft = 1 << (self.size - 1).bit_length()
+        how: dict[str, Any] = {"window_type": "hamming", "low_freq": 0.0, "use_power": False}
+        super().__init__(n_mels, sample_rate, frame_size, frame_shift, 0.97, False, **how)
+        self.sample_rate, self.floor = sample_rate, 1.0
         top = 2595 * np.log10(1 + sample_rate / 2 / 700)
-        edges = 700 * (10 ** (np.linspace(0, top, n_mels + 2) / 2595) - 1) * self.n_fft / sample_rate
-        bins = np.arange(self.n_fft // 2 + 1)
+        edges = 700 * (10 ** (np.linspace(0, top, n_mels + 2) / 2595) - 1) * self.padded / sample_rate
+        bins = np.arange(self.padded // 2 + 1)
         up = (bins - edges[:-2, None]) / np.diff(edges)[:-1, None]
         down = (edges[2:, None] - bins) / np.diff(edges)[1:, None]
-        filters = np.maximum(0.0, np.minimum(up, down))
-        window = 0.54 - 0.46 * np.cos(2 * np.pi / (self.size - 1) * np.arange(self.size))
-        self.register_buffer("window", Tensor((32768 * window).astype(np.float32)))
-        self.register_buffer("filters", Tensor(filters.astype(np.float32)))
-
-    def forward(self, input: Tensor) -> Tensor:
-        """Return the bands' logarithms ``(B, frames, n_mels)``."""
-        x = input.unfold(-1, self.size, self.shift)
-        x = x - cat([x[..., :1], x[..., :-1]], -1) * 0.97
-        real, imag = F.rfft(x * self.window, self.n_fft)
-        bands: Tensor = F.linear((real * real + imag * imag).sqrt(), self.filters)
-        return bands.clamp(min=1.0).log()
+        self.filters.numpy()[...] = np.maximum(0.0, np.minimum(up, down))  # straight in hertz, Kaldi's are in mel
+        self.window.numpy()[...] *= 32768
 
 
 class LocalNorm(nn.Module):

@@ -71,7 +71,7 @@ def load_wav2letter(acoustic_model: str | os.PathLike[str], features: Any = None
     front = _read(features)
     if not len(front) or not isinstance(front[0], Mfsc):
         raise FormatError(f"{os.fspath(features)}: expected features of samples first, LogMelFeature")
-    given, taken = front[0].n_mels, _width(model)
+    given, taken = front[0].num_mel_bins, _width(model)
     if given != taken:
         raise FormatError(
             f"{os.fspath(features)} gives {given} features, {os.fspath(acoustic_model)} takes {taken}"

@@ -65,7 +65,7 @@ def features(x, n_mels, size, shift, n_fft, rate):
         frame = x[t * shift : t * shift + size] * 32768.0
         frame = np.concatenate([frame[:1] * 0.03, frame[1:] - 0.97 * frame[:-1]])
         frame *= 0.54 - 0.46 * np.cos(2 * np.pi * np.arange(size) / (size - 1))
-        magnitude = abs(np.fft.rfft(frame, n_fft))
+        magnitude = abs(np.fft.fft(frame, n_fft)[: n_fft // 2 + 1])
         for b in range(n_mels):
             low, top, high = edges[b : b + 3]
             k = np.arange(len(magnitude))
