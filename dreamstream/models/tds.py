@@ -166,8 +166,8 @@ class BandConv1d(nn.Module):
     def forward(self, input: Tensor) -> Tensor:
         """Return the convolved bands."""
         x = input.unflatten(-1, (self.bands, self.in_channels)).permute(0, 3, 1, 2)
-        x = self.conv(F.pad(x, (0, 0, *self.padding)))
-        return x.permute(0, 2, 3, 1).flatten(2)
+        y: Tensor = self.conv(F.pad(x, (0, 0, *self.padding))).permute(0, 2, 3, 1).flatten(2)
+        return y
 
 
 class Residual(nn.Module):

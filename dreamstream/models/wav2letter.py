@@ -182,7 +182,8 @@ class _Reader:
 
     def block(self) -> nn.Sequential:
         found = self.sequential()
-        self._of_floats(), self._of_floats()
+        for _ in range(2):
+            self._of_floats()
         return found
 
     def residual(self) -> nn.Module:
