@@ -79,29 +79,35 @@ def engine_of(row: Row, function: Any) -> tuple[Any, tuple[str, ...]]:
     return ds.compile(model, specs, dtype=dict.fromkeys(names, dtype), threads=1, verify=False), names
 
 
-def stepper(row: Row, function: Any, n: int) -> tuple[Call, Any]:
-    """Steps of n frames in mid-stream, and the engine."""
+def stepper(row: Row, function: Any, n: int, streams: int = 1) -> tuple[Call, Any]:
+    """Steps of n frames of each stream in mid-stream, and the engine."""
     engine, names = engine_of(row, function)
     arrays = [turned(row, x) for x in numbers(row, n)]
     past = [turned(row, x) for x in numbers(row, row.past)]
-    single = len(names) == 1
-    chunk = {"stream": arrays[0] if single else dict(zip(names, arrays))}
-    engine.step({"stream": past[0] if single else dict(zip(names, past))}, sos="stream")
-    return lambda: engine.step(chunk)["stream"], engine
+    single, ids = len(names) == 1, names_of(streams)
+    chunk = dict.fromkeys(ids, arrays[0] if single else dict(zip(names, arrays)))
+    engine.step(dict.fromkeys(ids, past[0] if single else dict(zip(names, past))), sos=ids)
+    return lambda: engine.step(chunk)[ids[0]], engine
 
 
-def passing(port: Any, array: np.ndarray) -> Call:
+def names_of(streams: int) -> list[str]:
+    """Ids of so many streams."""
+    return [f"stream {i}" for i in range(streams)]
+
+
+def passing(port: Any, array: np.ndarray, streams: int = 1) -> Call:
     """Steps that give these frames of an input or output back."""
     model = Apply1(lambda x: x).eval()
     engine = ds.compile(model, port.dimensions, dtype=array.dtype.name, threads=1, verify=False)
-    engine.step({}, sos="stream")
-    chunk = {"stream": array}
+    engine.step({}, sos=names_of(streams))
+    chunk = dict.fromkeys(names_of(streams), array)
     return lambda: engine.step(chunk)
 
 
 def laid(row: Row, layout: str, x: np.ndarray) -> torch.Tensor:
-    """Frames as torch's layout has them."""
-    t = torch.from_numpy(x)[None]
+    """Frames as torch's layout has them: of one stream, or of several."""
+    t = torch.from_numpy(x)
+    t = t[None] if x.ndim == 1 + len(row.features[0]) else t
     if layout == CHANNELS:
         return t.movedim(1, -1).contiguous()
     if layout == "channels last":
@@ -120,8 +126,8 @@ def compare(row: Row, layout: str, mine: np.ndarray, theirs: torch.Tensor) -> No
     assert gap < 1e-4, (row.operator, row.label, layout, gap)
 
 
-def calls_of(row: Row, n: int) -> dict[str, Call]:
-    """What is timed, by name, after a comparison."""
+def calls_of(row: Row, n: int, streams: int = 1) -> dict[str, Call]:
+    """What is timed, by name, after a comparison of one stream."""
     model = APPLY[len(row.features) - 1](row.ours).eval()
     n_frames = n * row.unit
     whole = numbers(row, n_frames + row.past)
@@ -131,14 +137,18 @@ def calls_of(row: Row, n: int) -> dict[str, Call]:
     for layout, function in row.torch.items():
         tensors = [laid(row, layout, x) for x in whole]
         compare(row, layout, mine, function(*tensors))
+        if streams > 1:
+            tensors = [laid(row, layout, np.stack([x] * streams)) for x in whole]
         calls[f"torch, {layout}"] = lambda function=function, tensors=tensors: function(*tensors)
-    calls["engine"], engine = stepper(row, row.ours, n_frames)
+    calls["engine"], engine = stepper(row, row.ours, n_frames, streams)
     plan = engine.summary()
     assert f" {row.operator} " in plan, f"{row.operator}, {row.label} is another operator:\n{plan}"
-    calls["empty"], _ = stepper(row, lambda x, *_: x, n_frames)
+    calls["empty"], _ = stepper(row, lambda x, *_: x, n_frames, streams)
     x, y = turned(row, numbers(row, n_frames)[0]), calls["engine"]()
     if y.nbytes != x.nbytes and "L" in engine.outputs[0].dimensions:
-        calls["input"], calls["output"] = passing(engine.inputs[0], x), passing(engine.outputs[0], y)
+        calls["input"], calls["output"] = (
+            passing(p, a, streams) for p, a in ((engine.inputs[0], x), (engine.outputs[0], y))
+        )
     return calls
 
 
@@ -147,9 +157,9 @@ def cost_of_empty(middle: dict[str, float]) -> float:
     return middle["empty"] + (middle["output"] - middle["input"] if "output" in middle else 0.0) / 2
 
 
-def measure(row: Row, n: int, seconds: float) -> dict[str, Any]:
+def measure(row: Row, n: int, seconds: float, streams: int = 1) -> dict[str, Any]:
     """One row of the table: microseconds."""
-    calls = calls_of(row, n)
+    calls = calls_of(row, n, streams)
     times: dict[str, list[float]] = {name: [] for name in calls}
     repeats = {}
     for name, call in calls.items():
@@ -174,6 +184,7 @@ def measure(row: Row, n: int, seconds: float) -> dict[str, Any]:
         "operator": row.operator,
         "label": row.label,
         "frames": n,
+        "streams": streams,
         "torch": middle[layout],
         "layout": layout.removeprefix("torch, "),
         "eager": middle["eager"],

@@ -13,12 +13,12 @@ from numpy.typing import NDArray
 from ..errors import DreamStreamError, DTypeError, ModeError, ShapeError
 from ..stream.rules import BatchSize, Length, Rows
 from . import dtypes, elementwise
-from .axes import axis_of, sizes_of
 from .base import is_number
-from .batch_constant import BatchTensor
+from .batch_constants import BatchTensor
 from .deferred import as_deferred, library_of
+from .dimension_arguments import axis_of, sizes_of
 from .hook import made
-from .lengths import lengths_of
+from .lengths_of import lengths_of
 from .loop_frames import Gathered
 from .symbolic import Symbolic, positions
 from .tensor import Tensor, take

@@ -20,8 +20,8 @@ from ..stream.edge import Line
 from ..stream.rules import Length, open_branch
 from ..tracing import Hooks, Site, variables
 from . import writing
-from .axes import numbered
-from .batch_constant import BatchTensor
+from .batch_constants import BatchTensor
+from .dimension_arguments import numbered
 from .elementwise import where
 from .loop_frames import (
     Counted,

@@ -19,7 +19,7 @@ from .. import _core
 from ..errors import DTypeError
 from ..operations import BINARY, UNARY
 from . import derivatives as d, dtypes
-from .axes import in_c_order
+from .dimension_arguments import in_c_order
 
 Array = NDArray[Any]
 Axes = tuple[int, ...]

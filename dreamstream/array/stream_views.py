@@ -18,19 +18,19 @@ from ..errors import ModeError, NotStreamableError, ShapeError
 from ..operations.refusals import LOOPS
 from ..stream.rules import BatchSize, Length, join, require_same
 from ..stream.where import INSTEAD
-from . import chunks, forward, reductions, tokens, views, writing  # noqa: F401  (plain methods that are taken up)
-from .axes import axes_of, axis_of, numbered, sizes_of
+from . import chunks, forward, prefix_frames, reductions, views, writing  # noqa: F401  (plain methods that are taken up)
 from .creation import cat, full_like
+from .dimension_arguments import axes_of, axis_of, numbered, sizes_of
 from .dtypes import require_float
 from .elementwise import where
 from .ends import is_each, where_counted
-from .lengths import SAME_ORDER
+from .lengths_of import SAME_ORDER
 from .loop_frames import EachFrame, FirstFrame, first_frame, frame_of, number_in, set_frame, with_first
 from .reductions import Extreme
+from .softmax_pooling import Weights
 from .stream_tensor import StreamTensor
 from .symbolic import Symbolic
 from .tensor import Tensor, take
-from .weights import Weights
 
 
 def _refuse(x: StreamTensor, what: str, axis: int | None = None) -> NotStreamableError:
@@ -251,7 +251,7 @@ def _cat(self: Any, tensors: list[Any], dim: Any) -> Any:
     axis = first._axis("cat", dim)
     framed = [t.is_stream and t.edge is not None and t.dims[axis : axis + 1] == ("L",) for t in tensors]
     if any(t.is_stream and not f and forward.is_static(t) for t, f in zip(tensors, framed)) and any(framed):
-        return tokens.joined(tensors, axis, framed.index(True))
+        return prefix_frames.joined(tensors, axis, framed.index(True))
     if sum(framed) > 1 and any(map(forward.is_static, tensors)):
         raise NotStreamableError.here(
             "cat: frames of a memory, as many as each stream was given, don't stand before others; a fixed number "

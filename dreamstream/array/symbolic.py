@@ -21,9 +21,9 @@ from ..errors import NotStreamableError, ShapeError, StreamMismatchError
 from ..operations import ARITHMETIC, RELATIONS, UNARY
 from ..stream.rules import BatchSize, Length, Rows, Token, taken, takes_all
 from . import hook
-from .axes import Described, axis_of, numbered, sizes_of
+from .dimension_arguments import Described, axis_of, numbered, sizes_of
 from .filled import Filled, sharing
-from .lengths import SAME_ORDER, LengthsOf
+from .lengths_of import SAME_ORDER, LengthsOf
 from .protocol import refuse_the_rest
 from .stream_tensor import StreamTensor
 from .tensor import Tensor
@@ -37,7 +37,7 @@ TYPES.update((name, np.dtype(name)) for name in _KINDS)
 
 
 def as_symbolic(given: LengthsOf, entered: Mapping[Any, Any]) -> Symbolic:
-    """Return what stands for lengths inside a forward.
+    """Return lengths as a tensor inside a forward.
 
     Parameters
     ----------

@@ -17,7 +17,7 @@ import torch
 from torch.nn.utils import parametrize
 
 from ..array.dtypes import name_of, nominal
-from ..array.lengths import LengthsOf
+from ..array.lengths_of import LengthsOf
 from ..array.loop_frames import FirstFrame, Gathered
 from ..array.stream_tensor import StreamTensor as Native
 from ..array.symbolic import as_symbolic, measured
@@ -31,11 +31,11 @@ from ..stream.rules import Length, require_same_streams
 from ..stream.where import offline_error, passes_on, raise_explained, runs_forward
 from . import private
 from .forward import gathering  # noqa: F401  (functions that forwards' copies call)
+from .forward.capture import TorchSource
 from .forward.drawn import places_of_draws, warn_of_others
 from .forward.held import TorchHeld
 from .forward.layers import streaming_forward, unstreamable
 from .forward.mode import Forward, current
-from .forward.source import TorchSource
 from .outside.attention import DeclaredContext
 from .private import pytree
 from .run import declared as _declared  # noqa: F401  (operators declared in Python take torch tensors)

@@ -20,13 +20,13 @@ from ...array.deferred import SERVES, SERVES_FRAMES, Deferred, flat, is_deferred
 from ...array.einsum import table_product
 from ...array.library import Library
 from ...array.mask_terms import added
+from ...array.over_time import require_waiting
 from ...array.positions import first_row, streamed, unknown
 from ...array.score_views import Greatest
 from ...array.scores import Scores
 from ...array.shape_of import Empty, ShapeOf
 from ...array.stream_tensor import StreamTensor
 from ...array.symbolic import Symbolic
-from ...array.whole import require_waiting
 from ...array.writing import copied
 from ...errors import NotStreamableError
 from ...nn.functional.lookup import require_as_it_is
@@ -34,12 +34,12 @@ from ...stream.mask_recognition import Recognised
 from ...stream.rules import BatchSize, Length
 from ...stream.tree import leaves, map_leaves
 from ..private import without_functions
-from ..run.kernels.attention import dropping
 from ..tensor.stream_tensor import StreamTensor as Shell
 from . import names
 from .complex_pair import Complex
 from .constants import Constant
 from .mode import current
+from .places import dropping
 from .sizes import TorchBatch, TorchBatchLength, TorchLength
 
 #: Elements of a tensor that is known by its values; greater ones are known by what they are a view of.
@@ -71,6 +71,11 @@ class TorchLibrary(Library):
     @property
     def device(self) -> Any:
         return current().device
+
+    def draw(self) -> int:
+        """Return a number of torch's generator."""
+        with without_functions():
+            return int(torch.randint(1 << 62, ()))
 
     # ------------------------------------------------------------------ what deferred values are computed with
     @contextmanager

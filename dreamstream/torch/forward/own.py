@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from ...array import hook
-from ...array.axes import numbered
+from ...array.dimension_arguments import numbered
 from ...array.dtypes import is_float
 from ...array.reductions import Extreme
 from ...array.stream_tensor import StreamTensor as Native
