@@ -16,8 +16,7 @@ VERSION = 1
 # ---------------------------------------------------------------------- to a checkpoint
 def marked(trainer: Any, run: Any) -> dict[str, Any]:
     """Return what changes in an epoch between two steps, as it is now."""
-    has_place = run is not None and hasattr(run.source, "state_dict")
-    source = run.source if has_place else trainer.source if run is None else None
+    source = trainer.source if run is None else run.source
     place = source.state_dict() if hasattr(source, "state_dict") else None
     buffers = {name: b.detach().clone() for name, b in trainer.model.named_buffers()}
     return {"draws": drawn(), "place": place, "buffers": buffers, "run": None if run is None else _of(run)}
