@@ -238,7 +238,7 @@ class ChunkTrainer:
         Returns
         -------
         list of dict
-            The history: of each epoch "epoch", "steps", "loss" and metrics by name; "validation", and the metrics of
+            Of each epoch "epoch", "steps", "loss" and metrics by name; "validation", and the metrics of
             that ("validation accuracy").
         """
         if path is not None and os.path.exists(path):
@@ -268,7 +268,7 @@ class ChunkTrainer:
             By id a whole stream, without B, in the order of the dict: arrays or tensors of either front end. What
             is read when it is asked for (a mapping that reads files) is held while its stream lasts.
 
-            Or what gives batches: a `dreamstream.data.StreamLoader`, torch's DataLoader, any iterable. A batch is a
+            Or batches: a `dreamstream.data.StreamLoader`, torch's DataLoader, any iterable. A batch is a
             stream tensor of either front end, or a pair of it and targets (``default_collate`` makes a list of
             them), or a dict of the forward's arguments and "target". Under "full-file-…" streams should begin
             together.
