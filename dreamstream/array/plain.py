@@ -64,7 +64,7 @@ def _variance(a: Array, axes: Axes, keepdim: bool, correction: float) -> Array:
 
 
 def _norm(a: Array, axes: Axes, keepdim: bool, p: float) -> Any:
-    size: Array = a.astype(np.float64)
+    size: Array = np.asarray(a.astype(np.float64))
     if p != 2:
         np.abs(size, out=size)
     if math.isinf(p):
