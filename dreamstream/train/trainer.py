@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any
 
 from ..data.progress import Progress
-from ..errors import ModeError, StreamIdError
+from ..errors import ModeError, StreamIdError, StreamMismatchError
 from ..online.handle import patch_of
 from ..stream.tree import leaves, map_leaves
 from . import checkpoint, saved
@@ -347,6 +347,11 @@ class ChunkTrainer:
         run = Run(loader, targets, frozenset(() if within else self._patch.known_ids()))
         place = None if resumed is None else resumed["place"]
         if place is not None:
+            if not hasattr(loader, "load_state_dict"):
+                kind = type(loader).__name__
+                raise StreamMismatchError(
+                    f"ChunkTrainer: the checkpoint has a loader's place, and {kind} takes none"
+                )
             loader.load_state_dict(place)
         if resumed is None or within is None:
             if resumed is not None:

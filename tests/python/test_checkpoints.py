@@ -150,6 +150,26 @@ def test_whole_files_that_are_on_the_tape_begin_again(front, variant, tmp_path):
     assert other.steps == 1 and other.epoch(source(other), targets) == loss
 
 
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_what_is_dropped_is_the_same(variant, tmp_path):
+    torch = pytest.importorskip("torch")
+    losses = Losses(tmp_path)
+
+    def trainer(seed, note):
+        made = trainer_of("torch", variant, seed, callbacks=[note])
+        made.model.conv.register_forward_hook(lambda module, args, y: torch.nn.functional.dropout(y, 0.3, True))
+        return made
+
+    torch.manual_seed(5)
+    whole = trainer(0, losses)
+    loss = whole.epoch(*loader_of("loader", variant))
+    for step in (1, 3):
+        again = Losses()
+        other = trainer(9, again)
+        other.resume(tmp_path / f"{step}")
+        assert other.epoch(*loader_of("loader", variant)) == loss and again.found == losses.found[step:]
+
+
 KILLED = """
 import os, signal, sys
 sys.path.insert(0, {folder!r})
@@ -344,6 +364,8 @@ def test_another_source_is_refused(tmp_path):
     other = trainer_of("dreamstream", callbacks=[print])
     other.resume(tmp_path / "a")
     inputs, targets = data()
+    with pytest.raises(StreamMismatchError, match="a loader's place, and list takes none"):
+        other.epoch([], targets)
     with pytest.raises(StreamMismatchError, match="chunk=5, not 6"):
         other.epoch(ds.data.StreamLoader(inputs, 6, 2, shuffle=True, seed=3, targets=targets))
     trainer = trainer_of("dreamstream", callbacks=[lambda t: t.save(tmp_path / "a") if t.steps == 5 else None])
