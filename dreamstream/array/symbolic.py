@@ -67,6 +67,12 @@ def measured(x: Any) -> Any:
     return StreamTensor.inside(value, ("B",), edge)
 
 
+def _number(x: Any) -> Any:
+    """Return the number that a plain tensor of one element holds; all else as it is."""
+    plain = hasattr(x, "item") and not (isinstance(x, (Token, Symbolic)) or getattr(x, "is_stream", False))
+    return x.item() if plain and math.prod(x.shape) == 1 else x
+
+
 def _role(size: Any) -> Any:
     """Return what a dimension of a size is."""
     return "B" if isinstance(size, BatchSize) else "L" if isinstance(size, Length) else int(size)
@@ -397,8 +403,17 @@ class Symbolic(Described, Filled):
 
     trunc = floor
 
-    def clamp(self, min: Any = None, max: Any = None) -> Symbolic:
-        """Return it within limits, where counts show for every stream on which side it is."""
+    def clamp(self, min: Any = None, max: Any = None) -> Any:
+        """Return it within limits: as a formula, where counts show for every stream on which side it is."""
+        try:
+            return self._clamped(min, max)
+        except NotStreamableError as error:
+            limits = {k: v for k, v in (("min", min), ("max", max)) if v is not None}
+            if not self.position or any(isinstance(v, (Symbolic, Token)) for v in limits.values()):
+                raise
+            return self._otherwise("clamp", (), limits, error)
+
+    def _clamped(self, min: Any, max: Any) -> Symbolic:
         out: Symbolic = self
         for limit, inside in ((min, "ge"), (max, "le")):
             if limit is not None and not out._compare(limit, inside).value:
@@ -407,7 +422,9 @@ class Symbolic(Described, Filled):
 
     clip = clamp
 
-    def _reduced(self, last: builtins.bool, dim: Any = None, keepdim: builtins.bool = False) -> Symbolic:
+    def _reduced(self, last: builtins.bool, dim: Any = None, keepdim: builtins.bool = False) -> Any:
+        if getattr(dim, "shape", None) is not None:
+            return self.maximum(dim) if last else self.minimum(dim)
         if self.position and dim is None and isinstance(self.value, builtins.int):
             return Symbolic(self.value + self.length - 1 if last else self.value, (), self.length)
         return self._refuse("a reduction") if self.position or "L" in self.roles else self._like(self.value, ())
@@ -415,13 +432,13 @@ class Symbolic(Described, Filled):
     max = amax = partialmethod(_reduced, True)
     min = amin = partialmethod(_reduced, False)
 
-    def maximum(self, other: Any) -> Symbolic:
-        """Return the larger one, where that is the same for every stream."""
-        return self.clamp(min=other)
+    def maximum(self, other: Any) -> Any:
+        """Return the larger one."""
+        return self.clamp(min=_number(other))
 
-    def minimum(self, other: Any) -> Symbolic:
-        """Return the smaller one, where that is the same for every stream."""
-        return self.clamp(max=other)
+    def minimum(self, other: Any) -> Any:
+        """Return the smaller one."""
+        return self.clamp(max=_number(other))
 
     def sum(self, dim: builtins.int, keepdim: builtins.bool = False) -> Symbolic:
         """Return the sum over the frames of each stream: of a mask that covers them, their number."""

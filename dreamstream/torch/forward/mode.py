@@ -21,6 +21,7 @@ from ...array import BatchTensor
 from ...array.deferred import Deferred, to_a_copy
 from ...array.dtypes import nominal
 from ...array.filled import Shared
+from ...array.first_frame import first_of
 from ...array.score_views import Greatest
 from ...array.scores import Scores
 from ...array.shape_of import Empty
@@ -232,6 +233,8 @@ class Forward(TorchFunctionMode):
         if name in ("__get__", "__set__"):
             return self._attribute(func, name, args)
         meaning, courses = meaning_of(func), self.entry.courses
+        if name != "__setitem__" and (first := first_of(args, meaning.name == "cat")) is not None:
+            return first.through(name, func, args, kwargs)
         if self._has_loose:
             if meaning.name == "cat" and (joined := self._extended(*args, **kwargs)) is not None:
                 return joined
@@ -266,7 +269,8 @@ class Forward(TorchFunctionMode):
         finally:
             self.entry.recording = None
         result = out._inner if isinstance(out, StreamTensor) else None
-        course = recording.course(asked.tokens, asked.held, [result]) if type(result) is NativeStream else None
+        kept = type(result) is NativeStream and "edge" in vars(result)
+        course = recording.course(asked.tokens, asked.held, [result]) if kept else None
         if self.entry.n_done > at:
             courses[at] = _BY_OPERATOR if course is None or course.weights is None else course
         return out
@@ -520,7 +524,8 @@ class Forward(TorchFunctionMode):
 def _apart(result: Any, given: Sequence[Any], new: bool) -> Any:
     """Return what torch copies, where the native front end gives what it was given, or a view that none has."""
     if isinstance(result, NativeStream):
-        return copied(result) if any(result is x for x in given) or (new and result._view) else result
+        viewed = new and result._view and "edge" in vars(result)
+        return copied(result) if viewed or any(result is x for x in given) else result
     if isinstance(result, Complex):
         return result.each(copied)
     return result
