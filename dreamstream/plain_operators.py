@@ -21,7 +21,7 @@ from .array.dtypes import name_of, nominal
 from .array.plain import INTEGERS, of_integers
 from .array.tensor import Tensor
 from .errors import DTypeError, LocatedError, NotStreamableError, ShapeError
-from .stream.where import user_line
+from .source_line import user_line
 
 Dims = tuple[Any, ...]
 Array = npt.NDArray[Any]
@@ -55,7 +55,7 @@ def weight_of(tensor: Any) -> Any:
     if tensor is None:
         return None
     if tensor.is_stream:
-        raise NotStreamableError(f"a stream can't serve as a weight, at {user_line()}")
+        raise NotStreamableError.here("a stream can't serve as a weight")
     return tensor.constant()
 
 
@@ -265,6 +265,4 @@ def elementwise(name: str, attributes: dict[str, Any], inputs: Sequence[Tensor],
 
 def require_one_float(name: str, types: Sequence[np.dtype[Any]]) -> None:
     if len({t for t in types if t.kind == "f"}) > 1:
-        raise DTypeError(
-            f"{name} at {user_line()}: float32 and float64 don't mix; convert one with .float() or .double()"
-        )
+        raise DTypeError.here(f"{name}: float32 and float64 don't mix; convert one with .float() or .double()")

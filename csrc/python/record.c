@@ -350,6 +350,8 @@ static PyObject *record_get(PyObject *object, void *which)
         return Py_NewRef(self->op);
     if (*(const char *)which == 'r')
         return PySequence_Concat(self->values, self->outputs);
+    if (*(const char *)which == 'h')
+        return Py_BuildValue("(OOOO)", self->values, self->outputs, self->states, self->saved);
     return PyLong_FromSize_t(n_bytes_of(self->values) + n_bytes_of(self->outputs) +
                              n_bytes_of(self->states) + n_bytes_of(self->saved));
 }
@@ -358,6 +360,7 @@ static PyGetSetDef record_getset[] = {
     {"op", record_get, NULL, "The operator that ran.", "o"},
     {"reads", record_get, NULL, "Values, then outputs; None for those that backward doesn't read.",
      "r"},
+    {"held", record_get, NULL, "Values, outputs, states and saved arrays, a tuple of each.", "h"},
     {"n_bytes", record_get, NULL,
      "Bytes of values, outputs, states and saved arrays that it refers to.", "n"},
     {NULL, NULL, NULL, NULL, NULL},

@@ -6,7 +6,6 @@ from typing import Any
 
 from ..errors import ShapeError
 from ..stream.mask_recognition import Recognised
-from ..stream.where import user_line
 from . import hook
 from .batch_constant import BatchTensor
 
@@ -78,8 +77,8 @@ def of_all(x: Any) -> Any:
 def _as_weight(x: Any) -> Any:
     """Return keys or values ``(1, heads, M, features)`` that are the same for all streams as a weight."""
     if x.shape[0] != 1:
-        raise ShapeError(
-            f"attention at {user_line()}: keys and values that are plain tensors are those of all streams, in a "
-            f"batch of 1; got {tuple(x.shape)}. What each stream has for itself is given once, by ds.static"
+        raise ShapeError.here(
+            "attention: keys and values that are plain tensors are those of all streams, in a batch of 1; got "
+            f"{tuple(x.shape)}. What each stream has for itself is given once, by ds.static"
         )
     return x.squeeze(0).transpose(0, 1)

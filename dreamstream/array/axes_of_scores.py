@@ -1,4 +1,4 @@
-"""What the dimensions of noted scores are, in whatever order, with heads joined with B or in groups.
+"""Which dimension of scores is that of streams, heads, queries or keys, also where heads are joined or split.
 
 Queries, keys and values are brought from there to ``(B, heads, L, features)``, as operators have them, and back.
 """
@@ -45,14 +45,14 @@ class Axes:
         return math.prod(h.size for h in self.heads)
 
     def index(self, *atoms: Any) -> int | None:
-        """Return the dimension that is these, and nothing else."""
+        """Return the number of the dimension that is made of exactly these; None where there is none."""
         return self.dims.index(atoms) if atoms in self.dims else None
 
     def like(self, dims: Sequence[tuple[Any, ...]]) -> Axes:
         return Axes(dims, self.heads)
 
     def key(self) -> tuple[Any, ...]:
-        """Return what is equal of the same dimensions, of the same numbers of heads."""
+        """Return a key that is equal for equal dimensions and equal numbers of heads."""
         at = {h: i for i, h in enumerate(self.heads)}
         return (tuple(h.size for h in self.heads), tuple(tuple(at.get(a, a) for a in dim) for dim in self.dims))
 
@@ -108,7 +108,7 @@ class Axes:
 
 
 def _taken(left: list[Any], heads: list[Heads], size: Any, end: int) -> tuple[Any, ...] | None:
-    """Take what makes up a size from one end of what is left."""
+    """Take the parts whose product is a size from one end of those that are left; None where none are."""
     out: list[Any] = []
     streams = isinstance(size, BatchSize)
     number = getattr(size, "times", 1) if streams else 1 if isinstance(size, Length) else size
@@ -131,7 +131,7 @@ def _taken(left: list[Any], heads: list[Heads], size: Any, end: int) -> tuple[An
 
 
 def _split(left: list[Any], heads: list[Heads], whole: Heads, first: int) -> None:
-    """Have heads as two factors, where they stand."""
+    """Replace heads by two factors of them in both lists."""
     parts = Heads(first), Heads(whole.size // first)
     for where in (left, heads):
         at = where.index(whole)
@@ -197,7 +197,7 @@ def laid(x: Any, labels: Sequence[Dim], heads: Sequence[Heads], tail: Sequence[A
 
 
 def shown(y: Any, dims: Sequence[Dim], heads: Sequence[Heads], tail: Sequence[Any]) -> Any:
-    """Return what `laid` would take, of a stream ``(B, heads, L, features)``."""
+    """Undo `laid`: return a stream ``(B, heads, L, features)`` with the dimensions that scores have."""
     y = y.unflatten(1, [h.size for h in heads]) if heads else y.squeeze(1)
     flat = [STREAMS, *heads, *tail]
     y = y.permute([flat.index(a) for dim in dims for a in dim])

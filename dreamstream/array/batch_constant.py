@@ -16,7 +16,6 @@ import numpy as np
 
 from ..errors import NotStreamableError, ShapeError
 from ..stream.rules import Length
-from ..stream.where import user_line
 from .axes import HasShape, axis_of, sizes_of
 from .protocol import refuse_the_rest
 from .stream_tensor import StreamTensor
@@ -140,10 +139,10 @@ class BatchTensor(HasShape):
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
-        raise NotStreamableError(
-            f"{name.strip('_')} of a constant for every stream of a batch, at {user_line()}: it serves as the "
-            "initial state of an RNN (hx), and is written into where B and L are joined. A constant that all "
-            "streams share needs no batch dimension: it broadcasts"
+        raise NotStreamableError.here(
+            f"{name.strip('_')} of a constant for every stream of a batch,",
+            ": it serves as the initial state of an RNN (hx), and is written into where B and L are joined. A "
+            "constant that all streams share needs no batch dimension: it broadcasts",
         )
 
     def __setitem__(self, index: Any, value: Any) -> None:

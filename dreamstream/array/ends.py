@@ -6,7 +6,6 @@ from typing import Any
 
 from ..errors import ShapeError
 from ..stream.rules import Length
-from ..stream.where import user_line
 from .elementwise import where, with_frames
 from .lengths import SAME_ORDER
 from .stream_tensor import StreamTensor
@@ -88,7 +87,7 @@ def where_counted(x: Any, axis: int, place: Any) -> Any:
         return x[(slice(None),) * axis + (-1,)]
     for inside in (at >= 0, at < frames):
         if inside is False:
-            raise ShapeError(f"a frame at {at!r} of {frames!r} frames, at {user_line()}")
+            raise ShapeError.here(f"a frame at {at!r} of {frames!r} frames")
         if inside is not True:
             inside.require()
     return None

@@ -13,7 +13,6 @@ from typing import Any
 
 from ..errors import NotStreamableError
 from ..operations import row_of
-from ..stream.where import user_line
 from . import hook
 from .forward import reshape_features
 from .stream_tensor import StreamTensor
@@ -63,9 +62,10 @@ def by_lane(
     found = None if own is None else own(attributes, opened, weights)
     if found is not None:
         return found
-    raise NotStreamableError(
-        f"{name} at {user_line()} does not stream where B is joined with features, {inputs[0].roles}; keep them "
-        "apart, or call it on each of them"
+    raise NotStreamableError.here(
+        name,
+        f" does not stream where B is joined with features, {inputs[0].roles}; keep them apart, or call it on "
+        "each of them",
     )
 
 

@@ -1,15 +1,14 @@
-"""What stands for the lengths of streams before a forward has them, and for their order."""
+"""Placeholders for the lengths of streams before a forward has them, and for the order of streams."""
 
 from __future__ import annotations
 
 from typing import Any, NoReturn
 
 from ..errors import NotStreamableError
-from ..stream.where import user_line
 
 
 class _Unserved(NotStreamableError, AttributeError):
-    """What is said of what an order does not have."""
+    """An attribute that the order of streams does not have."""
 
 
 _Unserved.__name__ = _Unserved.__qualname__ = NotStreamableError.__name__  # as tracebacks have it
@@ -34,9 +33,9 @@ class _Order:
         self._refuse()
 
     def _refuse(self, *_: Any) -> NoReturn:
-        raise _Unserved(
-            f"the order of streams is computed with, at {user_line()}: it serves as an index, as in "
-            "y[torch.arange(B), lengths - 1]"
+        raise _Unserved.here(
+            "the order of streams is computed with,",
+            ": it serves as an index, as in y[torch.arange(B), lengths - 1]",
         )
 
     __add__ = __radd__ = __sub__ = __mul__ = __rmul__ = __floordiv__ = __mod__ = __getitem__ = _refuse

@@ -18,7 +18,6 @@ from ..operations import RELATIONS
 from ..stream.mask_recognition import Recognised
 from ..stream.rules import Length, Sizes
 from ..stream.tree import map_leaves
-from ..stream.where import user_line
 from . import creation, positions
 from .deferred import SERVES_FRAMES, Deferred, flat, is_deferred, to_a_copy
 from .einsum import table_product
@@ -63,7 +62,7 @@ class Library(Sizes):
         return Tensor._plain(values)
 
     def without_values(self, x: ShapeOf) -> Any:
-        """Return what functions take in place of a stream, of which they may know the shape."""
+        """Return what a function that makes a mask gets in place of a stream: a tensor of its shape."""
         return x
 
     def share(self, out: Any, args: Sequence[Any]) -> bool:
@@ -84,7 +83,7 @@ class Library(Sizes):
         return Tensor._plain(np.asarray(found.bias, keys.dtype))
 
     def table(self, make: Callable[[], Any], found: Any, keys: Any) -> Any:
-        """Return a table that was found, as operators take it; one that is learned is made anew."""
+        """Return a recognised table as operators take it; compute one that is learned again, with its gradient."""
         return found.to(keys.dtype)
 
     def dropped(self, p: float) -> AbstractContextManager[Any]:
@@ -99,14 +98,14 @@ class Library(Sizes):
         return getattr(creation if name in ("arange", "eye", "full") else Tensor, name, None)
 
     def defer(self, func: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-        """Return what a function gives of deferred values and lengths, or of these and streams."""
+        """Defer a function of deferred values and lengths; with a stream among its arguments, run it."""
         if any(isinstance(x, (StreamTensor, Scores, Greatest)) for x in flat((args, kwargs))):
             found = table_product(func.__name__, args, lambda: _run(func, args, kwargs))
             return _run(func, args, kwargs) if found is None else found
         return Deferred(self, func, args, dict(kwargs))
 
     def defer_method(self, name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-        """Return what a function, or a method of lengths and positions, gives that no formula says."""
+        """Defer a function, or a method of lengths and positions, for which there is no formula."""
         func = self.function(name)
         if func is None:
             return NotImplemented
@@ -134,7 +133,7 @@ class Library(Sizes):
         known = x.__dict__
         if "_stream" not in known:
             if sum(isinstance(s, Length) for s in x.shape) != 1 or not any(map(is_deferred, x.arguments())):
-                raise NotStreamableError(f"{x!r} meet a stream, at {user_line()}; {SERVES_FRAMES}")
+                raise NotStreamableError.here(f"{x!r} meet a stream,", f"; {SERVES_FRAMES}")
             integers = positions.integers(x)
             known["_stream"] = positions.streamed(x, "int64") if integers else _run(x.func, x.args, x.kwargs)
         return known["_stream"]
@@ -150,7 +149,7 @@ def _run(func: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any
     method = getattr(given[0], func.__name__, None) if getattr(Tensor, func.__name__, None) is func else None
     out = func(*given, **named) if method is None else method(*given[1:], **named)
     if out is NotImplemented:
-        raise NotStreamableError(f"{func.__name__} of positions and a stream, at {user_line()}; {SERVES_FRAMES}")
+        raise NotStreamableError.here(f"{func.__name__} of positions and a stream,", f"; {SERVES_FRAMES}")
     return out
 
 

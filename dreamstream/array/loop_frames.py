@@ -7,8 +7,8 @@ from typing import Any, NoReturn
 
 from ..errors import NotStreamableError, ShapeError
 from ..operations.refusals import LOOPS, LOOPS_GROW
+from ..source_line import user_line
 from ..stream.rules import Length
-from ..stream.where import user_line
 from . import hook
 from .loops import FrameNumber, Loop, mixed, refuse
 from .stream_tensor import StreamTensor

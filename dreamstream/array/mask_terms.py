@@ -53,7 +53,7 @@ def recognise(steps: Sequence[Any], keys: Any) -> Recognised:
         return recognised(lambda n: _added_always(steps, n, keys), min(n, most), most)
 
     def of_smaller(c: int, others: set[int]) -> Recognised:
-        """Return what steps say by what they say with smaller numbers in place of one."""
+        """Recognise steps with a number too great to be tried, by trying smaller numbers in its place."""
         period = math.lcm(*(x for x in others if x))
         near = c % period + period * (max(others | {FEW}) // period + 1)
         tries = [[step.replaced(c, near + k * period) for step in steps] for k in range(3)]

@@ -1,7 +1,7 @@
 """Features and the frames behind them as one dimension, as ``x.flatten(1)`` of ``(B, C, L)`` has: x itself.
 
-How long such a dimension is differs from stream to stream, and no frame has all of it. It is noted until it is
-taken apart again, as `F.unfold` is with blocks as wide as the stream, or summed over.
+How long such a dimension is differs from stream to stream, and no frame has all of it. It is deferred
+until it is taken apart again, as `F.unfold` is with blocks as wide as the stream, or summed over.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from typing import Any, NoReturn
 
 from ..errors import NotStreamableError
 from ..stream.rules import BatchSize, Length, Shape
-from ..stream.where import user_line
 from .axes import sizes_of
 from .stand_in import StandIn
 from .stream_tensor import StreamTensor
@@ -38,9 +37,11 @@ class Merged(StandIn):
         self._stand(whole, dims, dims)
 
     def refuse(self, what: str, line: str = "") -> NoReturn:
-        raise NotStreamableError(
-            f"{what} of a stream {self.roles} at {line or user_line()}, of which features and frames are one "
-            "dimension: take it apart first, as in x.view(batch, features, length); sums and means over it stream"
+        raise NotStreamableError.here(
+            f"{what} of a stream {self.roles}",
+            ", of which features and frames are one dimension: take it apart first, as in x.view(batch, features, "
+            "length); sums and means over it stream",
+            line,
         )
 
     @property

@@ -1,4 +1,4 @@
-"""What a stream of bools picks of a stream, as in ``y[m] = y[m] * 2``: the whole stream, until it is put back.
+"""Masked select, as in ``y[m] = y[m] * 2``: the whole stream is computed, until it is written back where m holds.
 
 How many elements there are depends on values, so their number can't be asked. What is computed of each by itself
 is computed of all, and where it is written to the places that the same bools pick, the others stay as they are.
@@ -12,8 +12,8 @@ from typing import Any, NoReturn, cast
 from ..errors import NotStreamableError
 from ..operations import LOGICAL
 from ..operations.refusals import PLACES
+from ..source_line import user_line
 from ..stream.edge import Line
-from ..stream.where import user_line
 from .protocol import refuse_the_rest
 from .stand_in import StandIn
 from .stream_tensor import StreamTensor
@@ -41,9 +41,11 @@ class Picked(StandIn):
 
     def refuse(self, what: str, line: str = "") -> NoReturn:
         reason, remedy = PLACES.words
-        raise NotStreamableError(
-            f"{what} of elements that a stream of bools picks, at {line or user_line()}: {reason}; what is "
-            f"computed of each by itself is written back by the same bools (m = y < 0; y[m] *= 2), or {remedy}"
+        raise NotStreamableError.here(
+            f"{what} of elements that a stream of bools picks,",
+            f": {reason}; what is computed of each by itself is written back by the same bools (m = y < 0; "
+            f"y[m] *= 2), or {remedy}",
+            line,
         )
 
     @property
@@ -76,7 +78,7 @@ class Picked(StandIn):
         self.whole = self._given(other, "a write")
 
     def _given(self, other: Any, what: str) -> StreamTensor:
-        """Return the whole of which another one is picked likewise."""
+        """Return the whole stream of another selection by the same mask."""
         if not isinstance(other, Picked) or not same_mask(self, other):
             self.refuse(what)
         return other.whole
@@ -138,7 +140,7 @@ class _Shape(tuple[Any, ...]):
 
 
 def same_mask(a: Picked, b: Picked) -> bool:
-    """Whether two were picked by the same bools: one stream, or what is computed of the same in the same way."""
+    """Whether two masks hold in the same places: one stream, or the same comparison of the same streams."""
     return a.line is b.line or _alike(a.line, b.line)
 
 

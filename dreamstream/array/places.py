@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from ..errors import ShapeError
-from ..stream.where import user_line
 from . import dtypes, forward
 from .elementwise import plain_array, refuse_streams
 from .hook import made
@@ -50,7 +49,7 @@ def _named(x: Tensor, name: str, dim: int, index: Any) -> tuple[int, list[int]]:
     refuse_streams(name, [index])
     places = plain_array(name, index)
     if places.ndim > 1 or (places != places.astype(np.int64)).any():
-        raise ShapeError(f"{name} at {user_line()}: expected a 1-D index of integers, got {index!r}")
+        raise ShapeError.here(f"{name}: expected a 1-D index of integers, got {index!r}")
     return x._axis(name, dim), [int(i) for i in places.reshape(-1)]
 
 
@@ -69,7 +68,7 @@ def scatter(
 ) -> Tensor:
     """Return it with `src`, or a number, at the places along `dim` that an int64 tensor has for each."""
     if reduce not in (None, "add"):
-        raise ShapeError(f"scatter at {user_line()}: reduce is 'add', got {reduce!r}")
+        raise ShapeError.here(f"scatter: reduce is 'add', got {reduce!r}")
     return _scattered(self, dim, index, value if src is None else src, reduce == "add")
 
 

@@ -15,7 +15,6 @@ import numpy as np
 
 from ..errors import NotStreamableError
 from ..stream.rules import Length
-from ..stream.where import user_line
 from .deferred import SERVES_FRAMES, Deferred, is_deferred
 from .stream_tensor import StreamTensor
 from .symbolic import Symbolic
@@ -162,11 +161,12 @@ def first_row(at: Any, repeated: bool = False) -> tuple[int, Length, int, int] |
 def unknown(x: Any) -> NotStreamableError:
     """Return the error for integers that are not counted."""
     if isinstance(x, Symbolic) and not x.position and isinstance(x.value, Length):
-        return NotStreamableError(
-            f"a mask of {x!r} meets frames, at {user_line()}: the counts don't show that these lengths cover all "
-            "frames of every stream; derive them as the layers do, from lengths that the forward is given"
+        return NotStreamableError.here(
+            f"a mask of {x!r} meets frames,",
+            ": the counts don't show that these lengths cover all frames of every stream; derive them as the "
+            "layers do, from lengths that the forward is given",
         )
-    return NotStreamableError(
-        f"{x!r} meet a stream, at {user_line()}: integers that are no sum, product, quotient, rest or "
-        f"limit of one position; {SERVES_FRAMES}"
+    return NotStreamableError.here(
+        f"{x!r} meet a stream,",
+        f": integers that are no sum, product, quotient, rest or limit of one position; {SERVES_FRAMES}",
     )

@@ -71,7 +71,7 @@ class Places:
         self.shows = ""
 
     def __call__(self, shape: Any) -> Any:
-        """Return what `shows` says: 1 everywhere, or the place along a dimension; 0 without it."""
+        """Return, by `shows`, ones, each element's place along a dimension, or zeros."""
         sizes = tuple(int(s) for s in shape.shape)
         out = np.full(sizes, np.float32(self.shows == "one"))
         if self.shows in self.dims:

@@ -17,7 +17,7 @@ import numpy as np
 from ..errors import ModeError, NotStreamableError, ShapeError
 from ..operations.refusals import LOOPS
 from ..stream.rules import BatchSize, Length, join, require_same
-from ..stream.where import INSTEAD, user_line
+from ..stream.where import INSTEAD
 from . import chunks, forward, reductions, tokens, views, writing  # noqa: F401  (plain methods that are taken up)
 from .axes import axes_of, axis_of, numbered, sizes_of
 from .creation import cat, full_like
@@ -38,7 +38,7 @@ from .weights import Weights
 def _refuse(x: StreamTensor, what: str, axis: int | None = None) -> NotStreamableError:
     loops = axis is not None and x.dims[axis] == "L"
     why = "; ".join(LOOPS.words) if loops else f"it is not among the operations that stream; {INSTEAD}"
-    return NotStreamableError(f"{what} on a stream {x.roles} inside a forward, at {user_line()}: {why}")
+    return NotStreamableError.here(f"{what} on a stream {x.roles} inside a forward,", f": {why}")
 
 
 def _methods(x: StreamTensor) -> Any:
@@ -172,9 +172,7 @@ def repeat_interleave(self: Any, repeats: Any, dim: Any = None, *, output_size: 
         raise ShapeError(f"repeat_interleave: a stream is repeated at least once, got {repeats}")
     out = _methods(self).repeat_interleave(self, axis, repeats)
     if isinstance(output_size, int) and isinstance(out.shape[axis], int) and out.shape[axis] != output_size:
-        raise ShapeError(
-            f"repeat_interleave: {out.shape[axis]} elements, and output_size={output_size}, at {user_line()}"
-        )
+        raise ShapeError.here(f"repeat_interleave: {out.shape[axis]} elements, and output_size={output_size},", "")
     return out
 
 
@@ -261,9 +259,9 @@ def _cat(self: Any, tensors: list[Any], dim: Any) -> Any:
     if any(t.is_stream and not f and forward.is_static(t) for t, f in zip(tensors, framed)) and any(framed):
         return tokens.joined(tensors, axis, framed.index(True))
     if sum(framed) > 1 and any(map(forward.is_static, tensors)):
-        raise NotStreamableError(
-            f"cat at {user_line()}: frames of a memory, as many as each stream was given, don't stand before "
-            "others; a fixed number of them does (m[:, :2], m.mean(1, keepdim=True)), and queries attend to all"
+        raise NotStreamableError.here(
+            "cat: frames of a memory, as many as each stream was given, don't stand before others; a fixed number "
+            "of them does (m[:, :2], m.mean(1, keepdim=True)), and queries attend to all"
         )
     if not all(t.is_stream for t in tensors):
         if first.edge is None:
@@ -318,7 +316,7 @@ def __rmatmul__(self: Any, other: Any) -> Any:
 
 # ---------------------------------------------------------------------- reductions
 def outside(name: str, inside: Callable[..., Any] | None = None) -> Callable[..., Any]:
-    """A reduction of the frames of a call; inside a forward it is what is said, or that of the whole stream."""
+    """Outside a forward, reduce the frames of the call; inside, run `inside`, or reduce the whole stream."""
     plain = getattr(Tensor, name)
     signature = inspect.signature(plain)
 
@@ -415,9 +413,7 @@ def _index_select(self: Any, dim: Any, index: Any) -> Any:
     axis = _feature(x, "index_select", dim)
     places = np.asarray(index.numpy() if isinstance(index, Tensor) else index).reshape(-1)
     if not len(places):
-        raise ShapeError(
-            f"index_select at {user_line()}: a stream without features can't be; give an index or more"
-        )
+        raise ShapeError.here("index_select: a stream without features can't be; give an index or more")
     return writing.copied(forward.picked(x, axis, [forward._within(int(i), x.features[axis]) for i in places]))
 
 
@@ -505,7 +501,7 @@ def __setitem__(self: StreamTensor, index: Any, value: Any) -> None:
         writing.write(self, with_first(rest, value, 0), "assignment")
         return
     if self.edge is None:
-        raise NotStreamableError(f"a stream's frames can't be assigned to outside a forward, at {user_line()}")
+        raise NotStreamableError.here("a stream's frames can't be assigned to outside a forward")
     writing.write(self, writing.assign(self, index, value), "assignment")
 
 

@@ -20,7 +20,6 @@ import numpy as np
 from ..errors import NotStreamableError, ShapeError, StreamMismatchError
 from ..operations import ARITHMETIC, RELATIONS, UNARY
 from ..stream.rules import BatchSize, Length, Rows, Token, taken, takes_all
-from ..stream.where import user_line
 from . import hook
 from .axes import Described, axis_of, numbered, sizes_of
 from .filled import Filled, sharing
@@ -54,7 +53,7 @@ def as_symbolic(given: LengthsOf, entered: Mapping[Any, Any]) -> Symbolic:
 
 
 def measured(x: Any) -> Any:
-    """Return lengths that a forward gives back as a stream of one integer at the end; everything else as it is."""
+    """Turn lengths that a forward returns into a stream of one integer at the end; return all else unchanged."""
     if hasattr(type(x), "as_output"):
         x = x.as_output()
     if isinstance(x, Length):
@@ -73,8 +72,12 @@ def _number(x: Any) -> Any:
     return x.item() if plain and math.prod(x.shape) == 1 else x
 
 
+class _NoFormula(Exception):
+    """No formula says what is asked for. It is caught in every call of a mask, so it does not look for a line."""
+
+
 def _role(size: Any) -> Any:
-    """Return what a dimension of a size is."""
+    """Return "B", "L" or a number for a size."""
     return "B" if isinstance(size, BatchSize) else "L" if isinstance(size, Length) else int(size)
 
 
@@ -135,17 +138,22 @@ class Symbolic(Described, Filled):
         )
 
     def _refuse(self, what: str) -> NoReturn:
-        raise NotStreamableError(
-            f"{what} of {self!r}, at {user_line()}: it is not known before the stream's end; lengths serve in "
-            "masks that counts show to cover all frames, and as outputs"
+        raise NotStreamableError.here(
+            f"{what} of {self!r},",
+            ": it is not known before the stream's end; lengths serve in masks that counts show to cover all "
+            "frames, and as outputs",
         )
 
-    def _otherwise(self, name: str, args: Sequence[Any], kwargs: Mapping[str, Any], error: Any = None) -> Any:
-        """Return what a method means of positions that no formula says: a deferred value, or an error."""
+    def _otherwise(
+        self, name: str, args: Sequence[Any], kwargs: Mapping[str, Any], error: Exception | None = None
+    ) -> Any:
+        """Return a deferred value for a method that has no formula here, or raise an error."""
         out = self.library.defer_method(name, (self, *args), kwargs)
-        if out is NotImplemented:
-            raise error or self._refuse(name)
-        return out
+        if out is not NotImplemented:
+            return out
+        if isinstance(error, NotStreamableError):
+            raise error
+        return self._refuse(str(error or name))
 
     def _like(self, value: Any, roles: Sequence[Any] | None = None) -> Symbolic:
         kind = self.kind if builtins.type(value) is builtins.type(self.value) else None
@@ -351,10 +359,10 @@ class Symbolic(Described, Filled):
         roles: list[Any] = []
         for a, b in zip(*((1,) * (n - s.ndim) + s.roles for s in (self, other))):
             if a != b and 1 not in (a, b):
-                raise ShapeError(f"{self!r} and {other!r} don't line up, at {user_line()}")
+                raise ShapeError.here(f"{self!r} and {other!r} don't line up")
             roles.append(b if a == 1 else a)
         if roles.count("L") > 1:
-            self._refuse("two stream axes")
+            raise _NoFormula("two stream axes")
         if "L" in self.roles and "L" in other.roles:
             self._require_as_long(other.length, "L")
         return tuple(roles), self.length if "L" in self.roles or "L" not in other.roles else other.length
@@ -365,11 +373,11 @@ class Symbolic(Described, Filled):
             return NotImplemented
         if isinstance(value, np.ndarray) or (hasattr(value, "item") and not isinstance(value, Token)):
             if math.prod(value.shape) != 1:
-                self._refuse("arithmetic")
+                raise _NoFormula("arithmetic")
             value = value.item()
         positions = self.position + getattr(other, "position", False)
         if positions and not (keeps and positions == 1):
-            self._refuse("arithmetic")
+            raise _NoFormula("arithmetic")
         own = self.value
         if isinstance(value, Token) and isinstance(own, float) and own == math.floor(own):
             own = math.floor(own)
@@ -405,19 +413,19 @@ class Symbolic(Described, Filled):
 
     def clamp(self, min: Any = None, max: Any = None) -> Any:
         """Return it within limits: as a formula, where counts show for every stream on which side it is."""
-        try:
-            return self._clamped(min, max)
-        except NotStreamableError as error:
-            limits = {k: v for k, v in (("min", min), ("max", max)) if v is not None}
-            if not self.position or any(isinstance(v, (Symbolic, Token)) for v in limits.values()):
-                raise
-            return self._otherwise("clamp", (), limits, error)
-
-    def _clamped(self, min: Any, max: Any) -> Symbolic:
         out: Symbolic = self
-        for limit, inside in ((min, "ge"), (max, "le")):
-            if limit is not None and not out._compare(limit, inside).value:
-                out = limit if isinstance(limit, Symbolic) else self._like(limit)
+        limits = {name: limit for name, limit in (("min", min), ("max", max)) if limit is not None}
+        try:
+            for name, limit in limits.items():
+                if not out._compare(limit, "ge" if name == "min" else "le").value:
+                    out = limit if isinstance(limit, Symbolic) else self._like(limit)
+        except (_NoFormula, NotStreamableError) as error:
+            plain = not any(isinstance(limit, (Symbolic, Token)) for limit in limits.values())
+            if self.position and plain:
+                return self._otherwise("clamp", (), limits)
+            if isinstance(error, NotStreamableError):
+                raise
+            out._refuse(str(error))
         return out
 
     clip = clamp
@@ -461,13 +469,13 @@ class Symbolic(Described, Filled):
         if self.position == o.position:
             answer = getattr(operator, relation)(self.value, o.value)
         elif relation in ("eq", "ne"):
-            self._refuse("a comparison for equality")
+            raise _NoFormula("a comparison for equality")
         else:
             answer = self._of_positions(self.value - o.value, relation, self if self.position else o)
         if not isinstance(answer, bool):
             if not roles and isinstance(answer, Token):
                 return answer
-            self._refuse(f"a mask that is not the same for all frames ({relation})")
+            raise _NoFormula(f"a mask that is not the same for all frames ({relation})")
         return Symbolic(answer, roles, length)
 
     def _of_positions(self, first: Any, relation: str, positions: Symbolic) -> Any:
@@ -549,7 +557,7 @@ def _answering(answer: Callable[[Symbolic, Any], Any], *names: str) -> None:
     def method(self: Symbolic, other: Any) -> Any:
         try:
             return answer(self, other)
-        except NotStreamableError as error:
+        except (_NoFormula, NotStreamableError) as error:
             return self._otherwise(names[0], (other,), {}, error)
 
     for name in names:

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from ..errors import NotStreamableError, ShapeError
-from ..stream.where import user_line
 from .elementwise import where
 from .forward import extend
 
@@ -31,8 +30,8 @@ def joined(tensors: Sequence[Any], axis: int, at: int) -> Any:
         out = _behind(t, out, axis) if t.is_stream else extend([t, out], axis)
     for t in tensors[at + 1 :]:
         if t.is_stream:
-            raise NotStreamableError(
-                f"cat at {user_line()}: what is given once stands before a stream's frames, not behind them"
+            raise NotStreamableError.here(
+                "cat: what is given once stands before a stream's frames, not behind them"
             )
         out = extend([out, t], axis)
     return out
@@ -44,12 +43,10 @@ def _behind(tokens: Any, x: Any, axis: int) -> Any:
     sizes = [x.features[d] if isinstance(d, int) else None for d in x.dims]
     theirs = [n if isinstance(n, int) and i != axis else None for i, n in enumerate(tokens.shape)]
     if sizes != theirs:
-        raise ShapeError(
-            f"cat at {user_line()}: {tokens.roles}, given once, is not as a stream {x.roles} but for L"
-        )
+        raise ShapeError.here(f"cat: {tokens.roles}, given once, is not as a stream {x.roles} but for L")
     n = tokens.shape[axis]
     if n > MOST:
-        raise NotStreamableError(f"cat at {user_line()}: {n} tokens that are given once; there may be {MOST}")
+        raise NotStreamableError.here(f"cat: {n} tokens that are given once; there may be {MOST}")
     mark = x
     for i, d in enumerate(x.dims):
         mark = mark.narrow(i, 0, 1) if isinstance(d, int) else mark

@@ -1,7 +1,7 @@
 """The softmax of a stream over L: what it is until it is summed over L.
 
 ``(x * a.softmax(2)).sum(2)``, attention that pools, is a mean that streams: it needs the largest score so far and
-two sums. So softmax is only noted, with what it is multiplied with. Whatever else is done to it needs its frames,
+two sums. So softmax is deferred, with its factor. Whatever else is done to it needs its frames,
 which wait for the stream's end.
 """
 
@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
+from ..source_line import user_line
 from ..stream.edge import Edge
 from ..stream.rules import Shape
-from ..stream.where import user_line
 from . import hook
 from .axes import axes_of, axis_of, sizes_of
 from .stand_in import StandIn
@@ -87,7 +87,7 @@ class Weights(StandIn):
 
     # ------------------------------------------------------------------ as it is seen
     def _seen(self, view: Callable[[Any], Any], anew: bool = False) -> Any:
-        """Return the same view of both parts, which must be of equal shapes where it lays features out anew."""
+        """Return the same view of both parts, of equal shapes if it changes the shape of features."""
         if any(c.ndim for _, c in self.steps):
             return view(self.frames())
         if self.factor is None:

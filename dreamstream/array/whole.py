@@ -15,7 +15,6 @@ import numpy as np
 from ..errors import NotStreamableError, ShapeError
 from ..operations.refusals import AT_THE_END, Refusal
 from ..stream.edge import Edge
-from ..stream.where import user_line
 from .axes import numbered
 from .elementwise import with_frames
 from .features import attributes_of, reduce_features
@@ -26,9 +25,11 @@ def require_waiting(what: str, edge: Edge, where: str = "", why: Refusal = AT_TH
     """Refuse what has to wait for the stream's end where nothing may; `where` it stands, if not here."""
     if not edge.may_wait:
         reason, remedy = why.words
-        raise NotStreamableError(
-            f"{what} at {where or user_line()}: {reason}; {remedy}, or patch or compile with "
-            'unstreamable="buffer" to wait for the end of each stream'
+        raise NotStreamableError.here(
+            what,
+            f": {reason}; {remedy}, or patch or compile with "
+            'unstreamable="buffer" to wait for the end of each stream',
+            where,
         )
 
 
@@ -75,17 +76,16 @@ def spread_to(what: str, x: StreamTensor, model: StreamTensor) -> StreamTensor:
     assert model.edge is not None
     require_waiting(f"{what}: a value of the whole stream meets its frames,", model.edge)
     if "L" not in model.dims:
-        raise NotStreamableError(
-            f"{what} at {user_line()}: a value of the whole stream meets {model.roles}; combine them before B "
-            "and L are joined"
+        raise NotStreamableError.here(
+            f"{what}: a value of the whole stream meets {model.roles}; combine them before B and L are joined"
         )
     axis = model.dims.index("L") - len(model.dims) + len(x.dims)
     while axis < 0 and not any(isinstance(d, str) for d in x.dims):  # it goes along what it has no axis for
         x, axis = x.unsqueeze(0), axis + 1
     if axis < 0 or isinstance(x.dims[axis], str) or x.features[x.dims[axis]] != 1:
-        raise ShapeError(
-            f"{what} at {user_line()}: a value of the whole stream, {x.roles}, meets {model.roles}; it needs a "
-            "dimension of size 1 where they have L, as by keepdim=True"
+        raise ShapeError.here(
+            f"{what}: a value of the whole stream, {x.roles}, meets {model.roles}; it needs a dimension of size 1 "
+            "where they have L, as by keepdim=True"
         )
     return spread(what, x, axis, model.edge.entry.library.length(model.edge))
 

@@ -18,8 +18,8 @@ from weakref import ref
 import numpy as np
 
 from ..errors import DTypeError, NotStreamableError, ShapeError
+from ..source_line import user_line
 from ..stream.rules import Fallback, Length, is_whole, open_branch, stream_slice
-from ..stream.where import user_line
 from . import dtypes, elementwise, forward, hook
 from .batch_constant import BatchTensor
 from .merged import Merged
@@ -82,10 +82,10 @@ class _Undecided:
         self.line = line
 
     def again(self, x: StreamTensor) -> NoReturn:
-        raise NotStreamableError(
-            f"a stream is used at {user_line()} after a tensor that may share its memory was written into, at "
-            f"{self.line}: torch shares it or copies it, as it lies in memory; use .clone() before the write, or "
-            "compute a new tensor instead"
+        raise NotStreamableError.here(
+            "a stream is used",
+            f" after a tensor that may share its memory was written into, at {self.line}: torch shares it or "
+            "copies it, as it lies in memory; use .clone() before the write, or compute a new tensor instead",
         )
 
 
@@ -185,14 +185,12 @@ def write(x: StreamTensor, value: Any, what: str) -> Any:
     if isinstance(x, Merged):
         x.refuse(what)
     if not isinstance(value, StreamTensor):
-        raise NotStreamableError(f"{what} at {user_line()}: only streams can be written into a stream as a whole")
+        raise NotStreamableError.here(f"{what}: only streams can be written into a stream as a whole")
     if value.roles != x.roles:
-        raise ShapeError(
-            f"{what} at {user_line()}: a stream {x.roles} can't take values of the shape {value.roles}"
-        )
+        raise ShapeError.here(f"{what}: a stream {x.roles} can't take values of the shape {value.roles}")
     if value.dtype != x.dtype:
         if dtypes.common(what, [x.dtype, value.dtype]) != x.dtype and not _holds(x.dtype, value.dtype):
-            raise DTypeError(f"{what} at {user_line()}: a stream of {x.dtype} can't hold {value.dtype}")
+            raise DTypeError.here(f"{what}: a stream of {x.dtype} can't hold {value.dtype}")
         value = value.to(x.dtype)
     _written(x, value, what)
     return x
@@ -209,7 +207,7 @@ def _written(x: Any, value: StreamTensor, what: str) -> None:
     while isinstance(root._view, View):
         view = root._view
         if view.back is None:
-            raise NotStreamableError(f"{what} at {user_line()}: {view.why}")
+            raise NotStreamableError.here(f"{what}: {view.why}")
         root, whole = view.of, view.back(view.of, whole)
     _set(root, whole)
     family = {id(root): root}
@@ -284,9 +282,9 @@ def assign(x: StreamTensor, index: Any, value: Any) -> StreamTensor:
 
 
 def _refuse(x: StreamTensor, what: str) -> NoReturn:
-    raise NotStreamableError(
-        f"assignment to {what} of a stream {x.roles} inside a forward, at {user_line()}; write into features, or "
-        "along L into slices of the whole stream (y[..., a:] = x, y[..., ::k] = x)"
+    raise NotStreamableError.here(
+        f"assignment to {what} of a stream {x.roles} inside a forward,",
+        "; write into features, or along L into slices of the whole stream (y[..., a:] = x, y[..., ::k] = x)",
     )
 
 
@@ -322,7 +320,7 @@ def _frames(x: StreamTensor, filled: StreamTensor, at: Any) -> StreamTensor:
         at = slice(at, at + 1 or None)
     first, last, step = at.start or 0, at.stop, 1 if at.step is None else operator.index(at.step)
     if step < 1:
-        raise ShapeError(f"assignment at {user_line()}: a slice's step must be at least 1, got {step}")
+        raise ShapeError.here(f"assignment: a slice's step must be at least 1, got {step}")
 
     def part(y: StreamTensor, *bounds: Any) -> StreamTensor:
         return forward.slice_stream(y, slice(*bounds))
@@ -352,7 +350,7 @@ def _places(x: StreamTensor, parts: Any) -> Any:
         places = places[tuple(parts.features)]
         return places if parts.take is None else places[(slice(None),) * parts.take[0] + (parts.take[1],)]
     except (IndexError, ValueError) as error:
-        raise ShapeError(f"assignment at {user_line()} to a stream {x.roles}: {error}") from None
+        raise ShapeError.here("assignment", f" to a stream {x.roles}: {error}") from None
 
 
 def _fitted(x: StreamTensor, parts: Any, given: Sequence[Any], places: Any) -> Any:
@@ -368,8 +366,8 @@ def _fitted(x: StreamTensor, parts: Any, given: Sequence[Any], places: Any) -> A
     own = [*(1,) * (len(dims) - len(given)), *given[extra:]]
     met = all(g == d or g == 1 if isinstance(d, str) else isinstance(g, int) for g, d in zip(own, dims))
     if not met or any(g != 1 for g in given[:extra]):
-        raise ShapeError(
-            f"assignment at {user_line()}: a value {tuple(map(str, given))} doesn't fit into "
+        raise ShapeError.here(
+            f"assignment: a value {tuple(map(str, given))} doesn't fit into "
             f"{tuple(d if isinstance(d, str) else str(places.shape[d]) for d in dims)}"
         )
     sizes = [g for g, d in zip(own, dims) if not isinstance(d, str)]
@@ -377,9 +375,7 @@ def _fitted(x: StreamTensor, parts: Any, given: Sequence[Any], places: Any) -> A
     try:
         return np.broadcast_to(numbers, places.shape)
     except ValueError:
-        raise ShapeError(
-            f"assignment at {user_line()}: features {tuple(sizes)} don't fit into {places.shape}"
-        ) from None
+        raise ShapeError.here(f"assignment: features {tuple(sizes)} don't fit into {places.shape}") from None
 
 
 def _of_stream(x: StreamTensor, parts: Any, value: StreamTensor) -> StreamTensor:
@@ -434,7 +430,7 @@ def _of_constant(x: StreamTensor, parts: Any, value: Any) -> StreamTensor:
 
 
 def _masked(x: StreamTensor, mask: Any, value: Any) -> StreamTensor:
-    """Return x with a constant, or what was picked likewise, where a stream of bools holds.
+    """Return x with a constant, or with a selection by the same mask, where a stream of bools holds.
 
     It picks elements, or all that lies behind its dimensions.
     """

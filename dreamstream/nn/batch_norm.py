@@ -9,7 +9,6 @@ import numpy as np
 from ..array import Tensor, dtypes as element_types
 from ..errors import ModeError, ShapeError
 from ..operations.refusals import BATCH_STATISTICS
-from ..stream.where import user_line
 from . import functional as F
 from .functional.statistics import CHANNELS
 from .functional.texts import described
@@ -78,9 +77,8 @@ class ChannelNorm(Affine):
             raise ShapeError(f"{type(self).__name__}: expected {ranks} dimensions, got {input.shape}")
         size = input.shape[channels]
         if isinstance(size, int) and size != self.num_features:
-            raise ShapeError(
-                f"{type(self).__name__} at {user_line()}: expected {self.num_features} channels in dimension "
-                f"{channels}, got {size}"
+            raise ShapeError.here(
+                f"{type(self).__name__}: expected {self.num_features} channels in dimension {channels}, got {size}"
             )
 
 

@@ -10,7 +10,6 @@ import numpy as np
 from .. import array
 from ..array import Tensor
 from ..errors import ModeError, NotStreamableError, ShapeError
-from ..stream.where import user_line
 from . import functional as F, init
 from .functional.experts import DROPPED, check_experts
 from .linear import Linear, new_parameter
@@ -61,7 +60,7 @@ def _of_values(x: Any, function: Any, what: str) -> Any:
     if not is_stream(x):
         return Tensor(function(x.numpy()))
     if x.value is None:
-        raise NotStreamableError(f"{what} at {user_line()} looks at a batch, which an engine has not")
+        raise NotStreamableError.here(what, " looks at a batch, which an engine has not")
     return type(x).inside(function(x.value), x.dims, x.edge, x.names)
 
 

@@ -14,7 +14,6 @@ from ..dispatch import apply
 from ..errors import DTypeError, ModeError, NotStreamableError, ShapeError
 from ..operations.refusals import BACKWARDS
 from ..stream.rules import holds
-from ..stream.where import user_line
 from . import init
 from .functional.arguments import checked
 from .functional.texts import described
@@ -187,9 +186,9 @@ class Recurrence(Module):
             return (rows, 0, 1) if self.batch_first else (0, rows, 1)
         if self.bidirectional and x.edge is not None and not x.edge.may_wait:
             reason, remedy = BACKWARDS.words
-            raise NotStreamableError(
-                f"{type(self).__name__} at {user_line()} can't stream: {reason}; {remedy}, or "
-                'unstreamable="buffer" to wait for the end of each stream'
+            raise NotStreamableError.here(
+                type(self).__name__,
+                f' can\'t stream: {reason}; {remedy}, or unstreamable="buffer" to wait for the end of each stream',
             )
         return dims
 

@@ -28,11 +28,12 @@ from ..errors import (
     StreamIdError,
     StreamMismatchError,
 )
+from ..source_line import user_line
 from ..stream.course import Course, Leg, Recording
 from ..stream.edge import Counts, Edge, Line, Request, lines_of
 from ..stream.metadata import StreamMetadata
 from ..stream.rules import entry, require_equal_rates
-from ..stream.where import RETURNED, user_line
+from ..stream.where import RETURNED
 from .given import Given, Kind, Static, take_given
 from .groups import Groups
 
@@ -461,9 +462,9 @@ class Call:
         """Whether its states hold."""
         return bool(self.done.current())
 
-    def misuse(self, message: str) -> Exception:
+    def misuse(self, message: str, rest: str | None = None) -> Exception:
         """Return the exception for a use that streams can't have."""
-        self.misused = NotStreamableError(message)
+        self.misused = NotStreamableError.here(message, rest)
         return self.misused
 
     # ---------------------------------------------------------------- one operation
@@ -472,7 +473,7 @@ class Call:
         name, op, edges = request.name, request.op, request.edges
         for e in edges:
             if e.entry is not self:
-                raise StreamMismatchError(f"{name} at {user_line()}: a tensor of another forward")
+                raise StreamMismatchError.here(f"{name}: a tensor of another forward")
         read = [e.rate for e in edges[: op.n_values] if e.line.static == edges[0].line.static]
         if any(rate != read[0] for rate in read):
             require_equal_rates(read, f"{name} at {user_line()}")
@@ -523,20 +524,20 @@ class Call:
     def _follow(self, key: Key) -> None:
         """Go one step along the script, or write it where no stream is live."""
         if self.over:
-            raise ModeError(f"{_describe(key)} at {user_line()}: {RETURNED}")
+            raise ModeError.here(f"{_describe(key)}: {RETURNED}")
         ordinal = self.n_done
         if ordinal < len(self.script):
             known = self.script[ordinal]
             if known is not key and known != key:
-                raise ModeError(
-                    f"operation {ordinal} at {user_line()} is {_describe(key)}, but was "
-                    f"{_describe(known)} while these streams were live; the forward's "
-                    "course must not depend on data"
+                raise ModeError.here(
+                    f"operation {ordinal}",
+                    f" is {_describe(key)}, but was {_describe(known)} while these streams were live; the "
+                    "forward's course must not depend on data",
                 )
         elif not self.fresh:
-            raise ModeError(
-                f"operation {ordinal} at {user_line()}, {_describe(key)}, is new while streams are live; "
-                "the forward's course must not depend on data"
+            raise ModeError.here(
+                f"operation {ordinal}",
+                f", {_describe(key)}, is new while streams are live; the forward's course must not depend on data",
             )
         else:
             self.script.append(key)

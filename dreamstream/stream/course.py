@@ -65,7 +65,7 @@ class Recording:
         self._whole = True
 
     def add(self, leg: Leg, request: Request, results: Sequence[tuple[Any, Edge]]) -> None:
-        """Note a leg that ran."""
+        """Append an operator that ran."""
         places = {id(e): i for i, e in enumerate(self._edges)}
         sources = [places.get(id(e), -1) for e in request.edges]
         known = all(i >= 0 for i in sources) and not (request.weights and self._weights)
@@ -121,7 +121,7 @@ def same_entry(inputs: Sequence[Any]) -> bool:
 
 
 class Course:
-    """What one passage did.
+    """The operators that one passage ran, to be run again by the next call.
 
     Attributes
     ----------
@@ -154,7 +154,7 @@ class Course:
 
 
 def repeat(course: Course, entry: Any, inputs: Sequence[Any], weights: Sequence[Any]) -> list[Any]:
-    """Go a course again, and return its outputs."""
+    """Run the operators of a course again, and return their outputs."""
     edges, values = list(map(_EDGE, inputs)), list(map(_VALUE, inputs))
     for leg in course.legs:
         own, given = leg.of(edges), leg.of(values)

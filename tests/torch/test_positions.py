@@ -206,7 +206,6 @@ def test_a_stream_that_outgrows_its_table():
 @pytest.mark.parametrize(
     ("forward", "message"),
     [
-        (lambda m, x: x + m.emb(index(x) % 5), "rows of a table are read in turn"),
         (lambda m, x: x + torch.linspace(0, 1, x.size(1))[:, None], "linspace"),
         (lambda m, x: x * (index(x)[:, None] * index(x)).sum(1)[:, None], "integers that are no sum"),
         (lambda m, x: m.pe1[:, : x.size(1)].copy_(x), "a constant's rows are written into"),

@@ -13,9 +13,9 @@ from ...array.scores import Scores
 from ...array.symbolic import Symbolic
 from ...errors import DTypeError, ModeError, NotStreamableError, ShapeError
 from ...operations.refusals import MASKED, OF_VALUES, SEES_ALL, Refusal
+from ...source_line import user_line
 from ...stream.context import EVERYTHING, Context, is_declared, seen_by
 from ...stream.mask_recognition import Recognised, expected
-from ...stream.where import user_line
 from .arguments import checked
 
 __all__ = ["scaled_dot_product_attention"]
@@ -25,7 +25,7 @@ def refused(name: str, refusal: Refusal) -> NotStreamableError:
     """Return the error for what a row of the refusals names."""
     reason, remedy = refusal.words
     waits = ', or unstreamable="buffer" to wait for the end of each stream' if refusal.waits else ""
-    return NotStreamableError(f"{name} at {user_line()}: {reason}; {remedy}{waits}")
+    return NotStreamableError.here(f"{name}: {reason}; {remedy}{waits}")
 
 
 def streamed(name: str, x: Any, is_causal: bool, context: Context | None) -> Context:
@@ -129,28 +129,25 @@ def scaled_dot_product_attention(
         found = scaled_dot_product_attention(rows[0], rows[1], rows[2], None, 0.0, is_causal, scale)
         return found.reshape(*q.movedim(at, 1).shape[:-1], found.shape[-1]).movedim(1, at)
     if {x.ndim for x in (q, k, v)} not in ({3}, {4}):
-        raise ShapeError(
-            f"{name} at {user_line()}: expected three tensors (B, H, L, E) or (B, L, E), got {q.ndim}, {k.ndim} "
-            f"and {v.ndim} dimensions"
+        raise ShapeError.here(
+            f"{name}: expected three tensors (B, H, L, E) or (B, L, E), got {q.ndim}, {k.ndim} and {v.ndim} "
+            "dimensions"
         )
     if len({x.dtype for x in (q, k, v)}) > 1 or q.dtype.kind != "f":
-        raise DTypeError(
-            f"{name} at {user_line()}: expected one type of floats, got {q.dtype}, {k.dtype} and {v.dtype}"
-        )
+        raise DTypeError.here(f"{name}: expected one type of floats, got {q.dtype}, {k.dtype} and {v.dtype}")
     heads, groups = (1, 1) if q.ndim == 3 else (q.shape[1], k.shape[1])
     if groups not in (1, heads) and not enable_gqa:
-        raise ShapeError(
-            f"{name} at {user_line()}: {heads} heads of queries and {groups} of keys need enable_gqa=True"
-        )
+        raise ShapeError.here(f"{name}: {heads} heads of queries and {groups} of keys need enable_gqa=True")
     factor = 1 / math.sqrt(q.shape[-1]) if scale is None else float(scale)
     if of_memory(k) and not q.is_stream and q.shape[0] == 1:
         k, v = (x if groups == heads else x.repeat_interleave(heads // groups, 1) for x in (k, v))
         return _by_constants(q * factor, k, v, [] if attn_mask is None else [attn_mask])
     if q.is_stream and any(isinstance(getattr(x, "dims", "LL")[-2], int) for x in (q, k)):
         if attn_mask is not None or is_causal:
-            raise NotStreamableError(
-                f"{name} at {user_line()} is within each frame, where masks are not supported; add one to the "
-                "scores q @ k.transpose(-2, -1)"
+            raise NotStreamableError.here(
+                name,
+                " is within each frame, where masks are not supported; add one to the scores q @ k.transpose(-2, "
+                "-1)",
             )
         k, v = (x if groups == heads else x.repeat_interleave(heads // groups, 1) for x in (k, v))
         return ((q * factor) @ k.transpose(-2, -1)).softmax(-1) @ v
@@ -162,8 +159,8 @@ def scaled_dot_product_attention(
         return under_masks(q, k, v, [attn_mask], factor)
     if across(q, k) and q.is_stream:
         if is_causal:
-            raise NotStreamableError(
-                f"{name} at {user_line()}: is_causal, of keys that are given once; every query sees all of them"
+            raise NotStreamableError.here(
+                f"{name}: is_causal, of keys that are given once; every query sees all of them"
             )
         crossed: Tensor = attend(q, k, v, Recognised(EVERYTHING), factor)
         return crossed

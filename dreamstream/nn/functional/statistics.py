@@ -9,7 +9,6 @@ from ...array.dtypes import require_same
 from ...dispatch import apply
 from ...errors import ModeError, NotStreamableError, ShapeError
 from ...operations.refusals import OVER_STREAM
-from ...stream.where import user_line
 from .arguments import checked, same_types
 from .texts import described
 
@@ -72,9 +71,10 @@ def batch_norm(
 
 def _by_batch(x: Tensor, weight: Tensor | None, bias: Tensor | None, eps: float) -> Tensor:
     if x.is_stream:
-        raise NotStreamableError(
-            f"batch_norm at {user_line()} takes its statistics from the batch, over streams and frames; "
-            "give it running statistics (track_running_stats=True) and call bn.eval()"
+        raise NotStreamableError.here(
+            "batch_norm",
+            " takes its statistics from the batch, over streams and frames; give it running statistics "
+            "(track_running_stats=True) and call bn.eval()",
         )
     axes = [i for i in range(x.ndim) if i != 1]
     shape = [-1 if i == 1 else 1 for i in range(x.ndim)]
@@ -149,14 +149,14 @@ def _by_group(name: str, x: Any, groups: int, weight: Tensor | None, bias: Tenso
     if x.is_stream:
         roles = x.dims
         if not isinstance(roles[0], str) or "B" in roles[1:]:
-            raise NotStreamableError(
-                f"{name} at {user_line()}: the first dimension of {x.roles} must be B (or B and L joined), "
-                "each row of which has statistics of its own"
+            raise NotStreamableError.here(
+                f"{name}: the first dimension of {x.roles} must be B (or B and L joined), each row of which has "
+                "statistics of its own"
             )
         if over == "stream" and x.edge is not None and not x.edge.may_wait:
             reason, remedy = OVER_STREAM.words
-            raise NotStreamableError(
-                f'{name} at {user_line()} {reason}; {remedy}, or unstreamable="buffer" to wait for the end'
+            raise NotStreamableError.here(
+                name, f' {reason}; {remedy}, or unstreamable="buffer" to wait for the end'
             )
     attributes = {"groups": groups, "eps": float(eps), "over": over}
     return apply("group_norm", attributes, (x,), (weight, bias), dims)[0]
@@ -172,9 +172,9 @@ def _channels_last(name: str, x: Any) -> tuple[Any, ...]:
     if x.is_stream:
         roles = list(x.dims)
         if isinstance(roles[1], str):
-            raise NotStreamableError(
-                f"{name} at {user_line()}: dimension 1 of {x.roles} is taken for the channels, which must "
-                "be features; transpose them there"
+            raise NotStreamableError.here(
+                f"{name}: dimension 1 of {x.roles} is taken for the channels, which must be features; transpose "
+                "them there"
             )
     else:
         roles = ["B", 0, "L", *range(x.ndim - 3)] if x.ndim > 2 else ["L", 0]

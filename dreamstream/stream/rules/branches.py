@@ -17,20 +17,14 @@ from types import FrameType
 from typing import Any, NoReturn
 
 from ...errors import NotStreamableError
+from ...source_line import user_line
 from ...tracing import Hooks, Site
-from ..where import user_line
 from .compare import Comparison, open_branch
 from .condition import Condition, is_length
 from .decide import OPPOSITE, holds
 from .tokens import Token
 
 __all__ = ["Apart", "Branch", "Loop", "changed_in_place", "chosen", "trusted"]
-
-_CHOICE = (
-    "an if that some streams enter {} by what is not nothing in others, at {}; do so by lengths without an if, as "
-    "in F.pad(x, (0, -x.size(L) % 4))"
-)
-
 
 UNBOUND = Hooks.unbound
 
@@ -185,10 +179,11 @@ class _Open:
         )
 
     def wrote(self, what: str) -> NotStreamableError:
-        """Return the error for a stream that is written into here, where all who hold it would see that."""
-        return NotStreamableError(
-            f"{what} at {user_line()} writes into a stream in the `{self._site.kind} {self._site.text}` at "
-            f"{self._site}, which only some streams enter; compute a new one, as in y = y + 1"
+        """Return the error for a stream that is written into inside such a branch."""
+        return NotStreamableError.here(
+            what,
+            f" writes into a stream in the `{self._site.kind} {self._site.text}` at {self._site}, which only "
+            "some streams enter; compute a new one, as in y = y + 1",
         )
 
     def open(self) -> None:
@@ -243,7 +238,10 @@ class _Open:
         return result
 
     def _refused(self, does: str) -> NotStreamableError:
-        return NotStreamableError(_CHOICE.format(does, user_line()))
+        return NotStreamableError.here(
+            f"an if that some streams enter {does} by what is not nothing in others,",
+            "; do so by lengths without an if, as in F.pad(x, (0, -x.size(L) % 4))",
+        )
 
 
 class Branch(_Open):
@@ -356,7 +354,7 @@ class Branch(_Open):
 
 
 class Unknown(Token):
-    """A number that streams don't share after an if: it may be assigned anew, and nothing else."""
+    """A number that differs between streams after an if. It may be assigned again; every other use is refused."""
 
     __slots__ = ("_asked", "_why")
 
@@ -375,7 +373,7 @@ def _is_negative(stop: Any) -> bool:
 
 
 class Loop(_Open):
-    """A ``while`` whose test streams answer differently: what its first round does tells what all do."""
+    """A ``while`` whose test streams answer differently. Its first round shows what every round does."""
 
     def __init__(self, asked: Comparison, site: Site, frame: FrameType, seen: Mapping[str, Any]) -> None:
         super().__init__(asked, site, frame)

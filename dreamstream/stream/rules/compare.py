@@ -82,7 +82,7 @@ class Comparison(Token):
         self.refuse()
 
     def refuse(self, more: str = "") -> NoReturn:
-        """Raise what says that streams answer differently."""
+        """Raise the error that streams answer a comparison differently."""
         self._misuse("compared where streams answer differently", more or why_no_copy())
 
     def refuse_for_all(self, what: str, line: int) -> NoReturn:

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple, NoReturn
 from ...errors import DTypeError
 from ...operations import RELATIONS
 from ...operations.refusals import LOOPS
-from ..where import user_line
+from ...source_line import user_line
 from ._ints import as_int
 from .bits import Bits
 from .compare import Comparison, compared

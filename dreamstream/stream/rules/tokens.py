@@ -9,7 +9,6 @@ from fractions import Fraction
 from typing import Any, NoReturn, Protocol
 
 from ...operations import BINARY
-from ..where import user_line
 
 __all__ = ["Edge", "Rows", "Token"]
 
@@ -29,8 +28,8 @@ class Edge(Protocol):
     def entry(self) -> Any:
         """What runs the forward; its `sizes` are the classes of tokens."""
 
-    def misuse(self, message: str) -> Exception:
-        """Return the exception to raise for a wrong use."""
+    def misuse(self, message: str, rest: str | None = None) -> Exception:
+        """Return the exception to raise for a wrong use; the arguments are those of `DreamStreamError.here`."""
 
     def measure(self, attributes: Mapping[str, Any]) -> list[tuple[Any, Any]]:
         """Return what the operator `length` gives at the end of streams."""
@@ -70,8 +69,7 @@ class Token:
 
     def _misuse(self, use: str, more: str = "") -> NoReturn:
         raise self.edge.misuse(
-            f"{self._what} is not a number while streams are open: it can't be {use}, at "
-            f"{user_line()}. {self._serves}{more}"
+            f"{self._what} is not a number while streams are open: it can't be {use},", f". {self._serves}{more}"
         )
 
     def __array_ufunc__(self, ufunc: Any, _method: str, *inputs: Any, **_: Any) -> Any:

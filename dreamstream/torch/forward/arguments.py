@@ -21,7 +21,7 @@ _INTS = frozenset((int,))
 
 
 class Asked:
-    """What a call of a torch function asks for, as far as it can be told again.
+    """What a call of a torch function asks for, in a form that another call can be compared with.
 
     Attributes
     ----------

@@ -32,7 +32,6 @@ from ...nn.functional.attention import hides_nothing, of_memory, under_masks, un
 from ...nn.recurrent_cell import Cell, GRUCell, LSTMCell, RNNCell
 from ...operations.refusals import DRAWN, FREQUENCIES, GRADIENTS, PLACES
 from ...stream.rules import Length, Rows, Token
-from ...stream.where import user_line
 from ..run.kernels.attention import dropping
 from ..run.kernels.weights import looking_up
 from ..tensor import StreamTensor
@@ -97,7 +96,7 @@ def _of_gradients(what: str, otherwise: Any = None) -> Callable[..., Any]:
 def _refused_gradients(what: str) -> Callable[..., Any]:
     def refuse(*_: Any, **__: Any) -> Any:
         reason, remedy = GRADIENTS.words
-        raise NotStreamableError(f"{what} at {user_line()}: {reason}; {remedy}")
+        raise NotStreamableError.here(f"{what}: {reason}; {remedy}")
 
     return refuse
 
@@ -108,7 +107,7 @@ def _requiring(x: Any, requires_grad: bool = True) -> Any:
     if not isinstance(value, torch.Tensor) or value.requires_grad == requires_grad:
         return x
     if not requires_grad:
-        raise NotStreamableError(f"requires_grad_(False) of a computed stream, at {user_line()}: use x.detach()")
+        raise NotStreamableError.here("requires_grad_(False) of a computed stream,", ": use x.detach()")
     value.requires_grad_()
     return x
 
@@ -153,16 +152,15 @@ def to(x: Any, *args: Any, dtype: Any = None, device: Any = None, **_: Any) -> A
     if device is not None:
         wanted = torch.device(device)
         if wanted.type != own.type or wanted.index not in (None, own.index):
-            raise NotStreamableError(
-                f"a stream is moved to {wanted} at {user_line()}, but the module runs on {own}"
-            )
+            raise NotStreamableError.here(f"a stream is moved to {wanted}", f", but the module runs on {own}")
     if dtype is None or _dtype(x) == dtype:
         return x
     edge = getattr(x, "edge", None)
     if dtype in (torch.float16, torch.bfloat16) and edge is not None and edge.counts is None:
-        raise DTypeError(
-            f"a stream becomes {str(dtype).removeprefix('torch.')} at {user_line()}, but an engine computes in "
-            "float32: leave the cast out, and ask compile for narrow weights= or products="
+        raise DTypeError.here(
+            f"a stream becomes {str(dtype).removeprefix('torch.')}",
+            ", but an engine computes in float32: leave the cast out, and ask compile for narrow weights= or "
+            "products=",
         )
     return with_value(x.to(nominal(dtype)), lambda value: value.to(dtype))
 
@@ -207,8 +205,8 @@ def _of_batch(make: Callable[..., torch.Tensor]) -> Callable[..., Any]:
         size, rest = (first, args[1:]) if isinstance(first, (list, tuple)) else (args, ())
         fills = (*rest, *kwargs.values())
         if any(isinstance(f, complex) or (isinstance(f, torch.dtype) and f.is_complex) for f in fills):
-            raise NotStreamableError(
-                f"complex {make.__name__} for streams at {user_line()}: torch.complex puts two parts together"
+            raise NotStreamableError.here(
+                f"complex {make.__name__} for streams: torch.complex puts two parts together"
             )
         if (length := next((f for f in fills if isinstance(f, Length)), None)) is not None:
             return lengths_in(size, length)
@@ -245,9 +243,7 @@ def tensor(data: Any, **_: Any) -> Any:
         return Symbolic(data[0], ("B",), data[0])  # each stream by itself
     if isinstance(data, (list, tuple)) and all(isinstance(s, (int, Token)) for s in data):
         return TensorOfSizes(data)
-    raise NotStreamableError(
-        f"a tensor made of {data!r} at {user_line()}: torch.stack or torch.cat put streams together"
-    )
+    raise NotStreamableError.here(f"a tensor made of {data!r}: torch.stack or torch.cat put streams together")
 
 
 def _new(make: Callable[..., torch.Tensor]) -> Callable[..., Any]:
@@ -331,9 +327,9 @@ def _typed(x: Any, dtype: torch.dtype | None) -> Any:
 
 
 def _refuse_norm(order: Any) -> NoReturn:
-    raise NotStreamableError(
-        f"the norm of matrices of order {order!r} at {user_line()}: it is of their singular values, which are not "
-        "among the operations that stream; orders 1, -1, inf, -inf and 'fro' are, and torch.linalg.vector_norm"
+    raise NotStreamableError.here(
+        f"the norm of matrices of order {order!r}: it is of their singular values, which are not among the "
+        "operations that stream; orders 1, -1, inf, -inf and 'fro' are, and torch.linalg.vector_norm"
     )
 
 
@@ -351,7 +347,7 @@ def _refused(name: str) -> Callable[..., Any]:
 
     def refuse(*_: Any, **__: Any) -> Any:
         reason, remedy = PLACES.words
-        raise NotStreamableError(f"{name} at {user_line()}: {reason}; {remedy}")
+        raise NotStreamableError.here(f"{name}: {reason}; {remedy}")
 
     return refuse
 
@@ -423,7 +419,7 @@ def _require_own_numbers(name: str, x: Any, of_channels: bool = False) -> None:
     """Raise where frames of several calls would share what is drawn."""
     if (of_channels or (x.edge is not None and x.edge.line.static)) and current().goes_on:
         reason, remedy = DRAWN.words
-        raise NotStreamableError(f"{name} at {user_line()}: {reason}; {remedy}")
+        raise NotStreamableError.here(f"{name}: {reason}; {remedy}")
 
 
 def _random_frames(draw: Callable[..., torch.Tensor]) -> Callable[..., Any]:
@@ -431,7 +427,7 @@ def _random_frames(draw: Callable[..., torch.Tensor]) -> Callable[..., Any]:
 
     def run(input: Any, dtype: torch.dtype | None = None, generator: Any = None, **_: Any) -> Any:
         if getattr(input, "value", None) is None:
-            raise NotStreamableError(f"random numbers at {user_line()}: an engine draws none")
+            raise NotStreamableError.here("random numbers: an engine draws none")
         _require_own_numbers(draw.__name__, input)
         out = visible(input, draw if generator is None else partial(draw, generator=generator))
         return out if dtype is None else to(out, dtype)
@@ -460,10 +456,10 @@ def embedding(
     scale_grad_by_freq: bool = False,
     sparse: bool = False,
 ) -> Any:
-    """Look rows up; what concerns gradients is told to the kernel."""
+    """Look rows up; options that concern gradients go to the kernel."""
     if scale_grad_by_freq and getattr(weight, "learned", False) and current().goes_on:
         reason, remedy = FREQUENCIES.words
-        raise NotStreamableError(f"embedding at {user_line()}: {reason}; {remedy}")
+        raise NotStreamableError.here(f"embedding: {reason}; {remedy}")
     with looking_up(padding_idx, scale_grad_by_freq, sparse):
         return native_functional.embedding(input, weight, padding_idx, max_norm)
 
@@ -522,8 +518,8 @@ def multihead(
 ) -> tuple[Any, Any]:
     """Project, attend, and project again; masks are floats by now, and the use of weights is refused."""
     if add_zero_attn or any(x is not None for x in (bias_k, bias_v, static_k, static_v)):
-        raise NotStreamableError(
-            f"MultiheadAttention at {user_line()}: add_bias_kv, add_zero_attn, static_k and static_v do not stream"
+        raise NotStreamableError.here(
+            "MultiheadAttention: add_bias_kv, add_zero_attn, static_k and static_v do not stream"
         )
     forward, hidden = current(), of_memory(key_padding_mask)
     if key_padding_mask is not None and not hidden and not hides_nothing(key_padding_mask):
@@ -575,10 +571,11 @@ def batch_norm(
         return native_functional.batch_norm(input, *operands, training, momentum, eps)
     forward = current()
     if forward.goes_on:
-        raise ModeError(
-            f"batch_norm at {user_line()} is in training: its statistics are those of whole streams, but these go "
-            "on; call bn.eval() on the layer",
-            forward.going_on,
+        raise ModeError.here(
+            "batch_norm",
+            " is in training: its statistics are those of whole streams, but these go on; call bn.eval() on the "
+            "layer",
+            ids=forward.going_on,
         )
     x = input.in_order()
     at = [d for d in x.dims if not isinstance(d, str)].index(x.dims[1]) + 1

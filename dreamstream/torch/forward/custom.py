@@ -25,8 +25,8 @@ from ...array.stream_tensor import StreamTensor as NativeStream
 from ...array.symbolic import Symbolic
 from ...errors import NotStreamableError
 from ...operations.refusals import CUSTOM
+from ...source_line import line_above
 from ...stream.tree import leaves, map_leaves
-from ...stream.where import line_above
 from ..private import (
     APPLY,
     BackwardHookFunction,

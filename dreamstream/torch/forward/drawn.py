@@ -20,8 +20,8 @@ from torch import Tensor
 
 from ...errors import NotStreamableError, StreamWarning
 from ...operations.refusals import DRAWN
+from ...source_line import user_line
 from ...stream.tree import leaves
-from ...stream.where import user_line
 from ..private import is_random_operator, without_functions, without_subclass
 from .held import memory_of
 

@@ -33,7 +33,6 @@ from ...nn.functional.lookup import require_as_it_is
 from ...stream.mask_recognition import Recognised
 from ...stream.rules import BatchSize, Length
 from ...stream.tree import leaves, map_leaves
-from ...stream.where import user_line
 from ..private import without_functions
 from ..run.kernels.attention import dropping
 from ..tensor.stream_tensor import StreamTensor as Shell
@@ -48,7 +47,7 @@ _FEW = 4096
 
 
 class _Shaped(torch.Tensor):
-    """A tensor without values, which says that it is where a stream is."""
+    """A tensor without values that reports the device of a stream."""
 
     stands: Any = None
 
@@ -182,7 +181,7 @@ class TorchLibrary(Library):
             and isinstance(args[0], (Deferred, Symbolic))
             and _streams((args, kwargs))
         ):
-            raise NotStreamableError(f"frames' values are written into positions, at {user_line()}; {SERVES}")
+            raise NotStreamableError.here("frames' values are written into positions,", f"; {SERVES}")
         if args and isinstance(args[0], Deferred) and name in _READ:
             return getattr(args[0], name)(*args[1:], **kwargs)
         if name == "cat" and kinds & {Scores, Empty}:
@@ -199,7 +198,7 @@ class TorchLibrary(Library):
         if Greatest in kinds:
             return getattr(args[0], name)(*args[1:], **kwargs)
         if Deferred in kinds and name in _NUMBERS:
-            raise NotStreamableError(f"positions are made numbers by {name} at {user_line()}; {SERVES}")
+            raise NotStreamableError.here(f"positions are made numbers by {name}", f"; {SERVES}")
         return self.defer(func, args, kwargs) if kinds & {Deferred, Symbolic} else NotImplemented
 
     def cut(self, table: torch.Tensor, index: Any) -> Any:
@@ -211,7 +210,7 @@ class TorchLibrary(Library):
         return current().unwrap(streamed_of(x))
 
     def output_of(self, x: Deferred) -> NoReturn:
-        raise NotStreamableError(f"{x!r} are returned, at {user_line()}; {SERVES}")
+        raise NotStreamableError.here(f"{x!r} are returned,", f"; {SERVES}")
 
 
 def _streams(tree: Any) -> bool:
@@ -254,7 +253,7 @@ def _on_scores(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         return args[1].__rmatmul__(args[0])
     if name in ("view_as", "reshape_as", "expand_as"):
         return args[0].reshape(*args[1].shape)
-    raise NotStreamableError(f"{name} of scores of attention, at {user_line()}")
+    raise NotStreamableError.here(f"{name} of scores of attention")
 
 
 def plain(x: Any) -> Any:
@@ -304,10 +303,10 @@ def _streamed_anew(x: Any, wanted: torch.dtype | None) -> Any:
     if x.dtype in _INTEGERS or isinstance(x, Symbolic):
         return forward._wrapped(streamed(x, str(wanted or torch.float32).rpartition(".")[2]))
     if sum(isinstance(s, Length) for s in x.shape) != 1:
-        raise NotStreamableError(f"{x.func.__name__} of positions and a stream, at {user_line()}; {SERVES_FRAMES}")
+        raise NotStreamableError.here(f"{x.func.__name__} of positions and a stream,", f"; {SERVES_FRAMES}")
     func, name = x.func, x.func.__name__.strip("_")
     if name in ("embedding", "index_select", "gather"):
-        raise NotStreamableError(f"{name} at {user_line()}: rows of a table are read in turn, one for each frame")
+        raise NotStreamableError.here(f"{name}: rows of a table are read in turn, one for each frame")
     given = leaves((x.args, x.kwargs))
     if not any(map(is_deferred, given)):
         raise unknown(x)

@@ -31,10 +31,11 @@ from ...array.tensor import Tensor as NativeTensor
 from ...array.writing import copied, write
 from ...errors import DreamStreamError, ModeError, NotStreamableError, ShapeError, StreamMismatchError
 from ...nn import functional as native_functional
+from ...source_line import user_line
 from ...stream.course import Course, Recording, repeat, same_entry
 from ...stream.rules import Length, Quotient, open_branch
 from ...stream.tree import leaves
-from ...stream.where import INSTEAD, RETURNED, WRITTEN, is_of_streams, passes_on, refused, user_line
+from ...stream.where import INSTEAD, RETURNED, WRITTEN, is_of_streams, passes_on, refused
 from ..private import active_modes, enter_mode, leave_innermost_mode, saved_tensors_hooks_on_top, set_gradients
 from ..tensor.stream_tensor import SHELL, TAKERS, StreamTensor
 from .arguments import ATOMS, Asked, bared, concerned, is_foreign, only_symbolic
@@ -78,7 +79,7 @@ def current() -> Forward:
     """
     forward = _CURRENT.get()
     if forward is None:
-        raise ModeError(f"torch tensors are streams inside an online forward only, at {user_line()}")
+        raise ModeError.here("torch tensors are streams inside an online forward only")
     return forward
 
 
@@ -138,10 +139,11 @@ class Forward(TorchFunctionMode):
             if found and self.gradients is not None and self.gradients.running is not None:
                 self.gradients.running.writes = True
             if found and func is torch.nn.functional.normalize and self.goes_on:
-                raise ModeError(
-                    f"spectral_norm at {user_line()} is in training: its weights change with every call, but "
-                    "these streams go on; call .eval() on the layer",
-                    self.going_on,
+                raise ModeError.here(
+                    "spectral_norm",
+                    " is in training: its weights change with every call, but these streams go on; call .eval() "
+                    "on the layer",
+                    ids=self.going_on,
                 )
         if (draws(func) or self.drawn is not None) and self.goes_on:
             self.drawn = self.drawn or Drawn(self.device)
@@ -222,9 +224,9 @@ class Forward(TorchFunctionMode):
                 raise
             raise refused(resolve_name(func) or func.__name__, user_line(), error) from error
         if out is NotImplemented and not any(map(is_foreign, args)):
-            raise NotStreamableError(
-                f"{resolve_name(func) or func.__name__} on a stream inside a forward, at {user_line()}: it does "
-                f"not stream with these operands; {INSTEAD}"
+            raise NotStreamableError.here(
+                f"{resolve_name(func) or func.__name__} on a stream inside a forward,",
+                f": it does not stream with these operands; {INSTEAD}",
             )
         return out
 
@@ -315,18 +317,18 @@ class Forward(TorchFunctionMode):
         for i in (*range(at[0] - 1, -1, -1), *range(at[0] + 1, len(inner))):
             x = inner[i]
             if x.ndim != stream.ndim or any(x.shape[k] != stream.shape[k] for k in range(x.ndim) if k != axis):
-                raise ShapeError(f"cat at {user_line()}: {x.roles} doesn't line up with {stream.roles}")
+                raise ShapeError.here(f"cat: {x.roles} doesn't line up with {stream.roles}")
             pads = [*[0] * 2 * (x.ndim - 1 - axis), *((x.length, 0) if i < at[0] else (0, x.length))]
             out = self.call(torch.nn.functional.pad, (out, pads), {"value": x.value})
         return out
 
     def _called(self, func: Any, meaning: Meaning, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if kwargs.get("out") is not None:
-            raise NotStreamableError(f"{func.__name__}: out= of a stream inside a forward, at {user_line()}")
+            raise NotStreamableError.here(f"{func.__name__}: out= of a stream inside a forward,", "")
         target = args[0] if args else kwargs.get("input")
         constant = isinstance(target, torch.Tensor) and not isinstance(target, StreamTensor)
         if constant and (meaning.in_place or meaning.name == "copy_") and func.__name__[:2] != "__":
-            raise NotStreamableError(f"{func.__name__} at {user_line()} {WRITTEN}")
+            raise NotStreamableError.here(func.__name__, f" {WRITTEN}")
         if meaning.name in OF_LENGTHS:
             return self._wrapped(OF_LENGTHS[meaning.name](*args, **kwargs))
         listed = next((a for a in args[:2] if isinstance(a, (list, tuple))), ())
@@ -380,7 +382,7 @@ class Forward(TorchFunctionMode):
         return self._wrapped(result)
 
     def _unless_symbolic(self, x: Any) -> Any:
-        """Return an argument unwrapped; what lengths say stays as it is."""
+        """Return an argument unwrapped, unless it stands for lengths."""
         if isinstance(x, Symbolic):
             return x
         return type(x)(map(self._unless_symbolic, x)) if type(x) in (list, tuple) else self.unwrap(x)
@@ -395,9 +397,9 @@ class Forward(TorchFunctionMode):
         if handler is not None:
             return handler(*args, **kwargs)
         if complex_too:
-            raise NotStreamableError(
-                f"{resolve_name(func) or name} on a complex stream inside a forward, at {user_line()}: it is not "
-                "among the operations of complex streams; do it on their parts, torch.view_as_real(x)"
+            raise NotStreamableError.here(
+                f"{resolve_name(func) or name} on a complex stream inside a forward,",
+                ": it is not among the operations of complex streams; do it on their parts, torch.view_as_real(x)",
             )
         if "input" in kwargs and not args:
             args = (kwargs.pop("input"),)
@@ -422,9 +424,9 @@ class Forward(TorchFunctionMode):
         made = getattr(native_array, name, None)
         if made is not None:
             return made(*args, **kwargs)
-        raise NotStreamableError(
-            f"{resolve_name(func) or name} on a stream inside a forward, at {user_line()}: it is not among the "
-            f"operations that stream; {INSTEAD}"
+        raise NotStreamableError.here(
+            f"{resolve_name(func) or name} on a stream inside a forward,",
+            f": it is not among the operations that stream; {INSTEAD}",
         )
 
     def _attribute(self, func: Any, name: str, args: tuple[Any, ...]) -> Any:
@@ -434,7 +436,7 @@ class Forward(TorchFunctionMode):
             if what == "requires_grad":
                 HANDLERS[what](self.unwrap(args[0]), *args[1:])
                 return None
-            raise NotStreamableError(f"{what} of a stream can't be set inside a forward, at {user_line()}")
+            raise NotStreamableError.here(f"{what} of a stream can't be set inside a forward")
         inner: Any = getattr(args[0], "_inner", None)
         if isinstance(inner, BatchTensor) and what not in ATTRIBUTES:
             return self._wrapped(lifted(func, (inner,), {}, self.arrays))
@@ -451,7 +453,7 @@ class Forward(TorchFunctionMode):
             return getattr(self._stand_in, what)
         if hasattr(inner, what):
             return self._wrapped(getattr(inner, what))
-        raise NotStreamableError(f"{what} of a stream inside a forward, at {user_line()}")
+        raise NotStreamableError.here(f"{what} of a stream inside a forward")
 
     # ---------------------------------------------------------------- in and out
     def unwrap(self, x: Any) -> Any:
@@ -484,9 +486,7 @@ class Forward(TorchFunctionMode):
             self.settle()
         inner = x._inner
         if inner is None:
-            raise StreamMismatchError(
-                f"a StreamTensor from outside meets streams inside a forward, at {user_line()}"
-            )
+            raise StreamMismatchError.here("a StreamTensor from outside meets streams inside a forward")
         return inner
 
     def _wrapped(self, result: Any) -> Any:
@@ -522,7 +522,7 @@ class Forward(TorchFunctionMode):
 
 
 def _apart(result: Any, given: Sequence[Any], new: bool) -> Any:
-    """Return what torch copies, where the native front end gives what it was given, or a view that none has."""
+    """Return a copy where torch copies and the native front end returned its argument or a view of it."""
     if isinstance(result, NativeStream):
         viewed = new and result._view and "edge" in vars(result)
         return copied(result) if viewed or any(result is x for x in given) else result
@@ -543,7 +543,7 @@ def _is_stream(x: Any) -> bool:
 
 
 def as_stream(x: Any) -> Any:
-    """Return a tensor that is one number for all frames as the stream that it is; any other as it is."""
+    """Turn a tensor that is one number for all frames into a stream; return any other unchanged."""
     inner = getattr(x, "_inner", None)
     return StreamTensor.shell(inner.as_stream()) if isinstance(inner, Symbolic) and inner.is_filled else x
 
@@ -574,12 +574,12 @@ def _call(func: Any, types: Any, args: Any, kwargs: Any) -> Any:
         return forward.call(func, args, kwargs)
     if func.__name__ == "__get__":  # a debugger that looks at it
         return getattr(torch.empty(0), func.__self__.__name__, None)
-    raise ModeError(f"{func.__name__} at {user_line()}: {RETURNED}")
+    raise ModeError.here(f"{func.__name__}: {RETURNED}")
 
 
 def _call_beneath(func: Any, types: Any, args: Any, kwargs: Any) -> Any:
     """Refuse what torch's functions are not asked about."""
-    error = NotStreamableError(f"{func} on a stream inside a forward, at {user_line()}: {COMPILED}")
+    error = NotStreamableError.here(f"{func} on a stream inside a forward,", f": {COMPILED}")
     forward = _CURRENT.get()
     if forward is not None:
         forward._beneath = error

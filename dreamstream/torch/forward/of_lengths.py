@@ -18,7 +18,6 @@ from ...array.stream_tensor import StreamTensor as Native
 from ...array.symbolic import Symbolic
 from ...errors import NotStreamableError
 from ...stream.rules import Length
-from ...stream.where import user_line
 from ..tensor import StreamTensor
 from .mode import current
 from .names import OF_LENGTHS, function
@@ -78,9 +77,9 @@ def pack(input: StreamTensor, lengths: Any, batch_first: bool = False) -> tuple[
         more = lengths.value - frames
         covers = more.compares("eq", frames) if isinstance(more, Length) else more == 0
     if covers is not True:
-        raise NotStreamableError(
-            f"pack_padded_sequence at {user_line()}: {lengths!r} are not the lengths of a stream of "
-            f"{frames!r} frames; give those that ds.lengths_of stands for, as the layers before change them"
+        raise NotStreamableError.here(
+            f"pack_padded_sequence: {lengths!r} are not the lengths of a stream of {frames!r} frames; give those "
+            "that ds.lengths_of stands for, as the layers before change them"
         )
     return data, _Steps(lengths.value, ("L",), frames)
 
@@ -91,8 +90,8 @@ def pad(data: StreamTensor, steps: Any, batch_first: bool, padding_value: float,
     lengths = Symbolic(steps.value, ("B",), steps.length)
     more = total - data.size(1)
     if isinstance(more, Length) or more != 0:
-        raise NotStreamableError(
-            f"pad_packed_sequence at {user_line()}: total_length={total!r} is not the length of every stream"
+        raise NotStreamableError.here(
+            f"pad_packed_sequence: total_length={total!r} is not the length of every stream"
         )
     return data if batch_first else data.transpose(0, 1), lengths
 

@@ -181,7 +181,7 @@ def _compared(choice: Any, said: Any, a: Any, b: Any) -> Any:
 
 
 class _Choosing(TorchFunctionMode):
-    """Within it, choices are those of `CHOICE`, and what is written into is noted."""
+    """Within it, choices are those of `CHOICE`, and tensors that are written into are recorded."""
 
     def __init__(self, held: TorchHeld) -> None:
         super().__init__()
