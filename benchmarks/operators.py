@@ -1,9 +1,10 @@
 """Every operator beside torch's own function: one frame, a hundred, twenty thousand.
 
 Usage: python benchmarks/operators.py [--frames 1 100 20000] [--operators ...] [--seconds S] [--json]; needs torch.
+       python benchmarks/operators.py --features 1 16 256 --streams 1 16 128 --frames 1 100 --worst
 
-One thread each, one stream, float32. operator_rows.py says sizes and functions; an operator that has no row there
-is an error. Four things are timed, in turns, after the outputs of ours and torch's have been compared:
+One thread each, one stream or --streams, float32. operator_rows.py says sizes and functions; an operator that has
+no row there is an error. Four things are timed, in turns, once the outputs of ours and torch's have been compared:
 
 - torch: its function, on tensors in the layout that suits it best (the row's fastest), without gradients;
 - eager: ours on a plain `dreamstream.Tensor`, offline;
@@ -31,6 +32,7 @@ import sys
 import time
 import warnings
 from collections.abc import Callable
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -193,7 +195,7 @@ def measure(row: Row, n: int, seconds: float, streams: int = 1) -> dict[str, Any
         "engine_ratio": middle["engine"] / middle[layout],
         "ratio": own / middle[layout],
         "eager_ratio": middle["eager"] / middle[layout],
-        "reason": REASONS.get((row.operator, row.label), ""),
+        "reason": REASONS.get((row.operator, row.label)) or REASONS.get((row.operator, "128"), ""),
     }
 
 
@@ -202,7 +204,7 @@ def text(r: dict[str, Any], mark: float) -> str:
     cells = [
         f"`{r['operator']}`",
         r["label"],
-        r["frames"],
+        f"{r['frames']}" if r["streams"] == 1 else f"{r['streams']} × {r['frames']}",
         f"{r['torch']:.4g}",
         r["layout"],
         f"{r['eager']:.4g}",
@@ -220,6 +222,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--frames", type=int, nargs="+", default=[1, 100, 20000])
     parser.add_argument("--operators", nargs="+", help="all by default")
+    parser.add_argument(
+        "--features", type=int, nargs="+", help="sizes of rows of 128, as 1 16 256, and these rows only"
+    )
+    parser.add_argument("--streams", type=int, nargs="+", default=[1], help="streams in a step (1)")
+    parser.add_argument("--worst", action="store_true", help="the worst ratio first, behind the last measurement")
     parser.add_argument("--seconds", type=float, default=0.5, help="per row (0.5)")
     parser.add_argument("--mark", type=float, default=1.3, help="which rows are marked (1.3)")
     parser.add_argument("--json", action="store_true", help="one object per row instead of the table")
@@ -244,13 +251,23 @@ def main() -> None:
         "| operator | size | frames | torch | its layout | eager | engine | empty | eager ÷ torch "
         "| engine ÷ torch | (engine - empty) ÷ torch | why |\n|---|---|--:|--:|---|--:|--:|--:|--:|--:|--:|---|"
     )
-    slow = []
+    if args.features:
+        sized = [row for row in table if row.label == "128" and not row.operator.endswith("_cell")]
+        table = [
+            r._replace(features=((c,),) * len(r.features), label=str(c)) for r in sized for c in args.features
+        ]
+    found = []
     with torch.inference_mode():
         for row in table:
-            for n in args.frames if not args.operators or row.operator in args.operators else []:
-                r = measure(row, n, args.seconds)
-                slow += [r] if r["ratio"] > args.mark else []
-                print(json.dumps(r) if args.json else text(r, args.mark), flush=True)
+            chosen = not args.operators or row.operator in args.operators
+            for n, streams in product(args.frames, args.streams) if chosen else ():
+                found.append(measure(row, n, args.seconds, streams))
+                if not args.worst:
+                    print(json.dumps(found[-1]) if args.json else text(found[-1], args.mark), flush=True)
+    if args.worst:
+        for r in sorted(found, key=lambda r: -r["ratio"]):
+            print(json.dumps(r) if args.json else text(r, args.mark))
+    slow = [r for r in found if r["ratio"] > args.mark]
     unexplained = sum(not r["reason"] for r in slow)
     tell(f"\n{len(slow)} rows above {args.mark}, {unexplained} of them without a reason. Without a row:\n")
     for name, why in no_row.items():

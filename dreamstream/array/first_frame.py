@@ -17,7 +17,7 @@ from ..stream.edge import Request
 from ..stream.rules import Length
 from ..stream.where import user_line
 from . import hook
-from .axes import numbered
+from .dimension_arguments import numbered
 from .elementwise import where
 from .loop_frames import is_all, ones_of, parts_of
 from .loops import Loop
