@@ -109,6 +109,7 @@ class Record:
 
     op: Op
     n_bytes: int  # of values, outputs, states and saved arrays that it refers to
+    held: tuple[Any, ...]  # tuples of arrays and bytes that it refers to, counts among them, but no weights
     reads: tuple[NDArray[Any] | None, ...]  # values, then outputs; None for those that backward does not read
 
     def frames(self, input: int, /) -> NDArray[np.int64]:

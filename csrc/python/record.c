@@ -354,7 +354,8 @@ static PyObject *record_get(PyObject *object, void *which)
     if (*(const char *)which == 'r')
         return PySequence_Concat(self->values, self->outputs);
     if (*(const char *)which == 'h')
-        return Py_BuildValue("(OOOO)", self->values, self->outputs, self->states, self->saved);
+        return Py_BuildValue("(OOOOOO)", self->values, self->outputs, self->states, self->saved,
+                             self->in, self->out);
     return PyLong_FromSize_t(n_bytes_of(self->values) + n_bytes_of(self->outputs) +
                              n_bytes_of(self->states) + n_bytes_of(self->saved));
 }
@@ -363,7 +364,8 @@ static PyGetSetDef record_getset[] = {
     {"op", record_get, NULL, "The operator that ran.", "o"},
     {"reads", record_get, NULL, "Values, then outputs; None for those that backward doesn't read.",
      "r"},
-    {"held", record_get, NULL, "Values, outputs, states and saved arrays, a tuple of each.", "h"},
+    {"held", record_get, NULL,
+     "Arrays and bytes that it refers to, counts among them, but no weights.", "h"},
     {"n_bytes", record_get, NULL,
      "Bytes of values, outputs, states and saved arrays that it refers to.", "n"},
     {NULL, NULL, NULL, NULL, NULL},

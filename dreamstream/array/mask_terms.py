@@ -32,6 +32,9 @@ from .distance_tables import Places, Rows, rows_of
 #: The most periods' frames between numbers that are tried in place of one that is too great.
 _MOST_STEPS = 256
 
+#: What hides a score whose place it takes: beside any other one, a softmax gives it 0.
+_FILLED = -1e3
+
 
 def recognise(steps: Sequence[Any], keys: Any) -> Recognised:
     """Recognise what queries see, and what is added by distance, in the steps that changed scores.
@@ -152,6 +155,7 @@ def added(steps: Sequence[Any], n: int, keys: Any, frames: int | None = None) ->
         else:
             at = at == 0 if step.name == "keep" else at != 0
             out, gone = out.masked_fill(at, step.value), gone | at
+    out = out.masked_fill(gone & (out <= _FILLED) & (out > MASKED), MASKED)
     if bool((gone & (out > MASKED)).any()):
         raise Unrecognised("scores give way to numbers where they are not hidden")
     return out

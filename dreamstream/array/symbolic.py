@@ -66,6 +66,12 @@ def measured(x: Any) -> Any:
     return StreamTensor.inside(value, ("B",), edge)
 
 
+def _number(x: Any) -> Any:
+    """Return the number that a plain tensor of one element holds; all else as it is."""
+    plain = hasattr(x, "item") and not (isinstance(x, (Token, Symbolic)) or getattr(x, "is_stream", False))
+    return x.item() if plain and math.prod(x.shape) == 1 else x
+
+
 class _NoFormula(Exception):
     """No formula says what is asked for. It is caught in every call of a mask, so it does not look for a line."""
 
@@ -405,20 +411,28 @@ class Symbolic(Described, Filled):
 
     trunc = floor
 
-    def clamp(self, min: Any = None, max: Any = None) -> Symbolic:
-        """Return it within limits, where counts show for every stream on which side it is."""
+    def clamp(self, min: Any = None, max: Any = None) -> Any:
+        """Return it within limits: as a formula, where counts show for every stream on which side it is."""
         out: Symbolic = self
-        for limit, inside in ((min, "ge"), (max, "le")):
-            try:
-                if limit is not None and not out._compare(limit, inside).value:
+        limits = {name: limit for name, limit in (("min", min), ("max", max)) if limit is not None}
+        try:
+            for name, limit in limits.items():
+                if not out._compare(limit, "ge" if name == "min" else "le").value:
                     out = limit if isinstance(limit, Symbolic) else self._like(limit)
-            except _NoFormula as error:
-                out._refuse(str(error))
+        except (_NoFormula, NotStreamableError) as error:
+            plain = not any(isinstance(limit, (Symbolic, Token)) for limit in limits.values())
+            if self.position and plain:
+                return self._otherwise("clamp", (), limits)
+            if isinstance(error, NotStreamableError):
+                raise
+            out._refuse(str(error))
         return out
 
     clip = clamp
 
-    def _reduced(self, last: builtins.bool, dim: Any = None, keepdim: builtins.bool = False) -> Symbolic:
+    def _reduced(self, last: builtins.bool, dim: Any = None, keepdim: builtins.bool = False) -> Any:
+        if getattr(dim, "shape", None) is not None:
+            return self.maximum(dim) if last else self.minimum(dim)
         if self.position and dim is None and isinstance(self.value, builtins.int):
             return Symbolic(self.value + self.length - 1 if last else self.value, (), self.length)
         return self._refuse("a reduction") if self.position or "L" in self.roles else self._like(self.value, ())
@@ -426,13 +440,13 @@ class Symbolic(Described, Filled):
     max = amax = partialmethod(_reduced, True)
     min = amin = partialmethod(_reduced, False)
 
-    def maximum(self, other: Any) -> Symbolic:
-        """Return the larger one, where that is the same for every stream."""
-        return self.clamp(min=other)
+    def maximum(self, other: Any) -> Any:
+        """Return the larger one."""
+        return self.clamp(min=_number(other))
 
-    def minimum(self, other: Any) -> Symbolic:
-        """Return the smaller one, where that is the same for every stream."""
-        return self.clamp(max=other)
+    def minimum(self, other: Any) -> Any:
+        """Return the smaller one."""
+        return self.clamp(max=_number(other))
 
     def sum(self, dim: builtins.int, keepdim: builtins.bool = False) -> Symbolic:
         """Return the sum over the frames of each stream: of a mask that covers them, their number."""

@@ -9,7 +9,7 @@ import pytest
 
 import dreamstream as ds
 from dreamstream import nn
-from dreamstream.errors import DTypeError, FormatError, ModeError, NotStreamableError, ShapeError
+from dreamstream.errors import DTypeError, FormatError, NotStreamableError, ShapeError
 from dreamstream.stream.tree import leaves
 
 torch = pytest.importorskip("torch")

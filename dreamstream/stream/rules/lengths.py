@@ -12,6 +12,7 @@ Each refusal raises what the edge's `misuse` returns, with the line of the user'
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable, Iterable
 from fractions import Fraction
 from functools import partialmethod
@@ -501,14 +502,23 @@ class BatchSize(Rows):
         return 0
 
     def __eq__(self, other: object) -> bool:
-        if type(other) is int and self.times == other:
-            return True  # each stream is by itself
+        if type(other) is int:
+            return self.times == other  # each stream is by itself
         if not isinstance(other, BatchSize):
             self._misuse(f"compared with {type(other).__name__}")
         return self.times == other.times  # one forward has one batch
 
     def __ne__(self, other: object) -> bool:
         return not self == other
+
+    def _compare(self, relation: str, other: object) -> bool:
+        if type(other) is not int and not isinstance(other, BatchSize):
+            self._misuse(f"compared with {type(other).__name__}")
+        times = other.times if isinstance(other, BatchSize) else other
+        return bool(getattr(operator, relation)(self.times, times))  # each stream is by itself
+
+    __lt__, __le__ = partialmethod(_compare, "lt"), partialmethod(_compare, "le")
+    __gt__, __ge__ = partialmethod(_compare, "gt"), partialmethod(_compare, "ge")
 
     __hash__ = Token.__hash__
 

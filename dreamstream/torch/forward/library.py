@@ -302,6 +302,9 @@ def streamed_of(x: Any, wanted: torch.dtype | None = None) -> Any:
 
 def _streamed_anew(x: Any, wanted: torch.dtype | None) -> Any:
     forward = current()
+    if isinstance(x, Deferred) and x.func is torch.nn.functional.one_hot and is_deferred(x.args[0]):
+        places = forward._wrapped(streamed(x.args[0], "int64"))
+        return torch.nn.functional.one_hot(places, *x.args[1:], **x.kwargs).to(wanted or torch.float32)
     if x.dtype in _INTEGERS or isinstance(x, Symbolic):
         return forward._wrapped(streamed(x, str(wanted or torch.float32).rpartition(".")[2]))
     if sum(isinstance(s, Length) for s in x.shape) != 1:
@@ -399,7 +402,7 @@ def looked_up(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str,
         return None
     found = first_row(at)
     if found is None:
-        return None
+        return None if cut or dim else _rows_at(weight, at)
     start, length, axes, axis = found
     if cut and start == 0:
         weight.require_length(length)
@@ -412,6 +415,14 @@ def looked_up(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str,
     for i in range(axes):
         table = table if i == axis else table.unsqueeze(dim + i)
     return _apart(table[(slice(None),) * (dim + axis) + (slice(None, length),)])
+
+
+def _rows_at(table: Any, at: Any) -> Any:
+    """Return the rows of a table at integers that are computed of positions; None where these aren't counted."""
+    if at.dtype not in _INTEGERS or sum(isinstance(s, Length) for s in at.shape) != 1:
+        return None
+    places = current()._wrapped(streamed(at, "int64"))
+    return torch.nn.functional.embedding(places, getattr(table, "torch", table))
 
 
 def _is_whole(part: Any) -> bool:

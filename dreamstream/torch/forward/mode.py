@@ -21,6 +21,7 @@ from ...array import BatchTensor
 from ...array.deferred import Deferred, to_a_copy
 from ...array.dtypes import nominal
 from ...array.filled import Shared
+from ...array.first_frame import first_of
 from ...array.score_views import Greatest
 from ...array.scores import Scores
 from ...array.shape_of import Empty
@@ -232,6 +233,8 @@ class Forward(TorchFunctionMode):
         if name in ("__get__", "__set__"):
             return self._attribute(func, name, args)
         meaning = meaning_of(func)
+        if name != "__setitem__" and (first := first_of(args, meaning.name == "cat")) is not None:
+            return first.through(name, func, args, kwargs)
         if meaning.name in WRITERS:
             return self._anew(func, meaning, args, kwargs)
         writes_into = meaning.in_place or kwargs.get("inplace") is True
@@ -519,7 +522,8 @@ def _is_view(args: tuple[Any, ...]) -> bool:
 def _apart(result: Any, given: Sequence[Any], new: bool) -> Any:
     """Return a copy where torch copies and the native front end returned its argument or a view of it."""
     if isinstance(result, NativeStream):
-        return copied(result) if any(result is x for x in given) or (new and result._view) else result
+        viewed = new and result._view and "edge" in vars(result)
+        return copied(result) if viewed or any(result is x for x in given) else result
     if isinstance(result, Complex):
         return result.each(copied)
     return result
