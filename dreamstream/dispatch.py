@@ -15,18 +15,18 @@ import numpy.typing as npt
 
 from . import autograd
 from .array import hook
+from .array.batch_folding import by_lane
 from .array.derivatives import record
 from .array.forward import for_batch, held, is_static
 from .array.in_place import view_of
-from .array.lanes import by_lane
 from .array.loops import mixed
-from .array.merged import Merged
-from .array.picked import Picked
+from .array.masked_select import Picked
+from .array.merged_dimensions import Merged
+from .array.over_time import spread_to
 from .array.plain import ARRAYS
+from .array.softmax_pooling import Weights, weighted
 from .array.stream_tensor import StreamTensor
 from .array.tensor import Tensor
-from .array.weights import Weights, weighted
-from .array.whole import spread_to
 from .array.writing import of_constant
 from .errors import ModeError, NotStreamableError, ShapeError, StreamMismatchError
 from .plain_operators import (

@@ -15,8 +15,9 @@ import numpy as np
 import numpy.typing as npt
 
 from . import _core, autograd
-from .array.axes import in_c_order
 from .array.derivatives import fitted
+from .array.dimension_arguments import in_c_order
+from .array.draws import asked_to_drop, fresh_keys
 from .array.dtypes import name_of, nominal
 from .array.plain import INTEGERS, of_integers
 from .array.tensor import Tensor
@@ -77,7 +78,9 @@ def run_whole(
     inputs, outputs = ([np.repeat(c, n_rows, 0) for c in counts] for counts in (row, out))
     ended = np.ones(n_rows, bool)
     run: Any = op.run
-    made = run(values, inputs, outputs, ended, None, weights, True, (), None, record)
+    p = asked_to_drop(op.name)
+    drop = ((p, fresh_keys(n_rows)),) if p else ()
+    made = run(values, inputs, outputs, ended, None, weights, True, (), None, record, *drop)
     return made[0], [int(c[0, 2]) for c in out], made[2] if record else None
 
 

@@ -7,7 +7,7 @@ from typing import Any
 from ..errors import ShapeError
 from ..stream.mask_recognition import Recognised
 from . import hook
-from .batch_constant import BatchTensor
+from .batch_constants import BatchTensor
 
 
 def attend(
@@ -70,7 +70,7 @@ def across(q: Any, k: Any) -> bool:
 
 
 def of_all(x: Any) -> Any:
-    """Return what all streams of a batch have alike as a batch of 1."""
+    """Return a constant with a dimension of B as a plain tensor, in a batch of 1."""
     return x.value if isinstance(x, BatchTensor) and not x.batch_axis else x
 
 

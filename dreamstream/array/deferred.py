@@ -22,10 +22,10 @@ from ..operations import ARITHMETIC, BITWISE, OPERATIONS, RELATIONS, ours
 from ..stream.mask_recognition import LONGEST, MASKED, Unrecognised, long_enough
 from ..stream.rules import BatchSize, Length
 from ..stream.tree import map_leaves
-from .axes import LikeOthers
+from .dimension_arguments import LikeOthers
+from .distance_tables import Places
 from .filled import Shared, kept
 from .protocol import refuse_the_rest
-from .relative import Places
 from .shape_of import ShapeOf
 from .symbolic import Symbolic
 
@@ -122,7 +122,7 @@ class Deferred(Shared, LikeOthers):
         return self.library.array(out.astype(np.float32) if out.dtype.kind == "f" else out)
 
     def answered(self, key: Any, tensors: Sequence[Any], make: Callable[[], Any]) -> Any:
-        """Return what has been made for a key and the same tensors; make it where nothing has."""
+        """Return the cached answer for a key and the same tensors; make it where there is none."""
         found, held = _ANSWERS.get(key, (None, ()))
         if found is None or any(one() is not t for one, t in zip(held, tensors)):
             try:
@@ -392,7 +392,7 @@ class Deferred(Shared, LikeOthers):
         return partial(self.then, func)
 
     def then(self, func: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        """Return what a method of the library's tensors gives of it."""
+        """Defer a method of the library's tensors."""
         return self.library.defer(func, (self, *args), kwargs)
 
     def _refuse(self, name: str) -> NoReturn:
@@ -495,7 +495,7 @@ def _fits(size: int, part: slice, frames: int) -> bool:
 
 
 def _count(length: Length, frames: int) -> int:
-    """Return what a length is for so many frames of the forward's input."""
+    """Return a length as a number, for so many frames of the forward's input."""
     formula = length.formula()
     return length.apply(frames) if formula is None else int(formula.count.at(frames))
 
@@ -524,7 +524,7 @@ def _first_of(count: Any, n: int) -> int:
 
 
 def frames_at(length: Length, n: int, keys: Any, given: int) -> int:
-    """Return what a length is where the keys' stream has n frames, and the forward's input `given`."""
+    """Return a length as a number, where the keys' stream has n frames and the forward's input `given`."""
     if all(getattr(atom, "cid", None) == keys.edge.cid for _, atom in length.terms):
         return length.plus + n * sum(times for times, _ in length.terms)
     own, of = length.formula(), keys.shape[2].formula()

@@ -10,8 +10,8 @@ import numpy as np
 
 from ..errors import NotStreamableError, ShapeError
 from .deferred import Deferred, as_deferred, library_of
+from .distance_tables import Places, product
 from .hook import made
-from .relative import Places, product
 from .scores import Scores, matrices, paired
 from .shape_of import ShapeOf
 

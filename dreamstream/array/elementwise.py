@@ -24,10 +24,10 @@ from numpy.typing import NDArray
 from ..errors import DTypeError, ModeError, NotStreamableError, ShapeError
 from ..operations import BINARY, RELATIONS, UNARY
 from ..stream.rules import Length, Power
-from ..stream.rules.tokens import Token
+from ..stream.rules.sizes import Token
 from . import dtypes, hook
 from .base import Number, is_number
-from .batch_constant import BatchTensor
+from .batch_constants import BatchTensor
 from .deferred import as_deferred, library_of
 from .in_place import check
 from .plain import INTEGERS

@@ -110,7 +110,7 @@ def holds_nowhere(mask: Any) -> bool:
 
 
 class Filled(Shared):
-    """What `Symbolic` does where it holds one number, and its memory is shared."""
+    """The part of `Symbolic` for tensors of one number, and for sharing memory."""
 
     value: Any
     roles: tuple[Any, ...]
@@ -212,7 +212,7 @@ class Filled(Shared):
 
 
 def sharing(name: str, method: Callable[..., Any]) -> Callable[..., Any]:
-    """Let what a method of this name gives share the tensor's memory."""
+    """Make a method's results views, which share the tensor's memory."""
 
     @wraps(method)
     def taken(self: Any, *args: Any, **kwargs: Any) -> Any:

@@ -29,22 +29,22 @@ from ..stream.rules import (
     stream_slice,
 )
 from . import dtypes, hook
-from .axes import numbered
-from .batch_constant import BatchTensor
+from .batch_constants import BatchTensor
 from .deferred import Deferred
+from .dimension_arguments import numbered
 from .elementwise import where
 from .ends import first_frames, last_frame, last_frames
-from .features import product, reduce_features, why_not_matmul
-from .merged import Merged, merged
-from .picked import Picked
+from .feature_reductions import product, reduce_features, why_not_matmul
+from .masked_select import Picked
+from .merged_dimensions import Merged, merged
+from .over_time import chosen, reduce_stream, require_waiting, spread
 from .reductions import Extreme
 from .scores import Scores, scores_of
 from .shape_of import Empty
+from .softmax_pooling import product as summed_product
 from .stream_tensor import StreamTensor
 from .symbolic import Symbolic
 from .tensor import Tensor
-from .weights import product as summed_product
-from .whole import chosen, reduce_stream, require_waiting, spread
 
 
 def _refuse(x: StreamTensor, what: str, remedy: str) -> NoReturn:
@@ -52,7 +52,7 @@ def _refuse(x: StreamTensor, what: str, remedy: str) -> NoReturn:
 
 
 def held(x: StreamTensor, edge: Any, at: int) -> StreamTensor:
-    """Return what is given once for each frame of another edge: L comes in the place of dimension `at`, of size 1.
+    """Repeat what is given once for each frame of another edge: L replaces dimension `at`, of size 1.
 
     Where `at` is -1, it comes first.
     """
@@ -319,12 +319,12 @@ def _behind_lanes(x: StreamTensor, shape: Sequence[Any]) -> StreamTensor:
 
 
 def so_far(x: StreamTensor, kind: str) -> StreamTensor:
-    """Return what comes of all frames so far."""
+    """Reduce all frames so far, at every frame."""
     return (x.to(np.dtype(np.int64)) if x.dtype == np.bool_ else x)._through("cumulative", {"kind": kind})
 
 
 def running(x: StreamTensor, axis: int, combine: str, neutral: float) -> StreamTensor:
-    """Return what comes of all features so far, in steps of twice the width."""
+    """Reduce all features so far, at every feature, in steps of twice the width."""
     n, width = x.features[axis], 1
     out = x.with_dims(x._straight())
     while width < n:
@@ -381,7 +381,7 @@ def repeat_interleave(x: StreamTensor, axis: int, times: Any) -> StreamTensor:
 
 
 def for_batch(x: StreamTensor, axis: int, lanes: int = 1) -> StreamTensor:
-    """Return what all streams have alike with B, and so many lanes, in place of a feature axis of one element."""
+    """Return a constant with B, and so many lanes, in place of a feature axis of one element."""
     if not any(isinstance(d, str) and holds(d, "B") for d in x.dims):
         if isinstance(x.dims[axis], str) or x.features[x.dims[axis]] != 1:
             return x

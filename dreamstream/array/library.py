@@ -13,13 +13,14 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import ModeError, NotStreamableError
+from ..errors import NotStreamableError
 from ..operations import RELATIONS
 from ..stream.mask_recognition import Recognised
 from ..stream.rules import Length, Sizes
 from ..stream.tree import map_leaves
 from . import creation, positions
 from .deferred import SERVES_FRAMES, Deferred, flat, is_deferred, to_a_copy
+from .draws import dropping
 from .einsum import table_product
 from .score_views import Greatest
 from .scores import Scores
@@ -54,7 +55,7 @@ class Library(Sizes):
         return nullcontext()
 
     def compute(self, func: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-        """Return what a function gives of tensors and numbers."""
+        """Compute a function of tensors and numbers."""
         return func(*args, **kwargs)
 
     def array(self, values: Any) -> Any:
@@ -79,7 +80,7 @@ class Library(Sizes):
         return tensor.shape, values.dtype.str, sha1(values.tobytes()).digest()
 
     def bias(self, found: Recognised, steps: Sequence[Any], keys: Any) -> Any:
-        """Return what is added to scores by distance, as operators take it."""
+        """Return the recognised term by distance as operators take it."""
         return Tensor._plain(np.asarray(found.bias, keys.dtype))
 
     def table(self, make: Callable[[], Any], found: Any, keys: Any) -> Any:
@@ -88,7 +89,11 @@ class Library(Sizes):
 
     def dropped(self, p: float) -> AbstractContextManager[Any]:
         """Within it attention drops its weights with a probability."""
-        raise ModeError(f"attention's dropout of {p} is not offered; give 0")
+        return dropping(p)
+
+    def draw(self) -> int:
+        """Return a number of the generator that a seed sets."""
+        return int(creation.generator().integers(1 << 63))
 
     # ------------------------------------------------------------------ what is deferred
     def function(self, name: str) -> Any:
@@ -139,7 +144,7 @@ class Library(Sizes):
         return known["_stream"]
 
     def output_of(self, x: Deferred) -> Any:
-        """Return what a forward returns of a deferred value."""
+        """Return a deferred value as a forward's result, or refuse it."""
         return self.stream_of(x)
 
 

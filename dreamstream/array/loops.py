@@ -19,7 +19,7 @@ from ..source_line import user_line
 from ..stream.edge import Edge, Line, Request, lines_of
 from ..stream.rules import Length, Token
 from . import hook
-from .axes import numbered
+from .dimension_arguments import numbered
 from .stream_tensor import StreamTensor
 
 #: All values of a body advance together, frame by frame.

@@ -10,11 +10,11 @@ import numpy as np
 
 from ..errors import NotStreamableError
 from ..stream.rules import Length
-from .axes import Described, sizes_of
-from .axes_of_scores import KEYS, QUERIES, Axes
 from .deferred import Deferred
+from .dimension_arguments import Described, sizes_of
 from .filled import Shared
 from .protocol import refuse_the_rest
+from .score_layout import KEYS, QUERIES, Axes
 from .symbolic import Symbolic
 
 V = TypeVar("V", bound="ScoreViews")

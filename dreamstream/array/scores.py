@@ -23,13 +23,13 @@ from ..stream.mask_recognition import Recognised, Unrecognised
 from ..stream.rules import Length
 from . import hook
 from .attend import across, attend
-from .axes_of_scores import KEYS, QUERIES, STREAMS, Axes, Heads, atoms_of, laid, shown, streams_of
 from .deferred import Deferred, as_deferred
 from .filled import kept
-from .key_terms import KeyTerms, filled, read, with_terms
 from .mask_terms import deferred_in, hide_keys, product_within, recognise, rows_by_distance, seen_in
+from .memory_terms import KeyTerms, filled, read, with_terms
 from .protocol import refuse_the_rest
 from .reductions import Extreme
+from .score_layout import KEYS, QUERIES, STREAMS, Axes, Heads, atoms_of, laid, shown, streams_of
 from .score_views import OTHER, Greatest, ScoreViews, Step, number_of, turned
 from .symbolic import Symbolic
 from .tensor import Tensor
@@ -486,7 +486,7 @@ class Scores(ScoreViews):
         return said, queries if said.factor == 1 else queries * said.factor, table
 
     def _said(self) -> Recognised:
-        """Return what the steps say of attention."""
+        """Return what is recognised in the steps."""
         if across(self.q, self.k):
             if not all(step.hides_nothing() for step in self.steps):
                 raise NotStreamableError.here(

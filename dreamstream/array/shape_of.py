@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 
 from ..errors import NotStreamableError, ShapeError
 from ..stream.rules import BatchSize, Length
-from .axes import Described, HasShape
+from .dimension_arguments import Described, HasShape
 from .protocol import refuse_the_rest
 
 
@@ -85,7 +85,7 @@ class Empty(Described):
     contiguous = clone = to = float = double = _same
 
     def beside(self, tensors: Sequence[Any], dim: int) -> Any:
-        """Return what is joined without it."""
+        """Join the others, without what is empty."""
         if any(isinstance(x, Empty) and x.shape[dim] != 0 for x in tensors):
             self._misuse("joined along another dimension")
         rest = [x for x in tensors if not isinstance(x, Empty)]

@@ -25,7 +25,7 @@ from ..stream.edge import Edge, Request
 from ..stream.metadata import OfStreams, StreamMetadata
 from ..stream.rules import Comparison, Shape, holds, lanes_of
 from . import hook
-from .axes import numbered
+from .dimension_arguments import numbered
 from .tensor import Tensor
 
 Array = npt.NDArray[Any]
@@ -46,7 +46,7 @@ class StreamTensor(OfStreams, Tensor):
         ``(frames of all rows, *features)``.
     dims : tuple
         For each visible dimension ``"B"``, ``"L"``, ``"B_L"`` or the stored feature axis. Inside a forward B may
-        also be joined with features, `lanes` of them in all (`stream.rules.regroup`).
+        also be joined with features, `lanes` of them in all (`stream.rules.batch_folding`).
     edge : Edge or None
         Inside a forward: where the value stands in it.
     """
@@ -108,7 +108,7 @@ class StreamTensor(OfStreams, Tensor):
         names: Sequence[str | None] | None = None,
         cid: Any = None,
     ) -> StreamTensor:
-        """Return what an operation of a running forward makes of edges, seen with these dimensions."""
+        """Run an operator on edges of a running forward, and see the result with these dimensions."""
         ((value, edge),) = hook.run(Request(name, attributes, edges, values, cid=cid))
         return cls.inside(value, dims, edge, names)
 
@@ -154,7 +154,7 @@ class StreamTensor(OfStreams, Tensor):
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     def forget(self) -> None:
-        """Let the value be taken again when it is asked for."""
+        """Drop the value of a view; it is taken from its base again when it is asked for."""
         for name in _STATE:
             self.__dict__.pop(name, None)
 

@@ -21,9 +21,9 @@ from ..errors import NotStreamableError, ShapeError, StreamMismatchError
 from ..operations import ARITHMETIC, RELATIONS, UNARY
 from ..stream.rules import BatchSize, Length, Rows, Token, taken, takes_all
 from . import hook
-from .axes import Described, axis_of, numbered, sizes_of
+from .dimension_arguments import Described, axis_of, numbered, sizes_of
 from .filled import Filled, sharing
-from .lengths import SAME_ORDER, LengthsOf
+from .lengths_of import SAME_ORDER, LengthsOf
 from .protocol import refuse_the_rest
 from .stream_tensor import StreamTensor
 from .tensor import Tensor
@@ -37,7 +37,7 @@ TYPES.update((name, np.dtype(name)) for name in _KINDS)
 
 
 def as_symbolic(given: LengthsOf, entered: Mapping[Any, Any]) -> Symbolic:
-    """Return what stands for lengths inside a forward.
+    """Return lengths as a tensor inside a forward.
 
     Parameters
     ----------
@@ -64,6 +64,12 @@ def measured(x: Any) -> Any:
         return x.as_stream()
     value, edge = x.measured()
     return StreamTensor.inside(value, ("B",), edge)
+
+
+def _number(x: Any) -> Any:
+    """Return the number that a plain tensor of one element holds; all else as it is."""
+    plain = hasattr(x, "item") and not (isinstance(x, (Token, Symbolic)) or getattr(x, "is_stream", False))
+    return x.item() if plain and math.prod(x.shape) == 1 else x
 
 
 class _NoFormula(Exception):
@@ -405,20 +411,28 @@ class Symbolic(Described, Filled):
 
     trunc = floor
 
-    def clamp(self, min: Any = None, max: Any = None) -> Symbolic:
-        """Return it within limits, where counts show for every stream on which side it is."""
+    def clamp(self, min: Any = None, max: Any = None) -> Any:
+        """Return it within limits: as a formula, where counts show for every stream on which side it is."""
         out: Symbolic = self
-        for limit, inside in ((min, "ge"), (max, "le")):
-            try:
-                if limit is not None and not out._compare(limit, inside).value:
+        limits = {name: limit for name, limit in (("min", min), ("max", max)) if limit is not None}
+        try:
+            for name, limit in limits.items():
+                if not out._compare(limit, "ge" if name == "min" else "le").value:
                     out = limit if isinstance(limit, Symbolic) else self._like(limit)
-            except _NoFormula as error:
-                out._refuse(str(error))
+        except (_NoFormula, NotStreamableError) as error:
+            plain = not any(isinstance(limit, (Symbolic, Token)) for limit in limits.values())
+            if self.position and plain:
+                return self._otherwise("clamp", (), limits)
+            if isinstance(error, NotStreamableError):
+                raise
+            out._refuse(str(error))
         return out
 
     clip = clamp
 
-    def _reduced(self, last: builtins.bool, dim: Any = None, keepdim: builtins.bool = False) -> Symbolic:
+    def _reduced(self, last: builtins.bool, dim: Any = None, keepdim: builtins.bool = False) -> Any:
+        if getattr(dim, "shape", None) is not None:
+            return self.maximum(dim) if last else self.minimum(dim)
         if self.position and dim is None and isinstance(self.value, builtins.int):
             return Symbolic(self.value + self.length - 1 if last else self.value, (), self.length)
         return self._refuse("a reduction") if self.position or "L" in self.roles else self._like(self.value, ())
@@ -426,13 +440,13 @@ class Symbolic(Described, Filled):
     max = amax = partialmethod(_reduced, True)
     min = amin = partialmethod(_reduced, False)
 
-    def maximum(self, other: Any) -> Symbolic:
-        """Return the larger one, where that is the same for every stream."""
-        return self.clamp(min=other)
+    def maximum(self, other: Any) -> Any:
+        """Return the larger one."""
+        return self.clamp(min=_number(other))
 
-    def minimum(self, other: Any) -> Symbolic:
-        """Return the smaller one, where that is the same for every stream."""
-        return self.clamp(max=other)
+    def minimum(self, other: Any) -> Any:
+        """Return the smaller one."""
+        return self.clamp(max=_number(other))
 
     def sum(self, dim: builtins.int, keepdim: builtins.bool = False) -> Symbolic:
         """Return the sum over the frames of each stream: of a mask that covers them, their number."""

@@ -19,9 +19,9 @@ from numpy.typing import NDArray
 from ..errors import DTypeError, NotStreamableError, ShapeError, StreamIndexError
 from ..stream.rules import Length, Rows
 from . import dtypes
-from .axes import axes_of, axis_of, sizes_of, solve_sizes
-from .batch_constant import BatchTensor
+from .batch_constants import BatchTensor
 from .deferred import library_of
+from .dimension_arguments import axes_of, axis_of, sizes_of, solve_sizes
 from .elementwise import plain_array, refuse_in_place, refuse_streams, rows_at
 from .hook import made, table
 from .in_place import became, written

@@ -10,8 +10,9 @@ into.
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
+from types import MappingProxyType
 from typing import Any, NoReturn
 from weakref import ref
 
@@ -21,9 +22,9 @@ from ..errors import DTypeError, NotStreamableError, ShapeError
 from ..source_line import user_line
 from ..stream.rules import Fallback, Length, is_whole, open_branch, stream_slice
 from . import dtypes, elementwise, forward, hook
-from .batch_constant import BatchTensor
-from .merged import Merged
-from .picked import Picked
+from .batch_constants import BatchTensor
+from .masked_select import Picked
+from .merged_dimensions import Merged
 from .stream_tensor import StreamTensor
 from .symbolic import Symbolic
 from .tensor import Tensor
@@ -35,13 +36,14 @@ class View:
     Attributes
     ----------
     of : StreamTensor
-    take : callable
-        Gives the view, of the tensor.
-    back : callable or None
-        ``(tensor, view)``: gives the tensor into which the view was written; None where that can't be.
+    method, args, kwargs : callable, tuple, dict
+        What gives the view, of the tensor and arguments.
+    put : callable or None
+        ``(tensor, view, *args, **kwargs)``: gives the tensor into which the view was written; None where that
+        can't be.
     """
 
-    __slots__ = ("back", "of", "take")
+    __slots__ = ("args", "kwargs", "method", "of", "put")
 
     #: Why it can't be written into, where it has no way back.
     why = (
@@ -49,14 +51,28 @@ class View:
         ".clone() first"
     )
 
-    def __init__(self, of: Any, take: Callable[[Any], Any], back: Callable[[Any, Any], Any] | None) -> None:
+    def __init__(
+        self,
+        of: Any,
+        method: Callable[..., Any],
+        put: Callable[..., Any] | None,
+        args: tuple[Any, ...] = (),
+        kwargs: Mapping[str, Any] = MappingProxyType({}),
+    ) -> None:
         self.of = of
-        self.take = take
-        self.back = back
+        self.method = method
+        self.put = put
+        self.args = args
+        self.kwargs = kwargs
 
     def again(self, x: StreamTensor) -> None:
         """Give the tensor its value back."""
-        _set(x, self.take(self.of))
+        _set(x, self.method(self.of, *self.args, **self.kwargs))
+
+    def back(self, whole: Any, part: Any) -> Any:
+        """Return the tensor into which the view was written."""
+        assert self.put is not None
+        return self.put(whole, part, *self.args, **self.kwargs)
 
 
 class _OfConstant(View):
@@ -120,6 +136,39 @@ def copied(x: StreamTensor) -> StreamTensor:
     return x.with_dims(x.dims, x._names)
 
 
+def viewed(
+    x: Any, out: Any, method: Callable[..., Any], put: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+) -> Any:
+    """Return `out`, as the view of x that a method gives with these arguments; see `View`."""
+    return _joined(x, out, View(x, method, put, args, kwargs))
+
+
+def shared(x: StreamTensor, among: Sequence[StreamTensor]) -> Any:
+    """Return whose memory x shares, of tensors: a number among them, and the view; None where it shares none's.
+
+    Where it isn't certain that it does there is no view. NotImplemented: it shares memory in other ways.
+    """
+    own = x._view
+    if own is not None and type(own) is not View:
+        return NotImplemented
+    near = [own.of] if own is not None else [other for other, _ in x._relatives()]
+    at = [i for i, y in enumerate(among) if any(y is of for of in near)]
+    if len(near) == 1 and at:
+        return at[0], own
+    family: dict[int, Any] = {id(x): x}
+    left = [x]
+    while left:  # what it was made of by way of others
+        member = left.pop()
+        view = member._view
+        if view is not None and type(view) is not View:
+            return NotImplemented
+        for other in ([] if view is None else [view.of]) + [other for other, _ in member._relatives()]:
+            if id(other) not in family:
+                family[id(other)] = other
+                left.append(other)
+    return NotImplemented if any(id(y) in family for y in among) else None
+
+
 def viewing(
     method: Callable[..., Any],
     back: Callable[..., Any] | None,
@@ -152,8 +201,7 @@ def viewing(
             return unsure(self, out)
         if out is self or isinstance(out._view, View):
             return out
-        put = None if back is None else lambda x, v: back(x, v, *args, **kwargs)
-        return _joined(self, out, View(self, lambda x: method(x, *args, **kwargs), put))
+        return viewed(self, out, method, back, args, kwargs)
 
     return taken
 
@@ -206,7 +254,7 @@ def _written(x: Any, value: StreamTensor, what: str) -> None:
     root, whole = x, value
     while isinstance(root._view, View):
         view = root._view
-        if view.back is None:
+        if view.put is None:
             raise NotStreamableError.here(f"{what}: {view.why}")
         root, whole = view.of, view.back(view.of, whole)
     _set(root, whole)

@@ -19,7 +19,7 @@ from ..errors import CaptureError, NotStreamableError
 from ..source_line import user_line
 from ..stream.edge import Edge, Line, Request, lines_of
 from ..stream.rules import entry
-from ..stream.rules.tokens import Token
+from ..stream.rules.sizes import Token
 from ..stream.tree import leaves, map_leaves
 from ..stream.where import raise_explained
 from .source import source_of
@@ -97,7 +97,7 @@ class Capture:
             inputs = [e.handle or 0 for e in edges]
             handles = self.graph.node(name, dict(request.attributes), inputs, request.weights, path, names)
         except CaptureError as error:
-            raise CaptureError.here(f"{error}") from None
+            raise CaptureError.here(f"{error},", "") from None
         lines = lines_of(op, edges, len(self.nodes), request.cid)
         out = [Edge(self, line, None, handle) for line, handle in zip(lines, handles)]
         self.nodes.append((path, request, out[0]))

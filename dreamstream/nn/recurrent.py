@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from typing import Any, ClassVar
 
 import numpy as np
 
 from ..array import BatchTensor, Tensor, stack
+from ..array.draws import dropping
 from ..array.forward import held, is_static
 from ..dispatch import apply
-from ..errors import DTypeError, ModeError, NotStreamableError, ShapeError
+from ..errors import DTypeError, NotStreamableError, ShapeError
 from ..operations.refusals import BACKWARDS
 from ..stream.rules import holds
 from . import init
@@ -28,7 +30,6 @@ State = tuple[Any, Any]
 _ERRORS = {
     "ShapeError": "For arguments, an input or a state that don't fit.",
     "DTypeError": "Where types differ.",
-    "ModeError": "In training with dropout > 0.",
     "NotStreamableError": "For a stream, where the initial state is not a constant that all streams share, "
     "and where the layer is bidirectional (unless it may wait for the end).",
 }
@@ -38,7 +39,7 @@ _described = described(
     **RECURRENT,
     num_layers="Layers on top of each other.",
     batch_first="Whether inputs are ``(B, L, F)`` rather than ``(L, B, F)``.",
-    dropout="Between layers, in training only, where it is not supported.",
+    dropout="Probability with which outputs between layers are dropped, in training only.",
     bidirectional="Whether every layer also runs backwards.",
     proj_size="Features to which h is projected, less than hidden_size; with 0 it is not.",
 )
@@ -158,8 +159,6 @@ class Recurrence(Module):
         """Return outputs and last states; `hx` holds the initial ones."""
         name = type(self).__name__
         x = checked(name, input)
-        if self.training and self.dropout > 0 and self.num_layers > 1:
-            raise ModeError(f"{name}: dropout between layers can't train; call .eval(), or set dropout=0")
         weight = self._parameters[self._names[0][0]]
         if weight is not None and x.dtype != weight.dtype:
             raise DTypeError(f"{name}: input is {x.dtype} but the weights are {weight.dtype}; convert one of them")
@@ -201,7 +200,8 @@ class Recurrence(Module):
         """
         weights = [w for cell in self.all_weights for w in cell]
         name = self._operator if "L" in dims else f"{self._operator}_within"
-        y, *ends = apply(name, self._attributes(), (x, *given), (*weights, *state), dims)
+        with dropping(self.dropout) if self.training and self.dropout > 0 else nullcontext():
+            y, *ends = apply(name, self._attributes(), (x, *given), (*weights, *state), dims)
         behind = "B" in dims or dims[-2:] == (0, 1)  # the rows' dimension stands before the cells'
         return y, [end.transpose(0, 1) for end in ends] if behind else ends
 

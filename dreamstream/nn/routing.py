@@ -45,7 +45,6 @@ _described = described(
     {
         "ShapeError": "For numbers that don't fit.",
         "NotStreamableError": "In streams, for what depends on the batch.",
-        "ModeError": "Without torch, where training takes noise.",
     },
     **PARAMETERS,
 )

@@ -1,4 +1,4 @@
-"""What is known of a value inside a forward, whoever computes its elements, and what an operation on values is."""
+"""Edges, the values inside a forward without their elements, and requests, the operations on them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Counts = npt.NDArray[np.int64]
 
 
 class Line:
-    """What holds of an edge in every call.
+    """What is the same of an edge in every call.
 
     Attributes
     ----------

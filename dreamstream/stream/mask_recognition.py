@@ -65,7 +65,7 @@ class Recognised:
         return self.bias is not None and bool(np.isinf(self.bias).any())
 
     def shows(self) -> Any:
-        """Return what is equal where the same keys are seen."""
+        """Return a key that is equal where the same keys are seen."""
         hidden = np.isinf(self.bias) if self.bias is not None and self.hides else None
         return self.context, None if hidden is None else (self.first, hidden.tolist())
 
@@ -87,7 +87,7 @@ def long_enough(constants: set[int]) -> int:
 
 
 def recognised(values: Callable[[int], Array], n: int, most: int = LONGEST) -> Recognised:
-    """Return what pairs say.
+    """Recognise a mask or term by its values.
 
     Parameters
     ----------
@@ -133,7 +133,7 @@ def _blank(at: Array, seen: Array) -> int | None:
 
 
 def _shown(context: Context, near: Array | None, n: int) -> Array:
-    """Return what heads see of n frames; `near`: of these, by distance."""
+    """Return the mask of a context for n frames and each head; `near` says by distance what a head sees of it."""
     shown = expected(context, n)[None]
     if near is None:
         return shown

@@ -4,13 +4,4 @@ from .align import align
 from .callbacks import Average, Callback, ClipGradNorm, ClipGradValue, Schedule
 from .trainer import ChunkTrainer, Result
 
-__all__ = [
-    "Average",
-    "Callback",
-    "ChunkTrainer",
-    "ClipGradNorm",
-    "ClipGradValue",
-    "Result",
-    "Schedule",
-    "align",
-]
+__all__ = ["Average", "Callback", "ChunkTrainer", "ClipGradNorm", "ClipGradValue", "Result", "Schedule", "align"]

@@ -104,7 +104,7 @@ class Targets:
         return self.known is None and not self.of_streams
 
     def of(self, y: Any, aligned: bool) -> Any:
-        """Return the targets of what a model gave: `align`'s, or a list with one for each row; None without any."""
+        """Return the targets of what a model gave: `align`'s, or a list, one for each row; None without any."""
         if self.none:
             return None
         streams = streams_of(y)

@@ -27,8 +27,18 @@ TREE, CHECKSUM = "dreamstream.checkpoint", "dreamstream.checksum"
 
 #: Element types that a container names; the bytes of others are held as they are.
 _NAMES = {
-    **{"bool": "BOOL", "uint8": "U8", "int8": "I8", "uint16": "U16", "int16": "I16", "uint32": "U32"},
-    **{"int32": "I32", "uint64": "U64", "int64": "I64", "float16": "F16", "float32": "F32", "float64": "F64"},
+    "bool": "BOOL",
+    "uint8": "U8",
+    "int8": "I8",
+    "uint16": "U16",
+    "int16": "I16",
+    "uint32": "U32",
+    "int32": "I32",
+    "uint64": "U64",
+    "int64": "I64",
+    "float16": "F16",
+    "float32": "F32",
+    "float64": "F64",
     "bfloat16": "BF16",
 }
 _PLAIN = re.compile(r"[\w.-]{1,200}", re.ASCII)
@@ -103,8 +113,8 @@ def _encoded(tree: Any, path: str, tensors: dict[str, container.Tensor]) -> Any:
         raw = values.reshape(-1).view(_torch().uint8).numpy().tobytes()
         return _array(path, "torch", str(values.dtype).removeprefix("torch."), tuple(values.shape), raw, tensors)
     raise FormatError(
-        f"a checkpoint can't hold {path}, which is of type {type(tree).__name__}; it holds numbers, texts, arrays, "
-        "and lists and dicts of these"
+        f"a checkpoint can't hold {path}, which is of type {type(tree).__name__}; it holds numbers, texts, "
+        "arrays, and lists and dicts of these"
     )
 
 

@@ -14,6 +14,7 @@ from ..array import creation
 from ..array.stream_creation import stream_tensor
 from ..array.stream_tensor import StreamTensor
 from ..nn.module import Module
+from ..online.handle import patch_of
 from ..stream.foreign import bridge
 
 
@@ -96,6 +97,21 @@ def set_drawn(state: Mapping[str, Any]) -> None:
         _torch().set_rng_state(state["torch"])
     if "cuda" in state:
         _torch().cuda.set_rng_state_all(state["cuda"])
+
+
+def keys_of(model: Any) -> dict[str, Any] | None:
+    """Return what the keys of streams that start will follow from, where a session has such."""
+    patch: Any = patch_of(model)
+    draws = getattr(patch.session, "draws", None)
+    return None if draws is None else {"number": draws.number, "lives": dict(draws.lives)}
+
+
+def set_keys(model: Any, state: Mapping[str, Any] | None) -> None:
+    """Let the keys of streams that start follow from what `keys_of` returned."""
+    patch: Any = patch_of(model)
+    draws = getattr(patch.session, "draws", None)
+    if draws is not None and state is not None:
+        draws.number, draws.lives = state["number"], dict(state["lives"])
 
 
 def _torch() -> Any:

@@ -8,7 +8,7 @@ from typing import Any
 
 from ..errors import FormatError, StreamMismatchError
 from ..online.handle import patch_of
-from .front import drawn, is_native, set_drawn
+from .front import drawn, is_native, keys_of, set_drawn, set_keys
 
 VERSION = 1
 
@@ -16,11 +16,11 @@ VERSION = 1
 # ---------------------------------------------------------------------- to a checkpoint
 def marked(trainer: Any, run: Any) -> dict[str, Any]:
     """Return what changes in an epoch between two steps, as it is now."""
-    has_place = run is not None and hasattr(run.source, "state_dict")
-    source = run.source if has_place else trainer.source if run is None else None
+    source = trainer.source if run is None else run.source
     place = source.state_dict() if hasattr(source, "state_dict") else None
     buffers = {name: b.detach().clone() for name, b in trainer.model.named_buffers()}
-    return {"draws": drawn(), "place": place, "buffers": buffers, "run": None if run is None else _of(run)}
+    now = None if run is None else _of(run)
+    return {"draws": drawn(), "keys": keys_of(trainer.model), "place": place, "buffers": buffers, "run": now}
 
 
 def _of(run: Any) -> dict[str, Any]:
@@ -54,7 +54,7 @@ def of_trainer(trainer: Any, run: Any) -> dict[str, Any]:
         "history": trainer.history,
         "streams": patch.get_state(live) if live else {},
         "grads": {},
-        **{name: now[name] for name in ("draws", "place", "run")},
+        **{name: now[name] for name in ("draws", "keys", "place", "run")},
     }
     if run is not None and run.backwards:
         tree["grads"] = {n: p.grad for n, p in trainer.model.named_parameters() if p.grad is not None}
@@ -104,6 +104,7 @@ def to_trainer(trainer: Any, tree: Any, path: str) -> Mapping[str, Any]:
     if patch.known_ids():
         patch.reset()
     patch.set_state(tree["streams"])
+    set_keys(trainer.model, tree["keys"])
     trainer.model.load_state_dict(tree["weights"])
     trainer.optimizer.load_state_dict(tree["optimizer"])
     for c, state in zip(trainer.callbacks, tree["callbacks"]):

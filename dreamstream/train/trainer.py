@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any
 
 from ..data.progress import Progress
-from ..errors import ModeError, StreamIdError
+from ..errors import ModeError, StreamIdError, StreamMismatchError
 from ..online.handle import patch_of
 from ..stream.tree import leaves, map_leaves
 from . import checkpoint, saved
@@ -238,8 +238,8 @@ class ChunkTrainer:
         Returns
         -------
         list of dict
-            The history: of each epoch "epoch", "steps", "loss" and metrics, "validation" and ("validation accuracy")
-            metrics of that.
+            Of each epoch "epoch", "steps", "loss" and metrics by name; "validation", and the metrics of
+            that ("validation accuracy").
         """
         if path is not None and os.path.exists(path):
             self.resume(path)
@@ -266,13 +266,16 @@ class ChunkTrainer:
         ----------
         source : dict of str to array, or iterable of batches
             By id a whole stream, without B, in the order of the dict: arrays or tensors of either front end. What
-            is read when it is asked for (a mapping that reads files) is held while its stream lasts. Or what gives
-            batches: a `dreamstream.data.StreamLoader`, torch's DataLoader, any iterable. A batch is a stream tensor
-            of either front end, or a pair of it and targets (``default_collate`` makes a list of them), or a dict of
-            the forward's arguments and "target". Under "full-file-…" streams should begin together.
+            is read when it is asked for (a mapping that reads files) is held while its stream lasts.
+
+            Or batches: a `dreamstream.data.StreamLoader`, torch's DataLoader, any iterable. A batch is a
+            stream tensor of either front end, or a pair of it and targets (``default_collate`` makes a list of
+            them), or a dict of the forward's arguments and "target". Under "full-file-…" streams should begin
+            together.
         targets : dict of str to array, optional
             By id what `align` takes, ``(L, ...)``; with ``aligned=False`` what the loss takes. Without it targets
-            are those of the batches: a dict by id, an entry for each row, or a stream tensor of the chunks' frames.
+            are those of the batches: a dict by id, an entry for each row, or a stream tensor of the chunks'
+            frames.
 
         Returns
         -------
@@ -301,9 +304,7 @@ class ChunkTrainer:
         loader, known = self._loader(source, targets)
         self.source = None if isinstance(source, Mapping) else source
         self._patch.online()
-        batches = self._begin(loader, known)
-        run = self._run
-        assert run is not None
+        run, batches = self._begin(loader, known)
         try:
             with self._progress() as progress:
                 for batch in batches:
@@ -339,14 +340,18 @@ class ChunkTrainer:
             source = loader_of(source, *how, native=is_native(self.model))
         return source, Targets(targets)
 
-    def _begin(self, loader: Any, targets: Targets) -> Any:
-        """Return the batches of an epoch: a new one, or that of a checkpoint from where it was."""
-        resumed, self._resumed = self._resumed, None
+    def _begin(self, loader: Any, targets: Targets) -> tuple[Run, Any]:
+        """Begin an epoch, or go on with that of a checkpoint; return its batches, too."""
+        resumed = self._resumed
         within = None if resumed is None else resumed["run"]
-        self._run = run = Run(loader, targets, frozenset(() if within else self._patch.known_ids()))
-        self._unsound = ""
+        run = Run(loader, targets, frozenset(() if within else self._patch.known_ids()))
         place = None if resumed is None else resumed["place"]
         if place is not None:
+            if not hasattr(loader, "load_state_dict"):
+                kind = type(loader).__name__
+                raise StreamMismatchError(
+                    f"ChunkTrainer: the checkpoint has a loader's place, and {kind} takes none"
+                )
             loader.load_state_dict(place)
         if resumed is None or within is None:
             if resumed is not None:
@@ -360,7 +365,8 @@ class ChunkTrainer:
             batches = iter(loader) if place is not None else saved.batches_behind(loader, *skip)
         if self.whole_files:
             run.mark = {**saved.marked(self, run), **(resumed or {})}
-        return batches
+        self._run, self._resumed, self._unsound = run, None, ""
+        return run, batches
 
     def _progress(self) -> Progress:
         return Progress(0, self.quiet, "frames")
@@ -424,7 +430,7 @@ class ChunkTrainer:
         if not run.backwards:
             self.optimizer.zero_grad()
             run.first_frames, run.frames, run.part_loss = n, 0, 0.0
-        run.part_loss += float(loss.detach()) * n  # type: ignore[union-attr]
+        run.part_loss += float(loss.detach()) * n
         weighted = loss if n == run.first_frames else loss * (n / run.first_frames)
         (weighted if self.scaler is None else self.scaler.scale(weighted)).backward()
         run.backwards, run.frames = run.backwards + 1, run.frames + n
@@ -455,8 +461,8 @@ class ChunkTrainer:
 
     def _close(self, run: Run) -> None:
         """Take the last step of an epoch."""
-        if run.waiting:
-            live = [i for i in self._patch.known_ids() if i not in run.others]
+        live = [i for i in self._patch.live_ids if i not in run.others]
+        if live and self.whole_files:
             raise ModeError("ChunkTrainer: the source has ended, but these streams have not (eos)", live)
         if run.backwards:
             self._step(run)

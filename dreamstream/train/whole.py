@@ -18,7 +18,7 @@ class Whole:
         self._collectors: list[OutputCollector] = []
 
     def of(self, y: Any) -> Any:
-        """Return outputs like `y` of the streams that end with it, from their first frames on; None if none does."""
+        """Return outputs like `y` of the streams that end with it, from their first frames on, if one does."""
         parts = [x for x in streams_of(y) if "L" in x.names]
         self._collectors = self._collectors or [OutputCollector() for _ in parts]
         for collector, part in zip(self._collectors, parts):

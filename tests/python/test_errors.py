@@ -7,6 +7,7 @@ import re
 import pytest
 
 from dreamstream import errors
+from dreamstream.stream.rules import stream_slice
 
 BUILTINS = {
     "ShapeError": (ValueError,),
@@ -95,3 +96,11 @@ def test_the_line_is_part_of_the_message(parts, says):
     assert re.fullmatch(re.escape(says).replace(r"\{\}", place) + r" \(stream: 'a'\)", str(found))
     assert str(pickle.loads(pickle.dumps(found))) == str(found)
     assert str(errors.ShapeError.here(*parts, line="m.py:1 in f")) == says.format("m.py:1 in f")
+
+
+def test_the_line_stands_behind_what_is_quoted():
+    """Also where that has a colon."""
+    with pytest.raises(
+        errors.NotStreamableError, match=r"\{'a': 1\}, \.\.\.\] on the stream axis at test_errors\.py:\d+ in "
+    ):
+        stream_slice({"a": 1})

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from ...array import Tensor
-from ...array.axes import numbered
 from ...array.deferred import is_deferred
+from ...array.dimension_arguments import numbered
 from ...array.dtypes import require_same
 from ...array.symbolic import Symbolic
 from ...errors import DTypeError, NotStreamableError, ShapeError

@@ -9,7 +9,7 @@ from typing import Any
 
 from ...array import Tensor
 from ...array.elementwise import with_frames
-from ...array.whole import chosen
+from ...array.over_time import chosen
 from ...dispatch import apply
 from ...errors import NotStreamableError, ShapeError
 from ...operations.refusals import ADAPTIVE

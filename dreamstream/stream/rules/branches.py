@@ -21,8 +21,8 @@ from ...source_line import user_line
 from ...tracing import Hooks, Site
 from .compare import Comparison, open_branch
 from .condition import Condition, is_length
-from .decide import OPPOSITE, holds
-from .tokens import Token
+from .for_every_stream import OPPOSITE, holds
+from .sizes import Token
 
 __all__ = ["Apart", "Branch", "Loop", "changed_in_place", "chosen", "trusted"]
 
@@ -68,7 +68,7 @@ def _conditions(asked: Comparison, outer: Any) -> dict[bool, Condition]:
 
 
 class _Values:
-    """What two branches leave in a variable, made one value."""
+    """Merging the values that two branches leave in a variable."""
 
     def __init__(
         self,
@@ -81,7 +81,7 @@ class _Values:
         self._edits = edits
 
     def merged(self, yes: Any, no: Any) -> Any:
-        """Return what is `yes` where the condition holds and `no` elsewhere.
+        """Merge two values: `yes` for streams where the condition holds, `no` for the others.
 
         Raises
         ------
@@ -187,7 +187,7 @@ class _Open:
         )
 
     def open(self) -> None:
-        """Let pads and crops of streams be within it from now on."""
+        """Enter the branch: pads and crops of streams are made in it from now on."""
         self.entry.guard = self
 
     def close(self) -> None:
@@ -285,7 +285,7 @@ class Branch(_Open):
         return self._merged[""]
 
     def back(self, name: str) -> Any:
-        """Return what a variable was before the if."""
+        """Return the value of a variable before the if."""
         return self._before.get(name, UNBOUND)
 
     def merge(self, seen: Mapping[str, Any]) -> None:
@@ -331,7 +331,7 @@ class Branch(_Open):
         self._asked.refuse(more)
 
     def merged(self, name: str) -> Any:
-        """Return what a variable is behind the if."""
+        """Return the value of a variable behind the if."""
         return self._merged[name]
 
     def _pad(self, amount: Any, whole: Any) -> Any:
@@ -419,7 +419,7 @@ class Loop(_Open):
         return before + rounds * (after - before)
 
     def after(self, name: str) -> Any:
-        """Return what a variable is behind the loop."""
+        """Return the value of a variable behind the loop."""
         return self._results[name]
 
     def _rounds(self, asked: Any) -> Any:

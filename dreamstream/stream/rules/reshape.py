@@ -45,8 +45,8 @@ from typing import Any
 from ...errors import NotStreamableError, ShapeError
 from ...source_line import user_line
 from ._ints import as_int, is_integer
-from .length import BatchLength, BatchSize, Length
-from .regroup import ReshapePlan, lanes_of, plan_regroup, with_features
+from .batch_folding import ReshapePlan, lanes_of, plan_regroup, with_features
+from .lengths import BatchLength, BatchSize, Length
 
 __all__ = ["plan_reshape"]
 

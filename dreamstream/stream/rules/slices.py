@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from ...errors import NotStreamableError
 from ._ints import as_int, is_integer
-from .length import BatchLength, BatchSize, Length
+from .lengths import BatchLength, BatchSize, Length
 
 __all__ = ["StreamSlice", "stream_slice", "taken", "takes_all"]
 
@@ -38,7 +38,7 @@ class StreamSlice(NamedTuple):
 
 
 def _refuse(index: Any, reason: str, remedy: str) -> NotStreamableError:
-    return NotStreamableError.here(f"x[..., {_text(index)}, ...] on the stream axis: {reason}; {remedy}")
+    return NotStreamableError.here(f"x[..., {_text(index)}, ...] on the stream axis", f": {reason}; {remedy}")
 
 
 def _text(index: Any) -> str:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from functools import partial
 from typing import Any, NamedTuple, NoReturn
 
 import torch
@@ -15,24 +14,23 @@ import torch.nn.functional as F
 
 from ... import dispatch
 from ...array import BatchTensor, baddbmm, where
-from ...array.axes import sizes_of
 from ...array.creation import lengths_in
 from ...array.deferred import Deferred
+from ...array.dimension_arguments import sizes_of
 from ...array.dtypes import nominal
 from ...array.einsum import of_streams
-from ...array.picked import Picked
+from ...array.masked_select import Picked
 from ...array.scores import Scores
+from ...array.softmax_pooling import Weights
 from ...array.stream_tensor import StreamTensor as Native
 from ...array.symbolic import Symbolic, positions
-from ...array.weights import Weights
 from ...array.writing import unsure
 from ...errors import DTypeError, ModeError, NotStreamableError
 from ...nn import functional as native_functional
 from ...nn.functional.attention import hides_nothing, of_memory, under_masks, unread, weights_of
 from ...nn.recurrent_cell import Cell, GRUCell, LSTMCell, RNNCell
-from ...operations.refusals import DRAWN, FREQUENCIES, GRADIENTS, PLACES
+from ...operations.refusals import FREQUENCIES, GRADIENTS, PLACES
 from ...stream.rules import Length, Rows, Token
-from ..run.kernels.attention import dropping
 from ..run.kernels.weights import looking_up
 from ..tensor import StreamTensor
 from .complex_pair import Complex
@@ -40,6 +38,7 @@ from .constants import Constant, dtype_of
 from .in_loops import in_loop
 from .mode import current
 from .names import ATTRIBUTES, HANDLERS, enter, function
+from .places import dropping, looked_at
 from .sizes import TensorOfSizes
 
 
@@ -243,7 +242,7 @@ def tensor(data: Any, **_: Any) -> Any:
         return Symbolic(data[0], ("B",), data[0])  # each stream by itself
     if isinstance(data, (list, tuple)) and all(isinstance(s, (int, Token)) for s in data):
         return TensorOfSizes(data)
-    raise NotStreamableError.here(f"a tensor made of {data!r}: torch.stack or torch.cat put streams together")
+    raise NotStreamableError.here(f"a tensor made of {data!r}", ": torch.stack or torch.cat put streams together")
 
 
 def _new(make: Callable[..., torch.Tensor]) -> Callable[..., Any]:
@@ -388,63 +387,6 @@ def visible(inner: Native, fn: Callable[[torch.Tensor], torch.Tensor]) -> Native
     return with_value(x, run)
 
 
-#: What drops whole channels: for all frames of a file the same ones.
-_CHANNELS = ("dropout1d", "dropout2d", "dropout3d", "feature_alpha_dropout")
-
-
-def _random(name: str) -> Callable[..., Any]:
-    whole, native = getattr(F, name), getattr(native_functional, name)
-
-    def run(input: Any, p: float = 0.5, training: bool = not name.endswith("alpha_dropout")) -> Any:
-        if training and p != 0 and input.value is None:
-            return in_loop(input, f"{name} {p}" if name in ("dropout", "alpha_dropout") else "")
-        if not training or p == 0:
-            return native(input, p, False)
-        _require_own_numbers(name, input, name in _CHANNELS and "L" in input.dims[2:])
-        return visible(input, lambda padded: whole(padded, p, True))
-
-    return run
-
-
-enter(
-    HANDLERS,
-    {
-        name: _random(name)
-        for name in ("dropout", "dropout1d", "dropout2d", "dropout3d", "alpha_dropout", "feature_alpha_dropout")
-    },
-)
-
-
-def _require_own_numbers(name: str, x: Any, of_channels: bool = False) -> None:
-    """Raise where frames of several calls would share what is drawn."""
-    if (of_channels or (x.edge is not None and x.edge.line.static)) and current().goes_on:
-        reason, remedy = DRAWN.words
-        raise NotStreamableError.here(f"{name}: {reason}; {remedy}")
-
-
-def _random_frames(draw: Callable[..., torch.Tensor]) -> Callable[..., Any]:
-    """Return what draws a number for each element of a stream, which no engine does."""
-
-    def run(input: Any, dtype: torch.dtype | None = None, generator: Any = None, **_: Any) -> Any:
-        if getattr(input, "value", None) is None:
-            raise NotStreamableError.here("random numbers: an engine draws none")
-        _require_own_numbers(draw.__name__, input)
-        out = visible(input, draw if generator is None else partial(draw, generator=generator))
-        return out if dtype is None else to(out, dtype)
-
-    return run
-
-
-enter(
-    HANDLERS,
-    {
-        "rand_like": _random_frames(torch.rand_like),
-        "randn_like": _random_frames(torch.randn_like),
-        "bernoulli": _random_frames(torch.bernoulli),
-    },
-)
-
-
 # ---------------------------------------------------------------------- tables
 @function("embedding")
 def embedding(
@@ -460,6 +402,8 @@ def embedding(
     if scale_grad_by_freq and getattr(weight, "learned", False) and current().goes_on:
         reason, remedy = FREQUENCIES.words
         raise NotStreamableError.here(f"embedding: {reason}; {remedy}")
+    if padding_idx is not None or scale_grad_by_freq or sparse:
+        looked_at()
     with looking_up(padding_idx, scale_grad_by_freq, sparse):
         return native_functional.embedding(input, weight, padding_idx, max_norm)
 

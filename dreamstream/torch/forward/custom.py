@@ -34,6 +34,7 @@ from ..private import (
     function_of,
     is_of_checkpoint,
     kept_by_checkpoint,
+    saved_tensors_hooks_on_top,
     without_functions,
 )
 from ..tensor.stream_tensor import SHELL
@@ -72,6 +73,15 @@ class Gradients:
         self.wanted = True
         self.applies = False
         self.running: _Applied | None = None
+
+    @property
+    def quiet(self) -> bool:
+        """Whether no Function of the user runs, and nothing else has a say in what is recorded."""
+        return (
+            self.running is None
+            and torch.is_grad_enabled() is self.wanted
+            and saved_tensors_hooks_on_top(True) is None
+        )
 
     @property
     def changed(self) -> bool:

@@ -46,7 +46,7 @@ def draws(func: Any) -> bool:
 
 
 class Drawn:
-    """What was drawn during one forward."""
+    """The numbers that were drawn during one forward."""
 
     def __init__(self, device: torch.device) -> None:
         self._device = device

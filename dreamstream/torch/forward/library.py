@@ -20,13 +20,13 @@ from ...array.deferred import SERVES, SERVES_FRAMES, Deferred, flat, is_deferred
 from ...array.einsum import table_product
 from ...array.library import Library
 from ...array.mask_terms import added
+from ...array.over_time import require_waiting
 from ...array.positions import first_row, streamed, unknown
 from ...array.score_views import Greatest
 from ...array.scores import Scores
 from ...array.shape_of import Empty, ShapeOf
 from ...array.stream_tensor import StreamTensor
 from ...array.symbolic import Symbolic
-from ...array.whole import require_waiting
 from ...array.writing import copied
 from ...errors import NotStreamableError
 from ...nn.functional.lookup import require_as_it_is
@@ -34,12 +34,12 @@ from ...stream.mask_recognition import Recognised
 from ...stream.rules import BatchSize, Length
 from ...stream.tree import leaves, map_leaves
 from ..private import without_functions
-from ..run.kernels.attention import dropping
 from ..tensor.stream_tensor import StreamTensor as Shell
 from . import names
 from .complex_pair import Complex
 from .constants import Constant
 from .mode import current
+from .places import dropping
 from .sizes import TorchBatch, TorchBatchLength, TorchLength
 
 #: Elements of a tensor that is known by its values; greater ones are known by what they are a view of.
@@ -71,6 +71,11 @@ class TorchLibrary(Library):
     @property
     def device(self) -> Any:
         return current().device
+
+    def draw(self) -> int:
+        """Return a number of torch's generator."""
+        with without_functions():
+            return int(torch.randint(1 << 62, ()))
 
     # ------------------------------------------------------------------ what deferred values are computed with
     @contextmanager
@@ -297,6 +302,9 @@ def streamed_of(x: Any, wanted: torch.dtype | None = None) -> Any:
 
 def _streamed_anew(x: Any, wanted: torch.dtype | None) -> Any:
     forward = current()
+    if isinstance(x, Deferred) and x.func is torch.nn.functional.one_hot and is_deferred(x.args[0]):
+        places = forward._wrapped(streamed(x.args[0], "int64"))
+        return torch.nn.functional.one_hot(places, *x.args[1:], **x.kwargs).to(wanted or torch.float32)
     if x.dtype in _INTEGERS or isinstance(x, Symbolic):
         return forward._wrapped(streamed(x, str(wanted or torch.float32).rpartition(".")[2]))
     if sum(isinstance(s, Length) for s in x.shape) != 1:
@@ -394,7 +402,7 @@ def looked_up(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str,
         return None
     found = first_row(at)
     if found is None:
-        return None
+        return None if cut or dim else _rows_at(weight, at)
     start, length, axes, axis = found
     if cut and start == 0:
         weight.require_length(length)
@@ -407,6 +415,14 @@ def looked_up(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str,
     for i in range(axes):
         table = table if i == axis else table.unsqueeze(dim + i)
     return _apart(table[(slice(None),) * (dim + axis) + (slice(None, length),)])
+
+
+def _rows_at(table: Any, at: Any) -> Any:
+    """Return the rows of a table at integers that are computed of positions; None where these aren't counted."""
+    if at.dtype not in _INTEGERS or sum(isinstance(s, Length) for s in at.shape) != 1:
+        return None
+    places = current()._wrapped(streamed(at, "int64"))
+    return torch.nn.functional.embedding(places, getattr(table, "torch", table))
 
 
 def _is_whole(part: Any) -> bool:

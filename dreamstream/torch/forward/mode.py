@@ -21,6 +21,7 @@ from ...array import BatchTensor
 from ...array.deferred import Deferred, to_a_copy
 from ...array.dtypes import nominal
 from ...array.filled import Shared
+from ...array.first_frame import first_of
 from ...array.score_views import Greatest
 from ...array.scores import Scores
 from ...array.shape_of import Empty
@@ -31,13 +32,12 @@ from ...array.writing import copied, write
 from ...errors import DreamStreamError, ModeError, NotStreamableError, ShapeError, StreamMismatchError
 from ...nn import functional as native_functional
 from ...source_line import user_line
-from ...stream.course import Course, Recording, repeat, same_entry
 from ...stream.rules import Length, Quotient, open_branch
 from ...stream.tree import leaves
 from ...stream.where import INSTEAD, RETURNED, WRITTEN, is_of_streams, passes_on, refused
-from ..private import active_modes, enter_mode, leave_innermost_mode, saved_tensors_hooks_on_top, set_gradients
+from ..private import active_modes, enter_mode, leave_innermost_mode, set_gradients
 from ..tensor.stream_tensor import SHELL, TAKERS, StreamTensor
-from .arguments import ATOMS, Asked, bared, concerned, is_foreign, only_symbolic
+from .arguments import ATOMS, bared, concerned, is_foreign, only_symbolic
 from .batch_constants import lifted, lifts, writes_into_all
 from .complex_pair import Complex, among
 from .constants import Arrays, ComplexConstant, Constant
@@ -59,11 +59,10 @@ from .names import (
     meaning_of,
     writes,
 )
+from .places import handled, repeated
 
 #: What has a say in every function that it is given to.
 _DEFERRED = frozenset((Deferred, Scores, Greatest, Empty))
-#: Stands where torch's function is not repeated.
-_BY_OPERATOR = Course([""], (), None, [], [])
 
 _CURRENT: ContextVar[Forward | None] = ContextVar("dreamstream_forward", default=None)
 
@@ -152,11 +151,7 @@ class Forward(TorchFunctionMode):
     def watched(self, run: Any, *args: Any, **kwargs: Any) -> Any:
         """Run something on streams; where gradients are recorded, those of the user's own Functions are theirs."""
         gradients = self.gradients
-        if gradients is None or (
-            gradients.running is None
-            and torch.is_grad_enabled() is gradients.wanted
-            and saved_tensors_hooks_on_top(True) is None
-        ):
+        if gradients is None or gradients.quiet:
             return run(*args, **kwargs)
         checkpointed = gradients.changed and gradients.look()
         with saving(), torch.enable_grad() if checkpointed else nullcontext():
@@ -214,7 +209,11 @@ class Forward(TorchFunctionMode):
     def call(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Run a torch function on streams; whatever it fails with names the user's line."""
         try:
-            out = self.watched(self._answer, func, args, kwargs)
+            gradients = self.gradients
+            if gradients is None or gradients.quiet:
+                out = self._answer(func, args, kwargs)
+            else:
+                out = self.watched(self._answer, func, args, kwargs)
         except DreamStreamError as error:
             error.at(user_line())
             raise
@@ -233,7 +232,22 @@ class Forward(TorchFunctionMode):
         name = func.__name__
         if name in ("__get__", "__set__"):
             return self._attribute(func, name, args)
-        meaning, courses = meaning_of(func), self.entry.courses
+        meaning = meaning_of(func)
+        if name != "__setitem__" and (first := first_of(args, meaning.name == "cat")) is not None:
+            return first.through(name, func, args, kwargs)
+        if meaning.name in WRITERS:
+            return self._anew(func, meaning, args, kwargs)
+        writes_into = meaning.in_place or kwargs.get("inplace") is True
+        if writes_into and (meaning.shares or _is_view(args)):
+            return self._anew(func, meaning, args, kwargs)
+        out = repeated(self, func, args, kwargs, self._anew, func, meaning, args, kwargs)
+        if writes_into and out is not args[0]:
+            return self._written(args[0], out, name)
+        return out
+
+    def _anew(self, func: Any, meaning: Meaning, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Ask the native front end."""
+        name = func.__name__
         if self._has_loose:
             if meaning.name == "cat" and (joined := self._extended(*args, **kwargs)) is not None:
                 return joined
@@ -252,26 +266,7 @@ class Forward(TorchFunctionMode):
             and only_symbolic((args, kwargs))
         ):
             return self._wrapped(_of_lengths(func, meaning.name, args, kwargs))
-        repeats = meaning.repeats and kwargs.get("inplace") is not True
-        if courses is None or not repeats or self.entry.recording is not None or self.entry.guard is not None:
-            return self._called(func, meaning, args, kwargs)
-        asked = Asked(func, args, kwargs)
-        at = self.entry.n_done
-        course = courses.get(at)
-        if course is not None and course.asked == asked.tokens and same_entry(asked.streams):
-            return StreamTensor.shell(repeat(course, self.entry, asked.streams, course.weights or ())[0])
-        if not asked.streams or (course is not None and isinstance(course.asked[0], str)):
-            return self._called(func, meaning, args, kwargs)
-        self.entry.recording = recording = Recording(asked.streams)
-        try:
-            out = self._called(func, meaning, args, kwargs)
-        finally:
-            self.entry.recording = None
-        result = out._inner if isinstance(out, StreamTensor) else None
-        course = recording.course(asked.tokens, asked.held, [result]) if type(result) is NativeStream else None
-        if self.entry.n_done > at:
-            courses[at] = _BY_OPERATOR if course is None or course.weights is None else course
-        return out
+        return self._called(func, meaning, args, kwargs)
 
     def loose(self, x: Symbolic | BatchTensor) -> StreamTensor:
         """Return a tensor that is one value for all streams or frames as torch's functions take it."""
@@ -351,9 +346,7 @@ class Forward(TorchFunctionMode):
                 target._inner = result
                 return target
             return self._written(target, result, func.__name__)
-        return self._wrapped(
-            result if meaning.shares else _apart(result, (*given, *named.values()), meaning.repeats)
-        )
+        return self._wrapped(result if meaning.shares else _apart(result, (*given, *named.values()), meaning.new))
 
     def _defer(
         self, func: Any, meaning: Meaning, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -391,6 +384,7 @@ class Forward(TorchFunctionMode):
         complex_too = among((*args, *kwargs.values()))
         handler = (COMPLEX if complex_too else HANDLERS).get(name)
         if handler is not None:
+            handled()
             return handler(*args, **kwargs)
         if complex_too:
             raise NotStreamableError.here(
@@ -428,6 +422,8 @@ class Forward(TorchFunctionMode):
     def _attribute(self, func: Any, name: str, args: tuple[Any, ...]) -> Any:
         if (what := func.__self__.__name__) == "device" and name == "__get__":
             return self.device
+        if what == "shape" and type(own := args[0]._inner) is NativeStream:
+            return own.shape
         if name == "__set__":
             if what == "requires_grad":
                 HANDLERS[what](self.unwrap(args[0]), *args[1:])
@@ -517,10 +513,17 @@ class Forward(TorchFunctionMode):
         return target
 
 
+def _is_view(args: tuple[Any, ...]) -> bool:
+    """Whether what is written into is no stream, or shares another's memory."""
+    inner = getattr(args[0], "_inner", None) if args else None
+    return type(inner) is not NativeStream or inner._view is not None
+
+
 def _apart(result: Any, given: Sequence[Any], new: bool) -> Any:
     """Return a copy where torch copies and the native front end returned its argument or a view of it."""
     if isinstance(result, NativeStream):
-        return copied(result) if any(result is x for x in given) or (new and result._view) else result
+        viewed = new and result._view and "edge" in vars(result)
+        return copied(result) if viewed or any(result is x for x in given) else result
     if isinstance(result, Complex):
         return result.each(copied)
     return result

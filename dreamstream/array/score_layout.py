@@ -69,7 +69,7 @@ class Axes:
         return tuple(out)
 
     def reshaped(self, shape: Sequence[Any]) -> Axes | None:
-        """Return what they are after a reshape; None where that is none of heads and streams alone."""
+        """Return the dimensions after a reshape; None if it splits or joins more than heads and streams."""
         left = [a for dim in self.dims for a in dim]
         heads = list(self.heads)
         at = next((i for i, s in enumerate(shape) if isinstance(s, int) and s == -1), len(shape))

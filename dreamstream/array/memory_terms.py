@@ -10,12 +10,12 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from . import hook
-from .axes_of_scores import KEYS, QUERIES, STREAMS, Axes, Heads, atoms_of, laid, streams_of
 from .elementwise import where
+from .score_layout import KEYS, QUERIES, STREAMS, Axes, Heads, atoms_of, laid, streams_of
 
 
 class KeyTerms(NamedTuple):
-    """What is added to the scores of each key.
+    """Terms and masks that each key, or each query, has for itself.
 
     Attributes
     ----------

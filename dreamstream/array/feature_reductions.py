@@ -12,7 +12,7 @@ import numpy as np
 
 from ..errors import ShapeError
 from . import hook
-from .axes import numbered
+from .dimension_arguments import numbered
 from .stream_tensor import StreamTensor
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -157,17 +158,10 @@ def solve_sizes(name: str, shape: Shape, sizes: Sequence[Any]) -> Shape:
         Where the numbers of elements differ, or more than one size is open.
     """
     wanted = [operator.index(s) for s in sizes]
-    n_elements, known = _product(shape), _product([s for s in wanted if s != -1])
+    n_elements, known = math.prod(shape), math.prod(s for s in wanted if s != -1)
     fits = all(s >= -1 for s in wanted)
     if -1 in wanted and wanted.count(-1) == 1 and known > 0:
         wanted[wanted.index(-1)] = n_elements // known
-    if not fits or -1 in wanted or _product(wanted) != n_elements:
+    if not fits or -1 in wanted or math.prod(wanted) != n_elements:
         raise ShapeError(f"{name}: a tensor of shape {shape} can't take the shape {tuple(sizes)}")
     return tuple(wanted)
-
-
-def _product(sizes: Sequence[int]) -> int:
-    n = 1
-    for size in sizes:
-        n *= size
-    return n

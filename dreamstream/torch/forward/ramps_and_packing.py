@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from ...array.lengths import SAME_ORDER
+from ...array.lengths_of import SAME_ORDER
 from ...array.stream_tensor import StreamTensor as Native
 from ...array.symbolic import Symbolic
 from ...errors import NotStreamableError
@@ -62,7 +62,7 @@ _window("blackman_window", 0.42, 0.5, 0.08)
 
 # ---------------------------------------------------------------------- packed sequences
 class _Steps(Symbolic):
-    """What stands for the sizes of the steps' batches."""
+    """A placeholder for the sizes of the steps' batches."""
 
     device = torch.device("cpu")
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from ..errors import NotStreamableError, ShapeError
 from ..stream.rules import Length
-from .axes import HasShape, axis_of, sizes_of
+from .dimension_arguments import HasShape, axis_of, sizes_of
 from .protocol import refuse_the_rest
 from .stream_tensor import StreamTensor
 from .symbolic import Symbolic

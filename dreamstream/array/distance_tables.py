@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from ..stream.context import Context
 from ..stream.mask_recognition import Recognised, Unrecognised, expected
-from .axes_of_scores import QUERIES, STREAMS, Heads, atoms_of, laid
+from .score_layout import QUERIES, STREAMS, Heads, atoms_of, laid
 
 Array = npt.NDArray[Any]
 
@@ -26,7 +26,7 @@ _EXACT = 1e-5
 
 
 class Rows(NamedTuple):
-    """What a product is to an operator that has a term by distance.
+    """The rows of a table by distance that a product of queries reads.
 
     Attributes
     ----------
@@ -50,7 +50,7 @@ class Rows(NamedTuple):
 
 
 class Places:
-    """What stands in place of the product: where each of its elements stands, or how it is scaled.
+    """A function in place of the product, whose values show where each of its elements goes, or how it is scaled.
 
     Parameters
     ----------
@@ -133,7 +133,7 @@ def rows_of(
     table: Callable[[int], Any],
     shown: int,
 ) -> Rows:
-    """Return what a product is to the operator.
+    """Return the rows of a table by distance that a product reads.
 
     Parameters
     ----------

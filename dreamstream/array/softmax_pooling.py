@@ -14,10 +14,10 @@ from ..source_line import user_line
 from ..stream.edge import Edge
 from ..stream.rules import Shape
 from . import hook
-from .axes import axes_of, axis_of, sizes_of
+from .dimension_arguments import axes_of, axis_of, sizes_of
+from .over_time import require_waiting
 from .stand_in import StandIn
 from .stream_tensor import StreamTensor
-from .whole import require_waiting
 
 
 class Weights(StandIn):

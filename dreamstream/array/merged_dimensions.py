@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 
 from ..errors import NotStreamableError
 from ..stream.rules import BatchSize, Length, Shape
-from .axes import sizes_of
+from .dimension_arguments import sizes_of
 from .stand_in import StandIn
 from .stream_tensor import StreamTensor
 

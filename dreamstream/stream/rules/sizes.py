@@ -1,4 +1,4 @@
-"""What is no number while streams are open, and refuses to be used as one."""
+"""Sizes that are no numbers while streams are open, and refuse to be used as such."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["Edge", "Rows", "Token"]
 
 
 class Edge(Protocol):
-    """What a token must know of the tensor that it came from."""
+    """The tensor that a token came from, as far as a token needs it."""
 
     @property
     def cid(self) -> Hashable:

@@ -1,4 +1,4 @@
-"""What is written at places along a dimension, or added there: torch's `index_copy`, `scatter` and their like."""
+"""Writing or adding at indices along a dimension: torch's `index_copy`, `scatter` and their like."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Operators on streams whose B is joined with features: every lane of a frame goes through them by itself.
 
-Lanes are stored as one axis in front of the other features (`stream.rules.regroup`). Most operators look at the
-last features alone, or at none, and take lanes as they come. What the others do is done by an operator on frames
-that have one axis more: which, is said by their rows (`dreamstream.operations`), and here.
+Lanes are stored as one axis in front of the other features (`stream.rules.batch_folding`). Most operators look at
+the last features alone, or at none, and take lanes as they come. The others are run as an operator on frames with
+one axis more; their rows (`dreamstream.operations`) say which, or this file does.
 """
 
 from __future__ import annotations

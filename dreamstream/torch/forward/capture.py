@@ -127,7 +127,7 @@ class TorchSource:
 
 
 def _tree(result: Any) -> Any:
-    """Return what a forward returned as plain tuples, lists and dicts of native streams or plain tensors."""
+    """Return a forward's result as plain tuples, lists and dicts of native streams or plain tensors."""
     if isinstance(result, Mapping):
         return {k: _tree(v) for k, v in result.items()}
     if isinstance(result, (list, tuple)):

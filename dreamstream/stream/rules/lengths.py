@@ -12,6 +12,7 @@ Each refusal raises what the edge's `misuse` returns, with the line of the user'
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable, Iterable
 from fractions import Fraction
 from functools import partialmethod
@@ -24,8 +25,8 @@ from ...source_line import user_line
 from ._ints import as_int
 from .bits import Bits
 from .compare import Comparison, compared
-from .decide import Formula, constant, holds, stairs, total
-from .tokens import Edge, Rows, Token
+from .for_every_stream import Formula, constant, holds, stairs, total
+from .sizes import Edge, Rows, Token
 
 __all__ = ["BatchLength", "BatchSize", "Length", "Quotient", "Sizes", "Step"]
 
@@ -221,7 +222,7 @@ class Length(Bits):
         return out
 
     def formula(self) -> Formula | None:
-        """Return what it is as a function of a forward's input; None where that is not known."""
+        """Return the length as a function of the frames of a forward's input; None where none is known."""
         parts: list[Formula | int | None] = [self.plus]
         for coefficient, atom in self.terms:
             if isinstance(atom, _Floor):
@@ -302,7 +303,7 @@ class Length(Bits):
         return [n for op, c in self.fn for n in (_CODES[op], c)]
 
     def measured(self) -> tuple[Any, Any]:
-        """Return what it is at the end of streams, as an operator's value and edge."""
+        """Return the length at the end of streams, as an operator's value and edge."""
         (out,) = self.of.measure({"length": tuple(self.steps())})
         return out
 
@@ -313,7 +314,7 @@ class Length(Bits):
         return n_frames
 
     def key(self) -> tuple[Any, ...]:
-        """Return what is equal of equal sums."""
+        """Return a key that is equal for equal sums."""
         return (self.plus, *sorted(((c, *_key(a)) for c, a in self.terms), key=repr))
 
     def __repr__(self) -> str:
@@ -323,7 +324,7 @@ class Length(Bits):
 
 
 def _origin(cid: Any) -> str:
-    """Return what a lineage begins with."""
+    """Say, for messages, where a lineage begins."""
     return f"input {cid[1]}" if isinstance(cid, tuple) and cid[0] == "in" else "what the forward computes"
 
 
@@ -501,14 +502,23 @@ class BatchSize(Rows):
         return 0
 
     def __eq__(self, other: object) -> bool:
-        if type(other) is int and self.times == other:
-            return True  # each stream is by itself
+        if type(other) is int:
+            return self.times == other  # each stream is by itself
         if not isinstance(other, BatchSize):
             self._misuse(f"compared with {type(other).__name__}")
         return self.times == other.times  # one forward has one batch
 
     def __ne__(self, other: object) -> bool:
         return not self == other
+
+    def _compare(self, relation: str, other: object) -> bool:
+        if type(other) is not int and not isinstance(other, BatchSize):
+            self._misuse(f"compared with {type(other).__name__}")
+        times = other.times if isinstance(other, BatchSize) else other
+        return bool(getattr(operator, relation)(self.times, times))  # each stream is by itself
+
+    __lt__, __le__ = partialmethod(_compare, "lt"), partialmethod(_compare, "le")
+    __gt__, __ge__ = partialmethod(_compare, "gt"), partialmethod(_compare, "ge")
 
     __hash__ = Token.__hash__
 

@@ -1,4 +1,4 @@
-"""What is computed of whole streams inside a forward: statistics over L, and how they meet the frames again.
+"""Values of whole streams inside a forward: statistics over L, and how they meet the frames again.
 
 A statistic has no stream axis: it is there once, at the stream's end. With the frames that it was taken of it can
 only be combined then, so that they wait (`spread`), where ``unstreamable="buffer"`` lets them.
@@ -15,9 +15,9 @@ import numpy as np
 from ..errors import NotStreamableError, ShapeError
 from ..operations.refusals import AT_THE_END, Refusal
 from ..stream.edge import Edge
-from .axes import numbered
+from .dimension_arguments import numbered
 from .elementwise import with_frames
-from .features import attributes_of, reduce_features
+from .feature_reductions import attributes_of, reduce_features
 from .stream_tensor import StreamTensor
 
 
@@ -35,7 +35,7 @@ def require_waiting(what: str, edge: Edge, where: str = "", why: Refusal = AT_TH
 
 # ---------------------------------------------------------------------- back to frames
 def spread(what: str, x: StreamTensor, axis: int, length: Any) -> StreamTensor:
-    """Return what streams have at their end at every frame of others.
+    """Repeat the value that each stream has at its end at every frame of others.
 
     Parameters
     ----------
@@ -64,7 +64,7 @@ def spread(what: str, x: StreamTensor, axis: int, length: Any) -> StreamTensor:
 
 
 def spread_to(what: str, x: StreamTensor, model: StreamTensor) -> StreamTensor:
-    """Return what streams have at their end at every frame of `model`, with which it is combined.
+    """Repeat the value that each stream has at its end at every frame of `model`, with which it is combined.
 
     Raises
     ------
@@ -113,7 +113,7 @@ _OF_ALL = ("amax", "amin", "logsumexp")
 
 
 def _by_parts(kind: str) -> Callable[..., StreamTensor]:
-    """What may be taken of features first, and of the frames then."""
+    """Reductions that may be taken over features first and over frames then."""
 
     def run(x: StreamTensor, others: Sequence[int], _: dict[str, Any]) -> StreamTensor:
         if x.dtype == np.bool_ and kind in ("sum", "prod", "argmax", "argmin"):

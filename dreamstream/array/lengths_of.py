@@ -54,7 +54,7 @@ SAME_ORDER = _Order()
 
 
 class LengthsOf:
-    """What stands for the lengths of a stream in a call or a spec; see `lengths_of`."""
+    """A placeholder for the lengths of a stream in a call or a spec; see `lengths_of`."""
 
     def __init__(self, of: Any, relative: bool = False) -> None:
         self.of = of
@@ -65,7 +65,7 @@ class LengthsOf:
 
 
 def lengths_of(x: Any, relative: bool = False) -> LengthsOf:
-    """Return what stands for the lengths of streams, which models take beside them.
+    """Return a placeholder for the lengths of streams, which models take beside the streams.
 
     Many models are called as ``forward(xs, xs_lens)``. A stream's length is known at its end; ``lengths_of(xs)``
     stands for it until then. Masks made of it are the identity where the counts show that it covers all frames;
