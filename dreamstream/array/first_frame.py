@@ -13,9 +13,9 @@ from typing import Any, NoReturn
 
 from ..errors import NotStreamableError, ShapeError
 from ..operations import ARITHMETIC, OPERATIONS, UNARY, ours
+from ..source_line import user_line
 from ..stream.edge import Request
 from ..stream.rules import Length
-from ..stream.where import user_line
 from . import hook
 from .dimension_arguments import numbered
 from .elementwise import where
