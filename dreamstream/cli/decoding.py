@@ -14,15 +14,18 @@ import dreamstream as ds
 from ..decode import CTCDecoder, Endpoints
 from ..decode.hypotheses import Word
 from ..errors import FormatError
+from ..models import Commands
 from .arguments import add_threads, at_least
+from .run import samples_only
 
 _ENDPOINTS = Endpoints(silence=2.4, trailing_silence=0.8, length=15.0)
 
 
 def add_decoder(parser: argparse.ArgumentParser) -> None:
     """Add the options of model and decoder."""
-    parser.add_argument("--model", required=True, metavar="MODEL", help="a .dsm that gives scores of tokens")
-    parser.add_argument("--tokens", required=True, metavar="FILE", help="a token per line, or `token number`")
+    own = "a .dsm that gives scores of tokens; by default the ten commands that come with the package"
+    parser.add_argument("--model", metavar="MODEL", help=own)
+    parser.add_argument("--tokens", metavar="FILE", help="the model's: a token per line, or `token number`")
     parser.add_argument("--blank", type=at_least(0, int), default=0, metavar="N", help="the blank's number (0)")
     parser.add_argument("--lexicon", metavar="FILE", help="a line `word token token ...` each")
     parser.add_argument("--lm", metavar="FILE", help="an n-gram language model, as ARPA")
@@ -30,23 +33,39 @@ def add_decoder(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--word-score", type=float, default=0.0, metavar="S", help="added for each word (0)")
     parser.add_argument("--hotwords", metavar="FILE", help="a phrase per line, with a tab before its weight")
     parser.add_argument(
-        "--beam", type=at_least(0, int), default=16, metavar="N", help="hypotheses; 0: greedy (16)"
+        "--beam", type=at_least(0, int), metavar="N", help="hypotheses; 0: greedy (16; without --model 0)"
     )
     add_threads(parser)
 
 
-def decoder_of(args: argparse.Namespace, engine: ds.Engine) -> CTCDecoder:
-    """Return the decoder that is asked for, of an engine's first output.
+def model_of(args: argparse.Namespace) -> Any:
+    """Return the engine of the model that is asked for, or without one the package's own, a module.
+
+    Raises
+    ------
+    FormatError
+        For a model without tokens, tokens without a model, and a model that doesn't take samples.
+    """
+    if (args.model is None) != (args.tokens is None):
+        raise FormatError("--model and --tokens go together: a model of your own has tokens of its own")
+    if args.model is None:
+        return Commands(pretrained=True).eval()
+    return samples_only(args.model, ds.load(args.model, threads=args.threads))
+
+
+def decoder_of(args: argparse.Namespace, model: Any) -> CTCDecoder:
+    """Return the decoder that is asked for, of what `model_of` returned.
 
     Raises
     ------
     FormatError
         For an output that is no ``(L, tokens)``.
     """
-    output = engine.outputs[0]
+    own = isinstance(model, Commands)
+    rate = model.rate if own else model.outputs[0].rate
     decoder = CTCDecoder(
-        _content(args.tokens),
-        beam=args.beam,
+        model.tokens if own else _content(args.tokens),
+        beam=(0 if own else 16) if args.beam is None else args.beam,  # words of ten are final at once
         blank=args.blank,
         lexicon=None if args.lexicon is None else _content(args.lexicon),
         lm=None if args.lm is None else _content(args.lm),
@@ -54,8 +73,11 @@ def decoder_of(args: argparse.Namespace, engine: ds.Engine) -> CTCDecoder:
         word_score=args.word_score,
         hotwords=None if args.hotwords is None else _content(args.hotwords),
         endpoints=_ENDPOINTS,
-        rate=float(output.rate),
+        rate=float(rate),
     )
+    if own:
+        return decoder
+    output = model.outputs[0]
     sizes = [d for d in output.dimensions if d not in ("B", "L")]
     if output.rate == 0 or sizes != [len(decoder.tokens)]:
         raise FormatError(

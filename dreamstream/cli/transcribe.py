@@ -22,8 +22,9 @@ from ..decode.hypotheses import Hypotheses, Word
 from ..errors import FormatError
 from ..stream.tree import leaves
 from .arguments import Commands, at_least
-from .decoding import add_decoder, decoder_of, scores_of, subtitles
-from .run import as_taken, opened, samples_only, seconds_of, steps
+from .decoding import add_decoder, decoder_of, model_of, scores_of, subtitles
+from .plot import plot_words, require_matplotlib
+from .run import as_taken, opened, seconds_of, steps
 
 
 def _told(word: Word) -> dict[str, Any]:
@@ -37,12 +38,17 @@ def transcribe(args: argparse.Namespace) -> int:
     form = next((name for name in ("srt", "vtt") if getattr(args, name)), None)
     if form and len(args.audio) > 1:
         raise FormatError(f"--{form} is of one recording; {len(args.audio)} are given")
-    model = samples_only(args.model, ds.load(args.model, threads=args.threads))
+    if args.plot is not None:
+        require_matplotlib(args.plot)
+    model = model_of(args)
     with ExitStack() as stack:
         files = opened(args.audio, model, args.threads, args.chunk_ms, stack)
         decoder = decoder_of(args, model)
         kept: dict[str, list[Word]] = {file.path: [] for file in files}
+        final: dict[str, dict[float, float]] = {file.path: {} for file in files}
         texts: dict[str, Hypotheses] = {}
+        for file in files:
+            file.keeps_samples = args.plot is not None
         with Progress(seconds_of(files), args.json) as progress:
             for _, fed in steps(files, args.chunk_ms):
                 progress.advance(len(fed) * args.chunk_ms / 1000)
@@ -51,6 +57,9 @@ def transcribe(args: argparse.Namespace) -> int:
                 texts |= decoder.step(scores, sos=starts, eos=[f.path for f in fed if f.ended])
                 for file in fed:
                     _keep(kept[file.path], texts[file.path])
+                    for word in texts[file.path].words:
+                        if word.final:
+                            final[file.path].setdefault(word.start, file.seconds)
     for file in files:
         words = kept[file.path]
         text = " ".join(word.text for word in words)
@@ -60,6 +69,9 @@ def transcribe(args: argparse.Namespace) -> int:
             print(subtitles(words, form), end="")
         else:
             print(f"{shown(file.path)}  {shown(text)}" if len(files) > 1 else shown(text))
+    if args.plot is not None:
+        timed = {i: [(word, final[i].get(word.start, word.end)) for word in words] for i, words in kept.items()}
+        plot_words(args.plot, files, timed)
     faults = [str(file.fault) for file in files if file.fault is not None]
     for text in faults:
         print(f"dreamstream transcribe: {shown(text, True)}", file=sys.stderr)
@@ -81,10 +93,18 @@ def _keep(words: list[Word], found: Hypotheses) -> None:
 
 
 # ---------------------------------------------------------------------- right now
+def _compiled(model: Any, threads: int | None) -> ds.Engine:
+    if isinstance(model, ds.Engine):
+        return model
+    return ds.compile(model, model.spec, rate=model.sample_rate, threads=threads, verify=False)
+
+
 def listen(args: argparse.Namespace) -> int:
     """Print what is said right now, from a microphone or from samples on standard input."""
-    engine = samples_only(args.model, ds.load(args.model, threads=args.threads))
-    decoder, rate = decoder_of(args, engine), int(engine.rate)
+    model = model_of(args)
+    decoder = decoder_of(args, model)
+    engine = _compiled(model, args.threads)
+    rate = int(engine.rate)
     n, dim = max(1, rate * args.chunk_ms // 1000), sys.stdout.isatty() and not args.json
     said, found = 0.0, None
     with ExitStack() as stack, contextlib.suppress(KeyboardInterrupt):
@@ -163,6 +183,8 @@ def add(commands: Commands) -> None:
     form.add_argument("--json", action="store_true", help="a line per recording, with words, times and confidence")
     form.add_argument("--srt", action="store_true", help="as subtitles")
     form.add_argument("--vtt", action="store_true", help="as subtitles of the web")
+    drawn = "draw the first recordings, their words, and when each was final; needs matplotlib"
+    parser.add_argument("--plot", metavar="PNG", help=drawn)
     parser.set_defaults(run=transcribe)
     text = "print what is said right now"
     parser = commands.add_parser("listen", help=text, description=f"{text[0].upper()}{text[1:]}.")
