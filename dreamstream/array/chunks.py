@@ -17,12 +17,12 @@ import numpy as np
 
 from ..autograd import follow, source
 from ..errors import ShapeError, StreamFallbackWarning, StreamMismatchError
+from ..source_line import user_line
 from ..stream.metadata import StreamMetadata
 from ..stream.rules import Fallback, cat_batch, cat_length, plan_index, require_same
-from ..stream.where import user_line
 from . import creation
-from .axes import numbered
-from .features import product, why_not_matmul
+from .dimension_arguments import numbered
+from .feature_reductions import product, why_not_matmul
 from .hook import made
 from .stream_tensor import Dims, StreamTensor
 from .tensor import Tensor

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any
 
-from .where import user_line
+from ..source_line import user_line
 
 
 @dataclass(frozen=True)
@@ -103,12 +103,12 @@ def declared(context: Context) -> Iterator[list[bool]]:
 
 
 def is_declared() -> bool:
-    """Whether attention that runs now has been told what it sees."""
+    """Whether a context is declared around the code that runs."""
     return _DECLARED.get() is not None
 
 
 def seen_by(name: str, is_causal: bool, context: Context | None = None) -> Context:
-    """Return what queries of a call see: what the call says, what was declared around it, or the whole stream.
+    """Return the context of a call: its own argument, the one declared around it, or the whole stream.
 
     Raises
     ------
