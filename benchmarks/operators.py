@@ -1,9 +1,10 @@
 """Every operator beside torch's own function: one frame, a hundred, twenty thousand.
 
 Usage: python benchmarks/operators.py [--frames 1 100 20000] [--operators ...] [--seconds S] [--json]; needs torch.
+       python benchmarks/operators.py --features 1 16 256 --streams 1 16 128 --frames 1 100 --worst
 
-One thread each, one stream, float32. operator_rows.py says sizes and functions; an operator that has no row there
-is an error. Four things are timed, in turns, after the outputs of ours and torch's have been compared:
+One thread each, one stream or --streams, float32. operator_rows.py says sizes and functions; an operator that has
+no row there is an error. Four things are timed, in turns, once the outputs of ours and torch's have been compared:
 
 - torch: its function, on tensors in the layout that suits it best (the row's fastest), without gradients;
 - eager: ours on a plain `dreamstream.Tensor`, offline;
@@ -31,6 +32,7 @@ import sys
 import time
 import warnings
 from collections.abc import Callable
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -79,29 +81,35 @@ def engine_of(row: Row, function: Any) -> tuple[Any, tuple[str, ...]]:
     return ds.compile(model, specs, dtype=dict.fromkeys(names, dtype), threads=1, verify=False), names
 
 
-def stepper(row: Row, function: Any, n: int) -> tuple[Call, Any]:
-    """Steps of n frames in mid-stream, and the engine."""
+def stepper(row: Row, function: Any, n: int, streams: int = 1) -> tuple[Call, Any]:
+    """Steps of n frames of each stream in mid-stream, and the engine."""
     engine, names = engine_of(row, function)
     arrays = [turned(row, x) for x in numbers(row, n)]
     past = [turned(row, x) for x in numbers(row, row.past)]
-    single = len(names) == 1
-    chunk = {"stream": arrays[0] if single else dict(zip(names, arrays))}
-    engine.step({"stream": past[0] if single else dict(zip(names, past))}, sos="stream")
-    return lambda: engine.step(chunk)["stream"], engine
+    single, ids = len(names) == 1, names_of(streams)
+    chunk = dict.fromkeys(ids, arrays[0] if single else dict(zip(names, arrays)))
+    engine.step(dict.fromkeys(ids, past[0] if single else dict(zip(names, past))), sos=ids)
+    return lambda: engine.step(chunk)[ids[0]], engine
 
 
-def passing(port: Any, array: np.ndarray) -> Call:
+def names_of(streams: int) -> list[str]:
+    """Ids of so many streams."""
+    return [f"stream {i}" for i in range(streams)]
+
+
+def passing(port: Any, array: np.ndarray, streams: int = 1) -> Call:
     """Steps that give these frames of an input or output back."""
     model = Apply1(lambda x: x).eval()
     engine = ds.compile(model, port.dimensions, dtype=array.dtype.name, threads=1, verify=False)
-    engine.step({}, sos="stream")
-    chunk = {"stream": array}
+    engine.step({}, sos=names_of(streams))
+    chunk = dict.fromkeys(names_of(streams), array)
     return lambda: engine.step(chunk)
 
 
 def laid(row: Row, layout: str, x: np.ndarray) -> torch.Tensor:
-    """Frames as torch's layout has them."""
-    t = torch.from_numpy(x)[None]
+    """Frames as torch's layout has them: of one stream, or of several."""
+    t = torch.from_numpy(x)
+    t = t[None] if x.ndim == 1 + len(row.features[0]) else t
     if layout == CHANNELS:
         return t.movedim(1, -1).contiguous()
     if layout == "channels last":
@@ -120,8 +128,8 @@ def compare(row: Row, layout: str, mine: np.ndarray, theirs: torch.Tensor) -> No
     assert gap < 1e-4, (row.operator, row.label, layout, gap)
 
 
-def calls_of(row: Row, n: int) -> dict[str, Call]:
-    """What is timed, by name, after a comparison."""
+def calls_of(row: Row, n: int, streams: int = 1) -> dict[str, Call]:
+    """What is timed, by name, after a comparison of one stream."""
     model = APPLY[len(row.features) - 1](row.ours).eval()
     n_frames = n * row.unit
     whole = numbers(row, n_frames + row.past)
@@ -131,14 +139,18 @@ def calls_of(row: Row, n: int) -> dict[str, Call]:
     for layout, function in row.torch.items():
         tensors = [laid(row, layout, x) for x in whole]
         compare(row, layout, mine, function(*tensors))
+        if streams > 1:
+            tensors = [laid(row, layout, np.stack([x] * streams)) for x in whole]
         calls[f"torch, {layout}"] = lambda function=function, tensors=tensors: function(*tensors)
-    calls["engine"], engine = stepper(row, row.ours, n_frames)
+    calls["engine"], engine = stepper(row, row.ours, n_frames, streams)
     plan = engine.summary()
     assert f" {row.operator} " in plan, f"{row.operator}, {row.label} is another operator:\n{plan}"
-    calls["empty"], _ = stepper(row, lambda x, *_: x, n_frames)
+    calls["empty"], _ = stepper(row, lambda x, *_: x, n_frames, streams)
     x, y = turned(row, numbers(row, n_frames)[0]), calls["engine"]()
     if y.nbytes != x.nbytes and "L" in engine.outputs[0].dimensions:
-        calls["input"], calls["output"] = passing(engine.inputs[0], x), passing(engine.outputs[0], y)
+        calls["input"], calls["output"] = (
+            passing(p, a, streams) for p, a in ((engine.inputs[0], x), (engine.outputs[0], y))
+        )
     return calls
 
 
@@ -147,9 +159,9 @@ def cost_of_empty(middle: dict[str, float]) -> float:
     return middle["empty"] + (middle["output"] - middle["input"] if "output" in middle else 0.0) / 2
 
 
-def measure(row: Row, n: int, seconds: float) -> dict[str, Any]:
+def measure(row: Row, n: int, seconds: float, streams: int = 1) -> dict[str, Any]:
     """One row of the table: microseconds."""
-    calls = calls_of(row, n)
+    calls = calls_of(row, n, streams)
     times: dict[str, list[float]] = {name: [] for name in calls}
     repeats = {}
     for name, call in calls.items():
@@ -174,6 +186,7 @@ def measure(row: Row, n: int, seconds: float) -> dict[str, Any]:
         "operator": row.operator,
         "label": row.label,
         "frames": n,
+        "streams": streams,
         "torch": middle[layout],
         "layout": layout.removeprefix("torch, "),
         "eager": middle["eager"],
@@ -182,7 +195,7 @@ def measure(row: Row, n: int, seconds: float) -> dict[str, Any]:
         "engine_ratio": middle["engine"] / middle[layout],
         "ratio": own / middle[layout],
         "eager_ratio": middle["eager"] / middle[layout],
-        "reason": REASONS.get((row.operator, row.label), ""),
+        "reason": REASONS.get((row.operator, row.label)) or REASONS.get((row.operator, "128"), ""),
     }
 
 
@@ -191,7 +204,7 @@ def text(r: dict[str, Any], mark: float) -> str:
     cells = [
         f"`{r['operator']}`",
         r["label"],
-        r["frames"],
+        f"{r['frames']}" if r["streams"] == 1 else f"{r['streams']} × {r['frames']}",
         f"{r['torch']:.4g}",
         r["layout"],
         f"{r['eager']:.4g}",
@@ -209,6 +222,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--frames", type=int, nargs="+", default=[1, 100, 20000])
     parser.add_argument("--operators", nargs="+", help="all by default")
+    parser.add_argument(
+        "--features", type=int, nargs="+", help="sizes of rows of 128, as 1 16 256, and these rows only"
+    )
+    parser.add_argument("--streams", type=int, nargs="+", default=[1], help="streams in a step (1)")
+    parser.add_argument("--worst", action="store_true", help="the worst ratio first, behind the last measurement")
     parser.add_argument("--seconds", type=float, default=0.5, help="per row (0.5)")
     parser.add_argument("--mark", type=float, default=1.3, help="which rows are marked (1.3)")
     parser.add_argument("--json", action="store_true", help="one object per row instead of the table")
@@ -233,13 +251,23 @@ def main() -> None:
         "| operator | size | frames | torch | its layout | eager | engine | empty | eager ÷ torch "
         "| engine ÷ torch | (engine - empty) ÷ torch | why |\n|---|---|--:|--:|---|--:|--:|--:|--:|--:|--:|---|"
     )
-    slow = []
+    if args.features:
+        sized = [row for row in table if row.label == "128" and not row.operator.endswith("_cell")]
+        table = [
+            r._replace(features=((c,),) * len(r.features), label=str(c)) for r in sized for c in args.features
+        ]
+    found = []
     with torch.inference_mode():
         for row in table:
-            for n in args.frames if not args.operators or row.operator in args.operators else []:
-                r = measure(row, n, args.seconds)
-                slow += [r] if r["ratio"] > args.mark else []
-                print(json.dumps(r) if args.json else text(r, args.mark), flush=True)
+            chosen = not args.operators or row.operator in args.operators
+            for n, streams in product(args.frames, args.streams) if chosen else ():
+                found.append(measure(row, n, args.seconds, streams))
+                if not args.worst:
+                    print(json.dumps(found[-1]) if args.json else text(found[-1], args.mark), flush=True)
+    if args.worst:
+        for r in sorted(found, key=lambda r: -r["ratio"]):
+            print(json.dumps(r) if args.json else text(r, args.mark))
+    slow = [r for r in found if r["ratio"] > args.mark]
     unexplained = sum(not r["reason"] for r in slow)
     tell(f"\n{len(slow)} rows above {args.mark}, {unexplained} of them without a reason. Without a row:\n")
     for name, why in no_row.items():

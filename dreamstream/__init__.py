@@ -23,7 +23,7 @@ from ._core import version as _version
 from .array import *  # noqa: F403
 from .array import __all__ as _array_names
 from .array.chunks import on_fallback
-from .array.named import NAMES as _function_names, named as _named
+from .array.function_forms import NAMES as _function_names, named as _named
 from .array.stream_creation import as_stream_tensor, stream_tensor
 from .array.stream_tensor import StreamTensor
 from .autograd import enable_grad, inference_mode, is_grad_enabled, no_grad, set_grad_enabled

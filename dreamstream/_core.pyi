@@ -20,6 +20,7 @@ Counts = NDArray[np.int64]
 Buffer = bytes | bytearray | memoryview
 
 State = bytes | tuple[Any, bytes] | None
+Drop = tuple[float, NDArray[np.uint64]] | None  # a probability, and a key per row
 """One row's state in eager mode: bytes, or segments (earlier, bytes) where it only grows."""
 
 @final
@@ -48,6 +49,7 @@ class Op:
     n_values: int  # inputs whose values are read; the rest are only counted
     framewise: bool  # an output frame is made of the inputs' in its place, and of nothing else
     same_counts: bool  # counts of output 0, and of each of its rate, are the input's, always
+    checks: bool  # counts may be refused
     lockstep: bool  # value inputs must progress equally (sync)
     checked_input: int | None  # whose values `check_values` takes
     needs_frames: bool  # a stream of no frames has no outputs, not even empty ones
@@ -76,6 +78,7 @@ class Op:
         ids: Sequence[str] = (),
         prepared: Prepared | None = None,
         record: Literal[False] = False,
+        drop: Drop = None,
     ) -> tuple[list[NDArray[Any]], list[State] | None]:
         """New frames of every output, and the rows' new states (None where the operator keeps none).
 
@@ -96,6 +99,7 @@ class Op:
         ids: Sequence[str],
         prepared: Prepared | None,
         record: Literal[True],
+        drop: Drop = None,
     ) -> tuple[list[NDArray[Any]], list[State] | None, Record | None]:
         """The same, and a record of the call; None of an operator that is constant to calculus."""
 
@@ -105,6 +109,7 @@ class Record:
 
     op: Op
     n_bytes: int  # of values, outputs, states and saved arrays that it refers to
+    held: tuple[Any, ...]  # tuples of arrays and bytes that it refers to, counts among them, but no weights
     reads: tuple[NDArray[Any] | None, ...]  # values, then outputs; None for those that backward does not read
 
     def frames(self, input: int, /) -> NDArray[np.int64]:
@@ -301,6 +306,11 @@ def ctc(
     /,
 ) -> Any:
     """The rows' losses and what their slopes read (alphas); of these and scales the slopes of frames."""
+
+def draws(
+    keys: NDArray[np.uint64], first: NDArray[np.int64], n: NDArray[np.int64], width: int, /
+) -> NDArray[np.float64]:
+    """Random numbers in [0, 1) ``(frames of all rows, width)``: of each row, frames ``[first, first + n)``."""
 
 def joined(arrays: Sequence[NDArray[Any]], /) -> NDArray[Any]:
     """A new array of these end to end along their first axis, in C order."""

@@ -15,18 +15,18 @@ import numpy.typing as npt
 
 from . import autograd
 from .array import hook
+from .array.batch_folding import by_lane
 from .array.derivatives import record
 from .array.forward import for_batch, held, is_static
 from .array.in_place import view_of
-from .array.lanes import by_lane
 from .array.loops import mixed
-from .array.merged import Merged
-from .array.picked import Picked
+from .array.masked_select import Picked
+from .array.merged_dimensions import Merged
+from .array.over_time import spread_to
 from .array.plain import ARRAYS
+from .array.softmax_pooling import Weights, weighted
 from .array.stream_tensor import StreamTensor
 from .array.tensor import Tensor
-from .array.weights import Weights, weighted
-from .array.whole import spread_to
 from .array.writing import of_constant
 from .errors import ModeError, NotStreamableError, ShapeError, StreamMismatchError
 from .plain_operators import (
@@ -38,10 +38,11 @@ from .plain_operators import (
     signature,
     weight_of as _weight,
 )
+from .source_line import user_line
 from .stream.course import Recording, is_number, repeat, same_entry, seen
 from .stream.edge import Edge, Request
 from .stream.rules import Length, holds, joined, lanes_of, require_equal_rates, require_same, same_lineage
-from .stream.where import refuse_offline, user_line
+from .stream.where import refuse_offline
 
 Dims = tuple[Any, ...]
 """What each visible dimension is: ``"B"`` (streams), ``"L"`` (stream axis), ``"B_L"`` (both joined), or
@@ -154,9 +155,9 @@ def _found(
 ) -> tuple[StreamTensor, ...]:
     for x in inputs:
         if not x.is_stream:
-            raise NotStreamableError(
-                f"{name}: a plain tensor of shape {x.shape} meets streams at {user_line()}; constants "
-                "serve in arithmetic, where their extent along B and L is 1"
+            raise NotStreamableError.here(
+                f"{name}: a plain tensor of shape {x.shape} meets streams",
+                "; constants serve in arithmetic, where their extent along B and L is 1",
             )
     entries = [x.edge.entry for x in inputs if x.edge is not None]
     if any(e is not entries[0] for e in entries):
@@ -191,9 +192,9 @@ def _found(
     if model.edge is None:
         return tuple(_led(lead, y) for y in _outside(name, dict(attributes), tensors, weights, model, noted))
     if any(x.edge is None or x.edge.entry is not model.edge.entry for x in tensors):
-        raise StreamMismatchError(
-            f"{name}: tensors of different entries meet at {user_line()}; what one forward returned "
-            "can't be combined inside another"
+        raise StreamMismatchError.here(
+            f"{name}: tensors of different entries meet",
+            "; what one forward returned can't be combined inside another",
         )
     results = run(Request(name, attributes, [x.edge for x in tensors], [x.value for x in tensors], weights))
     return tuple(_led(lead, model.made(value, edge)) for value, edge in results)
@@ -222,9 +223,10 @@ def run(request: Request) -> list[tuple[Any, Edge]]:
     request.op = op
     if op.whole:
         if not edges[0].may_wait:
-            raise NotStreamableError(
-                f"{name} at {user_line()} needs the whole stream before it can give a frame; "
-                'patch or compile with unstreamable="buffer" to wait for the end'
+            raise NotStreamableError.here(
+                name,
+                ' needs the whole stream before it can give a frame; patch or compile with unstreamable="buffer" '
+                "to wait for the end",
             )
         _limit(request, entry.buffer_limit, "buffer")
     elif name == "attention" and request.attributes.get("left", -1) < 0:
@@ -266,9 +268,9 @@ def _sync(request: Request) -> None:
     """Bring inputs that progress differently together: one sync per value, decided by lineage alone."""
     edges = request.edges
     if len({e.line.static for e in edges}) > 1:
-        raise NotStreamableError(
-            f"{request.name} at {user_line()}: frames of an input that is given once meet those of a stream, "
-            "whose length is another; attend to it, or take what is one for all, as x.mean(dim)"
+        raise NotStreamableError.here(
+            f"{request.name}: frames of an input that is given once meet those of a stream, whose length is "
+            "another; attend to it, or take what is one for all, as x.mean(dim)"
         )
     if any(e.rate != edges[0].rate for e in edges):
         require_equal_rates([e.rate for e in edges], f"{request.name} at {user_line()}")
@@ -295,19 +297,20 @@ def _stored(name: str, x: StreamTensor, dims: Dims) -> StreamTensor:
     if Ellipsis not in dims:
         wanted = tuple("F" if isinstance(d, int) else _streams(d) for d in dims)
         if own != wanted:
-            raise ShapeError(
-                f"{name} at {user_line()}: expected dimensions {wanted}, got a stream with {x.roles}; transpose "
-                "it, or name the input's dimensions so, in the spec or by names="
+            raise ShapeError.here(
+                f"{name}: expected dimensions {wanted}, got a stream with {x.roles}; transpose it, or name the "
+                "input's dimensions so, in the spec or by names="
             )
         return x.in_order([d for d in dims if isinstance(d, int)])
     n = len(dims) - 1
     if len(own) < n:
-        raise ShapeError(f"{name} at {user_line()}: expected {n} dimensions or more, got {x.roles}")
+        raise ShapeError.here(f"{name}: expected {n} dimensions or more, got {x.roles}")
     mixed = [d for d in own[len(own) - n :] if d != "F"]
     if mixed:
-        raise NotStreamableError(
-            f"{name} at {user_line()} works along the last {n} dimension(s) of {x.roles} and would mix "
-            f"{' and '.join(mixed)}; transpose the features to the end"
+        raise NotStreamableError.here(
+            name,
+            f" works along the last {n} dimension(s) of {x.roles} and would mix {' and '.join(mixed)}; transpose "
+            "the features to the end",
         )
     lead = own.count("F") - n
     return x.in_order([*range(lead), *(lead + d for d in dims if isinstance(d, int))])
@@ -335,9 +338,9 @@ def _brought_together(name: str, tensors: Sequence[Any], elementwise: bool) -> S
     if len({*pooled}) < 2:
         return tensors
     if not elementwise:
-        raise ShapeError(
-            f"{name} at {user_line()}: a value of the whole stream, {tensors[pooled.index(True)].roles}, meets "
-            f"frames, {tensors[pooled.index(False)].roles}; it needs their length, as by .expand(...)"
+        raise ShapeError.here(
+            f"{name}: a value of the whole stream, {tensors[pooled.index(True)].roles}, meets frames, "
+            f"{tensors[pooled.index(False)].roles}; it needs their length, as by .expand(...)"
         )
     model = max((x for x in tensors if x.rate != 0), key=lambda x: len(x.dims))
     return [spread_to(name, x, model) if x.rate == 0 else x for x in tensors]
@@ -360,25 +363,24 @@ def _require_aligned(name: str, x: StreamTensor, model: StreamTensor) -> None:
     lead = len(model.dims) - len(x.dims)
     met = all(a == b for a, b in zip(x.dims, model.dims[lead:]) if isinstance(a, str) or isinstance(b, str))
     if not met or any(isinstance(d, str) and holds(d, "L") for d in model.dims[:lead]):
-        raise ShapeError(
-            f"{name} at {user_line()}: dimensions {x.roles} don't line up with {model.roles}; B and L "
-            "must stand in the same places"
+        raise ShapeError.here(
+            f"{name}: dimensions {x.roles} don't line up with {model.roles}; B and L must stand in the same places"
         )
 
 
 def _constant(name: str, weight: Any, model: StreamTensor) -> Any:
     """Return a constant operand with the features' shape: its extent along B and L must be 1."""
     if weight.is_stream:
-        raise NotStreamableError(f"a stream can't serve as a weight, at {user_line()}")
+        raise NotStreamableError.here("a stream can't serve as a weight")
     shape = tuple(weight.shape)
     if len(shape) > len(model.dims):
-        raise ShapeError(f"{name} at {user_line()}: a constant of shape {shape} meets {model.roles}")
+        raise ShapeError.here(f"{name}: a constant of shape {shape} meets {model.roles}")
     sizes = (1,) * (len(model.dims) - len(shape)) + shape
     for size, role in zip(sizes, model.dims):
         if isinstance(role, str) and size != 1:
-            raise NotStreamableError(
-                f"{name} at {user_line()}: a constant of shape {shape} has extent {size} where the "
-                f"stream has {role}; it must be 1 there (x.size(L) indexes a table by position)"
+            raise NotStreamableError.here(
+                f"{name}: a constant of shape {shape} has extent {size} where the stream has {role}; it must be 1 "
+                "there (x.size(L) indexes a table by position)"
             )
     features = [s for s, role in zip(sizes, model.dims) if not isinstance(role, str)]
     stored = [role for role in model.dims if isinstance(role, int)]
@@ -397,7 +399,7 @@ def _outside(
 ) -> tuple[StreamTensor, ...]:
     """Frame by frame, on what the tensors hold."""
     if any(x.edge is not None for x in tensors):
-        raise StreamMismatchError(f"{name}: a tensor from outside meets streams at {user_line()}")
+        raise StreamMismatchError.here(f"{name}: a tensor from outside meets streams", "")
     refuse_offline(StreamTensor)
     require_same([x.meta for x in tensors], [x.starts for x in tensors], name)
     op = operator(name, attributes, [signature(x.value) for x in tensors], weights)
@@ -434,11 +436,11 @@ def table(tensor: Tensor, index: Any) -> StreamTensor:
         parts = parts + (slice(None),) * (tensor.ndim - n_axes)
     axes = [i for i, p in enumerate(parts) if isinstance(p, slice) and isinstance(p.stop, Length)]
     if len(axes) != 1 or not all(p is None or isinstance(p, (slice, int)) for p in parts):
-        raise NotStreamableError(f"a table is indexed as pe[:x.size(L)] on one axis, at {user_line()}")
+        raise NotStreamableError.here("a table is indexed as pe[:x.size(L)] on one axis")
     part = parts[axes[0]]
     start = 0 if part.start is None else part.start
     if not isinstance(start, int) or start < 0 or part.step not in (None, 1):
-        raise NotStreamableError(f"a table is read row by row, from a number on, at {user_line()}")
+        raise NotStreamableError.here("a table is read row by row, from a number on")
     length: Length = part.stop - start if start else part.stop
     whole = (*parts[: axes[0]], slice(start, None), *parts[axes[0] + 1 :])
     axis = sum(not isinstance(p, int) for p in parts[: axes[0]])

@@ -11,7 +11,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeVar
+
+from .source_line import user_line
 
 __all__ = [
     "CaptureError",
@@ -19,6 +21,7 @@ __all__ = [
     "DTypeError",
     "DreamStreamError",
     "FormatError",
+    "LossError",
     "ModeError",
     "NotStreamableError",
     "OutOfMemoryError",
@@ -32,6 +35,8 @@ __all__ = [
     "StreamMismatchError",
     "StreamWarning",
 ]
+
+_E = TypeVar("_E", bound="DreamStreamError")
 
 _MAX_NAMED, _MAX_ID = 8, 60
 #: A place in a file, as ``model.py:12 in forward``, and a message that begins with an operation's name.
@@ -93,6 +98,17 @@ class DreamStreamError(Exception):
         self._message = shown(str(message), True)
         self.ids = (ids,) if isinstance(ids, str) else tuple(ids)
         super().__init__(_with_ids(self._message, self.ids))
+
+    @classmethod
+    def here(cls: type[_E], message: str, rest: str | None = None, line: str = "", ids: Iterable[str] = ()) -> _E:
+        """Make an error that names the user's line, which is the one that runs unless `line` says another.
+
+        It stands before the first colon of the message, or at its end; where there is a `rest`, between the two.
+        """
+        if rest is None:
+            message, colon, rest = message.partition(": ")
+            message, rest = (message, colon + rest) if colon else (f"{message},", "")
+        return cls(f"{message} at {line or user_line()}{rest}", ids)
 
     def concern(self, ids: Iterable[str]) -> None:
         """Make it an error about these streams."""
@@ -192,6 +208,10 @@ class StreamLimitError(DreamStreamError, RuntimeError):
 
 class SourceError(DreamStreamError, RuntimeError):
     """A stream can't be read further: its file or iterable raised, or its worker process died; `ids` names it."""
+
+
+class LossError(DreamStreamError, FloatingPointError):
+    """A loss in training is no finite number; `ids` names the streams of its call, or those at fault."""
 
 
 class ModeError(DreamStreamError, RuntimeError):

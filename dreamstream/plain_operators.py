@@ -15,13 +15,14 @@ import numpy as np
 import numpy.typing as npt
 
 from . import _core, autograd
-from .array.axes import in_c_order
 from .array.derivatives import fitted
+from .array.dimension_arguments import in_c_order
+from .array.draws import asked_to_drop, fresh_keys
 from .array.dtypes import name_of, nominal
 from .array.plain import INTEGERS, of_integers
 from .array.tensor import Tensor
 from .errors import DTypeError, LocatedError, NotStreamableError, ShapeError
-from .stream.where import user_line
+from .source_line import user_line
 
 Dims = tuple[Any, ...]
 Array = npt.NDArray[Any]
@@ -55,7 +56,7 @@ def weight_of(tensor: Any) -> Any:
     if tensor is None:
         return None
     if tensor.is_stream:
-        raise NotStreamableError(f"a stream can't serve as a weight, at {user_line()}")
+        raise NotStreamableError.here("a stream can't serve as a weight")
     return tensor.constant()
 
 
@@ -77,7 +78,9 @@ def run_whole(
     inputs, outputs = ([np.repeat(c, n_rows, 0) for c in counts] for counts in (row, out))
     ended = np.ones(n_rows, bool)
     run: Any = op.run
-    made = run(values, inputs, outputs, ended, None, weights, True, (), None, record)
+    p = asked_to_drop(op.name)
+    drop = ((p, fresh_keys(n_rows)),) if p else ()
+    made = run(values, inputs, outputs, ended, None, weights, True, (), None, record, *drop)
     return made[0], [int(c[0, 2]) for c in out], made[2] if record else None
 
 
@@ -265,6 +268,4 @@ def elementwise(name: str, attributes: dict[str, Any], inputs: Sequence[Tensor],
 
 def require_one_float(name: str, types: Sequence[np.dtype[Any]]) -> None:
     if len({t for t in types if t.kind == "f"}) > 1:
-        raise DTypeError(
-            f"{name} at {user_line()}: float32 and float64 don't mix; convert one with .float() or .double()"
-        )
+        raise DTypeError.here(f"{name}: float32 and float64 don't mix; convert one with .float() or .double()")

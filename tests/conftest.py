@@ -27,15 +27,16 @@ HERE = Path(__file__).resolve().parent
 FAST = ("attacks", "decode", "python", "source", "tracing")
 #: But for what takes seconds: compilers, processes, memory, every failing allocation, other packages.
 NOT_FAST = {
-    "test_benchmarks.py", "test_cli.py", "test_cli_files.py", "test_cli_run.py", "test_doctests.py",
-    "test_examples_c.py", "test_faults.py", "test_faults_files.py", "test_header.py", "test_loader_processes.py",
-    "test_mass.py", "test_memory.py", "test_memory_files.py", "test_readme.py", "test_sanitized.py",
-    "test_silero.py", "test_snapshots.py",
+    "test_benchmarks.py", "test_checkpoints.py", "test_cli.py", "test_cli_files.py", "test_cli_run.py",
+    "test_doctests.py", "test_examples_c.py", "test_faults.py", "test_faults_files.py", "test_header.py",
+    "test_loader_processes.py", "test_mass.py", "test_memory.py", "test_memory_files.py", "test_readme.py",
+    "test_sanitized.py", "test_silero.py", "test_snapshots.py",
 }  # fmt: skip
 #: Folders of which nothing is in the fast tier: not even looked at, for that takes as long as running it.
 NONE_FAST = ("c", "fuzz", "golden", "threads", "torch")
-#: What compiles the engine once more, with sanitizers too, comes last: the rest has told what it can by then.
-LAST = ("c", "fuzz")
+#: What compiles the engine once more, with sanitizers too, comes last: the rest has told what it can by then. Of
+#: it what takes longest comes first, so that no process is left alone with it at the end.
+LAST = ("fuzz", "c")
 
 
 def pytest_addoption(parser):
@@ -60,7 +61,7 @@ def pytest_collection_modifyitems(items):
         slow = compiles or item.path.name in NOT_FAST or item.get_closest_marker("slow") is not None
         if folder in FAST and not slow:
             item.add_marker("fast")
-    items.sort(key=lambda item: folder_of(item.path) in LAST)
+    items.sort(key=lambda item: ("", *LAST).index(folder_of(item.path)) if folder_of(item.path) in LAST else 0)
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -182,6 +182,7 @@ ds_run ds_work_run(const ds_work *w)
                     .weights = c->weights,
                     .k = &c->kernels->real[ds_op_real(c->op) == DS_F64],
                     .saved = c->saved,
+                    .drop = c->drop,
                     .frames_in = w->n_in[0],
                     .frames_out = w->n_out[0]};
 }

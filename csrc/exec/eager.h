@@ -25,6 +25,7 @@ typedef struct ds_eager {
     void *const *new_states; /* [n_rows]: room for the state after; NULL where not wanted */
     bool *bad;               /* [n_rows]: set where an error concerns that row */
     void *const *saved;      /* [n_saved]: room for what backward reads besides; NULL: not wanted */
+    const ds_drop *drop;     /* as a run has it */
 } ds_eager;
 
 /* First frame of value input i that is kept when its pair is `in` and output 0's is `out`; in.known

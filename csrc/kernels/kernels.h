@@ -37,6 +37,7 @@
 #include "cpu/detect.h"
 #include "cpu/threads.h"
 #include "dreamstream.h"
+#include "kernels/draw.h"
 
 /* Functions of single elements, by kernels/pointwise.def. */
 typedef enum ds_unary {
@@ -281,6 +282,9 @@ typedef struct ds_attend {
     ds_distance_turns turns; /* in place of rows */
     double softcap;          /* 0: none */
     const void *sink;        /* NULL: none */
+    void *const *logs; /* [n_queries]: room for the logarithm of each sum of exponentials; NULL: not wanted */
+    const ds_drop *drop; /* of weights, by the keys' positions and those of queries; NULL: none are dropped */
+    uint64_t drop_key;
 } ds_attend;
 
 /* The kernels of one real type (element = sizeof of it). All arrays are of that type unless typed. */
@@ -316,6 +320,11 @@ typedef struct ds_real_kernels {
      * zeros, or their logarithm -inf. */
     void (*softmax)(void *y, const void *x, size_t n_rows, size_t n, int logarithm);
     void (*attend)(const ds_attend *a);
+    /* What attend's values are summed by, and all of its backward: y[i] = y[i] scale[i] + sum over j of
+     * weight[i * apart + j * next] values[j * step], d elements each, for j in [a[i], b[i]). */
+    void (*attend_sums)(void *const *y, const void *scale, size_t n_sums, const void *weight,
+                        size_t apart, size_t next, const void *values, size_t step, size_t d,
+                        const size_t *a, const size_t *b);
     /* Mean, its rounding error, then the variance about both; weight and bias may be NULL; y may be x. */
     void (*layer_norm)(void *y, const void *x, size_t n_rows, size_t n, const void *weight,
                        const void *bias, double epsilon);

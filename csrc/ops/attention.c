@@ -325,6 +325,9 @@ static void attention_task(void *context, size_t index)
         keep_first(t, i, row, group);
     if (out->m0 >= out->m1)
         return;
+    char *log_sums = run->saved ? run->saved[0] : NULL;
+    for (size_t r = 0; r < row && run->saved; r++)
+        log_sums += (size_t)(run->out[r].m1 - run->out[r].m0) * s->heads * s->element;
     const int64_t n_keys = ds_attention_keys(s, run, row);
     const size_t q_bytes = s->d_key * s->element, v_bytes = s->d_value * s->element;
     const ds_signature *bias = &t->op->weight[BIAS], *rows = &t->op->weight[ROWS];
@@ -335,8 +338,11 @@ static void attention_task(void *context, size_t index)
     const size_t u_bytes = d_u * s->element;
     void *y[BESIDE];
     const void *q[BESIDE], *u[BESIDE];
+    void *logs[BESIDE];
     int64_t position[BESIDE], from[BESIDE], to[BESIDE];
     ds_attend a = {.y = y,
+                   .logs = run->saved ? logs : NULL,
+                   .drop = run->drop,
                    .q = q,
                    .u = u,
                    .position = position,
@@ -377,6 +383,7 @@ static void attention_task(void *context, size_t index)
         }
         if (sinks)
             a.sink = (const char *)run->weights[SINKS] + h * s->element;
+        a.drop_key = run->drop ? ds_draw(run->drop->keys[row], h) : 0;
         a.n_queries = 0;
         for (int64_t i = out->m0; i < out->m1; i++) {
             y[a.n_queries] = (char *)ds_to(out, i, s->heads * v_bytes) + h * v_bytes;
@@ -385,6 +392,8 @@ static void attention_task(void *context, size_t index)
                 u[a.n_queries] =
                     (const char *)ds_at(&run->in[U * run->n_rows + row], i, s->heads * u_bytes) +
                     h * u_bytes;
+            if (run->saved)
+                logs[a.n_queries] = log_sums + ((size_t)(i - out->m0) * s->heads + h) * s->element;
             position[a.n_queries] = i;
             ds_attention_sees(s, i, n_keys, &from[a.n_queries], &to[a.n_queries]);
             if (++a.n_queries == BESIDE || i + 1 == out->m1) {

@@ -1,13 +1,15 @@
 /* ops/attention_back.c: attention read backwards (ops/attention.c has what it is).
  *
- * With p the weight that a query's softmax gives a key, g the slopes of its output y, and D = g . y:
+ * With p the weight that a query's softmax gives a key, m what dropping makes of it (1 where nothing is dropped), g the
+ * slopes of its output y, and D = g . y:
  *
- *     slope of the score    ds = p (g . v - D)      and of a sink's score, whose value is 0: -p D
+ *     slope of the score    ds = p (m g . v - D)    and of a sink's score, whose value is 0: -p D
  *     of the bias of the distance   ds              behind a softcap c:   ds (1 - (capped / c)^2)
- *     with e = ds scale:   q' += e k   k' += e q   u' += e row   row' += e u   v' += p g
+ *     with e = ds scale:   q' += e k   k' += e q   u' += e row   row' += e u   v' += p m g
  *
- * Weights are made again, by two passes over the keys: one for the greatest score and the sum of exponentials, one for
- * the slopes. Queries come one by one, each with all its keys in turn. */
+ * Weights are made again, of the scores and of the logarithms of sums that forward leaves. Queries come by blocks, each
+ * with its keys by tiles at absolute positions; what is a product of a block and a tile is the kernel by
+ * which forward sums values (attend_sums). */
 #include <math.h>
 #include <string.h>
 
@@ -17,38 +19,50 @@
 
 enum { Q = DS_ATTENTION_Q, K, V, U };
 enum { BIAS, ROWS, SINKS };
-enum { TILE = 64, LANES = 8 };
+enum { TILE = DS_ATTEND_TILE, BESIDE = 64, LANES = 8 };
 
-/* Keys [from, to) that lie one after another. */
-typedef struct run_of_keys {
-    int64_t from, to;
-    const char *k, *v; /* of key `from`, of one head */
-    char *dk, *dv;     /* their slopes; NULL: not wanted */
-} run_of_keys;
+/* Keys, or values, that lie one after another. */
+typedef struct keys {
+    const char *data; /* of the key at `at`, of one head */
+    char *slopes;     /* of the key at `slopes_at`; NULL: none are wanted */
+    int64_t at, slopes_at;
+} keys;
 
-typedef struct query {
+/* What is read and written of one head and up to BESIDE queries, and room for a tile. */
+typedef struct block {
     const ds_op *op;
     const ds_run *run;
     const ds_attention *s;
-    size_t head, k_step, v_step; /* bytes from a key to the next */
-    int64_t position;
-    const void *q, *u, *y, *g;
-    run_of_keys keys[6]; /* kept and new, each of which may be split in two */
-    int n_keys;
+    size_t head, n, k_step, v_step; /* n: queries; steps: bytes from a key to the next */
+    int64_t position;               /* of the first query */
+    const char *u;                  /* of the first query; NULL: there is none */
+    uint64_t drop_key;
     double scale, cap;
-    double *dq, *du;                /* in double */
+    void *q, *g, *dq;          /* [n][d_key], [n][d_value], [n][d_key] */
+    void *q_turned, *g_turned; /* [d_key][BESIDE], [d_value][BESIDE] */
+    void *ones;                /* [TILE] */
+    void *k, *aside;           /* [TILE][d_key]; [TILE][d_key or d_value] */
+    void *weight, *slope;      /* [TILE][BESIDE]: of each key and query; slopes of scores */
+    double *capped;            /* as these: before the bias */
+    double log_sum[BESIDE], d[BESIDE];
+    int64_t from[BESIDE], to[BESIDE];
+    double *du;                     /* [BESIDE][d_u] */
     double *dbias, *drows, *dsinks; /* of all heads; NULL: not wanted */
     double *angles, *row;           /* of sines and cosines; a row by distance */
-} query;
+} block;
 
 void ds_attention_set_back_sizes(ds_op *op)
 {
+    const ds_attention s = ds_attention_of(op);
     size_t n = 0;
     for (int i = BIAS; i <= SINKS && op->def->member == DS_ATTENTION_ALONG; i++)
         n += ds_op_has_weight(op, i) ? (size_t)ds_signature_elements(&op->weight[i]) : 0;
     const size_t d_u = op->n_inputs > U ? (size_t)op->in[U].shape[1] : 0;
-    n += (size_t)op->in[Q].shape[1] + 3 * d_u;
-    op->back_scratch.per_call = n * sizeof(double) + 8 * (size_t)DS_ALIGNMENT;
+    n += (BESIDE + 2) * d_u + BESIDE * TILE;
+    const size_t reals = (3 * BESIDE + 2 * TILE) * (s.d_key + s.d_value) + 2 * TILE * BESIDE + TILE;
+    op->back_scratch.per_call = n * sizeof(double) + reals * s.element + 20 * (size_t)DS_ALIGNMENT;
+    op->saved[0] = (ds_saved){DS_PER_OUT, s.heads * s.element};
+    op->n_saved = 1;
 }
 
 DS_FOR_ELEMENT double dot(const void *a, const void *b, size_t n, size_t e)
@@ -64,10 +78,9 @@ DS_FOR_ELEMENT double dot(const void *a, const void *b, size_t n, size_t e)
            ((lane[2] + lane[6]) + (lane[3] + lane[7]));
 }
 
-/* The row of the distance to key j, in double: its place in the table, or -1 where it is made. */
-static int64_t row_of(const query *a, int64_t j, size_t d_u)
+/* The row of a distance, in double: its place in the table, or -1 where it is made. */
+static int64_t row_of(const block *a, int64_t distance, size_t d_u)
 {
-    const int64_t distance = a->position - j;
     if (a->op->attr[DS_ATTENTION_SINUSOIDS].x != 0) {
         for (size_t i = 0; i < d_u / 2; i++)
             dsk_turn_far((double)distance * a->angles[i], &a->row[2 * i], &a->row[2 * i + 1]);
@@ -83,11 +96,11 @@ static int64_t row_of(const query *a, int64_t j, size_t d_u)
 }
 
 /* A distance's bias is a sum of two entries of the table, weighed; those of all heads count on. */
-static void bias_of(const query *a, int64_t j, size_t *entry, double *weigh)
+static void bias_of(const block *a, int64_t distance, size_t *entry, double *weigh)
 {
     const ds_signature *bias = &a->op->weight[BIAS];
     const int64_t n = bias->shape[1], last = n - 1,
-                  i = a->position - j - a->op->attr[DS_ATTENTION_FIRST].i,
+                  i = distance - a->op->attr[DS_ATTENTION_FIRST].i,
                   near = i < 0      ? 0
                          : i > last ? last
                                     : i,
@@ -101,114 +114,220 @@ static void bias_of(const query *a, int64_t j, size_t *entry, double *weigh)
     weigh[1] = near == 0 ? past : -past;
 }
 
-/* What a query scores a key; *capped: before the bias. */
-DS_FOR_ELEMENT double score_of(const query *a, const char *k, int64_t j, double *capped, size_t e)
+/* What is added to the score of query i with a key so far away, and what its slope gives to what that is made of. */
+DS_FOR_ELEMENT double term_of(const block *a, size_t i, int64_t distance, size_t d_u, size_t e)
 {
-    const bool along = a->op->def->member == DS_ATTENTION_ALONG;
-    const size_t d_u = a->u ? (size_t)a->op->in[U].shape[1] : 0;
-    double score = dot(a->q, k, a->s->d_key, e);
-    if (d_u > 0) {
-        (void)row_of(a, j, d_u);
-        for (size_t i = 0; i < d_u; i++)
-            score += ds_sums_real(a->u, e, i) * a->row[i];
-    }
-    score *= a->scale;
-    *capped = a->cap != 0 ? a->cap * tanh(score / a->cap) : score;
-    score = *capped;
-    if (along && ds_op_has_weight(a->op, BIAS)) {
-        size_t entry[2];
-        double weigh[2];
-        bias_of(a, j, entry, weigh);
-        score += weigh[0] * ds_sums_real(a->run->weights[BIAS], e, entry[0]);
-        if (weigh[1] != 0)
-            score += weigh[1] * ds_sums_real(a->run->weights[BIAS], e, entry[1]);
-    }
-    return score;
+    double term = 0;
+    (void)row_of(a, distance, d_u);
+    for (size_t c = 0; c < d_u; c++)
+        term += ds_sums_real(a->u + i * a->s->heads * d_u * e, e, c) * a->row[c];
+    return term;
 }
 
-/* exp(score - top) of n scores, by the kernels. */
-DS_FOR_ELEMENT void exponentials(const query *a, double *score, double top, size_t n, size_t e)
+DS_FOR_ELEMENT void term_back(const block *a, size_t i, int64_t distance, double ds, size_t d_u,
+                              size_t e)
 {
-    double room[TILE];
-    for (size_t i = 0; i < n; i++)
-        ds_sums_set_real(room, e, i, score[i] - top);
-    a->run->k->unary(DS_UNARY_EXP, room, room, n, NULL);
-    for (size_t i = 0; i < n; i++)
-        score[i] = ds_sums_real(room, e, i);
+    const int64_t place = row_of(a, distance, d_u);
+    for (size_t c = 0; c < d_u; c++) {
+        a->du[i * d_u + c] += ds * a->row[c];
+        if (a->drows && place >= 0)
+            a->drows[(size_t)place * d_u + c] +=
+                ds * ds_sums_real(a->u + i * a->s->heads * d_u * e, e, c);
+    }
 }
 
-/* Slopes that one key has of a query. */
-DS_FOR_ELEMENT void key_back(const query *a, const run_of_keys *r, int64_t j, double p,
-                             double capped, double d, size_t e)
+DS_FOR_ELEMENT double bias_at(const block *a, int64_t distance, size_t e)
+{
+    size_t entry[2];
+    double weigh[2];
+    bias_of(a, distance, entry, weigh);
+    const double first = weigh[0] * ds_sums_real(a->run->weights[BIAS], e, entry[0]);
+    return weigh[1] == 0 ? first
+                         : first + weigh[1] * ds_sums_real(a->run->weights[BIAS], e, entry[1]);
+}
+
+/* Scores of key j of a tile, with queries [first, last), become what the kernels' `exp` makes weights of. */
+DS_FOR_ELEMENT int scores_to_logs(const block *a, size_t j, int64_t tile, size_t first, size_t last,
+                                  size_t e)
+{
+    const bool bias = a->op->def->member == DS_ATTENTION_ALONG && ds_op_has_weight(a->op, BIAS);
+    const size_t d_u = a->u ? (size_t)a->op->in[U].shape[1] : 0, at = j * BESIDE;
+    if (d_u == 0 && a->cap == 0 && !bias) {
+        for (size_t i = first; i < last; i++)
+            ds_sums_set_real(a->weight, e, at + i,
+                             ds_sums_real(a->weight, e, at + i) * a->scale - a->log_sum[i]);
+        return 0;
+    }
+    for (size_t i = first; i < last; i++) {
+        const int64_t distance = a->position + (int64_t)i - tile - (int64_t)j;
+        double score = ds_sums_real(a->weight, e, at + i);
+        if (d_u > 0)
+            score += term_of(a, i, distance, d_u, e);
+        score *= a->scale;
+        if (a->cap != 0)
+            score = a->capped[at + i] = a->cap * tanh(score / a->cap);
+        if (bias)
+            score += bias_at(a, distance, e);
+        ds_sums_set_real(a->weight, e, at + i, score - a->log_sum[i]);
+    }
+    return 0;
+}
+
+/* Weights, and products of slopes with values, become weights as they were used and slopes of products. */
+DS_FOR_ELEMENT int weights_to_slopes(const block *a, size_t j, int64_t tile, size_t first,
+                                     size_t last, size_t e)
+{
+    const ds_drop *drop = a->run->drop;
+    const size_t d_u = a->u ? (size_t)a->op->in[U].shape[1] : 0, at = j * BESIDE;
+    if (d_u == 0 && a->cap == 0 && !a->dbias && !drop) {
+        for (size_t i = first; i < last; i++) {
+            const double p = ds_sums_real(a->weight, e, at + i);
+            const double ds = p * (ds_sums_real(a->slope, e, at + i) - a->d[i]) * a->scale;
+            ds_sums_set_real(a->slope, e, at + i, p == 0 ? 0 : ds);
+        }
+        return 0;
+    }
+    for (size_t i = first; i < last; i++) {
+        const int64_t position = a->position + (int64_t)i, key = tile + (int64_t)j;
+        const double p = ds_sums_real(a->weight, e, at + i);
+        const double m =
+            drop ? ds_drop_factor(drop, ds_draw(a->drop_key, (uint64_t)position), (uint64_t)key)
+                 : 1;
+        double ds = p == 0 ? 0 : p * (m * ds_sums_real(a->slope, e, at + i) - a->d[i]);
+        if (a->dbias && p != 0) {
+            size_t entry[2];
+            double weigh[2];
+            bias_of(a, position - key, entry, weigh);
+            a->dbias[entry[0]] += ds * weigh[0];
+            a->dbias[entry[1]] += ds * weigh[1];
+        }
+        if (a->cap != 0)
+            ds *= 1 - a->capped[at + i] / a->cap * (a->capped[at + i] / a->cap);
+        if (d_u > 0 && p != 0)
+            term_back(a, i, position - key, ds * a->scale, d_u, e);
+        ds_sums_set_real(a->slope, e, at + i, ds * a->scale);
+        ds_sums_set_real(a->weight, e, at + i, p * m);
+    }
+    return 0;
+}
+
+/* What queries of a tile see: query i keys [begin[i], end[i]), key j queries [first[j], last[j]). */
+typedef struct sight {
+    size_t begin[BESIDE], end[BESIDE], first[TILE], last[TILE];
+    size_t least, most; /* the first key that one sees, and the last and one */
+} sight;
+
+static void set_queries_of_keys(sight *seen, size_t n)
+{
+    /* The queries that see a key are beside each other: both ends of what is seen move on from query to query. */
+    for (size_t j = seen->least; j < seen->most; j++) {
+        size_t i = 0;
+        while (i < n && !(seen->begin[i] <= j && j < seen->end[i]))
+            i++;
+        seen->first[j] = i;
+        while (i < n && seen->begin[i] <= j && j < seen->end[i])
+            i++;
+        seen->last[j] = i;
+    }
+}
+
+/* Products of keys, or values, of a tile with the block's queries, or slopes. */
+static void products(const block *a, const sight *seen, void *to, const char *rows, size_t step,
+                     const void *turned, size_t d)
+{
+    const size_t e = a->s->element, width = (a->n + 15) / 16 * 16;
+    size_t none[TILE] = {0}, all[TILE];
+    void *y[TILE];
+    for (size_t j = seen->least; j < seen->most; j++) {
+        y[j] = (char *)to + j * BESIDE * e;
+        memset(y[j], 0, width * e);
+        all[j] = d;
+    }
+    a->run->k->attend_sums(y + seen->least, a->ones, seen->most - seen->least,
+                           rows + seen->least * step, step / e, 1, turned, BESIDE, width,
+                           none + seen->least, all + seen->least);
+}
+
+/* Adds to the slopes of keys, or values, of a tile what the block's queries, or slopes, say by these weights. */
+static void keys_back(const block *a, const keys *k, const sight *seen, int64_t tile,
+                      const char *weight, const void *rows, size_t d, size_t step)
+{
+    void *y[TILE];
+    size_t least = seen->least;
+    const size_t n_bytes = d * a->s->element;
+    if (!k->slopes)
+        return;
+    while (least < seen->most && tile + (int64_t)least < k->slopes_at)
+        least++;
+    /* Aside first: rows that are a power of two apart have few lines of a cache. */
+    for (size_t j = least; j < seen->most; j++)
+        y[j] = (char *)a->aside + j * n_bytes;
+    if (least >= seen->most)
+        return;
+    memset(y[least], 0, (seen->most - least) * n_bytes);
+    a->run->k->attend_sums(y + least, a->ones, seen->most - least,
+                           weight + least * BESIDE * a->s->element, BESIDE, 1, rows, d, d,
+                           seen->first + least, seen->last + least);
+    for (size_t j = least; j < seen->most; j++)
+        ds_back_add(a->run->k, k->slopes + (size_t)(tile + (int64_t)j - k->slopes_at) * step, y[j],
+                    d);
+}
+
+static void tile_back(const block *a, const keys *k, const keys *v, int64_t tile, sight *seen)
 {
     const ds_attention *s = a->s;
-    const size_t at = (size_t)(j - r->from), d_u = a->u ? (size_t)a->op->in[U].shape[1] : 0;
-    const char *const k = r->k + at * a->k_step, *const v = r->v + at * a->v_step;
-    char *const dk = r->dk ? r->dk + at * a->k_step : NULL;
-    char *const dv = r->dv ? r->dv + at * a->v_step : NULL;
-    double ds = p * (dot(a->g, v, s->d_value, e) - d);
-    for (size_t i = 0; i < s->d_value && dv; i++)
-        ds_back_add_real(dv, e, i, p * ds_sums_real(a->g, e, i));
-    if (a->dbias) {
-        size_t entry[2];
-        double weigh[2];
-        bias_of(a, j, entry, weigh);
-        a->dbias[entry[0]] += ds * weigh[0];
-        a->dbias[entry[1]] += ds * weigh[1];
+    const ds_real_kernels *kernels = a->run->k;
+    const size_t e = s->element, d_bytes = s->d_key * e;
+    const ptrdiff_t ahead[2] = {(ptrdiff_t)(tile - k->at), (ptrdiff_t)(tile - v->at)};
+    void *dq[BESIDE];
+    for (size_t j = seen->least; j < seen->most; j++)
+        memcpy((char *)a->k + j * d_bytes,
+               k->data + (ahead[0] + (ptrdiff_t)j) * (ptrdiff_t)a->k_step, d_bytes);
+    set_queries_of_keys(seen, a->n);
+    products(a, seen, a->weight, a->k, d_bytes, a->q_turned, s->d_key);
+    products(a, seen, a->slope, v->data + ahead[1] * (ptrdiff_t)a->v_step, a->v_step, a->g_turned,
+             s->d_value);
+    for (size_t j = seen->least; j < seen->most; j++) {
+        char *const from = (char *)a->weight + (j * BESIDE + seen->first[j]) * e;
+        (void)DS_BY_ELEMENT(scores_to_logs, e, a, j, tile, seen->first[j], seen->last[j]);
+        kernels->unary(DS_UNARY_EXP, from, from, seen->last[j] - seen->first[j], NULL);
+        (void)DS_BY_ELEMENT(weights_to_slopes, e, a, j, tile, seen->first[j], seen->last[j]);
     }
-    if (a->cap != 0)
-        ds *= 1 - capped / a->cap * (capped / a->cap);
-    ds *= a->scale;
-    for (size_t i = 0; i < s->d_key; i++)
-        a->dq[i] += ds * ds_sums_real(k, e, i);
-    for (size_t i = 0; i < s->d_key && dk; i++)
-        ds_back_add_real(dk, e, i, ds * ds_sums_real(a->q, e, i));
-    if (d_u > 0) {
-        const int64_t place = row_of(a, j, d_u);
-        for (size_t i = 0; i < d_u; i++) {
-            a->du[i] += ds * a->row[i];
-            if (a->drows && place >= 0)
-                a->drows[(size_t)place * d_u + i] += ds * ds_sums_real(a->u, e, i);
-        }
-    }
+    for (size_t i = 0; i < a->n; i++)
+        dq[i] = (char *)a->dq + i * d_bytes;
+    kernels->attend_sums(dq, a->ones, a->n, a->slope, 1, BESIDE, a->k, s->d_key, s->d_key,
+                         seen->begin, seen->end);
+    keys_back(a, v, seen, tile, a->weight, a->g, s->d_value, a->v_step);
+    keys_back(a, k, seen, tile, a->slope, a->q, s->d_key, a->k_step);
 }
 
-DS_FOR_ELEMENT int query_back(const query *a, size_t e)
+/* Keys [from[i], to[i]) of each query, which are a run. */
+static void keys_seen_back(const block *a, const keys *k, const keys *v, const int64_t *from,
+                           const int64_t *to)
 {
-    const double sink = a->op->def->member == DS_ATTENTION_ALONG && ds_op_has_weight(a->op, SINKS)
-                            ? ds_sums_real(a->run->weights[SINKS], e, a->head)
-                            : -(double)INFINITY;
-    double top = sink, sum = isinf(sink) ? 0 : 1, capped[TILE], score[TILE];
-    const double d = dot(a->g, a->y, a->s->d_value, e);
-    for (int pass = 0; pass < 2; pass++) {
-        for (int r = 0; r < a->n_keys; r++)
-            for (int64_t j = a->keys[r].from; j < a->keys[r].to; j += TILE) {
-                const run_of_keys *keys = &a->keys[r];
-                const size_t n = (size_t)(keys->to - j < TILE ? keys->to - j : TILE);
-                double here = -(double)INFINITY;
-                for (size_t i = 0; i < n; i++) {
-                    const size_t at = (size_t)(j - keys->from) + i;
-                    score[i] = score_of(a, keys->k + at * a->k_step, j + (int64_t)i, &capped[i], e);
-                    here = score[i] > here ? score[i] : here;
-                }
-                if (pass == 0 && here > top) {
-                    sum *= exp(top - here);
-                    top = here;
-                }
-                if (top == -(double)INFINITY) /* all are masked */
-                    continue;
-                exponentials(a, score, top, n, e);
-                for (size_t i = 0; i < n; i++) {
-                    if (pass == 0)
-                        sum += score[i];
-                    else if (score[i] != 0)
-                        key_back(a, keys, j + (int64_t)i, score[i] / sum, capped[i], d, e);
-                }
-            }
+    int64_t least = INT64_MAX, most = 0;
+    for (size_t i = 0; i < a->n; i++) {
+        if (from[i] >= to[i] || a->log_sum[i] == -(double)INFINITY) /* all that it sees is masked */
+            continue;
+        least = from[i] < least ? from[i] : least;
+        most = to[i] > most ? to[i] : most;
     }
-    if (a->dsinks && !isinf(sink))
-        a->dsinks[a->head] -= exp(sink - top) / sum * d;
-    return 0;
+    for (int64_t tile = least == INT64_MAX ? most : least / TILE * TILE; tile < most;
+         tile += TILE) {
+        sight seen = {.least = TILE};
+        for (size_t i = 0; i < a->n; i++) {
+            const int64_t b = from[i] - tile, e = to[i] - tile;
+            const bool none = a->log_sum[i] == -(double)INFINITY;
+            seen.end[i] = none || e < 0 ? 0 : e > TILE ? TILE : (size_t)e;
+            seen.begin[i] = b < 0 ? 0 : (size_t)b < seen.end[i] ? (size_t)b : seen.end[i];
+            if (seen.begin[i] == seen.end[i])
+                continue;
+            seen.least = seen.begin[i] < seen.least ? seen.begin[i] : seen.least;
+            seen.most = seen.end[i] > seen.most ? seen.end[i] : seen.most;
+        }
+        if (seen.least < seen.most)
+            tile_back(a, k, v, tile, &seen);
+    }
 }
 
 /* ---------------------------------------------------------------- rows */
@@ -222,26 +341,6 @@ static void window_of(const ds_op *op, const ds_back *b, int i, size_t row, ds_w
     *in =
         given ? b->run->in[at] : (ds_window){b->run->weights[i - K], 0, op->weight[i - K].shape[0]};
     *dx = given ? b->dx[at] : (ds_slope){b->dweights[i - K], 0, op->weight[i - K].shape[0]};
-}
-
-/* Adds the keys [from, to) that lie in a window, those whose slopes are not wanted apart. */
-static void add_keys(query *a, const ds_window *in, const ds_slope *dx, int64_t from, int64_t to,
-                     size_t group)
-{
-    const size_t k_at = group * a->s->d_key * a->s->element,
-                 v_at = group * a->s->d_value * a->s->element;
-    for (int64_t next; from < to; from = next) {
-        const int64_t at = dx[0].at > dx[1].at ? dx[0].at : dx[1].at;
-        next = from < at && at < to ? at : to;
-        char *const dk = from < at ? NULL : ds_slope_at(&dx[0], from, a->k_step);
-        char *const dv = from < at ? NULL : ds_slope_at(&dx[1], from, a->v_step);
-        a->keys[a->n_keys++] = (run_of_keys){from,
-                                             next,
-                                             (const char *)ds_at(&in[0], from, a->k_step) + k_at,
-                                             (const char *)ds_at(&in[1], from, a->v_step) + v_at,
-                                             dk ? dk + k_at : NULL,
-                                             dv ? dv + v_at : NULL};
-    }
 }
 
 /* Slopes of what the row keeps of the first keys: of those that came in this call they are new frames'. */
@@ -262,89 +361,141 @@ static void first_back(const ds_op *op, const ds_back *b, const ds_attention *s,
     }
 }
 
-/* The keys that a query of a group of heads sees. */
-static void see(query *a, const ds_back *b, size_t row, size_t group, int64_t n_keys)
+/* What of a row's keys, or values, a group of heads has in a window. */
+static keys keys_of(const ds_window *in, const ds_slope *dx, size_t group, size_t d, size_t e)
 {
-    const ds_attention *s = a->s;
-    ds_window in[2];
-    ds_slope dx[2];
-    int64_t from, to;
-    for (int i = K; i <= V; i++)
-        window_of(a->op, b, i, row, &in[i - K], &dx[i - K]);
-    ds_attention_sees(s, a->position, n_keys, &from, &to);
-    a->n_keys = 0;
-    if (s->n_kept > 0) {
-        const int64_t known = a->run->count[K * a->run->n_rows + row].before.known,
-                      end = from < s->n_kept ? from : s->n_kept, old = known < end ? known : end;
-        ds_window kept[2];
-        ds_slope dkept[2];
-        for (int i = 0; i < 2; i++) {
-            kept[i] = (ds_window){ds_run_carried(a->op, a->run, row, i), 0, s->n_kept};
-            dkept[i] =
-                (ds_slope){(char *)b->dcarried[row] + a->op->carried[i].offset, 0, s->n_kept};
-        }
-        add_keys(a, kept, dkept, 0, old, group);
-        add_keys(a, in, dx, old, end, group);
-    }
-    add_keys(a, in, dx, from, to, group);
+    return (keys){(const char *)in->data + group * d * e,
+                  dx->data ? (char *)dx->data + group * d * e : NULL, in->at, dx->at};
 }
 
-static void row_back(query *a, const ds_back *b, size_t row)
+static void block_keys_back(block *a, const ds_back *b, size_t row, size_t group, int64_t n_keys)
+{
+    const ds_attention *s = a->s;
+    const size_t d[2] = {s->d_key, s->d_value};
+    keys window[2], kept[2];
+    int64_t first[BESIDE], old[BESIDE], none[BESIDE] = {0};
+    for (int i = K; i <= V; i++) {
+        ds_window in;
+        ds_slope dx;
+        window_of(a->op, b, i, row, &in, &dx);
+        window[i - K] = keys_of(&in, &dx, group, d[i - K], s->element);
+    }
+    for (size_t i = 0; i < a->n; i++)
+        ds_attention_sees(s, a->position + (int64_t)i, n_keys, &a->from[i], &a->to[i]);
+    if (s->n_kept > 0) {
+        const int64_t known = a->run->count[K * a->run->n_rows + row].before.known;
+        for (size_t i = 0; i < a->n; i++) {
+            first[i] = a->from[i] < s->n_kept ? a->from[i] : s->n_kept;
+            old[i] = known < first[i] ? known : first[i];
+        }
+        for (int i = 0; i < 2; i++) {
+            const ds_window in = {ds_run_carried(a->op, a->run, row, i), 0, s->n_kept};
+            const ds_slope dx = {(char *)b->dcarried[row] + a->op->carried[i].offset, 0, s->n_kept};
+            kept[i] = keys_of(&in, &dx, group, d[i], s->element);
+        }
+        keys_seen_back(a, &kept[0], &kept[1], none, old);
+        keys_seen_back(a, &window[0], &window[1], old, first);
+    }
+    keys_seen_back(a, &window[0], &window[1], a->from, a->to);
+}
+
+/* to[c][i] = from[i][c], and zeros for queries that are not there. */
+DS_FOR_ELEMENT int turn(void *to, const void *from, size_t n, size_t d, size_t e)
+{
+    for (size_t c = 0; c < d; c++)
+        for (size_t i = 0; i < BESIDE; i++)
+            ds_sums_set_real(to, e, c * BESIDE + i, i < n ? ds_sums_real(from, e, i * d + c) : 0);
+    return 0;
+}
+
+/* Queries from a->position on, of one head. */
+static void block_back(block *a, const ds_back *b, size_t row, int64_t n_keys, const char *log_sum)
 {
     const ds_attention *s = a->s;
     const ds_run *run = b->run;
     const ds_target *out = &run->out[row];
-    const size_t e = s->element, per = s->heads / s->groups,
-                 d_u = a->op->n_inputs > U ? (size_t)a->op->in[U].shape[1] : 0;
-    const int64_t n_keys = ds_attention_keys(s, run, row);
-    const size_t q_bytes = s->heads * s->d_key * e, v_bytes = s->heads * s->d_value * e,
-                 u_bytes = s->heads * d_u * e;
-    for (int64_t i = out->m0; i < out->m1; i++)
-        for (size_t h = 0; h < s->heads; h++) {
-            const ds_slope *const du = d_u > 0 ? &b->dx[U * run->n_rows + row] : NULL;
-            char *const dq = ds_slope_at(&b->dx[row], i, q_bytes);
-            char *const to_u = du ? ds_slope_at(du, i, u_bytes) : NULL;
-            const size_t v_at = (size_t)(i - out->m0) * v_bytes + h * s->d_value * e;
-            a->head = h;
-            a->position = i;
-            a->q = (const char *)ds_at(&run->in[row], i, q_bytes) + h * s->d_key * e;
-            a->u = d_u > 0 ? (const char *)ds_at(&run->in[U * run->n_rows + row], i, u_bytes) +
-                                 h * d_u * e
-                           : NULL;
-            a->y = (const char *)out->data + v_at;
-            a->g = (const char *)b->dy[row] + v_at;
-            memset(a->dq, 0, s->d_key * sizeof *a->dq);
-            memset(a->du, 0, d_u * sizeof *a->du);
-            see(a, b, row, h / per, n_keys);
-            (void)DS_BY_ELEMENT(query_back, e, a);
-            if (dq)
-                ds_back_add_sums(run->k, dq + h * s->d_key * e, a->dq, s->d_key);
-            if (to_u)
-                ds_back_add_sums(run->k, to_u + h * d_u * e, a->du, d_u);
-        }
+    const bool sunk = a->op->def->member == DS_ATTENTION_ALONG && ds_op_has_weight(a->op, SINKS);
+    const size_t e = s->element, h = a->head, i0 = (size_t)(a->position - out->m0),
+                 d_u = a->op->n_inputs > U ? (size_t)a->op->in[U].shape[1] : 0,
+                 q_bytes = s->d_key * e, v_bytes = s->d_value * e;
+    const char *const q = ds_at(&run->in[row], a->position, s->heads * q_bytes);
+    a->u = d_u > 0 ? (const char *)ds_at(&run->in[U * run->n_rows + row], a->position,
+                                         s->heads * d_u * e) +
+                         h * d_u * e
+                   : NULL;
+    memset(a->dq, 0, a->n * q_bytes);
+    memset(a->du, 0, a->n * d_u * sizeof *a->du);
+    for (size_t i = 0; i < a->n; i++) {
+        const size_t at = ((i0 + i) * s->heads + h) * v_bytes;
+        char *const g = (char *)a->g + i * v_bytes;
+        memcpy((char *)a->q + i * q_bytes, q + (i * s->heads + h) * q_bytes, q_bytes);
+        memcpy(g, (const char *)b->dy[row] + at, v_bytes);
+        a->d[i] = DS_BY_ELEMENT(dot, e, g, (const char *)out->data + at, s->d_value);
+        a->log_sum[i] = ds_sums_real(log_sum, e, (i0 + i) * s->heads + h);
+        if (sunk && a->dsinks && a->log_sum[i] != -(double)INFINITY)
+            a->dsinks[h] -= exp(ds_sums_real(run->weights[SINKS], e, h) - a->log_sum[i]) * a->d[i];
+    }
+    (void)DS_BY_ELEMENT(turn, e, a->q_turned, a->q, a->n, s->d_key);
+    (void)DS_BY_ELEMENT(turn, e, a->g_turned, a->g, a->n, s->d_value);
+    block_keys_back(a, b, row, h / (s->heads / s->groups), n_keys);
+    for (size_t i = 0; i < a->n; i++) {
+        const int64_t at = a->position + (int64_t)i;
+        char *const dq = ds_slope_at(&b->dx[row], at, s->heads * q_bytes);
+        char *const du =
+            d_u > 0 ? ds_slope_at(&b->dx[U * run->n_rows + row], at, s->heads * d_u * e) : NULL;
+        if (dq)
+            ds_back_add(run->k, dq + h * q_bytes, (char *)a->dq + i * q_bytes, s->d_key);
+        if (du)
+            ds_back_add_sums(run->k, du + h * d_u * e, a->du + i * d_u, d_u);
+    }
+}
+
+static void set_ones(void *ones, size_t e)
+{
+    for (size_t i = 0; i < TILE; i++)
+        ds_sums_set_real(ones, e, i, 1);
+}
+
+static block begin(const ds_op *op, const ds_back *b, const ds_attention *s, ds_room *room)
+{
+    const bool along = op->def->member == DS_ATTENTION_ALONG;
+    const size_t d_u = op->n_inputs > U ? (size_t)op->in[U].shape[1] : 0, e = s->element;
+    const size_t tile = TILE * e;
+    block a = {.op = op,
+               .run = b->run,
+               .s = s,
+               .k_step = s->groups * s->d_key * e,
+               .v_step = s->groups * s->d_value * e,
+               .scale = s->scale != 0 ? s->scale : 1 / sqrt((double)s->d_key),
+               .cap = along ? op->attr[DS_ATTENTION_SOFTCAP].x : 0};
+    a.q = ds_room_take(room, BESIDE * s->d_key * e);
+    a.g = ds_room_take(room, BESIDE * s->d_value * e);
+    a.dq = ds_room_take(room, BESIDE * s->d_key * e);
+    a.q_turned = ds_room_take(room, BESIDE * s->d_key * e);
+    a.g_turned = ds_room_take(room, BESIDE * s->d_value * e);
+    a.k = ds_room_take(room, s->d_key * tile);
+    a.aside = ds_room_take(room, (s->d_key + s->d_value) * tile);
+    a.weight = ds_room_take(room, BESIDE * tile);
+    a.slope = ds_room_take(room, BESIDE * tile);
+    a.ones = ds_room_take(room, tile);
+    a.capped = ds_room_take(room, BESIDE * TILE * sizeof(double));
+    a.du = ds_room_take(room, BESIDE * d_u * sizeof(double));
+    a.row = ds_room_take(room, d_u * sizeof(double));
+    a.angles = ds_room_take(room, d_u / 2 * sizeof(double));
+    set_ones(a.ones, e);
+    for (size_t i = 0; i < d_u / 2 && op->attr[DS_ATTENTION_SINUSOIDS].x != 0; i++)
+        a.angles[i] = pow(op->attr[DS_ATTENTION_SINUSOIDS].x, -(double)i / (double)(d_u / 2));
+    return a;
 }
 
 void ds_attention_backward(const ds_op *op, const ds_back *b)
 {
     const ds_attention s = ds_attention_of(op);
-    const bool along = op->def->member == DS_ATTENTION_ALONG;
-    const size_t d_u = op->n_inputs > U ? (size_t)op->in[U].shape[1] : 0;
+    const ds_run *run = b->run;
     ds_room room = {b->scratch};
     double *sums[SINKS + 1] = {NULL};
-    query a = {.op = op,
-               .run = b->run,
-               .s = &s,
-               .k_step = s.groups * s.d_key * s.element,
-               .v_step = s.groups * s.d_value * s.element,
-               .scale = s.scale != 0 ? s.scale : 1 / sqrt((double)s.d_key),
-               .cap = along ? op->attr[DS_ATTENTION_SOFTCAP].x : 0};
-    a.dq = ds_room_take(&room, s.d_key * sizeof(double));
-    a.du = ds_room_take(&room, d_u * sizeof(double));
-    a.row = ds_room_take(&room, d_u * sizeof(double));
-    a.angles = ds_room_take(&room, d_u / 2 * sizeof(double));
-    for (size_t i = 0; i < d_u / 2 && op->attr[DS_ATTENTION_SINUSOIDS].x != 0; i++)
-        a.angles[i] = pow(op->attr[DS_ATTENTION_SINUSOIDS].x, -(double)i / (double)(d_u / 2));
-    for (int i = BIAS; i <= SINKS && along; i++)
+    block a = begin(op, b, &s, &room);
+    for (int i = BIAS; i <= SINKS && op->def->member == DS_ATTENTION_ALONG; i++)
         if (ds_op_has_weight(op, i) && b->dweights[i]) {
             const size_t n = (size_t)ds_signature_elements(&op->weight[i]);
             sums[i] = ds_room_take(&room, n * sizeof(double));
@@ -353,13 +504,24 @@ void ds_attention_backward(const ds_op *op, const ds_back *b)
     a.dbias = sums[BIAS];
     a.drows = sums[ROWS];
     a.dsinks = sums[SINKS];
-    for (size_t row = 0; row < b->run->n_rows; row++) {
+    const char *log_sum = run->saved[0];
+    for (size_t row = 0; row < run->n_rows; row++) {
+        const ds_target *out = &run->out[row];
         if (s.n_kept > 0)
             first_back(op, b, &s, row);
-        row_back(&a, b, row);
+        for (size_t h = 0; h < s.heads; h++) {
+            a.head = h;
+            a.drop_key = run->drop ? ds_draw(run->drop->keys[row], h) : 0;
+            for (a.position = out->m0; a.position < out->m1; a.position += BESIDE) {
+                const int64_t left = out->m1 - a.position;
+                a.n = left < BESIDE ? (size_t)left : BESIDE;
+                block_back(&a, b, row, ds_attention_keys(&s, run, row), log_sum);
+            }
+        }
+        log_sum += (size_t)(out->m1 - out->m0) * s.heads * s.element;
     }
     for (int i = BIAS; i <= SINKS; i++)
         if (sums[i])
-            ds_back_add_sums(b->run->k, b->dweights[i], sums[i],
+            ds_back_add_sums(run->k, b->dweights[i], sums[i],
                              (size_t)ds_signature_elements(&op->weight[i]));
 }

@@ -150,7 +150,12 @@ int64_t ds_length_at(int64_t a, const int64_t *codes, int n_codes)
 {
     for (int i = 0; i + 1 < n_codes; i += 2) {
         const int64_t k = codes[i + 1];
-        a = codes[i] < 3 ? ds_expr_apply(length_codes[codes[i]], a, k, 0) : a - floordiv(a, k) * k;
+        if (codes[i] < 3)
+            a = ds_expr_apply(length_codes[codes[i]], a, k, 0);
+        else if (codes[i] == 3)
+            a -= floordiv(a, k) * k;
+        else
+            a = ds_expr_apply(codes[i] == 4 ? DS_EXPR_MIN : DS_EXPR_MAX, a, k, 0);
     }
     return a;
 }

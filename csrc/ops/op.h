@@ -136,7 +136,9 @@ typedef struct ds_run {
     const struct ds_finish *finish; /* what follows the products (ops/fused.h); NULL: nothing */
     void *scratch;                  /* 64-byte aligned, op->scratch's bytes */
     void *const *saved;             /* [n_saved], for backward; NULL: not wanted */
-    int64_t frames_in, frames_out;  /* over all rows: new frames of input 0, frames of output 0 */
+    const ds_drop
+        *drop; /* in training, of operators that drop within themselves; NULL: nothing is dropped */
+    int64_t frames_in, frames_out; /* over all rows: new frames of input 0, frames of output 0 */
 } ds_run;
 
 /* Slopes of frames [at, at + n), to the end of a window. `at` may lie behind the window's, unless the operator sees the

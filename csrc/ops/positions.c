@@ -1,7 +1,7 @@
 /* ops/positions.c: what follows from the absolute positions of frames.
  *
  *     positions  y[m] = g(m), m < f(total)               torch.arange(x.size(L)) // 4 + 1
- *                g is made of integers: + c, * c, // c, mod c, in turn, rounding down
+ *                g is made of integers: + c, * c, // c, mod c, min c, max c, in turn, rounding down
  *                known = total = f(total)     need  never: of x only the length is read
  *     rotary     y[m][..., D] = x[m], pairs of features turned by the angle m' w_i, m' = scale m, for i < n / 2:
  *                    halves   features i and n / 2 + i of the first n
@@ -25,13 +25,13 @@
 /* ---------------------------------------------------------------- positions */
 
 enum { LENGTH, STEPS, TO };
-enum { PLUS, TIMES, DIVIDED, MODULO };
+enum { PLUS, TIMES, DIVIDED, MODULO, AT_MOST, AT_LEAST };
 
 static const ds_attr_def positions_attrs[] = {
     DS_LENGTH_ATTR("length"),
     {"steps", DS_ATTR_INTS,
      .doc = "what is made of positions, in pairs: 0 c adds, 1 c multiplies, 2 c divides, 3 c is "
-            "the rest"},
+            "the rest, 4 c is the lesser of both, 5 c the greater"},
     {"to", DS_ATTR_CHOICE, .choices = "int64|float32|float64", .doc = "the type of the numbers"},
     {0}};
 
@@ -43,12 +43,12 @@ static ds_status positions_infer(ds_op *op)
         "positions: attribute 'steps' must hold pairs of a code and a constant, got %d integers",
         steps->n_ints);
     for (int i = 0; i < steps->n_ints; i += 2)
-        DS_CHECK(steps->ints[i] >= PLUS && steps->ints[i] <= MODULO &&
-                     (steps->ints[i] < DIVIDED || steps->ints[i + 1] >= 1),
+        DS_CHECK(steps->ints[i] >= PLUS && steps->ints[i] <= AT_LEAST &&
+                     ((steps->ints[i] != DIVIDED && steps->ints[i] != MODULO) ||
+                      steps->ints[i + 1] >= 1),
                  DS_ARGUMENT,
-                 "positions: step %d is (%lld, %lld), expected 0 (+), 1 (*), 2 (//) or 3 (mod), "
-                 "the last "
-                 "two by at least 1",
+                 "positions: step %d is (%lld, %lld), expected 0 (+), 1 (*), 2 (//), 3 (mod), "
+                 "4 (min) or 5 (max); // and mod by at least 1",
                  i / 2, (long long)steps->ints[i], (long long)steps->ints[i + 1]);
     static const ds_dtype types[] = {DS_I64, DS_F32, DS_F64};
     op->out[0].dtype = types[op->attr[TO].i];

@@ -66,6 +66,10 @@ static inline size_t ds_recurrence_frames(const ds_op *op, const ds_recurrence *
     return end > *first ? (size_t)(end - *first) : 0;
 }
 
+/* Drops what a layer below the last gives, where the run drops: outputs, or their slopes, of all vectors of the call. */
+void ds_recurrence_drop(const ds_op *op, const ds_recurrence *s, const ds_run *run, size_t layer,
+                        void *outputs);
+
 /* Its lanes: the same in every call along the stream, others for each frame. */
 static inline size_t ds_recurrence_lanes(const ds_recurrence *s, size_t n_frames)
 {

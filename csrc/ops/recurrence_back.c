@@ -448,6 +448,7 @@ static void inputs_back(const work *w, size_t cell)
             w->x[v] = w->joined + v * in * e;
             w->dx[v] = w->next + v * in * e;
         }
+        ds_recurrence_drop(w->op, s, w->run, layer - 1, w->joined);
     }
     weight_back(w, cell, DS_WEIGHT_IH, w->da, s->gates, in, gates_bytes);
     pack(w, cell, DS_WEIGHT_IH, s->gates, in);
@@ -486,6 +487,8 @@ void ds_recurrence_backward(const ds_op *op, const ds_back *b)
             if (w.n_vectors > 0)
                 inputs_back(&w, layer * s->directions + d);
         }
+        if (layer > 0 && n_bytes > 0)
+            ds_recurrence_drop(op, s, b->run, layer - 1, w.next);
         char *const above = w.next;
         w.next = w.above;
         w.above = above;

@@ -8,6 +8,7 @@
 
 #include "ops/packed.h"
 #include "ops/recurrence.h"
+#include "ops/sums.h"
 
 /* What lies in scratch, in this order. Per vector of the call (v), per lane (l):
  *   pointers    y, x of the input product [v] each, of the recurrent ones [l] each; lanes [l]
@@ -264,6 +265,24 @@ static void recurrence_emit_state(const work *w, size_t cell)
     }
 }
 
+void ds_recurrence_drop(const ds_op *op, const ds_recurrence *s, const ds_run *run, size_t layer,
+                        void *outputs)
+{
+    const size_t width = s->directions * s->out;
+    size_t at = 0;
+    for (size_t row = 0; row < run->n_rows && run->drop; row++) {
+        int64_t first;
+        const uint64_t key = ds_draw(run->drop->keys[row], layer);
+        const size_t n = ds_recurrence_frames(op, s, run, row, &first) * s->vectors * width;
+        for (size_t i = 0; i < n; i++, at++) {
+            const uint64_t place = (uint64_t)first * s->vectors * width + i;
+            const double factor = ds_drop_factor(run->drop, key, place);
+            ds_sums_set_real(outputs, s->element, at,
+                             ds_sums_real(outputs, s->element, at) * factor);
+        }
+    }
+}
+
 void ds_recurrence_forward(const ds_op *op, const ds_run *run)
 {
     work w = recurrence_begin(op, run);
@@ -284,6 +303,8 @@ void ds_recurrence_forward(const ds_op *op, const ds_run *run)
             if (!s->single)
                 recurrence_emit_state(&w, cell + d);
         }
+        if (layer + 1 < s->layers)
+            ds_recurrence_drop(op, s, run, layer, w.between);
         layer_packed = packed;
     }
 }

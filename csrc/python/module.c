@@ -130,6 +130,8 @@ static PyMethodDef methods[] = {
     {"ctc", (PyCFunction)(void (*)(void))ds_python_ctc, METH_FASTCALL,
      "ctc(frames, n_frames, targets, n_targets, blank) -> losses, alphas; of these and scales, "
      "slopes"},
+    {"draws", (PyCFunction)(void (*)(void))ds_python_draws, METH_FASTCALL,
+     "draws(keys, first, n, width): numbers in [0, 1) by key, frame and place."},
     {"joined", ds_joined, METH_O, "joined(arrays): a new array of them end to end, in C order."},
     {"check_container", ds_check_container, METH_O, "Whether bytes are a safetensors file."},
     {"read_model", ds_read_model, METH_VARARGS, "A model file: graph, interface, signatures."},

@@ -235,6 +235,8 @@ static PyObject *op_get(PyObject *self, void *which)
         return ds_build_outputs(op);
     case 's':
         return PyBool_FromLong(op->same_counts);
+    case 'h':
+        return PyBool_FromLong(op->check.n_roots > 0);
     case 'f':
         return PyBool_FromLong(ds_op_framewise(op));
     case 'l':
@@ -265,6 +267,7 @@ static PyGetSetDef op_getset[] = {
     {"attributes", op_get, NULL, "All attributes, defaults included.", "a"},
     {"outputs", op_get, NULL, "Signatures of the outputs.", "o"},
     {"same_counts", op_get, NULL, "Whether outputs have the input's counts.", "s"},
+    {"checks", op_get, NULL, "Whether counts may be refused.", "h"},
     {"framewise", op_get, NULL, "Whether a frame is made of those in its place alone.", "f"},
     {"lockstep", op_get, NULL, "Whether value inputs must progress equally.", "l"},
     {"needs_frames", op_get, NULL,

@@ -11,15 +11,16 @@
 #include "python/run.h"
 
 typedef struct record {
-    PyObject_HEAD PyObject *op, *values, *in, *out, *ended, *weights, *states, *outputs, *saved;
+    PyObject_HEAD PyObject *op, *values, *in, *out, *ended, *weights, *states, *outputs, *saved,
+        *drop;
     bool blas;
 } record;
 
 static void record_dealloc(PyObject *object)
 {
     record *self = (record *)object;
-    PyObject *const owned[] = {self->op,      self->values, self->in,      self->out,  self->ended,
-                               self->weights, self->states, self->outputs, self->saved};
+    PyObject *const owned[] = {self->op,      self->values, self->in,      self->out,   self->ended,
+                               self->weights, self->states, self->outputs, self->saved, self->drop};
     for (size_t i = 0; i < sizeof owned / sizeof *owned; i++)
         Py_XDECREF(owned[i]);
     ds_free_object(object);
@@ -71,7 +72,7 @@ static PyObject *states_read(const ds_op_call *c)
 }
 
 PyObject *ds_record_make(const ds_op_call *c, PyObject *op, PyObject *const *args, PyObject *values,
-                         PyObject *weights, PyObject *outputs, PyObject *saved)
+                         PyObject *weights, PyObject *outputs, PyObject *saved, PyObject *drop)
 {
     const unsigned reads = c->op->reads;
     record *self = (record *)c->m->record_type->tp_alloc(c->m->record_type, 0);
@@ -86,6 +87,7 @@ PyObject *ds_record_make(const ds_op_call *c, PyObject *op, PyObject *const *arg
     self->states = states_read(c);
     self->outputs = those_read(outputs, c->op->n_outputs, reads & DS_READS_Y ? ~0u : 0);
     self->saved = Py_NewRef(saved);
+    self->drop = Py_NewRef(drop);
     self->blas = c->eager.kernels == c->m->blas_kernels;
     if (!self->values || !self->in || !self->out || !self->states || !self->outputs)
         Py_CLEAR(self);
@@ -310,7 +312,8 @@ static PyObject *record_backward(PyObject *object, PyObject *const *args, Py_ssi
     PyObject *result = NULL, *kept = ds_op_call_weights(&b.c, self->weights);
     char *room = NULL;
     b.c.names = own->state_names;
-    if (kept && ds_op_call_parse(&b.c, run_args, self->values) == 0) {
+    if (kept && ds_op_call_parse(&b.c, run_args, self->values) == 0 &&
+        ds_op_call_drop(&b.c, self->drop) == 0) {
         const size_t n = (size_t)b.c.n_rows;
         room = PyMem_Calloc(n + 1, sizeof *b.c.states + sizeof *b.after + sizeof *b.before);
         b.flat = PyList_New(0);
@@ -350,6 +353,9 @@ static PyObject *record_get(PyObject *object, void *which)
         return Py_NewRef(self->op);
     if (*(const char *)which == 'r')
         return PySequence_Concat(self->values, self->outputs);
+    if (*(const char *)which == 'h')
+        return Py_BuildValue("(OOOOOO)", self->values, self->outputs, self->states, self->saved,
+                             self->in, self->out);
     return PyLong_FromSize_t(n_bytes_of(self->values) + n_bytes_of(self->outputs) +
                              n_bytes_of(self->states) + n_bytes_of(self->saved));
 }
@@ -358,6 +364,8 @@ static PyGetSetDef record_getset[] = {
     {"op", record_get, NULL, "The operator that ran.", "o"},
     {"reads", record_get, NULL, "Values, then outputs; None for those that backward doesn't read.",
      "r"},
+    {"held", record_get, NULL,
+     "Arrays and bytes that it refers to, counts among them, but no weights.", "h"},
     {"n_bytes", record_get, NULL,
      "Bytes of values, outputs, states and saved arrays that it refers to.", "n"},
     {NULL, NULL, NULL, NULL, NULL},

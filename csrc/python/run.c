@@ -301,7 +301,7 @@ static ds_status run_values(ds_op_call *c, PyObject *kept, ds_arena *arena)
 
 /* What a run is given besides its arguments: kept weights or NULL, whether it is recorded. */
 typedef struct extras {
-    PyObject *self, *kept, *values, *weights;
+    PyObject *self, *kept, *values, *weights, *drop;
     bool record;
 } extras;
 
@@ -310,9 +310,10 @@ static PyObject *results(const ds_op_call *c, PyObject *const *args, const extra
 {
     if (!x->record)
         return PyTuple_Pack(2, outputs, c->news);
-    PyObject *record = ds_op_differentiable(c->op)
-                           ? ds_record_make(c, x->self, args, x->values, x->weights, outputs, saved)
-                           : Py_NewRef(Py_None);
+    PyObject *record =
+        ds_op_differentiable(c->op)
+            ? ds_record_make(c, x->self, args, x->values, x->weights, outputs, saved, x->drop)
+            : Py_NewRef(Py_None);
     return record ? Py_BuildValue("OON", outputs, c->news, record) : NULL;
 }
 
@@ -350,6 +351,23 @@ static PyObject *run_call(ds_op_call *c, PyObject *const *args, const extras *x,
     return result;
 }
 
+/* What is dropped of each row: None, or a probability and a key per row. */
+int ds_op_call_drop(ds_op_call *c, PyObject *drop)
+{
+    if (drop == Py_None)
+        return 0;
+    PyObject *keys =
+        PyTuple_Check(drop) && PyTuple_GET_SIZE(drop) == 2 ? PyTuple_GET_ITEM(drop, 1) : NULL;
+    DS_EXPECT(keys && PyArray_Check(keys) && PyArray_TYPE((PyArrayObject *)keys) == NPY_UINT64 &&
+                  PyArray_ISCARRAY_RO((PyArrayObject *)keys) &&
+                  PyArray_SIZE((PyArrayObject *)keys) == c->n_rows,
+              PyExc_TypeError, "what is dropped is a probability and a uint64 key per row");
+    c->drop =
+        (ds_drop){PyFloat_AsDouble(PyTuple_GET_ITEM(drop, 0)), PyArray_DATA((PyArrayObject *)keys)};
+    c->eager.drop = &c->drop;
+    return c->drop.p == -1 && PyErr_Occurred() ? -1 : 0;
+}
+
 int ds_op_call_parse(ds_op_call *c, PyObject *const *args, PyObject *values)
 {
     ds_module *m = c->m;
@@ -376,9 +394,10 @@ PyObject *ds_op_object_run(PyObject *self, PyObject *const *args, Py_ssize_t n_a
     ds_op_call c = {.m = ds_module_of(Py_TYPE(self)), .op = own->op, .n_rows = -1};
     if (!c.op->def->forward)
         return PyErr_Format(PyExc_TypeError, "a declared operator's values are not computed here");
-    if (n_args < 7 || n_args > 10)
-        return PyErr_Format(PyExc_TypeError, "run(values, inputs, outputs, ended, states, weights, "
-                                             "blas, ids=(), prepared=None, record=False)");
+    if (n_args < 7 || n_args > 11)
+        return PyErr_Format(PyExc_TypeError,
+                            "run(values, inputs, outputs, ended, states, weights, blas, ids=(), "
+                            "prepared=None, record=False, drop=None)");
     const int record = n_args > 9 ? PyObject_IsTrue(args[9]) : 0;
     if (record < 0)
         return NULL;
@@ -392,8 +411,8 @@ PyObject *ds_op_object_run(PyObject *self, PyObject *const *args, Py_ssize_t n_a
     PyObject *values = PySequence_Tuple(args[0]);
     PyObject *weights = values ? ds_op_call_weights(&c, args[5]) : NULL;
     PyObject *result = NULL;
-    const extras x = {self, kept, values, weights, record};
-    if (weights && ds_op_call_parse(&c, args, values) == 0)
+    const extras x = {self, kept, values, weights, n_args > 10 ? args[10] : Py_None, record};
+    if (weights && ds_op_call_parse(&c, args, values) == 0 && ds_op_call_drop(&c, x.drop) == 0)
         result = run_call(&c, args, &x, n_args > 7 ? args[7] : NULL);
     Py_XDECREF(values);
     Py_XDECREF(weights);

@@ -11,6 +11,7 @@ typedef struct ds_op_call {
     const ds_counts *in[DS_MAX_INPUTS], *out[DS_MAX_OUTPUTS];
     const void *values[DS_MAX_INPUTS], *weights[DS_MAX_WEIGHTS];
     void *outputs[DS_MAX_OUTPUTS], *saved[DS_MAX_SAVED];
+    ds_drop drop;
     const void **states; /* [n_rows] */
     void **new_states;   /* [n_rows] */
     Py_ssize_t n_rows;
@@ -42,6 +43,7 @@ PyObject *ds_op_call_array(const ds_signature *s, int64_t n_frames, bool zeroed)
 PyObject *ds_record_saved(ds_op_call *c);
 /* The record of a run that is done (record.c). */
 PyObject *ds_record_make(const ds_op_call *c, PyObject *op, PyObject *const *args, PyObject *values,
-                         PyObject *weights, PyObject *outputs, PyObject *saved);
+                         PyObject *weights, PyObject *outputs, PyObject *saved, PyObject *drop);
+int ds_op_call_drop(ds_op_call *c, PyObject *drop);
 
 #endif

@@ -1,7 +1,7 @@
 """Tensors: NumPy arrays with torch's methods, whose maths runs on the C kernels."""
 
-from . import creation, functions, gradients, maths, ordering, places, reductions, stream_order, views  # noqa: F401
-from .batch_constant import BatchTensor
+from . import creation, elementwise_methods, gradients, maths, ordering, reductions, scatter, stream_order, views  # noqa: F401
+from .batch_constants import BatchTensor
 from .creation import *  # noqa: F403
 from .dtypes import bool, finfo, float32, float64, int64
 from .einsum import einsum

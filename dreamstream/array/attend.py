@@ -6,9 +6,8 @@ from typing import Any
 
 from ..errors import ShapeError
 from ..stream.mask_recognition import Recognised
-from ..stream.where import user_line
 from . import hook
-from .batch_constant import BatchTensor
+from .batch_constants import BatchTensor
 
 
 def attend(
@@ -71,15 +70,15 @@ def across(q: Any, k: Any) -> bool:
 
 
 def of_all(x: Any) -> Any:
-    """Return what all streams of a batch have alike as a batch of 1."""
+    """Return a constant with a dimension of B as a plain tensor, in a batch of 1."""
     return x.value if isinstance(x, BatchTensor) and not x.batch_axis else x
 
 
 def _as_weight(x: Any) -> Any:
     """Return keys or values ``(1, heads, M, features)`` that are the same for all streams as a weight."""
     if x.shape[0] != 1:
-        raise ShapeError(
-            f"attention at {user_line()}: keys and values that are plain tensors are those of all streams, in a "
-            f"batch of 1; got {tuple(x.shape)}. What each stream has for itself is given once, by ds.static"
+        raise ShapeError.here(
+            "attention: keys and values that are plain tensors are those of all streams, in a batch of 1; got "
+            f"{tuple(x.shape)}. What each stream has for itself is given once, by ds.static"
         )
     return x.squeeze(0).transpose(0, 1)

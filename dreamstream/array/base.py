@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from ..autograd import CONSTANTS
 from ..errors import DTypeError, ModeError, ShapeError
 from . import dtypes, hook
-from .axes import LikeOthers, axis_of
+from .dimension_arguments import LikeOthers, axis_of
 from .in_place import refresh
 
 if TYPE_CHECKING:

@@ -15,14 +15,16 @@ from typing import Any
 
 import numpy as np
 
+from ..autograd import follow, source
 from ..errors import ShapeError, StreamFallbackWarning, StreamMismatchError
+from ..source_line import user_line
+from ..stream.metadata import StreamMetadata
 from ..stream.rules import Fallback, cat_batch, cat_length, plan_index, require_same
-from ..stream.where import user_line
 from . import creation
-from .axes import numbered
-from .features import product, why_not_matmul
+from .dimension_arguments import numbered
+from .feature_reductions import product, why_not_matmul
 from .hook import made
-from .stream_tensor import StreamTensor
+from .stream_tensor import Dims, StreamTensor
 from .tensor import Tensor
 
 _POLICY: ContextVar[str] = ContextVar("dreamstream_fallback", default="warn")
@@ -79,8 +81,15 @@ def getitem(x: StreamTensor, index: Any) -> Any:
         axis, where = plan.take
         frames = made("index", frames, index=(slice(None),) * (1 + axis) + (where,))
     starts = plan.starts_of(x.starts, x.lengths)
-    value = frames.contiguous().numpy()
-    return x._make(value, plan.dims, plan.names, plan.meta, starts, x.rate, None)
+    return _of_rows(frames.contiguous(), x, plan.dims, plan.names, plan.meta, starts)
+
+
+def _of_rows(
+    frames: Tensor, like: StreamTensor, dims: Dims, names: Any, meta: StreamMetadata, starts: Any
+) -> StreamTensor:
+    """Return frames as those of other rows than a tensor's, with the gradient that they have."""
+    out = like._make(frames.numpy(), dims, names, meta, starts, like.rate, None)
+    return follow(out, source(frames), "frames")
 
 
 def _span(offsets: Any, row: int) -> Any:
@@ -153,14 +162,13 @@ def cat(tensors: Sequence[StreamTensor], axis: int) -> Any:
     if role == "B":
         meta, starts = cat_batch([p.meta for p in parts]), [p.starts for p in parts]
         known = None if any(s is None for s in starts) else sum((tuple(s or ()) for s in starts), ())
-        value = made("cat", *frames, axis=0).numpy()
-        return first._make(value, parts[0].dims, first.names, meta, known, first.rate, None)
+        return _of_rows(made("cat", *frames, axis=0), first, parts[0].dims, first.names, meta, known)
     if role == "L":
         meta = cat_length([p.meta for p in parts])
         offsets = [p.offsets + before for p, before in zip(parts, np.cumsum([0, *map(len, frames)]))]
         joined = made("cat", *frames, axis=0)
-        value = _picked(joined, [_span(o, r) for r in range(len(meta)) for o in offsets]).numpy()
-        return first._make(value, parts[0].dims, first.names, meta, first.starts, first.rate, None)
+        moved = _picked(joined, [_span(o, r) for r in range(len(meta)) for o in offsets])
+        return _of_rows(moved, first, parts[0].dims, first.names, meta, first.starts)
     if role == "B_L":
         return creation.cat(
             [fall_back(first, "cat along B and L joined"), *(t.tensor() for t in tensors[1:])], axis

@@ -13,12 +13,12 @@ from numpy.typing import NDArray
 from ..errors import DreamStreamError, DTypeError, ModeError, ShapeError
 from ..stream.rules import BatchSize, Length, Rows
 from . import dtypes, elementwise
-from .axes import axis_of, sizes_of
 from .base import is_number
-from .batch_constant import BatchTensor
+from .batch_constants import BatchTensor
 from .deferred import as_deferred, library_of
+from .dimension_arguments import axis_of, sizes_of
 from .hook import made
-from .lengths import lengths_of
+from .lengths_of import lengths_of
 from .loop_frames import Gathered
 from .symbolic import Symbolic, positions
 from .tensor import Tensor, take
@@ -247,10 +247,13 @@ def full_like(input: Tensor, fill_value: Any, dtype: Any = None, *, device: Any 
         return library.defer(full_like, (input, fill_value, to), {})  # type: ignore[no-any-return]
     if isinstance(input, Symbolic):
         return input.full_like(fill_value, to)
-    if not input.is_stream:
-        return Tensor(np.full(input.shape, fill_value, to))
+    first: Any = input
+    if hasattr(type(first), "through") and first.keeps:  # a stream's first frame
+        return first.through("full_like", full_like, (first, fill_value, dtype), {})  # type: ignore[no-any-return]
     if not isinstance(input, Tensor):  # scores of attention
         return full(input.shape, fill_value, to)
+    if not input.is_stream:
+        return Tensor(np.full(input.shape, fill_value, to))
     value = Tensor(np.array(fill_value, dtypes.float32 if to == dtypes.bool else to))
     same = input.eq(input)  # whatever it gives, its frames and streams are those of the input
     return elementwise.where(same, value, value).to(to)
@@ -348,6 +351,8 @@ def cat(tensors: Sequence[Any], dim: int = 0) -> Tensor:
     """
     if isinstance(tensors, Gathered):
         return tensors.joined(dim)  # type: ignore[no-any-return]
+    if (first := next((t for t in tensors if hasattr(type(t), "through")), None)) is not None:
+        return first.through("cat", cat, (tensors, dim), {})  # type: ignore[no-any-return]
     tensors = [as_deferred(t) for t in tensors]
     if (library := library_of(tensors)) is not None:
         return library.defer(cat, (tensors, dim), {})  # type: ignore[no-any-return]

@@ -22,11 +22,10 @@ from ..operations import ARITHMETIC, BITWISE, OPERATIONS, RELATIONS, ours
 from ..stream.mask_recognition import LONGEST, MASKED, Unrecognised, long_enough
 from ..stream.rules import BatchSize, Length
 from ..stream.tree import map_leaves
-from ..stream.where import user_line
-from .axes import LikeOthers
+from .dimension_arguments import LikeOthers
+from .distance_tables import Places
 from .filled import Shared, kept
 from .protocol import refuse_the_rest
-from .relative import Places
 from .shape_of import ShapeOf
 from .symbolic import Symbolic
 
@@ -75,7 +74,7 @@ class Deferred(Shared, LikeOthers):
 
     # ------------------------------------------------------------------ at a number of frames
     def at(self, count: Count) -> Any:
-        """Return the tensor where lengths are what `count` says."""
+        """Compute the tensor for lengths that `count` turns into numbers."""
         args, kwargs = (self._at(x, count) for x in (self.args, self.kwargs))
         return self.library.compute(self.func, args, kwargs)
 
@@ -123,7 +122,7 @@ class Deferred(Shared, LikeOthers):
         return self.library.array(out.astype(np.float32) if out.dtype.kind == "f" else out)
 
     def answered(self, key: Any, tensors: Sequence[Any], make: Callable[[], Any]) -> Any:
-        """Return what has been made for a key and the same tensors; make it where nothing has."""
+        """Return the cached answer for a key and the same tensors; make it where there is none."""
         found, held = _ANSWERS.get(key, (None, ()))
         if found is None or any(one() is not t for one, t in zip(held, tensors)):
             try:
@@ -148,7 +147,7 @@ class Deferred(Shared, LikeOthers):
         return min((size for size, part in self._cuts() if not isinstance(part.start, Length)), default=None)
 
     def numbers(self) -> Iterator[float]:
-        """Numbers that may be positions, or parts of one: all but what scores are filled or scaled with."""
+        """Give the numbers that may be positions or parts of one: all but those that fill or scale scores."""
         name = self.func.__name__.strip("_")
         filling = name in ("full", "masked_fill", "full_like", "new_full", "where", "setitem", "fill")
         scaling = filling or name in ("mul", "rmul", "imul", "multiply")
@@ -225,7 +224,7 @@ class Deferred(Shared, LikeOthers):
             with self.library.evaluating():
                 return self.at(lambda length: _count(length, n))
         except IndexError as error:
-            raise NotStreamableError(f"{self!r} at {user_line()} look {BEYOND}: {error}; {SERVES}") from None
+            raise NotStreamableError.here(f"{self!r}", f" look {BEYOND}: {error}; {SERVES}") from None
 
     @cached_property
     def shape(self) -> tuple[Any, ...]:
@@ -263,7 +262,7 @@ class Deferred(Shared, LikeOthers):
                 for more in range(plus, plus + by):
                     if all((_count(length, n) + more) // by == s for n, s in zip(probed, sizes)):
                         return length if (by, more) == (1, 0) else ((length + more) // by).counting()
-        raise NotStreamableError(f"the size of {self!r} at {user_line()} is none of a stream's; {SERVES}")
+        raise NotStreamableError.here(f"the size of {self!r}", f" is none of a stream's; {SERVES}")
 
     def size(self, dim: int | None = None) -> Any:
         return self.shape if dim is None else self.shape[dim]
@@ -290,7 +289,7 @@ class Deferred(Shared, LikeOthers):
         return False
 
     def _alike(self, read: Callable[[Any], Any]) -> Any:
-        """Return what is read of it where that is the same at every length, or None."""
+        """Return what `read` gives of it if that is the same at every length; else None."""
         most = min(LONGEST, self.ends or LONGEST)
         with suppress(Unrecognised), self.library.evaluating():  # they may be too many to be tried
             few = sorted({min(n, most) for n in (40, 41, 63, 64, 65, self.frames, self.frames + 1)})
@@ -308,7 +307,7 @@ class Deferred(Shared, LikeOthers):
         """Return the number that it is at every length."""
         number = None if self.dim() else self._alike(methodcaller(name))
         if number is None:
-            raise NotStreamableError(f"positions are made numbers by {name} at {user_line()}; {SERVES}")
+            raise NotStreamableError.here(f"positions are made numbers by {name}", f"; {SERVES}")
         return number
 
     __int__ = partialmethod(item, "__int__")
@@ -317,8 +316,8 @@ class Deferred(Shared, LikeOthers):
     def __bool__(self) -> bool:
         found = self._alike(bool)
         if found is None:
-            raise NotStreamableError(
-                f"a comparison of positions at {user_line()} depends on the length of the stream; {SERVES}"
+            raise NotStreamableError.here(
+                "a comparison of positions", f" depends on the length of the stream; {SERVES}"
             )
         return bool(found)
 
@@ -344,14 +343,15 @@ class Deferred(Shared, LikeOthers):
 
     def _within(self, of: Any, out: Any, *source: Any) -> Any:
         if not source:
-            raise NotStreamableError(
-                f"{out.func.__name__} at {user_line()} writes into a part of a mask or term of attention: compute "
-                "a new tensor instead (torch.where, masked_fill)"
+            raise NotStreamableError.here(
+                out.func.__name__,
+                " writes into a part of a mask or term of attention: compute a new tensor instead (torch.where, "
+                "masked_fill)",
             )
         return super()._within(of, out, *source)
 
     def assigned(self, name: str, *args: Any) -> Any:
-        """Hold what a method that writes leaves."""
+        """Hold what the tensor is after a method has written into it."""
         return self.hold(self.then(to_a_copy(getattr(self.library.tensor, name)), *args))
 
     def __setitem__(self, index: Any, value: Any) -> None:
@@ -382,7 +382,7 @@ class Deferred(Shared, LikeOthers):
     def __getattr__(self, name: str) -> Any:
         func = getattr(self.library.tensor, name, None)
         if name in _NUMBERS:
-            raise _NoNumber(f"positions are made numbers by {name} at {user_line()}; {SERVES_FRAMES}")
+            raise _NoNumber.here(f"positions are made numbers by {name}", f"; {SERVES_FRAMES}")
         if name.startswith("_") or not callable(func):
             raise AttributeError(name)
         if name.endswith("_"):
@@ -392,11 +392,11 @@ class Deferred(Shared, LikeOthers):
         return partial(self.then, func)
 
     def then(self, func: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        """Return what a method of the library's tensors gives of it."""
+        """Defer a method of the library's tensors."""
         return self.library.defer(func, (self, *args), kwargs)
 
     def _refuse(self, name: str) -> NoReturn:
-        raise NotStreamableError(f"{name} of {self!r}, at {user_line()}; {SERVES_FRAMES}")
+        raise NotStreamableError.here(f"{name} of {self!r},", f"; {SERVES_FRAMES}")
 
     def _number(self, name: str, *_: Any, **__: Any) -> NoReturn:
         self.__getattr__(name)
@@ -436,7 +436,7 @@ def library_of(values: Iterable[Any]) -> Any:
 
 
 def as_deferred(x: Any) -> Any:
-    """Return positions as a deferred value; all else as it is."""
+    """Turn positions into a deferred value; return everything else unchanged."""
     if isinstance(x, Symbolic) and x.position:
         return x.length.edge.entry.library.defer_method("clone", (x,), {})
     return x
@@ -495,7 +495,7 @@ def _fits(size: int, part: slice, frames: int) -> bool:
 
 
 def _count(length: Length, frames: int) -> int:
-    """Return what a length is for so many frames of the forward's input."""
+    """Return a length as a number, for so many frames of the forward's input."""
     formula = length.formula()
     return length.apply(frames) if formula is None else int(formula.count.at(frames))
 
@@ -524,7 +524,7 @@ def _first_of(count: Any, n: int) -> int:
 
 
 def frames_at(length: Length, n: int, keys: Any, given: int) -> int:
-    """Return what a length is where the keys' stream has n frames, and the forward's input `given`."""
+    """Return a length as a number, where the keys' stream has n frames and the forward's input `given`."""
     if all(getattr(atom, "cid", None) == keys.edge.cid for _, atom in length.terms):
         return length.plus + n * sum(times for times, _ in length.terms)
     own, of = length.formula(), keys.shape[2].formula()

@@ -14,7 +14,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import DTypeError, ModeError
-from ..stream.where import user_line
 
 DType = np.dtype[Any]
 Number = float | int
@@ -166,9 +165,8 @@ def require_float(name: str, dtype: DType) -> None:
     """Raise DTypeError unless `dtype` is float32 or float64."""
     if not is_float(dtype):
         samples = "; samples of 16 bits by x.float() / 32768" if dtype == int64 else ""
-        raise DTypeError(
-            f"{name} at {user_line()}: expected a float32 or float64 tensor, got {dtype}; convert it with .float()"
-            f"{samples}"
+        raise DTypeError.here(
+            f"{name}: expected a float32 or float64 tensor, got {dtype}; convert it with .float(){samples}"
         )
 
 
@@ -179,9 +177,9 @@ def require_same(name: str, **dtypes: DType | None) -> None:
     require_float(name, dtype)
     for what, other in others:
         if other != dtype:
-            raise DTypeError(
-                f"{name} at {user_line()}: {first} is {dtype} but {what} is {other}; convert one of them, as in "
-                "x.float(), x.double() or module.double()"
+            raise DTypeError.here(
+                f"{name}: {first} is {dtype} but {what} is {other}; convert one of them, as in x.float(), "
+                "x.double() or module.double()"
             )
 
 

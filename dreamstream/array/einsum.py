@@ -9,10 +9,9 @@ from typing import Any
 import numpy as np
 
 from ..errors import NotStreamableError, ShapeError
-from ..stream.where import user_line
 from .deferred import Deferred, as_deferred, library_of
+from .distance_tables import Places, product
 from .hook import made
-from .relative import Places, product
 from .scores import Scores, matrices, paired
 from .shape_of import ShapeOf
 
@@ -53,7 +52,7 @@ def of_streams(equation: Any, *operands: Any) -> Any:
     if len(operands) == 1 and isinstance(operands[0], (list, tuple)):
         operands = tuple(operands[0])
     if not isinstance(equation, str) or not operands:
-        raise NotStreamableError(f"einsum at {user_line()}: an equation and its operands stream")
+        raise NotStreamableError.here("einsum: an equation and its operands stream")
     terms, out = letters_of(equation, operands)
     if len(operands) > 2:
         return _by_pairs(terms, out, operands)
@@ -65,9 +64,7 @@ def of_streams(equation: Any, *operands: Any) -> Any:
     roles = {c: d for c, d in axes if isinstance(d, str)}
     lost = [d for c, d in roles.items() if c not in out and d != "L"]
     if lost:
-        raise NotStreamableError(
-            f"einsum {equation!r} at {user_line()} sums over {lost[0]} of a stream; keep its letter"
-        )
+        raise NotStreamableError.here(f"einsum {equation!r}", f" sums over {lost[0]} of a stream; keep its letter")
     if len(operands) == 1:
         return _summed(operands[0], terms[0], out)
     (a, b), (s, t) = operands, terms
@@ -204,7 +201,7 @@ def letters_of(equation: str, operands: Sequence[Any]) -> tuple[list[str], str]:
         out = fill + "".join(sorted(c for c in set(every) - set(fill) if every.count(c) == 1))
     out = out.replace("...", fill)
     if any(len(t) != x.ndim or len(set(t)) != len(t) for t, x in zip(terms, operands)):
-        raise ShapeError(f"einsum {equation!r} at {user_line()}: letters don't fit the operands' dimensions")
+        raise ShapeError.here(f"einsum {equation!r}: letters don't fit the operands' dimensions")
     return terms, out
 
 

@@ -24,11 +24,10 @@ from numpy.typing import NDArray
 from ..errors import DTypeError, ModeError, NotStreamableError, ShapeError
 from ..operations import BINARY, RELATIONS, UNARY
 from ..stream.rules import Length, Power
-from ..stream.rules.tokens import Token
-from ..stream.where import user_line
+from ..stream.rules.sizes import Token
 from . import dtypes, hook
 from .base import Number, is_number
-from .batch_constant import BatchTensor
+from .batch_constants import BatchTensor
 from .deferred import as_deferred, library_of
 from .in_place import check
 from .plain import INTEGERS
@@ -312,7 +311,7 @@ def _combine(name: str, operands: Sequence[Tensor | Number], dtype: Sequence[dty
     stream = _any_stream(operands)
     if stream and name in DIVIDE and dtype[-1] == dtypes.int64:
         if isinstance(operands[1], Tensor) and operands[1].is_stream:
-            raise DTypeError(f"{name}: integers of a stream can't divide at {user_line()}: some may be 0")
+            raise DTypeError.here(f"{name}: integers of a stream can't divide", ": some may be 0")
         _check_integers(name, (operands[1], operands[1]))
     if not stream and not dtypes.is_float(dtype[-1]):
         _check_integers(name, operands)
@@ -399,12 +398,12 @@ def plain_array(name: str, value: Any, dtype: dtypes.DType | None = None) -> NDA
 
 
 def refuse_streams(what: str, parts: Sequence[Any]) -> None:
-    """Refuse to read a constant's rows where a stream says, by an index."""
+    """Refuse to index a constant by a stream."""
     if any(isinstance(p, Tensor) and p.is_stream for p in parts):
-        raise NotStreamableError(
-            f"{what} by a stream, at {user_line()}: rows of a table of floats are table[index], by integers; else "
-            "there are F.one_hot(index, n).float() @ table, and for experts @ds.register and "
-            "dreamstream.torch.functional.expert_linear"
+        raise NotStreamableError.here(
+            f"{what} by a stream,",
+            ": rows of a table of floats are table[index], by integers; else there are F.one_hot(index, "
+            "n).float() @ table, and for experts @ds.register and dreamstream.torch.functional.expert_linear",
         )
 
 

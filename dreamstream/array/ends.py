@@ -6,9 +6,8 @@ from typing import Any
 
 from ..errors import ShapeError
 from ..stream.rules import Length
-from ..stream.where import user_line
 from .elementwise import where, with_frames
-from .lengths import SAME_ORDER
+from .lengths_of import SAME_ORDER
 from .stream_tensor import StreamTensor
 from .symbolic import Symbolic
 from .tensor import Tensor
@@ -48,16 +47,16 @@ def first_frames(x: StreamTensor, count: int) -> StreamTensor:
     return _last_window(x._through("flip", {}), count).flip(x.dims.index("L"))
 
 
-class _Later:
-    """In a view's place: what is computed where it is used, for a model's cache seldom is."""
+class Later:
+    """In a view's place: the last frames are computed where they are used, for a model's cache seldom is."""
 
-    def __init__(self, x: StreamTensor, count: int) -> None:
-        self._x, self._count = x, count
+    def __init__(self, of: StreamTensor, count: int) -> None:
+        self.of, self.count = of, count
 
     def again(self, out: StreamTensor) -> None:
         """Give the tensor its value."""
         out._view = None
-        made = _last_window(self._x, self._count)
+        made = _last_window(self.of, self.count)
         out.value, out.edge, out.dims, out._names = made.value, made.edge, made.dims, made._names
 
 
@@ -65,7 +64,7 @@ def last_frames(x: StreamTensor, count: int) -> StreamTensor:
     """Return the last frames, ``count`` of them in L's place, once a stream of as many has ended."""
     out = x.with_dims(x.dims, x.names)
     out.forget()
-    out._view = _Later(x, count)
+    out._view = Later(x, count)
     return out
 
 
@@ -88,7 +87,7 @@ def where_counted(x: Any, axis: int, place: Any) -> Any:
         return x[(slice(None),) * axis + (-1,)]
     for inside in (at >= 0, at < frames):
         if inside is False:
-            raise ShapeError(f"a frame at {at!r} of {frames!r} frames, at {user_line()}")
+            raise ShapeError.here(f"a frame at {at!r} of {frames!r} frames")
         if inside is not True:
             inside.require()
     return None

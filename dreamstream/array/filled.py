@@ -26,12 +26,12 @@ class Shared:
     change, since that holds a copy (`kept`).
     """
 
-    #: What it was taken of, by which function or method with which arguments, and what was taken of it.
+    #: The tensor of which it is a view, with the function or method and its arguments; and its own views.
     _source: tuple[Any, ...] | None = None
     _taken: tuple[Callable[[], Any], ...] = ()
 
     def _shares(self, of: Shared, *how: Any) -> None:
-        """Let it share the memory of another, of which it was taken by a function or method with arguments."""
+        """Record that it is a view of another, made by a function or method with arguments."""
         self._source = (of, *how)
         of._taken = (*of._taken, ref(self))
 
@@ -40,7 +40,7 @@ class Shared:
         return self._source is not None
 
     def hold(self, out: Any) -> Any:
-        """Be what was written into it, as is all that shares its memory."""
+        """Hold what was written, in this tensor and in all that share its memory."""
         if not isinstance(out, Shared) or out is self:
             return out
         if self.shares():
@@ -51,7 +51,7 @@ class Shared:
         return self
 
     def _become(self, new: Any) -> None:
-        """Be another value, and let what was taken of it be what is taken of that."""
+        """Hold another value, and let all views hold the same views of that."""
         own: Any = self
         own.__class__, own.__dict__ = type(new), {**new.__dict__, "_source": self._source, "_taken": self._taken}
         for x in (at() for at in self._taken):
@@ -59,20 +59,20 @@ class Shared:
                 x._become(x._again(self, *x._source[1:]))
 
     def _again(self, of: Any, *source: Any) -> Any:
-        """Return what is taken of a tensor in the same way."""
+        """Return the same view of another tensor."""
         how, args, kwargs = source
         if isinstance(how, str):
             return getattr(of, how)(*args, **kwargs)
         return of.library.defer(how, (of, *args), kwargs)
 
     def _within(self, of: Any, out: Any, *source: Any) -> Any:
-        """Return what the tensor is of which it was taken, once it is `out` itself."""
+        """Return the value of the whole of which this is a view, once `out` is written into the view."""
         library, (how, args, kwargs) = of.library, source
         how = getattr(library.tensor, how) if isinstance(how, str) else how
         return library.defer(with_part(how), (of, out, *args), kwargs)
 
     def written(self, name: str, *args: Any, **kwargs: Any) -> Any:
-        """Hold what a method in place, or an operator, gives."""
+        """Hold the result of a method that writes in place, or of an operator such as ``+=``."""
         plain = getattr(self, f"__{name[3:]}" if name.startswith("__") else name[:-1], None)
         return NotImplemented if plain is None else self.hold(plain(*args, **kwargs))
 
@@ -94,7 +94,7 @@ def with_part(view: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def kept(x: Any) -> Any:
-    """Return what stays as it is now, whatever is written into it."""
+    """Return a copy that keeps the value of now, whatever is written into the tensor later."""
     if not isinstance(x, Shared):
         return x
     out: Any = object.__new__(type(x))
@@ -110,7 +110,7 @@ def holds_nowhere(mask: Any) -> bool:
 
 
 class Filled(Shared):
-    """What `Symbolic` does where it holds one number, and its memory is shared."""
+    """The part of `Symbolic` for tensors of one number, and for sharing memory."""
 
     value: Any
     roles: tuple[Any, ...]
@@ -141,7 +141,7 @@ class Filled(Shared):
         return made
 
     def become(self, mask: Any = None) -> None:
-        """Be the stream that this stands for, as becomes all that shares its memory: it will be written into.
+        """Become the stream that this stands for, with all that share its memory, since it will be written into.
 
         Where it is written into under a mask that holds nowhere it stays as it is.
         """
@@ -212,7 +212,7 @@ class Filled(Shared):
 
 
 def sharing(name: str, method: Callable[..., Any]) -> Callable[..., Any]:
-    """Let what a method of this name gives share the tensor's memory."""
+    """Make a method's results views, which share the tensor's memory."""
 
     @wraps(method)
     def taken(self: Any, *args: Any, **kwargs: Any) -> Any:

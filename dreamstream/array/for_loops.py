@@ -20,13 +20,13 @@ from ..stream.edge import Line
 from ..stream.rules import Length, open_branch
 from ..tracing import Hooks, Site, variables
 from . import writing
-from .axes import numbered
-from .batch_constant import BatchTensor
+from .batch_constants import BatchTensor
+from .dimension_arguments import numbered
 from .elementwise import where
+from .first_frame import FirstFrame, with_first
 from .loop_frames import (
     Counted,
     EachFrame,
-    FirstFrame,
     Frames,
     Gathered,
     Grown,
@@ -35,7 +35,6 @@ from .loop_frames import (
     along,
     from_before,
     last_of,
-    with_first,
 )
 from .loops import Body, FrameNumber, Loop, mixed, refuse
 from .stream_tensor import StreamTensor
@@ -114,7 +113,11 @@ def _reversed(over: Any) -> Any:
 
 def _len(x: Any) -> Any:
     frames = frames_in(x)
-    return len(x) if frames is None else frames.length
+    if frames is not None:
+        return frames.length
+    inner = _inner(x)
+    streams = type(inner) is StreamTensor and inner.edge is not None and inner.dims[:1] == ("B",)
+    return inner.shape[0] if streams else len(x)
 
 
 def _list(*args: Any) -> Any:

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from ..errors import NotStreamableError, ShapeError
 from ..operations.refusals import PLACES
+from ..source_line import user_line
 from ..stream.rules import (
     BatchSize,
     Fallback,
@@ -27,41 +28,40 @@ from ..stream.rules import (
     plan_reshape,
     stream_slice,
 )
-from ..stream.where import user_line
 from . import dtypes, hook
-from .axes import numbered
-from .batch_constant import BatchTensor
+from .batch_constants import BatchTensor
 from .deferred import Deferred
+from .dimension_arguments import numbered
 from .elementwise import where
 from .ends import first_frames, last_frame, last_frames
-from .features import product, reduce_features, why_not_matmul
-from .merged import Merged, merged
-from .picked import Picked
+from .feature_reductions import product, reduce_features, why_not_matmul
+from .masked_select import Picked
+from .merged_dimensions import Merged, merged
+from .over_time import chosen, reduce_stream, require_waiting, spread
 from .reductions import Extreme
 from .scores import Scores, scores_of
 from .shape_of import Empty
+from .softmax_pooling import product as summed_product
 from .stream_tensor import StreamTensor
 from .symbolic import Symbolic
 from .tensor import Tensor
-from .weights import product as summed_product
-from .whole import chosen, reduce_stream, require_waiting, spread
 
 
 def _refuse(x: StreamTensor, what: str, remedy: str) -> NoReturn:
-    raise NotStreamableError(f"{what} on a stream {x.roles} inside a forward, at {user_line()}; {remedy}")
+    raise NotStreamableError.here(f"{what} on a stream {x.roles} inside a forward,", f"; {remedy}")
 
 
 def held(x: StreamTensor, edge: Any, at: int) -> StreamTensor:
-    """Return what is given once for each frame of another edge: L comes in the place of dimension `at`, of size 1.
+    """Repeat what is given once for each frame of another edge: L replaces dimension `at`, of size 1.
 
     Where `at` is -1, it comes first.
     """
     x = x.in_order()
     if at >= 0:
         if isinstance(x.dims[at], str) or x.features[x.dims[at]] != 1:
-            raise ShapeError(
-                f"a value given once, of shape {x.roles}, meets frames at {user_line()}: where they have L it "
-                "must have a dimension of size 1, as x.unsqueeze(dim) makes it"
+            raise ShapeError.here(
+                f"a value given once, of shape {x.roles}, meets frames: where they have L it must have a "
+                "dimension of size 1, as x.unsqueeze(dim) makes it"
             )
         kept = [d for i, d in enumerate(x.dims) if i != at]
         sizes = [x.features[d] for d in kept if isinstance(d, int)]
@@ -111,9 +111,8 @@ def scatter(x: Any, axis: int, index: Any, src: Any, adds: bool = False) -> Stre
     number = isinstance(src, (int, float))
     streams = [x, index] if number else [x, index, src]
     if any(getattr(t, "edge", None) is None for t in streams) or isinstance(x.dims[axis], str):
-        raise NotStreamableError(
-            f"scatter at {user_line()}: expected streams of a forward, or a number to write, along a dimension of "
-            "features"
+        raise NotStreamableError.here(
+            "scatter: expected streams of a forward, or a number to write, along a dimension of features"
         )
     out: Any
     out, index, *given = [t.transpose(axis, -1) for t in streams]
@@ -128,7 +127,7 @@ def scatter(x: Any, axis: int, index: Any, src: Any, adds: bool = False) -> Stre
 
 
 def _counts_from_the_first(index: Any) -> bool:
-    """Whether an index of frames says by a number which is the last."""
+    """Whether an index of frames ends at a number of frames counted from the first."""
     at = index.stop if isinstance(index, slice) else index
     return isinstance(at, int) and at >= 0 and (not isinstance(index, slice) or (index.start or 0) >= 0)
 
@@ -232,7 +231,7 @@ def getitem(x: StreamTensor, index: Any) -> Any:
         return Picked(x.with_dims(x.dims, x.names), index)
     parts = parts_of(x, index)
     if any(getattr(i, "is_stream", False) for i in (index if isinstance(index, tuple) else (index,))):
-        raise NotStreamableError(f"an index by a stream, at {user_line()}: {'; '.join(PLACES.words)}")
+        raise NotStreamableError.here("an index by a stream,", f": {'; '.join(PLACES.words)}")
     if isinstance(parts, Fallback):
         _refuse(x, f"this index ({parts.reason})", "index one axis at a time with slices")
     if not is_whole(parts.batch):
@@ -320,12 +319,12 @@ def _behind_lanes(x: StreamTensor, shape: Sequence[Any]) -> StreamTensor:
 
 
 def so_far(x: StreamTensor, kind: str) -> StreamTensor:
-    """Return what comes of all frames so far."""
+    """Reduce all frames so far, at every frame."""
     return (x.to(np.dtype(np.int64)) if x.dtype == np.bool_ else x)._through("cumulative", {"kind": kind})
 
 
 def running(x: StreamTensor, axis: int, combine: str, neutral: float) -> StreamTensor:
-    """Return what comes of all features so far, in steps of twice the width."""
+    """Reduce all features so far, at every feature, in steps of twice the width."""
     n, width = x.features[axis], 1
     out = x.with_dims(x._straight())
     while width < n:
@@ -357,7 +356,7 @@ def _unfold_features(x: StreamTensor, axis: int, size: int, step: int) -> Stream
         _refuse(x, f"unfold over {at}", "unfold over the stream axis, or over features")
     n = (x.features[at] - size) // step + 1
     if n < 1:
-        raise ShapeError(f"unfold at {user_line()}: {x.features[at]} features are fewer than a window of {size}")
+        raise ShapeError.here(f"unfold: {x.features[at]} features are fewer than a window of {size}")
     x = picked(x, at, np.add.outer(step * np.arange(n), np.arange(size)).ravel())
     shape = (*x.features[:at], n, size, *x.features[at + 1 :])
     dims = tuple(d if isinstance(d, str) or d <= at else d + 1 for d in x.dims)
@@ -382,7 +381,7 @@ def repeat_interleave(x: StreamTensor, axis: int, times: Any) -> StreamTensor:
 
 
 def for_batch(x: StreamTensor, axis: int, lanes: int = 1) -> StreamTensor:
-    """Return what all streams have alike with B, and so many lanes, in place of a feature axis of one element."""
+    """Return a constant with B, and so many lanes, in place of a feature axis of one element."""
     if not any(isinstance(d, str) and holds(d, "B") for d in x.dims):
         if isinstance(x.dims[axis], str) or x.features[x.dims[axis]] != 1:
             return x
@@ -463,7 +462,7 @@ def cat(tensors: Sequence[StreamTensor], axis: int) -> StreamTensor:
         [isinstance(d, str) and d for d in p.dims] != [isinstance(d, str) and d for d in parts[0].dims]
         for p in parts
     ):
-        raise ShapeError(f"cat at {user_line()}: dimensions {[p.roles for p in parts]} don't line up")
+        raise ShapeError.here(f"cat: dimensions {[p.roles for p in parts]} don't line up")
     feature, dims = parts[0].dims[axis], parts[0].dims
     while len(parts) > 1:
         groups = [parts[i : i + _MOST_JOINED] for i in range(0, len(parts), _MOST_JOINED)]
@@ -488,9 +487,7 @@ def extend(tensors: Sequence[Any], axis: int) -> StreamTensor:
         batch = [t.batch_axis] if isinstance(t, BatchTensor) else [i for i, d in enumerate(x.dims) if d == "B"]
         sizes = [1 if d == "B" else n if d == "L" else x.features[d] for d, n in zip(x.dims, constant.shape)]
         if list(constant.shape) != sizes or constant.ndim != x.ndim or batch != [x.dims.index("B")]:
-            raise ShapeError(
-                f"cat at {user_line()}: {tuple(constant.shape)} doesn't line up with a stream {x.roles}"
-            )
+            raise ShapeError.here(f"cat: {tuple(constant.shape)} doesn't line up with a stream {x.roles}")
         if constant.shape[axis]:
             frames[i > at[0]].append(constant.permute(x.dims.index("B"), *order)[0].to(x.dtype))
     if not any(frames):
@@ -556,7 +553,7 @@ def _take(x: StreamTensor, axis: int, array: NDArray[Any]) -> StreamTensor:
     picks = np.flatnonzero(array) if mask else array.ravel()
     shape = picks.shape if mask else array.shape
     if mask and array.shape != taken:
-        raise ShapeError(f"a mask of shape {array.shape} over features {taken}, at {user_line()}")
+        raise ShapeError.here(f"a mask of shape {array.shape} over features {taken}")
     if not len(picks):
         _refuse(x, "an empty index array over features", "pick at least one")
     size = math.prod(taken)
@@ -587,5 +584,5 @@ def constant_index(data: bytes) -> Tensor:
 def _within(index: int, size: int) -> int:
     """Return an index of features counted from the front."""
     if not -size <= index < size:
-        raise ShapeError(f"index {index} is out of range for {size} features, at {user_line()}")
+        raise ShapeError.here(f"index {index} is out of range for {size} features")
     return index % size

@@ -9,7 +9,6 @@ import numpy as np
 
 from ..errors import NotStreamableError, ShapeError
 from ..stream.rules import require_same
-from ..stream.where import user_line
 from .tensor import Tensor
 
 Shown = Callable[[Any], Any]
@@ -37,7 +36,7 @@ def of_elements(name: str, x: Any, others: Sequence[Any]) -> tuple[Tensor, list[
 
 def _require_outside(name: str, x: Any) -> None:
     if x.edge is not None:
-        raise NotStreamableError(f"{name} inside a forward, at {user_line()}: apply it to what that returns")
+        raise NotStreamableError.here(f"{name} inside a forward,", ": apply it to what that returns")
 
 
 def _frames(name: str, model: Any, other: Any) -> Any:

@@ -1,4 +1,4 @@
-"""The doors that arrays go through without knowing who stands behind them.
+"""The door and the table of operations as arrays reach them; `dispatch` and `plain` fill the slots.
 
 `dreamstream.dispatch` lies above this room and fills them in when it is loaded.
 """

@@ -13,14 +13,14 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import ModeError, NotStreamableError
+from ..errors import NotStreamableError
 from ..operations import RELATIONS
 from ..stream.mask_recognition import Recognised
 from ..stream.rules import Length, Sizes
 from ..stream.tree import map_leaves
-from ..stream.where import user_line
 from . import creation, positions
 from .deferred import SERVES_FRAMES, Deferred, flat, is_deferred, to_a_copy
+from .draws import dropping
 from .einsum import table_product
 from .score_views import Greatest
 from .scores import Scores
@@ -55,7 +55,7 @@ class Library(Sizes):
         return nullcontext()
 
     def compute(self, func: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-        """Return what a function gives of tensors and numbers."""
+        """Compute a function of tensors and numbers."""
         return func(*args, **kwargs)
 
     def array(self, values: Any) -> Any:
@@ -63,7 +63,7 @@ class Library(Sizes):
         return Tensor._plain(values)
 
     def without_values(self, x: ShapeOf) -> Any:
-        """Return what functions take in place of a stream, of which they may know the shape."""
+        """Return what a function that makes a mask gets in place of a stream: a tensor of its shape."""
         return x
 
     def share(self, out: Any, args: Sequence[Any]) -> bool:
@@ -80,16 +80,20 @@ class Library(Sizes):
         return tensor.shape, values.dtype.str, sha1(values.tobytes()).digest()
 
     def bias(self, found: Recognised, steps: Sequence[Any], keys: Any) -> Any:
-        """Return what is added to scores by distance, as operators take it."""
+        """Return the recognised term by distance as operators take it."""
         return Tensor._plain(np.asarray(found.bias, keys.dtype))
 
     def table(self, make: Callable[[], Any], found: Any, keys: Any) -> Any:
-        """Return a table that was found, as operators take it; one that is learned is made anew."""
+        """Return a recognised table as operators take it; compute one that is learned again, with its gradient."""
         return found.to(keys.dtype)
 
     def dropped(self, p: float) -> AbstractContextManager[Any]:
         """Within it attention drops its weights with a probability."""
-        raise ModeError(f"attention's dropout of {p} is not offered; give 0")
+        return dropping(p)
+
+    def draw(self) -> int:
+        """Return a number of the generator that a seed sets."""
+        return int(creation.generator().integers(1 << 63))
 
     # ------------------------------------------------------------------ what is deferred
     def function(self, name: str) -> Any:
@@ -99,14 +103,14 @@ class Library(Sizes):
         return getattr(creation if name in ("arange", "eye", "full") else Tensor, name, None)
 
     def defer(self, func: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-        """Return what a function gives of deferred values and lengths, or of these and streams."""
+        """Defer a function of deferred values and lengths; with a stream among its arguments, run it."""
         if any(isinstance(x, (StreamTensor, Scores, Greatest)) for x in flat((args, kwargs))):
             found = table_product(func.__name__, args, lambda: _run(func, args, kwargs))
             return _run(func, args, kwargs) if found is None else found
         return Deferred(self, func, args, dict(kwargs))
 
     def defer_method(self, name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-        """Return what a function, or a method of lengths and positions, gives that no formula says."""
+        """Defer a function, or a method of lengths and positions, for which there is no formula."""
         func = self.function(name)
         if func is None:
             return NotImplemented
@@ -134,13 +138,13 @@ class Library(Sizes):
         known = x.__dict__
         if "_stream" not in known:
             if sum(isinstance(s, Length) for s in x.shape) != 1 or not any(map(is_deferred, x.arguments())):
-                raise NotStreamableError(f"{x!r} meet a stream, at {user_line()}; {SERVES_FRAMES}")
+                raise NotStreamableError.here(f"{x!r} meet a stream,", f"; {SERVES_FRAMES}")
             integers = positions.integers(x)
             known["_stream"] = positions.streamed(x, "int64") if integers else _run(x.func, x.args, x.kwargs)
         return known["_stream"]
 
     def output_of(self, x: Deferred) -> Any:
-        """Return what a forward returns of a deferred value."""
+        """Return a deferred value as a forward's result, or refuse it."""
         return self.stream_of(x)
 
 
@@ -150,7 +154,7 @@ def _run(func: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any
     method = getattr(given[0], func.__name__, None) if getattr(Tensor, func.__name__, None) is func else None
     out = func(*given, **named) if method is None else method(*given[1:], **named)
     if out is NotImplemented:
-        raise NotStreamableError(f"{func.__name__} of positions and a stream, at {user_line()}; {SERVES_FRAMES}")
+        raise NotStreamableError.here(f"{func.__name__} of positions and a stream,", f"; {SERVES_FRAMES}")
     return out
 
 

@@ -7,12 +7,10 @@ from typing import Any, NoReturn
 
 from ..errors import NotStreamableError, ShapeError
 from ..operations.refusals import LOOPS, LOOPS_GROW
+from ..source_line import user_line
 from ..stream.rules import Length
-from ..stream.where import user_line
 from . import hook
-from .elementwise import where
 from .loops import FrameNumber, Loop, mixed, refuse
-from .protocol import refuse_the_rest
 from .stream_tensor import StreamTensor
 from .tensor import Tensor
 
@@ -88,7 +86,7 @@ def number_in(index: Any) -> bool:
     return False
 
 
-def _parts(index: Any, ndim: int) -> list[Any]:
+def parts_of(index: Any, ndim: int) -> list[Any]:
     """Return the parts of an index without its ellipsis."""
     parts = list(index) if type(index) is tuple else [index]
     if Ellipsis in [p for p in parts if p is Ellipsis]:
@@ -109,7 +107,7 @@ def _place(parts: Sequence[Any]) -> tuple[int, int]:
     return found[0], sum(p is not None for p in parts[: found[0]])
 
 
-def _is_all(part: Any) -> bool:
+def is_all(part: Any) -> bool:
     """Whether a part of an index takes all of its dimension."""
     return type(part) is slice and part.start is None and part.stop is None and part.step in (None, 1)
 
@@ -117,12 +115,12 @@ def _is_all(part: Any) -> bool:
 def _of_frame(frame: Any, parts: Sequence[Any], at: int) -> Any:
     """Return what else an index takes of a frame."""
     rest = (*parts[:at], *parts[at + 1 :])
-    return frame if all(map(_is_all, rest)) else frame[rest]
+    return frame if all(map(is_all, rest)) else frame[rest]
 
 
 def frame_of(x: StreamTensor, index: Any) -> Any:
     """Return ``x[:, t]`` and the like in the body of a loop over frames, of the whole stream."""
-    parts = _parts(index, x.ndim)
+    parts = parts_of(index, x.ndim)
     at, axis = _place(parts)
     part = parts[at]
     number = part if type(part) is FrameNumber else part.start
@@ -138,12 +136,12 @@ def frame_of(x: StreamTensor, index: Any) -> Any:
     frames: list[Any] = [loop.frame(x, number.off + k).unsqueeze(axis) for k in range(count)]
     frame = frames[0] if count == 1 else frames[0]._cat(frames, axis)
     parts[at] = slice(None, None, part.step)
-    return frame if all(map(_is_all, parts)) else frame[tuple(parts)]
+    return frame if all(map(is_all, parts)) else frame[tuple(parts)]
 
 
 def set_frame(y: StreamTensor, index: Any, value: Any) -> None:
     """Do ``y[:, t] = value`` in the body of a loop over frames."""
-    parts = _parts(index, y.ndim)
+    parts = parts_of(index, y.ndim)
     at, axis = _place(parts)
     part = parts[at]
     number = part if type(part) is FrameNumber else part.start
@@ -156,7 +154,7 @@ def set_frame(y: StreamTensor, index: Any, value: Any) -> None:
         value = value.squeeze(axis)
     rest = (*parts[:at], *parts[at + 1 :])
     before = loop.frame(y, 0)
-    whole = all(map(_is_all, rest))
+    whole = all(map(is_all, rest))
     if whole and isinstance(value, StreamTensor) and value.roles == before.roles and value.dtype == before.dtype:
         loop.write(y, value.with_dims(value.dims))
         return
@@ -176,7 +174,7 @@ def _count(part: slice) -> int:
 
 def row_of(table: Tensor, index: Any) -> Any:
     """Return ``table[t]``: the row of a table at the position of the frame."""
-    parts = _parts(index, table.ndim)
+    parts = parts_of(index, table.ndim)
     at, axis = _place(parts)
     part = parts[at]
     if type(part) is slice:
@@ -301,93 +299,10 @@ def last_of(frames: StreamTensor, dims: tuple[Any, ...]) -> Any:
 def from_before(frames: StreamTensor, dims: tuple[Any, ...]) -> tuple[Any, Any, Any]:
     """Return what is carried, the same from before the first frame on, and where that is not."""
     stream: Any = along(frames, dims)
-    before, there = (x._through("pad", {"left": 1, "right": 0}) for x in (stream, _ones(stream)))
+    before, there = (x._through("pad", {"left": 1, "right": 0}) for x in (stream, ones_of(stream)))
     return stream, before, there.gt(0.5)
 
 
-# ---------------------------------------------------------------------- first frames
-class FirstFrame:
-    """``x[:, 0]`` and ``x[:, :1]`` inside a forward: what a loop over frames begins with.
-
-    All else refuses it: which frames it is to meet can't be known.
-
-    Parameters
-    ----------
-    stream : StreamTensor
-    axis : int
-        Where L is.
-    keeps : bool
-        Whether L stays, of one frame.
-    """
-
-    is_stream = False
-
-    def __init__(self, stream: StreamTensor, axis: int, keeps: bool) -> None:
-        self.stream, self.axis, self.keeps = stream, axis, keeps
-        self.line = user_line()
-
-    def frame(self, loop: Loop) -> Any:
-        """Return it in the body of a loop, whose first frame it is given to."""
-        made: Any = loop.input(
-            (self.stream.edge, self.stream.value, -loop.first),
-            lambda: loop.shifted(self.stream.in_order(), -loop.first),
-        )
-        return made.unsqueeze(self.axis) if self.keeps else made
-
-    def refuse(self, name: str) -> NoReturn:
-        """Say what it is not for."""
-        raise NotStreamableError(
-            f"{name} of the first frame of a stream, taken at {self.line}: one frame of a stream is neither its "
-            "first nor its last for ever; use a slice (x[..., a:], x[..., :-b], x[..., ::k]), or pick the frame "
-            "outside the forward. A loop over frames may begin with it"
-        )
-
-    def as_output(self) -> NoReturn:
-        """Refuse to leave the forward."""
-        self.refuse("an output")
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):
-            raise AttributeError(name)
-        self.refuse(name)
-
-    @classmethod
-    def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        found = next(x for x in (*args, *(kwargs or {}).values()) if isinstance(x, FirstFrame))
-        found.refuse(getattr(func, "__name__", "an operation"))
-
-
-refuse_the_rest(FirstFrame, FirstFrame.refuse, copies=True)
-
-
-def first_frame(x: StreamTensor, index: Any) -> FirstFrame | None:
-    """Return what an index takes where that is the first frame alone; None for all other indices."""
-    if "L" not in x.dims or (x.edge is not None and x.edge.line.static):
-        return None
-    parts = _parts(index, x.ndim)
-    axis = x.dims.index("L")
-    places = [i for i, p in enumerate(parts) if p is not None]
-    if axis >= len(places):
-        return None
-    part = parts[places[axis]]
-    ends = (part.start, part.stop, part.step) if type(part) is slice else ()
-    keeps = {int, type(None)}.issuperset(map(type, ends)) and ends in ((None, 1, None), (0, 1, None), (None, 1, 1))
-    if not keeps and not (type(part) is int and part == 0):
-        return None
-    others = [p for i, p in enumerate(parts) if i != places[axis]]
-    if not all(map(_is_all, others)):
-        return None
-    return FirstFrame(x.with_dims(x.dims), axis, keeps)
-
-
-def with_first(frames: Any, first: FirstFrame, behind: int) -> Any:
-    """Return frames with the first one of a stream before them; `behind` is how many that has more at its end."""
-    before, there = (x._through("pad", {"left": 1, "right": 0}) for x in (frames, _ones(frames)))
-    whole: Any = first.stream.in_order()
-    if behind:
-        whole = whole._through("slice", {"start": 0, "crop": behind, "step": 1})
-    return where(there.gt(0.5), before, whole)
-
-
-def _ones(x: Any) -> Any:
+def ones_of(x: Any) -> Any:
+    """Return ones, as many as x has elements."""
     return (x.eq(x) | x.ne(x)).to("float32")

@@ -15,11 +15,11 @@ from typing import Any, NoReturn
 
 from ..errors import NotStreamableError
 from ..operations.refusals import LOOPS_BACKWARDS, LOOPS_ELSEWHERE, LOOPS_TO_LAST, LOOPS_WHOLE, Refusal
+from ..source_line import user_line
 from ..stream.edge import Edge, Line, Request, lines_of
 from ..stream.rules import Length, Token
-from ..stream.where import user_line
 from . import hook
-from .axes import numbered
+from .dimension_arguments import numbered
 from .stream_tensor import StreamTensor
 
 #: All values of a body advance together, frame by frame.
@@ -135,9 +135,9 @@ class Body:
     def known_as(self, weight: Any) -> Any:
         return None
 
-    def misuse(self, message: str) -> Exception:
+    def misuse(self, message: str, rest: str | None = None) -> Exception:
         """Return the exception for a use that streams can't have."""
-        error: Exception = self.loop.entry.misuse(message)
+        error: Exception = self.loop.entry.misuse(message, rest)
         return error
 
     def value(self, line: Line, handle: Any) -> Edge:

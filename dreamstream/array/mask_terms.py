@@ -1,4 +1,4 @@
-"""What masks and terms say of attention: the steps by which scores were changed, computed at lengths that show it.
+"""From masks and terms to attention: the steps that changed scores are computed at lengths that show all of them.
 
 Each step holds a deferred value, or a number. All of them are run, in their order, on zeros in the scores' place;
 `dreamstream.stream.mask_recognition` reads from the values what each query sees, and what is added by distance.
@@ -27,14 +27,17 @@ from ..stream.mask_recognition import (
     recognised,
 )
 from .deferred import FEW, Deferred, frames_at, frames_for
-from .relative import Places, Rows, rows_of
+from .distance_tables import Places, Rows, rows_of
 
 #: The most periods' frames between numbers that are tried in place of one that is too great.
 _MOST_STEPS = 256
 
+#: What hides a score whose place it takes: beside any other one, a softmax gives it 0.
+_FILLED = -1e3
+
 
 def recognise(steps: Sequence[Any], keys: Any) -> Recognised:
-    """Return what steps say of the attention to keys.
+    """Recognise what queries see, and what is added by distance, in the steps that changed scores.
 
     Raises
     ------
@@ -50,7 +53,7 @@ def recognise(steps: Sequence[Any], keys: Any) -> Recognised:
         return recognised(lambda n: _added_always(steps, n, keys), min(n, most), most)
 
     def of_smaller(c: int, others: set[int]) -> Recognised:
-        """Return what steps say by what they say with smaller numbers in place of one."""
+        """Recognise steps with a number too great to be tried, by trying smaller numbers in its place."""
         period = math.lcm(*(x for x in others if x))
         near = c % period + period * (max(others | {FEW}) // period + 1)
         tries = [[step.replaced(c, near + k * period) for step in steps] for k in range(3)]
@@ -152,6 +155,7 @@ def added(steps: Sequence[Any], n: int, keys: Any, frames: int | None = None) ->
         else:
             at = at == 0 if step.name == "keep" else at != 0
             out, gone = out.masked_fill(at, step.value), gone | at
+    out = out.masked_fill(gone & (out <= _FILLED) & (out > MASKED), MASKED)
     if bool((gone & (out > MASKED)).any()):
         raise Unrecognised("scores give way to numbers where they are not hidden")
     return out
@@ -174,7 +178,7 @@ def _numbers(steps: Sequence[Any]) -> set[int]:
 def _answered(
     what: tuple[Any, ...], known: Sequence[Any], keys: Any, make: Callable[[], Any], steps: Sequence[Any] = ()
 ) -> Any:
-    """Return what has been made of equal steps before; make it where nothing has."""
+    """Return the cached answer for equal steps; make it where there is none."""
     first, tensors = deferred_in(steps or known)[0], list[Any]()
     return first.answered((*what, *(first.key(x, keys, tensors) for x in known)), tensors, make)
 

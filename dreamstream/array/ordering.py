@@ -9,9 +9,9 @@ from typing import Any
 
 from ..errors import ShapeError
 from . import derivatives as d, dtypes, hook
-from .axes import numbered
 from .creation import stack, zeros_like
 from .derivatives import derived
+from .dimension_arguments import numbered
 from .elementwise import where, with_frames
 from .hook import CHOICE
 from .reductions import Extreme
@@ -124,7 +124,7 @@ def nanmedian(self: Tensor, dim: int | None = None, keepdim: bool = False) -> An
 def quantile(
     self: Tensor, q: Any, dim: int | None = None, keepdim: bool = False, *, interpolation: str = "linear"
 ) -> Tensor:
-    """Return what a part `q` of the elements is below; NaN where there is one.
+    """Return the value below which a part `q` of the elements lies; NaN where one is NaN.
 
     Parameters
     ----------

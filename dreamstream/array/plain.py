@@ -19,7 +19,7 @@ from .. import _core
 from ..errors import DTypeError
 from ..operations import BINARY, UNARY
 from . import derivatives as d, dtypes
-from .axes import in_c_order
+from .dimension_arguments import in_c_order
 
 Array = NDArray[Any]
 Axes = tuple[int, ...]
@@ -64,13 +64,16 @@ def _variance(a: Array, axes: Axes, keepdim: bool, correction: float) -> Array:
 
 
 def _norm(a: Array, axes: Axes, keepdim: bool, p: float) -> Any:
-    size: Array = np.abs(a.astype(np.float64))
+    size: Array = np.asarray(a.astype(np.float64))
+    if p != 2:
+        np.abs(size, out=size)
     if math.isinf(p):
         out = (np.max if p > 0 else np.min)(size, axis=axes, keepdims=keepdim)
     elif p == 0:
         out = np.count_nonzero(size, axis=axes, keepdims=keepdim)
     else:
-        out = np.sum(size**p, axis=axes, keepdims=keepdim) ** (1 / p)
+        size = np.square(size, out=size) if p == 2 else size**p
+        out = np.sum(size, axis=axes, keepdims=keepdim) ** (1 / p)
     return np.asarray(out).astype(a.dtype)
 
 

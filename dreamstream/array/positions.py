@@ -1,26 +1,31 @@
 """Integers that are computed of a frame's position, as the operator of positions counts them.
 
-It knows sums, products, quotients and rests. What a forward does to ``arange(x.size(L))`` is read off the deferred
-value, and compared with what the functions themselves say of some lengths.
+It knows sums, products, quotients, rests and limits. What a forward does to ``arange(x.size(L))`` is read off the
+deferred value, and compared with what the functions themselves say of some lengths.
 """
 
 from __future__ import annotations
 
 import math
+import operator
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from ..errors import NotStreamableError
 from ..stream.rules import Length
-from ..stream.where import user_line
 from .deferred import SERVES_FRAMES, Deferred, is_deferred
 from .stream_tensor import StreamTensor
 from .symbolic import Symbolic
 
-#: The operator's codes for sums, products, quotients and rests.
-_CODES = dict.fromkeys(("add", "radd", "sub"), 0) | dict.fromkeys(("mul", "rmul"), 1)
-_CODES |= dict.fromkeys(("floordiv", "floor_divide"), 2) | dict.fromkeys(("mod", "remainder"), 3)
+#: The operator's codes for sums, products, quotients, rests, the lesser and the greater of two.
+_CODES = dict.fromkeys(("add", "radd", "sub"), 0) | dict.fromkeys(("mul", "rmul", "multiply"), 1)
+_CODES |= dict.fromkeys(("floordiv", "floor_divide"), 2) | dict.fromkeys(("mod", "remainder", "fmod"), 3)
+_CODES |= dict.fromkeys(("min", "minimum", "clamp_max"), 4) | dict.fromkeys(("max", "maximum", "clamp_min"), 5)
+_APPLIED: tuple[Callable[[Any, int], Any], ...] = (
+    operator.add, operator.mul, operator.floordiv, operator.mod, np.minimum, np.maximum,
+)  # fmt: skip
 _SHAPES = (
     "to", "long", "int", "type", "type_as", "unsqueeze", "squeeze", "view", "reshape", "expand", "expand_as",
     "repeat", "getitem", "contiguous", "clone", "detach",
@@ -53,21 +58,64 @@ def _counted(x: Any) -> tuple[Symbolic, list[int]]:
     if isinstance(x, Symbolic) and x.position and isinstance(x.value, (int, float)):
         return x, []
     if isinstance(x, Deferred):
-        name, first = x.func.__name__.strip("_"), x.args[0]
-        by = x.args[1] if len(x.args) > 1 else x.kwargs.get("other")
-        if integers(by) and not (is_deferred(by) or getattr(by, "is_stream", False)) and math.prod(by.shape) == 1:
-            by = int(by)
+        name, given = x.func.__name__.strip("_"), [_as_integer(a) for a in x.args]
+        first = given[0] if given else None
         if name in _SHAPES:
             return _counted(first)
-        if isinstance(by, int) and is_deferred(first):
-            leaf, steps = _counted(first)
-            floored = name == "div" and x.kwargs.get("rounding_mode") == "floor"
-            code = 2 if floored else _CODES.get(name)
-            if code is not None and (code < 2 or by >= 1) and "alpha" not in x.kwargs:
-                return leaf, [*steps, code, -by if name == "sub" else by]
+        if name in ("where", "masked_fill", "setitem"):
+            return _chosen(x, given)
         if name in ("add", "radd", "mul", "rmul") and isinstance(first, int):
-            leaf, steps = _counted(by)
+            leaf, steps = _counted(given[1])
             return leaf, [*steps, _CODES[name], first]
+        more = _step(name, *given[1:], **{k: _as_integer(v) for k, v in x.kwargs.items()})
+        if more is not None and is_deferred(first):
+            leaf, steps = _counted(first)
+            return leaf, steps + more
+    raise unknown(x)
+
+
+def _as_integer(x: Any) -> Any:
+    """Return the integer that a tensor of one element holds; all else as it is."""
+    plain = integers(x) and not (is_deferred(x) or getattr(x, "is_stream", False))
+    return int(x) if plain and math.prod(x.shape) == 1 else x
+
+
+def _step(name: str, *given: Any, **named: Any) -> list[int] | None:
+    """Return what a function adds to the steps of its first argument; None where it is none of a position."""
+    if name in ("clamp", "clip"):
+        limits = dict(zip(("min", "max"), given)) | named
+        least, most = limits.get("min"), limits.get("max")
+        if not all(c is None or type(c) is int for c in (least, most)):
+            return None
+        return [*(() if least is None else (5, least)), *(() if most is None else (4, most))]
+    if name in ("neg", "negative"):
+        return [1, -1]
+    by = next(iter((*given, *named.values())), None)
+    if type(by) is not int or "alpha" in named:
+        return None
+    if name == "rsub":
+        return [1, -1, 0, by]
+    if name in ("rshift", "bitwise_right_shift") and by >= 0:
+        return [2, 1 << by]
+    if name in ("and", "rand", "bitwise_and") and by >= 0 and by & (by + 1) == 0:
+        return [3, by + 1]
+    floored = name in ("div", "divide") and named.get("rounding_mode") == "floor"
+    code = 2 if floored else _CODES.get(name)
+    if code is None or (code in (2, 3) and by < 1):
+        return None
+    return [code, -by if name == "sub" else by]
+
+
+def _chosen(x: Deferred, given: Sequence[Any]) -> tuple[Symbolic, list[int]]:
+    """Return the steps where integers give way to a constant beyond it, as they do within a limit."""
+    counts = [a for a in given if is_deferred(a) and integers(a)]
+    limits = [a for a in given if type(a) is int]
+    if len(counts) == 1 and len(limits) == 1:
+        leaf, steps = _counted(counts[0])
+        for code in (4, 5):
+            made = [*steps, code, limits[0]]
+            if all(_as_counted(x, leaf, made, n) for n in (64, x.frames + 1)):
+                return leaf, made
     raise unknown(x)
 
 
@@ -78,7 +126,7 @@ def _as_counted(x: Any, leaf: Symbolic, steps: list[int], n: int) -> bool:
     at = np.arange(wanted.shape[next(i for i, s in enumerate(x.shape) if isinstance(s, Length))])
     at = at + int(leaf.value)
     for code, c in zip(steps[::2], steps[1::2]):
-        at = (at + c, at * c, at // max(c, 1), at % max(c, 1))[code]
+        at = _APPLIED[code](at, c)
     shape = [-1 if isinstance(s, Length) else 1 for s in x.shape]
     return np.array_equal(np.broadcast_to(at.reshape(shape), wanted.shape), wanted)
 
@@ -113,11 +161,12 @@ def first_row(at: Any, repeated: bool = False) -> tuple[int, Length, int, int] |
 def unknown(x: Any) -> NotStreamableError:
     """Return the error for integers that are not counted."""
     if isinstance(x, Symbolic) and not x.position and isinstance(x.value, Length):
-        return NotStreamableError(
-            f"a mask of {x!r} meets frames, at {user_line()}: the counts don't show that these lengths cover all "
-            "frames of every stream; derive them as the layers do, from lengths that the forward is given"
+        return NotStreamableError.here(
+            f"a mask of {x!r} meets frames,",
+            ": the counts don't show that these lengths cover all frames of every stream; derive them as the "
+            "layers do, from lengths that the forward is given",
         )
-    return NotStreamableError(
-        f"{x!r} meet a stream, at {user_line()}: integers that are no sum, product, quotient or rest of one "
-        f"position; {SERVES_FRAMES}"
+    return NotStreamableError.here(
+        f"{x!r} meet a stream,",
+        f": integers that are no sum, product, quotient, rest or limit of one position; {SERVES_FRAMES}",
     )

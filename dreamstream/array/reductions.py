@@ -14,7 +14,7 @@ import numpy as np
 
 from ..errors import DTypeError, ModeError, ShapeError
 from . import dtypes
-from .axes import axes_of
+from .dimension_arguments import axes_of
 from .elementwise import binary, plain_array
 from .hook import CHOICE, made
 from .tensor import Tensor, take

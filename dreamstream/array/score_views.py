@@ -1,4 +1,4 @@
-"""What noted scores look like, other orders and shapes of the same, and what is done to them."""
+"""Views of scores, and the steps that are recorded of what is done to them."""
 
 from __future__ import annotations
 
@@ -10,12 +10,11 @@ import numpy as np
 
 from ..errors import NotStreamableError
 from ..stream.rules import Length
-from ..stream.where import user_line
-from .axes import Described, sizes_of
-from .axes_of_scores import KEYS, QUERIES, Axes
 from .deferred import Deferred
+from .dimension_arguments import Described, sizes_of
 from .filled import Shared
 from .protocol import refuse_the_rest
+from .score_layout import KEYS, QUERIES, Axes
 from .symbolic import Symbolic
 
 V = TypeVar("V", bound="ScoreViews")
@@ -29,7 +28,7 @@ SERVES = (
 
 
 class ScoreViews(Described, Shared):
-    """The products of queries and keys, as a tensor that is seen.
+    """The products of queries and keys as a tensor: its shape, its type, its views.
 
     Attributes
     ----------
@@ -131,7 +130,7 @@ class ScoreViews(Described, Shared):
 
     def _misuse(self, use: str) -> NoReturn:
         layers = "; nn.MultiheadAttention gives none with need_weights=False" if self.soft else ""
-        raise NotStreamableError(f"scores of attention are {use}, at {user_line()}; {SERVES}{layers}")
+        raise NotStreamableError.here(f"scores of attention are {use},", f"; {SERVES}{layers}")
 
 
 # ---------------------------------------------------------------------- what is done to them
@@ -143,9 +142,9 @@ class Step(NamedTuple):
     name : str
         "add", "mul", "times", "fill", "keep", or "sum": what other steps give.
     by : Any
-        A deferred value, a number, or steps.
+        The operand: a deferred value, a number, or the steps of other scores.
     value : float or None
-        What a deferred value is multiplied by, or the number that stands where they say so.
+        The factor of an added value, or the number that is filled in.
     axes : Axes
         What the dimensions are at that time.
     """
@@ -190,7 +189,7 @@ def turned(axes: Axes) -> Axes:
 
 
 class Greatest:
-    """The greatest score of each query: softmax is what it is without it."""
+    """The greatest score of each query. Subtracting it does not change what softmax gives."""
 
     is_stream = takes_deferred = True
     dims = features = ("scores",)
@@ -218,7 +217,7 @@ refuse_the_rest(Greatest, Greatest._misuse)
 
 
 def number_of(x: Any) -> Any:
-    """Return a number, or a constant that is one number everywhere as it; None of anything else."""
+    """Return the number that a constant is everywhere; None of anything else."""
     if isinstance(x, Symbolic) and not (x.position or isinstance(x.value, Length)):
         x = x.value
     if isinstance(x, (int, float, np.number)):

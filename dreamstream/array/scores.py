@@ -1,7 +1,7 @@
 """Attention written by hand: what the product of queries and keys is until it meets values.
 
 ``softmax(q @ k.transpose(-2, -1) * s + mask, -1) @ v`` has as many elements as pairs of frames, which no stream
-can keep. So the product is only noted, with what is done to it, and the product with values is the operator.
+can keep. So the product is deferred, with all that is done to it; the product with values runs the operator.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ import numpy as np
 from ..errors import NotStreamableError, ShapeError
 from ..operations import RELATIONS
 from ..operations.refusals import MASKED, OF_VALUES, SEES_ALL
+from ..source_line import user_line
 from ..stream.context import EVERYTHING, is_declared, seen_by
 from ..stream.mask_recognition import Recognised, Unrecognised
 from ..stream.rules import Length
-from ..stream.where import user_line
 from . import hook
 from .attend import across, attend
-from .axes_of_scores import KEYS, QUERIES, STREAMS, Axes, Heads, atoms_of, laid, shown, streams_of
 from .deferred import Deferred, as_deferred
 from .filled import kept
-from .key_terms import KeyTerms, filled, read, with_terms
 from .mask_terms import deferred_in, hide_keys, product_within, recognise, rows_by_distance, seen_in
+from .memory_terms import KeyTerms, filled, read, with_terms
 from .protocol import refuse_the_rest
 from .reductions import Extreme
+from .score_layout import KEYS, QUERIES, STREAMS, Axes, Heads, atoms_of, laid, shown, streams_of
 from .score_views import OTHER, Greatest, ScoreViews, Step, number_of, turned
 from .symbolic import Symbolic
 from .tensor import Tensor
@@ -129,7 +129,7 @@ class Scores(ScoreViews):
             return cls(q, k, Axes([(STREAMS,), (heads,), (QUERIES,), (KEYS,)], [heads]))
         out = scores_of(q, k.transpose(-2, -1))
         if out is None:
-            raise ShapeError(f"attention at {user_line()}: queries {q.roles} and keys {k.roles} don't fit")
+            raise ShapeError.here(f"attention: queries {q.roles} and keys {k.roles} don't fit")
         return out
 
     # ------------------------------------------------------------------ what is done to it
@@ -336,7 +336,7 @@ class Scores(ScoreViews):
     maximum = max
 
     def clamp(self, min: Any = None, max: Any = None) -> Scores:
-        """Return it where the limits are those of numbers: -inf is what is masked either way."""
+        """Return the scores where the limits are beyond all finite numbers: what is masked stays masked."""
         least, most = -math.inf if min is None else number_of(min), math.inf if max is None else number_of(max)
         if self.soft or None in (least, most) or least > _LEAST or most < -_LEAST:
             self._misuse("limited")
@@ -356,7 +356,7 @@ class Scores(ScoreViews):
         return self._copy(zeros=True) if self.soft and not nan else self._misuse("asked for nan_to_num")
 
     def isnan(self) -> Any:
-        """Return that none is, as who asks puts zeros there."""
+        """Answer that none is NaN: code that asks puts zeros where it is, which the operator then does."""
         self.zeros = True
         return Tensor(np.zeros((), bool)) if self.soft else self._misuse("asked for isnan")
 
@@ -369,7 +369,7 @@ class Scores(ScoreViews):
     to = float = double = half = bfloat16 = contiguous = type = _same
 
     def _hidden(self, mask: Any, value: Any) -> Scores:
-        """Zero what softmax has made zero already, as is done where a row sees no key."""
+        """Zero weights that softmax has made zero already, as models do for queries that see no key."""
         masked = Scores(self.q, self.k, self.axes)._with("fill", self._pairs(mask), -math.inf)
         if number_of(value) != 0 or masked._said().shows() != self._said().shows():
             self._misuse("masked behind softmax otherwise than before")
@@ -377,7 +377,7 @@ class Scores(ScoreViews):
 
     def _pairs(self, x: Any) -> Any:
         if not isinstance(x, Deferred):
-            raise NotStreamableError(f"scores of attention at {user_line()}: {MASKED.reason}; {MASKED.remedy}")
+            raise NotStreamableError.here(f"scores of attention: {MASKED.reason}; {MASKED.remedy}")
         return x
 
     # ------------------------------------------------------------------ what becomes of it
@@ -423,9 +423,7 @@ class Scores(ScoreViews):
         for c in t:
             size = [math.prod(getattr(a, "size", 1) for a in d) for d in (own.get(c, ()), theirs[c])]
             if c in own and c != keys and size[1] not in (1, size[0]):
-                raise ShapeError(
-                    f"attention at {user_line()}: {size[0]} heads of scores and {size[1]} of values don't fit"
-                )
+                raise ShapeError.here(f"attention: {size[0]} heads of scores and {size[1]} of values don't fit")
         mine = [a for c in t if c in own and theirs[c] for a in own[c] if isinstance(a, Heads)]
         if {*mine} != {*self.axes.heads[: len(mine)]}:
             self._misuse("combined with values that lack some of their heads")
@@ -447,15 +445,14 @@ class Scores(ScoreViews):
                 self._misuse("given terms by queries that are given once")
             (q, k), scale = with_terms(q * scale, k, self.terms), 1.0
         if found.blank is not None and not self.zeros:
-            raise NotStreamableError(
-                f"attention at {user_line()}: query {found.blank} sees no key, of which softmax makes NaN; let it "
-                "see its own frame, or take zeros, by F.scaled_dot_product_attention or nan_to_num behind softmax"
+            raise NotStreamableError.here(
+                f"attention: query {found.blank} sees no key, of which softmax makes NaN; let it see its own "
+                "frame, or take zeros, by F.scaled_dot_product_attention or nan_to_num behind softmax"
             )
         if found.context.waits and not k.edge.may_wait:
             reason, remedy = SEES_ALL.words
-            raise NotStreamableError(
-                f'attention at {user_line()}: {reason}; {remedy}, or unstreamable="buffer" to wait for the end of '
-                "each stream"
+            raise NotStreamableError.here(
+                f'attention: {reason}; {remedy}, or unstreamable="buffer" to wait for the end of each stream'
             )
         groups = max(k.shape[1], v.shape[1])
         k, v = (x if x.shape[1] == groups else x.repeat_interleave(groups // x.shape[1], 1) for x in (k, v))
@@ -489,12 +486,12 @@ class Scores(ScoreViews):
         return said, queries if said.factor == 1 else queries * said.factor, table
 
     def _said(self) -> Recognised:
-        """Return what the steps say of attention."""
+        """Return what is recognised in the steps."""
         if across(self.q, self.k):
             if not all(step.hides_nothing() for step in self.steps):
-                raise NotStreamableError(
-                    f"attention at {user_line()}: a mask of keys that are given once is not supported where "
-                    "queries differ; each sees all that its stream was given, or those that a mask (B, M) shows"
+                raise NotStreamableError.here(
+                    "attention: a mask of keys that are given once is not supported where queries differ; each "
+                    "sees all that its stream was given, or those that a mask (B, M) shows"
                 )
             return Recognised(EVERYTHING)
         context = seen_by("attention", False)
@@ -515,7 +512,7 @@ class Scores(ScoreViews):
 
     def _unread(self, error: Unrecognised) -> NotStreamableError:
         remedy = MASKED.words[1]
-        return NotStreamableError(f"the mask of attention at {user_line()} does not stream: {error}; {remedy}")
+        return NotStreamableError.here("the mask of attention", f" does not stream: {error}; {remedy}")
 
     def as_output(self) -> NoReturn:
         """Refuse to be what a forward returns."""
@@ -530,7 +527,7 @@ class Scores(ScoreViews):
 def _refuse(scores: Scores, name: str) -> NoReturn:
     if name in RELATIONS:
         reason, remedy = OF_VALUES.words
-        raise NotStreamableError(f"{name} of scores of attention at {user_line()}: {reason}; {remedy}")
+        raise NotStreamableError.here(f"{name} of scores of attention: {reason}; {remedy}")
     scores._misuse(f"given to {name}")
 
 

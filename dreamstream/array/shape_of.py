@@ -11,19 +11,18 @@ from typing import Any, NoReturn
 
 from ..errors import NotStreamableError, ShapeError
 from ..stream.rules import BatchSize, Length
-from ..stream.where import user_line
-from .axes import Described, HasShape
+from .dimension_arguments import Described, HasShape
 from .protocol import refuse_the_rest
 
 
 class ShapeOf(HasShape):
-    """A stream of which a function of lengths may know the shape, and nothing else."""
+    """A stream as a function that makes a mask sees it: it has a shape and no values."""
 
     def __init__(self, shape: Sequence[Any], device: Any, dtype: Any) -> None:
         self.shape, self.device, self.dtype = tuple(shape), device, dtype
 
     def at(self, count: Callable[[Length], int]) -> ShapeOf:
-        """Return it where lengths are what `count` says."""
+        """Return it with lengths that `count` turns into numbers."""
         sizes = (
             count(s) if isinstance(s, Length) else s.times if isinstance(s, BatchSize) else s for s in self.shape
         )
@@ -38,9 +37,9 @@ class ShapeOf(HasShape):
         return self._refuse(name)
 
     def _refuse(self, name: str, *_: Any) -> NoReturn:
-        raise NotStreamableError(
-            f"{name} of a stream in a function that makes a mask, at {user_line()}: of streams such a function "
-            "may know the shape; a mask of values does not stream"
+        raise NotStreamableError.here(
+            f"{name} of a stream in a function that makes a mask,",
+            ": of streams such a function may know the shape; a mask of values does not stream",
         )
 
 
@@ -48,7 +47,7 @@ refuse_the_rest(ShapeOf, ShapeOf._refuse)
 
 
 def shape_alone(x: Any) -> Any:
-    """Return a stream's shape in its place; everything else as it is."""
+    """Replace a stream by its shape; return everything else unchanged."""
     inner = getattr(x, "_inner", x)
     edge = getattr(inner, "edge", None)
     if edge is None or isinstance(inner, Length):
@@ -86,7 +85,7 @@ class Empty(Described):
     contiguous = clone = to = float = double = _same
 
     def beside(self, tensors: Sequence[Any], dim: int) -> Any:
-        """Return what is joined without it."""
+        """Join the others, without what is empty."""
         if any(isinstance(x, Empty) and x.shape[dim] != 0 for x in tensors):
             self._misuse("joined along another dimension")
         rest = [x for x in tensors if not isinstance(x, Empty)]
@@ -97,9 +96,10 @@ class Empty(Described):
         self._misuse("returned")
 
     def _misuse(self, use: str) -> NoReturn:
-        raise ShapeError(
-            f"{self.said} keeps none, and is {use}, at {user_line()}: a frame has one of each dimension at least; "
-            "what is empty can be joined with others by cat, and is left out there"
+        raise ShapeError.here(
+            f"{self.said} keeps none, and is {use},",
+            ": a frame has one of each dimension at least; what is empty can be joined with others by cat, and "
+            "is left out there",
         )
 
     def __getattr__(self, name: str) -> Any:

@@ -1,4 +1,4 @@
-"""What is seen in a stream's place, as long as not all is known of it."""
+"""Deferred values that are made of a whole stream and are used like streams."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .stream_tensor import Dims, StreamTensor
 
 
 class StandIn(StreamTensor):
-    """What stands for something that is made of a whole stream.
+    """A value that is made of a whole stream, until something computes it.
 
     Attributes
     ----------

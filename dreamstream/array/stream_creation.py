@@ -15,8 +15,8 @@ from ..stream.foreign import bridge
 from ..stream.metadata import StreamMetadata
 from ..stream.rules import ONE, Names, check_names, default_names, read_rate
 from . import dtypes
-from .axes import in_c_order
 from .chunk_values import RowNames, Wanted, read_chunk, read_each
+from .dimension_arguments import in_c_order
 from .stream_tensor import StreamTensor
 
 Array = npt.NDArray[Any]

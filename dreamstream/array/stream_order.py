@@ -11,11 +11,11 @@ from ..operations.refusals import IN_ORDER
 from . import hook, ordering
 from .elementwise import where, with_frames
 from .ends import where_counted
+from .over_time import require_waiting
 from .reductions import Extreme
 from .stream_tensor import StreamTensor
 from .stream_views import gather as inside_frame, outside
 from .tensor import Tensor, take
-from .whole import require_waiting
 
 
 def _along_frames(x: StreamTensor, axis: int) -> bool:

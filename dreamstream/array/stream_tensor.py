@@ -24,9 +24,8 @@ from ..operations.refusals import LOOPS
 from ..stream.edge import Edge, Request
 from ..stream.metadata import OfStreams, StreamMetadata
 from ..stream.rules import Comparison, Shape, holds, lanes_of
-from ..stream.where import user_line
 from . import hook
-from .axes import numbered
+from .dimension_arguments import numbered
 from .tensor import Tensor
 
 Array = npt.NDArray[Any]
@@ -47,7 +46,7 @@ class StreamTensor(OfStreams, Tensor):
         ``(frames of all rows, *features)``.
     dims : tuple
         For each visible dimension ``"B"``, ``"L"``, ``"B_L"`` or the stored feature axis. Inside a forward B may
-        also be joined with features, `lanes` of them in all (`stream.rules.regroup`).
+        also be joined with features, `lanes` of them in all (`stream.rules.batch_folding`).
     edge : Edge or None
         Inside a forward: where the value stands in it.
     """
@@ -109,7 +108,7 @@ class StreamTensor(OfStreams, Tensor):
         names: Sequence[str | None] | None = None,
         cid: Any = None,
     ) -> StreamTensor:
-        """Return what an operation of a running forward makes of edges, seen with these dimensions."""
+        """Run an operator on edges of a running forward, and see the result with these dimensions."""
         ((value, edge),) = hook.run(Request(name, attributes, edges, values, cid=cid))
         return cls.inside(value, dims, edge, names)
 
@@ -155,7 +154,7 @@ class StreamTensor(OfStreams, Tensor):
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     def forget(self) -> None:
-        """Let the value be taken again when it is asked for."""
+        """Drop the value of a view; it is taken from its base again when it is asked for."""
         for name in _STATE:
             self.__dict__.pop(name, None)
 
@@ -218,9 +217,7 @@ class StreamTensor(OfStreams, Tensor):
             assert self.edge is not None
             meta = getattr(self.edge.entry, "meta", None)
             if meta is None or self.edge.counts is None:
-                raise self.edge.misuse(
-                    f"ids and lengths are not known while a model is captured, at {user_line()}"
-                )
+                raise self.edge.misuse("ids and lengths are not known while a model is captured")
             self._meta = meta.with_lengths(self.edge.counts[:, 2] - self.edge.counts[:, 0])
         return self._meta
 
@@ -267,7 +264,7 @@ class StreamTensor(OfStreams, Tensor):
         return library.joined(length, times) if holds(dim, "B") else length
 
     def as_output(self) -> StreamTensor:
-        """Return it, but not with dimensions that nobody outside a forward could tell apart."""
+        """Return the tensor as a forward's result; refuse one in which B or L is joined with features."""
         for d in self.dims:
             if isinstance(d, str) and d not in ("B", "L", "B_L"):
                 raise NotStreamableError(
@@ -283,7 +280,7 @@ class StreamTensor(OfStreams, Tensor):
         if isinstance(same, Comparison):
             same.require()
         elif not same:
-            raise ShapeError(f"a stream {self.roles} is never {length!r} long, at {user_line()}")
+            raise ShapeError.here(f"a stream {self.roles} is never {length!r} long")
 
     def of_length(self, length: Any) -> StreamTensor | None:
         """Return a length as a value of whole streams that broadcasts with this one, if it may meet such."""
@@ -318,7 +315,7 @@ class StreamTensor(OfStreams, Tensor):
 
     def _require_outside(self, what: str) -> None:
         if self.edge is not None:
-            raise self.edge.misuse(f"{what} of a stream inside a forward, at {user_line()}: {_AS_A_WHOLE}")
+            raise self.edge.misuse(f"{what} of a stream inside a forward,", f": {_AS_A_WHOLE}")
 
     # ---------------------------------------------------------------- values
     def rows(self) -> list[Array]:
@@ -383,7 +380,7 @@ class StreamTensor(OfStreams, Tensor):
     def _through(
         self, name: str, attributes: Mapping[str, Any], weights: Sequence[Any] = (), dims: Dims | None = None
     ) -> StreamTensor:
-        """Return what an operator makes of the value as it is stored, seen as this is or with other dimensions."""
+        """Run an operator on the stored value, and see the result with this tensor's dimensions or with others."""
         straight = self._straight()
         out = hook.one(name, attributes, [self.with_dims(straight)], weights, straight)
         return out.with_dims(self.dims, self._names) if dims is None else out.with_dims(dims)
@@ -440,7 +437,7 @@ class StreamTensor(OfStreams, Tensor):
             if self.dims[0] == "L":
                 why = "; ".join(LOOPS.words)
             what = f"a loop over a stream {self.roles} inside a forward"
-            raise NotStreamableError(f"{what}, at {user_line()}; {why}")
+            raise NotStreamableError.here(f"{what},", f"; {why}")
         raise TypeError("iterate over y.ids and take y[id], or over y.unpad_sequence()")
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:

@@ -17,26 +17,28 @@ import numpy as np
 from ..errors import ModeError, NotStreamableError, ShapeError
 from ..operations.refusals import LOOPS
 from ..stream.rules import BatchSize, Length, join, require_same
-from ..stream.where import INSTEAD, user_line
-from . import chunks, forward, reductions, tokens, views, writing  # noqa: F401  (plain methods that are taken up)
-from .axes import axes_of, axis_of, numbered, sizes_of
+from ..stream.where import INSTEAD
+from . import chunks, forward, prefix_frames, reductions, views, writing  # noqa: F401  (plain methods that are taken up)
 from .creation import cat, full_like
+from .dimension_arguments import axes_of, axis_of, numbered, sizes_of
 from .dtypes import require_float
 from .elementwise import where
 from .ends import is_each, where_counted
-from .lengths import SAME_ORDER
-from .loop_frames import EachFrame, FirstFrame, first_frame, frame_of, number_in, set_frame, with_first
+from .first_frame import FirstFrame, first_frame, with_first
+from .lengths_of import SAME_ORDER
+from .loop_frames import EachFrame, frame_of, number_in, set_frame
 from .reductions import Extreme
+from .rolled import Rolled, rolled
+from .softmax_pooling import Weights
 from .stream_tensor import StreamTensor
 from .symbolic import Symbolic
 from .tensor import Tensor, take
-from .weights import Weights
 
 
 def _refuse(x: StreamTensor, what: str, axis: int | None = None) -> NotStreamableError:
     loops = axis is not None and x.dims[axis] == "L"
     why = "; ".join(LOOPS.words) if loops else f"it is not among the operations that stream; {INSTEAD}"
-    return NotStreamableError(f"{what} on a stream {x.roles} inside a forward, at {user_line()}: {why}")
+    return NotStreamableError.here(f"{what} on a stream {x.roles} inside a forward,", f": {why}")
 
 
 def _methods(x: StreamTensor) -> Any:
@@ -170,9 +172,7 @@ def repeat_interleave(self: Any, repeats: Any, dim: Any = None, *, output_size: 
         raise ShapeError(f"repeat_interleave: a stream is repeated at least once, got {repeats}")
     out = _methods(self).repeat_interleave(self, axis, repeats)
     if isinstance(output_size, int) and isinstance(out.shape[axis], int) and out.shape[axis] != output_size:
-        raise ShapeError(
-            f"repeat_interleave: {out.shape[axis]} elements, and output_size={output_size}, at {user_line()}"
-        )
+        raise ShapeError.here(f"repeat_interleave: {out.shape[axis]} elements, and output_size={output_size},", "")
     return out
 
 
@@ -224,12 +224,16 @@ def unbind(self: Any, dim: Any = 0) -> Any:
 def split(self: Any, split_size: Any, dim: Any = 0) -> Any:
     axis = self._axis("split", dim)
     each = _frames(self, axis) and type(split_size) is int and split_size == 1
+    if self.edge is not None and isinstance(split_size, Length) and (split_size == self.shape[axis]) is True:
+        return (self,)
     return EachFrame(self, axis, keeps=True) if each else Tensor.split(self, split_size, dim)
 
 
 def chunk(self: Any, chunks: Any, dim: Any = 0) -> Any:
     axis = self._axis("chunk", dim)
     each = _frames(self, axis) and isinstance(chunks, Length) and chunks == self.shape[axis]
+    if self.edge is not None and type(chunks) is int and chunks == 1:
+        return (self,)
     return EachFrame(self, axis, keeps=True) if each is True else Tensor.chunk(self, chunks, dim)
 
 
@@ -253,11 +257,11 @@ def _cat(self: Any, tensors: list[Any], dim: Any) -> Any:
     axis = first._axis("cat", dim)
     framed = [t.is_stream and t.edge is not None and t.dims[axis : axis + 1] == ("L",) for t in tensors]
     if any(t.is_stream and not f and forward.is_static(t) for t, f in zip(tensors, framed)) and any(framed):
-        return tokens.joined(tensors, axis, framed.index(True))
+        return prefix_frames.joined(tensors, axis, framed.index(True))
     if sum(framed) > 1 and any(map(forward.is_static, tensors)):
-        raise NotStreamableError(
-            f"cat at {user_line()}: frames of a memory, as many as each stream was given, don't stand before "
-            "others; a fixed number of them does (m[:, :2], m.mean(1, keepdim=True)), and queries attend to all"
+        raise NotStreamableError.here(
+            "cat: frames of a memory, as many as each stream was given, don't stand before others; a fixed number "
+            "of them does (m[:, :2], m.mean(1, keepdim=True)), and queries attend to all"
         )
     if not all(t.is_stream for t in tensors):
         if first.edge is None:
@@ -274,6 +278,8 @@ def _cat(self: Any, tensors: list[Any], dim: Any) -> Any:
 def equal(self: Any, other: Any) -> bool:
     """Return whether `other` holds the same streams with the same frames."""
     if self.edge is not None:
+        if other is self or (getattr(other, "edge", None) is self.edge and other.dims == self.dims):
+            return True
         raise _refuse(self, "equal")
     if not other.is_stream:
         return Tensor.equal(chunks.fall_back(self, "equal with a plain tensor"), other)
@@ -310,7 +316,7 @@ def __rmatmul__(self: Any, other: Any) -> Any:
 
 # ---------------------------------------------------------------------- reductions
 def outside(name: str, inside: Callable[..., Any] | None = None) -> Callable[..., Any]:
-    """A reduction of the frames of a call; inside a forward it is what is said, or that of the whole stream."""
+    """Outside a forward, reduce the frames of the call; inside, run `inside`, or reduce the whole stream."""
     plain = getattr(Tensor, name)
     signature = inspect.signature(plain)
 
@@ -360,8 +366,10 @@ def _flip(self: Any, *given: Any, dims: Any = ()) -> Any:
 def _roll(self: Any, shifts: Any, dims: Any = None) -> Any:
     if dims is None:
         raise _refuse(self, "roll without dims")
-    x, axes = self.in_order(), sizes_of((dims,))
-    by = sizes_of((shifts,))
+    axes, by = sizes_of((dims,)), sizes_of((shifts,))
+    if self.edge is not None and len(axes) == len(by) == 1 and self.dims[self._axis("roll", axes[0])] == "L":
+        return rolled(self, by[0])
+    x = self.in_order()
     if len(by) != len(axes):
         raise ShapeError(f"roll: {len(by)} shifts for {len(axes)} dimensions")
     for d, n in zip(axes, by):
@@ -405,9 +413,7 @@ def _index_select(self: Any, dim: Any, index: Any) -> Any:
     axis = _feature(x, "index_select", dim)
     places = np.asarray(index.numpy() if isinstance(index, Tensor) else index).reshape(-1)
     if not len(places):
-        raise ShapeError(
-            f"index_select at {user_line()}: a stream without features can't be; give an index or more"
-        )
+        raise ShapeError.here("index_select: a stream without features can't be; give an index or more")
     return writing.copied(forward.picked(x, axis, [forward._within(int(i), x.features[axis]) for i in places]))
 
 
@@ -487,12 +493,15 @@ def __setitem__(self: StreamTensor, index: Any, value: Any) -> None:
     if number_in(index):
         set_frame(self, index, value)
         return
+    if isinstance(self._view, Rolled):
+        self._view.write(self, index, value)
+        return
     if isinstance(value, FirstFrame) and (at := first_frame(self, index)) is not None and self.edge is not None:
         rest = self[((slice(None),) * at.axis + (slice(1, None),))]
         writing.write(self, with_first(rest, value, 0), "assignment")
         return
     if self.edge is None:
-        raise NotStreamableError(f"a stream's frames can't be assigned to outside a forward, at {user_line()}")
+        raise NotStreamableError.here("a stream's frames can't be assigned to outside a forward")
     writing.write(self, writing.assign(self, index, value), "assignment")
 
 

@@ -20,11 +20,10 @@ import numpy as np
 from ..errors import NotStreamableError, ShapeError, StreamMismatchError
 from ..operations import ARITHMETIC, RELATIONS, UNARY
 from ..stream.rules import BatchSize, Length, Rows, Token, taken, takes_all
-from ..stream.where import user_line
 from . import hook
-from .axes import Described, axis_of, numbered, sizes_of
+from .dimension_arguments import Described, axis_of, numbered, sizes_of
 from .filled import Filled, sharing
-from .lengths import SAME_ORDER, LengthsOf
+from .lengths_of import SAME_ORDER, LengthsOf
 from .protocol import refuse_the_rest
 from .stream_tensor import StreamTensor
 from .tensor import Tensor
@@ -38,7 +37,7 @@ TYPES.update((name, np.dtype(name)) for name in _KINDS)
 
 
 def as_symbolic(given: LengthsOf, entered: Mapping[Any, Any]) -> Symbolic:
-    """Return what stands for lengths inside a forward.
+    """Return lengths as a tensor inside a forward.
 
     Parameters
     ----------
@@ -54,7 +53,7 @@ def as_symbolic(given: LengthsOf, entered: Mapping[Any, Any]) -> Symbolic:
 
 
 def measured(x: Any) -> Any:
-    """Return lengths that a forward gives back as a stream of one integer at the end; everything else as it is."""
+    """Turn lengths that a forward returns into a stream of one integer at the end; return all else unchanged."""
     if hasattr(type(x), "as_output"):
         x = x.as_output()
     if isinstance(x, Length):
@@ -67,8 +66,18 @@ def measured(x: Any) -> Any:
     return StreamTensor.inside(value, ("B",), edge)
 
 
+def _number(x: Any) -> Any:
+    """Return the number that a plain tensor of one element holds; all else as it is."""
+    plain = hasattr(x, "item") and not (isinstance(x, (Token, Symbolic)) or getattr(x, "is_stream", False))
+    return x.item() if plain and math.prod(x.shape) == 1 else x
+
+
+class _NoFormula(Exception):
+    """No formula says what is asked for. It is caught in every call of a mask, so it does not look for a line."""
+
+
 def _role(size: Any) -> Any:
-    """Return what a dimension of a size is."""
+    """Return "B", "L" or a number for a size."""
     return "B" if isinstance(size, BatchSize) else "L" if isinstance(size, Length) else int(size)
 
 
@@ -129,17 +138,22 @@ class Symbolic(Described, Filled):
         )
 
     def _refuse(self, what: str) -> NoReturn:
-        raise NotStreamableError(
-            f"{what} of {self!r}, at {user_line()}: it is not known before the stream's end; lengths serve in "
-            "masks that counts show to cover all frames, and as outputs"
+        raise NotStreamableError.here(
+            f"{what} of {self!r},",
+            ": it is not known before the stream's end; lengths serve in masks that counts show to cover all "
+            "frames, and as outputs",
         )
 
-    def _otherwise(self, name: str, args: Sequence[Any], kwargs: Mapping[str, Any], error: Any = None) -> Any:
-        """Return what a method means of positions that no formula says: a deferred value, or an error."""
+    def _otherwise(
+        self, name: str, args: Sequence[Any], kwargs: Mapping[str, Any], error: Exception | None = None
+    ) -> Any:
+        """Return a deferred value for a method that has no formula here, or raise an error."""
         out = self.library.defer_method(name, (self, *args), kwargs)
-        if out is NotImplemented:
-            raise error or self._refuse(name)
-        return out
+        if out is not NotImplemented:
+            return out
+        if isinstance(error, NotStreamableError):
+            raise error
+        return self._refuse(str(error or name))
 
     def _like(self, value: Any, roles: Sequence[Any] | None = None) -> Symbolic:
         kind = self.kind if builtins.type(value) is builtins.type(self.value) else None
@@ -345,10 +359,10 @@ class Symbolic(Described, Filled):
         roles: list[Any] = []
         for a, b in zip(*((1,) * (n - s.ndim) + s.roles for s in (self, other))):
             if a != b and 1 not in (a, b):
-                raise ShapeError(f"{self!r} and {other!r} don't line up, at {user_line()}")
+                raise ShapeError.here(f"{self!r} and {other!r} don't line up")
             roles.append(b if a == 1 else a)
         if roles.count("L") > 1:
-            self._refuse("two stream axes")
+            raise _NoFormula("two stream axes")
         if "L" in self.roles and "L" in other.roles:
             self._require_as_long(other.length, "L")
         return tuple(roles), self.length if "L" in self.roles or "L" not in other.roles else other.length
@@ -359,11 +373,11 @@ class Symbolic(Described, Filled):
             return NotImplemented
         if isinstance(value, np.ndarray) or (hasattr(value, "item") and not isinstance(value, Token)):
             if math.prod(value.shape) != 1:
-                self._refuse("arithmetic")
+                raise _NoFormula("arithmetic")
             value = value.item()
         positions = self.position + getattr(other, "position", False)
         if positions and not (keeps and positions == 1):
-            self._refuse("arithmetic")
+            raise _NoFormula("arithmetic")
         own = self.value
         if isinstance(value, Token) and isinstance(own, float) and own == math.floor(own):
             own = math.floor(own)
@@ -397,17 +411,28 @@ class Symbolic(Described, Filled):
 
     trunc = floor
 
-    def clamp(self, min: Any = None, max: Any = None) -> Symbolic:
-        """Return it within limits, where counts show for every stream on which side it is."""
+    def clamp(self, min: Any = None, max: Any = None) -> Any:
+        """Return it within limits: as a formula, where counts show for every stream on which side it is."""
         out: Symbolic = self
-        for limit, inside in ((min, "ge"), (max, "le")):
-            if limit is not None and not out._compare(limit, inside).value:
-                out = limit if isinstance(limit, Symbolic) else self._like(limit)
+        limits = {name: limit for name, limit in (("min", min), ("max", max)) if limit is not None}
+        try:
+            for name, limit in limits.items():
+                if not out._compare(limit, "ge" if name == "min" else "le").value:
+                    out = limit if isinstance(limit, Symbolic) else self._like(limit)
+        except (_NoFormula, NotStreamableError) as error:
+            plain = not any(isinstance(limit, (Symbolic, Token)) for limit in limits.values())
+            if self.position and plain:
+                return self._otherwise("clamp", (), limits)
+            if isinstance(error, NotStreamableError):
+                raise
+            out._refuse(str(error))
         return out
 
     clip = clamp
 
-    def _reduced(self, last: builtins.bool, dim: Any = None, keepdim: builtins.bool = False) -> Symbolic:
+    def _reduced(self, last: builtins.bool, dim: Any = None, keepdim: builtins.bool = False) -> Any:
+        if getattr(dim, "shape", None) is not None:
+            return self.maximum(dim) if last else self.minimum(dim)
         if self.position and dim is None and isinstance(self.value, builtins.int):
             return Symbolic(self.value + self.length - 1 if last else self.value, (), self.length)
         return self._refuse("a reduction") if self.position or "L" in self.roles else self._like(self.value, ())
@@ -415,13 +440,13 @@ class Symbolic(Described, Filled):
     max = amax = partialmethod(_reduced, True)
     min = amin = partialmethod(_reduced, False)
 
-    def maximum(self, other: Any) -> Symbolic:
-        """Return the larger one, where that is the same for every stream."""
-        return self.clamp(min=other)
+    def maximum(self, other: Any) -> Any:
+        """Return the larger one."""
+        return self.clamp(min=_number(other))
 
-    def minimum(self, other: Any) -> Symbolic:
-        """Return the smaller one, where that is the same for every stream."""
-        return self.clamp(max=other)
+    def minimum(self, other: Any) -> Any:
+        """Return the smaller one."""
+        return self.clamp(max=_number(other))
 
     def sum(self, dim: builtins.int, keepdim: builtins.bool = False) -> Symbolic:
         """Return the sum over the frames of each stream: of a mask that covers them, their number."""
@@ -444,13 +469,13 @@ class Symbolic(Described, Filled):
         if self.position == o.position:
             answer = getattr(operator, relation)(self.value, o.value)
         elif relation in ("eq", "ne"):
-            self._refuse("a comparison for equality")
+            raise _NoFormula("a comparison for equality")
         else:
             answer = self._of_positions(self.value - o.value, relation, self if self.position else o)
         if not isinstance(answer, bool):
             if not roles and isinstance(answer, Token):
                 return answer
-            self._refuse(f"a mask that is not the same for all frames ({relation})")
+            raise _NoFormula(f"a mask that is not the same for all frames ({relation})")
         return Symbolic(answer, roles, length)
 
     def _of_positions(self, first: Any, relation: str, positions: Symbolic) -> Any:
@@ -532,7 +557,7 @@ def _answering(answer: Callable[[Symbolic, Any], Any], *names: str) -> None:
     def method(self: Symbolic, other: Any) -> Any:
         try:
             return answer(self, other)
-        except NotStreamableError as error:
+        except (_NoFormula, NotStreamableError) as error:
             return self._otherwise(names[0], (other,), {}, error)
 
     for name in names:

@@ -18,11 +18,10 @@ from numpy.typing import NDArray
 
 from ..errors import DTypeError, NotStreamableError, ShapeError, StreamIndexError
 from ..stream.rules import Length, Rows
-from ..stream.where import user_line
 from . import dtypes
-from .axes import axes_of, axis_of, sizes_of, solve_sizes
-from .batch_constant import BatchTensor
+from .batch_constants import BatchTensor
 from .deferred import library_of
+from .dimension_arguments import axes_of, axis_of, sizes_of, solve_sizes
 from .elementwise import plain_array, refuse_in_place, refuse_streams, rows_at
 from .hook import made, table
 from .in_place import became, written
@@ -231,7 +230,7 @@ def _triangle(x: Tensor, name: str, diagonal: int) -> Tensor:
         return made(name, x, k=diagonal)
     n, m = x.shape[-2:]
     if any(isinstance(d, str) for d in x.dims[-2:]):  # type: ignore[attr-defined]
-        raise NotStreamableError(f"{name} of a stream at {user_line()}: of matrices within each frame it streams")
+        raise NotStreamableError.here(f"{name} of a stream: of matrices within each frame it streams")
     ones = np.ones((n, m), np.bool_)
     hidden = np.triu(ones, diagonal + 1) if name == "tril" else np.tril(ones, diagonal - 1)
     return x.masked_fill(x._plain(hidden), 0)
@@ -387,10 +386,10 @@ def __setitem__(self: Tensor, index: Any, value: Any) -> None:
     refuse_in_place(self, "assignment to elements")
     parts = index if isinstance(index, tuple) else (index,)
     if getattr(value, "is_stream", False) or any(getattr(p, "is_stream", False) for p in parts):
-        raise NotStreamableError(
-            f"frames are written into a constant, at {user_line()}: streams keep what they need of earlier "
-            "frames, as attention its keys, and their slices reach back across calls; leave caches out, and join "
-            "frames with constants by ds.prepend or cat"
+        raise NotStreamableError.here(
+            "frames are written into a constant,",
+            ": streams keep what they need of earlier frames, as attention its keys, and their slices reach back "
+            "across calls; leave caches out, and join frames with constants by ds.prepend or cat",
         )
     source, where = plain_array("assignment", value) if isinstance(value, (Tensor, np.ndarray)) else value, None
     try:

@@ -10,20 +10,21 @@ into.
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
+from types import MappingProxyType
 from typing import Any, NoReturn
 from weakref import ref
 
 import numpy as np
 
 from ..errors import DTypeError, NotStreamableError, ShapeError
+from ..source_line import user_line
 from ..stream.rules import Fallback, Length, is_whole, open_branch, stream_slice
-from ..stream.where import user_line
 from . import dtypes, elementwise, forward, hook
-from .batch_constant import BatchTensor
-from .merged import Merged
-from .picked import Picked
+from .batch_constants import BatchTensor
+from .masked_select import Picked
+from .merged_dimensions import Merged
 from .stream_tensor import StreamTensor
 from .symbolic import Symbolic
 from .tensor import Tensor
@@ -35,13 +36,14 @@ class View:
     Attributes
     ----------
     of : StreamTensor
-    take : callable
-        Gives the view, of the tensor.
-    back : callable or None
-        ``(tensor, view)``: gives the tensor into which the view was written; None where that can't be.
+    method, args, kwargs : callable, tuple, dict
+        What gives the view, of the tensor and arguments.
+    put : callable or None
+        ``(tensor, view, *args, **kwargs)``: gives the tensor into which the view was written; None where that
+        can't be.
     """
 
-    __slots__ = ("back", "of", "take")
+    __slots__ = ("args", "kwargs", "method", "of", "put")
 
     #: Why it can't be written into, where it has no way back.
     why = (
@@ -49,14 +51,28 @@ class View:
         ".clone() first"
     )
 
-    def __init__(self, of: Any, take: Callable[[Any], Any], back: Callable[[Any, Any], Any] | None) -> None:
+    def __init__(
+        self,
+        of: Any,
+        method: Callable[..., Any],
+        put: Callable[..., Any] | None,
+        args: tuple[Any, ...] = (),
+        kwargs: Mapping[str, Any] = MappingProxyType({}),
+    ) -> None:
         self.of = of
-        self.take = take
-        self.back = back
+        self.method = method
+        self.put = put
+        self.args = args
+        self.kwargs = kwargs
 
     def again(self, x: StreamTensor) -> None:
         """Give the tensor its value back."""
-        _set(x, self.take(self.of))
+        _set(x, self.method(self.of, *self.args, **self.kwargs))
+
+    def back(self, whole: Any, part: Any) -> Any:
+        """Return the tensor into which the view was written."""
+        assert self.put is not None
+        return self.put(whole, part, *self.args, **self.kwargs)
 
 
 class _OfConstant(View):
@@ -82,10 +98,10 @@ class _Undecided:
         self.line = line
 
     def again(self, x: StreamTensor) -> NoReturn:
-        raise NotStreamableError(
-            f"a stream is used at {user_line()} after a tensor that may share its memory was written into, at "
-            f"{self.line}: torch shares it or copies it, as it lies in memory; use .clone() before the write, or "
-            "compute a new tensor instead"
+        raise NotStreamableError.here(
+            "a stream is used",
+            f" after a tensor that may share its memory was written into, at {self.line}: torch shares it or "
+            "copies it, as it lies in memory; use .clone() before the write, or compute a new tensor instead",
         )
 
 
@@ -120,6 +136,39 @@ def copied(x: StreamTensor) -> StreamTensor:
     return x.with_dims(x.dims, x._names)
 
 
+def viewed(
+    x: Any, out: Any, method: Callable[..., Any], put: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+) -> Any:
+    """Return `out`, as the view of x that a method gives with these arguments; see `View`."""
+    return _joined(x, out, View(x, method, put, args, kwargs))
+
+
+def shared(x: StreamTensor, among: Sequence[StreamTensor]) -> Any:
+    """Return whose memory x shares, of tensors: a number among them, and the view; None where it shares none's.
+
+    Where it isn't certain that it does there is no view. NotImplemented: it shares memory in other ways.
+    """
+    own = x._view
+    if own is not None and type(own) is not View:
+        return NotImplemented
+    near = [own.of] if own is not None else [other for other, _ in x._relatives()]
+    at = [i for i, y in enumerate(among) if any(y is of for of in near)]
+    if len(near) == 1 and at:
+        return at[0], own
+    family: dict[int, Any] = {id(x): x}
+    left = [x]
+    while left:  # what it was made of by way of others
+        member = left.pop()
+        view = member._view
+        if view is not None and type(view) is not View:
+            return NotImplemented
+        for other in ([] if view is None else [view.of]) + [other for other, _ in member._relatives()]:
+            if id(other) not in family:
+                family[id(other)] = other
+                left.append(other)
+    return NotImplemented if any(id(y) in family for y in among) else None
+
+
 def viewing(
     method: Callable[..., Any],
     back: Callable[..., Any] | None,
@@ -152,8 +201,7 @@ def viewing(
             return unsure(self, out)
         if out is self or isinstance(out._view, View):
             return out
-        put = None if back is None else lambda x, v: back(x, v, *args, **kwargs)
-        return _joined(self, out, View(self, lambda x: method(x, *args, **kwargs), put))
+        return viewed(self, out, method, back, args, kwargs)
 
     return taken
 
@@ -185,14 +233,12 @@ def write(x: StreamTensor, value: Any, what: str) -> Any:
     if isinstance(x, Merged):
         x.refuse(what)
     if not isinstance(value, StreamTensor):
-        raise NotStreamableError(f"{what} at {user_line()}: only streams can be written into a stream as a whole")
+        raise NotStreamableError.here(f"{what}: only streams can be written into a stream as a whole")
     if value.roles != x.roles:
-        raise ShapeError(
-            f"{what} at {user_line()}: a stream {x.roles} can't take values of the shape {value.roles}"
-        )
+        raise ShapeError.here(f"{what}: a stream {x.roles} can't take values of the shape {value.roles}")
     if value.dtype != x.dtype:
         if dtypes.common(what, [x.dtype, value.dtype]) != x.dtype and not _holds(x.dtype, value.dtype):
-            raise DTypeError(f"{what} at {user_line()}: a stream of {x.dtype} can't hold {value.dtype}")
+            raise DTypeError.here(f"{what}: a stream of {x.dtype} can't hold {value.dtype}")
         value = value.to(x.dtype)
     _written(x, value, what)
     return x
@@ -208,8 +254,8 @@ def _written(x: Any, value: StreamTensor, what: str) -> None:
     root, whole = x, value
     while isinstance(root._view, View):
         view = root._view
-        if view.back is None:
-            raise NotStreamableError(f"{what} at {user_line()}: {view.why}")
+        if view.put is None:
+            raise NotStreamableError.here(f"{what}: {view.why}")
         root, whole = view.of, view.back(view.of, whole)
     _set(root, whole)
     family = {id(root): root}
@@ -284,9 +330,9 @@ def assign(x: StreamTensor, index: Any, value: Any) -> StreamTensor:
 
 
 def _refuse(x: StreamTensor, what: str) -> NoReturn:
-    raise NotStreamableError(
-        f"assignment to {what} of a stream {x.roles} inside a forward, at {user_line()}; write into features, or "
-        "along L into slices of the whole stream (y[..., a:] = x, y[..., ::k] = x)"
+    raise NotStreamableError.here(
+        f"assignment to {what} of a stream {x.roles} inside a forward,",
+        "; write into features, or along L into slices of the whole stream (y[..., a:] = x, y[..., ::k] = x)",
     )
 
 
@@ -322,7 +368,7 @@ def _frames(x: StreamTensor, filled: StreamTensor, at: Any) -> StreamTensor:
         at = slice(at, at + 1 or None)
     first, last, step = at.start or 0, at.stop, 1 if at.step is None else operator.index(at.step)
     if step < 1:
-        raise ShapeError(f"assignment at {user_line()}: a slice's step must be at least 1, got {step}")
+        raise ShapeError.here(f"assignment: a slice's step must be at least 1, got {step}")
 
     def part(y: StreamTensor, *bounds: Any) -> StreamTensor:
         return forward.slice_stream(y, slice(*bounds))
@@ -352,7 +398,7 @@ def _places(x: StreamTensor, parts: Any) -> Any:
         places = places[tuple(parts.features)]
         return places if parts.take is None else places[(slice(None),) * parts.take[0] + (parts.take[1],)]
     except (IndexError, ValueError) as error:
-        raise ShapeError(f"assignment at {user_line()} to a stream {x.roles}: {error}") from None
+        raise ShapeError.here("assignment", f" to a stream {x.roles}: {error}") from None
 
 
 def _fitted(x: StreamTensor, parts: Any, given: Sequence[Any], places: Any) -> Any:
@@ -368,8 +414,8 @@ def _fitted(x: StreamTensor, parts: Any, given: Sequence[Any], places: Any) -> A
     own = [*(1,) * (len(dims) - len(given)), *given[extra:]]
     met = all(g == d or g == 1 if isinstance(d, str) else isinstance(g, int) for g, d in zip(own, dims))
     if not met or any(g != 1 for g in given[:extra]):
-        raise ShapeError(
-            f"assignment at {user_line()}: a value {tuple(map(str, given))} doesn't fit into "
+        raise ShapeError.here(
+            f"assignment: a value {tuple(map(str, given))} doesn't fit into "
             f"{tuple(d if isinstance(d, str) else str(places.shape[d]) for d in dims)}"
         )
     sizes = [g for g, d in zip(own, dims) if not isinstance(d, str)]
@@ -377,9 +423,7 @@ def _fitted(x: StreamTensor, parts: Any, given: Sequence[Any], places: Any) -> A
     try:
         return np.broadcast_to(numbers, places.shape)
     except ValueError:
-        raise ShapeError(
-            f"assignment at {user_line()}: features {tuple(sizes)} don't fit into {places.shape}"
-        ) from None
+        raise ShapeError.here(f"assignment: features {tuple(sizes)} don't fit into {places.shape}") from None
 
 
 def _of_stream(x: StreamTensor, parts: Any, value: StreamTensor) -> StreamTensor:
@@ -434,7 +478,7 @@ def _of_constant(x: StreamTensor, parts: Any, value: Any) -> StreamTensor:
 
 
 def _masked(x: StreamTensor, mask: Any, value: Any) -> StreamTensor:
-    """Return x with a constant, or what was picked likewise, where a stream of bools holds.
+    """Return x with a constant, or with a selection by the same mask, where a stream of bools holds.
 
     It picks elements, or all that lies behind its dimensions.
     """

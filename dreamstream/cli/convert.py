@@ -19,6 +19,7 @@ from ..engine.load import load_changed, stored_as
 from ..engine.verify import random_inputs
 from ..engine.weights import BOUND, FORMATS, STORED_PRODUCTS, Narrowing
 from ..errors import FormatError
+from ..models import load_wav2letter
 from .arguments import Commands
 from .described import FUNCTION, MODEL_FILES, described, load_weights, require_function
 from .run import as_taken, samples_only
@@ -30,7 +31,11 @@ def convert(args: argparse.Namespace) -> int:
     """Read a model, write a file."""
     if os.path.splitext(args.output)[1].lower() not in MODEL_FILES:
         raise FormatError(f"the name of what is written ends in {', '.join(MODEL_FILES)}, got {args.output}")
-    require_function(args.source)
+    serialized = args.source.lower().endswith(".bin")
+    if not serialized:
+        require_function(args.source)
+    if args.features is not None and not serialized:
+        raise FormatError(f"--features goes with an acoustic model of wav2letter, a .bin, not with {args.source}")
     source = args.source if FUNCTION.fullmatch(args.source) else None
     stored, files = _asked(args.weights, WORDS)
     products, others = _asked(args.products, STORED_PRODUCTS)
@@ -52,7 +57,10 @@ def convert(args: argparse.Namespace) -> int:
         raise FormatError("--bound is of --weights auto; give that as well")
     if source is not None and args.reseal:
         raise FormatError(f"--reseal goes with a model file that was edited, not with {args.source}")
-    if source is not None:
+    if serialized:
+        net = load_wav2letter(args.source, args.features)
+        wide, stored = ds.compile(net, net.spec, rate=net.rate), stored or {"": "fp16"}
+    elif source is not None:
         wide = _compiled(source, files)
     else:
         wide = load_changed(args.source) if args.reseal else ds.load(args.source)
@@ -127,9 +135,13 @@ def add(commands: Commands) -> None:
         "source",
         metavar="IN",
         help="a .dsm, .json or .xml file, or FILE.py:FUNCTION, a function without arguments that returns "
-        "(model, spec, rate), as ds.compile takes them; the file is executed",
+        "(model, spec, rate), as ds.compile takes them; the file is executed; or an acoustic_model.bin of "
+        "wav2letter@anywhere, whose weights stay numbers of 16 bits",
     )
     parser.add_argument("output", metavar="OUT", help="a .dsm, .json or .xml file")
+    parser.add_argument(
+        "--features", metavar="FILE", help="its feature_extractor.bin, so that the input is samples"
+    )
     parser.add_argument(
         "--weights",
         metavar="FORMAT",

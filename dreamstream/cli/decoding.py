@@ -4,25 +4,20 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator, Sequence
-from typing import Any
-
-import numpy as np
-import numpy.typing as npt
 
 import dreamstream as ds
 
 from ..decode import CTCDecoder, Endpoints
 from ..decode.hypotheses import Word
 from ..errors import FormatError
-from .arguments import add_threads, at_least
+from .arguments import at_least
 
 _ENDPOINTS = Endpoints(silence=2.4, trailing_silence=0.8, length=15.0)
 
 
-def add_decoder(parser: argparse.ArgumentParser) -> None:
-    """Add the options of model and decoder."""
-    parser.add_argument("--model", required=True, metavar="MODEL", help="a .dsm that gives scores of tokens")
-    parser.add_argument("--tokens", required=True, metavar="FILE", help="a token per line, or `token number`")
+def add_decoder(parser: argparse._ActionsContainer, required: bool = True) -> None:
+    """Add the options of a decoder."""
+    parser.add_argument("--tokens", required=required, metavar="FILE", help="a token per line, or `token number`")
     parser.add_argument("--blank", type=at_least(0, int), default=0, metavar="N", help="the blank's number (0)")
     parser.add_argument("--lexicon", metavar="FILE", help="a line `word token token ...` each")
     parser.add_argument("--lm", metavar="FILE", help="an n-gram language model, as ARPA")
@@ -32,11 +27,10 @@ def add_decoder(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--beam", type=at_least(0, int), default=16, metavar="N", help="hypotheses; 0: greedy (16)"
     )
-    add_threads(parser)
 
 
-def decoder_of(args: argparse.Namespace, engine: ds.Engine) -> CTCDecoder:
-    """Return the decoder that is asked for, of an engine's first output.
+def decoder_of(args: argparse.Namespace, model: str, engine: ds.Engine) -> CTCDecoder:
+    """Return the decoder that is asked for, of the first output of a model's engine.
 
     Raises
     ------
@@ -59,7 +53,7 @@ def decoder_of(args: argparse.Namespace, engine: ds.Engine) -> CTCDecoder:
     sizes = [d for d in output.dimensions if d not in ("B", "L")]
     if output.rate == 0 or sizes != [len(decoder.tokens)]:
         raise FormatError(
-            f"{args.model} gives {output.dimensions}; for the {len(decoder.tokens)} tokens of {args.tokens} it is "
+            f"{model} gives {output.dimensions}; for the {len(decoder.tokens)} tokens of {args.tokens} it is "
             f'("B", "L", {len(decoder.tokens)})'
         )
     return decoder
@@ -68,14 +62,6 @@ def decoder_of(args: argparse.Namespace, engine: ds.Engine) -> CTCDecoder:
 def _content(path: str) -> bytes:
     with open(path, "rb") as file:
         return file.read()
-
-
-def scores_of(frames: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Return log probabilities ``(frames, tokens)`` of scores, be they normalized or not."""
-    top = frames.max(axis=1, keepdims=True, initial=-np.inf)
-    shifted = frames - np.where(np.isfinite(top), top, 0)
-    out: npt.NDArray[Any] = shifted - np.log(np.exp(shifted).sum(axis=1, keepdims=True))
-    return out
 
 
 def captions(words: Sequence[Word], pause: float = 0.8, length: float = 6.0) -> Iterator[list[Word]]:

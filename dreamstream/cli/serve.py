@@ -17,6 +17,7 @@ from .._core import shown
 from ..errors import FormatError
 from ..serve.limits import Limits
 from .arguments import Commands, add_threads, at_least
+from .decoding import add_decoder, decoder_of
 from .described import named_model
 
 #: Limits that are options, and what they say.
@@ -59,14 +60,15 @@ def _run(args: argparse.Namespace) -> int:
 
     given = {f.name: getattr(args, f.name) for f in fields(Limits) if f.name in _OPTIONS}
     limits = replace(Limits(), **given)
-    store = open_store(args.state, args.durable)
+    store = open_store(args.state, args.durable, limits.keep)
     models = {}
     for text in args.models:
         name, _, path = text.rpartition("=")
         name = name or os.path.splitext(os.path.basename(path))[0]
         if name in models:
             raise FormatError(f"two models are called {name}; give them names: NAME={path}")
-        models[name] = Model(name, _engine(path, args), limits, store)
+        engine = _engine(path, args)
+        models[name] = Model(name, engine, limits, decoder_of(args, path, engine) if args.tokens else None)
     tls = None
     if args.cert:
         tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -94,7 +96,8 @@ def add(commands: Commands) -> None:
     )
     parser.add_argument("--host", default="127.0.0.1", help="the address to listen at (127.0.0.1)")
     parser.add_argument("--port", type=at_least(0, int), default=8765, help="0: a free one (8765)")
-    parser.add_argument("--state", metavar="DIR", help="where streams are kept, so that they survive this process")
+    said = "where streams are kept, so that they survive this process: a folder, or redis://HOST"
+    parser.add_argument("--state", metavar="WHERE", help=said)
     parser.add_argument("--durable", action="store_true", help="flush each record to the disk")
     parser.add_argument(
         "--auth", metavar="MODULE:FUNCTION", help="called as f(token, address): may this client stream?"
@@ -107,5 +110,6 @@ def add(commands: Commands) -> None:
         parser.add_argument(
             f"--{name}", type=at_least(0, kind), default=value, metavar="N", help=f"{said} ({value:g})"
         )
+    add_decoder(parser.add_argument_group("words, in the place of scores of tokens"), required=False)
     add_threads(parser)
     parser.set_defaults(run=_run)

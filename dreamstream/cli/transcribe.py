@@ -18,17 +18,13 @@ import dreamstream as ds
 from .._core import shown
 from ..data.progress import Progress
 from ..data.values import in_frames
-from ..decode.hypotheses import Hypotheses, Word
+from ..decode import log_probabilities
+from ..decode.hypotheses import Hypotheses, Word, as_dict
 from ..errors import FormatError
 from ..stream.tree import leaves
-from .arguments import Commands, at_least
-from .decoding import add_decoder, decoder_of, scores_of, subtitles
+from .arguments import Commands, add_threads, at_least
+from .decoding import add_decoder, decoder_of, subtitles
 from .run import as_taken, opened, samples_only, seconds_of, steps
-
-
-def _told(word: Word) -> dict[str, Any]:
-    times = {"start": round(word.start, 3), "end": round(word.end, 3)}
-    return {"word": word.text, **times, "confidence": round(word.confidence, 4)}
 
 
 # ---------------------------------------------------------------------- recordings
@@ -40,13 +36,13 @@ def transcribe(args: argparse.Namespace) -> int:
     model = samples_only(args.model, ds.load(args.model, threads=args.threads))
     with ExitStack() as stack:
         files = opened(args.audio, model, args.threads, args.chunk_ms, stack)
-        decoder = decoder_of(args, model)
+        decoder = decoder_of(args, args.model, model)
         kept: dict[str, list[Word]] = {file.path: [] for file in files}
         texts: dict[str, Hypotheses] = {}
         with Progress(seconds_of(files), args.json) as progress:
             for _, fed in steps(files, args.chunk_ms):
                 progress.advance(len(fed) * args.chunk_ms / 1000)
-                scores = {f.path: scores_of(in_frames(f.new[0], f.engine.stream_axis(0))) for f in fed}
+                scores = {f.path: log_probabilities(in_frames(f.new[0], f.engine.stream_axis(0))) for f in fed}
                 starts = [f.path for f in fed if f.path not in texts]
                 texts |= decoder.step(scores, sos=starts, eos=[f.path for f in fed if f.ended])
                 for file in fed:
@@ -55,7 +51,7 @@ def transcribe(args: argparse.Namespace) -> int:
         words = kept[file.path]
         text = " ".join(word.text for word in words)
         if args.json:
-            print(json.dumps({"file": file.path, "text": text, "words": [_told(word) for word in words]}))
+            print(json.dumps({"file": file.path, "text": text, "words": [as_dict(word) for word in words]}))
         elif form:
             print(subtitles(words, form), end="")
         else:
@@ -84,7 +80,7 @@ def _keep(words: list[Word], found: Hypotheses) -> None:
 def listen(args: argparse.Namespace) -> int:
     """Print what is said right now, from a microphone or from samples on standard input."""
     engine = samples_only(args.model, ds.load(args.model, threads=args.threads))
-    decoder, rate = decoder_of(args, engine), int(engine.rate)
+    decoder, rate = decoder_of(args, args.model, engine), int(engine.rate)
     n, dim = max(1, rate * args.chunk_ms // 1000), sys.stdout.isatty() and not args.json
     said, found = 0.0, None
     with ExitStack() as stack, contextlib.suppress(KeyboardInterrupt):
@@ -92,26 +88,25 @@ def listen(args: argparse.Namespace) -> int:
         for first, last, samples in _marked(chunks):
             sos, eos = "live" if first else (), "live" if last else ()
             out = leaves(engine.step({"live": as_taken(engine, samples)}, sos=sos, eos=eos)["live"])
-            scores = scores_of(in_frames(out[0], engine.stream_axis(0)))
+            scores = log_probabilities(in_frames(out[0], engine.stream_axis(0)))
             found = decoder.step({"live": scores}, sos=sos, eos=eos)["live"]
-            final = [word for word in found.words if word.final]
-            _show([word for word in final if word.start >= said], found.words[len(final) :], args.json, dim)
-            said = final[-1].end if final else said
+            new, pending = found.since(said)
+            _show(new, pending, args.json, dim)
+            said = new[-1].end if new else said
     if dim and found is not None:
         print()
     return 0
 
 
-def _show(new: Sequence[Word], pending: Sequence[Word], as_json: bool, dim: bool) -> None:
+def _show(new: Sequence[Word], pending: str, as_json: bool, dim: bool) -> None:
     """Print words that are final now; on a terminal, those that aren't dimly behind them."""
     if as_json:
         for word in new:
-            print(json.dumps(_told(word)), flush=True)
+            print(json.dumps(as_dict(word)), flush=True)
         return
     text = " ".join(shown(word.text) for word in new)
     if dim:
-        rest = " ".join(shown(word.text) for word in pending)
-        print(f"\x1b[K{text}{' ' if text else ''}\x1b7\x1b[2m{rest}\x1b[0m\x1b8", end="", flush=True)
+        print(f"\x1b[K{text}{' ' if text else ''}\x1b7\x1b[2m{shown(pending)}\x1b[0m\x1b8", end="", flush=True)
     elif text:
         print(text, flush=True)
 
@@ -157,7 +152,9 @@ def add(commands: Commands) -> None:
     text = "print what is said in recordings"
     parser = commands.add_parser("transcribe", help=text, description=f"{text[0].upper()}{text[1:]}.")
     parser.add_argument("audio", nargs="+", metavar="FILE", help="recordings; - is standard input")
+    parser.add_argument("--model", required=True, metavar="MODEL", help="a .dsm that gives scores of tokens")
     add_decoder(parser)
+    add_threads(parser)
     parser.add_argument("--chunk-ms", type=at_least(1, int), default=320, metavar="N", help="fed at a time (320)")
     form = parser.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="a line per recording, with words, times and confidence")
@@ -168,7 +165,9 @@ def add(commands: Commands) -> None:
     parser = commands.add_parser("listen", help=text, description=f"{text[0].upper()}{text[1:]}.")
     said = "a microphone's name or number; - is standard input, raw samples of 16 bits at the model's rate"
     parser.add_argument("source", nargs="?", metavar="DEVICE", help=said)
+    parser.add_argument("--model", required=True, metavar="MODEL", help="a .dsm that gives scores of tokens")
     add_decoder(parser)
+    add_threads(parser)
     parser.add_argument("--chunk-ms", type=at_least(1, int), default=80, metavar="N", help="heard at a time (80)")
     parser.add_argument("--json", action="store_true", help="a line per word")
     parser.set_defaults(run=listen)

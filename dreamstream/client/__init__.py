@@ -19,7 +19,7 @@ import numpy.typing as npt
 from ..errors import DreamStreamError
 from .protocol import FORMATS, MOST_BYTES, PATH, SUBPROTOCOL, as_told, message, packed, unpacked
 
-__all__ = ["Output", "ServerError", "Stream", "connect"]
+__all__ = ["Output", "ServerError", "Stream", "Word", "Words", "connect"]
 
 #: Codes after which a client comes back; the others say that it can't.
 _COMES_BACK = frozenset({1001, 1006, 1011, 1012, 1013, 4408, 4429})
@@ -48,6 +48,26 @@ class Output(NamedTuple):
     frames: npt.NDArray[Any]
 
 
+class Word(NamedTuple):
+    """A word: its text, where it begins and ends in seconds, and how sure the model is of it, up to 1."""
+
+    text: str
+    start: float
+    end: float
+    confidence: float
+
+
+class Words(NamedTuple):
+    """Words of a model with a decoder: the number of the first, themselves, and what may change behind them.
+
+    Each of `words` comes once and is never taken back; `pending` replaces what was pending before.
+    """
+
+    position: int
+    words: list[Word]
+    pending: str
+
+
 class Stream:
     """One stream on a server; see `connect`.
 
@@ -65,7 +85,7 @@ class Stream:
         self._end: int | None = None
         self._have: list[int] = []
         self._acknowledged = 0
-        self._outputs: asyncio.Queue[Output | Exception | None] = asyncio.Queue()
+        self._outputs: asyncio.Queue[Output | Words | Exception | None] = asyncio.Queue()
         self._more = asyncio.Event()
         self._room = asyncio.Event()
         self._started = asyncio.Event()
@@ -117,10 +137,10 @@ class Stream:
         self._end = self._given
         self._more.set()
 
-    def __aiter__(self) -> AsyncIterator[Output]:
+    def __aiter__(self) -> AsyncIterator[Output | Words]:
         return self
 
-    async def __anext__(self) -> Output:
+    async def __anext__(self) -> Output | Words:
         found = await self._outputs.get()
         if isinstance(found, Exception):
             self._outputs.put_nowait(found)
@@ -203,6 +223,8 @@ class Stream:
                 elif found["type"] == "saved":
                     while self._kept and self._kept[0][0] + len(self._kept[0][1]) <= found["input"]:
                         self._kept.popleft()
+                elif found["type"] == "result":
+                    await self._hear(socket, found)
                 elif found["type"] == "ended":
                     totals = found["output"] if isinstance(found["output"], list) else [found["output"]]
                     if totals != self._have or found["input"] != self._end:
@@ -249,6 +271,19 @@ class Stream:
         if sum(self._have) - self._acknowledged >= _ACKNOWLEDGE:
             await self._acknowledge(socket)
 
+    async def _hear(self, socket: Any, found: dict[str, Any]) -> None:
+        at = self._have[0]
+        if found["output"] > at:
+            raise ServerError(f"expected words from {at} on, got {found['output']}", 4500)
+        new = [
+            Word(w["word"], w["start"], w["end"], w["confidence"]) for w in found["words"][at - found["output"] :]
+        ]
+        if new or "pending" in found:
+            self._outputs.put_nowait(Words(at, new, found.get("pending", "")))
+        self._have[0] += len(new)
+        if self._have[0] - self._acknowledged >= _ACKNOWLEDGE:
+            await self._acknowledge(socket)
+
     async def _acknowledge(self, socket: Any) -> None:
         if sum(self._have) > self._acknowledged:
             self._acknowledged = sum(self._have)
@@ -259,6 +294,8 @@ def connect(
     url: str, model: str | None = None, *, format: str = "f32", token: Any = None, patience: float = 60.0
 ) -> Stream:
     """Return a stream on a server, to be entered: ``async with connect(url) as stream``.
+
+    ``async for`` over it gives each `Output` once, or `Words` where the model has a decoder.
 
     Parameters
     ----------

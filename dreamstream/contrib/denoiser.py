@@ -8,7 +8,6 @@ import torch.nn.functional as F
 
 from ..errors import NotStreamableError
 from ..online.register import register
-from ..stream.where import user_line
 from ..torch.functional import pad_to_multiple
 
 
@@ -16,9 +15,9 @@ from ..torch.functional import pad_to_multiple
 def demucs(model: Any, mix: Any) -> Any:
     """It pads until no layer leaves a frame over: lengths that fit are shortest, shortest + step, ..."""
     if model.normalize or model.resample != 1:
-        raise NotStreamableError(
-            f"Demucs at {user_line()}: normalize=True divides by the whole stream, and resample by blocks; "
-            "Demucs(normalize=False, resample=1) streams"
+        raise NotStreamableError.here(
+            "Demucs: normalize=True divides by the whole stream, and resample by blocks; Demucs(normalize=False, "
+            "resample=1) streams"
         )
     step, shortest = model.stride**model.depth, model.valid_length(1)
     offset = -shortest % step

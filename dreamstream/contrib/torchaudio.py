@@ -8,7 +8,6 @@ from ..errors import NotStreamableError
 from ..nn.functional.resampling import Resampling
 from ..online.register import register
 from ..online.tracer import own_forward
-from ..stream.where import user_line
 from ..torch.forward.constants import Constant, dtype_of
 from ..torch.forward.mode import current
 
@@ -36,8 +35,8 @@ def at_another_rate(module: Any, waveform: Any) -> Any:
 def decibels(module: Any, x: Any) -> Any:
     """It looks at the whole stream where it has a `top_db`."""
     if module.top_db is not None:
-        raise NotStreamableError(
-            f"AmplitudeToDB at {user_line()}: top_db cuts below the loudest value of the whole stream; "
-            "AmplitudeToDB(top_db=None) streams"
+        raise NotStreamableError.here(
+            "AmplitudeToDB: top_db cuts below the loudest value of the whole stream; AmplitudeToDB(top_db=None) "
+            "streams"
         )
     return own_forward(module, x)

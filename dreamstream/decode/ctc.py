@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from .. import _core
 from ..errors import DTypeError, ShapeError, StreamIdError, StreamLimitError
@@ -166,6 +167,12 @@ class CTCDecoder:
         self._n_best, self._max_streams = n_best, max_streams
         self._streams: dict[str, _core.Decoding] = {}
 
+    def __copy__(self) -> CTCDecoder:
+        """Return a decoder of the same files and options, without streams."""
+        new = object.__new__(type(self))
+        new.__dict__ |= self.__dict__ | {"_streams": {}}
+        return new
+
     @property
     def tokens(self) -> list[str]:
         """What the columns of the scores stand for."""
@@ -288,6 +295,14 @@ class CTCDecoder:
         if stream is None:
             raise StreamIdError("no such stream is live", (stream_id,))
         return stream
+
+
+def log_probabilities(scores: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Return log probabilities ``(frames, tokens)`` of scores, be they normalized or not."""
+    top = scores.max(axis=1, keepdims=True, initial=-np.inf)
+    shifted = scores - np.where(np.isfinite(top), top, 0)
+    out: npt.NDArray[Any] = shifted - np.log(np.exp(shifted).sum(axis=1, keepdims=True))
+    return out
 
 
 def greedy(scores: Any, tokens: Sequence[str] | File, blank: int = 0, rate: float | None = None) -> Hypotheses:

@@ -35,6 +35,12 @@ class Word(NamedTuple):
     """Nothing that follows changes it."""
 
 
+def as_dict(word: Word) -> dict[str, Any]:
+    """Return a word as JSON has it."""
+    times = {"start": round(word.start, 3), "end": round(word.end, 3)}
+    return {"word": word.text, **times, "confidence": round(word.confidence, 4)}
+
+
 class Texts:
     """How tokens become text."""
 
@@ -129,7 +135,11 @@ class Hypothesis:
     @cached_property
     def words(self) -> list[Word]:
         """Its words, the last of which may be incomplete; a lexicon's words once they are complete."""
-        tokens, rate = self._tokens, self._texts.rate
+        return self._words(0)
+
+    def _words(self, first: int) -> list[Word]:
+        """Return the words from a token on."""
+        tokens, rate = self._tokens[first:], self._texts.rate
         final, n = tokens["final"], len(tokens)
         return [
             Word(
@@ -141,6 +151,16 @@ class Hypothesis:
             )
             for text, members in self._texts.groups(tokens)
         ]
+
+    def since(self, end: float) -> tuple[list[Word], str]:
+        """Return the final words that begin at `end` or later, and the text behind them, which may change.
+
+        To hear each word once, give the end of the last that was heard.
+        """
+        starts = self._tokens["start"] / self._texts.rate
+        words = self._words(int(np.count_nonzero(starts < end)))
+        final = [word for word in words if word.final]
+        return final, " ".join(word.text for word in words[len(final) :])
 
 
 class Hypotheses(Hypothesis):

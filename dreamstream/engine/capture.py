@@ -16,11 +16,12 @@ from ..array.library import NATIVE, Library
 from ..array.stream_tensor import StreamTensor
 from ..array.symbolic import as_symbolic, measured
 from ..errors import CaptureError, NotStreamableError
+from ..source_line import user_line
 from ..stream.edge import Edge, Line, Request, lines_of
 from ..stream.rules import entry
-from ..stream.rules.tokens import Token
+from ..stream.rules.sizes import Token
 from ..stream.tree import leaves, map_leaves
-from ..stream.where import raise_explained, user_line
+from ..stream.where import raise_explained
 from .source import source_of
 from .spec import InputSpec, lengths_in, read_specs
 
@@ -87,7 +88,7 @@ class Capture:
         if any(e.entry is not self for e in edges):
             raise CaptureError(f"{name}: a tensor of another forward")
         if getattr(op, "in_python", False):
-            raise CaptureError(f"{name} at {user_line()} is declared in Python, which a graph can't hold")
+            raise CaptureError.here(name, " is declared in Python, which a graph can't hold")
         try:
             names = tuple(self.names.get(_place(w)) for w in request.weights)
             path = self.paths[-1] if self.paths else ""
@@ -96,7 +97,7 @@ class Capture:
             inputs = [e.handle or 0 for e in edges]
             handles = self.graph.node(name, dict(request.attributes), inputs, request.weights, path, names)
         except CaptureError as error:
-            raise CaptureError(f"{error}, at {user_line()}") from None
+            raise CaptureError.here(f"{error},", "") from None
         lines = lines_of(op, edges, len(self.nodes), request.cid)
         out = [Edge(self, line, None, handle) for line, handle in zip(lines, handles)]
         self.nodes.append((path, request, out[0]))
@@ -113,9 +114,9 @@ class Capture:
         finally:
             self.paths.pop()
 
-    def misuse(self, message: str) -> Exception:
+    def misuse(self, message: str, rest: str | None = None) -> Exception:
         """Return the exception for a use that streams can't have."""
-        self.misused = NotStreamableError(message)
+        self.misused = NotStreamableError.here(message, rest)
         return self.misused
 
 

@@ -21,7 +21,7 @@ from .capture import captured
 from .engine import Engine
 from .interface import Interface, names_of, sizes_of
 from .load import MOST_BYTES, stored_as
-from .spec import OutputInfo, lengths_in, number_of
+from .spec import OutputInfo, lengths_in, number_of, read_specs
 from .verify import verify as verify_engine
 from .weights import BOUND, Narrowing, Weights
 
@@ -233,4 +233,4 @@ def _plan_for_audit(
     return core, nodes, len(tensors), capture.specs[0].rate
 
 
-set_capture(_plan_for_audit)
+set_capture(_plan_for_audit, read_specs)

@@ -52,7 +52,7 @@ def write_file(target: Any, form: str, produce: Callable[[Write], None]) -> None
         Calls what it is given with the file's bytes, piece by piece.
     """
     if is_path(target):
-        with _replacing(os.fsdecode(target)) as file:
+        with replacing(os.fsdecode(target)) as file:
             _put(_all_of(file), form, produce)
     elif hasattr(target, "write"):
         _put(_all_of(target), form, produce)
@@ -86,7 +86,7 @@ def _all_of(file: Any) -> Write:
 
 
 @contextlib.contextmanager
-def _replacing(path: str) -> Iterator[Any]:
+def replacing(path: str) -> Iterator[Any]:
     """Open a new file that takes the path's place in the end; where that fails, nothing has changed."""
     old = None
     with contextlib.suppress(FileNotFoundError):

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from ..array.dtypes import name_of
-from ..array.lengths import LengthsOf
+from ..array.lengths_of import LengthsOf
 from ..array.stream_tensor import StreamTensor
 from ..errors import FormatError, ModeError, StreamIdError, StreamMismatchError
 from ..online.front import BACKENDS

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from ..array import dtypes
-from ..array.lengths import LengthsOf
+from ..array.lengths_of import LengthsOf
 from ..errors import DTypeError, ShapeError
 from ..stream.rules import read_rate
 

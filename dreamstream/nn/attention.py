@@ -24,7 +24,7 @@ _described = described(
     },
     embed_dim="Features of queries and of outputs.",
     num_heads="Heads, each of ``embed_dim / num_heads`` features.",
-    dropout="0: natively nothing trains.",
+    dropout="Probability with which a weight is dropped, in training.",
     bias="Whether projections have a bias.",
     kdim="Features of keys; `embed_dim` without it.",
     vdim="Features of values; `embed_dim` without it.",
@@ -141,13 +141,14 @@ class MultiheadAttention(Module):
         parts = parts if self.batch_first else [x.transpose(0, 1) for x in parts]
         q, k, v = (x.unflatten(-1, (self.num_heads, -1)).transpose(1, 2) for x in parts)
         causal = is_causal and attn_mask is None
+        p = self.dropout if self.training else 0.0
         if hidden is None:
-            out = F.scaled_dot_product_attention(q, k, v, attn_mask, is_causal=causal, context=self.context)
+            out = F.scaled_dot_product_attention(q, k, v, attn_mask, p, causal, context=self.context)
         elif causal or (self.context is not None and not across(q, k)):
             raise ValueError("MultiheadAttention: key_padding_mask beside a context; give attn_mask in its place")
         else:
             masks = [x for x in (attn_mask, hidden.unsqueeze(1).unsqueeze(2)) if x is not None]
-            out = F.attention.under_masks(q, k, v, masks, q.shape[-1] ** -0.5)
+            out = F.attention.under_masks(q, k, v, masks, q.shape[-1] ** -0.5, p=p)
         out = self.out_proj(out.transpose(1, 2).flatten(-2))
         weights = F.attention.weights_of(q, k) if need_weights else None
         return out if self.batch_first else out.transpose(0, 1), weights

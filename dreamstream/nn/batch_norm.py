@@ -7,9 +7,8 @@ from typing import Any
 import numpy as np
 
 from ..array import Tensor, dtypes as element_types
-from ..errors import ModeError, ShapeError
+from ..errors import ShapeError
 from ..operations.refusals import BATCH_STATISTICS
-from ..stream.where import user_line
 from . import functional as F
 from .functional.statistics import CHANNELS
 from .functional.texts import described
@@ -78,9 +77,8 @@ class ChannelNorm(Affine):
             raise ShapeError(f"{type(self).__name__}: expected {ranks} dimensions, got {input.shape}")
         size = input.shape[channels]
         if isinstance(size, int) and size != self.num_features:
-            raise ShapeError(
-                f"{type(self).__name__} at {user_line()}: expected {self.num_features} channels in dimension "
-                f"{channels}, got {size}"
+            raise ShapeError.here(
+                f"{type(self).__name__}: expected {self.num_features} channels in dimension {channels}, got {size}"
             )
 
 
@@ -89,14 +87,16 @@ class _BatchNorm(ChannelNorm):
         """Return why statistics of the batch can't stream, and what would work."""
         return None if self.track_running_stats else BATCH_STATISTICS.words
 
+    def _update(self, mean: Tensor, variance: Tensor) -> None:
+        self.num_batches_tracked.add_(1)
+        part = 1 / int(self.num_batches_tracked) if self.momentum is None else self.momentum
+        F.statistics.update_statistics((self.running_mean, self.running_var), part, mean, variance)
+
     def forward(self, input: Tensor) -> Tensor:
         """Return the input, every channel normalised."""
         self._check(input)
         if self.training and self.track_running_stats:
-            raise ModeError(
-                f"{type(self).__name__} can't train: it would update its running statistics; call "
-                "bn.eval() on it (or model.eval()), which uses them"
-            )
+            return F.statistics.by_batch(input, self.weight, self.bias, self.eps, self._update)
         return F.batch_norm(
             input,
             self.running_mean,
@@ -117,6 +117,8 @@ class _BatchNorm(ChannelNorm):
 class BatchNorm1d(_BatchNorm):
     """``(x - running_mean) / sqrt(running_var + eps) * weight + bias`` per channel, in evaluation.
 
+    In training mean and variance are the batch's, which the running ones follow; streams must start and end in it.
+
     Attributes
     ----------
     weight, bias : Parameter or None
@@ -129,7 +131,7 @@ class BatchNorm1d(_BatchNorm):
     Raises
     ------
     ModeError
-        In training: call ``bn.eval()``.
+        In training, of streams that go on: call ``bn.eval()``.
     ShapeError
         For inputs of other shapes.
     NotStreamableError

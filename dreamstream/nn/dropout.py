@@ -11,15 +11,11 @@ from .derived import layer
 
 __all__ = ["AlphaDropout", "Dropout", "Dropout1d", "Dropout2d", "Dropout3d", "FeatureAlphaDropout"]
 
-_NOTES = """Raises
-------
-ModeError
-    In training with p > 0, which is not supported.
-
-Notes
+_NOTES = """Notes
 -----
-Input and output have the same shape, any. **Streaming.** Delay 0, no state. Source: torch.nn, the class of the
-same name."""
+Input and output have the same shape, any. **Streaming.** Delay 0, no state; in training what is dropped of a
+stream follows from the seed, its name, the place in the forward and the frame's position, however it is cut and
+whatever streams are beside it. Source: torch.nn, the class of the same name."""
 
 
 def _check(self: Any) -> None:

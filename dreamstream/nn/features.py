@@ -246,7 +246,7 @@ class KaldiFbank(Module):
             raise ShapeError(f"KaldiFbank: {num_mel_bins} bands from {low_freq} to {top} Hz of {sample_frequency}")
         self.num_mel_bins, self.preemphasis = num_mel_bins, float(preemphasis_coefficient)
         self.remove_dc_offset, self.snip_edges = remove_dc_offset, snip_edges
-        self.use_power, self.use_log_fbank = use_power, use_log_fbank
+        self.use_power, self.use_log_fbank, self.floor = use_power, use_log_fbank, EPSILON
         to = float32 if dtype is None else as_dtype(dtype)
         require_float("KaldiFbank", to)
         bins = _htk(np.arange(self.padded // 2) * (sample_frequency / self.padded))
@@ -267,7 +267,7 @@ class KaldiFbank(Module):
         real, imag = F.rfft(x * self.window, self.padded)
         power = real * real + imag * imag
         bands = F.linear(power if self.use_power else power.sqrt(), self.filters)
-        return bands.clamp(min=EPSILON).log() if self.use_log_fbank else bands
+        return bands.clamp(min=self.floor).log() if self.use_log_fbank else bands
 
     def _mirrored(self, x: Tensor) -> Tensor:
         """Return samples between their mirror images, the outermost twice.

@@ -3,7 +3,7 @@
 A gate takes tokens ``(*, d_model)`` and returns the chosen experts ``(*, k) int64`` and their weights ``(*, k)``;
 `route` says more. A choice is made by sums of fixed order, so that it is the same for all chunks, batches, threads
 and instruction sets; the first of equals is chosen. A token whose logits are NaN has NaN weights; no other has.
-Noise needs training, and so torch (`dreamstream.torch.nn`).
+Noise, in training, follows from a frame's stream and position, however a stream is cut.
 
 **Streaming.** Delay 0, no state. What looks at a batch, `capacity` and `random_routing`, is refused in streams,
 but where ``allow_batch_dependence=True`` says that a call's frames are the batch; engines have none.

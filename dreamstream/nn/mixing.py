@@ -10,7 +10,6 @@ from typing import Any
 
 from ..errors import DTypeError, FormatError, ModeError, NotStreamableError, ShapeError
 from ..stream.tree import leaves, map_leaves
-from ..stream.where import user_line
 from . import routing
 from .functional.texts import described
 from .routing import Gate, Route, Shared
@@ -408,9 +407,9 @@ class Mixture(Counted):
             return parts
         name = type(self).__name__
         if self.ops.is_stream(parts):
-            raise NotStreamableError(
-                f"{name} at {user_line()}: mask= says of which tokens of one batch outputs are replaced, which no "
-                "stream knows; leave it out"
+            raise NotStreamableError.here(
+                f"{name}: mask= says of which tokens of one batch outputs are replaced, which no stream knows; "
+                "leave it out"
             )
         lead = tuple(parts.shape[:-1])
         if math.prod(self.mask.shape) != math.prod(lead):

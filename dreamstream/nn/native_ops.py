@@ -8,9 +8,8 @@ from typing import Any
 import numpy as np
 
 from .. import array
-from ..array import Tensor
-from ..errors import ModeError, NotStreamableError, ShapeError
-from ..stream.where import user_line
+from ..array import Tensor, draws
+from ..errors import NotStreamableError, ShapeError
 from . import functional as F, init
 from .functional.experts import DROPPED, check_experts
 from .linear import Linear, new_parameter
@@ -61,12 +60,15 @@ def _of_values(x: Any, function: Any, what: str) -> Any:
     if not is_stream(x):
         return Tensor(function(x.numpy()))
     if x.value is None:
-        raise NotStreamableError(f"{what} at {user_line()} looks at a batch, which an engine has not")
+        raise NotStreamableError.here(what, " looks at a batch, which an engine has not")
     return type(x).inside(function(x.value), x.dims, x.edge, x.names)
 
 
-def _drawn(method: str) -> Any:
+def _drawn(method: str, of_stream: Any) -> Any:
     def draw(gate: Any, like: Any) -> Any:
+        if is_stream(like) and like.edge is not None:
+            numbers = of_stream(type(gate).__name__, like, like.value.shape[1:])
+            return draws.beside(like, numbers.astype(like.value.dtype))
         return _of_values(like, lambda v: getattr(gate.random, method)(size=v.shape).astype(v.dtype), method)
 
     return draw
@@ -87,9 +89,7 @@ def gated(x: Any, index: Any, up: Any, up_bias: Any, activation: Any, down: Any,
 
 
 def _noisy(gate: Any, x: Any) -> bool:
-    if gate.training:
-        raise ModeError(f"{type(gate).__name__} can't train, which takes noise and torch; call module.eval()")
-    return False
+    return bool(gate.training) and not _symbolic(x)
 
 
 def _symbolic(x: Any) -> bool:
@@ -129,8 +129,8 @@ OPS = Ops(
     one_hot=one_hot,
     places=lambda like: Tensor(np.arange(like.shape[-1])),
     random=np.random.default_rng,
-    normal=_drawn("standard_normal"),
-    uniform=_drawn("random"),
+    normal=_drawn("standard_normal", draws.normal),
+    uniform=_drawn("random", draws.uniform),
     limited=limited,
     is_stream=is_stream,
     is_symbolic=_symbolic,

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from typing import Any, ClassVar
 
 import numpy as np
 
 from ..array import BatchTensor, Tensor, stack
+from ..array.draws import dropping
 from ..array.forward import held, is_static
 from ..dispatch import apply
-from ..errors import DTypeError, ModeError, NotStreamableError, ShapeError
+from ..errors import DTypeError, NotStreamableError, ShapeError
 from ..operations.refusals import BACKWARDS
 from ..stream.rules import holds
-from ..stream.where import user_line
 from . import init
 from .functional.arguments import checked
 from .functional.texts import described
@@ -29,7 +30,6 @@ State = tuple[Any, Any]
 _ERRORS = {
     "ShapeError": "For arguments, an input or a state that don't fit.",
     "DTypeError": "Where types differ.",
-    "ModeError": "In training with dropout > 0.",
     "NotStreamableError": "For a stream, where the initial state is not a constant that all streams share, "
     "and where the layer is bidirectional (unless it may wait for the end).",
 }
@@ -39,7 +39,7 @@ _described = described(
     **RECURRENT,
     num_layers="Layers on top of each other.",
     batch_first="Whether inputs are ``(B, L, F)`` rather than ``(L, B, F)``.",
-    dropout="Between layers, in training only, where it is not supported.",
+    dropout="Probability with which outputs between layers are dropped, in training only.",
     bidirectional="Whether every layer also runs backwards.",
     proj_size="Features to which h is projected, less than hidden_size; with 0 it is not.",
 )
@@ -159,8 +159,6 @@ class Recurrence(Module):
         """Return outputs and last states; `hx` holds the initial ones."""
         name = type(self).__name__
         x = checked(name, input)
-        if self.training and self.dropout > 0 and self.num_layers > 1:
-            raise ModeError(f"{name}: dropout between layers can't train; call .eval(), or set dropout=0")
         weight = self._parameters[self._names[0][0]]
         if weight is not None and x.dtype != weight.dtype:
             raise DTypeError(f"{name}: input is {x.dtype} but the weights are {weight.dtype}; convert one of them")
@@ -187,9 +185,9 @@ class Recurrence(Module):
             return (rows, 0, 1) if self.batch_first else (0, rows, 1)
         if self.bidirectional and x.edge is not None and not x.edge.may_wait:
             reason, remedy = BACKWARDS.words
-            raise NotStreamableError(
-                f"{type(self).__name__} at {user_line()} can't stream: {reason}; {remedy}, or "
-                'unstreamable="buffer" to wait for the end of each stream'
+            raise NotStreamableError.here(
+                type(self).__name__,
+                f' can\'t stream: {reason}; {remedy}, or unstreamable="buffer" to wait for the end of each stream',
             )
         return dims
 
@@ -202,7 +200,8 @@ class Recurrence(Module):
         """
         weights = [w for cell in self.all_weights for w in cell]
         name = self._operator if "L" in dims else f"{self._operator}_within"
-        y, *ends = apply(name, self._attributes(), (x, *given), (*weights, *state), dims)
+        with dropping(self.dropout) if self.training and self.dropout > 0 else nullcontext():
+            y, *ends = apply(name, self._attributes(), (x, *given), (*weights, *state), dims)
         behind = "B" in dims or dims[-2:] == (0, 1)  # the rows' dimension stands before the cells'
         return y, [end.transpose(0, 1) for end in ends] if behind else ends
 

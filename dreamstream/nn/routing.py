@@ -12,7 +12,6 @@ from collections.abc import Callable
 from typing import Any, ClassVar, NamedTuple, TypeVar
 
 from ..errors import DTypeError, NotStreamableError, ShapeError
-from ..stream.where import user_line
 from .functional.texts import described
 
 __all__ = ["DC", "Faster", "GShard", "Gate", "Naive", "Noisy", "Route", "Swipe", "Switch", "Zero"]
@@ -46,7 +45,6 @@ _described = described(
     {
         "ShapeError": "For numbers that don't fit.",
         "NotStreamableError": "In streams, for what depends on the batch.",
-        "ModeError": "Without torch, where training takes noise.",
     },
     **PARAMETERS,
 )
@@ -230,9 +228,9 @@ class Gate(Shared):
     def _batch(self, x: Any, what: str) -> None:
         """Refuse streams where an answer would depend on what else is in the batch."""
         if self.ops.is_stream(x) and not self.allow_batch_dependence:
-            raise NotStreamableError(
-                f"{type(self).__name__} at {user_line()}: {what}, so that a frame's answer would depend on the "
-                "chunks and on the other streams of a call; leave it out, or give allow_batch_dependence=True"
+            raise NotStreamableError.here(
+                f"{type(self).__name__}: {what}, so that a frame's answer would depend on the chunks and on the "
+                "other streams of a call; leave it out, or give allow_batch_dependence=True"
             )
 
 

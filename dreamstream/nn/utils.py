@@ -58,7 +58,7 @@ def clip_grad_norm_(
     if error_if_nonfinite and not math.isfinite(size):
         raise ModeError(f"clip_grad_norm_: the norm of the gradients is {size}")
     factor = min(float((max_norm / (total + 1e-6)).item()), 1.0) if size == size else math.nan
-    for g in gradients:
+    for g in gradients if factor != 1 else ():
         array = g.numpy()
         with np.errstate(invalid="ignore"):  # of infinities
             array *= array.dtype.type(factor)

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from types import FunctionType
 from typing import Any, NamedTuple
 
-from ..stream.where import place
+from ..source_line import place
 
 #: Methods by which a container takes values.
 _TAKING = frozenset({"add", "append", "appendleft", "extend", "insert", "setdefault", "update"})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -9,10 +10,12 @@ from fractions import Fraction
 from typing import Any
 
 from .. import _core
-from ..errors import CaptureError, NotStreamableError
+from ..array.stream_creation import stream_tensor
+from ..errors import CaptureError, ModeError, NotStreamableError
 from ..operations import row_of
 from ..stream.context import Context
 from .front import Front
+from .handle import VARIANTS
 from .outlook import Node, outlook
 from .patch import as_it_was, front_of, patch_module
 
@@ -171,12 +174,38 @@ def _is_memory(node: Node, plan: Mapping[str, Any]) -> bool:
 
 #: Filled by the engine: captures and plans a model, with every node as an output.
 _plan: Callable[..., Any] | None = None
+#: Reads what `audit` is told of inputs.
+_read_specs: Callable[..., Any]
 
 
-def set_capture(plan: Callable[..., Any]) -> None:
-    """Set what captures and plans a model for `audit`."""
-    global _plan
-    _plan = plan
+def set_capture(plan: Callable[..., Any], read_specs: Callable[..., Any]) -> None:
+    """Set what captures and plans a model for `audit`, and what reads its inputs' specs."""
+    global _plan, _read_specs
+    _plan, _read_specs = plan, read_specs
+
+
+def _kept_by_calls(
+    front: Front, model: Any, specs: Sequence[Any], variant: str, chunk: int, ids: Sequence[str], n_calls: int
+) -> Iterator[int]:
+    """Yield the bytes that each of the first calls of streams adds to what their backward needs, for zeros."""
+    if any(s.once for s in specs):
+        raise ModeError("audit: what training keeps is not known for inputs that are given once")
+    copied = copy.deepcopy(model)
+    if not getattr(copied, "told_to_train", copied.training):
+        copied.train()
+    patch_module(copied, train_variant=variant).online()
+    outputs: list[Any] = []
+    with front.keeping(copied) as kept:
+        for k in range(n_calls):
+            if variant == VARIANTS[0]:
+                outputs.clear()
+            before, inputs = kept(outputs), {}
+            for s in specs:
+                frames = front.zeros(copied, s.shape_of(int(chunk * s.rate / specs[0].rate)), s.dtype)
+                names = [d if isinstance(d, str) else None for d in s.dimensions]
+                inputs[s.name] = stream_tensor([frames] * len(ids), None, names, ids=ids, sos=k == 0)
+            outputs.append(copied(*inputs.values()) if len(specs) == 1 else copied(**inputs))
+            yield kept(outputs) - before
 
 
 def _unstreamable(front: Front, model: Any, said: str) -> Iterator[str]:
@@ -214,8 +243,8 @@ def audit(
         Frames of the first input that outputs may be late; where they are later, the table says which layers look
         ahead, and what would look back alone.
     train_variant : str, optional
-        As for `patch_module`: `training` then has what calls keep until their backward, measured on a copy of a
-        torch model: for "chunk-wise-aligned" what each call keeps by itself, else what it adds to what is kept
+        As for `patch_module`: `training` then has what calls keep until their backward, measured on a copy of the
+        model: for "chunk-wise-aligned" what each call keeps by itself, else what it adds to what is kept
         until the streams end. Weights, their gradients and what an optimiser holds are not among it.
     chunk, ids, n_calls
         Frames of the first input in a call, the streams, and how many calls are tried.
@@ -297,6 +326,6 @@ def audit(
     state = core.state_size, core.state_bytes_per_frame
     training: tuple[int, ...] = ()
     if train_variant is not None:
-        spec_of = (model, spec, 1 if rate is None else rate, dtype)
-        training = tuple(front.kept_by_calls(*spec_of, train_variant, chunk, ids, n_calls))
+        specs = _read_specs(model, spec, 1 if rate is None else rate, dtype)
+        training = tuple(_kept_by_calls(front, model, specs, train_variant, chunk, ids, n_calls))
     return Audit(rows, max(delays), max(fields), *state, latency(max(delays)), max_delay, training)

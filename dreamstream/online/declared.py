@@ -17,7 +17,7 @@ from ..array.tensor import Tensor
 from ..errors import DTypeError, ModeError, ShapeError
 from ..stream.edge import Edge, Request
 from ..stream.rules import read_rate
-from .session import flatten
+from .segments import flatten
 
 _CODES = {"const": 0, "known": 1, "total": 2, "m": 3, "+": 4, "-": 5, "*": 6, "//": 7, "min": 9, "max": 10}
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ..array.draws import asked_to_drop
 from ..stream.course import Leg
 from ..stream.edge import Edge
 from .session import Call
@@ -38,6 +39,8 @@ class EagerCall(Call):
             seen, made = ([np.where(c[:, :1] > 0, 0, c) for c in both] for both in (inputs, outputs))
         else:
             made = outputs = op.counts(inputs, ended, self.ids)
+        p = asked_to_drop(op.name)
+        drop = (p, self.draw_keys()) if p else None
         self.ran = op.run(
             values,
             seen,
@@ -48,7 +51,7 @@ class EagerCall(Call):
             False,
             self.ids,
             self.session.prepared(self.n_done - 1, op),
-            *((True,) if self.records else ()),  # operators that are declared in Python know of no records
+            *((self.records, drop) if self.records or drop else ()),  # those declared in Python know of neither
         )
         results, states = self.ran[:2]
         self.record(states)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
 from ..nn.module import Module
@@ -29,8 +30,11 @@ class Front(Protocol):
     def unstreamable(self, module: Any) -> tuple[str, str] | None:
         """Return why a layer can't stream, and what would work; None if it can."""
 
-    def kept_by_calls(self, model: Any, *options: Any) -> list[int]:
-        """Return the bytes that each of the first calls in training keeps for its backward."""
+    def keeping(self, model: Any) -> AbstractContextManager[Callable[[Sequence[Any]], int]]:
+        """Give what says, within it, how many bytes the backward of outputs needs, beside weights and buffers."""
+
+    def zeros(self, model: Any, shape: Sequence[int], dtype: str) -> Any:
+        """Return frames of zeros as the model takes them."""
 
 
 def foreign_front(cls: type) -> Any:

@@ -19,7 +19,7 @@ import numpy as np
 from .. import autograd
 from ..array.deferred import Deferred
 from ..array.dtypes import name_of
-from ..array.lengths import LengthsOf
+from ..array.lengths_of import LengthsOf
 from ..array.scores import Scores
 from ..array.stream_tensor import StreamTensor
 from ..array.symbolic import Symbolic, as_symbolic, measured

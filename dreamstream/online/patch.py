@@ -12,6 +12,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
+import numpy as np
+
 from ..errors import ModeError, NotStreamableError, StreamWarning
 from ..file_kinds import instead_of_module
 from ..nn.module import Module
@@ -20,6 +22,7 @@ from ..stream.context import Context, contexts_of
 from .front import Front, foreign_front
 from .handle import OFFERED, POLICIES, VARIANTS, Options, Patch, forget_patch, patch_of
 from .joining import may_join
+from .kept import keeping
 from .registered import registered_for
 
 M = TypeVar("M")
@@ -37,8 +40,11 @@ class _Native:
         kind: Any = type(module)
         return module.unstreamable() if registered_for(kind) is None else None
 
-    def kept_by_calls(self, model: Any, *options: Any) -> list[int]:
-        raise ModeError("audit(train_variant=…): what a module of dreamstream.nn keeps in training is not known")
+    def keeping(self, model: Any) -> Any:
+        return keeping(model)
+
+    def zeros(self, model: Any, shape: Sequence[int], dtype: str) -> Any:
+        return np.zeros(shape, dtype)
 
 
 _NATIVE = _Native()

@@ -28,13 +28,16 @@ from ..errors import (
     StreamIdError,
     StreamMismatchError,
 )
+from ..source_line import user_line
 from ..stream.course import Course, Leg, Recording
 from ..stream.edge import Counts, Edge, Line, Request, lines_of
 from ..stream.metadata import StreamMetadata
 from ..stream.rules import entry, require_equal_rates
-from ..stream.where import RETURNED, user_line
+from ..stream.where import RETURNED
+from .draws import Draws, mixed
 from .given import Given, Kind, Static, take_given
 from .groups import Groups
+from .segments import flatten
 
 C = TypeVar("C", bound="Call")
 
@@ -50,15 +53,18 @@ Key = tuple[Any, ...]
 class StreamState:
     """What one stream remembers: frames so far per input, and a state per operation.
 
-    In training also, per operation, where the gradient of its state goes.
+    In training also, per operation, where the gradient of its state goes, and by what key it draws.
     """
 
-    __slots__ = ("frames", "places", "states")
+    __slots__ = ("frames", "key", "places", "states")
 
-    def __init__(self, frames: tuple[int, ...], states: Any, places: Sequence[Any] = ()) -> None:
+    def __init__(
+        self, frames: tuple[int, ...], states: Any, places: Sequence[Any] = (), key: int | None = None
+    ) -> None:
         self.frames = frames
         self.states = states
         self.places = places
+        self.key = key
 
 
 class _Transaction:
@@ -125,6 +131,7 @@ class Session:
         self.kinds: Sequence[Kind] = ()  # of the frames of live streams, by input
         self.held: Any = None  # what the module holds besides
         self.joined = Slot(Groups())
+        self.draws = Draws()
         self._entries: dict[int, Line] = {}
         self._slots: dict[str, Slot] = {}
         self._dirty = False  # a commit was cut off before the ended streams were taken out
@@ -323,10 +330,15 @@ class Session:
         for row, (stream_id, frames, ended) in enumerate(
             zip(call.ids, call.frames_now.tolist(), call.meta.eos.tolist())
         ):
-            new[stream_id] = None if ended else StreamState(tuple(frames), states[row], places[row])
+            key = call.keys[row] if call.keys else None
+            new[stream_id] = None if ended else StreamState(tuple(frames), states[row], places[row], key)
         self.script, self.rates, self.given = call.script, call.rates, call.given  # while streams are live
         self.kinds = call.kinds
+        if call.keys is not None:
+            self.draws.started([i for i, s in zip(call.ids, call.old) if s is None or s.key is None])
         self.publish(new, (*call.also, (call.done, True)))
+        for change in call.afterwards:
+            change()
 
     # ---------------------------------------------------------------- bytes and copies
     def to_parts(self, states: Any) -> list[bytes | None]:
@@ -346,28 +358,13 @@ class Session:
         with self.hold():
             out.script, out.rates, out.given = list(self.script), self.rates, dict(self.given)
             out.kinds = self.kinds
+            out.draws = self.draws.copy()
             live = {i: self.state_of(i) for i in self.live_ids}
-            out.publish({i: StreamState(s.frames, self.copied(s.states)) for i, s in live.items() if s})
+            out.publish({i: StreamState(s.frames, self.copied(s.states), (), s.key) for i, s in live.items() if s})
         return out
 
     def __reduce__(self) -> tuple[Any, ...]:
         return (type(self), self.options)
-
-
-def flatten(state: Any) -> bytes | None:
-    """Return an operation's state as the bytes in which its arrays lie: growing ones are kept in segments."""
-    if state is None:
-        return None
-    segments: list[bytes] = []
-    while isinstance(state, tuple):
-        state, segment = state
-        segments.append(_bytes_of(segment))
-    return b"".join([_bytes_of(state), *reversed(segments)]) if segments else _bytes_of(state)
-
-
-def _bytes_of(arrays: Mapping[str, Any]) -> bytes:
-    base = next(iter(arrays.values())).base
-    return base if isinstance(base, bytes) else b"".join(a.tobytes() for a in arrays.values())
 
 
 class Call:
@@ -412,6 +409,9 @@ class Call:
         self.new: list[Sequence[Any]] = []
         self.left: list[Sequence[Any]] = []  # per operation where gradients of the rows' states go, if anywhere
         self.n_done = 0
+        self.keys: list[int] | None = None  # by which the rows draw, once one has drawn
+        self._drawn = 0, 0  # the place of the last that drew, and how many did so there
+        self.afterwards: list[Callable[[], None]] = []  # what changes when the call has succeeded
         self.over = False  # the forward has returned
         self.kinds: Sequence[Kind] = ()
         self.given: dict[str, Any] = {}  # see Session.given
@@ -461,9 +461,9 @@ class Call:
         """Whether its states hold."""
         return bool(self.done.current())
 
-    def misuse(self, message: str) -> Exception:
+    def misuse(self, message: str, rest: str | None = None) -> Exception:
         """Return the exception for a use that streams can't have."""
-        self.misused = NotStreamableError(message)
+        self.misused = NotStreamableError.here(message, rest)
         return self.misused
 
     # ---------------------------------------------------------------- one operation
@@ -472,7 +472,7 @@ class Call:
         name, op, edges = request.name, request.op, request.edges
         for e in edges:
             if e.entry is not self:
-                raise StreamMismatchError(f"{name} at {user_line()}: a tensor of another forward")
+                raise StreamMismatchError.here(f"{name}: a tensor of another forward")
         read = [e.rate for e in edges[: op.n_values] if e.line.static == edges[0].line.static]
         if any(rate != read[0] for rate in read):
             require_equal_rates(read, f"{name} at {user_line()}")
@@ -523,20 +523,20 @@ class Call:
     def _follow(self, key: Key) -> None:
         """Go one step along the script, or write it where no stream is live."""
         if self.over:
-            raise ModeError(f"{_describe(key)} at {user_line()}: {RETURNED}")
+            raise ModeError.here(_describe(key), f": {RETURNED}")
         ordinal = self.n_done
         if ordinal < len(self.script):
             known = self.script[ordinal]
             if known is not key and known != key:
-                raise ModeError(
-                    f"operation {ordinal} at {user_line()} is {_describe(key)}, but was "
-                    f"{_describe(known)} while these streams were live; the forward's "
-                    "course must not depend on data"
+                raise ModeError.here(
+                    f"operation {ordinal}",
+                    f" is {_describe(key)}, but was {_describe(known)} while these streams were live; the "
+                    "forward's course must not depend on data",
                 )
         elif not self.fresh:
-            raise ModeError(
-                f"operation {ordinal} at {user_line()}, {_describe(key)}, is new while streams are live; "
-                "the forward's course must not depend on data"
+            raise ModeError.here(
+                f"operation {ordinal}",
+                f", {_describe(key)}, is new while streams are live; the forward's course must not depend on data",
             )
         else:
             self.script.append(key)
@@ -566,6 +566,15 @@ class Call:
             c[there, :2] = c[there, 2:]
             c[begun, 1] = c[begun, 3]
         return outputs, ended
+
+    def draw_keys(self) -> Any:
+        """Return a key per row for what is drawn here, at this place of the forward."""
+        if self.keys is None:
+            known = [None if s is None else s.key for s in self.old]
+            self.keys = self.session.draws.keys(self.ids, known, not self.session.is_live, self.library.draw)
+        at, n = self._drawn
+        self._drawn = (at, n + 1) if at == self.n_done else (self.n_done, 1)
+        return mixed(np.array(self.keys, np.uint64), (self.n_done << 16) + self._drawn[1])
 
     def before(self) -> list[Any]:
         """Return the rows' states before the operation that is being computed."""

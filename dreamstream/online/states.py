@@ -44,6 +44,7 @@ def _dump_one(session: Session, stream_id: str) -> bytes:
         "script": session.script,
         "rates": [[r.numerator, r.denominator] for r in session.rates],
         **({"given": session.given} if session.given else {}),
+        **({} if state.key is None else {"draws": state.key}),
         "frames": list(state.frames),
         "sizes": [None if p is None else len(p) for p in parts],
     }
@@ -80,6 +81,7 @@ def _read(data: bytes) -> tuple[list[Any], tuple[Fraction, ...], dict[str, Any],
         script = as_cid(header["script"])
         rates = tuple(Fraction(a, b) for a, b in header["rates"])
         frames = tuple(int(f) for f in header["frames"])
+        key = None if header.get("draws") is None else int(header["draws"]) % (1 << 64)
         given = {
             str(k): (str(dtype), tuple(d if d == "M" else int(d) for d in dims))
             for k, (dtype, dims) in header.get("given", {}).items()
@@ -107,7 +109,7 @@ def _read(data: bytes) -> tuple[list[Any], tuple[Fraction, ...], dict[str, Any],
         raise FormatError("the state's header is damaged: no operations of a forward")
     if not all(0 <= f <= MOST_FRAMES for f in frames):
         raise FormatError(f"the state's position {frames} is impossible")
-    return list(script), rates, given, StreamState(frames, parts)
+    return list(script), rates, given, StreamState(frames, parts, (), key)
 
 
 def _is_key(key: Any) -> bool:
@@ -139,4 +141,6 @@ def load(session: Session, given: Mapping[str, bytes]) -> None:
                 own, fresh = tuple(script), False
             elif tuple(script) != tuple(own) or rates != session.rates or known != session.given:
                 raise ModeError("the state was taken from another model, or another forward", (i,))
-        session.publish({i: StreamState(s.frames, session.from_parts(s.states)) for i, (*_, s) in read.items()})
+        session.publish(
+            {i: StreamState(s.frames, session.from_parts(s.states), (), s.key) for i, (*_, s) in read.items()}
+        )

@@ -21,7 +21,6 @@ from ..errors import ModeError, StreamMismatchError
 from ..stream.course import Leg
 from ..stream.edge import Edge
 from ..stream.metadata import StreamMetadata
-from ..stream.where import user_line
 from .eager import EagerCall
 from .groups import Group, in_mid_file
 from .outputs import Outputs
@@ -63,10 +62,9 @@ class TapedCall(EagerCall):
         parents = [e.made for e in edges[: len(values)]] + [autograd.of_constant(self.noted, w) for w in weights]
         wanted = [p is not None for p in parents]
         if leg.lines[0].static and any(wanted) and not self.hands_on and any(s is not None for s in self.old):
-            raise ModeError(
-                f"{op.name} at {user_line()}: what is computed of an input that is given once would have its "
-                "gradient from the first chunk alone; train such weights under a full-file variant, or give them "
-                "requires_grad=False"
+            raise ModeError.here(
+                f"{op.name}: what is computed of an input that is given once would have its gradient from the "
+                "first chunk alone; train such weights under a full-file variant, or give them requires_grad=False"
             )
         taped = not op.constant and (any(wanted) or any(p is not None for p in old))
         self.records = taped and op.differentiable

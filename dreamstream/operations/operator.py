@@ -79,10 +79,10 @@ class Operator:
     alone : str
         Why torch has nothing to compare it with, for those where this is so.
     lanes : {"", "as they come", "behind", "axis", "axes", "shape"}
-        How it runs where B is joined with features, one axis in front of the others (`array.lanes`): it looks
-        behind that axis or moves frames, and takes it as it comes; it works on the first axis, or makes one, and
-        lanes step behind that; it has an attribute of this name, which counts one axis more. Empty for what has a
-        function of its own there, or none.
+        How it runs where B is joined with features, which are stored as one more axis in front of the others
+        (`array.batch_folding`). "as they come": unchanged, since it looks behind that axis or moves frames.
+        "behind": it works on the first axis, or makes one, and lanes step behind that. "axis", "axes", "shape":
+        its attribute of this name counts one axis more. "": a function of its own runs it there, or nothing does.
     by_position : bool
         Whether what it gives depends on where a frame stands, by its definition.
     whole : Refusal or None

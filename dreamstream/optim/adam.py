@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..array import Tensor
-from .optimizer import Array, Optimizer, Params, kept, positive, sum_of
+from .optimizer import Array, Optimizer, Params, add, kept, positive, sum_of
 
 
 class Adam(Optimizer):
@@ -84,11 +84,13 @@ class Adam(Optimizer):
             g = sum_of(g, p, decay)
         mean, square = kept(state, "exp_avg", p), kept(state, "exp_avg_sq", p)
         if 1 - beta1 < 0.5:
-            mean[...] = sum_of(mean, g - mean, 1 - beta1)
+            add(mean, g - mean, 1 - beta1)
         else:  # at a weight of 1 exactly the gradient
             mean[...] = sum_of(g, g - mean, (1 - beta1) - 1)
         square *= beta2
-        square += g * (1 - beta2) * g
+        squares = g * (1 - beta2)
+        squares *= g
+        square += squares
         if group["amsgrad"]:
             most = kept(state, "max_exp_avg_sq", p)
             np.maximum(most, square, out=most)
@@ -96,7 +98,9 @@ class Adam(Optimizer):
         size = np.asarray(np.sqrt(square))
         size /= (1 - beta2**n) ** 0.5
         size += group["eps"]
-        p -= mean * (lr / (1 - beta1**n)) / size
+        way = mean * (lr / (1 - beta1**n))
+        way /= size
+        p -= way
 
 
 class AdamW(Adam):

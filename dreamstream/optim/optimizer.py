@@ -210,9 +210,19 @@ def kept(state: dict[str, Any], name: str, like: Array) -> Array:
 
 def sum_of(a: Array, b: Array, factor: float) -> Array:
     """Return a + b * factor, rounded once."""
+    return _wide_sum(a, b, factor).astype(a.dtype)
+
+
+def add(a: Array, b: Array, factor: float) -> None:
+    """Add b * factor to an array, rounded once."""
+    a[...] = _wide_sum(a, b, factor)
+
+
+def _wide_sum(a: Array, b: Array, factor: float) -> Array:
     wide = np.float64 if a.dtype == np.float32 else np.longdouble
-    product = np.multiply(b, wide(a.dtype.type(factor)), dtype=wide)
-    return np.asarray(product + a).astype(a.dtype)
+    out = np.asarray(np.multiply(b, wide(a.dtype.type(factor)), dtype=wide))
+    out += a
+    return out
 
 
 Params = Iterable[Any]

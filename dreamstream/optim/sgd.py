@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..array import Tensor
-from .optimizer import Array, Optimizer, Params, positive, sum_of
+from .optimizer import Array, Optimizer, Params, add, positive, sum_of
 
 
 class SGD(Optimizer):
@@ -90,6 +90,6 @@ class SGD(Optimizer):
             else:
                 direction = state["momentum_buffer"].numpy()
                 direction *= momentum
-                direction[...] = sum_of(direction, g, 1 - group["dampening"])
+                add(direction, g, 1 - group["dampening"])
             g = sum_of(g, direction, momentum) if group["nesterov"] else direction
-        p[...] = sum_of(p, g, -group["lr"])
+        add(p, g, -group["lr"])

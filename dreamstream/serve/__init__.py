@@ -4,8 +4,9 @@
 """
 
 from .limits import Limits
+from .records import StoreError
 from .service import Service
-from .store import FolderStore, MemoryStore, StoreError, open_store
+from .store import FolderStore, MemoryStore, open_store
 from .streams import Model
 
 __all__ = ["FolderStore", "Limits", "MemoryStore", "Model", "Service", "StoreError", "open_store"]

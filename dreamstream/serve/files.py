@@ -9,6 +9,9 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from ..data import AudioReader
+from ..data.values import in_frames
+from ..decode import Word, log_probabilities
+from ..decode.hypotheses import as_dict
 from ..engine import compile
 from ..errors import FormatError
 from ..nn import Resample
@@ -33,23 +36,36 @@ def outputs_of(model: Model, file: BinaryIO) -> dict[str, Any]:
         raise FormatError(f"{model.name} takes {engine.inputs[0].dimensions} at a rate of {rate}, not samples")
     shape = engine.inputs[0].shape_of(-1)
     found: list[list[Any]] = [[] for _ in engine.outputs]
+    words, decoder = list[Word](), copy.copy(model.decoder)
     n_samples = n_values = 0
+
+    def take(new: Any, sos: bool, eos: bool) -> None:
+        nonlocal n_values
+        for k, part in enumerate(leaves(new)):
+            if decoder is None:
+                found[k].append(part)
+                n_values += part.size
+            elif k == 0:
+                scores = log_probabilities(in_frames(part, engine.stream_axis(0)))
+                heard = decoder.step({"file": scores}, ["file"] if sos else (), ["file"] if eos else ())["file"]
+                words.extend(heard.since(words[-1].end if words else 0.0)[0])
+        if n_values > _MOST_VALUES:
+            raise FormatError(f"more than {_MOST_VALUES} numbers come out; send it as a stream")
+
     with AudioReader(file) as reader, engine.stream("file") as stream:
         for samples in _at_rate(reader, int(rate)):
+            take(stream.step(samples.reshape(shape)), n_samples == 0, False)
             n_samples += len(samples)
-            for parts, part in zip(found, leaves(stream.step(samples.reshape(shape)))):
-                parts.append(part)
-                n_values += part.size
-            if n_values > _MOST_VALUES:
-                raise FormatError(f"more than {_MOST_VALUES} numbers come out; send it as a stream")
-        for parts, part in zip(found, leaves(stream.finish())):
-            parts.append(part)
+        take(stream.finish(), n_samples == 0, True)
+    told = {"model": model.name, "samples": n_samples, "rate": str(rate)}
+    if decoder is not None:
+        return told | {"text": " ".join(word.text for word in words), "words": [as_dict(word) for word in words]}
     arrays = [np.concatenate(parts, engine.stream_axis(k)) for k, parts in enumerate(found)]
-    told = [
+    outputs = [
         {"name": o.name, "rate": str(o.rate), "shape": list(a.shape), "values": a.reshape(-1).tolist()}
         for o, a in zip(engine.outputs, arrays)
     ]
-    return {"model": model.name, "samples": n_samples, "rate": str(rate), "outputs": told}
+    return told | {"outputs": outputs}
 
 
 def _at_rate(reader: AudioReader, rate: int) -> Iterator[Any]:

@@ -28,6 +28,7 @@ class Metrics:
         self.ended = p.Counter("streams_ended", "Streams of which the client has everything.", **own)
         self.failed = p.Counter("streams_failed", "Streams that ended with an error.", ["kind"], **own)
         self.received = p.Counter("messages_received", "Messages with frames.", **own)
+        self.unstored = p.Counter("records_unstored", "Records of streams that the store did not take.", **own)
         self._rows = p.Counter("rows_stepped", "Streams of all steps.", **own)
         self._seconds = p.Histogram(
             "step_seconds",

@@ -6,7 +6,7 @@ import asyncio
 import os
 import secrets
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -23,7 +23,7 @@ from ..client.protocol import (
 )
 from .limits import Limits
 from .metrics import Metrics
-from .store import Store
+from .records import Store
 from .streams import LOG, Connection, Live, Model
 
 #: Told a token of the client's own and its address, says whether it may stream.
@@ -121,7 +121,11 @@ class Service:
             if len(self.streams) >= self.limits.streams:
                 raise WireError("full", "too many streams", retry_after=5)
             stream = Live(stream_id, found["stream"], model, content["format"])
-            record = self.store.get(stream_id)
+            try:
+                record = self.store.get(stream_id)
+            except OSError as error:
+                LOG.error("%s is not read: %s", stream_id, error)
+                raise WireError("full", "the store is not there", retry_after=1) from error
             if record is not None:
                 stream.restore(record)
         if stream.wanted < saved or any(a > n for a, n in zip(stream.acknowledged, have)):
@@ -163,21 +167,63 @@ class Service:
 
     def _done(self, stream: Live) -> None:
         """Let a stream go whose client has everything; its totals stay in the store for a while."""
-        self.store.keep(stream.id, stream.record())
-        self.streams.pop(stream.id, None)
-        stream.model.forget(stream)
+        self._keep([stream])
+        self._release(stream)
         self.metrics.ended.inc()
         if stream.connection is not None:
             stream.connection.close("done", "")
 
     def drop(self, stream: Live, error: WireError) -> None:
         """End a stream for good."""
-        self.streams.pop(stream.id, None)
-        stream.model.forget(stream)
-        self.store.delete(stream.id)
+        self._release(stream)
+        try:
+            self.store.delete(stream.id)
+        except OSError as fault:
+            LOG.error("%s is not forgotten: %s", stream.id, fault)
         self.metrics.failed.labels(error.kind).inc()
         if stream.connection is not None:
             stream.connection.close(error.kind, error.reason, **error.more)
+
+    def _release(self, stream: Live) -> None:
+        """Have nothing of a stream any more, but in the store."""
+        if self.streams.pop(stream.id, None) is not None:
+            stream.model.forget(stream)
+
+    # ---------------------------------------------------------------- the store
+    def _keep(self, streams: Sequence[Live]) -> bool:
+        """Keep streams in the store, and let those go that another server has; return whether the store took them.
+
+        Where it fails, a stream stays as it is, and is kept later.
+        """
+        try:
+            lost = self.store.keep({stream.id: stream.record() for stream in streams}) if streams else set()
+        except OSError as error:
+            LOG.error("%d streams are not stored: %s", len(streams), error)
+            self.metrics.unstored.inc(len(streams))
+            return False
+        for stream in streams:
+            if stream.id in lost:
+                self._release(stream)
+                if stream.connection is not None:
+                    stream.connection.close("taken over", "another server has the stream")
+            else:
+                stream.saved = stream.stepped
+        return True
+
+    def _save(self, streams: Sequence[Live]) -> None:
+        """Keep streams, and tell their clients; those that have ended hear their totals."""
+        kept = self._keep(streams)
+        for stream in streams:
+            if kept and stream.connection is not None:
+                stream.connection.send_text(message("saved", input=stream.saved))
+            if stream.ended:
+                stream.tell_end()
+
+    def _shelve(self, streams: Sequence[Live]) -> None:
+        """Let streams be in the store alone."""
+        if self._keep(streams):
+            for stream in streams:
+                self._release(stream)
 
     # ---------------------------------------------------------------- the step's clock
     def open(self) -> None:
@@ -211,7 +257,7 @@ class Service:
         self._took[model.name] += 0.2 * (seconds - self._took[model.name])
         self.metrics.step(len(rows), seconds)
         if done:
-            model.leave(done, outputs)
+            self._save(model.leave(done, outputs))
         for stream, error in failed:
             stream.is_stepping = False
             self.drop(stream, WireError("engine", str(error), ids=[stream.id]))
@@ -219,36 +265,33 @@ class Service:
     async def _sweeping(self) -> None:
         while True:
             await asyncio.sleep(min(1.0, self.limits.grace / 2))
-            self.sweep()
+            try:
+                self.sweep()
+            except OSError as error:
+                LOG.error("the store is not swept: %s", error)
 
     def sweep(self) -> None:
         """Shelve streams that have waited for a connection, end those whose clients don't answer."""
-        now = time.monotonic()
+        now, waited = time.monotonic(), []
         for stream in list(self.streams.values()):
             if stream.is_stepping:
                 continue
             if stream.connection is None and now - stream.seen > self.limits.grace:
-                self._shelve(stream)
+                waited.append(stream)
             elif stream.outputs and now - stream.outputs[0][3] > 2 * self.limits.unacknowledged:
                 if stream.connection is not None:
                     told = f"outputs are not acknowledged for {2 * self.limits.unacknowledged:g} s"
                     stream.connection.close("not acknowledged", told)
             elif stream.connection is not None and now - stream.seen > self.limits.idle:
                 stream.connection.close("idle", f"nothing came for {self.limits.idle:g} s")
+        self._shelve(waited)
         self.store.sweep(self.limits.keep, set(self.streams))
         self._opens = {a: x for a, x in self._opens.items() if now - x[1] < 2}
-
-    def _shelve(self, stream: Live) -> None:
-        self.store.keep(stream.id, stream.record())
-        self.streams.pop(stream.id, None)
-        stream.model.forget(stream)
 
     def _park(self, n: int) -> None:
         """Shelve streams without a connection, those first that have waited longest."""
         waiting = [s for s in self.streams.values() if s.connection is None and not s.is_stepping]
-        waiting.sort(key=lambda s: s.seen)
-        for stream in waiting[:n]:
-            self._shelve(stream)
+        self._shelve(sorted(waiting, key=lambda s: s.seen)[:n])
 
     # ---------------------------------------------------------------- the end
     async def drain(self) -> None:
@@ -273,9 +316,9 @@ class Service:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         if self._thread is not None:
             self._thread.shutdown()
-        for stream in list(self.streams.values()):
-            connection = stream.connection
-            self._shelve(stream)
-            if connection is not None:
-                connection.close("drained", "the server has ended")
+        streams = list(self.streams.values())
+        self._shelve(streams)
+        for stream in streams:
+            if stream.connection is not None:
+                stream.connection.close("drained", "the server has ended")
         self.store.close()

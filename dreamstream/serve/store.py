@@ -1,106 +1,20 @@
-"""Where streams are kept that have no engine at the moment, and what survives a server: records by id.
-
-A record holds the snapshot at an input position and the outputs before it that nobody has acknowledged: without
-these, frames that left and never arrived would be lost.
-"""
+"""Where records of streams are: in memory, or in a folder."""
 
 from __future__ import annotations
 
 import contextlib
 import fcntl
-import json
 import os
 import secrets
 import struct
 import time
 import zlib
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, BinaryIO, Protocol
+from typing import Any, BinaryIO
 
-from ..errors import DreamStreamError
-
-
-@dataclass
-class Record:
-    """What a stream is made of again.
-
-    Attributes
-    ----------
-    model : str
-        The fingerprint of its engine.
-    input : int
-        Frames that its snapshot has seen.
-    made : list of int
-        Frames of each output that the engine has given.
-    acknowledged : list of int
-        Frames of each output that the client has.
-    snapshot : bytes
-        Empty where the engine has nothing of it: before its first step, and after its end.
-    outputs : list of (int, bytes)
-        Per message that is not acknowledged its port and itself.
-    ended : bool
-        Whether all outputs are made.
-    """
-
-    model: str
-    input: int
-    made: list[int]
-    acknowledged: list[int]
-    snapshot: bytes = b""
-    outputs: list[tuple[int, bytes]] = field(default_factory=list)
-    ended: bool = False
-
-    def pack(self) -> bytes:
-        """Return it as bytes."""
-        told = {
-            "model": self.model,
-            "input": self.input,
-            "made": self.made,
-            "acknowledged": self.acknowledged,
-            "ended": self.ended,
-            "snapshot": len(self.snapshot),
-            "outputs": [[port, len(data)] for port, data in self.outputs],
-        }
-        text = json.dumps(told).encode()
-        return b"".join((struct.pack("<I", len(text)), text, self.snapshot, *(data for _, data in self.outputs)))
-
-    @classmethod
-    def unpack(cls, data: bytes) -> Record:
-        """Return what `pack` was made of."""
-        (n,) = struct.unpack_from("<I", data)
-        told = json.loads(data[4 : 4 + n])
-        at, outputs = 4 + n + told["snapshot"], []
-        for port, size in told["outputs"]:
-            outputs.append((port, data[at : at + size]))
-            at += size
-        snapshot = data[4 + n : 4 + n + told["snapshot"]]
-        return cls(
-            told["model"], told["input"], told["made"], told["acknowledged"], snapshot, outputs, told["ended"]
-        )
-
-
-class Store(Protocol):
-    """Records by id; each method holds when it returns."""
-
-    #: What resume tokens are signed with.
-    key: bytes
-
-    def keep(self, stream_id: str, record: Record) -> None:
-        """Keep a stream's record in the place of an earlier one."""
-
-    def get(self, stream_id: str) -> Record | None:
-        """Return a stream's record."""
-
-    def delete(self, stream_id: str) -> None:
-        """Forget a stream."""
-
-    def sweep(self, seconds: float, live: set[str]) -> int:
-        """Forget what nobody has kept or looked at for so long, but for live streams; return how many."""
-
-    def close(self) -> None:
-        """Let another server have it."""
+from .limits import Limits
+from .records import Record, Store, StoreError
 
 
 class _Aging:
@@ -130,8 +44,10 @@ class MemoryStore(_Aging):
         self.key = secrets.token_bytes(32)
         self._records: dict[str, Record] = {}
 
-    def keep(self, stream_id: str, record: Record) -> None:
-        self._records[stream_id], self._times[stream_id] = record, time.monotonic()
+    def keep(self, records: Mapping[str, Record]) -> set[str]:
+        self._records |= records
+        self._times |= dict.fromkeys(records, time.monotonic())
+        return set()
 
     def get(self, stream_id: str) -> Record | None:
         if stream_id in self._records:
@@ -155,7 +71,7 @@ class FolderStore(_Aging):
     """Records in a folder: an append log, rewritten when half of it is out of date.
 
     What a server has written outlives it, killed at any moment: an entry that was cut short is left out. `durable`
-    also outlives the machine: each entry is flushed to the disk.
+    also outlives the machine: what is kept at a time is flushed to the disk.
 
     Raises
     ------
@@ -207,28 +123,31 @@ class FolderStore(_Aging):
         if found is not None:
             self._used -= _ENTRY.size + len(stream_id.encode()) + found[1]
 
-    def _append(self, stream_id: str, data: bytes) -> int:
-        """Write an entry, none of it where that fails; return where its record begins."""
-        name, end = stream_id.encode(), self._log.seek(0, os.SEEK_END)
-        entry = _ENTRY.pack(_WORD, len(name), len(data), zlib.crc32(data, zlib.crc32(name))) + name + data
+    def _append(self, entries: Mapping[str, bytes]) -> int:
+        """Write entries, none of them where that fails; return where they begin."""
+        end = self._log.seek(0, os.SEEK_END)
         try:
-            self._log.write(entry)
+            self._log.write(b"".join(_entry(i.encode(), data) for i, data in entries.items()))
             self._log.flush()
         except OSError:
             self._log = _reopened(self._log, end)
             raise
         if self._durable:
             os.fdatasync(self._log.fileno())
-        return end + len(entry) - len(data)
+        return end
 
-    def keep(self, stream_id: str, record: Record) -> None:
-        data = record.pack()
-        at = self._append(stream_id, data)
-        self._drop(stream_id)
-        self._places[stream_id], self._times[stream_id] = (at, len(data)), time.monotonic()
-        self._used += _ENTRY.size + len(stream_id.encode()) + len(data)
+    def keep(self, records: Mapping[str, Record]) -> set[str]:
+        entries = {i: record.pack() for i, record in records.items()}
+        at, now = self._append(entries), time.monotonic()
+        for stream_id, data in entries.items():
+            self._drop(stream_id)
+            at += _ENTRY.size + len(stream_id.encode())
+            self._places[stream_id], self._times[stream_id] = (at, len(data)), now
+            self._used += _ENTRY.size + len(stream_id.encode()) + len(data)
+            at += len(data)
         if at > 2 * self._used + (1 << 20):
             self._rewrite()
+        return set()
 
     def get(self, stream_id: str) -> Record | None:
         found = self._places.get(stream_id)
@@ -239,7 +158,7 @@ class FolderStore(_Aging):
 
     def delete(self, stream_id: str) -> None:
         if stream_id in self._places:
-            self._append(stream_id, b"")
+            self._append({stream_id: b""})
             self._drop(stream_id)
 
     def _rewrite(self) -> None:
@@ -247,8 +166,7 @@ class FolderStore(_Aging):
         old, times = self._log, dict(self._times)
         with open(part, "wb") as file:
             for stream_id, (at, size) in self._places.items():
-                data, name = os.pread(old.fileno(), size, at), stream_id.encode()
-                file.write(_ENTRY.pack(_WORD, len(name), size, zlib.crc32(data, zlib.crc32(name))) + name + data)
+                file.write(_entry(stream_id.encode(), os.pread(old.fileno(), size, at)))
             file.flush()
             os.fsync(file.fileno())
         part.replace(self._folder / "log")
@@ -262,8 +180,8 @@ class FolderStore(_Aging):
         self._lock.close()
 
 
-class StoreError(DreamStreamError, OSError):
-    """A store that can't be had."""
+def _entry(name: bytes, data: bytes) -> bytes:
+    return _ENTRY.pack(_WORD, len(name), len(data), zlib.crc32(data, zlib.crc32(name))) + name + data
 
 
 def _reopened(log: BinaryIO, end: int) -> BinaryIO:
@@ -292,6 +210,28 @@ def _entries(log: BinaryIO) -> Iterator[tuple[str, int, int]]:
         yield name.decode(errors="replace"), begin, size
 
 
-def open_store(where: Any, durable: bool = False) -> Store:
-    """Return the store in a folder; without one, in memory."""
-    return MemoryStore() if where is None else FolderStore(where, durable)
+def open_store(where: Any, durable: bool = False, keep: float = Limits.keep) -> Store:
+    """Return a store: in memory, in a folder, or where a URL ``redis://`` says.
+
+    Parameters
+    ----------
+    where : None, path or str
+    durable : bool
+        See `FolderStore`; a Redis is as durable as it is configured.
+    keep : float
+        Seconds for which a Redis keeps a stream that nobody has.
+
+    Raises
+    ------
+    StoreError
+        Where it can't be had.
+    """
+    if where is None:
+        return MemoryStore()
+    if "://" not in os.fspath(where):
+        return FolderStore(where, durable)
+    from .redis import RedisStore
+
+    if durable:
+        raise StoreError("durable is of folders; a Redis is as durable as its appendfsync says")
+    return RedisStore(where, keep)

@@ -1,21 +1,25 @@
-"""A stream as the server has it, and the engine that many of them share."""
+"""A stream as the server has it, and the model that many of them share: an engine, and maybe a decoder."""
 
 from __future__ import annotations
 
+import contextlib
+import json
 import logging
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from ..client.protocol import FORMATS, WireError, as_told, message, packed
+from ..client.protocol import FORMATS, WireError, as_told, message, packed, unpacked
+from ..decode import CTCDecoder, Hypotheses, log_probabilities
+from ..decode.hypotheses import as_dict
 from ..engine import Engine
-from ..errors import DreamStreamError, FormatError
+from ..errors import DreamStreamError, FormatError, StreamIdError
 from .limits import Limits
-from .store import Record, Store
+from .records import Record
 
 
 class Connection(Protocol):
@@ -63,6 +67,10 @@ class Live:
         Whether all of its outputs are made.
     is_stepping : bool
         Whether a step is at work on it: nobody else may.
+    said : float
+        Where the words end that have left.
+    pending : str
+        What was heard behind them, and may change.
     """
 
     def __init__(self, stream_id: str, token: str, model: Model, form: str) -> None:
@@ -73,7 +81,8 @@ class Live:
         self.end: int | None = None
         self.ended = self.begun = self.is_paused = self.is_stepping = False
         self.save_at = model.save_every
-        self.made = [0] * len(model.engine.outputs)
+        self.made = [0] * len(model.told["names"])
+        self.said, self.pending = 0.0, ""
         self.acknowledged = [0] * len(self.made)
         self.outputs: deque[tuple[int, int, bytes, float]] = deque()  # port, end, message, when
         self.seen = time.monotonic()
@@ -143,8 +152,27 @@ class Live:
         data = packed(self.made[port], port, frames)
         self.made[port] += len(frames)
         self.outputs.append((port, self.made[port], data, now))
+        self._send(data)
+
+    def send_words(self, heard: Hypotheses, now: float) -> None:
+        """Send words that are new and final, to be kept as frames are, and what may change behind them."""
+        words, pending = heard.since(self.said)
+        if not words and pending == self.pending:
+            return
+        self.pending, at = pending, self.made[0]
+        told = {"output": at, "words": [as_dict(word) for word in words]}
+        if words:
+            self.said = words[-1].end
+            self.made[0] += len(words)
+            self.outputs.append((0, self.made[0], message("result", **told).encode(), now))
+        self._send(message("result", **told, pending=pending).encode())
+
+    def _send(self, data: bytes) -> None:
         if self.connection is not None:
-            self.connection.send_binary(data)
+            if self.model.decoder is None:
+                self.connection.send_binary(data)
+            else:
+                self.connection.send_text(data.decode())
 
     def attach(self, connection: Connection, output: Sequence[int] | None = None) -> None:
         """Let a connection have the stream, and tell it where it stands; one that had it is closed."""
@@ -155,7 +183,7 @@ class Live:
         have, now = self.acknowledged if output is None else output, time.monotonic()
         self.outputs = deque((port, end, data, now) for port, end, data, _ in self.outputs if end > have[port])
         for _, _, data, _ in self.outputs:
-            connection.send_binary(data)
+            self._send(data)
         if self.ended:
             self.tell_end()
 
@@ -185,28 +213,42 @@ class Live:
     # ---------------------------------------------------------------- in the store
     def record(self) -> Record:
         """Return what the stream can be made of again."""
-        snapshot = self.model.engine.snapshot(self.id) if self.begun and not self.ended else b""
-        kept = [(port, data) for port, _, data, _ in self.outputs]
-        at = self.stepped
-        made, acknowledged = list(self.made), list(self.acknowledged)
-        return Record(self.model.fingerprint, at, made, acknowledged, snapshot, kept, self.ended)
+        model, snapshot, decoder = self.model, b"", b""
+        if self.begun and not self.ended:
+            snapshot = model.engine.snapshot(self.id)
+            decoder = b"" if model.decoder is None else model.decoder.snapshot(self.id)
+        return Record(
+            model.fingerprint,
+            self.stepped,
+            list(self.made),
+            list(self.acknowledged),
+            snapshot,
+            [(port, data) for port, _, data, _ in self.outputs],
+            self.ended,
+            decoder,
+            self.said,
+        )
 
     def restore(self, record: Record) -> None:
         """Become what a record says."""
         if record.snapshot:
             try:
                 self.model.engine.restore(record.snapshot, self.id)
+                if self.model.decoder is not None:
+                    self.model.decoder.restore(record.decoder, self.id)
             except FormatError as error:
+                self.model.forget(self)
                 raise WireError("retired", str(error)) from error
             self.begun = True
         self.wanted = self.stepped = self.saved = record.input
         self.made, self.acknowledged, self.ended = record.made, record.acknowledged, record.ended
+        self.said = record.said
         if self.ended:
             self.end = record.input
         now, ends = time.monotonic(), list(self.made)
         for port, data in reversed(record.outputs):
             self.outputs.appendleft((port, ends[port], data, now))
-            ends[port] = int.from_bytes(data[:7], "little")
+            ends[port] = unpacked(data)[0] if self.model.decoder is None else json.loads(data)["output"]
 
 
 class Model:
@@ -218,7 +260,8 @@ class Model:
     engine : Engine
         With one input of streams.
     limits : Limits
-    store : Store
+    decoder : CTCDecoder, optional
+        Makes words of the first output; clients get these.
 
     Raises
     ------
@@ -226,11 +269,11 @@ class Model:
         For an engine with other inputs.
     """
 
-    def __init__(self, name: str, engine: Engine, limits: Limits, store: Store) -> None:
+    def __init__(self, name: str, engine: Engine, limits: Limits, decoder: CTCDecoder | None = None) -> None:
         first = engine.inputs[0]
         if len(engine.inputs) > 1 or first.dtype != "float32" or not 0 < len(engine.outputs) < 256:
             raise FormatError(f"{name}: a server takes models with one input of float32, which streams")
-        self.name, self.engine, self.limits, self.store = name, engine, limits, store
+        self.name, self.engine, self.limits, self.decoder = name, engine, limits, decoder
         self.fingerprint = engine.fingerprint
         self.features = first.features
         size = int(np.prod(self.features, dtype=int))
@@ -250,6 +293,9 @@ class Model:
             "names": [o.name for o in engine.outputs],
             "fingerprint": self.fingerprint,
         }
+        if decoder is not None:
+            of_words = {"rates": [None], "shapes": [[]], "types": ["words"], "names": ["words"]}
+            self.told |= of_words | {"delay": self.told["delay"][:1]}
 
     # ---------------------------------------------------------------- one step
     def take(self) -> list[Row]:
@@ -263,19 +309,36 @@ class Model:
         return rows
 
     def run(self, rows: Sequence[Row]) -> tuple[list[Row], Any, list[tuple[Live, DreamStreamError]]]:
-        """Step; return the rows that went well, the outputs, and the streams that the engine refuses, and why.
+        """Step; return the rows that went well, the outputs, and the streams that are refused, and why.
 
-        It touches nothing but the engine, so that it may run in a thread.
+        It touches nothing but engine and decoder, so that it may run in a thread.
         """
-        going, failed, outputs = list(rows), [], None
+        going, failed, outputs = list(rows), list[tuple[Live, DreamStreamError]](), None
         while going and outputs is None:
             try:
                 outputs = self._run(going)
             except DreamStreamError as error:
-                bad = [row for row in going if row.stream.id in error.ids] or going
-                failed += [(row.stream, error) for row in bad]
-                going = [row for row in going if row not in bad]
-        return going, outputs, failed
+                going = _without(error, going, failed)
+        if self.decoder is None or outputs is None:
+            return going, outputs, failed
+        scores = _by_id(going, log_probabilities(outputs[0][0]), outputs[1][0][0])
+        heard, rows, outputs = None, going, None
+        while going and heard is None:
+            try:
+                heard = self._decode(going, scores)
+            except DreamStreamError as error:
+                going = _without(error, going, failed)
+        for row in rows:
+            if row not in going and not row.ends:
+                self.engine.reset(row.stream.id)
+                row.stream.begun = False  # which says that the engine has it
+        return going, heard, failed
+
+    def _decode(self, rows: Sequence[Row], scores: Mapping[str, Any]) -> dict[str, Hypotheses]:
+        assert self.decoder is not None
+        starts = [row.stream.id for row in rows if not row.stream.begun]
+        ends = [row.stream.id for row in rows if row.ends]
+        return self.decoder.step({row.stream.id: scores[row.stream.id] for row in rows}, starts, ends)
 
     def _next(self, stream: Live) -> Row:
         """Return what a step takes of a stream."""
@@ -310,43 +373,52 @@ class Model:
             False,
         )
 
-    def leave(self, rows: Sequence[Row], outputs: Any) -> None:
-        """Hand on what a step gave, and keep streams whose time has come."""
-        now = time.monotonic()
-        for port, (values, (lengths, _)) in enumerate(zip(*outputs)):
-            at = 0
-            for row, n in zip(rows, lengths.tolist()):
-                if n:
-                    row.stream.send_out(port, values[at : at + n], now)
-                    at += n
+    def leave(self, rows: Sequence[Row], outputs: Any) -> list[Live]:
+        """Hand on what a step gave; return the streams whose time has come to be stored."""
+        now, due = time.monotonic(), []
+        if self.decoder is not None:
+            for row in rows:
+                row.stream.send_words(outputs[row.stream.id], now)
+        else:
+            for port, (values, (lengths, _)) in enumerate(zip(*outputs)):
+                for row, frames in zip(rows, _by_id(rows, values, lengths).values()):
+                    if len(frames):
+                        row.stream.send_out(port, frames, now)
         for stream, _, n, ends in rows:
             stream.is_stepping, stream.begun, stream.ended = False, True, ends
             stream.stepped += n
             if ends or stream.stepped >= stream.save_at:
-                self.save(stream)
-            if ends:
-                stream.tell_end()
+                stream.save_at = stream.stepped + self.save_every
+                due.append(stream)
             if stream.is_paused and stream.n_queued <= self.window // 2:
                 stream.is_paused = False
                 if stream.connection is not None:
                     stream.connection.pause(False)
             if stream.is_ready:
                 self.ready[stream.id] = stream
-
-    def save(self, stream: Live) -> None:
-        """Keep a stream in the store, and tell its client; where the store fails, later."""
-        stream.save_at = stream.stepped + self.save_every
-        try:
-            self.store.keep(stream.id, stream.record())
-        except OSError as error:
-            LOG.error("%s is not stored: %s", stream.id, error)
-            return
-        stream.saved = stream.stepped
-        if stream.connection is not None:
-            stream.connection.send_text(message("saved", input=stream.saved))
+        return due
 
     def forget(self, stream: Live) -> None:
-        """Let the engine have nothing of a stream."""
+        """Let engine and decoder have nothing of a stream."""
         self.ready.pop(stream.id, None)
-        if stream.begun and not stream.ended:
+        with contextlib.suppress(StreamIdError):
             self.engine.reset(stream.id)
+        if self.decoder is not None:
+            with contextlib.suppress(StreamIdError):
+                self.decoder.reset(stream.id)
+
+
+def _by_id(rows: Sequence[Row], values: Any, lengths: Any) -> dict[str, Any]:
+    """Return each row's frames of an output, by the stream's id."""
+    found, at = {}, 0
+    for row, n in zip(rows, lengths.tolist()):
+        found[row.stream.id] = values[at : at + n]
+        at += n
+    return found
+
+
+def _without(error: DreamStreamError, rows: list[Row], failed: list[tuple[Live, DreamStreamError]]) -> list[Row]:
+    """Return the rows that an error does not name; the others have failed."""
+    bad = [row for row in rows if row.stream.id in error.ids] or rows
+    failed += [(row.stream, error) for row in bad]
+    return [row for row in rows if row not in bad]

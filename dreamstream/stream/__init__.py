@@ -2,6 +2,5 @@
 
 from .collectors import OutputCollector, register_arrays
 from .metadata import StreamMetadata
-from .where import user_line
 
-__all__ = ["OutputCollector", "StreamMetadata", "register_arrays", "user_line"]
+__all__ = ["OutputCollector", "StreamMetadata", "register_arrays"]

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any
 
-from .where import user_line
+from ..source_line import user_line
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,7 @@ CAUSAL = Context()
 #: The whole stream.
 EVERYTHING = Context(chunk=None)
 
-#: What was declared, and whether attention has asked for it, a list of one or nothing.
+#: What was declared, and a list with an entry for each time that attention has asked for it.
 _DECLARED: ContextVar[tuple[Context, list[bool]] | None] = ContextVar("dreamstream_context", default=None)
 
 
@@ -103,12 +103,18 @@ def declared(context: Context) -> Iterator[list[bool]]:
 
 
 def is_declared() -> bool:
-    """Whether attention that runs now has been told what it sees."""
+    """Whether a context is declared around the code that runs."""
     return _DECLARED.get() is not None
 
 
+def times_asked() -> int:
+    """Return how often attention has asked for the context that is declared around the code that runs."""
+    around = _DECLARED.get()
+    return 0 if around is None else len(around[1])
+
+
 def seen_by(name: str, is_causal: bool, context: Context | None = None) -> Context:
-    """Return what queries of a call see: what the call says, what was declared around it, or the whole stream.
+    """Return the context of a call: its own argument, the one declared around it, or the whole stream.
 
     Raises
     ------

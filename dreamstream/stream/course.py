@@ -57,29 +57,33 @@ class Leg:
 class Recording:
     """What happens between an operation's arrival at the door, on streams of one forward, and its results."""
 
-    def __init__(self, inputs: Sequence[Any]) -> None:
-        self._edges = [x.edge for x in inputs]
-        self._values = [x.value for x in inputs]
+    def __init__(self, inputs: Sequence[Any], edges: Sequence[Edge] = ()) -> None:
+        self._edges = [*(x.edge for x in inputs), *edges]
+        self._values = [*(x.value for x in inputs), *(None for _ in edges)]
         self._legs: list[Leg] = []
-        self._weights: Sequence[Any] = ()
+        self._weights: list[Sequence[Any]] = []
         self._whole = True
 
     def add(self, leg: Leg, request: Request, results: Sequence[tuple[Any, Edge]]) -> None:
-        """Note a leg that ran."""
-        places = {id(e): i for i, e in enumerate(self._edges)}
+        """Append an operator that ran."""
+        places = self.places()
         sources = [places.get(id(e), -1) for e in request.edges]
-        known = all(i >= 0 for i in sources) and not (request.weights and self._weights)
-        if not known or any(self._values[i] is not v for i, v in zip(sources, request.values)):
+        if min(sources) < 0 or any(self._values[i] is not v for i, v in zip(sources, request.values)):
             self._whole = False
             return
         last = sources[-1]
         leg.of = itemgetter(*sources) if len(sources) > 1 else itemgetter(slice(last, last + 1))
         leg.weighs = bool(request.weights)
-        self._weights = request.weights or self._weights
+        self._weights.append(request.weights)
         self._legs.append(leg)
         for value, edge in results:
             self._values.append(value)
             self._edges.append(edge)
+
+    def places(self) -> dict[int, int]:
+        """Return where edges are first among all, by identity: inputs come before edges that are only counted."""
+        last = len(self._edges) - 1
+        return {id(e): last - i for i, e in enumerate(reversed(self._edges))}
 
     def forget(self) -> None:
         """Let what ran not be repeated: its weights were made of those that were given."""
@@ -100,14 +104,18 @@ class Recording:
         known_as : list, optional
             What the script knows the weights by.
         """
-        places = {id(e): i for i, e in enumerate(self._edges)}
+        places = self.places()
         leaves = [(places.get(id(y.edge), -1), y.dims, y._names) for y in outputs]
         if not self._whole or any(
             i < 0 or y.value is not self._values[i] for (i, _, _), y in zip(leaves, outputs)
         ):
             return None
-        fixed = all(w is None or any(w is h for h in held) or is_number(w) for w in self._weights)
-        return Course(asked, held, self._weights if fixed else None, self._legs, leaves, known_as)
+        weighing = [weights for weights in self._weights if weights]
+        if len(weighing) > 1:
+            return None
+        (weights,) = weighing or ((),)
+        fixed = all(w is None or any(w is h for h in held) or is_number(w) for w in weights)
+        return Course(asked, held, weights if fixed else None, self._legs, leaves, known_as)
 
 
 def is_number(weight: Any) -> bool:
@@ -121,7 +129,7 @@ def same_entry(inputs: Sequence[Any]) -> bool:
 
 
 class Course:
-    """What one passage did.
+    """The operators that one passage ran, to be run again by the next call.
 
     Attributes
     ----------
@@ -154,7 +162,7 @@ class Course:
 
 
 def repeat(course: Course, entry: Any, inputs: Sequence[Any], weights: Sequence[Any]) -> list[Any]:
-    """Go a course again, and return its outputs."""
+    """Run the operators of a course again, and return their outputs."""
     edges, values = list(map(_EDGE, inputs)), list(map(_VALUE, inputs))
     for leg in course.legs:
         own, given = leg.of(edges), leg.of(values)

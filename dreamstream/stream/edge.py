@@ -1,4 +1,4 @@
-"""What is known of a value inside a forward, whoever computes its elements, and what an operation on values is."""
+"""Edges, the values inside a forward without their elements, and requests, the operations on them."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ import numpy.typing as npt
 
 from .. import _core
 from ..errors import LocatedError
+from ..source_line import user_line
 from .rules.lineage import Cid, lineages
-from .where import user_line
 
 #: (rows, 4) int64: known and total before the call, known and total now. A total of -1: there is no such edge,
 #: since the stream has not begun, or is too short for it.
@@ -22,7 +22,7 @@ Counts = npt.NDArray[np.int64]
 
 
 class Line:
-    """What holds of an edge in every call.
+    """What is the same of an edge in every call.
 
     Attributes
     ----------
@@ -131,9 +131,9 @@ class Edge:
         """Whether layers that need the whole stream may wait for its end; what is given once is whole at once."""
         return self.line.static or self.entry.buffers
 
-    def misuse(self, message: str) -> Exception:
+    def misuse(self, message: str, rest: str | None = None) -> Exception:
         """Return the exception for a wrong use of a size."""
-        return self.entry.misuse(message)
+        return self.entry.misuse(message, rest)
 
     def require(self, other: Edge, attributes: Mapping[str, Any]) -> None:
         """Refuse streams at whose end the lengths of both don't compare as the operator `require` says."""
@@ -156,7 +156,7 @@ def _of_lengths(name: str, attributes: Any, *inputs: Any) -> _core.Op:
 
 
 class Request:
-    """One operation inside a forward: what it is, and what it works on.
+    """One operation inside a forward, and its operands.
 
     Attributes
     ----------
@@ -215,5 +215,5 @@ class Entry(Protocol):
     def run(self, request: Request) -> list[tuple[Any, Edge]]:
         """Run one operator: its outputs' values, each with its edge."""
 
-    def misuse(self, message: str) -> Exception:
+    def misuse(self, message: str, rest: str | None = None) -> Exception:
         """Return the exception for a use that streams can't have."""

@@ -1,4 +1,4 @@
-"""What a forward builds over two stream axes, and what it says of attention.
+"""Reading a mask's values: what each query sees, and what is added to scores by distance.
 
 A mask that is written as ``arange(L)[:, None] >= arange(L)``, by `tril`, by blocks ``i // 16`` or as additive -inf
 is a function of the number of frames. It is tried at a length that is long enough to show all its constants, and
@@ -31,12 +31,12 @@ _HIDDEN = -1e30
 
 
 class Unrecognised(Exception):
-    """Why pairs say nothing that streams."""
+    """Why a mask or term can't be recognised."""
 
 
 @dataclass(frozen=True)
 class Recognised:
-    """What pairs say.
+    """What was recognised of masks and terms.
 
     Attributes
     ----------
@@ -65,7 +65,7 @@ class Recognised:
         return self.bias is not None and bool(np.isinf(self.bias).any())
 
     def shows(self) -> Any:
-        """Return what is equal where the same keys are seen."""
+        """Return a key that is equal where the same keys are seen."""
         hidden = np.isinf(self.bias) if self.bias is not None and self.hides else None
         return self.context, None if hidden is None else (self.first, hidden.tolist())
 
@@ -87,7 +87,7 @@ def long_enough(constants: set[int]) -> int:
 
 
 def recognised(values: Callable[[int], Array], n: int, most: int = LONGEST) -> Recognised:
-    """Return what pairs say.
+    """Recognise a mask or term by its values.
 
     Parameters
     ----------
@@ -133,7 +133,7 @@ def _blank(at: Array, seen: Array) -> int | None:
 
 
 def _shown(context: Context, near: Array | None, n: int) -> Array:
-    """Return what heads see of n frames; `near`: of these, by distance."""
+    """Return the mask of a context for n frames and each head; `near` says by distance what a head sees of it."""
     shown = expected(context, n)[None]
     if near is None:
         return shown
@@ -191,7 +191,7 @@ def _terms(found: Recognised, distances: Array) -> Array:
 
 
 def extended(found: Sequence[Recognised], times: int) -> Recognised:
-    """Return what pairs say with a number too great to be tried, of what they say with smaller ones.
+    """Recognise pairs with a number too great to be tried, from what was recognised with smaller ones.
 
     Parameters
     ----------
@@ -287,7 +287,7 @@ def _strange(seen: Array) -> str:
 
 
 def expected(context: Context, n: int) -> Array:
-    """Return what a context says of n frames."""
+    """Return the mask of a context for n frames."""
     out: Array = sees(context, np.arange(n)[:, None], np.arange(n))
     return out
 

@@ -332,7 +332,7 @@ class StreamMetadata:
         return kept
 
     def index_length(self, index: Any) -> StreamMetadata:
-        """Keep the frames that an index picks; see `rules.frames.index_length`."""
+        """Keep the frames that an index picks; see `rules.frame_slices.index_length`."""
         kept: StreamMetadata = _rules.frames.index_length(self, index)
         return kept
 
@@ -342,7 +342,7 @@ class StreamMetadata:
         return parts
 
     def split_length(self, sizes: int | Sequence[int]) -> list[StreamMetadata]:
-        """Split into runs of frames; see `rules.frames.split_length`."""
+        """Split into runs of frames; see `rules.frame_slices.split_length`."""
         parts: list[StreamMetadata] = _rules.frames.split_length(self, sizes)
         return parts
 
@@ -369,7 +369,7 @@ class StreamMetadata:
 
 
 class OfStreams:
-    """What tensors of streams say of their rows: what their `meta` says, and what follows from their `dims`."""
+    """What a tensor of streams knows of its rows, by its `meta` and its `dims`."""
 
     meta: StreamMetadata
     dims: Any

@@ -1,10 +1,9 @@
-"""Finding the user's line of source for an error message."""
+"""What a forward raises for an error: with the user's line, and as a refusal where a stream caused it."""
 
 from __future__ import annotations
 
 import ast
 import linecache
-import os
 import re
 import sys
 from collections.abc import Callable
@@ -15,6 +14,7 @@ from types import CodeType, FrameType, TracebackType
 from typing import Any, NoReturn, TypeVar, cast
 
 from ..errors import DreamStreamError, LocatedError, ModeError, NotStreamableError, refusal_like
+from ..source_line import UNKNOWN, is_of_user, is_own, line_of, user_line
 from ..tracing import why_not
 from .tree import leaves
 
@@ -32,9 +32,6 @@ WRITTEN = (
     "out: slices of the stream reach back across calls, and what layers need again is kept for them"
 )
 
-_UNKNOWN = "unknown line"
-_PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
-_PLUMBING = frozenset({"copy", "torch", "numpy", "functools", "contextlib", "runpy", "importlib"})
 #: Where the classes are of what stands for streams, lengths and masks inside a forward.
 _STAND_INS = tuple(f"dreamstream.{room}" for room in ("array", "stream.rules", "torch.forward", "torch.tensor"))
 #: Functions of this package that call what isn't of it: what that raises is its own.
@@ -45,26 +42,6 @@ _RUNNING: set[CodeType] = set()
 _SEEN_BY_MODE = "__torch_function__"
 #: What is wrong with the host, not with a forward; torch's are found by their names.
 _OF_HOST = ("MemoryError", "OutOfMemoryError", "AcceleratorError")
-_TORCH_CALLS = ("torch.overrides", "torch.nn.functional")  # between a layer of torch and the mode that sees it
-
-
-def user_line() -> str:
-    """Return the place in the user's code that is running, and its text.
-
-    It is the innermost frame outside this package and outside the libraries through which calls come
-    back to it, as ``file.py:12 in forward: `if x.size(1) > 10:```. Without source text the part
-    after the colon is left out; without such a frame the answer is ``"unknown line"``.
-    """
-    frame: FrameType | None = sys._getframe(1)
-    found: FrameType | None = None
-    while frame is not None:
-        if is_of_user(frame):
-            found = frame
-            break
-        if not _is_own(frame) and _module(frame) not in _TORCH_CALLS:
-            found = found or frame
-        frame = frame.f_back
-    return _UNKNOWN if found is None else _place(found, found.f_lineno)
 
 
 def why_no_copy() -> str:
@@ -74,20 +51,6 @@ def why_no_copy() -> str:
         frame = frame.f_back
     reason = "" if frame is None else why_not(frame.f_code)
     return f" No private copy of it could be made: {reason}." if reason else ""
-
-
-def line_above(frame: FrameType) -> str:
-    """Return the place in the user's code that has called what runs in a frame, as `user_line` does."""
-    above = frame.f_back
-    while above is not None and not is_of_user(above):
-        above = above.f_back
-    return _UNKNOWN if above is None else _place(above, above.f_lineno)
-
-
-def line_of(error: BaseException) -> str:
-    """Return the place in the user's code where an error was raised, as `user_line` does."""
-    found = [(frame, line) for frame, line in walk_tb(error.__traceback__) if is_of_user(frame)]
-    return _place(*found[-1]) if found else _UNKNOWN
 
 
 def runs_forward(function: F) -> F:
@@ -133,7 +96,7 @@ def explained(error: Exception) -> Exception:
     the user's own code, and of libraries that it calls with values of its own, are returned as they are.
     """
     line = line_of(error)
-    line = user_line() if line == _UNKNOWN else line
+    line = user_line() if line == UNKNOWN else line
     if isinstance(error, DreamStreamError):
         error.at(line)
     elif is_of_streams(error):
@@ -154,7 +117,7 @@ def raise_explained(error: Exception, path: str, layer: str) -> NoReturn:
 def refused(what: str, line: str, error: Exception) -> NotStreamableError:
     """Return the refusal of what failed with an error of Python's, of a library's, or a plain one of ours."""
     said, kind = str(error).strip().partition("\n")[0], cast("Any", type(error))
-    if kind in (ValueError, TypeError) and _is_own(_innermost(error).tb_frame) and _is_raised(error):
+    if kind in (ValueError, TypeError) and is_own(_innermost(error).tb_frame) and _is_raised(error):
         out = refusal_like(kind)(said)
         out.at(line)
     else:
@@ -213,9 +176,9 @@ def is_of_streams(error: Exception) -> bool:
     if isinstance(error, Warning) or type(error).__name__ in _OF_HOST or str(error).startswith(_OF_ENVIRONMENT):
         return False
     frames = [f for f, _ in walk_tb(error.__traceback__)]
-    known = (f for f in reversed(frames) if is_of_user(f) or (_is_own(f) and f.f_code.co_name != _SEEN_BY_MODE))
+    known = (f for f in reversed(frames) if is_of_user(f) or (is_own(f) and f.f_code.co_name != _SEEN_BY_MODE))
     frame = next(known, None)
-    if frame is None or _is_own(frame):
+    if frame is None or is_own(frame):
         return frame is not None and frame.f_code not in _PASSING
     if frame is frames[-1] and _is_raised(error):
         return False
@@ -244,27 +207,3 @@ def _stand_ins() -> set[str]:
         for kind in vars(home).values()
         if isinstance(kind, type) and is_stand_in(kind)
     }
-
-
-def place(code: CodeType, line: int, names: dict[str, Any] | None = None) -> str:
-    """Return a line of a function as messages have it, with its text; `names` are those of its module."""
-    text = linecache.getline(code.co_filename, line, names).strip()
-    found = f"{os.path.basename(code.co_filename)}:{line} in {code.co_name}"
-    return f"{found}: `{text}`" if text else found
-
-
-def _place(frame: FrameType, line: int) -> str:
-    return place(frame.f_code, line, frame.f_globals)
-
-
-def is_of_user(frame: FrameType) -> bool:
-    """Whether a frame is outside this package and the libraries through which calls come back to it."""
-    return not _is_own(frame) and _module(frame).partition(".")[0] not in _PLUMBING
-
-
-def _is_own(frame: FrameType) -> bool:
-    return os.path.abspath(frame.f_code.co_filename).startswith(_PACKAGE)
-
-
-def _module(frame: FrameType) -> str:
-    return str(frame.f_globals.get("__name__") or "")

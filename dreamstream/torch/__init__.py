@@ -12,7 +12,7 @@ if _find_spec("torch") is None:
 
 from . import outside  # noqa: F401  (it enters what torch's functions do, as the next do)
 from .export import FunctionalModule, functionalize
-from .forward import callees, complex_streams, conversions, library, of_lengths, own  # noqa: F401
+from .forward import callees, complex_streams, conversions, library, own, ramps_and_packing, random_numbers  # noqa: F401
 from .patch import FRONT, StreamModule
 from .tensor import StreamTensor
 from .tensor.creation import as_stream_tensor, stream_tensor

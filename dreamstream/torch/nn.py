@@ -16,7 +16,6 @@ from torch import Tensor
 from ..errors import NotStreamableError, ShapeError
 from ..nn import functional as native, mixing, routing, routing_models
 from ..nn.native_ops import Ops, first_come, rows_of
-from ..stream.where import user_line
 from .forward.conversions import with_value
 from .forward.mode import current
 from .functional import of_streams
@@ -81,7 +80,7 @@ def _of_values(x: Any, function: Callable[[Tensor], Tensor], what: str) -> Any:
     forward = current()
     inner = forward.unwrap(x)
     if inner.value is None:
-        raise NotStreamableError(f"{what} at {user_line()} looks at a batch, which an engine has not")
+        raise NotStreamableError.here(what, " looks at a batch, which an engine has not")
     with without_functions():  # what it draws is each frame's own
         return forward._wrapped(with_value(inner, function))
 

@@ -17,8 +17,9 @@ import torch
 from torch.nn.utils import parametrize
 
 from ..array.dtypes import name_of, nominal
-from ..array.lengths import LengthsOf
-from ..array.loop_frames import FirstFrame, Gathered
+from ..array.first_frame import FirstFrame
+from ..array.lengths_of import LengthsOf
+from ..array.loop_frames import Gathered
 from ..array.stream_tensor import StreamTensor as Native
 from ..array.symbolic import as_symbolic, measured
 from ..errors import DreamStreamError, ModeError, StreamMismatchError
@@ -31,18 +32,18 @@ from ..stream.rules import Length, require_same_streams
 from ..stream.where import offline_error, passes_on, raise_explained, runs_forward
 from . import private
 from .forward import gathering  # noqa: F401  (functions that forwards' copies call)
+from .forward.capture import TorchSource
 from .forward.drawn import places_of_draws, warn_of_others
 from .forward.held import TorchHeld
 from .forward.layers import streaming_forward, unstreamable
 from .forward.mode import Forward, current
-from .forward.source import TorchSource
 from .outside.attention import DeclaredContext
 from .private import pytree
 from .run import declared as _declared  # noqa: F401  (operators declared in Python take torch tensors)
 from .run.calls import TorchCall, TorchGiven, TorchSession
 from .tensor import StreamTensor
 from .tensor.padding import unpad
-from .train.kept import kept_by_calls
+from .train.kept import keeping, zeros
 from .train.outputs import TorchOutputs
 
 #: The entry of a module's ``__dict__`` that torch calls in place of hooks and forward, and who looks for it.
@@ -445,8 +446,11 @@ class _Front:
     def unstreamable(self, module: Any) -> tuple[str, str] | None:
         return unstreamable(module)
 
-    def kept_by_calls(self, model: Any, *options: Any) -> list[int]:
-        return kept_by_calls(model, *options)
+    def keeping(self, model: Any) -> Any:
+        return keeping(model)
+
+    def zeros(self, model: Any, shape: Sequence[int], dtype: str) -> Any:
+        return zeros(model, shape, dtype)
 
     def source(self, model: Any) -> Any:
         return TorchSource(model, self)

@@ -1,6 +1,7 @@
 """Training on chunks of streams."""
 
 from .align import align
-from .trainer import ChunkTrainer
+from .callbacks import Average, Callback, ClipGradNorm, ClipGradValue, Schedule
+from .trainer import ChunkTrainer, Result
 
-__all__ = ["ChunkTrainer", "align"]
+__all__ = ["Average", "Callback", "ChunkTrainer", "ClipGradNorm", "ClipGradValue", "Result", "Schedule", "align"]

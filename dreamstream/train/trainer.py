@@ -1,25 +1,92 @@
-"""A loop over streams of any length, in chunks, for every train_variant."""
+"""A loop over streams of any length, in chunks, for every train_variant and both front ends."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+import math
+import os
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from functools import partial
 from typing import Any
 
-from ..array import as_tensor
-from ..array.stream_creation import stream_tensor
-from ..errors import ModeError, ShapeError, StreamIdError
-from ..nn.module import Module
+from ..data.progress import Progress
+from ..errors import ModeError, StreamIdError, StreamMismatchError
 from ..online.handle import patch_of
-from .align import align
+from ..stream.tree import leaves, map_leaves
+from . import checkpoint, saved
+from .batches import Targets, frames_of, loader_of, parts_of
+from .callbacks import Call, Callback
+from .faults import explained
+from .front import drawn, is_native, is_stream, modes_of, no_grad_of, set_drawn, set_modes, taken
+from .whole import Whole
+
+
+class Result(float):
+    """A loss, the mean over all frames of the outputs; `metrics` holds those of the trainer by name."""
+
+    metrics: dict[str, float]
+
+    def __new__(cls, loss: float, metrics: Mapping[str, float]) -> Result:
+        out = super().__new__(cls, loss)
+        out.metrics = dict(metrics)
+        return out
+
+    def __reduce__(self) -> Any:
+        return type(self), (float(self), self.metrics)
+
+
+class Sums:
+    """A loss and metrics, summed over frames."""
+
+    def __init__(self, loss: float = 0.0, frames: int = 0, metrics: Mapping[str, float] | None = None) -> None:
+        self.loss, self.frames, self.metrics = loss, frames, dict(metrics or {})
+
+    def add(self, n: int, loss: float, metrics: Mapping[str, float]) -> None:
+        """Add the means over n frames."""
+        self.loss, self.frames = self.loss + loss * n, self.frames + n
+        for name, value in metrics.items():
+            self.metrics[name] = self.metrics.get(name, 0.0) + value * n
+
+    def result(self) -> Result:
+        """Return the means."""
+        n = self.frames or math.nan
+        return Result(self.loss / n, {name: total / n for name, total in self.metrics.items()})
+
+
+class Run:
+    """An epoch that is under way.
+
+    Attributes
+    ----------
+    first_draws : dict
+        The states of generators when it began, of which the source may have drawn its order.
+    n_batches : int
+        How many of the source it has had.
+    waiting : list of (loss, int)
+        Losses on the tape, and of how many frames: those that a backward has not gone through.
+    backwards, frames, first_frames : int
+        How many backwards the next step adds up, of how many frames they are, and the first of them.
+    mark : dict or None
+        What a checkpoint has to hold while whole files are on the tape: how all was before they began.
+    """
+
+    def __init__(self, source: Any, targets: Targets, others: frozenset[str]) -> None:
+        self.source, self.targets, self.others = source, targets, others
+        self.first_draws = drawn()
+        self.n_batches = 0
+        self.sums = Sums()
+        self.waiting: list[tuple[Any, int]] = []
+        self.backwards = self.frames = self.first_frames = 0
+        self.part_loss = 0.0
+        self.mark: dict[str, Any] | None = None
 
 
 class ChunkTrainer:
     """Trains a patched module on streams of any length, some at a time and chunk by chunk.
 
     Its `train_variant` says when weights change. "chunk-wise-aligned": with every call that gives frames; a lane
-    whose stream has ended takes the next one. Both of "full-file-…": when `lanes` streams, which start together,
-    have all ended, by the mean over all of their frames; the tape holds these streams.
+    whose stream has ended takes the next one. Both of "full-file-…": when all live streams have ended (`lanes`
+    streams, which start together), by the mean over all of their frames; the tape holds these streams.
 
     Parameters
     ----------
@@ -29,17 +96,44 @@ class ChunkTrainer:
     optimizer : torch.optim.Optimizer or dreamstream.optim.Optimizer
         Of its parameters.
     loss : callable
-        ``loss(y, target)``, the mean over the frames of what the model gave; both are stream tensors of the same
-        frames. With ``aligned=False`` the target is a list, one entry for each row of `y`.
-    chunk : int
-        Frames of the input in a call.
+        ``loss(y, target)``, the mean over the frames of what the model gave, whatever it returns: a stream tensor,
+        a tuple or a dict of them. The target has the frames of the (first) output, or is a dict or tuple like the
+        outputs, where that of a stream is one. With ``aligned=False`` it is a list, one entry for each row of `y`.
+        Without targets it is ``loss(y)``.
+    chunk : int, optional
+        Frames of the input in a call, where whole streams are given by id; None: whole streams.
     lanes : int
-        Streams at a time.
+        Streams at a time, likewise.
     axis : int
-        Which dimension of an input, without B, is L.
+        Which dimension of an input, without B, is L, likewise.
     aligned : bool
         Whether targets have an entry per frame of the output. False: they are for whole streams, as those of CTC
         under "full-file-unaligned".
+    callbacks : sequence of Callback or callable
+        What runs around each step, in order; a function is called with the trainer behind each.
+    metrics : dict of str to callable, optional
+        By name ``metric(y, target)``, a number that is a mean over the frames of `y`.
+    accumulate : int
+        How many backwards a step adds up: their mean over frames.
+    scaler : torch.amp.GradScaler, optional
+    autocast : callable, optional
+        Returns a context in which the forward and the loss run: ``lambda: torch.autocast("cuda")``.
+    unpack : callable, optional
+        ``unpack(batch)`` returns inputs (a tensor, a tuple of arguments, or a dict by name) and targets, where a
+        batch is none of the forms that `epoch` takes.
+    quiet : bool
+        Whether no progress is shown on a terminal.
+
+    Attributes
+    ----------
+    steps, epochs : int
+        How many were finished.
+    last : float
+        The loss of the last step.
+    result, validation : Result or None
+        Of the last epoch.
+    history : list of dict
+        Of each epoch that `fit` ran.
 
     Raises
     ------
@@ -50,14 +144,15 @@ class ChunkTrainer:
 
     Examples
     --------
-    >>> import torch, dreamstream as ds
-    >>> _ = torch.manual_seed(0)
-    >>> model = ds.patch_module(torch.nn.Conv1d(1, 1, 3, padding=1))
-    >>> optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    >>> import numpy as np, dreamstream as ds
+    >>> _ = ds.manual_seed(0)
+    >>> model = ds.patch_module(ds.nn.Conv1d(1, 1, 3, padding=1)).train()
+    >>> optimizer = ds.optim.SGD(model.parameters(), lr=0.1)
     >>> def loss(y, target):
-    ...     return torch.nn.functional.mse_loss(y.transpose(1, 2), target)
+    ...     return ds.nn.functional.mse_loss(y.transpose(1, 2), target)
     >>> trainer = ds.train.ChunkTrainer(model, optimizer, loss, chunk=10)
-    >>> inputs = {"anna": torch.randn(1, 35), "otto": torch.randn(1, 12)}
+    >>> rng = np.random.default_rng(0)
+    >>> inputs = {i: np.float32(rng.standard_normal((1, n))) for i, n in (("anna", 35), ("otto", 12))}
     >>> targets = {i: x.T for i, x in inputs.items()}
     >>> first, *_, last = [trainer.epoch(inputs, targets) for _ in range(20)]
     >>> last < 0.1 * first
@@ -68,115 +163,383 @@ class ChunkTrainer:
         self,
         model: Any,
         optimizer: Any,
-        loss: Callable[[Any, Any], Any],
-        chunk: int,
+        loss: Callable[..., Any],
+        chunk: int | None = None,
         lanes: int = 8,
         axis: int = -1,
         aligned: bool = True,
+        *,
+        callbacks: Sequence[Any] = (),
+        metrics: Mapping[str, Callable[..., Any]] | None = None,
+        accumulate: int = 1,
+        scaler: Any = None,
+        autocast: Callable[[], Any] | None = None,
+        unpack: Callable[[Any], Any] | None = None,
+        quiet: bool = False,
     ) -> None:
         if patch_of(model) is None:
             raise ModeError(f"ChunkTrainer: {type(model).__name__} is not patched; give ds.patch_module(model)")
-        for name, number in (("chunk", chunk), ("lanes", lanes)):
-            if number < 1:
+        for name, number in (("chunk", chunk), ("lanes", lanes), ("accumulate", accumulate)):
+            if number is not None and number < 1:
                 raise ValueError(f"ChunkTrainer: {name} must be at least 1, got {number}")
         self.model, self.optimizer, self.loss = model, optimizer, loss
         self.chunk, self.lanes, self.axis, self.aligned = chunk, lanes, axis, aligned
+        self.callbacks = [c if isinstance(c, Callback) else Call(c) for c in callbacks]
+        self.metrics, self.accumulate = dict(metrics or {}), accumulate
+        self.scaler, self.autocast, self.unpack, self.quiet = scaler, autocast or nullcontext, unpack, quiet
+        self.steps = self.epochs = 0
+        self.last = math.nan
+        self.result: Result | None = None
+        self.validation: Result | None = None
+        self.history: list[dict[str, Any]] = []
+        self._run: Run | None = None
+        self.source: Any = None  # what the last epoch went through, where it knows its place
+        self._resumed: Mapping[str, Any] | None = None
+        self._unsound = ""  # why no checkpoint can be written now
+        self._autosave: tuple[Any, int | None] = (None, None)
 
-    def epoch(self, inputs: Mapping[str, Any], targets: Mapping[str, Any]) -> float:
-        """Train once on each stream, in the order of `inputs`.
+    @property
+    def _patch(self) -> Any:
+        return patch_of(self.model)
+
+    @property
+    def whole_files(self) -> bool:
+        """Whether a step is by whole files."""
+        return bool(self._patch.train_variant != "chunk-wise-aligned")
+
+    # ---------------------------------------------------------------- epochs
+    def fit(
+        self,
+        source: Any,
+        targets: Mapping[str, Any] | None = None,
+        epochs: int = 1,
+        *,
+        validation: Any = None,
+        validation_targets: Mapping[str, Any] | None = None,
+        path: str | os.PathLike[str] | None = None,
+        every: int | None = None,
+    ) -> list[dict[str, Any]]:
+        """Train until so many epochs are finished.
 
         Parameters
         ----------
-        inputs : dict of str to tensor
-            By id a whole stream, without B. What is read when it is asked for (a mapping that reads files) is held
-            while its stream lasts.
-        targets : dict of str to tensor
-            By id what `align` takes, ``(L, ...)``; with ``aligned=False`` what the loss takes.
+        source, targets
+            As of `epoch`.
+        epochs : int
+            How many in all, those before among them.
+        validation, validation_targets
+            What is evaluated behind each epoch.
+        path : path, optional
+            A checkpoint: it is resumed if it is there, and written behind each epoch. A program that is started
+            again after it was ended in whatever way goes on where it was.
+        every : int, optional
+            How many steps lie between two checkpoints within an epoch.
 
         Returns
         -------
-        float
-            The loss, as the mean over all frames of the outputs.
+        list of dict
+            Of each epoch "epoch", "steps", "loss" and metrics by name; "validation", and the metrics of
+            that ("validation accuracy").
+        """
+        if path is not None and os.path.exists(path):
+            self.resume(path)
+        self._autosave = path, every
+        try:
+            while self.epochs < epochs:
+                self._epoch(source, targets, validation, validation_targets)
+                of_validation = {} if self.validation is None else {"validation": float(self.validation)}
+                for name, value in ({} if self.validation is None else self.validation.metrics).items():
+                    of_validation[f"validation {name}"] = value
+                assert self.result is not None
+                about = {"epoch": self.epochs, "steps": self.steps, "loss": float(self.result)}
+                self.history.append({**about, **self.result.metrics, **of_validation})
+                if path is not None:
+                    self.save(path)
+        finally:
+            self._autosave = None, None
+        return self.history
+
+    def epoch(self, source: Any, targets: Mapping[str, Any] | None = None) -> Result:
+        """Train once on each stream of a source.
+
+        Parameters
+        ----------
+        source : dict of str to array, or iterable of batches
+            By id a whole stream, without B, in the order of the dict: arrays or tensors of either front end. What
+            is read when it is asked for (a mapping that reads files) is held while its stream lasts.
+
+            Or batches: a `dreamstream.data.StreamLoader`, torch's DataLoader, any iterable. A batch is a
+            stream tensor of either front end, or a pair of it and targets (``default_collate`` makes a list of
+            them), or a dict of the forward's arguments and "target". Under "full-file-…" streams should begin
+            together.
+        targets : dict of str to array, optional
+            By id what `align` takes, ``(L, ...)``; with ``aligned=False`` what the loss takes. Without it targets
+            are those of the batches: a dict by id, an entry for each row, or a stream tensor of the chunks'
+            frames.
+
+        Returns
+        -------
+        Result
+            A float, the loss as the mean over all frames of the outputs, with `metrics`.
 
         Raises
         ------
         ModeError
-            For a model in ``eval()``.
+            For a model in ``eval()``, and for streams that have not ended under "full-file-…".
         StreamIdError
-            For streams without a target, before the first call.
+            For streams without a target, before the first call where the source is a dict.
         ShapeError
             For an input without the axis.
+        LossError
+            For a loss that is no finite number, before weights change.
+        StreamMismatchError
+            For a target that is longer or shorter than its stream's output.
         What else is raised leaves no stream of these live.
         """
-        missing = [i for i in inputs if i not in targets]
-        if missing:
-            raise StreamIdError("ChunkTrainer: these streams have no target", missing)
+        return self._epoch(source, targets)
+
+    def _epoch(self, source: Any, targets: Any, validation: Any = None, of_validation: Any = None) -> Result:
         if not getattr(self.model, "told_to_train", self.model.training):
             raise ModeError("ChunkTrainer: the model is in eval(), or new; call train() first")
-        patch: Any = patch_of(self.model)
-        together = patch.train_variant != "chunk-wise-aligned"
-        patch.online()
-        total, frames = 0.0, 0
-        waiting: list[tuple[Any, int]] = []
+        loader, known = self._loader(source, targets)
+        self.source = None if isinstance(source, Mapping) else source
+        self._patch.online()
+        run, batches = self._begin(loader, known)
         try:
-            for x, ended in self._calls(inputs, together):
-                y = self.model(x)
-                n = int(y.lengths.sum())
-                if n:
-                    waiting.append((self.loss(y, self._target(y, targets)), n))
-                if waiting and (ended or not together):
-                    total += self._step(waiting)
-                    frames += sum(n for _, n in waiting)
-                    waiting = []
+            with self._progress() as progress:
+                for batch in batches:
+                    run.n_batches += 1
+                    progress.advance(self._call(batch, run))
+                self._unsound = "in the midst of a step"
+                self._close(run)
+                self._unsound = ""
+        except BaseException:
+            self._unsound = "after an epoch that was broken off: resume() from the last checkpoint"
+            raise
         finally:  # all have ended, but where something was raised
-            live = [i for i in patch.live_ids if i in inputs]
+            self._run = None
+            if hasattr(batches, "close"):
+                batches.close()
+            live = [i for i in self._patch.known_ids() if i not in run.others]
             if live:
-                patch.reset(live)
-        return total / frames if frames else float("nan")
+                self._patch.reset(live)
+        self.epochs += 1
+        self.result = run.sums.result()
+        self.validation = None if validation is None else self.evaluate(validation, of_validation)
+        for c in self.callbacks:
+            c.after_epoch(self)
+        return self.result
 
-    def _target(self, y: Any, targets: Mapping[str, Any]) -> Any:
-        return align(y, targets) if self.aligned else [targets[i] for i in y.ids]
+    def _loader(self, source: Any, targets: Any) -> tuple[Any, Targets]:
+        if targets is not None and isinstance(source, Mapping):
+            missing = [i for i in source if i not in targets]
+            if missing:
+                raise StreamIdError("ChunkTrainer: these streams have no target", missing)
+        if isinstance(source, Mapping):
+            how = self.chunk, self.lanes, self.axis, self.whole_files
+            source = loader_of(source, *how, native=is_native(self.model))
+        return source, Targets(targets)
 
-    def _step(self, losses: list[tuple[Any, int]]) -> float:
-        """Take a step by the mean over all frames; return their sum."""
-        n = sum(frames for _, frames in losses)
-        loss = sum(part * (frames / n) for part, frames in losses)
-        self.optimizer.zero_grad()
-        loss.backward()
-        self.optimizer.step()
-        return float(loss.detach()) * n
+    def _begin(self, loader: Any, targets: Targets) -> tuple[Run, Any]:
+        """Begin an epoch, or go on with that of a checkpoint; return its batches, too."""
+        resumed = self._resumed
+        within = None if resumed is None else resumed["run"]
+        run = Run(loader, targets, frozenset(() if within else self._patch.known_ids()))
+        place = None if resumed is None else resumed["place"]
+        if place is not None:
+            if not hasattr(loader, "load_state_dict"):
+                kind = type(loader).__name__
+                raise StreamMismatchError(
+                    f"ChunkTrainer: the checkpoint has a loader's place, and {kind} takes none"
+                )
+            loader.load_state_dict(place)
+        if resumed is None or within is None:
+            if resumed is not None:
+                set_drawn(resumed["draws"])
+                run.first_draws = drawn()
+            batches = iter(loader)
+        else:
+            saved.to_run(run, within)
+            set_drawn(within["first_draws"] if place is None else resumed["draws"])
+            skip = within["n_batches"], resumed["draws"]
+            batches = iter(loader) if place is not None else saved.batches_behind(loader, *skip)
+        if self.whole_files:
+            run.mark = {**saved.marked(self, run), **(resumed or {})}
+        self._run, self._resumed, self._unsound = run, None, ""
+        return run, batches
 
-    def _calls(self, inputs: Mapping[str, Any], together: bool) -> Iterator[tuple[Any, bool]]:
-        """Yield the chunks of a call, and whether no stream is left behind it."""
-        make: Any = stream_tensor
-        if not isinstance(self.model, Module):
-            from ..torch.tensor.creation import stream_tensor as of_torch
+    def _progress(self) -> Progress:
+        return Progress(0, self.quiet, "frames")
 
-            make = partial(of_torch, device=next((p.device for p in self.model.parameters()), None))
-        waiting = list(inputs)
-        whole: dict[str, Any] = {}
-        at: dict[str, int] = {}
-        while at or waiting:
-            n_free = 0 if together and at else self.lanes - len(at)
-            started, waiting = waiting[:n_free], waiting[n_free:]
-            for i in started:
-                whole[i], at[i] = as_tensor(inputs[i]) if isinstance(self.model, Module) else inputs[i], 0
-            length = {i: self._length(i, whole[i]) for i in at}
-            chunks = [whole[i].narrow(self.axis, n, min(self.chunk, length[i] - n)) for i, n in at.items()]
-            ids, at = list(at), {i: n + self.chunk for i, n in at.items()}
-            ended = [i for i, n in at.items() if n >= length[i]]
-            names: list[str | None] = ["B", *[None] * whole[ids[0]].ndim]
-            names[1 + self.axis % whole[ids[0]].ndim] = "L"
-            for i in ended:
-                del whole[i], at[i]
-            yield (
-                make(chunks, names=names, ids=ids, sos=[i in started for i in ids], eos=[i in ended for i in ids]),
-                not at,
-            )
+    # ---------------------------------------------------------------- a call
+    def _call(self, batch: Any, run: Run) -> int:
+        """Take a batch; return how many frames it has."""
+        args, kwargs, first = self._inputs(batch, run.targets)
+        self._unsound = "in the midst of a step"
+        with self.autocast():
+            y = self.model(*args, **kwargs)
+            n = frames_of(y)
+            if n:
+                loss, number, metrics = self._judged(y, run.targets)
+                run.waiting.append((loss, n))
+                run.sums.add(n, number, metrics)
+        live = [i for i in self._patch.known_ids() if i not in run.others]
+        if run.waiting and not (self.whole_files and live):
+            self._backward(run)
+        if run.backwards == self.accumulate:
+            self._step(run)
+        run.targets.forget(live)
+        self._unsound = ""
+        if self.whole_files and not live:
+            run.mark = saved.marked(self, run)
+        return int(first.lengths.sum())
 
-    def _length(self, stream_id: str, whole: Any) -> int:
-        if not -whole.ndim <= self.axis < whole.ndim:
-            raise ShapeError(
-                f"ChunkTrainer: axis is {self.axis}, but the input has {whole.ndim} dimensions", [stream_id]
-            )
-        return int(whole.shape[self.axis])
+    def _inputs(self, batch: Any, targets: Targets) -> tuple[Any, Any, Any]:
+        """Return the model's arguments and the first stream tensor among them; targets go to `targets`."""
+        args, kwargs, given = parts_of(batch, self.unpack)
+        args, kwargs = map_leaves((args, kwargs), partial(taken, self.model))
+        first = next(x for x in leaves((args, kwargs)) if is_stream(x))
+        targets.add(first.ids, given)
+        return args, kwargs, first
+
+    def _judged(self, y: Any, targets: Targets) -> tuple[Any, float, dict[str, float]]:
+        """Return a loss, the same as a number, and metrics.
+
+        Raises
+        ------
+        LossError, StreamMismatchError
+            Where the loss is no finite number.
+        """
+        target = targets.of(y, self.aligned)
+        arguments = (y,) if targets.none else (y, target)
+        loss = self.loss(*arguments)
+        number = float(loss.detach()) if hasattr(loss, "detach") else float(loss)
+        if not math.isfinite(number):
+            raise explained(self, number, y, target)
+        metrics = {}
+        if self.metrics:
+            with no_grad_of(self.model)():
+                metrics = {name: float(metric(*arguments)) for name, metric in self.metrics.items()}
+        return loss, number, metrics
+
+    def _backward(self, run: Run) -> None:
+        """Go back through the losses that wait, as their mean over frames."""
+        n = sum(frames for _, frames in run.waiting)
+        loss = sum(part * (frames / n) for part, frames in run.waiting)
+        run.waiting = []
+        if not run.backwards:
+            self.optimizer.zero_grad()
+            run.first_frames, run.frames, run.part_loss = n, 0, 0.0
+        run.part_loss += float(loss.detach()) * n
+        weighted = loss if n == run.first_frames else loss * (n / run.first_frames)
+        (weighted if self.scaler is None else self.scaler.scale(weighted)).backward()
+        run.backwards, run.frames = run.backwards + 1, run.frames + n
+
+    def _step(self, run: Run) -> None:
+        if self.scaler is not None:
+            self.scaler.unscale_(self.optimizer)
+        if run.backwards > 1:  # sums that are weighted by the first one's frames
+            for p in self.model.parameters():
+                if p.grad is not None:
+                    p.grad = p.grad * (run.first_frames / run.frames)
+        for c in self.callbacks:
+            c.before_step(self)
+        if self.scaler is None:
+            self.optimizer.step()
+        else:
+            self.scaler.step(self.optimizer)
+            self.scaler.update()
+        self.steps += 1
+        self.last = run.part_loss / run.frames
+        run.backwards = 0
+        self._unsound = ""
+        for c in self.callbacks:
+            c.after_step(self)
+        path, every = self._autosave
+        if path is not None and every is not None and self.steps % every == 0:
+            self.save(path)
+
+    def _close(self, run: Run) -> None:
+        """Take the last step of an epoch."""
+        live = [i for i in self._patch.live_ids if i not in run.others]
+        if live and self.whole_files:
+            raise ModeError("ChunkTrainer: the source has ended, but these streams have not (eos)", live)
+        if run.backwards:
+            self._step(run)
+
+    # ---------------------------------------------------------------- without training
+    def evaluate(self, source: Any, targets: Mapping[str, Any] | None = None) -> Result:
+        """Return the loss and metrics of streams, with the model in ``eval()`` and nothing recorded.
+
+        Modules are in the modes that they had, afterwards. Streams in training go on; those of `source` must have
+        other ids.
+
+        Parameters
+        ----------
+        source, targets
+            As of `epoch`. With ``aligned=False`` the loss gets whole streams, some of them at a time.
+        """
+        loader, known = self._loader(source, targets)
+        self._patch.online()
+        others = frozenset(self._patch.known_ids())
+        modes, sums, whole = modes_of(self.model), Sums(), Whole()
+        batches = iter(loader)
+        self.model.eval()
+        try:
+            with no_grad_of(self.model)(), self._progress() as progress:
+                for batch in batches:
+                    args, kwargs, first = self._inputs(batch, known)
+                    with self.autocast():
+                        y = self.model(*args, **kwargs)
+                        y = y if self.aligned else whole.of(y)
+                        n = 0 if y is None else frames_of(y)
+                        if n:
+                            _, number, metrics = self._judged(y, known)
+                            sums.add(n, number, metrics)
+                    known.forget([i for i in self._patch.known_ids() if i not in others])
+                    progress.advance(int(first.lengths.sum()))
+        finally:
+            set_modes(modes)
+            if hasattr(batches, "close"):
+                batches.close()
+            live = [i for i in self._patch.known_ids() if i not in others]
+            if live:
+                self._patch.reset(live)
+        return sums.result()
+
+    # ---------------------------------------------------------------- checkpoints
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write all that training goes on from to one file, in mid-file too.
+
+        Weights, optimizer, callbacks, scaler, the states of live streams, the source's place, sums of the epoch,
+        and the states of the generators of `random`, NumPy, dreamstream and torch. The file is complete, or the
+        older one is still there, whenever the process ends. It is a safetensors file; nothing in it is pickled.
+
+        Raises
+        ------
+        ModeError
+            Within a step (a callback's ``after_step`` is the place), and after an epoch that was broken off.
+        FormatError
+            Where a callback's or the model's state holds what is no number, text or array.
+        """
+        if self._unsound:
+            raise ModeError(f"ChunkTrainer: no checkpoint can be written {self._unsound}")
+        checkpoint.write(path, saved.of_trainer(self, self._run))
+
+    def resume(self, path: str | os.PathLike[str]) -> None:
+        """Go on from a file of `save`, by the next `epoch` or `fit`: the losses that follow are the same bits.
+
+        The trainer is made as the one that wrote it, the source too: a StreamLoader goes on from its place, any
+        other iterable gives again what it gave, and is passed over so far. Live streams of the model are given up.
+
+        Raises
+        ------
+        FormatError
+            For a file that is no checkpoint, is damaged, or is one of another model, optimizer or trainer. Nothing
+            has changed then.
+        """
+        if self._run is not None:
+            raise ModeError("ChunkTrainer: an epoch is under way; resume() before it begins")
+        tree = checkpoint.read(path)
+        self._resumed = saved.to_trainer(self, tree, os.fspath(path))
+        self._unsound = ""

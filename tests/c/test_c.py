@@ -8,7 +8,7 @@ import pytest
 
 HERE = Path(__file__).parent
 NAMES = sorted(path.stem for path in HERE.glob("test_*.c"))
-CASES = [(variant, name) for variant in ("plain", "asan") for name in NAMES]
+CASES = [(variant, name) for variant in ("asan", "plain") for name in NAMES]
 CASES += [pytest.param("tsan", name, marks=pytest.mark.slow) for name in NAMES if "thread" in name]
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 
-import numpy as np
 import pytest
 import torch
+from one_stream import held, patched, stepped
 from torch import nn
 
 import dreamstream as ds
@@ -17,7 +17,6 @@ __all__ = ["GROUPS", "HEAD", "HEADS", "WIDTH", "F", "Idioms", "T", "future", "me
 F = nn.functional
 T, WIDTH, HEADS, GROUPS = 45, 12, 4, 2
 HEAD = WIDTH // HEADS
-CHUNKINGS = ([T], [1] * T, [7, 0, 16, 2, T - 25])
 
 
 class Distances(nn.Module):
@@ -122,18 +121,11 @@ class Idioms:
         forward, context, delay = self.cases[name]
         torch.manual_seed(7)
         model, x = Model(forward).eval(), torch.randn(1, T, WIDTH)
-        want = model(x)[0]
-        ds.patch_module(model).online()
-        for sizes in CHUNKINGS:
-            assert torch.allclose(streamed(model, x, sizes), want, atol=1e-5), sizes
+        want = model(x)[0].numpy()
+        held([patched(ds.patch_module(model).online())], x[0], want)
         model.offline()
         engine = ds.compile(model, ("B", "L", WIDTH))
-        at, out = 0, []
-        for n in CHUNKINGS[2]:
-            chunk = {"s": x[0, at : at + n].numpy()}
-            out.append(engine.step(chunk, sos="s" if at == 0 else [], eos="s" if at + n == T else [])["s"])
-            at += n
-        assert np.abs(np.concatenate(out) - want.numpy()).max() <= 1e-5
+        held([stepped(engine)], x[0], want)
         assert engine.delay == delay
         assert (engine.state_bytes_per_frame == 0) == (context.left is not None)
 
@@ -146,18 +138,6 @@ class Idioms:
             ds.compile(model, ("B", "L", WIDTH))
         ds.patch_module(model).online()
         with pytest.raises((NotStreamableError, ds.ShapeError), match=message) as error:
-            streamed(model, x, CHUNKINGS[2])
+            patched(model)(x[0, :7], True, False)
         assert self.file in str(error.value)
         assert captured.type is error.type
-
-
-def streamed(model, x, sizes):
-    """Return what a patched model says of one stream."""
-    out, at = [], 0
-    for k, n in enumerate(sizes):
-        chunk = ds.stream_tensor(
-            [x[0, at : at + n]], ids=["s"], sos=k == 0, eos=k == len(sizes) - 1, names=("B", "L", None)
-        )
-        out.append(model(chunk)["s"])
-        at += n
-    return torch.cat(out)

@@ -21,5 +21,4 @@ class Edge:
         self.line = Line(cid, self.rate, "float32", ())
         self.entry = SimpleNamespace(guard=None, library=Sizes())
 
-    def misuse(self, message: str) -> ModeError:
-        return ModeError(message)
+    misuse = staticmethod(ModeError.here)

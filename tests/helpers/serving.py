@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import subprocess
+import time
 
 import numpy as np
 import pytest
@@ -49,7 +51,7 @@ def offline(x):
 def service(store=None, limits=None, **options):
     limits = limits or Limits(grace=0.2, save=0.1, drain=1.0)
     store = store or MemoryStore()
-    return Service({"net": Model("net", engine(), limits, store)}, store, limits, **options)
+    return Service({"net": Model("net", engine(), limits)}, store, limits, **options)
 
 
 @contextlib.asynccontextmanager
@@ -94,6 +96,49 @@ def equal(got, want):
     assert len(got) == len(want)
     for a, b in zip(got, want):
         assert a is None and b.shape[0] == 0 if a is None else np.array_equal(a, b)
+
+
+async def posted(url, path, body, size=None):
+    reader, writer = await asyncio.open_connection("127.0.0.1", int(url.rpartition(":")[2]))
+    length = len(body) if size is None else size
+    writer.write(f"POST {path} HTTP/1.1\r\nhost: x\r\ncontent-length: {length}\r\n\r\n".encode() + body)
+    answer = await asyncio.wait_for(reader.read(), 20)
+    writer.close()
+    head, _, body = answer.partition(b"\r\n\r\n")
+    return int(head.split()[1]), body
+
+
+@contextlib.contextmanager
+def a_redis(folder):
+    """A server of its own, at a socket in a folder; its URL."""
+    where = folder / "redis.sock"
+    command = [
+        "redis-server",
+        "--port",
+        "0",
+        "--unixsocket",
+        str(where),
+        "--dir",
+        str(folder),
+        "--appendonly",
+        "yes",
+    ]
+    import redis
+
+    with subprocess.Popen([*command, "--appendonly", "yes"], stdout=subprocess.DEVNULL) as process:
+        try:
+            with contextlib.closing(redis.Redis(unix_socket_path=str(where))) as client:
+                end = time.monotonic() + 20
+                while True:
+                    try:
+                        client.ping()
+                        break
+                    except redis.ConnectionError:
+                        assert time.monotonic() < end
+                        time.sleep(0.02)
+            yield f"unix://{where}"
+        finally:
+            process.kill()
 
 
 # ---------------------------------------------------------------- by hand

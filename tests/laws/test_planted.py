@@ -9,7 +9,7 @@ import shutil
 
 import numpy as np
 import pytest
-from ds_laws import first_broken, is_fast, mutants
+from ds_laws import first_broken, mutants, of_fast
 
 import dreamstream as ds
 from dreamstream import dispatch
@@ -238,7 +238,7 @@ PLANTED = [
 def test_planted_in_python(plant, names, laws, monkeypatch):
     monkeypatch.delenv("DREAMSTREAM_LAW_CASES", raising=False)
     plant(monkeypatch)
-    assert first_broken(names, laws, is_fast) is not None, f"no law noticed: {plant.__doc__}"
+    assert first_broken(names, laws, of_fast) is not None, f"no law noticed: {plant.__doc__}"
 
 
 # ---------------------------------------------------------------- in C

@@ -207,3 +207,17 @@ def test_not_of_positions(rng):
     x = rng.standard_normal((9, 4)).astype(np.float32)
     y = engine.step({"a": x}, sos="a", eos="a")["a"]
     assert np.array_equal(y[0], x[0]) and not y[1:].any()
+
+
+def test_a_mask_that_streams_looks_for_no_line(monkeypatch):
+    """What no formula says is no refusal: nothing walks the stack for a message that nobody reads."""
+    model = ByHand(
+        lambda x, q, k, v, i: (
+            (q @ k.mT).masked_fill((i > i[:, None]) | (i + 3 < i[:, None]), -np.inf).softmax(-1) @ v
+        )
+    ).eval()
+    ds.patch_module(model).online()
+    monkeypatch.setattr("dreamstream.errors.user_line", lambda: pytest.fail("a line is looked for"))
+    for sos in (True, False):
+        x = np.random.default_rng(0).standard_normal((1, 5, 8)).astype(np.float32)
+        assert len(model(ds.stream_tensor(x, names=["B", "L", None], ids=["a"], sos=sos)).ids) == 1

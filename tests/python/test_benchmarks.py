@@ -65,6 +65,15 @@ def test_capi():
 
 
 @pytest.mark.slow
+def test_training():
+    """Losses are compared with those of plain torch."""
+    pytest.importorskip("torch")
+    rows = run("training.py", "--steps", "2", "--rounds", "1")
+    assert [r["recipe"] for r in rows] == ["gru", "conformer", "ctc"]
+    assert all(r["difference"] < 1e-3 and all(ms[1] > 0 for ms in r["ms"].values()) for r in rows)
+
+
+@pytest.mark.slow
 def test_before_after(tmp_path):
     """This tree beside itself: all variants give the same bits, and both tables have their figures."""
     figures = tmp_path / "figures.json"

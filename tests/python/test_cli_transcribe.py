@@ -12,7 +12,8 @@ import pytest
 
 import dreamstream as ds
 from dreamstream import cli, nn
-from dreamstream.cli.decoding import captions, scores_of, subtitles
+from dreamstream.cli.decoding import captions, subtitles
+from dreamstream.decode import log_probabilities
 from dreamstream.decode.hypotheses import Word
 
 RATE, FRAME = 1600, 16
@@ -137,7 +138,7 @@ def test_words_are_there_as_soon_as_they_are_final(folder):
 
 def test_scores_become_log_probabilities():
     raw = np.array([[1.0, 2.0, 3.0], [-np.inf, 0.0, -np.inf]])
-    assert np.allclose(np.exp(scores_of(raw)).sum(1), 1) and np.allclose(
-        scores_of(scores_of(raw))[0], scores_of(raw)[0]
+    assert np.allclose(np.exp(log_probabilities(raw)).sum(1), 1) and np.allclose(
+        log_probabilities(log_probabilities(raw))[0], log_probabilities(raw)[0]
     )
-    assert scores_of(np.empty((0, 3))).shape == (0, 3)
+    assert log_probabilities(np.empty((0, 3))).shape == (0, 3)

@@ -2,10 +2,12 @@
 
 import copy
 import pickle
+import re
 
 import pytest
 
 from dreamstream import errors
+from dreamstream.stream.rules import stream_slice
 
 BUILTINS = {
     "ShapeError": (ValueError,),
@@ -17,6 +19,7 @@ BUILTINS = {
     "DTypeError": (TypeError,),
     "NotStreamableError": (TypeError,),
     "SourceError": (RuntimeError,),
+    "LossError": (FloatingPointError,),
     "StreamBusyError": (RuntimeError,),
     "StreamLimitError": (RuntimeError,),
     "ModeError": (RuntimeError,),
@@ -76,3 +79,28 @@ def test_message_names_the_streams():
 def test_warnings():
     assert issubclass(errors.StreamFallbackWarning, errors.StreamWarning)
     assert issubclass(errors.StreamWarning, RuntimeWarning)
+
+
+@pytest.mark.parametrize(
+    ("parts", "says"),
+    [
+        (("einsum: letters don't fit: x",), "einsum at {}: letters don't fit: x"),
+        (("frames are lost",), "frames are lost, at {}"),
+        (("a stream", " can't be a weight: leave it"), "a stream at {} can't be a weight: leave it"),
+        (("scores are returned,", "; add them"), "scores are returned, at {}; add them"),
+    ],
+)
+def test_the_line_is_part_of_the_message(parts, says):
+    place = r"test_errors\.py:\d+ in test_the_line_is_part_of_the_message: `found = .*`"
+    found = errors.ShapeError.here(*parts, ids=["a"])
+    assert re.fullmatch(re.escape(says).replace(r"\{\}", place) + r" \(stream: 'a'\)", str(found))
+    assert str(pickle.loads(pickle.dumps(found))) == str(found)
+    assert str(errors.ShapeError.here(*parts, line="m.py:1 in f")) == says.format("m.py:1 in f")
+
+
+def test_the_line_stands_behind_what_is_quoted():
+    """Also where that has a colon."""
+    with pytest.raises(
+        errors.NotStreamableError, match=r"\{'a': 1\}, \.\.\.\] on the stream axis at test_errors\.py:\d+ in "
+    ):
+        stream_slice({"a": 1})

@@ -484,7 +484,7 @@ def test_a_file_system_without_nameless_files(tmp_path, monkeypatch):
     for _ in range(2):
         small().save(path)
         assert ds.load(path).fingerprint and os.listdir(tmp_path) == ["m.dsm"]
-    with pytest.raises(FormatError), files._replacing(str(path)) as file:
+    with pytest.raises(FormatError), files.replacing(str(path)) as file:
         file.write(b"half")
         raise FormatError("no more")
     assert os.listdir(tmp_path) == ["m.dsm"] and ds.load(path)
@@ -493,7 +493,7 @@ def test_a_file_system_without_nameless_files(tmp_path, monkeypatch):
 KILLED = """
 import os, signal, sys, dreamstream as ds
 from dreamstream.engine import files
-with files._replacing(sys.argv[1]) as file:
+with files.replacing(sys.argv[1]) as file:
     file.write(b"half")
     file.flush()
     os.kill(os.getpid(), signal.SIGKILL)
@@ -517,7 +517,7 @@ def test_what_a_killed_process_left_goes_with_the_next_save(tmp_path, monkeypatc
     assert len(os.listdir(tmp_path)) == 2
     monkeypatch.setattr(files, "_has_nameless", lambda folder: False)
     path = tmp_path / "m.dsm"
-    with files._replacing(str(path)) as file:
+    with files.replacing(str(path)) as file:
         assert len(os.listdir(tmp_path)) == 2
         (other,) = [
             n for n in os.listdir(tmp_path) if not n.startswith(os.path.basename(files._beginning(str(path))))

@@ -185,16 +185,6 @@ def test_type_errors():
     assert nn.Linear(2, 2, device="cpu", dtype="float64").weight.dtype == ds.float64
 
 
-def test_dropout_in_training():
-    x = ds.zeros(2)
-    with pytest.raises(ModeError, match="eval"):
-        nn.Dropout()(x)
-    assert nn.Dropout(0.0)(x) is x
-    assert nn.Dropout().eval()(x) is x
-    with pytest.raises(ModeError):
-        F.dropout(x)
-
-
 # ---------------------------------------------------------------------- initial values
 
 

@@ -10,7 +10,7 @@ import pytest
 from edges import Edge
 
 from dreamstream.errors import DTypeError, ModeError, NotStreamableError
-from dreamstream.stream import user_line
+from dreamstream.source_line import user_line
 from dreamstream.stream.rules import BatchLength, BatchSize, Length, stream_slice
 
 
@@ -123,8 +123,7 @@ def test_unhashable_sizes():
     """Callers go on where a size can't be hashed, which Python says by a TypeError."""
 
     class Refusing(Edge):
-        def misuse(self, message):
-            return NotStreamableError(message)
+        misuse = staticmethod(NotStreamableError.here)
 
     for token in (Length(Refusing()), BatchSize(Refusing())):
         with pytest.raises(TypeError, match="can't be hashed"):

@@ -21,8 +21,7 @@ class Edge:
     cid = ("entry", 0)
     rate = Fraction(1)
 
-    def misuse(self, message):
-        return NotStreamableError(message)
+    misuse = staticmethod(NotStreamableError.here)
 
 
 B, L = BatchSize(Edge()), Length(Edge())

@@ -421,3 +421,57 @@ def test_full_files_are_freed_without_the_collector():
     finally:
         gc.enable()
     assert sizes[2] - sizes[1] < 50
+
+
+#: Pieces of streams that a call gave, as a loss may want them.
+PIECES = {
+    "features": lambda x: x[..., :2],
+    "a feature": lambda x: x[:, :, 1],
+    "chosen features": lambda x: x[..., [0, 2]],
+    "features by a mask": lambda x: x[..., np.array([True, False, True, False])],
+    "a new dimension": lambda x: x[..., None],
+    "all": lambda x: x[...],
+    "rows": lambda x: x[:1],
+    "a row": lambda x: x[1],
+    "rows in another order": lambda x: x[[1, 0]],
+    "frames": lambda x: x[:, 1:],
+    "every second frame": lambda x: x[:, ::2],
+    "the last frames": lambda x: x[:, -1:],
+    "a frame": lambda x: x[:, 2],
+    "narrow": lambda x: x.narrow(-1, 1, 2),
+    "narrow along L": lambda x: x.narrow(1, 1, 2),
+    "select": lambda x: x.select(-1, 0),
+    "chunk": lambda x: x.chunk(2, -1)[1],
+    "split": lambda x: x.split(3, -1)[0],
+    "unbind": lambda x: x.unbind(-1)[2],
+    "unbind along B": lambda x: x.unbind(0)[0],
+    "squeeze": lambda x: x[..., :1].squeeze(-1),
+    "cat of features": lambda x: ds.cat([x, x], -1),
+    "stack": lambda x: ds.stack([x, x], -1),
+}
+
+
+@pytest.mark.filterwarnings("ignore::dreamstream.errors.StreamFallbackWarning")
+@pytest.mark.parametrize("name", PIECES)
+def test_a_piece_of_streams_has_the_gradient_of_that_piece_of_a_plain_tensor(name):
+    frames = np.random.default_rng(0).standard_normal((2, 5, 4)).astype(np.float32)
+    plain = ds.tensor(frames, requires_grad=True)
+    streams = ds.stream_tensor(frames, ids=["anna", "otto"], names=("B", "L", None), sos=True, eos=True)
+    streams.requires_grad = True
+    for x in (plain, streams):
+        PIECES[name](x).square().sum().backward()
+    np.testing.assert_array_equal(streams.grad.numpy(), plain.grad.numpy())
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+def test_streams_that_are_joined_keep_their_gradients(axis):
+    def leaf(i, **ends):
+        x = ds.stream_tensor([np.ones((3, 2), np.float32)], ids=[i], names=("B", "L", None), **ends)
+        x.requires_grad = True
+        return x
+
+    first = leaf("anna", sos=True, eos=axis == 0)
+    second = leaf("otto" if axis == 0 else "anna", sos=axis == 0, eos=True)
+    joined = ds.cat([first * 2, second * 3], axis)
+    joined.square().sum().backward()
+    assert (first.grad.numpy() == 8).all() and (second.grad.numpy() == 18).all()

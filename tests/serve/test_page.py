@@ -125,7 +125,7 @@ def test_the_page(tmp_path):
 
     async def main():
         limits, store = Limits(), MemoryStore()
-        service = Service({"loudness": Model("loudness", engine(), limits, store)}, store, limits)
+        service = Service({"loudness": Model("loudness", engine(), limits)}, store, limits)
         port = asyncio.get_running_loop().create_future()
         task = asyncio.create_task(serve(service, port=0, listening=lambda _, p: port.set_result(p)))
         url = f"http://127.0.0.1:{await port}/"

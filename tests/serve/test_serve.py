@@ -19,7 +19,21 @@ import pytest
 
 pytest.importorskip("websockets"), pytest.importorskip("h11"), pytest.importorskip("prometheus_client")
 
-from serving import RATE, ByHand, Net, by_hand, engine, equal, offline, running, samples, service, streamed
+from serving import (
+    RATE,
+    ByHand,
+    Net,
+    a_redis,
+    by_hand,
+    engine,
+    equal,
+    offline,
+    posted,
+    running,
+    samples,
+    service,
+    streamed,
+)
 from websockets.asyncio.client import connect as open_socket
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
@@ -298,7 +312,7 @@ def test_another_version_of_a_model(tmp_path):
         async with running(service(FolderStore(tmp_path))) as url, ByHand(url) as client:
             told = await client.start()
         store, limits = FolderStore(tmp_path), Limits()
-        other = Service({"net": Model("net", engine(Other), limits, store)}, store, limits)
+        other = Service({"net": Model("net", engine(Other), limits)}, store, limits)
         async with running(other) as url, ByHand(url) as client:
             await client.say("resume", stream=told["stream"], output=[0, 0], saved=0)
             assert await client.closed() == 4410
@@ -306,13 +320,26 @@ def test_another_version_of_a_model(tmp_path):
     asyncio.run(main())
 
 
-@pytest.mark.parametrize("kills", [2, pytest.param(50, marks=pytest.mark.slow)])
-def test_killed_servers_lose_no_frame(tmp_path, kills):
+@pytest.mark.parametrize(
+    ("kills", "store"),
+    [
+        (2, "folder"),
+        pytest.param(50, "folder", marks=pytest.mark.slow),
+        pytest.param(50, "redis", marks=pytest.mark.slow),
+    ],
+)
+def test_killed_servers_lose_no_frame(tmp_path, kills, store):
     engine().save(tmp_path / "net.dsm")
+    with contextlib.ExitStack() as stack:
+        state = str(tmp_path / "state") if store == "folder" else stack.enter_context(a_redis(tmp_path))
+        _kill_and_call(tmp_path, kills, state)
+
+
+def _kill_and_call(tmp_path, kills, state):
     with contextlib.closing(__import__("socket").create_server(("127.0.0.1", 0))) as free:
         port = free.getsockname()[1]
     command = [sys.executable, "-m", "dreamstream", "serve", str(tmp_path / "net.dsm"), "--port", str(port)]
-    command += ["--state", str(tmp_path / "state"), "--save", "0.2"]
+    command += ["--state", state, "--save", "0.2"]
     generator = random.Random(0)
 
     def begin():
@@ -451,16 +478,6 @@ def test_pages():
     by_hand(talk)
 
 
-async def posted(url, path, body, size=None):
-    reader, writer = await asyncio.open_connection("127.0.0.1", int(url.rpartition(":")[2]))
-    length = len(body) if size is None else size
-    writer.write(f"POST {path} HTTP/1.1\r\nhost: x\r\ncontent-length: {length}\r\n\r\n".encode() + body)
-    answer = await asyncio.wait_for(reader.read(), 20)
-    writer.close()
-    head, _, body = answer.partition(b"\r\n\r\n")
-    return int(head.split()[1]), body
-
-
 def test_recordings_that_are_sent_whole():
     x = (samples(5000) * 8000).astype(np.int16)
     file = io.BytesIO()
@@ -511,7 +528,7 @@ def test_a_server_that_ends_lets_streams_come_to_their_end():
 
 
 def test_a_full_disk_ends_no_stream(tmp_path, monkeypatch, caplog):
-    def full(self, stream_id, data):
+    def full(self, entries):
         raise OSError(28, "No space left on device")
 
     async def talk(url, client):

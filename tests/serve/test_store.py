@@ -9,17 +9,20 @@ import pytest
 
 import dreamstream as ds
 from dreamstream.serve import FolderStore
-from dreamstream.serve.store import Record
+from dreamstream.serve.records import Record
 
 
 def records(n):
-    return {f"s{k}": Record("f", k, [k, k], [0, k], b"x" * k, [(0, b"y" * 9)], bool(k % 2)) for k in range(n)}
+    return {
+        f"s{k}": Record("f", k, [k, k], [0, k], b"x" * k, [(0, b"y" * 9)], bool(k % 2), b"z" * (3 - k % 3), k / 3)
+        for k in range(n)
+    }
 
 
 def test_records_survive(tmp_path):
     store, made = FolderStore(tmp_path), records(5)
     for stream_id, record in made.items():
-        store.keep(stream_id, record)
+        store.keep({stream_id: record})
     store.delete("s3")
     key = store.key
     store.close()
@@ -36,7 +39,7 @@ def test_a_record_cut_in_two(tmp_path):
     store, made = FolderStore(tmp_path), records(4)
     sizes = []
     for stream_id, record in made.items():
-        store.keep(stream_id, record)
+        store.keep({stream_id: record})
         sizes.append(os.path.getsize(tmp_path / "log"))
     store.close()
     content = (tmp_path / "log").read_bytes()
@@ -44,7 +47,7 @@ def test_a_record_cut_in_two(tmp_path):
         (tmp_path / "log").write_bytes(content[:cut])
         store = FolderStore(tmp_path)
         assert [i for i in made if store.get(i)] == list(made)[: sum(size <= cut for size in sizes)]
-        store.keep("new", made["s1"])
+        store.keep({"new": made["s1"]})
         store.close()
         store = FolderStore(tmp_path)
         assert store.get("new") == made["s1"]
@@ -54,7 +57,7 @@ def test_a_record_cut_in_two(tmp_path):
 def test_a_log_is_rewritten(tmp_path):
     store, record = FolderStore(tmp_path), replace(records(3)["s2"], snapshot=b"x" * 100_000)
     for k in range(100):
-        store.keep(f"s{k % 3}", record)
+        store.keep({f"s{k % 3}": record})
     assert os.path.getsize(tmp_path / "log") < 3_000_000 and store.get("s1") == record
     assert store.sweep(-1.0, {"s0"}) == 2 and store.get("s0") == record and store.get("s1") is None
     store.close()

@@ -269,3 +269,17 @@ def test_python_plants(tmp_path, bad):
     order, package = rooms("python"), tmp_path / "dreamstream"
     assert not python_violations(plant(package, GOOD_PYTHON), order)
     assert len(python_violations(plant(package, bad), order)) == 1
+
+
+@pytest.mark.parametrize("room", ["array", "stream", "nn", "torch"])
+def test_every_file_is_on_the_map(room):
+    """The overview says of each file of these rooms what is in it, and names none that is not there."""
+    page = (PAGE.parent / "overview.md").read_text()
+    part = re.search(rf"^### `{room}/`.*?(?=^### |\Z)", page, re.MULTILINE | re.DOTALL)
+    assert part
+    rows = [line.split("|")[1] for line in part[0].splitlines() if line.startswith("| `")]
+    named = re.findall(r"`([\w/]+\.py)`", "".join(rows))
+    home = source_tree.ROOT / "dreamstream" / room
+    files = {str(f.relative_to(home)) for f in home.rglob("*.py") if f.name != "__init__.py"}
+    assert {name for name in named if not name.endswith("__init__.py")} == files
+    assert len(set(named)) == len(named)

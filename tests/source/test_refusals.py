@@ -80,7 +80,7 @@ SAMPLES: dict[str, nn.Module | Forward] = {
     "adaptive": nn.AdaptiveAvgPool1d(2),
     "`F.interpolate`": lambda x: F.interpolate(x, scale_factor=1.5),
     "`F.pad`": lambda x: F.pad(x, (1, 1), "circular"),
-    "roll": lambda x: x.roll(1, 2),
+    "`roll`": lambda x: x.roll(1, 2) + x,
     "`x[..., 3]`": lambda x: x[..., 3],
     "`x[..., -9::2]`": lambda x: x[..., -9::2],
     "`x[..., :9]`": lambda x: x[..., :9],

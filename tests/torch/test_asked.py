@@ -1,7 +1,7 @@
 """No function, method or operator gives an error of Python's or torch's own for a stream, or what stands for one.
 
 Each gives a value, or is refused by an error that names the line. What is asked is drawn anew for every kind of
-thing and way of running; the slow tier asks everything.
+thing, in one way of running by turns; the slow tier asks everything in every way.
 """
 
 import inspect
@@ -18,11 +18,12 @@ import torch.nn.functional as F
 from asked import OPERATORS, answers, asking, few, functions, kinds
 from torch import nn
 from torch.overrides import get_testing_overrides, resolve_name
+from turns import by_turns
 
 import dreamstream as ds
 from dreamstream.array.stream_tensor import StreamTensor as NativeStream
 
-#: Asked of each kind in each way.
+#: Asked of each kind.
 FEW = 60
 #: What concerns no tensor, or the process and its devices.
 ELSEWHERE = re.compile(
@@ -77,8 +78,7 @@ def run(kind, way, cases):
     return answers(Asks(kind, cases), way, [torch.randn(4, 5), torch.randn(4, 7)])
 
 
-@pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(("kind", "way"), by_turns(KINDS, WAYS))
 def test_a_value_or_the_line(kind, way):
     assert run(kind, way, few(OPERATORS, FEW, kind, way) + few(FUNCTIONS, FEW, kind, way)) == []
 

@@ -9,7 +9,7 @@ from one_stream import held, patched, stepped
 
 import dreamstream as ds
 from dreamstream import nn as native
-from dreamstream.torch.forward.source import CHOOSE
+from dreamstream.torch.forward.capture import CHOOSE
 
 D, E = 8, 6
 #: So many products are summed in another order by torch than by an engine, on every processor.

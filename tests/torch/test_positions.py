@@ -206,7 +206,6 @@ def test_a_stream_that_outgrows_its_table():
 @pytest.mark.parametrize(
     ("forward", "message"),
     [
-        (lambda m, x: x + m.emb(index(x) % 5), "rows of a table are read in turn"),
         (lambda m, x: x + torch.linspace(0, 1, x.size(1))[:, None], "linspace"),
         (lambda m, x: x * (index(x)[:, None] * index(x)).sum(1)[:, None], "integers that are no sum"),
         (lambda m, x: m.pe1[:, : x.size(1)].copy_(x), "a constant's rows are written into"),
@@ -258,3 +257,45 @@ def test_what_meets_frames_twice_is_computed_once():
 
     engine = ds.compile(Net(forward).eval(), ("B", "L", D), verify=False)
     assert engine.summary().count(" sin ") == 1
+
+
+# ---------------------------------------------------------------------- limits, tables, vectors
+TURNS = {
+    "table": lambda m, x, at: x + m.table[at % 4],
+    "embedding": lambda m, x, at: x + m.embedding(at // 3),
+    "embedding up to a limit": lambda m, x, at: x + m.embedding(at.clamp(max=5)),
+    "one hot": lambda m, x, at: torch.cat(
+        [x, nn.functional.one_hot(at % 4, 4).float()[None].expand(x.size(0), -1, -1)], 2
+    ),
+    "minimum": lambda m, x, at: x / torch.minimum(at + 1, torch.tensor(10))[None, :, None],
+    "where": lambda m, x, at: x * torch.where(at < 10, at, 10)[None, :, None],
+    "masked fill": lambda m, x, at: x * at.masked_fill(at > 7, 7)[None, :, None],
+    "real": lambda m, x, at: x * at.float().clamp(max=9.5)[None, :, None],
+    "cross": lambda m, x, at: torch.linalg.cross(x[..., :3], x[..., 3:]),
+    "cross of old": lambda m, x, at: torch.cross(x[..., :3], x[..., 3:], dim=-1),
+    "first frame rolled": lambda m, x, at: _first_kept(x, x.roll(1, 1)),
+}
+
+
+def _first_kept(x, y):
+    y[:, 0] = x[:, 0]
+    return x - y
+
+
+class Turn(nn.Module):
+    def __init__(self, f):
+        super().__init__()
+        self.f, self.embedding, self.table = f, nn.Embedding(64, 6), nn.Parameter(torch.randn(4, 6))
+
+    def forward(self, x):
+        return self.f(self, x, torch.arange(x.size(1)))
+
+
+@pytest.mark.parametrize("name", TURNS)
+def test_positions_in_turns_and_limits(name):
+    torch.manual_seed(0)
+    model, frames = Turn(TURNS[name]).eval(), torch.randn(1, 29, 6)
+    with torch.no_grad():
+        whole = model(frames)[0].numpy()
+        steps = [stepped(ds.compile(model, ("B", "L", 6))), patched(ds.patch_module(model).online())]
+        held(steps, frames[0], whole)

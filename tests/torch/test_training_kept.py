@@ -53,8 +53,3 @@ def test_kept_is_what_the_graph_holds(variant, chunk, ids):
     if variant != "chunk-wise-aligned":
         held = [b - a for a, b in zip([0, *held], held)]
     assert list(said) == held and len(set(said[1:])) == 1 and said[1] > 0
-
-
-def test_what_native_modules_keep_is_not_known():
-    with pytest.raises(ds.ModeError, match="not known"):
-        ds.audit(ds.nn.Conv1d(8, 1, 3), ("B", 8, "L"), train_variant="chunk-wise-aligned")

@@ -9,12 +9,11 @@ from typing import Any
 import numpy as np
 
 from ...array import Tensor
-from ...array.axes import numbered
 from ...array.deferred import is_deferred
+from ...array.dimension_arguments import numbered
 from ...array.dtypes import require_same
 from ...array.symbolic import Symbolic
 from ...errors import DTypeError, NotStreamableError, ShapeError
-from ...stream.where import user_line
 
 __all__ = ["Ints", "channels_first", "checked", "frame_dims", "same_types", "several", "single", "within_frames"]
 
@@ -33,7 +32,7 @@ def checked(name: str, input: Any) -> Tensor:
         kind = type(input).__name__
         if type(input).__module__.partition(".")[0] == "torch":
             kind, hint = f"torch's {kind}", "; dreamstream.nn computes with NumPy: ds.tensor(t.numpy())"
-        raise DTypeError(f"{name} at {user_line()}: expected a tensor, got {kind}{hint}")
+        raise DTypeError.here(f"{name}: expected a tensor, got {kind}{hint}")
     return input
 
 

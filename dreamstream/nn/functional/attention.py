@@ -9,14 +9,16 @@ from typing import Any
 from ...array import Tensor
 from ...array.attend import across, attend, of_all
 from ...array.deferred import Deferred
+from ...array.draws import dropping
 from ...array.scores import Scores
 from ...array.symbolic import Symbolic
-from ...errors import DTypeError, ModeError, NotStreamableError, ShapeError
+from ...errors import DTypeError, NotStreamableError, ShapeError
 from ...operations.refusals import MASKED, OF_VALUES, SEES_ALL, Refusal
+from ...source_line import user_line
 from ...stream.context import EVERYTHING, Context, is_declared, seen_by
 from ...stream.mask_recognition import Recognised, expected
-from ...stream.where import user_line
 from .arguments import checked
+from .dropout import dropout
 
 __all__ = ["scaled_dot_product_attention"]
 
@@ -25,7 +27,7 @@ def refused(name: str, refusal: Refusal) -> NotStreamableError:
     """Return the error for what a row of the refusals names."""
     reason, remedy = refusal.words
     waits = ', or unstreamable="buffer" to wait for the end of each stream' if refusal.waits else ""
-    return NotStreamableError(f"{name} at {user_line()}: {reason}; {remedy}{waits}")
+    return NotStreamableError.here(f"{name}: {reason}; {remedy}{waits}")
 
 
 def streamed(name: str, x: Any, is_causal: bool, context: Context | None) -> Context:
@@ -88,7 +90,7 @@ def scaled_dot_product_attention(
     attn_mask : optional
         What a forward builds of positions, or a score of its own; else a mask is said by `context`.
     dropout_p : float
-        0.
+        Probability with which a weight is dropped.
     is_causal : bool
         Whether a query sees what came before it, and its own frame, alone.
     scale : float, optional
@@ -122,56 +124,55 @@ def scaled_dot_product_attention(
         attn_mask = None
     if attn_mask is not None and not deferred and any(x.is_stream for x in (attn_mask, q, k, v)):
         raise unread(name, attn_mask)
-    if dropout_p:
-        raise ModeError(f"{name}: dropout_p={dropout_p} is not offered; give 0")
+    if not 0 <= dropout_p <= 1:
+        raise ShapeError(f"{name}: a probability lies in [0, 1], got {dropout_p}")
     if (at := _windows_at(q, k, v)) and attn_mask is None:
         rows = [x.movedim(at, 1).flatten(0, 1).flatten(1, -3) for x in (q, k, v)]
-        found = scaled_dot_product_attention(rows[0], rows[1], rows[2], None, 0.0, is_causal, scale)
+        found = scaled_dot_product_attention(rows[0], rows[1], rows[2], None, dropout_p, is_causal, scale)
         return found.reshape(*q.movedim(at, 1).shape[:-1], found.shape[-1]).movedim(1, at)
     if {x.ndim for x in (q, k, v)} not in ({3}, {4}):
-        raise ShapeError(
-            f"{name} at {user_line()}: expected three tensors (B, H, L, E) or (B, L, E), got {q.ndim}, {k.ndim} "
-            f"and {v.ndim} dimensions"
+        raise ShapeError.here(
+            f"{name}: expected three tensors (B, H, L, E) or (B, L, E), got {q.ndim}, {k.ndim} and {v.ndim} "
+            "dimensions"
         )
     if len({x.dtype for x in (q, k, v)}) > 1 or q.dtype.kind != "f":
-        raise DTypeError(
-            f"{name} at {user_line()}: expected one type of floats, got {q.dtype}, {k.dtype} and {v.dtype}"
-        )
+        raise DTypeError.here(f"{name}: expected one type of floats, got {q.dtype}, {k.dtype} and {v.dtype}")
     heads, groups = (1, 1) if q.ndim == 3 else (q.shape[1], k.shape[1])
     if groups not in (1, heads) and not enable_gqa:
-        raise ShapeError(
-            f"{name} at {user_line()}: {heads} heads of queries and {groups} of keys need enable_gqa=True"
-        )
+        raise ShapeError.here(f"{name}: {heads} heads of queries and {groups} of keys need enable_gqa=True")
     factor = 1 / math.sqrt(q.shape[-1]) if scale is None else float(scale)
     if of_memory(k) and not q.is_stream and q.shape[0] == 1:
         k, v = (x if groups == heads else x.repeat_interleave(heads // groups, 1) for x in (k, v))
-        return _by_constants(q * factor, k, v, [] if attn_mask is None else [attn_mask])
+        return _by_constants(q * factor, k, v, [] if attn_mask is None else [attn_mask], dropout_p)
     if q.is_stream and any(isinstance(getattr(x, "dims", "LL")[-2], int) for x in (q, k)):
         if attn_mask is not None or is_causal:
-            raise NotStreamableError(
-                f"{name} at {user_line()} is within each frame, where masks are not supported; add one to the "
-                "scores q @ k.transpose(-2, -1)"
+            raise NotStreamableError.here(
+                name,
+                " is within each frame, where masks are not supported; add one to the scores q @ k.transpose(-2, "
+                "-1)",
             )
         k, v = (x if groups == heads else x.repeat_interleave(heads // groups, 1) for x in (k, v))
-        return ((q * factor) @ k.transpose(-2, -1)).softmax(-1) @ v
+        return dropout(((q * factor) @ k.transpose(-2, -1)).softmax(-1), dropout_p) @ v
     if attn_mask is not None:
         if is_causal or context is not None or (is_declared() and not deferred):  # scores find what is declared
             raise ValueError(
                 f"{name} at {user_line()}: attn_mask and a context both say what a query sees; give one of them"
             )
-        return under_masks(q, k, v, [attn_mask], factor)
+        return under_masks(q, k, v, [attn_mask], factor, p=dropout_p)
     if across(q, k) and q.is_stream:
         if is_causal:
-            raise NotStreamableError(
-                f"{name} at {user_line()}: is_causal, of keys that are given once; every query sees all of them"
+            raise NotStreamableError.here(
+                f"{name}: is_causal, of keys that are given once; every query sees all of them"
             )
-        crossed: Tensor = attend(q, k, v, Recognised(EVERYTHING), factor)
+        with dropping(dropout_p):
+            crossed: Tensor = attend(q, k, v, Recognised(EVERYTHING), factor)
         return crossed
     seen = streamed(name, q, is_causal, context)
     if across(q, k) and (is_causal or context is not None):  # offline: fewer keys than queries, or more
         shown = expected(seen, max(q.shape[-2], k.shape[-2]))[: q.shape[-2], : k.shape[-2]]
-        return under_masks(q, k, v, [Tensor(shown)], factor)
-    out: Tensor = attend(q, k, v, Recognised(seen), factor)
+        return under_masks(q, k, v, [Tensor(shown)], factor, p=dropout_p)
+    with dropping(dropout_p):
+        out: Tensor = attend(q, k, v, Recognised(seen), factor)
     return out
 
 
@@ -181,13 +182,13 @@ def of_memory(mask: Any) -> bool:
     return edge is not None and bool(edge.line.static)
 
 
-def _by_constants(q: Any, k: Any, v: Any, masks: Sequence[Any]) -> Tensor:
+def _by_constants(q: Any, k: Any, v: Any, masks: Sequence[Any], p: float) -> Tensor:
     """Return what queries that all streams have alike see of what each is given once."""
     scores = (k.unsqueeze(-2) * q.squeeze(0).unsqueeze(-3)).sum(-1)  # keys before queries
     for mask in masks:
         mask = mask.transpose(-2, -1)
         scores = scores.masked_fill(~mask, -math.inf) if "bool" in str(mask.dtype) else scores + mask
-    out: Tensor = (scores.softmax(-2).unsqueeze(-1) * v.unsqueeze(-2)).sum(-3)
+    out: Tensor = (dropout(scores.softmax(-2), p).unsqueeze(-1) * v.unsqueeze(-2)).sum(-3)
     return out
 
 
@@ -197,13 +198,15 @@ def weights_of(q: Any, k: Any) -> Scores | None:
     return Scores.of(q, k).softmax(-1) if streams else None
 
 
-def under_masks(q: Any, k: Any, v: Any, masks: Sequence[Any], factor: float, zeros: bool = True) -> Tensor:
+def under_masks(
+    q: Any, k: Any, v: Any, masks: Sequence[Any], factor: float, zeros: bool = True, p: float = 0.0
+) -> Tensor:
     """Return attention under masks that show keys, or terms; zeros where a query sees no key, or its refusal.
 
     Masks are deferred values, or of keys that are given once.
     """
     if of_memory(k) and not q.is_stream:
-        return _by_constants(q * factor, k, v, masks)
+        return _by_constants(q * factor, k, v, masks, p)
     streams = (q.is_stream or k.is_stream) and "L" in getattr(k, "dims", ("L",))
     groups = 1 if streams or q.ndim == 3 else q.shape[1] // k.shape[1]
     k, v = (x if groups == 1 else x.repeat_interleave(groups, 1) for x in (k, v))
@@ -215,10 +218,10 @@ def under_masks(q: Any, k: Any, v: Any, masks: Sequence[Any], factor: float, zer
             scores = scores.filled_where(mask, -math.inf) if streams else scores.masked_fill(~mask, -math.inf)
     out: Tensor
     if streams:
-        weights = scores.softmax(-1)
+        weights = scores.softmax(-1).dropout(p)
         weights.zeros = zeros
         out = weights.matmul(v) if q.ndim == 3 or q.shape[1] == k.shape[1] else weights.attended(v)
     else:
         unseen = (scores == -math.inf).all(-1, keepdim=True)
-        out = scores.masked_fill(unseen, 0.0).softmax(-1).masked_fill(unseen, 0.0) @ v
+        out = dropout(scores.masked_fill(unseen, 0.0).softmax(-1).masked_fill(unseen, 0.0), p) @ v
     return out

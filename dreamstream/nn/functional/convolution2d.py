@@ -10,7 +10,6 @@ import numpy as np
 from ...array import Tensor
 from ...dispatch import apply
 from ...errors import ShapeError
-from ...stream.where import user_line
 from .arguments import Ints, checked, same_types, several
 from .convolution import PLANE_PADDING, SPREAD, WINDOWS, window_padding
 from .texts import described
@@ -75,9 +74,8 @@ def _plane(name: str, x: Tensor, outputs: Callable[[int, int], int]) -> tuple[in
             return 1, (*lead, 1, 0, "L")
         if kinds == ("F", "F", "F"):
             return 0, (*lead, 2, 0, 1)
-    raise ShapeError(
-        f"{name} at {user_line()}: expected dimensions (B, C, L, F), (B, C, F, L) or (B_L, C, H, W), got a "
-        f"stream with {x.roles}"  # type: ignore[attr-defined]
+    raise ShapeError.here(
+        f"{name}: expected dimensions (B, C, L, F), (B, C, F, L) or (B_L, C, H, W), got a stream with {x.roles}"  # type: ignore[attr-defined]
     )
 
 

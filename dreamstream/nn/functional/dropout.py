@@ -1,12 +1,12 @@
-"""Dropout in evaluation, where nothing is dropped."""
+"""Dropout: in training elements, or whole channels, become zero, and the others larger."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from ...array import Tensor
+from ...array import Tensor, draws
 from ...array.scores import Scores
-from ...errors import ModeError, ShapeError
+from ...errors import ShapeError
 from .arguments import checked
 from .texts import described
 
@@ -20,54 +20,55 @@ _described = described(
 )
 
 
-def _kept(name: str, input: Any, p: float, training: bool) -> Tensor:
-    """Return the input.
+def _dropped(name: str, input: Any, p: float, training: bool, channels: bool = False, alpha: bool = False) -> Any:
+    """Return the input, in training without what is dropped.
 
     Raises
     ------
-    ModeError
-        Where something would be dropped: training with dropout is not supported.
+    NotStreamableError
+        Where an engine would have to draw numbers.
     """
-    if not isinstance(input, Scores):
+    scores = isinstance(input, Scores)
+    if not scores:
         input = checked(name, input)
     if not 0 <= p <= 1:
         raise ShapeError(f"{name}: a probability lies in [0, 1], got {p}")
-    if training and p > 0:
-        raise ModeError(f"{name} can't train; call module.eval(), or give training=False or p=0")
-    return input  # type: ignore[no-any-return]
+    if not training or p == 0:
+        return input
+    return input.dropout(p) if scores else draws.dropped(name, input, p, channels, alpha)
 
 
 @_described
 def dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
-    """Return the input; elements would be dropped in training, a ModeError unless p is 0."""
-    return _kept("dropout", input, p, training)
+    """Return the input; in training elements are dropped, and the others divided by 1 - p."""
+    return _dropped("dropout", input, p, training)  # type: ignore[no-any-return]
 
 
 @_described
 def dropout1d(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
-    """Return the input; channels ``(B, C, L)`` would be dropped in training, a ModeError unless p is 0."""
-    return _kept("dropout1d", input, p, training)
+    """Return the input; in training channels ``(B, C, L)`` are dropped, and the others divided by 1 - p."""
+    return _dropped("dropout1d", input, p, training, True)  # type: ignore[no-any-return]
 
 
 @_described
 def dropout2d(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
-    """Return the input; channels ``(B, C, H, W)`` would be dropped in training, a ModeError unless p is 0."""
-    return _kept("dropout2d", input, p, training)
+    """Return the input; in training channels ``(B, C, H, W)`` are dropped, and the others divided by 1 - p."""
+    return _dropped("dropout2d", input, p, training, True)  # type: ignore[no-any-return]
 
 
 @_described
 def dropout3d(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
-    """Return the input; channels ``(B, C, D, H, W)`` would be dropped in training, a ModeError unless p is 0."""
-    return _kept("dropout3d", input, p, training)
+    """Return the input; in training channels ``(B, C, D, H, W)`` are dropped, and the others divided by 1 - p."""
+    return _dropped("dropout3d", input, p, training, True)  # type: ignore[no-any-return]
 
 
 @_described
 def alpha_dropout(input: Tensor, p: float = 0.5, training: bool = False, inplace: bool = False) -> Tensor:
-    """Return the input; elements would be dropped in training, a ModeError unless p is 0."""
-    return _kept("alpha_dropout", input, p, training)
+    """Return the input; in training elements are dropped so that a SELU's mean and variance stay."""
+    return _dropped("alpha_dropout", input, p, training, False, True)  # type: ignore[no-any-return]
 
 
 @_described
 def feature_alpha_dropout(input: Tensor, p: float = 0.5, training: bool = False, inplace: bool = False) -> Tensor:
-    """Return the input; channels would be dropped in training, a ModeError unless p is 0."""
-    return _kept("feature_alpha_dropout", input, p, training)
+    """Return the input; in training channels are dropped so that a SELU's mean and variance stay."""
+    return _dropped("feature_alpha_dropout", input, p, training, True, True)  # type: ignore[no-any-return]

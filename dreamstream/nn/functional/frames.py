@@ -10,7 +10,6 @@ from ...array import Tensor
 from ...dispatch import apply
 from ...errors import NotStreamableError, ShapeError
 from ...stream.rules import Length
-from ...stream.where import user_line
 from .arguments import checked, frame_dims
 from .padding import pad
 from .texts import described, torch_lacks
@@ -107,9 +106,9 @@ def unfold(input: Tensor, kernel_size: Any, dilation: Any = 1, padding: Any = 0,
         x = x.unfold(axis, span, strides[axis - 2])[..., :: steps[axis - 2]]
     x = x.permute(0, 1, 4, 5, 2, 3).flatten(1, 3)
     if x.is_stream and x.dims[3] == "L" and x.shape[2] != 1:  # type: ignore[attr-defined]
-        raise NotStreamableError(
-            f"unfold at {user_line()}: blocks come row by row, each of which would be the whole stream; transpose "
-            "H and W, or let a block be as high as the plane"
+        raise NotStreamableError.here(
+            "unfold: blocks come row by row, each of which would be the whole stream; transpose H and W, or let a "
+            "block be as high as the plane"
         )
     rows, columns = x.shape[2], x.shape[3]
     return (
@@ -123,9 +122,9 @@ def _as_wide(x: Any, sizes: Sequence[Any], steps: Sequence[int], strides: Sequen
     """Return blocks that have all frames of the stream, which is dimension `axis`."""
     other = 5 - axis
     if steps[axis - 2] != 1 or not x.is_stream or x.dims[axis] != "L":
-        raise NotStreamableError(
-            f"unfold at {user_line()}: a block of {sizes[axis - 2]!r} elements; give a number, or the stream's "
-            "own length, without dilation"
+        raise NotStreamableError.here(
+            f"unfold: a block of {sizes[axis - 2]!r} elements; give a number, or the stream's own length, without "
+            "dilation"
         )
     x.require_length(sizes[axis - 2])
     size, step = operator.index(sizes[other - 2]), steps[other - 2]
@@ -169,17 +168,17 @@ def fold(
     out = tuple(output_size) if isinstance(output_size, (tuple, list)) else (output_size,) * 2
     ones = [isinstance(n, int) and (n, size, side) == (1, 1, 0) for n, size, side in zip(out, sizes, pads)]
     if x.ndim != 3 or True not in ones or any(d != 1 and n != 1 for d, n in zip(steps, sizes)):
-        raise NotStreamableError(
-            f"fold at {user_line()}: expected (B, C * size, L), for planes of one row or one column, not dilated"
+        raise NotStreamableError.here(
+            "fold: expected (B, C * size, L), for planes of one row or one column, not dilated"
         )
     axis = 1 if ones[0] else 0
     y = overlap_add(x.unflatten(1, (-1, sizes[axis])).transpose(2, 3), strides[axis])
     side, step = pads[axis], strides[axis]
     behind = out[axis] + 2 * side - y.shape[2]  # elements that no block reaches
     if not (behind >= 0 and behind < step):
-        raise ShapeError(
-            f"fold at {user_line()}: the blocks reach over {y.shape[2]}, or up to {step - 1} more, not "
-            f"{out[axis]} and {2 * side} around them"
+        raise ShapeError.here(
+            f"fold: the blocks reach over {y.shape[2]}, or up to {step - 1} more, not {out[axis]} and {2 * side} "
+            "around them"
         )
     if not isinstance(behind, int) or behind:
         y = pad(y, (0, behind))

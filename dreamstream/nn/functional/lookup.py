@@ -13,7 +13,6 @@ from ...array.hook import made
 from ...array.positions import first_row
 from ...dispatch import apply
 from ...errors import DTypeError, ModeError, NotStreamableError, ShapeError, StreamIndexError
-from ...stream.where import user_line
 from .arguments import checked
 from .texts import described
 
@@ -54,8 +53,8 @@ def embedding(
         return found  # type: ignore[no-any-return]
     x = checked("embedding", input)
     if x.dtype != int64:
-        raise DTypeError(
-            f"embedding at {user_line()}: expected an int64 tensor, got {x.dtype}; convert it with .long(); an "
+        raise DTypeError.here(
+            f"embedding: expected an int64 tensor, got {x.dtype}; convert it with .long(); an "
             'input of compile is one by dtype="int64"'
         )
     require_float("embedding", checked("embedding", weight).dtype)
@@ -70,9 +69,7 @@ def embedding(
 def require_as_it_is(max_norm: float | None) -> None:
     """Raise for a `max_norm`."""
     if max_norm is not None:
-        raise ModeError(
-            f"embedding at {user_line()}: max_norm would write into the weights; renormalise them beforehand"
-        )
+        raise ModeError.here("embedding: max_norm would write into the weights; renormalise them beforehand")
 
 
 def _of_positions(at: Any, weight: Tensor) -> Any:
@@ -108,7 +105,7 @@ def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
     x = checked("one_hot", tensor)
     if num_classes == -1:
         if x.is_stream:
-            raise NotStreamableError(f"one_hot at {user_line()}: of a stream it needs num_classes")
+            raise NotStreamableError.here("one_hot: of a stream it needs num_classes")
         if not x.numel():
             raise ShapeError("one_hot: give num_classes, which an empty tensor doesn't tell")
         num_classes = int(x.numpy().max()) + 1
@@ -132,7 +129,7 @@ def bucketize(input: Tensor, boundaries: Tensor, *, out_int32: bool = False, rig
     """Return between which boundaries elements lie, int64: as many as are below; NaN is above all."""
     x = checked("bucketize", input)
     if boundaries.is_stream or boundaries.ndim != 1:
-        raise ShapeError(f"bucketize at {user_line()}: boundaries must be a constant (n)")
+        raise ShapeError.here("bucketize: boundaries must be a constant (n)")
     x = x.unsqueeze(-1)
     reached = (boundaries > x) if right else (boundaries >= x)
     return reached.logical_not().to(int64).sum(-1)

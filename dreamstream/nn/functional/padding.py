@@ -15,7 +15,6 @@ from ...dispatch import apply, run
 from ...errors import NotStreamableError, ShapeError
 from ...stream.edge import Request
 from ...stream.rules import Length, open_branch
-from ...stream.where import user_line
 from .arguments import checked, frame_dims
 from .texts import described, torch_lacks
 
@@ -148,14 +147,15 @@ def _pad_to(x: Any, axis: int, left: int, right: Length, mode: str, value: float
         operator.index(right)  # says that it is no number
     wanted, most = x.size(axis) + right + min(left, 0), right.most()
     if not isinstance(wanted, Length):
-        raise NotStreamableError(
-            f"pad to {wanted} frames at {user_line()}: an output of a constant length would go on without "
-            "frames; pad to a multiple, or to another stream's length"
+        raise NotStreamableError.here(
+            f"pad to {wanted} frames: an output of a constant length would go on without frames; pad to a "
+            "multiple, or to another stream's length"
         )
     if mode not in ("constant", "replicate") or (mode == "replicate" and most is None):
-        raise NotStreamableError(
-            f"pad: mode {mode!r} by {right!r} frames at {user_line()}; pad with a constant, or by a number, or "
-            "use pad_to_multiple, which continues a stream that is too short to be mirrored"
+        raise NotStreamableError.here(
+            f"pad: mode {mode!r} by {right!r} frames",
+            "; pad with a constant, or by a number, or use pad_to_multiple, which continues a stream that is too "
+            "short to be mirrored",
         )
     if left < 0:
         x, left = _crop(x, axis, "L", -left, 0), 0

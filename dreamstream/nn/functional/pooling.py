@@ -9,12 +9,11 @@ from typing import Any
 
 from ...array import Tensor
 from ...array.elementwise import with_frames
-from ...array.whole import chosen
+from ...array.over_time import chosen
 from ...dispatch import apply
 from ...errors import NotStreamableError, ShapeError
 from ...operations.refusals import ADAPTIVE
 from ...stream.rules import Length
-from ...stream.where import user_line
 from .arguments import Ints, checked, frame_dims
 from .texts import described, torch_lacks
 
@@ -262,9 +261,10 @@ def _roles(name: str, x: Tensor, n: int, holds: Any) -> tuple[Any, ...]:
     roles: tuple[Any, ...] = x.dims  # type: ignore[attr-defined]
     mixed = [d for d in roles[-n:] if isinstance(d, str) and d != "L"]
     if mixed:
-        raise NotStreamableError(
-            f"{name} at {user_line()} pools the last {'dimension' if n == 1 else f'{n} dimensions'} of "
-            f"{roles} and would mix {mixed[0]}; transpose what is to be pooled to the end"
+        raise NotStreamableError.here(
+            name,
+            f" pools the last {'dimension' if n == 1 else f'{n} dimensions'} of {roles} and would mix "
+            f"{mixed[0]}; transpose what is to be pooled to the end",
         )
     return roles
 
@@ -349,7 +349,8 @@ def _require_buffer(name: str, x: Tensor) -> None:
     edge = x.edge if x.is_stream else None  # type: ignore[attr-defined]
     if edge is not None and not edge.may_wait:
         reason, remedy = ADAPTIVE.words
-        raise NotStreamableError(
-            f"{name} at {user_line()} can't stream: {reason}; {remedy}, or patch or compile with "
-            'unstreamable="buffer" to wait for the end of each stream'
+        raise NotStreamableError.here(
+            name,
+            f" can't stream: {reason}; {remedy}, or patch or compile with "
+            'unstreamable="buffer" to wait for the end of each stream',
         )

@@ -14,7 +14,6 @@ from ...array.dtypes import require_float, require_same
 from ...array.elementwise import with_frames
 from ...dispatch import apply
 from ...errors import NotStreamableError, ShapeError
-from ...stream.where import user_line
 from .arguments import checked
 from .frames import overlap_add
 from .padding import pad
@@ -60,8 +59,8 @@ def _sized(name: str, x: Tensor, n: int | None) -> Tensor:
     """Return a tensor with n elements along its last dimension, which must be of features."""
     require_float(name, x.dtype)
     if x.is_stream and isinstance(x.dims[-1], str):  # type: ignore[attr-defined]
-        raise NotStreamableError(
-            f"{name} at {user_line()}: its dimension is {x.dims[-1]} of a stream, and transforms are of all "  # type: ignore[attr-defined]
+        raise NotStreamableError.here(
+            f"{name}: its dimension is {x.dims[-1]} of a stream, and transforms are of all "  # type: ignore[attr-defined]
             "that there is; transform windows, by stft or unfold"
         )
     if n is None or n == x.shape[-1]:

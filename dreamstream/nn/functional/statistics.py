@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+from math import prod
 from typing import Any
 
+from ... import autograd
 from ...array import Tensor
 from ...array.dtypes import require_same
 from ...dispatch import apply
 from ...errors import ModeError, NotStreamableError, ShapeError
 from ...operations.refusals import OVER_STREAM
-from ...stream.where import user_line
 from .arguments import checked, same_types
 from .texts import described
 
@@ -21,7 +24,7 @@ CHANNELS = {
     "weight": "``(C,)``.",
     "bias": "``(C,)``.",
     "num_groups": "Groups of neighbouring channels; it divides their number.",
-    "momentum": "For torch's sake, as running statistics are not updated here.",
+    "momentum": "What part of the running statistics is replaced in training; None of a layer: they are means.",
 }
 
 
@@ -29,9 +32,9 @@ CHANNELS = {
     "As `input`.",
     **CHANNELS,
     input="``(B, C, *)``: the second dimension must be features, all others may be anything.",
-    running_mean="``(C,)``. None for both, with `training`: the statistics of the batch, plain tensors only.",
+    running_mean="``(C,)``. In training it is brought up to date, where it is given.",
     running_var="As `running_mean`.",
-    training="Whether the statistics are the batch's.",
+    training="Whether the statistics are the batch's: of plain tensors, and of streams that start and end in it.",
 )
 def batch_norm(
     input: Tensor,
@@ -48,40 +51,85 @@ def batch_norm(
     Raises
     ------
     ModeError
-        Where training would change the running statistics.
+        In training, where streams go on: statistics are those of whole streams.
     NotStreamableError
-        Where streams would be normalised by the statistics of their batch.
+        Where streams would be normalised by the statistics of their batch, and nothing keeps these.
     """
     x = checked("batch_norm", input)
     stats = {"running_mean": running_mean, "running_var": running_var}
     tensors = {"input": x, **stats, "weight": weight, "bias": bias}
     require_same("batch_norm", **{k: None if t is None else t.dtype for k, t in tensors.items()})
-    if training and (running_mean is not None or running_var is not None):
-        raise ModeError(
-            "batch_norm can't train: it would update the running statistics; call bn.eval() (or "
-            "model.eval()), which uses them"
-        )
-    dims = _channels_last("batch_norm", x)
     if training:
-        return _by_batch(x, weight, bias, eps)
+        given = (running_mean, running_var)
+        tracked = all(t is not None for t in given)
+        update = partial(update_statistics, given, momentum) if tracked else None
+        return by_batch(x, weight, bias, eps, update)
+    dims = _channels_last("batch_norm", x)
     if running_mean is None or running_var is None:
         raise ShapeError("batch_norm: running_mean and running_var must be given unless training=True")
     constants = (running_mean, running_var, weight, bias)
     return apply("batch_norm", {"eps": float(eps)}, (x,), constants, dims)[0]
 
 
-def _by_batch(x: Tensor, weight: Tensor | None, bias: Tensor | None, eps: float) -> Tensor:
-    if x.is_stream:
-        raise NotStreamableError(
-            f"batch_norm at {user_line()} takes its statistics from the batch, over streams and frames; "
-            "give it running statistics (track_running_stats=True) and call bn.eval()"
+def update_statistics(running: Any, momentum: float | None, mean: Tensor, variance: Tensor) -> None:
+    """Bring running statistics up to date by those of a batch, the variance of which is unbiased."""
+    part = 0.0 if momentum is None else momentum
+    with autograd.no_grad():
+        for known, new in zip(running, (mean, variance)):
+            known.copy_(known * (1 - part) + new.detach().to(known.dtype) * part)
+
+
+def by_batch(
+    x: Any, weight: Any, bias: Any, eps: float, update: Callable[[Tensor, Tensor], None] | None
+) -> Tensor:
+    """Return channels normalised by the statistics of a batch.
+
+    `update` is given the mean and the unbiased variance; None where nothing keeps them.
+    """
+    dims = _channels_last("batch_norm", x)
+    if x.is_stream and update is None:
+        raise NotStreamableError.here(
+            "batch_norm",
+            " takes its statistics from the batch, over streams and frames; give it running statistics "
+            "(track_running_stats=True) and call bn.eval()",
         )
-    axes = [i for i in range(x.ndim) if i != 1]
-    shape = [-1 if i == 1 else 1 for i in range(x.ndim)]
-    mean = x.mean(axes, keepdim=True)
-    y = (x - mean) * (x.var(axes, correction=0, keepdim=True) + eps).rsqrt()
-    y = y if weight is None else y * weight.reshape(shape)
-    return y if bias is None else y + bias.reshape(shape)
+    frames, at = _frames_of_whole(x) if x.is_stream else (x, 1)
+    n = prod(s for i, s in enumerate(frames.shape) if i != at)
+    if n == 0:
+        return x  # type: ignore[no-any-return]
+    if n == 1:
+        raise ShapeError.here("batch_norm", ": expected more than one value of each channel in training")
+    axes = [i for i in range(frames.ndim) if i != at]
+    mean, variance = frames.mean(axes), frames.var(axes, correction=0)
+    out = apply("batch_norm", {"eps": float(eps)}, (x,), (mean, variance, weight, bias), dims)[0]
+    if update is not None:
+        later = partial(update, mean, variance * (n / (n - 1)))
+        if x.is_stream:
+            x.edge.entry.afterwards.append(later)
+        else:
+            later()
+    return out
+
+
+def _frames_of_whole(x: Any) -> tuple[Tensor, int]:
+    """Return the frames of streams that start and end in this call, and which of their axes is the channels'."""
+    if x.edge is None or x.value is None or not hasattr(x.edge.entry, "afterwards"):
+        raise ModeError.here(
+            "batch_norm",
+            " is in training, where it takes the statistics of whole streams; call bn.eval() on the layer (or "
+            "model.eval()), which uses those that it has gathered",
+        )
+    meta = x.edge.entry.meta
+    going = [i for i, sos, eos in zip(meta.ids, meta.sos, meta.eos) if not (sos and eos)]
+    if going:
+        raise ModeError.here(
+            "batch_norm",
+            " is in training: its statistics are those of whole streams, but these go on; call bn.eval() on the "
+            "layer",
+            ids=going,
+        )
+    frames = autograd.follow(Tensor._plain(x.value), x.edge.made, "frames")
+    return frames, x.value.ndim - len(x.features) + x.dims[1]
 
 
 @described(
@@ -149,14 +197,14 @@ def _by_group(name: str, x: Any, groups: int, weight: Tensor | None, bias: Tenso
     if x.is_stream:
         roles = x.dims
         if not isinstance(roles[0], str) or "B" in roles[1:]:
-            raise NotStreamableError(
-                f"{name} at {user_line()}: the first dimension of {x.roles} must be B (or B and L joined), "
-                "each row of which has statistics of its own"
+            raise NotStreamableError.here(
+                f"{name}: the first dimension of {x.roles} must be B (or B and L joined), each row of which has "
+                "statistics of its own"
             )
         if over == "stream" and x.edge is not None and not x.edge.may_wait:
             reason, remedy = OVER_STREAM.words
-            raise NotStreamableError(
-                f'{name} at {user_line()} {reason}; {remedy}, or unstreamable="buffer" to wait for the end'
+            raise NotStreamableError.here(
+                name, f' {reason}; {remedy}, or unstreamable="buffer" to wait for the end'
             )
     attributes = {"groups": groups, "eps": float(eps), "over": over}
     return apply("group_norm", attributes, (x,), (weight, bias), dims)[0]
@@ -172,9 +220,9 @@ def _channels_last(name: str, x: Any) -> tuple[Any, ...]:
     if x.is_stream:
         roles = list(x.dims)
         if isinstance(roles[1], str):
-            raise NotStreamableError(
-                f"{name} at {user_line()}: dimension 1 of {x.roles} is taken for the channels, which must "
-                "be features; transpose them there"
+            raise NotStreamableError.here(
+                f"{name}: dimension 1 of {x.roles} is taken for the channels, which must be features; transpose "
+                "them there"
             )
     else:
         roles = ["B", 0, "L", *range(x.ndim - 3)] if x.ndim > 2 else ["L", 0]

@@ -14,7 +14,6 @@ from ...dispatch import apply
 from ...errors import NotStreamableError, ShapeError
 from ...operations.refusals import RESIZED
 from ...stream.rules import Length
-from ...stream.where import user_line
 from .arguments import checked
 from .padding import pad
 from .texts import described
@@ -117,7 +116,7 @@ def _resized(x: Tensor, axis: int, size: int | None, factor: float | None, by_si
         return repeated
     role = x.dims[axis] if x.is_stream else None  # type: ignore[attr-defined]
     if isinstance(role, str) and role != "L":
-        raise NotStreamableError(f"interpolate along {role} at {user_line()}: it would mix streams")
+        raise NotStreamableError.here(f"interpolate along {role}: it would mix streams")
     every = 0 if factor is None else round(1 / factor)
     if factor is not None and every > 1 and abs(every * factor - 1) < 1e-9:
         whole = slice(0, 1 - every, every)
@@ -141,13 +140,13 @@ def _resized(x: Tensor, axis: int, size: int | None, factor: float | None, by_si
 def _refused(size: int | str | None, factor: float | None) -> NotStreamableError:
     asked = f"scale_factor={factor}" if size is None else f"size={size}"
     reason, remedy = RESIZED.words
-    return NotStreamableError(f"interpolate({asked}) along the stream at {user_line()}: {reason}; {remedy}")
+    return NotStreamableError.here(f"interpolate({asked}) along the stream: {reason}; {remedy}")
 
 
 def _linear(x: Tensor, axis: int, size: int | None, factor: float | None, by_sizes: bool, corners: bool) -> Tensor:
     role = x.dims[axis] if x.is_stream else None  # type: ignore[attr-defined]
     if isinstance(role, str) and role != "L":
-        raise NotStreamableError(f"interpolate along {role} at {user_line()}: it would mix streams")
+        raise NotStreamableError.here(f"interpolate along {role}: it would mix streams")
     if role == "L":
         return _linear_frames(x.movedim(axis, -1), size, factor, corners).movedim(-1, axis)
     n, x = x.shape[axis], with_frames(x)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from .tokens import Token
+from .sizes import Token
 
 __all__ = ["Bits", "Power"]
 

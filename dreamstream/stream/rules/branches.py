@@ -17,20 +17,14 @@ from types import FrameType
 from typing import Any, NoReturn
 
 from ...errors import NotStreamableError
+from ...source_line import user_line
 from ...tracing import Hooks, Site
-from ..where import user_line
 from .compare import Comparison, open_branch
 from .condition import Condition, is_length
-from .decide import OPPOSITE, holds
-from .tokens import Token
+from .for_every_stream import OPPOSITE, holds
+from .sizes import Token
 
 __all__ = ["Apart", "Branch", "Loop", "changed_in_place", "chosen", "trusted"]
-
-_CHOICE = (
-    "an if that some streams enter {} by what is not nothing in others, at {}; do so by lengths without an if, as "
-    "in F.pad(x, (0, -x.size(L) % 4))"
-)
-
 
 UNBOUND = Hooks.unbound
 
@@ -74,7 +68,7 @@ def _conditions(asked: Comparison, outer: Any) -> dict[bool, Condition]:
 
 
 class _Values:
-    """What two branches leave in a variable, made one value."""
+    """Merging the values that two branches leave in a variable."""
 
     def __init__(
         self,
@@ -87,7 +81,7 @@ class _Values:
         self._edits = edits
 
     def merged(self, yes: Any, no: Any) -> Any:
-        """Return what is `yes` where the condition holds and `no` elsewhere.
+        """Merge two values: `yes` for streams where the condition holds, `no` for the others.
 
         Raises
         ------
@@ -185,14 +179,15 @@ class _Open:
         )
 
     def wrote(self, what: str) -> NotStreamableError:
-        """Return the error for a stream that is written into here, where all who hold it would see that."""
-        return NotStreamableError(
-            f"{what} at {user_line()} writes into a stream in the `{self._site.kind} {self._site.text}` at "
-            f"{self._site}, which only some streams enter; compute a new one, as in y = y + 1"
+        """Return the error for a stream that is written into inside such a branch."""
+        return NotStreamableError.here(
+            what,
+            f" writes into a stream in the `{self._site.kind} {self._site.text}` at {self._site}, which only "
+            "some streams enter; compute a new one, as in y = y + 1",
         )
 
     def open(self) -> None:
-        """Let pads and crops of streams be within it from now on."""
+        """Enter the branch: pads and crops of streams are made in it from now on."""
         self.entry.guard = self
 
     def close(self) -> None:
@@ -243,7 +238,10 @@ class _Open:
         return result
 
     def _refused(self, does: str) -> NotStreamableError:
-        return NotStreamableError(_CHOICE.format(does, user_line()))
+        return NotStreamableError.here(
+            f"an if that some streams enter {does} by what is not nothing in others,",
+            "; do so by lengths without an if, as in F.pad(x, (0, -x.size(L) % 4))",
+        )
 
 
 class Branch(_Open):
@@ -287,7 +285,7 @@ class Branch(_Open):
         return self._merged[""]
 
     def back(self, name: str) -> Any:
-        """Return what a variable was before the if."""
+        """Return the value of a variable before the if."""
         return self._before.get(name, UNBOUND)
 
     def merge(self, seen: Mapping[str, Any]) -> None:
@@ -333,7 +331,7 @@ class Branch(_Open):
         self._asked.refuse(more)
 
     def merged(self, name: str) -> Any:
-        """Return what a variable is behind the if."""
+        """Return the value of a variable behind the if."""
         return self._merged[name]
 
     def _pad(self, amount: Any, whole: Any) -> Any:
@@ -356,7 +354,7 @@ class Branch(_Open):
 
 
 class Unknown(Token):
-    """A number that streams don't share after an if: it may be assigned anew, and nothing else."""
+    """A number that differs between streams after an if. It may be assigned again; every other use is refused."""
 
     __slots__ = ("_asked", "_why")
 
@@ -375,7 +373,7 @@ def _is_negative(stop: Any) -> bool:
 
 
 class Loop(_Open):
-    """A ``while`` whose test streams answer differently: what its first round does tells what all do."""
+    """A ``while`` whose test streams answer differently. Its first round shows what every round does."""
 
     def __init__(self, asked: Comparison, site: Site, frame: FrameType, seen: Mapping[str, Any]) -> None:
         super().__init__(asked, site, frame)
@@ -421,7 +419,7 @@ class Loop(_Open):
         return before + rounds * (after - before)
 
     def after(self, name: str) -> Any:
-        """Return what a variable is behind the loop."""
+        """Return the value of a variable behind the loop."""
         return self._results[name]
 
     def _rounds(self, asked: Any) -> Any:

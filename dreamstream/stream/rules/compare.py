@@ -13,8 +13,8 @@ from typing import Any, NoReturn
 
 from ..where import why_no_copy
 from .condition import Condition, is_length
-from .decide import OPPOSITE, holds
-from .tokens import Token
+from .for_every_stream import OPPOSITE, holds
+from .sizes import Token
 
 __all__ = ["Comparison", "Shape", "compared", "open_branch"]
 
@@ -82,7 +82,7 @@ class Comparison(Token):
         self.refuse()
 
     def refuse(self, more: str = "") -> NoReturn:
-        """Raise what says that streams answer differently."""
+        """Raise the error that streams answer a comparison differently."""
         self._misuse("compared where streams answer differently", more or why_no_copy())
 
     def refuse_for_all(self, what: str, line: int) -> NoReturn:
@@ -97,18 +97,18 @@ class Comparison(Token):
         return length, OPPOSITE[relation] if self.negated else relation
 
     def opposite(self) -> Comparison:
-        """Return what holds in all other streams."""
+        """Return the comparison that holds in all other streams."""
         length, relation = self.single()
         if length is not None:
             return Comparison([(length, OPPOSITE[relation])])
         return Comparison(self.parts, not self.negated)
 
     def either(self, other: Comparison) -> Comparison:
-        """Return what holds where one of two does."""
+        """Return a comparison that holds where one of two does."""
         return self.opposite().both(other.opposite()).opposite()
 
     def both(self, other: Comparison) -> Comparison:
-        """Return what holds where this does and another."""
+        """Return a comparison that holds where this one and another do."""
         ways = [c.opposite().opposite() for c in (self, other)]  # one part alone is not negated
         if any(c.negated for c in ways):
             self.refuse()
@@ -165,7 +165,7 @@ class Comparison(Token):
 
 
 def _require(length: Any, relation: str) -> None:
-    """Let streams whose lengths don't compare so be refused at their ends."""
+    """Check a comparison when each stream ends, and refuse streams for which it does not hold."""
     more = [(c, a) for c, a in length.terms if c > 0]
     less = [(-c, a) for c, a in length.terms if c < 0]
     plus = -length.plus  # more compares with less + plus

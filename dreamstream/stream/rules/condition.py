@@ -11,7 +11,7 @@ from copy import copy
 from typing import Any
 
 from ...errors import StreamLimitError
-from .decide import OPPOSITE, Formula
+from .for_every_stream import OPPOSITE, Formula
 
 __all__ = ["Condition", "is_length"]
 

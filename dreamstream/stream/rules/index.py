@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 from ...errors import StreamIndexError
 from ..metadata import StreamMetadata
-from .frames import LengthIndex, index_length, read_length_index
+from .frame_slices import LengthIndex, index_length, read_length_index
 from .names import BATCH, LENGTH, Names, holds
 from .rows import index_batch, read_index, rows_of
 

@@ -43,10 +43,10 @@ from math import prod
 from typing import Any
 
 from ...errors import NotStreamableError, ShapeError
-from ..where import user_line
+from ...source_line import user_line
 from ._ints import as_int, is_integer
-from .length import BatchLength, BatchSize, Length
-from .regroup import ReshapePlan, lanes_of, plan_regroup, with_features
+from .batch_folding import ReshapePlan, lanes_of, plan_regroup, with_features
+from .lengths import BatchLength, BatchSize, Length
 
 __all__ = ["plan_reshape"]
 

@@ -10,9 +10,8 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from ...errors import NotStreamableError
-from ..where import user_line
 from ._ints import as_int, is_integer
-from .length import BatchLength, BatchSize, Length
+from .lengths import BatchLength, BatchSize, Length
 
 __all__ = ["StreamSlice", "stream_slice", "taken", "takes_all"]
 
@@ -39,9 +38,7 @@ class StreamSlice(NamedTuple):
 
 
 def _refuse(index: Any, reason: str, remedy: str) -> NotStreamableError:
-    return NotStreamableError(
-        f"x[..., {_text(index)}, ...] on the stream axis at {user_line()}: {reason}; {remedy}"
-    )
+    return NotStreamableError.here(f"x[..., {_text(index)}, ...] on the stream axis", f": {reason}; {remedy}")
 
 
 def _text(index: Any) -> str:

@@ -14,7 +14,6 @@ from ...array import BatchTensor
 from ...errors import NotStreamableError
 from ...stream.rules import BatchSize
 from ...stream.tree import leaves, map_leaves
-from ...stream.where import user_line
 from .constants import Arrays, Constant
 
 
@@ -28,9 +27,10 @@ def lifts(tree: Any) -> bool:
 
 def writes_into_all(name: str) -> NotStreamableError:
     """Return why such a constant is not written into."""
-    return NotStreamableError(
-        f"{name} at {user_line()} writes into a constant that all streams have alike; compute a new tensor "
-        "instead (torch.cat, torch.stack, torch.where), or write into torch.zeros_like of a stream"
+    return NotStreamableError.here(
+        name,
+        " writes into a constant that all streams have alike; compute a new tensor instead (torch.cat, "
+        "torch.stack, torch.where), or write into torch.zeros_like of a stream",
     )
 
 
@@ -76,7 +76,7 @@ def _alike(func: Callable[..., Any], x: Any, other: Any, rows: Any, arrays: Arra
         return Constant(x, arrays)
     first = x.narrow(axes[0], 0, 1)
     if len(axes) > 1 or x.shape[axes[0]] != 2 or not torch.equal(x, first.expand_as(x)):
-        raise NotStreamableError(
-            f"{func.__name__} at {user_line()} of a constant that all streams have alike: each would have another"
+        raise NotStreamableError.here(
+            func.__name__, " of a constant that all streams have alike: each would have another"
         )
     return BatchTensor(Constant(first, arrays), axes[0], rows)

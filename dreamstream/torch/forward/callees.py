@@ -1,4 +1,4 @@
-"""What a tracer has to know of torch's functions: which call users' functions, what was compiled from what."""
+"""For the tracer: which functions of torch call users' functions, and what compiled ones were made from."""
 
 from ...tracing.callees import GOES_ON, ORIGINALS
 from ..private import CALLS_USERS, original_of

@@ -49,7 +49,7 @@ class Complex:
         return self.each(lambda part: part.mT)
 
     def each(self, fn: Callable[[Any], Any]) -> Any:
-        """Return what a function makes of both parts; of tuples, a tuple."""
+        """Apply a function to both parts; if it gives tuples, return a tuple."""
         real, imag = fn(self.real), fn(self.imag)
         return tuple(map(Complex, real, imag)) if isinstance(real, tuple) else Complex(real, imag)
 

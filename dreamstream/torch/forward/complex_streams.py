@@ -15,7 +15,6 @@ from ...array import Tensor, cat, stack, where, zeros_like
 from ...array.writing import unsure
 from ...errors import NotStreamableError, ShapeError
 from ...nn import functional as F
-from ...stream.where import user_line
 from ..run.functions import of_elements
 from .complex_pair import Complex
 from .constants import ComplexConstant, Constant, dtype_of
@@ -108,7 +107,7 @@ def _polar(abs: Any, angle: Any) -> Complex:
 def _to(z: Any, *args: Any, **kwargs: Any) -> Any:
     wanted = [a for a in (*args, *kwargs.values()) if isinstance(a, torch.dtype)]
     if any(w != z.dtype for w in wanted):
-        raise NotStreamableError(f"a complex stream as {wanted[0]} at {user_line()}; take its real part, or abs")
+        raise NotStreamableError.here(f"a complex stream as {wanted[0]}", "; take its real part, or abs")
     return z.each(lambda part: HANDLERS["to"](part, *(a for a in args if a not in wanted)))
 
 
@@ -193,7 +192,7 @@ def _reciprocal(z: Any) -> Complex:
 @_own("div")
 def _quotient(a: Any, b: Any, *, rounding_mode: Any = None) -> Any:
     if rounding_mode is not None:
-        raise NotStreamableError(f"a complex quotient at {user_line()} can't be rounded")
+        raise NotStreamableError.here("a complex quotient", " can't be rounded")
     p, q = _parts(b)
     if q is not None:
         return _product(a, 1 / b if isinstance(b, complex) else _reciprocal(Complex(p, q)))
@@ -209,9 +208,7 @@ def _sign(z: Any) -> Any:
 
 def _power(z: Any, exponent: Any) -> Any:
     if not isinstance(z, Complex) or not isinstance(exponent, (int, float)):
-        raise NotStreamableError(
-            f"a complex power at {user_line()}: exponents are Python numbers; write exp(y * log(x))"
-        )
+        raise NotStreamableError.here("a complex power: exponents are Python numbers; write exp(y * log(x))")
     return _real_power(z, exponent)
 
 
@@ -240,7 +237,7 @@ def _einsum(equation: Any, *operands: Any) -> Any:
     if len(operands) == 1:
         return operands[0].each(real)
     if len(operands) != 2:
-        raise NotStreamableError(f"einsum at {user_line()}: one or two operands and an equation stream")
+        raise NotStreamableError.here("einsum: one or two operands and an equation stream")
     return _bilinear(real, *operands)
 
 
@@ -296,7 +293,7 @@ def _padded(input: Any, pad: Any, mode: str = "constant", value: Any = None) -> 
 
 def _assign(z: Any, index: Any, value: Any) -> None:
     if not isinstance(z, Complex):
-        raise NotStreamableError(f"complex numbers are written into real ones, at {user_line()}: take their parts")
+        raise NotStreamableError.here("complex numbers are written into real ones,", ": take their parts")
     real, imag = _both(value)
     z.real[index], z.imag[index] = real, imag
 
@@ -359,9 +356,9 @@ def stft(
     align_to_window: bool | None = None,
 ) -> Any:
     if input.ndim != 2 or not _rows(input) or input.dims[1] != "L":
-        raise ShapeError(f"stft at {user_line()}: expected a stream (B, L), got {input.roles}")
+        raise ShapeError.here(f"stft: expected a stream (B, L), got {input.roles}")
     if align_to_window:
-        raise NotStreamableError(f"stft at {user_line()}: align_to_window=True does not stream")
+        raise NotStreamableError.here("stft: align_to_window=True does not stream")
     taps = _window("stft", input, n_fft, win_length, window)
     out = Complex(*F.stft(input, n_fft, hop_length, None, taps, center, pad_mode, normalized, onesided))
     return out if return_complex else _view_as_real(out)
@@ -381,9 +378,9 @@ def istft(
     return_complex: bool = False,
 ) -> Any:
     if return_complex:
-        raise NotStreamableError(f"istft at {user_line()}: complex samples are not available")
+        raise NotStreamableError.here("istft: complex samples are not available")
     if input.ndim != 3 or not _rows(input) or input.dims[2] != "L":
-        raise ShapeError(f"istft at {user_line()}: expected a stream (B, bins, L), got {input.roles}")
+        raise ShapeError.here(f"istft: expected a stream (B, bins, L), got {input.roles}")
     taps = _window("istft", input.real, n_fft, win_length, window)
     return F.istft(input.real, input.imag, n_fft, hop_length, None, taps, center, normalized, onesided, length)
 
@@ -400,7 +397,7 @@ def _window(name: str, x: Tensor, n: int, win_length: int | None, window: Any) -
         return None
     taps = torch.ones(width, device=current().device) if window is None else window.torch
     if taps.is_complex():
-        raise NotStreamableError(f"{name} at {user_line()}: complex windows are not available")
+        raise NotStreamableError.here(f"{name}: complex windows are not available")
     if taps.shape != (width,) or width > n:
         raise ShapeError(f"{name}: the window has {len(taps)} elements, win_length is {width}, n_fft {n}")
     left = (n - width) // 2

@@ -10,14 +10,15 @@ import numpy as np
 import torch
 
 from ...array import METHODS, Tensor
-from ...array.axes import sizes_of
 from ...array.deferred import flat
+from ...array.dimension_arguments import sizes_of
 from ...array.dtypes import nominal
 from ...array.elementwise import rows_at
 from ...array.loop_frames import number_in, row_of
 from ...operations import ARITHMETIC, RELATIONS
 from ...stream.rules import Length, Rows, Token
 from .held import memory_of
+from .places import looked_at, noted
 
 _REAL = {"float32": torch.float32, "float64": torch.float64, "int64": torch.int64, "bool": torch.bool}
 
@@ -90,14 +91,19 @@ class Constant(Tensor):
 
     def numpy(self) -> Any:
         """Return the values as an array on the host, for indices and the like: no gradient flows through it."""
+        looked_at()
         return as_array(self.torch)
 
     def constant(self) -> Any:
-        return self.torch.contiguous() if self.arrays is None else self.arrays.of(self.torch)
+        return noted(torch.Tensor.contiguous, self.torch) if self.arrays is None else self.arrays.of(self.torch)
 
     def to(self, *args: Any, **kwargs: Any) -> Any:
         dtype, _ = self._to_arguments(args, kwargs)
-        return self if dtype is None or dtype == self.dtype else self._like(self.torch.to(dtype_of(dtype.name)))
+        return (
+            self
+            if dtype is None or dtype == self.dtype
+            else self._like(noted(torch.Tensor.to, self.torch, dtype_of(dtype.name)))
+        )
 
     def _like(self, tensor: torch.Tensor) -> Constant:
         return Constant(tensor, self.arrays)
@@ -106,19 +112,19 @@ class Constant(Tensor):
         sizes = sizes_of(given, size)
         if any(isinstance(s, (Length, Rows)) for s in sizes):
             return super().expand(*sizes)
-        return self._like(self.torch.expand(*sizes))
+        return self._like(noted(torch.Tensor.expand, self.torch, *sizes))
 
     def repeat(self, *given: Any, repeats: Any = ()) -> Any:
         times = sizes_of(given, repeats)
         if any(isinstance(n, (Length, Rows)) for n in times):
             return super().repeat(*times)
-        return self._like(self.torch.repeat(*times))
+        return self._like(noted(torch.Tensor.repeat, self.torch, *times))
 
     def detach(self) -> Any:
-        return self._like(self.torch.detach())
+        return self._like(noted(torch.Tensor.detach, self.torch))
 
     def _cat(self, tensors: Sequence[Any], dim: int) -> Any:
-        return self._like(torch.cat([t.torch for t in tensors], dim))
+        return self._like(noted(torch.cat, [t.torch for t in tensors], dim))
 
     def __getitem__(self, index: Any) -> Any:
         if number_in(index):
@@ -135,7 +141,7 @@ class Constant(Tensor):
         if cuts:
             return super().__getitem__(index)  # a table
         rows = rows_at(self, parts)
-        return self._like(self.torch[index]) if rows is None else rows
+        return self._like(noted(torch.Tensor.__getitem__, self.torch, index)) if rows is None else rows
 
 
 class ComplexConstant(Constant):
@@ -168,7 +174,7 @@ def _forward(name: str) -> Callable[..., Any]:
                 else sizes[0]._misuse(f"given to {name} of a tensor")
             )
         given = [a.torch if isinstance(a, Constant) else a for a in args]
-        out = theirs(self.torch, *given, **kwargs)
+        out = noted(theirs, self.torch, *given, **kwargs)
         return self._like(out) if isinstance(out, torch.Tensor) else out
 
     method.__name__ = name

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from functools import partial
 from typing import Any, NamedTuple, NoReturn
 
 import torch
@@ -15,25 +14,23 @@ import torch.nn.functional as F
 
 from ... import dispatch
 from ...array import BatchTensor, baddbmm, where
-from ...array.axes import sizes_of
 from ...array.creation import lengths_in
 from ...array.deferred import Deferred
+from ...array.dimension_arguments import sizes_of
 from ...array.dtypes import nominal
 from ...array.einsum import of_streams
-from ...array.picked import Picked
+from ...array.masked_select import Picked
 from ...array.scores import Scores
+from ...array.softmax_pooling import Weights
 from ...array.stream_tensor import StreamTensor as Native
 from ...array.symbolic import Symbolic, positions
-from ...array.weights import Weights
 from ...array.writing import unsure
 from ...errors import DTypeError, ModeError, NotStreamableError
 from ...nn import functional as native_functional
 from ...nn.functional.attention import hides_nothing, of_memory, under_masks, unread, weights_of
 from ...nn.recurrent_cell import Cell, GRUCell, LSTMCell, RNNCell
-from ...operations.refusals import DRAWN, FREQUENCIES, GRADIENTS, PLACES
+from ...operations.refusals import FREQUENCIES, GRADIENTS, PLACES
 from ...stream.rules import Length, Rows, Token
-from ...stream.where import user_line
-from ..run.kernels.attention import dropping
 from ..run.kernels.weights import looking_up
 from ..tensor import StreamTensor
 from .complex_pair import Complex
@@ -41,6 +38,7 @@ from .constants import Constant, dtype_of
 from .in_loops import in_loop
 from .mode import current
 from .names import ATTRIBUTES, HANDLERS, enter, function
+from .places import dropping, looked_at
 from .sizes import TensorOfSizes
 
 
@@ -97,7 +95,7 @@ def _of_gradients(what: str, otherwise: Any = None) -> Callable[..., Any]:
 def _refused_gradients(what: str) -> Callable[..., Any]:
     def refuse(*_: Any, **__: Any) -> Any:
         reason, remedy = GRADIENTS.words
-        raise NotStreamableError(f"{what} at {user_line()}: {reason}; {remedy}")
+        raise NotStreamableError.here(f"{what}: {reason}; {remedy}")
 
     return refuse
 
@@ -108,7 +106,7 @@ def _requiring(x: Any, requires_grad: bool = True) -> Any:
     if not isinstance(value, torch.Tensor) or value.requires_grad == requires_grad:
         return x
     if not requires_grad:
-        raise NotStreamableError(f"requires_grad_(False) of a computed stream, at {user_line()}: use x.detach()")
+        raise NotStreamableError.here("requires_grad_(False) of a computed stream,", ": use x.detach()")
     value.requires_grad_()
     return x
 
@@ -153,16 +151,15 @@ def to(x: Any, *args: Any, dtype: Any = None, device: Any = None, **_: Any) -> A
     if device is not None:
         wanted = torch.device(device)
         if wanted.type != own.type or wanted.index not in (None, own.index):
-            raise NotStreamableError(
-                f"a stream is moved to {wanted} at {user_line()}, but the module runs on {own}"
-            )
+            raise NotStreamableError.here(f"a stream is moved to {wanted}", f", but the module runs on {own}")
     if dtype is None or _dtype(x) == dtype:
         return x
     edge = getattr(x, "edge", None)
     if dtype in (torch.float16, torch.bfloat16) and edge is not None and edge.counts is None:
-        raise DTypeError(
-            f"a stream becomes {str(dtype).removeprefix('torch.')} at {user_line()}, but an engine computes in "
-            "float32: leave the cast out, and ask compile for narrow weights= or products="
+        raise DTypeError.here(
+            f"a stream becomes {str(dtype).removeprefix('torch.')}",
+            ", but an engine computes in float32: leave the cast out, and ask compile for narrow weights= or "
+            "products=",
         )
     return with_value(x.to(nominal(dtype)), lambda value: value.to(dtype))
 
@@ -207,8 +204,8 @@ def _of_batch(make: Callable[..., torch.Tensor]) -> Callable[..., Any]:
         size, rest = (first, args[1:]) if isinstance(first, (list, tuple)) else (args, ())
         fills = (*rest, *kwargs.values())
         if any(isinstance(f, complex) or (isinstance(f, torch.dtype) and f.is_complex) for f in fills):
-            raise NotStreamableError(
-                f"complex {make.__name__} for streams at {user_line()}: torch.complex puts two parts together"
+            raise NotStreamableError.here(
+                f"complex {make.__name__} for streams: torch.complex puts two parts together"
             )
         if (length := next((f for f in fills if isinstance(f, Length)), None)) is not None:
             return lengths_in(size, length)
@@ -245,9 +242,7 @@ def tensor(data: Any, **_: Any) -> Any:
         return Symbolic(data[0], ("B",), data[0])  # each stream by itself
     if isinstance(data, (list, tuple)) and all(isinstance(s, (int, Token)) for s in data):
         return TensorOfSizes(data)
-    raise NotStreamableError(
-        f"a tensor made of {data!r} at {user_line()}: torch.stack or torch.cat put streams together"
-    )
+    raise NotStreamableError.here(f"a tensor made of {data!r}", ": torch.stack or torch.cat put streams together")
 
 
 def _new(make: Callable[..., torch.Tensor]) -> Callable[..., Any]:
@@ -331,9 +326,9 @@ def _typed(x: Any, dtype: torch.dtype | None) -> Any:
 
 
 def _refuse_norm(order: Any) -> NoReturn:
-    raise NotStreamableError(
-        f"the norm of matrices of order {order!r} at {user_line()}: it is of their singular values, which are not "
-        "among the operations that stream; orders 1, -1, inf, -inf and 'fro' are, and torch.linalg.vector_norm"
+    raise NotStreamableError.here(
+        f"the norm of matrices of order {order!r}: it is of their singular values, which are not among the "
+        "operations that stream; orders 1, -1, inf, -inf and 'fro' are, and torch.linalg.vector_norm"
     )
 
 
@@ -351,7 +346,7 @@ def _refused(name: str) -> Callable[..., Any]:
 
     def refuse(*_: Any, **__: Any) -> Any:
         reason, remedy = PLACES.words
-        raise NotStreamableError(f"{name} at {user_line()}: {reason}; {remedy}")
+        raise NotStreamableError.here(f"{name}: {reason}; {remedy}")
 
     return refuse
 
@@ -392,63 +387,6 @@ def visible(inner: Native, fn: Callable[[torch.Tensor], torch.Tensor]) -> Native
     return with_value(x, run)
 
 
-#: What drops whole channels: for all frames of a file the same ones.
-_CHANNELS = ("dropout1d", "dropout2d", "dropout3d", "feature_alpha_dropout")
-
-
-def _random(name: str) -> Callable[..., Any]:
-    whole, native = getattr(F, name), getattr(native_functional, name)
-
-    def run(input: Any, p: float = 0.5, training: bool = not name.endswith("alpha_dropout")) -> Any:
-        if training and p != 0 and input.value is None:
-            return in_loop(input, f"{name} {p}" if name in ("dropout", "alpha_dropout") else "")
-        if not training or p == 0:
-            return native(input, p, False)
-        _require_own_numbers(name, input, name in _CHANNELS and "L" in input.dims[2:])
-        return visible(input, lambda padded: whole(padded, p, True))
-
-    return run
-
-
-enter(
-    HANDLERS,
-    {
-        name: _random(name)
-        for name in ("dropout", "dropout1d", "dropout2d", "dropout3d", "alpha_dropout", "feature_alpha_dropout")
-    },
-)
-
-
-def _require_own_numbers(name: str, x: Any, of_channels: bool = False) -> None:
-    """Raise where frames of several calls would share what is drawn."""
-    if (of_channels or (x.edge is not None and x.edge.line.static)) and current().goes_on:
-        reason, remedy = DRAWN.words
-        raise NotStreamableError(f"{name} at {user_line()}: {reason}; {remedy}")
-
-
-def _random_frames(draw: Callable[..., torch.Tensor]) -> Callable[..., Any]:
-    """Return what draws a number for each element of a stream, which no engine does."""
-
-    def run(input: Any, dtype: torch.dtype | None = None, generator: Any = None, **_: Any) -> Any:
-        if getattr(input, "value", None) is None:
-            raise NotStreamableError(f"random numbers at {user_line()}: an engine draws none")
-        _require_own_numbers(draw.__name__, input)
-        out = visible(input, draw if generator is None else partial(draw, generator=generator))
-        return out if dtype is None else to(out, dtype)
-
-    return run
-
-
-enter(
-    HANDLERS,
-    {
-        "rand_like": _random_frames(torch.rand_like),
-        "randn_like": _random_frames(torch.randn_like),
-        "bernoulli": _random_frames(torch.bernoulli),
-    },
-)
-
-
 # ---------------------------------------------------------------------- tables
 @function("embedding")
 def embedding(
@@ -460,10 +398,12 @@ def embedding(
     scale_grad_by_freq: bool = False,
     sparse: bool = False,
 ) -> Any:
-    """Look rows up; what concerns gradients is told to the kernel."""
+    """Look rows up; options that concern gradients go to the kernel."""
     if scale_grad_by_freq and getattr(weight, "learned", False) and current().goes_on:
         reason, remedy = FREQUENCIES.words
-        raise NotStreamableError(f"embedding at {user_line()}: {reason}; {remedy}")
+        raise NotStreamableError.here(f"embedding: {reason}; {remedy}")
+    if padding_idx is not None or scale_grad_by_freq or sparse:
+        looked_at()
     with looking_up(padding_idx, scale_grad_by_freq, sparse):
         return native_functional.embedding(input, weight, padding_idx, max_norm)
 
@@ -522,8 +462,8 @@ def multihead(
 ) -> tuple[Any, Any]:
     """Project, attend, and project again; masks are floats by now, and the use of weights is refused."""
     if add_zero_attn or any(x is not None for x in (bias_k, bias_v, static_k, static_v)):
-        raise NotStreamableError(
-            f"MultiheadAttention at {user_line()}: add_bias_kv, add_zero_attn, static_k and static_v do not stream"
+        raise NotStreamableError.here(
+            "MultiheadAttention: add_bias_kv, add_zero_attn, static_k and static_v do not stream"
         )
     forward, hidden = current(), of_memory(key_padding_mask)
     if key_padding_mask is not None and not hidden and not hides_nothing(key_padding_mask):
@@ -575,10 +515,11 @@ def batch_norm(
         return native_functional.batch_norm(input, *operands, training, momentum, eps)
     forward = current()
     if forward.goes_on:
-        raise ModeError(
-            f"batch_norm at {user_line()} is in training: its statistics are those of whole streams, but these go "
-            "on; call bn.eval() on the layer",
-            forward.going_on,
+        raise ModeError.here(
+            "batch_norm",
+            " is in training: its statistics are those of whole streams, but these go on; call bn.eval() on the "
+            "layer",
+            ids=forward.going_on,
         )
     x = input.in_order()
     at = [d for d in x.dims if not isinstance(d, str)].index(x.dims[1]) + 1

@@ -25,8 +25,8 @@ from ...array.stream_tensor import StreamTensor as NativeStream
 from ...array.symbolic import Symbolic
 from ...errors import NotStreamableError
 from ...operations.refusals import CUSTOM
+from ...source_line import line_above
 from ...stream.tree import leaves, map_leaves
-from ...stream.where import line_above
 from ..private import (
     APPLY,
     BackwardHookFunction,
@@ -34,6 +34,7 @@ from ..private import (
     function_of,
     is_of_checkpoint,
     kept_by_checkpoint,
+    saved_tensors_hooks_on_top,
     without_functions,
 )
 from ..tensor.stream_tensor import SHELL
@@ -72,6 +73,15 @@ class Gradients:
         self.wanted = True
         self.applies = False
         self.running: _Applied | None = None
+
+    @property
+    def quiet(self) -> bool:
+        """Whether no Function of the user runs, and nothing else has a say in what is recorded."""
+        return (
+            self.running is None
+            and torch.is_grad_enabled() is self.wanted
+            and saved_tensors_hooks_on_top(True) is None
+        )
 
     @property
     def changed(self) -> bool:

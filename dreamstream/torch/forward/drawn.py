@@ -20,8 +20,8 @@ from torch import Tensor
 
 from ...errors import NotStreamableError, StreamWarning
 from ...operations.refusals import DRAWN
+from ...source_line import user_line
 from ...stream.tree import leaves
-from ...stream.where import user_line
 from ..private import is_random_operator, without_functions, without_subclass
 from .held import memory_of
 
@@ -46,7 +46,7 @@ def draws(func: Any) -> bool:
 
 
 class Drawn:
-    """What was drawn during one forward."""
+    """The numbers that were drawn during one forward."""
 
     def __init__(self, device: torch.device) -> None:
         self._device = device

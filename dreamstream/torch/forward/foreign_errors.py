@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ...errors import NotStreamableError
 from ...operations.refusals import GRADIENTS
-from ...stream.where import line_of
+from ...source_line import line_of
 from ..private import is_transformed
 
 COMPILED = (

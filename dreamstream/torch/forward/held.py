@@ -15,7 +15,7 @@ from ..private import without_functions, without_subclass
 
 
 class TorchHeld(Held):
-    """What a torch model holds, as it was when it was last noted.
+    """What a torch model held when `note` was last called.
 
     Of tensors that are written into, `writes` keeps a copy when it is told of it.
 
@@ -53,7 +53,7 @@ class TorchHeld(Held):
         return len(self._copies) > kept
 
     def _tensors(self) -> list[Tensor]:
-        """Return the tensors that the model held when it was noted, each once."""
+        """Return the tensors that the model held then, each once."""
         with without_subclass(), without_functions():
             held = [before for before in self._before if before is not None and not isinstance(before, np.ndarray)]
             values = [x for b in held for x in (b.values() if isinstance(b, dict) else b)]

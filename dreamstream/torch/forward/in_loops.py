@@ -5,7 +5,6 @@ from __future__ import annotations
 from ...array.loops import Body
 from ...array.stream_tensor import StreamTensor as Native
 from ...errors import NotStreamableError
-from ...stream.where import user_line
 
 
 def in_loop(inner: Native, note: str) -> Native:
@@ -14,8 +13,9 @@ def in_loop(inner: Native, note: str) -> Native:
     if not isinstance(body, Body) or hasattr(body.loop.entry, "graph"):
         return inner
     if not note:
-        raise NotStreamableError(
-            f"an operation at {user_line()} needs the values of frames, which a loop over them computes later; "
-            "apply it to the whole stream before or after the loop"
+        raise NotStreamableError.here(
+            "an operation",
+            " needs the values of frames, which a loop over them computes later; apply it to the whole stream "
+            "before or after the loop",
         )
     return body.noted(inner, note)

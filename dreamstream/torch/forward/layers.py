@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -13,6 +13,7 @@ from ...online.registered import registered_for
 from ..private import recurrent_weights
 from .constants import Constant
 from .mode import Forward, as_stream, current
+from .places import repeated
 
 Reason = tuple[str, str]
 
@@ -39,7 +40,10 @@ def _recurrent(kind: Any, twin: type[native.Module]) -> None:
             return input._replace(data=out.transpose(0, 1) if turned else out), end
         if getattr(module, "num_layers", 1) > 1 and getattr(module, "dropout", 0) > 0:
             return _layer_by_layer(module, twin, forward, input, hx)
-        return _run(_twin(module, twin, forward), forward, input, hx)
+        options = [getattr(module, name, None) for name in _OPTIONS]
+        weights = [getattr(module, name) for name in _names_of(module)]
+        given = (as_stream(input), hx, *options, *weights)
+        return repeated(forward, twin, given, {}, lambda: _run(_twin(module, twin, forward), forward, input, hx))
 
     _STREAMING[kind.forward] = stream
 
@@ -50,6 +54,16 @@ _OPTIONS = (
 )  # fmt: skip
 
 
+_OF_CELLS = ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
+
+
+def _names_of(module: Any) -> Sequence[str]:
+    """Return the names of a layer's or cell's weights."""
+    if not isinstance(module, torch.nn.RNNBase):
+        return _OF_CELLS
+    return [name for group in recurrent_weights(module) for name in group]
+
+
 def _twin(module: Any, kind: type[native.Module], forward: Forward, layer: int | None = None) -> Any:
     """Return a native layer with a module's options and weights, all or those of one of its layers."""
     out: Any = object.__new__(kind)
@@ -57,7 +71,7 @@ def _twin(module: Any, kind: type[native.Module], forward: Forward, layer: int |
     out.__dict__.update({name: getattr(module, name) for name in _OPTIONS if hasattr(module, name)})
     out.training = False  # dropout is ours
     if not isinstance(module, torch.nn.RNNBase):
-        for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh"):
+        for name in _OF_CELLS:
             value = getattr(module, name)
             out._parameters[name] = None if value is None else _weight(value, forward)
         return out

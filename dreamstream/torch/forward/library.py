@@ -20,27 +20,26 @@ from ...array.deferred import SERVES, SERVES_FRAMES, Deferred, flat, is_deferred
 from ...array.einsum import table_product
 from ...array.library import Library
 from ...array.mask_terms import added
+from ...array.over_time import require_waiting
 from ...array.positions import first_row, streamed, unknown
 from ...array.score_views import Greatest
 from ...array.scores import Scores
 from ...array.shape_of import Empty, ShapeOf
 from ...array.stream_tensor import StreamTensor
 from ...array.symbolic import Symbolic
-from ...array.whole import require_waiting
 from ...array.writing import copied
 from ...errors import NotStreamableError
 from ...nn.functional.lookup import require_as_it_is
 from ...stream.mask_recognition import Recognised
 from ...stream.rules import BatchSize, Length
 from ...stream.tree import leaves, map_leaves
-from ...stream.where import user_line
 from ..private import without_functions
-from ..run.kernels.attention import dropping
 from ..tensor.stream_tensor import StreamTensor as Shell
 from . import names
 from .complex_pair import Complex
 from .constants import Constant
 from .mode import current
+from .places import dropping
 from .sizes import TorchBatch, TorchBatchLength, TorchLength
 
 #: Elements of a tensor that is known by its values; greater ones are known by what they are a view of.
@@ -48,7 +47,7 @@ _FEW = 4096
 
 
 class _Shaped(torch.Tensor):
-    """A tensor without values, which says that it is where a stream is."""
+    """A tensor without values that reports the device of a stream."""
 
     stands: Any = None
 
@@ -72,6 +71,11 @@ class TorchLibrary(Library):
     @property
     def device(self) -> Any:
         return current().device
+
+    def draw(self) -> int:
+        """Return a number of torch's generator."""
+        with without_functions():
+            return int(torch.randint(1 << 62, ()))
 
     # ------------------------------------------------------------------ what deferred values are computed with
     @contextmanager
@@ -182,7 +186,7 @@ class TorchLibrary(Library):
             and isinstance(args[0], (Deferred, Symbolic))
             and _streams((args, kwargs))
         ):
-            raise NotStreamableError(f"frames' values are written into positions, at {user_line()}; {SERVES}")
+            raise NotStreamableError.here("frames' values are written into positions,", f"; {SERVES}")
         if args and isinstance(args[0], Deferred) and name in _READ:
             return getattr(args[0], name)(*args[1:], **kwargs)
         if name == "cat" and kinds & {Scores, Empty}:
@@ -199,7 +203,7 @@ class TorchLibrary(Library):
         if Greatest in kinds:
             return getattr(args[0], name)(*args[1:], **kwargs)
         if Deferred in kinds and name in _NUMBERS:
-            raise NotStreamableError(f"positions are made numbers by {name} at {user_line()}; {SERVES}")
+            raise NotStreamableError.here(f"positions are made numbers by {name}", f"; {SERVES}")
         return self.defer(func, args, kwargs) if kinds & {Deferred, Symbolic} else NotImplemented
 
     def cut(self, table: torch.Tensor, index: Any) -> Any:
@@ -211,7 +215,7 @@ class TorchLibrary(Library):
         return current().unwrap(streamed_of(x))
 
     def output_of(self, x: Deferred) -> NoReturn:
-        raise NotStreamableError(f"{x!r} are returned, at {user_line()}; {SERVES}")
+        raise NotStreamableError.here(f"{x!r} are returned,", f"; {SERVES}")
 
 
 def _streams(tree: Any) -> bool:
@@ -254,7 +258,7 @@ def _on_scores(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         return args[1].__rmatmul__(args[0])
     if name in ("view_as", "reshape_as", "expand_as"):
         return args[0].reshape(*args[1].shape)
-    raise NotStreamableError(f"{name} of scores of attention, at {user_line()}")
+    raise NotStreamableError.here(f"{name} of scores of attention")
 
 
 def plain(x: Any) -> Any:
@@ -298,13 +302,16 @@ def streamed_of(x: Any, wanted: torch.dtype | None = None) -> Any:
 
 def _streamed_anew(x: Any, wanted: torch.dtype | None) -> Any:
     forward = current()
+    if isinstance(x, Deferred) and x.func is torch.nn.functional.one_hot and is_deferred(x.args[0]):
+        places = forward._wrapped(streamed(x.args[0], "int64"))
+        return torch.nn.functional.one_hot(places, *x.args[1:], **x.kwargs).to(wanted or torch.float32)
     if x.dtype in _INTEGERS or isinstance(x, Symbolic):
         return forward._wrapped(streamed(x, str(wanted or torch.float32).rpartition(".")[2]))
     if sum(isinstance(s, Length) for s in x.shape) != 1:
-        raise NotStreamableError(f"{x.func.__name__} of positions and a stream, at {user_line()}; {SERVES_FRAMES}")
+        raise NotStreamableError.here(f"{x.func.__name__} of positions and a stream,", f"; {SERVES_FRAMES}")
     func, name = x.func, x.func.__name__.strip("_")
     if name in ("embedding", "index_select", "gather"):
-        raise NotStreamableError(f"{name} at {user_line()}: rows of a table are read in turn, one for each frame")
+        raise NotStreamableError.here(f"{name}: rows of a table are read in turn, one for each frame")
     given = leaves((x.args, x.kwargs))
     if not any(map(is_deferred, given)):
         raise unknown(x)
@@ -395,7 +402,7 @@ def looked_up(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str,
         return None
     found = first_row(at)
     if found is None:
-        return None
+        return None if cut or dim else _rows_at(weight, at)
     start, length, axes, axis = found
     if cut and start == 0:
         weight.require_length(length)
@@ -408,6 +415,14 @@ def looked_up(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str,
     for i in range(axes):
         table = table if i == axis else table.unsqueeze(dim + i)
     return _apart(table[(slice(None),) * (dim + axis) + (slice(None, length),)])
+
+
+def _rows_at(table: Any, at: Any) -> Any:
+    """Return the rows of a table at integers that are computed of positions; None where these aren't counted."""
+    if at.dtype not in _INTEGERS or sum(isinstance(s, Length) for s in at.shape) != 1:
+        return None
+    places = current()._wrapped(streamed(at, "int64"))
+    return torch.nn.functional.embedding(places, getattr(table, "torch", table))
 
 
 def _is_whole(part: Any) -> bool:

@@ -21,6 +21,7 @@ from ...array import BatchTensor
 from ...array.deferred import Deferred, to_a_copy
 from ...array.dtypes import nominal
 from ...array.filled import Shared
+from ...array.first_frame import first_of
 from ...array.score_views import Greatest
 from ...array.scores import Scores
 from ...array.shape_of import Empty
@@ -30,13 +31,13 @@ from ...array.tensor import Tensor as NativeTensor
 from ...array.writing import copied, write
 from ...errors import DreamStreamError, ModeError, NotStreamableError, ShapeError, StreamMismatchError
 from ...nn import functional as native_functional
-from ...stream.course import Course, Recording, repeat, same_entry
+from ...source_line import user_line
 from ...stream.rules import Length, Quotient, open_branch
 from ...stream.tree import leaves
-from ...stream.where import INSTEAD, RETURNED, WRITTEN, is_of_streams, passes_on, refused, user_line
-from ..private import active_modes, enter_mode, leave_innermost_mode, saved_tensors_hooks_on_top, set_gradients
+from ...stream.where import INSTEAD, RETURNED, WRITTEN, is_of_streams, passes_on, refused
+from ..private import active_modes, enter_mode, leave_innermost_mode, set_gradients
 from ..tensor.stream_tensor import SHELL, TAKERS, StreamTensor
-from .arguments import ATOMS, Asked, bared, concerned, is_foreign, only_symbolic
+from .arguments import ATOMS, bared, concerned, is_foreign, only_symbolic
 from .batch_constants import lifted, lifts, writes_into_all
 from .complex_pair import Complex, among
 from .constants import Arrays, ComplexConstant, Constant
@@ -58,11 +59,10 @@ from .names import (
     meaning_of,
     writes,
 )
+from .places import handled, repeated
 
 #: What has a say in every function that it is given to.
 _DEFERRED = frozenset((Deferred, Scores, Greatest, Empty))
-#: Stands where torch's function is not repeated.
-_BY_OPERATOR = Course([""], (), None, [], [])
 
 _CURRENT: ContextVar[Forward | None] = ContextVar("dreamstream_forward", default=None)
 
@@ -77,7 +77,7 @@ def current() -> Forward:
     """
     forward = _CURRENT.get()
     if forward is None:
-        raise ModeError(f"torch tensors are streams inside an online forward only, at {user_line()}")
+        raise ModeError.here("torch tensors are streams inside an online forward only")
     return forward
 
 
@@ -137,10 +137,11 @@ class Forward(TorchFunctionMode):
             if found and self.gradients is not None and self.gradients.running is not None:
                 self.gradients.running.writes = True
             if found and func is torch.nn.functional.normalize and self.goes_on:
-                raise ModeError(
-                    f"spectral_norm at {user_line()} is in training: its weights change with every call, but "
-                    "these streams go on; call .eval() on the layer",
-                    self.going_on,
+                raise ModeError.here(
+                    "spectral_norm",
+                    " is in training: its weights change with every call, but these streams go on; call .eval() "
+                    "on the layer",
+                    ids=self.going_on,
                 )
         if (draws(func) or self.drawn is not None) and self.goes_on:
             self.drawn = self.drawn or Drawn(self.device)
@@ -150,11 +151,7 @@ class Forward(TorchFunctionMode):
     def watched(self, run: Any, *args: Any, **kwargs: Any) -> Any:
         """Run something on streams; where gradients are recorded, those of the user's own Functions are theirs."""
         gradients = self.gradients
-        if gradients is None or (
-            gradients.running is None
-            and torch.is_grad_enabled() is gradients.wanted
-            and saved_tensors_hooks_on_top(True) is None
-        ):
+        if gradients is None or gradients.quiet:
             return run(*args, **kwargs)
         checkpointed = gradients.changed and gradients.look()
         with saving(), torch.enable_grad() if checkpointed else nullcontext():
@@ -212,7 +209,11 @@ class Forward(TorchFunctionMode):
     def call(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Run a torch function on streams; whatever it fails with names the user's line."""
         try:
-            out = self.watched(self._answer, func, args, kwargs)
+            gradients = self.gradients
+            if gradients is None or gradients.quiet:
+                out = self._answer(func, args, kwargs)
+            else:
+                out = self.watched(self._answer, func, args, kwargs)
         except DreamStreamError as error:
             error.at(user_line())
             raise
@@ -221,9 +222,9 @@ class Forward(TorchFunctionMode):
                 raise
             raise refused(resolve_name(func) or func.__name__, user_line(), error) from error
         if out is NotImplemented and not any(map(is_foreign, args)):
-            raise NotStreamableError(
-                f"{resolve_name(func) or func.__name__} on a stream inside a forward, at {user_line()}: it does "
-                f"not stream with these operands; {INSTEAD}"
+            raise NotStreamableError.here(
+                f"{resolve_name(func) or func.__name__} on a stream inside a forward,",
+                f": it does not stream with these operands; {INSTEAD}",
             )
         return out
 
@@ -231,7 +232,22 @@ class Forward(TorchFunctionMode):
         name = func.__name__
         if name in ("__get__", "__set__"):
             return self._attribute(func, name, args)
-        meaning, courses = meaning_of(func), self.entry.courses
+        meaning = meaning_of(func)
+        if name != "__setitem__" and (first := first_of(args, meaning.name == "cat")) is not None:
+            return first.through(name, func, args, kwargs)
+        if meaning.name in WRITERS:
+            return self._anew(func, meaning, args, kwargs)
+        writes_into = meaning.in_place or kwargs.get("inplace") is True
+        if writes_into and (meaning.shares or _is_view(args)):
+            return self._anew(func, meaning, args, kwargs)
+        out = repeated(self, func, args, kwargs, self._anew, func, meaning, args, kwargs)
+        if writes_into and out is not args[0]:
+            return self._written(args[0], out, name)
+        return out
+
+    def _anew(self, func: Any, meaning: Meaning, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Ask the native front end."""
+        name = func.__name__
         if self._has_loose:
             if meaning.name == "cat" and (joined := self._extended(*args, **kwargs)) is not None:
                 return joined
@@ -250,26 +266,7 @@ class Forward(TorchFunctionMode):
             and only_symbolic((args, kwargs))
         ):
             return self._wrapped(_of_lengths(func, meaning.name, args, kwargs))
-        repeats = meaning.repeats and kwargs.get("inplace") is not True
-        if courses is None or not repeats or self.entry.recording is not None or self.entry.guard is not None:
-            return self._called(func, meaning, args, kwargs)
-        asked = Asked(func, args, kwargs)
-        at = self.entry.n_done
-        course = courses.get(at)
-        if course is not None and course.asked == asked.tokens and same_entry(asked.streams):
-            return StreamTensor.shell(repeat(course, self.entry, asked.streams, course.weights or ())[0])
-        if not asked.streams or (course is not None and isinstance(course.asked[0], str)):
-            return self._called(func, meaning, args, kwargs)
-        self.entry.recording = recording = Recording(asked.streams)
-        try:
-            out = self._called(func, meaning, args, kwargs)
-        finally:
-            self.entry.recording = None
-        result = out._inner if isinstance(out, StreamTensor) else None
-        course = recording.course(asked.tokens, asked.held, [result]) if type(result) is NativeStream else None
-        if self.entry.n_done > at:
-            courses[at] = _BY_OPERATOR if course is None or course.weights is None else course
-        return out
+        return self._called(func, meaning, args, kwargs)
 
     def loose(self, x: Symbolic | BatchTensor) -> StreamTensor:
         """Return a tensor that is one value for all streams or frames as torch's functions take it."""
@@ -311,18 +308,18 @@ class Forward(TorchFunctionMode):
         for i in (*range(at[0] - 1, -1, -1), *range(at[0] + 1, len(inner))):
             x = inner[i]
             if x.ndim != stream.ndim or any(x.shape[k] != stream.shape[k] for k in range(x.ndim) if k != axis):
-                raise ShapeError(f"cat at {user_line()}: {x.roles} doesn't line up with {stream.roles}")
+                raise ShapeError.here(f"cat: {x.roles} doesn't line up with {stream.roles}")
             pads = [*[0] * 2 * (x.ndim - 1 - axis), *((x.length, 0) if i < at[0] else (0, x.length))]
             out = self.call(torch.nn.functional.pad, (out, pads), {"value": x.value})
         return out
 
     def _called(self, func: Any, meaning: Meaning, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if kwargs.get("out") is not None:
-            raise NotStreamableError(f"{func.__name__}: out= of a stream inside a forward, at {user_line()}")
+            raise NotStreamableError.here(f"{func.__name__}: out= of a stream inside a forward,", "")
         target = args[0] if args else kwargs.get("input")
         constant = isinstance(target, torch.Tensor) and not isinstance(target, StreamTensor)
         if constant and (meaning.in_place or meaning.name == "copy_") and func.__name__[:2] != "__":
-            raise NotStreamableError(f"{func.__name__} at {user_line()} {WRITTEN}")
+            raise NotStreamableError.here(func.__name__, f" {WRITTEN}")
         if meaning.name in OF_LENGTHS:
             return self._wrapped(OF_LENGTHS[meaning.name](*args, **kwargs))
         listed = next((a for a in args[:2] if isinstance(a, (list, tuple))), ())
@@ -349,9 +346,7 @@ class Forward(TorchFunctionMode):
                 target._inner = result
                 return target
             return self._written(target, result, func.__name__)
-        return self._wrapped(
-            result if meaning.shares else _apart(result, (*given, *named.values()), meaning.repeats)
-        )
+        return self._wrapped(result if meaning.shares else _apart(result, (*given, *named.values()), meaning.new))
 
     def _defer(
         self, func: Any, meaning: Meaning, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -376,7 +371,7 @@ class Forward(TorchFunctionMode):
         return self._wrapped(result)
 
     def _unless_symbolic(self, x: Any) -> Any:
-        """Return an argument unwrapped; what lengths say stays as it is."""
+        """Return an argument unwrapped, unless it stands for lengths."""
         if isinstance(x, Symbolic):
             return x
         return type(x)(map(self._unless_symbolic, x)) if type(x) in (list, tuple) else self.unwrap(x)
@@ -389,11 +384,12 @@ class Forward(TorchFunctionMode):
         complex_too = among((*args, *kwargs.values()))
         handler = (COMPLEX if complex_too else HANDLERS).get(name)
         if handler is not None:
+            handled()
             return handler(*args, **kwargs)
         if complex_too:
-            raise NotStreamableError(
-                f"{resolve_name(func) or name} on a complex stream inside a forward, at {user_line()}: it is not "
-                "among the operations of complex streams; do it on their parts, torch.view_as_real(x)"
+            raise NotStreamableError.here(
+                f"{resolve_name(func) or name} on a complex stream inside a forward,",
+                ": it is not among the operations of complex streams; do it on their parts, torch.view_as_real(x)",
             )
         if "input" in kwargs and not args:
             args = (kwargs.pop("input"),)
@@ -418,19 +414,21 @@ class Forward(TorchFunctionMode):
         made = getattr(native_array, name, None)
         if made is not None:
             return made(*args, **kwargs)
-        raise NotStreamableError(
-            f"{resolve_name(func) or name} on a stream inside a forward, at {user_line()}: it is not among the "
-            f"operations that stream; {INSTEAD}"
+        raise NotStreamableError.here(
+            f"{resolve_name(func) or name} on a stream inside a forward,",
+            f": it is not among the operations that stream; {INSTEAD}",
         )
 
     def _attribute(self, func: Any, name: str, args: tuple[Any, ...]) -> Any:
         if (what := func.__self__.__name__) == "device" and name == "__get__":
             return self.device
+        if what == "shape" and type(own := args[0]._inner) is NativeStream:
+            return own.shape
         if name == "__set__":
             if what == "requires_grad":
                 HANDLERS[what](self.unwrap(args[0]), *args[1:])
                 return None
-            raise NotStreamableError(f"{what} of a stream can't be set inside a forward, at {user_line()}")
+            raise NotStreamableError.here(f"{what} of a stream can't be set inside a forward")
         inner: Any = getattr(args[0], "_inner", None)
         if isinstance(inner, BatchTensor) and what not in ATTRIBUTES:
             return self._wrapped(lifted(func, (inner,), {}, self.arrays))
@@ -447,7 +445,7 @@ class Forward(TorchFunctionMode):
             return getattr(self._stand_in, what)
         if hasattr(inner, what):
             return self._wrapped(getattr(inner, what))
-        raise NotStreamableError(f"{what} of a stream inside a forward, at {user_line()}")
+        raise NotStreamableError.here(f"{what} of a stream inside a forward")
 
     # ---------------------------------------------------------------- in and out
     def unwrap(self, x: Any) -> Any:
@@ -480,9 +478,7 @@ class Forward(TorchFunctionMode):
             self.settle()
         inner = x._inner
         if inner is None:
-            raise StreamMismatchError(
-                f"a StreamTensor from outside meets streams inside a forward, at {user_line()}"
-            )
+            raise StreamMismatchError.here("a StreamTensor from outside meets streams inside a forward")
         return inner
 
     def _wrapped(self, result: Any) -> Any:
@@ -517,10 +513,17 @@ class Forward(TorchFunctionMode):
         return target
 
 
+def _is_view(args: tuple[Any, ...]) -> bool:
+    """Whether what is written into is no stream, or shares another's memory."""
+    inner = getattr(args[0], "_inner", None) if args else None
+    return type(inner) is not NativeStream or inner._view is not None
+
+
 def _apart(result: Any, given: Sequence[Any], new: bool) -> Any:
-    """Return what torch copies, where the native front end gives what it was given, or a view that none has."""
+    """Return a copy where torch copies and the native front end returned its argument or a view of it."""
     if isinstance(result, NativeStream):
-        return copied(result) if any(result is x for x in given) or (new and result._view) else result
+        viewed = new and result._view and "edge" in vars(result)
+        return copied(result) if viewed or any(result is x for x in given) else result
     if isinstance(result, Complex):
         return result.each(copied)
     return result
@@ -538,7 +541,7 @@ def _is_stream(x: Any) -> bool:
 
 
 def as_stream(x: Any) -> Any:
-    """Return a tensor that is one number for all frames as the stream that it is; any other as it is."""
+    """Turn a tensor that is one number for all frames into a stream; return any other unchanged."""
     inner = getattr(x, "_inner", None)
     return StreamTensor.shell(inner.as_stream()) if isinstance(inner, Symbolic) and inner.is_filled else x
 
@@ -569,12 +572,12 @@ def _call(func: Any, types: Any, args: Any, kwargs: Any) -> Any:
         return forward.call(func, args, kwargs)
     if func.__name__ == "__get__":  # a debugger that looks at it
         return getattr(torch.empty(0), func.__self__.__name__, None)
-    raise ModeError(f"{func.__name__} at {user_line()}: {RETURNED}")
+    raise ModeError.here(f"{func.__name__}: {RETURNED}")
 
 
 def _call_beneath(func: Any, types: Any, args: Any, kwargs: Any) -> Any:
     """Refuse what torch's functions are not asked about."""
-    error = NotStreamableError(f"{func} on a stream inside a forward, at {user_line()}: {COMPILED}")
+    error = NotStreamableError.here(f"{func} on a stream inside a forward,", f": {COMPILED}")
     forward = _CURRENT.get()
     if forward is not None:
         forward._beneath = error

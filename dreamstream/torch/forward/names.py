@@ -79,15 +79,15 @@ class Meaning(NamedTuple):
     in_place, shares : bool
         Whether it gives what is to be written into its first argument, and whether its result shares that one's
         memory, or is it.
-    repeats : bool
-        Whether asking for the same gives the same.
+    new : bool
+        Whether its result shares no argument's memory.
     """
 
     name: str
     native: Callable[..., Any] | None
     in_place: bool
     shares: bool
-    repeats: bool
+    new: bool
 
 
 @lru_cache(maxsize=4096)

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from ...array import hook
-from ...array.axes import numbered
+from ...array.dimension_arguments import numbered
 from ...array.dtypes import is_float
 from ...array.reductions import Extreme
 from ...array.stream_tensor import StreamTensor as Native
@@ -124,3 +124,19 @@ for _name in ("max", "min"):
     OWN[_name] = _along(_name, keeps=False)
 for _name in ("cumprod", "cummax", "cummin", "logcumsumexp"):
     OWN[_name] = _along(_name, keeps=True)
+
+
+# ---------------------------------------------------------------------- vectors
+def _cross(input: Any, other: Any, *, dim: int) -> Any:
+    """Return vectors' cross products: a[i + 1] b[i + 2] - a[i + 2] b[i + 1]."""
+    a, b = ([x.roll(-n, dim) for n in (1, 2)] for x in (input, other))
+    return a[0] * b[1] - a[1] * b[0]
+
+
+def _cross_of_old(input: Any, other: Any, dim: int | None = None) -> Any:
+    """Do what torch.cross does: without dim it goes along the first dimension of three."""
+    return _cross(input, other, dim=list(input.shape).index(3) if dim is None else dim)
+
+
+OWN["cross"] = _cross_of_old
+OWN["linalg_cross"] = lambda input, other, *, dim=-1: _cross(input, other, dim=dim)

@@ -14,7 +14,6 @@ import torch
 from ...array.protocol import refuse_the_rest
 from ...errors import NotStreamableError
 from ...stream.rules import BatchLength, BatchSize, Length
-from ...stream.where import user_line
 
 
 class TorchBatch(BatchSize, torch.SymInt):  # type: ignore[misc]
@@ -59,9 +58,10 @@ class TensorOfSizes:
     def __getattr__(self, name: str) -> Any:
         if not hasattr(torch.Tensor, name):
             raise AttributeError(name)
-        raise NotStreamableError(
-            f"a tensor of sizes has no {name} inside a forward, at {user_line()}: lengths, one for each "
-            "stream, are torch.full((x.size(0),), x.size(L)), or an argument, for which ds.lengths_of(x) stands"
+        raise NotStreamableError.here(
+            f"a tensor of sizes has no {name} inside a forward,",
+            ": lengths, one for each stream, are torch.full((x.size(0),), x.size(L)), or an argument, for which "
+            "ds.lengths_of(x) stands",
         )
 
     def tolist(self) -> list[Any]:

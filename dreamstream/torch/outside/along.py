@@ -10,7 +10,6 @@ import torch
 from ...errors import ModeError
 from ...operations import OPERATIONS, ours
 from ...stream.rules import require_same
-from ...stream.where import user_line
 from ..tensor import StreamTensor
 from .common import (
     along,
@@ -95,9 +94,10 @@ def of_whole_streams(func: Any, *args: Any, **kwargs: Any) -> Any:
     """Refuse what needs the frames before this chunk, or behind it."""
     if not streams_in(args, kwargs):
         return run(func, args, kwargs)
-    raise ModeError(
-        f"{name_of(func)} on a StreamTensor, at {user_line()}, needs what came before: it works inside an online "
-        "module (ds.patch_module(model).online()); x.tensor() is the plain padded tensor"
+    raise ModeError.here(
+        f"{name_of(func)} on a StreamTensor,",
+        ", needs what came before: it works inside an online module (ds.patch_module(model).online()); "
+        "x.tensor() is the plain padded tensor",
     )
 
 

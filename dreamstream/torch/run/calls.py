@@ -31,7 +31,7 @@ from ..train.groups import Guard
 from .kernels import KERNELS, Kernel, Step
 from .state_bytes import from_bytes, to_bytes
 from .tables import Gathered, Place, Record, Table, place_of, row_of, rows_index
-from .windows import EagerWindow
+from .windows import EagerWindow, EvenWindow
 
 
 class TorchSession(Session):
@@ -168,7 +168,31 @@ class TorchCall(Call):
         plan = leg.plan
         if plan is None:
             plan = leg.plan = _Plan(leg, weights)
-        inputs = list(map(_COUNTS, edges))
+        with without_functions():  # kernels see plain tensors only
+            if plan.of_frames and values[0].shape[0]:
+                return self._framed(leg, plan, edges, values, weights)
+            return self._computed(leg, plan, list(map(_COUNTS, edges)), values, weights)
+
+    def _framed(
+        self, leg: Leg, plan: _Plan, edges: Sequence[Edge], values: Sequence[Tensor], weights: Sequence[Any]
+    ) -> list[tuple[Any, Edge]]:
+        """Run an operator that sees every frame by itself."""
+        counts = edges[0].counts
+        made: list[Any] = [counts]
+        if not plan.follows or any(e.counts is not counts for e in edges[1:]):
+            made = leg.op.counts(list(map(_COUNTS, edges)), self.ended, self.ids)
+        plan.step.training = self.keeps_tape
+        results = plan.run(plan.step, *values, *weights)
+        if len(leg.lines) == 1:
+            value = results if isinstance(results, Tensor) else results[0]
+            return [(value, Edge(self, leg.lines[0], made[0]))]
+        made = made * len(results) if len(made) < len(results) else made
+        return [(y, Edge(self, line, c)) for y, line, c in zip(results, leg.lines, made)]
+
+    def _computed(
+        self, leg: Leg, plan: _Plan, inputs: list[Any], values: Sequence[Any], weights: Sequence[Any]
+    ) -> list[tuple[Any, Edge]]:
+        """Run any other operator, and those of frames where there are none."""
         # In training what is given once seems to come with this call, not so the frames for which it is held.
         ended = self.ended
         if plan.holds and self.keeps_tape:
@@ -179,22 +203,21 @@ class TorchCall(Call):
             outputs = leg.op.counts(inputs, ended, self.ids)
         if plan.passes and (inputs[0][:, ::2] == outputs[0][:, ::2]).all():
             return [(values[0], Edge(self, leg.lines[0], outputs[0]))]
-        with without_functions():  # kernels see plain tensors only
-            like = values[0] if values else torch.empty(0, device=self.device)
-            if plan.arrays:
-                weights = [self.session.constant(w, like) if isinstance(w, np.ndarray) else w for w in weights]
-            if not plan.kernel.framewise:
-                results = self._windowed(leg, plan, inputs, outputs, values, weights, like, ended)
-            elif values and not like.shape[0]:
-                results = [_nothing(line, like, (*values, *weights)) for line in leg.lines]
-            else:
-                at = plan.checked
-                if at is not None and values[at].device.type == "cpu":
-                    leg.op.check_values(values[at].detach().long().contiguous().numpy(), inputs[at], self.ids)
-                plan.step.training = self.keeps_tape
-                results = plan.kernel.run(plan.step, *values, *weights)
+        like = values[0] if values else torch.empty(0, device=self.device)
+        if plan.arrays:
+            weights = [self.session.constant(w, like) if isinstance(w, np.ndarray) else w for w in weights]
+        if not plan.kernel.framewise:
+            results = self._windowed(leg, plan, inputs, outputs, values, weights, like, ended)
+        elif values and not like.shape[0]:
+            results = [_nothing(line, like, (*values, *weights)) for line in leg.lines]
+        else:
+            at = plan.checked
+            if at is not None and values[at].device.type == "cpu":
+                leg.op.check_values(values[at].detach().long().contiguous().numpy(), inputs[at], self.ids)
+            plan.step.training = self.keeps_tape
+            results = plan.run(plan.step, *values, *weights)
         if len(outputs) == 1:
-            value = results if isinstance(results, torch.Tensor) else results[0]
+            value = results if isinstance(results, Tensor) else results[0]
             return [(value, Edge(self, leg.lines[0], outputs[0]))]
         return [(y, Edge(self, line, c)) for y, line, c in zip(results, leg.lines, outputs)]
 
@@ -212,19 +235,29 @@ class TorchCall(Call):
         ordinal, kernel, alike = self.n_done - 1, plan.kernel, self.alike
         static = leg.lines[0].static  # it runs once, and keeps nothing
         kept = [c[:, ::2] for c in inputs] if static else leg.op.kept(inputs, outputs)
-        windows = []
+        windows: list[EagerWindow] = []
+        tails = []
         for i, value in enumerate(values):
+            if alike:
+                (first, tail), place = kept[i][0].tolist(), inputs[i][0].tolist()
+                old = self.gathered.rows((ordinal, i)) if place[0] > first else None
+                windows.append(EvenWindow(old, value, first, inputs[i], place))
+                tails.append((tail, place[2]))
+                continue
             first, before = kept[i][:, 0], inputs[i][:, 0]
-            held = before[0] > first[0] if alike else (before > first).any()
-            old = self.gathered.rows((ordinal, i)) if held else None
-            windows.append(EagerWindow(old, value, first, inputs[i], alike))
+            old = self.gathered.rows((ordinal, i)) if (before > first).any() else None
+            windows.append(EagerWindow(old, value, first, inputs[i]))
         step = plan.step
         step.training, step.device = self.keeps_tape, like.device
-        step.n = [int(c[0, 2] - c[0, 0] if alike else (c[:, 2] - c[:, 0]).max(initial=0)) for c in outputs]
+        if alike:
+            places = [c[0].tolist() for c in outputs]
+            step.n = [now - before for before, _, now, _ in places]
+        else:
+            step.n = [int((c[:, 2] - c[:, 0]).max(initial=0)) for c in outputs]
         results: Sequence[Tensor | None] = [None] * len(outputs)
         if kernel.carries is not None or any(step.n):
             if alike and kernel.numbers:
-                step.first = [int(c[0, 0]) for c in outputs]
+                step.first = [place[0] for place in places]
             else:
                 step.first = [torch.from_numpy(c[:, 0]) for c in outputs]
                 step.last = [torch.from_numpy(c[:, 2]) for c in outputs]
@@ -239,7 +272,11 @@ class TorchCall(Call):
                 for k, part in enumerate(() if static else state):
                     self.store.write((ordinal, "carried", k), part, self.index)
         for i, window in enumerate(windows):
-            self._keep((ordinal, i), window, inputs[i][:, 2], kept[i][:, 1])
+            if not alike:
+                self._keep((ordinal, i), window, inputs[i][:, 2], kept[i][:, 1])
+            elif tails[i][0] < tails[i][1] and not self.ended[0]:
+                tail, now = tails[i]
+                self.store.write((ordinal, i), window.run(tail, now - tail), self.index)
         out = []
         for line, y, n, c in zip(leg.lines, results, step.n, outputs):
             if y is None or not n:
@@ -254,15 +291,10 @@ class TorchCall(Call):
 
     def _keep(self, key: Any, window: EagerWindow, known: Any, first: Any) -> None:
         """Remember the frames of an input from its position `first` on."""
-        if self.alike:
-            n = 0 if self.ended[0] else int(known[0] - first[0])
-            if n:
-                self.store.write(key, window.run(int(first[0]), n), self.index)
-            return
         tail = known - first
         tail[self.ended] = 0
         if tail.any():
-            self.store.write(key, window.run(torch.from_numpy(known - tail), int(tail.max())), self.index)
+            self.store.write(key, window.tail(tail), self.index)
 
     def _carried(
         self,
@@ -303,11 +335,17 @@ class _Plan:
     def __init__(self, leg: Leg, weights: Sequence[Any]) -> None:
         op = leg.op
         self.kernel: Kernel = op.kernel if getattr(op, "in_python", False) else KERNELS[op.name]
+        self.run = self.kernel.run
         self.passes = op.name == "sync"  # its new frames are the input's, where that is no further
         self.holds = op.name == "hold"
         self.checked = getattr(op, "checked_input", None)
         self.arrays = any(isinstance(w, np.ndarray) for w in weights)
         frames = tuple(features for _, features, _, _ in leg.signatures[: leg.n_values])
+        special = self.passes or self.holds or self.arrays or self.checked is not None
+        #: Whether all that it needs to know is frames; whether its counts are then those of any input.
+        self.of_frames = self.kernel.framewise and leg.n_values > 0 and not (special or leg.lines[0].static)
+        looks = getattr(op, "needs_frames", False) or getattr(op, "checks", False)
+        self.follows = bool(op.same_counts) and not looks
         #: Filled anew in every call.
         self.step = Step(op.name, op.attributes, frames, tuple(line.features for line in leg.lines), live=True)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import numpy as np
 import numpy.typing as npt
 import torch
@@ -26,23 +28,28 @@ class EagerWindow:
         ``(B,)``: absolute position of the first frame that was kept.
     counts : ndarray
         ``(B, 4)``: of the input.
-    alike : bool
-        Whether all rows are known to stand at the same place.
     """
 
-    def __init__(self, kept: Tensor | None, new: Tensor, first: Ints, counts: Ints, alike: bool = False) -> None:
+    def __init__(self, kept: Tensor | None, new: Tensor, first: Ints, counts: Ints) -> None:
         self._kept, self._new = kept, new
         self._first, self._counts = first, counts
-        self._grid: Tensor | None = None
-        self.even = alike or same(self._lengths)
-        if self.even and len(first) and (alike or same(counts[:, 0] - first)):
-            before, _, now, _ = counts[0].tolist()
-            begin = self._begin = int(first[0])
-            self._grid = new.reshape(len(first), now - before, *new.shape[1:])
-            if before > begin:
-                assert kept is not None
-                self._grid = torch.cat([kept[:, : before - begin], self._grid], 1)
+        self._columns: dict[float, Tensor] | None = None
+        self.even = same(self._lengths)
+        if len(first) and same(counts[:, 0] - first):
+            self._n_kept, self._columns = int(counts[0, 0] - first[0]), {}
         self._pieces: tuple[Tensor, Ints, Ints] | None = None
+
+    def _grid(self, fill: float) -> Tensor:
+        """Return ``(B, kept and new, *features)``, `fill` behind each row's: rows have kept equally many."""
+        assert self._columns is not None
+        grid = self._columns.get(fill)
+        if grid is None:
+            grid = as_rows(self._new, self._lengths, None, fill)
+            if self._n_kept:
+                assert self._kept is not None
+                grid = torch.cat([self._kept[:, : self._n_kept], grid], 1)
+            self._columns[fill] = grid
+        return grid
 
     @property
     def _lengths(self) -> Ints:
@@ -64,20 +71,30 @@ class EagerWindow:
         return as_rows(self._new, self._lengths), torch.from_numpy(self._lengths)
 
     def run(self, first: Tensor | int, n: int, fill: float = 0.0) -> Tensor:
-        if isinstance(first, int):
-            assert self._grid is not None
-            return _columns(self._grid, first - self._begin, n, fill)
-        if self._grid is not None:
+        assert not isinstance(first, int)
+        if self._columns is not None:
             offsets = first.numpy() - self._first
             if same(offsets):
-                return _columns(self._grid, int(offsets[0]), n, fill)
+                return _columns(self._grid(fill), int(offsets[0]), n, fill)
         return self.take(first[:, None] + torch.arange(n), fill)
+
+    def tail(self, lengths: Ints) -> Tensor:
+        """Return the last frames of every row, ``(B, most, *features)``; what follows fewer may be anything."""
+        n, known = int(lengths.max()), self._counts[:, 2]
+        if self._columns is None or not same(lengths):
+            return self.run(torch.from_numpy(known - lengths), n)
+        grid = self._grid(0.0)
+        index = _last(self._lengths.tobytes(), self._n_kept, grid.shape[1], n)
+        there = to_device(index, grid.device)
+        return grid.flatten(0, 1).index_select(0, there).reshape(len(lengths), n, *grid.shape[2:])
 
     def take(self, positions: Tensor, fill: float = 0.0) -> Tensor:
         return self._frames(np.arange(len(self._first))[:, None], positions.numpy(), fill)
 
     def joined(self, first: Tensor, lengths: Tensor, fill: float = 0.0) -> Tensor:
         n = lengths.numpy()
+        if np.array_equal(n, self._lengths) and np.array_equal(first.numpy(), self._counts[:, 0]):
+            return self._new
         return self._frames(np.repeat(np.arange(len(n)), n), runs(first.numpy(), n), fill)
 
     def _frames(self, rows: Ints, at: Ints, fill: float) -> Tensor:
@@ -121,6 +138,54 @@ class EagerWindow:
                     rows * width + starts - self._counts[:, 0],
                 )
         return self._pieces
+
+
+@lru_cache(maxsize=256)
+def _last(lengths: bytes, n_kept: int, width: int, n: int) -> Ints:
+    """Return where the last n frames of every row stand in a grid that begins with what was kept."""
+    ends = n_kept + np.frombuffer(lengths, np.int64)
+    index: Ints = (ends + width * np.arange(len(ends)))[:, None] + np.arange(-n, 0)
+    return index.ravel()
+
+
+class EvenWindow(EagerWindow):
+    """A window where all rows stand at the same place, so that positions are numbers.
+
+    Parameters
+    ----------
+    kept, new, counts
+        See `EagerWindow`.
+    begin : int
+        Position of the first frame that was kept.
+    place : list of int
+        The counts of every row.
+    """
+
+    even = True
+
+    def __init__(self, kept: Tensor | None, new: Tensor, begin: int, counts: Ints, place: list[int]) -> None:
+        self._new, self._counts = new, counts
+        self._kept, self._begin = kept, begin
+        rows, before = len(counts), place[0]
+        grid = new.reshape(rows, place[2] - before, *new.shape[1:]) if rows != 1 else new.unsqueeze(0)
+        if before > begin:
+            assert kept is not None
+            width = before - begin
+            grid = torch.cat([kept if kept.shape[1] == width else kept[:, :width], grid], 1)
+        self._frames_of_rows = grid
+        self._pieces = None
+
+    @property
+    def _first(self) -> Ints:  # type: ignore[override]
+        return np.full(len(self._counts), self._begin)
+
+    def run(self, first: Tensor | int, n: int, fill: float = 0.0) -> Tensor:
+        if not isinstance(first, int):
+            positions = first.numpy()
+            if not same(positions):
+                return self.take(first[:, None] + torch.arange(n), fill)
+            first = int(positions[0])
+        return _columns(self._frames_of_rows, first - self._begin, n, fill)
 
 
 def _columns(grid: Tensor, begin: int, n: int, fill: float) -> Tensor:

@@ -9,8 +9,8 @@ from typing import Any, cast
 import torch
 
 from ...errors import StreamWarning
+from ...source_line import user_line
 from ...stream.tree import map_leaves
-from ...stream.where import user_line
 
 _DIVISIONS = frozenset(("div", "divide", "true_divide", "__truediv__", "__itruediv__", "div_", "divide_"))
 

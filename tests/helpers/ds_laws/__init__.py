@@ -2,7 +2,7 @@
 
 from . import models_pointwise  # noqa: F401  (adds to MODELS)
 from .check import ALONG, Broken, check, first_broken, made, n_cases
-from .fast import FAMILIES, is_default, is_fast
+from .fast import FAMILIES, is_default, is_fast, of_fast, usual_cases
 from .laws import LAWS
 from .models import MODELS
 from .operators import GENERATORS
@@ -20,4 +20,6 @@ __all__ = [
     "is_fast",
     "made",
     "n_cases",
+    "of_fast",
+    "usual_cases",
 ]

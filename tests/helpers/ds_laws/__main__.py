@@ -8,7 +8,7 @@ from __future__ import annotations
 import argparse
 import sys
 
-from . import GENERATORS, LAWS, MODELS, first_broken, is_fast
+from . import GENERATORS, LAWS, MODELS, first_broken, of_fast
 
 
 def main() -> int:
@@ -18,7 +18,7 @@ def main() -> int:
     parser.add_argument("names", nargs="+", choices=[*GENERATORS, *MODELS], metavar="NAME")
     args = parser.parse_args()
     print(f"with {sys.modules['dreamstream._core'].__file__}")
-    broken = first_broken(args.names, args.law, *([is_fast] if args.fast else []))
+    broken = first_broken(args.names, args.law, *([of_fast] if args.fast else []))
     print(broken or "all laws hold")
     return 1 if broken else 0
 

@@ -72,25 +72,28 @@ def check(law: str, name: str, n: int, first: int = 0) -> None:
 
 
 def first_broken(
-    names: Iterable[str], laws: Iterable[str] = (), chosen: Callable[[str, str], bool] = lambda law, name: True
+    names: Iterable[str],
+    laws: Iterable[str] = (),
+    cases: Callable[[str, str], Iterable[int]] = lambda law, name: range(n_cases(name)),
 ) -> str | None:
     """Hold laws (all, where none is named) against operators and models, as the suite does.
 
     Parameters
     ----------
     names, laws : iterable of str
-        What is held, where `chosen` says so of the pair.
+        What is held.
+    cases : callable
+        Which cases of a name are held against a law.
 
     Returns
     -------
     str or None
         What breaks first.
     """
-    pairs = product(list(laws) or LAWS, list(names))
-    for law, name in pairs:
-        if chosen(law, name):
+    for law, name in product(list(laws) or LAWS, list(names)):
+        for index in cases(law, name):
             try:
-                check(law, name, n_cases(name))
+                check(law, name, 1, index)
             except Broken as broken:
                 return str(broken)
     return None

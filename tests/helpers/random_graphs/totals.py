@@ -108,9 +108,9 @@ class Totals:
         self.operators.add(request.name)
         return [(None, Edge(self, line, counts)) for line, counts in zip(lines, outputs)]
 
-    def misuse(self, message: str) -> Exception:
+    def misuse(self, message: str, rest: str | None = None) -> Exception:
         """Return the exception for a use that streams can't have."""
-        return AssertionError(f"the model misuses a size: {message}")
+        return AssertionError(f"the model misuses a size: {message}{rest}")
 
     def cut_short(self) -> set[int]:
         """Rows in which a stream of no frames met one with some: then nothing comes out."""

@@ -5,7 +5,7 @@ from typing import Any
 
 from ds_laws import MODELS
 
-from . import attention, forwards, joined, layers, lengths, masks, stacks, statistics, writing  # noqa: F401  (each enters its cases)
+from . import attention, forwards, joined, layers, lengths, masks, one_liners, stacks, statistics, writing  # noqa: F401  (each enters its cases)
 from .case import Case, Given, expected, require_close, theirs, twin
 from .exports import EXPORTS
 from .front_ends import FRONT_ENDS, FrontEnd, baseline

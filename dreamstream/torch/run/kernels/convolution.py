@@ -22,16 +22,22 @@ def conv1d(step: Step, x: Window, weight: Tensor, bias: Tensor | None) -> Tensor
     span = a["dilation"] * (extent(weight, 2) - 1) + 1
     first = step.first[0] * a["stride"] - a["left"]
     n = (step.n[0] - 1) * a["stride"] + span
-    stride, lengths = a["stride"], _run_lengths(step, a["stride"], span)
+    stride, lengths = a["stride"], _run_lengths(step, a["stride"], span, weight)
     if lengths is None or not (a["mode"] in ("zeros", "constant") or inside(x, first, n)):
         return _products(step, padded_run(x, first, n, a["mode"]), weight, bias)
     frames = x.joined(first, lengths).unsqueeze(0)
+    if span == stride == 1:
+        return _products(step, frames, weight, bias)[0]
     begins, counts = lengths.cumsum(0) - lengths, step.last[0] - step.first[0]
     places = to_device(runs((begins // stride).numpy(), counts.numpy()), frames.device)
     return _products(step, frames, weight, bias, places)[0]
 
 
-def _run_lengths(step: Step, stride: int, span: int) -> Tensor | None:
+#: Products of numbers that cost as much as laying one run of all rows out.
+_MANY = 2**21
+
+
+def _run_lengths(step: Step, stride: int, span: int, weight: Tensor) -> Tensor | None:
     """Return how many frames each row needs in one run of all, whole strides each; None where rows are better.
 
     In the run there are products that reach from row to row; side by side there are those behind short rows.
@@ -40,7 +46,8 @@ def _run_lengths(step: Step, stride: int, span: int) -> Tensor | None:
         return None
     counts = step.last[0] - step.first[0]
     lengths = torch.where(counts > 0, counts - 1 - (-span // stride), 0) * stride
-    return lengths if int(lengths.sum()) <= len(counts) * step.n[0] * stride else None
+    spared = len(counts) * step.n[0] * stride - int(lengths.sum())
+    return lengths if span == stride == 1 or spared * weight.numel() > _MANY * stride else None
 
 
 def _products(

@@ -15,6 +15,8 @@ _STEPS: tuple[Callable[[Tensor, int], Tensor], ...] = (
     torch.mul,
     lambda at, c: at.div(c, rounding_mode="floor"),
     torch.remainder,
+    lambda at, c: at.clamp(max=c),
+    lambda at, c: at.clamp(min=c),
 )
 
 

@@ -30,7 +30,7 @@ def _floor_divide(a: Tensor, b: Tensor) -> Tensor:
 #: Functions of elements that torch lacks, or that are written otherwise there.
 OWN: dict[str, Callable[..., Tensor]] = {
     "elu": _elu,
-    "prelu": lambda a, b: torch.where(a > 0, a, b * a),
+    "prelu": lambda a, b: F.prelu(a, b.reshape(1)) if b.numel() == 1 else torch.where(a > 0, a, b * a),
     "floor_divide": _floor_divide,
 }
 
@@ -79,11 +79,12 @@ def function_of_several(step: Step, *given: Tensor) -> Tensor:
 
 def aligned(step: Step, given: Sequence[Tensor]) -> list[Tensor]:
     """Return operands in their order: frames with feature axes that broadcast, and constants."""
-    rank = max(step.ranks)
+    rank, order = max(step.ranks), step.attributes["order"]
+    if min(step.ranks) == rank and not (order and any(order[: len(step.ranks)])):
+        return list(given)
     streams = [_of_rank(x, own, rank) for x, own in zip(given, step.ranks)]
     constants = list(given[len(streams) :])
-    order = step.attributes["order"] or [0] * len(streams)
-    return [(constants if kind else streams).pop(0) for kind in order]
+    return [(constants if kind else streams).pop(0) for kind in order or [0] * len(streams)]
 
 
 def _of_rank(x: Tensor, own: int, rank: int) -> Tensor:

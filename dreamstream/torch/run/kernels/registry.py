@@ -101,10 +101,11 @@ class Step:
     device: Any = None
     live: bool = False
 
-    @property
-    def ranks(self) -> tuple[int, ...]:
-        """The number of feature axes of each value input."""
-        return tuple(map(len, self.frames))
+    #: The number of feature axes of each value input.
+    ranks: tuple[int, ...] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.ranks = tuple(map(len, self.frames))
 
 
 State = tuple[Tensor, ...]

@@ -1,0 +1,311 @@
+"""What a call of a patched network takes beside the bare module's: evaluation, and training with its backward.
+
+Usage: python benchmarks/patched_networks.py [--before FOLDER] [--networks NAMES] [--seconds S]; needs torch.
+
+Four networks in mid-stream, on one thread: `tcn` (eight dilated layers of 64), `dualpath` (two blocks with a GRU
+over bands and one over frames), `gtcrn` (a network like GTCRN: planes, batch norms, PReLUs, GRUs, a complex mask)
+and `conformer` (four blocks of 144 with a mask of chunks that the forward makes). One row, and eight ragged ones
+of 10, 3, 7, 1, 9, 5, 8 and 2 frames (of one frame: six of them have it). Bare is the untouched module on as many
+frames, padding included; it forgets what came before them.
+
+Times are CPU time of the thread, medians of calls in turns with the bare module's. The tree in `--before` (built
+in place) is timed by a process of its own, right after. "functions" are the Python functions that one call runs.
+"""
+
+from __future__ import annotations
+
+import os
+
+os.environ.update(OMP_NUM_THREADS="1", MKL_NUM_THREADS="1", DREAMSTREAM_THREADS="1")
+
+import argparse
+import copy
+import json
+import shlex
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from machine import machine
+from torch import nn
+from torch.nn import functional as F
+
+ROOT = Path(__file__).resolve().parent.parent
+RAGGED = {1: [1, 1, 0, 1, 1, 0, 1, 1], 10: [10, 3, 7, 1, 9, 5, 8, 2]}
+CASES = [(rows, frames) for rows in (1, 8) for frames in (1, 10)]
+TURN = 4
+
+
+class Tcn(nn.Module):
+    """Dilated convolutions with residuals."""
+
+    dims = ("B", 64, "L")
+
+    def __init__(self, layers: int = 8, c: int = 64) -> None:
+        super().__init__()
+        self.wide = nn.ModuleList(nn.Conv1d(c, c, 3, dilation=2**i) for i in range(layers))
+        self.narrow = nn.ModuleList(nn.Conv1d(c, c, 1) for _ in range(layers))
+
+    def forward(self, x: Any) -> Any:
+        for i, (wide, narrow) in enumerate(zip(self.wide, self.narrow)):
+            x = x + narrow(F.relu(wide(F.pad(x, (2 ** (i + 1), 0)))))
+        return x
+
+
+class Band(nn.Module):
+    """A recurrence over bands, and one over frames, on (B, C, L, bands)."""
+
+    def __init__(self, c: int, bands: int) -> None:
+        super().__init__()
+        self.c, self.bands = c, bands
+        self.within = nn.GRU(c, c // 2, batch_first=True, bidirectional=True)
+        self.along = nn.GRU(c, c, batch_first=True)
+        self.first, self.second = nn.Linear(c, c), nn.Linear(c, c)
+        self.norms = nn.ModuleList(nn.LayerNorm((bands, c)) for _ in range(2))
+
+    def forward(self, x: Any) -> Any:
+        x = x.permute(0, 2, 3, 1)
+        y = x.reshape(x.shape[0] * x.shape[1], self.bands, self.c)
+        y = self.first(self.within(y)[0]).reshape(x.shape[0], -1, self.bands, self.c)
+        x = x + self.norms[0](y)
+        z = x.permute(0, 2, 1, 3)
+        y = z.reshape(z.shape[0] * z.shape[1], z.shape[2], self.c)
+        y = self.second(self.along(y)[0]).reshape(z.shape[0], self.bands, -1, self.c).permute(0, 2, 1, 3)
+        return (x + self.norms[1](y)).permute(0, 3, 1, 2)
+
+
+class DualPath(nn.Module):
+    """Two blocks over bands and frames."""
+
+    dims = ("B", 16, "L", 17)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.blocks = nn.Sequential(Band(16, 17), Band(16, 17))
+
+    def forward(self, x: Any) -> Any:
+        return self.blocks(x)
+
+
+class Plane(nn.Module):
+    """A dilated convolution over frames and bands, weighed by a recurrence of its energy."""
+
+    def __init__(self, c: int, dilation: int) -> None:
+        super().__init__()
+        self.into = nn.Sequential(nn.Conv2d(c, c, 1), nn.BatchNorm2d(c), nn.PReLU())
+        self.wide = nn.Conv2d(c, c, (3, 3), padding=(0, 1), dilation=(dilation, 1), groups=c)
+        self.out = nn.Sequential(nn.BatchNorm2d(c), nn.PReLU(), nn.Conv2d(c, c, 1))
+        self.gru, self.linear, self.pad = nn.GRU(c, 2 * c, batch_first=True), nn.Linear(2 * c, c), 2 * dilation
+
+    def forward(self, x: Any) -> Any:
+        h = self.out(self.wide(F.pad(self.into(x), (0, 0, self.pad, 0))))
+        energy = h.pow(2).mean(-1).transpose(1, 2)
+        return x + h * torch.sigmoid(self.linear(self.gru(energy)[0])).transpose(1, 2)[..., None]
+
+
+class Gtcrn(nn.Module):
+    """Spectra in and out, (B, 129, L, 2)."""
+
+    dims = ("B", 129, "L", 2)
+
+    def __init__(self, c: int = 16) -> None:
+        super().__init__()
+        self.band, self.unband = nn.Linear(96, 32, bias=False), nn.Linear(32, 96, bias=False)
+        half = {"stride": (1, 2), "padding": (0, 2)}
+        self.down1 = nn.Sequential(nn.Conv2d(9, c, (1, 5), **half), nn.BatchNorm2d(c), nn.PReLU())
+        self.down2 = nn.Sequential(nn.Conv2d(c, c, (1, 5), groups=2, **half), nn.BatchNorm2d(c), nn.PReLU())
+        self.encoder = nn.ModuleList(Plane(c, d) for d in (1, 2, 5))
+        self.middle = nn.Sequential(Band(c, 17), Band(c, 17))
+        self.decoder = nn.ModuleList(Plane(c, d) for d in (5, 2, 1))
+        self.up1, self.norm1 = nn.Conv2d(c, 2 * c, (1, 3), padding=(0, 1)), nn.BatchNorm2d(c)
+        self.up2, self.norm2 = nn.ConvTranspose2d(c, 2, (1, 5), **half), nn.BatchNorm2d(2)
+
+    def forward(self, spectrum: Any) -> Any:
+        re, im = spectrum[..., 0].permute(0, 2, 1), spectrum[..., 1].permute(0, 2, 1)
+        x = torch.stack([torch.sqrt(re**2 + im**2 + 1e-12), re, im], 1)
+        x = torch.cat([x[..., :33], self.band(x[..., 33:])], -1)
+        near = F.pad(x, (1, 1))
+        a = self.down1(torch.cat([near[..., :-2], x, near[..., 2:]], 1))
+        b = self.down2(a)
+        kept, x = [], b
+        for layer in self.encoder:
+            x = layer(x)
+            kept.append(x)
+        x = self.middle(x)
+        for layer in self.decoder:
+            x = layer(x + kept.pop())
+        y = self.up1(x + b)
+        B, C, L, n = y.shape
+        y = y.reshape(B, 2, C // 2, L, n).permute(0, 2, 3, 4, 1).reshape(B, C // 2, L, 2 * n)[..., :33]
+        y = torch.tanh(self.norm2(self.up2(F.relu(self.norm1(y)) + a)))
+        m = torch.cat([y[..., :33], self.unband(y[..., 33:])], -1)
+        made = [re * m[:, 0] - im * m[:, 1], im * m[:, 0] + re * m[:, 1]]
+        return torch.stack(made, 1).permute(0, 3, 2, 1)
+
+
+class Block(nn.Module):
+    """Attention and a convolution between two feed-forward layers."""
+
+    def __init__(self, d: int, heads: int, kernel: int = 15) -> None:
+        super().__init__()
+        self.heads, self.kernel = heads, kernel
+        self.fed = nn.ModuleList(
+            nn.Sequential(nn.LayerNorm(d), nn.Linear(d, 4 * d), nn.SiLU(), nn.Linear(4 * d, d)) for _ in range(2)
+        )
+        self.norms = nn.ModuleList(nn.LayerNorm(d) for _ in range(4))
+        self.qkvo = nn.ModuleList(nn.Linear(d, d) for _ in range(4))
+        self.gated, self.out = nn.Conv1d(d, 2 * d, 1), nn.Conv1d(d, d, 1)
+        self.deep = nn.Conv1d(d, d, kernel, groups=d)
+
+    def attended(self, x: Any, mask: Any) -> Any:
+        y = self.norms[0](x)
+        B, L, d = y.shape
+        q, k, v = (f(y).view(B, L, self.heads, -1).transpose(1, 2) for f in self.qkvo[:3])
+        y = F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
+        return self.qkvo[3](y.transpose(1, 2).reshape(B, L, d))
+
+    def convolved(self, x: Any) -> Any:
+        y = F.glu(self.gated(self.norms[1](x).transpose(1, 2)), 1)
+        y = self.deep(F.pad(y, (self.kernel - 1, 0))).transpose(1, 2)
+        return self.out(F.silu(self.norms[2](y)).transpose(1, 2)).transpose(1, 2)
+
+    def forward(self, x: Any, mask: Any) -> Any:
+        x = x + 0.5 * self.fed[0](x)
+        x = x + self.attended(x, mask)
+        x = x + self.convolved(x)
+        return self.norms[3](x + 0.5 * self.fed[1](x))
+
+
+class Conformer(nn.Module):
+    """Chunks of four frames that see eight before them."""
+
+    dims = ("B", 80, "L")
+
+    def __init__(self, n: int = 4, d: int = 144) -> None:
+        super().__init__()
+        self.first, self.head = nn.Linear(80, d), nn.Linear(d, 32)
+        self.blocks = nn.ModuleList(Block(d, 4) for _ in range(n))
+
+    def forward(self, x: Any) -> Any:
+        x = self.first(x.transpose(1, 2))
+        chunk = torch.arange(x.shape[1], device=x.device) // 4
+        mask = (chunk[None, :] <= chunk[:, None]) & (chunk[None, :] >= chunk[:, None] - 8)
+        for block in self.blocks:
+            x = block(x, mask)
+        return self.head(x)
+
+
+NETWORKS = {"tcn": Tcn, "dualpath": DualPath, "gtcrn": Gtcrn, "conformer": Conformer}
+
+
+def calls_of(name: str, rows: int, frames: int, training: bool) -> tuple[Callable[[], Any], Callable[[], Any]]:
+    """Return a call of the bare module, and one of the patched one in mid-stream."""
+    import dreamstream as ds
+
+    torch.manual_seed(0)
+    bare: Any = NETWORKS[name]().train(training)
+    for module in bare.modules():
+        if isinstance(module, nn.BatchNorm2d):
+            module.eval()
+    patched: Any = ds.patch_module(copy.deepcopy(bare), train_variant="chunk-wise-aligned").online()
+    names = tuple(d if isinstance(d, str) else None for d in bare.dims)
+    ids = [f"stream {i}" for i in range(rows)]
+
+    def frames_of(n: int) -> torch.Tensor:
+        return torch.randn([{"B": rows, "L": n}.get(d, d) for d in bare.dims])
+
+    def chunk(x: torch.Tensor, lengths: Any, sos: bool) -> Any:
+        return ds.stream_tensor(x, ids=ids, names=names, lengths=np.array(lengths), sos=sos)
+
+    with torch.no_grad():
+        patched(chunk(frames_of(40), [40] * rows, True))
+    x = frames_of(frames)
+    given = chunk(x, RAGGED[frames] if rows > 1 else [frames], False)
+    if not training:
+        return lambda: bare(x), lambda: patched(given)
+
+    def trained(module: Any, x: Any, plain: Callable[[Any], Any]) -> None:
+        module.zero_grad()
+        plain(module(x)).square().mean().backward()
+
+    return lambda: trained(bare, x, lambda y: y), lambda: trained(patched, given, lambda y: y.tensor())
+
+
+def functions_of(call: Callable[[], Any]) -> int:
+    """Return how many Python functions a call runs."""
+    seen = 0
+
+    def note(frame: Any, event: str, _: Any) -> None:
+        nonlocal seen
+        seen += event == "call"
+
+    sys.setprofile(note)
+    call()
+    sys.setprofile(None)
+    return seen
+
+
+def worker(name: str, seconds: float) -> None:
+    """Time one network; a line out per row."""
+    torch.set_num_threads(1)
+    for training in (False, True):
+        torch.set_grad_enabled(training)
+        for rows, frames in CASES:
+            calls = calls_of(name, rows, frames, training)
+            for _ in range(4):
+                for call in calls:
+                    call()
+            times: tuple[list[float], list[float]] = ([], [])
+            stop = time.perf_counter() + seconds
+            while time.perf_counter() < stop or len(times[0]) < 3 * TURN:
+                for call, own in zip(calls, times):
+                    for _ in range(TURN):
+                        begin = time.thread_time()
+                        call()
+                        own.append(1e3 * (time.thread_time() - begin))
+            row = [name, rows, frames, training, *map(float, map(np.median, times)), functions_of(calls[1])]
+            print(json.dumps(row), flush=True)
+
+
+def measured(name: str, root: Path, seconds: float) -> list[Any]:
+    """Return the rows of a network by one tree."""
+    path = os.pathsep.join([str(root), str(Path(__file__).parent)])
+    command = [sys.executable, __file__, "--worker", name, "--seconds", str(seconds)]
+    done = subprocess.run(command, env={**os.environ, "PYTHONPATH": path}, stdout=subprocess.PIPE, check=True)
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--before", type=Path)
+    parser.add_argument("--networks", nargs="+", choices=list(NETWORKS), default=list(NETWORKS))
+    parser.add_argument("--seconds", type=float, default=1.0, help="per row (1)")
+    parser.add_argument("--worker", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.worker:
+        worker(options.worker, options.seconds)
+        return
+    for line in machine(shlex.join(["python", Path(sys.argv[0]).name, *sys.argv[1:]]), ("numpy", "torch")):
+        print(line)
+    print(
+        "\n| network | rows × frames | | bare, ms | patched, ms | ÷ bare | functions | ÷ bare before | functions |"
+    )
+    print("|---|---|---|--:|--:|--:|--:|--:|--:|")
+    for name in options.networks:
+        after = measured(name, ROOT, options.seconds)
+        before = measured(name, options.before, options.seconds) if options.before else [None] * len(after)
+        for (_, rows, frames, training, bare, patched, functions), other in zip(after, before):
+            kind = "training" if training else "evaluation"
+            cells = [name, f"{rows}{'r' if rows > 1 else ''} × {frames}", kind, f"{bare:.2f}", f"{patched:.2f}"]
+            cells += [f"{patched / bare:.2f}", str(functions)]
+            cells += ["–", "–"] if other is None else [f"{other[5] / other[4]:.2f}", str(other[6])]
+            print(f"| {' | '.join(cells)} |", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,266 @@
+"""Steps of training without torch beside torch's own: times, memory, and that the losses are the same.
+
+Usage: python benchmarks/training.py [--recipes gru conformer ctc] [--steps 15] [--json].
+
+The same networks from the same weights take the same steps on the same ragged batches: modules of
+dreamstream.nn that are online, in one call per batch; and plain torch modules, offline, on padded batches and,
+where a layer takes them, on packed ones. Forward, loss, backward, clipping and Adam are timed: CPU time of the
+one thread. Each side runs in a process of its own, alternately; the ratio is of medians, with the better one of
+torch's. Memory is by how much the process has grown, at most.
+
+gru        a convolution with stride, two GRU layers, a class for each frame
+conformer  two Conformer blocks, causal attention, on chunks of at most 64 frames, each a stream of its own
+ctc        convolutions with stride and a GRU on whole files, CTC
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import time
+from typing import Any
+
+import numpy as np
+
+FEATURES, CLASSES, BATCH = 80, 40, 16
+RECIPES = ("gru", "conformer", "ctc")
+LENGTHS = {"gru": (40, 200), "conformer": (24, 64), "ctc": (150, 400)}
+SIDES = {"gru": ("padded", "packed"), "conformer": ("padded",), "ctc": ("padded", "packed")}
+
+
+def batches(recipe: str, n: int) -> list[tuple[list[np.ndarray], list[np.ndarray]]]:
+    """Inputs (L, features) of random lengths, and their targets."""
+    rng, out = np.random.default_rng(0), []
+    low, high = LENGTHS[recipe]
+    for _ in range(n):
+        lengths = rng.integers(low, high + 1, BATCH)
+        rows = [np.float32(rng.standard_normal((k, FEATURES))) for k in lengths]
+        ends = [frames_of(recipe, k) for k in lengths]
+        if recipe == "ctc":
+            targets = [rng.integers(1, CLASSES, max(1, k // 5)) for k in ends]
+        else:
+            targets = [rng.integers(0, CLASSES, k) for k in ends]
+        out.append((rows, targets))
+    return out
+
+
+def frames_of(recipe: str, n: int) -> int:
+    once = (int(n) - 1) // 2 + 1
+    return (once - 1) // 2 + 1 if recipe == "ctc" else once
+
+
+def network(recipe: str, lib: Any) -> Any:
+    """The network with one library's layers; `mask` zeroes what lies behind the frames of padded rows."""
+    nn, f = lib.nn, lib.nn.functional
+
+    class Recurrent(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            layers = [nn.Conv1d(FEATURES if k == 0 else 128, 128, 5, 2, 2) for k in range(1 + (recipe == "ctc"))]
+            self.convs = nn.ModuleList(layers)
+            self.rnn = nn.GRU(128, 128, 1 if recipe == "ctc" else 2, batch_first=True)
+            self.head = nn.Linear(128, CLASSES)
+
+        def forward(self, x: Any, masks: Any = None, through: Any = None) -> Any:
+            for k, conv in enumerate(self.convs):
+                x = f.relu(conv(x))
+                x = x if masks is None else x * masks[k]
+            x = x.transpose(1, 2)
+            return self.head(self.rnn(x)[0] if through is None else through(self.rnn, x))
+
+    class Block(nn.Module):
+        def __init__(self, d: int = 128) -> None:
+            super().__init__()
+            self.norms = nn.ModuleList([nn.LayerNorm(d) for _ in range(5)])
+            self.up = nn.ModuleList([nn.Linear(d, 4 * d) for _ in range(2)])
+            self.down = nn.ModuleList([nn.Linear(4 * d, d) for _ in range(2)])
+            self.qkv, self.out = nn.ModuleList([nn.Linear(d, d) for _ in range(3)]), nn.Linear(d, d)
+            self.wide, self.depth = nn.Conv1d(d, 2 * d, 1), nn.Conv1d(d, d, 15, padding=7, groups=d)
+            self.narrow = nn.Conv1d(d, d, 1)
+
+        def forward(self, x: Any, mask: Any) -> Any:
+            x = x + self.down[0](f.silu(self.up[0](self.norms[0](x)))) * 0.5
+            y = self.norms[1](x)
+            q, k, v = (layer(y).unflatten(-1, (4, 32)).transpose(1, 2) for layer in self.qkv)
+            x = x + self.out(f.scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2).flatten(2))
+            y = f.glu(self.wide(self.norms[2](x).transpose(1, 2)), 1)
+            y = self.depth(y if mask is None else y * mask)
+            x = x + self.narrow(f.silu(y)).transpose(1, 2)
+            return self.norms[4](x + self.down[1](f.silu(self.up[1](self.norms[3](x)))) * 0.5)
+
+    class Conformer(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.front = nn.Conv1d(FEATURES, 128, 3, 2, 1)
+            self.blocks, self.head = nn.ModuleList([Block(), Block()]), nn.Linear(128, CLASSES)
+
+        def forward(self, x: Any, masks: Any = None, through: Any = None) -> Any:
+            x = self.front(x).transpose(1, 2)
+            for block in self.blocks:
+                x = block(x, None if masks is None else masks[0])
+            return self.head(x)
+
+    model = Conformer() if recipe == "conformer" else Recurrent()
+    rng = np.random.default_rng(1)
+    state: dict[str, Any] = {}
+    for name, p in model.state_dict().items():
+        scale = 1.0 if name.endswith("weight") and p.ndim == 1 else 0.0
+        spread = 0.01 if p.ndim == 1 else 1 / np.prod(p.shape[1:]) ** 0.5
+        state[name] = np.float32(scale + spread * rng.standard_normal(tuple(p.shape)))
+    if lib.__name__ == "torch":
+        state = {name: lib.from_numpy(value) for name, value in state.items()}
+    model.load_state_dict(state)
+    return model
+
+
+# ---------------------------------------------------------------------- a step of each side
+def native(recipe: str) -> Any:
+    import dreamstream as ds
+    import dreamstream.nn.functional as F
+
+    model = ds.patch_module(network(recipe, ds)).train().online()
+    optimizer = ds.optim.Adam(model.parameters(), lr=1e-3)
+    ids = [str(k) for k in range(BATCH)]
+
+    def step(rows: Any, targets: Any) -> float:
+        y = model(ds.stream_tensor([r.T for r in rows], ids=ids, sos=True, eos=True))
+        if recipe == "ctc":
+            scores = F.log_softmax(y, -1).tensor().transpose(0, 1)
+            loss = F.ctc_loss(scores, np.concatenate(targets), y.lengths, np.array([len(t) for t in targets]))
+        else:
+            wanted = ds.train.align(y, dict(zip(ids, targets)))
+            loss = F.cross_entropy(y.transpose(1, 2), wanted)
+        optimizer.zero_grad()
+        loss.backward()
+        ds.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        return float(loss.detach())
+
+    return step
+
+
+def plain(recipe: str, packed: bool) -> Any:
+    import torch
+    from torch.nn import functional as F
+    from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence, pad_sequence
+
+    torch.set_num_threads(1)
+    model = network(recipe, torch).train()
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
+
+    def mask(lengths: Any) -> Any:
+        return (torch.arange(int(lengths.max()))[None] < lengths[:, None])[:, None].float()
+
+    def step(rows: Any, targets: Any) -> float:
+        x = pad_sequence([torch.from_numpy(r) for r in rows], batch_first=True).transpose(1, 2)
+        lengths = torch.tensor([len(r) for r in rows])
+        halves = [(lengths - 1) // 2 + 1]
+        halves += [(halves[0] - 1) // 2 + 1] * (recipe == "ctc")
+        ends = halves[-1]
+
+        def through(rnn: Any, x: Any) -> Any:
+            y, _ = rnn(pack_padded_sequence(x, ends, batch_first=True, enforce_sorted=False))
+            return pad_packed_sequence(y, batch_first=True)[0]
+
+        y = model(x, list(map(mask, halves)), through if packed else None)
+        if recipe == "ctc":
+            scores, labels = F.log_softmax(y, -1).transpose(0, 1), torch.from_numpy(np.concatenate(targets))
+            loss = F.ctc_loss(scores, labels, ends, torch.tensor([len(t) for t in targets]))
+        else:
+            wanted = pad_sequence(list(map(torch.from_numpy, targets)), batch_first=True, padding_value=-100)
+            loss = F.cross_entropy(y.transpose(1, 2), wanted)
+        optimizer.zero_grad()
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        return float(loss.detach())
+
+    return step
+
+
+def memory(peak: bool) -> float:
+    """Megabytes of this process that are resident now, or were at most since they were last asked for (Linux)."""
+    if not peak:
+        with open("/proc/self/clear_refs", "w") as file:
+            file.write("5")
+    with open("/proc/self/status") as file:
+        said = dict(line.split(":") for line in file if line.startswith(("VmRSS", "VmHWM")))
+    return int(said["VmHWM" if peak else "VmRSS"].split()[0]) / 1024
+
+
+def run(side: str, recipe: str, n_steps: int) -> dict[str, Any]:
+    """Take steps in this process; the first three are not timed."""
+    given = batches(recipe, n_steps + 3)
+    step = native(recipe) if side == "native" else plain(recipe, side == "packed")
+    before = memory(peak=False)
+    losses, times = [], []
+    for rows, targets in given:
+        start = time.thread_time()
+        losses.append(step(rows, targets))
+        times.append(1000 * (time.thread_time() - start))
+    grown = memory(peak=True) - before
+    return {"ms": sorted(times[3:]), "losses": losses, "mb": grown}
+
+
+def measured(recipe: str, n_steps: int, rounds: int) -> dict[str, Any]:
+    sides = ("native", *SIDES[recipe])
+    found: dict[str, list[Any]] = {side: [] for side in sides}
+    for _ in range(rounds):
+        for side in sides:
+            command = [sys.executable, __file__, "--side", side, "--recipes", recipe, "--steps", str(n_steps)]
+            environment = {**os.environ, "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+            done = subprocess.run(command, capture_output=True, text=True, env=environment)
+            if done.returncode:
+                raise SystemExit(done.stderr)
+            found[side].append(json.loads(done.stdout))
+    out: dict[str, Any] = {"recipe": recipe, "losses": {}, "ms": {}, "mb": {}}
+    for side in sides:
+        out["ms"][side] = [
+            float(t) for t in np.percentile([t for r in found[side] for t in r["ms"]], [10, 50, 90])
+        ]
+        out["mb"][side] = max(r["mb"] for r in found[side])
+        out["losses"][side] = found[side][0]["losses"]
+    best = min(SIDES[recipe], key=lambda side: out["ms"][side][1])
+    out["ratio"] = out["ms"]["native"][1] / out["ms"][best][1]
+    out["memory_ratio"] = out["mb"]["native"] / min(out["mb"][side] for side in SIDES[recipe])
+    first = np.array(out["losses"]["native"][:5])
+    out["difference"] = max(float(np.abs(first / out["losses"][s][:5] - 1).max()) for s in SIDES[recipe])
+    if not out["difference"] < 1e-3:
+        raise SystemExit(f"{recipe}: the losses are not the same: {out['losses']}")
+    return out
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--recipes", nargs="+", choices=RECIPES, default=RECIPES)
+    parser.add_argument("--steps", type=int, default=15)
+    parser.add_argument("--rounds", type=int, default=2)
+    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--side", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.side:
+        print(json.dumps(run(options.side, options.recipes[0], options.steps)))
+        return
+    if not options.json:
+        from machine import kernels, machine
+
+        print("\n".join(machine("python benchmarks/training.py", ("numpy", "torch"))), kernels(), sep="\n")
+        print("\n| recipe | native, ms | torch padded | torch packed | native ÷ torch | native, MB | torch, MB |")
+        print("|---|--:|--:|--:|--:|--:|--:|")
+    for recipe in options.recipes:
+        row = measured(recipe, options.steps, options.rounds)
+        if options.json:
+            print(json.dumps(row))
+            continue
+        shown = [row["ms"][side] for side in ("native", *SIDES[recipe])]
+        cells = [f"{middle:.1f} ({low:.1f}–{high:.1f})" for low, middle, high in shown]
+        cells += ["–"] * (3 - len(cells))
+        least = min(row["mb"][side] for side in SIDES[recipe])
+        print(f"| {recipe} | {' | '.join(cells)} | {row['ratio']:.2f} | {row['mb']['native']:.0f} | {least:.0f} |")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,265 @@
+"""Products of queries with a table by positions, shifted so that each key meets its distance.
+
+Transformer-XL's scores have a second term, ``q @ p.transpose(-2, -1)`` of a table p with a row for each distance.
+Its row i is moved by i, by pads and views (``rel_shift``), so that column j is that of the distance i - j. Pads
+and views are deferred like all that is done to positions (`deferred`); what stands where is read off an index.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from ..stream.context import Context
+from ..stream.mask_recognition import Recognised, Unrecognised, expected
+from .score_layout import QUERIES, STREAMS, Heads, atoms_of, laid
+
+Array = npt.NDArray[Any]
+
+#: The distances of a table that has no end, where a context has none.
+FARTHEST = 5000
+#: Up to which rows of a table are equal that are computed for other lengths, of the greatest.
+_EXACT = 1e-5
+
+
+class Rows(NamedTuple):
+    """The rows of a table by distance that a product of queries reads.
+
+    Attributes
+    ----------
+    factor : float
+        Of queries.
+    keys : int
+        The number of them at which the table is looked at.
+    picked : ndarray
+        Its rows there, one for each distance.
+    first : int
+        The distance of the first of them.
+    ends : int or None
+        The most frames that a stream may have.
+    """
+
+    factor: float
+    keys: int
+    picked: Array
+    first: int
+    ends: int | None
+
+
+class Places:
+    """A function in place of the product, whose values show where each of its elements goes, or how it is scaled.
+
+    Parameters
+    ----------
+    queries : StreamTensor
+        ``(B, heads, L, F)``.
+    table : Deferred
+        The rows; a dimension is as long as the product's last.
+    order : sequence of int
+        The table's dimensions: heads, rows, features.
+    dims : tuple of str
+        What each dimension of the product is: "B", "h", "i", "m".
+    """
+
+    __name__ = "product"
+
+    def __init__(self, queries: Any, table: Any, order: Sequence[int], dims: tuple[str, ...]) -> None:
+        self.queries, self.table, self.order, self.dims = queries, table, tuple(order), dims
+        self.shows = ""
+
+    def __call__(self, shape: Any) -> Any:
+        """Return, by `shows`, ones, each element's place along a dimension, or zeros."""
+        sizes = tuple(int(s) for s in shape.shape)
+        out = np.full(sizes, np.float32(self.shows == "one"))
+        if self.shows in self.dims:
+            at = self.dims.index(self.shows)
+            out += np.arange(sizes[at], dtype=np.float32).reshape(
+                [-1 if i == at else 1 for i in range(len(sizes))]
+            )
+        return self.table.library.array(out)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Places) and (self.dims, self.order) == (other.dims, other.order)
+
+    def __hash__(self) -> int:
+        return hash((self.dims, self.order))
+
+
+def product(x: Any, s: str, table: Any, t: str, out: str) -> tuple[Places, tuple[Any, ...]] | None:
+    """Return the product of queries with a table by positions, and its sizes; None where it is none.
+
+    Parameters
+    ----------
+    x : StreamTensor
+    table : Deferred
+    s, t, out : str
+        A letter for each dimension of either, and of the product.
+    """
+    own = atoms_of(x, s, QUERIES)
+    summed = [c for c in s if c in t and c not in out]
+    rows = [c for c in t if c in out and c not in s]
+    if own is None or len(summed) != 1 or len(rows) != 1 or any(c not in s + t for c in out):
+        return None
+    every = [a for c in out for a in own.get(c, ())]
+    heads = [a for a in every if isinstance(a, Heads)]
+    if every.count(QUERIES) != 1 or every.count(STREAMS) != 1 or len(heads) > 1 or any(own[summed[0]][1:]):
+        return None
+    sizes = dict(zip(t, table.shape))
+    n_heads = heads[0].size if heads else 1
+    others = [c for c in t if c not in (summed[0], rows[0])]
+    with_heads = [c for c in others if not (isinstance(sizes[c], int) and sizes[c] == 1)]
+    if any(not isinstance(sizes[c], int) for c in others) or len(with_heads) > 1:
+        return None
+    if any(sizes[c] != n_heads or not heads or heads[0] not in own.get(c, ()) for c in with_heads):
+        return None
+    kinds = {QUERIES: "i", STREAMS: "B"}
+    dims = tuple(
+        "m" if c == rows[0] else next((kinds.get(a, "h") for a in reversed(own.get(c, ()))), "") for c in out
+    )
+    queries = laid(x, [(c,) if c in summed else own[c] for c in s], heads, (QUERIES, summed[0]))
+    shape = dict(zip(s, x.shape)) | {rows[0]: sizes[rows[0]]}
+    order = [t.index(c) for c in (*[c for c in others if c not in with_heads], *with_heads, rows[0], summed[0])]
+    return Places(queries, table, order, dims), tuple(shape.get(c, 1) for c in out)
+
+
+def rows_of(
+    places: Places,
+    found: Recognised,
+    scale: float,
+    at: Callable[[int], Array],
+    table: Callable[[int], Any],
+    shown: int,
+) -> Rows:
+    """Return the rows of a table by distance that a product reads.
+
+    Parameters
+    ----------
+    places : Places
+        Of the program that gives the term.
+    found : Recognised
+        What queries see.
+    scale : float
+        Of scores, by which the operator scales the term too.
+    at : callable
+        From a number of keys n to what is added to their scores, ``(heads or 1, n, n)``.
+    table : callable
+        From a number of keys to the table, ``(heads or 1, rows, features)``.
+    shown : int
+        Keys that show all that its numbers say.
+    """
+    context = found.context
+    if found.hides:
+        raise Unrecognised("keys are left out beside scores by position")
+    chunk = context.chunk or 1
+    n = max(64, 4 * (chunk + (context.right or 0)))
+    near, size = table(n), [table(k).shape[1] for k in (n, n + 1)]
+    if size[0] == size[1]:
+        return _rows_of_few(places, found, scale, at, max(n, shown))
+    factor, slope, first = _affine(*_by_distance(places, found, at, n))
+    other = _affine(*_by_distance(places, found, at, n + 1))
+    if (factor, slope) != other[:2]:
+        raise Unrecognised("its scores by position are of other places at other lengths")
+    step = other[2] - first
+
+    def whole(k: int) -> bool:
+        return bool(table(k).shape[1] == size[0] + (size[1] - size[0]) * (k - n))
+
+    ends = None if whole(FARTHEST) else _last(whole, n, FARTHEST)
+    longest = FARTHEST if ends is None else ends
+    back, ahead = _reach(context, longest)
+    most = min(longest, max(back, ahead) + 1 + n)
+    far = table(most)
+    distances = np.arange(back, -ahead - 1, -1)
+    picked = slope * distances + first + step * (most - n)
+    shared = np.arange(min(back, n - 1), -min(ahead, n - 1) - 1, -1)
+    if picked.min() < 0 or picked.max() >= far.shape[1]:
+        raise Unrecognised("its scores by position look beyond their table")
+    same = [_values(t[:, slope * shared + first + step * (k - n)]) for t, k in ((near, n), (far, most))]
+    if np.abs(same[0] - same[1]).max() > _EXACT * max(1.0, np.abs(same[0]).max()):
+        raise Unrecognised("its scores by position are no function of the distance")
+    return Rows(factor / scale, most, picked, int(back), _last_frame(context) if ends is None else ends)
+
+
+def _rows_of_few(places: Places, found: Recognised, scale: float, at: Callable[[int], Array], n: int) -> Rows:
+    """Return what a product with a table of so many rows is, of which one is taken for each distance.
+
+    Beyond what is shown distances go on with the row of the last.
+    """
+    _by_distance(places, found, at, min(n, 64))  # which refuses at once what few frames show
+    factor, distances, rows = _by_distance(places, found, at, n)
+    more = _by_distance(places, found, at, n + 1)
+    known = dict(zip(more[1], more[2]))
+    if factor != more[0] or any(known.get(d, row) != row for d, row in zip(distances, rows)):
+        raise Unrecognised("its scores by position are of other places at other lengths")
+    back, ahead = _reach(found.context, FARTHEST)
+    wanted = np.arange(back, -ahead - 1, -1)
+    shown = np.clip(wanted, distances.min(), distances.max())
+    if any(known[d] != known[d - np.sign(d)] for d in {*shown[shown != wanted]}):
+        raise Unrecognised("its scores by position go on to change with the distance")
+    picked = np.array([known[d] for d in shown])
+    return Rows(factor / scale, n, picked, int(back), _last_frame(found.context))
+
+
+def _reach(context: Context, longest: int) -> tuple[int, int]:
+    """Return how far back and ahead the first and last key are that a query sees."""
+    chunk = context.chunk or 1
+    behind = context.behind
+    back = longest - 1 if behind is None or context.chunk is None else min(behind + chunk, longest) - 1
+    return back, longest - 1 if context.waits else min(chunk + (context.right or 0), longest) - 1
+
+
+def _last_frame(context: Context) -> int | None:
+    """Return the most frames that a stream may have; None where its queries see few."""
+    return None if None not in (context.behind, context.right, context.chunk) else FARTHEST
+
+
+def _values(x: Any) -> Array:
+    return np.asarray(x.detach().cpu().numpy(), np.float64)
+
+
+def _last(holds: Callable[[int], bool], low: int, high: int) -> int:
+    """Return the last number at which something holds that holds of the first, and not of the last."""
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if holds(middle) else (low, middle)
+    return low
+
+
+def _by_distance(
+    places: Places, found: Recognised, at: Callable[[int], Array], n: int
+) -> tuple[float, Array, Array]:
+    """Return by how much a term is scaled, the distances that are seen, and the row of the table at each."""
+    said: dict[str, Array] = {}
+    seen = expected(found.context, n)
+    for what in ("", "one", "h", "i", "m"):
+        places.shows = what
+        try:
+            said[what] = at(n)[:, seen].astype(np.float64)
+        finally:
+            places.shows = ""
+    i, j = (part[seen] for part in np.indices((n, n)))
+    factors = said["one"] - said[""]
+    beside = np.abs(said[""])
+    factor = float(factors.flat[beside.argmin()])
+    if not factor or np.abs(factors - factor).max() > 1e-6 * max(abs(factor), beside.max()):
+        raise Unrecognised("its scores by position are scaled differently, or lack some that are seen")
+    head, query, row = (np.rint((said[c] - said[""]) / factor) for c in ("h", "i", "m"))
+    if not (query == i).all() or ("h" in places.dims and not (head == np.arange(len(head))[:, None]).all()):
+        raise Unrecognised("its scores by position are those of other queries or heads")
+    distances, first = np.unique(i - j, return_index=True)
+    rows = row[0, first].astype(int)
+    if not (row == rows[np.searchsorted(distances, i - j)]).all():
+        raise Unrecognised("its scores by position are no function of the distance")
+    return factor, distances, rows
+
+
+def _affine(factor: float, distances: Array, rows: Array) -> tuple[float, int, int]:
+    """Return the factor, and the row as ``slope * distance + first``."""
+    slope = int(np.rint((rows[-1] - rows[0]) / (distances[-1] - distances[0] or 1)))
+    first = int(rows[0] - slope * distances[0])
+    if not (rows == slope * distances + first).all():
+        raise Unrecognised("its scores by position are no function of the distance")
+    return factor, slope, first

@@ -1,0 +1,165 @@
+"""Random numbers that layers draw in training: what is dropped, and noise.
+
+What a frame of a stream draws is a function of its stream's key, the place in the forward and the frame's
+position, so that neither chunks nor other streams of a batch change it (`online.draws` has the keys). What plain
+tensors draw comes from `manual_seed`'s generator.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from math import prod
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .. import _core, autograd
+from ..errors import NotStreamableError
+from ..stream.edge import Edge, Line
+from ..stream.rules import holds
+from . import creation
+from .stream_tensor import StreamTensor
+from .tensor import Tensor
+
+Array = NDArray[Any]
+
+#: Operators that drop within themselves: weights of attention, outputs between recurrent layers.
+DROPPING_OPERATORS = frozenset(
+    ("attention", "cross_attention", "lstm", "gru", "rnn", "lstm_within", "gru_within", "rnn_within")
+)
+
+_DROPPING: ContextVar[float] = ContextVar("DROPPING", default=0.0)
+
+
+@contextmanager
+def dropping(p: float) -> Iterator[None]:
+    """Let operators that run within it, and can, drop with a probability."""
+    before = _DROPPING.set(p)
+    try:
+        yield
+    finally:
+        _DROPPING.reset(before)
+
+
+def asked_to_drop(name: str) -> float:
+    """Return with which probability an operator is to drop."""
+    p = _DROPPING.get()
+    return p if p and name in DROPPING_OPERATORS else 0.0
+
+
+def fresh_keys(n: int) -> NDArray[np.uint64]:
+    """Return new keys of the generator, for plain tensors."""
+    return creation.generator().integers(0, 1 << 64, n, np.uint64)
+
+
+# ------------------------------------------------------------------ numbers of streams
+def entry_of(name: str, x: StreamTensor) -> Any:
+    """Return the running call that a stream belongs to, which must have values and keys."""
+    edge = x.edge
+    if edge is None or x.value is None or not hasattr(edge.entry, "draw_keys"):
+        raise NotStreamableError.here(
+            f"{name}: random numbers are drawn in training, and an engine draws none; call module.eval()"
+        )
+    return edge.entry
+
+
+def uniform(name: str, x: StreamTensor, features: Sequence[int], by_frame: bool = True) -> Array:
+    """Return numbers in [0, 1) for each frame of a stream, or the same ones for all of its frames."""
+    edge: Any = x.edge
+    keys = entry_of(name, x).draw_keys()
+    first = np.ascontiguousarray(np.maximum(edge.counts[:, 0], 0))
+    n = np.ascontiguousarray(edge.counts[:, 2] - edge.counts[:, 0])
+    width = prod(features)
+    if by_frame:
+        return _core.draws(keys, first, n, width).reshape(-1, *features)
+    once = _core.draws(keys, np.zeros_like(n), np.ones_like(n), width)
+    return np.repeat(once, n, 0).reshape(-1, *features)
+
+
+def normal(name: str, x: StreamTensor, features: Sequence[int]) -> Array:
+    """Return numbers of the standard normal distribution for each frame (Box and Muller)."""
+    u = uniform(name, x, (*features, 2))
+    out: Array = np.sqrt(-2 * np.log1p(-u[..., 0])) * np.cos(2 * np.pi * u[..., 1])
+    return out
+
+
+def beside(x: Any, value: Array) -> Any:
+    """Return other values of a stream's frames, which follow from no tensor."""
+    line = x.edge.line
+    own = line.facts.get("drawn")
+    if own is None:
+        own = line.facts["drawn"] = Line(line.cid, line.rate, line.dtype, line.features, static=line.static)
+    return StreamTensor.inside(value, x.dims, Edge(x.edge.entry, own, x.edge.counts), x._names)
+
+
+# ------------------------------------------------------------------ what is dropped
+def dropped(name: str, x: Any, p: float, channels: bool, alpha: bool) -> Any:
+    """Return a tensor some of whose elements, or whole channels, are dropped.
+
+    Parameters
+    ----------
+    name : str
+    x : Tensor
+    p : float
+        Above 0.
+    channels : bool
+        Whether the elements behind the first two dimensions are dropped together.
+    alpha : bool
+        Whether dropped elements become what keeps mean and variance of a SELU's output.
+    """
+    if x.is_stream and x.edge is not None:
+        scale, shift = factors(kept_of_stream(name, x, p, channels), p, alpha, x.dtype)
+        return _scaled(name, x, scale, shift)
+    shape = tuple(x.shape)
+    if channels:
+        shape = (*shape[:2], *(1,) * (len(shape) - 2)) if len(shape) > 2 else (*shape[:1], *(1,) * len(shape[1:]))
+    if x.is_stream:  # the frames of one call, outside of forwards
+        frames = autograd.follow(Tensor._plain(x.value), autograd.source(x), "frames")
+        kept = creation.generator().random(frames.shape) >= p
+        return x.like(_plainly(frames, kept, p, alpha))
+    return _plainly(x, creation.generator().random(shape) >= p, p, alpha)
+
+
+def factors(kept: Array, p: float, alpha: bool, dtype: Any) -> tuple[Array, Any]:
+    """Return by what elements are multiplied, and what is added to them."""
+    if p == 1 or not alpha:
+        return (kept * (0.0 if p == 1 else 1 / (1 - p))).astype(dtype), None
+    low = -1.7580993408473766  # a SELU's of -inf
+    a = ((1 - p) * (1 + p * low * low)) ** -0.5
+    return (kept * a).astype(dtype), (a * low * (1 - p - kept)).astype(dtype)
+
+
+def _plainly(x: Any, kept: Array, p: float, alpha: bool) -> Any:
+    scale, shift = factors(kept, p, alpha, x.dtype)
+    out = x * Tensor._plain(scale)
+    return out if shift is None else out + Tensor._plain(shift)
+
+
+def kept_of_stream(name: str, x: Any, p: float, channels: bool) -> Array:
+    """Return which elements of a stream's frames, as they are stored, are kept."""
+    entry_of(name, x)
+    features = tuple(x.value.shape[1:])
+    if not channels:
+        return uniform(name, x, features) >= p
+    own = x.dims[:2] if len(x.dims) > 2 else x.dims[:1]
+    if not any(isinstance(d, str) and holds(d, "B") for d in own):
+        raise NotStreamableError.here(
+            name,
+            f" would drop the same of all streams of a batch in {x.roles}; B must be one of its first two "
+            "dimensions",
+        )
+    lead = len(features) - len(x.features)  # features that are joined with B are stored in front
+    shape = (*features[:lead], *(n if i in own else 1 for i, n in enumerate(x.features)))
+    by_frame = any(isinstance(d, str) and holds(d, "L") for d in own)
+    return uniform(name, x, shape, by_frame) >= p
+
+
+def _scaled(name: str, x: Any, scale: Array, shift: Any) -> Any:
+    """Return a stream's frames, scaled and shifted; operations that follow see the same edge."""
+    out = beside(x, x.value * scale if shift is None else x.value * scale + shift)
+    if x.edge.made is not None:
+        out.edge.made = autograd.Record(name, [x.edge.made], lambda g: [g * scale]), 0
+    return out

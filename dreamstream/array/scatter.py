@@ -1,0 +1,110 @@
+"""Writing or adding at indices along a dimension: torch's `index_copy`, `scatter` and their like."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from ..errors import ShapeError
+from . import dtypes, forward
+from .elementwise import plain_array, refuse_streams
+from .hook import made
+from .tensor import Tensor, take
+
+
+# ---------------------------------------------------------------------- by a list of places
+def index_copy(self: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
+    """Return it with `source` at the places along `dim` that a 1-D int64 tensor names."""
+    axis, places = _named(self, "index_copy", dim, index)
+    out: Tensor = self.clone()
+    out[(slice(None),) * axis + (places,)] = source
+    return out
+
+
+def index_fill(self: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
+    """Return it with a number at the places along `dim` that a 1-D int64 tensor names."""
+    axis, places = _named(self, "index_fill", dim, index)
+    out: Tensor = self.clone()
+    out[(slice(None),) * axis + (places,)] = value.item() if isinstance(value, Tensor) else value
+    return out
+
+
+def index_add(self: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: float = 1) -> Tensor:
+    """Return it with alpha * `source` added at the places along `dim` that a 1-D int64 tensor names."""
+    axis, places = _named(self, "index_add", dim, index)
+    out: Tensor = self.clone()
+    lead: tuple[Any, ...] = (slice(None),) * axis
+    for part in _apart(places):
+        at = (*lead, [places[j] for j in part])
+        own = (*lead, part)
+        more = source[own]
+        out[at] = out[at] + (more if alpha == 1 else more * alpha)
+    return out
+
+
+def _named(x: Tensor, name: str, dim: int, index: Any) -> tuple[int, list[int]]:
+    """Return the dimension, and the places along it."""
+    refuse_streams(name, [index])
+    places = plain_array(name, index)
+    if places.ndim > 1 or (places != places.astype(np.int64)).any():
+        raise ShapeError.here(f"{name}: expected a 1-D index of integers, got {index!r}")
+    return x._axis(name, dim), [int(i) for i in places.reshape(-1)]
+
+
+def _apart(places: list[int]) -> Iterator[list[int]]:
+    """Give the numbers of places in groups in which no place is twice, in order for each place."""
+    left = list(range(len(places)))
+    while left:
+        first = {places[j]: j for j in reversed(left)}
+        yield sorted(first.values())
+        left = [j for j in left if first[places[j]] != j]
+
+
+# ---------------------------------------------------------------------- by places of each element
+def scatter(
+    self: Tensor, dim: int, index: Tensor, src: Any = None, *, value: Any = None, reduce: str | None = None
+) -> Tensor:
+    """Return it with `src`, or a number, at the places along `dim` that an int64 tensor has for each."""
+    if reduce not in (None, "add"):
+        raise ShapeError.here(f"scatter: reduce is 'add', got {reduce!r}")
+    return _scattered(self, dim, index, value if src is None else src, reduce == "add")
+
+
+def scatter_add(self: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
+    """Return it with `src` added at the places along `dim` that an int64 tensor has for each."""
+    return _scattered(self, dim, index, src, True)
+
+
+def _scattered(x: Tensor, dim: int, index: Any, src: Any, adds: bool) -> Tensor:
+    name = "scatter_add" if adds else "scatter"
+    axis = x._axis(name, dim)
+    if x.is_stream or getattr(index, "is_stream", False) or getattr(src, "is_stream", False):
+        return forward.scatter(x, axis, index, src, adds)
+    where = plain_array(name, index, dtypes.int64)
+    given = x._plain(np.asarray(src, x.dtype)) if isinstance(src, (int, float)) else src
+    plain_array(name, given)
+    if where.ndim != x.ndim or any(w > n for i, (w, n) in enumerate(zip(where.shape, x.shape)) if i != axis):
+        raise ShapeError(f"{name}: an index of shape {where.shape} for a tensor of shape {tuple(x.shape)}")
+    given = given[tuple(map(slice, where.shape))] if given.ndim else given
+    return made(name, x, given, index=where, axis=axis)
+
+
+def take_along_dim(self: Tensor, indices: Tensor, dim: int | None = None) -> Tensor:
+    """Return elements chosen along `dim` by an int64 tensor of as many dimensions."""
+    if dim is None:
+        return self.reshape(-1).gather(0, indices.reshape(-1))
+    if not (self.is_stream and getattr(indices, "is_stream", False) and self.ndim == indices.ndim):
+        return self.gather(dim, indices)
+    axis = self._axis("take_along_dim", dim)
+
+    def widened(own: Any, other: Any) -> Any:
+        along = [i == axis or isinstance(d, str) for i, d in enumerate(own.dims)]
+        return own.expand(*(-1 if a else max(n, m) for a, n, m in zip(along, own.shape, other.shape)))
+
+    found: Tensor = widened(self, indices).gather(dim, widened(indices, self))
+    return found
+
+
+take(Tensor, globals())

@@ -1,0 +1,209 @@
+"""Which dimension of scores is that of streams, heads, queries or keys, also where heads are joined or split.
+
+Queries, keys and values are brought from there to ``(B, heads, L, features)``, as operators have them, and back.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from ..stream.rules import BatchSize, Length
+
+Dim = tuple[Any, ...]
+
+STREAMS, QUERIES, KEYS = "B", "i", "j"
+
+
+class Heads:
+    """Some of the heads, or a factor of their number."""
+
+    __slots__ = ("size",)
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+
+
+class Axes:
+    """What each dimension is made of, in row-major order: `STREAMS`, `QUERIES`, `KEYS` and `Heads`.
+
+    Parameters
+    ----------
+    dims : sequence of tuple
+        An empty tuple is a dimension of size 1.
+    heads : sequence of Heads
+        All of them, in the order in which operators have them.
+    """
+
+    def __init__(self, dims: Sequence[tuple[Any, ...]], heads: Sequence[Heads]) -> None:
+        self.dims = tuple(dims)
+        self.heads = tuple(heads)
+
+    @property
+    def n_heads(self) -> int:
+        return math.prod(h.size for h in self.heads)
+
+    def index(self, *atoms: Any) -> int | None:
+        """Return the number of the dimension that is made of exactly these; None where there is none."""
+        return self.dims.index(atoms) if atoms in self.dims else None
+
+    def like(self, dims: Sequence[tuple[Any, ...]]) -> Axes:
+        return Axes(dims, self.heads)
+
+    def key(self) -> tuple[Any, ...]:
+        """Return a key that is equal for equal dimensions and equal numbers of heads."""
+        at = {h: i for i, h in enumerate(self.heads)}
+        return (tuple(h.size for h in self.heads), tuple(tuple(at.get(a, a) for a in dim) for dim in self.dims))
+
+    def sizes(self, batch: Any, queries: Any, keys: Any) -> tuple[Any, ...]:
+        """Return the size of each dimension."""
+        known = {STREAMS: batch, QUERIES: queries, KEYS: keys}
+        out = []
+        for dim in self.dims:
+            size: Any = 1
+            for atom in dim:
+                of = atom.size if isinstance(atom, Heads) else known[atom]
+                size = of if isinstance(size, int) and size == 1 else size * of
+            out.append(size)
+        return tuple(out)
+
+    def reshaped(self, shape: Sequence[Any]) -> Axes | None:
+        """Return the dimensions after a reshape; None if it splits or joins more than heads and streams."""
+        left = [a for dim in self.dims for a in dim]
+        heads = list(self.heads)
+        at = next((i for i, s in enumerate(shape) if isinstance(s, int) and s == -1), len(shape))
+        front = [_taken(left, heads, s, 0) for s in shape[:at]]
+        back = [_taken(left, heads, s, -1) for s in reversed(shape[at + 1 :])]
+        if None in front or None in back or (left and at == len(shape)):
+            return None
+        rest = [tuple(left)] if at < len(shape) else []
+        return Axes([*front, *rest, *reversed(back)], heads)  # type: ignore[list-item]
+
+    def read(self, x: Any, n: int) -> Any:
+        """Return a tensor that broadcasts against scores of one stream and n frames as ``(1 or heads, n, n)``.
+
+        None where it does not.
+        """
+        shape = tuple(x.shape)
+        while len(shape) > len(self.dims) and shape[0] == 1:
+            shape = shape[1:]
+        if len(shape) > len(self.dims):
+            return None
+        shape = (1,) * (len(self.dims) - len(shape)) + shape
+        atoms = [a for dim in self.dims for a in dim]
+        sizes: list[int] = []
+        for size, dim in zip(shape, self.dims):
+            whole = [a.size if isinstance(a, Heads) else 1 if a == STREAMS else n for a in dim]
+            if size not in (1, math.prod(whole)):
+                return None
+            sizes += whole if size == math.prod(whole) else [1] * len(dim)
+        order = [atoms.index(a) for a in (*((STREAMS,) if STREAMS in atoms else ()), *self.heads, QUERIES, KEYS)]
+        out = x.reshape(sizes).permute(order)
+        if STREAMS in atoms:
+            out = out.squeeze(0)
+        if all(s == 1 for s in out.shape[:-2]):
+            return out.reshape(1, *out.shape[-2:]).expand(1, n, n)
+        return out.expand(*(h.size for h in self.heads), n, n).reshape(self.n_heads, n, n)
+
+
+def _taken(left: list[Any], heads: list[Heads], size: Any, end: int) -> tuple[Any, ...] | None:
+    """Take the parts whose product is a size from one end of those that are left; None where none are."""
+    out: list[Any] = []
+    streams = isinstance(size, BatchSize)
+    number = getattr(size, "times", 1) if streams else 1 if isinstance(size, Length) else size
+    frames = isinstance(size, Length)
+    while streams or frames or number > 1:
+        atom = left[end] if left else None
+        if isinstance(atom, Heads) and number > 1 and (number % atom.size == 0 or atom.size % number == 0):
+            if number < atom.size:
+                _split(left, heads, atom, number if end == 0 else atom.size // number)
+                atom = left[end]
+            number //= atom.size
+        elif atom == STREAMS and streams:
+            streams = False
+        elif atom in (QUERIES, KEYS) and frames:
+            frames = False
+        else:
+            return None
+        out.append(left.pop(end))
+    return tuple(out if end == 0 else reversed(out))
+
+
+def _split(left: list[Any], heads: list[Heads], whole: Heads, first: int) -> None:
+    """Replace heads by two factors of them in both lists."""
+    parts = Heads(first), Heads(whole.size // first)
+    for where in (left, heads):
+        at = where.index(whole)
+        where[at : at + 1] = parts
+
+
+# ---------------------------------------------------------------------- as operators have them
+def streams_of(x: Any) -> Any:
+    """Return a stream whose B and L are dimensions of their own, also where a table has been given no B."""
+    dims = getattr(x, "dims", ())
+    if "B_L" in dims and dims.index("B_L") and x.shape[0] == 1:  # a table, of one row
+        x = x.squeeze(0)
+        return x.with_dims(("B", *("L" if d == "B_L" else d for d in x.dims)))
+    return x if "L" in dims else None
+
+
+def atoms_of(x: Any, letters: str, frames: str) -> dict[str, Dim] | None:
+    """Return what each dimension is made of, by letters; those of features are heads."""
+    out: dict[str, Dim] = {}
+    for letter, dim, size in zip(letters, x.dims, x.shape):
+        if isinstance(dim, int):
+            out[letter] = (Heads(size),) if size > 1 else ()
+        elif dim == "L":
+            out[letter] = (frames,)
+        else:
+            parts = dim.split("_")
+            if "L" in parts:
+                return None
+            out[letter] = tuple(STREAMS if p == "B" else Heads(int(p)) for p in parts)
+    return out
+
+
+def laid(x: Any, labels: Sequence[Dim], heads: Sequence[Heads], tail: Sequence[Any]) -> Any:
+    """Return a stream as ``(B, heads, L, features)``.
+
+    Parameters
+    ----------
+    x : StreamTensor
+    labels : sequence of tuple
+        What each of its dimensions is; an empty tuple is one of size 1.
+    heads : sequence of Heads
+        All heads in their order; x may lack the last.
+    tail : sequence
+        What stands for L, and for the features that become one.
+    """
+    sizes = x.shape
+    for at in reversed(range(len(labels))):
+        if len(labels[at]) > 1:
+            own = [a.size if isinstance(a, Heads) else a for a in labels[at]]
+            by = math.prod(s for s in own if isinstance(s, int))
+            x = x.unflatten(at, [sizes[at] // by if s == STREAMS else s for s in own])
+    flat = [a for dim in labels for a in dim or ((),)]
+    for at in reversed(range(len(flat))):
+        if flat[at] == ():
+            x = x.squeeze(at)
+            del flat[at]
+    if STREAMS not in flat:  # a table
+        x, flat = x.with_dims(("B", *x.dims)), [STREAMS, *flat]
+    mine = [h for h in heads if h in flat]
+    x = x.permute([flat.index(a) for a in (STREAMS, *mine, *tail)])
+    x = x.flatten(2 + len(mine), -1) if len(tail) > 2 else x
+    return x.flatten(1, len(mine)) if mine else x.unsqueeze(1)
+
+
+def shown(y: Any, dims: Sequence[Dim], heads: Sequence[Heads], tail: Sequence[Any]) -> Any:
+    """Undo `laid`: return a stream ``(B, heads, L, features)`` with the dimensions that scores have."""
+    y = y.unflatten(1, [h.size for h in heads]) if heads else y.squeeze(1)
+    flat = [STREAMS, *heads, *tail]
+    y = y.permute([flat.index(a) for dim in dims for a in dim])
+    for at, dim in enumerate(dims):
+        if not dim:
+            y = y.unsqueeze(at)
+        elif len(dim) > 1:
+            y = y.flatten(at, at + len(dim) - 1)
+    return y

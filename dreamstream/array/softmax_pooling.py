@@ -1,0 +1,183 @@
+"""The softmax of a stream over L: what it is until it is summed over L.
+
+``(x * a.softmax(2)).sum(2)``, attention that pools, is a mean that streams: it needs the largest score so far and
+two sums. So softmax is deferred, with its factor. Whatever else is done to it needs its frames,
+which wait for the stream's end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, cast
+
+from ..source_line import user_line
+from ..stream.edge import Edge
+from ..stream.rules import Shape
+from . import hook
+from .dimension_arguments import axes_of, axis_of, sizes_of
+from .over_time import require_waiting
+from .stand_in import StandIn
+from .stream_tensor import StreamTensor
+
+
+class Weights(StandIn):
+    """The softmax over L of a stream's frames, times others.
+
+    Parameters
+    ----------
+    scores : StreamTensor
+    factor : StreamTensor, optional
+        What it is multiplied with, of all its features.
+    steps : sequence of (str, Tensor)
+        Without a factor: the constants by which it is multiplied and divided, with "mul" or "div".
+    """
+
+    scores: Any
+    factor: Any
+
+    def __init__(self, scores: Any, factor: Any = None, steps: Sequence[tuple[str, Any]] = ()) -> None:
+        self.scores, self.factor, self.steps = scores.in_order(), None, tuple(steps)
+        if factor is not None:
+            self.factor, self.steps = _done(factor, steps).in_order(), ()
+        like = self.scores if factor is None else self.factor
+        self._stand(like, like.dims, like.names)
+        self._made: StreamTensor | None = None
+        self._where = "" if scores.edge.entry.buffers else user_line()
+
+    # ------------------------------------------------------------------ what it looks like
+    features = property(lambda self: self.whole.features)
+
+    @property
+    def shape(self) -> tuple[Any, ...]:
+        return Shape([self.scores._token(d) if isinstance(d, str) else self.features[d] for d in self.dims])
+
+    as_output = StreamTensor.as_output
+
+    def __repr__(self) -> str:
+        return f"StreamTensor({', '.join(map(str, self.shape))}, a softmax over L)"
+
+    # ------------------------------------------------------------------ its frames
+    def frames(self) -> Any:
+        """Return them as any other stream: they wait for the stream's end.
+
+        Raises
+        ------
+        NotStreamableError
+            Where nothing may wait.
+        """
+        if self._made is None:
+            require_waiting("softmax over L", self.scores.edge, self._where)
+            axis = self.dims.index("L")
+            # Not the greatest, which no stream without frames has.
+            powers = (self.scores - self.scores.logsumexp(axis, keepdim=True)).exp()
+            frames = _done(powers / powers.sum(axis, keepdim=True), self.steps)
+            self._made = (frames if self.factor is None else frames * self.factor).in_order()
+        return self._made
+
+    @property
+    def edge(self) -> Edge | None:  # type: ignore[override]
+        return cast("Edge | None", self.frames().edge)
+
+    @property
+    def value(self) -> Any:  # type: ignore[override]
+        return self.frames().value
+
+    def in_order(self, stored: Sequence[int] | None = None) -> StreamTensor:
+        return self if stored is None else cast("StreamTensor", self.frames().in_order(stored))
+
+    # ------------------------------------------------------------------ as it is seen
+    def _seen(self, view: Callable[[Any], Any], anew: bool = False) -> Any:
+        """Return the same view of both parts, of equal shapes if it changes the shape of features."""
+        if any(c.ndim for _, c in self.steps):
+            return view(self.frames())
+        if self.factor is None:
+            return Weights(view(self.scores), None, self.steps)
+        return Weights(view(self.scores.expand(*self.factor.shape) if anew else self.scores), view(self.factor))
+
+    def permute(self, *given: Any, dims: Any = ()) -> Any:
+        return self._seen(lambda x: x.permute(*sizes_of(given, dims)))
+
+    def unsqueeze(self, dim: int) -> Any:
+        axis = axis_of("unsqueeze", dim, self.ndim + 1)
+        return self._seen(lambda x: x.unsqueeze(axis))
+
+    def squeeze(self, dim: Any = None) -> Any:
+        return self._seen(lambda x: x.squeeze(dim), True)
+
+    def reshape(self, *given: Any, shape: Any = (), size: Any = ()) -> Any:
+        return self._seen(lambda x: x.reshape(*sizes_of(given, shape or size)), True)
+
+    view = reshape
+
+    def expand(self, *given: Any, size: Any = ()) -> Any:
+        return self._seen(lambda x: x.expand(*sizes_of(given, size)), True)
+
+    def repeat(self, *given: Any, repeats: Any = ()) -> Any:
+        return self._seen(lambda x: x.repeat(*sizes_of(given, repeats)), True)
+
+    # ------------------------------------------------------------------ what becomes of it
+    def step(self, name: str, constant: Any) -> Weights:
+        """Return it multiplied with or divided by a constant."""
+        return Weights(self.scores, self.factor, (*self.steps, (name, constant)))
+
+    def times(self, other: Any) -> Weights:
+        """Return it times the frames of another stream, of as many dimensions."""
+        if self.factor is not None:
+            return Weights(self.scores, self.factor * other)
+        sizes = [
+            -1 if isinstance(a, str) or isinstance(b, str) else max(self.features[a], other.features[b])
+            for a, b in zip(self.dims, other.dims)
+        ]
+        return Weights(self.scores, other.expand(*sizes), self.steps)
+
+    def sum(self, dim: Any = None, keepdim: bool = False, dtype: Any = None) -> Any:
+        given = None if dim is None else [self._axis("sum", d) for d in sizes_of((dim,))]
+        axes = axes_of("sum", given, self.ndim)
+        over = self.dims.index("L")
+        if self.factor is None or over not in axes or dtype is not None:
+            return self.frames().sum(dim, keepdim=keepdim, dtype=dtype)
+        out = hook.one("softmax_sum", {}, [self.scores, self.factor], (), self.dims)
+        others = [a for a in axes if a != over]
+        out = out.unsqueeze(over)
+        out = out.sum(others, keepdim=True) if others else out
+        return out if keepdim else out.squeeze(list(axes))
+
+    def matmul(self, other: Any) -> Any:
+        summed = getattr(other, "is_stream", False) and self.dims[-1] == "L"
+        return product(self, other) if summed else self.frames().matmul(other)
+
+    __matmul__ = matmul
+
+    def bmm(self, mat2: Any) -> Any:
+        return self.matmul(mat2)
+
+
+def product(x: Any, y: Any) -> Any:
+    """Return the matrix product of streams that sums over L, which is there at the end.
+
+    Parameters
+    ----------
+    x, y : StreamTensor
+        ``(..., M, L)`` and ``(..., L, N)``.
+    """
+    return (x.transpose(-1, -2).unsqueeze(-1) * y.unsqueeze(-2)).sum(-3)
+
+
+def weighted(name: str, attributes: Mapping[str, Any], inputs: Sequence[Any], constants: Sequence[Any]) -> Any:
+    """Return a product or quotient of weights as weights; None of all else, and where it needs their frames."""
+    if name not in ("mul", "div"):
+        return None
+    x, *others = inputs
+    if constants:
+        return x.step(name, constants[0]) if name == "mul" or attributes["order"] == [0, 1] else None
+    x, other = (x, *others) if type(x) is Weights else (others[0], x)
+    if name != "mul" or type(other) is Weights or other.rate == 0 or other.ndim != x.ndim:
+        return None
+    return x.times(other.in_order())
+
+
+def _done(x: Any, steps: Sequence[tuple[str, Any]]) -> Any:
+    """Return a stream multiplied with and divided by constants."""
+    for name, constant in steps:
+        x = getattr(x, name)(constant)
+    return x

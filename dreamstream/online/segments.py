@@ -1,0 +1,22 @@
+"""States of operations as bytes: those that grow are kept in segments."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+
+def flatten(state: Any) -> bytes | None:
+    """Return an operation's state as the bytes in which its arrays lie: growing ones are kept in segments."""
+    if state is None:
+        return None
+    segments: list[bytes] = []
+    while isinstance(state, tuple):
+        state, segment = state
+        segments.append(_bytes_of(segment))
+    return b"".join([_bytes_of(state), *reversed(segments)]) if segments else _bytes_of(state)
+
+
+def _bytes_of(arrays: Mapping[str, Any]) -> bytes:
+    base = next(iter(arrays.values())).base
+    return base if isinstance(base, bytes) else b"".join(a.tobytes() for a in arrays.values())

@@ -1,0 +1,113 @@
+"""Records of streams in a Redis, which several servers share."""
+
+from __future__ import annotations
+
+import contextlib
+import secrets
+import time
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from .records import Record, StoreError
+
+#: The prefix of all keys.
+_NAME = "dreamstream:"
+
+# A stream is of the server that has asked for it last: the others' records of it are older, and refused.
+_KEEP = """
+local owner = redis.call('HGET', KEYS[1], 'owner')
+if owner and owner ~= ARGV[1] then return 0 end
+redis.call('HSET', KEYS[1], 'owner', ARGV[1], 'record', ARGV[2])
+redis.call('PEXPIRE', KEYS[1], ARGV[3])
+return 1
+"""
+_DELETE = "if redis.call('HGET', KEYS[1], 'owner') == ARGV[1] then redis.call('DEL', KEYS[1]) end"
+
+
+class RedisStore:
+    """Records in a Redis.
+
+    Servers that share one take over each other's streams: the last that was asked for a stream has it, and what an
+    earlier one would keep of it is refused.
+
+    Parameters
+    ----------
+    url : str
+        As ``redis://host:6379/0``, ``rediss://…`` or ``unix://path``.
+    keep : float
+        Seconds after which a stream that no server has is forgotten.
+
+    Raises
+    ------
+    StoreError
+        Where there is no Redis; also of methods, which try again with the next call.
+    ImportError
+        Without the package redis.
+    """
+
+    def __init__(self, url: str, keep: float) -> None:
+        try:
+            import redis
+            from redis.backoff import NoBackoff
+            from redis.retry import Retry
+        except ImportError:
+            raise ImportError(
+                "a store in Redis needs the package redis: pip install 'dreamstream[redis]'"
+            ) from None
+        self._url, self._keep_ms, self._refresh_at = url, max(1, round(keep * 1000)), 0.0
+        self._owner, self._error = secrets.token_hex(16), redis.RedisError
+        with self._named():
+            try:
+                self._redis: Any = redis.Redis.from_url(
+                    url, socket_timeout=2.0, socket_connect_timeout=2.0, retry=Retry(NoBackoff(), 1)
+                )
+            except ValueError as error:
+                raise StoreError(f"{url}: {error}") from error
+            self._redis.set(f"{_NAME}key", secrets.token_bytes(32), nx=True)
+            self.key: bytes = self._redis.get(f"{_NAME}key")
+        self._keeping, self._deleting = self._redis.register_script(_KEEP), self._redis.register_script(_DELETE)
+
+    @contextlib.contextmanager
+    def _named(self) -> Iterator[None]:
+        try:
+            yield
+        except self._error as error:
+            raise StoreError(f"{self._url}: {error}") from error
+
+    def keep(self, records: Mapping[str, Record]) -> set[str]:
+        with self._named(), self._redis.pipeline(transaction=False) as pipe:
+            for stream_id, record in records.items():
+                self._keeping([_stream(stream_id)], [self._owner, record.pack(), self._keep_ms], pipe)
+            return {stream_id for stream_id, kept in zip(records, pipe.execute()) if not kept}
+
+    def get(self, stream_id: str) -> Record | None:
+        with self._named(), self._redis.pipeline() as pipe:
+            name = _stream(stream_id)
+            pipe.hset(name, "owner", self._owner)
+            pipe.pexpire(name, self._keep_ms)
+            pipe.hget(name, "record")
+            data = pipe.execute()[2]
+        return None if data is None else Record.unpack(data)
+
+    def delete(self, stream_id: str) -> None:
+        with self._named():
+            self._deleting([_stream(stream_id)], [self._owner])
+
+    def sweep(self, seconds: float, live: set[str]) -> int:
+        """Let live streams stay; the Redis itself forgets the others."""
+        now = time.monotonic()
+        if now >= self._refresh_at and live:
+            with self._named(), self._redis.pipeline(transaction=False) as pipe:
+                for stream_id in live:
+                    pipe.pexpire(_stream(stream_id), self._keep_ms)
+                pipe.execute()
+            self._refresh_at = now + self._keep_ms / 4000
+        return 0
+
+    def close(self) -> None:
+        """End the connection."""
+        self._redis.close()
+
+
+def _stream(stream_id: str) -> str:
+    return f"{_NAME}stream:{stream_id}"

@@ -1,0 +1,591 @@
+"""What sizes are inside a forward: tokens instead of numbers.
+
+While a stream is open its length is not known, so ``x.size(L)`` is a `Length`, which knows how it came about: a
+sum of multiples of edges' lengths and of their quotients. It serves where the answer can wait (reshape, expand,
+slices, padding, indexing a table), says what the counts say for every stream (a difference that is always the
+same is that number, a comparison that always holds is True), and refuses everything that would need the number
+now. ``x.size(B)`` is a `BatchSize`, which serves in shapes, as do its products with integers and a `Length`.
+
+Each refusal raises what the edge's `misuse` returns, with the line of the user's source.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable, Iterable
+from fractions import Fraction
+from functools import partialmethod
+from typing import Any, NamedTuple, NoReturn
+
+from ...errors import DTypeError
+from ...operations import RELATIONS
+from ...operations.refusals import LOOPS
+from ...source_line import user_line
+from ._ints import as_int
+from .bits import Bits
+from .compare import Comparison, compared
+from .for_every_stream import Formula, constant, holds, stairs, total
+from .sizes import Edge, Rows, Token
+
+__all__ = ["BatchLength", "BatchSize", "Length", "Quotient", "Sizes", "Step"]
+
+#: One step of a Length's function: ("+", c), ("*", c) or ("//", c).
+Step = tuple[str, int]
+
+_CODES = {"+": 0, "*": 1, "//": 2}
+_INT64 = 2**63
+
+
+class _Floor(NamedTuple):
+    """What a length divided by a number, rounded down, is made of."""
+
+    length: Length
+    by: int
+
+
+#: What a length counts: an edge's frames, or a quotient of a length.
+Atom = Any
+
+
+class Length(Bits):
+    """A stream's length inside a forward, or what was computed of lengths.
+
+    It is a sum of multiples of edges' lengths, of lengths that were divided, and a number.
+
+    Parameters
+    ----------
+    edge : Edge
+        The tensor whose frames are counted.
+    fn : tuple of (str, int), optional
+        Steps ``("+", c)``, ``("*", c)`` and ``("//", c)``, in order; `c` is 1 or more except in "+".
+
+    Notes
+    -----
+    ``+`` and ``-`` with lengths and integers, ``*``, ``//`` and ``%`` with integers give new lengths, or the
+    number that it is for every stream; ``*`` with the batch size gives a `BatchLength`, ``/`` what can be
+    rounded. A comparison gives the truth where that is the same for every stream, else a `Comparison`. All else
+    raises.
+    """
+
+    __slots__ = ("plus", "terms")
+    terms: tuple[tuple[int, Atom], ...]
+    plus: int
+
+    _what = "the length of a stream"
+    _serves = "It serves in reshape, view, expand, slices and to index a table, with +, -, * and // by integers."
+
+    def __init__(self, edge: Edge, fn: tuple[Step, ...] = ()) -> None:
+        super().__init__(edge)
+        self.terms, self.plus = ((1, edge),), 0
+        out: Any = self
+        for op, c in fn:
+            if op not in _CODES:
+                raise ValueError(f"a length has no step {op!r}")
+            out = out + c if op == "+" else out * c if op == "*" else out // c
+        self.terms, self.plus = out.terms, out.plus
+
+    def _of(self, terms: Iterable[tuple[int, Atom]], plus: int) -> Any:
+        """Return a sum as a length; where all lengths cancel out, or always differ by the same, as a number."""
+        merged: dict[Any, list[Any]] = {}
+        for coefficient, atom in terms:
+            merged.setdefault(_key(atom), [0, atom])[0] += coefficient
+        left = tuple((c, a) for c, a in merged.values() if c)
+        if any(not -_INT64 <= n < _INT64 for n in (plus, *(c for c, _ in left))):
+            self._misuse("changed by so much")
+        if not left:
+            return plus
+        out = object.__new__(type(self))
+        out.edge, out.terms, out.plus = self.edge, left, plus
+        if _may_cancel(left):
+            number = out.fact("constant", constant)
+            if number is not None:
+                return number
+        return out
+
+    # ------------------------------------------------------------------ arithmetic
+    def _integer(self, op: str, value: object) -> int:
+        try:
+            return as_int(value, "the other operand")
+        except DTypeError:
+            self._misuse(f"combined by {op} with {type(value).__name__} (only with integers)")
+
+    def _sum(self, other: object, sign: int, op: str) -> Any:
+        if isinstance(other, (Comparison, Quotient)):
+            return NotImplemented
+        if isinstance(other, Length):
+            more = [(sign * c, a) for c, a in other.terms]
+            return self._of([*self.terms, *more], self.plus + sign * other.plus)
+        if isinstance(other, Token):
+            self._misuse(f"combined by {op} with another size")
+        return self._of(self.terms, self.plus + sign * self._integer(op, other))
+
+    def __add__(self, other: object) -> Any:
+        return self._sum(other, 1, "+")
+
+    __radd__ = __add__
+
+    def __sub__(self, other: object) -> Any:
+        return self._sum(other, -1, "-")
+
+    def __neg__(self) -> Any:
+        return self._times(-1)
+
+    def __pos__(self) -> Length:
+        return self
+
+    def __rsub__(self, other: object) -> Any:
+        return (-self)._sum(other, 1, "-")
+
+    def _times(self, c: int) -> Any:
+        return self if c == 1 else self._of([(k * c, a) for k, a in self.terms], self.plus * c)
+
+    def __mul__(self, other: object) -> Any:
+        if isinstance(other, BatchSize):
+            return self.edge.entry.library.joined(self, other.times)
+        if isinstance(other, Comparison):
+            return NotImplemented
+        if isinstance(other, Token):
+            self._misuse("combined by * with another size")
+        if isinstance(other, float):
+            return self._times(int(other)) if other.is_integer() else Quotient(self, 1) * other
+        return self._times(self._integer("*", other))
+
+    __rmul__ = __mul__
+
+    def _divisor(self, op: str, value: object) -> int:
+        if isinstance(value, Token):
+            self._misuse(f"combined by {op} with another size")
+        c = self._integer(op, value)
+        if not 1 <= c < _INT64:
+            self._misuse(f"changed by {op} {c} ({op} takes integers of 1 or more)")
+        return c
+
+    def __floordiv__(self, other: object) -> Any:
+        c = self._divisor("//", other)
+        if all(k % c == 0 for k, _ in self.terms):
+            return self._of([(k // c, a) for k, a in self.terms], self.plus // c)
+        if all(k < 0 for k, _ in self.terms):  # -(x // c) = (-x + c - 1) // c
+            return -((-self + (c - 1)) // c)
+        return self._of([(1, _Floor(self, c))], 0)
+
+    def __mod__(self, other: object) -> Any:
+        c = self._divisor("%", other)
+        rest = self._of([(k, a) for k, a in self.terms if k % c], self.plus % c)
+        return rest % c if isinstance(rest, int) else rest - rest // c * c
+
+    def __divmod__(self, other: object) -> Any:
+        return self // other, self % other
+
+    def __truediv__(self, other: object) -> Quotient:
+        if isinstance(other, float) and other.is_integer():
+            other = int(other)
+        return Quotient(self, self._divisor("/", other))
+
+    def __floor__(self) -> Length:
+        return self
+
+    __ceil__ = __trunc__ = __floor__
+
+    def __round__(self, digits: int | None = None) -> Length:
+        return self
+
+    # ------------------------------------------------------------------ comparisons
+    def compare(self, other: object, relation: str) -> Any:
+        """Return the truth of a comparison where it is the same for every stream, else a `Comparison`."""
+        if isinstance(other, Quotient):
+            return (self * other.by).compare(other.over, relation)
+        kind = type(other).__name__
+        if not isinstance(other, (Token, int)) and hasattr(other, "item"):
+            other = other.item()  # a tensor's only number
+        if not isinstance(other, Length):
+            try:
+                other = None if isinstance(other, Token) else as_int(other, "what a length is compared with")
+            except DTypeError:
+                other = None
+            if other is None:
+                self._misuse(f"compared with {kind}")
+        return compared(self, self - other, relation)
+
+    def __index__(self) -> NoReturn:
+        use, line = "used as an integer (range, index, array size)", user_line()
+        more = f" {'; '.join(LOOPS.words)}." if "range(" in line else ""
+        self._misuse(use, more)
+
+    def __bool__(self) -> bool:
+        differs = self.compare(0, "ne")
+        return bool(differs)
+
+    def counting(self) -> Length:
+        """Return it as the length of something: as with edges, streams in which that has no frames don't count."""
+        out: Length = self._of([(1, _Floor(self, 1))], 0)
+        return out
+
+    def formula(self) -> Formula | None:
+        """Return the length as a function of the frames of a forward's input; None where none is known."""
+        parts: list[Formula | int | None] = [self.plus]
+        for coefficient, atom in self.terms:
+            if isinstance(atom, _Floor):
+                inner = atom.length.formula()
+                part = None if inner is None else inner.itself() if atom.by == 1 else inner.over(atom.by)
+            else:
+                line = getattr(atom, "line", None)
+                part = None if line is None else Formula.of(line)
+            parts.append(part if part is None or coefficient == 1 else part.times(coefficient))
+        return total(parts)
+
+    def fact(self, what: Any, find: Callable[[Formula], Any]) -> Any:
+        """Return what is found out of the formula, once; None where there is none."""
+        line = getattr(self.edge, "line", None)
+        if line is None:
+            return None
+        key = (what, self.key())
+        if key not in line.facts:
+            formula = self.formula()
+            line.facts[key] = None if formula is None else find(formula)
+        return line.facts[key]
+
+    def compares(self, relation: str, frames: Length) -> bool | None:
+        """Return whether it compares with 0 so in every stream that has these frames; None where that depends."""
+        of = frames.formula()
+
+        def found(formula: Formula) -> bool | None:
+            return None if of is None or of.root != formula.root else holds(formula.beside(of), relation)
+
+        out: bool | None = self.fact((relation, frames.key()), found)
+        return out
+
+    def of_one(self) -> Length:
+        """Return it as a function of the length of one of its edges, where counts show that it is one."""
+        if len(self.terms) == 1:
+            return self
+        edges = {id(e): e for _, a in self.terms for e in _edges(a)}.values()
+        found = self.fact("stairs", lambda _: stairs(self, edges))
+        return self if found is None else found.of(edges)
+
+    def most(self) -> int | None:
+        """Return a number that it never exceeds; None where none below 2**20 was found."""
+
+        def bound(formula: Formula) -> int | None:
+            return next((n for n in (0, *(1 << i for i in range(21))) if not formula.exceeds(n)), None)
+
+        found: int | None = self.fact("most", bound)
+        return found
+
+    # ------------------------------------------------------------------ as a function of one length
+    @property
+    def fn(self) -> tuple[Step, ...]:
+        """Steps ``("+", c)``, ``("*", c)`` and ``("//", c)`` from the edge's frames to this length."""
+        one = self.of_one()
+        coefficient, atom = one.terms[0]
+        if len(one.terms) > 1 or coefficient < 1:
+            self._misuse("used as a length here: it is more than one of a stream with +, * and // by integers")
+        steps = (*atom.length.fn, ("//", atom.by)) if isinstance(atom, _Floor) else ()
+        own = (("*", coefficient), ("+", one.plus))
+        return (*steps, *((op, c) for op, c in own if c != (0 if op == "+" else 1)))
+
+    @property
+    def of(self) -> Edge:
+        """The edge whose frames are counted, where it is a function of one length."""
+        _, atom = self.of_one().terms[0]
+        return atom.length.of if isinstance(atom, _Floor) else atom
+
+    @property
+    def rate(self) -> Fraction:
+        """Rate of an edge of this length, which is the edge's own, carried through ``*`` and ``//``."""
+        rate = Fraction(self.of.rate)
+        for op, c in self.fn:
+            rate = rate * c if op == "*" else rate / c if op == "//" else rate
+        return rate
+
+    def steps(self) -> list[int]:
+        """Return the function as pairs of integers: 0 for `+`, 1 for `*`, 2 for `//`, then the operand."""
+        return [n for op, c in self.fn for n in (_CODES[op], c)]
+
+    def measured(self) -> tuple[Any, Any]:
+        """Return the length at the end of streams, as an operator's value and edge."""
+        (out,) = self.of.measure({"length": tuple(self.steps())})
+        return out
+
+    def apply(self, n_frames: int) -> int:
+        """Return the function's value for an edge of `n_frames` frames."""
+        for op, c in self.fn:
+            n_frames = n_frames + c if op == "+" else n_frames * c if op == "*" else n_frames // c
+        return n_frames
+
+    def key(self) -> tuple[Any, ...]:
+        """Return a key that is equal for equal sums."""
+        return (self.plus, *sorted(((c, *_key(a)) for c, a in self.terms), key=repr))
+
+    def __repr__(self) -> str:
+        cids = list(dict.fromkeys(e.cid for _, a in self.terms for e in _edges(a)))
+        names = {cid: "L" if len(cids) == 1 else f"L{i + 1}" for i, cid in enumerate(cids)}
+        return f"<length {_text(self, names)} of {' and '.join(map(_origin, cids))}>"
+
+
+def _origin(cid: Any) -> str:
+    """Say, for messages, where a lineage begins."""
+    return f"input {cid[1]}" if isinstance(cid, tuple) and cid[0] == "in" else "what the forward computes"
+
+
+def _may_cancel(terms: Iterable[tuple[int, Atom]]) -> bool:
+    """Whether lengths are subtracted from each other, in a sum or in a quotient of it."""
+    terms = tuple(terms)
+    return (len(terms) > 1 and any(c < 0 for c, _ in terms)) or any(
+        isinstance(a, _Floor) and _may_cancel(a.length.terms) for _, a in terms
+    )
+
+
+def _key(atom: Atom) -> tuple[Any, ...]:
+    return ("//", atom.by, atom.length.key()) if isinstance(atom, _Floor) else ("L", atom.cid)
+
+
+def _edges(atom: Atom) -> list[Edge]:
+    return [e for _, a in atom.length.terms for e in _edges(a)] if isinstance(atom, _Floor) else [atom]
+
+
+def _text(length: Length, names: dict[Any, str]) -> str:
+    out = ""
+    for coefficient, atom in length.terms:
+        part = names.get(getattr(atom, "cid", None), "")
+        if isinstance(atom, _Floor):
+            inner = _text(atom.length, names)
+            part = f"({inner}) // {atom.by}" if " + " in inner or " - " in inner else f"{inner} // {atom.by}"
+        size = abs(coefficient)
+        part = part if size == 1 else f"{part} * {size}"
+        sign = "-" if coefficient < 0 else "+"
+        out = f"{out} {sign} {part}" if out else f"-{part}" if coefficient < 0 else part
+    return out if not length.plus else f"{out} {'-' if length.plus < 0 else '+'} {abs(length.plus)}"
+
+
+class Quotient(Token):
+    """A length divided by a number, before it is rounded."""
+
+    __slots__ = ("by", "over")
+
+    _what = "a length divided with /"
+    _serves = "math.ceil, math.floor and // make it a length again."
+
+    def __init__(self, over: Length, by: int) -> None:
+        super().__init__(over.edge)
+        self.over = over
+        self.by = by
+
+    def _as(self, over: Any) -> Any:
+        return Quotient(over, self.by) if isinstance(over, Length) else over / self.by
+
+    def _beside(self, value: Any) -> tuple[Quotient, Any]:
+        """Return it and the numerator of a number, length or quotient, over the same denominator."""
+        if isinstance(value, Quotient):
+            if value.by != self.by:
+                self._misuse("combined with a quotient by another number")
+            return self, value.over
+        if isinstance(value, float):
+            c, by = self.over._parts("/", value)
+            wider = Quotient(self.over * by, self.by * by) if self.by % by else self
+            return wider, c * (wider.by // by)
+        return self, value * self.by if isinstance(value, Length) else self.over._integer("/", value) * self.by
+
+    def __add__(self, other: object) -> Any:
+        own, more = self._beside(other)
+        return own._as(own.over + more)
+
+    __radd__ = __add__
+
+    def __neg__(self) -> Quotient:
+        return Quotient(-self.over, self.by)
+
+    def __sub__(self, other: Any) -> Any:
+        return self + -other
+
+    def __rsub__(self, other: object) -> Any:
+        return -self + other
+
+    def __mul__(self, other: object) -> Any:
+        c, by = self.over._parts("*", other) if isinstance(other, float) else (self.over._integer("*", other), 1)
+        common = math.gcd(c, self.by)
+        if common & (common - 1):  # a product of what was rounded may be below a whole number
+            self._misuse(f"multiplied by {c} after a division by {self.by} (multiply first)")
+        return Quotient(self.over * c, self.by * by)
+
+    __rmul__ = __mul__
+
+    def __truediv__(self, other: object) -> Any:
+        return Quotient(self.over, self.by * (self.over / other).by)
+
+    def __floordiv__(self, other: object) -> Any:
+        return self.over // (self.by * self.over._divisor("//", other))
+
+    def __floor__(self) -> Any:
+        return self.over // self.by
+
+    def __ceil__(self) -> Any:
+        return -(-self.over // self.by)
+
+    def __trunc__(self) -> Any:
+        positive = self.over.compare(0, "ge")
+        if not isinstance(positive, bool):
+            positive.require()
+        return self.__floor__() if positive is not False else self.__ceil__()
+
+    def __round__(self, digits: int | None = None) -> Any:
+        if digits:
+            self._misuse("rounded to decimal places")
+        n, by = self.over, self.by
+        if by % 2:
+            return (n + by // 2) // by
+        one_less = 2 * by - 1  # a half goes to the even one: up every by - 1 and by + 1 frames, in turns
+        return (one_less * (n + 1) // (2 * by) * 2 + by - 2) // one_less
+
+    def is_integer(self) -> Any:
+        """Return whether it is one, or a `Comparison`."""
+        return self.over % self.by == 0
+
+    def compare(self, other: object, relation: str) -> Any:
+        """Return the truth of a comparison where it is the same for every stream, else a `Comparison`."""
+        own, more = self._beside(other)
+        return own.over.compare(more, relation)
+
+    def __repr__(self) -> str:
+        return f"<{self.over!r} / {self.by}>"
+
+
+for _name in RELATIONS:
+    for _kind in (Length, Quotient):
+        setattr(_kind, f"__{_name}__", partialmethod(_kind.compare, relation=_name))
+Length.__hash__ = Quotient.__hash__ = Token.__hash__  # type: ignore[method-assign]
+
+
+class BatchSize(Rows):
+    """The number of streams inside a forward, or a multiple of it.
+
+    Parameters
+    ----------
+    edge : Edge
+        The tensor whose streams are counted.
+    times : int
+        How often.
+    """
+
+    __slots__ = ("times",)
+    times: int
+
+    _what = "the number of streams"
+    _serves = "It serves in reshape, expand and zeros; so do its products with integers and a length."
+
+    def __init__(self, edge: Edge, times: int = 1) -> None:
+        super().__init__(edge)
+        self.times = times
+
+    def __mul__(self, other: object) -> Any:
+        if isinstance(other, Length):
+            return other * self
+        if type(other) is not int or other < 1:
+            self._misuse(f"multiplied by {type(other).__name__}")
+        return self if other == 1 else type(self)(self.edge, self.times * other)
+
+    __rmul__ = __mul__
+
+    def _part(self, by: object) -> int:
+        """Return how often these are a number, or as many of the streams."""
+        times = by.times if isinstance(by, BatchSize) else by
+        if type(times) is not int or times < 1 or self.times % times:
+            self._misuse(f"divided by {type(by).__name__}")
+        return self.times // times
+
+    def __floordiv__(self, other: object) -> BatchSize | int:
+        part = self._part(other)
+        return part if isinstance(other, BatchSize) else type(self)(self.edge, part)
+
+    def __mod__(self, other: object) -> int:
+        self._part(other)
+        return 0
+
+    def __eq__(self, other: object) -> bool:
+        if type(other) is int:
+            return self.times == other  # each stream is by itself
+        if not isinstance(other, BatchSize):
+            self._misuse(f"compared with {type(other).__name__}")
+        return self.times == other.times  # one forward has one batch
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    def _compare(self, relation: str, other: object) -> bool:
+        if type(other) is not int and not isinstance(other, BatchSize):
+            self._misuse(f"compared with {type(other).__name__}")
+        times = other.times if isinstance(other, BatchSize) else other
+        return bool(getattr(operator, relation)(self.times, times))  # each stream is by itself
+
+    __lt__, __le__ = partialmethod(_compare, "lt"), partialmethod(_compare, "le")
+    __gt__, __ge__ = partialmethod(_compare, "gt"), partialmethod(_compare, "ge")
+
+    __hash__ = Token.__hash__
+
+    def __repr__(self) -> str:
+        return "<number of streams>" if self.times == 1 else f"<number of streams * {self.times}>"
+
+
+class BatchLength(Rows):
+    """The number of frames of all streams, ``x.size(B) * x.size(L)``, or a multiple of it: serves in reshape only.
+
+    Parameters
+    ----------
+    length : Length
+        The factor that is not the batch size.
+    times : int
+        The rest.
+    """
+
+    __slots__ = ("length", "times")
+    length: Length
+    times: int
+
+    _what = "the number of frames of all streams"
+    _serves = "It serves in reshape; divided by the number of streams it is a length."
+
+    def __init__(self, length: Length, times: int = 1) -> None:
+        super().__init__(length.edge)
+        self.length = length
+        self.times = times
+
+    def __mul__(self, other: object) -> BatchLength:
+        if type(other) is not int or other < 1:
+            self._misuse(f"multiplied by {type(other).__name__}")
+        return type(self)(self.length, self.times * other)
+
+    __rmul__ = __mul__
+
+    def __floordiv__(self, other: object) -> Any:
+        batch = self.edge.entry.library.batch if isinstance(other, Length) else BatchSize
+        rows = batch(self.edge, self.times)
+        if isinstance(other, Length) and other == self.length:
+            return rows
+        part = rows._part(other)
+        return self.length * part if isinstance(other, BatchSize) else type(self)(self.length, part)
+
+    def _frames(self, other: object) -> Any:
+        if type(other) is int and other == 0:
+            return 0
+        if not isinstance(other, BatchLength):
+            self._misuse(f"compared with {type(other).__name__}")
+        return other.length * other.times
+
+    def __eq__(self, other: object) -> Any:
+        return self.length * self.times == self._frames(other)
+
+    def __ne__(self, other: object) -> Any:
+        return self.length * self.times != self._frames(other)
+
+    __hash__ = Token.__hash__
+
+    def __repr__(self) -> str:
+        return f"<number of streams * {self.length * self.times!r}>"
+
+
+class Sizes:
+    """The classes of the sizes of a library's tensors: those of B, of L, and of both joined."""
+
+    batch: type[BatchSize] = BatchSize
+    length: type[Length] = Length
+    joined: type[BatchLength] = BatchLength

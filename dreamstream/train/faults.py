@@ -1,0 +1,61 @@
+"""What a trainer says of a loss that is no finite number."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from ..errors import DreamStreamError, LossError, StreamMismatchError
+from ..online.handle import patch_of
+from ..stream.tree import leaves
+from .batches import streams_of
+from .front import is_stream
+
+
+def explained(trainer: Any, number: float, y: Any, target: Any) -> DreamStreamError:
+    """Return the error that names the step, and the streams at fault where these can be told."""
+    said = f"step {trainer.steps + 1}: the loss is {number}"
+    kept = "weights are those of the last step, and a checkpoint is not written"
+    patch: Any = patch_of(trainer.model)
+    outputs = streams_of(y)
+    ids = list(outputs[0].ids)
+    wrong = _not_finite(outputs, patch)
+    if wrong:
+        return LossError(f"{said}: outputs of these streams are not finite; {kept}", wrong)
+    given = [x for x in leaves(target) if is_stream(x)]
+    wrong = _not_finite(given, patch)
+    if wrong:
+        return LossError(f"{said}: targets of these streams are not finite; {kept}", wrong)
+    if isinstance(target, list):
+        longer = [
+            (i, len(t), int(n))
+            for i, t, n in zip(ids, target, outputs[0].lengths)
+            if hasattr(t, "__len__") and len(t) > n
+        ]
+        if longer:
+            _, n_target, n = longer[0]
+            return StreamMismatchError(
+                f"{said}: a target has {n_target} entries, but the whole output {n} frames; {kept}",
+                [i for i, *_ in longer],
+            )
+        unknown = [i for i, t in zip(ids, target) if _has_nan(t, patch)]
+        if unknown:
+            return LossError(f"{said}: targets of these streams are not finite; {kept}", unknown)
+    if any(not int(x.lengths.sum()) for x in outputs):
+        said += ", and one of the outputs has no frames in this call, of which there is no mean"
+    return LossError(f"{said}; {kept}", ids)
+
+
+def _not_finite(streams: list[Any], patch: Any) -> list[str]:
+    return list(dict.fromkeys(i for x in streams for i in x.ids if _has_nan(x[i], patch)))
+
+
+def _has_nan(x: Any, patch: Any) -> bool:
+    if isinstance(x, float):
+        return not math.isfinite(x)
+    if not hasattr(x, "shape"):
+        return False
+    values = patch.array_of(x)
+    return values.dtype.kind in "fc" and not bool(np.isfinite(values).all())

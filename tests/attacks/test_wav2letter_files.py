@@ -1,0 +1,93 @@
+"""Serialized modules of wav2letter, cut, damaged or made to harm: errors that say where, and little memory."""
+
+from __future__ import annotations
+
+import contextlib
+import struct
+import tracemalloc
+
+import numpy as np
+import pytest
+from cereal import Writer, written
+
+import dreamstream as ds
+from dreamstream.models import load_wav2letter
+
+CONV = np.full((2, 3, 1), 0.5, np.float32), np.zeros(2, np.float32), 4, 1, 1, 1
+MODULES = (
+    ("Conv1dFbGemm", *CONV),
+    ("Relu",),
+    ("Residual", ("Sequential", ("LinearFbGemm", np.full((8, 8), 0.25, np.float32), np.zeros(8, np.float32)))),
+    ("LayerNorm", 8, 1.0, 0.0),
+    ("LocalNorm", 8, 5, 0),
+)
+FILE = written(*MODULES)
+
+
+def load(content, tmp_path):
+    (tmp_path / "model.bin").write_bytes(content)
+    return load_wav2letter(tmp_path / "model.bin")
+
+
+def test_files_that_are_cut(tmp_path):
+    load(FILE, tmp_path)
+    for at in (*range(400), *range(400, len(FILE), 31)):
+        with pytest.raises(ds.FormatError, match=r"model\.bin: byte"):
+            load(FILE[:at], tmp_path)
+    with pytest.raises(ds.FormatError, match="1 bytes follow"):
+        load(FILE + b"x", tmp_path)
+
+
+def test_files_with_wrong_bytes(tmp_path):
+    rng = np.random.default_rng(0)
+    tracemalloc.start()
+    for _ in range(1500):
+        data = bytearray(FILE)
+        for at in rng.integers(0, 700, rng.integers(1, 4)):
+            data[at] = rng.choice([0, 1, 127, 128, 255, rng.integers(256)])
+        with contextlib.suppress(ds.FormatError):
+            load(bytes(data), tmp_path)
+    assert tracemalloc.get_traced_memory()[1] < 1 << 26
+    tracemalloc.stop()
+
+
+def nested(n):
+    module = ("Relu",)
+    for _ in range(n):
+        module = ("Sequential", module)
+    return written(module)
+
+
+def pointing(number):
+    """A file whose second module is the object of a number."""
+    writer = Writer()
+    writer.put("I", 1 << 30)
+    writer.object()
+    writer.put("Q", 2)
+    writer.module(("LinearFbGemm", np.ones((2, 2), np.float32), np.ones(2, np.float32)))
+    writer.put("II", 1, number)
+    return writer.bytes()
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (nested(60), "deep"),
+        (pointing(1), "has not come"),
+        (pointing(3), "the object is a ndarray"),
+        (pointing(0), "a pointer to nothing"),
+        (written(("LocalNorm", 8, 1 << 23, 0)), "sizes"),
+        (written(("LocalNorm", 8, 5, 1)), "looks ahead"),
+        (written(("LogMelFeature", 80, 25, 10, 1 << 30)), "sizes"),
+        (written(("LogMelFeature", 0, 25, 10, 16000)), "0 bands"),
+        (written(("Conv1dFbGemm", *CONV[:4], 1 << 20, 0)), "frames of zeros"),
+        (written(("LayerNorm", 8, float("nan"), 0.0), *MODULES), "infinite or none"),
+        (written(("LinearFbGemm", np.full((2, 2), np.inf), np.ones(2))), "infinite or none"),
+        (written(("Relu",)), "has none"),
+        (b"", "it ends"),
+        (struct.pack("<IIQ", 1 << 30, 1 | 1 << 31, 1 << 60), "more than the file has"),
+    ],
+)
+def test_files_that_are_made_to_harm(content, said, tmp_path):
+    with pytest.raises(ds.FormatError, match=said):
+        load(content, tmp_path)

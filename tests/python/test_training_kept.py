@@ -1,0 +1,105 @@
+"""What `audit` says that training keeps, beside the memory that is freed when the tape goes."""
+
+from __future__ import annotations
+
+import gc
+import tracemalloc
+
+import numpy as np
+import pytest
+
+import dreamstream as ds
+from dreamstream import nn
+
+VARIANTS = ("chunk-wise-aligned", "full-file-aligned", "full-file-unaligned")
+NUMPY = np.lib.tracemalloc_domain
+
+
+class Tagger(nn.Module):
+    """Its states are 4 frames of 8 features, and h and c of 16; nothing reads what its last layer gives."""
+
+    STATE = 4 * (4 * 8 + 2 * 16)
+
+    def __init__(self):
+        super().__init__()
+        self.conv, self.rnn = nn.Conv1d(8, 16, 5, stride=2, padding=2), nn.LSTM(16, 16, batch_first=True)
+        self.norm, self.head = nn.LayerNorm(16), nn.Linear(16, 3)
+
+    def forward(self, x):
+        y, _ = self.rnn(self.conv(x).relu().transpose(1, 2))
+        return self.head(self.norm(y * 2 + 1))
+
+
+def arrays_traced():
+    gc.collect()
+    found = tracemalloc.take_snapshot().filter_traces([tracemalloc.DomainFilter(True, NUMPY)])
+    return sum(t.size for t in found.traces)
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize(("chunk", "ids"), [(10, ["anna", "bob"]), (64, ["anna"])])
+def test_kept_is_what_is_freed(variant, chunk, ids):
+    model, n_calls = Tagger(), 4
+    said = ds.audit(model, ("B", 8, "L"), train_variant=variant, chunk=chunk, ids=ids, n_calls=n_calls).training
+    assert not hasattr(model, "online")
+    ds.patch_module(model, train_variant=variant).train().online()
+    tracemalloc.start()
+    try:
+        outputs, freed = [], []
+        for k in range(n_calls):
+            outputs.append(
+                model(ds.stream_tensor([np.zeros((8, chunk), np.float32) for _ in ids], ids=ids, sos=k == 0))
+            )
+            if variant == VARIANTS[0]:
+                own = outputs[0].value.nbytes
+                before = arrays_traced()
+                outputs.clear()
+                freed.append(before - arrays_traced() - own)
+        if variant != VARIANTS[0]:
+            own = sum(y.value.nbytes for y in outputs)
+            model.reset()  # which knows the places of its streams on the tape
+            before = arrays_traced()
+            outputs.clear()
+            freed = [before - arrays_traced() - own]
+    finally:
+        tracemalloc.stop()
+    states = [0, *[Tagger.STATE * len(ids)] * (n_calls - 1)]  # bytes, no arrays
+    if variant == VARIANTS[0]:
+        assert [n + s for n, s in zip(freed, states)] == list(said)
+    elif variant == VARIANTS[1]:
+        assert freed[0] + sum(states) == sum(said)
+    else:  # outputs that are held back are on the same tape
+        options = {"chunk": chunk, "ids": ids, "n_calls": n_calls}
+        assert said == ds.audit(Tagger(), ("B", 8, "L"), train_variant=VARIANTS[1], **options).training
+    assert len(set(said[1:])) == 1 and said[1] > 0
+
+
+def test_nothing_has_changed():
+    ds.manual_seed(3)
+    model = nn.Sequential(nn.Conv1d(8, 4, 3), nn.Dropout(0.0))
+    before, state = model.state_dict(), ds.manual_seed(3).bit_generator.state
+    ds.audit(model.eval(), ("B", 8, "L"), train_variant=VARIANTS[0])
+    assert not model.training and all(np.array_equal(v, before[k]) for k, v in model.state_dict().items())
+    assert ds.array.creation.generator().bit_generator.state == state
+
+
+def test_memory_that_tensors_share_counts_once():
+    """The same frames are read by three operators."""
+
+    class Shared(nn.Module):
+        def forward(self, x):
+            return (x * x + x.tanh() * x) * self.w
+
+    one = Shared()
+    one.w = nn.Parameter(ds.ones(1))
+    said = ds.audit(one, ("B", 8, "L"), train_variant=VARIANTS[0], chunk=100).training[0]
+    assert said < 6 * 8 * 100 * 4
+
+
+def test_what_is_given_once_is_not_known():
+    class Voiced(nn.Module):
+        def forward(self, x, speaker):
+            return x + speaker.unsqueeze(-1)
+
+    with pytest.raises(ds.ModeError, match="given once"):
+        ds.audit(Voiced(), {"x": ("B", 8, "L"), "speaker": ("B", 8)}, train_variant=VARIANTS[0])

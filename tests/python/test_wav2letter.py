@@ -1,0 +1,231 @@
+"""Networks of wav2letter@anywhere: their modules, their files, their streams in chunks and from first to last."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from cereal import written
+
+import dreamstream as ds
+from dreamstream import cli
+from dreamstream.models import TDSNet, load_wav2letter
+from dreamstream.models.tds import BandConv1d, LocalNorm, Mfsc, ScalarNorm
+
+RNG = np.random.default_rng(0)
+BANDS = 8
+
+
+def randn(*shape, scale=0.3):
+    return (RNG.standard_normal(shape) * scale).astype(np.float16).astype(np.float32)
+
+
+def streamed(engine, x, chunk):
+    """The output of one stream in chunks."""
+    with engine.stream("a") as stream:
+        parts = [stream.step(x[at : at + chunk]) for at in range(0, len(x), chunk)]
+        return np.concatenate([*parts, stream.finish()])
+
+
+# ---------------------------------------------------------------- written once more, plainly
+def norm(x, weight=1.0, bias=0.0):
+    x = x.astype(np.float64)
+    deviation = x.std(-1, keepdims=True)
+    return (x - x.mean(-1, keepdims=True)) / np.where(deviation <= 1e-5, 1, deviation) * weight + bias
+
+
+def local_norm(x, left):
+    """Normalised frames, and what rounding the means of numbers in float32 may change of them."""
+    out, slack = np.empty(x.shape), np.empty((len(x), 1))
+    for t in range(len(x)):
+        window = x[max(0, t - left) : t + 1].astype(np.float64)
+        deviation = 1 if window.std() <= 1e-5 else window.std()
+        out[t], slack[t] = (x[t] - window.mean()) / deviation, 1e-6 * abs(window).max() / deviation
+    return out, slack
+
+
+def convolved(x, weight, bias, groups, stride, left, right):
+    n_out, kernel, n_in = weight.shape
+    x = np.pad(x.astype(np.float64), ((left, right), (0, 0))).reshape(-1, groups, n_in)
+    n = max(0, (len(x) - kernel) // stride + 1)
+    out = np.empty((n, groups, n_out))
+    for t in range(n):
+        out[t] = np.einsum("kgc,okc->go", x[t * stride : t * stride + kernel], weight) + bias
+    return out.reshape(n, groups * n_out)
+
+
+def relu(x):
+    return np.maximum(x, 0)
+
+
+def features(x, n_mels, size, shift, n_fft, rate):
+    out = np.empty((max(0, (len(x) - size) // shift + 1), n_mels))
+    mel = np.linspace(0, 2595 * np.log10(1 + rate / 2 / 700), n_mels + 2)
+    edges = 700 * (10 ** (mel / 2595) - 1) * n_fft / rate
+    for t in range(len(out)):
+        frame = x[t * shift : t * shift + size] * 32768.0
+        frame = np.concatenate([frame[:1] * 0.03, frame[1:] - 0.97 * frame[:-1]])
+        frame *= 0.54 - 0.46 * np.cos(2 * np.pi * np.arange(size) / (size - 1))
+        magnitude = abs(np.fft.fft(frame, n_fft)[: n_fft // 2 + 1])
+        for b in range(n_mels):
+            low, top, high = edges[b : b + 3]
+            k = np.arange(len(magnitude))
+            weights = np.clip(np.minimum((k - low) / (top - low), (high - k) / (high - top)), 0, None)
+            out[t, b] = np.log(max(1.0, weights @ magnitude))
+    return out
+
+
+# ---------------------------------------------------------------- modules
+@pytest.mark.parametrize("left", [0, 1, 30, 300])
+def test_local_norm(left):
+    x = RNG.standard_normal((120, 5)).astype(np.float32) + 3
+    x[40:60] = 5
+    x[60:80] = 5 + 1e-4 * RNG.standard_normal((20, 5)).astype(np.float32)
+    got = LocalNorm(left).eval()(ds.tensor(x[None])).numpy()[0]
+    want, slack = local_norm(x, left)
+    assert (abs(got - want) <= slack + 1e-6 * (1 + abs(want))).all() and slack.max() > 1e-3 * (left < 20)
+
+
+def test_scalar_norm_of_frames_that_are_all_but_equal():
+    layer = ScalarNorm().eval()
+    layer.weight.numpy()[:], layer.bias.numpy()[:] = 0.2, 0.1
+    x = np.stack([np.full(100, 5.0), np.zeros(100), RNG.standard_normal(100) * 3 - 7]).astype(np.float32)
+    assert abs(layer(ds.tensor(x[None])).numpy()[0] - norm(x, 0.2, 0.1)).max() < 1e-5
+    near = (5 + 1e-4 * RNG.standard_normal((50, 200))).astype(np.float32)
+    assert abs(layer(ds.tensor(near[None])).numpy()[0] - norm(near, 0.2, 0.1)).max() < 5e-3
+
+
+def test_features():
+    x = RNG.standard_normal(9000).astype(np.float32) * 0.1
+    x[4000:6000] = 0
+    got = Mfsc().eval()(ds.tensor(x[None])).numpy()[0]
+    assert abs(got - features(x, 80, 400, 160, 512, 16000)).max() < 2e-4
+    engine = ds.compile(Mfsc().eval(), ("B", "L"), rate=16000)
+    assert np.array_equal(streamed(engine, x, 799), streamed(engine, x, 9000))
+
+
+@pytest.mark.parametrize("stride", [1, 2, 3])
+@pytest.mark.parametrize("pads", [(0, 0), (5, 3), (0, 4), (9, 0)])
+def test_convolution_with_shared_weights(stride, pads):
+    weight, bias = randn(3, 10, 2), randn(3)
+    layer = BandConv1d(2, 3, 10, stride, pads, 4).eval()
+    layer.conv.weight.numpy()[...] = weight.transpose(0, 2, 1)[..., None]
+    layer.conv.bias.numpy()[...] = bias
+    engine = ds.compile(layer, ("B", "L", 8), rate=100)
+    for n in (0, 1, 2, 5, 400):
+        x = RNG.standard_normal((n, 8)).astype(np.float32)
+        want = convolved(x, weight, bias, 4, stride, *pads)
+        got = streamed(engine, x, 7)
+        assert got.shape == want.shape and abs(got - want).max(initial=0) < 1e-5
+
+
+# ---------------------------------------------------------------- files
+def block(channels, kernel, right):
+    size = channels * BANDS
+    conv = (randn(channels, kernel, channels), randn(channels), BANDS, 1, kernel - 1 - right, right)
+    lines = (randn(size, 12), randn(12)), (randn(12, size), randn(size))
+    modules = (
+        ("Residual", ("Sequential", ("Conv1dFbGemm", *conv), ("Relu",))),
+        ("LayerNorm", size, 1.5, -0.25),
+        ("Residual", ("Sequential", ("LinearFbGemm", *lines[0]), ("Relu",), ("LinearFbGemm", *lines[1]))),
+        ("LayerNorm", size, 0.5, 0.125),
+    )
+
+    def run(x):
+        x = norm(x + relu(convolved(x, *conv)), 1.5, -0.25)
+        y = relu(x @ lines[0][0] + lines[0][1]) @ lines[1][0] + lines[1][1]
+        return norm(x + y, 0.5, 0.125)
+
+    return ("TDSBlock", *modules), run
+
+
+def network():
+    """Modules of an acoustic model, and what they give, written plainly."""
+    first = (randn(3, 10, 1), randn(3), BANDS, 2, 5, 3)
+    second = (randn(4, 12, 3), randn(4), BANDS, 2, 9, 1)
+    last = randn(4 * BANDS, 11), randn(11)
+    blocks = [block(3, 9, 1), block(3, 5, 0), block(4, 9, 1)]
+    modules = [
+        ("Conv1dFbGemm", *first),
+        ("Relu",),
+        ("LayerNorm", 3 * BANDS, 1.0, 0.0),
+        *(b for b, _ in blocks[:2]),
+        ("Conv1dFbGemm", *second),
+        ("Relu",),
+        ("LayerNorm", 4 * BANDS, 1.0, 0.0),
+        blocks[2][0],
+        ("LinearFbGemm", *last),
+    ]
+
+    def run(x):
+        x = norm(relu(convolved(x, *first)))
+        for _, b in blocks[:2]:
+            x = b(x)
+        return blocks[2][1](norm(relu(convolved(x, *second)))) @ last[0] + last[1]
+
+    return modules, run
+
+
+def test_a_serialized_network(tmp_path):
+    modules, run = network()
+    (tmp_path / "acoustic_model.bin").write_bytes(written(*modules))
+    net = load_wav2letter(tmp_path / "acoustic_model.bin")
+    engine = ds.compile(net, net.spec, rate=net.rate)
+    for n in (0, 1, 3, 17, 700):  # more frames than the 332 at which its authors' version overflows
+        x = RNG.standard_normal((n, BANDS)).astype(np.float32)
+        want, whole = run(x), streamed(engine, x, 10_000)
+        assert whole.shape == want.shape and abs(whole - want).max(initial=0) < 1e-4
+        for chunk in (1, 7, 50):
+            assert np.array_equal(streamed(engine, x, chunk), whole)
+
+
+def test_its_text_describes_the_same_network(tmp_path):
+    modules, _ = network()
+    (tmp_path / "acoustic_model.bin").write_bytes(written(*modules))
+    text = "V -1 NFEAT 1 0\nSAUG 80 27 2 100 1.0 2\nPD 0 5 3\nC2 1 3 10 1 2 1 0 0\nR\nDO 0.1\nLN 1 2\n"
+    text += f"TDS 3 9 {BANDS} 0.1 12 1 0\nTDS 3 5 {BANDS} 0.1 12 0 0\nPD 0 9 1\nC2 3 4 12 1 2 1 0 0\nR\nLN 1 2\n"
+    text += f"TDS 4 9 {BANDS} 0.1 12 1 0\nRO 2 1 0 3\nV 2160 -1 1 0\nL {4 * BANDS} NLABEL\n"
+    (tmp_path / "am.arch").write_text(text)
+    net = TDSNet(tmp_path / "am.arch", BANDS, 11)
+    read = load_wav2letter(tmp_path / "acoustic_model.bin")
+    net.load_state_dict(read.state_dict())
+    x = ds.tensor(RNG.standard_normal((2, 90, BANDS)).astype(np.float32))
+    assert np.array_equal(net.eval()(x).numpy(), read(x).numpy())
+    assert TDSNet(text, BANDS, 11).spec == ("B", "L", BANDS)
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("LN 0 1 2", "line 2, 'LN 0 1 2': expected PD"),
+        ("TDS 3 9 8 0.1 0 1 1", "norms over time"),
+        ("TDS 3 9 8 0.1 0 9 0", "at most 8 are ahead"),
+        ("TDS 3", "line 2"),
+        ("C2 1 3 10 3 2 1 0 0", "across bands"),
+        ("PD 1 5 3", "expected zeros"),
+        ("PD 0 1 1\nR", "line 3, 'R': PD stands before a C2"),
+        ("GLU 3", "GLU"),
+    ],
+)
+def test_texts_that_are_no_network(line, said):
+    with pytest.raises(ds.FormatError, match=said):
+        TDSNet(f"R\n{line}\n", BANDS, 11)
+
+
+def test_converted_on_the_command_line(tmp_path, capsys):
+    modules, run = network()
+    am, front, out = tmp_path / "acoustic_model.bin", tmp_path / "feature_extractor.bin", tmp_path / "out.dsm"
+    am.write_bytes(written(*modules))
+    front.write_bytes(written(("LogMelFeature", BANDS, 25, 10, 16000), ("LocalNorm", BANDS, 20, 0)))
+    assert cli.main(["convert", str(am), str(out), "--features", str(front)]) == 0
+    engine = ds.load(out)
+    assert {node["stored"] for node in engine._core.nodes if node["name"] == "linear" and node["path"]} >= {"fp16"}
+    x = RNG.standard_normal(16000).astype(np.float32) * 0.1
+    want = run(local_norm(features(x, BANDS, 400, 160, 512, 16000), 20)[0])
+    got = streamed(engine, x, 1234)
+    assert got.shape == want.shape and abs(got - want).max() < 2e-3
+    assert engine.outputs[0].rate == 25
+    assert cli.main(["convert", str(out), str(tmp_path / "x.dsm"), "--features", str(front)]) == 1
+    assert "--features goes with" in capsys.readouterr().err
+    front.write_bytes(written(("LogMelFeature", BANDS + 1, 25, 10, 16000)))
+    assert cli.main(["convert", str(am), str(out), "--features", str(front)]) == 1
+    assert "gives 9 features" in capsys.readouterr().err

@@ -1,0 +1,232 @@
+"""Warm calls of patched modules repeat what a call of torch did, and what the user's forward means stays."""
+
+import copy
+
+import pytest
+
+torch = pytest.importorskip("torch")
+import torch.nn.functional as F
+from torch import nn
+
+import dreamstream as ds
+from dreamstream.torch.forward import places
+from dreamstream.torch.forward.mode import Forward
+
+pytestmark = pytest.mark.fast
+CHUNKS = (7, 3, 1, 5, 4)
+
+
+class Of(nn.Module):
+    """A function of layers and a tensor (B, 4, L) as a forward."""
+
+    def __init__(self, function):
+        super().__init__()
+        self.conv, self.plane = nn.Conv1d(4, 4, 3, padding=1), nn.Conv2d(1, 2, 3, padding=1)
+        self.gru, self.both = nn.GRU(4, 6, batch_first=True), nn.LSTM(4, 4, 2, batch_first=True)
+        self.prelu, self.slopes, self.norm = nn.PReLU(), nn.PReLU(4), nn.BatchNorm1d(4)
+        self.weighted = nn.utils.parametrizations.weight_norm(nn.Conv1d(4, 4, 1))
+        self.linear, self.layer = nn.Linear(4, 4), nn.LayerNorm(4)
+        self.register_buffer("scale", torch.rand(4, 1) + 0.5)
+        self.norm.running_mean.uniform_(-1, 1)
+        self.norm.running_var.uniform_(0.5, 2)
+        self.function = function
+
+    def forward(self, x):
+        return self.function(self, x)
+
+
+def attending(m, x):
+    y = x.transpose(1, 2)
+    B, L, _ = y.shape
+    q, k, v = (y.view(B, L, 2, 2).transpose(1, 2) for _ in range(3))
+    at = torch.arange(L, device=x.device) // 2
+    seen = (at[None] <= at[:, None]) & (at[None] >= at[:, None] - 2)
+    return F.scaled_dot_product_attention(q, k, v, attn_mask=seen).transpose(1, 2).reshape(B, L, 4)
+
+
+def dual(m, x):
+    y = x[:, None].permute(0, 3, 2, 1)
+    z = y.reshape(y.shape[0] * y.shape[1], 4, 1).expand(-1, -1, 4)
+    z = m.gru(z)[0].reshape(y.shape[0], -1, 4, 6)
+    return z.permute(0, 2, 3, 1).mean(1)
+
+
+#: Forwards, each with how many of its calls of torch may ask the native front end again.
+FORWARDS = {
+    "views": (lambda m, x: x.transpose(1, 2)[..., 1:].permute(0, 2, 1).unsqueeze(1).squeeze(1), 0),
+    "reshape": (lambda m, x: x.transpose(1, 2).reshape(x.shape[0], x.shape[2], 2, 2).flatten(2), 0),
+    "lists": (lambda m, x: torch.cat([x, torch.stack([x, 2 * x], 1).sum(1)], 1), 0),
+    "parts": (lambda m, x: torch.cat([b * a for a, b in zip(x.chunk(2, 1), x.split([2, 2], 1))], 1), 0),
+    "indices": (lambda m, x: x[:, ::2] * x[:, 1:2] + x[:, None, -1] + x[:, [1, 0]], 1),
+    "layers": (lambda m, x: m.slopes(m.norm(m.prelu(m.conv(x)))), 0),
+    "a plane": (lambda m, x: m.plane(x[:, None]).flatten(1, 2), 0),
+    "recurrent": (lambda m, x: m.gru(x.transpose(1, 2))[0], 0),
+    "stacked": (lambda m, x: m.both(x.transpose(1, 2))[0], 0),
+    "lanes": (dual, 0),
+    "a buffer": (lambda m, x: x * m.scale + m.scale.exp(), 0),
+    "weights made anew": (lambda m, x: m.weighted(x) + F.conv1d(x, m.conv.weight * 2, padding=1), 0),
+    "numbers": (lambda m, x: torch.clamp(x, -0.5, 0.5) * 0.25 + 1 - x.abs() ** 2, 0),
+    "padding": (lambda m, x: F.pad(x, (2, 0))[..., :-2] + F.pad(x, (0, 0, 1, 1))[:, 1:-1], 0),
+    "features": (lambda m, x: F.softmax(m.layer(m.linear(x.transpose(1, 2))), -1).max(-1).values, 0),
+    "in place": (lambda m, x: F.relu(2 * x, inplace=True).add_(x).mul_(0.5), 0),
+    "attention": (attending, 10),
+}
+
+
+def streamed(model, whole, ids=("a", "b"), begin=0):
+    """Stream rows in chunks; the second has a frame less in every other call."""
+    got, at = {i: [] for i in ids}, [0] * len(ids)
+    for n, size in enumerate(CHUNKS):
+        first, last = n == 0, n == len(CHUNKS) - 1
+        sizes = [whole.shape[2] - a if last else max(size - r * (n % 2), 0) for r, a in enumerate(at)]
+        chunk = [whole[r, :, a : a + s] for r, (a, s) in enumerate(zip(at, sizes))]
+        out = model(ds.stream_tensor(chunk, ids=list(ids), sos=first, eos=last))
+        at = [a + s for a, s in zip(at, sizes)]
+        for i in ids:
+            got[i].append(out[i])
+    return got
+
+
+@pytest.mark.parametrize("training", [False, True], ids=["evaluated", "trained"])
+@pytest.mark.parametrize("name", FORWARDS)
+def test_warm_calls_ask_nothing_again(name, training, monkeypatch):
+    function, most = FORWARDS[name]
+    torch.manual_seed(0)
+    model = Of(function).train(training)
+    model.norm.eval()
+    whole = torch.randn(2, 4, sum(CHUNKS))
+    want = copy.deepcopy(model)(whole)
+    ds.patch_module(model).online()
+    asked = []
+    anew = Forward._anew
+    monkeypatch.setattr(Forward, "_anew", lambda self, f, *given: asked.append(f) or anew(self, f, *given))
+    for turn in range(2):
+        asked.clear()  # the first turn has begun and ended streams, too
+        got = streamed(model, whole)
+        axis = 1 if want.shape[1] == whole.shape[2] else -1
+        for row, i in enumerate("ab"):
+            there = torch.cat(got[i], axis - 1 if axis > 0 else -1)
+            assert torch.allclose(there, want[row], atol=1e-5), (turn, i)
+    assert len(asked) <= most * len(CHUNKS), [f.__name__ for f in asked]
+
+
+def chunks_of(model, xs, ids=("a",)):
+    """Begin a stream and go on with it; return what each call gives."""
+    return [
+        model(ds.stream_tensor([x], ids=list(ids), sos=n == 0, names=("B", "F", "L")))["a"]
+        for n, x in enumerate(xs)
+    ]
+
+
+def test_what_changes_between_calls_is_seen():
+    model = Of(lambda m, x: m.weighted(m.norm(x)) * m.scale + m.factor * x)
+    model.factor = 1.0
+    ds.patch_module(model.eval()).online()
+    x = torch.randn(4, 3)
+    chunks_of(model, [x] * 3)
+    with torch.no_grad():
+        model.scale.mul_(3)
+        model.norm.running_mean.data.add_(1)
+        model.weighted.parametrizations.weight.original0.data.mul_(2)
+    model.factor = -2.0
+    got = model(ds.stream_tensor([x], ids=["a"]))["a"]
+    assert torch.allclose(got, ds.unpatch_module(model.reset() or model)(x[None])[0], atol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["weights made anew", "layers", "a plane", "recurrent", "stacked", "lanes"])
+def test_gradients_of_warm_calls(name):
+    torch.manual_seed(0)
+    model = Of(FORWARDS[name][0])
+    model.norm.eval()
+    plain = copy.deepcopy(model)
+    x = torch.randn(1, 4, 12)
+    ds.patch_module(model, train_variant="full-file-unaligned").online()
+    for _ in range(3):
+        model.zero_grad()
+        plain.zero_grad()
+        outs = [
+            model(ds.stream_tensor([x[0, :, a : a + 4]], ids=["a"], sos=a == 0, eos=a == 8)) for a in (0, 4, 8)
+        ]
+        sum(y.tensor().square().sum() for y in outs).backward()
+        plain(x).square().sum().backward()
+        for (key, p), q in zip(model.named_parameters(), plain.parameters()):
+            assert (p.grad is None) == (q.grad is None), key
+            assert p.grad is None or torch.allclose(p.grad, q.grad, atol=1e-4, rtol=1e-4), key
+
+
+WRITES = {
+    "into a view": lambda x: (y := x * 1, v := y.transpose(1, 2), v.add_(1), y)[-1],
+    "into a part": lambda x: (y := x * 1, y[:, 1:].mul_(2), y)[-1],
+    "into what a view is of": lambda x: (y := x * 1, v := y[:, :2], y.mul_(3), v)[-1],
+    "into a slice": lambda x: (y := x * 1, y.__setitem__((slice(None), 0), 0.5), y.permute(0, 2, 1))[-1],
+    "into a view of a view": lambda x: (y := x * 1, y.unsqueeze(1)[:, :, 2].neg_(), y)[-1],
+}
+
+
+@pytest.mark.parametrize("name", WRITES)
+def test_writes_in_warm_calls(name):
+    model = Of(lambda m, x: WRITES[name](x))
+    x = torch.randn(4, 5)
+    want = model(x[None])[0]
+    ds.patch_module(model).online()
+    for got in chunks_of(model, [x] * 4):
+        assert torch.equal(got, want)
+
+
+def test_a_write_after_what_may_share_memory_is_refused_in_warm_calls():
+    model = Of(lambda m, x: m.late(x))
+
+    def early(x):
+        y = x.transpose(1, 2)
+        y.mul_(2)
+        return y.contiguous() + 1
+
+    model.late = early
+    ds.patch_module(model).online()
+    x = torch.randn(4, 5)
+    chunks_of(model, [x] * 3)
+
+    def late(x):
+        y = x.transpose(1, 2)
+        z = y.contiguous()
+        y.mul_(2)
+        return z + 1
+
+    model.late = late
+    with pytest.raises(ds.NotStreamableError, match="may share its memory"):
+        model(ds.stream_tensor([x], ids=["a"]))
+
+
+def test_another_course_is_refused_and_the_forward_runs_in_every_call():
+    said = []
+
+    def forward(m, x):
+        said.append(len(said))
+        return F.relu(m.conv(x)) if len(said) != 5 else m.conv(F.relu(m.conv(x)))
+
+    model = Of(forward)
+    seen = []
+    model.conv.register_forward_hook(lambda *given: seen.append(1))
+    ds.patch_module(model).online()
+    x = torch.randn(4, 5)
+    chunks_of(model, [x] * 4)
+    assert len(said) == len(seen) == 4
+    with pytest.raises(ds.ModeError, match="course must not depend"):
+        model(ds.stream_tensor([x], ids=["a"]))
+    assert model(ds.stream_tensor([x], ids=["a"]))["a"].shape == (4, 5)
+
+
+def test_numbers_that_change_in_every_call_are_not_kept(monkeypatch):
+    monkeypatch.setattr(places, "_MOST", 20)
+    model = Of(lambda m, x: m.conv(x) * m.factor)
+    model.factor = 0.0
+    ds.patch_module(model).online()
+    x = torch.randn(4, 1)
+    chunks_of(model, [x])
+    session = model.__dict__["_patch"].session
+    for n in range(100):
+        model.factor = float(n)
+        y = model(ds.stream_tensor([x], ids=["a"]))["a"]
+    assert len(session.courses) < 50
+    model.factor = 0.0
+    assert not model(ds.stream_tensor([x], ids=["a"]))["a"].any() and y.any()
