@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any, NoReturn
 
 from ..errors import NotStreamableError
-from ..stream.where import user_line
+from ..source_line import user_line
 from .first_frame import FirstFrame, with_first
 from .loop_frames import is_all, parts_of
 from .stream_tensor import StreamTensor
