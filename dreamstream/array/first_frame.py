@@ -295,7 +295,7 @@ def with_first(frames: Any, first: FirstFrame, behind: int | None = None) -> Any
     """Return frames with the first one of a stream before them; `behind` is how many that has more at its end."""
     whole: Any = first.stream.in_order()
     if frames.in_order().features != whole.features or frames.dtype != first.stream.dtype:
-        raise ShapeError(f"cat at {user_line()}: a first frame {first.stream.roles} before frames {frames.roles}")
+        raise ShapeError.here(f"cat: a first frame {first.stream.roles} before frames {frames.roles}")
     dims = frames.dims
     frames = frames.in_order()
     library = whole.edge.entry.library
