@@ -558,7 +558,7 @@ class Tensor(Base):
         *,
         interpolation: str = 'linear',
     ) -> Self:
-        """Return what a part `q` of the elements is below; NaN where there is one."""
+        """Return the value below which a part `q` of the elements lies; NaN where one is NaN."""
     def nanquantile(
         self,
         q: Any,

@@ -10,6 +10,7 @@ import dreamstream as ds
 from ..decode import CTCDecoder, Endpoints
 from ..decode.hypotheses import Word
 from ..errors import FormatError
+from ..models import Commands
 from .arguments import at_least
 
 _ENDPOINTS = Endpoints(silence=2.4, trailing_silence=0.8, length=15.0)
@@ -25,22 +26,23 @@ def add_decoder(parser: argparse._ActionsContainer, required: bool = True) -> No
     parser.add_argument("--word-score", type=float, default=0.0, metavar="S", help="added for each word (0)")
     parser.add_argument("--hotwords", metavar="FILE", help="a phrase per line, with a tab before its weight")
     parser.add_argument(
-        "--beam", type=at_least(0, int), default=16, metavar="N", help="hypotheses; 0: greedy (16)"
+        "--beam", type=at_least(0, int), metavar="N", help="hypotheses; 0: greedy (16; of the ten commands 0)"
     )
 
 
-def decoder_of(args: argparse.Namespace, model: str, engine: ds.Engine) -> CTCDecoder:
-    """Return the decoder that is asked for, of the first output of a model's engine.
+def decoder_of(args: argparse.Namespace, name: str | None, model: ds.Engine | Commands) -> CTCDecoder:
+    """Return the decoder that is asked for, of the package's own model or the first output of an engine.
 
     Raises
     ------
     FormatError
         For an output that is no ``(L, tokens)``.
     """
-    output = engine.outputs[0]
     decoder = CTCDecoder(
-        _content(args.tokens),
-        beam=args.beam,
+        model.tokens if isinstance(model, Commands) else _content(args.tokens),
+        beam=(0 if isinstance(model, Commands) else 16)
+        if args.beam is None
+        else args.beam,  # greedily a word is final at once
         blank=args.blank,
         lexicon=None if args.lexicon is None else _content(args.lexicon),
         lm=None if args.lm is None else _content(args.lm),
@@ -48,12 +50,15 @@ def decoder_of(args: argparse.Namespace, model: str, engine: ds.Engine) -> CTCDe
         word_score=args.word_score,
         hotwords=None if args.hotwords is None else _content(args.hotwords),
         endpoints=_ENDPOINTS,
-        rate=float(output.rate),
+        rate=float(model.rate if isinstance(model, Commands) else model.outputs[0].rate),
     )
+    if isinstance(model, Commands):
+        return decoder
+    output = model.outputs[0]
     sizes = [d for d in output.dimensions if d not in ("B", "L")]
     if output.rate == 0 or sizes != [len(decoder.tokens)]:
         raise FormatError(
-            f"{model} gives {output.dimensions}; for the {len(decoder.tokens)} tokens of {args.tokens} it is "
+            f"{name} gives {output.dimensions}; for the {len(decoder.tokens)} tokens of {args.tokens} it is "
             f'("B", "L", {len(decoder.tokens)})'
         )
     return decoder

@@ -1,9 +1,9 @@
-"""A picture of a run: waveform, outputs over time, latency of steps; experts over time, and how often each ran."""
+"""Pictures of a run: waveform, outputs, latency of steps; experts over time, and how often each ran; words."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,6 +13,7 @@ from ..data.values import in_frames, in_pairs
 from ..errors import FormatError
 
 if TYPE_CHECKING:
+    from ..decode.hypotheses import Word
     from .audio_file import AudioFile
 
 Array = npt.NDArray[Any]
@@ -61,6 +62,34 @@ def plot(path: str, files: Sequence[AudioFile], latencies: Sequence[float], chun
     )
     longest = max(file.seconds for file in shown)
     axes[-1].set(xlabel="seconds of audio", ylabel="ms per step", ylim=(0, None), xlim=(0, max(longest, 1e-3)))
+    _save(figure, path)
+
+
+def plot_words(path: str, files: Sequence[AudioFile], words: Mapping[str, Sequence[tuple[Word, float]]]) -> None:
+    """Draw the first files with their words, and when each was final.
+
+    Parameters
+    ----------
+    words : dict of str to list of (Word, float)
+        By file the words, and how much of it had come when each was final, in seconds.
+    """
+    shown = files[:MOST_FILES]
+    figure = new_figure(10, 0.6 + 2.2 * len(shown))
+    for file, axes in zip(shown, figure.subplots(len(shown), 1, squeeze=False)[:, 0]):
+        _draw_waveform(axes, file)
+        top = 1.15 * float(np.abs(file.recording()).max(initial=1e-3))
+        for i, (word, final) in enumerate(words[file.path]):
+            color = f"C{i % 10}"
+            axes.axvspan(word.start, word.end, color=color, alpha=0.25, linewidth=0)
+            axes.text((word.start + word.end) / 2, top, word.text, ha="center", va="bottom", color=color)
+            axes.plot([word.end, final], [-top, -top], color=color, linewidth=1)
+            axes.plot(final, -top, marker="|", markersize=9, color=color)
+        axes.set(ylim=(-1.2 * top, 1.4 * top), xlim=(0, max(file.seconds, 1e-3)))
+    axes.set(xlabel="seconds; below, from the end of each word to when it was final")
+    _save(figure, path)
+
+
+def _save(figure: Any, path: str) -> None:
     try:
         figure.savefig(path, dpi=120)
     except OSError as error:

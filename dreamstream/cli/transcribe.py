@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 import dreamstream as ds
 
+from .. import models
 from .._core import shown
 from ..data.progress import Progress
 from ..data.values import in_frames
@@ -24,7 +25,17 @@ from ..errors import FormatError
 from ..stream.tree import leaves
 from .arguments import Commands, add_threads, at_least
 from .decoding import add_decoder, decoder_of, subtitles
+from .plot import plot_words, require_matplotlib
 from .run import as_taken, opened, samples_only, seconds_of, steps
+
+
+def _model_of(args: argparse.Namespace) -> Any:
+    """Return the engine of the model that is asked for; without one the package's own, a module."""
+    if (args.model is None) != (args.tokens is None):
+        raise FormatError("--model and --tokens go together: a model of your own has tokens of its own")
+    if args.model is None:
+        return models.Commands(pretrained=True).eval()
+    return samples_only(args.model, ds.load(args.model, threads=args.threads))
 
 
 # ---------------------------------------------------------------------- recordings
@@ -33,12 +44,17 @@ def transcribe(args: argparse.Namespace) -> int:
     form = next((name for name in ("srt", "vtt") if getattr(args, name)), None)
     if form and len(args.audio) > 1:
         raise FormatError(f"--{form} is of one recording; {len(args.audio)} are given")
-    model = samples_only(args.model, ds.load(args.model, threads=args.threads))
+    if args.plot is not None:
+        require_matplotlib(args.plot)
+    model = _model_of(args)
     with ExitStack() as stack:
         files = opened(args.audio, model, args.threads, args.chunk_ms, stack)
         decoder = decoder_of(args, args.model, model)
         kept: dict[str, list[Word]] = {file.path: [] for file in files}
+        final: dict[str, dict[float, float]] = {file.path: {} for file in files}
         texts: dict[str, Hypotheses] = {}
+        for file in files:
+            file.keeps_samples = args.plot is not None
         with Progress(seconds_of(files), args.json) as progress:
             for _, fed in steps(files, args.chunk_ms):
                 progress.advance(len(fed) * args.chunk_ms / 1000)
@@ -47,6 +63,9 @@ def transcribe(args: argparse.Namespace) -> int:
                 texts |= decoder.step(scores, sos=starts, eos=[f.path for f in fed if f.ended])
                 for file in fed:
                     _keep(kept[file.path], texts[file.path])
+                    for word in texts[file.path].words:
+                        if word.final:
+                            final[file.path].setdefault(word.start, file.seconds)
     for file in files:
         words = kept[file.path]
         text = " ".join(word.text for word in words)
@@ -56,6 +75,9 @@ def transcribe(args: argparse.Namespace) -> int:
             print(subtitles(words, form), end="")
         else:
             print(f"{shown(file.path)}  {shown(text)}" if len(files) > 1 else shown(text))
+    if args.plot is not None:
+        timed = {i: [(word, final[i].get(word.start, word.end)) for word in words] for i, words in kept.items()}
+        plot_words(args.plot, files, timed)
     faults = [str(file.fault) for file in files if file.fault is not None]
     for text in faults:
         print(f"dreamstream transcribe: {shown(text, True)}", file=sys.stderr)
@@ -77,10 +99,18 @@ def _keep(words: list[Word], found: Hypotheses) -> None:
 
 
 # ---------------------------------------------------------------------- right now
+def _compiled(model: Any, threads: int | None) -> ds.Engine:
+    if isinstance(model, ds.Engine):
+        return model
+    return ds.compile(model, model.spec, rate=model.sample_rate, threads=threads, verify=False)
+
+
 def listen(args: argparse.Namespace) -> int:
     """Print what is said right now, from a microphone or from samples on standard input."""
-    engine = samples_only(args.model, ds.load(args.model, threads=args.threads))
-    decoder, rate = decoder_of(args, args.model, engine), int(engine.rate)
+    model = _model_of(args)
+    decoder = decoder_of(args, args.model, model)
+    engine = _compiled(model, args.threads)
+    rate = int(engine.rate)
     n, dim = max(1, rate * args.chunk_ms // 1000), sys.stdout.isatty() and not args.json
     said, found = 0.0, None
     with ExitStack() as stack, contextlib.suppress(KeyboardInterrupt):
@@ -149,24 +179,27 @@ def _microphone(source: str | None, rate: int, n: int) -> Iterator[Iterator[npt.
 # ---------------------------------------------------------------------- the commands
 def add(commands: Commands) -> None:
     """Add the commands."""
+    own = "a .dsm that gives scores of --tokens; by default the ten commands that come with the package"
     text = "print what is said in recordings"
     parser = commands.add_parser("transcribe", help=text, description=f"{text[0].upper()}{text[1:]}.")
     parser.add_argument("audio", nargs="+", metavar="FILE", help="recordings; - is standard input")
-    parser.add_argument("--model", required=True, metavar="MODEL", help="a .dsm that gives scores of tokens")
-    add_decoder(parser)
+    parser.add_argument("--model", metavar="MODEL", help=own)
+    add_decoder(parser, required=False)
     add_threads(parser)
     parser.add_argument("--chunk-ms", type=at_least(1, int), default=320, metavar="N", help="fed at a time (320)")
     form = parser.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="a line per recording, with words, times and confidence")
     form.add_argument("--srt", action="store_true", help="as subtitles")
     form.add_argument("--vtt", action="store_true", help="as subtitles of the web")
+    drawn = "draw the first recordings, their words, and when each was final; needs matplotlib"
+    parser.add_argument("--plot", metavar="PNG", help=drawn)
     parser.set_defaults(run=transcribe)
     text = "print what is said right now"
     parser = commands.add_parser("listen", help=text, description=f"{text[0].upper()}{text[1:]}.")
     said = "a microphone's name or number; - is standard input, raw samples of 16 bits at the model's rate"
     parser.add_argument("source", nargs="?", metavar="DEVICE", help=said)
-    parser.add_argument("--model", required=True, metavar="MODEL", help="a .dsm that gives scores of tokens")
-    add_decoder(parser)
+    parser.add_argument("--model", metavar="MODEL", help=own)
+    add_decoder(parser, required=False)
     add_threads(parser)
     parser.add_argument("--chunk-ms", type=at_least(1, int), default=80, metavar="N", help="heard at a time (80)")
     parser.add_argument("--json", action="store_true", help="a line per word")

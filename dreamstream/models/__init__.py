@@ -1,9 +1,10 @@
-"""Models that are ready to load: networks whose trained weights others have published.
+"""Models that are ready to load: one that was trained here, and networks whose weights others have published.
 
-Each has its original's argument names and `state_dict` layout; weights are not part of the package, those of
-`SileroVAD` are found in another one.
+The weights of `Commands` come with this package, those of `SileroVAD` with another one. What others have published
+has its original's argument names and `state_dict` layout.
 """
 
+from .commands import Commands
 from .conformer_moe import ConformerMoE
 from .silero import SileroVAD
 from .tds import TDSNet
@@ -12,6 +13,7 @@ from .u2 import GlobalCMVN, U2Encoder
 from .wav2letter import load_wav2letter
 
 __all__ = [
+    "Commands",
     "ConformerMoE",
     "GlobalCMVN",
     "SileroVAD",
@@ -21,6 +23,6 @@ __all__ = [
     "load_wav2letter",
 ]
 
-COMPLETE = ("SileroVAD",)
+COMPLETE = ("SileroVAD", "Commands")
 """Those that are one network: made without arguments, or by `pretrained=True`, with a `spec` and a
 `sample_rate`."""

@@ -30,7 +30,7 @@ def _floor_divide(a: Tensor, b: Tensor) -> Tensor:
 #: Functions of elements that torch lacks, or that are written otherwise there.
 OWN: dict[str, Callable[..., Tensor]] = {
     "elu": _elu,
-    "prelu": lambda a, b: F.prelu(a, b.reshape(1)) if b.numel() == 1 else torch.where(a > 0, a, b * a),
+    "prelu": lambda a, b: torch.where(a > 0, a, b * a),
     "floor_divide": _floor_divide,
 }
 
