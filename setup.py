@@ -33,6 +33,8 @@ VERSION, ABI = (
 )
 LIBRARY = "lib/libdreamstream.so"  # the engine for C programs, which have no Python to resolve _core
 SONAME = f"libdreamstream.so.{ABI}"
+# For `python -m dreamstream.config --jar`, which compiles them where there is a JDK.
+JAVA_SOURCES = sorted(path for kind in ("*.java", "*.c") for path in (cbuild.CSRC / "java").rglob(kind))
 SANITIZE = os.environ.get("DREAMSTREAM_SANITIZE", "")
 PYTHON_MACROS = ["-DNPY_NO_DEPRECATED_API=NPY_1_25_API_VERSION", "-DNPY_TARGET_VERSION=NPY_1_25_API_VERSION"]
 
@@ -153,12 +155,15 @@ class BuildCore(build_ext):
         copy(cbuild.CSRC / "include" / "dreamstream.h", package / "include" / "dreamstream.h")
         (package / "lib" / "pkgconfig").mkdir(parents=True)
         (package / "lib" / "pkgconfig" / "dreamstream.pc").write_text(PKG_CONFIG, encoding="utf-8")
+        for path in JAVA_SOURCES:
+            copy(path, package / "lib" / "java" / path.relative_to(cbuild.CSRC / "java"))
 
     def companions(self, package: Path) -> list[Path]:
         """All that the build puts beside _core."""
         blas = [*self.blas.carried, *self.blas.licences] if self.blas else []
         names = [f"_openblas/{path.name}" for path in blas]
         names += ["include/dreamstream.h", LIBRARY, f"lib/{SONAME}", "lib/pkgconfig/dreamstream.pc"]
+        names += [f"lib/{path.relative_to(cbuild.CSRC)}" for path in JAVA_SOURCES]
         return [package / name for name in names]
 
     def copy_extensions_to_source(self):

@@ -42,9 +42,10 @@ def build_folder() -> Path:
 
 
 def sources(*, python: bool) -> list[Path]:
-    """Files of csrc that are compiled: of the room `python/`, or of all the others."""
+    """Files of csrc that are compiled: of the room `python/`, or of the engine (not of `java/`)."""
     found = sorted(path for path in CSRC.rglob("*.c") if not path.name.endswith(".inc.c"))
-    return [path for path in found if (path.parts[len(CSRC.parts)] == "python") == python]
+    rooms = [path.parts[len(CSRC.parts)] for path in found]
+    return [path for path, room in zip(found, rooms) if room != "java" and (room == "python") == python]
 
 
 class Blas(NamedTuple):

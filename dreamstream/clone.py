@@ -50,8 +50,9 @@ def _has_core(path: Sequence[str]) -> bool:
 
 
 def _newer(sources: Path, built: int) -> Path | None:
-    """Return a source that has changed since a time in ns, if there is one; none outside of a source tree."""
-    for folder, _, names in os.walk(sources):
+    """Return a source of the engine that has changed since a time in ns; none outside of a source tree."""
+    for folder, rooms, names in os.walk(sources):
+        rooms[:] = [room for room in rooms if room != "java"]  # `python -m dreamstream.config --jar` compiles it
         for name in names:
             if name.endswith((".c", ".h", ".inc", ".def")) and os.stat(f"{folder}/{name}").st_mtime_ns > built:
                 return Path(folder, name)

@@ -34,8 +34,8 @@ NOT_FAST = {
 }  # fmt: skip
 #: Folders of which nothing is in the fast tier: not even looked at, for that takes as long as running it.
 NONE_FAST = ("c", "fuzz", "golden", "threads", "torch")
-#: What compiles the engine once more, with sanitizers too, comes last: the rest has told what it can by then. Of
-#: it what takes longest comes first, so that no process is left alone with it at the end.
+#: What compiles the engine once more, with sanitizers too, comes last: the rest has told what it can by then. What
+#: takes longest of it comes first, so that no process is left alone with it at the end.
 LAST = ("fuzz", "c")
 
 

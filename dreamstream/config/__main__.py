@@ -3,6 +3,8 @@
 ``cc program.c $(python -m dreamstream.config --cflags --libs) -o program``. Where the package's path has
 spaces, the flags are quoted: ``eval cc program.c "$(python -m dreamstream.config --cflags --libs)"``, or a
 Makefile's ``$(shell ...)``.
+
+``python -m dreamstream.config --jar dreamstream.jar`` makes the classes for Java programs.
 """
 
 from __future__ import annotations
@@ -10,10 +12,12 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 from .. import _core
 from . import show_config
 from .flags import cflags, libs, prefix
+from .jar import make_jar
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -33,9 +37,17 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     for name, (about, text) in answers.items():
         parser.add_argument(f"--{name}", dest="wanted", action="append_const", const=text, help=about)
-    wanted = parser.parse_args(argv).wanted
-    if wanted is not None:
-        print(" ".join(wanted))
+    about = "make the jar for Java programs, and print its path (needs a JDK and a C compiler)"
+    parser.add_argument("--jar", type=Path, nargs="?", const=Path("dreamstream.jar"), metavar="FILE", help=about)
+    arguments = parser.parse_args(argv)
+    if arguments.jar is not None:
+        try:
+            print(make_jar(arguments.jar.resolve()))
+        except (RuntimeError, OSError) as error:
+            parser.exit(1, f"{parser.prog}: {error}\n")
+    if arguments.wanted is not None:
+        print(" ".join(arguments.wanted))
+    if arguments.wanted is not None or arguments.jar is not None:
         return 0
     try:
         show_config()

@@ -12,6 +12,7 @@ import source_tree
 
 PAGE = source_tree.ROOT / "docs" / "internals" / "layers.md"
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*([<"])([^>"\n]+)[>"]', re.MULTILINE)
+JAVA_HEADER = re.compile(r"jni(_md)?\.h$")
 PYTHON_HEADER = re.compile(r"(Python|structmember|pythread|datetime)\.h$|numpy/|cpython/")
 TYPE_CHECKING = {"TYPE_CHECKING", "typing.TYPE_CHECKING"}
 
@@ -45,7 +46,11 @@ def c_violations(csrc: Path, order: list[str]) -> list[str]:
                 if room != "python":
                     out.append(f"{where}: <{name}> belongs to the room python")
                 continue
+            if JAVA_HEADER.match(name) and room != "java":
+                out.append(f"{where}: <{name}> belongs to the room java")
             used = _included_room(csrc, path, match[1] == '"', name, order)
+            if room == "java" and used not in (None, "include", "java"):
+                out.append(f"{where}: includes {name}, but java may use the public header alone")
             if used is not None and not may_use(order, room, used):
                 out.append(f"{where}: includes {name}, of the room {used}, which is not above {room}")
     return out

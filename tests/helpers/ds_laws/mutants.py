@@ -420,7 +420,11 @@ MUTANTS |= {
         laws=SLOPES,
     ),
     "slopes of attention by the call's first query": Mutant(
-        "ops/attention_back.c", "a->position = i;", "a->position = i - out->m0;", ("attention",), SLOPES
+        "ops/attention_back.c",
+        "a->position + (int64_t)i, n_keys",
+        "a->position - a->run->out[row].m0 + (int64_t)i, n_keys",
+        ("attention",),
+        SLOPES,
     ),
     "slopes of first keys that stay are lost": Mutant(
         "ops/attention_back.c",

@@ -1,0 +1,155 @@
+"""The Java classes: compiled into a jar, held by JUnit against what Python gets, every native call checked."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import dreamstream as ds
+from dreamstream import nn
+from dreamstream.config.jar import java_home
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parent.parent
+JUNIT = ("junit-*.jar", "opentest4j*.jar", "apiguardian-api*.jar", "picocli.jar", "univocity-parsers*.jar")
+LIBRARY = Path(ds.__file__).parent / "lib" / "libdreamstream.so"
+
+pytestmark = [
+    pytest.mark.skipif(not (ROOT / "csrc" / "java").is_dir(), reason="the tests are away from the sources"),
+    pytest.mark.skipif(
+        not LIBRARY.exists() or b"__asan_init" in (data := LIBRARY.read_bytes()) or b"__tsan_init" in data,
+        reason="libdreamstream.so is not built, or with sanitizers",
+    ),
+]
+
+
+def run(*command, status=0, **options):
+    done = subprocess.run([*map(str, command)], capture_output=True, text=True, timeout=240, **options)
+    assert done.returncode == status, f"{done.returncode}\n{done.stdout[-6000:]}\n{done.stderr[-6000:]}"
+    return done.stdout + done.stderr
+
+
+@pytest.fixture(scope="session")
+def jdk():
+    """The folder of a JDK's programs."""
+    try:
+        return java_home() / "bin"
+    except RuntimeError:
+        pytest.skip("no JDK")
+
+
+@pytest.fixture(scope="session")
+def jar(jdk, tmp_path_factory):
+    """The jar, made as a user makes it."""
+    target = tmp_path_factory.mktemp("jar") / "dreamstream.jar"
+    printed = run(sys.executable, "-m", "dreamstream.config", "--jar", target)
+    assert printed.split() == [str(target)]
+    return target
+
+
+@pytest.fixture(scope="session")
+def junit():
+    """The class path of JUnit 5, from the system's packages."""
+    found = [path for pattern in JUNIT for path in sorted(Path("/usr/share/java").glob(pattern))]
+    if not any(path.name == "junit-platform-console.jar" for path in found):
+        pytest.skip("no JUnit 5")
+    return found
+
+
+class Samples(nn.Module):
+    """Samples in, 100 frames of four numbers per second out; some wait for samples that are to come."""
+
+    def __init__(self):
+        super().__init__()
+        self.filters = nn.Conv1d(1, 6, 40, stride=16, padding=12)
+        self.rnn = nn.GRU(6, 4, batch_first=True)
+
+    def forward(self, x):
+        return self.rnn(self.filters(x[:, None]).relu().transpose(1, 2))[0]
+
+
+class Rates(nn.Module):
+    """Two inputs of two rates; outputs at each rate, at the end, and one of booleans."""
+
+    def __init__(self):
+        super().__init__()
+        self.down = nn.Conv1d(5, 6, 4, stride=2, padding=1)
+        self.mix = nn.Linear(12, 6)
+        self.rnn = nn.GRU(6, 7, batch_first=True)
+        self.fine = nn.Conv1d(5, 3, 3, padding=1)
+
+    def forward(self, x, y):
+        h, _ = self.rnn(self.down(x).transpose(1, 2) + self.mix(y.reshape(y.size(0), y.size(1), 12)))
+        return {"tags": h, "fine": self.fine(x), "whole": h.mean(1), "over": y > 0}
+
+
+def frames_first(array, axis):
+    return np.ascontiguousarray(np.moveaxis(array, axis, 0))
+
+
+@pytest.fixture(scope="session")
+def models(tmp_path_factory):
+    """A folder of models, inputs, and the outputs of Python's engine."""
+    folder, rng = tmp_path_factory.mktemp("models"), np.random.default_rng(5)
+    ds.manual_seed(5)
+    engine = ds.compile(Samples().eval(), ("B", "L"), rate=1600, blas=False)
+    engine.save(folder / "samples.dsm")
+    x = rng.standard_normal(9000, np.float32)
+    x.tofile(folder / "samples.in")
+    engine.step({"a": x}, sos="a", eos="a")["a"].tofile(folder / "samples.out")
+    specs = {"x": ("B", 5, "L"), "y": ("B", "L", 4, 3)}
+    engine = ds.compile(Rates().eval(), specs, rate={"x": 100, "y": 50}, blas=False)
+    engine.save(folder / "rates.dsm")
+    x, y = rng.standard_normal((5, 80), np.float32), rng.standard_normal((40, 4, 3), np.float32)
+    frames_first(x, 1).tofile(folder / "rates.x")
+    y.tofile(folder / "rates.y")
+    made = engine.step({"a": {"x": x, "y": y}}, sos="a", eos="a")["a"]
+    for name, array in made.items():
+        frames_first(np.asarray(array), 1 if name == "fine" else 0).tofile(folder / f"rates.{name}")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def classes(jdk, jar, junit, tmp_path_factory):
+    """The class path of the tests."""
+    folder = tmp_path_factory.mktemp("classes")
+    path = os.pathsep.join(map(str, [jar, *junit]))
+    sources = sorted((HERE / "dreamstream").glob("*.java"))
+    run(jdk / "javac", "-Xlint:all,-processing,-classfile,-path", "-cp", path, "-d", folder, *sources)
+    return os.pathsep.join([str(folder), path])
+
+
+@pytest.mark.parametrize("name", sorted(path.stem for path in HERE.glob("dreamstream/*Test.java")))
+def test_junit(jdk, classes, models, name):
+    launcher = ["org.junit.platform.console.ConsoleLauncher", "--disable-banner", "--details=tree"]
+    said = run(
+        jdk / "java", "-Xcheck:jni", f"-Ddreamstream.test.folder={models}", "-cp", classes, *launcher,
+        "--select-class", f"dreamstream.{name}",
+    )  # fmt: skip
+    assert "WARNING" not in said and "FATAL" not in said, said
+    assert " 0 tests successful" not in said, said
+
+
+def test_example(jdk, jar, tmp_path):
+    """Silero of the guide, from Java: the same bits as Python's."""
+    from dreamstream.models import SileroVAD
+
+    model, rng = SileroVAD().eval(), np.random.default_rng(3)
+    given = Path(os.environ.get("DREAMSTREAM_TEST_DATA", ""), "silero_vad_16k.safetensors")
+    if "DREAMSTREAM_TEST_DATA" in os.environ and given.is_file():
+        model.load_state_dict(given)
+    else:
+        for p in model.parameters():
+            p.numpy()[...] = rng.standard_normal(p.shape) / np.sqrt(max(1, np.prod(p.shape[1:])))
+    engine = ds.compile(model, ("B", "L"), rate=16000, blas=False)
+    engine.save(tmp_path / "silero.dsm")
+    samples = (rng.standard_normal(20000) * 0.3).astype(np.float32)
+    samples.tofile(tmp_path / "samples.f32")
+    expected = engine.step({"a": samples}, sos="a", eos="a")["a"]
+    source = ROOT / "docs" / "examples" / "Speech.java"
+    said = run(jdk / "java", "-cp", jar, source, tmp_path / "silero.dsm", tmp_path / "samples.f32")
+    bits = np.array([int(line.split()[0]) for line in said.splitlines()], np.int32)
+    assert len(bits) > 30 and np.array_equal(bits.view(np.float32), expected)
