@@ -80,9 +80,17 @@ class Record:
         for size in told["parts"]:
             parts.append(data[at : at + size])
             at += size
-        given = [told[name] for name in ("model", "input", "made", "acknowledged")]
-        outputs = list(zip(told["ports"], parts[2:]))
-        return cls(*given, parts[0], outputs, told["ended"], parts[1], told["said"])
+        return cls(
+            model=told["model"],
+            input=told["input"],
+            made=told["made"],
+            acknowledged=told["acknowledged"],
+            snapshot=parts[0],
+            outputs=list(zip(told["ports"], parts[2:])),
+            ended=told["ended"],
+            decoder=parts[1],
+            said=told["said"],
+        )
 
 
 class Store(Protocol):

@@ -57,14 +57,16 @@ class RedisStore:
         self._url, self._keep_ms, self._refresh_at = url, max(1, round(keep * 1000)), 0.0
         self._owner, self._error = secrets.token_hex(16), redis.RedisError
         with self._named():
+            self._redis: Any
             try:
-                self._redis: Any = redis.Redis.from_url(
+                self._redis = redis.Redis.from_url(
                     url, socket_timeout=2.0, socket_connect_timeout=2.0, retry=Retry(NoBackoff(), 1)
                 )
             except ValueError as error:
                 raise StoreError(f"{url}: {error}") from error
             self._redis.set(f"{_NAME}key", secrets.token_bytes(32), nx=True)
-            self.key: bytes = self._redis.get(f"{_NAME}key")
+            key: Any = self._redis.get(f"{_NAME}key")
+        self.key: bytes = key
         self._keeping, self._deleting = self._redis.register_script(_KEEP), self._redis.register_script(_DELETE)
 
     @contextlib.contextmanager

@@ -282,7 +282,7 @@ class Model:
         self.chunk, self.window, self.save_every = (max(1, round(s * engine.rate)) for s in times)
         self.ready: dict[str, Live] = {}
         self._room = np.empty((1024, *self.features), np.float32)
-        self.told = {
+        self.told: dict[str, Any] = {
             "model": name,
             "delay": [None if o.delay == float("inf") else o.delay for o in engine.outputs],
             "rate": str(first.rate),
@@ -294,8 +294,8 @@ class Model:
             "fingerprint": self.fingerprint,
         }
         if decoder is not None:
-            of_words = {"rates": [None], "shapes": [[]], "types": ["words"], "names": ["words"]}
-            self.told |= of_words | {"delay": self.told["delay"][:1]}
+            self.told |= {"rates": [None], "shapes": [[]], "types": ["words"], "names": ["words"]}
+            self.told["delay"] = self.told["delay"][:1]
 
     # ---------------------------------------------------------------- one step
     def take(self) -> list[Row]:
