@@ -282,8 +282,10 @@ typedef struct ds_attend {
     ds_distance_turns turns; /* in place of rows */
     double softcap;          /* 0: none */
     const void *sink;        /* NULL: none */
-    void *const *logs; /* [n_queries]: room for the logarithm of each sum of exponentials; NULL: not wanted */
-    const ds_drop *drop; /* of weights, by the keys' positions and those of queries; NULL: none are dropped */
+    void *const *
+        logs; /* [n_queries]: room for the logarithm of each sum of exponentials; NULL: not wanted */
+    const ds_drop
+        *drop; /* of weights, by the keys' positions and those of queries; NULL: none are dropped */
     uint64_t drop_key;
 } ds_attend;
 
