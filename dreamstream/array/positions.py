@@ -46,11 +46,20 @@ def streamed(x: Any, to: str) -> StreamTensor:
         Where they are nothing that the operator counts.
     """
     leaf, steps = _counted(x)
-    if not isinstance(x, Symbolic) and not all(_as_counted(x, leaf, steps, n) for n in (64, 65)):
+    if not is_counted(x):
         raise unknown(x)
     places = Symbolic(leaf.value, ["L" if isinstance(s, Length) else 1 for s in x.shape], leaf.length, True)
     out: StreamTensor = places.stream(to, steps).expand(*(s if isinstance(s, int) else -1 for s in x.shape))
     return out
+
+
+def is_counted(x: Any) -> bool:
+    """Whether integers of positions are what the operator counts."""
+    try:
+        leaf, steps = _counted(x)
+    except NotStreamableError:
+        return False
+    return isinstance(x, Symbolic) or all(_as_counted(x, leaf, steps, n) for n in (64, 65))
 
 
 def _counted(x: Any) -> tuple[Symbolic, list[int]]:

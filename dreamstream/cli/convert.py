@@ -19,7 +19,7 @@ from ..engine.load import load_changed, stored_as
 from ..engine.verify import random_inputs
 from ..engine.weights import BOUND, FORMATS, STORED_PRODUCTS, Narrowing
 from ..errors import FormatError
-from ..models import load_wav2letter
+from ..models.wav2letter import is_serialized, load_wav2letter
 from .arguments import Commands
 from .described import FUNCTION, MODEL_FILES, described, load_weights, require_function
 from .run import as_taken, samples_only
@@ -31,7 +31,7 @@ def convert(args: argparse.Namespace) -> int:
     """Read a model, write a file."""
     if os.path.splitext(args.output)[1].lower() not in MODEL_FILES:
         raise FormatError(f"the name of what is written ends in {', '.join(MODEL_FILES)}, got {args.output}")
-    serialized = args.source.lower().endswith(".bin")
+    serialized = os.path.isfile(args.source) and is_serialized(args.source)
     if not serialized:
         require_function(args.source)
     if args.features is not None and not serialized:

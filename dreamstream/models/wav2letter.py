@@ -27,6 +27,12 @@ _LONGEST = 4096  # frames of a context, or of zeros
 _NAME = "w2l::streaming::"
 
 
+def is_serialized(path: str | os.PathLike[str]) -> bool:
+    """Whether a file begins as such a pointer does."""
+    with open(path, "rb") as file:
+        return file.read(8) == struct.pack("<II", _SAME_TYPE, _NEW | 1)
+
+
 class Recogniser(nn.Sequential):
     """Features and an acoustic model, one after the other.
 

@@ -66,7 +66,7 @@ def _of_values(x: Any, function: Any, what: str) -> Any:
 
 def _drawn(method: str, of_stream: Any) -> Any:
     def draw(gate: Any, like: Any) -> Any:
-        if is_stream(like) and like.edge is not None:
+        if is_stream(like) and like.edge is not None and like.value is not None:
             numbers = of_stream(type(gate).__name__, like, like.value.shape[1:])
             return draws.beside(like, numbers.astype(like.value.dtype))
         return _of_values(like, lambda v: getattr(gate.random, method)(size=v.shape).astype(v.dtype), method)

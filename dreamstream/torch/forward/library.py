@@ -21,7 +21,7 @@ from ...array.einsum import table_product
 from ...array.library import Library
 from ...array.mask_terms import added
 from ...array.over_time import require_waiting
-from ...array.positions import first_row, streamed, unknown
+from ...array.positions import first_row, is_counted, streamed, unknown
 from ...array.score_views import Greatest
 from ...array.scores import Scores
 from ...array.shape_of import Empty, ShapeOf
@@ -39,7 +39,7 @@ from . import names
 from .complex_pair import Complex
 from .constants import Constant
 from .mode import current
-from .places import dropping
+from .places import dropping, looked_at
 from .sizes import TorchBatch, TorchBatchLength, TorchLength
 
 #: Elements of a tensor that is known by its values; greater ones are known by what they are a view of.
@@ -296,6 +296,7 @@ def streamed_of(x: Any, wanted: torch.dtype | None = None) -> Any:
     """
     known, key = x.__dict__.setdefault("_streams", {}), (current(), wanted)
     if key not in known:
+        looked_at()  # what asks for it later finds it, and runs no operator
         known[key] = _streamed_anew(x, wanted)
     return known[key]
 
@@ -419,7 +420,7 @@ def looked_up(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str,
 
 def _rows_at(table: Any, at: Any) -> Any:
     """Return the rows of a table at integers that are computed of positions; None where these aren't counted."""
-    if at.dtype not in _INTEGERS or sum(isinstance(s, Length) for s in at.shape) != 1:
+    if at.dtype not in _INTEGERS or sum(isinstance(s, Length) for s in at.shape) != 1 or not is_counted(at):
         return None
     places = current()._wrapped(streamed(at, "int64"))
     return torch.nn.functional.embedding(places, getattr(table, "torch", table))

@@ -318,11 +318,12 @@ class _Results:
     def _of_stream(self, x: Any) -> Any:
         if type(x) is not NativeStream or x.alike[0] is not None:
             raise _Unknown
+        if type(x._view) is Later and "edge" not in vars(x):
+            return _Last(self._seen(x._view.of), x._view.count)
+        self._require_value(x)
         for i, own in enumerate(self._inputs):
             if own is x:  # or has become what was written into it
                 return _Given(i) if x.edge is self._given[i] else _Seen(*self._seen(x), None)
-        if type(x._view) is Later:
-            return _Last(self._seen(x._view.of), x._view.count)
         shared = writing.shared(x, [*self._inputs, *(y for y in self._outputs if y is not x)])
         if shared is NotImplemented or (shared is not None and shared[0] >= len(self._inputs)):
             raise _Unknown
@@ -351,7 +352,13 @@ class _Results:
         args, kwargs = (map_leaves(tree, argument) for tree in (view.args, dict(view.kwargs)))
         return at, (view.method, view.put, args, kwargs), bool(found)
 
+    def _require_value(self, x: Any) -> None:
+        """Refuse what is computed where it is used: looking at its edge would be a use."""
+        if "edge" not in vars(x):
+            raise _Unknown
+
     def _seen(self, x: Any) -> tuple[int, Any, Any]:
+        self._require_value(x)
         at = self._edges.get(id(x.edge), -1)
         if at < 0 or x.value is not self._values[at]:
             raise _Unknown
