@@ -31,22 +31,23 @@ DROPPING_OPERATORS = frozenset(
     ("attention", "cross_attention", "lstm", "gru", "rnn", "lstm_within", "gru_within", "rnn_within")
 )
 
-_DROPPING: ContextVar[float] = ContextVar("DROPPING", default=0.0)
+#: With which probability operators that run now, and can, drop.
+DROPPING: ContextVar[float] = ContextVar("DROPPING", default=0.0)
 
 
 @contextmanager
 def dropping(p: float) -> Iterator[None]:
     """Let operators that run within it, and can, drop with a probability."""
-    before = _DROPPING.set(p)
+    before = DROPPING.set(p)
     try:
         yield
     finally:
-        _DROPPING.reset(before)
+        DROPPING.reset(before)
 
 
 def asked_to_drop(name: str) -> float:
     """Return with which probability an operator is to drop."""
-    p = _DROPPING.get()
+    p = DROPPING.get()
     return p if p and name in DROPPING_OPERATORS else 0.0
 
 

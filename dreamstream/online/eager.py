@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..array.draws import asked_to_drop
+from ..array.draws import DROPPING, asked_to_drop
 from ..stream.course import Leg
 from ..stream.edge import Edge
 from .session import Call
@@ -39,7 +39,7 @@ class EagerCall(Call):
             seen, made = ([np.where(c[:, :1] > 0, 0, c) for c in both] for both in (inputs, outputs))
         else:
             made = outputs = op.counts(inputs, ended, self.ids)
-        p = asked_to_drop(op.name)
+        p = DROPPING.get() and asked_to_drop(op.name)
         drop = (p, self.draw_keys()) if p else None
         self.ran = op.run(
             values,
