@@ -68,15 +68,6 @@ def last_frames(x: StreamTensor, count: int) -> StreamTensor:
     return out
 
 
-def is_later(x: Any) -> bool:
-    """Whether a stream is a view of last frames that nobody has used so far."""
-    while x is not None and "edge" not in vars(x):
-        if type(x._view) is Later:
-            return True
-        x = getattr(x._view, "of", None)
-    return False
-
-
 def is_each(index: Any) -> bool:
     """Whether an index of B takes each stream by itself."""
     if index is SAME_ORDER:

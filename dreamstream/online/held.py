@@ -22,7 +22,6 @@ from weakref import ref
 import numpy as np
 
 from ..array.base import Base
-from ..array.ends import is_later
 from ..array.stand_in import StandIn
 from ..array.stream_tensor import StreamTensor
 from ..array.symbolic import Symbolic
@@ -267,8 +266,8 @@ def _kind_of(value: Any) -> str | None:
         seen.add(id(x))
         if is_stand_in(type(x)):
             inner = getattr(x, "_inner", x)
-            if type(inner) is StreamTensor and is_later(inner):
-                return _FRAMES
+            while type(inner) is StreamTensor and "edge" not in vars(inner) and hasattr(inner._view, "of"):
+                inner = inner._view.of  # a view that nobody has used is what its base is
             edge = inner.edge if type(inner) is StreamTensor else None
             if isinstance(inner, Symbolic) or (edge is not None and edge.line.alike):
                 found = _TABLE

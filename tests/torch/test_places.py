@@ -230,3 +230,50 @@ def test_numbers_that_change_in_every_call_are_not_kept(monkeypatch):
     assert len(session.courses) < 50
     model.factor = 0.0
     assert not model(ds.stream_tensor([x], ids=["a"]))["a"].any() and y.any()
+
+
+class KeepsLast(torch.nn.Module):
+    """It keeps the last frames, as models with a cache do, and uses them nowhere."""
+
+    def __init__(self, kept):
+        super().__init__()
+        self.kept, self.cache, self.last = kept, {}, None
+
+    def forward(self, x):
+        whole = torch.cat([torch.tensor([], dtype=x.dtype), x], dim=1)
+        if self.kept == "the module":
+            self.last = whole[:, -4:]
+        else:
+            self.cache["last"] = whole[:, -4:]
+        return whole * 2
+
+
+@pytest.mark.parametrize("kept", ["the module", "a dict"])
+def test_last_frames_that_nobody_uses_ask_for_none(kept):
+    """A stream may have fewer: what is computed where it is used is not looked at."""
+    model = ds.patch_module(KeepsLast(kept).eval()).online()
+    for n in (7, 1, 3):
+        x = torch.randn(n, 2)
+        y = model(ds.stream_tensor([x], ids=[f"s{n}"], sos=True, eos=True, names=("B", "L", "F")))
+        assert torch.equal(y[f"s{n}"], x * 2)
+
+
+class MeansSoFar(torch.nn.Module):
+    """Positions meet frames twice."""
+
+    def forward(self, x):
+        sums, squares = x.sum(1, keepdim=True).cumsum(-1), x.pow(2).sum(1, keepdim=True).cumsum(-1)
+        n = torch.arange(start=2, end=2 * (x.shape[2] + 1), step=2, dtype=x.dtype).view(1, 1, -1)
+        mean = sums / n
+        return squares / n - mean.pow(2)
+
+
+def test_positions_that_meet_frames_twice():
+    model, x = ds.patch_module(MeansSoFar().eval()), torch.randn(2, 9)
+    want = model(x[None])[0]
+    model.online()
+    parts = []
+    for at in range(0, 9, 2):
+        chunk = ds.stream_tensor([x[:, at : at + 2]], ids=["a"], sos=at == 0, eos=at >= 8, names=("B", "C", "L"))
+        parts.append(model(chunk)["a"])
+    assert torch.allclose(torch.cat(parts, 1), want, atol=1e-6)
