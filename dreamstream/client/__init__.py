@@ -114,7 +114,11 @@ class Stream:
         ------
         ServerError
             Where the server has refused the stream.
+        ValueError
+            For frames of another shape, and after `end`.
         """
+        if self._end is not None:
+            raise ValueError(f"the stream has ended after {self._end} frames; no more can be sent")
         kind = np.dtype(FORMATS[self._first["format"]])
         frames = np.array(frames, kind)
         shape = (*self.told["shape"],)

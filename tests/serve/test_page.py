@@ -141,6 +141,29 @@ def test_the_page(tmp_path):
                 own.finish();
             }})""")
             assert np.array_equal(np.array(got, np.float32), want)  # a double has each float exactly
+            await browser.run(f"""{{
+                const bytes = Uint8Array.from(atob("{data}"), (c) => c.charCodeAt(0));
+                const samples = new Int16Array(bytes.buffer), found = [];
+                class Hasty extends Stream {{  // it has more to give before it hears where it is to go on
+                    text(message) {{
+                        if (message.type === "started" && this.told) {{
+                            this.give(samples.slice(2000));
+                            this.finish();
+                            this.give(samples.slice(0, 10));  // a microphone's last, which comes too late
+                        }}
+                        super.text(message);
+                    }}
+                }}
+                hasty = new Hasty(location.origin.replace("http", "ws") + "/v1/stream", {{format: "i16"}}, {{
+                    frames: (port, position, values) => found.push(...values),
+                    closed: () => {{ heard_by_hasty = found; }}}});
+                hasty.give(samples.slice(0, 2000));
+            }}""")
+            await browser.until("hasty.have && hasty.have[0] > 0")
+            (live,) = service.streams.values()
+            live.connection._transport.abort()
+            await browser.until("typeof heard_by_hasty !== 'undefined'")
+            assert np.array_equal(np.array(await browser.run("heard_by_hasty"), np.float32), want)
             await browser.run("document.getElementById('microphone').click()")
             await browser.until("stream && stream.have && stream.have[0] > 100 && Math.max(...came) > 0.01")
             await browser.until("document.getElementById('trip').textContent.endsWith('ms')")
