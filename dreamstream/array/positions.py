@@ -45,9 +45,7 @@ def streamed(x: Any, to: str) -> StreamTensor:
     NotStreamableError
         Where they are nothing that the operator counts.
     """
-    leaf, steps = _counted(x)
-    if not is_counted(x):
-        raise unknown(x)
+    leaf, steps = _compared(x)
     places = Symbolic(leaf.value, ["L" if isinstance(s, Length) else 1 for s in x.shape], leaf.length, True)
     out: StreamTensor = places.stream(to, steps).expand(*(s if isinstance(s, int) else -1 for s in x.shape))
     return out
@@ -56,10 +54,18 @@ def streamed(x: Any, to: str) -> StreamTensor:
 def is_counted(x: Any) -> bool:
     """Whether integers of positions are what the operator counts."""
     try:
-        leaf, steps = _counted(x)
+        _compared(x)
     except NotStreamableError:
         return False
-    return isinstance(x, Symbolic) or all(_as_counted(x, leaf, steps, n) for n in (64, 65))
+    return True
+
+
+def _compared(x: Any) -> tuple[Symbolic, list[int]]:
+    """Return the positions and the steps, held against what the functions say of some lengths."""
+    leaf, steps = _counted(x)
+    if not isinstance(x, Symbolic) and not all(_as_counted(x, leaf, steps, n) for n in (64, 65)):
+        raise unknown(x)
+    return leaf, steps
 
 
 def _counted(x: Any) -> tuple[Symbolic, list[int]]:

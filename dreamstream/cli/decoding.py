@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator, Sequence
+from fractions import Fraction
 
 import dreamstream as ds
 
@@ -38,11 +39,15 @@ def decoder_of(args: argparse.Namespace, name: str | None, model: ds.Engine | Co
     FormatError
         For an output that is no ``(L, tokens)``.
     """
+    tokens: list[str] | bytes
+    rate: int | Fraction
+    if isinstance(model, Commands):
+        tokens, rate, beam = model.tokens, model.rate, 0  # greedily a word is final at once
+    else:
+        tokens, rate, beam = _content(args.tokens), model.outputs[0].rate, 16
     decoder = CTCDecoder(
-        model.tokens if isinstance(model, Commands) else _content(args.tokens),
-        beam=(0 if isinstance(model, Commands) else 16)
-        if args.beam is None
-        else args.beam,  # greedily a word is final at once
+        tokens,
+        beam=beam if args.beam is None else args.beam,
         blank=args.blank,
         lexicon=None if args.lexicon is None else _content(args.lexicon),
         lm=None if args.lm is None else _content(args.lm),
@@ -50,7 +55,7 @@ def decoder_of(args: argparse.Namespace, name: str | None, model: ds.Engine | Co
         word_score=args.word_score,
         hotwords=None if args.hotwords is None else _content(args.hotwords),
         endpoints=_ENDPOINTS,
-        rate=float(model.rate if isinstance(model, Commands) else model.outputs[0].rate),
+        rate=float(rate),
     )
     if isinstance(model, Commands):
         return decoder

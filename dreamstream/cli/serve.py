@@ -13,6 +13,7 @@ from typing import Any
 
 import dreamstream as ds
 
+from .. import models
 from .._core import shown
 from ..errors import FormatError
 from ..serve.limits import Limits
@@ -31,13 +32,19 @@ _OPTIONS = {
 }
 
 
-def _engine(name: str, args: argparse.Namespace) -> ds.Engine:
-    found = named_model(name)
+def _served(name: str, source: str, args: argparse.Namespace, limits: Limits) -> Any:
+    """Return a model that serves; one of the package's own has its decoder with it."""
+    from ..serve import Model
+
+    found = named_model(source)
     if found is None:
-        return ds.load(name, threads=args.threads, max_streams=args.streams)
-    model = found(pretrained=True).eval()
-    rate = model.sample_rate
-    return ds.compile(model, model.spec, rate=rate, threads=args.threads, max_streams=args.streams, verify=False)
+        model = engine = ds.load(source, threads=args.threads, max_streams=args.streams)
+    else:
+        model, options = found(pretrained=True).eval(), {"threads": args.threads, "max_streams": args.streams}
+        engine = ds.compile(model, model.spec, rate=model.sample_rate, verify=False, **options)
+    decodes = isinstance(model, models.Commands)
+    decoder = decoder_of(args, source, model if decodes else engine) if decodes or args.tokens else None
+    return Model(name, engine, limits, decoder)
 
 
 def _authorize(text: str | None) -> Any:
@@ -55,20 +62,19 @@ def _authorize(text: str | None) -> Any:
 
 
 def _run(args: argparse.Namespace) -> int:
-    from ..serve import Model, Service, open_store
+    from ..serve import Service, open_store
     from ..serve.server import serve
 
     given = {f.name: getattr(args, f.name) for f in fields(Limits) if f.name in _OPTIONS}
     limits = replace(Limits(), **given)
     store = open_store(args.state, args.durable, limits.keep)
-    models = {}
+    served = {}
     for text in args.models:
         name, _, path = text.rpartition("=")
         name = name or os.path.splitext(os.path.basename(path))[0]
-        if name in models:
+        if name in served:
             raise FormatError(f"two models are called {name}; give them names: NAME={path}")
-        engine = _engine(path, args)
-        models[name] = Model(name, engine, limits, decoder_of(args, path, engine) if args.tokens else None)
+        served[name] = _served(name, path, args, limits)
     tls = None
     if args.cert:
         tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -76,11 +82,11 @@ def _run(args: argparse.Namespace) -> int:
 
     def listening(host: str, port: int) -> None:
         where = f"[{host}]" if ":" in host else host
-        told = ", ".join(shown(name) for name in models)
+        told = ", ".join(shown(name) for name in served)
         print(f"{told} at {'wss' if tls else 'ws'}://{where}:{port}", flush=True)
 
     async def run() -> None:
-        service = Service(models, store, limits, _authorize(args.auth))
+        service = Service(served, store, limits, _authorize(args.auth))
         await serve(service, args.host, args.port, tls, listening)
 
     asyncio.run(run())

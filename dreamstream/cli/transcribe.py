@@ -20,7 +20,7 @@ from .._core import shown
 from ..data.progress import Progress
 from ..data.values import in_frames
 from ..decode import log_probabilities
-from ..decode.hypotheses import Hypotheses, Word, as_dict
+from ..decode.hypotheses import Word, as_dict
 from ..errors import FormatError
 from ..stream.tree import leaves
 from .arguments import Commands, add_threads, at_least
@@ -50,24 +50,23 @@ def transcribe(args: argparse.Namespace) -> int:
     with ExitStack() as stack:
         files = opened(args.audio, model, args.threads, args.chunk_ms, stack)
         decoder = decoder_of(args, args.model, model)
-        kept: dict[str, list[Word]] = {file.path: [] for file in files}
-        final: dict[str, dict[float, float]] = {file.path: {} for file in files}
-        texts: dict[str, Hypotheses] = {}
+        heard: dict[str, list[tuple[Word, float]]] = {file.path: [] for file in files}  # and when it was final
+        started: set[str] = set()
         for file in files:
             file.keeps_samples = args.plot is not None
         with Progress(seconds_of(files), args.json) as progress:
             for _, fed in steps(files, args.chunk_ms):
                 progress.advance(len(fed) * args.chunk_ms / 1000)
                 scores = {f.path: log_probabilities(in_frames(f.new[0], f.engine.stream_axis(0))) for f in fed}
-                starts = [f.path for f in fed if f.path not in texts]
-                texts |= decoder.step(scores, sos=starts, eos=[f.path for f in fed if f.ended])
+                starts = [f.path for f in fed if f.path not in started]
+                started.update(starts)
+                texts = decoder.step(scores, sos=starts, eos=[f.path for f in fed if f.ended])
                 for file in fed:
-                    _keep(kept[file.path], texts[file.path])
-                    for word in texts[file.path].words:
-                        if word.final:
-                            final[file.path].setdefault(word.start, file.seconds)
+                    known = heard[file.path]
+                    new, _ = texts[file.path].since(known[-1][0].end if known else 0.0)
+                    known += [(word, file.seconds) for word in new]
     for file in files:
-        words = kept[file.path]
+        words = [word for word, _ in heard[file.path]]
         text = " ".join(word.text for word in words)
         if args.json:
             print(json.dumps({"file": file.path, "text": text, "words": [as_dict(word) for word in words]}))
@@ -76,26 +75,11 @@ def transcribe(args: argparse.Namespace) -> int:
         else:
             print(f"{shown(file.path)}  {shown(text)}" if len(files) > 1 else shown(text))
     if args.plot is not None:
-        timed = {i: [(word, final[i].get(word.start, word.end)) for word in words] for i, words in kept.items()}
-        plot_words(args.plot, files, timed)
+        plot_words(args.plot, files, heard)
     faults = [str(file.fault) for file in files if file.fault is not None]
     for text in faults:
         print(f"dreamstream transcribe: {shown(text, True)}", file=sys.stderr)
     return 1 if faults else 0
-
-
-def _keep(words: list[Word], found: Hypotheses) -> None:
-    """Bring a recording's words up to date: of a long one the decoder has only the last at hand."""
-    new = found.words
-    if not new:
-        if found.left == 0:
-            words.clear()
-        return
-    while words and words[-1].start >= new[0].start:
-        words.pop()
-    if found.left and words and new[0].start < words[-1].end:
-        del new[0]  # the end of a word that is there whole
-    words += new
 
 
 # ---------------------------------------------------------------------- right now

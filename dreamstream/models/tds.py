@@ -12,6 +12,7 @@ from .. import nn
 from ..array import Tensor, ones_like, where
 from ..errors import FormatError, ShapeError
 from ..nn import functional as F
+from ..nn.features import hertz_of_htk, htk_of_hertz, triangles
 
 #: A deviation that is no greater counts as none: nothing is divided by it.
 _LEAST_DEVIATION = 1e-5
@@ -50,12 +51,9 @@ class Mfsc(nn.KaldiFbank):
         how: dict[str, Any] = {"window_type": "hamming", "low_freq": 0.0, "use_power": False}
         super().__init__(n_mels, sample_rate, frame_size, frame_shift, 0.97, False, **how)
         self.sample_rate, self.floor = sample_rate, 1.0
-        top = 2595 * np.log10(1 + sample_rate / 2 / 700)
-        edges = 700 * (10 ** (np.linspace(0, top, n_mels + 2) / 2595) - 1) * self.padded / sample_rate
-        bins = np.arange(self.padded // 2 + 1)
-        up = (bins - edges[:-2, None]) / np.diff(edges)[:-1, None]
-        down = (edges[2:, None] - bins) / np.diff(edges)[1:, None]
-        self.filters.numpy()[...] = np.maximum(0.0, np.minimum(up, down))  # straight in hertz, Kaldi's are in mel
+        hertz = np.arange(self.padded // 2 + 1) * (sample_rate / self.padded)
+        edges = hertz_of_htk(np.linspace(0, htk_of_hertz(hertz[-1]), n_mels + 2))
+        self.filters.numpy()[...] = triangles(hertz, edges)  # straight in hertz, Kaldi's are in mel
         self.window.numpy()[...] *= 32768
 
 

@@ -23,7 +23,7 @@ Array = npt.NDArray[Any]
 EPSILON = 2.0**-23  # Kaldi's, of float32
 
 
-def _filters(bins: Array, edges: Array) -> Array:
+def triangles(bins: Array, edges: Array) -> Array:
     """Return triangles ``(bands, bins)``: band b rises from edge b to edge b + 1, and falls to edge b + 2."""
     up = (bins - edges[:-2, None]) / np.diff(edges)[:-1, None]
     down = (edges[2:, None] - bins) / np.diff(edges)[1:, None]
@@ -40,11 +40,11 @@ def _of_slaney(mel: Array) -> Array:
     return np.where(mel < 15, mel / 0.015, 1000 * np.exp((np.maximum(mel, 15) - 15) * (math.log(6.4) / 27)))
 
 
-def _htk(hertz: Array) -> Array:
+def htk_of_hertz(hertz: Array) -> Array:
     return np.asarray(1127 * np.log1p(hertz / 700))
 
 
-def _of_htk(mel: Array) -> Array:
+def hertz_of_htk(mel: Array) -> Array:
     return np.asarray(700 * np.expm1(mel / 1127))
 
 
@@ -123,9 +123,9 @@ class LogMel(Module):
         self.center, self.log, self.mel, self.floor = center, log, mel, float(floor)
         to = float32 if dtype is None else as_dtype(dtype)
         require_float("LogMel", to)
-        there, back = (_slaney, _of_slaney) if mel == "slaney" else (_htk, _of_htk)
+        there, back = (_slaney, _of_slaney) if mel == "slaney" else (htk_of_hertz, hertz_of_htk)
         edges = back(np.linspace(0, there(np.array(sample_rate / 2)), n_mels + 2))
-        filters = _filters(np.arange(n_fft // 2 + 1) * (sample_rate / n_fft), edges)
+        filters = triangles(np.arange(n_fft // 2 + 1) * (sample_rate / n_fft), edges)
         if mel == "slaney":
             filters *= (2 / (edges[2:] - edges[:-2]))[:, None]
         window = 0.5 - 0.5 * np.cos(2 * np.pi / n_fft * np.arange(n_fft))
@@ -249,9 +249,9 @@ class KaldiFbank(Module):
         self.use_power, self.use_log_fbank, self.floor = use_power, use_log_fbank, EPSILON
         to = float32 if dtype is None else as_dtype(dtype)
         require_float("KaldiFbank", to)
-        bins = _htk(np.arange(self.padded // 2) * (sample_frequency / self.padded))
-        low, high = _htk(np.array([low_freq, top]))
-        filters = _filters(bins, np.linspace(low, high, num_mel_bins + 2))
+        bins = htk_of_hertz(np.arange(self.padded // 2) * (sample_frequency / self.padded))
+        low, high = htk_of_hertz(np.array([low_freq, top]))
+        filters = triangles(bins, np.linspace(low, high, num_mel_bins + 2))
         filters = np.pad(filters, ((0, 0), (0, self.padded // 2 + 1 - len(bins))))
         self.register_buffer("window", Tensor(_window(window_type, self.size).astype(to)))
         self.register_buffer("filters", Tensor(filters.astype(to)))

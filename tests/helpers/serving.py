@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import io
 import json
 import subprocess
 import time
+import wave
 
 import numpy as np
 import pytest
@@ -67,8 +69,8 @@ async def running(own=None, tls=None):
         await asyncio.gather(task, return_exceptions=True)
 
 
-async def streamed(url, x, chunk=100, pause=0.0, **options):
-    """Stream samples; return what came, output by output."""
+async def received(url, x, chunk=100, pause=0.0, **options):
+    """Stream samples; return what came, in its order."""
     found = []
     async with connect(url, **options) as stream:
 
@@ -82,6 +84,12 @@ async def streamed(url, x, chunk=100, pause=0.0, **options):
             await asyncio.sleep(pause)
         await stream.end()
         await reader
+    return found
+
+
+async def streamed(url, x, chunk=100, pause=0.0, **options):
+    """Stream samples; return what came, output by output."""
+    found = await received(url, x, chunk, pause, **options)
     out = []
     for port in range(2):
         mine, at = [f for f in found if f.port == port], 0
@@ -96,6 +104,15 @@ def equal(got, want):
     assert len(got) == len(want)
     for a, b in zip(got, want):
         assert a is None and b.shape[0] == 0 if a is None else np.array_equal(a, b)
+
+
+def recorded(x):
+    """Samples of 16 bits as a file."""
+    file = io.BytesIO()
+    with wave.open(file, "wb") as written:
+        written.setnchannels(1), written.setsampwidth(2), written.setframerate(RATE)
+        written.writeframes(x.tobytes())
+    return file.getvalue()
 
 
 async def posted(url, path, body, size=None):

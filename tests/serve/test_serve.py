@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import io
 import json
 import random
 import signal
@@ -12,7 +11,6 @@ import ssl
 import subprocess
 import sys
 import time
-import wave
 
 import numpy as np
 import pytest
@@ -29,6 +27,7 @@ from serving import (
     equal,
     offline,
     posted,
+    recorded,
     running,
     samples,
     service,
@@ -37,7 +36,7 @@ from serving import (
 from websockets.asyncio.client import connect as open_socket
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
-from dreamstream.client import ServerError
+from dreamstream.client import ServerError, connect
 from dreamstream.client.protocol import PATH, SUBPROTOCOL, message, packed
 from dreamstream.serve import FolderStore, Limits, Model, Service
 
@@ -52,6 +51,17 @@ def test_many_callers_at_once_hear_what_is_offline():
             )
             for x, y in zip(xs, found):
                 equal(y, offline(x))
+
+    asyncio.run(main())
+
+
+def test_frames_after_the_end_are_refused_by_the_client():
+    async def main():
+        async with running() as url, connect(url) as stream:
+            await stream.send(samples(10))
+            await stream.end()
+            with pytest.raises(ValueError, match="ended after 10 frames"):
+                await stream.send(samples(1))
 
     asyncio.run(main())
 
@@ -480,25 +490,22 @@ def test_pages():
 
 def test_recordings_that_are_sent_whole():
     x = (samples(5000) * 8000).astype(np.int16)
-    file = io.BytesIO()
-    with wave.open(file, "wb") as written:
-        written.setnchannels(1), written.setsampwidth(2), written.setframerate(RATE)
-        written.writeframes(x.tobytes())
+    file = recorded(x)
 
     async def talk(url, client):
-        status, body = await posted(url, "/v1/files?model=net", file.getvalue())
+        status, body = await posted(url, "/v1/files?model=net", file)
         found = json.loads(body)
         assert (status, found["samples"]) == (200, 5000)
         for told, want in zip(found["outputs"], offline(x.astype(np.float32) / 32768)):
             assert np.array_equal(np.array(told["values"], np.float32).reshape(told["shape"]), want)
-        head = bytearray(file.getvalue())
+        head = bytearray(file)
         head[24:28] = (2 * RATE).to_bytes(4, "little")  # as if of twice the rate
         status, body = await posted(url, "/v1/files", bytes(head))
         assert (status, json.loads(body)["samples"]) == (200, 2500)
         for path, content, code in (
             ("/v1/files", b"nothing", 415),
-            ("/v1/files", file.getvalue()[:99], 415),
-            ("/v1/files?model=other", file.getvalue(), 404),
+            ("/v1/files", file[:99], 415),
+            ("/v1/files?model=other", file, 404),
             ("/v1/files", b"x" * 70000, 413),
         ):
             assert (await posted(url, path, content))[0] == code

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-import io
 import json
-import wave
+import subprocess
+import sys
 
 import numpy as np
 import pytest
 
 pytest.importorskip("websockets"), pytest.importorskip("h11"), pytest.importorskip("prometheus_client")
 
-from serving import RATE, ByHand, by_hand, posted, running
+from serving import RATE, ByHand, by_hand, posted, received, recorded, running
 
 import dreamstream as ds
 from dreamstream import nn
-from dreamstream.client import connect
 from dreamstream.decode import CTCDecoder, Endpoints, log_probabilities
 from dreamstream.serve import FolderStore, Limits, MemoryStore, Model, Service
 
@@ -58,21 +57,12 @@ def offline(x):
 
 
 async def heard(url, x, chunk, pause=0.0):
+    """Stream samples; return the words, and what was pending each time."""
     found, pending = [], []
-    async with connect(url) as stream:
-
-        async def read():
-            async for position, words, rest in stream:
-                assert position == len(found)
-                found.extend((word.text, word.start) for word in words)
-                pending.append(rest)
-
-        reader = asyncio.create_task(read())
-        for at in range(0, len(x), chunk):
-            await stream.send(x[at : at + chunk])
-            await asyncio.sleep(pause)
-        await stream.end()
-        await reader
+    for position, words, rest in await received(url, x, chunk, pause):
+        assert position == len(found)
+        found += [(word.text, word.start) for word in words]
+        pending.append(rest)
     return found, pending
 
 
@@ -150,15 +140,28 @@ def test_scores_that_are_none_end_one_stream():
 
 def test_a_recording_that_is_sent_whole():
     x = (samples(5000) * 8000).astype(np.int16)
-    file = io.BytesIO()
-    with wave.open(file, "wb") as written:
-        written.setnchannels(1), written.setsampwidth(2), written.setframerate(RATE)
-        written.writeframes(x.tobytes())
 
     async def talk(url, client):
-        status, body = await posted(url, "/v1/files", file.getvalue())
+        status, body = await posted(url, "/v1/files", recorded(x))
         found, want = json.loads(body), offline(x.astype(np.float32) / 32768)
         assert (status, found["samples"], found["text"]) == (200, 5000, " ".join(text for text, _ in want))
         assert [(word["word"], word["start"]) for word in found["words"]] == want
 
     by_hand(talk, service)
+
+
+@pytest.mark.parametrize(("source", "types"), [("Commands", ["words"]), ("net.dsm", ["float32"])])
+def test_which_models_of_the_command_give_words(source, types, tmp_path):
+    recogniser().save(tmp_path / "net.dsm")
+    command = [sys.executable, "-m", "dreamstream", "serve", f"it={source}", "--port", "0"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=tmp_path) as process:
+        try:
+            url = process.stdout.readline().split()[-1]
+
+            async def main():
+                async with ByHand(url) as client:
+                    assert (await client.start(model="it"))["types"] == types
+
+            asyncio.run(main())
+        finally:
+            process.kill()
