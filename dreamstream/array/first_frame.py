@@ -88,6 +88,7 @@ class FirstFrame:
     def through(self, name: str, call: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         """Return what a function gives of it, and of other arguments."""
         name = name.strip("_")
+        name = name[1:] if name[:1] == "i" and name[1:] in ARITHMETIC else name  # +=
         name = name if name in _OF_FRAMES else ours(name)
         if name == "cat":
             return self._joined(call, *args, **kwargs)

@@ -258,6 +258,26 @@ def test_last_frames_that_nobody_uses_ask_for_none(kept):
         assert torch.equal(y[f"s{n}"], x * 2)
 
 
+class LessTheFirst(torch.nn.Module):
+    """The first frame is taken off all frames, in place."""
+
+    def forward(self, x):
+        y, z = x * 1, x * 2
+        seen = y.transpose(1, 2)
+        y.sub_(x[:, :1])
+        z -= x[:, :1] * 2
+        return y * z + seen.transpose(1, 2)
+
+
+def test_a_first_frame_in_place():
+    model, x = ds.patch_module(LessTheFirst().eval()), torch.randn(9, 2)
+    want = model(x[None])[0]
+    model.online()
+    chunks = [(x[at : at + 2], at == 0, at >= 8) for at in range(0, 9, 2)]
+    given = [ds.stream_tensor([c], ids=["a"], sos=s, eos=e, names=("B", "L", "F")) for c, s, e in chunks]
+    assert torch.equal(torch.cat([model(chunk)["a"] for chunk in given]), want)
+
+
 class MeansSoFar(torch.nn.Module):
     """Positions meet frames twice."""
 
