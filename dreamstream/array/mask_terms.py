@@ -114,7 +114,7 @@ def seen_in(context: Context, keys: Any) -> Deferred:
 
 @lru_cache(maxsize=8)
 def _seen_by(library: Any) -> Callable[..., Any]:
-    """Return the function of a length and a context, the same in every call, so that its answers are found again."""
+    """Return the function of a length and a context: the same in every call, whose answers are found again."""
 
     def seen(n: int, *sizes: Any) -> Any:
         return library.array(expected(Context(*sizes), n))
