@@ -162,7 +162,7 @@ static ds_status scan_set_phases(const ds_op *op, ds_scan *s, ds_scan_body *body
     bool *depends, *needed;
     DS_PUSH_ZEROED(&s->arena, depends, body->n_values);
     DS_PUSH_ZEROED(&s->arena, needed, body->n_values);
-    DS_PUSH_ZEROED(&s->arena, body->hidden, body->n_values);
+    DS_PUSH_ZEROED(&s->arena, body->hidden, body->n_values + body->n_nodes);
     for (int c = 0; c < op->n_carried; c++)
         depends[op->n_inputs + c] = needed[body->carried[c]] = true;
     for (size_t j = 0; j < body->n_nodes; j++) {
@@ -181,6 +181,18 @@ static ds_status scan_set_phases(const ds_op *op, ds_scan *s, ds_scan_body *body
         node->phase = !depends[node->first_output] ? DS_SCAN_BEFORE
                       : wanted                     ? DS_SCAN_STEP
                                                    : DS_SCAN_AFTER;
+        node->ahead = -1;
+    }
+    for (size_t j = 0; j < body->n_nodes; j++) {
+        ds_scan_node *node = &body->nodes[j];
+        if (node->phase == DS_SCAN_STEP && node->op->def->ahead && !depends[node->inputs[0]]) {
+            node->ahead = (int)body->n_values;
+            body->values[body->n_values++] =
+                (ds_signature){.dtype = ds_op_real(node->op),
+                               .rank = 1,
+                               .shape = {(int64_t)node->op->def->ahead(node->op)},
+                               .rate = op->in[0].rate};
+        }
     }
     return DS_OK;
 }
@@ -197,7 +209,7 @@ static ds_status scan_make_body(const ds_op *op, ds_scan *s, ds_scan_body *body,
     const size_t n_nodes = ds_json_count(node);
     const size_t n_known = (size_t)op->n_inputs + (size_t)op->n_carried;
     DS_PUSH_ZEROED(&s->arena, body->nodes, n_nodes);
-    DS_PUSH_ZEROED(&s->arena, body->values, n_known + n_nodes * DS_MAX_OUTPUTS);
+    DS_PUSH_ZEROED(&s->arena, body->values, n_known + n_nodes * (DS_MAX_OUTPUTS + 1));
     for (int i = 0; i < op->n_inputs; i++)
         body->values[body->n_values++] = op->in[i];
     for (int i = 0; i < op->n_carried; i++)

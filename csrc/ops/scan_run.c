@@ -136,6 +136,21 @@ void ds_scan_call_of(const ds_scan_work *w, const ds_scan_node *node, size_t fir
                  .frames_out = frames};
 }
 
+/* What nodes of the steps make of what is known before them. */
+static void run_ahead(const ds_scan_work *w, void *scratch)
+{
+    for (size_t j = 0; j < w->body->n_nodes; j++) {
+        const ds_scan_node *node = &w->body->nodes[j];
+        ds_scan_call call;
+        if (node->ahead < 0)
+            continue;
+        ds_scan_call_of(w, node, 0, w->n_slots, scratch, &call);
+        call.run.ahead = w->values[node->ahead];
+        call.run.only_ahead = true;
+        node->op->def->forward(node->op, &call.run);
+    }
+}
+
 static void run_nodes(const ds_scan_work *w, ds_scan_phase phase, size_t first, size_t n,
                       void *scratch)
 {
@@ -145,6 +160,9 @@ static void run_nodes(const ds_scan_work *w, ds_scan_phase phase, size_t first, 
         if (node->phase != phase || node->chained)
             continue;
         ds_scan_call_of(w, node, first, n, scratch, &call);
+        if (node->ahead >= 0)
+            call.run.ahead =
+                w->values[node->ahead] + first * ds_signature_bytes(&w->body->values[node->ahead]);
         node->op->def->forward(node->op, &call.run);
     }
 }
@@ -186,6 +204,7 @@ static void run_block(ds_scan_work *w)
     char *const scratch = ds_scan_lay_out(w, w->values, w->data, false);
     ds_scan_load(w);
     run_nodes(w, DS_SCAN_BEFORE, 0, w->n_slots, scratch);
+    run_ahead(w, scratch);
     if (w->body->chain)
         ds_scan_run_chain(w, scratch);
     for (size_t g = 0; g < w->n_groups && !w->body->chain; g++)
