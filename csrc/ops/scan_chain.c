@@ -15,7 +15,7 @@
 #include "ops/registry.h"
 #include "ops/framewise.h"
 
-enum { CHAIN_NODES = 32, CHAIN_TILE = 512, CHAIN_WIDE = 256 /* elements of a frame whose other nodes join */, CHAIN_SUMS = 64 };
+enum { CHAIN_NODES = 32, CHAIN_BYTES = 8192 /* of a tile */, CHAIN_WIDE = 256 /* elements of a frame whose other nodes join */, CHAIN_SUMS = 64 };
 
 typedef enum chain_kind { CHAIN_SPREAD, CHAIN_UNARY, CHAIN_BINARY, CHAIN_SUM } chain_kind;
 
@@ -98,7 +98,7 @@ static bool chain_fits(const maker *m, const ds_op *node)
 static size_t chain_sums(const maker *m, const ds_op *node)
 {
     const size_t n = ds_op_row_sums(node);
-    return n > 0 && n <= CHAIN_TILE && same_elements(m, &node->in[0]) ? n : 0;
+    return n > 0 && n <= CHAIN_BYTES / m->chain->element && same_elements(m, &node->in[0]) ? n : 0;
 }
 
 /* Whether all that read a node's output are in the chain, and there are some. */
@@ -359,10 +359,11 @@ ds_status ds_scan_make_chain(const ds_op *op, ds_scan *s, ds_scan_body *body)
     const int64_t last = op->carried[0].array.rank > 0
                              ? op->carried[0].array.shape[op->carried[0].array.rank - 1]
                              : 1;
-    const size_t whole = m.chain->n_sum > 0 ? m.chain->n_sum
-                         : last <= CHAIN_TILE ? (size_t)last
-                                              : 1;
-    m.chain->tile = CHAIN_TILE / whole * whole;
+    const size_t most = CHAIN_BYTES / m.chain->element;
+    const size_t whole = m.chain->n_sum > 0      ? m.chain->n_sum
+                         : (size_t)last <= most ? (size_t)last
+                                                : 1;
+    m.chain->tile = most / whole * whole;
     body->chain = m.chain;
     return DS_OK;
 }
@@ -383,9 +384,9 @@ static char *chain_where(const chain_run *c, chain_place place)
     const ds_scan_work *w = c->w;
     switch (place.home) {
     case CHAIN_ROOM:
-        return c->rooms + (size_t)place.number * CHAIN_TILE * element;
+        return c->rooms + (size_t)place.number * CHAIN_BYTES;
     case CHAIN_KEPT:
-        return c->rooms + (size_t)(c->chain->n_rooms + place.number) * CHAIN_TILE * element;
+        return c->rooms + (size_t)(c->chain->n_rooms + place.number) * CHAIN_BYTES;
     case CHAIN_HELD:
         return c->held[place.number] + offset;
     case CHAIN_WEIGHT:
@@ -491,7 +492,7 @@ size_t ds_scan_chain_bytes(const ds_scan_body *body)
     const ds_scan_chain *const chain = body->chain;
     return chain == NULL ? 0
                          : (size_t)(chain->n_rooms + chain->n_once + chain->n_moved) *
-                               CHAIN_TILE * chain->element;
+                               CHAIN_BYTES;
 }
 
 void ds_scan_run_chain(const ds_scan_work *w, void *room)
