@@ -2,10 +2,10 @@
 
 Usage: python benchmarks/loops.py [--seconds S] [--no-compile] [--only mamba | cells].
 
-The block is Mamba's of 256 channels and a state of 16 for each, written as a loop over frames. PyTorch and ONNX Runtime
-get a step: (frames, what the convolution keeps, state), the same arithmetic for all frames at once but for the
-recurrence, which is a loop; PyTorch also compiled, for fixed sizes. The bound is what the products take by the
-arithmetic that is measured just before, and the exponentials by the fastest exp here. Loops of GRUCell and LSTMCell, 128
+The block is Mamba's of 256 channels and a state of 16 for each, written as a loop over frames. PyTorch and ONNX
+Runtime get a step: (frames, what the convolution keeps, state), the same arithmetic for all frames at once but for
+the recurrence, which is a loop; PyTorch also compiled, for fixed sizes. The bound is what the products take by the
+arithmetic that is measured just before, and the exponentials by torch's exp. Loops of GRUCell and LSTMCell, 128
 features, are compared with our own step of nn.GRU and nn.LSTM.
 
 Figures are microseconds of CPU time per step on one thread, in turns: median, 10th and 90th percentile.
@@ -35,6 +35,7 @@ import dreamstream as ds
 
 WIDTH, INNER, STATE, RANK, KERNEL = 128, 256, 16, 8, 4
 CELL = 128
+RUNS = ("dreamstream", "PyTorch", "compiled", "ONNX Runtime")
 SHAPES = [(1, 1), (1, 10), (8, 1), (8, 10), (32, 1), (32, 10)]
 
 
@@ -152,7 +153,7 @@ def mamba(seconds: float, compiled: bool) -> None:
     block = Mamba().eval().requires_grad_(False)
     step, at_best = Step(block), bound()
     print(f"bound of a frame: {at_best:.2f} us\n")
-    print("| streams | frames | dreamstream | PyTorch | compiled | ONNX Runtime | best ÷ dreamstream | of the bound |")
+    print(f"| streams | frames | {' | '.join(RUNS)} | best ÷ dreamstream | of the bound |")
     print("|--:|--:|--:|--:|--:|--:|--:|--:|")
     for streams, frames in SHAPES:
         given = (torch.randn(streams, frames, WIDTH), torch.randn(streams, INNER, KERNEL - 1))
@@ -167,7 +168,7 @@ def mamba(seconds: float, compiled: bool) -> None:
             times = in_turns(runs, seconds, time.thread_time)
         cells = {name: spread([1e6 * t for t in found]) for name, found in times.items()}
         ours, best = cells["dreamstream"][1], min(c[1] for n, c in cells.items() if n != "dreamstream")
-        shown = [figure(cells[n]) if n in cells else "" for n in ("dreamstream", "PyTorch", "compiled", "ONNX Runtime")]
+        shown = [figure(cells[n]) if n in cells else "" for n in RUNS]
         share = f"{100 * streams * frames * at_best / ours:.0f} %"
         print(f"| {streams} | {frames} | {' | '.join(shown)} | {best / ours:.2f} | {share} |", flush=True)
 
@@ -184,9 +185,10 @@ def cells(seconds: float) -> None:
                 "loop": stepped(Loop(cell), CELL, streams, frames),
                 "layer": stepped(Layer(layer), CELL, streams, frames),
             }
-            found = {n: spread([1e6 * t for t in ts]) for n, ts in in_turns(runs, seconds, time.thread_time).items()}
-            ratio = found["loop"][1] / found["layer"][1]
-            print(f"| {kind} | {streams} | {frames} | {figure(found['loop'])} | {figure(found['layer'])} | {ratio:.2f} |")
+            times = in_turns(runs, seconds, time.thread_time)
+            loop, layer = (spread([1e6 * t for t in times[name]]) for name in runs)
+            ratio = f"{loop[1] / layer[1]:.2f}"
+            print(f"| {kind} | {streams} | {frames} | {figure(loop)} | {figure(layer)} | {ratio} |")
 
 
 def main() -> None:

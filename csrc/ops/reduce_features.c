@@ -369,7 +369,8 @@ static void reduce_features_forward(const ds_op *op, const ds_run *run)
 size_t ds_op_row_sums(const ds_op *op)
 {
     size_t n = 1;
-    if (op->def != &ds_op_reduce_features || op->attr[KIND].i != SUM || !ds_is_real(op->in[0].dtype))
+    if (op->def != &ds_op_reduce_features || op->attr[KIND].i != SUM ||
+        !ds_is_real(op->in[0].dtype))
         return 0;
     for (int d = op->in[0].rank - 1; d >= 0; d--) {
         if (reduced(op, d) && d + 1 < op->in[0].rank && !reduced(op, d + 1))

@@ -45,8 +45,9 @@ void ds_scan_set_back_sizes(ds_op *op)
         saved = greater(saved, n_saved);
         n_values = greater(n_values, body->n_values);
     }
-    const size_t slot = ds_saturated_sum(ds_saturated_sum(2 * values, saved),
-                                         ds_saturated_sum(row, sizeof(ds_scan_slot) + sizeof(size_t)));
+    const size_t slot =
+        ds_saturated_sum(ds_saturated_sum(2 * values, saved),
+                         ds_saturated_sum(row, sizeof(ds_scan_slot) + sizeof(size_t)));
     s->more_back_slots = BACK_BLOCK / slot < BACK_MORE ? BACK_BLOCK / slot : BACK_MORE;
     const size_t own = ds_scan_own_bytes(s, 2 * n_values, s->more_back_slots) +
                        s->n_nodes * DS_MAX_SAVED * (sizeof(char *) + DS_ALIGNMENT);
@@ -250,11 +251,9 @@ void ds_scan_backward(const ds_op *op, const ds_back *b)
 {
     const ds_scan *s = op->own;
     ds_room room = {b->scratch};
-    turned t = {.w = {.op = op,
-                      .run = b->run,
-                      .s = s,
-                      .most_slots = b->run->n_rows + s->more_back_slots},
-                .b = b};
+    turned t = {
+        .w = {.op = op, .run = b->run, .s = s, .most_slots = b->run->n_rows + s->more_back_slots},
+        .b = b};
     size_t most = 0;
     for (size_t i = 0; i < s->n_bodies; i++)
         most = greater(most, s->bodies[i].n_values);

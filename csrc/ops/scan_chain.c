@@ -10,12 +10,17 @@
 
 #include <string.h>
 
+#include "ops/framewise.h"
 #include "ops/fused.h"
 #include "ops/operands.h"
 #include "ops/registry.h"
-#include "ops/framewise.h"
 
-enum { CHAIN_NODES = 32, CHAIN_BYTES = 8192 /* of a tile */, CHAIN_WIDE = 256 /* elements of a frame whose other nodes join */, CHAIN_SUMS = 64 };
+enum {
+    CHAIN_NODES = 32,
+    CHAIN_BYTES = 8192 /* of a tile */,
+    CHAIN_WIDE = 256 /* elements of a frame whose other nodes join */,
+    CHAIN_SUMS = 64
+};
 
 typedef enum chain_kind { CHAIN_SPREAD, CHAIN_UNARY, CHAIN_BINARY, CHAIN_SUM } chain_kind;
 
@@ -47,9 +52,10 @@ typedef struct chain_step {
 typedef struct ds_scan_chain {
     chain_step *once, *steps; /* what is made for a tile, and for each of its frames */
     chain_place *home;        /* [n_values] */
-    chain_place held[DS_MAX_CARRIED]; /* what goes on from frame to frame, where it isn't there yet */
-    int moved[DS_MAX_CARRIED];        /* to which carried arrays */
-    bool shown[DS_MAX_CARRIED];       /* nodes behind the chain read what was carried in */
+    chain_place
+        held[DS_MAX_CARRIED];   /* what goes on from frame to frame, where it isn't there yet */
+    int moved[DS_MAX_CARRIED];  /* to which carried arrays */
+    bool shown[DS_MAX_CARRIED]; /* nodes behind the chain read what was carried in */
     int n_once, n_steps, n_moved, n_rooms;
     bool cyclic; /* what goes on is read from what is carried */
     size_t n, tile, element, n_sum;
@@ -65,7 +71,8 @@ typedef struct maker {
     int *last;      /* [n_values]: the last node of the chain that reads it */
     int *spread;    /* [n_values + n_weights]: in which room it is spread; -1 */
     size_t n_nodes; /* of the chain */
-    bool taken[3 * CHAIN_NODES]; /* rooms: one for what a node gives, and two for what is spread for it */
+    bool taken
+        [3 * CHAIN_NODES]; /* rooms: one for what a node gives, and two for what is spread for it */
 } maker;
 
 static size_t elements(const ds_signature *s)
@@ -88,7 +95,8 @@ static bool chain_fits(const maker *m, const ds_op *node)
         !same_elements(m, &node->out[0]))
         return false;
     for (int i = 0; i < node->n_inputs && kind == DS_STEP_BINARY && function == DS_BINARY_POW; i++)
-        same = same && same_elements(m, &node->in[i]); /* pow has ways of its own for one exponent */
+        same =
+            same && same_elements(m, &node->in[i]); /* pow has ways of its own for one exponent */
     for (int i = 0; i < node->n_weights && function == DS_BINARY_POW; i++)
         same = same && (kind != DS_STEP_BINARY || elements(&node->weight[i]) == 1);
     return same;
@@ -241,8 +249,9 @@ static void add_node(maker *m, size_t j)
         int index = 0;
         if (n == 2 && ds_operands_locate(op, i, &index)) {
             const int weight = node->weights[index];
-            step.x[i] = operand_at(m, (chain_place){CHAIN_WEIGHT, weight, 1},
-                                   (int)m->body->n_values + weight, &op->weight[index], &op->out[0]);
+            step.x[i] =
+                operand_at(m, (chain_place){CHAIN_WEIGHT, weight, 1},
+                           (int)m->body->n_values + weight, &op->weight[index], &op->out[0]);
         } else {
             const int from = node->inputs[index];
             step.x[i] = operand_at(m, chain->home[from], from, &op->in[index],
@@ -360,7 +369,7 @@ ds_status ds_scan_make_chain(const ds_op *op, ds_scan *s, ds_scan_body *body)
                              ? op->carried[0].array.shape[op->carried[0].array.rank - 1]
                              : 1;
     const size_t most = CHAIN_BYTES / m.chain->element;
-    const size_t whole = m.chain->n_sum > 0      ? m.chain->n_sum
+    const size_t whole = m.chain->n_sum > 0     ? m.chain->n_sum
                          : (size_t)last <= most ? (size_t)last
                                                 : 1;
     m.chain->tile = most / whole * whole;
@@ -394,8 +403,8 @@ static char *chain_where(const chain_run *c, chain_place place)
     case CHAIN_SLOTS:
         break;
     }
-    return w->values[place.number] +
-           c->slot * ds_signature_bytes(&w->body->values[place.number]) + offset;
+    return w->values[place.number] + c->slot * ds_signature_bytes(&w->body->values[place.number]) +
+           offset;
 }
 
 /* Writes the tile of what is broadcast. */
@@ -491,8 +500,7 @@ size_t ds_scan_chain_bytes(const ds_scan_body *body)
 {
     const ds_scan_chain *const chain = body->chain;
     return chain == NULL ? 0
-                         : (size_t)(chain->n_rooms + chain->n_once + chain->n_moved) *
-                               CHAIN_BYTES;
+                         : (size_t)(chain->n_rooms + chain->n_once + chain->n_moved) * CHAIN_BYTES;
 }
 
 void ds_scan_run_chain(const ds_scan_work *w, void *room)

@@ -18,8 +18,8 @@ static size_t greater(size_t a, size_t b)
 
 size_t ds_scan_own_bytes(const ds_scan *s, size_t n_values, size_t more_slots)
 {
-    return ds_saturated_sum(n_values * (sizeof(char *) + DS_ALIGNMENT) + s->n_nodes * sizeof(char *) +
-                                8 * (size_t)DS_ALIGNMENT,
+    return ds_saturated_sum(n_values * (sizeof(char *) + DS_ALIGNMENT) +
+                                s->n_nodes * sizeof(char *) + 8 * (size_t)DS_ALIGNMENT,
                             more_slots * (sizeof(ds_scan_slot) + sizeof(size_t)) +
                                 2 * sizeof(size_t));
 }
@@ -181,8 +181,8 @@ static void run_step(const ds_scan_work *w, size_t first, size_t n, void *scratc
             memcpy(ds_scan_left(w, slot), run->carried[slot->row], op->saved[0].n_bytes);
         for (int c = 0; c < op->n_carried; c++) {
             const size_t n_bytes = ds_signature_bytes(&op->carried[c].array);
-            memcpy(w->values[op->n_inputs + c] + k * n_bytes,
-                   ds_run_carried(op, run, slot->row, c), n_bytes);
+            memcpy(w->values[op->n_inputs + c] + k * n_bytes, ds_run_carried(op, run, slot->row, c),
+                   n_bytes);
         }
     }
     run_nodes(w, DS_SCAN_STEP, first, n, scratch);

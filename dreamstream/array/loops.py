@@ -401,7 +401,7 @@ class _Round:
 class _Read:
     """The streams that a loop reads.
 
-    In a capture, what is larger than what it is made of by single elements, as ``exp(dt[..., None] * A)``, is made of it
+    In a capture, what is larger than what it is made of by single elements, as ``exp(dt[..., None] * A)``, is made
     in the body, where it needs no memory.
 
     Attributes
@@ -415,7 +415,8 @@ class _Read:
     """
 
     def __init__(self, loop: Loop) -> None:
-        self._maker = getattr(loop.entry, "maker", None)
+        self._captures = hasattr(loop.entry, "maker")
+        self._maker: Any = loop.entry.maker if self._captures else None
         self.edges: list[Edge] = []
         self.values: list[Any] = []
         self.nodes: list[tuple[Request, list[tuple[bool, int]]]] = []
@@ -423,7 +424,7 @@ class _Read:
         self.at = [self._place(x.edge, x.value) for _, x in loop.inputs]
 
     def _place(self, edge: Any, value: Any) -> tuple[bool, int]:
-        if self._maker is not None:
+        if self._captures:
             ends = {e.handle: e for e in self._ends(edge, _size(edge))}
             if sum(map(_size, ends.values())) < _size(edge):
                 return self._add(edge, set(ends))
@@ -447,7 +448,7 @@ class _Read:
         return self._known[edge.handle]
 
     def _stream(self, edge: Edge, value: Any) -> tuple[bool, int]:
-        key = id(edge) if self._maker is None else edge.handle
+        key = edge.handle if self._captures else id(edge)
         if key not in self._known:
             self._known[key] = (False, len(self.edges))
             self.edges.append(edge)
@@ -489,14 +490,18 @@ class _Program:
         return at
 
     def _number(self, handle: Any) -> int:
-        first = len(self.read.edges) + len(self._carried)
+        carried = len(self.read.edges)
         if isinstance(handle, int):
-            return first + len(self.read.nodes) + handle
+            return self._made(len(self.read.nodes) + handle)
         kind, key = handle
-        return self._read_at(self.read.at[key]) if kind == "input" else first - len(self._carried) + self._carried.index(key)
+        return self._read_at(self.read.at[key]) if kind == "input" else carried + self._carried.index(key)
+
+    def _made(self, node: int) -> int:
+        """Return the number of what a node gives, by its number among all values that nodes give."""
+        return len(self.read.edges) + len(self._carried) + node
 
     def _read_at(self, at: tuple[bool, int]) -> int:
-        return at[1] + (len(self.read.edges) + len(self._carried) if at[0] else 0)
+        return self._made(at[1]) if at[0] else at[1]
 
     def _node(self, request: Request, inputs: list[int]) -> dict[str, Any]:
         return {

@@ -54,9 +54,9 @@ def _number(value: Any) -> Any:
 class _Body:
     """What becomes of a frame of one kind.
 
-    What does not depend on what is carried is computed `before` the `steps`, for all frames at once, and what nothing
-    that is carried depends on `after` them. What has a note is of the steps: random numbers are drawn as by the plain
-    loop.
+    What does not depend on what is carried is computed before the steps, for all frames at once, and what nothing
+    that is carried depends on behind them. What has a note is of the steps: random numbers are drawn in the order of
+    the plain loop.
     """
 
     def __init__(
@@ -170,7 +170,8 @@ def scan(step: Step, windows: Sequence[Window], weights: Sequence[Any], state: S
             made.append(ys)
             if end == most:
                 break
-        return tuple(torch.cat(ys, 1) for ys in zip(*made)) if made else _nothing(step), tuple(after)
+        whole = [ys[0] if len(ys) == 1 else torch.cat(ys, 1) for ys in zip(*made)]
+        return tuple(whole) if made else _nothing(step), tuple(after)
     return _ragged(step, bodies, frames, lengths, firsts, weights, state)
 
 

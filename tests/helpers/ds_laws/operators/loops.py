@@ -11,7 +11,7 @@ from ..case import Array, Case, Input, Rng, normal, pick
 from ..reference import Arrays, sigmoid
 from .drawing import along, make
 
-__all__ = ["GENERATORS", "REFERENCES"]
+__all__ = ["GENERATORS", "REFERENCES", "by_elements"]
 
 #: What the nodes of a body compute, of their operands and weights.
 NODES: dict[str, Any] = {
@@ -95,13 +95,14 @@ def _loop(rng: Rng, dtype: str) -> Case:
     return make(rng, "scan", [Input((n,), dtype) for _ in range(inputs)], {"body": body}, weights=weights)
 
 
-def _by_elements(rng: Rng, dtype: str) -> Case:
-    """Draw a body whose steps work element by element, on few features or many, with what is broadcast and sums."""
+def by_elements(rng: Rng, dtype: str) -> Case:
+    """Draw a body whose steps work by elements, on few features or many, with what is broadcast and sums."""
     d, n = ((3, 2), (1, 7), (33, 8), (20, 16), (5, 200))[int(rng.integers(5))]
     shapes = [(d, n), (d, 1), (1, n)]
     inputs = [(d, n), *(shapes[int(i)] for i in rng.integers(0, 3, 2))]
     carried = int(rng.integers(1, 4))
-    weights: list[Array | None] = [normal(rng, (d, n), dtype) if rng.random() < 0.5 else None for _ in range(carried)]
+    begins = rng.random(carried) < 0.5
+    weights: list[Array | None] = [normal(rng, (d, n), dtype) if begin else None for begin in begins]
     nodes: list[dict[str, Any]] = []
     whole = [0, *range(len(inputs), len(inputs) + carried)]
 
@@ -110,18 +111,20 @@ def _by_elements(rng: Rng, dtype: str) -> Case:
         return len(inputs) + carried + len(nodes) - 1
 
     for _ in range(int(rng.integers(2, 9))):
-        op, x = str(pick(rng, "add", "sub", "mul", "maximum", "tanh", "sigmoid", "constant")), int(pick(rng, *whole))
+        op = str(pick(rng, "add", "sub", "mul", "maximum", "tanh", "sigmoid", "constant"))
+        x = int(pick(rng, *whole))
         if op in ("tanh", "sigmoid"):
             whole.append(node(op, [x], []))
         elif op == "constant":
-            shape = (shapes + [(n,), (1,)])[int(rng.integers(5))]
+            shape = [*shapes, (n,), (1,)][int(rng.integers(5))]
             weights.append(normal(rng, shape, dtype))
             order = [0, 1] if rng.random() < 0.5 else [1, 0]
             whole.append(node(str(pick(rng, "mul", "sub")), [x], [len(weights) - 1], order=order))
         else:
             other = int(pick(rng, *whole, *range(len(inputs))))
             whole.append(node(op, [x, other] if rng.random() < 0.5 else [other, x], []))
-    kept = [int(pick(rng, *whole[: 1 + carried], *(node("tanh", [int(pick(rng, *whole))], []),) * 3)) for _ in range(carried)]
+    bounded = [node("tanh", [int(pick(rng, *whole))], []) for _ in range(carried)]
+    kept = [int(pick(rng, *whole[: 1 + carried], *bounded, *bounded)) for _ in range(carried)]
     sums = node("reduce_features", [int(pick(rng, *whole))], [], kind="sum", axes=[1])
     body = {"nodes": nodes, "carried": kept, "outputs": [int(pick(rng, *whole)), sums]}
     names = [{"name": f"h{i}", "dtype": dtype, "shape": [d, n]} for i in range(carried)]
@@ -130,7 +133,7 @@ def _by_elements(rng: Rng, dtype: str) -> Case:
 
 
 def _scan(rng: Rng, dtype: str) -> Case:
-    return _loop(rng, dtype) if rng.random() < 0.5 else _by_elements(rng, dtype)
+    return _loop(rng, dtype) if rng.random() < 0.5 else by_elements(rng, dtype)
 
 
 REFERENCES: dict[str, Any] = {"scan": plain_loop}
