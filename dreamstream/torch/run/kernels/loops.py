@@ -55,8 +55,8 @@ class _Body:
     """What becomes of a frame of one kind.
 
     What does not depend on what is carried is computed before the steps, for all frames at once, and what nothing
-    that is carried depends on behind them. What has a note is of the steps: random numbers are drawn in the order of
-    the plain loop.
+    that is carried depends on behind them. What has a note is of the steps: random numbers are drawn in the order
+    of the plain loop.
     """
 
     def __init__(
