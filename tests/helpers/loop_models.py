@@ -473,7 +473,7 @@ def a_gate_and_a_normaliser(lib: Any, m: Any, x: Any) -> Any:
     most, ys = lib.zeros(x.size(0), H), []
     for t in range(x.size(1)):
         z, i, f, o = m.both(lib.cat([x[:, t], h], 1)).chunk(4, -1)
-        f = -lib.log1p(lib.exp(-f))
+        f = lib.log(lib.sigmoid(f))
         now = lib.maximum(f + most, i)
         kept, new = lib.exp(f + most - now), lib.exp(i - now)
         c, n, most = kept * c + new * lib.tanh(z), kept * n + new, now
