@@ -31,7 +31,7 @@ from ..train.groups import Guard
 from .kernels import KERNELS, Kernel, Step
 from .state_bytes import from_bytes, to_bytes
 from .tables import Gathered, Place, Record, Table, place_of, row_of, rows_index
-from .windows import EagerWindow, EvenWindow
+from .windows import Columns, EagerWindow
 
 
 class TorchSession(Session):
@@ -201,12 +201,14 @@ class TorchCall(Call):
             outputs, ended = self.counts_once(leg.op, inputs)
         else:
             outputs = leg.op.counts(inputs, ended, self.ids)
-        if plan.passes and (inputs[0][:, ::2] == outputs[0][:, ::2]).all():
-            return [(values[0], Edge(self, leg.lines[0], outputs[0]))]
+        shift = plan.shift
+        if shift is not None and (outputs[0][:, ::2] - inputs[0][:, ::2] == shift).all():
+            if not shift or (leg.op.kept(inputs, outputs)[0][:, 1] >= inputs[0][:, 2]).all():
+                return [(values[0], Edge(self, leg.lines[0], outputs[0]))]
         like = values[0] if values else torch.empty(0, device=self.device)
         if plan.arrays:
             weights = [self.session.constant(w, like) if isinstance(w, np.ndarray) else w for w in weights]
-        if not plan.kernel.framewise:
+        if not plan.framewise:
             results = self._windowed(leg, plan, inputs, outputs, values, weights, like, ended)
         elif values and not like.shape[0]:
             results = [_nothing(line, like, (*values, *weights)) for line in leg.lines]
@@ -235,29 +237,28 @@ class TorchCall(Call):
         ordinal, kernel, alike = self.n_done - 1, plan.kernel, self.alike
         static = leg.lines[0].static  # it runs once, and keeps nothing
         kept = [c[:, ::2] for c in inputs] if static else leg.op.kept(inputs, outputs)
-        windows: list[EagerWindow] = []
-        tails = []
-        for i, value in enumerate(values):
-            if alike:
-                (first, tail), place = kept[i][0].tolist(), inputs[i][0].tolist()
-                old = self.gathered.rows((ordinal, i)) if place[0] > first else None
-                windows.append(EvenWindow(old, value, first, inputs[i], place))
-                tails.append((tail, place[2]))
-                continue
-            first, before = kept[i][:, 0], inputs[i][:, 0]
-            old = self.gathered.rows((ordinal, i)) if (before > first).any() else None
-            windows.append(EagerWindow(old, value, first, inputs[i]))
         step = plan.step
         step.training, step.device = self.keeps_tape, like.device
-        if alike:
-            places = [c[0].tolist() for c in outputs]
-            step.n = [now - before for before, _, now, _ in places]
-        else:
-            step.n = [int((c[:, 2] - c[:, 0]).max(initial=0)) for c in outputs]
+        fills = not plan.lines_up or bool(self.ended.any())
+        windows: list[EagerWindow] = []
+        for i, value in enumerate(values):
+            if alike:
+                first = int(kept[i][0, 0])
+                old = self.gathered.rows((ordinal, i)) if inputs[i][0, 0] > first else None
+                windows.append(Columns(old, value, first, inputs[i], fills=fills))
+                continue
+            back = inputs[i][:, 0] - kept[i][:, 0]
+            old = self.gathered.rows((ordinal, i)) if back.any() else None
+            if same(back):
+                windows.append(Columns(old, value, kept[i][:, 0], inputs[i], fills=fills))
+            else:
+                windows.append(EagerWindow(old, value, kept[i][:, 0], inputs[i]))
+        new = [c[:, 2] - c[:, 0] for c in outputs]
+        step.n = [int(n[0] if alike else n.max(initial=0)) for n in new]
         results: Sequence[Tensor | None] = [None] * len(outputs)
         if kernel.carries is not None or any(step.n):
-            if alike and kernel.numbers:
-                step.first = [place[0] for place in places]
+            if (kernel.numbers if alike else plan.lines_up and plan.lined_up(windows, outputs, step)):
+                step.first = [int(c[0, 0]) for c in outputs]
             else:
                 step.first = [torch.from_numpy(c[:, 0]) for c in outputs]
                 step.last = [torch.from_numpy(c[:, 2]) for c in outputs]
@@ -272,13 +273,12 @@ class TorchCall(Call):
                 for k, part in enumerate(() if static else state):
                     self.store.write((ordinal, "carried", k), part, self.index)
         for i, window in enumerate(windows):
-            if not alike:
-                self._keep((ordinal, i), window, inputs[i][:, 2], kept[i][:, 1])
-            elif tails[i][0] < tails[i][1] and not self.ended[0]:
-                tail, now = tails[i]
-                self.store.write((ordinal, i), window.run(tail, now - tail), self.index)
+            tail = inputs[i][:, 2] - kept[i][:, 1]
+            tail[self.ended] = 0
+            if tail.any():
+                self.store.write((ordinal, i), window.tail(tail), self.index)
         out = []
-        for line, y, n, c in zip(leg.lines, results, step.n, outputs):
+        for line, y, n, lengths in zip(leg.lines, results, step.n, new):
             if y is None or not n:
                 out.append(_nothing(line, like, (*values, *weights)))
             elif y.dim() == 1 + len(line.features):
@@ -286,15 +286,8 @@ class TorchCall(Call):
             elif alike and y.shape[1] == n:
                 out.append(y.flatten(0, 1))
             else:
-                out.append(flat(y, c[:, 2] - c[:, 0]))
+                out.append(flat(y, lengths))
         return out
-
-    def _keep(self, key: Any, window: EagerWindow, known: Any, first: Any) -> None:
-        """Remember the frames of an input from its position `first` on."""
-        tail = known - first
-        tail[self.ended] = 0
-        if tail.any():
-            self.store.write(key, window.tail(tail), self.index)
 
     def _carried(
         self,
@@ -328,6 +321,14 @@ class TorchCall(Call):
 
 _COUNTS = attrgetter("counts")
 
+#: Operators that give the frames they are given, in other places.
+_SHIFTS: dict[str, Any] = {
+    "sync": lambda a: 0,
+    "pad": lambda a: a["left"],
+    "slice": lambda a: -a["start"] if a["step"] == 1 else None,
+    "cut": lambda a: -a["start"] if a["step"] == 1 else None,
+}
+
 
 class _Plan:
     """What holds of an operation's arithmetic in every call."""
@@ -335,19 +336,38 @@ class _Plan:
     def __init__(self, leg: Leg, weights: Sequence[Any]) -> None:
         op = leg.op
         self.kernel: Kernel = op.kernel if getattr(op, "in_python", False) else KERNELS[op.name]
-        self.run = self.kernel.run
-        self.passes = op.name == "sync"  # its new frames are the input's, where that is no further
+        #: By how many frames its outputs lie behind the input's, whose values they are where all have come.
+        self.shift = _SHIFTS[op.name](op.attributes) if op.name in _SHIFTS and not len(weights) else None
         self.holds = op.name == "hold"
         self.checked = getattr(op, "checked_input", None)
         self.arrays = any(isinstance(w, np.ndarray) for w in weights)
         frames = tuple(features for _, features, _, _ in leg.signatures[: leg.n_values])
-        special = self.passes or self.holds or self.arrays or self.checked is not None
-        #: Whether all that it needs to know is frames; whether its counts are then those of any input.
-        self.of_frames = self.kernel.framewise and leg.n_values > 0 and not (special or leg.lines[0].static)
-        looks = getattr(op, "needs_frames", False) or getattr(op, "checks", False)
-        self.follows = bool(op.same_counts) and not looks
         #: Filled anew in every call.
         self.step = Step(op.name, op.attributes, frames, tuple(line.features for line in leg.lines), live=True)
+        self.run, self.framewise = self.kernel.run, self.kernel.framewise
+        if self.kernel.alone is not None and (alone := self.kernel.alone(self.step, weights)) is not None:
+            self.run, self.framewise = alone, True
+        special = self.shift is not None or self.holds or self.arrays or self.checked is not None
+        #: Whether all that it needs to know is frames; whether its counts are then those of any input.
+        self.of_frames = self.framewise and leg.n_values > 0 and not (special or leg.lines[0].static)
+        #: Whether rows of a window may begin at the same column.
+        mode = op.attributes.get("mode", "constant")
+        self.lines_up = self.kernel.numbers and op.name not in ("pad", "pad_to") and mode in ("zeros", "constant")
+        self._rates = [s[2:] for s in leg.signatures[: leg.n_values]], [line.signature[2:] for line in leg.lines]
+        looks = getattr(op, "needs_frames", False) or getattr(op, "checks", False)
+        self.follows = bool(op.same_counts) and not looks
+
+    def lined_up(self, windows: Sequence[EagerWindow], outputs: Sequence[Counts], step: Step) -> bool:
+        """Whether what all rows read begins at the same columns, and isn't mostly padding."""
+        rows = len(outputs[0])
+        for window, (num, den) in zip(windows, self._rates[0]):
+            if type(window) is not Columns or not (step.training or window.is_dense):
+                return False
+            begins = window._first - window.begin
+            for counts, (own, per) in zip(outputs, self._rates[1]):
+                if (begins * (own * den) != (counts[:, 0] - counts[0, 0]) * (num * per)).any():
+                    return False
+        return rows > 0
 
 
 def _nothing(line: Line, like: Tensor, operands: Sequence[Tensor | None]) -> Tensor:
