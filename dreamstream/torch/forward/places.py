@@ -508,21 +508,24 @@ class Place:
 _ANEW, _MOST = object(), 1024
 
 
-def repeated(
-    forward: Any, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], run: Callable[..., Any], *given: Any
-) -> Any:
-    """Repeat what a function did with such arguments at this place, or run it by ``run(*given)``."""
+def asked_for(forward: Any, func: Any, args: Any, kwargs: dict[str, Any]) -> Asked | None:
+    """Return what is asked for; None where nothing is repeated."""
     entry = forward.entry
-    courses = entry.courses
-    if courses is None or entry.recording is not None or entry.guard is not None or forward.drawn is not None:
-        return run(*given)
+    if entry.courses is None or entry.recording is not None or entry.guard is not None or forward.drawn is not None:
+        return None
     if forward.gradients is not None and forward.gradients.running is not None:
         forward.settle()
         if forward.gradients.running is not None:
-            return run(*given)
+            return None
     asked = Asked(entry, func, args, kwargs, forward._parameters)
-    if asked.key is None:
+    return None if asked.key is None else asked
+
+
+def repeated(entry: Any, asked: Asked | None, run: Callable[..., Any], *given: Any) -> Any:
+    """Repeat what a function did when the same was asked for, or run it by ``run(*given)``."""
+    if asked is None:
         return run(*given)
+    courses = entry.courses
     place = courses.get(asked.key)
     if place is not None:
         return run(*given) if place is _ANEW else place.again(entry, asked)

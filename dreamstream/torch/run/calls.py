@@ -132,6 +132,7 @@ class TorchCall(Call):
         self.store: Table | Record = Record(detach) if keeps_tape else self.session.table
         self.places = self.store.places(old)
         self.index = rows_index([p.row for p in self.places], device)
+        self.some_end = bool(self.ended.any())
         #: Whether all rows stand at the same place, now and before: then they do so at every operation.
         self.alike = len(self.ids) == 1 or (
             bool(self.ids)
@@ -201,15 +202,16 @@ class TorchCall(Call):
             outputs, ended = self.counts_once(leg.op, inputs)
         else:
             outputs = leg.op.counts(inputs, ended, self.ids)
-        shift = plan.shift
-        if shift is not None and (outputs[0][:, ::2] - inputs[0][:, ::2] == shift).all():
-            if not shift or (leg.op.kept(inputs, outputs)[0][:, 1] >= inputs[0][:, 2]).all():
+        columns = None
+        if not plan.framewise and not leg.lines[0].static:
+            columns = leg.op.columns(inputs, outputs, ended)
+            if plan.shift == columns[1][0][2] and not columns[0][0][2]:  # frames in other places
                 return [(values[0], Edge(self, leg.lines[0], outputs[0]))]
         like = values[0] if values else torch.empty(0, device=self.device)
         if plan.arrays:
             weights = [self.session.constant(w, like) if isinstance(w, np.ndarray) else w for w in weights]
         if not plan.framewise:
-            results = self._windowed(leg, plan, inputs, outputs, values, weights, like, ended)
+            results = self._windowed(leg, plan, inputs, outputs, values, weights, like, ended, columns)
         elif values and not like.shape[0]:
             results = [_nothing(line, like, (*values, *weights)) for line in leg.lines]
         else:
@@ -233,32 +235,35 @@ class TorchCall(Call):
         weights: Sequence[Tensor | None],
         like: Tensor,
         ended: Any,
+        columns: Any,
     ) -> Sequence[Tensor]:
-        ordinal, kernel, alike = self.n_done - 1, plan.kernel, self.alike
-        static = leg.lines[0].static  # it runs once, and keeps nothing
-        kept = [c[:, ::2] for c in inputs] if static else leg.op.kept(inputs, outputs)
-        step = plan.step
+        ordinal, kernel, step, alike = self.n_done - 1, plan.kernel, plan.step, self.alike
         step.training, step.device = self.keeps_tape, like.device
-        fills = not plan.lines_up or bool(self.ended.any())
         windows: list[EagerWindow] = []
-        for i, value in enumerate(values):
-            if alike:
-                first = int(kept[i][0, 0])
-                old = self.gathered.rows((ordinal, i)) if inputs[i][0, 0] > first else None
-                windows.append(Columns(old, value, first, inputs[i], fills=fills))
-                continue
-            back = inputs[i][:, 0] - kept[i][:, 0]
-            old = self.gathered.rows((ordinal, i)) if back.any() else None
-            if same(back):
-                windows.append(Columns(old, value, kept[i][:, 0], inputs[i], fills=fills))
-            else:
-                windows.append(EagerWindow(old, value, kept[i][:, 0], inputs[i]))
-        new = [c[:, 2] - c[:, 0] for c in outputs]
-        step.n = [int(n[0] if alike else n.max(initial=0)) for n in new]
+        static = columns is None
+        if static:  # it is given once, runs once, and keeps nothing
+            numbers = False
+            tails = [0] * len(values)
+            windows = [EagerWindow(None, value, c[:, 0], c) for value, c in zip(values, inputs)]
+            step.n = [int((c[:, 2] - c[:, 0]).max(initial=0)) for c in outputs]
+        else:
+            places, made, lined_up = columns
+            fills = not plan.lines_up or self.some_end
+            for i, (value, (first, back, _, new)) in enumerate(zip(values, places)):
+                old = self.gathered.rows((ordinal, i)) if back else None
+                if back >= 0:
+                    windows.append(Columns(old, value, first, back, new, inputs[i], fills))
+                else:
+                    windows.append(EagerWindow(old, value, leg.op.kept(inputs, outputs)[i][:, 0], inputs[i]))
+            tails = [tail for _, _, tail, _ in places]
+            step.n = [most for _, most, _ in made]
+            numbers = kernel.numbers if alike else lined_up and plan.lines_up
+            if numbers and not alike and not self.keeps_tape:
+                numbers = all([w.is_dense for w in windows])
         results: Sequence[Tensor | None] = [None] * len(outputs)
         if kernel.carries is not None or any(step.n):
-            if (kernel.numbers if alike else plan.lines_up and plan.lined_up(windows, outputs, step)):
-                step.first = [int(c[0, 0]) for c in outputs]
+            if numbers:
+                step.first = [first for first, _, _ in made]
             else:
                 step.first = [torch.from_numpy(c[:, 0]) for c in outputs]
                 step.last = [torch.from_numpy(c[:, 2]) for c in outputs]
@@ -272,13 +277,14 @@ class TorchCall(Call):
                 results, state = kernel.run(step, windows, weights, carried)
                 for k, part in enumerate(() if static else state):
                     self.store.write((ordinal, "carried", k), part, self.index)
-        for i, window in enumerate(windows):
-            tail = inputs[i][:, 2] - kept[i][:, 1]
-            tail[self.ended] = 0
-            if tail.any():
+        for i, (window, tail) in enumerate(zip(windows, tails)):
+            if tail:
+                if tail < 0:
+                    tail = inputs[i][:, 2] - leg.op.kept(inputs, outputs)[i][:, 1]
+                    tail[ended] = 0
                 self.store.write((ordinal, i), window.tail(tail), self.index)
         out = []
-        for line, y, n, lengths in zip(leg.lines, results, step.n, new):
+        for line, y, n, c in zip(leg.lines, results, step.n, outputs):
             if y is None or not n:
                 out.append(_nothing(line, like, (*values, *weights)))
             elif y.dim() == 1 + len(line.features):
@@ -286,7 +292,7 @@ class TorchCall(Call):
             elif alike and y.shape[1] == n:
                 out.append(y.flatten(0, 1))
             else:
-                out.append(flat(y, lengths))
+                out.append(flat(y, c[:, 2] - c[:, 0]))
         return out
 
     def _carried(
@@ -353,21 +359,8 @@ class _Plan:
         #: Whether rows of a window may begin at the same column.
         mode = op.attributes.get("mode", "constant")
         self.lines_up = self.kernel.numbers and op.name not in ("pad", "pad_to") and mode in ("zeros", "constant")
-        self._rates = [s[2:] for s in leg.signatures[: leg.n_values]], [line.signature[2:] for line in leg.lines]
         looks = getattr(op, "needs_frames", False) or getattr(op, "checks", False)
         self.follows = bool(op.same_counts) and not looks
-
-    def lined_up(self, windows: Sequence[EagerWindow], outputs: Sequence[Counts], step: Step) -> bool:
-        """Whether what all rows read begins at the same columns, and isn't mostly padding."""
-        rows = len(outputs[0])
-        for window, (num, den) in zip(windows, self._rates[0]):
-            if type(window) is not Columns or not (step.training or window.is_dense):
-                return False
-            begins = window._first - window.begin
-            for counts, (own, per) in zip(outputs, self._rates[1]):
-                if (begins * (own * den) != (counts[:, 0] - counts[0, 0]) * (num * per)).any():
-                    return False
-        return rows > 0
 
 
 def _nothing(line: Line, like: Tensor, operands: Sequence[Tensor | None]) -> Tensor:

@@ -60,9 +60,10 @@ class EagerWindow:
         assert not isinstance(first, int)
         return self.take(first[:, None] + torch.arange(n), fill)
 
-    def tail(self, lengths: Ints) -> Tensor:
+    def tail(self, lengths: Ints | int) -> Tensor:
         """Return the last frames of every row, ``(B, most, *features)``; what follows fewer may be anything."""
-        return self.run(torch.from_numpy(self._counts[:, 2] - lengths), int(lengths.max()))
+        most = lengths if isinstance(lengths, int) else int(lengths.max())
+        return self.run(torch.from_numpy(self._counts[:, 2] - lengths), most)
 
     def take(self, positions: Tensor, fill: float = 0.0) -> Tensor:
         return self._frames(np.arange(len(self._first))[:, None], positions.numpy(), fill)
@@ -131,30 +132,28 @@ class Columns(EagerWindow):
     ----------
     kept, new, counts
         See `EagerWindow`.
-    first : ndarray or int
-        Position of the first frame that was kept; a number holds for all rows, which all have as many new frames.
+    first, n_kept, n_new : int
+        Of the first row, the position of what was kept; of all rows, how many frames these are, and how many new
+        ones there are, -1 where that differs.
     fills : bool
         Whether what stands behind a row's new frames is read, as where a stream ends.
     """
 
-    def __init__(self, kept: Tensor | None, new: Tensor, first: Ints | int, counts: Ints, *, fills: bool) -> None:
+    def __init__(
+        self, kept: Tensor | None, new: Tensor, first: int, n_kept: int, n_new: int, counts: Ints, fills: bool
+    ) -> None:
         self._kept, self._new, self._counts = kept, new, counts
+        self.even, self._begin, self._n_kept = n_new >= 0, first, n_kept
         self._fills, self._pieces = fills, None
         self._grids: dict[float, Tensor] = {}
-        before, _, now, _ = counts[0].tolist()
-        if isinstance(first, int):
-            self.even, self.begin, self._n_kept = True, first, before - first
+        if self.even:
             rows = len(counts)
-            grid = new.reshape(rows, now - before, *new.shape[1:]) if rows != 1 else new.unsqueeze(0)
+            grid = new.reshape(rows, n_new, *new.shape[1:]) if rows != 1 else new.unsqueeze(0)
             self._grids[0.0] = self._behind_kept(grid)
-        else:
-            self.even, self.begin, self._first = same(self._lengths), int(first[0]), first
-            self._n_kept = before - self.begin
 
-    def __getattr__(self, name: str) -> Any:
-        if name == "_first":
-            return np.full(len(self._counts), self.begin)
-        raise AttributeError(name)
+    @property
+    def _first(self) -> Ints:  # type: ignore[override]
+        return self._counts[:, 0] - self._n_kept
 
     @property
     def is_dense(self) -> bool:
@@ -182,7 +181,7 @@ class Columns(EagerWindow):
     def run(self, first: Tensor | int, n: int, fill: float = 0.0) -> Tensor:
         """A number is the position of the first row, where the others begin at the same column."""
         if isinstance(first, int):
-            offset = first - self.begin
+            offset = first - self._begin
         else:
             offsets = first.numpy() - self._first
             if not same(offsets):
@@ -190,15 +189,15 @@ class Columns(EagerWindow):
             offset = int(offsets[0])
         return _columns(self._grid(fill), offset, n, fill)
 
-    def tail(self, lengths: Ints) -> Tensor:
-        if not same(lengths):
+    def tail(self, lengths: Ints | int) -> Tensor:
+        if not isinstance(lengths, int):
             return super().tail(lengths)
-        n, grid = int(lengths[0]), self._grid(0.0)
+        n, grid = lengths, self._grid(0.0)
         if self.even:
             return grid[:, grid.shape[1] - n :]
         index = _last(self._lengths.tobytes(), self._n_kept, grid.shape[1], n)
         there = to_device(index, grid.device)
-        return grid.flatten(0, 1).index_select(0, there).reshape(len(lengths), n, *grid.shape[2:])
+        return grid.flatten(0, 1).index_select(0, there).reshape(-1, n, *grid.shape[2:])
 
 
 def _columns(grid: Tensor, begin: int, n: int, fill: float) -> Tensor:

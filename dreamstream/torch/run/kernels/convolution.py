@@ -101,11 +101,17 @@ def _of_lanes(y: Tensor, lanes: int) -> Tensor:
 def as_product(step: Step, frames: Tensor, weight: Tensor, n: int, wanted: int) -> bool:
     """Return whether windows of frames ``(B, ., channels)``, n in a row, go faster as the rows of one product.
 
-    On the CPU they do where a row is one frame, where rows are few, and where few of the n are wanted.
+    On the CPU they do where a row is one frame, where they are no larger than a cache, and where few of the n are
+    wanted.
     """
     if not step.live or step.attributes["groups"] > 1 or frames.device.type != "cpu":
         return False
-    return weight.shape[2] == 1 or (not step.training and (frames.shape[0] * n <= 32 or 4 * wanted <= 3 * n))
+    size = frames.shape[0] * n * weight[0].numel()
+    return weight.shape[2] == 1 or (not step.training and (size <= _CACHED or 4 * wanted <= 3 * n))
+
+
+#: Elements of windows that stay in a cache.
+_CACHED = 2**19
 
 
 def as_images(step: Step, frames: Tensor, weight: Tensor) -> bool:
