@@ -376,7 +376,7 @@ class _Seen:
     def made(self, edges: list[Any], values: list[Any], asked: Asked) -> Any:
         """Return the native tensor."""
         edge = edges[self.at]
-        out = NativeStream._make(values[self.at], self.dims, self.names, None, None, edge.line.rate, edge)
+        out = NativeStream.inside(values[self.at], self.dims, edge, self.names)
         if self.shared is not None:
             at, how, sized = self.shared
             of = asked.streams[at]
@@ -479,7 +479,10 @@ class Place:
     def again(self, entry: Any, asked: Asked) -> Any:
         """Do the same once more."""
         streams = asked.streams
-        edges, values = [x.edge for x in streams], [x.value for x in streams]
+        if len(streams) == 1:
+            edges, values = [streams[0].edge], [streams[0].value]
+        else:
+            edges, values = [x.edge for x in streams], [x.value for x in streams]
         if asked.edges:
             edges += asked.edges
             values += [None] * len(asked.edges)
@@ -488,7 +491,10 @@ class Place:
             for leg, weights in self._legs:
                 if made:
                     weights = [made[w.at] if type(w) is _At else w for w in weights]
-                for value, edge in entry.again(leg, leg.of(edges), leg.of(values)[: leg.n_values], weights):
+                given = leg.of(values)
+                if len(given) > leg.n_values:
+                    given = given[: leg.n_values]
+                for value, edge in entry.again(leg, leg.of(edges), given, weights):
                     values.append(value)
                     edges.append(edge)
             return self._form(edges, values, asked)

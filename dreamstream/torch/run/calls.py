@@ -180,7 +180,8 @@ class TorchCall(Call):
         """Run an operator that sees every frame by itself."""
         counts = edges[0].counts
         made: list[Any] = [counts]
-        if not plan.follows or any(e.counts is not counts for e in edges[1:]):
+        alone = len(edges) == 1 or (len(edges) == 2 and edges[1].counts is counts)
+        if not plan.follows or not (alone or all([e.counts is counts for e in edges])):
             made = leg.op.counts(list(map(_COUNTS, edges)), self.ended, self.ids)
         plan.step.training = self.keeps_tape
         results = plan.run(plan.step, *values, *weights)
