@@ -59,7 +59,7 @@ from .names import (
     meaning_of,
     writes,
 )
-from .places import handled, repeated
+from .places import Place, asked_for, handled, repeated
 
 #: What has a say in every function that it is given to.
 _DEFERRED = frozenset((Deferred, Scores, Greatest, Empty))
@@ -121,7 +121,7 @@ class Forward(TorchFunctionMode):
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        if concerned(args) or (kwargs and concerned(kwargs)):
+        if SHELL in types or concerned(args) or (kwargs and concerned(kwargs)):
             return self.call(func, args, kwargs or {})
         kwargs, gradients = kwargs or {}, self.gradients
         if gradients is None:
@@ -233,14 +233,21 @@ class Forward(TorchFunctionMode):
         if name in ("__get__", "__set__"):
             return self._attribute(func, name, args)
         meaning = meaning_of(func)
+        writes_into = meaning.in_place or kwargs.get("inplace") is True
+        asked = None
+        if not writes_into and meaning.name not in WRITERS:
+            asked = asked_for(self, func, args, kwargs)
+            if asked is not None and type(place := self.entry.courses.get(asked.key)) is Place:
+                return place.again(self.entry, asked)
         if name != "__setitem__" and (first := first_of(args, meaning.name == "cat")) is not None:
             return first.through(name, func, args, kwargs)
         if meaning.name in WRITERS:
             return self._anew(func, meaning, args, kwargs)
-        writes_into = meaning.in_place or kwargs.get("inplace") is True
         if writes_into and (meaning.shares or _is_view(args)):
             return self._anew(func, meaning, args, kwargs)
-        out = repeated(self, func, args, kwargs, self._anew, func, meaning, args, kwargs)
+        if writes_into:
+            asked = asked_for(self, func, args, kwargs)
+        out = repeated(self.entry, asked, self._anew, func, meaning, args, kwargs)
         if writes_into and out is not args[0]:
             return self._written(args[0], out, name)
         return out
