@@ -50,7 +50,6 @@ class TapedCall(EagerCall):
     def begin(self, hands_on: bool, noted: dict[int, tuple[Any, Any]]) -> None:
         """Say whether gradients of states are handed on, and where it is noted whose constants arrays are."""
         self.hands_on, self.noted = hands_on, noted
-        self.courses = None  # which keep arrays of the calls before
         self.left = []
 
     def compute(
