@@ -74,8 +74,8 @@ class TapedCall(EagerCall):
         goes_on = not self.hands_on and any(s is not None for s in self.old)
         if leg.lines[0].static and any(wanted) and goes_on and not self.anew:
             raise ModeError.here(
-                f"{op.name}: nobody knows what these streams were given once, so what is computed of it would have "
-                "its gradient from the first chunk alone; start them anew, or train under a full-file variant"
+                f"{op.name}: nobody knows what these streams were given once: what is computed of it would "
+                "have its gradient from the first chunk alone; start them anew, or train under a full-file variant"
             )
         self.held = {}
         if self.anew and goes_on and not leg.lines[0].static:
@@ -153,7 +153,7 @@ class TapedCall(EagerCall):
         return self.replaced if self.held else super().before()
 
     def _with_held(self, states: list[Any], n_kept: Sequence[Any], edges: Sequence[Edge]) -> list[Any]:
-        """Return states, which have kept so many frames per input, with those that are `held` in place of theirs."""
+        """Return states, which have so many frames of each input, with those that are `held` in their place."""
         for row, state in enumerate(states):
             if state is None:
                 continue
