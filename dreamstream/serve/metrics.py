@@ -25,6 +25,7 @@ class Metrics:
         own: Any = {"namespace": "dreamstream", "registry": self.registry}
         self.started = p.Counter("streams_started", "Streams that began.", **own)
         self.resumed = p.Counter("streams_resumed", "Streams that came back.", **own)
+        self.moved = p.Counter("streams_moved", "Streams that went on on another worker.", **own)
         self.ended = p.Counter("streams_ended", "Streams of which the client has everything.", **own)
         self.failed = p.Counter("streams_failed", "Streams that ended with an error.", ["kind"], **own)
         self.received = p.Counter("messages_received", "Messages with frames.", **own)

@@ -11,7 +11,7 @@ import json
 import signal
 import ssl
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from importlib.resources import files
 from typing import Any
@@ -49,6 +49,8 @@ class Socket(asyncio.Protocol):
         self._is_text = self._closed = False
         self._missed = 0
         self._upload: Upload | None = None
+        self._beginning: asyncio.Task[None] | None = None
+        self._early: list[str | bytes] = []
 
     # ---------------------------------------------------------------- asyncio's calls
     def connection_made(self, transport: Any) -> None:
@@ -159,15 +161,37 @@ class Socket(asyncio.Protocol):
     def _take(self, data: bytes) -> None:
         try:
             given = data.decode() if self._is_text else data
-            if self._stream is None:
-                self._timer.cancel()
-                self._stream = self._service.first(self, given, self._address)
-                self._timer = self._loop.call_later(self._service.limits.ping, self._ping)
-            else:
-                self._missed = 0
-                self._service.received(self._stream, given)
         except UnicodeDecodeError:
             self.close("malformed", "text is UTF-8")
+            return
+        if self._stream is not None:
+            self._missed = 0
+            with self._answering():
+                self._service.received(self._stream, given)
+        elif self._beginning is None:
+            self._timer.cancel()
+            self._timer = self._loop.call_later(self._service.limits.ping, self._ping)
+            self._beginning = self._loop.create_task(self._begin(given))
+        elif len(self._early) < 4:  # before it has heard where to begin
+            self._early.append(given)
+        else:
+            self.close("malformed", "messages before the stream has started")
+
+    async def _begin(self, given: str | bytes) -> None:
+        with self._answering():
+            stream = await self._service.first(self, given, self._address)
+            if self._closed:
+                stream.detach(self)
+                return
+            self._stream = stream
+            for each in self._early:
+                self._service.received(stream, each)
+
+    @contextlib.contextmanager
+    def _answering(self) -> Iterator[None]:
+        """Close the connection with what is raised."""
+        try:
+            yield
         except WireError as error:
             stream = self._stream
             if stream is not None and error.kind in ("malformed", "queued"):

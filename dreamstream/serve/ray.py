@@ -1,0 +1,107 @@
+"""A cluster of Ray: workers as actors that nobody starts again, vaults as actors that outlive servers."""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import os
+from concurrent.futures import Future
+from typing import Any
+
+from .pool import Worker
+from .records import StoreError
+from .vaults import Vault
+
+try:
+    import ray
+    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+except ImportError:
+    raise ImportError("a cluster needs the package ray: pip install 'dreamstream[ray]'") from None
+
+#: In which vaults have their names.
+_NAMESPACE = "dreamstream"
+#: Ray's own attempts would do a step twice, and what it starts again has no streams.
+_ONCE = {"max_restarts": 0, "max_task_retries": 0}
+
+
+class RayHandle:
+    """An actor."""
+
+    def __init__(self, actor: Any) -> None:
+        self.actor = actor
+
+    def call(self, method: str, *args: Any) -> Future[Any]:
+        """Call a method, after those that were called before."""
+        try:
+            answer: Future[Any] = getattr(self.actor, method).remote(*args).future()
+        except Exception as error:  # of an actor that is known to be dead
+            answer = Future()
+            answer.set_exception(error)
+        return answer
+
+    def fill_from(self, other: RayHandle) -> Future[Any]:
+        """Let a vault take what another has, which goes from one to the other."""
+        return self.call("merge", other.actor.content.remote())
+
+    def kill(self) -> None:
+        """Let the actor be no more, whatever it does."""
+        ray.kill(self.actor, no_restart=True)
+
+
+class RayCluster:
+    """A Ray that runs.
+
+    Parameters
+    ----------
+    address : str
+        Of its head, as ``127.0.0.1:6379``; ``"local"`` begins one in this process's machine, which ends with it.
+    keep : float
+        Seconds after which vaults forget a stream that no server has.
+    threads : int
+        Processor cores of a worker.
+
+    Raises
+    ------
+    StoreError
+        Where there is none.
+    """
+
+    def __init__(self, address: str, keep: float, threads: int = 1) -> None:
+        self._keep, self._threads, self._turn = keep, threads, itertools.count()
+        self._sent: dict[int, tuple[Any, Any]] = {}  # what workers are made of, and where Ray has it
+        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+        options: dict[str, Any] = {"namespace": _NAMESPACE, "log_to_driver": False, "logging_level": logging.ERROR}
+        if address == "local":  # as many workers as are asked for, whatever cores there are
+            options |= {"num_cpus": 1000, "include_dashboard": False, "_node_ip_address": "127.0.0.1"}
+            options |= {"object_store_memory": 128 << 20}
+            if "RAY_TMPDIR" in os.environ:
+                options["_temp_dir"] = os.environ["RAY_TMPDIR"]
+        elif address.startswith("127."):
+            options["_node_ip_address"] = "127.0.0.1"
+        try:
+            ray.init(address, **options)
+        except (ConnectionError, RuntimeError, ValueError) as error:
+            raise StoreError(f"there is no Ray at {address}: {error}") from error
+
+    def _nodes(self) -> list[str]:
+        """Return the nodes that are there, this process's last."""
+        here = ray.get_runtime_context().get_node_id()
+        return sorted((n["NodeID"] for n in ray.nodes() if n["Alive"]), key=lambda n: (n == here, n))
+
+    def _at(self, number: int) -> dict[str, Any]:
+        nodes = self._nodes()
+        return {"scheduling_strategy": NodeAffinitySchedulingStrategy(nodes[number % len(nodes)], soft=True)}
+
+    def worker(self, make: Any) -> RayHandle:
+        """Begin a worker, on one node after the other."""
+        actor: Any = ray.remote(Worker)
+        options = {"num_cpus": self._threads, **_ONCE, **self._at(next(self._turn))}
+        if id(make) not in self._sent:
+            self._sent[id(make)] = make, ray.put(make)
+        return RayHandle(actor.options(**options).remote(self._sent[id(make)][1]))
+
+    def vault(self, number: int) -> RayHandle:
+        """Return a vault, on a node for each number, and not on this one where there are enough."""
+        actor: Any = ray.remote(Vault)
+        options = {"name": f"vault-{number}", "get_if_exists": True, "lifetime": "detached", "num_cpus": 0}
+        return RayHandle(actor.options(**options, **_ONCE, **self._at(number)).remote(self._keep))
