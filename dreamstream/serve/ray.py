@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import logging
 import os
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 from typing import Any
 
 from .pool import Worker
@@ -69,6 +69,7 @@ class RayCluster:
     def __init__(self, address: str, keep: float, threads: int = 1) -> None:
         self._keep, self._threads, self._turn = keep, threads, itertools.count()
         self._sent: dict[int, tuple[Any, Any]] = {}  # what workers are made of, and where Ray has it
+        self._where: dict[int, Future[str]] = {}  # the nodes of vaults
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
         options: dict[str, Any] = {"namespace": _NAMESPACE, "log_to_driver": False, "logging_level": logging.ERROR}
         if address == "local":  # as many workers as are asked for, whatever cores there are
@@ -83,13 +84,11 @@ class RayCluster:
         except (ConnectionError, RuntimeError, ValueError) as error:
             raise StoreError(f"there is no Ray at {address}: {error}") from error
 
-    def _nodes(self) -> list[str]:
-        """Return the nodes that are there, this process's last."""
+    def _at(self, number: int, besides: str = "") -> dict[str, Any]:
+        """Return on which node something is to be: not on this process's or another, where there are enough."""
         here = ray.get_runtime_context().get_node_id()
-        return sorted((n["NodeID"] for n in ray.nodes() if n["Alive"]), key=lambda n: (n == here, n))
-
-    def _at(self, number: int) -> dict[str, Any]:
-        nodes = self._nodes()
+        nodes = sorted(n["NodeID"] for n in ray.nodes() if n["Alive"] and n["NodeID"] != besides)
+        nodes = [node for node in nodes if node != here] or nodes or [here]
         return {"scheduling_strategy": NodeAffinitySchedulingStrategy(nodes[number % len(nodes)], soft=True)}
 
     def worker(self, make: Any) -> RayHandle:
@@ -101,7 +100,18 @@ class RayCluster:
         return RayHandle(actor.options(**options).remote(self._sent[id(make)][1]))
 
     def vault(self, number: int) -> RayHandle:
-        """Return a vault, on a node for each number, and not on this one where there are enough."""
-        actor: Any = ray.remote(Vault)
+        """Return a vault, on another node than the other one's."""
+        other, besides = self._where.get(1 - number), ""
+        if other is not None and wait([other], 5.0).done and other.exception() is None:
+            besides = other.result()
+        actor: Any = ray.remote(_Vault)
         options = {"name": f"vault-{number}", "get_if_exists": True, "lifetime": "detached", "num_cpus": 0}
-        return RayHandle(actor.options(**options, **_ONCE, **self._at(number)).remote(self._keep))
+        handle = RayHandle(actor.options(**options, **_ONCE, **self._at(number, besides)).remote(self._keep))
+        self._where[number] = handle.call("where")
+        return handle
+
+
+class _Vault(Vault):
+    def where(self) -> str:
+        """Return its node."""
+        return str(ray.get_runtime_context().get_node_id())
