@@ -22,7 +22,7 @@ from .protocol import FORMATS, MOST_BYTES, PATH, SUBPROTOCOL, as_told, message, 
 __all__ = ["Output", "ServerError", "Stream", "Word", "Words", "connect"]
 
 #: Codes after which a client comes back; the others say that it can't.
-_COMES_BACK = frozenset({1001, 1006, 1011, 1012, 1013, 4408, 4429})
+_COMES_BACK = frozenset({1001, 1006, 1011, 1012, 1013, 4408, 4413, 4429})
 _RETIRED = 4410
 _ACKNOWLEDGE = 64  # frames
 

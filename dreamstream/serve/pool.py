@@ -215,7 +215,7 @@ class Pool:
             handle.kill()
             raise
         except Exception as error:
-            LOG.error("a worker of %s does not start: %s", model.name, first_line(error))
+            LOG.error("a worker of %s does not start: %s", model.name, error)
             await asyncio.sleep(1.0)
             return
         service.add(model, Remote(handle, self._deadline))

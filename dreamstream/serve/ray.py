@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import itertools
-import logging
-import os
 from concurrent.futures import Future, wait
 from typing import Any
 
+from ..data.ray import connect
 from .pool import Worker
-from .records import StoreError
 from .vaults import Vault
 
 try:
@@ -62,27 +60,15 @@ class RayCluster:
 
     Raises
     ------
-    StoreError
+    ConnectionError
         Where there is none.
     """
 
     def __init__(self, address: str, keep: float, threads: int = 1) -> None:
         self._keep, self._threads, self._turn = keep, threads, itertools.count()
-        self._sent: dict[int, tuple[Any, Any]] = {}  # what workers are made of, and where Ray has it
         self._where: dict[int, Future[str]] = {}  # the nodes of vaults
-        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-        options: dict[str, Any] = {"namespace": _NAMESPACE, "log_to_driver": False, "logging_level": logging.ERROR}
-        if address == "local":  # as many workers as are asked for, whatever cores there are
-            options |= {"num_cpus": 1000, "include_dashboard": False, "_node_ip_address": "127.0.0.1"}
-            options |= {"object_store_memory": 128 << 20}
-            if "RAY_TMPDIR" in os.environ:
-                options["_temp_dir"] = os.environ["RAY_TMPDIR"]
-        elif address.startswith("127."):
-            options["_node_ip_address"] = "127.0.0.1"
-        try:
-            ray.init(address, **options)
-        except (ConnectionError, RuntimeError, ValueError) as error:
-            raise StoreError(f"there is no Ray at {address}: {error}") from error
+        # as many workers as are asked for, whatever cores this machine has
+        connect(address, namespace=_NAMESPACE, **({"num_cpus": 1000} if address == "local" else {}))
 
     def _at(self, number: int, besides: str = "") -> dict[str, Any]:
         """Return on which node something is to be: not on this process's or another, where there are enough."""
@@ -95,9 +81,7 @@ class RayCluster:
         """Begin a worker, on one node after the other."""
         actor: Any = ray.remote(Worker)
         options = {"num_cpus": self._threads, **_ONCE, **self._at(next(self._turn))}
-        if id(make) not in self._sent:
-            self._sent[id(make)] = make, ray.put(make)
-        return RayHandle(actor.options(**options).remote(self._sent[id(make)][1]))
+        return RayHandle(actor.options(**options).remote(make))
 
     def vault(self, number: int) -> RayHandle:
         """Return a vault, on another node than the other one's."""

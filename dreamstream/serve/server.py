@@ -11,6 +11,7 @@ import json
 import signal
 import ssl
 import tempfile
+from collections import deque
 from collections.abc import Callable, Iterator
 from functools import partial
 from importlib.resources import files
@@ -50,7 +51,8 @@ class Socket(asyncio.Protocol):
         self._missed = 0
         self._upload: Upload | None = None
         self._beginning: asyncio.Task[None] | None = None
-        self._early: list[str | bytes] = []
+        self._waiting: deque[str | bytes] = deque()  # for the stream to begin, or to have room
+        self._paused = False
 
     # ---------------------------------------------------------------- asyncio's calls
     def connection_made(self, transport: Any) -> None:
@@ -164,18 +166,21 @@ class Socket(asyncio.Protocol):
         except UnicodeDecodeError:
             self.close("malformed", "text is UTF-8")
             return
-        if self._stream is not None:
-            self._missed = 0
-            with self._answering():
-                self._service.received(self._stream, given)
-        elif self._beginning is None:
+        self._missed = 0
+        if self._stream is not None or self._beginning is not None:
+            self._waiting.append(given)
+            self._give()
+        else:
             self._timer.cancel()
             self._timer = self._loop.call_later(self._service.limits.ping, self._ping)
+            self._transport.pause_reading()
             self._beginning = self._loop.create_task(self._begin(given))
-        elif len(self._early) < 4:  # before it has heard where to begin
-            self._early.append(given)
-        else:
-            self.close("malformed", "messages before the stream has started")
+
+    def _give(self) -> None:
+        """Give the stream what has come, until it has no room."""
+        with self._answering():
+            while self._stream is not None and self._waiting and not self._paused and not self._closed:
+                self._service.received(self._stream, self._waiting.popleft())
 
     async def _begin(self, given: str | bytes) -> None:
         with self._answering():
@@ -184,8 +189,9 @@ class Socket(asyncio.Protocol):
                 stream.detach(self)
                 return
             self._stream = stream
-            for each in self._early:
-                self._service.received(stream, each)
+        if not self._paused and not self._transport.is_closing():
+            self._transport.resume_reading()
+        self._give()
 
     @contextlib.contextmanager
     def _answering(self) -> Iterator[None]:
@@ -241,7 +247,10 @@ class Socket(asyncio.Protocol):
 
     def pause(self, paused: bool) -> None:
         """Read no more for now, or again."""
+        self._paused = paused
         (self._transport.pause_reading if paused else self._transport.resume_reading)()
+        if not paused:
+            self._loop.call_soon(self._give)
 
     # ---------------------------------------------------------------- time
     def _late(self) -> None:

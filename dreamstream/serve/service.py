@@ -365,6 +365,9 @@ class Service:
                 if stream.connection is not None:
                     told = f"outputs are not acknowledged for {2 * self.limits.unacknowledged:g} s"
                     stream.connection.close("not acknowledged", told)
+            elif stream.is_paused and now - stream.paused_at > 2 * self.limits.unacknowledged:
+                if stream.connection is not None:
+                    stream.connection.close("queued", f"{stream.n_queued} frames wait for a step")
             elif stream.connection is not None and now - stream.seen > self.limits.idle:
                 stream.connection.close("idle", f"nothing came for {self.limits.idle:g} s")
         await self._shelve(waited)

@@ -105,7 +105,7 @@ class Live:
         self.begins: State | None = State()
         self.base, self.reached = Base(State(), 0, [0] * len(self.made)), 0
         self.outputs: deque[tuple[int, int, bytes, float]] = deque()  # port, end, message, when
-        self.seen = time.monotonic()
+        self.seen = self.paused_at = time.monotonic()
 
     @property
     def n_queued(self) -> int:
@@ -140,10 +140,8 @@ class Live:
             self.queue.append(frames.reshape(-1, *model.features) if model.features else frames)
             self.wanted += n
         self.seen = time.monotonic()
-        if self.n_queued > 2 * model.window + 4 * model.chunk:
-            raise WireError("queued", f"{self.n_queued} frames wait for a step")
         if self.n_queued > model.window and not self.is_paused and self.connection is not None:
-            self.is_paused = True
+            self.is_paused, self.paused_at = True, self.seen
             self.connection.pause(True)
 
     def finish(self, position: int) -> None:
