@@ -123,7 +123,8 @@ async def call(
             write(framed(json.dumps({"type": "ack", "output": caller.have}).encode(), 1))
     caller.due = 0.0
     write(framed(json.dumps({"type": "end", "input": total * n}).encode(), 1))
-    await caller.ended
+    ended = await caller.ended
+    write(framed(json.dumps({"type": "ack", "output": ended["output"]}).encode(), 1))
     return caller, np.concatenate([x[k % 8 * n : k % 8 * n + n] for k in range(total)])
 
 
@@ -161,7 +162,18 @@ def alone(engine: ds.Engine, rows: int, n: int) -> float:
 
 async def run(args: argparse.Namespace, engine: ds.Engine) -> None:
     """Serve, call, and print."""
-    command = [sys.executable, "-m", "dreamstream", "serve", args.model, "--port", "0", "--streams", "5000"]
+    command = [
+        sys.executable,
+        *args.python,
+        "-m",
+        "dreamstream",
+        "serve",
+        args.model,
+        "--port",
+        "0",
+        "--streams",
+        "5000",
+    ]
     server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     try:
         assert server.stdout is not None
@@ -192,8 +204,8 @@ async def run(args: argparse.Namespace, engine: ds.Engine) -> None:
     memory = (last[1] - before[1]) / args.callers - engine.state_size
     print(
         f"| {args.model} | {args.chunk_ms} ms | {args.callers} | {rows:.0f} "
-        f"| {cost * 1e6:.0f} | {own * 1e6:.1f} | {(cost - own) * 1e6:.0f} | {(last[0] - first[0]) / (now - then) * 100:.0f} % | "
-        f"{np.percentile(late, 50):.1f} | {np.percentile(late, 99):.1f} | {np.percentile(late, 99.9):.1f} | "
+        f"| {cost * 1e6:.0f} | {own * 1e6:.1f} | {(cost - own) * 1e6:.0f} "
+        f"| {(last[0] - first[0]) / (now - then) * 100:.0f} % | {np.percentile(late, 50):.1f} | {np.percentile(late, 99):.1f} | {np.percentile(late, 99.9):.1f} | "
         f"{np.mean(late > args.chunk_ms) * 100:.3f} % | {memory / 1000:.0f} |",
         flush=True,
     )
@@ -206,6 +218,7 @@ def main() -> None:
     parser.add_argument("--callers", type=int, nargs="+", default=[100, 300])
     parser.add_argument("--chunk-ms", type=int, default=32)
     parser.add_argument("--seconds", type=float, default=20.0)
+    parser.add_argument("--python", nargs=argparse.REMAINDER, default=[], help="options of the server's Python, to profile it")
     args = parser.parse_args()
     print("\n".join(machine("python benchmarks/serving.py " + " ".join(sys.argv[1:]), ("numpy", "websockets"))))
     if args.model.endswith(".dsm"):
@@ -219,7 +232,8 @@ def main() -> None:
     )
     print("of a core | answers p50, ms | p99 | p99.9 | later than a chunk | memory per connection, kB |")
     print("|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|")
-    for args.callers in args.callers:
+    for callers in args.callers:
+        args.callers = callers
         asyncio.run(run(args, engine))
 
 

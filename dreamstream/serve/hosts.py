@@ -61,7 +61,7 @@ class Host:
 
     def note(self, stream: Live) -> None:
         """Step a stream soon, if it is ready."""
-        if stream.is_ready:
+        if stream.id not in self.ready and stream.is_ready:
             self.ready[stream.id] = stream
             self.wake.set()
 

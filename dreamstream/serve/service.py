@@ -160,7 +160,7 @@ class Service:
             if port:
                 raise WireError("malformed", f"{stream.model.name} has one input, port 0, not {port}")
             stream.give(position, frames)
-            self.metrics.received.inc()
+            self.metrics.n_received += 1
         else:
             found = read_message(data, ("ack", "end"))
             if found["type"] == "end":

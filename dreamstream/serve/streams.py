@@ -140,7 +140,9 @@ class Live:
             self.queue.append(frames.reshape(-1, *model.features) if model.features else frames)
             self.wanted += n
         self.seen = time.monotonic()
-        if self.n_queued > model.window and not self.is_paused and self.connection is not None:
+        if self.wanted - self.stepped > model.window and self.n_queued > model.window and not self.is_paused:
+            if self.connection is None:
+                return
             self.is_paused, self.paused_at = True, self.seen
             self.connection.pause(True)
 
