@@ -218,7 +218,9 @@ class Forward(TorchFunctionMode):
                 out = self.watched(self._answer, func, args, kwargs)
         except DreamStreamError as error:
             error.at(user_line())
-            raise
+            if (explanation := getattr(self.entry, "explanation", None)) is None:
+                raise
+            return explanation.instead(error, func, args, kwargs)
         except Exception as error:
             if not is_of_streams(error):
                 raise
@@ -553,8 +555,7 @@ def _of_lengths(func: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, A
     table = isinstance(owner, BatchTensor) and owner.ndim > 1
     if table or isinstance(owner, (str, list, tuple)) or (isinstance(owner, torch.Tensor) and owner.numel() != 1):
         return current()._defer(func, meaning_of(func), None, args, kwargs)
-    if isinstance(owner, Quotient):
-        owner = Symbolic(owner, (), owner.over)
+    owner = Symbolic(owner, (), owner.over) if isinstance(owner, Quotient) else owner
     if not isinstance(owner, Symbolic):
         length = next(x.length for x in leaves((args, kwargs)) if isinstance(x, Symbolic))
         owner = Symbolic(owner.item() if isinstance(owner, torch.Tensor) else owner, (), length)
