@@ -70,7 +70,8 @@ class _Native:
         held = Held(self.model, trace=True)
         with undone(held), _untouched(self.model, capture):
             result = self.model(*args, **kwargs)
-            held.settle()
+            with capture.noting():
+                held.settle()
             return result
 
     def offline(self, inputs: Mapping[str, Any], by_name: bool) -> list[Any]:

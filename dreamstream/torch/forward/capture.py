@@ -80,7 +80,8 @@ class TorchSource:
                     result = TRACER.of(self.model)(*args, **kwargs)
                 except DTypeError as error:
                     raise self._explained(error) from None
-            held.settle()
+            with capture.noting():
+                held.settle()
             return _tree(result)
 
     def _explained(self, error: DTypeError) -> DTypeError:
