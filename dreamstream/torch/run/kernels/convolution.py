@@ -122,8 +122,10 @@ def conv2d(step: Step, x: Window, weight: Tensor, bias: Tensor | None) -> Tensor
         span = dilation[0] * (extent(weight, 2) - 1) + 1
         first = step.first[0] * stride[0] - before
         plane = padded_run(x, first, (step.n[0] - 1) * stride[0] + span, a["mode"])
-    plane = _channels_first(pad_axis(plane, -2, left, right, a["inner_mode"]))
-    y = F.conv2d(plane, weight, bias, stride, 0, dilation, a["groups"]).permute(0, 2, 3, 1)
+    zeros = left if left == right and a["inner_mode"] == "zeros" and torch.onnx.is_in_onnx_export() else 0
+    plane = plane if zeros else pad_axis(plane, -2, left, right, a["inner_mode"])
+    plane = _channels_first(plane)
+    y = F.conv2d(plane, weight, bias, stride, (0, zeros), dilation, a["groups"]).permute(0, 2, 3, 1)
     return y.reshape(*images.shape[:2], *y.shape[1:]) if step.ranks[0] == 3 else y
 
 
