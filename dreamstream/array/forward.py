@@ -34,7 +34,7 @@ from .deferred import Deferred
 from .dimension_arguments import numbered
 from .elementwise import where
 from .ends import first_frames, last_frame, last_frames
-from .feature_reductions import product, over_features, why_not_matmul
+from .feature_reductions import over_features, product, why_not_matmul
 from .masked_select import Picked
 from .merged_dimensions import Merged, merged
 from .over_time import chosen, reduce_stream, require_waiting, spread
