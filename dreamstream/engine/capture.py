@@ -8,7 +8,7 @@ does in an online call.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 from .. import _core
@@ -48,6 +48,7 @@ class Capture:
     meta = None
     courses: dict[int, Any] | None = None
     library: Library = NATIVE
+    explanation: Any = None  # what notes refusals and goes on
 
     def __init__(
         self,
@@ -120,6 +121,10 @@ class Capture:
         finally:
             self.paths.pop()
 
+    def noting(self) -> AbstractContextManager[None]:
+        """Within it what is refused is listed, where all that is in the way is asked for."""
+        return nullcontext() if self.explanation is None else self.explanation.noting()
+
     def misuse(self, message: str, rest: str | None = None) -> Exception:
         """Return the exception for a use that streams can't have."""
         self.misused = NotStreamableError.here(message, rest)
@@ -131,7 +136,7 @@ def _place(array: Any) -> Any:
     return None if array is None else (array.ctypes.data, array.shape, array.strides, array.dtype.str)
 
 
-def captured(
+def begun(
     model: Any,
     spec: Any,
     rate: Any,
@@ -139,8 +144,8 @@ def captured(
     buffers: bool,
     buffer_limit: int | None = None,
     context_limit: int | None = None,
-) -> tuple[Capture, Any]:
-    """Run the model's forward on symbolic streams; return the capture and what the forward returned.
+) -> tuple[Capture, Any, tuple[Any, ...], dict[str, Any]]:
+    """Return a capture of a model, the model as a source, and what its forward is given.
 
     `spec`, `rate` and `dtype` are those of :func:`dreamstream.compile`.
     """
@@ -150,23 +155,34 @@ def captured(
     named: dict[str, Any] = {s.name: x for s, x in zip(specs, capture.inputs)}
     named |= {name: as_symbolic(given, named) for name, given in lengths_in(spec).items()}
     args, kwargs = ((), named) if isinstance(spec, Mapping) else ((capture.inputs[0],), {})
+    return capture, source, args, kwargs
+
+
+def captured(model: Any, *options: Any) -> tuple[Capture, Any]:
+    """Run the model's forward on symbolic streams; return the capture and what the forward returned.
+
+    The options are those of `begun`.
+    """
+    capture, source, args, kwargs = begun(model, *options)
     result = source.streamed(capture, args, kwargs)
     if capture.guard is not None:
         raise capture.guard.left()
 
-    def check(x: Any) -> Any:
-        x = measured(x)
-        if not isinstance(x, StreamTensor) or x.edge is None or x.edge.entry is not capture:
-            raise CaptureError(
-                f"the forward of {type(model).__name__} returned {_called(x)} that is no stream; an "
-                "engine's outputs are computed from its inputs"
-            )
-        return x.in_order() if "B_L" not in x.dims else x
-
-    result = map_leaves(result, check)
+    result = map_leaves(result, lambda x: as_output(capture, model, x))
     if not leaves(result):
         raise CaptureError(f"the forward of {type(model).__name__} returned no tensor")
     return capture, result
+
+
+def as_output(capture: Capture, model: Any, x: Any) -> Any:
+    """Return what a forward returned as a stream of its capture."""
+    x = measured(x)
+    if not isinstance(x, StreamTensor) or x.edge is None or x.edge.entry is not capture:
+        raise CaptureError(
+            f"the forward of {type(model).__name__} returned {_called(x)} that is no stream; an "
+            "engine's outputs are computed from its inputs"
+        )
+    return x.in_order() if "B_L" not in x.dims else x
 
 
 def _called(x: Any) -> str:
