@@ -442,9 +442,12 @@ class ForLoop:
             return self._see(last.unsqueeze(first.axis) if first.keeps else last)
         inner = _inner(first)
         constant = inner.constant if isinstance(inner, BatchTensor) else first
-        if first is None or _is_zero(constant):
+        once = type(inner) is StreamTensor
+        if first is None or (not once and _is_zero(constant)):
             return self._see(last_of(frames, dims))
         stream, before, there = from_before(frames, dims)
+        if once:
+            constant = inner.unsqueeze(stream.dims.index("L"))
         if hasattr(constant, "dim") and not hasattr(constant, "is_stream"):  # another front end's own
             made = _inner(self._see(before).where(self._see(there), constant))
         else:

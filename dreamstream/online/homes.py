@@ -187,7 +187,9 @@ def homes_of(model: Any, *, functions: bool) -> Homes:
             found.generators.append(x)
         elif isinstance(x, FunctionType) and not is_foreign(x):
             found.functions.append(x)
-        inside = [(y, where, own or name) for y, where, own in _inside(x, path, home, functions) if type(y) not in ATOMS]
+        inside = [
+            (y, where, own or name) for y, where, own in _inside(x, path, home, functions) if type(y) not in ATOMS
+        ]
         waiting += reversed(inside)
     return found
 

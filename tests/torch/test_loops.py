@@ -10,6 +10,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from architectures import schedule
+from given_once import driven, require_gradients, stepped
 from loop_models import CASES, D, layers
 
 import dreamstream as ds
@@ -212,6 +213,48 @@ def test_gradients_of_complex_states(gathers, in_float64):
     total.backward()
     for p, q in zip(model.parameters(), ours.parameters()):
         torch.testing.assert_close(q.grad, p.grad)
+
+
+# ---------------------------------------------------------------------- what is given once
+def begins_with_what_is_given(m, x, once):
+    h, ys = once, []
+    for t in range(x.size(1)):
+        h = m.cell(x[:, t], h)
+        ys.append(h)
+    return torch.stack(ys, 1)
+
+
+def meets_what_is_given(m, x, once):
+    h, ys = torch.zeros(x.size(0), 4), []
+    for t in range(x.size(1)):
+        h = m.cell(x[:, t], h * once) + m.line(x[:, t])
+        ys.append(h)
+    return torch.stack(ys, 1)
+
+
+def a_linear_recurrence_of_it(m, x, once):
+    return ds.torch.functional.linear_recurrence(torch.sigmoid(m.line(x)), m.line(x), once)
+
+
+@pytest.mark.parametrize("f", [begins_with_what_is_given, meets_what_is_given, a_linear_recurrence_of_it])
+def test_what_is_given_once_begins_loops_and_meets_their_frames(f):
+    class Given(Plain):
+        def forward(self, x, once):
+            return self.f(self, x, once)
+
+    model = Given(f).eval()
+    rng = np.random.default_rng(0)
+    given = {
+        f"s{n}": (rng.standard_normal((n, D), np.float32), rng.standard_normal(4, np.float32)) for n in LENGTHS
+    }
+    engine = ds.compile(model, {"x": ("B", "L", D), "once": ("B", 4)})
+    got = driven(stepped(engine), rng, given, 0)
+    for name, (x, once) in given.items():
+        with torch.no_grad():
+            wanted = model(torch.from_numpy(x)[None], torch.from_numpy(once)[None])[0]
+        torch.testing.assert_close(torch.from_numpy(got[name]), wanted, rtol=1e-5, atol=1e-5)
+    streams = {name: (rng.standard_normal((12, D), np.float32), once) for name, (_, once) in given.items()}
+    require_gradients(model.train(), streams, 0, ("B", "L", None), lambda y: y.sin().sum(), "full-file-aligned")
 
 
 # ---------------------------------------------------------------------- what else holds of loops
