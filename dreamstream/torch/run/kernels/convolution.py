@@ -5,17 +5,19 @@ Transposed ones are seen from the outputs: which inputs reach them, and where th
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from ...tensor.padding import runs, to_device
-from .positions import extent, inside, padded_run, rows_apart, run_from
+from .positions import extent, inside, padded_run, repeats_by_zeros, rows_apart, run_from
 from .registry import Step, Window, windowed
 from .shape import pad_axis
 
 
-@windowed("conv1d", numbers=True)
+@windowed("conv1d", numbers=True, repeats=repeats_by_zeros)
 def conv1d(step: Step, x: Window, weight: Tensor, bias: Tensor | None) -> Tensor:
     """Return the windows' products; the frames stand where the first output's window begins."""
     a = step.attributes
@@ -108,7 +110,12 @@ def as_images(step: Step, frames: Tensor, weight: Tensor) -> bool:
     return step.live and small and not step.training and frames.device.type == "cpu"
 
 
-@windowed("conv2d", numbers=True)
+def _plane_repeats(step: Step, weights: Sequence[Tensor | None]) -> int:
+    """Return the same for planes; images that frames are by themselves have padding of their own."""
+    return 1 if step.ranks[0] == 3 else repeats_by_zeros(step, weights)
+
+
+@windowed("conv2d", numbers=True, repeats=_plane_repeats)
 def conv2d(step: Step, x: Window, weight: Tensor, bias: Tensor | None) -> Tensor:
     """Return the products of windows over (stream, positions), or over the images that frames are."""
     a = step.attributes
@@ -144,7 +151,7 @@ def plane_weight(weight: Tensor, axis: int) -> Tensor:
     return weight.transpose(2, 3) if axis else weight
 
 
-@windowed("conv_transpose1d", numbers=True)
+@windowed("conv_transpose1d", numbers=True, repeats=1)
 def conv_transpose1d(step: Step, x: Window, weight: Tensor, bias: Tensor | None) -> Tensor:
     """Return the sums of all inputs that reach the new frames."""
     a = step.attributes
@@ -163,7 +170,7 @@ def conv_transpose1d(step: Step, x: Window, weight: Tensor, bias: Tensor | None)
     return _from(_of_lanes(y, lanes) if lanes else y, offset, step.n[0])
 
 
-@windowed("conv_transpose2d", numbers=True)
+@windowed("conv_transpose2d", numbers=True, repeats=1)
 def conv_transpose2d(step: Step, x: Window, weight: Tensor, bias: Tensor | None) -> Tensor:
     """Return the sums of all inputs that reach the new frames, or the images that frames become."""
     a = step.attributes
