@@ -128,6 +128,8 @@ class Kernel:
     carries : callable or None
         ``fn(step, weights, like) -> tuple of (1, ...)`` tensors on `like`'s device; those that hold frames'
         values have its dtype.
+    alone : callable or None
+        ``fn(step, weights)`` gives a framewise kernel that serves in a call, where windows are of one frame.
     """
 
     run: Callable[..., Any]
@@ -135,6 +137,7 @@ class Kernel:
     numbers: bool = False
     carries: Callable[[Step, Sequence[Tensor | None], Tensor], State] | None = None
     repeats: int | Callable[[Step, Sequence[Tensor | None]], int] = 0
+    alone: Callable[[Step, Sequence[Any]], Callable[..., Any] | None] | None = None
 
 
 KERNELS: dict[str, Kernel] = {}
@@ -156,9 +159,10 @@ def windowed(
     numbers: bool = False,
     carries: Callable[[Step, Sequence[Tensor | None], Tensor], State] | None = None,
     repeats: int | Callable[[Step, Sequence[Tensor | None]], int] = 0,
+    alone: Callable[[Step, Sequence[Any]], Callable[..., Any] | None] | None = None,
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Enter a windowed kernel under the names of its operators."""
-    return _enter(names, framewise=False, numbers=numbers, carries=carries, repeats=repeats)
+    return _enter(names, framewise=False, numbers=numbers, carries=carries, repeats=repeats, alone=alone)
 
 
 def _enter(names: Sequence[str], **kind: Any) -> Callable[..., Any]:
