@@ -206,7 +206,7 @@ async def run(args: argparse.Namespace, engine: ds.Engine) -> None:
         f"| {args.model} | {args.chunk_ms} ms | {args.callers} | {rows:.0f} "
         f"| {cost * 1e6:.0f} | {own * 1e6:.1f} | {(cost - own) * 1e6:.0f} "
         f"| {(last[0] - first[0]) / (now - then) * 100:.0f} % | {np.percentile(late, 50):.1f} | {np.percentile(late, 99):.1f} | {np.percentile(late, 99.9):.1f} | "
-        f"{np.mean(late > args.chunk_ms) * 100:.3f} % | {memory / 1000:.0f} |",
+        f"{np.mean(late > args.chunk_ms) * 100:.3f} % | {memory / 1000:.0f} (of {(last[1] - before[1]) / 1e6:.1f} MB) |",
         flush=True,
     )
 

@@ -94,7 +94,7 @@ class Live:
         self.connection: Connection | None = None
         self.host: Host | None = None
         self.queue: deque[npt.NDArray[Any]] = deque()
-        self.past: deque[npt.NDArray[Any]] = deque()
+        self.past: list[npt.NDArray[Any]] = []
         self.wanted = self.stepped = self.saved = self.epoch = self.n_lost = 0
         self.end: int | None = None
         self.ended = self.is_paused = self.is_stepping = self.is_leaving = False
