@@ -198,7 +198,7 @@ def test_an_idle_worker_that_dies_is_noticed():
         async with running(server) as url:
             await until(lambda: len(server.models["net"].hosts) == 2)
             idle = server.models["net"].hosts[0]
-            cluster.alive()[0].die()
+            idle._handle.die()
             await until(lambda: idle.is_lost and len(server.models["net"].hosts) == 2)
             equal(await streamed(url, samples(500)), offline(samples(500)))
 

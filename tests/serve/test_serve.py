@@ -16,6 +16,7 @@ from serving import (
     RATE,
     ByHand,
     by_hand,
+    engine,
     equal,
     fetched,
     offline,
@@ -29,9 +30,12 @@ from serving import (
 from websockets.asyncio.client import connect as open_socket
 from websockets.exceptions import InvalidStatus
 
+from dreamstream import nn
+from dreamstream.cli.serve import _tell_cost
 from dreamstream.client import connect
 from dreamstream.client.protocol import PATH, SUBPROTOCOL, message, packed
 from dreamstream.serve import FolderStore, Limits
+from dreamstream.serve.runner import cost_of
 
 
 # ---------------------------------------------------------------- streams
@@ -116,6 +120,29 @@ def test_encrypted(tmp_path):
                 assert json.loads(await socket.recv())["type"] == "started"
 
     asyncio.run(main())
+
+
+class Attentive(nn.Module):
+    """Attention to all that came before."""
+
+    def forward(self, x):
+        y = x.unsqueeze(2).expand(-1, -1, 8)
+        return nn.functional.scaled_dot_product_attention(y, y, y, is_causal=True)
+
+
+def test_what_it_takes_to_keep_a_stream(capsys):
+    cost = cost_of(engine())
+    assert cost.growth == 0 and 100 < cost.size < 5000
+    cost = cost_of(engine(Attentive))
+    made = engine(Attentive)
+    sizes = []
+    for k in range(3):
+        made.step({"a": samples(RATE)}, "a" if k == 0 else ())
+        sizes.append(len(made.snapshot("a")))
+    assert (cost.size, cost.growth) == (sizes[0], sizes[1] - sizes[0]) and sizes[2] - sizes[1] == cost.growth
+    _tell_cost("net", made, 2.0)
+    said = capsys.readouterr().err
+    assert f"{sizes[0]:,} bytes, kept every 2 s" in said and "after ten minutes" in said.replace("\n", " ")
 
 
 # ---------------------------------------------------------------- messages
