@@ -62,9 +62,7 @@ def _tell_cost(name: str, engine: ds.Engine, save: float) -> None:
         cost = cost_of(engine)
     except DreamStreamError:  # it takes no second of zeros; streams hear what it takes
         return
-    said = (
-        f"dreamstream serve: {shown(name)}: a stream's state is {cost.size:,} bytes, kept every {save:g} s of it"
-    )
+    said = f"dreamstream serve: {shown(name)}: a stream's state is {cost.size:,} bytes, kept every {save:g} s"
     if cost.growth > 0:
         said += (
             f"; it grows by {cost.growth:,} with each second, to {600 * cost.growth / 1e6:,.0f} MB after ten "

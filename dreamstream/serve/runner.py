@@ -191,7 +191,7 @@ class Runner:
 
 
 class Cost(NamedTuple):
-    """What it takes to keep a stream: bytes of its state after a second, those of each further one, and seconds."""
+    """What it takes to keep a stream: bytes of its state after a second, and of each further one; seconds."""
 
     size: int
     growth: int
