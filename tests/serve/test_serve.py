@@ -308,6 +308,23 @@ def test_recordings_that_are_sent_whole():
     by_hand(talk, lambda: service(limits=Limits(file=65536)))
 
 
+def test_a_step_that_fails_ends_its_streams_alone(caplog):
+    async def main():
+        own = service()
+        async with running(own) as url, ByHand(url) as client:
+            runner = own.models["net"].hosts[0]._runner
+            step, fails = runner.step, [True]
+            runner.step = lambda rows: step(None if fails and fails.pop() else rows)
+            await client.start()
+            await client.give(0, samples(100))
+            assert await client.closed() == 4500
+            assert own.streams == {}
+            equal(await streamed(url, samples(500)), offline(samples(500)))
+
+    asyncio.run(main())
+    assert "a step of net" in caplog.text
+
+
 def test_a_server_that_ends_lets_streams_come_to_their_end():
     async def main():
         own = service(limits=Limits(drain=5.0))
