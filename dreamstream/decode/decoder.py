@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -36,6 +37,17 @@ class Decoder:
 
     _what = "scores"
     _networks: Mapping[str, Any] = MappingProxyType({})
+
+    _given: tuple[tuple[Any, ...], dict[str, Any]]
+
+    def __new__(cls, *args: Any, **options: Any) -> Self:
+        new = super().__new__(cls)
+        new._given = args, options
+        return new
+
+    def __reduce__(self) -> Any:
+        """Pickle what it was made of; its streams stay."""
+        return partial(type(self), *self._given[0], **self._given[1]), ()
 
     def __init__(
         self,
