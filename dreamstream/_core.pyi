@@ -399,6 +399,7 @@ class Decoder:
     tokens: list[str]
     words: list[str]
     separator: int  # -1: none
+    width: int  # numbers of a frame that comes in
 
     def __new__(
         cls,
@@ -427,6 +428,9 @@ class Decoder:
         silence_frames: int = 0,
         trailing_frames: int = 0,
         utterance_frames: int = 0,
+        predictor: Engine = ...,
+        joiner: Engine = ...,
+        max_symbols: int = 0,
     ) -> Decoder: ...
     def step(self, rows: list[tuple[str, Decoding, NDArray[np.float32], int]], /) -> None:
         """Advance streams: id, stream, scores, 1 (start) | 2 (end)."""
