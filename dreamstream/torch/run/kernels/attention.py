@@ -195,7 +195,7 @@ def _seen(
     first, known, least, new = np.frombuffer(integers, np.int64).reshape(4, -1, 1)
     position = first + np.arange(n)
     begin = position // chunk * chunk if chunk else np.zeros_like(position)
-    low = np.maximum(begin - left if left >= 0 else 0, least)
+    low = np.maximum(begin - left if left >= 0 else np.zeros_like(begin), least)
     high = np.minimum(known, begin + chunk + right if chunk and right >= 0 else known)
     at, present = start + np.arange(span), np.arange(n) < new
     seen = (at >= low[..., None]) & (at < high[..., None])
