@@ -232,6 +232,8 @@ class Forward(TorchFunctionMode):
         name = func.__name__
         if name in ("__get__", "__set__"):
             return self._attribute(func, name, args)
+        if name == "size" and type(own := getattr(args[0], "_inner", None)) is NativeStream and not kwargs:
+            return own.size(*args[1:])
         meaning = meaning_of(func)
         writes_into = meaning.in_place or kwargs.get("inplace") is True
         asked = None
@@ -391,7 +393,8 @@ class Forward(TorchFunctionMode):
         complex_too = among((*args, *kwargs.values()))
         handler = (COMPLEX if complex_too else HANDLERS).get(name)
         if handler is not None:
-            handled()
+            if not name.endswith("dropout"):  # which in evaluation does nothing at all
+                handled()
             return handler(*args, **kwargs)
         if complex_too:
             raise NotStreamableError.here(
