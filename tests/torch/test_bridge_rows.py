@@ -168,3 +168,21 @@ def test_ragged_rows_that_go_on(name, calls):
         model.eval()
         for y, expected in zip(rows_in_chunks(model, rows, calls), want):
             torch.testing.assert_close(y, expected, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("name", ["gru", "attention", "causal", "planes"])
+def test_training_after_inference_mode(name):
+    """What a call in inference mode leaves for later ones serves where gradients are wanted, of gradients, too."""
+    torch.manual_seed(0)
+    model = GOING_ON[name]().double()
+    ds.patch_module(model, unstreamable="buffer").online()
+    rows = [torch.randn(4, n, dtype=torch.double) for n in (6, 3, 5)]
+    with torch.inference_mode():
+        model.eval()(ds.stream_tensor(rows, ids=list("abc"), sos=True, eos=True))
+    y = model.train()(ds.stream_tensor(rows, ids=list("abc"), sos=True, eos=True))
+    sum(y[i].square().sum() for i in "abc").backward(create_graph=name != "gru")
+    slopes = [p.grad for p in model.parameters()]
+    model.zero_grad()
+    if name != "gru":  # whose kernel in torch is differentiated once, offline, too
+        sum(slope.square().sum() for slope in slopes).backward()
+        assert any(p.grad is not None and p.grad.abs().sum() > 0 for p in model.parameters())

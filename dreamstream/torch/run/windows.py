@@ -42,6 +42,12 @@ class EagerWindow:
         return self._counts[:, 2] - self._counts[:, 0]
 
     @property
+    def is_dense(self) -> bool:
+        """Whether no more than half of the new frames' columns stand behind rows."""
+        lengths = self._lengths
+        return self.even or len(lengths) * int(lengths.max(initial=0)) <= 2 * int(lengths.sum())
+
+    @property
     def known(self) -> Tensor:
         return torch.from_numpy(self._counts[:, 2])
 
@@ -154,12 +160,6 @@ class Columns(EagerWindow):
     @property
     def _first(self) -> Ints:  # type: ignore[override]
         return self._counts[:, 0] - self._n_kept
-
-    @property
-    def is_dense(self) -> bool:
-        """Whether no more than half of the new frames' columns stand behind rows."""
-        lengths = self._lengths
-        return self.even or len(lengths) * int(lengths.max(initial=0)) <= 2 * int(lengths.sum())
 
     def _behind_kept(self, grid: Tensor) -> Tensor:
         n, kept = self._n_kept, self._kept

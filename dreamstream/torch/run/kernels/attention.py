@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
 from functools import lru_cache
 from typing import Any
@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from .positions import there
 from .registry import Step, Window, windowed
@@ -169,8 +170,12 @@ def _of_torch(step: Step, a: dict[str, Any], windows: Sequence[Window], weights:
     q, k, v = queries.run(step.first[0], n, 1.0), keys.run(begin, span), values.run(begin, span)
     if q.device.type != "cpu":
         return None
-    q, k, v = (x.transpose(1, 2) for x in (q, k, v))
-    out = torch.nn.functional.scaled_dot_product_attention(q, k, v, mask, scale=a["scale"] or None)
+    given = [x.transpose(1, 2) for x in (q, k, v)]
+    # torch's fused kernel has no second derivative
+    wanted = torch.is_grad_enabled() and any([x.requires_grad for x in given])
+    with sdpa_kernel(SDPBackend.MATH) if wanted else nullcontext():
+        seen = None if mask is None else torch.from_numpy(mask)
+        out = torch.nn.functional.scaled_dot_product_attention(*given, seen, scale=a["scale"] or None)
     return out.transpose(1, 2) if math.isfinite(float(out.detach().sum())) else None
 
 
@@ -179,9 +184,7 @@ _MOST_SEEN = 2**18
 
 
 @lru_cache(maxsize=64)
-def _seen(
-    chunk: int, left: int, right: int, n: int, start: int, span: int, integers: bytes
-) -> tuple[bool, Tensor | None]:
+def _seen(chunk: int, left: int, right: int, n: int, start: int, span: int, integers: bytes) -> tuple[bool, Any]:
     """Return whether each query sees a key, and which ones, ``(B, 1, n, span)``; None where each sees all.
 
     Parameters
@@ -201,7 +204,7 @@ def _seen(
     seen = (at >= low[..., None]) & (at < high[..., None])
     each_sees = not (present & ~seen.any(-1)).any()
     seen |= ~present[..., None]
-    return each_sees, None if seen.all() else torch.from_numpy(seen)[:, None]
+    return each_sees, None if seen.all() else seen[:, None]
 
 
 def _kept(window: Window, old: Tensor, n: int) -> Tensor:
