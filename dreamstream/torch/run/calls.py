@@ -181,7 +181,7 @@ class TorchCall(Call):
         counts = edges[0].counts
         made: list[Any] = [counts]
         alone = len(edges) == 1 or (len(edges) == 2 and edges[1].counts is counts)
-        if not plan.follows or not (alone or all([e.counts is counts for e in edges])):
+        if not plan.follows or not (alone or all(e.counts is counts for e in edges)):
             made = leg.op.counts(list(map(_COUNTS, edges)), self.ended, self.ids)
         plan.step.training = self.keeps_tape
         results = plan.run(plan.step, *values, *weights)
@@ -260,7 +260,7 @@ class TorchCall(Call):
             step.n = [most for _, most, _ in made]
             numbers = kernel.numbers if alike else lined_up and plan.lines_up
             if numbers and not alike and not self.keeps_tape:
-                numbers = all([w.is_dense for w in windows])
+                numbers = all(w.is_dense for w in windows)
         results: Sequence[Tensor | None] = [None] * len(outputs)
         if kernel.carries is not None or any(step.n):
             if numbers:

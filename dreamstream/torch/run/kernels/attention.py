@@ -170,12 +170,12 @@ def _of_torch(step: Step, a: dict[str, Any], windows: Sequence[Window], weights:
     q, k, v = queries.run(step.first[0], n, 1.0), keys.run(begin, span), values.run(begin, span)
     if q.device.type != "cpu":
         return None
-    given = [x.transpose(1, 2) for x in (q, k, v)]
+    q, k, v = (x.transpose(1, 2) for x in (q, k, v))
+    seen = None if mask is None else torch.from_numpy(mask)
     # torch's fused kernel has no second derivative
-    wanted = torch.is_grad_enabled() and any([x.requires_grad for x in given])
+    wanted = torch.is_grad_enabled() and (q.requires_grad or k.requires_grad or v.requires_grad)
     with sdpa_kernel(SDPBackend.MATH) if wanted else nullcontext():
-        seen = None if mask is None else torch.from_numpy(mask)
-        out = torch.nn.functional.scaled_dot_product_attention(*given, seen, scale=a["scale"] or None)
+        out = torch.nn.functional.scaled_dot_product_attention(q, k, v, seen, scale=a["scale"] or None)
     return out.transpose(1, 2) if math.isfinite(float(out.detach().sum())) else None
 
 
