@@ -183,7 +183,7 @@ class Columns(EagerWindow):
             offset = first - self._begin
         else:
             offsets = first.numpy() - self._first
-            if not same(offsets):
+            if not len(offsets) or not same(offsets):
                 return self.take(first[:, None] + torch.arange(n), fill)
             offset = int(offsets[0])
         return _columns(self._grid(fill), offset, n, fill)

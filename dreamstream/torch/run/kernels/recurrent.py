@@ -189,7 +189,7 @@ def _packed(
 
 @lru_cache(maxsize=64)
 def _by_length(lengths: bytes, n: int) -> tuple[Ints, Ints, Ints]:
-    """Return rows by falling length, where their frames stand in rows of n, by time, and how many each time has."""
+    """Return rows by falling length, where their frames stand in rows of n, by time, and how many then."""
     known = np.frombuffer(lengths, np.int64)
     order = np.argsort(-known, kind="stable")[: np.count_nonzero(known)]
     times = np.arange(n)[:, None]
