@@ -317,6 +317,41 @@ def ctc(
 ) -> Any:
     """The rows' losses and what their slopes read (alphas); of these and scales the slopes of frames."""
 
+def adam(
+    p: NDArray[Any],
+    g: NDArray[Any],
+    mean: NDArray[Any],
+    square: NDArray[Any],
+    most: NDArray[Any] | None,
+    decay: float,
+    shrink: float,
+    part: float,
+    keep: float,
+    fresh: float,
+    root: float,
+    eps: float,
+    rate: float,
+    /,
+) -> None:
+    """A step of Adam, in place (``ds_update`` in kernels.h); arrays of one real type, shape and C order."""
+
+def sgd(
+    p: NDArray[Any],
+    g: NDArray[Any],
+    mean: NDArray[Any] | None,
+    first: bool,
+    nesterov: bool,
+    decay: float,
+    keep: float,
+    fresh: float,
+    rate: float,
+    /,
+) -> None:
+    """A step of SGD, in place."""
+
+def squares(array: NDArray[Any], /) -> float:
+    """The sum of squares of real numbers in C order, in double."""
+
 def draws(
     keys: NDArray[np.uint64], first: NDArray[np.int64], n: NDArray[np.int64], width: int, /
 ) -> NDArray[np.float64]:

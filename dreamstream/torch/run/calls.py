@@ -94,7 +94,8 @@ class TorchGiven(Given):
     def _type_of(self, value: Any) -> str:
         return name_of(nominal(value.dtype))
 
-    def _joined(self, rows: list[Any], at: int | None) -> Any:
+    def joined(self, rows: list[Any]) -> Any:
+        at = self.at
         if at is None:
             return torch.stack(rows)
         return torch.cat([row.movedim(at, 0) for row in rows])
