@@ -10,7 +10,7 @@ from .positions import extent, padded_run, run_from, strided_run, there
 from .registry import Step, Window, windowed
 
 
-@windowed("pad", "pad_to", numbers=True)
+@windowed("pad", "pad_to", numbers=True, shift=lambda a: a["left"])
 def pad(step: Step, x: Window, more: Tensor | None = None) -> Tensor:
     """Return the stream with frames before and behind it."""
     a = step.attributes
@@ -35,7 +35,7 @@ def pad_to_multiple(step: Step, x: Window) -> Tensor:
     return padded_run(x, step.first[0] - a["left"], step.n[0], a["mode"], a["value"], end)
 
 
-@windowed("slice", "cut", numbers=True)
+@windowed("slice", "cut", numbers=True, shift=lambda a: -a["start"] if a["step"] == 1 else None)
 def part(step: Step, x: Window, *_: Window) -> Tensor:
     """Return every step-th frame from a start on; where they end the counts say."""
     a = step.attributes
@@ -53,7 +53,7 @@ def put(step: Step, x: Window, v: Window) -> Tensor:
     return torch.where(replaced, other, own)
 
 
-@windowed("sync", numbers=True)
+@windowed("sync", numbers=True, shift=lambda a: 0)
 def sync(step: Step, x: Window, *_: Window) -> Tensor:
     """Return the stream as far as the others have come."""
     if step.live and not isinstance(step.first[0], int):
