@@ -70,8 +70,8 @@ class Op:
 
         Per value input: the first frame that is kept, the frames kept before the call and after it, new frames.
         Per output: its first frame, the most new frames of any row, and how many frames it lies behind input 0,
-        the least integer where that differs or changes. Last, whether the windows of all rows, which begin with what is
-        kept, lie at the same columns.
+        the least integer where that differs or changes. Last, whether the windows of all rows, which begin with
+        what is kept, lie at the same columns.
         """
     def check_values(self, values: NDArray[np.int64], counts: Counts, ids: Sequence[str]) -> None:
         """StreamIndexError, with the ids of its rows, where new frames of an input hold an index out of range."""

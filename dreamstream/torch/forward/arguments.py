@@ -1,17 +1,21 @@
-"""What there is among the arguments of a torch function inside a forward."""
+"""What there is among the arguments of a torch function inside a forward, and whose memory its result is."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import torch
 
 from ...array import BatchTensor
+from ...array.stream_tensor import StreamTensor as NativeStream
 from ...array.symbolic import Symbolic
+from ...array.writing import copied
 from ...stream.rules import Quotient, Token
 from ...stream.tree import leaves
 from ..tensor.stream_tensor import SHELL, StreamTensor
+from .complex_pair import Complex
 
 #: Arguments that mean to streams what they mean to torch.
 ATOMS = frozenset((int, float, bool, str, type(None)))
@@ -59,3 +63,19 @@ def is_foreign(x: Any) -> bool:
 
 
 _KNOWN: Any = (torch.Tensor, Token, BatchTensor, Symbolic, np.ndarray, np.generic, complex, list, tuple, *ATOMS)
+
+
+def is_view(args: tuple[Any, ...]) -> bool:
+    """Whether what is written into is no stream, or shares another's memory."""
+    inner = getattr(args[0], "_inner", None) if args else None
+    return type(inner) is not NativeStream or inner._view is not None
+
+
+def apart(result: Any, given: Sequence[Any], new: bool) -> Any:
+    """Return a copy where torch copies and the native front end returned its argument or a view of it."""
+    if isinstance(result, NativeStream):
+        viewed = new and result._view and "edge" in vars(result)
+        return copied(result) if viewed or any(result is x for x in given) else result
+    if isinstance(result, Complex):
+        return result.each(lambda part: copied(part) if isinstance(part, NativeStream) else part)
+    return result

@@ -8,7 +8,7 @@ gradients. What the native front end does not know does not stream, and says so 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import nullcontext
 from contextvars import ContextVar
 from typing import Any
@@ -29,7 +29,7 @@ from ...array.shape_of import Empty
 from ...array.stream_tensor import StreamTensor as NativeStream
 from ...array.symbolic import Symbolic
 from ...array.tensor import Tensor as NativeTensor
-from ...array.writing import copied, write
+from ...array.writing import write
 from ...errors import DreamStreamError, ModeError, NotStreamableError, ShapeError, StreamMismatchError
 from ...nn import functional as native_functional
 from ...source_line import user_line
@@ -38,7 +38,7 @@ from ...stream.tree import leaves
 from ...stream.where import INSTEAD, RETURNED, WRITTEN, is_of_streams, passes_on, refused
 from ..private import active_modes, enter_mode, leave_innermost_mode, set_gradients
 from ..tensor.stream_tensor import SHELL, TAKERS, StreamTensor
-from .arguments import ATOMS, bared, concerned, is_foreign, only_symbolic
+from .arguments import ATOMS, apart, bared, concerned, is_foreign, is_view, only_symbolic
 from .complex_pair import Complex, among
 from .constants import Arrays, Constant, constant_of
 from .custom import Gradients, saving
@@ -236,6 +236,8 @@ class Forward(TorchFunctionMode):
         name = func.__name__
         if name in ("__get__", "__set__"):
             return self._attribute(func, name, args)
+        if name == "size" and type(own := getattr(args[0], "_inner", None)) is NativeStream and not kwargs:
+            return own.size(*args[1:])
         meaning = meaning_of(func)
         writes_into = meaning.in_place or kwargs.get("inplace") is True
         asked = None
@@ -247,7 +249,7 @@ class Forward(TorchFunctionMode):
             return first.through(name, func, args, kwargs)
         if meaning.name in WRITERS:
             return self._anew(func, meaning, args, kwargs)
-        if writes_into and (meaning.shares or _is_view(args)):
+        if writes_into and (meaning.shares or is_view(args)):
             return self._anew(func, meaning, args, kwargs)
         if writes_into:
             asked = asked_for(self, func, args, kwargs)
@@ -359,7 +361,7 @@ class Forward(TorchFunctionMode):
                 target._inner = result
                 return target
             return self._written(target, result, func.__name__)
-        return self._wrapped(result if meaning.shares else _apart(result, (*given, *named.values()), meaning.new))
+        return self._wrapped(result if meaning.shares else apart(result, (*given, *named.values()), meaning.new))
 
     def _defer(
         self, func: Any, meaning: Meaning, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -397,7 +399,8 @@ class Forward(TorchFunctionMode):
         complex_too = among((*args, *kwargs.values()))
         handler = (COMPLEX if complex_too else HANDLERS).get(name)
         if handler is not None:
-            handled()
+            if not name.endswith("dropout"):  # which in evaluation does nothing at all
+                handled()
             return handler(*args, **kwargs)
         if complex_too:
             raise NotStreamableError.here(
@@ -526,22 +529,6 @@ class Forward(TorchFunctionMode):
         else:
             target._inner = before.hold(result) if isinstance(before, Shared) else result
         return target
-
-
-def _is_view(args: tuple[Any, ...]) -> bool:
-    """Whether what is written into is no stream, or shares another's memory."""
-    inner = getattr(args[0], "_inner", None) if args else None
-    return type(inner) is not NativeStream or inner._view is not None
-
-
-def _apart(result: Any, given: Sequence[Any], new: bool) -> Any:
-    """Return a copy where torch copies and the native front end returned its argument or a view of it."""
-    if isinstance(result, NativeStream):
-        viewed = new and result._view and "edge" in vars(result)
-        return copied(result) if viewed or any(result is x for x in given) else result
-    if isinstance(result, Complex):
-        return result.each(lambda part: copied(part) if isinstance(part, NativeStream) else part)
-    return result
 
 
 def _is_stream(x: Any) -> bool:
