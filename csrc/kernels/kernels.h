@@ -335,6 +335,8 @@ typedef struct ds_real_kernels {
                     size_t a_step, size_t b_step);
     void (*where)(void *y, const uint8_t *condition, const void *a, const void *b, size_t n,
                   size_t condition_step, size_t a_step, size_t b_step);
+    /* y[r * n + i] = x[r * row_step + i * step], step 0 or 1: rows of which each repeats an element, or all are one. */
+    void (*spread)(void *y, const void *x, size_t n_rows, size_t n, size_t row_step, size_t step);
     /* Rows of n contiguous elements: softmax, or its logarithm; y may be x. A row of -inf only gives
      * zeros, or their logarithm -inf. */
     void (*softmax)(void *y, const void *x, size_t n_rows, size_t n, int logarithm);

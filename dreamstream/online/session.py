@@ -480,7 +480,11 @@ class Call:
         self, leg: Leg, edges: Sequence[Edge], values: Sequence[Any], weights: Sequence[Any]
     ) -> list[tuple[Any, Edge]]:
         """Run a leg of a course."""
-        self._follow(leg.key)
+        ordinal, script = self.n_done, self.script
+        if ordinal < len(script) and script[ordinal] is leg.key and not self.over and ordinal != self.fail_at:
+            self.n_done = ordinal + 1
+        else:
+            self._follow(leg.key)
         try:
             return self.compute(leg, edges, values, weights)
         except Exception:
