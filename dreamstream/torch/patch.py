@@ -261,7 +261,8 @@ class TorchPatch(Patch):
                 if isinstance(result, StreamTensor):
                     (result,) = outputs.given((result,))
                 else:
-                    found, rebuilt = result, type(result)
+                    found = result
+                    rebuilt: Any = type(result)
                     if rebuilt not in (tuple, list) or not _are_flat(result):
                         found, structure = pytree.tree_flatten(result)
                         rebuilt = structure.unflatten
@@ -423,7 +424,7 @@ def _leaves(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Sequence[Any]:
 
 def _are_flat(items: Sequence[Any]) -> bool:
     """Whether none of these holds others. torch's functions for what does leave cycles to the collector."""
-    return all([isinstance(x, torch.Tensor) or type(x) in _ATOMS for x in items])
+    return not [x for x in items if not (isinstance(x, torch.Tensor) or type(x) in _ATOMS)]
 
 
 def _streams(args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[StreamTensor]:

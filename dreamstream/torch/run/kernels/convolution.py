@@ -150,9 +150,7 @@ def conv2d(step: Step, x: Window, weight: Tensor, bias: Tensor | None) -> Tensor
     return _convolved(step, padded_run(x, first, (step.n[0] - 1) * stride + span, a["mode"]), weight, bias)
 
 
-def _convolved(
-    step: Step, plane: Tensor, weight: Tensor, bias: Tensor | None, *, images: bool = False
-) -> Tensor:
+def _convolved(step: Step, plane: Tensor, weight: Tensor, bias: Tensor | None, *, images: bool = False) -> Tensor:
     """Return the products of windows over planes ``(B, n, F, C)`` whose first axis is padded, or over images."""
     a = step.attributes
     before, behind, left, right = a["padding"] or (0, 0, 0, 0)
