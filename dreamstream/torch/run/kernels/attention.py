@@ -203,7 +203,7 @@ def _seen(chunk: int, left: int, right: int, n: int, start: int, span: int, inte
     at, present = start + np.arange(span), np.arange(n) < new
     seen = (at >= low[..., None]) & (at < high[..., None])
     each_sees = not (present & ~seen.any(-1)).any()
-    seen |= ~present[..., None]
+    seen = seen | ~present[..., None]  # of one query where all see the same
     return each_sees, None if seen.all() else seen[:, None]
 
 
