@@ -23,7 +23,7 @@ from ...array.library import Library
 from ...array.mask_terms import added
 from ...array.over_time import require_waiting
 from ...array.positions import first_row, is_counted, number_of_all, streamed, unknown
-from ...array.score_views import Greatest
+from ...array.score_views import OverKeys
 from ...array.scores import Scores
 from ...array.shape_of import Empty, ShapeOf
 from ...array.stream_tensor import StreamTensor
@@ -201,7 +201,7 @@ class TorchLibrary(Library):
             )
         if Scores in kinds and not name.startswith("new_") and not name.endswith("_like"):
             return _on_scores(name, args, kwargs)
-        if Greatest in kinds:
+        if OverKeys in kinds:
             return getattr(args[0], name)(*args[1:], **kwargs)
         if Deferred in kinds and name in _NUMBERS:
             raise NotStreamableError.here(f"positions are made numbers by {name}", f"; {SERVES}")

@@ -23,7 +23,7 @@ from ...array.deferred import Deferred, to_a_copy
 from ...array.dtypes import nominal
 from ...array.filled import Shared
 from ...array.first_frame import first_of
-from ...array.score_views import Greatest
+from ...array.score_views import OverKeys
 from ...array.scores import Scores
 from ...array.shape_of import Empty
 from ...array.stream_tensor import StreamTensor as NativeStream
@@ -64,7 +64,7 @@ from .names import (
 from .places import handled, repeated
 
 #: What has a say in every function that it is given to.
-_DEFERRED = frozenset((Deferred, Scores, Greatest, Empty))
+_DEFERRED = frozenset((Deferred, Scores, OverKeys, Empty))
 
 _CURRENT: ContextVar[Forward | None] = ContextVar("dreamstream_forward", default=None)
 

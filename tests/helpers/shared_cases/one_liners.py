@@ -75,6 +75,64 @@ LINES: dict[str, Callable[[Any, Any, Any], Any]] = {
 }
 
 
+def _masked(ds: Any, x: Any) -> tuple[Any, Any]:
+    """Return scores of frames, and where the later ones are."""
+    length = x.shape[1]
+    return x @ x.transpose(1, 2) * 0.5, ds.ones(length, length).triu(1) > 0
+
+
+def _over(e: Any, x: Any) -> Any:
+    return (e / e.sum(-1, keepdim=True)) @ x
+
+
+def _lowered(ds: Any, x: Any) -> Any:
+    scores, later = _masked(ds, x)
+    scores = scores.masked_fill(later, -math.inf)
+    return scores - scores.amax(-1, keepdim=True)
+
+
+def _hidden_behind_exp(ds: Any, x: Any) -> Any:
+    scores, later = _masked(ds, x)
+    return (scores - scores.amax(-1, keepdim=True)).exp().masked_fill(later, 0.0)
+
+
+def _times_ones(ds: Any, x: Any) -> Any:
+    scores, later = _masked(ds, x)
+    return ds.exp(scores - scores.max(-1, keepdim=True)[0]) * ~later
+
+
+def _by_logarithm(ds: Any, x: Any) -> Any:
+    scores, later = _masked(ds, x)
+    scores = scores.masked_fill(later, -math.inf)
+    return (scores - scores.logsumexp(-1, keepdim=True)).exp() @ x
+
+
+def _by_inverse(ds: Any, x: Any) -> Any:
+    e = _lowered(ds, x).exp()
+    return (e * e.sum(-1)[..., None].reciprocal()) @ x
+
+
+def _beside_little(ds: Any, x: Any) -> Any:
+    e = _lowered(ds, x).exp()
+    return (e / (e.sum(-1, keepdim=True) + 1e-9)) @ x
+
+
+def _below_all(ds: Any, x: Any) -> Any:
+    scores, later = _masked(ds, x)
+    return _over((scores.masked_fill(later, -math.inf) - scores.amax()).exp(), x)
+
+
+LINES |= {
+    "softmax-by-hand": lambda ds, F, x: _over(_lowered(ds, x).exp(), x),
+    "softmax-by-hand-hidden-behind-exp": lambda ds, F, x: _over(_hidden_behind_exp(ds, x), x),
+    "softmax-by-hand-times-ones": lambda ds, F, x: _over(_times_ones(ds, x), x),
+    "softmax-by-hand-by-a-logarithm": lambda ds, F, x: _by_logarithm(ds, x),
+    "softmax-by-hand-by-an-inverse": lambda ds, F, x: _by_inverse(ds, x),
+    "softmax-by-hand-beside-little": lambda ds, F, x: _beside_little(ds, x),
+    "softmax-by-hand-below-all": lambda ds, F, x: _below_all(ds, x),
+}
+
+
 def _kernel(ds: Any, x: Any, *size: int) -> Any:
     return (ds.arange(math.prod(size)) % 7).to(x.dtype).reshape(size) * 0.1 - 0.2
 
@@ -101,4 +159,4 @@ for _name, _line in LINES.items():
     def _make(nn: Any, F: Any, ds: Any, line: Callable[[Any, Any, Any], Any] = _line) -> Any:
         return net(nn, lambda self, x: line(ds, F, x))
 
-    case(f"line-{_name}", BLC(4), _make, exports=_name not in HELD)
+    case(f"line-{_name}", BLC(4), _make, exports=_name not in HELD and not _name.startswith("softmax"))
