@@ -122,7 +122,24 @@ def _below_all(ds: Any, x: Any) -> Any:
     return _over((scores.masked_fill(later, -math.inf) - scores.amax()).exp(), x)
 
 
+def _blocks(ds: Any, F: Any, x: Any, heads: int = 0, **options: Any) -> Any:
+    """Let positions of blocks of four frames attend to each other."""
+    size = x.shape
+    y = F.pad(x, (0, 0, 0, -size[1] % 4)).reshape(size[0], -1, 4, 4)
+    y = y.view(size[0], -1, 4, heads, 4 // heads).transpose(2, 3) if heads else y
+    y = F.scaled_dot_product_attention(y, y * 0.5, y + 1, **options)
+    return (y.transpose(2, 3) if heads else y).reshape(size[0], -1, 4)
+
+
 LINES |= {
+    "blocks": lambda ds, F, x: _blocks(ds, F, x),
+    "blocks-causal": lambda ds, F, x: _blocks(ds, F, x, is_causal=True),
+    "blocks-of-heads-causal": lambda ds, F, x: _blocks(ds, F, x, 2, is_causal=True),
+    "blocks-under-a-mask": lambda ds, F, x: _blocks(ds, F, x, attn_mask=ds.ones(4, 4).triu(-1) > 0, scale=0.3),
+    "blocks-of-heads-with-terms": lambda ds, F, x: _blocks(
+        ds, F, x, 2, attn_mask=ds.ones(4, 4).tril().to(x.dtype)
+    ),
+    "blocks-that-see-nothing": lambda ds, F, x: _blocks(ds, F, x, attn_mask=ds.ones(4, 4).tril(-1) > 0),
     "softmax-by-hand": lambda ds, F, x: _over(_lowered(ds, x).exp(), x),
     "softmax-by-hand-hidden-behind-exp": lambda ds, F, x: _over(_hidden_behind_exp(ds, x), x),
     "softmax-by-hand-times-ones": lambda ds, F, x: _over(_times_ones(ds, x), x),
