@@ -179,6 +179,10 @@ class TorchLibrary(Library):
         """Run a function on deferred values, or on lengths that it makes a tensor of; else NotImplemented."""
         kinds = set(map(type, flat((*args, kwargs))))
         alone = name == "einsum" and kinds & {Deferred, Symbolic} and Scores not in kinds
+        if name == "index_add" and isinstance(args[0], Symbolic):
+            return args[0].index_add(*args[1:], **kwargs)
+        if name == "new_tensor" and len(args) > 1 and isinstance(args[1], Deferred):
+            return args[1] if "dtype" not in kwargs else args[1].to(kwargs["dtype"])
         if name in _OURS and not alone:
             return NotImplemented
         if (

@@ -288,7 +288,7 @@ class Forward(TorchFunctionMode):
         if isinstance(own, Symbolic):
             known = hasattr(type(own), meaning.name) or meaning.name in OF_MASKS
             writes_into = meaning.in_place or meaning.name in WRITERS
-            if own.is_filled and (writes_into or not known):
+            if own.is_filled and (writes_into or not known) and meaning.name != "index_add":
                 own.become(*args[1:2] if meaning.name == "masked_fill" else ())
         elif isinstance(own, BatchTensor) and (meaning.in_place or meaning.name in WRITERS):
             given = [getattr(x, "_inner", None) for x in leaves((args[1:], kwargs))]

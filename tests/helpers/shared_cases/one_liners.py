@@ -131,7 +131,26 @@ def _blocks(ds: Any, F: Any, x: Any, heads: int = 0, **options: Any) -> Any:
     return (y.transpose(2, 3) if heads else y).reshape(size[0], -1, 4)
 
 
+def _over_each_other(ds: Any, x: Any, step: int = 2) -> Any:
+    """Add frames of four to zeros, each at its place."""
+    length = x.shape[1]
+    out = x.new_zeros(x.shape[0], (length - 1) * step + 4)
+    places = (ds.arange(length)[:, None] * step + ds.arange(4)[None]).reshape(-1)
+    return out.index_add_(1, places, x.reshape(x.shape[0], -1))[..., None]
+
+
+def _channels_over_each_other(ds: Any, x: Any) -> Any:
+    length = x.shape[1]
+    out = x.new_zeros(x.shape[0], 2, length + 3)
+    places = (ds.arange(length)[:, None] + ds.arange(4)).flatten()
+    both = ds.stack([x, -2 * x], 1).reshape(x.shape[0], 2, -1)
+    return out.index_add(2, places, both, alpha=0.5).transpose(1, 2)
+
+
 LINES |= {
+    "frames-over-each-other": lambda ds, F, x: _over_each_other(ds, x),
+    "frames-beside-each-other": lambda ds, F, x: _over_each_other(ds, x, 4),
+    "channels-over-each-other": lambda ds, F, x: _channels_over_each_other(ds, x),
     "blocks": lambda ds, F, x: _blocks(ds, F, x),
     "blocks-causal": lambda ds, F, x: _blocks(ds, F, x, is_causal=True),
     "blocks-of-heads-causal": lambda ds, F, x: _blocks(ds, F, x, 2, is_causal=True),
