@@ -125,6 +125,8 @@ def _streaming(
     if course is not None and course.asked == asked and same_entry(inputs):
         given = course.weights if all(map(is_, course.held, arrays)) else None
         if given is not None:
+            if autograd.CONSTANTS.get() is not None:  # where gradients of these arrays go is noted anew
+                _constants(name, weights, dims or (), inputs)
             return tuple(repeat(course, entry, inputs, given))
         if course.known_as == list(map(entry.known_as, arrays)):
             return tuple(repeat(course, entry, inputs, _constants(name, weights, dims, inputs)))

@@ -123,17 +123,17 @@ class Deferred(Shared, LikeOthers):
 
     def answered(self, key: Any, tensors: Sequence[Any], make: Callable[[], Any]) -> Any:
         """Return the cached answer for a key and the same tensors; make it where there is none."""
-        found, held = _ANSWERS.get(key, (None, ()))
-        if found is None or any(one() is not t for one, t in zip(held, tensors)):
+        answer = _ANSWERS.get(key)
+        if answer is None or any(one() is not t for one, t in zip(answer[1], tensors)):
             try:
                 with self.library.evaluating():
-                    found = make()
+                    answer = make(), tuple(map(ref, tensors))
             except IndexError as error:
                 raise Unrecognised(f"it looks {BEYOND}: {error}") from None
             while len(_ANSWERS) >= _REMEMBERED:
                 del _ANSWERS[next(iter(_ANSWERS))]
-            _ANSWERS[key] = found, tuple(map(ref, tensors))
-        return found
+            _ANSWERS[key] = answer
+        return answer[0]
 
     # ------------------------------------------------------------------ what is in it
     @property

@@ -49,9 +49,12 @@ class EachFrame(Frames):
         self.length = stream.shape[axis]
 
     def at(self, number: FrameNumber) -> Any:
-        index = (slice(None),) * self._axis + (number,)
-        frame = frame_of(self._stream, index)
+        frame: Any = self._stream[(slice(None),) * self._axis + (number,)]
         return frame.unsqueeze(self._axis) if self._keeps else frame
+
+    def __getitem__(self, number: Any) -> Any:
+        edge: Any = self._stream.edge
+        return edge.entry.library.see(self.at(number))
 
 
 class Counted(Frames):

@@ -71,6 +71,7 @@ class Capture:
         self.context_limit = context_limit
         self.nodes: list[tuple[str, Request, Edge]] = []
         self.paths: list[str] = []
+        self._made: dict[Any, Request] = {}
         self.specs = specs
         self.inputs: list[StreamTensor] = []
         self.misused: NotStreamableError | None = None
@@ -102,7 +103,12 @@ class Capture:
         lines = lines_of(op, edges, len(self.nodes), request.cid)
         out = [Edge(self, line, None, handle) for line, handle in zip(lines, handles)]
         self.nodes.append((path, request, out[0]))
+        self._made.update((e.handle, request) for e in out)
         return [(None, e) for e in out]
+
+    def maker(self, edge: Edge) -> Request | None:
+        """Return the operation that gives a stream; None for an input."""
+        return self._made.get(edge.handle)
 
     @contextmanager
     def within(self, path: str | None, module: Any) -> Iterator[None]:

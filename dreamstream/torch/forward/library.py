@@ -43,8 +43,8 @@ from .mode import current
 from .places import dropping, looked_at
 from .sizes import TorchBatch, TorchBatchLength, TorchLength
 
-#: Elements of a tensor that is known by its values; greater ones are known by what they are a view of.
-_FEW = 4096
+#: Bytes of a tensor that is known by its values; greater ones are known by what they are a view of.
+_FEW = 1 << 15
 
 
 class _Shaped(torch.Tensor):
@@ -113,7 +113,7 @@ class TorchLibrary(Library):
     def key(self, tensor: torch.Tensor, held: list[Any]) -> Any:
         with self.evaluating():
             kind = tuple(tensor.shape), tensor.dtype, tensor.device
-            if tensor.is_inference() or (tensor.numel() <= _FEW and tensor.device.type == "cpu"):
+            if tensor.is_inference() or (tensor.nbytes <= _FEW and tensor.device.type == "cpu"):
                 values = tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy()
                 return *kind, sha1(values.tobytes()).digest()
             base = tensor if tensor._base is None else tensor._base  # of what a forward cuts anew in each call

@@ -19,18 +19,15 @@ from torch.overrides import TorchFunctionMode, resolve_name
 from ... import array as native_array
 from ...array import BatchTensor
 from ...array.batch_constants import lifted, lifts, writes_into_all
-from ...array.deferred import Deferred, to_a_copy
+from ...array.deferred import to_a_copy
 from ...array.dtypes import nominal
 from ...array.filled import Shared
 from ...array.first_frame import first_of
-from ...array.score_views import OverKeys
-from ...array.scores import Scores
-from ...array.shape_of import Empty
 from ...array.stream_tensor import StreamTensor as NativeStream
 from ...array.symbolic import Symbolic
 from ...array.tensor import Tensor as NativeTensor
 from ...array.writing import copied, write
-from ...errors import DreamStreamError, ModeError, NotStreamableError, ShapeError, StreamMismatchError
+from ...errors import DreamStreamError, ModeError, NotStreamableError, StreamMismatchError
 from ...nn import functional as native_functional
 from ...source_line import user_line
 from ...stream.rules import Length, Quotient, open_branch
@@ -38,7 +35,7 @@ from ...stream.tree import leaves
 from ...stream.where import INSTEAD, RETURNED, WRITTEN, is_of_streams, passes_on, refused
 from ..private import active_modes, enter_mode, leave_innermost_mode, set_gradients
 from ..tensor.stream_tensor import SHELL, TAKERS, StreamTensor
-from .arguments import ATOMS, bared, concerned, is_foreign, only_symbolic
+from .arguments import ATOMS, DEFERRED, bared, concerned, extended, is_foreign, is_stream, only_symbolic
 from .complex_pair import Complex, among
 from .constants import Arrays, ComplexConstant, Constant
 from .custom import Gradients, saving
@@ -61,10 +58,7 @@ from .names import (
     meaning_of,
     writes,
 )
-from .places import handled, repeated
-
-#: What has a say in every function that it is given to.
-_DEFERRED = frozenset((Deferred, Scores, OverKeys, Empty))
+from .places import Place, asked_for, handled, repeated
 
 _CURRENT: ContextVar[Forward | None] = ContextVar("dreamstream_forward", default=None)
 
@@ -123,7 +117,7 @@ class Forward(TorchFunctionMode):
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        if concerned(args) or (kwargs and concerned(kwargs)):
+        if SHELL in types or concerned(args) or (kwargs and concerned(kwargs)):
             return self.call(func, args, kwargs or {})
         kwargs, gradients = kwargs or {}, self.gradients
         if gradients is None:
@@ -237,14 +231,21 @@ class Forward(TorchFunctionMode):
         if name in ("__get__", "__set__"):
             return self._attribute(func, name, args)
         meaning = meaning_of(func)
+        writes_into = meaning.in_place or kwargs.get("inplace") is True
+        asked = None
+        if not writes_into and meaning.name not in WRITERS:
+            asked = asked_for(self, func, args, kwargs)
+            if asked is not None and type(place := self.entry.courses.get(asked.key)) is Place:
+                return place.again(self.entry, asked)
         if name != "__setitem__" and (first := first_of(args, meaning.name == "cat")) is not None:
             return first.through(name, func, args, kwargs)
         if meaning.name in WRITERS:
             return self._anew(func, meaning, args, kwargs)
-        writes_into = meaning.in_place or kwargs.get("inplace") is True
         if writes_into and (meaning.shares or _is_view(args)):
             return self._anew(func, meaning, args, kwargs)
-        out = repeated(self, func, args, kwargs, self._anew, func, meaning, args, kwargs)
+        if writes_into:
+            asked = asked_for(self, func, args, kwargs)
+        out = repeated(self.entry, asked, self._anew, func, meaning, args, kwargs)
         if writes_into and out is not args[0]:
             return self._written(args[0], out, name)
         return out
@@ -253,7 +254,7 @@ class Forward(TorchFunctionMode):
         """Ask the native front end."""
         name = func.__name__
         if self._has_loose:
-            if meaning.name == "cat" and (joined := self._extended(*args, **kwargs)) is not None:
+            if meaning.name == "cat" and (joined := extended(self, *args, **kwargs)) is not None:
                 return joined
             target = args[0] if args else None
             args, kwargs = self._bare(func, meaning, args, kwargs)
@@ -297,27 +298,9 @@ class Forward(TorchFunctionMode):
                 args[0]._inner = frames
             elif not func.__name__.startswith("__i"):  # else the name stands for the result
                 raise writes_into_all(func.__name__)
-        if meaning.name in ("cat", "stack") and any(_is_stream(x) for x in args[0]):
+        if meaning.name in ("cat", "stack") and any(is_stream(x) for x in args[0]):
             args = ([as_stream(x) for x in args[0]], *args[1:])
         return bared(args), bared(kwargs)
-
-    def _extended(self, tensors: Any, dim: int = 0, **_: Any) -> Any:
-        """Return a stream that is joined along L with frames of one number, as many as lengths say; else None."""
-        at = [i for i, x in enumerate(tensors) if _is_stream(x)]
-        inner: list[Any] = [getattr(x, "_inner", None) for x in tensors]
-        if len(at) != 1 or not isinstance(dim, int) or inner[at[0]].dims[dim] != "L":
-            return None
-        stream, others = inner[at[0]], [x for i, x in enumerate(inner) if i != at[0]]
-        if not all(isinstance(x, Symbolic) and x.is_filled for x in others):
-            return None
-        axis, out = dim % stream.ndim, tensors[at[0]]
-        for i in (*range(at[0] - 1, -1, -1), *range(at[0] + 1, len(inner))):
-            x = inner[i]
-            if x.ndim != stream.ndim or any(x.shape[k] != stream.shape[k] for k in range(x.ndim) if k != axis):
-                raise ShapeError.here(f"cat: {x.roles} doesn't line up with {stream.roles}")
-            pads = [*[0] * 2 * (x.ndim - 1 - axis), *((x.length, 0) if i < at[0] else (0, x.length))]
-            out = self.call(torch.nn.functional.pad, (out, pads), {"value": x.value})
-        return out
 
     def _called(self, func: Any, meaning: Meaning, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if kwargs.get("out") is not None:
@@ -330,7 +313,7 @@ class Forward(TorchFunctionMode):
             return self._wrapped(OF_LENGTHS[meaning.name](*args, **kwargs))
         listed = next((a for a in args[:2] if isinstance(a, (list, tuple))), ())
         shells: list[Any] = [x for x in (*listed, *args, *kwargs.values()) if type(x) is SHELL]
-        if not _DEFERRED.isdisjoint([type(x._inner) for x in shells]):
+        if not DEFERRED.isdisjoint([type(x._inner) for x in shells]):
             return self._defer(func, meaning, target, args, kwargs)
         given = [a if type(a) in ATOMS else self.unwrap(a) for a in args]
         if len(args) > 1 and isinstance(args[1], Symbolic) and meaning.name in ("__getitem__", "__setitem__"):
@@ -536,11 +519,6 @@ def _apart(result: Any, given: Sequence[Any], new: bool) -> Any:
     if isinstance(result, Complex):
         return result.each(copied)
     return result
-
-
-def _is_stream(x: Any) -> bool:
-    inner = getattr(x, "_inner", None)
-    return type(x) is SHELL and not isinstance(inner, (Symbolic, BatchTensor)) and type(inner) not in _DEFERRED
 
 
 def as_stream(x: Any) -> Any:

@@ -33,8 +33,8 @@ def batch_norm(
     """Return every channel moved and scaled by statistics that are constants."""
     eps = step.attributes["eps"]
     if traced():  # exporters want to know how many channels there are, which the frames don't always say
-        y = (x - mean) * (variance + eps).rsqrt()
-        y = y if weight is None else y * weight
+        scale = (variance + eps).rsqrt()
+        y = (x - mean) * (scale if weight is None else scale * weight)
         out: Tensor = y if bias is None else y + bias
         return out
     rows = x.reshape(-1, x.shape[-1])

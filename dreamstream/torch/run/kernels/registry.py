@@ -125,12 +125,15 @@ class Kernel:
     carries : callable or None
         ``fn(step, weights, like) -> tuple of (1, ...)`` tensors on `like`'s device; those that hold frames'
         values have its dtype.
+    alone : callable or None
+        ``fn(step, weights)`` gives a framewise kernel that serves in a call, where windows are of one frame.
     """
 
     run: Callable[..., Any]
     framewise: bool
     numbers: bool = False
     carries: Callable[[Step, Sequence[Tensor | None], Tensor], State] | None = None
+    alone: Callable[[Step, Sequence[Any]], Callable[..., Any] | None] | None = None
 
 
 KERNELS: dict[str, Kernel] = {}
@@ -151,9 +154,10 @@ def windowed(
     *names: str,
     numbers: bool = False,
     carries: Callable[[Step, Sequence[Tensor | None], Tensor], State] | None = None,
+    alone: Callable[[Step, Sequence[Any]], Callable[..., Any] | None] | None = None,
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Enter a windowed kernel under the names of its operators."""
-    return _enter(names, framewise=False, numbers=numbers, carries=carries)
+    return _enter(names, framewise=False, numbers=numbers, carries=carries, alone=alone)
 
 
 def _enter(names: Sequence[str], **kind: Any) -> Callable[..., Any]:
