@@ -218,7 +218,9 @@ def main() -> None:
     parser.add_argument("--callers", type=int, nargs="+", default=[100, 300])
     parser.add_argument("--chunk-ms", type=int, default=32)
     parser.add_argument("--seconds", type=float, default=20.0)
-    parser.add_argument("--python", nargs=argparse.REMAINDER, default=[], help="options of the server's Python, to profile it")
+    parser.add_argument(
+        "--python", nargs=argparse.REMAINDER, default=[], help="options of the server's Python, to profile it"
+    )
     args = parser.parse_args()
     print("\n".join(machine("python benchmarks/serving.py " + " ".join(sys.argv[1:]), ("numpy", "websockets"))))
     if args.model.endswith(".dsm"):

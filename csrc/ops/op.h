@@ -136,8 +136,8 @@ typedef struct ds_run {
     const struct ds_finish *finish; /* what follows the products (ops/fused.h); NULL: nothing */
     void *scratch;                  /* 64-byte aligned, op->scratch's bytes */
     void *const *saved;             /* [n_saved], for backward; NULL: not wanted */
-    void *ahead;      /* what def->ahead has made of these frames; NULL: forward makes it */
-    bool only_ahead;  /* forward makes it, and nothing else */
+    void *ahead;     /* what def->ahead has made of these frames; NULL: forward makes it */
+    bool only_ahead; /* forward makes it, and nothing else */
     const ds_drop
         *drop; /* in training, of operators that drop within themselves; NULL: nothing is dropped */
     int64_t frames_in, frames_out; /* over all rows: new frames of input 0, frames of output 0 */

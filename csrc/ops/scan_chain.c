@@ -3,7 +3,7 @@
  * Element i of what is carried depends on element i alone. So some elements at a time, a tile, go through all frames
  * that are at hand, and what the steps make of them stays in the cache: a node is a call of a kernel on a tile. Where a
  * frame has many elements, functions of single elements before and behind the steps, and sums along the last axes, join
- * the chain; what is broadcast is spread over the tile. h = a * h + b by itself is one call of a kernel for all frames.
+ * the chain; what is broadcast is spread over the tile.
  *
  * The functions are those of the nodes, and in their order, so that the bits are, too. */
 #include "ops/scan.h"

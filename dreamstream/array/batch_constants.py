@@ -236,7 +236,10 @@ def lifted(
         own, named = map_leaves((args, kwargs), laid)
         return func(*own, **named)
 
-    two, three = of(2), of(3)
+    try:
+        two, three = of(2), of(3)
+    except ShapeError as error:
+        raise _unlike(func.__name__) from error
     others = iter(leaves(three))
     one = rows if rows is None or rows.times == 1 else type(rows)(rows.edge)
     return map_leaves(two, lambda x: _of_each(func.__name__, x, next(others), one, made))
@@ -251,17 +254,26 @@ def _of_each(name: str, x: Any, other: Any, one: Any, made: Callable[[Any], Any]
             raise _unlike(name)
         return x
     axes = [i for i, (n, m) in enumerate(zip(x.shape, other.shape)) if n != m]
-    if not axes:
+    if not axes and _same(x, other):
         return made(x)
-    (axis, *more), n = axes, other.shape[axes[0]] - x.shape[axes[0]]
-    if more or x.shape[axis] != 2 * n:
+    axis, n = (axes[0], other.shape[axes[0]] - x.shape[axes[0]]) if len(axes) == 1 else (0, 0)
+    if not axes or not n or x.shape[axis] != 2 * n:
         raise _unlike(name)
-    first = x.narrow(axis, 0, 1)
-    if not bool((x == first).all()):
-        first = x.narrow(axis, 0, n)
-        if not bool((x == first.repeat(*[2 if i == axis else 1 for i in range(len(x.shape))])).all()):
-            raise _unlike(name)
+    first = next((x.narrow(axis, 0, m) for m in (1, n) if _repeats(x, m, axis) and _repeats(other, m, axis)), None)
+    if first is None or not _same(first, other.narrow(axis, 0, first.shape[axis])):
+        raise _unlike(name)
     return BatchTensor(made(first), axis, None if one is None else one * n)
+
+
+def _same(a: Any, b: Any) -> bool:
+    """Whether the elements of two tensors are the same, NaN included."""
+    return bool(((a == b) | ((a != a) & (b != b))).all())
+
+
+def _repeats(x: Any, n: int, axis: int) -> bool:
+    """Whether a tensor is its first n elements along an axis over and over."""
+    times = x.shape[axis] // n
+    return _same(x, x.narrow(axis, 0, n).repeat(*[times if i == axis else 1 for i in range(len(x.shape))]))
 
 
 def lifts(tree: Any) -> bool:

@@ -287,6 +287,25 @@ class Gathered:
         return EachFrame(self._stream(0), 0)
 
 
+class GatheredParts(Gathered):
+    """The same of complex tensors; `make` puts two parts together."""
+
+    def __init__(self, real: Gathered, imag: Gathered, make: Any) -> None:
+        super().__init__(real.frames, real._dims, None)
+        self._parts, self._make = (real, imag), make
+
+    def stacked(self, dim: int = 0) -> Any:
+        """Return what ``stack`` gives."""
+        return self._make([part.stacked(dim) for part in self._parts])
+
+    def joined(self, dim: int = 0) -> Any:
+        """Return what ``cat`` gives."""
+        return self._make([part.joined(dim) for part in self._parts])
+
+    def __getitem__(self, index: Any) -> Any:
+        return self._make([part[index] for part in self._parts])
+
+
 def along(frames: StreamTensor, dims: tuple[Any, ...]) -> StreamTensor:
     """Return the frames of what has these dimensions, with L behind B."""
     at = 1 + dims.index("B") if "B" in dims else 0

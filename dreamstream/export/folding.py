@@ -190,6 +190,8 @@ class _Folding:
                 if moved == sorted(moved):
                     return self._reshape(node.input[0], y)
             return node
+        if node.op_type == "Where":
+            return self._prelu(node) or node
         if node.op_type in MOVES and y in self.shapes:
             return self._reshape(node.input[0], y)
         if node.op_type == "Cast" and source is not None and source.op_type == "Transpose":
@@ -211,6 +213,21 @@ class _Folding:
             if frames is not None and (self.constants[node.input[4]] == frames[0]).all():
                 node.input[4] = ""
         return node
+
+    def _prelu(self, node: Any) -> Any:
+        """Return PRelu for a choice between values and multiples of them, by their signs; None for others."""
+        condition, x, other = node.input
+        above, times = self.makers.get(condition), self.makers.get(other)
+        if above is None or times is None or (above.op_type, times.op_type) != ("Greater", "Mul"):
+            return None
+        slope = next((self.constants[i] for i in times.input if i in self.constants), None)
+        limit, shape = self.constants.get(above.input[1]), self.shapes.get(x)
+        if slope is None or limit is None or shape is None or limit.any() or not (slope >= 0).all():
+            return None
+        if above.input[0] != x or x not in times.input or np.broadcast_shapes(slope.shape, shape) != shape:
+            return None
+        name = next(i for i in times.input if i in self.constants)
+        return helper.make_node("PRelu", [x, name], [node.output[0]])
 
     def _reshape(self, x: str, y: str) -> Any:
         """Return a reshape of what x is a reshape of."""

@@ -56,10 +56,10 @@ def onnx(
         Frames of the first input in a call, where it is fixed; the others have as many as their rates say. By
         default the least number from 16 on with which the model's strides come out even.
     static : bool
-        True: exactly `rows` and `frames` in every call, none fewer. No length, count or index is computed in the
-        graph, which is several times smaller and faster. Where `frames` is no multiple of the model's strides, each
-        phase has a graph in a file of its own, ``name.0.onnx`` and so on, to be called by turns. The manifest says
-        which frames of an output to drop at a stream's start, and how many it has in all.
+        True: exactly `rows` and `frames` in every call, none fewer. No length, count or index is computed in
+        the graph, which is several times smaller and faster. Where `frames` is no multiple of the model's strides,
+        each phase has a graph in a file of its own, ``name.0.onnx`` and so on, to be called by turns. The manifest
+        says which frames of an output to drop at a stream's start, and how many it has in all.
 
     Returns
     -------
@@ -116,7 +116,6 @@ def _traced(
                 input_names=inputs,
                 output_names=outputs,
                 dynamic_axes=axes,
-                do_constant_folding=False,
                 opset_version=OPSET,
                 dynamo=False,
                 verbose=False,

@@ -6,15 +6,12 @@ import math
 import re
 from collections.abc import Sequence
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
 from ...engine import Engine
 from .integers import UNENDED
-
-if TYPE_CHECKING:
-    from .static import Schedule
 
 FORMAT = 1
 """Of the manifest: what reads it refuses other numbers."""
@@ -81,7 +78,7 @@ def with_chunk(manifest: dict[str, Any], n_rows: int, n_frames: Sequence[int]) -
     return {**manifest, "chunk": {"rows": n_rows, "frames": frames}}
 
 
-def of_static(manifest: dict[str, Any], schedule: Schedule, n_rows: int) -> dict[str, Any]:
+def of_static(manifest: dict[str, Any], schedule: Any, n_rows: int) -> dict[str, Any]:
     """Return the manifest of a static export, whose calls differ so much that readers of the other refuse it."""
     used = {p[key] for p in (*manifest["inputs"], *manifest["outputs"]) for key in ("name", "lengths")}
     graph = schedule.graph

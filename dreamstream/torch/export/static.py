@@ -30,17 +30,6 @@ from .integers import UNENDED, Counter
 from .module import FunctionalModule
 from .window import PaddedWindow, zero_behind
 
-ALIKE = {"unstack", "repeat_frames", "overlap_add", "resample", "conv1d", "conv2d"}
-ALIKE |= {"conv_transpose1d", "conv_transpose2d", "pad", "slice", "cut", "sync", "frame", "max_pool", "delay"}
-"""Operators that do the same at every position, if frames that aren't there are zeros."""
-
-OWN_FRAME = {"sync", "delay", "slice", "cut", "unstack", "repeat_frames"}
-"""Operators whose frames each come of one frame."""
-
-
-ZERO_OF_ZERO = {"permute", "reshape", "narrow", "expand", "pick", "relu", "sync"}
-"""Operators that give zeros for zeros."""
-
 
 @dataclass
 class Course:
@@ -104,17 +93,19 @@ class Schedule:
         self.open, self.totals = self._known(self.lengths), self._known(self.lengths, True)
         self.courses: list[Course | None] = [None] * len(graph.edges)
         self.used = {e for node in graph.nodes if not node.silent for e in node.inputs} | set(graph.outputs)
-        for node in (None, *graph.nodes):
-            if node is None or not node.silent:
-                for e in graph.inputs if node is None else node.outputs:
-                    self.courses[e] = self._course(node, e, stands[e], known[e])
+        for e in graph.inputs:
+            self.courses[e] = self._course(-1, e, stands[e], known[e])
+        for j, node in enumerate(graph.nodes):
+            if not node.silent:
+                for e in node.outputs:
+                    self.courses[e] = self._course(j, e, stands[e], known[e])
 
     def _known(self, frames: Tensor, ended: bool = False) -> list[Tensor]:
         counter = Counter(torch.ones(frames.shape, dtype=torch.bool)) if ended else Counter()
         pairs = self.graph.pairs(counter, [_scaled(frames, r) for r in self.ratios])
         return [pair if pair is None else pair[0] for pair in pairs]
 
-    def _course(self, node: FunctionalNode | None, e: int, stands: Tensor, known: Tensor) -> Course:
+    def _course(self, j: int, e: int, stands: Tensor, known: Tensor) -> Course:
         edge, graph = self.graph.edges[e], self.graph
         rate = edge.rate / graph.edges[graph.inputs[0]].rate
         waits = bool((self.totals[e] > self.open[e]).any())
@@ -129,10 +120,11 @@ class Schedule:
             place = torch.arange(1, len(self.calls) + 1)
             phase = torch.tensor(course.stands)[place % self.n_phases]
             moved = (self.calls - self.frames[0] * (place % self.n_phases)) - self.base
-            course.blank = node is not None and e not in graph.outputs and self._pads_with_zeros(node, lead)
+            if lead > 0 and j >= 0 and e not in graph.outputs:
+                course.blank = self._begins_with_zeros(j, graph.nodes[j], lead)
             regular = bool(((phase + _scaled(moved, rate)).clamp(min=0) == known).all())
         if not regular:
-            assert node is not None
+            node = graph.nodes[j]
             raise CaptureError(
                 f"{node.path or 'the forward'}: {node.name} gives another number of frames in a stream's first "
                 f"calls of {self.frames[0]} frames than later, which a static export can't hold; take more frames "
@@ -140,11 +132,21 @@ class Schedule:
             )
         return course
 
-    def _pads_with_zeros(self, node: FunctionalNode, lead: int) -> bool:
-        a = node.op.attributes
-        if node.name in ZERO_OF_ZERO:
-            course = self.courses[node.inputs[0]]
-            return course is not None and course.blank and lead == course.lead
+    def _begins_with_zeros(self, j: int, node: FunctionalNode, lead: int) -> bool:
+        """Return whether an edge's early frames are zeros: those of padding, or what is made of such ones."""
+        module, a = self.module, node.op.attributes
+        values = [self.courses[e] for e in node.inputs[: node.op.n_values]]
+        if module._kernels[j].framewise:
+            if not values or any(c is None or not c.blank or c.lead != lead for c in values):
+                return False
+            step, edges = module._step(node), self.graph.edges
+            zeros = [
+                torch.zeros(1, 1, *edges[e].features, dtype=getattr(torch, edges[e].dtype))
+                for e in node.inputs[: node.op.n_values]
+            ]
+            with torch.no_grad():
+                out = module._kernels[j].run(step, *zeros, *module._given(j))
+            return not any(y.any() for y in (out if isinstance(out, tuple) else (out,)))
         plain = node.name == "pad" and a["mode"] in ("zeros", "constant") and not a["value"] and not node.weights
         return plain and lead == a["left"]
 
@@ -339,11 +341,9 @@ class StaticCall:
         course, kept, x = self.schedule.course(e), self.kept.get(e), self.fresh[e]
         if not extent(x, 1) and kept is not None:
             return kept
-        readers = self.readers.get(e, [])
-        if any(not self._own_frame(node) for node in readers):
-            ends = any(self._sees_end(node) for node in readers)
-            if course.lead < 0 or ends:
-                x = _where(self.valid(e, course.early, extent(x, 1), ends), x, 0)
+        ends = any(self._sees_end(node) for node in self.readers.get(e, []))
+        if ends or (course.lead < 0 and kept is not None):
+            x = _where(self.valid(e, course.early, extent(x, 1), ends), x, 0)
         if course.early:
             early, x = x[:, : course.early], x[:, course.early :]
             kept = early if kept is None else self._begun(early, kept)
@@ -360,13 +360,6 @@ class StaticCall:
             parts.insert(0, early[:, : n_early - both] if n_early > both else kept[:, : n_kept - both])
         return torch.cat(parts, 1)
 
-    def _own_frame(self, node: FunctionalNode) -> bool:
-        """Return whether each frame of an operator comes of one frame."""
-        if node.name == "conv1d":
-            assert node.weights[0] is not None
-            return bool(node.op.attributes["stride"] == 1 and node.weights[0][1].shape[2] == 1)
-        return node.name in OWN_FRAME
-
     def _sees_end(self, node: FunctionalNode) -> bool:
         """Return whether frames from a stream's end on reach frames that are wanted."""
         courses = [self.schedule.course(e) for e in node.outputs]
@@ -379,28 +372,14 @@ class StaticCall:
         return grid[:, extent(grid, 1) - n :]
 
     # ---------------------------------------------------------------- operators
-    def _alike(self, node: FunctionalNode) -> bool:
-        """Return whether an operator does the same at every position."""
-        a = node.op.attributes
-        if any(not self.schedule.course(e).rate for e in (*node.outputs, *node.inputs[: node.op.n_values])):
+    def _alike(self, j: int, node: FunctionalNode, step: Any) -> bool:
+        """Return whether an operator does the same in every call of this phase."""
+        repeats, course = self.module._kernels[j].repeats, self.schedule.course
+        if any(not course(e).rate for e in (*node.outputs, *node.inputs[: node.op.n_values])):
             return False
-        if node.name == "avg_pool":
-            padded = a["left"] or a["right"] or a["inner_padding"]
-            return bool(a["divisor"]) or not (a["ceil"] or (padded and not a["count_include_pad"]))
-        if node.name == "group_norm":
-            return bool(a["over"] != "stream")
-        if node.name == "adaptive_pool":
-            return not a["frames"]
-        if node.name == "resample":  # each of `new` frames in a row has its own taps
-            course, n = self.schedule.course(node.outputs[0]), self.schedule.frames[0] * self.schedule.n_phases
-            return all((at * course.rate) % a["new"] == 0 for at in (n, self.schedule.base))
-        along = a.get("mode", "zeros") in ("zeros", "constant") or self._planes_alone(node)
-        given = node.name == "pad" and len(node.weights) > 0 and node.weights[0] is not None
-        return node.name in ALIKE and along and not given
-
-    def _planes_alone(self, node: FunctionalNode) -> bool:
-        """Return whether a convolution over planes pads these, and not the stream."""
-        return node.name == "conv2d" and len(self.graph.edges[node.inputs[0]].features) == 3
+        n = repeats if isinstance(repeats, int) else repeats(step, self.module._given(j))
+        every = self.schedule.frames[0] * self.schedule.n_phases
+        return n > 0 and all(at * course(node.outputs[0]).rate % n == 0 for at in (every, self.schedule.base))
 
     def _run(self, j: int, node: FunctionalNode, carried: list[Tensor]) -> Sequence[Tensor]:
         """Run an operator; return what it carries on."""
@@ -414,7 +393,7 @@ class StaticCall:
             out: Any = tuple(self._nothing(e) for e in node.outputs)
         elif kernel.framewise:
             out = kernel.run(step, *(self._last(e, n[0]) for e in values), *weights)
-        elif self._alike(node):
+        elif self._alike(j, node, step):
             first = [c.stands[self.phase] - c.early for c in courses]
             if node.name in FORMS or not kernel.numbers:
                 step.first = [torch.full((self.n_rows,), at, dtype=torch.int64) for at in first]
@@ -500,7 +479,7 @@ class _Counts(Sequence[Tensor]):
 
 
 class SteadyWindow:
-    """Frames of an edge in mid-stream, by positions from the base on, which are numbers while a graph is traced."""
+    """Frames of an edge in mid-stream, by positions from the base on, which are plain numbers."""
 
     even = True
 

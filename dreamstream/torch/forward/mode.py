@@ -37,7 +37,7 @@ from ..private import active_modes, enter_mode, leave_innermost_mode, set_gradie
 from ..tensor.stream_tensor import SHELL, TAKERS, StreamTensor
 from .arguments import ATOMS, DEFERRED, bared, concerned, extended, is_foreign, is_stream, only_symbolic
 from .complex_pair import Complex, among
-from .constants import Arrays, ComplexConstant, Constant
+from .constants import Arrays, Constant, constant_of
 from .custom import Gradients, saving
 from .drawn import Drawn, draws
 from .foreign_errors import COMPILED, refusal_of
@@ -462,8 +462,7 @@ class Forward(TorchFunctionMode):
         if self.drawn is not None:
             self.drawn.require_none(x)
         found = self._parameters.get(id(x))
-        kind = ComplexConstant if x.is_complex() else Constant
-        return kind(x, self.arrays) if found is None else found
+        return constant_of(x, self.arrays) if found is None else found
 
     def _inner(self, x: StreamTensor) -> Any:
         if self.gradients is not None:
@@ -517,7 +516,7 @@ def _apart(result: Any, given: Sequence[Any], new: bool) -> Any:
         viewed = new and result._view and "edge" in vars(result)
         return copied(result) if viewed or any(result is x for x in given) else result
     if isinstance(result, Complex):
-        return result.each(copied)
+        return result.each(lambda part: copied(part) if isinstance(part, NativeStream) else part)
     return result
 
 

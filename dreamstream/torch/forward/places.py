@@ -517,7 +517,12 @@ _ANEW, _MOST = object(), 1024
 def asked_for(forward: Any, func: Any, args: Any, kwargs: dict[str, Any]) -> Asked | None:
     """Return what is asked for; None where nothing is repeated."""
     entry = forward.entry
-    if entry.courses is None or entry.recording is not None or entry.guard is not None or forward.drawn is not None:
+    if (
+        entry.courses is None
+        or entry.recording is not None
+        or entry.guard is not None
+        or forward.drawn is not None
+    ):
         return None
     if forward.gradients is not None and forward.gradients.running is not None:
         forward.settle()

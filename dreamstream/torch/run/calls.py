@@ -23,7 +23,7 @@ from ...online.given import Given
 from ...online.session import Call, Session
 from ...stream.course import Leg
 from ...stream.edge import Counts, Edge, Line
-from ..forward.constants import Constant, dtype_of
+from ..forward.constants import Constant, constant_of, dtype_of
 from ..forward.library import TORCH
 from ..private import without_functions
 from ..tensor.padding import flat, same, to_device
@@ -53,7 +53,7 @@ class TorchSession(Session):
         if named != self._named:
             self._named = named
             self.courses.clear()
-            self.parameters = {id(t): Constant(t) for t in tensors}
+            self.parameters = {id(t): constant_of(t) for t in tensors}
 
     def constant(self, array: Any, like: Tensor) -> Tensor:
         """Return an array that serves as a weight as a tensor on the device, converted once."""

@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from ...tensor.padding import runs, to_device
-from .positions import extent, inside, padded_run, rows_apart, run_from
+from .positions import extent, inside, padded_run, repeats_by_zeros, rows_apart, run_from
 from .registry import Step, Window, windowed
 from .shape import pad_axis
 
@@ -27,7 +27,7 @@ def _one_tap(step: Step, weights: Sequence[Any]) -> Callable[..., Tensor] | None
     return lambda step, x, weight, bias: F.linear(x, weight.flatten(1), bias)
 
 
-@windowed("conv1d", numbers=True, alone=_one_tap)
+@windowed("conv1d", numbers=True, repeats=repeats_by_zeros, alone=_one_tap)
 def conv1d(step: Step, x: Window, weight: Tensor, bias: Tensor | None) -> Tensor:
     """Return the windows' products; the frames stand where the first output's window begins."""
     a = step.attributes
@@ -124,6 +124,11 @@ def as_images(step: Step, frames: Tensor, weight: Tensor) -> bool:
     return step.live and small and not step.training and frames.device.type == "cpu"
 
 
+def _plane_repeats(step: Step, weights: Sequence[Tensor | None]) -> int:
+    """Return the same for planes; images that frames are by themselves have padding of their own."""
+    return 1 if step.ranks[0] == 3 else repeats_by_zeros(step, weights)
+
+
 def _planes_alone(step: Step, weights: Sequence[Any]) -> Callable[..., Tensor] | None:
     """Return what runs where frames are images, or where a kernel has one tap along the stream."""
     a, weight = step.attributes, plane_weight(weights[0], step.attributes["axis"])
@@ -136,7 +141,7 @@ def _planes_alone(step: Step, weights: Sequence[Any]) -> Callable[..., Tensor] |
     return lambda step, x, weight, bias: run(step, x.unsqueeze(0), weight, bias)[0]
 
 
-@windowed("conv2d", numbers=True, alone=_planes_alone)
+@windowed("conv2d", numbers=True, repeats=_plane_repeats, alone=_planes_alone)
 def conv2d(step: Step, x: Window, weight: Tensor, bias: Tensor | None) -> Tensor:
     """Return the products of windows over (stream, positions), or over the images that frames are."""
     a = step.attributes
@@ -150,9 +155,7 @@ def conv2d(step: Step, x: Window, weight: Tensor, bias: Tensor | None) -> Tensor
     return _convolved(step, padded_run(x, first, (step.n[0] - 1) * stride + span, a["mode"]), weight, bias)
 
 
-def _convolved(
-    step: Step, plane: Tensor, weight: Tensor, bias: Tensor | None, *, images: bool = False
-) -> Tensor:
+def _convolved(step: Step, plane: Tensor, weight: Tensor, bias: Tensor | None, *, images: bool = False) -> Tensor:
     """Return the products of windows over planes ``(B, n, F, C)`` whose first axis is padded, or over images."""
     a = step.attributes
     before, behind, left, right = a["padding"] or (0, 0, 0, 0)
@@ -179,7 +182,7 @@ def plane_weight(weight: Tensor, axis: int) -> Tensor:
     return weight.transpose(2, 3) if axis else weight
 
 
-@windowed("conv_transpose1d", numbers=True)
+@windowed("conv_transpose1d", numbers=True, repeats=1)
 def conv_transpose1d(step: Step, x: Window, weight: Tensor, bias: Tensor | None) -> Tensor:
     """Return the sums of all inputs that reach the new frames."""
     a = step.attributes
@@ -198,7 +201,7 @@ def conv_transpose1d(step: Step, x: Window, weight: Tensor, bias: Tensor | None)
     return _from(_of_lanes(y, lanes) if lanes else y, offset, step.n[0])
 
 
-@windowed("conv_transpose2d", numbers=True, alone=_planes_alone)
+@windowed("conv_transpose2d", numbers=True, repeats=1, alone=_planes_alone)
 def conv_transpose2d(step: Step, x: Window, weight: Tensor, bias: Tensor | None) -> Tensor:
     """Return the sums of all inputs that reach the new frames, or the images that frames become."""
     a = step.attributes

@@ -41,7 +41,7 @@ def batch_norm(
     return F.batch_norm(rows, mean, variance, weight, bias, False, 0.0, eps).reshape(x.shape)
 
 
-@windowed("group_norm")
+@windowed("group_norm", repeats=lambda step, weights: int(step.attributes["over"] != "stream"))
 def group_norm(step: Step, x: Window, weight: Tensor | None, bias: Tensor | None) -> Tensor:
     """Return frames normalised over their positions and the channels of each group, or over the stream."""
     a, frames = step.attributes, x.run(step.first[0], step.n[0])
