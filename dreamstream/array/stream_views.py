@@ -122,6 +122,11 @@ def unsqueeze(self: Any, dim: int) -> Any:
 def squeeze(self: Any, dim: Any = None) -> Any:
     x = self.in_order()
     axes = range(self.ndim) if dim is None else [self._axis("squeeze", d) for d in sizes_of((dim,))]
+    if dim is not None and self.edge is not None and any(self.dims[a] == "B" for a in axes):
+        raise NotStreamableError.here(
+            f"squeeze of B of a stream {self.roles} inside a forward,",
+            ": B is there however many streams a call has; leave it, and what brings it back, out",
+        )
     gone = {a for a in axes if not isinstance(x.dims[a], str) and x.features[x.dims[a]] == 1}
     kept = [i for i in range(self.ndim) if i not in gone]
     dims = numbered([x.dims[i] for i in kept])

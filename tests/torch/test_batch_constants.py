@@ -59,3 +59,16 @@ def test_what_depends_on_their_number_is_refused(name):
     for call in (lambda m: ds.patch_module(m).online()(x), lambda m: ds.compile(m, ("B", "L", 4))):
         with torch.no_grad(), pytest.raises(ds.NotStreamableError, match=r"test_batch_constants\.py"):
             call(Adds(COUNTED[name]).eval())
+
+
+class Squeezed(nn.Module):
+    def forward(self, x):
+        return x.squeeze(0).unsqueeze(0) if x.size(0) == 1 else x
+
+
+def test_a_batch_of_one_is_not_squeezed():
+    """It came out with a dimension too many."""
+    x = ds.stream_tensor([torch.randn(7, 4)], ids=["a"], sos=True, names=("B", "L", None))
+    for call in (lambda m: ds.patch_module(m).online()(x), lambda m: ds.compile(m, ("B", "L", 4))):
+        with pytest.raises(ds.NotStreamableError, match=r"squeeze of B of .* test_batch_constants\.py:\d+"):
+            call(Squeezed().eval())
