@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -156,11 +157,50 @@ class Tagger(nn.Module):
         return F.log_softmax(self.head(x), dim=-1)
 
 
-def audio() -> Any:
-    """The network of `dreamstream demo`."""
-    from dreamstream.cli.demo import DemoNetwork
+SAMPLE_RATE = 16000
+WINDOW, STEP = 400, 160  # samples per analysis window and from one to the next: 25 ms, 10 ms
 
-    return DemoNetwork()
+
+class Audio(nn.Module):
+    """Raw audio in, 50 frames of class scores per second out.
+
+    A filter bank on windows of 25 ms, convolutions that look back *and ahead*, residuals, an LSTM. The
+    filters are a filter bank's; all other weights are random, so the classes mean nothing.
+    """
+
+    def __init__(self, bands: int = 64, channels: int = 96, hidden: int = 128, classes: int = 16) -> None:
+        super().__init__()
+        self.bands = bands
+        self.filters = nn.Linear(WINDOW, 2 * bands, bias=False)
+        self.conv = nn.Conv1d(bands, channels, 5, padding=2)
+        self.blocks = nn.ModuleList([nn.Conv1d(channels, channels, 5, padding=2) for _ in range(2)])
+        self.down = nn.Conv1d(channels, hidden, 3, stride=2, padding=1)
+        self.rnn = nn.LSTM(hidden, hidden, batch_first=True)
+        self.head = nn.Linear(hidden, classes)
+        self._set_weights(np.random.default_rng(29))
+
+    def _set_weights(self, rng: np.random.Generator) -> None:
+        for name, parameter in self.named_parameters():
+            shape = parameter.shape
+            gain = 5.0 if name == "head.weight" else 1.0 if len(shape) > 1 else 0.1
+            parameter.numpy()[...] = gain / math.sqrt(math.prod(shape[1:])) * rng.standard_normal(shape)
+        # Cosines and sines under a Hann window, at frequencies that are evenly spaced in mel.
+        lowest, highest = (1127 * math.log1p(f / 700) for f in (60, 7600))
+        frequencies = 700 * np.expm1(np.linspace(lowest, highest, self.bands) / 1127)
+        phases = 2 * np.pi / SAMPLE_RATE * frequencies[:, None] * np.arange(WINDOW)
+        window = np.hanning(WINDOW) / np.hanning(WINDOW).sum() * 2
+        self.filters.weight.numpy()[...] = np.concatenate([np.cos(phases), np.sin(phases)]) * window
+
+    def forward(self, x: Any) -> Any:
+        """Return log-probabilities ``(B, L // 320, classes)``, about, of samples ``(B, L)``."""
+        x = self.filters(x.unfold(1, WINDOW, STEP))
+        power = x[..., : self.bands].square() + x[..., self.bands :].square()
+        x = (power + 1e-6).log() * 0.4 + 5.0
+        x = F.relu(self.conv(x.transpose(1, 2)))
+        for block in self.blocks:
+            x = x + F.relu(block(x))
+        x, _ = self.rnn(self.down(x).transpose(1, 2))
+        return F.log_softmax(self.head(x), dim=-1)
 
 
 def silero() -> Any:
@@ -199,7 +239,7 @@ class Network(NamedTuple):
 
 SAMPLES = ("B", 1, "L")
 NETWORKS = {
-    "audio": Network(audio, ("B", "L"), 16000, 160),
+    "audio": Network(Audio, ("B", "L"), 16000, 160),
     "tagger": Network(Tagger, ("B", 80, "L"), 100),
     "silero": Network(silero, ("B", "L"), 16000, 512),
     "u2": Network(u2, ("B", "L", 80), 100, 4),

@@ -39,10 +39,9 @@ from typing import Any
 import numpy as np
 import torch
 from machine import kernels, machine
-from networks import NETWORKS
+from networks import NETWORKS, STEP, WINDOW
 
 import dreamstream as ds
-from dreamstream.cli.demo import STEP, WINDOW
 
 TURN = 6  # steps of one variant before the next has its turn
 CHUNKS = (10, 100)  # frames of 10 ms
@@ -145,7 +144,7 @@ class TorchTagger(TorchNetwork):
 
 
 class TorchAudio(TorchNetwork):
-    """dreamstream.cli.demo.DemoNetwork."""
+    """networks.Audio."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -63,6 +63,16 @@ class Op:
         """Counts of every output; ShapeError with ids where a check fails."""
     def kept(self, inputs: Sequence[Counts], outputs: Sequence[Counts]) -> list[NDArray[np.int64]]:
         """Per value input (rows, 2): first frame kept before the call, and after it."""
+    def columns(
+        self, inputs: Sequence[Counts], outputs: Sequence[Counts], ended: NDArray[np.bool_]
+    ) -> tuple[list[tuple[int, int, int, int]], list[tuple[int, int, int]], bool]:
+        """The call as numbers that hold for all rows; -1 where rows differ, the first row's of positions.
+
+        Per value input: the first frame that is kept, the frames kept before the call and after it, new frames.
+        Per output: its first frame, the most new frames of any row, and how many frames it lies behind input 0,
+        the least integer where that differs or changes. Last, whether the windows of all rows, which begin with what is
+        kept, lie at the same columns.
+        """
     def check_values(self, values: NDArray[np.int64], counts: Counts, ids: Sequence[str]) -> None:
         """StreamIndexError, with the ids of its rows, where new frames of an input hold an index out of range."""
     @overload
@@ -306,6 +316,41 @@ def ctc(
     /,
 ) -> Any:
     """The rows' losses and what their slopes read (alphas); of these and scales the slopes of frames."""
+
+def adam(
+    p: NDArray[Any],
+    g: NDArray[Any],
+    mean: NDArray[Any],
+    square: NDArray[Any],
+    most: NDArray[Any] | None,
+    decay: float,
+    shrink: float,
+    part: float,
+    keep: float,
+    fresh: float,
+    root: float,
+    eps: float,
+    rate: float,
+    /,
+) -> None:
+    """A step of Adam, in place (``ds_update`` in kernels.h); arrays of one real type, shape and C order."""
+
+def sgd(
+    p: NDArray[Any],
+    g: NDArray[Any],
+    mean: NDArray[Any] | None,
+    first: bool,
+    nesterov: bool,
+    decay: float,
+    keep: float,
+    fresh: float,
+    rate: float,
+    /,
+) -> None:
+    """A step of SGD, in place."""
+
+def squares(array: NDArray[Any], /) -> float:
+    """The sum of squares of real numbers in C order, in double."""
 
 def draws(
     keys: NDArray[np.uint64], first: NDArray[np.int64], n: NDArray[np.int64], width: int, /

@@ -8,6 +8,7 @@ frames at hand. No operator is coded once per mode.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from operator import is_
 from typing import Any
 
@@ -19,7 +20,7 @@ from .array.batch_folding import by_lane
 from .array.derivatives import record
 from .array.forward import for_batch, held, is_static
 from .array.in_place import view_of
-from .array.loops import mixed
+from .array.loops import Body, mixed
 from .array.masked_select import Picked
 from .array.merged_dimensions import Merged
 from .array.over_time import spread_to
@@ -125,6 +126,8 @@ def _streaming(
     if course is not None and course.asked == asked and same_entry(inputs):
         given = course.weights if all(map(is_, course.held, arrays)) else None
         if given is not None:
+            if autograd.CONSTANTS.get() is not None:  # where gradients of these arrays go is noted anew
+                _constants(name, weights, dims or (), inputs)
             return tuple(repeat(course, entry, inputs, given))
         if course.known_as == list(map(entry.known_as, arrays)):
             return tuple(repeat(course, entry, inputs, _constants(name, weights, dims, inputs)))
@@ -161,7 +164,7 @@ def _found(
             )
     entries = [x.edge.entry for x in inputs if x.edge is not None]
     if any(e is not entries[0] for e in entries):
-        mixed(entries)
+        inputs = _within_loop(inputs, entries)
     tensors: list[Any] = list(inputs)
     if dims is not None:
         tensors = [_stored(name, x, dims) for x in inputs]
@@ -319,6 +322,20 @@ def _stored(name: str, x: StreamTensor, dims: Dims) -> StreamTensor:
 def _streams(dim: Any) -> Any:
     """Return B for B that is joined with features: every lane is as a stream."""
     return "B" if isinstance(dim, str) and holds(dim, "B") and not holds(dim, "L") else dim
+
+
+def _within_loop(inputs: Sequence[Any], entries: Sequence[Any]) -> Sequence[Any]:
+    """Give what is given once to the frame of a loop that it meets; refuse other streams there."""
+    body = next((e for e in entries if isinstance(e, Body)), None)
+    if body is None:
+        return inputs
+    loop, met = body.loop, list(inputs)
+    for i, x in enumerate(met):
+        if x.edge is not None and x.edge.entry is loop.entry and is_static(x) and "L" not in x.dims:
+            met[i] = loop.input((x.edge, x.value, "once"), partial(held, x, loop.clock, -1))
+    if any(x.edge is not None and x.edge.entry is not body for x in met):
+        mixed(entries)
+    return met
 
 
 def _held(tensors: Sequence[StreamTensor]) -> list[StreamTensor]:

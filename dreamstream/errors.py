@@ -82,6 +82,8 @@ class DreamStreamError(Exception):
     ----------
     ids : tuple of str
         All streams concerned, ``()`` where the error is not about single streams.
+    refusals : tuple of str
+        All that stands in a model's way, where that was asked for (``ds.compile(…, explain=True)``, `ds.audit`).
 
     Examples
     --------
@@ -93,6 +95,7 @@ class DreamStreamError(Exception):
     """
 
     ids: tuple[str, ...] = ()
+    refusals: tuple[str, ...] = ()
 
     def __init__(self, message: str = "", ids: Iterable[str] = ()) -> None:
         self._message = shown(str(message), True)

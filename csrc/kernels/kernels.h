@@ -289,6 +289,23 @@ typedef struct ds_attend {
     uint64_t drop_key;
 } ds_attend;
 
+/* A step of an optimizer for n parameters p with gradients g; what it does without is NULL. */
+typedef struct ds_update {
+    void *p;
+    const void *g;
+    void *mean, *square,
+        *most; /* of gradients, of their squares, and the greatest of these so far */
+    size_t n;
+    bool nesterov;
+    bool first;         /* the mean begins as the gradient */
+    double decay;       /* how much of a parameter is added to its gradient */
+    double shrink;      /* what stays of a parameter by itself */
+    double part;        /* of the difference to the gradient, how much the mean moves */
+    double keep, fresh; /* what stays of the squares, or of SGD's mean; what comes of the new one */
+    double root, eps;   /* the root of the squares is divided by it, and has eps added */
+    double rate;
+} ds_update;
+
 /* The kernels of one real type (element = sizeof of it). All arrays are of that type unless typed. */
 typedef struct ds_real_kernels {
     size_t element;
@@ -318,6 +335,8 @@ typedef struct ds_real_kernels {
                     size_t a_step, size_t b_step);
     void (*where)(void *y, const uint8_t *condition, const void *a, const void *b, size_t n,
                   size_t condition_step, size_t a_step, size_t b_step);
+    /* y[r * n + i] = x[r * row_step + i * step], step 0 or 1: rows of which each repeats an element, or all are one. */
+    void (*spread)(void *y, const void *x, size_t n_rows, size_t n, size_t row_step, size_t step);
     /* Rows of n contiguous elements: softmax, or its logarithm; y may be x. A row of -inf only gives
      * zeros, or their logarithm -inf. */
     void (*softmax)(void *y, const void *x, size_t n_rows, size_t n, int logarithm);
@@ -362,6 +381,9 @@ typedef struct ds_real_kernels {
     /* dx[i] = the same of operand 0 or 1 of `binary`; a and b as there. */
     void (*binary_slope)(ds_binary function, int operand, void *dx, const void *dy, const void *a,
                          const void *b, size_t n, size_t a_step, size_t b_step);
+    /* What torch's optimizers of these names do; the arrays do not overlap. */
+    void (*adam)(const ds_update *u);
+    void (*sgd)(const ds_update *u);
 } ds_real_kernels;
 
 typedef struct ds_kernels {

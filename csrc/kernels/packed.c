@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/transpose.h"
 #include "kernels/narrow.h"
 
 enum { PACKED_GATHERED = 16 }; /* elements of a column at a time: what is written stays in cache */
@@ -137,9 +138,38 @@ static inline void packed_move(const ds_packed *p, char *data, char *raw, bool b
         }
 }
 
+/* Copies a raw weight to panels whole lines at a time, where columns or channels lie beside each other; false: they
+ * do not. */
+static bool packed_lines(const ds_packed *p, char *data, const char *raw, size_t element)
+{
+    const ds_weight_layout l = p->layout;
+    const bool across = l.col == 1, along = l.channel == 1 && element == sizeof(float);
+    if (p->format != DS_FORMAT_PANELS || p->stored != DS_STORED_WIDE || l.n_sub > 0 ||
+        !(across || along))
+        return false;
+    const size_t line = DS_PANEL_COLUMNS * element;
+    for (size_t col = 0; col < p->n_cols; col += DS_PANEL_COLUMNS) {
+        const size_t left = p->n_cols - col;
+        const size_t n_cols = left < DS_PANEL_COLUMNS ? left : DS_PANEL_COLUMNS;
+        for (size_t k = 0, n; k < p->depth; k += n, data += n * line) {
+            const ptrdiff_t first = packed_source(&l, k) + ds_weight_column(&l, col);
+            const char *const from = raw + first * (ptrdiff_t)element;
+            n = across ? 1 : l.n_channels;
+            if (across)
+                memcpy(data, from, n_cols * element);
+            else
+                ds_transpose(data, from, (int64_t)n_cols, (int64_t)n,
+                             (int64_t)l.col * (int64_t)element, (int64_t)line);
+        }
+    }
+    return true;
+}
+
 /* The same, a loop for each kind of element. */
 static void packed_move_all(const ds_packed *p, char *data, char *raw, bool back)
 {
+    if (!back && packed_lines(p, data, raw, p->element == DS_F32 ? sizeof(float) : sizeof(double)))
+        return;
     if (p->pairs)
         for (size_t j = 0; j < p->n_cols; j++)
             for (size_t k = 0; k < p->depth; k++) {

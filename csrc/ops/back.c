@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "base/transpose.h"
 #include "ops/sums.h"
 
 void ds_back_add_sums(const ds_real_kernels *k, void *y, const double *x, size_t n)
@@ -59,19 +60,27 @@ size_t ds_back_outer_bytes(size_t n_g, size_t n_x, size_t element)
     return ds_saturated_sum(n, 2 * ds_aligned(n_g * sizeof(void *)));
 }
 
-/* to[i][row] = from[row][i] */
-#define TURN(type)                            \
-    for (size_t row = 0; row < n_rows; row++) \
-        for (size_t i = 0; i < n; i++)        \
-            ((type *)to)[i * n_rows + row] = ((const type *)from[row])[i];
+/* Rows that are as far from each other as the first two. */
+static bool evenly(const void *const *rows, size_t n_rows, ptrdiff_t *step)
+{
+    bool even = true;
+    *step = n_rows > 1 ? (const char *)rows[1] - (const char *)rows[0] : *step;
+    for (size_t row = 2; even && row < n_rows; row++)
+        even = (const char *)rows[row] - (const char *)rows[row - 1] == *step;
+    return even;
+}
 
+/* to[i][row] = from[row][i] */
 static void turn_rows(void *to, const void *const *from, size_t n_rows, size_t n, size_t element)
 {
-    if (element == sizeof(float)) {
-        TURN(float)
-    } else {
-        TURN(double)
+    ptrdiff_t step = (ptrdiff_t)(n * element);
+    if (element == sizeof(float) && evenly(from, n_rows, &step)) {
+        ds_transpose(to, from[0], (int64_t)n_rows, (int64_t)n, step, (int64_t)(n_rows * element));
+        return;
     }
+    for (size_t row = 0; row < n_rows; row++)
+        for (size_t i = 0; i < n; i++)
+            ds_sums_set_real(to, element, i * n_rows + row, ds_sums_real(from[row], element, i));
 }
 
 /* Rows as the columns of a packed weight, whose depth they are. */
@@ -80,11 +89,8 @@ static void pack_rows(const ds_run *run, ds_packed *packed, const void *const *x
 {
     const size_t element = run->k->element, n_bytes = n * element;
     const void *at = x[0];
-    ptrdiff_t step = n_rows > 1 ? (const char *)x[1] - (const char *)x[0] : (ptrdiff_t)n_bytes;
-    bool even = step % (ptrdiff_t)element == 0;
-    for (size_t row = 2; even && row < n_rows; row++)
-        even = (const char *)x[row] - (const char *)x[row - 1] == step;
-    if (!even) {
+    ptrdiff_t step = (ptrdiff_t)n_bytes;
+    if (!evenly(x, n_rows, &step) || step % (ptrdiff_t)element != 0) {
         char *const rows = ds_room_take(&room, n_rows * n_bytes);
         for (size_t row = 0; row < n_rows; row++)
             memcpy(rows + row * n_bytes, x[row], n_bytes);

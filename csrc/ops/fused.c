@@ -44,22 +44,36 @@ static bool fused_operand(const ds_op *op, int input, ds_fused_step *step, int *
                        n == out->shape[out->rank - 1]));
 }
 
+bool ds_fused_function(const ds_op *op, ds_step_kind *kind, int *function)
+{
+    const size_t n_kinds = sizeof fused_kinds / sizeof *fused_kinds;
+    size_t i = 0;
+    while (i < n_kinds && fused_kinds[i].def != op->def)
+        i++;
+    if (i == n_kinds)
+        return false;
+    *kind = fused_kinds[i].kind;
+    *function = fused_kinds[i].function;
+    if (*kind == DS_STEP_UNARY && *function == DS_UNARY_GELU && op->attr[0].i == 1)
+        *function = DS_UNARY_GELU_TANH;
+    return true;
+}
+
 bool ds_fused_step_of(const ds_op *main, const ds_fused_step *steps, int n_steps, const ds_op *op,
                       int input, ds_fused_step *step, int *operand)
 {
     const ds_signature *in = &op->in[input], *out = &op->out[0];
     const ds_fused_step *last = n_steps > 0 ? &steps[n_steps - 1] : NULL;
-    const size_t n_kinds = sizeof fused_kinds / sizeof *fused_kinds;
-    size_t i = 0;
+    ds_step_kind kind;
+    int function;
     *operand = -1;
-    while (i < n_kinds && fused_kinds[i].def != op->def)
-        i++;
-    if (i == n_kinds || n_steps == DS_FUSED_STEPS || in->rank < 1 || in->dtype != out->dtype ||
-        main->n_weights > DS_FUSED_WEIGHTS || op->n_weights > DS_FUSED_WEIGHTS)
+    if (!ds_fused_function(op, &kind, &function) || n_steps == DS_FUSED_STEPS || in->rank < 1 ||
+        in->dtype != out->dtype || main->n_weights > DS_FUSED_WEIGHTS ||
+        op->n_weights > DS_FUSED_WEIGHTS)
         return false;
     *step = (ds_fused_step){.op = op,
-                            .epilogue = {.kind = fused_kinds[i].kind,
-                                         .function = fused_kinds[i].function,
+                            .epilogue = {.kind = kind,
+                                         .function = function,
                                          .p = {op->attr[0].x, op->attr[1].x, op->attr[2].x},
                                          .n = (size_t)out->shape[out->rank - 1]},
                             .weight = last ? last->weight + last->op->n_weights : DS_FUSED_WEIGHTS};
@@ -68,8 +82,6 @@ bool ds_fused_step_of(const ds_op *main, const ds_fused_step *steps, int n_steps
         return n_steps == 0 && (main->finishes & DS_FINISHES_GLU) != 0;
     if (!ds_signature_same_shape(in, out))
         return false;
-    if (e->kind == DS_STEP_UNARY && e->function == DS_UNARY_GELU && op->attr[0].i == 1)
-        e->function = DS_UNARY_GELU_TANH;
     bool streams = false;
     for (int k = 0; k < n_steps; k++)
         streams |= steps[k].stream;

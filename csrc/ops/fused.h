@@ -26,6 +26,8 @@ typedef struct ds_fused {
     int stream; /* input; -1: none */
 } ds_fused;
 
+/* Whether an operator can be a step; fills of which kind, and its function. */
+bool ds_fused_function(const ds_op *op, ds_step_kind *kind, int *function);
 /* Describes what `main` with `steps` would be if `op` followed, which takes the product as input `input`
  * alone; false where it can't. operand: which input of op is the stream beside it, or -1. */
 bool ds_fused_step_of(const ds_op *main, const ds_fused_step *steps, int n_steps, const ds_op *op,

@@ -136,6 +136,8 @@ typedef struct ds_run {
     const struct ds_finish *finish; /* what follows the products (ops/fused.h); NULL: nothing */
     void *scratch;                  /* 64-byte aligned, op->scratch's bytes */
     void *const *saved;             /* [n_saved], for backward; NULL: not wanted */
+    void *ahead;     /* what def->ahead has made of these frames; NULL: forward makes it */
+    bool only_ahead; /* forward makes it, and nothing else */
     const ds_drop
         *drop; /* in training, of operators that drop within themselves; NULL: nothing is dropped */
     int64_t frames_in, frames_out; /* over all rows: new frames of input 0, frames of output 0 */
@@ -203,6 +205,9 @@ typedef struct ds_op_def {
      * channels; the first place that has the same one. */
     size_t (*scale_of)(const ds_op *op, size_t place);
     void (*forward)(const ds_op *op, const ds_run *run);
+    /* How many reals forward makes of a frame of input 0 by itself, before it sees any other: they can be made ahead, of
+     * many frames, where a loop has that input before the others. NULL: none. */
+    size_t (*ahead)(const ds_op *op);
     /* Adds to slopes, in a fixed order. It can't fail and allocates nothing. It runs where forward ran. */
     void (*backward)(const ds_op *op, const ds_back *b);
     unsigned reads;             /* op->reads, unless infer says else */

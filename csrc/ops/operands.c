@@ -12,8 +12,7 @@
 #include "ops/back.h"
 #include "ops/move.h"
 
-/* Whether operand i is a weight, and which input or weight it is. */
-static bool locate(const ds_op *op, int i, int *index)
+bool ds_operands_locate(const ds_op *op, int i, int *index)
 {
     const ds_attr_value *order = &op->attr[0];
     if (order->n_ints == 0) {
@@ -29,7 +28,7 @@ static bool locate(const ds_op *op, int i, int *index)
 static const ds_signature *signature_of(const ds_op *op, int i)
 {
     int index;
-    return locate(op, i, &index) ? &op->weight[index] : &op->in[index];
+    return ds_operands_locate(op, i, &index) ? &op->weight[index] : &op->in[index];
 }
 
 const ds_signature *ds_operands_first(const ds_op *op)
@@ -249,7 +248,7 @@ static void walk_form(walk *form, const ds_op *op, const ds_real_kernels *k, int
         (walk){.op = op, .k = k, .n_operands = n_operands, .y_bytes = ds_dtype_bytes(out->dtype)};
     for (int i = 0; i < n_operands; i++) {
         const ds_signature *own = signature_of(op, i);
-        weight[i] = locate(op, i, &index[i]);
+        weight[i] = ds_operands_locate(op, i, &index[i]);
         form->x_bytes[i] = ds_dtype_bytes(own->dtype);
         frame[i] = weight[i] ? 0 : ds_signature_elements(own);
         for (int d = 0; d < out->rank; d++)

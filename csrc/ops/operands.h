@@ -19,6 +19,8 @@ enum { DS_OPERANDS = 3 /* at most */ };
  * DS_ARGUMENT, DS_SHAPE, DS_DTYPE. */
 ds_status ds_operands_infer(ds_op *op, const char *types, char out);
 
+/* Whether operand i is a weight; fills which input or weight it is. */
+bool ds_operands_locate(const ds_op *op, int i, int *index);
 /* What operand 0 is. */
 const ds_signature *ds_operands_first(const ds_op *op);
 

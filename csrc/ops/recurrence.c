@@ -265,6 +265,12 @@ static size_t recurrence_narrows(const ds_op *op, int i)
     return of_cell && op->weight[i].rank == 2 ? (size_t)op->weight[i].shape[1] : 0;
 }
 
+/* The products with the input of a single cell. */
+static size_t recurrence_ahead(const ds_op *op)
+{
+    return ds_recurrence_of(op).gates;
+}
+
 /* ---------------------------------------------------------------- operators */
 
 #define STACKED                                                         \
@@ -297,7 +303,7 @@ static const ds_attr_def rnn_cell_attrs[] = {NONLINEARITY, {0}};
     RECURRENT(op, 2 * DS_SINGLE + which, outputs, text " within each frame", 0)
 #define CELL(op, which, outputs, text)                                                \
     RECURRENT(op, DS_SINGLE + which, outputs, text, DS_OP_LOCKSTEP | DS_OP_VARIADIC), \
-        .weights = "weight_ih weight_hh bias_ih? bias_hh?"
+        .weights = "weight_ih weight_hh bias_ih? bias_hh?", .ahead = recurrence_ahead
 #define STACKED_LSTM                                                                             \
     .attrs = lstm_attrs, .weights = "weight_ih* weight_hh* bias_ih?* bias_hh?* weight_hr?* h0? " \
                                     "c0?"

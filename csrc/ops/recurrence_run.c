@@ -54,6 +54,8 @@ static work recurrence_begin(const ds_op *op, const ds_run *run)
     w.x_step = recurrence_take(&scratch, lanes * sizeof(void *));
     w.lanes = recurrence_take(&scratch, lanes * sizeof(ds_lane));
     w.from_x = recurrence_take(&scratch, w.s.directions * w.n_vectors * w.s.gates * element);
+    if (run->ahead)
+        w.from_x = run->ahead;
     const size_t between = w.s.layers > 1 ? w.s.directions * w.s.out * element : 0;
     w.between = recurrence_take(&scratch, w.n_vectors * between);
     w.from_h = recurrence_take(&scratch, lanes * w.s.gates * element);
@@ -294,8 +296,11 @@ void ds_recurrence_forward(const ds_op *op, const ds_run *run)
         /* All directions read what lies between the layers before one of them overwrites it. */
         for (size_t d = 0; d < s->directions && w.n_vectors > 0; d++) {
             packed = recurrence_take_cell(&w, packed);
-            recurrence_input_product(&w, cell + d);
+            if (!run->ahead || run->only_ahead)
+                recurrence_input_product(&w, cell + d);
         }
+        if (run->only_ahead)
+            return;
         packed = layer_packed;
         for (size_t d = 0; d < s->directions; d++) {
             packed = recurrence_take_cell(&w, packed);

@@ -19,6 +19,7 @@
 #include "ops/back.h"
 #include "ops/move.h"
 #include "ops/packed.h"
+#include "ops/registry.h"
 
 enum { KIND, AXES, KEEPDIM, CORRECTION, P };
 enum { SUM, MEAN, PROD, MAX, MIN, VAR, STD, NORM, LOGSUMEXP, ANY, ALL, ARGMAX, ARGMIN };
@@ -363,6 +364,20 @@ static void reduce_features_forward(const ds_op *op, const ds_run *run)
                 reduce_one(op, run, y, i, x + i * n * element, n, room);
         }
     }
+}
+
+size_t ds_op_row_sums(const ds_op *op)
+{
+    size_t n = 1;
+    if (op->def != &ds_op_reduce_features || op->attr[KIND].i != SUM ||
+        !ds_is_real(op->in[0].dtype))
+        return 0;
+    for (int d = op->in[0].rank - 1; d >= 0; d--) {
+        if (reduced(op, d) && d + 1 < op->in[0].rank && !reduced(op, d + 1))
+            return 0;
+        n *= reduced(op, d) ? (size_t)op->in[0].shape[d] : 1;
+    }
+    return n;
 }
 
 /* ---------------------------------------------------------------- slopes */

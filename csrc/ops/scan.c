@@ -14,8 +14,7 @@
  *
  * A node's member "note" is not for kernels: it says what a front end's own arithmetic does besides.
  *
- * All rows that have a frame left go through a node together, as frames of one row. No row of an operator that looks
- * at single frames depends on another, so neither chunks nor neighbours show in the results. */
+ * How frames go through a body says scan_run.c. */
 #include <math.h>
 #include <string.h>
 
@@ -145,7 +144,7 @@ static ds_status scan_make_node(const ds_op *op, ds_scan *s, ds_scan_body *body,
     return DS_OK;
 }
 
-/* What a body's nodes take of scratch, for one frame of each row. */
+/* What a body's nodes take of scratch: for each frame, and beside these. */
 static void scan_measure(ds_scan_body *body)
 {
     for (size_t j = 0; j < body->n_nodes; j++) {
@@ -153,8 +152,49 @@ static void scan_measure(ds_scan_body *body)
         const size_t call = ds_saturated_sum(node->scratch.per_call, node->scratch.per_row);
         const size_t row = ds_saturated_sum(node->scratch.per_in, node->scratch.per_out);
         body->scratch_per_call = call > body->scratch_per_call ? call : body->scratch_per_call;
-        body->scratch_per_row = row > body->scratch_per_row ? row : body->scratch_per_row;
+        body->scratch_per_slot = row > body->scratch_per_slot ? row : body->scratch_per_slot;
     }
+}
+
+/* Says of each node when it runs: by what it depends on, and by what depends on it. */
+static ds_status scan_set_phases(const ds_op *op, ds_scan *s, ds_scan_body *body)
+{
+    bool *depends, *needed;
+    DS_PUSH_ZEROED(&s->arena, depends, body->n_values);
+    DS_PUSH_ZEROED(&s->arena, needed, body->n_values);
+    DS_PUSH_ZEROED(&s->arena, body->hidden, body->n_values + body->n_nodes);
+    for (int c = 0; c < op->n_carried; c++)
+        depends[op->n_inputs + c] = needed[body->carried[c]] = true;
+    for (size_t j = 0; j < body->n_nodes; j++) {
+        const ds_scan_node *node = &body->nodes[j];
+        for (int o = 0; o < node->op->n_outputs; o++)
+            for (int i = 0; i < node->op->n_inputs; i++)
+                depends[node->first_output + o] |= depends[node->inputs[i]];
+    }
+    for (size_t j = body->n_nodes; j-- > 0;) {
+        ds_scan_node *node = &body->nodes[j];
+        bool wanted = false;
+        for (int o = 0; o < node->op->n_outputs; o++)
+            wanted |= needed[node->first_output + o];
+        for (int i = 0; i < node->op->n_inputs; i++)
+            needed[node->inputs[i]] |= wanted;
+        node->phase = !depends[node->first_output] ? DS_SCAN_BEFORE
+                      : wanted                     ? DS_SCAN_STEP
+                                                   : DS_SCAN_AFTER;
+        node->ahead = -1;
+    }
+    for (size_t j = 0; j < body->n_nodes; j++) {
+        ds_scan_node *node = &body->nodes[j];
+        if (node->phase == DS_SCAN_STEP && node->op->def->ahead && !depends[node->inputs[0]]) {
+            node->ahead = (int)body->n_values;
+            body->values[body->n_values++] =
+                (ds_signature){.dtype = ds_op_real(node->op),
+                               .rank = 1,
+                               .shape = {(int64_t)node->op->def->ahead(node->op)},
+                               .rate = op->in[0].rate};
+        }
+    }
+    return DS_OK;
 }
 
 static ds_status scan_make_body(const ds_op *op, ds_scan *s, ds_scan_body *body,
@@ -169,7 +209,7 @@ static ds_status scan_make_body(const ds_op *op, ds_scan *s, ds_scan_body *body,
     const size_t n_nodes = ds_json_count(node);
     const size_t n_known = (size_t)op->n_inputs + (size_t)op->n_carried;
     DS_PUSH_ZEROED(&s->arena, body->nodes, n_nodes);
-    DS_PUSH_ZEROED(&s->arena, body->values, n_known + n_nodes * DS_MAX_OUTPUTS);
+    DS_PUSH_ZEROED(&s->arena, body->values, n_known + n_nodes * (DS_MAX_OUTPUTS + 1));
     for (int i = 0; i < op->n_inputs; i++)
         body->values[body->n_values++] = op->in[i];
     for (int i = 0; i < op->n_carried; i++)
@@ -191,7 +231,7 @@ static ds_status scan_make_body(const ds_op *op, ds_scan *s, ds_scan_body *body,
                  DS_SHAPE_TEXT(is));
     }
     scan_measure(body);
-    return DS_OK;
+    return scan_set_phases(op, s, body);
 }
 
 static ds_status scan_read_carried(ds_op *op, ds_scan *s, ds_json_value object)
@@ -312,21 +352,8 @@ static ds_status scan_infer(ds_op *op)
     DS_TRY(scan_read(op, s));
     ds_json_free(s->json);
     s->json = NULL;
-    size_t values = 0, n_values = 0, node_call = 0, node_row = 0;
-    for (size_t b = 0; b < s->n_bodies; b++) {
-        const ds_scan_body *body = &s->bodies[b];
-        size_t n_bytes = 0;
-        for (size_t v = 0; v < body->n_values; v++)
-            n_bytes = ds_saturated_sum(n_bytes, ds_signature_bytes(&body->values[v]));
-        values = n_bytes > values ? n_bytes : values;
-        n_values = body->n_values > n_values ? body->n_values : n_values;
-        node_call = body->scratch_per_call > node_call ? body->scratch_per_call : node_call;
-        node_row = body->scratch_per_row > node_row ? body->scratch_per_row : node_row;
-    }
-    const size_t own = n_values * (sizeof(char *) + DS_ALIGNMENT) + s->n_nodes * sizeof(char *) +
-                       3 * (size_t)DS_ALIGNMENT;
-    op->scratch.per_call = ds_saturated_sum(own, node_call);
-    op->scratch.per_row = ds_saturated_sum(ds_saturated_sum(values, node_row), sizeof(size_t));
+    DS_TRY(ds_scan_make_chain(op, s, &s->bodies[s->n_bodies - 1]));
+    ds_scan_set_sizes(op);
     DS_CHECK(op->scratch.per_row < SIZE_MAX / 4, DS_LIMIT, "scan: its body is too large");
     op->shares = true;
     ds_scan_set_back_sizes(op);
@@ -373,12 +400,6 @@ void ds_scan_places(const ds_op *op, const ds_real_kernels *k, const void *prepa
     }
 }
 
-static void scan_weights_of(const ds_scan_node *node, const void **own, const void *const *weights)
-{
-    for (int i = 0; i < node->op->n_weights; i++)
-        own[i] = node->weights[i] < 0 ? NULL : weights[node->weights[i]];
-}
-
 static void scan_prepare(const ds_op *op, void *prepared, const void *const *weights,
                          const ds_real_kernels *k)
 {
@@ -387,160 +408,10 @@ static void scan_prepare(const ds_op *op, void *prepared, const void *const *wei
     ds_scan_places(op, k, prepared, places);
     for (size_t i = 0; i < s->n_nodes; i++) {
         const void *own[DS_MAX_WEIGHTS];
-        scan_weights_of(s->nodes[i], own, weights);
+        for (int j = 0; j < s->nodes[i]->op->n_weights; j++)
+            own[j] = s->nodes[i]->weights[j] < 0 ? NULL : weights[s->nodes[i]->weights[j]];
         if (places[i])
             ds_op_prepare(s->nodes[i]->op, (char *)(uintptr_t)places[i], own, k);
-    }
-}
-
-/* ---------------------------------------------------------------- running it */
-void ds_scan_call_of(const ds_scan_work *w, const ds_scan_node *node, size_t n, void *scratch,
-                     const void *prepared, ds_scan_call *call)
-{
-    static const bool not_ended = false;
-    const ds_op *op = node->op;
-    const int64_t frames = (int64_t)n;
-    for (int i = 0; i < op->n_inputs; i++) {
-        call->in[i] = (ds_window){w->values[node->inputs[i]], 0, frames};
-        call->count[i] = (ds_counts){{0, 0}, {frames, frames}};
-    }
-    for (int o = 0; o < op->n_outputs; o++)
-        call->out[o] = (ds_target){w->values[node->first_output + o], 0, frames};
-    scan_weights_of(node, call->weights, w->run->weights);
-    call->run = (ds_run){.n_rows = 1,
-                         .in = call->in,
-                         .out = call->out,
-                         .count = call->count,
-                         .ended = &not_ended,
-                         .prepared = prepared,
-                         .weights = call->weights,
-                         .k = w->run->k,
-                         .pool = w->run->pool,
-                         .scratch = scratch,
-                         .frames_in = frames,
-                         .frames_out = frames};
-}
-
-static void scan_run_node(const ds_scan_work *w, const ds_scan_node *node, size_t n, void *scratch,
-                          const void *prepared)
-{
-    ds_scan_call call;
-    ds_scan_call_of(w, node, n, scratch, prepared, &call);
-    node->op->def->forward(node->op, &call.run);
-}
-
-char *ds_scan_lay_out(const ds_scan_body *body, char **places, char *at, size_t n)
-{
-    for (size_t v = 0; v < body->n_values; v++) {
-        places[v] = at;
-        at += ds_aligned(n * ds_signature_bytes(&body->values[v]));
-    }
-    return at;
-}
-
-void ds_scan_load(const ds_scan_work *w, size_t n, int64_t step)
-{
-    const ds_run *run = w->run;
-    for (size_t k = 0; k < n; k++)
-        for (int i = 0; i < w->op->n_inputs; i++) {
-            const size_t n_bytes = ds_signature_bytes(&w->op->in[i]), r = w->rows[k];
-            memcpy(w->values[i] + k * n_bytes,
-                   ds_at(&run->in[(size_t)i * run->n_rows + r], run->out[r].m0 + step, n_bytes),
-                   n_bytes);
-        }
-}
-
-size_t ds_scan_rows(const ds_scan_work *w, size_t b, int64_t step)
-{
-    size_t n = 0;
-    for (size_t r = 0; r < w->run->n_rows; r++) {
-        const int64_t at = w->run->out[r].m0 + step;
-        const bool here = at == (int64_t)b || (at > (int64_t)b && b + 1 == w->s->n_bodies);
-        if (at < w->run->out[r].m1 && here)
-            w->rows[n++] = r;
-    }
-    return n;
-}
-
-void *ds_scan_left(const ds_op *op, const ds_run *run, size_t r, int64_t step)
-{
-    for (size_t before = 0; before < r; before++)
-        step += run->out[before].m1 - run->out[before].m0;
-    return (char *)run->saved[0] + (size_t)step * op->saved[0].n_bytes;
-}
-
-/* What is carried is set to what it begins as. */
-static void scan_begin(const ds_scan_work *w, size_t r)
-{
-    for (int c = 0; c < w->op->n_carried; c++) {
-        void *to = ds_run_carried(w->op, w->run, r, c);
-        const void *from = ds_run_weight(w->op, w->run, c);
-        const size_t n_bytes = ds_signature_bytes(&w->op->carried[c].array);
-        if (from != NULL)
-            memcpy(to, from, n_bytes);
-        else
-            memset(to, 0, n_bytes);
-    }
-}
-
-/* Frame m0 + step of all n rows that are listed. */
-static void scan_step(const ds_scan_work *w, const ds_scan_body *body, size_t n, int64_t step)
-{
-    const ds_op *op = w->op;
-    const ds_run *run = w->run;
-    char *const scratch = ds_scan_lay_out(body, w->values, w->data, n);
-    ds_scan_load(w, n, step);
-    for (size_t k = 0; k < n; k++) {
-        const size_t r = w->rows[k];
-        const int64_t position = run->out[r].m0 + step;
-        if (position == 0)
-            scan_begin(w, r);
-        if (run->saved && op->n_carried > 0)
-            memcpy(ds_scan_left(op, run, r, step), run->carried[r], op->saved[0].n_bytes);
-        for (int c = 0; c < op->n_carried; c++) {
-            const size_t n_bytes = ds_signature_bytes(&op->carried[c].array);
-            memcpy(w->values[op->n_inputs + c] + k * n_bytes, ds_run_carried(op, run, r, c),
-                   n_bytes);
-        }
-    }
-    for (size_t j = 0; j < body->n_nodes; j++)
-        scan_run_node(w, &body->nodes[j], n, scratch, w->prepared[body->first_node + j]);
-    for (size_t k = 0; k < n; k++) {
-        const size_t r = w->rows[k];
-        for (int c = 0; c < op->n_carried; c++) {
-            const size_t n_bytes = ds_signature_bytes(&op->carried[c].array);
-            memcpy(ds_run_carried(op, run, r, c), w->values[body->carried[c]] + k * n_bytes,
-                   n_bytes);
-        }
-        for (int o = 0; o < op->n_outputs; o++) {
-            const ds_target *out = &run->out[(size_t)o * run->n_rows + r];
-            const size_t n_bytes = ds_signature_bytes(&op->out[o]);
-            memcpy(ds_to(out, out->m0 + step, n_bytes), w->values[body->outputs[o]] + k * n_bytes,
-                   n_bytes);
-        }
-    }
-}
-
-static void scan_forward(const ds_op *op, const ds_run *run)
-{
-    const ds_scan *s = op->own;
-    ds_scan_work w = {.op = op, .run = run, .s = s, .rows = run->scratch};
-    size_t most = 0;
-    for (size_t b = 0; b < s->n_bodies; b++)
-        most = s->bodies[b].n_values > most ? s->bodies[b].n_values : most;
-    w.values = (char **)(void *)((char *)run->scratch + ds_aligned(run->n_rows * sizeof *w.rows));
-    w.prepared = (const char **)(void *)((char *)w.values + ds_aligned(most * sizeof *w.values));
-    w.data = (char *)(uintptr_t)w.prepared + ds_aligned(s->n_nodes * sizeof *w.prepared);
-    ds_scan_places(op, run->k, run->prepared, w.prepared);
-    size_t left = 1;
-    for (int64_t step = 0; left > 0; step++) {
-        left = 0;
-        for (size_t b = 0; b < s->n_bodies; b++) {
-            const size_t n = ds_scan_rows(&w, b, step);
-            if (n > 0)
-                scan_step(&w, &s->bodies[b], n, step);
-            left += n;
-        }
     }
 }
 
@@ -556,6 +427,6 @@ const ds_op_def ds_op_scan = {
     .release = scan_release,
     DS_PREPARED(scan),
     .packed_bytes = scan_packed_bytes,
-    .forward = scan_forward,
+    .forward = ds_scan_forward,
     .backward = ds_scan_backward,
     .reads = DS_READS_ALL_X};

@@ -33,4 +33,7 @@ enum { DS_SUMS_WEIGH_BYTES = 3 * sizeof(double) /* scratch, per score */ };
 void ds_sums_weigh(const ds_real_kernels *k, double *largest, double *sums, const void *scores,
                    size_t n, double *scratch);
 
+/* How many neighbours reduce_features adds to each sum of reals; 0: it does something else, or another operator does. */
+size_t ds_op_row_sums(const ds_op *op);
+
 #endif

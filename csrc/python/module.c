@@ -130,6 +130,11 @@ static PyMethodDef methods[] = {
     {"ctc", (PyCFunction)(void (*)(void))ds_python_ctc, METH_FASTCALL,
      "ctc(frames, n_frames, targets, n_targets, blank) -> losses, alphas; of these and scales, "
      "slopes"},
+    {"adam", (PyCFunction)(void (*)(void))ds_python_adam, METH_FASTCALL,
+     "adam(p, g, mean, square, most, ...): a step of an optimizer, in place."},
+    {"sgd", (PyCFunction)(void (*)(void))ds_python_sgd, METH_FASTCALL,
+     "sgd(p, g, mean, ...): a step of an optimizer, in place."},
+    {"squares", ds_python_squares, METH_O, "squares(array): the sum of squares, in double."},
     {"draws", (PyCFunction)(void (*)(void))ds_python_draws, METH_FASTCALL,
      "draws(keys, first, n, width): numbers in [0, 1) by key, frame and place."},
     {"joined", ds_joined, METH_O, "joined(arrays): a new array of them end to end, in C order."},

@@ -2,21 +2,29 @@
 
 Inside an online forward ``x.size(B)`` is a token, not a number: which streams share a call is not the
 model's business. ``zeros(n, x.size(0), H)`` and ``parameter.expand(-1, x.size(0), -1)`` therefore give
-a `BatchTensor`: one value that every stream has alike. It serves as the initial state of an RNN.
+a `BatchTensor`: one value that every stream has alike. It serves as the initial state of an RNN, and meets
+positions and frames. ``kernel.repeat(x.size(0), 1, 1)`` gives one of several elements for each stream, a weight of
+a convolution whose groups are the streams.
+
+What a function gives of such a constant is found by running it on as many rows as there might be (`lifted`): where
+these are alike again, the result is such a constant.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
-from functools import partialmethod
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial, partialmethod
+from typing import Any, NoReturn
 
 import numpy as np
 
 from ..errors import NotStreamableError, ShapeError
-from ..stream.rules import Length
-from .dimension_arguments import HasShape, axis_of, sizes_of
+from ..operations import ARITHMETIC, RELATIONS
+from ..stream.rules import BatchSize, Length
+from ..stream.tree import leaves, map_leaves
+from .deferred import Deferred
+from .dimension_arguments import HasShape, axis_of
 from .protocol import refuse_the_rest
 from .stream_tensor import StreamTensor
 from .symbolic import Symbolic
@@ -31,8 +39,8 @@ class BatchTensor(HasShape):
 
     Parameters
     ----------
-    value : Tensor
-        The value, with size 1 along the batch dimension.
+    each : Tensor
+        What each stream has, along the batch dimension: mostly one element.
     batch_axis : int or sequence of one int
         The batch dimension.
     rows : BatchSize, optional
@@ -43,25 +51,35 @@ class BatchTensor(HasShape):
     Raises
     ------
     ShapeError
-        Where there is not exactly one batch dimension, or it has more than one element.
+        Where there is not exactly one batch dimension.
     """
 
     is_stream = False
 
     def __init__(
-        self, value: Tensor, batch_axis: int | Sequence[int], rows: Any = None, fresh: bool = False
+        self, each: Tensor, batch_axis: int | Sequence[int], rows: Any = None, fresh: bool = False
     ) -> None:
         axes = (batch_axis,) if isinstance(batch_axis, int) else tuple(batch_axis)
         if len(axes) != 1:
             raise ShapeError(f"the number of streams can be one size, not {len(axes)}")
-        self.value = value
+        self.each = each
         self.rows, self.fresh = rows, fresh
-        self.batch_axis = axis_of("the number of streams", axes[0], value.ndim)
-        if value.shape[self.batch_axis] != 1:
-            raise ShapeError(
-                f"only a dimension of size 1 can be repeated for every stream, not one of "
-                f"{value.shape[self.batch_axis]}"
-            )
+        self.batch_axis = axis_of("the number of streams", axes[0], each.ndim)
+
+    @property
+    def value(self) -> Tensor:
+        """The value, with size 1 along the batch dimension."""
+        if self.each.shape[self.batch_axis] != 1:
+            self._refuse("one element for each stream")
+        return self.each
+
+    def of_stream(self) -> Tensor:
+        """Return the elements that one stream has along the batch dimension."""
+        times = getattr(self.rows, "times", 1)
+        if self.batch_axis:
+            self._refuse("a weight of another order")
+        one: Tensor = self.each
+        return one if one.shape[0] == times else one.repeat(times // self.each.shape[0], *(1,) * (self.ndim - 1))
 
     @property
     def constant(self) -> Tensor:
@@ -85,7 +103,16 @@ class BatchTensor(HasShape):
     @property
     def dtype(self) -> np.dtype[Any]:
         """Element type."""
-        return self.value.dtype
+        return self.each.dtype
+
+    @property
+    def shape(self) -> tuple[Any, ...]:
+        """The sizes; that of the streams is a token."""
+        sizes: list[Any] = list(self.each.shape)
+        if self.rows is None:
+            self._refuse("shape")
+        sizes[self.batch_axis] = self.rows
+        return tuple(sizes)
 
     @property
     def names(self) -> tuple[str | None, ...]:
@@ -95,16 +122,7 @@ class BatchTensor(HasShape):
     @property
     def ndim(self) -> int:
         """Number of dimensions, that of the streams included."""
-        return self.value.ndim
-
-    def permute(self, *given: Any, dims: Any = ()) -> BatchTensor:
-        """Return the constant with its dimensions in the order `dims`."""
-        order = [axis_of("permute", d, self.ndim) for d in sizes_of(given, dims)]
-        return BatchTensor(self.value.permute(*order), order.index(self.batch_axis), self.rows)
-
-    def to(self, *args: Any, **kwargs: Any) -> BatchTensor:
-        """Return the constant with another element type, as `Tensor.to`."""
-        return BatchTensor(self.value.to(*args, **kwargs), self.batch_axis, self.rows)
+        return self.each.ndim
 
     def contiguous(self) -> BatchTensor:
         """Return the constant itself."""
@@ -112,47 +130,168 @@ class BatchTensor(HasShape):
 
     def detach(self) -> BatchTensor:
         """Return the constant without its gradient."""
-        return BatchTensor(self.value.detach(), self.batch_axis, self.rows)
+        return BatchTensor(self.each.detach(), self.batch_axis, self.rows)
 
     def requires_grad_(self, requires_grad: bool = True) -> BatchTensor:
         """Say that no gradient is wanted, and return the constant itself; see `Tensor.requires_grad_`."""
-        self.value.requires_grad_(requires_grad)
+        self.each.requires_grad_(requires_grad)
         return self
 
-    def _combined(self, name: str, other: Any) -> Any:
-        """Return what an operator makes of it and a stream that has frames, or a number."""
-        if getattr(other, "is_stream", False) and hasattr(other, "dims"):
-            return getattr(self.value, name)(other)
-        if not isinstance(other, (int, float)):
-            return self.__getattr__(name.strip("_"))
-        return BatchTensor(getattr(self.value, name)(other), self.batch_axis, self.rows)
+    def meeting(self, other: Any) -> Any:
+        """Return it as what meets positions: one number, if it holds that, or its value."""
+        length = other.length if isinstance(other, Symbolic) else next(iter(other.lengths()))
+        numbers = np.unique(self.value.numpy())
+        if len(numbers) != 1 or "complex" in str(numbers.dtype):
+            return self.value
+        roles = ["B" if i == self.batch_axis else n for i, n in enumerate(self.each.shape)]
+        return Symbolic(numbers[0].item(), roles, length).to(str(self.dtype))
 
     def __mul__(self, other: Any) -> Any:
         """Return one number per stream times a length: what relative lengths are in frames."""
         if not isinstance(other, Length) or self.ndim != 1:
-            return self._combined("__mul__", other)
+            return self._method("__mul__", other)
         number = float(np.asarray(self.value.numpy()).reshape(()))
         if number != math.floor(number) or number < 1:
-            return self.__getattr__(f"* by {number}")
+            self._refuse(f"* by {number}")
         return Symbolic(other * math.floor(number), ("B",), other)
+
+    def _method(self, name: str, *args: Any, **kwargs: Any) -> Any:
+        """Return what a method makes of it, and of frames, positions, numbers or tensors."""
+        for x in args:
+            if isinstance(x, (Symbolic, Deferred)):
+                return getattr(self.meeting(x), name)(*args, **kwargs)
+            if getattr(x, "is_stream", False) and hasattr(x, "dims"):
+                return getattr(self.value, name)(*args, **kwargs)
+            if isinstance(x, Length):
+                self._refuse(name)
+        return lifted(getattr(Tensor, name), (self, *args), kwargs)
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
+        if name.endswith("_") or not callable(getattr(Tensor, name, None)):
+            self._refuse(name)
+        return partial(self._method, name)
+
+    def _refuse(self, name: str) -> NoReturn:
         raise NotStreamableError.here(
             f"{name.strip('_')} of a constant for every stream of a batch,",
-            ": it serves as the initial state of an RNN (hx), and is written into where B and L are joined. A "
-            "constant that all streams share needs no batch dimension: it broadcasts",
+            ": it serves as the initial state of an RNN (hx), beside frames and positions, as a weight of grouped "
+            "convolutions, and is written into where B and L are joined. A constant that all streams share needs "
+            "no batch dimension: it broadcasts",
         )
 
     def __setitem__(self, index: Any, value: Any) -> None:
-        self.__getattr__("an assignment to a part")
+        self._refuse("an assignment to a part")
 
     def __repr__(self) -> str:
-        shape = ["B" if i == self.batch_axis else str(n) for i, n in enumerate(self.value.shape)]
+        shape = ["B" if i == self.batch_axis else str(n) for i, n in enumerate(self.each.shape)]
         return f"BatchTensor(shape=({', '.join(shape)}), dtype={self.dtype})"
 
 
-for _name in ("__add__", "__radd__", "__sub__", "__rsub__", "__rmul__", "__truediv__"):
-    setattr(BatchTensor, _name, partialmethod(BatchTensor._combined, _name))
-refuse_the_rest(BatchTensor, lambda constant, name: constant.__getattr__(name), copies=True)
+for _name in (*ARITHMETIC, *(f"r{name}" for name in ARITHMETIC), *RELATIONS, "getitem", "neg", "abs"):
+    if _name != "mul":
+        setattr(BatchTensor, f"__{_name}__", partialmethod(BatchTensor._method, f"__{_name}__"))
+BatchTensor.__hash__ = object.__hash__  # type: ignore[method-assign]
+refuse_the_rest(BatchTensor, BatchTensor._refuse, copies=True)
+
+
+def plain_beside(args: Any, kwargs: Any) -> Any:
+    """Return arguments in which constants of the batch have one row, as deferred values take them."""
+    given = (tuple(args), dict(kwargs))
+    return map_leaves(given, lambda x: x.value if isinstance(x, BatchTensor) else x)
+
+
+def lifted(
+    func: Callable[..., Any],
+    args: Any,
+    kwargs: Any,
+    bare: Callable[[Any], Any] = lambda x: x,
+    made: Callable[[Any], Any] = lambda x: x,
+) -> Any:
+    """Return what a function gives of constants of the batch.
+
+    Parameters
+    ----------
+    bare, made : callable
+        What the library's function takes in place of a tensor of ours, and a tensor of ours for what it gives.
+
+    Raises
+    ------
+    NotStreamableError
+        Where it gives the streams of a batch different values.
+    """
+    given = [x for x in leaves((args, kwargs)) if isinstance(x, BatchTensor)]
+    for x in given:
+        x.fresh = False  # what is taken of it may be written into
+    rows = next((x.rows for x in given if x.rows is not None), None)
+
+    def of(n: int) -> Any:
+        def laid(x: Any) -> Any:
+            if isinstance(x, BatchTensor):
+                times = getattr(x.rows, "times", 1) // x.each.shape[x.batch_axis]
+                return bare(x.each).repeat(*[n * times if i == x.batch_axis else 1 for i in range(x.ndim)])
+            return n * x.times if isinstance(x, BatchSize) else bare(x)
+
+        own, named = map_leaves((args, kwargs), laid)
+        return func(*own, **named)
+
+    try:
+        two, three = of(2), of(3)
+    except ShapeError as error:
+        raise _unlike(func.__name__) from error
+    others = iter(leaves(three))
+    one = rows if rows is None or rows.times == 1 else type(rows)(rows.edge)
+    return map_leaves(two, lambda x: _of_each(func.__name__, x, next(others), one, made))
+
+
+def _of_each(name: str, x: Any, other: Any, one: Any, made: Callable[[Any], Any]) -> Any:
+    """Return one value of both that a function gave, of two and three rows."""
+    if type(x) is int and x != other and one is not None and 2 * other == 3 * x:
+        return one * (x // 2)
+    if not hasattr(x, "narrow"):
+        if x != other:
+            raise _unlike(name)
+        return x
+    axes = [i for i, (n, m) in enumerate(zip(x.shape, other.shape)) if n != m]
+    if not axes and _same(x, other):
+        return made(x)
+    axis, n = (axes[0], other.shape[axes[0]] - x.shape[axes[0]]) if len(axes) == 1 else (0, 0)
+    if not axes or not n or x.shape[axis] != 2 * n:
+        raise _unlike(name)
+    first = next((x.narrow(axis, 0, m) for m in (1, n) if _repeats(x, m, axis) and _repeats(other, m, axis)), None)
+    if first is None or not _same(first, other.narrow(axis, 0, first.shape[axis])):
+        raise _unlike(name)
+    return BatchTensor(made(first), axis, None if one is None else one * n)
+
+
+def _same(a: Any, b: Any) -> bool:
+    """Whether the elements of two tensors are the same, NaN included."""
+    return bool(((a == b) | ((a != a) & (b != b))).all())
+
+
+def _repeats(x: Any, n: int, axis: int) -> bool:
+    """Whether a tensor is its first n elements along an axis over and over."""
+    times = x.shape[axis] // n
+    return _same(x, x.narrow(axis, 0, n).repeat(*[times if i == axis else 1 for i in range(len(x.shape))]))
+
+
+def lifts(tree: Any) -> bool:
+    """Whether arguments are constants of the batch, and nothing that runs over streams."""
+    found = leaves(tree)
+    return any(isinstance(x, BatchTensor) for x in found) and all(
+        isinstance(x, (BatchTensor, BatchSize)) or not hasattr(x, "edge") for x in found
+    )
+
+
+def writes_into_all(name: str) -> NotStreamableError:
+    """Return why such a constant is not written into."""
+    return NotStreamableError.here(
+        name,
+        " writes into a constant that all streams have alike; compute a new tensor instead (torch.cat, "
+        "torch.stack, torch.where), or write into torch.zeros_like of a stream",
+    )
+
+
+def _unlike(name: str) -> NotStreamableError:
+    return NotStreamableError.here(name, " of a constant that all streams have alike: each would have another")

@@ -123,17 +123,17 @@ class Deferred(Shared, LikeOthers):
 
     def answered(self, key: Any, tensors: Sequence[Any], make: Callable[[], Any]) -> Any:
         """Return the cached answer for a key and the same tensors; make it where there is none."""
-        found, held = _ANSWERS.get(key, (None, ()))
-        if found is None or any(one() is not t for one, t in zip(held, tensors)):
+        answer = _ANSWERS.get(key)
+        if answer is None or any(one() is not t for one, t in zip(answer[1], tensors)):
             try:
                 with self.library.evaluating():
-                    found = make()
+                    answer = make(), tuple(map(ref, tensors))
             except IndexError as error:
                 raise Unrecognised(f"it looks {BEYOND}: {error}") from None
             while len(_ANSWERS) >= _REMEMBERED:
                 del _ANSWERS[next(iter(_ANSWERS))]
-            _ANSWERS[key] = found, tuple(map(ref, tensors))
-        return found
+            _ANSWERS[key] = answer
+        return answer[0]
 
     # ------------------------------------------------------------------ what is in it
     @property
@@ -204,7 +204,7 @@ class Deferred(Shared, LikeOthers):
             own = (self.key(i, keys, tensors) for i in (x.length, x.value))
             return (x.roles, x.position, *own)
         if isinstance(x, Length) and keys is None:
-            return tuple(_count(x, n) for n in (*_PROBED[0], LONGEST, LONGEST + 1))
+            return tuple(count_of(x, n) for n in (*_PROBED[0], LONGEST, LONGEST + 1))
         if isinstance(x, Length):
             return tuple(frames_at(x, n, keys, frames_for(keys, n)[0]) for n in (LONGEST, LONGEST + 1))
         if isinstance(x, self.library.tensor):
@@ -222,7 +222,7 @@ class Deferred(Shared, LikeOthers):
         """Return the tensor for so many frames of the forward's input."""
         try:
             with self.library.evaluating():
-                return self.at(lambda length: _count(length, n))
+                return self.at(lambda length: count_of(length, n))
         except IndexError as error:
             raise NotStreamableError.here(f"{self!r}", f" look {BEYOND}: {error}; {SERVES}") from None
 
@@ -251,16 +251,16 @@ class Deferred(Shared, LikeOthers):
     def _length_of(self, sizes: Sequence[int], probed: Sequence[int], lengths: Sequence[Length]) -> Any:
         """Return the length that has these sizes, or is one of these, multiplied, shifted and divided."""
         for length in lengths:
-            counts = [_count(length, n) for n in probed]
+            counts = [count_of(length, n) for n in probed]
             times = (sizes[1] - sizes[0]) // ((counts[1] - counts[0]) or 1)
             rest = {s - times * c for s, c in zip(sizes, counts)}
             if times not in (0, 1) and len(rest) == 1:
                 return length * times + rest.pop()
         for by in (1, 2, 3, 4, 5, 6, 7, 8):
             for length in lengths:
-                plus = by * sizes[0] - _count(length, probed[0])
+                plus = by * sizes[0] - count_of(length, probed[0])
                 for more in range(plus, plus + by):
-                    if all((_count(length, n) + more) // by == s for n, s in zip(probed, sizes)):
+                    if all((count_of(length, n) + more) // by == s for n, s in zip(probed, sizes)):
                         return length if (by, more) == (1, 0) else ((length + more) // by).counting()
         raise NotStreamableError.here(f"the size of {self!r}", f" is none of a stream's; {SERVES}")
 
@@ -338,7 +338,7 @@ class Deferred(Shared, LikeOthers):
     def shares(self) -> bool:
         n = self._probed()[0]
         with self.library.evaluating():
-            args, kwargs = (self._at(x, lambda length: _count(length, n)) for x in (self.args, self.kwargs))
+            args, kwargs = (self._at(x, lambda length: count_of(length, n)) for x in (self.args, self.kwargs))
             return bool(self.library.share(self.library.compute(self.func, args, kwargs), args))
 
     def _within(self, of: Any, out: Any, *source: Any) -> Any:
@@ -490,11 +490,11 @@ def _number_of(x: Any) -> Any:
 
 def _fits(size: int, part: slice, frames: int) -> bool:
     """Whether a cut takes what is there, for so many frames of the forward's input."""
-    start, stop = (_count(e, frames) if isinstance(e, Length) else e or 0 for e in (part.start, part.stop))
+    start, stop = (count_of(e, frames) if isinstance(e, Length) else e or 0 for e in (part.start, part.stop))
     return (start >= 0 or not isinstance(part.start, Length)) and stop <= size
 
 
-def _count(length: Length, frames: int) -> int:
+def count_of(length: Length, frames: int) -> int:
     """Return a length as a number, for so many frames of the forward's input."""
     formula = length.formula()
     return length.apply(frames) if formula is None else int(formula.count.at(frames))

@@ -168,12 +168,16 @@ def _of_pairs(x: Any, s: str, vectors: Any, t: str, out: str) -> Any:
         return None
     if not isinstance(index, Deferred) or isinstance(table, Deferred) or len(table.shape) != 2:
         return None
-    found = product(x, s, Deferred(vectors.library, lambda table: table, (table,), {}), t[1:], out)
+    found = product(x, s, Deferred(vectors.library, _itself, (table,), {}), t[1:], out)
     if found is None:
         return None
     places, shape = found
     whole = _deferred(places, shape)
     return Deferred(vectors.library, _taken, (whole, index, out.index(t[0]), out.index(t[1])), {})
+
+
+def _itself(table: Any) -> Any:
+    return table
 
 
 _AS_IT_IS = ("to", "type_as", "float", "contiguous", "clone", "detach")

@@ -8,7 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from ..errors import DreamStreamError
 from ..operations import ARITHMETIC, BITWISE, ELEMENTWISE, RELATIONS, Elementwise
+from . import hook
 from .elementwise import DIVIDE, binary, binary_or_not, bits, quotient, rounded, shifted, unary
 from .in_place import apart
 from .tensor import Tensor, take
@@ -43,12 +45,16 @@ def _operator(compute: Callable[..., Any], name: str, reflected: bool = False) -
     """Return the method of an operator, which leaves foreign operands to these."""
 
     def forwards(self: Tensor, other: Any) -> Tensor:
-        out: Tensor = compute(name, self, other)
-        return out
+        try:
+            return compute(name, self, other)  # type: ignore[no-any-return]
+        except DreamStreamError as error:
+            return hook.explained(error, forwards, self, other)  # type: ignore[no-any-return]
 
     def backwards(self: Tensor, other: Any) -> Tensor:
-        out: Tensor = compute(name, other, self)
-        return out
+        try:
+            return compute(name, other, self)  # type: ignore[no-any-return]
+        except DreamStreamError as error:
+            return hook.explained(error, backwards, self, other)  # type: ignore[no-any-return]
 
     return backwards if reflected else forwards
 

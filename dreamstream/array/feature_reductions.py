@@ -17,7 +17,7 @@ from .stream_tensor import StreamTensor
 
 
 # ---------------------------------------------------------------------- reductions
-def reduce_features(
+def over_features(
     x: StreamTensor, name: str, axes: Sequence[int], keepdim: bool, options: dict[str, Any]
 ) -> StreamTensor:
     """Return a reduction of torch's over feature axes.

@@ -9,8 +9,9 @@ from frame to frame, in an attribute perhaps, would show there.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextvars import ContextVar
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -29,6 +30,7 @@ from .loop_frames import (
     EachFrame,
     Frames,
     Gathered,
+    GatheredParts,
     Grown,
     Numbers,
     Together,
@@ -64,7 +66,26 @@ def _walk(value: Any, at: Callable[[Any, tuple[Any, ...]], Any], path: tuple[Any
         return type(value)(*items) if hasattr(value, "_fields") else type(value)(items)
     if type(value) is dict:
         return {k: _walk(v, at, (*path, k)) for k, v in value.items()}
+    parts = _parts(value)
+    if parts is not None:
+        return _put_together(value, [_inner(at(part, (*path, name))) for name, part in zip(_PARTS, parts)])
     return at(value, path)
+
+
+_PARTS = ("real", "imag")
+
+
+def _parts(value: Any) -> tuple[Any, Any] | None:
+    """Return the parts of a complex value; None for any other."""
+    inner = _inner(value)
+    return (inner.real, inner.imag) if getattr(type(inner), "in_parts", False) else None
+
+
+def _put_together(like: Any, parts: Sequence[Any]) -> Any:
+    """Return the complex value of two parts, as another one is seen."""
+    inner = _inner(like)
+    whole = type(inner)(*parts)
+    return whole if inner is like else type(like).shell(whole)
 
 
 def frames_in(x: Any) -> Frames | None:
@@ -135,6 +156,11 @@ INSTEAD: dict[Any, Callable[..., Any]] = {
 
 
 # ---------------------------------------------------------------------- the statement
+def _each(name: str) -> list[Any]:
+    """Return the outputs that the parts are which a list gathers."""
+    return [("each", name, part) for part in _PARTS]
+
+
 class ForLoop:
     """A ``for`` that runs; `begin` makes it one over frames."""
 
@@ -180,6 +206,7 @@ class ForLoop:
                 self._started = {n: self._start(n, v) for n, v in self._values.items()}
                 self._before = {n: self._kinds(n, v, 0) for n, v in self._started.items()}  # lists may be changed
                 self._given: dict[Any, Any] = {}
+                self._items: dict[str, Any] = {}
                 yield self._target(number)
                 seen = variables(sys._getframe(1))
                 again = self._end(seen)
@@ -336,11 +363,14 @@ class ForLoop:
         if len(more) > 1:
             refuse("several values for each frame in one list; keep them in several lists")
         for item in more:
-            if not _is_of_body(item):
-                refuse("a list gathers what is no tensor of the loop's frames")
-            inner = _inner(item).in_order()
-            outputs["each", name] = inner.edge
-            self._given["each", name] = inner.dims
+            parts = _parts(item)
+            for key, part in ((("each", name), item),) if parts is None else zip(_each(name), parts):
+                if not _is_of_body(part):
+                    refuse("a list gathers what is no tensor of the loop's frames")
+                inner = _inner(part).in_order()
+                outputs[key] = inner.edge
+                self._given[key] = inner.dims
+            self._items[name] = item
 
     # ------------------------------------------------------------------ after the loop
     def _finish(self) -> None:
@@ -378,6 +408,11 @@ class ForLoop:
             elif before:
                 refuse("a list that held something before the loop gathers frames")
             return Gathered(self._made["each", name], self._given["each", name], self._see)
+        if _each(name)[0] in self._made:
+            if self._initial[name]:
+                refuse("a list that held something before the loop gathers complex frames")
+            real, imag = (Gathered(self._made[k], self._given[k], _inner) for k in _each(name))
+            return GatheredParts(real, imag, partial(_put_together, self._items[name]))
         value = self._values[name]
         if name in self.site.names and name not in self.site.later:
             return Hooks.unbound
@@ -407,9 +442,12 @@ class ForLoop:
             return self._see(last.unsqueeze(first.axis) if first.keeps else last)
         inner = _inner(first)
         constant = inner.constant if isinstance(inner, BatchTensor) else first
-        if first is None or _is_zero(constant):
+        once = type(inner) is StreamTensor
+        if first is None or (not once and _is_zero(constant)):
             return self._see(last_of(frames, dims))
         stream, before, there = from_before(frames, dims)
+        if once:
+            constant = inner.unsqueeze(stream.dims.index("L"))
         if hasattr(constant, "dim") and not hasattr(constant, "is_stream"):  # another front end's own
             made = _inner(self._see(before).where(self._see(there), constant))
         else:

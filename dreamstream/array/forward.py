@@ -34,7 +34,7 @@ from .deferred import Deferred
 from .dimension_arguments import numbered
 from .elementwise import where
 from .ends import first_frames, last_frame, last_frames
-from .feature_reductions import product, reduce_features, why_not_matmul
+from .feature_reductions import over_features, product, why_not_matmul
 from .masked_select import Picked
 from .merged_dimensions import Merged, merged
 from .over_time import chosen, reduce_stream, require_waiting, spread
@@ -444,7 +444,7 @@ def reduce(x: StreamTensor, kind: str, axes: Sequence[int], keepdim: bool, optio
         )
     if "L" in roles:
         return reduce_stream(x, kind, axes, keepdim, options)
-    return reduce_features(x, kind, axes, keepdim, options)
+    return over_features(x, kind, axes, keepdim, options)
 
 
 #: The most streams that one operator takes.

@@ -9,6 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
 from typing import Any, NoReturn, Protocol, TypeVar
 
+from ..errors import DreamStreamError
+
 T = TypeVar("T")
 
 
@@ -39,6 +41,14 @@ def fill(apply: Callable[..., Any], table: Callable[..., Any], run: Callable[...
     """Set what stands behind `apply`, `table` and `run`."""
     global _apply, _table, _run
     _apply, _table, _run = apply, table, run
+
+
+def explained(error: DreamStreamError, method: Callable[..., Any], x: Any, *args: Any, **kwargs: Any) -> Any:
+    """Raise what a stream's method failed with; where refusals are listed, return what stands for its result."""
+    explanation = getattr(getattr(x.edge, "entry", None), "explanation", None) if x.is_stream else None
+    if explanation is None or not explanation.is_native:
+        raise error
+    return explanation.instead(error, method, (x, *args), kwargs)
 
 
 def apply(

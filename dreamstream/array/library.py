@@ -17,8 +17,10 @@ from ..errors import NotStreamableError
 from ..operations import RELATIONS
 from ..stream.mask_recognition import Recognised
 from ..stream.rules import Length, Sizes
+from ..stream.rules.sizes import Token
 from ..stream.tree import map_leaves
 from . import creation, positions
+from .batch_constants import plain_beside
 from .deferred import SERVES_FRAMES, Deferred, flat, is_deferred, to_a_copy
 from .draws import dropping
 from .einsum import table_product
@@ -104,6 +106,7 @@ class Library(Sizes):
 
     def defer(self, func: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         """Defer a function of deferred values and lengths; with a stream among its arguments, run it."""
+        args, kwargs = plain_beside(args, kwargs)
         if any(isinstance(x, (StreamTensor, Scores, Greatest)) for x in flat((args, kwargs))):
             found = table_product(func.__name__, args, lambda: _run(func, args, kwargs))
             return _run(func, args, kwargs) if found is None else found
@@ -115,7 +118,7 @@ class Library(Sizes):
         if func is None:
             return NotImplemented
         out = self.defer(func, args, kwargs)
-        lengths = any(isinstance(a, Symbolic) and not a.position for a in args)
+        lengths = any(isinstance(a, Symbolic) and isinstance(a.value, Token) for a in args)
         compares = lengths and name.startswith("__") and name.strip("_") in RELATIONS and isinstance(out, Deferred)
         if compares and sum(isinstance(s, Length) for s in out.shape) < 2:
             return NotImplemented  # a mask of frames by their number, which is refused
@@ -161,6 +164,7 @@ def _run(func: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any
 def _stream_of(x: Any) -> Any:
     if isinstance(x, Deferred):
         return x.as_stream()
+    x = positions.number_of_all(x)
     return x.constant() if isinstance(x, Symbolic) and x.position else x
 
 

@@ -49,9 +49,12 @@ class EachFrame(Frames):
         self.length = stream.shape[axis]
 
     def at(self, number: FrameNumber) -> Any:
-        index = (slice(None),) * self._axis + (number,)
-        frame = frame_of(self._stream, index)
+        frame: Any = self._stream[(slice(None),) * self._axis + (number,)]
         return frame.unsqueeze(self._axis) if self._keeps else frame
+
+    def __getitem__(self, number: Any) -> Any:
+        edge: Any = self._stream.edge
+        return edge.entry.library.see(self.at(number))
 
 
 class Counted(Frames):
@@ -282,6 +285,25 @@ class Gathered:
     def each(self) -> EachFrame:
         """Return what a loop over it goes over."""
         return EachFrame(self._stream(0), 0)
+
+
+class GatheredParts(Gathered):
+    """The same of complex tensors; `make` puts two parts together."""
+
+    def __init__(self, real: Gathered, imag: Gathered, make: Any) -> None:
+        super().__init__(real.frames, real._dims, None)
+        self._parts, self._make = (real, imag), make
+
+    def stacked(self, dim: int = 0) -> Any:
+        """Return what ``stack`` gives."""
+        return self._make([part.stacked(dim) for part in self._parts])
+
+    def joined(self, dim: int = 0) -> Any:
+        """Return what ``cat`` gives."""
+        return self._make([part.joined(dim) for part in self._parts])
+
+    def __getitem__(self, index: Any) -> Any:
+        return self._make([part[index] for part in self._parts])
 
 
 def along(frames: StreamTensor, dims: tuple[Any, ...]) -> StreamTensor:

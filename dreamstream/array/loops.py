@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from typing import Any, NoReturn
 
 from ..errors import NotStreamableError
+from ..operations import ELEMENTWISE
 from ..operations.refusals import LOOPS_BACKWARDS, LOOPS_ELSEWHERE, LOOPS_TO_LAST, LOOPS_WHOLE, Refusal
 from ..source_line import user_line
 from ..stream.edge import Edge, Line, Request, lines_of
@@ -339,8 +340,7 @@ class Loop:
         if not self.inputs:
             refuse("a loop over frames that reads no frame of a stream")
         program = _Program(self, outputs)
-        streams: list[Any] = [x for _, x in self.inputs]
-        edges, values = [x.edge for x in streams], [x.value for x in streams]
+        edges, values = program.read.edges, program.read.values
         made = hook.run(Request("scan", {"body": program.text()}, edges, values, program.weights))
         found = {}
         for i, key in enumerate(outputs):
@@ -398,11 +398,73 @@ class _Round:
         return found
 
 
+class _Read:
+    """The streams that a loop reads.
+
+    In a capture, what is larger than what it is made of by single elements, as ``exp(dt[..., None] * A)``, is made
+    in the body, where it needs no memory.
+
+    Attributes
+    ----------
+    edges, values
+        Of the streams.
+    nodes : list of (Request, numbers of its inputs)
+        What the bodies begin with.
+    at : list of (bool, int)
+        Of each input of the loop, whether a node gives it, and its number among these or among the streams.
+    """
+
+    def __init__(self, loop: Loop) -> None:
+        self._captures = hasattr(loop.entry, "maker")
+        self._maker: Any = loop.entry.maker if self._captures else None
+        self.edges: list[Edge] = []
+        self.values: list[Any] = []
+        self.nodes: list[tuple[Request, list[tuple[bool, int]]]] = []
+        self._known: dict[Any, tuple[bool, int]] = {}
+        self.at = [self._place(x.edge, x.value) for _, x in loop.inputs]
+
+    def _place(self, edge: Any, value: Any) -> tuple[bool, int]:
+        if self._captures:
+            ends = {e.handle: e for e in self._ends(edge, _size(edge))}
+            if sum(map(_size, ends.values())) < _size(edge):
+                return self._add(edge, set(ends))
+        return self._stream(edge, value)
+
+    def _ends(self, edge: Edge, size: int) -> list[Edge]:
+        """Return what a value is made of by operations on single elements that give as many as it has."""
+        request = self._maker(edge)
+        here = request is not None and (request.name in ELEMENTWISE or request.name == "reshape")
+        if not here or (_size(edge) < size and request.name != "reshape"):
+            return [edge]
+        return [end for e in request.edges for end in self._ends(e, size)]
+
+    def _add(self, edge: Edge, ends: set[Any]) -> tuple[bool, int]:
+        if edge.handle in ends:
+            return self._stream(edge, None)
+        if edge.handle not in self._known:
+            request = self._maker(edge)
+            self.nodes.append((request, [self._add(e, ends) for e in request.edges]))
+            self._known[edge.handle] = (True, len(self.nodes) - 1)
+        return self._known[edge.handle]
+
+    def _stream(self, edge: Edge, value: Any) -> tuple[bool, int]:
+        key = edge.handle if self._captures else id(edge)
+        if key not in self._known:
+            self._known[key] = (False, len(self.edges))
+            self.edges.append(edge)
+            self.values.append(value)
+        return self._known[key]
+
+
+def _size(edge: Edge) -> int:
+    return math.prod(edge.line.features)
+
+
 class _Program:
     """The text of a loop's bodies, and their weights."""
 
     def __init__(self, loop: Loop, outputs: Sequence[Any]) -> None:
-        self._loop = loop
+        self._loop, self.read = loop, _Read(loop)
         self._carried = list(loop.carried)
         firsts = [first for _, first in loop.carried.values()]
         self.weights: list[Any] = [None if f is None else f for f in firsts]
@@ -428,19 +490,31 @@ class _Program:
         return at
 
     def _number(self, handle: Any) -> int:
+        carried = len(self.read.edges)
         if isinstance(handle, int):
-            return len(self._loop.inputs) + len(self._carried) + handle
+            return self._made(len(self.read.nodes) + handle)
         kind, key = handle
-        return int(key) if kind == "input" else len(self._loop.inputs) + self._carried.index(key)
+        return self._read_at(self.read.at[key]) if kind == "input" else carried + self._carried.index(key)
+
+    def _made(self, node: int) -> int:
+        """Return the number of what a node gives, by its number among all values that nodes give."""
+        return len(self.read.edges) + len(self._carried) + node
+
+    def _read_at(self, at: tuple[bool, int]) -> int:
+        return self._made(at[1]) if at[0] else at[1]
+
+    def _node(self, request: Request, inputs: list[int]) -> dict[str, Any]:
+        return {
+            "op": request.name,
+            "attributes": {k: _plain(v) for k, v in request.op.attributes.items()},
+            "inputs": inputs,
+            "weights": [self._weight(w) for w in request.weights],
+        }
 
     def _body(self, round_: _Round) -> dict[str, Any]:
-        nodes = [
-            {
-                "op": r.name,
-                "attributes": {k: _plain(v) for k, v in r.op.attributes.items()},
-                "inputs": [self._number(e.handle) for e in r.edges],
-                "weights": [self._weight(w) for w in r.weights],
-            }
+        nodes = [self._node(r, [*map(self._read_at, inputs)]) for r, inputs in self.read.nodes]
+        nodes += [
+            self._node(r, [self._number(e.handle) for e in r.edges])
             | ({"note": round_.body.notes[j]} if j in round_.body.notes else {})
             for j, r in enumerate(round_.body.nodes)
         ]

@@ -107,12 +107,19 @@ def rows_by_distance(
 def seen_in(context: Context, keys: Any) -> Deferred:
     """Return whether queries see keys in a context."""
     length = keys.shape[2]
+    sizes = context.chunk, context.left, context.right, context.keep
     library = length.edge.entry.library
+    return Deferred(library, _seen_by(library), (length, *sizes), {})
+
+
+@lru_cache(maxsize=8)
+def _seen_by(library: Any) -> Callable[..., Any]:
+    """Return the function of a length and a context: the same in every call, whose answers are found again."""
 
     def seen(n: int, *sizes: Any) -> Any:
         return library.array(expected(Context(*sizes), n))
 
-    return Deferred(library, seen, (length, context.chunk, context.left, context.right, context.keep), {})
+    return seen
 
 
 def product_within(x: Any) -> Places | None:

@@ -17,7 +17,7 @@ from ..operations.refusals import AT_THE_END, Refusal
 from ..stream.edge import Edge
 from .dimension_arguments import numbered
 from .elementwise import with_frames
-from .feature_reductions import attributes_of, reduce_features
+from .feature_reductions import attributes_of, over_features
 from .stream_tensor import StreamTensor
 
 
@@ -119,7 +119,7 @@ def _by_parts(kind: str) -> Callable[..., StreamTensor]:
         if x.dtype == np.bool_ and kind in ("sum", "prod", "argmax", "argmin"):
             x = x.to(np.dtype(np.int64))
         if others and not (kind in _OF_ALL and x.has_gradients):
-            x, others = reduce_features(x, kind, others, False, {}), ()
+            x, others = over_features(x, kind, others, False, {}), ()
         return of_frames(x, others, "reduce_frames", {"kind": {"amax": "max", "amin": "min"}.get(kind, kind)})
 
     return run
@@ -185,7 +185,7 @@ def chosen(x: StreamTensor, kind: str, axis: int, keepdim: bool) -> StreamTensor
 
 
 def reduce_stream(x: StreamTensor, kind: str, axes: Sequence[int], keepdim: bool, options: dict[str, Any]) -> Any:
-    """Return a reduction as `reduce_features`, but over L, and features too; it is there at the stream's end."""
+    """Return a reduction as `over_features`, but over L, and features too; it is there at the stream's end."""
     out = _KINDS[kind](x, [a for a in axes if x.dims[a] != "L"], options)
     for axis in sorted(axes) if keepdim else ():
         out = out.unsqueeze(axis)

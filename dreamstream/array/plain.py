@@ -63,6 +63,13 @@ def _variance(a: Array, axes: Axes, keepdim: bool, correction: float) -> Array:
     return _quietly(np.divide, total, max(n - correction, 0))
 
 
+def norm_of(a: Array, p: float) -> Array:
+    """Return the p-norm of all elements."""
+    if p == 2 and a.dtype in (np.float32, np.float64):
+        return np.array(math.sqrt(_core.squares(in_c_order(a))), a.dtype)
+    return np.asarray(_norm(a, tuple(range(a.ndim)), False, p))
+
+
 def _norm(a: Array, axes: Axes, keepdim: bool, p: float) -> Any:
     size: Array = np.asarray(a.astype(np.float64))
     if p != 2:

@@ -82,6 +82,9 @@ def _counted(x: Any) -> tuple[Symbolic, list[int]]:
         if name in ("add", "radd", "mul", "rmul") and isinstance(first, int):
             leaf, steps = _counted(given[1])
             return leaf, [*steps, _CODES[name], first]
+        if name in ("sub", "rsub") and isinstance(first, int) and given[1:] and is_deferred(given[1]):
+            leaf, steps = _counted(given[1])
+            return leaf, [*steps, *([1, -1, 0, first] if name == "sub" else [0, -first])]
         more = _step(name, *given[1:], **{k: _as_integer(v) for k, v in x.kwargs.items()})
         if more is not None and is_deferred(first):
             leaf, steps = _counted(first)
@@ -90,9 +93,16 @@ def _counted(x: Any) -> tuple[Symbolic, list[int]]:
 
 
 def _as_integer(x: Any) -> Any:
-    """Return the integer that a tensor of one element holds; all else as it is."""
+    """Return the integer that a tensor of one element, or one number for all streams, holds; all else as it is."""
+    x = number_of_all(x)
     plain = integers(x) and not (is_deferred(x) or getattr(x, "is_stream", False))
     return int(x) if plain and math.prod(x.shape) == 1 else x
+
+
+def number_of_all(x: Any) -> Any:
+    """Return the number that a tensor made for all streams, as ``full((B, 1), 3)``, holds; all else as it is."""
+    alone = isinstance(x, Symbolic) and not x.position and "L" not in x.roles
+    return x.value if alone and isinstance(x.value, (int, float)) else x
 
 
 def _step(name: str, *given: Any, **named: Any) -> list[int] | None:
@@ -114,7 +124,7 @@ def _step(name: str, *given: Any, **named: Any) -> list[int] | None:
         return [2, 1 << by]
     if name in ("and", "rand", "bitwise_and") and by >= 0 and by & (by + 1) == 0:
         return [3, by + 1]
-    floored = name in ("div", "divide") and named.get("rounding_mode") == "floor"
+    floored = name in ("div", "divide") and named.get("rounding_mode") is not None
     code = 2 if floored else _CODES.get(name)
     if code is None or (code in (2, 3) and by < 1):
         return None

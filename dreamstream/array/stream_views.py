@@ -14,11 +14,11 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import ModeError, NotStreamableError, ShapeError
+from ..errors import DreamStreamError, ModeError, NotStreamableError, ShapeError
 from ..operations.refusals import LOOPS
 from ..stream.rules import BatchSize, Length, join, require_same
 from ..stream.where import INSTEAD
-from . import chunks, forward, prefix_frames, reductions, views, writing  # noqa: F401  (plain methods that are taken up)
+from . import chunks, forward, hook, prefix_frames, reductions, views, writing  # noqa: F401  (plain methods that are taken up)
 from .creation import cat, full_like
 from .dimension_arguments import axes_of, axis_of, numbered, sizes_of
 from .dtypes import require_float
@@ -303,7 +303,10 @@ def allclose(self: Any, other: Any, rtol: float = 1e-5, atol: float = 1e-8, equa
 
 # ---------------------------------------------------------------- matrices
 def matmul(self: Any, other: Any) -> Any:
-    return _methods(self).matmul(self, other, False)
+    try:
+        return _methods(self).matmul(self, other, False)
+    except DreamStreamError as error:
+        return hook.explained(error, Tensor.matmul, self, other)
 
 
 def bmm(self: Any, mat2: Any) -> Any:

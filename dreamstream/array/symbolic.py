@@ -391,25 +391,17 @@ class Symbolic(Described, Filled):
 
     def div(self, other: Any, *, rounding_mode: str | None = None) -> Any:
         """Return the quotient, rounded as torch does."""
+        if self.position and rounding_mode is not None:
+            return self._otherwise("div", (other,), {"rounding_mode": rounding_mode})
         out = self / other
         return out if rounding_mode is None else out.floor()
 
     def _rounded(self, function: Callable[[Any], Any]) -> Symbolic:
         return self._like(function(self.value) if isinstance(self.value, Token) else float(function(self.value)))
 
-    def floor(self) -> Symbolic:
-        """Return the largest integer that is not larger."""
-        return self._rounded(math.floor)
-
-    def ceil(self) -> Symbolic:
-        """Return the smallest integer that is not smaller."""
-        return self._rounded(math.ceil)
-
-    def round(self) -> Symbolic:
-        """Return the nearest integer."""
-        return self._rounded(round)
-
-    trunc = floor
+    floor = trunc = partialmethod(_rounded, math.floor)
+    ceil = partialmethod(_rounded, math.ceil)
+    round = partialmethod(_rounded, round)
 
     def clamp(self, min: Any = None, max: Any = None) -> Any:
         """Return it within limits: as a formula, where counts show for every stream on which side it is."""
@@ -555,6 +547,7 @@ def positions(start: Any, end: Any, step: Any = 1, dtype: Any = None) -> Any:
 
 def _answering(answer: Callable[[Symbolic, Any], Any], *names: str) -> None:
     def method(self: Symbolic, other: Any) -> Any:
+        other = other.meeting(self) if hasattr(type(other), "meeting") else other  # a constant of the batch
         try:
             return answer(self, other)
         except (_NoFormula, NotStreamableError) as error:

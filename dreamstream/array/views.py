@@ -114,7 +114,7 @@ def expand(self: Tensor, *given: Any, size: Any = ()) -> Any:
 def repeat(self: Tensor, *given: Any, repeats: Any = ()) -> Any:
     """Return the tensor laid end to end `repeats` times along each dimension.
 
-    With a stream's ``x.size(B)`` for a dimension of size 1 it gives a `BatchTensor`.
+    With a stream's ``x.size(B)`` it gives a `BatchTensor`.
     """
     times = sizes_of(given, repeats)
     if len(times) < self.ndim:
@@ -127,9 +127,8 @@ def repeat(self: Tensor, *given: Any, repeats: Any = ()) -> Any:
         return once.expand(*[n if isinstance(n, (Length, Rows)) else -1 for n in times])
     batch = [i for i, n in enumerate(times) if isinstance(n, Rows)]
     if batch:
-        return BatchTensor(
-            self.repeat(*[1 if i in batch else n for i, n in enumerate(times)]), batch, times[batch[0]]
-        )
+        once = self.repeat(*[1 if i in batch else n for i, n in enumerate(times)])
+        return BatchTensor(once, batch, times[batch[0]] * once.shape[batch[0]])
     counts = tuple(map(operator.index, times))
     if any(n < 0 for n in counts):
         raise ShapeError(f"repeat: numbers must not be negative, got {times}")

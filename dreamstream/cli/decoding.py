@@ -14,7 +14,7 @@ from ..errors import FormatError
 from ..models import Commands
 from .arguments import at_least
 
-_ENDPOINTS = Endpoints(silence=2.4, trailing_silence=0.8, length=15.0)
+ENDPOINTS = Endpoints(silence=2.4, trailing_silence=0.8, length=15.0)
 
 
 def add_decoder(parser: argparse._ActionsContainer, required: bool = True) -> None:
@@ -54,7 +54,7 @@ def decoder_of(args: argparse.Namespace, name: str | None, model: ds.Engine | Co
         lm_weight=args.lm_weight,
         word_score=args.word_score,
         hotwords=None if args.hotwords is None else _content(args.hotwords),
-        endpoints=_ENDPOINTS,
+        endpoints=ENDPOINTS,
         rate=float(rate),
     )
     if isinstance(model, Commands):

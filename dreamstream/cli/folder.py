@@ -32,8 +32,9 @@ def is_asked(args: argparse.Namespace) -> bool:
     for option in ("compare_offline", "json", "plot", "int16"):
         if lines and getattr(args, option):
             raise FormatError(f"--{option.replace('_', '-')} does not go with -o {args.output}")
-    if not lines and args.workers:
-        raise FormatError("--workers goes with -o OUT.jsonl")
+    for option in ("workers", "ray"):
+        if not lines and getattr(args, option):
+            raise FormatError(f"--{option} goes with -o OUT.jsonl")
     return lines
 
 
@@ -51,6 +52,7 @@ def run(args: argparse.Namespace, model: Any) -> int:
         chunk=max(1, int(model.rate) * args.chunk_ms // 1000),
         workers=args.workers,
         bad=bad.append,
+        ray=args.ray,
     )
     left = len(paths) - n - len(bad)
     print(f"{n} files were run, {left} had been before; {args.output} has a line for each")

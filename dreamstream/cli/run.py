@@ -396,5 +396,7 @@ def add(commands: Commands) -> None:
     parser.add_argument(
         "--workers", type=at_least(0, int), default=0, metavar="N", help="processes that read for a .jsonl (0)"
     )
+    said = "a Ray whose machines run the files of a .jsonl, in so many workers: its head's address, or `local`"
+    parser.add_argument("--ray", metavar="ADDRESS", help=said)
     add_threads(parser)
     parser.set_defaults(run=run)

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import importlib
 import os
+import signal
 import ssl
 import sys
 from dataclasses import fields, replace
+from functools import partial
 from typing import Any
 
 import dreamstream as ds
 
 from .. import models
 from .._core import shown
-from ..errors import FormatError
+from ..errors import DreamStreamError, FormatError
 from ..serve.limits import Limits
 from .arguments import Commands, add_threads, at_least
 from .decoding import add_decoder, decoder_of
@@ -32,9 +35,11 @@ _OPTIONS = {
 }
 
 
-def _served(name: str, source: str, args: argparse.Namespace, limits: Limits) -> Any:
+def _served(name: str, source: str, args: argparse.Namespace, limits: Limits, cluster: Any) -> Any:
     """Return a model that serves; one of the package's own has its decoder with it."""
     from ..serve import Model
+    from ..serve.pool import Pool
+    from ..serve.runner import Runner
 
     found = named_model(source)
     if found is None:
@@ -44,7 +49,13 @@ def _served(name: str, source: str, args: argparse.Namespace, limits: Limits) ->
         engine = ds.compile(model, model.spec, rate=model.sample_rate, verify=False, **options)
     decodes = isinstance(model, models.Commands)
     decoder = decoder_of(args, source, model if decodes else engine) if decodes or args.tokens else None
-    return Model(name, engine, limits, decoder)
+    pool = None if cluster is None else Pool(cluster, partial(Runner, engine, decoder), *args.workers)
+    return Model(name, engine, limits, decoder, pool)
+
+
+def _workers(text: str) -> tuple[int, int]:
+    least, _, most = text.partition(":")
+    return at_least(1, int)(least), at_least(1, int)(most or least)
 
 
 def _authorize(text: str | None) -> Any:
@@ -63,18 +74,29 @@ def _authorize(text: str | None) -> Any:
 
 def _run(args: argparse.Namespace) -> int:
     from ..serve import Service, open_store
+    from ..serve.records import Store
     from ..serve.server import serve
+    from ..serve.vaults import VaultStore
 
     given = {f.name: getattr(args, f.name) for f in fields(Limits) if f.name in _OPTIONS}
     limits = replace(Limits(), **given)
-    store = open_store(args.state, args.durable, limits.keep)
-    served = {}
+    cluster = None
+    if args.ray:
+        from ..serve.ray import RayCluster
+
+        cluster = RayCluster(args.ray, limits.keep, args.threads or 1)
+    if cluster is not None and args.state is None:
+        store: Store = VaultStore(cluster, args.durable)
+    else:
+        store = open_store(args.state, args.durable, limits.keep)
+    sources = {}
     for text in args.models:
         name, _, path = text.rpartition("=")
         name = name or os.path.splitext(os.path.basename(path))[0]
-        if name in served:
+        if name in sources:
             raise FormatError(f"two models are called {name}; give them names: NAME={path}")
-        served[name] = _served(name, path, args, limits)
+        sources[name] = path
+    served = {name: _served(name, path, args, limits, cluster) for name, path in sources.items()}
     tls = None
     if args.cert:
         tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -87,6 +109,20 @@ def _run(args: argparse.Namespace) -> int:
 
     async def run() -> None:
         service = Service(served, store, limits, _authorize(args.auth))
+
+        def renew() -> None:
+            for name, path in sources.items():
+                try:
+                    model = _served(name, path, args, limits, cluster)
+                except (DreamStreamError, OSError) as error:
+                    print(f"dreamstream serve: {name} stays as it is: {error}", file=sys.stderr)
+                    continue
+                if model.fingerprint != service.models[name].fingerprint:
+                    service.replace(name, model)
+                    print(f"{shown(name)} is {model.fingerprint} from now on", flush=True)
+
+        with contextlib.suppress(AttributeError, NotImplementedError):  # systems without it
+            asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, renew)
         await serve(service, args.host, args.port, tls, listening)
 
     asyncio.run(run())
@@ -104,7 +140,12 @@ def add(commands: Commands) -> None:
     parser.add_argument("--port", type=at_least(0, int), default=8765, help="0: a free one (8765)")
     said = "where streams are kept, so that they survive this process: a folder, or redis://HOST"
     parser.add_argument("--state", metavar="WHERE", help=said)
-    parser.add_argument("--durable", action="store_true", help="flush each record to the disk")
+    said = "flush each record to the disk; of vaults: have it in both"
+    parser.add_argument("--durable", action="store_true", help=said)
+    said = "a Ray whose nodes step the streams: its head's address, or `local`; --state is by default its vaults"
+    parser.add_argument("--ray", metavar="ADDRESS", help=said)
+    said = "workers of a Ray, and the most where load asks for more, besides a spare one (1)"
+    parser.add_argument("--workers", type=_workers, default=(1, 1), metavar="N[:MOST]", help=said)
     parser.add_argument(
         "--auth", metavar="MODULE:FUNCTION", help="called as f(token, address): may this client stream?"
     )

@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import json
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,7 +22,8 @@ from .protocol import FORMATS, MOST_BYTES, PATH, SUBPROTOCOL, as_told, message, 
 __all__ = ["Output", "ServerError", "Stream", "Word", "Words", "connect"]
 
 #: Codes after which a client comes back; the others say that it can't.
-_COMES_BACK = frozenset({1001, 1006, 1011, 1012, 1013, 4408, 4429})
+_COMES_BACK = frozenset({1001, 1006, 1011, 1012, 1013, 4408, 4413, 4429})
+_RETIRED = 4410
 _ACKNOWLEDGE = 64  # frames
 
 
@@ -77,8 +78,8 @@ class Stream:
         What the server says of the model and of this stream.
     """
 
-    def __init__(self, url: str, first: dict[str, Any], patience: float) -> None:
-        self._url, self._first, self._patience = url, first, patience
+    def __init__(self, urls: Sequence[str], first: dict[str, Any], patience: float) -> None:
+        self._urls, self._first, self._patience = deque(urls), first, patience
         self.told: dict[str, Any] = {}
         self._kept: deque[tuple[int, npt.NDArray[Any]]] = deque()  # input from what is stored on
         self._given = self._sent = 0
@@ -167,12 +168,12 @@ class Stream:
         except ImportError:
             self._fail(ImportError("a client needs the package websockets: pip install 'dreamstream[serve]'"))
             return
-        loop, wait = asyncio.get_running_loop(), 0.05
+        loop, wait, retired = asyncio.get_running_loop(), 0.05, 0
         until = loop.time() + self._patience
         while True:
             try:
                 async with open_socket(
-                    self._url + PATH, subprotocols=[Subprotocol(SUBPROTOCOL)], compression=None, max_size=None
+                    self._urls[0] + PATH, subprotocols=[Subprotocol(SUBPROTOCOL)], compression=None, max_size=None
                 ) as socket:
                     until, wait = loop.time() + self._patience, 0.05
                     if await self._stream(socket):
@@ -181,18 +182,24 @@ class Stream:
                     error: Exception = ConnectionError("the server has closed the connection")
             except ConnectionClosed as closed:
                 code = 1006 if closed.rcvd is None else closed.rcvd.code
-                if code not in _COMES_BACK:
-                    self._fail(ServerError(closed.rcvd.reason if closed.rcvd else "", code))
-                    return
                 error = closed
+                if code not in _COMES_BACK:
+                    error = ServerError(closed.rcvd.reason if closed.rcvd else "", code)
             except (OSError, InvalidHandshake, TimeoutError) as broken:
                 error = broken
             except ServerError as refused:
-                self._fail(refused)
-                return
+                error = refused
+            if isinstance(error, ServerError):
+                retired += 1
+                if error.code != _RETIRED or retired == len(self._urls):  # else another may have this version
+                    self._fail(error)
+                    return
+            elif error:
+                retired = 0
             if loop.time() > until:
-                self._fail(ConnectionError(f"{self._url} is not there: {error}"))
+                self._fail(ConnectionError(f"{self._urls[0]} is not there: {error}"))
                 return
+            self._urls.rotate(-1)
             await asyncio.sleep(wait)
             wait = min(1.0, 2 * wait)
 
@@ -224,6 +231,7 @@ class Stream:
                     self._sent = found["input"]
                     self._started.set()
                     sender = asyncio.create_task(self._send(socket))
+                    sender.add_done_callback(lambda task: task.cancelled() or task.exception())  # as below
                 elif found["type"] == "saved":
                     while self._kept and self._kept[0][0] + len(self._kept[0][1]) <= found["input"]:
                         self._kept.popleft()
@@ -295,7 +303,12 @@ class Stream:
 
 
 def connect(
-    url: str, model: str | None = None, *, format: str = "f32", token: Any = None, patience: float = 60.0
+    url: str | Sequence[str],
+    model: str | None = None,
+    *,
+    format: str = "f32",
+    token: Any = None,
+    patience: float = 60.0,
 ) -> Stream:
     """Return a stream on a server, to be entered: ``async with connect(url) as stream``.
 
@@ -303,8 +316,8 @@ def connect(
 
     Parameters
     ----------
-    url : str
-        As ``ws://127.0.0.1:8765``.
+    url : str or list of str
+        As ``ws://127.0.0.1:8765``; of several, with a store in common, the next is tried where one is lost.
     model : str, optional
         The server's first by default.
     format : {"f32", "i16"}
@@ -324,4 +337,4 @@ def connect(
     if format not in FORMATS:
         raise ValueError(f'format is "f32" or "i16", got {format!r}')
     first = {"format": format} | ({"model": model} if model else {}) | ({"token": token} if token else {})
-    return Stream(url, first, patience)
+    return Stream([url] if isinstance(url, str) else url, first, patience)

@@ -6,6 +6,7 @@ import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, nullcontext, suppress
+from functools import partial
 from typing import Any, overload
 
 import numpy as np
@@ -22,6 +23,7 @@ from .items import items_of
 from .live import Row
 from .loader import StreamLoader
 from .progress import Progress
+from .ray import results_on_ray
 from .values import in_frames, in_lists
 
 Bad = Callable[[SourceError], None]
@@ -52,6 +54,7 @@ def bulk(
     sample_rate: int | None = ...,
     bad: Bad | None = ...,
     quiet: bool = ...,
+    ray: str | None = ...,
 ) -> int: ...
 def bulk(
     model: Any,
@@ -64,6 +67,7 @@ def bulk(
     sample_rate: int | None = None,
     bad: Bad | None = None,
     quiet: bool = False,
+    ray: str | None = None,
 ) -> Any:
     """Run a model over every recording of a folder, once.
 
@@ -92,6 +96,9 @@ def bulk(
         Without it an error for all of them is raised when the others have been run.
     quiet : bool
         Whether no progress is shown on a terminal.
+    ray : str, optional
+        With `output` and an engine: the address of a Ray whose machines run recordings, which all of them can
+        read, or ``"local"``; `workers` is how many processes do.
 
     Returns
     -------
@@ -130,9 +137,55 @@ def bulk(
         left = [tuple(item[:2]) for item in items if item.id not in lines.done]
         before = len(lines.done)
         with Progress(len(left), quiet, "files") as progress:
+            if ray is not None:
+                _on_ray(ray, model, left, lines, progress, (chunk, lanes, workers, sample_rate), bad)
+                return len(lines.done) - before
             for stream_id, y in _results(runner, loader(left), bad, lambda: progress.advance(1)):
                 lines.write(stream_id, *runner.numbers(y))
         return len(lines.done) - before
+
+
+def _on_ray(
+    address: str,
+    engine: Any,
+    items: Sequence[tuple[str, Any]],
+    lines: _Lines,
+    progress: Progress,
+    how: tuple[int, int, int, int | None],
+    bad: Bad | None,
+) -> None:
+    chunk, lanes, workers, sample_rate = how
+    if not isinstance(engine, Engine) or not all(isinstance(x, (str, os.PathLike)) for _, x in items):
+        raise FormatError("bulk: a Ray runs engines over files; ds.compile makes an engine of a module")
+    if not items:
+        return
+    ids = {os.path.abspath(x): stream_id for stream_id, x in items}
+    faults = []
+    run = partial(_Elsewhere, engine, chunk, lanes, sample_rate)
+    for path, n_frames, values, error in results_on_ray(address, run, list(ids), lanes, max(1, workers)):
+        progress.advance(1)
+        if error is None:
+            lines.write(ids[path], n_frames, values)
+            continue
+        faults.append(SourceError(error._message, [ids[path]]))
+        if bad is not None:
+            bad(faults[-1])
+    _raise_for(faults if bad is None else [])
+
+
+class _Elsewhere:
+    """Runs an engine over lists of paths, on another machine."""
+
+    def __init__(self, engine: Engine, chunk: int, lanes: int, sample_rate: int | None) -> None:
+        self._runner, self._how = _Runner(engine), (chunk, lanes, sample_rate)
+
+    def __call__(self, paths: Sequence[str]) -> Iterator[tuple[str, int, Any, SourceError | None]]:
+        (chunk, lanes, sample_rate), faults = self._how, list[SourceError]()
+        loader = StreamLoader([(p, p) for p in paths], chunk, lanes, sample_rate=sample_rate, tensors="numpy")
+        for path, y in _results(self._runner, loader, faults.append):
+            yield path, *self._runner.numbers(y), None
+        for error in faults:
+            yield from ((path, 0, None, error) for path in error.ids)
 
 
 def _results(
@@ -156,7 +209,11 @@ def _results(
     finally:
         batches.close()  # type: ignore[attr-defined]
         runner.drop(runner.live)
-    if faults and bad is None:
+    _raise_for(faults if bad is None else [])
+
+
+def _raise_for(faults: Sequence[SourceError]) -> None:
+    if faults:
         reasons = "; ".join(str(error) for error in faults)
         raise SourceError(f"{len(faults)} streams could not be run: {reasons}", [i for f in faults for i in f.ids])
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -100,6 +101,17 @@ class CTCDecoder:
     >>> decoder.step({"anna": scores[2:]}, eos="anna")["anna"].final
     'ab'
     """
+
+    _given: tuple[tuple[Any, ...], dict[str, Any]]
+
+    def __new__(cls, *args: Any, **options: Any) -> CTCDecoder:
+        new = super().__new__(cls)
+        new._given = args, options
+        return new
+
+    def __reduce__(self) -> Any:
+        """Pickle what it was made of; its streams stay."""
+        return partial(type(self), *self._given[0], **self._given[1]), ()
 
     def __init__(
         self,

@@ -141,13 +141,14 @@ class Hypothesis:
         """Return the words from a token on."""
         tokens, rate = self._tokens[first:], self._texts.rate
         final, n = tokens["final"], len(tokens)
+        whole = self._ended or bool(self._texts.words) or not self._texts.spelled  # words end by themselves
         return [
             Word(
                 text,
                 tokens["start"][members[0]].item() / rate,
                 tokens["end"][members[-1]].item() / rate,
                 tokens["confidence"][members].mean().item(),
-                bool(final[members].all() and (self._ended or (members[-1] + 1 < n and final[members[-1] + 1]))),
+                bool(final[members].all() and (whole or (members[-1] + 1 < n and final[members[-1] + 1]))),
             )
             for text, members in self._texts.groups(tokens)
         ]

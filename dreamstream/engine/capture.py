@@ -8,7 +8,7 @@ does in an online call.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 from .. import _core
@@ -48,6 +48,7 @@ class Capture:
     meta = None
     courses: dict[int, Any] | None = None
     library: Library = NATIVE
+    explanation: Any = None  # what notes refusals and goes on
 
     def __init__(
         self,
@@ -70,6 +71,7 @@ class Capture:
         self.context_limit = context_limit
         self.nodes: list[tuple[str, Request, Edge]] = []
         self.paths: list[str] = []
+        self._made: dict[Any, Request] = {}
         self.specs = specs
         self.inputs: list[StreamTensor] = []
         self.misused: NotStreamableError | None = None
@@ -101,7 +103,12 @@ class Capture:
         lines = lines_of(op, edges, len(self.nodes), request.cid)
         out = [Edge(self, line, None, handle) for line, handle in zip(lines, handles)]
         self.nodes.append((path, request, out[0]))
+        self._made.update((e.handle, request) for e in out)
         return [(None, e) for e in out]
+
+    def maker(self, edge: Edge) -> Request | None:
+        """Return the operation that gives a stream; None for an input."""
+        return self._made.get(edge.handle)
 
     @contextmanager
     def within(self, path: str | None, module: Any) -> Iterator[None]:
@@ -114,6 +121,10 @@ class Capture:
         finally:
             self.paths.pop()
 
+    def noting(self) -> AbstractContextManager[None]:
+        """Within it what is refused is listed, where all that is in the way is asked for."""
+        return nullcontext() if self.explanation is None else self.explanation.noting()
+
     def misuse(self, message: str, rest: str | None = None) -> Exception:
         """Return the exception for a use that streams can't have."""
         self.misused = NotStreamableError.here(message, rest)
@@ -125,7 +136,7 @@ def _place(array: Any) -> Any:
     return None if array is None else (array.ctypes.data, array.shape, array.strides, array.dtype.str)
 
 
-def captured(
+def begun(
     model: Any,
     spec: Any,
     rate: Any,
@@ -133,8 +144,8 @@ def captured(
     buffers: bool,
     buffer_limit: int | None = None,
     context_limit: int | None = None,
-) -> tuple[Capture, Any]:
-    """Run the model's forward on symbolic streams; return the capture and what the forward returned.
+) -> tuple[Capture, Any, tuple[Any, ...], dict[str, Any]]:
+    """Return a capture of a model, the model as a source, and what its forward is given.
 
     `spec`, `rate` and `dtype` are those of :func:`dreamstream.compile`.
     """
@@ -144,23 +155,34 @@ def captured(
     named: dict[str, Any] = {s.name: x for s, x in zip(specs, capture.inputs)}
     named |= {name: as_symbolic(given, named) for name, given in lengths_in(spec).items()}
     args, kwargs = ((), named) if isinstance(spec, Mapping) else ((capture.inputs[0],), {})
+    return capture, source, args, kwargs
+
+
+def captured(model: Any, *options: Any) -> tuple[Capture, Any]:
+    """Run the model's forward on symbolic streams; return the capture and what the forward returned.
+
+    The options are those of `begun`.
+    """
+    capture, source, args, kwargs = begun(model, *options)
     result = source.streamed(capture, args, kwargs)
     if capture.guard is not None:
         raise capture.guard.left()
 
-    def check(x: Any) -> Any:
-        x = measured(x)
-        if not isinstance(x, StreamTensor) or x.edge is None or x.edge.entry is not capture:
-            raise CaptureError(
-                f"the forward of {type(model).__name__} returned {_called(x)} that is no stream; an "
-                "engine's outputs are computed from its inputs"
-            )
-        return x.in_order() if "B_L" not in x.dims else x
-
-    result = map_leaves(result, check)
+    result = map_leaves(result, lambda x: as_output(capture, model, x))
     if not leaves(result):
         raise CaptureError(f"the forward of {type(model).__name__} returned no tensor")
     return capture, result
+
+
+def as_output(capture: Capture, model: Any, x: Any) -> Any:
+    """Return what a forward returned as a stream of its capture."""
+    x = measured(x)
+    if not isinstance(x, StreamTensor) or x.edge is None or x.edge.entry is not capture:
+        raise CaptureError(
+            f"the forward of {type(model).__name__} returned {_called(x)} that is no stream; an "
+            "engine's outputs are computed from its inputs"
+        )
+    return x.in_order() if "B_L" not in x.dims else x
 
 
 def _called(x: Any) -> str:

@@ -11,7 +11,7 @@ import numpy as np
 
 from .. import _core
 from ..config import default_threads
-from ..errors import CaptureError, DTypeError, StreamLimitError
+from ..errors import CaptureError, DTypeError, LocatedError, StreamLimitError
 from ..online.audit import set_capture
 from ..online.outlook import Node
 from ..online.patch import as_it_was, check_policy, front_of, patch_module, refuse_unstreamable
@@ -19,6 +19,7 @@ from ..stream.context import Context
 from ..stream.tree import leaves, map_leaves
 from .capture import captured
 from .engine import Engine
+from .explain import in_full
 from .interface import Interface, names_of, sizes_of
 from .load import MOST_BYTES, stored_as
 from .spec import OutputInfo, lengths_in, number_of, read_specs
@@ -46,6 +47,7 @@ def compile(
     context_limit: int | None = None,
     weights_bound: float = BOUND,
     max_bytes: int | None = None,
+    explain: bool = False,
 ) -> Engine:
     """Compile a model into an engine: no Python per layer, batching over streams.
 
@@ -105,6 +107,9 @@ def compile(
     max_bytes : int, optional
         The most bytes that weights, one stream and a call of one frame may take together, and the most of any
         call. By default 2 GiB and four times the weights for the former, the machine's memory for the latter.
+    explain : bool
+        Where the model is refused, have the error say all that stands in its way, each with its line and what
+        would work, as its `refusals` list: behind a refusal the forward goes on with what has the same dimensions.
 
     Returns
     -------
@@ -122,7 +127,16 @@ def compile(
         For formats that there are not and patterns that fit nothing; weights beyond a format's range; products
         that are too deep for theirs; "fp32-tiles" without tile units.
     """
-    given = {k: v for k, v in locals().items() if k not in ("model", "context")}
+    given = {k: v for k, v in locals().items() if k not in ("model", "context", "explain")}
+    if explain:
+        try:
+            return compile(model, context=context, **given)
+        except (LocatedError, CaptureError) as error:
+            with as_it_was(model):
+                if context is not None:
+                    patch_module(model, unstreamable="buffer", context=context)
+                whole = in_full(error, model, spec, rate, dtype or "float32", unstreamable == "buffer")
+            raise whole from None
     front_of(model, "compile")
     check_policy(unstreamable, buffer_limit, skew, context_limit)
     if context is not None:
@@ -233,4 +247,4 @@ def _plan_for_audit(
     return core, nodes, len(tensors), capture.specs[0].rate
 
 
-set_capture(_plan_for_audit, read_specs)
+set_capture(_plan_for_audit, read_specs, in_full)

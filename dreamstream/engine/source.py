@@ -61,6 +61,7 @@ class _Native:
 
     def __init__(self, model: Module) -> None:
         self.model = model
+        self._held = Held(model, trace=True)  # by forwards that run offline
 
     def arrays(self) -> dict[str, Any]:
         return {key: tensor.numpy() for key, tensor in self.model.state_dict().items()}
@@ -69,12 +70,13 @@ class _Native:
         held = Held(self.model, trace=True)
         with undone(held), _untouched(self.model, capture):
             result = self.model(*args, **kwargs)
-            held.settle()
+            with capture.noting():
+                held.settle()
             return result
 
     def offline(self, inputs: Mapping[str, Any], by_name: bool) -> list[Any]:
         tensors = {name: Tensor(array) for name, array in inputs.items()}
-        with undone(Held(self.model, trace=True)), _untouched(self.model):
+        with undone(self._held), _untouched(self.model):
             return [np.asarray(t) for t in leaves(whole(self.model, tensors, by_name))]
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from ..errors import ShapeError, StreamLimitError
 from ..stream.tree import leaves
 from .engine import Engine
-from .source import source_of
+from .source import Source, source_of
 from .spec import InputSpec
 from .ties import Choices
 
@@ -88,7 +88,7 @@ def verify(
     """
     if not isinstance(engine, Engine):
         raise TypeError(f"verify takes a model and the engine made of it, got {type(engine).__name__}")
-    rng = np.random.default_rng(seed)
+    rng, source = np.random.default_rng(seed), source_of(model)
     streams: dict[str, Any] = {}
     expected: dict[str, list[Any]] = {}
     refused: ShapeError | None = None
@@ -97,7 +97,7 @@ def verify(
         for tried in _accepted(n) if lengths is None else (n,):
             whole = random_inputs(rng, engine, tried)
             try:
-                expected[f"\0verify {i}"] = _offline(model, engine, whole)
+                expected[f"\0verify {i}"] = _offline(source, engine, whole)
             except ShapeError as error:
                 refused = error
                 continue
@@ -123,7 +123,7 @@ def verify(
         return report
     for name in got:
         with choices.of(name):
-            expected[name] = _offline(model, engine, streams[name])
+            expected[name] = _offline(source, engine, streams[name])
     return replace(_compared(engine, got, expected), tied=choices.tied) if choices.tied else report
 
 
@@ -184,7 +184,7 @@ def _random(rng: np.random.Generator, spec: InputSpec, n: int) -> Any:
     return rng.integers(0, 2, shape).astype(spec.dtype)
 
 
-def _offline(model: Any, engine: Engine, inputs: dict[str, Any]) -> list[Any]:
+def _offline(source: Source, engine: Engine, inputs: dict[str, Any]) -> list[Any]:
     """Return the outputs for whole sequences, without B; ShapeError where the model refuses their length."""
     # Copies: a forward may write into its inputs.
     whole = {s.name: np.expand_dims(inputs[s.name], s.dimensions.index("B")).copy() for s in engine.inputs}
@@ -192,7 +192,7 @@ def _offline(model: Any, engine: Engine, inputs: dict[str, Any]) -> list[Any]:
         spec = next(s for s in engine.inputs if s.name == given.of)
         n = inputs[spec.name].shape[spec.axes[0]]
         whole[name] = np.array([1.0], np.float32) if given.relative else np.array([n])
-    result = source_of(model).offline(whole, engine.by_name)
+    result = source.offline(whole, engine.by_name)
     outputs = zip(result, engine.outputs)
     # An output without L keeps its B as the axis of one frame, in front; one that joins them has B's one row.
     return [

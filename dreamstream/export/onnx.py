@@ -7,6 +7,7 @@ import json
 import math
 import os
 import warnings
+from functools import partial
 from typing import IO, Any
 
 import numpy as np
@@ -15,6 +16,7 @@ import torch
 from ..errors import CaptureError
 from ..torch.export import FunctionalModule, functionalize
 from ..torch.export.manifest import with_chunk
+from .fixed import static_onnx
 from .symbolics import symbolics
 
 OPSET = 18
@@ -33,6 +35,7 @@ def onnx(
     skew: int = 0,
     rows: int = 1,
     frames: int | None = None,
+    static: bool = False,
 ) -> dict[str, Any]:
     """Save a model as ONNX, its states as named inputs and outputs.
 
@@ -52,6 +55,11 @@ def onnx(
     frames : int, optional
         Frames of the first input in a call, where it is fixed; the others have as many as their rates say. By
         default the least number from 16 on with which the model's strides come out even.
+    static : bool
+        True: exactly `rows` and `frames` in every call, none fewer. No length, count or index is computed in
+        the graph, which is several times smaller and faster. Where `frames` is no multiple of the model's strides,
+        each phase has a graph in a file of its own, ``name.0.onnx`` and so on, to be called by turns. The manifest
+        says which frames of an output to drop at a stream's start, and how many it has in all.
 
     Returns
     -------
@@ -61,7 +69,8 @@ def onnx(
     Raises
     ------
     CaptureError, NotStreamableError
-        As for :func:`dreamstream.torch.functionalize`; CaptureError also for what ONNX has no form of.
+        As for :func:`dreamstream.torch.functionalize`; CaptureError also for what ONNX has no form of, and in a
+        static export for what begins otherwise than it goes on.
     ImportError
         Where the package `onnx` is not installed.
     """
@@ -73,33 +82,47 @@ def onnx(
     chunk = _chunk(module, frames)
     if rows < 1:
         raise ValueError(f"rows is a number from 1 on, got {rows}")
+    _check(module)
+    if static:
+        if dynamic_axes:
+            raise ValueError("static=True is for calls of one size, dynamic_axes=True for any")
+        return static_onnx(module, path, rows, chunk, partial(_traced, module.manifest["name"]))
     manifest = module.manifest if dynamic_axes else with_chunk(module.manifest, rows, chunk)
     inputs, outputs = _names(manifest)
-    _check(module)
+    example = module.example(max(rows, 2) if dynamic_axes else rows, chunk[0])
+    axes = {**_axes(inputs), **_axes(outputs)} if dynamic_axes else None
+    exported = _traced(manifest["name"], module, example, list(inputs), list(outputs), axes)
+    _complete(package, exported, module, inputs)
+    entry = exported.metadata_props.add()
+    entry.key, entry.value = "dreamstream", json.dumps(manifest)
+    package.save_model(exported, path)
+    return manifest
+
+
+def _traced(
+    name: str, module: torch.nn.Module, arguments: Any, inputs: list[str], outputs: list[str], axes: Any = None
+) -> Any:
+    """Return a module's graph, as torch's exporter makes it."""
+    import onnx as package
+
     buffer = io.BytesIO()
     with warnings.catch_warnings(), symbolics(OPSET):
         warnings.simplefilter("ignore")  # of torch, about its own code
         try:
             torch.onnx.export(
                 module,
-                module.example(max(rows, 2) if dynamic_axes else rows, chunk[0]),
+                arguments,
                 buffer,  # type: ignore[arg-type]
-                input_names=list(inputs),
-                output_names=list(outputs),
-                dynamic_axes={**_axes(inputs), **_axes(outputs)} if dynamic_axes else None,
+                input_names=inputs,
+                output_names=outputs,
+                dynamic_axes=axes,
                 opset_version=OPSET,
                 dynamo=False,
                 verbose=False,
             )
         except torch.onnx.errors.OnnxExporterError as error:
-            reason = str(error).splitlines()[0]
-            raise CaptureError(f"{module.manifest['name']} has no form in ONNX: {reason}") from error
-    exported = package.load_model_from_string(buffer.getvalue())
-    _complete(package, exported, module, inputs)
-    entry = exported.metadata_props.add()
-    entry.key, entry.value = "dreamstream", json.dumps(manifest)
-    package.save_model(exported, path)
-    return manifest
+            raise CaptureError(f"{name} has no form in ONNX: {str(error).splitlines()[0]}") from error
+    return package.load_model_from_string(buffer.getvalue())
 
 
 def _check(module: FunctionalModule) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from ..array import Tensor
+from ..array.plain import norm_of
 from ..autograd import edited
 from ..errors import ModeError
 
@@ -50,10 +51,10 @@ def clip_grad_norm_(
         For a norm that is no number, where that is asked for; nothing has changed then.
     """
     gradients, norm_type = _gradients(parameters), float(norm_type)
-    norms = [g.norm(norm_type) for g in gradients]
-    if not norms:
+    if not gradients:
         return Tensor(np.zeros((), np.float32))
-    total = Tensor(np.array([n.numpy() for n in norms])).norm(norm_type)
+    norms = [norm_of(g.numpy(), norm_type) for g in gradients]
+    total = Tensor(norm_of(np.array(norms), norm_type))
     size = total.item()
     if error_if_nonfinite and not math.isfinite(size):
         raise ModeError(f"clip_grad_norm_: the norm of the gradients is {size}")

@@ -176,12 +176,14 @@ def _is_memory(node: Node, plan: Mapping[str, Any]) -> bool:
 _plan: Callable[..., Any] | None = None
 #: Reads what `audit` is told of inputs.
 _read_specs: Callable[..., Any]
+#: Makes of an error one that says all that is in the way.
+_in_full: Callable[..., Any]
 
 
-def set_capture(plan: Callable[..., Any], read_specs: Callable[..., Any]) -> None:
-    """Set what captures and plans a model for `audit`, and what reads its inputs' specs."""
-    global _plan, _read_specs
-    _plan, _read_specs = plan, read_specs
+def set_capture(plan: Callable[..., Any], read_specs: Callable[..., Any], in_full: Callable[..., Any]) -> None:
+    """Set what plans a model for `audit`, reads its inputs' specs, and says all that is in its way."""
+    global _plan, _read_specs, _in_full
+    _plan, _read_specs, _in_full = plan, read_specs, in_full
 
 
 def _kept_by_calls(
@@ -206,14 +208,6 @@ def _kept_by_calls(
                 inputs[s.name] = stream_tensor([frames] * len(ids), None, names, ids=ids, sos=k == 0)
             outputs.append(copied(*inputs.values()) if len(specs) == 1 else copied(**inputs))
             yield kept(outputs) - before
-
-
-def _unstreamable(front: Front, model: Any, said: str) -> Iterator[str]:
-    """Yield the layers that can't stream, with the reason and what would work, but for the one that was named."""
-    for path, part in front.parts(model):
-        name, found = f"{path or 'the model'} ({type(part).__name__})", front.unstreamable(part)
-        if found is not None and not said.startswith(name):
-            yield f"{name}: {found[0]}; {found[1]}"
 
 
 def audit(
@@ -259,7 +253,8 @@ def audit(
     ------
     NotStreamableError, CaptureError
         For what can't even wait for the end of its stream, like control flow that depends on values: then no sizes
-        are known. The message has the line with its reason, and layers that are known not to stream with theirs.
+        are known. The message, and `refusals`, have all that stands in the way, each with its line and what would
+        work.
     """
     if _plan is None:
         raise RuntimeError("the engine is not loaded; import dreamstream")
@@ -271,8 +266,11 @@ def audit(
                 patch_module(model, unstreamable="buffer", context=context)
             core, nodes, n_outputs, rate0 = _plan(model, spec, 1 if rate is None else rate, dtype, skew)
     except (NotStreamableError, CaptureError) as error:
-        others = "; ".join(_unstreamable(front, model, str(error)))
-        raise (type(error)(f"{error}. Layers that can't stream either: {others}") if others else error) from None
+        with as_it_was(model):
+            if context is not None:
+                patch_module(model, unstreamable="buffer", context=context)
+            whole = _in_full(error, model, spec, 1 if rate is None else rate, dtype, True)
+        raise whole from None
     planned = {n["id"]: n for n in core.nodes}
     modules = dict(model.named_modules())
     groups: dict[str, list[int]] = {}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,6 +10,7 @@ import numpy as np
 from ..array.draws import DROPPING, asked_to_drop
 from ..stream.course import Leg
 from ..stream.edge import Edge
+from .given import Given
 from .session import Call
 
 
@@ -26,6 +27,17 @@ class EagerCall(Call):
 
     records = False
     ran: tuple[Any, ...]
+
+    def remember(self, given: Sequence[Mapping[str, Any]]) -> None:
+        """Keep for each row what it is given once; of those that go on, what they were given."""
+        if not given:
+            return
+        for i, old in zip(self.ids, self.old):
+            self.once.append([np.array(rows[i]) for rows in given] if old is None else old.once)
+
+    def given_once(self, n: int, given: Given, edge: Edge) -> Any:
+        """Return the values of the n-th input that is given once, as the forward sees them."""
+        return given.stacked(self.ids)
 
     def compute(
         self, leg: Leg, edges: Sequence[Edge], values: Sequence[Any], weights: Sequence[Any]

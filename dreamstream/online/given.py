@@ -91,6 +91,8 @@ class Given:
         The forward's argument.
     rows : dict
         By id what starts with it.
+    tensors : dict
+        The same as tensors, where one of them wants a gradient.
     kind : tuple or None
         Element type and dimensions of a row; None while nobody knows.
     """
@@ -99,6 +101,8 @@ class Given:
         self.name = name
         self.wanted = Wanted(dtype, name=f"input {name}")
         self.rows = {} if given is None else {i: self._read(i, value) for i, value in given.rows.items()}
+        wants = any(getattr(value, "requires_grad", False) for value in (given.rows if given else {}).values())
+        self.tensors = dict(given.rows) if wants and given else {}
         said = None if given is None else given.dims
         roles = tuple(d for d in said if d != "B") if said else known[1] if known else None
         kinds = [self._kind_of(value, roles) for value in self.rows.values()]
@@ -135,9 +139,11 @@ class Given:
     def stacked(self, ids: Sequence[str]) -> Any:
         """Return the frames of the streams that start, in the order of the batch."""
         rows = [self.rows[i] for i in ids if i in self.rows]
-        return self._joined(rows, self.at) if rows else self._nothing()
+        return self.joined(rows) if rows else self._nothing()
 
-    def _joined(self, rows: list[Any], at: int | None) -> Any:
+    def joined(self, rows: list[Any]) -> Any:
+        """Return the frames of rows as one."""
+        at = self.at
         return np.stack(rows) if at is None else np.concatenate([np.moveaxis(row, at, 0) for row in rows])
 
     def _nothing(self) -> Any:

@@ -420,9 +420,12 @@ class Patch:
                 edge = call.input_edge(next(index), name_of(x.value.dtype), x.value.shape[1:])
                 edge.made = autograd.source(x) if taped else None
                 entered[id(x)] = StreamTensor.inside(x.value, x.dims, edge, x._names)
-            for each in given:
+            if taped:
+                call.begin(self.train_variant != VARIANTS[0])
+            call.remember([each.rows for each in given])
+            for n, each in enumerate(given):
                 edge = call.input_edge(next(index), *each.known())
-                entered[id(each)] = StreamTensor.inside(each.stacked(meta.ids), each.dims, edge)
+                entered[id(each)] = StreamTensor.inside(call.given_once(n, each, edge), each.dims, edge)
 
             def enter(x: Any) -> Any:
                 return as_symbolic(x, entered) if isinstance(x, LengthsOf) else entered.get(id(x), x)
@@ -436,8 +439,7 @@ class Patch:
                 held.note(first=call.fresh)
                 try:
                     if taped:
-                        with autograd.noting() as constants:
-                            call.begin(self.train_variant != VARIANTS[0], constants)
+                        with autograd.noting() as call.noted:
                             result = forward_of(module)(*inside_args, **inside_kwargs)
                     else:
                         result = forward_of(module)(*inside_args, **inside_kwargs)

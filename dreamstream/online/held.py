@@ -135,9 +135,10 @@ class Held:
             if what is _FRAMES:
                 new.append(change)
         known = {(_key(home.of), key) for home, key, _, _ in self._kept}
-        for home, key, _, _ in new:
-            if (_key(home.of), key) not in known:
-                self._require_no_cache(home, key)
+        first = [(home, key) for home, key, _, _ in new if (_key(home.of), key) not in known]
+        functions = homes_of(self._model(), functions=True).functions if first else []
+        for home, key in first:
+            self._require_no_cache(home, key, functions)
         for home, key, _, other in kept:
             _put(home, key, other)
         self._kept = new
@@ -155,8 +156,7 @@ class Held:
                 home.write(home.of, {} if before is None else before)
         for put, state in self._states:
             put(state)
-        self._kept, self._stale = self._kept_before, True
-        self._homes, self._now, self._before = [], [], []
+        self._kept = self._kept_before  # and its places are those that it had: they need not be looked for again
 
     def _changes(self) -> list[_Kept]:
         """Return what has changed: the place, its key there, and what is there now and was there before."""
@@ -179,11 +179,10 @@ class Held:
                 out.append((home, _WHOLE, now, then))
         return out
 
-    def _require_no_cache(self, home: Home, key: Any) -> None:
+    def _require_no_cache(self, home: Home, key: Any, functions: Sequence[FunctionType]) -> None:
         """Refuse what a place keeps of streams, where a function reads it before it assigns it."""
         is_buffer = home.name == "_buffers"
         name = str(key if is_buffer or not home.name else home.name)
-        functions = homes_of(self._model(), functions=True).functions
         found = assignment_of(name, functions, is_variable=home.is_variable)
         if is_buffer or (found is not None and found.read_before):
             path = home.path if home.name and not is_buffer else ".".join(filter(None, (home.path, name)))

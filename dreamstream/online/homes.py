@@ -187,7 +187,9 @@ def homes_of(model: Any, *, functions: bool) -> Homes:
             found.generators.append(x)
         elif isinstance(x, FunctionType) and not is_foreign(x):
             found.functions.append(x)
-        inside = [(y, where, own or name) for y, where, own in _inside(x, path, functions) if type(y) not in ATOMS]
+        inside = [
+            (y, where, own or name) for y, where, own in _inside(x, path, home, functions) if type(y) not in ATOMS
+        ]
         waiting += reversed(inside)
     return found
 
@@ -243,8 +245,8 @@ def _names(code: Any) -> Iterator[str]:
             yield from _names(constant)
 
 
-def _inside(x: Any, path: str, functions: bool) -> Iterator[tuple[Any, str, str]]:
-    """Yield what an object holds, with its path and the attribute that holds it."""
+def _inside(x: Any, path: str, home: Home | None, functions: bool) -> Iterator[tuple[Any, str, str]]:
+    """Yield what an object holds, with its path and the attribute that holds it; `home` is where it does."""
     if isinstance(x, dict):
         for key, value in list(x.items()):
             yield value, f"{path}[{key!r}]", ""
@@ -256,24 +258,25 @@ def _inside(x: Any, path: str, functions: bool) -> Iterator[tuple[Any, str, str]
     elif isinstance(x, partial):
         yield from ((y, path, "") for y in (x.func, *x.args, *x.keywords.values()))
     elif isinstance(x, FunctionType):
-        if not is_foreign(x):
+        if home is not None:
             yield from ((y, path, "") for y in (*(x.__defaults__ or ()), *(x.__kwdefaults__ or {}).values()))
             for name, cell in zip(x.__code__.co_freevars, x.__closure__ or ()):
                 yield cell, name, name
-            for name, value in Globals(x.__globals__, tuple(dict.fromkeys(_names(x.__code__)))).read().items():
+            for name, value in home.read(home.of).items():
                 yield value, name, name
         elif hasattr(x, "__wrapped__"):
             yield x.__wrapped__, path, ""
+    elif home is None:
+        return
     elif isinstance(x, CellType):
-        for value in Attributes(x, ("cell_contents",)).read().values():
+        for value in home.read(home.of).values():
             yield value, path, path
     elif isinstance(x, type):
-        if not is_foreign(x):
-            for name, value in list(vars(x).items()):
-                inner = getattr(value, "__func__", getattr(value, "fget", value))
-                yield inner, f"{x.__name__}.{name}", name
-            yield from ((base, base.__name__, "") for base in x.__bases__)
-    elif (home := _home(x, path, "")) is not None and isinstance(home.of, (dict, Attributes)):
+        for name, value in list(vars(x).items()):
+            inner = getattr(value, "__func__", getattr(value, "fget", value))
+            yield inner, f"{x.__name__}.{name}", name
+        yield from ((base, base.__name__, "") for base in x.__bases__)
+    elif isinstance(home.of, (dict, Attributes)):
         of_module = _is_module(x)
         for name, value in list(home.read(home.of).items()):
             own = of_module and name in ("_buffers", "_modules", "_parameters")

@@ -2,8 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
+
+
+class StreamState:
+    """What one stream remembers: frames so far per input, and a state per operation.
+
+    In training also, per operation, where the gradient of its state goes, and by what key it draws. `once` are the
+    values that it was given once, where operators don't keep them themselves.
+    """
+
+    __slots__ = ("frames", "key", "once", "places", "states")
+
+    def __init__(
+        self,
+        frames: tuple[int, ...],
+        states: Any,
+        places: Sequence[Any] = (),
+        key: int | None = None,
+        once: Sequence[Any] = (),
+    ) -> None:
+        self.frames = frames
+        self.states = states
+        self.places = places
+        self.key = key
+        self.once = once
 
 
 def flatten(state: Any) -> bytes | None:

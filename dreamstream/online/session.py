@@ -37,7 +37,7 @@ from ..stream.where import RETURNED
 from .draws import Draws, mixed
 from .given import Given, Kind, Static, take_given
 from .groups import Groups
-from .segments import flatten
+from .segments import StreamState, flatten
 
 C = TypeVar("C", bound="Call")
 
@@ -48,23 +48,6 @@ MOST_PREPARED = 1 << 28
 
 Key = tuple[Any, ...]
 """What an operation was: its name, attributes, weights and the lineage of its inputs."""
-
-
-class StreamState:
-    """What one stream remembers: frames so far per input, and a state per operation.
-
-    In training also, per operation, where the gradient of its state goes, and by what key it draws.
-    """
-
-    __slots__ = ("frames", "key", "places", "states")
-
-    def __init__(
-        self, frames: tuple[int, ...], states: Any, places: Sequence[Any] = (), key: int | None = None
-    ) -> None:
-        self.frames = frames
-        self.states = states
-        self.places = places
-        self.key = key
 
 
 class _Transaction:
@@ -331,7 +314,8 @@ class Session:
             zip(call.ids, call.frames_now.tolist(), call.meta.eos.tolist())
         ):
             key = call.keys[row] if call.keys else None
-            new[stream_id] = None if ended else StreamState(tuple(frames), states[row], places[row], key)
+            once = call.once[row] if call.once else ()
+            new[stream_id] = None if ended else StreamState(tuple(frames), states[row], places[row], key, once)
         self.script, self.rates, self.given = call.script, call.rates, call.given  # while streams are live
         self.kinds = call.kinds
         if call.keys is not None:
@@ -360,7 +344,9 @@ class Session:
             out.kinds = self.kinds
             out.draws = self.draws.copy()
             live = {i: self.state_of(i) for i in self.live_ids}
-            out.publish({i: StreamState(s.frames, self.copied(s.states), (), s.key) for i, s in live.items() if s})
+            out.publish(
+                {i: StreamState(s.frames, self.copied(s.states), (), s.key, s.once) for i, s in live.items() if s}
+            )
         return out
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -416,6 +402,7 @@ class Call:
         self.kinds: Sequence[Kind] = ()
         self.given: dict[str, Any] = {}  # see Session.given
         self.moving = len(rates)  # inputs before those that are given once
+        self.once: list[Sequence[Any]] = []  # per row their values
         self.done = Slot(False)
         self.also: Sequence[tuple[Slot, Any]] = ()  # what else its commit publishes
         self.fail_at: int | None = None
@@ -493,7 +480,11 @@ class Call:
         self, leg: Leg, edges: Sequence[Edge], values: Sequence[Any], weights: Sequence[Any]
     ) -> list[tuple[Any, Edge]]:
         """Run a leg of a course."""
-        self._follow(leg.key)
+        ordinal, script = self.n_done, self.script
+        if ordinal < len(script) and script[ordinal] is leg.key and not self.over and ordinal != self.fail_at:
+            self.n_done = ordinal + 1
+        else:
+            self._follow(leg.key)
         try:
             return self.compute(leg, edges, values, weights)
         except Exception:

@@ -12,11 +12,15 @@ import struct
 import zlib
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
+from math import prod
 from typing import Any
+
+import numpy as np
 
 from ..errors import FormatError, ModeError, StreamIdError
 from ..stream.rules import as_cid
-from .session import Session, StreamState
+from .segments import StreamState
+from .session import Session
 
 MAGIC = b"DSEAGER1"
 MOST_FRAMES = 1 << 60
@@ -40,6 +44,7 @@ def _dump_one(session: Session, stream_id: str) -> bytes:
     state = session.state_of(stream_id)
     assert state is not None
     parts = session.to_parts(state.states)
+    once = [np.ascontiguousarray(value).tobytes() for value in state.once]
     header = {
         "script": session.script,
         "rates": [[r.numerator, r.denominator] for r in session.rates],
@@ -47,8 +52,9 @@ def _dump_one(session: Session, stream_id: str) -> bytes:
         **({} if state.key is None else {"draws": state.key}),
         "frames": list(state.frames),
         "sizes": [None if p is None else len(p) for p in parts],
+        **({"once": True} if once else {}),
     }
-    return sealed(MAGIC, header, b"".join(p for p in parts if p is not None))
+    return sealed(MAGIC, header, b"".join([*(p for p in parts if p is not None), *once]))
 
 
 def sealed(magic: bytes, header: Any, content: bytes) -> bytes:
@@ -91,25 +97,32 @@ def _read(data: bytes) -> tuple[list[Any], tuple[Fraction, ...], dict[str, Any],
         for size in sizes:
             parts.append(None if size is None else content[at : at + size])
             at += size or 0
+        once = []
+        for (dtype, dims), frames_of in zip(given.values(), frames[len(frames) - len(given) :]):
+            if header.get("once"):
+                shape = [min(frames_of, MOST_FRAMES) if d == "M" else d for d in dims]
+                size = prod(shape) * np.dtype(dtype).itemsize
+                once.append(np.frombuffer(content[at : at + size], dtype).reshape(shape))
+                at += size
     except (ValueError, KeyError, TypeError, ZeroDivisionError, RecursionError) as error:
         raise FormatError(f"the state's header is damaged: {error}") from None
     if at != len(content) or len(sizes) != len(script) or len(frames) != len(rates):
         raise FormatError("the state's sizes do not add up")
     moving = len(rates) - len(given)
     memories = ["M" in dims for _, dims in given.values()]
-    once = zip(frames[max(moving, 0) :], memories)
+    each = zip(frames[max(moving, 0) :], memories)
     if (
         moving < 1
         or list(rates[moving:]) != memories
         or 0 in rates[:moving]
-        or not all(f >= 1 if memory else f == 1 for f, memory in once)
+        or not all(f >= 1 if memory else f == 1 for f, memory in each)
     ):
         raise FormatError("the state's inputs that are given once do not add up")
     if any(size is not None and size < 0 for size in sizes) or not all(map(_is_key, script)):
         raise FormatError("the state's header is damaged: no operations of a forward")
     if not all(0 <= f <= MOST_FRAMES for f in frames):
         raise FormatError(f"the state's position {frames} is impossible")
-    return list(script), rates, given, StreamState(frames, parts, (), key)
+    return list(script), rates, given, StreamState(frames, parts, (), key, once)
 
 
 def _is_key(key: Any) -> bool:
@@ -142,5 +155,8 @@ def load(session: Session, given: Mapping[str, bytes]) -> None:
             elif tuple(script) != tuple(own) or rates != session.rates or known != session.given:
                 raise ModeError("the state was taken from another model, or another forward", (i,))
         session.publish(
-            {i: StreamState(s.frames, session.from_parts(s.states), (), s.key) for i, (*_, s) in read.items()}
+            {
+                i: StreamState(s.frames, session.from_parts(s.states), (), s.key, s.once)
+                for i, (*_, s) in read.items()
+            }
         )

@@ -8,13 +8,15 @@ has none. Records refer to arrays and to earlier records alone.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from math import prod
 from typing import Any
 from weakref import ref
 
 import numpy as np
 
 from .. import autograd
+from ..array.creation import cat, stack
 from ..array.stream_tensor import StreamTensor
 from ..array.tensor import Tensor
 from ..errors import ModeError, StreamMismatchError
@@ -22,8 +24,10 @@ from ..stream.course import Leg
 from ..stream.edge import Edge
 from ..stream.metadata import StreamMetadata
 from .eager import EagerCall
+from .given import Given
 from .groups import Group, in_mid_file
 from .outputs import Outputs
+from .segments import flatten
 
 
 class _OfState(dict[str, Any]):
@@ -40,17 +44,23 @@ class TapedCall(EagerCall):
     ----------
     hands_on : bool
         Whether gradients of states are handed to the call before.
+    anew : bool
+        Whether this call computes anew, for all rows, what follows from inputs that are given once alone.
+    held : dict
+        What the operator that runs now has kept of these, by input and row.
     noted : dict
         By the identity of arrays the tensors whose constants they are.
     """
 
     hands_on = False
+    anew = False
+    held: dict[int, Sequence[Any]]
+    replaced: list[Any]
     noted: dict[int, tuple[Any, Any]]
 
-    def begin(self, hands_on: bool, noted: dict[int, tuple[Any, Any]]) -> None:
-        """Say whether gradients of states are handed on, and where it is noted whose constants arrays are."""
-        self.hands_on, self.noted = hands_on, noted
-        self.courses = None  # which keep arrays of the calls before
+    def begin(self, hands_on: bool) -> None:
+        """Say whether gradients of states are handed on."""
+        self.hands_on = hands_on
         self.left = []
 
     def compute(
@@ -61,11 +71,15 @@ class TapedCall(EagerCall):
         old = [s.places[ordinal] if s is not None and s.places else None for s in self.old]
         parents = [e.made for e in edges[: len(values)]] + [autograd.of_constant(self.noted, w) for w in weights]
         wanted = [p is not None for p in parents]
-        if leg.lines[0].static and any(wanted) and not self.hands_on and any(s is not None for s in self.old):
+        goes_on = not self.hands_on and any(s is not None for s in self.old)
+        if leg.lines[0].static and any(wanted) and goes_on and not self.anew:
             raise ModeError.here(
-                f"{op.name}: what is computed of an input that is given once would have its gradient from the "
-                "first chunk alone; train such weights under a full-file variant, or give them requires_grad=False"
+                f"{op.name}: nobody knows what these streams were given once: what is computed of it would "
+                "have its gradient from the first chunk alone; start them anew, or train under a full-file variant"
             )
+        self.held = {}
+        if self.anew and goes_on and not leg.lines[0].static:
+            edges, values = self._known_all_along(op, edges, values)
         taped = not op.constant and (any(wanted) or any(p is not None for p in old))
         self.records = taped and op.differentiable
         results = super().compute(leg, edges, values, weights)
@@ -74,6 +88,8 @@ class TapedCall(EagerCall):
             back: Any = f"{op.name} has no derivative yet"
             if self.records:
                 back = _back(self.ran[2], wanted, len(values), len(results), len(self.ids), self.hands_on)
+                if self.held:
+                    back = self._back_anew(wanted, len(results), self.held)
             read = [w for w in weights if id(w) in self.noted]
             n_outputs = len(results) + len(self.ids)
             record = autograd.Record(op.name, [*parents, *old], back, read, n_outputs)
@@ -84,6 +100,97 @@ class TapedCall(EagerCall):
             rows = range(len(self.ids))
             self.left.append([None if record is None else (record, len(results) + r) for r in rows])
         return results
+
+    # ---------------------------------------------------------------- what is given once, chunk by chunk
+    def given_once(self, n: int, given: Given, edge: Edge) -> Any:
+        """Return the values of an input that is given once; chunk by chunk, of all rows in every call.
+
+        So what is computed of it has a gradient in every chunk, as it is with weights as they are now.
+        """
+        self.anew = not self.hands_on and all(map(len, self.once))
+        rows = [i for i, old in zip(self.ids, self.old) if self.anew or old is None]
+        known = {i: once[n] for i, once in zip(self.ids, self.once) if once}
+        tensors = [given.tensors[i] if i in given.tensors else Tensor(known[i]) for i in rows]
+        counts: Any = edge.counts
+        if self.anew:
+            counts[:, :2] = 0, -1
+        if not given.tensors:
+            return given.joined([known[i] for i in rows]) if rows else given.stacked(())
+        whole = stack(tensors) if given.at is None else cat([t.movedim(given.at, 0) for t in tensors])
+        edge.made = autograd.source(whole)
+        return whole.constant()
+
+    def _known_all_along(
+        self, op: Any, edges: Sequence[Edge], values: Sequence[Any]
+    ) -> tuple[Sequence[Edge], Sequence[Any]]:
+        """Return the inputs of an operator of frames: what is given once is new to rows that start alone.
+
+        To the others it has been known since they started. What they have kept of it is `held` instead, as it is
+        now: by the number of an input its rows' values.
+        """
+        edges, values = list(edges), list(values)
+        starts = np.array([s is None for s in self.old])
+        for i, edge in enumerate(edges):
+            if edge.line.static:
+                given: Any = edge.counts
+                counts = given.copy()
+                counts[~starts, :2] = counts[~starts, 2:]
+                edges[i] = Edge(self, edge.line, counts)
+                edges[i].made = edge.made
+                if i < len(values):
+                    rows = np.split(values[i], np.cumsum(given[:, 2])[:-1])
+                    self.held[i] = rows
+                    new = [row for row, s in zip(rows, starts) if s]
+                    values[i] = np.concatenate(new) if new else values[i][:0]
+        inputs: list[Any] = [e.counts for e in edges]
+        kept = op.kept(inputs, op.counts(inputs, self.ended, self.ids))
+        n_kept = [c[:, 0] - k[:, 0] for c, k in zip(inputs, kept)]
+        self.replaced = self._with_held(super().before(), n_kept, edges)
+        return edges, values
+
+    def before(self) -> list[Any]:
+        """Return the rows' states before the operation that is being computed."""
+        return self.replaced if self.held else super().before()
+
+    def _with_held(self, states: list[Any], n_kept: Sequence[Any], edges: Sequence[Edge]) -> list[Any]:
+        """Return states, which have so many frames of each input, with those that are `held` in their place."""
+        for row, state in enumerate(states):
+            if state is None:
+                continue
+            content, at = flatten(state) or b"", 0
+            for i, n in enumerate(int(n[row]) for n in n_kept):
+                size = n * prod(edges[i].features) * np.dtype(edges[i].dtype).itemsize
+                if i in self.held and n:
+                    new = np.ascontiguousarray(self.held[i][row][-n:]).tobytes()
+                    content = content[:at] + new + content[at + size :]
+                at += size
+            states[row] = {"": np.frombuffer(content, np.uint8)} if content else None
+        return states
+
+    def _back_anew(self, wanted: Sequence[bool], n_outputs: int, held: Mapping[int, Sequence[Any]]) -> Any:
+        """Return what makes gradients of weights and inputs, those of what was held of these among them."""
+        known, starts = self.ran[2], [s is None for s in self.old]
+        n_values = len(self.ran[2].reads) - n_outputs
+
+        def back(*slopes: Any) -> list[Any]:
+            given = [None if g is None else np.ascontiguousarray(g) for g in slopes[:n_outputs]]
+            inputs, weights, before = known.backward(given, wanted[:n_values], wanted[n_values:], None, True)
+            for i, rows in held.items():
+                if not wanted[i]:
+                    continue
+                at, new = 0, inputs[i]
+                parts = []
+                for row, start, state in zip(rows, starts, before):
+                    own = np.zeros_like(row)
+                    if start:
+                        own, at = new[at : at + len(row)], at + len(row)
+                    elif state is not None and len(kept := state.get(f"kept.{i}", ())):
+                        own[-len(kept) :] = kept
+                    parts.append(own)
+                inputs[i] = np.concatenate(parts)
+            return [*inputs, *weights, *[None] * len(starts)]
+
+        return back
 
 
 def _back(known: Any, wanted: Sequence[bool], n_values: int, n_outputs: int, n_rows: int, kept: bool) -> Any:
@@ -147,8 +254,6 @@ class NativeOutputs(Outputs):
 
     def join(self, frames: Sequence[Any], order: Any) -> Any:
         """Return the frames of calls end to end, in an order."""
-        from ..array.creation import cat
-
         out = frames[0] if len(frames) == 1 else cat(list(frames), 0)
         return out if order is None else out.index_select(0, Tensor(order))
 

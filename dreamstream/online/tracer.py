@@ -236,12 +236,12 @@ class Tracer(Hooks):
         return found
 
     # ------------------------------------------------------------------ choices
-    def ways(self, w: Comparison, site: Site, seen: dict[str, Any]) -> Any:
+    def ways(self, w: Comparison, site: Site, seen: dict[str, Any], above: int = 1) -> Any:
         if site.then_raises != site.else_raises:
             w.require(site.else_raises)
             return site.else_raises
         answer = self._answer(w, site, seen)
-        return Branch(w, site, sys._getframe(1), seen) if answer is None else answer
+        return Branch(w, site, sys._getframe(above), seen) if answer is None else answer
 
     def sides(self, w: Comparison, site: Site) -> Any:
         if site.kind != "conditional" and not (site.escapes or site.effects):

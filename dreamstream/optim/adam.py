@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from .. import _core
 from ..array import Tensor
-from .optimizer import Array, Optimizer, Params, add, kept, positive, sum_of
+from .optimizer import Array, Optimizer, Params, kept, positive
 
 
 class Adam(Optimizer):
@@ -78,29 +79,11 @@ class Adam(Optimizer):
         lr, (beta1, beta2), decay = group["lr"], group["betas"], group["weight_decay"]
         n = float(state["step"]) + 1 if "step" in state else 1.0
         state["step"] = Tensor(np.array(n, np.float32))
-        if decay and group["decoupled_weight_decay"]:
-            p *= 1 - lr * decay
-        elif decay:
-            g = sum_of(g, p, decay)
         mean, square = kept(state, "exp_avg", p), kept(state, "exp_avg_sq", p)
-        if 1 - beta1 < 0.5:
-            add(mean, g - mean, 1 - beta1)
-        else:  # at a weight of 1 exactly the gradient
-            mean[...] = sum_of(g, g - mean, (1 - beta1) - 1)
-        square *= beta2
-        squares = g * (1 - beta2)
-        squares *= g
-        square += squares
-        if group["amsgrad"]:
-            most = kept(state, "max_exp_avg_sq", p)
-            np.maximum(most, square, out=most)
-            square = most
-        size = np.asarray(np.sqrt(square))
-        size /= (1 - beta2**n) ** 0.5
-        size += group["eps"]
-        way = mean * (lr / (1 - beta1**n))
-        way /= size
-        p -= way
+        most = kept(state, "max_exp_avg_sq", p) if group["amsgrad"] else None
+        added, shrink = (0, 1 - lr * decay) if group["decoupled_weight_decay"] else (decay, 1)
+        root, rate = (1 - beta2**n) ** 0.5, lr / (1 - beta1**n)
+        _core.adam(p, g, mean, square, most, added, shrink, 1 - beta1, beta2, 1 - beta2, root, group["eps"], rate)
 
 
 class AdamW(Adam):

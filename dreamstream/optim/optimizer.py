@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..array import Tensor
+from ..array.dimension_arguments import in_c_order
 from ..autograd import edited, enable_grad, no_grad
 from ..errors import DTypeError, FormatError
 
@@ -120,8 +121,11 @@ class Optimizer:
                         raise DTypeError(f"a parameter of {array.dtype} has a gradient of {gradient.dtype}")
                     if not array.flags.writeable:
                         array = parameter._array = array.copy()
-                    gradient = np.asarray(-gradient) if group["maximize"] else gradient
-                    self.update(array, gradient, self.state[parameter], group)
+                    gradient = in_c_order(np.asarray(-gradient) if group["maximize"] else gradient)
+                    changed = in_c_order(array)
+                    self.update(changed, gradient, self.state[parameter], group)
+                    if changed is not array:
+                        array[...] = changed
                     edited(array)
         return loss
 
@@ -131,7 +135,7 @@ class Optimizer:
         Parameters
         ----------
         p, g : ndarray
-            The parameter and its gradient.
+            The parameter and its gradient, their elements in C order.
         state : dict
             What is remembered of it; empty at first.
         group : dict
@@ -201,28 +205,12 @@ def positive(name: str, value: float, what: str) -> None:
 
 
 def kept(state: dict[str, Any], name: str, like: Array) -> Array:
-    """Return a remembered array, zeros at first."""
-    if name not in state:
-        state[name] = Tensor(np.zeros_like(like))
-    array: Array = state[name].numpy()
+    """Return a remembered array, zeros at first; it is written into, in C order."""
+    known = state.get(name)
+    if known is None or not known.numpy().flags.carray:
+        state[name] = known = Tensor(np.zeros_like(like) if known is None else known.numpy().copy())
+    array: Array = known.numpy()
     return array
-
-
-def sum_of(a: Array, b: Array, factor: float) -> Array:
-    """Return a + b * factor, rounded once."""
-    return _wide_sum(a, b, factor).astype(a.dtype)
-
-
-def add(a: Array, b: Array, factor: float) -> None:
-    """Add b * factor to an array, rounded once."""
-    a[...] = _wide_sum(a, b, factor)
-
-
-def _wide_sum(a: Array, b: Array, factor: float) -> Array:
-    wide = np.float64 if a.dtype == np.float32 else np.longdouble
-    out = np.asarray(np.multiply(b, wide(a.dtype.type(factor)), dtype=wide))
-    out += a
-    return out
 
 
 Params = Iterable[Any]

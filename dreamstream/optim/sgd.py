@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
-
-from ..array import Tensor
-from .optimizer import Array, Optimizer, Params, add, positive, sum_of
+from .. import _core
+from .optimizer import Array, Optimizer, Params, kept, positive
 
 
 class SGD(Optimizer):
@@ -81,15 +79,7 @@ class SGD(Optimizer):
     def update(self, p: Array, g: Array, state: dict[str, Any], group: Mapping[str, Any]) -> None:
         """Change a parameter in place."""
         momentum, decay = group["momentum"], group["weight_decay"]
-        if decay:
-            g = sum_of(g, p, decay)
-        if momentum:
-            if state.get("momentum_buffer") is None:
-                state["momentum_buffer"] = Tensor(np.array(g))
-                direction = g
-            else:
-                direction = state["momentum_buffer"].numpy()
-                direction *= momentum
-                add(direction, g, 1 - group["dampening"])
-            g = sum_of(g, direction, momentum) if group["nesterov"] else direction
-        add(p, g, -group["lr"])
+        first = bool(momentum) and state.get("momentum_buffer") is None
+        mean = kept(state, "momentum_buffer", p) if momentum else None
+        fresh = 1 - group["dampening"]
+        _core.sgd(p, g, mean, first, group["nesterov"], decay, momentum, fresh, group["lr"])

@@ -25,9 +25,10 @@ class Metrics:
         own: Any = {"namespace": "dreamstream", "registry": self.registry}
         self.started = p.Counter("streams_started", "Streams that began.", **own)
         self.resumed = p.Counter("streams_resumed", "Streams that came back.", **own)
+        self.moved = p.Counter("streams_moved", "Streams that went on on another worker.", **own)
         self.ended = p.Counter("streams_ended", "Streams of which the client has everything.", **own)
         self.failed = p.Counter("streams_failed", "Streams that ended with an error.", ["kind"], **own)
-        self.received = p.Counter("messages_received", "Messages with frames.", **own)
+        self.n_received, self._received = 0, p.Counter("messages_received", "Messages with frames.", **own)
         self.unstored = p.Counter("records_unstored", "Records of streams that the store did not take.", **own)
         self._rows = p.Counter("rows_stepped", "Streams of all steps.", **own)
         self._seconds = p.Histogram(
@@ -50,5 +51,7 @@ class Metrics:
 
     def page(self) -> bytes:
         """Return what ``/metrics`` shows."""
+        self._received.inc(self.n_received)
+        self.n_received = 0
         out: bytes = self._page(self.registry)
         return out

@@ -35,12 +35,12 @@ class Record:
         Frames of each output that the client has.
     snapshot : bytes
         Empty where the engine has nothing of it: before its first step, and after its end.
+    decoder : bytes
+        The snapshot of the decoder, where the model has one.
     outputs : list of (int, bytes)
         Per message that is not acknowledged its port and itself.
     ended : bool
         Whether all outputs are made.
-    decoder : bytes
-        The snapshot of the decoder, where the model has one.
     said : float
         Where the words end that have left.
     """
@@ -50,10 +50,15 @@ class Record:
     made: list[int]
     acknowledged: list[int]
     snapshot: bytes = b""
+    decoder: bytes = b""
     outputs: list[tuple[int, bytes]] = field(default_factory=list)
     ended: bool = False
-    decoder: bytes = b""
     said: float = 0.0
+
+    @property
+    def progress(self) -> list[int]:
+        """How far it is: later records of a stream have more."""
+        return [self.ended, self.input, *self.made, *self.acknowledged]
 
     def pack(self) -> bytes:
         """Return it as bytes."""
@@ -98,6 +103,8 @@ class Store(Protocol):
 
     #: What resume tokens are signed with.
     key: bytes
+    #: Whether it may take long to answer.
+    is_remote: bool
 
     def keep(self, records: Mapping[str, Record]) -> set[str]:
         """Keep streams' records in the place of earlier ones; return those that another server has by now."""

@@ -45,6 +45,8 @@ class RedisStore:
         Without the package redis.
     """
 
+    is_remote = True
+
     def __init__(self, url: str, keep: float) -> None:
         try:
             import redis

@@ -10,7 +10,9 @@ import contextlib
 import json
 import signal
 import ssl
+import struct
 import tempfile
+from collections import deque
 from collections.abc import Callable
 from functools import partial
 from importlib.resources import files
@@ -23,6 +25,8 @@ from .files import outputs_of
 from .service import Service
 from .streams import LOG, Live
 
+#: The heads of frames, by what they hold, and how many bytes of it.
+_SHORT, _MIDDLE, _LONG = (struct.Struct(form).pack for form in ("!BB", "!BBH", "!BBQ"))
 #: The most bytes of a request's head.
 _MOST_HEAD = 16384
 
@@ -33,6 +37,11 @@ try:
     from websockets.protocol import State
     from websockets.server import ServerProtocol
     from websockets.typing import Subprotocol
+
+    try:
+        from websockets.speedups import apply_mask
+    except ImportError:
+        from websockets.utils import apply_mask
 except ImportError:
     raise ImportError("a server needs websockets and h11: pip install 'dreamstream[serve]'") from None
 
@@ -45,10 +54,14 @@ class Socket(asyncio.Protocol):
         self._head = b""
         self._ws: ServerProtocol | None = None
         self._stream: Live | None = None
-        self._parts: list[bytes] = []
+        self._parts: list[bytes] | None = None  # of a message that comes in several frames
         self._is_text = self._closed = False
         self._missed = 0
         self._upload: Upload | None = None
+        self._beginning: asyncio.Task[None] | None = None
+        self._buffer = b""  # the beginning of a frame
+        self._waiting: deque[str | bytes] = deque()  # for the stream to begin, or to have room
+        self._paused = False
 
     # ---------------------------------------------------------------- asyncio's calls
     def connection_made(self, transport: Any) -> None:
@@ -68,8 +81,7 @@ class Socket(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         if self._ws is not None:
-            self._ws.receive_data(data)
-            self._events()
+            self._frames(self._buffer + data if self._buffer else data)
             return
         if self._upload is not None:
             self._upload.take(data)
@@ -138,6 +150,30 @@ class Socket(asyncio.Protocol):
         self._transport.close()
 
     # ---------------------------------------------------------------- messages
+    def _frames(self, data: bytes) -> None:
+        """Take frames: whole messages here, all else by the protocol of `websockets`, a frame at a time."""
+        ws, at, size = self._ws, 0, len(data)
+        assert ws is not None
+        while size - at >= 6:
+            first, n, begin = data[at], data[at + 1], at + 6
+            if n >= 254:  # the number of bytes follows, in two or eight
+                begin += 2 if n == 254 else 8
+                n = int.from_bytes(data[at + 2 : begin - 4], "big") + 128
+            end = begin + n - 128
+            if n < 128 or n > MOST_BYTES + 128 or ws.state is not State.OPEN:
+                end = size  # no frame of a client's, or too large: the protocol says so
+            elif begin > size or end > size:
+                break
+            elif first in (0x81, 0x82) and self._parts is None:
+                if not self._closed:
+                    self._take(apply_mask(data[begin:end], data[begin - 4 : begin]), first == 0x81)
+                at = end
+                continue
+            ws.receive_data(data[at:end])
+            self._events()
+            at = end
+        self._buffer = data[at:]
+
     def _events(self) -> None:
         ws = self._ws
         assert ws is not None
@@ -149,45 +185,73 @@ class Socket(asyncio.Protocol):
             elif event.opcode in (Opcode.TEXT, Opcode.BINARY, Opcode.CONT):
                 if event.opcode is not Opcode.CONT:
                     self._is_text, self._parts = event.opcode is Opcode.TEXT, []
+                assert self._parts is not None
                 self._parts.append(bytes(event.data))
-                if event.fin and not self._closed:
-                    self._take(b"".join(self._parts) if len(self._parts) > 1 else self._parts[0])
+                if event.fin:
+                    parts, self._parts = self._parts, None
+                    if not self._closed:
+                        self._take(b"".join(parts), self._is_text)
             elif event.opcode is Opcode.PONG:
                 self._missed = 0
         self._flush()
 
-    def _take(self, data: bytes) -> None:
+    def _take(self, data: bytes, is_text: bool) -> None:
         try:
-            given = data.decode() if self._is_text else data
-            if self._stream is None:
-                self._timer.cancel()
-                self._stream = self._service.first(self, given, self._address)
-                self._timer = self._loop.call_later(self._service.limits.ping, self._ping)
-            else:
-                self._missed = 0
-                self._service.received(self._stream, given)
+            given = data.decode() if is_text else data
         except UnicodeDecodeError:
             self.close("malformed", "text is UTF-8")
-        except WireError as error:
-            stream = self._stream
-            if stream is not None and error.kind in ("malformed", "queued"):
-                stream.detach(self)  # it may be resumed
+            return
+        self._missed = 0
+        if self._stream is not None or self._beginning is not None:
+            self._waiting.append(given)
+            self._give()
+        else:
+            self._timer.cancel()
+            self._timer = self._loop.call_later(self._service.limits.ping, self._ping)
+            self._transport.pause_reading()
+            self._beginning = self._loop.create_task(self._begin(given))
+
+    def _give(self) -> None:
+        """Give the stream what has come, until it has no room."""
+        try:
+            while self._waiting and not self._paused and not self._closed and self._stream is not None:
+                self._service.received(self._stream, self._waiting.popleft())
+        except Exception as error:
+            self._fail(error)
+
+    async def _begin(self, given: str | bytes) -> None:
+        try:
+            stream = await self._service.first(self, given, self._address)
+        except Exception as error:
+            self._fail(error)
+            return
+        if self._closed:
+            stream.detach(self)
+            return
+        self._stream = stream
+        if not self._paused and not self._transport.is_closing():
+            self._transport.resume_reading()
+        self._give()
+
+    def _fail(self, error: Exception) -> None:
+        """Close the connection with what was raised; a fault of the server's is not to end it."""
+        if isinstance(error, WireError):
             self.close(error.kind, error.reason, **error.more)
-        except Exception:  # a fault of the server's, which is not to end it
-            LOG.exception("a message of %s", self._address)
+        else:
+            LOG.error("a message of %s", self._address, exc_info=error)
             self.close("engine", "the server has failed")
 
     def send_text(self, text: str) -> None:
-        self._send(text.encode(), True)
+        self._send(text.encode(), 0x81)
 
     def send_binary(self, data: bytes) -> None:
-        self._send(data, False)
+        self._send(data, 0x82)
 
-    def _send(self, data: bytes, is_text: bool) -> None:
-        ws = self._ws
+    def _send(self, data: bytes, first: int) -> None:
+        ws, n = self._ws, len(data)
         if ws is not None and ws.state is State.OPEN and not self._closed:
-            (ws.send_text if is_text else ws.send_binary)(data)
-            self._flush()
+            head = _SHORT(first, n) if n < 126 else _MIDDLE(first, 126, n) if n < 65536 else _LONG(first, 127, n)
+            self._transport.write(head + data)
 
     def _flush(self) -> None:
         assert self._ws is not None
@@ -208,7 +272,7 @@ class Socket(asyncio.Protocol):
         if ws is None or self._closed:
             return
         if kind not in ("done", "drained"):
-            self._send(message("error", code=CODES[kind], reason=reason, **more).encode(), True)
+            self.send_text(message("error", code=CODES[kind], reason=reason, **more))
         self._closed = True
         self._transport.resume_reading()
         if ws.state is State.OPEN:
@@ -217,7 +281,10 @@ class Socket(asyncio.Protocol):
 
     def pause(self, paused: bool) -> None:
         """Read no more for now, or again."""
+        self._paused = paused
         (self._transport.pause_reading if paused else self._transport.resume_reading)()
+        if not paused:
+            self._loop.call_soon(self._give)
 
     # ---------------------------------------------------------------- time
     def _late(self) -> None:

@@ -6,9 +6,9 @@ import asyncio
 import os
 import secrets
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import Any, TypeVar
 
 from ..client.protocol import (
     FORMATS,
@@ -21,11 +21,16 @@ from ..client.protocol import (
     unpacked,
     whole_number,
 )
+from .hosts import Host, HostLost
 from .limits import Limits
 from .metrics import Metrics
 from .records import Store
+from .runner import State
 from .streams import LOG, Connection, Live, Model
 
+_T = TypeVar("_T")
+#: Workers that may be lost in the middle of a stream's steps before it is the stream's fault.
+_MOST_LOST = 4
 #: Told a token of the client's own and its address, says whether it may stream.
 Authorize = Callable[[Any, str], bool]
 
@@ -36,7 +41,7 @@ class Service:
     Parameters
     ----------
     models : dict of str to Model
-        The first is what a client gets that names none.
+        The first is what a client gets that names none. Streams that come back find theirs by its fingerprint.
     store : Store
     limits : Limits
     authorize : callable, optional
@@ -52,10 +57,12 @@ class Service:
         self.draining: float | None = None
         self._closing = False
         self._opens: dict[str, tuple[float, float]] = {}
-        self._wake = asyncio.Event()
-        self._tasks: list[asyncio.Task[None]] = []
+        self._retired: dict[Model, float] = {}  # and when each last had a stream
+        self._loops: list[asyncio.Task[None]] = []
+        self._tasks: set[asyncio.Task[Any]] = set()
         self._thread = ThreadPoolExecutor(1, "dreamstream-step") if (os.cpu_count() or 1) > 1 else None
-        self._took: dict[str, float] = dict.fromkeys(models, 0.0)  # seconds of a step, lately
+        # in their order, so that a stream's later record is kept later
+        self._storing = ThreadPoolExecutor(1, "dreamstream-store") if store.is_remote else None
 
     # ---------------------------------------------------------------- connections
     def admit(self, address: str) -> None:
@@ -69,15 +76,16 @@ class Service:
             raise WireError("full", f"{address} opens connections too fast", retry_after=1)
         self._opens[address] = (left - 1, now)
 
-    def first(self, connection: Connection, data: Any, address: str) -> Live:
+    async def first(self, connection: Connection, data: Any, address: str) -> Live:
         """Return the stream of a connection's first message."""
         found = read_message(data, ("start", "resume"))
-        stream = self._start(found, address) if found["type"] == "start" else self._resume(found, connection)
-        if found["type"] == "start":
-            stream.attach(connection)
+        if found["type"] == "resume":
+            return await self._resume(found, connection)
+        stream = await self._start(found, address)
+        stream.attach(connection)
         return stream
 
-    def _start(self, found: Mapping[str, Any], address: str) -> Live:
+    async def _start(self, found: Mapping[str, Any], address: str) -> Live:
         if self.authorize is not None and not self.authorize(found.get("token"), address):
             raise WireError("refused", "the token is not accepted")
         name = found.get("model") or next(iter(self.models))
@@ -97,48 +105,52 @@ class Service:
             raise WireError(
                 "malformed", f"{name} has a rate of {model.told['rate']}, not {str(found['rate'])[:20]}"
             )
-        if len(self.streams) >= 0.9 * self.limits.streams:
-            self._park(1)
-        if len(self.streams) >= 0.9 * self.limits.streams:
-            raise WireError("full", "too many streams", retry_after=5)
+        await self._make_room(0.9)
         stream_id = secrets.token_urlsafe(12)
         content = {"id": stream_id, "model": name, "format": form, "fingerprint": model.fingerprint}
         stream = self.streams[stream_id] = Live(stream_id, signed(self.store.key, content), model, form)
+        model.place(stream)
         self.metrics.started.inc()
         return stream
 
-    def _resume(self, found: Mapping[str, Any], connection: Connection) -> Live:
+    async def _make_room(self, part: float) -> None:
+        """Shelve the stream that has waited longest, if there are too many, and raise if that leaves too many."""
+        if len(self.streams) >= part * self.limits.streams:
+            waiting = [s for s in self.streams.values() if s.connection is None and not s.is_stepping]
+            await self._shelve(sorted(waiting, key=lambda s: s.seen)[:1])
+        if len(self.streams) >= part * self.limits.streams:
+            raise WireError("full", "too many streams", retry_after=5)
+
+    async def _resume(self, found: Mapping[str, Any], connection: Connection) -> Live:
         content = opened(self.store.key, found.get("stream"))
         saved, stream_id = whole_number(dict(found), "saved"), content["id"]
-        model = self.models.get(content["model"])
-        if model is None or model.fingerprint != content["fingerprint"]:
+        model = next((m for m in self._versions() if m.fingerprint == content["fingerprint"]), None)
+        if model is None:
             raise WireError("retired", f"{content['model']} is not served any more in this version")
         have = positions(dict(found), "output", len(model.told["names"]))
-        stream = self.streams.get(stream_id)
-        if stream is None:
-            if len(self.streams) >= self.limits.streams:
-                self._park(1)
-            if len(self.streams) >= self.limits.streams:
-                raise WireError("full", "too many streams", retry_after=5)
-            stream = Live(stream_id, found["stream"], model, content["format"])
+        if stream_id not in self.streams:
+            await self._make_room(1.0)
             try:
-                record = self.store.get(stream_id)
+                record = await self._asked(self.store.get, stream_id)
             except OSError as error:
                 LOG.error("%s is not read: %s", stream_id, error)
                 raise WireError("full", "the store is not there", retry_after=1) from error
+            stored = Live(stream_id, found["stream"], model, content["format"])
             if record is not None:
-                stream.restore(record)
+                stored.restore(record)
+        stream = self.streams.get(stream_id) or stored
         if stream.wanted < saved or any(a > n for a, n in zip(stream.acknowledged, have)):
-            if stream_id not in self.streams:
-                model.forget(stream)
             raise WireError("unknown", "this stream is not known any more as far as the client has dropped it")
-        self.streams[stream_id] = stream
+        if stream_id not in self.streams:
+            self.streams[stream_id] = stream
+            model.place(stream)
         if any(n > made for n, made in zip(have, stream.made)):  # a record from before the outputs that it has
             have = [min(n, made) for n, made in zip(have, stream.made)]
         stream.acknowledge(have)
         stream.attach(connection, have)
         self.metrics.resumed.inc()
-        self._ready(stream)
+        if stream.host is not None:
+            stream.host.note(stream)
         return stream
 
     def received(self, stream: Live, data: Any) -> None:
@@ -148,7 +160,7 @@ class Service:
             if port:
                 raise WireError("malformed", f"{stream.model.name} has one input, port 0, not {port}")
             stream.give(position, frames)
-            self.metrics.received.inc()
+            self.metrics.n_received += 1
         else:
             found = read_message(data, ("ack", "end"))
             if found["type"] == "end":
@@ -156,28 +168,27 @@ class Service:
             else:
                 stream.acknowledge(positions(found, "output", len(stream.made)))
                 if stream.ended and stream.acknowledged == stream.made:
-                    self._done(stream)
+                    self._soon(self._done(stream))
                     return
-        self._ready(stream)
+        if stream.host is not None:
+            stream.host.note(stream)
 
-    def _ready(self, stream: Live) -> None:
-        if stream.is_ready:
-            stream.model.ready[stream.id] = stream
-            self._wake.set()
-
-    def _done(self, stream: Live) -> None:
+    async def _done(self, stream: Live) -> None:
         """Let a stream go whose client has everything; its totals stay in the store for a while."""
-        self._keep([stream])
+        await self._keep([(stream, None)])
+        if self.streams.get(stream.id) is not stream:  # it has gone meanwhile
+            return
         self._release(stream)
         self.metrics.ended.inc()
         if stream.connection is not None:
             stream.connection.close("done", "")
 
-    def drop(self, stream: Live, error: WireError) -> None:
+    async def drop(self, stream: Live, error: WireError) -> None:
         """End a stream for good."""
         self._release(stream)
         try:
-            self.store.delete(stream.id)
+            if error.kind != "retired":  # another server may have this version
+                await self._asked(self.store.delete, stream.id)
         except OSError as fault:
             LOG.error("%s is not forgotten: %s", stream.id, fault)
         self.metrics.failed.labels(error.kind).inc()
@@ -186,94 +197,166 @@ class Service:
 
     def _release(self, stream: Live) -> None:
         """Have nothing of a stream any more, but in the store."""
-        if self.streams.pop(stream.id, None) is not None:
-            stream.model.forget(stream)
+        if self.streams.get(stream.id) is stream:
+            del self.streams[stream.id]
+            if stream.host is not None:
+                stream.host.leave(stream)
 
     # ---------------------------------------------------------------- the store
-    def _keep(self, streams: Sequence[Live]) -> bool:
-        """Keep streams in the store, and let those go that another server has; return whether the store took them.
+    async def _asked(self, ask: Callable[..., _T], *args: Any) -> _T:
+        """Ask the store: in its thread, if it is elsewhere."""
+        if self._storing is None:
+            return ask(*args)
+        return await asyncio.get_running_loop().run_in_executor(self._storing, ask, *args)
 
-        Where it fails, a stream stays as it is, and is kept later.
+    def _soon(self, work: Coroutine[Any, Any, Any]) -> None:
+        """Do something beside all else."""
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _keep(self, streams: Sequence[tuple[Live, State | None]]) -> set[str]:
+        """Keep streams in the store, and let those go that another server has; return which the store took.
+
+        Where it fails, or a stream's state is not known, a stream stays as it is, and is kept later.
         """
+        records = {s.id: record for s, state in streams if (record := s.record(state)) is not None}
         try:
-            lost = self.store.keep({stream.id: stream.record() for stream in streams}) if streams else set()
+            lost = await self._asked(self.store.keep, records) if records else set()
         except OSError as error:
-            LOG.error("%d streams are not stored: %s", len(streams), error)
-            self.metrics.unstored.inc(len(streams))
-            return False
-        for stream in streams:
+            LOG.error("%d streams are not stored: %s", len(records), error)
+            self.metrics.unstored.inc(len(records))
+            return set()
+        for stream, _ in streams:
             if stream.id in lost:
                 self._release(stream)
                 if stream.connection is not None:
                     stream.connection.close("taken over", "another server has the stream")
-            else:
-                stream.saved = stream.stepped
-        return True
+            elif stream.id in records:
+                stream.saved = max(stream.saved, records[stream.id].input)
+        return records.keys() - lost
 
-    def _save(self, streams: Sequence[Live]) -> None:
+    async def _save(self, streams: Sequence[tuple[Live, State | None]]) -> None:
         """Keep streams, and tell their clients; those that have ended hear their totals."""
-        kept = self._keep(streams)
-        for stream in streams:
-            if kept and stream.connection is not None:
+        kept = await self._keep(streams)
+        for stream, _ in streams:
+            if stream.connection is not None and stream.id in kept:
                 stream.connection.send_text(message("saved", input=stream.saved))
             if stream.ended:
                 stream.tell_end()
 
-    def _shelve(self, streams: Sequence[Live]) -> None:
+    async def _shelve(self, streams: Sequence[Live]) -> None:
         """Let streams be in the store alone."""
-        if self._keep(streams):
-            for stream in streams:
+        kept = await self._keep([(stream, None) for stream in streams])
+        for stream in streams:
+            if (self._closing or stream.connection is None) and (stream.id in kept or stream.may_go):
                 self._release(stream)
 
     # ---------------------------------------------------------------- the step's clock
     def open(self) -> None:
         """Begin to step."""
         loop = asyncio.get_running_loop()
-        self._tasks = [loop.create_task(self._stepping()), loop.create_task(self._sweeping())]
+        self._loops = [loop.create_task(self._sweeping())]
+        for model in self.models.values():
+            self._tend(model)
 
-    async def _stepping(self) -> None:
-        while not self._closing:
-            await self._wake.wait()
-            self._wake.clear()
-            await asyncio.sleep(self.limits.tick)
-            for model in self.models.values():
-                while model.ready and not self._closing:
-                    try:
-                        await self._step(model)
-                    except Exception:  # one step's, which must not end all others
-                        LOG.exception("a step of %s", model.name)
-                    await asyncio.sleep(0)
+    def _tend(self, model: Model) -> None:
+        for host in model.hosts:
+            self.add(model, host)
+        if model.pool is not None:
+            self._loops.append(asyncio.get_running_loop().create_task(model.pool.run(self, model)))
 
-    async def _step(self, model: Model) -> None:
-        """Step the streams of a model that are ready: in a thread, if that takes longer than a tick."""
-        rows, begin = model.take(), time.perf_counter()
-        if not rows:
-            return
-        if self._thread is not None and self._took[model.name] > self.limits.tick:
-            done, outputs, failed = await asyncio.get_running_loop().run_in_executor(self._thread, model.run, rows)
+    def add(self, model: Model, host: Host) -> None:
+        """Step what a host has from now on; streams that had none are its first."""
+        if host not in model.hosts:
+            model.hosts.append(host)
+        for stream in self.streams.values():
+            if stream.model is model and stream.host is None and not stream.ended:
+                model.place(stream)
+        self._soon(self._stepping(model, host))
+
+    def lose(self, model: Model, host: Host) -> None:
+        """Let the streams of a host that is no more begin elsewhere."""
+        host.is_lost = True
+        model.hosts.remove(host)
+        host.wake.set()
+        for stream in list(host.streams.values()):
+            stream.n_lost += stream.is_stepping
+            self.move(stream)
+
+    def move(self, stream: Live) -> None:
+        """Let a stream begin on another host from the last state that is known of it."""
+        if stream.host is not None:
+            stream.host.leave(stream)
+        stream.rewind()
+        self.metrics.moved.inc()
+        if stream.n_lost > _MOST_LOST:
+            told = f"{stream.n_lost} workers were lost while they stepped it"
+            self._soon(self.drop(stream, WireError("engine", told, ids=[stream.id])))
         else:
-            done, outputs, failed = model.run(rows)
-        seconds = time.perf_counter() - begin
-        self._took[model.name] += 0.2 * (seconds - self._took[model.name])
-        self.metrics.step(len(rows), seconds)
-        if done:
-            self._save(model.leave(done, outputs))
-        for stream, error in failed:
-            stream.is_stepping = False
-            self.drop(stream, WireError("engine", str(error), ids=[stream.id]))
+            stream.model.place(stream)
+
+    def replace(self, name: str, model: Model) -> None:
+        """Begin new streams of this name with another version of the model; those that live end on theirs."""
+        old = self.models.get(name)
+        self.models[name] = model
+        self._tend(model)
+        if old is not None:
+            self._retired[old] = time.monotonic()
+
+    def _versions(self) -> list[Model]:
+        return [*self.models.values(), *self._retired]
+
+    async def _stepping(self, model: Model, host: Host) -> None:
+        while not self._closing and not host.is_lost:
+            await host.wake.wait()
+            host.wake.clear()
+            await asyncio.sleep(self.limits.tick)
+            while (host.ready or host.is_silent) and not self._closing:
+                try:
+                    await self._step(model, host)
+                except HostLost as lost:
+                    LOG.warning("a worker of %s is lost with %d streams: %s", model.name, len(host.streams), lost)
+                    self.lose(model, host)
+                    return
+                except Exception:  # one step's, which must not end all others
+                    LOG.exception("a step of %s", model.name)
+                await asyncio.sleep(0)
+
+    async def _step(self, model: Model, host: Host) -> None:
+        """Step the streams of a host that are ready."""
+        taken, begin = model.take(host), time.perf_counter()
+        if not taken and not host.is_silent:
+            return
+        stepped = await host.step([row for _, row in taken], self._thread)
+        self.metrics.step(len(taken), host.timed(begin))
+        due = model.leave(host, taken, stepped)
+        if due:
+            if self._storing is None:
+                await self._save(due)
+            else:
+                self._soon(self._save(due))
+        for stream, row in taken:
+            if stream.is_leaving and stream.host is host and row.id not in stepped.failed:
+                self.move(stream)
+            if row.id in stepped.failed and stream.epoch == row.epoch:
+                stream.is_stepping = False
+                await self.drop(stream, WireError(*stepped.failed[row.id], ids=[row.id]))
 
     async def _sweeping(self) -> None:
         while True:
             await asyncio.sleep(min(1.0, self.limits.grace / 2))
             try:
-                self.sweep()
+                await self.sweep()
             except OSError as error:
                 LOG.error("the store is not swept: %s", error)
 
-    def sweep(self) -> None:
+    async def sweep(self) -> None:
         """Shelve streams that have waited for a connection, end those whose clients don't answer."""
         now, waited = time.monotonic(), []
         for stream in list(self.streams.values()):
+            if stream.model in self._retired:
+                self._retired[stream.model] = now
             if stream.is_stepping:
                 continue
             if stream.connection is None and now - stream.seen > self.limits.grace:
@@ -282,16 +365,17 @@ class Service:
                 if stream.connection is not None:
                     told = f"outputs are not acknowledged for {2 * self.limits.unacknowledged:g} s"
                     stream.connection.close("not acknowledged", told)
+            elif stream.is_paused and now - stream.paused_at > 2 * self.limits.unacknowledged:
+                if stream.connection is not None:
+                    stream.connection.close("queued", f"{stream.n_queued} frames wait for a step")
             elif stream.connection is not None and now - stream.seen > self.limits.idle:
                 stream.connection.close("idle", f"nothing came for {self.limits.idle:g} s")
-        self._shelve(waited)
-        self.store.sweep(self.limits.keep, set(self.streams))
+        await self._shelve(waited)
+        await self._asked(self.store.sweep, self.limits.keep, set(self.streams))
+        for model in [m for m, then in self._retired.items() if now - then > self.limits.keep]:
+            del self._retired[model]
+            model.close()
         self._opens = {a: x for a, x in self._opens.items() if now - x[1] < 2}
-
-    def _park(self, n: int) -> None:
-        """Shelve streams without a connection, those first that have waited longest."""
-        waiting = [s for s in self.streams.values() if s.connection is None and not s.is_stepping]
-        self._shelve(sorted(waiting, key=lambda s: s.seen)[:n])
 
     # ---------------------------------------------------------------- the end
     async def drain(self) -> None:
@@ -310,15 +394,24 @@ class Service:
     async def close(self) -> None:
         """Stop, with all streams in the store."""
         self._closing = True
-        self._wake.set()
-        for task in self._tasks[1:]:
+        for task in self._loops:
             task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        models = self._versions()
+        for model in models:
+            for host in model.hosts:
+                host.wake.set()
+        while waiting := {*self._tasks, *self._loops}:
+            await asyncio.gather(*waiting, return_exceptions=True)
+            self._loops.clear()
         if self._thread is not None:
             self._thread.shutdown()
         streams = list(self.streams.values())
-        self._shelve(streams)
+        await self._shelve(streams)
         for stream in streams:
             if stream.connection is not None:
                 stream.connection.close("drained", "the server has ended")
+        for model in models:
+            model.close()
+        if self._storing is not None:
+            self._storing.shutdown()
         self.store.close()

@@ -20,6 +20,8 @@ from .records import Record, Store, StoreError
 class _Aging:
     """Records that go when nobody has looked at them for long."""
 
+    is_remote = False
+
     def __init__(self) -> None:
         self._times: dict[str, float] = {}  # when each was last kept or looked at
 

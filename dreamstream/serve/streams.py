@@ -1,25 +1,29 @@
-"""A stream as the server has it, and the model that many of them share: an engine, and maybe a decoder."""
+"""A stream as the server has it, the model that many of them share, and who steps them."""
 
 from __future__ import annotations
 
-import contextlib
 import json
 import logging
 import time
 from collections import deque
-from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from ..client.protocol import FORMATS, WireError, as_told, message, packed, unpacked
-from ..decode import CTCDecoder, Hypotheses, log_probabilities
+from ..decode import CTCDecoder, Word
 from ..decode.hypotheses import as_dict
 from ..engine import Engine
-from ..errors import DreamStreamError, FormatError, StreamIdError
+from ..errors import FormatError
+from .hosts import Here, Host
 from .limits import Limits
 from .records import Record
+from .runner import Row, Runner, State, Stepped, parts_of
+
+if TYPE_CHECKING:
+    from .pool import Pool
 
 
 class Connection(Protocol):
@@ -41,13 +45,15 @@ class Connection(Protocol):
 LOG = logging.getLogger("dreamstream.serve")
 
 
-class Row(NamedTuple):
-    """What a step takes of a stream: frames, how many, and whether they are its last."""
+class Base(NamedTuple):
+    """Where a stream can begin again: a state, the input that it has seen, and the outputs that it has made."""
 
-    stream: Live
-    parts: list[npt.NDArray[Any]]
-    n: int
-    ends: bool
+    state: State
+    input: int
+    produced: list[int]
+
+
+_NOWHERE = Base(State(), 0, [])
 
 
 class Live:
@@ -59,14 +65,24 @@ class Live:
         None while it is detached.
     wanted : int
         The input position that the next message must have.
+    host : Host or None
+        Who steps it; None while there is nobody.
+    begins : State or None
+        The state in which its host is to begin; None where the host has it.
+    base : Base
+        The last state that is known, and `past`, the input since then, where the host may be lost.
     stepped : int
         Frames that the engine has seen.
+    made, produced : list of int
+        Frames of each output that were sent, and those that the engine has made: fewer, where it repeats some.
     end : int or None
         The stream's length, when its client has said it.
     ended : bool
         Whether all of its outputs are made.
     is_stepping : bool
         Whether a step is at work on it: nobody else may.
+    is_leaving : bool
+        Whether it goes to another host after this step.
     said : float
         Where the words end that have left.
     pending : str
@@ -76,27 +92,31 @@ class Live:
     def __init__(self, stream_id: str, token: str, model: Model, form: str) -> None:
         self.id, self.token, self.model, self.form = stream_id, token, model, form
         self.connection: Connection | None = None
+        self.host: Host | None = None
         self.queue: deque[npt.NDArray[Any]] = deque()
-        self.wanted = self.stepped = self.saved = 0
+        self.past: deque[npt.NDArray[Any]] = deque()
+        self.wanted = self.stepped = self.saved = self.epoch = self.n_lost = 0
         self.end: int | None = None
-        self.ended = self.begun = self.is_paused = self.is_stepping = False
+        self.ended = self.is_paused = self.is_stepping = self.is_leaving = False
         self.save_at = model.save_every
         self.made = [0] * len(model.told["names"])
         self.said, self.pending = 0.0, ""
-        self.acknowledged = [0] * len(self.made)
+        self.acknowledged, self.produced = [0] * len(self.made), [0] * len(self.made)
+        self.begins: State | None = State()
+        self.base, self.reached = Base(State(), 0, [0] * len(self.made)), 0
         self.outputs: deque[tuple[int, int, bytes, float]] = deque()  # port, end, message, when
-        self.seen = time.monotonic()
+        self.seen = self.paused_at = time.monotonic()
 
     @property
     def n_queued(self) -> int:
-        """Frames that wait for a step."""
-        return self.wanted - self.stepped
+        """Frames that wait for their first step."""
+        return self.wanted - max(self.stepped, self.reached)
 
     @property
     def is_ready(self) -> bool:
         """Whether a step has something to do for it."""
-        waits = self.n_queued > 0 or (self.end is not None and not self.ended)
-        return waits and not (self.ended or self.is_stepping or self.is_held)
+        waits = self.queue or self.end is not None or (self.begins is not None and self.begins.engine)
+        return bool(waits) and not (self.ended or self.is_stepping or self.is_held)
 
     @property
     def is_held(self) -> bool:
@@ -120,10 +140,10 @@ class Live:
             self.queue.append(frames.reshape(-1, *model.features) if model.features else frames)
             self.wanted += n
         self.seen = time.monotonic()
-        if self.n_queued > 2 * model.window + 4 * model.chunk:
-            raise WireError("queued", f"{self.n_queued} frames wait for a step")
-        if self.n_queued > model.window and not self.is_paused and self.connection is not None:
-            self.is_paused = True
+        if self.wanted - self.stepped > model.window and self.n_queued > model.window and not self.is_paused:
+            if self.connection is None:
+                return
+            self.is_paused, self.paused_at = True, self.seen
             self.connection.pause(True)
 
     def finish(self, position: int) -> None:
@@ -149,15 +169,19 @@ class Live:
     # ---------------------------------------------------------------- to the client
     def send_out(self, port: int, frames: npt.NDArray[Any], now: float) -> None:
         """Send frames of an output, and keep them until the client has acknowledged them."""
+        again = self.made[port] - self.produced[port]  # of these the client was sent
+        self.produced[port] += len(frames)
+        frames = frames[again:]
+        if not len(frames):
+            return
         data = packed(self.made[port], port, frames)
         self.made[port] += len(frames)
         self.outputs.append((port, self.made[port], data, now))
         self._send(data)
 
-    def send_words(self, heard: Hypotheses, now: float) -> None:
+    def send_words(self, words: Sequence[Word], pending: str, now: float) -> None:
         """Send words that are new and final, to be kept as frames are, and what may change behind them."""
-        words, pending = heard.since(self.said)
-        if not words and pending == self.pending:
+        if not words and (pending == self.pending or self.stepped < self.reached):
             return
         self.pending, at = pending, self.made[0]
         told = {"output": at, "words": [as_dict(word) for word in words]}
@@ -210,39 +234,52 @@ class Live:
         if self.connection is connection:
             self.connection, self.seen = None, time.monotonic()
 
-    # ---------------------------------------------------------------- in the store
-    def record(self) -> Record:
-        """Return what the stream can be made of again."""
-        model, snapshot, decoder = self.model, b"", b""
-        if self.begun and not self.ended:
-            snapshot = model.engine.snapshot(self.id)
-            decoder = b"" if model.decoder is None else model.decoder.snapshot(self.id)
+    # ---------------------------------------------------------------- from where it can go on
+    @property
+    def may_go(self) -> bool:
+        """Whether its client can give again what its host has, which need not be asked."""
+        return not self.ended and (self.host is None or self.host.keeps_input)
+
+    def rewind(self) -> None:
+        """Begin again from the last state that is known: its host is no more."""
+        self.queue.extendleft(reversed(self.past))
+        self.past.clear()
+        self.begins, self.stepped, produced = self.base
+        self.produced = list(produced)
+        self.host, self.is_stepping, self.is_leaving, self.epoch = None, False, False, self.epoch + 1
+
+    def record(self, state: State | None = None) -> Record | None:
+        """Return what the stream can be made of again; None where its host can't be asked for its state."""
+        if self.ended:
+            state = State()
+        elif self.stepped < self.reached:  # it repeats outputs
+            return None
+        elif state is None:
+            state = self.begins
+        if state is None and self.host is not None:
+            state = self.host.state(self)
+        if state is None:
+            return None
         return Record(
-            model.fingerprint,
+            self.model.fingerprint,
             self.stepped,
             list(self.made),
             list(self.acknowledged),
-            snapshot,
+            *state,
             [(port, data) for port, _, data, _ in self.outputs],
             self.ended,
-            decoder,
             self.said,
         )
 
     def restore(self, record: Record) -> None:
         """Become what a record says."""
-        if record.snapshot:
-            try:
-                self.model.engine.restore(record.snapshot, self.id)
-                if self.model.decoder is not None:
-                    self.model.decoder.restore(record.decoder, self.id)
-            except FormatError as error:
-                self.model.forget(self)
-                raise WireError("retired", str(error)) from error
-            self.begun = True
-        self.wanted = self.stepped = self.saved = record.input
+        if record.model != self.model.fingerprint:
+            raise WireError("retired", "the stream is of another version of the model")
+        self.wanted = self.stepped = self.saved = self.reached = record.input
         self.made, self.acknowledged, self.ended = record.made, record.acknowledged, record.ended
-        self.said = record.said
+        self.said, self.produced = record.said, list(record.made)
+        self.begins = State(record.snapshot, record.decoder)
+        self.base = Base(self.begins, self.stepped, record.made)
         if self.ended:
             self.end = record.input
         now, ends = time.monotonic(), list(self.made)
@@ -252,7 +289,7 @@ class Live:
 
 
 class Model:
-    """An engine that serves: its streams, and one step for all that are ready.
+    """A model that serves: what clients are told of it, and the steps of its streams.
 
     Parameters
     ----------
@@ -262,6 +299,13 @@ class Model:
     limits : Limits
     decoder : CTCDecoder, optional
         Makes words of the first output; clients get these.
+    pool : Pool, optional
+        Finds hosts on other machines; by default there is one, in this process.
+
+    Attributes
+    ----------
+    hosts : list of Host
+        Those that are there; of them the first `n_active` get streams.
 
     Raises
     ------
@@ -269,7 +313,14 @@ class Model:
         For an engine with other inputs.
     """
 
-    def __init__(self, name: str, engine: Engine, limits: Limits, decoder: CTCDecoder | None = None) -> None:
+    def __init__(
+        self,
+        name: str,
+        engine: Engine,
+        limits: Limits,
+        decoder: CTCDecoder | None = None,
+        pool: Pool | None = None,
+    ) -> None:
         first = engine.inputs[0]
         if len(engine.inputs) > 1 or first.dtype != "float32" or not 0 < len(engine.outputs) < 256:
             raise FormatError(f"{name}: a server takes models with one input of float32, which streams")
@@ -280,8 +331,9 @@ class Model:
         self.kinds = {form: (kind := np.dtype(text), kind.itemsize * size) for form, text in FORMATS.items()}
         times = (limits.chunk, limits.queued, limits.save)
         self.chunk, self.window, self.save_every = (max(1, round(s * engine.rate)) for s in times)
-        self.ready: dict[str, Live] = {}
-        self._room = np.empty((1024, *self.features), np.float32)
+        self.pool = pool
+        self.hosts: list[Host] = [Here(Runner(engine, decoder), limits.tick)] if pool is None else []
+        self.n_active = 1
         self.told: dict[str, Any] = {
             "model": name,
             "delay": [None if o.delay == float("inf") else o.delay for o in engine.outputs],
@@ -297,48 +349,25 @@ class Model:
             self.told |= {"rates": [None], "shapes": [[]], "types": ["words"], "names": ["words"]}
             self.told["delay"] = self.told["delay"][:1]
 
+    def place(self, stream: Live) -> None:
+        """Give a stream to the host that has the fewest, if there is one."""
+        if self.hosts:
+            min(self.hosts[: self.n_active], key=lambda host: len(host.streams)).take(stream)
+
+    def close(self) -> None:
+        """Let its hosts end."""
+        if self.pool is not None:
+            self.pool.close()
+
     # ---------------------------------------------------------------- one step
-    def take(self) -> list[Row]:
-        """Return the rows of the next step: streams that are ready, as many as a step takes."""
-        streams = list(self.ready.values())[: self.limits.rows]
+    def take(self, host: Host) -> list[tuple[Live, Row]]:
+        """Return what the next step of a host takes: of streams that are ready, as many as a step has."""
+        streams = list(host.ready.values())[: self.limits.rows]
+        if suspects := [stream for stream in streams if stream.n_lost > 1]:
+            streams = suspects[:1]  # alone, for hosts were lost with it
         for stream in streams:
-            del self.ready[stream.id]
-        rows = [self._next(s) for s in streams if s.is_ready]
-        for row in rows:
-            row.stream.is_stepping = True
-        return rows
-
-    def run(self, rows: Sequence[Row]) -> tuple[list[Row], Any, list[tuple[Live, DreamStreamError]]]:
-        """Step; return the rows that went well, the outputs, and the streams that are refused, and why.
-
-        It touches nothing but engine and decoder, so that it may run in a thread.
-        """
-        going, failed, outputs = list(rows), list[tuple[Live, DreamStreamError]](), None
-        while going and outputs is None:
-            try:
-                outputs = self._run(going)
-            except DreamStreamError as error:
-                going = _without(error, going, failed)
-        if self.decoder is None or outputs is None:
-            return going, outputs, failed
-        scores = _by_id(going, log_probabilities(outputs[0][0]), outputs[1][0][0])
-        heard, rows, outputs = None, going, None
-        while going and heard is None:
-            try:
-                heard = self._decode(going, scores)
-            except DreamStreamError as error:
-                going = _without(error, going, failed)
-        for row in rows:
-            if row not in going and not row.ends:
-                self.engine.reset(row.stream.id)
-                row.stream.begun = False  # which says that the engine has it
-        return going, heard, failed
-
-    def _decode(self, rows: Sequence[Row], scores: Mapping[str, Any]) -> dict[str, Hypotheses]:
-        assert self.decoder is not None
-        starts = [row.stream.id for row in rows if not row.stream.begun]
-        ends = [row.stream.id for row in rows if row.ends]
-        return self.decoder.step({row.stream.id: scores[row.stream.id] for row in rows}, starts, ends)
+            del host.ready[stream.id]
+        return [(stream, self._next(stream)) for stream in streams if stream.is_ready]
 
     def _next(self, stream: Live) -> Row:
         """Return what a step takes of a stream."""
@@ -350,75 +379,49 @@ class Model:
                 part = part[: most - n]
             parts.append(part)
             n += len(part)
-        return Row(stream, parts, n, stream.end is not None and not stream.queue)
+        if stream.host is not None and stream.host.keeps_input:
+            stream.past.extend(parts)
+        stream.is_stepping = True
+        ends = stream.end is not None and not stream.queue
+        saves = stream.stepped + n >= stream.save_at
+        state, is_int16 = stream.begins, stream.form == "i16"
+        return Row(stream.id, stream.stepped, parts, n, ends, saves, stream.said, is_int16, state, stream.epoch)
 
-    def _run(self, rows: Sequence[Row]) -> Any:
-        total = sum(row.n for row in rows)
-        if len(self._room) < total:
-            self._room = np.empty((2 * total, *self.features), np.float32)
-        at = 0
-        for stream, parts, _, _ in rows:
-            begin = at
-            for part in parts:
-                self._room[at : at + len(part)] = part
-                at += len(part)
-            if stream.form == "i16":
-                self._room[begin:at] *= 1 / 32768
-        return self.engine._core.step(
-            [row.stream.id for row in rows],
-            [not row.stream.begun for row in rows],
-            [row.ends for row in rows],
-            [self._room[:at]],
-            [[row.n for row in rows]],
-            False,
-        )
-
-    def leave(self, rows: Sequence[Row], outputs: Any) -> list[Live]:
-        """Hand on what a step gave; return the streams whose time has come to be stored."""
+    def leave(
+        self, host: Host, taken: Sequence[tuple[Live, Row]], stepped: Stepped
+    ) -> list[tuple[Live, State | None]]:
+        """Hand on what a step gave; return the streams whose time has come to be stored, and their states."""
         now, due = time.monotonic(), []
-        if self.decoder is not None:
-            for row in rows:
-                row.stream.send_words(outputs[row.stream.id], now)
-        else:
-            for port, (values, (lengths, _)) in enumerate(zip(*outputs)):
-                for row, frames in zip(rows, _by_id(rows, values, lengths).values()):
-                    if len(frames):
-                        row.stream.send_out(port, frames, now)
-        for stream, _, n, ends in rows:
-            stream.is_stepping, stream.begun, stream.ended = False, True, ends
-            stream.stepped += n
-            if ends or stream.stepped >= stream.save_at:
+        taken = [(s, row) for s, row in taken if s.host is host and s.epoch == row.epoch]  # which it still has
+        going = {stream.id: stream for stream, row in taken if stream.id not in stepped.failed}
+        for stream_id, stream in going.items():
+            if stepped.words:
+                stream.send_words(*stepped.words[stream_id], now)
+        for port, (values, lengths) in enumerate(stepped.outputs):
+            for stream_id, frames in zip(stepped.ids, parts_of(values, lengths)):
+                if len(frames) and stream_id in going:
+                    going[stream_id].send_out(port, frames, now)
+        for stream, row in taken:
+            if stream.id not in going:
+                continue
+            stream.is_stepping, stream.begins, stream.ended = False, None, row.ends
+            stream.stepped += row.n
+            stream.reached = max(stream.reached, stream.stepped)
+            if not host.keeps_input:
+                stream.base = _NOWHERE
+            elif stream.id in stepped.states:
+                stream.base = Base(stepped.states[stream.id], stream.stepped, list(stream.produced))
+                stream.past.clear()
+                stream.n_lost = 0
+            if row.ends or row.saves:
                 stream.save_at = stream.stepped + self.save_every
-                due.append(stream)
+                due.append((stream, stepped.states.get(stream.id)))
             if stream.is_paused and stream.n_queued <= self.window // 2:
                 stream.is_paused = False
                 if stream.connection is not None:
                     stream.connection.pause(False)
-            if stream.is_ready:
-                self.ready[stream.id] = stream
+            if row.ends:
+                host.leave(stream)
+            else:
+                host.note(stream)
         return due
-
-    def forget(self, stream: Live) -> None:
-        """Let engine and decoder have nothing of a stream."""
-        self.ready.pop(stream.id, None)
-        with contextlib.suppress(StreamIdError):
-            self.engine.reset(stream.id)
-        if self.decoder is not None:
-            with contextlib.suppress(StreamIdError):
-                self.decoder.reset(stream.id)
-
-
-def _by_id(rows: Sequence[Row], values: Any, lengths: Any) -> dict[str, Any]:
-    """Return each row's frames of an output, by the stream's id."""
-    found, at = {}, 0
-    for row, n in zip(rows, lengths.tolist()):
-        found[row.stream.id] = values[at : at + n]
-        at += n
-    return found
-
-
-def _without(error: DreamStreamError, rows: list[Row], failed: list[tuple[Live, DreamStreamError]]) -> list[Row]:
-    """Return the rows that an error does not name; the others have failed."""
-    bad = [row for row in rows if row.stream.id in error.ids] or rows
-    failed += [(row.stream, error) for row in bad]
-    return [row for row in rows if row not in bad]

@@ -43,6 +43,7 @@ from .run import declared as _declared  # noqa: F401  (operators declared in Pyt
 from .run.calls import TorchCall, TorchGiven, TorchSession
 from .tensor import StreamTensor
 from .tensor.padding import unpad
+from .tensor.stream_tensor import SHELL
 from .train.kept import keeping, zeros
 from .train.outputs import TorchOutputs
 
@@ -153,6 +154,8 @@ class TorchPatch(Patch):
             return super().call(module, args, kwargs)
 
     def _call(self, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if len(args) == 1 and type(args[0]) is SHELL and not kwargs:
+            return self._inside(module, args, kwargs)
         tensors = _streams(args, kwargs)
         if not tensors and not self.online_mode:
             run = module._call_impl if self.compiled is None or _within(Forward) else self.compiled
@@ -182,7 +185,8 @@ class TorchPatch(Patch):
     def _inside(self, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Run the module on streams that are inside a forward already."""
         forward = current()
-        forward.settle()  # where what came before it is refused, it is not at fault
+        if forward.gradients is not None:
+            forward.settle()  # where what came before it is refused, it is not at fault
         if hasattr(forward.entry, "within"):
             with forward.entry.within(forward.paths.get(id(module)), module):
                 return _run(module, args, kwargs)
@@ -192,7 +196,8 @@ class TorchPatch(Patch):
         """Run the module; its errors name it."""
         try:
             out = _run(module, args, kwargs)
-            forward.settle()
+            if forward.gradients is not None:
+                forward.settle()
             return out
         except Exception as error:
             raise_explained(error, self.path, type(module).__name__)

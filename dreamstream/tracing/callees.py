@@ -42,7 +42,7 @@ class Callees:
     instead: ClassVar[dict[Any, Callee]] = {}
 
     def __init__(self) -> None:
-        self._cell = types.CellType(self)
+        self.cell = types.CellType(self)  # what copies ask
         self._known: dict[int, _Known] = {}
         known = self._known
         self._gone: Callable[[_Reference], object] = lambda reference: known.pop(reference.key, None)
@@ -104,7 +104,7 @@ class Callees:
                 if code is f.__code__ and defaults is f.__defaults__ and keywords is f.__kwdefaults__:
                     if copy is None:
                         return f
-                    return copy if copy.__class__ is not Converted else make(f, copy, self._cell)
+                    return copy if copy.__class__ is not Converted else make(f, copy, self.cell)
             return self._of_function(f)
         if kind is types.MethodType:
             function = f.__func__
@@ -148,7 +148,7 @@ class Callees:
     def copied(self, f: types.FunctionType) -> types.FunctionType:
         """Return a new copy of a function, whatever stands for it; itself where there can be none."""
         try:
-            return make(f, converted(f), self._cell)
+            return make(f, converted(f), self.cell)
         except NoCopy as why:
             self.not_copied(f, why)
             return f

@@ -1,4 +1,4 @@
-/* rms_norm, column_sums and column_scale: against long double, and bits in every variant. */
+/* rms_norm, column_sums and column_scale: against long double, and bits in every variant; adam and sgd: bits. */
 #include "test_kernels.h"
 
 typedef long double real;
@@ -110,6 +110,55 @@ static void test_column_scale(const ds_kernels *const *variants, size_t n_varian
     }
 }
 
+/* A step of each optimizer, over more elements than are updated at once: parameters and what is remembered. */
+static void test_updates(const ds_kernels *const *variants, size_t n_variants, size_t real_at)
+{
+    enum { N = WIDEST, N_ARRAYS = 4 };
+    const size_t e = variants[0]->real[real_at].element;
+    guarded first[N_ARRAYS], own[N_ARRAYS];
+    fill(x, e, N, -2, 2);
+    for (int a = 0; a < N_ARRAYS; a++) {
+        first[a] = guarded_new(N * e);
+        own[a] = guarded_new(N * e);
+    }
+    for (int way = 0; way < 16; way++)
+        for (size_t v = 0; v < n_variants; v++) {
+            for (int a = 0; a < N_ARRAYS; a++)
+                memcpy(own[a].data, arrays[a], N * e);
+            for (size_t i = 0; i < N; i++)
+                put(own[2].data, e, i, fabs(get(own[2].data, e, i)));
+            const ds_update u = {.p = own[0].data,
+                                 .g = x,
+                                 .mean = way & 8 ? NULL : own[1].data,
+                                 .square = own[2].data,
+                                 .most = way & 1 ? own[3].data : NULL,
+                                 .n = N,
+                                 .nesterov = way & 1,
+                                 .first = way & 2,
+                                 .decay = way & 2 ? 0.1 : 0,
+                                 .shrink = 0.99,
+                                 .part = way & 4 ? 0.1 : 0.7,
+                                 .keep = 0.9,
+                                 .fresh = 0.1,
+                                 .root = 0.5,
+                                 .eps = 1e-8,
+                                 .rate = 0.01};
+            const ds_real_kernels *const k = &variants[v]->real[real_at];
+            if (u.mean)
+                k->adam(&u);
+            k->sgd(&u);
+            for (int a = 0; a < N_ARRAYS; a++) {
+                if (v == 0)
+                    memcpy(first[a].data, own[a].data, N * e);
+                CHECK(same(own[a].data, first[a].data, e, N));
+            }
+        }
+    for (int a = 0; a < N_ARRAYS; a++) {
+        guarded_free(first[a]);
+        guarded_free(own[a]);
+    }
+}
+
 int main(void)
 {
     const ds_kernels *variants[MAX_VARIANTS];
@@ -122,6 +171,7 @@ int main(void)
         test_rms_norm(variants, n_variants, real_at);
         test_column_sums(variants, n_variants, real_at);
         test_column_scale(variants, n_variants, real_at);
+        test_updates(variants, n_variants, real_at);
     }
     return check_report();
 }

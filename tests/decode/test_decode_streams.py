@@ -289,3 +289,16 @@ def test_a_stream_in_use_is_busy():
 def test_options_that_can_not_be(options):
     with pytest.raises(ValueError):
         CTCDecoder(TEXTS, **options)
+
+
+@pytest.mark.parametrize("lexicon", [None, {"yes": "yes", "no": "no"}])
+def test_a_word_that_is_a_token_is_final_when_its_sound_is_over(lexicon):
+    """Not when the next begins."""
+    decoder = CTCDecoder(["-", "yes", "no"], beam=0, lexicon=lexicon)
+    sure = np.log(np.full((3, 3), 0.01, np.float32) + 0.97 * np.eye(3, dtype=np.float32))
+    heard = decoder.step({"x": sure[[0, 1, 1]]}, sos="x")["x"]
+    assert heard.since(0) == ([], "yes")
+    words, pending = decoder.step({"x": sure[[0]]})["x"].since(0)
+    assert [(word.text, word.start, word.end) for word in words] == [("yes", 1, 3)] and pending == ""
+    words, pending = decoder.step({"x": sure[[2, 2]]})["x"].since(3)
+    assert words == [] and pending == "no"

@@ -6,7 +6,7 @@ import re
 
 import pytest
 import torch
-from one_stream import held, patched, stepped
+from one_stream import answers_made, held, patched, stepped
 from torch import nn
 
 import dreamstream as ds
@@ -122,7 +122,9 @@ class Idioms:
         torch.manual_seed(7)
         model, x = Model(forward).eval(), torch.randn(1, T, WIDTH)
         want = model(x)[0].numpy()
-        held([patched(ds.patch_module(model).online())], x[0], want)
+        step = patched(ds.patch_module(model).online())
+        held([step], x[0], want)
+        assert not answers_made(step, x[0])
         model.offline()
         engine = ds.compile(model, ("B", "L", WIDTH))
         held([stepped(engine)], x[0], want)

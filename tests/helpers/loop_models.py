@@ -424,6 +424,64 @@ def a_linear_recurrence(lib: Any, m: Any, x: Any) -> Any:
     return h + functional(lib).linear_recurrence(a, b)
 
 
+@case
+def a_wide_state_space(lib: Any, m: Any, x: Any) -> Any:
+    h, ys = lib.zeros(x.size(0), 64, D), []
+    for t in range(x.size(1)):
+        decay = lib.exp(-lib.sigmoid(x[:, t].unsqueeze(1) * m.table))
+        h = decay * h + x[:, t].unsqueeze(1) * m.one(x[:, t]).unsqueeze(2)
+        ys.append((h * m.c(x[:, t])[:, None, :D]).sum(-1))
+    return lib.stack(ys, 1), h
+
+
+@case
+def a_wide_state_space_from_outside(lib: Any, m: Any, x: Any) -> Any:
+    decays = lib.exp(-lib.sigmoid(x.unsqueeze(2) * m.table))
+    inputs = x.unsqueeze(2) * m.one(x).unsqueeze(3) * m.table
+    h, ys = lib.zeros(x.size(0), 64, D), []
+    for t in range(x.size(1)):
+        h = decays[:, t] * h + inputs[:, t]
+        ys.append((h * x[:, t].unsqueeze(1)).sum(-1) + inputs[:, t].sum(-1))
+    return lib.stack(ys, 1), h
+
+
+@case
+def gates_by_elements(lib: Any, m: Any, x: Any) -> Any:
+    frames, c, ys = lib.unbind(x, 1), lib.zeros(x.size(0), H), []
+    values, f, r = m.a(x).unbind(1), m.b(x), m.c(x).split(1, 1)
+    for t in range(len(frames)):
+        forget = lib.sigmoid(f[:, t] + m.u * c)
+        c = values[t] + (c - values[t]) * forget
+        ys.append(lib.tanh(c) * lib.sigmoid(r[t].squeeze(1) + c) + m.d(frames[t]))
+    return lib.stack(ys, 1), c
+
+
+@case
+def a_complex_state_in_two_parts(lib: Any, m: Any, x: Any) -> Any:
+    real = imag = lib.zeros(x.size(0), H)
+    ys = []
+    for t in range(x.size(1)):
+        turned = m.u * imag + m.b(x[:, t])
+        real, imag = lib.cos(m.u) * real - m.u * imag + m.a(x[:, t]), lib.cos(m.u) * turned + 0.5 * real
+        ys.append(real - imag)
+    return lib.stack(ys, 1)
+
+
+@case
+def a_gate_and_a_normaliser(lib: Any, m: Any, x: Any) -> Any:
+    h = c = n = lib.zeros(x.size(0), H)
+    most, ys = lib.zeros(x.size(0), H), []
+    for t in range(x.size(1)):
+        z, i, f, o = m.both(lib.cat([x[:, t], h], 1)).chunk(4, -1)
+        f = lib.log(lib.sigmoid(f))
+        now = lib.maximum(f + most, i)
+        kept, new = lib.exp(f + most - now), lib.exp(i - now)
+        c, n, most = kept * c + new * lib.tanh(z), kept * n + new, now
+        h = lib.sigmoid(o) * c / n
+        ys.append(h)
+    return lib.stack(ys, 1)
+
+
 def functional(lib: Any) -> Any:
     """Return where `scan` is."""
     import dreamstream.nn.functional

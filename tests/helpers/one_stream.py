@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 
 import dreamstream as ds
+from dreamstream.array import deferred
 
-__all__ = ["held", "patched", "singly", "stepped"]
+__all__ = ["answers_made", "held", "patched", "singly", "stepped"]
 
 SINGLE = 16  # calls of one frame each at either end
 
@@ -56,3 +57,11 @@ def held(steps: Sequence[Step], x: Any, want: Any, atol: float = 1e-5) -> set[by
             np.testing.assert_allclose(got, want, rtol=0, atol=atol)
             found.add(got.tobytes())
     return found
+
+
+def answers_made(step: Step, x: Any) -> int:
+    """Return how many answers about masks and positions a call makes, though one like it has made them before."""
+    step(x[:3], True, False)
+    before = dict(deferred._ANSWERS)
+    step(x[3:6], False, True)
+    return sum(answer is not before.get(key) for key, answer in deferred._ANSWERS.items())

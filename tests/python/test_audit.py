@@ -109,13 +109,13 @@ def test_what_can_not_be_followed_is_an_error_with_all_layers():
     model = net(lambda m, x: m.b(m.a(x.mT)[0].flip(0).mT), **refused)
     with pytest.raises(ds.NotStreamableError) as caught:
         ds.audit(model, ("B", 8, "L"))
-    first, _, others = str(caught.value).partition(". Layers that can't stream either: ")
+    first, _, others = str(caught.value).partition(". Also in the way: ")
     assert "test_audit.py" in first and "flip" in first
     assert "a (GRU): its backward direction begins at the stream's end; use bidirectional=False" in others
     assert "b (Conv1d): circular padding" in others
     with pytest.raises(ds.NotStreamableError) as caught:
         ds.audit(net(lambda m, x: x.flip(0)), ("B", 8, "L"))
-    assert "Layers that" not in str(caught.value)
+    assert "Also in the way" not in str(caught.value)
 
 
 @pytest.mark.parametrize(

@@ -56,6 +56,16 @@ def test_models():
 
 
 @pytest.mark.slow
+def test_exports():
+    for package in ("torch", "onnx", "onnxruntime"):
+        pytest.importorskip(package)
+    (row,) = run("exports.py", "--networks", "dualpath", "--frames", "2", "--seconds", "0")
+    assert (row["network"], row["frames"], row["phases"]) == ("dualpath", 2, 1)
+    assert row["nodes"]["static"] < row["nodes"]["before"]
+    assert all(ms > 0 for ms in row["ms"].values())
+
+
+@pytest.mark.slow
 def test_capi():
     """C's outputs are compared with Python's."""
     pytest.importorskip("dreamstream")

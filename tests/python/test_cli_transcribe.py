@@ -142,3 +142,30 @@ def test_scores_become_log_probabilities():
         log_probabilities(log_probabilities(raw))[0], log_probabilities(raw)[0]
     )
     assert log_probabilities(np.empty((0, 3))).shape == (0, 3)
+
+
+def test_a_plot_of_words(call, folder, monkeypatch):
+    """Each word stands where it was said, and below it from its end to when it was final."""
+    figure = pytest.importorskip("matplotlib.figure")
+    drawn = []
+    monkeypatch.setattr(figure.Figure, "savefig", lambda self, path, **_: drawn.append((path, self)))
+    assert (
+        call("transcribe", "one.wav", "two.wav", "--beam", "0", "--plot", "words.png", "--chunk-ms", "100")[0] == 0
+    )
+    ((path, picture),) = drawn
+    assert path == "words.png" and [axes.get_title() for axes in picture.axes] == ["one.wav", "two.wav"]
+    first, second = picture.axes
+    assert [(t.get_text(), t.get_position()[0]) for t in first.texts] == [
+        ("ab", 0.15),
+        ("cab", pytest.approx(0.85)),
+    ]
+    assert [t.get_text() for t in second.texts] == ["cab"]
+    waits = [line.get_xdata() for line in first.lines if len(line.get_xdata()) == 2]
+    assert [begin for begin, _ in waits] == [0.3, 1.1] and all(begin < final for begin, final in waits)
+    assert waits[0][1] < 0.8 and waits[1][1] <= 1.4  # as soon as the space behind the word is sure
+
+
+def test_a_plot_needs_what_draws_it(call, monkeypatch):
+    assert "--plot writes" in call("transcribe", "one.wav", "--plot", "words.txt")[2]
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    assert "pip install matplotlib" in call("transcribe", "one.wav", "--plot", "words.png")[2]

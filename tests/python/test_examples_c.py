@@ -16,7 +16,7 @@ import pytest
 import dreamstream as ds
 import dreamstream.nn.functional as F
 from dreamstream import nn
-from dreamstream.cli.demo import DemoNetwork
+from dreamstream.models import Commands
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 EXAMPLES = ROOT / "docs" / "examples"
@@ -159,7 +159,7 @@ def recording(tmp_path_factory):
 @pytest.fixture(scope="module")
 def listener(tmp_path_factory):
     path = tmp_path_factory.mktemp("demo") / "demo.dsm"
-    engine = compiled(DemoNetwork, ("B", "L"), rate=16000)
+    engine = compiled(Commands, Commands.spec, rate=16000)
     engine.save(path)
     return engine, path
 

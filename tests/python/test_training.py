@@ -365,12 +365,83 @@ def test_what_is_given_once(rng):
     ds.patch_module(model, "full-file-aligned").train().online()
     sum(chunks()).backward()
     assert_equal(gradients(model), offline)
-    ds.patch_module(model)
-    with pytest.raises(ModeError, match="given once"):
-        list(chunks())
-    model.reset()
-    model.voice.requires_grad_(False)
-    assert len(list(chunks())) == 4
+
+
+def conditioned(lib, kind):
+    """A model of streams of 4 and what they are given once: a vector of 3, or a memory of 4 features."""
+    nn = lib.nn
+
+    class Conditioned(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.voice, self.conv = nn.Linear(4 if kind == "memory" else 3, 4), nn.Conv1d(4, 4, 3, padding=1)
+            self.rnn, self.keys = nn.GRU(4, 4, batch_first=True), nn.MultiheadAttention(4, 2, batch_first=True)
+            self.head = nn.Linear(4, 2)
+
+        def forward(self, x, once):
+            y, voice = self.conv(x).transpose(1, 2), lib.tanh(self.voice(once))
+            if kind == "sum":
+                y = y * voice.unsqueeze(1)
+            elif kind == "state":
+                y, _ = self.rnn(y, voice.unsqueeze(0))
+            elif kind == "both":
+                y = y + voice.unsqueeze(1)
+                y, _ = self.rnn(y * self.head(voice).unsqueeze(1)[..., :1], voice.unsqueeze(0))
+            else:
+                y = y + self.keys(y, voice, voice, need_weights=False)[0]
+            return self.head(y)
+
+    return Conditioned()
+
+
+@pytest.mark.parametrize("kind", ["sum", "state", "both", "memory"])
+def test_what_is_given_once_has_its_gradient_in_every_chunk(rng, kind):
+    """As in torch's front end, while weights change, rows come and go, and states go to another session."""
+    torch = pytest.importorskip("torch")
+    ours, theirs = conditioned(ds, kind).double(), conditioned(torch, kind).double()
+    theirs.load_state_dict({k: torch.tensor(v.numpy()) for k, v in ours.state_dict().items()})
+    frames = {i: rng.standard_normal((4, 12)) for i in "abc"}
+    once = {i: rng.standard_normal((n, 4) if kind == "memory" else 3) for i, n in zip("abc", (2, 5, 3))}
+    calls = ["a0-5", "a5-6 b0-7", "b7-7 a6-12", "c0-4 b7-12", "c4-12"]
+    found = []
+    for model, lib, make in ((ours, ds, ds.tensor), (theirs, torch, torch.tensor)):
+        ds.patch_module(model).train().online()
+        given = {i: make(e) for i, e in once.items()}
+        for tensor in given.values():
+            tensor.requires_grad_()
+        for n, call in enumerate(calls):
+            rows = [(part[0], *map(int, part[1:].split("-"))) for part in call.split()]
+            new = {i: given[i] for i, begin, _ in rows if begin == 0}
+            x = ds.stream_tensor(
+                [make(frames[i][:, a:b]) for i, a, b in rows], ids=[i for i, _, _ in rows],
+                sos=[a == 0 for _, a, _ in rows], eos=[b == 12 for _, _, b in rows],
+            )  # fmt: skip
+            y = model(x, ds.static(new) if new else None)
+            sum(y[i].square().sum() for i in y.ids).backward()
+            for p in [*model.parameters(), *given.values()]:
+                found.append((n, None if p.grad is None else p.grad.numpy().copy()))
+            with lib.no_grad():
+                for p in model.parameters():
+                    if p.grad is not None:
+                        p -= 0.01 * p.grad
+            if n == 2:
+                states = model.get_state()
+                model.reset()
+                model.set_state(states)
+    half = len(found) // 2
+    for (n, own), (_, other) in zip(found[:half], found[half:]):
+        assert (own is None) == (other is None), n
+        if own is not None:
+            np.testing.assert_allclose(own, other, rtol=1e-9, atol=1e-10, err_msg=str(n))
+
+
+def test_what_was_given_in_evaluation_is_known_in_training(rng):
+    model, x, speaker = made(Voiced), rng.standard_normal((3, 20)), rng.standard_normal(2)
+    ds.patch_module(model).eval().online()
+    model(ds.stream_tensor([x[:, :9]], ids="a", sos=True), ds.static({"a": speaker}))
+    y = model.train()(ds.stream_tensor([x[:, 9:]], ids="a", eos=True), None)
+    y.square().sum().backward()
+    assert np.abs(model.voice.weight.grad.numpy()).sum() > 0
 
 
 @pytest.mark.parametrize("variant", VARIANTS)

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.skipif(shutil.which("redis-server") is None, reason="th
 
 
 def test_records_and_whose_they_are(tmp_path):
-    record = Record("f", 3, [3, 4], [0, 4], b"x" * 9, [(0, b"y")], False, b"z", 0.5)
+    record = Record("f", 3, [3, 4], [0, 4], b"x" * 9, b"z", [(0, b"y")], False, 0.5)
     with a_redis(tmp_path) as url:
         one, two = open_store(url, keep=60), open_store(url, keep=60)
         assert one.key == two.key and len(one.key) == 32

@@ -295,7 +295,9 @@ def test_streams_without_a_connection_leave_the_engine():
             assert model.engine.ids == []
             async with ByHand(url) as client:
                 await client.say("resume", stream=told["stream"], output=[0, 0], saved=0)
-                assert (await client.told("started"))["input"] == 100 and len(model.engine.ids) == 1
+                assert (await client.told("started"))["input"] == 100 and len(own.streams) == 1
+                await client.give(100, samples(9))
+                await _until(lambda: model.engine.ids)
             await _until(lambda: not own.streams)
             await asyncio.sleep(1.0)
             async with ByHand(url) as client:  # forgotten: what the client has dropped is lost, and it is told so

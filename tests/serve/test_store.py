@@ -14,7 +14,7 @@ from dreamstream.serve.records import Record
 
 def records(n):
     return {
-        f"s{k}": Record("f", k, [k, k], [0, k], b"x" * k, [(0, b"y" * 9)], bool(k % 2), b"z" * (3 - k % 3), k / 3)
+        f"s{k}": Record("f", k, [k, k], [0, k], b"x" * k, b"z" * (3 - k % 3), [(0, b"y" * 9)], bool(k % 2), k / 3)
         for k in range(n)
     }
 

@@ -192,3 +192,161 @@ def test_what_is_raised(what, reason, remedy):
     assert reason.replace("`", "") in message
     assert remedy.removesuffix(WAITS).replace("`", "") in message
     assert ("unstreamable=" in message) >= remedy.endswith(WAITS)
+
+
+#: All samples of forwards, each with what its row says of why.
+EVERY = [(reason, SAMPLES[b]) for what, reason, _ in ROWS for b in SAMPLES if what.startswith(b)]
+
+
+def test_all_that_is_in_the_way_is_listed_at_once():
+    """Behind each refusal the forward goes on."""
+
+    class Every(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            for i, (_, sample) in enumerate(EVERY):
+                setattr(self, f"part{i}", sample if isinstance(sample, nn.Module) else Model(sample))
+
+        def forward(self, x: Any) -> Any:
+            given = [x.unsqueeze(1) if isinstance(sample, nn.Conv2d) else x for _, sample in EVERY]
+            return [getattr(self, f"part{i}")(y) for i, y in enumerate(given)]
+
+    with pytest.raises(ds.NotStreamableError) as caught:
+        ds.compile(Every().eval(), ("B", 4, "L"), explain=True)
+    said = caught.value.refusals
+    for i, (reason, _) in enumerate(EVERY):
+        own = [
+            text for text in said if text.startswith((f"part{i} (", f"part{i}.")) or not text.startswith("part")
+        ]
+        assert any(reason.replace("`", "") in text for text in own), (i, reason)
+    assert str(caught.value) == f"{said[0]}. Also in the way: {'; '.join(said[1:])}"
+
+
+def stored(x: Any) -> Any:
+    ys, h = [], x.new_zeros(x.size(0), 4)
+    for t in range(x.size(2)):
+        h = ds.where(x[..., t] > 0, x[..., t], h)
+        ys.append(h)
+    return ds.stack(ys, 2), h * 2
+
+
+class Rolled(nn.Module):
+    def forward(self, x: Any) -> Any:
+        y = x.roll(1, 2)
+        y[..., :1] = 0
+        return x + y
+
+
+class Asserted(nn.Module):
+    def forward(self, x: Any) -> Any:
+        assert x.size(2) < 1000
+        if x.size(2) > 2000:
+            raise ValueError("too long")
+        return -x
+
+
+def _attention(x: Any, **options: Any) -> Any:
+    return F.scaled_dot_product_attention(*3 * [x.transpose(1, 2)], **options)
+
+
+def _normed(x: Any) -> Any:
+    frames = x.transpose(1, 2).reshape(-1, 4)
+    return F.group_norm(frames, 2).reshape(x.size(0), x.size(2), 4)
+
+
+class Attending(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.at = nn.MultiheadAttention(4, 2, batch_first=True)
+
+    def forward(self, x: Any) -> Any:
+        return self.at(*3 * [x.transpose(1, 2)])[0]
+
+
+BUFFER = {"unstreamable": "buffer"}
+CAUSAL: list[Any] = [
+    lambda x: _attention(x, is_causal=True),
+    (Attending(), {"context": {"at": ds.Context(chunk=4, left=8)}}),
+]
+
+#: What works in each sample's place: layers or functions of a stream, some with what `ds.compile` is given.
+REMEDIES: dict[str, list[Any]] = {
+    "attention": [*CAUSAL, (SAMPLES["attention"], BUFFER)],
+    "`attn_mask=`": CAUSAL,
+    "masks": CAUSAL,
+    "bidirectional": [
+        nn.LSTM(4, 2, batch_first=True), (nn.LSTM(4, 2, batch_first=True, bidirectional=True), BUFFER),
+    ],
+    "GroupNorm": [
+        nn.BatchNorm1d(4), _normed, (SAMPLES["GroupNorm"], BUFFER),
+        lambda x: F.layer_norm(x.transpose(1, 2), (4,)),
+    ],
+    "BatchNorm": [nn.BatchNorm1d(4)],
+    "circular padding of a": [
+        *(nn.Conv1d(4, 4, 3, padding=1, padding_mode=mode) for mode in ("zeros", "replicate", "reflect")),
+        (SAMPLES["circular padding of a"], BUFFER),
+    ],
+    "circular padding of both": [
+        *(nn.Conv2d(1, 1, 3, padding=1, padding_mode=mode) for mode in ("zeros", "replicate", "reflect")),
+        nn.Conv2d(1, 1, 3, padding=(1, 0), padding_mode="circular"),
+        (SAMPLES["circular padding of both"], BUFFER),
+    ],
+    "adaptive": [nn.AvgPool1d(2), lambda x: x.mean(2), (SAMPLES["adaptive"], BUFFER)],
+    "`F.interpolate`": [
+        lambda x: F.interpolate(x, scale_factor=2), lambda x: F.interpolate(x, scale_factor=1 / 3),
+        nn.Resample(2, 3),
+    ],
+    "`F.pad`": [lambda x: F.pad(x, (1, 1), "replicate"), lambda x: F.pad(x, (1, 1), "reflect")],
+    "`roll`": [Rolled(), lambda x: F.pad(x, (1, 0))[..., :-1] + x],
+    "`x[..., 3]`": [lambda x: x[..., 3:], lambda x: x[..., :-3], lambda x: x[..., ::3]],
+    "`x[..., -9::2]`": [lambda x: x[..., 1::2]],
+    "`x[..., :9]`": [lambda x: x[..., :-9], lambda x: x[..., : x[..., 9:].size(2)]],
+    "`if x": [Asserted()],
+    "frames that are not gone": [lambda x: ds.stack([-x[..., t] for t in range(x.size(2))], 2)],
+    "`break` and": [stored],
+    "a loop over frames that goes": [lambda x: ds.stack([-x[..., t] for t in range(x.size(2))], 2)],
+    "`if t": [stored],
+    "what a loop over frames has": [stored, lambda x: _attention(x, is_causal=True)],
+    "a loop over frames that carries": [stored, lambda x: _attention(x, is_causal=True)],
+    "what a loop over frames keeps": [stored],
+    "in a loop over frames": [nn.Conv1d(4, 4, 3, padding=1)],
+    "`int": [lambda x: x.reshape(x.size(0), 2, 2, x.size(2)), lambda x: x * ds.ones(99)[: x.size(2)]],
+    "`np.asarray(x)`": [lambda x: x],
+    "`(index == e)": [lambda x: ds.where(x > 0, x, -x)],
+    "`x.sort(2)`": [lambda x: x.amax(2), lambda x: x.argmax(2), (SAMPLES["`x.sort(2)`"], BUFFER)],
+    "`self.h = h`": [lambda x: F.pad(x, (4, 0))[..., :-4] + x, lambda x: x[..., 1:] + x[..., :-1]],
+    "what its frames use": [
+        lambda x: x - x.cumsum(2) / ds.arange(1, x.size(2) + 1), lambda x: (x, x.mean(2)),
+        lambda x: x - x.mean(1, keepdim=True), (SAMPLES["what its frames use"], BUFFER),
+    ],
+    "`x.sum(0)`": [lambda x: x.mean((1, 2))],
+    "`x + x": [
+        lambda x: x[..., ::2][..., : x[..., 1::2].size(2)] + x[..., 1::2],
+        lambda x: x[..., ::2].repeat_interleave(2, 2)[..., : x.size(2)] + x,
+    ],
+    "a constant": [lambda x: x + ds.ones(1), lambda x: x + ds.arange(99).float()[: x.size(2)]],
+    "`cat`": [lambda x: F.pad(x, (0, 3)), lambda x: ds.cat([x, x], 1)],
+    "`x @ y`": [lambda x: x.transpose(1, 2) @ ds.ones(4, 3), lambda x: ds.ones(3, 4) @ x],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "begin, i", [(b, i) for b, found in REMEDIES.items() for i in range(len(found))], ids=lambda x: str(x)[:30]
+)
+def test_what_works_leads_through(begin, i):
+    """Chunks of a model in which a remedy stands are compared with the whole when it is compiled."""
+    remedy = REMEDIES[begin][i]
+    part, options = remedy if isinstance(remedy, tuple) else (remedy, {})
+    model = part if isinstance(part, nn.Module) else Model(part)
+    spec = (
+        ("B", 1, 4, "L")
+        if isinstance(part, nn.Conv2d)
+        else ("B", "L", 4)
+        if isinstance(part, nn.LSTM)
+        else ("B", 4, "L")
+    )
+    ds.compile(model.eval(), spec, **options)
+
+
+def test_every_sample_has_remedies():
+    assert [*REMEDIES] == [*SAMPLES]

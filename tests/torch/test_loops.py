@@ -10,6 +10,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from architectures import schedule
+from given_once import driven, require_gradients, stepped
 from loop_models import CASES, D, layers
 
 import dreamstream as ds
@@ -166,6 +167,94 @@ def test_gradients_are_those_of_whole_files(name, in_float64):
     for (key, p), q in zip(model.named_parameters(), ours.parameters()):
         zero = torch.zeros_like(p)
         torch.testing.assert_close(zero if q.grad is None else q.grad, zero if p.grad is None else p.grad, msg=key)
+
+
+# ---------------------------------------------------------------------- complex states
+class Diagonal(torch.nn.Module):
+    """A diagonal state space with complex numbers: what it carries, and perhaps gathers, is complex."""
+
+    def __init__(self, gathers):
+        super().__init__()
+        torch.manual_seed(1)
+        self.gathers, complex_ = gathers, torch.complex64 if torch.get_default_dtype() == torch.float32 else None
+        made = [torch.randn(n, dtype=complex_ or torch.complex128) * 0.4 for n in ((D, 3), (D, 3), (D, 3))]
+        self.decay, self.into, self.out = map(torch.nn.Parameter, made)
+
+    def forward(self, x):
+        h, ys = torch.zeros(x.size(0), D, 3, dtype=self.decay.dtype), []
+        for t in range(x.size(1)):
+            h = self.decay * h + self.into * x[:, t].unsqueeze(-1)
+            ys.append(h if self.gathers else 2 * (self.out * h).sum(-1).real)
+        y = torch.stack(ys, 1)
+        return (y * self.out).sum(-1).real if self.gathers else y, torch.view_as_real(h)
+
+
+@pytest.mark.parametrize("gathers", [False, True])
+def test_complex_states(gathers, tmp_path):
+    model = Diagonal(gathers).eval()
+    xs = [torch.randn(n, D) for n in LENGTHS]
+    wanted = wanted_of(model, xs)
+    compare(streamed(patched(model), xs, 1), wanted, 2e-5)
+    engine = ds.compile(model, ("B", "L", D))
+    engine.save(tmp_path / "loop.dsm")
+    for each in (engine, ds.load(tmp_path / "loop.dsm")):
+        compare(streamed(compiled(each), xs, 2), wanted, 2e-5)
+
+
+@pytest.mark.parametrize("gathers", [False, True])
+def test_gradients_of_complex_states(gathers, in_float64):
+    model, x = Diagonal(gathers), torch.randn(6, D)
+    sum(y.sin().sum() for y in model(x[None])).backward()
+    ours = ds.patch_module(Diagonal(gathers), "full-file-aligned").online().train()
+    total = 0.0
+    for a, b in ((0, 2), (2, 3), (3, 6)):
+        made = ours(ds.stream_tensor([x[a:b]], names=("B", "L", None), ids=["a"], sos=a == 0, eos=b == 6))
+        total = total + sum(y["a"].sin().sum() for y in leaves(made))
+    total.backward()
+    for p, q in zip(model.parameters(), ours.parameters()):
+        torch.testing.assert_close(q.grad, p.grad)
+
+
+# ---------------------------------------------------------------------- what is given once
+def begins_with_what_is_given(m, x, once):
+    h, ys = once, []
+    for t in range(x.size(1)):
+        h = m.cell(x[:, t], h)
+        ys.append(h)
+    return torch.stack(ys, 1)
+
+
+def meets_what_is_given(m, x, once):
+    h, ys = torch.zeros(x.size(0), 4), []
+    for t in range(x.size(1)):
+        h = m.cell(x[:, t], h * once) + m.line(x[:, t])
+        ys.append(h)
+    return torch.stack(ys, 1)
+
+
+def a_linear_recurrence_of_it(m, x, once):
+    return ds.torch.functional.linear_recurrence(torch.sigmoid(m.line(x)), m.line(x), once)
+
+
+@pytest.mark.parametrize("f", [begins_with_what_is_given, meets_what_is_given, a_linear_recurrence_of_it])
+def test_what_is_given_once_begins_loops_and_meets_their_frames(f):
+    class Given(Plain):
+        def forward(self, x, once):
+            return self.f(self, x, once)
+
+    model = Given(f).eval()
+    rng = np.random.default_rng(0)
+    given = {
+        f"s{n}": (rng.standard_normal((n, D), np.float32), rng.standard_normal(4, np.float32)) for n in LENGTHS
+    }
+    engine = ds.compile(model, {"x": ("B", "L", D), "once": ("B", 4)})
+    got = driven(stepped(engine), rng, given, 0)
+    for name, (x, once) in given.items():
+        with torch.no_grad():
+            wanted = model(torch.from_numpy(x)[None], torch.from_numpy(once)[None])[0]
+        torch.testing.assert_close(torch.from_numpy(got[name]), wanted, rtol=1e-5, atol=1e-5)
+    streams = {name: (rng.standard_normal((12, D), np.float32), once) for name, (_, once) in given.items()}
+    require_gradients(model.train(), streams, 0, ("B", "L", None), lambda y: y.sin().sum(), "full-file-aligned")
 
 
 # ---------------------------------------------------------------------- what else holds of loops

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch")
-from one_stream import held, patched, stepped
+from one_stream import answers_made, held, patched, stepped
 from torch import nn
 
 import dreamstream as ds
@@ -175,6 +175,7 @@ def test_as_written(name):
         whole = model(x)[0]
         steps = [stepped(ds.compile(model, ("B", "L", D))), patched(ds.patch_module(model).online())]
         held(steps, x[0], whole, 2e-6 * float(whole.abs().max()))
+        assert not answers_made(steps[1], x[0])
 
 
 def test_a_gradient_comes_through():

@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import wraps
+from inspect import signature
 from typing import Any
 
 import numpy as np
 
-from ...array import Tensor
+from ...array import BatchTensor, Tensor
 from ...array.deferred import is_deferred
 from ...array.dimension_arguments import numbered
 from ...array.dtypes import require_same
 from ...array.symbolic import Symbolic
 from ...errors import DTypeError, NotStreamableError, ShapeError
+from ...stream.rules import BatchSize
 
-__all__ = ["Ints", "channels_first", "checked", "frame_dims", "same_types", "several", "single", "within_frames"]
+__all__ = [
+    "Ints", "channels_first", "checked", "for_each_stream", "frame_dims", "same_types", "several", "single",
+    "within_frames",
+]  # fmt: skip
 
 
 Ints = int | Sequence[int]
@@ -63,6 +69,34 @@ def several(value: Ints, n: int, what: str) -> tuple[int, ...]:
     if len(value) not in (1, n):
         raise ShapeError(f"{what} must be one integer or {n}, got {tuple(value)}")
     return tuple(map(operator.index, value)) * (n // len(value))
+
+
+def for_each_stream(convolution: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """Let a convolution take ``(1, B * C, …)``, with as many groups for each stream and weights repeated for each.
+
+    That is how batch and channels are packed into one dimension where all have the same kernel; it is the
+    convolution of ``(B, C, …)`` by one stream's weights.
+    """
+
+    @wraps(convolution)
+    def convolved(input: Any, weight: Any, bias: Any = None, *args: Any, **kwargs: Any) -> Any:
+        if not isinstance(weight, BatchTensor):
+            return convolution(input, weight, bias, *args, **kwargs)
+        bound = signature(convolution).bind(input, weight, bias, *args, **kwargs).arguments
+        groups, shape = bound.get("groups", 1), input.shape
+        rows = shape[1] if input.ndim > 1 else None
+        if not isinstance(groups, BatchSize) or not isinstance(rows, BatchSize) or shape[0] != 1:
+            raise NotStreamableError.here(
+                f"{convolution.__name__} with a weight for each stream of a batch",
+                ": expected (1, B * C, L), and groups that are a multiple of the number of streams",
+            )
+        own = {"weight": weight.of_stream(), "groups": groups.times}
+        own |= {"bias": bias.of_stream()} if isinstance(bias, BatchTensor) else {}
+        x = input.reshape(rows // rows.times, rows.times, *shape[2:])
+        y = convolution(**{**bound, "input": x, **own})
+        return y.reshape(1, rows // rows.times * y.shape[1], *y.shape[2:])
+
+    return convolved
 
 
 def within_frames(x: Tensor) -> bool:

@@ -8,7 +8,7 @@ from typing import Any
 from ...array import Tensor
 from ...dispatch import apply
 from ...errors import ShapeError
-from .arguments import Ints, channels_first, checked, same_types, single, within_frames
+from .arguments import Ints, channels_first, checked, for_each_stream, same_types, single, within_frames
 from .texts import described
 
 __all__ = ["conv1d", "conv_transpose1d"]
@@ -90,6 +90,7 @@ def window_padding(padding: Any, kernel: int, dilation: int, stride: int) -> tup
     weight="``(C_out, C_in / groups, kernel_size)``.",
     padding=PADDING,
 )
+@for_each_stream
 def conv1d(
     input: Tensor,
     weight: Tensor,
@@ -142,6 +143,7 @@ def conv1d(
     input=FRAMES,
     weight="``(C_in, C_out / groups, kernel_size)``.",
 )
+@for_each_stream
 def conv_transpose1d(
     input: Tensor,
     weight: Tensor,

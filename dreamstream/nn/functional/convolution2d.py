@@ -10,7 +10,7 @@ import numpy as np
 from ...array import Tensor
 from ...dispatch import apply
 from ...errors import ShapeError
-from .arguments import Ints, checked, same_types, several
+from .arguments import Ints, checked, for_each_stream, same_types, several
 from .convolution import PLANE_PADDING, SPREAD, WINDOWS, window_padding
 from .texts import described
 
@@ -92,6 +92,7 @@ def _nothing(x: Tensor, n_out: int) -> Tensor:
     weight="``(C_out, C_in / groups, kernel_h, kernel_w)``.",
     padding=PLANE_PADDING,
 )
+@for_each_stream
 def conv2d(
     input: Tensor,
     weight: Tensor,
@@ -145,6 +146,7 @@ def conv2d(
     input=PLANES,
     weight="``(C_in, C_out / groups, kernel_h, kernel_w)``.",
 )
+@for_each_stream
 def conv_transpose2d(
     input: Tensor,
     weight: Tensor,

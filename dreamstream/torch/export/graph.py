@@ -66,6 +66,8 @@ class Graph:
     ----------
     period : int
         Frames of the first input after which its integers repeat.
+    transient : int
+        Frames of the first input from which on they do.
     """
 
     nodes: list[FunctionalNode]
@@ -73,6 +75,7 @@ class Graph:
     inputs: list[int]
     outputs: list[int]
     period: int
+    transient: int
 
     def pairs(self, counter: Counter, frames: Sequence[torch.Tensor]) -> list[Pair]:
         """Return the counts of every edge from the frames so far of every input; None for what nothing makes."""
@@ -114,9 +117,10 @@ def read_graph(engine: Engine) -> Graph:
                 f"{node.path or 'the forward'}: {node.name} keeps what it has seen until the stream ends; an "
                 f"exported model's state has a fixed size: {_remedy(node.name)}"
             )
-    graph = Graph(nodes, edges, list(data["inputs"]), list(data["outputs"]), int(data["period"]))
-    last = data["transient"] + 2 * data["period"]
-    _bound(graph, _moments(engine, int(last)))
+    graph = Graph(
+        nodes, edges, list(data["inputs"]), list(data["outputs"]), int(data["period"]), int(data["transient"])
+    )
+    _bound(graph, _moments(engine, graph.transient + 2 * graph.period))
     return graph
 
 

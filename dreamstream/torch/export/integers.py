@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 Pair = tuple[Tensor, Tensor]
 """Known and total frames of an edge, one element per stream."""
 
+UNENDED = 1 << 40
+"""A total beyond all streams', of one that has not ended."""
+
 CONST, KNOWN, TOTAL, M, ADD, SUB, MUL, FLOORDIV, CEILDIV, MIN, MAX, SELECT = range(12)
 """csrc/ops/expr.h: the codes of nodes."""
 

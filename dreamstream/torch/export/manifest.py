@@ -11,9 +11,13 @@ from typing import Any
 import torch
 
 from ...engine import Engine
+from .integers import UNENDED
 
 FORMAT = 1
 """Of the manifest: what reads it refuses other numbers."""
+
+STATIC_FORMAT = 2
+"""Of a static export's manifest."""
 
 State = tuple[str, tuple[int, ...], str, torch.Tensor | None]
 
@@ -72,6 +76,45 @@ def with_chunk(manifest: dict[str, Any], n_rows: int, n_frames: Sequence[int]) -
     """Return the manifest of a model whose calls have exactly so many rows, and frames of each input."""
     frames = {port["name"]: n for port, n in zip(manifest["inputs"], n_frames)}
     return {**manifest, "chunk": {"rows": n_rows, "frames": frames}}
+
+
+def of_static(manifest: dict[str, Any], schedule: Any, n_rows: int) -> dict[str, Any]:
+    """Return the manifest of a static export, whose calls differ so much that readers of the other refuse it."""
+    used = {p[key] for p in (*manifest["inputs"], *manifest["outputs"]) for key in ("name", "lengths")}
+    graph = schedule.graph
+    inputs = [
+        {
+            **_without_lengths(port),
+            "frames": n,
+            "total": unique(f"{port['name']}_total", used) if schedule.ended else None,
+        }
+        for port, n in zip(manifest["inputs"], schedule.frames)
+    ]
+    outputs = [
+        {**_without_lengths(port), **schedule.told(e)} for port, e in zip(manifest["outputs"], graph.outputs)
+    ]
+    states = manifest["states"] if schedule.counted else manifest["states"][1:]
+    if schedule.counted:
+        states = [{**states[0], "dims": ["B"]}, *states[1:]]
+    return {
+        "format": STATIC_FORMAT,
+        "name": manifest["name"],
+        "inputs": inputs,
+        "outputs": outputs,
+        "states": states,
+        "chunk": {"rows": n_rows, "frames": {port["name"]: port["frames"] for port in inputs}},
+        "phases": [None] * schedule.n_phases,
+        "unended": UNENDED,
+        "flush": (
+            "fill the call with a stream's last frames up with zeros"
+            + (", give its total in this call and those behind it, and" if schedule.ended else ";")
+            + " go on calling with zeros until every output has had all of its frames"
+        ),
+    }
+
+
+def _without_lengths(port: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in port.items() if key != "lengths"}
 
 
 def unique(name: str, used: set[str]) -> str:

@@ -48,6 +48,7 @@ class TorchSource:
     def __init__(self, model: Any, front: Any) -> None:
         self.model, self.front = model, front
         self._arrays = Arrays()
+        self._held = TorchHeld(model, trace=True)  # by forwards that run offline
 
     def arrays(self) -> dict[str, Any]:
         state = {**dict(self.model.named_parameters()), **dict(self.model.named_buffers())}
@@ -79,7 +80,8 @@ class TorchSource:
                     result = TRACER.of(self.model)(*args, **kwargs)
                 except DTypeError as error:
                     raise self._explained(error) from None
-            held.settle()
+            with capture.noting():
+                held.settle()
             return _tree(result)
 
     def _explained(self, error: DTypeError) -> DTypeError:
@@ -95,7 +97,7 @@ class TorchSource:
     def offline(self, inputs: Mapping[str, Any], by_name: bool) -> list[Any]:
         device = device_of(self.model)
         tensors = {k: torch.tensor(a, device=device) for k, a in inputs.items()}  # copies: forwards may write
-        held = TorchHeld(self.model, trace=True)
+        held = self._held
         with undone(held), self._evaluating(), self._unpatched(), torch.no_grad(), uncompiled(), _Choosing(held):
             found = leaves(_tree(whole(self.model, tensors, by_name)))
         return [as_array(t) if isinstance(t, torch.Tensor) else np.asarray(t) for t in found]

@@ -20,6 +20,8 @@ class Complex:
     """
 
     is_stream = True
+    #: Loops over frames carry and gather its parts.
+    in_parts = True
 
     def __init__(self, real: Any, imag: Any) -> None:
         self.real, self.imag = real, imag

@@ -148,6 +148,11 @@ class ComplexConstant(Constant):
     """One of complex numbers, which streams meet by its parts."""
 
 
+def constant_of(x: torch.Tensor, arrays: Arrays | None = None) -> Constant:
+    """Return a plain tensor as the native front end sees it."""
+    return (ComplexConstant if x.is_complex() else Constant)(x, arrays)
+
+
 #: Arithmetic of a number that stands in a tensor with a length.
 _ON_SIZES: dict[str, Callable[[Any, Any], Any]] = {
     **{n: getattr(operator, n) for n in ("add", "sub", "mul", *RELATIONS)},

@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 
 from ... import dispatch
-from ...array import BatchTensor, baddbmm, where
+from ...array import BatchTensor, baddbmm, where, zeros_like
 from ...array.creation import lengths_in
 from ...array.deferred import Deferred
 from ...array.dimension_arguments import sizes_of
@@ -154,6 +154,9 @@ def to(x: Any, *args: Any, dtype: Any = None, device: Any = None, **_: Any) -> A
             raise NotStreamableError.here(f"a stream is moved to {wanted}", f", but the module runs on {own}")
     if dtype is None or _dtype(x) == dtype:
         return x
+    if dtype.is_complex:
+        real = to(x, dtype.to_real())
+        return Complex(real, zeros_like(real))
     edge = getattr(x, "edge", None)
     if dtype in (torch.float16, torch.bfloat16) and edge is not None and edge.counts is None:
         raise DTypeError.here(
@@ -192,6 +195,7 @@ enter(
         "is_complex is_nonzero is_inference is_conj is_neg": lambda input: False,
         "get_device": lambda x: -1 if current().device.type == "cpu" else current().device.index or 0,
         **{name: _cast(name) for name in ("float", "double", "half", "bfloat16", "long", "int", "bool")},
+        **{name: _cast(name) for name in ("cfloat", "cdouble")},
         **{f"{name}_mean": _with_mean(name) for name in ("var", "std")},
     },
 )
@@ -203,10 +207,6 @@ def _of_batch(make: Callable[..., torch.Tensor]) -> Callable[..., Any]:
         forward, first = current(), args[0] if args else kwargs.pop("size")
         size, rest = (first, args[1:]) if isinstance(first, (list, tuple)) else (args, ())
         fills = (*rest, *kwargs.values())
-        if any(isinstance(f, complex) or (isinstance(f, torch.dtype) and f.is_complex) for f in fills):
-            raise NotStreamableError.here(
-                f"complex {make.__name__} for streams: torch.complex puts two parts together"
-            )
         if (length := next((f for f in fills if isinstance(f, Length)), None)) is not None:
             return lengths_in(size, length)
         if any(isinstance(s, Length) for s in size):
@@ -217,8 +217,10 @@ def _of_batch(make: Callable[..., torch.Tensor]) -> Callable[..., Any]:
         if strange is not None:
             strange._misuse("the size of a new tensor")
         kwargs.setdefault("device", forward.device)
-        value = Constant(make(shape, *rest, **kwargs), forward.arrays)
-        return BatchTensor(value, batch, size[batch[0]], fresh=True)
+        value = make(shape, *rest, **kwargs)
+        parts = (value.real.contiguous(), value.imag.contiguous()) if value.is_complex() else (value,)
+        made = [BatchTensor(Constant(p, forward.arrays), batch, size[batch[0]], fresh=True) for p in parts]
+        return Complex(*made) if len(made) > 1 else made[0]
 
     return made
 

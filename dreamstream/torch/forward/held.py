@@ -83,6 +83,7 @@ class TorchHeld(Held):
                 if tensor.data_ptr() != data.data_ptr():
                     tensor.data = data
                 tensor.copy_(values)
+        self._own, self._copies = None, []
         super().restore()
 
 

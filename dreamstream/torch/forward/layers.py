@@ -13,7 +13,7 @@ from ...online.registered import registered_for
 from ..private import recurrent_weights
 from .constants import Constant
 from .mode import Forward, as_stream, current
-from .places import repeated
+from .places import asked_for, repeated
 
 Reason = tuple[str, str]
 
@@ -21,11 +21,15 @@ Reason = tuple[str, str]
 #: By the forward of a class: what streams in its place, ``(module, *inputs)``.
 _STREAMING: dict[Any, Callable[..., Any]] = {}
 
+#: Those of them that stand for layers with circular padding alone.
+_CIRCULAR: set[Any] = set()
+
 
 def streaming_forward(module: torch.nn.Module) -> Callable[..., Any] | None:
     """Return what runs in a streaming call in place of the forward of a module's class, if anything does."""
     kind: Any = type(module)
-    return registered_for(kind) or _STREAMING.get(kind.forward)
+    own = registered_for(kind) or _STREAMING.get(kind.forward)
+    return None if own in _CIRCULAR and getattr(module, "padding_mode", None) != "circular" else own
 
 
 # ---------------------------------------------------------------------- recurrence
@@ -43,7 +47,8 @@ def _recurrent(kind: Any, twin: type[native.Module]) -> None:
         options = [getattr(module, name, None) for name in _OPTIONS]
         weights = [getattr(module, name) for name in _names_of(module)]
         given = (as_stream(input), hx, *options, *weights)
-        return repeated(forward, twin, given, {}, lambda: _run(_twin(module, twin, forward), forward, input, hx))
+        asked = asked_for(forward, twin, given, {})
+        return repeated(forward.entry, asked, lambda: _run(_twin(module, twin, forward), forward, input, hx))
 
     _STREAMING[kind.forward] = stream
 
@@ -129,14 +134,13 @@ def _padded(kind: Any, convolve: Callable[..., Any]) -> None:
     """Let circular padding be part of the convolution, which can wait for the end; a stream by itself can't."""
 
     def stream(module: Any, input: Any) -> Any:
-        if module.padding_mode != "circular":
-            return kind.forward(module, input)
         forward = current()
         given = [forward.unwrap(x) for x in (input, module.weight, module.bias)]
         options = (module.stride, module.padding, module.dilation, module.groups)
         return forward._wrapped(convolve(*given, *options, padding_mode=module.padding_mode))
 
     _STREAMING[kind.forward] = stream
+    _CIRCULAR.add(stream)
 
 
 _padded(torch.nn.Conv1d, native.functional.conv1d)

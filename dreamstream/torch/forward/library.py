@@ -16,12 +16,13 @@ import torch
 
 from ...array import creation
 from ...array.attend import of_all
+from ...array.batch_constants import plain_beside
 from ...array.deferred import SERVES, SERVES_FRAMES, Deferred, flat, is_deferred
 from ...array.einsum import table_product
 from ...array.library import Library
 from ...array.mask_terms import added
 from ...array.over_time import require_waiting
-from ...array.positions import first_row, is_counted, streamed, unknown
+from ...array.positions import first_row, is_counted, number_of_all, streamed, unknown
 from ...array.score_views import Greatest
 from ...array.scores import Scores
 from ...array.shape_of import Empty, ShapeOf
@@ -42,8 +43,8 @@ from .mode import current
 from .places import dropping, looked_at
 from .sizes import TorchBatch, TorchBatchLength, TorchLength
 
-#: Elements of a tensor that is known by its values; greater ones are known by what they are a view of.
-_FEW = 4096
+#: Bytes of a tensor that is known by its values; greater ones are known by what they are a view of.
+_FEW = 1 << 15
 
 
 class _Shaped(torch.Tensor):
@@ -112,7 +113,7 @@ class TorchLibrary(Library):
     def key(self, tensor: torch.Tensor, held: list[Any]) -> Any:
         with self.evaluating():
             kind = tuple(tensor.shape), tensor.dtype, tensor.device
-            if tensor.is_inference() or (tensor.numel() <= _FEW and tensor.device.type == "cpu"):
+            if tensor.is_inference() or (tensor.nbytes <= _FEW and tensor.device.type == "cpu"):
                 values = tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy()
                 return *kind, sha1(values.tobytes()).digest()
             base = tensor if tensor._base is None else tensor._base  # of what a forward cuts anew in each call
@@ -144,8 +145,8 @@ class TorchLibrary(Library):
             (getattr(o, name) for o in (torch.Tensor, torch.nn.functional, torch) if hasattr(o, name)), None
         )
 
-    def defer(self, func: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-        args, kwargs = tuple(args), dict(kwargs)
+    def defer(self, func: Callable[..., Any], *arguments: Any) -> Any:
+        args, kwargs = plain_beside(*arguments)
         if func.__name__ in ("to", "type_as"):
             args = tuple(_type_of(a) for a in args)
             func = torch.Tensor.to
@@ -313,7 +314,7 @@ def _streamed_anew(x: Any, wanted: torch.dtype | None) -> Any:
     func, name = x.func, x.func.__name__.strip("_")
     if name in ("embedding", "index_select", "gather"):
         raise NotStreamableError.here(f"{name}: rows of a table are read in turn, one for each frame")
-    given = leaves((x.args, x.kwargs))
+    given = [*map(number_of_all, leaves((x.args, x.kwargs)))]
     if not any(map(is_deferred, given)):
         raise unknown(x)
     types = [a.dtype for a in given if is_deferred(a) or isinstance(a, torch.Tensor)]
@@ -325,6 +326,7 @@ def _streamed_anew(x: Any, wanted: torch.dtype | None) -> Any:
     real = x.dtype if x.dtype.is_floating_point else next((t for t in types if t.is_floating_point), torch.float32)
 
     def own(a: Any) -> Any:
+        a = number_of_all(a)
         if is_deferred(a):
             return streamed_of(a, real)
         if isinstance(a, torch.Tensor) and a.dtype in _INTEGERS:
@@ -422,8 +424,10 @@ def _rows_at(table: Any, at: Any) -> Any:
     """Return the rows of a table at integers that are computed of positions; None where these aren't counted."""
     if at.dtype not in _INTEGERS or sum(isinstance(s, Length) for s in at.shape) != 1 or not is_counted(at):
         return None
-    places = current()._wrapped(streamed(at, "int64"))
-    return torch.nn.functional.embedding(places, getattr(table, "torch", table))
+    places, table = current()._wrapped(streamed(at, "int64")), getattr(table, "torch", table)
+    if table.ndim == 1:
+        return torch.nn.functional.embedding(places, table.unsqueeze(1)).squeeze(-1)
+    return torch.nn.functional.embedding(places, table)
 
 
 def _is_whole(part: Any) -> bool:

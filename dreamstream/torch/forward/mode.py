@@ -18,6 +18,7 @@ from torch.overrides import TorchFunctionMode, resolve_name
 
 from ... import array as native_array
 from ...array import BatchTensor
+from ...array.batch_constants import lifted, lifts, writes_into_all
 from ...array.deferred import Deferred, to_a_copy
 from ...array.dtypes import nominal
 from ...array.filled import Shared
@@ -38,19 +39,20 @@ from ...stream.where import INSTEAD, RETURNED, WRITTEN, is_of_streams, passes_on
 from ..private import active_modes, enter_mode, leave_innermost_mode, set_gradients
 from ..tensor.stream_tensor import SHELL, TAKERS, StreamTensor
 from .arguments import ATOMS, bared, concerned, is_foreign, only_symbolic
-from .batch_constants import lifted, lifts, writes_into_all
 from .complex_pair import Complex, among
-from .constants import Arrays, ComplexConstant, Constant
+from .constants import Arrays, Constant, constant_of
 from .custom import Gradients, saving
 from .drawn import Drawn, draws
 from .foreign_errors import COMPILED, refusal_of
 from .held import TorchHeld
 from .names import (
+    AS_ANOTHER,
     ATTRIBUTES,
     COMPLEX,
     HANDLERS,
     IGNORED,
     OF_LENGTHS,
+    OF_MASKS,
     OWN,
     SIZES,
     SPELLINGS,
@@ -59,7 +61,7 @@ from .names import (
     meaning_of,
     writes,
 )
-from .places import handled, repeated
+from .places import Place, asked_for, handled, repeated
 
 #: What has a say in every function that it is given to.
 _DEFERRED = frozenset((Deferred, Scores, Greatest, Empty))
@@ -121,7 +123,7 @@ class Forward(TorchFunctionMode):
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        if concerned(args) or (kwargs and concerned(kwargs)):
+        if SHELL in types or concerned(args) or (kwargs and concerned(kwargs)):
             return self.call(func, args, kwargs or {})
         kwargs, gradients = kwargs or {}, self.gradients
         if gradients is None:
@@ -216,7 +218,9 @@ class Forward(TorchFunctionMode):
                 out = self.watched(self._answer, func, args, kwargs)
         except DreamStreamError as error:
             error.at(user_line())
-            raise
+            if (explanation := getattr(self.entry, "explanation", None)) is None:
+                raise
+            return explanation.instead(error, func, args, kwargs)
         except Exception as error:
             if not is_of_streams(error):
                 raise
@@ -233,14 +237,21 @@ class Forward(TorchFunctionMode):
         if name in ("__get__", "__set__"):
             return self._attribute(func, name, args)
         meaning = meaning_of(func)
+        writes_into = meaning.in_place or kwargs.get("inplace") is True
+        asked = None
+        if not writes_into and meaning.name not in WRITERS:
+            asked = asked_for(self, func, args, kwargs)
+            if asked is not None and type(place := self.entry.courses.get(asked.key)) is Place:
+                return place.again(self.entry, asked)
         if name != "__setitem__" and (first := first_of(args, meaning.name == "cat")) is not None:
             return first.through(name, func, args, kwargs)
         if meaning.name in WRITERS:
             return self._anew(func, meaning, args, kwargs)
-        writes_into = meaning.in_place or kwargs.get("inplace") is True
         if writes_into and (meaning.shares or _is_view(args)):
             return self._anew(func, meaning, args, kwargs)
-        out = repeated(self, func, args, kwargs, self._anew, func, meaning, args, kwargs)
+        if writes_into:
+            asked = asked_for(self, func, args, kwargs)
+        out = repeated(self.entry, asked, self._anew, func, meaning, args, kwargs)
         if writes_into and out is not args[0]:
             return self._written(args[0], out, name)
         return out
@@ -253,8 +264,10 @@ class Forward(TorchFunctionMode):
                 return joined
             target = args[0] if args else None
             args, kwargs = self._bare(func, meaning, args, kwargs)
+            if len(args) > 1 and isinstance(args[0], BatchTensor) and isinstance(args[1], Symbolic):
+                args = (args[0].meeting(args[1]), *args[1:])
             if args and isinstance(args[0], Symbolic):
-                if meaning.name in _AS_ANOTHER:
+                if meaning.name in AS_ANOTHER:
                     return self._wrapped(getattr(args[0], meaning.name)(args[1]))
                 if meaning.in_place:
                     return self._written(target, _of_lengths(func, meaning.name, args, kwargs), name)
@@ -280,7 +293,7 @@ class Forward(TorchFunctionMode):
         """
         own = getattr(args[0], "_inner", None) if args else None
         if isinstance(own, Symbolic):
-            known = hasattr(type(own), meaning.name) or meaning.name in _OF_MASKS
+            known = hasattr(type(own), meaning.name) or meaning.name in OF_MASKS
             writes_into = meaning.in_place or meaning.name in WRITERS
             if own.is_filled and (writes_into or not known):
                 own.become(*args[1:2] if meaning.name == "masked_fill" else ())
@@ -380,7 +393,7 @@ class Forward(TorchFunctionMode):
         if self._has_loose and lifts((args, kwargs)):
             if writes(func.__name__, kwargs):
                 raise writes_into_all(func.__name__)
-            return lifted(func, args, kwargs, self.arrays)
+            return self._lifted(func, args, kwargs)
         complex_too = among((*args, *kwargs.values()))
         handler = (COMPLEX if complex_too else HANDLERS).get(name)
         if handler is not None:
@@ -419,6 +432,9 @@ class Forward(TorchFunctionMode):
             f": it is not among the operations that stream; {INSTEAD}",
         )
 
+    def _lifted(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        return lifted(func, args, kwargs, lambda x: getattr(x, "torch", x), lambda x: Constant(x, self.arrays))
+
     def _attribute(self, func: Any, name: str, args: tuple[Any, ...]) -> Any:
         if (what := func.__self__.__name__) == "device" and name == "__get__":
             return self.device
@@ -431,7 +447,7 @@ class Forward(TorchFunctionMode):
             raise NotStreamableError.here(f"{what} of a stream can't be set inside a forward")
         inner: Any = getattr(args[0], "_inner", None)
         if isinstance(inner, BatchTensor) and what not in ATTRIBUTES:
-            return self._wrapped(lifted(func, (inner,), {}, self.arrays))
+            return self._wrapped(self._lifted(func, (inner,), {}))
         if isinstance(inner, Symbolic) and hasattr(type(inner), what):
             return self._wrapped(getattr(inner, what))
         inner = self.unwrap(args[0])
@@ -470,8 +486,7 @@ class Forward(TorchFunctionMode):
         if self.drawn is not None:
             self.drawn.require_none(x)
         found = self._parameters.get(id(x))
-        kind = ComplexConstant if x.is_complex() else Constant
-        return kind(x, self.arrays) if found is None else found
+        return constant_of(x, self.arrays) if found is None else found
 
     def _inner(self, x: StreamTensor) -> Any:
         if self.gradients is not None:
@@ -525,14 +540,8 @@ def _apart(result: Any, given: Sequence[Any], new: bool) -> Any:
         viewed = new and result._view and "edge" in vars(result)
         return copied(result) if viewed or any(result is x for x in given) else result
     if isinstance(result, Complex):
-        return result.each(copied)
+        return result.each(lambda part: copied(part) if isinstance(part, NativeStream) else part)
     return result
-
-
-#: What gives a tensor as another one is.
-_AS_ANOTHER = ("type_as", "expand_as", "view_as", "reshape_as")
-#: What masks are made with, of tensors of ones.
-_OF_MASKS = ("cumsum", "tril", "triu", "masked_fill", "where_function", "__get__")
 
 
 def _is_stream(x: Any) -> bool:
@@ -552,8 +561,7 @@ def _of_lengths(func: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, A
     table = isinstance(owner, BatchTensor) and owner.ndim > 1
     if table or isinstance(owner, (str, list, tuple)) or (isinstance(owner, torch.Tensor) and owner.numel() != 1):
         return current()._defer(func, meaning_of(func), None, args, kwargs)
-    if isinstance(owner, Quotient):
-        owner = Symbolic(owner, (), owner.over)
+    owner = Symbolic(owner, (), owner.over) if isinstance(owner, Quotient) else owner
     if not isinstance(owner, Symbolic):
         length = next(x.length for x in leaves((args, kwargs)) if isinstance(x, Symbolic))
         owner = Symbolic(owner.item() if isinstance(owner, torch.Tensor) else owner, (), length)

@@ -15,6 +15,10 @@ from ...operations import OPERATIONS, ours
 
 Handler = Callable[..., Any]
 
+#: What gives a tensor as another one is.
+AS_ANOTHER = ("type_as", "expand_as", "view_as", "reshape_as")
+#: What masks are made with, of tensors of ones.
+OF_MASKS = ("cumsum", "tril", "triu", "masked_fill", "where_function", "__get__")
 #: Arguments that change nothing about a stream inside a forward.
 IGNORED = ("inplace", "out", "memory_format", "layout", "pin_memory")
 

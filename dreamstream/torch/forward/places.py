@@ -376,7 +376,7 @@ class _Seen:
     def made(self, edges: list[Any], values: list[Any], asked: Asked) -> Any:
         """Return the native tensor."""
         edge = edges[self.at]
-        out = NativeStream._make(values[self.at], self.dims, self.names, None, None, edge.line.rate, edge)
+        out = NativeStream.inside(values[self.at], self.dims, edge, self.names)
         if self.shared is not None:
             at, how, sized = self.shared
             of = asked.streams[at]
@@ -479,7 +479,10 @@ class Place:
     def again(self, entry: Any, asked: Asked) -> Any:
         """Do the same once more."""
         streams = asked.streams
-        edges, values = [x.edge for x in streams], [x.value for x in streams]
+        if len(streams) == 1:
+            edges, values = [streams[0].edge], [streams[0].value]
+        else:
+            edges, values = [x.edge for x in streams], [x.value for x in streams]
         if asked.edges:
             edges += asked.edges
             values += [None] * len(asked.edges)
@@ -488,7 +491,10 @@ class Place:
             for leg, weights in self._legs:
                 if made:
                     weights = [made[w.at] if type(w) is _At else w for w in weights]
-                for value, edge in entry.again(leg, leg.of(edges), leg.of(values)[: leg.n_values], weights):
+                given = leg.of(values)
+                if len(given) > leg.n_values:
+                    given = given[: leg.n_values]
+                for value, edge in entry.again(leg, leg.of(edges), given, weights):
                     values.append(value)
                     edges.append(edge)
             return self._form(edges, values, asked)
@@ -508,21 +514,29 @@ class Place:
 _ANEW, _MOST = object(), 1024
 
 
-def repeated(
-    forward: Any, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], run: Callable[..., Any], *given: Any
-) -> Any:
-    """Repeat what a function did with such arguments at this place, or run it by ``run(*given)``."""
+def asked_for(forward: Any, func: Any, args: Any, kwargs: dict[str, Any]) -> Asked | None:
+    """Return what is asked for; None where nothing is repeated."""
     entry = forward.entry
-    courses = entry.courses
-    if courses is None or entry.recording is not None or entry.guard is not None or forward.drawn is not None:
-        return run(*given)
+    if (
+        entry.courses is None
+        or entry.recording is not None
+        or entry.guard is not None
+        or forward.drawn is not None
+    ):
+        return None
     if forward.gradients is not None and forward.gradients.running is not None:
         forward.settle()
         if forward.gradients.running is not None:
-            return run(*given)
+            return None
     asked = Asked(entry, func, args, kwargs, forward._parameters)
-    if asked.key is None:
+    return None if asked.key is None else asked
+
+
+def repeated(entry: Any, asked: Asked | None, run: Callable[..., Any], *given: Any) -> Any:
+    """Repeat what a function did when the same was asked for, or run it by ``run(*given)``."""
+    if asked is None:
         return run(*given)
+    courses = entry.courses
     place = courses.get(asked.key)
     if place is not None:
         return run(*given) if place is _ANEW else place.again(entry, asked)

@@ -23,7 +23,7 @@ from ...online.given import Given
 from ...online.session import Call, Session
 from ...stream.course import Leg
 from ...stream.edge import Counts, Edge, Line
-from ..forward.constants import Constant, dtype_of
+from ..forward.constants import Constant, constant_of, dtype_of
 from ..forward.library import TORCH
 from ..private import without_functions
 from ..tensor.padding import flat, same, to_device
@@ -31,7 +31,7 @@ from ..train.groups import Guard
 from .kernels import KERNELS, Kernel, Step
 from .state_bytes import from_bytes, to_bytes
 from .tables import Gathered, Place, Record, Table, place_of, row_of, rows_index
-from .windows import EagerWindow, EvenWindow
+from .windows import Columns, EagerWindow
 
 
 class TorchSession(Session):
@@ -53,7 +53,7 @@ class TorchSession(Session):
         if named != self._named:
             self._named = named
             self.courses.clear()
-            self.parameters = {id(t): Constant(t) for t in tensors}
+            self.parameters = {id(t): constant_of(t) for t in tensors}
 
     def constant(self, array: Any, like: Tensor) -> Tensor:
         """Return an array that serves as a weight as a tensor on the device, converted once."""
@@ -94,7 +94,8 @@ class TorchGiven(Given):
     def _type_of(self, value: Any) -> str:
         return name_of(nominal(value.dtype))
 
-    def _joined(self, rows: list[Any], at: int | None) -> Any:
+    def joined(self, rows: list[Any]) -> Any:
+        at = self.at
         if at is None:
             return torch.stack(rows)
         return torch.cat([row.movedim(at, 0) for row in rows])
@@ -132,6 +133,7 @@ class TorchCall(Call):
         self.store: Table | Record = Record(detach) if keeps_tape else self.session.table
         self.places = self.store.places(old)
         self.index = rows_index([p.row for p in self.places], device)
+        self.some_end = bool(self.ended.any())
         #: Whether all rows stand at the same place, now and before: then they do so at every operation.
         self.alike = len(self.ids) == 1 or (
             bool(self.ids)
@@ -179,7 +181,8 @@ class TorchCall(Call):
         """Run an operator that sees every frame by itself."""
         counts = edges[0].counts
         made: list[Any] = [counts]
-        if not plan.follows or any(e.counts is not counts for e in edges[1:]):
+        alone = len(edges) == 1 or (len(edges) == 2 and edges[1].counts is counts)
+        if not plan.follows or not (alone or all([e.counts is counts for e in edges])):
             made = leg.op.counts(list(map(_COUNTS, edges)), self.ended, self.ids)
         plan.step.training = self.keeps_tape
         results = plan.run(plan.step, *values, *weights)
@@ -201,13 +204,16 @@ class TorchCall(Call):
             outputs, ended = self.counts_once(leg.op, inputs)
         else:
             outputs = leg.op.counts(inputs, ended, self.ids)
-        if plan.passes and (inputs[0][:, ::2] == outputs[0][:, ::2]).all():
-            return [(values[0], Edge(self, leg.lines[0], outputs[0]))]
+        columns = None
+        if not plan.framewise and not leg.lines[0].static:
+            columns = leg.op.columns(inputs, outputs, ended)
+            if plan.shift == columns[1][0][2] and not columns[0][0][2]:  # frames in other places
+                return [(values[0], Edge(self, leg.lines[0], outputs[0]))]
         like = values[0] if values else torch.empty(0, device=self.device)
         if plan.arrays:
             weights = [self.session.constant(w, like) if isinstance(w, np.ndarray) else w for w in weights]
-        if not plan.kernel.framewise:
-            results = self._windowed(leg, plan, inputs, outputs, values, weights, like, ended)
+        if not plan.framewise:
+            results = self._windowed(leg, plan, inputs, outputs, values, weights, like, ended, columns)
         elif values and not like.shape[0]:
             results = [_nothing(line, like, (*values, *weights)) for line in leg.lines]
         else:
@@ -231,33 +237,35 @@ class TorchCall(Call):
         weights: Sequence[Tensor | None],
         like: Tensor,
         ended: Any,
+        columns: Any,
     ) -> Sequence[Tensor]:
-        ordinal, kernel, alike = self.n_done - 1, plan.kernel, self.alike
-        static = leg.lines[0].static  # it runs once, and keeps nothing
-        kept = [c[:, ::2] for c in inputs] if static else leg.op.kept(inputs, outputs)
-        windows: list[EagerWindow] = []
-        tails = []
-        for i, value in enumerate(values):
-            if alike:
-                (first, tail), place = kept[i][0].tolist(), inputs[i][0].tolist()
-                old = self.gathered.rows((ordinal, i)) if place[0] > first else None
-                windows.append(EvenWindow(old, value, first, inputs[i], place))
-                tails.append((tail, place[2]))
-                continue
-            first, before = kept[i][:, 0], inputs[i][:, 0]
-            old = self.gathered.rows((ordinal, i)) if (before > first).any() else None
-            windows.append(EagerWindow(old, value, first, inputs[i]))
-        step = plan.step
+        ordinal, kernel, step, alike = self.n_done - 1, plan.kernel, plan.step, self.alike
         step.training, step.device = self.keeps_tape, like.device
-        if alike:
-            places = [c[0].tolist() for c in outputs]
-            step.n = [now - before for before, _, now, _ in places]
-        else:
+        windows: list[EagerWindow] = []
+        static = columns is None
+        if static:  # it is given once, runs once, and keeps nothing
+            numbers = False
+            tails = [0] * len(values)
+            windows = [EagerWindow(None, value, c[:, 0], c) for value, c in zip(values, inputs)]
             step.n = [int((c[:, 2] - c[:, 0]).max(initial=0)) for c in outputs]
+        else:
+            places, made, lined_up = columns
+            fills = not plan.lines_up or self.some_end
+            for i, (value, (first, back, _, new)) in enumerate(zip(values, places)):
+                old = self.gathered.rows((ordinal, i)) if back else None
+                if back >= 0:
+                    windows.append(Columns(old, value, first, back, new, inputs[i], fills))
+                else:
+                    windows.append(EagerWindow(old, value, leg.op.kept(inputs, outputs)[i][:, 0], inputs[i]))
+            tails = [tail for _, _, tail, _ in places]
+            step.n = [most for _, most, _ in made]
+            numbers = kernel.numbers if alike else lined_up and plan.lines_up
+            if numbers and not alike and not self.keeps_tape:
+                numbers = all([w.is_dense for w in windows])
         results: Sequence[Tensor | None] = [None] * len(outputs)
         if kernel.carries is not None or any(step.n):
-            if alike and kernel.numbers:
-                step.first = [place[0] for place in places]
+            if numbers:
+                step.first = [first for first, _, _ in made]
             else:
                 step.first = [torch.from_numpy(c[:, 0]) for c in outputs]
                 step.last = [torch.from_numpy(c[:, 2]) for c in outputs]
@@ -271,12 +279,12 @@ class TorchCall(Call):
                 results, state = kernel.run(step, windows, weights, carried)
                 for k, part in enumerate(() if static else state):
                     self.store.write((ordinal, "carried", k), part, self.index)
-        for i, window in enumerate(windows):
-            if not alike:
-                self._keep((ordinal, i), window, inputs[i][:, 2], kept[i][:, 1])
-            elif tails[i][0] < tails[i][1] and not self.ended[0]:
-                tail, now = tails[i]
-                self.store.write((ordinal, i), window.run(tail, now - tail), self.index)
+        for i, (window, tail) in enumerate(zip(windows, tails)):
+            if tail:
+                if tail < 0:
+                    tail = inputs[i][:, 2] - leg.op.kept(inputs, outputs)[i][:, 1]
+                    tail[ended] = 0
+                self.store.write((ordinal, i), window.tail(tail), self.index)
         out = []
         for line, y, n, c in zip(leg.lines, results, step.n, outputs):
             if y is None or not n:
@@ -288,13 +296,6 @@ class TorchCall(Call):
             else:
                 out.append(flat(y, c[:, 2] - c[:, 0]))
         return out
-
-    def _keep(self, key: Any, window: EagerWindow, known: Any, first: Any) -> None:
-        """Remember the frames of an input from its position `first` on."""
-        tail = known - first
-        tail[self.ended] = 0
-        if tail.any():
-            self.store.write(key, window.tail(tail), self.index)
 
     def _carried(
         self,
@@ -328,6 +329,14 @@ class TorchCall(Call):
 
 _COUNTS = attrgetter("counts")
 
+#: Operators that give the frames they are given, in other places.
+_SHIFTS: dict[str, Any] = {
+    "sync": lambda a: 0,
+    "pad": lambda a: a["left"],
+    "slice": lambda a: -a["start"] if a["step"] == 1 else None,
+    "cut": lambda a: -a["start"] if a["step"] == 1 else None,
+}
+
 
 class _Plan:
     """What holds of an operation's arithmetic in every call."""
@@ -335,19 +344,25 @@ class _Plan:
     def __init__(self, leg: Leg, weights: Sequence[Any]) -> None:
         op = leg.op
         self.kernel: Kernel = op.kernel if getattr(op, "in_python", False) else KERNELS[op.name]
-        self.run = self.kernel.run
-        self.passes = op.name == "sync"  # its new frames are the input's, where that is no further
+        #: By how many frames its outputs lie behind the input's, whose values they are where all have come.
+        self.shift = _SHIFTS[op.name](op.attributes) if op.name in _SHIFTS and not len(weights) else None
         self.holds = op.name == "hold"
         self.checked = getattr(op, "checked_input", None)
         self.arrays = any(isinstance(w, np.ndarray) for w in weights)
         frames = tuple(features for _, features, _, _ in leg.signatures[: leg.n_values])
-        special = self.passes or self.holds or self.arrays or self.checked is not None
-        #: Whether all that it needs to know is frames; whether its counts are then those of any input.
-        self.of_frames = self.kernel.framewise and leg.n_values > 0 and not (special or leg.lines[0].static)
-        looks = getattr(op, "needs_frames", False) or getattr(op, "checks", False)
-        self.follows = bool(op.same_counts) and not looks
         #: Filled anew in every call.
         self.step = Step(op.name, op.attributes, frames, tuple(line.features for line in leg.lines), live=True)
+        self.run, self.framewise = self.kernel.run, self.kernel.framewise
+        if self.kernel.alone is not None and (alone := self.kernel.alone(self.step, weights)) is not None:
+            self.run, self.framewise = alone, True
+        special = self.shift is not None or self.holds or self.arrays or self.checked is not None
+        #: Whether all that it needs to know is frames; whether its counts are then those of any input.
+        self.of_frames = self.framewise and leg.n_values > 0 and not (special or leg.lines[0].static)
+        #: Whether rows of a window may begin at the same column.
+        mode = op.attributes.get("mode", "constant")
+        self.lines_up = self.kernel.numbers and op.name not in ("pad", "pad_to") and mode in ("zeros", "constant")
+        looks = getattr(op, "needs_frames", False) or getattr(op, "checks", False)
+        self.follows = bool(op.same_counts) and not looks
 
 
 def _nothing(line: Line, like: Tensor, operands: Sequence[Tensor | None]) -> Tensor:

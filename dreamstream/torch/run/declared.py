@@ -31,7 +31,7 @@ class _Bound:
     def __init__(self, name: str, core: _core.Op, forward: Callable[..., Any]) -> None:
         self.name, self.forward = name, forward
         self.outputs, self.n_values = core.outputs, core.n_values
-        self.counts, self.kept = core.counts, core.kept
+        self.counts, self.kept, self.columns = core.counts, core.kept, core.columns
         self.kernel = Kernel(self._run, False)
 
     def _run(self, step: Step, *windows: EagerWindow) -> Tensor:

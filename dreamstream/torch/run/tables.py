@@ -71,18 +71,17 @@ class Table:
     def get(self, key: Hashable) -> Tensor | None:
         """Return the tensor of a key, with a row for every slot: a new slot may not have been written yet."""
         own = self.tensors.get(key)
-        if own is not None and len(own) < 2 * self._n_slots:
+        if own is not None and own.shape[0] < 2 * self._n_slots:
             own = self.tensors[key] = _grown(own, own, 2 * self._n_slots)
         return own
 
     def write(self, key: Hashable, rows: Tensor, index: Tensor | slice) -> None:
         """Put the rows ``(B, ...)`` where `index` says; kept frames may be wider than before."""
         rows = rows.detach()
-        own = self.tensors.get(key)
-        n = 2 * self._n_slots
-        if own is None or len(own) < n or (rows.ndim > 1 and own.ndim > 1 and own.shape[1] < rows.shape[1]):
+        own, n, shape = self.tensors.get(key), 2 * self._n_slots, rows.shape
+        if own is None or own.shape[0] < n or (len(shape) > 1 and own.ndim > 1 and own.shape[1] < shape[1]):
             own = self.tensors[key] = _grown(own, rows, n)
-        own[index] = _widened(rows, own.shape[1]) if rows.ndim > 1 else rows
+        own[index] = rows if len(shape) < 2 or shape[1] == own.shape[1] else _widened(rows, own.shape[1])
 
 
 def _grown(own: Tensor | None, rows: Tensor, n: int) -> Tensor:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -33,23 +34,8 @@ class EagerWindow:
     def __init__(self, kept: Tensor | None, new: Tensor, first: Ints, counts: Ints) -> None:
         self._kept, self._new = kept, new
         self._first, self._counts = first, counts
-        self._columns: dict[float, Tensor] | None = None
         self.even = same(self._lengths)
-        if len(first) and same(counts[:, 0] - first):
-            self._n_kept, self._columns = int(counts[0, 0] - first[0]), {}
         self._pieces: tuple[Tensor, Ints, Ints] | None = None
-
-    def _grid(self, fill: float) -> Tensor:
-        """Return ``(B, kept and new, *features)``, `fill` behind each row's: rows have kept equally many."""
-        assert self._columns is not None
-        grid = self._columns.get(fill)
-        if grid is None:
-            grid = as_rows(self._new, self._lengths, None, fill)
-            if self._n_kept:
-                assert self._kept is not None
-                grid = torch.cat([self._kept[:, : self._n_kept], grid], 1)
-            self._columns[fill] = grid
-        return grid
 
     @property
     def _lengths(self) -> Ints:
@@ -72,21 +58,12 @@ class EagerWindow:
 
     def run(self, first: Tensor | int, n: int, fill: float = 0.0) -> Tensor:
         assert not isinstance(first, int)
-        if self._columns is not None:
-            offsets = first.numpy() - self._first
-            if same(offsets):
-                return _columns(self._grid(fill), int(offsets[0]), n, fill)
         return self.take(first[:, None] + torch.arange(n), fill)
 
-    def tail(self, lengths: Ints) -> Tensor:
+    def tail(self, lengths: Ints | int) -> Tensor:
         """Return the last frames of every row, ``(B, most, *features)``; what follows fewer may be anything."""
-        n, known = int(lengths.max()), self._counts[:, 2]
-        if self._columns is None or not same(lengths):
-            return self.run(torch.from_numpy(known - lengths), n)
-        grid = self._grid(0.0)
-        index = _last(self._lengths.tobytes(), self._n_kept, grid.shape[1], n)
-        there = to_device(index, grid.device)
-        return grid.flatten(0, 1).index_select(0, there).reshape(len(lengths), n, *grid.shape[2:])
+        most = lengths if isinstance(lengths, int) else int(lengths.max())
+        return self.run(torch.from_numpy(self._counts[:, 2] - lengths), most)
 
     def take(self, positions: Tensor, fill: float = 0.0) -> Tensor:
         return self._frames(np.arange(len(self._first))[:, None], positions.numpy(), fill)
@@ -148,44 +125,79 @@ def _last(lengths: bytes, n_kept: int, width: int, n: int) -> Ints:
     return index.ravel()
 
 
-class EvenWindow(EagerWindow):
-    """A window where all rows stand at the same place, so that positions are numbers.
+class Columns(EagerWindow):
+    """A window of rows that have kept equally many frames: these, and behind them each row's new ones.
 
     Parameters
     ----------
     kept, new, counts
         See `EagerWindow`.
-    begin : int
-        Position of the first frame that was kept.
-    place : list of int
-        The counts of every row.
+    first, n_kept, n_new : int
+        Of the first row, the position of what was kept; of all rows, how many frames these are, and how many new
+        ones there are, -1 where that differs.
+    fills : bool
+        Whether what stands behind a row's new frames is read, as where a stream ends.
     """
 
-    even = True
-
-    def __init__(self, kept: Tensor | None, new: Tensor, begin: int, counts: Ints, place: list[int]) -> None:
-        self._new, self._counts = new, counts
-        self._kept, self._begin = kept, begin
-        rows, before = len(counts), place[0]
-        grid = new.reshape(rows, place[2] - before, *new.shape[1:]) if rows != 1 else new.unsqueeze(0)
-        if before > begin:
-            assert kept is not None
-            width = before - begin
-            grid = torch.cat([kept if kept.shape[1] == width else kept[:, :width], grid], 1)
-        self._frames_of_rows = grid
-        self._pieces = None
+    def __init__(
+        self, kept: Tensor | None, new: Tensor, first: int, n_kept: int, n_new: int, counts: Ints, fills: bool
+    ) -> None:
+        self._kept, self._new, self._counts = kept, new, counts
+        self.even, self._begin, self._n_kept = n_new >= 0, first, n_kept
+        self._fills, self._pieces = fills, None
+        self._grids: dict[float, Tensor] = {}
+        if self.even:
+            rows = len(counts)
+            grid = new.reshape(rows, n_new, *new.shape[1:]) if rows != 1 else new.unsqueeze(0)
+            self._grids[0.0] = self._behind_kept(grid)
 
     @property
     def _first(self) -> Ints:  # type: ignore[override]
-        return np.full(len(self._counts), self._begin)
+        return self._counts[:, 0] - self._n_kept
+
+    @property
+    def is_dense(self) -> bool:
+        """Whether no more than half of the new frames' columns stand behind rows."""
+        lengths = self._lengths
+        return self.even or len(lengths) * int(lengths.max(initial=0)) <= 2 * int(lengths.sum())
+
+    def _behind_kept(self, grid: Tensor) -> Tensor:
+        n, kept = self._n_kept, self._kept
+        if not n:
+            return grid
+        assert kept is not None
+        return torch.cat([kept if kept.shape[1] == n else kept[:, :n], grid], 1)
+
+    def _grid(self, fill: float) -> Tensor:
+        """Return ``(B, kept and new, *features)``, `fill` behind each row's."""
+        if self.even or not self._fills:
+            fill = 0.0
+        grid = self._grids.get(fill)
+        if grid is None:
+            grid = as_rows(self._new, self._lengths, None, fill if self._fills else None)
+            grid = self._grids[fill] = self._behind_kept(grid)
+        return grid
 
     def run(self, first: Tensor | int, n: int, fill: float = 0.0) -> Tensor:
-        if not isinstance(first, int):
-            positions = first.numpy()
-            if not same(positions):
+        """A number is the position of the first row, where the others begin at the same column."""
+        if isinstance(first, int):
+            offset = first - self._begin
+        else:
+            offsets = first.numpy() - self._first
+            if not same(offsets):
                 return self.take(first[:, None] + torch.arange(n), fill)
-            first = int(positions[0])
-        return _columns(self._frames_of_rows, first - self._begin, n, fill)
+            offset = int(offsets[0])
+        return _columns(self._grid(fill), offset, n, fill)
+
+    def tail(self, lengths: Ints | int) -> Tensor:
+        if not isinstance(lengths, int):
+            return super().tail(lengths)
+        n, grid = lengths, self._grid(0.0)
+        if self.even:
+            return grid[:, grid.shape[1] - n :]
+        index = _last(self._lengths.tobytes(), self._n_kept, grid.shape[1], n)
+        there = to_device(index, grid.device)
+        return grid.flatten(0, 1).index_select(0, there).reshape(-1, n, *grid.shape[2:])
 
 
 def _columns(grid: Tensor, begin: int, n: int, fill: float) -> Tensor:

@@ -50,10 +50,10 @@ def flat(padded: Tensor, lengths: Ints) -> Tensor:
     return _gathered(padded, lengths)
 
 
-def as_rows(frames: Tensor, lengths: Ints, width: int | None = None, fill: float = 0.0) -> Tensor:
+def as_rows(frames: Tensor, lengths: Ints, width: int | None = None, fill: float | None = 0.0) -> Tensor:
     """Return ragged frames as ``(B, width, *features)``, `fill` behind each row's; differentiable.
 
-    Without `width` they are as wide as the longest row.
+    Without `width` they are as wide as the longest row; without `fill` a frame that is there stands behind them.
     """
     rows, n = len(lengths), int(lengths.max(initial=0)) if width is None else width
     if same(lengths) and (not rows or lengths[0] == n):
@@ -71,8 +71,8 @@ class _Places:
     ----------
     rows, within, flat : ndarray
         Of each frame: its row, its place in that, and its place where the rows stand end to end.
-    sources : ndarray
-        Of each place in the rows: the frame there, the number of all frames where there is none.
+    sources, present : ndarray
+        Of each place in the rows: the frame there; where there is none the number of all frames, or any frame.
     """
 
     def __init__(self, lengths: Ints, width: int) -> None:
@@ -82,6 +82,7 @@ class _Places:
         self.flat = self.rows * width + self.within
         self.sources = np.full(n_rows * width, len(self.flat))
         self.sources[self.flat] = np.arange(len(self.flat))
+        self.present = np.minimum(self.sources, len(self.flat) - 1)
 
 
 @lru_cache(maxsize=64)
@@ -96,10 +97,13 @@ def _gathered(padded: Tensor, lengths: Ints) -> Tensor:
     return padded[to_device(places.rows, device), to_device(places.within, device)]
 
 
-def _spread(frames: Tensor, lengths: Ints, width: int, fill: float) -> Tensor:
-    sources = to_device(_places(lengths.tobytes(), width).sources, frames.device)
-    last = frames.new_full((1, *frames.shape[1:]), fill)
-    whole = torch.cat([frames, last]).index_select(0, sources)
+def _spread(frames: Tensor, lengths: Ints, width: int, fill: float | None) -> Tensor:
+    places = _places(lengths.tobytes(), width)
+    if fill is None and len(frames):
+        whole = frames.index_select(0, to_device(places.present, frames.device))
+    else:
+        last = frames.new_full((1, *frames.shape[1:]), fill or 0.0)
+        whole = torch.cat([frames, last]).index_select(0, to_device(places.sources, frames.device))
     return whole.reshape(len(lengths), width, *frames.shape[1:])
 
 
@@ -120,7 +124,7 @@ class _AsRows(torch.autograd.Function):
     """Rows of frames; their gradient is that of the frames alone."""
 
     @staticmethod
-    def forward(ctx: Any, frames: Tensor, lengths: Ints, width: int, fill: float) -> Tensor:
+    def forward(ctx: Any, frames: Tensor, lengths: Ints, width: int, fill: float | None) -> Tensor:
         ctx.lengths = lengths
         return _spread(frames, lengths, width, fill)
 

@@ -448,7 +448,13 @@ MUTANTS |= {
         SLOPES,
     ),
     "slopes of what a loop carries are not used up": Mutant(
-        "ops/scan_back.c", "memset(carried_slopes(t, r, c), 0, n_bytes);", ";", ("scan",), SLOPES
+        "ops/scan_back.c", "memset(slopes, 0, ds_signature_bytes(s));", ";", ("scan",), SLOPES
+    ),
+    "rooms of a loop's steps are free before they are read": Mutant(
+        "ops/scan_chain.c",
+        "if (m->last[v] == node) {",
+        "if (m->last[v] >= 0 && m->last[v] <= node + 1) {",
+        ("scan",),
     ),
     "moved frames' slopes begin at the window": Mutant(
         "ops/move.c",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -33,7 +34,58 @@ LINES: dict[str, Callable[[Any, Any, Any], Any]] = {
     "one-chunk": lambda ds, F, x: x.chunk(1, 1)[0] + x.split(x.shape[1], 1)[0],
     "more-than-one-stream": lambda ds, F, x: x.relu() if x.shape[0] >= 1 else x,
     "one-batch-twice": lambda ds, F, x: x.relu() if ds.equal(x, x) else x,
+    "batch-packed-into-channels": lambda ds, F, x: _packed(
+        F.conv1d, x, ds.arange(-2, 3).to(x.dtype).repeat(len(x) * 4, 1, 1), len(x) * 4, padding=2
+    ),
+    "batch-packed-with-a-bias": lambda ds, F, x: _packed(
+        F.conv1d,
+        x,
+        _kernel(ds, x, 3, 4, 3).repeat(x.shape[0], 1, 1),
+        x.shape[0],
+        ds.ones(3).to(x.dtype).repeat(x.shape[0]),
+    ),
+    "batch-packed-by-expand": lambda ds, F, x: _packed(
+        F.conv1d, x, _kernel(ds, x, 1, 1, 3).expand(x.shape[0] * 4, 1, 3), x.shape[0] * 4, padding=1
+    ),
+    "batch-packed-and-spread": lambda ds, F, x: _packed(
+        F.conv_transpose1d, x, _kernel(ds, x, 4, 2, 4).repeat(x.shape[0], 1, 1), x.shape[0], stride=2
+    ),
+    "batch-packed-in-planes": lambda ds, F, x: (
+        _packed(F.conv2d, x.unsqueeze(1), _kernel(ds, x, 2, 1, 3, 3).repeat(len(x), 1, 1, 1), len(x), padding=1)
+        .transpose(1, 2)
+        .flatten(2)
+    ),
+    "offsets-of-streams": lambda ds, F, x: x * ((ds.zeros(x.shape[0], 1) + ds.arange(x.shape[1])) % 5)[..., None],
+    "offsets-of-streams-behind": lambda ds, F, x: (
+        x
+        * ds.cos((ds.arange(x.shape[1]).view(1, -1) + ds.full((len(x),), 3).view(-1, 1)).view(len(x), -1, 1) * 0.1)
+    ),
+    "offsets-of-streams-compared": lambda ds, F, x: (
+        x * (ds.arange(x.shape[1]) > ds.full((len(x), 1), 3))[..., None]
+    ),
+    "positions-counted-down-by-streams": lambda ds, F, x: (
+        x * (ds.full((len(x), 1), 9) - ds.arange(x.shape[1])[None])[..., None]
+    ),
+    "elements-of-a-table-in-turn": lambda ds, F, x: (
+        x * ds.arange(2, 6).to(x.dtype)[ds.arange(x.shape[1]) // 3 % 4][None, :, None]
+    ),
+    "one-number-for-each-stream": lambda ds, F, x: (
+        x * (ds.ones(len(x), 1, 1) * 3 - 1).relu() + ds.zeros(len(x), 1, 4)
+    ),
 }
+
+
+def _kernel(ds: Any, x: Any, *size: int) -> Any:
+    return (ds.arange(math.prod(size)) % 7).to(x.dtype).reshape(size) * 0.1 - 0.2
+
+
+def _packed(convolution: Any, x: Any, weight: Any, groups: Any, *bias: Any, **options: Any) -> Any:
+    """Convolve the channels of all streams at once, as those of one."""
+    planes = x.transpose(-1, -2)
+    y = convolution(planes.reshape(1, -1, *planes.shape[2:]), weight, *bias, groups=groups, **options)
+    channels = y.shape[1] // x.shape[0]
+    return y.reshape(x.shape[0], channels, *y.shape[2:]).transpose(-1, -2)
+
 
 #: Of which the first frame is carried on to all others, which exports can't have yet.
 HELD = {f"first-frame-{name}" for name in ("taken-off", "without-l", "by-none", "of-some-features", "gates")}

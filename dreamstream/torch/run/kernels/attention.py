@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from functools import lru_cache
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -67,6 +70,8 @@ def attention(step: Step, windows: Sequence[Window], weights: Sequence[Any], sta
     a = {**_ALL, **step.attributes}
     queries, keys, values = windows[:3]
     first, n = step.first[0], step.n[0]
+    if (made := _of_torch(step, a, windows, weights)) is not None:
+        return (made,), state
     device = first.device
     position = first[:, None] + torch.arange(n, device=device)
     begin = position // a["chunk"] * a["chunk"] if a["chunk"] else torch.zeros_like(position)
@@ -134,6 +139,69 @@ def attention(step: Step, windows: Sequence[Window], weights: Sequence[Any], sta
     out = torch.einsum("bgrij,bjge->bigre", weight, v.masked_fill(bad, 0))
     out = out.masked_fill(spoilt[:, :, :, None], torch.nan)
     return (out.reshape(rows, n, heads, -1),), state
+
+
+def _of_torch(step: Step, a: dict[str, Any], windows: Sequence[Window], weights: Sequence[Any]) -> Tensor | None:
+    """Return what torch's own kernel makes of queries that see a run of keys; None where that would not do.
+
+    It lets NaN of keys pass that are not seen, which is found in the result.
+    """
+    heads, n = step.frames[0][0], step.n[0]
+    special = a["softcap"] or _n_kept(a) or len(windows) > 3 or any(w is not None for w in weights)
+    if not step.live or special or not n or heads != step.frames[1][0] or _DROPPED.get():
+        return None
+    queries, keys, values = windows
+    chunk, left, right = a["chunk"], a["left"], a["right"]
+    first, last, known = step.first[0].numpy(), step.last[0].numpy(), keys.known.numpy()
+    if left < 0 or not chunk or right < 0:
+        base, start = np.zeros_like(first), 0
+        span = int(known.max())
+    else:
+        base, start = first // chunk * chunk, -left
+        span = min(((n - 1) // chunk + 2) * chunk + left + right, int((known - base).max()) + left)
+    if n * span > _MOST_SEEN:
+        return None
+    integers = np.stack([first - base, known - base, np.maximum(-base, start), last - first])
+    each_sees, mask = _seen(chunk, left, right, n, start, span, integers.tobytes())
+    if not each_sees:
+        return None
+    begin = torch.from_numpy(base + start)
+    q, k, v = queries.run(step.first[0], n, 1.0), keys.run(begin, span), values.run(begin, span)
+    if q.device.type != "cpu":
+        return None
+    q, k, v = (x.transpose(1, 2) for x in (q, k, v))
+    out = torch.nn.functional.scaled_dot_product_attention(q, k, v, mask, scale=a["scale"] or None)
+    return out.transpose(1, 2) if math.isfinite(float(out.detach().sum())) else None
+
+
+#: The largest mask that is kept from call to call.
+_MOST_SEEN = 2**18
+
+
+@lru_cache(maxsize=64)
+def _seen(
+    chunk: int, left: int, right: int, n: int, start: int, span: int, integers: bytes
+) -> tuple[bool, Tensor | None]:
+    """Return whether each query sees a key, and which ones, ``(B, 1, n, span)``; None where each sees all.
+
+    Parameters
+    ----------
+    start, span : int
+        Where the keys begin, and how many there are.
+    integers : bytes
+        int64 ``(4, B)``: where the queries begin, what is known of the keys, the first of these that there is, and
+        how many queries there are. All positions count from any multiple of `chunk`.
+    """
+    first, known, least, new = np.frombuffer(integers, np.int64).reshape(4, -1, 1)
+    position = first + np.arange(n)
+    begin = position // chunk * chunk if chunk else np.zeros_like(position)
+    low = np.maximum(begin - left if left >= 0 else 0, least)
+    high = np.minimum(known, begin + chunk + right if chunk and right >= 0 else known)
+    at, present = start + np.arange(span), np.arange(n) < new
+    seen = (at >= low[..., None]) & (at < high[..., None])
+    each_sees = not (present & ~seen.any(-1)).any()
+    seen |= ~present[..., None]
+    return each_sees, None if seen.all() else torch.from_numpy(seen)[:, None]
 
 
 def _kept(window: Window, old: Tensor, n: int) -> Tensor:

@@ -5,17 +5,29 @@ Transposed ones are seen from the outputs: which inputs reach them, and where th
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from typing import Any
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from ...tensor.padding import runs, to_device
-from .positions import extent, inside, padded_run, rows_apart, run_from
+from .positions import extent, inside, padded_run, repeats_by_zeros, rows_apart, run_from
 from .registry import Step, Window, windowed
 from .shape import pad_axis
 
 
-@windowed("conv1d", numbers=True)
+def _one_tap(step: Step, weights: Sequence[Any]) -> Callable[..., Tensor] | None:
+    a = step.attributes
+    if weights[0].shape[2] > 1 or (a["stride"], a["left"], a["right"]) != (1, 0, 0):
+        return None
+    if a["groups"] > 1:
+        return lambda step, x, weight, bias: _products(step, x.unsqueeze(0), weight, bias)[0]
+    return lambda step, x, weight, bias: F.linear(x, weight.flatten(1), bias)
+
+
+@windowed("conv1d", numbers=True, repeats=repeats_by_zeros, alone=_one_tap)
 def conv1d(step: Step, x: Window, weight: Tensor, bias: Tensor | None) -> Tensor:
     """Return the windows' products; the frames stand where the first output's window begins."""
     a = step.attributes
@@ -26,8 +38,6 @@ def conv1d(step: Step, x: Window, weight: Tensor, bias: Tensor | None) -> Tensor
     if lengths is None or not (a["mode"] in ("zeros", "constant") or inside(x, first, n)):
         return _products(step, padded_run(x, first, n, a["mode"]), weight, bias)
     frames = x.joined(first, lengths).unsqueeze(0)
-    if span == stride == 1:
-        return _products(step, frames, weight, bias)[0]
     begins, counts = lengths.cumsum(0) - lengths, step.last[0] - step.first[0]
     places = to_device(runs((begins // stride).numpy(), counts.numpy()), frames.device)
     return _products(step, frames, weight, bias, places)[0]
@@ -47,7 +57,7 @@ def _run_lengths(step: Step, stride: int, span: int, weight: Tensor) -> Tensor |
     counts = step.last[0] - step.first[0]
     lengths = torch.where(counts > 0, counts - 1 - (-span // stride), 0) * stride
     spared = len(counts) * step.n[0] * stride - int(lengths.sum())
-    return lengths if span == stride == 1 or spared * weight.numel() > _MANY * stride else None
+    return lengths if spared * weight.numel() > _MANY * stride else None
 
 
 def _products(
@@ -91,11 +101,17 @@ def _of_lanes(y: Tensor, lanes: int) -> Tensor:
 def as_product(step: Step, frames: Tensor, weight: Tensor, n: int, wanted: int) -> bool:
     """Return whether windows of frames ``(B, ., channels)``, n in a row, go faster as the rows of one product.
 
-    On the CPU they do where a row is one frame, where rows are few, and where few of the n are wanted.
+    On the CPU they do where a row is one frame, where they are no larger than a cache, and where few of the n are
+    wanted.
     """
     if not step.live or step.attributes["groups"] > 1 or frames.device.type != "cpu":
         return False
-    return weight.shape[2] == 1 or (not step.training and (frames.shape[0] * n <= 32 or 4 * wanted <= 3 * n))
+    size = frames.shape[0] * n * weight[0].numel()
+    return weight.shape[2] == 1 or (not step.training and (size <= _CACHED or 4 * wanted <= 3 * n))
+
+
+#: Elements of windows that stay in a cache.
+_CACHED = 2**19
 
 
 def as_images(step: Step, frames: Tensor, weight: Tensor) -> bool:
@@ -108,23 +124,47 @@ def as_images(step: Step, frames: Tensor, weight: Tensor) -> bool:
     return step.live and small and not step.training and frames.device.type == "cpu"
 
 
-@windowed("conv2d", numbers=True)
+def _plane_repeats(step: Step, weights: Sequence[Tensor | None]) -> int:
+    """Return the same for planes; images that frames are by themselves have padding of their own."""
+    return 1 if step.ranks[0] == 3 else repeats_by_zeros(step, weights)
+
+
+def _planes_alone(step: Step, weights: Sequence[Any]) -> Callable[..., Tensor] | None:
+    """Return what runs where frames are images, or where a kernel has one tap along the stream."""
+    a, weight = step.attributes, plane_weight(weights[0], step.attributes["axis"])
+    run = _convolved if "inner_mode" in a else _transposed
+    if step.ranks[0] == 3:
+        return lambda step, x, weight, bias: run(step, x, weight, bias, images=True)
+    ends = (*(a["padding"] or (0, 0))[:2], *(a.get("output_padding") or (0,))[:1])
+    if weight.shape[2] > 1 or (a["stride"] or (1,))[0] > 1 or any(ends if run is _convolved else ends[::2]):
+        return None
+    return lambda step, x, weight, bias: run(step, x.unsqueeze(0), weight, bias)[0]
+
+
+@windowed("conv2d", numbers=True, repeats=_plane_repeats, alone=_planes_alone)
 def conv2d(step: Step, x: Window, weight: Tensor, bias: Tensor | None) -> Tensor:
     """Return the products of windows over (stream, positions), or over the images that frames are."""
     a = step.attributes
-    weight = plane_weight(weight, a["axis"])
-    stride, dilation = a["stride"] or (1, 1), a["dilation"] or (1, 1)
-    before, behind, left, right = a["padding"] or (0, 0, 0, 0)
     if step.ranks[0] == 3:
         images = x.run(step.first[0], step.n[0])
-        plane = pad_axis(images.flatten(0, 1), -3, before, behind, a["mode"])
-    else:
-        span = dilation[0] * (extent(weight, 2) - 1) + 1
-        first = step.first[0] * stride[0] - before
-        plane = padded_run(x, first, (step.n[0] - 1) * stride[0] + span, a["mode"])
-    plane = _channels_first(pad_axis(plane, -2, left, right, a["inner_mode"]))
-    y = F.conv2d(plane, weight, bias, stride, 0, dilation, a["groups"]).permute(0, 2, 3, 1)
-    return y.reshape(*images.shape[:2], *y.shape[1:]) if step.ranks[0] == 3 else y
+        y = _convolved(step, images.flatten(0, 1), weight, bias, images=True)
+        return y.reshape(*images.shape[:2], *y.shape[1:])
+    stride, dilation = (a["stride"] or (1, 1))[0], (a["dilation"] or (1, 1))[0]
+    span = dilation * (extent(plane_weight(weight, a["axis"]), 2) - 1) + 1
+    first = step.first[0] * stride - (a["padding"] or (0,))[0]
+    return _convolved(step, padded_run(x, first, (step.n[0] - 1) * stride + span, a["mode"]), weight, bias)
+
+
+def _convolved(step: Step, plane: Tensor, weight: Tensor, bias: Tensor | None, *, images: bool = False) -> Tensor:
+    """Return the products of windows over planes ``(B, n, F, C)`` whose first axis is padded, or over images."""
+    a = step.attributes
+    before, behind, left, right = a["padding"] or (0, 0, 0, 0)
+    if images:
+        plane = pad_axis(plane, -3, before, behind, a["mode"])
+    zeros = left if left == right and a["inner_mode"] == "zeros" and torch.onnx.is_in_onnx_export() else 0
+    plane = _channels_first(plane if zeros else pad_axis(plane, -2, left, right, a["inner_mode"]))
+    weight, stride, dilation = plane_weight(weight, a["axis"]), a["stride"] or (1, 1), a["dilation"] or (1, 1)
+    return F.conv2d(plane, weight, bias, stride, (0, zeros), dilation, a["groups"]).permute(0, 2, 3, 1)
 
 
 def _channels_first(plane: Tensor) -> Tensor:
@@ -142,7 +182,7 @@ def plane_weight(weight: Tensor, axis: int) -> Tensor:
     return weight.transpose(2, 3) if axis else weight
 
 
-@windowed("conv_transpose1d", numbers=True)
+@windowed("conv_transpose1d", numbers=True, repeats=1)
 def conv_transpose1d(step: Step, x: Window, weight: Tensor, bias: Tensor | None) -> Tensor:
     """Return the sums of all inputs that reach the new frames."""
     a = step.attributes
@@ -161,28 +201,34 @@ def conv_transpose1d(step: Step, x: Window, weight: Tensor, bias: Tensor | None)
     return _from(_of_lanes(y, lanes) if lanes else y, offset, step.n[0])
 
 
-@windowed("conv_transpose2d", numbers=True)
+@windowed("conv_transpose2d", numbers=True, repeats=1, alone=_planes_alone)
 def conv_transpose2d(step: Step, x: Window, weight: Tensor, bias: Tensor | None) -> Tensor:
     """Return the sums of all inputs that reach the new frames, or the images that frames become."""
     a = step.attributes
-    weight = plane_weight(weight, a["axis"])
-    stride, dilation = a["stride"] or (1, 1), a["dilation"] or (1, 1)
-    padding, added = a["padding"] or (0, 0), a["output_padding"] or (0, 0)
-
-    def transposed(plane: Tensor, padding: tuple[int, int], added: tuple[int, int]) -> Tensor:
-        y = F.conv_transpose2d(
-            plane.permute(0, 3, 1, 2), weight, bias, stride, padding, added, a["groups"], dilation
-        )
-        return y.permute(0, 2, 3, 1)
-
     if step.ranks[0] == 3:
         images = x.run(step.first[0], step.n[0])
-        y = transposed(images.flatten(0, 1), padding, added)
+        y = _transposed(step, images.flatten(0, 1), weight, bias, images=True)
         return y.reshape(*images.shape[:2], *y.shape[1:])
-    reach = dilation[0] * (extent(weight, 2) - 1)
-    frames, offset, more = _reaching(step, x, stride[0], padding[0], reach, added[0])
-    y = transposed(frames, (0, padding[1]), (more, added[1]))
-    return _from(y, offset, step.n[0])
+    stride, dilation, padding, added = ((a[name] or default)[0] for name, default in _PLANES.items())
+    reach = dilation * (extent(plane_weight(weight, a["axis"]), 2) - 1)
+    frames, offset, more = _reaching(step, x, stride, padding, reach, added)
+    return _from(_transposed(step, frames, weight, bias, more), offset, step.n[0])
+
+
+_PLANES = {"stride": (1, 1), "dilation": (1, 1), "padding": (0, 0), "output_padding": (0, 0)}
+
+
+def _transposed(
+    step: Step, plane: Tensor, weight: Tensor, bias: Tensor | None, more: int = 0, *, images: bool = False
+) -> Tensor:
+    """Return the sums of all that reach outputs in planes ``(B, n, F, C)``, `more` of them at the end of n."""
+    a = step.attributes
+    stride, dilation, padding, added = (a[name] or default for name, default in _PLANES.items())
+    if not images:
+        padding, added = (0, padding[1]), (more, added[1])
+    weight, columns = plane_weight(weight, a["axis"]), plane.permute(0, 3, 1, 2)
+    y = F.conv_transpose2d(columns, weight, bias, stride, padding, added, a["groups"], dilation)
+    return y.permute(0, 2, 3, 1)
 
 
 def _reaching(

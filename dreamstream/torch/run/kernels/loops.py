@@ -30,10 +30,12 @@ class _Node:
         op = _core.Op(
             told["op"], attributes, signatures, [None if w is None else weights[w] for w in self.weights]
         )
+        self.noted, first = "note" in told, len(values)
         self.run = partial(_noted, told["note"], KERNELS[op.name].run) if "note" in told else KERNELS[op.name].run
         frames = tuple(features for _, features, _, _ in signatures)
         self.step = Step(op.name, op.attributes, frames, tuple(y[1] for y in op.outputs), live=True)
         values += op.outputs
+        self.gives = range(first, len(values))
 
 
 def _noted(note: str, run: Any, step: Step, *values: Any) -> Any:
@@ -50,7 +52,12 @@ def _number(value: Any) -> Any:
 
 
 class _Body:
-    """What becomes of a frame of one kind."""
+    """What becomes of a frame of one kind.
+
+    What does not depend on what is carried is computed before the steps, for all frames at once, and what nothing
+    that is carried depends on behind them. What has a note is of the steps: random numbers are drawn in the order
+    of the plain loop.
+    """
 
     def __init__(
         self,
@@ -63,18 +70,54 @@ class _Body:
         self.nodes = [_Node(node, values, weights) for node in told["nodes"]]
         self.carried, self.outputs = told["carried"], told["outputs"]
         self.gives = [values[i] for i in self.outputs]
+        self._state = range(len(given), len(given) + len(carried))
+        depends, needed = set(self._state), set(self.carried)
+        for node in self.nodes:
+            if node.noted or not depends.isdisjoint(node.inputs):
+                depends.update(node.gives)
+        for node in reversed(self.nodes):
+            if node.noted or not needed.isdisjoint(node.gives):
+                needed.update(node.inputs)
+        steps = [n for n in self.nodes if n.gives[0] in depends and (n.noted or not needed.isdisjoint(n.gives))]
+        self._before = [n for n in self.nodes if n.gives[0] not in depends]
+        self._steps, self._after = steps, [n for n in self.nodes if n not in steps and n not in self._before]
+        own = {i for n in steps for i in n.gives} | {*self._state}
+        self._kept = own & {*self.outputs, *(i for n in self._after for i in n.inputs)}
+        self._cut = {*self.carried, *(i for n in steps for i in n.inputs)} - own
+
+    @staticmethod
+    def _do(nodes: Sequence[_Node], values: dict[int, Any], weights: Sequence[Any], training: bool) -> None:
+        for node in nodes:
+            own = [None if w is None else weights[w] for w in node.weights]
+            node.step.training = training
+            made = node.run(node.step, *[values[i] for i in node.inputs], *own)
+            values.update(zip(node.gives, made if isinstance(made, (tuple, list)) else (made,)))
 
     def run(
         self, given: Sequence[Tensor], state: Sequence[Tensor], weights: Sequence[Any], training: bool
     ) -> tuple[list[Tensor], list[Tensor]]:
         """Return what one frame of some rows gives, and what is carried on."""
-        values = [*given, *state]
-        for node in self.nodes:
-            own = [None if w is None else weights[w] for w in node.weights]
-            node.step.training = training
-            made = node.run(node.step, *[values[i] for i in node.inputs], *own)
-            values += made if isinstance(made, (tuple, list)) else (made,)
+        values = dict(enumerate([*given, *state]))
+        self._do(self.nodes, values, weights, training)
         return [values[i] for i in self.outputs], [values[i] for i in self.carried]
+
+    def run_all(
+        self, given: Sequence[Tensor], state: Sequence[Tensor], weights: Sequence[Any], training: bool
+    ) -> tuple[list[Tensor], list[Tensor]]:
+        """Return the same of frames that follow each other, ``(rows, frames, ...)``."""
+        values: dict[int, Any] = dict(enumerate(given))
+        self._do(self._before, values, weights, training)
+        cut = {i: values[i].unbind(1) for i in self._cut}
+        kept: dict[int, list[Tensor]] = {i: [] for i in self._kept}
+        for t in range(given[0].shape[1]):
+            now = {i: frames[t] for i, frames in cut.items()} | dict(zip(self._state, state))
+            self._do(self._steps, now, weights, training)
+            state = [now[i] for i in self.carried]
+            for i, frames in kept.items():
+                frames.append(now[i])
+        values |= {i: torch.stack(frames, 1) for i, frames in kept.items()}
+        self._do(self._after, values, weights, training)
+        return [values[i] for i in self.outputs], list(state)
 
 
 @lru_cache(maxsize=256)
@@ -120,10 +163,15 @@ def scan(step: Step, windows: Sequence[Window], weights: Sequence[Any], state: S
     if len(set(lengths)) <= 1 and len({min(f, len(bodies)) for f in firsts}) == 1:
         made, after = [], list(state)
         for t in range(most):
-            body = bodies[min(firsts[0] + t, len(bodies) - 1)]
-            ys, after = body.run([x[:, t] for x in frames], after, weights, step.training)
+            kind = firsts[0] + t
+            end = most if kind >= len(bodies) - 1 else t + 1
+            body = bodies[min(kind, len(bodies) - 1)]
+            ys, after = body.run_all([x[:, t:end] for x in frames], after, weights, step.training)
             made.append(ys)
-        return tuple(torch.stack(ys, 1) for ys in zip(*made)) if made else _nothing(step), tuple(after)
+            if end == most:
+                break
+        whole = [ys[0] if len(ys) == 1 else torch.cat(ys, 1) for ys in zip(*made)]
+        return tuple(whole) if made else _nothing(step), tuple(after)
     return _ragged(step, bodies, frames, lengths, firsts, weights, state)
 
 

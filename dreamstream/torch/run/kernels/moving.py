@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from .positions import extent, padded_run, run_from, strided_run, there
+from .positions import extent, padded_run, repeats_by_zeros, run_from, strided_run, there
 from .registry import Step, Window, windowed
 
 
-@windowed("pad", "pad_to", numbers=True)
+def _padding_repeats(step: Step, weights: Sequence[Tensor | None]) -> int:
+    given = any(w is not None for w in weights)  # in place of zeros
+    return 0 if given or step.name != "pad" else repeats_by_zeros(step, weights)
+
+
+@windowed("pad", "pad_to", numbers=True, repeats=_padding_repeats)
 def pad(step: Step, x: Window, more: Tensor | None = None) -> Tensor:
     """Return the stream with frames before and behind it."""
     a = step.attributes
@@ -35,7 +42,7 @@ def pad_to_multiple(step: Step, x: Window) -> Tensor:
     return padded_run(x, step.first[0] - a["left"], step.n[0], a["mode"], a["value"], end)
 
 
-@windowed("slice", "cut", numbers=True)
+@windowed("slice", "cut", numbers=True, repeats=1)
 def part(step: Step, x: Window, *_: Window) -> Tensor:
     """Return every step-th frame from a start on; where they end the counts say."""
     a = step.attributes
@@ -53,7 +60,7 @@ def put(step: Step, x: Window, v: Window) -> Tensor:
     return torch.where(replaced, other, own)
 
 
-@windowed("sync", numbers=True)
+@windowed("sync", numbers=True, repeats=1)
 def sync(step: Step, x: Window, *_: Window) -> Tensor:
     """Return the stream as far as the others have come."""
     if step.live and not isinstance(step.first[0], int):
@@ -61,7 +68,7 @@ def sync(step: Step, x: Window, *_: Window) -> Tensor:
     return x.run(step.first[0], step.n[0])
 
 
-@windowed("frame", numbers=True)
+@windowed("frame", numbers=True, repeats=1)
 def frame(step: Step, x: Window) -> Tensor:
     """Return windows of successive frames."""
     a = step.attributes
@@ -84,12 +91,14 @@ def flip(step: Step, x: Window) -> Tensor:
     return x.take(x.total[:, None] - 1 - step.first[0][:, None] - places)
 
 
-windowed("delay", numbers=True)(lambda step, x: x.run(step.first[0] - step.attributes["frames"], step.n[0]))
-windowed("unstack")(lambda step, x: x.new()[0].flatten(1, 2))  # the first feature axis along the stream
-windowed("repeat_frames")(lambda step, x: x.new()[0].repeat_interleave(step.attributes["times"], 1))
+windowed("delay", numbers=True, repeats=1)(
+    lambda step, x: x.run(step.first[0] - step.attributes["frames"], step.n[0])
+)
+windowed("unstack", repeats=1)(lambda step, x: x.new()[0].flatten(1, 2))  # the first feature axis along the stream
+windowed("repeat_frames", repeats=1)(lambda step, x: x.new()[0].repeat_interleave(step.attributes["times"], 1))
 
 
-@windowed("overlap_add")
+@windowed("overlap_add", repeats=1)
 def overlap_add(step: Step, x: Window) -> Tensor:
     """Return windows laid over each other and added, in double."""
     hop = step.attributes["step"]
@@ -107,7 +116,7 @@ def overlap_add(step: Step, x: Window) -> Tensor:
     return y.reshape(n_rows, -1, *shape)
 
 
-@windowed("resample")
+@windowed("resample", repeats=lambda step, weights: step.attributes["new"])
 def resample(step: Step, x: Window, kernel: Tensor) -> Tensor:
     """Return the sums over each phase's taps.
 

@@ -33,15 +33,15 @@ def batch_norm(
     """Return every channel moved and scaled by statistics that are constants."""
     eps = step.attributes["eps"]
     if traced():  # exporters want to know how many channels there are, which the frames don't always say
-        y = (x - mean) * (variance + eps).rsqrt()
-        y = y if weight is None else y * weight
+        scale = (variance + eps).rsqrt()
+        y = (x - mean) * (scale if weight is None else scale * weight)
         out: Tensor = y if bias is None else y + bias
         return out
     rows = x.reshape(-1, x.shape[-1])
     return F.batch_norm(rows, mean, variance, weight, bias, False, 0.0, eps).reshape(x.shape)
 
 
-@windowed("group_norm")
+@windowed("group_norm", repeats=lambda step, weights: int(step.attributes["over"] != "stream"))
 def group_norm(step: Step, x: Window, weight: Tensor | None, bias: Tensor | None) -> Tensor:
     """Return frames normalised over their positions and the channels of each group, or over the stream."""
     a, frames = step.attributes, x.run(step.first[0], step.n[0])

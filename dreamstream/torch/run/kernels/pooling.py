@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -40,7 +41,7 @@ def _both(step: Step, name: str) -> tuple[int, int]:
     return step.attributes[name], step.attributes[f"inner_{name}"]
 
 
-@windowed("max_pool", numbers=True)
+@windowed("max_pool", numbers=True, repeats=1)
 def max_pool(step: Step, x: Window) -> Tensor:
     """Return each window's largest element."""
     return _largest(step, x, 1)
@@ -58,14 +59,24 @@ def _largest(step: Step, x: Window, order: int) -> Tensor:
     return _frames(step, y if order > 0 else y.transpose(2, 3))
 
 
-@windowed("avg_pool")
+def _mean_repeats(step: Step, weights: Sequence[Tensor | None]) -> int:
+    return int(_divides_alike(step))
+
+
+def _divides_alike(step: Step) -> bool:
+    """Return whether every window's sum is divided by the same number."""
+    a = step.attributes
+    padded = a["left"] or a["right"] or a["inner_padding"]
+    return bool(a["divisor"]) or not (a["ceil"] or (padded and not a["count_include_pad"]))
+
+
+@windowed("avg_pool", repeats=_mean_repeats)
 def avg_pool(step: Step, x: Window) -> Tensor:
     """Return each window's sum by its number of elements, or by the divisor."""
     a = step.attributes
     planes = _planes(step, x, 1, 1, 0.0)
     kernel, stride = _both(step, "kernel"), _both(step, "stride")
-    padded = a["left"] or a["right"] or a["inner_padding"]
-    if a["divisor"] or not (a["ceil"] or (padded and not a["count_include_pad"])):
+    if _divides_alike(step):
         divisor = a["divisor"] or kernel[0] * kernel[1]
         return _frames(step, F.avg_pool2d(planes, kernel, stride, divisor_override=divisor))
     sums = F.avg_pool2d(planes, kernel, stride, divisor_override=1)
@@ -87,7 +98,7 @@ def _sizes(step: Step, first: Tensor, kernel: int, size: Any, right: int) -> Ten
     return end - first.clamp(min=0)
 
 
-@windowed("adaptive_pool")
+@windowed("adaptive_pool", repeats=lambda step, weights: int(not step.attributes["frames"]))
 def adaptive_pool(step: Step, x: Window) -> Tensor:
     """Return the mean or the largest element of a given number of parts."""
     a = step.attributes

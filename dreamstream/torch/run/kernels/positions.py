@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 
 from ...private import is_traced
-from .registry import Window
+from .registry import Step, Window
 
 
 def there(tensor: Tensor, like: Tensor) -> Tensor:
@@ -48,6 +50,11 @@ def padded_run(
         return x.take(positions.remainder(length.clamp(min=1)))
     positions, turn = positions.abs(), length if end is None else end[:, None]
     return x.take(torch.where(positions < turn, positions, 2 * (turn - 1) - positions), value)
+
+
+def repeats_by_zeros(step: Step, weights: Sequence[Tensor | None]) -> int:
+    """Return 1 where an operator pads with zeros, 0 where its padding is of what it reads (`Kernel.repeats`)."""
+    return int(step.attributes["mode"] in ("zeros", "constant"))
 
 
 def inside(x: Window, first: Tensor | int, n: int) -> bool:

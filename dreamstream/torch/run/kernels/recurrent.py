@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import Any
 
 import torch
@@ -175,15 +176,22 @@ def _packed(
 ) -> tuple[Tensor, State]:
     """Run rows of unequal lengths, time after time all that still have a frame, the longest first."""
     n_rows, n = frames.shape[:2]
-    order = lengths.argsort(descending=True, stable=True)[: int((lengths > 0).sum())]
-    present = torch.arange(n, device=order.device)[:, None] < lengths[order]  # (n, rows)
-    places = order * n + torch.arange(n, device=order.device)[:, None]
-    at, rows = there(places[present], frames), there(order, frames)
+    order, places, batches = _by_length(lengths.numpy().tobytes(), n)
+    at, rows = there(places, frames), there(order, frames)
     starts = tuple(s.index_select(0, rows).transpose(0, 1).contiguous() for s in state)
     data = frames.flatten(0, 1).index_select(0, at)
-    y, *after = _layers(step, (data, present.sum(1)), starts, _split(step, weights)[0], ())
+    y, *after = _layers(step, (data, batches), starts, _split(step, weights)[0], ())
     y = y.new_zeros(n_rows * n, y.shape[1]).index_copy(0, at, y).unflatten(0, (n_rows, n))
     return y, tuple(s.index_copy(0, rows, new.transpose(0, 1)) for s, new in zip(state, after))
+
+
+@lru_cache(maxsize=64)
+def _by_length(lengths: bytes, n: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Return rows by falling length, where their frames stand in rows of n, time after time, and how many each has."""
+    known = torch.frombuffer(bytearray(lengths), dtype=torch.int64)
+    order = known.argsort(descending=True, stable=True)[: int((known > 0).sum())]
+    present = torch.arange(n)[:, None] < known[order]  # (n, rows)
+    return order, (order * n + torch.arange(n)[:, None])[present], present.sum(1)
 
 
 def _layers(

@@ -122,15 +122,22 @@ class Kernel:
     framewise : bool
     numbers : bool
         Whether it takes Python numbers for ``step.first`` where all rows stand at the same place.
+    repeats : int or callable
+        After how many frames of its output it does the same again, if frames that aren't there are zeros; 0 where
+        it looks at positions. ``fn(step, weights) -> int`` where attributes decide.
     carries : callable or None
         ``fn(step, weights, like) -> tuple of (1, ...)`` tensors on `like`'s device; those that hold frames'
         values have its dtype.
+    alone : callable or None
+        ``fn(step, weights)`` gives a framewise kernel that serves in a call, where windows are of one frame.
     """
 
     run: Callable[..., Any]
     framewise: bool
     numbers: bool = False
     carries: Callable[[Step, Sequence[Tensor | None], Tensor], State] | None = None
+    repeats: int | Callable[[Step, Sequence[Tensor | None]], int] = 0
+    alone: Callable[[Step, Sequence[Any]], Callable[..., Any] | None] | None = None
 
 
 KERNELS: dict[str, Kernel] = {}
@@ -151,9 +158,11 @@ def windowed(
     *names: str,
     numbers: bool = False,
     carries: Callable[[Step, Sequence[Tensor | None], Tensor], State] | None = None,
+    repeats: int | Callable[[Step, Sequence[Tensor | None]], int] = 0,
+    alone: Callable[[Step, Sequence[Any]], Callable[..., Any] | None] | None = None,
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Enter a windowed kernel under the names of its operators."""
-    return _enter(names, framewise=False, numbers=numbers, carries=carries)
+    return _enter(names, framewise=False, numbers=numbers, carries=carries, repeats=repeats, alone=alone)
 
 
 def _enter(names: Sequence[str], **kind: Any) -> Callable[..., Any]:

@@ -11,7 +11,7 @@ from ..case import Array, Case, Input, Rng, normal, pick
 from ..reference import Arrays, sigmoid
 from .drawing import along, make
 
-__all__ = ["GENERATORS", "REFERENCES"]
+__all__ = ["GENERATORS", "REFERENCES", "by_elements"]
 
 #: What the nodes of a body compute, of their operands and weights.
 NODES: dict[str, Any] = {
@@ -22,6 +22,7 @@ NODES: dict[str, Any] = {
     "maximum": lambda *xs: np.maximum(xs[0], xs[1]),
     "tanh": np.tanh,
     "sigmoid": sigmoid,
+    "reduce_features": lambda x: x.sum(-1),
 }
 
 
@@ -39,12 +40,16 @@ def plain_loop(a: dict[str, Any], w: Arrays, *xs: Array) -> Any:
         values = [np.asarray(x[t], np.float64) for x in xs] + state
         for node in body["nodes"]:
             given = [values[i] for i in node["inputs"]] + [None if i is None else w[i] for i in node["weights"]]
-            values.append(NODES[node["op"]](*given))
+            operands = given[::-1] if node["attributes"].get("order") == [1, 0] else given
+            values.append(NODES[node["op"]](*operands))
         state = [values[i] for i in body["carried"]]
         for ys, i in zip(out, body["outputs"]):
             ys.append(values[i])
     n = told["carried"][0]["shape"] if told["carried"] else xs[0].shape[1:]
-    return [np.array(ys) if ys else np.zeros((0, *n)) for ys in out]
+    first = len(xs) + len(told["carried"])
+    ops = ["" if v < first else bodies[0]["nodes"][v - first]["op"] for v in bodies[0]["outputs"]]
+    empty = [np.zeros((0, *(n[:-1] if op == "reduce_features" else n))) for op in ops]
+    return [np.array(ys) if ys else none for ys, none in zip(out, empty)]
 
 
 def _body(rng: Rng, n: int, n_known: int, carried: int, weights: list[Array | None], dtype: str) -> dict[str, Any]:
@@ -90,5 +95,46 @@ def _loop(rng: Rng, dtype: str) -> Case:
     return make(rng, "scan", [Input((n,), dtype) for _ in range(inputs)], {"body": body}, weights=weights)
 
 
+def by_elements(rng: Rng, dtype: str) -> Case:
+    """Draw a body whose steps work by elements, on few features or many, with what is broadcast and sums."""
+    d, n = ((3, 2), (1, 7), (33, 8), (20, 16), (5, 200))[int(rng.integers(5))]
+    shapes = [(d, n), (d, 1), (1, n)]
+    inputs = [(d, n), *(shapes[int(i)] for i in rng.integers(0, 3, 2))]
+    carried = int(rng.integers(1, 4))
+    begins = rng.random(carried) < 0.5
+    weights: list[Array | None] = [normal(rng, (d, n), dtype) if begin else None for begin in begins]
+    nodes: list[dict[str, Any]] = []
+    whole = [0, *range(len(inputs), len(inputs) + carried)]
+
+    def node(op: str, given: list[int], own: list[int], **attributes: Any) -> int:
+        nodes.append({"op": op, "attributes": attributes, "inputs": given, "weights": own})
+        return len(inputs) + carried + len(nodes) - 1
+
+    for _ in range(int(rng.integers(2, 9))):
+        op = str(pick(rng, "add", "sub", "mul", "maximum", "tanh", "sigmoid", "constant"))
+        x = int(pick(rng, *whole))
+        if op in ("tanh", "sigmoid"):
+            whole.append(node(op, [x], []))
+        elif op == "constant":
+            shape = [*shapes, (n,), (1,)][int(rng.integers(5))]
+            weights.append(normal(rng, shape, dtype))
+            order = [0, 1] if rng.random() < 0.5 else [1, 0]
+            whole.append(node(str(pick(rng, "mul", "sub")), [x], [len(weights) - 1], order=order))
+        else:
+            other = int(pick(rng, *whole, *range(len(inputs))))
+            whole.append(node(op, [x, other] if rng.random() < 0.5 else [other, x], []))
+    bounded = [node("tanh", [int(pick(rng, *whole))], []) for _ in range(carried)]
+    kept = [int(pick(rng, *whole[: 1 + carried], *bounded, *bounded)) for _ in range(carried)]
+    sums = node("reduce_features", [int(pick(rng, *whole))], [], kind="sum", axes=[1])
+    body = {"nodes": nodes, "carried": kept, "outputs": [int(pick(rng, *whole)), sums]}
+    names = [{"name": f"h{i}", "dtype": dtype, "shape": [d, n]} for i in range(carried)]
+    text = json.dumps({"carried": names, "bodies": [body]})
+    return make(rng, "scan", [Input(s, dtype) for s in inputs], {"body": text}, weights=weights)
+
+
+def _scan(rng: Rng, dtype: str) -> Case:
+    return _loop(rng, dtype) if rng.random() < 0.5 else by_elements(rng, dtype)
+
+
 REFERENCES: dict[str, Any] = {"scan": plain_loop}
-GENERATORS: dict[str, Any] = {"scan": along(_loop)}
+GENERATORS: dict[str, Any] = {"scan": along(_scan)}

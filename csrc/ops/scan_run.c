@@ -1,0 +1,286 @@
+/* ops/scan_run.c: frames go through the body of a loop.
+ *
+ * What does not depend on what is carried runs for many frames at once, before the steps; so does what nothing that is
+ * carried depends on, behind them. The steps of a body follow one another, of all rows that have a frame left together,
+ * as frames of one row; or they are a chain (scan_chain.c). No row of an operator that looks at single frames depends on
+ * another, so that neither chunks nor neighbours show in the results. */
+#include <string.h>
+
+#include "ops/scan.h"
+
+enum { SCAN_BLOCK = 1 << 18 /* bytes of frames beyond one for each row, about */, SCAN_MORE = 512 };
+
+/* ---------------------------------------------------------------- sizes */
+static size_t greater(size_t a, size_t b)
+{
+    return a > b ? a : b;
+}
+
+size_t ds_scan_own_bytes(const ds_scan *s, size_t n_values, size_t more_slots)
+{
+    return ds_saturated_sum(n_values * (sizeof(char *) + DS_ALIGNMENT) +
+                                s->n_nodes * sizeof(char *) + 8 * (size_t)DS_ALIGNMENT,
+                            more_slots * (sizeof(ds_scan_slot) + sizeof(size_t)) +
+                                2 * sizeof(size_t));
+}
+
+void ds_scan_set_sizes(ds_op *op)
+{
+    ds_scan *s = op->own;
+    size_t values = 0, n_values = 0, node_call = 0, node_slot = 0, chain = 0;
+    for (size_t b = 0; b < s->n_bodies; b++) {
+        const ds_scan_body *body = &s->bodies[b];
+        size_t n_bytes = 0;
+        for (size_t v = 0; v < body->n_values; v++)
+            if (!body->hidden[v])
+                n_bytes = ds_saturated_sum(n_bytes, ds_signature_bytes(&body->values[v]));
+        values = greater(values, n_bytes);
+        n_values = greater(n_values, body->n_values);
+        node_call = greater(node_call, body->scratch_per_call);
+        node_slot = greater(node_slot, body->scratch_per_slot);
+        chain = greater(chain, ds_scan_chain_bytes(body));
+    }
+    const size_t slot = ds_saturated_sum(ds_saturated_sum(values, node_slot),
+                                         sizeof(ds_scan_slot) + sizeof(size_t));
+    s->more_slots = SCAN_BLOCK / slot < SCAN_MORE ? SCAN_BLOCK / slot : SCAN_MORE;
+    op->scratch.per_row = slot;
+    op->scratch.per_call =
+        ds_saturated_sum(ds_scan_own_bytes(s, n_values, s->more_slots),
+                         ds_saturated_sum(greater(node_call, chain), s->more_slots * slot));
+}
+
+/* ---------------------------------------------------------------- slots */
+int64_t ds_scan_range(const ds_scan_work *w, size_t b, size_t r, int64_t *from)
+{
+    const ds_target *out = &w->run->out[r];
+    const bool last = b + 1 == w->s->n_bodies;
+    *from = out->m0 > (int64_t)b ? out->m0 : (int64_t)b;
+    return last || out->m1 < (int64_t)b + 1 ? out->m1 : (int64_t)b + 1;
+}
+
+char *ds_scan_lay_out(const ds_scan_work *w, char **places, char *at, bool hidden)
+{
+    for (size_t v = 0; v < w->body->n_values; v++) {
+        places[v] = w->body->hidden[v] && !hidden ? NULL : at;
+        if (places[v])
+            at += ds_aligned(w->n_slots * ds_signature_bytes(&w->body->values[v]));
+    }
+    return at;
+}
+
+void ds_scan_load(const ds_scan_work *w)
+{
+    const ds_run *run = w->run;
+    for (int i = 0; i < w->op->n_inputs; i++) {
+        const size_t n_bytes = ds_signature_bytes(&w->op->in[i]);
+        for (size_t k = 0; k < w->n_slots; k++) {
+            const ds_scan_slot *slot = &w->slots[k];
+            memcpy(w->values[i] + k * n_bytes,
+                   ds_at(&run->in[(size_t)i * run->n_rows + slot->row], slot->position, n_bytes),
+                   n_bytes);
+        }
+    }
+}
+
+char *ds_scan_left(const ds_scan_work *w, const ds_scan_slot *slot)
+{
+    int64_t frame = slot->position - w->run->out[slot->row].m0;
+    for (size_t before = 0; before < slot->row; before++)
+        frame += w->run->out[before].m1 - w->run->out[before].m0;
+    return (char *)w->run->saved[0] + (size_t)frame * w->op->saved[0].n_bytes;
+}
+
+void ds_scan_begin(const ds_scan_work *w, size_t r)
+{
+    for (int c = 0; c < w->op->n_carried; c++) {
+        void *to = ds_run_carried(w->op, w->run, r, c);
+        const void *from = ds_run_weight(w->op, w->run, c);
+        const size_t n_bytes = ds_signature_bytes(&w->op->carried[c].array);
+        if (from != NULL)
+            memcpy(to, from, n_bytes);
+        else
+            memset(to, 0, n_bytes);
+    }
+}
+
+/* ---------------------------------------------------------------- nodes */
+void ds_scan_call_of(const ds_scan_work *w, const ds_scan_node *node, size_t first, size_t n,
+                     void *scratch, ds_scan_call *call)
+{
+    static const bool not_ended = false;
+    const ds_op *op = node->op;
+    const int64_t frames = (int64_t)n;
+    for (int i = 0; i < op->n_inputs; i++) {
+        const char *x = w->values[node->inputs[i]];
+        call->in[i] = (ds_window){x + first * ds_signature_bytes(&op->in[i]), 0, frames};
+        call->count[i] = (ds_counts){{0, 0}, {frames, frames}};
+    }
+    for (int o = 0; o < op->n_outputs; o++) {
+        char *y = w->values[node->first_output + o];
+        call->out[o] = (ds_target){y + first * ds_signature_bytes(&op->out[o]), 0, frames};
+    }
+    for (int i = 0; i < op->n_weights; i++)
+        call->weights[i] = node->weights[i] < 0 ? NULL : w->run->weights[node->weights[i]];
+    call->run =
+        (ds_run){.n_rows = 1,
+                 .in = call->in,
+                 .out = call->out,
+                 .count = call->count,
+                 .ended = &not_ended,
+                 .prepared = w->prepared[w->body->first_node + (size_t)(node - w->body->nodes)],
+                 .weights = call->weights,
+                 .k = w->run->k,
+                 .pool = w->run->pool,
+                 .scratch = scratch,
+                 .frames_in = frames,
+                 .frames_out = frames};
+}
+
+/* What nodes of the steps make of what is known before them. */
+static void run_ahead(const ds_scan_work *w, void *scratch)
+{
+    for (size_t j = 0; j < w->body->n_nodes; j++) {
+        const ds_scan_node *node = &w->body->nodes[j];
+        ds_scan_call call;
+        if (node->ahead < 0)
+            continue;
+        ds_scan_call_of(w, node, 0, w->n_slots, scratch, &call);
+        call.run.ahead = w->values[node->ahead];
+        call.run.only_ahead = true;
+        node->op->def->forward(node->op, &call.run);
+    }
+}
+
+static void run_nodes(const ds_scan_work *w, ds_scan_phase phase, size_t first, size_t n,
+                      void *scratch)
+{
+    for (size_t j = 0; j < w->body->n_nodes; j++) {
+        const ds_scan_node *node = &w->body->nodes[j];
+        ds_scan_call call;
+        if (node->phase != phase || node->chained)
+            continue;
+        ds_scan_call_of(w, node, first, n, scratch, &call);
+        if (node->ahead >= 0)
+            call.run.ahead =
+                w->values[node->ahead] + first * ds_signature_bytes(&w->body->values[node->ahead]);
+        node->op->def->forward(node->op, &call.run);
+    }
+}
+
+/* ---------------------------------------------------------------- steps */
+/* Slots [first, first + n): one step of as many rows. */
+static void run_step(const ds_scan_work *w, size_t first, size_t n, void *scratch)
+{
+    const ds_op *op = w->op;
+    const ds_run *run = w->run;
+    for (size_t k = first; k < first + n; k++) {
+        const ds_scan_slot *slot = &w->slots[k];
+        if (slot->position == 0)
+            ds_scan_begin(w, slot->row);
+        if (run->saved && op->n_carried > 0)
+            memcpy(ds_scan_left(w, slot), run->carried[slot->row], op->saved[0].n_bytes);
+        for (int c = 0; c < op->n_carried; c++) {
+            const size_t n_bytes = ds_signature_bytes(&op->carried[c].array);
+            memcpy(w->values[op->n_inputs + c] + k * n_bytes, ds_run_carried(op, run, slot->row, c),
+                   n_bytes);
+        }
+    }
+    run_nodes(w, DS_SCAN_STEP, first, n, scratch);
+    for (size_t k = first; k < first + n; k++)
+        for (int c = 0; c < op->n_carried; c++) {
+            const size_t n_bytes = ds_signature_bytes(&op->carried[c].array);
+            memcpy(ds_run_carried(op, run, w->slots[k].row, c),
+                   w->values[w->body->carried[c]] + k * n_bytes, n_bytes);
+        }
+}
+
+/* All slots that were gathered; then there are none. */
+static void run_block(ds_scan_work *w)
+{
+    const ds_op *op = w->op;
+    if (w->n_slots == 0)
+        return;
+    w->groups[w->n_groups] = w->n_slots;
+    char *const scratch = ds_scan_lay_out(w, w->values, w->data, false);
+    ds_scan_load(w);
+    run_nodes(w, DS_SCAN_BEFORE, 0, w->n_slots, scratch);
+    run_ahead(w, scratch);
+    if (w->body->chain)
+        ds_scan_run_chain(w, scratch);
+    for (size_t g = 0; g < w->n_groups && !w->body->chain; g++)
+        run_step(w, w->groups[g], w->groups[g + 1] - w->groups[g], scratch);
+    run_nodes(w, DS_SCAN_AFTER, 0, w->n_slots, scratch);
+    for (int o = 0; o < op->n_outputs; o++) {
+        const size_t n_bytes = ds_signature_bytes(&op->out[o]);
+        const char *const y = w->values[w->body->outputs[o]];
+        for (size_t k = 0; k < w->n_slots; k++) {
+            const ds_target *out = &w->run->out[(size_t)o * w->run->n_rows + w->slots[k].row];
+            memcpy(ds_to(out, w->slots[k].position, n_bytes), y + k * n_bytes, n_bytes);
+        }
+    }
+    w->n_slots = w->n_groups = 0;
+}
+
+/* Step by step, of all rows. */
+static void run_rows_together(ds_scan_work *w, size_t b)
+{
+    bool left = true;
+    for (int64_t step = 0; left; step++) {
+        left = false;
+        if (w->n_slots + w->run->n_rows > w->most_slots)
+            run_block(w);
+        w->groups[w->n_groups] = w->n_slots;
+        for (size_t r = 0; r < w->run->n_rows; r++) {
+            int64_t from;
+            if (step < ds_scan_range(w, b, r, &from) - from) {
+                w->slots[w->n_slots++] = (ds_scan_slot){r, from + step};
+                left = true;
+            }
+        }
+        w->n_groups += left ? 1 : 0;
+    }
+    run_block(w);
+}
+
+/* Row by row, of each as many frames as there is room for. */
+static void run_row_by_row(ds_scan_work *w, size_t b)
+{
+    for (size_t r = 0; r < w->run->n_rows; r++) {
+        int64_t at;
+        const int64_t to = ds_scan_range(w, b, r, &at);
+        while (at < to) {
+            if (w->n_slots == w->most_slots)
+                run_block(w);
+            w->groups[w->n_groups++] = w->n_slots;
+            while (at < to && w->n_slots < w->most_slots)
+                w->slots[w->n_slots++] = (ds_scan_slot){r, at++};
+        }
+    }
+    run_block(w);
+}
+
+void ds_scan_forward(const ds_op *op, const ds_run *run)
+{
+    const ds_scan *s = op->own;
+    ds_scan_work w = {.op = op, .run = run, .s = s, .most_slots = run->n_rows + s->more_slots};
+    size_t most = 0;
+    for (size_t b = 0; b < s->n_bodies; b++)
+        most = greater(most, s->bodies[b].n_values);
+    char *at = run->scratch;
+    w.slots = (ds_scan_slot *)(void *)at;
+    at += ds_aligned(w.most_slots * sizeof *w.slots);
+    w.groups = (size_t *)(void *)at;
+    at += ds_aligned((w.most_slots + 1) * sizeof *w.groups);
+    w.values = (char **)(void *)at;
+    at += ds_aligned(most * sizeof *w.values);
+    w.prepared = (const char **)(void *)at;
+    w.data = at + ds_aligned(s->n_nodes * sizeof *w.prepared);
+    ds_scan_places(op, run->k, run->prepared, w.prepared);
+    for (size_t b = 0; b < s->n_bodies; b++) {
+        w.body = &s->bodies[b];
+        if (w.body->chain)
+            run_row_by_row(&w, b);
+        else
+            run_rows_together(&w, b);
+    }
+}

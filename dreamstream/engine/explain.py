@@ -1,0 +1,280 @@
+"""All that stands in the way of a model, in one pass: behind each refusal the forward goes on with a stand-in.
+
+What a refused call would have given is found by calling it on plain tensors, for two numbers of streams and
+frames: sizes that follow them are those of B and L. A stream of the same dimensions, whose values mean nothing,
+stands there from then on; where such a call fails, the first stream that it was given does. Of an ``if`` that no
+stream can have, the first branch counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from fractions import Fraction
+from functools import partial
+from threading import RLock
+from typing import Any
+
+import numpy as np
+
+from ..array.deferred import Deferred, count_of
+from ..array.library import NATIVE
+from ..array.stream_tensor import StreamTensor
+from ..array.symbolic import Symbolic
+from ..errors import DreamStreamError, LocatedError
+from ..online.patch import front_of
+from ..online.tracer import TRACER
+from ..stream.rules import BatchSize, Length
+from ..stream.tree import leaves, map_leaves
+from ..stream.where import explained, passes_on
+from ..tracing import Hooks
+from .capture import as_output, begun
+
+#: Streams and frames of the first input for which refused calls are made on plain tensors.
+_TRIED = ((2, 96), (3, 128))
+#: The most refusals that are listed.
+_MOST = 64
+
+#: Where the classes are of what stands in a stream's place.
+_ROOMS = {
+    f"dreamstream.array.{name}" for name in ("scores", "softmax_pooling", "first_frame", "merged_dimensions")
+}
+
+_ONE_AT_A_TIME = RLock()
+_CURRENT: ContextVar[Explanation | None] = ContextVar("dreamstream_explanation", default=None)
+
+
+def in_full(
+    error: DreamStreamError, model: Any, spec: Any, rate: Any, dtype: Any, waits: bool
+) -> DreamStreamError:
+    """Return an error that says all that stands in the way of a model, each with its line and what would work.
+
+    Parameters
+    ----------
+    error : DreamStreamError
+        What was refused first.
+    model, spec, rate, dtype
+        As for :func:`dreamstream.compile`.
+    waits : bool
+        Whether layers may wait for a stream's end.
+    """
+    front = front_of(model, "compile")
+    capture, source, args, kwargs = begun(model, spec, rate, dtype, waits)
+    modules = dict(front.parts(model))
+    explanation = Explanation(capture, modules)
+    with explanation.listening(), explanation.noting():
+        for x in leaves(source.streamed(capture, args, kwargs)):
+            with explanation.noting():
+                as_output(capture, model, x)
+    said = explanation.said or [str(error)]
+    for path, part in modules.items():
+        name, found = f"{path or 'the model'} ({type(part).__name__})", front.unstreamable(part)
+        if found is not None:
+            own = next((i for i, text in enumerate(said) if text.startswith(name)), len(said))
+            said[own : own + 1] = [f"{name}: {found[0]}; {found[1]}"]
+    also = "; ".join(said[1:])
+    out = type(error)(f"{said[0]}. Also in the way: {also}" if also else said[0])
+    out.refusals = tuple(said)
+    return out
+
+
+def _same(x: Any) -> Any:
+    return x
+
+
+class Explanation:
+    """Notes what is refused in one capture, and gives stand-ins."""
+
+    def __init__(self, capture: Any, modules: Mapping[str, Any]) -> None:
+        self.capture, self.modules = capture, modules
+        self.is_native = capture.library is NATIVE
+        self.said: list[str] = []
+
+    @contextmanager
+    def listening(self) -> Iterator[None]:
+        """Within it refused calls and ifs of this thread's forwards have stand-ins."""
+        cell = TRACER.cell
+        _ONE_AT_A_TIME.acquire()
+        before, self.capture.explanation = cell.cell_contents, self
+        cell.cell_contents = _Asking(before)
+        token = _CURRENT.set(self)
+        try:
+            yield
+        finally:
+            _CURRENT.reset(token)
+            cell.cell_contents, self.capture.explanation = before, None
+            _ONE_AT_A_TIME.release()
+
+    @contextmanager
+    def noting(self) -> Iterator[None]:
+        """Note what is refused within it; behind what has no stand-in anything may fail."""
+        try:
+            yield
+        except Exception as error:
+            if isinstance(said := explained(error), DreamStreamError):
+                self.note(said)
+
+    def note(self, error: DreamStreamError) -> None:
+        """List what was refused, once, with the module that runs."""
+        path = self.capture.paths[-1] if self.capture.paths else ""
+        if path in self.modules and isinstance(error, LocatedError):
+            error.locate(path, type(self.modules[path]).__name__)
+        text = str(error)
+        if text not in self.said:
+            self.said.append(text)
+
+    def instead(self, error: DreamStreamError, f: Any, args: Any, kwargs: Any) -> Any:
+        """Note a refusal and return what stands for the result of the call; raise it where nothing can."""
+        self.note(error)
+        given = leaves((getattr(f, "__self__", None), args, kwargs))
+        streams = [x for x in map(_bared, given) if type(x) is StreamTensor and x.edge and "L" in x.dims]
+        token = _CURRENT.set(None)
+        self.capture.explanation = None
+        try:
+            two, three = (self._tried(f, args, kwargs, rows, frames) for rows, frames in _TRIED)
+            others, base = iter(leaves(three)), next(iter(streams), self.capture.inputs[0])
+            return map_leaves(two, lambda x: self._stands(x, next(others), base))
+        except Exception:  # it takes some lengths alone, or has no result that a stream could be
+            if len(self.said) >= _MOST or not streams:
+                raise error from None
+            return self.capture.library.see(streams[0])
+        finally:
+            self.capture.explanation = self
+            _CURRENT.reset(token)
+
+    def _tried(self, f: Any, args: Any, kwargs: Any, rows: int, frames: int) -> Any:
+        """Call a function on plain tensors."""
+        library = self.capture.library
+        with library.evaluating():
+
+            def plain(x: Any) -> Any:
+                x = _bared(x)
+                if isinstance(x, BatchSize):
+                    return rows * x.times
+                if isinstance(x, (Symbolic, Deferred, Length)):
+                    return Deferred(library, _same, (x,), {}).at(lambda length: count_of(length, frames))
+                if not _stands_for_frames(x):
+                    return x
+                sizes = [plain(s) if not isinstance(s, int) else s for s in x.shape]
+                kind = x.dtype if type(x) is StreamTensor else np.dtype(np.float32)
+                return library.array(np.full(sizes, 0 if kind.kind in "iu" else 0.5, kind))
+
+            owner = _bared(getattr(f, "__self__", None))
+            if _stands_for_frames(owner) or isinstance(owner, (Symbolic, Deferred)):
+                f = getattr(plain(owner), f.__name__)
+            elif isinstance(f, partial):
+                args, kwargs, f = (*f.args, *args), {**f.keywords, **kwargs}, f.func
+            return f(*map_leaves(tuple(args), plain), **map_leaves(dict(kwargs), plain))
+
+    def _stands(self, two: Any, three: Any, base: StreamTensor) -> Any:
+        """Return what has the dimensions of a result, of which two sizes were tried."""
+        if not hasattr(two, "ndim"):
+            return two
+        (rows, frames), (more_rows, more_frames) = _TRIED
+        roles: list[Any] = []
+        ratio = Fraction(1)
+        for n, m in zip(two.shape, three.shape):
+            if n == m:
+                roles.append(int(n))
+            elif (n, m) == (rows, more_rows):
+                roles.append("B")
+            else:
+                roles.append("L")
+                own = [count_of(base.shape[base.dims.index("L")], f) for f in (frames, more_frames)]
+                ratio = Fraction(int(m) - int(n), own[1] - own[0]).limit_denominator(4096)
+        if not {"B", "L"} & {*roles}:
+            return two
+        if roles.count("L") > 1 or roles.count("B") != 1:
+            raise ValueError("no stream has these dimensions")
+        first = [base.dims.index(d) for d in ("B", "L")]
+        x: Any = base.permute(*first, *(i for i in range(base.ndim) if i not in first)).to(np.dtype(np.float32))
+        x = x.flatten(2).sum(-1) if x.ndim > 2 else x
+        features = [r for r in roles if isinstance(r, int)]
+        if "L" not in roles:
+            x = x.sum(1) if "L" in x.dims else x
+            x, order = x.reshape(x.shape[0], *[1] * len(features)).expand(-1, *features), ["B"]
+        else:
+            if ratio < 1:
+                x = x[:, :: round(1 / ratio)]
+            elif ratio > 1:
+                x = x.repeat_interleave(round(ratio), 1)
+            x = x.reshape(*x.shape, *[1] * len(features)).expand(-1, -1, *features)
+            order = ["B", "L"]
+        places = iter(range(len(order), len(roles)))
+        x = x.permute(*(order.index(r) if isinstance(r, str) else next(places) for r in roles))
+        kind = str(two.dtype)
+        x = x > 0 if "bool" in kind else x.to(np.dtype(np.int64)) if "int" in kind else x
+        return self.capture.library.see(x)
+
+
+def _stands_for_frames(x: Any) -> bool:
+    """Whether something is a stream inside a forward, or what a forward has in the place of one."""
+    return type(x) is StreamTensor or (type(x).__module__ in _ROOMS and hasattr(x, "shape"))
+
+
+def _bared(x: Any) -> Any:
+    return getattr(x, "_inner", x)
+
+
+class _Asking:
+    """What private copies ask in the place of the tracer: the tracer, whose refusals have stand-ins."""
+
+    def __init__(self, tracer: Any) -> None:
+        self._tracer = tracer
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._tracer, name)
+
+    def of(self, f: Any) -> Any:
+        found = self._tracer.of(f)
+        return found if _CURRENT.get() is None else partial(_called, f, found)
+
+    def ways(self, w: Any, site: Any, seen: dict[str, Any]) -> Any:
+        explanation = _CURRENT.get()
+        try:
+            out = self._tracer.ways(w, site, seen, 2)
+        except DreamStreamError as error:
+            if explanation is None:
+                raise
+            explanation.note(error)
+            return True
+        return out if explanation is None or type(out) is bool else _Branch(out, explanation)
+
+
+class _Branch:
+    """An ``if`` that streams answer differently; what can't be merged is what the first branch left."""
+
+    def __init__(self, branch: Any, explanation: Explanation) -> None:
+        self._branch, self._explanation = branch, explanation
+        self._then: dict[str, Any] = {}
+        self._is_apart = False
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._branch, name)
+
+    def then(self, seen: dict[str, Any]) -> None:
+        self._then = dict(seen)
+        self._branch.then(seen)
+
+    def merge(self, seen: dict[str, Any]) -> None:
+        try:
+            self._branch.merge(seen)
+        except DreamStreamError as error:
+            self._explanation.note(error)
+            self._is_apart = True
+
+    def merged(self, name: str) -> Any:
+        return self._then.get(name, Hooks.unbound) if self._is_apart else self._branch.merged(name)
+
+
+@passes_on
+def _called(f: Callable[..., Any], found: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+    """Call what stands in a function's place; where that is refused, return a stand-in for the result."""
+    try:
+        return found(*args, **kwargs)
+    except Exception as error:
+        explanation, said = _CURRENT.get(), explained(error)
+        if explanation is None or not isinstance(said, DreamStreamError):
+            raise
+        return explanation.instead(said, f, args, kwargs)

@@ -1,0 +1,103 @@
+"""Static exports: calls of one size, one graph of ONNX for each phase, without a length in them."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from ..torch.export import FunctionalModule
+from ..torch.export.manifest import of_static
+from ..torch.export.static import Schedule, StaticModule
+
+
+def static_onnx(
+    module: FunctionalModule, path: Any, rows: int, frames: Sequence[int], export: Callable[..., Any]
+) -> dict[str, Any]:
+    """Write a file for each phase; return the manifest.
+
+    Parameters
+    ----------
+    export : function (module, arguments, names of inputs, names of outputs) -> the model
+    """
+    import onnx as package
+
+    from .folding import fold
+
+    schedule = Schedule(module, frames)
+    modules = [StaticModule(schedule, phase) for phase in range(schedule.n_phases)]
+    with torch.no_grad():
+        for each in modules:  # after which it is known what has to be given
+            each(*each.example(rows))
+    manifest = of_static(module.manifest, schedule, rows)
+    names = _inputs_of(manifest)
+    results = [*(p["name"] for p in manifest["outputs"]), *(s["next"] for s in manifest["states"])]
+    graphs = []
+    for each in modules:
+        example = each.example(rows)
+        graphs.append(export(each, example, names, results))
+        _restore_inputs(package, graphs[-1], names, example)
+        graphs[-1] = fold(graphs[-1])
+    schedule.counted = any(_counts(model.graph, module.manifest["frames"]) for model in graphs)
+    schedule.ended = any(_is_read(model.graph, p["total"]) for model in graphs for p in manifest["inputs"])
+    manifest = of_static(module.manifest, schedule, rows)
+    paths = _paths(path, schedule.n_phases)
+    if schedule.n_phases > 1:
+        manifest["phases"] = [os.path.basename(p) for p in paths]
+    results = [*(p["name"] for p in manifest["outputs"]), *(s["next"] for s in manifest["states"])]
+    for model, place in zip(graphs, paths):
+        _keep(model.graph.input, _inputs_of(manifest))
+        _keep(model.graph.output, results)
+        model = fold(model)
+        entry = model.metadata_props.add()
+        entry.key, entry.value = "dreamstream", json.dumps(manifest)
+        package.save_model(model, place)
+    return manifest
+
+
+def _inputs_of(manifest: dict[str, Any]) -> list[str]:
+    """Return the names of a graph's inputs, in order."""
+    totals = [p["total"] for p in manifest["inputs"] if p["total"] is not None]
+    return [*(p["name"] for p in manifest["inputs"]), *totals, *(s["name"] for s in manifest["states"])]
+
+
+def _is_read(graph: Any, name: str | None) -> bool:
+    return any(name in node.input for node in graph.node)
+
+
+def _counts(graph: Any, frames: str) -> bool:
+    """Return whether the frames so far are read for more than to count on."""
+    after = f"next.{frames}"
+    return _is_read(graph, after) or any(frames in n.input and list(n.output) != [after] for n in graph.node)
+
+
+def _keep(values: Any, names: Sequence[str]) -> None:
+    """Drop inputs or outputs of other names."""
+    kept = [value for value in values if value.name in names]
+    del values[:]
+    values.extend(kept)
+
+
+def _paths(path: Any, n: int) -> list[Any]:
+    """Return where the graphs go: of several into files whose names are numbered."""
+    if n == 1:
+        return [path]
+    if not isinstance(path, (str, os.PathLike)):
+        raise ValueError(f"calls of so many frames need {n} graphs, in as many files: give a path, or more frames")
+    whole = Path(path)
+    return [str(whole.with_name(f"{whole.stem}.{i}{whole.suffix}")) for i in range(n)]
+
+
+def _restore_inputs(package: Any, exported: Any, names: Sequence[str], example: Sequence[torch.Tensor]) -> None:
+    """Declare all inputs, in order, those that nothing reads among them."""
+    there = {i.name: i for i in exported.graph.input}
+    del exported.graph.input[:]
+    for name, tensor in zip(names, example):
+        if name not in there:
+            kind = package.helper.np_dtype_to_tensor_dtype(tensor.numpy().dtype)
+            there[name] = package.helper.make_tensor_value_info(name, kind, tuple(tensor.shape))
+        exported.graph.input.append(there[name])

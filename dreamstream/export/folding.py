@@ -1,0 +1,263 @@
+"""A graph of ONNX whose sizes are all known, made small: constants are computed, what does nothing goes.
+
+Arithmetic on values stays as it is, in its order, so that no bit of a result changes.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import helper, numpy_helper
+from onnx.reference import ReferenceEvaluator
+
+MOVES = {"Reshape", "Squeeze", "Unsqueeze", "Flatten", "Identity"}
+"""Operators whose result is their input in another shape."""
+
+KEPT = {"If", "Loop", "Scan", "RandomNormal", "RandomUniform", "RandomNormalLike", "RandomUniformLike"}
+"""Operators that are never computed beforehand."""
+
+
+def fold(model: Any) -> Any:
+    """Return a model that computes the same with fewer nodes."""
+    for _ in range(4):
+        before = len(model.graph.node)
+        model = _Folding(onnx.shape_inference.infer_shapes(model)).made()
+        if len(model.graph.node) == before:
+            break
+    return model
+
+
+class _Folding:
+    """One pass from the first node to the last."""
+
+    def __init__(self, model: Any) -> None:
+        self.model, graph = model, model.graph
+        self.opset = next(o.version for o in model.opset_import if not o.domain)
+        self.constants = {t.name: numpy_helper.to_array(t) for t in graph.initializer}
+        self.shapes: dict[str, tuple[int, ...]] = {}
+        self.types: dict[str, int] = {}
+        for value in (*graph.input, *graph.value_info, *graph.output):
+            kind = value.type.tensor_type
+            self.types[value.name] = kind.elem_type
+            if kind.HasField("shape") and all(d.HasField("dim_value") for d in kind.shape.dim):
+                self.shapes[value.name] = tuple(d.dim_value for d in kind.shape.dim)
+        #: What stands in the place of a name; the node that made one; the nodes so far by what they compute.
+        self.instead: dict[str, str] = {}
+        self.makers: dict[str, Any] = {}
+        self.known: dict[Any, Any] = {}
+        self.nodes: list[Any] = []
+        self.n_made = 0
+        for node in graph.node:
+            self._take(node)
+
+    def made(self) -> Any:
+        """Return the model of the nodes that are left."""
+        graph = self.model.graph
+        ends = {o.name: self._now(o.name) for o in graph.output}
+        kept = [helper.make_node("Identity", [now], [name]) for name, now in ends.items() if now != name]
+        wanted = set(ends.values())
+        for node in reversed(self.nodes):
+            if any(o in wanted for o in node.output):
+                kept.append(node)
+                wanted.update(_read(node))
+        kept.reverse()
+        del graph.node[:], graph.initializer[:], graph.value_info[:]
+        graph.node.extend(kept)
+        ready = {
+            name: numpy_helper.from_array(np.array(a, order="C"), name)
+            for name, a in self.constants.items()
+            if name in wanted
+        }
+        graph.initializer.extend(ready.values())
+        return self.model
+
+    # ---------------------------------------------------------------- one node
+    def _now(self, name: str) -> str:
+        while name in self.instead:
+            name = self.instead[name]
+        return name
+
+    def _rename(self, node: Any) -> None:
+        """Let a node, and the graphs in it, read what stands in the place of names."""
+        for i, name in enumerate(node.input):
+            node.input[i] = self._now(name)
+        for inner in _graphs(node):
+            for each in inner.node:
+                self._rename(each)
+            for value in inner.output:
+                value.name = self._now(value.name)
+
+    def _take_branch(self, node: Any) -> None:
+        """Take the nodes of the branch that a constant chooses."""
+        name = "then_branch" if self.constants[node.input[0]] else "else_branch"
+        branch = next(a.g for a in node.attribute if a.name == name)
+        self.constants.update({t.name: numpy_helper.to_array(t) for t in branch.initializer})
+        for each in branch.node:
+            self._take(each)
+        self.instead.update({o: v.name for o, v in zip(node.output, branch.output)})
+
+    def _take(self, node: Any) -> None:
+        self._rename(node)
+        if node.op_type == "If" and node.input[0] in self.constants:
+            self._take_branch(node)
+            return
+        if node.op_type == "Constant":
+            self.constants[node.output[0]] = _value(node)
+            return
+        if node.op_type == "Shape" and node.input[0] in self.shapes and not node.attribute:
+            self.constants[node.output[0]] = np.array(self.shapes[node.input[0]], np.int64)
+            return
+        if node.op_type not in KEPT and all(not i or i in self.constants for i in node.input):
+            given = {i: self.constants[i] for i in node.input if i}
+            results = ReferenceEvaluator(node, opsets={"": self.opset}).run(None, given)
+            for name, result in zip(node.output, results):
+                self.constants[name] = np.asarray(result)
+                self.shapes[name] = self.constants[name].shape
+            return
+        same = self._nothing_done(node)
+        if same is None:
+            node = self._simpler(node)
+            key = (node.op_type, *node.input, *sorted(a.SerializeToString() for a in node.attribute))
+            twin = self.known.get(key)
+            if twin is not None and len(twin.output) == len(node.output):
+                self.instead.update(zip(node.output, twin.output))
+                return
+            self.known[key] = node
+            self.nodes.append(node)
+            self.makers.update(dict.fromkeys(node.output, node))
+        elif same != node.output[0]:
+            self.instead[node.output[0]] = same
+
+    def _nothing_done(self, node: Any) -> str | None:
+        """Return the name of what a node's result equals; None where it does something."""
+        if not node.input:
+            return None
+        x, y = str(node.input[0]), str(node.output[0])
+        alike = y in self.shapes and self.shapes.get(x) == self.shapes[y]
+        if node.op_type == "Identity" or (node.op_type in MOVES | {"Expand", "Slice", "Concat"} and alike):
+            if node.op_type == "Slice" and not self._forward(node):
+                return None
+            return x
+        if node.op_type == "Cast" and self.types.get(x) == helper.get_attribute_value(node.attribute[0]):
+            return x
+        if node.op_type == "Transpose" and _order(node) == list(range(len(_order(node)))):
+            return x
+        if node.op_type == "Where" and x in self.constants:
+            condition = self.constants[x]
+            chosen = (
+                str(node.input[1] if condition.all() else node.input[2])
+                if condition.all() or not condition.any()
+                else None
+            )
+            if chosen is not None and y in self.shapes and self._shape(chosen) == self.shapes[y]:
+                return chosen
+        if node.op_type in ("And", "Or"):
+            neutral = node.op_type == "And"
+            for a, b in (list(node.input), list(node.input)[::-1]):
+                c = self.constants.get(b)
+                if c is not None and (c == neutral).all() and self._shape(a) == self.shapes.get(y, ()):
+                    return str(a)
+        if node.op_type in ("Add", "Sub") and self.types.get(y) == onnx.TensorProto.INT64:
+            c = self.constants.get(node.input[1])
+            if c is not None and not c.any() and self._shape(x) == self.shapes.get(y, ()):
+                return x
+        return None
+
+    def _shape(self, name: str) -> tuple[int, ...] | None:
+        return self.constants[name].shape if name in self.constants else self.shapes.get(name)
+
+    def _forward(self, node: Any) -> bool:
+        """Return whether a slice goes forward: backwards it turns what it takes."""
+        steps = self.constants.get(node.input[4]) if len(node.input) > 4 else np.ones(1)
+        return steps is not None and bool((steps == 1).all())
+
+    def _simpler(self, node: Any) -> Any:
+        """Return a node for another, such as one reshape for several in a row."""
+        if not node.input:
+            return node
+        y, source = node.output[0], self.makers.get(node.input[0])
+        if node.op_type == "Transpose":
+            order = _order(node)
+            if source is not None and source.op_type == "Transpose":
+                first = _order(source)
+                order = [first[i] for i in order]
+                node = helper.make_node("Transpose", [source.input[0]], [y], perm=order)
+            shape = self.shapes.get(node.input[0])
+            if shape is not None and y in self.shapes:
+                moved = [i for i in order if shape[i] != 1]
+                if moved == sorted(moved):
+                    return self._reshape(node.input[0], y)
+            return node
+        if node.op_type == "Where":
+            return self._prelu(node) or node
+        if node.op_type in MOVES and y in self.shapes:
+            return self._reshape(node.input[0], y)
+        if node.op_type == "Cast" and source is not None and source.op_type == "Transpose":
+            # the other way round, ONNX Runtime 1.32 crashes where products in double follow
+            cast = helper.make_node("Cast", [source.input[0]], [f"{y}_before"])
+            cast.attribute.extend(node.attribute)
+            self._take(cast)
+            return helper.make_node("Transpose", [self._now(cast.output[0])], [y], perm=_order(source))
+        if node.op_type == "Gather" and node.input[1] in self.constants and y in self.shapes:
+            axis = next((helper.get_attribute_value(a) for a in node.attribute), 0)
+            if self.constants[node.input[1]].ndim == 0 and self.shapes.get(node.input[0], (0,) * 9)[axis] == 1:
+                return self._reshape(node.input[0], y)
+        if node.op_type == "Pow" and node.input[1] in self.constants:
+            power = self.constants[node.input[1]]
+            if power.size and (power == 2).all() and self.shapes.get(node.input[0]) == self.shapes.get(y, ()):
+                return helper.make_node("Mul", [node.input[0]] * 2, [y])
+        if node.op_type in ("LSTM", "GRU", "RNN") and len(node.input) > 4 and node.input[4] in self.constants:
+            frames = self.shapes.get(node.input[0])
+            if frames is not None and (self.constants[node.input[4]] == frames[0]).all():
+                node.input[4] = ""
+        return node
+
+    def _prelu(self, node: Any) -> Any:
+        """Return PRelu for a choice between values and multiples of them, by their signs; None for others."""
+        condition, x, other = node.input
+        above, times = self.makers.get(condition), self.makers.get(other)
+        if above is None or times is None or (above.op_type, times.op_type) != ("Greater", "Mul"):
+            return None
+        slope = next((self.constants[i] for i in times.input if i in self.constants), None)
+        limit, shape = self.constants.get(above.input[1]), self.shapes.get(x)
+        if slope is None or limit is None or shape is None or limit.any() or not (slope >= 0).all():
+            return None
+        if above.input[0] != x or x not in times.input or np.broadcast_shapes(slope.shape, shape) != shape:
+            return None
+        name = next(i for i in times.input if i in self.constants)
+        return helper.make_node("PRelu", [x, name], [node.output[0]])
+
+    def _reshape(self, x: str, y: str) -> Any:
+        """Return a reshape of what x is a reshape of."""
+        source = self.makers.get(x)
+        if source is not None and source.op_type == "Reshape":
+            x = source.input[0]
+        shape = np.array(self.shapes[y], np.int64)
+        name = f"shape_{'_'.join(map(str, self.shapes[y]))}"
+        self.constants[name] = shape
+        return helper.make_node("Reshape", [x, name], [y], allowzero=int(0 in self.shapes[y]))
+
+
+def _graphs(node: Any) -> list[Any]:
+    return [a.g for a in node.attribute if a.type == onnx.AttributeProto.GRAPH]
+
+
+def _read(node: Any) -> set[str]:
+    """Return the names that a node reads, the graphs in it too."""
+    inner = [
+        name
+        for g in _graphs(node)
+        for name in (*(o.name for o in g.output), *(n for x in g.node for n in _read(x)))
+    ]
+    return {*node.input, *inner}
+
+
+def _order(node: Any) -> list[int]:
+    return list(helper.get_attribute_value(node.attribute[0]))
+
+
+def _value(node: Any) -> np.ndarray[Any, Any]:
+    value = helper.get_attribute_value(node.attribute[0])
+    return numpy_helper.to_array(value) if isinstance(value, onnx.TensorProto) else np.array(value)

@@ -1,0 +1,116 @@
+"""Who steps streams: a runner in this process, or one elsewhere, and the streams that each has."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Sequence
+from concurrent.futures import Executor
+from typing import TYPE_CHECKING
+
+from .runner import Row, Runner, State, Stepped
+
+if TYPE_CHECKING:
+    from .streams import Live
+
+
+class HostLost(Exception):
+    """A host that will never answer again; its streams begin elsewhere."""
+
+
+class Host:
+    """A runner as a server has it.
+
+    Attributes
+    ----------
+    streams : dict of str to Live
+        Those that it has, by id.
+    ready : dict of str to Live
+        Those of them that wait for a step.
+    wake : asyncio.Event
+        Set when there is something to do.
+    seconds : float
+        What a step takes lately.
+    busy : float
+        Seconds of all steps.
+    is_lost : bool
+        Whether it is no more.
+    keeps_input : bool
+        Whether streams keep the input since their last state, to begin again on another host.
+    """
+
+    keeps_input = False
+    is_lost = False
+
+    def __init__(self) -> None:
+        self.streams: dict[str, Live] = {}
+        self.ready: dict[str, Live] = {}
+        self.wake = asyncio.Event()
+        self.seconds = self.busy = 0.0
+
+    @property
+    def is_silent(self) -> bool:
+        """Whether it is to be called though there is nothing to step, to hear whether it is there."""
+        return False
+
+    def take(self, stream: Live) -> None:
+        """Have a stream from now on."""
+        self.streams[stream.id] = stream
+        stream.host = self
+        self.note(stream)
+
+    def note(self, stream: Live) -> None:
+        """Step a stream soon, if it is ready."""
+        if stream.id not in self.ready and stream.is_ready:
+            self.ready[stream.id] = stream
+            self.wake.set()
+
+    def leave(self, stream: Live) -> None:
+        """Have a stream no more."""
+        self.ready.pop(stream.id, None)
+        if self.streams.pop(stream.id, None) is not None:
+            stream.host = None
+            self.forget(stream.id)
+
+    def timed(self, begin: float) -> float:
+        """Note a step that began then; return its seconds."""
+        seconds = time.perf_counter() - begin
+        self.seconds += 0.2 * (seconds - self.seconds)
+        self.busy += seconds
+        return seconds
+
+    async def step(self, rows: Sequence[Row], thread: Executor | None) -> Stepped:
+        """Advance streams.
+
+        Raises
+        ------
+        HostLost
+        """
+        raise NotImplementedError
+
+    def state(self, stream: Live) -> State | None:
+        """Return what the runner knows of a stream; None where that can't be asked at once."""
+        raise NotImplementedError
+
+    def forget(self, stream_id: str) -> None:
+        """Let the runner know nothing of a stream any more."""
+        raise NotImplementedError
+
+
+class Here(Host):
+    """A runner in this process: in a thread, if a step takes longer than a tick."""
+
+    def __init__(self, runner: Runner, tick: float) -> None:
+        super().__init__()
+        self._runner, self._tick = runner, tick
+
+    async def step(self, rows: Sequence[Row], thread: Executor | None) -> Stepped:
+        if thread is not None and self.seconds > self._tick:
+            return await asyncio.get_running_loop().run_in_executor(thread, self._runner.step, rows)
+        return self._runner.step(rows)
+
+    def state(self, stream: Live) -> State | None:
+        return self._runner.state(stream.id)
+
+    def forget(self, stream_id: str) -> None:
+        self._runner.forget(stream_id)

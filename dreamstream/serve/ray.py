@@ -1,0 +1,101 @@
+"""A cluster of Ray: workers as actors that nobody starts again, vaults as actors that outlive servers."""
+
+from __future__ import annotations
+
+import itertools
+from concurrent.futures import Future, wait
+from typing import Any
+
+from ..data.ray import connect
+from .pool import Worker
+from .vaults import Vault
+
+try:
+    import ray
+    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+except ImportError:
+    raise ImportError("a cluster needs the package ray: pip install 'dreamstream[ray]'") from None
+
+#: In which vaults have their names.
+_NAMESPACE = "dreamstream"
+#: Ray's own attempts would do a step twice, and what it starts again has no streams.
+_ONCE = {"max_restarts": 0, "max_task_retries": 0}
+
+
+class RayHandle:
+    """An actor."""
+
+    def __init__(self, actor: Any) -> None:
+        self.actor = actor
+
+    def call(self, method: str, *args: Any) -> Future[Any]:
+        """Call a method, after those that were called before."""
+        try:
+            answer: Future[Any] = getattr(self.actor, method).remote(*args).future()
+        except Exception as error:  # of an actor that is known to be dead
+            answer = Future()
+            answer.set_exception(error)
+        return answer
+
+    def fill_from(self, other: RayHandle) -> Future[Any]:
+        """Let a vault take what another has, which goes from one to the other."""
+        return self.call("merge", other.actor.content.remote())
+
+    def kill(self) -> None:
+        """Let the actor be no more, whatever it does."""
+        ray.kill(self.actor, no_restart=True)
+
+
+class RayCluster:
+    """A Ray that runs.
+
+    Parameters
+    ----------
+    address : str
+        Of its head, as ``127.0.0.1:6379``; ``"local"`` begins one in this process's machine, which ends with it.
+    keep : float
+        Seconds after which vaults forget a stream that no server has.
+    threads : int
+        Processor cores of a worker.
+
+    Raises
+    ------
+    ConnectionError
+        Where there is none.
+    """
+
+    def __init__(self, address: str, keep: float, threads: int = 1) -> None:
+        self._keep, self._threads, self._turn = keep, threads, itertools.count()
+        self._where: dict[int, Future[str]] = {}  # the nodes of vaults
+        # as many workers as are asked for, whatever cores this machine has
+        connect(address, namespace=_NAMESPACE, **({"num_cpus": 1000} if address == "local" else {}))
+
+    def _at(self, number: int, besides: str = "") -> dict[str, Any]:
+        """Return on which node something is to be: not on this process's or another, where there are enough."""
+        here = ray.get_runtime_context().get_node_id()
+        nodes = sorted(n["NodeID"] for n in ray.nodes() if n["Alive"] and n["NodeID"] != besides)
+        nodes = [node for node in nodes if node != here] or nodes or [here]
+        return {"scheduling_strategy": NodeAffinitySchedulingStrategy(nodes[number % len(nodes)], soft=True)}
+
+    def worker(self, make: Any) -> RayHandle:
+        """Begin a worker, on one node after the other."""
+        actor: Any = ray.remote(Worker)
+        options = {"num_cpus": self._threads, **_ONCE, **self._at(next(self._turn))}
+        return RayHandle(actor.options(**options).remote(make))
+
+    def vault(self, number: int) -> RayHandle:
+        """Return a vault, on another node than the other one's."""
+        other, besides = self._where.get(1 - number), ""
+        if other is not None and wait([other], 5.0).done and other.exception() is None:
+            besides = other.result()
+        actor: Any = ray.remote(_Vault)
+        options = {"name": f"vault-{number}", "get_if_exists": True, "lifetime": "detached", "num_cpus": 0}
+        handle = RayHandle(actor.options(**options, **_ONCE, **self._at(number, besides)).remote(self._keep))
+        self._where[number] = handle.call("where")
+        return handle
+
+
+class _Vault(Vault):
+    def where(self) -> str:
+        """Return its node."""
+        return str(ray.get_runtime_context().get_node_id())

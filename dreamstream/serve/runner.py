@@ -1,0 +1,197 @@
+"""An engine, and maybe a decoder, that steps streams of which it knows nothing but ids, positions and frames.
+
+It may stand in the process that has the streams' connections, in a thread of it, or on another machine.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from ..decode import CTCDecoder, Hypotheses, Word, log_probabilities
+from ..engine import Engine
+from ..errors import DreamStreamError, StreamIdError
+
+
+class State(NamedTuple):
+    """Snapshots of a stream: of the engine, and of the decoder; both empty before its first frame."""
+
+    engine: bytes = b""
+    decoder: bytes = b""
+
+
+class Row(NamedTuple):
+    """What a step takes of a stream.
+
+    Attributes
+    ----------
+    id : str
+    position : int
+        Of the first of its frames.
+    parts : list of array
+        The frames.
+    n : int
+        How many there are.
+    ends : bool
+        Whether they are its last.
+    saves : bool
+        Whether its state behind them is wanted.
+    said : float
+        Where the words end that have left.
+    is_int16 : bool
+        Whether the frames are samples of 16 bits.
+    begins : State or None
+        The state before them; None where the runner has it.
+    epoch : int
+        How often the stream has begun anew.
+    """
+
+    id: str
+    position: int
+    parts: list[npt.NDArray[Any]]
+    n: int
+    ends: bool
+    saves: bool
+    said: float
+    is_int16: bool
+    begins: State | None
+    epoch: int
+
+
+class Stepped(NamedTuple):
+    """What a step gives.
+
+    Attributes
+    ----------
+    ids : list of str
+        Of the streams that went well.
+    outputs : list of (array, list of int)
+        Per output the frames of these, one after the other, and how many are each one's. Empty with a decoder.
+    words : dict of str to (list of Word, str)
+        With a decoder: words that are new and final, and what may change behind them.
+    states : dict of str to State
+        Of those that were to be saved, and go on.
+    failed : dict of str to (str, str)
+        Streams that are refused, the kind of `WireError`, and why; nothing is known of them any more.
+    """
+
+    ids: list[str]
+    outputs: list[tuple[npt.NDArray[Any], list[int]]]
+    words: dict[str, tuple[list[Word], str]]
+    states: dict[str, State]
+    failed: dict[str, tuple[str, str]]
+
+
+class Runner:
+    """Steps streams.
+
+    Parameters
+    ----------
+    engine : Engine
+    decoder : CTCDecoder, optional
+        Makes words of the engine's first output.
+    """
+
+    def __init__(self, engine: Engine, decoder: CTCDecoder | None = None) -> None:
+        self.engine, self.decoder = engine, decoder
+        self._room = np.empty((1024, *engine.inputs[0].features), np.float32)
+
+    def step(self, rows: Sequence[Row]) -> Stepped:
+        """Advance streams by their next frames."""
+        failed: dict[str, tuple[str, str]] = {}
+        going = [row for row in rows if self._has(row, failed)]
+        outputs: Any = None
+        while going and outputs is None:
+            try:
+                outputs = self._step(going)
+            except DreamStreamError as error:
+                going = self._without(error, going, failed)
+        heard: dict[str, Hypotheses] | None = None
+        if self.decoder is not None and going:
+            scores = dict(
+                zip((row.id for row in going), parts_of(log_probabilities(outputs[0][0]), outputs[0][1]))
+            )
+            while going and heard is None:
+                try:
+                    heard = self._decode(going, scores)
+                except DreamStreamError as error:
+                    going = self._without(error, going, failed)
+        ids = [row.id for row in going]
+        states = {row.id: self.state(row.id) for row in going if row.saves and not row.ends}
+        if heard is None:
+            return Stepped(ids, outputs or [], {}, states, failed)
+        return Stepped(ids, [], {row.id: heard[row.id].since(row.said) for row in going}, states, failed)
+
+    def _has(self, row: Row, failed: dict[str, tuple[str, str]]) -> bool:
+        """Restore a stream that goes on from a state; return whether it can be stepped."""
+        if row.begins is None or not row.begins.engine:
+            return True
+        try:
+            self.engine.restore(row.begins.engine, row.id)
+            if self.decoder is not None:
+                self.decoder.restore(row.begins.decoder, row.id)
+        except DreamStreamError as error:
+            self.forget(row.id)
+            failed[row.id] = "retired", str(error)
+            return False
+        return True
+
+    def _step(self, rows: Sequence[Row]) -> list[tuple[npt.NDArray[Any], list[int]]]:
+        total = sum(row.n for row in rows)
+        if len(self._room) < total:
+            self._room = np.empty((2 * total, *self.engine.inputs[0].features), np.float32)
+        at = 0
+        for row in rows:
+            begin = at
+            for part in row.parts:
+                self._room[at : at + len(part)] = part
+                at += len(part)
+            if row.is_int16:
+                self._room[begin:at] *= 1 / 32768
+        values, lengths = self.engine._core.step(
+            [row.id for row in rows],
+            [row.begins is not None and not row.begins.engine for row in rows],
+            [row.ends for row in rows],
+            [self._room[:at]],
+            [[row.n for row in rows]],
+            False,
+        )
+        return [(frames, n.tolist()) for frames, (n, _) in zip(values, lengths)]
+
+    def _decode(self, rows: Sequence[Row], scores: Mapping[str, Any]) -> dict[str, Hypotheses]:
+        assert self.decoder is not None
+        starts = [row.id for row in rows if row.begins is not None and not row.begins.engine]
+        return self.decoder.step({row.id: scores[row.id] for row in rows}, starts, [r.id for r in rows if r.ends])
+
+    def _without(self, error: DreamStreamError, rows: list[Row], failed: dict[str, tuple[str, str]]) -> list[Row]:
+        """Return the rows that an error does not name; the others have failed."""
+        bad = [row.id for row in rows if row.id in error.ids] or [row.id for row in rows]
+        for stream_id in bad:
+            self.forget(stream_id)
+        failed |= dict.fromkeys(bad, ("engine", str(error)))
+        return [row for row in rows if row.id not in bad]
+
+    def state(self, stream_id: str) -> State:
+        """Return what is known of a stream."""
+        decoder = b"" if self.decoder is None else self.decoder.snapshot(stream_id)
+        return State(self.engine.snapshot(stream_id), decoder)
+
+    def forget(self, stream_id: str) -> None:
+        """Know nothing of a stream any more."""
+        for each in (self.engine, self.decoder):
+            if each is not None:
+                with contextlib.suppress(StreamIdError):
+                    each.reset(stream_id)
+
+
+def parts_of(values: npt.NDArray[Any], lengths: Sequence[int]) -> list[npt.NDArray[Any]]:
+    """Return each stream's frames of an output."""
+    found, at = [], 0
+    for n in lengths:
+        found.append(values[at : at + n])
+        at += n
+    return found

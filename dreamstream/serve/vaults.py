@@ -1,0 +1,176 @@
+"""Records of streams in the memory of other machines: two vaults that all servers of a cluster have in common."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, wait
+from typing import Any, NamedTuple
+
+from .pool import Cluster, Handle, first_line
+from .records import Record, StoreError
+from .streams import LOG
+
+
+class _Entry(NamedTuple):
+    """A record as a vault has it: of which server, how far the stream is, and when it was looked at."""
+
+    owner: str
+    progress: list[int]
+    data: bytes
+    then: float
+
+
+class Vault:
+    """What keeps records; it runs on another machine.
+
+    A stream is of the server that has asked for it last: what others keep of it is refused.
+    """
+
+    def __init__(self, seconds: float) -> None:
+        self._key, self._seconds = b"", seconds
+        self._entries: dict[str, _Entry] = {}
+
+    def key(self, given: bytes) -> bytes:
+        """Return what tokens are signed with; what is given where there is none."""
+        self._key = self._key or given
+        return self._key
+
+    def keep(self, owner: str, records: Mapping[str, tuple[list[int], bytes]]) -> set[str]:
+        """Keep records, and how far each is; return those of other owners."""
+        lost = {i for i in records if i in self._entries and self._entries[i].owner != owner}
+        now = time.monotonic()
+        self._entries |= {i: _Entry(owner, *record, now) for i, record in records.items() if i not in lost}
+        return lost
+
+    def get(self, owner: str, stream_id: str) -> tuple[list[int], bytes] | None:
+        """Return a record, empty where there is none, and let the owner have it."""
+        found = self._entries.get(stream_id, _Entry(owner, [], b"", 0.0))
+        self._entries[stream_id] = found._replace(owner=owner, then=time.monotonic())
+        return found.progress, found.data
+
+    def delete(self, owner: str, stream_id: str) -> None:
+        """Forget a stream of this owner."""
+        if stream_id in self._entries and self._entries[stream_id].owner == owner:
+            del self._entries[stream_id]
+
+    def refresh(self, live: Sequence[str]) -> int:
+        """Forget what nobody has kept or looked at for long, but for live streams; return how many are left."""
+        now = time.monotonic()
+        for stream_id in live:
+            if stream_id in self._entries:
+                self._entries[stream_id] = self._entries[stream_id]._replace(then=now)
+        self._entries = {i: entry for i, entry in self._entries.items() if now - entry.then < self._seconds}
+        return len(self._entries)
+
+    def content(self) -> tuple[bytes, dict[str, _Entry]]:
+        """Return all that it has, for another vault."""
+        return self._key, self._entries
+
+    def merge(self, content: tuple[bytes, Mapping[str, _Entry]]) -> None:
+        """Take from another vault what is further than its own."""
+        (key, entries), now = content, time.monotonic()
+        self._key = self._key or key
+        for stream_id, entry in entries.items():
+            if stream_id not in self._entries or self._entries[stream_id].progress < entry.progress:
+                self._entries[stream_id] = entry._replace(then=now)
+
+
+class VaultStore:
+    """Records in the vaults of a cluster.
+
+    A record is kept when each vault that answers has it. One that does not is replaced, and filled from the other.
+
+    Parameters
+    ----------
+    cluster : Cluster
+    durable : bool
+        Whether a record counts only when two vaults have it.
+    deadline : float
+        Seconds for an answer.
+
+    Raises
+    ------
+    StoreError
+        Where no vault answers; also of methods, which try again with the next call.
+    """
+
+    is_remote = True
+
+    def __init__(self, cluster: Cluster, durable: bool = False, deadline: float = 2.0) -> None:
+        self._cluster, self._least, self._deadline = cluster, 2 if durable else 1, deadline
+        self._owner, self._refresh_at = secrets.token_hex(16), 0.0
+        self._vaults: dict[int, Handle] = {}
+        self._coming: dict[int, tuple[Future[Any], float]] = {}  # vaults that are being filled, and since when
+        for number in range(2):
+            self._vaults[number] = cluster.vault(number)
+        made = secrets.token_bytes(32)
+        self.key: bytes = self._ask("key", made, patience=60.0, among=(0,))[0]
+        self._ask("key", self.key, patience=60.0, among=(1,))
+
+    def _ask(self, method: str, *args: Any, patience: float = 0.0, among: Sequence[int] = (0, 1)) -> list[Any]:
+        """Return the answers of vaults; begin those anew that give none, and ask these where too few are left."""
+        need = min(self._least, len(among))
+        answers = self._answers(method, args, patience or self._deadline, among)
+        if len(answers) < need:
+            wait([filled for filled, _ in self._coming.values()], self._deadline, FIRST_COMPLETED)
+            answers = self._answers(method, args, patience or self._deadline, among)
+        if len(answers) < need:
+            raise StoreError(f"{len(answers)} of {len(among)} vaults have answered")
+        return answers
+
+    def _answers(self, method: str, args: Sequence[Any], patience: float, among: Sequence[int]) -> list[Any]:
+        for number in [n for n, (filled, _) in self._coming.items() if filled.done()]:
+            filled, _ = self._coming.pop(number)
+            if (error := filled.exception()) is not None:  # it has what the other could give
+                LOG.warning("vault %d is not filled: %s", number, first_line(error))
+        asked = {number: self._vaults[number].call(method, *args) for number in among}
+        wait([asked[n] for n in asked if n not in self._coming], patience)
+        answers, lost = [], []
+        for number, answer in asked.items():
+            if number in self._coming:
+                if time.monotonic() - self._coming[number][1] > 60.0:
+                    lost.append((number, "it does not start"))
+            elif not answer.done():
+                lost.append((number, f"no answer for {patience:g} s"))
+            elif (error := answer.exception()) is not None:
+                lost.append((number, first_line(error)))
+            else:
+                answers.append(answer.result())
+        for number, why in lost:
+            LOG.warning("vault %d is lost: %s", number, why)
+            self._renew(number)
+            self._vaults[number].call(method, *args)  # for it to have at least this
+        return answers
+
+    def _renew(self, number: int) -> None:
+        """Begin a vault anew, with what the other has."""
+        self._vaults[number].kill()
+        vault = self._vaults[number] = self._cluster.vault(number)
+        other = 1 - number
+        filled = vault.call("key", self.key)
+        if other not in self._coming:
+            filled = vault.fill_from(self._vaults[other])
+        self._coming[number] = filled, time.monotonic()
+
+    def keep(self, records: Mapping[str, Record]) -> set[str]:
+        packed = {i: (record.progress, record.pack()) for i, record in records.items()}
+        return set().union(*self._ask("keep", self._owner, packed))
+
+    def get(self, stream_id: str) -> Record | None:
+        found = max(self._ask("get", self._owner, stream_id))
+        return Record.unpack(found[1]) if found[1] else None
+
+    def delete(self, stream_id: str) -> None:
+        self._ask("delete", self._owner, stream_id)
+
+    def sweep(self, seconds: float, live: set[str]) -> int:
+        """Let live streams stay; the vaults themselves forget the others."""
+        if time.monotonic() >= self._refresh_at:
+            self._ask("refresh", list(live))
+            self._refresh_at = time.monotonic() + min(5.0, seconds / 4)
+        return 0
+
+    def close(self) -> None:
+        """Leave the vaults to other servers."""

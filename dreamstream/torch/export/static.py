@@ -1,0 +1,576 @@
+"""A functional module for calls of one size: every row brings exactly so many frames, and nothing else.
+
+An edge then gains equally many frames in each call of a phase, and every window begins at the same column, so
+that integers are numbers and a window is a slice. Each edge has a *lead*: before a call at clock c it stands at
+``lead + c * rate``. A negative one is a delay: columns before position 0 hold nothing, and are set to zero where a
+window reads them. A positive one stands for frames that are there with a stream's first (such as padding in
+front); they are the *early* columns, computed in each call before the new ones and taken in the first only.
+
+Operators that look at absolute positions, or begin and end otherwise than in mid-stream, are given tensors of
+positions, made from the number of frames so far, which is then a state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ...errors import CaptureError
+from ..run.kernels import KERNELS
+from ..run.kernels.positions import extent
+from .forms import FORMS
+from .graph import FunctionalNode
+from .integers import UNENDED, Counter
+from .module import FunctionalModule
+from .window import PaddedWindow, zero_behind
+
+
+@dataclass
+class Course:
+    """How an edge moves on.
+
+    Attributes
+    ----------
+    rate : Fraction
+        Of the first input's; 0 for what is there once, when a stream ends.
+    lead : int
+        Where it would stand before the first call.
+    stands : list of int
+        Per phase where it stands at the moment that `Schedule.base` says.
+    gains : list of int
+        Per phase the frames of a call.
+    waits : bool
+        Whether frames come out when a stream ends.
+    """
+
+    rate: Fraction
+    lead: int
+    stands: list[int]
+    gains: list[int]
+    waits: bool
+    #: Whether early columns are zeros, as what is kept begins with, so that nobody computes them.
+    blank: bool = False
+
+    @property
+    def early(self) -> int:
+        return 0 if self.blank else max(0, self.lead)
+
+
+class Schedule:
+    """What is the same in all calls of a size: how edges move, how many phases there are.
+
+    Raises
+    ------
+    CaptureError
+        Where an operator begins otherwise than it goes on, so that its calls don't give equally many frames.
+    """
+
+    def __init__(self, module: FunctionalModule, frames: Sequence[int]) -> None:
+        self.module, self.graph, self.frames = module, module.graph, list(frames)
+        graph, n = self.graph, frames[0]
+        self.ratios = [graph.edges[e].rate / graph.edges[graph.inputs[0]].rate for e in graph.inputs]
+        phases = 1
+        while phases * n % graph.period:
+            phases += 1
+        self.n_phases = phases
+        self.base = graph.period * (graph.transient // graph.period + 2)
+        #: Whether positions, or streams' totals, are in the graph; known after a call.
+        self.counted = self.ended = False
+        last = graph.transient + (2 + phases) * graph.period
+        self.calls = torch.arange(1, max(2, last // n) + 1) * n
+        self.lengths = torch.arange(1, last + 1)
+        self.lengths = self.lengths[
+            [bool(all((int(t) * r).denominator == 1 for r in self.ratios)) for t in self.lengths]
+        ]
+        moments = torch.tensor([self.base + i * n for i in range(phases + 1)])
+        stands, known = self._known(moments), self._known(self.calls)
+        self.open, self.totals = self._known(self.lengths), self._known(self.lengths, True)
+        self.courses: list[Course | None] = [None] * len(graph.edges)
+        self.used = {e for node in graph.nodes if not node.silent for e in node.inputs} | set(graph.outputs)
+        for e in graph.inputs:
+            self.courses[e] = self._course(-1, e, stands[e], known[e])
+        for j, node in enumerate(graph.nodes):
+            if not node.silent:
+                for e in node.outputs:
+                    self.courses[e] = self._course(j, e, stands[e], known[e])
+
+    def _known(self, frames: Tensor, ended: bool = False) -> list[Tensor]:
+        counter = Counter(torch.ones(frames.shape, dtype=torch.bool)) if ended else Counter()
+        pairs = self.graph.pairs(counter, [_scaled(frames, r) for r in self.ratios])
+        return [pair if pair is None else pair[0] for pair in pairs]
+
+    def _course(self, j: int, e: int, stands: Tensor, known: Tensor) -> Course:
+        edge, graph = self.graph.edges[e], self.graph
+        rate = edge.rate / graph.edges[graph.inputs[0]].rate
+        waits = bool((self.totals[e] > self.open[e]).any())
+        if not rate:
+            most = edge.gain[1] // edge.gain[2]
+            course = Course(rate, 0, [0] * self.n_phases, [most] * self.n_phases, waits)
+            regular = not known.any()
+        else:
+            at: list[int] = stands.tolist()
+            lead = at[0] - int(self.base * rate)
+            course = Course(rate, lead, at[:-1], [b - a for a, b in zip(at, at[1:])], waits)
+            place = torch.arange(1, len(self.calls) + 1)
+            phase = torch.tensor(course.stands)[place % self.n_phases]
+            moved = (self.calls - self.frames[0] * (place % self.n_phases)) - self.base
+            if lead > 0 and j >= 0 and e not in graph.outputs:
+                course.blank = self._begins_with_zeros(j, graph.nodes[j], lead)
+            regular = bool(((phase + _scaled(moved, rate)).clamp(min=0) == known).all())
+        if not regular:
+            node = graph.nodes[j]
+            raise CaptureError(
+                f"{node.path or 'the forward'}: {node.name} gives another number of frames in a stream's first "
+                f"calls of {self.frames[0]} frames than later, which a static export can't hold; take more frames "
+                "for a call, or static=False"
+            )
+        return course
+
+    def _begins_with_zeros(self, j: int, node: FunctionalNode, lead: int) -> bool:
+        """Return whether an edge's early frames are zeros: those of padding, or what is made of such ones."""
+        module, a = self.module, node.op.attributes
+        values = [self.courses[e] for e in node.inputs[: node.op.n_values]]
+        if module._kernels[j].framewise:
+            if not values or any(c is None or not c.blank or c.lead != lead for c in values):
+                return False
+            step, edges = module._step(node), self.graph.edges
+            zeros = [
+                torch.zeros(1, 1, *edges[e].features, dtype=getattr(torch, edges[e].dtype))
+                for e in node.inputs[: node.op.n_values]
+            ]
+            with torch.no_grad():
+                out = module._kernels[j].run(step, *zeros, *module._given(j))
+            return not any(y.any() for y in (out if isinstance(out, tuple) else (out,)))
+        plain = node.name == "pad" and a["mode"] in ("zeros", "constant") and not a["value"] and not node.weights
+        return plain and lead == a["left"]
+
+    def course(self, e: int) -> Course:
+        out = self.courses[e]
+        assert out is not None
+        return out
+
+    def told(self, e: int) -> dict[str, Any]:
+        """Return what a caller needs to know of an output: its first position, frames, and how many in all."""
+        course = self.course(e)
+        if not course.rate:
+            return {"frames": None, "after": self._settled()}
+        return {"frames": course.gains, "first": course.lead, "total": self._line(e)}
+
+    def _line(self, e: int) -> dict[str, Any]:
+        """Return how many frames an edge has of streams of so many: a line, and what is not on it."""
+        rate, lengths, totals = self.course(e).rate, self.lengths.tolist(), self.totals[e].tolist()
+        p, q, period = rate.numerator, rate.denominator, self.graph.period
+        more = max(n * q - p * t for t, n in zip(lengths, totals) if t > lengths[-1] - period)
+        off = [i for i, (t, n) in enumerate(zip(lengths, totals)) if max(0, (p * t + more) // q) != n]
+        short = [[lengths[i], totals[i]] for i in off]
+        if not short or lengths[-1] - short[-1][0] >= 2 * period:
+            return {"short": short, "line": [p, more, q]}
+        return {"short": [list(pair) for pair in zip(lengths, totals)], "period": [period, int(period * rate)]}
+
+    def _settled(self) -> int:
+        """Return how many frames behind a stream's last call all operators have seen its end."""
+        most = 0
+        for course, totals in zip(self.courses, self.totals):
+            if course is not None and course.rate:
+                ahead = (totals * course.rate.denominator - self.lengths * course.rate.numerator).max()
+                least = min(
+                    Fraction(s) - (self.base + i * self.frames[0]) * course.rate
+                    for i, s in enumerate(course.stands)
+                )
+                most = max(most, -((int(least * course.rate.denominator) - int(ahead)) // course.rate.numerator))
+        return most
+
+
+def _line(n: Tensor, p: int, more: int, q: int) -> Tensor:
+    """Return ``(p * n + more) // q``, at least 0."""
+    n = n if p == 1 else n * p
+    n = n + more if more else n
+    n = n if q == 1 else torch.div(n, q, rounding_mode="floor")
+    return n.clamp(min=0) if more < 0 else n
+
+
+def _scaled(n: Tensor, ratio: Fraction) -> Tensor:
+    """Return ``n * ratio``, rounded down."""
+    n = n * ratio.numerator if ratio.numerator != 1 else n
+    return n if ratio.denominator == 1 else torch.div(n, ratio.denominator, rounding_mode="floor")
+
+
+class StaticModule(torch.nn.Module):
+    """``module(*xs, *totals, *states) -> (*ys, *states)``, for calls of one phase.
+
+    Totals are there if ``schedule.ended``, one ``(B,)`` int64 per input: its frames, once the stream's last call
+    has come, `UNENDED` before. The first state is the frames so far of the first input ``(B,)``, if
+    ``schedule.counted``. Both are known after a call of any module of the schedule.
+    """
+
+    def __init__(self, schedule: Schedule, phase: int) -> None:
+        super().__init__()
+        self.functional, self.schedule, self.phase = schedule.module, schedule, phase
+
+    def forward(self, *given: Tensor) -> tuple[Tensor, ...]:
+        """Advance every row by a call."""
+        left = iter(given)
+        inputs = self.functional.inputs
+        xs = [next(left) for _ in inputs]
+        totals = [next(left) for _ in inputs] if self.schedule.ended else []
+        clock = next(left) if self.schedule.counted else None
+        call = StaticCall(self, xs, totals, clock, left)
+        states = call.states if clock is None else (clock + self.schedule.frames[0], *call.states)
+        return (*call.outputs, *states)
+
+    def example(self, n_rows: int) -> tuple[Tensor, ...]:
+        """Return arguments of a call: streams that start."""
+        module, graph, schedule = self.functional, self.functional.graph, self.schedule
+        xs = []
+        for port, e, n in zip(module.inputs, graph.inputs, schedule.frames):
+            x = torch.zeros((n_rows, n, *graph.edges[e].features), dtype=getattr(torch, graph.edges[e].dtype))
+            xs.append(x.permute(port.outward).contiguous())
+        totals = [torch.full((n_rows,), UNENDED, dtype=torch.int64)] * len(xs) if schedule.ended else []
+        clock = [torch.zeros(n_rows, dtype=torch.int64)] if schedule.counted else []
+        return (*xs, *totals, *clock, *module.initial(n_rows)[1:])
+
+
+class StaticCall:
+    """One call, as values of edges: each early columns and new ones."""
+
+    def __init__(
+        self,
+        owner: StaticModule,
+        xs: Sequence[Tensor],
+        totals: Sequence[Tensor],
+        clock: Tensor | None,
+        states: Iterator[Tensor],
+    ) -> None:
+        self.module, self.schedule, self.phase = owner.functional, owner.schedule, owner.phase
+        self.graph = self.module.graph
+        self._clock, self._totals = clock, totals
+        self.n_rows = extent(xs[0], self.module.inputs[0].dims.index("B"))
+        self._made: dict[Any, Tensor] = {}
+        self.kept = dict(zip(self.module._kept, states))
+        ports = zip(self.module.inputs, self.graph.inputs, xs)
+        self.fresh = {e: x.permute(port.inward) for port, e, x in ports}
+        self.grids: dict[int, Tensor] = {}
+        self.readers: dict[int, list[FunctionalNode]] = {}
+        for j, node in enumerate(self.graph.nodes):
+            if not node.silent and not self.module._kernels[j].framewise:
+                for e in node.inputs[: node.op.n_values]:
+                    self.readers.setdefault(e, []).append(node)
+        carried: list[Tensor] = []
+        for j, node in enumerate(self.graph.nodes):
+            if not node.silent:
+                carried += self._run(j, node, [next(states) for _ in self.module._carried.get(j, [])])
+        self.states = (*(self._tail(e) for e in self.module._kept), *carried)
+        self.outputs = [
+            (self.fresh[e] if "L" in port.dims else self.fresh[e][:, 0]).permute(port.outward)
+            for port, e in zip(self.module.outputs, self.graph.outputs)
+        ]
+
+    # ---------------------------------------------------------------- positions, where operators ask for them
+    def _once(self, key: Any, make: Any) -> Tensor:
+        if key not in self._made:
+            self._made[key] = make()
+        out: Tensor = self._made[key]
+        return out
+
+    @property
+    def clock(self) -> Tensor:
+        """The frames of the first input before the call, ``(B,)``."""
+        self.schedule.counted = True
+        if self._clock is None:
+            self._clock = torch.zeros(self.n_rows, dtype=torch.int64)
+        return self._clock
+
+    def starts(self) -> Tensor:
+        """Return which rows' first call this is."""
+        return self._once("starts", lambda: self.clock == 0)
+
+    def stand(self, e: int) -> Tensor:
+        """Return where an edge stands before the call, negative before a delayed one's first frame."""
+        course = self.schedule.course(e)
+        if not course.rate:
+            return self._once("none", lambda: torch.zeros_like(self.clock))
+        at = course.stands[self.phase] - self.schedule.base * course.rate
+        at -= self.phase * self.schedule.frames[0] * course.rate
+        if at.denominator == 1:
+            moved = self._once(("moved", course.rate), lambda: _scaled(self.clock, course.rate))
+            return self._once(("stand", course.rate, at), lambda: moved + int(at) if at else moved)
+        # within a period the clock's own multiple is no whole number
+        whole = self.schedule.frames[0] * self.phase
+        moved = _scaled(self.clock - whole, course.rate)
+        return moved + int(at + whole * course.rate)
+
+    def total(self, e: int) -> Tensor:
+        """Return the frames of an edge in the whole stream, very many before its last call."""
+        self.schedule.ended = True
+        if not self._totals:
+            self._totals = [torch.full((self.n_rows,), UNENDED, dtype=torch.int64)] * len(self.module.inputs)
+        if len(self._totals) == 1 and self.schedule.course(e).rate:
+            told = self.schedule._line(e)
+            if not told["short"] and "line" in told:
+                p, more, q = told["line"]
+                return self._once(("total", p, more, q), lambda: _line(self._totals[0], p, more, q))
+        total: Tensor = self._exact_totals[e][0]
+        return total
+
+    @cached_property
+    def _exact_totals(self) -> Any:
+        ended = torch.ones(self.n_rows, dtype=torch.bool)
+        return self.graph.pairs(Counter(ended), list(self._totals))
+
+    def valid(self, e: int, back: int, n: int, ends: bool) -> Tensor:
+        """Return which of n columns hold frames, the first `back` ones before the edge's new ones."""
+        key = ("valid", self.schedule.course(e).rate, self.schedule.course(e).lead, back, n)
+        at = self._once(("at", *key), lambda: self.stand(e)[:, None] + torch.arange(-back, n - back))
+        begun = self._once(key, lambda: at >= 0)
+        if not ends:
+            return begun
+        total = self.total(e)
+        return self._once((*key, id(total)), lambda: begun & (at < total[:, None]))
+
+    # ---------------------------------------------------------------- windows
+    def grid(self, e: int) -> Tensor:
+        """Return what was kept of an edge and what is new, zeros where its stream has no frames."""
+        if e in self.grids:
+            return self.grids[e]
+        course, kept, x = self.schedule.course(e), self.kept.get(e), self.fresh[e]
+        if not extent(x, 1) and kept is not None:
+            return kept
+        ends = any(self._sees_end(node) for node in self.readers.get(e, []))
+        if ends or (course.lead < 0 and kept is not None):
+            x = _where(self.valid(e, course.early, extent(x, 1), ends), x, 0)
+        if course.early:
+            early, x = x[:, : course.early], x[:, course.early :]
+            kept = early if kept is None else self._begun(early, kept)
+        self.grids[e] = x if kept is None else torch.cat([kept, x], 1)
+        return self.grids[e]
+
+    def _begun(self, early: Tensor, kept: Tensor) -> Tensor:
+        """Return what was kept, in a stream's first call the early frames in its place."""
+        n_early, n_kept = extent(early, 1), extent(kept, 1)
+        both = min(n_early, n_kept)
+        starts = self.starts().reshape((-1,) + (1,) * (kept.dim() - 1))
+        parts = [torch.where(starts, early[:, n_early - both :], kept[:, n_kept - both :])]
+        if n_early != n_kept:
+            parts.insert(0, early[:, : n_early - both] if n_early > both else kept[:, : n_kept - both])
+        return torch.cat(parts, 1)
+
+    def _sees_end(self, node: FunctionalNode) -> bool:
+        """Return whether frames from a stream's end on reach frames that are wanted."""
+        courses = [self.schedule.course(e) for e in node.outputs]
+        if KERNELS[node.name].carries is not None and node.name != "attention":
+            return any(not c.rate for c, e in zip(courses, node.outputs) if e in self.schedule.used)
+        return any(c.waits for c in courses)
+
+    def _tail(self, e: int) -> Tensor:
+        grid, n = self.grid(e), self.graph.edges[e].kept
+        return grid[:, extent(grid, 1) - n :]
+
+    # ---------------------------------------------------------------- operators
+    def _alike(self, j: int, node: FunctionalNode, step: Any) -> bool:
+        """Return whether an operator does the same in every call of this phase."""
+        repeats, course = self.module._kernels[j].repeats, self.schedule.course
+        if any(not course(e).rate for e in (*node.outputs, *node.inputs[: node.op.n_values])):
+            return False
+        n = repeats if isinstance(repeats, int) else repeats(step, self.module._given(j))
+        every = self.schedule.frames[0] * self.schedule.n_phases
+        return n > 0 and all(at * course(node.outputs[0]).rate % n == 0 for at in (every, self.schedule.base))
+
+    def _run(self, j: int, node: FunctionalNode, carried: list[Tensor]) -> Sequence[Tensor]:
+        """Run an operator; return what it carries on."""
+        module, kernel = self.module, self.module._kernels[j]
+        values, weights = node.inputs[: node.op.n_values], module._given(j)
+        courses = [self.schedule.course(e) for e in node.outputs]
+        n = [c.gains[self.phase] + c.early for c in courses]
+        step = module._step(node, n=n)
+        idle = kernel.carries is None or all(extent(self.fresh[e], 1) == 0 for e in values)
+        if idle and not any(k for k, e in zip(n, node.outputs) if e in self.schedule.used):
+            out: Any = tuple(self._nothing(e) for e in node.outputs)
+        elif kernel.framewise:
+            out = kernel.run(step, *(self._last(e, n[0]) for e in values), *weights)
+        elif self._alike(j, node, step):
+            first = [c.stands[self.phase] - c.early for c in courses]
+            if node.name in FORMS or not kernel.numbers:
+                step.first = [torch.full((self.n_rows,), at, dtype=torch.int64) for at in first]
+            else:
+                step.first = first
+            ends = self._sees_end(node)
+            out = kernel.run(step, *(SteadyWindow(self, e, ends) for e in values), *weights)
+        else:
+            out, carried = self._anywhere(j, node, step, courses, carried)
+        outs = out if isinstance(out, tuple) else (out,)
+        self.fresh.update(zip(node.outputs, outs))
+        return carried
+
+    def _nothing(self, e: int) -> Tensor:
+        """Return no frames of an edge."""
+        edge = self.graph.edges[e]
+        return torch.zeros((self.n_rows, 0, *edge.features), dtype=getattr(torch, edge.dtype))
+
+    def _last(self, e: int, n: int) -> Tensor:
+        """Return the last n columns of an edge; early ones that nobody computed are zeros."""
+        x = self.fresh[e]
+        have = extent(x, 1)
+        return x if have == n else x[:, have - n :] if have > n else _with_ends(x, n - have, n, 0)
+
+    def _anywhere(
+        self, j: int, node: FunctionalNode, step: Any, courses: Sequence[Course], carried: list[Tensor]
+    ) -> tuple[Any, list[Tensor]]:
+        """Run an operator that looks at positions; one that carries begins at its first new frame."""
+        kernel, weights = self.module._kernels[j], self.module._given(j)
+        windows = [MovingWindow(self, e, self._sees_end(node)) for e in node.inputs[: node.op.n_values]]
+        carries = kernel.carries is not None and node.name != "attention"
+        begins = [self.begin(e) if carries else self._at_first(e) for e in node.outputs]
+        step.first, step.ended = begins, torch.ones(self.n_rows, dtype=torch.bool)
+        step.inputs = _Counts(self, node.inputs)
+        if kernel.carries is None:
+            return kernel.run(step, *windows, *weights), carried
+        out, carried = kernel.run(step, windows, weights, tuple(carried))
+        if not carries:
+            return out, carried
+        return tuple(self._in_place(e, y) for e, y in zip(node.outputs, out)), carried
+
+    def _at_first(self, e: int) -> Tensor:
+        """Return the position of an edge's first column."""
+        early = self.schedule.course(e).early
+        return self.stand(e) - early if early else self.stand(e)
+
+    def begin(self, e: int) -> Tensor:
+        """Return the position of the first frame that a call brings."""
+        course = self.schedule.course(e)
+        at = self.stand(e)
+        if course.early:
+            return torch.where(self.starts(), at - course.early, at)
+        return at.clamp(min=0) if course.lead < 0 else at
+
+    def shifted(self, e: int) -> Tensor | None:
+        """Return by how many columns frames stand behind the first of an edge; None where they never do."""
+        course = self.schedule.course(e)
+        if not course.rate or not course.lead or (course.lead < 0 and course.gains[self.phase] == 1):
+            return None
+        return self.begin(e) - self._at_first(e)
+
+    def _in_place(self, e: int, y: Tensor) -> Tensor:
+        """Return frames that begin in the first column as the edge's columns."""
+        by, n = self.shifted(e), self.schedule.course(e).gains[self.phase] + self.schedule.course(e).early
+        if by is None:
+            return y[:, :n] if extent(y, 1) > n else y
+        at = (torch.arange(extent(y, 1)) - by[:, None]).clamp(min=0)
+        return torch.stack([row.index_select(0, i) for row, i in zip(y.unbind(0), at.unbind(0))])
+
+
+class _Counts(Sequence[Tensor]):
+    """``(B, 4)`` per input: known and total before the call and now, as where the stream ends."""
+
+    def __init__(self, call: StaticCall, edges: Sequence[int]) -> None:
+        self._call, self._edges = call, edges
+
+    def __len__(self) -> int:
+        return len(self._edges)
+
+    def __getitem__(self, i: Any) -> Any:
+        window = MovingWindow(self._call, self._edges[i], True)
+        return torch.stack([window.before, window.total, window.known, window.total], 1)
+
+
+class SteadyWindow:
+    """Frames of an edge in mid-stream, by positions from the base on, which are plain numbers."""
+
+    even = True
+
+    def __init__(self, call: StaticCall, e: int, ends: bool) -> None:
+        self._call, self._e, self._ends = call, e, ends
+        course = call.schedule.course(e)
+        self._frames = call.grid(e)
+        self._new = course.gains[call.phase]
+        self._begin = course.stands[call.phase] + self._new - extent(self._frames, 1)
+
+    def run(self, first: Any, n: int, fill: float = 0.0) -> Tensor:
+        """Return n frames from the position on, which is the same for all rows."""
+        low = int(first if isinstance(first, int) else first[0]) - self._begin
+        width = extent(self._frames, 1)
+        inside = self._frames[:, max(0, low) : max(0, min(low + n, width))]
+        y = inside if low == 0 and n == width else _with_ends(inside, max(0, -low), n, fill)
+        return y if fill == 0 else self._filled(y, low, n, fill)
+
+    def _filled(self, y: Tensor, low: int, n: int, fill: float) -> Tensor:
+        back = extent(self._frames, 1) - self._new - low
+        if back <= 0 and self._call.schedule.course(self._e).lead >= 0 and not self._ends:
+            return y
+        return _where(self._call.valid(self._e, back, n, self._ends), y, fill)
+
+    def take(self, positions: Tensor, fill: float = 0.0) -> Tensor:
+        """Return the frames at positions, which are the same for all rows."""
+        at = positions[0].tolist()
+        low, high = min(at), max(at)
+        frames = self.run(low, high - low + 1, fill)
+        index = [i - low for i in at]
+        return frames if index == list(range(len(at))) else frames.index_select(1, torch.tensor(index))
+
+    def new(self) -> tuple[Tensor, Tensor]:
+        """Return the columns of this call, early ones before the others."""
+        x = self._call.fresh[self._e]
+        return x, torch.full((extent(x, 0),), extent(x, 1), dtype=torch.int64)
+
+
+def _with_ends(x: Tensor, before: int, n: int, fill: float) -> Tensor:
+    """Return n columns: so many of `fill`, those of x, and more of `fill`."""
+    before, behind = min(before, n), n - min(before, n) - extent(x, 1)
+    parts = [x.new_full((extent(x, 0), m, *x.shape[2:]), fill) for m in (before, behind)]
+    return (
+        torch.cat([*(parts[:1] if before else []), x, *(parts[1:] if behind else [])], 1)
+        if before or behind
+        else x
+    )
+
+
+class MovingWindow(PaddedWindow):
+    """Frames of an edge by absolute positions."""
+
+    def __init__(self, call: StaticCall, e: int, ends: bool) -> None:
+        self._call, self._e = call, e
+        course = call.schedule.course(e)
+        self._frames, self._ends = call.grid(e), ends
+        new = course.gains[call.phase]
+        stand = call.stand(e)
+        back = extent(self._frames, 1) - new
+        self._at = stand - back if back else stand
+        self._least = self._at.clamp(min=0)
+        self.before = call.begin(e)
+        known = stand + new
+        known = known.clamp(min=0) if course.lead < 0 else known
+        self.known = known.minimum(call.total(e)) if ends or not course.rate else known
+        self.before = self.before.minimum(self.known) if ends else self.before
+        self.even = not ends and course.lead == 0 and bool(course.rate)
+
+    @property
+    def total(self) -> Tensor:
+        return self._call.total(self._e)
+
+    def take(self, positions: Tensor, fill: float = 0.0) -> Tensor:
+        """Return the frames at absolute positions; torch's exporter would end at the shape of none."""
+        return super().take(positions, fill) if extent(positions, 1) else self._frames[:, :0]
+
+    def new(self) -> tuple[Tensor, Tensor]:
+        """Return this call's frames from the first column on, zeros behind them, and how many."""
+        x = self._call.fresh[self._e]
+        if not extent(x, 1):  # a column of none, for layers that want one
+            return x.new_zeros((extent(x, 0), 1, *x.shape[2:])), self.known - self.before
+        if self.even:
+            return x, torch.full((extent(x, 0),), extent(x, 1), dtype=torch.int64)
+        by = self._call.shifted(self._e)
+        if by is not None:
+            at = (by[:, None] + torch.arange(extent(x, 1))).clamp(max=extent(x, 1) - 1)
+            x = torch.stack([row.index_select(0, i) for row, i in zip(x.unbind(0), at.unbind(0))])
+        lengths = self.known - self.before
+        return zero_behind(x, lengths), lengths
+
+
+def _where(condition: Tensor, x: Tensor, otherwise: float) -> Tensor:
+    """Return ``(B, n, *features)``, another value where ``condition (B, n)`` doesn't hold."""
+    return x.masked_fill(~condition.reshape(condition.shape + (1,) * (x.dim() - 2)), otherwise)

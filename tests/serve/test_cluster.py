@@ -1,0 +1,394 @@
+"""Workers and vaults elsewhere that die, hang, wake later or come too many: each stream is what it is offline.
+
+The cluster is one of threads, so that what happens happens when a test says so; `test_ray.py` has a real one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import copy
+import pickle
+import threading
+import time
+from concurrent.futures import Future, InvalidStateError
+from functools import partial
+
+import numpy as np
+import pytest
+
+pytest.importorskip("websockets"), pytest.importorskip("h11"), pytest.importorskip("prometheus_client")
+
+from serving import ByHand, Net, engine, equal, offline, running, samples, streamed
+from websockets.exceptions import ConnectionClosed
+
+from dreamstream.client import ServerError
+from dreamstream.serve import Limits, MemoryStore, Model, Service, StoreError
+from dreamstream.serve.pool import Pool, Worker
+from dreamstream.serve.records import Record
+from dreamstream.serve.runner import Row, Runner, State
+from dreamstream.serve.vaults import Vault, VaultStore
+
+
+class Thing:
+    """An object in a thread of its own, which takes calls in their order."""
+
+    def __init__(self, make, late=True):
+        self.calls, self.more, self.late = [], threading.Condition(), late
+        self.dead = self.stopped = self.killed = False
+        self.delay = 0.0
+        self.done = 0
+        threading.Thread(target=self._run, args=(make,), daemon=True).start()
+
+    def _run(self, make):
+        made = make()
+        while True:
+            with self.more:
+                self.more.wait_for(lambda: self.calls and not self.stopped)
+                method, args, answer = self.calls.pop(0)
+            time.sleep(self.delay)
+            try:
+                found = pickle.loads(pickle.dumps(getattr(made, method)(*pickle.loads(args))))
+            except Exception as error:
+                answer.set_exception(error)
+            else:
+                self.done += 1
+                with contextlib.suppress(InvalidStateError):  # it was killed meanwhile
+                    answer.set_result(found)
+
+    def call(self, method, *args):
+        answer = Future()
+        if self.dead:
+            answer.set_exception(RuntimeError("it is dead"))
+        else:
+            with self.more:
+                self.calls.append((method, pickle.dumps(args), answer))
+                self.more.notify()
+        return answer
+
+    def fill_from(self, other):
+        answer = Future()
+
+        def merge(content):
+            if content.exception() is not None:
+                answer.set_exception(content.exception())
+            else:
+                self.call("merge", content.result()).add_done_callback(lambda done: answer.set_result(None))
+
+        other.call("content").add_done_callback(merge)
+        return answer
+
+    def kill(self):
+        """End; one that is `late` has answers all the same."""
+        self.killed = True
+        if not self.late:
+            self.die()
+
+    def die(self):
+        """End, with all that was asked; unlike one that is stopped, which can be asked, and is silent."""
+        with self.more:
+            self.dead, calls = True, self.calls[:]
+            self.calls.clear()
+        for _, _, answer in calls:
+            answer.set_exception(RuntimeError("it has died"))
+
+    def stop(self, stopped=True):
+        with self.more:
+            self.stopped = stopped
+            self.more.notify()
+
+
+class Threads:
+    """A cluster of threads."""
+
+    def __init__(self):
+        self.workers, self.vaults = [], {}
+
+    def worker(self, make):
+        self.workers.append(Thing(partial(Worker, make)))
+        return self.workers[-1]
+
+    def vault(self, number):
+        there = self.vaults.get(number)
+        if there is None or there.dead:
+            self.vaults[number] = Thing(partial(Vault, 60.0), late=False)
+        return self.vaults[number]
+
+    def alive(self):
+        return [w for w in self.workers if not (w.dead or w.stopped or w.killed)]
+
+
+def serviced(cluster, workers=(1, 1), cls=Net, store=None, runner=Runner, **limits):
+    limits = Limits(**{"grace": 0.3, "save": 0.1, "drain": 1.0, **limits})
+    made = engine(cls)
+    pool = Pool(cluster, lambda: runner(copy.copy(made)), *workers, deadline=0.4)
+    pool.look, pool.patience = 0.02, 0.2
+    return Service({"net": Model("net", made, limits, pool=pool)}, store or MemoryStore(), limits)
+
+
+async def until(holds, seconds=10.0):
+    end = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < end
+        await asyncio.sleep(0.01)
+
+
+def calls(cluster, do, own=None, n=5, length=3000):
+    """Stream while a coroutine does something to the cluster."""
+
+    async def main():
+        server = own or serviced(cluster)
+        async with running(server) as url:
+            xs = [samples(length + k, k) for k in range(n)]
+            tasks = [asyncio.create_task(streamed(url, x, 51, 0.02)) for x in xs]
+            await until(lambda: len(server.streams) == n and all(s.saved for s in server.streams.values()))
+            await do(server)
+            for x, y in zip(xs, await asyncio.gather(*tasks)):
+                equal(y, offline(x))
+            await until(lambda: not server.streams)
+
+    asyncio.run(main())
+
+
+# ---------------------------------------------------------------- workers
+def test_workers_that_die():
+    cluster = Threads()
+
+    async def do(server):
+        for _ in range(3):
+            await until(lambda: len(cluster.alive()) == 3 and len(server.models["net"].hosts) == 3)
+            cluster.alive()[0].die()
+            await asyncio.sleep(0.05)
+
+    calls(cluster, do, serviced(cluster, (2, 2)))
+    assert len(cluster.workers) == 6
+
+
+def test_a_worker_and_its_spare_at_once():
+    cluster = Threads()
+
+    async def do(server):
+        await until(lambda: len(server.models["net"].hosts) == 2)
+        for worker in cluster.alive():
+            worker.die()
+
+    calls(cluster, do)
+
+
+def test_a_stopped_worker_that_wakes_later():
+    """Its answer comes when its streams are elsewhere: it is not heard."""
+    cluster = Threads()
+
+    async def do(server):
+        (asleep,) = [w for w in cluster.workers if w.done > 3]
+        asleep.stop()
+        await until(lambda: asleep.killed)
+        await asyncio.sleep(0.1)
+        before = asleep.done
+        asleep.stop(False)
+        await until(lambda: asleep.done > before)
+
+    calls(cluster, do)
+
+
+def test_an_idle_worker_that_dies_is_noticed():
+    async def main():
+        cluster = Threads()
+        server = serviced(cluster)
+        async with running(server) as url:
+            await until(lambda: len(server.models["net"].hosts) == 2)
+            idle = server.models["net"].hosts[0]
+            cluster.alive()[0].die()
+            await until(lambda: idle.is_lost and len(server.models["net"].hosts) == 2)
+            equal(await streamed(url, samples(500)), offline(samples(500)))
+
+    asyncio.run(main())
+
+
+def test_more_workers_for_more_load():
+    cluster = Threads()
+
+    async def do(server):
+        model = server.models["net"]
+        (busy,) = [w for w in cluster.workers if w.done > 3]
+        busy.delay = 0.03  # whatever it does
+        await until(lambda: model.n_active == 2 and len(model.hosts) == 3)
+        await until(lambda: min(len(host.streams) for host in model.hosts[:2]) > 0)
+        busy.delay = 0.0
+        await until(lambda: model.n_active == 1 and len(model.hosts) == 2)
+
+    calls(cluster, do, serviced(cluster, (1, 3)), n=6, length=8000)
+
+
+class Poisoned(Runner):
+    def step(self, rows):
+        if any(np.any(part == 77) for row in rows for part in row.parts):
+            raise MemoryError("a worker that ends")
+        return super().step(rows)
+
+
+def test_a_stream_that_ends_its_workers_is_ended_itself():
+    async def main():
+        cluster = Threads()
+        server = serviced(cluster, runner=Poisoned)
+        async with running(server) as url:
+            xs, bad = [samples(2000, k) for k in range(4)], samples(2000, 9)
+            bad[1000] = 77
+            tasks = [asyncio.create_task(streamed(url, x, 51, 0.02)) for x in (*xs, bad)]
+            for x, task in zip(xs, tasks):
+                equal(await task, offline(x))
+            with pytest.raises(ServerError, match="workers were lost") as caught:
+                await tasks[-1]
+            assert caught.value.code == 4500
+
+    asyncio.run(main())
+
+
+def test_a_worker_refuses_what_does_not_go_on():
+    worker, x = Worker(partial(Runner, engine())), samples(100)
+
+    def step(position, begins=None, epoch=0, n=10):
+        row = Row("a", position, [], n, False, False, 0.0, False, begins, epoch)
+        return worker.step([row], x[position : position + n].tobytes(), [])
+
+    assert step(0, State()).ids == ["a"] and step(10).ids == ["a"]
+    for told in (step(10), step(30), step(20, epoch=1)):
+        assert told.ids == [] and "expected frames of epoch 0 from 20 on" in told.failed["a"][1]
+    assert step(0, State(), epoch=1).ids == ["a"]
+    assert "epoch 1" in step(0, State(), epoch=0).failed["a"][1]
+    worker.step([], b"", ["a"])
+    assert "from 0 on" in step(10, epoch=1).failed["a"][1]
+
+
+def test_two_versions_at_once():
+    """Streams of the old version end on it, also after a break; others begin on the new one."""
+
+    class Other(Net):
+        def forward(self, x):
+            y, z = super().forward(x)
+            return y, z * 1.5
+
+    async def main():
+        cluster = Threads()
+        server = serviced(cluster, keep=0.2)
+        old = server.models["net"]
+        async with running(server) as url:
+            x = samples(2000)
+            async with ByHand(url) as client:
+                told = await client.start()
+                await client.give(0, x[:500])
+                await client.told("saved")
+            server.replace("net", serviced(cluster, cls=Other).models["net"])
+            y = (await streamed(url, x))[1]
+            assert np.array_equal(y, (offline(x)[1] * np.float32(1.5)))
+            async with ByHand(url) as client:
+                await client.say("resume", stream=told["stream"], output=[0, 0], saved=0)
+                at = (await client.told("started"))["input"]
+                await client.give(at, x[at:])
+                await client.say("end", input=2000)
+                ended = await client.told("ended")
+                y = b"".join(bytes(rest) for _, port, rest in client.frames if port == 1)
+                assert y == offline(x)[1].tobytes()
+                await client.say("ack", output=ended["output"])
+            await until(lambda: old not in server._versions())
+            assert all(w.killed for w in cluster.workers[:2])
+            async with ByHand(url) as client:
+                await client.say("resume", stream=told["stream"], output=[0, 0], saved=0)
+                assert await client.closed() == 4410
+
+    asyncio.run(main())
+
+
+# ---------------------------------------------------------------- vaults
+def record(n):
+    return Record("f", n, [n], [0], b"x" * n)
+
+
+def test_vaults_that_die():
+    cluster = Threads()
+    store = VaultStore(cluster, deadline=0.4)
+    other = VaultStore(cluster, deadline=0.4)
+    assert store.key == other.key
+    assert store.keep({"a": record(3), "b": record(4)}) == set() and store.get("c") is None
+    assert other.get("a") == record(3) and store.keep({"a": record(5), "b": record(6)}) == {"a"}
+    cluster.vaults[0].die()
+    assert store.get("b") == record(6)
+    until_filled(store)
+    assert other.keep({"a": record(7)}) == set()
+    cluster.vaults[1].stop()  # silent, not dead
+    assert other.get("a") == record(7)
+    until_filled(other)
+    assert other.get("b") == record(6)  # which only vaults that are gone were told
+    other.delete("a"), other.sweep(60, {"b"})
+    assert store.get("a") is None
+    for vault in cluster.vaults.values():
+        vault.die()
+    assert store.keep({"b": record(9)}) == set() and store.get("b") == record(9)
+    assert VaultStore(cluster, deadline=0.4).key == store.key
+
+
+def until_filled(store):
+    end = time.monotonic() + 5
+    while True:
+        with contextlib.suppress(StoreError):
+            store.sweep(0, set())
+            if not store._coming:
+                return
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
+def test_both_vaults_are_asked_where_records_are_to_be_durable():
+    cluster = Threads()
+    store = VaultStore(cluster, durable=True, deadline=0.4)
+    store.keep({"a": record(1)})
+    cluster.vaults[0].die()
+    store.keep({"a": record(2)})  # by another in its place
+    cluster.vaults[1].die()
+    until_filled(store)
+    assert store.get("a") == record(2)
+    cluster.vault = lambda number: cluster.vaults[number]
+    cluster.vaults[1].die()
+    with pytest.raises(StoreError, match="1 of 2 vaults"):
+        store.keep({"a": record(3)})
+
+
+def test_a_vault_dies_with_a_worker():
+    cluster = Threads()
+    store = VaultStore(cluster, deadline=0.4)
+
+    async def do(server):
+        cluster.vaults[0].die(), cluster.alive()[0].die()
+        await asyncio.sleep(0.3)
+        cluster.vaults[1].die()
+
+    calls(cluster, do, serviced(cluster, store=store))
+
+
+def test_another_server_goes_on():
+    """A server that is silent, and its client at another: what the first still keeps is refused."""
+
+    async def main():
+        cluster = Threads()
+        servers = [serviced(cluster, store=VaultStore(cluster, deadline=0.4)) for _ in range(2)]
+        async with running(servers[0]) as first, running(servers[1]) as second:
+            x = samples(2000)
+            async with ByHand(first) as client:
+                told = await client.start()
+                await client.give(0, x[:800])
+                saved = (await client.told("saved"))["input"]
+                async with ByHand(second) as other:
+                    await other.say("resume", stream=told["stream"], output=[0, 0], saved=0)
+                    at = (await other.told("started"))["input"]
+                    assert saved <= at <= 800
+                    with contextlib.suppress(ConnectionClosed):
+                        await client.give(800, x[800:1800])
+                    assert await client.closed() == 4409
+                    await other.give(at, x[at:])
+                    await other.say("end", input=2000)
+                    await other.told("ended")
+                    for port, want in enumerate(offline(x)):
+                        y = b"".join(bytes(rest) for _, p, rest in other.frames if p == port)
+                        assert y == want.tobytes()
+
+    asyncio.run(main())

@@ -1,0 +1,61 @@
+"""Constants with a row for each stream: what all of them have alike serves, what depends on how many does not."""
+
+import pytest
+
+torch = pytest.importorskip("torch")
+from torch import nn
+
+import dreamstream as ds
+
+F = nn.functional
+
+
+class Adds(nn.Module):
+    """Frames plus what is computed of ones for each stream."""
+
+    def __init__(self, of):
+        super().__init__()
+        self.of, self.weight = of, nn.Parameter(torch.randn(1, 4))
+
+    def forward(self, x):
+        return x + self.of(self, torch.ones(x.size(0), 1, 4))
+
+
+ALIKE = {
+    "mean": lambda m, c: c.mean(0),
+    "deviation": lambda m, c: (c * m.weight).std(0, correction=0),
+    "largest": lambda m, c: c.amax(0, keepdim=True) * m.weight,
+    "exponential": lambda m, c: (c * m.weight).exp(),
+    "of features": lambda m, c: (c * m.weight).softmax(-1).cumsum(-1),
+    "not a number": lambda m, c: torch.nan_to_num((c * torch.inf) * 0, nan=0.5),
+}
+COUNTED = {
+    "sum": lambda m, c: c.sum(0),
+    "einsum": lambda m, c: torch.einsum("blf->lf", c),
+    "softmax": lambda m, c: c.softmax(0),
+    "normalised": lambda m, c: F.normalize(c, dim=0),
+    "running sum": lambda m, c: c.cumsum(0),
+    "norm": lambda m, c: c.norm(dim=0, keepdim=True),
+}
+
+
+@pytest.mark.parametrize("name", ALIKE)
+@torch.no_grad()
+def test_what_is_alike(name):
+    model, x = Adds(ALIKE[name]).eval(), torch.randn(3, 7, 4)
+    want = model(x)
+    y = ds.patch_module(model).online()(
+        ds.stream_tensor(list(x), ids=["a", "b", "c"], sos=True, names=("B", "L", None))
+    )
+    torch.testing.assert_close(torch.stack([y[i] for i in "abc"]), want)
+    got = ds.compile(model.offline(), ("B", "L", 4)).step({"a": x[0].numpy()}, sos="a", eos="a")["a"]
+    torch.testing.assert_close(torch.from_numpy(got), want[0])
+
+
+@pytest.mark.parametrize("name", COUNTED)
+def test_what_depends_on_their_number_is_refused(name):
+    """Sums over the streams of a call were those of two."""
+    x = ds.stream_tensor(list(torch.randn(3, 7, 4)), ids=["a", "b", "c"], sos=True, names=("B", "L", None))
+    for call in (lambda m: ds.patch_module(m).online()(x), lambda m: ds.compile(m, ("B", "L", 4))):
+        with torch.no_grad(), pytest.raises(ds.NotStreamableError, match=r"test_batch_constants\.py"):
+            call(Adds(COUNTED[name]).eval())

@@ -1,0 +1,110 @@
+"""All that stands in the way of a torch module, said at once; what isn't ours stays as it was."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+torch = pytest.importorskip("torch")
+from torch import nn
+
+import dreamstream as ds
+from dreamstream.online.tracer import TRACER
+
+
+class Turned(nn.Module):
+    """Has a line that can't stream behind a layer that can't."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv, self.norm = nn.Conv1d(8, 8, 3, padding=1), nn.GroupNorm(2, 8)
+
+    def forward(self, x):
+        return self.norm(self.conv(x)).flip(2)
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.block = Turned()
+        self.rnn = nn.LSTM(8, 6, batch_first=True, bidirectional=True)
+        self.head, self.down = nn.Linear(12, 5), nn.Conv1d(5, 5, 4, stride=2)
+
+    def forward(self, x):
+        x = self.block(x)
+        x = x - x.mean(2, keepdim=True)
+        if x.size(2) > 10:
+            x = x * 2
+        y, _ = self.rnn(x.transpose(1, 2))
+        weights = self.head(y).softmax(1)
+        down = self.down(weights.transpose(1, 2)).sort(2)[0]
+        best, _ = down.topk(1, dim=1)
+        return torch.fft.fft(best, dim=2).abs(), down[..., 3]
+
+
+SAID = (
+    "block.norm (GroupNorm): group_norm at",
+    "block (Turned): flip at",
+    "sub: a value of the whole stream meets its frames",
+    "it can't be compared where streams answer differently",
+    "rnn (LSTM): its backward direction",
+    "softmax over L",
+    "sort along L",
+    "fft at",
+    "x[..., 3, ...]",
+)
+
+
+@pytest.mark.parametrize("way", ["compile", "audit"])
+def test_all_is_listed(way):
+    model = Net()
+    before = {k: v.clone() for k, v in model.state_dict().items()}
+    random, asked = torch.get_rng_state(), TRACER.cell.cell_contents
+    with pytest.raises(ds.NotStreamableError) as caught:
+        if way == "compile":
+            ds.compile(model, ("B", 8, "L"), explain=True)
+        else:
+            ds.audit(model, ("B", 8, "L"))
+    said = caught.value.refusals
+    missing = [part for part in SAID if not any(part in text for text in said)]
+    if way == "audit":  # layers, and what is of the whole stream, may wait
+        assert missing == [*SAID[:3], *SAID[5:7]]
+    else:
+        assert not missing and [part in text for part, text in zip(SAID, said)] == [True] * len(SAID)
+    assert TRACER.cell.cell_contents is asked and torch.equal(torch.get_rng_state(), random)
+    assert model.training and all(torch.equal(v, before[k]) for k, v in model.state_dict().items())
+    assert not any("_patch" in vars(m) for m in model.modules())
+
+
+def test_what_streams_is_compiled():
+    engine = ds.compile(nn.Conv1d(4, 3, 3).eval(), ("B", 4, "L"), explain=True)
+    assert engine.delay == 2
+
+
+def test_other_threads_are_refused_as_ever():
+    """While one thread lists, an online call of another stops at its first refusal."""
+
+    class Waiting(nn.Module):
+        def forward(self, x):
+            entered.set()
+            gone.wait(10)
+            return x.flip(2), x[..., 3]
+
+    entered, gone, found = threading.Event(), threading.Event(), []
+
+    def explain():
+        with pytest.raises(ds.NotStreamableError) as caught:
+            ds.audit(Waiting(), ("B", 4, "L"))
+        found.append(caught.value)
+
+    thread = threading.Thread(target=explain)
+    gone.set()
+    thread.start()
+    entered.wait(10)
+    other = ds.patch_module(nn.Sequential(Turned())).online().eval()
+    x = ds.stream_tensor([torch.ones(8, 9)], ids=["anna"], sos=True)
+    with pytest.raises(ds.NotStreamableError) as caught:
+        other(x)
+    thread.join()
+    assert caught.value.refusals == () and len(found[0].refusals) >= 1

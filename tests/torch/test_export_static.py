@@ -1,0 +1,159 @@
+"""Static exports give what the engine gives of whole streams: from the first frame to the last one flushed."""
+
+from __future__ import annotations
+
+import io
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+onnx = pytest.importorskip("onnx")
+pytest.importorskip("onnxruntime")
+from ds_laws import made
+from ds_laws.operators.norms import CANCELS
+from exported_models import MODELS, made as model_of
+from shared_cases import CASES, schedule, theirs
+from static_streams import furthest, in_onnxruntime, total_of
+from turns import by_turns
+
+import dreamstream as ds
+from dreamstream import _core
+from dreamstream.errors import CaptureError, NotStreamableError
+
+pytestmark = pytest.mark.filterwarnings("ignore")  # of torch, about its own code
+TOLERANCE = 1e-5
+
+#: What no export has.
+REFUSED = {"flip", "hold", "sort", "spread", "scan"}
+NAMES = [o["name"] for o in _core.operators()]
+
+
+def saved(model, path, frames, rows, **spec):
+    """Export; return the call and the manifest."""
+    manifest = ds.export.onnx(model, spec.pop("spec", None), path, rows=rows, frames=frames, static=True, **spec)
+    return in_onnxruntime(path, manifest), manifest
+
+
+def whole_frames(rates, frames):
+    """The least number of frames from `frames` on that gives every input whole ones."""
+    while any((frames * r / rates[0]).denominator != 1 for r in rates):
+        frames += 1
+    return frames
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_operators(name, tmp_path):
+    worst, refusals = None, []
+    for index in range(30):
+        case, rng = made("values", name, index)
+        if "engine" not in case.modes:
+            continue
+        engine = case.engine()
+        frames = whole_frames([s.rate for s in engine.inputs], int(rng.choice([1, 2, 3, 5, 8])))
+        try:
+            call, manifest = saved(engine, tmp_path / "o.onnx", frames, int(rng.integers(1, 4)))
+        except (NotStreamableError, CaptureError) as error:
+            refusals.append(str(error))
+            if len(refusals) == 8:
+                break
+            continue
+        worst = furthest(call, manifest, engine, [case.stream(rng) for _ in range(4)], rng)
+        assert worst is None or worst <= TOLERANCE or name in CANCELS, (index, case)
+        if worst is not None:
+            break
+    assert (worst is None) == (name in REFUSED), refusals
+
+
+@pytest.mark.parametrize(("name", "frames"), by_turns(MODELS, [1, 6]))
+def test_models(name, frames, tmp_path):
+    model, spec, dtype = model_of(name)
+    engine = ds.compile(model, spec, dtype=dtype, verify=False)
+    rng = np.random.default_rng(0)
+    call, manifest = saved(model, tmp_path / "m.onnx", frames, 2, spec=spec, dtype=dtype)
+    shape = [d for d in spec if isinstance(d, int)]
+    draw = rng.standard_normal if dtype == "float32" else lambda s: rng.integers(0, 7, s)
+    streams = [[np.asarray(draw((n, *shape)), dtype)] for n in (1, 5, 23, 40)]
+    assert furthest(call, manifest, engine, streams, rng) <= TOLERANCE
+
+
+@pytest.mark.parametrize(
+    ("name", "way"), by_turns([n for n in CASES if CASES[n].exports and CASES[n].onnx], ["static"], one_in=16)
+)
+def test_shared_cases(name, way, tmp_path):
+    case = CASES[name]
+    spec, more = case.spec()
+    rng = np.random.default_rng(0)
+    engine = ds.compile(theirs(case), spec, skew=case.skew, verify=False, **more)
+    frames = whole_frames([s.rate for s in engine.inputs], int(rng.choice([1, 2, 3, 4, 7])))
+    try:
+        call, manifest = saved(theirs(case), tmp_path / "c.onnx", frames, 2, spec=spec, skew=case.skew, **more)
+    except CaptureError as error:  # what mirrors a stream's start wants more frames at once
+        assert "take more frames for a call" in str(error)
+        call, manifest = saved(theirs(case), tmp_path / "c.onnx", 210, 2, spec=spec, skew=case.skew, **more)
+    plan = schedule(case)
+    streams = []
+    for i in list(plan.data)[:3]:
+        given = [x.arranged(a) for x, a in zip(case.inputs, plan.data[i])]
+        at = [[d for d in x.dims if d != "B"].index("L") for x in case.inputs]
+        streams.append([np.moveaxis(x, k, 0) for x, k in zip(given, at)])
+    worst = furthest(call, manifest, engine, streams, rng)
+    assert worst is None or worst <= 2 * TOLERANCE
+
+
+class Causal(torch.nn.Module):
+    """A causal network with a batch norm and a recurrence."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv, self.norm = torch.nn.Conv1d(3, 4, 3), torch.nn.BatchNorm1d(4)
+        self.rnn = torch.nn.GRU(4, 5, batch_first=True)
+
+    def forward(self, x):
+        y = torch.relu(self.norm(self.conv(torch.nn.functional.pad(x, (2, 0)))))
+        return self.rnn(y.transpose(1, 2))[0]
+
+
+def test_a_causal_model_has_no_integers(tmp_path):
+    """No counts, masks or flags: frames and states come in and go out, and nothing but arithmetic is between."""
+    path = tmp_path / "m.onnx"
+    manifest = ds.export.onnx(Causal().eval(), ("B", 3, "L"), path, rows=2, frames=1, static=True)
+    graph = onnx.load(path).graph
+    assert [i.name for i in graph.input] == ["x", *(state["name"] for state in manifest["states"])]
+    assert len(manifest["states"]) == 2 and manifest["inputs"][0]["total"] is None
+    kinds = {n.op_type for n in graph.node}
+    assert not kinds & {"Where", "Gather", "Less", "Shape", "Range", "Equal", "Constant"}
+    assert len(graph.node) < 20
+
+
+def test_phases(tmp_path):
+    """Of calls that are no whole periods there is one graph for each phase; each says what all are."""
+    model = torch.nn.Conv1d(2, 2, 3, stride=3, padding=1).eval()
+    path = tmp_path / "m.onnx"
+    call, manifest = saved(model, path, 2, 1, spec=("B", 2, "L"))
+    assert manifest["phases"] == ["m.0.onnx", "m.1.onnx", "m.2.onnx"]
+    assert sum(manifest["outputs"][0]["frames"]) == 2
+    engine, rng = ds.compile(model, ("B", 2, "L")), np.random.default_rng(0)
+    streams = [[rng.standard_normal((n, 2)).astype(np.float32)] for n in (1, 2, 7, 30)]
+    assert furthest(call, manifest, engine, streams, rng) <= TOLERANCE
+    with pytest.raises(ValueError, match="need 3 graphs, in as many files: give a path, or more frames"):
+        ds.export.onnx(model, ("B", 2, "L"), io.BytesIO(), frames=2, static=True)
+
+
+def test_how_many_frames_leave(tmp_path):
+    """A stream's frames out follow from its frames in, padded starts and odd ends included."""
+    model = torch.nn.Conv1d(2, 2, 4, stride=3, padding=2).eval()
+    manifest = ds.export.onnx(model, ("B", 2, "L"), tmp_path / "m.onnx", frames=3, static=True)
+    told = manifest["outputs"][0]
+    with torch.no_grad():
+        wanted = [model(torch.zeros(1, 2, n)).shape[2] for n in range(1, 30)]
+    assert [total_of(told, n) for n in range(1, 30)] == wanted
+
+
+def test_refusals(tmp_path):
+    model = torch.nn.Conv1d(2, 2, 9, padding=4, padding_mode="reflect").eval()
+    with pytest.raises(CaptureError, match="pad gives another number of frames in a stream's first calls of 2"):
+        ds.export.onnx(model, ("B", 2, "L"), tmp_path / "m.onnx", frames=2, static=True)
+    with pytest.raises(ValueError, match="static=True is for calls of one size"):
+        ds.export.onnx(model, ("B", 2, "L"), tmp_path / "m.onnx", True, static=True)
+    assert not list(tmp_path.iterdir())
