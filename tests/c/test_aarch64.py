@@ -68,13 +68,13 @@ class Mixed(nn.Module):
         self.own = nn.Conv1d(72, 72, 9, groups=72)
         self.rnn = nn.LSTM(72, 72, batch_first=True)
         self.norm = nn.LayerNorm(72)
-        self.attention = nn.MultiheadAttention(72, 3, batch_first=True, context=20, causal=True)
+        self.attention = nn.MultiheadAttention(72, 3, batch_first=True)
         self.head = nn.Linear(72, 37)
 
     def forward(self, x):
         y = nn.functional.gelu(self.own(self.conv(x))).transpose(1, 2)
         y = self.norm(y + self.rnn(y)[0])
-        y = y + self.attention(y, y, y)[0]
+        y = y + self.attention(y, y, y, is_causal=True)[0]
         return nn.functional.log_softmax(self.head(y), -1)
 
 
