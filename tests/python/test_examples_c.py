@@ -503,18 +503,7 @@ def test_errors(program, two_rates, features, rng, tmp_path):
 
 
 # ---------------------------------------------------------------------- other languages, other examples
-def rust_program(folder):
-    """The program in Rust, compiled as its page says, with warnings as errors."""
-    if shutil.which("rustc") is None:
-        pytest.skip("no compiler of Rust")
-    library, out = LIBRARY.parent, folder / "stream_frames"
-    command = ["rustc", "-D", "warnings", EXAMPLES / "stream_frames.rs", "-L", library, "-l", "dreamstream"]
-    done = subprocess.run([*command, "-C", f"link-arg=-Wl,-rpath,{library}", "-o", out], capture_output=True)
-    assert done.returncode == 0, done.stderr.decode()
-    return out
-
-
-@pytest.mark.parametrize("way", ["C++", "ctypes", "Rust"])
+@pytest.mark.parametrize("way", ["C++", "ctypes"])
 def test_pipes(program, tmp_path, rng, way):
     """Programs from standard input to standard output."""
     engine, path = compiled(lambda: nn.Conv1d(6, 4, 5, padding=2), ("B", 6, "L")), tmp_path / "conv.dsm"
@@ -522,8 +511,6 @@ def test_pipes(program, tmp_path, rng, way):
     x = rng.standard_normal((1000, 6), dtype=np.float32)
     if way == "C++":
         command = [program("pipe.cpp"), path]
-    elif way == "Rust":
-        command = [rust_program(tmp_path), path]
     else:
         command = [sys.executable, "-I", EXAMPLES / "from_ctypes.py", LIBRARY, path]
     expected = frames(engine, 0, engine.step({"s": x.T}, sos="s", eos="s")["s"])
