@@ -202,13 +202,12 @@ async def run(args: argparse.Namespace, engine: ds.Engine) -> None:
     rows = (counts["rows_stepped_total"] - counted["rows_stepped_total"]) / max(1.0, steps)
     cost, own = (last[0] - first[0]) / messages, alone(engine, round(rows), n)
     memory = (last[1] - before[1]) / args.callers - engine.state_size
-    print(
-        f"| {args.model} | {args.chunk_ms} ms | {args.callers} | {rows:.0f} "
-        f"| {cost * 1e6:.0f} | {own * 1e6:.1f} | {(cost - own) * 1e6:.0f} "
-        f"| {(last[0] - first[0]) / (now - then) * 100:.0f} % | {np.percentile(late, 50):.1f} | {np.percentile(late, 99):.1f} | {np.percentile(late, 99.9):.1f} | "
-        f"{np.mean(late > args.chunk_ms) * 100:.3f} % | {memory / 1000:.0f} |",
-        flush=True,
-    )
+    p50, p99, p999 = np.percentile(late, [50, 99, 99.9])
+    cells = [args.model, f"{args.chunk_ms} ms", f"{args.callers}", f"{rows:.0f}"]
+    cells += [f"{cost * 1e6:.0f}", f"{own * 1e6:.1f}", f"{(cost - own) * 1e6:.0f}"]
+    cells += [f"{(last[0] - first[0]) / (now - then) * 100:.0f} %", f"{p50:.1f}", f"{p99:.1f}", f"{p999:.1f}"]
+    cells += [f"{np.mean(late > args.chunk_ms) * 100:.3f} %", f"{memory / 1000:.0f}"]
+    print(f"| {' | '.join(cells)} |", flush=True)
 
 
 def main() -> None:
@@ -218,9 +217,8 @@ def main() -> None:
     parser.add_argument("--callers", type=int, nargs="+", default=[100, 300])
     parser.add_argument("--chunk-ms", type=int, default=32)
     parser.add_argument("--seconds", type=float, default=20.0)
-    parser.add_argument(
-        "--python", nargs=argparse.REMAINDER, default=[], help="options of the server's Python, to profile it"
-    )
+    said = "options of the server's Python, as `-m cProfile -o FILE`; last"
+    parser.add_argument("--python", nargs=argparse.REMAINDER, default=[], help=said)
     args = parser.parse_args()
     print("\n".join(machine("python benchmarks/serving.py " + " ".join(sys.argv[1:]), ("numpy", "websockets"))))
     if args.model.endswith(".dsm"):
@@ -229,10 +227,9 @@ def main() -> None:
         model = getattr(models, args.model)(pretrained=True).eval()
         engine = ds.compile(model, model.spec, rate=model.sample_rate, verify=False)
     print(
-        "\n| model | chunk | callers | rows per step | CPU per message, µs | the engine's, µs | above it, µs | ",
-        end="",
+        "\n| model | chunk | callers | rows per step | CPU per message, µs | engine's, µs | above it, µs ", end=""
     )
-    print("of a core | answers p50, ms | p99 | p99.9 | later than a chunk | memory per connection, kB |")
+    print("| of a core | answers p50, ms | p99 | p99.9 | later than a chunk | memory per connection, kB |")
     print("|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|")
     for callers in args.callers:
         args.callers = callers

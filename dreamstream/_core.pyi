@@ -70,8 +70,8 @@ class Op:
 
         Per value input: the first frame that is kept, the frames kept before the call and after it, new frames.
         Per output: its first frame, the most new frames of any row, and how many frames it lies behind input 0,
-        the least integer where that differs or changes. Last, whether the windows of all rows, which begin with what is
-        kept, lie at the same columns.
+        the least integer where that differs or changes. Last, whether the windows of all rows, which begin with
+        what is kept, lie at the same columns.
         """
     def check_values(self, values: NDArray[np.int64], counts: Counts, ids: Sequence[str]) -> None:
         """StreamIndexError, with the ids of its rows, where new frames of an input hold an index out of range."""
@@ -399,6 +399,7 @@ class Decoder:
     tokens: list[str]
     words: list[str]
     separator: int  # -1: none
+    width: int  # numbers of a frame that comes in
 
     def __new__(
         cls,
@@ -427,6 +428,9 @@ class Decoder:
         silence_frames: int = 0,
         trailing_frames: int = 0,
         utterance_frames: int = 0,
+        predictor: Engine = ...,
+        joiner: Engine = ...,
+        max_symbols: int = 0,
     ) -> Decoder: ...
     def step(self, rows: list[tuple[str, Decoding, NDArray[np.float32], int]], /) -> None:
         """Advance streams: id, stream, scores, 1 (start) | 2 (end)."""

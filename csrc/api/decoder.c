@@ -4,6 +4,7 @@
 
 #include "api/object.h"
 #include "decode/ctc.h"
+#include "exec/transducer.h"
 
 struct ds_decoder {
     ds_handle handle;
@@ -21,6 +22,25 @@ struct ds_decoding {
 };
 
 /* ---------------------------------------------------------------- decoders */
+/* Makes what decodes, of a transducer where its models are given. */
+static ds_status create(ds_ctc **ctc, const ds_decoder_options *o)
+{
+    DS_CHECK(!o->predictor == !o->joiner, DS_ARGUMENT,
+             "ds_decoder_create: expected a predictor and a joiner, or neither");
+    if (!o->predictor)
+        return ds_ctc_create(ctc, o, NULL);
+    ds_scorer scorer;
+    DS_TRY(ds_handle_enter_model(o->predictor));
+    ds_status status = o->joiner == o->predictor ? DS_OK : ds_handle_enter_model(o->joiner);
+    if (status != DS_OK)
+        return ds_handle_leave_model(o->predictor, status);
+    status = ds_transducer_scorer(&scorer, o->predictor->engine, o->joiner->engine);
+    if (o->joiner != o->predictor)
+        status = ds_handle_leave_model(o->joiner, status);
+    DS_TRY(ds_handle_leave_model(o->predictor, status));
+    return ds_ctc_create(ctc, o, &scorer);
+}
+
 ds_status ds_decoder_create(ds_decoder **decoder, const ds_decoder_options *caller)
 {
     ds_decoder_options options = DS_DECODER_OPTIONS_INIT;
@@ -30,7 +50,7 @@ ds_status ds_decoder_create(ds_decoder **decoder, const ds_decoder_options *call
     DS_TRY(ds_check_allocator(options.allocator, "ds_decoder_options"));
     ds_ctc *ctc;
     void *memory;
-    DS_TRY(ds_ctc_create(&ctc, &options));
+    DS_TRY(create(&ctc, &options));
     const ds_status status = ds_allocate(&ctc->allocator, &memory, sizeof(ds_decoder));
     if (status != DS_OK) {
         ds_ctc_destroy(ctc);

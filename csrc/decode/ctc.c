@@ -10,38 +10,9 @@
 
 #include "base/log_add.h"
 #include "decode/select.h"
+#include "decode/work.h"
 
 static const double NEVER = -(double)INFINITY; /* the logarithm of a probability of 0 */
-
-typedef struct candidate {
-    ds_sense sense;
-    double blank, token, both, total; /* as of an entry; `total` with what the tokens are worth */
-    int32_t from;                     /* the entry that stays, or is extended */
-    int32_t joined;                   /* the entry whose extension is this one that stays; -1 */
-    int32_t prefix;                   /* -1: new */
-    int32_t last;                     /* its last token */
-    bool stays;
-} candidate;
-
-struct ds_ctc_work {
-    ds_allocator allocator;
-    candidate *candidates;
-    size_t n, room;
-    double *keys; /* [max(room of candidates, tokens)] */
-    int32_t *order;
-    size_t room_keys, room_order;
-    int32_t *map; /* ds_ctc_collect's */
-    size_t room_map;
-    ds_entry *entries; /* the next beam */
-    size_t room_entries;
-    int32_t *chosen; /* [tokens], of which n_chosen are set */
-    int32_t n_chosen, n_tokens;
-    bool *is_chosen;   /* [tokens] */
-    int32_t *child_of; /* [tokens] a child of the prefix at hand by its token; -1 */
-    int32_t *records;  /* [2 * entries]: the alignments that extensions hang on; -1: not yet made */
-    size_t room_records;
-    double threshold; /* totals below it are dropped */
-};
 
 ds_status ds_ctc_work_create(ds_ctc_work **work, const ds_ctc *ctc, const ds_allocator *allocator)
 {
@@ -57,7 +28,9 @@ ds_status ds_ctc_work_create(ds_ctc_work **work, const ds_ctc *ctc, const ds_all
         status = ds_allocate(allocator, (void **)&w->child_of, n * sizeof *w->child_of);
     if (status == DS_OK)
         memset(w->child_of, 0xFF, n * sizeof *w->child_of);
-    else
+    if (status == DS_OK && ctc->scorer.owner)
+        status = ds_transducing_create(&w->transducing, allocator);
+    if (status != DS_OK)
         ds_ctc_work_destroy(w);
     return status;
 }
@@ -74,14 +47,14 @@ void ds_ctc_work_destroy(ds_ctc_work *work)
     ds_release(&allocator, work->map, work->room_map * sizeof *work->map);
     ds_release(&allocator, work->entries, work->room_entries * sizeof *work->entries);
     ds_release(&allocator, work->records, work->room_records * sizeof *work->records);
+    ds_transducing_destroy(work->transducing, &allocator);
     ds_release(&allocator, work->chosen, n * sizeof *work->chosen);
     ds_release(&allocator, work->is_chosen, n * sizeof *work->is_chosen);
     ds_release(&allocator, work->child_of, n * sizeof *work->child_of);
     ds_release(&allocator, work, sizeof *work);
 }
 
-/* Room for n items, whose former values may be lost. */
-static ds_status reserve(const ds_ctc_work *w, void **items, size_t *room, size_t n,
+ds_status ds_ctc_reserve(const ds_ctc_work *w, void **items, size_t *room, size_t n,
                          size_t item_bytes)
 {
     if (n <= *room)
@@ -93,18 +66,19 @@ static ds_status reserve(const ds_ctc_work *w, void **items, size_t *room, size_
     *room = 2 * n;
     return DS_OK;
 }
-#define RESERVE(w, items, n) \
-    reserve((w), (void **)&(w)->items, &(w)->room_##items, (n), sizeof *(w)->items)
-
 ds_status ds_ctc_check(const ds_ctc *ctc, const float *scores, size_t n_frames)
 {
-    const size_t n = (size_t)ctc->language.tokens.n;
+    const size_t n = ds_ctc_width(ctc);
     for (size_t t = 0; t < n_frames; t++, scores += n) {
-        bool any = false;
+        bool any = ctc->scorer.owner != NULL;
         for (size_t i = 0; i < n; i++) {
             DS_CHECK(scores[i] < INFINITY, DS_INDEX,
                      "decoder: expected scores below infinity, got %g in frame %zu of the chunk, "
                      "token %zu",
+                     (double)scores[i], t, i);
+            DS_CHECK(!ctc->scorer.owner || scores[i] > -INFINITY, DS_INDEX,
+                     "decoder: expected finite frames of the encoder, got %g in frame %zu of the "
+                     "chunk, number %zu",
                      (double)scores[i], t, i);
             any |= scores[i] > -INFINITY;
         }
@@ -122,8 +96,7 @@ static double join(const ds_ctc *ctc, double a, double b)
     return ctc->options.best_alignment ? fmax(a, b) : ds_log_add(a, b);
 }
 
-/* The probability of a score; scores that are no logarithms of probabilities count as 1. */
-static double probability(double score)
+double ds_ctc_probability(double score)
 {
     return exp(fmin(score, 0));
 }
@@ -133,7 +106,7 @@ static ds_path longer_path(const ds_path *from, double score, int64_t frame)
 {
     ds_path path = *from;
     path.score += score;
-    path.probability += probability(score);
+    path.probability += ds_ctc_probability(score);
     path.end = frame + 1;
     return path;
 }
@@ -150,7 +123,7 @@ static ds_status next_path(ds_ctc_work *w, const ds_allocator *allocator, ds_ctc
 {
     const ds_entry *entry = &s->entries[from];
     const ds_path *before = followed_path(entry, after_blank);
-    *path = (ds_path){before->score + score, probability(score), s->frame, s->frame + 1, -1};
+    *path = (ds_path){before->score + score, ds_ctc_probability(score), s->frame, s->frame + 1, -1};
     if (entry->prefix == s->root)
         return DS_OK;
     int32_t *record = &w->records[2 * from + (before == &entry->after_token)];
@@ -166,7 +139,7 @@ static ds_status next_path(ds_ctc_work *w, const ds_allocator *allocator, ds_ctc
 }
 
 /* ---------------------------------------------------------------- tokens of a frame */
-static int32_t best_token(const float *scores, int32_t n)
+int32_t ds_ctc_best_token(const float *scores, int32_t n)
 {
     int32_t best = 0;
     for (int32_t i = 1; i < n; i++)
@@ -175,8 +148,7 @@ static int32_t best_token(const float *scores, int32_t n)
     return best;
 }
 
-/* Chooses what prefixes may go on with; blank is never among it. */
-static ds_status choose_tokens(ds_ctc_work *w, const ds_ctc *ctc, const float *scores)
+ds_status ds_ctc_choose(ds_ctc_work *w, const ds_ctc *ctc, const float *scores)
 {
     const ds_ctc_options *o = &ctc->options;
     int32_t n = 0, best = -1;
@@ -211,7 +183,8 @@ static ds_status stay(ds_ctc_work *w, const ds_ctc *ctc, const ds_ctc_state *s, 
     const double blank = (double)scores[ctc->options.blank];
     double best = -INFINITY;
     w->n = 0;
-    DS_TRY(reserve(w, (void **)&w->candidates, &w->room, s->n_entries, sizeof *w->candidates));
+    DS_TRY(
+        ds_ctc_reserve(w, (void **)&w->candidates, &w->room, s->n_entries, sizeof *w->candidates));
     for (size_t i = 0; i < s->n_entries; i++) {
         const ds_entry *entry = &s->entries[i];
         const ds_prefix *prefix = &s->prefixes[entry->prefix];
@@ -296,8 +269,8 @@ static ds_status extend(ds_ctc_work *w, const ds_ctc *ctc, ds_ctc_state *s, size
             const size_t held_room = w->room;
             w->candidates = NULL;
             w->room = 0;
-            const ds_status status = reserve(w, (void **)&w->candidates, &w->room,
-                                             s->n_entries + n_more, sizeof *w->candidates);
+            const ds_status status = ds_ctc_reserve(w, (void **)&w->candidates, &w->room,
+                                                    s->n_entries + n_more, sizeof *w->candidates);
             if (status == DS_OK)
                 memcpy(w->candidates, held, w->n * sizeof *held);
             ds_release(&w->allocator, held, held_room * sizeof *held);
@@ -485,7 +458,7 @@ static ds_status next_beam(ds_ctc_work *w, const ds_ctc *ctc, const ds_allocator
 static void follow_best(ds_ctc_work *w, const ds_ctc *ctc, const ds_ctc_state *s,
                         const float *scores)
 {
-    const int32_t best = best_token(scores, w->n_tokens), blank = ctc->options.blank;
+    const int32_t best = ds_ctc_best_token(scores, w->n_tokens), blank = ctc->options.blank;
     candidate *c = &w->candidates[0];
     w->n_chosen = 0;
     w->threshold = -INFINITY;
@@ -513,7 +486,7 @@ static ds_status decode_frame(ds_ctc_work *w, const ds_ctc *ctc, const ds_alloca
     if (ctc->options.beam == 0)
         follow_best(w, ctc, s, scores);
     else
-        DS_TRY(choose_tokens(w, ctc, scores));
+        DS_TRY(ds_ctc_choose(w, ctc, scores));
     DS_TRY(extend_all(w, ctc, s, scores));
     return next_beam(w, ctc, allocator, s, scores);
 }
@@ -533,12 +506,22 @@ static size_t best_entry(const ds_ctc *ctc, const ds_ctc_state *s)
 }
 
 /* After every frame: what is found in the tree depends on the beam alone, not on what was there before. */
-static ds_status collect(ds_ctc_work *w, ds_ctc_state *s)
+static ds_status collect(ds_ctc_work *w, const ds_allocator *allocator, ds_ctc_state *s)
 {
     const size_t n = s->n_prefixes > s->n_aligned ? s->n_prefixes : s->n_aligned;
     DS_TRY(RESERVE(w, map, n));
-    ds_ctc_collect(s, w->map);
+    ds_ctc_collect(allocator, s, w->map);
     return DS_OK;
+}
+
+ds_status ds_ctc_end_frame(ds_ctc_work *w, const ds_ctc *ctc, const ds_allocator *allocator,
+                           ds_ctc_state *s)
+{
+    mark_entries(s);
+    s->frame++;
+    DS_TRY(ds_ctc_settle(ctc, allocator, s, best_entry(ctc, s)));
+    DS_TRY(ds_ctc_endpoint(ctc, allocator, s, best_entry(ctc, s)));
+    return collect(w, allocator, s);
 }
 
 ds_status ds_ctc_advance(ds_ctc_work *work, const ds_ctc *ctc, ds_ctc_stream *stream, bool start,
@@ -549,11 +532,7 @@ ds_status ds_ctc_advance(ds_ctc_work *work, const ds_ctc *ctc, ds_ctc_stream *st
                  : ds_ctc_copy(&stream->allocator, s, &stream->now));
     for (size_t t = 0; t < n_frames; t++, scores += work->n_tokens) {
         DS_TRY(decode_frame(work, ctc, &stream->allocator, s, scores));
-        mark_entries(s);
-        s->frame++;
-        DS_TRY(ds_ctc_settle(ctc, &stream->allocator, s, best_entry(ctc, s)));
-        DS_TRY(ds_ctc_endpoint(ctc, &stream->allocator, s, best_entry(ctc, s)));
-        DS_TRY(collect(work, s));
+        DS_TRY(ds_ctc_end_frame(work, ctc, &stream->allocator, s));
     }
     return DS_OK;
 }

@@ -15,6 +15,7 @@
 
 #include "codec/mapped.h"
 #include "decode/language.h"
+#include "decode/scorer.h"
 
 typedef struct ds_ctc_options {
     int32_t blank;
@@ -25,6 +26,8 @@ typedef struct ds_ctc_options {
     double blank_threshold; /* of blank's: a frame above it holds nothing else */
     bool best_alignment;    /* instead of the sum over all */
     int32_t max_pending, max_past;
+    int32_t
+        max_symbols; /* in a frame, of a transducer; of others 1. Times are in parts of a frame, so many to each */
     int64_t
         endpoints[3]; /* frames of silence; of silence behind speech; of an utterance; 0: none */
 } ds_ctc_options;
@@ -38,22 +41,29 @@ typedef struct ds_ctc {
     ds_arena arena;
     ds_mapped *files[2]; /* tokens, lexicon: their texts stay there */
     ds_language language;
+    ds_scorer scorer; /* its owner NULL: this is no transducer */
     ds_ctc_options options;
     uint64_t fingerprint; /* of all that decides what a stream remembers */
     _Atomic(ds_ctc_work *) idle;
 } ds_ctc;
 
-/* Makes a decoder (returns owned). Errors: those of ds_decoder_create. */
-ds_status ds_ctc_create(ds_ctc **ctc, const ds_decoder_options *options);
+/* Makes a decoder (returns owned); of a transducer where there is a scorer (or NULL), which it takes, also on failure.
+ * Errors: those of ds_decoder_create. */
+ds_status ds_ctc_create(ds_ctc **ctc, const ds_decoder_options *options, const ds_scorer *scorer);
 void ds_ctc_destroy(ds_ctc *ctc);
+
+/* Numbers of a frame that comes in: scores, or what the encoder says. */
+static inline size_t ds_ctc_width(const ds_ctc *ctc)
+{
+    return ctc->scorer.owner ? ctc->scorer.n_encoded : (size_t)ctc->language.tokens.n;
+}
 
 /* The best alignment of a prefix: its last token's frames and probabilities, and the tokens before. */
 typedef struct ds_path {
     double score;
     double probability; /* summed over the frames */
-    int64_t start,
-        end;        /* frames of the stream; both where the stream begins while there is no token */
-    int32_t before; /* in `aligned`; -1: none that is pending */
+    int64_t start, end; /* times; both where the stream begins while there is no token */
+    int32_t before;     /* in `aligned`; -1: none that is pending */
 } ds_path;
 
 /* A token whose frames are over. */
@@ -72,6 +82,7 @@ typedef struct ds_prefix {
     int32_t n_seen,
         only; /* while the tree is walked: children that lead to the beam, one of them */
     uint32_t seen;
+    ds_memory *memory; /* of a transducer's predictor; NULL: not known (here) */
 } ds_prefix;
 
 /* A prefix in the beam. */
@@ -82,6 +93,7 @@ typedef struct ds_entry {
 } ds_entry;
 
 typedef struct ds_ctc_state {
+    const ds_scorer *scorer;
     ds_entry *entries; /* [n_entries], the beam */
     ds_prefix *prefixes;
     ds_sounded *aligned;
@@ -122,6 +134,9 @@ ds_status ds_ctc_check(const ds_ctc *ctc, const float *scores, size_t n_frames);
 /* Works out `next` from `now`, or from the beginning, and frames that were checked. Errors: DS_NO_MEMORY. */
 ds_status ds_ctc_advance(ds_ctc_work *work, const ds_ctc *ctc, ds_ctc_stream *stream, bool start,
                          const float *scores, size_t n_frames);
+/* The same of n streams together, of a transducer (transducer.c). Errors: also those of its networks. */
+ds_status ds_transducer_advance(ds_ctc_work *work, const ds_ctc *ctc, ds_ctc_stream *const *streams,
+                                const ds_input *chunks, const uint32_t *flags, size_t n);
 /* Makes `next` what is. */
 void ds_ctc_commit(ds_ctc_stream *stream, bool end);
 
@@ -167,7 +182,7 @@ ds_status ds_ctc_grow(const ds_allocator *allocator, void **items, size_t n, siz
 ds_status ds_ctc_copy(const ds_allocator *allocator, ds_ctc_state *to, const ds_ctc_state *from);
 void ds_ctc_free(const ds_allocator *allocator, ds_ctc_state *state);
 /* Lets go what no entry of the beam leads to; `map` has room for all prefixes and all aligned tokens. */
-void ds_ctc_collect(ds_ctc_state *state, int32_t *map);
+void ds_ctc_collect(const ds_allocator *allocator, ds_ctc_state *state, int32_t *map);
 /* settle.c: moves what is certain to the past. `best`: an entry. */
 ds_status ds_ctc_settle(const ds_ctc *ctc, const ds_allocator *allocator, ds_ctc_state *state,
                         size_t best);

@@ -143,11 +143,14 @@ static ds_status take_options(ds_ctc *ctc, const ds_decoder_options *o)
         .best_alignment = o->best_alignment != 0,
         .max_pending = o->max_pending ? (int32_t)o->max_pending : 256,
         .max_past = o->max_final ? (int32_t)o->max_final : 1024,
+        .max_symbols = ctc->scorer.owner && o->max_symbols ? (int32_t)o->max_symbols : 1,
         .endpoints = {o->silence_frames, o->trailing_frames, o->utterance_frames}};
     DS_CHECK(o->beam_size <= 1 << 16 && o->beam_size_token <= DS_MAX_TOKENS &&
                  o->max_pending <= 1 << 20 && o->max_final <= 1 << 24,
              DS_ARGUMENT,
              "decoder: expected at most 65536 as beam_size, and less than millions elsewhere");
+    DS_CHECK(o->max_symbols <= 1 << 10, DS_ARGUMENT,
+             "decoder: expected max_symbols of at most 1024");
     DS_CHECK(
         o->beam_threshold >= 0 && o->token_threshold <= 0 && o->blank_threshold >= 0 &&
             o->blank_threshold <= 1,
@@ -190,6 +193,22 @@ static ds_status take_options(ds_ctc *ctc, const ds_decoder_options *o)
     return DS_OK;
 }
 
+/* Whether the networks of a transducer fit the tokens. */
+static ds_status check_scorer(ds_ctc *ctc, const ds_decoder_options *o)
+{
+    const ds_scorer *scorer = &ctc->scorer;
+    if (!scorer->owner)
+        return DS_OK;
+    DS_CHECK(scorer->n_scores == (size_t)ctc->language.tokens.n, DS_ARGUMENT,
+             "decoder: expected a joiner that scores the %d tokens, got one with %zu scores",
+             ctc->language.tokens.n, scorer->n_scores);
+    DS_CHECK(!is_given(&o->lexicon), DS_ARGUMENT,
+             "decoder: a transducer has no lexicon; a language model of words and hotwords it has");
+    mix(&ctc->fingerprint, &scorer->fingerprint, sizeof scorer->fingerprint);
+    mix(&ctc->fingerprint, &ctc->options.max_symbols, sizeof ctc->options.max_symbols);
+    return DS_OK;
+}
+
 static ds_status fill(ds_ctc *ctc, const ds_decoder_options *o)
 {
     ds_language *l = &ctc->language;
@@ -202,6 +221,7 @@ static ds_status fill(ds_ctc *ctc, const ds_decoder_options *o)
     DS_TRY(ds_tokens_read(&l->tokens, &ctc->arena, bytes, n_bytes));
     DS_CHECK(o->blank >= 0 && o->blank < l->tokens.n, DS_ARGUMENT,
              "decoder: expected a blank from 0 to %d, got %d", l->tokens.n - 1, (int)o->blank);
+    DS_TRY(check_scorer(ctc, o));
     DS_TRY(find_separator(ctc, o->sil));
     mix(&ctc->fingerprint, &l->separator, sizeof l->separator);
     if (is_given(&o->lexicon))
@@ -218,13 +238,20 @@ static ds_status fill(ds_ctc *ctc, const ds_decoder_options *o)
     return DS_OK;
 }
 
-ds_status ds_ctc_create(ds_ctc **ctc, const ds_decoder_options *options)
+ds_status ds_ctc_create(ds_ctc **ctc, const ds_decoder_options *options, const ds_scorer *scorer)
 {
     const ds_allocator allocator =
         options->allocator ? *options->allocator : ds_allocator_current();
     ds_ctc *made;
-    DS_TRY(ds_allocate_zeroed(&allocator, (void **)&made, sizeof *made));
+    const ds_status allocated = ds_allocate_zeroed(&allocator, (void **)&made, sizeof *made);
+    if (allocated != DS_OK) {
+        if (scorer)
+            scorer->destroy(scorer->owner);
+        return allocated;
+    }
     made->allocator = allocator;
+    if (scorer)
+        made->scorer = *scorer;
     made->fingerprint = DS_HASH_EMPTY;
     ds_arena_init(&made->arena, &allocator);
     ds_map_init(&made->language.tokens.ids, &allocator);
@@ -245,6 +272,8 @@ void ds_ctc_destroy(ds_ctc *ctc)
         return;
     const ds_allocator allocator = ctc->allocator;
     ds_ctc_work_destroy(atomic_load(&ctc->idle));
+    if (ctc->scorer.owner)
+        ctc->scorer.destroy(ctc->scorer.owner);
     ds_tokens_free(&ctc->language.tokens);
     ds_ngram_free(&ctc->language.model);
     ds_phrases_free(&ctc->language.phrases);
@@ -284,7 +313,9 @@ ds_status ds_ctc_step(ds_ctc *ctc, ds_ctc_stream *const *streams, const ds_input
     ds_float_env env;
     ds_float_env_enter(&env);
     ds_status status = DS_OK;
-    for (size_t i = 0; status == DS_OK && i < n; i++)
+    if (ctc->scorer.owner)
+        status = ds_transducer_advance(work, ctc, streams, chunks, flags, n);
+    for (size_t i = 0; !ctc->scorer.owner && status == DS_OK && i < n; i++)
         status = ds_ctc_advance(work, ctc, streams[i], flags && (flags[i] & DS_START),
                                 chunks[i].data, chunks[i].n_frames);
     for (size_t i = 0; status == DS_OK && i < n; i++)

@@ -181,7 +181,8 @@ ds_status ds_ctc_settle(const ds_ctc *ctc, const ds_allocator *allocator, ds_ctc
 static bool is_over(const ds_ctc *ctc, const ds_ctc_state *s, const ds_entry *best)
 {
     const int64_t *rules = ctc->options.endpoints;
-    const int64_t silence = s->frame - ds_ctc_path(best)->end;
+    const int64_t parts = ctc->options.max_symbols;
+    const int64_t silence = s->frame - (ds_ctc_path(best)->end + parts - 1) / parts;
     const bool spoken = s->n_utterance > 0 || ds_ctc_pending(s, best) > 0;
     return (rules[0] && silence >= rules[0]) || (rules[1] && spoken && silence >= rules[1]) ||
            (rules[2] && s->frame - s->utterance >= rules[2]);
@@ -207,10 +208,10 @@ ds_status ds_ctc_endpoint(const ds_ctc *ctc, const ds_allocator *allocator, ds_c
     }
     DS_TRY(remember(ctc, allocator, state, chosen, ds_ctc_pending(state, chosen)));
     if (state->n_utterance > 0) {
+        const int64_t now = state->frame * ctc->options.max_symbols;
         DS_TRY(ds_ctc_grow(allocator, (void **)&state->past, state->n_past, &state->room_past,
                            sizeof *state->past));
-        state->past[state->n_past++] =
-            (ds_decoded_token){-1, DS_NO_WORD, state->frame, state->frame, 1, 1};
+        state->past[state->n_past++] = (ds_decoded_token){-1, DS_NO_WORD, now, now, 1, 1};
     }
     state->settled_score = isinf(score) ? ds_ctc_score(ctc, state, chosen, false) : score;
     state->n_endpoints++;

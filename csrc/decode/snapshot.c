@@ -5,6 +5,7 @@
  *     numbers of prefixes, entries, aligned tokens, settled tokens
  *     the root's sense; of each prefix: parent, token, word
  *     entries, aligned tokens, settled tokens
+ *     of a transducer: of each entry the bytes of its predictor's memory (none: at the beginning), and what that says
  *     a checksum of all that (FNV-1a)
  *
  * What prefixes are worth is worked out again from their tokens. One function goes through the fields for both
@@ -118,6 +119,30 @@ static void body_fields(cursor *c, ds_ctc_state *s)
     }
 }
 
+/* ---------------------------------------------------------------- a transducer's memories */
+static void predicted_fields(cursor *c, const ds_scorer *scorer, ds_memory *memory)
+{
+    for (size_t i = 0; i < scorer->n_predicted; i++)
+        FIELD(c, memory->predicted[i]);
+}
+
+static ds_status write_memory(cursor *c, const ds_scorer *scorer, ds_memory *memory)
+{
+    uint64_t n_bytes = 0;
+    size_t n = 0;
+    if (memory)
+        DS_TRY(scorer->save(scorer->owner, memory->state, NULL, &n));
+    n_bytes = n;
+    FIELD(c, n_bytes);
+    if (!memory)
+        return DS_OK;
+    if (c->out)
+        DS_TRY(scorer->save(scorer->owner, memory->state, c->out + c->at, &n));
+    c->at += n;
+    predicted_fields(c, scorer, memory);
+    return DS_OK;
+}
+
 static uint64_t checksum(const void *bytes, size_t n_bytes)
 {
     return ds_hash(DS_HASH_EMPTY, bytes, n_bytes);
@@ -138,6 +163,8 @@ ds_status ds_ctc_snapshot(const ds_ctc *ctc, const ds_ctc_stream *stream, void *
     FIELD(&c, fingerprint);
     head_fields(&c, &s, counts);
     body_fields(&c, &s);
+    for (size_t i = 0; ctc->scorer.owner && i < s.n_entries; i++)
+        DS_TRY(write_memory(&c, &ctc->scorer, s.prefixes[s.entries[i].prefix].memory));
     uint64_t sum = bytes ? checksum(bytes, c.at) : 0;
     FIELD(&c, sum);
     *n_bytes = c.at;
@@ -218,13 +245,16 @@ static ds_status check_prefixes(const ds_ctc *ctc, ds_ctc_state *s)
     return DS_OK;
 }
 
-static ds_status check_frames(const ds_ctc_state *s, int64_t start, int64_t end, bool may_be_none)
+static ds_status check_times(const ds_ctc *ctc, const ds_ctc_state *s, int64_t start, int64_t end,
+                             bool may_be_none)
 {
-    TRUSTED(start >= 0 && end <= s->frame && (start < end || (may_be_none && start == end)));
+    TRUSTED(start >= 0 && end <= s->frame * ctc->options.max_symbols &&
+            (start < end || (may_be_none && start == end)));
     return DS_OK;
 }
 
-static ds_status check_path(const ds_ctc_state *s, const ds_path *path, int32_t depth)
+static ds_status check_path(const ds_ctc *ctc, const ds_ctc_state *s, const ds_path *path,
+                            int32_t depth)
 {
     const bool is_none = isinf(path->score);
     TRUSTED(path->score < (double)INFINITY);
@@ -234,7 +264,7 @@ static ds_status check_path(const ds_ctc_state *s, const ds_path *path, int32_t 
     for (int32_t at = path->before; at >= 0; at = s->aligned[at].before)
         n++;
     TRUSTED(n == (is_none || depth < 2 ? 0 : depth - 1));
-    return check_frames(s, path->start, path->end, is_none || depth == 0);
+    return check_times(ctc, s, path->start, path->end, is_none || depth == 0);
 }
 
 static ds_status check_entries(const ds_ctc *ctc, ds_ctc_state *s)
@@ -249,8 +279,8 @@ static ds_status check_entries(const ds_ctc *ctc, ds_ctc_state *s)
         TRUSTED(isfinite(e->both) && e->both >= e->blank && e->both >= e->token);
         TRUSTED(isinf(e->blank) == isinf(e->after_blank.score));
         TRUSTED(isinf(e->token) == isinf(e->after_token.score));
-        DS_TRY(check_path(s, &e->after_blank, prefix->depth));
-        DS_TRY(check_path(s, &e->after_token, prefix->depth));
+        DS_TRY(check_path(ctc, s, &e->after_blank, prefix->depth));
+        DS_TRY(check_path(ctc, s, &e->after_token, prefix->depth));
     }
     TRUSTED(s->n_entries > 0 &&
             s->n_entries <= (ctc->options.beam > 0 ? (size_t)ctc->options.beam : 1));
@@ -263,24 +293,46 @@ static ds_status check_tokens(const ds_ctc *ctc, const ds_ctc_state *s)
         const ds_sounded *a = &s->aligned[i];
         TRUSTED(a->before >= -1 && a->before < (int64_t)i);
         TRUSTED(isfinite(a->probability) && a->probability >= 0);
-        DS_TRY(check_frames(s, a->start, a->end, false));
+        DS_TRY(check_times(ctc, s, a->start, a->end, false));
     }
     for (size_t i = 0; i < s->n_past; i++) {
         const ds_decoded_token *t = &s->past[i];
         TRUSTED(t->token >= -1 && t->token < ctc->language.tokens.n);
         TRUSTED(t->confidence >= 0 && t->confidence < INFINITY);
         DS_TRY(check_word(ctc, t->word));
-        DS_TRY(check_frames(s, t->start, t->end, t->token < 0));
+        DS_TRY(check_times(ctc, s, t->start, t->end, t->token < 0));
     }
+    return DS_OK;
+}
+
+/* Reads the memory of an entry that was checked. */
+static ds_status read_memory(cursor *c, const ds_scorer *scorer, const ds_allocator *allocator,
+                             ds_prefix *prefix)
+{
+    uint64_t n_bytes = 0;
+    FIELD(c, n_bytes);
+    TRUSTED(!c->short_of && n_bytes <= c->n - c->at);
+    TRUSTED(n_bytes > 0 || prefix->token < 0);
+    if (n_bytes == 0)
+        return DS_OK;
+    TRUSTED((c->n - c->at - n_bytes) / sizeof(float) >= scorer->n_predicted);
+    DS_TRY(ds_memory_create(scorer, allocator, &prefix->memory));
+    DS_TRY(scorer->load(scorer->owner, &prefix->memory->state, c->in + c->at, (size_t)n_bytes));
+    c->at += (size_t)n_bytes;
+    predicted_fields(c, scorer, prefix->memory);
+    for (size_t i = 0; i < scorer->n_predicted; i++)
+        TRUSTED(isfinite(prefix->memory->predicted[i]));
     return DS_OK;
 }
 
 static ds_status check_head(const ds_ctc *ctc, const ds_ctc_state *s, const uint32_t counts[4],
                             size_t n_left)
 {
+    TRUSTED(s->frame < INT64_MAX >> 12);
     TRUSTED(s->frame >= 0 && s->utterance >= 0 && s->utterance <= s->frame);
-    TRUSTED(s->frame < INT64_MAX / 2 && s->n_left >= 0 && s->n_left <= s->frame);
-    TRUSTED(s->n_utterance >= 0 && s->n_utterance <= s->frame);
+    const int64_t most = s->frame * ctc->options.max_symbols; /* tokens */
+    TRUSTED(s->n_left >= 0 && s->n_left <= most);
+    TRUSTED(s->n_utterance >= 0 && s->n_utterance <= most);
     TRUSTED(s->n_endpoints >= 0 && s->n_endpoints <= s->frame);
     TRUSTED(isfinite(s->settled_score));
     /* of each, more bytes must be there; so no room is made for what there isn't */
@@ -335,14 +387,19 @@ static ds_status read_state(const ds_ctc *ctc, const ds_allocator *allocator, ds
     DS_TRY(check_head(ctc, s, counts, c.n - c.at));
     DS_TRY(make_room(allocator, s, counts));
     body_fields(&c, s);
-    TRUSTED(!c.short_of && c.at == c.n);
+    TRUSTED(!c.short_of && (c.at == c.n || ctc->scorer.owner));
     for (size_t i = 0; i < s->n_prefixes; i++)
         s->prefixes[i].child = -1;
     for (size_t i = 0; i < s->n_past; i++)
         s->past[i].is_final = 1;
     DS_TRY(check_prefixes(ctc, s));
     DS_TRY(check_tokens(ctc, s));
-    return check_entries(ctc, s);
+    DS_TRY(check_entries(ctc, s));
+    s->scorer = ctc->scorer.owner ? &ctc->scorer : NULL;
+    for (size_t i = 0; s->scorer && i < s->n_entries; i++)
+        DS_TRY(read_memory(&c, s->scorer, allocator, &s->prefixes[s->entries[i].prefix]));
+    TRUSTED(c.at == c.n);
+    return DS_OK;
 }
 
 ds_status ds_ctc_restore(const ds_ctc *ctc, ds_ctc_stream *stream, const void *bytes,

@@ -38,8 +38,38 @@ static ds_status copy_items(const ds_allocator *allocator, void **to, size_t *to
     return DS_OK;
 }
 
+/* ---------------------------------------------------------------- a transducer's memories */
+ds_status ds_memory_create(const ds_scorer *scorer, const ds_allocator *allocator,
+                           ds_memory **memory)
+{
+    const size_t n_bytes = sizeof **memory + scorer->n_predicted * sizeof(float);
+    DS_TRY(ds_allocate_zeroed(allocator, (void **)memory, n_bytes));
+    (*memory)->n_holders = 1;
+    return DS_OK;
+}
+
+void ds_memory_drop(const ds_scorer *scorer, const ds_allocator *allocator, ds_memory *memory)
+{
+    if (!memory || --memory->n_holders > 0)
+        return;
+    if (memory->state)
+        scorer->forget(scorer->owner, memory->state);
+    ds_release(allocator, memory, sizeof *memory + scorer->n_predicted * sizeof(float));
+}
+
+/* Lets go of the memories of all prefixes. */
+static void drop_memories(const ds_allocator *allocator, ds_ctc_state *s)
+{
+    for (size_t i = 0; s->scorer && i < s->n_prefixes; i++) {
+        ds_memory_drop(s->scorer, allocator, s->prefixes[i].memory);
+        s->prefixes[i].memory = NULL;
+    }
+}
+
 ds_status ds_ctc_copy(const ds_allocator *allocator, ds_ctc_state *to, const ds_ctc_state *from)
 {
+    drop_memories(allocator, to);
+    to->n_prefixes = 0; /* until all is copied: what it has is no longer its own */
 #define COPY(items)                                                                   \
     DS_TRY(copy_items(allocator, (void **)&to->items, &to->room_##items, from->items, \
                       from->n_##items, from->room_##items, sizeof *to->items))
@@ -56,11 +86,15 @@ ds_status ds_ctc_copy(const ds_allocator *allocator, ds_ctc_state *to, const ds_
     KEEP(aligned);
     KEEP(past);
 #undef KEEP
+    for (size_t i = 0; to->scorer && i < to->n_prefixes; i++)
+        if (to->prefixes[i].memory)
+            to->prefixes[i].memory->n_holders++;
     return DS_OK;
 }
 
 void ds_ctc_free(const ds_allocator *allocator, ds_ctc_state *state)
 {
+    drop_memories(allocator, state);
     ds_release(allocator, state->entries, state->room_entries * sizeof *state->entries);
     ds_release(allocator, state->prefixes, state->room_prefixes * sizeof *state->prefixes);
     ds_release(allocator, state->aligned, state->room_aligned * sizeof *state->aligned);
@@ -69,6 +103,16 @@ void ds_ctc_free(const ds_allocator *allocator, ds_ctc_state *state)
 }
 
 /* ---------------------------------------------------------------- letting go */
+/* Memories stay with entries of the beam alone: what goes on from others comes from an entry's again. */
+static void collect_memories(const ds_allocator *allocator, ds_ctc_state *s)
+{
+    for (size_t i = 0; s->scorer && i < s->n_prefixes; i++)
+        if (s->prefixes[i].entry < 0) {
+            ds_memory_drop(s->scorer, allocator, s->prefixes[i].memory);
+            s->prefixes[i].memory = NULL;
+        }
+}
+
 static void collect_prefixes(ds_ctc_state *s, int32_t *map)
 {
     memset(map, 0, s->n_prefixes * sizeof *map);
@@ -128,8 +172,9 @@ static void collect_aligned(ds_ctc_state *s, int32_t *map)
     }
 }
 
-void ds_ctc_collect(ds_ctc_state *state, int32_t *map)
+void ds_ctc_collect(const ds_allocator *allocator, ds_ctc_state *state, int32_t *map)
 {
+    collect_memories(allocator, state);
     collect_prefixes(state, map);
     collect_aligned(state, map);
 }
@@ -137,9 +182,12 @@ void ds_ctc_collect(ds_ctc_state *state, int32_t *map)
 /* ---------------------------------------------------------------- beginning */
 ds_status ds_ctc_begin(const ds_ctc *ctc, const ds_allocator *allocator, ds_ctc_state *state)
 {
-    const ds_path nowhere = {-INFINITY, 0, state->frame, state->frame, -1};
+    const int64_t now = state->frame * ctc->options.max_symbols;
+    const ds_path nowhere = {-INFINITY, 0, now, now, -1};
     ds_path here = nowhere;
     here.score = 0;
+    drop_memories(allocator, state);
+    state->scorer = ctc->scorer.owner ? &ctc->scorer : NULL;
     DS_TRY(ds_ctc_grow(allocator, (void **)&state->entries, 0, &state->room_entries,
                        sizeof *state->entries));
     DS_TRY(ds_ctc_grow(allocator, (void **)&state->prefixes, 0, &state->room_prefixes,

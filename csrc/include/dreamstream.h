@@ -437,8 +437,9 @@ DS_API ds_status ds_stream_restore(ds_stream *stream, const void *bytes, size_t 
 
 /* ---- decoding ------------------------------------------------------------------------------- */
 
-/* Turns scores of tokens, frame by frame, into words (connectionist temporal classification): the tokens, and where
- * given the list of words, the language model and the phrases, which all of its streams share. It needs no model. */
+/* Turns scores of tokens, frame by frame, into words (connectionist temporal classification, which needs no model), or
+ * frames of an encoder (a transducer, with models that score): the tokens, and where given the list of words, the
+ * language model and the phrases, which all of its streams share. */
 typedef struct ds_decoder ds_decoder;
 /* One stream of scores. It is used by one thread at a time. */
 typedef struct ds_decoding ds_decoding;
@@ -482,36 +483,19 @@ typedef struct ds_decoder_options {
     int64_t silence_frames, trailing_frames, utterance_frames;
     const ds_allocator
         *allocator; /* of all that belongs to it (copied); NULL: ds_set_allocator's */
+    /* A transducer, where both are given (kept: they outlive the decoder): a model from a token (int64) to what is
+     * predicted behind it, a frame per frame, that begins with the blank; and one without memory from a frame of the
+     * encoder and what is predicted to scores of the tokens, normalized or not. Chunks are frames of the encoder. */
+    ds_model *predictor, *joiner;
+    uint32_t max_symbols; /* tokens in one frame of the encoder at most; 0: 1 */
+    uint32_t reserved;    /* 0 */
 } ds_decoder_options;
 
-#define DS_DECODER_OPTIONS_INIT  \
-    {sizeof(ds_decoder_options), \
-     {NULL, NULL, 0},            \
-     {NULL, NULL, 0},            \
-     {NULL, NULL, 0},            \
-     {NULL, NULL, 0},            \
-     0,                          \
-     NULL,                       \
-     0,                          \
-     0,                          \
-     0,                          \
-     0,                          \
-     0,                          \
-     0,                          \
-     0,                          \
-     0,                          \
-     0,                          \
-     0,                          \
-     0,                          \
-     0,                          \
-     0,                          \
-     0,                          \
-     0,                          \
-     0,                          \
-     0,                          \
-     0,                          \
-     0,                          \
-     NULL}
+/* clang-format off */
+#define DS_DECODER_OPTIONS_INIT {sizeof(ds_decoder_options), \
+    {NULL, NULL, 0}, {NULL, NULL, 0}, {NULL, NULL, 0}, {NULL, NULL, 0}, 0, NULL, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, \
+    0, 0, 0, 0, 0, 0, 0, 0, 0, NULL, NULL, NULL, 0, 0}
+/* clang-format on */
 
 /* Makes a decoder and fills `*decoder` (returns owned).
  * Errors: DS_FORMAT for a file that can't be read or is not what it should be, naming the line; DS_ARGUMENT (NULL,
@@ -533,8 +517,9 @@ DS_API ds_status ds_decoding_open(ds_decoding **stream, ds_decoder *decoder);
 DS_API ds_status ds_decoding_close(ds_decoding *stream);
 
 /* Advances `n_streams` streams of one decoder, each once, by chunks of any lengths: `chunks[i]` are the scores of
- * stream i, log probabilities [frames][tokens] of DS_F32, `flags[i]` what a step of a model says (DS_START, DS_END;
- * NULL: nothing of any). What a stream gets depends on its own frames alone, not on chunks or on others.
+ * stream i, log probabilities [frames][tokens] of DS_F32 (of a transducer: its encoder's frames), `flags[i]` what a
+ * step of a model says (DS_START, DS_END; NULL: nothing of any). What a stream gets depends on its own frames alone, not
+ * on chunks or on others.
  * All or nothing: on failure no stream has advanced.
  * Errors: DS_ARGUMENT (NULL, a stream given twice or of another decoder, unknown flags), DS_CLOSED, DS_BUSY,
  * DS_STREAM_ID (DS_START in mid-stream, a chunk after the end), DS_DTYPE, DS_INDEX (a score that is NaN or infinity,
@@ -547,8 +532,9 @@ typedef struct ds_decoded_token {
     int32_t token; /* a column; -1: an utterance ended here */
     int32_t
         word; /* that it completes: of the lexicon, its number of words for an unknown one; -1: none */
-    int64_t start,
-        end; /* frames of the stream, from start up to end, in which the best alignment has it */
+    /* Frames of the stream, from start up to end, in which the best alignment has it. Of a transducer with max_symbols
+     * above 1 parts of a frame, so many to each: tokens that come with one frame follow each other. */
+    int64_t start, end;
     float confidence; /* its mean probability in these */
     int32_t is_final; /* 1: no later frame changes anything of it */
 } ds_decoded_token;

@@ -1,9 +1,11 @@
 /* _core.Decoder: what turns scores into words. _core.Decoding: one stream of it. */
 #include "decode/ctc.h"
+#include "exec/transducer.h"
 #include "python/engine.h"
 
 typedef struct decoder_object {
     PyObject_HEAD ds_ctc *ctc;
+    PyObject *networks[2]; /* the engines of a transducer, whose plans it keeps */
 } decoder_object;
 
 typedef struct decoding_object {
@@ -66,18 +68,23 @@ static PyObject *decoder_new(PyTypeObject *type, PyObject *args, PyObject *kwarg
                             "silence_frames",
                             "trailing_frames",
                             "utterance_frames",
+                            "predictor",
+                            "joiner",
+                            "max_symbols",
                             NULL};
     ds_module *m = ds_module_of(type);
     given_text texts[4] = {{{NULL, NULL, 0}, NULL, {0}}};
     ds_decoder_options o = DS_DECODER_OPTIONS_INIT;
     long long silence = 0, trailing = 0, utterance = 0;
+    PyObject *networks[2] = {NULL, NULL};
     const int parsed = PyArg_ParseTupleAndKeywords(
-        args, kwargs, "O&|O&O&O&zippppIIIIddddddddLLL:Decoder", names, take_text, &texts[0],
+        args, kwargs, "O&|O&O&O&zippppIIIIddddddddLLLO!O!I:Decoder", names, take_text, &texts[0],
         take_text, &texts[1], take_text, &texts[2], take_text, &texts[3], &o.sil, &o.blank,
         &o.greedy, &o.best_alignment, &o.lm_tokens, &o.unknown_words, &o.beam_size,
         &o.beam_size_token, &o.max_pending, &o.max_final, &o.hotword_weight, &o.beam_threshold,
         &o.token_threshold, &o.blank_threshold, &o.lm_weight, &o.word_score, &o.unk_score,
-        &o.sil_score, &silence, &trailing, &utterance);
+        &o.sil_score, &silence, &trailing, &utterance, m->engine_type, &networks[0], m->engine_type,
+        &networks[1], &o.max_symbols);
     decoder_object *self = parsed ? (decoder_object *)type->tp_alloc(type, 0) : NULL;
     ds_status status = DS_OK;
     if (self) {
@@ -88,8 +95,15 @@ static PyObject *decoder_new(PyTypeObject *type, PyObject *args, PyObject *kwarg
         o.silence_frames = silence;
         o.trailing_frames = trailing;
         o.utterance_frames = utterance;
+        ds_scorer scorer;
+        for (int i = 0; networks[1] && i < 2; i++)
+            self->networks[i] = Py_NewRef(networks[i]);
+        if (networks[1])
+            status = ds_transducer_scorer(&scorer, ((ds_engine_object *)networks[0])->engine,
+                                          ((ds_engine_object *)networks[1])->engine);
         Py_BEGIN_ALLOW_THREADS;
-        status = ds_ctc_create(&self->ctc, &o);
+        if (status == DS_OK)
+            status = ds_ctc_create(&self->ctc, &o, networks[1] ? &scorer : NULL);
         Py_END_ALLOW_THREADS;
     }
     PyObject *made = self ? ds_unless_failed(m, status, (PyObject *)self) : NULL;
@@ -104,6 +118,8 @@ static PyObject *decoder_new(PyTypeObject *type, PyObject *args, PyObject *kwarg
 static void decoder_dealloc(PyObject *self)
 {
     ds_ctc_destroy(((decoder_object *)self)->ctc);
+    for (int i = 0; i < 2; i++)
+        Py_XDECREF(((decoder_object *)self)->networks[i]);
     ds_free_object(self);
 }
 
@@ -123,6 +139,11 @@ static PyObject *decoder_words(PyObject *self, void *Py_UNUSED(closure))
 {
     const ds_lexicon *lexicon = &((decoder_object *)self)->ctc->language.lexicon;
     return ds_build_list(lexicon->n_words, build_text, lexicon->words);
+}
+
+static PyObject *decoder_width(PyObject *self, void *Py_UNUSED(closure))
+{
+    return PyLong_FromSize_t(ds_ctc_width(((decoder_object *)self)->ctc));
 }
 
 static PyObject *decoder_separator(PyObject *self, void *Py_UNUSED(closure))
@@ -151,7 +172,7 @@ static int enter_row(ds_module *m, decoder_object *self, decoder_step *d, PyObje
     PyArrayObject *a = (PyArrayObject *)array;
     DS_EXPECT(s->decoder == self, PyExc_ValueError, "a stream of another decoder");
     DS_EXPECT(PyArray_TYPE(a) == NPY_FLOAT32 && PyArray_NDIM(a) == 2 && PyArray_ISCARRAY_RO(a) &&
-                  PyArray_DIM(a, 1) == self->ctc->language.tokens.n,
+                  (size_t)PyArray_DIM(a, 1) == ds_ctc_width(self->ctc),
               PyExc_ValueError, "expected float32 scores (frames, tokens)");
     if (s->busy) {
         ds_engine_error(m, ds_fail(DS_BUSY, "another thread is using the stream"), id);
@@ -226,6 +247,7 @@ static PyMethodDef decoder_methods[] = {
 static PyGetSetDef decoder_getset[] = {
     {"tokens", decoder_tokens, NULL, "The tokens' texts.", NULL},
     {"words", decoder_words, NULL, "The words of the lexicon.", NULL},
+    {"width", decoder_width, NULL, "Numbers of a frame that comes in.", NULL},
     {"separator", decoder_separator, NULL, "The token between words; -1: there is none.", NULL},
     {NULL, NULL, NULL, NULL, NULL},
 };
@@ -305,11 +327,14 @@ static PyObject *decoding_snapshot(PyObject *self, PyObject *Py_UNUSED(unused))
     size_t n_bytes;
     if (!is_idle(self))
         return NULL;
-    (void)ds_ctc_snapshot(s->decoder->ctc, &s->stream, NULL, &n_bytes);
-    PyObject *bytes = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)n_bytes);
+    ds_status status = ds_ctc_snapshot(s->decoder->ctc, &s->stream, NULL, &n_bytes);
+    PyObject *bytes = status == DS_OK ? PyBytes_FromStringAndSize(NULL, (Py_ssize_t)n_bytes) : NULL;
     if (bytes)
-        (void)ds_ctc_snapshot(s->decoder->ctc, &s->stream, PyBytes_AS_STRING(bytes), &n_bytes);
-    return bytes;
+        status = ds_ctc_snapshot(s->decoder->ctc, &s->stream, PyBytes_AS_STRING(bytes), &n_bytes);
+    if (status == DS_OK)
+        return bytes;
+    Py_XDECREF(bytes);
+    return ds_raise(ds_module_of(Py_TYPE(self)), status, NULL);
 }
 
 static PyObject *decoding_restore(PyObject *self, PyObject *bytes)

@@ -251,8 +251,8 @@ static PyObject *op_columns(PyObject *self, PyObject *const *args, Py_ssize_t n_
         if (!result)
             Py_CLEAR(results);
     }
-    PyObject *all = results ? Py_BuildValue("(OOO)", windows, results, lined_up ? Py_True : Py_False)
-                            : NULL;
+    PyObject *all =
+        results ? Py_BuildValue("(OOO)", windows, results, lined_up ? Py_True : Py_False) : NULL;
     Py_XDECREF(windows);
     Py_XDECREF(results);
     return all;
@@ -366,8 +366,10 @@ static PyMethodDef op_methods[] = {
     {"kept", (PyCFunction)(void (*)(void))op_kept, METH_FASTCALL,
      "kept(inputs, outputs) -> per value input the first frame kept before and now"},
     {"columns", (PyCFunction)(void (*)(void))op_columns, METH_FASTCALL,
-     "columns(inputs, outputs, ended) -> per value input (first frame kept, frames kept before, now, new frames);\n"
-     "per output (first frame, most new frames, frames behind input 0); whether windows are columns"},
+     "columns(inputs, outputs, ended) -> per value input (first frame kept, frames kept before, "
+     "now, new frames);\n"
+     "per output (first frame, most new frames, frames behind input 0); whether windows are "
+     "columns"},
     {"check_values", (PyCFunction)(void (*)(void))op_check_values, METH_FASTCALL,
      "check_values(values, counts, ids)"},
     {"run", (PyCFunction)(void (*)(void))ds_op_object_run, METH_FASTCALL,

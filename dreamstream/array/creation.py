@@ -15,7 +15,7 @@ from ..stream.rules import BatchSize, Length, Rows
 from . import dtypes, elementwise
 from .base import is_number
 from .batch_constants import BatchTensor
-from .deferred import as_deferred, library_of
+from .deferred import Deferred, as_deferred, library_of
 from .dimension_arguments import axis_of, sizes_of
 from .hook import made
 from .lengths_of import lengths_of
@@ -112,8 +112,10 @@ def from_numpy(array: NDArray[Any]) -> Tensor:
     return Tensor(array)
 
 
-def _new_tensor(self: Tensor, data: Any, dtype: Any = None, requires_grad: bool = False) -> Tensor:
+def _new_tensor(self: Tensor, data: Any, dtype: Any = None, requires_grad: bool = False) -> Any:
     """Return a tensor of `data`, of this one's element type unless `dtype` says otherwise."""
+    if isinstance(data, Deferred):
+        return data if dtype is None else data.to(dtype)
     return Tensor(_array_of(data, dtype or self.dtype, copy=True), requires_grad)
 
 

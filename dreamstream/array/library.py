@@ -24,7 +24,7 @@ from .batch_constants import plain_beside
 from .deferred import SERVES_FRAMES, Deferred, flat, is_deferred, to_a_copy
 from .draws import dropping
 from .einsum import table_product
-from .score_views import Greatest
+from .score_views import OverKeys
 from .scores import Scores
 from .shape_of import ShapeOf, shape_alone
 from .stream_tensor import StreamTensor
@@ -107,7 +107,7 @@ class Library(Sizes):
     def defer(self, func: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         """Defer a function of deferred values and lengths; with a stream among its arguments, run it."""
         args, kwargs = plain_beside(args, kwargs)
-        if any(isinstance(x, (StreamTensor, Scores, Greatest)) for x in flat((args, kwargs))):
+        if any(isinstance(x, (StreamTensor, Scores, OverKeys)) for x in flat((args, kwargs))):
             found = table_product(func.__name__, args, lambda: _run(func, args, kwargs))
             return _run(func, args, kwargs) if found is None else found
         return Deferred(self, func, args, dict(kwargs))

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
 from ..errors import ShapeError
-from . import dtypes, forward
+from . import dtypes, forward, hook
+from .deferred import Deferred
+from .dimension_arguments import axis_of
 from .elementwise import plain_array, refuse_streams
 from .hook import made
+from .stream_tensor import StreamTensor
+from .symbolic import Symbolic
 from .tensor import Tensor, take
 
 
@@ -108,3 +113,61 @@ def take_along_dim(self: Tensor, indices: Tensor, dim: int | None = None) -> Ten
 
 
 take(Tensor, globals())
+
+
+# ---------------------------------------------------------------------- frames laid over each other
+def added_up(x: Any, roles: Sequence[Any], step: int) -> Any:
+    """Return windows ``(…, L, size)`` laid over each other, `step` apart, and added."""
+    features = iter(range(1, x.ndim))
+    dims = (*(r if isinstance(r, str) else next(features) for r in roles[:-1]), 0)
+    y: Any = hook.apply("overlap_add", {"step": step}, (x,), (), dims)[0]
+    made = [r for r in dims if isinstance(r, str)] + list(range(1, x.ndim - 2))
+    return y.permute(*(made.index(r) for r in dims[:-1]))
+
+
+def _windows(index: Any) -> tuple[int, int] | None:
+    """Return how far apart windows begin, and how long they are, where an index counts their places in turn."""
+    found: set[tuple[int, int]] = set()
+    for n in (64, 65):
+        with index.library.evaluating():
+            places = np.asarray(index.probe(n).numpy()).reshape(-1)
+        breaks = np.flatnonzero(np.diff(places) != 1)
+        size = int(breaks[0]) + 1 if len(breaks) else 1
+        if len(places) % size or len(places) <= size:
+            return None
+        step = int(places[size])
+        wanted = np.arange(len(places) // size)[:, None] * step + np.arange(size)
+        if not 0 < step <= size or not np.array_equal(places, wanted.reshape(-1)):
+            return None
+        found.add((step, size))
+    return found.pop() if len(found) == 1 else None
+
+
+def laid_over(self: Symbolic, dim: int, index: Any, source: Any, alpha: float = 1) -> StreamTensor:
+    """Return zeros to which windows of frames are added, each at its place: as `overlap_add`."""
+    index, source = (getattr(x, "_inner", x) for x in (index, source))
+    axis = axis_of("index_add", dim, self.ndim)
+    found = _windows(index) if isinstance(index, Deferred) else None
+    if found is None or type(source) is not StreamTensor or not self.is_filled or self.value != 0:
+        zeros: Any = self.as_stream()
+        return zeros.index_add(dim, index, source, alpha=alpha)  # type: ignore[no-any-return]
+    (step, size), before, behind = found, source.shape[:axis], source.shape[axis + 1 :]
+    features = math.prod(behind)
+    frames: Any = source.reshape(*before, -1, size * features)
+    self._require_as_long((frames.shape[axis] - 1) * step + size, "L")
+    one_more = frames._through("pad", {"left": 0, "right": 1})  # of no frames there are zeros
+    laid = added_up(one_more, one_more.dims, step * features)
+    laid = laid[(slice(None),) * axis + (slice(self.length * features),)]
+    out = laid.reshape(*before, -1, *behind) if behind else laid
+    return out if alpha == 1 else out * alpha  # type: ignore[no-any-return]
+
+
+def _laid_over(self: Symbolic, *args: Any, **kwargs: Any) -> Any:
+    if self._source is not None:
+        self.become()
+        return getattr(self, "index_add_")(*args, **kwargs)  # noqa: B009  (it is a stream now)
+    self._turn(laid_over(self, *args, **kwargs))
+    return self
+
+
+Symbolic.index_add, Symbolic.index_add_ = laid_over, _laid_over  # type: ignore[attr-defined]

@@ -21,6 +21,8 @@ V = TypeVar("V", bound="ScoreViews")
 
 #: What drops a column beside the keys.
 _WITHOUT = {1: slice(None, -1), -1: slice(1, None)}
+#: What added to 1 leaves it as it is, in 32 bits.
+_NOTHING = 2.0**-25
 SERVES = (
     "scores of attention are scaled, masked, given terms by position, brought through softmax and multiplied with "
     "values"
@@ -188,24 +190,73 @@ def turned(axes: Axes) -> Axes:
     return axes.like([tuple(OTHER.get(a, a) for a in dim) for dim in axes.dims])
 
 
-class Greatest:
-    """The greatest score of each query. Subtracting it does not change what softmax gives."""
+class OverKeys:
+    """What there is once for each query: its greatest score, the sum of exponentials, or the logarithm of that.
+
+    Subtracting the greatest does not change what softmax gives. Dividing exponentials by their sum makes softmax
+    of scores, as does subtracting its logarithm before.
+
+    Parameters
+    ----------
+    of : Scores
+    what : str
+        "greatest", "sum", "inverse" or "logarithm".
+    is_kept : bool
+        Whether the dimension of keys stays, of one element.
+    """
 
     is_stream = takes_deferred = True
     dims = features = ("scores",)
 
-    def __init__(self, of: Any) -> None:
-        self.of = of
+    def __init__(self, of: Any, what: str, is_kept: bool = True) -> None:
+        self.of, self.what, self.is_kept = of, what, is_kept
 
-    def detach(self) -> Greatest:
+    def detach(self) -> OverKeys:
         return self
+
+    to = contiguous = detach
+
+    def unsqueeze(self, dim: int) -> OverKeys:
+        """Return it with the dimension of keys."""
+        return (
+            self._misuse() if self.is_kept or dim not in (-1, self.of.ndim - 1) else OverKeys(self.of, self.what)
+        )
+
+    def __getitem__(self, index: Any) -> OverKeys:
+        parts = index if isinstance(index, tuple) else (index,)
+        if parts[-1] is not None or any(p is not Ellipsis and p != slice(None) for p in parts[:-1]):
+            self._misuse()
+        return self.unsqueeze(-1)
+
+    def reciprocal(self) -> OverKeys:
+        """Return one over a sum."""
+        return OverKeys(self.of, "inverse") if self.what == "sum" and self.is_kept else self._misuse()
+
+    def add(self, other: Any, alpha: float = 1) -> OverKeys:
+        """Return it with what changes no sum: beside the exponential of the greatest score, which is 1."""
+        number = number_of(other)
+        small = (
+            number is not None and 0 <= number * alpha <= _NOTHING and self.what == "sum" and self.of.is_lowered
+        )
+        return self if small else self._misuse()
+
+    __add__ = __radd__ = add
+
+    def clamp(self, min: Any = None, max: Any = None) -> OverKeys:
+        """Return a sum where it is no less than 1."""
+        number = number_of(min)
+        fits = self.what == "sum" and self.of.is_lowered and max is None and number is not None and number <= 1
+        return self if fits else self._misuse()
+
+    clamp_min = clip = clamp
 
     def as_output(self) -> Any:
         """Refuse to be what a forward returns."""
         return self._misuse()
 
     def _misuse(self, *_: Any) -> Any:
-        return self.of._misuse("asked for their greatest, but to be taken from them before softmax")
+        uses = {"greatest": "their greatest, but to be taken from them before softmax"}
+        return self.of._misuse(f"asked for {uses.get(self.what, 'a sum, but to divide their exponentials by it')}")
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__") or name in ("device", "edge"):
@@ -213,7 +264,7 @@ class Greatest:
         return self._misuse()
 
 
-refuse_the_rest(Greatest, Greatest._misuse)
+refuse_the_rest(OverKeys, OverKeys._misuse)
 
 
 def number_of(x: Any) -> Any:

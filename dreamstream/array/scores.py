@@ -7,6 +7,7 @@ can keep. So the product is deferred, with all that is done to it; the product w
 from __future__ import annotations
 
 import math
+import operator
 import string
 from collections.abc import Sequence
 from contextlib import nullcontext
@@ -30,7 +31,7 @@ from .memory_terms import KeyTerms, filled, read, with_terms
 from .protocol import refuse_the_rest
 from .reductions import Extreme
 from .score_layout import KEYS, QUERIES, STREAMS, Axes, Heads, atoms_of, laid, shown, streams_of
-from .score_views import OTHER, Greatest, ScoreViews, Step, number_of, turned
+from .score_views import OTHER, OverKeys, ScoreViews, Step, number_of, turned
 from .symbolic import Symbolic
 from .tensor import Tensor
 
@@ -115,6 +116,8 @@ class Scores(ScoreViews):
         self.terms: KeyTerms | None = None  # of keys that are given once
         self.soft = False
         self.logarithm = False  # of what softmax gives
+        self.is_exponential = False  # whether they are exponentials, to be divided by their sum
+        self.is_lowered = False  # whether the greatest was taken from them last
         self.p = 0.0  # of dropout
         self.zeros = False  # whether a query that sees no key gets zeros, in the place of NaN
         self.within = 0.0  # what products were multiplied by before tanh; 0 where they were not
@@ -136,13 +139,20 @@ class Scores(ScoreViews):
     def _with(self, name: str, by: Any, value: Any = None, **changes: Any) -> Scores:
         if self.soft:
             self._misuse(f"{'multiplied' if name in ('mul', 'times') else 'changed'} behind softmax")
+        if self.is_exponential:
+            self._misuse("changed behind exp")
         if name in ("fill", "keep") and value is None:
             self._misuse("filled with what is no number")
         if self.wider:
             self._misuse("changed with a column beside them")
-        return self._copy(steps=[*self.steps, Step(name, kept(by), value, self.axes)], **changes)
+        steps = [*self.steps, Step(name, kept(by), value, self.axes)]
+        return self._copy(steps=steps, is_lowered=False, **changes)
 
     def mul(self, other: Any) -> Scores:
+        if isinstance(other, OverKeys):
+            return self._divided(other, "inverse")
+        if self.is_exponential and isinstance(other, Deferred):  # zeros and ones
+            return self._copy(is_exponential=False)._with("times", other)._with("keep", other, -math.inf).exp()
         if isinstance(other, Deferred):
             return self._with("times", other)
         factor = number_of(other)
@@ -156,7 +166,19 @@ class Scores(ScoreViews):
 
     __mul__ = __rmul__ = mul
 
+    def _divided(self, other: OverKeys, what: str) -> Scores:
+        """Return what softmax makes of scores: their exponentials, divided by the sum of all of a query."""
+        same = other.of.q is self.q and other.of.k is self.k and other.of.axes is self.axes
+        alike = (
+            same and len(other.of.steps) == len(self.steps) and all(map(operator.is_, self.steps, other.of.steps))
+        )
+        if not (alike and self.is_exponential and other.what == what and other.is_kept):
+            self._misuse("divided by what is not the sum of their exponentials over the keys")
+        return self._copy(is_exponential=False, soft=True)
+
     def div(self, other: Any) -> Scores:
+        if isinstance(other, OverKeys):
+            return self._divided(other, "sum")
         divisor = number_of(other)
         if divisor is None or getattr(other, "learned", False):
             return self.mul(1 / other) if hasattr(other, "numpy") else self._misuse("divided by what is no number")
@@ -171,12 +193,20 @@ class Scores(ScoreViews):
         by = self.axes.read(factor, 1) if math.prod(factor.shape) > 1 else factor.reshape(1, 1, 1)
         if by is None:
             self._misuse(f"multiplied by a tensor {tuple(factor.shape)}")
-        return self._copy(q=self.q * by)
+        return self._copy(q=self.q * by, is_lowered=False)
 
     def add(self, other: Any, alpha: float = 1) -> Scores:
         other = as_deferred(other)
-        if isinstance(other, Greatest):
-            return self if alpha == -1 else self._misuse("given their greatest")
+        if isinstance(other, OverKeys):
+            if alpha != -1 or self._bent() or not (other.is_kept or other.what == "greatest of all"):
+                self._misuse("given their greatest")
+            if other.what == "logarithm":
+                return self.log_softmax(self.axes.dims.index((KEYS,)))
+            if other.what not in ("greatest", "greatest of all"):
+                self._misuse("given a sum")
+            return self._copy(is_lowered=other.what == "greatest")
+        if self.is_exponential:
+            self._misuse("added to behind exp")
         if isinstance(other, Scores):
             return self._beside(other, alpha)
         if self.soft:
@@ -211,7 +241,7 @@ class Scores(ScoreViews):
         return self._copy(q=q, k=k, steps=[*self.steps, *more], terms=terms)
 
     def _bent(self) -> bool:
-        return bool(self.soft or self.within or self.sinks is not None)
+        return bool(self.soft or self.is_exponential or self.within or self.sinks is not None)
 
     def tanh(self) -> Scores:
         """Return the scores below a limit, by which they are multiplied then."""
@@ -262,11 +292,13 @@ class Scores(ScoreViews):
         if self.terms and self.terms.along != mask.along:
             self._misuse("given terms by queries and by keys")
         keys, terms = filled(getattr(self, side), self.terms, mask, value)
-        return self._copy(**{side: keys}, terms=terms)
+        return self._copy(**{side: keys}, terms=terms, is_lowered=False)
 
     def masked_fill(self, mask: Any, value: Any) -> Scores:
         if number_of(mask) == 0:  # it is known to hold nowhere
             return self
+        if self.is_exponential and number_of(value) == 0:
+            return self._copy(is_exponential=False).masked_fill(mask, -math.inf).exp()
         if (own := self._of_keys(mask)) is not None:
             return self._filled(own, number_of(value))
         if self.soft:
@@ -301,9 +333,9 @@ class Scores(ScoreViews):
 
     def softmax(self, dim: int | None = -1, *_: Any, **__: Any) -> Scores:
         along = self.axes.dims[dim] if dim is not None and -self.ndim <= dim < self.ndim else ()
-        if along == (KEYS,) and not self.soft:
+        if along == (KEYS,) and not self.soft and not self.is_exponential:
             return self._copy(soft=True)
-        if along != (QUERIES,) or self.soft:
+        if along != (QUERIES,) or self.soft or self.is_exponential:
             self._misuse(f"brought through softmax along dimension {dim}, which is not that of the keys")
         terms = self.terms and self.terms._replace(along=OTHER[self.terms.along])
         times = self.axes.n_heads // self.k.shape[1]
@@ -320,18 +352,31 @@ class Scores(ScoreViews):
         return self.softmax(dim)._copy(logarithm=True)
 
     def exp(self) -> Scores:
-        return self._copy(logarithm=False) if self.logarithm else self._misuse("asked for exp")
+        if self.logarithm:
+            return self._copy(logarithm=False)
+        return self._misuse("asked for exp") if self._bent() or self.wider else self._copy(is_exponential=True)
 
-    def amax(self, dim: int = -1, keepdim: bool = False) -> Greatest:
-        if self.soft or not keepdim or self.axes.dims[dim] != (KEYS,):
-            self._misuse("asked for their greatest")
-        return Greatest(self)
+    def _over_keys(self, what: str, dim: Any, keepdim: bool, allowed: bool) -> OverKeys:
+        if not allowed or type(dim) is not int or self.axes.dims[dim] != (KEYS,) or self.wider:
+            self._misuse(f"asked for their {what}")
+        return OverKeys(self, what, keepdim)
 
-    def max(self, dim: Any = -1, keepdim: bool = False) -> Any:
+    def sum(self, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> OverKeys:
+        return self._over_keys("sum", dim, keepdim, self.is_exponential)
+
+    def logsumexp(self, dim: Any, keepdim: bool = False) -> OverKeys:
+        return self._over_keys("logarithm", dim, keepdim, not self._bent())
+
+    def amax(self, dim: Any = None, keepdim: bool = False) -> OverKeys:
+        if dim is None and not self.soft:
+            return OverKeys(self, "greatest of all")
+        return self._over_keys("greatest", dim, keepdim, not self.soft and not self.is_exponential)
+
+    def max(self, dim: Any = None, keepdim: bool = False) -> Any:
         if (least := None if type(dim) is int else number_of(dim)) is not None:
             return self.clamp(least)
         greatest: Any = self.amax(dim, keepdim)
-        return Extreme(greatest, greatest)
+        return greatest if dim is None else Extreme(greatest, greatest)
 
     maximum = max
 

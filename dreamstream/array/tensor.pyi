@@ -18,7 +18,7 @@ Dims = int | Sequence[int] | None
 def take(cls: type[Base], module: Mapping[str, Any] | None = None, /, **others: Any) -> None: ...
 
 class Tensor(Base):
-    def new_tensor(self, data: Any, dtype: Any = None, requires_grad: Flag = False) -> Self:
+    def new_tensor(self, data: Any, dtype: Any = None, requires_grad: Flag = False) -> Any:
         """Return a tensor of `data`, of this one's element type unless `dtype` says otherwise."""
     def new_full(
         self,

@@ -49,8 +49,26 @@ def _served(name: str, source: str, args: argparse.Namespace, limits: Limits, cl
         engine = ds.compile(model, model.spec, rate=model.sample_rate, verify=False, **options)
     decodes = isinstance(model, models.Commands)
     decoder = decoder_of(args, source, model if decodes else engine) if decodes or args.tokens else None
+    _tell_cost(name, engine, limits.save)
     pool = None if cluster is None else Pool(cluster, partial(Runner, engine, decoder), *args.workers)
     return Model(name, engine, limits, decoder, pool)
+
+
+def _tell_cost(name: str, engine: ds.Engine, save: float) -> None:
+    """Say what it takes that streams can be resumed."""
+    from ..serve.runner import cost_of
+
+    try:
+        cost = cost_of(engine)
+    except DreamStreamError:  # it takes no second of zeros; streams hear what it takes
+        return
+    said = f"dreamstream serve: {shown(name)}: a stream's state is {cost.size:,} bytes, kept every {save:g} s"
+    if cost.growth > 0:
+        said += (
+            f"; it grows by {cost.growth:,} with each second, to {600 * cost.growth / 1e6:,.0f} MB after ten "
+            "minutes: give attention a context, or keep it less often (--save)"
+        )
+    print(said, file=sys.stderr)
 
 
 def _workers(text: str) -> tuple[int, int]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import random
 from collections import deque
 from collections.abc import AsyncIterator, Sequence
 from typing import Any, NamedTuple
@@ -200,8 +201,8 @@ class Stream:
                 self._fail(ConnectionError(f"{self._urls[0]} is not there: {error}"))
                 return
             self._urls.rotate(-1)
-            await asyncio.sleep(wait)
-            wait = min(1.0, 2 * wait)
+            await asyncio.sleep(wait * random.uniform(0.5, 1))  # not all clients at once
+            wait = min(0.6, 2 * wait)
 
     def _fail(self, error: Exception) -> None:
         self._error = error

@@ -44,9 +44,9 @@ def as_dict(word: Word) -> dict[str, Any]:
 class Texts:
     """How tokens become text."""
 
-    def __init__(self, core: _core.Decoder, rate: float | None) -> None:
+    def __init__(self, core: _core.Decoder, rate: float) -> None:
         self.tokens, self.words, self.separator = core.tokens, core.words, core.separator
-        self.rate = rate or 1
+        self.rate = rate
         marked = self.separator < 0 and any(t.startswith(MARK) for t in self.tokens)
         pieces = [t.replace(MARK, " ") if marked else t for t in self.tokens]
         if self.separator >= 0:

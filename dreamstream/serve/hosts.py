@@ -6,12 +6,11 @@ import asyncio
 import time
 from collections.abc import Sequence
 from concurrent.futures import Executor
-from typing import TYPE_CHECKING
+from typing import Any
 
 from .runner import Row, Runner, State, Stepped
 
-if TYPE_CHECKING:
-    from .streams import Live
+Live = Any  # of `streams`, which has a stream's host
 
 
 class HostLost(Exception):

@@ -6,6 +6,8 @@ It may stand in the process that has the streams' connections, in a thread of it
 from __future__ import annotations
 
 import contextlib
+import copy
+import time
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -186,6 +188,27 @@ class Runner:
             if each is not None:
                 with contextlib.suppress(StreamIdError):
                     each.reset(stream_id)
+
+
+class Cost(NamedTuple):
+    """What it takes to keep a stream: bytes of its state after a second, and of each further one; seconds."""
+
+    size: int
+    growth: int
+    seconds: float
+
+
+def cost_of(engine: Engine) -> Cost:
+    """Try what it takes to keep a stream of an engine."""
+    probe, first = copy.copy(engine), engine.inputs[0]
+    n, grows = max(1, round(engine.rate)), any(frames is None for _, frames in probe._core.graph()["edges"])
+    sizes, begin = [], 0.0
+    for sos in (True, False)[: 1 + grows]:
+        probe._core.step(["probe"], [sos], [False], [np.zeros((n, *first.features), np.float32)], [[n]], False)
+        begin = time.perf_counter()
+        sizes.append(len(probe.snapshot("probe")))
+    seconds = time.perf_counter() - begin
+    return Cost(sizes[0], sizes[-1] - sizes[0], seconds)
 
 
 def parts_of(values: npt.NDArray[Any], lengths: Sequence[int]) -> list[npt.NDArray[Any]]:

@@ -12,7 +12,6 @@ import signal
 import ssl
 import struct
 import tempfile
-from collections import deque
 from collections.abc import Callable
 from functools import partial
 from importlib.resources import files
@@ -27,6 +26,8 @@ from .streams import LOG, Live
 
 #: The heads of frames, by what they hold, and how many bytes of it.
 _SHORT, _MIDDLE, _LONG = (struct.Struct(form).pack for form in ("!BB", "!BBH", "!BBQ"))
+#: The most bytes that wait for a client to read them.
+_MOST_UNREAD = 1 << 20
 #: The most bytes of a request's head.
 _MOST_HEAD = 16384
 
@@ -60,8 +61,8 @@ class Socket(asyncio.Protocol):
         self._upload: Upload | None = None
         self._beginning: asyncio.Task[None] | None = None
         self._buffer = b""  # the beginning of a frame
-        self._waiting: deque[str | bytes] = deque()  # for the stream to begin, or to have room
-        self._paused = False
+        self._waiting: list[str | bytes] = []  # for the stream to begin, or to have room
+        self._paused = self._is_full = self._by_protocol = False
 
     # ---------------------------------------------------------------- asyncio's calls
     def connection_made(self, transport: Any) -> None:
@@ -91,6 +92,12 @@ class Socket(asyncio.Protocol):
         if end < 0 and len(self._head) <= _MOST_HEAD:
             return
         self._greet(self._head if 0 <= end <= _MOST_HEAD else b"")
+
+    def pause_writing(self) -> None:
+        self._is_full = True
+
+    def resume_writing(self) -> None:
+        self._is_full = False
 
     def eof_received(self) -> None:
         if self._ws is not None:
@@ -154,14 +161,14 @@ class Socket(asyncio.Protocol):
         """Take frames: whole messages here, all else by the protocol of `websockets`, a frame at a time."""
         ws, at, size = self._ws, 0, len(data)
         assert ws is not None
-        while size - at >= 6:
+        while size - at >= 2:
             first, n, begin = data[at], data[at + 1], at + 6
             if n >= 254:  # the number of bytes follows, in two or eight
                 begin += 2 if n == 254 else 8
                 n = int.from_bytes(data[at + 2 : begin - 4], "big") + 128
             end = begin + n - 128
-            if n < 128 or n > MOST_BYTES + 128 or ws.state is not State.OPEN:
-                end = size  # no frame of a client's, or too large: the protocol says so
+            if n < 128 or n > MOST_BYTES + 128 or self._by_protocol or ws.state is not State.OPEN:
+                end, self._by_protocol = size, True  # no frame of a client's, or too large: the protocol says so
             elif begin > size or end > size:
                 break
             elif first in (0x81, 0x82) and self._parts is None:
@@ -215,7 +222,7 @@ class Socket(asyncio.Protocol):
         """Give the stream what has come, until it has no room."""
         try:
             while self._waiting and not self._paused and not self._closed and self._stream is not None:
-                self._service.received(self._stream, self._waiting.popleft())
+                self._service.received(self._stream, self._waiting.pop(0))
         except Exception as error:
             self._fail(error)
 
@@ -250,6 +257,9 @@ class Socket(asyncio.Protocol):
     def _send(self, data: bytes, first: int) -> None:
         ws, n = self._ws, len(data)
         if ws is not None and ws.state is State.OPEN and not self._closed:
+            if self._is_full and self._transport.get_write_buffer_size() > _MOST_UNREAD:
+                self._transport.abort()  # it reads nothing, whatever it acknowledges
+                return
             head = _SHORT(first, n) if n < 126 else _MIDDLE(first, 126, n) if n < 65536 else _LONG(first, 127, n)
             self._transport.write(head + data)
 

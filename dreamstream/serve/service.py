@@ -278,7 +278,8 @@ class Service:
     def lose(self, model: Model, host: Host) -> None:
         """Let the streams of a host that is no more begin elsewhere."""
         host.is_lost = True
-        model.hosts.remove(host)
+        if host in model.hosts:  # else it was let go meanwhile
+            model.hosts.remove(host)
         host.wake.set()
         for stream in list(host.streams.values()):
             stream.n_lost += stream.is_stepping
@@ -328,7 +329,15 @@ class Service:
         taken, begin = model.take(host), time.perf_counter()
         if not taken and not host.is_silent:
             return
-        stepped = await host.step([row for _, row in taken], self._thread)
+        try:
+            stepped = await host.step([row for _, row in taken], self._thread)
+        except HostLost:
+            raise
+        except Exception:  # of these streams nobody knows any more how far they are
+            for stream, _ in taken:
+                stream.is_stepping = False
+                await self.drop(stream, WireError("engine", "the server has failed", ids=[stream.id]))
+            raise
         self.metrics.step(len(taken), host.timed(begin))
         due = model.leave(host, taken, stepped)
         if due:

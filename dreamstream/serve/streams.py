@@ -7,7 +7,7 @@ import logging
 import time
 from collections import deque
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -21,9 +21,6 @@ from .hosts import Here, Host
 from .limits import Limits
 from .records import Record
 from .runner import Row, Runner, State, Stepped, parts_of
-
-if TYPE_CHECKING:
-    from .pool import Pool
 
 
 class Connection(Protocol):
@@ -40,6 +37,16 @@ class Connection(Protocol):
 
     def pause(self, paused: bool) -> None:
         """Read no more for now, or again."""
+
+
+class Hosts(Protocol):
+    """What finds hosts for a model, as `pool.Pool` does."""
+
+    async def run(self, service: Any, model: Model) -> None:
+        """Find hosts for a model of a service, until it is cancelled."""
+
+    def close(self) -> None:
+        """Let them end."""
 
 
 LOG = logging.getLogger("dreamstream.serve")
@@ -94,7 +101,7 @@ class Live:
         self.connection: Connection | None = None
         self.host: Host | None = None
         self.queue: deque[npt.NDArray[Any]] = deque()
-        self.past: deque[npt.NDArray[Any]] = deque()
+        self.past: list[npt.NDArray[Any]] = []
         self.wanted = self.stepped = self.saved = self.epoch = self.n_lost = 0
         self.end: int | None = None
         self.ended = self.is_paused = self.is_stepping = self.is_leaving = False
@@ -299,7 +306,7 @@ class Model:
     limits : Limits
     decoder : CTCDecoder, optional
         Makes words of the first output; clients get these.
-    pool : Pool, optional
+    pool : Hosts, optional
         Finds hosts on other machines; by default there is one, in this process.
 
     Attributes
@@ -319,7 +326,7 @@ class Model:
         engine: Engine,
         limits: Limits,
         decoder: CTCDecoder | None = None,
-        pool: Pool | None = None,
+        pool: Hosts | None = None,
     ) -> None:
         first = engine.inputs[0]
         if len(engine.inputs) > 1 or first.dtype != "float32" or not 0 < len(engine.outputs) < 256:

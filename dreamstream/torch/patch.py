@@ -24,7 +24,7 @@ from ..array.stream_tensor import StreamTensor as Native
 from ..array.symbolic import as_symbolic, measured
 from ..errors import DreamStreamError, ModeError, StreamMismatchError
 from ..online.front import BACKENDS, CONVOLUTIONS
-from ..online.given import Given, forgotten, input_names
+from ..online.given import Given, Static, forgotten, input_names
 from ..online.handle import VALUES, Patch
 from ..online.patch import PatchesItself
 from ..online.tracer import TRACER
@@ -244,8 +244,9 @@ class TorchPatch(Patch):
 
             try:
                 held.note(first=call.fresh)
-                if _leaves(args, kwargs) is args:
-                    inside_args, inside_kwargs = tuple(map(enter, args)), kwargs
+                if _are_flat((*args, *kwargs.values())):
+                    inside_args = tuple(map(enter, args))
+                    inside_kwargs = {name: enter(x) for name, x in kwargs.items()}
                 else:
                     inside_args, inside_kwargs = pytree.tree_map(enter, (args, kwargs))
                 watched = held.watched and forward.goes_on
@@ -260,8 +261,12 @@ class TorchPatch(Patch):
                 if isinstance(result, StreamTensor):
                     (result,) = outputs.given((result,))
                 else:
-                    found, structure = pytree.tree_flatten(result)
-                    result = pytree.tree_unflatten(outputs.given([_measured(x) for x in found]), structure)
+                    found = result
+                    rebuilt: Any = type(result)
+                    if rebuilt not in (tuple, list) or not _are_flat(result):
+                        found, structure = pytree.tree_flatten(result)
+                        rebuilt = structure.unflatten
+                    result = rebuilt(outputs.given([_measured(x) for x in found]))
                 session.commit(call)
             except BaseException as error:
                 forward.leave()
@@ -407,17 +412,19 @@ def _within(*kinds: type) -> bool:
     return any(isinstance(m, kinds) for m in private.active_modes())
 
 
-#: Arguments that hold no tensors.
-_ATOMS = frozenset((bool, float, int, str, type(None)))
+#: Arguments that hold no streams.
+_ATOMS = frozenset((bool, float, int, str, type(None), Static, TorchGiven))
 
 
 def _leaves(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Sequence[Any]:
     """Return the tensors and other values among arguments."""
     given = (*args, *kwargs.values()) if kwargs else args
-    for x in given:
-        if not isinstance(x, torch.Tensor) and type(x) not in _ATOMS:
-            return pytree.tree_leaves((args, kwargs))
-    return given
+    return given if _are_flat(given) else pytree.tree_leaves((args, kwargs))
+
+
+def _are_flat(items: Sequence[Any]) -> bool:
+    """Whether none of these holds others. torch's functions for what does leave cycles to the collector."""
+    return not [x for x in items if not (isinstance(x, torch.Tensor) or type(x) in _ATOMS)]
 
 
 def _streams(args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[StreamTensor]:

@@ -86,3 +86,41 @@ def test_flashlight_text(seed):
         said = [k for k, _ in itertools.groupby(h.tokens[1:-1]) if k != 0]  # they put a space at either end
         theirs.append((tuple(said), h.score))
     compare({tuple(h.tokens): h.score for h in hypotheses(x)}, theirs)
+
+
+@pytest.mark.parametrize("log_add", [False, True])
+@pytest.mark.parametrize("seed", CASES)
+def test_flashlight_text_with_a_lexicon(seed, log_add):
+    """They sum what has the same words, however many spaces stand before or between; here these are apart.
+
+    By the best alignment both give each text the same score; by the sum, theirs is the sum of all of ours with it.
+    """
+    flashlight = pytest.importorskip("flashlight.lib.text.decoder")
+    x, tokens = scores(np.random.default_rng(seed), 6, 5), ["-", "|", *LETTERS]
+    words = {"a": "a |", "ab": "a b |", "ba": "b a |"}
+    trie = flashlight.Trie(len(tokens), 1)
+    for number, spelling in enumerate(words.values()):
+        trie.insert([tokens.index(token) for token in spelling.split()], number, 0.0)
+    options = flashlight.LexiconDecoderOptions(
+        beam_size=5_000,
+        beam_size_token=len(tokens),
+        beam_threshold=1e9,
+        lm_weight=0.0,
+        word_score=0.0,
+        unk_score=-np.inf,
+        sil_score=0.0,
+        log_add=log_add,
+        criterion_type=flashlight.CriterionType.CTC,
+    )
+    decoder = flashlight.LexiconDecoder(options, trie, flashlight.ZeroLM(), 1, 0, len(words), [], False)
+    theirs, ours = {}, defaultdict(lambda: -np.inf)
+    for h in decoder.decode(x.ctypes.data, *x.shape):
+        text = " ".join(list(words)[word] for word in h.words if word >= 0)
+        theirs[text] = max(theirs.get(text, -np.inf), h.score)
+    whole = CTCDecoder(tokens, beam=5_000, beam_threshold=1e9, n_best=100_000, lexicon=words, log_add=log_add)
+    for h in whole.step({"x": x}, sos="x", eos="x")["x"].n_best:
+        if not h.tokens or h.tokens[-1] == 1:  # whole words
+            ours[h.text] = (np.logaddexp if log_add else max)(ours[h.text], h.score)
+    assert len(theirs) > 5
+    for text, score in theirs.items():
+        assert abs(ours[text] - score) < 1e-5, (text, ours[text], score)

@@ -126,7 +126,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n_bytes)
         o.sil = "";
     }
     ds_ctc *ctc;
-    const ds_status status = ds_ctc_create(&ctc, &o);
+    const ds_status status = ds_ctc_create(&ctc, &o, NULL);
     if (status != DS_OK) {
         fuzz_check_refusal(status);
         return 0;

@@ -69,21 +69,28 @@ async def running(own=None, tls=None):
         await asyncio.gather(task, return_exceptions=True)
 
 
-async def received(url, x, chunk=100, pause=0.0, **options):
-    """Stream samples; return what came, in its order."""
-    found = []
+async def received(url, x, chunk=100, pause=0.0, gaps=None, **options):
+    """Stream samples; return what came, in its order; `gaps` gets the seconds between what came."""
+    found, last = [], None
     async with connect(url, **options) as stream:
 
         async def read():
+            nonlocal last
             async for each in stream:
                 found.append(each)
+                now = time.monotonic()
+                if gaps is not None and last is not None:
+                    gaps.append(now - last)
+                last = now
 
         reader = asyncio.create_task(read())
-        for at in range(0, len(x), chunk):
-            await stream.send(x[at : at + chunk])
-            await asyncio.sleep(pause)
-        await stream.end()
-        await reader
+        try:
+            for at in range(0, len(x), chunk):
+                await stream.send(x[at : at + chunk])
+                await asyncio.sleep(pause)
+            await stream.end()
+        finally:
+            await reader
     return found
 
 
@@ -125,6 +132,22 @@ async def posted(url, path, body, size=None):
     return int(head.split()[1]), body
 
 
+async def until(holds, seconds=5.0):
+    end = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < end
+        await asyncio.sleep(0.01)
+
+
+async def fetched(url, path, method="GET"):
+    reader, writer = await asyncio.open_connection("127.0.0.1", int(url.rpartition(":")[2]))
+    writer.write(f"{method} {path} HTTP/1.1\r\nhost: x\r\n\r\n".encode())
+    answer = await asyncio.wait_for(reader.read(), 5)
+    writer.close()
+    head, _, body = answer.partition(b"\r\n\r\n")
+    return int(head.split()[1]), body.decode()
+
+
 @contextlib.contextmanager
 def a_redis(folder):
     """A server of its own, at a socket in a folder; its URL."""
@@ -159,6 +182,12 @@ def a_redis(folder):
 
 
 # ---------------------------------------------------------------- by hand
+def handshake():
+    """What a client says that writes its frames itself."""
+    key = "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13"
+    return f"GET {PATH} HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n{key}\r\n\r\n".encode()
+
+
 class ByHand:
     """A client that does what it is told, right or wrong."""
 

@@ -103,3 +103,50 @@ def test_what_is_given_once_is_not_known():
 
     with pytest.raises(ds.ModeError, match="given once"):
         ds.audit(Voiced(), {"x": ("B", 8, "L"), "speaker": ("B", 8)}, train_variant=VARIANTS[0])
+
+
+def network_of(library):
+    nn = library.nn
+
+    class Network(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.conv, self.rnn = nn.Conv1d(4, 6, 3, padding=1), nn.GRU(6, 6, batch_first=True)
+
+        def forward(self, x, gain):
+            y = self.conv(x).transpose(1, 2) * gain.unsqueeze(-1)
+            return self.rnn(y)[0].cumsum(1)
+
+    return Network()
+
+
+@pytest.mark.parametrize(("front", "last"), [("native", 1000), ("torch", 150)])
+def test_the_last_of_many_chunks_keeps_what_the_tenth_keeps(front, last):
+    """With the collector off. Interpreters keep freed tuples for themselves: so objects are counted."""
+    torch = pytest.importorskip("torch") if front == "torch" else None
+    library = torch or ds
+    model = ds.patch_module(network_of(library)).train().online()
+    optimizer = library.optim.Adam(model.parameters())
+    make = np.float32 if torch is None else torch.tensor
+    frames, gain = make([[0.5] * 3] * 4), make([2.0])
+
+    def kept():
+        objects = gc.get_objects()
+        arrays = [x for x in objects if issubclass(type(x), torch.Tensor if torch else np.ndarray)]
+        return len(arrays), sum(x.nbytes for x in arrays), len(objects)
+
+    gc.collect()
+    gc.disable()
+    try:
+        found = {}
+        for k in range(last + 1):
+            x = ds.stream_tensor([frames], ids="a", sos=k == 0)
+            loss = model(x, ds.static({"a": gain}) if k == 0 else None)["a"].square().sum()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            if k in (9, 10, last):
+                found[k] = kept()
+    finally:
+        gc.enable()
+    assert found[last][:2] == found[10][:2] and found[last][2] - found[10][2] < 10

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import subprocess
 import sys
@@ -12,7 +13,7 @@ import numpy as np
 import pytest
 
 pytest.importorskip("websockets"), pytest.importorskip("h11"), pytest.importorskip("prometheus_client")
-pytest.importorskip("ray")
+pytestmark = pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="ray is not installed")
 
 from serving import engine, recorded
 

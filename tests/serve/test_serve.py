@@ -3,14 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
-import random
-import signal
 import ssl
 import subprocess
-import sys
-import time
 
 import numpy as np
 import pytest
@@ -20,11 +15,10 @@ pytest.importorskip("websockets"), pytest.importorskip("h11"), pytest.importorsk
 from serving import (
     RATE,
     ByHand,
-    Net,
-    a_redis,
     by_hand,
     engine,
     equal,
+    fetched,
     offline,
     posted,
     recorded,
@@ -34,11 +28,14 @@ from serving import (
     streamed,
 )
 from websockets.asyncio.client import connect as open_socket
-from websockets.exceptions import ConnectionClosed, InvalidStatus
+from websockets.exceptions import InvalidStatus
 
-from dreamstream.client import ServerError, connect
+from dreamstream import nn
+from dreamstream.cli.serve import _tell_cost
+from dreamstream.client import connect
 from dreamstream.client.protocol import PATH, SUBPROTOCOL, message, packed
-from dreamstream.serve import FolderStore, Limits, Model, Service
+from dreamstream.serve import FolderStore, Limits
+from dreamstream.serve.runner import cost_of
 
 
 # ---------------------------------------------------------------- streams
@@ -125,6 +122,29 @@ def test_encrypted(tmp_path):
     asyncio.run(main())
 
 
+class Attentive(nn.Module):
+    """Attention to all that came before."""
+
+    def forward(self, x):
+        y = x.unsqueeze(2).expand(-1, -1, 8)
+        return nn.functional.scaled_dot_product_attention(y, y, y, is_causal=True)
+
+
+def test_what_it_takes_to_keep_a_stream(capsys):
+    cost = cost_of(engine())
+    assert cost.growth == 0 and 100 < cost.size < 5000
+    cost = cost_of(engine(Attentive))
+    made = engine(Attentive)
+    sizes = []
+    for k in range(3):
+        made.step({"a": samples(RATE)}, "a" if k == 0 else ())
+        sizes.append(len(made.snapshot("a")))
+    assert (cost.size, cost.growth) == (sizes[0], sizes[1] - sizes[0]) and sizes[2] - sizes[1] == cost.growth
+    _tell_cost("net", made, 2.0)
+    said = capsys.readouterr().err
+    assert f"{sizes[0]:,} bytes, kept every 2 s" in said and "after ten minutes" in said.replace("\n", " ")
+
+
 # ---------------------------------------------------------------- messages
 def test_what_a_client_is_told():
     async def talk(url, client):
@@ -184,6 +204,7 @@ AFTER = {
     "another start": lambda c: c.say("start"),
     "an end before what was sent": lambda c: c.say("end", input=99),
     "an end beyond it": lambda c: c.say("end", input=101),
+    "an end at 2^56": lambda c: c.say("end", input=1 << 56),
     "an end that is no number": lambda c: c.say("end", input="100"),
     "outputs that are not made": lambda c: c.say("ack", output=[0, 10**9]),
     "one number for two outputs": lambda c: c.say("ack", output=1),
@@ -212,6 +233,20 @@ def test_later_messages_that_are_wrong(what):
     by_hand(talk)
 
 
+def test_messages_of_no_frames():
+    async def whole(url, client):
+        x = samples(100)
+        await client.start()
+        for begin, end in ((0, 0), (0, 50), (50, 50), (50, 100), (100, 100)):
+            await client.give(begin, x[begin:end])
+        await client.say("end", input=100)
+        await client.told("ended")
+        y = b"".join(bytes(rest) for _, port, rest in client.frames if port == 1)
+        assert y == offline(x)[1].tobytes()
+
+    by_hand(whole)
+
+
 def test_frames_after_the_end():
     async def talk(url, client):
         await client.start()
@@ -224,250 +259,7 @@ def test_frames_after_the_end():
     by_hand(talk)
 
 
-# ---------------------------------------------------------------- streams that come back
-def test_outputs_before_a_record_are_not_lost(tmp_path):
-    """Frames that left and never arrived are sent again by the server that comes after."""
-
-    async def main():
-        x = samples(1000)
-        async with running(service(FolderStore(tmp_path))) as url, ByHand(url) as client:
-            told = await client.start()
-            await client.give(0, x)
-            while (saved := (await client.told("saved"))["input"]) < 800:
-                pass
-        async with (
-            running(service(FolderStore(tmp_path))) as url,
-            ByHand(url) as client,
-        ):  # of another process, as it were
-            await client.say("resume", stream=told["stream"], output=[0, 0], saved=saved)
-            again = await client.told("started")
-            assert again["input"] >= saved
-            await client.give(again["input"], x[again["input"] :])
-            await client.say("end", input=1000)
-            await client.told("ended")
-            for port, want in enumerate(offline(x)):
-                y = b"".join(bytes(rest) for _, p, rest in client.frames if p == port)
-                assert y == want.tobytes()
-
-    asyncio.run(main())
-
-
-def test_the_last_connection_wins():
-    async def talk(url, client):
-        told = await client.start()
-        await client.give(0, samples(100))
-        async with ByHand(url) as other:
-            await other.say("resume", stream=told["stream"], output=[0, 0], saved=0)
-            assert (await other.told("started"))["input"] in (0, 100)
-            assert await client.closed() == 4409
-
-    by_hand(talk)
-
-
-def test_a_late_resume_hears_the_totals():
-    async def talk(url, client):
-        told = await client.start()
-        await client.give(0, samples(100))
-        await client.say("end", input=100)
-        ended = await client.told("ended")
-        await client.say("ack", output=ended["output"])
-        assert await client.closed() == 1000
-        async with ByHand(url) as other:
-            await other.say("resume", stream=told["stream"], output=ended["output"], saved=100)
-            assert (await other.told("ended"))["output"] == ended["output"]
-        async with ByHand(url) as other:
-            await other.say("resume", stream=told["stream"], output=[0, 0], saved=100)
-            assert await other.closed() == 4404
-
-    by_hand(talk)
-
-
-def test_streams_without_a_connection_leave_the_engine():
-    async def main():
-        own = service(limits=Limits(grace=0.1, keep=0.6, save=10))
-        async with running(own) as url:
-            async with ByHand(url) as client:
-                told = await client.start()
-                await client.give(0, samples(100))
-                await asyncio.sleep(0.1)
-            model = own.models["net"]
-            await _until(lambda: not own.streams)
-            assert model.engine.ids == []
-            async with ByHand(url) as client:
-                await client.say("resume", stream=told["stream"], output=[0, 0], saved=0)
-                assert (await client.told("started"))["input"] == 100 and len(own.streams) == 1
-                await client.give(100, samples(9))
-                await _until(lambda: model.engine.ids)
-            await _until(lambda: not own.streams)
-            await asyncio.sleep(1.0)
-            async with ByHand(url) as client:  # forgotten: what the client has dropped is lost, and it is told so
-                await client.say("resume", stream=told["stream"], output=[0, 0], saved=50)
-                assert await client.closed() == 4404
-
-    asyncio.run(main())
-
-
-async def _until(holds, seconds=5.0):
-    end = time.monotonic() + seconds
-    while not holds():
-        assert time.monotonic() < end
-        await asyncio.sleep(0.01)
-
-
-def test_another_version_of_a_model(tmp_path):
-    class Other(Net):
-        def forward(self, x):
-            y, z = super().forward(x)
-            return y, z * 1.5
-
-    async def main():
-        async with running(service(FolderStore(tmp_path))) as url, ByHand(url) as client:
-            told = await client.start()
-        store, limits = FolderStore(tmp_path), Limits()
-        other = Service({"net": Model("net", engine(Other), limits)}, store, limits)
-        async with running(other) as url, ByHand(url) as client:
-            await client.say("resume", stream=told["stream"], output=[0, 0], saved=0)
-            assert await client.closed() == 4410
-
-    asyncio.run(main())
-
-
-@pytest.mark.parametrize(
-    ("kills", "store"),
-    [
-        (2, "folder"),
-        pytest.param(50, "folder", marks=pytest.mark.slow),
-        pytest.param(50, "redis", marks=pytest.mark.slow),
-    ],
-)
-def test_killed_servers_lose_no_frame(tmp_path, kills, store):
-    engine().save(tmp_path / "net.dsm")
-    with contextlib.ExitStack() as stack:
-        state = str(tmp_path / "state") if store == "folder" else stack.enter_context(a_redis(tmp_path))
-        _kill_and_call(tmp_path, kills, state)
-
-
-def _kill_and_call(tmp_path, kills, state):
-    with contextlib.closing(__import__("socket").create_server(("127.0.0.1", 0))) as free:
-        port = free.getsockname()[1]
-    command = [sys.executable, "-m", "dreamstream", "serve", str(tmp_path / "net.dsm"), "--port", str(port)]
-    command += ["--state", state, "--save", "0.2"]
-    generator = random.Random(0)
-
-    def begin():
-        return subprocess.Popen(command, stdout=subprocess.DEVNULL)
-
-    async def callers(k, going):
-        n = 0
-        while going():
-            x = samples(generator.randrange(1, 6000), [k, n])
-            equal(await streamed(f"ws://127.0.0.1:{port}", x, 51, 0.008), offline(x))
-            n += 1
-        return n
-
-    async def main():
-        process, left = begin(), kills
-        tasks = [asyncio.create_task(callers(k, lambda: left > 0)) for k in range(6)]
-        while left:
-            await asyncio.sleep(generator.uniform(0.8, 2.5))
-            process.kill()
-            process.wait()
-            process, left = begin(), left - 1
-        assert sum(await asyncio.gather(*tasks)) >= 6
-        process.send_signal(signal.SIGTERM)
-        assert process.wait(30) == 0
-
-    asyncio.run(main())
-
-
-# ---------------------------------------------------------------- limits
-def test_a_client_that_floods_is_not_read():
-    async def talk(url, client):
-        await client.start()
-        x, task = samples(16000), None
-        for k in range(40):
-            task = client.give(16000 * k, x)
-            try:
-                await asyncio.wait_for(task, 0.5)
-            except (asyncio.TimeoutError, ConnectionClosed):
-                break
-        equal(await streamed(url, samples(500)), offline(samples(500)))
-
-    by_hand(talk)
-
-
-def test_a_client_that_acknowledges_nothing():
-    async def main():
-        own = service(limits=Limits(unacknowledged=0.2, save=10))
-        async with running(own) as url, ByHand(url) as client:
-            told = await client.start()
-            await client.give(0, samples(100))
-            await asyncio.sleep(0.3)
-            await client.give(100, samples(100))
-            (stream,) = own.streams.values()
-            await asyncio.sleep(0.1)
-            assert stream.stepped == 100  # it waits
-            assert await client.closed() == 4429
-            async with ByHand(url) as other:
-                await other.say("resume", stream=told["stream"], output=[20, 100], saved=0)
-                await other.told("started")
-                await _until(lambda: stream.stepped == 200)
-
-    asyncio.run(main())
-
-
-def test_too_many_streams_and_too_fast():
-    async def main():
-        own = service(limits=Limits(streams=10, opens=12.0))
-        async with running(own) as url, contextlib.AsyncExitStack() as stack:
-            clients = [await stack.enter_async_context(ByHand(url)) for _ in range(10)]
-            for client in clients[:9]:
-                await client.start()
-            await clients[9].say("start")
-            assert await clients[9].closed() == 1013  # a tenth is for those that come back
-            with pytest.raises(InvalidStatus) as caught:
-                for _ in range(20):
-                    await stack.enter_async_context(ByHand(url))
-            assert caught.value.response.status_code == 503
-            assert caught.value.response.headers["retry-after"] == "1"
-
-    asyncio.run(main())
-
-
-def test_a_connection_that_says_nothing():
-    async def main():
-        async with running(service(limits=Limits(handshake=0.2))) as url:
-            reader, writer = await asyncio.open_connection("127.0.0.1", int(url.rpartition(":")[2]))
-            writer.write(b"GET /v1/str")
-            assert await asyncio.wait_for(reader.read(), 5) == b""
-            async with ByHand(url) as client:
-                assert await client.closed() == 1006
-
-    asyncio.run(main())
-
-
-def test_who_may_stream():
-    async def talk(url, client):
-        await client.say("start", token="wrong")
-        assert await client.closed() == 4401
-        with pytest.raises(ServerError, match="token") as caught:
-            await streamed(url, samples(5))
-        assert caught.value.code == 4401
-        equal(await streamed(url, samples(500), token="right"), offline(samples(500)))
-
-    by_hand(talk, lambda: service(authorize=lambda token, address: token == "right" and address == "127.0.0.1"))
-
-
 # ---------------------------------------------------------------- plain requests, the end
-async def fetched(url, path, method="GET"):
-    reader, writer = await asyncio.open_connection("127.0.0.1", int(url.rpartition(":")[2]))
-    writer.write(f"{method} {path} HTTP/1.1\r\nhost: x\r\n\r\n".encode())
-    answer = await asyncio.wait_for(reader.read(), 5)
-    writer.close()
-    head, _, body = answer.partition(b"\r\n\r\n")
-    return int(head.split()[1]), body.decode()
-
-
 def test_pages():
     async def talk(url, client):
         await client.start()
@@ -516,6 +308,23 @@ def test_recordings_that_are_sent_whole():
     by_hand(talk, lambda: service(limits=Limits(file=65536)))
 
 
+def test_a_step_that_fails_ends_its_streams_alone(caplog):
+    async def main():
+        own = service()
+        async with running(own) as url, ByHand(url) as client:
+            runner = own.models["net"].hosts[0]._runner
+            step, fails = runner.step, [True]
+            runner.step = lambda rows: step(None if fails and fails.pop() else rows)
+            await client.start()
+            await client.give(0, samples(100))
+            assert await client.closed() == 4500
+            assert own.streams == {}
+            equal(await streamed(url, samples(500)), offline(samples(500)))
+
+    asyncio.run(main())
+    assert "a step of net" in caplog.text
+
+
 def test_a_server_that_ends_lets_streams_come_to_their_end():
     async def main():
         own = service(limits=Limits(drain=5.0))
@@ -534,6 +343,23 @@ def test_a_server_that_ends_lets_streams_come_to_their_end():
             await asyncio.wait_for(ending, 2)
 
     asyncio.run(main())
+
+
+def test_streams_that_do_not_end_in_time_are_told_to_come_back():
+    async def talk(url, client):
+        told = await client.start()
+        assert told["input"] == 0
+        await client.give(0, samples(100))
+        asyncio.get_running_loop().call_later(0.1, task.append, asyncio.ensure_future(own[0].drain()))
+        assert await client.closed() == 1001
+
+    own, task = [], []
+
+    def made():
+        own.append(service(limits=Limits(drain=0.2)))
+        return own[0]
+
+    by_hand(talk, made)
 
 
 def test_a_full_disk_ends_no_stream(tmp_path, monkeypatch, caplog):

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
+import pickle
 import subprocess
 import sys
+from functools import partial
 
 import numpy as np
 import pytest
@@ -13,11 +15,14 @@ import pytest
 pytest.importorskip("websockets"), pytest.importorskip("h11"), pytest.importorskip("prometheus_client")
 
 from serving import RATE, ByHand, by_hand, posted, received, recorded, running
+from thread_cluster import Threads
 
 import dreamstream as ds
 from dreamstream import nn
 from dreamstream.decode import CTCDecoder, Endpoints, log_probabilities
 from dreamstream.serve import FolderStore, Limits, MemoryStore, Model, Service
+from dreamstream.serve.pool import Pool
+from dreamstream.serve.runner import Runner
 
 TOKENS = ["-", "|", "a", "b", "c"]
 
@@ -76,6 +81,27 @@ def test_words_are_those_of_the_whole():
             assert len(told[-1][0]) > 20
             found, pending = await heard(url, xs[4], 40, 0.002)
             assert found == offline(xs[4]) and any(pending) and not pending[-1]
+
+    asyncio.run(main())
+
+
+def test_words_of_workers_that_die():
+    """They are made again elsewhere, by a decoder that was sent there, and heard once."""
+
+    async def main():
+        cluster, limits = Threads(), Limits(save=0.1)
+        make = partial(Runner, recogniser(), decoder())
+        pool = Pool(cluster, lambda: pickle.loads(pickle.dumps(make))(), deadline=0.4)
+        own = Service({"net": Model("net", recogniser(), limits, decoder(), pool)}, MemoryStore(), limits)
+        async with running(own) as url:
+            xs = [samples(4000, k) for k in range(4)]
+            tasks = [asyncio.create_task(heard(url, x, 51, 0.02)) for x in xs]
+            for _ in range(2):
+                await asyncio.sleep(0.6)
+                next(w for w in cluster.alive() if w.done > 3).die()
+            for x, task in zip(xs, tasks):
+                assert (await task)[0] == offline(x)
+            assert own.metrics.moved._value.get() > 0
 
     asyncio.run(main())
 

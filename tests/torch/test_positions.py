@@ -300,3 +300,22 @@ def test_positions_in_turns_and_limits(name):
         whole = model(frames)[0].numpy()
         steps = [stepped(ds.compile(model, ("B", "L", 6))), patched(ds.patch_module(model).online())]
         held(steps, frames[0], whole)
+
+
+class Overlapped(nn.Module):
+    """Lays halves of frames over each other, as the ports of TensorFlow's overlap_and_add do."""
+
+    def forward(self, x):
+        length = x.size(1)
+        places = torch.arange(0, length + 1).unfold(0, 2, 1)
+        places = x.new_tensor(places).long().contiguous().view(-1)
+        out = x.new_zeros(x.size(0), length + 1, D // 2)
+        out.index_add_(-2, places, x.view(x.size(0), -1, D // 2))
+        return out
+
+
+def test_frames_added_at_places_that_positions_say():
+    x = torch.randn(1, T, D)
+    model = Overlapped().eval()
+    online = ds.patch_module(Overlapped()).online()
+    held([stepped(ds.compile(model, ("B", "L", D), lengths=range(1, 40))), patched(online)], x[0], model(x)[0])

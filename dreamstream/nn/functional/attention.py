@@ -6,6 +6,8 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from ...array import Tensor
 from ...array.attend import across, attend, of_all
 from ...array.deferred import Deferred
@@ -122,7 +124,8 @@ def scaled_dot_product_attention(
     deferred = isinstance(attn_mask, (Scores, Deferred)) or of_memory(attn_mask)
     if attn_mask is not None and identity(attn_mask):
         attn_mask = None
-    if attn_mask is not None and not deferred and any(x.is_stream for x in (attn_mask, q, k, v)):
+    within = q.is_stream and k.is_stream and all(isinstance(x.dims[-2], int) for x in (q, k))  # type: ignore[attr-defined]
+    if attn_mask is not None and not deferred and not within and any(x.is_stream for x in (attn_mask, q, k, v)):
         raise unread(name, attn_mask)
     if not 0 <= dropout_p <= 1:
         raise ShapeError(f"{name}: a probability lies in [0, 1], got {dropout_p}")
@@ -130,6 +133,9 @@ def scaled_dot_product_attention(
         rows = [x.movedim(at, 1).flatten(0, 1).flatten(1, -3) for x in (q, k, v)]
         found = scaled_dot_product_attention(rows[0], rows[1], rows[2], None, dropout_p, is_causal, scale)
         return found.reshape(*q.movedim(at, 1).shape[:-1], found.shape[-1]).movedim(1, at)
+    factor = 1 / math.sqrt(q.shape[-1]) if scale is None else float(scale)
+    if within or (q.ndim > 4 and not q.is_stream):
+        return _within(q * factor, k, v, attn_mask, dropout_p, is_causal)
     if {x.ndim for x in (q, k, v)} not in ({3}, {4}):
         raise ShapeError.here(
             f"{name}: expected three tensors (B, H, L, E) or (B, L, E), got {q.ndim}, {k.ndim} and {v.ndim} "
@@ -140,19 +146,9 @@ def scaled_dot_product_attention(
     heads, groups = (1, 1) if q.ndim == 3 else (q.shape[1], k.shape[1])
     if groups not in (1, heads) and not enable_gqa:
         raise ShapeError.here(f"{name}: {heads} heads of queries and {groups} of keys need enable_gqa=True")
-    factor = 1 / math.sqrt(q.shape[-1]) if scale is None else float(scale)
     if of_memory(k) and not q.is_stream and q.shape[0] == 1:
         k, v = (x if groups == heads else x.repeat_interleave(heads // groups, 1) for x in (k, v))
         return _by_constants(q * factor, k, v, [] if attn_mask is None else [attn_mask], dropout_p)
-    if q.is_stream and any(isinstance(getattr(x, "dims", "LL")[-2], int) for x in (q, k)):
-        if attn_mask is not None or is_causal:
-            raise NotStreamableError.here(
-                name,
-                " is within each frame, where masks are not supported; add one to the scores q @ k.transpose(-2, "
-                "-1)",
-            )
-        k, v = (x if groups == heads else x.repeat_interleave(heads // groups, 1) for x in (k, v))
-        return dropout(((q * factor) @ k.transpose(-2, -1)).softmax(-1), dropout_p) @ v
     if attn_mask is not None:
         if is_causal or context is not None or (is_declared() and not deferred):  # scores find what is declared
             raise ValueError(
@@ -173,6 +169,25 @@ def scaled_dot_product_attention(
         return under_masks(q, k, v, [Tensor(shown)], factor, p=dropout_p)
     with dropping(dropout_p):
         out: Tensor = attend(q, k, v, Recognised(seen), factor)
+    return out
+
+
+def _within(q: Any, k: Any, v: Any, mask: Any, p: float, is_causal: bool) -> Tensor:
+    """Return attention among what lies within a frame, as of blocks ``(B, L, C, E)``; queries are scaled."""
+    heads = [x.shape[-3] for x in (q, k)]
+    if all(isinstance(n, int) for n in heads) and heads[0] != heads[1]:
+        k, v = (x.repeat_interleave(heads[0] // heads[1], -3) for x in (k, v))
+    scores = q @ k.transpose(-2, -1)
+    if is_causal:
+        mask = Tensor(np.tril(np.ones(scores.shape[-2:], bool)))
+    if mask is not None and "bool" in str(mask.dtype):
+        scores = scores.masked_fill(mask.logical_not(), -math.inf)
+    elif mask is not None:
+        scores = scores + mask
+    weights = scores.softmax(-1)
+    if mask is not None:
+        weights = weights.masked_fill((scores == -math.inf).all(-1, keepdim=True), 0.0)
+    out: Tensor = dropout(weights, p) @ v
     return out
 
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...array import Tensor
+from ...array.scatter import added_up
 from ...dispatch import apply
 from ...errors import NotStreamableError, ShapeError
 from ...stream.rules import Length
@@ -40,11 +41,8 @@ def overlap_add(input: Tensor, step: int) -> Tensor:
     roles = x.dims if x.is_stream else (*("B", 0)[: x.ndim - 2], "L", 0)  # type: ignore[attr-defined]
     if roles[-2] != "L" or isinstance(roles[-1], str):
         raise ShapeError(f"overlap_add: expected windows (.., L, size), got a stream with {roles}")
-    features = iter(range(1, x.ndim))
-    dims = (*(r if isinstance(r, str) else next(features) for r in roles[:-1]), 0)
-    y = apply("overlap_add", {"step": operator.index(step)}, (x,), (), dims)[0]
-    made = [r for r in dims if isinstance(r, str)] + list(range(1, x.ndim - 2))
-    return y.permute(*(made.index(r) for r in dims[:-1]))
+    y: Tensor = added_up(x, roles, operator.index(step))
+    return y
 
 
 _along_frames = described(

@@ -14,8 +14,8 @@ from ...array.dtypes import require_float, require_same
 from ...array.elementwise import with_frames
 from ...dispatch import apply
 from ...errors import NotStreamableError, ShapeError
+from . import frames as framing
 from .arguments import checked
-from .frames import overlap_add
 from .padding import pad
 from .texts import described
 
@@ -211,7 +211,9 @@ def istft(
     x = x * float(n_fft) ** 0.5 if normalized else x
     whole = zeros_like(x) + (1.0 if taps is None else taps * taps)
     x = x if taps is None else x * taps
-    y: Tensor = overlap_add(x, hop) / overlap_add(whole, hop).clamp_min(LEAST)  # what is below it is cut off
+    y: Tensor = framing.overlap_add(x, hop) / framing.overlap_add(whole, hop).clamp_min(
+        LEAST
+    )  # what is below it is cut off
     half = n_fft // 2 if center else 0
     y = y[..., half:] if half else y
     if length is None:

@@ -1,18 +1,29 @@
-"""What there is among the arguments of a torch function inside a forward."""
+"""What there is among the arguments of a torch function inside a forward, and whose memory its result is."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import torch
 
 from ...array import BatchTensor
+from ...array.deferred import Deferred
+from ...array.score_views import OverKeys
+from ...array.scores import Scores
+from ...array.shape_of import Empty
+from ...array.stream_tensor import StreamTensor as NativeStream
 from ...array.symbolic import Symbolic
+from ...array.writing import copied
+from ...errors import ShapeError
 from ...stream.rules import Quotient, Token
 from ...stream.tree import leaves
 from ..tensor.stream_tensor import SHELL, StreamTensor
+from .complex_pair import Complex
 
+#: What has a say in every function that it is given to.
+DEFERRED = frozenset((Deferred, Scores, OverKeys, Empty))
 #: Arguments that mean to streams what they mean to torch.
 ATOMS = frozenset((int, float, bool, str, type(None)))
 
@@ -59,3 +70,44 @@ def is_foreign(x: Any) -> bool:
 
 
 _KNOWN: Any = (torch.Tensor, Token, BatchTensor, Symbolic, np.ndarray, np.generic, complex, list, tuple, *ATOMS)
+
+
+def is_view(args: tuple[Any, ...]) -> bool:
+    """Whether what is written into is no stream, or shares another's memory."""
+    inner = getattr(args[0], "_inner", None) if args else None
+    return type(inner) is not NativeStream or inner._view is not None
+
+
+def apart(result: Any, given: Sequence[Any], new: bool) -> Any:
+    """Return a copy where torch copies and the native front end returned its argument or a view of it."""
+    if isinstance(result, NativeStream):
+        viewed = new and result._view and "edge" in vars(result)
+        return copied(result) if viewed or any(result is x for x in given) else result
+    if isinstance(result, Complex):
+        return result.each(lambda part: copied(part) if isinstance(part, NativeStream) else part)
+    return result
+
+
+def is_stream(x: Any) -> bool:
+    """Whether a shell stands for frames, and for nothing that is deferred."""
+    inner = getattr(x, "_inner", None)
+    return type(x) is SHELL and not isinstance(inner, (Symbolic, BatchTensor)) and type(inner) not in DEFERRED
+
+
+def extended(forward: Any, tensors: Any, dim: int = 0, **_: Any) -> Any:
+    """Return a stream that is joined along L with frames of one number, as many as lengths say; else None."""
+    at = [i for i, x in enumerate(tensors) if is_stream(x)]
+    inner: list[Any] = [getattr(x, "_inner", None) for x in tensors]
+    if len(at) != 1 or not isinstance(dim, int) or inner[at[0]].dims[dim] != "L":
+        return None
+    stream, others = inner[at[0]], [x for i, x in enumerate(inner) if i != at[0]]
+    if not all(isinstance(x, Symbolic) and x.is_filled for x in others):
+        return None
+    axis, out = dim % stream.ndim, tensors[at[0]]
+    for i in (*range(at[0] - 1, -1, -1), *range(at[0] + 1, len(inner))):
+        x = inner[i]
+        if x.ndim != stream.ndim or any(x.shape[k] != stream.shape[k] for k in range(x.ndim) if k != axis):
+            raise ShapeError.here(f"cat: {x.roles} doesn't line up with {stream.roles}")
+        pads = [*[0] * 2 * (x.ndim - 1 - axis), *((x.length, 0) if i < at[0] else (0, x.length))]
+        out = forward.call(torch.nn.functional.pad, (out, pads), {"value": x.value})
+    return out

@@ -9,10 +9,12 @@ import torch
 from torch.nn.utils.rnn import PackedSequence
 
 from ... import nn as native
+from ...errors import NotStreamableError
 from ...online.registered import registered_for
 from ..private import recurrent_weights
 from .constants import Constant
 from .mode import Forward, as_stream, current
+from .names import HANDLERS, enter
 from .places import asked_for, repeated
 
 Reason = tuple[str, str]
@@ -127,6 +129,43 @@ def _part(forward: Forward, hx: Any, rows: slice) -> Any:
 
 for _name in ("LSTM", "GRU", "RNN", "LSTMCell", "GRUCell", "RNNCell"):
     _recurrent(getattr(torch.nn, _name), getattr(native, _name))
+
+
+def _by_function(name: str, kind: Any) -> None:
+    """Let torch's function behind a recurrent layer, such as ``torch.lstm``, stream as that layer."""
+
+    def run(
+        input: Any, hx: Any, params: Any, has_biases: Any, num_layers: Any = 1, dropout: float = 0.0,
+        train: bool = False, bidirectional: bool = False, batch_first: bool | None = None,
+    ) -> Any:  # fmt: skip
+        if batch_first is None or (train and dropout > 0 and num_layers > 1):
+            raise NotStreamableError.here(
+                f"torch.{name} of packed sequences, or with dropout between layers",
+                ": call its layer, nn.LSTM or so",
+            )
+        cells = num_layers * (2 if bidirectional else 1)
+        per = len(params) // cells
+        parts = ["weight_ih", "weight_hh", *(["bias_ih", "bias_hh"] if has_biases else [])]
+        parts += ["weight_hr"] * (per - len(parts))
+        width = params[1].shape[1]
+        gates = {"lstm": 4, "gru": 3}.get(name, 1)
+        layer: Any = object.__new__(kind)
+        native.Module.__init__(layer)
+        layer.__dict__.update(
+            input_size=params[0].shape[1], hidden_size=params[0].shape[0] // gates, num_layers=num_layers,
+            bias=has_biases, batch_first=batch_first, dropout=0.0, bidirectional=bidirectional,
+            proj_size=width if "weight_hr" in parts else 0, nonlinearity=name.removeprefix("rnn_"), training=False,
+            _names=[[f"{part}_{cell}" for part in parts] for cell in range(cells)],
+        )  # fmt: skip
+        layer._parameters.update(zip((n for names in layer._names for n in names), params))
+        y, ends = layer.forward(input, tuple(hx) if name == "lstm" else hx)
+        return (y, *ends) if name == "lstm" else (y, ends)
+
+    enter(HANDLERS, {name: run})
+
+
+for _name, _kind in (("lstm", "LSTM"), ("gru", "GRU"), ("rnn_tanh", "RNN"), ("rnn_relu", "RNN")):
+    _by_function(_name, getattr(native, _kind))
 
 
 # ---------------------------------------------------------------------- padding

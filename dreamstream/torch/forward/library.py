@@ -23,7 +23,7 @@ from ...array.library import Library
 from ...array.mask_terms import added
 from ...array.over_time import require_waiting
 from ...array.positions import first_row, is_counted, number_of_all, streamed, unknown
-from ...array.score_views import Greatest
+from ...array.score_views import OverKeys
 from ...array.scores import Scores
 from ...array.shape_of import Empty, ShapeOf
 from ...array.stream_tensor import StreamTensor
@@ -179,6 +179,10 @@ class TorchLibrary(Library):
         """Run a function on deferred values, or on lengths that it makes a tensor of; else NotImplemented."""
         kinds = set(map(type, flat((*args, kwargs))))
         alone = name == "einsum" and kinds & {Deferred, Symbolic} and Scores not in kinds
+        if name == "index_add" and isinstance(args[0], Symbolic):
+            return args[0].index_add(*args[1:], **kwargs)
+        if name == "new_tensor" and len(args) > 1 and isinstance(args[1], Deferred):
+            return args[1] if "dtype" not in kwargs else args[1].to(kwargs["dtype"])
         if name in _OURS and not alone:
             return NotImplemented
         if (
@@ -201,7 +205,7 @@ class TorchLibrary(Library):
             )
         if Scores in kinds and not name.startswith("new_") and not name.endswith("_like"):
             return _on_scores(name, args, kwargs)
-        if Greatest in kinds:
+        if OverKeys in kinds:
             return getattr(args[0], name)(*args[1:], **kwargs)
         if Deferred in kinds and name in _NUMBERS:
             raise NotStreamableError.here(f"positions are made numbers by {name}", f"; {SERVES}")

@@ -8,7 +8,7 @@ gradients. What the native front end does not know does not stream, and says so 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import nullcontext
 from contextvars import ContextVar
 from typing import Any
@@ -19,18 +19,15 @@ from torch.overrides import TorchFunctionMode, resolve_name
 from ... import array as native_array
 from ...array import BatchTensor
 from ...array.batch_constants import lifted, lifts, writes_into_all
-from ...array.deferred import Deferred, to_a_copy
+from ...array.deferred import to_a_copy
 from ...array.dtypes import nominal
 from ...array.filled import Shared
 from ...array.first_frame import first_of
-from ...array.score_views import Greatest
-from ...array.scores import Scores
-from ...array.shape_of import Empty
 from ...array.stream_tensor import StreamTensor as NativeStream
 from ...array.symbolic import Symbolic
 from ...array.tensor import Tensor as NativeTensor
-from ...array.writing import copied, write
-from ...errors import DreamStreamError, ModeError, NotStreamableError, ShapeError, StreamMismatchError
+from ...array.writing import write
+from ...errors import DreamStreamError, ModeError, NotStreamableError, StreamMismatchError
 from ...nn import functional as native_functional
 from ...source_line import user_line
 from ...stream.rules import Length, Quotient, open_branch
@@ -38,7 +35,18 @@ from ...stream.tree import leaves
 from ...stream.where import INSTEAD, RETURNED, WRITTEN, is_of_streams, passes_on, refused
 from ..private import active_modes, enter_mode, leave_innermost_mode, set_gradients
 from ..tensor.stream_tensor import SHELL, TAKERS, StreamTensor
-from .arguments import ATOMS, bared, concerned, is_foreign, only_symbolic
+from .arguments import (
+    ATOMS,
+    DEFERRED,
+    apart,
+    bared,
+    concerned,
+    extended,
+    is_foreign,
+    is_stream,
+    is_view,
+    only_symbolic,
+)
 from .complex_pair import Complex, among
 from .constants import Arrays, Constant, constant_of
 from .custom import Gradients, saving
@@ -62,9 +70,6 @@ from .names import (
     writes,
 )
 from .places import Place, asked_for, handled, repeated
-
-#: What has a say in every function that it is given to.
-_DEFERRED = frozenset((Deferred, Scores, Greatest, Empty))
 
 _CURRENT: ContextVar[Forward | None] = ContextVar("dreamstream_forward", default=None)
 
@@ -236,6 +241,8 @@ class Forward(TorchFunctionMode):
         name = func.__name__
         if name in ("__get__", "__set__"):
             return self._attribute(func, name, args)
+        if name == "size" and type(own := getattr(args[0], "_inner", None)) is NativeStream and not kwargs:
+            return own.size(*args[1:])
         meaning = meaning_of(func)
         writes_into = meaning.in_place or kwargs.get("inplace") is True
         asked = None
@@ -247,7 +254,7 @@ class Forward(TorchFunctionMode):
             return first.through(name, func, args, kwargs)
         if meaning.name in WRITERS:
             return self._anew(func, meaning, args, kwargs)
-        if writes_into and (meaning.shares or _is_view(args)):
+        if writes_into and (meaning.shares or is_view(args)):
             return self._anew(func, meaning, args, kwargs)
         if writes_into:
             asked = asked_for(self, func, args, kwargs)
@@ -260,7 +267,7 @@ class Forward(TorchFunctionMode):
         """Ask the native front end."""
         name = func.__name__
         if self._has_loose:
-            if meaning.name == "cat" and (joined := self._extended(*args, **kwargs)) is not None:
+            if meaning.name == "cat" and (joined := extended(self, *args, **kwargs)) is not None:
                 return joined
             target = args[0] if args else None
             args, kwargs = self._bare(func, meaning, args, kwargs)
@@ -295,7 +302,7 @@ class Forward(TorchFunctionMode):
         if isinstance(own, Symbolic):
             known = hasattr(type(own), meaning.name) or meaning.name in OF_MASKS
             writes_into = meaning.in_place or meaning.name in WRITERS
-            if own.is_filled and (writes_into or not known):
+            if own.is_filled and (writes_into or not known) and meaning.name != "index_add":
                 own.become(*args[1:2] if meaning.name == "masked_fill" else ())
         elif isinstance(own, BatchTensor) and (meaning.in_place or meaning.name in WRITERS):
             given = [getattr(x, "_inner", None) for x in leaves((args[1:], kwargs))]
@@ -304,27 +311,9 @@ class Forward(TorchFunctionMode):
                 args[0]._inner = frames
             elif not func.__name__.startswith("__i"):  # else the name stands for the result
                 raise writes_into_all(func.__name__)
-        if meaning.name in ("cat", "stack") and any(_is_stream(x) for x in args[0]):
+        if meaning.name in ("cat", "stack") and any(is_stream(x) for x in args[0]):
             args = ([as_stream(x) for x in args[0]], *args[1:])
         return bared(args), bared(kwargs)
-
-    def _extended(self, tensors: Any, dim: int = 0, **_: Any) -> Any:
-        """Return a stream that is joined along L with frames of one number, as many as lengths say; else None."""
-        at = [i for i, x in enumerate(tensors) if _is_stream(x)]
-        inner: list[Any] = [getattr(x, "_inner", None) for x in tensors]
-        if len(at) != 1 or not isinstance(dim, int) or inner[at[0]].dims[dim] != "L":
-            return None
-        stream, others = inner[at[0]], [x for i, x in enumerate(inner) if i != at[0]]
-        if not all(isinstance(x, Symbolic) and x.is_filled for x in others):
-            return None
-        axis, out = dim % stream.ndim, tensors[at[0]]
-        for i in (*range(at[0] - 1, -1, -1), *range(at[0] + 1, len(inner))):
-            x = inner[i]
-            if x.ndim != stream.ndim or any(x.shape[k] != stream.shape[k] for k in range(x.ndim) if k != axis):
-                raise ShapeError.here(f"cat: {x.roles} doesn't line up with {stream.roles}")
-            pads = [*[0] * 2 * (x.ndim - 1 - axis), *((x.length, 0) if i < at[0] else (0, x.length))]
-            out = self.call(torch.nn.functional.pad, (out, pads), {"value": x.value})
-        return out
 
     def _called(self, func: Any, meaning: Meaning, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if kwargs.get("out") is not None:
@@ -337,7 +326,7 @@ class Forward(TorchFunctionMode):
             return self._wrapped(OF_LENGTHS[meaning.name](*args, **kwargs))
         listed = next((a for a in args[:2] if isinstance(a, (list, tuple))), ())
         shells: list[Any] = [x for x in (*listed, *args, *kwargs.values()) if type(x) is SHELL]
-        if not _DEFERRED.isdisjoint([type(x._inner) for x in shells]):
+        if not DEFERRED.isdisjoint([type(x._inner) for x in shells]):
             return self._defer(func, meaning, target, args, kwargs)
         given = [a if type(a) in ATOMS else self.unwrap(a) for a in args]
         if len(args) > 1 and isinstance(args[1], Symbolic) and meaning.name in ("__getitem__", "__setitem__"):
@@ -359,7 +348,7 @@ class Forward(TorchFunctionMode):
                 target._inner = result
                 return target
             return self._written(target, result, func.__name__)
-        return self._wrapped(result if meaning.shares else _apart(result, (*given, *named.values()), meaning.new))
+        return self._wrapped(result if meaning.shares else apart(result, (*given, *named.values()), meaning.new))
 
     def _defer(
         self, func: Any, meaning: Meaning, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -397,7 +386,8 @@ class Forward(TorchFunctionMode):
         complex_too = among((*args, *kwargs.values()))
         handler = (COMPLEX if complex_too else HANDLERS).get(name)
         if handler is not None:
-            handled()
+            if not name.endswith("dropout"):  # which in evaluation does nothing at all
+                handled()
             return handler(*args, **kwargs)
         if complex_too:
             raise NotStreamableError.here(
@@ -526,27 +516,6 @@ class Forward(TorchFunctionMode):
         else:
             target._inner = before.hold(result) if isinstance(before, Shared) else result
         return target
-
-
-def _is_view(args: tuple[Any, ...]) -> bool:
-    """Whether what is written into is no stream, or shares another's memory."""
-    inner = getattr(args[0], "_inner", None) if args else None
-    return type(inner) is not NativeStream or inner._view is not None
-
-
-def _apart(result: Any, given: Sequence[Any], new: bool) -> Any:
-    """Return a copy where torch copies and the native front end returned its argument or a view of it."""
-    if isinstance(result, NativeStream):
-        viewed = new and result._view and "edge" in vars(result)
-        return copied(result) if viewed or any(result is x for x in given) else result
-    if isinstance(result, Complex):
-        return result.each(lambda part: copied(part) if isinstance(part, NativeStream) else part)
-    return result
-
-
-def _is_stream(x: Any) -> bool:
-    inner = getattr(x, "_inner", None)
-    return type(x) is SHELL and not isinstance(inner, (Symbolic, BatchTensor)) and type(inner) not in _DEFERRED
 
 
 def as_stream(x: Any) -> Any:

@@ -182,7 +182,7 @@ class TorchCall(Call):
         counts = edges[0].counts
         made: list[Any] = [counts]
         alone = len(edges) == 1 or (len(edges) == 2 and edges[1].counts is counts)
-        if not plan.follows or not (alone or all([e.counts is counts for e in edges])):
+        if not plan.follows or not (alone or all(e.counts is counts for e in edges)):
             made = leg.op.counts(list(map(_COUNTS, edges)), self.ended, self.ids)
         plan.step.training = self.keeps_tape
         results = plan.run(plan.step, *values, *weights)
@@ -261,7 +261,7 @@ class TorchCall(Call):
             step.n = [most for _, most, _ in made]
             numbers = kernel.numbers if alike else lined_up and plan.lines_up
             if numbers and not alike and not self.keeps_tape:
-                numbers = all([w.is_dense for w in windows])
+                numbers = all(w.is_dense for w in windows)
         results: Sequence[Tensor | None] = [None] * len(outputs)
         if kernel.carries is not None or any(step.n):
             if numbers:
@@ -329,14 +329,6 @@ class TorchCall(Call):
 
 _COUNTS = attrgetter("counts")
 
-#: Operators that give the frames they are given, in other places.
-_SHIFTS: dict[str, Any] = {
-    "sync": lambda a: 0,
-    "pad": lambda a: a["left"],
-    "slice": lambda a: -a["start"] if a["step"] == 1 else None,
-    "cut": lambda a: -a["start"] if a["step"] == 1 else None,
-}
-
 
 class _Plan:
     """What holds of an operation's arithmetic in every call."""
@@ -345,7 +337,8 @@ class _Plan:
         op = leg.op
         self.kernel: Kernel = op.kernel if getattr(op, "in_python", False) else KERNELS[op.name]
         #: By how many frames its outputs lie behind the input's, whose values they are where all have come.
-        self.shift = _SHIFTS[op.name](op.attributes) if op.name in _SHIFTS and not len(weights) else None
+        moves = self.kernel.shift if not len(weights) else None
+        self.shift = None if moves is None else moves(op.attributes)
         self.holds = op.name == "hold"
         self.checked = getattr(op, "checked_input", None)
         self.arrays = any(isinstance(w, np.ndarray) for w in weights)
@@ -360,7 +353,8 @@ class _Plan:
         self.of_frames = self.framewise and leg.n_values > 0 and not (special or leg.lines[0].static)
         #: Whether rows of a window may begin at the same column.
         mode = op.attributes.get("mode", "constant")
-        self.lines_up = self.kernel.numbers and op.name not in ("pad", "pad_to") and mode in ("zeros", "constant")
+        values_given = self.kernel.shift is not None and len(weights) > 0  # as padding has them
+        self.lines_up = self.kernel.numbers and mode in ("zeros", "constant") and not values_given
         looks = getattr(op, "needs_frames", False) or getattr(op, "checks", False)
         self.follows = bool(op.same_counts) and not looks
 

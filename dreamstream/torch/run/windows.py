@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -40,6 +39,12 @@ class EagerWindow:
     @property
     def _lengths(self) -> Ints:
         return self._counts[:, 2] - self._counts[:, 0]
+
+    @property
+    def is_dense(self) -> bool:
+        """Whether no more than half of the new frames' columns stand behind rows."""
+        lengths = self._lengths
+        return self.even or len(lengths) * int(lengths.max(initial=0)) <= 2 * int(lengths.sum())
 
     @property
     def known(self) -> Tensor:
@@ -155,12 +160,6 @@ class Columns(EagerWindow):
     def _first(self) -> Ints:  # type: ignore[override]
         return self._counts[:, 0] - self._n_kept
 
-    @property
-    def is_dense(self) -> bool:
-        """Whether no more than half of the new frames' columns stand behind rows."""
-        lengths = self._lengths
-        return self.even or len(lengths) * int(lengths.max(initial=0)) <= 2 * int(lengths.sum())
-
     def _behind_kept(self, grid: Tensor) -> Tensor:
         n, kept = self._n_kept, self._kept
         if not n:
@@ -184,7 +183,7 @@ class Columns(EagerWindow):
             offset = first - self._begin
         else:
             offsets = first.numpy() - self._first
-            if not same(offsets):
+            if not len(offsets) or not same(offsets):
                 return self.take(first[:, None] + torch.arange(n), fill)
             offset = int(offsets[0])
         return _columns(self._grid(fill), offset, n, fill)

@@ -75,6 +75,100 @@ LINES: dict[str, Callable[[Any, Any, Any], Any]] = {
 }
 
 
+def _masked(ds: Any, x: Any) -> tuple[Any, Any]:
+    """Return scores of frames, and where the later ones are."""
+    length = x.shape[1]
+    return x @ x.transpose(1, 2) * 0.5, ds.ones(length, length).triu(1) > 0
+
+
+def _over(e: Any, x: Any) -> Any:
+    return (e / e.sum(-1, keepdim=True)) @ x
+
+
+def _lowered(ds: Any, x: Any) -> Any:
+    scores, later = _masked(ds, x)
+    scores = scores.masked_fill(later, -math.inf)
+    return scores - scores.amax(-1, keepdim=True)
+
+
+def _hidden_behind_exp(ds: Any, x: Any) -> Any:
+    scores, later = _masked(ds, x)
+    return (scores - scores.amax(-1, keepdim=True)).exp().masked_fill(later, 0.0)
+
+
+def _times_ones(ds: Any, x: Any) -> Any:
+    scores, later = _masked(ds, x)
+    return ds.exp(scores - scores.max(-1, keepdim=True)[0]) * ~later
+
+
+def _by_logarithm(ds: Any, x: Any) -> Any:
+    scores, later = _masked(ds, x)
+    scores = scores.masked_fill(later, -math.inf)
+    return (scores - scores.logsumexp(-1, keepdim=True)).exp() @ x
+
+
+def _by_inverse(ds: Any, x: Any) -> Any:
+    e = _lowered(ds, x).exp()
+    return (e * e.sum(-1)[..., None].reciprocal()) @ x
+
+
+def _beside_little(ds: Any, x: Any) -> Any:
+    e = _lowered(ds, x).exp()
+    return (e / (e.sum(-1, keepdim=True) + 1e-9)) @ x
+
+
+def _below_all(ds: Any, x: Any) -> Any:
+    scores, later = _masked(ds, x)
+    return _over((scores.masked_fill(later, -math.inf) - scores.amax()).exp(), x)
+
+
+def _blocks(ds: Any, F: Any, x: Any, heads: int = 0, **options: Any) -> Any:
+    """Let positions of blocks of four frames attend to each other."""
+    size = x.shape
+    y = F.pad(x, (0, 0, 0, -size[1] % 4)).reshape(size[0], -1, 4, 4)
+    y = y.view(size[0], -1, 4, heads, 4 // heads).transpose(2, 3) if heads else y
+    y = F.scaled_dot_product_attention(y, y * 0.5, y + 1, **options)
+    return (y.transpose(2, 3) if heads else y).reshape(size[0], -1, 4)
+
+
+def _over_each_other(ds: Any, x: Any, step: int = 2) -> Any:
+    """Add frames of four to zeros, each at its place."""
+    length = x.shape[1]
+    out = x.new_zeros(x.shape[0], (length - 1) * step + 4)
+    places = (ds.arange(length)[:, None] * step + ds.arange(4)[None]).reshape(-1)
+    return out.index_add_(1, places, x.reshape(x.shape[0], -1))[..., None]
+
+
+def _channels_over_each_other(ds: Any, x: Any) -> Any:
+    length = x.shape[1]
+    out = x.new_zeros(x.shape[0], 2, length + 3)
+    places = (ds.arange(length)[:, None] + ds.arange(4)).flatten()
+    both = ds.stack([x, -2 * x], 1).reshape(x.shape[0], 2, -1)
+    return out.index_add(2, places, both, alpha=0.5).transpose(1, 2)
+
+
+LINES |= {
+    "frames-over-each-other": lambda ds, F, x: _over_each_other(ds, x),
+    "frames-beside-each-other": lambda ds, F, x: _over_each_other(ds, x, 4),
+    "channels-over-each-other": lambda ds, F, x: _channels_over_each_other(ds, x),
+    "blocks": lambda ds, F, x: _blocks(ds, F, x),
+    "blocks-causal": lambda ds, F, x: _blocks(ds, F, x, is_causal=True),
+    "blocks-of-heads-causal": lambda ds, F, x: _blocks(ds, F, x, 2, is_causal=True),
+    "blocks-under-a-mask": lambda ds, F, x: _blocks(ds, F, x, attn_mask=ds.ones(4, 4).triu(-1) > 0, scale=0.3),
+    "blocks-of-heads-with-terms": lambda ds, F, x: _blocks(
+        ds, F, x, 2, attn_mask=ds.ones(4, 4).tril().to(x.dtype)
+    ),
+    "blocks-that-see-nothing": lambda ds, F, x: _blocks(ds, F, x, attn_mask=ds.ones(4, 4).tril(-1) > 0),
+    "softmax-by-hand": lambda ds, F, x: _over(_lowered(ds, x).exp(), x),
+    "softmax-by-hand-hidden-behind-exp": lambda ds, F, x: _over(_hidden_behind_exp(ds, x), x),
+    "softmax-by-hand-times-ones": lambda ds, F, x: _over(_times_ones(ds, x), x),
+    "softmax-by-hand-by-a-logarithm": lambda ds, F, x: _by_logarithm(ds, x),
+    "softmax-by-hand-by-an-inverse": lambda ds, F, x: _by_inverse(ds, x),
+    "softmax-by-hand-beside-little": lambda ds, F, x: _beside_little(ds, x),
+    "softmax-by-hand-below-all": lambda ds, F, x: _below_all(ds, x),
+}
+
+
 def _kernel(ds: Any, x: Any, *size: int) -> Any:
     return (ds.arange(math.prod(size)) % 7).to(x.dtype).reshape(size) * 0.1 - 0.2
 
@@ -101,4 +195,4 @@ for _name, _line in LINES.items():
     def _make(nn: Any, F: Any, ds: Any, line: Callable[[Any, Any, Any], Any] = _line) -> Any:
         return net(nn, lambda self, x: line(ds, F, x))
 
-    case(f"line-{_name}", BLC(4), _make, exports=_name not in HELD)
+    case(f"line-{_name}", BLC(4), _make, exports=_name not in HELD and not _name.startswith("softmax"))

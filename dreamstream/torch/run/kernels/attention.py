@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
 from functools import lru_cache
 from typing import Any
@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from .positions import there
 from .registry import Step, Window, windowed
@@ -170,7 +171,11 @@ def _of_torch(step: Step, a: dict[str, Any], windows: Sequence[Window], weights:
     if q.device.type != "cpu":
         return None
     q, k, v = (x.transpose(1, 2) for x in (q, k, v))
-    out = torch.nn.functional.scaled_dot_product_attention(q, k, v, mask, scale=a["scale"] or None)
+    seen = None if mask is None else torch.from_numpy(mask)
+    # torch's fused kernel has no second derivative
+    wanted = torch.is_grad_enabled() and (q.requires_grad or k.requires_grad or v.requires_grad)
+    with sdpa_kernel(SDPBackend.MATH) if wanted else nullcontext():
+        out = torch.nn.functional.scaled_dot_product_attention(q, k, v, seen, scale=a["scale"] or None)
     return out.transpose(1, 2) if math.isfinite(float(out.detach().sum())) else None
 
 
@@ -179,9 +184,7 @@ _MOST_SEEN = 2**18
 
 
 @lru_cache(maxsize=64)
-def _seen(
-    chunk: int, left: int, right: int, n: int, start: int, span: int, integers: bytes
-) -> tuple[bool, Tensor | None]:
+def _seen(chunk: int, left: int, right: int, n: int, start: int, span: int, integers: bytes) -> tuple[bool, Any]:
     """Return whether each query sees a key, and which ones, ``(B, 1, n, span)``; None where each sees all.
 
     Parameters
@@ -195,13 +198,13 @@ def _seen(
     first, known, least, new = np.frombuffer(integers, np.int64).reshape(4, -1, 1)
     position = first + np.arange(n)
     begin = position // chunk * chunk if chunk else np.zeros_like(position)
-    low = np.maximum(begin - left if left >= 0 else 0, least)
+    low = np.maximum(begin - left if left >= 0 else np.zeros_like(begin), least)
     high = np.minimum(known, begin + chunk + right if chunk and right >= 0 else known)
     at, present = start + np.arange(span), np.arange(n) < new
     seen = (at >= low[..., None]) & (at < high[..., None])
     each_sees = not (present & ~seen.any(-1)).any()
-    seen |= ~present[..., None]
-    return each_sees, None if seen.all() else torch.from_numpy(seen)[:, None]
+    seen = seen | ~present[..., None]  # of one query where all see the same
+    return each_sees, None if seen.all() else seen[:, None]
 
 
 def _kept(window: Window, old: Tensor, n: int) -> Tensor:

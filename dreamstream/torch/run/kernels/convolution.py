@@ -19,6 +19,7 @@ from .shape import pad_axis
 
 
 def _one_tap(step: Step, weights: Sequence[Any]) -> Callable[..., Tensor] | None:
+    """Return what runs where a kernel has one tap."""
     a = step.attributes
     if weights[0].shape[2] > 1 or (a["stride"], a["left"], a["right"]) != (1, 0, 0):
         return None
@@ -131,12 +132,16 @@ def _plane_repeats(step: Step, weights: Sequence[Tensor | None]) -> int:
 
 def _planes_alone(step: Step, weights: Sequence[Any]) -> Callable[..., Tensor] | None:
     """Return what runs where frames are images, or where a kernel has one tap along the stream."""
-    a, weight = step.attributes, plane_weight(weights[0], step.attributes["axis"])
-    run = _convolved if "inner_mode" in a else _transposed
+    a, shape = step.attributes, weights[0].shape
+    taps = 1 if len(shape) == 3 else shape[3 if a["axis"] else 2]
+    ends: tuple[int, ...]
+    if "inner_mode" in a:
+        run, ends = _convolved, (a["padding"] or (0, 0))[:2]
+    else:
+        run, ends = _transposed, ((a["padding"] or (0,))[0], (a["output_padding"] or (0,))[0])
     if step.ranks[0] == 3:
         return lambda step, x, weight, bias: run(step, x, weight, bias, images=True)
-    ends = (*(a["padding"] or (0, 0))[:2], *(a.get("output_padding") or (0,))[:1])
-    if weight.shape[2] > 1 or (a["stride"] or (1,))[0] > 1 or any(ends if run is _convolved else ends[::2]):
+    if taps > 1 or (a["stride"] or (1,))[0] > 1 or any(ends):
         return None
     return lambda step, x, weight, bias: run(step, x.unsqueeze(0), weight, bias)[0]
 

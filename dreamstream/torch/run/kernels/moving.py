@@ -17,7 +17,7 @@ def _padding_repeats(step: Step, weights: Sequence[Tensor | None]) -> int:
     return 0 if given or step.name != "pad" else repeats_by_zeros(step, weights)
 
 
-@windowed("pad", "pad_to", numbers=True, repeats=_padding_repeats)
+@windowed("pad", "pad_to", numbers=True, repeats=_padding_repeats, shift=lambda a: a["left"])
 def pad(step: Step, x: Window, more: Tensor | None = None) -> Tensor:
     """Return the stream with frames before and behind it."""
     a = step.attributes
@@ -42,7 +42,7 @@ def pad_to_multiple(step: Step, x: Window) -> Tensor:
     return padded_run(x, step.first[0] - a["left"], step.n[0], a["mode"], a["value"], end)
 
 
-@windowed("slice", "cut", numbers=True, repeats=1)
+@windowed("slice", "cut", numbers=True, repeats=1, shift=lambda a: -a["start"] if a["step"] == 1 else None)
 def part(step: Step, x: Window, *_: Window) -> Tensor:
     """Return every step-th frame from a start on; where they end the counts say."""
     a = step.attributes
@@ -60,7 +60,7 @@ def put(step: Step, x: Window, v: Window) -> Tensor:
     return torch.where(replaced, other, own)
 
 
-@windowed("sync", numbers=True, repeats=1)
+@windowed("sync", numbers=True, repeats=1, shift=lambda a: 0)
 def sync(step: Step, x: Window, *_: Window) -> Tensor:
     """Return the stream as far as the others have come."""
     if step.live and not isinstance(step.first[0], int):

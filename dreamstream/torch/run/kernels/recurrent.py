@@ -6,10 +6,12 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from ...private import recurrent_function
+from ...tensor.padding import Ints
 from .positions import rows_apart, there, traced
 from .registry import State, Step, Window, framewise, windowed
 
@@ -176,7 +178,7 @@ def _packed(
 ) -> tuple[Tensor, State]:
     """Run rows of unequal lengths, time after time all that still have a frame, the longest first."""
     n_rows, n = frames.shape[:2]
-    order, places, batches = _by_length(lengths.numpy().tobytes(), n)
+    order, places, batches = map(torch.from_numpy, _by_length(lengths.numpy().tobytes(), n))
     at, rows = there(places, frames), there(order, frames)
     starts = tuple(s.index_select(0, rows).transpose(0, 1).contiguous() for s in state)
     data = frames.flatten(0, 1).index_select(0, at)
@@ -186,12 +188,13 @@ def _packed(
 
 
 @lru_cache(maxsize=64)
-def _by_length(lengths: bytes, n: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Return rows by falling length, where their frames stand in rows of n, time after time, and how many each has."""
-    known = torch.frombuffer(bytearray(lengths), dtype=torch.int64)
-    order = known.argsort(descending=True, stable=True)[: int((known > 0).sum())]
-    present = torch.arange(n)[:, None] < known[order]  # (n, rows)
-    return order, (order * n + torch.arange(n)[:, None])[present], present.sum(1)
+def _by_length(lengths: bytes, n: int) -> tuple[Ints, Ints, Ints]:
+    """Return rows by falling length, where their frames stand in rows of n, by time, and how many then."""
+    known = np.frombuffer(lengths, np.int64)
+    order = np.argsort(-known, kind="stable")[: np.count_nonzero(known)]
+    times = np.arange(n)[:, None]
+    present = times < known[order]  # (n, rows)
+    return order, (order * n + times)[present], present.sum(1)
 
 
 def _layers(

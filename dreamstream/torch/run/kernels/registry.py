@@ -130,6 +130,9 @@ class Kernel:
         values have its dtype.
     alone : callable or None
         ``fn(step, weights)`` gives a framewise kernel that serves in a call, where windows are of one frame.
+    shift : callable or None
+        ``fn(attributes)`` says how many frames behind the input the outputs lie, which are its frames where all of
+        these have come and none of the padding; None where they are others.
     """
 
     run: Callable[..., Any]
@@ -138,6 +141,7 @@ class Kernel:
     carries: Callable[[Step, Sequence[Tensor | None], Tensor], State] | None = None
     repeats: int | Callable[[Step, Sequence[Tensor | None]], int] = 0
     alone: Callable[[Step, Sequence[Any]], Callable[..., Any] | None] | None = None
+    shift: Callable[[dict[str, Any]], int | None] | None = None
 
 
 KERNELS: dict[str, Kernel] = {}
@@ -154,15 +158,9 @@ def each_frame(rows: Mapping[str, Callable[..., Any]]) -> None:
         framewise(name)(fn)
 
 
-def windowed(
-    *names: str,
-    numbers: bool = False,
-    carries: Callable[[Step, Sequence[Tensor | None], Tensor], State] | None = None,
-    repeats: int | Callable[[Step, Sequence[Tensor | None]], int] = 0,
-    alone: Callable[[Step, Sequence[Any]], Callable[..., Any] | None] | None = None,
-) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Enter a windowed kernel under the names of its operators."""
-    return _enter(names, framewise=False, numbers=numbers, carries=carries, repeats=repeats, alone=alone)
+def windowed(*names: str, **kind: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Enter a windowed kernel under the names of its operators; `kind` has what else `Kernel` says of it."""
+    return _enter(names, framewise=False, **kind)
 
 
 def _enter(names: Sequence[str], **kind: Any) -> Callable[..., Any]:

@@ -1,0 +1,168 @@
+"""What a server allows: clients that flood, read nothing, vanish, or come too many."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+
+import numpy as np
+import pytest
+
+pytest.importorskip("websockets"), pytest.importorskip("h11"), pytest.importorskip("prometheus_client")
+
+from serving import ByHand, by_hand, equal, fetched, handshake, offline, running, samples, service, streamed, until
+from websockets.asyncio.client import connect as open_socket
+from websockets.exceptions import ConnectionClosed, InvalidStatus
+
+from dreamstream.client import ServerError
+from dreamstream.client.protocol import PATH, SUBPROTOCOL, message, packed
+from dreamstream.serve import Limits
+
+
+# ---------------------------------------------------------------- limits
+def test_pings_are_answered_while_steps_are_long():
+    async def main():
+        own = service(limits=Limits(ping=0.05, tick=1e-6, save=10))
+        async with running(own) as url:
+            if own._thread is None:
+                pytest.skip("one processor")
+            runner = own.models["net"].hosts[0]._runner
+            step = runner.step
+            runner.step = lambda rows: (time.sleep(0.3), step(rows))[1]
+            x = samples(600)
+            equal(await streamed(url, x, 100, 0.1), offline(x))
+            assert own.metrics.resumed._value.get() == 0
+
+    asyncio.run(main())
+
+
+def test_clients_that_vanish_are_not_counted():
+    async def main():
+        own = service(limits=Limits(grace=0.1))
+        async with running(own) as url:
+            for _ in range(5):
+                clients = [ByHand(url) for _ in range(5)]
+                for client in clients:
+                    await client.__aenter__()
+                    await client.start()
+                    await client.give(0, samples(50))
+                for client in clients:
+                    client.socket.transport.abort()
+            await until(lambda: not own.streams)
+            assert "dreamstream_connections 0.0" in (await fetched(url, "/metrics"))[1]
+            assert own.models["net"].engine.ids == [] and own.models["net"].hosts[0].streams == {}
+
+    asyncio.run(main())
+
+
+def test_nothing_is_compressed():
+    async def talk(url, client):
+        async with open_socket(url + PATH, subprotocols=[SUBPROTOCOL], compression="deflate") as socket:
+            assert socket.protocol.extensions == []
+
+    by_hand(talk)
+
+
+def test_a_client_that_reads_nothing_and_acknowledges_all():
+    async def main():
+        own = service(limits=Limits(unacknowledged=60, queued=1e6, save=1e6))
+        async with running(own) as url:
+            reader, writer = await asyncio.open_connection("127.0.0.1", int(url.rpartition(":")[2]), limit=1)
+            writer.write(handshake())
+
+            def say(opcode, data):
+                writer.write(bytes((0x80 | opcode, 254)) + len(data).to_bytes(2, "big") + bytes(4) + data)
+
+            say(1, message("start").encode())
+            await until(lambda: own.streams)
+            (stream,) = own.streams.values()
+            x = np.zeros(8000, np.float32)
+            for k in range(300):
+                say(2, packed(8000 * k, 0, x))
+                await until(lambda k=k: stream.stepped == 8000 * (k + 1) or stream.connection is None)
+                if stream.connection is None:
+                    break
+                stream.acknowledge(stream.made)
+            assert stream.connection is None and k < 299
+            writer.close()
+
+    asyncio.run(main())
+
+
+def test_a_client_that_floods_is_not_read():
+    async def talk(url, client):
+        await client.start()
+        x, task = samples(16000), None
+        for k in range(40):
+            task = client.give(16000 * k, x)
+            try:
+                await asyncio.wait_for(task, 0.5)
+            except (asyncio.TimeoutError, ConnectionClosed):
+                break
+        client.socket.transport.abort()
+        equal(await streamed(url, samples(500)), offline(samples(500)))
+
+    by_hand(talk)
+
+
+def test_a_client_that_acknowledges_nothing():
+    async def main():
+        own = service(limits=Limits(unacknowledged=0.2, save=10))
+        async with running(own) as url, ByHand(url) as client:
+            told = await client.start()
+            await client.give(0, samples(100))
+            await asyncio.sleep(0.3)
+            await client.give(100, samples(100))
+            (stream,) = own.streams.values()
+            await asyncio.sleep(0.1)
+            assert stream.stepped == 100  # it waits
+            assert await client.closed() == 4429
+            async with ByHand(url) as other:
+                await other.say("resume", stream=told["stream"], output=[20, 100], saved=0)
+                await other.told("started")
+                await until(lambda: stream.stepped == 200)
+
+    asyncio.run(main())
+
+
+def test_too_many_streams_and_too_fast():
+    async def main():
+        own = service(limits=Limits(streams=10, opens=12.0))
+        async with running(own) as url, contextlib.AsyncExitStack() as stack:
+            clients = [await stack.enter_async_context(ByHand(url)) for _ in range(10)]
+            for client in clients[:9]:
+                await client.start()
+            await clients[9].say("start")
+            assert await clients[9].closed() == 1013  # a tenth is for those that come back
+            with pytest.raises(InvalidStatus) as caught:
+                for _ in range(20):
+                    await stack.enter_async_context(ByHand(url))
+            assert caught.value.response.status_code == 503
+            assert caught.value.response.headers["retry-after"] == "1"
+
+    asyncio.run(main())
+
+
+def test_a_connection_that_says_nothing():
+    async def main():
+        async with running(service(limits=Limits(handshake=0.2))) as url:
+            reader, writer = await asyncio.open_connection("127.0.0.1", int(url.rpartition(":")[2]))
+            writer.write(b"GET /v1/str")
+            assert await asyncio.wait_for(reader.read(), 5) == b""
+            async with ByHand(url) as client:
+                assert await client.closed() == 1006
+
+    asyncio.run(main())
+
+
+def test_who_may_stream():
+    async def talk(url, client):
+        await client.say("start", token="wrong")
+        assert await client.closed() == 4401
+        with pytest.raises(ServerError, match="token") as caught:
+            await streamed(url, samples(5))
+        assert caught.value.code == 4401
+        equal(await streamed(url, samples(500), token="right"), offline(samples(500)))
+
+    by_hand(talk, lambda: service(authorize=lambda token, address: token == "right" and address == "127.0.0.1"))

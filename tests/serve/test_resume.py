@@ -1,0 +1,266 @@
+"""Streams that come back: to the server that they left, or to one that comes after, killed at any moment."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+
+pytest.importorskip("websockets"), pytest.importorskip("h11"), pytest.importorskip("prometheus_client")
+
+from serving import (
+    ByHand,
+    Net,
+    a_redis,
+    by_hand,
+    engine,
+    equal,
+    offline,
+    running,
+    samples,
+    service,
+    streamed,
+    until,
+)
+
+from dreamstream.serve import FolderStore, Limits, Model, Service
+
+
+# ---------------------------------------------------------------- streams that come back
+def test_outputs_before_a_record_are_not_lost(tmp_path):
+    """Frames that left and never arrived are sent again by the server that comes after."""
+
+    async def main():
+        x = samples(1000)
+        async with running(service(FolderStore(tmp_path))) as url, ByHand(url) as client:
+            told = await client.start()
+            await client.give(0, x)
+            while (saved := (await client.told("saved"))["input"]) < 800:
+                pass
+        async with (
+            running(service(FolderStore(tmp_path))) as url,
+            ByHand(url) as client,
+        ):  # of another process, as it were
+            await client.say("resume", stream=told["stream"], output=[0, 0], saved=saved)
+            again = await client.told("started")
+            assert again["input"] >= saved
+            await client.give(again["input"], x[again["input"] :])
+            await client.say("end", input=1000)
+            await client.told("ended")
+            for port, want in enumerate(offline(x)):
+                y = b"".join(bytes(rest) for _, p, rest in client.frames if p == port)
+                assert y == want.tobytes()
+
+    asyncio.run(main())
+
+
+MOMENTS = ("before its first record", "before it hears of a record", "before it acknowledges the end")
+
+
+@pytest.mark.parametrize("moment", MOMENTS)
+def test_servers_that_are_killed_one_after_the_other(tmp_path, moment):
+    """What a server leaves that is killed at a moment is what the next one has, twice."""
+
+    async def main():
+        x, told, have = samples(600), None, [b"", b""]
+        for turn in range(3):
+            own = service(
+                FolderStore(tmp_path / str(turn)), limits=Limits(save=10 if moment == MOMENTS[0] else 0.1)
+            )
+            async with running(own) as url, ByHand(url) as client:
+                if told is None:
+                    told, at = await client.start(), 0
+                else:
+                    sizes = (len(have[0]) // 12, len(have[1]) // 4)
+                    await client.say("resume", stream=told["stream"], output=sizes, saved=0)
+                    at = (await client.told("started"))["input"]
+                    assert at == 0 if moment == MOMENTS[0] else at > 0
+                if turn == 2 or moment == MOMENTS[2]:
+                    if at < 600:
+                        await client.give(at, x[at:])
+                    await client.say("end", input=600)
+                    await client.told("ended")
+                else:
+                    await client.give(at, x[at : at + 200])
+                    await (asyncio.sleep(0.1) if moment == MOMENTS[0] else client.told("saved"))
+                for position, port, rest in client.frames:  # of the last that was told
+                    size = 12 if port == 0 else 4
+                    have[port] += bytes(rest)[max(0, len(have[port]) - position * size) :]
+                shutil.copytree(tmp_path / str(turn), tmp_path / str(turn + 1))
+        for found, want in zip(have, offline(x)):
+            assert found == want.tobytes()
+
+    asyncio.run(main())
+
+
+def test_two_connections_come_back_at_once():
+    async def talk(url, client):
+        x, told = samples(500), await client.start()
+        await client.give(0, x[:100])
+        async with ByHand(url) as one, ByHand(url) as two:
+            again = {"stream": told["stream"], "output": [0, 0], "saved": 0}
+            await asyncio.gather(one.say("resume", **again), two.say("resume", **again))
+            await asyncio.gather(one.told("started"), two.told("started"))
+            first = asyncio.create_task(one.closed())
+            done, _ = await asyncio.wait([first], timeout=0.3)
+            left, gone = (two, one) if done else (one, two)
+            assert (first.result() if done else await gone.closed()) == 4409
+            first.cancel()
+            await asyncio.gather(first, return_exceptions=True)
+            await left.give(100, x[100:])
+            await left.say("end", input=500)
+            assert (await left.told("ended"))["output"] == [125, 500]
+
+    by_hand(talk)
+
+
+def test_a_clock_that_is_set_back(monkeypatch):
+    now = [2e9]
+
+    def back():
+        now[0] -= 1000
+        return now[0]
+
+    async def talk(url, client):
+        monkeypatch.setattr(time, "time", back)
+        equal(await streamed(url, samples(3000), 50, 0.005), offline(samples(3000)))
+        monkeypatch.undo()
+
+    by_hand(talk)
+
+
+def test_the_last_connection_wins():
+    async def talk(url, client):
+        told = await client.start()
+        await client.give(0, samples(100))
+        async with ByHand(url) as other:
+            await other.say("resume", stream=told["stream"], output=[0, 0], saved=0)
+            assert (await other.told("started"))["input"] in (0, 100)
+            assert await client.closed() == 4409
+
+    by_hand(talk)
+
+
+def test_a_late_resume_hears_the_totals():
+    async def talk(url, client):
+        told = await client.start()
+        await client.give(0, samples(100))
+        await client.say("end", input=100)
+        ended = await client.told("ended")
+        await client.say("ack", output=ended["output"])
+        assert await client.closed() == 1000
+        async with ByHand(url) as other:
+            await other.say("resume", stream=told["stream"], output=ended["output"], saved=100)
+            assert (await other.told("ended"))["output"] == ended["output"]
+        async with ByHand(url) as other:
+            await other.say("resume", stream=told["stream"], output=[0, 0], saved=100)
+            assert await other.closed() == 4404
+
+    by_hand(talk)
+
+
+def test_streams_without_a_connection_leave_the_engine():
+    async def main():
+        own = service(limits=Limits(grace=0.1, keep=0.6, save=10))
+        async with running(own) as url:
+            async with ByHand(url) as client:
+                told = await client.start()
+                await client.give(0, samples(100))
+                await asyncio.sleep(0.1)
+            model = own.models["net"]
+            await until(lambda: not own.streams)
+            assert model.engine.ids == []
+            async with ByHand(url) as client:
+                await client.say("resume", stream=told["stream"], output=[0, 0], saved=0)
+                assert (await client.told("started"))["input"] == 100 and len(own.streams) == 1
+                await client.give(100, samples(9))
+                await until(lambda: model.engine.ids)
+            await until(lambda: not own.streams)
+            await asyncio.sleep(1.0)
+            async with ByHand(url) as client:  # forgotten: what the client has dropped is lost, and it is told so
+                await client.say("resume", stream=told["stream"], output=[0, 0], saved=50)
+                assert await client.closed() == 4404
+
+    asyncio.run(main())
+
+
+def test_another_version_of_a_model(tmp_path):
+    class Other(Net):
+        def forward(self, x):
+            y, z = super().forward(x)
+            return y, z * 1.5
+
+    async def main():
+        async with running(service(FolderStore(tmp_path))) as url, ByHand(url) as client:
+            told = await client.start()
+        store, limits = FolderStore(tmp_path), Limits()
+        other = Service({"net": Model("net", engine(Other), limits)}, store, limits)
+        async with running(other) as url, ByHand(url) as client:
+            await client.say("resume", stream=told["stream"], output=[0, 0], saved=0)
+            assert await client.closed() == 4410
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize(
+    ("kills", "store"),
+    [
+        (2, "folder"),
+        pytest.param(50, "folder", marks=pytest.mark.slow),
+        pytest.param(50, "redis", marks=pytest.mark.slow),
+    ],
+)
+def test_killed_servers_lose_no_frame(tmp_path, kills, store):
+    engine().save(tmp_path / "net.dsm")
+    with contextlib.ExitStack() as stack:
+        state = str(tmp_path / "state") if store == "folder" else stack.enter_context(a_redis(tmp_path))
+        _kill_and_call(tmp_path, kills, state)
+
+
+def _kill_and_call(tmp_path, kills, state):
+    with contextlib.closing(__import__("socket").create_server(("127.0.0.1", 0))) as free:
+        port = free.getsockname()[1]
+    command = [sys.executable, "-m", "dreamstream", "serve", str(tmp_path / "net.dsm"), "--port", str(port)]
+    command += ["--state", state, "--save", "0.2"]
+    generator, gaps, frames = random.Random(0), [], 0
+
+    def begin():
+        process = subprocess.Popen(command, stdout=subprocess.PIPE)
+        if generator.random() < 0.8:  # else it may be killed while it starts
+            process.stdout.readline()
+        return process
+
+    async def callers(k, going):
+        nonlocal frames
+        n = 0
+        while going():
+            x = samples(generator.randrange(1, 6000), [k, n])
+            equal(await streamed(f"ws://127.0.0.1:{port}", x, 51, 0.008, gaps=gaps), offline(x))
+            n, frames = n + 1, frames + len(x)
+        return n
+
+    async def main():
+        process, left = begin(), kills
+        tasks = [asyncio.create_task(callers(k, lambda: left > 0)) for k in range(6)]
+        while left:
+            await asyncio.sleep(generator.uniform(1, 3) if kills > 2 else 0.5)
+            process.kill()
+            process.wait()
+            process, left = await asyncio.get_running_loop().run_in_executor(None, begin), left - 1
+        streams = sum(await asyncio.gather(*tasks))
+        assert streams >= 6
+        outages = [gap for gap in gaps if gap > 0.2] or [0.0]
+        p50, p99 = np.percentile(outages, [50, 99])
+        print(f"{kills} kills, {streams} streams, {frames} frames; outages p50 {p50:.2f}, p99 {p99:.2f} s")
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(30) == 0
+
+    asyncio.run(main())

@@ -1,0 +1,57 @@
+"""torch's functions behind recurrent layers, which forwards call by themselves, stream as the layers do."""
+
+from __future__ import annotations
+
+import pytest
+
+torch = pytest.importorskip("torch")
+from one_stream import held, patched, stepped
+from torch import nn
+
+import dreamstream as ds
+
+
+class Net(nn.Module):
+    def __init__(self, function, layer, order=lambda x: x, times=1.0):
+        super().__init__()
+        self.function, self.layer, self.order, self.times = function, layer, order, times
+
+    def forward(self, x):
+        layer, lead = self.layer, self.layer.num_layers
+        h = torch.zeros(lead, x.size(0), layer.proj_size or layer.hidden_size)
+        hx = (h, x.new_zeros(lead, x.size(0), layer.hidden_size)) if layer.mode == "LSTM" else h
+        weights = [w * self.times for w in layer._flat_weights]
+        options = (layer.bias, lead, 0.0, self.training, False, layer.batch_first)
+        return self.order(self.function(self.order(x), hx, weights, *options)[0])
+
+
+def turned(x):
+    return x.transpose(0, 1)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: Net(torch._VF.lstm, nn.LSTM(4, 5, 2, batch_first=True)),
+        lambda: Net(torch.lstm, nn.LSTM(4, 5), turned),
+        lambda: Net(torch.lstm, nn.LSTM(4, 5, batch_first=True, proj_size=3)),
+        lambda: Net(torch._VF.lstm, nn.LSTM(4, 5, 2, batch_first=True), times=0.5),
+        lambda: Net(torch.gru, nn.GRU(4, 5, 2, batch_first=True)),
+        lambda: Net(torch._VF.gru, nn.GRU(4, 5, batch_first=True, bias=False)),
+        lambda: Net(torch.rnn_tanh, nn.RNN(4, 5, batch_first=True)),
+        lambda: Net(torch._VF.rnn_relu, nn.RNN(4, 5, batch_first=True, nonlinearity="relu")),
+    ],
+)
+def test_functions_are_their_layers(make):
+    model = make().eval().requires_grad_(False)
+    x = torch.randn(23, 4)
+    whole = model(x[None])[0].numpy()
+    engine = ds.compile(model, ("B", "L", 4))
+    online = ds.patch_module(model).online()
+    held([stepped(engine), patched(online)], x, whole, 2e-6)
+
+
+def test_dropout_between_layers_is_refused():
+    net = Net(lambda x, hx, w, *o: torch.lstm(x, hx, w, True, 2, 0.5, True, False, True), nn.LSTM(4, 5, 2))
+    with pytest.raises(ds.NotStreamableError, match=r"torch.lstm .* call its layer"):
+        ds.compile(net, ("B", "L", 4))
