@@ -22,6 +22,10 @@
 #endif
 #endif
 
+#if defined(__aarch64__) && defined(__linux__)
+#include <sys/auxv.h>
+#endif
+
 #define BIT(n) (UINT32_C(1) << (n))
 #define OSXSAVE BIT(27)
 
@@ -48,8 +52,9 @@ static const struct {
     [DS_ISA_X86_AMX] = {"x86_amx",
                         {.leaf7_edx = BIT(22) | BIT(24) | BIT(25), /* bf16, tile, int8 */
                          .xcr0 = 0x60000}}, /* tile configuration, tile data */
+    [DS_ISA_ARM_V8] = {"arm_v8", {0}},
 };
-enum { N_LEVELS = sizeof levels / sizeof *levels };
+enum { N_LEVELS = sizeof levels / sizeof *levels, N_X86_LEVELS = DS_ISA_X86_AMX + 1 };
 
 static bool has(const ds_cpu_words *words, const ds_cpu_words *needs)
 {
@@ -62,7 +67,7 @@ static bool has(const ds_cpu_words *words, const ds_cpu_words *needs)
 ds_isa ds_cpu_decode(const ds_cpu_words *words)
 {
     int isa = DS_ISA_REF;
-    while (isa + 1 < N_LEVELS && has(words, &levels[isa + 1].needs))
+    while (isa + 1 < N_X86_LEVELS && has(words, &levels[isa + 1].needs))
         isa++;
     return (ds_isa)isa;
 }
@@ -95,6 +100,30 @@ ds_cpu_words ds_cpu_read(void)
     return words;
 }
 
+#if defined(__aarch64__)
+#if defined(__linux__)
+static bool system_has(unsigned long bit)
+{
+    return (getauxval(AT_HWCAP) & bit) != 0;
+}
+#else
+static bool system_has(unsigned long bit)
+{
+    return bit == BIT(1); /* every processor of this kind that runs programs has vectors */
+}
+#endif
+
+/* Bits of Linux's AT_HWCAP: ASIMD is 1, ASIMDDP 20. */
+static ds_isa best_up_to(ds_isa cap)
+{
+    return cap == DS_ISA_ARM_V8 && system_has(BIT(1)) ? cap : DS_ISA_REF;
+}
+
+bool ds_cpu_dots(void)
+{
+    return system_has(BIT(20));
+}
+#else
 /* Linux switches the tiles' 8 KiB of state on for processes that ask; elsewhere, never. */
 static bool allow_tiles(void)
 {
@@ -109,6 +138,8 @@ static bool allow_tiles(void)
 
 static ds_isa best_up_to(ds_isa cap)
 {
+    if (cap == DS_ISA_ARM_V8)
+        return DS_ISA_REF;
     const uint32_t intel = 0x756e6547; /* "Genu", of "GenuineIntel" */
     const ds_cpu_words words = ds_cpu_read();
     const ds_isa most = ds_cpu_decode(&words);
@@ -119,15 +150,27 @@ static ds_isa best_up_to(ds_isa cap)
     return isa == DS_ISA_X86_BF16 && cap != isa && words.leaf0_ebx == intel ? DS_ISA_X86_V4 : isa;
 }
 
+bool ds_cpu_dots(void)
+{
+    return false;
+}
+#endif
+
 ds_isa ds_cpu_best(void)
 {
+#if defined(__aarch64__)
+    return best_up_to(DS_ISA_ARM_V8);
+#else
     return best_up_to(DS_ISA_X86_AMX);
+#endif
 }
 
 ds_status ds_cpu_choose(ds_isa *isa, const char *cap)
 {
-    if (cap == NULL || cap[0] == '\0')
-        cap = levels[DS_ISA_X86_AMX].name;
+    if (cap == NULL || cap[0] == '\0') {
+        *isa = ds_cpu_best();
+        return DS_OK;
+    }
     for (int level = 0; level < N_LEVELS; level++) {
         if (strcmp(cap, levels[level].name) == 0) {
             *isa = best_up_to((ds_isa)level);
@@ -136,7 +179,7 @@ ds_status ds_cpu_choose(ds_isa *isa, const char *cap)
     }
     return ds_fail(
         DS_ARGUMENT,
-        "unknown instruction set '%s': expected ref, x86_v3, x86_v4, x86_bf16 or x86_amx",
+        "unknown instruction set '%s': expected ref, x86_v3, x86_v4, x86_bf16, x86_amx or arm_v8",
         DS_SHOWN(cap));
 }
 

@@ -183,8 +183,8 @@ DS_API ds_status ds_set_log(ds_log_callback callback, void *context);
 /* ---- backends ------------------------------------------------------------------------------- */
 
 /* A backend is a set of kernels: one per instruction set ("ref", plain C; "x86_v3", AVX2 and FMA;
- * "x86_v4", AVX-512; "x86_bf16", its instruction for bf16, too; "x86_amx", tile units, too), each also
- * with products by OpenBLAS ("x86_v4+openblas") where that is built in.
+ * "x86_v4", AVX-512; "x86_bf16", its instruction for bf16, too; "x86_amx", tile units, too; "arm_v8",
+ * the vectors of 64-bit ARM), each also with products by OpenBLAS ("x86_v4+openblas") where that is built in.
  * Those without OpenBLAS give the same bits as each other. */
 typedef struct ds_backend_info {
     size_t struct_size; /* set by the caller */

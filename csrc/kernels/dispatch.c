@@ -11,6 +11,8 @@ static const struct {
 #if DSK_X86
     {DS_ISA_X86_V3, dsk_table__x86_v3},     {DS_ISA_X86_V4, dsk_table__x86_v4},
     {DS_ISA_X86_BF16, dsk_table__x86_bf16}, {DS_ISA_X86_AMX, dsk_table__x86_amx},
+#elif DSK_ARM
+    {DS_ISA_ARM_V8, dsk_table__arm_v8},
 #endif
 };
 

@@ -388,7 +388,7 @@ typedef struct ds_real_kernels {
 
 typedef struct ds_kernels {
     const char *
-        name; /* "ref", "x86_v3", "x86_v4", "x86_bf16", "x86_amx", with "+openblas" where products go there */
+        name; /* "ref", "x86_v3", "x86_v4", "x86_bf16", "x86_amx", "arm_v8", with "+openblas" where products go there */
     ds_isa isa;
     ds_real_kernels real[2]; /* float, double */
 } ds_kernels;

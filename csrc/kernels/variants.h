@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/transpose.h"
+#include "cpu/detect.h"
 #include "kernels/kernels.h"
 
 /* Whether the variants for x86 are compiled in. */
@@ -15,6 +16,12 @@
 #define DSK_X86 1
 #else
 #define DSK_X86 0
+#endif
+/* Whether the one for ARM is. */
+#if defined(__aarch64__) && defined(__ARM_NEON) && (defined(__GNUC__) || defined(__clang__))
+#define DSK_ARM 1
+#else
+#define DSK_ARM 0
 #endif
 
 #if defined(DS_HAVE_OPENBLAS) && DS_HAVE_OPENBLAS
@@ -29,6 +36,7 @@ const ds_kernels *dsk_table__x86_v3(bool blas);
 const ds_kernels *dsk_table__x86_v4(bool blas);
 const ds_kernels *dsk_table__x86_bf16(bool blas);
 const ds_kernels *dsk_table__x86_amx(bool blas);
+const ds_kernels *dsk_table__arm_v8(bool blas);
 
 /* Products of int8 for processors that have no instruction for them. */
 void dsk_product_int8__x86_v3(const ds_packed *weight, void *const *y, const void *const *x,

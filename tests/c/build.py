@@ -6,6 +6,7 @@ plain    the objects of the package itself, with OpenBLAS where it is found
 noblas   the same without OpenBLAS
 asan     address and undefined-behaviour sanitizers, without OpenBLAS
 tsan     thread sanitizer, without OpenBLAS
+aarch64  for 64-bit ARM by a cross compiler, run under emulation, without OpenBLAS
 
     python tests/c/build.py --variant asan --run [name ...]
     python tests/c/build.py --variant noblas --valgrind [name ...]     # slow
@@ -18,6 +19,7 @@ import argparse
 import fcntl
 import importlib.util
 import os
+import shutil
 import subprocess
 import sys
 import sysconfig
@@ -31,7 +33,9 @@ ROOT = HERE.parent.parent
 sys.path.insert(0, str(ROOT / "csrc"))
 import cbuild
 
-SANITIZERS = {"plain": "", "noblas": "", "asan": "address,undefined", "tsan": "thread"}
+SANITIZERS = {"plain": "", "noblas": "", "asan": "address,undefined", "tsan": "thread", "aarch64": ""}
+CROSS = "aarch64-linux-gnu-"
+EMULATOR = ["qemu-aarch64", "-cpu", "max", "-L", "/usr/aarch64-linux-gnu"]
 BUILD = cbuild.build_folder() / "c"
 FAULT = HERE / "fault.c"
 VALGRIND = ["valgrind", "-q", "--error-exitcode=99", "--leak-check=full"]
@@ -42,8 +46,10 @@ RUN_ENVIRONMENT = {
 }
 
 
-def cc() -> list[str]:
+def cc(variant: str = "plain") -> list[str]:
     """The compiler."""
+    if variant == "aarch64":
+        return [*(["ccache"] if shutil.which("ccache") else []), f"{CROSS}gcc", "-O2"]
     return os.environ.get("CC", "cc").split()
 
 
@@ -85,12 +91,14 @@ def engine(variant: str) -> Engine:
                 )
                 objects += cbuild.compile_all(cc(), [FAULT], where, cflags)
             else:
-                objects = cbuild.compile_all(cc(), [*cbuild.sources(python=False), FAULT], where, cflags)
+                objects = cbuild.compile_all(cc(variant), [*cbuild.sources(python=False), FAULT], where, cflags)
         except cbuild.CompileError as fault:
             objects, error = fault.objects, str(fault)
         archive = where / "engine.a"
         archive.unlink(missing_ok=True)
-        subprocess.run(["ar", "qcs", str(archive), *map(str, objects)], check=True)
+        subprocess.run(
+            [CROSS * (variant == "aarch64") + "ar", "qcs", str(archive), *map(str, objects)], check=True
+        )
     libraries = ["-lm", "-pthread", *cbuild.sanitizer_flags(SANITIZERS[variant])]
     libraries += [*blas.libraries, *(f"-Wl,-rpath,{path.parent}" for path in blas.carried[:1])] if blas else []
     return Engine(variant, archive, cflags, libraries, error)
@@ -105,14 +113,15 @@ def program(made: Engine, source: Path, everything: bool = False) -> Path:
         With the compiler's messages.
     """
     where = BUILD / made.variant
+    compiler = cc(made.variant)
     with _lock(where):
-        (main,) = cbuild.compile_all(cc(), [source], where, made.cflags)
+        (main,) = cbuild.compile_all(compiler, [source], where, made.cflags)
         linked = main.with_suffix("")
         inputs = [str(made.archive)]
         if everything:
             inputs = ["-Wl,--whole-archive", *inputs, "-Wl,--no-whole-archive"]
         fresh = linked.with_suffix(".new")  # the old one may be running
-        _link([*cc(), "-o", str(fresh), str(main), *inputs, *made.libraries, *cbuild.link_flags(cc())])
+        _link([*compiler, "-o", str(fresh), str(main), *inputs, *made.libraries, *cbuild.link_flags(compiler)])
         fresh.replace(linked)
     return linked
 
@@ -130,7 +139,7 @@ def build(variant: str, chosen: Sequence[Path] | None = None) -> Built:
     built = Built({}, {"engine": made.error} if made.error else {})
     wanted = programs() if chosen is None else list(chosen)
     with suppress(cbuild.CompileError):  # side by side; faults are told below, one by one
-        cbuild.compile_all(cc(), wanted, BUILD / variant, made.cflags)
+        cbuild.compile_all(cc(variant), wanted, BUILD / variant, made.cflags)
     for source in wanted:
         try:
             built.programs[source.stem] = program(made, source)
@@ -162,7 +171,7 @@ def run(
     program: Path, *arguments: str, timeout: float = 600, under: Sequence[str] = ()
 ) -> subprocess.CompletedProcess[str]:
     """Run a program, `under` another one (VALGRIND); its output (both streams) is in `.stdout`."""
-    command = [*under, str(program), *arguments]
+    command = [*under, *(EMULATOR if "aarch64" in program.parts else []), str(program), *arguments]
     randomised = Path("/proc/sys/vm/mmap_rnd_bits")
     if "tsan" in program.parts and randomised.exists() and int(randomised.read_text()) > 28:
         command = ["setarch", "-R", *command]  # gcc's thread sanitizer can't cope with more

@@ -25,7 +25,7 @@ def tool(*command: str) -> str:
 
 def foreign_exports(library: Path) -> list[str]:
     lines = tool("nm", "-D", "--defined-only", "--format=posix", str(library)).splitlines()
-    names = {line.split()[0].split("@")[0] for line in lines}
+    names = {line.split()[0].split("@")[0] for line in lines if line.split()[1] != "A"}  # of a version
     return sorted(n for n in names - LINKERS if n != "PyInit__core" and not n.startswith("ds_"))
 
 
