@@ -198,11 +198,13 @@ class Scores(ScoreViews):
     def add(self, other: Any, alpha: float = 1) -> Scores:
         other = as_deferred(other)
         if isinstance(other, OverKeys):
-            if alpha != -1 or self._bent() or not (other.is_kept or other.what == "greatest of all"):
+            is_greatest = other.what in ("greatest", "greatest of all")
+            bent = self.soft or self.is_exponential if is_greatest else self._bent()
+            if alpha != -1 or bent or not (other.is_kept or other.what == "greatest of all"):
                 self._misuse("given their greatest")
             if other.what == "logarithm":
                 return self.log_softmax(self.axes.dims.index((KEYS,)))
-            if other.what not in ("greatest", "greatest of all"):
+            if not is_greatest:
                 self._misuse("given a sum")
             return self._copy(is_lowered=other.what == "greatest")
         if self.is_exponential:
@@ -357,7 +359,8 @@ class Scores(ScoreViews):
         return self._misuse("asked for exp") if self._bent() or self.wider else self._copy(is_exponential=True)
 
     def _over_keys(self, what: str, dim: Any, keepdim: bool, allowed: bool) -> OverKeys:
-        if not allowed or type(dim) is not int or self.axes.dims[dim] != (KEYS,) or self.wider:
+        beside = self.wider and what != "greatest"
+        if not allowed or type(dim) is not int or self.axes.dims[dim] != (KEYS,) or beside:
             self._misuse(f"asked for their {what}")
         return OverKeys(self, what, keepdim)
 

@@ -26,6 +26,7 @@ def figures(*options, seconds):
     return json.loads(run.stdout.splitlines()[-1])
 
 
+@pytest.mark.slow
 def test_a_worker_a_vault_and_a_server_are_killed():
     told = figures("--streams", "6", "--faults", "kill,vault,router", "--every", "1", "--warm", "1", seconds=120)
     assert told["streams"] >= 6 and told["frames"] > 10_000 and told["codes"] == [0, 0]

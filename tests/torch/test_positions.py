@@ -319,3 +319,19 @@ def test_frames_added_at_places_that_positions_say():
     model = Overlapped().eval()
     online = ds.patch_module(Overlapped()).online()
     held([stepped(ds.compile(model, ("B", "L", D), lengths=range(1, 40))), patched(online)], x[0], model(x)[0])
+
+
+@pytest.mark.parametrize("kind", ["of a softmax", "times one"])
+@torch.no_grad()
+def test_softmax_over_frames_of_a_softmax(kind):
+    """What is computed of softmax over L is a stream like others."""
+
+    class Twice(nn.Module):
+        def forward(self, x):
+            v = x.softmax(1)
+            return (x * v.softmax(1)).sum(1) if kind == "of a softmax" else (v * (0.1 * v).softmax(1)).sum(1)
+
+    model, x = Twice().eval(), torch.randn(1, T, D)
+    engine = ds.compile(model, ("B", "L", D), unstreamable="buffer")
+    y = engine.step({"s": x[0].numpy()}, sos="s", eos="s")["s"]
+    np.testing.assert_allclose(y, model(x)[0].numpy(), atol=1e-6)

@@ -124,7 +124,8 @@ def scaled_dot_product_attention(
     deferred = isinstance(attn_mask, (Scores, Deferred)) or of_memory(attn_mask)
     if attn_mask is not None and identity(attn_mask):
         attn_mask = None
-    within = q.is_stream and k.is_stream and all(isinstance(x.dims[-2], int) for x in (q, k))  # type: ignore[attr-defined]
+    inside = [isinstance(getattr(x, "dims", "LL")[-2], int) for x in (q, k)]
+    within = q.is_stream and (all(inside) or (any(inside) and attn_mask is None and not is_causal))
     if attn_mask is not None and not deferred and not within and any(x.is_stream for x in (attn_mask, q, k, v)):
         raise unread(name, attn_mask)
     if not 0 <= dropout_p <= 1:

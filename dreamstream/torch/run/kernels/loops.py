@@ -190,7 +190,7 @@ def _masked(
     """Run all rows as often as the longest has frames, and choose; no number is read from a tensor."""
     made, after = [], list(state)
     place, lengths = there(step.first[0], frames[0]), there(lengths, frames[0])
-    for t in range(frames[0].shape[1]):
+    for t in range(min(x.shape[1] for x in frames)):  # inputs may be padded to different widths
         results = [body.run([x[:, t] for x in frames], after, weights, step.training) for body in bodies]
         ys, new = results[-1]
         for b, (first, kept) in enumerate(results[:-1]):
