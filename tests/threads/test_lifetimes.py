@@ -98,9 +98,9 @@ def test_close_among_failing_calls():
         engine = compiled(max_streams=4)
         engine.step({i: chunk(1, 9) for i in "abc"}, sos=["a", "b", "c"])
         good = engine.snapshot("a")
-        closed = threading.Event()
+        closed, failing = threading.Event(), threading.Event()
 
-        def fail(engine=engine, good=good, closed=closed):
+        def fail(engine=engine, good=good, closed=closed, failing=failing):
             actions = [
                 lambda: engine.restore(bad, "new"),
                 lambda: engine.restore(good, "a"),
@@ -123,9 +123,11 @@ def test_close_among_failing_calls():
                         action()
                     except ds.DreamStreamError as error:
                         seen.add(type(error))
+                failing.set()
 
-        def close(engine=engine, closed=closed):
+        def close(engine=engine, closed=closed, failing=failing):
             try:
+                assert failing.wait(60)
                 for _ in range(200):
                     assert set(engine.ids) <= {"a", "b", "c", "new", "x", "y"}
                 while not engine.closed:
