@@ -35,6 +35,7 @@ from torch import nn
 from torch.nn import functional as F
 
 import dreamstream as ds
+from dreamstream.cli.demo import word_errors
 from dreamstream.models import SileroVAD
 
 BANDS, SIZE, HEADS, LAYERS, WINDOW, KERNEL = 40, 96, 4, 4, 64, 15
@@ -186,16 +187,6 @@ def digits_of(labels: np.ndarray) -> list[int]:
     return [int(c) for c in changes if c != DIGITS]
 
 
-def edits(a: Sequence[int], b: Sequence[int]) -> int:
-    """Return how many insertions, deletions and exchanges make one of the other."""
-    line = list(range(len(b) + 1))
-    for i, x in enumerate(a, 1):
-        before, line[0] = line[0], i
-        for j, y in enumerate(b, 1):
-            before, line[j] = line[j], min(line[j] + 1, line[j - 1] + 1, before + (x != y))
-    return line[-1]
-
-
 def compare(model: Any, spec: Any, rate: int, streams: dict[str, np.ndarray], size: int,
             formats: Sequence[str]) -> Iterator[tuple[dict[str, Any], dict[str, np.ndarray]]]:  # fmt: skip
     """Yield a row of the table for every format, and the answers."""
@@ -232,7 +223,7 @@ def digits(folder: Path, steps: int, weights: Path | None, formats: Sequence[str
         streams[speaker], spoken[speaker] = row(rng, order, rate).numpy(), [digit for digit, _ in order]
     n = sum(map(len, spoken.values()))
     for cells, said in compare(model.eval(), ("B", BANDS, "L"), 100, streams, CHUNK["digits"], formats):
-        wrong = sum(edits(digits_of(said[i]), spoken[i]) for i in said) / n
+        wrong = sum(word_errors(digits_of(said[i]), spoken[i]) for i in said) / n
         yield {"network": "digits", "streams": len(streams), **cells, "wrong": wrong}
 
 

@@ -67,6 +67,9 @@ void ds_scan_places(const ds_op *op, const ds_real_kernels *k, const void *prepa
                     const char **places);
 /* Which of row r's frames are body b's: positions [*from, return value). */
 int64_t ds_scan_range(const ds_scan_work *w, size_t b, size_t r, int64_t *from);
+/* Takes a group of slots: of each row with so many of body b's frames its step-th one, or that from the last one on.
+ * Returns whether there was any. */
+bool ds_scan_take_step(ds_scan_work *w, size_t b, int64_t step, bool last_first);
 /* Points `places` at room for all slots of each value, from `at` on; returns what is behind them. */
 char *ds_scan_lay_out(const ds_scan_work *w, char **places, char *at, bool hidden);
 /* Fills the inputs' values. */

@@ -227,23 +227,10 @@ static void block_back(turned *t)
 static void body_back(turned *t, size_t b)
 {
     ds_scan_work *const w = &t->w;
-    bool left = true;
     w->body = &w->s->bodies[b];
-    for (int64_t step = 1; left; step++) {
-        left = false;
+    for (int64_t step = 0; ds_scan_take_step(w, b, step, true); step++)
         if (w->n_slots + w->run->n_rows > w->most_slots)
             block_back(t);
-        w->groups[w->n_groups] = w->n_slots;
-        for (size_t r = 0; r < w->run->n_rows; r++) {
-            int64_t from;
-            const int64_t to = ds_scan_range(w, b, r, &from);
-            if (to - step >= from) {
-                w->slots[w->n_slots++] = (ds_scan_slot){r, to - step};
-                left = true;
-            }
-        }
-        w->n_groups += left ? 1 : 0;
-    }
     block_back(t);
 }
 

@@ -221,24 +221,26 @@ static void run_block(ds_scan_work *w)
     w->n_slots = w->n_groups = 0;
 }
 
+bool ds_scan_take_step(ds_scan_work *w, size_t b, int64_t step, bool last_first)
+{
+    const size_t begin = w->n_slots;
+    for (size_t r = 0; r < w->run->n_rows; r++) {
+        int64_t from;
+        const int64_t to = ds_scan_range(w, b, r, &from);
+        if (step < to - from)
+            w->slots[w->n_slots++] = (ds_scan_slot){r, last_first ? to - 1 - step : from + step};
+    }
+    if (w->n_slots > begin)
+        w->groups[w->n_groups++] = begin;
+    return w->n_slots > begin;
+}
+
 /* Step by step, of all rows. */
 static void run_rows_together(ds_scan_work *w, size_t b)
 {
-    bool left = true;
-    for (int64_t step = 0; left; step++) {
-        left = false;
+    for (int64_t step = 0; ds_scan_take_step(w, b, step, false); step++)
         if (w->n_slots + w->run->n_rows > w->most_slots)
             run_block(w);
-        w->groups[w->n_groups] = w->n_slots;
-        for (size_t r = 0; r < w->run->n_rows; r++) {
-            int64_t from;
-            if (step < ds_scan_range(w, b, r, &from) - from) {
-                w->slots[w->n_slots++] = (ds_scan_slot){r, from + step};
-                left = true;
-            }
-        }
-        w->n_groups += left ? 1 : 0;
-    }
     run_block(w);
 }
 

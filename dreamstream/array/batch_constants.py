@@ -254,10 +254,13 @@ def _of_each(name: str, x: Any, other: Any, one: Any, made: Callable[[Any], Any]
             raise _unlike(name)
         return x
     axes = [i for i, (n, m) in enumerate(zip(x.shape, other.shape)) if n != m]
-    if not axes and _same(x, other):
+    if not axes:
+        if not _same(x, other):
+            raise _unlike(name)
         return made(x)
-    axis, n = (axes[0], other.shape[axes[0]] - x.shape[axes[0]]) if len(axes) == 1 else (0, 0)
-    if not axes or not n or x.shape[axis] != 2 * n:
+    axis, *more = axes
+    n = other.shape[axis] - x.shape[axis]
+    if more or x.shape[axis] != 2 * n:
         raise _unlike(name)
     first = next((x.narrow(axis, 0, m) for m in (1, n) if _repeats(x, m, axis) and _repeats(other, m, axis)), None)
     if first is None or not _same(first, other.narrow(axis, 0, first.shape[axis])):

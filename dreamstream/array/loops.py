@@ -425,27 +425,39 @@ class _Read:
 
     def _place(self, edge: Any, value: Any) -> tuple[bool, int]:
         if self._captures:
-            ends = {e.handle: e for e in self._ends(edge, _size(edge))}
-            if sum(map(_size, ends.values())) < _size(edge):
-                return self._add(edge, set(ends))
+            made, sources = self._made_of(edge)
+            if sum(map(_size, sources)) < _size(edge):
+                for each in sources:
+                    self._stream(each, None)
+                for each in made:
+                    self._add(each)
         return self._stream(edge, value)
 
-    def _ends(self, edge: Edge, size: int) -> list[Edge]:
-        """Return what a value is made of by operations on single elements that give as many as it has."""
-        request = self._maker(edge)
-        here = request is not None and (request.name in ELEMENTWISE or request.name == "reshape")
-        if not here or (_size(edge) < size and request.name != "reshape"):
-            return [edge]
-        return [end for e in request.edges for end in self._ends(e, size)]
+    def _made_of(self, edge: Edge) -> tuple[list[Edge], list[Edge]]:
+        """Return what operations on single elements that give as many as a value has make of others; and these.
 
-    def _add(self, edge: Edge, ends: set[Any]) -> tuple[bool, int]:
-        if edge.handle in ends:
-            return self._stream(edge, None)
+        The former in the order in which they were made, the value last; each once, however often it is read.
+        """
+        made, sources, waiting = dict[Any, Edge](), dict[Any, Edge](), [edge]
+        while waiting:
+            x = waiting.pop()
+            if x.handle in made or x.handle in sources:
+                continue
+            request = self._maker(x)
+            moves = request is not None and request.name == "reshape"
+            if moves or (request is not None and request.name in ELEMENTWISE and _size(x) >= _size(edge)):
+                made[x.handle] = x
+                waiting += request.edges
+            else:
+                sources[x.handle] = x
+        return [made[handle] for handle in sorted(made)], list(sources.values())
+
+    def _add(self, edge: Edge) -> None:
+        """Make a value in the bodies, of what is known there by now."""
         if edge.handle not in self._known:
             request = self._maker(edge)
-            self.nodes.append((request, [self._add(e, ends) for e in request.edges]))
+            self.nodes.append((request, [self._known[e.handle] for e in request.edges]))
             self._known[edge.handle] = (True, len(self.nodes) - 1)
-        return self._known[edge.handle]
 
     def _stream(self, edge: Edge, value: Any) -> tuple[bool, int]:
         key = edge.handle if self._captures else id(edge)

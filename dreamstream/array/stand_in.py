@@ -49,4 +49,4 @@ class StandIn(StreamTensor):
     def _clone(self) -> StreamTensor:
         return self
 
-    _make, inside = StreamTensor._make, StreamTensor.inside  # what is made of its frames is none
+    _make = StreamTensor._make  # what is made of its frames is none

@@ -95,14 +95,7 @@ class StreamTensor(OfStreams, Tensor):
     @classmethod
     def inside(cls, value: Any, dims: Dims, edge: Edge, names: Sequence[str | None] | None = None) -> StreamTensor:
         """Return a tensor of a running forward."""
-        out = object.__new__(cls)
-        if names is None:
-            names = tuple([d if isinstance(d, str) else None for d in dims])
-        line = edge.line
-        out.__dict__.update(
-            value=value, dims=dims, _names=tuple(names), _meta=None, _starts=None, _rate=line.rate, edge=edge
-        )
-        return out
+        return cls._make(value, dims, names, None, None, edge.line.rate, edge)
 
     @classmethod
     def _told(

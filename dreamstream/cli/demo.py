@@ -202,7 +202,7 @@ def _same_bits(engine: ds.Engine, c: _Caller) -> bool:
     return at_once.tobytes() == c.output().tobytes()
 
 
-def word_errors(said: Sequence[str], heard: Sequence[str]) -> int:
+def word_errors(said: Sequence[object], heard: Sequence[object]) -> int:
     """Return how many words have to be put in, left out or replaced to make one of the other."""
     row = list(range(len(heard) + 1))
     for i, word in enumerate(said, 1):

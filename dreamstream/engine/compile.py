@@ -132,11 +132,8 @@ def compile(
         try:
             return compile(model, context=context, **given)
         except (LocatedError, CaptureError) as error:
-            with as_it_was(model):
-                if context is not None:
-                    patch_module(model, unstreamable="buffer", context=context)
-                whole = in_full(error, model, spec, rate, dtype or "float32", unstreamable == "buffer")
-            raise whole from None
+            waits = unstreamable == "buffer"
+            raise in_full(error, model, spec, rate, dtype or "float32", waits, context) from None
     front_of(model, "compile")
     check_policy(unstreamable, buffer_limit, skew, context_limit)
     if context is not None:

@@ -23,8 +23,9 @@ from ..array.library import NATIVE
 from ..array.stream_tensor import StreamTensor
 from ..array.symbolic import Symbolic
 from ..errors import DreamStreamError, LocatedError
-from ..online.patch import front_of
+from ..online.patch import as_it_was, front_of, patch_module
 from ..online.tracer import TRACER
+from ..stream.context import Context
 from ..stream.rules import BatchSize, Length
 from ..stream.tree import leaves, map_leaves
 from ..stream.where import explained, passes_on
@@ -46,7 +47,13 @@ _CURRENT: ContextVar[Explanation | None] = ContextVar("dreamstream_explanation",
 
 
 def in_full(
-    error: DreamStreamError, model: Any, spec: Any, rate: Any, dtype: Any, waits: bool
+    error: DreamStreamError,
+    model: Any,
+    spec: Any,
+    rate: Any,
+    dtype: Any,
+    waits: bool,
+    context: Mapping[str, Context] | Context | None,
 ) -> DreamStreamError:
     """Return an error that says all that stands in the way of a model, each with its line and what would work.
 
@@ -54,11 +61,20 @@ def in_full(
     ----------
     error : DreamStreamError
         What was refused first.
-    model, spec, rate, dtype
+    model, spec, rate, dtype, context
         As for :func:`dreamstream.compile`.
     waits : bool
         Whether layers may wait for a stream's end.
     """
+    with as_it_was(model):
+        if context is not None:
+            patch_module(model, unstreamable="buffer", context=context)
+        return _in_full(error, model, spec, rate, dtype, waits)
+
+
+def _in_full(
+    error: DreamStreamError, model: Any, spec: Any, rate: Any, dtype: Any, waits: bool
+) -> DreamStreamError:
     front = front_of(model, "compile")
     capture, source, args, kwargs = begun(model, spec, rate, dtype, waits)
     modules = dict(front.parts(model))

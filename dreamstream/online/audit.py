@@ -266,11 +266,7 @@ def audit(
                 patch_module(model, unstreamable="buffer", context=context)
             core, nodes, n_outputs, rate0 = _plan(model, spec, 1 if rate is None else rate, dtype, skew)
     except (NotStreamableError, CaptureError) as error:
-        with as_it_was(model):
-            if context is not None:
-                patch_module(model, unstreamable="buffer", context=context)
-            whole = _in_full(error, model, spec, 1 if rate is None else rate, dtype, True)
-        raise whole from None
+        raise _in_full(error, model, spec, 1 if rate is None else rate, dtype, True, context) from None
     planned = {n["id"]: n for n in core.nodes}
     modules = dict(model.named_modules())
     groups: dict[str, list[int]] = {}

@@ -30,8 +30,6 @@ class EagerCall(Call):
 
     def remember(self, given: Sequence[Mapping[str, Any]]) -> None:
         """Keep for each row what it is given once; of those that go on, what they were given."""
-        if not given:
-            return
         for i, old in zip(self.ids, self.old):
             self.once.append([np.array(rows[i]) for rows in given] if old is None else old.once)
 

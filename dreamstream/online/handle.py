@@ -422,7 +422,8 @@ class Patch:
                 entered[id(x)] = StreamTensor.inside(x.value, x.dims, edge, x._names)
             if taped:
                 call.begin(self.train_variant != VARIANTS[0])
-            call.remember([each.rows for each in given])
+            if given:
+                call.remember([each.rows for each in given])
             for n, each in enumerate(given):
                 edge = call.input_edge(next(index), *each.known())
                 entered[id(each)] = StreamTensor.inside(call.given_once(n, each, edge), each.dims, edge)

@@ -225,6 +225,15 @@ class ByHand:
     async def give(self, at, x):
         await self.socket.send(packed(at, 0, x))
 
+    async def end(self, at, x):
+        """Give what is left of a stream, and end it; what comes then is to be what it gives offline."""
+        await self.give(at, x[at:])
+        await self.say("end", input=len(x))
+        await self.told("ended")
+        for port, want in enumerate(offline(x)):
+            y = b"".join(bytes(rest) for _, p, rest in self.frames if p == port)
+            assert y == want.tobytes()
+
     async def closed(self):
         """The code with which the server closes."""
         with pytest.raises(ConnectionClosed) as caught:

@@ -131,3 +131,23 @@ def test_what_is_larger_than_what_it_is_made_of_is_made_in_the_loop(tmp_path: An
         assert nodes[-1]["op"] == "scan" and nodes[-1]["inputs"] == [0]  # the engine's own
         outputs.append(engine.step({"s": x}, sos="s", eos="s")["s"])
     np.testing.assert_array_equal(*outputs)
+
+
+@pytest.mark.fast
+def test_what_a_loop_is_given_may_be_made_by_many_operations() -> None:
+    """Each is looked at once: a walk back by every path would take two to the power of 60 steps."""
+
+    class Deep(ds.nn.Module):
+        def forward(self, x: Any) -> Any:  # (B, L, 3)
+            h, ys = ds.zeros(x.size(0), 3), []
+            for _ in range(60):
+                x = x * 0.5 + x.tanh()
+            for t in range(x.size(1)):
+                h = 0.5 * h + x[:, t]
+                ys.append(h)
+            return ds.stack(ys, 1)
+
+    x = np.random.default_rng(2).standard_normal((9, 3)).astype(np.float32)
+    model = Deep().eval()
+    y = ds.compile(model, ("B", "L", 3)).step({"s": x}, sos="s", eos="s")["s"]
+    np.testing.assert_allclose(y, model(ds.tensor(x[None])).numpy()[0], atol=1e-6)

@@ -294,11 +294,6 @@ def test_another_server_goes_on():
                     with contextlib.suppress(ConnectionClosed):
                         await client.give(800, x[800:1800])
                     assert await client.closed() == 4409
-                    await other.give(at, x[at:])
-                    await other.say("end", input=2000)
-                    await other.told("ended")
-                    for port, want in enumerate(offline(x)):
-                        y = b"".join(bytes(rest) for _, p, rest in other.frames if p == port)
-                        assert y == want.tobytes()
+                    await other.end(at, x)
 
     asyncio.run(main())

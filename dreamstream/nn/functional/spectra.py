@@ -211,9 +211,8 @@ def istft(
     x = x * float(n_fft) ** 0.5 if normalized else x
     whole = zeros_like(x) + (1.0 if taps is None else taps * taps)
     x = x if taps is None else x * taps
-    y: Tensor = framing.overlap_add(x, hop) / framing.overlap_add(whole, hop).clamp_min(
-        LEAST
-    )  # what is below it is cut off
+    windows = framing.overlap_add(whole, hop).clamp_min(LEAST)  # what is below it is cut off
+    y: Tensor = framing.overlap_add(x, hop) / windows
     half = n_fft // 2 if center else 0
     y = y[..., half:] if half else y
     if length is None:

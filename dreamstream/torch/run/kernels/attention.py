@@ -166,11 +166,11 @@ def _of_torch(step: Step, a: dict[str, Any], windows: Sequence[Window], weights:
     each_sees, mask = _seen(chunk, left, right, n, start, span, integers.tobytes())
     if not each_sees:
         return None
-    begin = torch.from_numpy(base + start)
-    q, k, v = queries.run(step.first[0], n, 1.0), keys.run(begin, span), values.run(begin, span)
+    q = queries.run(step.first[0], n, 1.0)
     if q.device.type != "cpu":
         return None
-    q, k, v = (x.transpose(1, 2) for x in (q, k, v))
+    begin = torch.from_numpy(base + start)
+    q, k, v = (x.transpose(1, 2) for x in (q, keys.run(begin, span), values.run(begin, span)))
     seen = None if mask is None else torch.from_numpy(mask)
     # torch's fused kernel has no second derivative
     wanted = torch.is_grad_enabled() and (q.requires_grad or k.requires_grad or v.requires_grad)
