@@ -45,6 +45,25 @@ class _NoNumber(NotStreamableError, AttributeError):
     """Positions have no numbers, and so none of the methods that give them."""
 
 
+class Varied:
+    """A tensor that is learned, in a function of which is asked what holds of it whatever is learned.
+
+    Parameters
+    ----------
+    tensor : Tensor or torch.Tensor
+    low, high : float
+        Its numbers lie between these, at random.
+    """
+
+    def __init__(self, tensor: Any, low: float, high: float) -> None:
+        self.tensor, self.shape = tensor, tuple(tensor.shape)
+        self.values = np.random.default_rng(len(self.shape)).uniform(low, high, self.shape)
+
+    def key(self) -> Any:
+        """Return what answers depend on: not on what is learned."""
+        return self.shape, str(self.tensor.dtype)
+
+
 class Deferred(Shared, LikeOthers):
     """A tensor that nothing can compute yet, such as a mask: a function and its arguments.
 
@@ -93,19 +112,41 @@ class Deferred(Shared, LikeOthers):
             return {k: self._at(v, count) for k, v in x.items()}
         if type(x) in (list, tuple):
             return type(x)(self._at(i, count) for i in x)
+        if isinstance(x, Varied):
+            return self.library.alike(x.tensor, x.values)
         return self.library.without_values(x.at(count)) if isinstance(x, ShapeOf) else x
 
     def replaced(self, number: int, by: int) -> Any:
         """Return it with another number in place of one."""
 
         def exchanged(x: Any) -> Any:
-            if isinstance(x, Deferred):
-                return x.replaced(number, by)
             if isinstance(x, Symbolic):
                 return x._like(exchanged(x.value)) if type(x.value) in (int, float) else x
             if type(x) in (int, float) and abs(x) == number:
                 return type(x)(math.copysign(by, x))
             return slice(*map(exchanged, (x.start, x.stop, x.step))) if isinstance(x, slice) else x
+
+        return self.exchanged(exchanged)
+
+    @property
+    def learns(self) -> bool:
+        """Whether a gradient is wanted of a tensor in it."""
+        return any(
+            x.learns if isinstance(x, Deferred) else isinstance(x, self.library.tensor) and x.requires_grad
+            for x in self.arguments()
+        )
+
+    def varied(self, low: float, high: float) -> Any:
+        """Return it with random numbers between two in place of what is learned."""
+        return self.exchanged(
+            lambda x: Varied(x, low, high) if isinstance(x, self.library.tensor) and x.requires_grad else x
+        )
+
+    def exchanged(self, other: Callable[[Any], Any]) -> Any:
+        """Return it with what `other` gives in place of each of its arguments."""
+
+        def exchanged(x: Any) -> Any:
+            return x.exchanged(other) if isinstance(x, Deferred) else other(x)
 
         out = Deferred(self.library, self.func, *(map_leaves(x, exchanged) for x in (self.args, self.kwargs)))
         out.constants = self.constants
@@ -146,6 +187,14 @@ class Deferred(Shared, LikeOthers):
         """The frames at which the first table ends that is cut to the stream's length."""
         return min((size for size, part in self._cuts() if not isinstance(part.start, Length)), default=None)
 
+    def tables(self) -> Iterator[tuple[int, ...]]:
+        """Give the shapes of tensors of many numbers, which may say something else of each position."""
+        for x in self.arguments():
+            if isinstance(x, Deferred):
+                yield from x.tables()
+            elif isinstance(x, self.library.tensor) and math.prod(x.shape) > FEW:
+                yield tuple(x.shape)
+
     def numbers(self) -> Iterator[float]:
         """Give the numbers that may be positions or parts of one: all but those that fill or scale scores."""
         name = self.func.__name__.strip("_")
@@ -174,7 +223,8 @@ class Deferred(Shared, LikeOthers):
         for x in self.arguments():
             if isinstance(x, Deferred):
                 yield from x._cuts()
-        if self.func is self.library.tensor.__getitem__ and isinstance(self.args[0], self.library.tensor):
+        table = isinstance(self.args[0], (self.library.tensor, Varied)) if self.args else False
+        if self.func is self.library.tensor.__getitem__ and table:
             index = self.args[1] if isinstance(self.args[1], tuple) else (self.args[1],)
             for axis, part in enumerate(index):
                 if isinstance(part, slice) and any(isinstance(e, Length) for e in (part.start, part.stop)):

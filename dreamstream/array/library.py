@@ -7,12 +7,13 @@ position: the functions run once more, now on the stream of the positions.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager
 from hashlib import sha1
 from typing import Any
 
 import numpy as np
 
+from .. import autograd
 from ..errors import NotStreamableError
 from ..operations import RELATIONS
 from ..stream.mask_recognition import Recognised
@@ -24,6 +25,7 @@ from .batch_constants import plain_beside
 from .deferred import SERVES_FRAMES, Deferred, flat, is_deferred, to_a_copy
 from .draws import dropping
 from .einsum import table_product
+from .mask_terms import terms_by_distance
 from .score_views import OverKeys
 from .scores import Scores
 from .shape_of import ShapeOf, shape_alone
@@ -54,7 +56,8 @@ class Library(Sizes):
     # ------------------------------------------------------------------ what deferred values are computed with
     def evaluating(self) -> AbstractContextManager[Any]:
         """Within it functions run unseen, and no gradient is recorded."""
-        return nullcontext()
+        context: AbstractContextManager[Any] = autograd.no_grad()
+        return context
 
     def compute(self, func: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         """Compute a function of tensors and numbers."""
@@ -63,6 +66,14 @@ class Library(Sizes):
     def array(self, values: Any) -> Any:
         """Return an array of NumPy's as a tensor."""
         return Tensor._plain(values)
+
+    def alike(self, tensor: Any, values: Any) -> Any:
+        """Return an array of NumPy's as a tensor of the type of another one, and where that is."""
+        return self.array(values).to(tensor.dtype)
+
+    def learning(self, keys: Any) -> bool:
+        """Whether a call records gradients of what is learned."""
+        return autograd.is_grad_enabled() and autograd.CONSTANTS.get() is not None and keys.value is not None
 
     def without_values(self, x: ShapeOf) -> Any:
         """Return what a function that makes a mask gets in place of a stream: a tensor of its shape."""
@@ -82,12 +93,14 @@ class Library(Sizes):
         return tensor.shape, values.dtype.str, sha1(values.tobytes()).digest()
 
     def bias(self, found: Recognised, steps: Sequence[Any], keys: Any) -> Any:
-        """Return the recognised term by distance as operators take it."""
-        return Tensor._plain(np.asarray(found.bias, keys.dtype))
+        """Return the recognised term by distance as operators take it, with the gradient that it has."""
+        if found.cells is None or not self.learning(keys):
+            return Tensor._plain(np.asarray(found.bias, keys.dtype))
+        return terms_by_distance(found, steps, keys).to(keys.dtype)
 
     def table(self, make: Callable[[], Any], found: Any, keys: Any) -> Any:
         """Return a recognised table as operators take it; compute one that is learned again, with its gradient."""
-        return found.to(keys.dtype)
+        return (make() if self.learning(keys) else found).to(keys.dtype)
 
     def dropped(self, p: float) -> AbstractContextManager[Any]:
         """Within it attention drops its weights with a probability."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
@@ -50,13 +51,16 @@ def recognise(steps: Sequence[Any], keys: Any) -> Recognised:
 
     def tried(steps: Sequence[Any]) -> Recognised:
         n = max(64, _shown(steps) // span)
-        return recognised(lambda n: _added_always(steps, n, keys), min(n, most), most)
+        table = max((_end_of(shape) for x in deferred_in(steps) for shape in x.tables()), default=0) // span
+        return recognised(lambda n: _added_always(steps, n, keys), min(n, most), most, min(table, most))
 
     def of_smaller(c: int, others: set[int]) -> Recognised:
         """Recognise steps with a number too great to be tried, by trying smaller numbers in its place."""
         period = math.lcm(*(x for x in others if x))
         near = c % period + period * (max(others | {FEW}) // period + 1)
-        tries = [[step.replaced(c, near + k * period) for step in steps] for k in range(3)]
+        tries = [
+            [step.exchanged(lambda x, by=near + k * period: x.replaced(c, by)) for step in steps] for k in range(3)
+        ]
         if period > _MOST_STEPS or near + 2 * period > c or c in _numbers(tries[0]):
             raise Unrecognised(f"it looks at {c} frames, more than can be tried")
         found = extended([tried(x) for x in tries], (c - near) // period)
@@ -73,8 +77,55 @@ def recognise(steps: Sequence[Any], keys: Any) -> Recognised:
         except Unrecognised:
             return tried(steps)
 
+    learned = any(x.learns for x in deferred_in(steps)) and _library(keys).learning(keys)
+    found = _whatever_is_learned(steps, keys) if learned else None
+    if isinstance(found, Recognised):
+        return found
+    if found is not None and getattr(keys.shape[2].edge.entry, "keeps_tape", True):
+        raise Unrecognised(found)  # what is learned would not have all of its gradient
     out: Recognised = _answered((), steps, keys, made)
     return out
+
+
+def _whatever_is_learned(steps: Sequence[Any], keys: Any) -> Recognised | str:
+    """Recognise steps by what is the same for different numbers in place of what is learned; else say why not.
+
+    So a table of zeros, or one that happens to be a straight line, is still a number for each distance, and each
+    has a gradient.
+    """
+    draws = [[step.exchanged(lambda x, d=d: x.varied(*d)) for step in steps] for d in ((0.5, 1.5), (-1.5, -0.5))]
+
+    def made() -> Recognised | str:
+        try:
+            one, other = (recognise(steps, keys) for steps in draws)
+        except Unrecognised as error:
+            return str(error)
+        return one if one.holds(other) else "what a query sees depends on what is learned"
+
+    found: Recognised | str = _answered(("whatever is learned",), draws[0], keys, made)
+    if isinstance(found, str) or found.bias is None:
+        return found
+    with _library(keys).evaluating():
+        terms = terms_by_distance(found, steps, keys)
+    return replace(found, bias=terms.cpu().numpy())
+
+
+def terms_by_distance(found: Recognised, steps: Sequence[Any], keys: Any) -> Any:
+    """Return what is added to scores at the distances that were recognised, as a tensor of the library."""
+    assert found.cells is not None
+    at = added(steps, max(int(found.cells[0].max()), int(found.cells[1].max())) + 1, keys)
+    rows, columns, own = map(_library(keys).array, found.cells)
+    return at[:, rows, columns] - at[:, rows, own]
+
+
+def _library(keys: Any) -> Any:
+    return keys.shape[2].edge.entry.library
+
+
+def _end_of(shape: tuple[int, ...]) -> int:
+    """Return at how many frames all of a table is looked at, or the most for which there is room."""
+    pairs = max(LONGEST**2, math.prod(shape)) // math.prod(shape[:-2])
+    return min(max(shape), math.isqrt(pairs))
 
 
 def hide_keys(steps: Sequence[Any], keys: Any) -> bool:
@@ -140,7 +191,7 @@ def added(steps: Sequence[Any], n: int, keys: Any, frames: int | None = None) ->
         Of the forward's input.
     """
     given = frames_for(keys, n)[0] if frames is None else frames
-    library = keys.shape[2].edge.entry.library
+    library = _library(keys)
     out, gone = library.array(np.zeros((1, n, n), np.float32)), False  # where scores are no more
     for step in steps:
         if step.name == "mul":

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple, NoReturn, TypeVar
 
 import numpy as np
@@ -164,16 +164,18 @@ class Step(NamedTuple):
         elif isinstance(self.by, Deferred):
             yield self.by
 
-    def replaced(self, number: int, by: int) -> Step:
-        """Return it with another number in place of one of its own."""
+    def exchanged(self, other: Callable[[Deferred], Any]) -> Step:
+        """Return it with what `other` gives in place of its deferred values."""
         if self.name == "sum":
-            return self._replace(by=tuple(s.replaced(number, by) for s in self.by))
-        return self._replace(by=self.by.replaced(number, by)) if isinstance(self.by, Deferred) else self
+            return self._replace(by=tuple(s.exchanged(other) for s in self.by))
+        return self._replace(by=other(self.by)) if isinstance(self.by, Deferred) else self
 
     def hides_nothing(self) -> bool:
         """Whether it is a mask that hides nothing, zeros that are added, or a factor, whatever the lengths."""
         if not isinstance(self.by, Deferred):
             return self.name == "mul"
+        if self.by.learns:  # zeros that may become others
+            return False
         found = [self.by.probe(n) for n in (24, 37)]
         return not any(bool((x == 0).any() if self.name == "keep" else (x != 0).any()) for x in found)
 

@@ -47,7 +47,7 @@ class Recognised:
     linear : bool
         Whether it goes on by its last step beyond its ends, not by its last value.
     cells : tuple of ndarray or None
-        A query and a key for each distance of the bias.
+        A query and a key for each distance of the bias, and the key whose score is taken off.
     blank : int or None
         A query that sees no key, where there are any.
     """
@@ -56,7 +56,7 @@ class Recognised:
     bias: Array | None = None
     first: int = 0
     linear: bool = False
-    cells: tuple[Array, Array] | None = None
+    cells: tuple[Array, Array, Array] | None = None
     blank: int | None = None
 
     @property
@@ -64,10 +64,20 @@ class Recognised:
         """Whether heads don't see all of the context."""
         return self.bias is not None and bool(np.isinf(self.bias).any())
 
+    def holds(self, other: Recognised) -> bool:
+        """Whether another says the same, but for the numbers that are added."""
+        mine, theirs = self.shows(), other.shows()
+        alike = (self.first, self.linear, self.blank) == (other.first, other.linear, other.blank)
+        return mine == theirs and alike and _shape(self.bias) == _shape(other.bias)
+
     def shows(self) -> Any:
         """Return a key that is equal where the same keys are seen."""
         hidden = np.isinf(self.bias) if self.bias is not None and self.hides else None
         return self.context, None if hidden is None else (self.first, hidden.tolist())
+
+
+def _shape(bias: Array | None) -> tuple[int, ...] | None:
+    return None if bias is None else bias.shape
 
 
 def long_enough(constants: set[int]) -> int:
@@ -86,7 +96,7 @@ def long_enough(constants: set[int]) -> int:
     return max(n, 64)
 
 
-def recognised(values: Callable[[int], Array], n: int, most: int = LONGEST) -> Recognised:
+def recognised(values: Callable[[int], Array], n: int, most: int = LONGEST, table: int = 0) -> Recognised:
     """Recognise a mask or term by its values.
 
     Parameters
@@ -98,6 +108,8 @@ def recognised(values: Callable[[int], Array], n: int, most: int = LONGEST) -> R
         At which they are looked at.
     most : int
         The most frames at which they can be.
+    table : int
+        Frames at which tables that they are made of end: what stands there no integer of the program tells.
 
     Raises
     ------
@@ -108,7 +120,8 @@ def recognised(values: Callable[[int], Array], n: int, most: int = LONGEST) -> R
     seen = _seen(at)
     context, near = _pattern(seen, n)
     blank = _blank(at, seen)
-    for other in _others(context, n, most, near is not None):
+    last = max(n, min(most, LONGEST // 4), table)
+    for other in _others(context, n, last, near is not None):
         theirs = values(other)
         shown = _seen(theirs)
         if not (shown == _shown(context, near, other)).all():
@@ -116,7 +129,10 @@ def recognised(values: Callable[[int], Array], n: int, most: int = LONGEST) -> R
         blank = _blank(theirs, shown) if blank is None else blank
     if at.dtype == bool and near is None:
         return Recognised(context)
-    return replace(_with_bias(context, np.where(seen, at, -np.inf), n), blank=blank)
+    found = replace(_with_bias(context, np.where(seen, at, -np.inf), n), blank=blank)
+    if table > n:
+        confirm(found, values, table)
+    return found
 
 
 def _blank(at: Array, seen: Array) -> int | None:
@@ -142,14 +158,14 @@ def _shown(context: Context, near: Array | None, n: int) -> Array:
     return shown & near[:, np.clip(distances, -middle, middle) + middle]
 
 
-def _others(context: Context, n: int, most: int, holes: bool) -> list[int]:
+def _others(context: Context, n: int, last: int, holes: bool) -> list[int]:
     """Return other lengths that decide: one of each remainder by the chunk, some that show all that is seen."""
-    chunk, longest = context.chunk or 1, max(n, min(most, LONGEST // 4))
+    chunk = context.chunk or 1
     few = max(chunk, 2)
     reach = (context.left or 0) + (context.right or 0) + 3 * chunk + context.keep
     low = min(max(64, 2 * chunk), n - few)
     high = n - few if holes else min(max(reach, low), n - few)
-    out = {*range(low, low + few), *(high + k for k in (0, 1, chunk // 2, few - 1)), longest}
+    out = {*range(low, low + few), *(high + k for k in (0, 1, chunk // 2, few - 1)), last}
     return sorted(out - {n})
 
 
@@ -310,13 +326,14 @@ def _with_bias(context: Context, at: Array, n: int) -> Recognised:
 
     What is hidden is -inf.
     """
-    values = at - _own(at, n)[..., None]
+    own, keys = _own(at, n)
+    values = at - own[..., None]
     rows, columns = np.nonzero(expected(context, n))
     distances, first = np.unique(rows - columns, return_index=True)
     low = int(distances[0])
     if len(distances) != distances[-1] - low + 1:
         raise Unrecognised("distances are left out")
-    cells = rows[first], columns[first]
+    cells = rows[first], columns[first], keys[rows[first]]
     table = values[:, cells[0], cells[1]]
     hidden = np.isinf(table)
     exact = 1e-6 * max(1.0, float(np.abs(table[~hidden]).max()))
@@ -337,15 +354,16 @@ def _with_bias(context: Context, at: Array, n: int) -> Recognised:
         if linear and not straight:
             raise Unrecognised("what is added to scores goes on to change with the distance, with some hidden")
         part = _between_straight_ends(table, exact, context, n) if linear else slice(moves[0], moves[-1] + 2)
-    cells = cells[0][part], cells[1][part]
+    cells = cells[0][part], cells[1][part], cells[2][part]
     return Recognised(context, table[:, part], low + part.indices(table.shape[1])[0], linear, cells)
 
 
-def _own(at: Array, n: int) -> Array:
-    """Return what is added to a query's score of its own frame, or of the nearest before it that all see."""
+def _own(at: Array, n: int) -> tuple[Array, Array]:
+    """Return what is added to scores of queries' own frames, or the nearest before that all see; and which."""
+    queries = np.arange(n)
     shown = at[~np.isinf(at)]
     if not len(shown) or (shown == shown[0]).all():
-        return np.full(at.shape[:2], shown[0] if len(shown) else 0.0, np.float64)
+        return np.full(at.shape[:2], shown[0] if len(shown) else 0.0, np.float64), queries
     for distance in range(n // 2):
         own = at[:, np.arange(distance, n), np.arange(n - distance)].astype(np.float64)
         if not np.isinf(own).any():
@@ -353,7 +371,7 @@ def _own(at: Array, n: int) -> Array:
     out = np.concatenate([np.zeros((len(at), distance)), own], 1)
     if np.isinf(own).any() or not np.isinf(at[:, :distance]).all():
         raise Unrecognised("queries don't see their own frame")
-    return out
+    return out, np.maximum(queries - distance, 0)
 
 
 def _goes_on(at: Array, context: Context, n: int) -> bool:

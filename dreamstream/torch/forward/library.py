@@ -20,7 +20,7 @@ from ...array.batch_constants import plain_beside
 from ...array.deferred import SERVES, SERVES_FRAMES, Deferred, flat, is_deferred
 from ...array.einsum import table_product
 from ...array.library import Library
-from ...array.mask_terms import added
+from ...array.mask_terms import terms_by_distance
 from ...array.over_time import require_waiting
 from ...array.positions import first_row, is_counted, number_of_all, streamed, unknown
 from ...array.score_views import OverKeys
@@ -98,6 +98,12 @@ class TorchLibrary(Library):
     def array(self, values: Any) -> Any:
         return torch.from_numpy(values)
 
+    def alike(self, tensor: Any, values: Any) -> Any:
+        return torch.from_numpy(values).to(tensor)
+
+    def learning(self, keys: Any) -> bool:
+        return keys.value is not None and torch.is_grad_enabled()
+
     def without_values(self, x: ShapeOf) -> torch.Tensor:
         out = torch.empty(x.shape, dtype=x.dtype, device="meta").as_subclass(_Shaped)
         out.stands = x.device
@@ -123,13 +129,11 @@ class TorchLibrary(Library):
     def bias(self, found: Recognised, steps: Sequence[Any], keys: Any) -> Constant:
         """Return what is added to scores by distance, with the gradient that it has."""
         forward = current()
-        if found.cells is None or keys.value is None or not torch.is_grad_enabled():
+        if found.cells is None or not self.learning(keys):
             like = torch.get_default_dtype() if keys.value is None else keys.value.dtype
             return Constant(torch.as_tensor(found.bias, dtype=like, device=forward.device), forward.arrays)
-        rows, columns = (torch.from_numpy(c) for c in found.cells)
         with without_functions():
-            at = added(steps, int(max(rows.max(), columns.max())) + 1, keys)
-        return Constant((at[:, rows, columns] - at[:, rows, rows]).to(keys.value), forward.arrays)
+            return Constant(terms_by_distance(found, steps, keys).to(keys.value), forward.arrays)
 
     def table(self, make: Callable[[], Any], found: Any, keys: Any) -> Constant:
         forward = current()

@@ -187,14 +187,14 @@ def finality(case: Case, rng: Rng) -> None:
     most = min(case.reach + 6, 20) if len(case.inputs) == 1 else 8
     path = _path(case, rng, most)
     base = [i.frames(rng, n) for i, n in zip(case.inputs, path[-1])]
+    finals = [final_frames(case, base, then, horizon) for then in path[1:]]
     for mode in case.modes:
         d = driver(mode, case, rng)
         emitted: list[int] = []
         data = {"s": base}
-        for step, (now, then) in enumerate(zip(path, path[1:])):
+        for step, (now, then, final) in enumerate(zip(path, path[1:], finals)):
             result = d.call((Row("s", step == 0, False, tuple(zip(now, then))),), data)
             emitted = [a + len(rows[0]) for a, rows in zip(emitted or [0] * len(result.frames), result.frames)]
-            final = final_frames(case, base, then, horizon)
             if not any(then):  # a stream begins with its first frame: what pads stand before it waits for that
                 assert not any(emitted), f"{mode}: frames before the stream's first"
                 continue
