@@ -25,6 +25,10 @@ Shown = str | Callable[[Any], str]
 class Derived(Module):
     """A layer that calls a function with the arguments of its constructor."""
 
+    def forward(self, input: Tensor) -> Tensor:
+        """Return what the function gives; each layer has its own."""
+        raise NotImplementedError
+
 
 def layer(
     module: str,
