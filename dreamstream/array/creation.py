@@ -24,34 +24,10 @@ from .symbolic import Symbolic, positions
 from .tensor import Tensor, take
 
 __all__ = [
-    "arange",
-    "as_tensor",
-    "baddbmm",
-    "cat",
-    "empty",
-    "empty_like",
-    "eye",
-    "from_numpy",
-    "full",
-    "full_like",
-    "lengths_of",
-    "manual_seed",
-    "matmul",
-    "meshgrid",
-    "ones",
-    "ones_like",
-    "outer",
-    "prepend",
-    "rand",
-    "randn",
-    "stack",
-    "tensor",
-    "tril",
-    "triu",
-    "where",
-    "zeros",
-    "zeros_like",
-]
+    "arange", "as_tensor", "baddbmm", "cat", "empty", "empty_like", "eye", "from_numpy", "full", "full_like",
+    "lengths_of", "manual_seed", "matmul", "meshgrid", "ones", "ones_like", "outer", "prepend", "rand", "randn",
+    "stack", "tensor", "tril", "triu", "where", "zeros", "zeros_like",
+]  # fmt: skip
 
 _generator = np.random.default_rng()
 

@@ -1,6 +1,6 @@
 """The tensor with its methods; tests/source/test_stubs.py writes this."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from typing_extensions import Self
@@ -8,7 +8,7 @@ from typing_extensions import Self
 from .base import Base, Number
 from .reductions import Extreme
 
-__all__ = ["Tensor", "take"]
+__all__ = ["Tensor", "each", "take"]
 
 Flag = bool
 Real = float
@@ -16,6 +16,7 @@ Operand = Any
 Dims = int | Sequence[int] | None
 
 def take(cls: type[Base], module: Mapping[str, Any] | None = None, /, **others: Any) -> None: ...
+def each(**words: str) -> Callable[[Callable[[str], Any]], dict[str, Any]]: ...
 
 class Tensor(Base):
     def new_tensor(self, data: Any, dtype: Any = None, requires_grad: Flag = False) -> Any:
@@ -201,6 +202,18 @@ class Tensor(Base):
         """Return self ** exponent."""
     def clip(self, min: Operand = None, max: Operand = None) -> Self:
         """Return elements moved into [min, max]; `max` wins where min > max."""
+    def add(self, other: Operand, *, alpha: Number = 1) -> Self:
+        """Return self + alpha * other."""
+    def sub(self, other: Operand, *, alpha: Number = 1) -> Self:
+        """Return self - alpha * other."""
+    def addcmul(self, tensor1: Operand, tensor2: Operand, *, value: Number = 1) -> Self:
+        """Return self + value * tensor1 * tensor2."""
+    def addcdiv(self, tensor1: Operand, tensor2: Operand, *, value: Number = 1) -> Self:
+        """Return self + value * tensor1 / tensor2."""
+    def softmax(self, dim: int, dtype: Any = None) -> Self:
+        """Return e ** x / sum(e ** x) along `dim`; zeros where all of it is -inf."""
+    def log_softmax(self, dim: int, dtype: Any = None) -> Self:
+        """Return log(softmax(x)) along `dim`."""
     def logical_xor(self, other: Operand) -> Self:
         """Return whether exactly one of the elements is not zero."""
     def isnan(self) -> Self:
@@ -235,10 +248,6 @@ class Tensor(Base):
     def __neg__(self) -> Self: ...
     def __pos__(self) -> Self: ...
     def __abs__(self) -> Self: ...
-    def add(self, other: Operand, *, alpha: Number = 1) -> Self:
-        """Return self + alpha * other."""
-    def sub(self, other: Operand, *, alpha: Number = 1) -> Self:
-        """Return self - alpha * other."""
     def div(self, other: Operand, *, rounding_mode: str | None = None) -> Self:
         """Return self / other; integers are divided as float32."""
     def where(self, condition: Operand, other: Operand) -> Self:
@@ -265,28 +274,8 @@ class Tensor(Base):
         """Return 0 below zero, `values` at zero, 1 above it."""
     def lerp(self, end: Operand, weight: Operand) -> Self:
         """Return the point at `weight` on the way from self (0) to `end` (1)."""
-    def addcmul(self, tensor1: Operand, tensor2: Operand, *, value: Number = 1) -> Self:
-        """Return self + value * tensor1 * tensor2."""
-    def addcdiv(self, tensor1: Operand, tensor2: Operand, *, value: Number = 1) -> Self:
-        """Return self + value * tensor1 / tensor2."""
-    def softmax(self, dim: int, dtype: Any = None) -> Self:
-        """Return e ** x / sum(e ** x) along `dim`; zeros where all of it is -inf."""
-    def log_softmax(self, dim: int, dtype: Any = None) -> Self:
-        """Return log(softmax(x)) along `dim`."""
     def sum(self, dim: Dims = None, keepdim: Flag = False, dtype: Any = None) -> Self:
         """Return the sum; int64 for integers and bools."""
-    def max(self, dim: Any = None, keepdim: Flag = False) -> Any:
-        """Return the largest element, or ``(values, indices)`` along `dim`; `maximum` for a tensor."""
-    def min(self, dim: Any = None, keepdim: Flag = False) -> Any:
-        """Return the smallest element, or ``(values, indices)`` along `dim`; `minimum` for a tensor."""
-    def all(self, dim: Dims = None, keepdim: Flag = False) -> Self:
-        """Return whether all elements are not zero (bool)."""
-    def any(self, dim: Dims = None, keepdim: Flag = False) -> Self:
-        """Return whether one of the elements is not zero (bool)."""
-    def prod(self, dim: int | None = None, keepdim: Flag = False, dtype: Any = None) -> Self:
-        """Return the product; int64 for integers and bools."""
-    def mean(self, dim: Dims = None, keepdim: Flag = False, dtype: Any = None) -> Self:
-        """Return the mean; NaN of no elements."""
     def var(
         self, dim: Dims = None, unbiased: Flag = True, keepdim: Flag = False, *,
         correction: Real | None = None
@@ -297,22 +286,14 @@ class Tensor(Base):
         correction: Real | None = None
     ) -> Self:
         """Return the square root of `var`."""
-    def norm(self, p: Real | str = 'fro', dim: Dims = None, keepdim: Flag = False) -> Self:
-        """Return the p-norm of the elements; "fro" is 2, ``inf`` and ``-inf`` give the extremes."""
-    def logsumexp(self, dim: Dims, keepdim: Flag = False) -> Self:
-        """Return the logarithm of the sum of e ** x; -inf where all of it is -inf."""
     def cumsum(self, dim: int, dtype: Any = None) -> Self:
         """Return the running sum along `dim`."""
     def cumprod(self, dim: int, dtype: Any = None) -> Self:
         """Return the running product along `dim`."""
-    def logcumsumexp(self, dim: int) -> Self:
-        """Return the logarithm of the running sum of e ** x along `dim`."""
-    def count_nonzero(self, dim: Dims = None) -> Self:
-        """Return how many elements are not zero (int64)."""
-    def nansum(self, dim: Dims = None, keepdim: Flag = False, dtype: Any = None) -> Self:
-        """Return the sum of the elements that are no NaN."""
-    def nanmean(self, dim: Dims = None, keepdim: Flag = False, dtype: Any = None) -> Self:
-        """Return the mean of the elements that are no NaN."""
+    def max(self, dim: Any = None, keepdim: Flag = False) -> Any:
+        """Return the largest element, or ``(values, indices)`` along `dim`; of each two beside a tensor."""
+    def min(self, dim: Any = None, keepdim: Flag = False) -> Any:
+        """Return the smallest element, or ``(values, indices)`` along `dim`; of each two beside a tensor."""
     def amax(self, dim: Dims = None, keepdim: Flag = False) -> Self:
         """Return the largest elements; NaN where there is one."""
     def amin(self, dim: Dims = None, keepdim: Flag = False) -> Self:
@@ -324,7 +305,27 @@ class Tensor(Base):
     def cummax(self, dim: int) -> Extreme:
         """Return the largest elements so far along `dim`, and where the last of them is; NaN stays."""
     def cummin(self, dim: int) -> Extreme:
-        """Return the smallest elements so far along `dim`, and where the last of them is; see `cummax`."""
+        """Return the smallest elements so far along `dim`, and where the last of them is; NaN stays."""
+    def all(self, dim: Dims = None, keepdim: Flag = False) -> Self:
+        """Return whether all elements are not zero (bool)."""
+    def any(self, dim: Dims = None, keepdim: Flag = False) -> Self:
+        """Return whether one of the elements is not zero (bool)."""
+    def prod(self, dim: int | None = None, keepdim: Flag = False, dtype: Any = None) -> Self:
+        """Return the product; int64 for integers and bools."""
+    def mean(self, dim: Dims = None, keepdim: Flag = False, dtype: Any = None) -> Self:
+        """Return the mean; NaN of no elements."""
+    def norm(self, p: Real | str = 'fro', dim: Dims = None, keepdim: Flag = False) -> Self:
+        """Return the p-norm of the elements; "fro" is 2, ``inf`` and ``-inf`` give the extremes."""
+    def logsumexp(self, dim: Dims, keepdim: Flag = False) -> Self:
+        """Return the logarithm of the sum of e ** x; -inf where all of it is -inf."""
+    def logcumsumexp(self, dim: int) -> Self:
+        """Return the logarithm of the running sum of e ** x along `dim`."""
+    def count_nonzero(self, dim: Dims = None) -> Self:
+        """Return how many elements are not zero (int64)."""
+    def nansum(self, dim: Dims = None, keepdim: Flag = False, dtype: Any = None) -> Self:
+        """Return the sum of the elements that are no NaN."""
+    def nanmean(self, dim: Dims = None, keepdim: Flag = False, dtype: Any = None) -> Self:
+        """Return the mean of the elements that are no NaN."""
     def equal(self, other: Tensor) -> Flag:
         """Return whether `other` has the same shape and elements."""
     def allclose(
@@ -384,6 +385,10 @@ class Tensor(Base):
         """Write a plain tensor, expanded, into this one."""
     def _count(self, name: str, axis: int) -> int: ...
     def _parts(self, axis: int, sizes: Sequence[int]) -> tuple[Self, ...]: ...
+    def tril(self, diagonal: int = 0) -> Self:
+        """Return matrices ``(*, n, m)`` with zeros above a diagonal, counted from the main one."""
+    def triu(self, diagonal: int = 0) -> Self:
+        """Return matrices ``(*, n, m)`` with zeros below a diagonal, counted from the main one."""
     @property
     def T(self) -> Self:
         """The tensor with its dimensions in reverse order."""
@@ -422,10 +427,6 @@ class Tensor(Base):
         """Return the tensor with each element along `dim` repeated: as often for all, or by a 1-D tensor."""
     def flip(self, *given: Any, dims: Any = ()) -> Self:
         """Return the tensor reversed along `dims`."""
-    def tril(self, diagonal: int = 0) -> Self:
-        """Return matrices ``(*, n, m)`` with zeros above a diagonal, counted from the main one."""
-    def triu(self, diagonal: int = 0) -> Self:
-        """Return matrices ``(*, n, m)`` with zeros below a diagonal, counted from the main one."""
     def roll(self, shifts: int | Sequence[int], dims: int | Sequence[int] | None = None) -> Self:
         """Return the tensor with elements moved on by `shifts`, those beyond the end to the start."""
     def contiguous(self) -> Self:

@@ -24,22 +24,9 @@ from .run.kernels.experts import EXPERTS, check_experts
 from .tensor import StreamTensor
 
 __all__ = [
-    "DCGate",
-    "EmbeddingGate",
-    "Experts",
-    "FMoE",
-    "FMoELinear",
-    "FMoETransformerMLP",
-    "FasterGate",
-    "GShardGate",
-    "GatedExperts",
-    "NaiveGate",
-    "NoisyGate",
-    "SwipeGate",
-    "SwitchGate",
-    "TopKGate",
-    "ZeroGate",
-]
+    "DCGate", "EmbeddingGate", "Experts", "FMoE", "FMoELinear", "FMoETransformerMLP", "FasterGate", "GShardGate",
+    "GatedExperts", "NaiveGate", "NoisyGate", "SwipeGate", "SwitchGate", "TopKGate", "ZeroGate",
+]  # fmt: skip
 
 
 # ---------------------------------------------------------------------- functions

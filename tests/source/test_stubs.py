@@ -20,7 +20,7 @@ from dreamstream.nn import activation, dropout, frames, functional, padding, poo
 PACKAGE = Path(__file__).resolve().parents[2] / "dreamstream"
 METHODS = '''"""The tensor with its methods; tests/source/test_stubs.py writes this."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from typing_extensions import Self
@@ -28,7 +28,7 @@ from typing_extensions import Self
 from .base import Base, Number
 from .reductions import Extreme
 
-__all__ = ["Tensor", "take"]
+__all__ = ["Tensor", "each", "take"]
 
 Flag = bool
 Real = float
@@ -36,6 +36,7 @@ Operand = Any
 Dims = int | Sequence[int] | None
 
 def take(cls: type[Base], module: Mapping[str, Any] | None = None, /, **others: Any) -> None: ...
+def each(**words: str) -> Callable[[Callable[[str], Any]], dict[str, Any]]: ...
 
 class Tensor(Base):
 '''

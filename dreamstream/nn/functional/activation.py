@@ -16,18 +16,9 @@ from .arguments import checked
 from .texts import described
 
 __all__ = [
-    "gelu",
-    "glu",
-    "hardtanh",
-    "log_softmax",
-    "logsigmoid",
-    "relu",
-    "sigmoid",
-    "silu",
-    "softmax",
-    "softplus",
+    "gelu", "glu", "hardtanh", "log_softmax", "logsigmoid", "relu", "sigmoid", "silu", "softmax", "softplus",
     "tanh",
-]
+]  # fmt: skip
 
 
 @described()

@@ -18,15 +18,9 @@ from .arguments import checked
 from .texts import described
 
 __all__ = [
-    "binary_cross_entropy",
-    "binary_cross_entropy_with_logits",
-    "cross_entropy",
-    "kl_div",
-    "l1_loss",
-    "mse_loss",
-    "nll_loss",
-    "smooth_l1_loss",
-]
+    "binary_cross_entropy", "binary_cross_entropy_with_logits", "cross_entropy", "kl_div", "l1_loss", "mse_loss",
+    "nll_loss", "smooth_l1_loss",
+]  # fmt: skip
 
 _described = described(
     'Without dimensions; with ``reduction="none"`` one loss for each element or class index.',

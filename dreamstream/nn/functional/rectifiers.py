@@ -16,23 +16,9 @@ from .arguments import checked
 from .texts import described
 
 __all__ = [
-    "celu",
-    "elu",
-    "hardshrink",
-    "hardsigmoid",
-    "hardswish",
-    "leaky_relu",
-    "mish",
-    "prelu",
-    "relu6",
-    "rrelu",
-    "selu",
-    "softmin",
-    "softshrink",
-    "softsign",
-    "tanhshrink",
-    "threshold",
-]
+    "celu", "elu", "hardshrink", "hardsigmoid", "hardswish", "leaky_relu", "mish", "prelu", "relu6", "rrelu",
+    "selu", "softmin", "softshrink", "softsign", "tanhshrink", "threshold",
+]  # fmt: skip
 
 SELU_ALPHA = 1.6732632423543772848170429916717
 SELU_SCALE = 1.0507009873554804934193349852946
