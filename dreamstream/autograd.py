@@ -430,7 +430,7 @@ def _hooked(hook: Callable[[Any], Any], gradient: Any) -> Array:
     with no_grad():
         given = hook(_as_tensor(gradient))
     if given is None:
-        return gradient  # type: ignore[no-any-return]
+        return gradient
     array = np.asarray(given)
     if array.shape != gradient.shape:
         raise ShapeError(f"a hook returned a gradient of shape {array.shape} for one of {gradient.shape}")

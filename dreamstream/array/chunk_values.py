@@ -198,8 +198,7 @@ def as_array(given: Any) -> Array:
 def _of_torch(tensor: Any) -> Array:
     """Return a torch tensor's values as an array, floats that NumPy doesn't know widened."""
     try:
-        array: Array = tensor.numpy()
-        return array
+        return tensor.numpy()
     except MemoryError:
         raise
     except Exception:  # the reason follows

@@ -89,7 +89,7 @@ def _of_rows(
 ) -> StreamTensor:
     """Return frames as those of other rows than a tensor's, with the gradient that they have."""
     out = like._make(frames.numpy(), dims, names, meta, starts, like.rate, None)
-    return follow(out, source(frames), "frames")  # type: ignore[no-any-return]
+    return follow(out, source(frames), "frames")
 
 
 def _span(offsets: Any, row: int) -> Any:

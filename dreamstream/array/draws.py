@@ -83,8 +83,7 @@ def uniform(name: str, x: StreamTensor, features: Sequence[int], by_frame: bool 
 def normal(name: str, x: StreamTensor, features: Sequence[int]) -> Array:
     """Return numbers of the standard normal distribution for each frame (Box and Muller)."""
     u = uniform(name, x, (*features, 2))
-    out: Array = np.sqrt(-2 * np.log1p(-u[..., 0])) * np.cos(2 * np.pi * u[..., 1])
-    return out
+    return np.sqrt(-2 * np.log1p(-u[..., 0])) * np.cos(2 * np.pi * u[..., 1])
 
 
 def beside(x: Any, value: Array) -> Any:

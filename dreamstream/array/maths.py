@@ -236,7 +236,7 @@ def _of_two(name: str, first: Callable[..., Any]) -> Callable[..., Any]:
     def made(self: Tensor, other: Operand) -> Tensor:
         return _unless_nan(self, name, other)
 
-    return made  # type: ignore[no-any-return]
+    return made
 
 
 #: By method: what it returns of the tensor, or of it and another operand, and how.
@@ -282,8 +282,7 @@ def _composed(doc: str, method: Any) -> Callable[..., Tensor]:
     of_two = len(signature(method).parameters) == 2
     method.__annotations__ = {"self": "Tensor", **({"other": "Operand"} if of_two else {}), "return": "Tensor"}
     method.__doc__ = f"Return {doc}." if doc else None
-    made: Callable[..., Tensor] = method
-    return made
+    return method
 
 
 take(

@@ -129,8 +129,7 @@ def _windows(a: Array, axis: int, size: int, step: int) -> Array:
 
 def _masked(a: Array, mask: Array) -> Array:
     values, flags = np.broadcast_arrays(a, mask)
-    out: Array = values[flags]
-    return out
+    return values[flags]
 
 
 def _padded(a: Array, lengths: Array, width: int, fill: float, order: Axes) -> Array:

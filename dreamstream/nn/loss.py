@@ -34,8 +34,7 @@ class _Loss(Module):
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
         """Return the loss."""
         given = {name: getattr(self, name) for name in self._options}
-        loss: Tensor = type(self)._function(input, target, **given)
-        return loss
+        return type(self)._function(input, target, **given)
 
 
 def _described(name: str) -> Any:

@@ -99,14 +99,12 @@ def is_traced() -> bool:
 
 def recurrent_function(name: str) -> Callable[..., Any]:
     """Return torch's function of all layers of an LSTM, GRU or RNN."""
-    function: Callable[..., Any] = getattr(torch._VF, name)
-    return function
+    return getattr(torch._VF, name)
 
 
 def recurrent_weights(layer: Any) -> list[list[str]]:
     """Return the names of a recurrent layer's weights, per layer and direction."""
-    names: list[list[str]] = layer._all_weights
-    return names
+    return layer._all_weights
 
 
 def original_of(compiled: Any) -> Any:

@@ -41,7 +41,7 @@ _described = described(
 def reduced(name: str, loss: Tensor, reduction: str, shown: Callable[[Any], Any] = lambda y: y) -> Tensor:
     """Return the mean, the sum, or all of the losses of frames, shown as the input is."""
     if reduction == "none":
-        return shown(loss)  # type: ignore[no-any-return]
+        return shown(loss)
     if reduction not in ("mean", "sum"):
         raise ShapeError(f"{name}: reduction is 'mean', 'sum' or 'none', got {reduction!r}")
     return loss.mean() if reduction == "mean" else loss.sum()
@@ -213,8 +213,7 @@ def cross_entropy(
         t = t if not label_smoothing else t * (1 - label_smoothing) + label_smoothing / n
         loss: Tensor = -(x * t * _per_class(weight, x, axis)).sum(axis)
         if reduction == "mean":
-            total: Tensor = loss.sum() / (x.numel() / n)
-            return total
+            return loss.sum() / (x.numel() / n)
         return reduced(name, loss, reduction, shown)
     loss = _at_classes(name, x, t, weight, ignore_index, reduction, shown)
     if not label_smoothing:

@@ -232,5 +232,4 @@ def _bias(a: dict[str, Any], table: Tensor, distance: Tensor) -> Tensor:
         return found
     low, high = table[:, 1] - table[:, 0], table[:, -1] - table[:, -2]
     slope = torch.where((at < 0)[:, None], low[:, None, None], high[:, None, None])
-    beyond: Tensor = found + (at - near)[:, None] * slope
-    return beyond
+    return found + (at - near)[:, None] * slope

@@ -92,8 +92,7 @@ def avg_pool(step: Step, x: Window) -> Tensor:
 def _sizes(step: Step, first: Tensor, kernel: int, size: Any, right: int) -> Tensor:
     """Return how many elements windows count that begin at `first` on an axis of `size`."""
     if step.attributes["count_include_pad"]:
-        out: Tensor = (size + right - first).clamp(max=kernel)
-        return out
+        return (size + right - first).clamp(max=kernel)
     end = torch.minimum(first + kernel, torch.as_tensor(size, device=first.device))
     return end - first.clamp(min=0)
 

@@ -25,8 +25,7 @@ def irfft(step: Step, real: Tensor, imag: Tensor) -> Tensor:
     if _by_products(real):
         cos, sin = _waves(real, bins, n, n)
         twice = real.new_tensor([1 if 2 * k in (0, n) else 2 for k in range(bins)])[:, None]  # for the mirrored
-        out: Tensor = (real @ (cos * twice) - imag @ (sin * twice)) / n
-        return out
+        return (real @ (cos * twice) - imag @ (sin * twice)) / n
     out = torch.fft.irfft(torch.complex(real, imag), n)
     return out
 

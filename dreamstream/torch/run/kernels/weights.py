@@ -54,5 +54,4 @@ def table(step: Step, *given: Any) -> Tensor:
     """Return the rows at the frames' absolute positions."""
     weight, first = given[-1], step.first[0]  # behind what tells how many frames there are
     at = first[:, None] + torch.arange(step.n[0], device=first.device)
-    rows: Tensor = weight[there(at.clamp(max=weight.shape[0] - 1), weight)]
-    return rows
+    return weight[there(at.clamp(max=weight.shape[0] - 1), weight)]
