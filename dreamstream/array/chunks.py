@@ -7,8 +7,8 @@ Indices are relative to the chunk. What can't keep the metadata becomes a plain 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from itertools import pairwise
 from typing import Any
@@ -20,6 +20,7 @@ from ..errors import ShapeError, StreamFallbackWarning, StreamMismatchError
 from ..source_line import user_line
 from ..stream.metadata import StreamMetadata
 from ..stream.rules import Fallback, cat_batch, cat_length, plan_index, require_same
+from ..stream.within import within
 from . import creation
 from .dimension_arguments import numbered
 from .feature_reductions import product, why_not_matmul
@@ -30,8 +31,7 @@ from .tensor import Tensor
 _POLICY: ContextVar[str] = ContextVar("dreamstream_fallback", default="warn")
 
 
-@contextmanager
-def on_fallback(policy: str) -> Iterator[None]:
+def on_fallback(policy: str) -> AbstractContextManager[str]:
     """Choose what happens where an operation can't keep a stream tensor's metadata.
 
     Parameters
@@ -41,11 +41,7 @@ def on_fallback(policy: str) -> Iterator[None]:
     """
     if policy not in ("warn", "raise", "ignore"):
         raise ValueError(f'on_fallback takes "warn", "raise" or "ignore", got {policy!r}')
-    token = _POLICY.set(policy)
-    try:
-        yield
-    finally:
-        _POLICY.reset(token)
+    return within(_POLICY, policy)
 
 
 def report_fallback(what: str) -> None:

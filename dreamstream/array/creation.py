@@ -21,7 +21,7 @@ from .hook import made
 from .lengths_of import lengths_of
 from .loop_frames import Gathered
 from .symbolic import Symbolic, positions
-from .tensor import Tensor, take
+from .tensor import Tensor, each, take
 
 __all__ = [
     "arange", "as_tensor", "baddbmm", "cat", "empty", "empty_like", "eye", "from_numpy", "full", "full_like",
@@ -177,19 +177,17 @@ def _new_full(
     return full(size, fill_value, dtype or self.dtype, device=device, requires_grad=requires_grad)
 
 
-def _new_zeros(self: Tensor, *size: Any, **options: Any) -> Any:
-    """Return `dreamstream.zeros` of this element type."""
-    return self.new_full(size[0] if len(size) == 1 else size, 0, **options)
+@each(
+    new_zeros="`dreamstream.zeros` of this element type",
+    new_ones="`dreamstream.ones` of this element type",
+    new_empty="zeros: memory without values is never handed out",
+)
+def _new(name: str) -> Any:
+    def new(self: Tensor, *size: Any, **options: Any) -> Any:
+        """Return {}."""
+        return self.new_full(size[0] if len(size) == 1 else size, int(name == "new_ones"), **options)
 
-
-def _new_ones(self: Tensor, *size: Any, **options: Any) -> Any:
-    """Return `dreamstream.ones` of this element type."""
-    return self.new_full(size[0] if len(size) == 1 else size, 1, **options)
-
-
-def _new_empty(self: Tensor, *size: Any, **options: Any) -> Any:
-    """Return zeros: memory without values is never handed out."""
-    return self.new_zeros(*size, **options)
+    return new
 
 
 def _filled(size: Any, fill_value: Any, dtype: Any = None) -> tuple[NDArray[Any], list[int]]:
@@ -503,12 +501,4 @@ def _cat(self: Tensor, tensors: list[Tensor], dim: int) -> Tensor:
         raise ShapeError(f"cat: only sizes of dimension {axis} may differ, got shapes {shapes}") from None
 
 
-take(
-    Tensor,
-    new_tensor=_new_tensor,
-    new_full=_new_full,
-    new_zeros=_new_zeros,
-    new_ones=_new_ones,
-    new_empty=_new_empty,
-    _cat=_cat,
-)
+take(Tensor, new_tensor=_new_tensor, new_full=_new_full, **_new, _cat=_cat)

@@ -9,12 +9,11 @@ import numpy as np
 
 from ...array import Tensor, where
 from ...array.derivatives import derived, sign
-from ...array.dtypes import require_float
 from ...array.elementwise import unary
 from ...array.frames_of import frames_of, of_elements
 from ...errors import DTypeError, ShapeError, StreamIndexError
 from .activation import log_softmax
-from .arguments import checked
+from .arguments import checked, real
 from .texts import described
 
 __all__ = [
@@ -50,8 +49,7 @@ def reduced(name: str, loss: Tensor, reduction: str, shown: Callable[[Any], Any]
 def _of_elements(
     name: str, losses: Callable[..., Tensor], input: Any, target: Any, reduction: str, weight: Any = None
 ) -> Tensor:
-    x = checked(name, input)
-    require_float(name, x.dtype)
+    x = real(name, input)
     own, others, shown = of_elements(name, x, [target, *([] if weight is None else [weight])])
     loss = losses(own, others[0])
     return reduced(name, loss if weight is None else loss * others[1], reduction, shown)
@@ -143,8 +141,7 @@ def binary_cross_entropy_with_logits(
 ) -> Tensor:
     """Return `binary_cross_entropy` of sigmoid(input), exact for large inputs."""
     name = "binary_cross_entropy_with_logits"
-    x = checked(name, input)
-    require_float(name, x.dtype)
+    x = real(name, input)
     factors = [w for w in (weight, pos_weight) if w is not None]
     own, (t, *others), shown = of_elements(name, x, [target, *factors])
     low = unary("logsigmoid", own)
@@ -230,8 +227,7 @@ def cross_entropy(
 
 def _classes(name: str, input: Any, target: Any) -> tuple[Tensor, Tensor, Callable[[Any], Any], int]:
     """Return the input and the target as plain tensors, what shows a loss of each, and where classes are."""
-    x = checked(name, input)
-    require_float(name, x.dtype)
+    x = real(name, input)
     x, t, shown = frames_of(name, x, target)
     axis = 1 if x.ndim > 1 else 0
     expected = x.shape if t.is_floating_point() else (*x.shape[:axis], *x.shape[axis + 1 :])

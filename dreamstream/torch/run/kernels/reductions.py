@@ -18,10 +18,8 @@ def reduce_features(step: Step, x: Tensor) -> Tensor:
     a, rank = step.attributes, step.ranks[0]
     kind, kept = a["kind"], bool(a["keepdim"])
     axes = sorted(axis - rank for axis in a["axes"] or range(rank))
-    if kind == "var":
-        return torch.var(x, axes, correction=a["correction"], keepdim=kept)
-    if kind == "std":
-        return torch.std(x, axes, correction=a["correction"], keepdim=kept)
+    if kind in ("var", "std"):
+        return getattr(torch, kind)(x, axes, correction=a["correction"], keepdim=kept)
     if kind == "norm":
         return torch.linalg.vector_norm(x, a["p"], axes, kept)
     if kind in ("prod", "argmax", "argmin"):
