@@ -4,25 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import torch
 
 from ...errors import ShapeError, StreamIdError, StreamIndexError
-from ...stream.metadata import StreamMetadata
-from ...stream.rules import (
-    BATCH,
-    LENGTH,
-    Fallback,
-    cat_batch,
-    cat_length,
-    plan_index,
-    require_equal_rates,
-    split_batch,
-    split_length,
-    unbind_batch,
-)
+from ...stream.rules import BATCH, LENGTH, Fallback, cat_batch, cat_length, plan_index, require_equal_rates
 from ...stream.tree import map_leaves
 from ..tensor import StreamTensor
 from ..tensor.known import JOINED, Info, Starts
@@ -156,40 +145,21 @@ def split(func: Any, x: Any, *args: Any, **kwargs: Any) -> Any:
     else:
         axis = kwargs["dim"] = axis_of(x, kwargs.get("dim", 0))
     pieces = run(func, (plain(x), *map_leaves(rest, plain)), kwargs)
-    sizes = [p.shape[axis] for p in pieces]
-    info, role = x._info, x._info.names[axis]
-    if not x._info.is_stream(axis):
-        infos = [info] * len(sizes)
-    elif sum(sizes) != plain(x).shape[axis] or role == JOINED:
-        return fall_back(func, (x, *rest), kwargs, f"{name} along {role}")
-    elif role == BATCH:
-        infos = _row_infos(info, split_batch(info.meta, sizes))
-    else:
-        infos, at = [], np.zeros(len(info.meta), np.int64)
-        for meta in split_length(info.meta, sizes, plain(x).shape[axis]):
-            infos.append(info.with_rows(meta, _shifted(info.starts, at)))
-            at = at + meta.lengths
-    found = [keep(p, i) for p, i in zip(pieces, infos)]
+    ends = np.cumsum([0, *(p.shape[axis] for p in pieces)]).tolist()
+    if x._info.is_stream(axis) and (ends[-1] != plain(x).shape[axis] or x._info.names[axis] == JOINED):
+        return fall_back(func, (x, *rest), kwargs, f"{name} along {x._info.names[axis]}")
+    items = [slice(a, b) for a, b in pairwise(ends)]
+    if not ends[-1]:
+        items[0] = slice(None)  # of no frames the first piece begins and ends the streams
+    found = [_part(x, axis, item) for item in items]
     return found if name in ("split", "split_with_sizes") else tuple(found)
-
-
-def _row_infos(info: Info, metas: Sequence[StreamMetadata]) -> list[Info]:
-    ends = np.cumsum([0, *(len(m) for m in metas)]).tolist()
-    return [
-        info.with_rows(m, None if info.starts is None else info.starts[a:b])
-        for m, a, b in zip(metas, ends, ends[1:])
-    ]
-
-
-def _shifted(starts: Starts | None, by: Any) -> Starts | None:
-    return None if starts is None else tuple(None if s is None else s + int(n) for s, n in zip(starts, by))
 
 
 @rule("unbind")
 def unbind(func: Any, x: Any, dim: Any = 0) -> Any:
     """Return the rows, each with its stream, or the features."""
     axis = axis_of(x, dim)
-    info, role = x._info, x._info.names[axis]
+    role = x._info.names[axis]
     if role == LENGTH:
         raise ShapeError(
             "unbind along L: single frames are no chunks of their streams; split(1, dim) keeps L, and "
@@ -197,11 +167,7 @@ def unbind(func: Any, x: Any, dim: Any = 0) -> Any:
         )
     if role == JOINED:
         return fall_back(func, (x, axis), {}, "unbind of B_L")
-    pieces = run(func, (plain(x), axis), {})
-    names = [n for i, n in enumerate(info.names) if i != axis]
-    rest = info.with_names(names)
-    infos = _row_infos(rest, unbind_batch(info.meta)) if role == BATCH else [rest] * len(pieces)
-    return tuple(keep(p, i) for p, i in zip(pieces, infos))
+    return tuple(_part(x, axis, i) for i in range(plain(x).shape[axis]))
 
 
 # ---------------------------------------------------------------- together
