@@ -20,6 +20,7 @@ from ..errors import ShapeError, StreamFallbackWarning, StreamMismatchError
 from ..source_line import user_line
 from ..stream.metadata import StreamMetadata
 from ..stream.rules import Fallback, cat_batch, cat_length, plan_index, require_same
+from ..stream.rules.combine import starts_of_batches, starts_of_chunks
 from ..stream.within import within
 from . import creation
 from .dimension_arguments import numbered
@@ -154,22 +155,21 @@ def cat(tensors: Sequence[StreamTensor], axis: int) -> Any:
     features = {p.features for p in parts}
     if role in ("B", "L") and len(features) > 1:
         raise ShapeError(f"cat: the features differ: {sorted(features)}")
-    frames = [p._frames() for p in parts]
+    frames, metas, starts = [p._frames() for p in parts], [p.meta for p in parts], [p.starts for p in parts]
     if role == "B":
-        meta, starts = cat_batch([p.meta for p in parts]), [p.starts for p in parts]
-        known = None if any(s is None for s in starts) else sum((tuple(s or ()) for s in starts), ())
-        return _of_rows(made("cat", *frames, axis=0), first, parts[0].dims, first.names, meta, known)
+        known = starts_of_batches(metas, starts)
+        return _of_rows(made("cat", *frames, axis=0), first, parts[0].dims, first.names, cat_batch(metas), known)
     if role == "L":
-        meta = cat_length([p.meta for p in parts])
+        meta = cat_length(metas)
         offsets = [p.offsets + before for p, before in zip(parts, np.cumsum([0, *map(len, frames)]))]
         joined = made("cat", *frames, axis=0)
         moved = _picked(joined, [_span(o, r) for r in range(len(meta)) for o in offsets])
-        return _of_rows(moved, first, parts[0].dims, first.names, meta, first.starts)
+        return _of_rows(moved, first, parts[0].dims, first.names, meta, starts_of_chunks(metas, starts))
     if role == "B_L":
         return creation.cat(
             [fall_back(first, "cat along B and L joined"), *(t.tensor() for t in tensors[1:])], axis
         )
-    require_same([p.meta for p in parts], [p.starts for p in parts], "cat")
+    require_same(metas, starts, "cat")
     joined = made("cat", *frames, axis=1 + parts[0].dims[axis])
     return parts[0].like(joined, parts[0].dims, first.names)
 

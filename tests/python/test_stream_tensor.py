@@ -307,6 +307,18 @@ def test_cat_along_frames(data):
         assert ids is None or caught.value.ids == ids
 
 
+def test_starts_of_what_is_joined_are_those_that_are_known():
+    model = ds.patch_module(nn.ReLU()).online()
+    chunks = [
+        model(ds.stream_tensor([np.ones((2, 3))] * 2, ids=["a", "b"], sos=i == 0, names=("B", "F", "L")))
+        for i in range(3)
+    ]
+    assert ds.cat(chunks[1:], 2).starts == (3, 3)
+    assert ds.cat([chunks[0], chunks[2]], 2).starts == (None, None)  # frames are missing
+    mine = ds.stream_tensor([np.ones((2, 3))], ids=["c"])
+    assert ds.cat([chunks[1], mine], 0).starts == (3, 3, None)
+
+
 def test_cat_along_features(data, x):
     y = ds.cat([x, x * 2, x[:, :1]], 1)
     assert y.meta == x.meta and y.shape == (4, 9, 7)

@@ -12,9 +12,10 @@ import torch
 
 from ...errors import ShapeError, StreamIdError, StreamIndexError
 from ...stream.rules import BATCH, LENGTH, Fallback, cat_batch, cat_length, plan_index, require_equal_rates
+from ...stream.rules.combine import starts_of_batches, starts_of_chunks
 from ...stream.tree import map_leaves
 from ..tensor import StreamTensor
-from ..tensor.known import JOINED, Info, Starts
+from ..tensor.known import JOINED, Info
 from ..tensor.padding import pad, runs, to_device, unpad
 from .common import agree, axis_of, cut, fall_back, keep, kept, name_of, padded, plain, rule, run, unknown
 
@@ -200,11 +201,8 @@ def cat(func: Any, tensors: Any, dim: Any = 0) -> Any:
 
 
 def _cat_rows(parts: Sequence[StreamTensor], axis: int) -> Any:
-    info = parts[0]._info
-    meta = cat_batch([p.meta for p in parts])
-    starts: Starts | None = None
-    if any(p.starts is not None for p in parts):
-        starts = tuple(s for p in parts for s in (p.starts or (None,) * len(p.meta)))
+    info, metas = parts[0]._info, [p.meta for p in parts]
+    meta, starts = cat_batch(metas), starts_of_batches(metas, [p.starts for p in parts])
     length = info.axis(LENGTH)
     values = [plain(p) for p in parts]
     if length is not None:
@@ -221,9 +219,8 @@ def _widened(x: torch.Tensor, axis: int, by: int) -> torch.Tensor:
 
 
 def _cat_frames(parts: Sequence[StreamTensor], axis: int) -> Any:
-    info = parts[0]._info
-    meta = cat_length([p.meta for p in parts])
-    info = info.with_rows(meta, _joined_starts(parts))
+    metas = [p.meta for p in parts]
+    info = parts[0]._info.with_rows(cat_length(metas), starts_of_chunks(metas, [p.starts for p in parts]))
     if all(p._info.is_full(plain(p).shape[axis]) for p in parts[:-1]):
         return keep(torch.cat([plain(p) for p in parts], axis), info)
     frames = torch.cat([unpad(plain(p), p._info) for p in parts])
@@ -231,18 +228,6 @@ def _cat_frames(parts: Sequence[StreamTensor], axis: int) -> Any:
     ends = np.cumsum(lengths.T.ravel()).reshape(lengths.T.shape).T
     order = to_device(runs((ends - lengths).ravel(), lengths.ravel()), frames.device)
     return keep(pad(frames.index_select(0, order), info), info)
-
-
-def _joined_starts(parts: Sequence[StreamTensor]) -> Starts | None:
-    """Return the starts of chunks laid end to end; None for rows in which frames are missing between them."""
-    if any(p.starts is None for p in parts):
-        return None
-    joined: list[int | None] = []
-    for row in range(len(parts[0].meta)):
-        known = [(p.starts or ())[row] for p in parts]
-        ends = [None if s is None else s + int(p.lengths[row]) for s, p in zip(known, parts)]
-        joined.append(known[0] if all(a == b for a, b in zip(ends, known[1:])) else None)
-    return tuple(joined)
 
 
 @rule("stack")
