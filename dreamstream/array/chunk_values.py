@@ -211,8 +211,7 @@ def _of_torch(tensor: Any) -> Array:
     tensor = tensor.resolve_conj().resolve_neg()
     name = str(tensor.dtype).removeprefix("torch.")
     narrow = _kind(name) == "float" and not hasattr(np, name)
-    array = (tensor.float() if narrow else tensor).numpy()
-    return array
+    return (tensor.float() if narrow else tensor).numpy()
 
 
 def check_dense(tensor: Any) -> None:

@@ -15,7 +15,7 @@ from types import ModuleType
 import pytest
 
 from dreamstream.array import Tensor
-from dreamstream.nn import activation, dropout, frames, functional, padding, pooling
+from dreamstream.nn import activation, dropout, frames, functional, loss, padding, pooling
 
 PACKAGE = Path(__file__).resolve().parents[2] / "dreamstream"
 METHODS = '''"""The tensor with its methods; tests/source/test_stubs.py writes this."""
@@ -46,6 +46,7 @@ LAYERS = '''"""The layers made from functions; tests/source/test_stubs.py writes
 
 from typing import Any
 
+from ..array import Tensor
 from .derived import Derived
 from .functional.arguments import Ints
 '''
@@ -111,7 +112,10 @@ def layers(module: ModuleType) -> str:
         text += f"\nclass {cls.__name__}({cls.__base__.__name__}):\n"
         text += f'    """{inspect.cleandoc(cls.__doc__).partition(chr(10) * 2)[0]}"""\n'
         text += f"    def __init__{written(cls.__init__, 8)}: ...\n"
+        if len(inspect.signature(cls.forward).parameters) > 2:
+            text += f"    def forward{written(cls.forward, 7)}: ...  # type: ignore[override]\n"
     head = LAYERS if "Any" in text else LAYERS.replace("from typing import Any\n\n", "")
+    head = head if " Tensor" in text else head.replace("from ..array import Tensor\n", "")
     return (head if "Ints" in text else head.replace("from .functional.arguments import Ints\n", "")) + text
 
 
@@ -128,7 +132,7 @@ def functions() -> str:
 def stubs() -> dict[Path, str]:
     """Every stub's text."""
     made = {PACKAGE / "array" / "tensor.pyi": methods(), PACKAGE / "torch" / "functional.pyi": functions()}
-    for module in (activation, dropout, frames, padding, pooling):
+    for module in (activation, dropout, frames, loss, padding, pooling):
         made[Path(str(module.__file__)).with_suffix(".pyi")] = layers(module)
     return made
 

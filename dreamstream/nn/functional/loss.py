@@ -24,12 +24,12 @@ __all__ = [
 _described = described(
     'Without dimensions; with ``reduction="none"`` one loss for each element or class index.',
     {"ShapeError": "For shapes that don't fit, and another `reduction`."},
-    target="What should have come: of the shape of `input`, or indices of classes.",
+    target="What should have come, of the shape of `input`, or indices of classes.",
     reduction='{"mean", "sum", "none"}: What becomes of the losses of all elements.',
     size_average="For torch's sake; give `reduction`.",
     reduce="For torch's sake; give `reduction`.",
     beta="Where the parabola meets the straight line.",
-    weight="Factors of the losses: of elements, or one for each class.",
+    weight="Factors of the losses, of elements or one for each class.",
     pos_weight="A factor of the losses of positive targets, one for each class.",
     ignore_index="Targets that are left out.",
     label_smoothing="Which part of each target is spread over all classes.",
@@ -221,8 +221,7 @@ def cross_entropy(
         smooth = smooth.sum() / (valid * _of_targets(weight, t, ignore_index, x)).sum()
     else:
         smooth = reduced(name, smooth, reduction, shown)
-    total = loss * (1 - label_smoothing) + smooth * (label_smoothing / n)
-    return total
+    return loss * (1 - label_smoothing) + smooth * (label_smoothing / n)
 
 
 def _classes(name: str, input: Any, target: Any) -> tuple[Tensor, Tensor, Callable[[Any], Any], int]:

@@ -174,8 +174,7 @@ def _crop(x: Any, axis: int, role: Any, left: int, right: int) -> Tensor:
     n = x.shape[axis] - left - right
     if n < 1:
         raise ShapeError(f"pad: nothing is left of {x.shape[axis]} features without {left} and {right}")
-    out = x.narrow(axis, left, n)
-    return out
+    return x.narrow(axis, left, n)
 
 
 def _add(x: Any, axis: int, role: Any, left: int, right: int, mode: str, value: float) -> Tensor:

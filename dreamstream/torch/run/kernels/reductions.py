@@ -24,8 +24,7 @@ def reduce_features(step: Step, x: Tensor) -> Tensor:
         return torch.linalg.vector_norm(x, a["p"], axes, kept)
     if kind in ("prod", "argmax", "argmin"):
         return _of_one_axis(kind, x, axes, kept)
-    out = getattr(torch, kind)(x, axes, keepdim=kept)
-    return out
+    return getattr(torch, kind)(x, axes, keepdim=kept)
 
 
 def _of_one_axis(kind: str, x: Tensor, axes: list[int], kept: bool) -> Tensor:

@@ -26,8 +26,7 @@ def irfft(step: Step, real: Tensor, imag: Tensor) -> Tensor:
         cos, sin = _waves(real, bins, n, n)
         twice = real.new_tensor([1 if 2 * k in (0, n) else 2 for k in range(bins)])[:, None]  # for the mirrored
         return (real @ (cos * twice) - imag @ (sin * twice)) / n
-    out = torch.fft.irfft(torch.complex(real, imag), n)
-    return out
+    return torch.fft.irfft(torch.complex(real, imag), n)
 
 
 @framewise("fft", "ifft")
