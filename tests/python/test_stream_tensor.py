@@ -308,15 +308,11 @@ def test_cat_along_frames(data):
 
 
 def test_starts_of_what_is_joined_are_those_that_are_known():
-    model = ds.patch_module(nn.ReLU()).online()
-    chunks = [
-        model(ds.stream_tensor([np.ones((2, 3))] * 2, ids=["a", "b"], sos=i == 0, names=("B", "F", "L")))
-        for i in range(3)
-    ]
-    assert ds.cat(chunks[1:], 2).starts == (3, 3)
-    assert ds.cat([chunks[0], chunks[2]], 2).starts == (None, None)  # frames are missing
-    mine = ds.stream_tensor([np.ones((2, 3))], ids=["c"])
-    assert ds.cat([chunks[1], mine], 0).starts == (3, 3, None)
+    model, data = ds.patch_module(nn.ReLU()).online(), [np.ones((2, 3))] * 2
+    first, second, third = (model(ds.stream_tensor(data, ids=["a", "b"], sos=i == 0)) for i in range(3))
+    assert ds.cat([second, third], 2).starts == (3, 3)
+    assert ds.cat([first, third], 2).starts == (None, None)  # frames are missing
+    assert ds.cat([second, ds.stream_tensor(data[:1], ids="c")], 0).starts == (3, 3, None)
 
 
 def test_cat_along_features(data, x):
