@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import io
 from typing import Any
 
 import numpy as np
 import pytest
 from given_once import Step, driven, stepped
 from nets import net
+from same_bits import content
 from snapshot_bytes import seal
 
 import dreamstream as ds
@@ -136,9 +136,8 @@ def in_turn(steps: list[Step], hand_over: Any) -> Step:
 
 def moving(model: Any) -> Step:
     """Each call of a stream in another engine, by its snapshot."""
-    file = io.BytesIO()
-    compiled(model).save(file)
-    engines = [ds.load(file.getvalue()) for _ in range(3)]
+    file = content(compiled(model))
+    engines = [ds.load(file) for _ in range(3)]
 
     def hand_over(here: int, there: int, stream: str) -> None:
         engines[there].restore(engines[here].snapshot(stream), stream)
