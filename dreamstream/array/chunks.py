@@ -19,8 +19,15 @@ from ..autograd import follow, source
 from ..errors import ShapeError, StreamFallbackWarning, StreamMismatchError
 from ..source_line import user_line
 from ..stream.metadata import StreamMetadata
-from ..stream.rules import Fallback, cat_batch, cat_length, plan_index, require_same
-from ..stream.rules.combine import starts_of_batches, starts_of_chunks
+from ..stream.rules import (
+    Fallback,
+    cat_batch,
+    cat_length,
+    plan_index,
+    require_same,
+    starts_of_batches,
+    starts_of_chunks,
+)
 from ..stream.within import within
 from . import creation
 from .dimension_arguments import numbered

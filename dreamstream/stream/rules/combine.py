@@ -9,7 +9,7 @@ import numpy as np
 from ...errors import StreamIdError, StreamMismatchError
 from ..metadata import StreamMetadata
 
-__all__ = ["Starts", "require_same", "require_same_streams"]
+__all__ = ["Starts", "require_same", "require_same_streams", "starts_of_batches", "starts_of_chunks"]
 
 #: Absolute position of each row's first frame; None where it is not known.
 Starts = Sequence[int | None]

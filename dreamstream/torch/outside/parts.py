@@ -11,8 +11,17 @@ import numpy as np
 import torch
 
 from ...errors import ShapeError, StreamIdError, StreamIndexError
-from ...stream.rules import BATCH, LENGTH, Fallback, cat_batch, cat_length, plan_index, require_equal_rates
-from ...stream.rules.combine import starts_of_batches, starts_of_chunks
+from ...stream.rules import (
+    BATCH,
+    LENGTH,
+    Fallback,
+    cat_batch,
+    cat_length,
+    plan_index,
+    require_equal_rates,
+    starts_of_batches,
+    starts_of_chunks,
+)
 from ...stream.tree import map_leaves
 from ..tensor import StreamTensor
 from ..tensor.known import JOINED, Info
