@@ -16,8 +16,8 @@ arrays.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ContextDecorator, contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, ContextDecorator
 from contextvars import ContextVar
 from typing import Any, ClassVar
 from weakref import ref
@@ -26,6 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .errors import DTypeError, ModeError, ShapeError
+from .stream.within import within
 
 __all__ = ["enable_grad", "grad", "inference_mode", "is_grad_enabled", "no_grad", "set_grad_enabled"]
 
@@ -240,15 +241,9 @@ class Record:
 CONSTANTS: ContextVar[dict[int, tuple[Array, Any]] | None] = ContextVar("CONSTANTS", default=None)
 
 
-@contextmanager
-def noting() -> Iterator[dict[int, tuple[Array, Any]]]:
+def noting() -> AbstractContextManager[Any]:
     """Keep, within it, which arrays that operators get as constants are whose."""
-    noted: dict[int, tuple[Array, Any]] = {}
-    before = CONSTANTS.set(noted)
-    try:
-        yield noted
-    finally:
-        CONSTANTS.reset(before)
+    return within(CONSTANTS, {})
 
 
 def of_constant(noted: Mapping[int, tuple[Array, Any]], array: Any) -> Any:
@@ -430,7 +425,7 @@ def _hooked(hook: Callable[[Any], Any], gradient: Any) -> Array:
     with no_grad():
         given = hook(_as_tensor(gradient))
     if given is None:
-        return gradient  # type: ignore[no-any-return]
+        return gradient
     array = np.asarray(given)
     if array.shape != gradient.shape:
         raise ShapeError(f"a hook returned a gradient of shape {array.shape} for one of {gradient.shape}")

@@ -27,22 +27,10 @@ if TYPE_CHECKING:
     from .torch import StreamTensor, as_stream_tensor, stream_tensor
 
 __all__ = [
-    "BATCH",
-    "LENGTH",
-    "OutputCollector",
-    "StreamMetadata",
-    "StreamTensor",
-    "add_streaming_modes",
-    "as_stream_tensor",
-    "join_dim_names",
-    "pad_chunks",
-    "pad_full_sequence",
-    "pad_stream_tensor",
-    "patch",
-    "patch_module",
-    "stream_metadata",
-    "stream_tensor",
-]
+    "BATCH", "LENGTH", "OutputCollector", "StreamMetadata", "StreamTensor", "add_streaming_modes",
+    "as_stream_tensor", "join_dim_names", "pad_chunks", "pad_full_sequence", "pad_stream_tensor", "patch",
+    "patch_module", "stream_metadata", "stream_tensor",
+]  # fmt: skip
 
 
 def patch(module: Any, **options: Any) -> Any:

@@ -198,8 +198,7 @@ def as_array(given: Any) -> Array:
 def _of_torch(tensor: Any) -> Array:
     """Return a torch tensor's values as an array, floats that NumPy doesn't know widened."""
     try:
-        array: Array = tensor.numpy()
-        return array
+        return tensor.numpy()
     except MemoryError:
         raise
     except Exception:  # the reason follows
@@ -212,8 +211,7 @@ def _of_torch(tensor: Any) -> Array:
     tensor = tensor.resolve_conj().resolve_neg()
     name = str(tensor.dtype).removeprefix("torch.")
     narrow = _kind(name) == "float" and not hasattr(np, name)
-    array = (tensor.float() if narrow else tensor).numpy()
-    return array
+    return (tensor.float() if narrow else tensor).numpy()
 
 
 def check_dense(tensor: Any) -> None:

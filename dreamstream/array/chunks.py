@@ -7,8 +7,8 @@ Indices are relative to the chunk. What can't keep the metadata becomes a plain 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from itertools import pairwise
 from typing import Any
@@ -19,7 +19,16 @@ from ..autograd import follow, source
 from ..errors import ShapeError, StreamFallbackWarning, StreamMismatchError
 from ..source_line import user_line
 from ..stream.metadata import StreamMetadata
-from ..stream.rules import Fallback, cat_batch, cat_length, plan_index, require_same
+from ..stream.rules import (
+    Fallback,
+    cat_batch,
+    cat_length,
+    plan_index,
+    require_same,
+    starts_of_batches,
+    starts_of_chunks,
+)
+from ..stream.within import within
 from . import creation
 from .dimension_arguments import numbered
 from .feature_reductions import product, why_not_matmul
@@ -30,8 +39,7 @@ from .tensor import Tensor
 _POLICY: ContextVar[str] = ContextVar("dreamstream_fallback", default="warn")
 
 
-@contextmanager
-def on_fallback(policy: str) -> Iterator[None]:
+def on_fallback(policy: str) -> AbstractContextManager[str]:
     """Choose what happens where an operation can't keep a stream tensor's metadata.
 
     Parameters
@@ -41,11 +49,7 @@ def on_fallback(policy: str) -> Iterator[None]:
     """
     if policy not in ("warn", "raise", "ignore"):
         raise ValueError(f'on_fallback takes "warn", "raise" or "ignore", got {policy!r}')
-    token = _POLICY.set(policy)
-    try:
-        yield
-    finally:
-        _POLICY.reset(token)
+    return within(_POLICY, policy)
 
 
 def report_fallback(what: str) -> None:
@@ -89,7 +93,7 @@ def _of_rows(
 ) -> StreamTensor:
     """Return frames as those of other rows than a tensor's, with the gradient that they have."""
     out = like._make(frames.numpy(), dims, names, meta, starts, like.rate, None)
-    return follow(out, source(frames), "frames")  # type: ignore[no-any-return]
+    return follow(out, source(frames), "frames")
 
 
 def _span(offsets: Any, row: int) -> Any:
@@ -158,22 +162,21 @@ def cat(tensors: Sequence[StreamTensor], axis: int) -> Any:
     features = {p.features for p in parts}
     if role in ("B", "L") and len(features) > 1:
         raise ShapeError(f"cat: the features differ: {sorted(features)}")
-    frames = [p._frames() for p in parts]
+    frames, metas, starts = [p._frames() for p in parts], [p.meta for p in parts], [p.starts for p in parts]
     if role == "B":
-        meta, starts = cat_batch([p.meta for p in parts]), [p.starts for p in parts]
-        known = None if any(s is None for s in starts) else sum((tuple(s or ()) for s in starts), ())
-        return _of_rows(made("cat", *frames, axis=0), first, parts[0].dims, first.names, meta, known)
+        known = starts_of_batches(metas, starts)
+        return _of_rows(made("cat", *frames, axis=0), first, parts[0].dims, first.names, cat_batch(metas), known)
     if role == "L":
-        meta = cat_length([p.meta for p in parts])
+        meta = cat_length(metas)
         offsets = [p.offsets + before for p, before in zip(parts, np.cumsum([0, *map(len, frames)]))]
         joined = made("cat", *frames, axis=0)
         moved = _picked(joined, [_span(o, r) for r in range(len(meta)) for o in offsets])
-        return _of_rows(moved, first, parts[0].dims, first.names, meta, first.starts)
+        return _of_rows(moved, first, parts[0].dims, first.names, meta, starts_of_chunks(metas, starts))
     if role == "B_L":
         return creation.cat(
             [fall_back(first, "cat along B and L joined"), *(t.tensor() for t in tensors[1:])], axis
         )
-    require_same([p.meta for p in parts], [p.starts for p in parts], "cat")
+    require_same(metas, starts, "cat")
     joined = made("cat", *frames, axis=1 + parts[0].dims[axis])
     return parts[0].like(joined, parts[0].dims, first.names)
 

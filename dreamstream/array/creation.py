@@ -21,37 +21,13 @@ from .hook import made
 from .lengths_of import lengths_of
 from .loop_frames import Gathered
 from .symbolic import Symbolic, positions
-from .tensor import Tensor, take
+from .tensor import Tensor, each, take
 
 __all__ = [
-    "arange",
-    "as_tensor",
-    "baddbmm",
-    "cat",
-    "empty",
-    "empty_like",
-    "eye",
-    "from_numpy",
-    "full",
-    "full_like",
-    "lengths_of",
-    "manual_seed",
-    "matmul",
-    "meshgrid",
-    "ones",
-    "ones_like",
-    "outer",
-    "prepend",
-    "rand",
-    "randn",
-    "stack",
-    "tensor",
-    "tril",
-    "triu",
-    "where",
-    "zeros",
-    "zeros_like",
-]
+    "arange", "as_tensor", "baddbmm", "cat", "empty", "empty_like", "eye", "from_numpy", "full", "full_like",
+    "lengths_of", "manual_seed", "matmul", "meshgrid", "ones", "ones_like", "outer", "prepend", "rand", "randn",
+    "stack", "tensor", "tril", "triu", "where", "zeros", "zeros_like",
+]  # fmt: skip
 
 _generator = np.random.default_rng()
 
@@ -201,19 +177,17 @@ def _new_full(
     return full(size, fill_value, dtype or self.dtype, device=device, requires_grad=requires_grad)
 
 
-def _new_zeros(self: Tensor, *size: Any, **options: Any) -> Any:
-    """Return `dreamstream.zeros` of this element type."""
-    return self.new_full(size[0] if len(size) == 1 else size, 0, **options)
+@each(
+    new_zeros="`dreamstream.zeros` of this element type",
+    new_ones="`dreamstream.ones` of this element type",
+    new_empty="zeros: memory without values is never handed out",
+)
+def _new(name: str) -> Any:
+    def new(self: Tensor, *size: Any, **options: Any) -> Any:
+        """Return {}."""
+        return self.new_full(size[0] if len(size) == 1 else size, int(name == "new_ones"), **options)
 
-
-def _new_ones(self: Tensor, *size: Any, **options: Any) -> Any:
-    """Return `dreamstream.ones` of this element type."""
-    return self.new_full(size[0] if len(size) == 1 else size, 1, **options)
-
-
-def _new_empty(self: Tensor, *size: Any, **options: Any) -> Any:
-    """Return zeros: memory without values is never handed out."""
-    return self.new_zeros(*size, **options)
+    return new
 
 
 def _filled(size: Any, fill_value: Any, dtype: Any = None) -> tuple[NDArray[Any], list[int]]:
@@ -246,12 +220,12 @@ def full_like(input: Tensor, fill_value: Any, dtype: Any = None, *, device: Any 
     dtypes.check_device(device)
     to = dtypes.as_dtype(input.dtype if dtype is None else dtype)
     if (library := library_of((input,))) is not None:
-        return library.defer(full_like, (input, fill_value, to), {})  # type: ignore[no-any-return]
+        return library.defer(full_like, (input, fill_value, to), {})
     if isinstance(input, Symbolic):
         return input.full_like(fill_value, to)
     first: Any = input
     if hasattr(type(first), "through") and first.keeps:  # a stream's first frame
-        return first.through("full_like", full_like, (first, fill_value, dtype), {})  # type: ignore[no-any-return]
+        return first.through("full_like", full_like, (first, fill_value, dtype), {})
     if not isinstance(input, Tensor):  # scores of attention
         return full(input.shape, fill_value, to)
     if not input.is_stream:
@@ -285,8 +259,7 @@ def arange(start: Any, end: Any = None, step: Any = 1, *, dtype: Any = None, dev
     bounds = (0, start) if end is None else (start, end)
     first, last = (b.item() if isinstance(b, Symbolic) else b for b in bounds)
     if isinstance(first, Length) or isinstance(last, (Length, BatchSize)):
-        out: Tensor = positions(first, last, step, dtype)
-        return out
+        return positions(first, last, step, dtype)
     given = [b if is_number(b) or not hasattr(b, "__index__") else operator.index(b) for b in (first, last, step)]
     if not all(map(is_number, given)):
         raise DTypeError(f"arange: expected numbers, got {first!r}, {last!r} and {step!r}")
@@ -352,14 +325,14 @@ def cat(tensors: Sequence[Any], dim: int = 0) -> Tensor:
     Source: torch.cat.
     """
     if isinstance(tensors, Gathered):
-        return tensors.joined(dim)  # type: ignore[no-any-return]
+        return tensors.joined(dim)
     if (first := next((t for t in tensors if hasattr(type(t), "through")), None)) is not None:
-        return first.through("cat", cat, (tensors, dim), {})  # type: ignore[no-any-return]
+        return first.through("cat", cat, (tensors, dim), {})
     tensors = [as_deferred(t) for t in tensors]
     if (library := library_of(tensors)) is not None:
-        return library.defer(cat, (tensors, dim), {})  # type: ignore[no-any-return]
+        return library.defer(cat, (tensors, dim), {})
     if (scores := next((t for t in tensors if hasattr(type(t), "beside")), None)) is not None:
-        return scores.beside(tensors, dim)  # type: ignore[no-any-return]
+        return scores.beside(tensors, dim)
     given = _tensors("cat", tensors)
     alike = [t.value if isinstance(t, BatchTensor) else t for t in given]
     some = [t for t, x in zip(given, alike) if t.is_stream or tuple(x.shape) != (0,)]  # as torch leaves them out
@@ -464,10 +437,10 @@ def matmul(input: Any, other: Any) -> Any:
 def stack(tensors: Sequence[Any], dim: int = 0) -> Tensor:
     """Return tensors of equal shape along a new dimension `dim`. Source: torch.stack."""
     if isinstance(tensors, Gathered):
-        return tensors.stacked(dim)  # type: ignore[no-any-return]
+        return tensors.stacked(dim)
     tensors = [as_deferred(t) for t in tensors]
     if (library := library_of(tensors)) is not None:
-        return library.defer(stack, (tensors, dim), {})  # type: ignore[no-any-return]
+        return library.defer(stack, (tensors, dim), {})
     given = _tensors("stack", tensors)
     if not any(t.is_stream for t in given) and len({t.shape for t in given}) > 1:
         raise ShapeError(f"stack: the shapes differ: {', '.join(str(t.shape) for t in given)}")
@@ -480,9 +453,9 @@ def where(condition: Any, input: Any, other: Any) -> Tensor:
     Source: torch.where.
     """
     if hasattr(type(input), "filled_where"):  # scores of attention
-        return input.filled_where(condition, other)  # type: ignore[no-any-return]
+        return input.filled_where(condition, other)
     if hasattr(type(other), "filled_where"):
-        return other.masked_fill(condition, input)  # type: ignore[no-any-return]
+        return other.masked_fill(condition, input)
     return elementwise.where(condition, input, other)
 
 
@@ -528,12 +501,4 @@ def _cat(self: Tensor, tensors: list[Tensor], dim: int) -> Tensor:
         raise ShapeError(f"cat: only sizes of dimension {axis} may differ, got shapes {shapes}") from None
 
 
-take(
-    Tensor,
-    new_tensor=_new_tensor,
-    new_full=_new_full,
-    new_zeros=_new_zeros,
-    new_ones=_new_ones,
-    new_empty=_new_empty,
-    _cat=_cat,
-)
+take(Tensor, new_tensor=_new_tensor, new_full=_new_full, **_new, _cat=_cat)

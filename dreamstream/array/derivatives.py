@@ -9,6 +9,7 @@ shapes; all others are attributes of the operation. `arrays` and `shapes` are th
 from __future__ import annotations
 
 import math
+import string
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache, wraps
 from inspect import signature
@@ -176,7 +177,7 @@ def roll(g: Array, shifts: Any, axes: Any) -> Any:
 
 
 def einsum(g: Array, arrays: Sequence[Array], i: int, equation: str) -> Any:
-    terms, out = _letters(equation, [a.ndim for a in arrays])
+    terms, out = letters_of(equation, [a.ndim for a in arrays])
     own = terms.pop(i)
     others = [a.astype(np.float64) for j, a in enumerate(arrays) if j != i]
     letters = "".join(dict.fromkeys(own))
@@ -188,19 +189,17 @@ def einsum(g: Array, arrays: Sequence[Array], i: int, equation: str) -> Any:
     return slope
 
 
-def _letters(equation: str, ndims: Sequence[int]) -> tuple[list[str], str]:
-    """Return the operands' letters, and the result's, with letters for dots."""
-    given, _, out = equation.replace(" ", "").partition("->")
-    free = [c for c in "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz" if c not in equation]
+def letters_of(equation: str, ndims: Sequence[int]) -> tuple[list[str], str]:
+    """Return the letters of each operand and of the result, those that an ellipsis stands for included."""
+    given, arrow, out = equation.replace(" ", "").partition("->")
+    free = [c for c in string.ascii_letters if c not in equation]
     terms = given.split(",")
-    dots = max((n - len(t.replace("...", "")) for t, n in zip(terms, ndims) if "..." in t), default=0)
+    dots = max((n - len(t) + 3 for t, n in zip(terms, ndims) if "..." in t), default=0)
     shared = "".join(free[:dots])
-    full = [
-        t.replace("...", shared[dots - (n - len(t) + 3) :] if "..." in t else "") for t, n in zip(terms, ndims)
-    ]
-    if "->" not in equation:
-        letters = "".join(t.replace("...", "") for t in terms)
+    if not arrow:
+        letters = given.replace("...", "").replace(",", "")
         out = shared + "".join(sorted(c for c in {*letters} if letters.count(c) == 1))
+    full = [t.replace("...", shared[dots - (n - len(t) + 3) :]) for t, n in zip(terms, ndims)]
     return full, out.replace("...", shared)
 
 
@@ -295,18 +294,14 @@ def prod(g: Array, y: Array, a: Array, axes: Axes, keepdim: bool) -> Any:
     return g * others.transpose(np.argsort((*rest, *axes)))
 
 
-def _backwards(g: Array, axis: int) -> Any:
-    """Return the sum of what comes from each place on."""
+def backwards(g: Array, axis: int) -> Any:
+    """Return the sum of what comes from each place on: the derivative of the sum so far."""
     return np.flip(np.flip(g, axis).cumsum(axis, np.float64), axis)
-
-
-def cumsum(g: Array, axis: int) -> Any:
-    return _backwards(g, axis)
 
 
 def cumprod(g: Array, y: Array, a: Array, axis: int) -> Any:
     if (a != 0).all():
-        return _backwards(g.astype(np.float64) * y, axis) / a
+        return backwards(g.astype(np.float64) * y, axis) / a
     g, y, a = (np.moveaxis(v, axis, 0).astype(np.float64) for v in (g, y, a))
     out, behind = np.zeros_like(a), np.zeros_like(a[0])
     for t in range(len(a) - 1, -1, -1):
@@ -325,10 +320,14 @@ def logcumsumexp(g: Array, y: Array, a: Array, axis: int) -> Any:
     return out
 
 
-def extreme_so_far(g: Array, y: Array, a: Array, axis: int) -> Any:
+def last_equal(a: Array, values: Array, axis: int) -> Array:
+    """Return where so far along an axis `a` was last equal to `values`, or NaN."""
     places = np.arange(a.shape[axis]).reshape(-1, *(1,) * (a.ndim - axis - 1))
-    last = np.maximum.accumulate(np.where((a == y) | (a != a), places, 0), axis)
-    return gather(g, a.shape, last, axis)
+    return np.maximum.accumulate(np.where((a == values) | (a != a), places, 0), axis)
+
+
+def extreme_so_far(g: Array, y: Array, a: Array, axis: int) -> Any:
+    return gather(g, a.shape, last_equal(a, y, axis), axis)
 
 
 def mean(g: Array, a_shape: Axes, axes: Axes, keepdim: bool) -> Any:

@@ -7,8 +7,8 @@ tensors draw comes from `manual_seed`'s generator.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from math import prod
 from typing import Any
@@ -20,6 +20,7 @@ from .. import _core, autograd
 from ..errors import NotStreamableError
 from ..stream.edge import Edge, Line
 from ..stream.rules import holds
+from ..stream.within import within
 from . import creation
 from .stream_tensor import StreamTensor
 from .tensor import Tensor
@@ -35,14 +36,9 @@ DROPPING_OPERATORS = frozenset(
 DROPPING: ContextVar[float] = ContextVar("DROPPING", default=0.0)
 
 
-@contextmanager
-def dropping(p: float) -> Iterator[None]:
+def dropping(p: float) -> AbstractContextManager[float]:
     """Let operators that run within it, and can, drop with a probability."""
-    before = DROPPING.set(p)
-    try:
-        yield
-    finally:
-        DROPPING.reset(before)
+    return within(DROPPING, p)
 
 
 def asked_to_drop(name: str) -> float:
@@ -83,8 +79,7 @@ def uniform(name: str, x: StreamTensor, features: Sequence[int], by_frame: bool 
 def normal(name: str, x: StreamTensor, features: Sequence[int]) -> Array:
     """Return numbers of the standard normal distribution for each frame (Box and Muller)."""
     u = uniform(name, x, (*features, 2))
-    out: Array = np.sqrt(-2 * np.log1p(-u[..., 0])) * np.cos(2 * np.pi * u[..., 1])
-    return out
+    return np.sqrt(-2 * np.log1p(-u[..., 0])) * np.cos(2 * np.pi * u[..., 1])
 
 
 def beside(x: Any, value: Array) -> Any:

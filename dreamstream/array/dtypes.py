@@ -72,8 +72,7 @@ def is_name(text: str) -> Flag:
 @lru_cache(maxsize=64)
 def name_of(dtype: DType) -> str:
     """Return the name under which operators know an element type."""
-    out: str = dtype.name
-    return out
+    return dtype.name
 
 
 @lru_cache(maxsize=64)

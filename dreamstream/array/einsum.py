@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import string
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from ..errors import NotStreamableError, ShapeError
+from . import derivatives
 from .deferred import Deferred, as_deferred, library_of
 from .distance_tables import Places, product
 from .hook import made
@@ -193,17 +193,8 @@ def _taken(whole: Any, index: Any, queries: int, rows: int) -> Any:
 
 
 def letters_of(equation: str, operands: Sequence[Any]) -> tuple[list[str], str]:
-    """Return the letters of each operand and of the result, those that an ellipsis stands for included."""
-    left, arrow, out = equation.replace(" ", "").partition("->")
-    terms = left.split(",")
-    free = [c for c in string.ascii_letters if c not in equation]
-    dots = max((x.ndim - len(t) + 3 for t, x in zip(terms, operands) if "..." in t), default=0)
-    fill = "".join(free[:dots])
-    terms = [t.replace("...", fill[dots - (x.ndim - len(t) + 3) :]) for t, x in zip(terms, operands)]
-    if not arrow:
-        every = "".join(terms)
-        out = fill + "".join(sorted(c for c in set(every) - set(fill) if every.count(c) == 1))
-    out = out.replace("...", fill)
+    """Return `derivatives.letters_of`, for operands that have no letter twice."""
+    terms, out = derivatives.letters_of(equation, [x.ndim for x in operands])
     if any(len(t) != x.ndim or len(set(t)) != len(t) for t, x in zip(terms, operands)):
         raise ShapeError.here(f"einsum {equation!r}: letters don't fit the operands' dimensions")
     return terms, out

@@ -73,8 +73,7 @@ def binary(name: str, a: Any, b: Any) -> Tensor:
     out = binary_or_not(name, a, b)
     if out is NotImplemented:
         raise foreign(name, b if isinstance(a, Tensor) or is_number(a) else a)
-    result: Tensor = out
-    return result
+    return out
 
 
 def foreign(name: str, x: Any) -> Exception:
@@ -117,7 +116,7 @@ def where(condition: Any, x: Any, y: Any) -> Tensor:
         Where `condition` is no bool tensor, or x and y mix float types.
     """
     if (library := _library((condition, x, y))) is not None:
-        return library.defer(where, (condition, x, y), {})  # type: ignore[no-any-return]
+        return library.defer(where, (condition, x, y), {})
     operands = _operands((condition, x, y))
     if operands is None or not isinstance(operands[0], Tensor) or operands[0].dtype != dtypes.bool:
         raise DTypeError("where: expected a bool tensor, then two tensors or numbers")
@@ -149,8 +148,7 @@ def quotient(name: str, a: Any, b: Any) -> Tensor:
     out = rounded(name, a, b)
     if out is NotImplemented:
         raise foreign(name, b)
-    result: Tensor = out
-    return result
+    return out
 
 
 def bits(name: str, a: Any, b: Any) -> Any:

@@ -46,15 +46,15 @@ def _operator(compute: Callable[..., Any], name: str, reflected: bool = False) -
 
     def forwards(self: Tensor, other: Any) -> Tensor:
         try:
-            return compute(name, self, other)  # type: ignore[no-any-return]
+            return compute(name, self, other)
         except DreamStreamError as error:
-            return hook.explained(error, forwards, self, other)  # type: ignore[no-any-return]
+            return hook.explained(error, forwards, self, other)
 
     def backwards(self: Tensor, other: Any) -> Tensor:
         try:
-            return compute(name, other, self)  # type: ignore[no-any-return]
+            return compute(name, other, self)
         except DreamStreamError as error:
-            return hook.explained(error, backwards, self, other)  # type: ignore[no-any-return]
+            return hook.explained(error, backwards, self, other)
 
     return backwards if reflected else forwards
 

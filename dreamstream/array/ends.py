@@ -25,8 +25,7 @@ def last_frame(x: StreamTensor, behind: int = 1) -> StreamTensor:
     behind_all = zeros._through("pad", {"left": 0, "right": 1, "value": 1.0})
     later = behind_all._through("slice", {"start": 1, "crop": 0, "step": 1})
     ends: Any = where(later.gt(0.5), x, zeros.to(x.dtype))
-    found: StreamTensor = ends.sum(x.dims.index("L"))
-    return found
+    return ends.sum(x.dims.index("L"))
 
 
 def _last_window(x: StreamTensor, count: int) -> StreamTensor:

@@ -108,8 +108,7 @@ def _positions(view: Array, base: Array) -> Array:
     """Return for each element of a view its number among the base's elements."""
     own, theirs = _addresses(view), _addresses(base).reshape(-1)
     order = np.argsort(theirs)
-    found: Array = order[np.searchsorted(theirs, own, sorter=order)]
-    return found
+    return order[np.searchsorted(theirs, own, sorter=order)]
 
 
 def _addresses(array: Array) -> Array:

@@ -21,21 +21,20 @@ from . import derivatives as d, dtypes
 from .base import Number, is_number
 from .derivatives import derived
 from .elementwise import along, as_flags, binary, bits, quotient, unary, where as choose
-from .tensor import Tensor, take
+from .tensor import Tensor, each, take
 
 Operand = Any
 """A tensor, a NumPy array or a Python number."""
 
 
 # ------------------------------------------------------------------ two operands
-def add(self: Tensor, other: Operand, *, alpha: Number = 1) -> Tensor:
-    """Return self + alpha * other."""
-    return binary("add", self, _scaled(other, alpha))
+@each(add="+", sub="-")
+def _sum(name: str) -> Any:
+    def summed(self: Tensor, other: Operand, *, alpha: Number = 1) -> Tensor:
+        """Return self {} alpha * other."""
+        return binary(name, self, _scaled(other, alpha))
 
-
-def sub(self: Tensor, other: Operand, *, alpha: Number = 1) -> Tensor:
-    """Return self - alpha * other."""
-    return binary("sub", self, _scaled(other, alpha))
+    return summed
 
 
 def div(self: Tensor, other: Operand, *, rounding_mode: str | None = None) -> Tensor:
@@ -179,16 +178,13 @@ def lerp(self: Tensor, end: Operand, weight: Operand) -> Tensor:
     return far if is_number(weight) else choose(unary("abs", weight) < 0.5, near, far)
 
 
-def addcmul(self: Tensor, tensor1: Operand, tensor2: Operand, *, value: Number = 1) -> Tensor:
-    """Return self + value * tensor1 * tensor2."""
-    scaled = tensor1 if value == 1 else binary("mul", tensor1, value)
-    return binary("add", self, binary("mul", scaled, tensor2))
+@each(addcmul="*", addcdiv="/")
+def _added(name: str) -> Any:
+    def added(self: Tensor, tensor1: Operand, tensor2: Operand, *, value: Number = 1) -> Tensor:
+        """Return self + value * tensor1 {} tensor2."""
+        return binary("add", self, binary(name[-3:], _scaled(tensor1, value), tensor2))
 
-
-def addcdiv(self: Tensor, tensor1: Operand, tensor2: Operand, *, value: Number = 1) -> Tensor:
-    """Return self + value * tensor1 / tensor2."""
-    scaled = tensor1 if value == 1 else binary("mul", tensor1, value)
-    return binary("add", self, binary("div", scaled, tensor2))
+    return added
 
 
 def _like(self: Tensor, other: Operand) -> Operand:
@@ -197,19 +193,16 @@ def _like(self: Tensor, other: Operand) -> Operand:
 
 
 # ------------------------------------------------------------------ along a dimension
-def softmax(self: Tensor, dim: int, dtype: Any = None) -> Tensor:
-    """Return e ** x / sum(e ** x) along `dim`; zeros where all of it is -inf."""
-    return along("softmax", _as(self, dtype), dim)
+@each(
+    softmax="e ** x / sum(e ** x) along `dim`; zeros where all of it is -inf",
+    log_softmax="log(softmax(x)) along `dim`",
+)
+def _shares(name: str) -> Any:
+    def shares(self: Tensor, dim: int, dtype: Any = None) -> Tensor:
+        """Return {}."""
+        return along(name, self if dtype is None else self.to(dtype), dim)
 
-
-def log_softmax(self: Tensor, dim: int, dtype: Any = None) -> Tensor:
-    """Return log(softmax(x)) along `dim`."""
-    return along("log_softmax", _as(self, dtype), dim)
-
-
-def _as(self: Tensor, dtype: Any) -> Tensor:
-    """Return the tensor itself, or as `dtype` where one is given."""
-    return self if dtype is None else self.to(dtype)
+    return shares
 
 
 def _scaled(other: Operand, alpha: Number) -> Operand:
@@ -243,7 +236,7 @@ def _of_two(name: str, first: Callable[..., Any]) -> Callable[..., Any]:
     def made(self: Tensor, other: Operand) -> Tensor:
         return _unless_nan(self, name, other)
 
-    return made  # type: ignore[no-any-return]
+    return made
 
 
 #: By method: what it returns of the tensor, or of it and another operand, and how.
@@ -289,8 +282,7 @@ def _composed(doc: str, method: Any) -> Callable[..., Tensor]:
     of_two = len(signature(method).parameters) == 2
     method.__annotations__ = {"self": "Tensor", **({"other": "Operand"} if of_two else {}), "return": "Tensor"}
     method.__doc__ = f"Return {doc}." if doc else None
-    made: Callable[..., Tensor] = method
-    return made
+    return method
 
 
 take(
@@ -299,5 +291,8 @@ take(
     pow=_pow,
     round=_round,
     clip=clamp,
+    **_sum,
+    **_added,
+    **_shares,
     **{name: _composed(*how) for name, how in COMPOSED.items()},
 )

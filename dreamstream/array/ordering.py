@@ -103,14 +103,12 @@ def median(self: Tensor, dim: int | None = None, keepdim: bool = False) -> Any:
 
 @derived(d.median)
 def _median_of_all(x: Tensor) -> Tensor:
-    values: Tensor = x.flatten().median(0).values
-    return values
+    return x.flatten().median(0).values
 
 
 @derived(d.median)
 def _nanmedian_of_all(x: Tensor) -> Tensor:
-    values: Tensor = x.flatten().nanmedian(0).values
-    return values
+    return x.flatten().nanmedian(0).values
 
 
 def nanmedian(self: Tensor, dim: int | None = None, keepdim: bool = False) -> Any:

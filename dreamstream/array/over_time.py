@@ -178,8 +178,7 @@ _KINDS: dict[str, Callable[..., Any]] = {
 def chosen(x: StreamTensor, kind: str, axis: int, keepdim: bool) -> StreamTensor:
     """Return the largest ("max") or smallest frame, of equal ones the first, which alone has the gradient."""
     if not x.has_gradients or x.dtype == np.bool_:
-        whole: StreamTensor = reduce_stream(x, f"a{kind}", [axis], keepdim, {})
-        return whole
+        return reduce_stream(x, f"a{kind}", [axis], keepdim, {})
     out = of_frames(x, (), "chosen_frame", {"kind": kind})
     return out.unsqueeze(axis) if keepdim else out
 

@@ -44,12 +44,6 @@ def _running(fn: np.ufunc) -> Callable[..., Array]:
     return running
 
 
-def _last_equal(a: Array, values: Array, axis: int) -> Array:
-    """Return where so far along an axis `a` was last equal to `values`, or NaN."""
-    places = np.arange(a.shape[axis]).reshape(-1, *(1,) * (a.ndim - axis - 1))
-    return np.maximum.accumulate(np.where((a == values) | (a != a), places, 0), axis)
-
-
 def _mean(a: Array, axes: Axes, keepdim: bool) -> Array:
     total = _quietly(np.add.reduce, a, axes, np.float64, None, keepdim)
     return _quietly(np.divide, total, _count(a, axes)).astype(a.dtype)
@@ -129,8 +123,7 @@ def _windows(a: Array, axis: int, size: int, step: int) -> Array:
 
 def _masked(a: Array, mask: Array) -> Array:
     values, flags = np.broadcast_arrays(a, mask)
-    out: Array = values[flags]
-    return out
+    return values[flags]
 
 
 def _padded(a: Array, lengths: Array, width: int, fill: float, order: Axes) -> Array:
@@ -211,14 +204,14 @@ ARRAYS: dict[str, Plain] = {
     # reductions
     "sum": _row(_fold(np.add), d.fold),
     "prod": _row(_fold(np.multiply), d.prod),
-    "cumsum": _row(_running(np.add), d.cumsum),
+    "cumsum": _row(_running(np.add), d.backwards),
     "cumprod": _row(_running(np.multiply), d.cumprod),
     "logcumsumexp": _row(
         lambda a, axis: _quietly(np.logaddexp.accumulate, a, axis, np.float64).astype(a.dtype), d.logcumsumexp
     ),
     "cummax": _row(np.maximum.accumulate, d.extreme_so_far),
     "cummin": _row(np.minimum.accumulate, d.extreme_so_far),
-    "last_equal": _row(_last_equal),
+    "last_equal": _row(d.last_equal),
     "mean": _row(_mean, d.mean),
     "var": _row(lambda a, **options: _variance(a, **options).astype(a.dtype), d.var),
     "std": _row(lambda a, **options: np.sqrt(_variance(a, **options)).astype(a.dtype), d.std),

@@ -47,8 +47,7 @@ def streamed(x: Any, to: str) -> StreamTensor:
     """
     leaf, steps = _compared(x)
     places = Symbolic(leaf.value, ["L" if isinstance(s, Length) else 1 for s in x.shape], leaf.length, True)
-    out: StreamTensor = places.stream(to, steps).expand(*(s if isinstance(s, int) else -1 for s in x.shape))
-    return out
+    return places.stream(to, steps).expand(*(s if isinstance(s, int) else -1 for s in x.shape))
 
 
 def is_counted(x: Any) -> bool:

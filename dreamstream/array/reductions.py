@@ -17,7 +17,7 @@ from . import dtypes
 from .dimension_arguments import axes_of
 from .elementwise import binary, plain_array
 from .hook import CHOICE, made
-from .tensor import Tensor, take
+from .tensor import Tensor, each, take
 
 Dims = int | Sequence[int] | None
 
@@ -53,36 +53,27 @@ def mean(self: Tensor, dim: Dims = None, keepdim: bool = False, dtype: Any = Non
     return made("mean", x, axes=axes_of("mean", dim, self.ndim), keepdim=keepdim)
 
 
-def var(
-    self: Tensor,
-    dim: Dims = None,
-    unbiased: bool = True,
-    keepdim: bool = False,
-    *,
-    correction: float | None = None,
-) -> Tensor:
-    """Return the mean square about the mean, divided by n - correction (1 unless `unbiased` is False)."""
-    return _spread("var", self, dim, unbiased, keepdim, correction)
+@each(
+    var="mean square about the mean, divided by n - correction (1 unless `unbiased` is False)",
+    std="square root of `var`",
+)
+def _spread(name: str) -> Any:
+    def spread(
+        self: Tensor,
+        dim: Dims = None,
+        unbiased: bool = True,
+        keepdim: bool = False,
+        *,
+        correction: float | None = None,
+    ) -> Tensor:
+        """Return the {}."""
+        dtypes.require_float(name, self.dtype)
+        if isinstance(dim, bool):  # torch's var(unbiased)
+            unbiased, dim = dim, None
+        lost = int(unbiased) if correction is None else correction
+        return made(name, self, axes=axes_of(name, dim, self.ndim), keepdim=keepdim, correction=lost)
 
-
-def std(
-    self: Tensor,
-    dim: Dims = None,
-    unbiased: bool = True,
-    keepdim: bool = False,
-    *,
-    correction: float | None = None,
-) -> Tensor:
-    """Return the square root of `var`."""
-    return _spread("std", self, dim, unbiased, keepdim, correction)
-
-
-def _spread(name: str, x: Tensor, dim: Dims, unbiased: bool, keepdim: bool, correction: float | None) -> Tensor:
-    dtypes.require_float(name, x.dtype)
-    if isinstance(dim, bool):  # torch's var(unbiased)
-        unbiased, dim = dim, None
-    lost = int(unbiased) if correction is None else correction
-    return made(name, x, axes=axes_of(name, dim, x.ndim), keepdim=keepdim, correction=lost)
+    return spread
 
 
 def norm(self: Tensor, p: float | str = "fro", dim: Dims = None, keepdim: bool = False) -> Tensor:
@@ -98,20 +89,16 @@ def logsumexp(self: Tensor, dim: Dims, keepdim: bool = False) -> Tensor:
     return made("logsumexp", self, axes=axes_of("logsumexp", dim, self.ndim), keepdim=keepdim)
 
 
-def cumsum(self: Tensor, dim: int, dtype: Any = None) -> Tensor:
-    """Return the running sum along `dim`."""
-    to = _summed(self, dtype)
-    if self.ndim == 0:
-        return self.to(to, copy=True)
-    return made("cumsum", self, axis=self._axis("cumsum", dim), to=to)
+@each(cumsum="sum", cumprod="product")
+def _running(name: str) -> Any:
+    def running(self: Tensor, dim: int, dtype: Any = None) -> Tensor:
+        """Return the running {} along `dim`."""
+        to = _summed(self, dtype)
+        if self.ndim == 0:
+            return self.to(to, copy=True)
+        return made(name, self, axis=self._axis(name, dim), to=to)
 
-
-def cumprod(self: Tensor, dim: int, dtype: Any = None) -> Tensor:
-    """Return the running product along `dim`."""
-    to = _summed(self, dtype)
-    if self.ndim == 0:
-        return self.to(to, copy=True)
-    return made("cumprod", self, axis=self._axis("cumprod", dim), to=to)
+    return running
 
 
 def logcumsumexp(self: Tensor, dim: int) -> Tensor:
@@ -137,56 +124,53 @@ def nanmean(self: Tensor, dim: Dims = None, keepdim: bool = False, dtype: Any = 
 
 
 # ------------------------------------------------------------------ extremes
-def _max(self: Tensor, dim: Any = None, keepdim: bool = False) -> Any:
-    """Return the largest element, or ``(values, indices)`` along `dim`; `maximum` for a tensor."""
-    if isinstance(dim, Tensor):
-        return binary("maximum", self, dim)
-    return self.amax() if dim is None else _extreme("max", self, dim, keepdim)
+@each(max="largest", min="smallest")
+def _extreme(name: str) -> Any:
+    def extreme(self: Tensor, dim: Any = None, keepdim: bool = False) -> Any:
+        """Return the {} element, or ``(values, indices)`` along `dim`; of each two beside a tensor."""
+        if isinstance(dim, Tensor):
+            return binary(f"{name}imum", self, dim)
+        if dim is None:
+            return self.amax() if name == "max" else self.amin()
+        where = _position(name, f"arg{name}", self, dim, True)
+        if self.ndim == 0:
+            return Extreme(self.clone(), where)
+        axis = self._axis(name, dim)
+        values = made("gather", self, index=where.numpy(), axis=axis)
+        return Extreme(values, where) if keepdim else Extreme(values.squeeze(axis), where.squeeze(axis))
+
+    return extreme
 
 
-def _min(self: Tensor, dim: Any = None, keepdim: bool = False) -> Any:
-    """Return the smallest element, or ``(values, indices)`` along `dim`; `minimum` for a tensor."""
-    if isinstance(dim, Tensor):
-        return binary("minimum", self, dim)
-    return self.amin() if dim is None else _extreme("min", self, dim, keepdim)
+@each(amax="largest", amin="smallest")
+def _greatest(name: str) -> Any:
+    def greatest(self: Tensor, dim: Dims = None, keepdim: bool = False) -> Tensor:
+        """Return the {} elements; NaN where there is one."""
+        return made(name, self, axes=_of_some(name, self, dim), keepdim=keepdim)
+
+    return greatest
 
 
-def amax(self: Tensor, dim: Dims = None, keepdim: bool = False) -> Tensor:
-    """Return the largest elements; NaN where there is one."""
-    return made("amax", self, axes=_of_some("amax", self, dim), keepdim=keepdim)
+@each(argmax="largest", argmin="smallest")
+def _place(name: str) -> Any:
+    def place(self: Tensor, dim: int | None = None, keepdim: bool = False) -> Tensor:
+        """Return where the {} element is (int64): along `dim`, or in the flattened tensor."""
+        return _position(name, name, self, dim, keepdim)
+
+    return place
 
 
-def amin(self: Tensor, dim: Dims = None, keepdim: bool = False) -> Tensor:
-    """Return the smallest elements; NaN where there is one."""
-    return made("amin", self, axes=_of_some("amin", self, dim), keepdim=keepdim)
+@each(cummax="largest", cummin="smallest")
+def _so_far(name: str) -> Any:
+    def so_far(self: Tensor, dim: int) -> Extreme:
+        """Return the {} elements so far along `dim`, and where the last of them is; NaN stays."""
+        if self.ndim == 0:
+            return Extreme(self.clone(), made("argmax", self, axes=None, keepdim=False))
+        axis = self._axis(name, dim)
+        values = made(name, self, axis=axis)
+        return Extreme(values, made("last_equal", self, values, axis=axis))
 
-
-def argmax(self: Tensor, dim: int | None = None, keepdim: bool = False) -> Tensor:
-    """Return where the largest element is (int64): along `dim`, or in the flattened tensor."""
-    return _position("argmax", "argmax", self, dim, keepdim)
-
-
-def argmin(self: Tensor, dim: int | None = None, keepdim: bool = False) -> Tensor:
-    """Return where the smallest element is (int64): along `dim`, or in the flattened tensor."""
-    return _position("argmin", "argmin", self, dim, keepdim)
-
-
-def cummax(self: Tensor, dim: int) -> Extreme:
-    """Return the largest elements so far along `dim`, and where the last of them is; NaN stays."""
-    return _running_extreme("cummax", self, dim)
-
-
-def cummin(self: Tensor, dim: int) -> Extreme:
-    """Return the smallest elements so far along `dim`, and where the last of them is; see `cummax`."""
-    return _running_extreme("cummin", self, dim)
-
-
-def _running_extreme(name: str, x: Tensor, dim: int) -> Extreme:
-    if x.ndim == 0:
-        return Extreme(x.clone(), made("argmax", x, axes=None, keepdim=False))
-    axis = x._axis(name, dim)
-    values = made(name, x, axis=axis)
-    return Extreme(values, made("last_equal", x, values, axis=axis))
+    return so_far
 
 
 def _of_some(name: str, x: Tensor, dim: Dims) -> tuple[int, ...]:
@@ -214,24 +198,14 @@ def _position(name: str, kind: str, x: Tensor, dim: int | None, keepdim: bool) -
     return made(kind, x, axes=axis, keepdim=keepdim)
 
 
-def _extreme(name: str, x: Tensor, dim: int, keepdim: bool) -> Extreme:
-    where = _position(name, f"arg{name}", x, dim, True)
-    if x.ndim == 0:
-        return Extreme(x.clone(), where)
-    axis = x._axis(name, dim)
-    values = made("gather", x, index=where.numpy(), axis=axis)
-    return Extreme(values, where) if keepdim else Extreme(values.squeeze(axis), where.squeeze(axis))
-
-
 # ------------------------------------------------------------------ truth
-def _all(self: Tensor, dim: Dims = None, keepdim: bool = False) -> Tensor:
-    """Return whether all elements are not zero (bool)."""
-    return made("all", self, axes=axes_of("all", dim, self.ndim), keepdim=keepdim)
+@each(all="all elements are", any="one of the elements is")
+def _truth(name: str) -> Any:
+    def truth(self: Tensor, dim: Dims = None, keepdim: bool = False) -> Tensor:
+        """Return whether {} not zero (bool)."""
+        return made(name, self, axes=axes_of(name, dim, self.ndim), keepdim=keepdim)
 
-
-def _any(self: Tensor, dim: Dims = None, keepdim: bool = False) -> Tensor:
-    """Return whether one of the elements is not zero (bool)."""
-    return made("any", self, axes=axes_of("any", dim, self.ndim), keepdim=keepdim)
+    return truth
 
 
 def equal(self: Tensor, other: Tensor) -> bool:
@@ -321,4 +295,4 @@ def _product(name: str, a: Any, b: Any) -> Tensor:
         raise ShapeError(f"{name}: shapes {left.shape} and {right.shape} don't fit") from None
 
 
-take(Tensor, globals(), sum=_sum, max=_max, min=_min, all=_all, any=_any)
+take(Tensor, globals(), sum=_sum, **_spread, **_running, **_extreme, **_greatest, **_place, **_so_far, **_truth)

@@ -108,8 +108,7 @@ def take_along_dim(self: Tensor, indices: Tensor, dim: int | None = None) -> Ten
         along = [i == axis or isinstance(d, str) for i, d in enumerate(own.dims)]
         return own.expand(*(-1 if a else max(n, m) for a, n, m in zip(along, own.shape, other.shape)))
 
-    found: Tensor = widened(self, indices).gather(dim, widened(indices, self))
-    return found
+    return widened(self, indices).gather(dim, widened(indices, self))
 
 
 take(Tensor, globals())
@@ -150,7 +149,7 @@ def laid_over(self: Symbolic, dim: int, index: Any, source: Any, alpha: float = 
     found = _windows(index) if isinstance(index, Deferred) else None
     if found is None or type(source) is not StreamTensor or not self.is_filled or self.value != 0:
         zeros: Any = self.as_stream()
-        return zeros.index_add(dim, index, source, alpha=alpha)  # type: ignore[no-any-return]
+        return zeros.index_add(dim, index, source, alpha=alpha)
     (step, size), before, behind = found, source.shape[:axis], source.shape[axis + 1 :]
     features = math.prod(behind)
     frames: Any = source.reshape(*before, -1, size * features)
@@ -159,7 +158,7 @@ def laid_over(self: Symbolic, dim: int, index: Any, source: Any, alpha: float = 
     laid = added_up(one_more, one_more.dims, step * features)
     laid = laid[(slice(None),) * axis + (slice(self.length * features),)]
     out = laid.reshape(*before, -1, *behind) if behind else laid
-    return out if alpha == 1 else out * alpha  # type: ignore[no-any-return]
+    return out if alpha == 1 else out * alpha
 
 
 def _laid_over(self: Symbolic, *args: Any, **kwargs: Any) -> Any:

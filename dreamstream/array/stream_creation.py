@@ -90,7 +90,7 @@ def stream_tensor(
     torch = _torch_creation(data, row_names(meta, ids, sos))
     if torch is not None:
         more = {"restart": restart, "requires_grad": requires_grad}
-        return torch.stream_tensor(data, meta, names, **own, **more)  # type: ignore[no-any-return]
+        return torch.stream_tensor(data, meta, names, **own, **more)
     out = _build(data, meta, names, True, **own)
     out.restart = bool(restart)
     if requires_grad:
@@ -118,7 +118,7 @@ def as_stream_tensor(
     own = {"ids": ids, "sos": sos, "eos": eos, "lengths": lengths, "rate": rate, "dtype": dtype, "device": device}
     torch = _torch_creation(data, row_names(meta, ids, sos))
     if torch is not None:
-        return torch.as_stream_tensor(data, meta, names, **own)  # type: ignore[no-any-return]
+        return torch.as_stream_tensor(data, meta, names, **own)
     if isinstance(data, StreamTensor) and meta is None and ids is None and dtype is None:
         dtypes.check_device(device)
         return data if names is None else data.with_dims(data.dims, check_names(names, data.ndim))

@@ -117,7 +117,7 @@ class StreamTensor(OfStreams, Tensor):
         """Return a length, known when streams end, as a number of each, with features of these sizes."""
         value, edge = length.measured()
         out: Any = cls.inside(value, ("B",), edge).to(dtype)
-        return out.reshape(out.shape[0], *(1 for _ in sizes)).expand(-1, *sizes) if sizes else out  # type: ignore[no-any-return]
+        return out.reshape(out.shape[0], *(1 for _ in sizes)).expand(-1, *sizes) if sizes else out
 
     def like(
         self, frames: Tensor | Array, dims: Dims | None = None, names: Sequence[str | None] | None = None
@@ -325,7 +325,7 @@ class StreamTensor(OfStreams, Tensor):
 
     def _frames(self) -> Tensor:
         """Return the stored frames of all rows ``(frames, *features)`` as a plain tensor that shares memory."""
-        return follow(Tensor._plain(self.value), source(self), "frames")  # type: ignore[no-any-return]
+        return follow(Tensor._plain(self.value), source(self), "frames")
 
     def tensor(self) -> Tensor:
         """Return the padded plain tensor: zeros behind each row's frames (NaN where there is no L)."""

@@ -202,7 +202,7 @@ class Symbolic(Described, Filled):
                 self._refuse("elements")
             out: Any = StreamTensor._at_the_end(self.value, np.float32, self.roles[1:])
             out.counts = self.value
-            return out  # type: ignore[no-any-return]
+            return out
         array = np.full([1 if isinstance(r, str) else r for r in self.roles], self.value)
         return Tensor._plain(array.astype(np.float32) if array.dtype.kind == "f" else array)
 
@@ -246,7 +246,7 @@ class Symbolic(Described, Filled):
             role = 1 if part is None else own.pop(0)
             whole = part is None or part is SAME_ORDER or (isinstance(part, slice) and takes_all(part))
             if not whole and self.position:
-                return self._otherwise("__getitem__", (index,), {})  # type: ignore[no-any-return]
+                return self._otherwise("__getitem__", (index,), {})
             if not (whole or (role != "B" and isinstance(part, (builtins.int, slice)))):
                 self._refuse(f"the index {part!r}")
             if whole or role == "L":

@@ -7,7 +7,7 @@ The class takes its methods from the files of their subjects: each public functi
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import FunctionType
 from typing import Any
 
@@ -79,3 +79,21 @@ def take(cls: type[Base], module: Mapping[str, Any] | None = None, /, **others: 
         inner = getattr(function, "fget", function)
         inner.__name__, inner.__qualname__ = name, f"{cls.__name__}.{name}"
         setattr(cls, name, function)
+
+
+def each(**words: str) -> Callable[[Callable[[str], Any]], dict[str, Any]]:
+    """Make methods that differ by their names alone of a function that gives one by its name.
+
+    Parameters
+    ----------
+    words : str
+        By the method's name what stands in its docstring for ``{}``.
+    """
+
+    def make(method_of: Callable[[str], Any]) -> dict[str, Any]:
+        methods = {name: method_of(name) for name in words}
+        for name, method in methods.items():
+            method.__doc__ = method.__doc__.replace("{}", words[name])
+        return methods
+
+    return make

@@ -1,6 +1,6 @@
 """The tensor with its methods; tests/source/test_stubs.py writes this."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from typing_extensions import Self
@@ -8,7 +8,7 @@ from typing_extensions import Self
 from .base import Base, Number
 from .reductions import Extreme
 
-__all__ = ["Tensor", "take"]
+__all__ = ["Tensor", "each", "take"]
 
 Flag = bool
 Real = float
@@ -16,18 +16,14 @@ Operand = Any
 Dims = int | Sequence[int] | None
 
 def take(cls: type[Base], module: Mapping[str, Any] | None = None, /, **others: Any) -> None: ...
+def each(**words: str) -> Callable[[Callable[[str], Any]], dict[str, Any]]: ...
 
 class Tensor(Base):
     def new_tensor(self, data: Any, dtype: Any = None, requires_grad: Flag = False) -> Any:
         """Return a tensor of `data`, of this one's element type unless `dtype` says otherwise."""
     def new_full(
-        self,
-        size: Any,
-        fill_value: Any,
-        dtype: Any = None,
-        *,
-        device: Any = None,
-        requires_grad: Flag = False,
+        self, size: Any, fill_value: Any, dtype: Any = None, *, device: Any = None,
+        requires_grad: Flag = False
     ) -> Any:
         """Return `dreamstream.full` of this element type."""
     def new_zeros(self, *size: Any, **options: Any) -> Any:
@@ -185,142 +181,6 @@ class Tensor(Base):
     def __rxor__(self, other: Any) -> Self: ...
     def __rlshift__(self, other: Any) -> Self: ...
     def __rrshift__(self, other: Any) -> Self: ...
-    def relu_(self, *args: Any, **kwargs: Any) -> Self:
-        """Write what `relu` gives into the tensor, and return it."""
-    def sigmoid_(self, *args: Any, **kwargs: Any) -> Self:
-        """Write what `sigmoid` gives into the tensor, and return it."""
-    def tanh_(self, *args: Any, **kwargs: Any) -> Self:
-        """Write what `tanh` gives into the tensor, and return it."""
-    def exp_(self, *args: Any, **kwargs: Any) -> Self:
-        """Write what `exp` gives into the tensor, and return it."""
-    def expm1_(self, *args: Any, **kwargs: Any) -> Self:
-        """Write what `expm1` gives into the tensor, and return it."""
-    def log_(self, *args: Any, **kwargs: Any) -> Self:
-        """Write what `log` gives into the tensor, and return it."""
-    def log1p_(self, *args: Any, **kwargs: Any) -> Self:
-        """Write what `log1p` gives into the tensor, and return it."""
-    def log2_(self, *args: Any, **kwargs: Any) -> Self:
-        """Write what `log2` gives into the tensor, and return it."""
-    def log10_(self, *args: Any, **kwargs: Any) -> Self:
-        """Write what `log10` gives into the tensor, and return it."""
-    def sqrt_(self, *args: Any, **kwargs: Any) -> Self:
-        """Write what `sqrt` gives into the tensor, and return it."""
-    def rsqrt_(self, *args: Any, **kwargs: Any) -> Self:
-        """Write what `rsqrt` gives into the tensor, and return it."""
-    def reciprocal_(self, *args: Any, **kwargs: Any) -> Self:
-        """Write what `reciprocal` gives into the tensor, and return it."""
-    def square_(self, *args: Any, **kwargs: Any) -> Self:
-        """Write what `square` gives into the tensor, and return it."""
-    def abs_(self, *args: Any, **kwargs: Any) -> Self:
-        """Write what `abs` gives into the tensor, and return it."""
-    def neg_(self, *args: Any, **kwargs: Any) -> Self:
-        """Write what `neg` gives into the tensor, and return it."""
-    def sign_(self, *args: Any, **kwargs: Any) -> Self:
-        """Write what `sign` gives into the tensor, and return it."""
-    def sin_(self, *args: Any, **kwargs: Any) -> Self:
-        """Write what `sin` gives into the tensor, and return it."""
-    def cos_(self, *args: Any, **kwargs: Any) -> Self:
-        """Write what `cos` gives into the tensor, and return it."""
-    def sinh_(self, *args: Any, **kwargs: Any) -> Self:
-        """Write what `sinh` gives into the tensor, and return it."""
-    def cosh_(self, *args: Any, **kwargs: Any) -> Self:
-        """Write what `cosh` gives into the tensor, and return it."""
-    def asin_(self, *args: Any, **kwargs: Any) -> Self:
-        """Write what `asin` gives into the tensor, and return it."""
-    def acos_(self, *args: Any, **kwargs: Any) -> Self:
-        """Write what `acos` gives into the tensor, and return it."""
-    def atan_(self, *args: Any, **kwargs: Any) -> Self:
-        """Write what `atan` gives into the tensor, and return it."""
-    def asinh_(self, *args: Any, **kwargs: Any) -> Self:
-        """Write what `asinh` gives into the tensor, and return it."""
-    def acosh_(self, *args: Any, **kwargs: Any) -> Self:
-        """Write what `acosh` gives into the tensor, and return it."""
-    def atanh_(self, *args: Any, **kwargs: Any) -> Self:
-        """Write what `atanh` gives into the tensor, and return it."""
-    def erf_(self, *args: Any, **kwargs: Any) -> Self:
-        """Write what `erf` gives into the tensor, and return it."""
-    def erfc_(self, *args: Any, **kwargs: Any) -> Self:
-        """Write what `erfc` gives into the tensor, and return it."""
-    def floor_(self, *args: Any, **kwargs: Any) -> Self:
-        """Write what `floor` gives into the tensor, and return it."""
-    def ceil_(self, *args: Any, **kwargs: Any) -> Self:
-        """Write what `ceil` gives into the tensor, and return it."""
-    def round_(self, *args: Any, **kwargs: Any) -> Self:
-        """Write what `round` gives into the tensor, and return it."""
-    def trunc_(self, *args: Any, **kwargs: Any) -> Self:
-        """Write what `trunc` gives into the tensor, and return it."""
-    def mul_(self, *args: Any, **kwargs: Any) -> Self:
-        """Write what `mul` gives into the tensor, and return it."""
-    def atan2_(self, *args: Any, **kwargs: Any) -> Self:
-        """Write what `atan2` gives into the tensor, and return it."""
-    def hypot_(self, *args: Any, **kwargs: Any) -> Self:
-        """Write what `hypot` gives into the tensor, and return it."""
-    def copysign_(self, *args: Any, **kwargs: Any) -> Self:
-        """Write what `copysign` gives into the tensor, and return it."""
-    def fmod_(self, *args: Any, **kwargs: Any) -> Self:
-        """Write what `fmod` gives into the tensor, and return it."""
-    def remainder_(self, *args: Any, **kwargs: Any) -> Self:
-        """Write what `remainder` gives into the tensor, and return it."""
-    def floor_divide_(self, *args: Any, **kwargs: Any) -> Self:
-        """Write what `floor_divide` gives into the tensor, and return it."""
-    def logical_not_(self, *args: Any, **kwargs: Any) -> Self:
-        """Write what `logical_not` gives into the tensor, and return it."""
-    def logical_and_(self, *args: Any, **kwargs: Any) -> Self:
-        """Write what `logical_and` gives into the tensor, and return it."""
-    def logical_or_(self, *args: Any, **kwargs: Any) -> Self:
-        """Write what `logical_or` gives into the tensor, and return it."""
-    def add_(self, *args: Any, **kwargs: Any) -> Self:
-        """Write what `add` gives into the tensor, and return it."""
-    def sub_(self, *args: Any, **kwargs: Any) -> Self:
-        """Write what `sub` gives into the tensor, and return it."""
-    def div_(self, *args: Any, **kwargs: Any) -> Self:
-        """Write what `div` gives into the tensor, and return it."""
-    def pow_(self, *args: Any, **kwargs: Any) -> Self:
-        """Write what `pow` gives into the tensor, and return it."""
-    def lerp_(self, *args: Any, **kwargs: Any) -> Self:
-        """Write what `lerp` gives into the tensor, and return it."""
-    def addcmul_(self, *args: Any, **kwargs: Any) -> Self:
-        """Write what `addcmul` gives into the tensor, and return it."""
-    def addcdiv_(self, *args: Any, **kwargs: Any) -> Self:
-        """Write what `addcdiv` gives into the tensor, and return it."""
-    def clamp_(self, *args: Any, **kwargs: Any) -> Self:
-        """Write what `clamp` gives into the tensor, and return it."""
-    def clip_(self, *args: Any, **kwargs: Any) -> Self:
-        """Write what `clip` gives into the tensor, and return it."""
-    def clamp_min_(self, *args: Any, **kwargs: Any) -> Self:
-        """Write what `clamp_min` gives into the tensor, and return it."""
-    def clamp_max_(self, *args: Any, **kwargs: Any) -> Self:
-        """Write what `clamp_max` gives into the tensor, and return it."""
-    def masked_fill_(self, *args: Any, **kwargs: Any) -> Self:
-        """Write what `masked_fill` gives into the tensor, and return it."""
-    def nan_to_num_(self, *args: Any, **kwargs: Any) -> Self:
-        """Write what `nan_to_num` gives into the tensor, and return it."""
-    def tril_(self, *args: Any, **kwargs: Any) -> Self:
-        """Write what `tril` gives into the tensor, and return it."""
-    def triu_(self, *args: Any, **kwargs: Any) -> Self:
-        """Write what `triu` gives into the tensor, and return it."""
-    def cumsum_(self, *args: Any, **kwargs: Any) -> Self:
-        """Write what `cumsum` gives into the tensor, and return it."""
-    def cumprod_(self, *args: Any, **kwargs: Any) -> Self:
-        """Write what `cumprod` gives into the tensor, and return it."""
-    def logical_xor_(self, *args: Any, **kwargs: Any) -> Self:
-        """Write what `logical_xor` gives into the tensor, and return it."""
-    def tan_(self, *args: Any, **kwargs: Any) -> Self:
-        """Write what `tan` gives into the tensor, and return it."""
-    def exp2_(self, *args: Any, **kwargs: Any) -> Self:
-        """Write what `exp2` gives into the tensor, and return it."""
-    def frac_(self, *args: Any, **kwargs: Any) -> Self:
-        """Write what `frac` gives into the tensor, and return it."""
-    def index_add_(self, *args: Any, **kwargs: Any) -> Self:
-        """Write what `index_add` gives into the tensor, and return it."""
-    def index_copy_(self, *args: Any, **kwargs: Any) -> Self:
-        """Write what `index_copy` gives into the tensor, and return it."""
-    def index_fill_(self, *args: Any, **kwargs: Any) -> Self:
-        """Write what `index_fill` gives into the tensor, and return it."""
-    def scatter_(self, *args: Any, **kwargs: Any) -> Self:
-        """Write what `scatter` gives into the tensor, and return it."""
-    def scatter_add_(self, *args: Any, **kwargs: Any) -> Self:
-        """Write what `scatter_add` gives into the tensor, and return it."""
     @property
     def retains_grad(self) -> Flag:
         """Whether `retain_grad` was called on what is no leaf."""
@@ -328,11 +188,8 @@ class Tensor(Base):
     def _version(self) -> int:
         """How often the tensor's memory was written into."""
     def backward(
-        self,
-        gradient: Any = None,
-        retain_graph: Flag | None = None,
-        create_graph: Flag = False,
-        inputs: Any = None,
+        self, gradient: Any = None, retain_graph: Flag | None = None, create_graph: Flag = False,
+        inputs: Any = None
     ) -> None:
         """Add the gradients of this tensor to the `grad` of the leaves that it follows from."""
     def register_hook(self, hook: Any) -> Any:
@@ -345,6 +202,18 @@ class Tensor(Base):
         """Return self ** exponent."""
     def clip(self, min: Operand = None, max: Operand = None) -> Self:
         """Return elements moved into [min, max]; `max` wins where min > max."""
+    def add(self, other: Operand, *, alpha: Number = 1) -> Self:
+        """Return self + alpha * other."""
+    def sub(self, other: Operand, *, alpha: Number = 1) -> Self:
+        """Return self - alpha * other."""
+    def addcmul(self, tensor1: Operand, tensor2: Operand, *, value: Number = 1) -> Self:
+        """Return self + value * tensor1 * tensor2."""
+    def addcdiv(self, tensor1: Operand, tensor2: Operand, *, value: Number = 1) -> Self:
+        """Return self + value * tensor1 / tensor2."""
+    def softmax(self, dim: int, dtype: Any = None) -> Self:
+        """Return e ** x / sum(e ** x) along `dim`; zeros where all of it is -inf."""
+    def log_softmax(self, dim: int, dtype: Any = None) -> Self:
+        """Return log(softmax(x)) along `dim`."""
     def logical_xor(self, other: Operand) -> Self:
         """Return whether exactly one of the elements is not zero."""
     def isnan(self) -> Self:
@@ -379,10 +248,6 @@ class Tensor(Base):
     def __neg__(self) -> Self: ...
     def __pos__(self) -> Self: ...
     def __abs__(self) -> Self: ...
-    def add(self, other: Operand, *, alpha: Number = 1) -> Self:
-        """Return self + alpha * other."""
-    def sub(self, other: Operand, *, alpha: Number = 1) -> Self:
-        """Return self - alpha * other."""
     def div(self, other: Operand, *, rounding_mode: str | None = None) -> Self:
         """Return self / other; integers are divided as float32."""
     def where(self, condition: Operand, other: Operand) -> Self:
@@ -398,10 +263,7 @@ class Tensor(Base):
     def logit(self, eps: Real | None = None) -> Self:
         """Return log(x / (1 - x)), x moved into [eps, 1 - eps] first where `eps` is given."""
     def nan_to_num(
-        self,
-        nan: Real | None = None,
-        posinf: Real | None = None,
-        neginf: Real | None = None,
+        self, nan: Real | None = None, posinf: Real | None = None, neginf: Real | None = None
     ) -> Self:
         """Return the values, with numbers in the place of those that are none."""
     def logaddexp(self, other: Operand) -> Self:
@@ -412,72 +274,26 @@ class Tensor(Base):
         """Return 0 below zero, `values` at zero, 1 above it."""
     def lerp(self, end: Operand, weight: Operand) -> Self:
         """Return the point at `weight` on the way from self (0) to `end` (1)."""
-    def addcmul(self, tensor1: Operand, tensor2: Operand, *, value: Number = 1) -> Self:
-        """Return self + value * tensor1 * tensor2."""
-    def addcdiv(self, tensor1: Operand, tensor2: Operand, *, value: Number = 1) -> Self:
-        """Return self + value * tensor1 / tensor2."""
-    def softmax(self, dim: int, dtype: Any = None) -> Self:
-        """Return e ** x / sum(e ** x) along `dim`; zeros where all of it is -inf."""
-    def log_softmax(self, dim: int, dtype: Any = None) -> Self:
-        """Return log(softmax(x)) along `dim`."""
     def sum(self, dim: Dims = None, keepdim: Flag = False, dtype: Any = None) -> Self:
         """Return the sum; int64 for integers and bools."""
-    def max(self, dim: Any = None, keepdim: Flag = False) -> Any:
-        """Return the largest element, or ``(values, indices)`` along `dim`; `maximum` for a tensor."""
-    def min(self, dim: Any = None, keepdim: Flag = False) -> Any:
-        """Return the smallest element, or ``(values, indices)`` along `dim`; `minimum` for a tensor."""
-    def all(self, dim: Dims = None, keepdim: Flag = False) -> Self:
-        """Return whether all elements are not zero (bool)."""
-    def any(self, dim: Dims = None, keepdim: Flag = False) -> Self:
-        """Return whether one of the elements is not zero (bool)."""
-    def prod(
-        self,
-        dim: int | None = None,
-        keepdim: Flag = False,
-        dtype: Any = None,
-    ) -> Self:
-        """Return the product; int64 for integers and bools."""
-    def mean(self, dim: Dims = None, keepdim: Flag = False, dtype: Any = None) -> Self:
-        """Return the mean; NaN of no elements."""
     def var(
-        self,
-        dim: Dims = None,
-        unbiased: Flag = True,
-        keepdim: Flag = False,
-        *,
-        correction: Real | None = None,
+        self, dim: Dims = None, unbiased: Flag = True, keepdim: Flag = False, *,
+        correction: Real | None = None
     ) -> Self:
         """Return the mean square about the mean, divided by n - correction (1 unless `unbiased` is False)."""
     def std(
-        self,
-        dim: Dims = None,
-        unbiased: Flag = True,
-        keepdim: Flag = False,
-        *,
-        correction: Real | None = None,
+        self, dim: Dims = None, unbiased: Flag = True, keepdim: Flag = False, *,
+        correction: Real | None = None
     ) -> Self:
         """Return the square root of `var`."""
-    def norm(
-        self,
-        p: Real | str = 'fro',
-        dim: Dims = None,
-        keepdim: Flag = False,
-    ) -> Self:
-        """Return the p-norm of the elements; "fro" is 2, ``inf`` and ``-inf`` give the extremes."""
-    def logsumexp(self, dim: Dims, keepdim: Flag = False) -> Self:
-        """Return the logarithm of the sum of e ** x; -inf where all of it is -inf."""
     def cumsum(self, dim: int, dtype: Any = None) -> Self:
         """Return the running sum along `dim`."""
     def cumprod(self, dim: int, dtype: Any = None) -> Self:
         """Return the running product along `dim`."""
-    def logcumsumexp(self, dim: int) -> Self:
-        """Return the logarithm of the running sum of e ** x along `dim`."""
-    def count_nonzero(self, dim: Dims = None) -> Self:
-        """Return how many elements are not zero (int64)."""
-    def nansum(self, dim: Dims = None, keepdim: Flag = False, dtype: Any = None) -> Self:
-        """Return the sum of the elements that are no NaN."""
-    def nanmean(self, dim: Dims = None, keepdim: Flag = False, dtype: Any = None) -> Self:
-        """Return the mean of the elements that are no NaN."""
+    def max(self, dim: Any = None, keepdim: Flag = False) -> Any:
+        """Return the largest element, or ``(values, indices)`` along `dim`; of each two beside a tensor."""
+    def min(self, dim: Any = None, keepdim: Flag = False) -> Any:
+        """Return the smallest element, or ``(values, indices)`` along `dim`; of each two beside a tensor."""
     def amax(self, dim: Dims = None, keepdim: Flag = False) -> Self:
         """Return the largest elements; NaN where there is one."""
     def amin(self, dim: Dims = None, keepdim: Flag = False) -> Self:
@@ -489,15 +305,31 @@ class Tensor(Base):
     def cummax(self, dim: int) -> Extreme:
         """Return the largest elements so far along `dim`, and where the last of them is; NaN stays."""
     def cummin(self, dim: int) -> Extreme:
-        """Return the smallest elements so far along `dim`, and where the last of them is; see `cummax`."""
+        """Return the smallest elements so far along `dim`, and where the last of them is; NaN stays."""
+    def all(self, dim: Dims = None, keepdim: Flag = False) -> Self:
+        """Return whether all elements are not zero (bool)."""
+    def any(self, dim: Dims = None, keepdim: Flag = False) -> Self:
+        """Return whether one of the elements is not zero (bool)."""
+    def prod(self, dim: int | None = None, keepdim: Flag = False, dtype: Any = None) -> Self:
+        """Return the product; int64 for integers and bools."""
+    def mean(self, dim: Dims = None, keepdim: Flag = False, dtype: Any = None) -> Self:
+        """Return the mean; NaN of no elements."""
+    def norm(self, p: Real | str = 'fro', dim: Dims = None, keepdim: Flag = False) -> Self:
+        """Return the p-norm of the elements; "fro" is 2, ``inf`` and ``-inf`` give the extremes."""
+    def logsumexp(self, dim: Dims, keepdim: Flag = False) -> Self:
+        """Return the logarithm of the sum of e ** x; -inf where all of it is -inf."""
+    def logcumsumexp(self, dim: int) -> Self:
+        """Return the logarithm of the running sum of e ** x along `dim`."""
+    def count_nonzero(self, dim: Dims = None) -> Self:
+        """Return how many elements are not zero (int64)."""
+    def nansum(self, dim: Dims = None, keepdim: Flag = False, dtype: Any = None) -> Self:
+        """Return the sum of the elements that are no NaN."""
+    def nanmean(self, dim: Dims = None, keepdim: Flag = False, dtype: Any = None) -> Self:
+        """Return the mean of the elements that are no NaN."""
     def equal(self, other: Tensor) -> Flag:
         """Return whether `other` has the same shape and elements."""
     def allclose(
-        self,
-        other: Tensor,
-        rtol: Real = 1e-05,
-        atol: Real = 1e-08,
-        equal_nan: Flag = False,
+        self, other: Tensor, rtol: Real = 1e-05, atol: Real = 1e-08, equal_nan: Flag = False
     ) -> Flag:
         """Return whether `abs(self - other) <= atol + rtol * abs(other)` everywhere."""
     def matmul(self, other: Tensor) -> Self:
@@ -508,41 +340,18 @@ class Tensor(Base):
         """Return the product of two matrices."""
     def bmm(self, mat2: Tensor) -> Self:
         """Return the products of two batches of matrices."""
-    def addmm(
-        self,
-        mat1: Tensor,
-        mat2: Tensor,
-        *,
-        beta: Real = 1,
-        alpha: Real = 1,
-    ) -> Self:
+    def addmm(self, mat1: Tensor, mat2: Tensor, *, beta: Real = 1, alpha: Real = 1) -> Self:
         """Return beta * self + alpha * (mat1 @ mat2)."""
     def _at(self, axis: int, place: Any) -> Self:
         """Return the elements at a place of a dimension, which stays, with size 1."""
     def _first(self, k: int, axis: int, largest: Flag) -> Extreme: ...
     def _of_enough(self, name: str, k: int, axis: int) -> Self:
         """Return a tensor with at least k elements along a dimension."""
-    def topk(
-        self,
-        k: int,
-        dim: int = -1,
-        largest: Flag = True,
-        sorted: Flag = True,
-    ) -> Extreme:
+    def topk(self, k: int, dim: int = -1, largest: Flag = True, sorted: Flag = True) -> Extreme:
         """Return the `k` greatest along a dimension, and where they were."""
-    def sort(
-        self,
-        dim: int = -1,
-        descending: Flag = False,
-        stable: Flag = False,
-    ) -> Extreme:
+    def sort(self, dim: int = -1, descending: Flag = False, stable: Flag = False) -> Extreme:
         """Return all elements along a dimension in order, and where they were; see `topk`."""
-    def argsort(
-        self,
-        dim: int = -1,
-        descending: Flag = False,
-        stable: Flag = False,
-    ) -> Self:
+    def argsort(self, dim: int = -1, descending: Flag = False, stable: Flag = False) -> Self:
         """Return where the elements along a dimension are, in order; see `sort`."""
     def kthvalue(self, k: int, dim: int = -1, keepdim: Flag = False) -> Extreme:
         """Return the `k`-th smallest along a dimension, and where it was; NaN is the greatest."""
@@ -551,44 +360,21 @@ class Tensor(Base):
     def nanmedian(self, dim: int | None = None, keepdim: Flag = False) -> Any:
         """Return `median` of the elements that are no NaN."""
     def quantile(
-        self,
-        q: Any,
-        dim: int | None = None,
-        keepdim: Flag = False,
-        *,
-        interpolation: str = 'linear',
+        self, q: Any, dim: int | None = None, keepdim: Flag = False, *, interpolation: str = 'linear'
     ) -> Self:
         """Return the value below which a part `q` of the elements lies; NaN where one is NaN."""
     def nanquantile(
-        self,
-        q: Any,
-        dim: int | None = None,
-        keepdim: Flag = False,
-        *,
-        interpolation: str = 'linear',
+        self, q: Any, dim: int | None = None, keepdim: Flag = False, *, interpolation: str = 'linear'
     ) -> Self:
         """Return `quantile` of the elements that are no NaN."""
     def index_copy(self, dim: int, index: Tensor, source: Tensor) -> Self:
         """Return it with `source` at the places along `dim` that a 1-D int64 tensor names."""
     def index_fill(self, dim: int, index: Tensor, value: Any) -> Self:
         """Return it with a number at the places along `dim` that a 1-D int64 tensor names."""
-    def index_add(
-        self,
-        dim: int,
-        index: Tensor,
-        source: Tensor,
-        *,
-        alpha: Real = 1,
-    ) -> Self:
+    def index_add(self, dim: int, index: Tensor, source: Tensor, *, alpha: Real = 1) -> Self:
         """Return it with alpha * `source` added at the places along `dim` that a 1-D int64 tensor names."""
     def scatter(
-        self,
-        dim: int,
-        index: Tensor,
-        src: Any = None,
-        *,
-        value: Any = None,
-        reduce: str | None = None,
+        self, dim: int, index: Tensor, src: Any = None, *, value: Any = None, reduce: str | None = None
     ) -> Self:
         """Return it with `src`, or a number, at the places along `dim` that an int64 tensor has for each."""
     def scatter_add(self, dim: int, index: Tensor, src: Tensor) -> Self:
@@ -599,6 +385,10 @@ class Tensor(Base):
         """Write a plain tensor, expanded, into this one."""
     def _count(self, name: str, axis: int) -> int: ...
     def _parts(self, axis: int, sizes: Sequence[int]) -> tuple[Self, ...]: ...
+    def tril(self, diagonal: int = 0) -> Self:
+        """Return matrices ``(*, n, m)`` with zeros above a diagonal, counted from the main one."""
+    def triu(self, diagonal: int = 0) -> Self:
+        """Return matrices ``(*, n, m)`` with zeros below a diagonal, counted from the main one."""
     @property
     def T(self) -> Self:
         """The tensor with its dimensions in reverse order."""
@@ -632,24 +422,12 @@ class Tensor(Base):
     def t(self) -> Self:
         """Return the transpose of a matrix; a tensor of fewer dimensions as it is."""
     def repeat_interleave(
-        self,
-        repeats: Any,
-        dim: int | None = None,
-        *,
-        output_size: int | None = None,
+        self, repeats: Any, dim: int | None = None, *, output_size: int | None = None
     ) -> Self:
         """Return the tensor with each element along `dim` repeated: as often for all, or by a 1-D tensor."""
     def flip(self, *given: Any, dims: Any = ()) -> Self:
         """Return the tensor reversed along `dims`."""
-    def tril(self, diagonal: int = 0) -> Self:
-        """Return matrices ``(*, n, m)`` with zeros above a diagonal, counted from the main one."""
-    def triu(self, diagonal: int = 0) -> Self:
-        """Return matrices ``(*, n, m)`` with zeros below a diagonal, counted from the main one."""
-    def roll(
-        self,
-        shifts: int | Sequence[int],
-        dims: int | Sequence[int] | None = None,
-    ) -> Self:
+    def roll(self, shifts: int | Sequence[int], dims: int | Sequence[int] | None = None) -> Self:
         """Return the tensor with elements moved on by `shifts`, those beyond the end to the start."""
     def contiguous(self) -> Self:
         """Return the tensor itself where its elements lie in order in memory, else a copy."""
@@ -684,3 +462,72 @@ class Tensor(Base):
         """Set all elements to a number, or a tensor of one element."""
     def copy_(self, src: Any, non_blocking: Flag = False) -> Self:
         """Copy the elements of `src`, expanded and converted, into this tensor."""
+    # x.relu_() writes what x.relu() gives into x, and returns x; so do all of these
+    def relu_(self, *args: Any, **kwargs: Any) -> Self: ...
+    def sigmoid_(self, *args: Any, **kwargs: Any) -> Self: ...
+    def tanh_(self, *args: Any, **kwargs: Any) -> Self: ...
+    def exp_(self, *args: Any, **kwargs: Any) -> Self: ...
+    def expm1_(self, *args: Any, **kwargs: Any) -> Self: ...
+    def log_(self, *args: Any, **kwargs: Any) -> Self: ...
+    def log1p_(self, *args: Any, **kwargs: Any) -> Self: ...
+    def log2_(self, *args: Any, **kwargs: Any) -> Self: ...
+    def log10_(self, *args: Any, **kwargs: Any) -> Self: ...
+    def sqrt_(self, *args: Any, **kwargs: Any) -> Self: ...
+    def rsqrt_(self, *args: Any, **kwargs: Any) -> Self: ...
+    def reciprocal_(self, *args: Any, **kwargs: Any) -> Self: ...
+    def square_(self, *args: Any, **kwargs: Any) -> Self: ...
+    def abs_(self, *args: Any, **kwargs: Any) -> Self: ...
+    def neg_(self, *args: Any, **kwargs: Any) -> Self: ...
+    def sign_(self, *args: Any, **kwargs: Any) -> Self: ...
+    def sin_(self, *args: Any, **kwargs: Any) -> Self: ...
+    def cos_(self, *args: Any, **kwargs: Any) -> Self: ...
+    def sinh_(self, *args: Any, **kwargs: Any) -> Self: ...
+    def cosh_(self, *args: Any, **kwargs: Any) -> Self: ...
+    def asin_(self, *args: Any, **kwargs: Any) -> Self: ...
+    def acos_(self, *args: Any, **kwargs: Any) -> Self: ...
+    def atan_(self, *args: Any, **kwargs: Any) -> Self: ...
+    def asinh_(self, *args: Any, **kwargs: Any) -> Self: ...
+    def acosh_(self, *args: Any, **kwargs: Any) -> Self: ...
+    def atanh_(self, *args: Any, **kwargs: Any) -> Self: ...
+    def erf_(self, *args: Any, **kwargs: Any) -> Self: ...
+    def erfc_(self, *args: Any, **kwargs: Any) -> Self: ...
+    def floor_(self, *args: Any, **kwargs: Any) -> Self: ...
+    def ceil_(self, *args: Any, **kwargs: Any) -> Self: ...
+    def round_(self, *args: Any, **kwargs: Any) -> Self: ...
+    def trunc_(self, *args: Any, **kwargs: Any) -> Self: ...
+    def mul_(self, *args: Any, **kwargs: Any) -> Self: ...
+    def atan2_(self, *args: Any, **kwargs: Any) -> Self: ...
+    def hypot_(self, *args: Any, **kwargs: Any) -> Self: ...
+    def copysign_(self, *args: Any, **kwargs: Any) -> Self: ...
+    def fmod_(self, *args: Any, **kwargs: Any) -> Self: ...
+    def remainder_(self, *args: Any, **kwargs: Any) -> Self: ...
+    def floor_divide_(self, *args: Any, **kwargs: Any) -> Self: ...
+    def logical_not_(self, *args: Any, **kwargs: Any) -> Self: ...
+    def logical_and_(self, *args: Any, **kwargs: Any) -> Self: ...
+    def logical_or_(self, *args: Any, **kwargs: Any) -> Self: ...
+    def add_(self, *args: Any, **kwargs: Any) -> Self: ...
+    def sub_(self, *args: Any, **kwargs: Any) -> Self: ...
+    def div_(self, *args: Any, **kwargs: Any) -> Self: ...
+    def pow_(self, *args: Any, **kwargs: Any) -> Self: ...
+    def lerp_(self, *args: Any, **kwargs: Any) -> Self: ...
+    def addcmul_(self, *args: Any, **kwargs: Any) -> Self: ...
+    def addcdiv_(self, *args: Any, **kwargs: Any) -> Self: ...
+    def clamp_(self, *args: Any, **kwargs: Any) -> Self: ...
+    def clip_(self, *args: Any, **kwargs: Any) -> Self: ...
+    def clamp_min_(self, *args: Any, **kwargs: Any) -> Self: ...
+    def clamp_max_(self, *args: Any, **kwargs: Any) -> Self: ...
+    def masked_fill_(self, *args: Any, **kwargs: Any) -> Self: ...
+    def nan_to_num_(self, *args: Any, **kwargs: Any) -> Self: ...
+    def tril_(self, *args: Any, **kwargs: Any) -> Self: ...
+    def triu_(self, *args: Any, **kwargs: Any) -> Self: ...
+    def cumsum_(self, *args: Any, **kwargs: Any) -> Self: ...
+    def cumprod_(self, *args: Any, **kwargs: Any) -> Self: ...
+    def logical_xor_(self, *args: Any, **kwargs: Any) -> Self: ...
+    def tan_(self, *args: Any, **kwargs: Any) -> Self: ...
+    def exp2_(self, *args: Any, **kwargs: Any) -> Self: ...
+    def frac_(self, *args: Any, **kwargs: Any) -> Self: ...
+    def index_add_(self, *args: Any, **kwargs: Any) -> Self: ...
+    def index_copy_(self, *args: Any, **kwargs: Any) -> Self: ...
+    def index_fill_(self, *args: Any, **kwargs: Any) -> Self: ...
+    def scatter_(self, *args: Any, **kwargs: Any) -> Self: ...
+    def scatter_add_(self, *args: Any, **kwargs: Any) -> Self: ...

@@ -27,7 +27,7 @@ from .hook import made, table
 from .in_place import became, written
 from .loop_frames import number_in, row_of
 from .symbolic import Symbolic
-from .tensor import Tensor, take
+from .tensor import Tensor, each, take
 
 
 # ------------------------------------------------------------------ sizes
@@ -212,27 +212,21 @@ def flip(self: Tensor, *given: Any, dims: Any = ()) -> Tensor:
     return made("flip", self, axes=axes)
 
 
-def tril(self: Tensor, diagonal: int = 0) -> Tensor:
-    """Return matrices ``(*, n, m)`` with zeros above a diagonal, counted from the main one."""
-    return _triangle(self, "tril", diagonal)
+@each(tril="above", triu="below")
+def _triangle(name: str) -> Any:
+    def triangle(self: Tensor, diagonal: int = 0) -> Tensor:
+        """Return matrices ``(*, n, m)`` with zeros {} a diagonal, counted from the main one."""
+        if self.ndim < 2:
+            raise ShapeError(f"{name}: expected at least 2 dimensions, got {self.ndim}")
+        if not self.is_stream:
+            return made(name, self, k=diagonal)
+        if any(isinstance(d, str) for d in self.dims[-2:]):  # type: ignore[attr-defined]
+            raise NotStreamableError.here(f"{name} of a stream: of matrices within each frame it streams")
+        ones = np.ones(self.shape[-2:], np.bool_)
+        hidden = np.triu(ones, diagonal + 1) if name == "tril" else np.tril(ones, diagonal - 1)
+        return self.masked_fill(self._plain(hidden), 0)
 
-
-def triu(self: Tensor, diagonal: int = 0) -> Tensor:
-    """Return matrices ``(*, n, m)`` with zeros below a diagonal, counted from the main one."""
-    return _triangle(self, "triu", diagonal)
-
-
-def _triangle(x: Tensor, name: str, diagonal: int) -> Tensor:
-    if x.ndim < 2:
-        raise ShapeError(f"{name}: expected at least 2 dimensions, got {x.ndim}")
-    if not x.is_stream:
-        return made(name, x, k=diagonal)
-    n, m = x.shape[-2:]
-    if any(isinstance(d, str) for d in x.dims[-2:]):  # type: ignore[attr-defined]
-        raise NotStreamableError.here(f"{name} of a stream: of matrices within each frame it streams")
-    ones = np.ones((n, m), np.bool_)
-    hidden = np.triu(ones, diagonal + 1) if name == "tril" else np.tril(ones, diagonal - 1)
-    return x.masked_fill(x._plain(hidden), 0)
+    return triangle
 
 
 def roll(self: Tensor, shifts: int | Sequence[int], dims: int | Sequence[int] | None = None) -> Tensor:
@@ -489,4 +483,13 @@ def _index_part(part: Any) -> Any:
     return operator.index(part)
 
 
-take(Tensor, globals(), _write=_write, _count=_count, _parts=_parts, T=property(_reversed), mT=property(_turned))
+take(
+    Tensor,
+    globals(),
+    _write=_write,
+    _count=_count,
+    _parts=_parts,
+    **_triangle,
+    T=property(_reversed),
+    mT=property(_turned),
+)

@@ -476,8 +476,7 @@ def _of_constant(x: StreamTensor, parts: Any, value: Any) -> StreamTensor:
         source = np.zeros(x.features, int)
         source.ravel()[places.ravel()] = _fitted(x, parts, shape, places).ravel()
         value = value.reshape(-1)[source.ravel()].reshape(sizes).to(x.dtype)
-    filled: StreamTensor = elementwise.where(Tensor(mask.reshape(sizes)), value, x).to(x.dtype)  # type: ignore[assignment]
-    return filled
+    return elementwise.where(Tensor(mask.reshape(sizes)), value, x).to(x.dtype)  # type: ignore[return-value]
 
 
 def _masked(x: StreamTensor, mask: Any, value: Any) -> StreamTensor:
@@ -499,5 +498,4 @@ def _masked(x: StreamTensor, mask: Any, value: Any) -> StreamTensor:
         _refuse(x, f"a mask {mask.roles}")
     for _ in range(behind):
         mask = mask.unsqueeze(-1)
-    filled: StreamTensor = elementwise.where(mask, value, x).to(x.dtype)  # type: ignore[assignment]
-    return filled
+    return elementwise.where(mask, value, x).to(x.dtype)  # type: ignore[return-value]

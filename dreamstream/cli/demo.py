@@ -38,8 +38,7 @@ TOLERANCE = 1e-4  # relative: two float32 computations that sum in different ord
 def offline(model: nn.Module, samples: Array) -> Array:
     """Return the untouched model's output for one whole recording, frame by frame."""
     outputs: Array = np.asarray(model(ds.tensor(samples[None].astype(np.float32) / 32768)))
-    output: Array = outputs[0]
-    return output
+    return outputs[0]
 
 
 # ---------------------------------------------------------------------- the streams

@@ -168,5 +168,4 @@ def _draw_experts(axes: Any, name: str, layer: Any, path: str) -> None:
 def _leaving(file: AudioFile) -> Array:
     """Return how much audio had come when each frame of the first output left, in seconds."""
     seconds, counts = np.array(file.left).reshape(-1, 2).T
-    left: Array = seconds[np.searchsorted(counts, np.arange(file.frames(0)), side="right")]
-    return left
+    return seconds[np.searchsorted(counts, np.arange(file.frames(0)), side="right")]

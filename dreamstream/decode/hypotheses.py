@@ -114,7 +114,7 @@ class Hypothesis:
     @cached_property
     def tokens(self) -> list[int]:
         """The tokens' numbers; -1 where an utterance ended."""
-        return self._tokens["token"].tolist()  # type: ignore[no-any-return]
+        return self._tokens["token"].tolist()
 
     @cached_property
     def times(self) -> list[tuple[float, float]]:
@@ -125,7 +125,7 @@ class Hypothesis:
     @cached_property
     def confidences(self) -> list[float]:
         """The mean probability of each token in the frames in which it was said."""
-        return self._tokens["confidence"].tolist()  # type: ignore[no-any-return]
+        return self._tokens["confidence"].tolist()
 
     @cached_property
     def text(self) -> str:

@@ -13,7 +13,7 @@ from . import functional as F, init
 from .functional.arguments import several
 from .functional.convolution import PADDING, SPREAD, WINDOWS, window_padding
 from .functional.texts import described
-from .linear import new_parameter
+from .linear import add_bias, new_parameter
 from .module import Module
 
 __all__ = ["Conv1d", "ConvTranspose1d"]
@@ -72,9 +72,7 @@ class Convolution(Module):
 
     def _make_parameters(self, n_rows: int, n_columns: int, bias: bool, device: Any, dtype: Any) -> None:
         self.weight = new_parameter(n_rows, n_columns, *self.kernel_size, device=device, dtype=dtype)
-        self.register_parameter(
-            "bias", new_parameter(self.out_channels, device=device, dtype=dtype) if bias else None
-        )
+        add_bias(self, bias, self.out_channels, device, dtype)
         self.reset_parameters()
 
     def reset_parameters(self) -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from typing import Any
 
 from ..array import Tensor
@@ -25,6 +24,10 @@ Shown = str | Callable[[Any], str]
 class Derived(Module):
     """A layer that calls a function with the arguments of its constructor."""
 
+    def forward(self, input: Tensor) -> Tensor:
+        """Return what the function gives; each layer has its own."""
+        raise NotImplementedError
+
 
 def layer(
     module: str,
@@ -39,6 +42,7 @@ def layer(
     prepare: Prepare | None = None,
     base: type[Module] = Derived,
     about: str = "",
+    operands: int = 1,
 ) -> Any:
     """Return the layer of a function.
 
@@ -64,13 +68,16 @@ def layer(
         The layer that it is a kind of.
     about : str
         What its docstring says beside what the function's does.
+    operands : int
+        How many of the function's parameters are inputs.
     """
     parameters = inspect.signature(function).parameters
-    passed = [n for n in list(parameters)[1:] if not n.startswith("_") and n != "dtype"]
+    passed = [n for n in list(parameters)[operands:] if not n.startswith("_") and n != "dtype"]
     given = [parameters[n] for n in order or passed if n != "training"]
     passed = [n for n in passed if n == "training" or parameters[n] in given]
-    given = [p.replace(annotation=(types or {}).get(p.name, p.annotation)) for p in given]
-    own = inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    either = inspect.Parameter.POSITIONAL_OR_KEYWORD
+    given = [p.replace(annotation=(types or {}).get(p.name, p.annotation), kind=either) for p in given]
+    own = inspect.Parameter("self", either)
     signature = inspect.Signature([own, *given], return_annotation="None")
 
     def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
@@ -85,9 +92,11 @@ def layer(
         if prepare is not None:
             prepare(self)
 
-    def forward(self, input: Tensor) -> Tensor:  # type: ignore[no-untyped-def]
-        return function(input, *map(partial(getattr, self), passed))
+    def forward(self: Any, *inputs: Any, **named: Any) -> Tensor:
+        return function(*inputs, **named, **{name: getattr(self, name) for name in passed})
 
+    inputs = [own, *list(parameters.values())[:operands]]
+    forward.__signature__ = inspect.Signature(inputs, return_annotation="Tensor")  # type: ignore[attr-defined]
     __init__.__signature__ = signature  # type: ignore[attr-defined]
     summary = summary_of(function)
     forward.__doc__ = f"Return {summary[0].lower()}{summary[1:]}"

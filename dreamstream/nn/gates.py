@@ -17,17 +17,9 @@ from .module import Module
 from .native_ops import OPS
 
 __all__ = [
-    "DCGate",
-    "EmbeddingGate",
-    "FasterGate",
-    "GShardGate",
-    "NaiveGate",
-    "NoisyGate",
-    "SwipeGate",
-    "SwitchGate",
-    "TopKGate",
-    "ZeroGate",
-]
+    "DCGate", "EmbeddingGate", "FasterGate", "GShardGate", "NaiveGate", "NoisyGate", "SwipeGate", "SwitchGate",
+    "TopKGate", "ZeroGate",
+]  # fmt: skip
 
 
 class ZeroGate(routing.Zero, Module, ops=OPS): ...

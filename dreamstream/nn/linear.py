@@ -48,6 +48,11 @@ def new_parameter(*shape: int, dtype: Any = None, device: Any = None) -> Paramet
     return Parameter(np.zeros(shape, to))
 
 
+def add_bias(module: Module, wanted: bool, size: int, device: Any, dtype: Any) -> None:
+    """Give a module a bias of zeros, or a place for none."""
+    module.register_parameter("bias", new_parameter(size, device=device, dtype=dtype) if wanted else None)
+
+
 #: What the parameters of normalisations are.
 AFFINE = {
     "affine": "Whether there are weight and bias.",
@@ -115,7 +120,7 @@ class Linear(Module):
         self.in_features = in_features
         self.out_features = out_features
         self.weight = new_parameter(out_features, in_features, device=device, dtype=dtype)
-        self.register_parameter("bias", new_parameter(out_features, device=device, dtype=dtype) if bias else None)
+        add_bias(self, bias, out_features, device, dtype)
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
@@ -165,7 +170,7 @@ class Bilinear(Module):
         self.in2_features = in2_features
         self.out_features = out_features
         self.weight = new_parameter(out_features, in1_features, in2_features, device=device, dtype=dtype)
-        self.register_parameter("bias", new_parameter(out_features, device=device, dtype=dtype) if bias else None)
+        add_bias(self, bias, out_features, device, dtype)
         self.reset_parameters()
 
     def reset_parameters(self) -> None:

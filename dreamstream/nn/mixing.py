@@ -83,8 +83,12 @@ class Stacked(Shared):
         As FastMoE has it, `index` may also be the numbers of tokens of every expert ``(num_expert,)``, where the
         tokens ``(n, in_feat)`` are sorted by expert.
         """
-        if inp.ndim == 2 and index.ndim == 1:
-            index = self.ops.repeated(index, self.num_expert, inp.shape[0]).unsqueeze(-1)
+        if inp.ndim == 2 and index.ndim == 1 and not self.ops.is_stream(index):
+            n, total, given = self.num_expert, inp.shape[0], self.ops.array(index)
+            if given.shape != (n,) or given.sum() != total or given.min() < 0:
+                wrong = f"the numbers of tokens of {n} experts must add up to {total}, got {given.tolist()}"
+                raise ShapeError(f"{type(self).__name__}: {wrong}")
+            index = self.ops.arange(n, device=index.device).repeat_interleave(index).unsqueeze(-1)
         return self.ops.expert_linear(inp, index, self.weight, self.bias)
 
     def extra_repr(self) -> str:
@@ -201,15 +205,10 @@ class Gated(Shared):
 
     def forward(self, inp: Any, index: Any) -> Any:
         """Return ``(*, k * d_model)`` for tokens ``(*, d_model)`` and experts ``(*, k)``."""
-        return self.ops.gated(
-            inp,
-            index,
-            self.gate_up_proj,
-            self.gate_up_proj_bias,
-            self.activation,
-            self.down_proj,
-            self.down_proj_bias,
-        )
+        both = self.ops.expert_linear(inp, index, self.gate_up_proj, self.gate_up_proj_bias)
+        both = both.unflatten(-1, (int(index.shape[-1]), 2, -1))
+        hidden = (self.activation(both[..., 0, :]) * both[..., 1, :]).flatten(-2)
+        return self.ops.expert_linear(hidden, index, self.down_proj, self.down_proj_bias)
 
 
 class Counted(Shared):

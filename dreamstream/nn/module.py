@@ -142,8 +142,7 @@ class Module:
             if other != kind:
                 self.__dict__[other].pop(name, None)
         self.__dict__.pop(name, None)
-        held: dict[str, Any] = self.__dict__[kind]
-        return held
+        return self.__dict__[kind]
 
     def register_parameter(self, name: str, param: Parameter | None) -> None:
         """Add a parameter, or a place for one (None)."""
@@ -242,8 +241,7 @@ class Module:
             module = getattr(module, name, None)
             if not isinstance(module, Module):
                 raise AttributeError(f"{type(self).__name__} has no module {target!r}")
-        found: Module = module
-        return found
+        return module
 
     def get_parameter(self, target: str) -> Parameter:
         """Return the parameter at a path such as ``"encoder.weight"``."""

@@ -9,7 +9,7 @@ import numpy as np
 
 from .. import array
 from ..array import Tensor, draws
-from ..errors import NotStreamableError, ShapeError
+from ..errors import NotStreamableError
 from . import functional as F, init
 from .functional.experts import DROPPED, check_experts
 from .linear import Linear, new_parameter
@@ -26,12 +26,6 @@ def _parameter(*shape: int, bound: float = 0.0) -> Any:
 
 def is_stream(x: Any) -> bool:
     return bool(getattr(x, "is_stream", False))
-
-
-def one_hot(index: Any, n: int) -> Any:
-    """Return where places ``(*, )`` are each of n ``(*, n)``, as float32; of streams that are computed, too."""
-    places = Tensor(np.arange(n, dtype=np.float32))
-    return (index.to(places.dtype).unsqueeze(-1) == places).to(places.dtype)
 
 
 def first_come(rows: Any, limit: int, n: int) -> Any:
@@ -74,24 +68,6 @@ def _drawn(method: str, of_stream: Any) -> Any:
     return draw
 
 
-def _repeated(counts: Any, n: int, total: int) -> Any:
-    given = np.asarray(counts.numpy() if hasattr(counts, "numpy") else counts)
-    if given.shape != (n,) or given.sum() != total or (given < 0).any():
-        raise ShapeError(f"FMoELinear: the numbers of tokens of {n} experts must add up to {total}, got {given}")
-    return Tensor(np.repeat(np.arange(n), given))
-
-
-def gated(x: Any, index: Any, up: Any, up_bias: Any, activation: Any, down: Any, down_bias: Any) -> Any:
-    """Return ``down(activation(gate x) * up x)`` of the chosen experts."""
-    both = F.expert_linear(x, index, up, up_bias).unflatten(-1, (int(index.shape[-1]), 2, -1))
-    hidden = (activation(both[..., 0, :]) * both[..., 1, :]).flatten(-2)
-    return F.expert_linear(hidden, index, down, down_bias)
-
-
-def _noisy(gate: Any, x: Any) -> bool:
-    return bool(gate.training) and not _symbolic(x)
-
-
 def _symbolic(x: Any) -> bool:
     return is_stream(x) and x.value is None
 
@@ -122,20 +98,15 @@ OPS = Ops(
     elsewhere=(F, array),
     rows=rows_of,
     array=_array,
-    gated=gated,
     linear=lambda d, n, bias: Linear(d, n, bias=bias),
     parameter=_parameter,
     zeros=lambda n: Tensor(np.zeros(n, np.float32)),
-    one_hot=one_hot,
-    places=lambda like: Tensor(np.arange(like.shape[-1])),
     random=np.random.default_rng,
     normal=_drawn("standard_normal", draws.normal),
     uniform=_drawn("random", draws.uniform),
     limited=limited,
     is_stream=is_stream,
     is_symbolic=_symbolic,
-    noisy=_noisy,
     check_experts=check_experts,
     is_whole=lambda index: index.dtype == array.int64,
-    repeated=_repeated,
 )

@@ -14,17 +14,9 @@ from .functional.arguments import Ints
 from .functional.texts import described
 
 __all__ = [
-    "CircularPad1d",
-    "CircularPad2d",
-    "ConstantPad1d",
-    "ConstantPad2d",
-    "ReflectionPad1d",
-    "ReflectionPad2d",
-    "ReplicationPad1d",
-    "ReplicationPad2d",
-    "ZeroPad1d",
-    "ZeroPad2d",
-]
+    "CircularPad1d", "CircularPad2d", "ConstantPad1d", "ConstantPad2d", "ReflectionPad1d", "ReflectionPad2d",
+    "ReplicationPad1d", "ReplicationPad2d", "ZeroPad1d", "ZeroPad2d",
+]  # fmt: skip
 
 _PADDING = {
     1: "int or (left, right): Elements before the first and behind the last; negative ones take away.",

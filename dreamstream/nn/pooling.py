@@ -11,16 +11,9 @@ from .derived import layer
 from .functional.arguments import single
 
 __all__ = [
-    "AdaptiveAvgPool1d",
-    "AdaptiveAvgPool2d",
-    "AdaptiveMaxPool1d",
-    "AdaptiveMaxPool2d",
-    "AvgPool1d",
-    "AvgPool2d",
-    "LPPool1d",
-    "MaxPool1d",
-    "MaxPool2d",
-]
+    "AdaptiveAvgPool1d", "AdaptiveAvgPool2d", "AdaptiveMaxPool1d", "AdaptiveMaxPool2d", "AvgPool1d", "AvgPool2d",
+    "LPPool1d", "MaxPool1d", "MaxPool2d",
+]  # fmt: skip
 
 _WINDOWS = """Notes
 -----

@@ -66,19 +66,19 @@ class Recurrence(Module):
     _operator: ClassVar[str]
     _gates: ClassVar[int]
     _states: ClassVar[tuple[str, ...]] = ("h_0",)
+    proj_size: int = 0
 
     def __init__(
         self,
         input_size: int,
         hidden_size: int,
-        num_layers: int,
-        bias: bool,
-        batch_first: bool,
-        dropout: float,
-        bidirectional: bool,
-        device: Any,
-        dtype: Any,
-        proj_size: int = 0,
+        num_layers: int = 1,
+        bias: bool = True,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool = False,
+        device: Any = None,
+        dtype: Any = None,
     ) -> None:
         super().__init__()
         name = type(self).__name__
@@ -86,10 +86,9 @@ class Recurrence(Module):
             raise ShapeError(f"{name}: input_size, hidden_size and num_layers must be at least 1")
         if not 0 <= dropout <= 1:
             raise ShapeError(f"{name}: a probability lies in [0, 1], got dropout={dropout}")
-        if not 0 <= proj_size < hidden_size:
-            raise ShapeError(
-                f"{name}: proj_size must lie in [0, hidden_size), got {proj_size} and hidden_size={hidden_size}"
-            )
+        if not 0 <= self.proj_size < hidden_size:
+            sizes = f"{self.proj_size} and hidden_size={hidden_size}"
+            raise ShapeError(f"{name}: proj_size must lie in [0, hidden_size), got {sizes}")
         self.input_size = input_size
         self.hidden_size = hidden_size
         self.num_layers = num_layers
@@ -97,7 +96,6 @@ class Recurrence(Module):
         self.batch_first = batch_first
         self.dropout = float(dropout)
         self.bidirectional = bidirectional
-        self.proj_size = proj_size
         self._names: list[list[str]] = []
         for layer in range(num_layers):
             for end in [f"_l{layer}", f"_l{layer}_reverse"][: self._directions]:
@@ -312,17 +310,9 @@ class LSTM(Recurrence):
         device: Any = None,
         dtype: Any = None,
     ) -> None:
+        self.proj_size = proj_size
         super().__init__(
-            input_size,
-            hidden_size,
-            num_layers,
-            bias,
-            batch_first,
-            dropout,
-            bidirectional,
-            device,
-            dtype,
-            proj_size,
+            input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional, device, dtype
         )
 
     def _attributes(self) -> dict[str, Any]:
@@ -376,22 +366,6 @@ class GRU(_OfOneState):
 
     _operator = "gru"
     _gates = 3
-
-    def __init__(
-        self,
-        input_size: int,
-        hidden_size: int,
-        num_layers: int = 1,
-        bias: bool = True,
-        batch_first: bool = False,
-        dropout: float = 0.0,
-        bidirectional: bool = False,
-        device: Any = None,
-        dtype: Any = None,
-    ) -> None:
-        super().__init__(
-            input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional, device, dtype
-        )
 
 
 @_described

@@ -123,8 +123,7 @@ class RelPositionMultiheadAttention(Module):
         parts = (self.linear_q, self.linear_k, self.linear_v)
         q, k, v = (self._heads(linear(x)) for linear, x in zip(parts, given))
         out = getattr(self, f"_by_{self.scheme.replace('-', '_')}")(q, k, v, seen)
-        made: Tensor = self.linear_out(out.transpose(1, 2).flatten(-2))
-        return made
+        return self.linear_out(out.transpose(1, 2).flatten(-2))
 
     def _heads(self, x: Tensor) -> Tensor:
         return x.unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
@@ -218,8 +217,7 @@ class ALiBi(Module):
             raise ShapeError("ALiBi: keys are of another length than queries, to which there are no distances")
         seen = Recognised(streamed("ALiBi", query, is_causal, self.context), first=-1, linear=True)
         scale = 1 / math.sqrt(query.shape[-1])
-        out: Tensor = attend(query, key, value, seen, scale, self.falling.to(query.dtype))
-        return out
+        return attend(query, key, value, seen, scale, self.falling.to(query.dtype))
 
 
 def sinusoids(places: Tensor, features: int) -> Tensor:

@@ -69,5 +69,4 @@ def _product(key: str, sizes: Array, directions: Array) -> Array:
     v = directions.astype(np.float64)
     with np.errstate(invalid="ignore", divide="ignore"):  # a direction of zeros has no size, as in torch
         out = sizes.reshape(shape) * (v / np.sqrt(np.square(v).sum(axes, keepdims=True)))
-    result: Array = out.astype(directions.dtype) if directions.dtype.kind == "f" else out
-    return result
+    return out.astype(directions.dtype) if directions.dtype.kind == "f" else out

@@ -123,6 +123,12 @@ def check_forced(ops: Any, name: str, x: Any, index: Any, k: int, n: int) -> Non
         ops.check_experts(name, index, n)
 
 
+def one_hot(ops: Any, index: Any, n: int) -> Any:
+    """Return where places ``(*, )`` are each of n ``(*, n)``, as float32; of streams that are computed, too."""
+    places = ops.arange(n, dtype=ops.float32, device=index.device)
+    return (index.to(ops.float32).unsqueeze(-1) == places).to(ops.float32)
+
+
 class Gate(Shared):
     """What all gates share: arguments, choices by logits, what is compared, losses.
 
@@ -222,6 +228,10 @@ class Gate(Shared):
         """Return experts with others in some places; streams choose among floats alone."""
         return self.ops.where(where, float(value), index.to(like.dtype)).to(self.ops.int64)
 
+    def _draws(self, x: Any) -> bool:
+        """Whether numbers are drawn: in training, where there are values."""
+        return self.training and not self.ops.is_symbolic(x)
+
     # ------------------------------------------------------------------ what depends on the batch
     allow_batch_dependence: bool = False
 
@@ -288,7 +298,7 @@ class Noisy(Gate):
 
     def logits(self, x: Any) -> Any:
         clean = self.ops.router(x, self.w_gate.transpose(0, 1), None)
-        if not self.ops.noisy(self, x):
+        if not self._draws(x):
             return clean
         size = self.ops.softplus(self.ops.router(x, self.w_noise.transpose(0, 1), None)) + NOISE
         noisy = clean + self.ops.normal(self, clean) * size
@@ -299,9 +309,9 @@ class Noisy(Gate):
         n = self.tot_expert
         clean, size = (t.reshape(-1, n) for t in self.drawn)
         values, _ = self.ops.topk(logits, k=min(self.top_k + 1, n))
-        importance = (self.ops.one_hot(chosen, n).to(logits.dtype) * score.unsqueeze(-1)).sum(-2).sum(0)
+        importance = (one_hot(self.ops, chosen, n).to(logits.dtype) * score.unsqueeze(-1)).sum(-2).sum(0)
         if self.top_k == n:
-            load = (self.ops.one_hot(chosen, n).to(logits.dtype)).sum(-2).sum(0)
+            load = (one_hot(self.ops, chosen, n).to(logits.dtype)).sum(-2).sum(0)
         else:
             inside, outside = values[:, self.top_k].unsqueeze(-1), values[:, self.top_k - 1].unsqueeze(-1)
             threshold = self.ops.where(logits > inside, inside, outside)
@@ -400,7 +410,7 @@ class Switch(_Full, _Limited):
 
     def logits(self, x: Any) -> Any:
         clean = Naive.logits(self, x)
-        if self.switch_eps == 0 or not self.ops.noisy(self, x):
+        if self.switch_eps == 0 or not self._draws(x):
             return clean
         return clean + self.ops.uniform(self, clean) * (2 * self.switch_eps) + (1 - self.switch_eps)
 
@@ -409,13 +419,13 @@ class Switch(_Full, _Limited):
 
     def loss_of(self, logits: Any, chosen: Any, index: Any, score: Any) -> Any:
         valid = (index >= 0).sum().to(logits.dtype)
-        hit = (index[..., :1] == self.ops.places(logits)).to(logits.dtype)
+        hit = (index[..., :1] == self.ops.arange(logits.shape[-1], device=logits.device)).to(logits.dtype)
         return (hit.sum(0) / valid * (logits.softmax(-1).sum(0) / valid)).sum() * self.tot_expert
 
 
 def _gshard_loss(self: Any, logits: Any, chosen: Any) -> Any:
     """Return mean(c m) E^2 of the shares c of first choices and the mean probabilities m."""
-    shares = self.ops.one_hot(chosen[..., 0], self.tot_expert).to(logits.dtype).sum(0) / chosen.shape[0]
+    shares = one_hot(self.ops, chosen[..., 0], self.tot_expert).to(logits.dtype).sum(0) / chosen.shape[0]
     return (shares * logits.softmax(-1).sum(0) / chosen.shape[0]).sum() * self.tot_expert
 
 

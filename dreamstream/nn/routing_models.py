@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from ..errors import ShapeError
-from .routing import TINY, Gate, described_gate
+from .routing import TINY, Gate, described_gate, one_hot
 
 __all__ = ["Embedding", "TopK", "within_groups"]
 
@@ -16,7 +16,7 @@ def within_groups(ops: Any, scores: Any, groups: int, top_groups: int, group_sco
     grouped = scores.unflatten(-1, (groups, -1))
     best = grouped.amax(-1) if group_score == "max" else ops.topk(grouped, k=2)[0].sum(-1)
     _, found = ops.topk(best, k=top_groups)
-    among = ops.one_hot(found, groups).sum(-2) > 0
+    among = one_hot(ops, found, groups).sum(-2) > 0
     return ops.where(among.unsqueeze(-1), grouped, -math.inf).flatten(-2)
 
 

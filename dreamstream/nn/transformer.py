@@ -19,12 +19,9 @@ from .module import Module
 from .normalization import LayerNorm
 
 __all__ = [
-    "Transformer",
-    "TransformerDecoder",
-    "TransformerDecoderLayer",
-    "TransformerEncoder",
+    "Transformer", "TransformerDecoder", "TransformerDecoderLayer", "TransformerEncoder",
     "TransformerEncoderLayer",
-]
+]  # fmt: skip
 
 _described = described(
     "",
@@ -353,11 +350,9 @@ class Transformer(Module):
         """Return a stream of the second input's shape."""
         memory = self.encoder(src, src_mask, src_key_padding_mask, src_is_causal)
         masks = tgt_mask, memory_mask, tgt_key_padding_mask, memory_key_padding_mask
-        out: Tensor = self.decoder(tgt, memory, *masks, tgt_is_causal, memory_is_causal)
-        return out
+        return self.decoder(tgt, memory, *masks, tgt_is_causal, memory_is_causal)
 
     @staticmethod
     def generate_square_subsequent_mask(sz: int, device: Any = None, dtype: Any = None) -> Tensor:
         """Return ``(sz, sz)``: -inf above the diagonal, so that a query sees no key behind it, else 0."""
-        out: Tensor = full((sz, sz), -math.inf, dtype, device=device).triu(1)
-        return out
+        return full((sz, sz), -math.inf, dtype, device=device).triu(1)

@@ -24,8 +24,7 @@ def mixed(keys: NDArray[np.uint64], place: int) -> NDArray[np.uint64]:
         z = keys + np.uint64((place + 1) * _STEP % (1 << 64))
         z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
         z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    out: NDArray[np.uint64] = z ^ (z >> np.uint64(31))
-    return out
+    return z ^ (z >> np.uint64(31))
 
 
 class Draws:

@@ -284,14 +284,12 @@ def online(model: M, mode: bool = True, backend: str | None = None) -> M:
         For another backend while streams are live. In calls, with "engine": where gradients are wanted, layers are
         in ``train()`` or have hooks, weights have changed while streams are live, or arguments are no streams.
     """
-    out: M = _handle(model, "online").online(mode, backend)
-    return out
+    return _handle(model, "online").online(mode, backend)
 
 
 def offline(model: M) -> M:
     """Let a patched module be the untouched model; live streams stay as they are."""
-    out: M = _handle(model, "offline").offline()
-    return out
+    return _handle(model, "offline").offline()
 
 
 def is_online(model: Any) -> bool:

@@ -156,8 +156,7 @@ class Session:
     @property
     def groups(self) -> Groups:
         """The streams whose tapes are joined."""
-        groups: Groups = self.joined.current()
-        return groups
+        return self.joined.current()
 
     @property
     def known_ids(self) -> list[str]:

@@ -14,19 +14,6 @@ from .operator import Operation, Operator
 from .operators import OPERATORS, row_of
 
 __all__ = [
-    "ALIASES",
-    "ARITHMETIC",
-    "BINARY",
-    "BITWISE",
-    "ELEMENTWISE",
-    "LOGICAL",
-    "OPERATIONS",
-    "OPERATORS",
-    "RELATIONS",
-    "UNARY",
-    "Elementwise",
-    "Operation",
-    "Operator",
-    "ours",
-    "row_of",
-]
+    "ALIASES", "ARITHMETIC", "BINARY", "BITWISE", "ELEMENTWISE", "LOGICAL", "OPERATIONS", "OPERATORS", "RELATIONS",
+    "UNARY", "Elementwise", "Operation", "Operator", "ours", "row_of",
+]  # fmt: skip

@@ -328,33 +328,27 @@ class StreamMetadata:
 
     def index_batch(self, index: Any) -> StreamMetadata:
         """Keep the rows that an index picks; see `rules.rows.index_batch`."""
-        kept: StreamMetadata = _rules.rows.index_batch(self, index)
-        return kept
+        return _rules.rows.index_batch(self, index)
 
     def index_length(self, index: Any) -> StreamMetadata:
         """Keep the frames that an index picks; see `rules.frame_slices.index_length`."""
-        kept: StreamMetadata = _rules.frames.index_length(self, index)
-        return kept
+        return _rules.frames.index_length(self, index)
 
     def split_batch(self, sizes: int | Sequence[int]) -> list[StreamMetadata]:
         """Split into groups of rows; see `rules.rows.split_batch`."""
-        parts: list[StreamMetadata] = _rules.rows.split_batch(self, sizes)
-        return parts
+        return _rules.rows.split_batch(self, sizes)
 
     def split_length(self, sizes: int | Sequence[int]) -> list[StreamMetadata]:
         """Split into runs of frames; see `rules.frame_slices.split_length`."""
-        parts: list[StreamMetadata] = _rules.frames.split_length(self, sizes)
-        return parts
+        return _rules.frames.split_length(self, sizes)
 
     def unbind_batch(self) -> list[StreamMetadata]:
         """Return one metadata per row."""
-        parts: list[StreamMetadata] = _rules.rows.unbind_batch(self)
-        return parts
+        return _rules.rows.unbind_batch(self)
 
     def drop_empty(self) -> StreamMetadata:
         """Keep the rows that have frames."""
-        kept: StreamMetadata = _rules.rows.drop_empty(self)
-        return kept
+        return _rules.rows.drop_empty(self)
 
     def split(self, sizes: int | Sequence[int], dim: str) -> list[StreamMetadata]:
         """Split along ``"B"`` or ``"L"``."""
@@ -364,8 +358,7 @@ class StreamMetadata:
     def cat(metas: Sequence[StreamMetadata], dim: str) -> StreamMetadata:
         """Concatenate along ``"B"`` or ``"L"``."""
         cat = _rules.rows.cat_batch if _axis(dim) == "B" else _rules.frames.cat_length
-        joined: StreamMetadata = cat(metas)
-        return joined
+        return cat(metas)
 
 
 class OfStreams:

@@ -5,21 +5,6 @@ from typing import Any
 
 from torch import Tensor
 
-__all__ = [
-    "combine",
-    "cumulative_mean",
-    "cumulative_sum",
-    "expert_linear",
-    "linear_recurrence",
-    "overlap_add",
-    "pad_to_multiple",
-    "resample",
-    "rotary_embedding",
-    "router",
-    "running_mean",
-    "scan",
-]
-
 def of_streams(function: Callable[..., Any]) -> Callable[..., Any]: ...
 def combine(input: Tensor, weights: Tensor) -> Tensor:
     """Return the sums of what `k` experts gave, weighted, added in the order of the choices."""
@@ -34,41 +19,23 @@ def linear_recurrence(a: Any, b: Any, h0: Any = None, dim: int = 1) -> Any:
 def overlap_add(input: Tensor, step: int) -> Tensor:
     """Return windows of samples laid over each other, `step` apart, and added."""
 def pad_to_multiple(
-        input: Tensor,
-        multiple: int,
-        padding: Sequence[int] = (0, 0),
-        mode: str = 'constant',
-        value: float = 0.0,
-        least: int = 0,
+        input: Tensor, multiple: int, padding: Sequence[int] = (0, 0), mode: str = 'constant', value: float = 0.0,
+        least: int = 0
     ) -> Tensor:
     """Return the stream with frames at both ends, at its end as many more as make it whole blocks."""
 def resample(
-        waveform: Tensor,
-        orig_freq: int,
-        new_freq: int,
-        lowpass_filter_width: int = 6,
-        rolloff: float = 0.99,
-        resampling_method: str = 'sinc_interp_hann',
-        beta: float | None = None,
+        waveform: Tensor, orig_freq: int, new_freq: int, lowpass_filter_width: int = 6, rolloff: float = 0.99,
+        resampling_method: str = 'sinc_interp_hann', beta: float | None = None
     ) -> Tensor:
     """Return the signal at another sample rate, by bandlimited interpolation."""
 def rotary_embedding(
-        input: Tensor,
-        dim: int | None = None,
-        base: float = 10000.0,
-        interleaved: bool = False,
-        scaling_factor: float = 1.0,
-        inv_freq: Tensor | None = None,
+        input: Tensor, dim: int | None = None, base: float = 10000.0, interleaved: bool = False,
+        scaling_factor: float = 1.0, inv_freq: Tensor | None = None
     ) -> Tensor:
     """Return pairs of features turned by angles that grow with the frame's absolute position."""
 def router(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """Return input @ weight.T + bias, by sums whose order depends on nothing but the weight's shape."""
 def running_mean(input: Tensor, size: int, dim: int = -1) -> Tensor:
     """Return the mean of the last `size` frames, or of all so far where there are fewer."""
-def scan(
-        f: Callable[[Any, Any], tuple[Any, Any]],
-        init: Any,
-        xs: Any,
-        dim: int = 1,
-    ) -> tuple[Any, Any]:
+def scan(f: Callable[[Any, Any], tuple[Any, Any]], init: Any, xs: Any, dim: int = 1) -> tuple[Any, Any]:
     """Return what is carried after the last frame, and what each frame gives."""

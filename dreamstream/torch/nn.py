@@ -24,22 +24,9 @@ from .run.kernels.experts import EXPERTS, check_experts
 from .tensor import StreamTensor
 
 __all__ = [
-    "DCGate",
-    "EmbeddingGate",
-    "Experts",
-    "FMoE",
-    "FMoELinear",
-    "FMoETransformerMLP",
-    "FasterGate",
-    "GShardGate",
-    "GatedExperts",
-    "NaiveGate",
-    "NoisyGate",
-    "SwipeGate",
-    "SwitchGate",
-    "TopKGate",
-    "ZeroGate",
-]
+    "DCGate", "EmbeddingGate", "Experts", "FMoE", "FMoELinear", "FMoETransformerMLP", "FasterGate", "GShardGate",
+    "GatedExperts", "NaiveGate", "NoisyGate", "SwipeGate", "SwitchGate", "TopKGate", "ZeroGate",
+]  # fmt: skip
 
 
 # ---------------------------------------------------------------------- functions
@@ -115,26 +102,6 @@ def _parameter(*shape: int, bound: float = 0.0) -> torch.nn.Parameter:
     return torch.nn.Parameter(torch.empty(shape).uniform_(-bound, bound) if bound else torch.zeros(shape))
 
 
-def _one_hot(index: Any, n: int) -> Any:
-    places = torch.arange(n, dtype=torch.float32, device=index.device)
-    return (index.to(torch.float32).unsqueeze(-1) == places).to(torch.float32)
-
-
-def _repeated(counts: Any, n: int, total: int) -> Tensor:
-    given = torch.as_tensor(counts)
-    if tuple(given.shape) != (n,) or int(given.sum()) != total or bool((given < 0).any()):
-        raise ShapeError(
-            f"FMoELinear: the numbers of tokens of {n} experts must add up to {total}, got {given.tolist()}"
-        )
-    return torch.repeat_interleave(torch.arange(n, device=given.device), given)
-
-
-def _gated(x: Any, index: Any, up: Any, up_bias: Any, activation: Any, down: Any, down_bias: Any) -> Any:
-    both = _products(x, index, up, up_bias).unflatten(-1, (index.shape[-1], 2, -1))
-    hidden = (activation(both[..., 0, :]) * both[..., 1, :]).flatten(-2)
-    return _products(hidden, index, down, down_bias)
-
-
 def _array(x: Any) -> Any:
     return (current().unwrap(x).value if is_stream(x) else x).detach().cpu().numpy()
 
@@ -144,24 +111,19 @@ _OPS = Ops(
     rows=lambda x: rows_of(current().unwrap(x)) if is_stream(x) else None,
     array=_array,
     **{**_CHOSEN, "expert_linear": _products},
-    gated=_gated,
     linear=lambda d, n, bias: torch.nn.Linear(d, n, bias=bias),
     parameter=_parameter,
     zeros=torch.zeros,
-    one_hot=_one_hot,
-    places=lambda like: torch.arange(like.shape[-1], device=like.device),
     random=_random,
     normal=_drawn(torch.randn, "noise"),
     uniform=_drawn(torch.rand, "random_routing"),
     limited=_limited,
     is_stream=is_stream,
     is_symbolic=_symbolic,
-    noisy=lambda gate, x: gate.training and not _symbolic(x),
     check_experts=check_experts,
     is_whole=lambda index: (
         not (index.dtype.is_floating_point or index.dtype.is_complex or index.dtype is torch.bool)
     ),
-    repeated=_repeated,
     gelu=torch.nn.GELU,
     silu=torch.nn.SiLU,
     naive=lambda: NaiveGate,

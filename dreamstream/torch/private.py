@@ -23,39 +23,13 @@ from torch.utils import _pytree as pytree
 from torch.utils.checkpoint import CheckpointFunction
 
 __all__ = [
-    "APPLY",
-    "CALLS_USERS",
-    "BackwardHookFunction",
-    "CheckpointFunction",
-    "active_modes",
-    "enter_mode",
-    "function_of",
-    "graph_task",
-    "has_hooks",
-    "is_of_checkpoint",
-    "is_pointwise_operator",
-    "is_random_operator",
-    "is_traced",
-    "is_transformed",
-    "kept_by_checkpoint",
-    "leave_innermost_mode",
-    "onnx_type",
-    "original_of",
-    "own_buffers",
-    "own_tensors",
-    "pytree",
-    "recurrent_function",
-    "recurrent_weights",
-    "runs_modules",
-    "runs_uncompiled",
-    "saved_tensors_hooks_on_top",
-    "set_compiler",
-    "set_gradients",
-    "uncompiled",
-    "will_run",
-    "without_functions",
-    "without_subclass",
-]
+    "APPLY", "CALLS_USERS", "BackwardHookFunction", "CheckpointFunction", "active_modes", "enter_mode",
+    "function_of", "graph_task", "has_hooks", "is_of_checkpoint", "is_pointwise_operator", "is_random_operator",
+    "is_traced", "is_transformed", "kept_by_checkpoint", "leave_innermost_mode", "onnx_type", "original_of",
+    "own_buffers", "own_tensors", "pytree", "recurrent_function", "recurrent_weights", "runs_modules",
+    "runs_uncompiled", "saved_tensors_hooks_on_top", "set_compiler", "set_gradients", "uncompiled", "will_run",
+    "without_functions", "without_subclass",
+]  # fmt: skip
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -125,14 +99,12 @@ def is_traced() -> bool:
 
 def recurrent_function(name: str) -> Callable[..., Any]:
     """Return torch's function of all layers of an LSTM, GRU or RNN."""
-    function: Callable[..., Any] = getattr(torch._VF, name)
-    return function
+    return getattr(torch._VF, name)
 
 
 def recurrent_weights(layer: Any) -> list[list[str]]:
     """Return the names of a recurrent layer's weights, per layer and direction."""
-    names: list[list[str]] = layer._all_weights
-    return names
+    return layer._all_weights
 
 
 def original_of(compiled: Any) -> Any:

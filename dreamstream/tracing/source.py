@@ -68,8 +68,7 @@ def place(code: types.CodeType) -> str:
 
 def qualified_name(function: types.FunctionType) -> str:
     """Return the name under which a function's code was compiled."""
-    name: str = getattr(function.__code__, "co_qualname", function.__qualname__)
-    return name
+    return getattr(function.__code__, "co_qualname", function.__qualname__)
 
 
 def find(function: types.FunctionType) -> Found:

@@ -4,7 +4,6 @@ tests/c/test_budget.c asks every operator; here are whole files, as `ds.load` se
 """
 
 import copy
-import io
 import json
 import os
 import pickle
@@ -16,6 +15,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from dsm_files import container, model_of, node, output, pattern, text_of
+from same_bits import content
 
 import dreamstream as ds
 import dreamstream.nn.functional as F
@@ -23,12 +23,6 @@ from dreamstream import nn
 
 ROOT = Path(__file__).resolve().parents[2]
 RATE = [100, 1]
-
-
-def engine_bytes(engine):
-    file = io.BytesIO()
-    engine.save(file)
-    return file.getvalue()
 
 
 def file_of(nodes, ends, outputs):
@@ -53,7 +47,7 @@ class Fourier(nn.Module):
 
 
 def fourier(n):
-    return engine_bytes(ds.compile(Fourier(n), ("B", "L"), verify=False))
+    return content(ds.compile(Fourier(n), ("B", "L"), verify=False))
 
 
 def tied(n, size):
@@ -100,9 +94,9 @@ def results(tmp_path_factory):
     """By name what was said of a file, the seconds that it took, and the megabytes; all in one process."""
     folder = tmp_path_factory.mktemp("greedy")
     arguments = []
-    for i, (content, n) in enumerate((*((content, 1) for content in REFUSED.values()), *TAKEN.values())):
+    for i, (text, n) in enumerate((*((text, 1) for text in REFUSED.values()), *TAKEN.values())):
         path = folder / f"{i}.dsm"
-        path.write_bytes(content)
+        path.write_bytes(text)
         arguments += [str(path), str(n)]
     done = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(RUN), *arguments],
@@ -143,10 +137,10 @@ def conv():
 def test_max_bytes():
     model = conv()
     engine = ds.compile(model, ("B", 4, "L"))
-    content = engine_bytes(engine)
+    file = content(engine)
     for make in (
         lambda n: ds.compile(model, ("B", 4, "L"), verify=False, max_bytes=n),
-        lambda n: ds.load(content, max_bytes=n),
+        lambda n: ds.load(file, max_bytes=n),
     ):
         with pytest.raises(ds.StreamLimitError, match=r"^0 \(conv1d\) takes .*; at most 1000 are allowed"):
             make(1000)

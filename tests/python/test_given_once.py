@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import io
 from typing import Any
 
 import numpy as np
 import pytest
 from given_once import Step, driven, stepped
 from nets import net
+from same_bits import content
 from snapshot_bytes import seal
 
 import dreamstream as ds
@@ -117,11 +117,8 @@ def called(model: Any) -> Step:
     return step
 
 
-def moving(model: Any) -> Step:
-    """Each call of a stream in another engine, by its snapshot."""
-    file = io.BytesIO()
-    compiled(model).save(file)
-    engines = [ds.load(file.getvalue()) for _ in range(3)]
+def in_turn(steps: list[Step], hand_over: Any) -> Step:
+    """Each call of a stream by the next of three, which gets its state from the one before."""
     where: dict[str, int] = {}
 
     def step(rows: Any) -> dict[str, Any]:
@@ -130,36 +127,36 @@ def moving(model: Any) -> Step:
             here = where.get(row[0], 0)
             there = where[row[0]] = (here + 1) % 3
             if not row[3]:
-                engines[there].restore(engines[here].snapshot(row[0]), row[0])
-                engines[here].reset(row[0])
-            out |= stepped(engines[there])([row])
+                hand_over(here, there, row[0])
+            out |= steps[there]([row])
         return out
 
     return step
+
+
+def moving(model: Any) -> Step:
+    """Each call of a stream in another engine, by its snapshot."""
+    file = content(compiled(model))
+    engines = [ds.load(file) for _ in range(3)]
+
+    def hand_over(here: int, there: int, stream: str) -> None:
+        engines[there].restore(engines[here].snapshot(stream), stream)
+        engines[here].reset(stream)
+
+    return in_turn(list(map(stepped, engines)), hand_over)
 
 
 def restored(model: Any) -> Step:
     """Each call of a stream in another module, by its state."""
-    modules = [
-        ds.patch_module(model).online(),
-        *(ds.patch_module(type(model)().eval()).online() for _ in range(2)),
-    ]
+    modules = [ds.patch_module(m).online() for m in (model, *(type(model)().eval() for _ in range(2)))]
     for module in modules[1:]:
         module.load_state_dict(model.state_dict())
-    where: dict[str, int] = {}
 
-    def step(rows: Any) -> dict[str, Any]:
-        out = {}
-        for row in rows:
-            here = where.get(row[0], 0)
-            there = where[row[0]] = (here + 1) % 3
-            if not row[3]:
-                modules[there].set_state(modules[here].get_state(row[0]))
-                modules[here].reset(row[0])
-            out |= called(modules[there])([row])
-        return out
+    def hand_over(here: int, there: int, stream: str) -> None:
+        modules[there].set_state(modules[here].get_state(stream))
+        modules[here].reset(stream)
 
-    return step
+    return in_turn(list(map(called, modules)), hand_over)
 
 
 FORMS = {

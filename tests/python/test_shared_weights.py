@@ -1,10 +1,10 @@
 """Weights that several layers share: held once, whatever their uses are, with the bits of separate ones."""
 
 import copy
-import io
 
 import numpy as np
 import pytest
+from same_bits import content
 
 import dreamstream as ds
 import dreamstream.nn.functional as F
@@ -59,12 +59,6 @@ def streamed(engine):
     return np.concatenate(parts)
 
 
-def saved(engine):
-    file = io.BytesIO()
-    engine.save(file)
-    return file.getvalue()
-
-
 @pytest.mark.parametrize("backend", OWN)
 @pytest.mark.parametrize("name", LAYERS)
 def test_many_uses_take_what_one_does(name, backend):
@@ -75,10 +69,10 @@ def test_many_uses_take_what_one_does(name, backend):
         assert apart.weights_size > TIMES * once.weights_size * 0.9
     y = streamed(many)
     np.testing.assert_array_equal(y, streamed(apart))
-    again = ds.load(saved(many), backend=backend)
+    again = ds.load(content(many), backend=backend)
     assert again.weights_size - once.weights_size <= TIMES * matrices * HEADS
     np.testing.assert_array_equal(y, streamed(again))
-    assert saved(again) == saved(many) and len(saved(many)) < 2 * len(saved(once)) + 20000
+    assert content(again) == content(many) and len(content(many)) < 2 * len(content(once)) + 20000
 
 
 @pytest.mark.parametrize(

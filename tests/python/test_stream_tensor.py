@@ -307,6 +307,14 @@ def test_cat_along_frames(data):
         assert ids is None or caught.value.ids == ids
 
 
+def test_starts_of_what_is_joined_are_those_that_are_known():
+    model, data = ds.patch_module(nn.ReLU()).online(), [np.ones((2, 3))] * 2
+    first, second, third = (model(ds.stream_tensor(data, ids=["a", "b"], sos=i == 0)) for i in range(3))
+    assert ds.cat([second, third], 2).starts == (3, 3)
+    assert ds.cat([first, third], 2).starts == (None, None)  # frames are missing
+    assert ds.cat([second, ds.stream_tensor(data[:1], ids="c")], 0).starts == (3, 3, None)
+
+
 def test_cat_along_features(data, x):
     y = ds.cat([x, x * 2, x[:, :1]], 1)
     assert y.meta == x.meta and y.shape == (4, 9, 7)

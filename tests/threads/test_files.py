@@ -3,20 +3,14 @@
 from __future__ import annotations
 
 import copy
-import io
 import pickle
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
+from same_bits import content
 
 import dreamstream as ds
 from dreamstream import nn
-
-
-def content(engine):
-    file = io.BytesIO()
-    engine.save(file)
-    return file.getvalue()
 
 
 def test_one_file(tmp_path):

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import io
-
 import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch")
 from many_streams import come_and_go
 from one_stream import held, patched, stepped
+from same_bits import content
 from torch_references.conformer_moe import ConformerMoE as Definition
 
 import dreamstream as ds
@@ -84,9 +83,7 @@ def test_it_is_the_definition(name):
     np.testing.assert_allclose(got.numpy()[0], said(theirs, x, forced), rtol=0, atol=1e-5)
     waits = {"unstreamable": "buffer"} if "whole" in name else {}
     engine = ds.compile(ours, ours.spec, **waits)
-    file = io.BytesIO()
-    engine.save(file)
-    loaded = ds.load(file.getvalue())
+    loaded = ds.load(content(engine))
     online = ds.patch_module(ours, **waits).online()
     assert len(held([patched(online), stepped(engine), stepped(loaded)], x, want)) == 1
 

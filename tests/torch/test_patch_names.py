@@ -10,6 +10,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from torch import nn
+from wrappers import Forwards
 
 import dreamstream as ds
 from dreamstream.errors import ModeError, StreamIdError, StreamWarning
@@ -168,26 +169,12 @@ def test_a_compile_of_a_class():
 
 
 def test_wrappers_that_forward_attributes():
-    class Wrapper(nn.Module):
-        def __init__(self, inner):
-            super().__init__()
-            self.inner = inner
-
-        def __getattr__(self, name):
-            try:
-                return super().__getattr__(name)
-            except AttributeError:
-                return getattr(super().__getattr__("inner"), name)
-
-        def forward(self, x):
-            return self.inner(x)
-
-    driven(ds.patch_module(Wrapper(nn.Linear(3, 2))))
+    driven(ds.patch_module(Forwards(nn.Linear(3, 2))))
     inner = ds.patch_module(nn.Linear(3, 2))
-    model = ds.patch_module(Wrapper(inner))
+    model = ds.patch_module(Forwards(inner))
     assert model.reset.__self__.module is model
-    with pytest.warns(StreamWarning, match=r"the model \(Wrapper\): reset; inner \(Own\): reset; use"):
-        ds.patch_module(Wrapper(own(nn, {"reset": lambda self: "mine"})))
+    with pytest.warns(StreamWarning, match=r"the model \(Forwards\): reset; inner \(Own\): reset; use"):
+        ds.patch_module(Forwards(own(nn, {"reset": lambda self: "mine"})))
 
 
 def test_modules_that_patch_themselves_and_have_names():

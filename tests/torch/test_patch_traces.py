@@ -10,6 +10,7 @@ torch = pytest.importorskip("torch")
 
 from torch import nn
 from torch.nn.utils import parametrizations, prune
+from wrappers import Forwards
 
 import dreamstream as ds
 
@@ -74,23 +75,6 @@ class Slots(nn.Linear):
     __slots__ = ("kept",)
 
 
-class Forwards(nn.Module):
-    """A wrapper that gives attributes of what it wraps."""
-
-    def __init__(self):
-        super().__init__()
-        self.inner = nn.Linear(3, 3)
-
-    def __getattr__(self, name):
-        try:
-            return super().__getattr__(name)
-        except AttributeError:
-            return getattr(super().__getattr__("inner"), name)
-
-    def forward(self, x):
-        return self.inner(x)
-
-
 def hooked(module):
     module.register_forward_hook(nothing)
     module.register_forward_pre_hook(nothing, with_kwargs=True)
@@ -143,7 +127,7 @@ SPECIAL = {
     "own names": OwnNames,
     "within": lambda: nn.Sequential(OwnNames(), OwnCall(3, 3)),
     "slots": lambda: Slots(3, 3),
-    "forwards attributes": Forwards,
+    "forwards attributes": lambda: Forwards(nn.Linear(3, 3)),
     "hooks of every kind": lambda: hooked(nn.Linear(3, 3)),
     "another forward": lambda: replaced(nn.GRU(3, 3)),
     "compiled": lambda: compiled(nn.Linear(3, 3)),

@@ -8,26 +8,16 @@ import numpy as np
 
 from ...array import Tensor
 from ...array.derivatives import derived
-from ...array.dtypes import require_float
 from ...array.elementwise import along, unary
 from ...array.scores import Scores
 from ...errors import ShapeError
-from .arguments import checked
+from .arguments import checked, real
 from .texts import described
 
 __all__ = [
-    "gelu",
-    "glu",
-    "hardtanh",
-    "log_softmax",
-    "logsigmoid",
-    "relu",
-    "sigmoid",
-    "silu",
-    "softmax",
-    "softplus",
+    "gelu", "glu", "hardtanh", "log_softmax", "logsigmoid", "relu", "sigmoid", "silu", "softmax", "softplus",
     "tanh",
-]
+]  # fmt: skip
 
 
 @described()
@@ -79,9 +69,7 @@ def hardtanh(input: Tensor, min_val: float = -1.0, max_val: float = 1.0, inplace
 
 
 def _real(name: str, input: Tensor, attributes: dict[str, Any] | None = None) -> Tensor:
-    x = checked(name, input)
-    require_float(name, x.dtype)
-    return unary(name, x, attributes)
+    return unary(name, real(name, input), attributes)
 
 
 # ---------------------------------------------------------------------- along a dimension

@@ -13,14 +13,14 @@ import numpy as np
 from ...array import BatchTensor, Tensor
 from ...array.deferred import is_deferred
 from ...array.dimension_arguments import numbered
-from ...array.dtypes import require_same
+from ...array.dtypes import require_float, require_same
 from ...array.symbolic import Symbolic
 from ...errors import DTypeError, NotStreamableError, ShapeError
 from ...stream.rules import BatchSize
 
 __all__ = [
-    "Ints", "channels_first", "checked", "for_each_stream", "frame_dims", "same_types", "several", "single",
-    "within_frames",
+    "Ints", "channels_first", "checked", "for_each_stream", "frame_dims", "real", "same_types", "several",
+    "single", "within_frames",
 ]  # fmt: skip
 
 
@@ -40,6 +40,13 @@ def checked(name: str, input: Any) -> Tensor:
             kind, hint = f"torch's {kind}", "; dreamstream.nn computes with NumPy: ds.tensor(t.numpy())"
         raise DTypeError.here(f"{name}: expected a tensor, got {kind}{hint}")
     return input
+
+
+def real(name: str, input: Any) -> Tensor:
+    """Return an argument, which must be of floats."""
+    x = checked(name, input)
+    require_float(name, x.dtype)
+    return x
 
 
 def same_types(name: str, input: Tensor, weight: Tensor | None, bias: Tensor | None) -> None:

@@ -188,8 +188,7 @@ def _within(q: Any, k: Any, v: Any, mask: Any, p: float, is_causal: bool) -> Ten
     weights = scores.softmax(-1)
     if mask is not None:
         weights = weights.masked_fill((scores == -math.inf).all(-1, keepdim=True), 0.0)
-    out: Tensor = dropout(weights, p) @ v
-    return out
+    return dropout(weights, p) @ v
 
 
 def of_memory(mask: Any) -> bool:
@@ -204,8 +203,7 @@ def _by_constants(q: Any, k: Any, v: Any, masks: Sequence[Any], p: float) -> Ten
     for mask in masks:
         mask = mask.transpose(-2, -1)
         scores = scores.masked_fill(~mask, -math.inf) if "bool" in str(mask.dtype) else scores + mask
-    out: Tensor = (dropout(scores.softmax(-2), p).unsqueeze(-1) * v.unsqueeze(-2)).sum(-3)
-    return out
+    return (dropout(scores.softmax(-2), p).unsqueeze(-1) * v.unsqueeze(-2)).sum(-3)
 
 
 def weights_of(q: Any, k: Any) -> Scores | None:

@@ -8,10 +8,9 @@ import numpy as np
 
 from ..._core import ctc
 from ...array import Tensor
-from ...array.dtypes import require_float
 from ...autograd import Record, recorded, sources
 from ...errors import ShapeError, StreamIndexError, StreamMismatchError
-from .arguments import checked
+from .arguments import real
 from .loss import reduced
 from .texts import described
 
@@ -43,8 +42,7 @@ def ctc_loss(
     zero_infinity: bool = False,
 ) -> Tensor:
     """Return -log of the probability of all ways to spell the targets, with blanks and repeated classes."""
-    x = checked("ctc_loss", log_probs)
-    require_float("ctc_loss", x.dtype)
+    x = real("ctc_loss", log_probs)
     frames, lengths, single = _of_files(x, input_lengths)
     n_targets = np.asarray(target_lengths, np.int64).reshape(-1)
     goals = np.asarray(targets)

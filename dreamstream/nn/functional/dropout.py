@@ -41,34 +41,34 @@ def _dropped(name: str, input: Any, p: float, training: bool, channels: bool = F
 @_described
 def dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
     """Return the input; in training elements are dropped, and the others divided by 1 - p."""
-    return _dropped("dropout", input, p, training)  # type: ignore[no-any-return]
+    return _dropped("dropout", input, p, training)
 
 
 @_described
 def dropout1d(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
     """Return the input; in training channels ``(B, C, L)`` are dropped, and the others divided by 1 - p."""
-    return _dropped("dropout1d", input, p, training, True)  # type: ignore[no-any-return]
+    return _dropped("dropout1d", input, p, training, True)
 
 
 @_described
 def dropout2d(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
     """Return the input; in training channels ``(B, C, H, W)`` are dropped, and the others divided by 1 - p."""
-    return _dropped("dropout2d", input, p, training, True)  # type: ignore[no-any-return]
+    return _dropped("dropout2d", input, p, training, True)
 
 
 @_described
 def dropout3d(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
     """Return the input; in training channels ``(B, C, D, H, W)`` are dropped, and the others divided by 1 - p."""
-    return _dropped("dropout3d", input, p, training, True)  # type: ignore[no-any-return]
+    return _dropped("dropout3d", input, p, training, True)
 
 
 @_described
 def alpha_dropout(input: Tensor, p: float = 0.5, training: bool = False, inplace: bool = False) -> Tensor:
     """Return the input; in training elements are dropped so that a SELU's mean and variance stay."""
-    return _dropped("alpha_dropout", input, p, training, False, True)  # type: ignore[no-any-return]
+    return _dropped("alpha_dropout", input, p, training, False, True)
 
 
 @_described
 def feature_alpha_dropout(input: Tensor, p: float = 0.5, training: bool = False, inplace: bool = False) -> Tensor:
     """Return the input; in training channels are dropped so that a SELU's mean and variance stay."""
-    return _dropped("feature_alpha_dropout", input, p, training, True, True)  # type: ignore[no-any-return]
+    return _dropped("feature_alpha_dropout", input, p, training, True, True)

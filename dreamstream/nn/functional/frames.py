@@ -41,8 +41,7 @@ def overlap_add(input: Tensor, step: int) -> Tensor:
     roles = x.dims if x.is_stream else (*("B", 0)[: x.ndim - 2], "L", 0)  # type: ignore[attr-defined]
     if roles[-2] != "L" or isinstance(roles[-1], str):
         raise ShapeError(f"overlap_add: expected windows (.., L, size), got a stream with {roles}")
-    y: Tensor = added_up(x, roles, operator.index(step))
-    return y
+    return added_up(x, roles, operator.index(step))
 
 
 _along_frames = described(
@@ -128,7 +127,7 @@ def _as_wide(x: Any, sizes: Sequence[Any], steps: Sequence[int], strides: Sequen
     size, step = operator.index(sizes[other - 2]), steps[other - 2]
     x = x.unfold(other, step * (size - 1) + 1, strides[other - 2])[..., ::step]
     x = x.permute(0, 1, *((4, 3, 2) if axis == 3 else (2, 4, 3)))
-    return x.flatten(1, 3)  # type: ignore[no-any-return]
+    return x.flatten(1, 3)
 
 
 def fold(

@@ -50,7 +50,7 @@ def embedding(
     """Return the rows of `weight` that `input` names."""
     require_as_it_is(max_norm)
     if is_deferred(input) and (found := _of_positions(input, weight)) is not None:
-        return found  # type: ignore[no-any-return]
+        return found
     x = checked("embedding", input)
     if x.dtype != int64:
         raise DTypeError.here(

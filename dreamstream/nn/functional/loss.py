@@ -9,34 +9,27 @@ import numpy as np
 
 from ...array import Tensor, where
 from ...array.derivatives import derived, sign
-from ...array.dtypes import require_float
 from ...array.elementwise import unary
 from ...array.frames_of import frames_of, of_elements
 from ...errors import DTypeError, ShapeError, StreamIndexError
 from .activation import log_softmax
-from .arguments import checked
+from .arguments import checked, real
 from .texts import described
 
 __all__ = [
-    "binary_cross_entropy",
-    "binary_cross_entropy_with_logits",
-    "cross_entropy",
-    "kl_div",
-    "l1_loss",
-    "mse_loss",
-    "nll_loss",
-    "smooth_l1_loss",
-]
+    "binary_cross_entropy", "binary_cross_entropy_with_logits", "cross_entropy", "kl_div", "l1_loss", "mse_loss",
+    "nll_loss", "smooth_l1_loss",
+]  # fmt: skip
 
 _described = described(
     'Without dimensions; with ``reduction="none"`` one loss for each element or class index.',
     {"ShapeError": "For shapes that don't fit, and another `reduction`."},
-    target="What should have come: of the shape of `input`, or indices of classes.",
+    target="What should have come, of the shape of `input`, or indices of classes.",
     reduction='{"mean", "sum", "none"}: What becomes of the losses of all elements.',
     size_average="For torch's sake; give `reduction`.",
     reduce="For torch's sake; give `reduction`.",
     beta="Where the parabola meets the straight line.",
-    weight="Factors of the losses: of elements, or one for each class.",
+    weight="Factors of the losses, of elements or one for each class.",
     pos_weight="A factor of the losses of positive targets, one for each class.",
     ignore_index="Targets that are left out.",
     label_smoothing="Which part of each target is spread over all classes.",
@@ -47,7 +40,7 @@ _described = described(
 def reduced(name: str, loss: Tensor, reduction: str, shown: Callable[[Any], Any] = lambda y: y) -> Tensor:
     """Return the mean, the sum, or all of the losses of frames, shown as the input is."""
     if reduction == "none":
-        return shown(loss)  # type: ignore[no-any-return]
+        return shown(loss)
     if reduction not in ("mean", "sum"):
         raise ShapeError(f"{name}: reduction is 'mean', 'sum' or 'none', got {reduction!r}")
     return loss.mean() if reduction == "mean" else loss.sum()
@@ -56,8 +49,7 @@ def reduced(name: str, loss: Tensor, reduction: str, shown: Callable[[Any], Any]
 def _of_elements(
     name: str, losses: Callable[..., Tensor], input: Any, target: Any, reduction: str, weight: Any = None
 ) -> Tensor:
-    x = checked(name, input)
-    require_float(name, x.dtype)
+    x = real(name, input)
     own, others, shown = of_elements(name, x, [target, *([] if weight is None else [weight])])
     loss = losses(own, others[0])
     return reduced(name, loss if weight is None else loss * others[1], reduction, shown)
@@ -149,8 +141,7 @@ def binary_cross_entropy_with_logits(
 ) -> Tensor:
     """Return `binary_cross_entropy` of sigmoid(input), exact for large inputs."""
     name = "binary_cross_entropy_with_logits"
-    x = checked(name, input)
-    require_float(name, x.dtype)
+    x = real(name, input)
     factors = [w for w in (weight, pos_weight) if w is not None]
     own, (t, *others), shown = of_elements(name, x, [target, *factors])
     low = unary("logsigmoid", own)
@@ -219,8 +210,7 @@ def cross_entropy(
         t = t if not label_smoothing else t * (1 - label_smoothing) + label_smoothing / n
         loss: Tensor = -(x * t * _per_class(weight, x, axis)).sum(axis)
         if reduction == "mean":
-            total: Tensor = loss.sum() / (x.numel() / n)
-            return total
+            return loss.sum() / (x.numel() / n)
         return reduced(name, loss, reduction, shown)
     loss = _at_classes(name, x, t, weight, ignore_index, reduction, shown)
     if not label_smoothing:
@@ -231,14 +221,12 @@ def cross_entropy(
         smooth = smooth.sum() / (valid * _of_targets(weight, t, ignore_index, x)).sum()
     else:
         smooth = reduced(name, smooth, reduction, shown)
-    total = loss * (1 - label_smoothing) + smooth * (label_smoothing / n)
-    return total
+    return loss * (1 - label_smoothing) + smooth * (label_smoothing / n)
 
 
 def _classes(name: str, input: Any, target: Any) -> tuple[Tensor, Tensor, Callable[[Any], Any], int]:
     """Return the input and the target as plain tensors, what shows a loss of each, and where classes are."""
-    x = checked(name, input)
-    require_float(name, x.dtype)
+    x = real(name, input)
     x, t, shown = frames_of(name, x, target)
     axis = 1 if x.ndim > 1 else 0
     expected = x.shape if t.is_floating_point() else (*x.shape[:axis], *x.shape[axis + 1 :])

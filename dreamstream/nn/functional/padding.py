@@ -39,7 +39,7 @@ __all__ = ["pad", "pad_to_multiple"]
 def pad(input: Tensor, pad: Sequence[int], mode: str = "constant", value: float | None = None) -> Tensor:
     """Return the tensor with elements added at both ends of its last dimensions."""
     if isinstance(input, Deferred):  # computed of positions
-        return input.library.defer(_padded, (input, tuple(pad), mode, value), {})  # type: ignore[no-any-return]
+        return input.library.defer(_padded, (input, tuple(pad), mode, value), {})
     if isinstance(input, Scores):
         return input.pad(tuple(pad), mode, value)
     return _padded(input, pad, mode, value)
@@ -65,8 +65,7 @@ def _pad_stream(x: Any, pads: list[Any], pad: Callable[[Any, list[Any]], Tensor]
     end = 2 * (x.ndim - 1 - x.dims.index("L")) + 1 if branch is not None else len(pads)
     if end >= len(pads):
         return pad(x, pads)
-    padded: Tensor = branch.padded(x, pads, end, x.size(x.dims.index("L")), pad)
-    return padded
+    return branch.padded(x, pads, end, x.size(x.dims.index("L")), pad)
 
 
 def _pad_axes(x: Tensor, pads: Sequence[Any], mode: str, value: float) -> Tensor:
@@ -162,30 +161,26 @@ def _pad_to(x: Any, axis: int, left: int, right: Length, mode: str, value: float
     attributes = {"left": left, "mode": mode, "value": value, "length": wanted.steps(), "longest": most or 0}
     edges = [x.edge, wanted.of]
     ((out, edge),) = run(Request("pad_to", attributes, edges, [x.value]))
-    padded: Tensor = type(x).inside(out, x.dims, edge, x.names)
-    return padded
+    return type(x).inside(out, x.dims, edge, x.names)
 
 
 def _crop(x: Any, axis: int, role: Any, left: int, right: int) -> Tensor:
     """Take elements away at both ends."""
     if not left and not right:
-        out: Tensor = x
-        return out
+        return x
     if role == "L":
         _, dims = frame_dims("pad", x, axis)
         return apply("slice", {"start": left, "crop": right}, (x,), (), dims)[0]
     n = x.shape[axis] - left - right
     if n < 1:
         raise ShapeError(f"pad: nothing is left of {x.shape[axis]} features without {left} and {right}")
-    out = x.narrow(axis, left, n)
-    return out
+    return x.narrow(axis, left, n)
 
 
 def _add(x: Any, axis: int, role: Any, left: int, right: int, mode: str, value: float) -> Tensor:
     """Add elements at both ends."""
     if not left and not right:
-        out: Tensor = x
-        return out
+        return x
     attributes = {"left": left, "right": right, "mode": mode, "value": value}
     if role != "L":
         return apply("pad_features", {**attributes, "axis": role}, (x,), (), x.dims)[0]

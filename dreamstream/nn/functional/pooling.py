@@ -18,17 +18,9 @@ from .arguments import Ints, checked, frame_dims
 from .texts import described, torch_lacks
 
 __all__ = [
-    "adaptive_avg_pool1d",
-    "adaptive_avg_pool2d",
-    "adaptive_max_pool1d",
-    "adaptive_max_pool2d",
-    "avg_pool1d",
-    "avg_pool2d",
-    "lp_pool1d",
-    "max_pool1d",
-    "max_pool2d",
-    "running_mean",
-]
+    "adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_max_pool1d", "adaptive_max_pool2d", "avg_pool1d",
+    "avg_pool2d", "lp_pool1d", "max_pool1d", "max_pool2d", "running_mean",
+]  # fmt: skip
 
 Attributes = dict[str, Any]
 

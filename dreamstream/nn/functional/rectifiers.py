@@ -8,60 +8,40 @@ import numpy as np
 
 from ...array import Tensor, where
 from ...array.derivatives import derived
-from ...array.dtypes import require_float, require_same
+from ...array.dtypes import require_same
 from ...array.elementwise import binary, unary
 from ...errors import ModeError, NotStreamableError, ShapeError
 from .activation import softmax
-from .arguments import checked
+from .arguments import checked, real
 from .texts import described
 
 __all__ = [
-    "celu",
-    "elu",
-    "hardshrink",
-    "hardsigmoid",
-    "hardswish",
-    "leaky_relu",
-    "mish",
-    "prelu",
-    "relu6",
-    "rrelu",
-    "selu",
-    "softmin",
-    "softshrink",
-    "softsign",
-    "tanhshrink",
-    "threshold",
-]
+    "celu", "elu", "hardshrink", "hardsigmoid", "hardswish", "leaky_relu", "mish", "prelu", "relu6", "rrelu",
+    "selu", "softmin", "softshrink", "softsign", "tanhshrink", "threshold",
+]  # fmt: skip
 
 SELU_ALPHA = 1.6732632423543772848170429916717
 SELU_SCALE = 1.0507009873554804934193349852946
-
-
-def _real(name: str, input: Any) -> Tensor:
-    x = checked(name, input)
-    require_float(name, x.dtype)
-    return x
 
 
 # ---------------------------------------------------------------------- exponentials below zero
 @described(alpha="What -inf gives, negated.")
 def elu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
     """Return x above zero, alpha * (e ** x - 1) below."""
-    return unary("elu", _real("elu", input), {"alpha": float(alpha)})
+    return unary("elu", real("elu", input), {"alpha": float(alpha)})
 
 
 @described()
 def selu(input: Tensor, inplace: bool = False) -> Tensor:
     """Return elu with the fixed alpha 1.673…, times 1.0507…."""
     attributes = {"alpha": SELU_ALPHA * SELU_SCALE, "scale": SELU_SCALE}
-    return unary("elu", _real("selu", input), attributes)
+    return unary("elu", real("selu", input), attributes)
 
 
 @described(alpha="What -inf gives, negated.")
 def celu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
     """Return x above zero, alpha * (e ** (x / alpha) - 1) below."""
-    x = _real("celu", input)
+    x = real("celu", input)
     if alpha == 0:
         raise ShapeError("celu: alpha must not be 0")
     return unary("elu", x, {"alpha": float(alpha), "input_scale": 1 / alpha})
@@ -71,7 +51,7 @@ def celu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
 @described(negative_slope="The slope below zero.")
 def leaky_relu(input: Tensor, negative_slope: float = 0.01, inplace: bool = False) -> Tensor:
     """Return x above zero, negative_slope * x below."""
-    return binary("prelu", _real("leaky_relu", input), float(negative_slope))
+    return binary("prelu", real("leaky_relu", input), float(negative_slope))
 
 
 @described(
@@ -85,7 +65,7 @@ def leaky_relu(input: Tensor, negative_slope: float = 0.01, inplace: bool = Fals
 )
 def prelu(input: Tensor, weight: Tensor) -> Tensor:
     """Return x above zero, weight * x below."""
-    x = _real("prelu", input)
+    x = real("prelu", input)
     require_same("prelu", input=x.dtype, weight=checked("prelu", weight).dtype)
     if weight.ndim > 1:
         raise ShapeError(f"prelu: expected a weight of one dimension, got shape {weight.shape}")
@@ -111,7 +91,7 @@ def rrelu(
     ModeError
         In training: random slopes are not supported.
     """
-    x = _real("rrelu", input)
+    x = real("rrelu", input)
     if training:
         raise ModeError("rrelu can't train; call module.eval(), or give training=False")
     return leaky_relu(x, (lower + upper) / 2)
@@ -128,14 +108,14 @@ def relu6(input: Tensor, inplace: bool = False) -> Tensor:
 @derived(lambda g, a: np.where((a > -3) & (a < 3), g / 6, 0))
 def hardsigmoid(input: Tensor, inplace: bool = False) -> Tensor:
     """Return x + 3 moved into [0, 6], / 6."""
-    return (_real("hardsigmoid", input) + 3).clamp(0, 6) / 6
+    return (real("hardsigmoid", input) + 3).clamp(0, 6) / 6
 
 
 @described()
 @derived(lambda g, a: np.where(a <= -3, 0, np.where(a < 3, g * (a / 3 + 0.5), g)))
 def hardswish(input: Tensor, inplace: bool = False) -> Tensor:
     """Return x * hardsigmoid(x)."""
-    x = _real("hardswish", input)
+    x = real("hardswish", input)
     return x * (x + 3).clamp(0, 6) / 6
 
 
@@ -149,14 +129,14 @@ def threshold(input: Tensor, threshold: float, value: float, inplace: bool = Fal
 @described(lambd="The largest size that becomes 0.")
 def hardshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
     """Return x, but 0 where its size is at most `lambd`."""
-    x = _real("hardshrink", input)
+    x = real("hardshrink", input)
     return where(x.abs() <= lambd, 0.0, x)
 
 
 @described(lambd="By how much; at least 0.")
 def softshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
     """Return x, `lambd` nearer to 0; 0 where its size is at most that."""
-    x = _real("softshrink", input)
+    x = real("softshrink", input)
     if not lambd >= 0:
         raise ShapeError(f"softshrink: lambd must be at least 0, got {lambd}")
     return x - x.clamp(-lambd, lambd)
@@ -166,23 +146,23 @@ def softshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
 @described()
 def mish(input: Tensor, inplace: bool = False) -> Tensor:
     """Return x * tanh(softplus(x))."""
-    x = _real("mish", input)
+    x = real("mish", input)
     return x * unary("softplus", x).tanh()
 
 
 def softsign(input: Tensor) -> Tensor:
     """Return `x / (1 + |x|)`."""
-    x = _real("softsign", input)
+    x = real("softsign", input)
     return x / (1 + x.abs())
 
 
 def tanhshrink(input: Tensor) -> Tensor:
     """Return x - tanh(x)."""
-    x = _real("tanhshrink", input)
+    x = real("tanhshrink", input)
     return x - x.tanh()
 
 
 @described(dim="The dimension, of features.")
 def softmin(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None) -> Tensor:
     """Return softmax(-x) along `dim`, which must be given."""
-    return softmax(-_real("softmin", input), dim, dtype=dtype)
+    return softmax(-real("softmin", input), dim, dtype=dtype)

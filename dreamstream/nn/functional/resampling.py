@@ -10,10 +10,10 @@ import numpy as np
 import numpy.typing as npt
 
 from ...array import Tensor
-from ...array.dtypes import require_float, require_same
+from ...array.dtypes import require_same
 from ...dispatch import apply
 from ...errors import NotStreamableError, ShapeError
-from .arguments import checked, frame_dims
+from .arguments import frame_dims, real
 from .texts import described, torch_lacks
 
 __all__ = ["resample"]
@@ -153,8 +153,7 @@ def resample(
     ShapeError
         For rates that are no whole numbers above 0, and other arguments that don't fit.
     """
-    x = checked("resample", waveform)
-    require_float("resample", x.dtype)
+    x = real("resample", waveform)
     arguments = (orig_freq, new_freq, lowpass_filter_width, rolloff, resampling_method, beta)
     resampling, kernel = _prepared(np.dtype(x.dtype).name, *arguments)
     return resampling.apply(x, kernel)

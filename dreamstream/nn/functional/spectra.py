@@ -218,8 +218,7 @@ def istft(
     if length is None:
         return with_frames(y[..., :-half]) if half else y
     longer: Tensor = pad(y, (0, length if isinstance(length, int) else hop))
-    y = with_frames(longer[..., :length])
-    return y
+    return with_frames(longer[..., :length])
 
 
 def _hop(name: str, n_fft: int, hop_length: int | None) -> int:

@@ -96,7 +96,7 @@ def by_batch(
     frames, at = _frames_of_whole(x) if x.is_stream else (x, 1)
     n = prod(s for i, s in enumerate(frames.shape) if i != at)
     if n == 0:
-        return x  # type: ignore[no-any-return]
+        return x
     if n == 1:
         raise ShapeError.here("batch_norm", ": expected more than one value of each channel in training")
     axes = [i for i in range(frames.ndim) if i != at]

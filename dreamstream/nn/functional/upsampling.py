@@ -112,16 +112,14 @@ def _factor(old: Any, new: Length) -> float:
 
 def _resized(x: Tensor, axis: int, size: int | None, factor: float | None, by_sizes: bool) -> Tensor:
     if factor is not None and factor.is_integer():
-        repeated: Tensor = with_frames(x).repeat_interleave(int(factor), axis)
-        return repeated
+        return with_frames(x).repeat_interleave(int(factor), axis)
     role = x.dims[axis] if x.is_stream else None  # type: ignore[attr-defined]
     if isinstance(role, str) and role != "L":
         raise NotStreamableError.here(f"interpolate along {role}: it would mix streams")
     every = 0 if factor is None else round(1 / factor)
     if factor is not None and every > 1 and abs(every * factor - 1) < 1e-9:
         whole = slice(0, 1 - every, every)
-        out: Tensor = with_frames(x[(slice(None),) * axis + (whole,)])
-        return out
+        return with_frames(x[(slice(None),) * axis + (whole,)])
     if role == "L":
         raise _refused(size, factor)
     n = x.shape[axis]
@@ -174,8 +172,7 @@ def _linear_frames(x: Any, size: int | None, factor: float | None, corners: bool
     if not factor.is_integer():  # between the middle frames of each k
         low, high = (every - 1) // 2, every // 2
         first, last = (x[..., a : a - every + 1 or None : every] for a in (low, high))
-        middle: Tensor = with_frames(first * 0.5 + last * 0.5 if every % 2 == 0 else first)
-        return middle
+        return with_frames(first * 0.5 + last * 0.5 if every % 2 == 0 else first)
     # Between two frames lie as many outputs as have not been given with the first: all that the second decides on.
     k = int(factor)
     padded = pad(x, (1, 1), mode="replicate")
@@ -183,5 +180,4 @@ def _linear_frames(x: Any, size: int | None, factor: float | None, corners: bool
     early = int((behind <= 0).sum())
     share = Tensor(np.concatenate([behind[early:], behind[:early] + 1]).astype(x.dtype))
     between: Tensor = padded[..., :-1].unsqueeze(-1) * (1 - share) + padded[..., 1:].unsqueeze(-1) * share
-    out: Tensor = between.reshape(*between.shape[:-2], between.shape[-2] * k)[..., k - early : -early]
-    return out
+    return between.reshape(*between.shape[:-2], between.shape[-2] * k)[..., k - early : -early]

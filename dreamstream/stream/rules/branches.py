@@ -39,8 +39,7 @@ def trusted(asked: Comparison, short: str = "few") -> bool | None:
     if length is None:
         return None
     where = {"few": "beyond_few", "soon": "soon"}[short]
-    found: bool | None = length.fact((short, relation), lambda f: holds(getattr(f, where)(), relation))
-    return found
+    return length.fact((short, relation), lambda f: holds(getattr(f, where)(), relation))
 
 
 def changed_in_place(site: Site, seen: Mapping[str, Any]) -> tuple[str, int] | None:

@@ -9,10 +9,11 @@ import numpy as np
 from ...errors import StreamIdError, StreamMismatchError
 from ..metadata import StreamMetadata
 
-__all__ = ["Starts", "require_same", "require_same_streams"]
+__all__ = ["Starts", "require_same", "require_same_streams", "starts_of_batches", "starts_of_chunks"]
 
 #: Absolute position of each row's first frame; None where it is not known.
 Starts = Sequence[int | None]
+Known = tuple[int | None, ...] | None
 
 
 def require_same(
@@ -66,6 +67,24 @@ def require_same(
             )
         known = [b if a is None else a for a, b in pairs]
     return first, None if known is None else tuple(known)
+
+
+def starts_of_batches(metas: Sequence[StreamMetadata], starts: Sequence[Starts | None]) -> Known:
+    """Return the starts of batches that are put one below the other."""
+    if all(own is None for own in starts):
+        return None
+    return tuple(s for meta, own in zip(metas, starts) for s in (own or (None,) * len(meta)))
+
+
+def starts_of_chunks(metas: Sequence[StreamMetadata], starts: Sequence[Starts | None]) -> Known:
+    """Return the starts of chunks that are laid end to end; None for rows that lack frames between them."""
+    if any(own is None for own in starts):
+        return None
+    joined: list[int | None] = []
+    for row, known in enumerate(zip(*(own or () for own in starts))):
+        ends = [None if s is None else s + int(meta.lengths[row]) for s, meta in zip(known, metas)]
+        joined.append(known[0] if all(a == b for a, b in zip(ends, known[1:])) else None)
+    return tuple(joined)
 
 
 def require_same_streams(metas: Sequence[StreamMetadata]) -> StreamMetadata:

@@ -117,5 +117,4 @@ def _most(length: Any) -> int | None:
             most = below if not formula.exceeds(below) else most - 1
         return most
 
-    found: int | None = length.fact("reached", bound)
-    return found
+    return length.fact("reached", bound)

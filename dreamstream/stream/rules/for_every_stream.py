@@ -124,8 +124,7 @@ def _total(line: Any) -> tuple[Any, Count] | None:
             waiting += missing
             continue
         at.facts["total"] = _made(op, [i.facts["total"] for i in inputs], output)
-    found: tuple[Any, Count] | None = line.facts["total"]
-    return found
+    return line.facts["total"]
 
 
 def _made(op: Any, inputs: Sequence[tuple[Any, Count] | None], output: int) -> tuple[Any, Count] | None:

@@ -75,8 +75,7 @@ def kept_lengths(key: LengthIndex, lengths: npt.NDArray[np.int64]) -> npt.NDArra
         return np.minimum(np.maximum(lengths - key, 0), 1)
     if isinstance(key, slice):
         stop = lengths if key.stop is None else np.minimum(lengths, key.stop)
-        kept: npt.NDArray[np.int64] = -(-np.maximum(stop - key.start, 0) // key.step)
-        return kept
+        return -(-np.maximum(stop - key.start, 0) // key.step)
     return np.searchsorted(key, lengths, side="left").astype(np.int64)
 
 

@@ -218,8 +218,7 @@ class Length(Bits):
 
     def counting(self) -> Length:
         """Return it as the length of something: as with edges, streams in which that has no frames don't count."""
-        out: Length = self._of([(1, _Floor(self, 1))], 0)
-        return out
+        return self._of([(1, _Floor(self, 1))], 0)
 
     def formula(self) -> Formula | None:
         """Return the length as a function of the frames of a forward's input; None where none is known."""
@@ -252,8 +251,7 @@ class Length(Bits):
         def found(formula: Formula) -> bool | None:
             return None if of is None or of.root != formula.root else holds(formula.beside(of), relation)
 
-        out: bool | None = self.fact((relation, frames.key()), found)
-        return out
+        return self.fact((relation, frames.key()), found)
 
     def of_one(self) -> Length:
         """Return it as a function of the length of one of its edges, where counts show that it is one."""
@@ -269,8 +267,7 @@ class Length(Bits):
         def bound(formula: Formula) -> int | None:
             return next((n for n in (0, *(1 << i for i in range(21))) if not formula.exceeds(n)), None)
 
-        found: int | None = self.fact("most", bound)
-        return found
+        return self.fact("most", bound)
 
     # ------------------------------------------------------------------ as a function of one length
     @property

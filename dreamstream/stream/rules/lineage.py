@@ -16,16 +16,8 @@ from typing import Any
 from ...errors import StreamMismatchError
 
 __all__ = [
-    "ONE",
-    "Cid",
-    "as_cid",
-    "entry",
-    "joined",
-    "lineages",
-    "read_rate",
-    "require_equal_rates",
-    "same_lineage",
-]
+    "ONE", "Cid", "as_cid", "entry", "joined", "lineages", "read_rate", "require_equal_rates", "same_lineage",
+]  # fmt: skip
 
 Cid = tuple[Any, ...]
 

@@ -125,5 +125,4 @@ def taken(length: Length, part: slice) -> Length | None:
         return None
     if not isinstance(start, (int, Length)) or start < 0:
         return None
-    out: Length = ((length + ((stop or 0) + step - 1) - start) // step).counting()
-    return out
+    return ((length + ((stop or 0) + step - 1) - start) // step).counting()

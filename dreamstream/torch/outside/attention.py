@@ -20,8 +20,7 @@ def _seen(context: Context, query: Tensor, key: Tensor, axis: int) -> Tensor:
     if key.shape[axis] != n:
         raise ShapeError(f"attention in {context}: {n} queries and {key.shape[axis]} keys are not of one stream")
     i = torch.arange(n, device=query.device)
-    seen: Tensor = sees(context, i[:, None], i)
-    return seen
+    return sees(context, i[:, None], i)
 
 
 def _hides(mask: Any) -> bool:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import torch
 
 from ...errors import ShapeError, StreamIdError, StreamIndexError
-from ...stream.metadata import StreamMetadata
 from ...stream.rules import (
     BATCH,
     LENGTH,
@@ -19,13 +19,12 @@ from ...stream.rules import (
     cat_length,
     plan_index,
     require_equal_rates,
-    split_batch,
-    split_length,
-    unbind_batch,
+    starts_of_batches,
+    starts_of_chunks,
 )
 from ...stream.tree import map_leaves
 from ..tensor import StreamTensor
-from ..tensor.known import JOINED, Info, Starts
+from ..tensor.known import JOINED, Info
 from ..tensor.padding import pad, runs, to_device, unpad
 from .common import agree, axis_of, cut, fall_back, keep, kept, name_of, padded, plain, rule, run, unknown
 
@@ -156,40 +155,21 @@ def split(func: Any, x: Any, *args: Any, **kwargs: Any) -> Any:
     else:
         axis = kwargs["dim"] = axis_of(x, kwargs.get("dim", 0))
     pieces = run(func, (plain(x), *map_leaves(rest, plain)), kwargs)
-    sizes = [p.shape[axis] for p in pieces]
-    info, role = x._info, x._info.names[axis]
-    if not x._info.is_stream(axis):
-        infos = [info] * len(sizes)
-    elif sum(sizes) != plain(x).shape[axis] or role == JOINED:
-        return fall_back(func, (x, *rest), kwargs, f"{name} along {role}")
-    elif role == BATCH:
-        infos = _row_infos(info, split_batch(info.meta, sizes))
-    else:
-        infos, at = [], np.zeros(len(info.meta), np.int64)
-        for meta in split_length(info.meta, sizes, plain(x).shape[axis]):
-            infos.append(info.with_rows(meta, _shifted(info.starts, at)))
-            at = at + meta.lengths
-    found = [keep(p, i) for p, i in zip(pieces, infos)]
+    ends = np.cumsum([0, *(p.shape[axis] for p in pieces)]).tolist()
+    if x._info.is_stream(axis) and (ends[-1] != plain(x).shape[axis] or x._info.names[axis] == JOINED):
+        return fall_back(func, (x, *rest), kwargs, f"{name} along {x._info.names[axis]}")
+    items = [slice(a, b) for a, b in pairwise(ends)]
+    if not ends[-1]:
+        items[0] = slice(None)  # of no frames the first piece begins and ends the streams
+    found = [_part(x, axis, item) for item in items]
     return found if name in ("split", "split_with_sizes") else tuple(found)
-
-
-def _row_infos(info: Info, metas: Sequence[StreamMetadata]) -> list[Info]:
-    ends = np.cumsum([0, *(len(m) for m in metas)]).tolist()
-    return [
-        info.with_rows(m, None if info.starts is None else info.starts[a:b])
-        for m, a, b in zip(metas, ends, ends[1:])
-    ]
-
-
-def _shifted(starts: Starts | None, by: Any) -> Starts | None:
-    return None if starts is None else tuple(None if s is None else s + int(n) for s, n in zip(starts, by))
 
 
 @rule("unbind")
 def unbind(func: Any, x: Any, dim: Any = 0) -> Any:
     """Return the rows, each with its stream, or the features."""
     axis = axis_of(x, dim)
-    info, role = x._info, x._info.names[axis]
+    role = x._info.names[axis]
     if role == LENGTH:
         raise ShapeError(
             "unbind along L: single frames are no chunks of their streams; split(1, dim) keeps L, and "
@@ -197,11 +177,7 @@ def unbind(func: Any, x: Any, dim: Any = 0) -> Any:
         )
     if role == JOINED:
         return fall_back(func, (x, axis), {}, "unbind of B_L")
-    pieces = run(func, (plain(x), axis), {})
-    names = [n for i, n in enumerate(info.names) if i != axis]
-    rest = info.with_names(names)
-    infos = _row_infos(rest, unbind_batch(info.meta)) if role == BATCH else [rest] * len(pieces)
-    return tuple(keep(p, i) for p, i in zip(pieces, infos))
+    return tuple(_part(x, axis, i) for i in range(plain(x).shape[axis]))
 
 
 # ---------------------------------------------------------------- together
@@ -234,11 +210,8 @@ def cat(func: Any, tensors: Any, dim: Any = 0) -> Any:
 
 
 def _cat_rows(parts: Sequence[StreamTensor], axis: int) -> Any:
-    info = parts[0]._info
-    meta = cat_batch([p.meta for p in parts])
-    starts: Starts | None = None
-    if any(p.starts is not None for p in parts):
-        starts = tuple(s for p in parts for s in (p.starts or (None,) * len(p.meta)))
+    info, metas = parts[0]._info, [p.meta for p in parts]
+    meta, starts = cat_batch(metas), starts_of_batches(metas, [p.starts for p in parts])
     length = info.axis(LENGTH)
     values = [plain(p) for p in parts]
     if length is not None:
@@ -255,9 +228,8 @@ def _widened(x: torch.Tensor, axis: int, by: int) -> torch.Tensor:
 
 
 def _cat_frames(parts: Sequence[StreamTensor], axis: int) -> Any:
-    info = parts[0]._info
-    meta = cat_length([p.meta for p in parts])
-    info = info.with_rows(meta, _joined_starts(parts))
+    metas = [p.meta for p in parts]
+    info = parts[0]._info.with_rows(cat_length(metas), starts_of_chunks(metas, [p.starts for p in parts]))
     if all(p._info.is_full(plain(p).shape[axis]) for p in parts[:-1]):
         return keep(torch.cat([plain(p) for p in parts], axis), info)
     frames = torch.cat([unpad(plain(p), p._info) for p in parts])
@@ -265,18 +237,6 @@ def _cat_frames(parts: Sequence[StreamTensor], axis: int) -> Any:
     ends = np.cumsum(lengths.T.ravel()).reshape(lengths.T.shape).T
     order = to_device(runs((ends - lengths).ravel(), lengths.ravel()), frames.device)
     return keep(pad(frames.index_select(0, order), info), info)
-
-
-def _joined_starts(parts: Sequence[StreamTensor]) -> Starts | None:
-    """Return the starts of chunks laid end to end; None for rows in which frames are missing between them."""
-    if any(p.starts is None for p in parts):
-        return None
-    joined: list[int | None] = []
-    for row in range(len(parts[0].meta)):
-        known = [(p.starts or ())[row] for p in parts]
-        ends = [None if s is None else s + int(p.lengths[row]) for s, p in zip(known, parts)]
-        joined.append(known[0] if all(a == b for a, b in zip(ends, known[1:])) else None)
-    return tuple(joined)
 
 
 @rule("stack")

@@ -180,8 +180,7 @@ class Gathered:
             return None
         if len(parts) == 1:
             tensor, rows, own = parts[0]
-            out: Tensor | None = tensor.index_select(0, self._index(id(rows), rows, own))
-            return out
+            return tensor.index_select(0, self._index(id(rows), rows, own))
         width = max(t.shape[1] if t.ndim > 1 else 0 for t, _, _ in parts)
         picked = [_widened(t.index_select(0, self._index(id(r), r, None)), width) for t, r, _ in parts]
         order = np.zeros(self.n_rows, np.int64)

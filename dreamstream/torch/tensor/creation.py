@@ -57,8 +57,7 @@ def stream_tensor(
     out: Any = _build(data, meta, names, ids, sos, eos, lengths, rate, restart, True, dtype, device)
     if pin_memory:
         out = out.pin_memory()
-    made: StreamTensor = out.requires_grad_() if requires_grad else out
-    return made
+    return out.requires_grad_() if requires_grad else out
 
 
 def as_stream_tensor(
@@ -80,8 +79,7 @@ def as_stream_tensor(
     """
     if isinstance(data, StreamTensor) and meta is None and ids is None:
         out: Any = data if names is None else data.refine_names(*names)
-        converted: StreamTensor = out.to(device=device, dtype=dtype)
-        return converted
+        return out.to(device=device, dtype=dtype)
     return _build(data, meta, names, ids, sos, eos, lengths, rate, False, False, dtype, device)
 
 
@@ -147,8 +145,7 @@ def _read(row: Any, ids: Sequence[str], wanted: Wanted) -> Tensor:
             scale = factor(str(row.dtype).removeprefix("torch."), wanted, row.shape)
             row = row.to(getattr(torch, wanted.dtype))
             row = row if scale == 1 else row * scale
-    read: Tensor = row
-    return read
+    return row
 
 
 def _is_dense(row: Tensor) -> bool:

@@ -45,8 +45,7 @@ def flat(padded: Tensor, lengths: Ints) -> Tensor:
     if same(lengths) and (not rows or lengths[0] == n):
         return padded.reshape(rows * n, *padded.shape[2:])
     if padded.requires_grad and torch.is_grad_enabled():
-        frames: Tensor = _Flat.apply(padded, lengths)
-        return frames
+        return _Flat.apply(padded, lengths)
     return _gathered(padded, lengths)
 
 
@@ -59,8 +58,7 @@ def as_rows(frames: Tensor, lengths: Ints, width: int | None = None, fill: float
     if same(lengths) and (not rows or lengths[0] == n):
         return frames.reshape(rows, n, *frames.shape[1:])
     if frames.requires_grad and torch.is_grad_enabled():
-        padded: Tensor = _AsRows.apply(frames, lengths, n, fill)
-        return padded
+        return _AsRows.apply(frames, lengths, n, fill)
     return _spread(frames, lengths, n, fill)
 
 

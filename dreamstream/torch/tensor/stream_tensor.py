@@ -125,8 +125,7 @@ class StreamTensor(OfStreams, torch.Tensor):
 
     def __new__(cls, data: Any, meta: StreamMetadata, names: Sequence[str | None] | None = None) -> StreamTensor:
         """Return a stream tensor that shares the storage of a padded tensor."""
-        made: StreamTensor = TAKERS.making(data, meta, names)
-        return made
+        return TAKERS.making(data, meta, names)
 
     def __init__(self, *_: Any, **__: Any) -> None:
         super().__init__()
@@ -350,8 +349,7 @@ class StreamTensor(OfStreams, torch.Tensor):
         if len(rows) == len(self.meta):
             return self
         (batch,) = (i for i, d in enumerate(self.dims) if d == BATCH)
-        out: StreamTensor = self[(slice(None),) * batch + (rows,)]
-        return out
+        return self[(slice(None),) * batch + (rows,)]
 
     # ---------------------------------------------------------------- dimensions by name
     def size(self, dim: Any = None) -> Any:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from contextvars import ContextVar
 from functools import lru_cache
 from typing import Any
@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
+from ....stream.within import within
 from .positions import there
 from .registry import Step, Window, windowed
 
@@ -21,14 +22,9 @@ from .registry import Step, Window, windowed
 _DROPPED: ContextVar[float] = ContextVar("dreamstream_attention_dropout", default=0.0)
 
 
-@contextmanager
-def dropping(p: float) -> Iterator[None]:
+def dropping(p: float) -> AbstractContextManager[Any]:
     """Let attention that runs meanwhile drop its weights with probability p."""
-    token = _DROPPED.set(p)
-    try:
-        yield
-    finally:
-        _DROPPED.reset(token)
+    return within(_DROPPED, p)
 
 
 def _dropped(weight: Tensor) -> Tensor:
@@ -232,5 +228,4 @@ def _bias(a: dict[str, Any], table: Tensor, distance: Tensor) -> Tensor:
         return found
     low, high = table[:, 1] - table[:, 0], table[:, -1] - table[:, -2]
     slope = torch.where((at < 0)[:, None], low[:, None, None], high[:, None, None])
-    beyond: Tensor = found + (at - near)[:, None] * slope
-    return beyond
+    return found + (at - near)[:, None] * slope

@@ -35,8 +35,7 @@ def batch_norm(
     if traced():  # exporters want to know how many channels there are, which the frames don't always say
         scale = (variance + eps).rsqrt()
         y = (x - mean) * (scale if weight is None else scale * weight)
-        out: Tensor = y if bias is None else y + bias
-        return out
+        return y if bias is None else y + bias
     rows = x.reshape(-1, x.shape[-1])
     return F.batch_norm(rows, mean, variance, weight, bias, False, 0.0, eps).reshape(x.shape)
 

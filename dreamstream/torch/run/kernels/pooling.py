@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -59,10 +58,6 @@ def _largest(step: Step, x: Window, order: int) -> Tensor:
     return _frames(step, y if order > 0 else y.transpose(2, 3))
 
 
-def _mean_repeats(step: Step, weights: Sequence[Tensor | None]) -> int:
-    return int(_divides_alike(step))
-
-
 def _divides_alike(step: Step) -> bool:
     """Return whether every window's sum is divided by the same number."""
     a = step.attributes
@@ -70,7 +65,7 @@ def _divides_alike(step: Step) -> bool:
     return bool(a["divisor"]) or not (a["ceil"] or (padded and not a["count_include_pad"]))
 
 
-@windowed("avg_pool", repeats=_mean_repeats)
+@windowed("avg_pool", repeats=lambda step, weights: int(_divides_alike(step)))
 def avg_pool(step: Step, x: Window) -> Tensor:
     """Return each window's sum by its number of elements, or by the divisor."""
     a = step.attributes
@@ -92,8 +87,7 @@ def avg_pool(step: Step, x: Window) -> Tensor:
 def _sizes(step: Step, first: Tensor, kernel: int, size: Any, right: int) -> Tensor:
     """Return how many elements windows count that begin at `first` on an axis of `size`."""
     if step.attributes["count_include_pad"]:
-        out: Tensor = (size + right - first).clamp(max=kernel)
-        return out
+        return (size + right - first).clamp(max=kernel)
     end = torch.minimum(first + kernel, torch.as_tensor(size, device=first.device))
     return end - first.clamp(min=0)
 

@@ -18,17 +18,13 @@ def reduce_features(step: Step, x: Tensor) -> Tensor:
     a, rank = step.attributes, step.ranks[0]
     kind, kept = a["kind"], bool(a["keepdim"])
     axes = sorted(axis - rank for axis in a["axes"] or range(rank))
-    if kind == "var":
-        return torch.var(x, axes, correction=a["correction"], keepdim=kept)
-    if kind == "std":
-        return torch.std(x, axes, correction=a["correction"], keepdim=kept)
+    if kind in ("var", "std"):
+        return getattr(torch, kind)(x, axes, correction=a["correction"], keepdim=kept)
     if kind == "norm":
-        out: Tensor = torch.linalg.vector_norm(x, a["p"], axes, kept)
-        return out
+        return torch.linalg.vector_norm(x, a["p"], axes, kept)
     if kind in ("prod", "argmax", "argmin"):
         return _of_one_axis(kind, x, axes, kept)
-    out = getattr(torch, kind)(x, axes, keepdim=kept)
-    return out
+    return getattr(torch, kind)(x, axes, keepdim=kept)
 
 
 def _of_one_axis(kind: str, x: Tensor, axes: list[int], kept: bool) -> Tensor:
@@ -41,8 +37,7 @@ def _of_one_axis(kind: str, x: Tensor, axes: list[int], kept: bool) -> Tensor:
     if kept:
         for axis in axes:
             y = y.unsqueeze(axis + x.dim())
-    out: Tensor = y
-    return out
+    return y
 
 
 def _of_rows(numbers: Tensor, like: Tensor) -> Tensor:

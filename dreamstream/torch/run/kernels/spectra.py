@@ -25,10 +25,8 @@ def irfft(step: Step, real: Tensor, imag: Tensor) -> Tensor:
     if _by_products(real):
         cos, sin = _waves(real, bins, n, n)
         twice = real.new_tensor([1 if 2 * k in (0, n) else 2 for k in range(bins)])[:, None]  # for the mirrored
-        out: Tensor = (real @ (cos * twice) - imag @ (sin * twice)) / n
-        return out
-    out = torch.fft.irfft(torch.complex(real, imag), n)
-    return out
+        return (real @ (cos * twice) - imag @ (sin * twice)) / n
+    return torch.fft.irfft(torch.complex(real, imag), n)
 
 
 @framewise("fft", "ifft")

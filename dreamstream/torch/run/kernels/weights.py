@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from math import prod
 from typing import Any
@@ -12,6 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from ....stream.within import within
 from .positions import there
 from .registry import Step, each_frame, framewise, windowed
 
@@ -19,16 +19,10 @@ from .registry import Step, each_frame, framewise, windowed
 _LOOKED_UP: ContextVar[dict[str, Any]] = ContextVar("dreamstream_embedding", default={})  # noqa: B039
 
 
-@contextmanager
-def looking_up(padding_idx: int | None, scale_grad_by_freq: bool, sparse: bool) -> Iterator[None]:
+def looking_up(padding_idx: int | None, scale_grad_by_freq: bool, sparse: bool) -> AbstractContextManager[Any]:
     """Let rows of tables that are looked up meanwhile have torch's gradients with these options."""
-    token = _LOOKED_UP.set(
-        {"padding_idx": padding_idx, "scale_grad_by_freq": scale_grad_by_freq, "sparse": sparse}
-    )
-    try:
-        yield
-    finally:
-        _LOOKED_UP.reset(token)
+    options = {"padding_idx": padding_idx, "scale_grad_by_freq": scale_grad_by_freq, "sparse": sparse}
+    return within(_LOOKED_UP, options)
 
 
 @framewise("matmul")
@@ -54,5 +48,4 @@ def table(step: Step, *given: Any) -> Tensor:
     """Return the rows at the frames' absolute positions."""
     weight, first = given[-1], step.first[0]  # behind what tells how many frames there are
     at = first[:, None] + torch.arange(step.n[0], device=first.device)
-    rows: Tensor = weight[there(at.clamp(max=weight.shape[0] - 1), weight)]
-    return rows
+    return weight[there(at.clamp(max=weight.shape[0] - 1), weight)]
