@@ -35,7 +35,7 @@ Real = float
 Operand = Any
 Dims = int | Sequence[int] | None
 
-def take(cls: type[Base], module: Mapping[str, Any] | None = None, /, **others: Any) -> None: ...
+def take(cls: type[Any], module: Mapping[str, Any] | None = None, /, **others: Any) -> None: ...
 
 class Tensor(Base):
 '''
