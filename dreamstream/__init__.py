@@ -28,13 +28,12 @@ from .array.stream_creation import as_stream_tensor, stream_tensor
 from .array.stream_tensor import StreamTensor
 from .autograd import enable_grad, inference_mode, is_grad_enabled, no_grad, set_grad_enabled
 from .config import show_config
-from .engine import Engine, compare, compile, load, verify
+from .engine import Engine, audit, compare, compile, load, verify
 from .errors import *  # noqa: F403
 from .errors import __all__ as _error_names
 from .online import (
     Op,
     StreamModule,
-    audit,
     get_state,
     is_online,
     live_ids,

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from .array.operators import operator
 from .errors import ShapeError
 from .online import patch_module
 from .online.front import CONVOLUTIONS
-from .plain_operators import operator
 from .stream import OutputCollector as _OutputCollector, StreamMetadata
 from .stream.foreign import bridge
 from .stream.rules import BATCH, LENGTH

@@ -21,28 +21,17 @@ from .array.derivatives import record
 from .array.forward import for_batch, held, is_static
 from .array.in_place import view_of
 from .array.loops import Body, mixed
-from .array.masked_select import Picked
-from .array.merged_dimensions import Merged
+from .array.operators import operator, run, weight_of as _weight
 from .array.over_time import spread_to
 from .array.plain import ARRAYS
-from .array.softmax_pooling import Weights, weighted
+from .array.stand_in import StandIn
 from .array.stream_tensor import StreamTensor
 from .array.tensor import Tensor
-from .array.writing import of_constant
 from .errors import ModeError, NotStreamableError, ShapeError, StreamMismatchError
-from .plain_operators import (
-    back_of,
-    offline,
-    operator,
-    require_one_float,
-    run_whole,
-    signature,
-    weight_of as _weight,
-)
-from .source_line import user_line
+from .plain_operators import back_of, offline, require_one_float, run_whole, signature
 from .stream.course import Recording, is_number, repeat, same_entry, seen
-from .stream.edge import Edge, Request
-from .stream.rules import Length, holds, joined, lanes_of, require_equal_rates, require_same, same_lineage
+from .stream.edge import Request
+from .stream.rules import holds, lanes_of, require_same
 from .stream.where import refuse_offline
 
 Dims = tuple[Any, ...]
@@ -85,13 +74,11 @@ def apply(
     """
     for x in inputs:
         if x.is_stream:
-            kinds = [*map(type, inputs)]
-            if Picked in kinds or Merged in kinds:
-                noted: Any = next(y for y in inputs if type(y) in (Picked, Merged))
-                return tuple(noted.by_element(apply, name, attributes, inputs, weights, dims))
-            noted = weighted(name, attributes, inputs, weights) if Weights in kinds else None
-            if noted is not None:
-                return (noted,)
+            for y in inputs:
+                if isinstance(y, StandIn):
+                    made = y.by_element(apply, name, attributes, inputs, weights, dims)
+                    if made is not None:
+                        return made
             entry = None if x.edge is None else x.edge.entry
             return _streaming(name, attributes, inputs, weights, dims, entry)
     if dims is None and name in ARRAYS:
@@ -209,87 +196,6 @@ def _led(lead: Dims, out: StreamTensor) -> StreamTensor:
         return out
     n_lead = sum(isinstance(d, int) for d in lead)
     return out.with_dims((*lead, *range(n_lead, len(out.features))))
-
-
-def run(request: Request) -> list[tuple[Any, Edge]]:
-    """Run an operation inside a forward: its operator, refusals, syncs, then the entry."""
-    name, edges = request.name, request.edges
-    entry = edges[0].entry
-    try:
-        op = operator(name, request.attributes, [e.signature for e in edges], request.weights)
-    except StreamMismatchError as error:
-        require_equal_rates([e.rate for e in edges], where := f"{name} at {user_line()}")
-        raise StreamMismatchError(str(error).replace(name, where, 1)) from None
-    except ShapeError as error:
-        _advise(error, edges[0], request.weights)
-        raise
-    request.op = op
-    if op.whole:
-        if not edges[0].may_wait:
-            raise NotStreamableError.here(
-                name,
-                ' needs the whole stream before it can give a frame; patch or compile with unstreamable="buffer" '
-                "to wait for the end",
-            )
-        _limit(request, entry.buffer_limit, "buffer")
-    elif name == "attention" and request.attributes.get("left", -1) < 0:
-        _limit(request, entry.context_limit, "context")
-    if op.lockstep and len(request.edges) > 1:
-        _sync(request)
-    return entry.run(request)
-
-
-def _limit(request: Request, frames: int | None, of: str) -> None:
-    """Refuse streams that are longer than so many frames before an operation that keeps all."""
-    if frames is None:
-        return
-    edges = request.edges
-    limited: list[tuple[Any, Edge]] = []
-    for edge, value in zip(edges, request.values):
-        if edge.rate == 0 or edge.line.static:
-            limited.append((value, edge))
-            continue
-        limit = Request("limit", {"frames": frames, "of": of}, [edge], [value])
-        limit.op = operator(limit.name, limit.attributes, [edge.signature], ())
-        limited += edge.entry.run(limit)
-    request.edges = [*(edge for _, edge in limited), *edges[len(limited) :]]
-    request.values = [value for value, _ in limited]
-
-
-def _advise(error: ShapeError, edge: Edge, weights: Sequence[Any]) -> None:
-    """Say what to do where streams don't fit a weight because there are none, or because they lie across."""
-    if edge.counts is None or len(edge.features) != 1 or not weights or weights[0] is None:
-        return
-    lengths = {int(n) for n in edge.counts[:, 2] - edge.counts[:, 0]}
-    if not lengths:
-        error.add("there are no streams: leave out the call, or give zeros of shape (0, features, 0)")
-    elif lengths <= {int(n) for n in weights[0].shape[:2]}:
-        error.add("chunks are (features, L) here: transpose those that are (L, features)")
-
-
-def _sync(request: Request) -> None:
-    """Bring inputs that progress differently together: one sync per value, decided by lineage alone."""
-    edges = request.edges
-    if len({e.line.static for e in edges}) > 1:
-        raise NotStreamableError.here(
-            f"{request.name}: frames of an input that is given once meet those of a stream, whose length is "
-            "another; attend to it, or take what is one for all, as x.mean(dim)"
-        )
-    if any(e.rate != edges[0].rate for e in edges):
-        require_equal_rates([e.rate for e in edges], f"{request.name} at {user_line()}")
-    if same_lineage(e.cid for e in edges):
-        return
-    cid = joined(e.cid for e in edges)
-    synced: list[tuple[Any, Edge]] = []
-    for edge, value in zip(edges, request.values):
-        if edge.cid == cid:
-            synced.append((value, edge))
-            continue
-        group = [edge, *{e.cid: e for e in edges if e.cid != edge.cid}.values()]
-        sync = Request("sync", {}, group, [value], cid=cid)
-        sync.op = operator("sync", {}, [e.signature for e in group], ())
-        synced += edge.entry.run(sync)
-    request.values, request.edges = [v for v, _ in synced], [e for _, e in synced]
 
 
 def _stored(name: str, x: StreamTensor, dims: Dims) -> StreamTensor:
@@ -441,36 +347,4 @@ def _outside(
     return out
 
 
-# ---------------------------------------------------------------- tables
-def table(tensor: Tensor, index: Any) -> StreamTensor:
-    """Index a plain tensor with a Length: ``pe[:, :x.size(1)]`` is the rows at these frames' positions."""
-    parts = index if isinstance(index, tuple) else (index,)
-    n_axes = sum(p is not None and p is not Ellipsis for p in parts)
-    if Ellipsis in [p for p in parts if p is not None and not isinstance(p, slice)]:
-        at = next(i for i, p in enumerate(parts) if p is Ellipsis)
-        parts = parts[:at] + (slice(None),) * (tensor.ndim - n_axes) + parts[at + 1 :]
-    else:
-        parts = parts + (slice(None),) * (tensor.ndim - n_axes)
-    axes = [i for i, p in enumerate(parts) if isinstance(p, slice) and isinstance(p.stop, Length)]
-    if len(axes) != 1 or not all(p is None or isinstance(p, (slice, int)) for p in parts):
-        raise NotStreamableError.here("a table is indexed as pe[:x.size(L)] on one axis")
-    part = parts[axes[0]]
-    start = 0 if part.start is None else part.start
-    if not isinstance(start, int) or start < 0 or part.step not in (None, 1):
-        raise NotStreamableError.here("a table is read row by row, from a number on")
-    length: Length = part.stop - start if start else part.stop
-    whole = (*parts[: axes[0]], slice(start, None), *parts[axes[0] + 1 :])
-    axis = sum(not isinstance(p, int) for p in parts[: axes[0]])
-    array = tensor[whole]
-    # In a table made for broadcasting, a first axis of extent 1 stands for B; any other does where it meets one.
-    batch = 0 if axis and array.ndim > 2 and array.shape[0] == 1 else None
-    rows = array.movedim(axis, 0) if batch is None else array.movedim(axis, 0).squeeze(1)
-    edge = length.of
-    assert isinstance(edge, Edge)
-    ((value, out),) = run(Request("table", {"length": length.steps()}, [edge], [], [_weight(rows)]))
-    features = iter(range(array.ndim))
-    dims = tuple("L" if i == axis else "B" if i == batch else next(features) for i in range(array.ndim))
-    return of_constant(StreamTensor.inside(value, dims, out))
-
-
-hook.fill(apply, table, run)
+hook.fill(apply)

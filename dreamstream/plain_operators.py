@@ -7,7 +7,7 @@ into the order of the caller's dimensions.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import lru_cache, partial
+from functools import partial
 from math import prod
 from typing import Any
 
@@ -18,46 +18,14 @@ from . import _core, autograd
 from .array.derivatives import fitted
 from .array.dimension_arguments import in_c_order
 from .array.draws import asked_to_drop, fresh_keys
-from .array.dtypes import name_of, nominal
+from .array.dtypes import name_of
+from .array.operators import operator, weight_of
 from .array.plain import INTEGERS, of_integers
 from .array.tensor import Tensor
-from .errors import DTypeError, LocatedError, NotStreamableError, ShapeError
-from .source_line import user_line
+from .errors import DTypeError, ShapeError
 
 Dims = tuple[Any, ...]
 Array = npt.NDArray[Any]
-
-
-# ---------------------------------------------------------------- operators
-#: What makes operators that the C registry lacks, by name: functions of another front end's arithmetic.
-MAKERS: dict[str, Callable[..., Any]] = {}
-
-
-@lru_cache(maxsize=4096)
-def _make(name: str, attributes: Any, inputs: Any, weights: Any) -> Any:
-    return MAKERS.get(name, _core.Op)(name, dict(attributes), inputs, weights)
-
-
-def operator(
-    name: str, attributes: Mapping[str, Any], inputs: Sequence[_core.Signature], weights: Sequence[Array | None]
-) -> Any:
-    """Return the operator for these attributes, signatures and weights (made once)."""
-    attrs = tuple(sorted((k, tuple(v) if isinstance(v, list) else v) for k, v in attributes.items()))
-    shapes = tuple(None if w is None else (nominal(w.dtype).name, tuple(w.shape)) for w in weights)
-    try:
-        return _make(name, attrs, tuple(inputs), shapes)
-    except LocatedError as error:
-        error.at(user_line())
-        raise
-
-
-def weight_of(tensor: Any) -> Any:
-    """Return a constant tensor's values as the entry wants them."""
-    if tensor is None:
-        return None
-    if tensor.is_stream:
-        raise NotStreamableError.here("a stream can't serve as a weight")
-    return tensor.constant()
 
 
 # ---------------------------------------------------------------- plain tensors

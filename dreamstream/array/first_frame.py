@@ -16,11 +16,11 @@ from ..operations import ARITHMETIC, OPERATIONS, UNARY, ours
 from ..source_line import user_line
 from ..stream.edge import Request
 from ..stream.rules import Length
-from . import hook
 from .dimension_arguments import numbered
 from .elementwise import where
 from .loop_frames import is_all, ones_of, parts_of
 from .loops import Loop
+from .operators import run
 from .protocol import refuse_the_rest
 from .stream_tensor import StreamTensor
 
@@ -263,7 +263,7 @@ def held(first: FirstFrame) -> StreamTensor:
     carried = {"name": "first", "dtype": str(x.edge.dtype), "shape": list(x.features)}
     bodies = [{"nodes": [], "carried": [i], "outputs": [i]} for i in (0, 1)]  # values: the frame, what is carried
     body = json.dumps({"carried": [carried], "bodies": bodies}, separators=(",", ":"))
-    ((value, edge),) = hook.run(Request("scan", {"body": body}, [x.edge], [x.value], [None]))
+    ((value, edge),) = run(Request("scan", {"body": body}, [x.edge], [x.value], [None]))
     out = StreamTensor.inside(value, ("B", "L", *range(len(x.features))), edge)
     return out.with_dims(numbered(first.stream.dims))
 

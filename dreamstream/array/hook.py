@@ -1,7 +1,4 @@
-"""The door and the table of operations as arrays reach them; `dispatch` and `plain` fill the slots.
-
-`dreamstream.dispatch` lies above this room and fills them in when it is loaded.
-"""
+"""The door as arrays reach it: `dreamstream.dispatch` lies above this room and fills it in when it is loaded."""
 
 from __future__ import annotations
 
@@ -33,14 +30,12 @@ def _unfilled(*_: Any) -> NoReturn:
 
 
 _apply: Callable[..., tuple[Any, ...]] = _unfilled
-_table: Callable[..., Any] = _unfilled
-_run: Callable[..., list[tuple[Any, Any]]] = _unfilled
 
 
-def fill(apply: Callable[..., Any], table: Callable[..., Any], run: Callable[..., Any]) -> None:
-    """Set what stands behind `apply`, `table` and `run`."""
-    global _apply, _table, _run
-    _apply, _table, _run = apply, table, run
+def fill(apply: Callable[..., Any]) -> None:
+    """Set what stands behind `apply`."""
+    global _apply
+    _apply = apply
 
 
 def explained(error: DreamStreamError, method: Callable[..., Any], x: Any, *args: Any, **kwargs: Any) -> Any:
@@ -78,13 +73,3 @@ def made(name: str, x: T, *others: T, **attributes: Any) -> T:
     """Return what an operation of `plain` makes of plain tensors."""
     out: T = _apply(name, attributes, (x, *others), (), None)[0]
     return out
-
-
-def table(tensor: Any, index: tuple[Any, ...]) -> Any:
-    """Index a plain tensor with a `Length`, as in ``pe[:x.size("L")]``: one row per frame."""
-    return _table(tensor, index)
-
-
-def run(request: Any) -> list[tuple[Any, Any]]:
-    """Run an operation inside a forward; see `dreamstream.dispatch.run`."""
-    return _run(request)

@@ -9,9 +9,9 @@ from ..errors import NotStreamableError, ShapeError
 from ..operations.refusals import LOOPS, LOOPS_GROW
 from ..source_line import user_line
 from ..stream.rules import Length
-from . import hook
 from .loops import FrameNumber, Loop, mixed, refuse
 from .stream_tensor import StreamTensor
+from .tables import table as table_rows
 from .tensor import Tensor
 
 
@@ -193,7 +193,7 @@ def row_of(table: Tensor, index: Any) -> Any:
     def make() -> StreamTensor:
         length = loop.entry.library.length(loop.clock)
         lead = (slice(None),) * axis
-        rows: Any = hook.table(table, (*lead, slice(max(start, 0), length + (part.off - loop.left_out))))
+        rows: Any = table_rows(table, (*lead, slice(max(start, 0), length + (part.off - loop.left_out))))
         rows = rows.in_order()
         out: StreamTensor = rows._through("pad", {"left": -start, "right": 0}) if start < 0 else rows
         return out

@@ -19,8 +19,8 @@ from ..operations.refusals import LOOPS_BACKWARDS, LOOPS_ELSEWHERE, LOOPS_TO_LAS
 from ..source_line import user_line
 from ..stream.edge import Edge, Line, Request, lines_of
 from ..stream.rules import Length, Token
-from . import hook
 from .dimension_arguments import numbered
+from .operators import run
 from .stream_tensor import StreamTensor
 
 #: All values of a body advance together, frame by frame.
@@ -341,7 +341,7 @@ class Loop:
             refuse("a loop over frames that reads no frame of a stream")
         program = _Program(self, outputs)
         edges, values = program.read.edges, program.read.values
-        made = hook.run(Request("scan", {"body": program.text()}, edges, values, program.weights))
+        made = run(Request("scan", {"body": program.text()}, edges, values, program.weights))
         found = {}
         for i, key in enumerate(outputs):
             value, edge = made[program.places[i]]

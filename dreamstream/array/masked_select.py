@@ -6,7 +6,7 @@ is computed of all, and where it is written to the places that the same bools pi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, NoReturn, cast
 
 from ..errors import NotStreamableError
@@ -90,13 +90,7 @@ class Picked(StandIn):
         return self.whole
 
     def by_element(
-        self,
-        run: Callable[..., tuple[Any, ...]],
-        name: str,
-        attributes: Mapping[str, Any],
-        inputs: Sequence[Any],
-        weights: Sequence[Any],
-        dims: Any,
+        self, run: Any, name: str, attributes: Any, inputs: Sequence[Any], weights: Sequence[Any], dims: Any
     ) -> tuple[Any, ...]:
         """Run an operator that looks at each element by itself, on what the same bools pick of all inputs."""
         own = name == "cast" or (dims is not None and dims[0] is Ellipsis and len(dims) - 1 <= self.behind)

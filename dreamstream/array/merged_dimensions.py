@@ -6,7 +6,7 @@ until it is taken apart again, as `F.unfold` is with blocks as wide as the strea
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from math import prod
 from typing import Any, NoReturn
 
@@ -88,13 +88,7 @@ class Merged(StandIn):
         return getattr(self.whole, name)(dim=gone, keepdim=keepdim, **options)
 
     def by_element(
-        self,
-        run: Callable[..., tuple[Any, ...]],
-        name: str,
-        attributes: Mapping[str, Any],
-        inputs: Sequence[Any],
-        weights: Sequence[Any],
-        dims: Any,
+        self, run: Any, name: str, attributes: Any, inputs: Sequence[Any], weights: Sequence[Any], dims: Any
     ) -> tuple[Any, ...]:
         """Run an operator that looks at each element by itself."""
         alike = all(

@@ -169,4 +169,4 @@ def _laid_over(self: Symbolic, *args: Any, **kwargs: Any) -> Any:
     return self
 
 
-Symbolic.index_add, Symbolic.index_add_ = laid_over, _laid_over  # type: ignore[attr-defined]
+take(Symbolic, index_add=laid_over, index_add_=_laid_over)

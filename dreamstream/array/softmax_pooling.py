@@ -7,7 +7,7 @@ which wait for the stream's end.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 from ..source_line import user_line
@@ -120,6 +120,17 @@ class Weights(StandIn):
         """Return it multiplied with or divided by a constant."""
         return Weights(self.scores, self.factor, (*self.steps, (name, constant)))
 
+    def by_element(
+        self, run: Any, name: str, attributes: Any, inputs: Sequence[Any], weights: Sequence[Any], dims: Any
+    ) -> tuple[Any, ...] | None:
+        if weights:
+            takes = name == "mul" or (name == "div" and attributes["order"] == [0, 1])
+            return (self.step(name, weights[0]),) if takes else None
+        other = next((x for x in inputs if not isinstance(x, StandIn)), None)
+        if name != "mul" or other is None or other.rate == 0 or other.ndim != self.ndim:
+            return None
+        return (self.times(other.in_order()),)
+
     def times(self, other: Any) -> Weights:
         """Return it times the frames of another stream, of as many dimensions."""
         if self.factor is not None:
@@ -161,19 +172,6 @@ def product(x: Any, y: Any) -> Any:
         ``(..., M, L)`` and ``(..., L, N)``.
     """
     return (x.transpose(-1, -2).unsqueeze(-1) * y.unsqueeze(-2)).sum(-3)
-
-
-def weighted(name: str, attributes: Mapping[str, Any], inputs: Sequence[Any], constants: Sequence[Any]) -> Any:
-    """Return a product or quotient of weights as weights; None of all else, and where it needs their frames."""
-    if name not in ("mul", "div"):
-        return None
-    x, *others = inputs
-    if constants:
-        return x.step(name, constants[0]) if name == "mul" or attributes["order"] == [0, 1] else None
-    x, other = (x, *others) if type(x) is Weights else (others[0], x)
-    if name != "mul" or type(other) is Weights or other.rate == 0 or other.ndim != x.ndim:
-        return None
-    return x.times(other.in_order())
 
 
 def _done(x: Any, steps: Sequence[tuple[str, Any]]) -> Any:

@@ -28,6 +28,12 @@ class StandIn(StreamTensor):
         """Refuse a use, at the line that runs or at another."""
         raise NotImplementedError
 
+    def by_element(
+        self, run: Any, name: str, attributes: Any, inputs: Sequence[Any], weights: Sequence[Any], dims: Any
+    ) -> tuple[Any, ...] | None:
+        """Return what an operator makes of it among `inputs`, by `run`; None where it needs frames."""
+        raise NotImplementedError
+
     @property
     def dtype(self) -> Any:
         return self.whole.dtype

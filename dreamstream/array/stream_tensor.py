@@ -26,6 +26,7 @@ from ..stream.metadata import OfStreams, StreamMetadata
 from ..stream.rules import Comparison, Shape, holds, lanes_of
 from . import hook
 from .dimension_arguments import numbered
+from .operators import run
 from .tensor import Tensor
 
 Array = npt.NDArray[Any]
@@ -109,7 +110,7 @@ class StreamTensor(OfStreams, Tensor):
         cid: Any = None,
     ) -> StreamTensor:
         """Run an operator on edges of a running forward, and see the result with these dimensions."""
-        ((value, edge),) = hook.run(Request(name, attributes, edges, values, cid=cid))
+        ((value, edge),) = run(Request(name, attributes, edges, values, cid=cid))
         return cls.inside(value, dims, edge, names)
 
     @classmethod

@@ -57,7 +57,7 @@ class Tensor(Base):
 Base._plain_class = Tensor
 
 
-def take(cls: type[Base], module: Mapping[str, Any] | None = None, /, **others: Any) -> None:
+def take(cls: type[Any], module: Mapping[str, Any] | None = None, /, **others: Any) -> None:
     """Give a class of tensors its methods.
 
     Parameters

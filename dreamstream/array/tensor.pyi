@@ -15,10 +15,78 @@ Real = float
 Operand = Any
 Dims = int | Sequence[int] | None
 
-def take(cls: type[Base], module: Mapping[str, Any] | None = None, /, **others: Any) -> None: ...
+def take(cls: type[Any], module: Mapping[str, Any] | None = None, /, **others: Any) -> None: ...
 def each(**words: str) -> Callable[[Callable[[str], Any]], dict[str, Any]]: ...
 
 class Tensor(Base):
+    def sum(self, dim: Dims = None, keepdim: Flag = False, dtype: Any = None) -> Self:
+        """Return the sum; int64 for integers and bools."""
+    def var(
+        self, dim: Dims = None, unbiased: Flag = True, keepdim: Flag = False, *,
+        correction: Real | None = None
+    ) -> Self:
+        """Return the mean square about the mean, divided by n - correction (1 unless `unbiased` is False)."""
+    def std(
+        self, dim: Dims = None, unbiased: Flag = True, keepdim: Flag = False, *,
+        correction: Real | None = None
+    ) -> Self:
+        """Return the square root of `var`."""
+    def cumsum(self, dim: int, dtype: Any = None) -> Self:
+        """Return the running sum along `dim`."""
+    def cumprod(self, dim: int, dtype: Any = None) -> Self:
+        """Return the running product along `dim`."""
+    def max(self, dim: Any = None, keepdim: Flag = False) -> Any:
+        """Return the largest element, or ``(values, indices)`` along `dim`; of each two beside a tensor."""
+    def min(self, dim: Any = None, keepdim: Flag = False) -> Any:
+        """Return the smallest element, or ``(values, indices)`` along `dim`; of each two beside a tensor."""
+    def amax(self, dim: Dims = None, keepdim: Flag = False) -> Self:
+        """Return the largest elements; NaN where there is one."""
+    def amin(self, dim: Dims = None, keepdim: Flag = False) -> Self:
+        """Return the smallest elements; NaN where there is one."""
+    def argmax(self, dim: int | None = None, keepdim: Flag = False) -> Self:
+        """Return where the largest element is (int64): along `dim`, or in the flattened tensor."""
+    def argmin(self, dim: int | None = None, keepdim: Flag = False) -> Self:
+        """Return where the smallest element is (int64): along `dim`, or in the flattened tensor."""
+    def cummax(self, dim: int) -> Extreme:
+        """Return the largest elements so far along `dim`, and where the last of them is; NaN stays."""
+    def cummin(self, dim: int) -> Extreme:
+        """Return the smallest elements so far along `dim`, and where the last of them is; NaN stays."""
+    def all(self, dim: Dims = None, keepdim: Flag = False) -> Self:
+        """Return whether all elements are not zero (bool)."""
+    def any(self, dim: Dims = None, keepdim: Flag = False) -> Self:
+        """Return whether one of the elements is not zero (bool)."""
+    def prod(self, dim: int | None = None, keepdim: Flag = False, dtype: Any = None) -> Self:
+        """Return the product; int64 for integers and bools."""
+    def mean(self, dim: Dims = None, keepdim: Flag = False, dtype: Any = None) -> Self:
+        """Return the mean; NaN of no elements."""
+    def norm(self, p: Real | str = 'fro', dim: Dims = None, keepdim: Flag = False) -> Self:
+        """Return the p-norm of the elements; "fro" is 2, ``inf`` and ``-inf`` give the extremes."""
+    def logsumexp(self, dim: Dims, keepdim: Flag = False) -> Self:
+        """Return the logarithm of the sum of e ** x; -inf where all of it is -inf."""
+    def logcumsumexp(self, dim: int) -> Self:
+        """Return the logarithm of the running sum of e ** x along `dim`."""
+    def count_nonzero(self, dim: Dims = None) -> Self:
+        """Return how many elements are not zero (int64)."""
+    def nansum(self, dim: Dims = None, keepdim: Flag = False, dtype: Any = None) -> Self:
+        """Return the sum of the elements that are no NaN."""
+    def nanmean(self, dim: Dims = None, keepdim: Flag = False, dtype: Any = None) -> Self:
+        """Return the mean of the elements that are no NaN."""
+    def equal(self, other: Tensor) -> Flag:
+        """Return whether `other` has the same shape and elements."""
+    def allclose(
+        self, other: Tensor, rtol: Real = 1e-05, atol: Real = 1e-08, equal_nan: Flag = False
+    ) -> Flag:
+        """Return whether `abs(self - other) <= atol + rtol * abs(other)` everywhere."""
+    def matmul(self, other: Tensor) -> Self:
+        """Return the matrix product, over all leading dimensions."""
+    def __matmul__(self, other: Any) -> Self: ...
+    def __rmatmul__(self, other: Any) -> Self: ...
+    def mm(self, mat2: Tensor) -> Self:
+        """Return the product of two matrices."""
+    def bmm(self, mat2: Tensor) -> Self:
+        """Return the products of two batches of matrices."""
+    def addmm(self, mat1: Tensor, mat2: Tensor, *, beta: Real = 1, alpha: Real = 1) -> Self:
+        """Return beta * self + alpha * (mat1 @ mat2)."""
     def new_tensor(self, data: Any, dtype: Any = None, requires_grad: Flag = False) -> Any:
         """Return a tensor of `data`, of this one's element type unless `dtype` says otherwise."""
     def new_full(
@@ -274,74 +342,6 @@ class Tensor(Base):
         """Return 0 below zero, `values` at zero, 1 above it."""
     def lerp(self, end: Operand, weight: Operand) -> Self:
         """Return the point at `weight` on the way from self (0) to `end` (1)."""
-    def sum(self, dim: Dims = None, keepdim: Flag = False, dtype: Any = None) -> Self:
-        """Return the sum; int64 for integers and bools."""
-    def var(
-        self, dim: Dims = None, unbiased: Flag = True, keepdim: Flag = False, *,
-        correction: Real | None = None
-    ) -> Self:
-        """Return the mean square about the mean, divided by n - correction (1 unless `unbiased` is False)."""
-    def std(
-        self, dim: Dims = None, unbiased: Flag = True, keepdim: Flag = False, *,
-        correction: Real | None = None
-    ) -> Self:
-        """Return the square root of `var`."""
-    def cumsum(self, dim: int, dtype: Any = None) -> Self:
-        """Return the running sum along `dim`."""
-    def cumprod(self, dim: int, dtype: Any = None) -> Self:
-        """Return the running product along `dim`."""
-    def max(self, dim: Any = None, keepdim: Flag = False) -> Any:
-        """Return the largest element, or ``(values, indices)`` along `dim`; of each two beside a tensor."""
-    def min(self, dim: Any = None, keepdim: Flag = False) -> Any:
-        """Return the smallest element, or ``(values, indices)`` along `dim`; of each two beside a tensor."""
-    def amax(self, dim: Dims = None, keepdim: Flag = False) -> Self:
-        """Return the largest elements; NaN where there is one."""
-    def amin(self, dim: Dims = None, keepdim: Flag = False) -> Self:
-        """Return the smallest elements; NaN where there is one."""
-    def argmax(self, dim: int | None = None, keepdim: Flag = False) -> Self:
-        """Return where the largest element is (int64): along `dim`, or in the flattened tensor."""
-    def argmin(self, dim: int | None = None, keepdim: Flag = False) -> Self:
-        """Return where the smallest element is (int64): along `dim`, or in the flattened tensor."""
-    def cummax(self, dim: int) -> Extreme:
-        """Return the largest elements so far along `dim`, and where the last of them is; NaN stays."""
-    def cummin(self, dim: int) -> Extreme:
-        """Return the smallest elements so far along `dim`, and where the last of them is; NaN stays."""
-    def all(self, dim: Dims = None, keepdim: Flag = False) -> Self:
-        """Return whether all elements are not zero (bool)."""
-    def any(self, dim: Dims = None, keepdim: Flag = False) -> Self:
-        """Return whether one of the elements is not zero (bool)."""
-    def prod(self, dim: int | None = None, keepdim: Flag = False, dtype: Any = None) -> Self:
-        """Return the product; int64 for integers and bools."""
-    def mean(self, dim: Dims = None, keepdim: Flag = False, dtype: Any = None) -> Self:
-        """Return the mean; NaN of no elements."""
-    def norm(self, p: Real | str = 'fro', dim: Dims = None, keepdim: Flag = False) -> Self:
-        """Return the p-norm of the elements; "fro" is 2, ``inf`` and ``-inf`` give the extremes."""
-    def logsumexp(self, dim: Dims, keepdim: Flag = False) -> Self:
-        """Return the logarithm of the sum of e ** x; -inf where all of it is -inf."""
-    def logcumsumexp(self, dim: int) -> Self:
-        """Return the logarithm of the running sum of e ** x along `dim`."""
-    def count_nonzero(self, dim: Dims = None) -> Self:
-        """Return how many elements are not zero (int64)."""
-    def nansum(self, dim: Dims = None, keepdim: Flag = False, dtype: Any = None) -> Self:
-        """Return the sum of the elements that are no NaN."""
-    def nanmean(self, dim: Dims = None, keepdim: Flag = False, dtype: Any = None) -> Self:
-        """Return the mean of the elements that are no NaN."""
-    def equal(self, other: Tensor) -> Flag:
-        """Return whether `other` has the same shape and elements."""
-    def allclose(
-        self, other: Tensor, rtol: Real = 1e-05, atol: Real = 1e-08, equal_nan: Flag = False
-    ) -> Flag:
-        """Return whether `abs(self - other) <= atol + rtol * abs(other)` everywhere."""
-    def matmul(self, other: Tensor) -> Self:
-        """Return the matrix product, over all leading dimensions."""
-    def __matmul__(self, other: Any) -> Self: ...
-    def __rmatmul__(self, other: Any) -> Self: ...
-    def mm(self, mat2: Tensor) -> Self:
-        """Return the product of two matrices."""
-    def bmm(self, mat2: Tensor) -> Self:
-        """Return the products of two batches of matrices."""
-    def addmm(self, mat1: Tensor, mat2: Tensor, *, beta: Real = 1, alpha: Real = 1) -> Self:
-        """Return beta * self + alpha * (mat1 @ mat2)."""
     def _at(self, axis: int, place: Any) -> Self:
         """Return the elements at a place of a dimension, which stays, with size 1."""
     def _first(self, k: int, axis: int, largest: Flag) -> Extreme: ...

@@ -23,10 +23,11 @@ from .batch_constants import BatchTensor
 from .deferred import library_of
 from .dimension_arguments import axes_of, axis_of, sizes_of, solve_sizes
 from .elementwise import plain_array, refuse_in_place, refuse_streams, rows_at
-from .hook import made, table
+from .hook import made
 from .in_place import became, written
 from .loop_frames import number_in, row_of
 from .symbolic import Symbolic
+from .tables import table
 from .tensor import Tensor, each, take
 
 

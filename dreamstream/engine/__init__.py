@@ -1,6 +1,7 @@
 """The engine: capture, compile, step."""
 
 from .._core import Stream
+from .audit import Audit, audit
 from .compare import Comparison, compare
 from .compile import compile
 from .engine import Engine
@@ -10,6 +11,7 @@ from .spec import InputSpec, OutputInfo
 from .verify import Report, verify
 
 __all__ = [
+    "Audit",
     "Comparison",
     "Engine",
     "InputSpec",
@@ -17,6 +19,7 @@ __all__ = [
     "OutputInfo",
     "Report",
     "Stream",
+    "audit",
     "compare",
     "compile",
     "load",

@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 import copy
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any
-
-import numpy as np
 
 from .. import _core
 from ..config import default_threads
 from ..errors import CaptureError, DTypeError, LocatedError, StreamLimitError
-from ..online.audit import set_capture
-from ..online.outlook import Node
 from ..online.patch import as_it_was, check_policy, front_of, patch_module, refuse_unstreamable
 from ..stream.context import Context
 from ..stream.tree import leaves, map_leaves
@@ -22,7 +17,7 @@ from .engine import Engine
 from .explain import in_full
 from .interface import Interface, names_of, sizes_of
 from .load import MOST_BYTES, stored_as
-from .spec import OutputInfo, lengths_in, number_of, read_specs
+from .spec import OutputInfo, lengths_in, number_of
 from .verify import verify as verify_engine
 from .weights import BOUND, Narrowing, Weights
 
@@ -216,32 +211,3 @@ def _verify_or_raise(model: Any, engine: Engine, lengths: Sequence[int] | None) 
         "or they jump (round, sign, angle, a choice among equals), where the order of sums decides; then "
         "verify=False leaves the comparison out"
     )
-
-
-def _plan_for_audit(
-    model: Any, spec: Any, rate: Any, dtype: Any, skew: int
-) -> tuple[_core.Engine, list[Node], int, Any]:
-    """Plan a model with every node as an output after its own; return also the nodes and the first rate."""
-    capture, result = captured(model, spec, rate, dtype, True)
-    tensors = leaves(result)
-    edges = [x.edge for x in tensors] + [edge for _, _, edge in capture.nodes]
-    for edge in edges:
-        capture.graph.output(edge.handle)
-    core = _core.Engine(capture.graph, skew=skew, max_bytes=MOST_BYTES)  # it is not run
-    nodes = [
-        Node(
-            path,
-            request.name,
-            edge.rate,
-            request.edges[0].rate,
-            request.op.attributes,
-            [None if w is None else tuple(w.shape) for w in request.weights],
-            edge.line.static,
-            np.dtype(edge.line.dtype).itemsize * math.prod(edge.line.features),
-        )
-        for path, request, edge in capture.nodes
-    ]
-    return core, nodes, len(tensors), capture.specs[0].rate
-
-
-set_capture(_plan_for_audit, read_specs, in_full)

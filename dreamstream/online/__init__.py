@@ -1,6 +1,5 @@
-"""Online modules: patching, sessions, audit."""
+"""Online modules: patching, sessions."""
 
-from .audit import Audit, audit
 from .declared import Op
 from .given import static
 from .patch import (
@@ -18,10 +17,8 @@ from .patch import (
 from .register import register
 
 __all__ = [
-    "Audit",
     "Op",
     "StreamModule",
-    "audit",
     "get_state",
     "is_online",
     "live_ids",

@@ -5,17 +5,21 @@ It is loaded when a torch object is handed in; ``import dreamstream`` does not n
 
 from importlib.util import find_spec as _find_spec
 
+from ..array.batch_constants import BatchTensor
 from ..array.chunks import on_fallback
+from ..array.symbolic import Symbolic
+from ..stream.rules import Quotient
 
 if _find_spec("torch") is None:
     raise ImportError("dreamstream.torch is the bridge to PyTorch, which is not installed: pip install torch")
 
-from . import outside  # noqa: F401  (it enters what torch's functions do, as the next do)
+from . import outside
 from .export import FunctionalModule, functionalize
-from .forward import callees, complex_streams, conversions, library, own, ramps_and_packing, random_numbers  # noqa: F401
+from .forward import callees, complex_streams, conversions, library, mode, own, ramps_and_packing, random_numbers  # noqa: F401  (they enter what torch's functions do)
 from .patch import FRONT, StreamModule
 from .tensor import StreamTensor
 from .tensor.creation import as_stream_tensor, stream_tensor
+from .tensor.stream_tensor import TAKERS
 
 __all__ = [
     "FRONT",
@@ -27,3 +31,8 @@ __all__ = [
     "on_fallback",
     "stream_tensor",
 ]
+
+TAKERS.making, TAKERS.outside, TAKERS.inside = as_stream_tensor, outside.call, mode.call
+TAKERS.beneath, TAKERS.aliased = mode.call_beneath, mode.note_alias
+for _kind in (Symbolic, Quotient, BatchTensor):
+    setattr(_kind, "__torch_function__", mode.CALL_OF_SIZES)  # noqa: B010

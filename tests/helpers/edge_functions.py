@@ -18,10 +18,10 @@ from edge_values import STREAMS
 from stream_methods import FUNCTIONS as OF_ELEMENTS, function as of_torch
 
 import dreamstream.torch  # noqa: F401  (what the bridge computes is entered)
+from dreamstream.array.operators import MAKERS
 from dreamstream.array.stream_tensor import StreamTensor as Native
 from dreamstream.nn import functional as native_functional
 from dreamstream.operations import BINARY, OPERATIONS, UNARY
-from dreamstream.plain_operators import MAKERS
 from dreamstream.torch.forward.names import HANDLERS
 
 __all__ = ["FUNCTIONS", "UNLIKE_GRADIENTS", "Function", "required", "unlike", "words"]

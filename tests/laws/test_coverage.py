@@ -13,6 +13,7 @@ from ds_laws.drive import Eager, alone, plain
 from ds_laws.reference import REFERENCES, Refused
 
 from dreamstream import _core, dispatch, plain_operators
+from dreamstream.array import operators
 from dreamstream.engine.capture import Capture
 from dreamstream.errors import DTypeError
 from dreamstream.online.eager import EagerCall
@@ -62,7 +63,7 @@ def test_runs_in_every_mode(name, monkeypatch):
         asked.add(name)
         return operator(name, *args, **kwargs)
 
-    for door in (dispatch, plain_operators):
+    for door in (dispatch, operators, plain_operators):
         monkeypatch.setattr(door, "operator", watched)
     rng, seen = np.random.default_rng(7), {"offline"} if name in NUMPY_DOES else set()
     for dtype in ("float32", "float64") * 10:

@@ -13,6 +13,7 @@ from ds_laws import first_broken, mutants, of_fast
 
 import dreamstream as ds
 from dreamstream import dispatch
+from dreamstream.array import operators
 from dreamstream.engine import Engine
 from dreamstream.online.eager import EagerCall
 from dreamstream.online.session import Call, Session, StreamState
@@ -20,14 +21,14 @@ from dreamstream.online.session import Call, Session, StreamState
 
 def syncs_by_counts(monkeypatch):
     """Streams that have as many frames in this call count as being together."""
-    sync = dispatch._sync
+    sync = operators._sync
 
     def planted(request):
         counts = [e.counts for e in request.edges]
         if not all(c is not None and np.array_equal(c, counts[0]) for c in counts):
             sync(request)
 
-    monkeypatch.setattr(dispatch, "_sync", planted)
+    monkeypatch.setattr(operators, "_sync", planted)
 
 
 def stale_weights(monkeypatch):
@@ -102,7 +103,7 @@ def aliased_frames(monkeypatch):
                 frames.append(values[0])
             return self._op.run(values, inputs, outputs, ended, states, *more)
 
-    monkeypatch.setattr(dispatch, "operator", lambda *args: Aliasing(operator(*args)))
+    monkeypatch.setattr(operators, "operator", lambda *args: Aliasing(operator(*args)))
 
 
 def padding_read(monkeypatch):
@@ -213,7 +214,7 @@ def late_by_a_call(monkeypatch):
                 c[~ended, 2] = np.maximum(c[~ended, 2] - 1, 0)
             return out
 
-    monkeypatch.setattr(dispatch, "operator", lambda *args: Late(operator(*args)))
+    monkeypatch.setattr(operators, "operator", lambda *args: Late(operator(*args)))
 
 
 PLANTED = [

@@ -283,3 +283,51 @@ def test_every_file_is_on_the_map(room):
     files = {str(f.relative_to(home)) for f in home.rglob("*.py") if f.name != "__init__.py"}
     assert {name for name in named if not name.endswith("__init__.py")} == files
     assert len(set(named)) == len(named)
+
+
+#: Where names of other files are set when the package is loaded: what assembles the front end of torch, and what
+#: gives both kinds of tensors their class and their methods.
+ASSEMBLE = {"torch/__init__.py", "array/tensor.py", "torch/outside/__init__.py"}
+#: What `global` changes: the door that arrays reach, what loads torch, a tensor's maker, and the seeded generator.
+CHANGED = {
+    "array/hook.py": {"_apply"},
+    "stream/foreign.py": {"_load"},
+    "autograd.py": {"_as_tensor"},
+    "array/creation.py": {"_generator"},
+}
+
+
+def set_elsewhere(path: Path) -> list[str]:
+    """Give the attributes of imported modules and classes that a file sets when it is loaded."""
+    tree = ast.parse(path.read_text())
+    imports = [a for n in ast.walk(tree) if isinstance(n, (ast.Import, ast.ImportFrom)) for a in n.names]
+    names = {(a.asname or a.name).partition(".")[0] for a in imports}
+    found, left = [], list[ast.AST](tree.body)
+    while left:
+        node = left.pop()
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
+            continue
+        if isinstance(node, ast.For) and names & {n.id for n in ast.walk(node.iter) if isinstance(n, ast.Name)}:
+            names |= {n.id for n in ast.walk(node.target) if isinstance(n, ast.Name)}
+        if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+            found.append((node.value, ast.unparse(node)))
+        if isinstance(node, ast.Call) and ast.unparse(node.func) == "setattr":
+            found.append((node.args[0], ast.unparse(node.args[0])))
+        left += ast.iter_child_nodes(node)
+    return sorted(text for of, text in found if ast.unparse(of).partition(".")[0] in names)
+
+
+def test_who_assembles():
+    """No other file fills another's slots when it is loaded."""
+    package = source_tree.ROOT / "dreamstream"
+    found = {p.relative_to(package).as_posix(): set_elsewhere(p) for p in package.rglob("*.py")}
+    assert {name for name, what in found.items() if what} == ASSEMBLE, found
+    changed = {name: re.findall(r"^ +global (.*)$", (package / name).read_text(), re.MULTILINE) for name in found}
+    said = {name: {*", ".join(names).split(", ")} for name, names in changed.items() if names}
+    assert said == CHANGED
+
+
+def test_a_slot_that_another_fills_is_found(tmp_path):
+    for text in ("a.b = 1", "a.B.c, d = 1, 2", "for k in (a,):\n    setattr(k, 'c', 1)"):
+        (tmp_path / "file.py").write_text(f"from . import a\n{text}\n\n\nclass C:\n    d = a\n\n\nC.d = 1\n")
+        assert len(set_elsewhere(tmp_path / "file.py")) == 1

@@ -10,8 +10,9 @@ import numpy as np
 
 from ...array import Tensor
 from ...array.deferred import Deferred
+from ...array.operators import run
 from ...array.scores import Scores
-from ...dispatch import apply, run
+from ...dispatch import apply
 from ...errors import NotStreamableError, ShapeError
 from ...stream.edge import Request
 from ...stream.rules import Length, open_branch

@@ -12,11 +12,11 @@ import numpy as np
 import torch
 
 from ... import _core
+from ...array.operators import operator
 from ...engine import Engine
 from ...engine.weights import FORMATS
 from ...errors import NotStreamableError
 from ...operations import row_of
-from ...plain_operators import operator
 from .integers import Counter, Pair
 
 

@@ -34,7 +34,7 @@ from ...stream.rules import Length, Quotient, open_branch
 from ...stream.tree import leaves
 from ...stream.where import INSTEAD, RETURNED, WRITTEN, is_of_streams, passes_on, refused
 from ..private import active_modes, enter_mode, leave_innermost_mode, set_gradients
-from ..tensor.stream_tensor import SHELL, TAKERS, StreamTensor
+from ..tensor.stream_tensor import SHELL, StreamTensor
 from .arguments import (
     ATOMS,
     DEFERRED,
@@ -542,7 +542,7 @@ def _of_lengths(func: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, A
     return out.item() if isinstance(args[0], Quotient) and name not in ("tensor", "as_tensor") else out
 
 
-def _call(func: Any, types: Any, args: Any, kwargs: Any) -> Any:
+def call(func: Any, types: Any, args: Any, kwargs: Any) -> Any:
     """What a stream calls by itself: the forward that is running, if one is."""
     forward = _CURRENT.get(None)
     if forward is not None:
@@ -552,7 +552,7 @@ def _call(func: Any, types: Any, args: Any, kwargs: Any) -> Any:
     raise ModeError.here(f"{func.__name__}: {RETURNED}")
 
 
-def _call_beneath(func: Any, types: Any, args: Any, kwargs: Any) -> Any:
+def call_beneath(func: Any, types: Any, args: Any, kwargs: Any) -> Any:
     """Refuse what torch's functions are not asked about."""
     error = NotStreamableError.here(f"{func} on a stream inside a forward,", f": {COMPILED}")
     forward = _CURRENT.get()
@@ -561,14 +561,10 @@ def _call_beneath(func: Any, types: Any, args: Any, kwargs: Any) -> Any:
     raise error
 
 
-def _note_alias(x: Any) -> None:
+def note_alias(x: Any) -> None:
     if (forward := _CURRENT.get()) is not None and forward.gradients is not None:
         forward.gradients.note(x)
 
 
-for _kind in (Symbolic, Quotient, BatchTensor):
-    _of_kind = classmethod(lambda cls, func, types, args=(), kwargs=None: _call(func, types, args, kwargs or {}))
-    setattr(_kind, "__torch_function__", _of_kind)  # noqa: B010
-TAKERS.inside = _call
-TAKERS.beneath = _call_beneath
-TAKERS.aliased = _note_alias
+#: ``__torch_function__`` of what stands for sizes and constants of the batch.
+CALL_OF_SIZES = classmethod(lambda cls, func, types, args=(), kwargs=None: call(func, types, args, kwargs or {}))

@@ -18,7 +18,7 @@ from ...operations import OPERATIONS, RELATIONS, ours
 from ...stream.tree import leaves, map_leaves
 from ...stream.where import refuse_offline
 from ..tensor.padded_size import PaddedSize, without_padded_sizes
-from ..tensor.stream_tensor import TAKERS, StreamTensor, collates
+from ..tensor.stream_tensor import StreamTensor, collates
 from . import along, parts, products, reductions, shapes  # noqa: F401  (each enters its rules)
 from .common import ASSIGNED, RULES, Rule, name_of, plain, run, streams_in, unknown
 from .losses import LOSSES
@@ -156,5 +156,3 @@ for _name in (
     for _twin in (_name, _name + "_"):
         if callable(getattr(torch.Tensor, _twin, None)) and not _name.startswith("__"):
             setattr(StreamTensor, _twin, _by_name(getattr(torch.Tensor, _twin)))
-
-TAKERS.outside = call

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from ... import _core
 from ...array.dtypes import nominal
-from ...plain_operators import MAKERS
+from ...array.operators import MAKERS
 from ..private import without_functions
 from .kernels import Kernel, Step
 from .kernels.pointwise import TYPES, aligned

@@ -19,7 +19,7 @@ from ...stream.metadata import StreamMetadata
 from ...stream.rules import BATCH, LENGTH, ONE, Names, read_rate
 from .known import Info, check
 from .padding import cleaned
-from .stream_tensor import TAKERS, StreamTensor
+from .stream_tensor import StreamTensor
 
 
 def stream_tensor(
@@ -198,4 +198,3 @@ def _keep(array: Tensor) -> Tensor:
 
 
 register_arrays(Tensor, _join, _keep)
-TAKERS.making = as_stream_tensor

@@ -9,15 +9,22 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
+import numpy as np
+
 from .. import _core
 from ..array.stream_creation import stream_tensor
 from ..errors import CaptureError, ModeError, NotStreamableError
+from ..online.front import Front
+from ..online.handle import VARIANTS
+from ..online.patch import as_it_was, front_of, patch_module
 from ..operations import row_of
 from ..stream.context import Context
-from .front import Front
-from .handle import VARIANTS
+from ..stream.tree import leaves
+from .capture import captured
+from .explain import in_full
+from .load import MOST_BYTES
 from .outlook import Node, outlook
-from .patch import as_it_was, front_of, patch_module
+from .spec import read_specs
 
 
 @dataclass(frozen=True)
@@ -172,18 +179,28 @@ def _is_memory(node: Node, plan: Mapping[str, Any]) -> bool:
     return node.once and plan["grows"]
 
 
-#: Filled by the engine: captures and plans a model, with every node as an output.
-_plan: Callable[..., Any] | None = None
-#: Reads what `audit` is told of inputs.
-_read_specs: Callable[..., Any]
-#: Makes of an error one that says all that is in the way.
-_in_full: Callable[..., Any]
-
-
-def set_capture(plan: Callable[..., Any], read_specs: Callable[..., Any], in_full: Callable[..., Any]) -> None:
-    """Set what plans a model for `audit`, reads its inputs' specs, and says all that is in its way."""
-    global _plan, _read_specs, _in_full
-    _plan, _read_specs, _in_full = plan, read_specs, in_full
+def _plan(model: Any, spec: Any, rate: Any, dtype: Any, skew: int) -> tuple[_core.Engine, list[Node], int, Any]:
+    """Plan a model with every node as an output after its own; return also the nodes and the first rate."""
+    capture, result = captured(model, spec, rate, dtype, True)
+    tensors = leaves(result)
+    edges = [x.edge for x in tensors] + [edge for _, _, edge in capture.nodes]
+    for edge in edges:
+        capture.graph.output(edge.handle)
+    core = _core.Engine(capture.graph, skew=skew, max_bytes=MOST_BYTES)  # it is not run
+    nodes = [
+        Node(
+            path,
+            request.name,
+            edge.rate,
+            request.edges[0].rate,
+            request.op.attributes,
+            [None if w is None else tuple(w.shape) for w in request.weights],
+            edge.line.static,
+            np.dtype(edge.line.dtype).itemsize * math.prod(edge.line.features),
+        )
+        for path, request, edge in capture.nodes
+    ]
+    return core, nodes, len(tensors), capture.specs[0].rate
 
 
 def _kept_by_calls(
@@ -256,8 +273,6 @@ def audit(
         are known. The message, and `refusals`, have all that stands in the way, each with its line and what would
         work.
     """
-    if _plan is None:
-        raise RuntimeError("the engine is not loaded; import dreamstream")
     front = front_of(model, "audit")
     front.parts(model)  # which refuses what is scripted
     try:
@@ -266,7 +281,7 @@ def audit(
                 patch_module(model, unstreamable="buffer", context=context)
             core, nodes, n_outputs, rate0 = _plan(model, spec, 1 if rate is None else rate, dtype, skew)
     except (NotStreamableError, CaptureError) as error:
-        raise _in_full(error, model, spec, 1 if rate is None else rate, dtype, True, context) from None
+        raise in_full(error, model, spec, 1 if rate is None else rate, dtype, True, context) from None
     planned = {n["id"]: n for n in core.nodes}
     modules = dict(model.named_modules())
     groups: dict[str, list[int]] = {}
@@ -276,16 +291,15 @@ def audit(
     def latency(delay: float) -> float | None:
         return None if rate is None else float(1000 * delay / rate0)
 
+    delays, fields = ([math.inf if n is None else n for n in of] for of in (core.delays, core.fields))
     rows = []
     kept = sum(core.input_bytes)
     if kept:  # what the layers that read the model's input need of it
         rows.append(AuditRow("(input)", "", (), 0, 1, Fraction(1), kept, True, "", latency(0)))
     for path, indices in groups.items():
         last = indices[-1]
-        delay, field = (
-            math.inf if n[n_outputs + last] is None else n[n_outputs + last] for n in (core.delays, core.fields)
-        )
-        field = 0 if nodes[last].once else field
+        delay = delays[n_outputs + last]
+        field = 0 if nodes[last].once else fields[n_outputs + last]
         kept = sum(planned[i]["kept_bytes"] + planned[i]["carried_bytes"] for i in indices if i in planned)
         waiting = [i for i in indices if i in planned and planned[i]["whole"]]
         seen = [outlook(nodes[i], i in waiting) for i in indices]
@@ -315,11 +329,10 @@ def audit(
                 sum(nodes[i].frame_bytes for i in indices if i in planned and _is_memory(nodes[i], planned[i])),
             )
         )
-    delays = [math.inf if d is None else d for d in core.delays[:n_outputs]]
-    fields = [math.inf if f is None else f for f in core.fields[:n_outputs]]
+    latest = max(delays[:n_outputs])
     state = core.state_size, core.state_bytes_per_frame
     training: tuple[int, ...] = ()
     if train_variant is not None:
-        specs = _read_specs(model, spec, 1 if rate is None else rate, dtype)
+        specs = read_specs(model, spec, 1 if rate is None else rate, dtype)
         training = tuple(_kept_by_calls(front, model, specs, train_variant, chunk, ids, n_calls))
-    return Audit(rows, max(delays), max(fields), *state, latency(max(delays)), max_delay, training)
+    return Audit(rows, latest, max(fields[:n_outputs]), *state, latency(latest), max_delay, training)
