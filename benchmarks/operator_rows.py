@@ -298,7 +298,7 @@ BINARY_POSITIVE = [row.name for row in operations.BINARY if row.domain in ("base
 #: Methods that are made of operators, by the last of these.
 COMPOSED = {
     "tan": "div", "exp2": "pow", "frac": "sub", "sinc": "where", "deg2rad": "mul", "rad2deg": "mul", "isnan": "ne",
-    "isinf": "eq", "isfinite": "lt", "signbit": "lt", "logit": "log", "nan_to_num": "where", "xlogy": "where",
+    "isinf": "eq", "isfinite": "lt", "signbit": "lt", "nan_to_num": "where", "xlogy": "where",
     "logaddexp": "where", "heaviside": "where", "fmax": "where", "fmin": "where", "std": "sqrt",
 }  # fmt: skip
 OF_NUMBER = ()
