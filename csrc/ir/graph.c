@@ -291,8 +291,9 @@ ds_status ds_graph_store(ds_graph *graph, const ds_narrowing *nodes)
             if (node->weights[i].data && ds_op_stored(node->op, i) != DS_STORED_WIDE)
                 status = narrow_weight(graph, &node->weights[i], node->op, i);
         if (status != DS_OK && status != DS_NO_MEMORY)
-            return ds_fail(status, "%s (%s): %s", *node->path ? DS_SHOWN(node->path) : "the forward",
-                           node->op->def->name, ds_last_error());
+            return ds_fail(status, "%s (%s): %s",
+                           *node->path ? DS_SHOWN(node->path) : "the forward", node->op->def->name,
+                           ds_last_error());
         DS_TRY(status);
     }
     return DS_OK;

@@ -137,7 +137,8 @@ static PyObject *graph_store(PyObject *self, PyObject *numbers)
     if (!graph)
         return NULL;
     if (!PyBytes_Check(numbers) || (size_t)PyBytes_GET_SIZE(numbers) != graph->n_nodes)
-        return PyErr_Format(PyExc_ValueError, "store: expected bytes, one for each of %zu nodes", graph->n_nodes);
+        return PyErr_Format(PyExc_ValueError, "store: expected bytes, one for each of %zu nodes",
+                            graph->n_nodes);
     ds_narrowing *nodes = PyMem_New(ds_narrowing, graph->n_nodes + 1);
     if (!nodes)
         return PyErr_NoMemory();
@@ -157,7 +158,8 @@ static PyMethodDef graph_methods[] = {
      "node(name, attributes, inputs, weights, path='', weight_names=None) -> edges of its outputs"},
     {"output", graph_output, METH_O, "output(edge)"},
     {"store", graph_store, METH_O,
-     "store(numbers): for each node how its weights are stored from now on, as `read_model` has it"},
+     "store(numbers): for each node how its weights are stored from now on, as `read_model` has "
+     "it"},
     {NULL, NULL, 0, NULL},
 };
 
