@@ -8,7 +8,7 @@ all compute as many outputs. REASONS stand beside rows that are slower than torc
 from __future__ import annotations
 
 from collections.abc import Callable
-from operator import attrgetter
+from operator import attrgetter, methodcaller
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -295,6 +295,13 @@ UNARY = {
 FUNCTIONS = [row.name for row in operations.UNARY if not row.doc and row.name != "clamp"]
 BINARY = [row.name for row in operations.BINARY if row.domain in ("any", "ties") and hasattr(ds.Tensor, row.name)]
 BINARY_POSITIVE = [row.name for row in operations.BINARY if row.domain in ("base", "quarters")]
+#: Methods that are made of operators, by the last of these.
+COMPOSED = {
+    "tan": "div", "exp2": "pow", "frac": "sub", "sinc": "where", "deg2rad": "mul", "rad2deg": "mul", "isnan": "ne",
+    "isinf": "eq", "isfinite": "lt", "signbit": "lt", "nan_to_num": "where", "xlogy": "where",
+    "logaddexp": "where", "heaviside": "where", "fmax": "where", "fmin": "where", "std": "sqrt",
+}  # fmt: skip
+OF_NUMBER = ()
 
 
 def method(name: str, kind: str = "normal", n_inputs: int = 1) -> Row:
@@ -308,6 +315,12 @@ def method(name: str, kind: str = "normal", n_inputs: int = 1) -> Row:
 def function(name: str, *args: Any, **kwargs: Any) -> Row:
     ours, theirs = getattr(F, name), getattr(T, name)
     return Row(name, "128", lambda x: ours(x, *args, **kwargs), {FRAMES: lambda x: theirs(x, *args, **kwargs)})
+
+
+def composed(name: str, operator: str) -> Row:
+    """A method that is made of several operators."""
+    call = methodcaller(name, *((2.0,) if name in OF_NUMBER else ()))
+    return same(operator, f"{name}, 128", call, kind="positive")
 
 
 def transform(name: str) -> Row:
@@ -383,6 +396,7 @@ def rows() -> list[Row]:
         same("cast", "to int64, 128", lambda x: x.long()),
         *map(function, FUNCTIONS),
         *[function(name, dim=-1) for name in ("softmax", "log_softmax", "glu")],
+        *[composed(name, operator) for name, operator in COMPOSED.items()],
         *[Row("rfft", f"{n}", lambda x: F.rfft(x)[0], {FRAMES: lambda x: torch.fft.rfft(x).real}, ((n,),))
           for n in (400, 512)],
         Row("irfft", "400", F.irfft, {FRAMES: lambda x, y: torch.fft.irfft(torch.complex(x, y))}, ((201,),) * 2),
@@ -433,5 +447,6 @@ REASONS = {
 NO_ROW = {
     "adaptive_pool": "its windows follow from the length: what it gives, it gives at the end",
     "sort": "its frames are there at the end",
+    "scan": "a loop of the forward's own: loops.py times some",
     **dict.fromkeys(("gru_within", "lstm_within", "rnn_within"), "those of gru, lstm and rnn, within each frame"),
 }

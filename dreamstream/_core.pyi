@@ -170,6 +170,9 @@ class Graph:
         weight_names: tuple[str | None, ...] | None = None,
     ) -> list[int]: ...
     def output(self, edge: int) -> None: ...
+    def store(self, numbers: bytes) -> None:
+        """For each node how its weights are stored from now on, as `read_model` has it; none is narrow yet."""
+
     def nodes(self) -> list[tuple[str, str, bool, int, int]]:
         """(operator, path, whether weights may be stored narrow, how they are, 4 more where rows are, its first
         output) of each."""

@@ -59,6 +59,8 @@ ds_status ds_step_rows(ds_step *step, size_t n_rows)
 #define WORTH_A_PART (WORTH_A_THREAD / 4)
 /* Rows with which a thread makes up for reading more than that; of experts, rows of each. */
 #define ROWS_PER_READING 16
+/* Rows that share a reading of weights from the cache. */
+#define ROWS_TOGETHER 64
 
 /* Refuses absurd numbers of new frames, before anything is added up. */
 static ds_status check_frames(const ds_step *s)
@@ -87,10 +89,10 @@ static bool splits_within(const ds_plan *p, double n_rows, double frames)
             frames * p->frame_work > WORTH_A_PART * (double)p->graph->n_nodes);
 }
 
-/* Into how many parts the rows are split; workers are woken where they will have something to do. Where weights
+/* Into how many parts threads split the rows; workers are woken where they will have something to do. Where weights
  * don't stay in the cache, a part must have rows enough for each of them to be worth reading: else all rows
  * stay together, and nodes split themselves. */
-static size_t count_groups(ds_step *s)
+static size_t count_parts(ds_step *s)
 {
     const ds_plan *p = s->plan;
     const size_t n_threads = ds_pool_threads(s->pool);
@@ -112,6 +114,16 @@ static size_t count_groups(ds_step *s)
     if (apart || s->within)
         ds_pool_wake(s->pool);
     return apart ? n_groups : 1;
+}
+
+/* Into how many groups the rows are split: parts, and of many rows, where weights stay in the cache, so few that
+ * their frames stay there, too, from node to node. */
+static size_t count_groups(ds_step *s)
+{
+    const size_t parts = count_parts(s);
+    const size_t blocks =
+        s->within || s->plan->read_bytes > 2 * DS_CACHED_BYTES ? 1 : s->n_rows / ROWS_TOGETHER;
+    return parts > blocks ? parts : blocks;
 }
 
 /* Splits the rows into runs of about equal numbers of new frames; each group gets its part of all whose size

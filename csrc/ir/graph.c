@@ -247,6 +247,58 @@ ds_status ds_graph_node(ds_graph *graph, int *outputs, const ds_op_def *def, con
     return DS_OK;
 }
 
+/* Who owned a weight's data before: another weight that has it does from now on, or it goes. */
+static void leave_data(ds_graph *graph, void *data, size_t n_bytes)
+{
+    for (size_t j = 0; j < graph->n_nodes; j++)
+        for (int i = 0; i < graph->nodes[j].op->n_weights; i++)
+            if (graph->nodes[j].weights[i].data == data) {
+                graph->nodes[j].weights[i].borrowed = false;
+                return;
+            }
+    ds_release(&graph->allocator, data, n_bytes);
+}
+
+/* Replaces a weight by what its operator stores of it, or by an equal one of its name that was replaced before. */
+static ds_status narrow_weight(ds_graph *graph, ds_weight *weight, const ds_op *op, int i)
+{
+    ds_weight own = *weight;
+    own.data = NULL;
+    ds_status status = own_weight(graph, &own, op, i, weight->data, weight->name);
+    if (status != DS_OK) {
+        ds_release(&graph->allocator, own.data, own.n_bytes);
+        return status;
+    }
+    const ds_weight before = *weight;
+    void *found = find_weight(graph, &op->weight[i], weight->name, own.data);
+    if (found)
+        ds_release(&graph->allocator, own.data, own.n_bytes);
+    weight->data = found ? found : own.data;
+    weight->borrowed = found != NULL && (before.borrowed || found != before.data);
+    if (!before.borrowed && weight->data != before.data)
+        leave_data(graph, before.data, before.n_bytes);
+    return DS_OK;
+}
+
+ds_status ds_graph_store(ds_graph *graph, const ds_narrowing *nodes)
+{
+    ds_graph_origin(graph, graph->origin);
+    graph->has_fingerprint = false;
+    for (size_t j = 0; j < graph->n_nodes; j++) {
+        const ds_node *node = &graph->nodes[j];
+        ds_status status = ds_op_store(node->op, nodes[j]);
+        for (int i = 0; status == DS_OK && i < node->op->n_weights; i++)
+            if (node->weights[i].data && ds_op_stored(node->op, i) != DS_STORED_WIDE)
+                status = narrow_weight(graph, &node->weights[i], node->op, i);
+        if (status != DS_OK && status != DS_NO_MEMORY)
+            return ds_fail(status, "%s (%s): %s",
+                           *node->path ? DS_SHOWN(node->path) : "the forward", node->op->def->name,
+                           ds_last_error());
+        DS_TRY(status);
+    }
+    return DS_OK;
+}
+
 ds_status ds_graph_output(ds_graph *graph, int edge)
 {
     DS_CHECK(edge >= 0 && (size_t)edge < graph->n_edges, DS_ARGUMENT,

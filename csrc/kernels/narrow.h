@@ -117,7 +117,8 @@ static inline float ds_widened(ds_stored stored, const void *from, float scale)
 static inline void ds_narrowed(ds_stored stored, void *to, float x, float scale)
 {
     if (stored == DS_STORED_INT8) {
-        *(int8_t *)to = (int8_t)(scale > 0 ? rintf(x / scale) : isnan(scale) ? 1.0f : 0.0f);
+        const float whole = (x / scale + 0x1.8p23f) - 0x1.8p23f; /* rounded; rintf may be a call */
+        *(int8_t *)to = (int8_t)(scale > 0 ? whole : isnan(scale) ? 1.0f : 0.0f);
         return;
     }
     const uint16_t half = stored == DS_STORED_BF16 ? ds_bf16_of_float(x) : ds_fp16_of_float(x);
@@ -139,6 +140,17 @@ static inline float ds_narrow_scale(float greatest)
 static inline float ds_narrow_greatest(float greatest, float x)
 {
     return isnan(x) || fabsf(x) > greatest ? fabsf(x) : greatest;
+}
+
+/* That of n numbers: as bits, where NaN is beyond all others, which compilers make vectors of. */
+static inline float ds_narrow_greatest_of(const float *x, size_t n)
+{
+    int32_t most = 0;
+    for (size_t i = 0; i < n; i++) {
+        const int32_t bits = (int32_t)(ds_float_bits(x[i]) & INT32_MAX);
+        most = bits > most ? bits : most;
+    }
+    return ds_float_of_bits((uint32_t)most);
 }
 
 #endif

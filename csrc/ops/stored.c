@@ -64,8 +64,8 @@ static void narrow_scales(const ds_op *op, int i, float *scales, const float *fr
     const size_t n = ds_signature_bytes(&shape) / sizeof(float), places = n / n_runs;
     for (size_t r = 0; r < n_runs; r++, from += run, scales += places) {
         for (size_t place = 0; place < places; place++) {
-            float greatest = 0;
-            for (size_t e = place; e < run; e += places)
+            float greatest = places == 1 ? ds_narrow_greatest_of(from, run) : 0;
+            for (size_t e = place; e < run && places > 1; e += places)
                 greatest = ds_narrow_greatest(greatest, from[e]);
             scales[place] = greatest;
         }
@@ -92,7 +92,15 @@ size_t ds_op_narrowed(const ds_op *op, int i, const float *from, float *scales, 
     if (scaled)
         narrow_scales(op, i, scales, from);
     for (size_t first = 0; first < n; first += run, scales += scaled ? places : 0) {
-        for (size_t e = first, place = 0; e < first + run; e++) {
+        for (size_t e = first; e < first + run && scaled && places == 1; e++) {
+            int8_t element;
+            ds_narrowed(DS_STORED_INT8, &element, from[e], scales[0]);
+            if (stored != NULL)
+                stored[e] = (char)element;
+            if (wide != NULL)
+                wide[e] = ds_widened(DS_STORED_INT8, &element, scales[0]);
+        }
+        for (size_t e = first, place = 0; e < first + run && !(scaled && places == 1); e++) {
             const float scale = scaled ? scales[place] : 1;
             uint16_t element = 0;
             ds_narrowed(how, &element, from[e], scale);

@@ -131,6 +131,24 @@ static PyObject *graph_nodes(PyObject *self, PyObject *Py_UNUSED(unused))
     return graph ? ds_build_list(graph->n_nodes, build_node, graph->nodes) : NULL;
 }
 
+static PyObject *graph_store(PyObject *self, PyObject *numbers)
+{
+    ds_graph *graph = graph_of(self);
+    if (!graph)
+        return NULL;
+    if (!PyBytes_Check(numbers) || (size_t)PyBytes_GET_SIZE(numbers) != graph->n_nodes)
+        return PyErr_Format(PyExc_ValueError, "store: expected bytes, one for each of %zu nodes",
+                            graph->n_nodes);
+    ds_narrowing *nodes = PyMem_New(ds_narrowing, graph->n_nodes + 1);
+    if (!nodes)
+        return PyErr_NoMemory();
+    for (size_t i = 0; i < graph->n_nodes; i++)
+        nodes[i] = ds_parse_narrowing(PyBytes_AS_STRING(numbers)[i]);
+    const ds_status status = ds_graph_store(graph, nodes);
+    PyMem_Free(nodes);
+    return ds_unless_failed(ds_module_of(Py_TYPE(self)), status, Py_NewRef(Py_None));
+}
+
 static PyMethodDef graph_methods[] = {
     {"nodes", graph_nodes, METH_NOARGS,
      "nodes() -> [(operator, path, narrows, stored, first output)]"},
@@ -139,6 +157,9 @@ static PyMethodDef graph_methods[] = {
     {"node", graph_node, METH_VARARGS,
      "node(name, attributes, inputs, weights, path='', weight_names=None) -> edges of its outputs"},
     {"output", graph_output, METH_O, "output(edge)"},
+    {"store", graph_store, METH_O,
+     "store(numbers): for each node how its weights are stored from now on, as `read_model` has "
+     "it"},
     {NULL, NULL, 0, NULL},
 };
 

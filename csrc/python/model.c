@@ -81,7 +81,7 @@ PyObject *ds_read_model(PyObject *module, PyObject *args)
     const ds_allocator a = ds_allocator_current();
     ds_narrowing *nodes = PyMem_New(ds_narrowing, (size_t)n_stored);
     for (Py_ssize_t i = 0; nodes && i < n_stored; i++)
-        nodes[i] = (ds_narrowing){(ds_stored)(numbers[i] & 3), (numbers[i] & 4) != 0};
+        nodes[i] = ds_parse_narrowing(numbers[i]);
     ds_model_stored stored = {.nodes = nodes, .n = nodes ? (size_t)n_stored : 0};
     if (before && before->graph)
         ds_graph_origin(before->graph, stored.origin);

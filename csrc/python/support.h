@@ -88,6 +88,11 @@ int ds_parse_signature(ds_module *m, PyObject *tuple, int has_rate, ds_signature
 /* A sequence of them, at most `limit`; None gives dtype 0. */
 int ds_parse_signatures(ds_module *m, PyObject *sequence, int has_rate, ds_signature *signatures,
                         size_t limit, size_t *n);
+/* How a node's weights are stored, by the number that Python has for it: 4 more where products are of rows stored so. */
+static inline ds_narrowing ds_parse_narrowing(char number)
+{
+    return (ds_narrowing){(ds_stored)(number & 3), (number & 4) != 0};
+}
 PyObject *ds_build_signature(const ds_signature *signature);
 PyObject *ds_build_outputs(const ds_op *op); /* a list of them */
 /* Attributes of a definition from a mapping; texts point into the mapping's strings. Fills at most

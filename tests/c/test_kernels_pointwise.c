@@ -14,6 +14,32 @@ static void fill_mixed(void *array, size_t element, size_t n)
     }
 }
 
+/* One base to many powers, and many powers of one base each: the same bits. */
+static void test_power_of_one_base(const ds_kernels *kernels, size_t real)
+{
+    static const double bases[] = {2, 10, 0.3, 1, 0, -2, 1e30, 1e-40};
+    /* first those that are multiplications or roots */
+    static const double exponents[] = {0, 1, 2, 3, -1, -2, 0.5, -0.5, (double)INFINITY};
+    const ds_real_kernels *const k = &kernels->real[real];
+    double a[LONGEST], b[LONGEST], one[LONGEST], each[LONGEST];
+    for (size_t i = 0; i < sizeof bases / sizeof *bases; i++) {
+        fill_mixed(b, k->element, LONGEST);
+        for (size_t j = 0; j < LONGEST; j++) {
+            const double exponent = j < 9 ? exponents[j] : get(b, k->element, j);
+            if (real == 0) {
+                ((float *)(void *)a)[j] = (float)bases[i];
+                ((float *)(void *)b)[j] = (float)exponent;
+            } else {
+                a[j] = bases[i];
+                b[j] = exponent;
+            }
+        }
+        k->binary(DS_BINARY_POW, one, a, b, LONGEST, 0, 1);
+        k->binary(DS_BINARY_POW, each, a, b, LONGEST, 1, 1);
+        CHECK(same(one, each, k->element, LONGEST));
+    }
+}
+
 static void test_binary(const ds_kernels *const *variants, size_t n_variants, size_t real)
 {
     const size_t e = variants[0]->real[real].element;
@@ -148,6 +174,8 @@ int main(void)
     test_rests(variants, n_variants);
     for (size_t real = 0; real < 2; real++) {
         test_binary(variants, n_variants, real);
+        for (size_t v = 0; v < n_variants; v++)
+            test_power_of_one_base(variants[v], real);
         test_compare(variants, n_variants, real);
         test_where(variants, n_variants, real);
     }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import math
+import sys
 from typing import Any
 
 import numpy as np
@@ -53,6 +54,22 @@ def round_layer(layer: Any, how: str) -> None:
         else:
             w = rounded(w, how, len(w))
         weight.detach().copy_(ds.tensor(w))
+
+
+SPEC_TIED = ("B", "L", 64)
+
+
+class Tied(nn.Module):
+    """Two layers that share a weight, one of its own, and one layer twice."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        ds.manual_seed(0)
+        self.first, self.second, self.own = (nn.Linear(64, 64) for _ in range(3))
+        self.second.weight = self.first.weight
+
+    def forward(self, x: Any) -> Any:
+        return self.first(self.second(self.first(x)) + self.own(x))
 
 
 def wide_twin(how: str) -> Net:
@@ -120,6 +137,19 @@ def test_snapshots_go_across_formats():
     exchanged([*engines, ds.load(content(engines[1]), weights="int8")])
     with pytest.raises(ds.FormatError, match="another model"):
         ds.compile(wide_twin("bf16"), SPEC).restore(engines[0].snapshot("a"), "c")
+
+
+@pytest.mark.parametrize("how", [{kind: f} for kind, f in itertools.product(("weights", "products"), NARROW)
+                                 if (kind, f) != ("products", "fp16")])  # fmt: skip
+@pytest.mark.parametrize("verify", [False, True])
+def test_compile_stores_at_once_what_a_file_would(how, verify, monkeypatch):
+    """No file is written and read for it."""
+    model = Tied()
+    want = ds.load(content(ds.compile(model, SPEC_TIED, verify=False)), **how)
+    monkeypatch.setattr(sys.modules["dreamstream.engine.load"], "bytes_of", None)
+    engine = ds.compile(model, SPEC_TIED, verify=verify, **how)
+    assert engine.weights_size == want.weights_size < 4 * 2 * 64 * 64
+    assert content(engine) == content(want)
 
 
 def test_memory():
