@@ -97,7 +97,7 @@ class Mish(Derived):
     def forward(self, input: Tensor) -> Tensor: ...
 
 class RReLU(Derived):
-    """x above zero and x times the mean of `lower` and `upper` below."""
+    """x above zero, and x times a slope below, which every element draws for itself in training."""
     def __init__(
         self,
         lower: float = 0.125,

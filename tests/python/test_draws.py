@@ -42,6 +42,7 @@ CASES = {
     "dropout": lambda: [nn.Dropout(0.3)],
     "two at one place": lambda: [nn.Dropout(0.3), nn.Sequential(nn.Dropout(0.2), nn.Dropout(0.5))],
     "alpha": lambda: [nn.AlphaDropout(0.3)],
+    "leaking": lambda: [nn.RReLU(), nn.RReLU(0.1, 0.9)],
     "channels": lambda: [nn.Dropout1d(0.4)],
     "channels, alpha": lambda: [nn.FeatureAlphaDropout(0.4)],
     "attention": lambda: [nn.MultiheadAttention(8, 2, dropout=0.3, batch_first=True, context=BLOCK)],
@@ -278,7 +279,7 @@ def test_batch_norm_refuses_streams_that_go_on_and_keeps_its_statistics():
     ds.patch_module(own).train().online()
     before = {k: v.numpy().copy() for k, v in own.state_dict().items()}
     x = RNG.standard_normal((3, 9))
-    with pytest.raises(ds.ModeError, match=r"whole streams, but these go on; call bn\.eval\(\)") as raised:
+    with pytest.raises(ds.ModeError, match=r"whole streams, but these go on; call eval\(\)") as raised:
         own(ds.stream_tensor([x, x], ids=["a", "b"], sos=True, eos=[True, False]))
     assert raised.value.ids == ("b",)
     assert all(np.array_equal(v.numpy(), before[k]) for k, v in own.state_dict().items())
