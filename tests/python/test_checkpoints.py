@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import random
@@ -158,8 +159,9 @@ def test_whole_files_that_are_on_the_tape_begin_again(front, variant, tmp_path):
 
 
 def dropping(front, seed=0):
-    """A network whose layers draw: what is dropped, and slopes."""
+    """A network whose layers draw: what is dropped, slopes, a gate's noise."""
     lib = library(front)
+    gates = importlib.import_module("dreamstream.nn.gates" if lib is ds else "dreamstream.torch.nn")
 
     class Dropping(lib.nn.Module):
         def __init__(self):
@@ -168,10 +170,10 @@ def dropping(front, seed=0):
                 lib.nn.Conv1d(3, 8, 4, stride=2, padding=2), lib.nn.RReLU(), lib.nn.Dropout(0.3)
             )
             self.rnn = lib.nn.GRU(8, 5, num_layers=2, dropout=0.4, batch_first=True)
-            self.head = lib.nn.Linear(5, 5)
+            self.gate, self.head = gates.NoisyGate(5, 6, top_k=2, seed=1), lib.nn.Linear(6, 5)
 
         def forward(self, x):
-            return self.head(self.rnn(self.conv(x).transpose(1, 2))[0])
+            return self.head(self.gate.logits(self.rnn(self.conv(x).transpose(1, 2))[0]))
 
     lib.manual_seed(seed)
     return Dropping()
@@ -184,7 +186,7 @@ def test_what_is_drawn_is_the_same(front, variant, tmp_path):
     losses = Losses(tmp_path)
     whole = trainer_of(front, variant, callbacks=[losses], network=dropping)
     loss = whole.epoch(*loader_of("loader", variant))
-    for step in range(1, whole.steps, 1 if front == "dreamstream" else 8):
+    for step in range(1, whole.steps, 1 if front == "dreamstream" else 16):
         again = Losses()
         other = trainer_of(front, variant, 9, callbacks=[again], network=dropping)
         other.resume(tmp_path / f"{step}")
