@@ -202,6 +202,9 @@ class Record:
 
     _count = itertools.count()
 
+    fresh: ClassVar[bool] = False
+    """Whether nobody else refers to the arrays that `back` gives."""
+
     def __init__(
         self, name: str, parents: Sequence[Any], back: Back | str, reads: Iterable[Array] = (), n_outputs: int = 1
     ) -> None:
@@ -229,9 +232,13 @@ class Record:
         for array, edits in self.reads:
             if edits_of(array) != edits:
                 raise ModeError(
-                    f"backward: {self.name} needs a tensor of shape {array.shape} as it was, but it was written "
+                    f"backward: {self.name} needs {self.called(array)} as it was, but it was written "
                     "into in place after that; use .clone() before the write, or compute a new tensor"
                 )
+
+    def called(self, array: Array) -> str:
+        """Return what an array that it reads is called in messages."""
+        return f"a tensor of shape {array.shape}"
 
     def free(self) -> None:
         self.back, self.parents, self.reads = None, (), ()
@@ -290,10 +297,12 @@ class _Sums:
         self._arrays: dict[Any, Array] = {}
         self._own: set[Any] = set()
 
-    def add(self, key: Any, array: Array) -> None:
+    def add(self, key: Any, array: Array, fresh: bool = False) -> None:
         known = self._arrays.get(key)
         if known is None:
             self._arrays[key] = array
+            if fresh and isinstance(array, np.ndarray):
+                self._own.add(key)
         elif key in self._own:
             known += array
         elif isinstance(known, np.ndarray):
@@ -352,11 +361,11 @@ def gradients(
     sums, leaves = _Sums(), {}
     found: dict[Any, Array] = {}
 
-    def give(place: Any, array: Array) -> None:
+    def give(place: Any, array: Array, fresh: bool = False) -> None:
         key = _key(place)
         if not isinstance(place, tuple):
             leaves[key] = place
-        sums.add(key, array)
+        sums.add(key, array, fresh)
 
     for place, array in roots:
         give(place, array)
@@ -369,7 +378,7 @@ def gradients(
             assert callable(record.back)
             for place, made in zip(record.parents, record.back(*given)):
                 if place is not None and made is not None:
-                    give(place, made)
+                    give(place, made, record.fresh)
         if not retain_graph:
             record.free()
     for key, leaf in leaves.items():

@@ -113,10 +113,26 @@ def dropped(name: str, x: Any, p: float, channels: bool, alpha: bool) -> Any:
     if channels:
         shape = (*shape[:2], *(1,) * (len(shape) - 2)) if len(shape) > 2 else (*shape[:1], *(1,) * len(shape[1:]))
     if x.is_stream:  # the frames of one call, outside of forwards
-        frames = autograd.follow(Tensor._plain(x.value), autograd.source(x), "frames")
+        frames = _frames(x)
         kept = creation.generator().random(frames.shape) >= p
         return x.like(_plainly(frames, kept, p, alpha))
     return _plainly(x, creation.generator().random(shape) >= p, p, alpha)
+
+
+def _frames(x: StreamTensor) -> Any:
+    return autograd.follow(Tensor._plain(x.value), autograd.source(x), "frames")
+
+
+def leaking(x: Any, lower: float, upper: float) -> Any:
+    """Return a tensor whose elements up to zero are each multiplied by a slope of its own between two bounds."""
+    if x.is_stream and x.edge is not None:
+        entry_of("rrelu", x)
+        u = uniform("rrelu", x, x.value.shape[1:])
+        return _scaled("rrelu", x, np.where(x.value <= 0, lower + (upper - lower) * u, 1).astype(x.dtype), None)
+    frames = _frames(x) if x.is_stream else x
+    u = creation.generator().random(frames.shape)
+    out = frames * Tensor._plain(np.where(frames.numpy() <= 0, lower + (upper - lower) * u, 1).astype(x.dtype))
+    return x.like(out) if x.is_stream else out
 
 
 def factors(kept: Array, p: float, alpha: bool, dtype: Any) -> tuple[Array, Any]:

@@ -9,15 +9,17 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from .. import _core
-from ..errors import DTypeError, ShapeError, StreamIdError, StreamMismatchError
+from .. import _core, autograd
+from ..errors import DTypeError, ModeError, ShapeError, StreamIdError, StreamMismatchError
 from ..stream.foreign import bridge
 from ..stream.metadata import StreamMetadata
 from ..stream.rules import ONE, Names, check_names, default_names, read_rate
+from ..stream.tree import leaves
 from . import dtypes
 from .chunk_values import RowNames, Wanted, read_chunk, read_each
 from .dimension_arguments import in_c_order
 from .stream_tensor import StreamTensor
+from .tensor import Tensor
 
 Array = npt.NDArray[Any]
 
@@ -37,7 +39,7 @@ def stream_tensor(
     device: Any = None,
     requires_grad: bool = False,
 ) -> StreamTensor:
-    """Make a tensor of streams; the data are copied.
+    """Make a tensor of streams; the data are copied, and tensors hand their gradients on to what they follow from.
 
     Parameters
     ----------
@@ -66,7 +68,7 @@ def stream_tensor(
     device : device, optional
         Of torch's tensors; arrays live on the host.
     requires_grad : bool
-        Whether a gradient of the frames is wanted.
+        Whether the frames are a leaf that gets a gradient; the tensors that they were made of get none then.
 
     Returns
     -------
@@ -93,9 +95,7 @@ def stream_tensor(
         return torch.stream_tensor(data, meta, names, **own, **more)
     out = _build(data, meta, names, True, **own)
     out.restart = bool(restart)
-    if requires_grad:
-        out.requires_grad_()
-    return out
+    return out.detach().requires_grad_() if requires_grad else out
 
 
 def as_stream_tensor(
@@ -273,4 +273,32 @@ def _build(
         value = _core.joined(kept) if kept else empty
     features = iter(range(len(names)))
     dims = tuple(n if n in ("B", "L") else next(features) for n in names)
-    return StreamTensor._make(value, dims, names, meta, None, ONE if rate is None else read_rate(rate), None)
+    made = StreamTensor._make(value, dims, names, meta, None, ONE if rate is None else read_rate(rate), None)
+    return _following(made, data, names)
+
+
+def _following(made: StreamTensor, data: Any, names: Names) -> StreamTensor:
+    """Let frames have the gradient of the tensors that they were copied from, rows or one padded tensor."""
+    whole = isinstance(data, Tensor)
+    rows = [data] if whole else [*data] if isinstance(data, (list, tuple)) else []
+    tensors = [row if isinstance(row, Tensor) else None for row in rows]
+    nested = leaves([row for row in rows if isinstance(row, (list, tuple))])
+    if autograd.sources([x for x in nested if isinstance(x, Tensor)]):
+        raise ModeError(
+            "stream_tensor: tensors in nested lists would lose their gradients; give a tensor for each row, as "
+            "ds.stack() makes them, or .detach() them"
+        )
+    places = autograd.sources(tensors)
+    if places is None or made.dtype.kind != "f":
+        return made
+    at, axes = np.cumsum(made.lengths)[:-1], tuple(n for n in names if n != "B")
+
+    def back(slope: Array) -> list[Array | None]:
+        out: list[Any] = [None if t is None else np.zeros(t.shape, t.dtype) for t in tensors]
+        for row, frames in zip(np.moveaxis(out[0], names.index("B"), 0) if whole else out, np.split(slope, at)):
+            if row is not None:
+                _frames(row, axes)[: len(frames)] = frames
+        return out
+
+    made.grad_fn, made.output_nr = autograd.Record("stream_tensor", places, back), 0
+    return made

@@ -13,8 +13,9 @@ import numpy as np
 
 from .. import _core
 from ..array.stream_creation import stream_tensor
-from ..errors import CaptureError, ModeError, NotStreamableError
+from ..errors import CaptureError, NotStreamableError
 from ..online.front import Front
+from ..online.given import static
 from ..online.handle import VARIANTS
 from ..online.patch import as_it_was, front_of, patch_module
 from ..operations import row_of
@@ -207,8 +208,6 @@ def _kept_by_calls(
     front: Front, model: Any, specs: Sequence[Any], variant: str, chunk: int, ids: Sequence[str], n_calls: int
 ) -> Iterator[int]:
     """Yield the bytes that each of the first calls of streams adds to what their backward needs, for zeros."""
-    if any(s.once for s in specs):
-        raise ModeError("audit: what training keeps is not known for inputs that are given once")
     copied = copy.deepcopy(model)
     if not getattr(copied, "told_to_train", copied.training):
         copied.train()
@@ -218,8 +217,12 @@ def _kept_by_calls(
         for k in range(n_calls):
             if variant == VARIANTS[0]:
                 outputs.clear()
-            before, inputs = kept(outputs), {}
+            before, inputs = kept(outputs), dict[str, Any]()
             for s in specs:
+                if s.once:
+                    given = {i: front.zeros(copied, s.shape_of(chunk), s.dtype) for i in ids}
+                    inputs[s.name] = static(given, s.dimensions) if k == 0 else None
+                    continue
                 frames = front.zeros(copied, s.shape_of(int(chunk * s.rate / specs[0].rate)), s.dtype)
                 names = [d if isinstance(d, str) else None for d in s.dimensions]
                 inputs[s.name] = stream_tensor([frames] * len(ids), None, names, ids=ids, sos=k == 0)

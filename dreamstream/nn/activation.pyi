@@ -55,7 +55,7 @@ class Mish(Derived):
     def __init__(self, inplace: bool = False) -> None: ...
 
 class RReLU(Derived):
-    """x above zero and x times the mean of `lower` and `upper` below."""
+    """x above zero, and x times a slope below, which every element draws for itself in training."""
     def __init__(
         self, lower: float = 0.125, upper: float = 0.3333333333333333, inplace: bool = False
     ) -> None: ...

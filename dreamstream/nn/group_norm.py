@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..array import Tensor
-from ..errors import ModeError, ShapeError
+from ..errors import ShapeError
 from . import functional as F
 from .batch_norm import STATISTICS, ChannelNorm
 from .functional.texts import described
@@ -91,19 +91,15 @@ class _InstanceNorm(ChannelNorm):
         return self._normalised(input)
 
     def _normalised(self, x: Tensor) -> Tensor:
-        if self.training and self.track_running_stats:
-            raise ModeError(
-                f"{type(self).__name__} can't train: it would update its running statistics; call "
-                "eval() on it (or on the model), which uses them"
-            )
-        tracked = self.track_running_stats
-        mean, variance = self.running_mean, self.running_var
-        return F.instance_norm(x, mean, variance, self.weight, self.bias, not tracked, eps=self.eps)
+        tracked, mean, variance = self.track_running_stats, self.running_mean, self.running_var
+        of_input, part = self.training or not tracked, self.momentum or 0.0
+        return F.instance_norm(x, mean, variance, self.weight, self.bias, of_input, part, self.eps)
 
 
 @described(
     **STATISTICS,
-    track_running_stats="Whether there are running statistics, which then take the place of the input's own.",
+    track_running_stats="Whether there are running statistics, which in evaluation take the place of the input's "
+    "own.",
 )
 class InstanceNorm1d(_InstanceNorm):
     """``(x - mean) / sqrt(variance + eps) * weight + bias`` per row and channel.
@@ -118,7 +114,7 @@ class InstanceNorm1d(_InstanceNorm):
     Raises
     ------
     ModeError
-        In training with running statistics.
+        In training with running statistics, of streams that go on.
     ShapeError
         For inputs of other shapes.
     NotStreamableError

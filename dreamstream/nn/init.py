@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from ..array import Tensor
 from ..array.creation import generator
+from ..autograd import edited
 from ..errors import ShapeError
 
 __all__ = [
@@ -24,6 +25,7 @@ __all__ = [
 
 def _fill(tensor: Tensor, values: NDArray[Any] | float) -> Tensor:
     tensor.numpy()[...] = values
+    edited(tensor.numpy())
     return tensor
 
 

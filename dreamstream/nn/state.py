@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from .. import container
 from ..array import Tensor
+from ..autograd import edited
 from ..errors import FormatError
 from ..file_kinds import not_weights
 from .reparametrize import folded
@@ -81,6 +82,7 @@ def _copy(tensor: Tensor, value: NDArray[Any]) -> None:
     with np.errstate(over="ignore"):
         if tensor.numpy().flags.writeable:
             tensor.numpy()[...] = value
+            edited(tensor.numpy())
         else:
             tensor._array = value.astype(tensor.dtype)
 

@@ -421,7 +421,7 @@ class Patch:
                 edge.made = autograd.source(x) if taped else None
                 entered[id(x)] = StreamTensor.inside(x.value, x.dims, edge, x._names)
             if taped:
-                call.begin(self.train_variant != VARIANTS[0])
+                call.begin(module, self.train_variant != VARIANTS[0])
             if given:
                 call.remember([each.rows for each in given])
             for n, each in enumerate(given):

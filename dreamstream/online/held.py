@@ -107,7 +107,7 @@ class Held:
 
     def _settings(self) -> list[tuple[Callable[[Any], Any], Any]]:
         """Return the states of generators, and what else a forward may set, each with what sets it."""
-        states = [_state_of(g) for g in self._generators] if self._generators else []
+        states = [state_of(g) for g in self._generators] if self._generators else []
         return [*states, *_others()] if self.watched else states
 
     # ---------------------------------------------------------------- after it
@@ -295,7 +295,7 @@ def _others() -> list[tuple[Callable[[Any], Any], Any]]:
     return [(random.setstate, random.getstate()), (np.random.set_state, np.random.get_state(legacy=False))]
 
 
-def _state_of(generator: Any) -> tuple[Callable[[Any], Any], Any]:
+def state_of(generator: Any) -> tuple[Callable[[Any], Any], Any]:
     """Return what sets a generator of random numbers, and its state."""
     if isinstance(generator, np.random.Generator):
         return partial(setattr, generator.bit_generator, "state"), generator.bit_generator.state

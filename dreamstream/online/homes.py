@@ -183,7 +183,7 @@ def homes_of(model: Any, *, functions: bool) -> Homes:
             found.homes.append(home)
         if isinstance(x, (dict, list, tuple)) and not x:
             continue
-        if isinstance(x, _GENERATORS) or (type(x).__name__ == "Generator" and hasattr(x, "get_state")):
+        if is_generator(x):
             found.generators.append(x)
         elif isinstance(x, FunctionType) and not is_foreign(x):
             found.functions.append(x)
@@ -192,6 +192,11 @@ def homes_of(model: Any, *, functions: bool) -> Homes:
         ]
         waiting += reversed(inside)
     return found
+
+
+def is_generator(x: Any) -> bool:
+    """Whether it is a generator of random numbers: Python's, NumPy's, or torch's."""
+    return isinstance(x, _GENERATORS) or (type(x).__name__ == "Generator" and hasattr(x, "get_state"))
 
 
 def is_foreign(x: Any) -> bool:

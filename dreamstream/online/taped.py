@@ -58,9 +58,9 @@ class TapedCall(EagerCall):
     replaced: list[Any]
     noted: dict[int, tuple[Any, Any]]
 
-    def begin(self, hands_on: bool) -> None:
-        """Say whether gradients of states are handed on."""
-        self.hands_on = hands_on
+    def begin(self, module: Any, hands_on: bool) -> None:
+        """Say whose parameters these are, and whether gradients of states are handed on."""
+        self.module, self.hands_on = ref(module), hands_on
         self.left = []
 
     def compute(
@@ -91,8 +91,9 @@ class TapedCall(EagerCall):
                 if self.held:
                     back = self._back_anew(wanted, len(results), self.held)
             read = [w for w in weights if id(w) in self.noted]
-            n_outputs = len(results) + len(self.ids)
-            record = autograd.Record(op.name, [*parents, *old], back, read, n_outputs)
+            n_outputs = len(results) + self.hands_on * len(self.ids)
+            record = _OfOperator(op.name, [*parents, *old], back, read, n_outputs)
+            record.module = self.module
             for o, (value, edge) in enumerate(results):
                 if value.dtype.kind == "f":
                     edge.made = record, o
@@ -204,6 +205,23 @@ def _back(known: Any, wanted: Sequence[bool], n_values: int, n_outputs: int, n_r
         return [*inputs, *weights, *states]
 
     return back
+
+
+class _OfOperator(autograd.Record):
+    """What an operator did in a module's forward, whose parameters messages call by their names."""
+
+    __slots__ = ("module",)
+
+    fresh = True
+    module: Any
+
+    def called(self, array: Any) -> str:
+        """Return what a weight is called."""
+        module = self.module()
+        for name, p in () if module is None else module.named_parameters():
+            if np.may_share_memory(p.numpy(), array):
+                return f"the parameter {name}"
+        return super().called(array)
 
 
 class _Exit(autograd.Record):

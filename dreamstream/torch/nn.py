@@ -13,6 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from ..array import draws
 from ..errors import NotStreamableError, ShapeError
 from ..nn import functional as native, mixing, routing, routing_models
 from ..nn.native_ops import Ops, first_come, rows_of
@@ -84,9 +85,14 @@ def _limited(index: Any, limit: Callable[[int], int], n: int) -> Any:
     return _of_values(index, drop, "capacity")
 
 
-def _drawn(draw: Callable[..., Tensor], what: str) -> Callable[..., Any]:
+def _drawn(draw: Callable[..., Tensor], of_frames: Callable[..., Any], what: str) -> Callable[..., Any]:
     def run(gate: Any, like: Any) -> Any:
+        goes_on = is_stream(like) and current().goes_on
+
         def fill(value: Tensor) -> Tensor:
+            if goes_on:
+                numbers = of_frames(type(gate).__name__, current().unwrap(like), tuple(value.shape[1:]))
+                return torch.from_numpy(numbers).to(value)
             return draw(value.shape, generator=gate.random, dtype=value.dtype).to(value.device)
 
         return _of_values(like, fill, what)
@@ -115,8 +121,8 @@ _OPS = Ops(
     parameter=_parameter,
     zeros=torch.zeros,
     random=_random,
-    normal=_drawn(torch.randn, "noise"),
-    uniform=_drawn(torch.rand, "random_routing"),
+    normal=_drawn(torch.randn, draws.normal, "noise"),
+    uniform=_drawn(torch.rand, draws.uniform, "random_routing"),
     limited=_limited,
     is_stream=is_stream,
     is_symbolic=_symbolic,

@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from .. import autograd
+from ..array import Tensor, as_tensor, cat
 from ..array.stream_tensor import StreamTensor
 from ..errors import ShapeError, StreamIdError, StreamMismatchError
 
@@ -98,7 +100,10 @@ def align(y: Any, targets: Mapping[str, Any]) -> Any:
         return targets_like(y, cut, dims)
     arrays = [np.asarray(c) for c in cut]
     value = np.concatenate(arrays) if arrays else np.zeros(0, np.float32)
-    return StreamTensor._make(value, dims, None, meta, starts, y.rate, None)
+    out = StreamTensor._make(value, dims, None, meta, starts, y.rate, None)
+    if autograd.sources([c for c in cut if isinstance(c, Tensor)]):
+        autograd.follow(out, autograd.source(cat(list(map(as_tensor, cut)))), "align")
+    return out
 
 
 def _length(stream_id: str, target: Any) -> int:

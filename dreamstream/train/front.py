@@ -15,6 +15,8 @@ from ..array.stream_creation import stream_tensor
 from ..array.stream_tensor import StreamTensor
 from ..nn.module import Module
 from ..online.handle import patch_of
+from ..online.held import state_of
+from ..online.homes import is_generator
 from ..stream.foreign import bridge
 
 
@@ -99,19 +101,30 @@ def set_drawn(state: Mapping[str, Any]) -> None:
         _torch().cuda.set_rng_state_all(state["cuda"])
 
 
-def keys_of(model: Any) -> dict[str, Any] | None:
-    """Return what the keys of streams that start will follow from, where a session has such."""
+def keys_of(model: Any) -> dict[str, Any]:
+    """Return what keys of streams that start will follow from, and the states of the modules' generators."""
     patch: Any = patch_of(model)
     draws = getattr(patch.session, "draws", None)
-    return None if draws is None else {"number": draws.number, "lives": dict(draws.lives)}
+    keys = {} if draws is None else {"number": draws.number, "lives": dict(draws.lives)}
+    return {**keys, "generators": {name: state_of(x)[1] for name, x in _generators(model)}}
 
 
 def set_keys(model: Any, state: Mapping[str, Any] | None) -> None:
-    """Let the keys of streams that start follow from what `keys_of` returned."""
+    """Let the keys of streams that start, and the generators, follow from what `keys_of` returned."""
     patch: Any = patch_of(model)
     draws = getattr(patch.session, "draws", None)
-    if draws is not None and state is not None:
+    if draws is not None and state and "number" in state:
         draws.number, draws.lives = state["number"], dict(state["lives"])
+    states = (state or {}).get("generators", {})
+    for name, x in _generators(model):
+        if name in states:
+            state_of(x)[0](states[name])
+
+
+def _generators(model: Any) -> list[tuple[str, Any]]:
+    """Return the generators of random numbers that are modules' attributes, by path."""
+    own = [(f"{path}.{k}", x) for path, part in model.named_modules() for k, x in part.__dict__.items()]
+    return [(name, x) for name, x in own if is_generator(x)]
 
 
 def _torch() -> Any:

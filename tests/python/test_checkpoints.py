@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import random
@@ -55,9 +56,11 @@ def data():
     return inputs, {i: rng.standard_normal((n // 2 + 1, 5)).astype(np.float32) for i, n in LENGTHS.items()}
 
 
-def trainer_of(front, variant="chunk-wise-aligned", seed=0, optimizer="Adam", callbacks=(), **options):
+def trainer_of(
+    front, variant="chunk-wise-aligned", seed=0, optimizer="Adam", callbacks=(), network=tagger, **options
+):
     lib = library(front)
-    model = ds.patch_module(tagger(front, seed), train_variant=variant).train()
+    model = ds.patch_module(network(front, seed), train_variant=variant).train()
     made = getattr(lib.optim, optimizer)(model.parameters(), lr=0.05)
     schedule = lib.optim.lr_scheduler.StepLR(made, 4, gamma=0.7)
     average = ds.train.Average(model, 0.9)
@@ -155,22 +158,37 @@ def test_whole_files_that_are_on_the_tape_begin_again(front, variant, tmp_path):
     assert other.steps == 1 and other.epoch(source(other), targets) == loss
 
 
+def dropping(front, seed=0):
+    """A network whose layers draw: what is dropped, slopes, a gate's noise."""
+    lib = library(front)
+    gates = importlib.import_module("dreamstream.nn.gates" if lib is ds else "dreamstream.torch.nn")
+
+    class Dropping(lib.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.conv = lib.nn.Sequential(
+                lib.nn.Conv1d(3, 8, 4, stride=2, padding=2), lib.nn.RReLU(), lib.nn.Dropout(0.3)
+            )
+            self.rnn = lib.nn.GRU(8, 5, num_layers=2, dropout=0.4, batch_first=True)
+            self.gate, self.head = gates.NoisyGate(5, 6, top_k=2, seed=1), lib.nn.Linear(6, 5)
+
+        def forward(self, x):
+            return self.head(self.gate.logits(self.rnn(self.conv(x).transpose(1, 2))[0]))
+
+    lib.manual_seed(seed)
+    return Dropping()
+
+
+@pytest.mark.parametrize("front", FRONTS)
 @pytest.mark.parametrize("variant", VARIANTS)
-def test_what_is_dropped_is_the_same(variant, tmp_path):
-    torch = pytest.importorskip("torch")
+def test_what_is_drawn_is_the_same(front, variant, tmp_path):
+    """From each step on, most of them in mid-file."""
     losses = Losses(tmp_path)
-
-    def trainer(seed, note):
-        made = trainer_of("torch", variant, seed, callbacks=[note])
-        made.model.conv.register_forward_hook(lambda module, args, y: torch.nn.functional.dropout(y, 0.3, True))
-        return made
-
-    torch.manual_seed(5)
-    whole = trainer(0, losses)
+    whole = trainer_of(front, variant, callbacks=[losses], network=dropping)
     loss = whole.epoch(*loader_of("loader", variant))
-    for step in (1, 3):
+    for step in range(1, whole.steps, 1 if front == "dreamstream" else 16):
         again = Losses()
-        other = trainer(9, again)
+        other = trainer_of(front, variant, 9, callbacks=[again], network=dropping)
         other.resume(tmp_path / f"{step}")
         assert other.epoch(*loader_of("loader", variant)) == loss and again.found == losses.found[step:]
 

@@ -9,6 +9,7 @@ import torch
 import dreamstream as ds
 from dreamstream import nn
 from dreamstream.nn import functional as F, gates
+from dreamstream.torch import nn as ds_torch_nn
 
 BLOCK = ds.Context(chunk=4, left=8, right=2)
 
@@ -42,6 +43,7 @@ CASES = {
     "dropout": lambda: [nn.Dropout(0.3)],
     "two at one place": lambda: [nn.Dropout(0.3), nn.Sequential(nn.Dropout(0.2), nn.Dropout(0.5))],
     "alpha": lambda: [nn.AlphaDropout(0.3)],
+    "leaking": lambda: [nn.RReLU(), nn.RReLU(0.1, 0.9)],
     "channels": lambda: [nn.Dropout1d(0.4)],
     "channels, alpha": lambda: [nn.FeatureAlphaDropout(0.4)],
     "attention": lambda: [nn.MultiheadAttention(8, 2, dropout=0.3, batch_first=True, context=BLOCK)],
@@ -201,11 +203,14 @@ def test_train_and_eval_may_change_in_mid_stream():
         model(ds.stream_tensor([x], names=("B", "L", "F"), ids=["a"], sos=n == 0, eos=n == 3))
 
 
-def test_noise_of_a_gate_follows_frames():
-    ds.manual_seed(3)
-    gate = gates.NoisyGate(3, 4, top_k=2, seed=1)
+@pytest.mark.parametrize("lib", [ds, torch], ids=["native", "torch"])
+@pytest.mark.parametrize("seed", [1, None])
+def test_noise_of_a_gate_follows_frames(lib, seed):
+    """Of streams that go on, whatever generator the gate has for plain tensors."""
+    lib.manual_seed(3)
+    gate = (gates if lib is ds else ds_torch_nn).NoisyGate(3, 4, top_k=2, seed=seed)
 
-    class Gated(nn.Module):
+    class Gated(lib.nn.Module):
         def __init__(self):
             super().__init__()
             self.gate = gate
@@ -215,17 +220,18 @@ def test_noise_of_a_gate_follows_frames():
 
     def run(cuts):
         model = ds.patch_module(Gated()).train().online()
-        ds.manual_seed(0)
+        lib.manual_seed(0)
         parts, at = [], 0
         for n in cuts:
             x = FILES["a"][at : at + n].astype(np.float32)
             more = {"ids": ["a"], "sos": at == 0, "eos": at + n == 23, "names": ("B", "L", "F")}
-            parts.append(model(ds.stream_tensor([x], **more))["a"].numpy())
+            y = model(ds.stream_tensor([x if lib is ds else torch.from_numpy(x)], **more))
+            parts.append(y["a"].detach().numpy())
             at += n
         ds.unpatch_module(model)
         return np.concatenate(parts)
 
-    np.testing.assert_allclose(run([23]), run([4, 9, 10]), atol=1e-6)
+    np.testing.assert_allclose(run([12, 11]), run([4, 9, 10]), atol=1e-6)
 
 
 # ---------------------------------------------------------------------- statistics of batches
@@ -278,7 +284,7 @@ def test_batch_norm_refuses_streams_that_go_on_and_keeps_its_statistics():
     ds.patch_module(own).train().online()
     before = {k: v.numpy().copy() for k, v in own.state_dict().items()}
     x = RNG.standard_normal((3, 9))
-    with pytest.raises(ds.ModeError, match=r"whole streams, but these go on; call bn\.eval\(\)") as raised:
+    with pytest.raises(ds.ModeError, match=r"whole streams, but these go on; call eval\(\)") as raised:
         own(ds.stream_tensor([x, x], ids=["a", "b"], sos=True, eos=[True, False]))
     assert raised.value.ids == ("b",)
     assert all(np.array_equal(v.numpy(), before[k]) for k, v in own.state_dict().items())

@@ -8,7 +8,7 @@ import pytest
 import dreamstream as ds
 import dreamstream.nn.functional as F
 from dreamstream import nn
-from dreamstream.errors import DTypeError, ModeError, NotStreamableError, ShapeError
+from dreamstream.errors import DTypeError, NotStreamableError, ShapeError
 
 
 def test_a_type_of_their_own():
@@ -36,8 +36,6 @@ def test_what_does_not_fit():
         nn.Softmin()(x)
     with pytest.raises(ShapeError, match="Softmax2d: expected"):
         nn.Softmax2d()(ds.ones(2, 3))
-    with pytest.raises(ModeError, match="rrelu can't train"):
-        nn.RReLU()(x)
     for name in ("Dropout", "Dropout1d", "Dropout2d", "Dropout3d", "AlphaDropout", "FeatureAlphaDropout"):
         with pytest.raises(ShapeError, match=f"{name}: a probability lies in"):
             getattr(nn, name)(1.5)

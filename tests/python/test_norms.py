@@ -184,14 +184,42 @@ def test_one_value_has_no_statistic():
 def test_training_is_refused():
     """Statistics that run along a stream have no end before the stream has; those of whole files have."""
     x = np.ones((2, 4, 5), np.float32)
-    for layer, whole in ((nn.BatchNorm1d(4), True), (nn.InstanceNorm1d(4, track_running_stats=True), False)):
+    for layer in (nn.BatchNorm1d(4), nn.InstanceNorm1d(4, track_running_stats=True)):
         online = ds.patch_module(layer).online()
         with pytest.raises(ModeError, match=r"eval\(\)"):
-            online(ds.stream_tensor(x, ids=["a", "b"], sos=True, eos=whole is False))
+            online(ds.stream_tensor(x, ids=["a", "b"], sos=True, eos=[True, False]))
         assert online.live_ids == []
-    with pytest.raises(ModeError, match=r"eval\(\)"):
-        nn.InstanceNorm1d(4, track_running_stats=True)(ds.tensor(x))
     ds.compile(nn.BatchNorm1d(4), ("B", 4, "L"))  # engines evaluate
+
+
+@pytest.mark.parametrize("affine", [False, True])
+@pytest.mark.parametrize("front", ["offline", "native", "torch"])
+def test_instance_norm_gathers_statistics_of_whole_rows(front, affine):
+    """Each row has its own; the mean of all rows' is gathered, as torch does of rows of one length."""
+    rng = np.random.default_rng(0)
+    torch.manual_seed(0)
+
+    def layers(lib):
+        norm = lib.nn.InstanceNorm1d(4, affine=affine, track_running_stats=True)
+        return lib.nn.Sequential(lib.nn.Conv1d(3, 4, 3, 2), norm).double()
+
+    wanted, own = layers(torch), layers(torch if front == "torch" else ds)
+    own.load_state_dict(
+        wanted.state_dict() if front == "torch" else {k: v.numpy() for k, v in wanted.state_dict().items()}
+    )
+    if front != "offline":
+        own = ds.patch_module(own).train().online()
+    for x in (rng.standard_normal((3, 3, 9)), rng.standard_normal((2, 3, 6))):
+        data = torch.tensor(x) if front == "torch" else ds.tensor(x)
+        y = own(
+            data if front == "offline" else ds.stream_tensor(data, ids=list("abc")[: len(x)], sos=True, eos=True)
+        )
+        (y**3).sum().backward()
+        (wanted(torch.tensor(x)) ** 3).sum().backward()
+    for a, b in zip(own.parameters(), wanted.parameters()):
+        np.testing.assert_allclose(a.grad.numpy(), b.grad.numpy(), atol=1e-11)
+    for a, b in zip(own.buffers(), wanted.buffers()):
+        np.testing.assert_allclose(a.numpy(), b.numpy(), atol=1e-12)
 
 
 def test_statistics_of_the_batch_are_refused():

@@ -456,3 +456,51 @@ def test_streams_whose_frames_were_joined_with_b():
     collector = ds.OutputCollector()
     collector.update(y)
     assert np.array_equal(collector["a"], a.T)
+
+
+# ---------------------------------------------------------------------- gradients of what frames are made of
+FORMS = {
+    "rows": lambda lib, z: {"data": [z, (z * 3)[:4]]},
+    "rows of another type": lambda lib, z: {"data": [z, (z * 3)[:4]], "dtype": lib.float32},
+    "padded": lambda lib, z: {"data": lib.stack([z, z * 3]), "lengths": [6, 4]},
+    "no copy": lambda lib, z: {"data": lib.stack([z, z * 3]), "lengths": [6, 4]},
+}
+
+
+@pytest.mark.parametrize("front", ["native", "torch"])
+@pytest.mark.parametrize("form", FORMS)
+def test_frames_hand_gradients_on_to_what_they_were_made_of(front, form):
+    lib = pytest.importorskip("torch") if front == "torch" else ds
+    make = ds.as_stream_tensor if form == "no copy" else ds.stream_tensor
+    weight = lib.ones(3, requires_grad=True, dtype=lib.float64)
+    z = lib.arange(18.0, dtype=lib.float64).reshape(6, 3) * weight
+    x = make(**FORMS[form](lib, z), ids=["anna", "otto"], names=("B", "L", None), sos=True, eos=True)
+    x.square().sum().backward()
+    at = np.arange(18.0).reshape(6, 3)
+    np.testing.assert_array_equal(weight.grad.numpy(), 2 * ((at**2).sum(0) + (9 * at[:4] ** 2).sum(0)))
+
+
+@pytest.mark.parametrize("front", ["native", "torch"])
+def test_frames_that_want_a_gradient_are_a_leaf(front):
+    lib = pytest.importorskip("torch") if front == "torch" else ds
+    z = lib.ones(4, 3, requires_grad=True)
+    x = ds.stream_tensor([z * 2], ids="anna", names=("B", "L", None), requires_grad=True)
+    x.square().sum().backward()
+    assert x.is_leaf and z.grad is None and (x.grad == 4).all()
+
+
+@pytest.mark.parametrize("front", ["native", "torch"])
+def test_targets_hand_gradients_on(front):
+    lib = pytest.importorskip("torch") if front == "torch" else ds
+    given = lib.ones(5, 2, requires_grad=True)
+    y = ds.stream_tensor([lib.zeros(5, 2)], ids="anna", names=("B", "L", None), sos=True)
+    y = ds.patch_module(lib.nn.Identity(), train_variant="full-file-aligned").online()(y)
+    (ds.train.align(y, {"anna": given * 3}) - 1).square().sum().backward()
+    assert (given.grad.numpy() == 12).all()
+
+
+def test_gradients_of_numbers_in_lists_are_refused():
+    z = ds.ones(3, requires_grad=True)
+    with pytest.raises(ModeError, match="nested lists would lose their gradients"):
+        ds.stream_tensor([[z * 2, z]], ids="anna", names=("B", "L", None))
+    assert ds.stream_tensor([[z.detach()]], ids="anna", names=("B", "L", None)).lengths.tolist() == [1]

@@ -10,6 +10,7 @@ import pytest
 
 import dreamstream as ds
 from dreamstream import nn
+from dreamstream.online.kept import bytes_of
 
 VARIANTS = ("chunk-wise-aligned", "full-file-aligned", "full-file-unaligned")
 NUMPY = np.lib.tracemalloc_domain
@@ -96,15 +97,6 @@ def test_memory_that_tensors_share_counts_once():
     assert said < 6 * 8 * 100 * 4
 
 
-def test_what_is_given_once_is_not_known():
-    class Voiced(nn.Module):
-        def forward(self, x, speaker):
-            return x + speaker.unsqueeze(-1)
-
-    with pytest.raises(ds.ModeError, match="given once"):
-        ds.audit(Voiced(), {"x": ("B", 8, "L"), "speaker": ("B", 8)}, train_variant=VARIANTS[0])
-
-
 def network_of(library):
     nn = library.nn
 
@@ -118,6 +110,23 @@ def network_of(library):
             return self.rnn(y)[0].cumsum(1)
 
     return Network()
+
+
+@pytest.mark.parametrize("variant", VARIANTS[:2])
+def test_kept_of_what_is_given_once(variant):
+    """As of inputs that a call brings; only those of the first call may be more."""
+    ids, spec = ["anna", "bob"], {"x": ("B", 4, "L"), "gain": ("B", 1)}
+    model, n_calls = network_of(ds), 4
+    said = ds.audit(model, spec, train_variant=variant, chunk=20, ids=ids, n_calls=n_calls).training
+    ds.patch_module(model, train_variant=variant).train().online()
+    outputs, kept = [], []
+    for k in range(n_calls):
+        x = ds.stream_tensor([np.zeros((4, 20), np.float32)] * 2, ids=ids, sos=k == 0)
+        outputs.append(model(x, ds.static({i: np.zeros(1, np.float32) for i in ids}) if k == 0 else None))
+        own = {id(p.numpy()) for p in model.parameters()}
+        kept.append(bytes_of(outputs[-1:] if variant == VARIANTS[0] else outputs, own))
+    assert list(said) == (kept if variant == VARIANTS[0] else np.diff([0, *kept]).tolist())
+    assert said[1] == said[2] == said[3] > 6 * 20 * 4 * 2
 
 
 @pytest.mark.parametrize(("front", "last"), [("native", 1000), ("torch", 150)])

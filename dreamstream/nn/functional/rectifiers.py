@@ -8,9 +8,10 @@ import numpy as np
 
 from ...array import Tensor, where
 from ...array.derivatives import derived
+from ...array.draws import leaking
 from ...array.dtypes import require_same
 from ...array.elementwise import binary, unary
-from ...errors import ModeError, NotStreamableError, ShapeError
+from ...errors import NotStreamableError, ShapeError
 from .activation import softmax
 from .arguments import checked, real
 from .texts import described
@@ -80,20 +81,18 @@ def prelu(input: Tensor, weight: Tensor) -> Tensor:
     return binary("prelu", x, weight.reshape(()))
 
 
-@described(lower="A bound of the slope.", upper="The other one.", training="Whether it is asked to train.")
+@described(
+    lower="A bound of the slope.",
+    upper="The other one.",
+    training="Whether slopes are drawn between the two, or their mean is taken.",
+)
 def rrelu(
     input: Tensor, lower: float = 1 / 8, upper: float = 1 / 3, training: bool = False, inplace: bool = False
 ) -> Tensor:
-    """Return x above zero and x times the mean of `lower` and `upper` below.
-
-    Raises
-    ------
-    ModeError
-        In training: random slopes are not supported.
-    """
+    """Return x above zero, and x times a slope below, which every element draws for itself in training."""
     x = real("rrelu", input)
     if training:
-        raise ModeError("rrelu can't train; call module.eval(), or give training=False")
+        return leaking(x, lower, upper)  # type: ignore[no-any-return]
     return leaky_relu(x, (lower + upper) / 2)
 
 

@@ -8,7 +8,8 @@ from math import prod
 from typing import Any
 
 from ... import autograd
-from ...array import Tensor
+from ...array import Tensor, cat
+from ...array.draws import beside
 from ...array.dtypes import require_same
 from ...dispatch import apply
 from ...errors import ModeError, NotStreamableError, ShapeError
@@ -93,7 +94,7 @@ def by_batch(
             " takes its statistics from the batch, over streams and frames; give it running statistics "
             "(track_running_stats=True) and call bn.eval()",
         )
-    frames, at = _frames_of_whole(x) if x.is_stream else (x, 1)
+    frames, at = _frames_of_whole("batch_norm", x) if x.is_stream else (x, 1)
     n = prod(s for i, s in enumerate(frames.shape) if i != at)
     if n == 0:
         return x
@@ -111,20 +112,20 @@ def by_batch(
     return out
 
 
-def _frames_of_whole(x: Any) -> tuple[Tensor, int]:
+def _frames_of_whole(name: str, x: Any) -> tuple[Tensor, int]:
     """Return the frames of streams that start and end in this call, and which of their axes is the channels'."""
     if x.edge is None or x.value is None or not hasattr(x.edge.entry, "afterwards"):
         raise ModeError.here(
-            "batch_norm",
-            " is in training, where it takes the statistics of whole streams; call bn.eval() on the layer (or "
-            "model.eval()), which uses those that it has gathered",
+            name,
+            " is in training, where it takes the statistics of whole streams; call eval() on the layer (or "
+            "the model), which uses those that it has gathered",
         )
     meta = x.edge.entry.meta
     going = [i for i, sos, eos in zip(meta.ids, meta.sos, meta.eos) if not (sos and eos)]
     if going:
         raise ModeError.here(
-            "batch_norm",
-            " is in training: its statistics are those of whole streams, but these go on; call bn.eval() on the "
+            name,
+            " is in training: its statistics are those of whole streams, but these go on; call eval() on the "
             "layer",
             ids=going,
         )
@@ -154,7 +155,7 @@ def group_norm(
 @described(
     **CHANNELS,
     input="``(B, C, *)``, with one dimension or more behind C.",
-    running_mean="``(C,)``; used if `use_input_stats` is False.",
+    running_mean="``(C,)``; used if `use_input_stats` is False, else brought up to date.",
     running_var="As `running_mean`.",
     use_input_stats="Whether statistics are the input's.",
 )
@@ -173,21 +174,53 @@ def instance_norm(
     Raises
     ------
     ModeError
-        Where running statistics would be updated.
+        Where running statistics are brought up to date, of streams that go on.
     NotStreamableError
         As `group_norm`.
     """
     x = checked("instance_norm", input)
     if not use_input_stats:
         return batch_norm(x, running_mean, running_var, weight, bias, eps=eps)
-    if running_mean is not None or running_var is not None:
-        raise ModeError(
-            "instance_norm can't train: it would update the running statistics; call eval() on the "
-            "module, which uses them"
-        )
     if x.ndim < 3:
         raise ShapeError(f"instance_norm: expected (B, C, *) of 3 dimensions or more, got {x.ndim}")
-    return _by_group("instance_norm", x, x.shape[1], weight, bias, eps)
+    if running_mean is None or running_var is None:
+        return _by_group("instance_norm", x, x.shape[1], weight, bias, eps)
+    return _by_row(x, (running_mean, running_var), weight, bias, momentum, eps)
+
+
+def _by_row(x: Any, running: Any, weight: Any, bias: Any, momentum: float, eps: float) -> Tensor:
+    """Normalise whole streams, or plain rows, by their own statistics, whose mean the running ones follow."""
+    rows, at = [x], 1
+    if x.is_stream:
+        frames, at = _frames_of_whole("instance_norm", x)
+        rows = [frames]
+        if "L" in x.dims[1:]:
+            rows = [r.unsqueeze(0) for r in frames.split(x.edge.counts[:, 2].tolist()) if len(r)]
+            at += 1
+    shape = [-1 if i == at else 1 for i in range(rows[0].ndim if rows else 0)]
+    axes = [i for i in range(len(shape)) if i not in (0, at)]
+    if any(prod(r.shape[i] for i in axes) < 2 for r in rows):
+        raise ShapeError.here("instance_norm", ": expected more than one value of each row's channels in training")
+    means, variances, out = [], [], []
+    for row in rows:
+        mean, variance = row.mean(axes, keepdim=True), row.var(axes, correction=0, keepdim=True)
+        n = prod(row.shape[i] for i in axes)
+        means.append(mean.detach().flatten(1))
+        variances.append(variance.detach().flatten(1) * (n / (n - 1)))
+        y = (row - mean) / (variance + eps).sqrt()
+        y = y if weight is None else y * weight.reshape(shape)
+        out.append(y if bias is None else y + bias.reshape(shape))
+    if not out:
+        return x  # type: ignore[no-any-return]
+    later = partial(update_statistics, running, momentum, cat(means).mean(0), cat(variances).mean(0))
+    if not x.is_stream:
+        later()
+        return out[0]  # type: ignore[no-any-return]
+    x.edge.entry.afterwards.append(later)
+    whole = cat([y.squeeze(0) for y in out]) if "L" in x.dims[1:] else out[0]
+    made = beside(x, whole.numpy())
+    made.edge.made = autograd.source(whole)
+    return made  # type: ignore[no-any-return]
 
 
 def _by_group(name: str, x: Any, groups: int, weight: Tensor | None, bias: Tensor | None, eps: float) -> Tensor:

@@ -515,11 +515,51 @@ def batch_norm(
     operands = (running_mean, running_var, weight, bias)
     if not training or input.value is None:
         return native_functional.batch_norm(input, *operands, training, momentum, eps)
+
+    def run(value: torch.Tensor, mean: Any, var: Any, weight: Any, bias: Any, _: Any) -> torch.Tensor:
+        return F.batch_norm(value, mean, var, weight, bias, True, momentum, eps)
+
+    return _of_whole("batch_norm", input, operands, run)
+
+
+@function("instance_norm")
+def instance_norm(
+    input: Any,
+    running_mean: Any = None,
+    running_var: Any = None,
+    weight: Any = None,
+    bias: Any = None,
+    use_input_stats: bool = True,
+    momentum: float = 0.1,
+    eps: float = 1e-5,
+) -> Any:
+    operands = (running_mean, running_var, weight, bias)
+    if not use_input_stats or running_mean is None or input.value is None:
+        return native_functional.instance_norm(input, *operands, use_input_stats, momentum, eps)
+
+    def run(value: torch.Tensor, mean: Any, var: Any, weight: Any, bias: Any, lengths: Any) -> torch.Tensor:
+        rows = [value] if lengths is None else [r.movedim(0, -1)[None] for r in value.split(lengths) if len(r)]
+        out = [F.instance_norm(r, None, None, weight, bias, True, momentum, eps) for r in rows]
+        with torch.no_grad():
+            seen = [r.detach().flatten(2) for r in rows]
+            for known, of in ((mean, torch.mean), (var, torch.var)):
+                known.lerp_(torch.cat([of(r, -1) for r in seen]).mean(0).to(known.dtype), momentum)
+        return out[0] if lengths is None else torch.cat([y[0].movedim(-1, 0) for y in out])
+
+    return _of_whole("instance_norm", input, operands, run)
+
+
+def _of_whole(name: str, input: Any, operands: Any, run: Callable[..., torch.Tensor]) -> Any:
+    """Normalise streams that start and end in this call; `run` brings running statistics up to date.
+
+    It is given frames with the channels behind these, the operands, and the rows' lengths: None where every
+    frame is a row.
+    """
     forward = current()
     if forward.goes_on:
         raise ModeError.here(
-            "batch_norm",
-            " is in training: its statistics are those of whole streams, but these go on; call bn.eval() on the "
+            name,
+            " is in training: its statistics are those of whole streams, but these go on; call eval() on the "
             "layer",
             ids=forward.going_on,
         )
@@ -530,11 +570,5 @@ def batch_norm(
         return x
     if forward.held is not None:
         forward.held.writes(plain[:2])
-
-    def run(value: torch.Tensor) -> torch.Tensor:
-        moved = value.movedim(at, 1)
-        mean, var, weight, bias = plain
-        out = F.batch_norm(moved, mean, var, weight, bias, True, momentum, eps)
-        return out.movedim(1, at)
-
-    return with_value(x, run)
+    lengths = x.edge.counts[:, 2].tolist() if "L" in x.dims[1:] else None
+    return with_value(x, lambda value: run(value.movedim(at, 1), *plain, lengths).movedim(1, at))

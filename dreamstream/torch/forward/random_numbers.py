@@ -54,6 +54,24 @@ enter(
 )
 
 
+def _rrelu(
+    input: Any, lower: float = 1 / 8, upper: float = 1 / 3, training: bool = False, inplace: bool = False, **_: Any
+) -> Any:
+    if not training:
+        return native_functional.rrelu(input, lower, upper)
+    if input.value is None:
+        return in_loop(input, "")
+    _require_own_numbers("rrelu", input)
+    if not current().goes_on:
+        return visible(input, lambda padded: F.rrelu(padded, lower, upper, True))
+    u = torch.from_numpy(draws.uniform("rrelu", input, tuple(input.value.shape[1:])))
+    slopes = lower + (upper - lower) * u
+    return with_value(input, lambda value: torch.where(value <= 0, value * slopes.to(value), value))
+
+
+enter(HANDLERS, {"rrelu": _rrelu})
+
+
 def _moved(value: torch.Tensor, scale: Any, shift: Any) -> torch.Tensor:
     out = value * torch.from_numpy(scale).to(value)
     return out if shift is None else out + torch.from_numpy(shift).to(value)

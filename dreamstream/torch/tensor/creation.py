@@ -38,7 +38,7 @@ def stream_tensor(
     requires_grad: bool = False,
     pin_memory: bool = False,
 ) -> StreamTensor:
-    """Make a torch tensor of streams; the data are copied, and zeros put behind each row's frames.
+    """Make a torch tensor of streams; data are copied, with their graph, and zeros put behind each row's frames.
 
     Parameters
     ----------
@@ -46,8 +46,10 @@ def stream_tensor(
         A padded tensor with a dimension per name, or tensors without B of different lengths.
     meta, names, ids, sos, eos, lengths, rate, restart
         As of :func:`dreamstream.stream_tensor`, which returns this one for torch's tensors.
-    dtype, device, requires_grad, pin_memory
+    dtype, device, pin_memory
         As of :func:`torch.tensor`.
+    requires_grad : bool
+        Whether the frames are a leaf that gets a gradient; the tensors that they were made of get none then.
 
     Raises
     ------
@@ -57,7 +59,7 @@ def stream_tensor(
     out: Any = _build(data, meta, names, ids, sos, eos, lengths, rate, restart, True, dtype, device)
     if pin_memory:
         out = out.pin_memory()
-    return out.requires_grad_() if requires_grad else out
+    return out.detach().requires_grad_() if requires_grad else out
 
 
 def as_stream_tensor(
@@ -123,7 +125,7 @@ def _build(
         info = replace(info, starts=known.starts, rate=known.rate if rate is None else info.rate)
     padded = padded.to(device=device, dtype=dtype)
     if copy:
-        padded = cleaned(padded.detach(), info)
+        padded = cleaned(padded, info)
         padded = padded.clone() if info.is_full(info.width_of(padded.shape)) else padded
     return StreamTensor.of(padded, info)
 
@@ -174,9 +176,9 @@ def _padded(given: Sequence[Any], names: Any, wanted: Wanted, who: RowNames) -> 
     out = rows[0].new_zeros(shape)
     at: list[str] = []
     with Naming(wanted.name, at):
-        for target, row, n, row_ids in zip(out.unbind(found.index(BATCH)), rows, widths, ids):
+        for k, (row, n, row_ids) in enumerate(zip(rows, widths, ids)):
             at[:] = row_ids
-            target.narrow(length, 0, n).copy_(row.detach())
+            out.select(found.index(BATCH), k).narrow(length, 0, n).copy_(row)
     return out, found, widths
 
 

@@ -406,6 +406,17 @@ MUTANTS |= {
         ("lstm", "gru"),
         SLOPES,
     ),
+    "streams that go on have slopes of states that are given": Mutant(
+        "ops/recurrence_back.c", "if (!l->starts) {", "if (!l->starts && !slopes) {", ("lstm", "gru"), SLOPES
+    ),
+    "padding's slopes go to the first frame": Mutant(
+        "ops/planes_back.c",
+        "at = frame < 0 || position < 0\n                         ? NULL\n                         : "
+        "ds_slope_at(&w->plane.dx, frame,",
+        "at = position < 0 ? NULL : ds_slope_at(&w->plane.dx, frame < 0 ? 0 : frame,",
+        ("conv1d",),
+        SLOPES,
+    ),
     "the cell before a call is zero": Mutant(
         "ops/recurrence_back.c",
         "return at ? at : w->zeros;",
