@@ -22,7 +22,7 @@ from ..source_line import user_line
 from ..stream.context import EVERYTHING, is_declared, seen_by
 from ..stream.mask_recognition import Recognised, Unrecognised
 from ..stream.rules import Length
-from . import hook
+from . import hook, pair_sums
 from .attend import across, attend
 from .deferred import Deferred, as_deferred
 from .filled import kept
@@ -454,7 +454,13 @@ class Scores(ScoreViews):
         """
         if self.wider:
             self._misuse("multiplied with a column beside them, which has no value: drop it before")
-        if not self.soft or self.logarithm or not getattr(v, "is_stream", False) or isinstance(v, Scores):
+        linear = not (self.soft or self._bent() or self.terms) and not across(self.q, self.k)
+        if (
+            not (self.soft or linear)
+            or self.logarithm
+            or not getattr(v, "is_stream", False)
+            or isinstance(v, Scores)
+        ):
             self._misuse("multiplied before softmax")
         if isinstance(v, Deferred):
             self._misuse("combined with values by position (Shaw's second table), which no operator has")
@@ -477,7 +483,7 @@ class Scores(ScoreViews):
             self._misuse("combined with values that lack some of their heads")
         labels = [(features[0],) if c in features else own[c] if theirs[c] else () for c in t]
         v = laid(v, labels, self.axes.heads, (KEYS, features[0]))
-        y = self.attended(v)
+        y = pair_sums.summed(self, v) if linear else self.attended(v)
         return shown(y, [own.get(c, (c,)) for c in out], self.axes.heads, (QUERIES, features[0]))
 
     def attended(self, v: Any) -> Any:

@@ -11,7 +11,8 @@ torch = pytest.importorskip("torch")
 
 from architectures import schedule
 from given_once import driven, require_gradients, stepped
-from loop_models import CASES, D, layers
+from loop_models import D, layers
+from pair_models import CASES
 
 import dreamstream as ds
 import dreamstream.nn

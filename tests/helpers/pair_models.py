@@ -1,0 +1,78 @@
+"""Sums over pairs of frames without softmax as people write them; ``lib`` is torch or dreamstream.
+
+They become loops over frames, and are tested with these. What the functions get says `loop_models.py`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from loop_models import CASES, N, case
+
+__all__ = ["CASES"]
+
+
+def _split(m: Any, x: Any) -> Any:
+    """Queries, keys and values (B, 2, L, 2 or 3)."""
+    return (y.unflatten(-1, (2, -1)).transpose(1, 2) for y in (m.n(x), m.o(x), m.a(x)))
+
+
+def _joined(y: Any) -> Any:
+    return y.transpose(1, 2).flatten(2)
+
+
+def _apart(lib: Any, x: Any) -> Any:
+    places = lib.arange(x.size(-2))
+    return places[:, None] - places
+
+
+@case
+def retention(lib: Any, m: Any, x: Any) -> Any:
+    q, k, v = _split(m, x)
+    apart = _apart(lib, q)
+    gamma = lib.tensor([0.75, 1 - 2**-9], dtype=lib.float64).to(m.table.dtype)[:, None, None]
+    decay = (gamma**apart) * (apart >= 0)
+    return _joined(((q @ k.mT) * N**-0.5 * decay) @ v)
+
+
+@case
+def retention_of_learned_decays(lib: Any, m: Any, x: Any) -> Any:
+    q, k, v = _split(m, x)
+    rate = m.vector[:2].exp()[:, None, None]
+    decay = (-rate * _apart(lib, q)).tril().exp().tril()
+    return _joined((decay * (q @ k.mT)) @ v)
+
+
+@case
+def retention_over_roots_of_sums(lib: Any, m: Any, x: Any) -> Any:
+    q, k, v = _split(m, x)
+    decay = ((-0.3) * _apart(lib, q)).exp().tril()
+    decay = decay / decay.sum(-1, keepdim=True).sqrt()
+    return _joined(((q @ k.mT) * decay) @ v)
+
+
+@case
+def linear_attention(lib: Any, m: Any, x: Any) -> Any:
+    q, k, v = _split(m, x)
+    n = x.size(1)
+    return _joined(((q @ k.transpose(-1, -2)) * lib.tril(lib.ones(n, n))) @ v)
+
+
+@case
+def linear_attention_to_earlier_frames(lib: Any, m: Any, x: Any) -> Any:
+    q, k, v = m.n(x), m.o(x), m.a(x)
+    hidden = _apart(lib, x) < 2
+    return (q @ k.mT).masked_fill(hidden, 0.0) @ v
+
+
+@case
+def linear_attention_to_later_frames(lib: Any, m: Any, x: Any) -> Any:
+    q, k, v = m.n(x), m.o(x), m.a(x)
+    return lib.where(_apart(lib, x) >= -2, q @ k.mT, 0.0) @ v
+
+
+@case
+def linear_attention_by_einsum(lib: Any, m: Any, x: Any) -> Any:
+    q, k, v = (y.unflatten(-1, (2, -1)) for y in (m.n(x), m.o(x), m.a(x)))
+    scores = lib.einsum("bihd,bjhd->bhij", q, k) * (_apart(lib, x) >= 0)
+    return lib.einsum("bhij,bjhe->bihe", scores, v).flatten(2)
