@@ -1,7 +1,7 @@
 """Attention without softmax: sums over pairs of frames whose weights are powers of decays, as a loop over frames.
 
 ``((q @ k.mT) * D) @ v`` with a causal D of entries ``g ** (i - j)`` (RetNet; with g = 1 linear attention) needs no
-pairs: the state of a head, ``S = g * S + v k``, holds the sum of all frames before, and a frame's output is ``S q``.
+pairs: the state of a head, ``S = g * S + v k``, holds the sum of all earlier frames, and an output is ``S q``.
 What D says is read from its values, as masks of attention are.
 """
 
