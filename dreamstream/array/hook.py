@@ -35,12 +35,24 @@ def _unfilled(*_: Any) -> NoReturn:
 _apply: Callable[..., tuple[Any, ...]] = _unfilled
 _table: Callable[..., Any] = _unfilled
 _run: Callable[..., list[tuple[Any, Any]]] = _unfilled
+_pairs: Callable[..., Any] = _unfilled
 
 
 def fill(apply: Callable[..., Any], table: Callable[..., Any], run: Callable[..., Any]) -> None:
     """Set what stands behind `apply`, `table` and `run`."""
     global _apply, _table, _run
     _apply, _table, _run = apply, table, run
+
+
+def fill_pairs(pairs: Callable[..., Any]) -> None:
+    """Set what stands behind `pairs`."""
+    global _pairs
+    _pairs = pairs
+
+
+def pairs(name: str, *operands: Any) -> Any:
+    """Return what two streams make whose frames stand at different dimensions; None where that is nothing."""
+    return _pairs(name, *operands)
 
 
 def explained(error: DreamStreamError, method: Callable[..., Any], x: Any, *args: Any, **kwargs: Any) -> Any:

@@ -19,6 +19,7 @@ from ..stream.mask_recognition import LONGEST, Unrecognised
 from .deferred import frames_at, frames_for
 from .loop_frames import ones_of
 from .loops import FRAME, Loop
+from .score_layout import KEYS, QUERIES, laid, shown, streams_of
 from .stream_tensor import StreamTensor
 
 Array = npt.NDArray[Any]
@@ -171,42 +172,156 @@ def recognise(steps: Sequence[Any], keys: Any) -> tuple[Decays, Any, Any]:
 # ---------------------------------------------------------------------- the loop
 def summed(scores: Any, v: Any) -> Any:
     """Return what scores without softmax make of values, ``(B, heads, L, features)``."""
-    try:
-        found, lost, factor = recognise(scores.steps, scores.k)
-    except Unrecognised as error:
-        raise NotStreamableError.here("the weights of pairs", f" don't stream: {error}; {REMEDY}") from None
-    q, k = scores.q * scores.scale, scores.k
-    n_heads = max(q.shape[1], k.shape[1], v.shape[1], len(found.far))
-    q, k, v = (x if x.shape[1] == n_heads else x.repeat_interleave(n_heads // x.shape[1], 1) for x in (q, k, v))
-    y = _loop(q, k, v, found.ahead, lost if found.lost.any() else None)
+    found, lost, factor = _read(scores)
+    q, k, gates = scores.q * scores.scale, scores.k, scores.gates or ()
+    n_heads = max(scores.axes.n_heads, len(found.far))
+    q, k, v, *gates = (x if x.shape[1] == n_heads else _repeated(x, n_heads) for x in (q, k, v, *gates))
+    y = _loop(q, k, v, found.ahead, lost, gates)
     if found.power:
         ones = ones_of(v.narrow(-1, 0, 1)).to(v.dtype)
-        y = y / _loop(ones, ones, ones, found.ahead, lost if found.lost.any() else None) ** found.power
+        y = y / _loop(ones, ones, ones, found.ahead, lost, ()) ** found.power
     return y if (found.factor == 1).all() else y * factor.reshape(-1, 1, 1)
 
 
-def _loop(q: Any, k: Any, v: Any, ahead: int, lost: Any) -> Any:
+def _read(scores: Any) -> tuple[Decays, Any, Any]:
+    """Return what `recognise` finds in scores; 1 - g is None where it is 0."""
+    try:
+        found, lost, factor = recognise(scores.steps, scores.k)
+        if scores.gates and (found.power or found.ahead > 0):
+            raise Unrecognised("gates are divided by their sum, or see later frames")
+    except Unrecognised as error:
+        raise NotStreamableError.here("the weights of pairs", f" don't stream: {error}; {REMEDY}") from None
+    return found, lost if found.lost.any() else None, factor
+
+
+def _repeated(x: Any, n_heads: int) -> Any:
+    return x.repeat_interleave(n_heads // x.shape[1], 1)
+
+
+def _loop(q: Any, k: Any, v: Any, ahead: int, lost: Any, gates: Sequence[Any]) -> Any:
     """Return the sums of k and v that queries see, seen by them."""
-    q, k, v = (x.in_order() for x in (q, k, v))
     if ahead > 0:
-        q = q._through("pad", {"left": ahead, "right": 0})
-        k, v = (x._through("pad", {"left": 0, "right": ahead}) for x in (k, v))
+        q = _moved(q, ahead)
+        k, v = (x.in_order()._through("pad", {"left": 0, "right": ahead}) for x in (k, v))
     elif ahead < 0:
-        k, v = (x._through("pad", {"left": -ahead, "right": 0}) for x in (k, v))
-        k, v = (x._through("slice", {"start": 0, "crop": -ahead, "step": 1}) for x in (k, v))
-    loop = Loop(q.shape[2], 0)
-    entry, key = loop.entry, ("pairs",)
+        k, v, *gates[1:] = (_cut(_moved(x, -ahead), -ahead) for x in (k, v, *gates[1:]))
+    if gates:
+        v = v * (gates[0] + gates[1]).exp()
+    streams = [q, k, v, *([_gained(gates[0], "replicate").exp()] if gates else [])]
+    shape = (v.shape[1], v.shape[3], k.shape[3])
+
+    def body(state: Any, q: Any, k: Any, v: Any, fall: Any = None) -> Any:
+        state = state if fall is None else state * fall.unsqueeze(-1)
+        state = state if lost is None else state - state * lost.reshape(-1, 1, 1)
+        state = state + v.unsqueeze(-1) * k.unsqueeze(-2)
+        return state, (state * q.unsqueeze(-2)).sum(-1)
+
+    y = _run("pairs", body, streams, shape)
+    return y._through("slice", {"start": ahead, "crop": 0, "step": 1}) if ahead > 0 else y
+
+
+def _moved(x: Any, frames: int) -> Any:
+    return x.in_order()._through("pad", {"left": frames, "right": 0})
+
+
+def _cut(x: Any, frames: int) -> Any:
+    return x._through("slice", {"start": 0, "crop": frames, "step": 1})
+
+
+def _gained(rows: Any, mode: str) -> Any:
+    """Return what a frame has more than the one before; of the first 0 by the mode "replicate", or -inf."""
+    return rows - _cut(rows.in_order()._through("pad", {"left": 1, "right": 0, "mode": mode, "value": np.inf}), 1)
+
+
+def _run(name: str, body: Any, streams: Sequence[Any], shape: tuple[int, ...]) -> Any:
+    """Return the outputs ``(B, heads, L, features)`` of a loop over the frames of streams of that kind.
+
+    Parameters
+    ----------
+    name : str
+        Of what is carried.
+    body : callable
+        ``(carried, *frames)``, frames ``(B, heads, features)``: gives what is carried on, and the output.
+    shape : tuple of int
+        Of what is carried, which begins as zeros.
+    """
+    streams = [x.in_order() for x in streams]
+    loop = Loop(streams[0].shape[2], 0)
+    entry, key = loop.entry, (name,)
     courses, entry.courses = entry.courses, None  # what happens within is recorded by the loop
     try:
         loop.begin()
-        q, k, v = (loop.frame(x, 0) for x in (q, k, v))
-        line = Line(FRAME, loop.clock.rate, v.edge.dtype, (v.shape[1], v.shape[2], k.shape[2]))
-        state: Any = StreamTensor.inside(None, ("B", 0, 1, 2), loop.place(key, None, None, line))
-        state = state if lost is None else state - state * lost.reshape(-1, 1, 1)
-        state = (state + v.unsqueeze(-1) * k.unsqueeze(-2)).in_order()
-        y = (state * q.unsqueeze(-2)).sum(-1).in_order()
+        frames = [loop.frame(x, 0) for x in streams]
+        line = Line(FRAME, loop.clock.rate, streams[0].edge.dtype, shape)
+        state = StreamTensor.inside(None, ("B", *range(len(shape))), loop.place(key, None, None, line))
+        state, y = (x.in_order() for x in body(state, *frames))
         loop.end({key: state.edge}, {"y": y.edge})
     finally:
         entry.courses = courses
-    y = loop.run(["y"])["y"].with_dims(("B", "L", 0, 1)).permute(0, 2, 1, 3)
-    return y._through("slice", {"start": ahead, "crop": 0, "step": 1}) if ahead > 0 else y
+    return loop.run(["y"])["y"].with_dims(("B", "L", 0, 1)).permute(0, 2, 1, 3)
+
+
+# ---------------------------------------------------------------------- what is once for each query
+def along(scores: Any, x: Any) -> tuple[int, Any]:
+    """Return a stream that meets scores as ``(B, 1 or heads, L, 1)``, and whether its frames are queries, 0, or keys.
+
+    Where it has neither or both of these, the scores refuse it.
+    """
+    x, dims = streams_of(x), scores.axes.dims
+    lead = len(dims) - (0 if x is None else x.ndim)
+    if x is None or lead < 0 or "B" not in x.dims:
+        scores._misuse("met by a stream of another kind")
+    own = dims[lead:]
+    at = x.dims.index("L")
+    alike = all(isinstance(d, str) or n == 1 or o for d, n, o in zip(x.dims, x.shape, own))
+    if own[at] not in ((QUERIES,), (KEYS,)) or not alike:
+        scores._misuse("met by a stream whose frames are neither queries nor keys")
+    labels = [o if isinstance(d, str) or n != 1 else () for d, n, o in zip(x.dims, x.shape, own)]
+    out = laid(x, labels, scores.axes.heads, own[at])
+    return own[at] == (KEYS,), out.unsqueeze(-1)
+
+
+def met(scores: Any, other: Any) -> Any:
+    """Return scores, multiplied by what queries or keys have, or by the weights of other scores of the same pairs."""
+    if not hasattr(other, "gates"):
+        side, x = along(scores, other)
+        return scores._copy(**({"k": scores.k * x} if side else {"q": scores.q * x}), is_lowered=False)
+    if scores.gates is None:
+        scores, other = other, scores
+    if other.gates is not None or scores.q.shape[3] != 1:
+        scores._misuse("multiplied by others")
+    q, k = (a * b for a, b in ((scores.q, other.q), (scores.k, other.k)))
+    axes = other.axes if other.axes.n_heads >= scores.axes.n_heads else scores.axes
+    scale = scores.scale * other.scale
+    return other._copy(q=q, k=k, axes=axes, gates=scores.gates, steps=[*other.steps, *scores.steps], scale=scale)
+
+
+def over_keys(scores: Any, dim: Any, keepdim: bool, of: Any) -> Any:
+    """Return what `of` gives ``(B, heads, L, 1)`` of scores, without the dimension of keys or with one element there."""
+    if type(dim) is not int or scores.axes.dims[dim] != (KEYS,):
+        scores._misuse("summed over another dimension than that of keys")
+    dims = [("one",) if d == (KEYS,) else d for d in scores.axes.dims]
+    out = shown(of(), dims, scores.axes.heads, (QUERIES, "one"))
+    return out if keepdim else out.squeeze(dim)
+
+
+def total(scores: Any, dim: Any, keepdim: bool) -> Any:
+    """Return the sum of scores over keys."""
+    ones = ones_of(scores.k.narrow(-1, 0, 1)).to(scores.k.dtype)
+    return over_keys(scores, dim, keepdim, lambda: summed(scores, ones))
+
+
+def greatest(terms: Any, dim: Any, keepdim: bool) -> Any:
+    """Return the greatest of terms, of the keys that a query sees."""
+    found, lost, _ = _read(terms.exp())
+    if lost is not None or found.ahead or (found.factor != 1).any():
+        terms._misuse("asked for their greatest under other than a causal mask")
+    n_heads = terms.axes.n_heads
+    rows, columns = (x if x.shape[1] == n_heads else _repeated(x, n_heads) for x in terms.gates)
+
+    def body(most: Any, own: Any, more: Any) -> Any:
+        most = (most + more).maximum(own)
+        return most, most
+
+    streams = [rows + columns, _gained(rows, "constant")]  # the first frame has gained -inf
+    return over_keys(terms, dim, keepdim, lambda: _run("greatest", body, streams, (n_heads, 1)))

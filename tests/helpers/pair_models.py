@@ -76,3 +76,59 @@ def linear_attention_by_einsum(lib: Any, m: Any, x: Any) -> Any:
     q, k, v = (y.unflatten(-1, (2, -1)) for y in (m.n(x), m.o(x), m.a(x)))
     scores = lib.einsum("bihd,bjhd->bhij", q, k) * (_apart(lib, x) >= 0)
     return lib.einsum("bhij,bjhe->bihe", scores, v).flatten(2)
+
+
+@case
+def linear_attention_over_its_sums(lib: Any, m: Any, x: Any) -> Any:
+    q, k, v = _split(m, x)
+    scores = (q.exp() @ k.exp().mT).tril()
+    return _joined((scores / scores.sum(-1, keepdim=True)) @ v)
+
+
+@case
+def gated_linear_attention(lib: Any, m: Any, x: Any) -> Any:
+    q, k, v = _split(m, x)
+    gates = lib.log(lib.sigmoid(m.dt(x)[..., :2])).cumsum(1).transpose(1, 2)
+    apart = gates[..., :, None] - gates[..., None, :]
+    return _joined(((q @ k.mT) * apart.exp().tril()) @ v)
+
+
+@case
+def gated_linear_attention_under_a_mask(lib: Any, m: Any, x: Any) -> Any:
+    q, k, v = m.n(x), m.o(x), m.a(x)
+    gates = lib.log(lib.sigmoid(m.one(x))).cumsum(1)
+    decay = (gates - gates.mT).masked_fill(_apart(lib, x) < 1, -float("inf")).exp()
+    return (decay * (q @ k.mT)) @ v
+
+
+@case
+def gates_that_stand_beside_scores(lib: Any, m: Any, x: Any) -> Any:
+    q, k, v = _split(m, x)
+    rows, columns = m.one(x).sigmoid().unsqueeze(1), m.dt(x)[..., :2].transpose(1, 2).unsqueeze(2)
+    return _joined(((q @ k.mT) * rows * columns).tril() @ v)
+
+
+@case
+def gates_over_their_greatest(lib: Any, m: Any, x: Any) -> Any:
+    q, k, v = m.n(x), m.o(x), m.a(x)
+    forget, enter = lib.log(lib.sigmoid(m.one(x))).cumsum(1), 3 * m.dt(x)[..., :1]
+    terms = forget - forget.mT + enter.mT
+    terms = terms.masked_fill(_apart(lib, x) < 0, -float("inf"))
+    most = terms.amax(-1, keepdim=True)
+    scores = (q @ k.mT) * (terms - most).exp()
+    over = lib.maximum(scores.sum(-1, keepdim=True).abs(), (-most).exp())
+    return (scores / (over + 1e-6)) @ v
+
+
+@case
+def means_of_all_frames_so_far(lib: Any, m: Any, x: Any) -> Any:
+    n = x.size(1)
+    weights = lib.tril(lib.ones(n, n))
+    return (weights / weights.sum(1, keepdim=True)) @ m.a(x)
+
+
+@case
+def moving_averages_as_products(lib: Any, m: Any, x: Any) -> Any:
+    rates = lib.tensor([0.5, 0.75], dtype=lib.float64).to(m.table.dtype)[:, None, None]
+    weights = (rates ** _apart(lib, x)).tril()
+    return lib.einsum("htu,buhc->bthc", weights, m.a(x).unflatten(-1, (2, -1)))

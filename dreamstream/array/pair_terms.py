@@ -1,0 +1,154 @@
+"""Weights of pairs of frames that follow from streams, as ``(c[..., :, None] - c[..., None, :]).exp()``.
+
+Gates that forget write so: c is the running sum of their logarithms, and a frame counts for a later one by what all
+gates between them leave of it. Products of positions' weights and frames, ``D @ x``, are sums over pairs, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ..stream.rules import Length
+from . import hook
+from .deferred import Deferred
+from .loop_frames import ones_of
+from .pair_sums import along, greatest
+from .score_layout import KEYS, QUERIES, Axes, Dim, Heads, atoms_of, streams_of
+from .score_views import Step
+from .scores import Scores
+
+
+class Terms(Scores):
+    """A number of the query and one of the key, added: the logarithm of a pair's weight.
+
+    Parameters
+    ----------
+    rows, columns : StreamTensor
+        ``(B, 1 or heads, L, 1)``.
+    axes : Axes
+    """
+
+    def __init__(self, rows: Any, columns: Any, axes: Axes) -> None:
+        super().__init__(ones_of(rows).to(rows.dtype), ones_of(columns).to(columns.dtype), axes)
+        self.gates = rows, columns
+
+    def add(self, other: Any, alpha: float = 1) -> Any:
+        if not getattr(other, "is_stream", False) or isinstance(other, (Deferred, Scores)):
+            return super().add(other, alpha) if isinstance(other, Deferred) else self._misuse("given a number")
+        assert self.gates is not None
+        side, x = along(self, other)
+        gates = list(self.gates)
+        gates[side] = gates[side] + x * alpha
+        return self._copy(gates=tuple(gates))
+
+    __add__ = __radd__ = add
+
+    def mul(self, other: Any) -> Any:
+        factor = super().mul(other)
+        assert self.gates is not None
+        by = factor.scale / self.scale
+        steps = [s._replace(value=s.value * by) if s.name == "add" else s for s in self.steps]
+        return self._copy(steps=steps, gates=tuple(x * by for x in self.gates))
+
+    __mul__ = __rmul__ = mul
+
+    def softmax(self, dim: int | None = -1, *_: Any, **__: Any) -> Scores:
+        """Return the softmax over keys, in which what queries add is nothing."""
+        assert self.gates is not None
+        out = Scores(self.q, self.gates[1], self.axes)
+        out.steps = self.steps
+        return out.softmax(dim)
+
+    def exp(self) -> Scores:
+        """Return the weights."""
+        steps = []
+        for step in self.steps:
+            if step.name in ("fill", "keep"):
+                if step.value > -1e4:
+                    self._misuse(f"filled with {step.value}")
+                steps.append(step._replace(value=0.0))
+            elif step.name == "add":
+                steps.append(Step("times", (step.by * step.value).exp(), None, step.axes))
+            else:
+                self._misuse("changed before exp")
+        out = Scores(self.q, self.k, self.axes)
+        out.gates, out.steps = self.gates, steps
+        return out
+
+    def amax(self, dim: Any = None, keepdim: bool = False) -> Any:
+        """Return the greatest of each query's terms."""
+        return greatest(self, dim, keepdim)
+
+    def valued(self, *_: Any) -> Any:
+        return self._misuse("multiplied with values")
+
+
+def of_streams(name: str, a: Any, b: Any) -> Terms | None:
+    """Return the sum or difference of two streams whose frames stand at different dimensions; None of all else."""
+    if name not in ("add", "sub") or not all(getattr(x, "edge", None) is not None for x in (a, b)):
+        return None
+    n = max(a.ndim, b.ndim)
+    at = [x.dims.index("L") - x.ndim if "L" in x.dims else 0 for x in (a, b)]
+    if 0 in at or at[0] == at[1] or not all("B" in x.dims for x in (a, b)):
+        return None
+    queries = min(at)
+    labels: list[Dim] = [()] * n
+    for x in (a, b):
+        found = atoms_of(x, [i - x.ndim for i in range(x.ndim)], "L")  # type: ignore[arg-type]
+        for i, dim in (found or {}).items():
+            labels[i] = labels[i] or dim  # type: ignore[call-overload]
+    labels[min(at)], labels[max(at)] = (QUERIES,), (KEYS,)
+    axes = Axes(labels, [d for dim in labels for d in dim if isinstance(d, Heads)])
+    frame = Terms.__new__(Terms)
+    frame.axes = axes
+    sides = [along(frame, x)[1] for x in (a, b)]
+    sides[1] = -sides[1] if name == "sub" else sides[1]
+    rows, columns = sides if at[0] == queries else sides[::-1]
+    return Terms(rows, columns, axes)
+
+
+hook.fill_pairs(of_streams)
+
+
+def weighted(weights: Any, s: str, x: Any, t: str, out: str) -> Any:
+    """Return the sum over frames of what a function of positions weighs for each pair; None where it is none.
+
+    Parameters
+    ----------
+    weights : Deferred
+    x : StreamTensor
+    s, t, out : str
+        A letter for each dimension of either, and of the result.
+    """
+    pairs = [c for c, size in zip(s, weights.shape) if isinstance(size, Length)]
+    keys = [c for c in pairs if c in t and c not in out]
+    x = streams_of(x)
+    if len(pairs) != 2 or len(keys) != 1 or x is None or x.dims[t.index(keys[0])] != "L":
+        return None
+    atoms = atoms_of(x, t, KEYS)
+    free = [c for c in t if c not in s]
+    if atoms is None or "B" not in x.dims:
+        return None
+    if not free or isinstance([*atoms[free[-1]], None][0], str):
+        return None
+    letters = [*free[:-1], *s]
+    sizes = dict(zip(s, weights.shape))
+    dims: list[Dim] = []
+    for c in letters:
+        own: Any = (KEYS,) if c == keys[0] else (QUERIES,) if c in pairs else atoms.get(c, ())
+        dims.append(own or ((Heads(sizes[c]),) if sizes.get(c, 1) != 1 else ()))
+    axes = Axes(dims, [d for dim in dims for d in dim if isinstance(d, Heads)])
+    order = [i for i, d in enumerate(x.dims) if isinstance(d, int)]
+    one: Any = x.permute(x.dims.index("B"), x.dims.index("L"), *order).flatten(2).narrow(-1, 0, 1)
+    one = ones_of(one).to(x.dtype).unsqueeze(1)
+    t, out = (y.replace(free[-1], "*") for y in (t, out))
+    return Scores(one, one, axes).mul(weights).valued(x, t, "".join(letters), out)
+
+
+def product(x: Sequence[Any], letters: Sequence[str], out: str) -> Any:
+    """Return `weighted` of two operands of which one is such a function; None where none is."""
+    for i in (0, 1):
+        if isinstance(x[i], Deferred) and not isinstance(x[1 - i], (Deferred, Scores)):
+            return weighted(x[i], letters[i], x[1 - i], letters[1 - i], out)
+    return None
