@@ -19,7 +19,7 @@ from ..stream.mask_recognition import LONGEST, Unrecognised
 from .deferred import frames_at, frames_for
 from .loop_frames import ones_of
 from .loops import FRAME, Loop
-from .score_layout import KEYS, QUERIES, laid, shown, streams_of
+from .score_layout import KEYS, QUERIES, Axes, laid, shown, streams_of
 from .stream_tensor import StreamTensor
 
 Array = npt.NDArray[Any]
@@ -172,7 +172,7 @@ def recognise(steps: Sequence[Any], keys: Any) -> tuple[Decays, Any, Any]:
 # ---------------------------------------------------------------------- the loop
 def summed(scores: Any, v: Any) -> Any:
     """Return what scores without softmax make of values, ``(B, heads, L, features)``."""
-    found, lost, factor = _read(scores)
+    found, lost, factor = read(scores)
     q, k, gates = scores.q * scores.scale, scores.k, scores.gates or ()
     n_heads = max(scores.axes.n_heads, len(found.far))
     q, k, v, *gates = (x if x.shape[1] == n_heads else _repeated(x, n_heads) for x in (q, k, v, *gates))
@@ -183,7 +183,7 @@ def summed(scores: Any, v: Any) -> Any:
     return y if (found.factor == 1).all() else y * factor.reshape(-1, 1, 1)
 
 
-def _read(scores: Any) -> tuple[Decays, Any, Any]:
+def read(scores: Any) -> tuple[Decays, Any, Any]:
     """Return what `recognise` finds in scores; 1 - g is None where it is 0."""
     try:
         found, lost, factor = recognise(scores.steps, scores.k)
@@ -204,7 +204,8 @@ def _loop(q: Any, k: Any, v: Any, ahead: int, lost: Any, gates: Sequence[Any]) -
         q = _moved(q, ahead)
         k, v = (x.in_order()._through("pad", {"left": 0, "right": ahead}) for x in (k, v))
     elif ahead < 0:
-        k, v, *gates[1:] = (_cut(_moved(x, -ahead), -ahead) for x in (k, v, *gates[1:]))
+        k, v = (_cut(_moved(x, -ahead), -ahead) for x in (k, v))
+        gates = [*gates[:1], *(_cut(_moved(x, -ahead), -ahead) for x in gates[1:])]
     if gates:
         v = v * (gates[0] + gates[1]).exp()
     streams = [q, k, v, *([_gained(gates[0], "replicate").exp()] if gates else [])]
@@ -262,29 +263,33 @@ def _run(name: str, body: Any, streams: Sequence[Any], shape: tuple[int, ...]) -
 
 
 # ---------------------------------------------------------------------- what is once for each query
-def along(scores: Any, x: Any) -> tuple[int, Any]:
-    """Return a stream that meets scores as ``(B, 1 or heads, L, 1)``, and whether its frames are queries, 0, or keys.
+def along(axes: Axes, x: Any) -> tuple[int, Any] | None:
+    """Return a stream that meets pairs as ``(B, 1 or heads, L, 1)``, and whether its frames are keys, or queries.
 
-    Where it has neither or both of these, the scores refuse it.
+    None where they are neither, or other dimensions don't fit.
     """
-    x, dims = streams_of(x), scores.axes.dims
-    lead = len(dims) - (0 if x is None else x.ndim)
-    if x is None or lead < 0 or "B" not in x.dims:
-        scores._misuse("met by a stream of another kind")
-    own = dims[lead:]
-    at = x.dims.index("L")
-    alike = all(isinstance(d, str) or n == 1 or o for d, n, o in zip(x.dims, x.shape, own))
-    if own[at] not in ((QUERIES,), (KEYS,)) or not alike:
-        scores._misuse("met by a stream whose frames are neither queries nor keys")
+    x = streams_of(x)
+    if x is None or x.ndim > len(axes.dims) or "B" not in x.dims:
+        return None
+    own = axes.dims[len(axes.dims) - x.ndim :]
+    at = own[x.dims.index("L")]
+    if at not in ((QUERIES,), (KEYS,)) or not all(
+        isinstance(d, str) or n == 1 or o for d, n, o in zip(x.dims, x.shape, own)
+    ):
+        return None
     labels = [o if isinstance(d, str) or n != 1 else () for d, n, o in zip(x.dims, x.shape, own)]
-    out = laid(x, labels, scores.axes.heads, own[at])
-    return own[at] == (KEYS,), out.unsqueeze(-1)
+    return at == (KEYS,), laid(x, labels, axes.heads, at).unsqueeze(-1)
+
+
+def met_by(scores: Any, x: Any) -> tuple[int, Any]:
+    """Return the same of what meets scores; they refuse what doesn't fit."""
+    return along(scores.axes, x) or scores._misuse("met by a stream whose frames are neither queries nor keys")
 
 
 def met(scores: Any, other: Any) -> Any:
-    """Return scores, multiplied by what queries or keys have, or by the weights of other scores of the same pairs."""
+    """Return scores multiplied by a stream of queries or keys, or by other scores of the same pairs."""
     if not hasattr(other, "gates"):
-        side, x = along(scores, other)
+        side, x = met_by(scores, other)
         return scores._copy(**({"k": scores.k * x} if side else {"q": scores.q * x}), is_lowered=False)
     if scores.gates is None:
         scores, other = other, scores
@@ -297,7 +302,7 @@ def met(scores: Any, other: Any) -> Any:
 
 
 def over_keys(scores: Any, dim: Any, keepdim: bool, of: Any) -> Any:
-    """Return what `of` gives ``(B, heads, L, 1)`` of scores, without the dimension of keys or with one element there."""
+    """Return what `of` gives for each query ``(B, heads, L, 1)`` with the dimensions of scores, without keys."""
     if type(dim) is not int or scores.axes.dims[dim] != (KEYS,):
         scores._misuse("summed over another dimension than that of keys")
     dims = [("one",) if d == (KEYS,) else d for d in scores.axes.dims]
@@ -313,7 +318,7 @@ def total(scores: Any, dim: Any, keepdim: bool) -> Any:
 
 def greatest(terms: Any, dim: Any, keepdim: bool) -> Any:
     """Return the greatest of terms, of the keys that a query sees."""
-    found, lost, _ = _read(terms.exp())
+    found, lost, _ = read(terms.exp())
     if lost is not None or found.ahead or (found.factor != 1).any():
         terms._misuse("asked for their greatest under other than a causal mask")
     n_heads = terms.axes.n_heads

@@ -1,7 +1,7 @@
 """Weights of pairs of frames that follow from streams, as ``(c[..., :, None] - c[..., None, :]).exp()``.
 
-Gates that forget write so: c is the running sum of their logarithms, and a frame counts for a later one by what all
-gates between them leave of it. Products of positions' weights and frames, ``D @ x``, are sums over pairs, too.
+Gates that forget are written so: c is the running sum of their logarithms, and a frame counts for a later one by
+what the gates between them leave of it. Products of positions' weights and frames, ``D @ x``, are sums over pairs, too.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..stream.rules import Length
-from . import hook
+from . import hook, pair_sums
 from .deferred import Deferred
+from .dimension_arguments import sizes_of
 from .loop_frames import ones_of
-from .pair_sums import along, greatest
 from .score_layout import KEYS, QUERIES, Axes, Dim, Heads, atoms_of, streams_of
 from .score_views import Step
 from .scores import Scores
@@ -29,20 +29,67 @@ class Terms(Scores):
     axes : Axes
     """
 
+    #: Whether keys add nothing.
+    is_of_queries = False
+
     def __init__(self, rows: Any, columns: Any, axes: Axes) -> None:
         super().__init__(ones_of(rows).to(rows.dtype), ones_of(columns).to(columns.dtype), axes)
         self.gates = rows, columns
 
     def add(self, other: Any, alpha: float = 1) -> Any:
+        if isinstance(other, Terms):
+            return self._plus(other, alpha)
         if not getattr(other, "is_stream", False) or isinstance(other, (Deferred, Scores)):
             return super().add(other, alpha) if isinstance(other, Deferred) else self._misuse("given a number")
         assert self.gates is not None
-        side, x = along(self, other)
+        side, x = pair_sums.met_by(self, other)
         gates = list(self.gates)
         gates[side] = gates[side] + x * alpha
-        return self._copy(gates=tuple(gates))
+        return self._copy(gates=tuple(gates), is_of_queries=False)
 
     __add__ = __radd__ = add
+
+    def _plus(self, other: Terms, alpha: float) -> Any:
+        assert self.gates is not None and other.gates is not None
+        at = other.axes.dims.index((QUERIES,)) if self.ndim == other.ndim else -1
+        gates = other.gates if self.axes.dims[at] == (QUERIES,) else other.gates[::-1]
+        if self.steps or other.steps or self.axes.dims[at] not in ((QUERIES,), (KEYS,)):
+            self._misuse("added to others that are masked")
+        return self._copy(gates=tuple(a + b * alpha for a, b in zip(self.gates, gates)), is_of_queries=False)
+
+    def cumsum(self, dim: int, dtype: Any = None) -> Any:
+        """Return the running sum over queries of a number that each adds for all keys before it."""
+        assert self.gates is not None
+        own = self._copy(steps=[s for s in self.steps if s.name in ("fill", "keep") and s.value == 0])
+        found = pair_sums.read(own)[0]
+        alike = len(own.steps) == len(self.steps) and not found.lost.any() and found.factor == 1
+        if self.axes.dims[dim] != (QUERIES,) or not (alike and found.ahead == -1 and self.is_of_queries):
+            self._misuse("summed over frames, but for a query's number under tril(-1)")
+        total = self.gates[0].cumsum(2)
+        return self._copy(gates=(total, -total), steps=[], is_of_queries=False)
+
+    def __getitem__(self, index: Any) -> Any:
+        """Return a part; the first queries and keys may be left out."""
+        parts = index if isinstance(index, tuple) else (index,)
+        at = [self.axes.dims.index((side,)) for side in (QUERIES, KEYS)]
+        starts = [parts[i].start if len(parts) == self.ndim and isinstance(parts[i], slice) else None for i in at]
+        if starts[0] != starts[1] or type(starts[0]) is not int or self.steps:
+            return super().__getitem__(index)
+        assert self.gates is not None
+        rows, columns = (x[:, :, starts[0] :] for x in self.gates)
+        out = Terms(rows, columns, self.axes)
+        return out[tuple(slice(None) if i in at else part for i, part in enumerate(parts))]
+
+    def expand(self, *given: Any, size: Any = ()) -> Any:
+        sizes = sizes_of(given, size)
+        same = len(sizes) == self.ndim and all(
+            (type(n) is int and n == -1) or n == m for n, m in zip(sizes, self.shape)
+        )
+        return self if same else self._misuse(f"expanded to {tuple(sizes)}")
+
+    def repeat(self, *given: Any, repeats: Any = ()) -> Any:
+        times = sizes_of(given, repeats)
+        return self if all(n == 1 for n in times) else self._misuse(f"repeated {tuple(times)} times")
 
     def mul(self, other: Any) -> Any:
         factor = super().mul(other)
@@ -78,34 +125,57 @@ class Terms(Scores):
 
     def amax(self, dim: Any = None, keepdim: bool = False) -> Any:
         """Return the greatest of each query's terms."""
-        return greatest(self, dim, keepdim)
+        return pair_sums.greatest(self, dim, keepdim)
 
     def valued(self, *_: Any) -> Any:
         return self._misuse("multiplied with values")
 
 
 def of_streams(name: str, a: Any, b: Any) -> Terms | None:
-    """Return the sum or difference of two streams whose frames stand at different dimensions; None of all else."""
+    """Return the sum or difference of two streams whose frames stand at different dimensions; None of all else.
+
+    ``expand`` gives a stream, and which of its dimensions is repeated for each frame.
+    """
+    if name == "expand":
+        return repeated(a, b)
     if name not in ("add", "sub") or not all(getattr(x, "edge", None) is not None for x in (a, b)):
         return None
-    n = max(a.ndim, b.ndim)
     at = [x.dims.index("L") - x.ndim if "L" in x.dims else 0 for x in (a, b)]
     if 0 in at or at[0] == at[1] or not all("B" in x.dims for x in (a, b)):
         return None
-    queries = min(at)
-    labels: list[Dim] = [()] * n
-    for x in (a, b):
+    axes = _axes_of((a, b), *at)
+    sides = [pair_sums.along(axes, x) for x in (a, b)]
+    if sides[0] is None or sides[1] is None:
+        return None
+    gates = [sides[0][1], -sides[1][1] if name == "sub" else sides[1][1]]
+    rows, columns = gates if at[0] < at[1] else gates[::-1]
+    return Terms(rows, columns, axes)
+
+
+def repeated(x: Any, axis: int) -> Terms | None:
+    """Return a stream that is repeated for each frame along an axis of one element; None of all else."""
+    if "L" not in x.dims or "B" not in x.dims or isinstance(x.dims[axis], str) or x.shape[axis] != 1:
+        return None
+    at = x.dims.index("L") - x.ndim
+    axes = _axes_of((x,), at, axis - x.ndim)
+    found: Any = pair_sums.along(axes, x)
+    gates = [found[1], found[1] * 0]
+    is_of_queries = at < axis - x.ndim
+    rows, columns = gates if is_of_queries else gates[::-1]
+    out = Terms(rows, columns, axes)
+    out.is_of_queries = is_of_queries
+    return out
+
+
+def _axes_of(streams: Sequence[Any], *at: int) -> Axes:
+    """Return what the dimensions of pairs are, of which those at two places are queries and keys."""
+    labels: list[Dim] = [()] * max(x.ndim for x in streams)
+    for x in streams:
         found = atoms_of(x, [i - x.ndim for i in range(x.ndim)], "L")  # type: ignore[arg-type]
         for i, dim in (found or {}).items():
             labels[i] = labels[i] or dim  # type: ignore[call-overload]
     labels[min(at)], labels[max(at)] = (QUERIES,), (KEYS,)
-    axes = Axes(labels, [d for dim in labels for d in dim if isinstance(d, Heads)])
-    frame = Terms.__new__(Terms)
-    frame.axes = axes
-    sides = [along(frame, x)[1] for x in (a, b)]
-    sides[1] = -sides[1] if name == "sub" else sides[1]
-    rows, columns = sides if at[0] == queries else sides[::-1]
-    return Terms(rows, columns, axes)
+    return Axes(labels, [d for dim in labels for d in dim if isinstance(d, Heads)])
 
 
 hook.fill_pairs(of_streams)

@@ -26,7 +26,7 @@ from . import hook, pair_sums
 from .attend import across, attend
 from .deferred import Deferred, as_deferred
 from .filled import kept
-from .mask_terms import before_diagonal, deferred_in, hide_keys, product_within, recognise, rows_by_distance, seen_in
+from .mask_terms import deferred_in, hide_keys, product_within, recognise, rows_by_distance, seen_in
 from .memory_terms import KeyTerms, filled, read, with_terms
 from .protocol import refuse_the_rest
 from .reductions import Extreme
@@ -122,7 +122,9 @@ class Scores(ScoreViews):
         self.zeros = False  # whether a query that sees no key gets zeros, in the place of NaN
         self.within = 0.0  # what products were multiplied by before tanh; 0 where they were not
         self.sinks: Any = None  # a score per head beside those of keys
-        self.gates: tuple[Any, Any] | None = None  # of queries and of keys, whose sum's exponential is another factor
+        self.gates: tuple[Any, Any] | None = (
+            None  # of queries and of keys, whose sum's exponential is another factor
+        )
         self.wider = 0  # where that stands in the scores: 1 behind the keys, -1 before them, 0 once it is dropped
 
     @classmethod
@@ -157,7 +159,8 @@ class Scores(ScoreViews):
         if isinstance(other, Deferred):
             return self._with("times", other)
         if isinstance(other, Scores) or getattr(other, "edge", None) is not None:
-            return self._misuse("multiplied by a stream") if self._bent() else pair_sums.met(self, other)
+            met: Scores = self._misuse("multiplied by a stream") if self._bent() else pair_sums.met(self, other)
+            return met
         factor = number_of(other)
         is_tensor = not isinstance(other, Symbolic) and hasattr(other, "numpy")
         if is_tensor and (factor is None or getattr(other, "learned", False)):
@@ -369,10 +372,6 @@ class Scores(ScoreViews):
             self._misuse(f"asked for their {what}")
         return OverKeys(self, what, keepdim)
 
-    def tril(self, diagonal: int = 0) -> Scores:
-        """Return the scores with zeros where a key is further behind than a diagonal."""
-        return self._with("keep", before_diagonal(self.k, diagonal), 0.0)
-
     def sum(self, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Any:
         if not self._bent() and self.terms is None:
             return pair_sums.total(self, dim, keepdim)
@@ -418,14 +417,6 @@ class Scores(ScoreViews):
         """Answer that none is NaN: code that asks puts zeros where it is, which the operator then does."""
         self.zeros = True
         return Tensor(np.zeros((), bool)) if self.soft else self._misuse("asked for isnan")
-
-    def clone(self, *_: Any, **__: Any) -> Scores:
-        return self._copy()
-
-    def _same(self, *_: Any, **__: Any) -> Scores:
-        return self
-
-    to = float = double = half = bfloat16 = contiguous = type = _same
 
     def _hidden(self, mask: Any, value: Any) -> Scores:
         """Zero weights that softmax has made zero already, as models do for queries that see no key."""

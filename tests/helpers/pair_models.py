@@ -132,3 +132,23 @@ def moving_averages_as_products(lib: Any, m: Any, x: Any) -> Any:
     rates = lib.tensor([0.5, 0.75], dtype=lib.float64).to(m.table.dtype)[:, None, None]
     weights = (rates ** _apart(lib, x)).tril()
     return lib.einsum("htu,buhc->bthc", weights, m.a(x).unflatten(-1, (2, -1)))
+
+
+@case
+def gates_summed_between_frames(lib: Any, m: Any, x: Any) -> Any:
+    q, k, v = _split(m, x)
+    n, apart = x.size(1), _apart(lib, x)
+    gates = lib.log(lib.sigmoid(m.dt(x)[..., :2])).transpose(1, 2)
+    between = gates.unsqueeze(-1).repeat(1, 1, 1, n).masked_fill(apart <= 0, 0.0).cumsum(-2)
+    return _joined(((q @ k.mT) * between.masked_fill(apart < 0, -float("inf")).exp()) @ v)
+
+
+@case
+def gates_apart_in_a_table(lib: Any, m: Any, x: Any) -> Any:
+    q, k, v = m.n(x), m.o(x), m.a(x)
+    rows = lib.cat([lib.zeros(x.size(0), 1, 1), lib.log(lib.sigmoid(m.one(x))).cumsum(1)], 1)
+    rows = rows.expand(-1, -1, rows.size(1))
+    apart = (rows - rows.transpose(1, 2))[:, 1:, 1:] + m.dt(x)[..., :1].mT
+    apart = lib.where(_apart(lib, x) >= 0, apart, -float("inf"))
+    most = apart.max(-1, keepdim=True)[0]
+    return ((q @ k.mT) * (apart - most).exp()) @ v

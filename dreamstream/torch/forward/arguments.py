@@ -10,8 +10,8 @@ import torch
 
 from ...array import BatchTensor
 from ...array.deferred import Deferred
-from ...array.score_views import OverKeys
 from ...array.pair_terms import Terms
+from ...array.score_views import OverKeys
 from ...array.scores import Scores
 from ...array.shape_of import Empty
 from ...array.stream_tensor import StreamTensor as NativeStream
