@@ -1,7 +1,7 @@
 """Weights of pairs of frames that follow from streams, as ``(c[..., :, None] - c[..., None, :]).exp()``.
 
 Gates that forget are written so: c is the running sum of their logarithms, and a frame counts for a later one by
-what the gates between them leave of it. Products of positions' weights and frames, ``D @ x``, are sums over pairs, too.
+what the gates between them leave of it. Products of weights by position and frames, ``D @ x``, are such sums, too.
 """
 
 from __future__ import annotations

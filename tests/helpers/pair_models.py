@@ -27,7 +27,7 @@ def _apart(lib: Any, x: Any) -> Any:
 
 
 @case
-def retention(lib: Any, m: Any, x: Any) -> Any:
+def retention_in_parallel(lib: Any, m: Any, x: Any) -> Any:
     q, k, v = _split(m, x)
     apart = _apart(lib, q)
     gamma = lib.tensor([0.75, 1 - 2**-9], dtype=lib.float64).to(m.table.dtype)[:, None, None]
@@ -36,7 +36,7 @@ def retention(lib: Any, m: Any, x: Any) -> Any:
 
 
 @case
-def retention_of_learned_decays(lib: Any, m: Any, x: Any) -> Any:
+def retention_of_learned_rates(lib: Any, m: Any, x: Any) -> Any:
     q, k, v = _split(m, x)
     rate = m.vector[:2].exp()[:, None, None]
     decay = (-rate * _apart(lib, q)).tril().exp().tril()
