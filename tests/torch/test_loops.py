@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import io
 
 import numpy as np
 import pytest
@@ -432,3 +433,34 @@ def called_once(model):
     x = ds.stream_tensor(torch.randn(1, 3, D), names=("B", "L", None), ids=["a"], sos=True)
     with torch.no_grad():
         ds.patch_module(model).online()(x)
+
+
+@pytest.mark.parametrize(
+    "name", ["gated_cell", "selective_scan", "running_maximum", "lstm_cell_writes", "gates_over_their_greatest"]
+)
+def test_graphs_of_onnx_have_loops_as_scans(name):
+    package = pytest.importorskip("onnx")
+    pytest.importorskip("onnxruntime")
+    from exported import Exported, in_onnxruntime
+
+    rng, file = np.random.default_rng(0), io.BytesIO()
+    engine = ds.compile(Loop(CASES[name]).eval(), ("B", "L", D))
+    ds.export.onnx(engine, None, file, dynamic_axes=True)
+    graph = package.load_from_string(file.getvalue()).graph
+    assert "Scan" in [node.op_type for node in graph.node]
+    exported = Exported(*in_onnxruntime(file.getvalue()), rng)
+    x = {i: rng.standard_normal((n, D)).astype("float32") for i, n in (("a", 9), ("b", 5))}
+    calls = [
+        ({"a": (0, 3)}, ["a"], []),
+        ({"a": (3, 4), "b": (0, 4)}, ["b"], []),
+        ({"b": (4, 5), "a": (4, 9)}, [], ["a", "b"]),
+    ]
+    for cuts, begins, ends in calls:
+        chunks = {i: [x[i][slice(*cut)]] for i, cut in cuts.items()}
+        got, wanted = (
+            exported.step(chunks, begins, ends),
+            engine.step({i: c for i, (c,) in chunks.items()}, begins, ends),
+        )
+        for i in chunks:
+            for a, b in zip(got[i], leaves(wanted[i]), strict=True):
+                np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-5)

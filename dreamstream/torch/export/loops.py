@@ -59,8 +59,11 @@ def scan(step: Step, windows: Sequence[Any], weights: Sequence[Any], state: Any)
     body = _Frame(step, [w if w is None else w.detach() for w in weights], [x for x, _ in parts], len(state))
     example = place, parts[0][1], *state, *(x[0] for x in frames)
     loops.append((body, tuple(x.clone() for x in example)))
-    given = [x.clone() for x in (place, parts[0][1], *state, *frames)]
-    made = _OnnxLoop.apply(len(loops) - 1, *given)
+    given = [x.clone() for x in (place, parts[0][1], *state, *frames)]  # a Function's arguments have no other uses
+    try:
+        made = _OnnxLoop.apply(len(loops) - 1, *given)
+    except RuntimeError as error:  # torch's tracer loses what some loops read
+        raise NotStreamableError(f"a loop over frames (scan) has no form in ONNX: {error}") from None
     carried, ys = made[2 : 2 + len(state)], made[2 + len(state) :]
     return tuple(y.transpose(0, 1) for y in ys), tuple(carried)
 
@@ -73,7 +76,7 @@ class _OnnxLoop(torch.autograd.Function):
         body = (_FOUND.get() or [])[at][0]
         n = 2 + body.n_carried
         x = given[n]
-        ys = (torch.zeros(int(x.shape[0]),int(x.shape[1]), *features, dtype=dtype) for dtype, features in body.gives())
+        ys = (x.new_zeros(*x.shape[:2], *size, dtype=dtype) for dtype, size in body.gives())
         return *(x.clone() for x in given[:n]), *ys
 
     @staticmethod
