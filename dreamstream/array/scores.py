@@ -473,7 +473,7 @@ class Scores(ScoreViews):
         keys = next((c for c, dim in own.items() if dim == (KEYS,)), "")
         queries = next((c for c, dim in own.items() if dim == (QUERIES,)), "")
         fits = theirs is not None and theirs.get(keys) == (KEYS,) and keys not in out and queries in out
-        if not fits or len(features) != 1 or {*out} != {*s, *t} - {keys}:
+        if not fits or not features or {*out} != {*s, *t} - {keys}:
             self._misuse(f"combined with what are no values, {s}, {t} -> {out}")
         assert theirs is not None
         for c in t:
@@ -483,10 +483,12 @@ class Scores(ScoreViews):
         mine = [a for c in t if c in own and theirs[c] for a in own[c] if isinstance(a, Heads)]
         if {*mine} != {*self.axes.heads[: len(mine)]}:
             self._misuse("combined with values that lack some of their heads")
-        labels = [(features[0],) if c in features else own[c] if theirs[c] else () for c in t]
-        v = laid(v, labels, self.axes.heads, (KEYS, features[0]))
+        labels = [(c,) if c in features else own[c] if theirs[c] else () for c in t]
+        sizes = [v.shape[t.index(c)] for c in features]
+        v = laid(v, labels, self.axes.heads, (KEYS, *features))
         y = pair_sums.summed(self, v) if linear else self.attended(v)
-        return shown(y, [own.get(c, (c,)) for c in out], self.axes.heads, (QUERIES, features[0]))
+        y = y if len(features) == 1 else y.unflatten(-1, sizes)
+        return shown(y, [own.get(c, (c,)) for c in out], self.axes.heads, (QUERIES, *features))
 
     def attended(self, v: Any) -> Any:
         """Return the attended values of values, both ``(B, heads, L, features)``."""

@@ -152,3 +152,11 @@ def gates_apart_in_a_table(lib: Any, m: Any, x: Any) -> Any:
     apart = lib.where(_apart(lib, x) >= 0, apart, -float("inf"))
     most = apart.max(-1, keepdim=True)[0]
     return ((q @ k.mT) * (apart - most).exp()) @ v
+
+
+@case
+def matrices_under_gates(lib: Any, m: Any, x: Any) -> Any:
+    gates = lib.log(lib.sigmoid(m.dt(x)[..., :2])).cumsum(1).transpose(1, 2)
+    decay = (gates[..., None] - gates[..., None, :]).exp().tril()
+    values = m.a(x).unflatten(-1, (2, 1, 3)) * m.n(x).unflatten(-1, (2, 2, 1))
+    return lib.einsum("bhij,bjhef->bihef", decay, values).flatten(2)

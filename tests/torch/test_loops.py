@@ -339,7 +339,7 @@ def test_plain_modules_of_an_engine_have_loops():
     model, x = Loop(CASES["gated_cell"]).eval(), torch.randn(9, D)
     engine = ds.compile(model, ("B", "L", D))
     ds.torch.functionalize(engine)
-    with pytest.raises(ds.NotStreamableError, match="not exported"):
+    with pytest.raises(ds.NotStreamableError, match="is exported to ONNX, or"):
         ds.export.torchscript(engine, None, "unused.pt")
     assert engine.state_size > 0 and x.shape
 
@@ -464,3 +464,24 @@ def test_graphs_of_onnx_have_loops_as_scans(name):
         for i in chunks:
             for a, b in zip(got[i], leaves(wanted[i]), strict=True):
                 np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-5)
+
+
+class Retention(torch.nn.Module):
+    def __init__(self, gamma):
+        super().__init__()
+        self.gamma = gamma
+
+    def forward(self, x):
+        (q, k, v), at = x.split(2, -1), torch.arange(x.size(1))
+        return ((q @ k.mT) * (self.gamma ** (at[:, None] - at)).tril()) @ v
+
+
+@pytest.mark.parametrize("gamma", [0.9, 1 - 2**-12])
+def test_sums_over_pairs_are_exact_after_many_frames(gamma):
+    x = np.random.default_rng(0).standard_normal((100_000, 6)).astype("float32")
+    engine = ds.compile(Retention(gamma), ("B", "L", 6))
+    got = engine.step({"a": x[:90_000]}, sos="a")["a"], engine.step({"a": x[90_000:]})["a"]
+    whole = x.astype("float64")
+    decay = float(np.float32(gamma)) ** np.arange(len(whole) - 1, -1, -1.0)
+    wanted = (whole[-1, :2] @ whole[:, 2:4].T * decay) @ whole[:, 4:]
+    assert len(got[1]) == 10_000 and np.abs(got[1][-1] - wanted).max() <= 1e-5 * np.abs(wanted).max()
