@@ -15,7 +15,7 @@ from typing import Any
 import numpy.typing as npt
 
 from . import autograd
-from .array import hook
+from .array import hook, pair_terms
 from .array.batch_folding import by_lane
 from .array.derivatives import record
 from .array.forward import for_batch, held, is_static
@@ -347,4 +347,4 @@ def _outside(
     return out
 
 
-hook.fill(apply)
+hook.fill(apply, pair_terms.of_streams)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import NotStreamableError, ShapeError
-from . import derivatives
+from . import derivatives, pair_terms
 from .deferred import Deferred, as_deferred, library_of
 from .distance_tables import Places, product
 from .hook import made
@@ -121,6 +121,9 @@ def table_product(name: str, args: Sequence[Any], met: Callable[[], Any]) -> Any
         return None
     if len(others) == 1 and isinstance(operands[0], Scores):
         return operands[0].valued(operands[1], others[0], s, out)
+    summed = pair_terms.product(operands, (s, *others), out) if len(others) == 1 else None
+    if summed is not None:
+        return summed
     if len(others) != 1 or isinstance(operands[0], Deferred) or not isinstance(operands[1], Deferred):
         return None
     of_pairs = _of_pairs(operands[0], s, operands[1], others[0], out)

@@ -99,7 +99,12 @@ def binary_or_not(name: str, a: Any, b: Any) -> Any:
         dtype = dtypes.float32 if dtype == dtypes.bool or _small(operands) else dtypes.int64
     if name.startswith("logical_"):
         operands, dtype = [as_flags(o) for o in operands], dtypes.bool
-    out = _combine(name, operands, [dtype, dtype])
+    try:
+        out = _combine(name, operands, [dtype, dtype])
+    except ShapeError:
+        if (pairs := hook.pairs(name, *operands)) is None:
+            raise
+        return pairs
     edge = getattr(out, "edge", None) if name in RELATIONS else None
     if edge is not None:
         given: Any = [getattr(o, "edge", None) if isinstance(o, Tensor) else o for o in operands]

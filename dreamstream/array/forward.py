@@ -363,7 +363,7 @@ def _unfold_features(x: StreamTensor, axis: int, size: int, step: int) -> Stream
     return reshape_features(x, shape, (*dims, at + 1)).with_dims((*dims, at + 1), (*x.names, None))
 
 
-def repeat_interleave(x: StreamTensor, axis: int, times: Any) -> StreamTensor:
+def repeat_interleave(x: StreamTensor, axis: int, times: Any) -> Any:
     if isinstance(times, Length):
         return expand(x, [times if i == axis else -1 for i in range(x.ndim)])
     x = x.in_order()
@@ -395,7 +395,7 @@ def for_batch(x: StreamTensor, axis: int, lanes: int = 1) -> StreamTensor:
     return cast("StreamTensor", spread.flatten(axis, axis + 1))
 
 
-def expand(x: StreamTensor, sizes: Sequence[Any]) -> StreamTensor:
+def expand(x: StreamTensor, sizes: Sequence[Any]) -> Any:
     if is_static(x) and any(isinstance(s, Length) for s in sizes):
         x, sizes = _spread(x, sizes)
     while len(sizes) > len(x.dims):
@@ -406,6 +406,11 @@ def expand(x: StreamTensor, sizes: Sequence[Any]) -> StreamTensor:
         x = for_batch(x, axis, size.times) if isinstance(size, BatchSize) else x
         if isinstance(size, Length) and x.rate == 0:
             x = spread("expand", x, axis, size)
+    each = next(
+        (i for i, (s, d) in enumerate(zip(sizes, x.dims)) if isinstance(s, Length) and type(d) is int), None
+    )
+    if each is not None and (pairs := hook.pairs("expand", x, each)) is not None:
+        return pairs.expand(*sizes)
     x = x.in_order()
     features = []
     for size, d in zip(sizes, x.dims):

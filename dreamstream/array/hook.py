@@ -30,12 +30,18 @@ def _unfilled(*_: Any) -> NoReturn:
 
 
 _apply: Callable[..., tuple[Any, ...]] = _unfilled
+_pairs: Callable[..., Any] = _unfilled
 
 
-def fill(apply: Callable[..., Any]) -> None:
-    """Set what stands behind `apply`."""
-    global _apply
-    _apply = apply
+def fill(apply: Callable[..., Any], pairs: Callable[..., Any]) -> None:
+    """Set what stands behind `apply` and `pairs`."""
+    global _apply, _pairs
+    _apply, _pairs = apply, pairs
+
+
+def pairs(name: str, *operands: Any) -> Any:
+    """Return what two streams make whose frames stand at different dimensions; None where that is nothing."""
+    return _pairs(name, *operands)
 
 
 def explained(error: DreamStreamError, method: Callable[..., Any], x: Any, *args: Any, **kwargs: Any) -> Any:

@@ -24,7 +24,7 @@ from .operators import run
 from .stream_tensor import StreamTensor
 
 #: All values of a body advance together, frame by frame.
-_FRAME = ("frame",)
+FRAME = ("frame",)
 #: How many frames a loop may look back at what it wrote.
 _FAR = 8
 
@@ -168,8 +168,8 @@ class Body:
         self.nodes.append(request)
         self.firsts.append(self.n_values)
         out = []
-        for line in lines_of(op, edges, len(self.nodes), _FRAME):
-            out.append((None, self.value(Line(_FRAME, line.rate, line.dtype, line.features), self.n_values)))
+        for line in lines_of(op, edges, len(self.nodes), FRAME):
+            out.append((None, self.value(Line(FRAME, line.rate, line.dtype, line.features), self.n_values)))
             self.n_values += 1
         return out
 
@@ -241,7 +241,7 @@ class Loop:
         if key not in self.carried:
             assert like is not None or line is not None
             edge: Any = like.edge if like is not None else None
-            self.carried[key] = (line or Line(_FRAME, self.clock.rate, edge.dtype, edge.features), first)
+            self.carried[key] = (line or Line(FRAME, self.clock.rate, edge.dtype, edge.features), first)
         return self.body.value(self.carried[key][0], ("carried", key))
 
     def end(self, carried: dict[Any, Edge], outputs: dict[Any, Edge]) -> None:
@@ -309,7 +309,7 @@ class Loop:
             self.inputs.append((key, make()))
         stream = self.inputs[i][1]
         edge: Any = stream.edge
-        line = Line(_FRAME, edge.rate, edge.dtype, edge.features)
+        line = Line(FRAME, edge.rate, edge.dtype, edge.features)
         dims = tuple(d for d in stream.dims if d != "L")
         return StreamTensor.inside(None, dims, self.body.value(line, ("input", i)))
 

@@ -163,6 +163,21 @@ def seen_in(context: Context, keys: Any) -> Deferred:
     return Deferred(library, _seen_by(library), (length, *sizes), {})
 
 
+def before_diagonal(keys: Any, diagonal: int) -> Deferred:
+    """Return whether keys are before a diagonal, or on it."""
+    length = keys.shape[2]
+    library = length.edge.entry.library
+    return Deferred(library, _before(library), (length, diagonal), {})
+
+
+@lru_cache(maxsize=8)
+def _before(library: Any) -> Callable[..., Any]:
+    def before(n: int, diagonal: int) -> Any:
+        return library.array(np.tri(n, k=diagonal, dtype=bool))
+
+    return before
+
+
 @lru_cache(maxsize=8)
 def _seen_by(library: Any) -> Callable[..., Any]:
     """Return the function of a length and a context: the same in every call, whose answers are found again."""

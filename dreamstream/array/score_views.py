@@ -13,6 +13,7 @@ from ..stream.rules import Length
 from .deferred import Deferred
 from .dimension_arguments import Described, sizes_of
 from .filled import Shared
+from .mask_terms import before_diagonal
 from .protocol import refuse_the_rest
 from .score_layout import KEYS, QUERIES, Axes
 from .symbolic import Symbolic
@@ -50,6 +51,7 @@ class ScoreViews(Described, Shared):
     axes: Axes
     soft: bool
     wider: int
+    _with: Any
 
     # ------------------------------------------------------------------ what it looks like
     @property
@@ -85,6 +87,18 @@ class ScoreViews(Described, Shared):
 
     def _seen(self: V, dims: Sequence[Any]) -> V:
         return self._copy(axes=self.axes.like(dims))
+
+    def clone(self: V, *_: Any, **__: Any) -> V:
+        return self._copy()
+
+    def _same(self: V, *_: Any, **__: Any) -> V:
+        return self
+
+    to = float = double = half = bfloat16 = contiguous = type = _same
+
+    def tril(self, diagonal: int = 0) -> Any:
+        """Return the scores with zeros where a key is further on than a diagonal."""
+        return self._with("keep", before_diagonal(self.k, diagonal), 0.0)
 
     def t(self) -> Any:
         return self.transpose(0, 1)

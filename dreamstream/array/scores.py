@@ -22,7 +22,7 @@ from ..source_line import user_line
 from ..stream.context import EVERYTHING, is_declared, seen_by
 from ..stream.mask_recognition import Recognised, Unrecognised
 from ..stream.rules import Length
-from . import hook
+from . import hook, pair_sums
 from .attend import across, attend
 from .deferred import Deferred, as_deferred
 from .filled import kept
@@ -122,6 +122,9 @@ class Scores(ScoreViews):
         self.zeros = False  # whether a query that sees no key gets zeros, in the place of NaN
         self.within = 0.0  # what products were multiplied by before tanh; 0 where they were not
         self.sinks: Any = None  # a score per head beside those of keys
+        self.gates: tuple[Any, Any] | None = (
+            None  # of queries and of keys, whose sum's exponential is another factor
+        )
         self.wider = 0  # where that stands in the scores: 1 behind the keys, -1 before them, 0 once it is dropped
 
     @classmethod
@@ -155,6 +158,9 @@ class Scores(ScoreViews):
             return self._copy(is_exponential=False)._with("times", other)._with("keep", other, -math.inf).exp()
         if isinstance(other, Deferred):
             return self._with("times", other)
+        if isinstance(other, Scores) or getattr(other, "edge", None) is not None:
+            met: Scores = self._misuse("multiplied by a stream") if self._bent() else pair_sums.met(self, other)
+            return met
         factor = number_of(other)
         is_tensor = not isinstance(other, Symbolic) and hasattr(other, "numpy")
         if is_tensor and (factor is None or getattr(other, "learned", False)):
@@ -179,6 +185,8 @@ class Scores(ScoreViews):
     def div(self, other: Any) -> Scores:
         if isinstance(other, OverKeys):
             return self._divided(other, "sum")
+        if getattr(other, "is_stream", False) and not isinstance(other, (Deferred, Scores)):
+            return self.mul(1 / other)
         divisor = number_of(other)
         if divisor is None or getattr(other, "learned", False):
             return self.mul(1 / other) if hasattr(other, "numpy") else self._misuse("divided by what is no number")
@@ -364,7 +372,9 @@ class Scores(ScoreViews):
             self._misuse(f"asked for their {what}")
         return OverKeys(self, what, keepdim)
 
-    def sum(self, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> OverKeys:
+    def sum(self, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Any:
+        if not self._bent() and self.terms is None:
+            return pair_sums.total(self, dim, keepdim)
         return self._over_keys("sum", dim, keepdim, self.is_exponential)
 
     def logsumexp(self, dim: Any, keepdim: bool = False) -> OverKeys:
@@ -408,14 +418,6 @@ class Scores(ScoreViews):
         self.zeros = True
         return Tensor(np.zeros((), bool)) if self.soft else self._misuse("asked for isnan")
 
-    def clone(self, *_: Any, **__: Any) -> Scores:
-        return self._copy()
-
-    def _same(self, *_: Any, **__: Any) -> Scores:
-        return self
-
-    to = float = double = half = bfloat16 = contiguous = type = _same
-
     def _hidden(self, mask: Any, value: Any) -> Scores:
         """Zero weights that softmax has made zero already, as models do for queries that see no key."""
         masked = Scores(self.q, self.k, self.axes)._with("fill", self._pairs(mask), -math.inf)
@@ -454,7 +456,13 @@ class Scores(ScoreViews):
         """
         if self.wider:
             self._misuse("multiplied with a column beside them, which has no value: drop it before")
-        if not self.soft or self.logarithm or not getattr(v, "is_stream", False) or isinstance(v, Scores):
+        linear = not (self.soft or self._bent() or self.terms) and not across(self.q, self.k)
+        if (
+            not (self.soft or linear)
+            or self.logarithm
+            or not getattr(v, "is_stream", False)
+            or isinstance(v, Scores)
+        ):
             self._misuse("multiplied before softmax")
         if isinstance(v, Deferred):
             self._misuse("combined with values by position (Shaw's second table), which no operator has")
@@ -465,7 +473,7 @@ class Scores(ScoreViews):
         keys = next((c for c, dim in own.items() if dim == (KEYS,)), "")
         queries = next((c for c, dim in own.items() if dim == (QUERIES,)), "")
         fits = theirs is not None and theirs.get(keys) == (KEYS,) and keys not in out and queries in out
-        if not fits or len(features) != 1 or {*out} != {*s, *t} - {keys}:
+        if not fits or not features or {*out} != {*s, *t} - {keys}:
             self._misuse(f"combined with what are no values, {s}, {t} -> {out}")
         assert theirs is not None
         for c in t:
@@ -475,10 +483,12 @@ class Scores(ScoreViews):
         mine = [a for c in t if c in own and theirs[c] for a in own[c] if isinstance(a, Heads)]
         if {*mine} != {*self.axes.heads[: len(mine)]}:
             self._misuse("combined with values that lack some of their heads")
-        labels = [(features[0],) if c in features else own[c] if theirs[c] else () for c in t]
-        v = laid(v, labels, self.axes.heads, (KEYS, features[0]))
-        y = self.attended(v)
-        return shown(y, [own.get(c, (c,)) for c in out], self.axes.heads, (QUERIES, features[0]))
+        labels = [(c,) if c in features else own[c] if theirs[c] else () for c in t]
+        sizes = [v.shape[t.index(c)] for c in features]
+        v = laid(v, labels, self.axes.heads, (KEYS, *features))
+        y = pair_sums.summed(self, v) if linear else self.attended(v)
+        y = y if len(features) == 1 else y.unflatten(-1, sizes)
+        return shown(y, [own.get(c, (c,)) for c in out], self.axes.heads, (QUERIES, *features))
 
     def attended(self, v: Any) -> Any:
         """Return the attended values of values, both ``(B, heads, L, features)``."""

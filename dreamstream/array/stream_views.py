@@ -153,7 +153,7 @@ def repeat(self: Any, *given: Any, repeats: Any = ()) -> Any:
     x = self
     if any(isinstance(n, BatchSize) for n in times) and all(isinstance(n, BatchSize) or n == 1 for n in times):
         return self.expand(*(n if isinstance(n, BatchSize) else -1 for n in times))
-    if self.edge is not None and self.rate == 0 and any(isinstance(n, Length) for n in times):
+    if self.edge is not None and any(isinstance(n, Length) for n in times):
         return self.expand(*[n if isinstance(n, Length) else -1 for n in times]).repeat(
             *[1 if isinstance(n, Length) else n for n in times]
         )

@@ -40,7 +40,7 @@ def static_onnx(
     for each in modules:
         example = each.example(rows)
         graphs.append(export(each, example, names, results))
-        _restore_inputs(package, graphs[-1], names, example)
+        restore_inputs(package, graphs[-1], names, example)
         graphs[-1] = fold(graphs[-1])
     schedule.counted = any(_counts(model.graph, module.manifest["frames"]) for model in graphs)
     schedule.ended = any(_is_read(model.graph, p["total"]) for model in graphs for p in manifest["inputs"])
@@ -92,7 +92,7 @@ def _paths(path: Any, n: int) -> list[Any]:
     return [str(whole.with_name(f"{whole.stem}.{i}{whole.suffix}")) for i in range(n)]
 
 
-def _restore_inputs(package: Any, exported: Any, names: Sequence[str], example: Sequence[torch.Tensor]) -> None:
+def restore_inputs(package: Any, exported: Any, names: Sequence[str], example: Sequence[torch.Tensor]) -> None:
     """Declare all inputs, in order, those that nothing reads among them."""
     there = {i.name: i for i in exported.graph.input}
     del exported.graph.input[:]

@@ -15,8 +15,9 @@ import torch
 
 from ..errors import CaptureError
 from ..torch.export import FunctionalModule, functionalize
+from ..torch.export.loops import scanned
 from ..torch.export.manifest import with_chunk
-from .fixed import static_onnx
+from .fixed import restore_inputs, static_onnx
 from .symbolics import symbolics
 
 OPSET = 18
@@ -91,7 +92,10 @@ def onnx(
     inputs, outputs = _names(manifest)
     example = module.example(max(rows, 2) if dynamic_axes else rows, chunk[0])
     axes = {**_axes(inputs), **_axes(outputs)} if dynamic_axes else None
-    exported = _traced(manifest["name"], module, example, list(inputs), list(outputs), axes)
+    given = manifest["name"], module, example, list(inputs), list(outputs), axes
+    exported = scanned(
+        package, lambda: _traced(*given), partial(_of_frame, package, manifest["name"], axes is not None)
+    )
     _complete(package, exported, module, inputs)
     entry = exported.metadata_props.add()
     entry.key, entry.value = "dreamstream", json.dumps(manifest)
@@ -123,6 +127,17 @@ def _traced(
         except torch.onnx.errors.OnnxExporterError as error:
             raise CaptureError(f"{name} has no form in ONNX: {str(error).splitlines()[0]}") from error
     return package.load_model_from_string(buffer.getvalue())
+
+
+def _of_frame(
+    package: Any, name: str, any_rows: bool, body: torch.nn.Module, example: tuple[torch.Tensor, ...]
+) -> Any:
+    """Return the graph of a loop's body."""
+    names = [f"given.{i}" for i in range(len(example))], [f"made.{i}" for i in range(len(body(*example)))]
+    axes = {each: {0: "B"} for each in (*names[0], *names[1])} if any_rows else None
+    exported = _traced(name, body, example, *names, axes)
+    restore_inputs(package, exported, names[0], example)
+    return exported.graph
 
 
 def _check(module: FunctionalModule) -> None:

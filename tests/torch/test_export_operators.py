@@ -26,7 +26,7 @@ TOLERANCE = 1e-5
 #: What has no form, always, or for some of its attributes; all that waits for the end is refused besides.
 REFUSED = {"flip", "hold", "sort", "spread"}
 PARTLY = {("onnx", "lstm"), ("onnx", "lstm_within"), ("onnx", "cumulative")}
-NEVER = {("onnx", "scan"), ("torchscript", "scan")}
+NEVER = {("torchscript", "scan")}
 
 
 def called(engine, rng):

@@ -25,7 +25,7 @@ pytestmark = pytest.mark.filterwarnings("ignore")  # of torch, about its own cod
 TOLERANCE = 1e-5
 
 #: What no export has.
-REFUSED = {"flip", "hold", "sort", "spread", "scan"}
+REFUSED = {"flip", "hold", "sort", "spread"}
 NAMES = [o["name"] for o in _core.operators()]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import io
 
 import numpy as np
 import pytest
@@ -11,7 +12,8 @@ torch = pytest.importorskip("torch")
 
 from architectures import schedule
 from given_once import driven, require_gradients, stepped
-from loop_models import CASES, D, layers
+from loop_models import D, layers
+from pair_models import CASES
 
 import dreamstream as ds
 import dreamstream.nn
@@ -337,7 +339,7 @@ def test_plain_modules_of_an_engine_have_loops():
     model, x = Loop(CASES["gated_cell"]).eval(), torch.randn(9, D)
     engine = ds.compile(model, ("B", "L", D))
     ds.torch.functionalize(engine)
-    with pytest.raises(ds.NotStreamableError, match="not exported"):
+    with pytest.raises(ds.NotStreamableError, match="is exported to ONNX, or"):
         ds.export.torchscript(engine, None, "unused.pt")
     assert engine.state_size > 0 and x.shape
 
@@ -431,3 +433,55 @@ def called_once(model):
     x = ds.stream_tensor(torch.randn(1, 3, D), names=("B", "L", None), ids=["a"], sos=True)
     with torch.no_grad():
         ds.patch_module(model).online()(x)
+
+
+@pytest.mark.parametrize(
+    "name", ["gated_cell", "selective_scan", "running_maximum", "lstm_cell_writes", "gates_over_their_greatest"]
+)
+def test_graphs_of_onnx_have_loops_as_scans(name):
+    package = pytest.importorskip("onnx")
+    pytest.importorskip("onnxruntime")
+    from exported import Exported, in_onnxruntime
+
+    rng, file = np.random.default_rng(0), io.BytesIO()
+    engine = ds.compile(Loop(CASES[name]).eval(), ("B", "L", D))
+    ds.export.onnx(engine, None, file, dynamic_axes=True)
+    graph = package.load_from_string(file.getvalue()).graph
+    assert "Scan" in [node.op_type for node in graph.node]
+    exported = Exported(*in_onnxruntime(file.getvalue()), rng)
+    x = {i: rng.standard_normal((n, D)).astype("float32") for i, n in (("a", 9), ("b", 5))}
+    calls = [
+        ({"a": (0, 3)}, ["a"], []),
+        ({"a": (3, 4), "b": (0, 4)}, ["b"], []),
+        ({"b": (4, 5), "a": (4, 9)}, [], ["a", "b"]),
+    ]
+    for cuts, begins, ends in calls:
+        chunks = {i: [x[i][slice(*cut)]] for i, cut in cuts.items()}
+        got, wanted = (
+            exported.step(chunks, begins, ends),
+            engine.step({i: c for i, (c,) in chunks.items()}, begins, ends),
+        )
+        for i in chunks:
+            for a, b in zip(got[i], leaves(wanted[i]), strict=True):
+                np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-5)
+
+
+class Retention(torch.nn.Module):
+    def __init__(self, gamma):
+        super().__init__()
+        self.gamma = gamma
+
+    def forward(self, x):
+        (q, k, v), at = x.split(2, -1), torch.arange(x.size(1))
+        return ((q @ k.mT) * (self.gamma ** (at[:, None] - at)).tril()) @ v
+
+
+@pytest.mark.parametrize("gamma", [0.9, 1 - 2**-12])
+def test_sums_over_pairs_are_exact_after_many_frames(gamma):
+    x = np.random.default_rng(0).standard_normal((100_000, 6)).astype("float32")
+    engine = ds.compile(Retention(gamma), ("B", "L", 6))
+    got = engine.step({"a": x[:90_000]}, sos="a")["a"], engine.step({"a": x[90_000:]})["a"]
+    whole = x.astype("float64")
+    decay = float(np.float32(gamma)) ** np.arange(len(whole) - 1, -1, -1.0)
+    wanted = (whole[-1, :2] @ whole[:, 2:4].T * decay) @ whole[:, 4:]
+    assert len(got[1]) == 10_000 and np.abs(got[1][-1] - wanted).max() <= 1e-5 * np.abs(wanted).max()

@@ -15,6 +15,7 @@ from torch import Tensor
 from ...errors import NotStreamableError
 from ..run.kernels import KERNELS, Kernel, Step, Window
 from .graph import FunctionalNode
+from .loops import scan
 from .recurrent import recurrent
 from .window import PaddedWindow, fit, rows_of
 
@@ -66,6 +67,7 @@ FORMS: dict[str, Callable[..., Any]] = {
     "lstm": recurrent,
     "gru": recurrent,
     "rnn": recurrent,
+    "scan": scan,
     "frame": frame,
     "overlap_add": overlap_add,
     "softmax_sum": softmax_sum,

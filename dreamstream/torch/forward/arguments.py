@@ -10,6 +10,7 @@ import torch
 
 from ...array import BatchTensor
 from ...array.deferred import Deferred
+from ...array.pair_terms import Terms
 from ...array.score_views import OverKeys
 from ...array.scores import Scores
 from ...array.shape_of import Empty
@@ -23,7 +24,7 @@ from ..tensor.stream_tensor import SHELL, StreamTensor
 from .complex_pair import Complex
 
 #: What has a say in every function that it is given to.
-DEFERRED = frozenset((Deferred, Scores, OverKeys, Empty))
+DEFERRED = frozenset((Deferred, Scores, Terms, OverKeys, Empty))
 #: Arguments that mean to streams what they mean to torch.
 ATOMS = frozenset((int, float, bool, str, type(None)))
 

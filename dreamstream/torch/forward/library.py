@@ -181,7 +181,7 @@ class TorchLibrary(Library):
 
     def take(self, func: Callable[..., Any], name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Run a function on deferred values, or on lengths that it makes a tensor of; else NotImplemented."""
-        kinds = set(map(type, flat((*args, kwargs))))
+        kinds = {Scores if issubclass(kind, Scores) else kind for kind in map(type, flat((*args, kwargs)))}
         alone = name == "einsum" and kinds & {Deferred, Symbolic} and Scores not in kinds
         if name == "index_add" and isinstance(args[0], Symbolic):
             return args[0].index_add(*args[1:], **kwargs)

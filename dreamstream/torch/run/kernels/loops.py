@@ -12,9 +12,8 @@ from torch import Tensor
 
 from .... import _core
 from ....array.dtypes import name_of, nominal
-from ....errors import NotStreamableError
 from .pointwise import TYPES
-from .positions import there, traced
+from .positions import extent, there, traced
 from .registry import KERNELS, State, Step, Window, windowed
 
 Signature = tuple[str, tuple[int, ...], int, int]
@@ -146,16 +145,19 @@ def _carried(step: Step, weights: Sequence[Tensor | None], like: Tensor) -> Stat
     return tuple(made)
 
 
+def bodies_of(step: Step, frames: Sequence[Tensor], weights: Sequence[Any]) -> list[_Body]:
+    """Return the bodies of a loop over the frames of inputs ``(rows, frames, ...)``."""
+    signatures = tuple((name_of(nominal(x.dtype)), tuple(x.shape[2:]), 1, 1) for x in frames)
+    return _program(step.attributes["body"], signatures, tuple(map(_kind, weights)))[1]
+
+
 @windowed("scan", carries=_carried)
 def scan(step: Step, windows: Sequence[Window], weights: Sequence[Any], state: State) -> Any:
     """Run a body frame after frame, over all rows that have one left."""
-    if traced():
-        raise NotStreamableError("a loop over frames (scan) is not exported; save the engine, which has it")
     parts = [w.new() for w in windows]
     frames = [x for x, _ in parts]
-    signatures = tuple((name_of(nominal(x.dtype)), tuple(x.shape[2:]), 1, 1) for x in frames)
-    _, bodies = _program(step.attributes["body"], signatures, tuple(map(_kind, weights)))
-    if not step.live:
+    bodies = bodies_of(step, frames, weights)
+    if not step.live or traced():
         return _masked(step, bodies, frames, parts[0][1], weights, state)
     lengths: list[int] = parts[0][1].tolist()
     firsts: list[int] = step.first[0].tolist()
@@ -190,14 +192,8 @@ def _masked(
     """Run all rows as often as the longest has frames, and choose; no number is read from a tensor."""
     made, after = [], list(state)
     place, lengths = there(step.first[0], frames[0]), there(lengths, frames[0])
-    for t in range(min(x.shape[1] for x in frames)):  # inputs may be padded to different widths
-        results = [body.run([x[:, t] for x in frames], after, weights, step.training) for body in bodies]
-        ys, new = results[-1]
-        for b, (first, kept) in enumerate(results[:-1]):
-            here = place + t == b
-            ys = [_where(here, y, z) for y, z in zip(first, ys)]
-            new = [_where(here, y, z) for y, z in zip(kept, new)]
-        after = [_where(lengths > t, y, z) for y, z in zip(new, after)]
+    for t in range(min(extent(x, 1) for x in frames)):  # inputs may be padded to different widths
+        ys, after = one_step(step, bodies, [x[:, t] for x in frames], place + t, lengths > t, weights, after)
         made.append(ys)
     if made:
         return tuple(torch.stack(ys, 1) for ys in zip(*made)), tuple(after)
@@ -205,6 +201,24 @@ def _masked(
     return tuple(
         frames[0].new_zeros(rows, 0, *features, dtype=TYPES[dtype]) for dtype, features, *_ in bodies[0].gives
     ), tuple(after)
+
+
+def one_step(
+    step: Step,
+    bodies: list[_Body],
+    frames: Sequence[Tensor],
+    place: Tensor,
+    there: Tensor,
+    weights: Sequence[Any],
+    state: Sequence[Tensor],
+) -> tuple[list[Tensor], list[Tensor]]:
+    """Return what one frame of all rows gives at these positions, and what the rows carry on that have one."""
+    results = [body.run(frames, state, weights, step.training) for body in bodies]
+    ys, new = results[-1]
+    for b, (first, kept) in enumerate(results[:-1]):
+        ys = [_where(place == b, y, z) for y, z in zip(first, ys)]
+        new = [_where(place == b, y, z) for y, z in zip(kept, new)]
+    return ys, [_where(there, y, z) for y, z in zip(new, state)]
 
 
 def _where(rows: Tensor, yes: Tensor, no: Tensor) -> Tensor:

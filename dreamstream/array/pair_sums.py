@@ -1,0 +1,332 @@
+"""Attention without softmax: sums over pairs of frames whose weights are powers of decays, as a loop over frames.
+
+``((q @ k.mT) * D) @ v`` with a causal D of entries ``g ** (i - j)`` (RetNet; with g = 1 linear attention) needs no
+pairs: the state of a head, ``S = g * S + v k``, holds the sum of all earlier frames, and an output is ``S q``.
+What D says is read from its values, as masks of attention are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from ..errors import NotStreamableError
+from ..stream.edge import Line
+from ..stream.mask_recognition import LONGEST, Unrecognised
+from .deferred import frames_at, frames_for
+from .loop_frames import ones_of
+from .loops import FRAME, Loop
+from .score_layout import KEYS, QUERIES, Axes, laid, shown, streams_of
+from .stream_tensor import StreamTensor
+
+Array = npt.NDArray[Any]
+
+#: How far weights may be from powers of a decay, beside the greatest.
+_CLOSE = 1e-5
+#: The longest distance at which a decay is measured.
+_FAR = 64
+#: How many queries are looked at, of the first, of the last, and of those between.
+_FEW = 32
+REMEDY = "without softmax a query's weights are powers of one number per head, (gamma ** (i - j)).tril()"
+
+
+class Decays(NamedTuple):
+    """The weights of pairs: ``factor * g ** (i + ahead - j)`` for keys up to i + ahead, and 0 for later ones.
+
+    Attributes
+    ----------
+    ahead : int
+        How many frames behind its own a query sees; negative: how many of the last ones it does not.
+    far : ndarray
+        For each head a distance at which its decay shows well.
+    lost : ndarray
+        1 - g for each head.
+    factor : ndarray
+    power : float
+        Of the sum of a query's powers of g, by which its weights are divided.
+    """
+
+    ahead: int
+    far: Array
+    lost: Array
+    factor: Array
+    power: float
+
+
+def decays(w: Array) -> Decays:
+    """Read decays from weights ``(heads, n, n)``.
+
+    Raises
+    ------
+    Unrecognised
+        Where they are none.
+    """
+    n = w.shape[1]
+    rows, columns = np.nonzero(w.any(0))
+    ahead = int((columns - rows).max(initial=-n))
+    if ahead > n // 2:
+        raise Unrecognised("queries see all keys, which are there at the stream's end")
+    if ahead < -n // 2:
+        raise Unrecognised("queries see no keys")
+    seen = np.arange(max(0, -ahead), n - max(0, ahead))
+    few = seen[np.r_[:_FEW, -_FEW:0, _FEW : len(seen) - _FEW : max(1, len(seen) // _FEW)]]
+    first = w[:, seen, seen + ahead].astype(np.float64)
+    powers = w[:, seen[-1], seen[-1] + ahead :: -1] / first[:, -1:]
+    distances = few[:, None] + ahead - np.arange(n)
+    own = w[:, few] / w[:, few, few + ahead][..., None]
+    if not (np.abs(own - np.where(distances < 0, 0.0, powers[:, np.maximum(distances, 0)])) <= _CLOSE).all():
+        raise Unrecognised("they are no function of the distance")
+    far = np.array([max(1, *np.flatnonzero(np.abs(p[: _FAR + 1]) >= 0.3)) for p in powers])
+    if (powers[:, 1] <= 0).any():
+        far[:] = 1
+    shown = powers[np.arange(len(w)), far]
+    lost = 1 - shown if far.max() == 1 else -np.expm1(np.log(shown) / far)
+    fall = (1 - lost[:, None]) ** np.arange(n)
+    if (lost < 0).any() or not (np.abs(powers - fall[:, : powers.shape[1]]) <= _CLOSE).all():
+        raise Unrecognised("they are no powers of one number, which is at most 1, of the distance")
+    sums = np.cumsum(fall, 1)[:, seen + ahead]
+    for power in (0.0, 1.0, 0.5):
+        factor = first * sums**power
+        if (np.abs(factor - factor[:, -1:]) <= _CLOSE * np.abs(factor[:, -1:])).all():
+            return Decays(ahead, far, lost, factor[:, -1], power)
+    raise Unrecognised("they change with the query otherwise than with the distance")
+
+
+# ---------------------------------------------------------------------- what the steps say
+def _weights(steps: Sequence[Any], n: int, keys: Any) -> Any:
+    """Return what steps multiply n scores by, ``(1 or heads, n, n)``."""
+    given = frames_for(keys, n)[0]
+    library = keys.shape[2].edge.entry.library
+    out = library.array(np.ones((1, n, n), np.float32))
+    for step in steps:
+        if step.name == "mul":
+            continue
+        if step.name not in ("times", "fill", "keep") or (step.name != "times" and step.value != 0):
+            raise Unrecognised("something other than 0 stands, or is added, in the place of scores")
+        at = step.axes.read(step.by.at(lambda length: frames_at(length, n, keys, given)), n)
+        if at is None:
+            raise Unrecognised(f"they have another shape than scores, at {n} frames")
+        if step.name == "times":
+            out = out * at
+        else:
+            out = out.masked_fill(at == 0 if step.name == "keep" else at != 0, 0.0)
+    return out
+
+
+def _said(steps: Sequence[Any], deferred: Sequence[Any], keys: Any) -> Decays:
+    """Return what steps say of all streams."""
+    span = max(1, frames_for(keys, LONGEST)[0] // LONGEST)
+    n = min([max(4 * _FAR, *(x.frames // span for x in deferred)), *(x.ends for x in deferred if x.ends)])
+
+    def values(n: int) -> Array:
+        return np.asarray(_weights(steps, n, keys).cpu().numpy())
+
+    whole = values(n)
+    for fewer in (n - 1, n // 2):
+        if not np.allclose(values(fewer), whole[:, :fewer, :fewer], _CLOSE, 0):
+            raise Unrecognised("they depend on frames that a query does not see")
+    return decays(whole)
+
+
+def recognise(steps: Sequence[Any], keys: Any) -> tuple[Decays, Any, Any]:
+    """Recognise decays in what scores are multiplied by; return also 1 - g and the factors as constants.
+
+    Raises
+    ------
+    Unrecognised
+        Where they are none.
+    """
+    tensors: list[Any] = []
+    deferred = [x for step in steps for x in step.deferred()]
+    if not deferred:
+        raise Unrecognised("queries see all keys, which are there at the stream's end")
+    key = ("decays", *(deferred[0].key(step, keys, tensors) for step in steps))
+    library = deferred[0].library
+
+    def made() -> tuple[Decays, Any, Any]:
+        found = _said(steps, deferred, keys)
+        return found, library.array(found.lost), library.array(found.factor)
+
+    found, lost, factor = deferred[0].answered(key, tensors, made)
+    heads, row = np.arange(len(found.far)), int(found.far.max()) + max(0, -found.ahead)
+    column = row + found.ahead
+
+    def at(columns: Any) -> Any:
+        return _weights(steps, max(row, column) + 1, keys)[heads, row, columns]
+
+    def lost_of() -> Any:
+        ratio = at(column - found.far) / at(column)
+        return 1 - ratio if found.far.max() == 1 else -(ratio.log() / library.array(found.far)).expm1()
+
+    sums = ((1 - found.lost[:, None]) ** np.arange(column + 1)).sum(1)
+    return (
+        found,
+        library.table(lost_of, lost, keys),
+        library.table(lambda: at(column) * library.array(sums**found.power), factor, keys),
+    )
+
+
+# ---------------------------------------------------------------------- the loop
+def summed(scores: Any, v: Any) -> Any:
+    """Return what scores without softmax make of values, ``(B, heads, L, features)``."""
+    found, lost, factor = read(scores)
+    q, k, gates = scores.q * scores.scale, scores.k, scores.gates or ()
+    n_heads = max(scores.axes.n_heads, len(found.far))
+    q, k, v, *gates = (x if x.shape[1] == n_heads else _repeated(x, n_heads) for x in (q, k, v, *gates))
+    y = _loop(q, k, v, found.ahead, lost, gates)
+    if found.power:
+        ones = ones_of(v.narrow(-1, 0, 1)).to(v.dtype)
+        y = y / _loop(ones, ones, ones, found.ahead, lost, ()) ** found.power
+    return y if (found.factor == 1).all() else y * factor.reshape(-1, 1, 1)
+
+
+def read(scores: Any) -> tuple[Decays, Any, Any]:
+    """Return what `recognise` finds in scores; 1 - g is None where it is 0."""
+    try:
+        found, lost, factor = recognise(scores.steps, scores.k)
+        if scores.gates and (found.power or found.ahead > 0):
+            raise Unrecognised("gates are divided by their sum, or see later frames")
+    except Unrecognised as error:
+        raise NotStreamableError.here("the weights of pairs", f" don't stream: {error}; {REMEDY}") from None
+    return found, lost if found.lost.any() else None, factor
+
+
+def _repeated(x: Any, n_heads: int) -> Any:
+    return x.repeat_interleave(n_heads // x.shape[1], 1)
+
+
+def _loop(q: Any, k: Any, v: Any, ahead: int, lost: Any, gates: Sequence[Any]) -> Any:
+    """Return the sums of k and v that queries see, seen by them."""
+    if ahead > 0:
+        q = _moved(q, ahead)
+        k, v = (x.in_order()._through("pad", {"left": 0, "right": ahead}) for x in (k, v))
+    elif ahead < 0:
+        k, v = (_cut(_moved(x, -ahead), -ahead) for x in (k, v))
+        gates = [*gates[:1], *(_cut(_moved(x, -ahead), -ahead) for x in gates[1:])]
+    if gates:
+        v = v * (gates[0] + gates[1]).exp()
+    streams = [q, k, v, *([_gained(gates[0], "replicate").exp()] if gates else [])]
+    shape = (v.shape[1], v.shape[3], k.shape[3])
+
+    def body(state: Any, q: Any, k: Any, v: Any, fall: Any = None) -> Any:
+        state = state if fall is None else state * fall.unsqueeze(-1)
+        state = state if lost is None else state - state * lost.reshape(-1, 1, 1)
+        state = state + v.unsqueeze(-1) * k.unsqueeze(-2)
+        return state, (state * q.unsqueeze(-2)).sum(-1)
+
+    y = _run("pairs", body, streams, shape)
+    return y._through("slice", {"start": ahead, "crop": 0, "step": 1}) if ahead > 0 else y
+
+
+def _moved(x: Any, frames: int) -> Any:
+    return x.in_order()._through("pad", {"left": frames, "right": 0})
+
+
+def _cut(x: Any, frames: int) -> Any:
+    return x._through("slice", {"start": 0, "crop": frames, "step": 1})
+
+
+def _gained(rows: Any, mode: str) -> Any:
+    """Return what a frame has more than the one before; of the first 0 by the mode "replicate", or -inf."""
+    return rows - _cut(rows.in_order()._through("pad", {"left": 1, "right": 0, "mode": mode, "value": np.inf}), 1)
+
+
+def _run(name: str, body: Any, streams: Sequence[Any], shape: tuple[int, ...]) -> Any:
+    """Return the outputs ``(B, heads, L, features)`` of a loop over the frames of streams of that kind.
+
+    Parameters
+    ----------
+    name : str
+        Of what is carried.
+    body : callable
+        ``(carried, *frames)``, frames ``(B, heads, features)``: gives what is carried on, and the output.
+    shape : tuple of int
+        Of what is carried, which begins as zeros.
+    """
+    streams = [x.in_order() for x in streams]
+    loop = Loop(streams[0].shape[2], 0)
+    entry, key = loop.entry, (name,)
+    courses, entry.courses = entry.courses, None  # what happens within is recorded by the loop
+    try:
+        loop.begin()
+        frames = [loop.frame(x, 0) for x in streams]
+        line = Line(FRAME, loop.clock.rate, streams[0].edge.dtype, shape)
+        state = StreamTensor.inside(None, ("B", *range(len(shape))), loop.place(key, None, None, line))
+        state, y = (x.in_order() for x in body(state, *frames))
+        loop.end({key: state.edge}, {"y": y.edge})
+    finally:
+        entry.courses = courses
+    return loop.run(["y"])["y"].with_dims(("B", "L", 0, 1)).permute(0, 2, 1, 3)
+
+
+# ---------------------------------------------------------------------- what is once for each query
+def along(axes: Axes, x: Any) -> tuple[int, Any] | None:
+    """Return a stream that meets pairs as ``(B, 1 or heads, L, 1)``, and whether its frames are keys, or queries.
+
+    None where they are neither, or other dimensions don't fit.
+    """
+    x = streams_of(x)
+    if x is None or x.ndim > len(axes.dims) or "B" not in x.dims:
+        return None
+    own = axes.dims[len(axes.dims) - x.ndim :]
+    at = own[x.dims.index("L")]
+    if at not in ((QUERIES,), (KEYS,)) or not all(
+        isinstance(d, str) or n == 1 or o for d, n, o in zip(x.dims, x.shape, own)
+    ):
+        return None
+    labels = [o if isinstance(d, str) or n != 1 else () for d, n, o in zip(x.dims, x.shape, own)]
+    return at == (KEYS,), laid(x, labels, axes.heads, at).unsqueeze(-1)
+
+
+def met_by(scores: Any, x: Any) -> tuple[int, Any]:
+    """Return the same of what meets scores; they refuse what doesn't fit."""
+    return along(scores.axes, x) or scores._misuse("met by a stream whose frames are neither queries nor keys")
+
+
+def met(scores: Any, other: Any) -> Any:
+    """Return scores multiplied by a stream of queries or keys, or by other scores of the same pairs."""
+    if not hasattr(other, "gates"):
+        side, x = met_by(scores, other)
+        return scores._copy(**({"k": scores.k * x} if side else {"q": scores.q * x}), is_lowered=False)
+    if scores.gates is None:
+        scores, other = other, scores
+    if other.gates is not None or scores.q.shape[3] != 1:
+        scores._misuse("multiplied by others")
+    q, k = (a * b for a, b in ((scores.q, other.q), (scores.k, other.k)))
+    axes = other.axes if other.axes.n_heads >= scores.axes.n_heads else scores.axes
+    scale = scores.scale * other.scale
+    return other._copy(q=q, k=k, axes=axes, gates=scores.gates, steps=[*other.steps, *scores.steps], scale=scale)
+
+
+def over_keys(scores: Any, dim: Any, keepdim: bool, of: Any) -> Any:
+    """Return what `of` gives for each query ``(B, heads, L, 1)`` with the dimensions of scores, without keys."""
+    if type(dim) is not int or scores.axes.dims[dim] != (KEYS,):
+        scores._misuse("summed over another dimension than that of keys")
+    dims = [("one",) if d == (KEYS,) else d for d in scores.axes.dims]
+    out = shown(of(), dims, scores.axes.heads, (QUERIES, "one"))
+    return out if keepdim else out.squeeze(dim)
+
+
+def total(scores: Any, dim: Any, keepdim: bool) -> Any:
+    """Return the sum of scores over keys."""
+    ones = ones_of(scores.k.narrow(-1, 0, 1)).to(scores.k.dtype)
+    return over_keys(scores, dim, keepdim, lambda: summed(scores, ones))
+
+
+def greatest(terms: Any, dim: Any, keepdim: bool) -> Any:
+    """Return the greatest of terms, of the keys that a query sees."""
+    found, lost, _ = read(terms.exp())
+    if lost is not None or found.ahead or (found.factor != 1).any():
+        terms._misuse("asked for their greatest under other than a causal mask")
+    n_heads = terms.axes.n_heads
+    rows, columns = (x if x.shape[1] == n_heads else _repeated(x, n_heads) for x in terms.gates)
+
+    def body(most: Any, own: Any, more: Any) -> Any:
+        most = (most + more).maximum(own)
+        return most, most
+
+    streams = [rows + columns, _gained(rows, "constant")]  # the first frame has gained -inf
+    return over_keys(terms, dim, keepdim, lambda: _run("greatest", body, streams, (n_heads, 1)))

@@ -1,0 +1,162 @@
+"""Sums over pairs of frames without softmax as people write them; ``lib`` is torch or dreamstream.
+
+They become loops over frames, and are tested with these. What the functions get says `loop_models.py`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from loop_models import CASES, N, case
+
+__all__ = ["CASES"]
+
+
+def _split(m: Any, x: Any) -> Any:
+    """Queries, keys and values (B, 2, L, 2 or 3)."""
+    return (y.unflatten(-1, (2, -1)).transpose(1, 2) for y in (m.n(x), m.o(x), m.a(x)))
+
+
+def _joined(y: Any) -> Any:
+    return y.transpose(1, 2).flatten(2)
+
+
+def _apart(lib: Any, x: Any) -> Any:
+    places = lib.arange(x.size(-2))
+    return places[:, None] - places
+
+
+@case
+def retention_in_parallel(lib: Any, m: Any, x: Any) -> Any:
+    q, k, v = _split(m, x)
+    apart = _apart(lib, q)
+    gamma = lib.tensor([0.75, 1 - 2**-9], dtype=lib.float64).to(m.table.dtype)[:, None, None]
+    decay = (gamma**apart) * (apart >= 0)
+    return _joined(((q @ k.mT) * N**-0.5 * decay) @ v)
+
+
+@case
+def retention_of_learned_rates(lib: Any, m: Any, x: Any) -> Any:
+    q, k, v = _split(m, x)
+    rate = m.vector[:2].exp()[:, None, None]
+    decay = (-rate * _apart(lib, q)).tril().exp().tril()
+    return _joined((decay * (q @ k.mT)) @ v)
+
+
+@case
+def retention_over_roots_of_sums(lib: Any, m: Any, x: Any) -> Any:
+    q, k, v = _split(m, x)
+    decay = ((-0.3) * _apart(lib, q)).exp().tril()
+    decay = decay / decay.sum(-1, keepdim=True).sqrt()
+    return _joined(((q @ k.mT) * decay) @ v)
+
+
+@case
+def linear_attention(lib: Any, m: Any, x: Any) -> Any:
+    q, k, v = _split(m, x)
+    n = x.size(1)
+    return _joined(((q @ k.transpose(-1, -2)) * lib.tril(lib.ones(n, n))) @ v)
+
+
+@case
+def linear_attention_to_earlier_frames(lib: Any, m: Any, x: Any) -> Any:
+    q, k, v = m.n(x), m.o(x), m.a(x)
+    hidden = _apart(lib, x) < 2
+    return (q @ k.mT).masked_fill(hidden, 0.0) @ v
+
+
+@case
+def linear_attention_to_later_frames(lib: Any, m: Any, x: Any) -> Any:
+    q, k, v = m.n(x), m.o(x), m.a(x)
+    return lib.where(_apart(lib, x) >= -2, q @ k.mT, 0.0) @ v
+
+
+@case
+def linear_attention_by_einsum(lib: Any, m: Any, x: Any) -> Any:
+    q, k, v = (y.unflatten(-1, (2, -1)) for y in (m.n(x), m.o(x), m.a(x)))
+    scores = lib.einsum("bihd,bjhd->bhij", q, k) * (_apart(lib, x) >= 0)
+    return lib.einsum("bhij,bjhe->bihe", scores, v).flatten(2)
+
+
+@case
+def linear_attention_over_its_sums(lib: Any, m: Any, x: Any) -> Any:
+    q, k, v = _split(m, x)
+    scores = (q.exp() @ k.exp().mT).tril()
+    return _joined((scores / scores.sum(-1, keepdim=True)) @ v)
+
+
+@case
+def gated_linear_attention(lib: Any, m: Any, x: Any) -> Any:
+    q, k, v = _split(m, x)
+    gates = lib.log(lib.sigmoid(m.dt(x)[..., :2])).cumsum(1).transpose(1, 2)
+    apart = gates[..., :, None] - gates[..., None, :]
+    return _joined(((q @ k.mT) * apart.exp().tril()) @ v)
+
+
+@case
+def gated_linear_attention_under_a_mask(lib: Any, m: Any, x: Any) -> Any:
+    q, k, v = m.n(x), m.o(x), m.a(x)
+    gates = lib.log(lib.sigmoid(m.one(x))).cumsum(1)
+    decay = (gates - gates.mT).masked_fill(_apart(lib, x) < 1, -float("inf")).exp()
+    return (decay * (q @ k.mT)) @ v
+
+
+@case
+def gates_that_stand_beside_scores(lib: Any, m: Any, x: Any) -> Any:
+    q, k, v = _split(m, x)
+    rows, columns = m.one(x).sigmoid().unsqueeze(1), m.dt(x)[..., :2].transpose(1, 2).unsqueeze(2)
+    return _joined(((q @ k.mT) * rows * columns).tril() @ v)
+
+
+@case
+def gates_over_their_greatest(lib: Any, m: Any, x: Any) -> Any:
+    q, k, v = m.n(x), m.o(x), m.a(x)
+    forget, enter = lib.log(lib.sigmoid(m.one(x))).cumsum(1), 3 * m.dt(x)[..., :1]
+    terms = forget - forget.mT + enter.mT
+    terms = terms.masked_fill(_apart(lib, x) < 0, -float("inf"))
+    most = terms.amax(-1, keepdim=True)
+    scores = (q @ k.mT) * (terms - most).exp()
+    over = lib.maximum(scores.sum(-1, keepdim=True).abs(), (-most).exp())
+    return (scores / (over + 1e-6)) @ v
+
+
+@case
+def means_of_all_frames_so_far(lib: Any, m: Any, x: Any) -> Any:
+    n = x.size(1)
+    weights = lib.tril(lib.ones(n, n))
+    return (weights / weights.sum(1, keepdim=True)) @ m.a(x)
+
+
+@case
+def moving_averages_as_products(lib: Any, m: Any, x: Any) -> Any:
+    rates = lib.tensor([0.5, 0.75], dtype=lib.float64).to(m.table.dtype)[:, None, None]
+    weights = (rates ** _apart(lib, x)).tril()
+    return lib.einsum("htu,buhc->bthc", weights, m.a(x).unflatten(-1, (2, -1)))
+
+
+@case
+def gates_summed_between_frames(lib: Any, m: Any, x: Any) -> Any:
+    q, k, v = _split(m, x)
+    n, apart = x.size(1), _apart(lib, x)
+    gates = lib.log(lib.sigmoid(m.dt(x)[..., :2])).transpose(1, 2)
+    between = gates.unsqueeze(-1).repeat(1, 1, 1, n).masked_fill(apart <= 0, 0.0).cumsum(-2)
+    return _joined(((q @ k.mT) * between.masked_fill(apart < 0, -float("inf")).exp()) @ v)
+
+
+@case
+def gates_apart_in_a_table(lib: Any, m: Any, x: Any) -> Any:
+    q, k, v = m.n(x), m.o(x), m.a(x)
+    rows = lib.cat([lib.zeros(x.size(0), 1, 1), lib.log(lib.sigmoid(m.one(x))).cumsum(1)], 1)
+    rows = rows.expand(-1, -1, rows.size(1))
+    apart = (rows - rows.transpose(1, 2))[:, 1:, 1:] + m.dt(x)[..., :1].mT
+    apart = lib.where(_apart(lib, x) >= 0, apart, -float("inf"))
+    most = apart.max(-1, keepdim=True)[0]
+    return ((q @ k.mT) * (apart - most).exp()) @ v
+
+
+@case
+def matrices_under_gates(lib: Any, m: Any, x: Any) -> Any:
+    gates = lib.log(lib.sigmoid(m.dt(x)[..., :2])).cumsum(1).transpose(1, 2)
+    decay = (gates[..., None] - gates[..., None, :]).exp().tril()
+    values = m.a(x).unflatten(-1, (2, 1, 3)) * m.n(x).unflatten(-1, (2, 2, 1))
+    return lib.einsum("bhij,bjhef->bihef", decay, values).flatten(2)
