@@ -7,9 +7,9 @@ FOLDER has what the model card names: `split.csv` (file, word, speaker, split), 
 runs: words by one speaker or several at changed speed and level, with silence, noise or a room between and around
 them; and what is no command: other words, halves of words, words backwards, sentences, noise. The loss is CTC's,
 and in training alone a second one, which names the word that each frame lies in. What is written is a mean of the
-weights of the last steps, with as much less for the blank as was best on `valid`. With `--weights` training goes on where
-that of an equal or a smaller network ended: what is new adds nothing at first. Every 500 steps it prints how many
-single words of the people of `valid` are right; nothing of `test` is read.
+weights of the last steps, with as much less for the blank as was best on `valid`. With `--weights` training goes
+on where that of an equal or a smaller network ended: what is new adds nothing at first. Every 500 steps it prints
+how many single words of the people of `valid` are right; nothing of `test` is read.
 """
 
 from __future__ import annotations
