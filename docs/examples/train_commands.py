@@ -1,14 +1,15 @@
 """Train `dreamstream.models.Commands` without torch: strings of words, made of recordings of single ones.
 
-    python train_commands.py FOLDER OUT.safetensors [--minutes 50] [--rows 16] [--seed 0]
+    python train_commands.py FOLDER OUT.safetensors [--minutes 50] [--rows 16] [--seed 0] [--weights FILE]
 
 FOLDER has what the model card names: `split.csv` (file, word, speaker, split), a folder per word,
 `_background_noise_` and `_other_speech_` with its `files.csv` (file, seconds, split). Rows are made while training
 runs: words by one speaker or several at changed speed and level, with silence, noise or a room between and around
 them; and what is no command: other words, halves of words, words backwards, sentences, noise. The loss is CTC's,
 and in training alone a second one, which names the word that each frame lies in. What is written is a mean of the
-weights of the last steps. Every 500 steps it prints how many single words of the people of `valid` are right;
-nothing of `test` is read.
+weights of the last steps, with as much less for the blank as was best on `valid`. With `--weights` training goes
+on where that of an equal or a smaller network ended: what is new adds nothing at first. Every 500 steps it prints
+how many single words of the people of `valid` are right; nothing of `test` is read.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ import dreamstream as ds
 from dreamstream import container, nn
 from dreamstream.models import Commands
 from dreamstream.models.commands import WORDS
+from dreamstream.nn.state import read_safetensors
 
 F = nn.functional
 RATE, FRAME = 16000, 640  # samples per second, and of a frame of scores
@@ -68,7 +70,8 @@ class Recordings:
             else:
                 self.others.append(x)
         with open(folder / "_other_speech_" / "files.csv") as file:
-            names = [row["file"] for row in csv.DictReader(file) if row["split"] == "train"]
+            part = "test" if split == "test" else "train"  # there is none of its own for valid
+            names = [row["file"] for row in csv.DictReader(file) if row["split"] == part]
         self.speech = [ds.data.read_audio(folder / "_other_speech_" / name)[0] for name in names]
         noise = [ds.data.read_audio(path)[0] for path in sorted((folder / "_background_noise_").glob("*.flac"))]
         self.noise = [x[: int(0.7 * len(x))] for x in noise]
@@ -123,9 +126,9 @@ class Maker:
         return self.word(self.pick(self.of.others), speed, self.chance(0.3))[0]
 
     def drawn(self, n: int) -> list[tuple[str, Array]]:
-        speaker, out = self.pick(self.of.words), []
+        speaker, out, alone = self.pick(self.of.words), [], self.chance(0.6)
         for _ in range(n):
-            said = self.of.words[speaker if self.chance(0.6) else self.pick(self.of.words)]
+            said = self.of.words[speaker if alone or self.chance(0.4) else self.pick(self.of.words)]
             name = self.pick(said)
             out.append((name, self.pick(said[name])))
         return out
@@ -161,7 +164,7 @@ class Maker:
         elif kind < 0.16:
             parts, at = [np.zeros(int(self.uniform(0.5, 3) * RATE), np.float32)], 1
             at = len(parts[0])
-        elif kind < 0.28:
+        elif kind < 0.31:
             items = [None] * int(self.rng.integers(1, 5))
         else:
             items = [*self.drawn(int(self.rng.choice([1, 2, 3, 4], p=[0.3, 0.25, 0.25, 0.2])))]
@@ -239,6 +242,19 @@ class Trainee(nn.Module):
         return F.log_softmax(self.commands.head(hidden), -1), F.log_softmax(self.second(hidden), -1)
 
 
+def grown(weights: dict[str, Array]) -> dict[str, Array]:
+    """Return weights for more blocks, and wider ones, that give the scores of those given."""
+    out = {}
+    for name, p in Commands().named_parameters():
+        new, old = np.array(p.numpy()), weights.get(name)
+        if name.endswith("down.weight") or (old is None and name.endswith("down.bias")):
+            new[:] = 0  # what is new adds nothing yet
+        if old is not None:
+            new[tuple(slice(n) for n in old.shape)] = old
+        out[name] = new
+    return out
+
+
 def right(model: Commands, recordings: Recordings) -> float:
     """Return the share of single words that are heard, and nothing besides."""
     heard = []
@@ -255,14 +271,18 @@ def main(arguments: list[str] | None = None) -> float:
     parser.add_argument("folder", type=Path)
     parser.add_argument("out", type=Path)
     parser.add_argument("--minutes", type=float, default=50)
+    parser.add_argument("--weights", type=Path, help="to begin with, of as large a network or a smaller one")
+    parser.add_argument("--blank", type=float, default=-2.0, help="what the blank's bias gets at the end")
     parser.add_argument("--rows", type=int, default=16, help="of a step")
     parser.add_argument("--lr", type=float, default=2e-3)
     parser.add_argument("--seed", type=int, default=0)
     args = parser.parse_args(arguments)
     ds.manual_seed(args.seed)
+    began = grown(read_safetensors(args.weights)) if args.weights else {}
     maker, valid = Maker(Recordings(args.folder, "train"), args.seed), Recordings(args.folder, "valid")
     net = ds.patch_module(Trainee(), train_variant="full-file-unaligned").train().online()
     mean, log_mel = Commands().eval(), Commands().features
+    net.load_state_dict({**net.state_dict(), **{f"commands.{name}": value for name, value in began.items()}})
     optimizer = ds.optim.AdamW(net.parameters(), lr=args.lr, weight_decay=0.03)
     weights = {name: np.array(p.numpy()) for name, p in net.commands.named_parameters()}
     pool: list[Any] = []  # rows are used twice or so, each time with other features
@@ -305,6 +325,7 @@ def main(arguments: list[str] | None = None) -> float:
             print(
                 f"step {step}: CTC {ctc.item() / args.rows:.3f}, {100 * share:.1f} % of single words", flush=True
             )
+    weights["head.bias"][0] += args.blank
     half = {name: value.astype(np.float16) for name, value in weights.items()}
     tensors = [container.Tensor(name, "F16", value.shape, value.tobytes()) for name, value in half.items()]
     args.out.write_bytes(container.write(tensors, {}))

@@ -4,12 +4,13 @@ The weights of `Commands` come with this package, those of `SileroVAD` with anot
 has its original's argument names and `state_dict` layout.
 """
 
+from ..nn.cepstra import GlobalCMVN
 from .commands import Commands
 from .conformer_moe import ConformerMoE
 from .silero import SileroVAD
 from .tds import TDSNet
 from .transformer import StreamingTransformer
-from .u2 import GlobalCMVN, U2Encoder
+from .u2 import U2Encoder
 from .wav2letter import load_wav2letter
 
 __all__ = [

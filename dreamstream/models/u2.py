@@ -6,11 +6,10 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
-
 from .. import nn
 from ..array import Tensor
 from ..nn import functional as F
+from ..nn.cepstra import GlobalCMVN
 from ..nn.functional.texts import described
 from ..stream.context import Context
 from .conformer import (
@@ -28,33 +27,6 @@ from .conformer import (
 )
 
 POSITIONS = ("abs_pos", "rel_pos", "no_pos")
-
-
-class GlobalCMVN(nn.Module):
-    """Features less their mean, and divided by their spread, both known beforehand.
-
-    Parameters
-    ----------
-    mean, istd : array
-        ``(features,)``: means, and inverse standard deviations.
-    norm_var : bool
-        Whether to divide.
-
-    Notes
-    -----
-    Input and output ``(B, L, features)``. **Streaming.** Delay 0, no state. Source: WeNet.
-    """
-
-    def __init__(self, mean: Any, istd: Any, norm_var: bool = True) -> None:
-        super().__init__()
-        self.register_buffer("mean", Tensor(np.array(mean, np.float32)))
-        self.register_buffer("istd", Tensor(np.array(istd, np.float32)))
-        self.norm_var = norm_var
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Return the normed features."""
-        x = x - self.mean
-        return x * self.istd if self.norm_var else x
 
 
 @described(

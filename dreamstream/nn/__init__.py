@@ -7,6 +7,7 @@ from . import functional, gates, init, utils
 from .activation import *  # noqa: F403
 from .attention import *  # noqa: F403
 from .batch_norm import *  # noqa: F403
+from .cepstra import *  # noqa: F403
 from .containers import *  # noqa: F403
 from .conv import *  # noqa: F403
 from .conv2d import *  # noqa: F403

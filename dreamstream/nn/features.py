@@ -258,10 +258,17 @@ class KaldiFbank(Module):
 
     def forward(self, input: Tensor) -> Tensor:
         """Return the bands' logarithms ``(B, frames, num_mel_bins)``."""
+        return self.bands(self.windows(input))
+
+    def windows(self, input: Tensor) -> Tensor:
+        """Return windows of samples ``(B, frames, size)``, without their means if these are to go."""
         x = checked("KaldiFbank", input)
         x = x if self.snip_edges else self._mirrored(x)
         x = x.unfold(-1, self.size, self.shift)
-        x = x - x.mean(-1, keepdim=True) if self.remove_dc_offset else x
+        return x - x.mean(-1, keepdim=True) if self.remove_dc_offset else x
+
+    def bands(self, x: Tensor) -> Tensor:
+        """Return the bands of windows."""
         if self.preemphasis:
             x = x - cat([x[..., :1], x[..., :-1]], -1) * self.preemphasis
         real, imag = F.rfft(x * self.window, self.padded)

@@ -7,7 +7,7 @@ import pytest
 from decoding import Ngrams, random_arpa, scores
 
 from dreamstream.decode import CTCDecoder
-from dreamstream.errors import FormatError
+from dreamstream.errors import FormatError, ShapeError
 
 TOKENS = ["-", "a", "b"]
 MODEL = "\\data\\\nngram 1=4\nngram 2=1\n\n\\1-grams:\n-1 <s> -0.5\n-1 </s>\n-1 a -0.5\n-1 b\n\n"
@@ -101,6 +101,52 @@ def test_what_is_wrong_is_said(options, said):
     with pytest.raises(FormatError, match=said) as info:
         CTCDecoder(**{"tokens": TOKENS, **options})
     assert "\n" not in str(info.value)
+
+
+FILES = {
+    "tokens": b"- 0\na 1\nb 2\n\xc3\xa9 3\n",
+    "lexicon": b"w a\nba b a\n\xc3\xa9 a b\n",
+    "hotwords": b"ab\t2.5\n\ta b b\t1\nba\n",
+    "lm": MODEL.encode(),
+}
+PIECES = (
+    b"",
+    b"\n",
+    b"\t",
+    b" ",
+    b"\0",
+    b"\xff",
+    b"-",
+    b"9" * 30,
+    b"1e999",
+    b"nan",
+    b"a" * 3000,
+    b"\\end\\",
+    b"\r",
+)
+
+
+@pytest.mark.parametrize("kind", FILES)
+def test_damaged_files_are_read_or_refused(kind):
+    """Bytes changed, lost, said twice or put in: what is read decodes, all else is refused in one line."""
+    rng, whole, refused = np.random.default_rng(len(kind)), FILES[kind], 0
+    for _ in range(400):
+        file = bytearray(whole)
+        for _ in range(rng.integers(1, 4)):
+            at = int(rng.integers(0, len(file) + 1))
+            end = min(len(file), at + int(rng.integers(0, 12)))
+            other = int(rng.integers(0, len(file) + 1))
+            new = (PIECES[rng.integers(len(PIECES))], bytes(file[other : other + 12]), rng.bytes(2))
+            file[at:end] = new[rng.integers(3)]
+        try:
+            decoder = CTCDecoder(**{"tokens": TOKENS, kind: bytes(file)})
+        except (FormatError, ShapeError) as error:  # a shape: the blank is the space
+            assert "\n" not in str(error)
+            refused += 1
+        else:
+            x = scores(rng, 4, len(decoder.tokens))
+            assert np.isfinite(decoder.step({"a": x}, sos="a", eos="a")["a"].score)
+    assert 20 < refused < 400
 
 
 @pytest.mark.parametrize("at", range(0, len(MODEL), 3))

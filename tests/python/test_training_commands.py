@@ -65,3 +65,26 @@ def test_what_rows_are_made_of(folder):
         assert np.isfinite(samples).all() and all(1 <= k <= len(WORDS) for k in targets)
         assert [label for label, _, _ in marks if label <= len(WORDS)] == list(targets)
         assert all(begin <= end <= len(samples) for _, begin, end in marks)
+
+
+def test_training_goes_on_where_a_smaller_network_ended(folder):
+    """Weights of fewer and narrower blocks give the same scores in the network of today."""
+    import train_commands
+
+    small, large = Commands(hidden=160, blocks=5).eval(), Commands().eval()
+    weights = train_commands.grown({name: p.numpy() for name, p in small.named_parameters()})
+    large.load_state_dict({**large.state_dict(), **weights})
+    x = ds.tensor(0.1 * np.random.default_rng(2).standard_normal((1, 16000)).astype(np.float32))
+    np.testing.assert_allclose(large(x).numpy(), small(x).numpy(), rtol=0, atol=1e-5)
+
+
+def test_what_is_measured(folder):
+    import measure_commands
+
+    assert measure_commands.errors(["go", "no"], ["go", "up", "no"]) == 1
+    assert measure_commands.errors(["go", "no"], []) == 2 and measure_commands.errors(["up"], ["go"]) == 1
+    got = measure_commands.measure(Commands(pretrained=True).eval(), folder, "valid")
+    assert got["of other words"] == 1 and 0 <= got["singles right"] <= 1 and len(got) == 19
+    of = measure_commands.Recordings(folder, "valid")
+    for said, parts in measure_commands.strings(of, np.random.default_rng(0), 20):
+        assert 1 <= len(said) <= 4 and len(parts) == 2 * len(said) + 2 and not parts[0].any()
