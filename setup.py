@@ -124,8 +124,11 @@ class BuildCore(build_ext):
         core = Path(self.get_ext_fullpath(ext.name))
         self.place_companions(core.parent)
         self.link(core, engine + module, "$ORIGIN/_openblas")
-        complete = [f"-Wl,-soname,{SONAME}", f"-Wl,--version-script={cbuild.CSRC / 'dreamstream.map'}"]
-        complete += [] if SANITIZE else ["-Wl,-z,defs"]
+        if sys.platform == "darwin":  # its linker has no versions of symbols, and takes no undefined ones anyway
+            complete = [f"-Wl,-install_name,@rpath/{SONAME}"]
+        else:
+            complete = [f"-Wl,-soname,{SONAME}", f"-Wl,--version-script={cbuild.CSRC / 'dreamstream.map'}"]
+            complete += [] if SANITIZE else ["-Wl,-z,defs"]
         library = core.parent / LIBRARY
         self.link(library, engine, "$ORIGIN/../_openblas", *complete)
         copy(library, library.with_name(SONAME))  # under both names, for a wheel holds no links

@@ -1,14 +1,14 @@
-"""What a call costs: steps of the same models by the C API and by Python.
+"""What a call costs: steps of the same models by the C API, by Python and, with a JDK and --java, by Java.
 
 Usage: python benchmarks/capi.py [--seconds S] [--streams 1 32 100 1000] [--networks bare small silero audio]
-[--wall] [--json]; needs a C compiler.
+[--java] [--wall] [--json]; needs a C compiler.
 
 A model (networks.py) is compiled, saved, and stepped by capi.c (built against the installed package), by
 ``engine.step({id: array, ...})`` and, where there is one, by ``engine.step_batch(ids, array)``, on one thread, in
 equal chunks of all streams, in mid-stream: one frame each (`bare`, a linear layer of 8 units: nearly all of its
 time is the call; `small`), a window of 32 ms (`silero`), 100 ms (`audio`). The first step's outputs are compared,
 to the bit, before anything is timed; then all take turns. A figure is the median of the steps, with the 10th and
-90th percentile. What Python takes more is told per step, and, beyond what one stream costs, for each more stream
+90th percentile. What others take more is told per step, and, beyond what one stream costs, for each more stream
 of its batch.
 """
 
@@ -26,6 +26,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +36,9 @@ from networks import NETWORKS, chunks
 
 import dreamstream as ds
 from dreamstream.config.flags import cflags, libs
+from dreamstream.config.jar import java_home
 
+WARM = 30_000  # steps until a JVM has compiled what they take
 TURN = 20  # steps of one before the other has its turn
 FRAMES = {"bare": 1, "small": 1, "silero": 1, "audio": 10}  # of each network's chunks
 
@@ -56,8 +59,28 @@ def build(folder: Path) -> Path:
     return program
 
 
+class Program:
+    """A program that steps as often as it is told, and prints the times."""
+
+    def __init__(self, command: list[str]) -> None:
+        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+    def __enter__(self) -> Program:
+        return self
+
+    def __call__(self, steps: int) -> list[int]:
+        process = self._process
+        assert process.stdin is not None and process.stdout is not None
+        process.stdin.write(f"{steps}\n")
+        process.stdin.flush()
+        return [int(t) for t in process.stdout.readline().split()]
+
+    def __exit__(self, *_: object) -> None:
+        self._process.communicate()
+
+
 def measure(name: str, n: int, folder: Path, args: argparse.Namespace) -> dict[str, np.ndarray]:
-    """Microseconds of every step, by C and by Python."""
+    """Microseconds of every step, by C and by others."""
     network = NETWORKS[name]
     clock = time.perf_counter_ns if args.wall else time.thread_time_ns
     engine = ds.compile(network.model(), network.spec, rate=network.rate, threads=1)
@@ -76,8 +99,7 @@ def measure(name: str, n: int, folder: Path, args: argparse.Namespace) -> dict[s
         room, _ = other.step_batch(ids, batch)
         ways["step_batch"] = lambda: other.step_batch(ids, batch)
         ways["step_batch, out"] = lambda: other.step_batch(ids, batch, out=room)
-    command = [
-        str(args.program),
+    words = [
         str(folder / "model.dsm"),
         str(given),
         str(made),
@@ -85,32 +107,30 @@ def measure(name: str, n: int, folder: Path, args: argparse.Namespace) -> dict[s
         str(FRAMES[name] * network.unit),
         str(int(args.wall)),
     ]
+    expected = b"".join(y.tobytes() for y in outputs.values())
     times: dict[str, list[int]] = {"C": [], **{way: [] for way in ways}}
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdin is not None and process.stdout is not None
-
-        def by_c(steps: int) -> list[int]:
-            process.stdin.write(f"{steps}\n")
-            process.stdin.flush()
-            return [int(t) for t in process.stdout.readline().split()]
-
-        by_c(1)
-        assert made.read_bytes() == b"".join(y.tobytes() for y in outputs.values()), "C and Python differ"
+    with ExitStack() as stack:
+        asked = {}
+        for way, command in args.programs.items():
+            asked[way] = stack.enter_context(Program([*command, *words]))
+            asked[way](WARM if way != "C" else 1)
+            assert made.read_bytes() == expected, f"{way} and Python differ"
+            times.setdefault(way, [])
         stop = time.perf_counter() + args.seconds
         while time.perf_counter() < stop or not times["C"]:
-            times["C"] += by_c(TURN + 1)[1:]
+            for way, steps in asked.items():
+                times[way] += steps(TURN + 1)[1:]
             for way, step in ways.items():
                 step()
                 for _ in range(TURN):
                     begin = clock()
                     step()
                     times[way].append(clock() - begin)
-        process.stdin.close()
     return {way: np.array(t) / 1000 for way, t in times.items()}
 
 
 def summary(name: str, n: int, times: dict[str, np.ndarray], one: dict[str, float]) -> dict[str, Any]:
-    """One row of the table; `one`: what each way of Python takes more with one stream, where that is known."""
+    """One row of the table; `one`: what each other way takes more with one stream, where that is known."""
     us = {way: spread(t) for way, t in times.items()}
     more = {way: round(us[way][1] - us["C"][1], 2) for way in us if way != "C"}
     if n == 1:
@@ -120,7 +140,7 @@ def summary(name: str, n: int, times: dict[str, np.ndarray], one: dict[str, floa
 
 
 def text(r: dict[str, Any]) -> str:
-    """A line per way of Python."""
+    """A line per way other than C."""
     lines = []
     for way, more in r["more_us"].items():
         each = r["more_us_per_further_stream"].get(way)
@@ -143,6 +163,7 @@ def main() -> None:
     parser.add_argument("--networks", nargs="+", choices=list(FRAMES), default=list(FRAMES))
     parser.add_argument("--streams", type=int, nargs="+", default=[1, 32, 100, 1000])
     parser.add_argument("--seconds", type=float, default=4.0, help="per network and number of streams (4)")
+    parser.add_argument("--java", action="store_true", help="by Java too, which needs a JDK")
     parser.add_argument("--wall", action="store_true", help="the clock on the wall, not the thread's CPU time")
     parser.add_argument("--json", action="store_true", help="one object per row instead of the table")
     args = parser.parse_args()
@@ -152,12 +173,17 @@ def main() -> None:
     tell(f"kernels   {ds.config.config()['kernels']}")
     tell(f"times     {'clock on the wall' if args.wall else 'CPU time of the one thread'}")
     tell(
-        "\n| network | streams | by | C, µs per step | Python, µs per step | C, µs per stream "
-        "| Python more, µs per step | … per further stream |\n|---|--:|---|--:|--:|--:|--:|--:|"
+        "\n| network | streams | by | C, µs per step | by it, µs per step | C, µs per stream "
+        "| more, µs per step | … per further stream |\n|---|--:|---|--:|--:|--:|--:|--:|"
     )
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
-        args.program = build(folder)
+        args.programs = {"C": [str(build(folder))]}
+        if args.java:
+            jar = folder / "dreamstream.jar"
+            subprocess.run([sys.executable, "-m", "dreamstream.config", "--jar", str(jar)], check=True, stdout=2)
+            source = Path(__file__).with_suffix("").with_name("Capi.java")
+            args.programs["Java"] = [str(java_home() / "bin" / "java"), "-cp", str(jar), str(source)]
         for name in args.networks:
             one: dict[str, float] = {}
             for n in args.streams:

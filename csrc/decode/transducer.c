@@ -170,7 +170,7 @@ static void normalize(float *scores, size_t n)
 {
     double top = -INFINITY, sum = 0;
     for (size_t i = 0; i < n; i++)
-        top = fmax(top, (double)scores[i]);
+        top = (double)scores[i] > top ? (double)scores[i] : top;
     for (size_t i = 0; i < n; i++)
         sum += exp((double)scores[i] - top);
     top += log(sum);

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import json
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
+from typing import Any
 
 import dreamstream as ds
 
@@ -17,18 +19,33 @@ from .arguments import at_least
 ENDPOINTS = Endpoints(silence=2.4, trailing_silence=0.8, length=15.0)
 
 
+#: The decoder's options that a file may have, by the names that wav2letter has for them.
+_OF_WAV2LETTER = {
+    "beamSize": "beam",
+    "beamSizeToken": "beam_size_token",
+    "beamThreshold": "beam_threshold",
+    "lmWeight": "lm_weight",
+    "wordScore": "word_score",
+    "unkScore": "unk_score",
+    "silScore": "sil_score",
+    "logAdd": "log_add",
+}
+
+
 def add_decoder(parser: argparse._ActionsContainer, required: bool = True) -> None:
     """Add the options of a decoder."""
     parser.add_argument("--tokens", required=required, metavar="FILE", help="a token per line, or `token number`")
-    parser.add_argument("--blank", type=at_least(0, int), default=0, metavar="N", help="the blank's number (0)")
+    parser.add_argument("--blank", default="0", metavar="N", help="the blank, or its number (0)")
     parser.add_argument("--lexicon", metavar="FILE", help="a line `word token token ...` each")
     parser.add_argument("--lm", metavar="FILE", help="an n-gram language model, as ARPA")
-    parser.add_argument("--lm-weight", type=float, default=1.0, metavar="W", help="of its base-10 logarithms (1)")
-    parser.add_argument("--word-score", type=float, default=0.0, metavar="S", help="added for each word (0)")
+    parser.add_argument("--lm-weight", type=float, metavar="W", help="of its base-10 logarithms (1)")
+    parser.add_argument("--word-score", type=float, metavar="S", help="added for each word (0)")
     parser.add_argument("--hotwords", metavar="FILE", help="a phrase per line, with a tab before its weight")
     parser.add_argument(
         "--beam", type=at_least(0, int), metavar="N", help="hypotheses; 0: greedy (16; of the ten commands 0)"
     )
+    said = "options of the decoder as a JSON object, as wav2letter's decoder_options.json; others count more"
+    parser.add_argument("--decoder-options", metavar="FILE", help=said)
 
 
 def decoder_of(args: argparse.Namespace, name: str | None, model: ds.Engine | Commands) -> CTCDecoder:
@@ -45,17 +62,17 @@ def decoder_of(args: argparse.Namespace, name: str | None, model: ds.Engine | Co
         tokens, rate, beam = model.tokens, model.rate, 0  # greedily a word is final at once
     else:
         tokens, rate, beam = _content(args.tokens), model.outputs[0].rate, 16
+    options: dict[str, Any] = {"beam": beam} | (
+        {} if args.decoder_options is None else _options(args.decoder_options)
+    )
+    for name in ("beam", "lm_weight", "word_score"):
+        if getattr(args, name) is not None:
+            options[name] = getattr(args, name)
+    for name in ("lexicon", "lm", "hotwords"):
+        if getattr(args, name) is not None:
+            options[name] = _content(getattr(args, name))
     decoder = CTCDecoder(
-        tokens,
-        beam=beam if args.beam is None else args.beam,
-        blank=args.blank,
-        lexicon=None if args.lexicon is None else _content(args.lexicon),
-        lm=None if args.lm is None else _content(args.lm),
-        lm_weight=args.lm_weight,
-        word_score=args.word_score,
-        hotwords=None if args.hotwords is None else _content(args.hotwords),
-        endpoints=ENDPOINTS,
-        rate=float(rate),
+        tokens, blank=_blank(args.blank, tokens), endpoints=ENDPOINTS, rate=float(rate), **options
     )
     if isinstance(model, Commands):
         return decoder
@@ -67,6 +84,39 @@ def decoder_of(args: argparse.Namespace, name: str | None, model: ds.Engine | Co
             f'("B", "L", {len(decoder.tokens)})'
         )
     return decoder
+
+
+def _options(path: str) -> dict[str, Any]:
+    """Return the decoder's options that a file has, by the decoder's own names."""
+    try:
+        given = json.loads(_content(path))
+        if not isinstance(given, dict):
+            raise FormatError(f"expected an object, got {given!r:.60}")
+        if (criterion := given.pop("criterionType", "CTC")) not in ("CTC", 1):
+            raise FormatError(f"the decoder is of CTC, not of {criterion!r:.60}")
+        given.pop("eosScore", None)  # which no decoder of wav2letter's uses either
+        options: dict[str, Any] = {}
+        for name, value in given.items():
+            own = str(_OF_WAV2LETTER.get(name, name))
+            if own not in _OF_WAV2LETTER.values():
+                raise FormatError(f"{name!r:.60} is none of {', '.join(_OF_WAV2LETTER.values())}")
+            kind: Any = {"beam": int, "beam_size_token": int, "log_add": bool}.get(own, float)
+            options[own] = kind(value)
+    except (ValueError, TypeError, OverflowError, RecursionError) as error:
+        raise FormatError(f"{path}: {error}") from error
+    return options
+
+
+def _blank(given: str, tokens: list[str] | bytes) -> int:
+    """Return the number of the blank."""
+    if given.isdecimal():
+        return int(given)
+    lines = tokens if isinstance(tokens, list) else tokens.decode(errors="replace").splitlines()
+    found = [n for n, line in enumerate(lines) if line.split()[:1] == [given]]
+    if len(found) != 1:
+        raise FormatError(f"--blank {given}: expected a number, or one of the tokens, which stands there once")
+    _, *number = lines[found[0]].split()
+    return int(number[0]) if number and number[0].isdecimal() else found[0]
 
 
 def _content(path: str) -> bytes:

@@ -103,10 +103,6 @@ def _run(args: argparse.Namespace) -> int:
         from ..serve.ray import RayCluster
 
         cluster = RayCluster(args.ray, limits.keep, args.threads or 1)
-    if cluster is not None and args.state is None:
-        store: Store = VaultStore(cluster, args.durable)
-    else:
-        store = open_store(args.state, args.durable, limits.keep)
     sources = {}
     for text in args.models:
         name, _, path = text.rpartition("=")
@@ -115,6 +111,10 @@ def _run(args: argparse.Namespace) -> int:
             raise FormatError(f"two models are called {name}; give them names: NAME={path}")
         sources[name] = path
     served = {name: _served(name, path, args, limits, cluster) for name, path in sources.items()}
+    if cluster is not None and args.state is None:
+        store: Store = VaultStore(cluster, args.durable)
+    else:  # last, so that a server that has waited for it lacks nothing else
+        store = open_store(args.state, args.durable, limits.keep, args.standby)
     tls = None
     if args.cert:
         tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -141,7 +141,7 @@ def _run(args: argparse.Namespace) -> int:
 
         with contextlib.suppress(AttributeError, NotImplementedError):  # systems without it
             asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, renew)
-        await serve(service, args.host, args.port, tls, listening)
+        await serve(service, args.host, args.port, tls, listening, args.standby)
 
     asyncio.run(run())
     return 0
@@ -160,6 +160,8 @@ def add(commands: Commands) -> None:
     parser.add_argument("--state", metavar="WHERE", help=said)
     said = "flush each record to the disk; of vaults: have it in both"
     parser.add_argument("--durable", action="store_true", help=said)
+    said = "wait, with all that it needs, while another server has the folder and the port; then take its place"
+    parser.add_argument("--standby", action="store_true", help=said)
     said = "a Ray whose nodes step the streams: its head's address, or `local`; --state is by default its vaults"
     parser.add_argument("--ray", metavar="ADDRESS", help=said)
     said = "workers of a Ray, and the most where load asks for more, besides a spare one (1)"

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import json
 import signal
 import ssl
@@ -28,6 +29,8 @@ from .streams import LOG, Live
 _SHORT, _MIDDLE, _LONG = (struct.Struct(form).pack for form in ("!BB", "!BBH", "!BBQ"))
 #: The most bytes that wait for a client to read them.
 _MOST_UNREAD = 1 << 20
+#: Seconds until a server that waits for an address looks again whether it is free.
+_BETWEEN_LOOKS = 0.02
 #: The most bytes of a request's head.
 _MOST_HEAD = 16384
 
@@ -35,7 +38,7 @@ try:
     import h11
     from websockets.frames import Frame, Opcode
     from websockets.http11 import Request
-    from websockets.protocol import State
+    from websockets.protocol import Protocol, Side, State
     from websockets.server import ServerProtocol
     from websockets.typing import Subprotocol
 
@@ -50,10 +53,16 @@ except ImportError:
 class Socket(asyncio.Protocol):
     """One connection."""
 
+    __slots__ = (
+        "_address", "_beginning", "_buffer", "_by_protocol", "_closed", "_head", "_is_full", "_is_text", "_loop",
+        "_missed", "_pages", "_parts", "_paused", "_service", "_stream", "_timer", "_transport", "_upload",
+        "_waiting", "_ws",
+    )  # fmt: skip
+
     def __init__(self, service: Service, pages: Callable[[h11.Request], tuple[int, str, bytes]]) -> None:
         self._service, self._pages = service, pages
         self._head = b""
-        self._ws: ServerProtocol | None = None
+        self._ws: Protocol | None = None
         self._stream: Live | None = None
         self._parts: list[bytes] | None = None  # of a message that comes in several frames
         self._is_text = self._closed = False
@@ -136,12 +145,16 @@ class Socket(asyncio.Protocol):
             wait = str(int(error.more.get("retry_after", 1)))
             self._answer(plain, 503, "text/plain", f"{error.reason}\n".encode(), more=[("retry-after", wait)])
             return
+        greeted, self._head = self._head, b""
+        end = greeted.find(b"\r\n\r\n") + 4
         self._ws = ServerProtocol(
             max_size=MOST_BYTES, subprotocols=[Subprotocol(SUBPROTOCOL)], select_subprotocol=_subprotocol
         )
-        self._ws.receive_data(self._head)
-        self._head = b""
+        self._ws.receive_data(greeted[:end])
         self._events()
+        if self._ws.state is State.OPEN:  # another without the request's headers, which take some kB
+            self._ws = Protocol(Side.SERVER, max_size=MOST_BYTES)
+            self._frames(greeted[end:])
 
     def _answer(
         self, plain: h11.Connection, status: int, kind: str, body: bytes, size: int | None = None, more: Any = ()
@@ -186,6 +199,7 @@ class Socket(asyncio.Protocol):
         assert ws is not None
         for event in ws.events_received():
             if isinstance(event, Request):
+                assert isinstance(ws, ServerProtocol)
                 ws.send_response(ws.accept(event))
             elif not isinstance(event, Frame):
                 continue
@@ -417,6 +431,7 @@ async def serve(
     port: int = 8765,
     tls: ssl.SSLContext | None = None,
     listening: Callable[[str, int], None] | None = None,
+    wait: bool = False,
 ) -> None:
     """Serve until SIGTERM or SIGINT, then drain.
 
@@ -428,14 +443,25 @@ async def serve(
     tls : SSLContext, optional
     listening : callable, optional
         Told host and port once connections are taken.
+    wait : bool
+        Wait while another server listens there.
     """
     loop, ended = asyncio.get_running_loop(), asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         with contextlib.suppress(NotImplementedError, RuntimeError, ValueError):  # not in the main thread
             loop.add_signal_handler(number, ended.set)
     service.open()
-    made = partial(Socket, service, partial(pages, service))
-    server = await loop.create_server(made, host, port, ssl=tls, backlog=4096)
+    made, server = partial(Socket, service, partial(pages, service)), None
+    while server is None:
+        try:
+            server = await loop.create_server(made, host, port, ssl=tls, backlog=4096)
+        except OSError as error:
+            if not wait or error.errno != errno.EADDRINUSE:
+                raise
+            with contextlib.suppress(asyncio.TimeoutError):
+                await asyncio.wait_for(ended.wait(), _BETWEEN_LOOKS)
+                await service.close()
+                return
     try:
         if listening is not None:
             listening(*server.sockets[0].getsockname()[:2])

@@ -75,19 +75,22 @@ class FolderStore(_Aging):
     What a server has written outlives it, killed at any moment: an entry that was cut short is left out. `durable`
     also outlives the machine: what is kept at a time is flushed to the disk.
 
+    wait : bool
+        Wait while another server has the folder.
+
     Raises
     ------
     StoreError
         Where another server has the folder.
     """
 
-    def __init__(self, folder: str | os.PathLike[str], durable: bool = False) -> None:
+    def __init__(self, folder: str | os.PathLike[str], durable: bool = False, wait: bool = False) -> None:
         super().__init__()
         self._folder, self._durable = Path(folder), durable
         self._folder.mkdir(parents=True, exist_ok=True)
         self._lock = open(self._folder / "lock", "wb")  # noqa: SIM115 (held as long as the store is)
         try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(self._lock, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
         except OSError:
             self._lock.close()
             raise StoreError(f"{self._folder} is another server's; give each a folder of its own") from None
@@ -212,7 +215,7 @@ def _entries(log: BinaryIO) -> Iterator[tuple[str, int, int]]:
         yield name.decode(errors="replace"), begin, size
 
 
-def open_store(where: Any, durable: bool = False, keep: float = Limits.keep) -> Store:
+def open_store(where: Any, durable: bool = False, keep: float = Limits.keep, wait: bool = False) -> Store:
     """Return a store: in memory, in a folder, or where a URL ``redis://`` says.
 
     Parameters
@@ -222,6 +225,8 @@ def open_store(where: Any, durable: bool = False, keep: float = Limits.keep) -> 
         See `FolderStore`; a Redis is as durable as it is configured.
     keep : float
         Seconds for which a Redis keeps a stream that nobody has.
+    wait : bool
+        See `FolderStore`; a Redis may have any number of servers.
 
     Raises
     ------
@@ -231,7 +236,7 @@ def open_store(where: Any, durable: bool = False, keep: float = Limits.keep) -> 
     if where is None:
         return MemoryStore()
     if "://" not in os.fspath(where):
-        return FolderStore(where, durable)
+        return FolderStore(where, durable, wait)
     from .redis import RedisStore
 
     if durable:

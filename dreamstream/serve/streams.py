@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import logging
 import time
-from collections import deque
 from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol
 
@@ -96,11 +95,18 @@ class Live:
         What was heard behind them, and may change.
     """
 
+    __slots__ = (
+        "acknowledged", "base", "begins", "connection", "end", "ended", "epoch", "form", "host", "id",
+        "is_leaving", "is_paused", "is_stepping", "made", "model", "n_lost", "outputs", "past", "paused_at",
+        "pending", "produced", "queue", "reached", "said", "save_at", "saved", "seen", "stepped", "token",
+        "wanted",
+    )  # fmt: skip
+
     def __init__(self, stream_id: str, token: str, model: Model, form: str) -> None:
         self.id, self.token, self.model, self.form = stream_id, token, model, form
         self.connection: Connection | None = None
         self.host: Host | None = None
-        self.queue: deque[npt.NDArray[Any]] = deque()
+        self.queue: list[npt.NDArray[Any]] = []  # short; a deque begins with half a kB
         self.past: list[npt.NDArray[Any]] = []
         self.wanted = self.stepped = self.saved = self.epoch = self.n_lost = 0
         self.end: int | None = None
@@ -111,7 +117,7 @@ class Live:
         self.acknowledged, self.produced = [0] * len(self.made), [0] * len(self.made)
         self.begins: State | None = State()
         self.base, self.reached = Base(State(), 0, [0] * len(self.made)), 0
-        self.outputs: deque[tuple[int, int, bytes, float]] = deque()  # port, end, message, when
+        self.outputs: list[tuple[int, int, bytes, float]] = []  # port, end, message, when
         self.seen = self.paused_at = time.monotonic()
 
     @property
@@ -169,8 +175,8 @@ class Live:
             if n > made:
                 raise WireError("malformed", f"output {port} has {made} frames, {n} are acknowledged")
         self.acknowledged = [max(a, n) for a, n in zip(self.acknowledged, given)]
-        while self.outputs and self.outputs[0][1] <= self.acknowledged[self.outputs[0][0]]:
-            self.outputs.popleft()
+        kept = (at for at, (port, end, _, _) in enumerate(self.outputs) if end > self.acknowledged[port])
+        del self.outputs[: next(kept, len(self.outputs))]
         self.seen = time.monotonic()
 
     # ---------------------------------------------------------------- to the client
@@ -212,7 +218,7 @@ class Live:
         self.connection, self.is_paused = connection, False
         connection.send_text(message("started", **self.told()))
         have, now = self.acknowledged if output is None else output, time.monotonic()
-        self.outputs = deque((port, end, data, now) for port, end, data, _ in self.outputs if end > have[port])
+        self.outputs = [(port, end, data, now) for port, end, data, _ in self.outputs if end > have[port]]
         for _, _, data, _ in self.outputs:
             self._send(data)
         if self.ended:
@@ -249,8 +255,7 @@ class Live:
 
     def rewind(self) -> None:
         """Begin again from the last state that is known: its host is no more."""
-        self.queue.extendleft(reversed(self.past))
-        self.past.clear()
+        self.queue[:0], self.past = self.past, []
         self.begins, self.stepped, produced = self.base
         self.produced = list(produced)
         self.host, self.is_stepping, self.is_leaving, self.epoch = None, False, False, self.epoch + 1
@@ -291,7 +296,7 @@ class Live:
             self.end = record.input
         now, ends = time.monotonic(), list(self.made)
         for port, data in reversed(record.outputs):
-            self.outputs.appendleft((port, ends[port], data, now))
+            self.outputs.insert(0, (port, ends[port], data, now))
             ends[port] = unpacked(data)[0] if self.model.decoder is None else json.loads(data)["output"]
 
 
@@ -378,14 +383,15 @@ class Model:
 
     def _next(self, stream: Live) -> Row:
         """Return what a step takes of a stream."""
-        most, parts, n = 4 * self.chunk, [], 0
-        while stream.queue and n < most:
-            part = stream.queue.popleft()
-            if len(part) > most - n:
-                stream.queue.appendleft(part[most - n :])
-                part = part[: most - n]
-            parts.append(part)
-            n += len(part)
+        parts: list[npt.NDArray[Any]] = []
+        most, n = 4 * self.chunk, 0
+        while n < most and len(parts) < len(stream.queue):
+            parts.append(stream.queue[len(parts)])
+            n += len(parts[-1])
+        del stream.queue[: len(parts)]
+        if n > most:
+            stream.queue.insert(0, parts[-1][most - n :])
+            parts[-1], n = parts[-1][: most - n], most
         if stream.host is not None and stream.host.keeps_input:
             stream.past.extend(parts)
         stream.is_stepping = True

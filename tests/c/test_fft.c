@@ -2,7 +2,10 @@
 #include "test_kernels.h"
 
 typedef long double real;
-enum { ROWS = 19 }; /* more than any variant's vector has lanes of float */
+enum {
+    ROWS = 19, /* more than any variant's vector has lanes of float */
+    LONGEST = 514
+};
 
 /* Random rows, what every variant makes of them, and the same one row at a time. */
 static void transform(const ds_kernels *const *variants, size_t n_variants, size_t real_at,
@@ -42,10 +45,11 @@ static void transform(const ds_kernels *const *variants, size_t n_variants, size
     }
 }
 
-/* Output k of one row by definition: the parts that there are. */
-static void ideal(const ds_fft *f, const void *const *x, size_t e, size_t k, real *re, real *im)
+/* Output k of one row by definition: the parts that there are. `turns` has cosine and sine of j n-ths of a turn, j from
+ * 0 to n - 1. */
+static void ideal(const ds_fft *f, const real *turns, const void *const *x, size_t e, size_t k,
+                  real *re, real *im)
 {
-    const real turn = 8 * atanl(1.0L) / (real)f->n;
     const bool inverse = f->kind == DS_FFT_REAL_INVERSE || f->kind == DS_FFT_COMPLEX_INVERSE;
     *re = *im = 0;
     for (size_t j = 0; j < f->n; j++) {
@@ -56,8 +60,8 @@ static void ideal(const ds_fft *f, const void *const *x, size_t e, size_t k, rea
         if (f->kind == DS_FFT_REAL_INVERSE && (at == 0 || 2 * at == f->n))
             b = 0;
         b = mirrored ? -b : b;
-        const real angle = turn * (real)(j * k % f->n), c = cosl(angle);
-        const real s = inverse ? -sinl(angle) : sinl(angle);
+        const real *const turn = turns + 2 * (j * k % f->n), c = turn[0];
+        const real s = inverse ? -turn[1] : turn[1];
         *re += a * c + b * s;
         *im += b * c - a * s;
     }
@@ -87,12 +91,18 @@ static void test_size(const ds_kernels *const *variants, size_t n_variants, size
     }
     transform(variants, n_variants, real_at, &f, (void *[2]){y[0].data, y[1].data},
               (const void *[2]){x[0].data, x[1].data}, in, out);
+    real turns[2 * LONGEST];
+    for (size_t j = 0; j < n; j++) {
+        const real angle = 8 * atanl(1.0L) / (real)n * (real)j;
+        turns[2 * j] = cosl(angle);
+        turns[2 * j + 1] = sinl(angle);
+    }
     const real epsilon = e == sizeof(float) ? 0x1p-24L : 0x1p-53L, unit = epsilon * 8 * (real)n;
     for (size_t m = 0; m < ROWS; m += 6) {
         real error = 0, size = 0;
         for (size_t k = 0; k < out; k++) {
             real re, im;
-            ideal(&f,
+            ideal(&f, turns,
                   (const void *[2]){(char *)x[0].data + m * in * e, (char *)x[1].data + m * in * e},
                   e, k, &re, &im);
             CHECK(fabsl((real)get(y[0].data, e, m * out + k) - re) <= unit);
@@ -127,8 +137,8 @@ int main(void)
 {
     const ds_kernels *variants[MAX_VARIANTS];
     const size_t n_variants = runnable(variants);
-    static const size_t sizes[] = {20,  21,  25,  27,  30,  32,  49,  64,  67,  100, 121, 128,
-                                   134, 142, 178, 183, 200, 240, 254, 257, 262, 335, 514};
+    static const size_t sizes[] = {20,  21,  25,  27,  30,  32,  49,  64,  67,  100, 121,    128,
+                                   134, 142, 178, 183, 200, 240, 254, 257, 262, 335, LONGEST};
     for (size_t real_at = 0; real_at < 2; real_at++) {
         for (size_t v = 0; v < n_variants; v++)
             test_table(&variants[v]->real[real_at]);

@@ -75,6 +75,36 @@ def test_recordings(call, more):
     assert call("transcribe", "fast.wav", *more) == (0, "ab\n", "")
 
 
+@pytest.mark.parametrize(
+    ("options", "more", "want"),
+    [
+        ('{"beamSize": 0, "criterionType": "CTC", "eosScore": 1}', (), "ab cab"),
+        ('{"beam": 9, "beamSizeToken": 3, "beamThreshold": 50.5, "logAdd": false, "silScore": 0}', (), "ab cab"),
+        ('{"wordScore": -1e6, "unkScore": -Infinity}', ("--lexicon", "lexicon.txt"), ""),
+        (
+            '{"wordScore": -1e6, "unkScore": -Infinity}',
+            ("--lexicon", "lexicon.txt", "--word-score", "0"),
+            "ab cab",
+        ),
+        ("{}", ("--blank=-",), "ab cab"),
+        ("{}", ("--blank=x",), "--blank x: expected a number, or one of the tokens"),
+        ('{"criterionType": "ASG"}', (), "options.json: the decoder is of CTC, not of 'ASG'"),
+        ('{"lmweight": 1}', (), "options.json: 'lmweight' is none of beam, "),
+        ('{"beamSize": [1]}', (), "options.json: int() argument"),
+        ('{"beamSize": 1e999}', (), "options.json: cannot convert"),
+        ("[1]", (), "options.json: expected an object"),
+        ("{", (), "options.json: "),
+    ],
+)
+def test_options_of_a_decoder(call, folder, options, more, want):
+    (folder / "options.json").write_text(options)
+    status, out, error = call("transcribe", "one.wav", "--decoder-options", "options.json", *more)
+    if status:
+        assert want and want in error and not out
+    else:
+        assert (out.strip(), error) == (want, "")
+
+
 def test_words_with_times(call):
     status, out, _ = call("transcribe", "one.wav", "--json")
     found = json.loads(out)

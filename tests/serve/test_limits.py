@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import time
 
 import numpy as np
@@ -14,6 +15,7 @@ pytest.importorskip("websockets"), pytest.importorskip("h11"), pytest.importorsk
 from serving import ByHand, by_hand, equal, fetched, handshake, offline, running, samples, service, streamed, until
 from websockets.asyncio.client import connect as open_socket
 from websockets.exceptions import ConnectionClosed, InvalidStatus
+from websockets.http11 import Request
 
 from dreamstream.client import ServerError
 from dreamstream.client.protocol import PATH, SUBPROTOCOL, message, packed
@@ -33,6 +35,23 @@ def test_pings_are_answered_while_steps_are_long():
             x = samples(600)
             equal(await streamed(url, x, 100, 0.1), offline(x))
             assert own.metrics.resumed._value.get() == 0
+
+    asyncio.run(main())
+
+
+def test_connections_keep_nothing_of_their_requests():
+    async def main():
+        async with running() as url:
+            port, writers = int(url.rpartition(":")[2]), []
+            for _ in range(20):
+                reader, writer = await asyncio.open_connection("127.0.0.1", port)
+                writer.write(handshake())
+                await reader.readuntil(b"\r\n\r\n")
+                writers.append(writer)
+            gc.collect()
+            assert not [kept for kept in gc.get_objects() if isinstance(kept, Request)]
+            for writer in writers:
+                writer.close()
 
     asyncio.run(main())
 

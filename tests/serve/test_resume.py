@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import random
 import shutil
 import signal
@@ -205,6 +206,7 @@ def test_another_version_of_a_model(tmp_path):
     asyncio.run(main())
 
 
+@pytest.mark.parametrize("standby", [False, True], ids=["alone", "standby"])
 @pytest.mark.parametrize(
     ("kills", "store"),
     [
@@ -213,49 +215,60 @@ def test_another_version_of_a_model(tmp_path):
         pytest.param(50, "redis", marks=pytest.mark.slow),
     ],
 )
-def test_killed_servers_lose_no_frame(tmp_path, kills, store):
+def test_killed_servers_lose_no_frame(tmp_path, kills, store, standby):
     engine().save(tmp_path / "net.dsm")
     with contextlib.ExitStack() as stack:
         state = str(tmp_path / "state") if store == "folder" else stack.enter_context(a_redis(tmp_path))
-        _kill_and_call(tmp_path, kills, state)
+        _kill_and_call(tmp_path, kills, state, standby)
 
 
-def _kill_and_call(tmp_path, kills, state):
+def _kill_and_call(tmp_path, kills, state, standby):
     with contextlib.closing(__import__("socket").create_server(("127.0.0.1", 0))) as free:
         port = free.getsockname()[1]
     command = [sys.executable, "-m", "dreamstream", "serve", str(tmp_path / "net.dsm"), "--port", str(port)]
-    command += ["--state", state, "--save", "0.2"]
-    generator, gaps, frames = random.Random(0), [], 0
+    command += ["--state", state, "--save", "0.2"] + ["--standby"] * standby
+    generator, gaps, frames, own = random.Random(0), [], 0, engine()
+    # A server's modules are compiled once, as an installed package's are: else each start compiles all of them.
+    told = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    told["PYTHONPYCACHEPREFIX"] = str(tmp_path / "compiled")
+    subprocess.run([*command[:4], "--help"], env=told, stdout=subprocess.DEVNULL, check=True)
+    servers = []  # the first serves, a second waits for its end
 
     def begin():
-        process = subprocess.Popen(command, stdout=subprocess.PIPE)
+        while len(servers) < 1 + standby:
+            servers.append(subprocess.Popen(command, stdout=subprocess.PIPE, env=told))
         if generator.random() < 0.8:  # else it may be killed while it starts
-            process.stdout.readline()
-        return process
+            servers[0].stdout.readline()
 
     async def callers(k, going):
         nonlocal frames
         n = 0
         while going():
             x = samples(generator.randrange(1, 6000), [k, n])
-            equal(await streamed(f"ws://127.0.0.1:{port}", x, 51, 0.008, gaps=gaps), offline(x))
+            got = await streamed(f"ws://127.0.0.1:{port}", x, 51, 0.008, gaps=gaps)
+            equal(got, [np.asarray(y) for y in own.step({"a": x}, "a", "a")["a"]])
             n, frames = n + 1, frames + len(x)
         return n
 
     async def main():
-        process, left = begin(), kills
+        begin()
+        left, loop = kills, asyncio.get_running_loop()
         tasks = [asyncio.create_task(callers(k, lambda: left > 0)) for k in range(6)]
         while left:
             await asyncio.sleep(generator.uniform(1, 3) if kills > 2 else 0.5)
-            process.kill()
-            process.wait()
-            process, left = await asyncio.get_running_loop().run_in_executor(None, begin), left - 1
+            killed = servers.pop(0)
+            killed.kill()
+            killed.wait()
+            await loop.run_in_executor(None, begin)
+            left -= 1
         streams = sum(await asyncio.gather(*tasks))
         assert streams >= 6
         outages = [gap for gap in gaps if gap > 0.2] or [0.0]
         p50, p99 = np.percentile(outages, [50, 99])
         print(f"{kills} kills, {streams} streams, {frames} frames; outages p50 {p50:.2f}, p99 {p99:.2f} s")
-        process.send_signal(signal.SIGTERM)
-        assert process.wait(30) == 0
+        for server in servers:  # one that waits has nothing to let end
+            server.send_signal(signal.SIGTERM)
+        assert servers[0].wait(30) == 0
+        servers[-1].wait(30)
 
     asyncio.run(main())

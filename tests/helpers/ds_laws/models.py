@@ -19,7 +19,7 @@ import dreamstream as ds
 from dreamstream import nn
 from dreamstream.nn import functional as F
 
-from . import recurrent_models
+from . import networks, recurrent_models
 from .case import Array, Case, Input, Refused
 from .drive import Eager, alone, offline
 
@@ -239,6 +239,10 @@ def _windows(nn: Any, F: Any) -> Any:
         return F.softmax(y, dim=-1)[:, :, 1:]
 
     return net(nn, forward, read=nn.Linear(8, 5))
+
+
+for _name, _make in networks.MAKERS.items():
+    _layer(_name, lambda nn, F, make=_make: make(), BLC, networks.BANDS, reach=16, torch=False)
 
 
 # ---------------------------------------------------------------- as cases
