@@ -431,3 +431,8 @@ def rows_at(table: Tensor, parts: Sequence[Any]) -> Tensor | None:
     at = at - (at >> 62) * n  # a shift of a negative number is -1
     out: Tensor = hook.one("embedding", {}, (at,), (rows.reshape(n, math.prod(shape)),), (...,))
     return out.unflatten(-1, shape) if shape else out.squeeze(-1)
+
+
+def ones_of(x: Any) -> Any:
+    """Return ones, as many as x has elements."""
+    return (x.eq(x) | x.ne(x)).to("float32")

@@ -17,8 +17,8 @@ from ..source_line import user_line
 from ..stream.edge import Request
 from ..stream.rules import Length
 from .dimension_arguments import numbered
-from .elementwise import where
-from .loop_frames import is_all, ones_of, parts_of
+from .elementwise import ones_of, where
+from .loop_frames import is_all, parts_of
 from .loops import Loop
 from .operators import run
 from .protocol import refuse_the_rest

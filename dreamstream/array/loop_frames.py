@@ -9,6 +9,7 @@ from ..errors import NotStreamableError, ShapeError
 from ..operations.refusals import LOOPS, LOOPS_GROW
 from ..source_line import user_line
 from ..stream.rules import Length
+from .elementwise import ones_of
 from .loops import FrameNumber, Loop, mixed, refuse
 from .stream_tensor import StreamTensor
 from .tables import table as table_rows
@@ -323,8 +324,3 @@ def from_before(frames: StreamTensor, dims: tuple[Any, ...]) -> tuple[Any, Any, 
     stream: Any = along(frames, dims)
     before, there = (x._through("pad", {"left": 1, "right": 0}) for x in (stream, ones_of(stream)))
     return stream, before, there.gt(0.5)
-
-
-def ones_of(x: Any) -> Any:
-    """Return ones, as many as x has elements."""
-    return (x.eq(x) | x.ne(x)).to("float32")

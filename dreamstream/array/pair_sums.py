@@ -17,7 +17,7 @@ from ..errors import NotStreamableError
 from ..stream.edge import Line
 from ..stream.mask_recognition import LONGEST, Unrecognised
 from .deferred import frames_at, frames_for
-from .loop_frames import ones_of
+from .elementwise import ones_of
 from .loops import FRAME, Loop
 from .score_layout import KEYS, QUERIES, Axes, laid, shown, streams_of
 from .stream_tensor import StreamTensor

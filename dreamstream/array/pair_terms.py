@@ -10,10 +10,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..stream.rules import Length
-from . import hook, pair_sums
+from . import pair_sums
 from .deferred import Deferred
 from .dimension_arguments import sizes_of
-from .loop_frames import ones_of
+from .elementwise import ones_of
 from .score_layout import KEYS, QUERIES, Axes, Dim, Heads, atoms_of, streams_of
 from .score_views import Step
 from .scores import Scores

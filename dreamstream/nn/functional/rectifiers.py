@@ -92,7 +92,7 @@ def rrelu(
     """Return x above zero, and x times a slope below, which every element draws for itself in training."""
     x = real("rrelu", input)
     if training:
-        return leaking(x, lower, upper)  # type: ignore[no-any-return]
+        return leaking(x, lower, upper)
     return leaky_relu(x, (lower + upper) / 2)
 
 

@@ -211,16 +211,16 @@ def _by_row(x: Any, running: Any, weight: Any, bias: Any, momentum: float, eps: 
         y = y if weight is None else y * weight.reshape(shape)
         out.append(y if bias is None else y + bias.reshape(shape))
     if not out:
-        return x  # type: ignore[no-any-return]
+        return x
     later = partial(update_statistics, running, momentum, cat(means).mean(0), cat(variances).mean(0))
     if not x.is_stream:
         later()
-        return out[0]  # type: ignore[no-any-return]
+        return out[0]
     x.edge.entry.afterwards.append(later)
     whole = cat([y.squeeze(0) for y in out]) if "L" in x.dims[1:] else out[0]
     made = beside(x, whole.numpy())
     made.edge.made = autograd.source(whole)
-    return made  # type: ignore[no-any-return]
+    return made
 
 
 def _by_group(name: str, x: Any, groups: int, weight: Tensor | None, bias: Tensor | None, eps: float) -> Tensor:
