@@ -123,6 +123,11 @@ class Base(LikeOthers):
         """Return the values as an array that shares the tensor's memory."""
         return self._array
 
+    @property
+    def learned(self) -> bool:
+        """Whether a call in training records its gradient."""
+        return CONSTANTS.get() is not None and self.requires_grad
+
     def constant(self) -> Any:
         """Return the values as operators take their weights: an array in C order."""
         array = np.asarray(self.numpy(), order="C")

@@ -128,13 +128,13 @@ class Deferred(Shared, LikeOthers):
 
         return self.exchanged(exchanged)
 
-    @property
-    def learns(self) -> bool:
-        """Whether a gradient is wanted of a tensor in it."""
-        return any(
-            x.learns if isinstance(x, Deferred) else isinstance(x, self.library.tensor) and x.requires_grad
-            for x in self.arguments()
-        )
+    def learned(self) -> Iterator[Any]:
+        """Give the tensors in it of which a gradient is wanted."""
+        for x in self.arguments():
+            if isinstance(x, Deferred):
+                yield from x.learned()
+            elif isinstance(x, self.library.tensor) and x.requires_grad:
+                yield x
 
     def varied(self, low: float, high: float) -> Any:
         """Return it with random numbers between two in place of what is learned."""

@@ -256,9 +256,11 @@ def along(name: str, x: Tensor, dim: int | None, attributes: Mapping[str, Any] |
 
 # ---------------------------------------------------------------------- operands
 def _library(values: Sequence[Any]) -> Any:
-    """Return the library of positions, where these are among values, and no stream."""
-    library = library_of(map(as_deferred, values))
-    return None if library is None or any(isinstance(v, Tensor) and v.is_stream for v in values) else library
+    """Return the library of positions, or of one number for all, where these are among values, and no stream."""
+    if any(isinstance(v, Tensor) and v.is_stream for v in values):
+        return None
+    filled = (v.library for v in values if isinstance(v, Symbolic) and v.is_filled)
+    return library_of(map(as_deferred, values)) or next(filled, None)
 
 
 def _operands(values: Sequence[Any]) -> list[Tensor | Number] | None:

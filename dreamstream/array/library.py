@@ -71,9 +71,13 @@ class Library(Sizes):
         """Return an array of NumPy's as a tensor of the type of another one, and where that is."""
         return self.array(values).to(tensor.dtype)
 
-    def learning(self, keys: Any) -> bool:
+    def records(self, entry: Any) -> bool:
         """Whether a call records gradients of what is learned."""
-        return autograd.is_grad_enabled() and autograd.CONSTANTS.get() is not None and keys.value is not None
+        return autograd.is_grad_enabled() and autograd.CONSTANTS.get() is not None
+
+    def learns(self, x: Any, entry: Any) -> bool:
+        """Whether a call records gradients of a tensor, which is no mere number then."""
+        return getattr(x, "requires_grad", False) and isinstance(x, self.tensor) and self.records(entry)
 
     def without_values(self, x: ShapeOf) -> Any:
         """Return what a function that makes a mask gets in place of a stream: a tensor of its shape."""
@@ -94,13 +98,13 @@ class Library(Sizes):
 
     def bias(self, found: Recognised, steps: Sequence[Any], keys: Any) -> Any:
         """Return the recognised term by distance as operators take it, with the gradient that it has."""
-        if found.cells is None or not self.learning(keys):
+        if found.cells is None or not self.records(keys.shape[2].edge.entry):
             return Tensor._plain(np.asarray(found.bias, keys.dtype))
         return terms_by_distance(found, steps, keys).to(keys.dtype)
 
     def table(self, make: Callable[[], Any], found: Any, keys: Any) -> Any:
         """Return a recognised table as operators take it; compute one that is learned again, with its gradient."""
-        return (make() if self.learning(keys) else found).to(keys.dtype)
+        return (make() if self.records(keys.shape[2].edge.entry) else found).to(keys.dtype)
 
     def dropped(self, p: float) -> AbstractContextManager[Any]:
         """Within it attention drops its weights with a probability."""
@@ -178,6 +182,8 @@ def _stream_of(x: Any) -> Any:
     if isinstance(x, Deferred):
         return x.as_stream()
     x = positions.number_of_all(x)
+    if isinstance(x, Symbolic) and x.is_filled:
+        return x.as_stream()
     return x.constant() if isinstance(x, Symbolic) and x.position else x
 
 

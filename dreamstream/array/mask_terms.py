@@ -77,11 +77,10 @@ def recognise(steps: Sequence[Any], keys: Any) -> Recognised:
         except Unrecognised:
             return tried(steps)
 
-    learned = any(x.learns for x in deferred_in(steps)) and _library(keys).learning(keys)
-    found = _whatever_is_learned(steps, keys) if learned else None
+    found = _whatever_is_learned(steps, keys) if learned_in(steps, keys) else None
     if isinstance(found, Recognised):
         return found
-    if found is not None and getattr(keys.shape[2].edge.entry, "keeps_tape", True):
+    if found is not None and getattr(_entry(keys), "keeps_tape", True):
         raise Unrecognised(found)  # what is learned would not have all of its gradient
     out: Recognised = _answered((), steps, keys, made)
     return out
@@ -110,6 +109,11 @@ def _whatever_is_learned(steps: Sequence[Any], keys: Any) -> Recognised | str:
     return replace(found, bias=terms.cpu().numpy())
 
 
+def learned_in(steps: Sequence[Any], keys: Any) -> list[Any]:
+    """Return the tensors in steps whose gradients this call records."""
+    return [t for x in deferred_in(steps) for t in x.learned()] if _library(keys).records(_entry(keys)) else []
+
+
 def terms_by_distance(found: Recognised, steps: Sequence[Any], keys: Any) -> Any:
     """Return what is added to scores at the distances that were recognised, as a tensor of the library."""
     assert found.cells is not None
@@ -119,7 +123,11 @@ def terms_by_distance(found: Recognised, steps: Sequence[Any], keys: Any) -> Any
 
 
 def _library(keys: Any) -> Any:
-    return keys.shape[2].edge.entry.library
+    return _entry(keys).library
+
+
+def _entry(keys: Any) -> Any:
+    return keys.shape[2].edge.entry
 
 
 def _end_of(shape: tuple[int, ...]) -> int:

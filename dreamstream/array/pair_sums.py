@@ -19,6 +19,7 @@ from ..stream.mask_recognition import LONGEST, Unrecognised
 from .deferred import frames_at, frames_for
 from .elementwise import ones_of
 from .loops import FRAME, Loop
+from .mask_terms import learned_in
 from .score_layout import KEYS, QUERIES, Axes, laid, shown, streams_of
 from .stream_tensor import StreamTensor
 
@@ -110,7 +111,7 @@ def _weights(steps: Sequence[Any], n: int, keys: Any) -> Any:
         if at is None:
             raise Unrecognised(f"they have another shape than scores, at {n} frames")
         if step.name == "times":
-            out = out * at
+            out = library.as_terms(out) * library.as_terms(at)
         else:
             out = out.masked_fill(at == 0 if step.name == "keep" else at != 0, 0.0)
     return out
@@ -161,12 +162,13 @@ def recognise(steps: Sequence[Any], keys: Any) -> tuple[Decays, Any, Any]:
         ratio = at(column - found.far) / at(column)
         return 1 - ratio if found.far.max() == 1 else -(ratio.log() / library.array(found.far)).expm1()
 
-    sums = ((1 - found.lost[:, None]) ** np.arange(column + 1)).sum(1)
-    return (
-        found,
-        library.table(lost_of, lost, keys),
-        library.table(lambda: at(column) * library.array(sums**found.power), factor, keys),
-    )
+    def factor_of() -> Any:
+        if not found.power:
+            return at(column)
+        powers = (1 - lost_of()).unsqueeze(-1) ** library.array(np.arange(column + 1.0))
+        return at(column) * powers.sum(-1) ** found.power
+
+    return found, library.table(lost_of, lost, keys), library.table(factor_of, factor, keys)
 
 
 # ---------------------------------------------------------------------- the loop
@@ -180,18 +182,22 @@ def summed(scores: Any, v: Any) -> Any:
     if found.power:
         ones = ones_of(v.narrow(-1, 0, 1)).to(v.dtype)
         y = y / _loop(ones, ones, ones, found.ahead, lost, ()) ** found.power
-    return y if (found.factor == 1).all() else y * factor.reshape(-1, 1, 1)
+    plain = (found.factor == 1).all() and not learned_in(scores.steps, scores.k)
+    return y if plain else y * factor.reshape(-1, 1, 1)
 
 
 def read(scores: Any) -> tuple[Decays, Any, Any]:
     """Return what `recognise` finds in scores; 1 - g is None where it is 0."""
     try:
         found, lost, factor = recognise(scores.steps, scores.k)
+        learned = learned_in(scores.steps, scores.k)
+        if any(t.numel() > max(1, len(found.far)) for t in learned):
+            raise Unrecognised("more than one number per head is learned")
         if scores.gates and (found.power or found.ahead > 0):
             raise Unrecognised("gates are divided by their sum, or see later frames")
     except Unrecognised as error:
         raise NotStreamableError.here("the weights of pairs", f" don't stream: {error}; {REMEDY}") from None
-    return found, lost if found.lost.any() else None, factor
+    return found, lost if found.lost.any() or learned else None, factor
 
 
 def _repeated(x: Any, n_heads: int) -> Any:

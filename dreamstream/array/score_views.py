@@ -188,7 +188,7 @@ class Step(NamedTuple):
         """Whether it is a mask that hides nothing, zeros that are added, or a factor, whatever the lengths."""
         if not isinstance(self.by, Deferred):
             return self.name == "mul"
-        if self.by.learns:  # zeros that may become others
+        if any(True for _ in self.by.learned()):  # zeros that may become others
             return False
         found = [self.by.probe(n) for n in (24, 37)]
         return not any(bool((x == 0).any() if self.name == "keep" else (x != 0).any()) for x in found)

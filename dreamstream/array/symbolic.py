@@ -372,7 +372,7 @@ class Symbolic(Described, Filled):
         if getattr(value, "is_stream", False):
             return NotImplemented
         if isinstance(value, np.ndarray) or (hasattr(value, "item") and not isinstance(value, Token)):
-            if math.prod(value.shape) != 1:
+            if math.prod(value.shape) != 1 or self.library.learns(value, self.length.edge.entry):
                 raise _NoFormula("arithmetic")
             value = value.item()
         positions = self.position + getattr(other, "position", False)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import dreamstream as ds
-from dreamstream.array import BatchTensor, Tensor, dtypes, hook
+from dreamstream.array import BatchTensor, Tensor, dtypes, hook, views
 from dreamstream.errors import DTypeError, ModeError, NotStreamableError, ShapeError, StreamIndexError
 from dreamstream.stream.rules import BatchSize, Length
 
@@ -440,7 +440,7 @@ def test_attributes_of_unary_operators(calls):
 
 def test_a_length_indexes_a_table(monkeypatch):
     table = ds.zeros(10, 3)
-    monkeypatch.setattr(hook, "_table", lambda tensor, index: (tensor, index))
+    monkeypatch.setattr(views, "table", lambda tensor, index: (tensor, index))
     tensor, index = table[:L]
     assert tensor is table
     assert index[0].stop is L

@@ -25,6 +25,22 @@ def slope(self, d):
     return self.t * d
 
 
+def decay(self, d):
+    return (-self.t.exp()[:, None, None] * d).exp().tril()
+
+
+def normalised(self, d):
+    weights = decay(self, d)
+    return weights / weights.sum(-1, keepdim=True)
+
+
+#: What scores are multiplied by instead of their softmax; what that begins with.
+PRODUCTS = {
+    "decays of two heads": (decay, np.array([-1.0, -3.0])),
+    "decays of two heads, normalised": (normalised, np.array([-1.0, -3.0])),
+    "no decay": (lambda self, d: (self.t[:, None, None] ** d).tril(), np.ones(2)),
+}
+
 #: What is added, of the distances; what it begins with; and which distances are hidden.
 CASES = {
     "zeros by distance": (by_table, np.zeros(9), lambda d: d < 0),
@@ -38,7 +54,7 @@ CASES = {
 
 
 def model(name, library):
-    added, start, hidden = CASES[name]
+    added, start, hidden = CASES[name] if name in CASES else (*PRODUCTS[name], None)
     of = ds if library is native else torch
     parameter = native.Parameter if library is native else lambda a: torch.nn.Parameter(torch.from_numpy(a))
 
@@ -51,8 +67,10 @@ def model(name, library):
             i = of.arange(x.size(1))
             d = i[:, None] - i
             q = x.reshape(x.size(0), x.size(1), 2, 2).transpose(1, 2)
-            scores = (q @ q.transpose(-2, -1) + added(self, d)).masked_fill(hidden(d), -1e30)
-            return scores.softmax(-1) @ q
+            scores = q @ q.transpose(-2, -1)
+            if hidden is None:
+                return (scores * added(self, d)) @ q
+            return (scores + added(self, d)).masked_fill(hidden(d), -1e30).softmax(-1) @ q
 
     return Attention()
 
@@ -63,27 +81,31 @@ def gradient(net, chunks, of):
     for y in map(net, chunks):
         y = y.tensor() if hasattr(y, "tensor") else y
         n = y.shape[2]
-        total = total + (y * of.tensor(weight[at : at + n]).reshape(n, 1)).sum()
+        total = total + (y * of.tensor(weight[at : at + n], dtype=y.dtype).reshape(n, 1)).sum()
         at += n
     total.backward()
     return None if net.t.grad is None else net.t.grad.numpy().copy()
 
 
+def streamed(x, library):
+    """The chunks of a stream."""
+    as_tensor = np.asarray if library is native else torch.from_numpy
+    return [
+        ds.stream_tensor(
+            as_tensor(x[None, a:b]), names=("B", "L", "F"), ids=["a"], sos=[a == 0], eos=[b == FRAMES]
+        )
+        for a, b in zip(CUTS, CUTS[1:])
+    ]
+
+
 @pytest.mark.parametrize("library", [torch.nn, native], ids=["torch", "native"])
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", [*CASES, *PRODUCTS])
 def test_gradients_are_those_of_offline(name, library):
     x = np.random.default_rng(0).standard_normal((FRAMES, 4))
     wanted = gradient(model(name, torch.nn), [torch.from_numpy(x[None])], torch)
-    of = ds if library is native else torch
     net = ds.patch_module(model(name, library), train_variant="full-file-aligned").online().train()
-    chunks = [
-        ds.stream_tensor(
-            (torch.from_numpy if of is torch else np.asarray)(x[None, a:b]),
-            names=("B", "L", "F"), ids=["a"], sos=[a == 0], eos=[b == FRAMES],
-        )
-        for a, b in zip(CUTS, CUTS[1:])
-    ]  # fmt: skip
-    np.testing.assert_allclose(gradient(net, chunks, of), wanted, atol=1e-9)
+    found = gradient(net, streamed(x, library), ds if library is native else torch)
+    np.testing.assert_allclose(found, wanted, atol=1e-9)
 
 
 @pytest.mark.parametrize("library", [torch.nn, native], ids=["torch", "native"])
@@ -97,6 +119,52 @@ def test_what_would_have_no_gradient_is_refused(library, monkeypatch):
     x = (ds.tensor if library is native else torch.tensor)(np.ones((1, 5, 4)))
     with pytest.raises(ds.NotStreamableError, match="queries don't see their own frame"):
         net(ds.stream_tensor(x, names=("B", "L", "F"), ids=["a"], sos=True))
+
+
+#: What is learned meets frames beside positions, lengths and joined frames; and what it begins with: one number,
+#: numbers that are all alike, zeros. None of these is a constant.
+BESIDE_FRAMES = {
+    "a number of ones": (lambda of, t, x: x * (t * of.ones(x.size(1)))[:, None], [0.5]),
+    "ones of a number": (lambda of, t, x: x * (of.ones(x.size(1), 1) * t), [0.5]),
+    "zeros and a number": (lambda of, t, x: x * (of.zeros(x.size(1), 1) + t), [0.5]),
+    "positions": (lambda of, t, x: x + (t * of.arange(x.size(1)))[:, None] * 0.1, [0.0]),
+    "a power": (lambda of, t, x: x * (t ** of.arange(x.size(1)))[:, None], [1.0]),
+    "a sine": (lambda of, t, x: x * (t * of.arange(x.size(1))).sin()[:, None], [0.9]),
+    "a limit": (lambda of, t, x: x * (of.arange(x.size(1)) * t).clamp(max=9)[:, None], [3.5]),
+    "rows in turn": (lambda of, t, x: x + t[of.arange(x.size(1)) % 4][:, None], [0.0] * 4),
+    "a choice": (lambda of, t, x: x * of.where(of.arange(x.size(1)) < 5, t, of.ones(1))[:, None], [1.0]),
+    "of a batch": (lambda of, t, x: x * (of.ones(x.size(0), 1, 4) * t), [1.0] * 4),
+    "a frame before": (lambda of, t, x: of.cat([t.expand(x.size(0), 1, 4), x], 1)[:, :-1] * x, [1.0] * 4),
+    "a frame behind": (lambda of, t, x: of.cat([x, t.expand(x.size(0), 1, 4)], 1)[:, 1:] * x, [0.0] * 4),
+    "a temperature": (
+        lambda of, t, x: (x @ x.mT * t + of.ones(x.size(1), x.size(1)).tril().log()).softmax(-1) @ x, [1.0]
+    ),
+}  # fmt: skip
+
+
+def beside(name, library):
+    function, start = BESIDE_FRAMES[name]
+    of, start = ds if library is native else torch, np.array(start, np.float32)
+
+    class Beside(library.Module):
+        def __init__(self):
+            super().__init__()
+            self.t = native.Parameter(start) if library is native else torch.nn.Parameter(torch.from_numpy(start))
+
+        def forward(self, x):  # (B, L, 4)
+            return function(of, self.t, x)[:, None]
+
+    return Beside()
+
+
+@pytest.mark.parametrize("library", [torch.nn, native], ids=["torch", "native"])
+@pytest.mark.parametrize("name", BESIDE_FRAMES)
+def test_what_is_learned_is_no_constant(name, library):
+    x = np.random.default_rng(0).standard_normal((FRAMES, 4)).astype(np.float32)
+    wanted = gradient(beside(name, torch.nn), [torch.from_numpy(x[None])], torch)
+    net = ds.patch_module(beside(name, library), train_variant="full-file-aligned").online().train()
+    found = gradient(net, streamed(x, library), ds if library is native else torch)
+    np.testing.assert_allclose(found, wanted, atol=1e-5 * max(1, np.abs(wanted).max()))
 
 
 #: What a table says is seen, or adds, of 1,500 frames: the same near the start, something else far behind.

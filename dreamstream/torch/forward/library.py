@@ -17,7 +17,7 @@ import torch
 from ...array import creation
 from ...array.attend import of_all
 from ...array.batch_constants import plain_beside
-from ...array.deferred import SERVES, SERVES_FRAMES, Deferred, flat, is_deferred
+from ...array.deferred import SERVES, SERVES_FRAMES, Deferred, count_of, flat, is_deferred
 from ...array.einsum import table_product
 from ...array.library import Library
 from ...array.mask_terms import terms_by_distance
@@ -101,8 +101,8 @@ class TorchLibrary(Library):
     def alike(self, tensor: Any, values: Any) -> Any:
         return torch.from_numpy(values).to(tensor)
 
-    def learning(self, keys: Any) -> bool:
-        return keys.value is not None and torch.is_grad_enabled()
+    def records(self, entry: Any) -> bool:
+        return torch.is_grad_enabled() and hasattr(entry, "keeps_tape")
 
     def without_values(self, x: ShapeOf) -> torch.Tensor:
         out = torch.empty(x.shape, dtype=x.dtype, device="meta").as_subclass(_Shaped)
@@ -129,7 +129,7 @@ class TorchLibrary(Library):
     def bias(self, found: Recognised, steps: Sequence[Any], keys: Any) -> Constant:
         """Return what is added to scores by distance, with the gradient that it has."""
         forward = current()
-        if found.cells is None or not self.learning(keys):
+        if found.cells is None or not self.records(keys.shape[2].edge.entry):
             like = torch.get_default_dtype() if keys.value is None else keys.value.dtype
             return Constant(torch.as_tensor(found.bias, dtype=like, device=forward.device), forward.arrays)
         with without_functions():
@@ -285,12 +285,23 @@ def met(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any])
     def own(x: Any) -> Any:
         if not is_deferred(x):
             return x
-        alike = None if isinstance(x, Symbolic) else x.everywhere()
+        alike = None if isinstance(x, Symbolic) else _everywhere(x)
         if alike is not None:
-            return Constant(torch.tensor(alike, dtype=x.dtype, device=forward.device), forward.arrays)
+            return Constant(alike.to(x.dtype).to(forward.device), forward.arrays)
         return forward.unwrap(streamed_of(x, real))
 
     return forward._run(func, name, map_leaves(args, own), map_leaves(kwargs, own))
+
+
+def _everywhere(x: Deferred) -> torch.Tensor | None:
+    """Return the number that a deferred value is at every length, with its gradient, or None."""
+    if not any(TORCH.learns(t, current().entry) for t in x.learned()):
+        alike = x.everywhere()
+        return None if alike is None else torch.tensor(alike)
+    if any(x.varied(*numbers).everywhere() is None for numbers in ((0.5, 1.5), (-1.5, -0.5))):
+        return None
+    with without_functions():
+        return x.at(lambda length: count_of(length, 1)).flatten()[0]
 
 
 _REAL = {"float32": torch.float32, "float64": torch.float64}

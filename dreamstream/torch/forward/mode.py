@@ -528,7 +528,8 @@ def _of_lengths(func: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, A
     """Run a function of torch on lengths."""
     owner, *rest = args or (kwargs.pop("input"),)
     table = isinstance(owner, BatchTensor) and owner.ndim > 1
-    if table or isinstance(owner, (str, list, tuple)) or (isinstance(owner, torch.Tensor) and owner.numel() != 1):
+    several = isinstance(owner, (str, list, tuple)) or (isinstance(owner, torch.Tensor) and owner.numel() != 1)
+    if table or several or current().entry.library.learns(owner, current().entry):
         return current()._defer(func, meaning_of(func), None, args, kwargs)
     owner = Symbolic(owner, (), owner.over) if isinstance(owner, Quotient) else owner
     if not isinstance(owner, Symbolic):
