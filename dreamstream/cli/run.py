@@ -23,7 +23,7 @@ from ..data import AudioReader
 from ..data.progress import Progress
 from ..data.values import in_frames, in_lists
 from ..engine.verify import TOLERANCE, difference
-from ..errors import FormatError
+from ..errors import DreamStreamError, FormatError
 from ..stream.tree import leaves
 from . import folder
 from .arguments import Commands, add_threads, at_least
@@ -98,11 +98,13 @@ def _engine_at(rate: int, model: Any, threads: int | None) -> tuple[Any, Any, An
 
 
 def opened(
-    paths: list[str], model: Any, threads: int | None, chunk_ms: int, stack: ExitStack, routes: bool = False
-) -> list[AudioFile]:
+    paths: list[str], model: Any, threads: int | None, chunk_ms: int, stack: ExitStack, routes: bool = False,
+    faults: list[str] | None = None,
+) -> list[AudioFile]:  # fmt: skip
     """Open files, until the stack closes them; one engine per sample rate, or that of a model file.
 
-    With `routes` engines keep how they route tokens among experts.
+    With `routes` engines keep how they route tokens among experts. With `faults` what is wrong with a file goes
+    there, and the others are opened.
     """
     twice = {p for p in paths if paths.count(p) > 1}
     if twice:
@@ -110,7 +112,13 @@ def opened(
     engines: dict[int, tuple[Any, Any, Any]] = {}
     files = []
     for path in paths:
-        reader = stack.enter_context(AudioReader(path))
+        try:
+            reader = stack.enter_context(AudioReader(path))
+        except (DreamStreamError, OSError) as error:
+            if faults is None:
+                raise
+            faults.append(str(error))
+            continue
         rate = reader.sample_rate
         if rate not in engines:
             engine, _, front = engines[rate] = _engine_at(rate, model, threads)

@@ -47,8 +47,9 @@ def transcribe(args: argparse.Namespace) -> int:
     if args.plot is not None:
         require_matplotlib(args.plot)
     model = _model_of(args)
+    faults: list[str] | None = [] if len(args.audio) > 1 else None
     with ExitStack() as stack:
-        files = opened(args.audio, model, args.threads, args.chunk_ms, stack)
+        files = opened(args.audio, model, args.threads, args.chunk_ms, stack, faults=faults)
         decoder = decoder_of(args, args.model, model)
         heard: dict[str, list[tuple[Word, float]]] = {file.path: [] for file in files}  # and when it was final
         started: set[str] = set()
@@ -76,7 +77,7 @@ def transcribe(args: argparse.Namespace) -> int:
             print(f"{shown(file.path)}  {shown(text)}" if len(files) > 1 else shown(text))
     if args.plot is not None:
         plot_words(args.plot, files, heard)
-    faults = [str(file.fault) for file in files if file.fault is not None]
+    faults = [*(faults or ()), *(str(file.fault) for file in files if file.fault is not None)]
     for text in faults:
         print(f"dreamstream transcribe: {shown(text, True)}", file=sys.stderr)
     return 1 if faults else 0

@@ -131,6 +131,14 @@ def test_what_does_not_fit(call, folder):
     assert status == 1 and "missing.wav: No such file" in error
 
 
+def test_what_is_no_recording_ends_no_other(call, folder):
+    (folder / "junk.wav").write_bytes(b"no sound")
+    status, out, err = call("transcribe", "one.wav", "junk.wav", "none.wav", "--json")
+    assert status == 1 and [json.loads(line)["file"] for line in out.splitlines()] == ["one.wav"]
+    assert "junk.wav" in err and "none.wav" in err and len(err.splitlines()) == 2
+    assert call("transcribe", "junk.wav", "none.wav")[:2] == (1, "")
+
+
 def listening(folder, *more):
     command = [
         sys.executable,
