@@ -256,12 +256,18 @@ def main() -> None:
         table = [
             r._replace(features=((c,),) * len(r.features), label=str(c)) for r in sized for c in args.features
         ]
-    found = []
+    found, unfit = [], dict[str, str]()
     with torch.inference_mode():
         for row in table:
             chosen = not args.operators or row.operator in args.operators
             for n, streams in product(args.frames, args.streams) if chosen else ():
-                found.append(measure(row, n, args.seconds, streams))
+                try:
+                    found.append(measure(row, n, args.seconds, streams))
+                except (ds.DreamStreamError, RuntimeError) as error:
+                    if not args.features:
+                        raise
+                    unfit[f"{row.operator} of {row.label}"] = str(error).partition(";")[0]
+                    break
                 if not args.worst:
                     print(json.dumps(found[-1]) if args.json else text(found[-1], args.mark), flush=True)
     if args.worst:
@@ -270,7 +276,7 @@ def main() -> None:
     slow = [r for r in found if r["ratio"] > args.mark]
     unexplained = sum(not r["reason"] for r in slow)
     tell(f"\n{len(slow)} rows above {args.mark}, {unexplained} of them without a reason. Without a row:\n")
-    for name, why in no_row.items():
+    for name, why in (no_row | unfit).items():
         tell(f"- `{name}`: {why}")
 
 
