@@ -21,6 +21,11 @@ def per_head(self, d):
     return self.t[:, d.clamp(-3, 3) + 3]
 
 
+def two_tables(self, d):
+    one, other = self.t.chunk(2)
+    return one[d.clamp(0, 4)] - other[d.clamp(0, 4)]
+
+
 def slope(self, d):
     return self.t * d
 
@@ -46,6 +51,7 @@ CASES = {
     "zeros by distance": (by_table, np.zeros(9), lambda d: d < 0),
     "a straight line by distance": (by_table, np.arange(9) * 0.25, lambda d: d < 0),
     "numbers by distance": (by_table, np.sin(np.arange(9)), lambda d: d < 0),
+    "one table less another": (two_tables, np.zeros(10), lambda d: d < 0),
     "zeros for two heads": (per_head, np.zeros((2, 7)), lambda d: (d < -3) | (d > 5)),
     "a slope of zero": (slope, np.zeros(1), lambda d: d < 0),
     "a slope": (slope, np.full(1, -0.3), lambda d: d < 0),
