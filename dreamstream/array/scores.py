@@ -118,6 +118,8 @@ class Scores(ScoreViews):
         self.logarithm = False  # of what softmax gives
         self.is_exponential = False  # whether they are exponentials, to be divided by their sum
         self.is_lowered = False  # whether the greatest was taken from them last
+        self.is_shifted = False  # whether a number was added to all of a query's, which softmax does not see
+        self.shift = 0.0  # the number, where it is one
         self.p = 0.0  # of dropout
         self.zeros = False  # whether a query that sees no key gets zeros, in the place of NaN
         self.within = 0.0  # what products were multiplied by before tanh; 0 where they were not
@@ -148,6 +150,8 @@ class Scores(ScoreViews):
             self._misuse("filled with what is no number")
         if self.wider:
             self._misuse("changed with a column beside them")
+        if name == "times":
+            self._unshifted()
         steps = [*self.steps, Step(name, kept(by), value, self.axes)]
         return self._copy(steps=steps, is_lowered=False, **changes)
 
@@ -159,6 +163,7 @@ class Scores(ScoreViews):
         if isinstance(other, Deferred):
             return self._with("times", other)
         if isinstance(other, Scores) or getattr(other, "edge", None) is not None:
+            self._unshifted(other)
             met: Scores = self._misuse("multiplied by a stream") if self._bent() else pair_sums.met(self, other)
             return met
         factor = number_of(other)
@@ -168,7 +173,7 @@ class Scores(ScoreViews):
         if factor is None:
             self._misuse(f"multiplied{' behind softmax' * self.soft} by what is no number")
         terms = self.terms and self.terms._replace(values=self.terms.values * factor)
-        return self._with("mul", factor, scale=self.scale * factor, terms=terms)
+        return self._with("mul", factor, scale=self.scale * factor, shift=self.shift * factor, terms=terms)
 
     __mul__ = __rmul__ = mul
 
@@ -214,15 +219,15 @@ class Scores(ScoreViews):
                 return self.log_softmax(self.axes.dims.index((KEYS,)))
             if not is_greatest:
                 self._misuse("given a sum")
-            return self._copy(is_lowered=other.what == "greatest")
+            return self._copy(is_lowered=other.what == "greatest", is_shifted=True)
         if self.is_exponential:
             self._misuse("added to behind exp")
         if isinstance(other, Scores):
             return self._beside(other, alpha)
         if self.soft:
             self._misuse("given terms behind softmax")
-        if number_of(other) is not None and not getattr(other, "is_stream", False):
-            return self
+        if (number := number_of(other)) is not None and not getattr(other, "is_stream", False):
+            return self if number == 0 else self._copy(is_shifted=True, shift=self.shift + number * alpha)
         if (own := self._of_keys(other)) is not None:
             return self._copy(terms=self._sum(KeyTerms(own.values * alpha, own.along), self.terms))
         return self._with("add", self._pairs(other), alpha)
@@ -248,7 +253,13 @@ class Scores(ScoreViews):
         more = [Step("sum", tuple(other.steps), alpha, self.axes)] if other.steps else []
         terms = other.terms and other.terms._replace(values=other.terms.values * alpha)
         terms = self._sum(self.terms, terms) if self.terms else terms
-        return self._copy(q=q, k=k, steps=[*self.steps, *more], terms=terms)
+        shifted = self.is_shifted or other.is_shifted
+        return self._copy(q=q, k=k, steps=[*self.steps, *more], terms=terms, is_shifted=shifted)
+
+    def _unshifted(self, *others: Any) -> None:
+        """Refuse what only softmax does not see, where it isn't softmax that comes next."""
+        if any(getattr(x, "is_shifted", False) for x in (self, *others)):
+            self._misuse("given a number, or less their greatest, without softmax behind it")
 
     def _bent(self) -> bool:
         return bool(self.soft or self.is_exponential or self.within or self.sinks is not None)
@@ -257,12 +268,14 @@ class Scores(ScoreViews):
         """Return the scores below a limit, by which they are multiplied then."""
         if self._bent() or self.terms or any(s.name != "mul" for s in self.steps):
             self._misuse("brought through tanh behind softmax, masks or terms")
+        self._unshifted()
         return self._copy(within=self.scale, scale=1.0, steps=[])
 
     def beside(self, tensors: Sequence[Any], dim: int) -> Scores:
         """Return the scores with a column beside them: a number per head, of no key."""
         at = next(i for i, x in enumerate(tensors) if x is self)
         column: Any = None
+        self._unshifted()
         if len(tensors) == 2 and not self.soft and self.sinks is None and self.axes.dims[dim] == (KEYS,):
             edge, column = getattr(tensors[1 - at], "alike", (None, None))
             column = None if edge is None or tensors[1 - at].edge is not edge else self.axes.read(column, 1)
@@ -327,7 +340,7 @@ class Scores(ScoreViews):
 
     def _filling(self, value: Any) -> float:
         number = number_of(value)
-        return float(number) if number is not None else self._misuse("filled with what is no number")
+        return float(number) - self.shift if number is not None else self._misuse("filled with what is no number")
 
     def assigned(self, index: Any, value: Any) -> Scores:
         """Return the scores with a number where a mask of their last dimensions holds."""
@@ -374,6 +387,7 @@ class Scores(ScoreViews):
 
     def sum(self, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Any:
         if not self._bent() and self.terms is None:
+            self._unshifted()
             return pair_sums.total(self, dim, keepdim)
         return self._over_keys("sum", dim, keepdim, self.is_exponential)
 
@@ -486,6 +500,8 @@ class Scores(ScoreViews):
         labels = [(c,) if c in features else own[c] if theirs[c] else () for c in t]
         sizes = [v.shape[t.index(c)] for c in features]
         v = laid(v, labels, self.axes.heads, (KEYS, *features))
+        if linear:
+            self._unshifted()
         y = pair_sums.summed(self, v) if linear else self.attended(v)
         y = y if len(features) == 1 else y.unflatten(-1, sizes)
         return shown(y, [own.get(c, (c,)) for c in out], self.axes.heads, (QUERIES, *features))
