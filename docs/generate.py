@@ -326,7 +326,10 @@ def package_parts() -> dict[str, str]:
     out["optim"] = autodoc([f"dreamstream.optim.{n}" for n in optim.__all__ if n != "lr_scheduler"])
     out["optim"] += autodoc([f"dreamstream.optim.lr_scheduler.{n}" for n in optim.lr_scheduler.__all__])
     out["train"] = autodoc([f"dreamstream.train.{n}" for n in train.__all__])
-    out["models"] = autodoc([f"dreamstream.models.{n}" for n in models.__all__ if n not in nn.__all__])
+    out["models"] = "".join(
+        autodoc([f"dreamstream.models.{n}" for n in models.__all__ if (n in nn.__all__) == shared], shared)
+        for shared in (False, True)  # `GlobalCMVN` is a layer
+    )
     out["export"] = autodoc([f"dreamstream.export.{n}" for n in dreamstream.export.__all__])
     out["torch"] = autodoc(bridge_names())
     out["torch_nn"] = autodoc([f"dreamstream.torch.nn.{n}" for n in bridge.nn.__all__])

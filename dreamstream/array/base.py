@@ -124,7 +124,7 @@ class Base(LikeOthers):
         return self._array
 
     @property
-    def learned(self) -> bool:
+    def _learned(self) -> bool:
         """Whether a call in training records its gradient."""
         return CONSTANTS.get() is not None and self.requires_grad
 

@@ -141,7 +141,7 @@ class BatchTensor(HasShape):
         """Return it as what meets positions: one number, if it holds that, or its value."""
         length = other.length if isinstance(other, Symbolic) else next(iter(other.lengths()))
         numbers = np.unique(self.value.numpy())
-        if len(numbers) != 1 or "complex" in str(numbers.dtype) or getattr(self.value, "learned", False):
+        if len(numbers) != 1 or "complex" in str(numbers.dtype) or getattr(self.value, "_learned", False):
             return self.value
         roles = ["B" if i == self.batch_axis else n for i, n in enumerate(self.each.shape)]
         return Symbolic(numbers[0].item(), roles, length).to(str(self.dtype))

@@ -500,7 +500,7 @@ def extend(tensors: Sequence[Any], axis: int) -> StreamTensor:
     pads: dict[str, Any] = {name: sum(map(len, parts)) for name, parts in zip(("left", "right"), frames)}
     values = np.unique(np.concatenate([t.numpy().reshape(-1) for parts in frames for t in parts]))
     given = [t for parts in frames for t in parts]
-    if len(values) > 1 or any(t.learned for t in given):
+    if len(values) > 1 or any(t._learned for t in given):
         weights = [given[0]._cat(given, 0) if len(given) > 1 else given[0]]
     else:
         pads, weights = {**pads, "value": float(values[0])}, []

@@ -51,6 +51,9 @@ class ScoreViews(Described, Shared):
     axes: Axes
     soft: bool
     wider: int
+    is_exponential: bool
+    within: float
+    sinks: Any
     _with: Any
 
     # ------------------------------------------------------------------ what it looks like
@@ -95,6 +98,14 @@ class ScoreViews(Described, Shared):
         return self
 
     to = float = double = half = bfloat16 = contiguous = type = _same
+
+    def _unshifted(self, *others: Any) -> None:
+        """Refuse what only softmax does not see, where it isn't softmax that comes next."""
+        if any(getattr(x, "is_shifted", False) for x in (self, *others)):
+            self._misuse("given a number, or less their greatest, without softmax behind it")
+
+    def _bent(self) -> bool:
+        return bool(self.soft or self.is_exponential or self.within or self.sinks is not None)
 
     def tril(self, diagonal: int = 0) -> Any:
         """Return the scores with zeros where a key is further on than a diagonal."""

@@ -124,9 +124,7 @@ class Scores(ScoreViews):
         self.zeros = False  # whether a query that sees no key gets zeros, in the place of NaN
         self.within = 0.0  # what products were multiplied by before tanh; 0 where they were not
         self.sinks: Any = None  # a score per head beside those of keys
-        self.gates: tuple[Any, Any] | None = (
-            None  # of queries and of keys, whose sum's exponential is another factor
-        )
+        self.gates: tuple[Any, Any] | None = None  # of queries and keys: their sum's exponential is a factor
         self.wider = 0  # where that stands in the scores: 1 behind the keys, -1 before them, 0 once it is dropped
 
     @classmethod
@@ -168,7 +166,7 @@ class Scores(ScoreViews):
             return met
         factor = number_of(other)
         is_tensor = not isinstance(other, Symbolic) and hasattr(other, "numpy")
-        if is_tensor and (factor is None or getattr(other, "learned", False)):
+        if is_tensor and (factor is None or getattr(other, "_learned", False)):
             return self._tempered(other)
         if factor is None:
             self._misuse(f"multiplied{' behind softmax' * self.soft} by what is no number")
@@ -193,7 +191,7 @@ class Scores(ScoreViews):
         if getattr(other, "is_stream", False) and not isinstance(other, (Deferred, Scores)):
             return self.mul(1 / other)
         divisor = number_of(other)
-        if divisor is None or getattr(other, "learned", False):
+        if divisor is None or getattr(other, "_learned", False):
             return self.mul(1 / other) if hasattr(other, "numpy") else self._misuse("divided by what is no number")
         return self.mul(1 / divisor)
 
@@ -255,14 +253,6 @@ class Scores(ScoreViews):
         terms = self._sum(self.terms, terms) if self.terms else terms
         shifted = self.is_shifted or other.is_shifted
         return self._copy(q=q, k=k, steps=[*self.steps, *more], terms=terms, is_shifted=shifted)
-
-    def _unshifted(self, *others: Any) -> None:
-        """Refuse what only softmax does not see, where it isn't softmax that comes next."""
-        if any(getattr(x, "is_shifted", False) for x in (self, *others)):
-            self._misuse("given a number, or less their greatest, without softmax behind it")
-
-    def _bent(self) -> bool:
-        return bool(self.soft or self.is_exponential or self.within or self.sinks is not None)
 
     def tanh(self) -> Scores:
         """Return the scores below a limit, by which they are multiplied then."""

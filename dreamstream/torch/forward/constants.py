@@ -85,7 +85,7 @@ class Constant(Tensor):
         return tuple(self.torch.shape)
 
     @property
-    def learned(self) -> bool:
+    def _learned(self) -> bool:
         """Whether a gradient flows to it."""
         return self.torch.requires_grad
 

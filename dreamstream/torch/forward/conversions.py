@@ -401,7 +401,7 @@ def embedding(
     sparse: bool = False,
 ) -> Any:
     """Look rows up; options that concern gradients go to the kernel."""
-    if scale_grad_by_freq and getattr(weight, "learned", False) and current().goes_on:
+    if scale_grad_by_freq and getattr(weight, "_learned", False) and current().goes_on:
         reason, remedy = FREQUENCIES.words
         raise NotStreamableError.here(f"embedding: {reason}; {remedy}")
     if padding_idx is not None or scale_grad_by_freq or sparse:
