@@ -56,12 +56,12 @@ class Varied:
     """
 
     def __init__(self, tensor: Any, low: float, high: float) -> None:
-        self.tensor, self.shape = tensor, tuple(tensor.shape)
+        self.tensor, self.shape, self.low = tensor, tuple(tensor.shape), low
         self.values = np.random.default_rng(id(tensor)).uniform(low, high, self.shape)  # one tensor's are the same
 
     def key(self) -> Any:
         """Return what answers depend on: not on what is learned."""
-        return self.shape, str(self.tensor.dtype)
+        return self.shape, str(self.tensor.dtype), self.low
 
 
 class Deferred(Shared, LikeOthers):

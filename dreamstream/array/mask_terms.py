@@ -20,6 +20,7 @@ from ..stream.mask_recognition import (
     FARTHEST_TRIED,
     LONGEST,
     MASKED,
+    NoNumbers,
     Recognised,
     Unrecognised,
     confirm,
@@ -32,6 +33,9 @@ from .distance_tables import Places, Rows, rows_of
 
 #: The most periods' frames between numbers that are tried in place of one that is too great.
 _MOST_STEPS = 256
+
+#: Between each of these and one more lie numbers that stand in the place of what is learned.
+_LOWEST = (0.5, 2.0, -1.5)
 
 #: What hides a score whose place it takes: beside any other one, a softmax gives it 0.
 _FILLED = -1e3
@@ -92,16 +96,24 @@ def _whatever_is_learned(steps: Sequence[Any], keys: Any) -> Recognised | str:
     So a table of zeros, or one that happens to be a straight line, is still a number for each distance, and each
     has a gradient.
     """
-    draws = [[step.exchanged(lambda x, d=d: x.varied(*d)) for step in steps] for d in ((0.5, 1.5), (-1.5, -0.5))]
+
+    def drawn(low: float) -> list[Any]:
+        return [step.exchanged(lambda x: x.varied(low, low + 1)) for step in steps]
 
     def made() -> Recognised | str:
-        try:
-            one, other = (recognise(steps, keys) for steps in draws)
-        except Unrecognised as error:
-            return str(error)
-        return one if one.holds(other) else "what a query sees depends on what is learned"
+        found = []
+        for low in _LOWEST:
+            try:
+                found.append(recognise(drawn(low), keys))
+            except NoNumbers as error:
+                if low > 0:
+                    return str(error)  # of negative numbers there may be no logarithm
+            except Unrecognised as error:
+                return str(error)
+        same = all(map(found[0].holds, found))
+        return found[0] if same else "what a query sees depends on what is learned"
 
-    found: Recognised | str = _answered(("whatever is learned",), draws[0], keys, made)
+    found: Recognised | str = _answered(("whatever is learned",), drawn(_LOWEST[0]), keys, made)
     if isinstance(found, str) or found.bias is None:
         return found
     with _library(keys).evaluating():

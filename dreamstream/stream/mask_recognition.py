@@ -34,6 +34,10 @@ class Unrecognised(Exception):
     """Why a mask or term can't be recognised."""
 
 
+class NoNumbers(Unrecognised):
+    """It has entries that are NaN."""
+
+
 @dataclass(frozen=True)
 class Recognised:
     """What was recognised of masks and terms.
@@ -251,7 +255,7 @@ def _goes_on_so(near: Array | None, far: Array | None) -> bool:
 
 def _seen(at: Array) -> Array:
     if at.dtype != bool and np.isnan(at).any():
-        raise Unrecognised("it has entries that are NaN")
+        raise NoNumbers("it has entries that are NaN")
     return at if at.dtype == bool else at > MASKED
 
 

@@ -26,6 +26,11 @@ def two_tables(self, d):
     return one[d.clamp(0, 4)] - other[d.clamp(0, 4)]
 
 
+def logarithm(self, d):
+    """Of a number that is not negative, or there is none."""
+    return -self.t[0] * (1 + self.t[1] * d.clamp(0, 8)).log()
+
+
 def slope(self, d):
     return self.t * d
 
@@ -52,6 +57,7 @@ CASES = {
     "a straight line by distance": (by_table, np.arange(9) * 0.25, lambda d: d < 0),
     "numbers by distance": (by_table, np.sin(np.arange(9)), lambda d: d < 0),
     "one table less another": (two_tables, np.zeros(10), lambda d: d < 0),
+    "a logarithm": (logarithm, np.array([0.0, 1.0]), lambda d: d < 0),
     "zeros for two heads": (per_head, np.zeros((2, 7)), lambda d: (d < -3) | (d > 5)),
     "a slope of zero": (slope, np.zeros(1), lambda d: d < 0),
     "a slope": (slope, np.full(1, -0.3), lambda d: d < 0),
@@ -125,6 +131,19 @@ def test_what_would_have_no_gradient_is_refused(library, monkeypatch):
     x = (ds.tensor if library is native else torch.tensor)(np.ones((1, 5, 4)))
     with pytest.raises(ds.NotStreamableError, match="queries don't see their own frame"):
         net(ds.stream_tensor(x, names=("B", "L", "F"), ids=["a"], sos=True))
+
+
+@pytest.mark.parametrize("library", [torch.nn, native], ids=["torch", "native"])
+def test_what_a_query_sees_is_not_learned(library, monkeypatch):
+    def within(self, d):
+        return (self.t * d > 4) * -1e9
+
+    monkeypatch.setitem(CASES, "a limit", (within, np.ones(1), lambda d: d < 0))
+    net = ds.patch_module(model("a limit", library), train_variant="full-file-aligned").online().train()
+    x = (ds.tensor if library is native else torch.tensor)(np.ones((1, 5, 4)))
+    with pytest.raises(ds.NotStreamableError, match="depends on what is learned"):
+        net(ds.stream_tensor(x, names=("B", "L", "F"), ids=["a"], sos=True))
+    assert net.eval()(ds.stream_tensor(x, names=("B", "L", "F"), ids=["a"], sos=True)).ids == ["a"]
 
 
 #: What is learned meets frames beside positions, lengths and joined frames; and what it begins with: one number,
