@@ -52,8 +52,12 @@ class ScoreViews(Described, Shared):
     soft: bool
     wider: int
     is_exponential: bool
+    is_shifted: bool
     within: float
     sinks: Any
+    scale: float
+    steps: Any
+    terms: Any
     _with: Any
 
     # ------------------------------------------------------------------ what it looks like
@@ -101,8 +105,15 @@ class ScoreViews(Described, Shared):
 
     def _unshifted(self, *others: Any) -> None:
         """Refuse what only softmax does not see, where it isn't softmax that comes next."""
-        if any(getattr(x, "is_shifted", False) for x in (self, *others)):
+        if any(isinstance(x, ScoreViews) and x.is_shifted for x in (self, *others)):
             self._misuse("given a number, or less their greatest, without softmax behind it")
+
+    def tanh(self: V) -> V:
+        """Return the scores below a limit, by which they are multiplied then."""
+        if self._bent() or self.terms or any(s.name != "mul" for s in self.steps):
+            self._misuse("brought through tanh behind softmax, masks or terms")
+        self._unshifted()
+        return self._copy(within=self.scale, scale=1.0, steps=[])
 
     def _bent(self) -> bool:
         return bool(self.soft or self.is_exponential or self.within or self.sinks is not None)

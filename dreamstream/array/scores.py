@@ -157,10 +157,16 @@ class Scores(ScoreViews):
         if isinstance(other, OverKeys):
             return self._divided(other, "inverse")
         if self.is_exponential and isinstance(other, Deferred):  # zeros and ones
-            return self._copy(is_exponential=False)._with("times", other)._with("keep", other, -math.inf).exp()
+            return (
+                self._copy(is_exponential=False, is_shifted=False)
+                ._with("times", other)
+                ._with("keep", other, -math.inf)
+                .exp()
+            )
         if isinstance(other, Deferred):
             return self._with("times", other)
-        if isinstance(other, Scores) or getattr(other, "edge", None) is not None:
+        has_frames = not isinstance(other, Symbolic) and getattr(other, "edge", None) is not None
+        if isinstance(other, Scores) or has_frames:
             self._unshifted(other)
             met: Scores = self._misuse("multiplied by a stream") if self._bent() else pair_sums.met(self, other)
             return met
@@ -253,13 +259,6 @@ class Scores(ScoreViews):
         terms = self._sum(self.terms, terms) if self.terms else terms
         shifted = self.is_shifted or other.is_shifted
         return self._copy(q=q, k=k, steps=[*self.steps, *more], terms=terms, is_shifted=shifted)
-
-    def tanh(self) -> Scores:
-        """Return the scores below a limit, by which they are multiplied then."""
-        if self._bent() or self.terms or any(s.name != "mul" for s in self.steps):
-            self._misuse("brought through tanh behind softmax, masks or terms")
-        self._unshifted()
-        return self._copy(within=self.scale, scale=1.0, steps=[])
 
     def beside(self, tensors: Sequence[Any], dim: int) -> Scores:
         """Return the scores with a column beside them: a number per head, of no key."""
