@@ -206,9 +206,10 @@ static void packed_scale(const ds_packed *p, float *scales, const float *raw)
     memset(scales, 0,
            packed_behind(p->format, p->stored) *
                ds_aligned(packed_columns(p->format, p->n_cols) * sizeof(float)));
+    const bool together =
+        p->depth > 0 && packed_source(&p->layout, p->depth - 1) == (ptrdiff_t)p->depth - 1;
     for (size_t j = 0; j < p->n_cols; j++) {
         const float *const column = raw + ds_weight_column(&p->layout, j);
-        const bool together = packed_source(&p->layout, p->depth - 1) == (ptrdiff_t)p->depth - 1;
         float greatest = together ? ds_narrow_greatest_of(column, p->depth) : 0;
         for (size_t k = 0; k < p->depth && !together; k++)
             greatest = ds_narrow_greatest(greatest, column[packed_source(&p->layout, k)]);
