@@ -248,6 +248,11 @@ class Record:
 CONSTANTS: ContextVar[dict[int, tuple[Array, Any]] | None] = ContextVar("CONSTANTS", default=None)
 
 
+def in_training() -> bool:
+    """Return whether a call in training runs here, and operations are recorded."""
+    return CONSTANTS.get() is not None and is_grad_enabled()
+
+
 def noting() -> AbstractContextManager[Any]:
     """Keep, within it, which arrays that operators get as constants are whose."""
     return within(CONSTANTS, {})

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from ..autograd import CONSTANTS
+from ..autograd import CONSTANTS, in_training
 from ..errors import DTypeError, ModeError, ShapeError
 from . import dtypes, hook
 from .dimension_arguments import LikeOthers, axis_of
@@ -126,7 +126,7 @@ class Base(LikeOthers):
     @property
     def _learned(self) -> bool:
         """Whether a call in training records its gradient."""
-        return CONSTANTS.get() is not None and self.requires_grad
+        return self.requires_grad and in_training()
 
     def constant(self) -> Any:
         """Return the values as operators take their weights: an array in C order."""

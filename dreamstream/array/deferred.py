@@ -45,19 +45,23 @@ class _NoNumber(NotStreamableError, AttributeError):
     """Positions have no numbers, and so none of the methods that give them."""
 
 
+#: What holds whatever is learned is asked of random numbers from each of these to one more.
+LOWEST = (0.5, 2.0, -1.5)
+
+
 class Varied:
     """A tensor that is learned, in a function of which is asked what holds of it whatever is learned.
 
     Parameters
     ----------
     tensor : Tensor or torch.Tensor
-    low, high : float
-        Its numbers lie between these, at random.
+    low : float
+        Its numbers lie between this and one more, at random.
     """
 
-    def __init__(self, tensor: Any, low: float, high: float) -> None:
+    def __init__(self, tensor: Any, low: float) -> None:
         self.tensor, self.shape, self.low = tensor, tuple(tensor.shape), low
-        self.values = np.random.default_rng(id(tensor)).uniform(low, high, self.shape)  # one tensor's are the same
+        self.values = np.random.default_rng(id(tensor)).uniform(low, low + 1, self.shape)  # for a tensor the same
 
     def key(self) -> Any:
         """Return what answers depend on: not on what is learned."""
@@ -136,10 +140,10 @@ class Deferred(Shared, LikeOthers):
             elif isinstance(x, self.library.tensor) and x.requires_grad:
                 yield x
 
-    def varied(self, low: float, high: float) -> Any:
-        """Return it with random numbers between two in place of what is learned."""
+    def varied(self, low: float) -> Any:
+        """Return it with random numbers from `low` to one more in place of what is learned."""
         return self.exchanged(
-            lambda x: Varied(x, low, high) if isinstance(x, self.library.tensor) and x.requires_grad else x
+            lambda x: Varied(x, low) if isinstance(x, self.library.tensor) and x.requires_grad else x
         )
 
     def exchanged(self, other: Callable[[Any], Any]) -> Any:
@@ -164,6 +168,7 @@ class Deferred(Shared, LikeOthers):
 
     def answered(self, key: Any, tensors: Sequence[Any], make: Callable[[], Any]) -> Any:
         """Return the cached answer for a key and the same tensors; make it where there is none."""
+        key = self.library.real(), key  # the type that numbers are computed in
         answer = _ANSWERS.get(key)
         if answer is None or any(one() is not t for one, t in zip(answer[1], tensors)):
             try:

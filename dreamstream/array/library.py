@@ -56,12 +56,15 @@ class Library(Sizes):
     # ------------------------------------------------------------------ what deferred values are computed with
     def evaluating(self) -> AbstractContextManager[Any]:
         """Within it functions run unseen, and no gradient is recorded."""
-        context: AbstractContextManager[Any] = autograd.no_grad()
-        return context
+        return autograd.no_grad()
 
     def compute(self, func: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         """Compute a function of tensors and numbers."""
         return func(*args, **kwargs)
+
+    def real(self) -> Any:
+        """Return the element type of real numbers that nobody gives a type."""
+        return np.float32
 
     def array(self, values: Any) -> Any:
         """Return an array of NumPy's as a tensor."""
@@ -73,7 +76,7 @@ class Library(Sizes):
 
     def records(self, entry: Any) -> bool:
         """Whether a call records gradients of what is learned."""
-        return autograd.is_grad_enabled() and autograd.CONSTANTS.get() is not None
+        return autograd.in_training()
 
     def learns(self, x: Any, entry: Any) -> bool:
         """Whether a call records gradients of a tensor, which is no mere number then."""

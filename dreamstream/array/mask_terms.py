@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
@@ -28,14 +27,11 @@ from ..stream.mask_recognition import (
     extended,
     recognised,
 )
-from .deferred import FEW, Deferred, frames_at, frames_for
+from .deferred import FEW, LOWEST, Deferred, frames_at, frames_for
 from .distance_tables import Places, Rows, rows_of
 
 #: The most periods' frames between numbers that are tried in place of one that is too great.
 _MOST_STEPS = 256
-
-#: Between each of these and one more lie numbers that stand in the place of what is learned.
-_LOWEST = (0.5, 2.0, -1.5)
 
 #: What hides a score whose place it takes: beside any other one, a softmax gives it 0.
 _FILLED = -1e3
@@ -49,14 +45,14 @@ def recognise(steps: Sequence[Any], keys: Any) -> Recognised:
     Unrecognised
         Where it is nothing that streams.
     """
-    span = max(1, frames_for(keys, LONGEST)[0] // LONGEST)
+    span = frames_of_one(keys)
     ends = (x.ends for x in deferred_in(steps) if x.ends is not None)
     most = min(ends, default=LONGEST) // span
 
     def tried(steps: Sequence[Any]) -> Recognised:
         n = max(64, _shown(steps) // span)
-        table = max((_end_of(shape) for x in deferred_in(steps) for shape in x.tables()), default=0) // span
-        return recognised(lambda n: _added_always(steps, n, keys), min(n, most), most, min(table, most))
+        table = min(end_of_tables(deferred_in(steps)) // span, most)
+        return recognised(lambda n: _added_always(steps, n, keys), min(n, most), most, table)
 
     def of_smaller(c: int, others: set[int]) -> Recognised:
         """Recognise steps with a number too great to be tried, by trying smaller numbers in its place."""
@@ -94,15 +90,15 @@ def _whatever_is_learned(steps: Sequence[Any], keys: Any) -> Recognised | str:
     """Recognise steps by what is the same for different numbers in place of what is learned; else say why not.
 
     So a table of zeros, or one that happens to be a straight line, is still a number for each distance, and each
-    has a gradient.
+    has a gradient. The numbers of its bias are drawn ones: `Library.bias` computes those that are learned.
     """
 
     def drawn(low: float) -> list[Any]:
-        return [step.exchanged(lambda x: x.varied(low, low + 1)) for step in steps]
+        return [step.exchanged(lambda x: x.varied(low)) for step in steps]
 
     def made() -> Recognised | str:
         found = []
-        for low in _LOWEST:
+        for low in LOWEST:
             try:
                 found.append(recognise(drawn(low), keys))
             except NoNumbers as error:
@@ -113,12 +109,8 @@ def _whatever_is_learned(steps: Sequence[Any], keys: Any) -> Recognised | str:
         same = all(map(found[0].holds, found))
         return found[0] if same else "what a query sees depends on what is learned"
 
-    found: Recognised | str = _answered(("whatever is learned",), drawn(_LOWEST[0]), keys, made)
-    if isinstance(found, str) or found.bias is None:
-        return found
-    with _library(keys).evaluating():
-        terms = terms_by_distance(found, steps, keys)
-    return replace(found, bias=terms.cpu().numpy())
+    out: Recognised | str = _answered(("whatever is learned",), drawn(LOWEST[0]), keys, made)
+    return out
 
 
 def learned_in(steps: Sequence[Any], keys: Any) -> list[Any]:
@@ -142,10 +134,19 @@ def _entry(keys: Any) -> Any:
     return keys.shape[2].edge.entry
 
 
-def _end_of(shape: tuple[int, ...]) -> int:
-    """Return at how many frames all of a table is looked at, or the most for which there is room."""
-    pairs = max(LONGEST**2, math.prod(shape)) // math.prod(shape[:-2])
-    return min(max(shape), math.isqrt(pairs))
+def frames_of_one(keys: Any) -> int:
+    """Return about how many frames of the forward's input give one key."""
+    return max(1, frames_for(keys, LONGEST)[0] // LONGEST)
+
+
+def end_of_tables(deferred: Sequence[Deferred]) -> int:
+    """Return at how many frames all of the tables in them is looked at, or the most for which there is room."""
+
+    def end_of(shape: tuple[int, ...]) -> int:
+        pairs = max(LONGEST**2, math.prod(shape)) // math.prod(shape[:-2])
+        return min(max(shape), math.isqrt(pairs))
+
+    return max((end_of(shape) for x in deferred for shape in x.tables()), default=0)
 
 
 def hide_keys(steps: Sequence[Any], keys: Any) -> bool:
@@ -235,10 +236,7 @@ def added(steps: Sequence[Any], n: int, keys: Any, frames: int | None = None) ->
         if step.name == "sum":
             out = out + step.value * added(step.by, n, keys, frames)
             continue
-        whole = step.by.at(lambda length: frames_at(length, n, keys, given))
-        at = step.axes.read(whole, n)
-        if at is None:
-            raise Unrecognised(f"it has the shape {tuple(whole.shape)} at {n} frames")
+        at = operand(step, n, keys, given)
         if step.name == "times":
             out, gone = out * at, gone | (at == 0)
             if not (gone | (at == 1)).all():
@@ -252,6 +250,15 @@ def added(steps: Sequence[Any], n: int, keys: Any, frames: int | None = None) ->
     if bool((gone & (out > MASKED)).any()):
         raise Unrecognised("scores give way to numbers where they are not hidden")
     return out
+
+
+def operand(step: Any, n: int, keys: Any, given: int) -> Any:
+    """Return what a step does to n scores, ``(1 or heads, n, n)``, for so many frames of the forward's input."""
+    whole = step.by.at(lambda length: frames_at(length, n, keys, given))
+    at = step.axes.read(whole, n)
+    if at is None:
+        raise Unrecognised(f"it has the shape {tuple(whole.shape)} at {n} frames")
+    return at
 
 
 def deferred_in(steps: Sequence[Any]) -> list[Deferred]:

@@ -15,11 +15,11 @@ import numpy.typing as npt
 
 from ..errors import NotStreamableError
 from ..stream.edge import Line
-from ..stream.mask_recognition import LONGEST, Unrecognised
-from .deferred import frames_at, frames_for
+from ..stream.mask_recognition import Unrecognised
+from .deferred import frames_for
 from .elementwise import ones_of
 from .loops import FRAME, Loop
-from .mask_terms import learned_in
+from .mask_terms import end_of_tables, frames_of_one, learned_in, operand
 from .score_layout import KEYS, QUERIES, Axes, laid, shown, streams_of
 from .stream_tensor import StreamTensor
 
@@ -107,9 +107,7 @@ def _weights(steps: Sequence[Any], n: int, keys: Any) -> Any:
             continue
         if step.name not in ("times", "fill", "keep") or (step.name != "times" and step.value != 0):
             raise Unrecognised("something other than 0 stands, or is added, in the place of scores")
-        at = step.axes.read(step.by.at(lambda length: frames_at(length, n, keys, given)), n)
-        if at is None:
-            raise Unrecognised(f"they have another shape than scores, at {n} frames")
+        at = operand(step, n, keys, given)
         if step.name == "times":
             out = library.as_terms(out) * library.as_terms(at)
         else:
@@ -119,8 +117,8 @@ def _weights(steps: Sequence[Any], n: int, keys: Any) -> Any:
 
 def _said(steps: Sequence[Any], deferred: Sequence[Any], keys: Any) -> Decays:
     """Return what steps say of all streams."""
-    span = max(1, frames_for(keys, LONGEST)[0] // LONGEST)
-    n = min([max(4 * _FAR, *(x.frames // span for x in deferred)), *(x.ends for x in deferred if x.ends)])
+    shown = max(end_of_tables(deferred), *(x.frames for x in deferred)) // frames_of_one(keys)
+    n = min([max(4 * _FAR, shown), *(x.ends for x in deferred if x.ends)])
 
     def values(n: int) -> Array:
         return np.asarray(_weights(steps, n, keys).cpu().numpy())

@@ -16,7 +16,7 @@ import dreamstream as ds
 from .. import _core
 from ..config import default_threads
 from . import bench, convert, demo, info, run, serve, transcribe
-from .arguments import Parser
+from .arguments import Parser, fault_of
 
 __all__ = ["main"]
 
@@ -54,16 +54,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 130
     except BrokenPipeError as error:  # whoever read the output has seen enough
         if error.filename:
-            print(f"dreamstream: {error.filename}: {error.strerror}", file=sys.stderr)
+            print(f"dreamstream: {_core.shown(fault_of(error), True)}", file=sys.stderr)
         _drop_output()
         return 1
     except (ds.DreamStreamError, ImportError, OSError, MemoryError) as error:
-        said = str(error)
-        if isinstance(error, OSError) and error.filename:
-            said = f"{error.filename}: {error.strerror}"
-        elif isinstance(error, OSError) and error.errno == errno.ENOSPC:  # files are named where they are written
-            said = f"standard output: {error.strerror}"
-        print(f"dreamstream: {_core.shown(' '.join(said.split()), True)}", file=sys.stderr)
+        if isinstance(error, OSError) and error.errno == errno.ENOSPC and not error.filename:
+            error.filename = "standard output"  # files are named where they are written
+        print(f"dreamstream: {_core.shown(fault_of(error), True)}", file=sys.stderr)
         _drop_output()
         return 1
 

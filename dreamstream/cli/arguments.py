@@ -1,4 +1,4 @@
-"""How commands read their arguments."""
+"""How commands read their arguments, and say what is wrong with one."""
 
 from __future__ import annotations
 
@@ -10,6 +10,13 @@ from .._core import shown
 
 Commands = Any
 """What `argparse` calls the group of sub-commands; it has no public name."""
+
+
+def fault_of(error: BaseException) -> str:
+    """Return an error in one line, that of a file by its name."""
+    named = isinstance(error, OSError) and error.filename
+    said = f"{error.filename}: {error.strerror}" if named else str(error)  # type: ignore[attr-defined]
+    return " ".join(said.split())
 
 
 class Parser(argparse.ArgumentParser):

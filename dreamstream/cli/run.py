@@ -26,7 +26,7 @@ from ..engine.verify import TOLERANCE, difference
 from ..errors import DreamStreamError, FormatError
 from ..stream.tree import leaves
 from . import folder
-from .arguments import Commands, add_threads, at_least
+from .arguments import Commands, add_threads, at_least, fault_of
 from .audio_file import AudioFile
 from .described import FUNCTION, named_model
 from .outputs import Output, check_path, open_output
@@ -117,7 +117,7 @@ def opened(
         except (DreamStreamError, OSError) as error:
             if faults is None:
                 raise
-            faults.append(str(error))
+            faults.append(fault_of(error))
             continue
         rate = reader.sample_rate
         if rate not in engines:

@@ -220,6 +220,44 @@ class Masked(torch.nn.Module):
         return scores.softmax(-1) @ x
 
 
+@pytest.mark.parametrize("weighs", [False, True], ids=["a term", "weights"])
+def test_answers_are_those_of_the_default_type(weighs):
+    """What is found of a term in float32 is no answer in float64."""
+
+    class Decaying(torch.nn.Module):
+        def forward(self, x):  # (B, L, 4)
+            d = torch.arange(x.size(1))[:, None] - torch.arange(x.size(1))
+            if weighs:
+                return ((x @ x.mT) * (-0.37 * d).exp().tril()) @ x
+            return (x @ x.mT - 0.37 * d.sqrt()).masked_fill((d < 0) | (d > 5), -torch.inf).softmax(-1) @ x
+
+    x = torch.from_numpy(np.random.default_rng(0).standard_normal((1, 12, 4)))
+    try:
+        for dtype, near in ((torch.float32, 1e-5), (torch.float64, 1e-12)):
+            torch.set_default_dtype(dtype)
+            model = ds.patch_module(Decaying().eval()).online()
+            with torch.no_grad():
+                y = model(ds.stream_tensor(x.to(dtype), names=("B", "L", "F"), ids=["a"], sos=True, eos=True))
+                torch.testing.assert_close(y.tensor(), Decaying()(x.to(dtype)), rtol=near, atol=near)
+    finally:
+        torch.set_default_dtype(torch.float32)
+
+
+class Weighed(Masked):
+    def forward(self, x):
+        return ((x @ x.transpose(1, 2)) * self.cut(self.table, x.size(1))) @ x
+
+
+def test_tables_of_weights_are_looked_at_to_their_ends():
+    band = ((D >= 0) & (D <= 1200)).float()
+    with pytest.raises(ds.NotStreamableError, match="no powers of one number"):
+        ds.compile(Weighed(band, lambda t, n: t[:n, :n]).eval(), ("B", "L", 4))
+    near = Weighed(band[:1100, :1100], lambda t, n: t[:n, :n]).eval()
+    x = torch.from_numpy(np.random.default_rng(0).standard_normal((1, 30, 4)).astype(np.float32))
+    y = ds.compile(near, ("B", "L", 4), verify=False).step({"a": x[0].numpy()}, sos="a", eos="a")["a"]
+    np.testing.assert_allclose(y, near(x)[0].numpy(), atol=1e-4)
+
+
 @pytest.mark.parametrize("name", TABLES)
 def test_tables_are_looked_at_to_their_ends(name):
     table, cut = TABLES[name]

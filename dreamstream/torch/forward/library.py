@@ -17,7 +17,7 @@ import torch
 from ...array import creation
 from ...array.attend import of_all
 from ...array.batch_constants import plain_beside
-from ...array.deferred import SERVES, SERVES_FRAMES, Deferred, count_of, flat, is_deferred
+from ...array.deferred import LOWEST, SERVES, SERVES_FRAMES, Deferred, count_of, flat, is_deferred
 from ...array.einsum import table_product
 from ...array.library import Library
 from ...array.mask_terms import terms_by_distance
@@ -66,6 +66,7 @@ class TorchLibrary(Library):
         name: getattr(torch, name) for name in ("bool", "float32", "float64", "int64")
     }
     see = staticmethod(Shell.shell)
+    real = staticmethod(torch.get_default_dtype)
     has_gradients = staticmethod(torch.is_grad_enabled)
     dropped = staticmethod(dropping)
 
@@ -298,7 +299,7 @@ def _everywhere(x: Deferred) -> torch.Tensor | None:
     if not any(TORCH.learns(t, current().entry) for t in x.learned()):
         alike = x.everywhere()
         return None if alike is None else torch.tensor(alike)
-    if any(x.varied(*numbers).everywhere() is None for numbers in ((0.5, 1.5), (-1.5, -0.5))):
+    if any(x.varied(low).everywhere() is None for low in LOWEST):
         return None
     with without_functions():
         return x.at(lambda length: count_of(length, 1)).flatten()[0]
