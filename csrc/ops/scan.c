@@ -97,6 +97,18 @@ static ds_status scan_read_places(int *places, size_t *n, size_t most, ds_json_v
     return DS_OK;
 }
 
+/* What a front end noted of a node: of its own arithmetic, and where gradients end. */
+static ds_status scan_read_note(ds_scan_node *node, ds_json_value object)
+{
+    ds_json_value value;
+    const char *note;
+    if (!ds_json_find(&value, object, "note"))
+        return DS_OK;
+    DS_TRY(ds_json_get_string(&note, object, "note"));
+    node->ends_gradients = strcmp(note, "detach") == 0 || strcmp(note, "no_grad") == 0;
+    return DS_OK;
+}
+
 static ds_status scan_make_node(const ds_op *op, ds_scan *s, ds_scan_body *body,
                                 ds_json_value object)
 {
@@ -109,6 +121,7 @@ static ds_status scan_make_node(const ds_op *op, ds_scan *s, ds_scan_body *body,
     ds_json_value list, key, value;
     ds_json_cursor at;
     DS_TRY(ds_json_only(object, DS_JSON_KEYS("op", "attributes", "inputs", "weights", "note")));
+    DS_TRY(scan_read_note(node, object));
     DS_TRY(ds_json_get_string(&name, object, "op"));
     const ds_op_def *def = ds_op_find(name);
     DS_CHECK(def != NULL && def != &ds_op_scan, DS_ARGUMENT,

@@ -15,8 +15,9 @@ typedef struct ds_scan_node {
     int first_output;
     int *weights; /* [op->n_weights], numbers of the operator's own; -1 where absent */
     ds_scan_phase phase;
-    bool chained; /* a chain computes it */
-    int ahead;    /* the value of what is made ahead of its steps; -1: nothing is */
+    bool chained;        /* a chain computes it */
+    bool ends_gradients; /* what it is made of has none from here */
+    int ahead;           /* the value of what is made ahead of its steps; -1: nothing is */
 } ds_scan_node;
 
 typedef struct ds_scan_body {

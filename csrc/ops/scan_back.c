@@ -108,7 +108,7 @@ static void node_back(const turned *t, const ds_scan_node *node, size_t first, s
     const void *dy[DS_MAX_OUTPUTS];
     ds_slope dx[DS_MAX_INPUTS];
     void *dweights[DS_MAX_WEIGHTS], *saved[DS_MAX_SAVED];
-    if (!ds_op_differentiable(op))
+    if (node->ends_gradients || !ds_op_differentiable(op))
         return;
     saved_from(t, node, first, saved);
     ds_scan_call_of(&t->w, node, first, n, scratch, &call);

@@ -172,6 +172,7 @@ def kept_of_stream(name: str, x: Any, p: float, channels: bool) -> Array:
 def _scaled(name: str, x: Any, scale: Array, shift: Any) -> Any:
     """Return a stream's frames, scaled and shifted; operations that follow see the same edge."""
     out = beside(x, x.value * scale if shift is None else x.value * scale + shift)
-    if x.edge.made is not None:
+    out.edge.made = None
+    if x.edge.made is not None and autograd.is_grad_enabled():
         out.edge.made = autograd.Record(name, [x.edge.made], lambda g: [g * scale]), 0
     return out

@@ -224,6 +224,13 @@ def shifted(name: str, a: Any, b: Any) -> Any:
     return _combine(name, operands, [dtype, dtype])
 
 
+def filling(x: Tensor, value: Any) -> Any:
+    """Return what elements of x are replaced by: a number, or a tensor of one element that has a gradient."""
+    if not isinstance(value, Tensor):
+        return value
+    return value.reshape(()).to(x.dtype) if value._learned else value.item()
+
+
 def as_flags(x: Any) -> Any:
     """Return an operand as bools: whether each element is not zero."""
     if not isinstance(x, Tensor):

@@ -51,7 +51,9 @@ class Library(Sizes):
     types: Mapping[Any, Any] = TYPES
     device: Any = "cpu"
     see: Callable[[Any], Any] = staticmethod(lambda native: native)  # shows a stream as the user's code sees it
-    has_gradients: Callable[[], bool] = staticmethod(lambda: False)  # whether they are recorded at the moment
+    has_gradients: Callable[[], bool] = staticmethod(
+        autograd.is_grad_enabled
+    )  # whether they are recorded at the moment
 
     # ------------------------------------------------------------------ what deferred values are computed with
     def evaluating(self) -> AbstractContextManager[Any]:

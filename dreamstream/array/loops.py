@@ -146,7 +146,7 @@ class Body:
         return Edge(self, line, None, handle)
 
     def noted(self, x: StreamTensor, note: str) -> StreamTensor:
-        """Return what a front end's own arithmetic makes of a frame; elsewhere it is the frame."""
+        """Return a frame where gradients end, or of which a front end makes something by arithmetic of its own."""
         own = x._through("reshape", {"shape": list(x.features)})
         self.notes[len(self.nodes) - 1] = note
         return own
@@ -172,6 +172,20 @@ class Body:
             out.append((None, self.value(Line(FRAME, line.rate, line.dtype, line.features), self.n_values)))
             self.n_values += 1
         return out
+
+
+def in_loop(x: StreamTensor, note: str) -> StreamTensor:
+    """Return a frame of a loop's body as the loop's kernel is to compute it; itself in a capture."""
+    body = x.edge.entry if x.edge is not None else None
+    if not isinstance(body, Body) or hasattr(body.loop.entry, "graph"):
+        return x
+    if not note:
+        raise NotStreamableError.here(
+            "an operation",
+            " needs the values of frames, which a loop over them computes later; apply it to the whole stream "
+            "before or after the loop",
+        )
+    return body.noted(x, note)
 
 
 def mixed(entries: Any) -> None:

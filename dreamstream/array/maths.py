@@ -20,7 +20,7 @@ from ..errors import DTypeError
 from . import derivatives as d, dtypes
 from .base import Number, is_number
 from .derivatives import derived
-from .elementwise import along, as_flags, binary, bits, quotient, unary, where as choose
+from .elementwise import along, as_flags, binary, bits, filling, quotient, unary, where as choose
 from .tensor import Tensor, each, take
 
 Operand = Any
@@ -68,9 +68,8 @@ def where(self: Tensor, condition: Operand, other: Operand) -> Tensor:
 
 def masked_fill(self: Tensor, mask: Operand, value: Operand) -> Tensor:
     """Return `value` (a number or a tensor of one element) where `mask` (bool) holds, self elsewhere."""
-    if isinstance(value, Tensor):
-        value = value.item()
-    if self.dtype != dtypes.common("masked_fill", [self.dtype], [value]):
+    value = filling(self, value)
+    if not isinstance(value, Tensor) and self.dtype != dtypes.common("masked_fill", [self.dtype], [value]):
         raise DTypeError(f"masked_fill: a tensor of {self.dtype} has no value {value!r}")
     return choose(mask, value, self)
 

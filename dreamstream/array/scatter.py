@@ -12,7 +12,7 @@ from ..errors import ShapeError
 from . import dtypes, forward, hook
 from .deferred import Deferred
 from .dimension_arguments import axis_of
-from .elementwise import plain_array, refuse_streams
+from .elementwise import filling, plain_array, refuse_streams
 from .hook import made
 from .stream_tensor import StreamTensor
 from .symbolic import Symbolic
@@ -32,7 +32,7 @@ def index_fill(self: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
     """Return it with a number at the places along `dim` that a 1-D int64 tensor names."""
     axis, places = _named(self, "index_fill", dim, index)
     out: Tensor = self.clone()
-    out[(slice(None),) * axis + (places,)] = value.item() if isinstance(value, Tensor) else value
+    out[(slice(None),) * axis + (places,)] = filling(self, value)
     return out
 
 

@@ -425,8 +425,12 @@ class StreamTensor(OfStreams, Tensor):
 
     def detach(self) -> StreamTensor:
         """Return a tensor that shares the frames and has no gradient."""
-        if self.edge is not None or not self.requires_grad:
+        if not self.requires_grad:
             return self
+        if self.edge is not None:
+            out, at = self.with_dims(self.dims, self._names), self.edge
+            out.edge = Edge(at.entry, at.line, at.counts, at.handle)
+            return out
         return self._make(self.value, self.dims, self._names, self._meta, self._starts, self._rate, None)
 
     # ---------------------------------------------------------------- Python

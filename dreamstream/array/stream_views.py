@@ -22,11 +22,12 @@ from . import chunks, forward, hook, prefix_frames, reductions, views, writing  
 from .creation import cat, full_like
 from .dimension_arguments import axes_of, axis_of, numbered, sizes_of
 from .dtypes import require_float
-from .elementwise import where
+from .elementwise import filling, where
 from .ends import is_each, where_counted
 from .first_frame import FirstFrame, first_frame, with_first
 from .lengths_of import SAME_ORDER
 from .loop_frames import EachFrame, frame_of, number_in, set_frame
+from .loops import in_loop
 from .reductions import Extreme
 from .rolled import Rolled, rolled
 from .softmax_pooling import Weights
@@ -520,12 +521,22 @@ def _write(self: Any, name: str, value: Any) -> Any:
 
 
 def fill_(self: Any, value: Any) -> Any:
-    return self._write("fill_", full_like(self, value.item() if isinstance(value, Tensor) else value))
+    number = filling(self, value)
+    return self._write(
+        "fill_", full_like(self, 0) + number if isinstance(number, Tensor) else full_like(self, number)
+    )
 
 
 def copy_(self: Any, src: Any, non_blocking: bool = False) -> Any:
     self[...] = src
     return self
+
+
+_detached = StreamTensor.detach
+
+
+def detach(self: Any) -> Any:
+    return in_loop(self, "detach") if self.value is None else _detached(self)
 
 
 def _back_permuted(x: Any, v: Any, *dims: Any) -> Any:
@@ -575,5 +586,5 @@ take(
     StreamTensor,
     **{name: writing.viewing(method, back) for name, (method, back) in VIEWS.items()},
     __getitem__=writing.viewing(__getitem__, lambda x, v, i: writing.assign(x, i, v), copies=writing.picks),
-    **{f.__name__: writing.viewing(f, None, certain=False) for f in (reshape, flatten, contiguous)},
+    **{f.__name__: writing.viewing(f, None, certain=False) for f in (reshape, flatten, contiguous, detach)},
 )

@@ -70,6 +70,8 @@ class TapedCall(EagerCall):
         op, ordinal = leg.op, self.n_done - 1
         old = [s.places[ordinal] if s is not None and s.places else None for s in self.old]
         parents = [e.made for e in edges[: len(values)]] + [autograd.of_constant(self.noted, w) for w in weights]
+        if not autograd.is_grad_enabled():
+            parents, old = [None] * len(parents), [None] * len(old)
         wanted = [p is not None for p in parents]
         goes_on = not self.hands_on and any(s is not None for s in self.old)
         if leg.lines[0].static and any(wanted) and goes_on and not self.anew:

@@ -161,6 +161,12 @@ BESIDE_FRAMES = {
     "of a batch": (lambda of, t, x: x * (of.ones(x.size(0), 1, 4) * t), [1.0] * 4),
     "a frame before": (lambda of, t, x: of.cat([t.expand(x.size(0), 1, 4), x], 1)[:, :-1] * x, [1.0] * 4),
     "a frame behind": (lambda of, t, x: of.cat([x, t.expand(x.size(0), 1, 4)], 1)[:, 1:] * x, [0.0] * 4),
+    "a number where a mask holds": (lambda of, t, x: (x * t).masked_fill(x > 0, t[0]), [0.5]),
+    "a number at late positions": (
+        lambda of, t, x: x.masked_fill((of.arange(x.size(1)) > 9)[:, None], t[0]), [0.5]
+    ),
+    "a number in a feature": (lambda of, t, x: x.index_fill(2, of.tensor([1]), t[0]) * x, [0.5]),
+    "a number all over": (lambda of, t, x: of.zeros_like(x).fill_(t[0]) * x, [0.5]),
     "a temperature": (
         lambda of, t, x: (x @ x.mT * t + of.ones(x.size(1), x.size(1)).tril().log()).softmax(-1) @ x, [1.0]
     ),

@@ -19,6 +19,7 @@ from ...array.deferred import Deferred
 from ...array.dimension_arguments import sizes_of
 from ...array.dtypes import nominal
 from ...array.einsum import of_streams
+from ...array.loops import in_loop
 from ...array.masked_select import Picked
 from ...array.scores import Scores
 from ...array.softmax_pooling import Weights
@@ -35,7 +36,6 @@ from ..run.kernels.weights import looking_up
 from ..tensor import StreamTensor
 from .complex_pair import Complex
 from .constants import Constant, dtype_of
-from .in_loops import in_loop
 from .mode import current
 from .names import ATTRIBUTES, HANDLERS, enter, function
 from .places import dropping, looked_at

@@ -15,11 +15,11 @@ import torch
 import torch.nn.functional as F
 
 from ...array import draws
+from ...array.loops import in_loop
 from ...errors import NotStreamableError
 from ...nn import functional as native_functional
 from ...operations.refusals import DRAWN
 from .conversions import to, visible, with_value
-from .in_loops import in_loop
 from .mode import current
 from .names import HANDLERS, enter
 
