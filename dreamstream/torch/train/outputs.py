@@ -14,7 +14,7 @@ from ...stream.metadata import StreamMetadata
 from ..forward.complex_pair import Complex
 from ..forward.mode import Forward
 from ..tensor import StreamTensor
-from .groups import guarded, join, nothing
+from .groups import cut_off, guarded, join, nothing
 
 
 class TorchOutputs(Outputs):
@@ -51,6 +51,8 @@ class TorchOutputs(Outputs):
     def guarded(self, frames: Any, group: Group) -> Any:
         """Return frames through which no backward goes before their group has ended."""
         return guarded(frames, self._call.session.guard, group)
+
+    cut_off = staticmethod(cut_off)
 
     def outside(self, inner: Any, values: Sequence[Any], meta: StreamMetadata, starts: Any) -> StreamTensor:
         """Return frames as a tensor outside forwards, with the dimensions that the forward gave it."""
