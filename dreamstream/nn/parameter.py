@@ -42,7 +42,7 @@ class Parameter(Tensor):
         self.requires_grad_(requires_grad)
 
     @property
-    def _array(self) -> NDArray[Any]:  # type: ignore[override]
+    def _array(self) -> NDArray[Any]:
         return lent(self._own)
 
     @_array.setter

@@ -61,7 +61,7 @@ class Outputs:
         raise NotImplementedError
 
     def cut_off(self, frames: Any) -> Any:
-        """Return an evaluation's frames, through which no gradient of whole files goes: states are off the tape."""
+        """Return an evaluation's frames, through which no gradient of whole files goes."""
         return frames
 
     def join(self, frames: Sequence[Any], order: Any) -> Any:

@@ -88,7 +88,7 @@ class _Cut(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor) -> Tensor:
         raise ModeError(
             "backward through a call in eval() under a full-file variant: in evaluation streams keep no graph, so "
-            "this would be the gradient of a file's last chunk alone; call train() on the model, and eval() on the "
+            "this would be the gradient of a file's last chunk alone; call train() on the model, eval() on the "
             "layers that shall not change (dropout, batch norm), or patch with chunk-wise-aligned"
         )
 

@@ -14,6 +14,7 @@ from ...stream.metadata import StreamMetadata
 from ..forward.complex_pair import Complex
 from ..forward.mode import Forward
 from ..tensor import StreamTensor
+from .edits import Versions
 from .groups import cut_off, guarded, join, nothing
 
 
@@ -24,9 +25,12 @@ class TorchOutputs(Outputs):
     ----------
     forward : Forward
         Whose they are; it is set once it has begun.
+    versions : Versions or None
+        In training the parameters' versions in this call.
     """
 
     forward: Forward
+    versions: Versions | None = None
     join = staticmethod(join)
     nothing = staticmethod(nothing)
 
@@ -46,6 +50,8 @@ class TorchOutputs(Outputs):
 
     def frames(self, part: Any) -> Any:
         """Return a stream's frames, on the tape."""
+        if self.versions is not None:
+            self.versions.watch(part.value)
         return part.value
 
     def guarded(self, frames: Any, group: Group) -> Any:
