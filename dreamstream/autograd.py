@@ -25,7 +25,8 @@ from weakref import ref
 import numpy as np
 from numpy.typing import NDArray
 
-from .errors import DTypeError, ModeError, ShapeError
+from .errors import DTypeError, ModeError, NotStreamableError, ShapeError
+from .operations.refusals import GRADIENTS
 from .stream.within import within
 
 __all__ = ["enable_grad", "grad", "inference_mode", "is_grad_enabled", "no_grad", "set_grad_enabled"]
@@ -457,6 +458,7 @@ def collect(tensor: Any, gradient: Array) -> None:
 # ------------------------------------------------------------------ what users call
 def _root(name: str, tensor: Any, gradient: Any) -> tuple[Any, Array]:
     """Return where to begin, and the gradient there."""
+    refuse_inside(name, tensor)
     place = source(tensor)
     if place is None:
         raise ModeError(f"{name}: this tensor does not follow from any with requires_grad=True")
@@ -587,7 +589,16 @@ def grad(
     return tuple(None if g is None else _as_tensor(np.array(g)) for g in found)
 
 
+def refuse_inside(name: str, tensor: Any) -> None:
+    """Refuse what asks for the gradient of a stream inside a forward."""
+    if getattr(tensor, "edge", None) is not None:
+        reason, remedy = GRADIENTS.words
+        raise NotStreamableError.here(name, f": {reason}; {remedy}")
+
+
 def _places(name: str, tensors: Sequence[Any]) -> list[Any]:
+    for t in tensors:
+        refuse_inside(name, t)
     places = [source(t) for t in tensors]
     if any(p is None for p in places):
         raise ModeError(f"{name}: one of the inputs does not have requires_grad=True")

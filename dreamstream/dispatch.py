@@ -104,7 +104,7 @@ def _streaming(
     if courses is None or entry.recording is not None:
         return _found(name, attributes, inputs, weights, dims)
     try:
-        arrays = [w if w is None else w._array for w in weights]
+        arrays = [w if w is None else w._own for w in weights]
         asked = [name, attributes, dims, *map(seen, inputs)]
     except AttributeError:  # a plain tensor among streams, or a stream for a weight
         return _found(name, attributes, inputs, weights, dims)

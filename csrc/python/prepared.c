@@ -3,9 +3,10 @@
  *     kept = Prepared(op)
  *     op.run(..., prepared=kept)
  *
- * Weights are the caller's own memory and may change at any time, so every run compares them with a copy
- * of what was prepared, byte by byte: that reads memory in one line, and costs less than preparing. Kernels
- * that read weights where they lie keep nothing here. */
+ * Weights are the caller's own memory and may change at any time, so a run compares them with a copy of what
+ * was prepared, byte by byte: that reads memory in one line, and costs less than preparing. A caller who knows
+ * that they are as they were in the run before says so by their version: `kept.expect(version)`. Kernels that
+ * read weights where they lie keep nothing here. */
 #include <string.h>
 
 #include "base/alloc.h"
@@ -20,6 +21,10 @@ typedef struct prepared_object {
     char *raw; /* the weights as they were, one after another; NULL before the first run */
     void *data;
     size_t raw_bytes, data_bytes;
+    PyObject *version; /* owned: what the caller said of the weights of the last run; NULL: nothing */
+    unsigned long thread; /* whose run that is */
+    bool checked; /* whether the last run had weights of that version */
+    bool unchanged; /* whether those of the next one are the same */
     bool busy; /* guarded by the GIL */
 } prepared_object;
 
@@ -52,7 +57,25 @@ static void prepared_dealloc(PyObject *object)
     ds_release(&self->allocator, self->raw, self->raw_bytes);
     ds_release(&self->allocator, self->data, self->data_bytes);
     Py_XDECREF(self->op);
+    Py_XDECREF(self->version);
     ds_free_object(object);
+}
+
+static PyObject *prepared_expect(PyObject *object, PyObject *version)
+{
+    prepared_object *self = (prepared_object *)object;
+    int same = 0;
+    if (self->checked && self->version && version != Py_None)
+        same = PyObject_RichCompareBool(self->version, version, Py_EQ);
+    if (same < 0)
+        return NULL;
+    if (!self->busy) { /* another run would take it for its own */
+        self->unchanged = same;
+        self->checked = false;
+        self->thread = PyThread_get_thread_ident();
+        Py_XSETREF(self->version, version == Py_None ? NULL : Py_NewRef(version));
+    }
+    Py_RETURN_NONE;
 }
 
 bool ds_prepared_take(ds_module *m, PyObject *object, PyObject *op)
@@ -60,6 +83,10 @@ bool ds_prepared_take(ds_module *m, PyObject *object, PyObject *op)
     prepared_object *self = (prepared_object *)object;
     if (!Py_IS_TYPE(object, m->prepared_type) || self->op != op || self->busy)
         return false;
+    if (self->thread != PyThread_get_thread_ident()) { /* nobody said anything of this run's weights */
+        self->unchanged = false;
+        Py_CLEAR(self->version);
+    }
     self->busy = true;
     return true;
 }
@@ -103,8 +130,12 @@ const void *ds_prepared_refresh(PyObject *object, const ds_kernels *kernels,
 {
     prepared_object *self = (prepared_object *)object;
     const ds_op *op = ((ds_op_object *)self->op)->op;
-    if (self->kernels == kernels && same_weights(self, op, weights))
+    const bool unchanged = self->unchanged;
+    self->unchanged = false;
+    if (self->kernels == kernels && (unchanged || same_weights(self, op, weights))) {
+        self->checked = true;
         return self->data;
+    }
     const ds_real_kernels *const k = &kernels->real[ds_op_real(op) == DS_F64];
     if (k->format == DS_FORMAT_RAW || !op->def->prepare)
         return NULL;
@@ -124,8 +155,15 @@ const void *ds_prepared_refresh(PyObject *object, const ds_kernels *kernels,
     ds_op_prepare(op, self->data, copies, k);
     ds_float_env_leave(&callers);
     self->kernels = kernels;
+    self->checked = true;
     return self->data;
 }
+
+static PyMethodDef prepared_methods[] = {
+    {"expect", prepared_expect, METH_O,
+     "expect(version): of the weights of the next run; equal to the last run's, they are not compared."},
+    {NULL, NULL, 0, NULL},
+};
 
 static PyMemberDef prepared_members[] = {
     {"op", T_OBJECT, offsetof(prepared_object, op), READONLY,
@@ -136,4 +174,4 @@ static PyMemberDef prepared_members[] = {
 DS_SPEC(prepared, "Prepared", prepared_object, 0,
         "Prepared(op): its weights as its kernels want them, kept from run to run.",
         {Py_tp_new, prepared_new}, {Py_tp_dealloc, prepared_dealloc},
-        {Py_tp_members, prepared_members});
+        {Py_tp_methods, prepared_methods}, {Py_tp_members, prepared_members});

@@ -124,13 +124,18 @@ class Base(LikeOthers):
         return self._array
 
     @property
+    def _own(self) -> NDArray[Any]:
+        """The array of the values that operators get, the same one while nobody replaces it."""
+        return self.numpy()
+
+    @property
     def _learned(self) -> bool:
         """Whether a call in training records its gradient."""
         return self.requires_grad and in_training()
 
     def constant(self) -> Any:
         """Return the values as operators take their weights: an array in C order."""
-        array = np.asarray(self.numpy(), order="C")
+        array = np.asarray(self._own, order="C")
         noted = CONSTANTS.get()
         if noted is not None and self.requires_grad:
             noted[id(array)] = array, self

@@ -183,7 +183,7 @@ def _itself(table: Any) -> Any:
     return table
 
 
-_AS_IT_IS = ("to", "type_as", "float", "contiguous", "clone", "detach")
+_AS_IT_IS = ("to", "type_as", "float", "contiguous", "clone")
 
 
 def _taken(whole: Any, index: Any, queries: int, rows: int) -> Any:

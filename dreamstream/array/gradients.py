@@ -101,6 +101,9 @@ def _retains(self: Tensor) -> bool:
 
 def detach_(self: Tensor) -> Tensor:
     """Cut the tensor off from what it follows from."""
+    if getattr(self, "edge", None) is not None:
+        self.edge = self.detach().edge  # type: ignore[attr-defined]
+        return self
     self.grad_fn, self._wanted = None, False
     return self
 
@@ -111,6 +114,7 @@ def _version(self: Tensor) -> int:
 
 
 def _require_gradient(x: Tensor, name: str) -> None:
+    autograd.refuse_inside(name, x)
     if not x.requires_grad:
         raise ModeError(
             f"{name}: this tensor has no gradient; it does not follow from any with requires_grad=True"

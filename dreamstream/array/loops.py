@@ -13,6 +13,7 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
+from ..autograd import is_grad_enabled, set_grad_enabled
 from ..errors import NotStreamableError
 from ..operations import ELEMENTWISE
 from ..operations.refusals import LOOPS_BACKWARDS, LOOPS_ELSEWHERE, LOOPS_TO_LAST, LOOPS_WHOLE, Refusal
@@ -355,7 +356,8 @@ class Loop:
             refuse("a loop over frames that reads no frame of a stream")
         program = _Program(self, outputs)
         edges, values = program.read.edges, program.read.values
-        made = run(Request("scan", {"body": program.text()}, edges, values, program.weights))
+        with set_grad_enabled(self.has_gradients and is_grad_enabled()):
+            made = run(Request("scan", {"body": program.text()}, edges, values, program.weights))
         found = {}
         for i, key in enumerate(outputs):
             value, edge = made[program.places[i]]

@@ -249,10 +249,15 @@ class OverKeys:
     def __init__(self, of: Any, what: str, is_kept: bool = True) -> None:
         self.of, self.what, self.is_kept = of, what, is_kept
 
-    def detach(self) -> OverKeys:
+    def to(self, *_: Any, **__: Any) -> OverKeys:
+        """Return it as it is, of whatever element type."""
         return self
 
-    to = contiguous = detach
+    contiguous = to
+
+    def detach(self) -> OverKeys:
+        """Return the greatest, of which softmax has no gradient; a sum has one."""
+        return self if self.what == "greatest" else self._misuse()
 
     def unsqueeze(self, dim: int) -> OverKeys:
         """Return it with the dimension of keys."""

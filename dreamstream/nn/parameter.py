@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..array import Tensor, as_tensor
+from ..array.versions import kept, lent
 from ..errors import DTypeError
 
 __all__ = ["Parameter"]
@@ -40,6 +42,29 @@ class Parameter(Tensor):
         self.requires_grad_(requires_grad)
 
     @property
+    def _array(self) -> NDArray[Any]:
+        return lent(self._own)
+
+    @_array.setter
+    def _array(self, array: NDArray[Any]) -> None:
+        self.__dict__["_array"] = kept(array)
+
+    @property
+    def _own(self) -> NDArray[Any]:
+        own: NDArray[Any] = self.__dict__["_array"]
+        return own
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The element type, `ds.float32` or `ds.float64`."""
+        return self._own.dtype
+
+    @property
+    def shape(self) -> tuple[Any, ...]:
+        """Sizes of all dimensions."""
+        return self._own.shape
+
+    @property
     def data(self) -> Tensor:
         """The values as a plain tensor that shares memory; assigning replaces them."""
         return self.detach()
@@ -47,6 +72,10 @@ class Parameter(Tensor):
     @data.setter
     def data(self, values: Any) -> None:
         self._array = as_tensor(values).numpy()
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._array = state["_array"]
 
     def __repr__(self) -> str:
         return f"Parameter containing:\n{super().__repr__()}"

@@ -60,7 +60,7 @@ class EagerCall(Call):
             weights,
             False,
             self.ids,
-            self.session.prepared(self.n_done - 1, op),
+            self.session.prepared(self.n_done - 1, op, weights),
             *((self.records, drop) if self.records or drop else ()),  # those declared in Python know of neither
         )
         results, states = self.ran[:2]

@@ -330,7 +330,7 @@ class Patch:
 
     def stamp(self, x: Any) -> Any:
         """Return what of a tensor shows that it has been exchanged."""
-        return id(x.numpy())
+        return id(x._own)
 
     def n_threads(self) -> int | None:
         """Threads for an engine; None for the default."""
@@ -515,4 +515,4 @@ def forget_patch(module: Any) -> None:
 
 def _names_of(module: Module) -> dict[int, str]:
     """Return the names of parameters and buffers by the identity of what holds their values."""
-    return {id(p.numpy()): n for n, p in [*module.named_parameters(), *module.named_buffers()]}
+    return {id(p._own): n for n, p in [*module.named_parameters(), *module.named_buffers()]}

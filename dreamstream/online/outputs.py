@@ -60,6 +60,10 @@ class Outputs:
         """Return frames through which no backward goes before their group has ended."""
         raise NotImplementedError
 
+    def cut_off(self, frames: Any) -> Any:
+        """Return an evaluation's frames, through which no gradient of whole files goes."""
+        return frames
+
     def join(self, frames: Sequence[Any], order: Any) -> Any:
         """Return the frames of calls end to end, in an order."""
         raise NotImplementedError
@@ -97,6 +101,8 @@ class Outputs:
         values = list(map(self.frames, parts))
         if self._group is not None:
             values = [self.guarded(v, self._group) for v in values]
+        elif self._groups is not None and any(s is not None for s in self._call.old):
+            values = list(map(self.cut_off, values))
         return self.outside(inner, values, parts[0].meta, parts[0].starts)
 
     def _whole(self, inner: Sequence[Any]) -> tuple[Groups, list[Any]]:

@@ -19,6 +19,7 @@ import numpy as np
 from .. import _core
 from ..array.dtypes import nominal
 from ..array.library import NATIVE, Library
+from ..array.versions import version_of
 from ..errors import (
     DreamStreamError,
     DTypeError,
@@ -45,6 +46,8 @@ _any = np.logical_or.reduce
 
 MOST_PREPARED = 1 << 28
 """Bytes of prepared weights that a session keeps; operations beyond it prepare theirs in every call."""
+LEAST_VERSIONED = 1 << 15
+"""Bytes of prepared weights from which on versions are asked for: smaller ones are compared in less time."""
 
 Key = tuple[Any, ...]
 """What an operation was: its name, attributes, weights and the lineage of its inputs."""
@@ -227,7 +230,7 @@ class Session:
         return take_given(module, args, kwargs, known, kind)
 
     # ---------------------------------------------------------------- weights
-    def prepared(self, ordinal: int, op: Any) -> _core.Prepared | None:
+    def prepared(self, ordinal: int, op: Any, weights: Sequence[Any]) -> _core.Prepared | None:
         """Return what keeps the prepared weights of an operation, None where nothing is kept."""
         if not isinstance(op, _core.Op) or not op.prepared_bytes:
             return None
@@ -237,6 +240,7 @@ class Session:
             if sum(k.op.prepared_bytes for k in self._prepared.values()) > MOST_PREPARED:
                 return None
             kept = self._prepared[ordinal] = _core.Prepared(op)
+        kept.expect(version_of(weights) if op.prepared_bytes >= LEAST_VERSIONED else None)
         return kept
 
     # ---------------------------------------------------------------- calls

@@ -44,6 +44,7 @@ from .run.calls import TorchCall, TorchGiven, TorchSession
 from .tensor import StreamTensor
 from .tensor.padding import unpad
 from .tensor.stream_tensor import SHELL
+from .train.edits import Versions
 from .train.kept import keeping, zeros
 from .train.outputs import TorchOutputs
 
@@ -67,6 +68,7 @@ class TorchPatch(Patch):
     _kind = TorchSession
     _names: dict[int, str] | None = None
     _named: list[torch.Tensor]
+    _versions: Versions
     _types: list[torch.dtype]
     _is_single: bool = False  # whether its parameters of floats are float32
 
@@ -227,6 +229,10 @@ class TorchPatch(Patch):
             taped = module.training and torch.is_grad_enabled()
             call.begin(device, taped, self.options.train_variant == "chunk-wise-aligned")
             outputs = TorchOutputs(call, self.options.train_variant, module.training, taped)
+            if taped:
+                if not self._versions.are_now:
+                    self._versions = Versions(self._versions.names, self._versions.parameters)
+                outputs.versions = self._versions
             forward = outputs.forward = Forward(call, device)
             held = forward.held = session.held = session.held or TorchHeld(module)
             held.noted = False
@@ -339,6 +345,8 @@ class TorchPatch(Patch):
             self._names = {id(t): n for n, t in named}
             self._named = [t for _, t in named]  # so that no other tensor takes their place in memory
             self._types = [t.dtype for t in self._named]
+            learned = {n: t for n, t in named if t.requires_grad and not t.is_inference()}
+            self._versions = Versions(list(learned), list(learned.values()))
             self._is_single = {d for d in self._types if d.is_floating_point} == {torch.float32}
             session.know(self._named)
         now = [t.dtype for t in self._named]
@@ -364,7 +372,14 @@ class TorchPatch(Patch):
         return values[0].device if own is None else own
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**super().__getstate__(), "_names": None, "_named": [], "_types": [], "compiled": None}
+        return {
+            **super().__getstate__(),
+            "_names": None,
+            "_named": [],
+            "_types": [],
+            "_versions": None,
+            "compiled": None,
+        }
 
 
 def _measured(x: Any) -> Any:

@@ -23,12 +23,40 @@ from torch.utils import _pytree as pytree
 from torch.utils.checkpoint import CheckpointFunction
 
 __all__ = [
-    "APPLY", "CALLS_USERS", "BackwardHookFunction", "CheckpointFunction", "active_modes", "enter_mode",
-    "function_of", "graph_task", "has_hooks", "is_of_checkpoint", "is_pointwise_operator", "is_random_operator",
-    "is_traced", "is_transformed", "kept_by_checkpoint", "leave_innermost_mode", "onnx_type", "original_of",
-    "own_buffers", "own_tensors", "pytree", "recurrent_function", "recurrent_weights", "runs_modules",
-    "runs_uncompiled", "saved_tensors_hooks_on_top", "set_compiler", "set_gradients", "uncompiled", "will_run",
-    "without_functions", "without_subclass",
+    "APPLY",
+    "CALLS_USERS",
+    "BackwardHookFunction",
+    "CheckpointFunction",
+    "active_modes",
+    "current_node",
+    "enter_mode",
+    "function_of",
+    "graph_task",
+    "has_hooks",
+    "has_lost_what_it_saved",
+    "is_of_checkpoint",
+    "is_pointwise_operator",
+    "is_random_operator",
+    "is_traced",
+    "is_transformed",
+    "kept_by_checkpoint",
+    "leave_innermost_mode",
+    "onnx_type",
+    "original_of",
+    "own_buffers",
+    "own_tensors",
+    "pytree",
+    "recurrent_function",
+    "recurrent_weights",
+    "runs_modules",
+    "runs_uncompiled",
+    "saved_tensors_hooks_on_top",
+    "set_compiler",
+    "set_gradients",
+    "uncompiled",
+    "will_run",
+    "without_functions",
+    "without_subclass",
 ]  # fmt: skip
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -54,10 +82,23 @@ without_functions = torch._C.DisableTorchFunction
 #: Which backward is running; whether it will reach a node of the graph.
 graph_task: Callable[[], int] = torch._C._current_graph_task_id
 will_run: Callable[[Any], bool] = torch._C._will_engine_execute_node
+#: The node of the graph that runs, or whose hooks do.
+current_node: Callable[[], Any] = torch._C._current_autograd_node
 
 #: The code of `torch.autograd.Function.apply`; what turns gradients on and off, which a mode is asked about.
 APPLY = torch.autograd.Function.apply.__func__.__code__  # type: ignore[attr-defined]
 set_gradients: Callable[[bool], None] = torch._C._set_grad_enabled
+
+
+def has_lost_what_it_saved(node: Any) -> bool:
+    """Return whether a tensor that a node of the graph saved was written into since."""
+    names = [n for n in dir(node) if n.startswith("_saved_") or n == "saved_tensors"]
+    try:
+        for name in names:
+            getattr(node, name)
+    except RuntimeError as error:
+        return "modified by an inplace operation" in str(error)
+    return False
 
 
 def function_of(node: Any) -> Any:

@@ -197,37 +197,65 @@ KILLED = """
 import os, signal, sys
 sys.path.insert(0, {folder!r})
 import test_checkpoints as t
-front, variant, path, at, told = sys.argv[1:]
+front, variant, path, at, where, told = sys.argv[1:]
+steps = [0]
+def kill():
+    if steps[0] == int(at):
+        os.kill(os.getpid(), signal.SIGKILL)
 def note(trainer):
     with open(told, "a") as file:
         file.write(f"{{trainer.steps}} {{trainer.last.hex()}}\\n")
-    if trainer.steps == int(at):
-        os.kill(os.getpid(), signal.SIGKILL)
-t.trainer_of(front, variant, callbacks=[note]).fit(*t.loader_of("loader", variant), epochs=2, path=path, every=2)
+    steps[0] = trainer.steps
+    if where == "step":
+        kill()
+if where != "step":
+    import dreamstream.train.checkpoint as checkpoint
+    plain = checkpoint.replacing
+    @t.contextmanager
+    def replacing(path):
+        with plain(path) as file:
+            yield t.Halved(file, kill) if where == "half" else file
+            kill() if where == "written" else None
+    checkpoint.replacing = replacing
+trainer = t.trainer_of(front, variant, callbacks=[note], network=t.dropping, accumulate=2)
+trainer.fit(*t.loader_of("loader", variant), epochs=2, path=path, every=2)
 """
+
+
+class Halved:
+    """A file that has half of what is written on the disk when the process is killed."""
+
+    def __init__(self, file, kill):
+        self.file, self.kill = file, kill
+
+    def write(self, content):
+        half = len(content) // 2
+        self.file.write(content[:half])
+        self.file.flush()
+        self.kill()
+        self.file.write(content[half:])
 
 
 @pytest.mark.parametrize(
     ("front", "variant", "kills"),
     [
-        ("dreamstream", VARIANTS[0], (3, 11, 22)),
-        ("dreamstream", VARIANTS[2], (3, 5)),
-        ("torch", VARIANTS[0], (17,)),
+        ("dreamstream", VARIANTS[0], ((1, "step"), (4, "half"), (7, "step"), (8, "written"))),
+        ("dreamstream", VARIANTS[2], ((2, "half"), (3, "step"))),
+        ("torch", VARIANTS[0], ((5, "step"), (8, "half"))),
     ],
 )
 def test_a_process_that_is_killed_and_started_again(front, variant, kills, tmp_path):
+    """Behind a step, and while its checkpoint is written: half of it, or all, but under another name still."""
     script, told, path = KILLED.format(folder=str(Path(__file__).parent)), tmp_path / "told", tmp_path / "run.ckpt"
     library(front)
     losses = Losses()
-    whole = trainer_of(front, variant, callbacks=[losses])
+    whole = trainer_of(front, variant, callbacks=[losses], network=dropping, accumulate=2)
     whole.fit(*loader_of("loader", variant), epochs=2)
     wanted = {step: loss.hex() for step, loss, *_ in losses.found}
-    assert max(kills) <= whole.steps
-    for at in kills:
-        done = subprocess.run([sys.executable, "-c", script, front, variant, str(path), str(at), str(told)])
-        assert done.returncode == -9
-    done = subprocess.run([sys.executable, "-c", script, front, variant, str(path), "0", str(told)])
-    assert done.returncode == 0
+    for at, where in (*kills, (0, "step")):
+        given = (front, variant, path, at, where, told)
+        done = subprocess.run([sys.executable, "-c", script, *map(str, given)])
+        assert done.returncode == (-9 if at else 0)
     found = [line.split() for line in told.read_text().splitlines()]
     assert {int(step) for step, _ in found} == set(wanted)
     assert all(wanted[int(step)] == loss for step, loss in found)

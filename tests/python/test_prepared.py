@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from functools import partial
 
 import numpy as np
@@ -10,6 +11,7 @@ from together import in_threads
 
 import dreamstream as ds
 from dreamstream import _core, dispatch, nn
+from dreamstream.array.versions import version_of
 from dreamstream.online import session
 
 FEATURES = 5
@@ -36,26 +38,74 @@ def step(model, x, sos):
     return model(ds.stream_tensor([x], names=("B", "L", None), ids=["s"], sos=sos))["s"].numpy()
 
 
-@pytest.mark.parametrize("most", [1 << 28, 0])
-def test_edits_are_seen_at_once(rng, monkeypatch, most):
+def by_numpy(p, at, value):
+    p.numpy().flat[at] = value
+
+
+def by_data(p, at, value):
+    p.data.view(-1)[at] = float(value)
+
+
+def by_sum(p, at, value):
+    with ds.no_grad():
+        more = np.zeros(p.shape, np.float32)
+        more.flat[at] = value - p.numpy().flat[at]
+        p += ds.tensor(more)
+
+
+def by_memory(p, at, value):
+    memoryview(p.numpy()).cast("B").cast("f")[at] = float(value)
+
+
+def by_new_values(p, at, value):
+    values = p.numpy().copy()
+    p.data = values
+    values.flat[at] = value  # which the parameter shares
+
+
+def by_what_was_held(p, at, value):
+    p.held.flat[at] = value  # a view that was taken before the call
+
+
+@pytest.mark.parametrize(
+    "edit", [by_numpy, by_data, by_sum, by_memory, by_new_values, by_what_was_held], ids=lambda f: f.__name__
+)
+@pytest.mark.parametrize("most, least", [(1 << 28, 0), (1 << 28, 1 << 30), (0, 0)])
+def test_edits_are_seen_at_once(rng, monkeypatch, most, least, edit):
     """Whichever element of whichever weight is written to, and back; with memory to keep it or without."""
     monkeypatch.setattr(session, "MOST_PREPARED", most)
+    monkeypatch.setattr(session, "LEAST_VERSIONED", least)
     model = ds.patch_module(Twins().eval()).online()
     x = frames(rng, 3)
     first = step(model, x, True)
     for p in model.parameters():
         for at in {0, p.numel() - 1, int(rng.integers(p.numel()))}:
             old = p.numpy().flat[at]
-            p.numpy().flat[at] = old + 1
+            if edit is by_what_was_held:
+                p.held = p.numpy()[...]
+                model.reset()
+                step(model, x, True)
+            edit(p, at, old + 1)
             fresh = Twins().eval()
             fresh.load_state_dict(model.state_dict())
             model.reset()
             changed = step(model, x, True)
             np.testing.assert_array_equal(changed, step(ds.patch_module(fresh).online(), x, True))
             assert (changed != first).any()
-            p.numpy().flat[at] = old
+            edit(p, at, old)
             model.reset()
-            np.testing.assert_array_equal(step(model, x, True), first)
+            np.testing.assert_allclose(step(model, x, True), first, atol=1e-6 if edit is by_sum else 0)
+
+
+def test_what_nobody_could_write_to_is_not_compared():
+    p = nn.Linear(9, 9).weight
+    known = version_of([p._own, None])
+    assert known is not None and version_of([p._own, None]) == known
+    held = p.detach()
+    assert version_of([p._own]) is None  # as long as somebody has its memory
+    del held
+    assert version_of([p._own]) not in (None, known)
+    assert version_of([pickle.loads(pickle.dumps(p)).numpy()]) is None
 
 
 def test_nan_is_not_taken_for_equal(rng):

@@ -500,21 +500,21 @@ def test_a_backward_in_mid_file(lib):
     assert "anna" in error.value.ids and all(p.grad is None for p in trainer.model.parameters())
 
 
-def test_weights_that_are_edited_in_mid_file(lib):
+@pytest.mark.parametrize("variant", VARIANTS[:2])
+def test_weights_that_are_edited_before_their_backward(lib, variant):
     inputs, targets = arrays()
-    trainer = trainer_of(lib, model_of(lib, variant=VARIANTS[1]))
+    trainer = trainer_of(lib, model_of(lib, variant=variant))
     own, calls = trainer.loss, []
 
     def loss(y, target):
         calls.append(1)
         if len(calls) == 3:
             with ds.no_grad() if lib is ds else lib.no_grad():
-                for p in trainer.model.parameters():
-                    p.mul_(0.5) if lib is not ds else p.copy_(p.detach() * 0.5)
+                trainer.model.conv.weight.mul_(0.5)
         return own(y, target)
 
     trainer.loss = loss
-    with pytest.raises((ModeError, RuntimeError), match=r"written|modified by an inplace operation"):
+    with pytest.raises(ModeError, match=r"the parameter conv\.weight"):
         trainer.epoch(inputs, targets)
 
 

@@ -50,7 +50,57 @@ def gate_without(of, m, x):
     return of.stack(out, 1)
 
 
+def loop_without(of, m, x):
+    h, out = of.zeros(x.size(0), 3), []
+    with of.no_grad():
+        for t in range(x.size(1)):
+            h = of.tanh(x[:, t] @ m.w + h)
+            out.append(h)
+    return of.stack(out, 1) * m.b + x @ m.w
+
+
+def in_place(of, m, x):
+    y = x @ m.w
+    z = y * m.b
+    z.detach_()
+    return y * z
+
+
+def written_without(of, m, x):
+    y = x @ m.w
+    with of.no_grad():
+        y[..., 0] = 0.5
+    return y * m.b
+
+
+def sums_detached(of, m, x):
+    s = ((x @ m.w) @ (x * m.b).transpose(1, 2)).masked_fill(seen(of, x), -math.inf)
+    e = (s - s.amax(-1, keepdim=True).detach()).exp()
+    return (e / e.sum(-1, keepdim=True).detach()) @ x
+
+
+def hooked(of, m, x):
+    y = x @ m.w
+    y.register_hook(lambda g: g * 3)
+    return y
+
+
+def retained(of, m, x):
+    y = x @ m.w
+    y.retain_grad()
+    return y
+
+
+def asked_for(of, m, x):
+    y = x @ m.w
+    return y + (ds.autograd if of is ds else of.autograd).grad(y.sum(), m.w)[0].sum()
+
+
+REFUSED = [written_without, sums_detached, hooked, retained, asked_for]
+
 FORMS = {
+    "a loop that is computed without": loop_without,
+    "in place": in_place,
     "frames": lambda of, m, x: (x @ m.w).detach() * m.b + x @ m.w,
     "a view": lambda of, m, x: (x @ m.w).transpose(1, 2).detach().transpose(1, 2) * m.b + x @ m.w,
     "features": lambda of, m, x: (y := x @ m.w)[..., :1].detach() * m.b + y,
@@ -73,7 +123,7 @@ FORMS = {
 
 
 def model(name, library):
-    of, form = ds if library is native else torch, FORMS[name]
+    of, form = ds if library is native else torch, FORMS.get(name, name)
     rng = np.random.default_rng(0)
 
     def learned(*shape):
@@ -127,3 +177,23 @@ def test_gradients_end_where_offline_ones_do(name, library):
             np.testing.assert_allclose(
                 found[key], gradient, atol=1e-5 * max(1, np.abs(gradient).max()), err_msg=key
             )
+
+
+@pytest.mark.parametrize("library", [torch.nn, native], ids=["torch", "native"])
+@pytest.mark.parametrize("form", REFUSED, ids=lambda f: f.__name__)
+def test_what_would_lose_gradients_is_refused(form, library):
+    net, of = ds.patch_module(model(form, library)).online().train(), ds if library is native else torch
+    x = ds.stream_tensor(of.ones(1, 5, 3), names=("B", "L", "F"), ids=["a"], sos=True)
+    with pytest.raises(ds.NotStreamableError, match="test_detached"):
+        net(x)
+
+
+def test_the_gradient_of_an_evaluation_is_not_taken_for_that_of_whole_files():
+    net = ds.patch_module(model("frames", torch.nn), train_variant="full-file-aligned").online().eval()
+    outputs = [
+        net(ds.stream_tensor(torch.ones(1, 5, 3), names=("B", "L", "F"), ids=["a"], sos=at == 0, eos=at == 2))
+        for at in range(3)
+    ]
+    outputs[0].sum().backward(retain_graph=True)  # nothing came before
+    with pytest.raises(ds.ModeError, match=r"call train\(\)"):
+        sum(y.sum() for y in outputs).backward()

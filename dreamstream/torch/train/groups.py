@@ -12,6 +12,7 @@ from weakref import WeakSet, ref
 import torch
 from torch import Tensor
 
+from ...errors import ModeError
 from ...online.groups import Group, Groups, in_mid_file
 from ..private import graph_task, will_run
 
@@ -73,6 +74,28 @@ def guarded(frames: Tensor, guard: Guard, group: Group) -> Tensor:
     if not frames.requires_grad:
         return frames
     out: Tensor = _Exit.apply(frames, guard, next(iter(group.roots)))
+    return out
+
+
+class _Cut(torch.autograd.Function):
+    """The place where an evaluation's frames leave a module that trains over whole files."""
+
+    @staticmethod
+    def forward(ctx: Any, frames: Tensor) -> Tensor:
+        return frames.clone()
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Tensor:
+        raise ModeError(
+            "backward through a call in eval() under a full-file variant: in evaluation streams keep no graph, so "
+            "this would be the gradient of a file's last chunk alone; call train() on the model, eval() on the "
+            "layers that shall not change (dropout, batch norm), or patch with chunk-wise-aligned"
+        )
+
+
+def cut_off(frames: Tensor) -> Tensor:
+    """Return frames of an evaluation that refuse a backward."""
+    out: Tensor = _Cut.apply(frames) if frames.requires_grad else frames
     return out
 
 

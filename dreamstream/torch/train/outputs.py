@@ -14,7 +14,8 @@ from ...stream.metadata import StreamMetadata
 from ..forward.complex_pair import Complex
 from ..forward.mode import Forward
 from ..tensor import StreamTensor
-from .groups import guarded, join, nothing
+from .edits import Versions
+from .groups import cut_off, guarded, join, nothing
 
 
 class TorchOutputs(Outputs):
@@ -24,9 +25,12 @@ class TorchOutputs(Outputs):
     ----------
     forward : Forward
         Whose they are; it is set once it has begun.
+    versions : Versions or None
+        In training the parameters' versions in this call.
     """
 
     forward: Forward
+    versions: Versions | None = None
     join = staticmethod(join)
     nothing = staticmethod(nothing)
 
@@ -46,11 +50,15 @@ class TorchOutputs(Outputs):
 
     def frames(self, part: Any) -> Any:
         """Return a stream's frames, on the tape."""
+        if self.versions is not None:
+            self.versions.watch(part.value)
         return part.value
 
     def guarded(self, frames: Any, group: Group) -> Any:
         """Return frames through which no backward goes before their group has ended."""
         return guarded(frames, self._call.session.guard, group)
+
+    cut_off = staticmethod(cut_off)
 
     def outside(self, inner: Any, values: Sequence[Any], meta: StreamMetadata, starts: Any) -> StreamTensor:
         """Return frames as a tensor outside forwards, with the dimensions that the forward gave it."""
