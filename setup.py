@@ -70,6 +70,17 @@ def copy(source: Path, target: Path) -> None:
     shutil.copy2(source, target)
 
 
+def linker_flags(named: bool) -> list[str]:
+    """What each system's linker is told; named: of the library for C programs, its name and its symbols' version."""
+    if sys.platform == "darwin":  # its linker has no versions of symbols, and takes no undefined ones anyway
+        return [f"-Wl,-install_name,@rpath/{SONAME}"] if named else []
+    flags = [] if SANITIZE else ["-Wl,--strip-debug"]  # names stay
+    if named:
+        flags += [f"-Wl,-soname,{SONAME}", f"-Wl,--version-script={cbuild.CSRC / 'dreamstream.map'}"]
+        flags += [] if SANITIZE else ["-Wl,-z,defs"]
+    return flags
+
+
 def check_compiler(cc: list[str], includes: list[str]) -> None:
     """Raise what a user can act on where no C program for Python can be compiled here."""
     probe = "#include <Python.h>\n#if __STDC_VERSION__ < 201112L\n#error no C11\n#endif\n"
@@ -101,8 +112,6 @@ class Build(build):
 class BuildCore(build_ext):
     """Compiles in parallel and only what changed; puts beside _core what it needs and C programs want."""
 
-    strip = [] if SANITIZE or not sys.platform.startswith("linux") else ["-Wl,--strip-debug"]  # names stay
-
     def build_extension(self, ext):
         paths = sysconfig.get_paths()
         cc, cache = self.compiler.compiler_so, cbuild.build_folder() / "objects"
@@ -124,16 +133,11 @@ class BuildCore(build_ext):
         core = Path(self.get_ext_fullpath(ext.name))
         self.place_companions(core.parent)
         self.link(core, engine + module, "$ORIGIN/_openblas")
-        if sys.platform == "darwin":  # its linker has no versions of symbols, and takes no undefined ones anyway
-            complete = [f"-Wl,-install_name,@rpath/{SONAME}"]
-        else:
-            complete = [f"-Wl,-soname,{SONAME}", f"-Wl,--version-script={cbuild.CSRC / 'dreamstream.map'}"]
-            complete += [] if SANITIZE else ["-Wl,-z,defs"]
         library = core.parent / LIBRARY
-        self.link(library, engine, "$ORIGIN/../_openblas", *complete)
+        self.link(library, engine, "$ORIGIN/../_openblas", named=True)
         copy(library, library.with_name(SONAME))  # under both names, for a wheel holds no links
 
-    def link(self, target, objects, rpath, *more):
+    def link(self, target, objects, rpath, named=False):
         self.compiler.link_shared_object(
             [str(path) for path in objects],
             str(target),
@@ -142,10 +146,9 @@ class BuildCore(build_ext):
             extra_postargs=[
                 *(self.blas.libraries if self.blas else []),
                 "-pthread",
-                *self.strip,
+                *linker_flags(named),
                 *self.exact,
                 *cbuild.sanitizer_flags(SANITIZE),
-                *more,
             ],
             build_temp=self.build_temp,
         )

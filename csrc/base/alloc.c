@@ -2,19 +2,15 @@
  *
  * A cell of zeros stands for the C library's allocator, so that no initialisation is needed.
  *
- * Linux is asked for pages of 2 MiB under large blocks: reading weights takes fewer look-ups of pages
- * then, and processors fetch ahead within a page only. It may decline. */
-#if defined(__linux__)
-#define _DEFAULT_SOURCE /* madvise() */
-#include <sys/mman.h>
-#endif
-
+ * The system is asked for pages of 2 MiB under large blocks: reading weights takes fewer look-ups of pages
+ * then, and processors fetch ahead within a page only. */
 #include "base/alloc.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/cell.h"
+#include "base/system.h"
 
 #define LARGE_PAGE ((size_t)2 << 20)
 
@@ -22,10 +18,8 @@ static void *allocate_large(size_t n_bytes)
 {
     const size_t whole = n_bytes / LARGE_PAGE * LARGE_PAGE; /* the rest would take one for itself */
     void *const memory = aligned_alloc(LARGE_PAGE, whole + (n_bytes > whole ? LARGE_PAGE : 0));
-#if defined(__linux__)
     if (memory != NULL)
-        (void)madvise(memory, whole, MADV_HUGEPAGE);
-#endif
+        ds_system_large_pages(memory, whole);
     return memory;
 }
 

@@ -3,27 +3,16 @@
  * A register file that the operating system does not save on a task switch must not be used,
  * whatever CPUID says: XCR0 tells which ones it saves. Bits as in Intel's SDM, volume 1 chapter 13
  * and volume 2 "CPUID"; the levels as in the x86-64 psABI, "Microarchitecture levels". */
-#if defined(__linux__)
-#define _GNU_SOURCE /* syscall() */
-#endif
-
 #include "cpu/detect.h"
 
 #include <string.h>
 
+#include "base/system.h"
 #include "base/utf8.h"
 
 #if defined(__x86_64__) && (defined(__GNUC__) || defined(__clang__))
 #define DETECT_X86 1
 #include <cpuid.h>
-#if defined(__linux__)
-#include <sys/syscall.h>
-#include <unistd.h>
-#endif
-#endif
-
-#if defined(__aarch64__) && defined(__linux__)
-#include <sys/auxv.h>
 #endif
 
 #define BIT(n) (UINT32_C(1) << (n))
@@ -101,41 +90,17 @@ ds_cpu_words ds_cpu_read(void)
 }
 
 #if defined(__aarch64__)
-#if defined(__linux__)
-static bool system_has(unsigned long bit)
-{
-    return (getauxval(AT_HWCAP) & bit) != 0;
-}
-#else
-static bool system_has(unsigned long bit)
-{
-    return bit == BIT(1); /* every processor of this kind that runs programs has vectors */
-}
-#endif
-
 /* Bits of Linux's AT_HWCAP: ASIMD is 1, ASIMDDP 20. */
 static ds_isa best_up_to(ds_isa cap)
 {
-    return cap == DS_ISA_ARM_V8 && system_has(BIT(1)) ? cap : DS_ISA_REF;
+    return cap == DS_ISA_ARM_V8 && (ds_system_read_arm().hwcap & BIT(1)) != 0 ? cap : DS_ISA_REF;
 }
 
 bool ds_cpu_dots(void)
 {
-    return system_has(BIT(20));
+    return (ds_system_read_arm().hwcap & BIT(20)) != 0;
 }
 #else
-/* Linux switches the tiles' 8 KiB of state on for processes that ask; elsewhere, never. */
-static bool allow_tiles(void)
-{
-#if defined(DETECT_X86) && defined(__linux__) && defined(SYS_arch_prctl)
-    const long request_permission = 0x1023; /* ARCH_REQ_XCOMP_PERM */
-    const long tile_data = 18;              /* XFEATURE_XTILEDATA */
-    return syscall(SYS_arch_prctl, request_permission, tile_data) == 0;
-#else
-    return false;
-#endif
-}
-
 static ds_isa best_up_to(ds_isa cap)
 {
     if (cap == DS_ISA_ARM_V8)
@@ -144,7 +109,7 @@ static ds_isa best_up_to(ds_isa cap)
     const ds_cpu_words words = ds_cpu_read();
     const ds_isa most = ds_cpu_decode(&words);
     ds_isa isa = most < cap ? most : cap;
-    if (isa == DS_ISA_X86_AMX && !allow_tiles())
+    if (isa == DS_ISA_X86_AMX && !ds_system_allow_tiles())
         isa = DS_ISA_X86_BF16;
     /* Intel's instruction for bf16 takes longer than the two of AVX-512 that it stands for; AMD's does not. */
     return isa == DS_ISA_X86_BF16 && cap != isa && words.leaf0_ebx == intel ? DS_ISA_X86_V4 : isa;

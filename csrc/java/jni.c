@@ -362,7 +362,7 @@ JNIEXPORT void JNICALL Java_dreamstream_Native_restore(JNIEnv *env, jclass self,
 /* The numbers of a call: n_outputs bytes of a frame; then, per stream,
  *     stream, flags, n_inputs of [address, frames, dtype], n_outputs of [room, bytes of room, frames, start].
  * The last two are filled, and the room gives way to the address of the engine's own frames. */
-enum { INPUT_NUMBERS = 3, OUTPUT_NUMBERS = 4, NUMBERS_ON_STACK = 96, PORTS_ON_STACK = 8 };
+enum { INPUT_NUMBERS = 3, OUTPUT_NUMBERS = 4, ON_STACK = 64, NUMBERS_ON_STACK = 10 * ON_STACK };
 
 typedef struct call {
     size_t n_streams, n_inputs, n_outputs;
@@ -410,25 +410,24 @@ JNIEXPORT void JNICALL Java_dreamstream_Native_step(JNIEnv *env, jclass self, jl
 {
     (void)self;
     jlong numbers[NUMBERS_ON_STACK];
-    ds_stream *stream;
-    uint32_t flags;
-    ds_input inputs[PORTS_ON_STACK];
-    ds_output outputs[PORTS_ON_STACK];
+    ds_stream *streams[ON_STACK];
+    uint32_t flags[ON_STACK];
+    ds_input inputs[ON_STACK];
+    ds_output outputs[ON_STACK];
     call c = {(size_t)n_streams,
               (size_t)n_inputs,
               (size_t)n_outputs,
               numbers,
-              &stream,
-              &flags,
+              streams,
+              flags,
               inputs,
               outputs};
-    const jsize n = (*env)->GetArrayLength(env, array);
+    const size_t n_in = c.n_streams * c.n_inputs, n_out = c.n_streams * c.n_outputs;
+    const size_t n = c.n_outputs + 2 * c.n_streams + INPUT_NUMBERS * n_in + OUTPUT_NUMBERS * n_out;
     char *memory = NULL;
-    if (n_streams != 1 || n > NUMBERS_ON_STACK || n_inputs > PORTS_ON_STACK ||
-        n_outputs > PORTS_ON_STACK) {
-        const size_t rooms[] = {
-            (size_t)n * sizeof *c.numbers, c.n_streams * c.n_outputs * sizeof *c.outputs,
-            c.n_streams * c.n_inputs * sizeof *c.inputs, c.n_streams * sizeof *c.streams};
+    if (n > NUMBERS_ON_STACK || c.n_streams > ON_STACK || n_in > ON_STACK || n_out > ON_STACK) {
+        const size_t rooms[] = {n * sizeof *c.numbers, n_out * sizeof *c.outputs,
+                                n_in * sizeof *c.inputs, c.n_streams * sizeof *c.streams};
         memory =
             malloc(rooms[0] + rooms[1] + rooms[2] + rooms[3] + c.n_streams * sizeof *c.flags + 1);
         if (!allocated(env, memory))
@@ -439,12 +438,12 @@ JNIEXPORT void JNICALL Java_dreamstream_Native_step(JNIEnv *env, jclass self, jl
         c.streams = (void *)(memory + rooms[0] + rooms[1] + rooms[2]);
         c.flags = (void *)(memory + rooms[0] + rooms[1] + rooms[2] + rooms[3]);
     }
-    (*env)->GetLongArrayRegion(env, array, 0, n, c.numbers);
+    (*env)->GetLongArrayRegion(env, array, 0, (jsize)n, c.numbers);
     read_call(&c);
     if (good(env,
              ds_model_step(pointer(model), c.streams, c.outputs, c.inputs, c.flags, c.n_streams))) {
         write_call(&c);
-        (*env)->SetLongArrayRegion(env, array, 0, n, c.numbers);
+        (*env)->SetLongArrayRegion(env, array, 0, (jsize)n, c.numbers);
     }
     free(memory);
 }

@@ -145,14 +145,16 @@ class _Reader:
         return sizes
 
     # ---------------------------------------------------------------- pointers
-    def _pointer(self, read: Callable[[], Any]) -> Any:
-        """Return the object of a pointer; what it is, `read` reads."""
+    def _pointer(self, read: Callable[[], Any], again: bool = True) -> Any:
+        """Return the object of a pointer; what it is, `read` reads. Without `again` it must be a new one."""
         (number,) = self._numbers("<I")
         if number & _NEW:
             self._objects[number & ~_NEW] = found = read()
             return found
         if number not in self._objects:
             raise FormatError(f"object {number} has not come" if number else "a pointer to nothing")
+        if not again:
+            raise FormatError(f"object {number} stands in a second place, where a module of its own does")
         return self._objects[number]
 
     def _known(self, found: Any, kind: type) -> Any:
@@ -175,7 +177,7 @@ class _Reader:
         if self._depth == _DEEPEST:
             raise FormatError(f"modules in modules, {_DEEPEST} deep")
         self._depth += 1
-        found: nn.Module = self._known(self._pointer(lambda: _READERS[name](self)), nn.Module)
+        found: nn.Module = self._known(self._pointer(lambda: _READERS[name](self), again=False), nn.Module)
         self._depth -= 1
         return found
 

@@ -20,6 +20,7 @@ MODULES = (
     ("Residual", ("Sequential", ("LinearFbGemm", np.full((8, 8), 0.25, np.float32), np.zeros(8, np.float32)))),
     ("LayerNorm", 8, 1.0, 0.0),
     ("LocalNorm", 8, 5, 0),
+    ("LogMelFeature", 8, 25, 10, 16000),
 )
 FILE = written(*MODULES)
 
@@ -43,6 +44,9 @@ def test_files_with_wrong_bytes(tmp_path):
     tracemalloc.start()
     for _ in range(1500):
         data = bytearray(FILE)
+        if rng.integers(2):  # a part stands in another's place, or twice, or nowhere
+            at, begin, end = rng.integers(0, 700, 3)
+            data[at : at + rng.integers(40)] = data[begin : max(begin, end)]
         for at in rng.integers(0, 700, rng.integers(1, 4)):
             data[at] = rng.choice([0, 1, 127, 128, 255, rng.integers(256)])
         with contextlib.suppress(ds.FormatError):
@@ -58,14 +62,18 @@ def nested(n):
     return written(module)
 
 
-def pointing(number):
-    """A file whose second module is the object of a number."""
+def pointing(number, parameter=False):
+    """A file whose second module, or the bias of that, is the object of a number."""
     writer = Writer()
     writer.put("I", 1 << 30)
     writer.object()
     writer.put("Q", 2)
     writer.module(("LinearFbGemm", np.ones((2, 2), np.float32), np.ones(2, np.float32)))
-    writer.put("II", 1, number)
+    writer.put("I", 1)
+    if parameter:
+        writer.object()
+        writer.put("II", 2, 2)
+    writer.put("I", number)
     return writer.bytes()
 
 
@@ -74,7 +82,8 @@ def pointing(number):
     [
         (nested(60), "deep"),
         (pointing(1), "has not come"),
-        (pointing(3), "the object is a ndarray"),
+        (pointing(2), "in a second place"),  # doubled often enough, a network without an end
+        (pointing(2, parameter=True), "the object is a Linear"),
         (pointing(0), "a pointer to nothing"),
         (written(("LocalNorm", 8, 1 << 23, 0)), "sizes"),
         (written(("LocalNorm", 8, 5, 1)), "looks ahead"),

@@ -82,6 +82,7 @@ def engine(variant: str) -> Engine:
         openblas=blas is not None, prefix=blas.prefix if blas else "", sanitize=SANITIZERS[variant]
     )
     cflags, where, error = [*flags, f"-I{HERE}", "-Wno-frame-larger-than"], BUILD / variant, ""  # of tests
+    cflags += ["-DDS_EMULATED"] if variant == "aarch64" else []
     with _lock(where):
         try:
             if variant == "plain":

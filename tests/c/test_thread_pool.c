@@ -254,7 +254,9 @@ static void use_in_child(ds_pool *pool)
     CHECK(ds_pool_threads(pool) == 1);
     run_and_check(pool, 100);
     ds_pool_destroy(pool);
-#ifndef __SANITIZE_THREAD__ /* which refuses new threads in a child of a threaded process */
+/* A child of a threaded process gets no new threads from the sanitizer, which refuses them, nor from QEMU 7.2, which
+ * ends there with an assertion of its own, of a program of three lines of pthread.h and fork() too. */
+#if !defined(__SANITIZE_THREAD__) && !defined(DS_EMULATED)
     pool = make_pool(3);
     run_and_check(pool, 100);
     ds_pool_destroy(pool);
@@ -277,8 +279,8 @@ TEST(fork)
     ds_pool_destroy(pool);
 }
 
-#if !defined(__SANITIZE_ADDRESS__) && \
-    !defined(__SANITIZE_THREAD__) /* which need the address space */
+/* Sanitizers need the address space, and an emulator has it from a system that it doesn't limit. */
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) && !defined(DS_EMULATED)
 static void create_too_many(ds_pool *pool)
 {
     unsigned long n_pages = 0; /* of address space, in use */

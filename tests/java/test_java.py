@@ -1,8 +1,10 @@
 """The Java classes: compiled into a jar, held by JUnit against what Python gets, every native call checked."""
 
 import os
+import shutil
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -94,6 +96,7 @@ def frames_first(array, axis):
 def models(tmp_path_factory):
     """A folder of models, inputs, and the outputs of Python's engine."""
     folder, rng = tmp_path_factory.mktemp("models"), np.random.default_rng(5)
+    shutil.copy(HERE.parent / "attacks" / "tensor_missing.dsm", folder / "lacking.dsm")
     ds.manual_seed(5)
     engine = ds.compile(Samples().eval(), ("B", "L"), rate=1600, blas=False)
     engine.save(folder / "samples.dsm")
@@ -131,6 +134,28 @@ def test_junit(jdk, classes, models, name):
     )  # fmt: skip
     assert "WARNING" not in said and "FATAL" not in said, said
     assert " 0 tests successful" not in said, said
+
+
+PLACES = {
+    "jar": ([], 0),
+    "folder": (["-Ddreamstream.library.path={}"], 0),
+    "file": (["-Ddreamstream.library.path={}/libdreamstream_jni.so"], 0),
+    "system": (["-Ddreamstream.extract=false", "-Djava.library.path={}"], 0),
+    "none": (["-Ddreamstream.extract=false", "-Djava.library.path="], 1),
+    "missing": (["-Ddreamstream.library.path={}/none"], 1),
+}
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_places_of_the_library(jdk, jar, classes, models, tmp_path, place):
+    """A program finds it, or says that it can't; it leaves while threads are in calls, and nothing crashes."""
+    given, status = PLACES[place]
+    with zipfile.ZipFile(jar) as file:
+        file.extractall(tmp_path)
+    (folder,) = tmp_path.glob("dreamstream/native/*/lib")
+    words = ["-Xcheck:jni", *(word.format(folder) for word in given), "-cp", classes, "dreamstream.Leaving"]
+    said = run(jdk / "java", *words, models / "samples.dsm", status=status)
+    assert said.strip() == ds.__version__ if status == 0 else "UnsatisfiedLinkError" in said
 
 
 def test_example(jdk, jar, tmp_path):

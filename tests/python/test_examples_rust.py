@@ -1,5 +1,6 @@
 """The example in Rust, compiled as its page says, with warnings as errors, gives the same bits as Python."""
 
+import os
 import shutil
 import subprocess
 from pathlib import Path
@@ -12,6 +13,7 @@ from dreamstream import nn
 
 SOURCE = Path(__file__).resolve().parent.parent.parent / "docs" / "examples" / "stream_frames.rs"
 LIBRARY = Path(ds.__file__).parent / "lib" / "libdreamstream.so"
+RUSTC = shutil.which("rustc", path=os.pathsep.join([os.environ.get("PATH", ""), str(Path.home() / ".cargo" / "bin")]))
 
 pytestmark = [
     pytest.mark.skipif(not SOURCE.exists(), reason="the tests are away from the sources"),
@@ -19,14 +21,14 @@ pytestmark = [
         not LIBRARY.exists() or b"__asan_init" in (data := LIBRARY.read_bytes()) or b"__tsan_init" in data,
         reason="libdreamstream.so is not built, or with sanitizers",
     ),
-    pytest.mark.skipif(shutil.which("rustc") is None, reason="no compiler of Rust"),
+    pytest.mark.skipif(RUSTC is None, reason="no compiler of Rust"),
 ]
 
 
 @pytest.fixture(scope="module")
 def program(tmp_path_factory):
     folder, out = LIBRARY.parent, tmp_path_factory.mktemp("rust") / "stream_frames"
-    command = ["rustc", "-D", "warnings", SOURCE, "-L", folder, "-l", "dreamstream"]
+    command = [RUSTC, "-D", "warnings", SOURCE, "-L", folder, "-l", "dreamstream"]
     done = subprocess.run([*command, "-C", f"link-arg=-Wl,-rpath,{folder}", "-o", out], capture_output=True)
     assert done.returncode == 0, done.stderr.decode()
     return out

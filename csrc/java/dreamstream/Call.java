@@ -14,10 +14,12 @@ final class Call {
     private final Tensor[] used;
     private final Tensor.Memory[] memory;
 
-    Call(Model model, int streams) {
+    /** {@code spare} serves as its numbers if it is long enough; null: none is there. */
+    Call(Model model, int streams, long[] spare) {
         this.model = model;
         this.streams = streams;
-        numbers = new long[Math.addExact(model.outputs.length, Math.multiplyExact(streams, stride()))];
+        int n = Math.addExact(model.outputs.length, Math.multiplyExact(streams, stride()));
+        numbers = spare != null && spare.length >= n ? spare : new long[n];
         used = new Tensor[streams * model.outputs.length];
         memory = new Tensor.Memory[streams * (model.inputs.length + model.outputs.length)];
         for (int k = 0; k < model.outputs.length; k++) {
@@ -27,6 +29,11 @@ final class Call {
 
     private int stride() {
         return 2 + 3 * model.inputs.length + 4 * model.outputs.length;
+    }
+
+    /** Returns the numbers, for another call when this one is done. */
+    long[] numbers() {
+        return numbers;
     }
 
     private int outputAt(int stream, int k) {
@@ -52,7 +59,7 @@ final class Call {
             if (tensor == null) {
                 Arrays.fill(numbers, at, at + 3, 0);
             } else {
-                model.inputs[j].check(tensor, "input");
+                model.inputs[j].check(tensor);
                 memory[m] = tensor.putInput(numbers, at);
             }
             m++;
@@ -62,8 +69,7 @@ final class Call {
             if (tensor == null) {
                 throw new IllegalArgumentException("output " + model.outputs[k].port.name() + ": the tensor is null");
             }
-            model.outputs[k].check(tensor, "output");
-            model.outputs[k].checkDType(tensor);
+            model.outputs[k].check(tensor);
             used[i * model.outputs.length + k] = tensor;
             memory[m++] = tensor.putOutput(numbers, at);
         }

@@ -1,7 +1,7 @@
 package dreamstream;
 
 import java.lang.ref.Cleaner;
-import java.util.concurrent.atomic.AtomicInteger;
+import java.util.concurrent.atomic.AtomicIntegerFieldUpdater;
 
 /**
  * The native object of a model or stream, and who is using it. A native pointer is used between {@link #enter} and
@@ -13,11 +13,13 @@ import java.util.concurrent.atomic.AtomicInteger;
 final class Handle implements Runnable {
     private static final Cleaner CLEANER = Cleaner.create();
     private static final int CLOSED = -1;
+    private static final AtomicIntegerFieldUpdater<Handle> USERS =
+            AtomicIntegerFieldUpdater.newUpdater(Handle.class, "users");
 
     final long pointer;
     private final Handle model;
     /** How many calls are using it, or CLOSED. */
-    private final AtomicInteger users = new AtomicInteger();
+    private volatile int users;
 
     /** {@code model} is null for a model, which many threads may enter; a stream is entered by one at a time. */
     Handle(long pointer, Handle model) {
@@ -29,39 +31,53 @@ final class Handle implements Runnable {
         return CLEANER.register(owner, this);
     }
 
+    /** Enters a model, or a stream with its model. */
     void enter() {
-        if (model != null) {
-            model.enter();
-        }
-        for (;;) {
-            int n = users.get();
-            if (n == CLOSED || (n > 0 && model != null)) {
-                if (model != null) {
-                    model.leave();
+        if (model == null) {
+            for (int n = users; n == CLOSED || !USERS.compareAndSet(this, n, n + 1); n = users) {
+                if (n == CLOSED) {
+                    throw closed();
                 }
-                throw n == CLOSED ? closed() : busy("in use by another thread, or given twice");
             }
-            if (users.compareAndSet(n, n + 1)) {
-                return;
-            }
+            return;
+        }
+        model.enter();
+        try {
+            enterAlone();
+        } catch (IllegalStateException refused) {
+            model.leave();
+            throw refused;
         }
     }
 
     void leave() {
-        users.decrementAndGet();
-        if (model != null) {
+        if (model == null) {
+            USERS.decrementAndGet(this);
+        } else {
+            leaveAlone();
             model.leave();
         }
     }
 
+    /** Enters a stream whose model has been entered, and is left later. */
+    void enterAlone() {
+        if (!USERS.compareAndSet(this, 0, 1)) {
+            throw users == CLOSED ? closed() : busy("in use by another thread, or given twice");
+        }
+    }
+
+    void leaveAlone() {
+        USERS.lazySet(this, 0); // nobody else changes it meanwhile
+    }
+
     boolean isOpen() {
-        return users.get() != CLOSED && (model == null || model.isOpen());
+        return users != CLOSED && (model == null || model.isOpen());
     }
 
     /** Releases the native object, once. Throws IllegalStateException, and leaves it open, while a call is using it. */
     void close() {
-        if (!users.compareAndSet(0, CLOSED)) {
-            if (users.get() != CLOSED) {
+        if (!USERS.compareAndSet(this, 0, CLOSED)) {
+            if (users != CLOSED) {
                 throw busy("in use by another thread: it can't be closed");
             }
         } else if (model == null) {

@@ -6,6 +6,7 @@ import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
+import java.util.concurrent.atomic.AtomicReference;
 
 /** A model file that was loaded, shared by all threads: {@code ds_model} of the C API. */
 public final class Model implements AutoCloseable {
@@ -14,25 +15,29 @@ public final class Model implements AutoCloseable {
         final Port port;
         final long[] shape;
         final int frameBytes;
+        private final boolean output;
 
-        Place(Port port) {
+        Place(Port port, boolean output) {
             this.port = port;
+            this.output = output;
             this.shape = port.shape().stream().mapToLong(Long::longValue).toArray();
             this.frameBytes = Tensor.frameBytes(port.dtype(), shape);
         }
 
-        void check(Tensor tensor, String what) {
+        /** Throws IllegalArgumentException unless the tensor is one of this port; an input may have another type. */
+        void check(Tensor tensor) {
+            if (tensor.fits == this) {
+                return;
+            }
             if (!tensor.hasShape(shape)) {
-                throw new IllegalArgumentException(what + " " + port.name() + " has frames of " + port.shape() + ", got "
+                throw new IllegalArgumentException((output ? "output " : "input ") + port.name() + " has frames of " + port.shape() + ", got "
                         + tensor);
             }
-        }
-
-        void checkDType(Tensor tensor) {
-            if (tensor.dtype != port.dtype()) {
+            if (output && tensor.dtype != port.dtype()) {
                 throw new IllegalArgumentException(
                         "output " + port.name() + " is of " + port.dtype() + ", got " + tensor);
             }
+            tensor.fits = this;
         }
     }
 
@@ -42,6 +47,8 @@ public final class Model implements AutoCloseable {
     private final Cleaner.Cleanable cleaner;
     private final List<Port> inputPorts;
     private final List<Port> outputPorts;
+    /** The numbers of a batch that is done, for the next one. */
+    private final AtomicReference<long[]> spare = new AtomicReference<>();
 
     Model(long pointer) throws DreamStreamException {
         handle = new Handle(pointer, null);
@@ -49,8 +56,8 @@ public final class Model implements AutoCloseable {
         long[] info = Native.modelInfo(pointer);
         inputPorts = ports(pointer, false, info[2]);
         outputPorts = ports(pointer, true, info[3]);
-        inputs = inputPorts.stream().map(Place::new).toArray(Place[]::new);
-        outputs = outputPorts.stream().map(Place::new).toArray(Place[]::new);
+        inputs = inputPorts.stream().map(port -> new Place(port, false)).toArray(Place[]::new);
+        outputs = outputPorts.stream().map(port -> new Place(port, true)).toArray(Place[]::new);
     }
 
     private static List<Port> ports(long model, boolean output, long n) throws DreamStreamException {
@@ -144,6 +151,7 @@ public final class Model implements AutoCloseable {
             throw new IllegalArgumentException("inputs, outputs and flags must be of " + n + " streams");
         }
         int entered = 0;
+        handle.enter();
         try {
             for (; entered < n; entered++) {
                 Stream stream = streams[entered];
@@ -151,21 +159,23 @@ public final class Model implements AutoCloseable {
                     throw new IllegalArgumentException(
                             "stream " + entered + (stream == null ? " is null" : " is of another model"));
                 }
-                stream.handle.enter();
+                stream.handle.enterAlone();
             }
-            Call call = new Call(this, n);
+            Call call = new Call(this, n, spare.getAndSet(null));
             for (int i = 0; i < n; i++) {
                 call.put(i, streams[i].handle, inputs == null ? null : inputs[i], outputs[i], flags == null ? 0 : flags[i]);
             }
             if (n > 0) {
                 call.run();
             }
+            spare.set(call.numbers());
         } catch (DreamStreamException error) {
             throw error.blame(refused(streams));
         } finally {
             while (entered > 0) {
-                streams[--entered].handle.leave();
+                streams[--entered].handle.leaveAlone();
             }
+            handle.leave();
             Reference.reachabilityFence(streams);
             Reference.reachabilityFence(this);
         }

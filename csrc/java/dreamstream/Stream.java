@@ -31,7 +31,7 @@ public final class Stream implements AutoCloseable {
         this.model = model;
         handle = new Handle(pointer, model.handle);
         cleaner = handle.cleanWith(this);
-        call = new Call(model, 1);
+        call = new Call(model, 1, null);
     }
 
     /** Returns the model that it is a stream of. */

@@ -21,10 +21,14 @@ public final class Tensor {
     static final class Memory {
         final ByteBuffer buffer;
         final long address;
+        final int bytes;
+        final boolean readOnly;
 
         private Memory(ByteBuffer buffer, long address) {
             this.buffer = buffer.order(ByteOrder.nativeOrder());
             this.address = address;
+            bytes = buffer.capacity();
+            readOnly = buffer.isReadOnly();
         }
 
         static Memory of(ByteBuffer buffer) {
@@ -160,7 +164,7 @@ public final class Tensor {
 
     /** Returns how many frames there is room for. */
     public int room() {
-        return frameBytes == 0 ? Integer.MAX_VALUE : memory.buffer.capacity() / frameBytes;
+        return frameBytes == 0 ? Integer.MAX_VALUE : memory.bytes / frameBytes;
     }
 
     /** Returns, of an output, the position of its first frame, counted from the beginning of the stream. */
@@ -232,11 +236,14 @@ public final class Tensor {
         return Arrays.equals(shape, wanted);
     }
 
+    /** The last place of a model that the tensor was found to fit: neither ever changes. */
+    Model.Place fits;
+
     /** Writes address, frames and dtype; returns the memory, which must stay reachable during the call. */
     Memory putInput(long[] numbers, int at) {
         Memory now = memory;
         int n = frames;
-        if ((long) n * frameBytes > now.buffer.capacity()) {
+        if ((long) n * frameBytes > now.bytes) {
             throw new IllegalStateException("another thread is using the tensor");
         }
         numbers[at] = now.address;
@@ -248,11 +255,11 @@ public final class Tensor {
     /** Writes the address and the bytes of the room. */
     Memory putOutput(long[] numbers, int at) {
         Memory now = memory;
-        if (now.buffer.isReadOnly()) {
+        if (now.readOnly) {
             throw new IllegalArgumentException("a read-only buffer can't take an output");
         }
         numbers[at] = now.address;
-        numbers[at + 1] = now.buffer.capacity();
+        numbers[at + 1] = now.bytes;
         return now;
     }
 
@@ -262,14 +269,16 @@ public final class Tensor {
      */
     boolean takeOutput(long[] numbers, int at, Memory used) {
         long bytes = numbers[at + 2] * frameBytes;
-        boolean fits = bytes <= used.buffer.capacity();
+        boolean fits = bytes <= used.bytes;
         if (!fits) {
-            used = Memory.of(Math.max(bytes, Math.min(Integer.MAX_VALUE, 2L * used.buffer.capacity())));
+            used = Memory.of(Math.max(bytes, Math.min(Integer.MAX_VALUE, 2L * used.bytes)));
             Native.copy(used.address, numbers[at], bytes);
         }
         final boolean asked = fits || grows;
         grows |= !fits;
-        memory = used;
+        if (memory != used) { // storing what is there costs a collector's barrier all the same
+            memory = used;
+        }
         frames = (int) numbers[at + 2];
         start = numbers[at + 3];
         return asked;

@@ -49,6 +49,24 @@ class MisuseTest {
     }
 
     @Test
+    void whatACallIsUsing() throws Exception {
+        try (Engine engine = new Engine(); Model model = model(engine); Stream stream = model.open()) {
+            stream.handle.enter(); // as a call in another thread does
+            assertThrows(IllegalStateException.class, stream::close);
+            assertThrows(IllegalStateException.class, model::close);
+            assertThrows(IllegalStateException.class, engine::close);
+            assertThrows(IllegalStateException.class, stream::finish);
+            assertThrows(IllegalStateException.class, () -> stream.step(new float[9], 0));
+            Stream[] batch = {model.open(), stream};
+            Tensor[][] out = {model.newOutputs(), model.newOutputs()};
+            assertThrows(IllegalStateException.class, () -> model.step(batch, null, out, null));
+            assertTrue(stream.isOpen() && model.isOpen());
+            stream.handle.leave();
+            model.step(batch, null, out, null); // and what waited is free
+        }
+    }
+
+    @Test
     void filesThatAreNone() {
         try (Engine engine = new Engine()) {
             DreamStreamException error = assertThrows(
@@ -56,6 +74,8 @@ class MisuseTest {
             assertEquals(Status.FORMAT, error.status());
             assertTrue(error.getMessage().contains("no such file \u00e9"), error.getMessage());
             error = assertThrows(DreamStreamException.class, () -> engine.load(Files.path("samples.in")));
+            assertEquals(Status.FORMAT, error.status());
+            error = assertThrows(DreamStreamException.class, () -> engine.load(Files.path("lacking.dsm")));
             assertEquals(Status.FORMAT, error.status());
             Options unknown = new Options().backend("abacus");
             error = assertThrows(
