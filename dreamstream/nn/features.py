@@ -51,13 +51,13 @@ def hertz_of_htk(mel: Array) -> Array:
 
 
 class Buffers(Shared):
-    """Adds buffers of the layer's dtype."""
+    """Adds buffers of the layer's dtype, which torch's front end leaves out of state dicts."""
 
     dtype: str
     register_buffer: Any
 
     def register(self, name: str, values: Array) -> None:
-        self.register_buffer(name, self.ops.tensor(values.astype(self.dtype)))
+        self.register_buffer(name, self.ops.tensor(values.astype(self.dtype)), self.ops.keeps_tables)
 
 
 class Bands(Buffers):

@@ -114,4 +114,5 @@ OPS = Ops(
     tensor=Tensor,
     constant=lambda values, like: Tensor(values.astype(like.dtype)),
     linear_of=F.linear,
+    keeps_tables=True,
 )

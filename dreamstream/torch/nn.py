@@ -146,6 +146,7 @@ _OPS = Ops(
     tensor=torch.from_numpy,
     constant=lambda values, like: torch.from_numpy(values).to(like.dtype),
     linear_of=F.linear,
+    keeps_tables=False,
     rfft=lambda x, n: _pair(torch.fft.rfft(x, n)),
     stft=lambda x, n, hop, **how: _pair(torch.stft(x, n, hop, **how | {"return_complex": True})),
 )
