@@ -117,7 +117,7 @@ def _blank(given: str | None, tokens: list[str] | bytes) -> int:
     """Return the number of the blank."""
     if given is not None and given.isdecimal():
         return int(given)
-    names = tokens if isinstance(tokens, list) else CTCDecoder(tokens, beam=0).tokens
+    names = tokens if isinstance(tokens, list) else CTCDecoder(tokens, beam=0, sil="").tokens
     found = [n for n, name in enumerate(names) if name in (_BLANKS if given is None else (given,))]
     if given is None:
         return found[0] if len(found) == 1 else 0

@@ -61,7 +61,7 @@ def _symbols(folder: Path, n: int) -> list[str]:
     counts = []
     for path in (folder / name for name in _SYMBOLS):
         if path.exists():
-            tokens = CTCDecoder(path, beam=0).tokens
+            tokens = CTCDecoder(path, beam=0, sil="").tokens
             if len(tokens) == n:
                 return tokens
             counts.append(f"{path.name} has {len(tokens)}")
@@ -82,14 +82,18 @@ def _json(path: Path) -> dict[str, Any]:
 def _of_transformers(folder: Path, context: ds.Context, normalize: str | None) -> Any:
     try:
         import torch
-        from transformers import AutoModelForCTC
+        from transformers import AutoConfig, AutoModelForCTC
     except ImportError as error:
         raise ImportError(f"{folder} needs the packages torch and transformers ({error})") from None
     prepared = folder / "preprocessor_config.json"
     front = _json(prepared) if prepared.exists() else {}
     mean, std = _normal(prepared, front.get("do_normalize", True), normalize)
     try:
+        config = AutoConfig.from_pretrained(folder, local_files_only=True)
+        names, blank, size = _vocabulary(folder, config)
         network = AutoModelForCTC.from_pretrained(folder, local_files_only=True, dtype=torch.float32).eval()
+    except FormatError:
+        raise
     except (ValueError, KeyError, RuntimeError) as error:
         raise FormatError(f"{folder}: {' '.join(str(error).split())[:300]}") from error
 
@@ -105,20 +109,25 @@ def _of_transformers(folder: Path, context: ds.Context, normalize: str | None) -
     layers = r"encoder\.layers\.\d+\.(attention|self_attn)$"
     found = {re.sub(r"\.\d+\.", ".*.", name) for name, _ in model.named_modules() if re.search(layers, name)}
     if not found:
-        kind = network.config.model_type
+        kind = config.model_type
         raise FormatError(f"{folder}: {kind} has no encoder.layers.*.attention, for which a context can be declared")
     declared = {name: context for name in found}
     rate = int(front.get("sampling_rate", 16000))
     engine = ds.compile(model, ("B", "L"), rate=rate, context=declared)
+    names[blank] = "<blank>"  # by which commands know it
+    return engine, [names.get(n, f"<{n}>") for n in range(size)], blank
+
+
+def _vocabulary(folder: Path, config: Any) -> tuple[dict[int, str], int, int]:
+    """Return tokens by number, the number of the blank, and how many scores there are."""
     vocabulary = _json(folder / "vocab.json")
     names = {number: token for token, number in vocabulary.items() if isinstance(number, int)}
     if len(names) != len(vocabulary):
         raise FormatError(f"{folder / 'vocab.json'}: expected numbers of tokens, of one language")
-    size, blank = int(network.config.vocab_size), network.config.pad_token_id
+    size, blank = int(config.vocab_size), config.pad_token_id
     if not isinstance(blank, int) or not 0 <= blank < size or (names and max(names) >= size):
         raise FormatError(f"{folder}: {size} scores, of which {blank} is the blank, don't fit vocab.json")
-    names[blank] = "<blank>"  # by which commands know it
-    return engine, [names.get(n, f"<{n}>") for n in range(size)], blank
+    return names, blank, size
 
 
 def _normal(path: Path, whole: bool, given: str | None) -> tuple[float, float | None]:
